@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * client.c - clients, and mounting and unmounting what they own. */
+ * client.c - the table of clients; mounting and unmounting of their segments. */
 #include <config.h>
 
 #include "master/client.h"
@@ -18,15 +18,15 @@
 
 #define LOG "segment"
 
-MC_COUNTER(mounts, "master_mount_segment_requests_total", "", "Segments offered")
-MC_COUNTER(mount_failures, "master_mount_segment_failures_total", "", "Segments refused")
+MC_COUNTER(mounts, "master_mount_segment_requests_total", "", "Requests to mount a segment")
+MC_COUNTER(mount_failures, "master_mount_segment_failures_total", "", "Mount requests that were refused")
 MC_COUNTER(remounts, "master_remount_segment_requests_total", "",
-	   "Known segments that came back with their objects")
+	   "Known segments that were mounted again with their objects")
 MC_COUNTER(remount_failures, "master_remount_segment_failures_total", "",
-	   "Segments refused that are mounted already")
-MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Segments taken back")
+	   "Mount requests of known segments that were refused")
+MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Requests to unmount a segment")
 MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "",
-	   "Segments that could not be taken back")
+	   "Unmount requests that failed")
 
 void mcm_clients_init(struct mcm_clients *cs)
 {
@@ -50,7 +50,7 @@ void mcm_clients_done(struct mcm_clients *cs)
 
 /* ---- lock held ---- */
 
-static struct mcm_client **place_of(struct mcm_clients *cs, struct mcp_id id)
+static struct mcm_client **client_link(struct mcm_clients *cs, struct mcp_id id)
 {
 	struct mcm_client **c = &cs->bucket[(id.hi ^ id.lo ^ id.lo >> 32) % MCM_CLIENT_BUCKETS];
 
@@ -61,12 +61,12 @@ static struct mcm_client **place_of(struct mcm_clients *cs, struct mcp_id id)
 
 struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id)
 {
-	return *place_of(cs, id);
+	return *client_link(cs, id);
 }
 
 static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
 {
-	struct mcm_client **at = place_of(&m->clients, id), *c = *at;
+	struct mcm_client **at = client_link(&m->clients, id), *c = *at;
 
 	if (c)
 		return c;
@@ -81,15 +81,15 @@ static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
 	return c;
 }
 
-static void own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s)
+static void client_own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s)
 {
 	if (mc_list_empty(&c->segments))
 		cs->owners++;
 	mc_list_push_back(&c->segments, &s->link);
 }
 
-/* After a segment has left its list. */
-static void owns_less(struct mcm_clients *cs, const struct mcm_client *c)
+/* Call it after a segment was removed from the client's list. */
+static void client_disowned(struct mcm_clients *cs, const struct mcm_client *c)
 {
 	if (mc_list_empty(&c->segments))
 		cs->owners--;
@@ -99,12 +99,12 @@ void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c)
 {
 	if (c->sessions || !mc_list_empty(&c->segments))
 		return;
-	*place_of(cs, c->id) = c->next;
+	*client_link(cs, c->id) = c->next;
 	cs->count--;
 	free(c);
 }
 
-/* New objects go to clients that are connected only. */
+/* New objects are stored only in segments of connected clients. */
 static void set_connected(struct mcm *m, const struct mcm_client *c)
 {
 	struct mc_list *at;
@@ -147,18 +147,18 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id)
 	mcm_client_unneeded(&m->clients, c);
 }
 
-/* Names go into logs, metrics and JSON. */
+/* Names are printed into logs, metrics and JSON. */
 static int check_text(const char *what, struct mcp_bytes text)
 {
 	const unsigned char *p = text.data;
 	uint32_t i;
 
 	if (text.len > MCM_NAME_MAX)
-		return mc_fail(-MC_EPARAM, "%s of %u bytes, %u are allowed", what, text.len,
+		return mc_fail(-MC_EPARAM, "%s is too long: bytes=%u maximum=%u", what, text.len,
 			       MCM_NAME_MAX);
 	for (i = 0; i < text.len; i++)
 		if (p[i] <= ' ' || p[i] >= 0x7f || p[i] == '"' || p[i] == '\\')
-			return mc_fail(-MC_EPARAM, "%s has a byte %#x in it", what, p[i]);
+			return mc_fail(-MC_EPARAM, "%s contains an invalid byte %#x", what, p[i]);
 	return 0;
 }
 
@@ -173,11 +173,11 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
 	MC_LOCKED(&m->clients.lock);
 	c = mcm_client_find(&m->clients, rq->client);
 	if (!c)
-		return mc_fail(-MC_ENOCLIENT, "no connection has said hello as this client");
-	/* The first one of an id has it for as long as it is connected. */
+		return mc_fail(-MC_ENOCLIENT, "no connection has this client id");
+	/* While the first client of an id is connected, no other may use the id. */
 	if (c->registered && c->sessions > 1 &&
 	    (strlen(c->name) != rq->name.len || memcmp(c->name, rq->name.data, rq->name.len) != 0))
-		return mc_fail(-MC_EOWNER, "the client of this id is %s, which is connected", c->name);
+		return mc_fail(-MC_EOWNER, "the client id is in use by the connected client %s", c->name);
 	memset(c->name, 0, sizeof(c->name));
 	memcpy(c->name, rq->name.data, rq->name.len);
 	c->registered = true;
@@ -207,15 +207,15 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 	int r;
 
 	if (mcp_id_zero(rq->segment) || mcp_id_zero(rq->client))
-		return mc_fail(-MC_EPARAM, "a segment needs an id and an owner");
+		return mc_fail(-MC_EPARAM, "a segment needs a nonzero id and client id");
 	if (!mcp_id_eq(sender, rq->client))
-		return mc_fail(-MC_EOWNER, "a client mounts its own segments only");
+		return mc_fail(-MC_EOWNER, "a client may mount only its own segments");
 	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX || rq->base > UINT64_MAX - rq->size)
-		return mc_fail(-MC_EPARAM, "a segment of %llu bytes at %#llx",
+		return mc_fail(-MC_EPARAM, "invalid segment: size=%llu base=%#llx",
 			       (unsigned long long)rq->size, (unsigned long long)rq->base);
 	r = check_text("the segment's name", rq->name);
 	if (r == 0 && !rq->name.len)
-		r = mc_fail(-MC_EPARAM, "a segment without a name");
+		r = mc_fail(-MC_EPARAM, "the segment's name is empty");
 	if (r == 0)
 		r = check_text("the endpoint", rq->endpoint);
 	if (r == 0)
@@ -223,14 +223,14 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 	return r;
 }
 
-static bool there(struct mcm *m, const struct mcm_segment *s)
+static bool segment_served(struct mcm *m, const struct mcm_segment *s)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
 	return c && c->sessions && mcm_segment_state(s) == MCP_SEG_OK;
 }
 
-/* What would make nonsense of other segments, or of @s, which has the id already (NULL: none has). */
+/* Does the request conflict with other segments, or with @s, the known segment of the same id (NULL: none)? */
 static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	const struct mcm_client *owner = mcm_client_find(&m->clients, rq->client);
@@ -239,25 +239,25 @@ static int check_others(struct mcm *m, const struct mcm_segment *s, const struct
 	struct mc_list *at;
 
 	if (s && s->epoch == rq->epoch && rq->size < s->size)
-		return mc_fail(-MC_EPARAM, "a segment of %llu bytes does not shrink to %llu",
+		return mc_fail(-MC_EPARAM, "a mounted segment cannot shrink: size=%llu requested=%llu",
 			       (unsigned long long)s->size, (unsigned long long)rq->size);
 	mc_list_for_each(at, &owner->segments) {
 		t = mc_container_of(at, struct mcm_segment, link);
 		if (t != s && rq->base && t->base && rq->base < t->base + t->size &&
 		    t->base < rq->base + rq->size)
-			return mc_fail(-MC_ESEGMENT_EXISTS, "it overlaps segment %s of this client",
+			return mc_fail(-MC_ESEGMENT_EXISTS, "the segment overlaps segment %s of this client",
 				       t->name);
 	}
 	for (t = NULL; (t = mcm_segments_named(&m->segments, name, t));)
-		if (t != s && !mcp_id_eq(t->client, rq->client) && there(m, t))
+		if (t != s && !mcp_id_eq(t->client, rq->client) && segment_served(m, t))
 			return mc_fail(-MC_ESEGMENT_EXISTS,
-				       "a client that is connected has a segment named %s", t->name);
+				       "another connected client has a segment named %s", t->name);
 	return 0;
 }
 
-/* Give a segment to @rq's client.  Whoever has the epoch has the memory, but not from under an owner
- * that is there. */
-static int take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_mount *rq)
+/* Give segment @s to @rq's client.  A client that knows the epoch has the memory; but while the old owner is connected
+ * and serves the segment, it keeps the segment. */
+static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	struct mcm_client *old = mcm_client_find(&m->clients, s->client);
 	struct mcm_client *new = mcm_client_find(&m->clients, rq->client);
@@ -266,36 +266,36 @@ static int take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_moun
 		return 0;
 	if (old && old->sessions && mcm_segment_state(s) == MCP_SEG_OK)
 		return s->epoch == rq->epoch ?
-			mc_fail(-MC_EOWNER, "the segment's owner is connected") :
-			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment of this id");
+			mc_fail(-MC_EOWNER, "the segment's owner is still connected") :
+			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment with this id");
 	mc_list_remove(&s->link);
 	if (old) {
-		owns_less(&m->clients, old);
+		client_disowned(&m->clients, old);
 		mcm_client_unneeded(&m->clients, old);
 	}
-	own(&m->clients, new, s);
+	client_own(&m->clients, new, s);
 	new->hidden = true;
 	s->client = rq->client;
 	return 0;
 }
 
-static void drop(struct mcm *m, struct mcm_client *c, struct mcm_segment *s)
+static void segment_drop(struct mcm *m, struct mcm_client *c, struct mcm_segment *s)
 {
 	mcm_journal_segment_gone(m, s);
 	mcm_segments_remove(&m->segments, s);
-	owns_less(&m->clients, c);
+	client_disowned(&m->clients, c);
 }
 
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
-	drop(m, c, s);
+	segment_drop(m, c, s);
 	mcm_client_unneeded(&m->clients, c);
 }
 
-/* The memory of a process that is gone: it has no connection, and another one answers where it did.  One
- * that comes back after a restart of the master is given the time to. */
+/* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of the same name is
+ * served at the same endpoint.  The caller waits for the end of the grace period, in which the owner may reconnect. */
 static bool is_replaced(struct mcm *m, const struct mcm_segment *t, const struct mcm_segment *by)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, t->client);
@@ -312,20 +312,20 @@ void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
 		next = mcm_segments_named(&m->segments, by->name_hash, t);
 		if (!is_replaced(m, t, by))
 			continue;
-		if (mcm_restored_holding(m)) {
+		if (mcm_grace_active(m)) {
 			m->clients.replaced = true;
 			continue;
 		}
-		mc_info(LOG, "another process has its owner's place, dropping segment=%s objects=%llu",
+		mc_info(LOG, "dropping a segment: another process replaced its owner segment=%s objects=%llu",
 			t->name, (unsigned long long)mcm_load_relaxed(&t->objects));
 		mcm_client_drop_segment(m, t);
-		/* Its objects wait for the sweeper. */
+		/* The evictor removes its objects. */
 		mc_stop_kick(&m->evictor_stop);
 	}
 }
 
-/* A put that looks for room gets what is new as soon as it is there: the journal knows it before. */
-static int grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
+/* A put may allocate the new memory at once, so append the record first. */
+static int segment_grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
 {
 	int r;
 
@@ -346,10 +346,10 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		return -ENOMEM;
 	r = check_others(m, s, rq);
 	if (r == 0 && s)
-		r = take_over(m, s, rq);
-	/* The same memory, and perhaps some more behind it. */
+		r = segment_take_over(m, s, rq);
+	/* The same memory, possibly enlarged. */
 	if (r == 0 && s && s->epoch == rq->epoch && s->size != rq->size)
-		r = grow(m, s, rq->size);
+		r = segment_grow(m, s, rq->size);
 	if (r < 0)
 		return r;
 	if (s && s->epoch == rq->epoch) {
@@ -359,26 +359,26 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		ret->reattached = 1;
 		ret->objects = mcm_load_relaxed(&s->objects);
 	} else {
-		/* Other memory under the same id: whatever lay in the old one is lost. */
+		/* Other memory with the same id: the objects in the old memory are lost. */
 		if (s) {
-			drop(m, c, s);
-			/* Its objects wait for the sweeper. */
+			segment_drop(m, c, s);
+			/* The evictor removes its objects. */
 			mc_stop_kick(&m->evictor_stop);
 		}
 		r = mcm_segments_add(&m->segments, rq, &s);
 		if (r < 0)
 			return r;
-		own(&m->clients, c, s);
+		client_own(&m->clients, c, s);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
 	mcm_journal_segment(m, s);
 	mcm_client_drop_replaced(m, s);
-	/* While it owned nothing it was told to be silent for long perhaps, and does not know better yet. */
-	c->seen_ms = mcm_now_ms(m) + (c->told_ms > mcm_heartbeat_ms(m) ? c->told_ms : 0);
+	/* Until its next heartbeat the client may still use the longer interval of clients without segments. */
+	c->seen_ms = mcm_now_ms(m) + (c->beat_ms > mcm_heartbeat_ms(m) ? c->beat_ms : 0);
 	return 0;
 }
 
-/* What a mount request would have to be, of a record that is damaged perhaps. */
+/* Apply the rules of a mount request to a record, which may be damaged. */
 static int check_record(const struct mcm_segment_record *rec)
 {
 	const struct mcp_mount rq = {
@@ -399,7 +399,7 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 	if (r < 0)
 		return r;
 	if (mcm_segments_find(&m->segments, rec->id))
-		return mc_fail(-MC_EPARAM, "two segments have the same id");
+		return mc_fail(-MC_EPARAM, "another segment has the same id");
 	c = client_get(m, rec->client);
 	if (!c)
 		return -ENOMEM;
@@ -410,7 +410,7 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 	}
 	s->silent_ms = mcm_now_ms(m);
 	c->hidden = true;
-	own(&m->clients, c, s);
+	client_own(&m->clients, c, s);
 	return 0;
 }
 
@@ -438,7 +438,7 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	}
 	if (r < 0) {
 		mc_metric_add(&mount_failures, 1);
-		mc_warn(LOG, "refused a segment: %s", mc_err_detail(r));
+		mc_warn(LOG, "cannot mount a segment: %s", mc_err_detail(r));
 		return r;
 	}
 	if (ret->reattached)
@@ -446,7 +446,7 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	else
 		mcm_tasks_mounted(m, rq->name);
 	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
-		ret->reattached ? "segment is back with its objects" : "segment mounted",
+		ret->reattached ? "segment mounted again with its objects" : "segment mounted",
 		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,
 		(unsigned long long)ret->objects);
 	return 0;
@@ -463,10 +463,10 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 	pthread_rwlock_wrlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, segment);
 	if (!s) {
-		r = mc_fail(-MC_ENOSEGMENT, "no such segment is mounted");
+		r = mc_fail(-MC_ENOSEGMENT, "no segment with this id is mounted");
 		mcm_journal_depend(m);
 	} else if (!mcp_id_eq(s->client, sender)) {
-		r = mc_fail(-MC_EOWNER, "the segment is another client's");
+		r = mc_fail(-MC_EOWNER, "the segment belongs to another client");
 	} else {
 		memcpy(name, s->name, sizeof(name));
 		*ret_lost = mcm_load_relaxed(&s->objects);

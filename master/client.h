@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * client.h - who is connected, who owns memory, and who has fallen silent.
+ * client.h - the known clients, and mounting and unmounting their segments.
  *
- * A client is known as long as it has a connection or a segment.  Silence is measured on the master's
- * own clock (mcm_now_ms()), which stands still while the master does. */
+ * A client is known while it has a connection or a segment.  Silence is measured on the master's own clock
+ * (mcm_now_ms()), which stops while the master is stopped. */
 #ifndef MCM_CLIENT_H
 #define MCM_CLIENT_H
 
@@ -14,6 +14,7 @@
 #include "proto/msg.h"
 
 struct mcm;
+struct mcm_segment_record;
 
 #define MCM_CLIENT_BUCKETS 16384u
 
@@ -22,78 +23,54 @@ struct mcm_client {
 	struct mcp_id id;
 	char name[MCM_NAME_MAX + 1];
 	bool registered;	/* has sent REGISTER to this master */
-	bool hidden;		/* a segment of it may be silent; false: none is */
+	bool hidden;		/* a segment of this client may be silent; false: none is */
 	unsigned sessions;
-	struct mc_list segments;	/* what it owns; changed under the segments' lock too */
-	uint64_t seen_ms;	/* ahead of now: it need not speak before */
-	uint64_t told_ms;	/* it was asked for its next heartbeat after so long */
+	struct mc_list segments;	/* owned by the client; changed under the segments' lock too */
+	uint64_t seen_ms;	/* last heartbeat; in the future: the next heartbeat is not due before */
+	uint64_t beat_ms;	/* heartbeat interval in the last reply to the client */
 };
 
 struct mcm_clients {
 	pthread_mutex_t lock;
-	unsigned count, owners;	/* those of them that have a segment */
-	bool replaced;		/* segments are to be dropped when a restart's hold ends */
+	unsigned count, owners;	/* clients; clients that have a segment */
+	bool replaced;		/* drop replaced segments when the grace period of a restart ends */
 	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];
 };
 
 void mcm_clients_init(struct mcm_clients *cs);
 void mcm_clients_done(struct mcm_clients *cs);
 
-/* A connection of client @id begins or ends.  An id of zero is nobody.  -ENOMEM. */
+/* A connection of client @id begins or ends.  No client has the id zero.  -ENOMEM. */
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
-/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a client of another name that is connected,
- * -ENOMEM. */
+/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another name, -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 bool mcm_client_registered(struct mcm *m, struct mcp_id id);
-/* A heartbeat; *@ret_ms gets when it is to send the next one.  True: the client has to register and mount
- * again. */
-bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
-/* Should it ask for copies to make? */
-bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
 
 /* ---- segments of clients ---- */
 
-/* @sender: the client of the connection; it may only mount its own.  A mounted segment of the same epoch
- * is taken back with its objects, and grows when the request's size is larger.
- * -MC_EOWNER, -MC_ESEGMENT_EXISTS when it, its name or its memory belongs to a segment that is there,
+/* @sender: the client of the connection; it may mount only its own segments.  A segment that is still known with the
+ * same epoch gets its objects back, and grows when the request has a larger size.
+ * -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served segment;
  * -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
 
-/* A segment of an earlier master: known, silent since now, waiting for its owner.  -MC_EPARAM, -ENOMEM. */
-struct mcm_segment_record;
+/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  -MC_EPARAM, -ENOMEM. */
 int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec);
 
-/* ---- for liveness.c; clients' lock held, for the last one the segments' for writing too ---- */
+/* ---- clients' lock held; for mcm_client_drop_*() the segments' lock for writing too ---- */
 
 struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
-/* Forget a client that has neither connection nor segment. */
+/* Forget the client unless it has a connection or a segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
-/* Segments of processes in whose place @by's owner is now; while the hold of a restart lasts they are noted
- * only (mcm_clients.replaced).  Segments' lock for writing. */
+/* Drop the segments of processes that @by's owner has replaced; during the grace period of a restart only remember
+ * that there are some (mcm_clients.replaced). */
 void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);
-
-/* ---- the monitor (liveness.c) ---- */
-
-/* The monitor is about to run: what went before was not for clients to be measured by. */
-void mcm_clock_start(struct mcm *m);
-/* Notice how long the master itself stood still.  Called with a period of mcm_tick_ms(). */
-void mcm_clock_tick(struct mcm *m);
-uint64_t mcm_tick_ms(const struct mcm *m);
-/* How often owners of segments are asked to send one; how often so many would be. */
-uint64_t mcm_heartbeat_ms(const struct mcm *m);
-uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
-/* The same for clients that own nothing: never more often than owners. */
-uint64_t mcm_heartbeat_idle_ms(const struct mcm *m);
-uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients);
-/* After it: segments of silent clients stop being served, those of long forgotten ones go; the hold of a
- * restart ends. */
-void mcm_liveness_tick(struct mcm *m);
 
 #endif

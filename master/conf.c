@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * conf.c - the program's options as tables, and what must be true between them. */
+ * conf.c - tables of the program's options, and checks of relations between options. */
 #include <config.h>
 
 #include <errno.h>
@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/space/evict_policy.h"
-#include "master/ops/hot.h"
-#include "master/journal/journal.h"
 #include "master/admin/kv_events.h"
-#include "master/mcm.h"
+#include "master/conf.h"
+#include "master/journal/journal.h"
+#include "master/ops/hot.h"
+#include "master/space/evict_policy.h"
 #include "master/space/strategy.h"
 
 static const struct mc_opt_row rows[] = {
@@ -30,13 +30,13 @@ static const struct mc_opt_alias aliases[] = {
 };
 
 #define NO_HA "there is no high availability; run one master"
-#define NO_ETCD "etcd comes with high availability; quotas are set by requests and kept in the journal"
+#define NO_ETCD "there is no etcd support; set quotas by requests, the journal keeps them"
 #define NO_SSD "there is no SSD tier"
 #define NO_NOF "there is no NVMe-oF tier"
-#define NO_SNAPSHOT "one checkpoint and the journal behind it are kept, by this process and on local disk"
+#define NO_SNAPSHOT "this process keeps one checkpoint and the journal after it, on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
 #define NO_CXL "there is no CXL tier"
-#define NO_ARENA "a master holds no memory of objects"
+#define NO_ARENA "the master does not store objects"
 #define NO_DISK "there is no shared-filesystem tier"
 
 static const struct mc_opt_absent absent[] = {
@@ -74,11 +74,11 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
-	/* values of options that are there; who refuses them is mcm_conf_check() */
+	/* values of existing options, refused by mcm_conf_check() */
 	{ "tenant_quota_connector_type=etcd", "file", NO_ETCD },
 	{ "snapshot_object_store_type=s3", "local", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
-	{ "memory_allocator=cachelib", "offset", "upstream's is deprecated, and there is no CXL tier" },
+	{ "memory_allocator=cachelib", "offset", "deprecated upstream, and there is no CXL tier" },
 	{ "allocation_strategy=cxl", "random", NO_CXL },
 	{ "allocation_strategy=ssd_free_ratio_first", "random", NO_SSD },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
@@ -89,7 +89,7 @@ static const struct mc_opt_absent absent[] = {
 const struct mc_program mcm_program = {
 	.name = "mooncake_master",
 	.synopsis = "[OPTION]...",
-	.summary = "The master of a Mooncake pool: which objects there are, where they lie, what goes",
+	.summary = "Run the master of a Mooncake pool, which indexes, places and evicts objects",
 	.rows = rows,
 	.aliases = aliases,
 	.absent = absent,
@@ -108,23 +108,22 @@ int mcm_conf_check(const struct mcm_conf *c)
 	int r;
 
 	if (strcmp(c->memory_allocator, "offset") != 0)
-		return mc_fail(-EINVAL, "memory_allocator=%s: not built into this version, "
-			       "only offset is",
+		return mc_fail(-EINVAL, "memory_allocator=%s: not built into this version, use offset",
 			       c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
-		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, "
-			       "random, free_ratio_first and local_first are",
+		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, use random, "
+			       "free_ratio_first or local_first",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
-		return mc_fail(-EINVAL, "eviction_policy=%s: lru, fifo and s3fifo are known",
+		return mc_fail(-EINVAL, "eviction_policy=%s: unknown, use lru, fifo or s3fifo",
 			       c->eviction_policy);
 	if (strcmp(c->tenant_quota_connector_type, "file") != 0)
-		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s: not built into this version, "
-			       "only file is", c->tenant_quota_connector_type);
+		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s: not built into this version, use file",
+			       c->tenant_quota_connector_type);
 	if (c->default_kv_soft_pin_ttl > c->max_kv_soft_pin_ttl)
-		return mc_fail(-EINVAL, "default_kv_soft_pin_ttl is above max_kv_soft_pin_ttl");
+		return mc_fail(-EINVAL, "default_kv_soft_pin_ttl must not be above max_kv_soft_pin_ttl");
 	if (c->client_ttl && c->client_ttl < 100)
-		return mc_fail(-EINVAL, "client_ttl is out of range: 0, or at least 0.1 seconds");
+		return mc_fail(-EINVAL, "client_ttl must be 0 or at least 0.1 seconds");
 	if (c->put_start_release_timeout_sec <= c->put_start_discard_timeout_sec)
 		return mc_fail(-EINVAL,
 			       "put_start_release_timeout_sec must be above put_start_discard_timeout_sec");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * main.c - mooncake_master. */
+ * main.c - the program mooncake_master. */
 #include <config.h>
 
 #include <arpa/inet.h>
@@ -17,10 +17,10 @@
 #include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
-#include "master/mcm.h"
+#include "master/master.h"
 
 #define LOG "main"
-/* Those of HTTP, the journal and libraries, and of connections over the limit until they are told. */
+/* Descriptors for HTTP, the journal and libraries, and for connections over the limit until they are refused. */
 #define DESCRIPTORS_BESIDE 1500u
 #define HOST_LEN (MC_ADDR_MAX - 16)
 
@@ -72,12 +72,12 @@ static int interface_addr(const char *name, char *ret, size_t len)
 		break;
 	}
 	freeifaddrs(all);
-	return r < 0 ? mc_fail(r, "rpc_interface=%s: no such interface with an IPv4 address", name) :
+	return r < 0 ? mc_fail(r, "rpc_interface=%s: no interface of this name has an IPv4 address", name) :
 		0;
 }
 
-/* "host:port", an IPv6 address in brackets. */
-static int join(const char *host, int64_t port, char ret[MC_ADDR_MAX])
+/* Make "host:port"; an IPv6 address gets brackets. */
+static int join_addr(const char *host, int64_t port, char ret[MC_ADDR_MAX])
 {
 	bool bare_v6 = strchr(host, ':') && host[0] != '[';
 
@@ -93,7 +93,7 @@ struct where {
 	struct mcm_listen listen;
 };
 
-static int where_of(const struct mcm_conf *conf, struct where *w)
+static int listen_of(const struct mcm_conf *conf, struct where *w)
 {
 	char host[MC_ADDR_MAX];
 	unsigned n = 0;
@@ -107,9 +107,9 @@ static int where_of(const struct mcm_conf *conf, struct where *w)
 	else
 		strcpy(host, conf->rpc_address);
 	if (r == 0)
-		r = join(host, conf->rpc_port ? conf->rpc_port : conf->port, w->rpc);
+		r = join_addr(host, conf->rpc_port ? conf->rpc_port : conf->port, w->rpc);
 	if (r == 0)
-		r = join(conf->metrics_host, conf->metrics_port, w->http);
+		r = join_addr(conf->metrics_host, conf->metrics_port, w->http);
 	if (r < 0)
 		return r;
 	w->addrs[n++] = w->rpc;
@@ -124,7 +124,7 @@ static int where_of(const struct mcm_conf *conf, struct where *w)
 	return 0;
 }
 
-/* The log's options as the config file and the command line have them now. */
+/* Read the config file and the command line again, and apply the log options. */
 static int reopen_log(int argc, char **argv)
 {
 	struct mc_options *options = NULL;
@@ -138,7 +138,7 @@ static int reopen_log(int argc, char **argv)
 	return r;
 }
 
-/* Until a signal says to end; SIGHUP begins a new log file, with the levels that are set now. */
+/* Wait for SIGINT or SIGTERM.  SIGHUP starts a new log file with the current log options. */
 static void wait_for_end(int argc, char **argv)
 {
 	int sig, r;
@@ -149,16 +149,16 @@ static void wait_for_end(int argc, char **argv)
 			break;
 		r = sig == SIGHUP ? reopen_log(argc, argv) : 0;
 		if (r < 0)
-			mc_warn(LOG, "cannot open the log again, keeping the old one: %s",
+			mc_warn(LOG, "cannot reopen the log, keeping the old one: %s",
 				mc_err_detail(r));
 		else
-			mc_debug(LOG, "the log's options were read again");
+			mc_debug(LOG, "log options reloaded");
 	}
-	mc_info(LOG, "ending signal=%d", sig);
+	mc_info(LOG, "stopping signal=%d", sig);
 }
 
-/* As many descriptors as connections may come, if they can be had; else fewer connections, so that who comes
- * too late is told and does not wait before a closed door. */
+/* Raise the descriptor limit to what max_connections needs.  If that is impossible, lower max_connections, so that
+ * further clients are refused at once instead of waiting for an accept that cannot succeed. */
 static void fit_descriptors(struct mcm_conf *conf)
 {
 	uint64_t want = (uint64_t)conf->max_connections + DESCRIPTORS_BESIDE;
@@ -179,14 +179,14 @@ static void fit_descriptors(struct mcm_conf *conf)
 		(int64_t)(more.rlim_cur - DESCRIPTORS_BESIDE) : (int64_t)(more.rlim_cur / 2);
 }
 
-static int run(struct mcm_conf *conf, int argc, char **argv)
+static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
 	struct where w;
 	struct mcm *m;
 	int r;
 
-	r = where_of(conf, &w);
+	r = listen_of(conf, &w);
 	if (r == 0)
 		r = mcm_conf_check(conf);
 	if (r == 0)
@@ -198,7 +198,7 @@ static int run(struct mcm_conf *conf, int argc, char **argv)
 	if (r < 0)
 		return fail(r);
 	if (conf->max_connections < asked)
-		mc_info(LOG, "open files are limited, room for fewer connections: asked=%lld connections=%lld",
+		mc_info(LOG, "max_connections lowered to the limit of open files requested=%lld connections=%lld",
 			(long long)asked, (long long)conf->max_connections);
 	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
 		mcm_http_port(m));
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
 			mc_options_argv(options, 0));
 		r = 1;
 	} else {
-		r = run(&conf, argc, argv);
+		r = serve(&conf, argc, argv);
 	}
 	mc_options_free(options);
 	return r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * master.c - a master as a whole: its state, its threads, its servers.
+ * master.c - start and stop of a master: its state, its threads, its servers.
  *
- *	monitor		the clock, liveness, leases and puts that run out; the summary in the log
- *	evictor		watermarks, objects of unmounted segments
- *	tasks		what copies, drains and the like do with time
- *	journal		late records, checkpoints
- *	rpc loops	everything else, one of them for heartbeats alone */
+ *	monitor		the clock, liveness, leases and puts that expire, the summary in the log
+ *	evictor		eviction above the watermark, objects of unmounted segments
+ *	tasks		time-outs and progress of copy, move, drain and eviction tasks
+ *	journal		records that no answer waits for, checkpoints
+ *	rpc loops	everything else; one loop serves only heartbeats */
 #include <config.h>
 
 #include <errno.h>
@@ -15,16 +15,16 @@
 
 #include "common/err.h"
 #include "common/hash.h"
-#include "common/net/httpd.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/net/httpd.h"
 #include "common/net/net.h"
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
+#include "master/admin/stats.h"
 #include "master/mcm_i.h"
 #include "master/service/service.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
-#include "master/admin/stats.h"
 #include "meta/server_http.h"
 
 #define LOG "master"
@@ -32,7 +32,7 @@
 #define SUMMARY_PERIOD_MS 10000
 #define PINS_PERIOD_MAX_MS 1000
 #define RPC_THREADS_MIN 1
-#define CLIENT_TTL_LEAST_MS 1000	/* what upstream's 0 amounts to */
+#define CLIENT_TTL_LEAST_MS 1000	/* upstream's effective value of 0 */
 
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
@@ -53,7 +53,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
 	mcm_clock_start(m);
-	/* Never given out by an earlier start: its puts came slower than one per 64 ns. */
+	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
@@ -74,7 +74,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)
-		r = mcm_notes_init(&m->notes);
+		r = mcm_durables_init(&m->durables);
 	if (r == 0)
 		r = mcm_journal_open(m);
 	if (r == 0)
@@ -94,7 +94,7 @@ void mcm_core_free(struct mcm *m)
 	if (!m)
 		return;
 	mcm_journal_close(m, false);
-	mcm_notes_done(&m->notes);
+	mcm_durables_done(&m->durables);
 	mcm_names_done(&m->names);
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
@@ -117,16 +117,20 @@ void mcm_core_free(struct mcm *m)
 
 static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 {
-	char line[MCM_SUMMARY_MAX];
+	char line[MCM_SUMMARY_MAX] = "";
+	FILE *to = fmemopen(line, sizeof(line) - 1, "w");
 
-	mcm_stats_summary(m, line, sizeof(line));
+	if (!to)
+		return;
+	mcm_stats_print_summary(m, to);
+	fclose(to);
 	if (!strcmp(line, last))
 		return;
 	memcpy(last, line, sizeof(line));
 	mc_info(LOG, "summary: %s", line);
 }
 
-/* Every session is looked at, so leases that have run out are noticed an eighth of their time late. */
+/* A round visits every session, so an expired lease is noticed at most an eighth of its time late. */
 static uint64_t pins_period_ms(const struct mcm *m)
 {
 	uint64_t ms = mcm_read_lease_ms(m) / 8;
@@ -211,22 +215,22 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
 }
 
-static void journal_make_durable(void *arg)
+static void journal_wait(void *arg)
 {
 	mcm_journal_wait(arg);
 }
 
-static uint64_t journal_pending_mark(void *arg)
+static uint64_t journal_pending(void *arg)
 {
 	return mcm_journal_pending_lsn(arg);
 }
 
-static void journal_synced(struct mcm *m, uint64_t mark)
+static void journal_synced(struct mcm *m, uint64_t lsn)
 {
 	struct mcp_server *s = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
 
 	if (s)
-		mcp_server_durable(s, mark);
+		mcp_server_durable(s, lsn);
 }
 
 static int meta_start(struct mcm *m)
@@ -263,8 +267,8 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
-		.make_durable = journal_make_durable,
-		.pending_mark = journal_pending_mark,
+		.make_durable = journal_wait,
+		.pending_mark = journal_pending,
 		.arg = m,
 	};
 
@@ -285,7 +289,7 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r < 0)
 		return r;
 	mc_metrics_collector(mcm_stats_collect, m);
-	/* First, so that whoever waits can see that it is starting; /health says when it serves. */
+	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
 					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
 	if (r == 0)

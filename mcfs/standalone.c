@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "master/mcm.h"
+#include "master/master.h"
 #include "mcfs/life/guard.h"
 #include "mcfs/mcfs.h"
 

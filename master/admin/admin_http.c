@@ -2,7 +2,7 @@
  * admin_http.c - health, metrics and queries over HTTP. */
 #include <config.h>
 
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,9 +13,9 @@
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "master/admin/admin_json.h"
-#include "master/journal/journal.h"
-#include "master/mcm_i.h"
 #include "master/admin/stats.h"
+#include "master/admin/stats_series.h"
+#include "master/mcm_i.h"
 
 #define TEXT "text/plain; version=0.0.4"
 
@@ -44,7 +44,7 @@ static void serve_ha_status(struct mc_http_request *rq, void *arg)
 	fputs(is_ready(arg) ? "serving" : "starting", rq->out);
 }
 
-/* There is one master, which nobody has elected. */
+/* There is one master, without an election. */
 static void serve_leader(struct mc_http_request *rq, void *arg)
 {
 	(void)arg;
@@ -62,14 +62,12 @@ static void serve_metrics(struct mc_http_request *rq, void *arg)
 
 static void serve_summary(struct mc_http_request *rq, void *arg)
 {
-	char line[MCM_SUMMARY_MAX];
-
-	mcm_stats_summary(arg, line, sizeof(line));
-	fputs(is_ready(arg) ? "role=leader, state=serving, service_ready=true, " :
-	      "role=standby, state=starting, service_ready=false, ", rq->out);
-	fprintf(rq->out, "master={%s}, ha={HA Metrics Summary: last_seq=0, applied_seq=0, lag=0, "
-		"pending=0, mutation_queue=0, batch_commits=0, sync_commits=0, skipped=0, "
-		"checksum_fail=0, etcd_fail=0, watch_disconn=0, state=0}\n", line);
+	fputs(is_ready(arg) ? "role=leader, state=serving, service_ready=true, master={" :
+	      "role=standby, state=starting, service_ready=false, master={", rq->out);
+	mcm_stats_print_summary(arg, rq->out);
+	fputs("}, ha={HA Metrics Summary: last_seq=0, applied_seq=0, lag=0, pending=0, mutation_queue=0, "
+	      "batch_commits=0, sync_commits=0, skipped=0, checksum_fail=0, etcd_fail=0, "
+	      "watch_disconn=0, state=0}\n", rq->out);
 }
 
 /* ---- segments ---- */
@@ -172,16 +170,16 @@ static void serve_kv_events(struct mc_http_request *rq, void *arg)
 					   "skipped_unparsed_keys", (json_int_t)st.skipped));
 }
 
-/* ---- the table ---- */
+/* ---- routes ---- */
 
 struct guarded {
 	struct mc_http_route route;
-	bool early;		/* also before the master is ready */
+	bool early;		/* served also before the master is ready */
 };
 
 static const struct guarded table[];
 
-/* Hand a request on when the master is ready for it. */
+/* Call the route's handler if the master is ready for it. */
 static void serve_guarded(struct mc_http_request *rq, void *arg)
 {
 	const struct guarded *g;
@@ -192,7 +190,7 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 			break;
 	if (g->route.path && (g->early || is_ready(arg))) {
 		g->route.handle(rq, arg);
-		/* Answers wait for the journal here as they do elsewhere. */
+		/* HTTP answers wait for the journal like RPC replies. */
 		mcm_journal_wait(arg);
 	} else {
 		mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
@@ -201,7 +199,7 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 	}
 }
 
-/* As upstream: a route is its method and its path. */
+/* As upstream: a known path with another method is not found. */
 static void serve_other_method(struct mc_http_request *rq, void *arg)
 {
 	(void)arg;
@@ -239,7 +237,7 @@ static const struct guarded table[] = {
 	{ { NULL, NULL, NULL, NULL }, false },
 };
 
-/* The last one, if there is one, is the parameter that may be any bytes. */
+/* The optional last argument names the query parameter that may contain any bytes. */
 #define BYTES(none, name, ...) name
 #define ROUTE(method, path, handle, early, ...) \
 	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL) },

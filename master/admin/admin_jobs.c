@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_jobs.c - drain jobs and removal of everything over HTTP. */
+ * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects, checkpoints. */
 #include <config.h>
 
 #include <errno.h>
@@ -8,11 +8,10 @@
 
 #include "common/err.h"
 #include "common/hash.h"
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 #include "master/admin/admin_json.h"
-#include "master/ops/ops.h"
-#include "master/journal/journal.h"
 #include "master/mcm_i.h"
+#include "master/ops/get.h"
 #include "proto/codec.h"
 
 /* ---- drain jobs ---- */
@@ -89,7 +88,7 @@ static int describe_job(void *arg, const struct mcm_task *t)
 	return 0;
 }
 
-/* The drain job that a request names; on failure it is answered. */
+/* Find the drain job that the request names.  On failure the error was sent. */
 static int find_job(struct mc_http_request *rq, struct mcm *m, struct mcp_id *ret_id,
 		    struct query *ret)
 {
@@ -181,7 +180,7 @@ void mcm_admin_segment_status(struct mc_http_request *rq, void *arg)
 						   status, "error_code", 0, "error_message", ""));
 }
 
-/* ---- everything ---- */
+/* ---- removal of all objects ---- */
 
 void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 {
@@ -204,7 +203,7 @@ void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 						   (json_int_t)removed));
 }
 
-/* ---- the journal ---- */
+/* ---- checkpoints ---- */
 
 void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 {
@@ -212,7 +211,7 @@ void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 	int r;
 
 	mcm_journal_stats(arg, &st);
-	r = st.on ? mcm_checkpoint(arg) : mc_fail(-MC_EMODE, "there is no journal; start the master with "
+	r = st.on ? mcm_checkpoint(arg) : mc_fail(-MC_EMODE, "the master keeps no journal; start it with "
 						  "--journal_dir");
 	if (r < 0) {
 		mcm_answer_error(rq, r, mc_err_detail(r));

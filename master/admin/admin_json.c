@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_json.c - see the header. */
+ * admin_json.c - parsing and printing of the admin service's JSON. */
 #include <config.h>
 
 #include "master/admin/admin_json.h"
@@ -18,7 +18,7 @@ const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT])
 	return buf;
 }
 
-static const char *number(const char *s, uint64_t *ret)
+static const char *parse_number(const char *s, uint64_t *ret)
 {
 	char *end;
 
@@ -32,16 +32,16 @@ static const char *number(const char *s, uint64_t *ret)
 int mcm_id_parse(const char *text, struct mcp_id *ret)
 {
 	struct mcp_id id;
-	const char *s = text ? number(text, &id.hi) : NULL;
+	const char *s = text ? parse_number(text, &id.hi) : NULL;
 
-	s = s && *s == '-' ? number(s + 1, &id.lo) : NULL;
+	s = s && *s == '-' ? parse_number(s + 1, &id.lo) : NULL;
 	if (!s || *s || mcp_id_zero(id))
-		return mc_fail(-MC_EPARAM, "not an id");
+		return mc_fail(-MC_EPARAM, "not a valid id");
 	*ret = id;
 	return 0;
 }
 
-/* ---- out ---- */
+/* ---- answers ---- */
 
 void mcm_answer_json(struct mc_http_request *rq, int status, json_t *json)
 {
@@ -87,7 +87,7 @@ const char *mcm_error_name(int err)
 
 void mcm_answer_error(struct mc_http_request *rq, int err, const char *message)
 {
-	/* A job that is not there has a number of its own. */
+	/* Upstream has a separate error number for an unknown job. */
 	int code = err == -MC_ENOTASK ? -1402 : mc_err_to_upstream(err);
 
 	mcm_answer_json(rq, errors[row_of(err)].status,
@@ -95,7 +95,7 @@ void mcm_answer_error(struct mc_http_request *rq, int err, const char *message)
 				  "error_message", message ? message : mcm_error_name(err)));
 }
 
-/* ---- in ---- */
+/* ---- requests ---- */
 
 static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret, unsigned *ret_n)
 {
@@ -105,7 +105,7 @@ static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret
 	if (!list || json_is_null(list))
 		return 0;
 	if (!json_is_array(list) || n > MCM_ADMIN_NAMES)
-		return mc_fail(-MC_EPARAM, "%s is no list of at most %u names", what,
+		return mc_fail(-MC_EPARAM, "%s is not a list of at most %u names", what,
 			       MCM_ADMIN_NAMES);
 	if (!n)
 		return 0;
@@ -117,7 +117,7 @@ static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret
 
 		if (!json_is_string(name)) {
 			free(names);
-			return mc_fail(-MC_EPARAM, "%s holds something that is no name", what);
+			return mc_fail(-MC_EPARAM, "%s contains a value that is not a string", what);
 		}
 		names[i].data = json_string_value(name);
 		names[i].len = (uint32_t)json_string_length(name);
@@ -135,7 +135,7 @@ static json_t *object_of(const char *body, size_t len)
 	if (!json)
 		mc_fail(-MC_EPARAM, "Invalid JSON body: %s", why.text);
 	else if (!json_is_object(json))
-		mc_fail(-MC_EPARAM, "Invalid JSON body: an object is wanted");
+		mc_fail(-MC_EPARAM, "Invalid JSON body: not an object");
 	else
 		return json;
 	json_decref(json);
@@ -161,7 +161,7 @@ int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *re
 	active = json_object_get(ret->json, "max_concurrency");
 	if (active && (!json_is_integer(active) || json_integer_value(active) < 1 ||
 		       json_integer_value(active) > 1024))
-		return mc_fail(-MC_EPARAM, "max_concurrency is no number from 1 to 1024");
+		return mc_fail(-MC_EPARAM, "max_concurrency is not a number from 1 to 1024");
 	ret->max_active = active ? (unsigned)json_integer_value(active) : 0;
 	return 0;
 }
@@ -183,7 +183,7 @@ int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes)
 		*ret_bytes = (uint64_t)json_integer_value(bytes);
 		r = 0;
 	} else if (json) {
-		mc_fail(r, "requested_quota_bytes is no number from 1 to 2^63-1");
+		mc_fail(r, "requested_quota_bytes is not a number from 1 to 2^63-1");
 	}
 	json_decref(json);
 	return r;
@@ -202,7 +202,7 @@ unsigned mcm_list_parse(const char *text, size_t len,
 
 	if (!len)
 		return 0;
-	/* Behind the last comma there is one part more, maybe an empty one. */
+	/* There is one part more than commas; the last one may be empty. */
 	do {
 		comma = memchr(text, ',', (size_t)(end - text));
 		fn(arg, text, (size_t)((comma ? comma : end) - text));

@@ -13,19 +13,19 @@
 #define MCM_ADMIN_NAMES 1024	/* segments in a request */
 #define MCM_ADMIN_KEYS 65536	/* keys in a request */
 
-/* Upstream prints its ids like this. */
+/* Format an id as upstream does. */
 const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT]);
 /* -MC_EPARAM. */
 int mcm_id_parse(const char *text, struct mcp_id *ret);
 
-/* Print @json, which is given; NULL: there was no memory for it. */
+/* Send @json and free it; NULL (out of memory) sends status 500. */
 void mcm_answer_json(struct mc_http_request *rq, int status, json_t *json);
 /* {"success":false,"error_code":...,"error_message":...} with upstream's status and number. */
 void mcm_answer_error(struct mc_http_request *rq, int err, const char *message);
 /* Upstream's name of an error, such as OBJECT_NOT_FOUND. */
 const char *mcm_error_name(int err);
 
-/* ---- what requests say; everything outside may say anything ---- */
+/* ---- parsing of requests, which are untrusted ---- */
 
 /* The body of POST /api/v1/drain_jobs. */
 struct mcm_drain_body {
@@ -34,18 +34,18 @@ struct mcm_drain_body {
 	unsigned n_sources, n_targets;
 	unsigned max_active;
 };
-/* -MC_EPARAM with a detail; mcm_drain_body_done() afterwards in any case. */
+/* -MC_EPARAM with a detail.  Call mcm_drain_body_done() afterwards in any case. */
 int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *ret);
 void mcm_drain_body_done(struct mcm_drain_body *b);
 
 /* The body of PUT /api/v1/tenant_quotas.  -MC_EPARAM. */
 int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes);
 
-/* "true" and "1" are true, as upstream has it. */
+/* "true" and "1" are true, as upstream does it. */
 bool mcm_flag_parse(const char *text);
 
-/* Call @fn for each part of a list joined by commas, MCM_ADMIN_KEYS at the most; parts may be empty and hold
- * any other bytes.  Their number, 0 for an empty text. */
+/* Call @fn for each part of a comma-separated list, at most MCM_ADMIN_KEYS times.  Parts may be empty and contain any
+ * other bytes.  Returns the number of parts, 0 for an empty text. */
 unsigned mcm_list_parse(const char *text, size_t len,
 			void (*fn)(void *arg, const char *part, size_t len), void *arg);
 

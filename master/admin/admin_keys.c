@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_keys.c - queries about objects over HTTP. */
+ * admin_keys.c - HTTP queries about objects. */
 #include <config.h>
 
 #include <errno.h>
@@ -7,17 +7,16 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 #include "master/admin/admin_json.h"
-#include "master/ops/ops.h"
-#include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
+#include "master/ops/get.h"
 #include "proto/codec.h"
 
 #define TEXT "text/plain; version=0.0.4"
 
-/* Where a listing of all keys goes on. */
+/* State of a listing of all keys between its pages. */
 struct walk {
 	struct mcm *m;
 	uint8_t cursor[sizeof(((struct mcm_list_page *)NULL)->cursor)];
@@ -46,7 +45,7 @@ static int more_keys(void *arg, FILE *out)
 	return w->len > 0;
 }
 
-/* A page at a time: all keys may be more than there is memory for. */
+/* Send one page at a time: memory may be too small for all keys. */
 void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
 {
 	struct walk *w = calloc(1, sizeof(*w));
@@ -80,7 +79,7 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	return json;
 }
 
-/* The places of an object's copies as a list; NULL with *ret_err. */
+/* The locations of an object's replicas as a list.  NULL: *ret_err gets the error. */
 static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, int *ret_err)
 {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
@@ -109,7 +108,7 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 	json_t *list = NULL;
 	int r = -MC_ENOOBJECT;
 
-	/* No key is none that is found. */
+	/* A missing or empty key is an unknown object. */
 	if (len)
 		list = replicas_json(arg, mcp_bytes(key, len), &r);
 	if (list)
@@ -135,7 +134,7 @@ static void batch_key(void *arg, const char *key, size_t len)
 		     json_pack("{s:b, s:s, s:n, s:n, s:n, s:n}", "ok", 0, "error",
 			       mcm_error_name(len ? r : -MC_ENOOBJECT), "values", "disk_values", "local_disk_values",
 			       "nof_values");
-	/* A key that is not UTF-8 cannot stand in JSON; the others still can. */
+	/* JSON cannot contain a key that is not UTF-8: report it under a fixed name. */
 	if (json_object_setn_new(b->data, key, len, one) < 0)
 		json_object_set_new(b->data, "(not UTF-8)",
 				    json_pack("{s:b, s:s}", "ok", 0, "error", "INVALID_KEY"));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_tenants.c - /api/v1/tenant_quotas: upstream's form of what tenants may use and do use. */
+ * admin_tenants.c - /api/v1/tenant_quotas: tenants' quotas and use, in upstream's form. */
 #include <config.h>
 
 #include <jansson.h>
 #include <string.h>
 
 #include "common/err.h"
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 #include "master/admin/admin_json.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -28,13 +28,13 @@ static void answer_data(struct mc_http_request *rq, json_t *data)
 	mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", data));
 }
 
-/* One that stands nowhere any more and has nothing left is as if it had never been. */
-static bool forgotten(const struct mcp_tenant *t)
+/* A tenant that is not in the policy and has no data is reported as unknown. */
+static bool is_forgotten(const struct mcp_tenant *t)
 {
 	return !t->explicit_policy && !t->charged;
 }
 
-static void show(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name)
+static void answer_tenants(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name)
 {
 	struct mcp_tenant t;
 	uint32_t number;
@@ -44,7 +44,7 @@ static void show(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes nam
 
 	if (name.len) {
 		r = mcm_tenant_find(m, name, &number);
-		if (r == 0 && mcm_tenant_describe(m, number, &t) && !forgotten(&t))
+		if (r == 0 && mcm_tenant_describe(m, number, &t) && !is_forgotten(&t))
 			answer_data(rq, tenant_json(&t));
 		else
 			mcm_answer_error(rq, -MC_ENOOBJECT, NULL);
@@ -52,12 +52,12 @@ static void show(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes nam
 	}
 	list = json_array();
 	for (i = 0; mcm_tenant_describe(m, i, &t); i++)
-		if (!forgotten(&t))
+		if (!is_forgotten(&t))
 			json_array_append_new(list, tenant_json(&t));
 	answer_data(rq, list);
 }
 
-static void change(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name, uint64_t quota)
+static void change_quota(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes name, uint64_t quota)
 {
 	uint64_t effective;
 	struct mcp_tenant t;
@@ -69,7 +69,7 @@ static void change(struct mc_http_request *rq, struct mcm *m, struct mcp_bytes n
 		mcm_answer_error(rq, -MC_ENOOBJECT, NULL);
 	else if (r < 0)
 		mcm_answer_error(rq, r, mc_err_detail(r));
-	else if (mcm_tenant_find(m, name, &number) == 0 && mcm_tenant_describe(m, number, &t) && !forgotten(&t))
+	else if (mcm_tenant_find(m, name, &number) == 0 && mcm_tenant_describe(m, number, &t) && !is_forgotten(&t))
 		answer_data(rq, tenant_json(&t));
 	else
 		answer_data(rq, json_null());
@@ -88,7 +88,7 @@ void mcm_admin_tenants(struct mc_http_request *rq, void *arg)
 		return;
 	}
 	if (!strcmp(rq->method, "GET") || !strcmp(rq->method, "HEAD")) {
-		show(rq, m, name);
+		answer_tenants(rq, m, name);
 		return;
 	}
 	if (!strcmp(rq->method, "PUT"))
@@ -98,5 +98,5 @@ void mcm_admin_tenants(struct mc_http_request *rq, void *arg)
 	else if (r < 0)
 		mcm_answer_error(rq, r, mc_err_detail(r));
 	else
-		change(rq, m, name, quota);
+		change_quota(rq, m, name, quota);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kv_events.c - the publisher's thread. */
+ * kv_events.c - the thread that publishes KV events. */
 #include <config.h>
 
 #include "master/admin/kv_events.h"
@@ -11,33 +11,35 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/thread.h"
+#include "master/admin/kv_events_pack.h"
+#include "master/admin/kv_events_zmq.h"
 #include "master/mcm_i.h"
 
 #define LOG "kv-events"
 #define PERIOD_MS 10
 #define LINGER_MS 200
-#define BATCH 256u		/* events of the ring in a message */
+#define BATCH 256u		/* most events of the ring in a message */
 #define TEXT (1u << 20)		/* bytes of their keys */
-/* A message of them: keys and hashes twice, what options add, names of members. */
+/* Bytes of a message: keys and hashes twice, values of options, names of members. */
 #define MESSAGE (4u << 20)
 
 struct mcm_kv_events {
 	/* constant */
 	struct mcm_zmq *zmq;
-	/* the thread's */
+	/* owned by the thread */
 	uint64_t since, number;
 	struct mcm_event_entry *entry;
 	char *text;
 	struct mcm_kv_pack pack;
 	/* atomic */
 	uint64_t batches, events, dropped, skipped;
-	/* its life */
+	/* start and stop */
 	pthread_t thread;
 	bool runs;
 	struct mc_stop stop;
 };
 
-static void count(uint64_t *counter, uint64_t n)
+static void counter_add(uint64_t *counter, uint64_t n)
 {
 	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
@@ -56,7 +58,7 @@ int mcm_kv_events_check(const struct mcm_conf *c)
 			       "kv_events_backend_id");
 	for (unsigned i = 0; i < sizeof(option) / sizeof(option[0]); i++)
 		if (strlen(option[i]) > MCM_NAME_MAX)
-			return mc_fail(-EINVAL, "a kv_events option of %zu bytes, %u are allowed",
+			return mc_fail(-EINVAL, "a kv_events option is too long: bytes=%zu maximum=%u",
 				       strlen(option[i]), MCM_NAME_MAX);
 	return 0;
 }
@@ -65,7 +67,7 @@ int mcm_kv_events_check(const struct mcm_conf *c)
 
 static const char *tenant_of(const struct mcm *m, uint32_t number)
 {
-	/* While tenants are off everything is one's, whom the options name. */
+	/* While tenants are off, all events have the tenant_id of the options. */
 	if (!m->tenants.on)
 		return m->conf.kv_events_tenant_id;
 	return __atomic_load_n(&m->tenants.at[number], __ATOMIC_ACQUIRE)->name;
@@ -84,11 +86,11 @@ static void send_batch(struct mcm_kv_events *k)
 	if (r == 0)
 		r = mcm_zmq_send(k->zmq, k->pack.bytes, k->pack.len, false);
 	if (r < 0)
-		mc_warn(LOG, "a message is lost, continuing: %s", mc_err_detail(r));
+		mc_warn(LOG, "lost a message of KV events: %s", mc_err_detail(r));
 	k->number++;
 }
 
-/* True: there may be more. */
+/* True: there may be more events. */
 static bool publish_some(struct mcm *m, struct mcm_kv_events *k)
 {
 	uint64_t lost = 0, skipped = 0;
@@ -99,10 +101,10 @@ static bool publish_some(struct mcm *m, struct mcm_kv_events *k)
 				BATCH, k->text, TEXT, &k->since, &lost);
 	if (n < 0)
 		return false;
-	count(&k->dropped, lost);
+	counter_add(&k->dropped, lost);
 	for (i = 0; i < n; i++)
 		events += mcm_kv_event_count(m, &k->entry[i], &skipped);
-	count(&k->skipped, skipped);
+	counter_add(&k->skipped, skipped);
 	if (!events)
 		return n == (int)BATCH;
 	k->pack.len = 0;
@@ -114,12 +116,12 @@ static bool publish_some(struct mcm *m, struct mcm_kv_events *k)
 					  tenant_of(m, k->entry[i].tenant));
 	mcm_kv_pack_tail(&k->pack);
 	if (k->pack.overflow) {
-		count(&k->dropped, events);
+		counter_add(&k->dropped, events);
 		return true;
 	}
 	send_batch(k);
-	count(&k->batches, 1);
-	count(&k->events, events);
+	counter_add(&k->batches, 1);
+	counter_add(&k->events, events);
 	return true;
 }
 
@@ -136,7 +138,7 @@ static void *kv_events_run(void *arg)
 	return NULL;
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void kv_events_free(struct mcm_kv_events *k)
 {
@@ -168,7 +170,7 @@ int mcm_kv_events_start(struct mcm *m)
 	r = k->entry && k->text && k->pack.bytes ? 0 : -ENOMEM;
 	if (r == 0)
 		r = mcm_zmq_open(m->conf.kv_events_bind_endpoint, &k->zmq);
-	/* From here on everything is noted. */
+	/* From here on the ring records every event, with its group. */
 	m->events.groups = r == 0;
 	if (r == 0)
 		r = mcm_events_read_all(m, UINT64_MAX, 0, k->entry, BATCH, k->text, TEXT, &k->since,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kv_events_pack.c - an event as upstream's subscribers know it, in MessagePack. */
+ * kv_events_pack.c - encoding of events in MessagePack, in upstream's form. */
 #include <config.h>
 
-#include "master/admin/kv_events.h"
+#include "master/admin/kv_events_pack.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 /* ---- MessagePack ---- */
 
-static void put(struct mcm_kv_pack *p, const void *data, size_t len)
+static void put_raw(struct mcm_kv_pack *p, const void *data, size_t len)
 {
 	if (p->cap - p->len < len) {
 		p->overflow = true;
@@ -21,14 +21,14 @@ static void put(struct mcm_kv_pack *p, const void *data, size_t len)
 	p->len += len;
 }
 
-/* A tag, and @len bytes of a number behind it. */
+/* A tag, then @len bytes of a number. */
 static void put_tagged(struct mcm_kv_pack *p, uint8_t tag, uint64_t v, unsigned len)
 {
 	uint8_t b[9] = { tag };
 
 	for (unsigned i = 0; i < len; i++)
 		b[1 + i] = (uint8_t)(v >> 8 * (len - 1 - i));
-	put(p, b, 1 + len);
+	put_raw(p, b, 1 + len);
 }
 
 static void put_uint(struct mcm_kv_pack *p, uint64_t v)
@@ -70,7 +70,7 @@ static bool is_text(const unsigned char *s, size_t len)
 	return true;
 }
 
-/* Text; what is no UTF-8 is bytes, for readers refuse a message with bad text in it. */
+/* A text.  One that is not UTF-8 is sent as bytes, because subscribers refuse a message with invalid text. */
 static void put_text(struct mcm_kv_pack *p, const void *s, size_t len)
 {
 	if (!is_text(s, len))
@@ -79,7 +79,7 @@ static void put_text(struct mcm_kv_pack *p, const void *s, size_t len)
 		put_tagged(p, (uint8_t)(0xa0 | len), 0, 0);
 	else
 		put_tagged(p, len <= UINT8_MAX ? 0xd9 : 0xda, len, len <= UINT8_MAX ? 1 : 2);
-	put(p, s, len);
+	put_raw(p, s, len);
 }
 
 static void put_name(struct mcm_kv_pack *p, const char *s)
@@ -87,7 +87,7 @@ static void put_name(struct mcm_kv_pack *p, const char *s)
 	put_text(p, s, strlen(s));
 }
 
-/* What was not set is nil. */
+/* An option without a value is nil. */
 static void put_option(struct mcm_kv_pack *p, const char *name, const char *value)
 {
 	put_name(p, name);
@@ -132,7 +132,7 @@ bool mcm_kv_key_hash(const void *key, size_t len, uint64_t *ret)
 	return true;
 }
 
-static bool wanted(const struct mcm *m, struct mcp_bytes key)
+static bool is_published(const struct mcm *m, struct mcp_bytes key)
 {
 	uint64_t hash;
 
@@ -144,12 +144,12 @@ unsigned mcm_kv_event_count(const struct mcm *m, const struct mcm_event_entry *e
 	bool renamed = e->event.type == MCP_EVENT_RENAME;
 	unsigned n, all = renamed ? 2 : 1;
 
-	/* Directories and links hold no cache. */
+	/* Directories and links contain no KV cache. */
 	if (e->event.kind != MCP_KIND_OBJECT)
 		return 0;
-	n = wanted(m, e->event.key);
+	n = is_published(m, e->event.key);
 	if (renamed)
-		n += wanted(m, e->event.to);
+		n += is_published(m, e->event.to);
 	*skipped += all - n;
 	return n;
 }
@@ -174,7 +174,7 @@ static void pack_one(struct mcm_kv_pack *p, const struct mcm *m, const struct mc
 	unsigned members = 16 + (c->kv_events_emit_legacy_compat ? 3 : 0) +
 		(c->kv_events_emit_object_key ? 1 : 0);
 
-	if (!wanted(m, key))
+	if (!is_published(m, key))
 		return;
 	put_tagged(p, 0xde, members, 2);
 	put_name(p, "event_id");

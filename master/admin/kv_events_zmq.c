@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kv_events_zmq.c - a PUB socket of libzmq, which is loaded at run time: its interface has not changed since
- * 3.2, and a master that publishes nothing must start without it. */
+ * kv_events_zmq.c - a PUB socket of libzmq.
+ *
+ * libzmq is loaded at run time, because a master that publishes nothing must start without it.  Its interface has not
+ * changed since version 3.2. */
 #include <config.h>
 
-#include "master/admin/kv_events.h"
+#include "master/admin/kv_events_zmq.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,7 +13,7 @@
 
 #include "common/err.h"
 
-/* zmq.h's */
+/* constants of zmq.h */
 #define ZMQ_PUB 1
 #define ZMQ_DONTWAIT 1
 #define ZMQ_SNDMORE 2
@@ -19,7 +21,7 @@
 #define ZMQ_SNDHWM 23
 #define ZMQ_LAST_ENDPOINT 32
 
-#define HIGH_WATER 10000	/* messages that a slow subscriber may owe */
+#define HIGH_WATER 10000	/* messages queued for a slow subscriber */
 #define ENDPOINT_MAX 256
 
 struct mcm_zmq {
@@ -37,7 +39,7 @@ struct mcm_zmq {
 	const char *(*text)(int err);
 };
 
-static int load(struct mcm_zmq *z)
+static int zmq_load(struct mcm_zmq *z)
 {
 	struct {
 		const char *name;
@@ -66,8 +68,8 @@ static int load(struct mcm_zmq *z)
 	return 0;
 }
 
-/* Its numbers are errno's, but for some of its own above them. */
-static int failed(const struct mcm_zmq *z, const char *what, const char *with)
+/* libzmq's error numbers are those of errno, except for some of its own above them. */
+static int zmq_fail(const struct mcm_zmq *z, const char *what, const char *with)
 {
 	int e = z->err();
 
@@ -84,19 +86,19 @@ int mcm_zmq_open(const char *endpoint, struct mcm_zmq **ret)
 	z = calloc(1, sizeof(*z));
 	if (!z)
 		return -ENOMEM;
-	r = load(z);
+	r = zmq_load(z);
 	if (r < 0)
 		goto fail;
 	z->context = z->ctx_new();
 	z->socket = z->context ? z->new_socket(z->context, ZMQ_PUB) : NULL;
 	if (!z->socket) {
-		r = failed(z, "make", "a ZeroMQ socket");
+		r = zmq_fail(z, "create", "a ZeroMQ socket");
 		goto fail;
 	}
 	if (z->set(z->socket, ZMQ_SNDHWM, &high_water, sizeof(high_water)) < 0 ||
 	    z->bind(z->socket, endpoint) < 0 ||
 	    z->get(z->socket, ZMQ_LAST_ENDPOINT, z->endpoint, &len) < 0) {
-		r = failed(z, "publish KV events at", endpoint);
+		r = zmq_fail(z, "publish KV events at", endpoint);
 		goto fail;
 	}
 	*ret = z;
@@ -116,7 +118,7 @@ void mcm_zmq_close(struct mcm_zmq *z, int linger_ms)
 	}
 	if (z->context)
 		(void)z->ctx_term(z->context);
-	/* The library stays: its threads may still run its code for a moment. */
+	/* Do not unload the library: its threads may still run its code for a moment. */
 	free(z);
 }
 
@@ -128,6 +130,6 @@ const char *mcm_zmq_endpoint(const struct mcm_zmq *z)
 int mcm_zmq_send(struct mcm_zmq *z, const void *part, size_t len, bool more)
 {
 	if (z->send(z->socket, part, len, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) < 0)
-		return failed(z, "publish at", z->endpoint);
+		return zmq_fail(z, "publish at", z->endpoint);
 	return 0;
 }

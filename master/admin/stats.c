@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stats.c - sums over the master's state. */
+ * stats.c - sums over the master's state, and gauges that are computed from it. */
 #include <config.h>
 
 #include "master/admin/stats.h"
@@ -18,15 +18,15 @@ MC_GAUGE(evictable, "mooncake_master_evictable_bytes", "", "Bytes of objects tha
 MC_GAUGE(directories, "mooncake_master_directories", "", "Directories of keys with slashes")
 MC_GAUGE(silent, "mooncake_master_silent_segments", "", "Segments whose owner is silent")
 
-static int64_t counter(const char *name)
+int64_t mcm_stats_counter(const char *name, const char *labels)
 {
 	int64_t v = 0;
 
-	(void)mc_metrics_lookup(name, "", &v);
+	(void)mc_metrics_lookup(name, labels, &v);
 	return v;
 }
 
-/* The largest object whose checksums fit into a segment of @size bytes as well. */
+/* Size of the largest object that fits, with its checksums, into a segment of @size bytes. */
 static uint64_t largest_object(uint64_t size)
 {
 	uint64_t room = size & ~(uint64_t)(MCM_GRANULE - 1), len = room, takes;
@@ -60,9 +60,9 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 	pthread_rwlock_unlock(&ss->lock);
 	ret->largest_put = largest_object(ret->largest_put);
 	ret->objects = mcm_index_count(&m->index);
-	ret->evictions = (uint64_t)counter("master_evicted_key_count");
-	ret->evicted_bytes = (uint64_t)counter("master_evicted_size_bytes");
-	ret->puts_refused = (uint64_t)counter("master_put_start_alloc_failures_total");
+	ret->evictions = (uint64_t)mcm_stats_counter("master_evicted_key_count", "");
+	ret->evicted_bytes = (uint64_t)mcm_stats_counter("master_evicted_size_bytes", "");
+	ret->puts_refused = (uint64_t)mcm_stats_counter("master_put_start_alloc_failures_total", "");
 }
 
 void mcm_stats_collect(void *arg)
@@ -117,7 +117,7 @@ void mcm_stats_print_segments(struct mcm *m, FILE *to)
 	unsigned n = 0;
 
 	if (mcm_segments_sums(&m->segments, &sum, &n) < 0)
-		mc_warn("stats", "no memory for the segments' figures");
+		mc_warn("stats", "out of memory: /metrics lacks the figures by segment");
 	for (unsigned k = 0; k < sizeof(series) / sizeof(series[0]); k++) {
 		fprintf(to, "# HELP %s %s\n# TYPE %s gauge\n", series[k].name, series[k].help,
 			series[k].name);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stats_series.c - upstream's series that nothing here counts: those of parts that this version does
- * not have are 0, so that dashboards and alerts made for upstream find all they ask for, and some are
- * other names of what is counted.  tests/integ/master_metrics.sh compares the whole with upstream's list. */
+ * stats_series.c - series of /metrics that are not in the registry.
+ *
+ * Dashboards and alerts made for upstream must find every series that they use.  Series of parts that this version does
+ * not have are 0; some are other names of existing counters.  tests/integ/master_metrics.sh compares the result with
+ * upstream's list. */
 #include <config.h>
 
-#include "master/admin/stats.h"
+#include "master/admin/stats_series.h"
 
 #include <inttypes.h>
 
-#include "common/metrics.h"
+#include "master/admin/stats.h"
 #include "master/mcm_i.h"
 
 struct zero {
@@ -30,8 +32,8 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* No NVMe-oF pool, no SSD and no shared filesystem below the memory, no standby; and clients find out by
- * LIST and SEGMENTS what upstream's ask by requests of their own. */
+/* There is no NVMe-oF pool, no SSD tier, no shared file system and no standby.  Clients use LIST and SEGMENTS where
+ * upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	GAUGE("master_nof_allocated_bytes")
 	GAUGE("master_total_nof_capacity_bytes")
@@ -99,7 +101,7 @@ static const struct zero zeros[] = {
 	GAUGE("ha_batch_record_durable_sequence")
 };
 
-/* Memory is the only place that objects are evicted from, and a checkpoint is a snapshot. */
+/* Objects are evicted only from memory, and a checkpoint is a snapshot. */
 static const struct alias aliases[] = {
 	{ "master_successful_evictions_mem", "counter", "master_successful_evictions_total", "" },
 	{ "master_attempted_evictions_mem", "counter", "master_attempted_evictions_total", "" },
@@ -111,7 +113,7 @@ static const struct alias aliases[] = {
 	  "result=\"failed\"" },
 };
 
-static void head(FILE *to, const char *name, const char *type, const char *help)
+static void print_head(FILE *to, const char *name, const char *type, const char *help)
 {
 	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -121,15 +123,13 @@ void mcm_stats_print_series(FILE *to)
 	unsigned i;
 
 	for (i = 0; i < sizeof(zeros) / sizeof(zeros[0]); i++) {
-		head(to, zeros[i].name, zeros[i].type, "Of a part that this version does not have");
+		print_head(to, zeros[i].name, zeros[i].type, "Always 0: this version does not have the feature");
 		fprintf(to, "%s 0\n", zeros[i].name);
 	}
 	for (i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
-		int64_t v = 0;
-
-		(void)mc_metrics_lookup(aliases[i].of, aliases[i].labels, &v);
-		head(to, aliases[i].name, aliases[i].type, "The same under upstream's name");
-		fprintf(to, "%s %" PRId64 "\n", aliases[i].name, v);
+		print_head(to, aliases[i].name, aliases[i].type, "Upstream's name of another series");
+		fprintf(to, "%s %" PRId64 "\n", aliases[i].name,
+			mcm_stats_counter(aliases[i].of, aliases[i].labels));
 	}
 }
 
@@ -182,7 +182,7 @@ static void print_tenants(struct mcm *m, FILE *to, const char *name, const char 
 {
 	struct mcp_tenant t;
 
-	head(to, name, "gauge", help);
+	print_head(to, name, "gauge", help);
 	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
 		fprintf(to, "%s{tenant_id=\"", name);
 		print_label(to, t.name);
@@ -195,7 +195,7 @@ static void print_counts(struct mcm *m, FILE *to, const char *name, const char *
 {
 	struct mcp_tenant t;
 
-	head(to, name, "counter", help);
+	print_head(to, name, "counter", help);
 	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
 		struct mcm_tenant_counts c = mcm_tenant_counts(m, i);
 
@@ -207,7 +207,7 @@ static void print_counts(struct mcm *m, FILE *to, const char *name, const char *
 
 static void print_sum(FILE *to, const char *name, const char *help, unsigned __int128 sum)
 {
-	head(to, name, "gauge", help);
+	print_head(to, name, "gauge", help);
 	fprintf(to, "%s %.0Lf\n", name, (long double)sum);
 }
 
@@ -218,17 +218,17 @@ void mcm_stats_print_tenants(struct mcm *m, FILE *to)
 
 	if (!m->tenants.on)
 		return;
-	print_tenants(m, to, "mooncake_tenant_quota_requested_bytes", "What the policy says",
+	print_tenants(m, to, "mooncake_tenant_quota_requested_bytes", "Quota in the policy",
 		      requested_of);
 	print_tenants(m, to, "mooncake_tenant_quota_effective_bytes",
-		      "What the tenant may use of the memory that there is", effective_of);
+		      "Quota in force: the tenant's share of the mounted memory", effective_of);
 	print_tenants(m, to, "mooncake_tenant_quota_charged_bytes", "Bytes in use", charged_of);
 	print_tenants(m, to, "mooncake_tenant_quota_admission_closed",
-		      "1: it stands in no policy, and may only read and remove", closed_of);
+		      "1: the tenant is not in the policy, and may only read and remove", closed_of);
 	print_tenants(m, to, "mooncake_tenant_quota_over_quota",
-		      "1: it uses more than it may", over_of);
+		      "1: the tenant uses more than its quota in force", over_of);
 	print_tenants(m, to, "mooncake_tenant_quota_explicit_policy",
-		      "1: it stands in the policy", explicit_of);
+		      "1: the tenant is in the policy", explicit_of);
 	print_counts(m, to, "mooncake_tenant_quota_reject_total", "Puts that did not fit the quota",
 		     ",reason=\"quota_exceeded\"", true);
 	print_counts(m, to, "mooncake_tenant_evict_bytes_total",
@@ -239,8 +239,8 @@ void mcm_stats_print_tenants(struct mcm *m, FILE *to)
 	}
 	print_sum(to, "mooncake_tenant_quota_allocatable_capacity_bytes",
 		  "Bytes of all mounted segments", mcm_load_relaxed(&m->segments.capacity));
-	print_sum(to, "mooncake_tenant_quota_requested_bytes_sum", "What all policies say together",
+	print_sum(to, "mooncake_tenant_quota_requested_bytes_sum", "Sum of the tenants' quotas in the policy",
 		  requested);
-	print_sum(to, "mooncake_tenant_quota_effective_bytes_sum", "What all tenants may use together",
+	print_sum(to, "mooncake_tenant_quota_effective_bytes_sum", "Sum of the tenants' quotas in force",
 		  effective);
 }

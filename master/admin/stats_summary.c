@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stats_summary.c - the line of figures that upstream's /metrics/summary and log have, with its words, so
- * that what reads upstream's reads ours. */
+ * stats_summary.c - upstream's line of figures, with its words and numbers, for programs that parse it. */
 #include <config.h>
 
-#include "master/admin/stats.h"
+#include "master/admin/stats_summary.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <string.h>
 
 #include "common/cleanup.h"
-#include "common/metrics.h"
+#include "master/admin/stats.h"
 #include "master/mcm_i.h"
 
 #define SAMPLE_MS 10000		/* rates are means over one to two of these */
 
-/* What the line has rates of, in its order; single requests, batches, tasks. */
+/* The operations in the order of the line: single requests, batches, tasks.  An operation's counters are
+ * master_NAME_requests_total and so on. */
 static const struct {
 	const char *label, *name;
-} singles[] = {
+} ops[MCM_SUMMARY_OPS] = {
 	{ "PutStart", "put_start" },
 	{ "PutEnd", "put_end" },
 	{ "PutRevoke", "put_revoke" },
@@ -34,15 +32,15 @@ static const struct {
 	{ "MoveEnd", "move_end" },
 	{ "MoveRevoke", "move_revoke" },
 	{ "EvictDiskReplica", "evict_disk_replica" },
-}, batches[] = {
-	{ "PutStart", "put_start" },
-	{ "PutEnd", "put_end" },
-	{ "PutRevoke", "put_revoke" },
-	{ "Get", "get_replica_list" },
-	{ "ExistKey", "exist_key" },
-	{ "QueryIp", "query_ip" },
-	{ "Clear", "replica_clear" },
-}, tasks[] = {
+#define FIRST_BATCH 15
+	{ "PutStart", "batch_put_start" },
+	{ "PutEnd", "batch_put_end" },
+	{ "PutRevoke", "batch_put_revoke" },
+	{ "Get", "batch_get_replica_list" },
+	{ "ExistKey", "batch_exist_key" },
+	{ "QueryIp", "batch_query_ip" },
+	{ "Clear", "batch_replica_clear" },
+#define FIRST_TASK 22
 	{ "CreateMoveTask", "create_move_task" },
 	{ "CreateCopyTask", "create_copy_task" },
 	{ "QueryTask", "query_task" },
@@ -50,54 +48,29 @@ static const struct {
 	{ "MarkTaskToComplete", "update_task" },
 };
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-_Static_assert(2 * COUNT(singles) + 5 * COUNT(batches) + 2 * COUNT(tasks) == MCM_RATES,
-	       "what is sampled");
+enum count { REQUESTS, FAILURES, PARTIAL, ITEMS, FAILED_ITEMS, COUNTS };
 
-static int64_t counter(const char *name)
+/* A counter that an operation does not have is 0. */
+static void sample_take(struct mcm_sample *s)
 {
-	int64_t v = 0;
-
-	(void)mc_metrics_lookup(name, "", &v);
-	return v;
-}
-
-static int64_t part(const char *prefix, const char *name, const char *suffix)
-{
-	char full[96];
-
-	snprintf(full, sizeof(full), "master_%s%s_%s_total", prefix, name, suffix);
-	return counter(full);
-}
-
-/* All counters now, in the order in which the line is made. */
-static void take(struct mcm_sample *s)
-{
-	int64_t *v = s->value;
-	unsigned i;
+	static const char *const suffix[COUNTS] = {
+		"requests", "failures", "partial_successes", "items", "failed_items",
+	};
+	char name[96];
 
 	s->at_ns = mc_now_ns();
-	for (i = 0; i < COUNT(singles); i++) {
-		*v++ = part("", singles[i].name, "requests");
-		*v++ = part("", singles[i].name, "failures");
-	}
-	for (i = 0; i < COUNT(batches); i++) {
-		*v++ = part("batch_", batches[i].name, "requests");
-		*v++ = part("batch_", batches[i].name, "failures");
-		*v++ = part("batch_", batches[i].name, "partial_successes");
-		*v++ = part("batch_", batches[i].name, "items");
-		*v++ = part("batch_", batches[i].name, "failed_items");
-	}
-	for (i = 0; i < COUNT(tasks); i++) {
-		*v++ = part("", tasks[i].name, "requests");
-		*v++ = part("", tasks[i].name, "failures");
+	for (unsigned i = 0; i < MCM_SUMMARY_OPS; i++) {
+		for (unsigned k = 0; k < COUNTS; k++) {
+			snprintf(name, sizeof(name), "master_%s_%s_total", ops[i].name, suffix[k]);
+			s->count[i][k] = mcm_stats_counter(name, "");
+		}
 	}
 }
 
 void mcm_rates_init(struct mcm_rates *r)
 {
 	pthread_mutex_init(&r->lock, NULL);
-	take(&r->old);
+	sample_take(&r->old);
 	r->recent = r->old;
 }
 
@@ -108,53 +81,54 @@ void mcm_rates_done(struct mcm_rates *r)
 
 void mcm_rates_tick(struct mcm_rates *r)
 {
-	uint64_t now = mc_now_ns();
-
 	MC_LOCKED(&r->lock);
-	if (now - r->recent.at_ns < SAMPLE_MS * MC_NS_PER_MS)
+	if (mc_now_ns() - r->recent.at_ns < SAMPLE_MS * MC_NS_PER_MS)
 		return;
 	r->old = r->recent;
-	take(&r->recent);
+	sample_take(&r->recent);
 }
 
-/* ---- the line ---- */
-
-struct line {
-	char *at;
-	size_t left;
-	const int64_t *then, *now;	/* the next counters */
+static void print_rates(struct mcm_rates *rates, FILE *to)
+{
+	struct mcm_sample then, now;
 	double seconds;
-};
 
-__attribute__((format(printf, 2, 3)))
-static void add(struct line *l, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
+	sample_take(&now);
+	pthread_mutex_lock(&rates->lock);
+	then = rates->old;
+	pthread_mutex_unlock(&rates->lock);
+	seconds = now.at_ns > then.at_ns ? (double)(now.at_ns - then.at_ns) / MC_NS_PER_SEC : 1;
+	fputs(" | Requests (Success/Total per sec): ", to);
+	for (unsigned i = 0; i < MCM_SUMMARY_OPS; i++) {
+		double r[COUNTS], good;
 
-	va_start(ap, fmt);
-	n = vsnprintf(l->at, l->left, fmt, ap);
-	va_end(ap);
-	if (n < 0)
-		return;
-	if ((size_t)n >= l->left)
-		n = l->left ? (int)l->left - 1 : 0;
-	l->at += n;
-	l->left -= (size_t)n;
+		for (unsigned k = 0; k < COUNTS; k++)
+			r[k] = (double)(now.count[i][k] - then.count[i][k]) / seconds;
+		good = r[REQUESTS] - r[FAILURES] - r[PARTIAL];
+		if (i == FIRST_BATCH)
+			fputs(" | Batch Requests (per sec, Req=Success/PartialSuccess/Total, "
+			      "Item=Success/Total): ", to);
+		else if (i)
+			fputs(", ", to);
+		if (i < FIRST_BATCH)
+			fprintf(to, "%s=%.2f/%.2f", ops[i].label, good, r[REQUESTS]);
+		else if (i < FIRST_TASK)
+			fprintf(to, "%s:(Req=%.2f/%.2f/%.2f, Item=%.2f/%.2f)", ops[i].label, good,
+				r[PARTIAL], r[REQUESTS], r[ITEMS] - r[FAILED_ITEMS], r[ITEMS]);
+		else
+			fprintf(to, "%s:(Req=%.2f/%.2f)", ops[i].label, good, r[REQUESTS]);
+	}
 }
 
-static double rate(struct line *l)
-{
-	return (double)(*l->now++ - *l->then++) / l->seconds;
-}
+/* ---- state ---- */
 
-static const char *human(uint64_t bytes, char buf[32])
+static const char *bytes_text(uint64_t bytes, char buf[32])
 {
 	static const char *const unit[] = { "B", "KB", "MB", "GB", "TB", "PB" };
 	double v = (double)bytes;
 	unsigned u = 0;
 
-	for (; v >= 1024 && u + 1 < COUNT(unit); u++)
+	for (; v >= 1024 && u + 1 < sizeof(unit) / sizeof(unit[0]); u++)
 		v /= 1024;
 	if (u)
 		snprintf(buf, 32, "%.2f %s", v, unit[u]);
@@ -163,92 +137,48 @@ static const char *human(uint64_t bytes, char buf[32])
 	return buf;
 }
 
-static void add_state(struct line *l, struct mcm *m)
+static void print_state(struct mcm *m, FILE *to)
 {
 	struct mcp_stats_reply st;
 	char used[32], size[32];
 
 	mcm_stats(m, &st);
-	add(l, "Mem Storage: %s / %s", human(st.used, used), human(st.capacity, size));
+	fprintf(to, "Mem Storage: %s / %s", bytes_text(st.used, used), bytes_text(st.capacity, size));
 	if (st.capacity)
-		add(l, " (%.1f%%)", 100.0 * (double)st.used / (double)st.capacity);
-	add(l, " | NVMe-oF SSD: 0 B / 0 B | SSD Storage: 0 B / 0 B | Keys: %" PRIu64
-	    " (soft-pinned: %" PRId64 ") | Clients: %u", st.objects,
-	    counter("master_soft_pin_key_count"), st.clients);
+		fprintf(to, " (%.1f%%)", 100.0 * (double)st.used / (double)st.capacity);
+	fprintf(to, " | NVMe-oF SSD: 0 B / 0 B | SSD Storage: 0 B / 0 B | Keys: %" PRIu64
+		" (soft-pinned: %" PRId64 ") | Clients: %u", st.objects,
+		mcm_stats_counter("master_soft_pin_key_count", ""), st.clients);
 }
 
-static void add_rates(struct line *l)
+static void print_work(FILE *to)
 {
-	unsigned i;
-
-	add(l, " | Requests (Success/Total per sec): ");
-	for (i = 0; i < COUNT(singles); i++) {
-		double all = rate(l), failed = rate(l);
-
-		add(l, "%s%s=%.2f/%.2f", i ? ", " : "", singles[i].label, all - failed, all);
-	}
-	add(l, " | Batch Requests (per sec, Req=Success/PartialSuccess/Total, Item=Success/Total): ");
-	for (i = 0; i < COUNT(batches); i++) {
-		double all = rate(l), failed = rate(l), some = rate(l);
-		double items = rate(l), items_failed = rate(l);
-
-		add(l, "%s:(Req=%.2f/%.2f/%.2f, Item=%.2f/%.2f), ", batches[i].label,
-		    all - failed - some, some, all, items - items_failed, items);
-	}
-	for (i = 0; i < COUNT(tasks); i++) {
-		double all = rate(l), failed = rate(l);
-
-		add(l, "%s%s:(Req=%.2f/%.2f)", i ? ", " : "", tasks[i].label, all - failed, all);
-	}
-}
-
-static void add_work(struct line *l)
-{
-	int64_t found = counter("master_successful_evictions_total");
-	int64_t tried = counter("master_attempted_evictions_total");
-	int64_t keys = counter("master_evicted_key_count");
+	int64_t found = mcm_stats_counter("master_successful_evictions_total", "");
+	int64_t tried = mcm_stats_counter("master_attempted_evictions_total", "");
+	int64_t keys = mcm_stats_counter("master_evicted_key_count", "");
 	char size[32], staging[32];
 
-	human((uint64_t)counter("master_evicted_size_bytes"), size);
-	human((uint64_t)counter("master_put_start_discarded_staging_size"), staging);
-	add(l, " | Eviction: Success/Attempts=%" PRId64 "/%" PRId64 ", AllocFail=%" PRId64
-	    ", PartialAlloc=%" PRId64 ", keys=%" PRId64 ", size=%s", found, tried,
-	    counter("master_put_start_alloc_failures_total"),
-	    counter("master_put_start_partial_allocations_total"), keys, size);
-	add(l, " | Mem Eviction: Success/Attempts=%" PRId64 "/%" PRId64 ", keys=%" PRId64 ", size=%s",
-	    found, tried, keys, size);
-	add(l, " | NoF Eviction: Success/Attempts=0/0, keys=0, size=0 B");
-	add(l, " | Discard: Released/Total=%" PRId64 "/%" PRId64 ", StagingSize=%s",
-	    counter("master_put_start_release_cnt"), counter("master_put_start_discard_cnt"),
-	    staging);
-	add(l, " | Promotion: in_flight=0, admitted=0, completed=0, failed=0, cancelled=0, expired=0, "
-	    "bytes=0 B, rejected(freq/wm/cap)=0/0/0");
+	bytes_text((uint64_t)mcm_stats_counter("master_evicted_size_bytes", ""), size);
+	bytes_text((uint64_t)mcm_stats_counter("master_put_start_discarded_staging_size", ""), staging);
+	fprintf(to, " | Eviction: Success/Attempts=%" PRId64 "/%" PRId64 ", AllocFail=%" PRId64
+		", PartialAlloc=%" PRId64 ", keys=%" PRId64 ", size=%s", found, tried,
+		mcm_stats_counter("master_put_start_alloc_failures_total", ""),
+		mcm_stats_counter("master_put_start_partial_allocations_total", ""), keys, size);
+	fprintf(to, " | Mem Eviction: Success/Attempts=%" PRId64 "/%" PRId64 ", keys=%" PRId64 ", size=%s"
+		" | NoF Eviction: Success/Attempts=0/0, keys=0, size=0 B", found, tried, keys, size);
+	fprintf(to, " | Discard: Released/Total=%" PRId64 "/%" PRId64 ", StagingSize=%s"
+		" | Promotion: in_flight=0, admitted=0, completed=0, failed=0, cancelled=0, expired=0, "
+		"bytes=0 B, rejected(freq/wm/cap)=0/0/0",
+		mcm_stats_counter("master_put_start_release_cnt", ""),
+		mcm_stats_counter("master_put_start_discard_cnt", ""), staging);
+	fprintf(to, " | Snapshots: Success=%" PRId64 ", Fail=%" PRId64,
+		mcm_stats_counter("mooncake_master_checkpoints_total", "result=\"ok\""),
+		mcm_stats_counter("mooncake_master_checkpoints_total", "result=\"failed\""));
 }
 
-static int64_t checkpoints(const char *labels)
+void mcm_stats_print_summary(struct mcm *m, FILE *to)
 {
-	int64_t v = 0;
-
-	(void)mc_metrics_lookup("mooncake_master_checkpoints_total", labels, &v);
-	return v;
-}
-
-void mcm_stats_summary(struct mcm *m, char *buf, size_t len)
-{
-	struct mcm_sample then, now;
-	struct line l = { .at = buf, .left = len };
-
-	take(&now);
-	pthread_mutex_lock(&m->rates.lock);
-	then = m->rates.old;
-	pthread_mutex_unlock(&m->rates.lock);
-	l.now = now.value;
-	l.then = then.value;
-	l.seconds = now.at_ns > then.at_ns ? (double)(now.at_ns - then.at_ns) / MC_NS_PER_SEC : 1;
-	*buf = '\0';
-	add_state(&l, m);
-	add_rates(&l);
-	add_work(&l);
-	add(&l, " | Snapshots: Success=%" PRId64 ", Fail=%" PRId64, checkpoints("result=\"ok\""),
-	    checkpoints("result=\"failed\""));
+	print_state(m, to);
+	print_rates(&m->rates, to);
+	print_work(to);
 }

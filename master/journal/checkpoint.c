@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * checkpoint.c - the whole state into a file, while it goes on changing.
+ * checkpoint.c - writing the whole state to a file while it changes.
  *
- * First the journal goes over to a new file.  Then everything is read, a few objects per lock: what is
- * changed before it is read is in the checkpoint, what is changed later is in the new journal, and what
- * is in both does no harm, because a record always sets the whole of what it is about.  At last the
- * journal is written up to here, the checkpoint gets its name, and the older files go. */
+ * First the journal switches to a new file.  Then everything is read, a few objects at a time under their lock.  Changes
+ * made before an object is read are in the checkpoint; later ones are in the new journal.  A change that is in both does
+ * no harm, because a record always contains the whole state of its subject.  Finally the journal is written up to this
+ * point, the checkpoint gets its name, and the older files are removed. */
 #include <config.h>
 
 #include <errno.h>
@@ -25,16 +25,16 @@
 #include "proto/codec.h"
 
 #define LOG "journal"
-#define OBJECTS_PER_STEP 64	/* looked at under one lock, at the most */
+#define OBJECTS_PER_STEP 64	/* most objects under one lock */
 #define WRITE_BYTES (1u << 20)
-#define TURN_NS (100 * 1000)	/* of the processor, then others get it */
+#define TURN_NS (100 * 1000)	/* CPU time before the thread yields */
 
 MC_COUNTER(checkpoints, "mooncake_master_checkpoints_total", "result=\"ok\"", "Checkpoints written")
-MC_COUNTER(failures, "mooncake_master_checkpoints_total", "result=\"failed\"", "Checkpoints written")
-MC_HISTOGRAM(duration, "mooncake_master_checkpoint_seconds", "", "Time that a checkpoint took", 1e-9)
-MC_HISTOGRAM(duration_ms, "master_snapshot_duration_ms", "", "The same in milliseconds", 1)
+MC_COUNTER(checkpoint_failures, "mooncake_master_checkpoints_total", "result=\"failed\"", "Checkpoints written")
+MC_HISTOGRAM(duration, "mooncake_master_checkpoint_seconds", "", "Duration of a checkpoint", 1e-9)
+MC_HISTOGRAM(duration_ms, "master_snapshot_duration_ms", "", "Duration of a checkpoint in milliseconds", 1)
 MC_HISTOGRAM(step_time, "mooncake_master_checkpoint_step_seconds", "",
-	     "Longest time that a checkpoint held a lock of objects", 1e-9)
+	     "Longest time that each checkpoint held a lock of objects", 1e-9)
 
 struct checkpoint_size {
 	uint64_t records, bytes;
@@ -49,7 +49,7 @@ struct writer {
 	int error;		/* the first one */
 };
 
-static void write_out(struct writer *w)
+static void writer_flush(struct writer *w)
 {
 	int r;
 
@@ -63,7 +63,7 @@ static void write_out(struct writer *w)
 	w->len = 0;
 }
 
-/* Room for a record of at most @max bytes; under a lock, so memory only, and that only when keys are
+/* Make room for a record of at most @max bytes.  Called under a lock, so it does no I/O, and allocates only if keys are
  * unusually long. */
 static struct mcm_packer pack_begin(struct writer *w, size_t max)
 {
@@ -89,7 +89,7 @@ static void pack_end(struct writer *w, const struct mcm_packer *p)
 	w->records++;
 }
 
-static void one_object(void *arg, uint32_t slot)
+static void write_object(void *arg, uint32_t slot)
 {
 	struct mcm_object_record r;
 	struct writer *w = arg;
@@ -100,7 +100,7 @@ static void one_object(void *arg, uint32_t slot)
 	pack_end(w, &p);
 }
 
-static uint64_t cpu_ns(void)
+static uint64_t thread_cpu_ns(void)
 {
 	struct timespec ts;
 
@@ -108,31 +108,32 @@ static uint64_t cpu_ns(void)
 		(uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-static void objects(struct writer *w)
+static void write_objects(struct writer *w)
 {
-	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = cpu_ns(), cpu_took = 0;
+	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = thread_cpu_ns(),
+		cpu_took = 0;
 
 	while (pos < MCM_TABLE_END && !w->error) {
 		began = mc_now_ns();
-		mcm_index_scan(&w->m->index, &pos, OBJECTS_PER_STEP, one_object, w);
+		mcm_index_scan(&w->m->index, &pos, OBJECTS_PER_STEP, write_object, w);
 		took = mc_now_ns() - began;
 		if (took > longest) {
 			longest = took;
-			/* Since the last turn: asking before each step would cost more than the steps do. */
-			cpu_took = cpu_ns() - cpu;
+			/* CPU time since the last yield: reading the clock before each step would cost more than a step. */
+			cpu_took = thread_cpu_ns() - cpu;
 		}
 		MC_FAULT_POINT("checkpoint.step");
 		if (w->len >= WRITE_BYTES) {
-			write_out(w);
-			/* What the evictor or a removal of many keys appends meanwhile. */
+			writer_flush(w);
+			/* Write what the evictor or a removal of many keys has appended meanwhile. */
 			mcm_journal_flush(w->m);
 			turn = 0;
 		}
-		/* Given away here, it is not taken away under a lock, which would be held until we get it back. */
+		/* Yield here, so that the scheduler need not preempt this thread while it holds a lock. */
 		if (began + took - turn > TURN_NS) {
 			sched_yield();
 			turn = mc_now_ns();
-			cpu = cpu_ns();
+			cpu = thread_cpu_ns();
 		}
 	}
 	mc_metric_observe(&step_time, longest);
@@ -140,7 +141,7 @@ static void objects(struct writer *w)
 	w->m->journal->longest_cpu_ns = cpu_took;
 }
 
-static void segments(struct writer *w)
+static void write_segments(struct writer *w)
 {
 	struct mcm_segments *ss = &w->m->segments;
 	struct mcm_segment_record r;
@@ -157,7 +158,7 @@ static void segments(struct writer *w)
 	pthread_rwlock_unlock(&ss->lock);
 }
 
-static void one_put(void *arg, const struct mcm_put_record *r)
+static void write_put(void *arg, const struct mcm_put_record *r)
 {
 	struct writer *w = arg;
 	struct mcm_packer p = pack_begin(w, 256);
@@ -166,20 +167,20 @@ static void one_put(void *arg, const struct mcm_put_record *r)
 	pack_end(w, &p);
 }
 
-static void one_note(void *arg, const struct mcm_note *n)
+static void write_durable(void *arg, const struct mcm_durable *d)
 {
 	struct writer *w = arg;
-	struct mcm_packer p = pack_begin(w, n->name_len + n->value_len + 64u);
-	struct mcm_note_record r = {
-		n->kind, mcp_bytes(n->bytes, n->name_len),
-		mcp_bytes(n->bytes + n->name_len, n->value_len),
+	struct mcm_packer p = pack_begin(w, d->name_len + d->value_len + 64u);
+	struct mcm_durable_record r = {
+		d->kind, mcp_bytes(d->bytes, d->name_len),
+		mcp_bytes(d->bytes + d->name_len, d->value_len),
 	};
 
-	mcm_pack_note(&p, &r);
+	mcm_pack_durable(&p, &r);
 	pack_end(w, &p);
 }
 
-static int contents(struct mcm *m, int fd, struct checkpoint_size *ret)
+static int write_contents(struct mcm *m, int fd, struct checkpoint_size *ret)
 {
 	struct writer w = { .m = m, .fd = fd, .cap = 2 * WRITE_BYTES };
 	struct mcm_packer p;
@@ -187,30 +188,30 @@ static int contents(struct mcm *m, int fd, struct checkpoint_size *ret)
 	w.buf = malloc(w.cap);
 	if (!w.buf)
 		return -ENOMEM;
-	segments(&w);
-	mcm_notes_pack(&m->notes, one_note, &w);
-	mcm_puts_each(m, one_put, &w);
-	write_out(&w);
-	objects(&w);
+	write_segments(&w);
+	mcm_durables_pack(&m->durables, write_durable, &w);
+	mcm_puts_each(m, write_put, &w);
+	writer_flush(&w);
+	write_objects(&w);
 	p = pack_begin(&w, 64);
 	mcm_pack_end(&p, w.records);
 	pack_end(&w, &p);
-	write_out(&w);
+	writer_flush(&w);
 	free(w.buf);
 	*ret = (struct checkpoint_size){ w.records, w.bytes };
 	return w.error;
 }
 
-/* The finished file gets its name unless records were lost meanwhile; then the older ones go. */
-static int publish(struct mcm *m, const char *tmp, uint64_t sequence, uint64_t losses)
+/* Give the finished file its name, unless records were lost meanwhile. */
+static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence, uint64_t losses)
 {
 	struct mcm_journal *j = m->journal;
 	char name[MCM_JOURNAL_NAME];
 	int r = 0;
 
 	mcm_journal_name(name, true, sequence);
-	/* An object that was renamed meanwhile stands in it twice, or not at all, and one of two that had the
-	 * same memory is gone: which, says the journal, so that has to say it first. */
+	/* The checkpoint may contain an object that was renamed meanwhile twice or not at all, and two objects that
+	 * had the same memory one after the other.  The journal resolves that, so write it first. */
 	mcm_journal_catch_up(m);
 	MC_FAULT_POINT("checkpoint.rename");
 	pthread_mutex_lock(&j->file_lock);
@@ -242,7 +243,7 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
 	r = mcm_journal_begin_file(m, true, tmp, sequence, &fd);
 	if (r < 0)
 		return r;
-	r = contents(m, fd, ret);
+	r = write_contents(m, fd, ret);
 	MC_FAULT_POINT("checkpoint.sync");
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
@@ -250,13 +251,13 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
 	if (r < 0)
 		mc_fail(r, "cannot write %s/%s", j->path, name);
 	else
-		r = publish(m, tmp, sequence, losses);
+		r = checkpoint_publish(m, tmp, sequence, losses);
 	if (r < 0)
 		(void)unlinkat(j->dirfd, tmp, 0);
 	return r;
 }
 
-/* From now on there is a file to append to, and nothing of it is lost. */
+/* Begin a new journal, to which all later records are appended. */
 static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_losses,
 			uint64_t *ret_older)
 {
@@ -302,7 +303,7 @@ static int checkpoint_locked(struct mcm *m, uint64_t *ret_sequence,
 	MC_FAULT_POINT("checkpoint.remove");
 	r = mcm_journal_remove_below(j->dirfd, *ret_sequence);
 	if (r < 0)
-		mc_warn(LOG, "cannot remove older files, going on dir=%s error=\"%s\"", j->path,
+		mc_warn(LOG, "cannot remove older files, continuing dir=%s error=\"%s\"", j->path,
 			mc_err_detail(r));
 	__atomic_fetch_sub(&j->file_bytes, older, __ATOMIC_RELAXED);
 	return 0;
@@ -317,14 +318,14 @@ int mcm_checkpoint(struct mcm *m)
 
 	MC_LOCKED(&j->checkpoint_lock);
 	r = checkpoint_locked(m, &sequence, &size);
-	mc_metric_add(r < 0 ? &failures : &checkpoints, 1);
+	mc_metric_add(r < 0 ? &checkpoint_failures : &checkpoints, 1);
 	mc_metric_observe(&duration, mc_now_ns() - began);
 	mc_metric_observe(&duration_ms, (mc_now_ns() - began) / MC_NS_PER_MS);
 	if (r < 0)
 		return r;
 	j->last_bytes = size.bytes;
 	mc_info(LOG, "checkpoint written sequence=%llu records=%llu bytes=%llu ms=%llu "
-		"longest_lock_us=%llu cpu_of_it_us=%llu",
+		"longest_lock_us=%llu longest_lock_cpu_us=%llu",
 		(unsigned long long)sequence, (unsigned long long)size.records,
 		(unsigned long long)size.bytes,
 		(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS),

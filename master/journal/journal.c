@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * journal.c - records from the places that change state into the file.
+ * journal.c - appending records of changes, and writing them to the file.
  *
- * Appending copies a record into a buffer under a lock of its own.  Whoever answers a client first
- * writes the buffer, for everybody who has something in it: one system call for many records.  The
- * thread writes what nobody waits for.  Nothing waits for the disk under a lock of objects; when the
- * buffer is full or the disk refuses, records are dropped, and with them the state on disk. */
+ * Appending copies a record into a buffer under a lock of its own.  A thread that answers a client first writes the
+ * buffer, with the records of all threads: one system call for many records.  The journal's thread writes records that
+ * no answer waits for.  No thread waits for the disk under a lock of objects: when the buffer is full or the disk fails,
+ * records are dropped, and the state on disk is discarded. */
 #include <config.h>
 
 #include <errno.h>
@@ -24,20 +24,20 @@
 #include "proto/codec.h"
 
 #define LOG "journal"
-#define KICK_BYTES (4u << 20)	/* in the buffer: the thread shall look */
+#define KICK_BYTES (4u << 20)	/* bytes in the buffer that wake the thread */
 
 MC_COUNTER(bytes, "mooncake_master_journal_bytes_total", "", "Bytes written to journals")
 MC_COUNTER(writes, "mooncake_master_journal_writes_total", "", "Writes to journals")
 MC_COUNTER(losses, "mooncake_master_journal_losses_total", "",
-	   "Times that changes could not be written and the state on disk was given up")
-MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Time of a sync to disk", 1e-9)
+	   "Times that changes could not be written and the state on disk was discarded")
+MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Duration of a sync to disk", 1e-9)
 
-/* Up to where the journal has to be written before this thread's answers may leave; 0: nothing. */
-static __thread uint64_t owed;
+/* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0: none. */
+static __thread uint64_t pending_lsn;
 
 /* ---- appending ---- */
 
-static void append(struct mcm_journal *j, const struct mcm_packer *p)
+static void journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 {
 	bool full = false, kick = false;
 
@@ -52,8 +52,8 @@ static void append(struct mcm_journal *j, const struct mcm_packer *p)
 		j->len += p->len;
 		__atomic_store_n(&j->appended, j->appended + p->len, __ATOMIC_RELAXED);
 	}
-	/* Also when it was dropped: then the state on disk has to go before the answer does. */
-	owed = j->appended + 1;
+	/* Also for a dropped record: then the state on disk must be removed before the answer leaves. */
+	pending_lsn = j->appended + 1;
 	pthread_mutex_unlock(&j->lock);
 	if (full || kick)
 		mc_stop_kick(&j->stop);
@@ -62,7 +62,7 @@ static void append(struct mcm_journal *j, const struct mcm_packer *p)
 void mcm_journal_depend(struct mcm *m)
 {
 	if (m->journal)
-		owed = __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED) + 1;
+		pending_lsn = __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED) + 1;
 }
 
 void mcm_journal_object(struct mcm *m, uint32_t slot)
@@ -75,7 +75,7 @@ void mcm_journal_object(struct mcm *m, uint32_t slot)
 		return;
 	mcm_object_describe(m, slot, &r);
 	mcm_pack_object(&p, &r);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot)
@@ -88,7 +88,7 @@ void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot)
 		return;
 	mcm_object_describe(m, slot, &r);
 	mcm_pack_renamed(&p, from, &r);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
@@ -100,7 +100,7 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
 		return;
 	mcm_pack_object_gone(&p, mcp_bytes(mcm_shard_key(&m->index, slot),
 					   mcm_object(&m->index, slot)->key_len));
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
@@ -119,7 +119,7 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 			r.extent[i].len = granules;
 	}
 	mcm_pack_put(&p, &r);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
@@ -136,7 +136,7 @@ void mcm_journal_put_gone(struct mcm *m, uint64_t generation)
 	if (!m->journal)
 		return;
 	mcm_pack_put_gone(&p, generation);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret)
@@ -161,7 +161,7 @@ void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint6
 	mcm_segment_describe_record(s, &r);
 	r.size = size;
 	mcm_pack_segment(&p, &r);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
 void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
@@ -177,21 +177,21 @@ void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s)
 	if (!m->journal)
 		return;
 	mcm_pack_segment_gone(&p, s->index);
-	append(m->journal, &p);
+	journal_append(m->journal, &p);
 }
 
-void mcm_journal_note(struct mcm *m, const struct mcm_note_record *r, bool gone)
+void mcm_journal_durable(struct mcm *m, const struct mcm_durable_record *r, bool gone)
 {
-	uint8_t mem[MCM_NOTE_NAME_MAX + MCM_NOTE_VALUE_MAX + 64];
+	uint8_t mem[MCM_DURABLE_NAME_MAX + MCM_DURABLE_VALUE_MAX + 64];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
 
 	if (!m->journal)
 		return;
 	if (gone)
-		mcm_pack_note_gone(&p, r->kind, r->name);
+		mcm_pack_durable_gone(&p, r->kind, r->name);
 	else
-		mcm_pack_note(&p, r);
-	append(m->journal, &p);
+		mcm_pack_durable(&p, r);
+	journal_append(m->journal, &p);
 }
 
 /* ---- writing ---- */
@@ -213,8 +213,8 @@ int mcm_journal_write(int fd, const void *p, size_t len)
 	return 0;
 }
 
-/* file_lock held.  What is on disk is not what is true any more: nobody may find it. */
-static void discard(struct mcm_journal *j, int why)
+/* file_lock held.  The state on disk is no longer true: remove it, so that no start uses it. */
+static void journal_discard(struct mcm_journal *j, int why)
 {
 	int r;
 
@@ -225,11 +225,11 @@ static void discard(struct mcm_journal *j, int why)
 	r = mcm_journal_remove_below(j->dirfd, UINT64_MAX);
 	if (r == 0 && j->sync && fsync(j->dirfd) < 0)
 		r = -errno;
-	mc_err(LOG, "cannot write the journal, going on without; a restart now loses the index "
+	mc_err(LOG, "cannot write the journal, continuing without it; a restart now loses the index "
 		 "dir=%s error=\"%s\"", j->path, why < 0 ? mc_strerror(why) : "buffer full");
 	if (r < 0)
-		mc_err(LOG, "nor can its files be removed: remove them before the master is "
-			 "started again dir=%s error=\"%s\"", j->path, mc_strerror(r));
+		mc_err(LOG, "cannot remove outdated journal files: remove them before you restart the master "
+			 "dir=%s error=\"%s\"", j->path, mc_strerror(r));
 }
 
 void mcm_journal_lose(struct mcm *m, int why)
@@ -241,11 +241,11 @@ void mcm_journal_lose(struct mcm *m, int why)
 	__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&j->lock);
 	if (!j->discarded)
-		discard(j, why);
+		journal_discard(j, why);
 }
 
 /* file_lock held. */
-static void flush_locked(struct mcm_journal *j)
+static void journal_flush_locked(struct mcm_journal *j)
 {
 	uint8_t *full = j->buf;
 	uint64_t end;
@@ -279,7 +279,7 @@ static void flush_locked(struct mcm_journal *j)
 		__atomic_fetch_add(&j->file_bytes, len, __ATOMIC_RELAXED);
 	}
 	if (lost && !j->discarded)
-		discard(j, r);
+		journal_discard(j, r);
 	__atomic_store_n(&j->written, end, __ATOMIC_RELEASE);
 	MC_FAULT_POINT("journal.written");
 }
@@ -289,7 +289,7 @@ void mcm_journal_flush(struct mcm *m)
 	struct mcm_journal *j = m->journal;
 
 	MC_LOCKED(&j->file_lock);
-	flush_locked(j);
+	journal_flush_locked(j);
 }
 
 void mcm_journal_sync_to(struct mcm *m, uint64_t end)
@@ -302,8 +302,8 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end)
 		return;
 	pthread_mutex_lock(&j->file_lock);
-	/* What others have appended since goes along. */
-	flush_locked(j);
+	/* One write and sync also covers what other threads have appended since. */
+	journal_flush_locked(j);
 	target = j->written;
 	fd = j->fd;
 	pthread_mutex_unlock(&j->file_lock);
@@ -317,19 +317,19 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	__atomic_store_n(&j->synced, target, __ATOMIC_RELEASE);
 }
 
-/* What this thread's answers wait for, + 1, from now on nothing; 0: nothing. */
-static uint64_t take_owed(struct mcm *m)
+/* Return and clear this thread's pending_lsn. */
+static uint64_t take_pending_lsn(struct mcm *m)
 {
-	uint64_t end = owed;
+	uint64_t end = pending_lsn;
 
-	owed = 0;
+	pending_lsn = 0;
 	if (!end || !m->journal)
 		return 0;
 	MC_FAULT_POINT("journal.settle");
 	return end;
 }
 
-static void settle_to(struct mcm *m, uint64_t end)
+static void journal_wait_for(struct mcm *m, uint64_t end)
 {
 	struct mcm_journal *j = m->journal;
 
@@ -337,7 +337,7 @@ static void settle_to(struct mcm *m, uint64_t end)
 	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
 		pthread_mutex_lock(&j->file_lock);
 		if (j->written < end || !j->discarded)
-			flush_locked(j);
+			journal_flush_locked(j);
 		pthread_mutex_unlock(&j->file_lock);
 	}
 	if (j->sync)
@@ -346,28 +346,28 @@ static void settle_to(struct mcm *m, uint64_t end)
 
 void mcm_journal_catch_up(struct mcm *m)
 {
-	settle_to(m, __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED));
+	journal_wait_for(m, __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED));
 }
 
 void mcm_journal_wait(struct mcm *m)
 {
-	uint64_t end = take_owed(m);
+	uint64_t end = take_pending_lsn(m);
 
 	if (end)
-		settle_to(m, end - 1);
+		journal_wait_for(m, end - 1);
 }
 
 uint64_t mcm_journal_pending_lsn(struct mcm *m)
 {
 	struct mcm_journal *j = m->journal;
-	uint64_t end = take_owed(m), wanted;
+	uint64_t end = take_pending_lsn(m), wanted;
 
 	if (!end)
 		return 0;
-	/* A state that is lost has to go from the disk before this answer does. */
+	/* Without the sync thread, or when the state on disk must be discarded first, wait here. */
 	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) ||
 	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
-		settle_to(m, end - 1);
+		journal_wait_for(m, end - 1);
 		return 0;
 	}
 	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end - 1)
@@ -381,10 +381,9 @@ uint64_t mcm_journal_pending_lsn(struct mcm *m)
 	return end;
 }
 
-static int lost_meanwhile(const struct mcm_journal *j)
+static int switch_fail(const struct mcm_journal *j)
 {
-	return mc_fail(-EIO, "records were lost while %s was about to go on in a new file",
-		       j->path);
+	return mc_fail(-EIO, "records were lost while %s switched to a new file", j->path);
 }
 
 int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)
@@ -395,25 +394,24 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 
 	MC_LOCKED(&j->sync_lock);
 	MC_LOCKED(&j->file_lock);
-	flush_locked(j);
-	/* Who waits for a sync of what is in the old file gets it here. */
+	journal_flush_locked(j);
+	/* Sync the old file here for the threads that wait for its records. */
 	if (j->sync && !j->discarded && fdatasync(j->fd) < 0) {
 		int why = -errno;
 
 		pthread_mutex_lock(&j->lock);
 		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&j->lock);
-		discard(j, why);
+		journal_discard(j, why);
 	}
 	__atomic_store_n(&j->synced, j->written, __ATOMIC_RELEASE);
 	if (j->losses != losses_then)
-		return lost_meanwhile(j);
+		return switch_fail(j);
 	pthread_mutex_lock(&j->lock);
-	/* The buffer may have run full since the flush: nobody has acted on that yet. */
+	/* The buffer may have become full since the flush, without a discard so far. */
 	full = j->lost && !j->discarded;
 	if (!full) {
-		/* Records appended since the flush belong to the new file, whatever happened to
-		 * earlier ones. */
+		/* Records appended since the flush belong to the new file, even if earlier ones were lost. */
 		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
 		j->discarded = false;
 		old = j->fd;
@@ -422,8 +420,8 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	}
 	pthread_mutex_unlock(&j->lock);
 	if (full) {
-		discard(j, 0);
-		return lost_meanwhile(j);
+		journal_discard(j, 0);
+		return switch_fail(j);
 	}
 	if (old >= 0)
 		close(old);
@@ -455,8 +453,8 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 		r = -errno;
 	if (r == 0)
 		r = mcm_journal_write(fd, mem, 2 * p.len);
-	/* A journal that the machine's end left without a header, or without a name, would pass for
-	 * one that nothing was written to. */
+	/* Sync the header and the name: after a machine failure, a journal without them looks like one to which nothing
+	 * was written. */
 	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))
 		r = -errno;
 	if (r < 0) {

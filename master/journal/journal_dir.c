@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * journal_dir.c - the journal's directory: its lock and the names of its files. */
+ * journal_dir.c - the journal's directory: its lock file and the names of its files. */
 #include <config.h>
 
 #include <dirent.h>
@@ -25,8 +25,8 @@ void mcm_journal_name(char ret[MCM_JOURNAL_NAME], bool checkpoint, uint64_t sequ
 		 sequence);
 }
 
-/* Who has it?  For the message only. */
-static long holder(int fd)
+/* Process id in the lock file; for the error message only. */
+static long lock_holder(int fd)
 {
 	char text[32];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
@@ -35,7 +35,7 @@ static long holder(int fd)
 	return strtol(text, NULL, 10);
 }
 
-static int lock(const char *path, int fd)
+static int dir_lock(const char *path, int fd)
 {
 	char text[32];
 	int n;
@@ -43,9 +43,9 @@ static int lock(const char *path, int fd)
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ?
 			mc_fail(-EBUSY, "journal_dir=%s is in use by another master, process %ld", path,
-				holder(fd)) :
+				lock_holder(fd)) :
 			mc_fail(-errno, "journal_dir=%s: cannot lock it", path);
-	/* On a full disk the lock holds all the same. */
+	/* Writing the id may fail on a full disk; the lock is held nevertheless. */
 	n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
 	if (ftruncate(fd, 0) == 0)
 		(void)!pwrite(fd, text, (size_t)n, 0);
@@ -65,7 +65,7 @@ int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 	fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "journal_dir=%s: cannot write to it", path);
-	r = lock(path, fd);
+	r = dir_lock(path, fd);
 	if (r < 0)
 		return r;
 	*ret_dir = TAKE_FD(dir);
@@ -73,12 +73,12 @@ int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 	return 0;
 }
 
-/* ---- what lies in it ---- */
+/* ---- files ---- */
 
-enum kind { OTHER, JOURNAL, CHECKPOINT, HALF };
+enum kind { OTHER, JOURNAL, CHECKPOINT, UNFINISHED };
 
-/* Names as mcm_journal_name() makes them, and with an end that says they are not finished. */
-static enum kind parse(const char *name, uint64_t *ret_sequence)
+/* Parse a name made by mcm_journal_name(), possibly with ".tmp" at its end for an unfinished file. */
+static enum kind parse_name(const char *name, uint64_t *ret_sequence)
 {
 	char again[MCM_JOURNAL_NAME];
 	const char *digits;
@@ -98,11 +98,11 @@ static enum kind parse(const char *name, uint64_t *ret_sequence)
 	if (strncmp(name, again, len) != 0)
 		return OTHER;
 	if (!strcmp(name + len, ".tmp"))
-		return HALF;
+		return UNFINISHED;
 	return name[len] ? OTHER : kind;
 }
 
-static int add(uint64_t **list, size_t *n, uint64_t v)
+static int sequence_add(uint64_t **list, size_t *n, uint64_t v)
 {
 	uint64_t *more = *n % 64 ? *list : realloc(*list, (*n + 64) * sizeof(**list));
 
@@ -120,7 +120,7 @@ static int ascending(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Call @fn for each file of ours. */
+/* Call @fn for each file of the journal. */
 static int each_file(int dirfd, int (*fn)(void *arg, int dirfd, const char *name, enum kind kind,
 					  uint64_t sequence), void *arg)
 {
@@ -136,28 +136,28 @@ static int each_file(int dirfd, int (*fn)(void *arg, int dirfd, const char *name
 	}
 	while (r == 0 && (errno = 0, e = readdir(d))) {
 		uint64_t sequence = 0;
-		enum kind kind = parse(e->d_name, &sequence);
+		enum kind kind = parse_name(e->d_name, &sequence);
 
 		if (kind != OTHER)
 			r = fn(arg, dirfd, e->d_name, kind, sequence);
 	}
-	/* Half of a directory is another state. */
+	/* Some of the files would be a different state. */
 	if (r == 0 && errno)
 		r = mc_fail(-errno, "cannot read the journal's directory");
 	closedir(d);
 	return r;
 }
 
-static int note_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+static int collect_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
 {
 	struct mcm_journal_files *f = arg;
 
-	if (kind == HALF) {
+	if (kind == UNFINISHED) {
 		(void)unlinkat(dirfd, name, 0);
 		return 0;
 	}
-	return kind == CHECKPOINT ? add(&f->checkpoint, &f->checkpoints, sequence) :
-		add(&f->journal, &f->journals, sequence);
+	return kind == CHECKPOINT ? sequence_add(&f->checkpoint, &f->checkpoints, sequence) :
+		sequence_add(&f->journal, &f->journals, sequence);
 }
 
 int mcm_journal_files(int dirfd, struct mcm_journal_files *ret)
@@ -165,7 +165,7 @@ int mcm_journal_files(int dirfd, struct mcm_journal_files *ret)
 	int r;
 
 	*ret = (struct mcm_journal_files){ 0 };
-	r = each_file(dirfd, note_file, ret);
+	r = each_file(dirfd, collect_file, ret);
 	if (r < 0) {
 		mcm_journal_files_done(ret);
 		return r;
@@ -194,7 +194,7 @@ static int remove_file(void *arg, int dirfd, const char *name, enum kind kind, u
 {
 	struct removal *rm = arg;
 
-	if (kind == HALF || sequence >= rm->below || (kind == CHECKPOINT) != rm->checkpoints)
+	if (kind == UNFINISHED || sequence >= rm->below || (kind == CHECKPOINT) != rm->checkpoints)
 		return 0;
 	if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
 		rm->error = -errno;
@@ -206,7 +206,7 @@ int mcm_journal_remove_below(int dirfd, uint64_t sequence)
 	struct removal rm = { sequence, true, 0 };
 	int r;
 
-	/* Checkpoints first: journals alone are never taken for a state. */
+	/* Checkpoints first: journals without a checkpoint are never used as a state. */
 	r = each_file(dirfd, remove_file, &rm);
 	rm.checkpoints = false;
 	if (r == 0)
@@ -216,11 +216,11 @@ int mcm_journal_remove_below(int dirfd, uint64_t sequence)
 
 static int sync_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
 {
-	auto_close int fd = kind == HALF ? -1 : openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	auto_close int fd = kind == UNFINISHED ? -1 : openat(dirfd, name, O_RDONLY | O_CLOEXEC);
 
 	(void)arg;
 	(void)sequence;
-	if (kind != HALF && (fd < 0 || fsync(fd) < 0))
+	if (kind != UNFINISHED && (fd < 0 || fsync(fd) < 0))
 		return mc_fail(-errno, "cannot sync the journal's file %s", name);
 	return 0;
 }

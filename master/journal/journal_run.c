@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * journal_run.c - the journal's life: options, open, the thread, close. */
+ * journal_run.c - start and stop of the journal: options, open, threads, close. */
 #include <config.h>
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 #include "proto/codec.h"
 
 #define LOG "journal"
-#define PERIOD_MS 50		/* what nobody waits for is written so often */
+#define PERIOD_MS 50		/* between writes of records that no answer waits for */
 #define RETRY_MS 1000		/* between attempts at a checkpoint that fails */
 
 /* ---- options ---- */
 
-static bool one_of(const char *value, const char *a, const char *b)
+static bool is_one_of(const char *value, const char *a, const char *b)
 {
 	return !*value || !strcmp(value, a) || !strcmp(value, b);
 }
@@ -34,7 +34,7 @@ static int check_cluster(const char *id)
 
 	if (!len || len > 128 || strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 					    "0123456789_.-") != len)
-		return mc_fail(-EINVAL, "cluster_id=%s: 1 to 128 letters, digits, '_', '.', '-'", id);
+		return mc_fail(-EINVAL, "cluster_id=%s: use 1 to 128 letters, digits, '_', '.' or '-'", id);
 	return 0;
 }
 
@@ -46,19 +46,20 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (r < 0)
 		return r;
 	if (strcmp(c->journal_sync, "write") != 0 && strcmp(c->journal_sync, "fdatasync") != 0)
-		return mc_fail(-EINVAL, "journal_sync=%s: write and fdatasync are known",
+		return mc_fail(-EINVAL, "journal_sync=%s: unknown, use write or fdatasync",
 			       c->journal_sync);
-	if (!one_of(c->snapshot_object_store_type, "local", "local"))
+	if (!is_one_of(c->snapshot_object_store_type, "local", "local"))
 		return mc_fail(-EINVAL, "snapshot_object_store_type=%s is not built into this version",
 			       c->snapshot_object_store_type);
-	if (!one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
+	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
 		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
 			       c->snapshot_catalog_store_type);
 	*ret_dir = *c->journal_dir ? c->journal_dir : c->snapshot_backup_dir;
 	if (**ret_dir && (*c->journal_dir || wanted))
 		return 1;
 	if (wanted)
-		return mc_fail(-EINVAL, "snapshots and the oplog need a directory: set journal_dir");
+		return mc_fail(-EINVAL, "enable_snapshot, enable_snapshot_restore and enable_oplog need a directory: set "
+			       "journal_dir");
 	return 0;
 }
 
@@ -72,7 +73,7 @@ static void *map_buffer(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Which start of the machine this is: what was written but not synced in an earlier one may be gone. */
+/* Identify the machine's current boot: data written but not synced during an earlier boot may be lost. */
 static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 {
 	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -149,8 +150,8 @@ static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm
 	return 0;
 }
 
-/* The file that this start appends to; in a directory without a state a checkpoint of nothing. */
-static int begin(struct mcm *m, uint64_t sequence)
+/* Begin the file that this start appends to; in a directory without a state also write an empty checkpoint. */
+static int journal_begin(struct mcm *m, uint64_t sequence)
 {
 	struct mcm_journal *j = m->journal;
 	char name[MCM_JOURNAL_NAME];
@@ -159,14 +160,14 @@ static int begin(struct mcm *m, uint64_t sequence)
 	mcm_journal_name(name, false, sequence);
 	r = mcm_journal_begin_file(m, false, name, sequence, &j->fd);
 	j->sequence = sequence;
-	/* What this start has believed and builds on may be a killed master's, who had not synced it. */
+	/* The restored state may come from a killed master that had not synced it. */
 	if (r == 0 && j->sync)
 		r = mcm_journal_sync_files(j->dirfd);
 	if (r == 0 && !j->based)
 		r = mcm_checkpoint(m);
 	if (r != -ENOSPC && r != -EDQUOT && !j->discarded)
 		return r;
-	/* A full disk now is as one later: the master serves, and tries again. */
+	/* Treat a full disk at the start like one later: the master serves and retries. */
 	mcm_journal_lose(m, r);
 	return 0;
 }
@@ -185,7 +186,7 @@ int mcm_journal_open(struct mcm *m)
 	if (r == 0)
 		r = mcm_restore(m, &next, &again);
 	if (r == 0)
-		r = begin(m, next);
+		r = journal_begin(m, next);
 	if (r < 0) {
 		journal_free(m->journal);
 		m->journal = NULL;
@@ -208,13 +209,14 @@ void mcm_journal_close(struct mcm *m, bool clean)
 	if (clean) {
 		r = mcm_checkpoint(m);
 		if (r < 0)
-			mc_warn(LOG, "no last checkpoint, the journal has it all error=\"%s\"",
+			mc_warn(LOG, "cannot write the last checkpoint, the journal is complete error=\"%s\"",
 				mc_err_detail(r));
 		mcm_journal_flush(m);
-		/* The end speaks for all that was written before it. */
+		/* An end record promises that everything before it was synced. */
 		r = mcm_journal_sync_files(j->dirfd);
 		if (r < 0)
-			mc_warn(LOG, "the journal has no end error=\"%s\"", mc_err_detail(r));
+			mc_warn(LOG, "cannot sync the journal, leaving out its end record error=\"%s\"",
+				mc_err_detail(r));
 		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 		mcm_pack_end(&p, 0);
 		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
@@ -226,7 +228,7 @@ void mcm_journal_close(struct mcm *m, bool clean)
 
 /* ---- the thread ---- */
 
-static bool due(struct mcm_journal *j)
+static bool checkpoint_due(struct mcm_journal *j)
 {
 	uint64_t bytes = __atomic_load_n(&j->file_bytes, __ATOMIC_RELAXED);
 	uint64_t limit = j->last_bytes / 2 > j->checkpoint_bytes ? j->last_bytes / 2 :
@@ -250,18 +252,18 @@ static void *journal_main(void *arg)
 
 	while (!mc_stop_wait(&j->stop, PERIOD_MS)) {
 		mcm_journal_flush(m);
-		if (!due(j))
+		if (!checkpoint_due(j))
 			continue;
 		r = mcm_checkpoint(m);
 		j->checkpoint_ns = mc_now_ns();
 		if (r == 0) {
 			if (failing)
-				mc_info(LOG, "the journal is written again dir=%s", j->path);
+				mc_info(LOG, "writing the journal again dir=%s", j->path);
 			failing = j->wanted = false;
 			continue;
 		}
 		if (!failing)
-			mc_err(LOG, "cannot write a checkpoint, going on trying error=\"%s\"",
+			mc_err(LOG, "cannot write a checkpoint, retrying error=\"%s\"",
 				 mc_err_detail(r));
 		failing = true;
 		j->retry_ns = j->checkpoint_ns + RETRY_MS * MC_NS_PER_MS;
@@ -306,13 +308,14 @@ static void *sync_main(void *arg)
 		wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) < wanted)
 			mcm_journal_sync_to(m, wanted);
-		/* Also when a checkpoint has synced it, and again: who did not hear it hears it now. */
+		/* Report also if a checkpoint did the sync, and every period, in case an earlier report came before a
+		 * session began to wait. */
 		j->on_sync(m, __atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) + 1);
 	} while (!stop);
 	return NULL;
 }
 
-int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t mark))
+int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t lsn))
 {
 	struct mcm_journal *j = m->journal;
 	int r;
@@ -332,7 +335,7 @@ void mcm_journal_sync_stop(struct mcm *m)
 
 	if (!j || !__atomic_load_n(&j->syncs, __ATOMIC_RELAXED))
 		return;
-	/* From now on who answers waits; what was promised before is synced once more. */
+	/* From now on answering threads wait themselves; the thread syncs once more for answers that still wait. */
 	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
 	mc_stop_set(&j->sync_stop);
 	pthread_join(j->sync_thread, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * record.c - records to bytes and back. */
+ * record.c - encoding and decoding of the journal's records. */
 #include <config.h>
 
 #include "master/journal/record.h"
@@ -16,7 +16,7 @@
 
 /* ---- writing ---- */
 
-/* Inlined with a constant width, the loops of these become one store or load. */
+/* Inlined with a constant width, the loops of these functions compile to one store or load. */
 #define ALWAYS static inline __attribute__((always_inline))
 
 ALWAYS void put_int(struct mcm_packer *p, uint64_t v, unsigned bytes)
@@ -61,7 +61,7 @@ static void frame_begin(struct mcm_packer *p)
 		p->len = MCM_RECORD_HEAD;
 }
 
-ALWAYS void store(uint8_t *at, uint64_t v, unsigned bytes)
+ALWAYS void store_int(uint8_t *at, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		at[i] = (uint8_t)(v >> 8 * i);
@@ -76,14 +76,14 @@ static void frame_end(struct mcm_packer *p, enum mcm_record_type type)
 		p->len = 0;
 		return;
 	}
-	store(p->bytes, MAGIC, 4);
-	store(p->bytes + TYPE_AT, type | body << 8, 4);
-	store(p->bytes + CRC_AT, mc_crc32c(p->bytes + TYPE_AT, p->len - TYPE_AT), 4);
+	store_int(p->bytes, MAGIC, 4);
+	store_int(p->bytes + TYPE_AT, type | body << 8, 4);
+	store_int(p->bytes + CRC_AT, mc_crc32c(p->bytes + TYPE_AT, p->len - TYPE_AT), 4);
 	memset(p->bytes + p->len, 0, whole - p->len);
 	p->len = whole;
 }
 
-static void put_places(struct mcm_packer *p, const struct mcm_extent_record *e, unsigned n)
+static void put_extents(struct mcm_packer *p, const struct mcm_extent_record *e, unsigned n)
 {
 	unsigned i;
 
@@ -117,10 +117,10 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_int(p, r->mtime_ms, 8);
 	put_int(p, r->crc, 4);
 	put_int(p, r->flags, 1);
-	put_places(p, r->extent, r->copies);
+	put_extents(p, r->extent, r->copies);
 	put_int(p, r->key_len, 2);
 	put_raw(p, r->key, r->key_len);
-	/* what few have, or later versions added */
+	/* fields that few objects have, or that later versions added */
 	put_int(p, r->soft_until_ms, 8);
 	put_bytes(p, r->group);
 	put_int(p, r->data_type, 1);
@@ -153,7 +153,7 @@ void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r)
 {
 	frame_begin(p);
 	put_int(p, r->generation, 8);
-	put_places(p, r->extent, r->copies);
+	put_extents(p, r->extent, r->copies);
 	frame_end(p, MCM_REC_PUT);
 }
 
@@ -195,26 +195,26 @@ void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r)
 	frame_end(p, MCM_REC_SEGMENT);
 }
 
-void mcm_pack_note(struct mcm_packer *p, const struct mcm_note_record *r)
+void mcm_pack_durable(struct mcm_packer *p, const struct mcm_durable_record *r)
 {
 	frame_begin(p);
 	put_int(p, r->kind, 2);
 	put_bytes(p, r->name);
 	put_bytes(p, r->value);
-	frame_end(p, MCM_REC_NOTE);
+	frame_end(p, MCM_REC_DURABLE);
 }
 
-void mcm_pack_note_gone(struct mcm_packer *p, uint16_t kind, struct mcp_bytes name)
+void mcm_pack_durable_gone(struct mcm_packer *p, uint16_t kind, struct mcp_bytes name)
 {
 	frame_begin(p);
 	put_int(p, kind, 2);
 	put_bytes(p, name);
-	frame_end(p, MCM_REC_NOTE_GONE);
+	frame_end(p, MCM_REC_DURABLE_GONE);
 }
 
 /* ---- reading ---- */
 
-ALWAYS uint64_t load(const uint8_t *at, unsigned bytes)
+ALWAYS uint64_t load_int(const uint8_t *at, unsigned bytes)
 {
 	uint64_t v = 0;
 
@@ -228,13 +228,13 @@ size_t mcm_record_next(const uint8_t *p, size_t len, struct mcm_record *ret)
 	uint32_t word, body;
 	size_t whole;
 
-	if (len < MCM_RECORD_HEAD || load(p, 4) != MAGIC)
+	if (len < MCM_RECORD_HEAD || load_int(p, 4) != MAGIC)
 		return 0;
-	word = (uint32_t)load(p + TYPE_AT, 4);
+	word = (uint32_t)load_int(p + TYPE_AT, 4);
 	body = word >> 8;
 	whole = (MCM_RECORD_HEAD + (size_t)body + 7) & ~(size_t)7;
 	if (body > MCM_RECORD_BODY_MAX || whole > len ||
-	    load(p + CRC_AT, 4) != mc_crc32c(p + TYPE_AT, MCM_RECORD_HEAD - TYPE_AT + body))
+	    load_int(p + CRC_AT, 4) != mc_crc32c(p + TYPE_AT, MCM_RECORD_HEAD - TYPE_AT + body))
 		return 0;
 	*ret = (struct mcm_record){ (enum mcm_record_type)(word & 0xff), p + MCM_RECORD_HEAD, body };
 	return whole;
@@ -250,7 +250,7 @@ size_t mcm_record_resync(const uint8_t *p, size_t len, size_t from)
 	return len;
 }
 
-/* A body being taken apart. */
+/* Reading position in a body. */
 struct cursor {
 	const uint8_t *p;
 	size_t left;
@@ -270,13 +270,13 @@ ALWAYS uint64_t get_int(struct cursor *c, unsigned bytes)
 		c->bad = true;
 		return 0;
 	}
-	v = load(c->p, bytes);
+	v = load_int(c->p, bytes);
 	c->p += bytes;
 	c->left -= bytes;
 	return v;
 }
 
-/* A field that an older version did not write. */
+/* Read a field that older versions did not write. */
 static uint64_t get_late(struct cursor *c, unsigned bytes)
 {
 	return c->left ? get_int(c, bytes) : 0;
@@ -306,12 +306,12 @@ static struct mcp_id get_id(struct cursor *c)
 	return id;
 }
 
-static int verdict(const struct cursor *c, const char *what)
+static int cursor_result(const struct cursor *c, const char *what)
 {
-	return c->bad ? mc_fail(-MC_EPROTO, "malformed record of %s", what) : 0;
+	return c->bad ? mc_fail(-MC_EPROTO, "malformed record: %s", what) : 0;
 }
 
-static uint8_t get_places(struct cursor *c, struct mcm_extent_record ret[MCM_REPLICA_MAX])
+static uint8_t get_extents(struct cursor *c, struct mcm_extent_record ret[MCM_REPLICA_MAX])
 {
 	unsigned n = (unsigned)get_int(c, 1), i;
 
@@ -336,9 +336,9 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 	unsigned i;
 
 	if (r->type != MCM_REC_HEADER)
-		return mc_fail(-MC_EPROTO, "first record that is no header");
+		return mc_fail(-MC_EPROTO, "first record that is not a header");
 	if (!c.bad && (!version || version > MCM_RECORD_VERSION))
-		return mc_fail(-MC_EVERSION, "format version %u, this master knows up to %u",
+		return mc_fail(-MC_EVERSION, "format version %u, but this master reads versions up to %u",
 			       (unsigned)version, MCM_RECORD_VERSION);
 	memset(ret, 0, sizeof(*ret));
 	ret->sequence = get_int(&c, 8);
@@ -349,11 +349,11 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 	for (i = 0; i < MCM_BOOT_ID; i++)
 		ret->boot[i] = (uint8_t)get_int(&c, 1);
 	ret->cluster = get_bytes(&c);
-	/* What was written before there were versions has no seed, and objects that this one would misread. */
+	/* Files from before version 1 have no seed, and object records in another format. */
 	if (!c.bad && !c.left)
-		return mc_fail(-MC_EVERSION, "format older than version 1, which no master reads any more");
+		return mc_fail(-MC_EVERSION, "format older than version 1, which this master cannot read");
 	ret->seed = get_int(&c, 8);
-	return verdict(&c, "a header");
+	return cursor_result(&c, "header");
 }
 
 static void get_object(struct cursor *c, struct mcm_object_record *ret)
@@ -364,7 +364,7 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	ret->mtime_ms = get_int(c, 8);
 	ret->crc = (uint32_t)get_int(c, 4);
 	ret->flags = (uint8_t)get_int(c, 1);
-	ret->copies = get_places(c, ret->extent);
+	ret->copies = get_extents(c, ret->extent);
 	ret->key_len = (uint32_t)get_int(c, 2);
 	if (ret->key_len > c->left || !mcm_key_ok(mcp_bytes(c->p, ret->key_len))) {
 		c->bad = true;
@@ -388,7 +388,7 @@ int mcm_unpack_object(const struct mcm_record *r, struct mcm_object_record *ret)
 	struct cursor c = cursor_of(r);
 
 	get_object(&c, ret);
-	return verdict(&c, "an object");
+	return cursor_result(&c, "object");
 }
 
 static void check_key(struct cursor *c, struct mcp_bytes key)
@@ -405,7 +405,7 @@ int mcm_unpack_renamed(const struct mcm_record *r, struct mcp_bytes *ret_from,
 	*ret_from = get_bytes(&c);
 	check_key(&c, *ret_from);
 	get_object(&c, ret);
-	return verdict(&c, "a renamed object");
+	return cursor_result(&c, "renamed object");
 }
 
 int mcm_unpack_key(const struct mcm_record *r, struct mcp_bytes *ret)
@@ -414,7 +414,7 @@ int mcm_unpack_key(const struct mcm_record *r, struct mcp_bytes *ret)
 
 	*ret = get_bytes(&c);
 	check_key(&c, *ret);
-	return verdict(&c, "a key");
+	return cursor_result(&c, "key");
 }
 
 int mcm_unpack_put(const struct mcm_record *r, struct mcm_put_record *ret)
@@ -422,8 +422,8 @@ int mcm_unpack_put(const struct mcm_record *r, struct mcm_put_record *ret)
 	struct cursor c = cursor_of(r);
 
 	ret->generation = get_int(&c, 8);
-	ret->copies = get_places(&c, ret->extent);
-	return verdict(&c, "a put");
+	ret->copies = get_extents(&c, ret->extent);
+	return cursor_result(&c, "put");
 }
 
 int mcm_unpack_number(const struct mcm_record *r, uint64_t *ret)
@@ -431,7 +431,7 @@ int mcm_unpack_number(const struct mcm_record *r, uint64_t *ret)
 	struct cursor c = cursor_of(r);
 
 	*ret = get_int(&c, 8);
-	return verdict(&c, "a number");
+	return cursor_result(&c, "number");
 }
 
 int mcm_unpack_segment(const struct mcm_record *r, struct mcm_segment_record *ret)
@@ -448,17 +448,17 @@ int mcm_unpack_segment(const struct mcm_record *r, struct mcm_segment_record *re
 	ret->name = get_bytes(&c);
 	ret->endpoint = get_bytes(&c);
 	ret->protocol = get_bytes(&c);
-	return verdict(&c, "a segment");
+	return cursor_result(&c, "segment");
 }
 
-int mcm_unpack_note(const struct mcm_record *r, struct mcm_note_record *ret)
+int mcm_unpack_durable(const struct mcm_record *r, struct mcm_durable_record *ret)
 {
 	struct cursor c = cursor_of(r);
 
 	ret->kind = (uint16_t)get_int(&c, 2);
 	ret->name = get_bytes(&c);
 	ret->value = mcp_bytes(c.p, 0);
-	if (r->type == MCM_REC_NOTE)
+	if (r->type == MCM_REC_DURABLE)
 		ret->value = get_bytes(&c);
-	return verdict(&c, "a note");
+	return cursor_result(&c, "durable value");
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore.c - a checkpoint and the journals behind it, read back into an empty master.
+ * restore.c - reading a checkpoint and the journals after it into an empty master.
  *
- * Records are applied to the index in their order, each key with a pointer to the last record that was
- * about it; the files stay mapped until restore_build.c has made objects, ranges and lists of what is
- * left at the end.  Only then can be said what is where: on the way through a checkpoint that was written
- * while things changed, two objects may seem to have the same memory.
+ * Records are applied in order: each key in the index points to its last record.  The files stay mapped until
+ * restore_build.c has built objects, ranges and lists from the records that remain at the end.  Only then are the ranges
+ * known: a checkpoint is written while things change, so in the middle of it two objects may seem to have the same
+ * memory.
  *
- * A damaged record is left out and counted.  That is safe: whatever took the memory of what it was about
- * has said so later, and wins. */
+ * A damaged record is skipped and counted.  That is safe: if the memory of its subject was reused, a later record says
+ * so and takes precedence. */
 #include <config.h>
 
 #include <errno.h>
@@ -23,21 +23,22 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
-#include "master/journal/restore_i.h"
+#include "master/journal/journal_i.h"
+#include "master/journal/restore_build.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
 
 MC_COUNTER(damaged, "mooncake_master_journal_damaged_total", "",
-	   "Records that could not be read at the start")
+	   "Damaged parts of the journal that the start skipped")
 
 struct load {
 	struct mcm *m;
 	struct mcm_restored *r;
 	uint64_t records, damaged, torn;
-	bool ended;		/* the last record says that nothing is missing */
-	bool other_boot;	/* of an earlier start of the machine, neither synced nor ended */
-	bool headless;		/* the last journal is missing, or says neither when it was written nor that it ended */
+	bool ended;		/* the last record is an end record */
+	bool other_boot;	/* from an earlier boot of the machine, neither synced nor ended */
+	bool headless;		/* the last journal is missing, or has neither a header nor an end record */
 };
 
 /* ---- one record ---- */
@@ -91,7 +92,7 @@ static void key_drop(struct load *ld, struct mcp_bytes key)
 	mcm_shard_free(ix, sh, slot);
 }
 
-static void seen(struct load *ld, uint64_t generation)
+static void seen_generation(struct load *ld, uint64_t generation)
 {
 	if (generation > ld->r->generation)
 		ld->r->generation = generation;
@@ -107,7 +108,7 @@ static int apply_object(struct load *ld, const struct mcm_record *rec, const uin
 		mcm_unpack_object(rec, &o);
 	if (r < 0)
 		return r;
-	seen(ld, o.generation);
+	seen_generation(ld, o.generation);
 	mcm_restored_put_drop(ld->r, o.generation);
 	if (rec->type == MCM_REC_RENAMED)
 		key_drop(ld, from);
@@ -121,7 +122,7 @@ static int apply_put(struct load *ld, const struct mcm_record *rec, const uint8_
 
 	if (r < 0)
 		return r;
-	seen(ld, p.generation);
+	seen_generation(ld, p.generation);
 	return mcm_restored_put_set(ld->r, p.generation, frame);
 }
 
@@ -133,21 +134,21 @@ static int apply_segment(struct load *ld, const struct mcm_record *rec, const ui
 	if (r < 0)
 		return r;
 	if (s.index >= MCM_SEGMENTS_MAX)
-		return mc_fail(-MC_EPROTO, "a segment with number %u", s.index);
+		return mc_fail(-MC_EPROTO, "segment number %u out of range", s.index);
 	ld->r->segment[s.index] = frame;
 	return 0;
 }
 
 static int apply_note(struct load *ld, const struct mcm_record *rec)
 {
-	struct mcm_note_record n;
-	int r = mcm_unpack_note(rec, &n);
+	struct mcm_durable_record n;
+	int r = mcm_unpack_durable(rec, &n);
 
 	if (r < 0)
 		return r;
-	if (rec->type == MCM_REC_NOTE)
-		return mcm_note_set(ld->m, (enum mcm_note_kind)n.kind, n.name, n.value);
-	mcm_note_drop(ld->m, (enum mcm_note_kind)n.kind, n.name);
+	if (rec->type == MCM_REC_DURABLE)
+		return mcm_durable_set(ld->m, (enum mcm_durable_kind)n.kind, n.name, n.value);
+	mcm_durable_drop(ld->m, (enum mcm_durable_kind)n.kind, n.name);
 	return 0;
 }
 
@@ -165,7 +166,7 @@ static int apply_number(struct load *ld, const struct mcm_record *rec)
 	return 0;
 }
 
-static int apply(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
+static int apply_record(struct load *ld, const struct mcm_record *rec, const uint8_t *frame)
 {
 	struct mcp_bytes key;
 	int r;
@@ -187,14 +188,14 @@ static int apply(struct load *ld, const struct mcm_record *rec, const uint8_t *f
 	case MCM_REC_PUT_GONE:
 	case MCM_REC_SEGMENT_GONE:
 		return apply_number(ld, rec);
-	case MCM_REC_NOTE:
-	case MCM_REC_NOTE_GONE:
+	case MCM_REC_DURABLE:
+	case MCM_REC_DURABLE_GONE:
 		return apply_note(ld, rec);
 	case MCM_REC_HEADER:
 	case MCM_REC_END:
 		return 0;
 	}
-	return mc_fail(-MC_EPROTO, "a record of unknown type %d", (int)rec->type);
+	return mc_fail(-MC_EPROTO, "record of unknown type %d", (int)rec->type);
 }
 
 /* ---- one file ---- */
@@ -217,16 +218,16 @@ static int map_file(struct load *ld, const char *name, struct mcm_restored_file 
 	return 0;
 }
 
-/* A checkpoint has its objects in the order of their hashes: with the same hash the index is filled from
- * one end to the other, in the cache.  Nothing is in it yet but the root of the names. */
-static int take_seed(struct mcm *m, uint64_t seed)
+/* A checkpoint has its objects in the order of their hashes.  With the same hash function the index is filled from one
+ * end to the other, which is fast.  So far it contains only the root directory. */
+static int adopt_seed(struct mcm *m, uint64_t seed)
 {
 	mcm_names_done(&m->names);
 	m->index.seed = seed;
 	return mcm_names_init(&m->names, &m->index);
 }
 
-/* Whose is it, and can it be trusted? */
+/* Does the file belong to this pool and this name, and was it synced? */
 static int check_header(struct load *ld, const char *name, const struct mcm_header_record *h,
 			uint64_t sequence, bool checkpoint)
 {
@@ -234,32 +235,32 @@ static int check_header(struct load *ld, const char *name, const struct mcm_head
 
 	if (h->cluster.len != strlen(j->cluster) ||
 	    memcmp(h->cluster.data, j->cluster, h->cluster.len) != 0)
-		return mc_fail(-EINVAL, "%s/%s belongs to cluster_id=%.*s, this master is of %s",
+		return mc_fail(-EINVAL, "%s/%s belongs to cluster_id=%.*s, but this master's is %s",
 			       j->path, name, (int)h->cluster.len, (const char *)h->cluster.data,
 			       j->cluster);
 	if (h->sequence != sequence || h->checkpoint != checkpoint)
-		return mc_fail(-MC_EPROTO, "%s/%s has another file's contents", j->path, name);
-	seen(ld, h->generation);
+		return mc_fail(-MC_EPROTO, "%s/%s has the contents of another file", j->path, name);
+	seen_generation(ld, h->generation);
 	if (checkpoint)
-		return take_seed(ld->m, h->seed);
+		return adopt_seed(ld->m, h->seed);
 	if (!h->synced && memcmp(h->boot, j->boot, MCM_BOOT_ID) != 0)
 		ld->other_boot = true;
 	return 0;
 }
 
-/* A record was bad: where the next good one stands.  Nothing more means a torn tail. */
-static size_t skip(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
+/* After a damaged record find the next good one.  If there is none, the tail is incomplete. */
+static size_t skip_damaged(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
 {
 	size_t next = mcm_record_resync(f->p, f->len, at + 8);
 
 	if (next >= f->len) {
 		ld->torn++;
-		mc_info(LOG, "%s ends in the middle of a record at=%zu bytes=%zu", name, at,
+		mc_info(LOG, "%s ends with an incomplete record at=%zu bytes=%zu", name, at,
 			f->len - at);
 		return f->len;
 	}
 	ld->damaged++;
-	mc_err(LOG, "%s is damaged, leaving out what cannot be read at=%zu bytes=%zu", name, at,
+	mc_err(LOG, "%s is damaged, skipping unreadable bytes at=%zu bytes=%zu", name, at,
 		 next - at);
 	return next;
 }
@@ -275,13 +276,13 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 
 		n = mcm_record_next(frame, f->len - at, &rec);
 		if (!n) {
-			n = skip(ld, name, f, at) - at;
+			n = skip_damaged(ld, name, f, at) - at;
 			continue;
 		}
-		r = apply(ld, &rec, frame);
+		r = apply_record(ld, &rec, frame);
 		if (r == -MC_EPROTO || r == -MC_EPARAM || r == -MC_ELIMIT) {
 			ld->damaged++;
-			mc_err(LOG, "%s: %s, leaving it out at=%zu", name, mc_err_detail(r), at);
+			mc_err(LOG, "skipping a record of %s: %s at=%zu", name, mc_err_detail(r), at);
 		} else if (r < 0) {
 			return r;
 		}
@@ -290,8 +291,8 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 	return 0;
 }
 
-/* The header, and what follows it at *ret_at: @f's length when nothing in it can be read.  A file begins with
- * two headers; of a journal without both the records are read all the same.  -MC_EPROTO, -MC_EVERSION. */
+/* Read the header.  *ret_at: offset of the next record, @f's length if nothing can be read.  A file begins with two
+ * copies of its header; if a journal has lost both, its records are read nevertheless.  -MC_EPROTO, -MC_EVERSION. */
 static int read_header(struct load *ld, const char *name, const struct mcm_restored_file *f,
 		       bool checkpoint, struct mcm_header_record *ret, size_t *ret_at)
 {
@@ -306,7 +307,7 @@ static int read_header(struct load *ld, const char *name, const struct mcm_resto
 			return mc_fail(-MC_EPROTO, "%s/%s has no header", ld->m->journal->path, name);
 		n = mcm_record_next((const uint8_t *)f->p + at, f->len - at, &rec);
 		ld->damaged++;
-		mc_err(LOG, "%s is damaged, leaving out what cannot be read at=0 bytes=%zu", name, at);
+		mc_err(LOG, "%s is damaged, skipping unreadable bytes at=0 bytes=%zu", name, at);
 	}
 	ld->headless = !checkpoint && rec.type != MCM_REC_HEADER;
 	if (ld->headless) {
@@ -315,16 +316,16 @@ static int read_header(struct load *ld, const char *name, const struct mcm_resto
 	}
 	*ret_at = at + n;
 	r = mcm_unpack_header(&rec, ret);
-	return r < 0 ? mc_fail(r, "%s/%s has a %s", ld->m->journal->path, name, mc_err_detail(r)) : 0;
+	return r < 0 ? mc_fail(r, "%s/%s: %s", ld->m->journal->path, name, mc_err_detail(r)) : 0;
 }
 
-/* A file that was begun, and not even its header written. */
+/* Was the file created, and the process killed before it wrote the header? */
 static bool only_begun(const struct mcm_restored_file *f, bool checkpoint, size_t at)
 {
 	return !checkpoint && at == f->len && f->len < MCM_JOURNAL_HEAD_MAX;
 }
 
-/* -MC_EPROTO: nothing of it is known, or it is not what its name says. */
+/* -MC_EPROTO: the file is unreadable, or its contents do not match its name. */
 static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 {
 	struct mcm_header_record h;
@@ -340,7 +341,7 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 	ld->ended = ld->headless = false;
 	r = read_header(ld, name, &f, checkpoint, &h, &at);
 	if (r == -MC_EPROTO && only_begun(&f, checkpoint, at)) {
-		mc_warn(LOG, "%s, going on", mc_err_detail(r));
+		mc_warn(LOG, "%s, continuing", mc_err_detail(r));
 		ld->torn++;
 		return 0;
 	}
@@ -350,7 +351,7 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 		r = apply_file(ld, name, &f, at);
 	if (r == 0 && !checkpoint) {
 		ld->m->journal->file_bytes += f.len;
-		/* All that was written before an end was synced with it (mcm_journal_close()). */
+		/* mcm_journal_close() syncs all earlier files before it writes an end record. */
 		if (ld->ended)
 			ld->other_boot = ld->headless = false;
 	}
@@ -364,11 +365,11 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 
 /* ---- the directory ---- */
 
-static void forget_all(struct load *ld, const char *why)
+static void discard_state(struct load *ld, const char *why)
 {
 	struct mcm_journal *j = ld->m->journal;
 
-	mc_err(LOG, "%s: the state is not used, the index begins empty dir=%s", why, j->path);
+	mc_err(LOG, "cannot use the journal, starting with an empty index: %s dir=%s", why, j->path);
 	(void)mcm_journal_remove_below(j->dirfd, UINT64_MAX);
 	j->file_bytes = 0;
 }
@@ -391,13 +392,13 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 		r = load_file(ld, files->journal[i], false);
 		if (r == -MC_EPROTO) {
 			ld->damaged++;
-			mc_err(LOG, "%s, leaving it out", mc_err_detail(r));
+			mc_err(LOG, "skipping a journal: %s", mc_err_detail(r));
 			r = 0;
 		}
 		if (r < 0)
 			return r;
 	}
-	/* It was there before the checkpoint was. */
+	/* The journal was created before the checkpoint of the same number. */
 	if (want == from) {
 		ld->damaged++;
 		ld->headless = true;
@@ -406,7 +407,7 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 	return 0;
 }
 
-/* The newest checkpoint that has a header, and what follows it. */
+/* Load the newest checkpoint that has a header, and the journals after it. */
 static int load_all(struct load *ld, const struct mcm_journal_files *files)
 {
 	size_t i = files->checkpoints;
@@ -421,7 +422,7 @@ static int load_all(struct load *ld, const struct mcm_journal_files *files)
 	}
 	if (r == -MC_EPROTO) {
 		if (files->journals || files->checkpoints)
-			forget_all(ld, "there is no checkpoint");
+			discard_state(ld, "no checkpoint can be read");
 		return 0;
 	}
 	if (r == 0)
@@ -452,11 +453,11 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	r = load_all(ld, files);
 	if (r < 0)
 		return r;
-	/* The tail of what was only written may have gone with the machine, and memory that was given
-	 * to others in it would be taken for what it was before. */
+	/* Without syncs a machine failure may have lost the last records.  If these reused memory of older objects, the
+	 * older objects would be restored with foreign contents: use nothing. */
 	if (ld->other_boot || ld->headless) {
-		forget_all(ld, ld->other_boot ? "the machine went down without a sync" :
-			   "nothing says whether the machine went down since the last journal");
+		discard_state(ld, ld->other_boot ? "the machine restarted before the journal was synced" :
+			   "the last journal has no header, so the machine may have restarted since it was written");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
 	}
@@ -484,7 +485,7 @@ int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 		*ret_again = ld.damaged || j->file_bytes > j->checkpoint_bytes;
 		j->restored = r->objects;
 		if (j->based)
-			mc_info(LOG, "the index is back dir=%s objects=%llu dropped=%llu segments=%u "
+			mc_info(LOG, "index restored dir=%s objects=%llu dropped=%llu segments=%u "
 				"puts=%llu records=%llu damaged=%llu ms=%llu", j->path,
 				(unsigned long long)r->objects, (unsigned long long)r->dropped,
 				r->segments, (unsigned long long)r->puts,

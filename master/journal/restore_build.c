@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore_build.c - from the last record of each key to a master's state.
+ * restore_build.c - building a master's state from the last record of each key.
  *
- * All ranges of objects and of puts under way are put in order of their places first: then a segment's
- * allocator is built from front to back, and ranges that overlap stand beside each other.  Of two that do
- * the one is right whose owner was told of last: the other owner was gone before its memory was given away,
- * and only the record of that is missing.  Generations do not say so much: they are given to puts before
- * there is room, and an object that gets another copy keeps its own.  Objects are made in the order of the
- * index, and go on the eviction lists in that of their generations, which is the order of their puts. */
+ * First the claims of objects and of unfinished puts on ranges are sorted by position.  Then each segment's allocator is
+ * built from front to back, and claims that overlap are adjacent.  Of two overlapping claims the one with the later
+ * record is right: the other owner was gone before its memory was reused, and only the record of that is missing.
+ * Generations do not decide this: a put gets its generation before its ranges, and an object that gets another replica
+ * keeps its generation.
+ *
+ * Objects are built in the order of the index.  They are put on the eviction lists in the order of their generations,
+ * which is the order of their puts. */
 #include <config.h>
 
 #include <errno.h>
@@ -17,52 +19,53 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "master/mcm_i.h"
-#include "master/journal/restore_i.h"
+#include "master/journal/journal_i.h"
+#include "master/journal/restore_build.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
 #define SCAN 4096
-#define AHEAD 16		/* loaded before their turn */
-#define AT_BITS 40		/* of a place in a segment, as in records */
+#define AHEAD 16		/* elements prefetched */
+#define AT_BITS 40		/* of a position in a segment, as in records */
 #define DIGIT_BITS 11
 #define DIGITS (1u << DIGIT_BITS)
-#define PLACES ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
+#define KEY_DIGITS ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
 
-/* One range of one owner; those of one object stand beside each other, in the order of the index. */
-struct piece {
-	uint64_t where;		/* segment and granule: the order of places */
+/* The claim of an object or put on one range.  Claims of one object are adjacent, in the order of the index. */
+struct claim {
+	uint64_t where;		/* segment and granule: the order of positions */
 	uint64_t generation;
-	uint64_t len;		/* granules; 0: there is no such range (any more) */
-	uint32_t slot;		/* 0: a put's */
-	uint32_t range;
+	uint64_t len;		/* granules; 0: no range, or the claim was rejected */
+	uint32_t slot;		/* 0: claim of a put */
+	uint32_t node;
 };
 
-static uint16_t segment_of(const struct piece *p)
+static uint16_t segment_of(const struct claim *p)
 {
 	return (uint16_t)(p->where >> AT_BITS);
 }
 
-static uint64_t at_of(const struct piece *p)
+static uint64_t at_of(const struct claim *p)
 {
 	return p->where & ((1ull << AT_BITS) - 1);
 }
 
-/* Pieces in another order. */
+/* Sorting key of a claim. */
 struct order {
 	uint64_t key;
-	uint32_t piece;
+	uint32_t claim;
 };
 
 struct build {
 	struct mcm *m;
 	struct mcm_restored *r;
-	struct piece *piece;
+	struct claim *claim;
 	size_t n, cap;
 	struct mcm_names_dir at;		/* the last object's directory */
 	int error;
 };
 
-/* A frame that was checked when it was applied. */
+/* The record of a frame, which was checked when it was applied. */
 static void record_of(const uint8_t *frame, struct mcm_record *ret)
 {
 	uint32_t word = (uint32_t)frame[8] | (uint32_t)frame[9] << 8 | (uint32_t)frame[10] << 16 |
@@ -83,7 +86,7 @@ static int object_of(const uint8_t *frame, struct mcm_object_record *ret)
 		mcm_unpack_object(&rec, ret);
 }
 
-/* ---- what was read ---- */
+/* ---- the records ---- */
 
 struct mcm_restored *mcm_restored_new(void)
 {
@@ -171,7 +174,7 @@ void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation)
 	if (!r->put[i].frame)
 		return;
 	r->puts--;
-	/* Move up what could not get its place because of this one. */
+	/* Move up later entries that could not use this position because of the removed one. */
 	for (next = (i + 1) & (r->put_cap - 1); r->put[next].frame;
 	     next = (next + 1) & (r->put_cap - 1)) {
 		home = put_home(r, r->put[next].generation);
@@ -185,49 +188,49 @@ void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation)
 
 /* ---- collecting ---- */
 
-static int add(struct build *b, const struct piece *p)
+static int add_claim(struct build *b, const struct claim *p)
 {
 	if (b->n == b->cap) {
 		size_t cap = b->cap ? 2 * b->cap : 4096;
-		struct piece *more = realloc(b->piece, cap * sizeof(*more));
+		struct claim *more = realloc(b->claim, cap * sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
-		b->piece = more;
+		b->claim = more;
 		b->cap = cap;
 	}
-	b->piece[b->n++] = *p;
+	b->claim[b->n++] = *p;
 	return 0;
 }
 
-static void add_places(struct build *b, uint32_t slot, uint64_t generation,
+static void add_extents(struct build *b, uint32_t slot, uint64_t generation,
 		       const struct mcm_extent_record *e, unsigned n)
 {
 	unsigned i;
 
 	for (i = 0; i < n && !b->error; i++) {
 		/* Both numbers have AT_BITS in a record. */
-		struct piece p = {
+		struct claim p = {
 			(uint64_t)e[i].segment << AT_BITS | e[i].at, generation, e[i].len, slot, 0
 		};
 
-		b->error = add(b, &p);
+		b->error = add_claim(b, &p);
 	}
 }
 
-static void collect(void *arg, uint32_t slot)
+static void collect_object(void *arg, uint32_t slot)
 {
 	struct mcm_object_record o;
 	struct build *b = arg;
-	struct piece none = { .slot = slot };
+	struct claim none = { .slot = slot };
 
 	if (b->error || object_of(b->r->frame[slot], &o) < 0)
 		return;
 	none.generation = o.generation;
 	if (o.copies)
-		add_places(b, slot, o.generation, o.extent, o.copies);
+		add_extents(b, slot, o.generation, o.extent, o.copies);
 	else
-		b->error = add(b, &none);
+		b->error = add_claim(b, &none);
 }
 
 static void collect_puts(struct build *b)
@@ -241,7 +244,7 @@ static void collect_puts(struct build *b)
 			continue;
 		record_of(b->r->put[i].frame, &rec);
 		if (mcm_unpack_put(&rec, &p) == 0)
-			add_places(b, 0, p.generation, p.extent, p.copies);
+			add_extents(b, 0, p.generation, p.extent, p.copies);
 	}
 }
 
@@ -264,7 +267,7 @@ static int make_segments(struct build *b)
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
-			mc_err(LOG, "a segment cannot be brought back: %s", mc_err_detail(r));
+			mc_err(LOG, "cannot restore a segment: %s", mc_err_detail(r));
 		else
 			b->r->segments++;
 	}
@@ -273,7 +276,7 @@ static int make_segments(struct build *b)
 
 /* ---- ranges ---- */
 
-/* By one digit, those that are equal in it as they stood. */
+/* Sort by one digit; keys that are equal in it keep their order. */
 static void sort_digit(const struct order *from, struct order *to, size_t n, unsigned shift,
 		       const size_t *count)
 {
@@ -287,18 +290,18 @@ static void sort_digit(const struct order *from, struct order *to, size_t n, uns
 		to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Digit by digit from the lowest; digits that all keys have in common, most often the upper ones, cost
- * nothing.  The result stands in *o. */
-static int sort(struct order **o, size_t n)
+/* Radix sort from the lowest digit.  Digits that all keys have in common, usually the upper ones, are skipped.  *o gets
+ * the result. */
+static int sort_orders(struct order **o, size_t n)
 {
-	size_t (*count)[DIGITS] = calloc(PLACES, sizeof(*count)), i;
+	size_t (*count)[DIGITS] = calloc(KEY_DIGITS, sizeof(*count)), i;
 	struct order *from = *o, *to = malloc((n + 1) * sizeof(*to)), *tmp;
 	unsigned d;
 
 	for (i = 0; count && i < n; i++)
-		for (d = 0; d < PLACES; d++)
+		for (d = 0; d < KEY_DIGITS; d++)
 			count[d][from[i].key >> d * DIGIT_BITS & (DIGITS - 1)]++;
-	for (d = 0; count && to && n && d < PLACES; d++) {
+	for (d = 0; count && to && n && d < KEY_DIGITS; d++) {
 		if (count[d][from[0].key >> d * DIGIT_BITS & (DIGITS - 1)] == n)
 			continue;
 		sort_digit(from, to, n, d * DIGIT_BITS, count[d]);
@@ -313,19 +316,19 @@ static int sort(struct order **o, size_t n)
 	return i ? 0 : -ENOMEM;
 }
 
-/* All pieces that have a range, by place or by generation; NULL: no memory. */
-static struct order *order_of(const struct build *b, bool by_place, size_t *ret_n)
+/* All claims with a range, sorted by position or by generation; NULL: out of memory. */
+static struct order *order_of(const struct build *b, bool by_position, size_t *ret_n)
 {
 	struct order *o = malloc((b->n + 1) * sizeof(*o));
 	size_t i, n = 0;
 
 	for (i = 0; o && i < b->n; i++) {
-		const struct piece *p = &b->piece[i];
+		const struct claim *p = &b->claim[i];
 
 		if (p->len)
-			o[n++] = (struct order){ by_place ? p->where : p->generation, (uint32_t)i };
+			o[n++] = (struct order){ by_position ? p->where : p->generation, (uint32_t)i };
 	}
-	if (o && sort(&o, n) < 0) {
+	if (o && sort_orders(&o, n) < 0) {
 		free(o);
 		o = NULL;
 	}
@@ -333,7 +336,7 @@ static struct order *order_of(const struct build *b, bool by_place, size_t *ret_
 	return o;
 }
 
-static bool in_segment(const struct mcm *m, const struct piece *p)
+static bool in_segment(const struct mcm *m, const struct claim *p)
 {
 	const struct mcm_segment *s = segment_of(p) < m->segments.top ?
 		m->segments.at[segment_of(p)] : NULL;
@@ -342,7 +345,7 @@ static bool in_segment(const struct mcm *m, const struct piece *p)
 	       p->len <= s->alloc.granules - at_of(p);
 }
 
-static int take(struct build *b, struct piece *p)
+static int take_range(struct build *b, struct claim *p)
 {
 	struct mcm_segment *s = mcm_segment(&b->m->segments, segment_of(p));
 	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->range);
@@ -351,8 +354,8 @@ static int take(struct build *b, struct piece *p)
 	return r;
 }
 
-/* Grows from record to record, in the order in which they were applied. */
-static uint64_t told_at(const struct mcm_restored *r, const struct piece *p)
+/* Position of the claim's record among all records, in the order in which they were applied. */
+static uint64_t record_position(const struct mcm_restored *r, const struct claim *p)
 {
 	const uint8_t *frame = p->slot ? r->frame[p->slot] : r->put[put_find(r, p->generation)].frame;
 	uint64_t before = 0;
@@ -368,26 +371,26 @@ static uint64_t told_at(const struct mcm_restored *r, const struct piece *p)
 	return 0;
 }
 
-/* Front to back; of two that overlap the one stays that was told of last. */
-static int take_all(struct build *b, const struct order *o, size_t n)
+/* Allocate the claimed ranges from front to back.  Of two overlapping claims reject the one with the earlier record. */
+static int take_ranges(struct build *b, const struct order *o, size_t n)
 {
-	struct piece *last = NULL;
+	struct claim *last = NULL;
 	uint64_t overlaps = 0;
 	size_t i;
 	int r = 0;
 
 	for (i = 0; i < n && r == 0; i++) {
-		struct piece *p = &b->piece[o[i].piece];
+		struct claim *p = &b->claim[o[i].claim];
 
-		__builtin_prefetch(&b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece], 1);
+		__builtin_prefetch(&b->claim[o[i + AHEAD < n ? i + AHEAD : i].claim], 1);
 		if (!in_segment(b->m, p)) {
 			p->len = 0;
 			continue;
 		}
-		/* No range reaches beyond its segment. */
+		/* Only claims of the same segment can overlap: no range reaches beyond its segment. */
 		if (last && last->where + last->len > p->where) {
 			overlaps++;
-			if (told_at(b->r, last) > told_at(b->r, p)) {
+			if (record_position(b->r, last) > record_position(b->r, p)) {
 				p->len = 0;
 				continue;
 			}
@@ -395,13 +398,13 @@ static int take_all(struct build *b, const struct order *o, size_t n)
 			last = NULL;
 		}
 		if (last)
-			r = take(b, last);
+			r = take_range(b, last);
 		last = p;
 	}
 	if (r == 0 && last)
-		r = take(b, last);
+		r = take_range(b, last);
 	if (overlaps)
-		mc_warn(LOG, "ranges had two owners, the later one keeps them ranges=%llu",
+		mc_warn(LOG, "records claim the same memory twice, using the later record ranges=%llu",
 			(unsigned long long)overlaps);
 	return r;
 }
@@ -415,14 +418,14 @@ static int make_ranges(struct build *b)
 	if (b->n > UINT32_MAX)
 		return -MC_ELIMIT;
 	o = order_of(b, true, &n);
-	r = o ? take_all(b, o, n) : -ENOMEM;
+	r = o ? take_ranges(b, o, n) : -ENOMEM;
 	free(o);
 	return r;
 }
 
 /* ---- objects ---- */
 
-static void drop(struct build *b, uint32_t slot)
+static void drop_object(struct build *b, uint32_t slot)
 {
 	struct mcm_index *ix = &b->m->index;
 	struct mcm_shard *sh = mcm_index_shard(ix, mcm_object(ix, slot)->hash);
@@ -432,7 +435,7 @@ static void drop(struct build *b, uint32_t slot)
 	b->r->dropped++;
 }
 
-static void give_place(struct build *b, uint32_t slot, const struct piece *p, unsigned nth)
+static void set_extent(struct build *b, uint32_t slot, const struct claim *p, unsigned nth)
 {
 	struct mcm *m = b->m;
 	struct mcm_object *o = mcm_object(&m->index, slot);
@@ -448,8 +451,8 @@ static void give_place(struct build *b, uint32_t slot, const struct piece *p, un
 	}
 }
 
-/* Into its directory, most often that of the one before. */
-static int give_name(struct build *b, uint32_t slot)
+/* Link the object into its directory, which usually is that of the object before. */
+static int link_name(struct build *b, uint32_t slot)
 {
 	struct mcm_names *nm = &b->m->names;
 	const struct mcm_object *o = mcm_object(&b->m->index, slot);
@@ -465,8 +468,8 @@ static int give_name(struct build *b, uint32_t slot)
 	return r;
 }
 
-/* An object from its @n pieces, those that are left. */
-static int make_object(struct build *b, const struct piece *p, size_t n)
+/* Build an object from those of its @n claims that were not rejected. */
+static int make_object(struct build *b, const struct claim *p, size_t n)
 {
 	uint32_t slot = p->slot;
 	struct mcm_object_record o;
@@ -480,20 +483,20 @@ static int make_object(struct build *b, const struct piece *p, size_t n)
 	for (i = 0; i < n; i++)
 		copies += p[i].len != 0;
 	if (o.size && !copies) {
-		drop(b, slot);
+		drop_object(b, slot);
 		return 0;
 	}
 	o.copies = (uint8_t)copies;
 	r = mcm_object_restore(b->m, slot, &o);
 	if (r == 0)
-		r = give_name(b, slot);
+		r = link_name(b, slot);
 	if (r < 0)
 		return r;
 	for (i = 0, copies = 0; i < n; i++)
 		if (p[i].len)
-			give_place(b, slot, &p[i], copies++);
+			set_extent(b, slot, &p[i], copies++);
 	if (copies)
-		mcm_restored_hold(b->m, slot);
+		mcm_grace_pin(b->m, slot);
 	b->r->objects++;
 	return 0;
 }
@@ -504,19 +507,19 @@ static int make_objects(struct build *b)
 	int r = 0;
 
 	for (i = 0; i < b->n && r == 0; i = end) {
-		const struct piece *p = &b->piece[i];
+		const struct claim *p = &b->claim[i];
 
 		end = i + 1;
 		if (!p->slot)
 			continue;
-		while (end < b->n && b->piece[end].slot == p->slot)
+		while (end < b->n && b->claim[end].slot == p->slot)
 			end++;
 		r = make_object(b, p, end - i);
 	}
 	return r;
 }
 
-/* Onto the eviction lists, the oldest first; and what puts had into quarantine. */
+/* Add objects to the eviction lists, oldest first, and ranges of puts to the quarantine. */
 static int make_lists(struct build *b)
 {
 	struct mcm *m = b->m;
@@ -528,9 +531,9 @@ static int make_lists(struct build *b)
 	if (!o)
 		return -ENOMEM;
 	for (i = 0; i < n && r == 0; i++) {
-		const struct piece *p = &b->piece[o[i].piece];
-		const struct piece *next = &b->piece[o[i + AHEAD < n ? i + AHEAD : i].piece];
-		struct mcm_extent extent = { p->range, segment_of(p) };
+		const struct claim *p = &b->claim[o[i].claim];
+		const struct claim *next = &b->claim[o[i + AHEAD < n ? i + AHEAD : i].claim];
+		struct mcm_extent extent = { p->node, segment_of(p) };
 
 		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
 		__builtin_prefetch(mcm_range(&mcm_segment(&m->segments, segment_of(next))->alloc,
@@ -538,19 +541,19 @@ static int make_lists(struct build *b)
 		if (p->slot)
 			mcm_object_attach(m, p->slot, extent);
 		else
-			r = mcm_quarantine_restore(m, p->generation, extent);
+			r = mcm_puts_restore(m, p->generation, extent);
 	}
 	free(o);
 	return r;
 }
 
-static void forget_one(void *arg, uint32_t slot)
+static void collect_slot(void *arg, uint32_t slot)
 {
 	struct build *b = arg;
-	struct piece p = { .slot = slot };
+	struct claim p = { .slot = slot };
 
 	if (!b->error)
-		b->error = add(b, &p);
+		b->error = add_claim(b, &p);
 }
 
 void mcm_restored_forget(struct mcm *m, struct mcm_restored *r)
@@ -560,10 +563,10 @@ void mcm_restored_forget(struct mcm *m, struct mcm_restored *r)
 	size_t i;
 
 	while (pos < MCM_TABLE_END)
-		mcm_index_scan(&m->index, &pos, SCAN, forget_one, &b);
+		mcm_index_scan(&m->index, &pos, SCAN, collect_slot, &b);
 	for (i = 0; i < b.n; i++)
-		drop(&b, b.piece[i].slot);
-	free(b.piece);
+		drop_object(&b, b.claim[i].slot);
+	free(b.claim);
 	memset(r->segment, 0, MCM_SEGMENTS_MAX * sizeof(*r->segment));
 	free(r->put);
 	r->put = NULL;
@@ -576,12 +579,12 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 	struct build b = { .m = m, .r = r };
 	uint64_t pos = 0, next = (r->generation >> MCM_PUT_SHARD_BITS) + 1;
 
-	/* Whatever the wall clock says: generations never come again. */
+	/* Generations must increase even if the wall clock went back. */
 	if (m->generation < next)
 		m->generation = next;
 	b.error = make_segments(&b);
 	while (pos < MCM_TABLE_END && !b.error)
-		mcm_index_scan(&m->index, &pos, SCAN, collect, &b);
+		mcm_index_scan(&m->index, &pos, SCAN, collect_object, &b);
 	if (!b.error)
 		collect_puts(&b);
 	if (!b.error)
@@ -590,10 +593,10 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 		b.error = make_objects(&b);
 	if (!b.error)
 		b.error = make_lists(&b);
-	free(b.piece);
+	free(b.claim);
 	if (b.error)
-		return mc_fail(b.error, "cannot bring the index back from %s: %s", m->journal->path,
+		return mc_fail(b.error, "cannot restore the index from %s: %s", m->journal->path,
 			       mc_err_detail(b.error));
-	mcm_restored_held(m, r->objects);
+	mcm_grace_begin(m, r->objects);
 	return 0;
 }

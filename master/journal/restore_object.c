@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore_object.c - an object's durable properties: out of the index into a record, and back. */
+ * restore_object.c - conversion between an object in the index and its record. */
 #include <config.h>
 
 #include "common/cleanup.h"
@@ -7,8 +7,7 @@
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 
-/* The range is its owner's and stays as it is, but its neighbour's node, which says where it ends, does
- * not. */
+/* The segment's lock is needed because a range ends where its neighbour begins, and the neighbour may change. */
 struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
@@ -44,7 +43,7 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
 }
 
-/* Ticks on this master's clock; a soft pin that has run out meanwhile has tick 0. */
+/* Convert to ticks of this master's clock; 0 for a soft pin that has expired. */
 static uint32_t soft_tick(const struct mcm *m, const struct mcm_object_record *r)
 {
 	uint64_t wall = mc_wall_ns() / MC_NS_PER_MS, left;
@@ -52,7 +51,7 @@ static uint32_t soft_tick(const struct mcm *m, const struct mcm_object_record *r
 	if (r->soft_until_ms <= wall)
 		return 0;
 	left = r->soft_until_ms - wall;
-	/* A wall clock that was set back does not make pins last longer than any may. */
+	/* If the wall clock was set back, no pin lasts longer than the maximum. */
 	if (left > m->conf.max_kv_soft_pin_ttl)
 		left = m->conf.max_kv_soft_pin_ttl;
 	return mcm_tick_after(mcm_now_ms(m) + left);

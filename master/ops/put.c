@@ -708,7 +708,7 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 		u = TAKE_PTR(mcm_put_at(ps, id)->unit);
 	pthread_mutex_unlock(&ps->lock);
 	if (u)
-		mcm_unit_broken(m, u);
+		mcm_unit_revoked(m, u);
 }
 
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
@@ -728,7 +728,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 			mc_metric_add(&abandoned, 1);
 			put_abort(m, &put, false);
 			if (put.unit)
-				mcm_unit_broken(m, put.unit);
+				mcm_unit_revoked(m, put.unit);
 		}
 	} while (found);
 }
@@ -765,7 +765,7 @@ void mcm_puts_tick(struct mcm *m)
 	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
 		while (put_take_old(&m->puts.shard[i], now - limit, now, &put)) {
 			if (put.unit) {
-				mcm_unit_broken(m, put.unit);
+				mcm_unit_revoked(m, put.unit);
 			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "master/admin/stats.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
+#include "master/service/service_i.h"
 #include "master/session.h"
-#include "master/admin/stats.h"
 
 int mcm_session_opened(struct mcp_session *s, void *arg)
 {
@@ -92,7 +93,7 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 
-int mcm_serve_acts(const struct mcp_session *s)
+int mcm_serve_check_registered(const struct mcp_session *s)
 {
 	const struct mcm_session *ms = mcp_session_get(s);
 
@@ -109,7 +110,7 @@ static int serve_mount(struct mcp_session *s, const void *body, size_t len,
 
 	r = mcp_decode(&mcp_desc_mount, body, len, &rq);
 	if (r == 0)
-		r = mcm_serve_acts(s);
+		r = mcm_serve_check_registered(s);
 	if (r == 0)
 		r = mcm_mount(arg, mcp_session_client(s), &rq, &reply);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_mount_reply, &reply);
@@ -124,7 +125,7 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 
 	r = mcp_decode(&mcp_desc_unmount, body, len, &rq);
 	if (r == 0)
-		r = mcm_serve_acts(s);
+		r = mcm_serve_check_registered(s);
 	if (r == 0)
 		r = mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);

@@ -7,7 +7,7 @@
 #include "common/err.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 
 #define EVENTS 512		/* of one answer */
 #define TEXT (256u << 10)	/* bytes of keys in it */

@@ -10,8 +10,7 @@
 #include "master/mcm_i.h"
 #include "master/op_metrics.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
-#include "master/ops/pin.h"
+#include "master/service/service_i.h"
 #include "master/session.h"
 
 #define DESCRIBE_MAX 4096u	/* keys of one request */

@@ -9,7 +9,7 @@
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 #include "master/session.h"
 
 MC_COUNTER(removes, "master_remove_requests_total", "", "Keys asked to be removed")

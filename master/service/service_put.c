@@ -12,7 +12,7 @@
 #include "master/mcm_i.h"
 #include "master/op_metrics.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 #include "master/session.h"
 
 #define PREFERRED_MAX 64	/* further ones are not looked at */

@@ -11,7 +11,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 #include "master/session.h"
 #include "proto/rpc_server.h"
 
@@ -250,7 +250,7 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 		mc_metric_add(&fetches, 1);
 	r = mcp_decode(&mcp_desc_task_fetch, body, len, &rq);
 	if (r == 0)
-		r = mcm_serve_acts(s);
+		r = mcm_serve_check_registered(s);
 	if (r == 0) {
 		copy = mcm_scratch(MCM_SCRATCH_ITEMS, MCM_FETCH_MAX, sizeof(*copy));
 		part = mcm_scratch(MCM_SCRATCH_PARTS, 2 * MCM_FETCH_MAX, sizeof(*part));

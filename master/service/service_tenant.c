@@ -7,7 +7,7 @@
 #include "common/err.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 
 int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
 		      struct mcp_answer *answer, void *arg)

@@ -197,7 +197,7 @@ static int allocate_evicting(struct allocation *p)
 	int r;
 
 	/* Evict objects of tenants above their quota share first, on any segment. */
-	if (mcm_tenants_above(p->m) &&
+	if (mcm_tenants_over_quota(p->m) &&
 	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
 		pthread_rwlock_rdlock(&ss->lock);
 		r = allocate_free(p);

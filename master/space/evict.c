@@ -395,14 +395,14 @@ bool mcm_evict_background(struct mcm *m)
 	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
 	double high = m->conf.eviction_high_watermark_ratio;
 	unsigned i, top;
-	bool more = mcm_restored_release(m);
+	bool more = mcm_grace_release(m);
 
 	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
 	pthread_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
-	if (mcm_tenants_above(m))
-		(void)mcm_tenants_trim(m, segments_excess(m, top), NULL);
+	if (mcm_tenants_over_quota(m))
+		(void)mcm_tenants_trim(m, excess_of_all(m, top), NULL);
 	for (i = 0; i < top; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);

@@ -506,7 +506,7 @@ static struct mcp_bytes *names_list(const struct mcp_seq *list, unsigned *ret_n)
 	return names;
 }
 
-int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg)
+int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 {
 	struct mcm_task_request rq = {
 		.type = msg->type, .key = msg->key, .max_active = msg->max_active,

@@ -154,7 +154,7 @@ bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t);
  * not about this one. */
 void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name);
 /* One that was noted, before the master has threads.  -MC_EPARAM, -ENOMEM. */
-int mcm_task_adopt(struct mcm *m, const struct mcp_task *msg);
+int mcm_task_restore(struct mcm *m, const struct mcp_task *msg);
 
 /* ---- copies (task_plan.c, task_unit.c) ---- */
 
@@ -168,7 +168,7 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 /* For task_plan.c: a copy was begun, or could not be. */
 void mcm_unit_started(bool move, int result);
 /* For put.c: the unit was taken back or its put broken off; the space is the put's. */
-void mcm_unit_broken(struct mcm *m, struct mcm_unit *u);
+void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u);
 /* The session has no puts any more and is about to drop its pins. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 

@@ -56,7 +56,7 @@ int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t)
 	if (!m->journal)
 		return 0;
 	r = encode(t, &b);
-	if (r == 0 && b.len > MCM_NOTE_VALUE_MAX)
+	if (r == 0 && b.len > MCM_DURABLE_VALUE_MAX)
 		r = mc_fail(-MC_ELIMIT, "the names of %u segments do not fit into one task that "
 			    "survives a restart: make several", t->n_sources + t->n_targets);
 	mcp_buf_free(&b);
@@ -71,7 +71,7 @@ void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
 
 	mcm_id_text(t->id, id);
 	if (r == 0)
-		r = mcm_note_set(m, MCM_NOTE_TASK, mcp_bytes(id, strlen(id)),
+		r = mcm_durable_set(m, MCM_DURABLE_TASK, mcp_bytes(id, strlen(id)),
 				 mcp_bytes(b.data, b.len));
 	if (r < 0)
 		mc_warn(LOG, "a task will not survive a restart, continuing: %s",
@@ -84,7 +84,7 @@ void mcm_task_drop(struct mcm *m, struct mcp_id id)
 	char text[MCM_ID_TEXT];
 
 	mcm_id_text(id, text);
-	mcm_note_drop(m, MCM_NOTE_TASK, mcp_bytes(text, strlen(text)));
+	mcm_durable_drop(m, MCM_DURABLE_TASK, mcp_bytes(text, strlen(text)));
 }
 
 static bool has_drained(const struct mcm_task *t, uint64_t name)
@@ -182,12 +182,12 @@ static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value
 	(void)name;
 	r = mcp_decode(&mcp_desc_task, value.data, value.len, &t);
 	if (r == 0)
-		r = mcm_task_adopt(m, &t);
+		r = mcm_task_restore(m, &t);
 	if (r < 0)
 		mc_warn(LOG, "a task of before cannot be continued: %s", mc_err_detail(r));
 }
 
 void mcm_tasks_restore(struct mcm *m)
 {
-	mcm_notes_each(m, MCM_NOTE_TASK, restore_one, m);
+	mcm_durables_each(m, MCM_DURABLE_TASK, restore_one, m);
 }

@@ -156,7 +156,7 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	return r;
 }
 
-void mcm_unit_broken(struct mcm *m, struct mcm_unit *u)
+void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u)
 {
 	count(u->move ? move_revoke : copy_revoke, false);
 	account(m, u, -MC_ETIMEDOUT);

@@ -85,7 +85,7 @@ uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name)
 		if (strlen(t->name) == name.len && !memcmp(t->name, name.data, name.len))
 			return i;
 	}
-	return MCM_TENANT_NOBODY;
+	return MCM_TENANT_NONE;
 }
 
 static void forget_name(const struct mcm_tenants *ts, const struct mcm_tenant *t)
@@ -102,7 +102,7 @@ static void forget_name(const struct mcm_tenants *ts, const struct mcm_tenant *t
 	ts->at[i]->next_name = t->next_name;
 }
 
-void mcm_tenant_call(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len)
+void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	uint16_t *head;
@@ -130,8 +130,8 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 		return r;
 	pthread_rwlock_rdlock(&ts->lock);
 	ret->tenant = mcm_tenant_lookup(m, tenant);
-	may = ret->tenant != MCM_TENANT_NOBODY && tenant_at(m, ret->tenant)->explicit_policy;
-	if (!may && ret->tenant != MCM_TENANT_NOBODY)
+	may = ret->tenant != MCM_TENANT_NONE && tenant_at(m, ret->tenant)->explicit_policy;
+	if (!may && ret->tenant != MCM_TENANT_NONE)
 		mcm_store_relaxed(&tenant_at(m, ret->tenant)->seen_ms, mcm_now_ms(m));
 	pthread_rwlock_unlock(&ts->lock);
 	if (write && !may)
@@ -173,7 +173,7 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant)
 
 /* ---- quotas ---- */
 
-void mcm_tenants_share_out(struct mcm *m)
+void mcm_tenants_update_quotas(struct mcm *m)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	uint64_t capacity = mcm_load_relaxed(&m->segments.capacity), left = capacity;
@@ -212,7 +212,7 @@ static void keep_shares(struct mcm *m)
 	if (mcm_load_relaxed(&m->segments.capacity) == mcm_load_relaxed(&ts->shared_out))
 		return;
 	pthread_rwlock_wrlock(&ts->lock);
-	mcm_tenants_share_out(m);
+	mcm_tenants_update_quotas(m);
 	pthread_rwlock_unlock(&ts->lock);
 }
 
@@ -254,7 +254,7 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const stru
 		uint64_t limit = mcm_load_relaxed(&t->effective), charged = mcm_load_relaxed(&t->charged);
 
 		if (bytes > limit || in_vain == EVICT_TRIES || rounds == ROUNDS_MAX)
-			return bytes <= limit && mcm_restored_holds(m) ? put_off(t) : refuse(t);
+			return bytes <= limit && mcm_grace_pins_left(m) ? put_off(t) : refuse(t);
 		if (charged + bytes > limit && !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl))
 			in_vain++;
 		if (mcm_slice_over(sl))
@@ -293,7 +293,7 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes)
 
 /* ---- what is known ---- */
 
-bool mcm_tenants_above(struct mcm *m)
+bool mcm_tenants_over_quota(struct mcm *m)
 {
 	if (!m->tenants.on)
 		return false;
@@ -342,7 +342,7 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 	pthread_rwlock_rdlock(&m->tenants.lock);
 	*ret = mcm_tenant_lookup(m, name);
 	pthread_rwlock_unlock(&m->tenants.lock);
-	return *ret == MCM_TENANT_NOBODY ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
+	return *ret == MCM_TENANT_NONE ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
 }
 
 /* ---- numbers ---- */
@@ -383,7 +383,7 @@ static void retire(struct mcm *m, struct mcm_tenant *t)
 		at = &old->retired;
 	*at = NULL;
 	mcm_tenants_free(old);
-	mcm_note_drop(m, MCM_NOTE_TENANT, mcp_bytes(t->name, strlen(t->name)));
+	mcm_durable_drop(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)));
 	forget_name(ts, t);
 	t->seen_ms = mcm_now_ms(m);
 	t->retired = ts->retired;
@@ -407,7 +407,7 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 	uint32_t i = mcm_tenant_lookup(m, name);
 	struct mcm_tenant *t, *gone = NULL;
 
-	if (i != MCM_TENANT_NOBODY) {
+	if (i != MCM_TENANT_NONE) {
 		*ret = tenant_at(m, i);
 		return 0;
 	}
@@ -424,11 +424,11 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 	mcm_tenant_lists_init(t);
 	if (gone)
 		retire(m, gone);
-	mcm_tenant_call(m, t, name.data, name.len);
+	mcm_tenant_set_name(m, t, name.data, name.len);
 	__atomic_store_n(&ts->at[t->number], t, __ATOMIC_RELEASE);
 	if (!gone)
 		__atomic_store_n(&ts->count, ts->count + 1, __ATOMIC_RELAXED);
-	mcm_tenant_note(m, t);
+	mcm_tenant_save(m, t);
 	*ret = t;
 	return 0;
 }

@@ -23,7 +23,7 @@
 #include "master/memory/slab.h"
 
 #define MCM_TENANTS_MAX 16383u
-#define MCM_TENANT_NOBODY MCM_TENANTS_MAX	/* of names that are not registered: has no keys */
+#define MCM_TENANT_NONE MCM_TENANTS_MAX	/* of names that are not registered: has no keys */
 #define MCM_TENANT_DEFAULT 0u
 
 struct mcm;
@@ -149,7 +149,7 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl);
 /* Room is wanted: first up to @want bytes of those tenants of the policy that have more than their share,
  * since it became smaller, each down to it; what is promised to a reader stays.  Bytes freed. */
-bool mcm_tenants_above(struct mcm *m);	/* may there be such? */
+bool mcm_tenants_over_quota(struct mcm *m);	/* may there be such? */
 uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *sl);
 
 int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
@@ -192,19 +192,19 @@ int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p);
 /* Of a tenant that is all zero. */
 void mcm_tenant_lists_init(struct mcm_tenant *t);
 
-/* Number of a name, MCM_TENANT_NOBODY: none has it.  For reading is enough. */
+/* Number of a name, MCM_TENANT_NONE: none has it.  For reading is enough. */
 uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);
 /* Another one than the default one is found by this name (1 to MCP_TENANT_MAX bytes) from now on, no longer
  * by its old one. */
-void mcm_tenant_call(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
+void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
 /* Find or make; when all numbers are given out, the one that nobody has used for the longest becomes another's: no
  * objects, not in the policy nor asked for as long as a put may last.  -MC_ELIMIT, -ENOMEM. */
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret);
 /* Make its number and quota survive a restart. */
-void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t);
+void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t);
 /* It and those that it leads to by @retired; NULL is fine. */
 void mcm_tenants_free(struct mcm_tenant *t);
 /* Compute all effective quotas anew. */
-void mcm_tenants_share_out(struct mcm *m);
+void mcm_tenants_update_quotas(struct mcm *m);
 
 #endif

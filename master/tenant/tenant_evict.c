@@ -351,7 +351,7 @@ uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *
 	uint64_t freed = 0;
 	bool left = false;
 
-	if (!mcm_tenants_above(m))
+	if (!mcm_tenants_over_quota(m))
 		return 0;
 	/* Whoever gets above meanwhile says so again. */
 	__atomic_store_n(&m->tenants.above, false, __ATOMIC_RELAXED);

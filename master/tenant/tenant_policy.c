@@ -211,9 +211,9 @@ static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
 			break;
 		t->explicit_policy = true;
 		t->requested = p->at[j].quota;
-		mcm_tenant_note(m, t);
+		mcm_tenant_save(m, t);
 	}
-	mcm_tenants_share_out(m);
+	mcm_tenants_update_quotas(m);
 	pthread_rwlock_unlock(&ts->lock);
 	return r;
 }
@@ -354,8 +354,8 @@ static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms
 	t->explicit_policy = terms.explicit_policy;
 	t->requested = terms.requested;
 	mcm_store_relaxed(&t->seen_ms, mcm_now_ms(m));
-	mcm_tenant_note(m, t);
-	mcm_tenants_share_out(m);
+	mcm_tenant_save(m, t);
+	mcm_tenants_update_quotas(m);
 }
 
 static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
@@ -367,7 +367,7 @@ static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct m
 	if (!quota) {
 		uint32_t i = mcm_tenant_lookup(m, name);
 
-		t = i == MCM_TENANT_NOBODY ? NULL : m->tenants.at[i];
+		t = i == MCM_TENANT_NONE ? NULL : m->tenants.at[i];
 		if (!t || !t->explicit_policy)
 			return mc_fail(-MC_ENOTENANT, "no such tenant in the policy");
 		if (mcm_load_relaxed(&t->objects))
@@ -426,7 +426,7 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 
 #define NOTE_BYTES 13	/* of its value: u64 quota, u32 number, u8 whether it stands in the policy */
 
-void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t)
+void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 {
 	uint64_t quota = t->requested;
 	uint8_t v[NOTE_BYTES];
@@ -438,7 +438,7 @@ void mcm_tenant_note(struct mcm *m, const struct mcm_tenant *t)
 		v[8 + i] = (uint8_t)(t->number >> 8 * i);
 	v[12] = t->explicit_policy;
 	/* Without it a restart would not know whose the keys are, so say so. */
-	if (mcm_note_set(m, MCM_NOTE_TENANT, mcp_bytes(t->name, strlen(t->name)),
+	if (mcm_durable_set(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)),
 			 mcp_bytes(v, sizeof(v))) < 0)
 		mc_err(LOG, "tenant %s would not be known after a restart: %s", t->name,
 		       mc_err_detail(-ENOMEM));
@@ -468,7 +468,7 @@ static int make_number(struct mcm *m, uint32_t number, const char *name, size_t 
 	if (name == lost)
 		len = (size_t)snprintf(lost, sizeof(lost), "_lost-%u", number);
 	if (name && number != MCM_TENANT_DEFAULT)
-		mcm_tenant_call(m, t, name, len);
+		mcm_tenant_set_name(m, t, name, len);
 	*ret = t;
 	return 0;
 }
@@ -526,13 +526,13 @@ int mcm_tenants_load(struct mcm *m)
 	uint64_t pos = 0;
 	uint32_t i;
 
-	mcm_notes_each(m, MCM_NOTE_TENANT, load_note, &l);
+	mcm_durables_each(m, MCM_DURABLE_TENANT, load_note, &l);
 	while (ts->on && pos < MCM_TABLE_END && l.error == 0)
 		mcm_index_scan(&m->index, &pos, 4096, load_object, &l);
 	for (i = 0; i < ts->count && l.error == 0; i++)
 		if (!ts->at[i])
 			l.error = make_number(m, i, NULL, 0, &t);
-	mcm_tenants_share_out(m);
+	mcm_tenants_update_quotas(m);
 	if (l.error == 0 && ts->on && has_file(m))
 		l.error = load(m);
 	return l.error;

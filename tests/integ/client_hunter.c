@@ -25,7 +25,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "master/mcm.h"
+#include "master/master.h"
 
 #define WRITERS 2
 #define READERS 2

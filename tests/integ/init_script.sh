@@ -38,7 +38,7 @@ equal "pid after a second start" "$(cat "$tmp/pid")" "$pid"
 # reload: the level of the log, and the process stays
 echo "v: 2" >"$tmp/master.yaml"
 "$tmp/init" reload
-wait_for 10 grep -rq "debug main: the log's options were read again" "$tmp/log"
+wait_for 10 grep -rq "debug main: log options reloaded" "$tmp/log"
 equal "pid after reload" "$(cat "$tmp/pid")" "$pid"
 
 "$tmp/init" restart

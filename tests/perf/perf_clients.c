@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
-#include "master/mcm.h"
+#include "master/master.h"
 #include "proto/codec.h"
 #include "tests/perf/row.h"
 

@@ -19,7 +19,7 @@
 
 #include "client/daemon/daemon.h"
 #include "common/clock.h"
-#include "master/mcm.h"
+#include "master/master.h"
 #include "node/node.h"
 #include "tests/perf/row.h"
 

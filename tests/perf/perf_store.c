@@ -26,7 +26,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
-#include "master/mcm.h"
+#include "master/master.h"
 #include "tests/perf/row.h"
 
 #define WORKING_SET ((size_t)256 << 20)

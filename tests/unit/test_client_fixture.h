@@ -13,7 +13,7 @@
 #include <mooncake/mcs.h>
 
 #include "common/options/options.h"
-#include "master/mcm.h"
+#include "master/master.h"
 
 #define MIB ((size_t)1 << 20)
 

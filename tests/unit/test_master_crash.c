@@ -27,7 +27,7 @@
 #define POINTS_MAX 48u
 #define POINT_LEN 48u
 /* One that nobody reads when it comes back. */
-#define NOTE_KIND ((enum mcm_note_kind)99)
+#define NOTE_KIND ((enum mcm_durable_kind)99)
 
 /* What the victim tells before it dies. */
 static struct told {
@@ -139,7 +139,7 @@ static void describe(struct mcm *m, char *to)
 	for (i = 0; i < d.n; i++)
 		add(&t, d.line[i]);
 	jx_dump_free(&d);
-	mcm_notes_each(m, NOTE_KIND, add_note, &t);
+	mcm_durables_each(m, NOTE_KIND, add_note, &t);
 	for (i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
@@ -241,10 +241,10 @@ static void step(struct fixture *fx, unsigned n)
 		fx_rename(fx, key, to, 0);
 		break;
 	case 3:
-		mcm_note_set(fx->m, NOTE_KIND, fx_bytes(key), fx_bytes(to));
+		mcm_durable_set(fx->m, NOTE_KIND, fx_bytes(key), fx_bytes(to));
 		break;
 	case 4:
-		mcm_note_drop(fx->m, NOTE_KIND, fx_bytes(key));
+		mcm_durable_drop(fx->m, NOTE_KIND, fx_bytes(key));
 		break;
 	case 5:
 		mcm_remove_match(fx->m, &some, &removed);

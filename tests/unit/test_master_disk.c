@@ -318,10 +318,10 @@ static struct mcm *flooded;
 /* More than the buffer has room for, and who should write it is waiting for the disk. */
 static void flood(void)
 {
-	static char value[MCM_NOTE_VALUE_MAX];
+	static char value[MCM_DURABLE_VALUE_MAX];
 
 	while (!__atomic_load_n(&flooded->journal->lost, __ATOMIC_RELAXED))
-		assert_int_equal(mcm_note_set(flooded, MCM_NOTE_TASK, fx_bytes("n"),
+		assert_int_equal(mcm_durable_set(flooded, MCM_DURABLE_TASK, fx_bytes("n"),
 					      mcp_bytes(value, sizeof(value))), 0);
 }
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/fault.h"
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 #include "master/journal/journal_i.h"
 
 #define MIB (1u << 20)
@@ -634,18 +634,18 @@ static void t_golden(void **state)
 	fx_down(&fx);
 }
 
-/* ---- notes ---- */
+/* ---- durable values ---- */
 
-static unsigned notes;
+static unsigned values;
 
-static void count_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void count_value(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 {
 	assert_int_equal(name.len, 3);
 	assert_int_equal(value.len, *(unsigned *)arg);
-	notes++;
+	values++;
 }
 
-static void t_notes(void **state)
+static void t_durable_values(void **state)
 {
 	char name[8], value[2000] = "";
 	struct fixture fx;
@@ -655,22 +655,22 @@ static void t_notes(void **state)
 	jx_up(&fx, 0, MIB);
 	for (int i = 0; i < 500; i++) {
 		snprintf(name, sizeof(name), "%03d", i);
-		assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes(name),
+		assert_int_equal(mcm_durable_set(fx.m, MCM_DURABLE_TASK, fx_bytes(name),
 					      mcp_bytes(value, 7)), 0);
-		assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes(name),
+		assert_int_equal(mcm_durable_set(fx.m, MCM_DURABLE_TASK, fx_bytes(name),
 					      mcp_bytes(value, len)), 0);
 		if (i % 2)
-			mcm_note_drop(fx.m, MCM_NOTE_TASK, fx_bytes(name));
+			mcm_durable_drop(fx.m, MCM_DURABLE_TASK, fx_bytes(name));
 		if (i == 250)
 			assert_int_equal(mcm_checkpoint(fx.m), 0);
 	}
-	assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TENANT, fx_bytes("abc"), mcp_bytes(NULL, 0)), 0);
+	assert_int_equal(mcm_durable_set(fx.m, MCM_DURABLE_TENANT, fx_bytes("abc"), mcp_bytes(NULL, 0)), 0);
 	jx_again(&fx);
-	notes = 0;
-	mcm_notes_each(fx.m, MCM_NOTE_TASK, count_note, &len);
-	assert_int_equal(notes, 250);
-	assert_int_equal(mcm_note_set(fx.m, MCM_NOTE_TASK, fx_bytes("x"),
-				      mcp_bytes(value, MCM_NOTE_VALUE_MAX + 1)), -MC_EPARAM);
+	values = 0;
+	mcm_durables_each(fx.m, MCM_DURABLE_TASK, count_value, &len);
+	assert_int_equal(values, 250);
+	assert_int_equal(mcm_durable_set(fx.m, MCM_DURABLE_TASK, fx_bytes("x"),
+				      mcp_bytes(value, MCM_DURABLE_VALUE_MAX + 1)), -MC_EPARAM);
 	fx_down(&fx);
 }
 
@@ -683,8 +683,8 @@ static void each_of_kind(struct fixture *fx)
 	assert_int_equal(fx_rename(fx, "a/b", "c/d", 0), 0);
 	assert_int_equal(fx_remove(fx, "gone", MCP_REMOVE_FORCE), 0);
 	assert_int_equal(fx_start(fx, fx->s, "under way", 8000, 0, NULL), 0);
-	assert_int_equal(mcm_note_set(fx->m, MCM_NOTE_TASK, fx_bytes("note"), fx_bytes("value")), 0);
-	mcm_note_drop(fx->m, MCM_NOTE_TASK, fx_bytes("note"));
+	assert_int_equal(mcm_durable_set(fx->m, MCM_DURABLE_TASK, fx_bytes("note"), fx_bytes("value")), 0);
+	mcm_durable_drop(fx->m, MCM_DURABLE_TASK, fx_bytes("note"));
 }
 
 /* Make what t_golden reads, for a new version: test_master_journal write DIR. */
@@ -733,7 +733,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_full),
 		cmocka_unit_test(t_http),
-		cmocka_unit_test(t_notes), cmocka_unit_test(t_golden),
+		cmocka_unit_test(t_durable_values), cmocka_unit_test(t_golden),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write"))

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "master/admin/admin_http.h"
+#include "master/admin/admin.h"
 #include "master/admin/stats.h"
 
 #define MIB (1ull << 20)

@@ -100,7 +100,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 		fx_advance(&fx, 5000);
 		reattach = fx_beat(&fx, fx.s->client);
 		assert_false(reattach);
-		(void)mcm_restored_release(fx.m);
+		(void)mcm_grace_release(fx.m);
 		mcm_tasks_tick(fx.m);
 	}
 	assert_int_equal(status_of(&fx, id), MCP_TASK_SUCCEEDED);

@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "master/memory/scratch.h"
-#include "master/service/service.h"
+#include "master/service/service_i.h"
 
 #define MIB (1ull << 20)
 

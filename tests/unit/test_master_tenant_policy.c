@@ -178,7 +178,7 @@ static int all_events(struct fixture *fx, uint64_t since)
 static void numbers_come_back(void **state)
 {
 	const unsigned n = MCM_TENANTS_MAX - 1;
-	unsigned notes, retired = 0;
+	unsigned values, retired = 0;
 	uint32_t number, again;
 	struct fixture fx;
 	uint64_t effective, since;
@@ -207,7 +207,7 @@ static void numbers_come_back(void **state)
 	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t1"), &number), 0);
 	(void)tx_scope(&fx, "t1");
 	advance(&fx, 20);
-	notes = fx.m->notes.count;
+	values = fx.m->durables.count;
 	for (unsigned i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "new%u", i);
 		assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes(name), MIB, &effective), 0);
@@ -215,7 +215,7 @@ static void numbers_come_back(void **state)
 		assert_int_not_equal(again, number);
 		assert_int_equal(tx_put(&fx, name, "k", 1, 0), 0);
 	}
-	assert_int_equal(fx.m->notes.count, notes);
+	assert_int_equal(fx.m->durables.count, values);
 	/* What was told of others who had the number before is not told of them. */
 	for (unsigned i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "new%u", i);

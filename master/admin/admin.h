@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_http.h - health, metrics and queries over HTTP, under upstream's routes and shapes. */
-#ifndef MCM_ADMIN_HTTP_H
-#define MCM_ADMIN_HTTP_H
+ * admin.h - the admin service: its HTTP routes, with upstream's paths and shapes, and their handlers. */
+#ifndef MCM_ADMIN_H
+#define MCM_ADMIN_H
 
 #include "common/net/httpd.h"
 
 #define MCM_HTTP_THREADS 4
 #define MCM_HTTP_BODY_MAX 65536
 
-/* Their argument is the struct mcm.  Before the master is ready only what is about its health answers;
- * the rest says 503. */
+/* The handlers' argument is the struct mcm.  Until the master is ready, routes about its health and metrics answer,
+ * and all others return 503. */
 extern const struct mc_http_route mcm_http_routes[];
 
 /* ---- admin_keys.c ---- */
@@ -24,6 +24,8 @@ void mcm_admin_drain_cancel(struct mc_http_request *rq, void *arg);
 void mcm_admin_segment_status(struct mc_http_request *rq, void *arg);
 void mcm_admin_remove_all(struct mc_http_request *rq, void *arg);
 void mcm_admin_snapshot(struct mc_http_request *rq, void *arg);
+
+/* ---- admin_tenants.c ---- */
 void mcm_admin_tenants(struct mc_http_request *rq, void *arg);
 
 #endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kv_events_zmq.h - a ZeroMQ PUB socket.  libzmq is loaded only when a socket is opened. */
+#ifndef MCM_KV_EVENTS_ZMQ_H
+#define MCM_KV_EVENTS_ZMQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mcm_zmq;
+
+/* Open a socket and bind it to @endpoint (zmq_tcp(7), zmq_ipc(7)).  Not thread-safe: used by the opening thread, then
+ * by one other. */
+int mcm_zmq_open(const char *endpoint, struct mcm_zmq **ret);
+/* Wait up to @linger_ms until sent messages have left.  NULL is fine. */
+void mcm_zmq_close(struct mcm_zmq *z, int linger_ms);
+/* The bound endpoint, with the real port if it was given as *. */
+const char *mcm_zmq_endpoint(const struct mcm_zmq *z);
+/* Never waits: a slow subscriber loses the messages for which its queue has no room.  -errno. */
+int mcm_zmq_send(struct mcm_zmq *z, const void *part, size_t len, bool more);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * durable.h - small named values that survive a restart: tenants with their quotas, tasks.
+ *
+ * Their owners have the working state; they store a value here when that state changes. */
+#ifndef MCM_DURABLE_H
+#define MCM_DURABLE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/msg.h"
+
+struct mcm;
+
+enum mcm_durable_kind {		/* stored: numbers are never reused */
+	MCM_DURABLE_TENANT = 1,
+	MCM_DURABLE_TASK = 2,
+};
+#define MCM_DURABLE_NAME_MAX 1024u
+#define MCM_DURABLE_VALUE_MAX 30720u	/* with the longest name it fits into a record */
+#define MCM_DURABLES_MAX 262144u
+
+/* One value; kind and name are unique. */
+struct mcm_durable {
+	struct mcm_durable *next;
+	uint64_t hash;
+	uint16_t kind;
+	uint32_t name_len, value_len;
+	uint8_t bytes[];		/* name, value */
+};
+
+struct mcm_durables {
+	pthread_mutex_t lock;
+	struct mcm_durable **bucket;
+	unsigned buckets, count;
+};
+
+int mcm_durables_init(struct mcm_durables *ds);
+void mcm_durables_done(struct mcm_durables *ds);
+
+/* Set or delete a value; without a journal it lasts as long as the process.  Thread-safe, under any lock but the
+ * journal's.  -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
+int mcm_durable_set(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name,
+		    struct mcp_bytes value);
+void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name);
+/* Call @fn with each value of a kind, for its owner at the start.  @fn must not change values. */
+void mcm_durables_each(struct mcm *m, enum mcm_durable_kind kind,
+		       void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg);
+/* Call @fn with the values of all kinds, for a checkpoint, with the values' lock held. */
+void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d), void *arg);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * restore_grace.c - the grace period after a restart.
+ *
+ * The new master does not know which objects clients had pinned.  A client may still be reading such an object's memory
+ * through a mapping, and would not notice that the memory was reused for another object.  So each restored object has a
+ * grace pin, which belongs to no client, until clients have had time to reconnect and to repeat their pins. */
+#include <config.h>
+
+#include "master/journal/journal_i.h"
+#include "master/mcm_i.h"
+
+#define STEP 65536u		/* slots checked per call, between which the evictor does its other work */
+#define HEARTBEATS 3		/* heartbeat intervals in which a live client finds this master */
+
+void mcm_grace_pin(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	/* Cannot fail: it is the object's first pin. */
+	(void)mcm_object_pin(m, o);
+	__atomic_fetch_or(&o->marks, MCM_MARK_RESTORED, __ATOMIC_RELAXED);
+	if (slot >= m->grace_end)
+		m->grace_end = slot + 1;
+}
+
+void mcm_grace_begin(struct mcm *m, uint64_t objects)
+{
+	m->grace_next = 1;
+	m->grace_from_ms = mcm_now_ms(m);
+	/* There is at most one owner per segment, but any number of readers. */
+	m->grace_until_ms = !objects ? 0 :
+		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
+}
+
+/* A slot with a grace pin is not reused before this. */
+static void unpin_slot(struct mcm *m, uint32_t slot)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (!(mcm_load_relaxed(&o->marks) & MCM_MARK_RESTORED))
+		return;
+	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RESTORED, __ATOMIC_SEQ_CST);
+	mcm_object_unpin(m, slot);
+}
+
+/* The more clients there are, the longer is the heartbeat interval after which they find this master.  The number of
+ * clients that have reconnected is an estimate of those that will. */
+static bool clients_may_come(const struct mcm *m)
+{
+	uint64_t now = mcm_now_ms(m), beat = mcm_heartbeat_idle_ms(m), again = m->conf.client_ttl * 2 / 5;
+
+	/* After a failed heartbeat a client retries with the interval of an owner. */
+	beat += (HEARTBEATS - 1) * (beat < again ? beat : again);
+	return now < m->grace_until_ms || now < m->grace_from_ms + beat;
+}
+
+/* Called by the monitor after it has updated the clock; before that, time in which the master was stopped would count as
+ * time that clients had. */
+void mcm_grace_tick(struct mcm *m)
+{
+	if (!m->grace_until_ms || clients_may_come(m))
+		return;
+	m->grace_until_ms = 0;
+	__atomic_store_n(&m->grace_over, true, __ATOMIC_RELEASE);
+}
+
+bool mcm_grace_active(const struct mcm *m)
+{
+	return m->grace_end && !__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE);
+}
+
+bool mcm_grace_release(struct mcm *m)
+{
+	uint32_t end = m->grace_end;
+
+	if (!__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE))
+		return false;
+	if (end - m->grace_next > STEP)
+		end = m->grace_next + STEP;
+	for (uint32_t slot = m->grace_next; slot < end; slot++)
+		unpin_slot(m, slot);
+	__atomic_store_n(&m->grace_next, end, __ATOMIC_RELAXED);
+	return end < m->grace_end;
+}
+
+bool mcm_grace_pins_left(const struct mcm *m)
+{
+	return __atomic_load_n(&m->grace_next, __ATOMIC_RELAXED) < m->grace_end;
+}

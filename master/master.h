@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * master.h - a master in this process, as mooncake_master and mcfs --standalone use it. */
+#ifndef MCM_MASTER_H
+#define MCM_MASTER_H
+
+#include "master/conf.h"
+
+struct mcm;
+
+struct mcm_listen {
+	const char *const *addrs;	/* RPC addresses in the form of net.h, NULL-terminated; may be empty or NULL */
+	const char *local_name;		/* address "local:NAME" for clients in this process; NULL: none */
+	const char *http_addr;		/* host:port of the admin service; NULL: none */
+};
+
+/* When this returns 0, all services answer.  @conf is copied except for its strings, which must stay valid.  @where
+ * replaces the addresses and ports in @conf; the log options are ignored.  Errors have a detail; -EADDRINUSE names
+ * the address. */
+int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret);
+/* Close all connections, stop all threads, free.  NULL is fine. */
+void mcm_stop(struct mcm *m);
+
+/* The i-th bound RPC address with its real port, NULL past the end; the HTTP port, 0: none. */
+const char *mcm_addr(const struct mcm *m, unsigned i);
+int mcm_http_port(const struct mcm *m);
+
+#endif

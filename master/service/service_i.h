@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * service_i.h - one handler per message of proto/msg.def, and helpers that they share. */
+#ifndef MCM_SERVICE_I_H
+#define MCM_SERVICE_I_H
+
+#include "proto/rpc_server.h"
+
+struct mcm;
+
+#define MCM_HANDLER(name) \
+	int name(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+
+/* ---- service.c ---- */
+
+/* Only a registered connection may act for its client: another program with the same client id was refused by REGISTER.
+ * -MC_EOWNER. */
+int mcm_serve_check_registered(const struct mcp_session *s);
+/* For lists whose elements have a key: prefetch memory for the lookups of the next MCM_WARM_MAX elements.  Call it
+ * once before each group of that many.  @key: offset of the key in the element's struct. */
+void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key);
+
+/* ---- service_put.c ---- */
+MCM_HANDLER(mcm_serve_put_start);
+MCM_HANDLER(mcm_serve_put_end);
+MCM_HANDLER(mcm_serve_put_revoke);
+
+/* ---- service_get.c ---- */
+MCM_HANDLER(mcm_serve_get);
+MCM_HANDLER(mcm_serve_release);
+MCM_HANDLER(mcm_serve_renew);
+MCM_HANDLER(mcm_serve_exist);
+
+/* ---- service_name.c ---- */
+MCM_HANDLER(mcm_serve_remove);
+MCM_HANDLER(mcm_serve_remove_match);
+MCM_HANDLER(mcm_serve_rename);
+MCM_HANDLER(mcm_serve_list);
+
+/* ---- service_task.c ---- */
+MCM_HANDLER(mcm_serve_task_create);
+MCM_HANDLER(mcm_serve_tasks);
+MCM_HANDLER(mcm_serve_task_cancel);
+MCM_HANDLER(mcm_serve_task_fetch);
+MCM_HANDLER(mcm_serve_copied);
+
+/* ---- service_event.c ---- */
+MCM_HANDLER(mcm_serve_events);
+
+/* ---- service_tenant.c ---- */
+MCM_HANDLER(mcm_serve_tenants);
+MCM_HANDLER(mcm_serve_quota);
+
+#endif
