@@ -251,7 +251,7 @@ static uint64_t tenant_first(const struct mcm *m, uint32_t tenant)
 
 	if (tenant < mcm_load_relaxed(&m->tenants.count))
 		t = __atomic_load_n(&m->tenants.at[tenant], __ATOMIC_ACQUIRE);
-	return t ? t->born : 0;
+	return t ? t->first_event : 0;
 }
 
 int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,

@@ -131,7 +131,7 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
 }
 
-static struct mcp_segment describe(struct mcm_segment *s)
+static struct mcp_segment segment_describe(struct mcm_segment *s)
 {
 	struct mcp_segment d = {
 		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
@@ -168,7 +168,7 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
 	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
 	for (i = 0; seg && i < most; i++)
-		seg[i] = describe(one ? one : ss->at[ss->live[i]]);
+		seg[i] = segment_describe(one ? one : ss->at[ss->live[i]]);
 	reply.segments = mcp_seq(seg, most);
 	/* Names are borrowed from the table until they are encoded. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;

@@ -24,7 +24,7 @@ MCM_OP_METRICS(ends, "put_end", "batch_put_end")
 MCM_OP_METRICS(revokes, "put_revoke", "batch_put_revoke")
 MC_HISTOGRAM(value_size, "master_value_size_bytes", "", "Sizes of objects put", 1)
 
-static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint64_t *preferred,
+static int put_request_of(const struct mcm *m, const struct mcp_put_start *rq, uint64_t *preferred,
 		      struct mcm_put_request *ret)
 {
 	struct mcp_name name;
@@ -56,16 +56,16 @@ static int request_of(const struct mcm *m, const struct mcp_put_start *rq, uint6
 }
 
 /* Items of a request that are begun together. */
-struct window {
-	struct mcp_put_item item[MCM_PREFETCH_MAX];
-	struct mcm_put_granted granted[MCM_PREFETCH_MAX];
-	int outcome[MCM_PREFETCH_MAX];
-	unsigned at[MCM_PREFETCH_MAX];	/* in the request */
+struct put_window {
+	struct mcp_put_item item[MCM_WARM_MAX];
+	struct mcm_put_granted granted[MCM_WARM_MAX];
+	int outcome[MCM_WARM_MAX];
+	unsigned at[MCM_WARM_MAX];	/* in the request */
 	unsigned n;
 };
 
 /* The next item, under its names inside the master; @text: where those go that are others outside. */
-static int window_add(struct window *w, struct mcm_scope sc, unsigned at, char **text)
+static int window_add(struct put_window *w, struct mcm_scope sc, unsigned at, char **text)
 {
 	struct mcp_put_item *item = &w->item[w->n];
 
@@ -80,7 +80,7 @@ static int window_add(struct window *w, struct mcm_scope sc, unsigned at, char *
 }
 
 /* Sizes are often the same. */
-static void observe_sizes(const struct window *w)
+static void observe_sizes(const struct put_window *w)
 {
 	uint64_t size = 0;
 	unsigned i, n = 0;
@@ -99,7 +99,7 @@ static void observe_sizes(const struct window *w)
 }
 
 /* How far a PUT_START has come. */
-struct progress {
+struct put_progress {
 	unsigned items, parts;		/* those before stand in their arrays */
 	struct mcp_put_grant *grant;
 	struct mcp_replica *part;
@@ -113,7 +113,7 @@ struct mcm_put_started {
 	/* behind it: grants, replicas */
 };
 
-static unsigned failures(const struct mcp_put_grant *grant, unsigned n)
+static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
 {
 	unsigned failed = 0;
 
@@ -123,7 +123,7 @@ static unsigned failures(const struct mcp_put_grant *grant, unsigned n)
 }
 
 /* The thread's scratch memory is others' between slices.  -ENOMEM. */
-static int put_aside(struct mcm_session *s, const struct mcm_put_request *pr, const struct progress *pg)
+static int put_suspend(struct mcm_session *s, const struct mcm_put_request *pr, const struct put_progress *pg)
 {
 	size_t grants = pg->items * sizeof(*pg->grant), parts = pg->parts * sizeof(*pg->part);
 	struct mcm_put_started *st = malloc(sizeof(*st) + grants + parts);
@@ -143,7 +143,7 @@ static int put_aside(struct mcm_session *s, const struct mcm_put_request *pr, co
 }
 
 /* What was put aside, if anything, is in its place again. */
-static void take_up(const struct mcm_session *s, struct mcm_put_request *pr, struct progress *pg)
+static void put_resume(const struct mcm_session *s, struct mcm_put_request *pr, struct put_progress *pg)
 {
 	const struct mcm_put_started *st = s->started;
 	size_t grants;
@@ -168,9 +168,9 @@ static void take_up(const struct mcm_session *s, struct mcm_put_request *pr, str
 	}
 }
 
-/* The window's items, or those before one that has to wait for the next slice. */
-static int window_start(struct mcm *m, struct mcm_session *s, struct window *w,
-			struct mcm_put_request *pr, struct progress *pg)
+/* The put_window's items, or those before one that has to wait for the next slice. */
+static int window_start(struct mcm *m, struct mcm_session *s, struct put_window *w,
+			struct mcm_put_request *pr, struct put_progress *pg)
 {
 	unsigned i, j;
 
@@ -198,11 +198,11 @@ static int window_start(struct mcm *m, struct mcm_session *s, struct window *w,
 
 /* @text has room for all keys and groups: in the message more bytes than a prefix's stand beside each. */
 static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
-		       struct mcm_put_request *pr, const struct mcp_seq *items, struct progress *pg,
+		       struct mcm_put_request *pr, const struct mcp_seq *items, struct put_progress *pg,
 		       char *text)
 {
 	unsigned n, done = pg->items;
-	struct window w;
+	struct put_window w;
 	struct mcp_iter it;
 	int r = 0;
 
@@ -224,13 +224,13 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 		     struct mcp_put_start_reply *ret)
 {
 	uint64_t preferred[PREFERRED_MAX];
-	struct progress pg = { 0 };
+	struct put_progress pg = { 0 };
 	struct mcm_put_request pr;
 	struct mcm_scope sc;
 	char *text;
 	int r;
 
-	r = request_of(m, rq, preferred, &pr);
+	r = put_request_of(m, rq, preferred, &pr);
 	if (r == 0)
 		r = mcm_scope_begin(m, rq->tenant, true, &sc);
 	if (r < 0)
@@ -240,9 +240,9 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 	text = mcm_scratch(MCM_SCRATCH_TEXT, rq->items.raw_len, 1);
 	if (!pg.grant || !pg.part || !text)
 		return -ENOMEM;
-	take_up(s, &pr, &pg);
+	put_resume(s, &pr, &pg);
 	r = start_items(m, s, sc, &pr, &rq->items, &pg, text);
-	if (r == MCP_AGAIN && put_aside(s, &pr, &pg) == 0)
+	if (r == MCP_AGAIN && put_suspend(s, &pr, &pg) == 0)
 		return r;
 	/* No memory for what was begun: in one go, then. */
 	pr.slice.end_ns = 0;
@@ -251,7 +251,7 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 	/* What earlier slices have appended may have been waited for with somebody else's answer. */
 	if (s->started)
 		mcm_journal_depend(m);
-	mcm_op_count(&starts, rq->items.count, failures(pg.grant, rq->items.count));
+	mcm_op_count(&starts, rq->items.count, count_failures(pg.grant, rq->items.count));
 	ret->grants = mcp_seq(pg.grant, rq->items.count);
 	return 0;
 }

@@ -145,7 +145,7 @@ static struct mcp_bytes bytes_copy(struct listing *l, const void *data, size_t l
 	return mcp_bytes(copy, len);
 }
 
-static int grow(struct listing *l)
+static int listing_grow(struct listing *l)
 {
 	unsigned cap = l->cap ? 2 * l->cap : 16;
 	struct mcp_task *task = realloc(l->task, cap * sizeof(*task));
@@ -162,7 +162,7 @@ static int grow(struct listing *l)
 	return 0;
 }
 
-static int take(void *arg, const struct mcm_task *t)
+static int listing_add(void *arg, const struct mcm_task *t)
 {
 	struct listing *l = arg;
 	uint32_t tenant;
@@ -172,7 +172,7 @@ static int take(void *arg, const struct mcm_task *t)
 	if (l->n == LISTED_MAX)
 		return 1;
 	if (l->n == l->cap)
-		r = grow(l);
+		r = listing_grow(l);
 	if (r < 0)
 		return r;
 	l->task[l->n++] = (struct mcp_task){
@@ -204,7 +204,7 @@ int mcm_serve_tasks(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	mc_metric_add(&queries, 1);
-	r = mcm_task_each(arg, rq.id, take, &l);
+	r = mcm_task_each(arg, rq.id, listing_add, &l);
 	if (r >= 0) {
 		reply.tasks = mcp_seq(l.task, l.n);
 		r = mcp_answer(answer, &mcp_desc_tasks_reply, &reply);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task.c - the table of tasks: creating, asking, cancelling, and what happens with time. */
+ * task.c - the table of tasks: creation, queries, cancellation, and periodic work. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -93,14 +93,14 @@ static int names_copy(const struct mcp_bytes *from, unsigned n, struct mcm_task_
 	if (!n)
 		return 0;
 	if (n > MCM_TASK_NAMES)
-		return mc_fail(-MC_EPARAM, "%u segments, %u are allowed", n, MCM_TASK_NAMES);
+		return mc_fail(-MC_EPARAM, "too many segments: count=%u maximum=%u", n, MCM_TASK_NAMES);
 	names = calloc(n, sizeof(*names));
 	if (!names)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++) {
 		if (!from[i].len || from[i].len > MCM_NAME_MAX) {
 			names_free(names, n);
-			return mc_fail(-MC_EPARAM, "a segment's name of %u bytes", from[i].len);
+			return mc_fail(-MC_EPARAM, "invalid length of a segment's name: bytes=%u", from[i].len);
 		}
 		names[i].name = strndup(from[i].data, from[i].len);
 		names[i].hash = mc_hash(from[i].data, from[i].len, 0);
@@ -136,8 +136,8 @@ static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsig
 
 /* ---- creating ---- */
 
-static void step(struct mcm *m, struct mcm_task *t);
-static void forget_old(struct mcm *m);
+static void task_step(struct mcm *m, struct mcm_task *t);
+static void tasks_forget_old(struct mcm *m);
 
 static int check_request(const struct mcm_task_request *rq)
 {
@@ -145,28 +145,28 @@ static int check_request(const struct mcm_task_request *rq)
 		   rq->type == MCP_TASK_REPLICATE;
 
 	if (rq->type >= MCP_TASK_TYPES)
-		return mc_fail(-MC_EPARAM, "unknown kind of task %u", rq->type);
+		return mc_fail(-MC_EPARAM, "unknown type of task %u", rq->type);
 	if (rq->max_active > ACTIVE_MAX)
-		return mc_fail(-MC_EPARAM, "%u copies at a time, %u are allowed", rq->max_active,
+		return mc_fail(-MC_EPARAM, "too many copies at a time: count=%u maximum=%u", rq->max_active,
 			       ACTIVE_MAX);
 	if (one != (rq->key.len > 0))
-		return mc_fail(-MC_EPARAM, one ? "which object?  A key is needed" :
+		return mc_fail(-MC_EPARAM, one ? "the task needs a key" :
 			       "a task about segments takes no key");
 	if (one && !mcm_key_ok(rq->key))
-		return mc_fail(-MC_EKEY, "a key of %u bytes", rq->key.len);
+		return mc_fail(-MC_EKEY, "invalid key: bytes=%u", rq->key.len);
 	if (rq->type == MCP_TASK_COPY && (!rq->n_targets || rq->n_targets > MCM_TASK_TARGETS))
-		return mc_fail(-MC_EPARAM, "a copy goes to 1 to %u segments", MCM_TASK_TARGETS);
+		return mc_fail(-MC_EPARAM, "a copy task needs 1 to %u targets", MCM_TASK_TARGETS);
 	if (rq->type == MCP_TASK_MOVE && (rq->n_sources != 1 || rq->n_targets != 1))
-		return mc_fail(-MC_EPARAM, "a move has one source and one target");
+		return mc_fail(-MC_EPARAM, "a move task needs one source and one target");
 	if (rq->type == MCP_TASK_MOVE && rq->source[0].len == rq->target[0].len &&
 	    !memcmp(rq->source[0].data, rq->target[0].data, rq->source[0].len))
 		return mc_fail(-MC_EPARAM, "source and target are the same segment");
 	if ((rq->type == MCP_TASK_DRAIN || rq->type == MCP_TASK_EVICT) && !rq->n_sources)
-		return mc_fail(-MC_EPARAM, "which segments?  At least one is needed");
+		return mc_fail(-MC_EPARAM, "the task needs at least one source segment");
 	return 0;
 }
 
-/* What is drained takes nothing: there has to be another target than that, if any are named. */
+/* A segment that is being drained accepts no objects: if targets are given, at least one must not be a source. */
 static int check_targets(const struct mcm_task *t)
 {
 	unsigned i = 0;
@@ -175,7 +175,7 @@ static int check_targets(const struct mcm_task *t)
 	       mcm_task_names(t->source, t->n_sources, t->target[i].hash))
 		i++;
 	return i && i == t->n_targets ?
-		mc_fail(-MC_EPARAM, "all targets are segments that are to be drained") : 0;
+		mc_fail(-MC_EPARAM, "all targets are segments to be drained") : 0;
 }
 
 static int check_object(struct mcm *m, const struct mcm_task *t)
@@ -203,24 +203,24 @@ static int check_object(struct mcm *m, const struct mcm_task *t)
 	return mc_fail(-MC_EREPLICA, "the object has no copy on %s", t->source[0].name);
 }
 
-/* tasks.lock held: what is there that goes against it? */
+/* tasks.lock held.  Does an active task or the limit conflict with the new task? */
 static int check_table(struct mcm *m, const struct mcm_task *t)
 {
 	struct mcm_tasks *ts = &m->tasks;
 	struct mc_list *pos;
 
 	if (ts->n_pending >= m->conf.max_total_pending_tasks)
-		return mc_fail(-MC_ELIMIT, "%u tasks are waiting", ts->n_pending);
+		return mc_fail(-MC_ELIMIT, "too many tasks are pending: count=%u", ts->n_pending);
 	mc_list_for_each(pos, &ts->active) {
 		const struct mcm_task *o = mc_container_of(pos, struct mcm_task, link);
 
 		if (o->type != t->type)
 			continue;
 		if (t->type == MCP_TASK_REBALANCE)
-			return mc_fail(-MC_EUNAVAILABLE, "a rebalancing is under way");
+			return mc_fail(-MC_EUNAVAILABLE, "a rebalance task is active");
 		for (unsigned i = 0; t->type == MCP_TASK_DRAIN && i < t->n_sources; i++)
 			if (mcm_task_names(o->source, o->n_sources, t->source[i].hash))
-				return mc_fail(-MC_EUNAVAILABLE, "%s is being drained",
+				return mc_fail(-MC_EUNAVAILABLE, "segment %s is being drained",
 					       t->source[i].name);
 	}
 	return 0;
@@ -295,9 +295,9 @@ int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp
 		if (r == 0) {
 			*ret = t->id;
 			task_add(m, t);
-			/* From now on nothing new goes to a segment that is to be emptied. */
-			step(m, t);
-			forget_old(m);
+			/* A drain marks its sources, which accept no new objects from now on. */
+			task_step(m, t);
+			tasks_forget_old(m);
 		}
 	}
 	if (r < 0) {
@@ -327,7 +327,7 @@ int mcm_task_replicate(struct mcm *m, struct mcp_bytes key)
 	return mcm_task_create(m, &rq, &id);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t)
 {
@@ -432,9 +432,9 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 			t->message);
 }
 
-/* Those that still have copies under way stay a little longer; and those without whose id nobody could have a
- * segment back. */
-static void forget_old(struct mcm *m)
+/* Free the oldest finished tasks above the limit, except tasks with running copies, and drains that must stay
+ * cancellable because their segments would otherwise accept no objects for ever. */
+static void tasks_forget_old(struct mcm *m)
 {
 	struct mcm_tasks *ts = &m->tasks;
 	struct mc_list *pos, *tmp;
@@ -491,7 +491,7 @@ bool mcm_task_object_due(const struct mcm *m, const struct mcm_task *t, uint64_t
 	return true;
 }
 
-/* ---- of before a restart ---- */
+/* ---- restore after a restart ---- */
 
 static struct mcp_bytes *names_list(const struct mcp_seq *list, unsigned *ret_n)
 {
@@ -529,7 +529,7 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 	t->succeeded = msg->succeeded;
 	t->bytes = msg->bytes;
 	t->total = msg->total;
-	/* No lock: nobody else is there yet, and the notes, whose lock comes after it, are being read. */
+	/* No lock: there are no other threads yet, and the caller holds durables.lock, which comes after tasks.lock. */
 	if (msg->status == MCP_TASK_SUCCEEDED) {
 		t->status = MCP_TASK_SUCCEEDED;
 		t->drained = t->type == MCP_TASK_DRAIN;
@@ -547,10 +547,10 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 	return 0;
 }
 
-/* ---- taking copies back ---- */
+/* ---- revoking copies ---- */
 
-/* Generation of a copy's put that is to be taken back: of task @t, or begun too long ago. */
-static uint64_t unit_to_break(struct mcm *m, const struct mcm_task *t)
+/* Generation of the put of a copy to revoke: one of task @t, or (@t NULL) one that takes too long.  0: none. */
+static uint64_t unit_to_revoke(struct mcm *m, const struct mcm_task *t)
 {
 	uint64_t limit = m->conf.processing_task_timeout_sec;
 	struct mc_list *pos;
@@ -567,13 +567,13 @@ static uint64_t unit_to_break(struct mcm *m, const struct mcm_task *t)
 	return 0;
 }
 
-static void break_units(struct mcm *m, const struct mcm_task *t)
+static void revoke_units(struct mcm *m, const struct mcm_task *t)
 {
 	uint64_t put, last = 0;
 
-	/* One that somebody else just ends is still listed: it is his. */
-	while ((put = unit_to_break(m, t)) && put != last) {
-		mcm_put_detach_unit(m, put);
+	/* A copy that another thread is just ending is still listed: leave it to that thread. */
+	while ((put = unit_to_revoke(m, t)) && put != last) {
+		mcm_put_break(m, put);
 		last = put;
 	}
 }
@@ -600,12 +600,12 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 		}
 	}
 	*ret_status = t->status;
-	t->active++;		/* keeps it while its copies are taken back */
+	t->active++;		/* keeps the task while its copies are revoked */
 	pthread_mutex_unlock(&ts->lock);
-	break_units(m, t);
+	revoke_units(m, t);
 	pthread_mutex_lock(&ts->lock);
 	t->active--;
-	forget_old(m);
+	tasks_forget_old(m);
 	pthread_mutex_unlock(&ts->lock);
 	return 0;
 }
@@ -641,7 +641,7 @@ static void step_drain(struct mcm *m, struct mcm_task *t)
 	}
 	t->blocked = ranges > objects ? ranges - objects : 0;
 	if (!ranges)
-		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "nothing is left");
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are empty");
 	else if (!t->active && t->failed && objects <= t->failed)
 		mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
 }
@@ -667,7 +667,7 @@ static void step_object(struct mcm *m, struct mcm_task *t)
 			     "no owner of the object fetched it in time");
 }
 
-static void step(struct mcm *m, struct mcm_task *t)
+static void task_step(struct mcm *m, struct mcm_task *t)
 {
 	if (!t->key && t->status == MCP_TASK_PENDING) {
 		t->status = MCP_TASK_RUNNING;
@@ -695,14 +695,14 @@ void mcm_tasks_tick(struct mcm *m)
 
 	if (!__atomic_load_n(&ts->n_active, __ATOMIC_RELAXED))
 		return;
-	break_units(m, NULL);
+	revoke_units(m, NULL);
 	pthread_mutex_lock(&ts->lock);
 	mc_list_for_each_safe(pos, tmp, &ts->active)
-		step(m, mc_container_of(pos, struct mcm_task, link));
+		task_step(m, mc_container_of(pos, struct mcm_task, link));
 	pthread_mutex_unlock(&ts->lock);
 	mcm_tasks_evict(m);
 	pthread_mutex_lock(&ts->lock);
-	forget_old(m);
+	tasks_forget_old(m);
 	pthread_mutex_unlock(&ts->lock);
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task.h - work on objects that takes a while: copies, moves, drains, evictions, rebalancing.
+ * task.h - jobs on objects that take a while: copy, move, replicate, drain, evict, rebalance.
  *
- * The master moves no bytes.  A client that owns a segment with something to copy learns so from its
- * heartbeat and fetches copies to make.  Each copy is a put that nobody else can end: room is taken on
- * the target, the source is pinned for the session that fetched it, and when the client reports the
- * same CRC as the object's, the version gets the new place under its shard's lock; of a move the old
- * place goes as soon as nobody reads the object.  A session that ends takes its copies with it.  One that is
- * canceled or takes too long is over for its task at once; its room is free when the client has reported, for
- * until then it may write there.
+ * The master moves no bytes.  A client that owns a segment with something to copy learns that from its heartbeat reply
+ * and fetches copies to make.  Each copy (unit) is a put that only the task can end: its range on the target is
+ * allocated, and the source is pinned for the session that fetched it.  When the client reports the same CRC as the
+ * object's, the version gets the new extent under its shard's lock; for a move, the old extent is freed as soon as no
+ * client reads the object.  When a session ends, so do its copies.  A copy that is cancelled or takes too long ends at
+ * once for its task, but its range stays allocated until the client has reported, because the client may still write
+ * there.
  *
- * What a task has to do is found when a client asks, so a drain of millions needs no list.
+ * The objects of a task are found when a client fetches copies, so a drain of millions of objects needs no list.
  *
- * Locks: tasks.lock guards the tables; it stands before session locks, run locks and shards. */
+ * tasks.lock guards the tables (docs/LOCKING.md). */
 #ifndef MCM_TASK_H
 #define MCM_TASK_H
 
@@ -32,17 +32,17 @@ struct mcm_session;
 
 #define MCM_TASK_NAMES 1024		/* sources, or targets, of a task */
 #define MCM_TASK_TARGETS 8		/* of a copy */
-#define MCM_TASK_FAILURES 1024		/* objects that a task gives up before it fails itself */
+#define MCM_TASK_FAILURES 1024		/* failed objects after which the task fails */
 #define MCM_UNIT_TRIES 3
 #define MCM_FETCH_MAX 64
-#define MCM_FETCH_RANGES 2048		/* of one segment that are looked at for a fetch, or a part of one */
+#define MCM_FETCH_RANGES 2048		/* ranges of a segment that one part of a fetch visits */
 
 struct mcm_task_name {
 	uint64_t hash;
 	char *name;
 };
 
-/* An object that could not be copied: when to try again, if at all. */
+/* An object that could not be copied, and when to retry it. */
 struct mcm_task_failure {
 	uint64_t generation;
 	uint64_t retry_ms;
@@ -58,18 +58,18 @@ struct mcm_task {
 	unsigned n_sources, n_targets;
 	char *key;
 	uint32_t key_len;
-	unsigned done_targets;		/* of a copy: bits */
+	unsigned done_targets;		/* copy task: bit i for target[i] */
 	unsigned busy_targets;
-	unsigned tries;			/* of a copy that finds no room */
+	unsigned tries;			/* attempts to find room for the object's copy */
 	uint64_t retry_ms;
-	struct mcm_slice slice;		/* where making room for its copies goes on */
-	uint64_t turn;			/* of an eviction: the last one that it had */
+	struct mcm_slice slice;		/* progress of evictions for its copies */
+	uint64_t turn;			/* eviction task: number of its last round */
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
-	uint64_t began_ms;		/* the master's clock; of the wait for a client */
+	uint64_t began_ms;		/* the master's clock; begin of the wait for a client */
 	uint64_t succeeded, failed, blocked, bytes, total;
-	unsigned active;		/* copies under way, and who else needs it to stay */
-	bool drained;			/* its sources go on taking nothing */
+	unsigned active;		/* running copies, and other users that keep the struct allocated */
+	bool drained;			/* successful drain whose sources still accept no objects */
 	struct mcp_id client;
 	struct mcm_task_failure *failure;
 	unsigned n_failures;
@@ -77,23 +77,23 @@ struct mcm_task {
 	char message[160];
 };
 
-/* A copy under way.  It belongs to its put, which names it; listed in tasks.units. */
+/* A running copy.  Owned by its put, which points to it; listed in tasks.units. */
 struct mcm_unit {
 	struct mc_list link;
 	struct mcm_task *task;		/* alive while it has units */
-	struct mcm_session *session;	/* NULL: it has ended, its pins with it */
-	uint64_t put;			/* generation */
-	uint64_t version;		/* generation of what is copied */
+	struct mcm_session *session;	/* NULL: the session has ended, and its pins with it */
+	uint64_t put;			/* generation of the put */
+	uint64_t version;		/* generation of the object that is copied */
 	uint64_t began_ms;
 	uint64_t size;
 	uint32_t slot;			/* pinned by the session */
 	uint32_t crc;
 	uint64_t pin;
 	struct mcm_extent from, to;
-	unsigned target;		/* of a copy */
+	unsigned target;		/* copy task: index of the target */
 	bool move;
-	uint32_t tenant;		/* whose object it is */
-	uint64_t charged;		/* to it, until the object has the copy */
+	uint32_t tenant;		/* of the object */
+	uint64_t charged;		/* bytes charged to the tenant until the object has the replica */
 };
 
 struct mcm_tasks {
@@ -101,14 +101,14 @@ struct mcm_tasks {
 	struct mc_list active, finished;	/* oldest first */
 	struct mc_list units;			/* oldest first */
 	unsigned n_pending, n_finished, n_units;
-	unsigned n_active;			/* atomic copy: is there anything to do at all? */
-	uint64_t turn;				/* counts rounds of evictions */
+	unsigned n_active;			/* length of active; atomic, also read without the lock */
+	uint64_t turn;				/* number of rounds of eviction tasks */
 	struct mc_stop stop;
 	pthread_t thread;
 	bool runs;
 };
 
-/* What a task is made of; names and key are borrowed. */
+/* Parameters of a new task; names and key are borrowed. */
 struct mcm_task_request {
 	uint8_t type;
 	struct mcp_bytes key;
@@ -122,77 +122,79 @@ void mcm_tasks_done(struct mcm *m);
 int mcm_tasks_start(struct mcm *m);	/* the thread */
 void mcm_tasks_stop(struct mcm *m);
 
-/* ---- what clients and operators ask for; no lock held (task.c) ---- */
+/* ---- requests of clients and operators; no lock held (task.c) ---- */
 
-/* -MC_EPARAM, -MC_ENOOBJECT, -MC_ENOSEGMENT, -MC_EUNAVAILABLE (drained already), -MC_ELIMIT, -ENOMEM. */
+/* -MC_EPARAM, -MC_ENOOBJECT, -MC_ENOSEGMENT, -MC_EUNAVAILABLE (such a task is active), -MC_ELIMIT, -ENOMEM. */
 int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret);
 /* -MC_ENOTASK. */
 int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status);
-/* Call @fn for the task, or (@id zero) for all, newest first, tasks.lock held.  -MC_ENOTASK. */
+/* Call @fn for the task, or (@id zero) for all tasks, newest first, with tasks.lock held.  -MC_ENOTASK. */
 int mcm_task_each(struct mcm *m, struct mcp_id id,
 		  int (*fn)(void *arg, const struct mcm_task *t), void *arg);
-/* Bytes still in a task's sources. */
+/* Bytes still stored in the task's sources. */
 uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
-/* An object is read often: give it another copy (a task), unless it has one under way. */
+/* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object is active. */
 int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 
-/* Period of the thread, for nobody else: sources that came back, time-outs, evictions, ends. */
+/* One period of the tasks' thread, which alone calls it: time-outs, evictions, ends of tasks. */
 void mcm_tasks_tick(struct mcm *m);
 
-/* ---- across a restart (task_keep.c) ---- */
+/* ---- tasks across a restart (task_keep.c) ---- */
 
-/* After the journal was read. */
+/* Restore the tasks after the journal was read. */
 void mcm_tasks_restore(struct mcm *m);
-/* tasks.lock held: note how it stands, or that it is over. */
+/* tasks.lock held: store the task's state as a durable value, or delete that value. */
 void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
-/* Is there a journal that has no room for all its names?  Later there will be no more of them.  -MC_ELIMIT, -ENOMEM. */
-int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t);
 void mcm_task_drop(struct mcm *m, struct mcp_id id);
-/* Does this finished drain keep a segment from taking objects, and no later one does? */
+/* Check that the task fits into a durable value if there is a journal; a task gets no more names later.  -MC_ELIMIT,
+ * -ENOMEM. */
+int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t);
+/* Is this finished drain the last one that keeps some mounted segment from accepting objects? */
 bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t);
-/* No lock held: a segment was mounted that is not one of before.  A drain that had emptied one of its name is
- * not about this one. */
+/* No lock held: a new segment was mounted.  Drains that have emptied an earlier segment of its name do not apply to it,
+ * unless another segment of the name is mounted and drained. */
 void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name);
-/* One that was noted, before the master has threads.  -MC_EPARAM, -ENOMEM. */
+/* Add a stored task, before the master has threads (task.c).  -MC_EPARAM, -ENOMEM. */
 int mcm_task_restore(struct mcm *m, const struct mcp_task *msg);
 
 /* ---- copies (task_plan.c, task_unit.c) ---- */
 
-/* Up to @max copies for the owner behind @s; their number.  *ret_more: none were found in what one call looks at or
- * evicts, so that nobody waits for the tasks for long; the next one goes on where this one ended. */
+/* Begin up to @max copies for the client of session @s; returns their number.  One call visits and evicts only so much
+ * that other threads do not wait long for tasks.lock.  *ret_more: it found no copy within that limit; the next call
+ * continues there. */
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
 			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more);
-/* The client is done with one that it fetched over @s.  -MC_ESTALE_PUT, also over another session, or why
- * it is not kept. */
+/* The client reports the end of a copy.  -MC_ESTALE_PUT: unknown, or not fetched over @s; otherwise the reason why the
+ * copy is not used. */
 int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c);
-/* For task_plan.c: a copy was begun, or could not be. */
+/* For task_plan.c: count the begin of a copy, or its failure. */
 void mcm_unit_started(bool move, int result);
-/* For put.c: the unit was taken back or its put broken off; the space is the put's. */
+/* For put.c: the unit was revoked, or its put aborted; the put has the range. */
 void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u);
-/* The session has no puts any more and is about to drop its pins. */
+/* The session has no more puts, and drops its pins next. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 
-/* Is some segment (@s: this one) so much fuller than the others that objects should move away? */
+/* Is segment @s (NULL: any segment) so much fuller than the average that objects should be moved away? */
 bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s);
 
 /* ---- shared by the task files ---- */
 
-/* No lock held: one turn of all evictions (task_evict.c).  For the tasks' thread. */
+/* No lock held: one round of all eviction tasks (task_evict.c).  For the tasks' thread. */
 void mcm_tasks_evict(struct mcm *m);
-/* The @i-th source that is mounted; NULL at the end. */
+/* The next mounted source after position *@i, which it advances; NULL at the end. */
 struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t, unsigned *i);
 
 /* tasks.lock held for these: */
 
-/* The target of a move has a copy already: only the source goes. */
+/* Move task whose target already has a replica: only remove the source. */
 void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint64_t generation,
 			  struct mcm_extent from);
 void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u);
 bool mcm_task_names(const struct mcm_task_name *names, unsigned n, uint64_t hash);
 void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, const char *why);
-/* Note that an object could not be copied. */
+/* Record that an object could not be copied. */
 void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generation, int why);
-/* May this object be tried (again) now? */
+/* May this object be tried or retried now? */
 bool mcm_task_object_due(const struct mcm *m, const struct mcm_task *t, uint64_t generation);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task_evict.c - evictions that somebody asked for: what they may evict of their segments goes, some of it each period.
+ * task_evict.c - eviction tasks: evict all unprotected objects of segments, some per period.
  *
- * Tasks are not locked meanwhile: whoever asks, fetches or goes would wait for as long as that takes. */
+ * The evictions run without tasks.lock, so that queries, fetches and ending sessions do not wait for them. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -13,12 +13,12 @@
 #define EVICT_BATCH 32
 #define EVICT_ROUNDS 64		/* per period, task and source */
 
-struct evicted {
+struct eviction_sum {
 	uint64_t objects, bytes;
 };
 
-/* True: nothing is left that may be evicted. */
-static bool evict_some(struct mcm *m, struct mcm_segment *s, struct evicted *sum)
+/* True: nothing is left that may be eviction_sum. */
+static bool evict_some(struct mcm *m, struct mcm_segment *s, struct eviction_sum *sum)
 {
 	unsigned level = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : MCM_EVICT_PLAIN;
 	struct mcm_evict_view view = mcm_evict_view_of(m, s);
@@ -47,7 +47,7 @@ static bool evict_some(struct mcm *m, struct mcm_segment *s, struct evicted *sum
 	return false;
 }
 
-/* An eviction that has not had this turn yet, kept in being; NULL: all had it. */
+/* An eviction task that did not run in this round; active++ keeps it.  NULL: all have run. */
 static struct mcm_task *next_eviction(struct mcm_tasks *ts, uint64_t turn)
 {
 	struct mc_list *pos;
@@ -67,7 +67,7 @@ static struct mcm_task *next_eviction(struct mcm_tasks *ts, uint64_t turn)
 
 static void evict_for(struct mcm *m, struct mcm_task *t)
 {
-	struct evicted sum = { 0, 0 };
+	struct eviction_sum sum = { 0, 0 };
 	struct mcm_segment *s;
 	bool all = true;
 	unsigned i = 0;
@@ -80,7 +80,7 @@ static void evict_for(struct mcm *m, struct mcm_task *t)
 	t->bytes += sum.bytes;
 	t->updated_ms = mc_wall_ns() / MC_NS_PER_MS;
 	if (all && t->status == MCP_TASK_RUNNING)
-		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "what is left is protected");
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "all remaining objects are protected");
 }
 
 void mcm_tasks_evict(struct mcm *m)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task_keep.c - tasks across a restart: a note each, which the journal keeps.  What was under way in
- * copies is found anew; a drain that has succeeded is remembered because its segments take nothing. */
+ * task_keep.c - tasks across a restart, as durable values.
+ *
+ * Running copies are not stored: the task finds their objects again.  A successful drain is stored, because its segments
+ * accept no objects. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -28,8 +30,8 @@ static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n,
 	return mcp_seq(ret, n);
 }
 
-/* As it is noted. */
-static int encode(const struct mcm_task *t, struct mcp_buf *ret)
+/* Encode the durable value. */
+static int task_encode(const struct mcm_task *t, struct mcp_buf *ret)
 {
 	auto_free struct mcp_name *names = calloc(t->n_sources + t->n_targets + 1, sizeof(*names));
 	struct mcp_task msg;
@@ -55,10 +57,10 @@ int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t)
 
 	if (!m->journal)
 		return 0;
-	r = encode(t, &b);
+	r = task_encode(t, &b);
 	if (r == 0 && b.len > MCM_DURABLE_VALUE_MAX)
-		r = mc_fail(-MC_ELIMIT, "the names of %u segments do not fit into one task that "
-			    "survives a restart: make several", t->n_sources + t->n_targets);
+		r = mc_fail(-MC_ELIMIT, "the names of %u segments are too long for one journal record: create several tasks",
+			    t->n_sources + t->n_targets);
 	mcp_buf_free(&b);
 	return r;
 }
@@ -67,15 +69,14 @@ void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
 {
 	struct mcp_buf b = { 0 };
 	char id[MCM_ID_TEXT];
-	int r = encode(t, &b);
+	int r = task_encode(t, &b);
 
 	mcm_id_text(t->id, id);
 	if (r == 0)
 		r = mcm_durable_set(m, MCM_DURABLE_TASK, mcp_bytes(id, strlen(id)),
 				 mcp_bytes(b.data, b.len));
 	if (r < 0)
-		mc_warn(LOG, "a task will not survive a restart, continuing: %s",
-			mc_err_detail(r));
+		mc_warn(LOG, "cannot store a task, it will not survive a restart: %s", mc_err_detail(r));
 	mcp_buf_free(&b);
 }
 
@@ -124,7 +125,7 @@ bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t)
 	return false;
 }
 
-static void leave_out(struct mcm *m, struct mcm_task *t, uint64_t name)
+static void task_remove_source(struct mcm *m, struct mcm_task *t, uint64_t name)
 {
 	unsigned i, n = 0;
 
@@ -141,20 +142,21 @@ static void leave_out(struct mcm *m, struct mcm_task *t, uint64_t name)
 		mcm_task_drop(m, t->id);
 }
 
-/* Another segment of the name, there and empty: the drain is about that one, and so about this one too. */
-static bool joins_drained(struct mcm *m, uint64_t name)
+/* If another segment of the same name is mounted and drained, the drain applies to the new segment as well: mark it
+ * DRAINED. */
+static bool drain_applies(struct mcm *m, uint64_t name)
 {
 	struct mcm_segments *ss = &m->segments;
 	struct mcm_segment *s;
-	bool joins = false;
+	bool applies = false;
 
 	pthread_rwlock_rdlock(&ss->lock);
 	for (s = NULL; (s = mcm_segments_named(ss, name, s));)
-		joins |= mcm_segment_shown(s) == MCP_SEG_DRAINED;
-	for (s = NULL; joins && (s = mcm_segments_named(ss, name, s));)
+		applies |= mcm_segment_shown(s) == MCP_SEG_DRAINED;
+	for (s = NULL; applies && (s = mcm_segments_named(ss, name, s));)
 		__atomic_store_n(&s->draining, MCP_SEG_DRAINED, __ATOMIC_RELAXED);
 	pthread_rwlock_unlock(&ss->lock);
-	return joins;
+	return applies;
 }
 
 void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name)
@@ -163,17 +165,17 @@ void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name)
 	struct mc_list *pos;
 
 	MC_LOCKED(&m->tasks.lock);
-	if (joins_drained(m, hash))
+	if (drain_applies(m, hash))
 		return;
 	mc_list_for_each(pos, &m->tasks.finished) {
 		struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
 
 		if (has_drained(t, hash))
-			leave_out(m, t, hash);
+			task_remove_source(m, t, hash);
 	}
 }
 
-static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void restore_task(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 {
 	struct mcm *m = arg;
 	struct mcp_task t;
@@ -184,10 +186,10 @@ static void restore_one(void *arg, struct mcp_bytes name, struct mcp_bytes value
 	if (r == 0)
 		r = mcm_task_restore(m, &t);
 	if (r < 0)
-		mc_warn(LOG, "a task of before cannot be continued: %s", mc_err_detail(r));
+		mc_warn(LOG, "cannot restore a task: %s", mc_err_detail(r));
 }
 
 void mcm_tasks_restore(struct mcm *m)
 {
-	mcm_durables_each(m, MCM_DURABLE_TASK, restore_one, m);
+	mcm_durables_each(m, MCM_DURABLE_TASK, restore_task, m);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task_plan.c - what an owner that asks is given to copy: which objects, and where to.
+ * task_plan.c - choice of the copies that an owner gets when it fetches some: which objects, and to which segments.
  *
- * Objects of a segment are found by walking its ranges from where the last walk stopped
- * (alloc.hand; nobody else walks over a segment that takes nothing new, and whoever does on others
- * begins anew).  Ranges whose copy is under way bear a mark. */
+ * Objects of a segment are found by walking over its ranges from where the last walk stopped (alloc.hand).  On a segment
+ * that accepts no new objects no other code uses the hand; on other segments, other users restart from the beginning.
+ * Ranges of a running copy are marked with MCM_NODE_MOVING. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -21,12 +21,12 @@
 #include "proto/rpc_server.h"
 
 #define WALK_BATCH 32
-#define VAIN_MAX 8			/* objects of a segment that find no room, for one fetch */
-#define SLICE_NS (500 * 1000)		/* of evicting for one fetch */
+#define MISSES_MAX 8			/* failed objects per segment and fetch */
+#define SLICE_NS (500 * 1000)		/* time for evictions per fetch */
 #define TARGET_TRIES 8
-#define BYTES_MAX (256ull << 20)	/* of one fetch */
+#define BYTES_MAX (256ull << 20)	/* copied per fetch */
 #define REBALANCE_SPREAD 0.05
-#define REPLICATE_BELOW 0.85		/* upstream's limit for copies of hot objects */
+#define REPLICATE_BELOW 0.85		/* upstream's fill limit of targets for replicas of hot objects */
 
 struct plan {
 	struct mcm *m;
@@ -38,13 +38,13 @@ struct plan {
 	struct mcp_replica *from, *to;
 	uint64_t until_ns;	/* evicting */
 	bool cut;		/* there is more to look at, or to evict, than one fetch may */
-	/* of the segment that is walked: what may still be looked at, and tried in vain; so many bytes found no room */
-	unsigned ranges, vain;
+	/* of the segment that is walked: what may still be looked at, and tried in misses; so many bytes found no room */
+	unsigned ranges, misses;
 	uint64_t too_long;
 };
 
-/* What a copy is made of. */
-struct wish {
+/* A copy to begin. */
+struct copy_spec {
 	uint32_t tenant;
 	uint32_t slot;
 	struct mcm_extent from;
@@ -62,7 +62,7 @@ static double fill_of(const struct mcm_segment *s)
 	return (double)mcm_load_relaxed(&s->used) / (double)mcm_load_relaxed(&s->size);
 }
 
-/* Segments' table locked: the mean over those that may take objects. */
+/* Segments' table locked: mean fill of the segments that accept objects. */
 static double mean_fill(const struct mcm_segments *ss)
 {
 	double used = 0, size = 0;
@@ -96,9 +96,9 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 	return wanted;
 }
 
-/* ---- where to ---- */
+/* ---- targets ---- */
 
-static bool takes(const struct plan *p, const struct wish *w, const struct mcm_segment *s,
+static bool target_accepts(const struct plan *p, const struct copy_spec *w, const struct mcm_segment *s,
 		  uint64_t len, double mean)
 {
 	const struct mcm_task *t = p->t;
@@ -121,8 +121,8 @@ static bool takes(const struct plan *p, const struct wish *w, const struct mcm_s
 	return true;
 }
 
-/* The emptiest ones that take it, best first; at most TARGET_TRIES. */
-static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t len,
+/* The emptiest segments that accept the object, best first; at most TARGET_TRIES. */
+static unsigned targets_of(const struct plan *p, const struct copy_spec *w, uint64_t len,
 			   struct mcm_segment *ret[TARGET_TRIES])
 {
 	struct mcm_segments *ss = &p->m->segments;
@@ -135,7 +135,7 @@ static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t 
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
-		if (!takes(p, w, s, len, mean))
+		if (!target_accepts(p, w, s, len, mean))
 			continue;
 		for (at = n; at && fill_of(ret[at - 1]) > fill_of(s); at--)
 			if (at < TARGET_TRIES)
@@ -149,8 +149,9 @@ static unsigned targets_of(const struct plan *p, const struct wish *w, uint64_t 
 	return n;
 }
 
-/* As a put would make it, of what nobody protects.  The tasks wait meanwhile: MCP_AGAIN when it is the next fetch's. */
-static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
+/* Make room as a put does, but evict only unprotected objects.  tasks.lock is held meanwhile, so time is limited:
+ * MCP_AGAIN when the next fetch must continue. */
+static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
 {
 	struct mcm_slice *sl = &p->t->slice;
 	int r;
@@ -164,8 +165,8 @@ static int make_room(const struct plan *p, struct mcm_segment *s, uint64_t len, 
 	return r;
 }
 
-/* Free room first.  For the sake of balance or of another copy nothing is evicted. */
-static int take_room(const struct plan *p, const struct wish *w, struct mcm_extent *ret)
+/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
+static int copy_allocate(const struct plan *p, const struct copy_spec *w, struct mcm_extent *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
 	uint64_t len = mcm_object_reserve(w->size);
@@ -178,7 +179,7 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_exte
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
-		r = make_room(p, s[i], len, &ret->range);
+		r = copy_evict(p, s[i], len, &ret->node);
 		ret->segment = s[i]->index;
 	}
 	return r;
@@ -186,8 +187,8 @@ static int take_room(const struct plan *p, const struct wish *w, struct mcm_exte
 
 /* ---- one copy ---- */
 
-/* The object's shard is locked, and it has the place: so the range is there, and its own. */
-static void mark(struct mcm *m, struct mcm_extent p, bool moving)
+/* The object's shard is locked, and it has the extent: so the range is there, and its own. */
+static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	struct mcm_range *n;
@@ -198,15 +199,15 @@ static void mark(struct mcm *m, struct mcm_extent p, bool moving)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The pin keeps the object, but one of several copies goes with its segment, whose number another one has then; and
- * what a session that has ended had pinned may be another object. */
+/* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose number is then
+ * reused.  After the end of the session, the slot may belong to another object.  So check both. */
 void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
 	const struct mcm_object *o = mcm_object(&m->index, u->slot);
 
 	if (o->flags & (MCM_OBJ_LIVE | MCM_OBJ_ZOMBIE) && mcm_object_has(&m->index, o, u->from))
-		mark(m, u->from, false);
+		set_moving(m, u->from, false);
 	pthread_mutex_unlock(&sh->lock);
 }
 
@@ -217,9 +218,9 @@ static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
 	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.range) };
 }
 
-/* Pin the source for the session, mark it, and say where it is: all while the object has it for sure.  The object, or
- * this copy of it, may have gone since it was looked at. */
-static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_pin, struct mcp_replica *ret_from)
+/* Pin the source for the session, mark its range and return its location, all under the shard's lock: the object, or this
+ * replica of it, may have been removed since it was chosen. */
+static int pin_source(const struct plan *p, const struct copy_spec *w, uint64_t *ret_pin, struct mcp_replica *ret_from)
 {
 	struct mcm_object *o;
 	struct mcm_shard *sh;
@@ -236,7 +237,7 @@ static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_
 		else
 			r = mcm_object_pin(p->m, o);
 		if (r == 0) {
-			mark(p->m, w->from, true);
+			set_moving(p->m, w->from, true);
 			*ret_from = replica_at(p->m, w->from);
 		}
 		pthread_mutex_unlock(&sh->lock);
@@ -247,8 +248,8 @@ static int pin_source(const struct plan *p, const struct wish *w, uint64_t *ret_
 	return r;
 }
 
-/* Where it comes from is known since it was pinned. */
-static void describe(struct plan *p, const struct mcm_unit *u)
+/* Add the copy to the reply; pin_source() has filled in the source. */
+static void plan_add(struct plan *p, const struct mcm_unit *u)
 {
 	unsigned i = p->n++;
 
@@ -260,7 +261,7 @@ static void describe(struct plan *p, const struct mcm_unit *u)
 	p->bytes += u->size;
 }
 
-static int begin(struct plan *p, const struct wish *w)
+static int unit_begin(struct plan *p, const struct copy_spec *w)
 {
 	struct mcm_unit *u = calloc(1, sizeof(*u));
 	int r;
@@ -272,14 +273,14 @@ static int begin(struct plan *p, const struct wish *w)
 		.crc = w->crc, .slot = w->slot, .from = w->from, .target = w->target_index,
 		.move = w->move, .began_ms = mcm_now_ms(p->m),
 	};
-	/* What moves is charged for already. */
+	/* A moved object is charged for already. */
 	if (!w->move) {
 		r = mcm_tenant_charge_copy(p->m, w->tenant, w->size);
 		if (r < 0)
 			goto fail;
 		u->charged = w->size;
 	}
-	r = take_room(p, w, &u->to);
+	r = copy_allocate(p, w, &u->to);
 	if (r < 0)
 		goto fail_charge;
 	r = pin_source(p, w, &u->pin, &p->from[p->n]);
@@ -293,7 +294,7 @@ static int begin(struct plan *p, const struct wish *w)
 	__atomic_fetch_add(&p->s->n_units, 1, __ATOMIC_RELAXED);
 	p->t->active++;
 	p->t->client = p->s->client;
-	describe(p, u);
+	plan_add(p, u);
 	mcm_unit_started(w->move, 0);
 	return 0;
 fail_pin:
@@ -311,14 +312,14 @@ fail:
 	return r;
 }
 
-static bool full(const struct plan *p)
+static bool plan_full(const struct plan *p)
 {
 	return p->n >= p->max || p->bytes >= BYTES_MAX || p->t->active >= p->t->max_active ||
 	       p->m->tasks.n_units >= p->m->conf.max_total_processing_tasks;
 }
 
 /* Shard locked. */
-static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct wish *w)
+static void spec_fill(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct copy_spec *w)
 {
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 
@@ -334,7 +335,7 @@ static void facts(const struct mcm *m, const struct mcm_object *o, uint32_t slot
 
 /* ---- tasks about segments ---- */
 
-static unsigned walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
+static unsigned plan_walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
 		     bool *ret_end)
 {
 	struct mcm_alloc *a = &s->alloc;
@@ -363,26 +364,26 @@ static unsigned walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v
 	return n;
 }
 
-/* An object met on the walk.  What cannot be moved now is met again on the next one.  An object that finds no room
- * speaks for all that are as large, unless it is its other copies that are in the way. */
-static void consider(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
+/* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found again by the next
+ * walk.  If an object finds no room, skip all objects that are as large, unless its own other replicas were the reason. */
+static void plan_range(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
 	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
-	struct wish w = { .from = { v->range, s->index }, .move = true };
+	struct copy_spec w = { .from = { v->node, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
 		    mcm_object_has(&p->m->index, o, w.from) &&
 		    !mcm_object_copy_retiring(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
 	int r;
 
 	if (fits)
-		facts(p->m, o, v->slot, &w);
+		spec_fill(p->m, o, v->slot, &w);
 	pthread_mutex_unlock(&sh->lock);
 	if (!fits || !mcm_task_object_due(p->m, p->t, w.generation))
 		return;
-	r = begin(p, &w);
+	r = unit_begin(p, &w);
 	if (r < 0)
-		p->vain = r == MCP_AGAIN ? 0 : p->vain - 1;
+		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
 	if (r == -MC_ENOSPACE && w.n_have == 1)
 		p->too_long = w.size;
 }
@@ -396,23 +397,23 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 	if (pthread_mutex_trylock(&s->run_lock))
 		return;
 	p->ranges = MCM_FETCH_RANGES;
-	p->vain = VAIN_MAX;
+	p->misses = MISSES_MAX;
 	p->too_long = UINT64_MAX;
-	while (!full(p) && p->ranges && p->vain && laps < 2) {
+	while (!plan_full(p) && p->ranges && p->misses && laps < 2) {
 		room = p->t->max_active - p->t->active;
-		n = walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
-		for (i = 0; i < n && p->vain && !full(p); i++)
-			consider(p, s, &v[i]);
-		/* From wherever the hand was to the end, and once from the beginning. */
+		n = plan_walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
+		for (i = 0; i < n && p->misses && !plan_full(p); i++)
+			plan_range(p, s, &v[i]);
+		/* Walk from the hand to the end, and then once from the beginning. */
 		laps += end;
 	}
-	/* The hand keeps the place. */
-	p->cut |= !p->ranges || !p->vain;
-	mcm_lock_held(MCM_HOLD_TASKS, MCM_FETCH_RANGES - p->ranges);
+	/* The hand keeps the extent. */
+	p->cut |= !p->ranges || !p->misses;
+	mcm_most(&p->m->tasks.walk_most, MCM_FETCH_RANGES - p->ranges);
 	pthread_mutex_unlock(&s->run_lock);
 }
 
-/* The @i-th segment of this client; NULL at the end. */
+/* The next segment of this client after position *@i; NULL at the end. */
 static struct mcm_segment *next_own(const struct plan *p, unsigned *i)
 {
 	struct mcm_segments *ss = &p->m->segments;
@@ -434,7 +435,7 @@ static void plan_segments(struct plan *p)
 	struct mcm_segment *s;
 	unsigned i = 0;
 
-	while ((s = next_own(p, &i)) && !full(p)) {
+	while ((s = next_own(p, &i)) && !plan_full(p)) {
 		if (t->type == MCP_TASK_DRAIN ?
 		    mcm_task_names(t->source, t->n_sources, mcm_load_relaxed(&s->name_hash)) :
 		    mcm_rebalance_wanted(p->m, s))
@@ -444,8 +445,7 @@ static void plan_segments(struct plan *p)
 
 /* ---- tasks about one object ---- */
 
-/* A copy of the object that lies in a segment of this client; false when there is none.  Shard
- * locked. */
+/* Shard locked.  Find a replica of the object in a segment of this client (@name: hash of the segment's name, 0: any). */
 static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t name,
 		     struct mcm_extent *ret)
 {
@@ -466,7 +466,7 @@ static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t 
 	return own;
 }
 
-static bool has_name(const struct wish *w, uint64_t name)
+static bool has_name(const struct copy_spec *w, uint64_t name)
 {
 	for (unsigned i = 0; i < w->n_have; i++)
 		if (w->have[i] == name)
@@ -474,7 +474,7 @@ static bool has_name(const struct wish *w, uint64_t name)
 	return false;
 }
 
-static void no_room(struct plan *p, int why)
+static void plan_failed(struct plan *p, int why)
 {
 	struct mcm_task *t = p->t;
 
@@ -487,13 +487,13 @@ static void no_room(struct plan *p, int why)
 		mcm_task_end(p->m, t, MCP_TASK_FAILED, why, mc_strerror(why));
 }
 
-/* Begin what is left of a copy to several targets. */
-static void plan_copies(struct plan *p, struct wish *w)
+/* Begin the remaining copies of a task with several targets. */
+static void plan_copies(struct plan *p, struct copy_spec *w)
 {
 	struct mcm_task *t = p->t;
 	int r = 0;
 
-	for (unsigned i = 0; i < t->n_targets && !full(p) && r == 0; i++) {
+	for (unsigned i = 0; i < t->n_targets && !plan_full(p) && r == 0; i++) {
 		if ((t->done_targets | t->busy_targets) & 1u << i)
 			continue;
 		if (has_name(w, t->target[i].hash)) {
@@ -502,17 +502,17 @@ static void plan_copies(struct plan *p, struct wish *w)
 		}
 		w->target = t->target[i].hash;
 		w->target_index = i;
-		r = begin(p, w);
+		r = unit_begin(p, w);
 		if (r == 0)
 			t->busy_targets |= 1u << i;
 	}
 	if (r < 0)
-		no_room(p, r);
+		plan_failed(p, r);
 	else if (t->done_targets == (1u << t->n_targets) - 1)
 		mcm_task_end(p->m, t, MCP_TASK_SUCCEEDED, 0, "every target has a copy");
 }
 
-static void plan_other(struct plan *p, struct wish *w)
+static void plan_single(struct plan *p, struct copy_spec *w)
 {
 	struct mcm_task *t = p->t;
 	int r;
@@ -527,9 +527,9 @@ static void plan_other(struct plan *p, struct wish *w)
 			return;
 		}
 	}
-	r = begin(p, w);
+	r = unit_begin(p, w);
 	if (r < 0)
-		no_room(p, r);
+		plan_failed(p, r);
 }
 
 static void plan_object(struct plan *p)
@@ -537,10 +537,10 @@ static void plan_object(struct plan *p)
 	struct mcm_task *t = p->t;
 	uint32_t hash = mcm_index_hash(&p->m->index, t->key, t->key_len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&p->m->index, hash);
-	struct wish w = { .slot = 0 };
+	struct copy_spec w = { .slot = 0 };
 	bool own = false;
 
-	if (mcm_now_ms(p->m) < t->retry_ms || full(p))
+	if (mcm_now_ms(p->m) < t->retry_ms || plan_full(p))
 		return;
 	pthread_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&p->m->index, sh, hash, t->key, t->key_len);
@@ -549,7 +549,7 @@ static void plan_object(struct plan *p)
 
 		own = own_copy(p, o, t->type == MCP_TASK_MOVE ? t->source[0].hash : 0, &w.from);
 		if (own)
-			facts(p->m, o, slot, &w);
+			spec_fill(p->m, o, slot, &w);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!slot && !t->active)
@@ -563,7 +563,7 @@ static void plan_object(struct plan *p)
 	if (t->type == MCP_TASK_COPY)
 		plan_copies(p, &w);
 	else
-		plan_other(p, &w);
+		plan_single(p, &w);
 }
 
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task_unit.c - how a copy ends: published as another place of the version, or taken back. */
+ * task_unit.c - the end of a copy: published as another replica of the version, or revoked. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -21,16 +21,16 @@ MC_COUNTER(bytes, "mooncake_master_copied_bytes_total", "", "Bytes copied for ta
 /* The steps of a copy, and of a move, under upstream's names: [0] all, [1] those that failed. */
 #define STEP(var, name, help) \
 	MC_COUNTER(var##_all, "master_" name "_requests_total", "", help) \
-	MC_COUNTER(var##_failed, "master_" name "_failures_total", "", help ", in vain") \
+	MC_COUNTER(var##_failed, "master_" name "_failures_total", "", help ", with failure") \
 	static struct mc_metric *const var[] = { &var##_all, &var##_failed };
 STEP(copy_start, "copy_start", "Copies begun")
 STEP(copy_end, "copy_end", "Copies ended")
-STEP(copy_revoke, "copy_revoke", "Copies taken back")
+STEP(copy_revoke, "copy_revoke", "Copies revoked")
 STEP(move_start, "move_start", "Moves begun")
 STEP(move_end, "move_end", "Moves ended")
-STEP(move_revoke, "move_revoke", "Moves taken back")
+STEP(move_revoke, "move_revoke", "Moves revoked")
 
-static void count(struct mc_metric *const step[2], bool failed)
+static void step_count(struct mc_metric *const step[2], bool failed)
 {
 	mc_metric_add(step[0], 1);
 	if (failed)
@@ -39,17 +39,17 @@ static void count(struct mc_metric *const step[2], bool failed)
 
 void mcm_unit_started(bool move, int result)
 {
-	count(move ? move_start : copy_start, result < 0);
+	step_count(move ? move_start : copy_start, result < 0);
 }
 
-/* The new place belongs to the object from here on, or is given back. */
-static int publish(struct mcm *m, const struct mcm_unit *u)
+/* Give the new extent to the object, or free it if the object is gone. */
+static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
 	struct mcm_object *o = mcm_object(&m->index, u->slot);
 	int r = -MC_ENOOBJECT;
 
-	/* A pinned object's number is not reused; what was renamed is still the same bytes. */
+	/* The pin prevents reuse of the slot.  A renamed object still has the same bytes. */
 	if (o->flags & MCM_OBJ_LIVE)
 		r = mcm_object_add_copy(m, u->slot, u->to);
 	else
@@ -83,22 +83,22 @@ static void object_task_failed(struct mcm *m, struct mcm_task *t, const struct m
 	}
 }
 
-/* Count, let go of the source, forget the unit.  An object that has gone meanwhile is no failure of a
+/* Count the result, release the source, free the unit.  An object that was removed meanwhile is not a failure of a
  * drain. */
-static void account(struct mcm *m, struct mcm_unit *u, int result)
+static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 {
 	struct mcm_task *t = u->task;
 	bool open;
 
 	mcm_unit_unmark(m, u);
-	/* Now the object's: mcm_object_add_copy() has counted it, or nobody's. */
+	/* If the copy was published, mcm_object_gain() has charged the object for it. */
 	mcm_tenant_refund(m, u->tenant, u->charged);
 	pthread_mutex_lock(&m->tasks.lock);
 	if (u->session) {
 		pthread_mutex_lock(&u->session->lock);
 		mcm_pin_release(m, u->session, u->pin);
 		pthread_mutex_unlock(&u->session->lock);
-		/* It may be gone from here on. */
+		/* The session may be freed from here on. */
 		__atomic_fetch_sub(&u->session->n_units, 1, __ATOMIC_RELEASE);
 	}
 	mc_list_remove(&u->link);
@@ -130,9 +130,9 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	struct mcm_put put;
 	struct mcm_unit *u;
 
-	/* The source is pinned by the session that fetched it.  Another one's thread would race with that
-	 * one's end, after which the object's number may be another object's. */
-	if (mcm_put_claim_copy(m, s, c->put, &put) < 0)
+	/* Only the session that fetched the copy has the source pinned.  The thread of another session would race with the
+	 * end of that session, after which the slot may belong to another object. */
+	if (mcm_put_take_copy(m, s, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;
 	if (!u) {
@@ -144,29 +144,29 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	if (r < 0) {
 		mcm_put_release_copy(m, &put, true);
 	} else {
-		/* Before the object has the range: then it is nobody's put any more. */
+		/* Append this before the object gets the range: from then on the range does not belong to a put. */
 		mcm_journal_put_gone(m, c->put);
-		r = publish(m, u);
+		r = unit_publish(m, u);
 	}
 	if (c->status)
-		count(u->move ? move_revoke : copy_revoke, false);
+		step_count(u->move ? move_revoke : copy_revoke, false);
 	else
-		count(u->move ? move_end : copy_end, r < 0);
-	account(m, u, r);
+		step_count(u->move ? move_end : copy_end, r < 0);
+	unit_finish(m, u, r);
 	return r;
 }
 
 void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u)
 {
-	count(u->move ? move_revoke : copy_revoke, false);
-	account(m, u, -MC_ETIMEDOUT);
+	step_count(u->move ? move_revoke : copy_revoke, false);
+	unit_finish(m, u, -MC_ETIMEDOUT);
 }
 
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)
 {
 	struct mc_list *pos;
 
-	/* Most never had any, and those that end in the loop of the heartbeats must not wait for a plan. */
+	/* Most sessions never had copies; a session that ends on the heartbeat loop must not wait for tasks.lock. */
 	if (!__atomic_load_n(&s->n_units, __ATOMIC_ACQUIRE))
 		return;
 	MC_LOCKED(&m->tasks.lock);

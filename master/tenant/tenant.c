@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tenant.c - names, numbers and quotas of tenants. */
+ * tenant.c - names and numbers of tenants, key prefixes, quotas and charges. */
 #include <config.h>
 
 #include "master/tenant/tenant.h"
@@ -14,9 +14,9 @@
 #include "proto/codec.h"
 #include "proto/rpc_server.h"
 
-/* As upstream: a put tries so often in vain to evict objects of its tenant. */
+/* As upstream: number of evictions without a victim after which a put gives up. */
 #define EVICT_TRIES 3
-/* And so often others may take what it has freed: it has to end, also where no slice's end is near. */
+/* Number of times that other puts may take the room that a put has freed: the loop must end even without a time slice. */
 #define ROUNDS_MAX 1000
 
 /* ---- names and keys ---- */
@@ -43,16 +43,16 @@ int mcm_tenant_check_name(struct mcp_bytes name)
 	uint32_t i, n;
 
 	if (name.len > MCP_TENANT_MAX)
-		return mc_fail(-MC_EPARAM, "a tenant's name of %u bytes, %u are allowed", name.len,
+		return mc_fail(-MC_EPARAM, "a tenant's name is too long: bytes=%u maximum=%u", name.len,
 			       MCP_TENANT_MAX);
 	if (name.len && p[0] == '_')
 		return mc_fail(-MC_EPARAM, "a tenant's name must not begin with '_'");
 	for (i = 0; i < name.len; i += n) {
 		n = mcm_utf8_len(p + i, name.len - i);
 		if (!n)
-			return mc_fail(-MC_EPARAM, "a tenant's name is no UTF-8");
+			return mc_fail(-MC_EPARAM, "a tenant's name is not UTF-8");
 		if (p[i] < 0x20 || p[i] == 0x7f)
-			return mc_fail(-MC_EPARAM, "a tenant's name must not have control characters");
+			return mc_fail(-MC_EPARAM, "a tenant's name must not contain control characters");
 	}
 	return 0;
 }
@@ -67,7 +67,7 @@ static struct mcm_tenant *tenant_at(const struct mcm *m, uint32_t i)
 	return __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
 }
 
-static uint16_t *bucket_of(const struct mcm_tenants *ts, const void *name, size_t len)
+static uint16_t *name_bucket(const struct mcm_tenants *ts, const void *name, size_t len)
 {
 	return &ts->by_name[mc_hash(name, len, 0) % MCM_TENANT_BUCKETS];
 }
@@ -80,7 +80,7 @@ uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name)
 
 	if (is_default(name))
 		return MCM_TENANT_DEFAULT;
-	for (i = *bucket_of(&m->tenants, name.data, name.len); i; i = t->next_name) {
+	for (i = *name_bucket(&m->tenants, name.data, name.len); i; i = t->next_name) {
 		t = tenant_at(m, i);
 		if (strlen(t->name) == name.len && !memcmp(t->name, name.data, name.len))
 			return i;
@@ -88,9 +88,9 @@ uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name)
 	return MCM_TENANT_NONE;
 }
 
-static void forget_name(const struct mcm_tenants *ts, const struct mcm_tenant *t)
+static void tenant_unlink_name(const struct mcm_tenants *ts, const struct mcm_tenant *t)
 {
-	uint16_t *head = bucket_of(ts, t->name, strlen(t->name));
+	uint16_t *head = name_bucket(ts, t->name, strlen(t->name));
 	uint32_t i = *head;
 
 	if (i == t->number) {
@@ -108,10 +108,10 @@ void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, 
 	uint16_t *head;
 
 	if (t->name[0])
-		forget_name(ts, t);
+		tenant_unlink_name(ts, t);
 	memcpy(t->name, name, len);
 	t->name[len] = '\0';
-	head = bucket_of(ts, name, len);
+	head = name_bucket(ts, name, len);
 	t->next_name = *head;
 	*head = (uint16_t)t->number;
 }
@@ -135,7 +135,7 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 		mcm_store_relaxed(&tenant_at(m, ret->tenant)->seen_ms, mcm_now_ms(m));
 	pthread_rwlock_unlock(&ts->lock);
 	if (write && !may)
-		return mc_fail(-MC_ENOTENANT, "tenant \"%.*s\" does not stand in the quota policy",
+		return mc_fail(-MC_ENOTENANT, "tenant \"%.*s\" is not in the quota policy",
 			       (int)tenant.len, tenant.len ? (const char *)tenant.data : "");
 	return 0;
 }
@@ -183,7 +183,7 @@ void mcm_tenants_update_quotas(struct mcm *m)
 	for (i = 0; i < ts->count; i++)
 		if (ts->at[i]->explicit_policy)
 			sum += ts->at[i]->requested;
-	mcm_store_relaxed(&ts->shared_out, capacity);
+	mcm_store_relaxed(&ts->quota_capacity, capacity);
 	for (i = 0; i < ts->count; i++) {
 		struct mcm_tenant *t = ts->at[i];
 		uint64_t share = t->explicit_policy ? t->requested : 0;
@@ -195,7 +195,7 @@ void mcm_tenants_update_quotas(struct mcm *m)
 		if (t->explicit_policy && mcm_load_relaxed(&t->charged) > share)
 			__atomic_store_n(&ts->above, true, __ATOMIC_RELAXED);
 	}
-	/* What the divisions left over, a byte each to the first ones. */
+	/* Distribute the remainder of the divisions: one byte each to the first tenants. */
 	for (i = 0; i < ts->count && left && sum > capacity; i++) {
 		if (!ts->at[i]->explicit_policy)
 			continue;
@@ -204,12 +204,12 @@ void mcm_tenants_update_quotas(struct mcm *m)
 	}
 }
 
-/* Segments may have come or gone. */
-static void keep_shares(struct mcm *m)
+/* The capacity may have changed with the segments. */
+static void update_quotas(struct mcm *m)
 {
 	struct mcm_tenants *ts = &m->tenants;
 
-	if (mcm_load_relaxed(&m->segments.capacity) == mcm_load_relaxed(&ts->shared_out))
+	if (mcm_load_relaxed(&m->segments.capacity) == mcm_load_relaxed(&ts->quota_capacity))
 		return;
 	pthread_rwlock_wrlock(&ts->lock);
 	mcm_tenants_update_quotas(m);
@@ -228,35 +228,36 @@ static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
 	return true;
 }
 
-/* What was brought back may go in a few seconds: this is no refusal yet. */
-static int put_off(const struct mcm_tenant *t)
+/* Restored objects may become evictable in a few seconds, so the put may succeed later. */
+static int grace_error(const struct mcm_tenant *t)
 {
-	return mc_fail(-MC_EUNAVAILABLE, "tenant %s may have objects that are held after a restart", t->name);
+	return mc_fail(-MC_EUNAVAILABLE, "the quota of tenant %s is full, and its objects cannot be evicted until clients "
+		       "have reconnected after the restart", t->name);
 }
 
-static int refuse(struct mcm_tenant *t)
+static int quota_error(struct mcm_tenant *t)
 {
 	__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
-	return mc_fail(-MC_EQUOTA, "tenant %s may use %llu bytes", t->name,
+	return mc_fail(-MC_EQUOTA, "the quota of tenant %s is full: bytes=%llu", t->name,
 		       (unsigned long long)mcm_load_relaxed(&t->effective));
 }
 
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl)
 {
-	unsigned rounds, in_vain = 0;
+	unsigned rounds, failures = 0;
 	struct mcm_tenant *t;
 
 	if (!m->tenants.on)
 		return 0;
-	keep_shares(m);
+	update_quotas(m);
 	t = tenant_at(m, tenant);
 	for (rounds = 0; !try_charge(t, bytes); rounds++) {
 		uint64_t limit = mcm_load_relaxed(&t->effective), charged = mcm_load_relaxed(&t->charged);
 
-		if (bytes > limit || in_vain == EVICT_TRIES || rounds == ROUNDS_MAX)
-			return bytes <= limit && mcm_grace_pins_left(m) ? put_off(t) : refuse(t);
+		if (bytes > limit || failures == EVICT_TRIES || rounds == ROUNDS_MAX)
+			return bytes <= limit && mcm_grace_pins_left(m) ? grace_error(t) : quota_error(t);
 		if (charged + bytes > limit && !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl))
-			in_vain++;
+			failures++;
 		if (mcm_slice_over(sl))
 			return try_charge(t, bytes) ? 0 : MCP_AGAIN;
 	}
@@ -269,9 +270,9 @@ int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes)
 
 	if (!m->tenants.on)
 		return 0;
-	keep_shares(m);
+	update_quotas(m);
 	t = tenant_at(m, tenant);
-	return try_charge(t, bytes) ? 0 : refuse(t);
+	return try_charge(t, bytes) ? 0 : quota_error(t);
 }
 
 void mcm_tenant_add(struct mcm *m, uint32_t tenant, uint64_t bytes)
@@ -291,13 +292,13 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes)
 		__atomic_fetch_sub(&tenant_at(m, tenant)->charged, bytes, __ATOMIC_RELAXED);
 }
 
-/* ---- what is known ---- */
+/* ---- queries ---- */
 
 bool mcm_tenants_over_quota(struct mcm *m)
 {
 	if (!m->tenants.on)
 		return false;
-	keep_shares(m);
+	update_quotas(m);
 	return __atomic_load_n(&m->tenants.above, __ATOMIC_RELAXED);
 }
 
@@ -306,7 +307,7 @@ bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 	struct mcm_tenants *ts = &m->tenants;
 	const struct mcm_tenant *t;
 
-	keep_shares(m);
+	update_quotas(m);
 	pthread_rwlock_rdlock(&ts->lock);
 	t = i < ts->count ? tenant_at(m, i) : NULL;
 	if (t)
@@ -347,14 +348,14 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 
 /* ---- numbers ---- */
 
-/* As long as a request may be under way, and a put between its two. */
-static uint64_t rest_ms(const struct mcm *m)
+/* The longest time that a request, or a put between its two requests, may last. */
+static uint64_t number_reuse_ms(const struct mcm *m)
 {
 	return m->conf.put_start_release_timeout_sec;
 }
 
-/* Whose number may be another's; NULL: nobody's. */
-static struct mcm_tenant *longest_gone(const struct mcm *m)
+/* The tenant whose number may be reused; NULL: none. */
+static struct mcm_tenant *longest_unused(const struct mcm *m)
 {
 	const struct mcm_tenants *ts = &m->tenants;
 	uint64_t best = UINT64_MAX;
@@ -370,21 +371,21 @@ static struct mcm_tenant *longest_gone(const struct mcm *m)
 		best = seen;
 		ret = t;
 	}
-	return ret && mcm_now_ms(m) - best >= rest_ms(m) ? ret : NULL;
+	return ret && mcm_now_ms(m) - best >= number_reuse_ms(m) ? ret : NULL;
 }
 
-/* Somebody may still be printing its name. */
-static void retire(struct mcm *m, struct mcm_tenant *t)
+/* Keep the struct for a while: another thread may still be printing the name. */
+static void tenant_retire(struct mcm *m, struct mcm_tenant *t)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant **at = &ts->retired, *old;
 
-	while ((old = *at) && mcm_now_ms(m) - old->seen_ms < rest_ms(m))
+	while ((old = *at) && mcm_now_ms(m) - old->seen_ms < number_reuse_ms(m))
 		at = &old->retired;
 	*at = NULL;
 	mcm_tenants_free(old);
 	mcm_durable_drop(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)));
-	forget_name(ts, t);
+	tenant_unlink_name(ts, t);
 	t->seen_ms = mcm_now_ms(m);
 	t->retired = ts->retired;
 	ts->retired = t;
@@ -412,7 +413,7 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 		return 0;
 	}
 	if (ts->count == MCM_TENANTS_MAX)
-		gone = longest_gone(m);
+		gone = longest_unused(m);
 	if (ts->count == MCM_TENANTS_MAX && !gone)
 		return mc_fail(-MC_ELIMIT, "more than %u tenants", MCM_TENANTS_MAX);
 	t = calloc(1, sizeof(*t));
@@ -420,10 +421,10 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 		return -ENOMEM;
 	t->number = gone ? gone->number : ts->count;
 	t->seen_ms = mcm_now_ms(m);
-	t->born = mcm_events_next(m);
+	t->first_event = mcm_events_next(m);
 	mcm_tenant_lists_init(t);
 	if (gone)
-		retire(m, gone);
+		tenant_retire(m, gone);
 	mcm_tenant_set_name(m, t, name.data, name.len);
 	__atomic_store_n(&ts->at[t->number], t, __ATOMIC_RELEASE);
 	if (!gone)

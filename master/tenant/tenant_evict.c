@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tenant_evict.c - room inside of a tenant's quota: its objects from the oldest on.
+ * tenant_evict.c - eviction of a tenant's own objects, oldest first, to make room inside its quota.
  *
- * Each tenant has lists of what may be evicted one day: plain objects, soft-pinned ones, and a wheel of those
- * that are promised to a reader, by the end of the promise.  What is read is on none until its last reader has
- * gone, and what is pinned hard never is.  An object moves from list to list only after it was read, promised,
- * put or released, so what makes room costs the same however much there is that must stay. */
+ * Each tenant has lists of objects that may become evictable: plain objects, soft-pinned objects, and a wheel of objects
+ * with a promise lease, by the end of the lease.  An object that is being read is on no list until its last reader
+ * releases it; a hard-pinned object never is.  An object moves between lists only after a read, a promise, a put or a
+ * release, so the cost of making room does not depend on the number of protected objects. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -12,9 +12,9 @@
 #include "common/cleanup.h"
 
 #define BATCH 32
-#define STEPS 256		/* objects moved per look at the lists, under their lock */
-#define SECOND_CHANCES 32	/* per look: then what was read goes all the same */
-#define SOFTEN 4		/* soft-pinned ones looked at, whether they still are */
+#define STEPS 256		/* objects moved per search, under the lists' lock */
+#define SECOND_CHANCES 32	/* per search; after that, objects that were read are evicted too */
+#define SOFT_PINS_CHECKED 4	/* soft-pinned objects checked for expiry per search */
 
 /* Lists, by number. */
 #define PLAIN 0u
@@ -22,7 +22,7 @@
 #define WHEEL 2u
 _Static_assert(MCM_TENANT_LISTS == WHEEL + MCM_TENANT_WHEEL, "each slot of the wheel is a list");
 
-/* A list's head among the links: no slot has such a number. */
+/* Link number of a list's head; larger than any slot. */
 #define HEAD(list) (UINT32_MAX - (list))
 
 static struct mcm_tenant_link *link_of(const struct mcm *m, struct mcm_tenant *t, uint32_t at)
@@ -36,7 +36,7 @@ int mcm_tenant_cover(struct mcm *m, uint32_t slot)
 	return m->tenants.on ? mcm_slab_cover(&m->tenants.links, slot) : 0;
 }
 
-static uint32_t number_of(const struct mcm *m, uint32_t slot)
+static uint32_t tenant_of(const struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 
@@ -67,7 +67,7 @@ static void link_last(const struct mcm *m, struct mcm_tenant *t, unsigned list, 
 	link_after(m, t, t->head[list].prev, slot);
 }
 
-/* On none: fine. */
+/* The object may be on no list. */
 static void unlink_object(const struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 {
 	struct mcm_tenant_link *e = link_of(m, t, slot);
@@ -79,7 +79,7 @@ static void unlink_object(const struct mcm *m, struct mcm_tenant *t, uint32_t sl
 	e->prev = e->next = 0;
 }
 
-static void move(const struct mcm *m, struct mcm_tenant *t, unsigned list, uint32_t slot)
+static void list_move(const struct mcm *m, struct mcm_tenant *t, unsigned list, uint32_t slot)
 {
 	unlink_object(m, t, slot);
 	link_last(m, t, list, slot);
@@ -92,8 +92,8 @@ static uint32_t list_first(const struct mcm_tenant *t, unsigned list)
 
 /* ---- the shard locked ---- */
 
-/* Can it ever be evicted?  It is as it was committed. */
-static bool listed(const struct mcm_object *o)
+/* Can the committed object ever be evicted? */
+static bool is_listable(const struct mcm_object *o)
 {
 	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
 	       mcm_object_size(o);
@@ -109,7 +109,7 @@ void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged)
 
 	if (!m->tenants.on)
 		return;
-	number = number_of(m, slot);
+	number = tenant_of(m, slot);
 	bytes = mcm_object_extents(&m->index, o, p) * mcm_object_size(o);
 	if (bytes > charged)
 		mcm_tenant_add(m, number, bytes - charged);
@@ -117,7 +117,7 @@ void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged)
 		mcm_tenant_refund(m, number, charged - bytes);
 	t = m->tenants.at[number];
 	MC_LOCKED(&t->lock);
-	if (listed(o))
+	if (is_listable(o))
 		link_last(m, t, PLAIN, slot);
 	mcm_store_relaxed(&t->objects, t->objects + 1);
 }
@@ -128,7 +128,7 @@ void mcm_tenant_leave(struct mcm *m, uint32_t slot)
 
 	if (!m->tenants.on)
 		return;
-	t = m->tenants.at[number_of(m, slot)];
+	t = m->tenants.at[tenant_of(m, slot)];
 	MC_LOCKED(&t->lock);
 	unlink_object(m, t, slot);
 	mcm_store_relaxed(&t->objects, t->objects - 1);
@@ -139,9 +139,9 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot)
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_tenant *t;
 
-	if (!m->tenants.on || !(o->flags & MCM_OBJ_LIVE) || !listed(o))
+	if (!m->tenants.on || !(o->flags & MCM_OBJ_LIVE) || !is_listable(o))
 		return;
-	t = m->tenants.at[number_of(m, slot)];
+	t = m->tenants.at[tenant_of(m, slot)];
 	MC_LOCKED(&t->lock);
 	if (!link_of(m, t, slot)->next)
 		link_last(m, t, PLAIN, slot);
@@ -167,10 +167,10 @@ static void wheel_add(const struct mcm *m, struct mcm_tenant *t, uint32_t slot, 
 		at = t->turn;
 	if (at - t->turn >= MCM_TENANT_WHEEL)
 		at = t->turn + MCM_TENANT_WHEEL - 1;
-	move(m, t, WHEEL + at % MCM_TENANT_WHEEL, slot);
+	list_move(m, t, WHEEL + at % MCM_TENANT_WHEEL, slot);
 }
 
-/* What is not promised any more is plain. */
+/* Move objects whose promise lease has expired to the plain list. */
 static void wheel_turn(const struct mcm *m, struct mcm_tenant *t, uint32_t now, int *steps)
 {
 	uint32_t to = now >> wheel_shift(m), left, slot, lease;
@@ -183,28 +183,28 @@ static void wheel_turn(const struct mcm *m, struct mcm_tenant *t, uint32_t now, 
 			if (lease >> wheel_shift(m) > t->turn)
 				wheel_add(m, t, slot, lease);
 			else
-				move(m, t, PLAIN, slot);
+				list_move(m, t, PLAIN, slot);
 		}
 	}
 	if (t->turn < to)
 		t->turn = to;
 }
 
-/* Soft pins end, too; they stand roughly in that order. */
-static void soften(const struct mcm *m, struct mcm_tenant *t, uint32_t now)
+/* Move objects whose soft pin has expired to the plain list.  The list is roughly in the order of expiry. */
+static void move_expired_soft_pins(const struct mcm *m, struct mcm_tenant *t, uint32_t now)
 {
 	uint32_t slot;
 
-	for (unsigned n = 0; n < SOFTEN && (slot = list_first(t, SOFT)); n++) {
+	for (unsigned n = 0; n < SOFT_PINS_CHECKED && (slot = list_first(t, SOFT)); n++) {
 		if (mcm_evict_soft(&m->index, mcm_object(&m->index, slot), now))
 			return;
-		move(m, t, PLAIN, slot);
+		list_move(m, t, PLAIN, slot);
 	}
 }
 
 /* ---- victims ---- */
 
-struct look {
+struct search {
 	struct mcm *m;
 	struct mcm_tenant *t;
 	unsigned level;
@@ -213,34 +213,34 @@ struct look {
 	struct mcm_victim *v;
 	unsigned n;
 	int steps, chances;
-	uint32_t slot;			/* of the wheel */
+	uint32_t slot;			/* of the wheel, that is searched */
 };
 
-static bool done(const struct look *l)
+static bool search_done(const struct search *l)
 {
 	return l->n == BATCH || !l->want || l->steps <= 0;
 }
 
-/* What is first on a list: a victim, or it goes where it belongs. */
-static void look_at(struct look *l, unsigned list, uint32_t slot)
+/* Handle the first object of a list: move it to the list where it belongs now, or make it a victim. */
+static void search_object(struct search *l, unsigned list, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&l->m->index, slot);
 	uint32_t lease = mcm_load_relaxed(&o->lease);
 	uint64_t bytes = mcm_object_size(o);
 
 	if (mcm_load_relaxed(&o->pins)) {
-		/* Its last reader puts it back, also when it goes just now. */
-		if (mcm_object_park(o))
+		/* Its last reader puts it back, even one that releases it right now. */
+		if (mcm_evict_park(o))
 			unlink_object(l->m, l->t, slot);
 	} else if (list < WHEEL ? lease > l->now : lease >> wheel_shift(l->m) > l->slot &&
 		   l->slot + 1 < l->t->turn + MCM_TENANT_WHEEL) {
 		wheel_add(l->m, l->t, slot, lease);
 	} else if (list != SOFT && mcm_evict_soft(&l->m->index, o, l->now) &&
 		   (list == PLAIN || !(l->level & MCM_EVICT_SOFT))) {
-		move(l->m, l->t, SOFT, slot);
+		list_move(l->m, l->t, SOFT, slot);
 	} else if (list < WHEEL && mcm_load_relaxed(&o->marks) & MCM_MARK_TOUCHED && l->chances-- > 0) {
 		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_TOUCHED, __ATOMIC_RELAXED);
-		move(l->m, l->t, list, slot);
+		list_move(l->m, l->t, list, slot);
 	} else {
 		unlink_object(l->m, l->t, slot);
 		l->v[l->n++] = (struct mcm_victim){
@@ -250,48 +250,48 @@ static void look_at(struct look *l, unsigned list, uint32_t slot)
 	}
 }
 
-static void look_through(struct look *l, unsigned list)
+static void search_list(struct search *l, unsigned list)
 {
 	uint32_t slot;
 
-	while (!done(l) && (slot = list_first(l->t, list))) {
+	while (!search_done(l) && (slot = list_first(l->t, list))) {
 		l->steps--;
-		look_at(l, list, slot);
+		search_object(l, list, slot);
 	}
 }
 
-/* Victims of together about @want bytes, off their list.  *ret_more: another look may find more although this one
- * has found nothing. */
-static unsigned choose(struct mcm *m, struct mcm_tenant *t, unsigned level, uint64_t want,
+/* Choose victims of about @want bytes in total and remove them from their list.  *ret_more: another search may find
+ * victims even if this one found none. */
+static unsigned choose_victims(struct mcm *m, struct mcm_tenant *t, unsigned level, uint64_t want,
 		       struct mcm_victim *v, bool *ret_more)
 {
-	struct look l = {
+	struct search l = {
 		.m = m, .t = t, .level = level, .now = mcm_now_tick(m), .want = want, .v = v,
 		.steps = STEPS, .chances = SECOND_CHANCES,
 	};
 
 	MC_LOCKED(&t->lock);
 	wheel_turn(m, t, l.now, &l.steps);
-	soften(m, t, l.now);
-	look_through(&l, PLAIN);
+	move_expired_soft_pins(m, t, l.now);
+	search_list(&l, PLAIN);
 	if (level & MCM_EVICT_SOFT)
-		look_through(&l, SOFT);
+		search_list(&l, SOFT);
 	for (unsigned i = 0; level & MCM_EVICT_LEASED && i < MCM_TENANT_WHEEL; i++) {
 		l.slot = t->turn + i;
-		look_through(&l, WHEEL + l.slot % MCM_TENANT_WHEEL);
+		search_list(&l, WHEEL + l.slot % MCM_TENANT_WHEEL);
 	}
 	*ret_more = l.steps <= 0;
 	return l.n;
 }
 
-/* A victim that is not needed: it is the next one again. */
-static void spare(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
+/* Put back a victim that is not needed, as the first object of its list. */
+static void return_victim(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
 
 	mcm_tenant_relist(m, slot);
 	pthread_mutex_lock(&t->lock);
-	/* The slot may be another tenant's by now. */
+	/* The slot may belong to another tenant by now. */
 	if (t->head[PLAIN].prev == slot) {
 		unlink_object(m, t, slot);
 		link_after(m, t, HEAD(PLAIN), slot);
@@ -300,11 +300,11 @@ static void spare(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 	pthread_mutex_unlock(&sh->lock);
 }
 
-/* About @want bytes of one tenant, level by level: the next one when there is nothing left on this. */
+/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more victims. */
 static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			     const unsigned *levels, unsigned n_levels, const struct mcm_slice *sl)
 {
-	/* More rounds than its objects could need: others may put them back, but not for ever. */
+	/* More rounds than the objects could need: other threads may put objects back, but the loop must end. */
 	uint64_t rounds = mcm_load_relaxed(&t->objects) / 16 + 1024, freed = 0;
 	struct mcm_victim v[BATCH];
 	unsigned n, i;
@@ -312,12 +312,12 @@ static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 
 	for (unsigned l = 0; l < n_levels && freed < want && !over; l++) {
 		do {
-			n = choose(m, t, levels[l], want - freed, v, &more);
+			n = choose_victims(m, t, levels[l], want - freed, v, &more);
 			for (i = 0; i < n && freed < want; i++)
 				freed += mcm_evict_object(m, &v[i], levels[l]);
-			/* A group that went with one of them was enough. */
+			/* Evicting the group of one victim may have freed enough. */
 			while (n > i)
-				spare(m, t, v[--n].slot);
+				return_victim(m, t, v[--n].slot);
 			over = mcm_slice_over(sl);
 		} while (freed < want && (n || more) && rounds-- && !over);
 	}
@@ -333,8 +333,8 @@ uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const s
 	return evict_levels(m, m->tenants.at[tenant], want, levels, 3, sl);
 }
 
-/* What a tenant of the policy has above its share. */
-static uint64_t above(const struct mcm_tenant *t)
+/* Bytes that a tenant of the policy uses above its share. */
+static uint64_t bytes_above(const struct mcm_tenant *t)
 {
 	uint64_t charged = mcm_load_relaxed(&t->charged), share = mcm_load_relaxed(&t->effective);
 
@@ -353,18 +353,18 @@ uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *
 
 	if (!mcm_tenants_over_quota(m))
 		return 0;
-	/* Whoever gets above meanwhile says so again. */
+	/* A tenant that exceeds its share from now on sets the flag again. */
 	__atomic_store_n(&m->tenants.above, false, __ATOMIC_RELAXED);
 	for (i = 0; i < n && freed < want && !(freed && mcm_slice_over(sl)); i++) {
 		struct mcm_tenant *t = __atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE);
-		uint64_t over = above(t);
+		uint64_t over = bytes_above(t);
 
 		if (over)
 			freed += evict_levels(m, t, over < want - freed ? over : want - freed,
 					      levels, 2, sl);
 	}
 	for (i = 0; i < n && !left; i++)
-		left = above(__atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE));
+		left = bytes_above(__atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE));
 	if (left)
 		__atomic_store_n(&m->tenants.above, true, __ATOMIC_RELAXED);
 	return freed;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tenant_policy.c - which tenants there are and what they may use, in a YAML file as upstream's:
+ * tenant_policy.c - the quota policy, in a YAML file with upstream's format:
  *
  *	version: 1
  *	tenants:
  *	  - name: alice
  *	    quota: "200GB"
  *
- * The file is read at the start, which fails when it cannot be, and again when it has changed; then a
- * file that cannot be read changes nothing.  Quotas set by requests are written to it. */
+ * The file is read at the start, which fails if the file is invalid, and again after changes; an invalid file then
+ * leaves the policy unchanged.  Quotas set by requests are written to the file. */
 #include <config.h>
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 
 /* ---- reading ---- */
 
-static const char *text_of(yaml_document_t *doc, int id)
+static const char *yaml_text(yaml_document_t *doc, int id)
 {
 	const yaml_node_t *n = yaml_document_get_node(doc, id);
 
@@ -45,13 +45,13 @@ static const char *text_of(yaml_document_t *doc, int id)
 		(const char *)n->data.scalar.value : NULL;
 }
 
-static const yaml_node_t *member(yaml_document_t *doc, const yaml_node_t *map, const char *name,
+static const yaml_node_t *yaml_member(yaml_document_t *doc, const yaml_node_t *map, const char *name,
 				 int *ret_id)
 {
 	const yaml_node_pair_t *p;
 
 	for (p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
-		const char *key = text_of(doc, p->key);
+		const char *key = yaml_text(doc, p->key);
 
 		if (key && !strcmp(key, name)) {
 			*ret_id = p->value;
@@ -68,16 +68,16 @@ static int read_entry(yaml_document_t *doc, const yaml_node_t *map, struct mcm_t
 	int id, r;
 
 	if (!map || map->type != YAML_MAPPING_NODE)
-		return mc_fail(-MC_EPARAM, "an entry of \"tenants\" is no mapping");
-	name = member(doc, map, "name", &id) ? text_of(doc, id) : NULL;
-	quota = member(doc, map, "quota", &id) ? text_of(doc, id) : NULL;
+		return mc_fail(-MC_EPARAM, "an entry of \"tenants\" is not a mapping");
+	name = yaml_member(doc, map, "name", &id) ? yaml_text(doc, id) : NULL;
+	quota = yaml_member(doc, map, "quota", &id) ? yaml_text(doc, id) : NULL;
 	if (!name || !*name || !quota)
 		return mc_fail(-MC_EPARAM, "a tenant needs a name and a quota");
 	r = mcm_tenant_check_name(mcp_bytes(name, strlen(name)));
 	if (r < 0)
 		return r;
 	if (mc_parse_size(quota, &bytes) < 0 || !bytes || bytes > INT64_MAX)
-		return mc_fail(-MC_EPARAM, "tenant %s: bad quota \"%s\"", name, quota);
+		return mc_fail(-MC_EPARAM, "tenant %s: invalid quota \"%s\"", name, quota);
 	snprintf(p->at[p->count].name, sizeof(p->at->name), "%s", name);
 	p->at[p->count++].quota = bytes;
 	return 0;
@@ -88,7 +88,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int check_differ(const struct mcm_tenant_policy *p)
+static int check_unique(const struct mcm_tenant_policy *p)
 {
 	const char **name = calloc(p->count + 1, sizeof(*name));
 	size_t i;
@@ -101,7 +101,7 @@ static int check_differ(const struct mcm_tenant_policy *p)
 	qsort(name, p->count, sizeof(*name), by_name);
 	for (i = 1; i < p->count && r == 0; i++)
 		if (!strcmp(name[i - 1], name[i]))
-			r = mc_fail(-MC_EPARAM, "tenant %s stands there twice", name[i]);
+			r = mc_fail(-MC_EPARAM, "tenant %s is listed twice", name[i]);
 	free(name);
 	return r;
 }
@@ -115,13 +115,13 @@ static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
 	int id, r;
 
 	if (!root || root->type != YAML_MAPPING_NODE)
-		return mc_fail(-MC_EPARAM, "it is no mapping");
-	version = member(doc, root, "version", &id) ? text_of(doc, id) : NULL;
+		return mc_fail(-MC_EPARAM, "the document is not a mapping");
+	version = yaml_member(doc, root, "version", &id) ? yaml_text(doc, id) : NULL;
 	if (!version || strcmp(version, "1"))
 		return mc_fail(-MC_EPARAM, "\"version: 1\" is missing");
-	list = member(doc, root, "tenants", &id);
+	list = yaml_member(doc, root, "tenants", &id);
 	if (!list || list->type != YAML_SEQUENCE_NODE)
-		return mc_fail(-MC_EPARAM, "\"tenants\" is no list");
+		return mc_fail(-MC_EPARAM, "\"tenants\" is not a list");
 	n = (size_t)(list->data.sequence.items.top - list->data.sequence.items.start);
 	if (n >= MCM_TENANTS_MAX)
 		return mc_fail(-MC_ELIMIT, "more than %u tenants", MCM_TENANTS_MAX - 1);
@@ -133,7 +133,7 @@ static int read_document(yaml_document_t *doc, struct mcm_tenant_policy *p)
 		if (r < 0)
 			return r;
 	}
-	return check_differ(p);
+	return check_unique(p);
 }
 
 int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p)
@@ -174,7 +174,7 @@ static int read_policy(const char *path, struct mcm_tenant_policy *p, uint64_t *
 	if (fstat(fileno(from), &st) < 0)
 		r = mc_fail(-errno, "%s: %m", path);
 	else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
-		r = mc_fail(-MC_EPARAM, "%s is no file of at most %u bytes", path, FILE_MAX);
+		r = mc_fail(-MC_EPARAM, "%s is not a regular file of at most %u bytes", path, FILE_MAX);
 	*ret_stamp = r < 0 ? 0 : stamp_of(&st);
 	if (r == 0) {
 		r = mcm_tenant_policy_read(from, p);
@@ -189,7 +189,7 @@ static int read_policy(const char *path, struct mcm_tenant_policy *p, uint64_t *
 
 /* ---- the policy in force; policy_lock held ---- */
 
-static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
+static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t;
@@ -218,7 +218,7 @@ static int apply(struct mcm *m, const struct mcm_tenant_policy *p)
 	return r;
 }
 
-static int load(struct mcm *m)
+static int policy_load(struct mcm *m)
 {
 	struct mcm_tenant_policy p = { 0 };
 	uint64_t stamp;
@@ -226,7 +226,7 @@ static int load(struct mcm *m)
 
 	r = read_policy(m->conf.tenant_quota_connector_uri, &p, &stamp);
 	if (r == 0)
-		r = apply(m, &p);
+		r = policy_apply(m, &p);
 	m->tenants.file_stamp = stamp;
 	if (r == 0)
 		mc_info(LOG, "tenant policy read file=%s tenants=%zu",
@@ -252,9 +252,9 @@ void mcm_tenants_tick(struct mcm *m)
 	ts->checked_ms = mcm_now_ms(m);
 	if (stat(m->conf.tenant_quota_connector_uri, &st) < 0 || stamp_of(&st) == ts->file_stamp)
 		return;
-	r = load(m);
+	r = policy_load(m);
 	if (r < 0)
-		mc_err(LOG, "the tenant policy stays as it was: %s", mc_err_detail(r));
+		mc_err(LOG, "cannot reload the tenant policy, keeping the old one: %s", mc_err_detail(r));
 }
 
 /* ---- writing ---- */
@@ -268,7 +268,7 @@ static uint32_t utf8_char(const unsigned char *p, uint32_t n)
 	return c;
 }
 
-/* What YAML has for itself in a quoted scalar, takes for the end of a line, or does not take at all. */
+/* Is the character special in a quoted YAML scalar, a line break, or not allowed in YAML? */
 static bool needs_escape(uint32_t c)
 {
 	return c == '"' || c == '\\' || c < 0x20 || (c >= 0x7f && c < 0xa0) ||
@@ -312,8 +312,8 @@ static int print_policy(struct mcm *m, FILE *to)
 	return 0;
 }
 
-/* Whole or not at all. */
-static int save(struct mcm *m)
+/* Replace the file atomically. */
+static int policy_save(struct mcm *m)
 {
 	const char *path = m->conf.tenant_quota_connector_uri;
 	struct stat st;
@@ -342,14 +342,14 @@ static int save(struct mcm *m)
 	return 0;
 }
 
-/* What the policy says about one tenant. */
-struct terms {
+/* One tenant's entry in the policy. */
+struct quota_terms {
 	bool explicit_policy;
 	uint64_t requested;
 };
 
 /* tenants' lock held for writing, here and below */
-static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms)
+static void tenant_set_terms(struct mcm *m, struct mcm_tenant *t, struct quota_terms terms)
 {
 	t->explicit_policy = terms.explicit_policy;
 	t->requested = terms.requested;
@@ -358,8 +358,8 @@ static void put_in_force(struct mcm *m, struct mcm_tenant *t, struct terms terms
 	mcm_tenants_update_quotas(m);
 }
 
-static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
-		  struct terms *ret_was)
+static int policy_change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
+		  struct quota_terms *ret_was)
 {
 	struct mcm_tenant *t;
 	int r;
@@ -369,9 +369,9 @@ static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct m
 
 		t = i == MCM_TENANT_NONE ? NULL : m->tenants.at[i];
 		if (!t || !t->explicit_policy)
-			return mc_fail(-MC_ENOTENANT, "no such tenant in the policy");
+			return mc_fail(-MC_ENOTENANT, "the tenant is not in the policy");
 		if (mcm_load_relaxed(&t->objects))
-			return mc_fail(-MC_ETENANT_BUSY, "tenant %s has %llu objects", t->name,
+			return mc_fail(-MC_ETENANT_BUSY, "tenant %s still has objects: objects=%llu", t->name,
 				       (unsigned long long)mcm_load_relaxed(&t->objects));
 	} else {
 		r = mcm_tenant_make(m, name, &t);
@@ -379,8 +379,8 @@ static int change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct m
 			return r;
 	}
 	*ret = t;
-	*ret_was = (struct terms){ t->explicit_policy, t->requested };
-	put_in_force(m, t, (struct terms){ quota > 0, quota });
+	*ret_was = (struct quota_terms){ t->explicit_policy, t->requested };
+	tenant_set_terms(m, t, (struct quota_terms){ quota > 0, quota });
 	return 0;
 }
 
@@ -389,7 +389,7 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = NULL;
-	struct terms was = { 0 };
+	struct quota_terms was = { 0 };
 	uint64_t effective = 0;
 	int r;
 
@@ -399,37 +399,37 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 		name = mcp_bytes("default", 7);
 	r = mcm_tenant_check_name(name);
 	if (r == 0 && quota > INT64_MAX)
-		r = mc_fail(-MC_EPARAM, "a quota of %llu bytes", (unsigned long long)quota);
+		r = mc_fail(-MC_EPARAM, "quota out of range: bytes=%llu", (unsigned long long)quota);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&ts->policy_lock);
 	pthread_rwlock_wrlock(&ts->lock);
-	r = change(m, name, quota, &t, &was);
+	r = policy_change(m, name, quota, &t, &was);
 	if (r == 0)
 		effective = t->effective;
 	pthread_rwlock_unlock(&ts->lock);
 	if (r < 0)
 		return r;
-	r = save(m);
+	r = policy_save(m);
 	if (r == 0) {
 		*ret_effective = effective;
 		return 0;
 	}
-	/* What was refused is not to be in force until the file is read again. */
+	/* A change that could not be written must not stay in force. */
 	pthread_rwlock_wrlock(&ts->lock);
-	put_in_force(m, t, was);
+	tenant_set_terms(m, t, was);
 	pthread_rwlock_unlock(&ts->lock);
 	return r;
 }
 
 /* ---- across restarts ---- */
 
-#define NOTE_BYTES 13	/* of its value: u64 quota, u32 number, u8 whether it stands in the policy */
+#define VALUE_BYTES 13	/* of the durable value: u64 quota, u32 number, u8 explicit_policy */
 
 void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 {
 	uint64_t quota = t->requested;
-	uint8_t v[NOTE_BYTES];
+	uint8_t v[VALUE_BYTES];
 	unsigned i;
 
 	for (i = 0; i < 8; i++)
@@ -437,15 +437,15 @@ void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 	for (i = 0; i < 4; i++)
 		v[8 + i] = (uint8_t)(t->number >> 8 * i);
 	v[12] = t->explicit_policy;
-	/* Without it a restart would not know whose the keys are, so say so. */
+	/* Without the value a restart cannot assign the keys to the tenant. */
 	if (mcm_durable_set(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)),
 			 mcp_bytes(v, sizeof(v))) < 0)
-		mc_err(LOG, "tenant %s would not be known after a restart: %s", t->name,
+		mc_err(LOG, "cannot make tenant %s survive a restart: %s", t->name,
 		       mc_err_detail(-ENOMEM));
 }
 
-/* A tenant that only the keys of its objects tell of has a name that nobody can have. */
-static int make_number(struct mcm *m, uint32_t number, const char *name, size_t len,
+/* If only keys of objects mention the number, the tenant gets a name that no valid tenant name can equal. */
+static int tenant_make_number(struct mcm *m, uint32_t number, const char *name, size_t len,
 		       struct mcm_tenant **ret)
 {
 	struct mcm_tenants *ts = &m->tenants;
@@ -478,7 +478,7 @@ struct loading {
 	int error;
 };
 
-static void load_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void load_value(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 {
 	struct loading *l = arg;
 	const uint8_t *v = value.data;
@@ -487,7 +487,7 @@ static void load_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 	uint64_t quota = 0;
 	unsigned i;
 
-	if (l->error || value.len < NOTE_BYTES || !name.len)
+	if (l->error || value.len < VALUE_BYTES || !name.len)
 		return;
 	for (i = 0; i < 8; i++)
 		quota |= (uint64_t)v[i] << 8 * i;
@@ -495,7 +495,7 @@ static void load_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
 		number |= (uint32_t)v[8 + i] << 8 * i;
 	if (number >= MCM_TENANTS_MAX || (!number) != (name.len == 7 && !memcmp(name.data, "default", 7)))
 		return;
-	l->error = make_number(l->m, number, name.data, name.len, &t);
+	l->error = tenant_make_number(l->m, number, name.data, name.len, &t);
 	if (l->error < 0)
 		return;
 	t->requested = quota;
@@ -513,7 +513,7 @@ static void load_object(void *arg, uint32_t slot)
 	if (l->error || number >= MCM_TENANTS_MAX)
 		return;
 	if (!l->m->tenants.at[number])
-		l->error = make_number(l->m, number, NULL, 0, &t);
+		l->error = tenant_make_number(l->m, number, NULL, 0, &t);
 	if (l->error == 0)
 		mcm_tenant_join(l->m, slot, 0);
 }
@@ -526,15 +526,15 @@ int mcm_tenants_load(struct mcm *m)
 	uint64_t pos = 0;
 	uint32_t i;
 
-	mcm_durables_each(m, MCM_DURABLE_TENANT, load_note, &l);
+	mcm_durables_each(m, MCM_DURABLE_TENANT, load_value, &l);
 	while (ts->on && pos < MCM_TABLE_END && l.error == 0)
 		mcm_index_scan(&m->index, &pos, 4096, load_object, &l);
 	for (i = 0; i < ts->count && l.error == 0; i++)
 		if (!ts->at[i])
-			l.error = make_number(m, i, NULL, 0, &t);
+			l.error = tenant_make_number(m, i, NULL, 0, &t);
 	mcm_tenants_update_quotas(m);
 	if (l.error == 0 && ts->on && has_file(m))
-		l.error = load(m);
+		l.error = policy_load(m);
 	return l.error;
 }
 

@@ -139,7 +139,7 @@ static void very_many_tenants(void **state)
 	from = fopen(policy_file, "r");
 	assert_non_null(from);
 	assert_int_equal(mcm_tenant_policy_read(from, &p), -MC_EPARAM);
-	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "t7 stands there twice"));
+	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "t7 is listed twice"));
 	free(p.at);
 	fclose(from);
 }
