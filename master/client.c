@@ -230,7 +230,8 @@ static bool segment_served(struct mcm *m, const struct mcm_segment *s)
 	return c && c->sessions && mcm_segment_state(s) == MCP_SEG_OK;
 }
 
-/* Does the request conflict with other segments, or with @s, the known segment of the same id (NULL: none)? */
+/* Does the request conflict with other segments, or with @s, the known segment of the same id
+ * (NULL: none)? */
 static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	const struct mcm_client *owner = mcm_client_find(&m->clients, rq->client);
@@ -255,8 +256,8 @@ static int check_others(struct mcm *m, const struct mcm_segment *s, const struct
 	return 0;
 }
 
-/* Give segment @s to @rq's client.  A client that knows the epoch has the memory; but while the old owner is connected
- * and serves the segment, it keeps the segment. */
+/* Give segment @s to @rq's client.  A client that knows the epoch has the memory; but while the old
+ * owner is connected and serves the segment, it keeps the segment. */
 static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	struct mcm_client *old = mcm_client_find(&m->clients, s->client);
@@ -294,8 +295,9 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 	mcm_client_unneeded(&m->clients, c);
 }
 
-/* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of the same name is
- * served at the same endpoint.  The caller waits for the end of the grace period, in which the owner may reconnect. */
+/* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of
+ * the same name is served at the same endpoint.  The caller waits for the end of the grace period,
+ * in which the owner may reconnect. */
 static bool is_replaced(struct mcm *m, const struct mcm_segment *t, const struct mcm_segment *by)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, t->client);
@@ -373,7 +375,8 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 	}
 	mcm_journal_segment(m, s);
 	mcm_client_drop_replaced(m, s);
-	/* Until its next heartbeat the client may still use the longer interval of clients without segments. */
+	/* Until its next heartbeat the client may still use the longer interval of clients without
+	 * segments. */
 	c->seen_ms = mcm_now_ms(m) + (c->beat_ms > mcm_heartbeat_ms(m) ? c->beat_ms : 0);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * client.h - the known clients, and mounting and unmounting their segments.
  *
- * A client is known while it has a connection or a segment.  Silence is measured on the master's own clock
- * (mcm_now_ms()), which stops while the master is stopped. */
+ * A client is known while it has a connection or a segment.  Silence is measured on the master's
+ * own clock (mcm_now_ms()), which stops while the master is stopped. */
 #ifndef MCM_CLIENT_H
 #define MCM_CLIENT_H
 
@@ -44,23 +44,25 @@ void mcm_clients_done(struct mcm_clients *cs);
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
-/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another name, -ENOMEM. */
+/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another
+ * name, -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 bool mcm_client_registered(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
 
 /* ---- segments of clients ---- */
 
-/* @sender: the client of the connection; it may mount only its own segments.  A segment that is still known with the
- * same epoch gets its objects back, and grows when the request has a larger size.
- * -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served segment;
- * -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
+/* @sender: the client of the connection; it may mount only its own segments.  A segment that is
+ * still known with the same epoch gets its objects back, and grows when the request has a larger
+ * size.  -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served
+ * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
 
-/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  -MC_EPARAM, -ENOMEM. */
+/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  -MC_EPARAM,
+ * -ENOMEM. */
 int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec);
 
 /* ---- clients' lock held; for mcm_client_drop_*() the segments' lock for writing too ---- */
@@ -69,8 +71,8 @@ struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
 /* Forget the client unless it has a connection or a segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
-/* Drop the segments of processes that @by's owner has replaced; during the grace period of a restart only remember
- * that there are some (mcm_clients.replaced). */
+/* Drop the segments of processes that @by's owner has replaced; during the grace period of a
+ * restart only remember that there are some (mcm_clients.replaced). */
 void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);
 
 #endif

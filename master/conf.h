@@ -14,11 +14,12 @@ struct mcm_conf {
 /* The program mooncake_master: option rows, aliases, and upstream's options that it refuses. */
 extern const struct mc_program mcm_program;
 
-/* Fill @conf from the defaults and the environment.  *ret_owner owns its strings: call mc_options_free() after
- * mcm_stop(). */
+/* Fill @conf from the defaults and the environment.  *ret_owner owns its strings: call
+ * mc_options_free() after mcm_stop(). */
 int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner);
 
-/* Check names and relations between options, which no single row can check.  0, or -EINVAL with a detail. */
+/* Check names and relations between options, which no single row can check.  0, or -EINVAL with a
+ * detail. */
 int mcm_conf_check(const struct mcm_conf *conf);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * liveness.c - detection of silent clients, and of time in which the master itself did not run.
  *
- * The monitor thread runs with a known period.  If much more time than that has passed between two of its ticks, the
- * whole process did not run (it was stopped, or its machine was).  That time is removed from the master's clock, so that
- * it does not count against any client or lease.  Until the monitor has run, the clock stops for the other threads.
+ * The monitor thread runs with a known period.  If much more time than that has passed between two
+ * of its ticks, the whole process did not run (it was stopped, or its machine was).  That time is
+ * removed from the master's clock, so that it does not count against any client or lease.  Until
+ * the monitor has run, the clock stops for the other threads.
  *
- * A silent client's segments keep their objects, hidden and unchanged, until the client mounts them again or has been
- * silent for client_forget_ttl.  Only a mount makes a segment visible again, because only a mount carries the epoch that
- * proves that the memory is the same. */
+ * A silent client's segments keep their objects, hidden and unchanged, until the client mounts them
+ * again or has been silent for client_forget_ttl.  Only a mount makes a segment visible again,
+ * because only a mount carries the epoch that proves that the memory is the same. */
 #include <config.h>
 
 #include "common/cleanup.h"
@@ -24,11 +25,12 @@
 #define TICK_MIN_MS 20
 /* Threads may be late for other reasons; a tick this late counts as a stall of the process. */
 #define STALL_TICKS 4
-/* Target heartbeat rates, summed over all clients: segment owners, and clients without segments.  The latter cannot be
- * timed out; their heartbeats only detect a new master while they are idle. */
+/* Target heartbeat rates, summed over all clients: segment owners, and clients without segments.
+ * The latter cannot be timed out; their heartbeats only detect a new master while they are idle. */
 #define OWNERS_PER_SEC 2500
 #define OTHERS_PER_SEC 300
-/* Segments dropped per tick: each needs a search of all segments, and mounts and listings wait for the lock. */
+/* Segments dropped per tick: each needs a search of all segments, and mounts and listings wait for
+ * the lock. */
 #define DROPS 32
 
 MC_COUNTER(pings, "master_ping_requests_total", "", "Heartbeats")
@@ -59,7 +61,8 @@ static uint64_t heartbeat_interval(const struct mcm *m, unsigned clients, unsign
 
 uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners)
 {
-	/* Several heartbeats may get lost before the owner counts as silent; two when there are very many owners. */
+	/* Several heartbeats may get lost before the owner counts as silent; two when there are
+	 * very many owners. */
 	return heartbeat_interval(m, owners, OWNERS_PER_SEC, m->conf.client_ttl * 2 / 5);
 }
 
@@ -82,8 +85,9 @@ uint64_t mcm_heartbeat_idle_ms(const struct mcm *m)
 	return ms ? ms : mcm_heartbeat_idle_of(m, 0);
 }
 
-/* The clock may advance by one tick period from now.  If the next tick is late, that may be a stall: the clock waits for
- * the tick, which decides.  After a stall it continues from the value at which it waited, so it never goes back. */
+/* The clock may advance by one tick period from now.  If the next tick is late, that may be a
+ * stall: the clock waits for the tick, which decides.  After a stall it continues from the value at
+ * which it waited, so it never goes back. */
 static void clock_set(struct mcm *m, uint64_t now_ns, uint64_t lost_ms)
 {
 	uint64_t ran = now_ns / MC_NS_PER_MS - m->start_ms - m->stalled_ms - lost_ms;
@@ -164,7 +168,8 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 
 enum expiry { NOT_DUE, NOW_SILENT, NOW_FORGOTTEN };
 
-/* Time at which the segment becomes silent or forgotten unless its client sends a heartbeat.  Both tables locked. */
+/* Time at which the segment becomes silent or forgotten unless its client sends a heartbeat.  Both
+ * tables locked. */
 static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 {
 	const struct mcm_client *c;
@@ -188,7 +193,8 @@ static enum expiry segment_check(struct mcm *m, const struct mcm_segment *s, uin
 	return mcm_segment_state(s) == MCP_SEG_OK ? NOW_SILENT : NOW_FORGOTTEN;
 }
 
-/* The earliest time at which any segment may be due.  Heartbeats and mounts only make segments due later. */
+/* The earliest time at which any segment may be due.  Heartbeats and mounts only make segments due
+ * later. */
 static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 {
 	uint64_t ttl = m->conf.client_ttl, forget = m->conf.client_forget_ttl, due, first;
@@ -237,7 +243,8 @@ static void drop_replaced(struct mcm *m)
 		return;
 	m->clients.replaced = false;
 	pthread_rwlock_wrlock(&ss->lock);
-	/* From the end: the segment that moves into a dropped one's position was checked already. */
+	/* From the end: the segment that moves into a dropped one's position was checked
+	 * already. */
 	for (i = ss->n_live; i--;)
 		if (i < ss->n_live && mcm_segment_readable(ss->at[ss->live[i]]))
 			mcm_client_drop_replaced(m, ss->at[ss->live[i]]);

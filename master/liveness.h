@@ -10,13 +10,14 @@
 
 struct mcm;
 
-/* Process a heartbeat.  *@ret_ms gets the time until the client's next one.  True: the client must register and mount
- * again. */
+/* Process a heartbeat.  *@ret_ms gets the time until the client's next one.  True: the client must
+ * register and mount again. */
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
 /* Should the client fetch copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 
-/* Heartbeat interval of clients that own segments: the current one, and the one for that many owners. */
+/* Heartbeat interval of clients that own segments: the current one, and the one for that many
+ * owners. */
 uint64_t mcm_heartbeat_ms(const struct mcm *m);
 uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
 /* The same for clients without segments: never shorter than that of owners. */
@@ -30,8 +31,8 @@ void mcm_clock_start(struct mcm *m);
 /* Detect time in which the master itself did not run.  Call with a period of mcm_tick_ms(). */
 void mcm_clock_tick(struct mcm *m);
 uint64_t mcm_tick_ms(const struct mcm *m);
-/* Call after mcm_clock_tick(): hide segments of silent owners, drop segments that were hidden for too long, end the
- * grace period of a restart. */
+/* Call after mcm_clock_tick(): hide segments of silent owners, drop segments that were hidden for
+ * too long, end the grace period of a restart. */
 void mcm_liveness_tick(struct mcm *m);
 
 #endif

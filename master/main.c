@@ -20,7 +20,8 @@
 #include "master/master.h"
 
 #define LOG "main"
-/* Descriptors for HTTP, the journal and libraries, and for connections over the limit until they are refused. */
+/* Descriptors for HTTP, the journal and libraries, and for connections over the limit until they
+ * are refused. */
 #define DESCRIPTORS_BESIDE 1500u
 #define HOST_LEN (MC_ADDR_MAX - 16)
 
@@ -157,8 +158,9 @@ static void wait_for_end(int argc, char **argv)
 	mc_info(LOG, "stopping signal=%d", sig);
 }
 
-/* Raise the descriptor limit to what max_connections needs.  If that is impossible, lower max_connections, so that
- * further clients are refused at once instead of waiting for an accept that cannot succeed. */
+/* Raise the descriptor limit to what max_connections needs.  If that is impossible, lower
+ * max_connections, so that further clients are refused at once instead of waiting for an accept
+ * that cannot succeed. */
 static void fit_descriptors(struct mcm_conf *conf)
 {
 	uint64_t want = (uint64_t)conf->max_connections + DESCRIPTORS_BESIDE;

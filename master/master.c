@@ -53,7 +53,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
 	mcm_clock_start(m);
-	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
+	/* Larger than all generations of earlier starts, which began fewer than one put per 64
+	 * ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
@@ -130,7 +131,8 @@ static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 	mc_info(LOG, "summary: %s", line);
 }
 
-/* A round visits every session, so an expired lease is noticed at most an eighth of its time late. */
+/* A round visits every session, so an expired lease is noticed at most an eighth of its time
+ * late. */
 static uint64_t pins_period_ms(const struct mcm *m)
 {
 	uint64_t ms = mcm_read_lease_ms(m) / 8;
@@ -289,7 +291,8 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r < 0)
 		return r;
 	mc_metrics_collector(mcm_stats_collect, m);
-	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
+	/* Start HTTP first, so that /health shows that the master is starting and when it is
+	 * ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
 					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
 	if (r == 0)

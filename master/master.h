@@ -8,14 +8,14 @@
 struct mcm;
 
 struct mcm_listen {
-	const char *const *addrs;	/* RPC addresses in the form of net.h, NULL-terminated; may be empty or NULL */
+	const char *const *addrs;	/* RPC addresses (net.h), NULL-terminated; may be empty or NULL */
 	const char *local_name;		/* address "local:NAME" for clients in this process; NULL: none */
 	const char *http_addr;		/* host:port of the admin service; NULL: none */
 };
 
-/* When this returns 0, all services answer.  @conf is copied except for its strings, which must stay valid.  @where
- * replaces the addresses and ports in @conf; the log options are ignored.  Errors have a detail; -EADDRINUSE names
- * the address. */
+/* When this returns 0, all services answer.  @conf is copied except for its strings, which must
+ * stay valid.  @where replaces the addresses and ports in @conf; the log options are ignored.
+ * Errors have a detail; -EADDRINUSE names the address. */
 int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret);
 /* Close all connections, stop all threads, free.  NULL is fine. */
 void mcm_stop(struct mcm *m);

@@ -19,6 +19,7 @@
 #include "master/ops/event.h"
 #include "master/ops/hot.h"
 #include "master/ops/put.h"
+#include "master/space/allocate.h"
 #include "master/space/evict.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
@@ -39,7 +40,7 @@ struct mcm {
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_put_samples put_samples;
 	bool evict_wanted;
-	uint32_t promised_until;	/* tick at which the last promise lease ends */
+	uint32_t promise_lease_end;	/* tick at which the last promise lease ends */
 	bool ready;			/* clients are served */
 	bool grace_over;		/* restored objects may lose their grace pins (restore_grace.c) */
 	/* each with its own locks */
@@ -78,9 +79,10 @@ struct mcm {
 	int http_port;
 };
 
-/* The master's clock: milliseconds since its start during which it ran.  Leases and silence are measured on it, so
- * that time in which the master was stopped counts neither against a lease nor against a client.  Only the monitor
- * can tell how long the master was stopped: until it has run, clock_max_ms limits the clock for other threads. */
+/* The master's clock: milliseconds since its start during which it ran.  Leases and silence are
+ * measured on it, so that time in which the master was stopped counts neither against a lease nor
+ * against a client.  Only the monitor can tell how long the master was stopped: until it has run,
+ * clock_max_ms limits the clock for other threads. */
 static inline uint64_t mcm_now_ms(const struct mcm *m)
 {
 	uint64_t max = __atomic_load_n(&m->clock_max_ms, __ATOMIC_ACQUIRE);
@@ -94,8 +96,9 @@ static inline uint32_t mcm_now_tick(const struct mcm *m)
 	return mcm_tick(mcm_now_ms(m));
 }
 
-/* Lease of a read that is neither renewed nor released.  Also with default_kv_lease_ttl 0 (no promise leases) the
- * bytes of a running read must not be reused, and clients take a lease of 0 for one without end. */
+/* Lease of a read that is neither renewed nor released.  Also with default_kv_lease_ttl 0 (no
+ * promise leases) the bytes of a running read must not be reused, and clients take a lease of 0 for
+ * one without end. */
 #define MCM_READ_LEASE_MIN_MS 64
 static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
 {
@@ -104,8 +107,8 @@ static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
 	return ms < MCM_READ_LEASE_MIN_MS ? MCM_READ_LEASE_MIN_MS : ms;
 }
 
-/* A master without threads, sockets and sessions, which tests drive with a fake clock.  @conf is copied except for
- * its strings. */
+/* A master without threads, sockets and sessions, which tests drive with a fake clock.  @conf is
+ * copied except for its strings. */
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);
 void mcm_core_free(struct mcm *m);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * session.h - what one connection holds: pins and unfinished puts, all dropped when it ends.
+ * session.h - the pins and unfinished puts of one connection, which end with it.
  *
- * A session's requests run one after another; its lock is there for the monitor, which drops pins whose
- * lease has run out. */
+ * A session's requests run one after another.  Its lock protects the pins from the monitor, which
+ * drops expired leases. */
 #ifndef MCM_SESSION_H
 #define MCM_SESSION_H
 
@@ -21,18 +21,18 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
-	uint64_t number;	/* no other session has it, nor had: what its pins' tags come of */
-	/* of whoever runs its requests: it is the client that it says it is; where its removal of many goes
-	 * on, and how many it has removed */
-	bool registered;
+	uint64_t number;	/* never reused; the tags of its pins are derived from it */
+	/* owned by the thread that runs the requests */
+	bool registered;	/* REGISTER was granted */
+	/* progress of a REMOVE_MATCH between slices */
 	uint64_t match_at, match_removed;
-	/* the same of its PUT_START, by malloc (service_put.c); NULL: none goes on */
+	/* progress of a PUT_START between slices (service_put.c), malloc'ed; NULL: none */
 	struct mcm_put_started *started;
-	unsigned fetch_parts;	/* those of its TASK_FETCH that are done (service_task.c); 0: none goes on */
+	unsigned fetch_parts;	/* finished parts of a TASK_FETCH (service_task.c); 0: none runs */
 	/* guarded by the master's sessions_lock */
 	struct mc_list link;
-	uint64_t turn;		/* of the monitor's, the last one that it had */
-	unsigned n_units;	/* copies under way that it has fetched; atomic */
+	uint64_t turn;		/* the monitor's last round that visited the session */
+	unsigned n_units;	/* running copies that it has fetched; atomic */
 	/* guarded by the put shard's lock */
 	uint32_t puts;
 	uint32_t n_puts;
@@ -44,7 +44,7 @@ struct mcm_session {
 };
 
 int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **ret);
-/* Drop everything that it holds, and itself. */
+/* Drop its pins and puts, and free it. */
 void mcm_session_free(struct mcm *m, struct mcm_session *s);
 
 #endif

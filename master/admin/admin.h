@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin.h - the admin service: its HTTP routes, with upstream's paths and shapes, and their handlers. */
+ * admin.h - the admin service: its HTTP routes, with upstream's paths and shapes, and their
+ * handlers. */
 #ifndef MCM_ADMIN_H
 #define MCM_ADMIN_H
 
@@ -8,8 +9,8 @@
 #define MCM_HTTP_THREADS 4
 #define MCM_HTTP_BODY_MAX 65536
 
-/* The handlers' argument is the struct mcm.  Until the master is ready, routes about its health and metrics answer,
- * and all others return 503. */
+/* The handlers' argument is the struct mcm.  Until the master is ready, routes about its health and
+ * metrics answer, and all others return 503. */
 extern const struct mc_http_route mcm_http_routes[];
 
 /* ---- admin_keys.c ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects, checkpoints. */
+ * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects,
+ * checkpoints. */
 #include <config.h>
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "master/admin/admin.h"
 #include "master/admin/admin_json.h"
 #include "master/mcm_i.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "proto/codec.h"
 
 /* ---- drain jobs ---- */

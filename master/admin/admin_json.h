@@ -44,8 +44,8 @@ int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes);
 /* "true" and "1" are true, as upstream does it. */
 bool mcm_flag_parse(const char *text);
 
-/* Call @fn for each part of a comma-separated list, at most MCM_ADMIN_KEYS times.  Parts may be empty and contain any
- * other bytes.  Returns the number of parts, 0 for an empty text. */
+/* Call @fn for each part of a comma-separated list, at most MCM_ADMIN_KEYS times.  Parts may be
+ * empty and contain any other bytes.  Returns the number of parts, 0 for an empty text. */
 unsigned mcm_list_parse(const char *text, size_t len,
 			void (*fn)(void *arg, const char *part, size_t len), void *arg);
 

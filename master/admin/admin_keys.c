@@ -11,7 +11,7 @@
 #include "master/admin/admin_json.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
-#include "master/ops/get.h"
+#include "master/ops/ops.h"
 #include "proto/codec.h"
 
 #define TEXT "text/plain; version=0.0.4"

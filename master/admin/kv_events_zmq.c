@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kv_events_zmq.c - a PUB socket of libzmq.
  *
- * libzmq is loaded at run time, because a master that publishes nothing must start without it.  Its interface has not
- * changed since version 3.2. */
+ * libzmq is loaded at run time, because a master that publishes nothing must start without it.  Its
+ * interface has not changed since version 3.2. */
 #include <config.h>
 
 #include "master/admin/kv_events_zmq.h"

@@ -8,8 +8,8 @@
 
 struct mcm_zmq;
 
-/* Open a socket and bind it to @endpoint (zmq_tcp(7), zmq_ipc(7)).  Not thread-safe: used by the opening thread, then
- * by one other. */
+/* Open a socket and bind it to @endpoint (zmq_tcp(7), zmq_ipc(7)).  Not thread-safe: used by the
+ * opening thread, then by one other. */
 int mcm_zmq_open(const char *endpoint, struct mcm_zmq **ret);
 /* Wait up to @linger_ms until sent messages have left.  NULL is fine. */
 void mcm_zmq_close(struct mcm_zmq *z, int linger_ms);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stats_series.c - series of /metrics that are not in the registry.
  *
- * Dashboards and alerts made for upstream must find every series that they use.  Series of parts that this version does
- * not have are 0; some are other names of existing counters.  tests/integ/master_metrics.sh compares the result with
- * upstream's list. */
+ * Dashboards and alerts made for upstream must find every series that they use.  Series of parts
+ * that this version does not have are 0; some are other names of existing counters.
+ * tests/integ/master_metrics.sh compares the result with upstream's list. */
 #include <config.h>
 
 #include "master/admin/stats_series.h"
@@ -32,8 +32,8 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* There is no NVMe-oF pool, no SSD tier, no shared file system and no standby.  Clients use LIST and SEGMENTS where
- * upstream's use requests of their own. */
+/* There is no NVMe-oF pool, no SSD tier, no shared file system and no standby.  Clients use LIST
+ * and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	GAUGE("master_nof_allocated_bytes")
 	GAUGE("master_total_nof_capacity_bytes")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stats_summary.c - upstream's line of figures, with its words and numbers, for programs that parse it. */
+ * stats_summary.c - upstream's line of figures, with its words and numbers, for programs that parse
+ * it. */
 #include <config.h>
 
 #include "master/admin/stats_summary.h"
@@ -12,8 +13,8 @@
 
 #define SAMPLE_MS 10000		/* rates are means over one to two of these */
 
-/* The operations in the order of the line: single requests, batches, tasks.  An operation's counters are
- * master_NAME_requests_total and so on. */
+/* The operations in the order of the line: single requests, batches, tasks.  An operation's
+ * counters are master_NAME_requests_total and so on. */
 static const struct {
 	const char *label, *name;
 } ops[MCM_SUMMARY_OPS] = {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * checkpoint.c - writing the whole state to a file while it changes.
  *
- * First the journal switches to a new file.  Then everything is read, a few objects at a time under their lock.  Changes
- * made before an object is read are in the checkpoint; later ones are in the new journal.  A change that is in both does
- * no harm, because a record always contains the whole state of its subject.  Finally the journal is written up to this
- * point, the checkpoint gets its name, and the older files are removed. */
+ * First the journal switches to a new file.  Then everything is read, a few objects at a time under
+ * their lock.  Changes made before an object is read are in the checkpoint; later ones are in the
+ * new journal.  A change that is in both does no harm, because a record always contains the whole
+ * state of its subject.  Finally the journal is written up to this point, the checkpoint gets its
+ * name, and the older files are removed. */
 #include <config.h>
 
 #include <errno.h>
@@ -63,8 +64,8 @@ static void writer_flush(struct writer *w)
 	w->len = 0;
 }
 
-/* Make room for a record of at most @max bytes.  Called under a lock, so it does no I/O, and allocates only if keys are
- * unusually long. */
+/* Make room for a record of at most @max bytes.  Called under a lock, so it does no I/O, and
+ * allocates only if keys are unusually long. */
 static struct mcm_packer pack_begin(struct writer *w, size_t max)
 {
 	if (w->cap - w->len < max) {
@@ -119,17 +120,20 @@ static void write_objects(struct writer *w)
 		took = mc_now_ns() - began;
 		if (took > longest) {
 			longest = took;
-			/* CPU time since the last yield: reading the clock before each step would cost more than a step. */
+			/* CPU time since the last yield: reading the clock before each step would
+			 * cost more than a step. */
 			cpu_took = thread_cpu_ns() - cpu;
 		}
 		MC_FAULT_POINT("checkpoint.step");
 		if (w->len >= WRITE_BYTES) {
 			writer_flush(w);
-			/* Write what the evictor or a removal of many keys has appended meanwhile. */
+			/* Write what the evictor or a removal of many keys has appended
+			 * meanwhile. */
 			mcm_journal_flush(w->m);
 			turn = 0;
 		}
-		/* Yield here, so that the scheduler need not preempt this thread while it holds a lock. */
+		/* Yield here, so that the scheduler need not preempt this thread while it holds a
+		 * lock. */
 		if (began + took - turn > TURN_NS) {
 			sched_yield();
 			turn = mc_now_ns();
@@ -210,8 +214,9 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	int r = 0;
 
 	mcm_journal_name(name, true, sequence);
-	/* The checkpoint may contain an object that was renamed meanwhile twice or not at all, and two objects that
-	 * had the same memory one after the other.  The journal resolves that, so write it first. */
+	/* The checkpoint may contain an object that was renamed meanwhile twice or not at all, and
+	 * two objects that had the same memory one after the other.  The journal resolves that, so
+	 * write it first. */
 	mcm_journal_catch_up(m);
 	MC_FAULT_POINT("checkpoint.rename");
 	pthread_mutex_lock(&j->file_lock);

@@ -99,7 +99,7 @@ static struct mcm_durable *durable_new(uint16_t kind, struct mcp_bytes name, str
 /* ---- no lock held ---- */
 
 int mcm_durable_set(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name,
-		 struct mcp_bytes value)
+		    struct mcp_bytes value)
 {
 	uint64_t hash = mc_hash(name.data, name.len, kind);
 	struct mcm_durable_record r = { (uint16_t)kind, name, value };
@@ -170,7 +170,7 @@ static void durable_call_if(void *arg, const struct mcm_durable *d)
 }
 
 void mcm_durables_each(struct mcm *m, enum mcm_durable_kind kind,
-		    void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg)
+		       void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg)
 {
 	struct each e = { (uint16_t)kind, fn, arg };
 

@@ -39,8 +39,8 @@ struct mcm_durables {
 int mcm_durables_init(struct mcm_durables *ds);
 void mcm_durables_done(struct mcm_durables *ds);
 
-/* Set or delete a value; without a journal it lasts as long as the process.  Thread-safe, under any lock but the
- * journal's.  -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
+/* Set or delete a value; without a journal it lasts as long as the process.  Thread-safe, under any
+ * lock but the journal's.  -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
 int mcm_durable_set(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name,
 		    struct mcp_bytes value);
 void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * journal.c - appending records of changes, and writing them to the file.
  *
- * Appending copies a record into a buffer under a lock of its own.  A thread that answers a client first writes the
- * buffer, with the records of all threads: one system call for many records.  The journal's thread writes records that
- * no answer waits for.  No thread waits for the disk under a lock of objects: when the buffer is full or the disk fails,
- * records are dropped, and the state on disk is discarded. */
+ * Appending copies a record into a buffer under a lock of its own.  A thread that answers a client
+ * first writes the buffer, with the records of all threads: one system call for many records.  The
+ * journal's thread writes records that no answer waits for.  No thread waits for the disk under a
+ * lock of objects: when the buffer is full or the disk fails, records are dropped, and the state on
+ * disk is discarded. */
 #include <config.h>
 
 #include <errno.h>
@@ -32,7 +33,8 @@ MC_COUNTER(losses, "mooncake_master_journal_losses_total", "",
 	   "Times that changes could not be written and the state on disk was discarded")
 MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Duration of a sync to disk", 1e-9)
 
-/* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0: none. */
+/* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0:
+ * none. */
 static __thread uint64_t pending_lsn;
 
 /* ---- appending ---- */
@@ -52,7 +54,8 @@ static void journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 		j->len += p->len;
 		__atomic_store_n(&j->appended, j->appended + p->len, __ATOMIC_RELAXED);
 	}
-	/* Also for a dropped record: then the state on disk must be removed before the answer leaves. */
+	/* Also for a dropped record: then the state on disk must be removed before the answer
+	 * leaves. */
 	pending_lsn = j->appended + 1;
 	pthread_mutex_unlock(&j->lock);
 	if (full || kick)
@@ -411,7 +414,8 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	/* The buffer may have become full since the flush, without a discard so far. */
 	full = j->lost && !j->discarded;
 	if (!full) {
-		/* Records appended since the flush belong to the new file, even if earlier ones were lost. */
+		/* Records appended since the flush belong to the new file, even if earlier ones
+		 * were lost. */
 		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
 		j->discarded = false;
 		old = j->fd;
@@ -453,8 +457,8 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 		r = -errno;
 	if (r == 0)
 		r = mcm_journal_write(fd, mem, 2 * p.len);
-	/* Sync the header and the name: after a machine failure, a journal without them looks like one to which nothing
-	 * was written. */
+	/* Sync the header and the name: after a machine failure, a journal without them looks like
+	 * one to which nothing was written. */
 	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))
 		r = -errno;
 	if (r < 0) {

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * journal.h - the state that survives the master: a journal of changes and checkpoints of the whole state, in a
- * directory of its own (--journal_dir).
+ * journal.h - the state that survives the master: a journal of changes and checkpoints of the whole
+ * state, in a directory of its own (--journal_dir).
  *
  *	lock			locked by the master that uses the directory
- *	checkpoint-N		the state at some time after journal-N began.  With the journals from N on, applied in
- *				order, it gives the state at the end of the last journal.
+ *	checkpoint-N		the state at some time after journal-N began; with the journals from N
+ *				on, applied in order, it gives the state at the end of the last one
  *	journal-N		records of changes; each start and each checkpoint begin a new file
  *
- * Code that changes durable state calls one of the functions below, under the lock that guards the changed state and
- * before memory that the change frees can be allocated again.  They append to a buffer: no system call, no failure.
- * mcm_journal_wait(), called before the thread's answers leave, writes all records that these answers depend on: those
- * of the thread's own changes, and those of other threads after mcm_journal_depend().  Without a journal all of these
- * functions do nothing.
+ * Code that changes durable state calls one of the functions below, under the lock that guards the
+ * changed state and before memory that the change frees can be allocated again.  They append to a
+ * buffer: no system call, no failure.  mcm_journal_wait(), called before the thread's answers
+ * leave, writes all records that these answers depend on: those of the thread's own changes, and
+ * those of other threads after mcm_journal_depend().  Without a journal all of these functions do
+ * nothing.
  *
- * When records cannot be written, the files in the directory are removed: an old state whose memory has been reused is
- * worse than no state.  The master continues, and begins again with a checkpoint as soon as one can be written. */
+ * When records cannot be written, the files in the directory are removed: an old state whose memory
+ * has been reused is worse than no state.  The master continues, and begins again with a checkpoint
+ * as soon as one can be written. */
 #ifndef MCM_JOURNAL_H
 #define MCM_JOURNAL_H
 
@@ -30,22 +32,24 @@ struct mcm_segment;
 
 /* ---- begin and end (journal_run.c) ---- */
 
-/* Do the options, upstream's names included, ask for a journal?  0: no; 1: yes, *ret_dir gets the directory (borrowed
- * from the options); -EINVAL with a detail. */
+/* Do the options, upstream's names included, ask for a journal?  0: no; 1: yes, *ret_dir gets the
+ * directory (borrowed from the options); -EINVAL with a detail. */
 int mcm_journal_wanted(const struct mcm_conf *conf, const char **ret_dir);
 
-/* Lock the directory, restore its state into the empty master @m, and begin a new file.  The directory is created if
- * only its last component is missing.  Without --journal_dir do nothing.  -EBUSY: another master uses the directory;
- * -MC_EVERSION; -EINVAL: it belongs to another cluster; -ENOMEM, -errno.  All have a detail. */
+/* Lock the directory, restore its state into the empty master @m, and begin a new file.  The
+ * directory is created if only its last component is missing.  Without --journal_dir do nothing.
+ * -EBUSY: another master uses the directory; -MC_EVERSION; -EINVAL: it belongs to another cluster;
+ * -ENOMEM, -errno.  All have a detail. */
 int mcm_journal_open(struct mcm *m);
-/* @clean: write a last checkpoint; everything else must have stopped.  Otherwise unwritten records are lost, as when
- * the process is killed. */
+/* @clean: write a last checkpoint; everything else must have stopped.  Otherwise unwritten records
+ * are lost, as when the process is killed. */
 void mcm_journal_close(struct mcm *m, bool clean);
 /* The thread that writes checkpoints, and records that no answer waits for. */
 int mcm_journal_start(struct mcm *m);
 void mcm_journal_stop(struct mcm *m);
-/* Start the thread that syncs; it calls @fn with the LSN up to which records are synced.  Before the start and after
- * the stop mcm_journal_pending_lsn() waits like mcm_journal_wait().  Without --journal_sync=fdatasync do nothing. */
+/* Start the thread that syncs; it calls @fn with the LSN up to which records are synced.  Before
+ * the start and after the stop mcm_journal_pending_lsn() waits like mcm_journal_wait().  Without
+ * --journal_sync=fdatasync do nothing. */
 int mcm_journal_sync_start(struct mcm *m, void (*fn)(struct mcm *m, uint64_t lsn));
 void mcm_journal_sync_stop(struct mcm *m);
 
@@ -59,7 +63,8 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 			     unsigned copies, uint64_t granules);
 /* The put is over.  Not needed when an object of this generation was committed. */
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation);
-/* Shard's lock for these three.  @slot is now the version of its key, and its extents are complete. */
+/* Shard's lock for these three.  @slot is now the version of its key, and its extents are
+ * complete. */
 void mcm_journal_object(struct mcm *m, uint32_t slot);
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot);
 /* @slot has its new key and generation already. */
@@ -70,33 +75,36 @@ void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s);
 void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint64_t size);
 void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s);
 
-/* An LSN is a number of bytes appended since the start.  Record ends are LSNs, and "pending" LSNs below are + 1, so
- * that 0 means: none. */
+/* An LSN is a number of bytes appended since the start.  Record ends are LSNs, and "pending" LSNs
+ * below are + 1, so that 0 means: none. */
 
-/* Call before answers leave: wait until the records of this thread are written, with --journal_sync=fdatasync also
- * synced. */
+/* Call before answers leave: wait until the records of this thread are written, with
+ * --journal_sync=fdatasync also synced. */
 void mcm_journal_wait(struct mcm *m);
-/* The answer of this thread reveals a change by another thread, and the client may rely on it as on its own changes:
- * make the answer wait for that change too.  Call it under the lock under which the change was seen, or after it. */
+/* The answer of this thread reveals a change by another thread, and the client may rely on it as on
+ * its own changes: make the answer wait for that change too.  Call it under the lock under which
+ * the change was seen, or after it. */
 void mcm_journal_depend(struct mcm *m);
-/* Like mcm_journal_wait(), but do not wait for a sync.  0: the answers may leave now.  Otherwise they may leave when
- * the function of mcm_journal_sync_start() gets this number or a higher one. */
+/* Like mcm_journal_wait(), but do not wait for a sync.  0: the answers may leave now.  Otherwise
+ * they may leave when the function of mcm_journal_sync_start() gets this number or a higher one. */
 uint64_t mcm_journal_pending_lsn(struct mcm *m);
 
 /* ---- checkpoints (checkpoint.c) ---- */
 
-/* Write a checkpoint now.  One at a time; a lock of objects is held only for a few objects at a time.  -errno: the
- * state on disk before is still good. */
+/* Write a checkpoint now.  One at a time; a lock of objects is held only for a few objects at a
+ * time.  -errno: the state on disk before is still good. */
 int mcm_checkpoint(struct mcm *m);
 
 /* ---- the grace period after a restart (restore_grace.c) ---- */
 
-/* Restored objects keep their memory until clients have had time to find the new master and to repeat their pins. */
+/* Restored objects keep their memory until clients have had time to find the new master and to
+ * repeat their pins. */
 
 /* For the monitor, which decides when the grace period is over. */
 void mcm_grace_tick(struct mcm *m);
 bool mcm_grace_active(const struct mcm *m);
-/* For the evictor: release some grace pins after the end of the grace period.  True: there are more to release. */
+/* For the evictor: release some grace pins after the end of the grace period.  True: there are more
+ * to release. */
 bool mcm_grace_release(struct mcm *m);
 /* Any thread: may there still be objects with a grace pin? */
 bool mcm_grace_pins_left(const struct mcm *m);

@@ -77,7 +77,8 @@ int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 
 enum kind { OTHER, JOURNAL, CHECKPOINT, UNFINISHED };
 
-/* Parse a name made by mcm_journal_name(), possibly with ".tmp" at its end for an unfinished file. */
+/* Parse a name made by mcm_journal_name(), possibly with ".tmp" at its end for an unfinished
+ * file. */
 static enum kind parse_name(const char *name, uint64_t *ret_sequence)
 {
 	char again[MCM_JOURNAL_NAME];

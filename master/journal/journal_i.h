@@ -88,7 +88,8 @@ int mcm_journal_sync_files(int dirfd);
 
 /* ---- journal.c ---- */
 
-/* Create file @sequence with its header, written twice so that one may be damaged; a journal is synced. */
+/* Create file @sequence with its header, written twice so that one may be damaged; a journal is
+ * synced. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
 			   int *ret_fd);
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret);
@@ -103,21 +104,23 @@ void mcm_journal_flush(struct mcm *m);
 void mcm_journal_catch_up(struct mcm *m);
 /* Sync up to @end of the appended bytes; one sync serves all threads that wait for one. */
 void mcm_journal_sync_to(struct mcm *m, uint64_t end);
-/* Append later records to journal @sequence, open as @fd, which this takes.  Earlier records are written first.  If
- * records were lost before, recording begins again.  @losses_then: number of losses before the new file was created;
- * if there was another loss since, the new file was removed with the others: -EIO, @fd remains the caller's. */
+/* Append later records to journal @sequence, open as @fd, which this takes.  Earlier records are
+ * written first.  If records were lost before, recording begins again.  @losses_then: number of
+ * losses before the new file was created; if there was another loss since, the new file was removed
+ * with the others: -EIO, @fd remains the caller's. */
 int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then);
 
 /* ---- restore_grace.c ---- */
 
-/* Give a restored object its grace pin; after the last one begin the grace period, which depends on their number. */
+/* Give a restored object its grace pin; after the last one begin the grace period, which depends on
+ * their number. */
 void mcm_grace_pin(struct mcm *m, uint32_t slot);
 void mcm_grace_begin(struct mcm *m, uint64_t objects);
 
 /* ---- restore.c ---- */
 
-/* Load the newest state of the directory into @m and set what its journal knows of the files.  *ret_next: the sequence
- * of the next file; *ret_again: a checkpoint should be written soon. */
+/* Load the newest state of the directory into @m and set what its journal knows of the files.
+ * *ret_next: the sequence of the next file; *ret_again: a checkpoint should be written soon. */
 int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again);
 
 #endif

@@ -58,8 +58,8 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (**ret_dir && (*c->journal_dir || wanted))
 		return 1;
 	if (wanted)
-		return mc_fail(-EINVAL, "enable_snapshot, enable_snapshot_restore and enable_oplog need a directory: set "
-			       "journal_dir");
+		return mc_fail(-EINVAL, "enable_snapshot, enable_snapshot_restore and enable_oplog "
+			       "need a directory: set journal_dir");
 	return 0;
 }
 
@@ -73,7 +73,8 @@ static void *map_buffer(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Identify the machine's current boot: data written but not synced during an earlier boot may be lost. */
+/* Identify the machine's current boot: data written but not synced during an earlier boot may be
+ * lost. */
 static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 {
 	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -150,7 +151,8 @@ static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm
 	return 0;
 }
 
-/* Begin the file that this start appends to; in a directory without a state also write an empty checkpoint. */
+/* Begin the file that this start appends to; in a directory without a state also write an empty
+ * checkpoint. */
 static int journal_begin(struct mcm *m, uint64_t sequence)
 {
 	struct mcm_journal *j = m->journal;
@@ -308,8 +310,8 @@ static void *sync_main(void *arg)
 		wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) < wanted)
 			mcm_journal_sync_to(m, wanted);
-		/* Report also if a checkpoint did the sync, and every period, in case an earlier report came before a
-		 * session began to wait. */
+		/* Report also if a checkpoint did the sync, and every period, in case an earlier
+		 * report came before a session began to wait. */
 		j->on_sync(m, __atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) + 1);
 	} while (!stop);
 	return NULL;
@@ -335,7 +337,8 @@ void mcm_journal_sync_stop(struct mcm *m)
 
 	if (!j || !__atomic_load_n(&j->syncs, __ATOMIC_RELAXED))
 		return;
-	/* From now on answering threads wait themselves; the thread syncs once more for answers that still wait. */
+	/* From now on answering threads wait themselves; the thread syncs once more for answers
+	 * that still wait. */
 	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
 	mc_stop_set(&j->sync_stop);
 	pthread_join(j->sync_thread, NULL);

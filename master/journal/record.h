@@ -3,10 +3,10 @@
  *
  *	frame	u16 magic | u16 0 | u32 CRC32C of all that follows | u8 type, u24 length | body
  *
- * padded to a multiple of 8 bytes, little-endian.  Each record contains the whole state of one subject, or says that it
- * is gone.  So replaying records over a state that already includes some of them gives the same state.  Bodies grow only
- * at their end: a field that an older version did not write reads as zero, and fields that a newer version added are
- * skipped. */
+ * padded to a multiple of 8 bytes, little-endian.  Each record contains the whole state of one
+ * subject, or says that it is gone.  So replaying records over a state that already includes some
+ * of them gives the same state.  Bodies grow only at their end: a field that an older version did
+ * not write reads as zero, and fields that a newer version added are skipped. */
 #ifndef MCM_RECORD_H
 #define MCM_RECORD_H
 
@@ -46,8 +46,8 @@ struct mcm_extent_record {
 	uint16_t segment;
 };
 
-/* All durable properties of a committed object.  Add a new one here, in mcm_object_describe() and mcm_object_restore()
- * (restore_object.c), and at the end of the record's body (record.c). */
+/* All durable properties of a committed object.  Add a new one here, in mcm_object_describe() and
+ * mcm_object_restore() (restore_object.c), and at the end of the record's body (record.c). */
 struct mcm_object_record {
 	const char *key;	/* borrowed */
 	uint32_t key_len;
@@ -121,13 +121,14 @@ struct mcm_record {
 	uint32_t len;
 };
 
-/* Parse the record at @p, where @len bytes are available.  Returns the size of its frame, or 0 if there is no complete,
- * undamaged record. */
+/* Parse the record at @p, where @len bytes are available.  Returns the size of its frame, or 0 if
+ * there is no complete, undamaged record. */
 size_t mcm_record_next(const uint8_t *p, size_t len, struct mcm_record *ret);
 /* The first offset at or after @from with an undamaged record, @len if there is none. */
 size_t mcm_record_resync(const uint8_t *p, size_t len, size_t from);
 
-/* Decode bodies.  Borrowed bytes point into @r->body.  -MC_EPROTO with a detail if the body is malformed. */
+/* Decode bodies.  Borrowed bytes point into @r->body.  -MC_EPROTO with a detail if the body is
+ * malformed. */
 int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret);
 int mcm_unpack_object(const struct mcm_record *r, struct mcm_object_record *ret);
 int mcm_unpack_renamed(const struct mcm_record *r, struct mcp_bytes *ret_from,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * restore.c - reading a checkpoint and the journals after it into an empty master.
  *
- * Records are applied in order: each key in the index points to its last record.  The files stay mapped until
- * restore_build.c has built objects, ranges and lists from the records that remain at the end.  Only then are the ranges
- * known: a checkpoint is written while things change, so in the middle of it two objects may seem to have the same
- * memory.
+ * Records are applied in order: each key in the index points to its last record.  The files stay
+ * mapped until restore_build.c has built objects, ranges and lists from the records that remain at
+ * the end.  Only then are the ranges known: a checkpoint is written while things change, so in the
+ * middle of it two objects may seem to have the same memory.
  *
- * A damaged record is skipped and counted.  That is safe: if the memory of its subject was reused, a later record says
- * so and takes precedence. */
+ * A damaged record is skipped and counted.  That is safe: if the memory of its subject was reused,
+ * a later record says so and takes precedence. */
 #include <config.h>
 
 #include <errno.h>
@@ -218,8 +218,9 @@ static int map_file(struct load *ld, const char *name, struct mcm_restored_file 
 	return 0;
 }
 
-/* A checkpoint has its objects in the order of their hashes.  With the same hash function the index is filled from one
- * end to the other, which is fast.  So far it contains only the root directory. */
+/* A checkpoint has its objects in the order of their hashes.  With the same hash function the index
+ * is filled from one end to the other, which is fast.  So far it contains only the root
+ * directory. */
 static int adopt_seed(struct mcm *m, uint64_t seed)
 {
 	mcm_names_done(&m->names);
@@ -291,8 +292,9 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 	return 0;
 }
 
-/* Read the header.  *ret_at: offset of the next record, @f's length if nothing can be read.  A file begins with two
- * copies of its header; if a journal has lost both, its records are read nevertheless.  -MC_EPROTO, -MC_EVERSION. */
+/* Read the header.  *ret_at: offset of the next record, @f's length if nothing can be read.  A file
+ * begins with two copies of its header; if a journal has lost both, its records are read
+ * nevertheless.  -MC_EPROTO, -MC_EVERSION. */
 static int read_header(struct load *ld, const char *name, const struct mcm_restored_file *f,
 		       bool checkpoint, struct mcm_header_record *ret, size_t *ret_at)
 {
@@ -453,11 +455,12 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	r = load_all(ld, files);
 	if (r < 0)
 		return r;
-	/* Without syncs a machine failure may have lost the last records.  If these reused memory of older objects, the
-	 * older objects would be restored with foreign contents: use nothing. */
+	/* Without syncs a machine failure may have lost the last records.  If these reused memory
+	 * of older objects, the older objects would be restored with foreign contents: use
+	 * nothing. */
 	if (ld->other_boot || ld->headless) {
 		discard_state(ld, ld->other_boot ? "the machine restarted before the journal was synced" :
-			   "the last journal has no header, so the machine may have restarted since it was written");
+			      "the last journal has no header, so the machine may have restarted since");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
 	}

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * restore_build.c - building a master's state from the last record of each key.
  *
- * First the claims of objects and of unfinished puts on ranges are sorted by position.  Then each segment's allocator is
- * built from front to back, and claims that overlap are adjacent.  Of two overlapping claims the one with the later
- * record is right: the other owner was gone before its memory was reused, and only the record of that is missing.
- * Generations do not decide this: a put gets its generation before its ranges, and an object that gets another replica
- * keeps its generation.
+ * First the claims of objects and of unfinished puts on ranges are sorted by position.  Then each
+ * segment's allocator is built from front to back, and claims that overlap are adjacent.  Of two
+ * overlapping claims the one with the later record is right: the other owner was gone before its
+ * memory was reused, and only the record of that is missing.  Generations do not decide this: a put
+ * gets its generation before its ranges, and an object that gets another replica keeps its
+ * generation.
  *
- * Objects are built in the order of the index.  They are put on the eviction lists in the order of their generations,
- * which is the order of their puts. */
+ * Objects are built in the order of the index.  They are put on the eviction lists in the order of
+ * their generations, which is the order of their puts. */
 #include <config.h>
 
 #include <errno.h>
@@ -31,13 +32,14 @@
 #define DIGITS (1u << DIGIT_BITS)
 #define KEY_DIGITS ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
 
-/* The claim of an object or put on one range.  Claims of one object are adjacent, in the order of the index. */
+/* The claim of an object or put on one range.  Claims of one object are adjacent, in the order of
+ * the index. */
 struct claim {
 	uint64_t where;		/* segment and granule: the order of positions */
 	uint64_t generation;
 	uint64_t len;		/* granules; 0: no range, or the claim was rejected */
 	uint32_t slot;		/* 0: claim of a put */
-	uint32_t node;
+	uint32_t range;
 };
 
 static uint16_t segment_of(const struct claim *p)
@@ -204,7 +206,7 @@ static int add_claim(struct build *b, const struct claim *p)
 }
 
 static void add_extents(struct build *b, uint32_t slot, uint64_t generation,
-		       const struct mcm_extent_record *e, unsigned n)
+			const struct mcm_extent_record *e, unsigned n)
 {
 	unsigned i;
 
@@ -290,8 +292,8 @@ static void sort_digit(const struct order *from, struct order *to, size_t n, uns
 		to[at[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Radix sort from the lowest digit.  Digits that all keys have in common, usually the upper ones, are skipped.  *o gets
- * the result. */
+/* Radix sort from the lowest digit.  Digits that all keys have in common, usually the upper ones,
+ * are skipped.  *o gets the result. */
 static int sort_orders(struct order **o, size_t n)
 {
 	size_t (*count)[DIGITS] = calloc(KEY_DIGITS, sizeof(*count)), i;
@@ -371,7 +373,8 @@ static uint64_t record_position(const struct mcm_restored *r, const struct claim
 	return 0;
 }
 
-/* Allocate the claimed ranges from front to back.  Of two overlapping claims reject the one with the earlier record. */
+/* Allocate the claimed ranges from front to back.  Of two overlapping claims reject the one with
+ * the earlier record. */
 static int take_ranges(struct build *b, const struct order *o, size_t n)
 {
 	struct claim *last = NULL;
@@ -387,7 +390,8 @@ static int take_ranges(struct build *b, const struct order *o, size_t n)
 			p->len = 0;
 			continue;
 		}
-		/* Only claims of the same segment can overlap: no range reaches beyond its segment. */
+		/* Only claims of the same segment can overlap: no range reaches beyond its
+		 * segment. */
 		if (last && last->where + last->len > p->where) {
 			overlaps++;
 			if (record_position(b->r, last) > record_position(b->r, p)) {
@@ -533,7 +537,7 @@ static int make_lists(struct build *b)
 	for (i = 0; i < n && r == 0; i++) {
 		const struct claim *p = &b->claim[o[i].claim];
 		const struct claim *next = &b->claim[o[i + AHEAD < n ? i + AHEAD : i].claim];
-		struct mcm_extent extent = { p->node, segment_of(p) };
+		struct mcm_extent extent = { p->range, segment_of(p) };
 
 		__builtin_prefetch(mcm_object(&m->index, next->slot), 1);
 		__builtin_prefetch(mcm_range(&mcm_segment(&m->segments, segment_of(next))->alloc,
@@ -541,7 +545,7 @@ static int make_lists(struct build *b)
 		if (p->slot)
 			mcm_object_attach(m, p->slot, extent);
 		else
-			r = mcm_puts_restore(m, p->generation, extent);
+			r = mcm_quarantine_restore(m, p->generation, extent);
 	}
 	free(o);
 	return r;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * restore_grace.c - the grace period after a restart.
  *
- * The new master does not know which objects clients had pinned.  A client may still be reading such an object's memory
- * through a mapping, and would not notice that the memory was reused for another object.  So each restored object has a
- * grace pin, which belongs to no client, until clients have had time to reconnect and to repeat their pins. */
+ * The new master does not know which objects clients had pinned.  A client may still be reading
+ * such an object's memory through a mapping, and would not notice that the memory was reused for
+ * another object.  So each restored object has a grace pin, which belongs to no client, until
+ * clients have had time to reconnect and to repeat their pins. */
 #include <config.h>
 
 #include "master/journal/journal_i.h"
@@ -43,8 +44,8 @@ static void unpin_slot(struct mcm *m, uint32_t slot)
 	mcm_object_unpin(m, slot);
 }
 
-/* The more clients there are, the longer is the heartbeat interval after which they find this master.  The number of
- * clients that have reconnected is an estimate of those that will. */
+/* The more clients there are, the longer is the heartbeat interval after which they find this
+ * master.  The number of clients that have reconnected is an estimate of those that will. */
 static bool clients_may_come(const struct mcm *m)
 {
 	uint64_t now = mcm_now_ms(m), beat = mcm_heartbeat_idle_ms(m), again = m->conf.client_ttl * 2 / 5;
@@ -54,8 +55,8 @@ static bool clients_may_come(const struct mcm *m)
 	return now < m->grace_until_ms || now < m->grace_from_ms + beat;
 }
 
-/* Called by the monitor after it has updated the clock; before that, time in which the master was stopped would count as
- * time that clients had. */
+/* Called by the monitor after it has updated the clock; before that, time in which the master was
+ * stopped would count as time that clients had. */
 void mcm_grace_tick(struct mcm *m)
 {
 	if (!m->grace_until_ms || clients_may_come(m))

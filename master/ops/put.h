@@ -139,15 +139,8 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
  * that are due. */
 void mcm_puts_tick(struct mcm *m);
 
-/* Call @fn with the ranges of each put that is unfinished or in quarantine, under its lock (put_each.c). */
+/* Call @fn with the record of each unfinished or quarantined put, its lock held (put_records.c). */
 struct mcm_put_record;
 void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg);
-
-/* ---- for put.c (quarantine.c) ---- */
-
-/* A put that is in no table any more: its ranges are free, and its tenant pays for them, until put_quarantine has
- * passed. */
-void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
-void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
 
 #endif

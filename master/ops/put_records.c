@@ -16,7 +16,7 @@ static void put_record_of(const struct mcm *m, uint64_t generation, const struct
 	ret->generation = generation;
 	ret->copies = (uint8_t)copies;
 	for (i = 0; i < copies; i++)
-		ret->extent[i] = mcm_extent_record_of(m, place[i]);
+		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
 }
 
 static void quarantine_records(struct mcm *m, const struct mcm_quarantine *q,

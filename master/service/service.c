@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service.c - sessions, REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of handlers. */
+ * service.c - sessions; REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of
+ * handlers. */
 #include <config.h>
 
 #include "master/service/service.h"
@@ -37,7 +38,7 @@ void mcm_session_closed(struct mcp_session *s, void *arg)
 	struct mcm_session *ms = mcp_session_get(s);
 	struct mcp_id client;
 
-	/* A session that was refused has none. */
+	/* A session that mcm_session_opened() refused has no struct mcm_session. */
 	if (!ms)
 		return;
 	client = ms->client;
@@ -59,13 +60,13 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
-		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	back = !ms->registered && mcm_client_registered(m, rq.client);
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
 	ms->registered = true;
-	/* Who has lost a connection will ask what has become of its last requests. */
+	/* A client that lost a connection checks the results of its last requests next. */
 	if (back)
 		mcm_journal_depend(m);
 	reply = (struct mcp_register_reply){
@@ -87,7 +88,7 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
-		return mc_fail(-MC_EPARAM, "the client is not the one that said hello");
+		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	reply.reattach = mcm_client_beat(arg, rq.client, &reply.heartbeat_ms);
 	reply.tasks = mcm_client_has_tasks(arg, rq.client);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
@@ -98,7 +99,7 @@ int mcm_serve_check_registered(const struct mcp_session *s)
 	const struct mcm_session *ms = mcp_session_get(s);
 
 	return ms->registered ? 0 :
-		mc_fail(-MC_EOWNER, "this connection has not registered as the client it says it is");
+		mc_fail(-MC_EOWNER, "this connection has not registered its client id");
 }
 
 static int serve_mount(struct mcp_session *s, const void *body, size_t len,
@@ -170,7 +171,7 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	for (i = 0; seg && i < most; i++)
 		seg[i] = segment_describe(one ? one : ss->at[ss->live[i]]);
 	reply.segments = mcp_seq(seg, most);
-	/* Names are borrowed from the table until they are encoded. */
+	/* The names are borrowed from the table, so encode them under its lock. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
 	pthread_rwlock_unlock(&ss->lock);
 	return r;

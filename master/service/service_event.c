@@ -9,8 +9,8 @@
 #include "master/memory/scratch.h"
 #include "master/service/service_i.h"
 
-#define EVENTS 512		/* of one answer */
-#define TEXT (256u << 10)	/* bytes of keys in it */
+#define EVENTS 512		/* per reply */
+#define TEXT (256u << 10)	/* bytes of keys per reply */
 
 int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
@@ -28,7 +28,7 @@ int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	if (rq.prefix.len > MCP_KEY_MAX)
-		return mc_fail(-MC_EPARAM, "a prefix of %u bytes", rq.prefix.len);
+		return mc_fail(-MC_EPARAM, "the prefix is too long: bytes=%u", rq.prefix.len);
 	r = mcm_scope_begin(arg, rq.tenant, false, &sc);
 	if (r < 0)
 		return r;

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "master/ops/ops.h"
 #include "master/mcm_i.h"
-#include "master/op_metrics.h"
 #include "master/memory/scratch.h"
+#include "master/op_metrics.h"
+#include "master/ops/ops.h"
+#include "master/ops/pin.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 
@@ -18,7 +19,7 @@
 MCM_OP_METRICS(gets, "get_replica_list", "batch_get_replica_list")
 MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
 
-/* Session locked: pins are added.  @names has room for each group's name when they are wanted. */
+/* Session locked: pins are added.  @names: memory for the groups' names, NULL: not requested. */
 static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
 			  const struct mcp_get *rq, struct mcp_object *obj,
 			  struct mcp_replica *part, char *names)
@@ -69,8 +70,8 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 	if (r == 0)
 		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
 	if (r == 0 && rq.flags & MCP_GET_DESCRIBE && rq.keys.count > DESCRIBE_MAX)
-		r = mc_fail(-MC_EPARAM, "%u keys to describe, %u are allowed", rq.keys.count,
-			    DESCRIBE_MAX);
+		r = mc_fail(-MC_EPARAM, "too many keys to describe: count=%u maximum=%u",
+			    rq.keys.count, DESCRIBE_MAX);
 	if (r < 0)
 		return r;
 	obj = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*obj));
@@ -148,13 +149,14 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	keys = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*keys));
 	present = mcm_scratch(MCM_SCRATCH_BYTES, rq.keys.count, 1);
-	/* A key stands in the message with more than a prefix's bytes beside it. */
+	/* Enough for all prefixes: each key has more bytes of encoding in the message. */
 	text = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.raw_len, 1);
 	if (!keys || !present || !text)
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
 	for (; mcp_iter_next(&it, &key); n++) {
-		/* By its members: a load of the whole would wait until both stores of it have drained. */
+		/* Copy members: one load of the struct would stall until both stores to it
+		 * complete. */
 		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
 		text += keys[n].data == text ? keys[n].len : 0;
 	}

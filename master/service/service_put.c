@@ -15,8 +15,8 @@
 #include "master/service/service_i.h"
 #include "master/session.h"
 
-#define PREFERRED_MAX 64	/* further ones are not looked at */
-#define SLICE_NS (500 * 1000)	/* of a put that makes room: others wait for it */
+#define PREFERRED_MAX 64	/* further names are ignored */
+#define SLICE_NS (500 * 1000)	/* time for evictions, during which other requests wait */
 #define SLICES_MAX 1000
 
 MCM_OP_METRICS(starts, "put_start", "batch_put_start")
@@ -25,7 +25,7 @@ MCM_OP_METRICS(revokes, "put_revoke", "batch_put_revoke")
 MC_HISTOGRAM(value_size, "master_value_size_bytes", "", "Sizes of objects put", 1)
 
 static int put_request_of(const struct mcm *m, const struct mcp_put_start *rq, uint64_t *preferred,
-		      struct mcm_put_request *ret)
+			  struct mcm_put_request *ret)
 {
 	struct mcp_name name;
 	struct mcp_iter it;
@@ -47,7 +47,7 @@ static int put_request_of(const struct mcm *m, const struct mcp_put_start *rq, u
 	if (!ret->soft_ms)
 		ret->soft_ms = (uint32_t)m->conf.default_kv_soft_pin_ttl;
 	else if (ret->soft_ms > m->conf.max_kv_soft_pin_ttl)
-		return mc_fail(-MC_EPARAM, "a soft pin of %u ms, %llu are allowed", ret->soft_ms,
+		return mc_fail(-MC_EPARAM, "soft pin too long: ms=%u maximum=%llu", ret->soft_ms,
 			       (unsigned long long)m->conf.max_kv_soft_pin_ttl);
 	mcp_iter_init(&it, &rq->preferred, &mcp_desc_name);
 	while (ret->n_preferred < PREFERRED_MAX && mcp_iter_next(&it, &name))
@@ -55,22 +55,23 @@ static int put_request_of(const struct mcm *m, const struct mcp_put_start *rq, u
 	return 0;
 }
 
-/* Items of a request that are begun together. */
+/* Items of a request that are started together. */
 struct put_window {
-	struct mcp_put_item item[MCM_WARM_MAX];
-	struct mcm_put_granted granted[MCM_WARM_MAX];
-	int outcome[MCM_WARM_MAX];
-	unsigned at[MCM_WARM_MAX];	/* in the request */
+	struct mcp_put_item item[MCM_PREFETCH_MAX];
+	struct mcm_put_granted granted[MCM_PREFETCH_MAX];
+	int outcome[MCM_PREFETCH_MAX];
+	unsigned at[MCM_PREFETCH_MAX];	/* positions in the request */
 	unsigned n;
 };
 
-/* The next item, under its names inside the master; @text: where those go that are others outside. */
-static int window_add(struct put_window *w, struct mcm_scope sc, unsigned at, char **text)
+/* Add the item that was decoded into the window, with the tenant's prefix.  *@text: memory for
+ * names with a prefix, advanced. */
+static int put_window_add(struct put_window *w, struct mcm_scope sc, unsigned at, char **text)
 {
 	struct mcp_put_item *item = &w->item[w->n];
 
 	if (item->group.len > MCP_GROUP_MAX)
-		return mc_fail(-MC_EPARAM, "a group's name of %u bytes", item->group.len);
+		return mc_fail(-MC_EPARAM, "a group's name is too long: bytes=%u", item->group.len);
 	item->key = mcm_scope_key(sc, item->key, *text);
 	*text += item->key.data == *text ? item->key.len : 0;
 	item->group = mcm_scope_name(sc, item->group, MCP_GROUP_MAX, *text);
@@ -79,7 +80,7 @@ static int window_add(struct put_window *w, struct mcm_scope sc, unsigned at, ch
 	return 0;
 }
 
-/* Sizes are often the same. */
+/* Sizes are often equal: count runs of equal ones at once. */
 static void observe_sizes(const struct put_window *w)
 {
 	uint64_t size = 0;
@@ -98,19 +99,19 @@ static void observe_sizes(const struct put_window *w)
 	mc_metric_observe_many(&value_size, size, n);
 }
 
-/* How far a PUT_START has come. */
+/* Progress of a PUT_START. */
 struct put_progress {
-	unsigned items, parts;		/* those before stand in their arrays */
+	unsigned items, parts;		/* finished, in the arrays below */
 	struct mcp_put_grant *grant;
 	struct mcp_replica *part;
 };
 
-/* What is left of it between slices. */
+/* The same between slices. */
 struct mcm_put_started {
 	unsigned items, parts, slices;
 	struct mcm_slice slice;
 	uint64_t same_node, refused;
-	/* behind it: grants, replicas */
+	/* followed by the grants and replicas */
 };
 
 static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
@@ -122,7 +123,8 @@ static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
 	return failed;
 }
 
-/* The thread's scratch memory is others' between slices.  -ENOMEM. */
+/* Save the progress between slices, because other requests use the thread's scratch memory.
+ * -ENOMEM. */
 static int put_suspend(struct mcm_session *s, const struct mcm_put_request *pr, const struct put_progress *pg)
 {
 	size_t grants = pg->items * sizeof(*pg->grant), parts = pg->parts * sizeof(*pg->part);
@@ -142,7 +144,7 @@ static int put_suspend(struct mcm_session *s, const struct mcm_put_request *pr, 
 	return 0;
 }
 
-/* What was put aside, if anything, is in its place again. */
+/* Restore the saved progress, if any, and begin the next slice. */
 static void put_resume(const struct mcm_session *s, struct mcm_put_request *pr, struct put_progress *pg)
 {
 	const struct mcm_put_started *st = s->started;
@@ -151,7 +153,7 @@ static void put_resume(const struct mcm_session *s, struct mcm_put_request *pr, 
 
 	if (st)
 		pr->slice = st->slice;
-	/* So many are enough for anything while others do not take what is freed: then it has to end. */
+	/* More slices are needed only if other puts take the freed memory; then finish without. */
 	pr->slice.end_ns = st && st->slices == SLICES_MAX ? 0 : mc_now_ns() + SLICE_NS;
 	if (!st)
 		return;
@@ -168,8 +170,8 @@ static void put_resume(const struct mcm_session *s, struct mcm_put_request *pr, 
 	}
 }
 
-/* The put_window's items, or those before one that has to wait for the next slice. */
-static int window_start(struct mcm *m, struct mcm_session *s, struct put_window *w,
+/* Start the items of the window, up to one that must wait for the next slice (MCP_AGAIN). */
+static int put_window_start(struct mcm *m, struct mcm_session *s, struct put_window *w,
 			struct mcm_put_request *pr, struct put_progress *pg)
 {
 	unsigned i, j;
@@ -196,7 +198,8 @@ static int window_start(struct mcm *m, struct mcm_session *s, struct put_window 
 	return i < j ? MCP_AGAIN : 0;
 }
 
-/* @text has room for all keys and groups: in the message more bytes than a prefix's stand beside each. */
+/* @text has room for all keys and groups with prefixes: each has more bytes of encoding in the
+ * message. */
 static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
 		       struct mcm_put_request *pr, const struct mcp_seq *items, struct put_progress *pg,
 		       char *text)
@@ -212,10 +215,10 @@ static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc
 	while (n < items->count && r == 0) {
 		for (w.n = 0; w.n < MCM_PREFETCH_MAX && n < items->count; n++) {
 			mcp_iter_next(&it, &w.item[w.n]);
-			r = window_add(&w, sc, n, &text);
+			r = put_window_add(&w, sc, n, &text);
 			pg->grant[n] = (struct mcp_put_grant){ .status = r < 0 ? mc_err_to_wire(r) : 0 };
 		}
-		r = w.n ? window_start(m, s, &w, pr, pg) : 0;
+		r = w.n ? put_window_start(m, s, &w, pr, pg) : 0;
 	}
 	return r;
 }
@@ -244,11 +247,11 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 	r = start_items(m, s, sc, &pr, &rq->items, &pg, text);
 	if (r == MCP_AGAIN && put_suspend(s, &pr, &pg) == 0)
 		return r;
-	/* No memory for what was begun: in one go, then. */
+	/* If there is no memory to save the progress, finish without slices. */
 	pr.slice.end_ns = 0;
 	if (r == MCP_AGAIN)
 		(void)start_items(m, s, sc, &pr, &rq->items, &pg, text);
-	/* What earlier slices have appended may have been waited for with somebody else's answer. */
+	/* Records of earlier slices may have been waited for by the answer to another request. */
 	if (s->started)
 		mcm_journal_depend(m);
 	mcm_op_count(&starts, rq->items.count, count_failures(pg.grant, rq->items.count));
@@ -296,12 +299,12 @@ static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp
 	char *text;
 	int r;
 
-	/* What was begun may end, also when the tenant was taken out of the policy meanwhile. */
+	/* An unfinished put may end even if the tenant was removed from the policy meanwhile. */
 	r = mcm_scope_begin(m, tenant, false, &sc);
 	if (r < 0)
 		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
-	/* A key stands in the message with more than a prefix's bytes beside it. */
+	/* Enough for all prefixes: each key has more bytes of encoding in the message. */
 	text = mcm_scratch(MCM_SCRATCH_TEXT, items->raw_len, 1);
 	if (!status || !text)
 		return -ENOMEM;

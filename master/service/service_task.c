@@ -15,19 +15,19 @@
 #include "master/session.h"
 #include "proto/rpc_server.h"
 
-#define FETCH_PARTS 64u		/* in which nothing was found to copy: then it ends all the same */
+#define FETCH_PARTS 64u		/* most parts of a fetch, even if none of them found a copy */
 
-MC_COUNTER(copies_created, "master_create_copy_task_requests_total", "", "Copy tasks asked for")
-MC_COUNTER(copies_refused, "master_create_copy_task_failures_total", "", "Copy tasks refused")
-MC_COUNTER(moves_created, "master_create_move_task_requests_total", "", "Move tasks asked for")
-MC_COUNTER(moves_refused, "master_create_move_task_failures_total", "", "Move tasks refused")
-MC_COUNTER(queries, "master_query_task_requests_total", "", "Questions about tasks")
+MC_COUNTER(copies_created, "master_create_copy_task_requests_total", "", "Requests to create a copy task")
+MC_COUNTER(copies_refused, "master_create_copy_task_failures_total", "", "Copy tasks that were refused")
+MC_COUNTER(moves_created, "master_create_move_task_requests_total", "", "Requests to create a move task")
+MC_COUNTER(moves_refused, "master_create_move_task_failures_total", "", "Move tasks that were refused")
+MC_COUNTER(queries, "master_query_task_requests_total", "", "Queries of tasks")
 MC_COUNTER(query_failures, "master_query_task_failures_total", "",
-	   "Questions about tasks that are not known")
-MC_COUNTER(fetches, "master_fetch_tasks_requests_total", "", "Owners that asked for copies to make")
-MC_COUNTER(fetch_failures, "master_fetch_tasks_failures_total", "", "Such requests that failed")
-MC_COUNTER(updates, "master_update_task_requests_total", "", "Copies that owners ended")
-MC_COUNTER(update_failures, "master_update_task_failures_total", "", "Copies that were not kept")
+	   "Queries of unknown tasks")
+MC_COUNTER(fetches, "master_fetch_tasks_requests_total", "", "Requests of owners for copies to make")
+MC_COUNTER(fetch_failures, "master_fetch_tasks_failures_total", "", "Requests of owners for copies to make that failed")
+MC_COUNTER(updates, "master_update_task_requests_total", "", "Copies whose end owners reported")
+MC_COUNTER(update_failures, "master_update_task_failures_total", "", "Copies that failed or were not used")
 
 static int names_of(const struct mcp_seq *list, struct mcp_bytes **ret, unsigned *ret_n)
 {
@@ -39,7 +39,7 @@ static int names_of(const struct mcp_seq *list, struct mcp_bytes **ret, unsigned
 	*ret = NULL;
 	*ret_n = 0;
 	if (list->count > MCM_TASK_NAMES)
-		return mc_fail(-MC_EPARAM, "%u segments, %u are allowed", list->count,
+		return mc_fail(-MC_EPARAM, "too many segments: count=%u maximum=%u", list->count,
 			       MCM_TASK_NAMES);
 	if (!list->count)
 		return 0;
@@ -93,9 +93,10 @@ int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 	return r;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
-/* Tasks as the wire has them: everything they point to is copied, for the lock is let go. */
+/* Tasks as messages.  They are encoded without tasks.lock, so everything they point to is
+ * copied. */
 struct listing {
 	struct mcm *m;
 	struct mcp_task *task;

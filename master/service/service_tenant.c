@@ -27,7 +27,7 @@ int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
 		r = mcm_tenant_find(m, rq.tenant, &first);
 	if (r < 0)
 		return r;
-	/* There may be more at any time: those then are not listed. */
+	/* Tenants that are added from now on are not listed. */
 	count = rq.tenant.len ? 1 : mcm_load_relaxed(&m->tenants.count);
 	list = mcm_scratch(MCM_SCRATCH_ITEMS, count, sizeof(*list));
 	if (!list)

@@ -402,7 +402,7 @@ bool mcm_evict_background(struct mcm *m)
 	top = m->segments.top;
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (mcm_tenants_over_quota(m))
-		(void)mcm_tenants_trim(m, excess_of_all(m, top), NULL);
+		(void)mcm_tenants_trim(m, segments_excess(m, top), NULL);
 	for (i = 0; i < top; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);

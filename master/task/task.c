@@ -166,7 +166,8 @@ static int check_request(const struct mcm_task_request *rq)
 	return 0;
 }
 
-/* A segment that is being drained accepts no objects: if targets are given, at least one must not be a source. */
+/* A segment that is being drained accepts no objects: if targets are given, at least one must not
+ * be a source. */
 static int check_targets(const struct mcm_task *t)
 {
 	unsigned i = 0;
@@ -432,8 +433,8 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 			t->message);
 }
 
-/* Free the oldest finished tasks above the limit, except tasks with running copies, and drains that must stay
- * cancellable because their segments would otherwise accept no objects for ever. */
+/* Free the oldest finished tasks above the limit, except tasks with running copies, and drains that
+ * must stay cancellable because their segments would otherwise accept no objects for ever. */
 static void tasks_forget_old(struct mcm *m)
 {
 	struct mcm_tasks *ts = &m->tasks;
@@ -529,7 +530,8 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 	t->succeeded = msg->succeeded;
 	t->bytes = msg->bytes;
 	t->total = msg->total;
-	/* No lock: there are no other threads yet, and the caller holds durables.lock, which comes after tasks.lock. */
+	/* No lock: there are no other threads yet, and the caller holds durables.lock, which comes
+	 * after tasks.lock. */
 	if (msg->status == MCP_TASK_SUCCEEDED) {
 		t->status = MCP_TASK_SUCCEEDED;
 		t->drained = t->type == MCP_TASK_DRAIN;
@@ -549,7 +551,8 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 
 /* ---- revoking copies ---- */
 
-/* Generation of the put of a copy to revoke: one of task @t, or (@t NULL) one that takes too long.  0: none. */
+/* Generation of the put of a copy to revoke: one of task @t, or (@t NULL) one that takes too long.
+ * 0: none. */
 static uint64_t unit_to_revoke(struct mcm *m, const struct mcm_task *t)
 {
 	uint64_t limit = m->conf.processing_task_timeout_sec;
@@ -573,7 +576,7 @@ static void revoke_units(struct mcm *m, const struct mcm_task *t)
 
 	/* A copy that another thread is just ending is still listed: leave it to that thread. */
 	while ((put = unit_to_revoke(m, t)) && put != last) {
-		mcm_put_break(m, put);
+		mcm_put_detach_unit(m, put);
 		last = put;
 	}
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * task.h - jobs on objects that take a while: copy, move, replicate, drain, evict, rebalance.
  *
- * The master moves no bytes.  A client that owns a segment with something to copy learns that from its heartbeat reply
- * and fetches copies to make.  Each copy (unit) is a put that only the task can end: its range on the target is
- * allocated, and the source is pinned for the session that fetched it.  When the client reports the same CRC as the
- * object's, the version gets the new extent under its shard's lock; for a move, the old extent is freed as soon as no
- * client reads the object.  When a session ends, so do its copies.  A copy that is cancelled or takes too long ends at
- * once for its task, but its range stays allocated until the client has reported, because the client may still write
- * there.
+ * The master moves no bytes.  A client that owns a segment with something to copy learns that from
+ * its heartbeat reply and fetches copies to make.  Each copy (unit) is a put that only the task can
+ * end: its range on the target is allocated, and the source is pinned for the session that fetched
+ * it.  When the client reports the same CRC as the object's, the version gets the new extent under
+ * its shard's lock; for a move, the old extent is freed as soon as no client reads the object.
+ * When a session ends, so do its copies.  A copy that is cancelled or takes too long ends at once
+ * for its task, but its range stays allocated until the client has reported, because the client may
+ * still write there.
  *
- * The objects of a task are found when a client fetches copies, so a drain of millions of objects needs no list.
+ * The objects of a task are found when a client fetches copies, so a drain of millions of objects
+ * needs no list.
  *
  * tasks.lock guards the tables (docs/LOCKING.md). */
 #ifndef MCM_TASK_H
@@ -124,16 +126,19 @@ void mcm_tasks_stop(struct mcm *m);
 
 /* ---- requests of clients and operators; no lock held (task.c) ---- */
 
-/* -MC_EPARAM, -MC_ENOOBJECT, -MC_ENOSEGMENT, -MC_EUNAVAILABLE (such a task is active), -MC_ELIMIT, -ENOMEM. */
+/* -MC_EPARAM, -MC_ENOOBJECT, -MC_ENOSEGMENT, -MC_EUNAVAILABLE (such a task is active), -MC_ELIMIT,
+ * -ENOMEM. */
 int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret);
 /* -MC_ENOTASK. */
 int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status);
-/* Call @fn for the task, or (@id zero) for all tasks, newest first, with tasks.lock held.  -MC_ENOTASK. */
+/* Call @fn for the task, or (@id zero) for all tasks, newest first, with tasks.lock held.
+ * -MC_ENOTASK. */
 int mcm_task_each(struct mcm *m, struct mcp_id id,
 		  int (*fn)(void *arg, const struct mcm_task *t), void *arg);
 /* Bytes still stored in the task's sources. */
 uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
-/* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object is active. */
+/* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object
+ * is active. */
 int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 
 /* One period of the tasks' thread, which alone calls it: time-outs, evictions, ends of tasks. */
@@ -146,26 +151,26 @@ void mcm_tasks_restore(struct mcm *m);
 /* tasks.lock held: store the task's state as a durable value, or delete that value. */
 void mcm_task_keep(struct mcm *m, const struct mcm_task *t);
 void mcm_task_drop(struct mcm *m, struct mcp_id id);
-/* Check that the task fits into a durable value if there is a journal; a task gets no more names later.  -MC_ELIMIT,
- * -ENOMEM. */
+/* Check that the task fits into a durable value if there is a journal; a task gets no more names
+ * later.  -MC_ELIMIT, -ENOMEM. */
 int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t);
 /* Is this finished drain the last one that keeps some mounted segment from accepting objects? */
 bool mcm_task_keeps_drained(struct mcm *m, const struct mcm_task *t);
-/* No lock held: a new segment was mounted.  Drains that have emptied an earlier segment of its name do not apply to it,
- * unless another segment of the name is mounted and drained. */
+/* No lock held: a new segment was mounted.  Drains that have emptied an earlier segment of its name
+ * do not apply to it, unless another segment of the name is mounted and drained. */
 void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name);
 /* Add a stored task, before the master has threads (task.c).  -MC_EPARAM, -ENOMEM. */
 int mcm_task_restore(struct mcm *m, const struct mcp_task *msg);
 
 /* ---- copies (task_plan.c, task_unit.c) ---- */
 
-/* Begin up to @max copies for the client of session @s; returns their number.  One call visits and evicts only so much
- * that other threads do not wait long for tasks.lock.  *ret_more: it found no copy within that limit; the next call
- * continues there. */
+/* Begin up to @max copies for the client of session @s; returns their number.  One call visits and
+ * evicts only so much that other threads do not wait long for tasks.lock.  *ret_more: it found no
+ * copy within that limit; the next call continues there. */
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
 			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more);
-/* The client reports the end of a copy.  -MC_ESTALE_PUT: unknown, or not fetched over @s; otherwise the reason why the
- * copy is not used. */
+/* The client reports the end of a copy.  -MC_ESTALE_PUT: unknown, or not fetched over @s; otherwise
+ * the reason why the copy is not used. */
 int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c);
 /* For task_plan.c: count the begin of a copy, or its failure. */
 void mcm_unit_started(bool move, int result);
@@ -174,7 +179,8 @@ void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u);
 /* The session has no more puts, and drops its pins next. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 
-/* Is segment @s (NULL: any segment) so much fuller than the average that objects should be moved away? */
+/* Is segment @s (NULL: any segment) so much fuller than the average that objects should be moved
+ * away? */
 bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s);
 
 /* ---- shared by the task files ---- */

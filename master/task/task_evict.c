@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * task_evict.c - eviction tasks: evict all unprotected objects of segments, some per period.
  *
- * The evictions run without tasks.lock, so that queries, fetches and ending sessions do not wait for them. */
+ * The evictions run without tasks.lock, so that queries, fetches and ending sessions do not wait
+ * for them. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -17,7 +18,7 @@ struct eviction_sum {
 	uint64_t objects, bytes;
 };
 
-/* True: nothing is left that may be eviction_sum. */
+/* True: the segment has no more evictable objects. */
 static bool evict_some(struct mcm *m, struct mcm_segment *s, struct eviction_sum *sum)
 {
 	unsigned level = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : MCM_EVICT_PLAIN;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * task_keep.c - tasks across a restart, as durable values.
  *
- * Running copies are not stored: the task finds their objects again.  A successful drain is stored, because its segments
- * accept no objects. */
+ * Running copies are not stored: the task finds their objects again.  A successful drain is stored,
+ * because its segments accept no objects. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -59,8 +59,8 @@ int mcm_task_can_be_kept(const struct mcm *m, const struct mcm_task *t)
 		return 0;
 	r = task_encode(t, &b);
 	if (r == 0 && b.len > MCM_DURABLE_VALUE_MAX)
-		r = mc_fail(-MC_ELIMIT, "the names of %u segments are too long for one journal record: create several tasks",
-			    t->n_sources + t->n_targets);
+		r = mc_fail(-MC_ELIMIT, "the names of %u segments are too long for one journal "
+			    "record: create several tasks", t->n_sources + t->n_targets);
 	mcp_buf_free(&b);
 	return r;
 }
@@ -74,7 +74,7 @@ void mcm_task_keep(struct mcm *m, const struct mcm_task *t)
 	mcm_id_text(t->id, id);
 	if (r == 0)
 		r = mcm_durable_set(m, MCM_DURABLE_TASK, mcp_bytes(id, strlen(id)),
-				 mcp_bytes(b.data, b.len));
+				    mcp_bytes(b.data, b.len));
 	if (r < 0)
 		mc_warn(LOG, "cannot store a task, it will not survive a restart: %s", mc_err_detail(r));
 	mcp_buf_free(&b);
@@ -142,8 +142,8 @@ static void task_remove_source(struct mcm *m, struct mcm_task *t, uint64_t name)
 		mcm_task_drop(m, t->id);
 }
 
-/* If another segment of the same name is mounted and drained, the drain applies to the new segment as well: mark it
- * DRAINED. */
+/* If another segment of the same name is mounted and drained, the drain applies to the new segment
+ * as well: mark it DRAINED. */
 static bool drain_applies(struct mcm *m, uint64_t name)
 {
 	struct mcm_segments *ss = &m->segments;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * task_plan.c - choice of the copies that an owner gets when it fetches some: which objects, and to which segments.
+ * task_plan.c - choice of the copies that an owner gets when it fetches some: which objects, and to
+ * which segments.
  *
- * Objects of a segment are found by walking over its ranges from where the last walk stopped (alloc.hand).  On a segment
- * that accepts no new objects no other code uses the hand; on other segments, other users restart from the beginning.
- * Ranges of a running copy are marked with MCM_NODE_MOVING. */
+ * Objects of a segment are found by walking over its ranges from where the last walk stopped
+ * (alloc.cursor).  On a segment that accepts no new objects no other code uses the cursor; on other
+ * segments, other users restart from the beginning.  Ranges of a running copy are marked with
+ * MCM_RANGE_MOVING. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -36,9 +38,10 @@ struct plan {
 	uint64_t bytes;
 	struct mcp_copy *copy;
 	struct mcp_replica *from, *to;
-	uint64_t until_ns;	/* evicting */
-	bool cut;		/* there is more to look at, or to evict, than one fetch may */
-	/* of the segment that is walked: what may still be looked at, and tried in misses; so many bytes found no room */
+	uint64_t until_ns;	/* end of the time for evictions */
+	bool cut;		/* the limits of one fetch stopped the search */
+	/* for the current segment: ranges that may still be visited, objects that may still fail;
+	 * objects of at least too_long bytes found no room */
 	unsigned ranges, misses;
 	uint64_t too_long;
 };
@@ -98,31 +101,31 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 
 /* ---- targets ---- */
 
-static bool target_accepts(const struct plan *p, const struct copy_spec *w, const struct mcm_segment *s,
-		  uint64_t len, double mean)
+static bool target_accepts(const struct plan *p, const struct copy_spec *c, const struct mcm_segment *s,
+			   uint64_t len, double mean)
 {
 	const struct mcm_task *t = p->t;
 
 	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < len)
 		return false;
-	if (w->target ? s->name_hash != w->target :
+	if (c->target ? s->name_hash != c->target :
 	    mcm_task_names(t->source, t->n_sources, s->name_hash))
 		return false;
-	if (t->n_targets && !w->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
+	if (t->n_targets && !c->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
 		return false;
 	if (t->type == MCP_TASK_REBALANCE &&
 	    (double)(mcm_load_relaxed(&s->used) + len) / (double)s->size > mean + REBALANCE_SPREAD / 2)
 		return false;
 	if (t->type == MCP_TASK_REPLICATE && fill_of(s) > REPLICATE_BELOW)
 		return false;
-	for (unsigned i = 0; i < w->n_have; i++)
-		if (w->have[i] == s->name_hash)
+	for (unsigned i = 0; i < c->n_have; i++)
+		if (c->have[i] == s->name_hash)
 			return false;
 	return true;
 }
 
 /* The emptiest segments that accept the object, best first; at most TARGET_TRIES. */
-static unsigned targets_of(const struct plan *p, const struct copy_spec *w, uint64_t len,
+static unsigned targets_of(const struct plan *p, const struct copy_spec *c, uint64_t len,
 			   struct mcm_segment *ret[TARGET_TRIES])
 {
 	struct mcm_segments *ss = &p->m->segments;
@@ -135,7 +138,7 @@ static unsigned targets_of(const struct plan *p, const struct copy_spec *w, uint
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
-		if (!target_accepts(p, w, s, len, mean))
+		if (!target_accepts(p, c, s, len, mean))
 			continue;
 		for (at = n; at && fill_of(ret[at - 1]) > fill_of(s); at--)
 			if (at < TARGET_TRIES)
@@ -149,9 +152,9 @@ static unsigned targets_of(const struct plan *p, const struct copy_spec *w, uint
 	return n;
 }
 
-/* Make room as a put does, but evict only unprotected objects.  tasks.lock is held meanwhile, so time is limited:
- * MCP_AGAIN when the next fetch must continue. */
-static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_node)
+/* Make room as a put does, but evict only unprotected objects.  tasks.lock is held meanwhile, so
+ * time is limited: MCP_AGAIN when the next fetch must continue. */
+static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 {
 	struct mcm_slice *sl = &p->t->slice;
 	int r;
@@ -165,13 +168,14 @@ static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len,
 	return r;
 }
 
-/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
-static int copy_allocate(const struct plan *p, const struct copy_spec *w, struct mcm_extent *ret)
+/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict
+ * nothing. */
+static int copy_allocate(const struct plan *p, const struct copy_spec *c, struct mcm_extent *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
-	uint64_t len = mcm_object_reserve(w->size);
+	uint64_t len = mcm_object_reserve(c->size);
 	struct mcm_segment *s[TARGET_TRIES];
-	unsigned n = targets_of(p, w, len, s), i;
+	unsigned n = targets_of(p, c, len, s), i;
 	int r = -MC_ENOSPACE;
 
 	for (i = 0; i < n && r == -MC_ENOSPACE; i++) {
@@ -179,7 +183,7 @@ static int copy_allocate(const struct plan *p, const struct copy_spec *w, struct
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
-		r = copy_evict(p, s[i], len, &ret->node);
+		r = copy_evict(p, s[i], len, &ret->range);
 		ret->segment = s[i]->index;
 	}
 	return r;
@@ -187,7 +191,8 @@ static int copy_allocate(const struct plan *p, const struct copy_spec *w, struct
 
 /* ---- one copy ---- */
 
-/* The object's shard is locked, and it has the extent: so the range is there, and its own. */
+/* The object's shard is locked, and the object has the extent, so the range exists and is its
+ * own. */
 static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
@@ -199,8 +204,9 @@ static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose number is then
- * reused.  After the end of the session, the slot may belong to another object.  So check both. */
+/* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose
+ * number is then reused.  After the end of the session, the slot may belong to another object.  So
+ * check both. */
 void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);
@@ -218,9 +224,10 @@ static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
 	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.range) };
 }
 
-/* Pin the source for the session, mark its range and return its location, all under the shard's lock: the object, or this
- * replica of it, may have been removed since it was chosen. */
-static int pin_source(const struct plan *p, const struct copy_spec *w, uint64_t *ret_pin, struct mcp_replica *ret_from)
+/* Pin the source for the session, mark its range and return its location, all under the shard's
+ * lock: the object, or this replica of it, may have been removed since it was chosen. */
+static int pin_source(const struct plan *p, const struct copy_spec *c, uint64_t *ret_pin,
+		      struct mcp_replica *ret_from)
 {
 	struct mcm_object *o;
 	struct mcm_shard *sh;
@@ -229,20 +236,20 @@ static int pin_source(const struct plan *p, const struct copy_spec *w, uint64_t 
 	pthread_mutex_lock(&p->s->lock);
 	r = mcm_pin_reserve(p->m, p->s);
 	if (r == 0) {
-		sh = mcm_index_lock_slot(&p->m->index, w->slot);
-		o = mcm_object(&p->m->index, w->slot);
-		if (!(o->flags & MCM_OBJ_LIVE) || o->generation != w->generation ||
-		    !mcm_object_has(&p->m->index, o, w->from))
+		sh = mcm_index_lock_slot(&p->m->index, c->slot);
+		o = mcm_object(&p->m->index, c->slot);
+		if (!(o->flags & MCM_OBJ_LIVE) || o->generation != c->generation ||
+		    !mcm_object_has(&p->m->index, o, c->from))
 			r = -MC_ENOOBJECT;
 		else
 			r = mcm_object_pin(p->m, o);
 		if (r == 0) {
-			set_moving(p->m, w->from, true);
-			*ret_from = replica_at(p->m, w->from);
+			set_moving(p->m, c->from, true);
+			*ret_from = replica_at(p->m, c->from);
 		}
 		pthread_mutex_unlock(&sh->lock);
 		if (r == 0)
-			*ret_pin = mcm_pin_add(p->s, w->slot, 0);
+			*ret_pin = mcm_pin_add(p->s, c->slot, 0);
 	}
 	pthread_mutex_unlock(&p->s->lock);
 	return r;
@@ -261,7 +268,7 @@ static void plan_add(struct plan *p, const struct mcm_unit *u)
 	p->bytes += u->size;
 }
 
-static int unit_begin(struct plan *p, const struct copy_spec *w)
+static int unit_begin(struct plan *p, const struct copy_spec *c)
 {
 	struct mcm_unit *u = calloc(1, sizeof(*u));
 	int r;
@@ -269,21 +276,21 @@ static int unit_begin(struct plan *p, const struct copy_spec *w)
 	if (!u)
 		return -ENOMEM;
 	*u = (struct mcm_unit){
-		.tenant = w->tenant, .task = p->t, .session = p->s, .version = w->generation, .size = w->size,
-		.crc = w->crc, .slot = w->slot, .from = w->from, .target = w->target_index,
-		.move = w->move, .began_ms = mcm_now_ms(p->m),
+		.tenant = c->tenant, .task = p->t, .session = p->s, .version = c->generation, .size = c->size,
+		.crc = c->crc, .slot = c->slot, .from = c->from, .target = c->target_index,
+		.move = c->move, .began_ms = mcm_now_ms(p->m),
 	};
 	/* A moved object is charged for already. */
-	if (!w->move) {
-		r = mcm_tenant_charge_copy(p->m, w->tenant, w->size);
+	if (!c->move) {
+		r = mcm_tenant_charge_copy(p->m, c->tenant, c->size);
 		if (r < 0)
 			goto fail;
-		u->charged = w->size;
+		u->charged = c->size;
 	}
-	r = copy_allocate(p, w, &u->to);
+	r = copy_allocate(p, c, &u->to);
 	if (r < 0)
 		goto fail_charge;
-	r = pin_source(p, w, &u->pin, &p->from[p->n]);
+	r = pin_source(p, c, &u->pin, &p->from[p->n]);
 	if (r < 0)
 		goto fail_room;
 	r = mcm_put_copy(p->m, p->s, u);
@@ -295,7 +302,7 @@ static int unit_begin(struct plan *p, const struct copy_spec *w)
 	p->t->active++;
 	p->t->client = p->s->client;
 	plan_add(p, u);
-	mcm_unit_started(w->move, 0);
+	mcm_unit_started(c->move, 0);
 	return 0;
 fail_pin:
 	mcm_unit_unmark(p->m, u);
@@ -307,7 +314,7 @@ fail_room:
 fail_charge:
 	mcm_tenant_refund(p->m, u->tenant, u->charged);
 fail:
-	mcm_unit_started(w->move, r);
+	mcm_unit_started(c->move, r);
 	free(u);
 	return r;
 }
@@ -319,24 +326,24 @@ static bool plan_full(const struct plan *p)
 }
 
 /* Shard locked. */
-static void spec_fill(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct copy_spec *w)
+static void spec_fill(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct copy_spec *c)
 {
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 
-	w->slot = slot;
-	w->generation = o->generation;
-	w->size = mcm_object_size(o);
-	w->crc = o->crc;
-	w->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
-	w->n_have = mcm_object_extents(&m->index, o, extent);
-	for (unsigned i = 0; i < w->n_have; i++)
-		w->have[i] = mcm_load_relaxed(&mcm_segment(&m->segments, extent[i].segment)->name_hash);
+	c->slot = slot;
+	c->generation = o->generation;
+	c->size = mcm_object_size(o);
+	c->crc = o->crc;
+	c->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
+	c->n_have = mcm_object_extents(&m->index, o, extent);
+	for (unsigned i = 0; i < c->n_have; i++)
+		c->have[i] = mcm_load_relaxed(&mcm_segment(&m->segments, extent[i].segment)->name_hash);
 }
 
 /* ---- tasks about segments ---- */
 
 static unsigned plan_walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
-		     bool *ret_end)
+			  bool *ret_end)
 {
 	struct mcm_alloc *a = &s->alloc;
 	struct mcm *m = p->m;
@@ -364,28 +371,29 @@ static unsigned plan_walk(struct plan *p, struct mcm_segment *s, struct mcm_vict
 	return n;
 }
 
-/* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found again by the next
- * walk.  If an object finds no room, skip all objects that are as large, unless its own other replicas were the reason. */
+/* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found
+ * again by the next walk.  If an object finds no room, skip all objects that are as large, unless
+ * its own other replicas were the reason. */
 static void plan_range(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
 	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
-	struct copy_spec w = { .from = { v->node, s->index }, .move = true };
+	struct copy_spec c = { .from = { v->range, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
-		    mcm_object_has(&p->m->index, o, w.from) &&
-		    !mcm_object_copy_retiring(&p->m->index, o, w.from) && mcm_object_size(o) < p->too_long;
+		    mcm_object_has(&p->m->index, o, c.from) &&
+		    !mcm_object_copy_retiring(&p->m->index, o, c.from) && mcm_object_size(o) < p->too_long;
 	int r;
 
 	if (fits)
-		spec_fill(p->m, o, v->slot, &w);
+		spec_fill(p->m, o, v->slot, &c);
 	pthread_mutex_unlock(&sh->lock);
-	if (!fits || !mcm_task_object_due(p->m, p->t, w.generation))
+	if (!fits || !mcm_task_object_due(p->m, p->t, c.generation))
 		return;
-	r = unit_begin(p, &w);
+	r = unit_begin(p, &c);
 	if (r < 0)
 		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
-	if (r == -MC_ENOSPACE && w.n_have == 1)
-		p->too_long = w.size;
+	if (r == -MC_ENOSPACE && c.n_have == 1)
+		p->too_long = c.size;
 }
 
 static void plan_segment(struct plan *p, struct mcm_segment *s)
@@ -404,12 +412,12 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 		n = plan_walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
 		for (i = 0; i < n && p->misses && !plan_full(p); i++)
 			plan_range(p, s, &v[i]);
-		/* Walk from the hand to the end, and then once from the beginning. */
+		/* Walk from the cursor to the end, and then once from the beginning. */
 		laps += end;
 	}
-	/* The hand keeps the extent. */
+	/* The cursor keeps the position for the next call. */
 	p->cut |= !p->ranges || !p->misses;
-	mcm_most(&p->m->tasks.walk_most, MCM_FETCH_RANGES - p->ranges);
+	mcm_lock_held(MCM_HOLD_TASKS, MCM_FETCH_RANGES - p->ranges);
 	pthread_mutex_unlock(&s->run_lock);
 }
 
@@ -445,7 +453,8 @@ static void plan_segments(struct plan *p)
 
 /* ---- tasks about one object ---- */
 
-/* Shard locked.  Find a replica of the object in a segment of this client (@name: hash of the segment's name, 0: any). */
+/* Shard locked.  Find a replica of the object in a segment of this client (@name: hash of the
+ * segment's name, 0: any). */
 static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t name,
 		     struct mcm_extent *ret)
 {
@@ -466,10 +475,10 @@ static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t 
 	return own;
 }
 
-static bool has_name(const struct copy_spec *w, uint64_t name)
+static bool has_name(const struct copy_spec *c, uint64_t name)
 {
-	for (unsigned i = 0; i < w->n_have; i++)
-		if (w->have[i] == name)
+	for (unsigned i = 0; i < c->n_have; i++)
+		if (c->have[i] == name)
 			return true;
 	return false;
 }
@@ -488,7 +497,7 @@ static void plan_failed(struct plan *p, int why)
 }
 
 /* Begin the remaining copies of a task with several targets. */
-static void plan_copies(struct plan *p, struct copy_spec *w)
+static void plan_copies(struct plan *p, struct copy_spec *c)
 {
 	struct mcm_task *t = p->t;
 	int r = 0;
@@ -496,13 +505,13 @@ static void plan_copies(struct plan *p, struct copy_spec *w)
 	for (unsigned i = 0; i < t->n_targets && !plan_full(p) && r == 0; i++) {
 		if ((t->done_targets | t->busy_targets) & 1u << i)
 			continue;
-		if (has_name(w, t->target[i].hash)) {
+		if (has_name(c, t->target[i].hash)) {
 			t->done_targets |= 1u << i;
 			continue;
 		}
-		w->target = t->target[i].hash;
-		w->target_index = i;
-		r = unit_begin(p, w);
+		c->target = t->target[i].hash;
+		c->target_index = i;
+		r = unit_begin(p, c);
 		if (r == 0)
 			t->busy_targets |= 1u << i;
 	}
@@ -512,7 +521,7 @@ static void plan_copies(struct plan *p, struct copy_spec *w)
 		mcm_task_end(p->m, t, MCP_TASK_SUCCEEDED, 0, "every target has a copy");
 }
 
-static void plan_single(struct plan *p, struct copy_spec *w)
+static void plan_single(struct plan *p, struct copy_spec *c)
 {
 	struct mcm_task *t = p->t;
 	int r;
@@ -520,14 +529,14 @@ static void plan_single(struct plan *p, struct copy_spec *w)
 	if (t->active)
 		return;
 	if (t->type == MCP_TASK_MOVE) {
-		w->move = true;
-		w->target = t->target[0].hash;
-		if (has_name(w, w->target)) {
-			mcm_task_move_within(p->m, t, w->slot, w->generation, w->from);
+		c->move = true;
+		c->target = t->target[0].hash;
+		if (has_name(c, c->target)) {
+			mcm_task_move_within(p->m, t, c->slot, c->generation, c->from);
 			return;
 		}
 	}
-	r = unit_begin(p, w);
+	r = unit_begin(p, c);
 	if (r < 0)
 		plan_failed(p, r);
 }
@@ -537,7 +546,7 @@ static void plan_object(struct plan *p)
 	struct mcm_task *t = p->t;
 	uint32_t hash = mcm_index_hash(&p->m->index, t->key, t->key_len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&p->m->index, hash);
-	struct copy_spec w = { .slot = 0 };
+	struct copy_spec c = { .slot = 0 };
 	bool own = false;
 
 	if (mcm_now_ms(p->m) < t->retry_ms || plan_full(p))
@@ -547,9 +556,9 @@ static void plan_object(struct plan *p)
 	if (slot) {
 		struct mcm_object *o = mcm_object(&p->m->index, slot);
 
-		own = own_copy(p, o, t->type == MCP_TASK_MOVE ? t->source[0].hash : 0, &w.from);
+		own = own_copy(p, o, t->type == MCP_TASK_MOVE ? t->source[0].hash : 0, &c.from);
 		if (own)
-			spec_fill(p->m, o, slot, &w);
+			spec_fill(p->m, o, slot, &c);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!slot && !t->active)
@@ -561,9 +570,9 @@ static void plan_object(struct plan *p)
 		p->m->tasks.n_pending--;
 	}
 	if (t->type == MCP_TASK_COPY)
-		plan_copies(p, &w);
+		plan_copies(p, &c);
 	else
-		plan_single(p, &w);
+		plan_single(p, &c);
 }
 
 unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,

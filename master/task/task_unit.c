@@ -83,15 +83,15 @@ static void object_task_failed(struct mcm *m, struct mcm_task *t, const struct m
 	}
 }
 
-/* Count the result, release the source, free the unit.  An object that was removed meanwhile is not a failure of a
- * drain. */
+/* Count the result, release the source, free the unit.  An object that was removed meanwhile is not
+ * a failure of a drain. */
 static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 {
 	struct mcm_task *t = u->task;
 	bool open;
 
 	mcm_unit_unmark(m, u);
-	/* If the copy was published, mcm_object_gain() has charged the object for it. */
+	/* If the copy was published, mcm_object_add_copy() has charged the object for it. */
 	mcm_tenant_refund(m, u->tenant, u->charged);
 	pthread_mutex_lock(&m->tasks.lock);
 	if (u->session) {
@@ -130,9 +130,10 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	struct mcm_put put;
 	struct mcm_unit *u;
 
-	/* Only the session that fetched the copy has the source pinned.  The thread of another session would race with the
-	 * end of that session, after which the slot may belong to another object. */
-	if (mcm_put_take_copy(m, s, c->put, &put) < 0)
+	/* Only the session that fetched the copy has the source pinned.  The thread of another
+	 * session would race with the end of that session, after which the slot may belong to
+	 * another object. */
+	if (mcm_put_claim_copy(m, s, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;
 	if (!u) {
@@ -144,7 +145,8 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	if (r < 0) {
 		mcm_put_release_copy(m, &put, true);
 	} else {
-		/* Append this before the object gets the range: from then on the range does not belong to a put. */
+		/* Append this before the object gets the range: from then on the range does not
+		 * belong to a put. */
 		mcm_journal_put_gone(m, c->put);
 		r = unit_publish(m, u);
 	}
@@ -166,7 +168,8 @@ void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)
 {
 	struct mc_list *pos;
 
-	/* Most sessions never had copies; a session that ends on the heartbeat loop must not wait for tasks.lock. */
+	/* Most sessions never had copies; a session that ends on the heartbeat loop must not wait
+	 * for tasks.lock. */
 	if (!__atomic_load_n(&s->n_units, __ATOMIC_ACQUIRE))
 		return;
 	MC_LOCKED(&m->tasks.lock);

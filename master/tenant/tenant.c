@@ -16,7 +16,8 @@
 
 /* As upstream: number of evictions without a victim after which a put gives up. */
 #define EVICT_TRIES 3
-/* Number of times that other puts may take the room that a put has freed: the loop must end even without a time slice. */
+/* Number of times that other puts may take the room that a put has freed: the loop must end even
+ * without a time slice. */
 #define ROUNDS_MAX 1000
 
 /* ---- names and keys ---- */
@@ -231,8 +232,8 @@ static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
 /* Restored objects may become evictable in a few seconds, so the put may succeed later. */
 static int grace_error(const struct mcm_tenant *t)
 {
-	return mc_fail(-MC_EUNAVAILABLE, "the quota of tenant %s is full, and its objects cannot be evicted until clients "
-		       "have reconnected after the restart", t->name);
+	return mc_fail(-MC_EUNAVAILABLE, "the quota of tenant %s is full, and its objects cannot be "
+		       "evicted until clients have reconnected after the restart", t->name);
 }
 
 static int quota_error(struct mcm_tenant *t)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tenant.h - tenants: separate key spaces, and how much of the pool each tenant may use.
  *
- * Inside the master, keys of the default tenant are unchanged.  A key of another tenant, or one that begins with NUL, has
- * a prefix of MCM_PREFIX_MAX bytes: NUL, two bytes of the tenant's number, '/'.  So keys of different tenants never
- * collide, and each tenant has a directory of its own.  Handlers add the prefix (mcm_scope), answers remove it; the code
- * between them handles only keys.
+ * Inside the master, keys of the default tenant are unchanged.  A key of another tenant, or one
+ * that begins with NUL, has a prefix of MCM_PREFIX_MAX bytes: NUL, two bytes of the tenant's
+ * number, '/'.  So keys of different tenants never collide, and each tenant has a directory of its
+ * own.  Handlers add the prefix (mcm_scope), answers remove it; the code between them handles only
+ * keys.
  *
- * While tenants are on (--enable_multi_tenants), a tenant in the policy may write as long as its objects, times their
- * replicas, fit into its quota.  When they do not fit, its oldest unprotected objects are evicted.  When all quotas
- * together exceed the capacity, each tenant gets its share.  While tenants are off, everything belongs to the default
- * tenant. */
+ * While tenants are on (--enable_multi_tenants), a tenant in the policy may write as long as its
+ * objects, times their replicas, fit into its quota.  When they do not fit, its oldest unprotected
+ * objects are evicted.  When all quotas together exceed the capacity, each tenant gets its share.
+ * While tenants are off, everything belongs to the default tenant. */
 #ifndef MCM_TENANT_H
 #define MCM_TENANT_H
 
@@ -35,7 +36,8 @@ struct mcm_tenant_counts {
 	uint64_t evicted_bytes;		/* evicted because of the quota or the share */
 };
 
-/* An object's neighbours on one of its tenant's lists, 0: it is on no list; guarded by the tenant's lock. */
+/* An object's neighbours on one of its tenant's lists, 0: it is on no list; guarded by the tenant's
+ * lock. */
 struct mcm_tenant_link {
 	uint32_t prev, next;
 };
@@ -66,13 +68,14 @@ struct mcm_tenants {
 	bool on;			/* constant */
 	struct mcm_slab links;		/* list links of objects, by slot */
 	pthread_rwlock_t lock;
-	/* guarded by lock; atomic: a number that is still in use can be resolved without the lock */
+	/* guarded by lock; atomic: a number that is still in use can be resolved without the
+	 * lock */
 	struct mcm_tenant **at;		/* by number; [0] is the default tenant */
 	struct mcm_tenant *retired;	/* tenants whose number was reused */
 	unsigned count;
 	uint16_t *by_name;		/* buckets of numbers, 0: empty; without the default tenant */
 	bool above;			/* atomic: some tenant may exceed its share */
-	uint64_t quota_capacity;	/* capacity for which the quotas in force were computed; read without the lock */
+	uint64_t quota_capacity;	/* used for the quotas in force; read without the lock */
 	/* the policy file (tenant_policy.c); guarded by policy_lock */
 	pthread_mutex_t policy_lock;
 	uint64_t file_stamp;
@@ -81,7 +84,8 @@ struct mcm_tenants {
 
 /* ---- names and keys ---- */
 
-/* Length of the UTF-8 character at @p.  0: invalid (overlong form, surrogate), or cut off after @left bytes. */
+/* Length of the UTF-8 character at @p.  0: invalid (overlong form, surrogate), or cut off after
+ * @left bytes. */
 uint32_t mcm_utf8_len(const unsigned char *p, uint32_t left);
 /* -MC_EPARAM. */
 int mcm_tenant_check_name(struct mcp_bytes name);
@@ -91,10 +95,12 @@ struct mcm_scope {
 	uint32_t tenant;
 };
 
-/* Resolve the tenant of a request.  @write: the tenant must be in the policy, else -MC_ENOTENANT.  -MC_EPARAM. */
+/* Resolve the tenant of a request.  @write: the tenant must be in the policy, else -MC_ENOTENANT.
+ * -MC_EPARAM. */
 int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret);
-/* Add the tenant's prefix to @name: returns @name itself, or the result in @buf, which needs @name's length +
- * MCM_PREFIX_MAX bytes.  A name that is empty or longer than @max becomes empty, which is not a valid key. */
+/* Add the tenant's prefix to @name: returns @name itself, or the result in @buf, which needs
+ * @name's length + MCM_PREFIX_MAX bytes.  A name that is empty or longer than @max becomes empty,
+ * which is not a valid key. */
 struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint32_t max, char *buf);
 static inline struct mcp_bytes mcm_scope_key(struct mcm_scope sc, struct mcp_bytes key, char *buf)
 {
@@ -120,8 +126,8 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
 
 /* ---- quotas; no-ops while tenants are off ---- */
 
-/* Charge @bytes for a put, evicting the tenant's own objects if necessary.  -MC_EQUOTA, MCP_AGAIN; -MC_EUNAVAILABLE while
- * grace pins may protect objects of the tenant. */
+/* Charge @bytes for a put, evicting the tenant's own objects if necessary.  -MC_EQUOTA, MCP_AGAIN;
+ * -MC_EUNAVAILABLE while grace pins may protect objects of the tenant. */
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl);
 /* Charge one more replica of an object, without eviction. */
 int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes);
@@ -133,28 +139,30 @@ void mcm_tenant_refund(struct mcm *m, uint32_t tenant, uint64_t bytes);
 
 /* Allocate the object's list links.  -ENOMEM. */
 int mcm_tenant_cover(struct mcm *m, uint32_t slot);
-/* Charge a committed object for its replicas and add it to a list.  @charged: bytes charged to its put before; only the
- * difference is charged now. */
+/* Charge a committed object for its replicas and add it to a list.  @charged: bytes charged to its
+ * put before; only the difference is charged now. */
 void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged);
-/* The object leaves the index.  Its memory is refunded later, when the last reader has released it. */
+/* The object leaves the index.  Its memory is refunded later, when the last reader has released
+ * it. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot);
-/* Make a live object evictable again: its last reader released it, or it was a victim that was not evicted. */
+/* Make a live object evictable again: its last reader released it, or it was a victim that was not
+ * evicted. */
 void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */
 
-/* Evict about @want bytes of a tenant's objects, fewer when the slice (evict.h) is over.  Returns the bytes freed
- * (tenant_evict.c). */
+/* Evict about @want bytes of a tenant's objects, fewer when the slice (evict.h) is over.  Returns
+ * the bytes freed (tenant_evict.c). */
 uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl);
 /* May a tenant of the policy use more than its share, because the shares have become smaller? */
 bool mcm_tenants_over_quota(struct mcm *m);
-/* Evict up to @want bytes of such tenants, each at most down to its share; objects with a lease are not evicted.
- * Returns the bytes freed (tenant_evict.c). */
+/* Evict up to @want bytes of such tenants, each at most down to its share; objects with a lease are
+ * not evicted.  Returns the bytes freed (tenant_evict.c). */
 uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *sl);
 
 int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
-/* After the journal was read: restore the tenants' numbers, assign objects to tenants, read the policy file.  -ENOMEM,
- * an error of the policy file. */
+/* After the journal was read: restore the tenants' numbers, assign objects to tenants, read the
+ * policy file.  -ENOMEM, an error of the policy file. */
 int mcm_tenants_load(struct mcm *m);
 void mcm_tenants_done(struct mcm *m);
 /* Reload the policy file if it has changed. */
@@ -168,9 +176,9 @@ struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i);
 struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant);
 /* Find a tenant's number by its name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
-/* Set the tenant's quota in the policy, or (0) remove it from the policy, and write the policy file if there is one.
- * -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an error of the file; then nothing has
- * changed. */
+/* Set the tenant's quota in the policy, or (0) remove it from the policy, and write the policy file
+ * if there is one.  -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an
+ * error of the file; then nothing has changed. */
 int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
 			 uint64_t *ret_effective);
 
@@ -194,11 +202,12 @@ void mcm_tenant_lists_init(struct mcm_tenant *t);
 
 /* Number of the tenant with this name, or MCM_TENANT_NONE.  The lock for reading is enough. */
 uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);
-/* Give a tenant other than the default one a name of 1 to MCP_TENANT_MAX bytes, in place of its old one. */
+/* Give a tenant other than the default one a name of 1 to MCP_TENANT_MAX bytes, in place of its old
+ * one. */
 void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
-/* Find or make a tenant.  When all numbers are in use, reuse the number that has been unused for the longest time: its
- * tenant has no objects, and was neither in the policy nor in a request for as long as a put may last.  -MC_ELIMIT,
- * -ENOMEM. */
+/* Find or make a tenant.  When all numbers are in use, reuse the number that has been unused for
+ * the longest time: its tenant has no objects, and was neither in the policy nor in a request for
+ * as long as a put may last.  -MC_ELIMIT, -ENOMEM. */
 int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **ret);
 /* Store the tenant's number and quota as a durable value. */
 void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t);

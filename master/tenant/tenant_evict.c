@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tenant_evict.c - eviction of a tenant's own objects, oldest first, to make room inside its quota.
  *
- * Each tenant has lists of objects that may become evictable: plain objects, soft-pinned objects, and a wheel of objects
- * with a promise lease, by the end of the lease.  An object that is being read is on no list until its last reader
- * releases it; a hard-pinned object never is.  An object moves between lists only after a read, a promise, a put or a
- * release, so the cost of making room does not depend on the number of protected objects. */
+ * Each tenant has lists of objects that may become evictable: plain objects, soft-pinned objects,
+ * and a wheel of objects with a promise lease, by the end of the lease.  An object that is being
+ * read is on no list until its last reader releases it; a hard-pinned object never is.  An object
+ * moves between lists only after a read, a promise, a put or a release, so the cost of making room
+ * does not depend on the number of protected objects. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -190,7 +191,8 @@ static void wheel_turn(const struct mcm *m, struct mcm_tenant *t, uint32_t now, 
 		t->turn = to;
 }
 
-/* Move objects whose soft pin has expired to the plain list.  The list is roughly in the order of expiry. */
+/* Move objects whose soft pin has expired to the plain list.  The list is roughly in the order of
+ * expiry. */
 static void move_expired_soft_pins(const struct mcm *m, struct mcm_tenant *t, uint32_t now)
 {
 	uint32_t slot;
@@ -221,7 +223,8 @@ static bool search_done(const struct search *l)
 	return l->n == BATCH || !l->want || l->steps <= 0;
 }
 
-/* Handle the first object of a list: move it to the list where it belongs now, or make it a victim. */
+/* Handle the first object of a list: move it to the list where it belongs now, or make it a
+ * victim. */
 static void search_object(struct search *l, unsigned list, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&l->m->index, slot);
@@ -230,7 +233,7 @@ static void search_object(struct search *l, unsigned list, uint32_t slot)
 
 	if (mcm_load_relaxed(&o->pins)) {
 		/* Its last reader puts it back, even one that releases it right now. */
-		if (mcm_evict_park(o))
+		if (mcm_object_park(o))
 			unlink_object(l->m, l->t, slot);
 	} else if (list < WHEEL ? lease > l->now : lease >> wheel_shift(l->m) > l->slot &&
 		   l->slot + 1 < l->t->turn + MCM_TENANT_WHEEL) {
@@ -260,10 +263,10 @@ static void search_list(struct search *l, unsigned list)
 	}
 }
 
-/* Choose victims of about @want bytes in total and remove them from their list.  *ret_more: another search may find
- * victims even if this one found none. */
+/* Choose victims of about @want bytes in total and remove them from their list.  *ret_more: another
+ * search may find victims even if this one found none. */
 static unsigned choose_victims(struct mcm *m, struct mcm_tenant *t, unsigned level, uint64_t want,
-		       struct mcm_victim *v, bool *ret_more)
+			       struct mcm_victim *v, bool *ret_more)
 {
 	struct search l = {
 		.m = m, .t = t, .level = level, .now = mcm_now_tick(m), .want = want, .v = v,
@@ -300,11 +303,13 @@ static void return_victim(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 	pthread_mutex_unlock(&sh->lock);
 }
 
-/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more victims. */
+/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more
+ * victims. */
 static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			     const unsigned *levels, unsigned n_levels, const struct mcm_slice *sl)
 {
-	/* More rounds than the objects could need: other threads may put objects back, but the loop must end. */
+	/* More rounds than the objects could need: other threads may put objects back, but the loop
+	 * must end. */
 	uint64_t rounds = mcm_load_relaxed(&t->objects) / 16 + 1024, freed = 0;
 	struct mcm_victim v[BATCH];
 	unsigned n, i;

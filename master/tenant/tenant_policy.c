@@ -6,8 +6,9 @@
  *	  - name: alice
  *	    quota: "200GB"
  *
- * The file is read at the start, which fails if the file is invalid, and again after changes; an invalid file then
- * leaves the policy unchanged.  Quotas set by requests are written to the file. */
+ * The file is read at the start, which fails if the file is invalid, and again after changes; an
+ * invalid file then leaves the policy unchanged.  Quotas set by requests are written to the
+ * file. */
 #include <config.h>
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static const char *yaml_text(yaml_document_t *doc, int id)
 }
 
 static const yaml_node_t *yaml_member(yaml_document_t *doc, const yaml_node_t *map, const char *name,
-				 int *ret_id)
+				      int *ret_id)
 {
 	const yaml_node_pair_t *p;
 
@@ -359,7 +360,7 @@ static void tenant_set_terms(struct mcm *m, struct mcm_tenant *t, struct quota_t
 }
 
 static int policy_change(struct mcm *m, struct mcp_bytes name, uint64_t quota, struct mcm_tenant **ret,
-		  struct quota_terms *ret_was)
+			 struct quota_terms *ret_was)
 {
 	struct mcm_tenant *t;
 	int r;
@@ -439,14 +440,15 @@ void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 	v[12] = t->explicit_policy;
 	/* Without the value a restart cannot assign the keys to the tenant. */
 	if (mcm_durable_set(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)),
-			 mcp_bytes(v, sizeof(v))) < 0)
+			    mcp_bytes(v, sizeof(v))) < 0)
 		mc_err(LOG, "cannot make tenant %s survive a restart: %s", t->name,
 		       mc_err_detail(-ENOMEM));
 }
 
-/* If only keys of objects mention the number, the tenant gets a name that no valid tenant name can equal. */
+/* If only keys of objects mention the number, the tenant gets a name that no valid tenant name can
+ * equal. */
 static int tenant_make_number(struct mcm *m, uint32_t number, const char *name, size_t len,
-		       struct mcm_tenant **ret)
+			      struct mcm_tenant **ret)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = ts->at[number];
