@@ -127,7 +127,7 @@ int mcm_client_opened(struct mcm *m, struct mcp_id id)
 	MC_LOCKED(&m->clients.lock);
 	c = client_get(m, id);
 	if (!c)
-		return mc_fail(-ENOMEM, "no memory for another client");
+		return mc_fail(-ENOMEM, "out of memory for a client");
 	if (c->sessions++ == 0)
 		set_connected(m, c);
 	return 0;

@@ -158,9 +158,8 @@ static void wait_for_end(int argc, char **argv)
 	mc_info(LOG, "stopping signal=%d", sig);
 }
 
-/* Raise the descriptor limit to what max_connections needs.  If that is impossible, lower
- * max_connections, so that further clients are refused at once instead of waiting for an accept
- * that cannot succeed. */
+/* Raise the descriptor limit for max_connections.  If that is impossible, lower max_connections, so
+ * that further clients are refused at once instead of waiting for an accept that cannot succeed. */
 static void fit_descriptors(struct mcm_conf *conf)
 {
 	uint64_t want = (uint64_t)conf->max_connections + DESCRIPTORS_BESIDE;

@@ -19,7 +19,7 @@ int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **re
 
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return mc_fail(-ENOMEM, "no memory for a session");
+		return mc_fail(-ENOMEM, "out of memory for a session");
 	s->client = client;
 	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
 	s->number = mcm_generation_next(m, 0);
@@ -35,10 +35,10 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 	pthread_mutex_lock(&m->sessions_lock);
 	mc_list_remove(&s->link);
 	pthread_mutex_unlock(&m->sessions_lock);
-	/* The monitor may be at it still; it does not find it again. */
+	/* Wait for the monitor, which may still use the session; it cannot find it again. */
 	pthread_mutex_lock(&s->lock);
 	pthread_mutex_unlock(&s->lock);
-	/* First, because tasks give back the pins of their copies. */
+	/* Before the pins: ending copies release their own pins. */
 	mcm_puts_abandon(m, s);
 	mcm_tasks_session_gone(m, s);
 	mcm_pins_remove_all(m, s);

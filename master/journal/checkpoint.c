@@ -31,7 +31,8 @@
 #define TURN_NS (100 * 1000)	/* CPU time before the thread yields */
 
 MC_COUNTER(checkpoints, "mooncake_master_checkpoints_total", "result=\"ok\"", "Checkpoints written")
-MC_COUNTER(checkpoint_failures, "mooncake_master_checkpoints_total", "result=\"failed\"", "Checkpoints written")
+MC_COUNTER(checkpoint_failures, "mooncake_master_checkpoints_total", "result=\"failed\"",
+	   "Checkpoints written")
 MC_HISTOGRAM(duration, "mooncake_master_checkpoint_seconds", "", "Duration of a checkpoint", 1e-9)
 MC_HISTOGRAM(duration_ms, "master_snapshot_duration_ms", "", "Duration of a checkpoint in milliseconds", 1)
 MC_HISTOGRAM(step_time, "mooncake_master_checkpoint_step_seconds", "",
@@ -127,8 +128,7 @@ static void write_objects(struct writer *w)
 		MC_FAULT_POINT("checkpoint.step");
 		if (w->len >= WRITE_BYTES) {
 			writer_flush(w);
-			/* Write what the evictor or a removal of many keys has appended
-			 * meanwhile. */
+			/* Write records of the evictor, or of a removal of many keys. */
 			mcm_journal_flush(w->m);
 			turn = 0;
 		}

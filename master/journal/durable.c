@@ -108,7 +108,8 @@ int mcm_durable_set(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes 
 	struct mcm_durable **at, *old;
 
 	if (name.len > MCM_DURABLE_NAME_MAX || value.len > MCM_DURABLE_VALUE_MAX)
-		return mc_fail(-MC_EPARAM, "durable value too long: name=%u value=%u bytes", name.len, value.len);
+		return mc_fail(-MC_EPARAM, "durable value too long: name=%u value=%u bytes", name.len,
+			       value.len);
 	d = durable_new((uint16_t)kind, name, value, hash);
 	if (!d)
 		return -ENOMEM;
@@ -143,7 +144,8 @@ void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_byte
 	free(old);
 }
 
-void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d), void *arg)
+void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d),
+		       void *arg)
 {
 	const struct mcm_durable *d;
 	unsigned i;

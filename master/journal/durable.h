@@ -48,6 +48,7 @@ void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_byte
 void mcm_durables_each(struct mcm *m, enum mcm_durable_kind kind,
 		       void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg);
 /* Call @fn with the values of all kinds, for a checkpoint, with the values' lock held. */
-void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d), void *arg);
+void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d),
+		       void *arg);
 
 #endif

@@ -305,7 +305,7 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end)
 		return;
 	pthread_mutex_lock(&j->file_lock);
-	/* One write and sync also covers what other threads have appended since. */
+	/* One write and sync also covers later records of other threads. */
 	journal_flush_locked(j);
 	target = j->written;
 	fd = j->fd;

@@ -119,7 +119,7 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects);
 
 /* ---- restore.c ---- */
 
-/* Load the newest state of the directory into @m and set what its journal knows of the files.
+/* Load the newest state of the directory into @m and set its journal's counts and sizes.
  * *ret_next: the sequence of the next file; *ret_again: a checkpoint should be written soon. */
 int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again);
 

@@ -168,7 +168,7 @@ static void a_drain_of_very_many(void **state)
 	jx_up(&fx, 0, 0);
 	mount_many(&fx, 70);
 	assert_int_equal(mcm_task_create(fx.m, &rq, &id), -MC_ELIMIT);
-	assert_non_null(strstr(mc_err_detail(-MC_ELIMIT), "make several"));
+	assert_non_null(strstr(mc_err_detail(-MC_ELIMIT), "create several tasks"));
 	assert_int_equal(mcm_load_relaxed(&seg(&fx, 1)->draining), 0);
 	fx_down(&fx);
 }
