@@ -88,30 +88,14 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&silent, n);
 }
 
-static uint64_t used_of(const struct mcm_segment_sum *s)
-{
-	return s->used;
-}
-
-static uint64_t size_of(const struct mcm_segment_sum *s)
-{
-	return s->size;
-}
-
-static uint64_t objects_of(const struct mcm_segment_sum *s)
-{
-	return s->objects;
-}
-
 void mcm_stats_print_segments(struct mcm *m, FILE *to)
 {
 	static const struct {
 		const char *name, *help;
-		uint64_t (*value)(const struct mcm_segment_sum *s);
 	} series[] = {
-		{ "segment_allocated_bytes", "Bytes used in a segment", used_of },
-		{ "segment_total_capacity_bytes", "Bytes of a segment", size_of },
-		{ "mooncake_master_segment_objects", "Objects in a segment", objects_of },
+		{ "segment_allocated_bytes", "Bytes used in a segment" },
+		{ "segment_total_capacity_bytes", "Bytes of a segment" },
+		{ "mooncake_master_segment_objects", "Objects in a segment" },
 	};
 	auto_free struct mcm_segment_sum *sum = NULL;
 	unsigned n = 0;
@@ -121,8 +105,11 @@ void mcm_stats_print_segments(struct mcm *m, FILE *to)
 	for (unsigned k = 0; k < sizeof(series) / sizeof(series[0]); k++) {
 		fprintf(to, "# HELP %s %s\n# TYPE %s gauge\n", series[k].name, series[k].help,
 			series[k].name);
-		for (unsigned i = 0; i < n; i++)
+		for (unsigned i = 0; i < n; i++) {
+			const uint64_t value[] = { sum[i].used, sum[i].size, sum[i].objects };
+
 			fprintf(to, "%s{segment=\"%s\"} %llu\n", series[k].name, sum[i].name,
-				(unsigned long long)series[k].value(&sum[i]));
+				(unsigned long long)value[k]);
+		}
 	}
 }

@@ -135,35 +135,25 @@ void mcm_stats_print_series(FILE *to)
 
 /* ---- tenants ---- */
 
-static uint64_t requested_of(const struct mcp_tenant *t)
-{
-	return t->requested;
-}
+#define TENANT_SERIES 8
 
-static uint64_t effective_of(const struct mcp_tenant *t)
-{
-	return t->effective;
-}
-
-static uint64_t charged_of(const struct mcp_tenant *t)
-{
-	return t->charged;
-}
-
-static uint64_t closed_of(const struct mcp_tenant *t)
-{
-	return t->admission_closed;
-}
-
-static uint64_t over_of(const struct mcp_tenant *t)
-{
-	return t->charged > t->effective;
-}
-
-static uint64_t explicit_of(const struct mcp_tenant *t)
-{
-	return t->explicit_policy;
-}
+static const struct {
+	const char *name, *type, *help, *labels;
+} tenant_series[TENANT_SERIES] = {
+	{ "mooncake_tenant_quota_requested_bytes", "gauge", "Quota in the policy", "" },
+	{ "mooncake_tenant_quota_effective_bytes", "gauge",
+	  "Quota in force: the tenant's share of the mounted memory", "" },
+	{ "mooncake_tenant_quota_charged_bytes", "gauge", "Bytes in use", "" },
+	{ "mooncake_tenant_quota_admission_closed", "gauge",
+	  "1: the tenant is not in the policy, and may only read and remove", "" },
+	{ "mooncake_tenant_quota_over_quota", "gauge",
+	  "1: the tenant uses more than its quota in force", "" },
+	{ "mooncake_tenant_quota_explicit_policy", "gauge", "1: the tenant is in the policy", "" },
+	{ "mooncake_tenant_quota_reject_total", "counter", "Puts that exceeded the quota",
+	  ",reason=\"quota_exceeded\"" },
+	{ "mooncake_tenant_evict_bytes_total", "counter",
+	  "Bytes evicted because of the tenant's quota or share", "" },
+};
 
 /* Names are UTF-8 without control characters (tenant.c). */
 static void print_label(FILE *to, struct mcp_bytes name)
@@ -174,34 +164,6 @@ static void print_label(FILE *to, struct mcp_bytes name)
 		if (p[i] == '"' || p[i] == '\\')
 			putc('\\', to);
 		putc(p[i], to);
-	}
-}
-
-static void print_tenants(struct mcm *m, FILE *to, const char *name, const char *help,
-			  uint64_t (*value)(const struct mcp_tenant *t))
-{
-	struct mcp_tenant t;
-
-	print_head(to, name, "gauge", help);
-	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
-		fprintf(to, "%s{tenant_id=\"", name);
-		print_label(to, t.name);
-		fprintf(to, "\"} %" PRIu64 "\n", value(&t));
-	}
-}
-
-static void print_counts(struct mcm *m, FILE *to, const char *name, const char *help,
-			 const char *label, bool rejects)
-{
-	struct mcp_tenant t;
-
-	print_head(to, name, "counter", help);
-	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
-		struct mcm_tenant_counts c = mcm_tenant_counts(m, i);
-
-		fprintf(to, "%s{tenant_id=\"", name);
-		print_label(to, t.name);
-		fprintf(to, "\"%s} %" PRIu64 "\n", label, rejects ? c.rejected : c.evicted_bytes);
 	}
 }
 
@@ -218,29 +180,28 @@ void mcm_stats_print_tenants(struct mcm *m, FILE *to)
 
 	if (!m->tenants.on)
 		return;
-	print_tenants(m, to, "mooncake_tenant_quota_requested_bytes", "Quota in the policy",
-		      requested_of);
-	print_tenants(m, to, "mooncake_tenant_quota_effective_bytes",
-		      "Quota in force: the tenant's share of the mounted memory", effective_of);
-	print_tenants(m, to, "mooncake_tenant_quota_charged_bytes", "Bytes in use", charged_of);
-	print_tenants(m, to, "mooncake_tenant_quota_admission_closed",
-		      "1: the tenant is not in the policy, and may only read and remove", closed_of);
-	print_tenants(m, to, "mooncake_tenant_quota_over_quota",
-		      "1: the tenant uses more than its quota in force", over_of);
-	print_tenants(m, to, "mooncake_tenant_quota_explicit_policy",
-		      "1: the tenant is in the policy", explicit_of);
-	print_counts(m, to, "mooncake_tenant_quota_reject_total", "Puts that did not fit the quota",
-		     ",reason=\"quota_exceeded\"", true);
-	print_counts(m, to, "mooncake_tenant_evict_bytes_total",
-		     "Bytes evicted to keep the tenant to its quota or its share", "", false);
+	for (unsigned k = 0; k < TENANT_SERIES; k++) {
+		print_head(to, tenant_series[k].name, tenant_series[k].type, tenant_series[k].help);
+		for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
+			struct mcm_tenant_counts c = mcm_tenant_counts(m, i);
+			const uint64_t value[TENANT_SERIES] = {
+				t.requested, t.effective, t.charged, t.admission_closed,
+				t.charged > t.effective, t.explicit_policy, c.rejected, c.evicted_bytes,
+			};
+
+			fprintf(to, "%s{tenant_id=\"", tenant_series[k].name);
+			print_label(to, t.name);
+			fprintf(to, "\"%s} %" PRIu64 "\n", tenant_series[k].labels, value[k]);
+		}
+	}
 	for (unsigned i = 0; mcm_tenant_describe(m, i, &t); i++) {
 		requested += t.requested;
 		effective += t.effective;
 	}
 	print_sum(to, "mooncake_tenant_quota_allocatable_capacity_bytes",
 		  "Bytes of all mounted segments", mcm_load_relaxed(&m->segments.capacity));
-	print_sum(to, "mooncake_tenant_quota_requested_bytes_sum", "Sum of the tenants' quotas in the policy",
-		  requested);
-	print_sum(to, "mooncake_tenant_quota_effective_bytes_sum", "Sum of the tenants' quotas in force",
-		  effective);
+	print_sum(to, "mooncake_tenant_quota_requested_bytes_sum",
+		  "Sum of the tenants' quotas in the policy", requested);
+	print_sum(to, "mooncake_tenant_quota_effective_bytes_sum",
+		  "Sum of the tenants' quotas in force", effective);
 }

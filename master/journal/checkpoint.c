@@ -171,16 +171,12 @@ static void write_put(void *arg, const struct mcm_put_record *r)
 	pack_end(w, &p);
 }
 
-static void write_durable(void *arg, const struct mcm_durable *d)
+static void write_durable(void *arg, const struct mcm_durable_record *r)
 {
 	struct writer *w = arg;
-	struct mcm_packer p = pack_begin(w, d->name_len + d->value_len + 64u);
-	struct mcm_durable_record r = {
-		d->kind, mcp_bytes(d->bytes, d->name_len),
-		mcp_bytes(d->bytes + d->name_len, d->value_len),
-	};
+	struct mcm_packer p = pack_begin(w, r->name.len + r->value.len + 64u);
 
-	mcm_pack_durable(&p, &r);
+	mcm_pack_durable(&p, r);
 	pack_end(w, &p);
 }
 
@@ -193,12 +189,12 @@ static int write_contents(struct mcm *m, int fd, struct checkpoint_size *ret)
 	if (!w.buf)
 		return -ENOMEM;
 	write_segments(&w);
-	mcm_durables_pack(&m->durables, write_durable, &w);
+	mcm_durables_each(m, 0, write_durable, &w);
 	mcm_puts_each(m, write_put, &w);
 	writer_flush(&w);
 	write_objects(&w);
 	p = pack_begin(&w, 64);
-	mcm_pack_end(&p, w.records);
+	mcm_pack_number(&p, MCM_REC_END, w.records);
 	pack_end(&w, &p);
 	writer_flush(&w);
 	free(w.buf);

@@ -20,6 +20,14 @@
 _Static_assert(6 + MCM_DURABLE_NAME_MAX + MCM_DURABLE_VALUE_MAX <= MCM_RECORD_BODY_MAX,
 	       "every value fits into a record");
 
+struct mcm_durable {
+	struct mcm_durable *next;
+	uint64_t hash;
+	uint16_t kind;
+	uint32_t name_len, value_len;
+	uint8_t bytes[];		/* name, value */
+};
+
 int mcm_durables_init(struct mcm_durables *ds)
 {
 	*ds = (struct mcm_durables){ .buckets = DURABLE_BUCKETS_MIN };
@@ -144,37 +152,23 @@ void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_byte
 	free(old);
 }
 
-void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d),
-		       void *arg)
+void mcm_durables_each(struct mcm *m, uint16_t kind,
+		       void (*fn)(void *arg, const struct mcm_durable_record *r), void *arg)
 {
+	struct mcm_durables *ds = &m->durables;
 	const struct mcm_durable *d;
 	unsigned i;
 
 	MC_LOCKED(&ds->lock);
-	for (i = 0; i < ds->buckets; i++)
-		for (d = ds->bucket[i]; d; d = d->next)
-			fn(arg, d);
-}
+	for (i = 0; i < ds->buckets; i++) {
+		for (d = ds->bucket[i]; d; d = d->next) {
+			struct mcm_durable_record r = {
+				d->kind, mcp_bytes(d->bytes, d->name_len),
+				mcp_bytes(d->bytes + d->name_len, d->value_len),
+			};
 
-struct each {
-	uint16_t kind;
-	void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value);
-	void *arg;
-};
-
-static void durable_call_if(void *arg, const struct mcm_durable *d)
-{
-	struct each *e = arg;
-
-	if (d->kind == e->kind)
-		e->fn(e->arg, mcp_bytes(d->bytes, d->name_len),
-		      mcp_bytes(d->bytes + d->name_len, d->value_len));
-}
-
-void mcm_durables_each(struct mcm *m, enum mcm_durable_kind kind,
-		       void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg)
-{
-	struct each e = { (uint16_t)kind, fn, arg };
-
-	mcm_durables_pack(&m->durables, durable_call_if, &e);
+			if (!kind || d->kind == kind)
+				fn(arg, &r);
+		}
+	}
 }

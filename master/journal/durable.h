@@ -12,6 +12,8 @@
 #include "proto/msg.h"
 
 struct mcm;
+struct mcm_durable;
+struct mcm_durable_record;
 
 enum mcm_durable_kind {		/* stored: numbers are never reused */
 	MCM_DURABLE_TENANT = 1,
@@ -21,15 +23,7 @@ enum mcm_durable_kind {		/* stored: numbers are never reused */
 #define MCM_DURABLE_VALUE_MAX 30720u	/* with the longest name it fits into a record */
 #define MCM_DURABLES_MAX 262144u
 
-/* One value; kind and name are unique. */
-struct mcm_durable {
-	struct mcm_durable *next;
-	uint64_t hash;
-	uint16_t kind;
-	uint32_t name_len, value_len;
-	uint8_t bytes[];		/* name, value */
-};
-
+/* A hash table; kind and name are unique. */
 struct mcm_durables {
 	pthread_mutex_t lock;
 	struct mcm_durable **bucket;
@@ -44,11 +38,8 @@ void mcm_durables_done(struct mcm_durables *ds);
 int mcm_durable_set(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name,
 		    struct mcp_bytes value);
 void mcm_durable_drop(struct mcm *m, enum mcm_durable_kind kind, struct mcp_bytes name);
-/* Call @fn with each value of a kind, for its owner at the start.  @fn must not change values. */
-void mcm_durables_each(struct mcm *m, enum mcm_durable_kind kind,
-		       void (*fn)(void *arg, struct mcp_bytes name, struct mcp_bytes value), void *arg);
-/* Call @fn with the values of all kinds, for a checkpoint, with the values' lock held. */
-void mcm_durables_pack(struct mcm_durables *ds, void (*fn)(void *arg, const struct mcm_durable *d),
-		       void *arg);
+/* Call @fn with each value of a kind, or (0) of all kinds, with the table's lock held. */
+void mcm_durables_each(struct mcm *m, uint16_t kind,
+		       void (*fn)(void *arg, const struct mcm_durable_record *r), void *arg);
 
 #endif

@@ -68,7 +68,8 @@ void mcm_journal_depend(struct mcm *m)
 		pending_lsn = __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED) + 1;
 }
 
-void mcm_journal_object(struct mcm *m, uint32_t slot)
+/* @from: the object's old key, empty: it was not renamed. */
+static void journal_object(struct mcm *m, struct mcp_bytes from, uint32_t slot)
 {
 	uint8_t mem[MCM_RECORD_OBJECT_MAX];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
@@ -77,21 +78,21 @@ void mcm_journal_object(struct mcm *m, uint32_t slot)
 	if (!m->journal)
 		return;
 	mcm_object_describe(m, slot, &r);
-	mcm_pack_object(&p, &r);
+	if (from.len)
+		mcm_pack_renamed(&p, from, &r);
+	else
+		mcm_pack_object(&p, &r);
 	journal_append(m->journal, &p);
+}
+
+void mcm_journal_object(struct mcm *m, uint32_t slot)
+{
+	journal_object(m, (struct mcp_bytes){ 0 }, slot);
 }
 
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot)
 {
-	uint8_t mem[MCM_RECORD_OBJECT_MAX];
-	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
-	struct mcm_object_record r;
-
-	if (!m->journal)
-		return;
-	mcm_object_describe(m, slot, &r);
-	mcm_pack_renamed(&p, from, &r);
-	journal_append(m->journal, &p);
+	journal_object(m, from, slot);
 }
 
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
@@ -131,15 +132,20 @@ void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent
 	mcm_journal_put_trimmed(m, generation, extent, copies, UINT64_MAX);
 }
 
-void mcm_journal_put_gone(struct mcm *m, uint64_t generation)
+static void journal_number(struct mcm *m, enum mcm_record_type type, uint64_t v)
 {
 	uint8_t mem[64];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
 
 	if (!m->journal)
 		return;
-	mcm_pack_put_gone(&p, generation);
+	mcm_pack_number(&p, type, v);
 	journal_append(m->journal, &p);
+}
+
+void mcm_journal_put_gone(struct mcm *m, uint64_t generation)
+{
+	journal_number(m, MCM_REC_PUT_GONE, generation);
 }
 
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret)
@@ -174,13 +180,7 @@ void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
 
 void mcm_journal_segment_gone(struct mcm *m, const struct mcm_segment *s)
 {
-	uint8_t mem[64];
-	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
-
-	if (!m->journal)
-		return;
-	mcm_pack_segment_gone(&p, s->index);
-	journal_append(m->journal, &p);
+	journal_number(m, MCM_REC_SEGMENT_GONE, s->index);
 }
 
 void mcm_journal_durable(struct mcm *m, const struct mcm_durable_record *r, bool gone)

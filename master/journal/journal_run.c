@@ -220,7 +220,7 @@ void mcm_journal_close(struct mcm *m, bool clean)
 			mc_warn(LOG, "cannot sync the journal, leaving out its end record error=\"%s\"",
 				mc_err_detail(r));
 		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
-		mcm_pack_end(&p, 0);
+		mcm_pack_number(&p, MCM_REC_END, 0);
 		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
 			(void)fsync(j->fd);
 	}

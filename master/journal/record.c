@@ -157,26 +157,11 @@ void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r)
 	frame_end(p, MCM_REC_PUT);
 }
 
-static void pack_number(struct mcm_packer *p, enum mcm_record_type type, uint64_t v)
+void mcm_pack_number(struct mcm_packer *p, enum mcm_record_type type, uint64_t v)
 {
 	frame_begin(p);
 	put_int(p, v, 8);
 	frame_end(p, type);
-}
-
-void mcm_pack_put_gone(struct mcm_packer *p, uint64_t generation)
-{
-	pack_number(p, MCM_REC_PUT_GONE, generation);
-}
-
-void mcm_pack_segment_gone(struct mcm_packer *p, uint16_t index)
-{
-	pack_number(p, MCM_REC_SEGMENT_GONE, index);
-}
-
-void mcm_pack_end(struct mcm_packer *p, uint64_t records)
-{
-	pack_number(p, MCM_REC_END, records);
 }
 
 void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r)

@@ -106,12 +106,12 @@ void mcm_pack_renamed(struct mcm_packer *p, struct mcp_bytes from,
 		      const struct mcm_object_record *r);
 void mcm_pack_object_gone(struct mcm_packer *p, struct mcp_bytes key);
 void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r);
-void mcm_pack_put_gone(struct mcm_packer *p, uint64_t generation);
 void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r);
-void mcm_pack_segment_gone(struct mcm_packer *p, uint16_t index);
 void mcm_pack_durable(struct mcm_packer *p, const struct mcm_durable_record *r);
 void mcm_pack_durable_gone(struct mcm_packer *p, uint16_t kind, struct mcp_bytes name);
-void mcm_pack_end(struct mcm_packer *p, uint64_t records);
+/* MCM_REC_PUT_GONE: generation; MCM_REC_SEGMENT_GONE: number of the segment; MCM_REC_END: number of
+ * records. */
+void mcm_pack_number(struct mcm_packer *p, enum mcm_record_type type, uint64_t v);
 
 /* ---- reading ---- */
 

@@ -29,31 +29,6 @@ MC_COUNTER(fetch_failures, "master_fetch_tasks_failures_total", "", "Requests of
 MC_COUNTER(updates, "master_update_task_requests_total", "", "Copies whose end owners reported")
 MC_COUNTER(update_failures, "master_update_task_failures_total", "", "Copies that failed or were not used")
 
-static int names_of(const struct mcp_seq *list, struct mcp_bytes **ret, unsigned *ret_n)
-{
-	struct mcp_bytes *names;
-	struct mcp_name name;
-	struct mcp_iter it;
-	unsigned n = 0;
-
-	*ret = NULL;
-	*ret_n = 0;
-	if (list->count > MCM_TASK_NAMES)
-		return mc_fail(-MC_EPARAM, "too many segments: count=%u maximum=%u", list->count,
-			       MCM_TASK_NAMES);
-	if (!list->count)
-		return 0;
-	names = calloc(list->count, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
-	mcp_iter_init(&it, list, &mcp_desc_name);
-	while (mcp_iter_next(&it, &name))
-		names[n++] = name.name;
-	*ret = names;
-	*ret_n = n;
-	return 0;
-}
-
 int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 			  struct mcp_answer *answer, void *arg)
 {
@@ -79,9 +54,9 @@ int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 	tr = (struct mcm_task_request){
 		.type = rq.type, .key = rq.key, .max_active = rq.max_active,
 	};
-	r = names_of(&rq.sources, &source, &tr.n_sources);
+	r = mcm_task_names_decode(&rq.sources, &source, &tr.n_sources);
 	if (r == 0)
-		r = names_of(&rq.targets, &target, &tr.n_targets);
+		r = mcm_task_names_decode(&rq.targets, &target, &tr.n_targets);
 	tr.source = source;
 	tr.target = target;
 	if (r == 0)

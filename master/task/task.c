@@ -122,6 +122,31 @@ bool mcm_task_names(const struct mcm_task_name *names, unsigned n, uint64_t hash
 	return false;
 }
 
+int mcm_task_names_decode(const struct mcp_seq *list, struct mcp_bytes **ret, unsigned *ret_n)
+{
+	struct mcp_bytes *names;
+	struct mcp_name name;
+	struct mcp_iter it;
+	unsigned n = 0;
+
+	*ret = NULL;
+	*ret_n = 0;
+	if (list->count > MCM_TASK_NAMES)
+		return mc_fail(-MC_EPARAM, "too many segments: count=%u maximum=%u", list->count,
+			       MCM_TASK_NAMES);
+	if (!list->count)
+		return 0;
+	names = calloc(list->count, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	mcp_iter_init(&it, list, &mcp_desc_name);
+	while (mcp_iter_next(&it, &name))
+		names[n++] = name.name;
+	*ret = names;
+	*ret_n = n;
+	return 0;
+}
+
 static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsigned n)
 {
 	int r = 0;
@@ -494,32 +519,22 @@ bool mcm_task_object_due(const struct mcm *m, const struct mcm_task *t, uint64_t
 
 /* ---- restore after a restart ---- */
 
-static struct mcp_bytes *names_list(const struct mcp_seq *list, unsigned *ret_n)
-{
-	struct mcp_bytes *names = calloc((size_t)list->count + 1, sizeof(*names));
-	struct mcp_name name;
-	struct mcp_iter it;
-
-	*ret_n = 0;
-	mcp_iter_init(&it, list, &mcp_desc_name);
-	while (names && mcp_iter_next(&it, &name))
-		names[(*ret_n)++] = name.name;
-	return names;
-}
-
 int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 {
 	struct mcm_task_request rq = {
 		.type = msg->type, .key = msg->key, .max_active = msg->max_active,
 	};
-	auto_free struct mcp_bytes *source = names_list(&msg->sources, &rq.n_sources);
-	auto_free struct mcp_bytes *target = names_list(&msg->targets, &rq.n_targets);
+	auto_free struct mcp_bytes *source = NULL, *target = NULL;
 	struct mcm_task *t = NULL;
 	int r;
 
+	r = mcm_task_names_decode(&msg->sources, &source, &rq.n_sources);
+	if (r == 0)
+		r = mcm_task_names_decode(&msg->targets, &target, &rq.n_targets);
 	rq.source = source;
 	rq.target = target;
-	r = source && target ? check_request(&rq) : -ENOMEM;
+	if (r == 0)
+		r = check_request(&rq);
 	if (r == 0)
 		r = task_new(m, &rq, &t);
 	if (r < 0)

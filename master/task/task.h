@@ -129,6 +129,9 @@ void mcm_tasks_stop(struct mcm *m);
 /* -MC_EPARAM, -MC_ENOOBJECT, -MC_ENOSEGMENT, -MC_EUNAVAILABLE (such a task is active), -MC_ELIMIT,
  * -ENOMEM. */
 int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret);
+/* A malloc'ed array of the names in a message, NULL if there are none; they are borrowed from it.
+ * -MC_EPARAM: too many, -ENOMEM. */
+int mcm_task_names_decode(const struct mcp_seq *list, struct mcp_bytes **ret, unsigned *ret_n);
 /* -MC_ENOTASK. */
 int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status);
 /* Call @fn for the task, or (@id zero) for all tasks, newest first, with tasks.lock held.

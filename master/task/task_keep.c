@@ -175,14 +175,13 @@ void mcm_tasks_mounted(struct mcm *m, struct mcp_bytes name)
 	}
 }
 
-static void restore_task(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void restore_task(void *arg, const struct mcm_durable_record *d)
 {
 	struct mcm *m = arg;
 	struct mcp_task t;
 	int r;
 
-	(void)name;
-	r = mcp_decode(&mcp_desc_task, value.data, value.len, &t);
+	r = mcp_decode(&mcp_desc_task, d->value.data, d->value.len, &t);
 	if (r == 0)
 		r = mcm_task_restore(m, &t);
 	if (r < 0)

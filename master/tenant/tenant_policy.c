@@ -480,24 +480,24 @@ struct loading {
 	int error;
 };
 
-static void load_value(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void load_value(void *arg, const struct mcm_durable_record *d)
 {
 	struct loading *l = arg;
-	const uint8_t *v = value.data;
+	const uint8_t *v = d->value.data;
 	struct mcm_tenant *t;
 	uint32_t number = 0;
 	uint64_t quota = 0;
 	unsigned i;
 
-	if (l->error || value.len < VALUE_BYTES || !name.len)
+	if (l->error || d->value.len < VALUE_BYTES || !d->name.len)
 		return;
 	for (i = 0; i < 8; i++)
 		quota |= (uint64_t)v[i] << 8 * i;
 	for (i = 0; i < 4; i++)
 		number |= (uint32_t)v[8 + i] << 8 * i;
-	if (number >= MCM_TENANTS_MAX || (!number) != (name.len == 7 && !memcmp(name.data, "default", 7)))
+	if (number >= MCM_TENANTS_MAX || (!number) != (d->name.len == 7 && !memcmp(d->name.data, "default", 7)))
 		return;
-	l->error = tenant_make_number(l->m, number, name.data, name.len, &t);
+	l->error = tenant_make_number(l->m, number, d->name.data, d->name.len, &t);
 	if (l->error < 0)
 		return;
 	t->requested = quota;

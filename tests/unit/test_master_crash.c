@@ -27,7 +27,7 @@
 #define POINTS_MAX 48u
 #define POINT_LEN 48u
 /* One that nobody reads when it comes back. */
-#define NOTE_KIND ((enum mcm_durable_kind)99)
+#define VALUE_KIND ((enum mcm_durable_kind)99)
 
 /* What the victim tells before it dies. */
 static struct told {
@@ -119,12 +119,12 @@ static void add(struct text *t, const char *line)
 	t->to[t->len] = 0;
 }
 
-static void add_note(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void add_value(void *arg, const struct mcm_durable_record *d)
 {
 	char line[128];
 
-	snprintf(line, sizeof(line), "note %.*s %.*s", (int)name.len, (const char *)name.data,
-		 (int)value.len, (const char *)value.data);
+	snprintf(line, sizeof(line), "value %.*s %.*s", (int)d->name.len,
+		 (const char *)d->name.data, (int)d->value.len, (const char *)d->value.data);
 	add(arg, line);
 }
 
@@ -139,7 +139,7 @@ static void describe(struct mcm *m, char *to)
 	for (i = 0; i < d.n; i++)
 		add(&t, d.line[i]);
 	jx_dump_free(&d);
-	mcm_durables_each(m, NOTE_KIND, add_note, &t);
+	mcm_durables_each(m, VALUE_KIND, add_value, &t);
 	for (i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
@@ -241,10 +241,10 @@ static void step(struct fixture *fx, unsigned n)
 		fx_rename(fx, key, to, 0);
 		break;
 	case 3:
-		mcm_durable_set(fx->m, NOTE_KIND, fx_bytes(key), fx_bytes(to));
+		mcm_durable_set(fx->m, VALUE_KIND, fx_bytes(key), fx_bytes(to));
 		break;
 	case 4:
-		mcm_durable_drop(fx->m, NOTE_KIND, fx_bytes(key));
+		mcm_durable_drop(fx->m, VALUE_KIND, fx_bytes(key));
 		break;
 	case 5:
 		mcm_remove_match(fx->m, &some, &removed);

@@ -638,10 +638,10 @@ static void t_golden(void **state)
 
 static unsigned values;
 
-static void count_value(void *arg, struct mcp_bytes name, struct mcp_bytes value)
+static void count_value(void *arg, const struct mcm_durable_record *d)
 {
-	assert_int_equal(name.len, 3);
-	assert_int_equal(value.len, *(unsigned *)arg);
+	assert_int_equal(d->name.len, 3);
+	assert_int_equal(d->value.len, *(unsigned *)arg);
 	values++;
 }
 
