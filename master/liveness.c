@@ -166,8 +166,6 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 	return reattach;
 }
 
-enum expiry { NOT_DUE, NOW_SILENT, NOW_FORGOTTEN };
-
 /* Time at which the segment becomes silent or forgotten unless its client sends a heartbeat.  Both
  * tables locked. */
 static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
@@ -183,14 +181,6 @@ static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 	default:
 		return UINT64_MAX;
 	}
-}
-
-/* Both tables locked. */
-static enum expiry segment_check(struct mcm *m, const struct mcm_segment *s, uint64_t now)
-{
-	if (now <= segment_due_ms(m, s))
-		return NOT_DUE;
-	return mcm_segment_state(s) == MCP_SEG_OK ? NOW_SILENT : NOW_FORGOTTEN;
 }
 
 /* The earliest time at which any segment may be due.  Heartbeats and mounts only make segments due
@@ -211,26 +201,26 @@ static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 	return first;
 }
 
-static void segment_expire(struct mcm *m, struct mcm_segment *s, enum expiry v, uint64_t now)
+/* A due segment: hide it, or drop it if it was hidden before.  True: dropped.  Both tables locked. */
+static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 {
 	unsigned long long objects = mcm_load_relaxed(&s->objects);
+	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
-	if (v == NOW_SILENT) {
-		struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-
-		s->silent_ms = now;
-		mcm_segments_set_silent(&m->segments, s, true);
-		if (c)
-			c->hidden = true;
-		if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
-			(void)mcd_server_forget(m->meta, s->name);
-		mc_warn(LOG, "owner is silent, hiding its objects segment=%s objects=%llu",
-			s->name, objects);
-	} else {
+	if (mcm_segment_state(s) != MCP_SEG_OK) {
 		mc_warn(LOG, "owner was silent for too long, dropping segment=%s objects=%llu",
 			s->name, objects);
 		mcm_client_drop_segment(m, s);
+		return true;
 	}
+	s->silent_ms = now;
+	mcm_segments_set_silent(&m->segments, s, true);
+	if (c)
+		c->hidden = true;
+	if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
+		(void)mcd_server_forget(m->meta, s->name);
+	mc_warn(LOG, "owner is silent, hiding its objects segment=%s objects=%llu", s->name, objects);
+	return false;
 }
 
 /* Clients' lock held.  Drop the segments whose owner was replaced during the grace period. */
@@ -271,12 +261,9 @@ void mcm_liveness_tick(struct mcm *m)
 	pthread_rwlock_wrlock(&ss->lock);
 	while (i < ss->n_live && dropped < DROPS) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
-		enum expiry v = segment_check(m, s, now);
 
-		if (v != NOT_DUE)
-			segment_expire(m, s, v, now);
 		/* Another segment moves into the position of a dropped one. */
-		if (v == NOW_FORGOTTEN)
+		if (now > segment_due_ms(m, s) && segment_expire(m, s, now))
 			dropped++;
 		else
 			i++;

@@ -77,40 +77,28 @@ static int interface_addr(const char *name, char *ret, size_t len)
 		0;
 }
 
-/* Make "host:port"; an IPv6 address gets brackets. */
-static int join_addr(const char *host, int64_t port, char ret[MC_ADDR_MAX])
-{
-	bool bare_v6 = strchr(host, ':') && host[0] != '[';
-
-	if (strlen(host) > HOST_LEN)
-		return mc_fail(-EINVAL, "address too long: %s", host);
-	snprintf(ret, MC_ADDR_MAX, bare_v6 ? "[%s]:%d" : "%s:%d", host, (int)port);
-	return 0;
-}
-
-struct where {
+struct addresses {
 	char rpc[MC_ADDR_MAX], unix_addr[MC_ADDR_MAX], http[MC_ADDR_MAX];
 	const char *addrs[3];
 	struct mcm_listen listen;
 };
 
-static int listen_of(const struct mcm_conf *conf, struct where *w)
+static int listen_of(const struct mcm_conf *conf, struct addresses *w)
 {
-	char host[MC_ADDR_MAX];
+	const char *host = conf->rpc_address;
+	char found[MC_ADDR_MAX];
 	unsigned n = 0;
 	int r = 0;
 
 	memset(w, 0, sizeof(*w));
-	if (*conf->rpc_interface)
-		r = interface_addr(conf->rpc_interface, host, sizeof(host));
-	else if (strlen(conf->rpc_address) > HOST_LEN)
-		r = mc_fail(-EINVAL, "address too long: %s", conf->rpc_address);
-	else
-		strcpy(host, conf->rpc_address);
+	if (*conf->rpc_interface) {
+		r = interface_addr(conf->rpc_interface, found, sizeof(found));
+		host = found;
+	}
 	if (r == 0)
-		r = join_addr(host, conf->rpc_port ? conf->rpc_port : conf->port, w->rpc);
+		r = mc_addr_join(host, (int)(conf->rpc_port ? conf->rpc_port : conf->port), w->rpc);
 	if (r == 0)
-		r = join_addr(conf->metrics_host, conf->metrics_port, w->http);
+		r = mc_addr_join(conf->metrics_host, (int)conf->metrics_port, w->http);
 	if (r < 0)
 		return r;
 	w->addrs[n++] = w->rpc;
@@ -183,7 +171,7 @@ static void fit_descriptors(struct mcm_conf *conf)
 static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
-	struct where w;
+	struct addresses w;
 	struct mcm *m;
 	int r;
 

@@ -237,18 +237,15 @@ static void journal_synced(struct mcm *m, uint64_t lsn)
 
 static int meta_start(struct mcm *m)
 {
-	const char *host = m->conf.http_metadata_server_host;
-	bool bare_v6 = strchr(host, ':') && host[0] != '[';
 	char addr[MC_ADDR_MAX];
 	const struct mcd_server_conf conf = { .addr = addr };
+	int r;
 
 	if (!m->conf.enable_http_metadata_server)
 		return 0;
-	if (strlen(host) > MC_ADDR_MAX - 16)
-		return mc_fail(-EINVAL, "address too long: %s", host);
-	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", host,
-		 (int)m->conf.http_metadata_server_port);
-	return mcd_server_start(&conf, &m->meta_port, &m->meta);
+	r = mc_addr_join(m->conf.http_metadata_server_host, (int)m->conf.http_metadata_server_port,
+			 addr);
+	return r < 0 ? r : mcd_server_start(&conf, &m->meta_port, &m->meta);
 }
 
 static int server_start(struct mcm *m, const struct mcm_listen *where)

@@ -67,12 +67,9 @@ static int start(const struct conf *conf, int *ret_port, struct mcd_server **ret
 		.persist = *conf->persist ? conf->persist : NULL,
 		.max_bytes = conf->max_size,
 	};
-	bool bare_v6 = strchr(conf->host, ':') && conf->host[0] != '[';
+	int r = mc_addr_join(conf->host, (int)conf->port, addr);
 
-	if (strlen(conf->host) > MC_ADDR_MAX - 16)
-		return mc_fail(-EINVAL, "address too long: %s", conf->host);
-	snprintf(addr, sizeof(addr), bare_v6 ? "[%s]:%d" : "%s:%d", conf->host, (int)conf->port);
-	return mcd_server_start(&mc, ret_port, ret);
+	return r < 0 ? r : mcd_server_start(&mc, ret_port, ret);
 }
 
 static int run(const struct conf *conf)

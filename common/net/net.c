@@ -74,6 +74,16 @@ static int parse_port(const char *s, int *ret_port)
 	return 0;
 }
 
+int mc_addr_join(const char *host, int port, char ret[MC_ADDR_MAX])
+{
+	bool bare_v6 = strchr(host, ':') && host[0] != '[';
+
+	if (strlen(host) > MC_ADDR_MAX - 16)
+		return mc_fail(-EINVAL, "address too long: %s", host);
+	snprintf(ret, MC_ADDR_MAX, bare_v6 ? "[%s]:%d" : "%s:%d", host, port);
+	return 0;
+}
+
 int mc_addr_split(const char *addr, char *host, size_t host_len, int default_port, int *ret_port)
 {
 	const char *begin = addr, *end, *port = NULL;

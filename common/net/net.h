@@ -29,6 +29,8 @@ const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX]);
 
 /* Split "host:port"; without a port *ret_port is @default_port.  -EINVAL for an invalid address. */
 int mc_addr_split(const char *addr, char *host, size_t host_len, int default_port, int *ret_port);
+/* Make "host:port"; an IPv6 address gets brackets.  -EINVAL if the host is too long. */
+int mc_addr_join(const char *host, int port, char ret[MC_ADDR_MAX]);
 
 /* Send and receive one descriptor over a unix socket together with up to @len bytes; both wait up
  * to @deadline.  Number of bytes, or -errno. */
