@@ -61,8 +61,7 @@ void mcm_groups_done(struct mcm_groups *gs);
 int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id);
 void mcm_group_ref(struct mcm *m, uint32_t id);
 void mcm_group_unref(struct mcm *m, uint32_t id);		/* @id may be 0 */
-/* Copy the name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; returns its
- * length. */
+/* Copy the name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; returns its length. */
 uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf);
 
 /* ---- the member's shard is locked ---- */
@@ -76,9 +75,8 @@ void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
 /* Add @readers, which may be -1, to the group's pins. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
-/* Whether a promise lease or a pin of any member protects @o.  If @o has MCM_MARK_RESTORED, only
- * leases count: the group's pins then include those that stand for possible readers of an earlier
- * master. */
+/* Whether a promise lease or a pin of any member protects @o.  If @o has MCM_MARK_RESTORED, only leases
+ * count: the group's pins then include those that stand for possible readers of an earlier master. */
 bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o);
 /* Whether the evictor may evict @o with all of its copies.  If not, @o now has the group's lease,
  * or its group has used its second chance.  If so, *ret_group is its group with a reference, for

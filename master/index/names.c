@@ -191,8 +191,7 @@ static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uin
 		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
 }
 
-/* Link @slot, or with 0 count a reference, in a directory that exists.  False: it does not
- * exist. */
+/* Link @slot, or with 0 count a reference, in a directory that exists.  False: it does not exist. */
 static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *path, uint32_t len,
 			      uint32_t slot, bool marker, uint32_t *ret_dir)
 {

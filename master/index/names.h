@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * names.h - keys as paths: the keys and directories directly below "a/b/".
  *
- * A directory is a prefix that ends in '/' and has a key in or below it; the root is "".  A key
- * that itself ends in '/' (a marker) belongs to the directory of its own name, which exists as long
- * as the key does.  Directories know their children, so the cost of a listing depends on the listed
- * children only.  The rest of the master treats keys as opaque; a key "a" beside a directory "a/"
- * is allowed.
+ * A directory is a prefix that ends in '/' and has a key in or below it; the root is "".  A key that
+ * itself ends in '/' (a marker) belongs to the directory of its own name, which exists as long as the
+ * key does.  Directories know their children, so the cost of a listing depends on the listed children
+ * only.  The rest of the master treats keys as opaque; a key "a" beside a directory "a/" is allowed.
  *
  * Levels below MCM_NAMES_DEPTH are not split: their keys are listed in the directory of that level,
  * with a name that contains slashes.
  *
- * Locks: the stripe of a directory guards its children; creating or destroying a directory also
- * needs tree_lock, taken first.  A caller that adds or removes an object holds its shard's lock;
- * listing needs no lock. */
+ * Locks: the stripe of a directory guards its children; creating or destroying a directory also needs
+ * tree_lock, taken first.  A caller that adds or removes an object holds its shard's lock; listing
+ * needs no lock. */
 #ifndef MCM_NAMES_H
 #define MCM_NAMES_H
 
@@ -135,8 +134,7 @@ int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len
 int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigned max,
 		   struct mcm_names_cursor *cur, struct mcm_names_page *pg);
 
-/* For names_list.c: the directory of @path, its stripe locked; 0, also locked, when it does not
- * exist. */
+/* For names_list.c: the directory of @path, its stripe locked; 0, also locked, when it does not exist. */
 uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
 			    pthread_mutex_t **ret_lock);
 extern const struct mcm_table_type mcm_names_by_sibling, mcm_names_by_child;

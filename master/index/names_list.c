@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * names_list.c - pages of a directory.
  *
- * Children are met in the order of their hashes (table.h), so a page ends at a hash and the next
- * one begins after it: no state is kept between pages, and a child that stays is met exactly
- * once. */
+ * Children are met in the order of their hashes (table.h), so a page ends at a hash and the next one
+ * begins after it: no state is kept between pages, and a child that stays is met exactly once. */
 #include <config.h>
 
 #include "master/index/names.h"

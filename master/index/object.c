@@ -413,8 +413,7 @@ uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
 	return o->pins + (o->pins == MCM_PINS_FEW && o->ext ? mcm_ext(&m->index, o->ext)->more_pins : 0);
 }
 
-/* One connection may pin an object many times; that must not use up the counter for other
- * connections. */
+/* One connection may pin an object many times; that must not use up the counter for other connections. */
 static int object_pin_more(struct mcm *m, struct mcm_object *o)
 {
 	struct mcm_object_ext *e;

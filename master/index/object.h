@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * object.h - one committed version of a key: 64 bytes, one cache line, plus its key in the shard's
- * arena.
+ * object.h - one committed version of a key: 64 bytes, one cache line, plus its key in the shard's arena.
  *
- * Objects are slab elements; their number ("slot") names them everywhere.  A slot belongs to the
- * shard that its hash selects and is guarded by that shard's lock.  Fields marked "relaxed" are
- * also read without it, by the evictor under its segment's lock, and are written atomically.  Size,
- * CRC, key and extents of a committed object never change; a new value of a key is a new object. */
+ * Objects are slab elements; their number ("slot") names them everywhere.  A slot belongs to the shard
+ * that its hash selects and is guarded by that shard's lock.  Fields marked "relaxed" are also read
+ * without it, by the evictor under its segment's lock, and are written atomically.  Size, CRC, key and
+ * extents of a committed object never change; a new value of a key is a new object. */
 #ifndef MCM_OBJECT_H
 #define MCM_OBJECT_H
 

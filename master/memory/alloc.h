@@ -69,8 +69,7 @@ struct mcm_alloc {
 /* @size: bytes, at least one granule; a partial last granule is not used.  -ENOMEM. */
 int mcm_alloc_init(struct mcm_alloc *a, uint64_t size);
 void mcm_alloc_done(struct mcm_alloc *a);
-/* Enlarge the segment to @size bytes.  -MC_EPARAM when that is smaller than now or too large;
- * -ENOMEM. */
+/* Enlarge the segment to @size bytes.  -MC_EPARAM when that is smaller than now or too large; -ENOMEM. */
 int mcm_alloc_grow(struct mcm_alloc *a, uint64_t size);
 
 /* Allocate a range of at least @len (1..) bytes.  -MC_ENOSPACE when no free range is large enough

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * key_pool.h - blocks of 2 KiB for arenas of keys: one, two or four adjacent ones.
  *
- * A buddy allocator: the slab provides groups of four blocks, and a freed block is merged with its
- * free buddies of the group.  So memory that was split for short keys serves long ones later, in
- * any arena. */
+ * A buddy allocator: the slab provides groups of four blocks, and a freed block is merged with its free
+ * buddies of the group.  So memory that was split for short keys serves long ones later, in any arena. */
 #ifndef MCM_KEY_POOL_H
 #define MCM_KEY_POOL_H
 
@@ -33,8 +32,7 @@ struct mcm_key_pool {
 void mcm_key_pool_init(struct mcm_key_pool *p);
 void mcm_key_pool_done(struct mcm_key_pool *p);
 
-/* Allocate 2^@order adjacent blocks without units in use; *@ret is the first.  -ENOMEM,
- * -MC_ELIMIT. */
+/* Allocate 2^@order adjacent blocks without units in use; *@ret is the first.  -ENOMEM, -MC_ELIMIT. */
 int mcm_key_pool_take(struct mcm_key_pool *p, unsigned order, uint32_t *ret);
 /* Free one block, none of whose units is in use. */
 void mcm_key_pool_free(struct mcm_key_pool *p, uint32_t block);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * keys.c - arena of short strings.
  *
- * A freed run is reused for strings of its own length first, and is split for shorter ones before
- * the arena allocates another block.  Runs are not merged, but the units in use of each block are
- * counted: when the count is 0, the runs of the block are dropped and the block returns to the
- * pool. */
+ * A freed run is reused for strings of its own length first, and is split for shorter ones before the
+ * arena allocates another block.  Runs are not merged, but the units in use of each block are counted:
+ * when the count is 0, the runs of the block are dropped and the block returns to the pool. */
 #include <config.h>
 
 #include "master/memory/keys.h"

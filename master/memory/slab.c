@@ -64,8 +64,7 @@ static char *chunk_map_aligned(size_t bytes, size_t align)
 	return p + before;
 }
 
-/* Enlarge the array for chunk @n.  Threads that have read the shorter array may continue to use
- * it. */
+/* Enlarge the array for chunk @n.  Threads that have read the shorter array may continue to use it. */
 static int chunks_grow(struct mcm_slab *s, uint32_t n)
 {
 	uint32_t cap = s->chunks;
@@ -103,9 +102,8 @@ static int chunk_map(struct mcm_slab *s, uint32_t n)
 	return 0;
 }
 
-/* A small master should need few pages, and one with very many segments few mappings: the kernel
- * merges adjacent mappings only when their advice is equal.  So the first chunk gets huge pages
- * late. */
+/* A small master should need few pages, and one with very many segments few mappings: the kernel merges
+ * adjacent mappings only when their advice is equal.  So the first chunk gets huge pages late. */
 static void first_chunk_use_huge(struct mcm_slab *s)
 {
 	size_t bytes = chunk_bytes(s);
@@ -122,8 +120,7 @@ int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 
 	MC_LOCKED(&s->lock);
 	n = s->next;
-	/* Elements of one call are adjacent: skip the rest of a chunk that is too short for
-	 * them. */
+	/* Elements of one call are adjacent: skip the rest of a chunk that is too short for them. */
 	if (n % per + count > per)
 		n += per - n % per;
 	if (n + count > UINT32_MAX)

@@ -32,8 +32,7 @@ struct mcm_slab {
 	pthread_mutex_t lock;
 };
 
-/* @shift: log2 of the elements per chunk; only used pages cost memory, so some MiB per chunk are
- * fine. */
+/* @shift: log2 of the elements per chunk; only used pages cost memory, so some MiB per chunk are fine. */
 void mcm_slab_init(struct mcm_slab *s, size_t elem, unsigned shift);
 void mcm_slab_done(struct mcm_slab *s);
 

@@ -169,8 +169,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 	for (n = 0; n < STEP_BUCKETS && t->moved < MCM_TABLE_END; n++) {
 		uint32_t chain = 0;
 
-		/* Collect the chains of one coarse bucket first: @one may be both source and
-		 * target. */
+		/* Collect the chains of one coarse bucket first: @one may be both source and target. */
 		pos = t->moved;
 		end = pos + span;
 		while (pos < end) {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * table.h - chained hash table of slab elements: one u32 link per element, one u32 per bucket.
  *
- * The hash's top bits select the bucket, so buckets in ascending order have the elements in the
- * order of their hashes, for any number of buckets.  A walk may therefore stop at any hash and
- * continue there later, after the table was resized: it meets each element that stays in the table
- * exactly once.  Each insert or remove does a small part of a resize.  No locks here; but links,
- * bucket and bits are written atomically, because threads that prefetch memory read them without
- * the lock. */
+ * The hash's top bits select the bucket, so buckets in ascending order have the elements in the order
+ * of their hashes, for any number of buckets.  A walk may therefore stop at any hash and continue
+ * there later, after the table was resized: it meets each element that stays in the table exactly
+ * once.  Each insert or remove does a small part of a resize.  No locks here; but links, bucket and
+ * bits are written atomically, because threads that prefetch memory read them without the lock. */
 #ifndef MCM_TABLE_H
 #define MCM_TABLE_H
 

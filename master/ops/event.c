@@ -32,8 +32,7 @@ void mcm_events_init(struct mcm_events *e)
 {
 	memset(e, 0, sizeof(*e));
 	pthread_mutex_init(&e->lock, NULL);
-	/* Numbers of an earlier master are smaller, so its watchers learn that they missed
-	 * events. */
+	/* Numbers of an earlier master are smaller, so its watchers learn that they missed events. */
 	e->first = e->next = mc_wall_ns() / 1000;
 }
 
@@ -301,8 +300,7 @@ int mcm_events_read_all(struct mcm *m, uint64_t since, uint64_t behind_max,
 	}
 	for (; at < e->next && n < max; at++) {
 		event_at(e, at, &it);
-		/* The event is about an earlier tenant of this number, which has no name any
-		 * more. */
+		/* The event is about an earlier tenant of this number, which has no name any more. */
 		if (at < tenant_first(m, it.tenant))
 			continue;
 		if (text_len < (size_t)it.event.key.len + it.event.to.len + it.group.len)

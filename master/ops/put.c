@@ -489,8 +489,7 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 	r = put_check_item(item);
 	if (r == 0 && !(rq->flags & MCP_PUT_UPSERT))
 		r = put_check_absent(m, item->key, hash);
-	/* The client treats it as a put that succeeded, so the existing object has to be
-	 * durable. */
+	/* The client treats it as a put that succeeded, so the existing object has to be durable. */
 	if (r == -MC_EEXISTS)
 		mcm_journal_depend(m);
 	if (r == 0 && !put_at_once(rq, item) && !*room)

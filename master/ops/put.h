@@ -121,9 +121,8 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 
 /* Register the put of a copy and set unit->put.  -MC_ELIMIT, -ENOMEM. */
 int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
-/* Remove the put of a copy; the caller ends it.  @s: the session that fetched the copy.  If it has
- * no unit, the unit was taken back before, and only the range has to be released.
- * -MC_ESTALE_PUT. */
+/* Remove the put of a copy; the caller ends it.  @s: the session that fetched the copy.  If it has no
+ * unit, the unit was taken back before, and only the range has to be released.  -MC_ESTALE_PUT. */
 int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
 		       struct mcm_put *ret);
 /* Release the range, through the quarantine if bytes may still be on their way. */

@@ -59,8 +59,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	return 0;
 }
 
-/* shard locked.  Objects below a matching marker either match too, or keep the directory in
- * existence. */
+/* shard locked.  Objects below a matching marker either match too, or keep the directory in existence. */
 static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f,
 			   uint32_t flags)
 {

@@ -96,8 +96,7 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	rn.to_shard = mcm_index_shard(&m->index, rn.to_hash);
 	mcm_index_lock_two(rn.from_shard, rn.to_shard);
 	r = rename_locked(&rn, rq->flags, ret_generation);
-	/* Without a rename too, the answer depends on changes by others, which have to be
-	 * durable. */
+	/* Without a rename too, the answer depends on changes by others, which have to be durable. */
 	mcm_journal_depend(m);
 	mcm_index_unlock_two(rn.from_shard, rn.to_shard);
 	if (rn.dir)

@@ -206,9 +206,8 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 	return r;
 }
 
-/* Bytes to evict beyond @want: small objects are evicted in batches, so that the next puts find
- * space and the cache misses of the removals overlap.  Not at levels that evict soft-pinned or
- * leased objects. */
+/* Bytes to evict beyond @want: small objects are evicted in batches, so that the next puts find space and
+ * the cache misses of the removals overlap.  Not at levels that evict soft-pinned or leased objects. */
 static uint64_t room_ahead(const struct mcm_segment *s, uint64_t want, unsigned level)
 {
 	uint64_t ahead = mcm_load_relaxed(&s->evictable) / AHEAD_SHARE;

@@ -47,11 +47,10 @@ static inline bool mcm_slice_continues(const struct mcm_slice *sl, const struct 
 
 /* ---- no lock held, but for mcm_evict_relist() ---- */
 
-/* Allocate a range of @len bytes on @s, evicting objects that @level allows: first about that many
- * bytes in the policy's order; then, when free space is fragmented, neighbouring ranges.
- * -MC_ENOSPACE when evicting everything that the level allows makes no range long enough; -ENOMEM;
- * MCP_AGAIN when the slice is over: evicted objects stay evicted, and mostly the largest free range
- * grows from slice to slice. */
+/* Allocate a range of @len bytes on @s, evicting objects that @level allows: first about that many bytes
+ * in the policy's order; then, when free space is fragmented, neighbouring ranges.  -MC_ENOSPACE when
+ * evicting everything that the level allows makes no range long enough; -ENOMEM; MCP_AGAIN when the slice
+ * is over: evicted objects stay evicted, and mostly the largest free range grows from slice to slice. */
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  const struct mcm_slice *sl, uint32_t *ret_range);
 
@@ -66,8 +65,7 @@ uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned le
 /* The same for a member of a group that is being evicted; if it stays, it is still on its list. */
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level);
 
-/* Put a range that is on no list back on one, if @slot still owns it.  The owner's shard is
- * locked. */
+/* Put a range that is on no list back on one, if @slot still owns it.  The owner's shard is locked. */
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot);
 
 /* Evict a run of neighbouring ranges that together have @len bytes, and allocate it (evict_run.c).
@@ -92,9 +90,8 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 #define MCM_EVICT_LEVELS 4
 unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS]);
 
-/* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the
- * index.  If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is
- * evictable. */
+/* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
+ * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */
 int mcm_count_admit(struct mcm *m);
 void mcm_count_leave(struct mcm *m);
 
@@ -102,8 +99,7 @@ void mcm_count_leave(struct mcm *m);
  * objects put; those committed since the first of these was begun, which is limited to a second;
  * those committed less than MCM_RECENT_MIN_MS ago. */
 struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s);
-/* Whether any promise lease may be active: then recent objects are protected
- * (MCM_EVICT_KEEP_RECENT). */
+/* Whether any promise lease may be active: then recent objects are protected (MCM_EVICT_KEEP_RECENT). */
 bool mcm_promise_leases_active(const struct mcm *m);
 
 /* Bring every segment below its watermark, and remove the objects of unmounted segments.  True:

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evict_count.c - limit of the number of objects: --max_objects.
  *
- * A put is counted when it begins, so that it does not fail when it ends.  If there are too many
- * objects then, as many as are above the limit are evicted, on any segment.  Segments are asked in
- * turn, beginning with a random one, chosen with a probability proportional to its number of
- * objects. */
+ * A put is counted when it begins, so that it does not fail when it ends.  If there are too many objects
+ * then, as many as are above the limit are evicted, on any segment.  Segments are asked in turn,
+ * beginning with a random one, chosen with a probability proportional to its number of objects. */
 #include <config.h>
 
 #include "common/err.h"
@@ -98,8 +97,7 @@ int mcm_count_admit(struct mcm *m)
 	if (!max)
 		return 0;
 	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
-	/* After a restart with a smaller limit there may be many more: each put evicts some of
-	 * them. */
+	/* After a restart with a smaller limit there may be many more: each put evicts some of them. */
 	while (n > max && evicted < BATCH) {
 		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {

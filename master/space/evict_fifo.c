@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict_fifo.c - first in, first out: the object committed first is evicted first, reads change
- * nothing.
+ * evict_fifo.c - first in, first out: the object committed first is evicted first, reads change nothing.
  *
- * A range that was skipped because its object was pinned or leased was the oldest then, so it is
- * put back at the front. */
+ * A range that was skipped because its object was pinned or leased was the oldest then, so it is put
+ * back at the front. */
 #include <config.h>
 
 #include "master/space/evict_lists.h"

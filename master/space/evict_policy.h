@@ -64,8 +64,7 @@ struct mcm_evict_ops {
 	 * another call may find victims although this one has found none. */
 	unsigned (*victims)(void *state, const struct mcm_evict_view *v, unsigned level,
 			    uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more);
-	/* A victim was removed: the object of the key with this hash.  The segment's lock is not
-	 * held. */
+	/* A victim was removed: the object of the key with this hash.  The segment's lock is not held. */
 	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evict_run.c - makes one free range of sufficient length when free space is fragmented.
  *
- * First the largest free range is widened into its neighbours.  If ranges that have to stay are on
- * both sides, a window slides over the segment, beginning where the last one was found, until it
- * has only free and evictable ranges.  Both searches release the lock regularly.  After a search
- * without result, the next one for as many bytes or more waits ten times as long as that search
- * took, so that a segment full of pinned objects does not cost every put a search.
+ * First the largest free range is widened into its neighbours.  If ranges that have to stay are on both
+ * sides, a window slides over the segment, beginning where the last one was found, until it has only free
+ * and evictable ranges.  Both searches release the lock regularly.  After a search without result, the
+ * next one for as many bytes or more waits ten times as long as that search took, so that a segment full
+ * of pinned objects does not cost every put a search.
  *
- * A run of very many objects is evicted in time slices.  Between them, other puts may take the
- * space that is free already; but mostly that is the largest free range, and the next slice widens
- * it further. */
+ * A run of very many objects is evicted in time slices.  Between them, other puts may take the space that
+ * is free already; but mostly that is the largest free range, and the next slice widens it further. */
 #include <config.h>
 
 #include <errno.h>
@@ -181,8 +180,7 @@ static bool run_walk(struct run *r, struct window *w)
 	return false;
 }
 
-/* Take ranges of the window off the lists, a batch at a time.  False: one of them has to stay
- * now. */
+/* Take ranges of the window off the lists, a batch at a time.  False: one of them has to stay now. */
 static bool run_collect(const struct run *r, const struct window *w, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = r->v.a;
@@ -267,8 +265,7 @@ static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
 
 	if (mcm_segment_state(s) != MCP_SEG_OK || mcm_alloc_round(run->len) > s->alloc.granules)
 		return -MC_ENOSPACE;
-	/* A run ignores the policy's order: avoid recent objects as long as there is another
-	 * run. */
+	/* A run ignores the policy's order: avoid recent objects as long as there is another run. */
 	r = run_at_level(run, level | MCM_EVICT_KEEP_RECENT, ret_range);
 	if (level & MCM_EVICT_KEEP_RECENT)
 		return r;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * strategy_local.c - local_first: segments of the writer's host, then those of the following hosts
- * in the order of their names, around to the beginning.  Any segment of a host may be its first.
+ * strategy_local.c - local_first: segments of the writer's host, then those of the following hosts in
+ * the order of their names, around to the beginning.  Any segment of a host may be its first.
  *
- * Mounting and unmounting maintain the order of the hosts, so that a put only looks up its
- * position. */
+ * Mounting and unmounting maintain the order of the hosts, so that a put only looks up its position. */
 #include <config.h>
 
 #include "master/space/strategy.h"
@@ -74,8 +73,7 @@ void mcm_local_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	memmove(&ss->by_host[i], &ss->by_host[i + 1], (ss->n_by_host - i) * sizeof(*ss->by_host));
 }
 
-/* sample[0] and [1]: first index and number of the first host's segments; [2]: the one to begin
- * with. */
+/* sample[0] and [1]: first index and number of the first host's segments; [2]: the one to begin with. */
 static void local_begin(struct mcm_pick *p)
 {
 	const struct mcm_segments *ss = p->ss;
