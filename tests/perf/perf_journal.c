@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
+#include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/codec.h"
