@@ -5,7 +5,7 @@
  * that the child sent over one could receive the reply to a request of the parent.  So every object
  * with connections or threads records the fork depth of the process that made it and refuses calls
  * of other processes.  Locks that exist once per process are used by the child too, and have to be
- * free in it regardless of what the parent's other threads were doing. */
+ * free in it regardless of the state of the parent's other threads. */
 #ifndef MC_FORK_H
 #define MC_FORK_H
 
