@@ -185,7 +185,6 @@ struct mce_req {
 	int status;		/* 0 or negative, once complete */
 	enum mce_path path;	/* the one taken */
 	struct mce_batch *batch;
-	struct mce_req *next;
 	uint64_t priv[12];
 };
 

@@ -25,7 +25,7 @@ struct mce_service {
 	 * more.  Aborts requests in the middle.  Any thread but an I/O thread, like revoke_wait. */
 	void (*revoke_begin)(struct mce_mr *mr);
 	/* No reference is left: return when no peer accesses the memory by itself any more, and free the service's
-	 * part of the region.  Comes without revoke_begin for a region that did not get into the table. */
+	 * part of the region.  Called without revoke_begin for a region that did not get into the table. */
 	void (*revoke_wait)(struct mce_mr *mr);
 	/* Is a peer connected that greeted with @token?  It is the proof that another service asks for when the same
 	 * peer comes to it. */

@@ -16,8 +16,8 @@
  *	FREE	tcp.free		a connection cuts it off	QUEUED
  *	QUEUED	conn.fragments, txq	a call will send all of it	FLYING
  *					the call has sent a part	SENDING
- *					cancelled			FREE; if its answer is being received, the
- *									  connection is closed
+ *					cancelled			FREE
+ *					  while its answer is received	(same) req = NULL; the connection is closed
  *					conn lost			RETRY, or FREE with the request's failure
  *	SENDING	conn.fragments, txq	a call will send the rest	FLYING
  *					cancelled			(same) req = NULL; the connection is cut off

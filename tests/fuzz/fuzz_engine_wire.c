@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_wire.c - the decoders of the engine's frames: they read no byte beyond the input, and accepted frames respect
- * the limits. */
+ * fuzz_engine_wire.c - the decoders of the engine's frames: they read no byte beyond the input, and accepted frames
+ * respect the limits. */
 #include <config.h>
 
 #include <stdint.h>
