@@ -12,8 +12,8 @@
  * it, with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is unpublished.
  *
  * Errors, with details that name the server: -ENOENT no such key; -EEXIST another node has the key
- * (rpc_meta over HTTP); -MC_EOWNER the refresher found later that another node has it; -EINVAL invalid connection string or
- * answer; -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ...
+ * (rpc_meta over HTTP); -MC_EOWNER the refresher found later that another node has it; -EINVAL invalid connection
+ * string or answer; -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ...
  * the server cannot be reached.
  * Threads: any, but no call may overlap with mcd_close().  Calls in a forked child fail with -MC_EUNAVAILABLE;
  * mcd_close() does nothing there. */

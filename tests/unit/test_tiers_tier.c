@@ -64,7 +64,8 @@ static void every_tier_keeps_the_contract(void **state)
 
 static void a_failed_open_leaves_the_output_untouched(void **state)
 {
-	const struct mct_conf empty = { .numa_node = -1 }, strange = { .size = 4 * MIB, .kind = "paper", .numa_node = -1 };
+	const struct mct_conf empty = { .numa_node = -1 };
+	const struct mct_conf strange = { .size = 4 * MIB, .kind = "paper", .numa_node = -1 };
 	struct mct_medium *m = NULL;
 	int r;
 
