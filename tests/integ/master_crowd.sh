@@ -28,7 +28,7 @@ started "$master" "the master" 30 master_serves "$MASTER_HTTP"
 # the hard limit may be root's to raise
 room=$(awk '/^Max open files/ { print $4 }' "/proc/$master/limits")
 if [ "$room" = "$limit" ]; then
-	wait_for 10 grep -q "room for fewer connections.*connections=2000" "$tmp/few.log" ||
+	wait_for 10 grep -q "max_connections lowered.* connections=2000" "$tmp/few.log" ||
 		fail "it does not say how many may come: $(cat "$tmp/few.log")"
 	ulimit -Sn "$limit"
 	crowd 2600

@@ -27,13 +27,13 @@ spare='' spare_http=''
 free_port spare
 free_port spare_http
 refuses 'eviction_ratio.*out of range' --eviction_ratio=2
-refuses 'only offset' --memory_allocator=cachelib
+refuses 'use offset' --memory_allocator=cachelib
 refuses 'allocation_strategy=nearest' --allocation_strategy=nearest
 refuses 'eviction_policy=mru' --eviction_policy=mru
 refuses 'max_kv_soft_pin_ttl' --max_kv_soft_pin_ttl=1s
 refuses 'put_start_release_timeout_sec' --put_start_release_timeout_sec=10
 refuses 'enable_ha is not built into this version' --enable_ha
-refuses 'no such interface' --rpc_interface=nonesuch0
+refuses 'no interface of this name' --rpc_interface=nonesuch0
 refuses 'unexpected argument' extra
 refuses "$tmp/none.json" --config_path="$tmp/none.json"
 refuses "$tmp/none" --log_dir="$tmp/none/dir" --rpc_port="$spare" --metrics_port="$spare_http"
