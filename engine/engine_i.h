@@ -253,8 +253,6 @@ void mce_peer_fail_pending(struct mce_peer *p, int status);
  * overwrite it.  MCE_PATH_NONE: any transport. */
 bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path);
 void mce_peers_close(struct mce_engine *e);
-/* "host:port" with brackets where they are needed; "" when it is too long. */
-void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port);
 
 /* fence.c: state that the next handle of an endpoint needs from the last one.  _locked: with the engine's lock. */
 struct mce_fence;

@@ -7,7 +7,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,14 +115,6 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	return 0;
 }
 
-void mce_join_address(char ret[MC_ADDR_MAX], const char *host, int port)
-{
-	bool bare = strchr(host, ':') && host[0] != '[';
-
-	if (snprintf(ret, MC_ADDR_MAX, "%s%s%s:%d", bare ? "[" : "", host, bare ? "]" : "", port) >= MC_ADDR_MAX)
-		ret[0] = 0;
-}
-
 int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret)
 {
 	return peer_get(e, endpoint, 0, ret);
@@ -133,13 +124,12 @@ int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsi
 			  struct mce_peer **ret)
 {
 	char endpoint[MC_ADDR_MAX];
+	int r;
 
 	if (port < 1 || port > 65535)
 		return mc_fail(-EINVAL, "port %d is out of range", port);
-	mce_join_address(endpoint, host, port);
-	if (!endpoint[0])
-		return mc_fail(-EINVAL, "host name is too long");
-	return peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
+	r = mc_addr_join(host, port, endpoint);
+	return r < 0 ? r : peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
 }
 
 /* Drop a reference; true: it is the last one, and peer_close_end() has to drop it. */

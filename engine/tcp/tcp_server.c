@@ -469,11 +469,13 @@ static int tcp_open(struct mce_engine *e)
 static int listener_listen(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
 {
 	char addr[MC_ADDR_MAX];
+	int r = mc_addr_join(host ? host : "::", port, addr);
 
-	mce_join_address(addr, host ? host : "::", port);
+	if (r < 0)
+		return r;
 	l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
 	if (!host && (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL)) {
-		mce_join_address(addr, "0.0.0.0", port);
+		(void)mc_addr_join("0.0.0.0", port, addr);
 		l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
 	}
 	return l->evfd.fd < 0 ? l->evfd.fd : 0;
@@ -516,12 +518,9 @@ static int server_listen(struct mce_tcp_server *s, const char *host, const char 
 		r = listener_listen(&s->ours, bind_host, c->port, bound);
 	if (r == 0)
 		r = bound_port(bound, &port);
-	if (r < 0)
-		return r;
-	mce_join_address(s->e->endpoint, host, port);
-	if (!s->e->endpoint[0])
-		return mc_fail(-EINVAL, "host name is too long");
-	return mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
+	if (r == 0)
+		r = mc_addr_join(host, port, s->e->endpoint);
+	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
 }
 
 /* Listen for upstream's nodes as well; NULL @bind_host: on all addresses of both families. */
