@@ -39,7 +39,7 @@ struct entry {
 	char *key, *text;
 	char *previous;		/* the last text before @text that the server received, NULL: none */
 	bool busy;		/* a call uses the entry, so its text must not change */
-	bool gone;		/* the thread that ends the call frees the entry */
+	bool deleted;		/* the thread that ends the call frees the entry */
 	bool delivered;		/* the server has @text */
 	bool arrived;		/* the server has received @text at least once */
 	mcd_claim_fn claim;	/* the key belongs to one node; NULL: the last put wins */
@@ -88,7 +88,7 @@ static struct entry *entry_find(struct mcd_client *m, const char *key)
 	mc_list_for_each(l, &m->entries) {
 		struct entry *e = mc_container_of(l, struct entry, link);
 
-		if (!e->gone && !strcmp(e->key, key))
+		if (!e->deleted && !strcmp(e->key, key))
 			return e;
 	}
 	return NULL;
@@ -135,9 +135,9 @@ static void entry_release(struct mcd_client *m, struct entry *e)
 	e->busy = false;
 	if (e->next && !e->removing) {
 		entry_set_text(e, TAKE_PTR(e->next));
-		e->gone = false;
+		e->deleted = false;
 	}
-	if (e->gone)
+	if (e->deleted)
 		entry_free(e);
 	pthread_cond_broadcast(&m->idle);
 }
@@ -284,7 +284,7 @@ static int refresher_entry(struct mcd_client *m, struct entry *e)
 	if (e->claim && !remove)
 		refresher_note_taken(m, e, r);
 	if (remove)
-		e->gone = r == 0 || meta_refused(r);
+		e->deleted = r == 0 || meta_refused(r);
 	else
 		e->delivered = r == 0;
 	e->arrived = e->arrived || e->delivered;
@@ -397,7 +397,7 @@ static int entry_prepare(struct mcd_client *m, const char *key, const char *text
 	if (!e || !copy) {
 		free(copy);
 		if (e) {
-			e->gone = *ret_new;
+			e->deleted = *ret_new;
 			entry_release(m, e);
 		}
 		return mc_fail(-ENOMEM, "no memory to publish %s", key);
@@ -440,7 +440,7 @@ static int meta_publish(struct mcd_client *m, const char *key, const char *text,
 	e->delivered = r == 0;
 	e->arrived = e->arrived || r == 0;
 	if (is_new && meta_refused(r))
-		e->gone = true;
+		e->deleted = true;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
 	atomic_store(&m->unreachable, mcd_will_retry(r));
@@ -491,7 +491,7 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 	/* Do not remove another node's texts. */
 	taken = m->taken != NULL;
 	if (r == 0 && e && taken) {
-		e->gone = true;
+		e->deleted = true;
 		if (e->claim) {
 			free(m->taken);
 			m->taken = NULL;
@@ -503,7 +503,7 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 		return meta_count(r);
 	r = m->backend->ops->del_own(m->backend, key, e->text, e->previous, &w);
 	pthread_mutex_lock(&m->lock);
-	e->gone = r == 0;
+	e->deleted = r == 0;
 	entry_release(m, e);
 	pthread_mutex_unlock(&m->lock);
 	return meta_count(r);

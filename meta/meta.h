@@ -12,9 +12,9 @@
  * it, with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is unpublished.
  *
  * Errors, with details that name the server: -ENOENT no such key; -EEXIST another node has the key
- * (rpc_meta over HTTP); -MC_EOWNER the refresher found later that another node has it; -EINVAL invalid connection
- * string or answer; -EACCES wrong password; -EMSGSIZE the text is too long for the server; -ETIMEDOUT, -ECONNREFUSED, ...
- * the server cannot be reached.
+ * (rpc_meta over HTTP); -MC_EOWNER the refresher found later that another node has it; -EINVAL invalid
+ * connection string or answer; -EACCES wrong password; -EMSGSIZE the text is too long for the server;
+ * -ETIMEDOUT, -ECONNREFUSED, ... the server cannot be reached.
  * Threads: any, but no call may overlap with mcd_close().  Calls in a forked child fail with -MC_EUNAVAILABLE;
  * mcd_close() does nothing there. */
 #ifndef MCD_META_H
@@ -56,9 +56,8 @@ int mcd_publish_exclusive(struct mcd_client *m, const char *key, const char *tex
 bool mcd_will_retry(int r);
 /* True if the last publication could not reach the server: a caller can avoid waiting for the next one. */
 bool mcd_unreachable(struct mcd_client *m);
-/* Remove the key from the server.  On failure the refresher retries until mcd_close(); then the key
- * expires.  A key that this object has not published stays, and so does the text of another node that
- * has replaced ours. */
+/* Remove the key from the server.  On failure the refresher retries until mcd_close(); then the key expires.  A
+ * key that this object has not published stays, and so does the text of another node that has replaced ours. */
 int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline);
 
 #endif

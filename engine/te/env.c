@@ -34,7 +34,7 @@ void mce_te_env_load(struct mce_te_env *env)
 	env->handshake_port = (int)mc_env_int("MC_HANDSHAKE_PORT", 12001, 1, 65535);
 	env->ask_ms = mce_handshake_ask_ms();
 	mce_port_range(&env->port_min, &env->port_max);
-	env->lanes = (unsigned)mc_env_int(
+	env->conns = (unsigned)mc_env_int(
 		env_either("MC_TCP_LANES_PER_PEER", "MC_TCP_MAX_CONNECTIONS_PER_PEER"), 0, 1,
 		MCE_TCP_CONNS_MAX);
 	env->io_threads = (unsigned)mc_env_int("MC_NUM_TCP_IO_THREADS", 0, 1, MCE_IO_MAX);

@@ -350,7 +350,7 @@ static struct mce_te_batch *submit_lock(struct mce_te *te, batch_id_t id, const 
 static int submit_check_locked(const struct mce_te_batch *b, size_t n)
 {
 	if (n > b->capacity - b->n)
-		return mc_fail(-ENOBUFS, "the batch has room for %zu more tasks, not for %zu",
+		return mc_fail(-ENOBUFS, "the batch can take %zu more tasks, not %zu",
 			       b->capacity - b->n, n);
 	return 0;
 }

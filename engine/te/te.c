@@ -156,7 +156,7 @@ static int te_open_engine(struct mce_te *te)
 		.host = te->host,
 		.bind_host = loopback ? NULL : strchr(te->host, ':') ? "::" : "0.0.0.0",
 		.port_min = te->env.port_min, .port_max = te->env.port_max,
-		.io_threads = te->env.io_threads, .conns = te->env.lanes,
+		.io_threads = te->env.io_threads, .conns = te->env.conns,
 		.force_tcp = te->env.force_tcp, .spin_us = SPIN_US,
 		.progress_timeout_ms = te->env.progress_ms,
 		.status_timeout_ms = te->env.status_ms,

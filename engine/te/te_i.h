@@ -39,7 +39,7 @@ struct mce_te_env {
 	char bind_address[MC_ADDR_MAX];
 	int handshake_port;
 	int port_min, port_max;	/* always set */
-	unsigned lanes, io_threads;
+	unsigned conns, io_threads;
 	uint64_t progress_ms, status_ms, refresh_ms;
 	int64_t ask_ms;		/* time limit of a request to a peer */
 	uint64_t max_mr;	/* bytes; a longer buffer is published in pieces */
