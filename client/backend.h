@@ -82,8 +82,7 @@ struct mcs_backend_ops {
 	/* Bring an object to this node. */
 	int (*prefetch)(struct mcs_backend *b, struct mcs_key key, uint64_t deadline);
 
-	/* As mcs_object_*() and mcs_stat_open().  An object is closed by the back end that
-	 * opened it. */
+	/* As mcs_object_*() and mcs_stat_open().  An object is closed by the back end that opened it. */
 	int (*object_open)(struct mcs_backend *b, struct mcs_key key, struct mcs_object **ret, uint64_t deadline);
 	int (*stat_open)(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 			 int *results, struct mcs_object **ret, uint64_t deadline);

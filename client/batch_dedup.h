@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * batch_dedup.h - deduplication of a batch of puts: of the items with the same key, one is
- * stored. */
+ * batch_dedup.h - deduplication of a batch of puts: of the items with the same key, one is stored. */
 #ifndef MCS_DEDUP_H
 #define MCS_DEDUP_H
 

@@ -13,8 +13,7 @@ int mcs_key_check(struct mcs_key key)
 	return mc_fail(-MC_EKEY, "the key has %zu bytes, more than %d", key.len, MCP_KEY_MAX);
 }
 
-unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
-			 const void *arg)
+unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i), const void *arg)
 {
 	size_t bytes = 0;
 	unsigned k = 0;

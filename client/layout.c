@@ -16,8 +16,7 @@ uint32_t mcs_crc_of_chunks(const uint32_t *crc, uint64_t size)
 	for (uint64_t i = 1; i < chunks; i++) {
 		uint64_t left = size - i * MC_CRC_CHUNK;
 
-		whole = mc_crc32c_combine(whole, crc[i],
-					  left < MC_CRC_CHUNK ? left : MC_CRC_CHUNK);
+		whole = mc_crc32c_combine(whole, crc[i], left < MC_CRC_CHUNK ? left : MC_CRC_CHUNK);
 	}
 	return whole;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * layout.h - how an object is stored in its range of a segment: its bytes; then, if it has more
- * than one chunk, the trailer: the CRC32C of each chunk (little-endian u32), at the next
- * multiple of 4. */
+ * layout.h - how an object is stored in its range of a segment: its bytes; then, if it has more than one chunk,
+ * the trailer: the CRC32C of each chunk (little-endian u32), at the next multiple of 4. */
 #ifndef MCS_LAYOUT_H
 #define MCS_LAYOUT_H
 
@@ -13,8 +12,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are stored little-endian");
 
-/* Maximum size of an object, so that sums of sizes and offsets do not overflow; also the limit of
- * the master. */
+/* Maximum size of an object, so that sums of sizes and offsets do not overflow; also the limit of the master. */
 #define MCS_SIZE_MAX (((uint64_t)1 << 48) - 1)
 
 static inline uint64_t mcs_trailer_offset(uint64_t size)

@@ -54,8 +54,7 @@ static void pool_fill_segment(struct mcs_segment *out, const struct mcp_segment 
 	int len = in->name.len < sizeof(out->name) ? (int)in->name.len :
 		(int)sizeof(out->name) - 1;
 
-	snprintf(out->id, sizeof(out->id), "%" PRIu64 "-%" PRIu64, in->segment.hi,
-		 in->segment.lo);
+	snprintf(out->id, sizeof(out->id), "%" PRIu64 "-%" PRIu64, in->segment.hi, in->segment.lo);
 	snprintf(out->name, sizeof(out->name), "%.*s", len, (const char *)in->name.data);
 	out->size = in->size;
 	out->used = in->used;

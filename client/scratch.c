@@ -89,8 +89,7 @@ void mcs_scratch_put(struct mcs_scratch_pool *p, struct mcs_scratch *s)
 {
 	if (!s)
 		return;
-	/* Several blocks: the first was too small.  Replace them by one that is large enough for
-	 * all. */
+	/* Several blocks: the first was too small.  Replace them by one that is large enough for all. */
 	if (s->top && s->top->prev) {
 		size_t need = s->top->start + s->top->cap;
 

@@ -36,8 +36,7 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 
 	mcs_conf_init(&c);
 	if (from) {
-		if (from->struct_size < offsetof(struct mcs_conf, hostname) ||
-		    from->struct_size > 4096)
+		if (from->struct_size < offsetof(struct mcs_conf, hostname) || from->struct_size > 4096)
 			return mc_fail(-MC_EPARAM, "mcs_conf was not set up by mcs_conf_init()");
 		memcpy(&c, from, from->struct_size < sizeof(c) ? from->struct_size : sizeof(c));
 	}
@@ -48,8 +47,7 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 	c.tenant = c.tenant && strcmp(c.tenant, "default") ? c.tenant : "";
 	c.daemon = c.daemon ? c.daemon : "";
 	if (!*c.master || !*c.hostname)
-		return mc_fail(-MC_EPARAM, "the %s is empty",
-			       *c.master ? "hostname" : "master's address");
+		return mc_fail(-MC_EPARAM, "the %s is empty", *c.master ? "hostname" : "master's address");
 	if (strcmp(c.protocol, "tcp"))
 		return mc_fail(-MC_ENOTSUP, "protocol \"%s\" is not supported, only \"tcp\" is "
 			       "(which uses shared memory on the same host by itself)", c.protocol);

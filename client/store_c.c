@@ -160,8 +160,7 @@ static int store_setup(struct handle *h, const char *hostname, uint64_t segment_
 		r = mc_fail(-MC_EPARAM, "a segment of %llu bytes is smaller than 16 MiB",
 			    (unsigned long long)segment_size);
 	if (!r && strcmp(conf.protocol, "tcp"))
-		r = mc_fail(-MC_EPARAM, "protocol \"%s\" is not supported, only \"tcp\" is",
-			    conf.protocol);
+		r = mc_fail(-MC_EPARAM, "protocol \"%s\" is not supported, only \"tcp\" is", conf.protocol);
 	if (!r)
 		r = handle_reopen(h, &conf);
 	/* Log the reason: the caller only gets a number, and -600 has many causes. */
@@ -502,8 +501,7 @@ static int store_exist_all(mcs_t *s, const char **keys, size_t count, int *resul
 	return r < 0 ? r : 0;
 }
 
-int mooncake_store_batch_is_exist(mooncake_store_t store, const char **keys, size_t count,
-				  int *results_out)
+int mooncake_store_batch_is_exist(mooncake_store_t store, const char **keys, size_t count, int *results_out)
 {
 	struct handle *h = store;
 	mcs_t *s;

@@ -54,8 +54,7 @@ int mcs_get_batch_alloc(struct mcs *s, struct mcs_get_item *items, unsigned n, m
 	return r;
 }
 
-int64_t mcs_get(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
-		int64_t timeout_ms)
+int64_t mcs_get(struct mcs *s, struct mcs_key key, const struct iovec *iov, int iovcnt, int64_t timeout_ms)
 {
 	struct mcs_get_item item = { .key = key, .whole = 1, .iov = iov, .iovcnt = iovcnt };
 

@@ -27,9 +27,8 @@ struct mcs {
 
 	struct mcs_scratch_pool scratch; /* has its own lock */
 
-	/* The direct back end that calls use while the daemon is dead.  NULL until it is needed;
-	 * set once, with fallback_lock held, and closed with the handle.  So calls that run keep
-	 * their back end. */
+	/* The direct back end that calls use while the daemon is dead.  NULL until it is needed; set once, with
+	 * fallback_lock held, and closed with the handle.  So calls that run keep their back end. */
 	struct mcs_backend *fallback;
 	uint64_t fallback_until_ns;	/* atomic; calls use it until then; 0: never used */
 	pthread_mutex_t fallback_lock;	/* held while it is opened */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store_names.c - the public calls about keys that move no bytes: stat, exist, remove, rename,
- * prefetch. */
+ * store_names.c - the public calls about keys that move no bytes: stat, exist, remove, rename, prefetch. */
 #include <config.h>
 
 #include <errno.h>
@@ -35,8 +34,7 @@ int mcs_stat_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, struct
 	return r;
 }
 
-int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
-	      int64_t timeout_ms)
+int mcs_exist(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *present, int64_t timeout_ms)
 {
 	struct mcs_backend *b = mcs_backend_get(s);
 	int r = mcs_check_fork(s);
@@ -141,16 +139,14 @@ int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *patte
 
 /* ---- rename ---- */
 
-int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags,
-	       int64_t timeout_ms)
+int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags, int64_t timeout_ms)
 {
 	struct mcp_rename msg = { .flags = flags, .tenant = s->tenant };
 	struct mcp_rename_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;
 
-	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE,
-		       "flags are sent unchanged");
+	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE, "flags are sent unchanged");
 	if (flags & ~MCS_RENAME_NOREPLACE)
 		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
 	r = mcs_key_check(from);

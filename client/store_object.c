@@ -118,8 +118,7 @@ int mcs_map_batch(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigne
 	return r;
 }
 
-int mcs_map(struct mcs *s, struct mcs_key key, unsigned flags, struct mcs_map *ret,
-	    int64_t timeout_ms)
+int mcs_map(struct mcs *s, struct mcs_key key, unsigned flags, struct mcs_map *ret, int64_t timeout_ms)
 {
 	int result = 0, r = mcs_map_batch(s, &key, 1, flags, ret, &result, timeout_ms);
 

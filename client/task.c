@@ -185,8 +185,7 @@ int mcs_task_cancel(struct mcs *s, const char *id, int64_t timeout_ms)
 
 	r = task_id_parse(id, &msg.id);
 	if (r == 0)
-		r = mcs_call(s->session, MCP_TASK_CANCEL, &msg, &reply, &mem,
-			     mcs_deadline(s, timeout_ms));
+		r = mcs_call(s->session, MCP_TASK_CANCEL, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
 	if (r < 0)
 		return r;
 	mcp_reply_done(&mem);

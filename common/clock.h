@@ -26,8 +26,7 @@ uint64_t mc_deadline_ms(int64_t ms);
 
 /* Nanoseconds left until @deadline: 0 when it has passed. */
 uint64_t mc_deadline_left_ns(uint64_t deadline);
-/* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most
- * INT32_MAX. */
+/* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most INT32_MAX. */
 int mc_deadline_left_ms(uint64_t deadline);
 
 static inline struct timespec mc_timespec(uint64_t ns)

@@ -17,10 +17,9 @@
 #define POLY 0x82f63b78u	/* 0x1edc6f41 reversed */
 #define ISAL_MAX (1u << 30)	/* ISA-L counts in int */
 
-/* The fused copy runs three independent streams, because the latency of the processor's CRC
- * instruction is three times its throughput.  Their length is a compromise: streams shorter than
- * some KiB confuse the prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below
- * MC_CRC_CHUNK. */
+/* The fused copy runs three independent streams, because the latency of the processor's CRC instruction is
+ * three times its throughput.  Their length is a compromise: streams shorter than some KiB confuse the
+ * prefetcher (half the speed from memory), and 4 * 3 * 5440 is just below MC_CRC_CHUNK. */
 #define STREAM 5440u
 #define FUSED (3 * STREAM)
 
@@ -80,8 +79,7 @@ __attribute__((constructor)) static void tables_init(void)
 
 uint32_t mc_crc32c_add(uint32_t crc, const void *p, size_t len)
 {
-	/* ISA-L takes and returns the CRC without the final inversion, and does not write to the
-	 * buffer. */
+	/* ISA-L takes and returns the CRC without the final inversion, and does not write to the buffer. */
 	unsigned char *at = (unsigned char *)(uintptr_t)p;
 	uint32_t reg = ~crc;
 

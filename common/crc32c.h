@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crc32c.h - CRC-32C (Castagnoli, RFC 3720 §12.1), computed by ISA-L.  mc_crc32c("123456789", 9) is
- * 0xe3069283.
+ * crc32c.h - CRC-32C (Castagnoli, RFC 3720 §12.1), computed by ISA-L.  mc_crc32c("123456789", 9) is 0xe3069283.
  *
  * An object has one CRC per chunk of MC_CRC_CHUNK bytes (the last chunk may be shorter) and one of
  * the whole object, which is combined from the chunks' CRCs without a second pass. */
@@ -23,8 +22,7 @@ static inline uint32_t mc_crc32c(const void *p, size_t len)
  * if the source changes during the copy. */
 uint32_t mc_crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
 
-/* CRC of A followed by B from their CRCs and B's length.  O(log len); table-driven and O(1) for
- * MC_CRC_CHUNK. */
+/* CRC of A followed by B from their CRCs and B's length.  O(log len); table-driven and O(1) for MC_CRC_CHUNK. */
 uint32_t mc_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
 
 /* Number of chunks, which is the number of CRCs in a trailer, of an object of @size bytes. */

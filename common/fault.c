@@ -222,8 +222,7 @@ int mc_fault_slow(const char *point)
 	return err ? mc_fail(err, "fault point %s: %s", point, mc_strerror(err)) : 0;
 }
 
-/* End the process if MC_FAULTS is invalid: otherwise a test would pass without having tested
- * anything. */
+/* End the process if MC_FAULTS is invalid: otherwise a test would pass without having tested anything. */
 __attribute__((constructor)) static void faults_from_environment(void)
 {
 	const char *spec = getenv("MC_FAULTS");

@@ -11,8 +11,7 @@
 
 #include <pthread.h>
 
-/* Number of forks between the process that loaded this library and this one; changes only in a new
- * child. */
+/* Number of forks between the process that loaded this library and this one; changes only in a new child. */
 extern unsigned mc_fork_depth;
 
 /* 0, or -MC_EUNAVAILABLE in a descendant of the process that recorded @depth.  Costs a load. */
@@ -22,11 +21,10 @@ static inline int mc_fork_check(unsigned depth)
 	return __builtin_expect(mc_fork_depth == depth, 1) ? 0 : mc_fork_refuse();
 }
 
-/* Hold @lock over every fork(), so that in the child it is free and the data that it guards is
- * consistent.  Locks are taken in the order of @order (docs/LOCKING.md); those of the same order
- * are never held together otherwise.  A lock that cannot be taken within a second (its holder may
- * be waiting) is initialised again in the child.  @lock exists as long as the process.  From
- * constructors only. */
+/* Hold @lock over every fork(), so that in the child it is free and the data that it guards is consistent.
+ * Locks are taken in the order of @order (docs/LOCKING.md); those of the same order are never held together
+ * otherwise.  A lock that cannot be taken within a second (its holder may be waiting) is initialised again in
+ * the child.  @lock exists as long as the process.  From constructors only. */
 enum mc_fork_order { MC_FORK_COLLECTORS, MC_FORK_LEAF, MC_FORK_LOG };
 void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order);
 #define MC_FORK_KEEP(lock, order) \

@@ -87,8 +87,7 @@ static int parse_level_part(char *part, struct levels *to)
 		return 0;
 	}
 	if (to->n == COMPONENTS_MAX)
-		return mc_fail(-EINVAL, "more than %d components in the log levels",
-			       COMPONENTS_MAX);
+		return mc_fail(-EINVAL, "more than %d components in the log levels", COMPONENTS_MAX);
 	if (!*part || strlen(part) >= sizeof(to->rows[0].component))
 		return mc_fail(-EINVAL, "invalid component in the log levels: \"%s\"", part);
 	strcpy(to->rows[to->n].component, part);
@@ -247,8 +246,7 @@ static int open_file(const char *dir, const char *program)
 			 program, tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
 			 tm.tm_min, tm.tm_sec, us, (long)getpid());
 		snprintf(path, sizeof(path), "%s/%s", dir, base);
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-			  0644);
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd >= 0) {
 			(void)flock(fd, LOCK_SH);
 			update_link(dir, program, base);
@@ -328,15 +326,13 @@ void mc_log_close(void)
 
 /* ---- lines ---- */
 
-/* May this call site write a line now?  *ret_suppressed: number of lines dropped since its last
- * one. */
+/* May this call site write a line now?  *ret_suppressed: number of lines dropped since its last one. */
 static bool site_speaks(struct mc_log_site *site, uint32_t *ret_suppressed)
 {
 	uint64_t now = mc_now_ns();
 	uint64_t next = __atomic_load_n(&site->next_ns, __ATOMIC_RELAXED);
 
-	if (now < next ||
-	    !__atomic_compare_exchange_n(&site->next_ns, &next, now + MC_NS_PER_SEC, false,
+	if (now < next || !__atomic_compare_exchange_n(&site->next_ns, &next, now + MC_NS_PER_SEC, false,
 					 __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
 		__atomic_fetch_add(&site->suppressed, 1, __ATOMIC_RELAXED);
 		return false;
@@ -370,8 +366,7 @@ static void log_emit(const char *line, size_t len, size_t text, enum mc_log_leve
 		syslog(LOG_DAEMON | priorities[level], "%.*s", (int)(len - text - 1), line + text);
 		return;
 	}
-	if (the_log.fd >= 0 && the_log.max_size && the_log.size &&
-	    the_log.size + len > the_log.max_size)
+	if (the_log.fd >= 0 && the_log.max_size && the_log.size && the_log.size + len > the_log.max_size)
 		log_rotate();
 	/* On a full disk use stderr. */
 	if (the_log.fd < 0 || !write_all(the_log.fd, line, len))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * log.h - the log.  A line is lower case: the failed action and its exact cause, then key=value
- * pairs:
+ * log.h - the log.  A line is lower case: the failed action and its exact cause, then key=value pairs:
  *
  *	mc_warn("segment", "owner is silent, keeping its objects segment=%s silent_ms=%llu", ...)
  *

@@ -123,10 +123,8 @@ void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from)
 	uint64_t from_max = __atomic_load_n(&from->max, __ATOMIC_RELAXED);
 	uint64_t max = __atomic_load_n(&into->max, __ATOMIC_RELAXED);
 
-	__atomic_fetch_add(&into->count, __atomic_load_n(&from->count, __ATOMIC_RELAXED),
-			   __ATOMIC_RELAXED);
-	__atomic_fetch_add(&into->sum, __atomic_load_n(&from->sum, __ATOMIC_RELAXED),
-			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&into->count, __atomic_load_n(&from->count, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	__atomic_fetch_add(&into->sum, __atomic_load_n(&from->sum, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 	for (unsigned b = 0; b < MC_HIST_BUCKETS; b++)
 		__atomic_fetch_add(&into->bucket[b], bucket_count(from, b), __ATOMIC_RELAXED);
 	while (from_max > max &&
@@ -210,10 +208,8 @@ static void print_histogram(FILE *to, const struct mc_metric *m)
 		below += bucket_count(m->hist, b);
 	print_bucket(to, m, "+Inf", below);
 	print_name(to, m, "_sum", "");
-	fprintf(to, "%.15g\n",
-		(double)__atomic_load_n(&m->hist->sum, __ATOMIC_RELAXED) * m->scale);
-	/* The buckets' total, not @count: the two must agree even while values are added
-	 * concurrently. */
+	fprintf(to, "%.15g\n", (double)__atomic_load_n(&m->hist->sum, __ATOMIC_RELAXED) * m->scale);
+	/* The buckets' total, not @count: the two must agree even while values are added concurrently. */
 	print_name(to, m, "_count", "");
 	fprintf(to, "%" PRIu64 "\n", below);
 }

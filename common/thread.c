@@ -39,8 +39,7 @@ static void *thread_main(void *p)
 
 int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
 {
-	/* Signals of the thread's own faults must reach their handlers (SIGBUS in a truncated
-	 * mapped file). */
+	/* Signals of the thread's own faults must reach their handlers (SIGBUS in a truncated mapped file). */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
 	sigset_t block, old;
 	struct birth *b;

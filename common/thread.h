@@ -16,12 +16,10 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
  * serve others.  Its share of the processor stays the same.  No effect on kernels before 6.12. */
 void mc_thread_prompt(void);
 
-/* A condition with timed waits on the monotonic clock.  0, or -errno, which no C library of Linux
- * returns. */
+/* A condition with timed waits on the monotonic clock.  0, or -errno, which no C library of Linux returns. */
 int mc_cond_init(pthread_cond_t *cond);
 
-/* Wait for @cond, of mc_cond_init(), with @m locked.  0, or -ETIMEDOUT at @deadline (mc_now_ns()
- * scale). */
+/* Wait for @cond, of mc_cond_init(), with @m locked.  0, or -ETIMEDOUT at @deadline (mc_now_ns() scale). */
 int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline);
 
 /* Lock @m by @deadline (mc_now_ns() scale).  0, or -ETIMEDOUT: it is not locked. */

@@ -120,8 +120,7 @@ void mce_mr_table_done(struct mce_mr_table *t);	/* the I/O threads have ended */
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
 	       struct mce_mr **ret);
 /* The same without a key: the region that contains @addr.  -ERANGE also when there is none. */
-int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access,
-		  struct mce_mr **ret);
+int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access, struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
 /* Index of the NUMA node of the region that contains @addr; MCE_NUMA_ANY also when there is none. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * identity.c - identity of this engine and of its host.
  *
- * Addresses do not identify hosts (containers, NAT, port forwards).  The boot id names the running
- * kernel.  Of the namespaces only the network namespace matters: the abstract socket is looked up in
- * it, while a descriptor is valid across all others.  Clones of one VM snapshot have equal ids,
- * so a match is only a reason to try. */
+ * Addresses do not identify hosts (containers, NAT, port forwards).  The boot id names the running kernel.  Of
+ * the namespaces only the network namespace matters: the abstract socket is looked up in it, while a descriptor
+ * is valid across all others.  Clones of one VM snapshot have equal ids, so a match is only a reason to try. */
 #include <config.h>
 
 #include <errno.h>

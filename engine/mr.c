@@ -110,8 +110,7 @@ int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len,
 	return 0;
 }
 
-int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access,
-		  struct mce_mr **ret)
+int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access, struct mce_mr **ret)
 {
 	struct mce_mr_table *t = &e->mrs;
 	struct mce_mr *mr = NULL;

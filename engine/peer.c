@@ -39,8 +39,7 @@ static void peer_free(struct mce_peer *p)
 }
 
 /* The engine's lock is held. */
-static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstream,
-		    struct mce_peer **ret)
+static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstream, struct mce_peer **ret)
 {
 	char host[MC_ADDR_MAX];
 	struct mce_peer *p;
@@ -91,8 +90,7 @@ static struct mce_peer *peer_find_locked(struct mce_engine *e, const char *endpo
 	return NULL;
 }
 
-static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstream,
-		    struct mce_peer **ret)
+static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstream, struct mce_peer **ret)
 {
 	struct mce_peer *p;
 	int r = mc_fork_check(e->fork_depth);

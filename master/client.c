@@ -25,8 +25,7 @@ MC_COUNTER(remounts, "master_remount_segment_requests_total", "",
 MC_COUNTER(remount_failures, "master_remount_segment_failures_total", "",
 	   "Mount requests of known segments that were refused")
 MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Requests to unmount a segment")
-MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "",
-	   "Unmount requests that failed")
+MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "", "Unmount requests that failed")
 
 void mcm_clients_init(struct mcm_clients *cs)
 {
@@ -375,8 +374,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 	}
 	mcm_journal_segment(m, s);
 	mcm_client_drop_replaced(m, s);
-	/* Until its next heartbeat the client may still use the longer interval of clients without
-	 * segments. */
+	/* Until its next heartbeat the client may still use the longer interval of clients without segments. */
 	c->seen_ms = mcm_now_ms(m) + (c->beat_ms > mcm_heartbeat_ms(m) ? c->beat_ms : 0);
 	return 0;
 }
@@ -417,8 +415,7 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 	return 0;
 }
 
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
-	      struct mcp_mount_reply *ret)
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
 {
 	int r;
 

@@ -44,8 +44,7 @@ void mcm_clients_done(struct mcm_clients *cs);
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
-/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another
- * name, -ENOMEM. */
+/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another name, -ENOMEM. */
 int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
 bool mcm_client_registered(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
@@ -56,8 +55,7 @@ unsigned mcm_client_count(struct mcm *m);
  * still known with the same epoch gets its objects back, and grows when the request has a larger
  * size.  -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served
  * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq,
-	      struct mcp_mount_reply *ret);
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
 

@@ -18,8 +18,7 @@ extern const struct mc_program mcm_program;
  * mc_options_free() after mcm_stop(). */
 int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner);
 
-/* Check names and relations between options, which no single row can check.  0, or -EINVAL with a
- * detail. */
+/* Check names and relations between options, which no single row can check.  0, or -EINVAL with a detail. */
 int mcm_conf_check(const struct mcm_conf *conf);
 
 #endif

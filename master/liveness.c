@@ -29,15 +29,13 @@
  * The latter cannot be timed out; their heartbeats only detect a new master while they are idle. */
 #define OWNERS_PER_SEC 2500
 #define OTHERS_PER_SEC 300
-/* Segments dropped per tick: each needs a search of all segments, and mounts and listings wait for
- * the lock. */
+/* Segments dropped per tick: each needs a search of all segments, and mounts and listings wait for the lock. */
 #define DROPS 32
 
 MC_COUNTER(pings, "master_ping_requests_total", "", "Heartbeats")
 MC_COUNTER(ping_failures, "master_ping_failures_total", "",
 	   "Heartbeats of clients that must register or mount again")
-MC_COUNTER(stalled, "mooncake_master_stalled_ms_total", "",
-	   "Time in which the master process did not run")
+MC_COUNTER(stalled, "mooncake_master_stalled_ms_total", "", "Time in which the master process did not run")
 
 uint64_t mcm_tick_ms(const struct mcm *m)
 {
@@ -183,8 +181,7 @@ static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 	}
 }
 
-/* The earliest time at which any segment may be due.  Heartbeats and mounts only make segments due
- * later. */
+/* The earliest time at which any segment may be due.  Heartbeats and mounts only make segments due later. */
 static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 {
 	uint64_t ttl = m->conf.client_ttl, forget = m->conf.client_forget_ttl, due, first;
@@ -233,8 +230,7 @@ static void drop_replaced(struct mcm *m)
 		return;
 	m->clients.replaced = false;
 	pthread_rwlock_wrlock(&ss->lock);
-	/* From the end: the segment that moves into a dropped one's position was checked
-	 * already. */
+	/* From the end: the segment that moves into a dropped one's position was checked already. */
 	for (i = ss->n_live; i--;)
 		if (i < ss->n_live && mcm_segment_readable(ss->at[ss->live[i]]))
 			mcm_client_drop_replaced(m, ss->at[ss->live[i]]);

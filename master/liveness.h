@@ -16,8 +16,7 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
 /* Should the client fetch copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 
-/* Heartbeat interval of clients that own segments: the current one, and the one for that many
- * owners. */
+/* Heartbeat interval of clients that own segments: the current one, and the one for that many owners. */
 uint64_t mcm_heartbeat_ms(const struct mcm *m);
 uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
 /* The same for clients without segments: never shorter than that of owners. */

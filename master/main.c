@@ -20,8 +20,7 @@
 #include "master/master.h"
 
 #define LOG "main"
-/* Descriptors for HTTP, the journal and libraries, and for connections over the limit until they
- * are refused. */
+/* Descriptors for HTTP, the journal and libraries, and for connections over the limit until they are refused. */
 #define DESCRIPTORS_BESIDE 1500u
 #define HOST_LEN (MC_ADDR_MAX - 16)
 
@@ -64,8 +63,7 @@ static int interface_addr(const char *name, char *ret, size_t len)
 	if (getifaddrs(&all))
 		return mc_fail(-errno, "cannot list the network interfaces");
 	for (i = all; i; i = i->ifa_next) {
-		if (strcmp(i->ifa_name, name) != 0 || !i->ifa_addr ||
-		    i->ifa_addr->sa_family != AF_INET)
+		if (strcmp(i->ifa_name, name) != 0 || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
 			continue;
 		inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, ret,
 			  (socklen_t)len);
@@ -138,8 +136,7 @@ static void wait_for_end(int argc, char **argv)
 			break;
 		r = sig == SIGHUP ? reopen_log(argc, argv) : 0;
 		if (r < 0)
-			mc_warn(LOG, "cannot reopen the log, keeping the old one: %s",
-				mc_err_detail(r));
+			mc_warn(LOG, "cannot reopen the log, keeping the old one: %s", mc_err_detail(r));
 		else
 			mc_debug(LOG, "log options reloaded");
 	}
@@ -211,8 +208,7 @@ int main(int argc, char **argv)
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
-		fprintf(stderr, "mooncake_master: unexpected argument %s\n",
-			mc_options_argv(options, 0));
+		fprintf(stderr, "mooncake_master: unexpected argument %s\n", mc_options_argv(options, 0));
 		r = 1;
 	} else {
 		r = serve(&conf, argc, argv);

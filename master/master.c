@@ -53,8 +53,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
 	mcm_clock_start(m);
-	/* Larger than all generations of earlier starts, which began fewer than one put per 64
-	 * ns. */
+	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
@@ -131,8 +130,7 @@ static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 	mc_info(LOG, "summary: %s", line);
 }
 
-/* A round visits every session, so an expired lease is noticed at most an eighth of its time
- * late. */
+/* A round visits every session, so an expired lease is noticed at most an eighth of its time late. */
 static uint64_t pins_period_ms(const struct mcm *m)
 {
 	uint64_t ms = mcm_read_lease_ms(m) / 8;
@@ -243,8 +241,7 @@ static int meta_start(struct mcm *m)
 
 	if (!m->conf.enable_http_metadata_server)
 		return 0;
-	r = mc_addr_join(m->conf.http_metadata_server_host, (int)m->conf.http_metadata_server_port,
-			 addr);
+	r = mc_addr_join(m->conf.http_metadata_server_host, (int)m->conf.http_metadata_server_port, addr);
 	return r < 0 ? r : mcd_server_start(&conf, &m->meta_port, &m->meta);
 }
 
@@ -288,8 +285,7 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r < 0)
 		return r;
 	mc_metrics_collector(mcm_stats_collect, m);
-	/* Start HTTP first, so that /health shows that the master is starting and when it is
-	 * ready. */
+	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
 					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
 	if (r == 0)

@@ -96,9 +96,8 @@ static inline uint32_t mcm_now_tick(const struct mcm *m)
 	return mcm_tick(mcm_now_ms(m));
 }
 
-/* Lease of a read that is neither renewed nor released.  Also with default_kv_lease_ttl 0 (no
- * promise leases) the bytes of a running read must not be reused, and clients take a lease of 0 for
- * one without end. */
+/* Lease of a read that is neither renewed nor released.  Also with default_kv_lease_ttl 0 (no promise leases)
+ * the bytes of a running read must not be reused, and clients take a lease of 0 for one without end. */
 #define MCM_READ_LEASE_MIN_MS 64
 static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * caller.c - fate of the process behind a request.
- * The last thread of an ending process closes its files: PF_EXITING shows that it is ending,
- * exit_code shows how. PF_SIGNALED does not: exit(0) of one thread also ends the other threads with
- * a signal. */
+ * caller.c - fate of the process behind a request. The last thread of an ending process closes its files:
+ * PF_EXITING shows that it is ending, exit_code shows how. PF_SIGNALED does not: exit(0) of one thread also
+ * ends the other threads with a signal. */
 #include <config.h>
 #include "mcfs/caller.h"
 

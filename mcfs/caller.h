@@ -11,23 +11,20 @@
 enum mcfs_fate {
 	MCFS_ALIVE,
 	MCFS_EXITED,	/* ending with exit(0) */
-	/* ending with a signal or a non-zero status, or the status is hidden:
-	 * mcfs_caller_hides_end() */
+	/* ending with a signal or a non-zero status, or the status is hidden: mcfs_caller_hides_end() */
 	MCFS_DIED,
 	MCFS_GONE	/* no longer exists: its exit status is unknown */
 };
 
-/* Does our pid namespace show all processes? If not, kills of writers in other namespaces go
- * unnoticed. */
+/* Does our pid namespace show all processes? If not, kills of writers in other namespaces go unnoticed. */
 bool mcfs_caller_all_seen(void);
 /* The process of thread @tid; @tid itself when the thread no longer exists. */
 pid_t mcfs_caller_process(pid_t tid);
 /* Does thread @tid belong to process @pid? */
 bool mcfs_caller_is(pid_t pid, pid_t tid);
 enum mcfs_fate mcfs_caller_fate(pid_t tid);
-/* Is the exit status of @tid hidden from this daemon? True if its process belongs to another user
- * or has more privileges, and the daemon lacks CAP_SYS_PTRACE: then every end of it counts as a
- * failure. */
+/* Is the exit status of @tid hidden from this daemon? True if its process belongs to another user or has more
+ * privileges, and the daemon lacks CAP_SYS_PTRACE: then every end of it counts as a failure. */
 bool mcfs_caller_hides_end(pid_t tid);
 /* Can this daemon see the exit status of every process? */
 bool mcfs_caller_all_ends_seen(void);

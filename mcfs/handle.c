@@ -36,8 +36,7 @@ struct mcfs_handle *mcfs_handle_of(const struct fuse_file_info *fi)
 	return mcfs_handoff() ? mcfs_handoff_at(fi->fh) : (struct mcfs_handle *)(uintptr_t)fi->fh;
 }
 
-/* A handle that the previous daemon recorded before it died, while the kernel never received the
- * answer. */
+/* A handle that the previous daemon recorded before it died, while the kernel never received the answer. */
 static struct mcfs_handle *find_unanswered(struct mcfs *fs, uint64_t unique)
 {
 	struct mc_list *pos;
@@ -46,8 +45,7 @@ static struct mcfs_handle *find_unanswered(struct mcfs *fs, uint64_t unique)
 	mc_list_for_each(pos, &fs->handles) {
 		struct mcfs_handle *h = mc_container_of(pos, struct mcfs_handle, link);
 
-		/* At most one handle per request, because the kernel resends a request only
-		 * once. */
+		/* At most one handle per request, because the kernel resends a request only once. */
 		if (h->restored && h->unique == unique) {
 			h->unique = 0;
 			return h;
@@ -337,8 +335,7 @@ int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 	return __atomic_load_n(&h->lost, __ATOMIC_RELAXED) ? handle_reopen(fs, h, deadline) : 0;
 }
 
-/* Allocate a list of all readers that are not yet reopened, with one reference each. Returns their
- * number. */
+/* Allocate a list of all readers that are not yet reopened, with one reference each. Returns their number. */
 static unsigned lost_readers(struct mcfs *fs, struct mcfs_handle ***ret)
 {
 	struct mc_list *pos;
@@ -372,6 +369,5 @@ void mcfs_handles_continue(struct mcfs *fs)
 	}
 	free(all);
 	if (n)
-		mc_info("mcfs", "open files are continued files=%u gone=%u later=%u", n, gone,
-			later);
+		mc_info("mcfs", "open files are continued files=%u gone=%u later=%u", n, gone, later);
 }

@@ -31,8 +31,7 @@ struct mcfs_handle {
 	bool hidden;			/* atomic; WRITE: lookups no longer find the inode */
 	/* atomic; number in the handoff table (handoff.h), 0: none or removed */
 	uint64_t number;
-	/* guarded by fs->handles_lock; id of the request that opened it; only with a handoff
-	 * table */
+	/* guarded by fs->handles_lock; id of the request that opened it; only with a handoff table */
 	uint64_t unique;
 	/* atomic; opened by a daemon that died: only its handoff entry is left */
 	bool lost;
@@ -50,14 +49,12 @@ struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
 /* The kernel resends an open request: release the handle that the previous daemon created for it,
  * even if this open fails. */
 void mcfs_handle_drop_unanswered(struct mcfs *fs);
-/* The handle's number for the kernel, to be called before the reply that contains it; 0: no
- * memory. */
+/* The handle's number for the kernel, to be called before the reply that contains it; 0: no memory. */
 uint64_t mcfs_handle_number(struct mcfs *fs, struct mcfs_handle *h);
 struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h);
 void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h);	/* NULL is fine */
-/* Remove the handle from the handoff table before the kernel learns of the close, so that a
- * following daemon does not restore it while operations that were answered early still hold
- * references here. */
+/* Remove the handle from the handoff table before the kernel learns of the close, so that a following daemon
+ * does not restore it while operations that were answered early still hold references here. */
 void mcfs_handle_closed(struct mcfs_handle *h);
 
 /* Bytes of a WRITE handle change: from now on other openers get a new inode, which shows the
@@ -82,9 +79,8 @@ struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_i
  * mcfs_writer_end() decides for each handle. */
 void mcfs_handles_end(struct mcfs *fs, bool open);
 
-/* Record that a WRITE handle has unsaved bytes: before the change, so that no caller that receives
- * an error relies on saved bytes, and again before the reply, because another thread may have saved
- * in between. */
+/* Record that a WRITE handle has unsaved bytes: before the change, so that no caller that receives an error
+ * relies on saved bytes, and again before the reply, because another thread may have saved in between. */
 void mcfs_handle_changed(struct mcfs_handle *h);
 /* The writer committed: nothing is unsaved, unless more bytes were written meanwhile. */
 void mcfs_handle_saved(struct mcfs_handle *h);

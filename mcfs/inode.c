@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * inode.c - table of inodes.
- * The kernel's node id of an inode is its address, since the kernel only names inodes that it
- * references. With a handoff table the node id is the index in that table, because addresses do not
- * outlive the process. */
+ * inode.c - table of inodes. The kernel's node id of an inode is its address, since the kernel only names
+ * inodes that it references. With a handoff table the node id is the index in that table, because addresses do
+ * not outlive the process. */
 #include <config.h>
 #include "mcfs/inode.h"
 

@@ -39,8 +39,7 @@ struct mcfs_inode {
 	/* constant */
 	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
-	/* of the version; generation 0: no version committed yet, or a directory that is not a
-	 * view */
+	/* of the version; generation 0: no version committed yet, or a directory that is not a view */
 	struct mcs_info info;
 	bool implied;			/* a directory without a marker key */
 	/* in the handoff table (handoff.h), 0: the kernel's node id is the address */
@@ -65,8 +64,7 @@ struct mcfs_inodes {
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
-	/* stands for every node id that the handoff table does not contain; all operations on it
-	 * fail */
+	/* stands for every node id that the handoff table does not contain; all operations on it fail */
 	struct mcfs_inode lost;
 };
 
@@ -88,15 +86,13 @@ struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
  * that is not shared. NULL: no memory. */
 struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
 				     const struct mcs_info *info, bool implied, bool own);
-/* The inode of the directory .mcfs/prefix/P, which lists the keys that begin with @key; as
- * above. */
+/* The inode of the directory .mcfs/prefix/P, which lists the keys that begin with @key; as above. */
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key);
 static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
 {
 	return in->kind == MCS_DIR && in->info.generation;
 }
-/* A new inode that lookups do not find, for a file without a version (@info NULL) or with a new
- * one; as above. */
+/* A new inode that lookups do not find, for a file without a version (@info NULL) or with a new one; as above. */
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
 				      const struct mcs_info *info);
 /* Add one kernel lookup to an inode that is open. */

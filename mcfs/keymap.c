@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keymap.c - conversion of keys to paths.
- * The mapping is injective: an escape that a key contains literally gets "25" inserted after its
- * '%', and an escape that already has "25" gets one more. An escape therefore is '%', any number of
- * "25", and its tail. */
+ * keymap.c - conversion of keys to paths. The mapping is injective: an escape that a key contains literally
+ * gets "25" inserted after its '%', and an escape that already has "25" gets one more. An escape therefore is
+ * '%', any number of "25", and its tail. */
 #include <config.h>
 #include "mcfs/keymap.h"
 
@@ -35,8 +34,7 @@ static size_t escape_quotes(const char *p, const char *end, const char **ret_res
 }
 
 /* Is [p, end) '%' + "25"* + the tail of a special component? *ret_quotes: the number of "25". */
-static const struct special *whole_escape(const char *p, const char *end, bool top,
-					  size_t *ret_quotes)
+static const struct special *whole_escape(const char *p, const char *end, bool top, size_t *ret_quotes)
 {
 	const char *rest;
 

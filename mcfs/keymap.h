@@ -30,9 +30,8 @@ int mcfs_name_encode(const void *comp, size_t len, bool top, char *ret, size_t s
  * -ENAMETOOLONG. */
 int mcfs_name_decode(const char *name, bool top, void *ret, size_t size);
 
-/* A whole key as one name, for keymap=flat and .mcfs/by-key: '/', '%' and NUL become %2F, %25 and
- * %00; the dots of ".", ".." and, with @top, of ".mcfs" become %2E. Results as above; -ENOENT for a
- * name that no key maps to. */
+/* A whole key as one name, for keymap=flat and .mcfs/by-key: '/', '%' and NUL become %2F, %25 and %00; the dots
+ * of ".", ".." and, with @top, of ".mcfs" become %2E. Results as above; -ENOENT for a name that no key maps to. */
 int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t size);
 int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size);
 

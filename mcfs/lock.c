@@ -101,8 +101,7 @@ static void lock_note_handoff(struct held_lock *h)
 
 	if (!mcfs_handoff())
 		return;
-	/* Add the new entry before removing the old one: the table always contains at least one of
-	 * them. */
+	/* Add the new entry before removing the old one: the table always contains at least one of them. */
 	h->number = mcfs_handoff_add(&e, h);
 	mcfs_handoff_remove(old);
 }
@@ -197,8 +196,7 @@ static bool lock_touches(const struct mcfs_lock_args *a, const struct mcfs_lock_
 		(b->end == UINT64_MAX || b->end + 1 >= a->start);
 }
 
-/* Merge adjacent locks of the same type: otherwise a program that locks byte by byte would fill the
- * memory. */
+/* Merge adjacent locks of the same type: otherwise a program that locks byte by byte would fill the memory. */
 static void lock_add_merged(struct mcfs_locks *l, struct lock_file *f, struct held_lock *n)
 {
 	const struct mcfs_lock_args as_asked = n->a;
@@ -349,8 +347,7 @@ static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answe
 	}
 }
 
-/* Answer the queued requests that can proceed after a change. Frees the file if nothing is left of
- * it. */
+/* Answer the queued requests that can proceed after a change. Frees the file if nothing is left of it. */
 static void lock_serve(struct mcfs_locks *l, struct lock_file *f)
 {
 	struct answer a[ANSWERS];
@@ -495,8 +492,7 @@ static struct lock_file *file_waited_for(struct mcfs_locks *l, bool given_up)
 	return NULL;
 }
 
-/* Find a file with queued requests and drop its locks of ended processes; NULL: there is no such
- * file. */
+/* Find a file with queued requests and drop its locks of ended processes; NULL: there is no such file. */
 static struct lock_file *file_drop_orphans(struct mcfs_locks *l)
 {
 	struct mc_list *file, *pos, *tmp;

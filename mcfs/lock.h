@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * lock.h - flock(2) and fcntl(2) locks of this node's processes.
  *
- * The kernel attaches its locks to an inode, but one name may have several inodes (inode.h). These
- * locks belong to the key. Other nodes do not see them. With a handoff table (handoff.h) they
- * outlive the daemon. */
+ * The kernel attaches its locks to an inode, but one name may have several inodes (inode.h). These locks belong
+ * to the key. Other nodes do not see them. With a handoff table (handoff.h) they outlive the daemon. */
 #ifndef MCFS_LOCK_H
 #define MCFS_LOCK_H
 
@@ -48,9 +47,8 @@ static inline bool mcfs_locks_any(const struct mcfs_locks *l)
 	return __atomic_load_n(&l->n, __ATOMIC_RELAXED);
 }
 
-/* Answer w->op and free @w: at once, or with @waits when the lock is granted. Without @waits:
- * EAGAIN. ENOLCK: no memory, or too many locks or requests; EDEADLK: the request would wait for
- * itself. */
+/* Answer w->op and free @w: at once, or with @waits when the lock is granted. Without @waits: EAGAIN. ENOLCK:
+ * no memory, or too many locks or requests; EDEADLK: the request would wait for itself. */
 void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wait *w, bool waits);
 /* Find a lock that conflicts with @args: true, and *args describes it. */
 bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_args *args);

@@ -358,8 +358,7 @@ static int run_stop(struct running *run)
 		mcfs_locks_hang_up(&fs->locks);
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
-		/* Threads are still running and use the mount's memory: only the end of the process
-		 * frees it. */
+		/* Threads are still running and use the mount's memory: only the end of the process frees it. */
 		mc_err("mcfs", "giving up on operations that did not end: %s", mc_err_detail(r));
 		mc_log_close();
 		/* The guard notices our death and removes the files of a standalone pool. Status 0
@@ -454,9 +453,8 @@ static void run_wait(struct running *run)
 
 /* ---- the daemon ---- */
 
-/* The parent waits for the child's status of the start and exits with it: 0, the mount is there;
- * otherwise the reason has been printed. Returns, in the child, the descriptor to report the status
- * on. */
+/* The parent waits for the child's status of the start and exits with it: 0, the mount is there; otherwise the
+ * reason has been printed. Returns, in the child, the descriptor to report the status on. */
 static int become_daemon(void)
 {
 	int fds[2], status = 1, fd;
@@ -586,8 +584,7 @@ int main(int argc, char **argv)
 			r = prepare_again(fs);
 	}
 	if (r == 0 && (fs->conf.stall_timeout || fs->conf.standalone))
-		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout,
-				    in_front, argc, argv);
+		r = mcfs_guard_fork(fs->mountpoint, fs->conf.stall_timeout, in_front, argc, argv);
 	r = r < 0 ? (print_error(r), 1) : run_mount(&run, parent);
 	free(fs->master);
 	free(fs->mountpoint);

@@ -27,8 +27,7 @@ struct mcfs_conf {
 /* An option that a reload (SIGHUP) may change while other threads read it. */
 #define mcfs_live(field) __atomic_load_n(field, __ATOMIC_RELAXED)
 
-/* Upper limit of file sizes, independent of the pool's: such a file's table of slots takes 32
- * MiB. */
+/* Upper limit of file sizes, independent of the pool's: such a file's table of slots takes 32 MiB. */
 #define MCFS_SIZE_MAX ((uint64_t)4 << 40)
 
 struct mcfs {
@@ -86,8 +85,7 @@ int mcfs_privileges_drop(void);
 struct mcfs_standalone;
 /* Start a master in this process. *ret_addr is its address for this process ("local:..."),
  * *ret_public the address for other programs of our user; both are valid until stop. */
-int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr,
-			  const char **ret_public);
+int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr, const char **ret_public);
 void mcfs_standalone_stop(struct mcfs_standalone *s);	/* NULL is fine */
 
 /* ---- stat.c ------------------------------------------------------------------------------------ */

@@ -31,8 +31,7 @@
 #define SWEEP_MS 100
 #define LOCKS_MS 500
 #define LONG_MS (3600 * 1000)
-/* Threads that remain free to read interrupts and requests that are never refused, while all others
- * are busy. */
+/* Threads that remain free to read interrupts and requests that are never refused, while all others are busy. */
 #define RESERVED_THREADS 8
 
 static const char *const op_names[] = {
@@ -131,8 +130,7 @@ static bool is_due(struct mcfs_op *op, uint64_t now, int64_t *ms)
 		return false;
 	if (!__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		op->killed |= mcfs_caller_killed(op->ctx.pid);
-		if (late ? op->killed || claim == MCFS_UNCLAIMED :
-		    op->killed && op->code != MCFS_OP_flush)
+		if (late ? op->killed || claim == MCFS_UNCLAIMED : op->killed && op->code != MCFS_OP_flush)
 			return true;
 	}
 	*ms = again < *ms ? again : *ms;
@@ -194,16 +192,14 @@ static uint64_t due_ms(const struct mcfs_op *op, bool killed)
 	return op->code == MCFS_OP_flush ? LAST_GRACE_MS : 0;
 }
 
-/* The request cannot be freed while this runs. Exception: libfuse calls it inside mcfs_op_begin()
- * when the signal arrived before the request; an answer would then free memory that libfuse still
- * uses. */
+/* The request cannot be freed while this runs. Exception: libfuse calls it inside mcfs_op_begin() when the
+ * signal arrived before the request; an answer would then free memory that libfuse still uses. */
 static void on_interrupt(fuse_req_t req, void *arg)
 {
 	struct mcfs_op *op = arg;
 	bool killed = mcfs_caller_killed(op->ctx.pid);
 
-	if (killed && op->code != MCFS_OP_flush &&
-	    !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
+	if (killed && op->code != MCFS_OP_flush && !__atomic_load_n(&op->beginning, __ATOMIC_ACQUIRE)) {
 		interrupt_now(op, req, true);
 		/* The thread removes the request from the queue of its lock. */
 		mc_stop_kick(&interrupts.stop);
@@ -270,9 +266,8 @@ static void op_count(const struct mcfs_op *op, int err)
 	mc_metric_add(&errno_metric[i], 1);
 }
 
-/* Operations whose effect happens at an unknown time within the store or a commit. A caller that
- * received EINTR early could create a new file under a name that is about to be removed, renamed or
- * published. */
+/* Operations whose effect happens at an unknown time within the store or a commit. A caller that received EINTR
+ * early could create a new file under a name that is about to be removed, renamed or published. */
 static bool always_claims(enum mcfs_opcode code)
 {
 	return code == MCFS_OP_symlink || code == MCFS_OP_mkdir || code == MCFS_OP_unlink ||
@@ -406,8 +401,7 @@ static void op_end(struct mcfs_op *op, int err)
 	__atomic_sub_fetch(&inflight.value, 1, __ATOMIC_RELEASE);
 }
 
-/* @r: libfuse's result; negative if the kernel did not accept the answer because the caller is
- * gone. */
+/* @r: libfuse's result; negative if the kernel did not accept the answer because the caller is gone. */
 static int reply_sent(struct mcfs_op *op, int r)
 {
 	op_end(op, r < 0 ? EINTR : 0);

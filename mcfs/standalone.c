@@ -41,8 +41,7 @@ static int make_dir(struct mcfs_standalone *s)
 	return strlen(s->public_addr) - 5 < 108 ? 0 : -ENAMETOOLONG;
 }
 
-int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr,
-			  const char **ret_public)
+int mcfs_standalone_start(struct mcfs_standalone **ret, const char **ret_addr, const char **ret_public)
 {
 	struct mcfs_standalone *s = calloc(1, sizeof(*s));
 	const char *addrs[2] = { NULL, NULL };

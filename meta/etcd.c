@@ -399,8 +399,7 @@ int mcd_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
 
 /* ---- leases ------------------------------------------------------------------------------------ */
 
-/* The current lease, or a new one.  If two threads grant a lease at the same time, the second expires
- * unused. */
+/* The current lease, or a new one.  If two threads grant a lease at the same time, the second expires unused. */
 static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
 {
 	struct mcd_web_call c = { .text = NULL };
@@ -487,8 +486,7 @@ static int etcd_get_with_lease(struct etcd *e, const char *key, const struct mcd
 	return r == -ENOENT ? mc_fail(r, "etcd: no %s", key) : r;
 }
 
-static int etcd_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
-		    char **ret_text)
+static int etcd_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
 {
 	int64_t lease;
 
@@ -513,8 +511,7 @@ static int etcd_put_with_lease(struct etcd *e, const char *key, const char *text
 	return r;
 }
 
-static int etcd_put(struct mcd_backend *b, const char *key, const char *text,
-		    const struct mcd_wait *w)
+static int etcd_put(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	struct etcd *e = etcd_of(b);
 	int64_t lease = 0;
@@ -580,8 +577,7 @@ static int etcd_del_own(struct mcd_backend *b, const char *key, const char *text
 
 /* The lease keeps the key alive, but the key may have been deleted, or a member that was disconnected
  * for long may have brought back an older text.  The text of another node is not touched. */
-static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text,
-			const struct mcd_wait *w)
+static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	auto_free char *there = NULL;
 	struct etcd *e = etcd_of(b);

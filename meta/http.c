@@ -108,8 +108,7 @@ static int http_error(const struct mcd_web_call *c, const char *key)
 		       mcd_web_status_line(c, said, sizeof(said)));
 }
 
-static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
-		    char **ret_text)
+static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
 {
 	struct mcd_web_call c = { .method = "GET", .wait = *w };
 	int r;
@@ -133,8 +132,7 @@ static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wai
 
 /* The server refused a record that is written once.  0 if it has the same text already, which upstream's Python
  * server does not check. */
-static int http_compare(struct mcd_backend *b, const char *key, const char *text,
-			const struct mcd_wait *w)
+static int http_compare(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	auto_free char *theirs = NULL;
 	int r;
@@ -145,8 +143,7 @@ static int http_compare(struct mcd_backend *b, const char *key, const char *text
 	return strcmp(theirs, text) ? mc_fail(-EEXIST, "metadata server: another node has %s", key) : 0;
 }
 
-static int http_put(struct mcd_backend *b, const char *key, const char *text,
-		    const struct mcd_wait *w)
+static int http_put(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	struct mcd_web_call c = { .method = "PUT", .body = text, .wait = *w };
 	int r;

@@ -27,10 +27,8 @@ struct mcd_ops {
 	 * traffic.  The server keeps texts for @ttl_s seconds. */
 	int (*open)(const char *where, unsigned ttl_s, struct mcd_backend **ret);
 	void (*close)(struct mcd_backend *b);
-	int (*get)(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
-		   char **ret_text);
-	int (*put)(struct mcd_backend *b, const char *key, const char *text,
-		   const struct mcd_wait *w);
+	int (*get)(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text);
+	int (*put)(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w);
 	/* 0 also if the key does not exist. */
 	int (*del)(struct mcd_backend *b, const char *key, const struct mcd_wait *w);
 	/* Delete the key only if this object has put its text: @text, or the previous one, @previous (NULL:
@@ -40,8 +38,7 @@ struct mcd_ops {
 	/* Called three times per TTL, before the keys are refreshed.  1: put all texts again; 0; negative. */
 	int (*beat)(struct mcd_backend *b, const struct mcd_wait *w);
 	/* Prolong a text by another TTL. */
-	int (*refresh)(struct mcd_backend *b, const char *key, const char *text,
-		       const struct mcd_wait *w);
+	int (*refresh)(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w);
 };
 
 extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis;

@@ -116,8 +116,7 @@ static int session_error(struct redis *rd, int err)
 		       err == -ECONNRESET ? "connection closed" : mc_strerror(err));
 }
 
-static int session_send(struct redis *rd, int fd, const char *p, size_t len,
-			const struct mcd_wait *w)
+static int session_send(struct redis *rd, int fd, const char *p, size_t len, const struct mcd_wait *w)
 {
 	ssize_t n;
 	int r;
@@ -140,8 +139,7 @@ static int session_send(struct redis *rd, int fd, const char *p, size_t len,
 	return 0;
 }
 
-static int session_recv(struct redis *rd, struct session *s, const struct mcd_wait *w,
-			redisReply **ret)
+static int session_recv(struct redis *rd, struct session *s, const struct mcd_wait *w, redisReply **ret)
 {
 	size_t total = 0;
 	char buf[16384];
@@ -309,8 +307,7 @@ static int redis_run(struct redis *rd, int argc, const char **argv, const struct
 }
 
 /* Run a command whose reply is a number or OK.  *ret is the number, 1 for OK. */
-static int redis_do(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w,
-		    long long *ret)
+static int redis_do(struct redis *rd, int argc, const char **argv, const struct mcd_wait *w, long long *ret)
 {
 	redisReply *reply = NULL;
 	int r;
@@ -321,8 +318,7 @@ static int redis_do(struct redis *rd, int argc, const char **argv, const struct 
 	if (reply->type == REDIS_REPLY_ERROR)
 		r = mcd_redis_error(rd->where.addr, reply->str);
 	else if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_STATUS)
-		r = mc_fail(-EINVAL, "redis at %s: invalid answer to %s", rd->where.addr,
-			    argv[0]);
+		r = mc_fail(-EINVAL, "redis at %s: invalid answer to %s", rd->where.addr, argv[0]);
 	else
 		*ret = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 1;
 	freeReplyObject(reply);
@@ -331,8 +327,7 @@ static int redis_do(struct redis *rd, int argc, const char **argv, const struct 
 
 /* ---- keys -------------------------------------------------------------------------------------- */
 
-static int redis_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w,
-		     char **ret_text)
+static int redis_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
 {
 	const char *argv[] = { "GET", key };
 	struct redis *rd = redis_of(b);
@@ -346,8 +341,7 @@ static int redis_get(struct mcd_backend *b, const char *key, const struct mcd_wa
 	return r;
 }
 
-static int redis_put(struct mcd_backend *b, const char *key, const char *text,
-		     const struct mcd_wait *w)
+static int redis_put(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	struct redis *rd = redis_of(b);
 	const char *argv[] = { "SET", key, text, "EX", rd->ttl };
@@ -377,8 +371,7 @@ static int redis_beat(struct mcd_backend *b, const struct mcd_wait *w)
 }
 
 /* Prolong only our own text.  Another node's text expires when that node ends; then ours is put again. */
-static int redis_refresh(struct mcd_backend *b, const char *key, const char *text,
-			 const struct mcd_wait *w)
+static int redis_refresh(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
 	struct redis *rd = redis_of(b);
 	const char *argv[] = { "EXPIRE", key, rd->ttl };

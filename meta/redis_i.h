@@ -23,8 +23,7 @@ void mcd_redis_where_done(struct mcd_redis_where *w);
 int mcd_redis_feed(struct redisReader *reader, size_t *total, const char *p, size_t len,
 		   struct redisReply **ret);
 /* Text of a reply to GET; -ENOENT for nil. */
-int mcd_redis_value(const struct redisReply *reply, const char *server, const char *key,
-		    char **ret_text);
+int mcd_redis_value(const struct redisReply *reply, const char *server, const char *key, char **ret_text);
 /* The error number for an error reply of redis. */
 int mcd_redis_error(const char *server, const char *said);
 

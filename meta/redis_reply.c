@@ -145,15 +145,13 @@ int mcd_redis_feed(struct redisReader *reader, size_t *total, const char *p, siz
 	if (len > MCD_TEXT_MAX + OVERHEAD - *total)
 		return mc_fail(-EMSGSIZE, "redis: the answer is longer than %u bytes", MCD_TEXT_MAX);
 	*total += len;
-	if (redisReaderFeed(reader, p, len) != REDIS_OK ||
-	    redisReaderGetReply(reader, &reply) != REDIS_OK)
+	if (redisReaderFeed(reader, p, len) != REDIS_OK || redisReaderGetReply(reader, &reply) != REDIS_OK)
 		return mc_fail(-EINVAL, "redis: %s", reader->errstr);
 	*ret = reply;
 	return reply ? 1 : 0;
 }
 
-int mcd_redis_value(const struct redisReply *reply, const char *server, const char *key,
-		    char **ret_text)
+int mcd_redis_value(const struct redisReply *reply, const char *server, const char *key, char **ret_text)
 {
 	char *text;
 

@@ -155,8 +155,7 @@ static const struct mc_http_route routes[] = {
 	{ NULL, NULL, NULL, NULL },
 };
 
-int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port,
-		     struct mcd_server **ret)
+int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret)
 {
 	struct mcd_server *m = calloc(1, sizeof(*m));
 	int r;

@@ -25,8 +25,7 @@ struct mcd_server_conf {
 };
 
 /* -EBUSY: another server uses the file; -EINVAL: it is not a metadata file. */
-int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port,
-		     struct mcd_server **ret);
+int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret);
 void mcd_server_stop(struct mcd_server *m);	/* NULL is fine */
 
 /* For the master, which knows when a node is dead.  0, or -ENOENT; any thread. */

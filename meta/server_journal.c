@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * server_journal.c - journal file of the metadata server.
  *
- * The first line names the format.  Records follow: "P KEYLEN LEN TTL CRC\n" KEY TEXT "\n" for a put,
- * "D KEYLEN 0 0 CRC\n" KEY "\n" for a deletion; CRC32C over key and text.  The last record may be torn
- * and is cut off then. Times are not stored: after a restart the owner of a text has a whole TTL to
- * refresh it. */
+ * The first line names the format.  Records follow: "P KEYLEN LEN TTL CRC\n" KEY TEXT "\n" for a put, "D KEYLEN
+ * 0 0 CRC\n" KEY "\n" for a deletion; CRC32C over key and text.  The last record may be torn and is cut off
+ * then. Times are not stored: after a restart the owner of a text has a whole TTL to refresh it. */
 #include <config.h>
 
 #include <errno.h>
@@ -186,8 +185,7 @@ static int journal_write(int fd, const char *p, size_t len)
 }
 
 /* A whole record, malloc'ed. */
-static char *record_make(const char *key, const char *text, size_t len, uint32_t ttl_s,
-			 size_t *ret_len)
+static char *record_make(const char *key, const char *text, size_t len, uint32_t ttl_s, size_t *ret_len)
 {
 	size_t key_len = strlen(key);
 	char *rec = malloc(HEAD_MAX + key_len + len + 1);
@@ -208,8 +206,7 @@ static char *record_make(const char *key, const char *text, size_t len, uint32_t
 	return rec;
 }
 
-int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, size_t len,
-		    uint32_t ttl_s)
+int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, size_t len, uint32_t ttl_s)
 {
 	size_t n = 0;
 	char *rec = record_make(key, text, len, ttl_s, &n);

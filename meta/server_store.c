@@ -95,8 +95,7 @@ static void store_grow(struct mcd_store *s)
 	s->nbuckets = n;
 }
 
-static struct mcd_entry *entry_new(const char *key, const char *text, size_t len,
-				   uint32_t ttl_s)
+static struct mcd_entry *entry_new(const char *key, const char *text, size_t len, uint32_t ttl_s)
 {
 	size_t key_len = strlen(key);
 	struct mcd_entry *e = calloc(1, sizeof(*e) + key_len + 1);
@@ -180,8 +179,7 @@ static int store_check_put(struct mcd_store *s, const char *key, const char *tex
 }
 
 /* @text NULL: a deletion.  On a full disk, a rewrite can make the file shorter. */
-static int store_journal(struct mcd_store *s, const char *key, const char *text, size_t len,
-			 uint32_t ttl_s)
+static int store_journal(struct mcd_store *s, const char *key, const char *text, size_t len, uint32_t ttl_s)
 {
 	int r = 0;
 
@@ -248,8 +246,7 @@ int mcd_store_del(struct mcd_store *s, const char *key)
 	return store_del(s, key);
 }
 
-int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const void *arg),
-		     const void *arg)
+int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const void *arg), const void *arg)
 {
 	struct mcd_entry *e, *next;
 	int n = 0, r;

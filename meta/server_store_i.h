@@ -53,8 +53,7 @@ int mcd_store_put(struct mcd_store *s, const char *key, const char *text, size_t
 		  uint32_t ttl_s, bool once);
 int mcd_store_del(struct mcd_store *s, const char *key);
 /* Delete all keys for which @match is true; their number, or negative. */
-int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const void *arg),
-		     const void *arg);
+int mcd_store_del_if(struct mcd_store *s, bool (*match)(const char *key, const void *arg), const void *arg);
 
 /* ---- the journal, under write ------------------------------------------------------------------ */
 
@@ -64,8 +63,7 @@ int mcd_journal_open(struct mcd_journal *j, const char *path,
 		     void (*del)(void *arg, const char *key), void *arg);
 void mcd_journal_close(struct mcd_journal *j);
 /* Append a record, durable if 0 is returned; @text NULL: the key is deleted. */
-int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, size_t len,
-		    uint32_t ttl_s);
+int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, size_t len, uint32_t ttl_s);
 /* Replace the file by a new one with the content of @s. */
 int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s);
 

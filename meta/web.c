@@ -16,8 +16,7 @@
 #include "meta/meta_i.h"
 
 #define IDLE_MAX 4
-/* At most this many name lookups may be abandoned in this time, after which the resolver has probably
- * given up. */
+/* At most this many name lookups may be abandoned in this time, after which the resolver has probably given up. */
 #define ABANDONED_MAX 64
 #define ABANDONED_NS (60 * MC_NS_PER_SEC)
 

@@ -145,8 +145,7 @@ static int check_buffers(struct mcn_conn *c, uint64_t size)
 	return 0;
 }
 
-static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd,
-			struct mcfs_msg *out)
+static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd, struct mcfs_msg *out)
 {
 	struct mcn_buffer *b = NULL;
 	unsigned i = 0;
@@ -198,8 +197,7 @@ static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
 
 /* ---- rings, segments, greeting ---- */
 
-static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out,
-		      int *ret_fd)
+static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out, int *ret_fd)
 {
 	struct mcn_ring *ring;
 	struct mcn_use use;
@@ -225,8 +223,7 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 	return 0;
 }
 
-static int serve_segment(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out,
-			 int *ret_fd)
+static int serve_segment(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out, int *ret_fd)
 {
 	int fd = mcn_segment(c->n, in->id, &out->size);
 
@@ -285,8 +282,7 @@ int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd)
 	if (r > 0)
 		return 0;
 	if (r < 0) {
-		mc_debug("node", "refused pid=%d request=%u: %s", (int)c->pid, in->type,
-			 mc_err_detail(r));
+		mc_debug("node", "refused pid=%d request=%u: %s", (int)c->pid, in->type, mc_err_detail(r));
 		(void)snprintf(out.text, sizeof(out.text), "%s", mc_err_detail(r));
 	}
 	out.status = r;

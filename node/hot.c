@@ -423,8 +423,7 @@ int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout
 		struct mcn_entry **ret, struct mcn_extent *ret_extent)
 {
 	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
-	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? hot_known(h, key, 0, after, 0) :
-					 NULL);
+	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? hot_known(h, key, 0, after, 0) : NULL);
 	mcs_object_t *o;
 	int r;
 

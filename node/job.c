@@ -64,8 +64,7 @@ static int take_preferred(const unsigned char *arena, uint64_t size, const struc
 	return 0;
 }
 
-static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratch *sc,
-		    struct mcn_job *job)
+static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratch *sc, struct mcn_job *job)
 {
 	struct mcfs_ring_put *w;
 	struct mcs_put_opts *o;

@@ -224,8 +224,7 @@ int main(int argc, char **argv)
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
-		fprintf(stderr, "mooncake_client: unexpected argument %s\n",
-			mc_options_argv(options, 0));
+		fprintf(stderr, "mooncake_client: unexpected argument %s\n", mc_options_argv(options, 0));
 		r = 1;
 	} else {
 		r = main_serve(&run);

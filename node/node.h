@@ -62,8 +62,7 @@ void mcn_pins_free(struct mcn_pins *p);		/* releases its pins; NULL is allowed *
 void mcn_pins_end(struct mcn_pins *p);
 /* Pin the current version; with @hot a version that was current at most conf.hot_ms ago is enough.  An object
  * of another node is copied here first: -ENOBUFS when the hot segment has no room. */
-int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
-	    struct mcn_extent *ret);
+int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms, struct mcn_extent *ret);
 int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: unknown pin */
 /* As mcs_object_held(). */
 int mcn_held(struct mcn_pins *p, uint64_t pin);

@@ -115,8 +115,7 @@ static int pins_enter(struct mcn_pins *p, struct mcn_entry *e, uint64_t *ret)
 	return 0;
 }
 
-int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms,
-	    struct mcn_extent *ret)
+int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms, struct mcn_extent *ret)
 {
 	struct mcn_entry *e;
 	int r = pins_check(p);

@@ -250,8 +250,7 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 		if (fd < 0) {
 			if (fd == -EAGAIN)
 				return;
-			mc_warn("node", "cannot accept a connection, will retry: %s",
-				mc_err_detail(fd));
+			mc_warn("node", "cannot accept a connection, will retry: %s", mc_err_detail(fd));
 			pause_accepting(n);
 			return;
 		}

@@ -64,8 +64,7 @@ void mcp_buf_free(struct mcp_buf *b)
 
 static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *ret_size);
 
-/* Are the elements byte strings?  Long lists are lists of keys, for which encoder and decoder have
- * fast paths. */
+/* Are the elements byte strings?  Long lists are lists of keys, for which encoder and decoder have fast paths. */
 static bool only_bytes(const struct mcp_desc *d)
 {
 	return d->fields[0].kind == MCP_F_BYTES && d->fields[1].kind == MCP_F_END;
@@ -251,8 +250,7 @@ static bool set_flaw(struct flaw *flaw, const struct mcp_desc *d, const struct m
 	return false;
 }
 
-static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
-			 struct flaw *flaw);
+static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end, struct flaw *flaw);
 
 /* Fast path of check_list() for lists of byte strings. */
 static bool bytes_list_good(uint32_t count, const uint8_t *p, const uint8_t *end)
@@ -293,8 +291,7 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 	return p == end || set_flaw(flaw, d, f, "bytes behind the last element");
 }
 
-static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end,
-			 struct flaw *flaw)
+static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end, struct flaw *flaw)
 {
 	const struct mcp_field *f;
 
@@ -314,8 +311,7 @@ static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8
 			len += mcp_get_u32(p + 4);
 		if ((size_t)(end - p) < len)
 			return set_flaw(flaw, d, f, "ends outside the message");
-		if (f->kind == MCP_F_LIST &&
-		    !check_list(d, f, mcp_get_u32(p), p + 8, p + len, flaw))
+		if (f->kind == MCP_F_LIST && !check_list(d, f, mcp_get_u32(p), p + 8, p + len, flaw))
 			return false;
 		p += len;
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec.h - frames; encoder, decoder and dumper of messages, which walk the field tables made from
- * msg.def.
+ * codec.h - frames; encoder, decoder and dumper of messages, which walk the field tables made from msg.def.
  *
  * A frame on the wire, little-endian:
  *	u32 length	of the body that follows the 16-byte header
@@ -83,8 +82,7 @@ void mcp_frame_pack(const struct mcp_frame *f, uint8_t out[MCP_FRAME_HEADER]);
 /* -MC_EPROTO for unknown flags or a length over @max_frame. */
 int mcp_frame_unpack(const uint8_t in[MCP_FRAME_HEADER], uint32_t max_frame, struct mcp_frame *ret);
 /* Append a whole frame: header and encoded body (@d NULL: no body). */
-int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d,
-		     const void *msg);
+int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
 
 static inline struct mcp_bytes mcp_bytes(const void *data, size_t len)
 {

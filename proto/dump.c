@@ -35,8 +35,7 @@ union element {
 #include "proto/msg_each.h"
 };
 
-static void dump_list(const struct mcp_desc *elem, const struct mcp_seq *list, unsigned max_items,
-		      FILE *to)
+static void dump_list(const struct mcp_desc *elem, const struct mcp_seq *list, unsigned max_items, FILE *to)
 {
 	uint32_t shown = list->count < max_items ? list->count : max_items;
 	const char *item = list->items;

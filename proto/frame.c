@@ -29,14 +29,12 @@ int mcp_frame_unpack(const uint8_t in[MCP_FRAME_HEADER], uint32_t max_frame, str
 	if (f.flags & ~(MCP_FRAME_REPLY | MCP_FRAME_ONEWAY))
 		return mc_fail(-MC_EPROTO, "malformed frame: unknown flags %#x", f.flags);
 	if (f.length > max_frame)
-		return mc_fail(-MC_EPROTO, "malformed frame: %u bytes, %u allowed", f.length,
-			       max_frame);
+		return mc_fail(-MC_EPROTO, "malformed frame: %u bytes, %u allowed", f.length, max_frame);
 	*ret = f;
 	return 0;
 }
 
-int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d,
-		     const void *msg)
+int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d, const void *msg)
 {
 	size_t at = b->len;
 	int r;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg.c - field tables from three passes over msg.def: fields, descriptors, and descriptors by
- * number. */
+ * msg.c - field tables from three passes over msg.def: fields, descriptors, and descriptors by number. */
 #include <config.h>
 
 #include "proto/codec.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_budget.h - memory budget of a server for incomplete requests, shared by all its connections.
  *
- * Before the rest of a request is read, its connection reserves the whole length: every admitted
- * request can then be completed.  The other connections are not read from and wait in order of
- * arrival, in one queue for small and one for large requests; a quarter of the budget is only for
- * small ones.  Bytes that waiting connections have already received are counted separately, with
- * the same limit. */
+ * Before the rest of a request is read, its connection reserves the whole length: every admitted request can
+ * then be completed.  The other connections are not read from and wait in order of arrival, in one queue for
+ * small and one for large requests; a quarter of the budget is only for small ones.  Bytes that waiting
+ * connections have already received are counted separately, with the same limit. */
 #ifndef MCP_RPC_BUDGET_H
 #define MCP_RPC_BUDGET_H
 

@@ -125,8 +125,7 @@ static struct mcp_slot *slot_grow_locked(struct mcp_client *c)
 }
 
 /* Allocate a slot for a call over @l and take over the caller's reference of @l. */
-static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t type,
-			   struct mcp_slot **ret)
+static int slot_new_locked(struct mcp_client *c, struct mcp_link *l, uint16_t type, struct mcp_slot **ret)
 {
 	struct mcp_slot *slot = c->free_slots;
 
@@ -312,8 +311,7 @@ static void call_finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint
 	*o = (struct call_outcome){ .type = slot->type };
 	o->err = call_wait_locked(c, slot, deadline);
 	if (o->err == 0 && slot->err < 0)
-		o->err = mc_fail(slot->err, "connection to %s lost: %s", slot->link->peer,
-				 slot->link->why);
+		o->err = mc_fail(slot->err, "connection to %s lost: %s", slot->link->peer, slot->link->why);
 	o->status = slot->status;
 	o->len = slot->len;
 	o->body = TAKE_PTR(slot->body);

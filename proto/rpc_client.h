@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_client.h - call a server over one connection that all threads share.
  *
- * Requests are pipelined.  Replies are read by one of the callers that wait: there is no extra
- * thread, so no extra wake-up.  Addresses are those of net.h, several separated by commas (tried in
- * turn), or "local:NAME" for a server in this process, whose handlers then run on the caller's
- * thread.  A lost connection fails running calls with -MC_ERPC; the next call connects again within
- * its own deadline.  No request is retried automatically: only the caller knows which are safe to
- * repeat.
+ * Requests are pipelined.  Replies are read by one of the callers that wait: there is no extra thread, so no
+ * extra wake-up.  Addresses are those of net.h, several separated by commas (tried in turn), or "local:NAME"
+ * for a server in this process, whose handlers then run on the caller's thread.  A lost connection fails
+ * running calls with -MC_ERPC; the next call connects again within its own deadline.  No request is retried
+ * automatically: only the caller knows which are safe to repeat.
  *
  * Fault points: "rpc.connect" (each attempt), "rpc.send" (an error loses the connection). */
 #ifndef MCP_RPC_CLIENT_H
@@ -24,13 +23,11 @@ struct mcp_client_conf {
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
 	uint32_t connect_timeout_ms;	/* limit of one attempt; 0: 5000 */
 	unsigned spin_us;		/* how long a waiting caller polls before it sleeps */
-	/* Called after each successful hello, before other calls are sent: register, re-attach.  It
-	 * may use mcp_call() on @c (from this thread only).  A negative result closes the
-	 * connection again. */
+	/* Called after each successful hello, before other calls are sent: register, re-attach.  It may use
+	 * mcp_call() on @c (from this thread only).  A negative result closes the connection again. */
 	int (*connected)(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg);
-	/* Appends one-way frames (leases to release) to @b with mcp_frame_append(); they are sent
-	 * in front of the next request.  NULL: none.  The send lock is held: it must be short and
-	 * make no calls. */
+	/* Appends one-way frames (leases to release) to @b with mcp_frame_append(); they are sent in front of
+	 * the next request.  NULL: none.  The send lock is held: it must be short and make no calls. */
 	void (*piggyback)(struct mcp_buf *b, void *arg);
 	void *arg;
 };
@@ -72,8 +69,7 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
  * connect_timeout_ms for space in the socket. */
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg);
 
-/* Is a connection up right now?  Queries the socket, so an end that no call has noticed yet counts
- * too. */
+/* Is a connection up right now?  Queries the socket, so an end that no call has noticed yet counts too. */
 bool mcp_client_up(const struct mcp_client *c);
 /* Close the connection; running calls fail, the next call connects again. */
 void mcp_client_reset(struct mcp_client *c);

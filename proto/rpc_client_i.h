@@ -132,16 +132,14 @@ void mcp_link_offer_locked(struct mcp_link *l);
 
 /* ---- rpc_connect.c ---- */
 
-/* Get the connection with a reference; make one when there is none.  The lock is held and dropped
- * in between. */
+/* Get the connection with a reference; make one when there is none.  The lock is held and dropped in between. */
 int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link **ret);
 
 /* ---- rpc_client.c ---- */
 
 /* Deliver a reply with its @body (malloc'ed, taken over) to its caller.  -MC_EPROTO: its type is
  * not the request's. */
-int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_frame *f,
-		     void *body);
+int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_frame *f, void *body);
 void mcp_slot_done_locked(struct mcp_slot *slot, int err);
 
 #endif

@@ -18,16 +18,14 @@
 #include "common/log.h"
 
 #define SCRATCH (256u << 10)
-/* Replies of a batch are sent when they reach this many bytes, to keep the loop's buffer in the CPU
- * cache. */
+/* Replies of a batch are sent when they reach this many bytes, to keep the loop's buffer in the CPU cache. */
 #define FLUSH (256u << 10)
 /* Limit of the hello, which is short: before it a peer must not make us hold max_frame bytes. */
 #define GREETING_FRAME_MAX 65536u
 #define FIRST_IN 4096u
 #define DRAIN_MS 1000
-/* The accept loop lets events gather: for GATHER_US if it has more than CROWD connections, for
- * GATHER_MAX_US if it has more than eight times as many.  A new connection may have to wait that
- * long. */
+/* The accept loop lets events gather: for GATHER_US if it has more than CROWD connections, for GATHER_MAX_US if
+ * it has more than eight times as many.  A new connection may have to wait that long. */
 #define CROWD 256u
 #define GATHER_US 5000u
 #define GATHER_MAX_US 20000u
@@ -223,8 +221,7 @@ int mcp_conn_feed_kept(struct mcp_conn *c)
 	return conn_after_feed(c, !used);
 }
 
-/* Continue every connection of the list once: its unfinished request, or bytes pending in its
- * stream. */
+/* Continue every connection of the list once: its unfinished request, or bytes pending in its stream. */
 static void conn_continue_all(void *loop)
 {
 	struct mcp_loop *l = loop;
@@ -353,8 +350,7 @@ static int conn_welcome(struct mcp_conn *c)
 	c->opened = true;
 	c->state = MCP_CONN_OPEN;
 	if (conf->idle_timeout_ms)
-		mc_evtimer_arm(c->loop->ev, &c->timer,
-			       c->active_ns + conf->idle_timeout_ms * MC_NS_PER_MS);
+		mc_evtimer_arm(c->loop->ev, &c->timer, c->active_ns + conf->idle_timeout_ms * MC_NS_PER_MS);
 	r = mcp_serve_welcome(&c->s, c->hello_id, 0, &c->loop->out);
 	if (r == 0)
 		r = mcp_conn_flush(c);

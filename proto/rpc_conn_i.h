@@ -99,8 +99,7 @@ void mcp_conn_tick_in(struct mcp_loop *l, uint64_t ns);
 /* Append to a buffer that comes from the loop's pool and returns to it. */
 int mcp_conn_keep(struct mcp_loop *l, struct mcp_buf *b, const uint8_t *p, size_t len);
 void mcp_conn_return_buf(struct mcp_loop *l, struct mcp_buf *b);
-/* Send the replies in the loop's buffer, all of which are this connection's; behind pending replies
- * queue them. */
+/* Send the replies in the loop's buffer, all of which are this connection's; behind pending replies queue them. */
 int mcp_conn_flush(struct mcp_conn *c);
 /* Send pending bytes; those that the socket does not take wait for EPOLLOUT. */
 int mcp_conn_send_pending(struct mcp_conn *c);

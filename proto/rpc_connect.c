@@ -95,8 +95,7 @@ static bool client_is_closing(struct mcp_client *c)
 	return c->closing;
 }
 
-/* Try the addresses, beginning with the last one that worked; each gets an equal share of the time
- * left. */
+/* Try the addresses, beginning with the last one that worked; each gets an equal share of the time left. */
 static int connect_any(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t limit = c->conf.connect_timeout_ms * MC_NS_PER_MS;
@@ -139,8 +138,7 @@ static int connect_attempt_locked(struct mcp_client *c, uint64_t deadline)
 	return r;
 }
 
-/* Wait for the thread that connects.  Return its error, except when only its own deadline had
- * passed. */
+/* Wait for the thread that connects.  Return its error, except when only its own deadline had passed. */
 static int connect_await_locked(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t attempt = c->attempts;

@@ -9,11 +9,10 @@
  *	rpc_local.c	sessions without sockets
  *	rpc_serve.c	one request, of either kind of session
  *
- * Loop 0 (the accept loop) accepts connections, reads the hellos and keeps the heartbeat sessions.
- * The other loops have the control sessions; a new one is assigned to the loop with the fewest.
- * One acceptor is used instead of SO_REUSEPORT listeners because the kernel's hash distributes few
- * connections badly, because unix sockets do not have it, and because then no handler can delay a
- * new heartbeat session. */
+ * Loop 0 (the accept loop) accepts connections, reads the hellos and keeps the heartbeat sessions. The other
+ * loops have the control sessions; a new one is assigned to the loop with the fewest. One acceptor is used
+ * instead of SO_REUSEPORT listeners because the kernel's hash distributes few connections badly, because unix
+ * sockets do not have it, and because then no handler can delay a new heartbeat session. */
 #ifndef MCP_RPC_I_H
 #define MCP_RPC_I_H
 

@@ -407,8 +407,7 @@ static int link_send_local(struct mcp_link *l, const struct mcp_buf *frames, uin
 	return r;
 }
 
-static int link_send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ahead,
-		       uint64_t deadline)
+static int link_send_locked(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, uint64_t deadline)
 {
 	const struct mcp_client_conf *conf = &l->client->conf;
 	int r;

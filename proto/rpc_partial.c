@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_partial.c - incomplete requests on sockets.  The rest of a request is read when memory is
- * reserved for it (rpc_budget.h); once a second, connections that do not send the rest are looked
- * for and closed. */
+ * rpc_partial.c - incomplete requests on sockets.  The rest of a request is read when memory is reserved for it
+ * (rpc_budget.h); once a second, connections that do not send the rest are looked for and closed. */
 #include <config.h>
 
 #include "proto/rpc_conn_i.h"

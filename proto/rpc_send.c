@@ -227,8 +227,7 @@ static int conn_hold(struct mcp_conn *c, uint64_t mark)
 		mc_list_push_back(&c->loop->gates, &c->gate_link);
 		atomic_fetch_add(&c->loop->gated, 1);
 	}
-	/* mcp_server_durable() ignores this loop if it ran before the connection was counted in
-	 * gated. */
+	/* mcp_server_durable() ignores this loop if it ran before the connection was counted in gated. */
 	return atomic_load(&c->s.server->durable) >= c->first.mark ? conn_release(c) : 0;
 }
 

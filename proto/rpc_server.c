@@ -94,8 +94,7 @@ static void server_watch_listeners(struct mcp_server *s, uint32_t events)
 		mc_evloop_mod(s->loops[0].ev, &s->listeners[i].ev, events);
 }
 
-/* While no descriptor is free, the connection that waits to be accepted would wake the loop again
- * and again. */
+/* While no descriptor is free, the connection that waits to be accepted would wake the loop again and again. */
 static void server_pause_accepting(struct mcp_server *s, int err)
 {
 	mc_warn("rpc", "cannot accept connections for now: %s", mc_strerror(err));
@@ -335,8 +334,7 @@ void mcp_server_stop(struct mcp_server *s)
 	if (!s)
 		return;
 	mcp_local_retire(s);
-	/* The accept loop first: sessions that it has handed over have reached their loops before
-	 * these stop. */
+	/* The accept loop first: sessions that it has handed over have reached their loops before these stop. */
 	for (unsigned i = 0; i < s->loop_count; i++)
 		if (s->loops[i].ev)
 			mc_evloop_call(s->loops[i].ev, loop_stop, &s->loops[i]);

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_server.h - serve messages: listening sockets, event-loop threads, sessions.
  *
- * A connection is a session on one loop.  That loop's thread handles its requests in order;
- * handlers never wait.  The accept loop accepts connections, reads their hellos and keeps the
- * sessions of channel HEARTBEAT; these receive -MC_ENOTSUP for every type that is not in
- * any_channel, so no client's work keeps the loop busy.  Other sessions are assigned to the control
- * loop with the fewest.  Programs in the same process get sessions without a socket (rpc_client.h,
- * "local:" addresses).
+ * A connection is a session on one loop.  That loop's thread handles its requests in order; handlers never
+ * wait.  The accept loop accepts connections, reads their hellos and keeps the sessions of channel HEARTBEAT;
+ * these receive -MC_ENOTSUP for every type that is not in any_channel, so no client's work keeps the loop busy.
+ * Other sessions are assigned to the control loop with the fewest.  Programs in the same process get sessions
+ * without a socket (rpc_client.h, "local:" addresses).
  *
  * A client that does not read its replies: the session is not read from while more than
  * max_outstanding of them are unread.  While the unread replies of all sessions exceed max_unread,
  * a session that takes nothing for a second is closed.
  *
- * A client that does not complete its request: the connection is closed after 30 s plus one second
- * per received MiB.  Together incomplete requests may reserve max_unfinished bytes.  Further ones
- * wait unread, and while any waits, a connection that receives less than a MiB in a second is
- * closed.
+ * A client that does not complete its request: the connection is closed after 30 s plus one second per received
+ * MiB.  Together incomplete requests may reserve max_unfinished bytes.  Further ones wait unread, and while any
+ * waits, a connection that receives less than a MiB in a second is closed.
  *
  * A malformed header ends the session.  A malformed body is answered with -MC_EPROTO, an unknown
  * type with -MC_ENOTSUP, and the session continues.
@@ -76,9 +74,8 @@ struct mcp_server_conf {
 	 * as handlers; no handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);
 	void (*closed)(struct mcp_session *s, void *arg);
-	/* Called before replies are sent, on the thread whose handlers made them, once for several
-	 * replies.  Returns when the changes that the handlers made are durable.  NULL: nothing to
-	 * do. */
+	/* Called before replies are sent, on the thread whose handlers made them, once for several replies.
+	 * Returns when the changes that the handlers made are durable.  NULL: nothing to do. */
 	void (*make_durable)(void *arg);
 	/* Used instead of make_durable() for sessions on sockets: the replies are sent when
 	 * mcp_server_durable() has been called with this mark or a higher one; 0: at once.  Marks
@@ -90,8 +87,7 @@ struct mcp_server_conf {
 /* All addresses accept connections when this returns 0.  @conf is copied with everything it points
  * to except handlers. */
 int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret);
-/* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL
- * is fine. */
+/* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL is fine. */
 void mcp_server_stop(struct mcp_server *s);
 /* Any thread, but not after mcp_server_stop() has begun: all changes up to @mark, as returned by
  * pending_mark(), are durable. */

@@ -92,8 +92,7 @@ static PyObject *elements(PyObject *obj, const char *what)
 	if (!PyUnicode_Check(obj) && !PyBytes_Check(obj) &&
 	    (PyList_Check(obj) || PyTuple_Check(obj) || PySequence_Check(obj)))
 		return PySequence_Tuple(obj);
-	return PyErr_Format(PyExc_TypeError, "%s must be a list, not %.100s", what,
-			    Py_TYPE(obj)->tp_name);
+	return PyErr_Format(PyExc_TypeError, "%s must be a list, not %.100s", what, Py_TYPE(obj)->tp_name);
 }
 
 static void *array(Py_ssize_t n, size_t size)

@@ -52,8 +52,7 @@ static int engine_traverse(PyObject *self, visitproc visit, void *arg)
 	return 0;
 }
 
-static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			     PyObject *kwnames)
+static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_open", 3, { "metadata", "name", "nic_filter" } };
 	struct mce_te_conf conf = { .size = sizeof(conf) };
@@ -109,8 +108,7 @@ static PyObject *engine_pointer(PyObject *self, PyObject *none)
 	return PyLong_FromVoidPtr(te_of(self));
 }
 
-static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_local_topology", 0, { "device_name" } };
 	struct mce_te *te = te_of(self);
@@ -151,8 +149,7 @@ static int memory_code(int r)
 	}
 }
 
-static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = {
 		"register_memory", 2, { "buffer_addr", "capacity", "location" },
@@ -226,8 +223,7 @@ static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py
 			list[i] = (struct buffer_entry){ (void *)(uintptr_t)at.v[i], len.v[i] };
 		Py_BEGIN_ALLOW_THREADS
 		if (list)
-			r = at.n ? memory_code(mce_te_register_batch(te, list, (size_t)at.n,
-								     location)) : 0;
+			r = at.n ? memory_code(mce_te_register_batch(te, list, (size_t)at.n, location)) : 0;
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(at.v);
@@ -245,22 +241,19 @@ static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, 
 	int r = FAILED;
 	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
-	    mcpy_numbers(a[0], "buffer_addresses", &at) < 0)
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_numbers(a[0], "buffer_addresses", &at) < 0)
 		return NULL;
 	_Static_assert(sizeof(void *) == sizeof(*at.v), "addresses are 64 bits");
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
-		r = at.n ? memory_code(mce_te_unregister_batch(te, (void *const *)at.v,
-							       (size_t)at.n)) : 0;
+		r = at.n ? memory_code(mce_te_unregister_batch(te, (void *const *)at.v, (size_t)at.n)) : 0;
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(at.v);
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			       PyObject *kwnames)
+static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "allocate_managed_buffer", 1, { "length" } };
 	struct mce_te *te = te_of(self);
@@ -279,8 +272,7 @@ static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t
 	return PyLong_FromVoidPtr(p);
 }
 
-static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = {
 		"free_managed_buffer", 1, { "buffer_addr", "length" },
@@ -348,8 +340,7 @@ static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssi
 	if (at && mcpy_reach(at, len, MCPY_READ) < len)
 		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu cannot be read by this process",
 				    (unsigned long long)len, (unsigned long long)at);
-	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL,
-					 at ? (Py_ssize_t)len : 0);
+	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL, at ? (Py_ssize_t)len : 0);
 }
 
 /* ---- transfers ---- */
@@ -410,8 +401,7 @@ out:
 }
 
 /* 0, 1: nothing that can be transferred, -1: an exception. */
-static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-			 struct transfer *t)
+static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, struct transfer *t)
 {
 	PyObject *a[A_END];
 	uint64_t opcode, ms;
@@ -494,8 +484,7 @@ static int run(struct mce_te *te, struct transfer *t)
 	return finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
 }
 
-static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	struct mce_te *te = te_of(self);
 	struct transfer t;
@@ -511,8 +500,7 @@ static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize
 }
 
 /* Ids of batches as Python sees them: 0 is a failure. */
-static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			       PyObject *kwnames)
+static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	struct mce_te *te = te_of(self);
 	struct transfer t;
@@ -527,8 +515,7 @@ static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t
 	return r < 0 ? NULL : PyLong_FromUnsignedLongLong(done < 0 ? 0 : t.batch + 1);
 }
 
-static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			     PyObject *kwnames)
+static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_batch_transfer_status", 1, { "batch_ids" } };
 	struct mce_te *te = te_of(self);
@@ -536,8 +523,7 @@ static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	int r = te ? 0 : FAILED;
 	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
-	    mcpy_numbers(a[0], "batch_ids", &ids) < 0)
+	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_numbers(a[0], "batch_ids", &ids) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	/* The transfers have deadlines of their own. */
@@ -549,8 +535,7 @@ static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
+static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "transfer_check_status", 1, { "batch_id" } };
 	struct mce_te *te = te_of(self);
@@ -574,8 +559,7 @@ static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- peers ---- */
 
-static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
+static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "send_probe", 1, { "peer_server_name" } };
 	struct mce_te *te = te_of(self);

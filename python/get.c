@@ -66,8 +66,7 @@ static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, Py
 			Py_CLEAR(ret[i]);
 }
 
-static PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			   PyObject *kwnames)
+static PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get", 1, { "key" } };
 	struct mcs_get_item item = { 0 };
@@ -90,8 +89,7 @@ static struct mcs_get_item *items_of(const struct mcpy_keys *keys)
 	return items;
 }
 
-static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_batch", 1, { "keys" } };
 	struct mcs_get_item *items = NULL;
@@ -214,8 +212,7 @@ static void cut_to_memory(struct iovec *iov, Py_ssize_t n)
 		iov[i].iov_len = mcpy_reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, MCPY_WRITE);
 }
 
-static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_into", 3, { "key", "buffer_ptr", "size" } };
 	int64_t r = MCPY_INVALID_PARAMS;
@@ -321,8 +318,7 @@ static bool null_piece(const struct iovec *iov, Py_ssize_t n)
 	return false;
 }
 
-static PyObject *run_multi(PyObject *self, const struct mcpy_keys *keys,
-			   const struct mcpy_vectors *v)
+static PyObject *run_multi(PyObject *self, const struct mcpy_keys *keys, const struct mcpy_vectors *v)
 {
 	int64_t *result = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*result));
 	struct mcs_get_item *items = items_of(keys);
@@ -422,8 +418,7 @@ out:
 	return list;
 }
 
-static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
+static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = {
 		"_get_ranges", 4, { "keys", "buffer_ptrs", "offsets", "sizes" },

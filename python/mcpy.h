@@ -78,8 +78,7 @@ void mcpy_vectors_done(struct mcpy_vectors *v);
 /* A truth value; NULL is @fallback. */
 int mcpy_bool(PyObject *obj, bool fallback, bool *ret);
 
-/* The bytes of an object with a buffer, in C order whatever its strides.  Released by
- * PyBuffer_Release(). */
+/* The bytes of an object with a buffer, in C order whatever its strides.  Released by PyBuffer_Release(). */
 int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 
 /* ---- mapped.c: addresses that callers give ---- */
@@ -107,8 +106,7 @@ PyObject *mcpy_list_of(Py_ssize_t n, int64_t value);
 
 /* ---- store.c: the handle ---- */
 
-/* A store that is open.  Calls that are under way keep it; the last one closes it when close() could
- * not wait. */
+/* A store that is open.  Calls that are under way keep it; the last one closes it when close() could not wait. */
 struct mcpy_core {
 	mcs_t *mcs;
 	pid_t pid;			/* of the process that opened it */
@@ -128,8 +126,7 @@ struct mcpy_store {
 
 PyObject *mcpy_store_type(PyObject *module);
 
-/* The store for one call; NULL (no exception): not set up, closed, or of a parent process.  With the
- * GIL held. */
+/* The store for one call; NULL (no exception): not set up, closed, or of a parent process.  With the GIL held. */
 struct mcpy_core *mcpy_enter(PyObject *self);
 /* With or without the GIL, as the GIL is not taken. */
 void mcpy_leave(struct mcpy_core *core);

@@ -38,8 +38,7 @@ static void allocator_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "alloc", 1, { "size" } };
 	PyObject *a[1], *address, *bytes;
@@ -67,8 +66,7 @@ static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize
 	return address;
 }
 
-static PyObject *allocator_free(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *allocator_free(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "free", 1, { "ptr" } };
 	PyObject *sizes = ((struct allocator *)self)->sizes;

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "is_exist", 1, { "key" } };
 	int r = MCPY_INVALID_PARAMS;
@@ -61,8 +60,7 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 	c = present ? mcpy_enter(self) : NULL;
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = keys.n ? (int)mcpy_code(mcs_exist(c->mcs, keys.key, (unsigned)keys.n, present,
-						      -1)) : 0;
+		r = keys.n ? (int)mcpy_code(mcs_exist(c->mcs, keys.key, (unsigned)keys.n, present, -1)) : 0;
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -76,8 +74,7 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 	return list;
 }
 
-static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_size", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
@@ -104,8 +101,7 @@ static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_
 }
 
 /* (size, generation, mtime_ms, crc32c, replicas), or the negative code. */
-static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			    PyObject *kwnames)
+static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_stat", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
@@ -125,15 +121,13 @@ static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t na
 	}
 	if (r < 0)
 		return PyLong_FromLongLong(r);
-	return Py_BuildValue("(KKKII)", (unsigned long long)info.size,
-			     (unsigned long long)info.generation,
+	return Py_BuildValue("(KKKII)", (unsigned long long)info.size, (unsigned long long)info.generation,
 			     (unsigned long long)info.mtime_ms, info.crc32c, info.replicas);
 }
 
 /* ---- remove ---- */
 
-static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
+static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "remove", 1, { "key", "force" } };
 	int64_t r = MCPY_INVALID_PARAMS;

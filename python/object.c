@@ -58,8 +58,7 @@ static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const 
 	return sum;
 }
 
-static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			     PyObject *kwnames)
+static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "read", 3, { "buffer_ptrs", "sizes", "offsets" } };
 	struct mcpy_numbers at = { 0 }, size = { 0 }, offset = { 0 };

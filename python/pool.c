@@ -23,8 +23,7 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 		return PyLong_FromLongLong(mcpy_code(n));
 	list = PyList_New(n);
 	for (int i = 0; i < n && list; i++) {
-		one = Py_BuildValue("(ssKKs)", seg[i].id, seg[i].name,
-				    (unsigned long long)seg[i].size,
+		one = Py_BuildValue("(ssKKs)", seg[i].id, seg[i].name, (unsigned long long)seg[i].size,
 				    (unsigned long long)seg[i].used, seg[i].state);
 		if (one)
 			PyList_SET_ITEM(list, i, one);
@@ -77,8 +76,7 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 }
 
 /* One list for each key, None for a miss; a negative code for all of them. */
-static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_replicas", 1, { "keys", "promise" } };
 	struct mcs_replicas *got = NULL;
@@ -177,8 +175,7 @@ static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssi
 }
 
 /* (kind, status, created_ms, updated_ms, message), None for no such task, or a negative code. */
-static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			    PyObject *kwnames)
+static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_task", 1, { "id" } };
 	struct mcs_task *task = NULL;

@@ -20,8 +20,7 @@ static PyObject *number(int64_t r)
 }
 
 /* The options of a call, with flags of the method added.  As mcpy_opts(). */
-static int take_opts(PyObject *config, Py_ssize_t n, bool same_node, unsigned flags,
-		     struct mcpy_opts *ret)
+static int take_opts(PyObject *config, Py_ssize_t n, bool same_node, unsigned flags, struct mcpy_opts *ret)
 {
 	int r = mcpy_opts(config, n, same_node, ret);
 
@@ -71,16 +70,14 @@ static PyObject *put_value(PyObject *self, const struct mcpy_sig *sig, unsigned 
 	return r == -1 && PyErr_Occurred() ? NULL : number(r);
 }
 
-static PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			   PyObject *kwnames)
+static PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "put", 2, { "key", "value", "config" } };
 
 	return put_value(self, &sig, 0, args, nargs, kwnames);
 }
 
-static PyObject *store_upsert(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			      PyObject *kwnames)
+static PyObject *store_upsert(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "upsert", 2, { "key", "value", "config" } };
 
@@ -97,8 +94,7 @@ static void release_all(Py_buffer *buf, Py_ssize_t n)
 }
 
 /* Buffers of all parts, and what of them is not empty. */
-static int take_parts(PyObject *const *parts, Py_ssize_t n, Py_buffer **ret_buf,
-		      struct iovec **ret_iov)
+static int take_parts(PyObject *const *parts, Py_ssize_t n, Py_buffer **ret_buf, struct iovec **ret_iov)
 {
 	Py_buffer *buf = PyMem_Calloc((size_t)n + 1, sizeof(*buf));
 	struct iovec *iov = PyMem_Calloc((size_t)n + 1, sizeof(*iov));
@@ -153,8 +149,7 @@ static PyObject *put_parts(PyObject *self, const char *name, unsigned flags,
 	return r == -1 && PyErr_Occurred() ? NULL : number(r);
 }
 
-static PyObject *store_put_parts(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *store_put_parts(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	return put_parts(self, "put_parts", 0, args, nargs, kwnames);
 }
@@ -192,8 +187,7 @@ static PyObject *put_from(PyObject *self, const struct mcpy_sig *sig, unsigned f
 	return r == -1 && PyErr_Occurred() ? NULL : number(r);
 }
 
-static PyObject *store_put_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_put_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = {
 		"put_from", 3, { "key", "buffer_ptr", "size", "config" },
@@ -477,8 +471,7 @@ static int first_failure(const struct batch *b)
 }
 
 /* One value that cannot be stored refuses the whole call, as upstream does; an empty key only itself. */
-static int run_values(PyObject *self, struct batch *b, const Py_buffer *buf,
-		      const struct mcpy_opts *o)
+static int run_values(PyObject *self, struct batch *b, const Py_buffer *buf, const struct mcpy_opts *o)
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
 	unsigned used = 0;
@@ -539,8 +532,7 @@ out:
 	return r == -1 && PyErr_Occurred() ? NULL : number(r);
 }
 
-static PyObject *store_put_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				 PyObject *kwnames)
+static PyObject *store_put_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "put_batch", 2, { "keys", "values", "config" } };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store.c - the handle: open, close, what calls hold while they are under way, and registered
- * memory. */
+ * store.c - the handle: open, close, what calls hold while they are under way, and registered memory. */
 #include "python/mcpy.h"
 
 #include <errno.h>
@@ -201,8 +200,7 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 	return take_path(a, conf);
 }
 
-static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-			    PyObject *kwnames)
+static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
@@ -296,8 +294,7 @@ static int note(struct mcpy_store *store, uint64_t at, long add, long *ret_befor
 	return r;
 }
 
-static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
+static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "register_buffer", 2, { "buffer_ptr", "size" } };
 	struct mcpy_core *c;

@@ -234,8 +234,7 @@ static int initiator(struct bench *b)
 static int target(struct bench *b)
 {
 	if (strcmp(b->conf.metadata_server, "P2PHANDSHAKE") == 0)
-		printf("Transfer Engine RPC using P2P handshake, listening on %s\n",
-		       mce_te_address(b->te));
+		printf("Transfer Engine RPC using P2P handshake, listening on %s\n", mce_te_address(b->te));
 	printf("Target is ready, segment %s\n", mce_te_name(b->te));
 	fflush(stdout);
 	for (int sig = 0; sig != SIGINT && sig != SIGTERM;)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * daemon.c - find the daemon that a handle uses, open and close its back end, and the table of
- * operations. */
+ * daemon.c - find the daemon that a handle uses, open and close its back end, and the table of operations. */
 #include <config.h>
 
 #include <errno.h>

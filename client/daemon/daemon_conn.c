@@ -44,8 +44,7 @@ void mcs_daemon_conn_put(struct mcs_daemon_conn *c)
 		if (c->segment[i].base)
 			munmap((void *)(uintptr_t)c->segment[i].base, c->segment[i].size);
 	if (c->sock >= 0) {
-		/* A child that was forked meanwhile has the descriptor too, so closing is not
-		 * enough. */
+		/* A child that was forked meanwhile has the descriptor too, so closing is not enough. */
 		(void)shutdown(c->sock, SHUT_RDWR);
 		close(c->sock);
 	}
@@ -55,8 +54,7 @@ void mcs_daemon_conn_put(struct mcs_daemon_conn *c)
 	free(c);
 }
 
-/* Shut down for writing, so that the daemon ends its work for us and then closes its side, which
- * we can see. */
+/* Shut down for writing, so that the daemon ends its work for us and then closes its side, which we can see. */
 void mcs_daemon_conn_lost(struct mcs_daemon_conn *c)
 {
 	if (!__atomic_exchange_n(&c->lost, true, __ATOMIC_ACQ_REL))
@@ -167,8 +165,7 @@ static int conn_greet(struct mcs_daemon *d, struct mcs_daemon_conn *c, uint64_t 
 	if (r < 0)
 		return r;
 	c->token = msg.token;
-	/* A daemon in another time namespace has another clock; an older daemon does not send
-	 * its clock. */
+	/* A daemon in another time namespace has another clock; an older daemon does not send its clock. */
 	c->one_clock = msg.clock_ns >= asked_ns && msg.clock_ns <= mc_now_ns();
 	p = msg.text;
 	for (unsigned i = 0; i < 2 && (p += strlen(p) + 1) < end; i++)
@@ -186,8 +183,7 @@ static int conn_greet(struct mcs_daemon *d, struct mcs_daemon_conn *c, uint64_t 
 	return 0;
 }
 
-/* Any user of this host may listen at the well-known port, so a found daemon must run as root or
- * as this user. */
+/* Any user of this host may listen at the well-known port, so a found daemon must run as root or as this user. */
 static int conn_trust(const struct mcs_daemon *d, int sock)
 {
 	struct ucred peer;
@@ -246,8 +242,7 @@ static int conn_attempt_locked(struct mcs_daemon *d, uint64_t until)
 	return r;
 }
 
-/* Wait for the thread that connects.  Its failure is this thread's too, unless it only ran out
- * of time sooner. */
+/* Wait for the thread that connects.  Its failure is this thread's too, unless it only ran out of time sooner. */
 static int conn_await_locked(struct mcs_daemon *d, uint64_t until)
 {
 	unsigned attempt = d->attempts;

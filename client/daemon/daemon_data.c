@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * daemon_data.c - puts and gets through the daemon.
  *
- * For memory that the daemon sees, requests only name ranges, and the bytes move once.  Other
- * values are copied to the bounce buffer for a put, and from the mapped object, checked, for a
- * get. */
+ * For memory that the daemon sees, requests only name ranges, and the bytes move once.  Other values are copied
+ * to the bounce buffer for a put, and from the mapped object, checked, for a get. */
 #include <config.h>
 
 #include <errno.h>
@@ -39,8 +38,7 @@ static int ranges_room(struct ranges *l, unsigned more)
 	return 0;
 }
 
-/* Add the ranges of an iov to the list if the daemon sees all of it: 1; 0: it does not;
- * negative. */
+/* Add the ranges of an iov to the list if the daemon sees all of it: 1; 0: it does not; negative. */
 static int ranges_add(struct mcs_daemon_conn *c, const struct iovec *iov, int iovcnt, struct ranges *l,
 		      unsigned *ret_n)
 {
@@ -92,8 +90,7 @@ static void put_gather(unsigned char *to, const struct iovec *iov, int iovcnt)
 	}
 }
 
-/* Add one item to the window: 1; 0: run the window first, to release memory; negative: the item
- * failed. */
+/* Add one item to the window: 1; 0: run the window first, to release memory; negative: the item failed. */
 static int put_add(struct put *p, struct mcs_put_item *item)
 {
 	struct mcs_daemon_req *q = &p->q[p->n];
@@ -371,8 +368,7 @@ static bool get_unchecked(const struct get *g, unsigned i, const struct mcs_daem
 	return !g->d->base.store->conf.verify && pin->c.pin && g->items[i].result >= 0;
 }
 
-/* Confirm the pins of items that were copied without a checksum; read those again whose pin was
- * lost. */
+/* Confirm the pins of items that were copied without a checksum; read those again whose pin was lost. */
 static int get_confirm(struct get *g, const unsigned *index, const struct mcs_daemon_req *pin, unsigned n)
 {
 	struct mcs_daemon_req *q = calloc(n, sizeof(*q));

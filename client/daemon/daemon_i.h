@@ -117,15 +117,12 @@ void mcs_daemon_ring_free(struct mcs_daemon_ring *r);
 /* Make the bounce buffer and the pool. */
 int mcs_daemon_mem_open(struct mcs_daemon *d);
 void mcs_daemon_mem_close(struct mcs_daemon *d);
-/* Hand over all memory to the daemon on a new connection, then make it the current connection: 0
- * or negative. */
+/* Hand over all memory to the daemon on a new connection, then make it the current connection: 0 or negative. */
 int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until);
-/* The range of a buffer, by the connection's ids, that has the @len bytes at @p; false: none has
- * them all. */
+/* The range of a buffer, by the connection's ids, that has the @len bytes at @p; false: none has them all. */
 bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, struct mcfs_ring_range *ret);
 
-/* Memory for the value of one operation: from the bounce buffer or, if it does not fit there,
- * mapped for it. */
+/* Memory for the value of one operation: from the bounce buffer or, if it does not fit there, mapped for it. */
 struct mcs_daemon_bounce {
 	unsigned char *p;
 	struct mcfs_ring_range range;

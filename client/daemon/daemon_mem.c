@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * daemon_mem.c - memory shared with the daemon: buffers of the program, the bounce buffer and
- * the pool. */
+ * daemon_mem.c - memory shared with the daemon: buffers of the program, the bounce buffer and the pool. */
 #include <config.h>
 
 #include <errno.h>
@@ -66,8 +65,7 @@ int mcs_daemon_mem_open(struct mcs_daemon *d)
 	return r;
 }
 
-/* Release ranges that no daemon uses any more (@all: all of them); the lock is held, or no other
- * thread exists. */
+/* Release ranges that no daemon uses any more (@all: all of them); the lock is held, or no other thread exists. */
 static void mem_reclaim_locked(struct mcs_daemon *d, bool all)
 {
 	struct mcs_daemon_left **at = &d->left, *l;
@@ -102,8 +100,7 @@ static bool mem_told(const struct mcs_daemon_conn *c, unsigned i)
 	return c->told[i] == (m->base ? m->serial : 0);
 }
 
-/* Send one request to get there.  Both locks are held; the daemon's lock is released during the
- * request. */
+/* Send one request to get there.  Both locks are held; the daemon's lock is released during the request. */
 static int mem_tell_locked(struct mcs_daemon_conn *c, unsigned i, uint64_t until)
 {
 	struct mcs_daemon *d = c->d;
@@ -169,8 +166,7 @@ int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until)
 	return r;
 }
 
-bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len,
-			 struct mcfs_ring_range *ret)
+bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, struct mcfs_ring_range *ret)
 {
 	struct mcs_daemon *d = c->d;
 
@@ -346,8 +342,7 @@ int mcs_daemon_bounce_take(struct mcs_daemon_conn *c, uint64_t len, bool last,
 	return r == -ENOBUFS && (less || last) ? bounce_new(c, len, ret) : r;
 }
 
-/* The daemon may still use the range of a lost connection: keep it allocated until the
- * connection is over. */
+/* The daemon may still use the range of a lost connection: keep it allocated until the connection is over. */
 static void bounce_leave(struct mcs_daemon_conn *c, const struct mcs_daemon_bounce *b)
 {
 	struct mcs_daemon_left *l = malloc(sizeof(*l));

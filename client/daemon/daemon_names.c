@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * daemon_names.c - requests through the daemon that move no bytes: stat, exist, remove,
- * prefetch. */
+ * daemon_names.c - requests through the daemon that move no bytes: stat, exist, remove, prefetch. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,8 +13,7 @@ static struct mcs_daemon_req *names_requests(const struct mcs_key *keys, unsigne
 
 	for (unsigned i = 0; i < n && q; i++) {
 		q[i] = (struct mcs_daemon_req){ .op = op, .flags = flags, .key = keys[i] };
-		/* The daemon answers for empty and too long keys, but a ring entry has 16 bits
-		 * for the length. */
+		/* The daemon answers for empty and too long keys, but a ring entry has 16 bits for the length. */
 		if (mcs_key_check(keys[i]) < 0)
 			q[i].key = (struct mcs_key){ "", 0 };
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * daemon_object.c - open objects and maps through the daemon: an object is pinned there and
- * mapped here. */
+ * daemon_object.c - open objects and maps through the daemon: an object is pinned there and mapped here. */
 #include <config.h>
 
 #include <errno.h>

@@ -20,11 +20,9 @@
 #define ENTRIES 1024u
 #define ARENA ((uint64_t)1 << 20)
 #define SLICE_NS (100 * MC_NS_PER_MS)	/* period of the check whether the daemon still runs */
-/* The daemon keeps the deadlines.  If it does not answer this long after one, the connection is
- * lost; */
+/* The daemon keeps the deadlines.  If it does not answer this long after one, the connection is lost; */
 #define GRACE_MS 3000
-/* then wait this long for the daemon to confirm that it no longer uses the memory named in the
- * requests. */
+/* then wait this long for the daemon to confirm that it no longer uses the memory named in the requests. */
 #define RELEASE_MS 5000
 
 struct mcs_daemon_ring {
@@ -339,9 +337,8 @@ static uint64_t ring_later(uint64_t deadline, uint64_t ms)
 
 /* No answer has arrived for a while.  0: continue to wait.
  *
- * A lost connection alone is no reason to return: the caller may reuse the memory that the
- * window names, so the daemon must have released it first.  Wait for that until the time is
- * over. */
+ * A lost connection alone is no reason to return: the caller may reuse the memory that the window names, so the
+ * daemon must have released it first.  Wait for that until the time is over. */
 static int ring_may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *late)
 {
 	if (__atomic_load_n(&r->hdr->closed, __ATOMIC_ACQUIRE) || mcs_daemon_conn_over(r->conn)) {
@@ -359,8 +356,7 @@ static int ring_may_leave(struct mcs_daemon_ring *r, uint64_t given_up, bool *la
 	return mc_fail(-MC_ETIMEDOUT, "the node's daemon does not answer");
 }
 
-static int window_run(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n,
-		      uint64_t deadline)
+static int window_run(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, unsigned n, uint64_t deadline)
 {
 	uint64_t given_up = ring_later(deadline, GRACE_MS);
 	bool late = false;
@@ -395,8 +391,7 @@ int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsig
 		r = ring_lock(c, mcs_daemon_until(deadline), &ring);
 	if (r < 0)
 		return r;
-	/* The daemon may still read entries of a call that timed out, and their bytes in the
-	 * arena. */
+	/* The daemon may still read entries of a call that timed out, and their bytes in the arena. */
 	if (mcs_daemon_conn_is_lost(c))
 		r = mc_fail(-MC_ERPC, "the connection to the node's daemon is lost");
 	while (done < n && r == 0) {

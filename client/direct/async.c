@@ -307,8 +307,7 @@ static struct job *job_new(struct mcs_direct_object *o, struct mcs_direct *s, ui
 	return j;
 }
 
-/* Submit the transfer to the engine.  False: the master must be asked first, or there is no
- * memory. */
+/* Submit the transfer to the engine.  False: the master must be asked first, or there is no memory. */
 static bool job_submit(struct mcs_direct *s, struct job *j)
 {
 	struct mcs_async *a = j->a;

@@ -82,8 +82,7 @@ static void direct_wake(void *arg)
 {
 	struct mcs_direct *s = arg;
 
-	/* Without a background thread, queued pins are sent with the next request or end with
-	 * the connection. */
+	/* Without a background thread, queued pins are sent with the next request or end with the connection. */
 	if (s->background)
 		mcs_background_wake(s->background);
 }

@@ -19,8 +19,7 @@ MC_COUNTER(hits, "mooncake_client_get_hits_total", "", "objects read")
 MC_COUNTER(misses, "mooncake_client_get_misses_total", "", "objects that were not there")
 MC_COUNTER(errors, "mooncake_client_get_errors_total", "", "objects that could not be read")
 MC_COUNTER(bytes, "mooncake_client_get_bytes_total", "", "bytes given to callers")
-MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"read\"",
-	   "attempts repeated after a failure")
+MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"read\"", "attempts repeated after a failure")
 MC_HISTOGRAM(latency, "mooncake_client_get_seconds", "", "time of get calls", 1e-9)
 
 enum get_state { ASK, READ, DONE };
@@ -128,8 +127,7 @@ static int get_ask(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
 		if (ops[i].state == ASK)
-			keys[k++].key = mcp_bytes(ops[i].item->key.data,
-						  (uint32_t)ops[i].item->key.len);
+			keys[k++].key = mcp_bytes(ops[i].item->key.data, (uint32_t)ops[i].item->key.len);
 	msg.keys = mcp_seq(keys, k);
 	/* Pins of an unknown connection are not used, and expire: on another connection the same
 	 * numbers may be other pins. */
@@ -176,8 +174,7 @@ static void get_next_state(struct get_op *op, uint64_t deadline)
 	mc_metric_add(&again, 1);
 	/* A mismatch may mean that the version is gone, so ask the master.  After an unreachable
 	 * replica try the others first. */
-	if (p->status != -EAGAIN &&
-	    (p->status == -MC_ECHECKSUM || !mcs_part_left(p, false)))
+	if (p->status != -EAGAIN && (p->status == -MC_ECHECKSUM || !mcs_part_left(p, false)))
 		op->state = ASK;
 	if (op->rounds >= ROUNDS_MAX)
 		get_done(op, mcs_part_verdict(p));

@@ -35,8 +35,7 @@ static struct mcs_key names_key(const void *keys, unsigned i)
 }
 
 /* The valid keys among @n as a list for a message; memory from @sc. */
-static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
-		      struct mcp_seq *ret)
+static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n, struct mcp_seq *ret)
 {
 	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	unsigned k = 0;
@@ -199,8 +198,7 @@ int mcs_direct_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned
 
 /* ---- remove ---- */
 
-/* Send one request.  *lost: the first attempt may have been carried out before its reply was
- * lost. */
+/* Send one request.  *lost: the first attempt may have been carried out before its reply was lost. */
 static int remove_call(struct mcs_direct *s, const struct mcp_remove *msg, struct mcp_remove_reply *reply,
 		       struct mcp_reply *mem, bool *lost, uint64_t deadline)
 {

@@ -255,8 +255,7 @@ static bool repin_same_replicas(const struct mcs_version *now, const struct mcs_
 	return true;
 }
 
-/* False: the object or one of its replicas was not found, perhaps because an owner has not come
- * back yet. */
+/* False: the object or one of its replicas was not found, perhaps because an owner has not come back yet. */
 static bool repin_one(struct mcs_direct *s, struct mcs_direct_object *o, uint64_t deadline)
 {
 	struct mcs_version v;

@@ -49,9 +49,8 @@ void mcs_direct_object_keep_trailer(struct mcs_direct_object *o, const uint32_t 
 /* Count bytes that were read. */
 void mcs_direct_object_count(uint64_t n);
 
-/* Background thread, after a new connection: pin the open objects again.  True: some were not
- * found, but may be found when their owners have come back to a master that restarted; call
- * again later. */
+/* Background thread, after a new connection: pin the open objects again.  True: some were not found, but may be
+ * found when their owners have come back to a master that restarted; call again later. */
 bool mcs_direct_repin(struct mcs_direct *s);
 
 /* ---- slots of the table (client/backend.h) ---- */

@@ -19,10 +19,8 @@
 #define BACKOFF_LAST_MS 50
 #define RETURN_MS 3000		/* time for owners to find a master that restarted */
 
-MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"put\"",
-	   "attempts repeated after a failure")
-MC_COUNTER(waits, "mooncake_client_retries_total", "cause=\"full\"",
-	   "attempts repeated after a failure")
+MC_COUNTER(again, "mooncake_client_retries_total", "cause=\"put\"", "attempts repeated after a failure")
+MC_COUNTER(waits, "mooncake_client_retries_total", "cause=\"full\"", "attempts repeated after a failure")
 
 void mcs_put_done(struct mcs_put_op *op, int result)
 {
@@ -33,8 +31,7 @@ void mcs_put_done(struct mcs_put_op *op, int result)
 void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op)
 {
 	op->item->existed = 1;
-	mcs_put_done(op, b->flags & MCS_PUT_EXCL ?
-		     mc_fail(-MC_EEXISTS, "the key has a value") : 0);
+	mcs_put_done(op, b->flags & MCS_PUT_EXCL ? mc_fail(-MC_EEXISTS, "the key has a value") : 0);
 }
 
 void mcs_put_again(struct mcs_put_op *op, int err)
@@ -133,8 +130,7 @@ static int put_why_not(const struct mcs_put_op *op, int r)
 	return r == -MC_ETIMEDOUT && op->refused ? op->refused : r;
 }
 
-/* Repeat the steps until all puts are done.  Objects stored in one round may be evicted in the
- * next. */
+/* Repeat the steps until all puts are done.  Objects stored in one round may be evicted in the next. */
 static void put_run(struct mcs_put_request *b)
 {
 	while (put_any(b, MCS_STEP_RESERVE)) {

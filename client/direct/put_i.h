@@ -67,8 +67,7 @@ static inline enum mcs_soft_pin mcs_put_soft_pin(const struct mcs_put_opts *opts
 	return opts->flags & MCS_PUT_SOFT_PIN ? MCS_SOFT_PIN_ENABLE : opts->soft_pin;
 }
 
-/* The preferred segments; without any, this process's own segment first.  @own: memory for that
- * list. */
+/* The preferred segments; without any, this process's own segment first.  @own: memory for that list. */
 static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, const struct mcs_put_opts *opts,
 						   const char *own[2])
 {

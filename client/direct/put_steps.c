@@ -28,8 +28,7 @@ _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP
 
 MC_COUNTER(write_bytes, "mooncake_client_transfer_bytes_total", "op=\"write\"",
 	   "bytes moved between this process and segments")
-MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"",
-	   "transfers that failed")
+MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"", "transfers that failed")
 
 /* ---- reserve ---- */
 
@@ -91,8 +90,7 @@ static int put_reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 	return put_preferred_names(b, &ret->preferred);
 }
 
-static int put_take_replicas(struct mcs_put_request *b, struct mcs_put_op *op,
-			     const struct mcp_seq *list)
+static int put_take_replicas(struct mcs_put_request *b, struct mcs_put_op *op, const struct mcp_seq *list)
 {
 	struct mcp_replica *reps = mcs_scratch_raw(b->sc, list->count, sizeof(*reps));
 	struct mcp_iter it;
@@ -121,8 +119,7 @@ static void put_granted(struct mcs_put_request *b, struct mcs_put_op *op,
 		return;
 	}
 	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE) {
-		/* If waiting for held memory does not help, the tenant's own objects fill its
-		 * quota. */
+		/* If waiting for held memory does not help, the tenant's own objects fill its quota. */
 		b->held |= r == -MC_EUNAVAILABLE;
 		op->refused = r == -MC_EUNAVAILABLE ? -MC_EQUOTA : r;
 		return;
@@ -288,8 +285,7 @@ static int put_write_all(struct mcs_put_request *b, struct mce_req *reqs, unsign
 	mce_batch_init(&batch);
 	mce_submit(b->s->engine, &batch, reqs, n);
 	r = mcs_put_wait(b->s, &batch, reqs, n, epoch, put_attempt_deadline(b));
-	/* Also after a timeout the engine has released the memory, and each request has its
-	 * status. */
+	/* Also after a timeout the engine has released the memory, and each request has its status. */
 	return r == -MC_ESTALE_PUT ? r : 0;
 }
 
@@ -378,8 +374,7 @@ static void put_committed(struct mcs_put_request *b, struct mcs_put_op *op, int 
 }
 
 /* The connection was lost after the commit was sent: the master's index shows the outcome. */
-static void put_found_out(struct mcs_put_request *b, struct mcs_put_op *op,
-			  const struct mcp_object *obj)
+static void put_found_out(struct mcs_put_request *b, struct mcs_put_op *op, const struct mcp_object *obj)
 {
 	int r = mc_err_from_wire(obj->status);
 

@@ -305,8 +305,7 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	struct iovec iov = { st->crc, trailer };
 	int r;
 
-	/* In a forked child the range belongs to the parent, which may have freed it: write and
-	 * free nothing. */
+	/* In a forked child the range belongs to the parent, which may have freed it: write and free nothing. */
 	r = mcs_check_fork(st->s->base.store);
 	if (r < 0)
 		return r;

@@ -19,8 +19,7 @@
 
 MC_COUNTER(read_bytes, "mooncake_client_transfer_bytes_total", "op=\"read\"",
 	   "bytes moved between this process and segments")
-MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"read\"",
-	   "transfers that failed")
+MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"read\"", "transfers that failed")
 MC_COUNTER(checksum_errors, "mooncake_checksum_errors_total", "",
 	   "replicas whose bytes did not match their checksum, twice")
 
@@ -335,8 +334,7 @@ static void read_run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, 
 	if (n_req && !r) {
 		mce_batch_init(&batch);
 		mce_submit(s->engine, &batch, reqs, n_req);
-		/* Also after a timeout the engine has released the memory, and each request has its
-		 * status. */
+		/* Also after a timeout the engine has released the memory, and each request has its status. */
 		(void)mce_batch_wait(s->engine, &batch, reqs, n_req,
 				     read_attempt_deadline(parts, n, deadline));
 		r = mc_fault("client.get.after_read");

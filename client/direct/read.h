@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * read.h - read parts of object versions and check them.  All bytes that callers get are read here.
  *
- * A part is read in whole chunks; the bytes of the first and last chunk that the caller did not
- * ask for go to scratch memory.  A part that is the whole object is checked against the object's
- * CRC.  Other parts are checked against the CRCs in the trailer, and the trailer against the
- * object's CRC. */
+ * A part is read in whole chunks; the bytes of the first and last chunk that the caller did not ask for go to
+ * scratch memory.  A part that is the whole object is checked against the object's CRC.  Other parts are
+ * checked against the CRCs in the trailer, and the trailer against the object's CRC. */
 #ifndef MCS_READ_H
 #define MCS_READ_H
 
@@ -24,8 +23,7 @@ struct mcs_version {
 	struct mcp_replica replica[MCS_REPLICAS_MAX];
 };
 
-/* @epoch: of the connection that carried the reply.  0, or the object's status if that is an
- * error. */
+/* @epoch: of the connection that carried the reply.  0, or the object's status if that is an error. */
 int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t asked_ns,
 		       struct mcs_version *ret);
 
@@ -51,8 +49,7 @@ struct mcs_part {
 	/* filled in */
 	int status;			/* 0, -MC_ECHECKSUM, or the error of the transfer */
 	unsigned replica;		/* the one that was read */
-	/* Checked trailer, in the scratch memory; only from a call with one part; NULL: not
-	 * needed. */
+	/* Checked trailer, in the scratch memory; only from a call with one part; NULL: not needed. */
 	const uint32_t *fetched;
 	/* while reading */
 	struct mcs_seg *seg;
@@ -65,9 +62,8 @@ bool mcs_part_left(const struct mcs_part *p, bool twice);
 /* The error if there is none: -MC_ECHECKSUM if one mismatched twice. */
 int mcs_part_verdict(const struct mcs_part *p);
 
-/* One attempt for each part.  Buffers of failed parts have undefined contents.  Status -EAGAIN:
- * the part was read unverified, and its pin expired before the end; the next attempt verifies
- * it. */
+/* One attempt for each part.  Buffers of failed parts have undefined contents.  Status -EAGAIN: the part was
+ * read unverified, and its pin expired before the end; the next attempt verifies it. */
 void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **parts, unsigned n,
 	      uint64_t deadline);
 

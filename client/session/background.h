@@ -21,8 +21,7 @@ void mcs_background_wake(struct mcs_background *b);
 void mcs_background_connected(struct mcs_background *b);
 /* Offer the segment to the master again. */
 void mcs_background_remount(struct mcs_background *b);
-/* Revoke a put of connection @epoch when the master can be reached; the put ends with its
- * connection. */
+/* Revoke a put of connection @epoch when the master can be reached; the put ends with its connection. */
 void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key_len, uint64_t generation,
 			   uint64_t epoch);
 

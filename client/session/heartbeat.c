@@ -34,8 +34,7 @@ struct mcs_heartbeat {
 	unsigned failures;
 };
 
-/* Maximum period of an owner, so that the master does not declare it dead when one heartbeat is
- * lost. */
+/* Maximum period of an owner, so that the master does not declare it dead when one heartbeat is lost. */
 static uint32_t heartbeat_owner_ms(const struct mcs_heartbeat *h)
 {
 	uint32_t ms = mcs_session_terms(h->s->base.session).client_ttl_ms / 5 * 2;

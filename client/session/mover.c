@@ -4,9 +4,8 @@
  * The source is pinned memory of this process, so the engine sends it in place.  The engine
  * computes the CRCs on the way, and the master compares them with those of the object.
  *
- * The destination range belongs to this connection until the report.  When the connection ends,
- * the transfer is cancelled; ranges that the master granted in a lost reply are freed with the
- * connection. */
+ * The destination range belongs to this connection until the report.  When the connection ends, the transfer is
+ * cancelled; ranges that the master granted in a lost reply are freed with the connection. */
 #include <config.h>
 
 #include "client/session/mover.h"

@@ -151,8 +151,7 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
 
-const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
-			 uint64_t len)
+const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len)
 {
 	uint64_t size;
 

@@ -32,10 +32,8 @@ void mcs_owner_close(struct mcs_owner *o);
 /* Offer the memory; repeated offers are harmless.  NULL is fine: nothing to offer. */
 int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline);
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
-/* The @len bytes of the segment at @offset; NULL: not this owner's segment, or out of its
- * bounds. */
-const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset,
-			 uint64_t len);
+/* The @len bytes of the segment at @offset; NULL: not this owner's segment, or out of its bounds. */
+const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len);
 /* The segment's file, and how many of its bytes may be mapped; -EINVAL: @o is NULL. */
 int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size);
 /* The id and epoch by which the master knows the segment; -EINVAL: @o is NULL. */

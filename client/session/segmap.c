@@ -182,8 +182,7 @@ static int segmap_fetch(struct mcs_segmap *m, struct mcp_id id, uint64_t deadlin
 	return r;
 }
 
-int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline,
-		   struct mcs_seg **ret)
+int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline, struct mcs_seg **ret)
 {
 	struct mcs_seg *seg = mcs_segmap_peek(m, id);
 	int r;

@@ -27,10 +27,8 @@ int mcs_segmap_open(struct mce_engine *e, struct mcs_session *s, struct mcp_id c
 		    struct mcs_segmap **ret);
 void mcs_segmap_close(struct mcs_segmap *m);		/* NULL is fine */
 
-/* Look up a segment; ask the master when the id is new.  -MC_ENOSEGMENT: the master does not
- * know it. */
-int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline,
-		   struct mcs_seg **ret);
+/* Look up a segment; ask the master when the id is new.  -MC_ENOSEGMENT: the master does not know it. */
+int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline, struct mcs_seg **ret);
 /* The same for a segment of at least @size bytes: ask the master again if the cached size is less.
  * -MC_EPROTO: the segment is smaller. */
 int mcs_segmap_reach(struct mcs_segmap *m, struct mcp_id id, uint64_t size, uint64_t deadline,

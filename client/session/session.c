@@ -20,8 +20,7 @@
 /* Minimum time between two resets of the connection, because each disturbs all running calls. */
 #define CLEANSE_MS 1000
 
-MC_COUNTER(connects, "mooncake_client_master_connects_total", "",
-	   "connections made to the master")
+MC_COUNTER(connects, "mooncake_client_master_connects_total", "", "connections made to the master")
 MC_COUNTER(retries, "mooncake_client_retries_total", "cause=\"master\"",
 	   "attempts repeated after a failure")
 

@@ -24,9 +24,8 @@ struct mcs_session_conf {
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;
-	/* NULL, or called on every new connection, after it is registered and before other calls
-	 * use it: offers the segments again.  May call through @c.  Negative: the connection is
-	 * closed. */
+	/* NULL, or called on every new connection, after it is registered and before other calls use it: offers
+	 * the segments again.  May call through @c.  Negative: the connection is closed. */
 	int (*attach)(struct mcp_client *c, uint64_t epoch, void *arg);
 	/* NULL, or as in mcp_client_conf. */
 	void (*piggyback)(struct mcp_buf *b, void *arg);
@@ -42,22 +41,19 @@ struct mcs_terms {
 int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **ret);
 void mcs_session_close(struct mcs_session *s);		/* NULL is fine */
 
-/* Connect unless there is a connection.  Retries until @deadline, regardless of the grace
- * period. */
+/* Connect unless there is a connection.  Retries until @deadline, regardless of the grace period. */
 int mcs_session_connect(struct mcs_session *s, uint64_t deadline);
 /* One attempt. */
 int mcs_session_probe(struct mcs_session *s, uint64_t deadline);
 
-/* A request of connection @epoch that acquires something at the master timed out without an
- * answer.  The background thread then resets the connection (mcs_session_cleanse()), so that the
- * master releases it. */
+/* A request of connection @epoch that acquires something at the master timed out without an answer.  The
+ * background thread then resets the connection (mcs_session_cleanse()), so that the master releases it. */
 void mcs_session_taint(struct mcs_session *s, uint64_t epoch);
 void mcs_session_cleanse(struct mcs_session *s);
 
 bool mcs_session_up(const struct mcs_session *s);
 bool mcs_session_ever(const struct mcs_session *s);	/* has there ever been a connection? */
-/* Has another master process replaced the previous one less than @ms ago?  Then owners may still
- * come back. */
+/* Has another master process replaced the previous one less than @ms ago?  Then owners may still come back. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
@@ -69,18 +65,16 @@ void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
  * requests that may be repeated. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
-/* The same for requests whose replies grant pins.  *ret_epoch: of the connection that carried
- * the reply (or the request, when it timed out); 0: not known, because a new connection was made
- * meanwhile. @ask: check the connection before, for pins that do not expire; costs a system
- * call. */
+/* The same for requests whose replies grant pins.  *ret_epoch: of the connection that carried the reply (or the
+ * request, when it timed out); 0: not known, because a new connection was made meanwhile. @ask: check the
+ * connection before, for pins that do not expire; costs a system call. */
 int mcs_call_pins(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline, bool ask, uint64_t *ret_epoch);
 /* As mcs_call(), for requests that must not be repeated: one attempt once a connection is there.
  * -MC_ERPC: it is not known whether the master carried it out. */
 int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 		  struct mcp_reply *ret_reply, uint64_t deadline);
-/* One attempt in two steps, as mcp_call_start(), so that several requests can run at the same
- * time. */
+/* One attempt in two steps, as mcp_call_start(), so that several requests can run at the same time. */
 int mcs_call_start(struct mcs_session *s, uint16_t type, const void *msg, struct mcp_ticket *ret,
 		   uint64_t deadline);
 int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evloop.c - event loop: polling, timers, posted work.
  *
- * Timers are the nodes of a pairing heap, so arming cannot fail.  Work is posted under a mutex.
- * The poster writes the eventfd only when the loop is about to sleep, so posting to a busy loop
- * needs no system call. */
+ * Timers are the nodes of a pairing heap, so arming cannot fail.  Work is posted under a mutex. The poster
+ * writes the eventfd only when the loop is about to sleep, so posting to a busy loop needs no system call. */
 #include <config.h>
 
 #include "common/net/evloop.h"
@@ -24,8 +23,7 @@
 #include "common/thread.h"
 
 #define BATCH 64
-/* Limit of timers fired between two polls: a timer that rearms itself for now must not starve the
- * descriptors. */
+/* Limit of timers fired between two polls: a timer that rearms itself for now must not starve the descriptors. */
 #define FIRE_MAX 1024
 /* A spin without an event halves the next one, down to spin_us / SPIN_SHRINK. */
 #define SPIN_SHRINK 32
@@ -174,8 +172,7 @@ static int loop_post(struct mc_evloop *l, struct work *w)
 	atomic_store_explicit(&l->posted, true, memory_order_relaxed);
 	wake = l->sleeping;
 	l->sleeping = false;
-	/* With the lock held: as soon as it is free, @fn may run and cause the owner to free the
-	 * loop. */
+	/* With the lock held: as soon as it is free, @fn may run and cause the owner to free the loop. */
 	if (wake)
 		eventfd_write(l->wakefd, 1);
 	pthread_mutex_unlock(&l->lock);
@@ -335,8 +332,7 @@ static bool loop_spin(struct mc_evloop *l)
 			return true;
 		}
 		now = mc_now_ns();
-		/* Another thread that is ready on this processor may be the one that has to make
-		 * the event. */
+		/* Another thread that is ready on this processor may be the one that has to make the event. */
 		sched_yield();
 	} while (now < until);
 	if (l->spin_ns > l->spin_max_ns / SPIN_SHRINK)

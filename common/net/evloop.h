@@ -11,8 +11,7 @@
 
 struct mc_evloop;
 
-/* One watched descriptor, embedded in the owner's struct; its address must not change while it is
- * watched. */
+/* One watched descriptor, embedded in the owner's struct; its address must not change while it is watched. */
 struct mc_evfd {
 	int fd;
 	uint32_t events;	/* EPOLL* now watched */
@@ -49,8 +48,7 @@ void mc_evtimer_disarm(struct mc_evloop *l, struct mc_evtimer *t);
 
 /* any thread: wake the loop to run @fn(@arg) once.  -ENOMEM. */
 int mc_evloop_post(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
-/* any thread except the loop's (-EDEADLK): the same on a started loop, and wait until @fn has
- * returned. */
+/* any thread except the loop's (-EDEADLK): the same on a started loop, and wait until @fn has returned. */
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg);
 bool mc_evloop_here(const struct mc_evloop *l);	/* is this the loop's thread? */
 

@@ -165,8 +165,7 @@ static bool method_fits(const struct mc_http_route *r, const char *method)
 	       (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
-static void find_route(const struct mc_httpd *h, const char *path, const char *method,
-		       struct exchange *x)
+static void find_route(const struct mc_httpd *h, const char *path, const char *method, struct exchange *x)
 {
 	x->error = MHD_HTTP_NOT_FOUND;
 	for (const struct mc_http_route *r = h->routes; r->path; r++) {
@@ -231,8 +230,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 	return ok;
 }
 
-/* A response that is being sent: bytes that the client has not taken yet, and the source of the
- * rest. */
+/* A response that is being sent: bytes that the client has not taken yet, and the source of the rest. */
 struct body {
 	struct mc_httpd *h;
 	struct peer *peer;
@@ -498,8 +496,7 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	r = mc_addr_split(bound, host, sizeof(host), 0, &port);
 	h->daemon = r < 0 ? NULL : start_daemon(h, fd, threads);
 	if (!h->daemon) {
-		/* libmicrohttpd may or may not have closed @fd, depending on the failure, so leave
-		 * it open. */
+		/* libmicrohttpd may or may not have closed @fd, depending on the failure, so leave it open. */
 		free_server(h);
 		return r < 0 ? r : mc_fail(-EIO, "cannot start the HTTP server on %s", addr);
 	}

@@ -35,18 +35,16 @@ struct mc_http_route {
 	 * serve for this path.  path NULL: end of table. */
 	const char *method, *path;
 	void (*handle)(struct mc_http_request *rq, void *arg);
-	/* The parameter that may contain any bytes and is read with its length; NULL: none.  A
-	 * request with a NUL in another parameter gets 400, because the value would be cut as a C
-	 * string. */
+	/* The parameter that may contain any bytes and is read with its length; NULL: none.  A request with a
+	 * NUL in another parameter gets 400, because the value would be cut as a C string. */
 	const char *bytes;
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0: a free one) with @threads threads until
- * mc_httpd_stop().  Handlers run on several threads at the same time.  *ret_port gets the real
- * port.  Bodies over @max_body bytes get 413, unknown paths 404, other methods 405; 503 when the
- * responses in memory exceed a limit.  Connections are limited and time out.  When there are many,
- * the connection that made no progress (a complete request, or a part of a response taken) for the
- * longest time is closed for a new one. */
+ * mc_httpd_stop().  Handlers run on several threads at the same time.  *ret_port gets the real port.  Bodies
+ * over @max_body bytes get 413, unknown paths 404, other methods 405; 503 when the responses in memory exceed a
+ * limit.  Connections are limited and time out.  When there are many, the connection that made no progress (a
+ * complete request, or a part of a response taken) for the longest time is closed for a new one. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,
 		   struct mc_httpd **ret);

@@ -283,8 +283,7 @@ static bool format_sockaddr(const struct sockaddr *sa, socklen_t len, char buf[M
 			 (int)path_len - !un->sun_path[0], un->sun_path + !un->sun_path[0]);
 		return true;
 	}
-	if (getnameinfo(sa, len, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV))
+	if (getnameinfo(sa, len, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
 		return false;
 	snprintf(buf, MC_ADDR_MAX, strchr(host, ':') ? "[%.128s]:%s" : "%.128s:%s", host, port);
 	return true;
@@ -410,8 +409,7 @@ static bool met_itself(int fd)
 	       !memcmp(&a, &b, a_len);
 }
 
-static int connect_one(const struct sockaddr *sa, socklen_t len, const char *addr,
-		       uint64_t deadline)
+static int connect_one(const struct sockaddr *sa, socklen_t len, const char *addr, uint64_t deadline)
 {
 	static const struct timespec pause = { .tv_nsec = 2000000 };
 	auto_close int fd = -1;
@@ -598,8 +596,7 @@ ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadl
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN)
-			return mc_fail(-errno, "cannot receive a descriptor: %s",
-				       mc_strerror(errno));
+			return mc_fail(-errno, "cannot receive a descriptor: %s", mc_strerror(errno));
 		r = wait_ready(sock, POLLIN, deadline);
 		if (r < 0)
 			return mc_fail(r, "cannot receive a descriptor: %s", mc_strerror(r));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stream.h - the two-way byte stream of a connection behind a table of operations.  The first
- * implementation is a connected stream socket (TCP or unix); TLS over a socket can be another one,
- * and its users need not change.
+ * stream.h - the two-way byte stream of a connection behind a table of operations.  The first implementation is
+ * a connected stream socket (TCP or unix); TLS over a socket can be another one, and its users need not change.
  *
  * A stream is embedded in its connection's struct.  Its operations never block, never allocate and
  * move bytes directly from and to the caller's iovecs.  Results: a count of bytes, or -errno; never
@@ -16,10 +15,9 @@
  * was longer than the caller's buffer): such bytes cause no event.  So wait for POLLIN only when
  * recv or peek has just returned -EAGAIN, or pending returns 0.
  *
- * Threads: one thread at a time receives (recv, peek, pending) and one sends (send, repeat); both
- * may run at the same time.  Any thread may call shutdown(SHUT_RDWR) and poll @fd at any time
- * before close; it wakes threads that poll @fd.  shutdown(SHUT_WR) belongs to the sender.  close
- * needs the stream for itself. */
+ * Threads: one thread at a time receives (recv, peek, pending) and one sends (send, repeat); both may run at
+ * the same time.  Any thread may call shutdown(SHUT_RDWR) and poll @fd at any time before close; it wakes
+ * threads that poll @fd.  shutdown(SHUT_WR) belongs to the sender.  close needs the stream for itself. */
 #ifndef MC_STREAM_H
 #define MC_STREAM_H
 
@@ -31,13 +29,11 @@
 struct mc_stream;
 
 struct mc_stream_ops {
-	/* Take bytes from @iov in order.  The result may be less than their sum: the caller sends
-	 * the rest later.  Bytes that were not taken may be dropped or replaced, except those that
-	 * repeat() counts. */
+	/* Take bytes from @iov in order.  The result may be less than their sum: the caller sends the rest
+	 * later.  Bytes that were not taken may be dropped or replaced, except those that repeat() counts. */
 	ssize_t (*send)(struct mc_stream *s, const struct iovec *iov, int n);
-	/* How many of the bytes that were not taken the next send has to begin with, from any
-	 * address: an implementation that has encrypted a record, but could not write all of it,
-	 * counts the record here. */
+	/* How many of the bytes that were not taken the next send has to begin with, from any address: an
+	 * implementation that has encrypted a record, but could not write all of it, counts the record here. */
 	size_t (*repeat)(const struct mc_stream *s);
 	/* Fill @iov in order as far as bytes have arrived.  0: the peer has ended its direction. */
 	ssize_t (*recv)(struct mc_stream *s, const struct iovec *iov, int n);
@@ -46,8 +42,7 @@ struct mc_stream_ops {
 	int (*peek)(struct mc_stream *s);
 	/* Bytes that recv can return although @fd need not become readable. */
 	size_t (*pending)(const struct mc_stream *s);
-	/* SHUT_WR: the peer's recv returns 0 after the bytes that were taken.  SHUT_RDWR: end both
-	 * directions. */
+	/* SHUT_WR: the peer's recv returns 0 after the bytes that were taken.  SHUT_RDWR: end both directions. */
 	void (*shutdown)(struct mc_stream *s, int how);
 	/* Close @fd and free @state. */
 	void (*close)(struct mc_stream *s);

@@ -49,8 +49,7 @@ static int fail_unknown(const struct mc_options *o, const char *prefix, const ch
 	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
 
 	if (near)
-		return mc_fail(-EINVAL, "%s%s is unknown; did you mean %s%s?", prefix, name, prefix,
-			       near);
+		return mc_fail(-EINVAL, "%s%s is unknown; did you mean %s%s?", prefix, name, prefix, near);
 	return mc_fail(-EINVAL, "%s%s is unknown; --help lists the options", prefix, name);
 }
 
@@ -441,8 +440,7 @@ static int apply_env(struct mc_options *o, void *conf)
 		int r = v ? apply_text(o, conf, row, v, MC_ORIGIN_ENV) : 0;
 
 		if (r < 0)
-			return mc_fail(r, "environment variable %s: %s", row->env,
-				       mc_err_detail(r));
+			return mc_fail(r, "environment variable %s: %s", row->env, mc_err_detail(r));
 	}
 	return 0;
 }

@@ -192,15 +192,13 @@ static bool yaml_is_null(const yaml_node_t *n)
 	const char *s = (const char *)n->data.scalar.value;
 
 	return n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-	       (!*s || !strcmp(s, "~") || !strcmp(s, "null") || !strcmp(s, "Null") ||
-		!strcmp(s, "NULL"));
+	       (!*s || !strcmp(s, "~") || !strcmp(s, "null") || !strcmp(s, "Null") || !strcmp(s, "NULL"));
 }
 
 /* Text of a scalar; NULL for anything else and for a text with a NUL inside. */
 static const char *yaml_text(const yaml_node_t *n)
 {
-	if (n->type != YAML_SCALAR_NODE ||
-	    memchr(n->data.scalar.value, '\0', n->data.scalar.length))
+	if (n->type != YAML_SCALAR_NODE || memchr(n->data.scalar.value, '\0', n->data.scalar.length))
 		return NULL;
 	return (const char *)n->data.scalar.value;
 }
@@ -296,8 +294,7 @@ static int parse_yaml(struct walk *w, const char *text, size_t len)
 	return r;
 }
 
-int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn,
-		  void *arg)
+int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn, void *arg)
 {
 	struct walk w = { .fn = fn, .arg = arg };
 

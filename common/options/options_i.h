@@ -63,15 +63,13 @@ enum mc_conf_shape { MC_CONF_SCALAR, MC_CONF_LIST, MC_CONF_MAP };
 
 /* Called for each value of a config file; a negative result ends the reading.  For a map @value is
  * NULL, and the values in it follow. */
-typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value,
-			       enum mc_conf_shape shape);
+typedef int (*mc_conf_pair_fn)(void *arg, const char *key, const char *value, enum mc_conf_shape shape);
 
 enum mc_conf_format { MC_CONF_JSON, MC_CONF_YAML };
 
 /* Read a flat map.  Keys of nested maps are joined with '_', lists of scalars are joined to one
  * value with ',', and nulls are skipped.  0, the negative result of @fn, or -EINVAL with a detail. */
-int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn,
-		  void *arg);
+int mc_conf_parse(const char *text, size_t len, enum mc_conf_format format, mc_conf_pair_fn fn, void *arg);
 
 /* The same for a file.  Its name (.json, .yaml, .yml) or else its first byte selects JSON or YAML. */
 int mc_conf_read(const char *path, mc_conf_pair_fn fn, void *arg);

@@ -74,13 +74,11 @@ static void help_row(const struct mc_program *prog, const struct mc_opt_row *r, 
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r)
 			fprintf(f, "; also %s%s", flag_dashes(a->alias), a->alias);
-	fprintf(f, " [%s%s", r->def && *r->def ? "default " : "no default",
-		r->def ? r->def : "");
+	fprintf(f, " [%s%s", r->def && *r->def ? "default " : "no default", r->def ? r->def : "");
 	fprintf(f, "%s%s]", r->env && *r->env ? ", " : "", r->env ? r->env : "");
 	fclose(f);
 
-	column = fprintf(to, r->type == MC_OPT_BOOL ? "  --%s" : "  --%s=%s", r->name,
-			 shown_unit(r));
+	column = fprintf(to, r->type == MC_OPT_BOOL ? "  --%s" : "  --%s=%s", r->name, shown_unit(r));
 	print_wrapped(to, column, text);
 }
 

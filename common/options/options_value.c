@@ -96,8 +96,7 @@ static int parse_scaled(const char *s, const struct unit *units, uint64_t bare, 
 		return -EINVAL;
 	}
 	part = ((unsigned __int128)fraction * factor + power - 1) / power;
-	if (__builtin_mul_overflow(whole, factor, &v) ||
-	    __builtin_add_overflow(v, (uint64_t)part, &v))
+	if (__builtin_mul_overflow(whole, factor, &v) || __builtin_add_overflow(v, (uint64_t)part, &v))
 		return -EINVAL;
 	*ret = v;
 	return 0;

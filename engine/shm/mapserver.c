@@ -242,8 +242,7 @@ static void mapper_take_hazards(struct mapper *m, int fd)
 	struct stat st;
 	void *at;
 
-	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) ||
-	    (uint64_t)st.st_size < MCE_HAZARD_BYTES)
+	if (fd < 0 || !mce_map_is_sealed(fd) || fstat(fd, &st) || (uint64_t)st.st_size < MCE_HAZARD_BYTES)
 		return;
 	at = mmap(NULL, MCE_HAZARD_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (at != MAP_FAILED)

@@ -512,11 +512,9 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 	memset(status, 0, run->n * sizeof(*status));
 	got = mc_fault("engine.process_vm.run");
 	if (got == 0 && run->reqs->op == MCE_WRITE)
-		got = process_vm_writev(run->vm->pid, run->here, run->nhere, run->there,
-					run->nthere, 0);
+		got = process_vm_writev(run->vm->pid, run->here, run->nhere, run->there, run->nthere, 0);
 	else if (got == 0)
-		got = process_vm_readv(run->vm->pid, run->here, run->nhere, run->there,
-				       run->nthere, 0);
+		got = process_vm_readv(run->vm->pid, run->here, run->nhere, run->there, run->nthere, 0);
 	if (got != (ssize_t)run->bytes)
 		run_singly(run, status);
 	else if (!vm_owner_lives(run->vm))

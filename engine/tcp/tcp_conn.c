@@ -142,8 +142,7 @@ static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 			break;
 		pos = frag->tx_node.next;
 	}
-	/* The answer may arrive before the call has returned; the request's memory is
-	 * released only after both. */
+	/* The answer may arrive before the call has returned; the request's memory is released only after both. */
 	for (unsigned i = 0; i < batch->n; i++) {
 		batch->entry[i].frag->in_call = true;
 		if (batch->entry[i].whole)

@@ -71,9 +71,8 @@ enum mce_frame {
 	MCE_FRAME_ACK_UPTO,
 };
 
-/* READ, WRITE; a WRITE is followed by len bytes.  The request may be a fragment of a transfer: all of
- * [whole, whole + whole_len) has to be in the region, so that a transfer that is partly outside changes
- * no byte. */
+/* READ, WRITE; a WRITE is followed by len bytes.  The request may be a fragment of a transfer: all of [whole,
+ * whole + whole_len) has to be in the region, so that a transfer that is partly outside changes no byte. */
 struct mce_wire_req {
 	uint8_t type;
 	uint16_t hlen;		/* of this header, set by unpack */

@@ -305,9 +305,8 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 	unqueued = b->finishing && queue_remove(b);
 	if (unqueued)
 		b->finishing = false;
-	/* A request that is being submitted could miss the status: its submitter ends it.  Do not wait
-	 * for submitters: they may be asking a peer, and the slot could belong to another batch
-	 * afterwards. */
+	/* A request that is being submitted could miss the status: its submitter ends it.  Do not wait for
+	 * submitters: they may be asking a peer, and the slot could belong to another batch afterwards. */
 	if (b->submitters || b->finishing || !b->busy)
 		return;
 	n = b->n;
@@ -330,8 +329,7 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 
 /* ---- the timer --------------------------------------------------------------------------------- */
 
-/* Remove the first batch whose deadline has passed from the list; NULL: none, *ret_next is the next
- * deadline. */
+/* Remove the first batch whose deadline has passed from the list; NULL: none, *ret_next is the next deadline. */
 static struct mce_te_batch *timer_take_late(struct mce_te_work *w, uint64_t now, uint64_t *ret_next)
 {
 	struct mc_list *pos;

@@ -42,8 +42,7 @@ static json_t *paths_json(const struct mce_peer *p)
 	for (unsigned i = 1; i < MCE_PATHS; i++)
 		if (stats[i].requests || stats[i].errors)
 			(void)json_object_set_new(paths, mce_path_name((enum mce_path)i),
-				json_pack("{s:I, s:I, s:I}",
-					  "requests", (json_int_t)stats[i].requests,
+				json_pack("{s:I, s:I, s:I}", "requests", (json_int_t)stats[i].requests,
 					  "bytes", (json_int_t)stats[i].bytes,
 					  "errors", (json_int_t)stats[i].errors));
 	return paths;

@@ -23,9 +23,8 @@ static uint64_t mem_pieces(const struct mce_te *te, const struct mce_te_mem *m)
 	return m->remote ? (m->len - 1) / te->env.max_mr + 1 : 0;
 }
 
-/* Publish a buffer longer than MC_MAX_MR_SIZE in pieces, as upstream does: a reader of upstream's may
- * rely on that limit.  Our readers join the pieces again, which have the same rkey.  Returns their
- * number. */
+/* Publish a buffer longer than MC_MAX_MR_SIZE in pieces, as upstream does: a reader of upstream's may rely on
+ * that limit.  Our readers join the pieces again, which have the same rkey.  Returns their number. */
 static uint64_t mem_describe_pieces(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
 {
 	uint64_t n = mem_pieces(te, m), at = 0;
@@ -267,8 +266,7 @@ static int mem_add_user(struct mce_te *te, void *addr, size_t len, const char *l
 	return mce_te_mem_add(te, &attr, location);
 }
 
-int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location,
-		    int remote_accessible)
+int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location, int remote_accessible)
 {
 	int r;
 

@@ -174,8 +174,7 @@ void mce_te_numa_bind(struct mce_te_numa *numa, void *addr, size_t len, int node
 		return;
 	set = hwloc_bitmap_alloc();
 	if (set && !hwloc_bitmap_only(set, (unsigned)node) &&
-	    hwloc_set_area_membind(numa->top, addr, len, set, HWLOC_MEMBIND_BIND,
-				   HWLOC_MEMBIND_BYNODESET))
+	    hwloc_set_area_membind(numa->top, addr, len, set, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET))
 		mc_warn("engine", "cannot bind memory, continuing with any node=%d: %m", node);
 	hwloc_bitmap_free(set);
 }

@@ -122,8 +122,7 @@ static int descriptor_from_server(struct mce_te *te, const char *name, uint64_t 
 	return r < 0 ? r : mcd_get(te->meta, key, ret, server_deadline(deadline));
 }
 
-/* Upstream before 0.3.13 does not publish the host of its data port; it is the host of the handshake
- * service. */
+/* Upstream before 0.3.13 does not publish the host of its data port; it is the host of the handshake service. */
 static int view_upstream_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d,
 			      uint64_t deadline, struct mce_peer **ret)
 {

@@ -2,9 +2,8 @@
  * shutdown.c - graceful shutdown: engines that enable it remove their entries from the metadata server
  * when SIGINT, SIGTERM or exit() ends the process.
  *
- * A signal handler may call few functions, so it wakes a thread, which removes the entries and then
- * sends the signal again with its former action.  A forked child has no such thread, and the entries
- * are not its own. */
+ * A signal handler may call few functions, so it wakes a thread, which removes the entries and then sends the
+ * signal again with its former action.  A forked child has no such thread, and the entries are not its own. */
 #include <config.h>
 
 #include "engine/te/te_i.h"
@@ -23,8 +22,7 @@
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mc_list live = { &live, &live };
 static bool hooked;
-/* Process that installed the hooks.  Not mc_fork_depth: a child can receive a signal before that is
- * increased. */
+/* Process that installed the hooks.  Not mc_fork_depth: a child can receive a signal before that is increased. */
 static pid_t hooked_by;
 static int wake[2] = { -1, -1 };
 static struct sigaction before[2];

@@ -235,8 +235,7 @@ static int opts_check(const struct mce_te_submit_opts *opts, struct mce_te_submi
 	memset(ret, 0, sizeof(*ret));
 	if (!opts)
 		return 0;
-	/* A program built with an older header has fewer fields, one built with a newer header may have
-	 * more. */
+	/* A program built with an older header has fewer fields, one built with a newer header may have more. */
 	if (opts->size < offsetof(struct mce_te_submit_opts, notify_name) || opts->size > 4096)
 		return mc_fail(-EINVAL, "invalid size %zu of the options", opts->size);
 	memcpy(ret, opts, opts->size < sizeof(*ret) ? opts->size : sizeof(*ret));

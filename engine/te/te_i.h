@@ -23,8 +23,7 @@
 #include "meta/meta.h"
 #include "engine/upstream/segdesc.h"
 
-/* Time limit of a request to a metadata server; also to a peer, unless MC_* variables allow a longer
- * connect. */
+/* Time limit of a request to a metadata server; also to a peer, unless MC_* variables allow a longer connect. */
 #define MCE_TE_ASK_MS MCE_HANDSHAKE_ANSWER_MS
 
 /* ---- settings (env.c) -------------------------------------------------------------------------- */
@@ -83,9 +82,8 @@ struct mce_te_mem {
 /* @attr has a file descriptor for managed memory, -1 for the user's. */
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location);
 int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len);	/* NULL is fine */
-/* Publish the descriptor at the metadata server; does nothing with P2PHANDSHAKE.  0 also when the
- * server cannot be reached: the text is sent later.  @more: memory was registered, so publish a removed
- * segment again. */
+/* Publish the descriptor at the metadata server; does nothing with P2PHANDSHAKE.  0 also when the server cannot
+ * be reached: the text is sent later.  @more: memory was registered, so publish a removed segment again. */
 int mce_te_mem_publish(struct mce_te *te, bool more);
 /* The deadline of a publish request, and its result: 0 also for an unreachable server. */
 uint64_t mce_te_publish_deadline(struct mce_te *te);
@@ -213,8 +211,7 @@ static inline void mce_te_stop_set(struct mce_te_batch *b, int status)
 	__atomic_store_n(&b->stop_status, status, __ATOMIC_RELAXED);
 }
 
-/* 0, or the status for tasks not yet submitted: the batch was stopped, or its deadline has passed.  Not
- * locked. */
+/* 0, or the status for tasks not yet submitted: the batch was stopped, or its deadline has passed.  Not locked. */
 int mce_te_batch_stopped(const struct mce_te_batch *b);
 
 /* The batch, locked; NULL: no such id. */

@@ -83,8 +83,7 @@ static void sysfs_path(const char *root, const char *link, char ret[PATH_MAX])
 {
 	char full[PATH_MAX];
 
-	if (snprintf(full, sizeof(full), "%s%s", root, link) >= (int)sizeof(full) ||
-	    !realpath(full, ret))
+	if (snprintf(full, sizeof(full), "%s%s", root, link) >= (int)sizeof(full) || !realpath(full, ret))
 		ret[0] = 0;
 }
 

@@ -172,8 +172,7 @@ int mce_topo_load(const char *path, struct mce_topo **ret)
 
 /* ---- JSON out ---------------------------------------------------------------------------------- */
 
-static json_t *nics_json(const struct mce_topo *t, const unsigned char *nic, unsigned n,
-			 const char *filter)
+static json_t *nics_json(const struct mce_topo *t, const unsigned char *nic, unsigned n, const char *filter)
 {
 	json_t *list = json_array();
 
@@ -195,8 +194,7 @@ int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret)
 		json_t *both = json_array();
 
 		(void)json_array_append_new(both, nics_json(t, p->nic, p->preferred, filter));
-		(void)json_array_append_new(both, nics_json(t, p->nic + p->preferred, p->others,
-							    filter));
+		(void)json_array_append_new(both, nics_json(t, p->nic + p->preferred, p->others, filter));
 		(void)json_object_set_new(root, p->name, both);
 	}
 	text = json_dumps(root, JSON_COMPACT);

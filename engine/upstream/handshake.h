@@ -19,9 +19,8 @@ enum mce_handshake_type {
 
 struct mce_handshake;
 
-/* Callbacks run on the daemon's only thread, so they must not wait for peers.  Texts are NUL-terminated
- * and valid during the call; *ret_text is malloc'ed.  A negative result closes the connection without
- * an answer. */
+/* Callbacks run on the daemon's only thread, so they must not wait for peers.  Texts are NUL-terminated and
+ * valid during the call; *ret_text is malloc'ed.  A negative result closes the connection without an answer. */
 struct mce_handshake_conf {
 	const char *host;	/* address to listen on; NULL: all */
 	int port;		/* 0: a free port of the range, see port.h */
@@ -50,8 +49,7 @@ int64_t mce_handshake_ask_ms(void);
 int mce_handshake_call(const char *host, int port, enum mce_handshake_type type, const char *json,
 		       uint64_t deadline, char **ret_reply);
 /* The same for notifications and probes, whose answers say only whether they succeeded. */
-int mce_handshake_notify(const char *host, int port, const char *name, const char *msg,
-			 uint64_t deadline);
+int mce_handshake_notify(const char *host, int port, const char *name, const char *msg, uint64_t deadline);
 int mce_handshake_probe(const char *host, int port, uint64_t deadline);
 
 #endif

@@ -77,8 +77,7 @@ static int call_recv(const struct call *c, uint8_t *p, size_t len)
 	while (len) {
 		n = recv(c->fd, p, len, MSG_DONTWAIT);
 		if (n == 0)
-			return mc_fail(-ECONNRESET, "handshake with %s: closed without an answer",
-				       c->addr);
+			return mc_fail(-ECONNRESET, "handshake with %s: closed without an answer", c->addr);
 		if (n > 0) {
 			p += n;
 			len -= (size_t)n;
@@ -225,8 +224,7 @@ static int call_for_success(const char *host, int port, enum mce_handshake_type 
 	return r;
 }
 
-int mce_handshake_notify(const char *host, int port, const char *name, const char *msg,
-			 uint64_t deadline)
+int mce_handshake_notify(const char *host, int port, const char *name, const char *msg, uint64_t deadline)
 {
 	json_t *o = json_pack("{s:s, s:s}", "name", name, "notify_msg", msg);
 	auto_free char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handshake_conn.c - one connection of the handshake daemon: receive a frame, send the
- * conn_answer_text, then wait until the peer closes, because a reset could destroy the
- * conn_answer_text. */
+ * handshake_conn.c - one connection of the handshake daemon: receive a frame, send the conn_answer_text, then
+ * wait until the peer closes, because a reset could destroy the conn_answer_text. */
 #include <config.h>
 
 #include <errno.h>
@@ -78,8 +77,7 @@ static void conn_silent(struct mc_evtimer *t)
 	char name[MC_ADDR_MAX];
 
 	if (c->state != LINGERING)
-		mc_warn(LOG, "a peer is too slow, connection closed peer=%s",
-			mc_peer_name(c->ev.fd, name));
+		mc_warn(LOG, "a peer is too slow, connection closed peer=%s", mc_peer_name(c->ev.fd, name));
 	conn_close(c);
 }
 
@@ -95,8 +93,7 @@ static void conn_progress(struct conn *c)
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
-static int conn_answer_notify(const struct mce_handshake *h, const char *text, size_t len,
-			      char **ret_text)
+static int conn_answer_notify(const struct mce_handshake *h, const char *text, size_t len, char **ret_text)
 {
 	const char *name, *msg;
 	json_t *o;
@@ -115,8 +112,7 @@ static int conn_answer_notify(const struct mce_handshake *h, const char *text, s
 	return *ret_text ? 0 : -ENOMEM;
 }
 
-static int conn_answer_setup(const struct mce_handshake *h, const char *text, size_t len,
-			     char **ret_text)
+static int conn_answer_setup(const struct mce_handshake *h, const char *text, size_t len, char **ret_text)
 {
 	if (h->conf.connection)
 		return h->conf.connection(h->conf.arg, text, len, ret_text);
@@ -232,8 +228,7 @@ static ssize_t conn_recv(struct conn *c)
 	if (c->state == LINGERING)
 		return recv(c->ev.fd, nowhere, sizeof(nowhere), MSG_DONTWAIT);
 	if (c->head_len < sizeof(c->head))
-		return recv(c->ev.fd, c->head + c->head_len, sizeof(c->head) - c->head_len,
-			    MSG_DONTWAIT);
+		return recv(c->ev.fd, c->head + c->head_len, sizeof(c->head) - c->head_len, MSG_DONTWAIT);
 	return recv(c->ev.fd, c->buf + c->len, c->size - c->len, MSG_DONTWAIT);
 }
 

@@ -22,12 +22,10 @@ struct mce_rpc_meta {
 	char host[MCE_RPC_META_HOST_MAX];
 	int port;
 };
-int mce_rpc_meta_get(struct mcd_client *m, const char *name, struct mce_rpc_meta *ret,
-		     uint64_t deadline);
-/* Publish the address.  A dead node may have left a record under the name, which upstream's HTTP
- * servers keep forever. Such a record is replaced if it has our own address, if its host refuses the
- * connection, or if a node of another name answers there; else -EEXIST, also if the state of the other
- * node is unknown. */
+int mce_rpc_meta_get(struct mcd_client *m, const char *name, struct mce_rpc_meta *ret, uint64_t deadline);
+/* Publish the address.  A dead node may have left a record under the name, which upstream's HTTP servers keep
+ * forever. Such a record is replaced if it has our own address, if its host refuses the connection, or if a
+ * node of another name answers there; else -EEXIST, also if the state of the other node is unknown. */
 int mce_rpc_meta_publish(struct mcd_client *m, const char *name, const struct mce_rpc_meta *rpc,
 			 uint64_t deadline);
 int mce_rpc_meta_unpublish(struct mcd_client *m, const char *name, uint64_t deadline);

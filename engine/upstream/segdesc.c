@@ -47,8 +47,7 @@ bool mce_segdesc_speaks(const struct mce_segdesc *d, const char *protocol)
 	return false;
 }
 
-const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, uint64_t addr,
-						  uint64_t len)
+const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, uint64_t addr, uint64_t len)
 {
 	const struct mce_segdesc_buffer *b;
 	size_t low = 0, high = d->nbuffers;

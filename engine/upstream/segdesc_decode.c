@@ -34,8 +34,7 @@ static int decode_string(const json_t *o, const char *member, bool needed, char 
 	return *ret ? 0 : -ENOMEM;
 }
 
-static int decode_number(const json_t *o, const char *member, uint64_t max, uint64_t absent,
-			 uint64_t *ret)
+static int decode_number(const json_t *o, const char *member, uint64_t max, uint64_t absent, uint64_t *ret)
 {
 	const json_t *v = json_object_get(o, member);
 	json_int_t n;

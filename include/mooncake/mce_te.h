@@ -4,10 +4,9 @@
  * managed memory.  Requests, statuses and batch ids are those of transfer_engine_c.h, and a
  * transfer_engine_t is a struct mce_te *: one engine may be used through both.
  *
- * Functions return 0 or a count, or negative: -errno or -MC_E*; mce_te_strerror() and, for the
- * calling thread's last failure, mce_te_error_detail() return text.  Outputs come last and are
- * untouched on failure.  Everything may be called from any thread, but mce_te_close() may not
- * overlap with other uses of the engine. */
+ * Functions return 0 or a count, or negative: -errno or -MC_E*; mce_te_strerror() and, for the calling thread's
+ * last failure, mce_te_error_detail() return text.  Outputs come last and are untouched on failure.  Everything
+ * may be called from any thread, but mce_te_close() may not overlap with other uses of the engine. */
 #ifndef MOONCAKE_MCE_TE_H
 #define MOONCAKE_MCE_TE_H
 
@@ -37,14 +36,12 @@ struct mce_te_conf {
 	const char *legacy_host;
 	uint16_t legacy_port;
 };
-/* A metadata server that cannot be reached is no error: the engine and its registered memory are
- * published as soon as it can be reached.  If a live node turns out to have the same name then,
- * registering fails with -MC_EOWNER until that node has ended, and peers cannot find this
- * engine. */
+/* A metadata server that cannot be reached is no error: the engine and its registered memory are published as
+ * soon as it can be reached.  If a live node turns out to have the same name then, registering fails with
+ * -MC_EOWNER until that node has ended, and peers cannot find this engine. */
 int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret);
-/* Waits for notifications that are being sent (at most 5 s), fails all other running work,
- * removes the engine's entries from the metadata server, and frees managed memory.  NULL is
- * fine. */
+/* Waits for notifications that are being sent (at most 5 s), fails all other running work, removes the engine's
+ * entries from the metadata server, and frees managed memory.  NULL is fine. */
 void mce_te_close(struct mce_te *te);
 const char *mce_te_name(const struct mce_te *te);	/* the name that peers open */
 const char *mce_te_address(const struct mce_te *te);	/* "ip:port" of the handshake service */
@@ -111,10 +108,9 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret);
  * for.  An invalid request fails its own task only. */
 int mce_te_submit(struct mce_te *te, batch_id_t batch, const struct transfer_request *reqs, size_t n,
 		  const struct mce_te_submit_opts *opts);
-/* Prepared lists: _prepare looks up all targets and starts nothing (it accepts all requests or
- * none; the error is that of the first one not found).  A batch has either prepared or submitted
- * tasks.  Each _post starts all tasks of the batch again, after those of the last post have
- * ended (else -EBUSY). */
+/* Prepared lists: _prepare looks up all targets and starts nothing (it accepts all requests or none; the error
+ * is that of the first one not found).  A batch has either prepared or submitted tasks.  Each _post starts all
+ * tasks of the batch again, after those of the last post have ended (else -EBUSY). */
 int mce_te_prepare(struct mce_te *te, batch_id_t batch, const struct transfer_request *reqs, size_t n);
 int mce_te_post(struct mce_te *te, batch_id_t batch, const struct mce_te_submit_opts *opts);
 int mce_te_task_status(struct mce_te *te, batch_id_t batch, size_t task, struct transfer_status *ret);
@@ -122,10 +118,9 @@ int mce_te_batch_status(struct mce_te *te, batch_id_t batch, struct mce_te_batch
 /* Wait until all tasks have ended: 0, with any status of the tasks; -MC_ETIMEDOUT after
  * @timeout_ms (< 0: no limit), and the tasks continue. */
 int mce_te_wait(struct mce_te *te, batch_id_t batch, int64_t timeout_ms);
-/* Tasks that have not ended get STATUS_CANCELED, and the caller may reuse their memory when this
- * returns: at once or, while descriptors are being fetched from peers, within 5 s.  The target
- * of a WRITE that did not complete has undefined contents until a later WRITE to the same
- * address has completed. */
+/* Tasks that have not ended get STATUS_CANCELED, and the caller may reuse their memory when this returns: at
+ * once or, while descriptors are being fetched from peers, within 5 s.  The target of a WRITE that did not
+ * complete has undefined contents until a later WRITE to the same address has completed. */
 int mce_te_cancel(struct mce_te *te, batch_id_t batch);
 /* A descriptor (eventfd) that becomes readable each time all submitted tasks have ended; owned
  * by the batch, closed by mce_te_batch_free(). */

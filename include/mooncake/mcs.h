@@ -78,17 +78,15 @@ struct mcs_conf {
 	int lazy;			/* mcs_open() succeeds while the master is down; connects later */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
 	const char *tenant;		/* the tenant whose keys this handle uses; NULL or "": "default" */
-	/* Contribute segment_size bytes (rounded down to 2 MiB) of an existing file, which may
-	 * be in /dev/shm, instead of new memory, from a page-aligned offset on; its contents are
-	 * overwritten.  NULL: none */
+	/* Contribute segment_size bytes (rounded down to 2 MiB) of an existing file, which may be in /dev/shm,
+	 * instead of new memory, from a page-aligned offset on; its contents are overwritten.  NULL: none */
 	const char *segment_path;
 	uint64_t segment_offset;
-	/* The node's daemon (mcfs or mooncake_client) that does the work of this handle: "off",
-	 * "HOST:PORT" or "PORT" (on this host, as for upstream's dummy clients), "unix:PATH", or
-	 * "auto": the daemon at port 50052, if it runs, serves the same master and the default
-	 * tenant, and neither a segment nor a tenant is configured here.  A handle with a
-	 * configured daemon uses the keys of the daemon's tenant. NULL: "auto", or "off" with a
-	 * segment. */
+	/* The node's daemon (mcfs or mooncake_client) that does the work of this handle: "off", "HOST:PORT" or
+	 * "PORT" (on this host, as for upstream's dummy clients), "unix:PATH", or "auto": the daemon at port
+	 * 50052, if it runs, serves the same master and the default tenant, and neither a segment nor a tenant
+	 * is configured here.  A handle with a configured daemon uses the keys of the daemon's tenant. NULL:
+	 * "auto", or "off" with a segment. */
 	const char *daemon;
 	uint64_t daemon_buffer;		/* memory shared with the daemon, for values in unshared memory; 16 MiB */
 	uint64_t daemon_pool;		/* memory shared with the daemon, for mcs_pool_alloc() */
@@ -131,11 +129,10 @@ const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the
  * it is only recorded.  -EEXIST: overlaps a registered range. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
-/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned)
- * on: a daemon moves bytes between it and the pool without another copy.  The memfd must not
- * shrink from now on.  A call ends with -MCS_ETIMEDOUT 8 s after its timeout if the daemon
- * hangs.  If that was a get, the daemon may still write to this memory when it continues (a put
- * stores nothing any more). */
+/* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned) on: a daemon
+ * moves bytes between it and the pool without another copy.  The memfd must not shrink from now on.  A call
+ * ends with -MCS_ETIMEDOUT 8 s after its timeout if the daemon hangs.  If that was a get, the daemon may still
+ * write to this memory when it continues (a put stores nothing any more). */
 int mcs_register_memfd(mcs_t *s, void *buf, size_t len, int fd, uint64_t fd_offset);
 
 /* The address of the daemon that this handle uses; NULL: none. */
@@ -221,9 +218,8 @@ typedef struct mcs_stream mcs_stream_t;
 int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    mcs_stream_t **ret, int64_t timeout_ms);
 uint64_t mcs_stream_room(const mcs_stream_t *st);
-/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, except at the end.  In
- * any order, also over bytes that were stored before; several threads may write at a time, but
- * not to the same bytes. */
+/* Store bytes at @offset, a multiple of 64 KiB; their number is one too, except at the end.  In any order, also
+ * over bytes that were stored before; several threads may write at a time, but not to the same bytes. */
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms);
 /* Publish the first @size bytes, all of which must have been stored.  0 or an error as of
@@ -252,8 +248,7 @@ struct mcs_info {
 int64_t mcs_get(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 		int64_t timeout_ms);
 
-/* Read the bytes from @offset on that fit into @iov; returns their number (less only at the
- * end). */
+/* Read the bytes from @offset on that fit into @iov; returns their number (less only at the end). */
 int64_t mcs_get_range(mcs_t *s, struct mcs_key key, uint64_t offset, const struct iovec *iov,
 		      int iovcnt, int64_t timeout_ms);
 
@@ -271,10 +266,9 @@ int mcs_get_batch(mcs_t *s, struct mcs_get_item *items, unsigned n, int64_t time
 /* Read the whole object into new memory; free() it. */
 int64_t mcs_get_alloc(mcs_t *s, struct mcs_key key, void **ret_data, int64_t timeout_ms);
 
-/* Return memory for the @size bytes of item @index; NULL: none, the item fails with -ENOMEM.
- * Called in the caller's thread, without locks.  Called again when the object changed before it
- * was read: the memory that was returned for the item before is not used any more, but still
- * belongs to the provider. */
+/* Return memory for the @size bytes of item @index; NULL: none, the item fails with -ENOMEM. Called in the
+ * caller's thread, without locks.  Called again when the object changed before it was read: the memory that was
+ * returned for the item before is not used any more, but still belongs to the provider. */
 typedef void *(*mcs_alloc_fn)(void *arg, unsigned index, uint64_t size);
 /* As mcs_get_batch() of whole objects, into memory that @alloc returns when their sizes are
  * known; the items' iov are not used.  Memory of failed items has undefined contents. */
@@ -315,9 +309,8 @@ struct mcs_replicas {
 
 #define MCS_PROMISE		0x1u	/* keep the objects as mcs_exist() does */
 
-/* The locations of objects: all copies, also those that cannot be read now.  ret[i] is filled
- * for each key and must be passed to mcs_replicas_free().  Number of keys found, or negative:
- * nothing is filled. */
+/* The locations of objects: all copies, also those that cannot be read now.  ret[i] is filled for each key and
+ * must be passed to mcs_replicas_free().  Number of keys found, or negative: nothing is filled. */
 int mcs_replicas(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		 struct mcs_replicas *ret, int64_t timeout_ms);
 void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
@@ -340,11 +333,10 @@ int mcs_stat_open(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_i
 const struct mcs_info *mcs_object_info(const mcs_object_t *o);
 int64_t mcs_object_read(mcs_object_t *o, uint64_t offset, const struct iovec *iov, int iovcnt,
 			int64_t timeout_ms);
-/* The same into one buffer, without waiting: @done is called once with the result of
- * mcs_object_read(), on a thread of the library, or before this returns if the bytes are
- * available at once.  @done may call everything except mcs_close(), and should not wait for
- * long.  @buf must stay valid until then; the object may be closed meanwhile.  0, or negative:
- * nothing was started and @done is not called. */
+/* The same into one buffer, without waiting: @done is called once with the result of mcs_object_read(), on a
+ * thread of the library, or before this returns if the bytes are available at once.  @done may call everything
+ * except mcs_close(), and should not wait for long.  @buf must stay valid until then; the object may be closed
+ * meanwhile.  0, or negative: nothing was started and @done is not called. */
 typedef void (*mcs_read_done_fn)(void *arg, int64_t result);
 int mcs_object_read_start(mcs_object_t *o, uint64_t offset, void *buf, size_t len,
 			  int64_t timeout_ms, mcs_read_done_fn done, void *arg);
@@ -460,8 +452,7 @@ struct mcs_tenant {
 /* Array of all tenants, or of @tenant only; free() it.  Number of them.  -MCS_EMODE: the master
  * has no tenants; -MCS_ENOTENANT. */
 int mcs_tenants(mcs_t *s, const char *tenant, struct mcs_tenant **ret, int64_t timeout_ms);
-/* Write a quota into the policy; 0 removes the tenant from it: -MCS_ETENANT_BUSY while it has
- * objects. */
+/* Write a quota into the policy; 0 removes the tenant from it: -MCS_ETENANT_BUSY while it has objects. */
 int mcs_quota_set(mcs_t *s, const char *tenant, uint64_t bytes, int64_t timeout_ms);
 
 /* ---- tasks: long-running work on objects -------------------------------------------------------- */
@@ -531,10 +522,9 @@ struct mcs_event {
 	uint64_t lost;
 };
 typedef struct mcs_watch mcs_watch_t;
-/* Report changes of keys with this prefix from now on (a rename counts for both names).  @types:
- * bits 1u << MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: a watch that
- * reads too slowly, or from a master that has restarted, gets MCS_EVENT_GAP.  One thread at a
- * time per watch. */
+/* Report changes of keys with this prefix from now on (a rename counts for both names).  @types: bits 1u <<
+ * MCS_EVENT_*, 0: all.  The master keeps a bounded number of events: a watch that reads too slowly, or from a
+ * master that has restarted, gets MCS_EVENT_GAP.  One thread at a time per watch. */
 int mcs_watch_open(mcs_t *s, struct mcs_key prefix, unsigned types, mcs_watch_t **ret,
 		   int64_t timeout_ms);
 /* 1 and the next event; 0: none within the timeout; negative: failed, the watch can be used

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store_c.h - the store's C ABI under the names, layouts and results of upstream's header of the
- * same name: programs and bindings built for upstream link and run unchanged.  mcs.h has more
- * functions for new programs.
+ * store_c.h - the store's C ABI under the names, layouts and results of upstream's header of the same name:
+ * programs and bindings built for upstream link and run unchanged.  mcs.h has more functions for new programs.
  *
  * Results: 0, a count, or upstream's ErrorCode (negative); -1 for NULL arguments.  A put of an
  * existing key returns 0.  Strings and arrays are not used after the call. */

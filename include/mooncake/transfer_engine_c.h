@@ -4,11 +4,10 @@
  * unchanged.  mce_te.h has more functions for new programs (waiting, deadlines, cancelling, managed
  * memory); both may be used with one engine: a transfer_engine_t is a struct mce_te *.
  *
- * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus()
- * and freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch
- * busy), the others the negative one.  Strings and arrays are not used after the call.  Everything
- * may be called from any thread, but destroyTransferEngine() may not overlap with other uses of the
- * engine.
+ * Results: 0, or one of ERR_*.  submitTransfer(), submitTransferWithNotify(), getTransferStatus() and
+ * freeBatchID() give the positive number (1 invalid argument, 2 too many requests, 4 batch busy), the others
+ * the negative one.  Strings and arrays are not used after the call.  Everything may be called from any thread,
+ * but destroyTransferEngine() may not overlap with other uses of the engine.
  *
  * After fork() the engine belongs to the parent: in the child its functions fail, and destroying
  * it does nothing; the child can create its own engine. */
@@ -130,20 +129,17 @@ int registerLocalMemoryBatch(transfer_engine_t engine, buffer_entry_t *buffer_li
 			     const char *location);
 int unregisterLocalMemoryBatch(transfer_engine_t engine, void **addr_list, size_t addr_len);
 
-/* A batch for @batch_size tasks; INVALID_BATCH on failure.  All functions refuse an id that was
- * freed. */
+/* A batch for @batch_size tasks; INVALID_BATCH on failure.  All functions refuse an id that was freed. */
 batch_id_t allocateBatchID(transfer_engine_t engine, size_t batch_size);
-/* All requests are accepted, or none (invalid batch, more than it has room for).  An invalid
- * request fails its own task only.  The engine uses the memory of source until the task has
- * ended. */
+/* All requests are accepted, or none (invalid batch, more than it has room for).  An invalid request fails its
+ * own task only.  The engine uses the memory of source until the task has ended. */
 int submitTransfer(transfer_engine_t engine, batch_id_t batch_id, struct transfer_request *entries,
 		   size_t count);
 /* The notification is sent to the first entry's target when all tasks of the batch have
  * completed; until it is delivered they stay STATUS_WAITING. */
 int submitTransferWithNotify(transfer_engine_t engine, batch_id_t batch_id,
 			     struct transfer_request *entries, size_t count, notify_msg_t notify_msg);
-/* The notifications received since the last call: an array of *size for freeNotifsMsgBuf(), NULL
- * on failure. */
+/* The notifications received since the last call: an array of *size for freeNotifsMsgBuf(), NULL on failure. */
 notify_msg_t *getNotifsFromEngine(transfer_engine_t engine, int *size);
 int freeNotifsMsgBuf(notify_msg_t *msg, int size);
 int genNotifyInEngine(transfer_engine_t engine, uint64_t target_id, notify_msg_t notify_msg);

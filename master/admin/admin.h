@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin.h - the admin service: its HTTP routes, with upstream's paths and shapes, and their
- * handlers. */
+ * admin.h - the admin service: its HTTP routes, with upstream's paths and shapes, and their handlers. */
 #ifndef MCM_ADMIN_H
 #define MCM_ADMIN_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects,
- * checkpoints. */
+ * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects, checkpoints. */
 #include <config.h>
 
 #include <errno.h>
@@ -90,8 +89,7 @@ static int describe_job(void *arg, const struct mcm_task *t)
 }
 
 /* Find the drain job that the request names.  On failure the error was sent. */
-static int find_job(struct mc_http_request *rq, struct mcm *m, struct mcp_id *ret_id,
-		    struct query *ret)
+static int find_job(struct mc_http_request *rq, struct mcm *m, struct mcp_id *ret_id, struct query *ret)
 {
 	int r;
 

@@ -105,8 +105,7 @@ static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret
 	if (!list || json_is_null(list))
 		return 0;
 	if (!json_is_array(list) || n > MCM_ADMIN_NAMES)
-		return mc_fail(-MC_EPARAM, "%s is not a list of at most %u names", what,
-			       MCM_ADMIN_NAMES);
+		return mc_fail(-MC_EPARAM, "%s is not a list of at most %u names", what, MCM_ADMIN_NAMES);
 	if (!n)
 		return 0;
 	names = calloc(n, sizeof(*names));
@@ -151,8 +150,7 @@ int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *re
 	ret->json = object_of(body, len);
 	if (!ret->json)
 		return -MC_EPARAM;
-	r = names_of(json_object_get(ret->json, "segments"), "segments", &ret->source,
-		     &ret->n_sources);
+	r = names_of(json_object_get(ret->json, "segments"), "segments", &ret->source, &ret->n_sources);
 	if (r == 0)
 		r = names_of(json_object_get(ret->json, "target_segments"), "target_segments",
 			     &ret->target, &ret->n_targets);

@@ -112,8 +112,7 @@ static bool publish_some(struct mcm *m, struct mcm_kv_events *k)
 	mcm_kv_pack_head(&k->pack, mc_wall_ns() / MC_NS_PER_MS, events);
 	for (i = 0; i < n; i++)
 		if (k->entry[i].event.kind == MCP_KIND_OBJECT)
-			mcm_kv_pack_event(&k->pack, m, &k->entry[i],
-					  tenant_of(m, k->entry[i].tenant));
+			mcm_kv_pack_event(&k->pack, m, &k->entry[i], tenant_of(m, k->entry[i].tenant));
 	mcm_kv_pack_tail(&k->pack);
 	if (k->pack.overflow) {
 		counter_add(&k->dropped, events);
@@ -173,8 +172,7 @@ int mcm_kv_events_start(struct mcm *m)
 	/* From here on the ring records every event, with its group. */
 	m->events.groups = r == 0;
 	if (r == 0)
-		r = mcm_events_read_all(m, UINT64_MAX, 0, k->entry, BATCH, k->text, TEXT, &k->since,
-					&lost);
+		r = mcm_events_read_all(m, UINT64_MAX, 0, k->entry, BATCH, k->text, TEXT, &k->since, &lost);
 	m->kv_events = k;
 	if (r >= 0)
 		r = mc_thread_start(&k->thread, "mc-kv-events", kv_events_run, m);

@@ -70,8 +70,7 @@ static bool is_text(const unsigned char *s, size_t len)
 	return true;
 }
 
-/* A text.  One that is not UTF-8 is sent as bytes, because subscribers refuse a message with
- * invalid text. */
+/* A text.  One that is not UTF-8 is sent as bytes, because subscribers refuse a message with invalid text. */
 static void put_text(struct mcm_kv_pack *p, const void *s, size_t len)
 {
 	if (!is_text(s, len))

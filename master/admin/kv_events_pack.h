@@ -19,8 +19,7 @@ struct mcm_kv_pack {
 /* Begin a message of @events events; one mcm_kv_pack_event() each must follow, then the tail. */
 void mcm_kv_pack_head(struct mcm_kv_pack *p, uint64_t time_ms, unsigned events);
 void mcm_kv_pack_tail(struct mcm_kv_pack *p);
-/* How many events mcm_kv_pack_event() makes of one of the ring: two of a rename, 0 if it is not
- * published. */
+/* How many events mcm_kv_pack_event() makes of one of the ring: two of a rename, 0 if it is not published. */
 unsigned mcm_kv_event_count(const struct mcm *m, const struct mcm_event_entry *e, uint64_t *skipped);
 void mcm_kv_pack_event(struct mcm_kv_pack *p, const struct mcm *m, const struct mcm_event_entry *e,
 		       const char *tenant);

@@ -7,8 +7,7 @@
 
 struct mcm;
 
-/* Upstream's series of parts that this version does not have, and upstream's names of existing
- * series. */
+/* Upstream's series of parts that this version does not have, and upstream's names of existing series. */
 void mcm_stats_print_series(FILE *to);
 /* Figures by tenant. */
 void mcm_stats_print_tenants(struct mcm *m, FILE *to);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stats_summary.c - upstream's line of figures, with its words and numbers, for programs that parse
- * it. */
+ * stats_summary.c - upstream's line of figures, with its words and numbers, for programs that parse it. */
 #include <config.h>
 
 #include "master/admin/stats_summary.h"

@@ -321,8 +321,7 @@ bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, ui
 	return true;
 }
 
-bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level,
-			      uint32_t *ret_group)
+bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)
 {
 	*ret_group = 0;
 	/* Another copy of the object stays. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * group.h - objects that are evicted together.
  *
- * A group exists while it has members or puts that name it.  Reading one member protects all of
- * them: leases, pins and the evictor's second chance belong to the group too.  When the evictor
- * evicts the last copy of a member, it evicts the other members as well: a few at once, the rest of
- * a large group in the background.  Members put after that began are kept, and so are the remaining
- * ones when a reader pins or leases a member.
+ * A group exists while it has members or puts that name it.  Reading one member protects all of them: leases,
+ * pins and the evictor's second chance belong to the group too.  When the evictor evicts the last copy of a
+ * member, it evicts the other members as well: a few at once, the rest of a large group in the background.
+ * Members put after that began are kept, and so are the remaining ones when a reader pins or leases a member.
  *
  * One lock for all groups, taken under shards' locks; leases and pins are counted without it. */
 #ifndef MCM_GROUP_H
@@ -78,13 +77,11 @@ void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);
 /* Whether a promise lease or a pin of any member protects @o.  If @o has MCM_MARK_RESTORED, only leases
  * count: the group's pins then include those that stand for possible readers of an earlier master. */
 bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o);
-/* Whether the evictor may evict @o with all of its copies.  If not, @o now has the group's lease,
- * or its group has used its second chance.  If so, *ret_group is its group with a reference, for
- * mcm_group_evict(); 0: none. */
+/* Whether the evictor may evict @o with all of its copies.  If not, @o now has the group's lease, or its group
+ * has used its second chance.  If so, *ret_group is its group with a reference, for mcm_group_evict(); 0: none. */
 bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
 /* The same for one copy of @o: the group decides about the last copy only. */
-bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level,
-			      uint32_t *ret_group);
+bool mcm_group_may_evict_copy(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group);
 
 /* ---- no lock held ---- */
 

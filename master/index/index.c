@@ -154,8 +154,7 @@ static uint32_t prefetch_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
 	return 0;
 }
 
-void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
-		    const uint32_t *new_len)
+void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len)
 {
 	uint32_t slot[MCM_PREFETCH_MAX];
 	unsigned i, round, left;
@@ -329,8 +328,7 @@ struct scan {
 
 /* Call the function for the objects of a chain at positions [from, to), or with @ret_low only count
  * them and find the lowest position. */
-static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64_t to,
-			   uint64_t *ret_low)
+static unsigned scan_chain(struct scan *sc, uint32_t slot, uint64_t from, uint64_t to, uint64_t *ret_low)
 {
 	unsigned n = 0;
 	uint32_t next;

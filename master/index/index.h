@@ -63,8 +63,7 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
  * most MCM_PREFETCH_MAX.  @new_len: lengths of the keys if new objects will be made, whose memory
  * is then prefetched too; NULL: none. */
 #define MCM_PREFETCH_MAX 32u
-void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n,
-		    const uint32_t *new_len);
+void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len);
 
 /* Lock the shard of an object that cannot be freed, but may be renamed, meanwhile. */
 struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);

@@ -61,8 +61,7 @@ static uint32_t parent_len(const char *key, uint32_t len)
 	return (uint32_t)(p - key);
 }
 
-static bool path_is(const struct mcm_names *nm, const struct mcm_dir *d, const char *path,
-		    uint32_t len)
+static bool path_is(const struct mcm_names *nm, const struct mcm_dir *d, const char *path, uint32_t len)
 {
 	while (d->name_len) {
 		if (d->name_len > len)
@@ -181,8 +180,7 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 	}
 }
 
-static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uint32_t slot,
-		       bool marker)
+static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uint32_t slot, bool marker)
 {
 	mcm_object(nm->ix, slot)->dir = id;
 	if (marker)
@@ -210,9 +208,8 @@ static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *p
 	return true;
 }
 
-/* tree_lock held: find or create the directory of a path other than the root, and its ancestors.  A
- * path is walked from the top, so an error leaves only empty ancestors, which the caller prunes
- * through @ret_id. */
+/* tree_lock held: find or create the directory of a path other than the root, and its ancestors.  A path is
+ * walked from the top, so an error leaves only empty ancestors, which the caller prunes through @ret_id. */
 static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32_t *ret_id)
 {
 	uint32_t id = nm->root, at = 0;
@@ -304,8 +301,7 @@ void mcm_names_dir_unref(struct mcm_names *nm, uint32_t dir)
 		dir_prune(nm, dir, hash);
 }
 
-void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
-		    struct mcm_names_dir *ret)
+void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len, struct mcm_names_dir *ret)
 {
 	*ret = (struct mcm_names_dir){ .path = key, .len = parent_len(key, len) };
 	if (mcm_names_dir_ref(nm, key, len, &ret->dir) < 0)

@@ -77,8 +77,7 @@ struct mcm_names_dir {
 	const char *path;	/* points into the key for which it was opened */
 };
 /* Open the directory of a key, created when needed; none (dir 0) when there is no memory for it. */
-void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len,
-		    struct mcm_names_dir *ret);
+void mcm_names_open(struct mcm_names *nm, const char *key, uint32_t len, struct mcm_names_dir *ret);
 /* The directory of an object, without a reference: valid while the object is in it. */
 struct mcm_names_dir mcm_names_dir_of(struct mcm_names *nm, uint32_t slot);
 /* Whether a key belongs to the directory and is not its marker. */

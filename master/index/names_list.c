@@ -81,8 +81,7 @@ static int list_emit(struct list_call *c, bool objects, uint32_t id)
 	} else {
 		const struct mcm_dir *d = mcm_dir(c->nm, id);
 
-		r = mcm_names_page_add(c->pg, mcm_keys_at(&c->nm->arena, d->name), d->name_len - 1u,
-				       &it);
+		r = mcm_names_page_add(c->pg, mcm_keys_at(&c->nm->arena, d->name), d->name_len - 1u, &it);
 		if (r < 0)
 			return r;
 		it->kind = MCP_KIND_DIR;
@@ -129,8 +128,7 @@ static unsigned chain_count(struct list_call *c, const struct walk *w, uint32_t 
 }
 
 /* Emit the elements of a chain in [from, to). */
-static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from,
-		      uint64_t to)
+static int chain_emit(struct list_call *c, const struct walk *w, uint32_t head, uint64_t from, uint64_t to)
 {
 	uint32_t id;
 	int r;

@@ -5,10 +5,9 @@
  *		MCP_KIND_OBJECT (files and directories of a mount)
  *	zombie	removed from the index while readers pin it; the last one frees it
  *
- * The last reader and an evictor share no lock: the evictor marks the object as parked and then
- * checks its pins; the reader drops its pin and then checks the mark.  So one of the two puts the
- * range back on its list.  Only readers clear the mark, because evictors of different segments
- * share no lock either. */
+ * The last reader and an evictor share no lock: the evictor marks the object as parked and then checks its
+ * pins; the reader drops its pin and then checks the mark.  So one of the two puts the range back on its list.
+ * Only readers clear the mark, because evictors of different segments share no lock either. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -221,8 +220,7 @@ static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_obj
 		r = mcm_ext_new(&m->index, &ext);
 		if (r < 0)
 			return r;
-		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until,
-			 c->soft_until ? c->soft_until :
+		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, c->soft_until ? c->soft_until :
 			 mcm_tick_after(c->now_ms + c->soft_ms));
 		mcm_store_relaxed(&o->ext, ext);
 	}
@@ -253,8 +251,7 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 	return n;
 }
 
-int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c,
-		      uint32_t old)
+int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t old)
 {
 	uint32_t slot;
 	unsigned i;
@@ -372,8 +369,7 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
-	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
-		       mcm_object_size(o));
+	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
 	mcm_journal_object(m, slot);
 	return 0;
 }
@@ -443,9 +439,8 @@ int mcm_object_pin(struct mcm *m, struct mcm_object *o)
 
 bool mcm_object_park(struct mcm_object *o)
 {
-	/* Do not clear the mark when no pin is left: it may be the mark of another segment's
-	 * evictor, for which the last reader is checking now.  A mark too many costs the next
-	 * reader one useless check. */
+	/* Do not clear the mark when no pin is left: it may be the mark of another segment's evictor, for which
+	 * the last reader is checking now.  A mark too many costs the next reader one useless check. */
 	__atomic_fetch_or(&o->marks, MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&o->pins, __ATOMIC_SEQ_CST) != 0;
 }

@@ -185,8 +185,7 @@ struct mcm_commit {
 /* Publish a version, replacing @old (0: none; then the key must be free).  The object takes over
  * the ranges and the charge; on failure they are released.  -MC_EREPLICA_GONE when all its segments
  * were unmounted, -MC_ELIMIT, -ENOMEM. */
-int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c,
-		      uint32_t old);
+int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t old);
 /* Remove a live object from the index; its memory is freed now or by its last reader. */
 void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
 /* The same for an object that was removed from its directory and whose removal was journalled. */

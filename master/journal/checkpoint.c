@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * checkpoint.c - writing the whole state to a file while it changes.
  *
- * First the journal switches to a new file.  Then everything is read, a few objects at a time under
- * their lock.  Changes made before an object is read are in the checkpoint; later ones are in the
- * new journal.  A change that is in both does no harm, because a record always contains the whole
- * state of its subject.  Finally the journal is written up to this point, the checkpoint gets its
- * name, and the older files are removed. */
+ * First the journal switches to a new file.  Then everything is read, a few objects at a time under their lock.
+ * Changes made before an object is read are in the checkpoint; later ones are in the new journal.  A change
+ * that is in both does no harm, because a record always contains the whole state of its subject.  Finally the
+ * journal is written up to this point, the checkpoint gets its name, and the older files are removed. */
 #include <config.h>
 
 #include <errno.h>
@@ -132,8 +131,7 @@ static void write_objects(struct writer *w)
 			mcm_journal_flush(w->m);
 			turn = 0;
 		}
-		/* Yield here, so that the scheduler need not preempt this thread while it holds a
-		 * lock. */
+		/* Yield here, so that the scheduler need not preempt this thread while it holds a lock. */
 		if (began + took - turn > TURN_NS) {
 			sched_yield();
 			turn = mc_now_ns();
@@ -210,9 +208,8 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	int r = 0;
 
 	mcm_journal_name(name, true, sequence);
-	/* The checkpoint may contain an object that was renamed meanwhile twice or not at all, and
-	 * two objects that had the same memory one after the other.  The journal resolves that, so
-	 * write it first. */
+	/* The checkpoint may contain an object that was renamed meanwhile twice or not at all, and two objects
+	 * that had the same memory one after the other.  The journal resolves that, so write it first. */
 	mcm_journal_catch_up(m);
 	MC_FAULT_POINT("checkpoint.rename");
 	pthread_mutex_lock(&j->file_lock);
@@ -232,8 +229,7 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	return 0;
 }
 
-static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
-			     struct checkpoint_size *ret)
+static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses, struct checkpoint_size *ret)
 {
 	struct mcm_journal *j = m->journal;
 	char tmp[MCM_JOURNAL_NAME + 8], name[MCM_JOURNAL_NAME];
@@ -259,8 +255,7 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses,
 }
 
 /* Begin a new journal, to which all later records are appended. */
-static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_losses,
-			uint64_t *ret_older)
+static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_losses, uint64_t *ret_older)
 {
 	struct mcm_journal *j = m->journal;
 	uint64_t sequence = j->sequence + 1;
@@ -288,8 +283,7 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 	return 0;
 }
 
-static int checkpoint_locked(struct mcm *m, uint64_t *ret_sequence,
-			     struct checkpoint_size *ret)
+static int checkpoint_locked(struct mcm *m, uint64_t *ret_sequence, struct checkpoint_size *ret)
 {
 	struct mcm_journal *j = m->journal;
 	uint64_t losses, older;

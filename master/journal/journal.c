@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * journal.c - appending records of changes, and writing them to the file.
  *
- * Appending copies a record into a buffer under a lock of its own.  A thread that answers a client
- * first writes the buffer, with the records of all threads: one system call for many records.  The
- * journal's thread writes records that no answer waits for.  No thread waits for the disk under a
- * lock of objects: when the buffer is full or the disk fails, records are dropped, and the state on
- * disk is discarded. */
+ * Appending copies a record into a buffer under a lock of its own.  A thread that answers a client first writes
+ * the buffer, with the records of all threads: one system call for many records.  The journal's thread writes
+ * records that no answer waits for.  No thread waits for the disk under a lock of objects: when the buffer is
+ * full or the disk fails, records are dropped, and the state on disk is discarded. */
 #include <config.h>
 
 #include <errno.h>
@@ -33,8 +32,7 @@ MC_COUNTER(losses, "mooncake_master_journal_losses_total", "",
 	   "Times that changes could not be written and the state on disk was discarded")
 MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Duration of a sync to disk", 1e-9)
 
-/* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0:
- * none. */
+/* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0: none. */
 static __thread uint64_t pending_lsn;
 
 /* ---- appending ---- */
@@ -54,8 +52,7 @@ static void journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 		j->len += p->len;
 		__atomic_store_n(&j->appended, j->appended + p->len, __ATOMIC_RELAXED);
 	}
-	/* Also for a dropped record: then the state on disk must be removed before the answer
-	 * leaves. */
+	/* Also for a dropped record: then the state on disk must be removed before the answer leaves. */
 	pending_lsn = j->appended + 1;
 	pthread_mutex_unlock(&j->lock);
 	if (full || kick)
@@ -126,8 +123,7 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 	journal_append(m->journal, &p);
 }
 
-void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
-		     unsigned copies)
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent, unsigned copies)
 {
 	mcm_journal_put_trimmed(m, generation, extent, copies, UINT64_MAX);
 }
@@ -368,16 +364,14 @@ uint64_t mcm_journal_pending_lsn(struct mcm *m)
 	if (!end)
 		return 0;
 	/* Without the sync thread, or when the state on disk must be discarded first, wait here. */
-	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) ||
-	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
+	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) || __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
 		journal_wait_for(m, end - 1);
 		return 0;
 	}
 	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end - 1)
 		return 0;
 	wanted = __atomic_load_n(&j->sync_wanted, __ATOMIC_RELAXED);
-	while (wanted < end - 1 &&
-	       !__atomic_compare_exchange_n(&j->sync_wanted, &wanted, end - 1, true,
+	while (wanted < end - 1 && !__atomic_compare_exchange_n(&j->sync_wanted, &wanted, end - 1, true,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		;
 	mc_stop_kick(&j->sync_stop);
@@ -414,8 +408,7 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	/* The buffer may have become full since the flush, without a discard so far. */
 	full = j->lost && !j->discarded;
 	if (!full) {
-		/* Records appended since the flush belong to the new file, even if earlier ones
-		 * were lost. */
+		/* Records appended since the flush belong to the new file, even if earlier ones were lost. */
 		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
 		j->discarded = false;
 		old = j->fd;
@@ -432,8 +425,7 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	return 0;
 }
 
-int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
-			   int *ret_fd)
+int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence, int *ret_fd)
 {
 	const struct mcm_journal *j = m->journal;
 	uint8_t mem[MCM_JOURNAL_HEAD_MAX];

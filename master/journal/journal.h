@@ -7,12 +7,11 @@
  *				on, applied in order, it gives the state at the end of the last one
  *	journal-N		records of changes; each start and each checkpoint begin a new file
  *
- * Code that changes durable state calls one of the functions below, under the lock that guards the
- * changed state and before memory that the change frees can be allocated again.  They append to a
- * buffer: no system call, no failure.  mcm_journal_wait(), called before the thread's answers
- * leave, writes all records that these answers depend on: those of the thread's own changes, and
- * those of other threads after mcm_journal_depend().  Without a journal all of these functions do
- * nothing.
+ * Code that changes durable state calls one of the functions below, under the lock that guards the changed
+ * state and before memory that the change frees can be allocated again.  They append to a buffer: no system
+ * call, no failure.  mcm_journal_wait(), called before the thread's answers leave, writes all records that
+ * these answers depend on: those of the thread's own changes, and those of other threads after
+ * mcm_journal_depend().  Without a journal all of these functions do nothing.
  *
  * When records cannot be written, the files in the directory are removed: an old state whose memory
  * has been reused is worse than no state.  The master continues, and begins again with a checkpoint
@@ -56,15 +55,13 @@ void mcm_journal_sync_stop(struct mcm *m);
 /* ---- changes (journal.c) ---- */
 
 /* A put has these ranges: its writer may write to them.  Put shard's lock or quarantine_lock. */
-void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
-		     unsigned copies);
+void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent, unsigned copies);
 /* Shorten the put's ranges to @granules.  Call it before the freed ends can be allocated again. */
 void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
 			     unsigned copies, uint64_t granules);
 /* The put is over.  Not needed when an object of this generation was committed. */
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation);
-/* Shard's lock for these three.  @slot is now the version of its key, and its extents are
- * complete. */
+/* Shard's lock for these three.  @slot is now the version of its key, and its extents are complete. */
 void mcm_journal_object(struct mcm *m, uint32_t slot);
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot);
 /* @slot has its new key and generation already. */
@@ -103,8 +100,7 @@ int mcm_checkpoint(struct mcm *m);
 /* For the monitor, which decides when the grace period is over. */
 void mcm_grace_tick(struct mcm *m);
 bool mcm_grace_active(const struct mcm *m);
-/* For the evictor: release some grace pins after the end of the grace period.  True: there are more
- * to release. */
+/* For the evictor: release some grace pins after the end of the grace period.  True: there are more to release. */
 bool mcm_grace_release(struct mcm *m);
 /* Any thread: may there still be objects with a grace pin? */
 bool mcm_grace_pins_left(const struct mcm *m);

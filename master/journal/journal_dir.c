@@ -21,8 +21,7 @@
 
 void mcm_journal_name(char ret[MCM_JOURNAL_NAME], bool checkpoint, uint64_t sequence)
 {
-	snprintf(ret, MCM_JOURNAL_NAME, "%s-%016" PRIx64, checkpoint ? "checkpoint" : "journal",
-		 sequence);
+	snprintf(ret, MCM_JOURNAL_NAME, "%s-%016" PRIx64, checkpoint ? "checkpoint" : "journal", sequence);
 }
 
 /* Process id in the lock file; for the error message only. */
@@ -77,8 +76,7 @@ int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 
 enum kind { OTHER, JOURNAL, CHECKPOINT, UNFINISHED };
 
-/* Parse a name made by mcm_journal_name(), possibly with ".tmp" at its end for an unfinished
- * file. */
+/* Parse a name made by mcm_journal_name(), possibly with ".tmp" at its end for an unfinished file. */
 static enum kind parse_name(const char *name, uint64_t *ret_sequence)
 {
 	char again[MCM_JOURNAL_NAME];

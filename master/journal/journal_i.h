@@ -88,8 +88,7 @@ int mcm_journal_sync_files(int dirfd);
 
 /* ---- journal.c ---- */
 
-/* Create file @sequence with its header, written twice so that one may be damaged; a journal is
- * synced. */
+/* Create file @sequence with its header, written twice so that one may be damaged; a journal is synced. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
 			   int *ret_fd);
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret);

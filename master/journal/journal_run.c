@@ -73,8 +73,7 @@ static void *map_buffer(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Identify the machine's current boot: data written but not synced during an earlier boot may be
- * lost. */
+/* Identify the machine's current boot: data written but not synced during an earlier boot may be lost. */
 static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 {
 	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -151,8 +150,7 @@ static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm
 	return 0;
 }
 
-/* Begin the file that this start appends to; in a directory without a state also write an empty
- * checkpoint. */
+/* Begin the file that this start appends to; in a directory without a state also write an empty checkpoint. */
 static int journal_begin(struct mcm *m, uint64_t sequence)
 {
 	struct mcm_journal *j = m->journal;
@@ -265,8 +263,7 @@ static void *journal_main(void *arg)
 			continue;
 		}
 		if (!failing)
-			mc_err(LOG, "cannot write a checkpoint, retrying error=\"%s\"",
-				 mc_err_detail(r));
+			mc_err(LOG, "cannot write a checkpoint, retrying error=\"%s\"", mc_err_detail(r));
 		failing = true;
 		j->retry_ns = j->checkpoint_ns + RETRY_MS * MC_NS_PER_MS;
 	}

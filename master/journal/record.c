@@ -133,8 +133,7 @@ void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	frame_end(p, MCM_REC_OBJECT);
 }
 
-void mcm_pack_renamed(struct mcm_packer *p, struct mcp_bytes from,
-		      const struct mcm_object_record *r)
+void mcm_pack_renamed(struct mcm_packer *p, struct mcp_bytes from, const struct mcm_object_record *r)
 {
 	frame_begin(p);
 	put_bytes(p, from);

@@ -102,15 +102,13 @@ struct mcm_packer {
 
 void mcm_pack_header(struct mcm_packer *p, const struct mcm_header_record *r);
 void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r);
-void mcm_pack_renamed(struct mcm_packer *p, struct mcp_bytes from,
-		      const struct mcm_object_record *r);
+void mcm_pack_renamed(struct mcm_packer *p, struct mcp_bytes from, const struct mcm_object_record *r);
 void mcm_pack_object_gone(struct mcm_packer *p, struct mcp_bytes key);
 void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r);
 void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r);
 void mcm_pack_durable(struct mcm_packer *p, const struct mcm_durable_record *r);
 void mcm_pack_durable_gone(struct mcm_packer *p, uint16_t kind, struct mcp_bytes name);
-/* MCM_REC_PUT_GONE: generation; MCM_REC_SEGMENT_GONE: number of the segment; MCM_REC_END: number of
- * records. */
+/* MCM_REC_PUT_GONE: generation; MCM_REC_SEGMENT_GONE: number of the segment; MCM_REC_END: number of records. */
 void mcm_pack_number(struct mcm_packer *p, enum mcm_record_type type, uint64_t v);
 
 /* ---- reading ---- */
@@ -127,8 +125,7 @@ size_t mcm_record_next(const uint8_t *p, size_t len, struct mcm_record *ret);
 /* The first offset at or after @from with an undamaged record, @len if there is none. */
 size_t mcm_record_resync(const uint8_t *p, size_t len, size_t from);
 
-/* Decode bodies.  Borrowed bytes point into @r->body.  -MC_EPROTO with a detail if the body is
- * malformed. */
+/* Decode bodies.  Borrowed bytes point into @r->body.  -MC_EPROTO with a detail if the body is malformed. */
 int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret);
 int mcm_unpack_object(const struct mcm_record *r, struct mcm_object_record *ret);
 int mcm_unpack_renamed(const struct mcm_record *r, struct mcp_bytes *ret_from,

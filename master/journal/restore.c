@@ -218,9 +218,8 @@ static int map_file(struct load *ld, const char *name, struct mcm_restored_file 
 	return 0;
 }
 
-/* A checkpoint has its objects in the order of their hashes.  With the same hash function the index
- * is filled from one end to the other, which is fast.  So far it contains only the root
- * directory. */
+/* A checkpoint has its objects in the order of their hashes.  With the same hash function the index is filled
+ * from one end to the other, which is fast.  So far it contains only the root directory. */
 static int adopt_seed(struct mcm *m, uint64_t seed)
 {
 	mcm_names_done(&m->names);
@@ -256,13 +255,11 @@ static size_t skip_damaged(struct load *ld, const char *name, const struct mcm_r
 
 	if (next >= f->len) {
 		ld->torn++;
-		mc_info(LOG, "%s ends with an incomplete record at=%zu bytes=%zu", name, at,
-			f->len - at);
+		mc_info(LOG, "%s ends with an incomplete record at=%zu bytes=%zu", name, at, f->len - at);
 		return f->len;
 	}
 	ld->damaged++;
-	mc_err(LOG, "%s is damaged, skipping unreadable bytes at=%zu bytes=%zu", name, at,
-		 next - at);
+	mc_err(LOG, "%s is damaged, skipping unreadable bytes at=%zu bytes=%zu", name, at, next - at);
 	return next;
 }
 
@@ -455,9 +452,8 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	r = load_all(ld, files);
 	if (r < 0)
 		return r;
-	/* Without syncs a machine failure may have lost the last records.  If these reused memory
-	 * of older objects, the older objects would be restored with foreign contents: use
-	 * nothing. */
+	/* Without syncs a machine failure may have lost the last records.  If these reused memory of older
+	 * objects, the older objects would be restored with foreign contents: use nothing. */
 	if (ld->other_boot || ld->headless) {
 		discard_state(ld, ld->other_boot ? "the machine restarted before the journal was synced" :
 			      "the last journal has no header, so the machine may have restarted since");

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * restore_build.c - building a master's state from the last record of each key.
  *
- * First the claims of objects and of unfinished puts on ranges are sorted by position.  Then each
- * segment's allocator is built from front to back, and claims that overlap are adjacent.  Of two
- * overlapping claims the one with the later record is right: the other owner was gone before its
- * memory was reused, and only the record of that is missing.  Generations do not decide this: a put
- * gets its generation before its ranges, and an object that gets another replica keeps its
- * generation.
+ * First the claims of objects and of unfinished puts on ranges are sorted by position.  Then each segment's
+ * allocator is built from front to back, and claims that overlap are adjacent.  Of two overlapping claims the
+ * one with the later record is right: the other owner was gone before its memory was reused, and only the
+ * record of that is missing.  Generations do not decide this: a put gets its generation before its ranges, and
+ * an object that gets another replica keeps its generation.
  *
  * Objects are built in the order of the index.  They are put on the eviction lists in the order of
  * their generations, which is the order of their puts. */
@@ -32,8 +31,7 @@
 #define DIGITS (1u << DIGIT_BITS)
 #define KEY_DIGITS ((64 + DIGIT_BITS - 1) / DIGIT_BITS)
 
-/* The claim of an object or put on one range.  Claims of one object are adjacent, in the order of
- * the index. */
+/* The claim of an object or put on one range.  Claims of one object are adjacent, in the order of the index. */
 struct claim {
 	uint64_t where;		/* segment and granule: the order of positions */
 	uint64_t generation;
@@ -390,8 +388,7 @@ static int take_ranges(struct build *b, const struct order *o, size_t n)
 			p->len = 0;
 			continue;
 		}
-		/* Only claims of the same segment can overlap: no range reaches beyond its
-		 * segment. */
+		/* Only claims of the same segment can overlap: no range reaches beyond its segment. */
 		if (last && last->where + last->len > p->where) {
 			overlaps++;
 			if (record_position(b->r, last) > record_position(b->r, p)) {

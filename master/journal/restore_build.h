@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore_build.h - the last record of each key, segment and put, from which a master's state is
- * built. */
+ * restore_build.h - the last record of each key, segment and put, from which a master's state is built. */
 #ifndef MCM_RESTORE_BUILD_H
 #define MCM_RESTORE_BUILD_H
 

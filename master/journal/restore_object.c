@@ -7,8 +7,7 @@
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 
-/* The segment's lock is needed because a range ends where its neighbour begins, and the neighbour
- * may change. */
+/* The segment's lock is needed because a range ends where its neighbour begins, and the neighbour may change. */
 struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);

@@ -70,8 +70,7 @@ static void range_set_start(struct mcm_range *n, uint64_t at)
 	uint32_t top = (uint32_t)(at >> 32);
 
 	__atomic_store_n(&n->at_lo, (uint32_t)at, __ATOMIC_RELAXED);
-	__atomic_store_n(&n->prev_at, (n->prev_at & ID_MASK) | top << MCM_RANGE_ID_BITS,
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&n->prev_at, (n->prev_at & ID_MASK) | top << MCM_RANGE_ID_BITS, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->next_at, (n->next_at & ID_MASK) | top >> 4 << MCM_RANGE_ID_BITS,
 			 __ATOMIC_RELAXED);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * alloc.h - allocator of one segment's bytes.
  *
- * Constant time: free ranges are in bins of similar size, found through a two-level bitmap; free
- * neighbours are merged at once.  The segment's memory belongs to another process, so the allocator
- * keeps its records (24 bytes per range, never moved) in a slab of its own.  Lengths are whole
- * granules of 64 bytes; ranges of 4 KiB and more are aligned to 4 KiB.  No locks: the caller holds
- * the segment's lock. */
+ * Constant time: free ranges are in bins of similar size, found through a two-level bitmap; free neighbours are
+ * merged at once.  The segment's memory belongs to another process, so the allocator keeps its records (24
+ * bytes per range, never moved) in a slab of its own.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
+ * and more are aligned to 4 KiB.  No locks: the caller holds the segment's lock. */
 #ifndef MCM_ALLOC_H
 #define MCM_ALLOC_H
 
@@ -31,15 +30,13 @@
 
 #define MCM_RANGE_ID_BITS 28		/* 2^28 ranges per segment at most */
 
-/* Begin and length are in granules.  A used range ends where the next one begins, so only a free
- * range stores its length, in the bits that a used one has for flags, policy and owner.  Each
- * 28-bit number shares its word with 4 other bits: fields that cross a word boundary cost a third
- * of the time.  Threads without the segment's lock may read where a used range begins, so those
- * words are written atomically. */
+/* Begin and length are in granules.  A used range ends where the next one begins, so only a free range stores
+ * its length, in the bits that a used one has for flags, policy and owner.  Each 28-bit number shares its word
+ * with 4 other bits: fields that cross a word boundary cost a third of the time.  Threads without the segment's
+ * lock may read where a used range begins, so those words are written atomically. */
 struct mcm_range {
 	uint32_t at_lo;
-	/* neighbours by address; next is 0 only in the end mark.  Upper 4 bits: bits 32 and up of
-	 * the begin. */
+	/* neighbours by address; next is 0 only in the end mark.  Upper 4 bits: bits 32 and up of the begin. */
 	uint32_t prev_at, next_at;
 	/* free: links of its bin's list; used: of the eviction policy's list */
 	uint32_t list_prev : MCM_RANGE_ID_BITS;
@@ -57,9 +54,8 @@ struct mcm_alloc {
 	uint64_t ranges;		/* number of used ranges */
 	uint32_t first, end;		/* first range; end mark */
 	uint32_t spare;			/* free list of range records, linked by next */
-	/* Cursors of a scan that releases the lock (evict_run.c, task_plan.c): the range at which
-	 * it continues, and the first range of its window.  When that range is merged, the cursor
-	 * moves to the merged range. */
+	/* Cursors of a scan that releases the lock (evict_run.c, task_plan.c): the range at which it continues,
+	 * and the first range of its window.  When that range is merged, the cursor moves to the merged range. */
 	uint32_t cursor, window;
 	uint64_t top_map;
 	uint32_t sub_map[MCM_BIN_TOP];
@@ -90,8 +86,7 @@ uint64_t mcm_alloc_round(uint64_t len);
 bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len);
 /* One of the largest free ranges; 0: no range is free. */
 uint32_t mcm_alloc_largest(const struct mcm_alloc *a);
-/* Bytes of the largest object that could be allocated now, exact within the resolution of the
- * largest bin. */
+/* Bytes of the largest object that could be allocated now, exact within the resolution of the largest bin. */
 uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a);
 
 /* Bin of a free range; for alloc_check.c. */

@@ -105,8 +105,7 @@ static void block_count(struct mcm_keys *k, uint32_t ref, uint32_t more)
 	__atomic_store_n(used, (uint16_t)(*used + more), __ATOMIC_RELAXED);
 }
 
-/* No unit of the block is in use: it consists of free runs and, if it is the current one, of units
- * never used. */
+/* No unit of the block is in use: it consists of free runs and, if it is the current one, of units never used. */
 static void block_reset(struct mcm_keys *k, uint32_t block)
 {
 	uint32_t ref = block << MCM_BLOCK_SHIFT, end = ref + MCM_BLOCK;

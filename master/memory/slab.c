@@ -50,8 +50,7 @@ static char *chunk_map_aligned(size_t bytes, size_t align)
 	size_t more = bytes + align, before, behind;
 	char *p;
 
-	p = mmap(NULL, more, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	if (!align)

@@ -20,9 +20,8 @@ struct mcm_slab {
 	/* constant after initialisation */
 	size_t elem;			/* bytes per element */
 	unsigned shift;			/* log2 of the elements per chunk */
-	/* atomic, changed under lock: addresses of the chunks, NULL: not mapped yet.  A longer
-	 * array has a pointer to the previous one in front of it: that one is kept for threads that
-	 * still read it. */
+	/* atomic, changed under lock: addresses of the chunks, NULL: not mapped yet.  A longer array has a
+	 * pointer to the previous one in front of it: that one is kept for threads that still read it. */
 	char **chunk;
 	char *few[MCM_SLAB_FEW];
 	uint32_t chunks;		/* capacity of the array */

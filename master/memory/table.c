@@ -158,8 +158,7 @@ static void chains_prefetch(struct mcm_table *t, const struct mcm_table_type *ty
 	}
 }
 
-static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
-			const struct mcm_slab *slab)
+static void resize_step(struct mcm_table *t, const struct mcm_table_type *type, const struct mcm_slab *slab)
 {
 	unsigned coarse = t->old_bits < t->bits ? t->old_bits : t->bits;
 	uint64_t span = MCM_TABLE_END >> coarse, pos, end;
@@ -197,8 +196,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type,
 	chains_prefetch(t, type, slab, false);
 }
 
-void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type,
-		    const struct mcm_slab *slab)
+void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type, const struct mcm_slab *slab)
 {
 	uint64_t load = (uint64_t)type->load << t->bits;
 

@@ -60,8 +60,7 @@ void mcm_table_init_in(struct mcm_table *t, struct mcm_table_mem *mem, unsigned 
 void mcm_table_done(struct mcm_table *t);	/* frees the buckets, not the elements */
 
 /* Begin a resize when one is due, or do a part of one; called by insert and remove. */
-void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type,
-		    const struct mcm_slab *slab);
+void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type, const struct mcm_slab *slab);
 
 static inline uint32_t *mcm_table_link(const struct mcm_table_type *type,
 				       const struct mcm_slab *slab, uint32_t id)

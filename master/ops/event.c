@@ -20,8 +20,7 @@ MC_COUNTER(noted, "mooncake_master_events_total", "", "Events recorded for watch
 MC_COUNTER(missed, "mooncake_master_events_missed_total", "",
 	   "Events overwritten before a watcher read them")
 
-/* Record in the ring, followed by the bytes of both keys and the group; it never crosses the ring's
- * end. */
+/* Record in the ring, followed by the bytes of both keys and the group; it never crosses the ring's end. */
 struct record {
 	uint64_t time_ms, size, generation;
 	uint16_t key_len, to_len, group_len;
@@ -201,8 +200,7 @@ static bool event_take(const struct mcm_events *e, uint64_t n, uint32_t types, u
 	event_at(e, n, &it);
 	if (it.tenant != tenant || (types && !(types & 1u << it.event.type)))
 		return true;
-	if (!key_begins(it.event.key, prefix) &&
-	    !(it.event.to.len && key_begins(it.event.to, prefix)))
+	if (!key_begins(it.event.key, prefix) && !(it.event.to.len && key_begins(it.event.to, prefix)))
 		return true;
 	if (*text_len < (size_t)it.event.key.len + it.event.to.len)
 		return false;
@@ -253,8 +251,7 @@ static uint64_t tenant_first(const struct mcm *m, uint32_t tenant)
 	return t ? t->first_event : 0;
 }
 
-int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
-		    struct mcp_bytes prefix,
+int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant, struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
 		    uint64_t *ret_since, uint64_t *ret_lost)
 {

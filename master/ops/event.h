@@ -45,12 +45,10 @@ void mcm_event_object(struct mcm *m, enum mcp_event_type type, uint32_t slot);
 /* The object was renamed from key @from.  Its shard is locked. */
 void mcm_event_rename(struct mcm *m, uint32_t slot, struct mcp_bytes from);
 
-/* Read events about a tenant's keys after number @since (UINT64_MAX: from now on).  @ret has room
- * for @max events, @text for @text_len bytes of their keys, to which they point.  Returns their
- * number; *ret_since is the number for the next call, *ret_lost how many events before were
- * overwritten.  -ENOMEM. */
-int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant,
-		    struct mcp_bytes prefix,
+/* Read events about a tenant's keys after number @since (UINT64_MAX: from now on).  @ret has room for @max
+ * events, @text for @text_len bytes of their keys, to which they point.  Returns their number; *ret_since is
+ * the number for the next call, *ret_lost how many events before were overwritten.  -ENOMEM. */
+int mcm_events_read(struct mcm *m, uint64_t since, uint32_t types, uint32_t tenant, struct mcp_bytes prefix,
 		    struct mcp_event *ret, unsigned max, char *text, size_t text_len,
 		    uint64_t *ret_since, uint64_t *ret_lost);
 

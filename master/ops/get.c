@@ -69,8 +69,7 @@ static void get_describe(const struct mcm *m, const struct mcm_object *o, struct
 	ret->data_type = mcm_object_type(o);
 	ret->soft_pin_ms = soft_pin_left(m, o);
 	ret->flags = (uint8_t)((o->flags & MCM_OBJ_HARD ? MCP_OBJ_HARD_PIN : 0) |
-			       (mcm_evict_soft(&m->index, o, mcm_now_tick(m)) ?
-				MCP_OBJ_SOFT_PIN : 0));
+			       (mcm_evict_soft(&m->index, o, mcm_now_tick(m)) ? MCP_OBJ_SOFT_PIN : 0));
 }
 
 static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
@@ -117,11 +116,9 @@ static void promise_lease(struct mcm *m, struct mcm_object *o, uint32_t tick)
 }
 
 /* A directory that exists because it has children. */
-static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret,
-		   unsigned *ret_copies)
+static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret, unsigned *ret_copies)
 {
-	if (((const char *)key.data)[key.len - 1] != '/' ||
-	    !mcm_names_busy(&m->names, key.data, key.len))
+	if (((const char *)key.data)[key.len - 1] != '/' || !mcm_names_busy(&m->names, key.data, key.len))
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	ret->kind = MCP_KIND_DIR;
@@ -149,8 +146,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
 	*ret_copies = get_replicas(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
-	if (o->range && (!*ret_copies ||
-			 (flags & HOLDS && !mcm_object_readable(m, o))))
+	if (o->range && (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))))
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
@@ -261,8 +257,7 @@ static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const str
 	unsigned i, w;
 
 	for (i = 0; i < n; i++) {
-		hash[i] = mcm_index_hash(&m->index, keys[i].data,
-					 mcm_key_ok(keys[i]) ? keys[i].len : 0);
+		hash[i] = mcm_index_hash(&m->index, keys[i].data, mcm_key_ok(keys[i]) ? keys[i].len : 0);
 		order[i] = (uint16_t)i;
 	}
 	if (n >= EXIST_SORT_MIN)

@@ -112,8 +112,7 @@ static void list_drop_tenants(struct mcm_names_page *pg)
 	pg->count = n;
 }
 
-static int list_root(struct mcm *m, const struct mcp_list *rq, unsigned limit,
-		     struct mcm_list_page *pg)
+static int list_root(struct mcm *m, const struct mcp_list *rq, unsigned limit, struct mcm_list_page *pg)
 {
 	const uint8_t *cursor = rq->cursor.data;
 	char nul[MCM_PREFIX_MAX];

@@ -35,10 +35,8 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
 /* Leased objects are skipped unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern;
  * -ENOMEM. */
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
-/* The same; with rq->sliced it stops after about half a millisecond, and ret->at says where to
- * continue. */
-int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
-		    struct mcp_remove_match_reply *ret);
+/* The same; with rq->sliced it stops after about half a millisecond, and ret->at says where to continue. */
+int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp_remove_match_reply *ret);
 
 /* ---- rename.c ---- */
 

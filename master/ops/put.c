@@ -174,8 +174,7 @@ static struct mcm_put_shard *put_shard_of(struct mcm *m, uint64_t generation)
 	return &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 }
 
-static int put_claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done,
-			    struct mcm_put *ret)
+static int put_claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done, struct mcm_put *ret)
 {
 	const struct mcm_put *p;
 	uint32_t id;
@@ -279,13 +278,11 @@ static uint8_t put_object_flags(uint32_t put_flags, uint8_t kind)
 static int put_check_item(const struct mcp_put_item *item)
 {
 	if (!mcm_key_ok(item->key))
-		return mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", item->key.len,
-			       MCP_KEY_MAX);
+		return mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", item->key.len, MCP_KEY_MAX);
 	if (item->kind > MCP_KIND_SYMLINK)
 		return mc_fail(-MC_EPARAM, "unknown object kind %u", item->kind);
 	if (item->size > MCM_SIZE_MAX)
-		return mc_fail(-MC_ETOOBIG, "object has %llu bytes",
-			       (unsigned long long)item->size);
+		return mc_fail(-MC_ETOOBIG, "object has %llu bytes", (unsigned long long)item->size);
 	return 0;
 }
 
@@ -319,8 +316,7 @@ static int put_check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 	return slot ? put_check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
-/* Puts that the session may still begin.  Its requests run one after another, so no other one
- * begins puts now. */
+/* Puts that the session may still begin.  Its requests run one after another, so no other one begins puts now. */
 static unsigned session_room(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
@@ -675,8 +671,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	return r;
 }
 
-int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
-		       struct mcm_put *ret)
+int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation, struct mcm_put *ret)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 	uint32_t id;

@@ -133,9 +133,8 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
 /* The session ends: abort its puts. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
-/* Abort puts of living sessions that are older than put_start_release_timeout (clients write for at
- * most half of its default), take back the units of copies that old, and free quarantined ranges
- * that are due. */
+/* Abort puts of living sessions that are older than put_start_release_timeout (clients write for at most half
+ * of its default), take back the units of copies that old, and free quarantined ranges that are due. */
 void mcm_puts_tick(struct mcm *m);
 
 /* Call @fn with the record of each unfinished or quarantined put, its lock held (put_records.c). */

@@ -64,8 +64,7 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	mc_metric_add(&discarded, kept);
 	mc_metric_add(&staging, (int64_t)(kept * put->size));
 	mcm_tenant_refund(m, put->tenant, put->charged - kept * q.charged);
-	/* Without memory for the ring, free the range: checksums detect a late write, but a leak is
-	 * for ever. */
+	/* Without memory for the ring, free the range: checksums detect a late write, but a leak is for ever. */
 	for (i = kept; i < put->copies; i++)
 		mcm_extent_free(m, &put->extent[i]);
 }

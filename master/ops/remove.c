@@ -60,8 +60,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 }
 
 /* shard locked.  Objects below a matching marker either match too, or keep the directory in existence. */
-static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f,
-			   uint32_t flags)
+static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f, uint32_t flags)
 {
 	const struct mcm_object *o = mcm_object(&m->index, f->slot);
 
@@ -224,8 +223,7 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 	return n;
 }
 
-int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq,
-		    struct mcp_remove_match_reply *ret)
+int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp_remove_match_reply *ret)
 {
 	struct match mt = {
 		.m = m, .prefix = rq->prefix, .keep_text = rq->pattern.len,

@@ -63,8 +63,7 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	if (!slot || !mcm_object_readable(m, mcm_object(&m->index, slot)))
 		return -MC_ENOOBJECT;
 	target = mcm_shard_find(&m->index, rn->to_shard, rn->to_hash, rn->to.data, rn->to.len);
-	if (target && flags & MCP_RENAME_NOREPLACE &&
-	    mcm_object_readable(m, mcm_object(&m->index, target)))
+	if (target && flags & MCP_RENAME_NOREPLACE && mcm_object_readable(m, mcm_object(&m->index, target)))
 		return -MC_EEXISTS;
 	if (target == slot) {
 		*ret_generation = mcm_object(&m->index, slot)->generation;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service.c - sessions; REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of
- * handlers. */
+ * service.c - sessions; REGISTER, HEARTBEAT, MOUNT, UNMOUNT, SEGMENTS, STATS; the table of handlers. */
 #include <config.h>
 
 #include "master/service/service.h"

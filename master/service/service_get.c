@@ -53,8 +53,7 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope
 	return failed;
 }
 
-int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer,
-		  void *arg)
+int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
 {
 	struct mcm_session *ms = mcp_session_get(s);
 	struct mcp_get_reply reply = { 0 };
@@ -155,8 +154,7 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
 	for (; mcp_iter_next(&it, &key); n++) {
-		/* Copy members: one load of the struct would stall until both stores to it
-		 * complete. */
+		/* Copy members: one load of the struct would stall until both stores to it complete. */
 		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
 		text += keys[n].data == text ? keys[n].len : 0;
 	}

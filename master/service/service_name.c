@@ -18,8 +18,7 @@ MC_COUNTER(matches, "master_remove_by_regex_requests_total", "", "Removals by pa
 MC_COUNTER(match_failures, "master_remove_by_regex_failures_total", "",
 	   "Removals by pattern or prefix that failed")
 MC_COUNTER(alls, "master_remove_all_requests_total", "", "Removals of all objects")
-MC_COUNTER(all_failures, "master_remove_all_failures_total", "",
-	   "Removals of all objects that failed")
+MC_COUNTER(all_failures, "master_remove_all_failures_total", "", "Removals of all objects that failed")
 
 int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
@@ -54,8 +53,7 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
 }
 
-/* For a client that does not ask for slices: make them here, and serve other requests in
- * between. */
+/* For a client that does not ask for slices: make them here, and serve other requests in between. */
 static int remove_slice(struct mcm_session *s, struct mcm *m, struct mcp_remove_match *rq,
 			struct mcp_remove_match_reply *reply)
 {

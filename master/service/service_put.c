@@ -198,8 +198,7 @@ static int put_window_start(struct mcm *m, struct mcm_session *s, struct put_win
 	return i < j ? MCP_AGAIN : 0;
 }
 
-/* @text has room for all keys and groups with prefixes: each has more bytes of encoding in the
- * message. */
+/* @text has room for all keys and groups with prefixes: each has more bytes of encoding in the message. */
 static int start_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
 		       struct mcm_put_request *pr, const struct mcp_seq *items, struct put_progress *pg,
 		       char *text)
@@ -286,8 +285,7 @@ static void revoke_many(struct mcm *m, const struct mcp_put_done *done, unsigned
 }
 
 static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *items,
-			void (*fn)(struct mcm *m, const struct mcp_put_done *done, unsigned n,
-				   int *ret),
+			void (*fn)(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret),
 			const struct mcm_op_metrics *om, struct mcp_seq *ret)
 {
 	struct mcp_put_done done[MCM_PREFETCH_MAX];
@@ -349,7 +347,6 @@ int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
 	(void)s;
 	r = mcp_decode(&mcp_desc_put_revoke, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, rq.tenant, &rq.items, revoke_many, &revokes,
-				 &reply.results);
+		r = finish_items(arg, rq.tenant, &rq.items, revoke_many, &revokes, &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_revoke_reply, &reply);
 }

@@ -22,8 +22,7 @@ MC_COUNTER(copies_refused, "master_create_copy_task_failures_total", "", "Copy t
 MC_COUNTER(moves_created, "master_create_move_task_requests_total", "", "Requests to create a move task")
 MC_COUNTER(moves_refused, "master_create_move_task_failures_total", "", "Move tasks that were refused")
 MC_COUNTER(queries, "master_query_task_requests_total", "", "Queries of tasks")
-MC_COUNTER(query_failures, "master_query_task_failures_total", "",
-	   "Queries of unknown tasks")
+MC_COUNTER(query_failures, "master_query_task_failures_total", "", "Queries of unknown tasks")
 MC_COUNTER(fetches, "master_fetch_tasks_requests_total", "", "Requests of owners for copies to make")
 MC_COUNTER(fetch_failures, "master_fetch_tasks_failures_total", "", "Requests of owners for copies to make that failed")
 MC_COUNTER(updates, "master_update_task_requests_total", "", "Copies whose end owners reported")
@@ -70,8 +69,7 @@ int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 
 /* ---- queries ---- */
 
-/* Tasks as messages.  They are encoded without tasks.lock, so everything they point to is
- * copied. */
+/* Tasks as messages.  They are encoded without tasks.lock, so everything they point to is copied. */
 struct listing {
 	struct mcm *m;
 	struct mcp_task *task;
@@ -81,8 +79,7 @@ struct listing {
 
 #define LISTED_MAX 1024
 
-static struct mcp_seq names_copy(struct listing *l, const struct mcm_task_name *names, unsigned n,
-				 int *r)
+static struct mcp_seq names_copy(struct listing *l, const struct mcm_task_name *names, unsigned n, int *r)
 {
 	size_t len = n * sizeof(struct mcp_name);
 	struct mcp_name *list;

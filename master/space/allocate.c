@@ -197,8 +197,7 @@ static int allocate_evicting(struct allocation *p)
 	int r;
 
 	/* Evict objects of tenants above their quota share first, on any segment. */
-	if (mcm_tenants_over_quota(p->m) &&
-	    mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
+	if (mcm_tenants_over_quota(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
 		pthread_rwlock_rdlock(&ss->lock);
 		r = allocate_free(p);
 		pthread_rwlock_unlock(&ss->lock);
@@ -245,8 +244,7 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	pthread_rwlock_rdlock(&m->segments.lock);
 	r = allocate_free(&p);
 	pthread_rwlock_unlock(&m->segments.lock);
-	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest,
-								 __ATOMIC_RELAXED))
+	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED))
 		r = allocate_evicting(&p);
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)

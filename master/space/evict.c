@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evict.c - evictor: removal of victims, eviction inside a put, background eviction down to the
- * watermark. */
+ * evict.c - evictor: removal of victims, eviction inside a put, background eviction down to the watermark. */
 #include <config.h>
 
 #include "master/space/evict.h"
@@ -29,8 +28,7 @@ MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for objec
 MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found objects to evict")
 MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
 	   "Objects evicted under a promise lease, because no other was left")
-MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "",
-	   "Puts that had to evict objects")
+MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "", "Puts that had to evict objects")
 
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot)
 {
@@ -185,8 +183,7 @@ uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned le
 	return group ? freed + mcm_group_evict(m, group) : freed;
 }
 
-/* One attempt of a put: allocate the range if there is space by now, else select victims for @want
- * bytes. */
+/* One attempt of a put: allocate the range if there is space by now, else select victims for @want bytes. */
 static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 			       unsigned level, uint64_t want, struct mcm_victim *v,
 			       unsigned *n, bool *more, uint32_t *ret_range)
@@ -315,8 +312,7 @@ static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 	return true;
 }
 
-/* Collect the committed ranges from the cursor on, and move the cursor behind them.  True: the end
- * is reached. */
+/* Collect the committed ranges from the cursor on, and move the cursor behind them.  True: the end is reached. */
 static bool segment_sweep_collect(struct mcm *m, struct mcm_segment *s, struct mcm_victim *v, unsigned *n)
 {
 	struct mcm_alloc *a = &s->alloc;
@@ -340,8 +336,7 @@ static bool segment_sweep_collect(struct mcm *m, struct mcm_segment *s, struct m
 	return id == a->end;
 }
 
-/* Remove the objects of an unmounted segment.  Ranges that readers pin or writers use are freed by
- * those. */
+/* Remove the objects of an unmounted segment.  Ranges that readers pin or writers use are freed by those. */
 static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 {
 	struct mcm_victim v[SWEEP_BATCH];

@@ -54,8 +54,7 @@ static inline bool mcm_slice_continues(const struct mcm_slice *sl, const struct 
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  const struct mcm_slice *sl, uint32_t *ret_range);
 
-/* Remove selected victims; returns the bytes freed.  A victim that has to stay is put back on its
- * list. */
+/* Remove selected victims; returns the bytes freed.  A victim that has to stay is put back on its list. */
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 

@@ -62,8 +62,7 @@ static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned 
 	return evicted;
 }
 
-/* Evict @want objects, each level on every segment before the next level; returns how many were
- * evicted. */
+/* Evict @want objects, each level on every segment before the next level; returns how many were evicted. */
 static unsigned count_evict(struct mcm *m, unsigned want)
 {
 	uint64_t ahead = m->index.max / AHEAD_SHARE;

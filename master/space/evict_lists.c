@@ -28,8 +28,7 @@ int mcm_list_new(struct mcm_alloc *a, uint32_t *ret)
 }
 
 int mcm_lists_init(struct mcm_lists *l, struct mcm_alloc *a, uint32_t lease_ticks,
-		   void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v,
-				   uint32_t range))
+		   void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range))
 {
 	unsigned i;
 	int r;
@@ -43,8 +42,7 @@ int mcm_lists_init(struct mcm_lists *l, struct mcm_alloc *a, uint32_t lease_tick
 	return r;
 }
 
-static void list_insert(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev, uint32_t id,
-			uint32_t next)
+static void list_insert(struct mcm_lists *l, struct mcm_alloc *a, uint32_t prev, uint32_t id, uint32_t next)
 {
 	struct mcm_range *n = mcm_range(a, id);
 	unsigned class = !!(n->policy & MCM_LIST_CLASS);
@@ -102,8 +100,7 @@ void mcm_lists_insert(struct mcm_lists *l, const struct mcm_evict_view *v, uint3
 
 /* ---- the wheel ---- */
 
-static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range,
-		      uint32_t lease)
+static void wheel_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, uint32_t lease)
 {
 	uint32_t slot = lease >> l->shift;
 

@@ -30,8 +30,7 @@ struct mcm_lists {
 
 /* -ENOMEM */
 int mcm_lists_init(struct mcm_lists *l, struct mcm_alloc *a, uint32_t lease_ticks,
-		   void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v,
-				   uint32_t range));
+		   void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range));
 /* An empty list.  -ENOMEM. */
 int mcm_list_new(struct mcm_alloc *a, uint32_t *ret_head);
 void mcm_list_tail(struct mcm_lists *l, struct mcm_alloc *a, uint32_t head, uint32_t id);
@@ -59,16 +58,14 @@ struct mcm_selection mcm_selection_begin(struct mcm_lists *l, const struct mcm_e
 					 unsigned level, uint64_t want, struct mcm_victim *ret,
 					 unsigned max);
 bool mcm_selection_full(const struct mcm_selection *h);
-/* The first range of a list whose object is neither pinned nor leased; pinned and leased ones
- * before it are taken off the list. 0: the list is empty, the selection is full, or the next object
- * is recent and protected. */
+/* The first range of a list whose object is neither pinned nor leased; pinned and leased ones before it are
+ * taken off the list. 0: the list is empty, the selection is full, or the next object is recent and protected. */
 uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 			    const struct mcm_evict_view *v, uint32_t head);
 /* Make the range that mcm_selection_next() returned a victim. */
 void mcm_selection_take(struct mcm_selection *h, struct mcm_lists *l, const struct mcm_evict_view *v,
 			uint32_t id);
-/* End: add soft-pinned ranges after the plain ones, when @level allows it.  Returns the number of
- * victims. */
+/* End: add soft-pinned ranges after the plain ones, when @level allows it.  Returns the number of victims. */
 unsigned mcm_selection_end(struct mcm_selection *h, struct mcm_lists *l,
 			   const struct mcm_evict_view *v, unsigned level, bool *ret_more);
 

@@ -16,8 +16,7 @@
 #include "master/memory/alloc.h"
 #include "master/index/index.h"
 
-/* Levels of eviction as flags; evict.h has the rule.  Without a flag: objects without soft pin and
- * lease. */
+/* Levels of eviction as flags; evict.h has the rule.  Without a flag: objects without soft pin and lease. */
 #define MCM_EVICT_PLAIN 0u
 #define MCM_EVICT_SOFT 1u	/* also soft-pinned objects */
 #define MCM_EVICT_LEASED 2u	/* also leased objects; the lease that ends first comes first */
@@ -30,8 +29,7 @@ struct mcm_evict_view {
 	const struct mcm_index *ix;
 	struct mcm_alloc *a;
 	uint32_t now;		/* tick */
-	/* for selecting victims: objects are recent by generation or by the wall clock of their
-	 * commit, ms */
+	/* for selecting victims: objects are recent by generation or by the wall clock of their commit, ms */
 	uint64_t recent_generation;
 	uint32_t wall_ms, recent_ms;
 };
@@ -134,8 +132,7 @@ static inline bool mcm_evict_recent(const struct mcm_evict_view *v, const struct
 }
 
 /* Whether the object is soft-pinned now. */
-static inline bool mcm_evict_soft(const struct mcm_index *ix, const struct mcm_object *o,
-				  uint32_t now)
+static inline bool mcm_evict_soft(const struct mcm_index *ix, const struct mcm_object *o, uint32_t now)
 {
 	uint32_t ext = mcm_load_relaxed(&o->ext);
 

@@ -230,8 +230,7 @@ static int run_empty_and_take(struct run *r, const struct window *w, uint32_t *r
 			break;
 		}
 	}
-	/* Also at the end of a slice: a run that is long enough already must not be lost to another
-	 * put. */
+	/* Also at the end of a slice: a run that is long enough already must not be lost to another put. */
 	e = mcm_segment_take_locked(r->s, r->len, ret_range);
 	return e == -MC_ENOSPACE ? again : e;
 }
@@ -284,8 +283,7 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
 	int r;
 
-	/* An earlier slice found the whole run and began to evict it: do not search for all of it
-	 * again. */
+	/* An earlier slice found the whole run and began to evict it: do not search for all of it again. */
 	if (mcm_slice_continues(sl, s, level) && sl->end_ns)
 		run.part = PART;
 	MC_LOCKED(&s->run_lock);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evict_s3fifo.c - S3-FIFO (Yang et al., SOSP 2023): two queues, and ghosts of a third.
  *
- * A new range enters the small queue, which has a tenth of the bytes.  When it reaches the head, it
- * moves to the main queue if its object was read more than once there; else it is evicted and
- * remembered as a ghost.  A key that is put again while its ghost is remembered enters the main
- * queue.  The main queue's head gets another round if it was read since the last one.  So objects
- * that are read once never displace others.
+ * A new range enters the small queue, which has a tenth of the bytes.  When it reaches the head, it moves to
+ * the main queue if its object was read more than once there; else it is evicted and remembered as a ghost.  A
+ * key that is put again while its ghost is remembered enters the main queue.  The main queue's head gets
+ * another round if it was read since the last one.  So objects that are read once never displace others.
  *
  * The ghosts are common to all segments, because the key may be put on another one.  They are a
  * table of key hashes with the number of the eviction, four per bucket; a new one replaces the

@@ -18,8 +18,7 @@
 
 #define BUCKETS 65536u
 
-int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
-		      uint32_t lease_ticks)
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, uint32_t lease_ticks)
 {
 	pthread_rwlockattr_t attr;
 
@@ -31,8 +30,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	pthread_rwlockattr_destroy(&attr);
 	ss->evict = evict;
 	ss->lease_ticks = lease_ticks;
-	/* Full size from the beginning, because they are read without a lock; unused pages cost
-	 * nothing. */
+	/* Full size from the beginning, because they are read without a lock; unused pages cost nothing. */
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
 	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
@@ -40,8 +38,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
 	mc_list_init(&ss->free);
 	ss->evict_shared = evict->shared_new();
-	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name ||
-	    !ss->evict_shared) {
+	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name || !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}
@@ -262,8 +259,7 @@ static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 	mcm_store_relaxed(&s->name_hash, mc_hash(rq->name.data, rq->name.len, 0));
 }
 
-void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
-			   const struct mcp_mount *rq)
+void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	name_remove(ss, s);
 	segment_describe(s, rq);
@@ -305,8 +301,7 @@ static int segment_contents_make(const struct mcm_segments *ss, struct mcm_segme
 	if (r < 0)
 		return r;
 	s->policy = calloc(1, ss->evict->state_size);
-	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc,
-					      ss->lease_ticks) : -ENOMEM;
+	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc, ss->lease_ticks) : -ENOMEM;
 	if (r < 0)
 		segment_contents_free(s);
 	return r;
@@ -336,8 +331,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 	return r;
 }
 
-int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
-		     struct mcm_segment **ret)
+int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq, struct mcm_segment **ret)
 {
 	struct mcm_segment *s = NULL;
 	int r;

@@ -91,8 +91,7 @@ struct mcm_segment_sum {
 	char name[MCM_NAME_MAX + 1];
 };
 
-int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict,
-		      uint32_t lease_ticks);
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, uint32_t lease_ticks);
 void mcm_segments_done(struct mcm_segments *ss);
 
 static inline struct mcm_segment *mcm_segment(const struct mcm_segments *ss, uint16_t index)
@@ -135,8 +134,7 @@ struct mcm_segment *mcm_segments_named(struct mcm_segments *ss, uint64_t hash,
 				       const struct mcm_segment *after);
 /* Add a segment from a checked request, mounted and OK, in no list yet (@link).  Lock held for
  * writing.  -ENOMEM, -MC_ELIMIT. */
-int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq,
-		     struct mcm_segment **ret);
+int mcm_segments_add(struct mcm_segments *ss, const struct mcp_mount *rq, struct mcm_segment **ret);
 /* Add a segment of an earlier master under its number, mounted, and silent until its owner returns.
  * -ENOMEM, -MC_EPARAM. */
 struct mcm_segment_record;
@@ -144,8 +142,7 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 			 struct mcm_segment **ret);
 /* Take over the fields that a new mount may change while the memory stays: owner, address, names.
  * Lock held for writing. */
-void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s,
-			   const struct mcp_mount *rq);
+void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq);
 /* Enlarge a segment; its objects stay.  Lock held for writing.  -MC_EPARAM, -ENOMEM. */
 int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 /* @s is mounted.  Lock held for writing. */
@@ -162,8 +159,7 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);
  * (segment_view.c).  Continues at *@next, 0 at first.  True: there may be more.  A segment that is
  * mounted or unmounted between two calls may be missed. */
 bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segment_view *v, unsigned *n);
-/* The sums by name, in the order of names; the caller frees *ret, which is NULL when there are
- * none.  -ENOMEM. */
+/* The sums by name, in the order of names; the caller frees *ret, which is NULL when there are none.  -ENOMEM. */
 int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, unsigned *ret_n);
 
 /* Make the struct of an unmounted segment available when no range is left. */

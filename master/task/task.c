@@ -83,8 +83,7 @@ void mcm_tasks_done(struct mcm *m)
 
 /* ---- names ---- */
 
-static int names_copy(const struct mcp_bytes *from, unsigned n, struct mcm_task_name **ret,
-		      unsigned *ret_n)
+static int names_copy(const struct mcp_bytes *from, unsigned n, struct mcm_task_name **ret, unsigned *ret_n)
 {
 	struct mcm_task_name *names;
 
@@ -191,8 +190,7 @@ static int check_request(const struct mcm_task_request *rq)
 	return 0;
 }
 
-/* A segment that is being drained accepts no objects: if targets are given, at least one must not
- * be a source. */
+/* A segment that is being drained accepts no objects: if targets are given, at least one must not be a source. */
 static int check_targets(const struct mcm_task *t)
 {
 	unsigned i = 0;
@@ -502,8 +500,7 @@ void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generati
 		return;
 	t->failed++;
 	t->error = why;
-	snprintf(t->message, sizeof(t->message), "an object could not be copied: %s",
-		 mc_strerror(why));
+	snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
 	if (t->failed >= MCM_TASK_FAILURES && t->status == MCP_TASK_RUNNING)
 		mcm_task_end(m, t, MCP_TASK_FAILED, why, "too many objects could not be copied");
 }
@@ -559,15 +556,13 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 		mc_metric_add(&running, 1);
 	}
 	if (t->type == MCP_TASK_DRAIN)
-		set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED :
-			     MCP_SEG_DRAINING);
+		set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : MCP_SEG_DRAINING);
 	return 0;
 }
 
 /* ---- revoking copies ---- */
 
-/* Generation of the put of a copy to revoke: one of task @t, or (@t NULL) one that takes too long.
- * 0: none. */
+/* Generation of the put of a copy to revoke: one of task @t, or (@t NULL) one that takes too long. 0: none. */
 static uint64_t unit_to_revoke(struct mcm *m, const struct mcm_task *t)
 {
 	uint64_t limit = m->conf.processing_task_timeout_sec;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * task.h - jobs on objects that take a while: copy, move, replicate, drain, evict, rebalance.
  *
- * The master moves no bytes.  A client that owns a segment with something to copy learns that from
- * its heartbeat reply and fetches copies to make.  Each copy (unit) is a put that only the task can
- * end: its range on the target is allocated, and the source is pinned for the session that fetched
- * it.  When the client reports the same CRC as the object's, the version gets the new extent under
- * its shard's lock; for a move, the old extent is freed as soon as no client reads the object.
- * When a session ends, so do its copies.  A copy that is cancelled or takes too long ends at once
- * for its task, but its range stays allocated until the client has reported, because the client may
- * still write there.
+ * The master moves no bytes.  A client that owns a segment with something to copy learns that from its
+ * heartbeat reply and fetches copies to make.  Each copy (unit) is a put that only the task can end: its range
+ * on the target is allocated, and the source is pinned for the session that fetched it.  When the client
+ * reports the same CRC as the object's, the version gets the new extent under its shard's lock; for a move, the
+ * old extent is freed as soon as no client reads the object. When a session ends, so do its copies.  A copy
+ * that is cancelled or takes too long ends at once for its task, but its range stays allocated until the client
+ * has reported, because the client may still write there.
  *
  * The objects of a task are found when a client fetches copies, so a drain of millions of objects
  * needs no list.
@@ -140,8 +139,7 @@ int mcm_task_each(struct mcm *m, struct mcp_id id,
 		  int (*fn)(void *arg, const struct mcm_task *t), void *arg);
 /* Bytes still stored in the task's sources. */
 uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
-/* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object
- * is active. */
+/* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object is active. */
 int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 
 /* One period of the tasks' thread, which alone calls it: time-outs, evictions, ends of tasks. */
@@ -182,8 +180,7 @@ void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u);
 /* The session has no more puts, and drops its pins next. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 
-/* Is segment @s (NULL: any segment) so much fuller than the average that objects should be moved
- * away? */
+/* Is segment @s (NULL: any segment) so much fuller than the average that objects should be moved away? */
 bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s);
 
 /* ---- shared by the task files ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * task_evict.c - eviction tasks: evict all unprotected objects of segments, some per period.
  *
- * The evictions run without tasks.lock, so that queries, fetches and ending sessions do not wait
- * for them. */
+ * The evictions run without tasks.lock, so that queries, fetches and ending sessions do not wait for them. */
 #include <config.h>
 
 #include "master/task/task.h"
@@ -34,8 +33,7 @@ static bool evict_some(struct mcm *m, struct mcm_segment *s, struct eviction_sum
 		pthread_mutex_lock(&s->lock);
 		before = mcm_load_relaxed(&s->objects);
 		if (mcm_segment_state(s) == MCP_SEG_OK)
-			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH,
-					      &more);
+			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH, &more);
 		pthread_mutex_unlock(&s->lock);
 		if (n) {
 			sum->bytes += mcm_evict_victims(m, s, v, n, level);

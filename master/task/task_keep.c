@@ -22,8 +22,7 @@
 
 #define LOG "task"
 
-static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n,
-				 struct mcp_name *ret)
+static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n, struct mcp_name *ret)
 {
 	for (unsigned i = 0; i < n; i++)
 		ret[i].name = mcp_bytes(names[i].name, strlen(names[i].name));

@@ -108,8 +108,7 @@ static bool target_accepts(const struct plan *p, const struct copy_spec *c, cons
 
 	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < len)
 		return false;
-	if (c->target ? s->name_hash != c->target :
-	    mcm_task_names(t->source, t->n_sources, s->name_hash))
+	if (c->target ? s->name_hash != c->target : mcm_task_names(t->source, t->n_sources, s->name_hash))
 		return false;
 	if (t->n_targets && !c->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
 		return false;
@@ -168,8 +167,7 @@ static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len,
 	return r;
 }
 
-/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict
- * nothing. */
+/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
 static int copy_allocate(const struct plan *p, const struct copy_spec *c, struct mcm_extent *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
@@ -191,8 +189,7 @@ static int copy_allocate(const struct plan *p, const struct copy_spec *c, struct
 
 /* ---- one copy ---- */
 
-/* The object's shard is locked, and the object has the extent, so the range exists and is its
- * own. */
+/* The object's shard is locked, and the object has the extent, so the range exists and is its own. */
 static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
@@ -204,9 +201,8 @@ static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose
- * number is then reused.  After the end of the session, the slot may belong to another object.  So
- * check both. */
+/* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose number is
+ * then reused.  After the end of the session, the slot may belong to another object.  So check both. */
 void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, u->slot);

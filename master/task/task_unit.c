@@ -69,8 +69,7 @@ static void object_task_done(struct mcm *m, struct mcm_task *t, const struct mcm
 		if (t->done_targets != (1u << t->n_targets) - 1)
 			return;
 	}
-	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0,
-		     t->type == MCP_TASK_MOVE ? "moved" : "copied");
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, t->type == MCP_TASK_MOVE ? "moved" : "copied");
 }
 
 static void object_task_failed(struct mcm *m, struct mcm_task *t, const struct mcm_unit *u, int why)
@@ -130,9 +129,8 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	struct mcm_put put;
 	struct mcm_unit *u;
 
-	/* Only the session that fetched the copy has the source pinned.  The thread of another
-	 * session would race with the end of that session, after which the slot may belong to
-	 * another object. */
+	/* Only the session that fetched the copy has the source pinned.  The thread of another session would
+	 * race with the end of that session, after which the slot may belong to another object. */
 	if (mcm_put_claim_copy(m, s, c->put, &put) < 0)
 		return -MC_ESTALE_PUT;
 	u = put.unit;

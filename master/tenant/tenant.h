@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tenant.h - tenants: separate key spaces, and how much of the pool each tenant may use.
  *
- * Inside the master, keys of the default tenant are unchanged.  A key of another tenant, or one
- * that begins with NUL, has a prefix of MCM_PREFIX_MAX bytes: NUL, two bytes of the tenant's
- * number, '/'.  So keys of different tenants never collide, and each tenant has a directory of its
- * own.  Handlers add the prefix (mcm_scope), answers remove it; the code between them handles only
- * keys.
+ * Inside the master, keys of the default tenant are unchanged.  A key of another tenant, or one that begins
+ * with NUL, has a prefix of MCM_PREFIX_MAX bytes: NUL, two bytes of the tenant's number, '/'.  So keys of
+ * different tenants never collide, and each tenant has a directory of its own.  Handlers add the prefix
+ * (mcm_scope), answers remove it; the code between them handles only keys.
  *
  * While tenants are on (--enable_multi_tenants), a tenant in the policy may write as long as its
  * objects, times their replicas, fit into its quota.  When they do not fit, its oldest unprotected
@@ -36,8 +35,7 @@ struct mcm_tenant_counts {
 	uint64_t evicted_bytes;		/* evicted because of the quota or the share */
 };
 
-/* An object's neighbours on one of its tenant's lists, 0: it is on no list; guarded by the tenant's
- * lock. */
+/* An object's neighbours on one of its tenant's lists, 0: it is on no list; guarded by the tenant's lock. */
 struct mcm_tenant_link {
 	uint32_t prev, next;
 };
@@ -68,8 +66,7 @@ struct mcm_tenants {
 	bool on;			/* constant */
 	struct mcm_slab links;		/* list links of objects, by slot */
 	pthread_rwlock_t lock;
-	/* guarded by lock; atomic: a number that is still in use can be resolved without the
-	 * lock */
+	/* guarded by lock; atomic: a number that is still in use can be resolved without the lock */
 	struct mcm_tenant **at;		/* by number; [0] is the default tenant */
 	struct mcm_tenant *retired;	/* tenants whose number was reused */
 	unsigned count;
@@ -142,11 +139,9 @@ int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 /* Charge a committed object for its replicas and add it to a list.  @charged: bytes charged to its
  * put before; only the difference is charged now. */
 void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged);
-/* The object leaves the index.  Its memory is refunded later, when the last reader has released
- * it. */
+/* The object leaves the index.  Its memory is refunded later, when the last reader has released it. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot);
-/* Make a live object evictable again: its last reader released it, or it was a victim that was not
- * evicted. */
+/* Make a live object evictable again: its last reader released it, or it was a victim that was not evicted. */
 void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */
@@ -179,8 +174,7 @@ int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
 /* Set the tenant's quota in the policy, or (0) remove it from the policy, and write the policy file
  * if there is one.  -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an
  * error of the file; then nothing has changed. */
-int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
-			 uint64_t *ret_effective);
+int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective);
 
 /* Contents of a policy file: valid, distinct names, quotas from 1 to INT64_MAX. */
 struct mcm_tenant_policy {
@@ -202,8 +196,7 @@ void mcm_tenant_lists_init(struct mcm_tenant *t);
 
 /* Number of the tenant with this name, or MCM_TENANT_NONE.  The lock for reading is enough. */
 uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);
-/* Give a tenant other than the default one a name of 1 to MCP_TENANT_MAX bytes, in place of its old
- * one. */
+/* Give a tenant other than the default one a name of 1 to MCP_TENANT_MAX bytes, in place of its old one. */
 void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, size_t len);
 /* Find or make a tenant.  When all numbers are in use, reuse the number that has been unused for
  * the longest time: its tenant has no objects, and was neither in the policy nor in a request for

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tenant_evict.c - eviction of a tenant's own objects, oldest first, to make room inside its quota.
  *
- * Each tenant has lists of objects that may become evictable: plain objects, soft-pinned objects,
- * and a wheel of objects with a promise lease, by the end of the lease.  An object that is being
- * read is on no list until its last reader releases it; a hard-pinned object never is.  An object
- * moves between lists only after a read, a promise, a put or a release, so the cost of making room
- * does not depend on the number of protected objects. */
+ * Each tenant has lists of objects that may become evictable: plain objects, soft-pinned objects, and a wheel
+ * of objects with a promise lease, by the end of the lease.  An object that is being read is on no list until
+ * its last reader releases it; a hard-pinned object never is.  An object moves between lists only after a read,
+ * a promise, a put or a release, so the cost of making room does not depend on the number of protected objects. */
 #include <config.h>
 
 #include "master/mcm_i.h"
@@ -191,8 +190,7 @@ static void wheel_turn(const struct mcm *m, struct mcm_tenant *t, uint32_t now, 
 		t->turn = to;
 }
 
-/* Move objects whose soft pin has expired to the plain list.  The list is roughly in the order of
- * expiry. */
+/* Move objects whose soft pin has expired to the plain list.  The list is roughly in the order of expiry. */
 static void move_expired_soft_pins(const struct mcm *m, struct mcm_tenant *t, uint32_t now)
 {
 	uint32_t slot;
@@ -223,8 +221,7 @@ static bool search_done(const struct search *l)
 	return l->n == BATCH || !l->want || l->steps <= 0;
 }
 
-/* Handle the first object of a list: move it to the list where it belongs now, or make it a
- * victim. */
+/* Handle the first object of a list: move it to the list where it belongs now, or make it a victim. */
 static void search_object(struct search *l, unsigned list, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&l->m->index, slot);
@@ -303,13 +300,11 @@ static void return_victim(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 	pthread_mutex_unlock(&sh->lock);
 }
 
-/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more
- * victims. */
+/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more victims. */
 static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			     const unsigned *levels, unsigned n_levels, const struct mcm_slice *sl)
 {
-	/* More rounds than the objects could need: other threads may put objects back, but the loop
-	 * must end. */
+	/* More rounds than the objects could need: other threads may put objects back, but the loop must end. */
 	uint64_t rounds = mcm_load_relaxed(&t->objects) / 16 + 1024, freed = 0;
 	struct mcm_victim v[BATCH];
 	unsigned n, i;

@@ -6,9 +6,8 @@
  *	  - name: alice
  *	    quota: "200GB"
  *
- * The file is read at the start, which fails if the file is invalid, and again after changes; an
- * invalid file then leaves the policy unchanged.  Quotas set by requests are written to the
- * file. */
+ * The file is read at the start, which fails if the file is invalid, and again after changes; an invalid file
+ * then leaves the policy unchanged.  Quotas set by requests are written to the file. */
 #include <config.h>
 
 #include <errno.h>
@@ -385,8 +384,7 @@ static int policy_change(struct mcm *m, struct mcp_bytes name, uint64_t quota, s
 	return 0;
 }
 
-int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota,
-			 uint64_t *ret_effective)
+int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = NULL;
@@ -441,12 +439,10 @@ void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 	/* Without the value a restart cannot assign the keys to the tenant. */
 	if (mcm_durable_set(m, MCM_DURABLE_TENANT, mcp_bytes(t->name, strlen(t->name)),
 			    mcp_bytes(v, sizeof(v))) < 0)
-		mc_err(LOG, "cannot make tenant %s survive a restart: %s", t->name,
-		       mc_err_detail(-ENOMEM));
+		mc_err(LOG, "cannot make tenant %s survive a restart: %s", t->name, mc_err_detail(-ENOMEM));
 }
 
-/* If only keys of objects mention the number, the tenant gets a name that no valid tenant name can
- * equal. */
+/* If only keys of objects mention the number, the tenant gets a name that no valid tenant name can equal. */
 static int tenant_make_number(struct mcm *m, uint32_t number, const char *name, size_t len,
 			      struct mcm_tenant **ret)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * account.c - operations per caller.
- * The table has a fixed size. If two threads share a slot, the newer one replaces the older, so
- * that the table shows active callers. */
+ * account.c - operations per caller. The table has a fixed size. If two threads share a slot, the newer one
+ * replaces the older, so that the table shows active callers. */
 #include <config.h>
 #include "mcfs/control/account.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * account.h - account of the callers' operations: a line for .mcfs/trace, and the table of
- * .mcfs/top. */
+ * account.h - account of the callers' operations: a line for .mcfs/trace, and the table of .mcfs/top. */
 #ifndef MCFS_ACCOUNT_H
 #define MCFS_ACCOUNT_H
 

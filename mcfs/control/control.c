@@ -217,8 +217,7 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 
 const char *mcfs_control_socket(const struct mcfs *fs)
 {
-	/* A relative path would be wrong in the working directory of the program that follows the
-	 * link. */
+	/* A relative path would be wrong in the working directory of the program that follows the link. */
 	return fs->conf.socket[0] == '/' ? fs->conf.socket : NULL;
 }
 

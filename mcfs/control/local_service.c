@@ -38,8 +38,7 @@ static int start_node(struct mcfs *fs, const char *master, struct mcn **ret)
 	};
 	int r = mcn_start(&conf, ret);
 
-	if (r != -EADDRINUSE || !conf.port ||
-	    mc_options_origin(fs->options, "port") != MC_ORIGIN_DEFAULT)
+	if (r != -EADDRINUSE || !conf.port || mc_options_origin(fs->options, "port") != MC_ORIGIN_DEFAULT)
 		return r;
 	mc_info("mcfs", "another daemon of this host uses the port, local programs connect to it port=%d", conf.port);
 	conf.port = 0;
@@ -154,8 +153,7 @@ static int backing_of(struct mcfs_op *op, unsigned id)
 	fd = mcn_segment(s->node, id, &size);
 	if (fd < 0)
 		return fd;
-	/* While a file is open, the kernel requires the same backing id for it, also after a
-	 * takeover. */
+	/* While a file is open, the kernel requires the same backing id for it, also after a takeover. */
 	if (id == 0 && mcfs_handoff() && mcfs_handoff()->backing > 0)
 		s->backing[id] = mcfs_handoff()->backing;
 	else

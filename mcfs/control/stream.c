@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stream.c - the streams .mcfs/trace and .mcfs/events.
- * One thread runs while a stream is open. It receives events from the master and answers reads
- * whose callers were interrupted. */
+ * stream.c - the streams .mcfs/trace and .mcfs/events. One thread runs while a stream is open. It receives
+ * events from the master and answers reads whose callers were interrupted. */
 #include <config.h>
 #include "mcfs/control/stream.h"
 
@@ -77,8 +76,7 @@ static size_t stream_portion(const struct mcfs_stream *s, size_t max)
 	return end ? (size_t)(end - s->text) + 1 : max;
 }
 
-/* The answer of a read, sent without the lock: sending may close the descriptor and adds a line to
- * the trace. */
+/* The answer of a read, sent without the lock: sending may close the descriptor and adds a line to the trace. */
 struct answer {
 	struct mc_list link;
 	struct mcfs_read *rd;

@@ -111,8 +111,7 @@ struct backing_map {
 #define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* Do not use libfuse's own call: it needs a request, which an interrupt may already have
- * answered. */
+/* Do not use libfuse's own call: it needs a request, which an interrupt may already have answered. */
 int mcfs_compat_backing(int fd)
 {
 	struct backing_map map = { .fd = fd };
@@ -154,8 +153,7 @@ bool mcfs_compat_passthrough(void)
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata);
 
-/* From version 3.17 on, libfuse has its own functions for the flags that the hook adds for older
- * versions. */
+/* From version 3.17 on, libfuse has its own functions for the flags that the hook adds for older versions. */
 #if FUSE_USE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 
 #define DEV_IOC_CLONE _IOR(229, 0, uint32_t)
@@ -196,8 +194,7 @@ static void reply_amend(const struct out_header *out, struct iovec *iov, int cou
 {
 }
 
-/* Without a clone function of its own, a session with a hook makes all threads of libfuse share one
- * descriptor. */
+/* Without a clone function of its own, a session with a hook makes all threads of libfuse share one descriptor. */
 static int hook_clone(int fd)
 {
 	uint32_t of = (uint32_t)fd;
@@ -221,8 +218,7 @@ static int custom_io(struct fuse_session *se)
 
 #else
 
-/* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers
- * are ABI. */
+/* The kernel's FUSE protocol, of which Debian 12's <linux/fuse.h> lacks the newer half; the numbers are ABI. */
 #define INIT_PARALLEL_DIROPS (1u << 18)
 #define INIT_EXT (1u << 30)
 #define INIT2_DIRECT_IO_ALLOW_MMAP (1u << (36 - 32))
@@ -355,8 +351,7 @@ static void see_init(const struct in_header *in, size_t len)
 	}
 }
 
-/* Read one request: its header into @buf, the rest into a slot. Only a WRITE's data stay in the
- * slot. */
+/* Read one request: its header into @buf, the rest into a slot. Only a WRITE's data stay in the slot. */
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 {
 	char *payload = thread_slot();

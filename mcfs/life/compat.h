@@ -23,8 +23,7 @@ struct mcfs_pool;
 int mcfs_compat_attach(struct fuse_session *se, struct mcfs_pool *pool);
 void mcfs_compat_detach(void);
 
-/* Name of the layer that requests the features above: "libfuse" or "hook"; is the hook
- * installed? */
+/* Name of the layer that requests the features above: "libfuse" or "hook"; is the hook installed? */
 const char *mcfs_compat_way(void);
 bool mcfs_compat_hooked(void);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * guard.c - the daemon's tick counter, and the guard process that watches it and outlives the
- * daemon briefly. */
+ * guard.c - the daemon's tick counter, and the guard process that watches it and outlives the daemon briefly. */
 #include <config.h>
 #include "mcfs/life/guard.h"
 

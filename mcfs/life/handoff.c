@@ -74,8 +74,7 @@ static int table_map(int fd)
 
 	if (p == MAP_FAILED)
 		return mc_fail(-errno, "cannot map the handoff table: %s", mc_strerror(errno));
-	o = mmap(NULL, objects, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		 0);
+	o = mmap(NULL, objects, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (o == MAP_FAILED) {
 		munmap(p, TABLE_SIZE);
 		return mc_fail(-ENOMEM, "no address space for the handoff table");
@@ -115,8 +114,7 @@ static void cell_free_locked(uint32_t i)
 	if (table.nfree == table.free_cap) {
 		size_t cap = table.free_cap ? table.free_cap * 2 : 1024;
 
-		/* If the index cannot be stored, the cell stays unused until the next daemon loads
-		 * the table. */
+		/* If the index cannot be stored, the cell stays unused until the next daemon loads the table. */
 		more = realloc(table.free, cap * sizeof(*more));
 		if (!more)
 			return;
@@ -135,8 +133,7 @@ static bool cell_mark_key(const struct cell *c, uint8_t *used)
 	if (len > sizeof(table.key))
 		return false;
 	for (; have < len; have += REST_KEY, i = table.cell[i].next) {
-		if (!i || i >= table.head->high || used[i] ||
-		    table.cell[i].type != MCFS_HANDOFF_REST)
+		if (!i || i >= table.head->high || used[i] || table.cell[i].type != MCFS_HANDOFF_REST)
 			return false;
 		used[i] = 1;
 	}
@@ -403,8 +400,7 @@ void *mcfs_handoff_at(uint64_t number)
 		return NULL;
 	c = &table.cell[i];
 	object = __atomic_load_n(&table.object[i], __ATOMIC_ACQUIRE);
-	if (serial && object &&
-	    (__atomic_load_n(&c->type, __ATOMIC_RELAXED) != MCFS_HANDOFF_HANDLE ||
+	if (serial && object && (__atomic_load_n(&c->type, __ATOMIC_RELAXED) != MCFS_HANDOFF_HANDLE ||
 	     __atomic_load_n(&c->handle.serial, __ATOMIC_RELAXED) != serial))
 		return NULL;
 	return object;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handoff.h - the handoff table, with which a new daemon continues the mount of a dead one (option
- * supervise).
+ * handoff.h - the handoff table, with which a new daemon continues the mount of a dead one (option supervise).
  *
- * A memfd that the supervisor also holds (fdstore.h) records which inodes the kernel knows, which
- * files are open and locked, and how the mount was made. With a table, the kernel's numbers of
- * inodes and open files are indexes into it instead of addresses. A daemon may die between any two
- * stores: an entry becomes valid when its type is set, and is complete by then. There is one table
- * per process, as there is one mount.
+ * A memfd that the supervisor also holds (fdstore.h) records which inodes the kernel knows, which files are
+ * open and locked, and how the mount was made. With a table, the kernel's numbers of inodes and open files are
+ * indexes into it instead of addresses. A daemon may die between any two stores: an entry becomes valid when
+ * its type is set, and is complete by then. There is one table per process, as there is one mount.
  *
  * Any thread, except for creating, loading and closing the table. */
 #ifndef MCFS_HANDOFF_H
@@ -45,8 +43,7 @@ enum mcfs_handoff_type {
 
 /* A file lock; see lock.h. */
 struct mcfs_lock_args {
-	/* flock: of the whole file, owned by an open file; otherwise of bytes, owned by a
-	 * process */
+	/* flock: of the whole file, owned by an open file; otherwise of bytes, owned by a process */
 	bool flock;
 	int type;			/* F_RDLCK, F_WRLCK, F_UNLCK */
 	uint64_t start, end;		/* first and last byte, inclusive */
@@ -79,9 +76,8 @@ int mcfs_handoff_load(int fd);
 void mcfs_handoff_close(void);
 struct mcfs_handoff_head *mcfs_handoff(void);		/* NULL: there is no table */
 
-/* Add an entry for @object. Returns its number, 0: no table or no space. Cells are reused, but
- * numbers of handles are not: the kernel may resend the close of a handle that the previous daemon
- * had already closed. */
+/* Add an entry for @object. Returns its number, 0: no table or no space. Cells are reused, but numbers of
+ * handles are not: the kernel may resend the close of a handle that the previous daemon had already closed. */
 uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object);
 void mcfs_handoff_remove(uint64_t number);
 void mcfs_handoff_set_nlookup(uint64_t number, uint64_t n);
@@ -89,8 +85,7 @@ void mcfs_handoff_set_hashed(uint64_t number, bool hashed);
 /* Record the atomic *unsaved. Reads it under the lock, so that after concurrent changes the last
  * caller records the last value. Does nothing for a removed entry. */
 void mcfs_handoff_note_unsaved(uint64_t number, const bool *unsaved);
-/* 0 or -ENOMEM. After an error the entry has no key: a new daemon only knows that its number is in
- * use. */
+/* 0 or -ENOMEM. After an error the entry has no key: a new daemon only knows that its number is in use. */
 int mcfs_handoff_set_key(uint64_t number, const void *key, size_t len);
 
 /* Is @number an inode's index in the table, not an address? */

@@ -52,10 +52,9 @@ int mcfs_takeover_restore(struct mcfs *fs);
 
 /* ---- supervise.c ------------------------------------------------------------------------------- */
 
-/* Become the supervisor of daemons. Returns 0 in each daemon: the next one is forked when the last
- * one is killed, and receives its stored descriptors. Never returns in the supervisor, which ends
- * together with the last daemon. @parent: a descriptor for the first daemon only, set to -1 in all
- * others; -1: in the foreground. */
+/* Become the supervisor of daemons. Returns 0 in each daemon: the next one is forked when the last one is
+ * killed, and receives its stored descriptors. Never returns in the supervisor, which ends together with the
+ * last daemon. @parent: a descriptor for the first daemon only, set to -1 in all others; -1: in the foreground. */
 int mcfs_supervise(int *parent);
 /* In such a daemon: the descriptor stored as @name, or -ENOENT. */
 int mcfs_supervise_kept(const char *name);

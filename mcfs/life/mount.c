@@ -261,9 +261,8 @@ static bool has_ended(void)
 	return session.ended;
 }
 
-/* Wait until all requests that the kernel has sent are answered, among them the closes of programs
- * that have ended. Also after the kernel's last request: the store may still call back for reads of
- * killed programs. */
+/* Wait until all requests that the kernel has sent are answered, among them the closes of programs that have
+ * ended. Also after the kernel's last request: the store may still call back for reads of killed programs. */
 static int session_drain(struct mcfs *fs, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
@@ -306,8 +305,7 @@ int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 	fuse_session_exit(fs->session);
 	pthread_mutex_lock(&session.lock);
 	while (!session.ended && mc_now_ns() < deadline) {
-		/* Repeat the signal: the first one may arrive just before libfuse starts to
-		 * wait. */
+		/* Repeat the signal: the first one may arrive just before libfuse starts to wait. */
 		(void)pthread_kill(session.thread, WAKE_SIGNAL);
 		(void)mc_cond_wait_until(&session.changed, &session.lock, mc_deadline_ms(20));
 	}

@@ -87,9 +87,8 @@ bool mcfs_mountpoint_is_mounted(const char *path)
 	return mcfs_mountpoint_connection(path) >= 0;
 }
 
-/* Result of stat() of a control file. In a child process, because a request to a stopped daemon
- * cannot be cancelled. The kernel never answers for a control file itself, and the daemon answers
- * without the master. */
+/* Result of stat() of a control file. In a child process, because a request to a stopped daemon cannot be
+ * cancelled. The kernel never answers for a control file itself, and the daemon answers without the master. */
 static int probe_within(const char *path, int64_t ms)
 {
 	char file[PATH_MAX + 32];

@@ -218,8 +218,7 @@ static bool daemon_restarts(int status)
 		mc_err("mcfs", "the daemon was killed, starting another one signal=%d pid=%d",
 		       WTERMSIG(status), (int)sup.pid);
 	else
-		mc_err("mcfs", "the daemon failed, starting another one pid=%d",
-		       (int)sup.pid);
+		mc_err("mcfs", "the daemon failed, starting another one pid=%d", (int)sup.pid);
 	pause = mc_timespec(sup.tries > 1 ? (PAUSE_MS << (sup.tries - 2)) * MC_NS_PER_MS : 0);
 	(void)nanosleep(&pause, NULL);
 	return true;

@@ -99,8 +99,7 @@ static int check_shown(struct mcfs_op *op, const struct mcfs_inode *in)
 	return r;
 }
 
-static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle *h,
-		    uint64_t size)
+static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handle *h, uint64_t size)
 {
 	struct mcfs_writer *w;
 	int r;
@@ -119,8 +118,7 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 	}
 	w = mcfs_handle_writer_seen(op->fs, in);
 	if (w && in->info.generation) {
-		/* Another descriptor is writing the file: its staged bytes belong to another
-		 * version. */
+		/* Another descriptor is writing the file: its staged bytes belong to another version. */
 		mcfs_writer_unref(w);
 		w = NULL;
 		r = check_shown(op, in);

@@ -43,8 +43,7 @@ static void read_here(struct mcfs_read *rd, struct mcfs_handle *h)
 	free(rd);
 }
 
-void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		  struct fuse_file_info *fi)
+void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	struct mcfs_handle *h = mcfs_handle_of(fi);
 	struct mcfs_read *rd = malloc(sizeof(*rd));

@@ -374,8 +374,7 @@ static int do_reserve(struct call *c)
 	if (!c->h || c->h->type != MCFS_WRITE)
 		return mc_fail(-EBADF, "space can be reserved only for a file that is open for writing");
 	r = mcfs_handle_continue(c->op->fs, c->h, c->op->deadline);
-	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op->ctx.pid,
-						   c->op);
+	return r < 0 ? r : mcfs_writer_allocate(c->h->writer, a->size, true, c->op->ctx.pid, c->op);
 }
 
 static const struct command {

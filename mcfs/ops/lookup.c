@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * lookup.c - lookup of names.
- * Names are not cached: another node may have created, replaced or removed a name since the last
- * request, and a stale "not found" would be a lost cache hit. */
+ * lookup.c - lookup of names. Names are not cached: another node may have created, replaced or removed a name
+ * since the last request, and a stale "not found" would be a lost cache hit. */
 #include <config.h>
 
 #include <errno.h>
@@ -40,8 +39,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 	return 0;
 }
 
-/* As mcfs_find(). With @ret_open it also tries to open the version that it finds; NULL if that
- * fails. */
+/* As mcfs_find(). With @ret_open it also tries to open the version that it finds; NULL if that fails. */
 static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 		struct mcfs_object **ret_open)
 {
@@ -64,8 +62,7 @@ static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mc
 	if (ret_open && file < n)
 		r = mcfs_object_stat(op->fs->store, keys, n, infos, results, op->deadline, ret_open);
 	else
-		r = n ? mcs_stat_batch(op->fs->store, keys, n, infos, results,
-				       mcfs_op_left_ms(op)) : 0;
+		r = n ? mcs_stat_batch(op->fs->store, keys, n, infos, results, mcfs_op_left_ms(op)) : 0;
 	if (r < 0)
 		return r;
 	/* A directory hides an object of the same name. */
@@ -88,8 +85,7 @@ int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found 
 	return lookup_find(op, key, ret, NULL);
 }
 
-/* Look up and open, for a thread that is likely to open the file: 0, and the open version or
- * NULL. */
+/* Look up and open, for a thread that is likely to open the file: 0, and the open version or NULL. */
 static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 			struct mcfs_object **ret_open)
 {
@@ -103,8 +99,7 @@ static int find_to_open(struct mcfs_op *op, const struct mcfs_key *key, struct m
 	return r < 0 ? mcfs_find(op, key, ret) : 0;
 }
 
-int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
-		   struct mcfs_key *ret)
+int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name, struct mcfs_key *ret)
 {
 	int n;
 

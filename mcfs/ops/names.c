@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * names.c - creating directories and removing names.
- * A created directory is a marker key that ends in '/', so that all nodes see it while it is empty.
- * A directory that other clients' keys imply needs no marker. */
+ * names.c - creating directories and removing names. A created directory is a marker key that ends in '/', so
+ * that all nodes see it while it is empty. A directory that other clients' keys imply needs no marker. */
 #include <config.h>
 
 #include <errno.h>
@@ -98,8 +97,7 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	r = mc_fault("mcfs.names.remove");
 	if (r == 0)
 		r = mcs_remove(op->fs->store, name, flags, mcfs_op_left_ms(op));
-	/* After any other error, keep the writers: a close that publishes nothing would lose data
-	 * silently. */
+	/* After any other error, keep the writers: a close that publishes nothing would lose data silently. */
 	if (r == 0 || mcs_errno(r) == ENOENT)
 		mcfs_hold_unlink(&hold, name);
 	mcfs_hold_end(&hold);

@@ -206,8 +206,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	h->inode = in;
 	h->shared_inode = r;
 	r = 0;
-	/* Immutable: the commit must not replace any file, including one that appears before the
-	 * close. */
+	/* Immutable: the commit must not replace any file, including one that appears before the close. */
 	if (mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
 	if (p->flags & O_TRUNC)
@@ -219,8 +218,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 		r = -ESTALE;
 	if (r < 0)
 		goto out;
-	/* The inode was looked up by name only, so the kernel may have the size of another
-	 * writer. */
+	/* The inode was looked up by name only, so the kernel may have the size of another writer. */
 	if (!in->info.generation)
 		mcfs_inode_set_kernel_size_stale(&fs->inodes, in);
 	args.key = p->key->data;
@@ -286,8 +284,7 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 /* ---- creating ---- */
 
 /* Create an empty version. */
-static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags,
-			struct mcfs_object **ret)
+static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags, struct mcfs_object **ret)
 {
 	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_OBJECT };
 	mcs_t *store = op->fs->store;

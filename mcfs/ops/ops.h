@@ -53,8 +53,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 void mcfs_refresh_limit(struct mcfs_op *op);
 
 /* data.c */
-void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		  struct fuse_file_info *fi);
+void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void mcfs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,
 		   struct fuse_file_info *fi);
 void mcfs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -74,8 +73,7 @@ void mcfs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 struct mcfs_dir;
 void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d);	/* NULL is fine */
 void mcfs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		     struct fuse_file_info *fi);
+void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void mcfs_do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 			 struct fuse_file_info *fi);
 void mcfs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * readdir.c - directory listings, streamed from the master page by page.
  *
- * Offsets count entries. The kernel may request entries again that did not fit into the program's
- * buffer: the entries of the last answer are kept for that. A seek further back starts a new
- * listing and skips entries. */
+ * Offsets count entries. The kernel may request entries again that did not fit into the program's buffer: the
+ * entries of the last answer are kept for that. A seek further back starts a new listing and skips entries. */
 #include <config.h>
 
 #include <errno.h>
@@ -161,9 +160,8 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 	int n = d->flat ? mcfs_flat_encode(comp, len, d->top, name, sizeof(name)) :
 		mcfs_name_encode(comp, len, d->top, name, sizeof(name));
 
-	/* Skip names that the kernel cannot accept, because it would fail the whole directory:
-	 * names that are too long, and names with a slash, which are below the levels that the
-	 * master separates. */
+	/* Skip names that the kernel cannot accept, because it would fail the whole directory: names that are
+	 * too long, and names with a slash, which are below the levels that the master separates. */
 	if (n < 0 || (unsigned)n > fs->name_max || (!d->flat && memchr(comp, '/', len)))
 		return 0;
 	memset(ret, 0, sizeof(*ret));
@@ -280,8 +278,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 	return 0;
 }
 
-/* Read entry @index into the window: *ret is valid until the next call. 1, 0 at the end, or
- * negative. */
+/* Read entry @index into the window: *ret is valid until the next call. 1, 0 at the end, or negative. */
 static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, struct entry **ret)
 {
 	struct entry e, *more;
@@ -354,16 +351,14 @@ static bool add_plain(struct answer *a, const char *name, const struct stat *st,
 {
 	size_t n;
 
-	/* Without a node id, which "." and ".." lack, the kernel does not count the entry as a
-	 * lookup. */
+	/* Without a node id, which "." and ".." lack, the kernel does not count the entry as a lookup. */
 	if (a->plus) {
 		struct fuse_entry_param e = { .attr = *st };
 
 		n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, name, &e,
 					   (off_t)next);
 	} else {
-		n = fuse_add_direntry(a->op->req, a->buf + a->len, a->size - a->len, name, st,
-				      (off_t)next);
+		n = fuse_add_direntry(a->op->req, a->buf + a->len, a->size - a->len, name, st, (off_t)next);
 	}
 	if (n > a->size - a->len)
 		return false;
@@ -478,8 +473,7 @@ static void forget_answer(struct mcfs *fs, const struct answer *a)
 		const struct fuse_direntplus *e = (const void *)(a->buf + at);
 
 		if (e->entry_out.nodeid)
-			mcfs_inode_forget(&fs->inodes,
-					  mcfs_inode_at(&fs->inodes, e->entry_out.nodeid), 1);
+			mcfs_inode_forget(&fs->inodes, mcfs_inode_at(&fs->inodes, e->entry_out.nodeid), 1);
 		at += FUSE_DIRENTPLUS_SIZE(e);
 	}
 }
@@ -514,8 +508,7 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 		forget_answer(op.fs, &a);
 }
 
-void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-		     struct fuse_file_info *fi)
+void mcfs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	answer_readdir(req, ino, size, (uint64_t)offset, fi, false);
 }
@@ -551,8 +544,7 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino
 	return d;
 }
 
-/* Let the kernel cache the listing for a time. A partly cached listing is not continued with a new
- * one. */
+/* Let the kernel cache the listing for a time. A partly cached listing is not continued with a new one. */
 static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir *d, struct fuse_file_info *fi)
 {
 	const uint64_t ms = mcfs_live(&fs->conf.list_cache);

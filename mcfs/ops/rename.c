@@ -24,8 +24,7 @@ struct renaming {
 	bool noreplace;
 };
 
-/* The caller's pending writer of the old name: its thread's, otherwise its process's. With a
- * reference. */
+/* The caller's pending writer of the old name: its thread's, otherwise its process's. With a reference. */
 static struct mcfs_writer *find_own(const struct renaming *rn)
 {
 	struct mcfs_writer *found = NULL, *w = NULL;

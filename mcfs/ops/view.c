@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * view.c - directories below .mcfs in which names are whole keys: by-key has all objects, also
- * those hidden by a directory; local those with a copy on this node; prefix/P those whose keys
- * begin with P. */
+ * view.c - directories below .mcfs in which names are whole keys: by-key has all objects, also those hidden by
+ * a directory; local those with a copy on this node; prefix/P those whose keys begin with P. */
 #include <config.h>
 
 #include <errno.h>

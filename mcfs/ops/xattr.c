@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xattr.c - the pool's facts about a file, as user.mooncake.* attributes.
- * All other namespaces are refused with EOPNOTSUPP: ls reads two of them for every file, and
- * remembers this error for the whole mount. */
+ * xattr.c - the pool's facts about a file, as user.mooncake.* attributes. All other namespaces are refused with
+ * EOPNOTSUPP: ls reads two of them for every file, and remembers this error for the whole mount. */
 #include <config.h>
 
 #include <errno.h>

@@ -55,8 +55,7 @@ struct mcfs_ahead {
 /* the read started by this thread completed before the start returned */
 static __thread bool completed_inline;
 
-struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
-				  uint64_t timeout_ms)
+struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o, uint64_t timeout_ms)
 {
 	struct mcfs_ahead *a = calloc(1, sizeof(*a));
 
@@ -340,8 +339,7 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 	if (rd->len > a->size - rd->offset)
 		rd->len = (size_t)(a->size - rd->offset);
 	pthread_mutex_lock(&a->lock);
-	/* Loading releases the lock, so that another thread's answer could drop the last
-	 * reference. */
+	/* Loading releases the lock, so that another thread's answer could drop the last reference. */
 	a->refs++;
 	if (ahead_follow(a, rd))
 		ahead_fill(a, rd);

@@ -21,8 +21,7 @@
 struct mcfs_ahead;
 
 /* Create the window of one descriptor, which references @o. NULL: no memory. */
-struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
-				  uint64_t timeout_ms);
+struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o, uint64_t timeout_ms);
 /* Running reads continue; no new ones are started. NULL is fine. */
 void mcfs_ahead_free(struct mcfs_ahead *a);
 

@@ -102,12 +102,10 @@ int64_t mcfs_object_get(struct mcfs_object *o, uint64_t offset, size_t len, void
 int mcfs_object_start(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
 		      uint64_t deadline, mcs_read_done_fn done, void *arg)
 {
-	return mcs_object_read_start(o->o, offset, buf, len, mc_deadline_left_ms(deadline), done,
-				     arg);
+	return mcs_object_read_start(o->o, offset, buf, len, mc_deadline_left_ms(deadline), done, arg);
 }
 
-int mcfs_object_copy(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
-		     uint64_t deadline)
+int mcfs_object_copy(struct mcfs_object *o, uint64_t offset, void *buf, size_t len, uint64_t deadline)
 {
 	struct iovec iov = { buf, len };
 	int64_t n = mcs_object_read(o->o, offset, &iov, 1, mc_deadline_left_ms(deadline));

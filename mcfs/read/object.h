@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * object.h - one committed version, open for reading, shared by all descriptors of it on this
- * node. */
+ * object.h - one committed version, open for reading, shared by all descriptors of it on this node. */
 #ifndef MCFS_OBJECT_H
 #define MCFS_OBJECT_H
 
@@ -24,16 +23,14 @@ const struct mcs_info *mcfs_object_info(const struct mcfs_object *o);
 /* As mcs_object_offset(). */
 int mcfs_object_offset(struct mcfs_object *o, uint64_t *ret);
 
-/* Read up to @len bytes from @offset and verify their CRCs. *ret points to them, in @buf or in the
- * object's memory, and is valid while both exist. Returns their number, short only at the end, or
- * negative. Any thread. */
+/* Read up to @len bytes from @offset and verify their CRCs. *ret points to them, in @buf or in the object's
+ * memory, and is valid while both exist. Returns their number, short only at the end, or negative. Any thread. */
 int64_t mcfs_object_get(struct mcfs_object *o, uint64_t offset, size_t len, void *buf,
 			uint64_t deadline, const void **ret);
 /* The same into @buf, asynchronously: as mcs_object_read_start(). */
 int mcfs_object_start(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
 		      uint64_t deadline, mcs_read_done_fn done, void *arg);
 /* The same into @buf, exactly @len bytes: 0 or negative. */
-int mcfs_object_copy(struct mcfs_object *o, uint64_t offset, void *buf, size_t len,
-		     uint64_t deadline);
+int mcfs_object_copy(struct mcfs_object *o, uint64_t offset, void *buf, size_t len, uint64_t deadline);
 
 #endif

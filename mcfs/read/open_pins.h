@@ -6,13 +6,12 @@
  * that version without a request. A thread that only looks up pins nothing. The thread's next
  * lookup drops an unused pin, as does the sweep after MCFS_PIN_MS.
  *
- * Retried opens: if the file was replaced between LOOKUP and OPEN, or a writer would share the
- * inode (inode.h), the open is answered with ESTALE. The kernel then repeats both requests, but only
- * once. So that a file that is replaced or written all the time can be opened nevertheless, the
- * repeated lookup gets a new inode and pins the version that it shows, and the repeated open uses
- * both. The repeated lookup may be several requests: the kernel checks whether the name is still the
- * same file, looks it up, and does both again if this node replaces the name. The last one counts.
- * An open through /proc/self/fd is not preceded by a lookup, in neither attempt. */
+ * Retried opens: if the file was replaced between LOOKUP and OPEN, or a writer would share the inode (inode.h),
+ * the open is answered with ESTALE. The kernel then repeats both requests, but only once. So that a file that
+ * is replaced or written all the time can be opened nevertheless, the repeated lookup gets a new inode and pins
+ * the version that it shows, and the repeated open uses both. The repeated lookup may be several requests: the
+ * kernel checks whether the name is still the same file, looks it up, and does both again if this node replaces
+ * the name. The last one counts. An open through /proc/self/fd is not preceded by a lookup, in neither attempt. */
 #ifndef MCFS_OPEN_PINS_H
 #define MCFS_OPEN_PINS_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * slot.h - pool of memory slots of 1 MiB for file data, as large as one FUSE request, in one
- * huge-page range. Slots are reused in LIFO order, so that writing a new file touches no fresh
- * page.
+ * slot.h - pool of memory slots of 1 MiB for file data, as large as one FUSE request, in one huge-page range.
+ * Slots are reused in LIFO order, so that writing a new file touches no fresh page.
  *
  * Staged bytes are charged against a limit; a slot that only holds a request is not charged. A new
  * slot contains bytes of its last user: clear them before a program can see them. */

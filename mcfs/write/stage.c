@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stage.c - staged bytes of a file.
- * Behind the size, a slot contains bytes of its last user: whatever increases the size clears the
- * gap first. */
+ * stage.c - staged bytes of a file. Behind the size, a slot contains bytes of its last user: whatever increases
+ * the size clears the gap first. */
 #include <config.h>
 #include "mcfs/write/stage.h"
 
@@ -159,8 +158,7 @@ static void stage_clear_gap(struct mcfs_stage *s, uint64_t to)
 	}
 }
 
-int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, size_t len,
-		     uint64_t deadline)
+int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, size_t len, uint64_t deadline)
 {
 	uint64_t end = offset + len;
 	const char *from = data;
@@ -194,8 +192,7 @@ bool mcfs_stage_adopts(const struct mcfs_stage *s, uint64_t offset, size_t len)
 		(len == MCFS_SLOT || (len >= ADOPT_MIN && len < MCFS_SLOT && offset + len >= s->size));
 }
 
-int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot,
-		     uint64_t deadline)
+int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot, uint64_t deadline)
 {
 	size_t i = (size_t)(offset / MCFS_SLOT);
 	void *other;
@@ -236,8 +233,7 @@ int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size)
 	return 0;
 }
 
-int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len,
-			uint64_t deadline)
+int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len, uint64_t deadline)
 {
 	uint64_t end;
 	char *to = buf;

@@ -2,8 +2,7 @@
  * stage.h - bytes of a version that is being written: slots, holes, and the version that the
  * writer started from, whose bytes are copied when needed and never changed.
  *
- * Not locked: the writer's lock protects it. A function that returns an error has changed no
- * byte. */
+ * Not locked: the writer's lock protects it. A function that returns an error has changed no byte. */
 #ifndef MCFS_STAGE_H
 #define MCFS_STAGE_H
 
@@ -37,12 +36,10 @@ int mcfs_stage_write(struct mcfs_stage *s, uint64_t offset, const void *data, si
  * the slot: it fills the slot, or ends at or behind the file's end. */
 bool mcfs_stage_adopts(const struct mcfs_stage *s, uint64_t offset, size_t len);
 /* Such a write: *slot is moved into the stage, and the caller gets another slot in exchange. */
-int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot,
-		     uint64_t deadline);
+int mcfs_stage_adopt(struct mcfs_stage *s, uint64_t offset, size_t len, void **slot, uint64_t deadline);
 int mcfs_stage_truncate(struct mcfs_stage *s, uint64_t size);
 /* Number of bytes read, short only at the end. */
-int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len,
-			uint64_t deadline);
+int64_t mcfs_stage_read(struct mcfs_stage *s, uint64_t offset, void *buf, size_t len, uint64_t deadline);
 
 /* All bytes as vectors for a put; loads the remaining bytes of the base. free() *ret. */
 int mcfs_stage_vectors(struct mcfs_stage *s, uint64_t deadline, struct iovec **ret, int *ret_n);

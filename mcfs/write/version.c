@@ -250,8 +250,7 @@ int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, 
 	return 0;
 }
 
-int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
-			 uint64_t deadline)
+int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len, uint64_t deadline)
 {
 	MC_LOCKED(&w->lock);
 	if (w->revoked)

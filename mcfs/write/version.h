@@ -139,17 +139,15 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 /* Acquire the writer's lock without waiting for a commit beyond @deadline: 0 or -ETIMEDOUT. */
 int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline);
 
-/* These wait for each other and for commits; all except a write until @op's deadline: -ETIMEDOUT,
- * nothing changed. They claim @op (NULL: none) before any change. -EINTR: it was already answered,
- * nothing changed. */
+/* These wait for each other and for commits; all except a write until @op's deadline: -ETIMEDOUT, nothing
+ * changed. They claim @op (NULL: none) before any change. -EINTR: it was already answered, nothing changed. */
 #define MCFS_AT_THE_END UINT64_MAX
 /* Write all @len bytes, or fail. *slot is NULL or a whole slot that contains @data, and may be
  * exchanged. @offset: MCFS_AT_THE_END appends at the staged size. @tid: the writing thread; 0:
  * unknown, because the bytes come from the page cache. */
 int mcfs_writer_write(struct mcfs_writer *w, uint64_t offset, const void *data, size_t len,
 		      void **slot, pid_t tid, uint64_t deadline, struct mcfs_op *op);
-int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len,
-			 uint64_t deadline);
+int64_t mcfs_writer_read(struct mcfs_writer *w, uint64_t offset, void *buf, size_t len, uint64_t deadline);
 /* @tid: the calling thread, which then counts as the last writer. */
 int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct mcfs_op *op);
 /* fallocate(2), as above: extend the file to @end, unless @keep_size. */
@@ -193,8 +191,7 @@ static inline bool mcfs_writer_pending(const struct mcfs_writer *w)
  * commit happened between the two checks. */
 uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_t len);
 
-/* The name was removed or replaced: nothing is published any more. This and the next two need a
- * hold (hold.h). */
+/* The name was removed or replaced: nothing is published any more. This and the next two need a hold (hold.h). */
 void mcfs_writer_unlink(struct mcfs_writer *w);
 /* The name changes to @to, without publishing: 0 or -ENOMEM. */
 int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * writeback.c - threads that copy full slots to the pool while the file is still being written.
- * The final size is unknown until the close, so the space to allocate is a guess: the size of the
- * last large file, and a multiple whenever that was too small, which copies all slots again. The
- * commit returns the excess. */
+ * writeback.c - threads that copy full slots to the pool while the file is still being written. The final size
+ * is unknown until the close, so the space to allocate is a guess: the size of the last large file, and a
+ * multiple whenever that was too small, which copies all slots again. The commit returns the excess. */
 #include <config.h>
 #include "mcfs/write/writeback.h"
 
@@ -23,8 +22,7 @@
 #define FIRST_BYTES (6 * MCFS_SLOT)
 #define FIRST_ROOM (8 * MCFS_SLOT)
 #define GUESS_MAX (256 * MCFS_SLOT)
-/* Factor of a guess that was too small: a larger one would evict objects, or choose another node,
- * needlessly. */
+/* Factor of a guess that was too small: a larger one would evict objects, or choose another node, needlessly. */
 #define GROWTH 2
 /* Fraction of the pool that all writers of this node may reserve together. */
 #define SHARE 2

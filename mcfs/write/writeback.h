@@ -43,8 +43,7 @@ struct mcfs_writeback {
 	struct mc_list link;		/* guarded by the pool's lock */
 };
 
-/* NULL: no memory; then files are stored by their commits. The threads start with the first large
- * file. */
+/* NULL: no memory; then files are stored by their commits. The threads start with the first large file. */
 struct mcfs_writeback_pool *mcfs_writeback_pool_new(struct mcfs_version_env *env);
 /* All writers have ended. */
 void mcfs_writeback_pool_free(struct mcfs_writeback_pool *pool);		/* NULL is fine */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * memlimit.c - amount of memory that is available.  The kernel cannot drop tmpfs pages, so a segment
- * that does not fit would end in the OOM killer long after it was opened; therefore the size is checked
- * at open. */
+ * memlimit.c - amount of memory that is available.  The kernel cannot drop tmpfs pages, so a segment that does
+ * not fit would end in the OOM killer long after it was opened; therefore the size is checked at open. */
 #include <config.h>
 
 #include "tiers/dram/memlimit.h"

@@ -81,8 +81,7 @@ static int check_pool(struct mcbench *b)
 	int r = mcs_pool_stat(b->store, &pool, -1);
 
 	if (r < 0)
-		return mcbench_complain(MCBENCH_FAILED, "cannot ask for the pool: %s",
-					mcs_error_detail(r));
+		return mcbench_complain(MCBENCH_FAILED, "cannot ask for the pool: %s", mcs_error_detail(r));
 	if (pool.capacity == 0)
 		return mcbench_complain(MCBENCH_FAILED, "the pool has no memory: start a node that "
 					"contributes memory, or give --segment_size");
@@ -162,8 +161,7 @@ int main(int argc, char **argv)
 	r = run_command(o, &conf);
 	mc_options_free(o);
 	if (fflush(stdout) || ferror(stdout)) {
-		mcbench_complain(MCBENCH_FAILED, "cannot write to standard output: %s",
-				 mc_strerror(errno));
+		mcbench_complain(MCBENCH_FAILED, "cannot write to standard output: %s", mc_strerror(errno));
 		r = r ? r : MCBENCH_FAILED;
 	}
 	return r;

@@ -79,8 +79,7 @@ static void put_batch(struct runner *t, uint32_t from, struct mcbench_stats *sta
 	int r;
 
 	for (unsigned i = 0; i < t->batch; i++) {
-		mcbench_content_fill(t->iov[i].iov_base, size, from + i,
-				     (uint64_t)t->m->b->conf->seed);
+		mcbench_content_fill(t->iov[i].iov_base, size, from + i, (uint64_t)t->m->b->conf->seed);
 		t->puts[i] = (struct mcs_put_item){
 			.key = t->keys[i], .iov = &t->iov[i], .iovcnt = 1,
 		};
@@ -108,8 +107,7 @@ static void check_item(struct runner *t, unsigned i, uint32_t object, struct mcb
 		mcbench_stats_error(stats, (int)r, 1);
 		return;
 	}
-	if (r == (int64_t)t->m->size &&
-	    !mcbench_content_check(t->iov[i].iov_base, t->m->size, object,
+	if (r == (int64_t)t->m->size && !mcbench_content_check(t->iov[i].iov_base, t->m->size, object,
 				   (uint64_t)t->m->b->conf->seed, &wrong)) {
 		mcbench_stats_items(stats, 1, t->m->size);
 		return;
@@ -266,8 +264,7 @@ static int run_op(struct micro *m, enum op op)
 		all[started].m = m;
 		all[started].op = op;
 		all[started].first = started * m->share;
-		err = mc_thread_start(&all[started].thread, op_names[op], run_thread,
-				      &all[started]);
+		err = mc_thread_start(&all[started].thread, op_names[op], run_thread, &all[started]);
 		if (err < 0)
 			break;
 	}
@@ -424,8 +421,7 @@ static int parse_sizes(const char *list, uint64_t sizes[SIZES_MAX], unsigned *re
 		return mcbench_complain(MCBENCH_FAILED, "out of memory");
 	for (char *s = strtok_r(copy, ",", &save); s; s = strtok_r(NULL, ",", &save)) {
 		if (n == SIZES_MAX)
-			return mcbench_complain(MCBENCH_USAGE, "--sizes: more than %u sizes",
-						SIZES_MAX);
+			return mcbench_complain(MCBENCH_USAGE, "--sizes: more than %u sizes", SIZES_MAX);
 		if (mc_parse_size(s, &sizes[n]) < 0 || !sizes[n] || sizes[n] > 1ull << 40)
 			return mcbench_complain(MCBENCH_USAGE, "--sizes: \"%s\" is not a size; "
 						"write for example 4KiB,1MiB", s);
@@ -443,8 +439,7 @@ static int check_room(struct mcbench *b)
 	int r = mcs_pool_stat(b->store, &pool, -1);
 
 	if (r < 0)
-		return mcbench_complain(MCBENCH_FAILED, "cannot ask for the pool: %s",
-					mcs_error_detail(r));
+		return mcbench_complain(MCBENCH_FAILED, "cannot ask for the pool: %s", mcs_error_detail(r));
 	if (b->conf->working_set <= pool.capacity / 4 * 3)
 		return MCBENCH_OK;
 	return mcbench_complain(MCBENCH_FAILED, "a working set of %s does not fit into three "

@@ -39,8 +39,7 @@ static void print_run(const struct mcbench_replay *r)
 	printf("run:   %" PRIu64 " requests in %.2f s, %" PRId64 " threads, ", r->n.requests,
 	       seconds(r), conf->threads);
 	if (conf->speed > 0)
-		printf("%g x real time, at most %.3f s late\n", conf->speed,
-		       (double)r->n.late_ns / 1e9);
+		printf("%g x real time, at most %.3f s late\n", conf->speed, (double)r->n.late_ns / 1e9);
 	else
 		printf("as fast as possible\n");
 }

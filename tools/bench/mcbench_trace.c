@@ -64,8 +64,7 @@ static int add_request(struct mcbench_trace *t, const json_t *j, uint64_t *start
 	ms = (uint64_t)json_number_value(time);
 	if (t->n_requests == 0)
 		*start = ms;
-	if (ms < *start || (t->n_requests &&
-			    ms - *start < t->requests[t->n_requests - 1].time_ms))
+	if (ms < *start || (t->n_requests && ms - *start < t->requests[t->n_requests - 1].time_ms))
 		return mc_fail(-EINVAL, "timestamp %llu is before that of the previous line",
 			       (unsigned long long)ms);
 	if (make_room((void **)&t->requests, &t->requests_room, t->n_requests + 1, sizeof(*r)) ||
@@ -127,13 +126,11 @@ static int read_lines(FILE *f, const char *path, uint64_t limit, struct mcbench_
 	ssize_t n;
 	int r = 0;
 
-	while (r == 0 && (!limit || t->n_requests < limit) &&
-	       (n = getline(&line, &room, f)) >= 0) {
+	while (r == 0 && (!limit || t->n_requests < limit) && (n = getline(&line, &room, f)) >= 0) {
 		number++;
 		r = add_line(t, line, (size_t)n, &start);
 		if (r < 0)
-			r = mc_fail(r, "%s:%llu: %s", path, (unsigned long long)number,
-				    mc_err_detail(r));
+			r = mc_fail(r, "%s:%llu: %s", path, (unsigned long long)number, mc_err_detail(r));
 	}
 	free(line);
 	if (r == 0 && ferror(f))

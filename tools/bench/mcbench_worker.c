@@ -76,8 +76,7 @@ static int worker_init(struct worker *w, struct mcbench_replay *r)
 	w->which = calloc(w->batch, sizeof(*w->which));
 	if (posix_memalign((void **)&w->buf, 4096, w->batch * w->block_size))
 		w->buf = NULL;
-	if (!w->names || !w->keys || !w->present || !w->iov || !w->gets || !w->puts ||
-	    !w->which || !w->buf)
+	if (!w->names || !w->keys || !w->present || !w->iov || !w->gets || !w->puts || !w->which || !w->buf)
 		return -ENOMEM;
 	/* Registration is an optimisation; a failure does no harm. */
 	(void)mcs_register_buffer(r->b->store, w->buf, w->batch * w->block_size);
@@ -269,8 +268,7 @@ static bool wait_turn(struct worker *w, const struct mcbench_request *q)
 		if (mc_stop_wait(&w->r->stop, (due - now + MC_NS_PER_MS - 1) / MC_NS_PER_MS))
 			return false;
 	late = __atomic_load_n(&w->r->n.late_ns, __ATOMIC_RELAXED);
-	while (now - due > late &&
-	       !__atomic_compare_exchange_n(&w->r->n.late_ns, &late, now - due, true,
+	while (now - due > late && !__atomic_compare_exchange_n(&w->r->n.late_ns, &late, now - due, true,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	return !mc_stop_wait(&w->r->stop, 0);

@@ -217,8 +217,7 @@ int main(int argc, char **argv)
 	r = (int)run_command(o, &conf);
 	mc_options_free(o);
 	if (fflush(stdout) || ferror(stdout)) {
-		mcctl_complain(MCCTL_FAILED, "cannot write to standard output: %s",
-			       mc_strerror(errno));
+		mcctl_complain(MCCTL_FAILED, "cannot write to standard output: %s", mc_strerror(errno));
 		r = r ? r : MCCTL_FAILED;
 	}
 	return r;

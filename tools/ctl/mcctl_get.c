@@ -110,8 +110,7 @@ static enum mcctl_status copy_out(const char *key, mcs_object_t *o, struct outpu
 		r = mcs_object_read(o, done, &iov, 1, -1);
 		if (r <= 0) {
 			mcctl_progress_end(&progress);
-			return mcctl_error(r < 0 ? r : -EIO, "cannot read %s at %" PRIu64, key,
-					   done);
+			return mcctl_error(r < 0 ? r : -EIO, "cannot read %s at %" PRIu64, key, done);
 		}
 		done += (uint64_t)r;
 		mcctl_progress_step(&progress, done);

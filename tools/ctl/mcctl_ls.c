@@ -40,8 +40,7 @@ static struct mcs_key whole_key(const struct listing *l, const struct mcs_entry 
 static void print_json(struct listing *l, const struct mcs_entry *e)
 {
 	struct mcs_key key = whole_key(l, e);
-	json_t *j = json_pack("{s:o*, s:s}", "key", mcctl_key_json(key), "kind",
-			      mcctl_kind_name(e->kind));
+	json_t *j = json_pack("{s:o*, s:s}", "key", mcctl_key_json(key), "kind", mcctl_kind_name(e->kind));
 
 	if (j && e->kind != MCS_DIR) {
 		json_object_set_new(j, "size", json_integer((json_int_t)e->size));
@@ -68,8 +67,7 @@ static void print_entry(struct listing *l, const struct mcs_entry *e)
 	if (conf->long_format && e->kind == MCS_DIR)
 		printf("%14s  %-19s  ", "-", "-");
 	else if (conf->long_format)
-		printf("%14" PRIu64 "  %s  ", e->size,
-		       mcctl_time_text(e->mtime_ms, when, sizeof(when)));
+		printf("%14" PRIu64 "  %s  ", e->size, mcctl_time_text(e->mtime_ms, when, sizeof(when)));
 	mcctl_key_print(conf->raw, e->name, stdout);
 	if (e->kind == MCS_DIR && (!e->name.len || name[e->name.len - 1] != '/'))
 		putchar('/');

@@ -31,8 +31,7 @@ static enum mcctl_status grow(struct input *in)
 	char *data = realloc(in->data, room);
 
 	if (!data)
-		return mcctl_complain(MCCTL_FAILED, "%s: out of memory after %zu bytes",
-				      in->name, in->len);
+		return mcctl_complain(MCCTL_FAILED, "%s: out of memory after %zu bytes", in->name, in->len);
 	in->data = data;
 	in->room = room;
 	return MCCTL_OK;

@@ -140,8 +140,7 @@ static void wait_a_little(void)
 }
 
 /* Wait until the task has ended or the user interrupts. */
-static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what,
-				struct mcs_task **ret)
+static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
 {
 	struct mcctl_progress p;
 	bool begun = false;
@@ -156,8 +155,7 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 		if (!begun)
 			mcctl_progress_begin(&p, what, (*ret)->total);
 		begun = true;
-		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ?
-				    (*ret)->total - (*ret)->left : 0);
+		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ? (*ret)->total - (*ret)->left : 0);
 		if (over(*ret) || interrupted)
 			break;
 		wait_a_little();
