@@ -105,20 +105,6 @@ static int te_choose_host(struct mce_te *te, const struct mce_te_conf *conf, int
 	return 0;
 }
 
-/* "host:port", an IPv6 address in brackets. */
-static int te_address_format(const char *host, int port, char ret[MC_ADDR_MAX])
-{
-	const char *form = strchr(host, ':') ? "[%s]:%d" : "%s:%d";
-	int n;
-
-	/* The format is one of the two above. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	n = snprintf(ret, MC_ADDR_MAX, form, host, port);
-#pragma GCC diagnostic pop
-	return n < MC_ADDR_MAX ? 0 : mc_fail(-EINVAL, "the host name is too long");
-}
-
 static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	struct mce_handshake_conf h = {
@@ -136,7 +122,7 @@ static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r < 0)
 		return r;
 	te->rpc_port = mce_handshake_port(te->handshake);
-	r = te_address_format(te->host, te->rpc_port, te->address);
+	r = mc_addr_join(te->host, te->rpc_port, te->address);
 	if (r < 0)
 		return r;
 	if (!te->meta)

@@ -190,10 +190,9 @@ int mce_handshake_call(const char *host, int port, enum mce_handshake_type type,
 	size_t len;
 	int r;
 
-	if (!*host || strlen(host) > MC_ADDR_MAX - 16)
-		return mc_fail(-EINVAL, "invalid host name: %.64s", host);
-	snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
-	r = mce_handshake_frame((unsigned)type, json, &frame, &len);
+	r = *host ? mc_addr_join(host, port, addr) : mc_fail(-EINVAL, "the host name is empty");
+	if (r == 0)
+		r = mce_handshake_frame((unsigned)type, json, &frame, &len);
 	if (r == 0)
 		r = call_connect(&c);
 	if (r < 0)

@@ -45,11 +45,9 @@ void mce_port_range(int *ret_min, int *ret_max)
 static int port_listen_on(const char *host, int port, int backlog)
 {
 	char addr[MC_ADDR_MAX];
+	int r = mc_addr_join(host, port, addr);
 
-	if (strlen(host) > MC_ADDR_MAX - 16)
-		return mc_fail(-EINVAL, "address too long: %s", host);
-	snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
-	return mc_listen(addr, backlog, 0, NULL);
+	return r < 0 ? r : mc_listen(addr, backlog, 0, NULL);
 }
 
 int mce_port_listen(const char *host, int port, int backlog, int *ret_port)
