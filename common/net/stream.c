@@ -22,8 +22,10 @@ static ssize_t stream_send(struct mc_stream *s, const struct iovec *iov, int n)
 	const struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n };
 	ssize_t len;
 
+	/* For one buffer send() and recv() are cheaper than sendmsg() and recvmsg(). */
 	do {
-		len = sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		len = n == 1 ? send(s->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT) :
+			       sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	} while (len < 0 && errno == EINTR);
 	return stream_result(len);
 }
@@ -40,7 +42,7 @@ static ssize_t stream_recv(struct mc_stream *s, const struct iovec *iov, int n)
 	ssize_t len;
 
 	do {
-		len = recvmsg(s->fd, &m, MSG_DONTWAIT);
+		len = n == 1 ? recv(s->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) : recvmsg(s->fd, &m, MSG_DONTWAIT);
 	} while (len < 0 && errno == EINTR);
 	return stream_result(len);
 }
