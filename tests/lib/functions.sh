@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# functions.sh - what every shell test begins with:
+# functions.sh - functions for all shell tests.  Each test begins like this:
 #
 #	#!/bin/bash
 #	# SPDX-License-Identifier: Apache-2.0
@@ -11,33 +11,35 @@
 #	start_mcfs "$MASTER" "$tmp/mnt"
 #	...
 #
-# The test runs under "set -euo pipefail" in its own directory $tmp.  However it ends, cleanups run in
-# the reverse order of their cleanup_fn, then nothing of the test may be left: a process, a mount or a
-# namespace that is still there fails it.  Waiting is always wait_for or a command with a deadline;
-# nothing sleeps for "some time".
+# The test runs under "set -euo pipefail" in its own directory $tmp.  When it ends, for whatever reason,
+# the cleanups run in the reverse order of their cleanup_fn calls.  Then no process, mount or namespace of
+# the test may be left, else the test fails.  A test waits with wait_for or with a command that has a
+# deadline; no test sleeps for a guessed time.
 [ -n "${BASH_VERSION-}" ] || exec bash "$0" "$@"
 set -euo pipefail
 
 : "${top_srcdir:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
 : "${top_builddir:=$top_srcdir/build}"
-# The programs' own variables must not leak in from the caller's shell.
+# Remove the programs' own variables, which the caller's shell may have set.
 unset "${!MOONCAKE_@}" "${!MC_@}"
 test_name=$(basename "$0" .sh)
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/mc-$test_name.XXXXXX")
 export top_srcdir top_builddir
-# How processes of this test are known: every child inherits it, also a daemon that left its parent.
+# Identifies the processes of this test: every child inherits the variable, also a daemon that left
+# its parent.
 export MC_TEST_ID=$tmp
 export LC_ALL=C
 
-# ---- how a test ends ------------------------------------------------------------------------------
+# ---- end of a test --------------------------------------------------------------------------------
 
-# skip REASON... - this machine lacks something
+# skip REASON... - the test needs something that this machine lacks
 skip() {
 	echo "SKIP: $*"
 	exit 77
 }
 
-# fail MESSAGE... - also seen when the command that fails is waited for and its output thrown away
+# fail MESSAGE... - print to the original standard output, also where the output of the failing
+# command is discarded
 exec {TOLD_TO}>&1
 fail() {
 	echo "FAIL: $*" >&"$TOLD_TO"
@@ -45,27 +47,27 @@ fail() {
 }
 
 cleanups=()
-# cleanup_fn COMMAND ARG... - run it when the test ends, last one first; its failure is reported and
-# the others still run
+# cleanup_fn COMMAND ARG... - run the command when the test ends, the last registered one first.  A
+# failure is reported, and the other commands still run.
 cleanup_fn() {
 	cleanups+=("$(printf '%q ' "$@")")
 }
 
-# processes_left - pids and command lines of programs that this test started.  A shell knows the
-# variable only from its child on, so the test itself is not among them.
+# processes_left - pids and command lines of programs that this test started.  Only a child's
+# environment shows the variable, so the test's own shell is not listed.
 processes_left() {
 	local dir
 	for dir in /proc/[0-9]*; do
 		grep -qzxF "MC_TEST_ID=$tmp" "$dir/environ" 2>/dev/null || continue
-		# a zombie is its parent's business
+		# the parent reaps its zombie
 		grep -q '^State:.*Z' "$dir/status" 2>/dev/null && continue
 		echo "${dir#/proc/} $(tr '\0' ' ' <"$dir/cmdline" 2>/dev/null)"
 	done
 	return 0
 }
 
-# one_mcfs - there is one mcfs that has left its parent, and pid is its; to be waited for: its guard is alike until it
-# has renamed itself
+# one_mcfs - succeeds when exactly one mcfs has left its parent; sets pid.  Use with wait_for: the
+# guard process has the same name until it renames itself.
 one_mcfs() {
 	# shellcheck disable=SC2034  # for the caller
 	pid=$(processes_left | awk '$2 ~ /mcfs$/ { print $1 }')
@@ -79,7 +81,7 @@ mounts_left() {
 at_exit() {
 	local status=$? i left
 	trap - EXIT
-	# nor may a reader of our output that went away end this half-way
+	# a closed output pipe must not interrupt the cleanups
 	trap '' INT TERM PIPE
 	set +e
 	cd /
@@ -107,7 +109,7 @@ at_exit() {
 	exit "$status"
 }
 
-# wait_until_none SECONDS COMMAND... - until it prints nothing; prints what it still says then
+# wait_until_none SECONDS COMMAND... - wait until the command prints nothing; print its last output
 wait_until_none() {
 	local end=$((SECONDS + $1)) out
 	shift
@@ -121,7 +123,7 @@ trap at_exit EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# ---- what the machine must have -------------------------------------------------------------------
+# ---- requirements of a test -----------------------------------------------------------------------
 
 requires() {
 	local program
@@ -136,12 +138,13 @@ requires_root() {
 
 requires_fuse() {
 	[ -r /dev/fuse ] && [ -w /dev/fuse ] || skip "/dev/fuse cannot be opened here"
-	# A container may show the device and refuse the mount.
+	# A container may have the device and nevertheless refuse the mount.
 	[ "$(id -u)" -ne 0 ] || may_mount || skip "mounting is not allowed here"
 	[ "$(id -u)" -eq 0 ] || requires fusermount3
 }
 
-# In a mount namespace of its own; the propagation cannot be changed in a chroot.
+# Try it in a separate mount namespace.  "--propagation unchanged": in a chroot, the propagation
+# cannot be changed.
 may_mount() {
 	local status=0
 	mkdir "$tmp/may-mount"
@@ -151,10 +154,10 @@ may_mount() {
 	return "$status"
 }
 
-# a terminal, as script(1) makes one
+# requires_terminal - script(1) can create a terminal
 requires_terminal() {
 	requires script
-	script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "no terminal can be made here"
+	script -qec true /dev/null >/dev/null 2>&1 </dev/null || skip "script(1) cannot create a terminal here"
 }
 
 requires_netns() {
@@ -170,24 +173,25 @@ requires_memory() {
 	[ "$free" -ge "$1" ] || skip "needs $1 MiB of memory, $free are available"
 }
 
-# requires_plain_program FILE - it must be the program itself, not libtool's script around it
+# requires_plain_program FILE - the file is the program itself, not libtool's wrapper script
 requires_plain_program() {
 	[ "$(head -c 4 "$1" | tail -c 3)" = ELF ] || skip "$1 is a script in this build tree"
 }
 
-# ... | found ARG... - grep that reads all: "grep -q" goes at the first match, and who writes on is killed by SIGPIPE
+# ... | found ARG... - grep that reads all of its input: "grep -q" exits at the first match, and
+# SIGPIPE would then kill the writer
 found() {
 	grep "$@" | cat >/dev/null
 }
 
-# unless_sanitized REASON - for what measures time or memory
+# unless_sanitized REASON - for tests that measure time or memory
 unless_sanitized() {
 	[ -z "${SANITIZER-}" ] || skip "$1"
 }
 
 # ---- waiting --------------------------------------------------------------------------------------
 
-# wait_for SECONDS COMMAND... - until it succeeds; status 1 and a line when it does not
+# wait_for SECONDS COMMAND... - wait until the command succeeds; at the timeout print a line and return 1
 wait_for() {
 	local seconds=$1 end=$((${EPOCHREALTIME/./} + $1 * 1000000))
 	shift
@@ -214,7 +218,8 @@ connects() {
 
 # ---- processes ------------------------------------------------------------------------------------
 
-# in_ns NAME COMMAND... - in that network namespace, with everybody's mounts; NAME "" is here
+# in_ns NAME COMMAND... - run the command in that network namespace, with the mounts of this one;
+# NAME "": no other namespace
 in_ns() {
 	local ns=$1
 	shift
@@ -225,13 +230,13 @@ in_ns() {
 	fi
 }
 
-# spawn NAME COMMAND... - in the background, in namespace $NS when that is set; its output goes to
-# $tmp/NAME.log, its pid to SPAWNED; it is stopped when the test ends
+# spawn NAME COMMAND... - run the command in the background, in namespace $NS if set.  Output:
+# $tmp/NAME.log; pid: $SPAWNED.  The process is stopped when the test ends.
 spawn() {
 	local log=$tmp/$1.log
 	shift
 	if [ -n "${NS-}" ]; then
-		# nsenter becomes the program, so the pid is the program's
+		# nsenter executes the program, so this is the program's pid
 		nsenter --net="/run/netns/$NS" "$@" >>"$log" 2>&1 </dev/null &
 	else
 		"$@" >>"$log" 2>&1 </dev/null &
@@ -240,7 +245,7 @@ spawn() {
 	cleanup_fn end_pid "$SPAWNED"
 }
 
-# end_pid PID - in whatever state it is: TERM, KILL when that does not help.  For cleanups.
+# end_pid PID - end the process in any state: SIGTERM, later SIGKILL.  For cleanups.
 end_pid() {
 	alive "$1" || { wait "$1" 2>/dev/null || :; return 0; }
 	kill -CONT "$1" 2>/dev/null || :
@@ -249,7 +254,7 @@ end_pid() {
 	wait "$1" 2>/dev/null || :
 }
 
-# stop_pid PID [SECONDS] - TERM; a clean end within the time is part of what is tested
+# stop_pid PID [SECONDS] - send SIGTERM; the process must end in time with status 0
 stop_pid() {
 	local status=0
 	kill -TERM "$1"
@@ -258,14 +263,14 @@ stop_pid() {
 	[ "$status" -eq 0 ] || fail "process $1 ended with status $status after SIGTERM"
 }
 
-# kill_pid PID - SIGKILL, and wait until it is gone
+# kill_pid PID - send SIGKILL and wait until the process has ended
 kill_pid() {
 	kill -KILL "$1"
 	wait_for 10 gone "$1"
 	wait "$1" 2>/dev/null || :
 }
 
-# stop_still PID - SIGSTOP, and none of its threads runs any more: the signal alone is only asked for
+# stop_still PID - send SIGSTOP and wait until all threads have stopped: the signal takes effect later
 stop_still() {
 	kill -STOP "$1"
 	wait_for 10 stands_still "$1"
@@ -275,8 +280,8 @@ stands_still() {
 	! grep -h '^State:' /proc/"$1"/task/*/status | found -v 'T (stopped)'
 }
 
-# free_port VARIABLE - a TCP port that nobody uses, reserved against the other tests of this run.
-# Below the kernel's range of ephemeral ports, so that no connection takes it meanwhile.
+# free_port VARIABLE - an unused TCP port, reserved against the other tests of this run.  It is
+# below the kernel's range of ephemeral ports, so no outgoing connection takes it meanwhile.
 free_port() {
 	local port
 	while :; do
@@ -291,17 +296,17 @@ free_port() {
 
 # ---- the programs ---------------------------------------------------------------------------------
 
-# started PID NAME SECONDS COMMAND... - wait for it as long as the process lives
+# started PID NAME SECONDS COMMAND... - wait until the command succeeds; fail early when the process ends
 started() {
 	local pid=$1 name=$2 seconds=$3
 	shift 3
 	up_or_gone() { "$@" || gone "$pid"; }
-	wait_for "$seconds" up_or_gone "$@" || fail "$name does not come up"
-	alive "$pid" || fail "$name ended at its start"
+	wait_for "$seconds" up_or_gone "$@" || fail "$name is not ready"
+	alive "$pid" || fail "$name ended during its start"
 }
 
-# start_master [FLAG...] - on $MASTER_HOST (127.0.0.1) and free ports, in namespace $NS when that is
-# set; gives MASTER and MASTER_HTTP, "host:port" both, and MASTER_PID
+# start_master [FLAG...] - start a master on $MASTER_HOST (127.0.0.1) and free ports, in namespace
+# $NS if set; sets MASTER and MASTER_HTTP, both "host:port", and MASTER_PID
 start_master() {
 	requires curl
 	local rpc http host=${MASTER_HOST:-127.0.0.1}
@@ -311,7 +316,7 @@ start_master() {
 	restart_master "$@"
 }
 
-# restart_master [FLAG...] - again on the same ports, after the first one has gone
+# restart_master [FLAG...] - start it again on the same ports after the first one has ended
 restart_master() {
 	spawn master "$top_builddir/master/mooncake_master" --rpc_address="${MASTER%:*}" \
 		--rpc_port="${MASTER##*:}" --metrics_host="${MASTER_HTTP%:*}" \
@@ -320,19 +325,19 @@ restart_master() {
 	started "$MASTER_PID" master 20 master_serves "$MASTER_HTTP"
 }
 
-# master_serves HOST:PORT - it answers over HTTP before it serves clients, and says so
+# master_serves HOST:PORT - the master answers over HTTP before it serves clients, and reports when it does
 master_serves() {
 	in_ns "${NS-}" curl -sf --max-time 2 "http://$1/health" | found '"service_ready":true'
 }
 
-# start_mcfs MASTER DIR [FLAG...] - a node with a mount, in the foreground of its own; gives MCFS_PID
+# start_mcfs MASTER DIR [FLAG...] - start a node with a mount in the foreground; sets MCFS_PID
 start_mcfs() {
 	local master=$1 dir=$2
 	shift 2
 	mount_with "$dir" -f "$master" "$dir" "$@"
 }
 
-# start_standalone DIR [FLAG...] - master, memory and mount in one process; gives MCFS_PID
+# start_standalone DIR [FLAG...] - start master, memory and mount in one process; sets MCFS_PID
 start_standalone() {
 	local dir=$1
 	shift
@@ -343,15 +348,15 @@ mount_with() {
 	local dir=$1
 	shift
 	mkdir -p "$dir"
-	# Runs after the daemon was ended, so it finds something only when that went wrong.
+	# Runs after the daemon has ended, so a mount is left only if that failed.
 	cleanup_fn unmount_any "$dir"
 	spawn "mcfs-${dir##*/}" "$top_builddir/mcfs/mcfs" "$@"
 	MCFS_PID=$SPAWNED
 	started "$MCFS_PID" "mcfs on $dir" 30 is_mounted "$dir"
 }
 
-# fuse_connections - the kernel's directory of them is $CONNECTIONS: mounted here, since what another test mounts it
-# unmounts as well
+# fuse_connections - set $CONNECTIONS to the kernel's directory of FUSE connections.  Use a mount of
+# this test: a mount of another test disappears when that test ends.
 fuse_connections() {
 	CONNECTIONS=$tmp/fusectl
 	mkdir "$CONNECTIONS"
@@ -362,19 +367,19 @@ fuse_connections() {
 	fi
 }
 
-# requires_custom_io MOUNTPOINT - what a daemon goes on with after another one, it has seen of the requests
+# requires_custom_io MOUNTPOINT - a takeover needs a daemon that has seen the raw requests
 requires_custom_io() {
 	grep -Eq '^custom_io +yes$' "$1/.mcfs/features" ||
 		skip "this libfuse was built without fuse_session_custom_io(): a killed daemon's mount is made anew"
 }
 
-# metric HOST:PORT NAME [LABELS] - the sum over all label sets that contain LABELS, 0 when absent;
-# asked from namespace $NS
+# metric HOST:PORT NAME [LABELS] - print the sum over all label sets that contain LABELS, 0 when
+# absent; requested from namespace $NS
 metric() {
 	in_ns "${NS-}" curl -sf --max-time 5 "http://$1/metrics" | metric_sum "$2" "${3-}"
 }
 
-# metric_sum NAME [LABELS] - the same from text on standard input
+# metric_sum NAME [LABELS] - same for text on standard input
 metric_sum() {
 	awk -v name="$1" -v labels="${2-}" '
 	index($0, name "{") == 1 || index($0, name " ") == 1 {
@@ -389,7 +394,7 @@ is_mounted() {
 	awk -v dir="$1" '$2 == dir { found = 1 } END { exit !found }' /proc/self/mounts
 }
 
-# unmount DIR - the operator's way, and the mount is gone afterwards
+# unmount DIR - unmount as an operator does; afterwards the mount is gone
 unmount() {
 	if [ "$(id -u)" -eq 0 ]; then
 		umount "$1"
@@ -398,14 +403,14 @@ unmount() {
 	fi
 }
 
-# For cleanups: whatever the state of the mount.
+# For cleanups: unmount in whatever state the mount is.
 unmount_any() {
 	is_mounted "$1" || return 0
 	unmount "$1" 2>/dev/null || umount -l "$1" 2>/dev/null || fusermount3 -uz "$1"
 }
 
-# xattr get NAME FILE | set NAME VALUE FILE | list FILE - the attribute user.NAME, the names of all; getfattr(1) is
-# on few machines
+# xattr get NAME FILE | set NAME VALUE FILE | list FILE - read or set the attribute user.NAME, or
+# list all names; few machines have getfattr(1)
 xattr() {
 	requires python3
 	python3 -c 'if True:
@@ -424,15 +429,15 @@ xattr() {
 
 # ---- network namespaces ---------------------------------------------------------------------------
 
-# two_nodes - namespaces $NS_A and $NS_B, joined by a veth pair; their addresses, which exist nowhere
-# else, are ADDR_A and ADDR_B
+# two_nodes - create the namespaces $NS_A and $NS_B, joined by a veth pair; their addresses $ADDR_A
+# and $ADDR_B exist nowhere else
 two_nodes() {
 	NS_A=mct-$$-a NS_B=mct-$$-b ADDR_A=10.77.0.1 ADDR_B=10.77.0.2
 	local ns
 	for ns in "$NS_A" "$NS_B"; do
 		ip netns add "$ns"
 		cleanup_fn ip netns del "$ns"
-		# not "ip -n", which makes a mount namespace and fails in a chroot
+		# not "ip -n": it creates a mount namespace, which fails in a chroot
 		in_ns "$ns" ip link set lo up
 	done
 	in_ns "$NS_A" ip link add veth-a type veth peer name veth-b netns "$NS_B"
@@ -449,7 +454,7 @@ equal() {
 	[ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"
 }
 
-# fails COMMAND... - it must not succeed (and not be killed by its deadline); output to $tmp/fails.out
+# fails COMMAND... - the command must fail, but not because its deadline killed it; output to $tmp/fails.out
 fails() {
 	local status=0
 	"$@" >"$tmp/fails.out" 2>&1 || status=$?

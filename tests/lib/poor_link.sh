@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# poor_link.sh - a link with a delay of 1 ms each way and 1 % loss between the namespaces NS_A and NS_B, whose
-# addresses on it are PEER_A and PEER_B.  The kernel's own (netem) is not everywhere.
-# shellcheck disable=SC2154,SC2034  # what functions.sh sets, what the tests use
+# poor_link.sh - connect the namespaces NS_A and NS_B by a link with 1 ms delay each way and 1 %
+# loss; the addresses are PEER_A and PEER_B.  Not every kernel has netem.
+# shellcheck disable=SC2154,SC2034  # variables of functions.sh, and variables for the tests
 PEER_A=10.78.0.1 PEER_B=10.78.0.2
 
 requires_poor_link() {
@@ -13,7 +13,7 @@ requires_poor_link() {
 # poor_end NAMESPACE ADDRESS PEER
 poor_end() {
 	in_ns "$1" ip tuntap add dev poor mode tun 2>"$tmp/tun.log" ||
-		skip "no tun device can be made: $(head -n 1 "$tmp/tun.log")"
+		skip "no tun device can be created: $(head -n 1 "$tmp/tun.log")"
 	in_ns "$1" ip addr add "$2" peer "$3" dev poor
 	in_ns "$1" ip link set poor up
 }

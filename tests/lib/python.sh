@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# python.sh - for tests of the Python package; sourced after functions.sh.  python_package builds it below
-# $top_builddir/python, once for all tests, and sets PYTHON and PYTHONPATH.
+# python.sh - for tests of the Python package; sourced after functions.sh.  python_package builds
+# the package below $top_builddir/python, once for all tests, and sets PYTHON and PYTHONPATH.
 
 # shellcheck disable=SC2154
-# (what functions.sh sets)
+# (variables of functions.sh)
 
-# The one of the distribution first, which has its packages.  A Python 3.10 or newer that can compile an extension.
+# Python 3.10 or newer that can compile an extension.  Prefer the distribution's Python, which has
+# its packages.
 find_python() {
 	local python
 	for python in ${MC_PYTHON:+"$MC_PYTHON"} /usr/bin/python3 python3; do
@@ -25,7 +26,8 @@ find_python() {
 	return 1
 }
 
-# A Python that loads AddressSanitizer first, since it is not linked with it; leaks of the interpreter are not ours.
+# A wrapper that preloads AddressSanitizer, since Python is not linked with it.  Leaks of the
+# interpreter are ignored.
 sanitized_python() {
 	local wrapper=$tmp/sanitized-python
 	cat >"$wrapper" <<-W
@@ -47,15 +49,15 @@ python_package() {
 	mkdir -p "$dir"
 	exec 8>"$dir/.lock"
 	flock 8
-	# setuptools writes beside its sources, which may be read-only.  With their times it leaves alone what is up to date:
-	# another test may be about to load it.
+	# setuptools writes next to its sources, which may be read-only: build from a copy.  The
+	# copy keeps the times, so setuptools does not rebuild files that another test may load.
 	rm -rf "$tmp/package"
 	mkdir "$tmp/package"
 	cp -r --preserve=timestamps "$top_srcdir/python" "$top_srcdir/include" "$tmp/package/"
 	(cd "$tmp/package/python" && PYTHONDONTWRITEBYTECODE=1 MOONCAKE_BUILD_DIR=$top_builddir \
 		CFLAGS="-Wall -Wextra -Wno-unused-parameter -Werror ${CFLAGS-} ${SANITIZER-}" \
 		LDFLAGS="${LDFLAGS-} ${SANITIZER-}" "$PYTHON" -W ignore setup.py -q build --build-base "$dir/objects" --build-lib "$dir/lib") \
-		>"$tmp/build.log" 2>&1 || fail "the package cannot be built"
+		>"$tmp/build.log" 2>&1 || fail "the package does not build"
 	exec 8>&-
 	[ -z "${SANITIZER-}" ] || sanitized_python
 	export PYTHON PYTHONPATH=$dir/lib PYTHONDONTWRITEBYTECODE=1

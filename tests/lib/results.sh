@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# results.sh BUILD-DIR... - sum up the test runs in these build directories: each test that failed or
-# was skipped with its reason, and last the line "N passed, N failed, N skipped".
-# Status 1 when something failed or nothing ran.
+# results.sh BUILD-DIR... - sum up the test runs in these build directories: print each test that
+# failed or was skipped with the reason, and a last line "N passed, N failed, N skipped".  Status 1
+# when a test failed or no test ran.
 set -eu
 passed=0 failed=0 skipped=0
 for build in "$@"; do
-	# not the separate builds below it
+	# without the separate builds below this directory
 	list=$(find "$build" -path "$build/build-*" -prune -o -name '*.trs' -print | sort)
 	for trs in $list; do
 		result=$(sed -n 's/^:test-result: //p' "$trs")
@@ -16,7 +16,7 @@ for build in "$@"; do
 		PASS | XFAIL) passed=$((passed + 1)) ;;
 		SKIP)
 			skipped=$((skipped + 1))
-			# functions.sh's skip, or the last thing the test said
+			# the reason given to skip(), or the test's last line of output
 			why=$(grep -h '^SKIP: ' "${trs%.trs}.log" | tail -n 1) || why=
 			[ -n "$why" ] || why=$(grep -v '^SKIP ' "${trs%.trs}.log" | tail -n 1)
 			echo "skipped: $name: ${why#SKIP: }"
