@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * client_actor.c - one step of a store's user, for tests that interrupt it.
+ * client_actor.c - one step of a client, for tests that interrupt it.
  *
  *	client_actor MASTER TIMEOUT_MS own MIB			holds memory until its input ends
  *	client_actor MASTER TIMEOUT_MS put KEY BYTES SEED [upsert|excl]
@@ -8,7 +8,7 @@
  *	client_actor MASTER TIMEOUT_MS rm KEY
  *	client_actor MASTER TIMEOUT_MS stat WHAT		used, objects, capacity, segments, silent
  *
- * Prints what came of it and how long it took: "ok 12 ms", "error -1022 text 300 ms". */
+ * Prints the result and the duration: "ok 12 ms", "error -1022 text 300 ms". */
 #include <config.h>
 
 #include <mooncake/mcs.h>
@@ -110,11 +110,12 @@ static int hold(struct mcs_key key, size_t len, uint64_t seed)
 		n = mcs_object_read(o, 0, &iov, 1, -1);
 		if (n >= 0 && !same(data, n, len, seed))
 			status = 3;
-		/* A map shows what is there; whether that is right, verify says. */
+		/* A map shows the bytes that are in memory now; verify tells whether they are still
+		 * the object's. */
 		if (!mcs_object_map(o, &map, -1) && !mcs_object_verify(o) &&
 		    !same(map, (int64_t)len, len, seed))
 			status = 3;
-		/* And what was still held after it was read is right without that. */
+		/* If the object is still held after the comparison, the bytes are right without verify. */
 		if (!mcs_object_map(o, &map, -1) && !same(map, (int64_t)len, len, seed) &&
 		    !mcs_object_held(o))
 			status = 3;

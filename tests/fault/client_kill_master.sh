@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The master killed: calls give an error soon; when it is back, owners and handles go on by
-# themselves.
+# The master is killed: calls soon return an error.  When it is back, owners and open handles
+# continue without help.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 start_master
@@ -16,11 +16,12 @@ restart_master
 wait_pool 10 capacity $((32 * MIB))
 actor_status 0 5000 put new $((2 * MIB)) 6
 actor_status 0 5000 get new $((2 * MIB)) 6
-# right bytes or an error, never others
+# right bytes or an error, never wrong bytes
 tell reader
 wait_for 15 test -s "$tmp/reader.log"
 
-# killed under a writer that stands still at each step, and back when it goes on: the put is whole
+# The master is killed while a writer is stopped at each step, and is back before the writer
+# continues: the put is whole.
 stopped() {
 	grep -q '^State:.*T' "/proc/$1/status"
 }
@@ -29,14 +30,15 @@ for point in client.put.after_start client.put.after_write client.put.before_end
 		>"$tmp/put.log" 2>&1 &
 	put=$!
 	cleanup_fn end_pid "$put"
-	wait_for 10 stopped "$put" || fail "the writer does not come to $point"
+	wait_for 10 stopped "$put" || fail "the writer does not reach $point"
 	kill_pid "$MASTER_PID"
 	restart_master
 	kill -CONT "$put"
 	wait "$put" || fail "$point: $(cat "$tmp/put.log")"
 	got=0
 	actor 5000 get "k-$point" $((3 * MIB)) 8 || got=$?
-	# what was committed before went with the master, everything later is there
+	# at after_end the put was committed before the kill, and is lost with the master; at other
+	# points it is there
 	[ "$got" -eq 0 ] || [ "$point" = client.put.after_end ] || fail "$point: status $got"
 	wait_pool 10 capacity $((32 * MIB))
 done

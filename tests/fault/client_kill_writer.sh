@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A writer killed at any step of a put leaves nothing behind: no object (or the whole one), no
-# space.
+# A writer that is killed at any step of a put leaves nothing behind: no object (or the whole one),
+# and no allocated space.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 start_master --put_quarantine_ms=10
@@ -17,26 +17,26 @@ for point in client.put.after_start client.put.write client.put.after_write clie
 		MC_FAULTS=$point=kill actor_status 137 5000 put "k-$point" $((4 * MIB)) 1
 		actor_status 1 5000 get "k-$point" $((4 * MIB)) 1
 		wait_pool 5 used "$before"
-		# an upsert that dies leaves the old value
+		# after a failed upsert the old value is there
 		MC_FAULTS=$point=kill actor_status 137 5000 put base $((4 * MIB)) 1 upsert
 		actor_status 0 5000 get base 100000 7
 		wait_pool 5 used "$before"
 	done
 done
-# in the middle of the bytes
+# killed in the middle of a transfer
 for n in 1 2 5; do
 	MC_FAULTS=engine.tcp.send=kill@$n actor_status 137 5000 put cut $((8 * MIB)) 1
 	actor_status 1 5000 get cut $((8 * MIB)) 1
 	wait_pool 5 used "$before"
 done
 unset ACTOR_TCP
-# after the commit it is there, whole
+# after the commit the whole object is there
 MC_FAULTS=client.put.after_end=kill actor_status 137 5000 put late $((2 * MIB)) 3
 actor_status 0 5000 get late $((2 * MIB)) 3
 actor_status 0 5000 rm late
 wait_pool 5 used "$before"
 
-# a step that fails is tried again, and gives its space back when it keeps failing
+# a failing step is retried; a put that keeps failing frees its space
 MC_FAULTS=client.put.write=error:EIO@1 actor_status 0 5000 put again $((2 * MIB)) 3
 actor_status 0 5000 get again $((2 * MIB)) 3
 actor_status 0 5000 rm again

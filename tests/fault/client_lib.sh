@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# client_lib.sh - the actors of the client's fault tests.
-# shellcheck disable=SC2154,SC2034  # what functions.sh sets, what the tests use
+# client_lib.sh - the client processes of the client's fault tests.
+# shellcheck disable=SC2154,SC2034  # variables of functions.sh, and variables for the tests
 actor_program=$top_builddir/tests/fault/client_actor
 MIB=1048576
 
-# actor TIMEOUT_MS ROLE ARG... - one step; its status, its words in $tmp/actor.out
+# actor TIMEOUT_MS ROLE ARG... - run one step; returns its status, output in $tmp/actor.out
 actor() {
 	local status=0
 	timeout 60 "$actor_program" "$MASTER" "$@" >"$tmp/actor.out" 2>"$tmp/actor.log" || status=$?
@@ -22,8 +22,8 @@ actor_status() {
 	[ "$got" -eq "$want" ] || fail "actor $*: status $got, not $want: $(cat "$tmp/actor.out" "$tmp/actor.log")"
 }
 
-# start_actor NAME ROLE ARG... - in the background, with its input open; gives ACTOR_PID.  Lines are
-# sent by tell NAME, its words are in $tmp/NAME.log
+# start_actor NAME ROLE ARG... - run it in the background with open standard input; sets ACTOR_PID.
+# tell NAME sends a line, the output is in $tmp/NAME.log
 start_actor() {
 	local name=$1
 	shift
@@ -33,7 +33,7 @@ start_actor() {
 	"$actor_program" "$MASTER" 10000 "$@" <"$tmp/$name.in" >"$tmp/$name.log" 2>&1 &
 	ACTOR_PID=$!
 	cleanup_fn end_pid "$ACTOR_PID"
-	wait_for 20 grep -qE 'ready|ok|error' "$tmp/$name.log" || fail "$name does not come up"
+	wait_for 20 grep -qE 'ready|ok|error' "$tmp/$name.log" || fail "$name is not ready"
 }
 
 tell() {
@@ -49,7 +49,7 @@ wait_pool() {
 	wait_for "$1" pool_is "$2" "$3" || fail "$2 is $(cat "$tmp/actor.out"), not $3"
 }
 
-# took FILE - milliseconds of the last step told in it
+# took FILE - milliseconds of the last step that the file reports
 took() {
 	sed -n 's/.* \([0-9]*\) ms$/\1/p' "$1" | tail -n 1
 }

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Master or owner stopped for longer than the client TTL: calls end at their deadline, nothing is
-# lost.
+# Master or owner is stopped for longer than the client TTL: calls end at their deadline, no object is lost.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 start_master --client_ttl=1 --put_quarantine_ms=10
@@ -15,10 +14,10 @@ reads() {
 }
 
 stop_still "$MASTER_PID"
-# what is open is still read: the master is not in the way of the data
+# an open object can still be read: data does not pass through the master
 tell reader
 wait_for 10 reads 2 || fail "an open object cannot be read while the master is stopped"
-# opening takes 5 s to give up, five times the TTL
+# opening gives up after 5 s, five times the TTL
 actor_status 2 500 get k $((2 * MIB)) 5
 grep -q 'error -1022' "$tmp/actor.out" || fail "not a timeout: $(cat "$tmp/actor.out")"
 [ "$(took "$tmp/actor.out")" -lt 7000 ] || fail "late: $(cat "$tmp/actor.out")"
@@ -28,7 +27,7 @@ actor_status 0 5000 put after $MIB 6
 actor_status 0 5000 get after $MIB 6
 wait_pool 5 silent 0
 
-# the owner is silent until it goes on
+# the owner counts as silent until it continues
 stop_still "$owner"
 wait_pool 10 silent 1
 got=0
@@ -42,7 +41,8 @@ ACTOR_TCP=1 actor_status 0 5000 get after $MIB 6
 tell reader
 wait_for 10 reads 3 || fail "the open object is lost"
 
-# a reader stopped for longer than its lease, while the memory goes to another object of the same size
+# a reader is stopped for longer than its lease, while the memory is reused for another object of
+# the same size
 stopped() {
 	grep -q '^State:.*T' "/proc/$1/status"
 }
@@ -54,13 +54,13 @@ for point in client.get.after_query client.get.before_read client.get.after_read
 	MC_FAULTS=$point=stop@1 "$actor_program" "$MASTER" 10000 get late $((20 * MIB)) 7 >"$tmp/late.log" 2>&1 &
 	late=$!
 	cleanup_fn end_pid "$late"
-	wait_for 10 stopped "$late" || fail "the reader does not come to $point"
-	wait_for 5 actor 5000 rm late || fail "the lease of a stopped reader does not end"
+	wait_for 10 stopped "$late" || fail "the reader does not reach $point"
+	wait_for 5 actor 5000 rm late || fail "the lease of a stopped reader does not expire"
 	actor_status 0 5000 put other $((20 * MIB)) 8
 	kill -CONT "$late"
 	got=0
 	wait "$late" || got=$?
-	# what was read before the stop is right, whatever the clock says; later there is none
+	# bytes read before the stop are valid, whatever the clock says; a later read is a miss
 	case $point in
 	client.get.after_read) [ "$got" -eq 0 ] ;;
 	*) [ "$got" -eq 1 ] ;;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# master_crash.sh [ROUNDS] - the master killed at each step of its journal and its checkpoints, under load,
-# and started again: what was acknowledged is there, nothing is wrong, nothing is half.
+# master_crash.sh [ROUNDS] - kill the master at each step of its journal and its checkpoints, under
+# load, and restart it: all acknowledged objects are there, and no object is wrong or incomplete.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 flags=(--journal_dir="$tmp/journal" --journal_checkpoint_size=65536 --restart_quarantine_sec=2 --put_quarantine_ms=50)
@@ -10,7 +10,8 @@ start_actor owner own "${OWNER_MIB:=64}"
 wait_pool 10 capacity $((OWNER_MIB * MIB))
 
 seed=0
-# crash_at FAULT [keep|cache [FLAG...]] - a master with that fault, load on it, the master without it
+# crash_at FAULT [keep|cache [FLAG...]] - run a master with that fault under load until it dies,
+# then a master without the fault
 crash_at() {
 	local fault=$1 how=${2:-keep} status=0 load
 	shift
@@ -23,7 +24,7 @@ crash_at() {
 	"$top_builddir/tests/fault/master_load" "$MASTER" "$seed" 600 "$how" "$tmp/killed" >"$tmp/load.log" 2>&1 &
 	load=$!
 	cleanup_fn end_pid "$load"
-	wait_for 400 gone "$MASTER_PID" || fail "$fault: the master never came there"
+	wait_for 400 gone "$MASTER_PID" || fail "$fault: the master did not reach the fault point"
 	wait "$MASTER_PID" 2>/dev/null || :
 	touch "$tmp/killed"
 	restart_master "${flags[@]}"
@@ -32,13 +33,13 @@ crash_at() {
 	echo "$fault: $(tail -n 1 "$tmp/load.log")"
 }
 
-# Every fault point of the master and of the server before it, as the sources have them.  One that is new is
-# tried, too, and when load does not lead there in time, this fails.
+# All fault points in the sources of the master and of its RPC server.  A new fault point is
+# therefore tried too; if the load does not reach it in time, this test fails.
 points=$(grep -rhoE --include='*.c' '(MC_FAULT_POINT|mc_fault)\("[^"]+"\)' "$top_srcdir/master" "$top_srcdir/proto/rpc_serve.c" |
 	sed 's/.*"\(.*\)".*/\1/' | sort -u)
 [ "$(echo "$points" | wc -l)" -ge 13 ] || fail "fault points are not found in the sources: $points"
 
-# nth POINT ROUND - which passage; the first ones of some belong to the start
+# nth POINT ROUND - at which passage to kill; the start of a master passes some points several times
 nth() {
 	case $1 in
 	checkpoint.step) echo $((20 + 13 * $2)) ;;
@@ -49,7 +50,7 @@ nth() {
 	esac
 }
 
-# each point so often, at another passage each time
+# each point as often as given, each time at another passage
 for ((round = 0; round < ${1:-1}; round++)); do
 	for point in $points; do
 		sync=()
@@ -58,7 +59,7 @@ for ((round = 0; round < ${1:-1}; round++)); do
 	done
 done
 
-# a pool that is full all the time: memory changes hands with each put
+# a pool that is always full: each put reuses memory
 end_pid "$ACTOR_PID"
 kill_pid "$MASTER_PID"
 rm -r "$tmp/journal"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * master_load.c - a user of the store who knows what must be there.
+ * master_load.c - a client that knows which objects must exist.
  *
  *	master_load MASTER SEED SECONDS keep|cache FILE
  *
- * Puts, removes and renames until FILE is there, SECONDS at the most.  Somebody kills the master
- * meanwhile, makes FILE and starts another one.  Then waits until the pool is back and looks at every
- * key before anything else changes it: what was acknowledged must be there, whole; of a call that failed it may be
- * what was before or what was meant.  "cache": objects may be missing, for the pool is small, but never
- * wrong.  0: all is as it must be. */
+ * Puts, removes and renames until FILE exists, for at most SECONDS.  Meanwhile the test kills the
+ * master, creates FILE and starts another master.  Then waits until the pool is back and checks every key
+ * before another program changes it: the effect of an acknowledged call must be there, whole; after a failed
+ * call the key may have the old or the new state.  "cache": objects may be missing, since the pool is small,
+ * but never wrong.  Exit status 0: no error found. */
 #include <config.h>
 
 #include <mooncake/mcs.h>
@@ -24,7 +24,7 @@
 #define SIZE_MAX_ 60000u
 #define MAYBE 64u
 
-/* What a key may have: versions, 0 for none. */
+/* Versions that a key may have; 0: no object. */
 struct state {
 	uint64_t may[MAYBE];
 	unsigned n;
@@ -111,8 +111,8 @@ static void drop(unsigned i)
 	char name[32];
 	int r = mcs_remove(s, key_of(i, name), MCS_REMOVE_FORCE, -1);
 
-	/* Not found: it was not, or the call was repeated and the first one did it.  When it was there
-	 * for certain and its owner was not attached yet, it may come back. */
+	/* Not found: the object did not exist, or the first attempt of a repeated call removed it.
+	 * If it certainly existed and its owner has not attached again yet, it may still appear. */
 	if (r >= 0)
 		set(&state[i], 0);
 	else
@@ -140,7 +140,7 @@ static void move(unsigned from, unsigned to)
 	add(&state[from], 0);
 }
 
-/* The version that the key has, 0: none, UINT64_MAX: not to be had now. */
+/* The version that the key has; 0: none, UINT64_MAX: cannot be read now. */
 static uint64_t look(unsigned i)
 {
 	static unsigned char want[SIZE_MAX_ + 16];
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	conf.timeout_ms = 10000;
 	conf.setup_timeout_ms = 10000;
 	rnd_state = strtoull(argv[2], NULL, 0) * 0x9e3779b97f4a7c15ull | 1;
-	/* what an earlier run left is not ours */
+	/* ignore objects of an earlier run */
 	versions = (uint64_t)getpid() << 32;
 	cache = !strcmp(argv[4], "cache");
 	r = mcs_open(&conf, &s);

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# master_stall.sh [MINUTES] - the master stopped for so long (1/12 unless said otherwise) under load: no
-# client has expired, no object is lost, no byte is wrong.  Then an owner that is stopped: its objects are
-# misses, but kept until the time to forget them has passed for a master that ran meanwhile.
+# master_stall.sh [MINUTES] - stop the master for that long (default 1/12) under load: no client
+# expires, no object is lost, no byte is wrong.  Then stop an owner: its objects are misses, but the
+# master keeps them for the time to forget, counted only while the master runs.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 ms=$(awk -v m="${1:-0.0833}" 'BEGIN { printf "%d", m * 60000 }')
@@ -14,7 +14,7 @@ now_ms() {
 	echo $((${EPOCHREALTIME/./} / 1000))
 }
 
-# pass MS - time goes by, which is what is tested
+# pass MS - let time pass
 pass() {
 	read -rt "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')" <> <(:) || :
 }
@@ -62,10 +62,10 @@ wait "$load" || status=$?
 equal "clients that expired" "$(grep -c 'owner is silent' "$tmp/master.log" || :)" 0
 equal "segments that were dropped" "$(grep -c 'dropping segment' "$tmp/master.log" || :)" 0
 noticed=$(metric "$MASTER_HTTP" mooncake_master_stalled_ms_total)
-[ "$noticed" -ge $((ms * 9 / 10)) ] || fail "of $stood ms the master noticed $noticed"
+[ "$noticed" -ge $((ms * 9 / 10)) ] || fail "stopped for $stood ms, the master noticed $noticed"
 echo "stopped for $stood ms under load, $noticed ms noticed: $(tail -n 1 "$tmp/load.log")"
 
-# ---- an owner, and the master as well: only time in which the master ran counts
+# ---- stop an owner, and the master as well: only the time counts in which the master runs
 stop_pid "$MASTER_PID"
 restart_master --client_ttl=1 --client_forget_ttl=6 --put_quarantine_ms=50 --journal_dir="$tmp/journal"
 wait_pool 10 capacity $((96 * MIB))
@@ -78,7 +78,7 @@ stop_still "$MASTER_PID"
 pass 8000
 kill -CONT "$MASTER_PID"
 wait_pool 5 silent 1
-keys_are "$count" || fail "a master that stood still counted that time"
+keys_are "$count" || fail "the master counted the time for which it was stopped"
 kill -CONT "$second"
 wait_pool 10 silent 0
 keys_are "$count" || fail "objects are missing when their owner is back"
@@ -86,10 +86,10 @@ for ((i = 0; i < OBJECTS; i++)); do
 	actor_status 0 10000 get "before/$i" $((10000 + i * 3001)) "$i"
 done
 
-# ---- and an owner for good
+# ---- stop an owner for good
 stop_still "$second"
 began=$(now_ms)
-wait_for 20 keys_below "$count" || fail "a silent owner's objects are kept for ever"
+wait_for 20 keys_below "$count" || fail "a silent owner's objects are never deleted"
 after=$(($(now_ms) - began))
 [ "$after" -ge 6000 ] || fail "forgotten after $after ms, not 6000"
 echo "forgotten after $after ms"
