@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_common_addr.c - address strings, which also come from peers, and sets of fault points. */
+ * fuzz_common_addr.c - address strings, which peers send too, and sets of fault points. */
 #include <config.h>
 
 #include <stdint.h>

@@ -15,7 +15,7 @@ static int on_pair(void *arg, const char *key, const char *value, enum mc_conf_s
 {
 	size_t *left = arg;
 
-	/* The contract: only a map has no text, a key is never empty; and the sum has a bound. */
+	/* The contract: only a map has no text, a key is never empty, and the total size has a bound. */
 	if (!*key || strlen(key) > 256 || (shape == MC_CONF_MAP) != !value)
 		abort();
 	if (value && strlen(value) > *left)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_common_value.c - sizes, durations and switches: whatever is accepted is accepted again in
- * the form that --print_config gives it, with the same value. */
+ * fuzz_common_value.c - sizes, durations and switches: an accepted value, printed as --print_config
+ * does, is accepted again with the same value. */
 #include <config.h>
 
 #include <stdint.h>

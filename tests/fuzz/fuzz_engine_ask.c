@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_ask.c - an engine whose peer answers with arbitrary bytes: each request ends, and only its own memory is
- * written, which the engine does not use afterwards.
- *
- * The first byte selects the protocol and the requests, see enum.  In the other bytes "REQIDREQ" is replaced by the id
- * of the first request. */
+ * fuzz_engine_ask.c - an engine whose peer answers with arbitrary bytes: each request ends, the
+ * engine writes only to the request's memory, and not after the request has ended.  The first byte
+ * selects the protocol and the requests, see the enum.  In the other bytes "REQIDREQ" is replaced
+ * by the id of the first request. */
 #include <config.h>
 
 #include <errno.h>
@@ -26,16 +25,16 @@
 #define LEN 4096u
 #define GUARD 4096u
 #define INPUT 65536u
-/* A request without an answer. */
+/* Deadline of a request without an answer. */
 #define LIMIT_MS 30
 
 enum {
 	ASK_WRITE = 0x01,
 	ASK_UPSTREAM = 0x02,	/* its protocol, */
 	ASK_VERSION_2 = 0x04,	/* of this version */
-	ASK_GREETING = 0x08,	/* ours: the greeting is among the bytes, too */
-	ASK_ACK_UPTO = 0x10,	/* ours: the peer has this feature */
-	ASK_STAYS = 0x20,	/* the peer says no more, and does not close */
+	ASK_GREETING = 0x08,	/* our protocol: the input contains the greeting too */
+	ASK_ACK_UPTO = 0x10,	/* our protocol: the peer has this feature */
+	ASK_STAYS = 0x20,	/* the peer sends no more bytes, and does not close */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -58,7 +57,7 @@ static void check(bool ok)
 
 /* ---- the peer ---- */
 
-/* All @n bytes; false when the connection ends before. */
+/* Send or receive all @n bytes; false when the connection ends before. */
 static bool move(int fd, uint8_t *p, size_t n, bool out)
 {
 	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
@@ -112,7 +111,7 @@ static bool asked(int fd, uint8_t how, uint64_t *ret_id)
 		return false;
 	if (how & ASK_GREETING)
 		return true;
-	/* A connection of the input before this one may speak the other protocol. */
+	/* A connection left from the previous input may use the other protocol. */
 	if (!move(fd, b, sizeof(b), false) || mce_req_unpack(b, sizeof(b), &q) != MCE_REQ_SIZE)
 		return false;
 	*ret_id = q.id;
@@ -173,7 +172,7 @@ static void begin(void)
 	check(mce_engine_open(&conf, &e) == 0);
 }
 
-/* ---- the asking side ---- */
+/* ---- the requesting side ---- */
 
 static void check_guards(void)
 {
@@ -209,10 +208,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	req.peer = peer;
 	r = mce_transfer(e, &req, mc_deadline_ms(LIMIT_MS));
 	check(r <= 0);
-	/* Of a WRITE nothing changes, whatever comes. */
+	/* A WRITE must not change its source, whatever the peer sends. */
 	for (unsigned i = 0; (how & ASK_WRITE) && i < LEN; i++)
 		check(mem[GUARD + i] == 0xa5);
-	/* It is the caller's again. */
+	/* The memory belongs to the caller again. */
 	memset(mem + GUARD, 0x5a, LEN);
 	mce_peer_put(peer);
 	for (unsigned i = 0; i < LEN; i++)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_serve.c - an engine that is sent any bytes over TCP: it lives, serves others, and changes
- * nothing outside the one region that may be written.
- *
- * So that inputs get past the checks, eight bytes "WKEYWKEY" or "RKEYRKEY" stand for the key of the
- * region for writing or reading, and "WADR" or "RADR" with the offset in the low half for an address.
- *
- * Built once more with FUZZ_UPSTREAM, for the port of upstream's protocol. */
+ * fuzz_engine_serve.c - an engine that receives any bytes over TCP: it stays alive, serves other
+ * peers, and changes nothing outside the one writable region.  So that inputs pass the checks, the
+ * eight bytes "WKEYWKEY" or "RKEYRKEY" are replaced by the key of the writable or the readable
+ * region, and "WADR" or "RADR", with the offset in the low half, by an address.  Built once more
+ * with FUZZ_UPSTREAM, for the port of upstream's protocol. */
 #include <config.h>
 
 #include <errno.h>
@@ -31,7 +29,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* guard, region for writing, guard, region for reading, guard */
+/* guard, writable region, guard, readable region, guard */
 static uint8_t *mem;
 static struct mce_engine *e;
 static struct mce_mr *writable, *readable;
@@ -87,7 +85,7 @@ static int dial(void)
 	return fd;
 }
 
-/* Send all bytes and read answers until the other side has closed. */
+/* Send all bytes and read answers until the engine has closed the connection. */
 static void converse(int fd, const uint8_t *p, size_t size)
 {
 	static uint8_t answer[65536];

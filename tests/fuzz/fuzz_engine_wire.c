@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_wire.c - the decoders of the engine's frames: they read no byte beyond the input, and accepted frames
- * respect the limits. */
+ * fuzz_engine_wire.c - decoders of the engine's frames: they read no byte beyond the input, and
+ * accepted frames respect the limits. */
 #include <config.h>
 
 #include <stdint.h>
@@ -30,7 +30,7 @@ static void greeting(const uint8_t *data, size_t size)
 	check(mce_greeting_unpack(packed, sizeof(packed), &back) == MCE_GREETING_SIZE);
 	check(back.token == g.token && back.epoch == g.epoch && back.window == g.window &&
 	      !memcmp(&back.id, &g.id, sizeof(g.id)));
-	/* A greeting never begins like a message of upstream. */
+	/* A greeting never begins like a message of upstream's protocol. */
 	check(mce_get64(data) > UINT64_MAX / 2);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_master_admin.c - what the admin service takes from outside: JSON bodies, ids, lists of keys.  The
- * first byte says which. */
+ * fuzz_master_admin.c - input of the admin service: JSON bodies, ids, lists of keys.  The first
+ * byte selects the decoder. */
 #include <config.h>
 
 #include <stdint.h>
@@ -24,7 +24,7 @@ static void drain(const char *text, size_t len)
 			sum += strnlen(b.source[i].data, b.source[i].len);
 		for (unsigned i = 0; i < b.n_targets; i++)
 			sum += strnlen(b.target[i].data, b.target[i].len);
-		/* Every name is part of the body; escapes only make it shorter. */
+		/* Every name is part of the body; decoding escapes only shortens it. */
 		if (sum > len)
 			abort();
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_master_journal.c - any bytes as the contents of a journal's directory.  The input's first byte says
- * how: bit 0, as a checkpoint or as the journal behind an empty one; bit 1, as it is, or as records (u8
- * type, u16 length, body) that are framed and checksummed here, so that bodies are looked at.  A master
- * that starts must have ranges that agree, and must be able to write a checkpoint that it reads again. */
+ * fuzz_master_journal.c - any bytes as the contents of a journal directory.  Bits of the input's
+ * first byte: bit 0: as a checkpoint, or as the journal after an empty checkpoint; bit 1:
+ * unchanged, or as records (u8 type, u16 length, body) that are framed and checksummed here, so
+ * that the master decodes the bodies.  A master that starts must have consistent ranges, and must
+ * be able to write a checkpoint that it can read again. */
 #include <config.h>
 
 #include <dirent.h>
@@ -94,7 +95,7 @@ static void remove_dir(const char *dir)
 	rmdir(dir);
 }
 
-/* The number of objects that a master finds there, which must agree with itself. */
+/* Number of objects that the started master finds; its state must be consistent. */
 static int64_t start(const struct mcm_conf *conf, bool checkpoint)
 {
 	struct mcm *m;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_master_ops.c - a master that is asked anything in any order.  Input: operations of one byte and
- * their arguments; a string is a length byte and its bytes, or (length 0xff) one of a few keys that the
- * operations share.  In the end everything must add up (test_master_fixture.c), and after the sessions
- * have gone nothing may be held. */
+ * fuzz_master_ops.c - a master that receives any requests in any order.  Input: operations of one
+ * byte and their arguments; a string is a length byte and its bytes, or (length 0xff) one of a few
+ * keys that the operations share.  At the end the totals must be consistent
+ * (test_master_fixture.c), and after the sessions have ended nothing may be held. */
 #include <config.h>
 
 #include <string.h>
@@ -18,7 +18,7 @@ struct input {
 
 static struct fixture fx;
 static struct mcm_session *session[2];
-static uint64_t recent[8];	/* generations, pins, as they were given out */
+static uint64_t recent[8];	/* generations and pins in the order of their creation */
 static unsigned n_recent;
 
 static uint64_t number(struct input *in, unsigned bytes)
@@ -50,7 +50,7 @@ static void remember(uint64_t v)
 	recent[n_recent++ % 8] = v;
 }
 
-/* A generation or pin: mostly a real one. */
+/* A generation or pin; usually an existing one. */
 static uint64_t token(struct input *in)
 {
 	uint64_t which = number(in, 1);

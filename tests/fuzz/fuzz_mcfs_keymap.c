@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_mcfs_keymap.c - any bytes as a key, and as a path: both come back as they were. */
+ * fuzz_mcfs_keymap.c - any bytes as a key and as a path: both survive the conversion to the other
+ * form and back. */
 #include <config.h>
 
 #include <stdint.h>
@@ -32,7 +33,7 @@ static void flat_round_trip(const uint8_t *data, size_t size, bool top)
 	n = mcfs_flat_decode(name, top, back, sizeof(back));
 	if (n < 0 || (size_t)n != size || memcmp(back, data, size) != 0)
 		abort();
-	/* Any bytes as a name are no key's, or one's whose name they are. */
+	/* Any bytes as a name: either no key has this name, or the key of this name converts back to it. */
 	memcpy(name, data, size);
 	name[size] = '\0';
 	n = mcfs_flat_decode(name, top, back, sizeof(back));
@@ -68,7 +69,7 @@ static void name_round_trip(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* A longer one may have a component whose name is too long to be shown. */
+	/* A longer key may have a component whose name is too long to be shown. */
 	if (size && size <= MCFS_NAME_MAX / 3)
 		key_round_trip(data, size);
 	for (int top = 0; top < 2 && size && size <= MCFS_KEY_MAX; top++)

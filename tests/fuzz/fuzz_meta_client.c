@@ -39,7 +39,7 @@ static void etcd(const char *text, size_t size)
 	}
 }
 
-/* Feed pieces; the first byte is their size. */
+/* Feed the input in pieces; the first byte is their size. */
 static void redis(const char *p, size_t size)
 {
 	redisReader *reader = redisReaderCreate();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_node.c - what local clients send to the node's daemon: entries of a ring with the arena that they
- * point into, and packets of the socket.  What comes out of an entry points into the daemon's copy only. */
+ * fuzz_node.c - input from local clients of the daemon: entries of a ring with the arena to which
+ * they point, and packets of the socket.  Pointers in a decoded entry must point into the daemon's
+ * copy only. */
 #include <config.h>
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static struct mcn_conn *connect_one(void)
 	return c;
 }
 
-/* Rings have threads; the next input begins when they have ended. */
+/* A ring has threads: wait until they have ended before the next input. */
 static void disconnect(struct mcn_conn *c)
 {
 	mcn_conn_over(c);
@@ -86,7 +87,7 @@ static void take_entries(struct mcn_conn *c, const uint8_t *data, size_t size)
 	if (!sc.base || !arena || fd < 0 || ftruncate(fd, 65536) < 0)
 		abort();
 	memcpy(arena, data, size);
-	/* Its answer finds no socket, which is the caller's concern. */
+	/* The caller, not this function, handles an answer that finds no socket. */
 	(void)mcn_conn_serve(c, &in, fd);
 	for (size_t at = 0; at + sizeof(struct mcfs_sqe) <= size; at += sizeof(struct mcfs_sqe)) {
 		struct mcn_job j = { .done = false };
@@ -117,7 +118,7 @@ static void take_packets(struct mcn_conn *c, const uint8_t *data, size_t size)
 		char drop[512];
 
 		memcpy(&in, data + at, n);
-		/* The greeting names the store, and there is none. */
+		/* HELLO names the store, and this test has none. */
 		if (in.type == MCFS_MSG_HELLO)
 			continue;
 		fd = in.reserved[0] & 1 ? memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;

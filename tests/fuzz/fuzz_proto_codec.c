@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_proto_codec.c - the decoder of every message.  Input: message type, 1 for its reply, the body.
- *
- * What is decoded has to be readable to the end, and to be the same message after another trip. */
+ * fuzz_proto_codec.c - the decoder of every message.  Input: message type, 1 for its reply, the
+ * body.  A decoded message must be readable to its end, and be the same after encoding and decoding
+ * it again. */
 #include <config.h>
 
 #include <stdio.h>

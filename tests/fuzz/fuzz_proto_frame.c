@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_proto_frame.c - a stream of frames, as a receiver takes it apart. */
+ * fuzz_proto_frame.c - a stream of frames, as a receiver splits it. */
 #include <config.h>
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_proto_server.c - a running server that is sent anything.  Input: options, then what is sent.
- *	0x01 say a proper hello first
+ * fuzz_proto_server.c - a running server that receives any bytes.  Input: options, then the bytes to send.
+ *	0x01 send a valid hello first
  *	0x02 on the heartbeat channel
  *	0x04 send in two pieces
  *
- * Whatever comes back has to be whole frames; the connection has to end; and the server has to serve a
- * well-behaved client in between. */
+ * The server must send whole frames only, end the connection, and serve a well-behaved client in
+ * between. */
 #include <config.h>
 
 #include <errno.h>
@@ -27,7 +27,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every message has a handler that decodes it, reads it and answers with zeros. */
+/* Every message has a handler that decodes and reads it, and answers with zeros. */
 static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer *a)
 {
 	static FILE *null;
@@ -69,7 +69,7 @@ static void start(void)
 	const char *addrs[] = { address, NULL };
 	struct mcp_server_conf conf = {
 		.addrs = addrs, .loops = 1, .max_frame = 65536, .hello_timeout_ms = 5000,
-		.handlers = all + 1,	/* without the hello, which is the server's own */
+		.handlers = all + 1,	/* without the hello, which the server handles itself */
 		.any_channel = any_channel,
 	};
 	struct mcp_client_conf client = { .addrs = address };
@@ -82,7 +82,7 @@ static void start(void)
 		abort();
 }
 
-/* libFuzzer has a signal of its own now and then. */
+/* libFuzzer's own signals may interrupt poll(). */
 static bool waited(struct pollfd *p)
 {
 	int r;
@@ -104,14 +104,14 @@ static void send_bytes(int fd, const uint8_t *p, size_t len)
 			p += n;
 			len -= (size_t)n;
 		} else if (errno != EAGAIN) {
-			return;		/* the server has had enough */
+			return;		/* the server has closed */
 		} else if (!waited(&poller)) {
 			abort();
 		}
 	}
 }
 
-/* All that comes until the server closes. */
+/* Receive until the server closes. */
 static size_t receive_all(int fd, uint8_t *buf)
 {
 	struct pollfd poller = { .fd = fd, .events = POLLIN };

@@ -17,7 +17,7 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* libFuzzer does it all.  Without arguments, as "make check" has it, it would never end. */
+/* libFuzzer does all the work.  Without arguments, as "make check" runs it, it would never end. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argv;
@@ -54,10 +54,10 @@ struct input {
 
 static struct input corpus[CORPUS_MAX];
 static size_t corpus_n;
-static uint8_t *arena_end;		/* where the unreadable page begins */
+static uint8_t *arena_end;		/* begin of the unreadable page */
 static uint8_t work[INPUT_MAX];
 
-/* splitmix64: the whole state is one number, so that input i of a seed is a function of both. */
+/* splitmix64: its state is one number, so input i is a function of the seed and i. */
 static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
@@ -147,7 +147,7 @@ static size_t remove_part(uint64_t *rng, uint8_t *p, size_t size)
 	return size - n;
 }
 
-/* Say a part of the input again, right behind it: what may come once may come twice. */
+/* Repeat a part of the input right behind it: tests values that must not occur twice. */
 static size_t copy_part(uint64_t *rng, uint8_t *p, size_t size)
 {
 	size_t at = below(rng, size), n = 1 + below(rng, size - at < 64 ? size - at : 64);
@@ -158,7 +158,7 @@ static size_t copy_part(uint64_t *rng, uint8_t *p, size_t size)
 	return size + n;
 }
 
-/* Lengths and counts live at the edges of their types. */
+/* Lengths and counts fail at the limits of their types. */
 static void set_edge_value(uint64_t *rng, uint8_t *p, size_t size)
 {
 	static const uint64_t edges[] = {
@@ -172,7 +172,7 @@ static void set_edge_value(uint64_t *rng, uint8_t *p, size_t size)
 		memcpy(p + below(rng, size - width + 1), &v, width);
 }
 
-/* Put a part of another input over, or behind, a part of this one. */
+/* Write a part of another input over, or behind, a part of this one. */
 static size_t splice(uint64_t *rng, uint8_t *p, size_t size)
 {
 	const struct input *other = &corpus[below(rng, corpus_n)];
@@ -187,7 +187,7 @@ static size_t splice(uint64_t *rng, uint8_t *p, size_t size)
 
 static size_t mutate(uint64_t *rng, uint8_t *p, size_t size)
 {
-	/* The two that change most come least: an input that fails at once tests little. */
+	/* Choose the two that change most less often: an input that fails at once tests little. */
 	switch (size ? below(rng, 14) : 4) {
 	case 0:
 	case 1:
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
 	if (progress == MAP_FAILED)
 		die("no memory for", "progress");
 
-	/* In a child, so that there is somebody left to tell which input it was. */
+	/* In a child, so that the parent can report which input failed. */
 	pid = fork();
 	if (pid < 0)
 		die("cannot fork", name);
