@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of every answer of a master's admin HTTP service: one line per request with its status, its
-type, and of JSON each field's name and type, in order; of text how it is laid out.  What is different from
-one master to another by nature (names, ids, counts, times) is left out.
+"""Print the shape of every answer of a master's admin HTTP service: one line per request with the
+status and the
+content type; for JSON each field's name and type, in order; for text its layout.  Values that
+differ between
+masters (names, ids, counts, times) are left out.
 
     admin_routes.py BASE [tenants]
 
-The master has one segment and in it the object "plain".  A drain is begun and cancelled."""
+The master has one segment with the object "plain".  A drain is started and cancelled."""
 import json
 import re
 import sys
@@ -28,7 +30,7 @@ def ask(method, path, body=None):
 def shape(value):
     if isinstance(value, dict):
         items = value.items()
-        # a map of keys has no order
+        # the keys of a map have no fixed order
         if value and all(isinstance(v, dict) and "ok" in v for v in value.values()):
             items = sorted(items)
         return "{" + ", ".join(f"{k}: {shape(v)}" for k, v in items) + "}"
@@ -39,7 +41,7 @@ def shape(value):
     return "string" if isinstance(value, str) else "number"
 
 
-# Words that programs decide by are compared as they are.
+# Words on which programs base decisions are compared literally.
 WORDS = {"success", "status", "status_name", "type", "type_name", "error_code", "error", "ok", "role", "ha_state",
          "service_ready", "present", "enabled", "total_segments", "admission_closed", "over_quota",
          "has_explicit_policy", "removed_count", "succeeded_units", "failed_units", "active_units",
@@ -60,7 +62,7 @@ def words(value, out):
 
 def text_shape(path, text):
     if path == "/metrics":
-        # which series there are is another test's business
+        # another test checks which series exist
         kinds = {line.split()[1] if line.startswith("#") else "value" for line in text.splitlines() if line}
         return " ".join(sorted(kinds & {"HELP", "TYPE", "value"}))
     if path == "/metrics/summary":
@@ -69,14 +71,15 @@ def text_shape(path, text):
 
 
 def show(method, path, body=None, note="", settled=None):
-    """settled: ask again until it holds of the answer's JSON."""
+    """Print the answer's shape; settled: repeat the request until this predicate holds for the
+    answer's JSON."""
     end = time.time() + 30
     while True:
         status, kind, text = ask(method, path, body)
         if settled is None or settled(json.loads(text)) or time.time() > end:
             break
         time.sleep(0.05)
-    # an empty answer, and one of the server behind all routes, has whatever it has
+    # the content type of an empty answer, or of an error from the HTTP server itself, is arbitrary
     kind = (kind or "").split(";")[0]
     line = f"{method} {path.replace(SEGMENT, 'SEGMENT').replace(JOB, 'JOB')} {note}: {status}"
     if kind == "application/json":
@@ -92,7 +95,7 @@ def show(method, path, body=None, note="", settled=None):
 
 SEGMENT, JOB = "\0", "\0"
 SEGMENT = ask("GET", "/get_all_segments")[2].decode().strip()
-# their server takes escapes as they are
+# upstream's server does not decode escapes
 quoted = SEGMENT
 
 if len(sys.argv) > 2:

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The same between processes: three that all own memory, one of them over TCP only, and a master.
+# Same as client_hunt.sh between processes: a master and three processes that all own memory, one
+# over TCP only.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 hunter=$top_builddir/tests/integ/client_hunter
 start_master --put_quarantine_ms=10
@@ -14,6 +15,6 @@ for me in 0 1 2; do
 	cleanup_fn end_pid $!
 done
 for pid in "${pids[@]}"; do
-	wait "$pid" || fail "a hunter found something"
+	wait "$pid" || fail "a hunter reported an error"
 done
 cat "$tmp"/hunter-*.log

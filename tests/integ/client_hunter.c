@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * client_hunter.c - hunts for wrong bytes: threads put, upsert, remove and rename a few keys in a
- * pool that is much too small, others read them in every way, and every byte that arrives is
+ * pool that is much too small, others read them by every call, and every byte that arrives is
  * checked.
  *
  *	client_hunter MASTER SECONDS SEGMENT_MIB ME PROCESSES [tcp]
  *
  * MASTER "self" starts one in this process.  ME is this process's number, below PROCESSES.
  *
- * A value is a row of 16-byte records (the last one cut): who wrote it, under which name, as how
- * many-th (the stamp), and the stamp mixed with the record's position.  So each piece of a value
- * tells which value it is of.  A name is written by one thread only, its stamps grow, and a
- * reader must not see them go back; only the names of the rename group move among each other. */
+ * A value is a sequence of 16-byte records (the last one may be cut): a stamp, made of the writer, the
+ * name and the writer's count for this name, and the stamp mixed with the record's position.  So each
+ * piece of a value identifies its value.  Only one thread writes a name, with growing stamps, and a
+ * reader must not see them decrease; only names of a rename group are renamed, to each other. */
 #include <config.h>
 
 #include <mooncake/mcs.h>
@@ -29,13 +29,13 @@
 
 #define WRITERS 2
 #define READERS 2
-#define KEYS 12			/* of each writer */
+#define KEYS 12			/* per writer */
 #define MOVING 8		/* names of each writer's rename group */
 #define SIZE_MAX_BYTES ((size_t)700 << 10)
 
 static unsigned me, processes;
 static uint64_t end_ns, last_ns;
-static mcs_t *store[2];		/* with memory; without */
+static mcs_t *store[2];		/* store[0] contributes memory, store[1] does not */
 static uint64_t hits, misses, puts_done, ranges, maps, failures, renames, wrong;
 
 static bool went_through_everything(void)
@@ -48,7 +48,7 @@ static bool went_through_everything(void)
 	return true;
 }
 
-/* Longer than asked for on a machine so slow that something has not come up yet. */
+/* On a slow machine continue longer than requested, until every call has been used. */
 static bool goes_on(void)
 {
 	uint64_t now = mc_now_ns();
@@ -98,8 +98,8 @@ static void report(const char *how, const char *key, uint64_t off, size_t at, ui
 		off, at, stamp);
 }
 
-/* Check @len bytes from @off (a multiple of 16) of the value under @name; the stamp's count, or
- * 0 when the piece is too short to have one. */
+/* Check @len bytes from @off (a multiple of 16) of the value under @name.  Return the stamp's
+ * count, or 0 when the piece is too short to contain one. */
 static uint64_t check(const char *how, const char *key, uint32_t name, const unsigned char *buf,
 		      size_t len, uint64_t off)
 {
@@ -125,7 +125,7 @@ static uint64_t check(const char *how, const char *key, uint32_t name, const uns
 	return stamp & (((uint64_t)1 << 40) - 1);
 }
 
-/* ---- names: every writer of every process has KEYS plain ones and one moving group ---- */
+/* ---- names: each writer of each process has KEYS plain names and one rename group ---- */
 
 static uint32_t writer_no(unsigned process, unsigned writer)
 {
@@ -149,7 +149,7 @@ static struct mcs_key key_of(const char *key)
 	return (struct mcs_key){ key, strlen(key) };
 }
 
-/* Errors that a run under pressure may meet; anything else is a finding. */
+/* Errors that may occur under memory pressure; any other error is a finding. */
 static void expected(const char *how, const char *key, int64_t r)
 {
 	switch (r) {
@@ -200,7 +200,7 @@ static void write_one(struct writer *w, mcs_t *s, const char *key, uint32_t name
 		return;
 	}
 	__atomic_add_fetch(&puts_done, 1, __ATOMIC_RELAXED);
-	/* This thread alone writes the name, so what is there now is this value or none. */
+	/* Only this thread writes the name, so the key now has this value or none. */
 	if (!(flags & MCS_PUT_UPSERT) || mcs_stat(s, key_of(key), &info, -1) < 0)
 		return;
 	iov[0].iov_len = 16;
@@ -261,7 +261,7 @@ struct reader {
 	pthread_t thread;
 	uint64_t state;
 	unsigned char *buf;
-	uint64_t *seen;		/* newest count by name */
+	uint64_t *seen;		/* newest count per name */
 };
 
 static void saw(struct reader *rd, const char *key, uint32_t name, bool moving, uint64_t count)
@@ -485,9 +485,9 @@ int main(int argc, char **argv)
 	printf("puts %" PRIu64 " renames %" PRIu64 " hits %" PRIu64 " (ranges %" PRIu64 " maps %" PRIu64
 	       ") misses %" PRIu64 " refused %" PRIu64 " evictions %" PRIu64 " wrong %" PRIu64 "\n",
 	       puts_done, renames, hits, ranges, maps, misses, failures, pool.evictions, wrong);
-	/* A hunt that met nothing proves nothing. */
+	/* A run that did not use every call proves nothing. */
 	if (!went_through_everything() || !pool.evictions) {
-		fprintf(stderr, "the hunt did not go through everything\n");
+		fprintf(stderr, "the run did not use every call\n");
 		return 1;
 	}
 	return wrong ? 1 : 0;

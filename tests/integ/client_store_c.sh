@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A program written for store_c.h works with its own memory, with that of another process, and over
-# TCP.
+# A program written for store_c.h works with its own memory, with memory of another process, and over TCP.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 example=$top_builddir/tests/integ/store_c_example
 start_master
@@ -14,19 +13,19 @@ exec 7<>"$tmp/hold"
 "$example" "$MASTER" owner <"$tmp/hold" >"$tmp/owner.log" 2>&1 7>&- &
 owner=$!
 cleanup_fn end_pid "$owner"
-wait_for 20 grep -q ready "$tmp/owner.log" || fail "the owner does not come up"
+wait_for 20 grep -q ready "$tmp/owner.log" || fail "the owner is not ready"
 
 timeout 120 "$example" "$MASTER" user
 MC_FORCE_TCP=1 timeout 120 "$example" "$MASTER" user
 alive "$owner" || fail "the owner ended"
 
-# its input ends: so does it, in order
+# the owner ends when its input ends, without an error
 exec 7>&-
 wait_for 15 gone "$owner" || fail "the owner does not end"
 wait "$owner" || fail "the owner failed"
 grep -q "^done" "$tmp/owner.log"
 
-# nobody is there
+# no master
 stop_pid "$MASTER_PID"
 status=0
 timeout 60 "$example" "$MASTER" alone >"$tmp/none.log" 2>&1 || status=$?

@@ -1,31 +1,32 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Programs that are started without standard input, output or error do not take their own files for them.
+# A program that starts without standard input, output or error does not use these descriptors for
+# its own files.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 
-# closed PROGRAM [ARG]... - with descriptors 0 to 2 closed
+# closed PROGRAM [ARG]... - run it with descriptors 0 to 2 closed
 cat >"$tmp/closed" <<'EOF'
 #!/bin/sh
 exec "$@" <&- >&- 2>&-
 EOF
 chmod +x "$tmp/closed"
-# descriptors PID - what 0, 1 and 2 of it are
+# descriptors PID - targets of its descriptors 0, 1 and 2
 descriptors() {
 	readlink "/proc/$1/fd/0" "/proc/$1/fd/1" "/proc/$1/fd/2" | tr '\n' ' '
 }
-# what is asked for and cannot be written is not well
+# output that was requested and cannot be written is a failure
 for p in master/mooncake_master mcfs/mcfs tools/mcctl tools/mcbench node/mooncake_client tools/transfer_engine_bench \
 	tools/mooncake_http_metadata_server; do
 	for flag in --version --help --print_config; do
-		! "$top_builddir/$p" "$flag" >&- 2>"$tmp/why" || fail "$p $flag ended well without standard output"
+		! "$top_builddir/$p" "$flag" >&- 2>"$tmp/why" || fail "$p $flag succeeded without standard output"
 		grep -q 'standard output' "$tmp/why" || fail "$p $flag: $(cat "$tmp/why")"
-		! "$top_builddir/$p" "$flag" >/dev/full 2>"$tmp/why" || fail "$p $flag ended well on a full disk"
+		! "$top_builddir/$p" "$flag" >/dev/full 2>"$tmp/why" || fail "$p $flag succeeded on a full disk"
 	done
 done
 nulls='/dev/null /dev/null /dev/null '
 
-# what the metadata server keeps is there after a restart, with nothing else in the file
+# the metadata server's file is valid after a restart, with no other output in it
 PORT=''
 free_port PORT
 url="http://127.0.0.1:$PORT/metadata?key=k"

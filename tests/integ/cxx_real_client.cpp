@@ -60,14 +60,14 @@ int main(int argc, char **argv)
 	CHECK((c->batchRemove({ "k", "none" }, true) == std::vector<int>{ 0, -704 }));
 	CHECK(mooncake::globalConfig().max_mr_size == 4096);
 
-	/* nothing is stored of no bytes, and the last of a key twice in a batch counts */
+	/* zero bytes store nothing; of a key that occurs twice in a batch, the last one is stored */
 	CHECK(c->put_from("empty", buffer, 0) == 0 && c->put_from("empty", nullptr, 0) == 0);
 	CHECK((c->batch_put_from({ "empty", "twice", "nowhere", "twice" }, { buffer, buffer, nullptr, buffer + 1 },
 				 { 0, 1, 1, 2 }) == std::vector<int>{ -600, 0, -600, 0 }));
 	CHECK((c->batchIsExist({ "empty", "twice", "nowhere" }) == std::vector<int>{ 0, 1, 0 }));
 	CHECK(c->get_into("twice", buffer + 50, 50) == 2 && std::string(buffer + 50, 2) == "al");
 
-	/* a tenant's keys are its own; a NUL does not make one tenant out of another */
+	/* a tenant has its own keys; a NUL byte in a name does not turn one tenant into another */
 	map["tenant_id"] = "blue";
 	auto blue = mooncake::RealClient::create();
 	CHECK(blue->setup_internal(mooncake::ConfigDict(map.begin(), map.end())).has_value());

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A C++ program that was written for upstream's client (the calls of LMCache's L2 adapter) compiles
-# against our headers, as strict C++17 and as C++20, and works.
+# with our headers, as strict C++17 and as C++20, and works.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires c++
 unless_sanitized "a sanitized library needs its runtime in the program"

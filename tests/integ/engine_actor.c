@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine_actor.c - an engine at one end of a network, for tests of several nodes.
  *
- *	engine_actor serve HOST LEN		offer LEN bytes; print "PID ENDPOINT PORT ADDR RKEY", the port being
- *						that of upstream's protocol; then "sleep MS" per line of input: print
- *						the processor's milliseconds and wake-ups of that time
+ *	engine_actor serve HOST LEN		offer LEN bytes; print "PID ENDPOINT PORT ADDR RKEY", PORT is
+ *						for upstream's protocol; then "sleep MS" per line of input: print
+ *						the CPU milliseconds and wake-ups of that time
  *	engine_actor drive HOST KIND N WHO...	N clients (KIND "ours" or "upstream"), each an engine of its own, that
- *						each write and read what is theirs of WHO's LEN bytes in blocks of
- *						SIZE for SECONDS, and check it; print each one's bytes per second
+ *						each write and read their share of WHO's LEN bytes in blocks of
+ *						SIZE for SECONDS, and check it; print bytes per second of each
  *						(WHO: ENDPOINT PORT ADDR RKEY LEN SIZE SECONDS) */
 #include <config.h>
 
@@ -46,7 +46,7 @@ static char *memory(uint64_t len)
 
 /* ---- serving ---- */
 
-/* How often threads of this process slept; those of the process are those of its first thread. */
+/* Number of times that threads of this process slept.  /proc/self/status counts only the first thread. */
 static long woken(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -171,7 +171,7 @@ static void *client_main(void *arg)
 			mce_peer_get(e, run.endpoint, &peer);
 	if (r < 0)
 		die("client", r);
-	/* All are connected and have touched their memory when the time begins. */
+	/* Start the clock when all clients are connected and have touched their memory. */
 	memset(out, 1, part);
 	move(e, peer, MCE_READ, addr, in, part);
 	pthread_barrier_wait(&all_there);

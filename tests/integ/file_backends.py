@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the file caches of vLLM, SGLang and LMCache do to a directory, call by call.
+"""The system calls with which the file caches of vLLM, SGLang and LMCache use a directory.
 
 One class for each back end of a released version (see the class); store, present and load make its
-system calls in its order, on the paths it makes up.  Usage:
+system calls in its order, with the paths that it uses.  Usage:
 
     file_backends.py DIR_A DIR_B [NAME...]    store through DIR_A, read through DIR_B, both ways
     file_backends.py --full DIR               DIR has less room than the objects need
@@ -27,7 +27,7 @@ def content(seed, size):
 
 
 class Aligned:
-    """Memory that O_DIRECT takes."""
+    """Memory that is aligned for O_DIRECT."""
 
     def __init__(self, size):
         self.size = size
@@ -42,7 +42,7 @@ class Aligned:
 
 
 def write_once(fd, data):
-    """One write, whole: no back end of these looks for a rest."""
+    """Write all bytes with one call: none of these back ends continues after a short write."""
     n = os.write(fd, data)
     if n != len(data):
         raise OSError(errno.EIO, "short write: %d of %d" % (n, len(data)))
@@ -383,7 +383,7 @@ class LmcacheLocalDiskDirect(LmcacheLocalDisk):
 
 
 class LmcacheL2Fs(LmcacheLocalDisk):
-    """LMCache 0.5.6, L2 adapter fs (MP mode): what is there is left alone."""
+    """LMCache 0.5.6, L2 adapter fs (MP mode): an existing file is not changed."""
     overwrites = False
 
     def path(self, key):
@@ -459,7 +459,7 @@ class LmcacheGds(Backend):
         pwrite_file(tmp, b"\0" * BLOCK, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         fd = os.open(tmp, os.O_RDWR | os.O_CLOEXEC)
         os.ftruncate(fd, BLOCK + len(data))
-        # Python's mmap keeps a dup of the descriptor, as it does there.
+        # Python's mmap keeps a duplicate of the descriptor, as in LMCache
         m = mmap.mmap(fd, BLOCK + len(data), mmap.MAP_SHARED, mmap.PROT_WRITE)
         os.close(fd)
         m[BLOCK:] = data
@@ -480,7 +480,7 @@ class LmcacheGds(Backend):
 
 
 def uring_write(path, data):
-    """Through io_uring by the helper that the test names, else by write(2)."""
+    """Write with io_uring through the helper program that the test names, otherwise with write(2)."""
     helper = os.environ.get("URING_WRITE")
     if not helper:
         return pwrite_file(path, data, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -522,7 +522,7 @@ def opened(name, root):
 
 
 def both_ways(name, root_a, root_b):
-    """Objects of each size, stored on one node and loaded on the other; then again with new bytes."""
+    """Store objects of each size on one node and load them on the other; then again with new bytes."""
     a, b = opened(name, root_a), opened(name, root_b)
     for n, size in enumerate(a.sizes):
         for writer, reader, tag in ((a, b, "ab"), (b, a, "ba")):
@@ -537,7 +537,7 @@ def both_ways(name, root_a, root_b):
             reader.store(key, again)
             wanted = again if a.overwrites else data
             check(writer.load(key, size) == wanted, "%s: other bytes after a second store" % key)
-    opened(name, root_b)	# a restart scans what is there
+    opened(name, root_b)	# after a restart it scans the existing files
     try:
         a.load("never stored", a.sizes[0])
         check(False, "load of an absent key")
@@ -546,8 +546,9 @@ def both_ways(name, root_a, root_b):
 
 
 def racing(name, root_a, root_b, rounds=12):
-    """Both nodes store one key at the same time, with the back end's own temporary names, which some share:
-    somebody stores it, and what is read is the bytes of one of the two, whole."""
+    """Both nodes store one key at the same time, with the back end's own temporary names, which
+    may be the same: at least one store succeeds, and a reader gets the whole value of one of
+    the two."""
     a, b = opened(name, root_a), opened(name, root_b)
     size = a.sizes[1]
     for i in range(rounds):
@@ -575,7 +576,7 @@ def racing(name, root_a, root_b, rounds=12):
 
 
 def gone(path):
-    """The kernel tells of the last close behind its caller's back: until then the name is still one that is written."""
+    """The kernel reports the last close asynchronously: until then the name still counts as being written."""
     end = time.monotonic() + 10
     while os.path.exists(path) and time.monotonic() < end:
         time.sleep(0.01)
@@ -583,11 +584,11 @@ def gone(path):
 
 
 def full(root):
-    """Beside what may not be evicted there is room for small objects and none for large ones: storing
-    these fails with ENOSPC, in time, and leaves nothing under any name; those are stored or evicted,
-    never cut short."""
+    """Beside an object that cannot be evicted there is room for small objects and none for large
+    ones: storing a large one fails with ENOSPC, in time, and leaves no file.  Small ones are
+    stored or evicted, never truncated."""
     for name in BACKENDS:
-        # A store through a mapping cannot be refused but by a signal; the capped one makes room itself.
+        # A store through a mapping can be refused only by a signal; the capped back end frees space itself.
         if name in ("lmcache_gds", "sglang_file_capped"):
             continue
         b = opened(name, root)
@@ -603,7 +604,7 @@ def full(root):
             except OSError as e:
                 check(large, "%s: %s" % (key, e))
                 check(e.errno in (errno.ENOSPC, errno.EDQUOT), "%s: %s" % (key, e))
-                check(gone(b.path(key)), "%s: was refused and is there" % key)
+                check(gone(b.path(key)), "%s: was refused and exists" % key)
         for key, data in stored.items():
             try:
                 check(b.load(key, len(data)) == data, "%s: other bytes" % key)

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The test functions themselves: cleanups run last one first, what is left behind fails a test, waits
-# end, a skip says why.
+# The test functions themselves: cleanups run in reverse order, a test that leaves something behind
+# fails, waits end, and a skip gives the reason.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 
-# run SCRIPT-TEXT - as a test of its own; its output to $tmp/out, its status to $status
+# run SCRIPT-TEXT - run the text as a separate test; output in $tmp/out, status in $status
 run() {
 	printf '#!/bin/bash\n. "%s/tests/lib/functions.sh"\n%s\n' "$top_srcdir" "$1" >"$tmp/inner.sh"
 	status=0
@@ -26,7 +26,7 @@ equal "status of a failing test" "$status" 1
 says '^ran$'
 fails grep -q "not reached" "$tmp/out"
 
-# The reader of the output is gone: cleanups run all the same.
+# The reader of the output has ended: cleanups run nevertheless.
 printf '#!/bin/bash\n. "%s/tests/lib/functions.sh"\ncleanup_fn touch "%s/ran"; cleanup_fn echo x; fail y\n' \
 	"$top_srcdir" "$tmp" >"$tmp/inner.sh"
 env -u MC_TEST_ID TMPDIR="$tmp" bash "$tmp/inner.sh" | exec true || :
@@ -73,7 +73,8 @@ if [ "$(id -u)" -eq 0 ] && may_mount; then
 	equal "status with a mount left" "$status" 1
 	says 'mounts are left: .*/m$'
 	if unshare -n ip link add type veth 2>/dev/null; then
-		# A port that nobody listens on is refused by the other node, at once, when it is reached.
+		# A port without a listener on the other node refuses connections at once when the
+		# node is reached.
 		run 'two_nodes; echo "ns $NS_A"
 		in_ns "$NS_A" timeout 5 bash -c "exec 3<>/dev/tcp/$ADDR_B/9" 2>&1 || :'
 		equal "status of two namespaces" "$status" 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# With huge pages reserved, segments and managed buffers lie in them; mcctl doctor and the daemon say so.  The machine's
-# reservation is as it was afterwards.
+# With reserved huge pages, segments and managed buffers use them, and mcctl doctor and the daemon
+# report it. The machine's reservation is restored afterwards.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_root
 requires_fuse
@@ -9,7 +9,7 @@ requires_memory 3072
 reserved=/proc/sys/vm/nr_hugepages
 [ -w "$reserved" ] || skip "the machine's huge pages cannot be reserved here"
 before=$(cat "$reserved")
-[ "$before" -eq 0 ] || skip "this machine's huge pages are for others"
+[ "$before" -eq 0 ] || skip "this machine's huge pages are reserved for other programs"
 # shellcheck disable=SC2317  # called by the harness
 give_back() { echo "$before" >"$reserved"; }
 cleanup_fn give_back
@@ -24,12 +24,12 @@ top_srcdir=$top_srcdir "$top_builddir/tests/unit/test_tiers_dram" >"$tmp/dram" 2
 all_free() { [ "$(free_pages)" -eq "$pages" ]; }
 wait_for 10 all_free
 
-# a mount whose memory is huge pages: files go in and come back
+# a mount with memory of huge pages: files are stored and read back
 start_standalone "$tmp/mnt" --global_segment_size=256MiB --segment_kind=hugetlb
 seq 3000000 >"$tmp/data"
 cp "$tmp/data" "$tmp/mnt/data"
 cmp "$tmp/data" "$tmp/mnt/data"
-[ "$(free_pages)" -le $((pages - 11)) ] || fail "$(free_pages) of $pages huge pages are free: the file lies elsewhere"
+[ "$(free_pages)" -le $((pages - 11)) ] || fail "$(free_pages) of $pages huge pages are free: the file is stored elsewhere"
 unmount "$tmp/mnt"
 wait_for 15 gone "$MCFS_PID"
 wait_for 10 all_free

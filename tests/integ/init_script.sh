@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The init script starts, reports, restarts and stops the master; starting twice is harmless.
+# The init script starts, reports, restarts and stops the master; starting it twice does no harm.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_root
 requires curl start-stop-daemon
@@ -33,9 +33,9 @@ pid=$(cat "$tmp/pid")
 equal "pid after a second start" "$(cat "$tmp/pid")" "$pid"
 [ -n "$(ls "$tmp/log")" ] || fail "no log file"
 
-# its index has a place to survive in
+# the journal directory keeps the index
 [ -n "$(ls "$tmp/state")" ] || fail "no journal"
-# reload: the level of the log, and the process stays
+# reload changes the log level and keeps the process
 echo "v: 2" >"$tmp/master.yaml"
 "$tmp/init" reload
 wait_for 10 grep -rq "debug main: log options reloaded" "$tmp/log"
@@ -48,7 +48,7 @@ gone "$pid" || fail "the old process is still there"
 
 pid=$(cat "$tmp/pid")
 "$tmp/init" stop
-gone "$pid" || fail "stop returned and the process is there"
+gone "$pid" || fail "stop returned before the process had ended"
 fails "$tmp/init" status
 "$tmp/init" stop
 fails "$tmp/init" nonsense

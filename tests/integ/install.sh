@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a user of the installed library does: make install into a directory, ask pkg-config, compile,
-# link, run.
+# The steps of a user of the installed library: make install into a directory, run pkg-config,
+# compile, link, run.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires pkg-config
 unless_sanitized "a sanitized library needs its runtime in the program"

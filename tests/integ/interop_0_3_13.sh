@@ -1,5 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Our nodes and upstream's of release 0.3.13.post1 read and write each other's memory.
+# Our nodes and upstream's nodes, release 0.3.13.post1, read and write each other's memory.
 . "${top_srcdir:-.}/tests/integ/interop_lib.sh"
 interop 0.3.13.post1

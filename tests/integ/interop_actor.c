@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * interop_actor.c - our side of the tests with upstream's nodes; interop_actor.py is theirs and takes the
- * same words:
+ * interop_actor.c - our side of the tests with upstream's nodes; interop_actor.py is upstream's side and
+ * has the same commands:
  *
  *	interop_actor serve META LEN		offer LEN bytes; print "NAME"; then, per line of input,
- *						"fill SEED" or "check SEED" all of it, print "ok" or what is wrong
+ *						"fill SEED" or "check SEED" all of it, print "ok" or the error
  *	interop_actor read|write META NAME LEN SEED VERSION
  *						every size, then 8 threads: move all of the other side's memory
  *
- * VERSION forces the protocol's version, 0: as the segment says.  A byte's value follows from its
- * position and the seed, in the same way on both sides. */
+ * VERSION forces the protocol's version; 0: as in the segment descriptor.  Both sides compute a byte's
+ * value from its position and the seed. */
 #include <config.h>
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void block_init(void)
 		block[i] = w = w * 6364136223846793005ull + 1442695040888963407ull;
 }
 
-/* How many bytes from position @pos on are one piece of the block, which begins at *ret. */
+/* Number of bytes from position @pos on that are contiguous in the block; *ret is their begin. */
 static uint64_t piece(uint64_t pos, uint64_t n, uint64_t seed, const char **ret)
 {
 	uint64_t at = (pos + seed * 65537) % BLOCK;
@@ -93,7 +93,7 @@ static char *memory(uint64_t len)
 	return mem;
 }
 
-/* ---- who is where ---- */
+/* ---- addresses of the nodes ---- */
 
 static char *own_text;
 
@@ -242,7 +242,7 @@ static void move(const struct drive *d, struct mce_req *reqs, unsigned n)
 		die("path", -EINVAL);
 }
 
-/* Batches of requests of all sizes, one behind the other, through the worker's part. */
+/* Batches of requests of all sizes, back to back, over this worker's part of the memory. */
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
@@ -284,7 +284,7 @@ static void run_threads(const struct drive *d)
 		pthread_join(w[i].thread, NULL);
 }
 
-/* One after the other, the largest last. */
+/* All sizes one after the other, the largest last. */
 static void run_sizes(const struct drive *d)
 {
 	for (unsigned i = 0; i <= SIZES; i++) {
@@ -311,7 +311,7 @@ static void drive(struct drive *d, const char *conn, const char *name, unsigned 
 	if (r == 0)
 		r = mce_engine_open(&conf, &d->e);
 	if (r == 0)
-		/* 0.3.12 says no host. */
+		/* Release 0.3.12 sends no host. */
 		r = mce_peer_get_upstream(d->e, desc->tcp_data_host[0] ? desc->tcp_data_host : "127.0.0.1",
 					  desc->tcp_data_port,
 					  version ? version : desc->tcp_proto_version, &d->peer);

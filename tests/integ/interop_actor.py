@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's side of the tests with upstream's nodes; see interop_actor.c, which takes the same words.
-VERSION is not among them: the environment (MC_TCP_PROTO) forces it here."""
+"""Upstream's side of the tests with upstream's nodes; see interop_actor.c, which has the same
+commands.  VERSION is not an argument here: the environment (MC_TCP_PROTO) forces it."""
 import ctypes
 import mmap
 import os
@@ -30,7 +30,7 @@ block = memoryview(make_block())
 
 
 def pieces(pos, n, seed):
-    """(position in the range, bytes of the block) until n bytes are there"""
+    """Yield (position in the range, bytes of the block) until n bytes are produced."""
     done = 0
     while done < n:
         at = (pos + done + seed * 65537) % BLOCK
@@ -51,7 +51,7 @@ def check(mem, pos, n, seed):
 
 
 def engine(meta, length):
-    """the engine, the name that others find it by, and its memory"""
+    """Return the engine, the name by which others find it, and its memory."""
     e, name = TransferEngine(), os.environ.get("ACTOR_HOST", "127.0.0.1")
     if meta != "P2PHANDSHAKE":
         with socket.socket() as s:
@@ -142,8 +142,8 @@ def bench_part(many, name, parts, until, moved, failed):
 
 
 def bench(meta, name, length):
-    """per line "read|write SIZE COUNT SECONDS THREADS": batches for that long, their requests spread over the
-    threads, then GB/s (tests/perf/perf_rival.c)"""
+    """Per line "read|write SIZE COUNT SECONDS THREADS": run batches for that time, with their
+    requests spread over the threads, then print GB/s (tests/perf/perf_rival.c)."""
     e, _, addr, _ = engine(meta, length)
     peer = e.get_first_buffer_address(name)
     for line in sys.stdin:

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# interop_lib.sh - one node offers memory, the other reads and writes all of it, and both compare.
+# interop_lib.sh - one node offers memory, the other one reads and writes all of it, and both compare.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/upstream.sh"
 
 ours=("$top_builddir/tests/integ/interop_actor")
 LEN=$((256 << 20))
-# what their nodes tell others
+# the address that upstream's nodes publish
 export MC_TCP_BIND_ADDRESS=127.0.0.1
 
-# serve COMMAND... - start a node that offers LEN bytes; $TARGET is its name
+# serve COMMAND... - start a node that offers LEN bytes; sets $TARGET to its name
 serve() {
 	rm -f "$tmp/in" "$tmp/out"
 	mkfifo "$tmp/in" "$tmp/out"
@@ -20,11 +20,11 @@ serve() {
 	read -r -t 60 TARGET <&8 || fail "no node: $*"
 }
 
-# tell WORD SEED - have the node fill its memory, or check it
+# tell WORD SEED - make the node fill or check its memory
 tell() {
 	local line
-	(trap '' PIPE; echo "$*" >&7) 2>/dev/null || fail "the node has ended before $*: $(tail -n 20 "$tmp/server.log")"
-	read -r -t 60 line <&8 || fail "the node says nothing to $*: $(tail -n 20 "$tmp/server.log")"
+	(trap '' PIPE; echo "$*" >&7) 2>/dev/null || fail "the node ended before $*: $(tail -n 20 "$tmp/server.log")"
+	read -r -t 60 line <&8 || fail "no answer from the node to $*: $(tail -n 20 "$tmp/server.log")"
 	[ "$line" = ok ] || fail "$*: $line"
 }
 
@@ -33,7 +33,8 @@ end_node() {
 	wait_for 20 gone "$node" || fail "the node does not end"
 }
 
-# both_ways META SERVER... -- DRIVER... - the driver gets "read|write META NAME LEN SEED" appended
+# both_ways META SERVER... -- DRIVER... - read and write; the driver's command line gets "read|write
+# META NAME LEN SEED" appended
 both_ways() {
 	local meta=$1 server=()
 	shift
@@ -52,7 +53,7 @@ both_ways() {
 	end_node
 }
 
-# interop RELEASE - in both roles, both versions of the protocol, with and without their pool
+# interop RELEASE - both roles, both versions of the protocol, with and without upstream's connection pool
 interop() {
 	upstream_python "$1"
 	theirs=("$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/interop_actor.py")
@@ -66,14 +67,14 @@ interop() {
 	interop_etcd
 }
 
-# found_by META - each finds the other by what is kept there, and all sizes are moved
+# found_by META - each node finds the other through the metadata server, and blocks of all sizes are moved
 found_by() {
 	local LEN=$((256 << 20))
 	VERSION=0 both_ways "$1" "${theirs[@]}" -- "${ours[@]}"
 	both_ways "$1" "${ours[@]}" -- "${theirs[@]}"
 }
 
-# by upstream's own server
+# metadata in upstream's HTTP server
 interop_http() {
 	PORT=''
 	free_port PORT

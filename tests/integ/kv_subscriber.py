@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscribes to a master's KV events and prints each as a line of JSON, with the message's number first."""
+"""Subscribe to a master's KV events and print each as a line of JSON, preceded by the message's number."""
 import json
 import sys
 

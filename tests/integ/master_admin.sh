@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The master's admin HTTP service: upstream's routes, statuses and JSON; what is malformed changes nothing.
+# The master's admin HTTP service: upstream's routes, statuses and JSON; a malformed request changes nothing.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl jq
 start_master
 base=http://$MASTER_HTTP
 
-# ask STATUS METHOD PATH [BODY] - the answer is in $tmp/answer
+# ask STATUS METHOD PATH [BODY] - send a request; the answer is in $tmp/answer
 ask() {
 	local status got method=$2 path=$3
 	status=$1
@@ -82,7 +82,7 @@ ask 404 PATCH /api/v1/tenant_quotas
 ask 404 GET /version
 head -c 70000 /dev/zero | tr '\0' x >"$tmp/large"
 ask 413 POST /api/v1/drain_jobs --data-binary "@$tmp/large"
-# nested so deeply that a decoder without a limit would not come back
+# nested so deeply that a recursive decoder without a limit would overflow its stack
 head -c 60000 /dev/zero | tr '\0' '[' >"$tmp/deep"
 ask 400 POST /api/v1/drain_jobs --data-binary "@$tmp/deep"
 ask 200 POST /api/v1/remove_all
@@ -92,7 +92,7 @@ is .enabled false
 ask 409 GET /api/v1/tenant_quotas
 is .error_code -1011
 
-# with memory, through the owner that tests of the client have
+# with memory: the owner process of the client's fault tests contributes it
 mkfifo "$tmp/stays"
 exec 9<>"$tmp/stays"
 spawn owner bash -c "exec '$top_builddir/tests/fault/client_actor' $MASTER 20000 own 32 <'$tmp/stays'"
@@ -109,7 +109,7 @@ ask 200 GET '/batch_query_keys?keys=plain,none'
 is .data.plain.ok true
 is '.data.plain.values|length' 1
 is .data.none.ok false
-# a NUL is a byte of a key, and in text none
+# a key may contain a NUL byte, a text may not
 ask 404 GET '/query_key?key=plain%00zzz'
 ask 200 GET '/batch_query_keys?keys=plain%00zzz,plain'
 is '[.data[].ok]|sort' '[false,true]'
@@ -121,7 +121,7 @@ ask 200 GET "/api/v1/segments/status?segment=$segment"
 is '[.status,.status_name,.error_code]' '[1,"OK",0]'
 curl -sf "$base/query_segment?segment=$segment" | found '^Capacity(bytes) : 33554432$'
 
-# nowhere to go: the drain waits, says so, and can be cancelled
+# no other segment to move objects to: the drain waits, reports so, and can be cancelled
 ask 200 POST /api/v1/drain_jobs -d "{\"segments\":[\"$segment\"]}"
 is '[.success,.status,.error_code,.error_message]' '[true,"CREATED",0,""]'
 job=$(jq -r .job_id "$tmp/answer")
@@ -171,7 +171,7 @@ ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
 is .data null
 ask 404 DELETE '/api/v1/tenant_quotas?tenant_id=red'
 
-# the metadata of engines, and what is forgotten of an owner that fell silent
+# the engines' metadata, and deletion of the records of a silent owner
 wait_for 20 has_segment
 segment=$(curl -sf "$base/get_all_segments")
 key="http://127.0.0.1:$meta/metadata?key=mooncake/ram/$segment"

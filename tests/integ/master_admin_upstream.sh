@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every route of the admin HTTP service asked of upstream's released master and of ours: the same status codes,
-# the same fields of the same types in the same order, the same words.
+# Send every request of the admin HTTP service to upstream's released master and to ours: same
+# status codes, same fields of the same types in the same order, same words.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/upstream.sh"
 requires curl jq
@@ -56,9 +56,9 @@ time.sleep(600)' "$MASTER" "$tmp/value"
 
 ask_theirs theirs ''
 ask_ours ours ''
-diff "$tmp/theirs" "$tmp/ours" || fail "upstream's answers (<) and ours (>) are different"
+diff "$tmp/theirs" "$tmp/ours" || fail "upstream's answers (<) and ours (>) differ"
 ask_theirs theirs_tenants tenants "${tenants[@]}"
 ask_ours ours_tenants tenants "${tenants[@]}"
 diff "$tmp/theirs_tenants" "$tmp/ours_tenants" ||
-	fail "upstream's answers about tenants (<) and ours (>) are different"
+	fail "upstream's answers about tenants (<) and ours (>) differ"
 [ "$(wc -l <"$tmp/ours")" -ge 70 ] || fail "only $(wc -l <"$tmp/ours") requests were compared"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What no client and no operator should send: each gets a clear error, changes nothing, and slows nobody
-# else.  (Segments that overlap or share a name, fenced clients, sizes of 2^63 on the wire and 10,000s of
-# connections are in the unit tests test_master_segment, _liveness, _put and _crowd.)
+# Invalid input from clients and operators: each gets a clear error, changes nothing, and does not
+# delay others. (Segments that overlap or share a name, fenced clients, sizes of 2^63 on the wire
+# and 10,000s of connections are in the unit tests test_master_segment, _liveness, _put and _crowd.)
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl jq
 master=$top_builddir/master/mooncake_master
@@ -28,7 +28,7 @@ what=default_kv_lease_ttl
 for v in -5 5x 9223372036854775808 1e30 ''; do
 	refuses --default_kv_lease_ttl="$v"
 done
-# the same as JSON and YAML, with wrong types; files that are none
+# same as JSON and YAML, with wrong types; files that are no config files
 for pair in 'eviction_ratio NaN' 'eviction_ratio []' 'eviction_ratio "x"' 'eviction_ratio 2' \
 	'rpc_port -1' 'rpc_port 1e99' 'rpc_port [1,2]' 'rpc_port true' 'enable_metric_reporting 7' \
 	'client_live_ttl_sec -3'; do
@@ -39,7 +39,7 @@ for pair in 'eviction_ratio NaN' 'eviction_ratio []' 'eviction_ratio "x"' 'evict
 	what="bad.yaml"
 	refuses --config_path="$tmp/bad.yaml"
 done
-# a map or a list, empty or not, where one value is wanted
+# a map or a list, empty or not, instead of a single value
 for value in '{}' '{"x": 1}' '{"x": {"y": []}}' '[]' '[1]' '["a", "b"]'; do
 	for key in eviction_ratio rpc_port rpc_address enable_metric_reporting client_live_ttl_sec log_dir \
 		eviction_policy kv_events_tenant_id; do
@@ -63,7 +63,7 @@ head -c 100000 /dev/zero | tr '\0' '[' >"$tmp/deep.json"
 what=deep.json
 refuses --config_path="$tmp/deep.json"
 
-# ---- a master at work
+# ---- a running master
 printf 'version: 1\ntenants:\n  - {name: default, quota: 12MB}\n  - {name: blue, quota: 1MB}\n' >"$tmp/policy.yaml"
 start_master --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --rpc_thread_num=1
 base=http://$MASTER_HTTP
@@ -82,10 +82,10 @@ state() {
 	curl -sf "$base/get_segments_detail" | jq -c '.segments|map([.segment_name,.size_bytes,.status])'
 }
 state >"$tmp/before"
-unchanged() { state | diff "$tmp/before" - || fail "it changed something: $*"; }
+unchanged() { state | diff "$tmp/before" - || fail "the state changed: $*"; }
 
-# patterns that a matcher would never come back from: an error soon, or what they match, and others on the same
-# thread are answered meanwhile
+# patterns that would make a backtracking matcher run for ever: a result or an error soon, and other
+# requests on the same thread are answered meanwhile
 for pattern in '(a+)+$' '(a|aa)+$' '(a|a?)+$' '(.*)*b$' '((a*)*)*c$' '(?:a?){200}a{200}b'; do
 	spawn bomb timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" rm -y --match="$pattern"
 	bomb=$SPAWNED
@@ -95,7 +95,7 @@ for pattern in '(a+)+$' '(a|aa)+$' '(a|a?)+$' '(.*)*b$' '((a*)*)*c$' '(?:a?){200
 	done
 	wait "$bomb" || :
 done
-# bad ones, and one that is too long
+# invalid patterns, and one that is too long
 for pattern in '(' '[z-a]' '*' 'a{99999}' '\C' "$(head -c 2000 /dev/zero | tr '\0' x)"; do
 	fails timeout 20 "$top_builddir/tools/mcctl" --master="$MASTER" rm -y --match="$pattern"
 done
@@ -110,7 +110,7 @@ ask() {
 	jq -e '.success == false and .error_code != 0' "$tmp/answer" >/dev/null ||
 		fail "$method $path: $(head -c 300 "$tmp/answer")"
 }
-# tenants that are no names, quotas that are no numbers
+# invalid tenant names, invalid quotas
 for tenant in '_own' 'a%01b' '%ff%fe' '%c0%80' '%ed%a0%80' "$(head -c 300 /dev/zero | tr '\0' t)"; do
 	ask 400 PUT "/api/v1/tenant_quotas?tenant_id=$tenant" -d '{"requested_quota_bytes":1000}'
 done

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""master_crowd.py HOST PORT N MAGIC,VERSION,MIN_VERSION - N connections that each say hello and stay.  Prints how
-many were welcome, were told that they are not, and were closed without a word; how many milliseconds the slowest
-answer to the first one of them took meanwhile; and the refusals' numbers."""
+"""master_crowd.py HOST PORT N MAGIC,VERSION,MIN_VERSION - open N connections that each send a
+hello and stay open. Print how many were accepted, refused with an answer, and closed without an
+answer; the duration of the slowest answer to the first connection meanwhile, in milliseconds;
+and the error numbers of the refusals."""
 import socket
 import struct
 import sys
@@ -44,7 +45,7 @@ for number in range(2, count + 1):
     except OSError:
         closed += 1
     if number % 50 == 0:
-        # a message that nobody knows is answered like any other
+        # an unknown message gets an answer like any other
         began = time.monotonic()
         first.sendall(struct.pack("<IHHIi", 0, 999, 0, number, 0))
         assert frame(first) not in (0, None)

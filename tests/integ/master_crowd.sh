@@ -1,19 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# More connections than a master has descriptors for: as many as there are come in, each of the others is told at
-# once that there are too many, those who are in are answered meanwhile, and afterwards everybody comes in again.
+# More connections than a master has descriptors for: the master accepts as many as possible and
+# refuses each of the others at once with the reason.  Accepted clients are answered meanwhile, and
+# afterwards new clients are accepted.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl python3
 constant() { awk -v name="$1" '$2 == name { sub(/u$/, "", $3); print $3 }' "$top_srcdir/proto/msg.h"; }
 hello=$(constant MCP_MAGIC),$(constant MCP_VERSION),$(constant MCP_MIN_VERSION)
-[ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 4000 ] || skip "only $(ulimit -Hn) descriptors are to be had here"
+[ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 4000 ] || skip "the limit is $(ulimit -Hn) descriptors"
 crowd() {
 	timeout 300 python3 "$top_srcdir/tests/integ/master_crowd.py" "${MASTER%:*}" "${MASTER#*:}" "$1" "$hello" >"$tmp/crowd"
 	read -r welcome refused closed slowest codes <"$tmp/crowd"
-	echo "$1 came: $welcome welcome, $refused refused ($codes), $closed closed, slowest answer $slowest ms"
+	echo "$1 connections: $welcome accepted, $refused refused ($codes), $closed closed, slowest answer $slowest ms"
 }
 
-# it asks for no more than it may have, and limits itself to that
+# the master raises its limit to the hard limit only, and accepts as many connections as that allows
 limit=3500
 ulimit -Sn "$limit"
 rpc='' http=''
@@ -25,11 +26,11 @@ spawn few bash -c "ulimit -Hn $limit; ulimit -Sn 300; exec '$top_builddir/master
 master=$SPAWNED
 started "$master" "the master" 30 master_serves "$MASTER_HTTP"
 [ "$(awk '/^Max open files/ { print $4 }' "/proc/$master/limits")" -ge "$limit" ] || fail "it has not raised its limit"
-# the hard limit may be root's to raise
+# root may raise the hard limit
 room=$(awk '/^Max open files/ { print $4 }' "/proc/$master/limits")
 if [ "$room" = "$limit" ]; then
 	wait_for 10 grep -q "max_connections lowered.* connections=2000" "$tmp/few.log" ||
-		fail "it does not say how many may come: $(cat "$tmp/few.log")"
+		fail "the log does not have the connection limit: $(cat "$tmp/few.log")"
 	ulimit -Sn "$limit"
 	crowd 2600
 	equal "welcome" "$welcome" 2000

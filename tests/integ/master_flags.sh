@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every flag of upstream's master (upstream_flags.txt): taken with its default, and when it is something else
-# either honoured - on the command line, in JSON and in YAML - or refused at the start with a reason, and then
-# in the one list of the manual page.  None is silently ignored.
+# Every flag of upstream's master (upstream_flags.txt) is accepted with its default.  Another value
+# is either honoured (on the command line, in JSON and in YAML) or refused at the start with a
+# reason; refused flags are listed in the manual page.  No flag is silently ignored.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 master=$top_builddir/master/mooncake_master
 page=$top_builddir/man/mooncake_master.1
-# What may not change when all of upstream's defaults are given.
+# Configuration that must stay the same when all of upstream's defaults are given.
 "$master" --print_config | sed 's/  # .*//' >"$tmp/base"
 sed -n '/THIS VERSION LACKS/,$p' "$page" >"$tmp/lacking"
 declare -A other
@@ -52,7 +52,7 @@ while read -r name type default; do
 		[ "$own" != "$name" ] || other[$name]=$value
 	else
 		refused=$((refused + 1))
-		# off is what a part that is lacking is
+		# "off" is the only state of a missing feature
 		[ "$type,$default" != bool,true ] || continue
 		fails timeout 20 "$master" "--$name=$value"
 		grep -q "$name.*not built into this version" "$tmp/fails.out" ||
@@ -61,10 +61,10 @@ while read -r name type default; do
 			fail "$name is not in the manual page's list of what is lacking"
 	fi
 done <"$top_srcdir/tests/integ/upstream_flags.txt"
-[ "$honoured" -ge 60 ] || fail "only $honoured flags are honoured"
+[ "$honoured" -ge 60 ] || fail "fewer flags than expected are honoured: $honoured"
 echo "$honoured honoured, $refused refused"
 
-# values that are lacking are in the list too
+# the list also has values that are not supported
 for value in tenant_quota_connector_type=etcd snapshot_object_store_type=s3 \
 	snapshot_catalog_store_type=redis memory_allocator=cachelib allocation_strategy=cxl \
 	allocation_strategy=ssd_free_ratio_first; do
@@ -74,7 +74,7 @@ for value in tenant_quota_connector_type=etcd snapshot_object_store_type=s3 \
 		fail "$value is not in the manual page's list of what is lacking"
 done
 
-# the same from files, client_ttl under upstream's key
+# same from files, with client_ttl under upstream's key
 key_of() { [ "$1" = client_ttl ] && echo client_live_ttl_sec || echo "$1"; }
 {
 	sep='{'
@@ -97,24 +97,26 @@ for file in all.json all.yaml; do
 		grep -q "^$name = .*# file" "$tmp/config" ||
 			fail "$file: $name is not taken: $(grep "^$name = " "$tmp/config")"
 	done
-	# and the command line is above the file
+	# and the command line overrides the file
 	"$master" --config_path="$tmp/$file" --eviction_ratio=0.75 --print_config >"$tmp/config"
 	grep -q '^eviction_ratio = 0.75' "$tmp/config"
 done
 
-# a flag file, one that nobody knows, and gflags' spellings
+# a flag file, and gflags' spellings
 printf -- '--eviction_ratio=0.5\n-client_ttl=33\n' >"$tmp/flags"
 "$master" --flagfile="$tmp/flags" --noenable_metric_reporting --print_config >"$tmp/config"
 grep -q '^eviction_ratio = 0.5 ' "$tmp/config"
 grep -q '^client_ttl = 33s ' "$tmp/config"
 grep -q '^enable_metric_reporting = false ' "$tmp/config"
 
-# rpc_threads COUNT - beside that of heartbeats.  A thread has its name when it runs for the first time.
+# rpc_threads COUNT - that many RPC threads besides the heartbeat thread.  A thread sets its name
+# when it first runs.
 rpc_threads() {
 	[ "$(cat /proc/"$SPAWNED"/task/*/comm | grep -c '^mc-rpc-[1-9]')" -eq "$1" ]
 }
 
-# what only a running master shows: threads, the older name of the port, an interface's address, idle time
+# options that only a running master shows: threads, the older name of the port, an interface's
+# address, idle time
 rpc='' http=''
 free_port rpc
 free_port http

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# KV events over ZeroMQ, as a subscriber made with libzmq and msgpack sees them: what is put, removed,
-# renamed and evicted, whose it is, and what the options change.
+# KV events over ZeroMQ, received by a subscriber made with libzmq and msgpack: keys that are put,
+# removed, renamed and evicted, their tenant, and the effect of the options.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl jq python3
-# Debian's packages are Debian's python's, which need not be the first one.
+# Debian's packages belong to Debian's python, which need not be the first one in PATH.
 python=''
 for candidate in python3 /usr/bin/python3; do
 	[ -n "$python" ] || ! "$candidate" -c 'import zmq, msgpack' 2>/dev/null || python=$candidate
@@ -21,7 +21,8 @@ free_port kv_port
 
 status() { curl -sf "http://$MASTER_HTTP/kv_events/status" | jq -c "$1"; }
 
-# up [FLAG...] - a master, an owner and a subscriber that has seen its first event
+# up [FLAG...] - start a master, an owner and a subscriber, and wait until the subscriber has
+# received its first event
 up() {
 	start_master --enable_kv_events --kv_events_bind_endpoint="tcp://127.0.0.1:$kv_port" \
 		--kv_events_backend_id=pool-7 "$@"
@@ -36,7 +37,7 @@ up() {
 	wait_for 20 subscribed
 }
 has_segment() { [ -n "$(curl -sf "http://$MASTER_HTTP/get_all_segments")" ]; }
-# A subscription takes a moment to arrive: what is published before that nobody hears.
+# A subscription becomes active after a moment; earlier events are lost.
 subscribed() {
 	"$mcctl" --master="$MASTER" put 1 /dev/null
 	"$mcctl" --master="$MASTER" rm 1
@@ -48,7 +49,7 @@ down() {
 	kill_pid "$subscriber"
 	rm "$tmp/stays"
 }
-# of KEY FILTER - of the events of a key, one a line
+# of KEY FILTER - the events of a key, one per line
 of() { grep '^{' "$tmp/subscriber.log" | jq -c "select(.object_key==\"$1\")|$2"; }
 told() { [ "$(of "$1" .event_type | tr -d '\n')" = "$2" ]; }
 
@@ -61,7 +62,7 @@ up --kv_events_model_name=m --kv_events_dp_rank=3
 wait_for 10 told 67890 '"stored""removed"'
 wait_for 10 told 12345 '"stored""removed"'
 wait_for 10 told 'no number' '"stored"'
-# as text: jq's numbers have 53 bits
+# compare as text: jq's numbers have 53 bits
 grep -q '"seq_hashes": \[18364758544493064720\], "block_hashes": \[18364758544493064720\]' "$tmp/subscriber.log"
 equal "hash of a decimal key" "$(of 12345 .seq_hashes | head -n 1)" '[12345]'
 equal "no hash" "$(of 'no number' .seq_hashes)" '[]'
@@ -72,7 +73,7 @@ equal names "$(of 'no number' 'keys|join(",")')" \
 now=$(date +%s%3N)
 of 'no number' .timestamp | awk -v now="$now" '{ exit !($1 <= now && $1 > now - 60000) }'
 
-# evictions, and more of them than one message holds; none is lost and their order is kept
+# more evictions than one message holds: no event is lost, and they are in order
 for i in $(seq 40); do
 	head -c 1000000 /dev/urandom | "$mcctl" --master="$MASTER" put "$((1000 + i))" -
 done
@@ -81,17 +82,17 @@ wait_for 20 told 1040 '"stored"'
 wait_for 20 told 1001 '"stored""removed"'
 equal enabled "$(status .enabled)" true
 published() { [ "$(status .published_events)" -ge "$(grep -c '^{' "$tmp/subscriber.log")" ]; }
-published || fail "fewer events are counted than were heard"
+published || fail "fewer events were counted than received"
 equal dropped "$(status .dropped_events)" 0
 equal "events out of order" "$(grep '^{' "$tmp/subscriber.log" | jq .event_id | sort -nc 2>&1)" ''
 equal "messages out of order" "$(grep '^{' "$tmp/subscriber.log" | jq .number | sort -nc 2>&1)" ''
-# the port is taken: one line, and nothing else happens
+# the port is in use: one line of error, and no other effect
 fails timeout 20 "$master" --enable_kv_events --kv_events_bind_endpoint="tcp://127.0.0.1:$kv_port" \
 	--kv_events_backend_id=x --rpc_port=1 --metrics_host=127.0.0.1 --metrics_port=0
 grep -q 'publish KV events at' "$tmp/fails.out"
 down
 
-# only keys that are hashes, and none of the older members
+# only keys that are hashes, and no legacy members
 up --nokv_events_emit_object_key --nokv_events_emit_legacy_compat
 "$mcctl" --master="$MASTER" put 'no number' "$0"
 "$mcctl" --master="$MASTER" put 77 "$0"

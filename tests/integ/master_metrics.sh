@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What dashboards made for upstream ask for: each of its series with its type (upstream_metrics.txt), the words
-# of /metrics/summary in their order, and counters that count what they say.
+# Metrics for dashboards made for upstream: each of its series with its type (upstream_metrics.txt),
+# the words of /metrics/summary in their order, and correct counters.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 mcctl=$top_builddir/tools/mcctl
@@ -41,12 +41,12 @@ equal "unmounts that failed" "$(count master_unmount_segment_failures_total)" "$
 curl -sf -X POST "http://$MASTER_HTTP/api/v1/snapshot" >"$tmp/answer"
 gone_up master_snapshot_success 1
 
-# a put that does not fit the quota is counted for its tenant
+# a put that exceeds the quota is counted for its tenant
 head -c 9000000 /dev/zero >"$tmp/large"
 fails "$mcctl" --master="$MASTER" put large "$tmp/large"
 equal rejects "$(count mooncake_tenant_quota_reject_total 'tenant_id="default",reason="quota_exceeded"')" 1
 
-# every series of the list, with its type and at least one value, and each once
+# every series of the list has its type and at least one value, and occurs once
 curl -sf "http://$MASTER_HTTP/metrics" >"$tmp/metrics"
 missing=0
 while read -r name type; do
@@ -67,7 +67,7 @@ equal "TYPE lines that are there twice" "$(grep '^# TYPE' "$tmp/metrics" | sort 
 equal "values that are there twice" "$(sed -n 's/ [^ ]*$//p' "$tmp/metrics" | grep -v '^#' | sort | uniq -d)" ''
 grep -q "^segment_allocated_bytes{segment=\"$segment\"} " "$tmp/metrics"
 
-# the summary, word by word
+# the summary, word for word
 curl -sf "http://$MASTER_HTTP/metrics/summary" | sed -E 's/[0-9.]+ (B|KB|MB|GB)/N B/g; s/ \([0-9.]+%\)//; s/[0-9.]+/N/g' \
 	>"$tmp/summary"
 cat >"$tmp/expected" <<'END'

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mooncake_master as an operator meets it: help, bad options, busy ports, config files, logs, signals.
+# mooncake_master as an operator uses it: help, invalid options, busy ports, config files, logs, signals.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 master=$top_builddir/master/mooncake_master
 
-# what it says about itself
+# help and version
 "$master" --help >"$tmp/help"
 grep -q -- '--default_kv_lease_ttl=MS' "$tmp/help"
 "$master" --version >"$tmp/version"
@@ -40,7 +40,7 @@ refuses "$tmp/none" --log_dir="$tmp/none/dir" --rpc_port="$spare" --metrics_port
 refuses 'cannot\|no such\|not' --rpc_address=no.such.host.invalid --rpc_port="$spare" \
 	--metrics_port="$spare_http"
 
-# an unknown flag is a warning that knows the nearest one
+# an unknown flag gives a warning with the most similar flag
 start_master --evicton_ratio=0.1
 grep -q 'evicton_ratio is unknown.*eviction_ratio' "$tmp/master.log"
 connects "$MASTER"
@@ -51,7 +51,7 @@ grep -q '^master_key_count 0$' "$tmp/metrics"
 curl -sf --max-time 5 -o "$tmp/summary" "http://$MASTER_HTTP/metrics/summary"
 grep -q '^role=leader, state=serving' "$tmp/summary"
 
-# busy ports, either of them, and the one that is there goes on
+# each of the ports is busy: an error, and the running master continues
 refuses "address already in use: .*:${MASTER##*:}" --rpc_address=127.0.0.1 \
 	--rpc_port="${MASTER##*:}" --metrics_port="$spare_http"
 refuses "address already in use: .*:${MASTER_HTTP##*:}" --metrics_host=127.0.0.1 \
@@ -64,7 +64,7 @@ head -c 100000 /dev/urandom | timeout 10 bash -c "cat >/dev/tcp/${MASTER_HTTP%:*
 curl -sf --max-time 5 "http://$MASTER_HTTP/health" >/dev/null
 alive "$MASTER_PID" || fail "garbage killed the master"
 
-# SIGTERM ends it cleanly, and the port is free again
+# SIGTERM ends it with status 0, and the port is free again
 stop_pid "$MASTER_PID"
 restart_master
 stop_pid "$MASTER_PID"
@@ -77,7 +77,8 @@ status=0
 wait "$MASTER_PID" || status=$?
 equal "status after SIGINT" "$status" 0
 
-# a lease of 0 is one; with a client_ttl of 0 a client lives as long as its heartbeats come
+# a lease of 0 is valid; with a client_ttl of 0 a client stays alive as long as its connection sends
+# heartbeats
 "$master" --default_kv_lease_ttl=0 --print_config | found '^default_kv_lease_ttl = 0'
 refuses 'client_ttl' --client_ttl=0.05
 start_master --client_ttl=0
@@ -91,17 +92,17 @@ silent_for() { metric "$MASTER_HTTP" master_ping_requests_total; }
 pings=$(silent_for)
 more_pings() { [ "$(silent_for)" -gt $((pings + 20)) ]; }
 wait_for 20 more_pings
-state OK || fail "with client_ttl=0 a living client is taken for dead"
+state OK || fail "with client_ttl=0 a living client counts as dead"
 kill_pid "$owner"
 wait_for 20 state SILENT
 stop_pid "$MASTER_PID"
 
-# a config file under upstream's key names; the command line wins; the log goes to files
+# a config file with upstream's key names; the command line overrides it; the log is written to files
 mkdir "$tmp/logs"
 printf '{"client_live_ttl_sec": 60, "default_kv_lease_ttl": "5s", "eviction_ratio": 0.1}\n' >"$tmp/m.json"
 "$master" --config_path="$tmp/m.json" --print_config --eviction_ratio=0.3 >"$tmp/config"
 grep -q '^client_ttl = 1m  # file' "$tmp/config" ||
-	fail "client_live_ttl_sec is not taken: $(grep client_ttl "$tmp/config")"
+	fail "client_live_ttl_sec has no effect: $(grep client_ttl "$tmp/config")"
 grep -q '^eviction_ratio = 0.3' "$tmp/config"
 start_master --config_path="$tmp/m.json" --log_dir="$tmp/logs" --rpc_socket="$tmp/master.sock"
 test -S "$tmp/master.sock"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --journal_sync=fdatasync on a disk that takes its time: a put waits for it, requests of others on the same RPC
-# thread do not; what was answered is there after a kill.
+# --journal_sync=fdatasync on a slow disk: a put waits for the sync, requests of other clients on
+# the same RPC thread do not; acknowledged puts are there after a kill.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 mcctl=$top_builddir/tools/mcctl
@@ -21,8 +21,8 @@ while alive "$put"; do
 	answered=$((answered + 1))
 done
 wait "$put"
-# start and end wait for a sync each: three seconds, in which others would have got two answers
-[ "$answered" -ge 4 ] || fail "while a put waited for the disk others got $answered answers"
+# start and end wait for one sync each: three seconds, in which other requests would have got two answers
+[ "$answered" -ge 4 ] || fail "while a put waited for the disk, other requests got $answered answers"
 kill_pid "$MASTER_PID"
 restart_master --rpc_thread_num=1 --journal_dir="$tmp/journal" --journal_sync=fdatasync
 back() { "$mcctl" --master="$MASTER" get slow >"$tmp/copy" 2>/dev/null; }

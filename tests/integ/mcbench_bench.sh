@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcbench bench measures each operation for each size, with its references, and leaves nothing behind.
+# mcbench bench measures each operation for each size together with its reference, and leaves nothing behind.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
 start_master

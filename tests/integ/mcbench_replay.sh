@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcbench replays a trace against a pool that is smaller than what the trace touches: every byte that
-# comes back is right, hits are those that a pool of that size can have, nothing is left behind.
+# mcbench replays a trace against a pool that is smaller than the trace's working set: every byte
+# read is right, the number of hits is possible for a pool of that size, and nothing is left behind.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
 start_pool 64MiB --default_kv_lease_ttl=200ms
@@ -9,7 +9,8 @@ bench() {
 	"$top_builddir/tools/mcbench" --master="$MASTER" "$@"
 }
 
-# Conversations in turns: each turn repeats its conversation and adds to it; all begin alike.
+# Alternating conversations: each turn repeats its conversation so far and extends it; all have a
+# common prefix.
 awk 'BEGIN {
 	srand(7)
 	for (i = 0; i < 600; i++) {
@@ -22,12 +23,12 @@ awk 'BEGIN {
 	}
 }' >"$tmp/trace.jsonl"
 
-# in a pool that holds everything each repeated block is a hit: nobody else puts it away
+# in a pool that holds everything, each repeated block is a hit, since no other client removes it
 bench --threads=1 --block_size=1KiB --json replay "$tmp/trace.jsonl" >"$tmp/all.json"
 jq -e '.requests == 600 and .wrong_bytes == 0 and .errors == 0 and .hits.gone == 0' "$tmp/all.json" >/dev/null ||
 	fail "$(cat "$tmp/all.json")"
 jq -e '.hits.prefix == .hits.present and .hits.prefix_ratio == .hits.endless_pool_ratio' "$tmp/all.json" >/dev/null ||
-	fail "hits that a large pool must have are missing: $(cat "$tmp/all.json")"
+	fail "too few hits for a large pool: $(cat "$tmp/all.json")"
 equal "objects left" "$(ctl ls -R)" ""
 
 # working set about three times the pool
@@ -38,34 +39,34 @@ bench --threads=4 --block_size="$block" --batch=8 --json replay "$tmp/trace.json
 jq -e '.requests == 600 and .wrong_bytes == 0 and .errors == 0' "$tmp/small.json" >/dev/null ||
 	fail "$(cat "$tmp/small.json")"
 jq -e '.hits.prefix > 0 and .hits.prefix_ratio < .hits.endless_pool_ratio' "$tmp/small.json" >/dev/null ||
-	fail "a small pool cannot have these hits: $(jq .hits "$tmp/small.json")"
+	fail "too many hits for a small pool: $(jq .hits "$tmp/small.json")"
 jq -e '.get.latency_ns.p50 > 0 and .get.latency_ns.max >= .get.latency_ns["p99.9"]' "$tmp/small.json" >/dev/null ||
 	fail "latencies: $(jq .get.latency_ns "$tmp/small.json")"
 [ "$(ctl --json df | jq .pool.evictions)" -gt 0 ] || fail "nothing was evicted"
 equal "objects left" "$(ctl ls -R)" ""
 
-# what is kept is found by the next run, also over TCP, and by its own names only
+# the next run finds blocks kept by --keep, also over TCP, and only blocks with its own names
 bench --requests=50 --block_size=4KiB --keep replay "$tmp/trace.jsonl" >"$tmp/text"
 grep -q '^wrong bytes: 0 in 0 of' "$tmp/text" || fail "$(cat "$tmp/text")"
 bench --requests=50 --block_size=4KiB --force_tcp --json replay "$tmp/trace.jsonl" >"$tmp/again.json"
 jq -e '.hits.block_ratio == 1 and .put.objects == 0 and .wrong_bytes == 0' "$tmp/again.json" >/dev/null ||
 	fail "$(cat "$tmp/again.json")"
 
-# bytes that are wrong are found, and are its exit status
+# wrong bytes are detected and set the exit status
 echo 'not what mcbench would put' | ctl put mcbench/4096-1/0
 status 1 bench --requests=1 --block_size=4KiB replay "$tmp/trace.jsonl" >"$tmp/text"
 grep -q 'WRONG BYTES: mcbench/4096-1/0' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
 grep -q '^wrong bytes: 4096 in 1 of' "$tmp/text" || fail "$(cat "$tmp/text")"
 
-# on a terminal a bar that fills, and that is wiped away
+# on a terminal there is a progress bar, which is erased at the end
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
 	script -qec "$(printf '%q ' "$top_builddir/tools/mcbench" --master="$MASTER" --requests=100 --speed=0.5 \
 		--block_size=1KiB replay "$tmp/trace.jsonl")" /dev/null </dev/null >"$tmp/screen"
 	grep -qE '\[#{3,}\.{3,}\] +[1-9][0-9]% of 100 requests' "$tmp/screen" || fail "no bar: $(cat -v "$tmp/screen")"
-	[ "$(grep -oE '\[#*\.*\]' "$tmp/screen" | sort -u | wc -l)" -ge 3 ] || fail "the bar stands still"
+	[ "$(grep -oE '\[#*\.*\]' "$tmp/screen" | sort -u | wc -l)" -ge 3 ] || fail "the bar does not move"
 fi
 
-# timestamps, the end by time and by signal
+# timestamps; end by --duration and by signal
 begun=${EPOCHREALTIME/./}
 bench --requests=100 --speed=1 --block_size=1KiB replay "$tmp/trace.jsonl" >/dev/null
 [ $((${EPOCHREALTIME/./} - begun)) -ge 495000 ] || fail "timestamps were not followed"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The example of mcs(3) links with the library and does what it says.
+# The example program of mcs(3) links with the library and has the described result.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 start_master
 cd "$top_builddir"

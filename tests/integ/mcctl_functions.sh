@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# mcctl_functions.sh - for the tests of the tools: a pool, and mcctl that knows it.
+# mcctl_functions.sh - for the tests of the tools: a pool, and mcctl configured for it.
 : "${tmp:?}" "${top_builddir:?}"
 requires jq
 
-# start_pool SIZE [MASTER-FLAG...] - a master, and a process that does nothing but contribute memory:
-# mcbench between two requests that lie a day apart
+# start_pool SIZE [MASTER-FLAG...] - start a master and a process that only contributes memory:
+# mcbench waiting between two requests with timestamps one day apart
 start_pool() {
 	local size=$1
 	shift
@@ -22,7 +22,7 @@ ctl() {
 	"$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"
 }
 
-# status WANTED COMMAND... - its exit status; what it says goes to $tmp/stderr
+# status WANTED COMMAND... - check the exit status; standard error is in $tmp/stderr
 status() {
 	local wanted=$1 got=0
 	shift

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Keys as mcctl prints and takes them are the paths of their files on a mount.
+# The keys that mcctl prints and accepts are the paths of the files on a mount.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
 requires_fuse
@@ -17,7 +17,7 @@ for key in plain 'a/b/c' 'model@meta-llama%2FLlama-3' '100%' 'with space/x' $'\x
 	echo "mount $i" >"$tmp/mnt/by mount/$key"
 	equal "$key by mcctl" "$(ctl get -- "by mount/$key")" "mount $i"
 done
-# directories made by mkdir are keys of their own, which end in a slash
+# mkdir creates a key that ends in a slash
 equal "all keys" "$(ctl ls -R -0 | grep -zv '/$' | sort -z | tr '\0' '\n')" \
 	"$(find "$tmp/mnt" -type f -printf '%P\0' | sort -z | tr '\0' '\n')"
 equal "one directory" "$(ctl ls 'by mount' | sort)" "$(cd "$tmp/mnt/by mount" && printf '%s\n' * | while read -r n; do
@@ -29,6 +29,6 @@ equal "renamed" "$(cat "$tmp/mnt/moved/plain")" 1
 mv "$tmp/mnt/moved/plain" "$tmp/mnt/plain"
 equal "renamed back" "$(ctl get plain)" 1
 ctl rm plain
-[ ! -e "$tmp/mnt/plain" ] || fail "removed by mcctl, and still on the mount"
+[ ! -e "$tmp/mnt/plain" ] || fail "mcctl removed the key, but the mount still shows the file"
 equal "df" "$(df -B1 --output=size "$tmp/mnt" | tail -n 1 | tr -d ' ')" "$(ctl --json df | jq .pool.capacity)"
 stop_pid "$MCFS_PID" 30

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcctl stores, shows, lists, renames and removes objects, keeps their bytes, and says by its exit status
-# how it went.
+# mcctl stores, shows, lists, renames and removes objects, keeps their bytes, and reports the result
+# by its exit status.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
 start_pool 64MiB
@@ -10,7 +10,7 @@ head -c 3000000 /dev/urandom >"$tmp/big"
 printf 'hello\n' >"$tmp/small"
 : >"$tmp/empty"
 
-# bytes come back, from files and pipes, to files and pipes
+# bytes survive: from files and pipes, to files and pipes
 for f in big small empty; do
 	ctl put "data/$f" "$tmp/$f"
 	ctl get "data/$f" "$tmp/out"
@@ -20,16 +20,16 @@ done
 ctl put piped <"$tmp/big"
 ctl get piped - | cmp - "$tmp/big"
 
-# a key that has a value keeps it, unless told otherwise
+# an existing key keeps its value unless --upsert is given
 ctl put data/small "$tmp/big" 2>"$tmp/said"
-grep -q 'data/small already exists and was not changed' "$tmp/said" || fail "no word about the value that was kept"
+grep -q 'data/small already exists and was not changed' "$tmp/said" || fail "no message about the value that was kept"
 ctl get data/small | cmp - "$tmp/small"
 status 1 ctl put --excl data/small "$tmp/big"
 ctl put --upsert data/small "$tmp/big"
 ctl get data/small | cmp - "$tmp/big"
 equal "existed" "$(ctl --json put data/small "$tmp/small" | jq -c '[.existed, .size]')" '[true,6]'
 
-# get replaces a file when the new one is complete, and touches nothing when there is none
+# get replaces a file after the new one is complete, and changes nothing when the key does not exist
 printf old >"$tmp/out"
 status 1 ctl get no/such/key "$tmp/out"
 equal "file of a failed get" "$(cat "$tmp/out")" old
@@ -47,7 +47,7 @@ equal "stat --json" "$(ctl --json stat data/big data/empty | jq -c 'map([.key, .
 status 1 ctl stat data/big nothing >/dev/null
 equal "error in JSON" "$(ctl --json stat nothing 2>/dev/null | jq -c 'map([.key, .code])')" '[["nothing",-704]]'
 
-# ls: one level, all below, one object, sorted or not
+# ls: one level, all levels, one object, sorted or not
 ctl put data/deep/x "$tmp/small"
 equal "ls" "$(ctl ls)" $'data/\npiped'
 equal "ls data" "$(ctl ls data)" $'big\ndeep/\nempty\nsmall'
@@ -74,7 +74,7 @@ status 1 ctl mv nothing anything
 ctl mv moved data/empty
 ctl get data/empty | cmp - "$tmp/big"
 
-# keys with odd bytes are printed as they have to be typed
+# keys with special bytes are printed in the form in which they must be typed
 ctl put 'odd/%0Aline' "$tmp/small"
 ctl put --raw 'odd/100%' "$tmp/small"
 equal "odd keys" "$(ctl ls odd)" $'%0Aline\n100%'
@@ -99,7 +99,7 @@ free_port other
 status 1 ctl --metrics_port="$other" health >/dev/null
 status 2 "$top_builddir/tools/mcctl" --master="127.0.0.1:$other" --metrics_port="$other" health >/dev/null
 
-# mistakes change nothing and are told
+# a mistake changes nothing and is reported
 status 2 ctl
 status 2 ctl frobnicate
 status 2 ctl ls a b
@@ -110,10 +110,10 @@ status 2 ctl ls --upsert
 status 2 ctl stat ''
 status 2 ctl ls -R --dir
 status 2 ctl put --upsert --excl a "$tmp/small"
-grep -q 'exclude each other' "$tmp/stderr" || fail "the reason is not told"
+grep -q 'exclude each other' "$tmp/stderr" || fail "the reason is not reported"
 status 3 "$top_builddir/tools/mcctl" --master="127.0.0.1:$other" --timeout=1s ls
 grep -q 'is the master running' "$tmp/stderr" || fail "no advice: $(cat "$tmp/stderr")"
-# also when it stood still between two attempts until its time was over
+# also when it was stopped between two attempts until its timeout had passed
 spawn refused "$top_builddir/tools/mcctl" --master="127.0.0.1:$other" --timeout=10s ls
 naps() { grep -q nanosleep "/proc/$SPAWNED/wchan"; }
 wait_for 30 naps
@@ -122,6 +122,6 @@ begun=$SECONDS
 over() { [ $((SECONDS - begun)) -gt 10 ]; }
 wait_for 60 over
 kill -CONT "$SPAWNED"
-wait "$SPAWNED" && fail "nobody was reached, and it is content"
+wait "$SPAWNED" && fail "reported success although it reached no server"
 grep -q 'connection refused' "$tmp/refused.log" || fail "no reason: $(cat "$tmp/refused.log")"
 MOONCAKE_MASTER=$MASTER "$top_builddir/tools/mcctl" df >/dev/null

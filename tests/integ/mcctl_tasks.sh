@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcctl's verbs of an operator: drain (with what is read meanwhile), copy, move, evict, rebalance, tasks,
-# watch, top, doctor, snapshot; and what they say when something is wrong.
+# mcctl's operator commands: drain (with reads meanwhile), copy, move, evict, rebalance, tasks,
+# watch, top, doctor, snapshot; and their error messages.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl jq
 start_master --client_ttl=2s --journal_dir="$tmp/journal"
 ctl() { "$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"; }
 
-# start_owner NAME MIB - its pid is in SPAWNED, its segment's name in SEGMENT
+# start_owner NAME MIB - sets SPAWNED to its pid and SEGMENT to its segment's name
 start_owner() {
 	local before
 	before=$(ctl segments --json | jq -r '.segments[].name' | sort)
@@ -19,8 +19,8 @@ start_owner() {
 	SEGMENT=$(ctl segments --json | jq -r '.segments[].name' | sort | comm -13 <(echo "$before") -)
 }
 
-# nothing there yet
-if ctl doctor >"$tmp/out"; then fail "doctor is content with a pool without memory"; fi
+# an empty pool
+if ctl doctor >"$tmp/out"; then fail "doctor reports no problem for a pool without memory"; fi
 grep -q 'no process contributes memory' "$tmp/out"
 equal "tasks at first" "$(ctl tasks --json)" '[]'
 fails ctl drain nobody:1
@@ -38,7 +38,7 @@ for i in $(seq 40); do ctl put "k$i" "$tmp/data"; done
 start_owner b 128
 b=$SEGMENT
 
-# what happens is seen from the moment on that the watch stands
+# events are reported from the moment when the watch is active
 spawn watcher "$top_builddir/tools/mcctl" --master="$MASTER" watch --json w/
 seen() { grep -q "\"event\":\"$1\"" "$tmp/watcher.log"; }
 put_is_seen() { ctl put --upsert w/1 "$0" && seen put; }
@@ -53,7 +53,7 @@ jq -es 'map(select(.event == "rename")) | .[0] | [.key,.to] == ["w/1","w/2"]' "$
 end_pid "$SPAWNED"
 ctl rm -f other
 
-# drain, while somebody reads
+# drain while a reader runs
 reader() {
 	local n=0 i
 	until [ -e "$tmp/stop" ]; do
@@ -84,7 +84,7 @@ ctl doctor >"$tmp/out" || fail "doctor: $(cat "$tmp/out")"
 grep -q 'is drained and accepts no new objects' "$tmp/out"
 ctl tasks | found "drain  *succeeded.*$a"
 
-# it takes objects again
+# the segment accepts objects again
 ctl tasks --cancel "$(jq -r .id "$tmp/drain")"
 equal "state" "$(ctl segments --json | jq -r --arg n "$a" '.segments[] | select(.name == $n) | .state')" ok
 ctl copy k1 "$a" | found '^copy: 1 objects'
@@ -97,7 +97,7 @@ ctl evict "$a" "$b" >"$tmp/out"
 few_objects() { [ "$(ctl df --json | jq .pool.objects)" -lt 40 ]; }
 wait_for 15 few_objects
 
-# batches count too: of puts and of questions whether keys exist
+# batches are counted too: of puts and of existence queries
 spawn load "$top_builddir/tools/mcbench" --master="$MASTER" --sizes=4KiB --working_set=1MiB --duration=60 --threads=1 bench
 top_shows() { ctl top --count=2 --interval=300ms --json | jq -se "any(.per_second.$1 > 100)"; }
 wait_for 30 top_shows puts
@@ -105,17 +105,18 @@ end_pid "$SPAWNED"
 equal "lines of top" "$(ctl top --count=2 --interval=100ms --json | jq -s length)" 2
 ctl top --count=1 --interval=50ms | found 'gets/s'
 ctl snapshot | found written
-# the others in JSON
+# the other commands in JSON
 ctl snapshot --json | jq -e '.sequence > 0' >/dev/null
 ctl evict --json "$a" | jq -e '.kind == "evict" and .status == "succeeded"' >/dev/null
 { ctl doctor --json || :; } | jq -e . >/dev/null
 ctl tasks --json | jq -e 'map(select(.kind == "copy")) | .[0] | [.key,.tenant] == ["k1","default"]' >/dev/null
 ls "$tmp/journal"/checkpoint-* >/dev/null
 
-# on a terminal a bar says how far a drain is, here one that has nowhere to go; Ctrl-C ends the command, not the drain
+# on a terminal a bar shows the drain's progress; this drain has no target segment.  Ctrl-C ends the
+# command, not the drain.
 ctl put lonely "$tmp/data"
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
-	# "exec": the child of script(1) is mcctl itself
+	# "exec": mcctl itself becomes the child of script(1)
 	command=$(printf '%q ' exec "$top_builddir/tools/mcctl" --master="$MASTER" drain "$a" "$b")
 	spawn terminal script -qfec "$command" "$tmp/screen"
 	terminal=$SPAWNED
@@ -127,7 +128,7 @@ if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
 	ctl tasks --cancel "$id"
 fi
 
-# a drain survives the master; an interrupted command does not end it
+# a drain survives a restart of the master; interrupting the command does not end the drain
 ctl drain --background --json "$a" "$b" >"$tmp/drain"
 id=$(jq -r .id "$tmp/drain")
 kill_pid "$MASTER_PID"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The file caches of vLLM, SGLang and LMCache work on the mount, shared by two nodes: what one stores the
-# other loads, also when both store the same key at the same time; and in a pool that is full of what may
-# not go, a store fails in time and never loses bytes.
+# The file caches of vLLM, SGLang and LMCache work on a mount shared by two nodes: a file that one
+# stores the other one loads, also when both store the same key at the same time.  In a pool full of
+# objects that cannot be evicted, a store fails in time and never loses bytes.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -22,11 +22,11 @@ limit=300
 start_master
 start_mcfs "$MASTER" "$tmp/a" --global_segment_size=512MiB
 start_mcfs "$MASTER" "$tmp/b" --global_segment_size=512MiB
-# shared mappings of a file that was closed need Linux 6.6 with direct_io
+# shared mappings of a closed file need Linux 6.6 with direct_io
 names=$(backends --list)
 grep -qE '^shared_mmap +yes$' "$tmp/a/.mcfs/stats" || names=$(grep -v gds <<<"$names")
 # shellcheck disable=SC2086
-backends "$tmp/a" "$tmp/b" $names || fail "a back end does not work on two nodes"
+backends "$tmp/a" "$tmp/b" $names || fail "a back end fails on two nodes"
 idle() {
 	local dir
 	for dir in "$tmp/a" "$tmp/b"; do
@@ -37,10 +37,10 @@ idle() {
 wait_for 10 idle || fail "handles or staged bytes are left"
 equal "temporary files" "$(find "$tmp/a" -name '*tmp*' | wc -l)" 0
 
-# This pool has little room beside an object that may not be evicted.
+# This pool has little room besides an object that cannot be evicted.
 head -c 62m /dev/zero >"$tmp/ballast"
 start_master
 start_mcfs "$MASTER" "$tmp/c" --global_segment_size=64MiB
 timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" put --hard_pin ballast "$tmp/ballast"
-backends --full "$tmp/c" || fail "a back end and a full pool"
+backends --full "$tmp/c" || fail "a back end fails in a full pool"
 wait_for 10 grep -qE '^staged_bytes +0$' "$tmp/c/.mcfs/stats" || fail "staged bytes are left"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcfs_calls.c - what programs do to files, and what must come of it: every case in a new directory
- * below the given one, in a process of its own.
+ * mcfs_calls.c - calls of programs on files and the results that mcfs(5) promises: every case runs
+ * in a new directory below the given one, in a separate process.
  *
  *	mcfs_calls DIR [CASE]... */
 #include <config.h>

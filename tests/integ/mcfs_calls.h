@@ -14,13 +14,13 @@
 
 /* End the case with a message unless @ok. */
 #define CHECK(ok) check((ok), #ok, __FILE__, __LINE__)
-/* The call must fail with that errno. */
+/* The call must fail with the errno @err. */
 #define FAILS(call, err) check_fails((long)(call), err, #call, __FILE__, __LINE__)
 
 void check(bool ok, const char *what, const char *file, int line);
 void check_fails(long result, int err, const char *what, const char *file, int line);
 
-/* Bytes that depend on @seed and their place; at least @len of them, valid until the next call. */
+/* At least @len bytes that depend on @seed and their position; valid until the next call. */
 const char *pattern(unsigned seed, size_t len);
 void put_file(const char *path, const char *data, size_t len);
 void put_text(const char *path, const char *text);
@@ -28,10 +28,10 @@ void put_text(const char *path, const char *text);
 void holds(const char *path, const char *data, size_t len);
 void holds_text(const char *path, const char *text);
 void absent(const char *path);
-int opened(const char *path, int flags);	/* must work; new files get mode 0644 */
+int opened(const char *path, int flags);	/* opens the file, new files with mode 0644; failure ends the case */
 void wrote(int fd, const char *data, size_t len);
 
-/* Run @fn in a process of its own, wait for its end; its wait status. */
+/* Run @fn in a child process and wait until it ends; returns the wait status. */
 int in_child(void (*fn)(void));
 
 struct call_case {

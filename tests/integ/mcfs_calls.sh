@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# System calls on files of a mount do what is written in mcfs(5): mcfs_calls.c has one case for each; also with
-# the kernel's page cache in between.
+# System calls on files of a mount behave as mcfs(5) describes: mcfs_calls.c has one case for each;
+# also with the kernel's page cache.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 2048
@@ -13,7 +13,7 @@ wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
 start_standalone "$tmp/mnt" --global_segment_size=512MiB
 timeout 600 "$top_builddir/tests/integ/mcfs_calls" "$tmp/mnt" || fail "cases failed"
-# Nothing stays open or staged behind them.
+# Afterwards no file stays open or staged.
 idle() {
 	grep -qE '^staged_bytes +0$' "$tmp/mnt/.mcfs/stats" &&
 		grep -qE '^open_handles +1$' "$tmp/mnt/.mcfs/stats"

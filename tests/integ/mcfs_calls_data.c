@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcfs_calls_data.c - bytes: read and write in all their ways. */
+ * mcfs_calls_data.c - data of files: all variants of read and write. */
 #include <config.h>
 #include "tests/integ/mcfs_calls.h"
 
@@ -53,7 +53,8 @@ static void sizes_around_chunks_and_slots(void)
 		int fd = opened("f", O_WRONLY | O_CREAT | O_TRUNC);
 
 		wrote(fd, data, sizes[i]);
-		/* What was only truncated is published by the last close, which is not waited for. */
+		/* A file that was only truncated is published by the last close, for which close(2)
+		 * does not wait. */
 		if (!sizes[i])
 			CHECK(fsync(fd) == 0);
 		CHECK(close(fd) == 0);
@@ -148,7 +149,7 @@ static void an_append_can_be_told_another_place(void)
 	holds_text("f", "XYe\ntwo\n");
 }
 
-/* The kernel has one size for descriptors of one inode. */
+/* The kernel keeps only one size for all descriptors of an inode. */
 static void appends_of_several_are_each_at_an_end_of_its_own(void)
 {
 	int a, b;
@@ -164,7 +165,7 @@ static void appends_of_several_are_each_at_an_end_of_its_own(void)
 	wrote(b, "?", 1);
 	CHECK(close(b) == 0);
 	holds_text("f", "begin short?");
-	/* and of a name that nothing was published under */
+	/* also for a name without a published version */
 	a = opened("g", O_WRONLY | O_CREAT | O_APPEND);
 	wrote(a, "1234567", 7);
 	b = opened("g", O_WRONLY | O_CREAT | O_APPEND);
@@ -174,7 +175,7 @@ static void appends_of_several_are_each_at_an_end_of_its_own(void)
 	holds_text("g", "xy");
 	CHECK(close(a) == 0);
 	holds_text("g", "1234567");
-	/* what the kernel is not told of */
+	/* also when an attribute sets the size, which the kernel does not notice */
 	a = opened("h", O_WRONLY | O_CREAT | O_APPEND);
 	CHECK(fsetxattr(a, "user.mooncake.size", "3", 1, 0) == 0);
 	wrote(a, "x", 1);
@@ -182,7 +183,7 @@ static void appends_of_several_are_each_at_an_end_of_its_own(void)
 	holds("h", "\0\0\0x", 4);
 }
 
-/* Several requests each, which the kernel may send at once. */
+/* Each append takes several requests, which the kernel may send in parallel. */
 static void large_appends_stay_in_order(void)
 {
 	const size_t size = 8 * MIB;
@@ -271,7 +272,7 @@ static void direct_io(void)
 	CHECK(read(fd, got, size + 4096) == (ssize_t)size);
 	CHECK(memcmp(got, pattern(3, size), size) == 0);
 	CHECK(close(fd) == 0);
-	/* Rewritten in place, as a cache does that knows its sizes. */
+	/* Overwrite it in place, as a cache does that knows its file sizes. */
 	fd = opened("f", O_WRONLY | O_CREAT | O_DIRECT);
 	wrote(fd, pattern(4, size), size);
 	CHECK(close(fd) == 0);
@@ -297,7 +298,7 @@ static void private_mappings(void)
 	p = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
 	CHECK(p != MAP_FAILED);
 	CHECK(memcmp(p, pattern(5, size), size) == 0);
-	/* A new version does not reach into what is mapped. */
+	/* A new version does not change an existing mapping. */
 	put_file("f", "short", 5);
 	CHECK(memcmp(p, pattern(5, size), size) == 0);
 	CHECK(close(fd) == 0);
@@ -305,7 +306,7 @@ static void private_mappings(void)
 	holds_text("f", "short");
 }
 
-/* A file is made in two steps, the second through a mapping that outlives all descriptors but one. */
+/* Create a file in two steps, the second one through a mapping that outlives all descriptors but one. */
 static void shared_writable_mapping(void)
 {
 	const size_t size = MIB + 4096;
@@ -331,7 +332,7 @@ static void shared_writable_mapping(void)
 	holds("f", p, size);
 }
 
-/* Each page comes from what its own descriptor has. */
+/* Each page has the data of its own descriptor. */
 static void mapped_writers_do_not_mix(void)
 {
 	const size_t page = 4096;
@@ -376,7 +377,7 @@ static void writers_read_what_they_have_written(void)
 	CHECK(stat("f", &st) == 0 && st.st_size == 8192);
 }
 
-/* As /dev/stdout and its like are. */
+/* Like opening /dev/stdout. */
 static void a_descriptor_is_opened_once_more(void)
 {
 	int a = opened("f", O_RDWR | O_CREAT | O_TRUNC), b;
@@ -384,7 +385,7 @@ static void a_descriptor_is_opened_once_more(void)
 
 	wrote(a, "first", 5);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", a);
-	/* Both would show one set of mapped pages. */
+	/* Both descriptors would share one set of mapped pages. */
 	FAILS(open(path, O_RDWR | O_CLOEXEC), ESTALE);
 	FAILS(open(path, O_RDONLY | O_CLOEXEC), EBUSY);
 	b = opened(path, O_WRONLY);
@@ -413,11 +414,11 @@ static void set_attribute(int fd, off_t size)
 
 	(void)snprintf(text, sizeof(text), "%lld", (long long)size);
 	CHECK(fsetxattr(fd, "user.mooncake.size", text, strlen(text), 0) == 0);
-	/* which the kernel asks for then */
+	/* fstat(2) makes the kernel request the new size */
 	CHECK(fstat(fd, &st) == 0 && st.st_size == size);
 }
 
-/* What the name shows meanwhile is another file: looking at it does not cut the mapping. */
+/* Meanwhile the name shows another version: stat(2) of the name does not truncate the mapping. */
 static void a_size_that_was_set_stays_mapped(void)
 {
 	static void (*const ways[])(int fd, off_t size) = { allocate, set_attribute };
@@ -458,7 +459,7 @@ static void truncation_leaves_readers_alone(void)
 	CHECK(p != MAP_FAILED);
 	CHECK(p[0] == pattern(1, size)[0]);
 	CHECK(truncate("f", 5) == 0);
-	/* fstat(2) would tell the kernel what the size is. */
+	/* Compare before fstat(2), which would update the kernel's size. */
 	CHECK(memcmp(p, pattern(1, size), size) == 0);
 	CHECK(fstat(fd, &st) == 0 && st.st_size == (off_t)size);
 	CHECK(stat("f", &st) == 0 && st.st_size == 5);
@@ -474,7 +475,8 @@ static void cut_by_name(void)
 	holds("f", pattern(1, 4096), 10);
 }
 
-/* Neither is cut with the other, nor shown as the other, whether it has been written to or only been opened. */
+/* Truncating the name neither truncates an open writer nor changes the writer's view of the file,
+ * whether it has written or only opened the file. */
 static void truncation_leaves_writers_alone(void)
 {
 	const size_t size = 4096;
@@ -508,7 +510,7 @@ static void truncation_leaves_writers_alone(void)
 		holds("f", buf, size);
 		fd = opened("f", O_RDWR);
 	}
-	/* By its descriptor it is not the file that has its name now. */
+	/* The descriptor's file is no longer the file with this name. */
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	CHECK(rename("f", "g") == 0);
 	put_text("f", "another");

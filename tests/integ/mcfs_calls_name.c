@@ -36,7 +36,7 @@ static void directories(void)
 	FAILS(mkdir("missing/d", 0755), ENOENT);
 	FAILS(open("d/f/g", O_RDONLY), ENOTDIR);
 	CHECK(unlink("d/f") == 0);
-	/* It was made, so it stays. */
+	/* mkdir created it, so it stays when it is empty. */
 	CHECK(stat("d", &st) == 0 && S_ISDIR(st.st_mode));
 	CHECK(rmdir("d") == 0);
 	absent("d");
@@ -166,7 +166,7 @@ static void long_paths(void)
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	FAILS(open(name, O_WRONLY | O_CREAT, 0644), ENAMETOOLONG);
-	/* A key ends at 4096 bytes, however short its parts are. */
+	/* A key has at most 4096 bytes, however short its components are. */
 	name[200] = '\0';
 	for (int i = 0; i < 19; i++) {
 		CHECK(mkdir(name, 0755) == 0);
@@ -229,7 +229,7 @@ static void what_is_refused(void)
 	FAILS(link("f", "g"), EPERM);
 	FAILS(mkfifo("p", 0644), EPERM);
 	FAILS(setxattr("f", "user.a", "b", 1, 0), EOPNOTSUPP);
-	/* only while it is being written */
+	/* settable only while the file is being written */
 	FAILS(setxattr("f", "user.mooncake.pin", "hard", 4, 0), EPERM);
 	FAILS(removexattr("f", "user.mooncake.size"), EOPNOTSUPP);
 	FAILS(getxattr("f", "security.selinux", NULL, 0), EOPNOTSUPP);
@@ -238,7 +238,7 @@ static void what_is_refused(void)
 	/* The key would end in a slash. */
 	FAILS(open("%_", O_WRONLY | O_CREAT, 0644), EINVAL);
 	FAILS(symlink("x", "%_"), EINVAL);
-	/* At the top there would be no key at all. */
+	/* In the root directory the key would be empty. */
 	FAILS(open("../%_", O_WRONLY | O_CREAT, 0644), EINVAL);
 	FAILS(symlink("x", "../%_"), EINVAL);
 	FAILS(rename("f", "../%_"), EINVAL);
@@ -253,7 +253,7 @@ static void special_files_are_refused_at_once(void)
 	put_text("f", "x");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		FAILS(mknod("n", kinds[i] | 0644, 0), EPERM);
-	/* Only root comes as far as the filesystem with these; others are told the same. */
+	/* Only root's calls reach the filesystem; the kernel gives other users the same error. */
 	FAILS(mknod("n", S_IFCHR | 0644, makedev(1, 3)), EPERM);
 	FAILS(mknod("n", S_IFBLK | 0644, makedev(7, 0)), EPERM);
 	CHECK(fd >= 0);
@@ -280,7 +280,7 @@ static void generations_tell_versions_apart(void)
 	put_text("f", "same");
 	m = getxattr("f", "user.mooncake.generation", b, sizeof(b));
 	CHECK(n > 0 && m > 0 && (n != m || memcmp(a, b, (size_t)n) != 0));
-	/* Nothing is said of one that belongs to another. */
+	/* A replaced version has no attributes: the key belongs to another version. */
 	FAILS(fgetxattr(fd, "user.mooncake.crc", a, sizeof(a)), ESTALE);
 	CHECK(close(fd) == 0);
 	fd = opened("f", O_RDWR);
@@ -379,7 +379,7 @@ static void listings(void)
 		(void)snprintf(name, sizeof(name), "file%d", i);
 		put_text(name, "x");
 	}
-	/* One that is not closed yet is listed, too. */
+	/* A file that is not closed yet is listed too. */
 	fd = opened("open", O_WRONLY | O_CREAT);
 	d = opendir(".");
 	CHECK(d);
@@ -420,7 +420,7 @@ static void figures_of_the_pool(void)
 	CHECK(statvfs(".", &after) == 0);
 	CHECK(after.f_blocks == before.f_blocks);
 	CHECK(after.f_files - after.f_ffree == before.f_files - before.f_ffree + 1);
-	/* What can be evicted is available. */
+	/* Evictable memory counts as available. */
 	CHECK(after.f_bavail > after.f_bfree && after.f_bavail <= after.f_blocks);
 	CHECK(after.f_bfree <= before.f_bfree - 1024 && after.f_bfree >= before.f_bfree - 1100);
 	CHECK(stat("f", &st) == 0 && st.st_blksize == (blksize_t)MIB);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Releases are not waited for by anybody: what only they publish takes a moment. */
+/* close(2) does not wait for the release request, so wait until the file appears. */
 static void comes(const char *path, const char *text)
 {
 	struct stat st;
@@ -95,7 +95,7 @@ static void children_do_not_commit(void)
 	shared_fd = opened("f", O_WRONLY | O_CREAT);
 	wrote(shared_fd, "parent ", 7);
 	CHECK(in_child(child_writes) == 0);
-	/* The parent has not closed it. */
+	/* The child's end does not commit: the parent still has the file open. */
 	wrote(shared_fd, "parent", 6);
 	CHECK(close(shared_fd) == 0);
 	holds_text("f", "parent child parent");
@@ -130,7 +130,7 @@ static void a_size_that_a_killed_child_has_set(void)
 		FAILS(close(shared_fd), EIO);
 		holds_text("f", "whole");
 	}
-	/* The opener begins anew. */
+	/* The opener empties the file and starts again. */
 	shared_fd = opened("f", O_RDWR);
 	CHECK(WTERMSIG(in_child(empty_and_kill)) == SIGKILL);
 	CHECK(ftruncate(shared_fd, 0) == 0);
@@ -143,7 +143,7 @@ static void child_becomes_a_program(void)
 	(void)execlp("true", "true", (char *)NULL);
 }
 
-/* The kernel closes what is marked in the midst of an execve(2), and waits for the answer. */
+/* execve(2) closes the close-on-exec descriptor, and waits for the mount's answer to the flush. */
 static void a_program_does_not_commit(void)
 {
 	int fd = opened("f", O_WRONLY | O_CREAT | O_CLOEXEC);
@@ -196,7 +196,7 @@ static void open_f_again_and_again(int flags)
 	_exit(0);
 }
 
-/* Who writes has a file of its own in the kernel, and all their lookups meet. */
+/* In the kernel each writer has its own inode, and all their lookups run concurrently. */
 static void many_open_one_file(void)
 {
 	pid_t pid[4];
@@ -244,7 +244,7 @@ static void temporary_files_by_their_names(void)
 	char first[] = ".tmpXXXXXX", second[] = ".tmpXXXXXX";
 	int made = mkstemp(first);
 
-	/* Written through another descriptor than the one that made it. */
+	/* Written through another descriptor than that of mkstemp(3). */
 	CHECK(made >= 0);
 	put_text(first, "by its name");
 	CHECK(rename(first, "f") == 0);
@@ -252,7 +252,7 @@ static void temporary_files_by_their_names(void)
 	CHECK(fsync(made) == 0 && close(made) == 0);
 	absent(first);
 	holds_text("f", "by its name");
-	/* A try that was given up, and one that came to its end. */
+	/* An attempt that was not finished, and one that was. */
 	made = mkstemp(second);
 	CHECK(made >= 0);
 	wrote(made, "half", 4);
@@ -261,7 +261,8 @@ static void temporary_files_by_their_names(void)
 	holds_text("f", "whole");
 	CHECK(close(made) == 0);
 	holds_text("f", "whole");
-	/* It is another file, under the name that it was made as. */
+	/* The unfinished file is another file; its close publishes it under the name with which it
+	 * was created. */
 	comes(second, "half");
 }
 
@@ -317,7 +318,7 @@ static void readers_keep_their_version(void)
 	CHECK(memcmp(got, pattern(3, size), size) == 0);
 	CHECK(fstat(fd, &st) == 0 && st.st_size == (off_t)size);
 	holds_text("f", "new");
-	/* One number for all versions: it is the same file. */
+	/* All versions have one inode number: they are the same file. */
 	CHECK(stat("f", &st) == 0 && st.st_ino == before.st_ino && st.st_size == 3);
 	CHECK(unlink("f") == 0);
 	CHECK(pread(fd, got, size, 0) == (ssize_t)size);
@@ -365,7 +366,7 @@ static void look_at_unfinished(void)
 	CHECK(stat("f", &st) == 0 && st.st_size == 7);
 	FAILS(open("f", O_RDONLY), EBUSY);
 	FAILS(open("f", O_WRONLY | O_CREAT | O_EXCL, 0644), EEXIST);
-	/* Another writer is another file. */
+	/* Each writer has its own version of the file. */
 	put_text("f", "theirs");
 	holds_text("f", "theirs");
 }
@@ -485,7 +486,7 @@ static void rename_takes_the_name_of_what_is_written(void)
 	put_text("a", "A");
 	CHECK(rename("a", "b") == 0);
 	holds_text("b", "A");
-	/* The writer goes on, without a name. */
+	/* The writer continues with its file, which has no name now. */
 	wrote(fd, "!", 1);
 	CHECK(pread(fd, buf, sizeof(buf), 0) == 5 && memcmp(buf, "lost!", 5) == 0);
 	CHECK(close(fd) == 0);
@@ -516,7 +517,7 @@ static void large_files_of_all_kinds_of_writers(void)
 	char *model = malloc(size);
 	int fd = opened("f", O_RDWR | O_CREAT | O_EXCL), copy;
 
-	/* Long enough to be on its way before the close: changed, cut and lengthened on the way. */
+	/* Long enough that writeback begins before the close; changed, truncated and lengthened meanwhile. */
 	memcpy(model, pattern(1, size), size);
 	for (size_t at = 0; at < size; at += 100000)
 		wrote(fd, model + at, size - at < 100000 ? size - at : 100000);
@@ -528,14 +529,14 @@ static void large_files_of_all_kinds_of_writers(void)
 	copy = dup(fd);
 	CHECK(copy >= 0 && close(copy) == 0);
 	holds("f", model, size);
-	/* The next version of the same descriptor, under another name. */
+	/* The next version by the same descriptor, under another name. */
 	memset(model, 'y', 5000);
 	CHECK(pwrite(fd, model, 5000, 0) == 5000);
 	CHECK(rename("f", "g") == 0);
 	CHECK(close(fd) == 0);
 	holds("g", model, size);
 	absent("f");
-	/* And one that does not come to its end. */
+	/* A writer that is killed before its close. */
 	CHECK(WTERMSIG(in_child(write_and_kill_large)) == SIGKILL);
 	absent("h");
 	free(model);
@@ -555,7 +556,7 @@ static void rename_flags(void)
 	holds_text("c", "A");
 }
 
-/* Their commits are under way, or over, or to come. */
+/* At the time of the rename the commit is running, finished, or not started yet. */
 static void empty_files_are_renamed(void)
 {
 	char from[32], to[32];
@@ -573,7 +574,7 @@ static void empty_files_are_renamed(void)
 #define CROWD_LEN 10000
 #define CROWD_ROUNDS 200
 
-/* All its bytes are one writer's. */
+/* All bytes must come from one writer. */
 static void crowd_holds_one(int fd)
 {
 	char buf[CROWD_LEN + 1];
@@ -601,7 +602,7 @@ static void crowd_reads(void)
 	}
 }
 
-/* What is there already is written over or begun anew. */
+/* Overwrite the existing bytes, or truncate first. */
 static void crowd_writes(void)
 {
 	char own[CROWD_LEN];

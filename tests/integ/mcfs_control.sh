@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The files of .mcfs and the extended attributes tell what is; nobody can change them.
+# The files of .mcfs and the extended attributes show the current state, and are read-only.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 free_port http
-# Only root may write to what is shown as somebody else's.
+# Only root can write to a file that is shown as another user's.
 owner=$(id -u)
 [ "$owner" -ne 0 ] || owner=1234
 start_standalone "$tmp/mnt" --global_segment_size=64MiB --enable_http_server --host=127.0.0.1 \
@@ -64,7 +64,7 @@ where=$(value where "$m/f")
 grep -qE "^${node}[0-9a-f]+ size=9 state=ok$" <<<"$where" || fail "where: $where, not $node"
 fails value tier "$m/f"
 
-# ---- what is set of a file that is being written decides how it is stored
+# ---- attributes set while a file is being written decide how it is stored
 exec 3>"$m/pinned"
 xattr set mooncake.pin hard "$m/pinned"
 xattr set mooncake.replicas 2 "$m/pinned"
@@ -101,7 +101,7 @@ cat "$m/.mcfs/trace" >"$tmp/trace" &
 tracer=$!
 cat "$m/.mcfs/events" >"$tmp/events" &
 watcher=$!
-# both are there when their first lines are
+# both streams are connected when their first lines are there
 until grep -q "getattr\|lookup" "$tmp/trace"; do stat "$m/f" >/dev/null; done
 until grep -q first "$tmp/events"; do echo x >"$m/first"; done
 echo text >"$m/d/some file"
@@ -113,7 +113,7 @@ line_comes "$tmp/trace" ' lookup /d/ .* errno=2 '
 line_comes "$tmp/events" '^20[0-9-]+T[0-9:.]+Z put d/some\\040file size=5 generation=[0-9]+$'
 line_comes "$tmp/events" ' rename d/some\\040file d/other '
 line_comes "$tmp/events" ' remove d/other '
-# somebody who waits for lines can be ended, in any way
+# a reader that waits for lines can be ended by any signal
 kill -TERM "$tracer"
 kill -KILL "$watcher"
 wait_for 30 gone "$tracer" || fail "a reader of the trace does not end"
@@ -124,7 +124,7 @@ fails dd if="$m/.mcfs/events" of=/dev/null iflag=nonblock status=none
 grep -q "temporarily unavailable" "$tmp/fails.out" || fail "O_NONBLOCK: $(cat "$tmp/fails.out")"
 wait_for 30 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "streams stay open"
 
-# ---- who is busy
+# ---- processes that use the mount
 head -c 100000 /dev/zero >"$m/busy"
 grep -qE "^ *pid +uid +command +ops" "$m/.mcfs/top" || fail "top: $(cat "$m/.mcfs/top")"
 grep -qE "^ *[0-9]+ +[0-9]+ .* 100000 +[0-9]+ +[0-9]+$" "$m/.mcfs/top" || fail "top: $(cat "$m/.mcfs/top")"
@@ -148,14 +148,14 @@ fails mkdir "$m/.mcfs/by-key/dir"
 rm -rf "${m:?}"/*
 printf 123456789 >"$m/f"
 
-# A failure of a close is kept for those who did not look at its result, as bash's exec: here O_EXCL
-# lost against somebody who gave the name a value meanwhile.
+# The error of a close is recorded for programs that ignore the result of close(2), as bash's exec
+# does.  Here O_EXCL fails because mcctl has stored a value meanwhile.
 echo mine >"$tmp/mine"
 equal "errors so far" "$(cat "$m/.mcfs/errors")" ""
 set -C
 exec 3>"$m/new one"
 set +C
-# by another process, whose closes publish nothing
+# in another process, whose closes publish nothing
 cat "$tmp/mine" >&3
 sh -c "echo theirs >'$m/new one'"
 exec 3>&- || :

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A daemon ends whatever is under way: nothing of it is used any more when it is gone, nor is anything left.
+# A daemon ends whatever operations are running: afterwards none of its resources is used or left.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_netns
 m=$tmp/mnt
 
-# ---- a read from an owner that stands still; the reader is killed, the mount is unmounted
+# ---- a read from a stopped owner; the reader is killed, the mount is unmounted
 two_nodes
 NS=$NS_A MASTER_HOST=$ADDR_A start_master
 NS=$NS_B spawn owner "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host="$ADDR_B" \
@@ -21,7 +21,7 @@ stop_still "$owner"
 cat "$m/large" >/dev/null 2>&1 &
 reader=$!
 under_way() { [ "$(metric_sum mcfs_inflight <"$m/.mcfs/metrics")" -ge 2 ]; }
-wait_for 10 under_way || fail "no read is under way"
+wait_for 10 under_way || fail "no read is running"
 kill -KILL "$reader"
 wait "$reader" 2>/dev/null || :
 umount "$m"
@@ -29,10 +29,10 @@ wait_for 60 gone "$MCFS_PID" || fail "the daemon does not end"
 status=0
 wait "$MCFS_PID" || status=$?
 equal "status of a daemon whose reader was killed" "$status" 0
-grep -q "giving up" "$tmp/mcfs-mnt.log" && fail "it gave up"
+grep -q "giving up" "$tmp/mcfs-mnt.log" && fail "the daemon gave up"
 kill -CONT "$owner"
 
-# ---- a commit that does not end in time: the daemon gives up, and leaves nothing of its pool
+# ---- a commit that does not end in time: the daemon gives up, and leaves no file of its pool
 mkdir "$tmp/sockets"
 MC_FAULTS=client.put.before_end=delay:60000 TMPDIR=$tmp/sockets start_standalone "$m" --global_segment_size=64MiB \
 	--umount_timeout=300ms --timeout=1min
@@ -40,12 +40,12 @@ MC_FAULTS=client.put.before_end=delay:60000 TMPDIR=$tmp/sockets start_standalone
 : >"$tmp/mcfs-mnt.log"
 (echo text >"$m/f") 2>/dev/null &
 writer=$!
-# what comes before the commit is not under way for so long
+# a request before the commit runs for less time
 stays_under_way() { under_way && sleep 0.5 && under_way; }
-wait_for 20 stays_under_way || fail "no commit is under way"
+wait_for 20 stays_under_way || fail "no commit is running"
 kill -TERM "$MCFS_PID"
 wait_for 30 gone "$MCFS_PID" || fail "the daemon does not give up"
-wait "$MCFS_PID" && fail "it gave up, and says that all is well"
+wait "$MCFS_PID" && fail "it gave up, and returned status 0"
 wait "$writer" || :
 grep -q "giving up" "$tmp/mcfs-mnt.log" || fail "it did not give up"
 no_socket() { [ -z "$(ls -A "$tmp/sockets")" ]; }

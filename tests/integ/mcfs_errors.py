@@ -13,7 +13,8 @@ from mcfs_told import told
 
 
 def damage(pid, size, path, at):
-    """One bit of the first copy of a file's bytes in the segment of @size bytes that process @pid has open."""
+    """Invert one bit of the first copy of a file's bytes in the segment of @size bytes that
+    process @pid has open."""
     want = open(path, "rb").read()
     for fd in os.listdir("/proc/%s/fd" % pid):
         name = "/proc/%s/fd/%s" % (pid, fd)
@@ -32,7 +33,7 @@ def damage(pid, size, path, at):
 
 
 def eio(path, expected, at):
-    """No byte of the damaged chunk is given out; those of others are right."""
+    """No byte of the damaged chunk is returned; those of other chunks are right."""
     want, at = open(expected, "rb").read(), int(at)
     fd = os.open(path, os.O_RDONLY)
     assert os.fstat(fd).st_size == len(want)
@@ -42,10 +43,10 @@ def eio(path, expected, at):
         except OSError as e:
             assert e.errno == errno.EIO, e
             continue
-        # the page cache has had what lies before, and gives that
+        # a short read: the page cache had the bytes before the damaged chunk
         assert got and offset + len(got) <= at and got == want[offset:offset + len(got)], (offset, n)
     if at > 1 << 20:
-        # a reader gets as far as what is whole, and never past it
+        # a reader gets at most the bytes before the damaged chunk
         got = b""
         try:
             while True:
@@ -68,24 +69,24 @@ def crowd(where, count, _):
 
 
 def mapped(path, go, how):
-    """Stores into a mapping, which the kernel hands over while it is too many operations at a time."""
+    """Store to a mapping; the kernel writes it back while the mount has too many operations at one time."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
     os.ftruncate(fd, 8192)
-    # Python's own mapping would keep a duplicate of the descriptor
+    # Python's own mmap would keep a duplicate of the descriptor
     at = libc.mmap(None, 8192, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
     assert at != ctypes.c_void_p(-1).value, ctypes.get_errno()
     if how == "closed":
         os.close(fd)
-    # so that nothing has to be read when the store comes
+    # read now, so that the store needs no read
     assert ctypes.string_at(at, 1) == b"\0"
     print("mapped", flush=True)
     open(go).read()
     ctypes.memmove(at, b"bytes", 5)
-    # the end of a part hands over all
+    # unmapping a part writes back all dirty pages
     assert libc.munmap(at + 4096, 4096) == 0
     print("stored", flush=True)
     open(go).read()
@@ -103,7 +104,7 @@ def watch(own, other):
     fd = libc.inotify_init1(os.O_CLOEXEC)
     mask = sum(MASKS.values()) - MASKS["open"]
     assert fd >= 0 and libc.inotify_add_watch(fd, own.encode(), mask) >= 0, ctypes.get_errno()
-    # of the other node first: had it been seen, it would come first
+    # first on the other node: if an event were reported for it, it would be the first one
     open(other + "/theirs", "w").close()
     os.rename(other + "/theirs", other + "/gone")
     os.unlink(other + "/gone")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What programs are told: EIO for bytes that were damaged in memory, EAGAIN beyond max_threads, and by inotify
-# of what happens on their own mount.
+# Errors and events that programs see: EIO for bytes that were damaged in memory, EAGAIN beyond
+# max_threads, and inotify events for changes on their own mount.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 export PYTHONDONTWRITEBYTECODE=1
 requires_fuse
@@ -19,9 +19,9 @@ a=$tmp/a b=$tmp/b
 head -c 5000 /dev/urandom >"$tmp/small"
 head -c 5000000 /dev/urandom >"$tmp/large"
 for f in small large; do cp "$tmp/$f" "$a/$f"; cp "$tmp/$f" "$a/other-$f"; done
-python3 "$prog" damage "$pid_a" 67108864 "$tmp/small" 1234 || fail "no damage was done"
-python3 "$prog" damage "$pid_a" 67108864 "$tmp/large" 3000000 || fail "no damage was done"
-# of either pair one has been hit, whichever lies first
+python3 "$prog" damage "$pid_a" 67108864 "$tmp/small" 1234 || fail "no bit was changed"
+python3 "$prog" damage "$pid_a" 67108864 "$tmp/large" 3000000 || fail "no bit was changed"
+# one file of each pair has been damaged: the one that is stored first in the segment
 hit=()
 for f in small large; do
 	for g in "$f" "other-$f"; do
@@ -35,14 +35,14 @@ for d in "$a" "$b"; do
 	fails cp "$d/${hit[1]}" "$tmp/copy"
 	grep -q "Input/output error" "$tmp/fails.out" || fail "cp: $(cat "$tmp/fails.out")"
 done
-# it is as any other file: it can be replaced, renamed and removed
+# a damaged file can be replaced, renamed and removed like any other
 mv "$a/${hit[0]}" "$a/moved"
 fails cat "$b/moved"
 rm "$a/moved"
 cp "$tmp/large" "$a/${hit[1]}"
 cmp "$tmp/large" "$b/${hit[1]}"
 
-# ---- more operations at one time than max_threads allows
+# ---- more concurrent operations than max_threads allows
 mappers=()
 if grep -qE '^shared_mmap +yes$' "$a/.mcfs/features"; then mappers=(open closed); fi
 for how in "${mappers[@]}"; do
@@ -56,17 +56,17 @@ cleanup_fn kill -CONT "$MASTER_PID"
 python3 "$prog" crowd "$a" 40 "$tmp/go" >"$tmp/crowd.log" 2>&1 &
 crowd=$!
 refused() { [ "$(grep -c EAGAIN "$tmp/crowd.log")" -ge "$1" ]; }
-# 16 threads less the 8 that are kept for what gives back
+# 16 threads minus the 8 that are reserved for operations that release resources
 wait_for 20 refused 32 || fail "refused: $(sort "$tmp/crowd.log" | uniq -c)"
-# what is stored in a mapping is let through: its writer would not be told
+# write-back of a mapping is not refused: the writer would not notice the error
 for how in "${mappers[@]}"; do
 	echo >"$tmp/go-$how"
 	wait_for 20 grep -q stored "$tmp/mapped-$how.log" || fail "the mapping: $(cat "$tmp/mapped-$how.log")"
 done
-# who closes is let through, whoever asks for more is not
+# a close is not refused, any other operation is
 exec 3<&-
 fails stat "$a/one-more"
-grep -q "Resource temporarily unavailable" "$tmp/fails.out" || fail "one more: $(cat "$tmp/fails.out")"
+grep -q "Resource temporarily unavailable" "$tmp/fails.out" || fail "one operation more: $(cat "$tmp/fails.out")"
 kill -CONT "$MASTER_PID"
 wait "$crowd"
 equal "what the crowd was told" "$(sort "$tmp/crowd.log" | uniq -c | awk '{ print $1, $2 }' | tr '\n' ' ')" \
@@ -76,10 +76,10 @@ head -c 8192 /dev/zero >"$tmp/mapped"
 printf bytes | dd of="$tmp/mapped" conv=notrunc status=none
 for how in "${mappers[@]}"; do
 	echo >"$tmp/go-$how"
-	wait_for 20 cmp "$tmp/mapped" "$a/mapped-$how" || fail "a store into a mapping is lost, its descriptor $how"
+	wait_for 20 cmp "$tmp/mapped" "$a/mapped-$how" || fail "a store to a mapping is lost, its descriptor $how"
 done
 [ "$(metric_sum mcfs_refused_total <"$a/.mcfs/metrics")" -ge 33 ] || fail "nothing is counted as refused"
 
-# ---- inotify: own changes, and none of the other node's
+# ---- inotify: events for changes on this mount, none for those of the other node
 mkdir "$a/dir"
 python3 "$prog" watch "$a/dir" "$b/dir" || fail "inotify"

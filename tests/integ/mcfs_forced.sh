@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A mount that is taken away by force, with files open: what was closed is there, what was not is not, and versions
-# before it are.
+# Forced unmount of a mount with open files: closed files are there, files that were not closed are
+# not, and their previous versions are.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
 requires python3
 start_master
-# Its memory keeps what the other one stores, which has none.
+# The second mount contributes all memory, so the first mount's objects are stored there.
 start_mcfs "$MASTER" "$tmp/keeps" --global_segment_size=64MiB
 a=$tmp/a keeps=$tmp/keeps
 
@@ -35,7 +35,7 @@ print("open", flush=True)
 sys.stdin.readline()
 PY
 mkfifo "$tmp/in"
-# Lazily with force, and lazily first, through what aborts the connection then.
+# Lazy unmount with force; and lazy unmount, then aborting the connection.
 forced() {
 	umount -f -l "$a"
 }
@@ -57,7 +57,7 @@ for way in forced aborted; do
 	exec 7>"$tmp/in"
 	wait_for 20 grep -qs open "$tmp/out" || fail "$way: $(cat "$tmp/out")"
 	"$way"
-	wait_for 20 gone "$MCFS_PID" || fail "$way: the daemon goes on"
+	wait_for 20 gone "$MCFS_PID" || fail "$way: the daemon does not end"
 	wait "$MCFS_PID" || fail "$way: the daemon ended with status $?"
 	equal "$way: names" "$(cd "$keeps" && echo *)" "closed emptied rewritten"
 	equal "$way: closed" "$(cat "$keeps/closed")" closed

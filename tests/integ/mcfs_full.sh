@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A pool that is full evicts for what is new; what cannot fit is refused at write or close and leaves
-# nothing behind; memory for staging has a limit.
+# A full pool evicts for new files; a file that cannot fit is refused at write or close and leaves
+# nothing behind; staging memory is limited.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 2048
@@ -10,7 +10,7 @@ start_standalone "$tmp/mnt" --global_segment_size=64MiB --staging_max=48MiB
 m=$tmp/mnt
 head -c 4000000 /dev/urandom >"$tmp/s"
 
-# ten times what fits
+# ten times as many as fit
 for i in $(seq 1 160); do
 	cp "$tmp/s" "$m/f$i" || fail "copy $i into a pool full of evictable files"
 done
@@ -18,38 +18,38 @@ cmp "$tmp/s" "$m/f160" || fail "the newest file"
 n=$(find "$m" -name 'f*' | wc -l)
 [ "$n" -ge 8 ] && [ "$n" -le 16 ] || fail "$n files of 4 MB in a pool of 64 MiB"
 for f in "$m"/f*; do
-	# One that is evicted between the listing and this is a miss, not a wrong file.
+	# A file that is evicted between the listing and this check is a miss, not a wrong file.
 	[ ! -e "$f" ] || cmp "$tmp/s" "$f" || fail "a file in a full pool differs"
 done
 fails cat "$m/f1"
-grep -q "No such file" "$tmp/fails.out" || fail "reading an evicted file is no miss"
+grep -q "No such file" "$tmp/fails.out" || fail "reading an evicted file is not a miss"
 
-# a file that is open is not evicted
+# an open file is not evicted
 exec 3<"$m/f160"
 for i in $(seq 1 40); do cp "$tmp/s" "$m/g$i"; done
 cmp "$tmp/s" - <&3 || fail "an open file was evicted under its reader"
 exec 3<&-
 
-# larger than any object can be: the write says so, and nothing appears
+# larger than any object can be: the write fails with the reason, and no file appears
 fails dd if=/dev/zero of="$m/huge" bs=1M count=80 status=none
 grep -qE "File too large|No space left" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
-[ ! -e "$m/huge" ] || fail "a file that was refused is there"
+[ ! -e "$m/huge" ] || fail "a refused file exists"
 echo kept >"$m/small"
 fails truncate -s 1T "$m/small"
 equal "a file whose size was refused" "$(cat "$m/small")" kept
 
-# staging: two files of 30 MiB at a time do not fit into 48 MiB
+# staging: two files of 30 MiB at a time exceed 48 MiB
 exec 3>"$m/a"
 head -c 31457280 /dev/zero >&3
 fails dd if=/dev/zero of="$m/b" bs=1M count=30 status=none
 grep -q "No space left" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
-[ ! -e "$m/b" ] || fail "a file that was refused is there"
+[ ! -e "$m/b" ] || fail "a refused file exists"
 exec 3>&-
 wait_for 30 grep -qE '^staged_bytes +0$' "$m/.mcfs/stats"
 equal "the file that was staged first" "$(wc -c <"$m/a")" 31457280
-dd if=/dev/zero of="$m/b" bs=1M count=30 status=none || fail "staging memory does not come back"
+dd if=/dev/zero of="$m/b" bs=1M count=30 status=none || fail "staging memory is not released"
 
-# files that are written at the same time share it: each waits for the others' puts
+# concurrently written files share the staging memory: each waits for the puts of the others
 for i in $(seq 1 12); do
 	cp "$tmp/s" "$m/p$i" &
 done
@@ -59,7 +59,7 @@ for job in $(jobs -p); do
 done
 equal "copies at the same time that failed" "$failed" 0
 
-# ---- the quota of the tenant that mounts belong to
+# ---- the quota of the mount's tenant
 stop_pid "$MCFS_PID"
 start_master --enable_multi_tenants
 start_mcfs "$MASTER" "$tmp/q" --global_segment_size=64MiB
@@ -71,13 +71,13 @@ head -c 3000000 /dev/urandom >"$tmp/s"
 cp "$tmp/s" "$tmp/q/within" || fail "a file within the quota"
 fails dd if=/dev/zero of="$tmp/q/beyond" bs=1M count=12 status=none
 grep -q "quota exceeded" "$tmp/fails.out" || fail "beyond the quota: $(cat "$tmp/fails.out")"
-[ ! -e "$tmp/q/beyond" ] || fail "a file beyond the quota is there"
-grep -qE '^mcfs_errors_total\{errno="EDQUOT"\} [1-9]' "$tmp/q/.mcfs/metrics" || fail "nobody counts EDQUOT"
+[ ! -e "$tmp/q/beyond" ] || fail "a file beyond the quota exists"
+grep -qE '^mcfs_errors_total\{errno="EDQUOT"\} [1-9]' "$tmp/q/.mcfs/metrics" || fail "EDQUOT is not counted"
 mcctl quota default 32MiB >/dev/null
 dd if=/dev/zero of="$tmp/q/beyond" bs=1M count=12 status=none || fail "within a larger quota"
 equal "its size" "$(stat -c %s "$tmp/q/beyond")" 12582912
 
-# Without any memory in the pool nobody knows how large a file can be, but not that large.
+# Without any memory in the pool the maximum file size is unknown, but such a size is refused.
 if command -v python3 >/dev/null; then
 	start_standalone "$tmp/none" --global_segment_size=0
 	python3 - "$tmp/none/f" <<'PY' || fail "a file of an exabyte"

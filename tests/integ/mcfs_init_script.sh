@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The init script of mounts: those of its table are mounted, looked at, reloaded and unmounted, one or all;
-# starting twice is harmless, and so is what a daemon that was killed has left.
+# The init script of mounts: it mounts, checks, reloads and unmounts the mounts of its table, one or
+# all.  Starting twice does no harm, nor does the dead mount of a killed daemon.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
@@ -46,14 +46,14 @@ before=$(daemons)
 init start
 equal "daemons after a second start" "$(daemons)" "$before"
 
-# reload: the options of one mount, whose daemon stays
+# reload changes the options of a mount and keeps its daemon
 grep -q '^timeout = 7s' "$a/.mcfs/config"
 echo "timeout: 9s" >"$tmp/conf.yaml"
 init reload "$a"
 wait_for 20 grep -q '^timeout = 9s' "$a/.mcfs/config" || fail "not reloaded"
 equal "daemons after reload" "$(daemons)" "$before"
 
-# one of them
+# only one of them
 init stop "$b"
 is_mounted "$b" && fail "still mounted at $b"
 is_mounted "$a" || fail "not mounted at $a any more"
@@ -62,7 +62,7 @@ status_is 0 "serves $a" "$a"
 init restart
 status_is 0 "serves $b"
 
-# what nobody has ended: a daemon and its supervisor that were killed leave a mount that is dead
+# a daemon and its supervisor were killed: the mount is dead
 for pid in $(daemons); do
 	kill -KILL "$pid"
 	wait_for 20 gone "$pid"
@@ -70,7 +70,7 @@ done
 status_is 1 "does not answer"
 init start
 status_is 0 "serves $a"
-# files that are open do not keep a mount
+# open files do not prevent the unmount
 exec 3>"$a/open"
 init stop
 exec 3>&-

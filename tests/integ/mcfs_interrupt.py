@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# mcfs_interrupt.py MNT SOCKET MASTER_PID - calls that a signal meets while the master stands still: what is answered EINTR
-#	has changed nothing and never will; what has begun to change something ends by itself; memory that was lent to the
-#	mount is nobody else's before the call has ended, or its caller is dead.
-# mcfs_interrupt.py MNT OTHER - names: all of them take seconds in MNT, and none in OTHER, a mount of the same pool.
+# mcfs_interrupt.py MNT SOCKET MASTER_PID - calls that a signal interrupts while the master is
+# stopped: a call that returns EINTR has changed nothing and changes nothing later; a call that has
+# begun its change ends normally; memory lent to the mount is not used after the call has ended or
+# its caller has died.
+# mcfs_interrupt.py MNT OTHER - names: each change takes seconds in MNT, and no time in OTHER, a
+# mount of the same pool.
 import array
 import ctypes
 import errno
@@ -25,12 +27,13 @@ libc.ftruncate.argtypes = [ctypes.c_int, ctypes.c_long]
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p]
 libc.fsetxattr.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
-# Not one that libc begins again by itself.
+# libc does not restart the call after this signal.
 signal.signal(signal.SIGUSR1, lambda *a: None)
 
 
 class Call(threading.Thread):
-    """One call of libc, which Python would begin again, in a thread of its own: result is 0 and more, or -errno."""
+    """One libc call in a thread of its own, which Python would restart after a signal: result is
+    at least 0, or -errno."""
 
     def __init__(self, name, *args, then=None):
         super().__init__(daemon=True)
@@ -62,7 +65,7 @@ def wait_for(condition):
 
 
 def under_way():
-    """Without the question itself, which the master is not asked."""
+    """Number of running operations, without the read of this file, which sends no request to the master."""
     with open(MNT + "/.mcfs/metrics") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("mcfs_inflight ")) - 1
 
@@ -74,7 +77,8 @@ def stop_still(pid):
 
 
 def interrupt(calls, last):
-    """All are met by a signal, and their time to end in peace is over when the last one is told EINTR."""
+    """Interrupt all calls; when the last one returns EINTR, the time in which the others could end
+    normally is over."""
     for c in calls + [last]:
         c.signal()
     assert last.end() == -errno.EINTR, f"{last.what}: {last.result}"
@@ -111,7 +115,7 @@ def ask(sock, kind, size=0, fd=-1):
 
 
 class Lent:
-    """Memory of the size of four calls, handed over at the socket."""
+    """Memory for four calls, lent to the mount over the socket."""
 
     def __init__(self, where):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,7 +138,7 @@ class Lent:
 
 
 def to_be_killed(lent):
-    """A child that stores the memory when it is told to."""
+    """A child that stores its part of the memory when the pipe says so."""
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -161,7 +165,7 @@ def on_open_files(where, master):
     lent.fill(2, b"3")
 
     stop_still(master)
-    # A duplicate is closed, which commits; whatever changes the file waits for that.
+    # Closing a duplicate commits; calls that change the file wait for that commit.
     closes = [Call("close", os.dup(fd[name])) for name in changes]
     wait_for(lambda: under_way() == len(closes))
     waits = {
@@ -171,7 +175,7 @@ def on_open_files(where, master):
         "fsetxattr": Call("fsetxattr", fd["fsetxattr"], b"user.mooncake.size", b"10", 2, 0),
     }
     got = []
-    # What a caller does the moment that it is told: the memory, and the names, are its own again.
+    # When its call has ended, a caller may at once reuse its memory and names.
     ends = [
         Call("close", fd.pop("close")),
         Call("fsync", fd["fsync"]),
@@ -191,15 +195,15 @@ def on_open_files(where, master):
     if dead:
         lent.fill(2, b"4")
     os.kill(master, signal.SIGCONT)
-    assert not early, f"told before the end: {early}"
+    assert not early, f"ended too early: {early}"
     assert [c.end() for c in closes + ends] == [0] * (len(closes) + len(ends)), [(c.what, c.result) for c in closes + ends]
     if not dead:
         os.waitpid(child, 0)
         lent.fill(2, b"4")
-    # A child that was killed may have stored nothing, but not what came after it.
+    # A killed child may have stored nothing, but never bytes written to the memory later.
     wait_for(lambda: under_way() == 0)
-    assert read(MNT + "/killed") == b"3" * N, "what a killed child was storing is another's"
-    assert read(MNT + "/put") == b"1" * N, "what was written to the memory later is stored"
+    assert read(MNT + "/killed") == b"3" * N, "the object of the killed child has other bytes"
+    assert read(MNT + "/put") == b"1" * N, "the object has bytes that were written to the memory later"
     assert got == [b"S" * N]
     assert not os.path.exists(MNT + "/gone")
 
@@ -213,14 +217,14 @@ def on_open_files(where, master):
     for name, r in told.items():
         have = read(f"{MNT}/{name}")
         if r == -errno.EINTR:
-            assert have == b"a" + b"A" * 8191, f"{name} was told EINTR, and has changed the file: {len(have)} bytes"
+            assert have == b"a" + b"A" * 8191, f"{name} returned EINTR, and has changed the file: {len(have)} bytes"
         else:
             assert r >= 0 and have == want[name], f"{name}: {r}, {len(have)} bytes"
 
 
 # ---- names -----------------------------------------------------------------------------------------
 def names(other):
-    # Of each directory one name is changed at a time.
+    # In each directory one name is changed at a time.
     directories = ("unlink", "rename", "mkdir", "rmdir", "symlink", "open")
     for d in directories:
         os.mkdir(f"{other}/{d}")
@@ -234,12 +238,12 @@ def names(other):
         Call("rmdir", at["rmdir"] + b"dir"),
         Call("symlink", b"file", at["symlink"] + b"link"),
     ]
-    # A file that is made for reading is published at once.
+    # A file that is created read-only is published at once.
     waits = Call("open", at["open"] + b"made", os.O_RDONLY | os.O_CREAT, 0o644)
     wait_for(lambda: under_way() == len(ends) + 1)
     interrupt(ends, waits)
     early = [(c.what, c.result) for c in ends if not c.is_alive()]
-    assert not early, f"told before the end: {early}"
+    assert not early, f"ended too early: {early}"
     assert [c.end() for c in ends] == [0] * len(ends), [(c.what, c.result) for c in ends]
     wait_for(lambda: under_way() == 0)
     have = {d: sorted(os.listdir(f"{other}/{d}")) for d in at}

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# While the master stands still, whoever waits for a file can be killed at once, everything ends by its
-# deadline, and afterwards all is as before; what was told EINTR has changed nothing.
+# While the master is stopped, a process that waits for a file can be killed at once, every
+# operation ends by its deadline, and afterwards everything works again; a call that returned EINTR
+# has changed nothing.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 start_master
@@ -18,7 +19,7 @@ timeout 60 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" many/ 200
 ms() {
 	echo $((${EPOCHREALTIME/./} / 1000))
 }
-# killed_at_once WHAT COMMAND... - it waits, and a SIGKILL ends it, long before its deadline of 8 s
+# killed_at_once WHAT COMMAND... - the command waits, and SIGKILL ends it long before its deadline of 8 s
 killed_at_once() {
 	local what=$1 pid t
 	shift
@@ -32,7 +33,7 @@ killed_at_once() {
 	[ "$t" -lt 4000 ] || fail "$what took $t ms to be killed"
 	echo "$what: killed in $t ms"
 }
-# in_fuse PID - it, or its only child, sleeps in the kernel's FUSE
+# in_fuse PID - the process, or its only child, sleeps in the kernel's FUSE code
 in_fuse() {
 	local task
 	for task in $1 $(pgrep -P "$1" || :); do
@@ -49,10 +50,10 @@ killed_at_once "ls" ls "$m"
 killed_at_once "df" df "$m"
 killed_at_once "cp" cp "$tmp/s" "$m/new"
 killed_at_once "mkdir" mkdir "$m/dir"
-# Bytes of an open file are in memory: no master is needed.
-cmp "$tmp/s" - <&3 || fail "an open file cannot be read while the master stands still"
+# The bytes of an open file are in memory: reading needs no master.
+cmp "$tmp/s" - <&3 || fail "an open file cannot be read while the master is stopped"
 
-# An alarm is no kill: it gets EINTR, a little later.
+# SIGALRM does not kill: the call returns EINTR, a little later.
 if command -v python3 >/dev/null; then
 	python3 - "$m/g" <<'PY' || fail "EINTR"
 import os, signal, sys, time
@@ -71,14 +72,14 @@ assert t < 4, t
 PY
 fi
 
-# Left alone, it ends by its deadline.
+# Without a signal the call ends by its deadline.
 t=$(ms)
 fails timeout 60 cat "$m/f"
 t=$(($(ms) - t))
 [ "$t" -ge 4000 ] && [ "$t" -lt 20000 ] || fail "cat ended after $t ms, the deadline is 8000"
 grep -q "timed out" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
 
-# More callers than threads at rest, all killed.
+# More callers than idle threads, all killed.
 pids=()
 for i in $(seq 1 100); do
 	cat "$m/f$i" 2>/dev/null &
@@ -94,7 +95,7 @@ for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || :; done
 t=$(($(ms) - t))
 [ "$t" -lt 4000 ] || fail "100 callers took $t ms to be killed"
 
-# What a listing tells that nobody takes is not looked up by anybody.
+# After a listing's reader was killed, the mount does not look up the remaining entries.
 known() { awk '$1 == "known_inodes" { print $2 }' "$m/.mcfs/stats"; }
 if command -v python3 >/dev/null; then
 	kill -CONT "$MASTER_PID"
@@ -115,7 +116,7 @@ if command -v python3 >/dev/null; then
 	kill -KILL "$lister"
 	wait "$lister" 2>/dev/null || :
 	kill -CONT "$MASTER_PID"
-	wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "a listing goes on"
+	wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "the listing does not end"
 	[ "$(known)" -le "$before" ] || fail "known inodes: $(known), before the listing that was killed $before"
 fi
 
@@ -126,18 +127,18 @@ cmp "$tmp/s" "$m/after"
 [ "$(metric_sum mcfs_interrupted_total <"$m/.mcfs/metrics")" -ge 100 ] || fail "interrupts are not counted"
 exec 3<&-
 
-# What was told EINTR has no effect later, and what has one tells of it.
+# A call that returned EINTR has no effect later, and a call that has an effect reports it.
 if command -v python3 >/dev/null; then
 	interrupted=$top_srcdir/tests/integ/mcfs_interrupt.py
 	timeout 60 python3 "$interrupted" "$m" "$tmp/sock" "$MASTER_PID" || fail "calls that were interrupted"
 	main=$MCFS_PID
-	# the delay is part of an operation's time
+	# the delay counts towards the operation's timeout
 	MC_FAULTS=$(printf 'mcfs.op.%s=delay:6000,' unlink rename mkdir rmdir symlink)mcfs.op.create=delay:6000 \
 		start_mcfs "$MASTER" "$tmp/slow" --global_segment_size=32MiB --port=0 --timeout=60s
 	timeout 60 python3 "$interrupted" "$tmp/slow" "$m" || fail "names whose change was interrupted"
 	MCFS_PID=$main
 fi
-# Nothing is left of the operations that went on behind their callers.
-wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "operations are left"
+# No operation of a killed caller is left.
+wait_for 30 grep -qE '^operations_under_way +1$' "$m/.mcfs/stats" || fail "operations are still running"
 unmount "$m"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end"

@@ -47,7 +47,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* What is put under the @i-th key belongs to this one. */
+/* The group of the object under the @i-th key. */
 static const char *group_of(unsigned i)
 {
 	return i % 3 ? "" : i % 2 ? "odd group" : "even";
@@ -76,7 +76,7 @@ static void add(const void *bytes, size_t len)
 	put_value(bytes, len, value, group_of(nkeys++));
 }
 
-/* Those that a path cannot say as they are; none of them is in the way of another. */
+/* Keys that a path cannot contain literally; none is a directory of another. */
 static void add_odd(void)
 {
 	static const struct { const char *bytes; size_t len; } odd[] = {
@@ -91,7 +91,7 @@ static void add_odd(void)
 		add(odd[i].bytes, odd[i].len);
 }
 
-/* The first part tells random keys apart, so that none is a directory of another. */
+/* The first component makes random keys distinct, so that none is a directory of another. */
 static void add_random(void)
 {
 	static const char special[] = "/.%\0_2EF";
@@ -105,14 +105,14 @@ static void add_random(void)
 			if (n % 97 == 96)
 				bytes[n] = '/';
 		}
-		/* What ends in a slash is a directory. */
+		/* A key that ends in a slash is a directory. */
 		if (bytes[n - 1] == '/')
 			bytes[n - 1] = 'x';
 		add(bytes, n);
 	}
 }
 
-/* As long as keys and names can be. */
+/* Keys and names of maximum length. */
 static void add_long(size_t name_max)
 {
 	char bytes[KEY_MAX];
@@ -139,7 +139,7 @@ static struct key *find(const char *bytes, size_t len)
 	return NULL;
 }
 
-/* A file that was met: its key, its value; then it gets another one. */
+/* A file found by the scan: check its key and value, then write a new value. */
 static void check_file(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -206,7 +206,7 @@ static void walk(int dir)
 	closedir(d);
 }
 
-/* What the files hold now stands under the keys. */
+/* Check that the objects have the values that were written to the files. */
 static void check_objects(void)
 {
 	for (unsigned i = 0; i < nkeys; i++) {
@@ -223,7 +223,7 @@ static void check_objects(void)
 	}
 }
 
-/* One byte too long for any name, and so no file; programs reach it all the same. */
+/* A key one byte too long for any file name: no file shows it, but client programs can use it. */
 static void check_nameless(int mount)
 {
 	static struct mcfs_ioc_stat st = { .version = MCFS_IOC_VERSION, .key_len = KEY_MAX };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What an engine does without the library: fcntl.ioctl, a unix socket, and mmap.
+# The calls of an engine without the library: fcntl.ioctl, a Unix socket, and mmap.
 import array
 import errno
 import fcntl
@@ -36,7 +36,7 @@ def fails(want, fd, cmd, buf):
         call(fd, cmd, buf)
     except OSError as e:
         assert e.errno == want, f"{cmd:#x}: {e}, wanted {errno.errorcode[want]}"
-        assert bytes(buf) == before, "written back after a failure"
+        assert bytes(buf) == before, "written to the caller's buffer after a failure"
         return
     raise AssertionError(f"{cmd:#x} succeeded")
 
@@ -72,7 +72,7 @@ for fd in (root, sub, obj, ctl, text):
     assert (version, nseg, size) == (1, 2, 64 << 20), info
     assert page == os.sysconf("SC_PAGESIZE") and features & 1
     assert info[64:].rstrip(b"\0").decode() == f"unix:@mooncake_client_{PORT}.sock"
-    # neither terminals' commands nor ours in another size or direction
+    # neither terminal ioctls nor our ioctls with another size or direction
     for cmd in (0x5401, ioc(2, 1, 183), ioc(1, 1, 184), ioc(0, 1, 0), ioc(2, 63, 8), ioc(3, 3, 16)):
         fails(errno.ENOTTY, fd, cmd, bytearray(4200))
 
@@ -101,7 +101,7 @@ struct.pack_into("II", e, 0, 1, 2)
 struct.pack_into("HH", e, 8, 8000, 193)
 fails(errno.EINVAL, root, EXIST, e)
 
-# ---- where an object lies -------------------------------------------------------------------------
+# ---- location of an object --------------------------------------------------------------------------
 x = bytearray(40)
 assert call(obj, EXTENT, x) == 0
 _, segment, offset, length, gen, crc, _ = struct.unpack("IIQQQII", x)
@@ -121,12 +121,12 @@ assert call(ctl, UNPIN, bytearray(struct.pack("IIQ", 1, 0, number))) == 0
 fails(errno.EINVAL, ctl, UNPIN, bytearray(struct.pack("IIQ", 1, 0, number)))
 fails(errno.ENOENT, ctl, PIN, pin(b"none"))
 assert call(ctl, PREFETCH, key(b"obj")) == 0
-# this one ends with its descriptor
+# this pin ends with its descriptor
 other = os.open(MNT + "/.mcfs/ctl", os.O_RDWR)
 assert call(other, PIN, pin(b"obj")) == 0
 os.close(other)
 
-# ---- the memory as a file --------------------------------------------------------------------------
+# ---- the segment's memory as a file -----------------------------------------------------------------
 call(root, INFO, info)
 path = MNT + "/.mcfs/segments/0"
 if struct.unpack_from("I", info, 4)[0] & 2:
@@ -141,7 +141,7 @@ if struct.unpack_from("I", info, 4)[0] & 2:
             raise AssertionError("a segment was opened for writing")
         except OSError as err:
             assert err.errno == errno.EACCES, err
-    print("segments are passed through")
+    print("segments use passthrough")
 else:
     try:
         os.open(path, os.O_RDONLY)
@@ -150,7 +150,7 @@ else:
         assert err.errno == errno.EOPNOTSUPP, err
     print("no passthrough here")
 
-# ---- a buffer of our own, over the socket ----------------------------------------------------------
+# ---- a buffer of the client, over the socket --------------------------------------------------------
 MSG = struct.Struct("IHHiIQQII24s192s")
 
 
@@ -174,7 +174,7 @@ def ask(sock, kind, number=0, size=0, fd=-1, magic=0x676e6972):
 
 
 sock = connect(f"\0mooncake_client_{PORT}.sock")
-assert ask(sock, 2)[0][3] == -1024, "a request before the greeting"
+assert ask(sock, 2)[0][3] == -1024, "a request before HELLO"
 hello, _ = ask(sock, 1)
 token = hello[6]
 assert hello[3] == 0 and hello[8] == 2
@@ -210,7 +210,7 @@ assert call(ctl, REMOVE, key(b"by ioctl", 1)) == 0
 assert not os.path.exists(MNT + "/by ioctl")
 fails(errno.ENOENT, ctl, REMOVE, key(b"by ioctl"))
 
-# ---- room for a file that is being written ---------------------------------------------------------
+# ---- memory for a file that is being written --------------------------------------------------------
 w = os.open(MNT + "/new", os.O_WRONLY | os.O_CREAT)
 assert call(w, RESERVE, bytearray(struct.pack("IIQ", 1, 0, 1 << 20))) == 0
 fails(errno.EBADF, obj, RESERVE, bytearray(struct.pack("IIQ", 1, 0, 1 << 20)))
@@ -218,14 +218,14 @@ os.write(w, b"x")
 os.close(w)
 assert os.stat(MNT + "/new").st_size == 1
 
-# ---- nonsense ends that connection only -------------------------------------------------------------
+# ---- an invalid message ends only its connection -----------------------------------------------------
 mad = connect(SOCK)
 assert ask(mad, 1, magic=1) is None
 short = connect(SOCK)
 short.send(b"short")
 assert short.recv(100) == b""
 assert ask(sock, 4, number=number)[0][3] == 0
-# descriptors that are open when the program ends: pins and buffers go
+# descriptors that are open when the program ends: pins and buffers are released
 ask(sock, 3, size=1 << 20, fd=mem)
 call(ctl, PIN, pin(b"obj"))
 sys.exit(0)

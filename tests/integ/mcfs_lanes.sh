@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Engines beside a mount: the ioctls from Python on any descriptor, buffers handed over at the socket, the
-# segments as files, pins that end with their descriptor; what is wrong fails for the caller only.
+# Engines next to a mount: ioctls from Python on any descriptor, buffers lent over the socket,
+# segments as files, and pins that end with their descriptor.  An invalid call fails only for its
+# caller.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -16,7 +17,7 @@ mkdir "$m/dir"
 feature() {
 	awk -v name="$1" '$1 == name { print $2 }' "$m/.mcfs/features"
 }
-# From 3.17 on libfuse has calls for all that the kernel is asked for; and what it can give, is given.
+# Since 3.17 libfuse itself can negotiate all features; each feature that the kernel offers must be enabled.
 by=hook
 [ "$(printf '%s\n' 3.17 "$(feature libfuse)" | sort -V | head -n 1)" != 3.17 ] || by=libfuse
 equal "who negotiates" "$(feature negotiated_by)" "$by"
@@ -24,13 +25,13 @@ if [ "$(id -u)" -eq 0 ] && zgrep -qs '^CONFIG_FUSE_PASSTHROUGH=y' /proc/config.g
 	equal passthrough "$(feature passthrough)" yes
 	equal "shared mappings" "$(feature shared_mmap)" yes
 fi
-# a descriptor for each thread, with the hook too
+# one descriptor per thread, also with the hook
 [ "$(find "/proc/$MCFS_PID/fd" -lname /dev/fuse | wc -l)" -gt 1 ] || fail "all threads share one descriptor"
 
 MNT=$m DATA=$tmp/data PORT=$lane SOCK=$tmp/sock timeout 60 python3 "$top_srcdir/tests/integ/mcfs_lanes.py" ||
 	fail "the ioctls"
 
-# All that the program held is gone with it.
+# The mount releases everything that the program held.
 nothing_held() {
 	python3 - "$m" <<-'END'
 	import fcntl, os, struct, sys
@@ -43,7 +44,7 @@ wait_for 10 nothing_held
 equal "the file afterwards" "$(cksum <"$m/obj")" "$(cksum <"$tmp/data")"
 equal "names" "$(ls "$m/.mcfs/segments" | tr '\n' ' ')" "0 1 "
 
-# What the rings have no operation for is asked of the master, which is in the daemon's process here.
+# Operations that the rings do not have are sent to the master, which runs in the daemon's process here.
 TMPDIR=$tmp timeout 60 "$top_builddir/tests/integ/node_fallback" cold "127.0.0.1:$lane" || fail "cold calls"
 
 equal "mode of the segment" "$(stat -c %a "$m/.mcfs/segments/0")" 400

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcfs begins with a mount that serves or with one line that says why not, and ends without a trace,
-# however it is ended.
+# mcfs starts with a mount that works or with one line that gives the reason, and leaves nothing
+# behind, however it ends.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
@@ -9,7 +9,7 @@ mcfs=$top_builddir/mcfs/mcfs
 m=$tmp/mnt
 mkdir "$m" "$tmp/sockets"
 cleanup_fn unmount_any "$m"
-# Daemons have left their parent, which spawn() could have ended.
+# Daemons have left their parent, so spawn() cannot end them.
 end_daemons() {
 	local pid
 	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
@@ -20,7 +20,7 @@ end_daemons() {
 cleanup_fn end_daemons
 flags=(--standalone --global_segment_size=64MiB)
 
-# refused WORDS COMMAND... - it fails at once, with one line on standard error that has the words
+# refused WORDS COMMAND... - the command fails at once, with one line on standard error that has the words
 refused() {
 	local words=$1
 	shift
@@ -31,7 +31,7 @@ refused() {
 	return 0
 }
 
-# ---- what cannot work
+# ---- errors
 refused "no mount point" "$mcfs"
 refused "too many arguments" "$mcfs" a b c
 refused "no such file" "$mcfs" "${flags[@]}" "$tmp/missing"
@@ -47,7 +47,7 @@ refused "127.0.0.1:$closed.*is mooncake_master running" "$mcfs" --setup_timeout=
 refused "127.0.0.1:$closed" "$mcfs" -f --log=err --setup_timeout=1s "127.0.0.1:$closed" "$m"
 
 # ---- a daemon
-# Its guard is alike until it has renamed itself.
+# The guard process has the same name until it renames itself.
 daemon_of() {
 	local pid
 	for pid in $(processes_left | awk '$2 ~ /mcfs$/ { print $1 }'); do
@@ -97,7 +97,7 @@ for sig in TERM INT; do
 	kill -"$sig" "$pid"
 	ended
 done
-# SIGHUP is no end.
+# SIGHUP does not end it.
 start_daemon
 kill -HUP "$pid"
 echo text >"$m/f"
@@ -113,13 +113,13 @@ fails umount "$m"
 is_mounted "$m" || fail "a busy mount was unmounted"
 kill -TERM "$pid"
 ended
-# Its descriptor is dead, and says so.
+# Its descriptor is dead, and writes to it fail.
 fails sh -c 'echo more >&3'
 exec 3>&-
 ls -A "$m" >/dev/null
 equal "the directory below" "$(ls -A "$m")" ""
 
-# ---- a lazy unmount goes on until the last descriptor is closed
+# ---- a lazy unmount keeps working until the last descriptor is closed
 start_daemon
 exec 3>"$m/open"
 umount -l "$m"
@@ -127,7 +127,7 @@ echo text >&3 || fail "a write after umount -l"
 exec 3>&-
 ended
 
-# ---- the next daemon's mount is not ours to end: not when the last file of a lazy unmount is closed,
+# ---- a daemon never unmounts the next daemon's mount: not when the last file of a lazy unmount is closed,
 another() {
 	start_standalone "$m" --global_segment_size=64MiB
 	echo next >"$m/next"
@@ -146,11 +146,11 @@ umount -l "$m"
 another 3>&-
 exec 3>&-
 still_there "$pid" "umount -l"
-# nor when it went away while we stood still, and the next one got its number,
+# nor when its mount was unmounted while it was stopped, and the next mount got the same number,
 number() { awk -v dir="$1" '$5 == dir { print $3 }' /proc/self/mountinfo; }
 mkdir "$tmp/low" "$tmp/guard-logs"
-# started_and_gone FLAG... - the kernel gives the lowest number that is free, and a daemon takes one more for its memory
-# has huge pages or a tmpfs of its own
+# started_and_gone FLAG... - the kernel assigns the lowest free number; a daemon uses one more if
+# its memory is huge pages or a tmpfs of its own
 started_and_gone() {
 	mount -t tmpfs none "$tmp/low"
 	start_daemon "$@"
@@ -164,14 +164,14 @@ started_and_gone() {
 started_and_gone --stall_timeout=0
 kill -CONT "$pid"
 still_there "$pid" "stopped"
-# nor for our guard.
+# nor by the daemon's guard.
 started_and_gone --stall_timeout=5s --log_dir="$tmp/guard-logs"
-wait_for 60 grep -q "has stalled" "$tmp/guard-logs/mcfs.INFO" || fail "the guard says nothing"
+wait_for 60 grep -q "has stalled" "$tmp/guard-logs/mcfs.INFO" || fail "the guard reports nothing"
 equal "the next daemon's file, after our guard's look" "$(cat "$m/next")" next
 kill -CONT "$pid"
 still_there "$pid" "guarded"
 
-# ---- a daemon that was killed, and what it left
+# ---- a killed daemon, and the files that it leaves
 for stall in 30s 0; do
 	start_daemon --stall_timeout="$stall"
 	no_socket && fail "no socket of the master's in TMPDIR"
@@ -189,7 +189,7 @@ start_daemon
 equal "a new pool is empty" "$(ls -A "$m")" ""
 echo again >"$m/f"
 equal "a file after a restart" "$(cat "$m/f")" again
-# Stopped, it is neither dead nor alive: nobody takes its place.
+# A stopped daemon is neither dead nor alive: no other daemon replaces it.
 stop_still "$pid"
 fails timeout 20 "$mcfs" "${flags[@]}" "$m"
 grep -q "does not answer" "$tmp/fails.out" || fail "a stopped daemon: $(cat "$tmp/fails.out")"
@@ -198,7 +198,7 @@ equal "after SIGCONT" "$(cat "$m/f")" again
 umount "$m"
 ended
 
-# ---- paths of all kinds lead to the mount point
+# ---- the mount point is found through paths of all kinds
 mkdir "$tmp/odd dir"
 cleanup_fn unmount_any "$tmp/odd dir"
 ln -s "odd dir" "$tmp/link"
@@ -212,13 +212,13 @@ echo x >"$tmp/odd dir/f"
 umount "$tmp/odd dir"
 wait_for 10 nobody || fail "processes are left: $(processes_left)"
 
-# ---- files of a log
+# ---- log files
 mkdir "$tmp/logs"
 start_daemon --log_dir="$tmp/logs"
 grep -q "mounted dir=$m" "$tmp/logs/mcfs.INFO" || fail "the log lacks the start"
 umount "$m"
 ended
-# Relative names are those of the directory that it was started in, also when it has left that.
+# Relative names refer to the directory in which it was started, also after it has left that directory.
 rm -r "$tmp/logs"
 mkdir "$tmp/logs"
 echo "timeout: 7s" >"$tmp/conf.yaml"
@@ -231,11 +231,11 @@ echo "timeout: 9s" >"$tmp/conf.yaml"
 rm "$tmp/logs"/*
 kill -HUP "$pid"
 wait_for 20 timeout_is 9s || fail "not reloaded: $(cat "$tmp/logs"/*)"
-wait_for 20 grep -q "configuration reloaded" "$tmp/logs/mcfs.INFO" || fail "no new file of the log"
+wait_for 20 grep -q "configuration reloaded" "$tmp/logs/mcfs.INFO" || fail "no new log file"
 echo "timeout: soon" >"$tmp/conf.yaml"
 rm "$tmp/logs"/*
 kill -HUP "$pid"
-wait_for 20 grep -q "cannot reload" "$tmp/logs/mcfs.INFO" || fail "no new file of the log, after nonsense"
+wait_for 20 grep -q "cannot reload" "$tmp/logs/mcfs.INFO" || fail "no new log file after an invalid option"
 umount "$m"
 ended
 refused "cannot write the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
@@ -262,7 +262,7 @@ echo two >"$m/g"
 fails mv -f "$m/g" "$m/f"
 equal "an immutable file" "$(cat "$m/f")" one
 rm "$m/f" "$m/g"
-# Of two that create one file, the first one to close it has.
+# Two processes create one file: the first one that closes it wins.
 exec 3>"$m/h" 4>"$m/h"
 echo one >&3
 echo two >&4

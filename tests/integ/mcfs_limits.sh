@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a mount can be told to refuse or to remember: removal (rm), long listings (list_max), listings that the kernel
-# gives again (list_cache).
+# Options that refuse or cache operations: removal (rm), long listings (list_max), cached listings
+# (list_cache).
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -21,11 +21,11 @@ for f in read read2 unread kept; do head -c 300000 /dev/urandom >"$a/$f"; done
 exec {fd}<"$a/read"
 fails rm "$tmp/unread/read"
 said "$tmp/fails.out" "resource busy"
-[ -e "$a/read" ] || fail "it is gone all the same"
+[ -e "$a/read" ] || fail "it was removed nevertheless"
 rm "$tmp/unread/unread"
 exec {fd}<&-
 wait_for 10 rm -f "$tmp/unread/read"
-[ ! -e "$a/read" ] || fail "it is there after all"
+[ ! -e "$a/read" ] || fail "it exists although that was refused"
 fails rm "$tmp/deny/kept"
 said "$tmp/fails.out" "not permitted"
 mv "$tmp/deny/kept" "$tmp/deny/renamed"
@@ -36,7 +36,7 @@ exec {fd}<"$a/renamed"
 rm "$a/renamed"
 equal "read after its removal" "$(cat <&"$fd")" replaced
 exec {fd}<&-
-# The same by command.
+# Same by command.
 python3 - "$tmp/deny" "$tmp/unread" <<'EOF'
 import errno, fcntl, os, struct, sys
 
@@ -69,7 +69,7 @@ said "$tmp/fails.out" "File too large"
 equal "what is not listed is there" "$(cat "$tmp/few/d/6")" 6
 equal "without a limit" "$(find "$a/d" -type f | wc -l)" 6
 
-# ---- listings that are kept
+# ---- cached listings
 listed() { find "$tmp/cached/d" -type f -printf "%f "; }
 operations() { sed -n 's/^mcfs_ops_total{op="readdir"} //p' "$tmp/cached/.mcfs/metrics"; }
 names=$(listed | tr ' ' '\n' | sort | tr '\n' ' ')
@@ -87,7 +87,8 @@ rm "$tmp/cached/d/8" "$a/d/7"
 equal "after a removal by this mount" "$(listed | wc -w)" 6
 equal "a listing that nobody keeps" "$(find "$a/d" -type f | wc -l)" 6
 
-# ---- a listing that goes on when nobody waits for it, has its directory open or knows that any more
+# ---- a listing continues after its caller was interrupted, has closed the directory, and the
+# kernel has forgotten it
 under_way() { [ "$(awk '$1 == "operations_under_way" { print $2 }' "$tmp/cached/.mcfs/stats")" -eq "$1" ]; }
 forgotten() { [ "$(awk '$1 == "known_inodes" { print $2 }' "$tmp/cached/.mcfs/stats")" -le 2 ]; }
 if [ -w /proc/sys/vm/drop_caches ]; then
@@ -111,8 +112,8 @@ if [ -w /proc/sys/vm/drop_caches ]; then
 	echo >"$tmp/go"
 	wait_for 20 gone "$SPAWNED" || fail "a listing cannot be interrupted"
 	said "$tmp/lister.log" interrupted
-	# with the question itself
-	wait_for 20 under_way 2 || fail "the listing does not go on"
+	# 2: the read of this file counts too
+	wait_for 20 under_way 2 || fail "the listing does not continue"
 	echo 2 >/proc/sys/vm/drop_caches
 	wait_for 20 forgotten || fail "the directory is not forgotten: $(cat "$tmp/cached/.mcfs/stats")"
 	kill -CONT "$MASTER_PID"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A directory of a hundred thousand files is listed whole, streamed and in little memory; opening and closing
-# files leaves nothing in it either.
+# A directory of a hundred thousand files is listed completely, streamed and with little memory;
+# opening and closing files leaves no memory allocated either.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -10,12 +10,12 @@ requires_memory 2048
 start_master
 start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=64MiB
 m=$tmp/mnt n=100000
-# sanitized programs are slow, and their memory tells nothing
+# sanitized programs are slow, and their memory use is meaningless
 [ -z "${SANITIZER-}" ] || n=20000
 one=$((n - 7777))
 timeout 300 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" dir/ "$n"
 
-# Resident and not of the segment, which is shared memory, in MiB.
+# Resident memory in MiB without the segment, which is shared memory.
 own_memory() {
 	awk '/^RssAnon:|^RssFile:/ { kb += $2 } END { print int(kb / 1024) }' "/proc/$MCFS_PID/status"
 }
@@ -23,7 +23,7 @@ before=$(own_memory)
 equal "names" "$(find "$m/dir" -type f | wc -l)" "$n"
 equal "ls" "$(find "$m/dir" -printf '%f\n' | sort -u | wc -l)" $((n + 1))
 equal "ls -U" "$(timeout 60 ls -U "$m/dir" | sort | uniq | wc -l)" "$n"
-# grows WHAT MIB - sanitizers keep what was freed
+# grows WHAT MIB - not under sanitizers, which keep freed memory
 grows() {
 	local now
 	now=$(own_memory)
@@ -32,12 +32,12 @@ grows() {
 }
 grows "three listings" 24
 equal "du" "$(find "$m/dir" -printf '%s\n' | awk '{ n += $1 } END { print n }')" $((n * 5))
-# Whoever wants three names does not wait for all of them.
+# A reader of the first three names does not wait for all of them.
 ms=$((${EPOCHREALTIME/./} / 1000))
 equal "head" "$( { timeout 60 ls -U "$m/dir" || :; } | head -n 3 | wc -l)" 3
 ms=$((${EPOCHREALTIME/./} / 1000 - ms))
 echo "first names after $ms ms"
-# An unfinished listing leaves nothing open.
+# An unfinished listing leaves no handle open.
 wait_for 10 grep -qE '^open_handles +1$' "$m/.mcfs/stats" || fail "handles are left"
 t=$SECONDS
 timeout 120 ls -l "$m/dir" >"$tmp/ls"
@@ -56,7 +56,7 @@ for i in range(int(sys.argv[3])):
 PY
 grows "so many opens and closes" 12
 rm "$m/new"
-# Names that go while they are listed are no error.
+# Names that are removed during the listing cause no error.
 ( timeout 120 "$top_builddir/tests/integ/mcfs_fill" "$MASTER" dir/ 0 ) &
 timeout 120 find "$m/dir" -maxdepth 1 -name 'k*' | wc -l
 wait $!

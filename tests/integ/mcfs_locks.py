@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# mcfs_locks.py DIR - flock(2) and fcntl(2) locks between processes, whatever each has opened the file for.
-# mcfs_locks.py DIR hold NAME: holds both kinds, says so, and waits; mcfs_locks.py DIR want NAME: waits for the first kind.
+# mcfs_locks.py DIR - flock(2) and fcntl(2) locks between processes, for every open mode.
+# mcfs_locks.py DIR hold NAME: holds locks of both kinds, reports so, and waits.
+# mcfs_locks.py DIR want NAME: waits for a lock of the first kind.
 import errno
 import fcntl
 import os
@@ -61,7 +62,7 @@ def start(what, name):
 
 
 def whole_files():
-    # as lock files are made
+    # created as lock files usually are
     a = os.open(path("lock"), LOCK_FILE)
     assert flocks(a, fcntl.LOCK_EX)
     for flags in LOCK_FILE, os.O_RDWR, os.O_WRONLY:
@@ -74,7 +75,7 @@ def whole_files():
     assert flocks(r, fcntl.LOCK_SH)
     assert in_child(lambda: not flocks(os.open(path("lock"), os.O_WRONLY), fcntl.LOCK_EX | fcntl.LOCK_NB))
     assert in_child(lambda: flocks(os.open(path("lock"), os.O_WRONLY), fcntl.LOCK_SH | fcntl.LOCK_NB))
-    # what a child has inherited is the same lock
+    # a child's inherited descriptor has the same lock
     assert in_child(lambda: flocks(r, fcntl.LOCK_SH | fcntl.LOCK_NB))
     os.close(r)
 
@@ -95,14 +96,15 @@ def ranges():
         return (kind, first, length, pid) == (fcntl.F_WRLCK, 10, 10, os.getppid())
 
     assert in_child(other)
-    # closing any descriptor gives up all locks of the process
+    # closing any descriptor releases all locks of the process
     os.close(os.open(path("r"), os.O_RDWR))
     assert in_child(lambda: locks(os.open(path("r"), os.O_RDWR), fcntl.LOCK_EX, 10, 10))
     os.close(a)
 
 
 def by_readers():
-    """Who reads is not told to have closed: the last close counts, and that the process has ended."""
+    """The daemon gets no flush for a descriptor opened for reading: the last close, or the end of
+    the process, releases the lock."""
     with open(path("ro"), "wb") as f:
         f.write(b"x" * 100)
 
@@ -116,7 +118,8 @@ def by_readers():
     assert not free()
     os.close(b)
     assert free()
-    # who holds it dies, and has left the descriptor to a child; somebody waits already, or asks then
+    # the lock's owner dies, and its child still has the descriptor; another process waits already,
+    # or requests the lock later
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -142,7 +145,8 @@ def by_readers():
 
 
 def of_open_files():
-    """A lock of the open file itself stays with a child to whom it was left, as by a daemon that goes to the background."""
+    """A lock of the open file description stays with a child that inherited it, as with a daemon
+    that goes to the background."""
     with open(path("ofd"), "wb") as f:
         f.write(b"x" * 100)
     # struct flock: type, whence, start, length, pid
@@ -162,12 +166,12 @@ def of_open_files():
         fd = os.open(path("ofd"), os.O_RDWR)
         try:
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
-            sys.exit("got what a child holds")
+            sys.exit("got the lock that the child holds")
         except BlockingIOError:
             pass
     finally:
         os.kill(heir, signal.SIGKILL)
-    # with its end it is free
+    # when the child has ended, the lock is free
     fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, whole)
     os.close(fd)
 
@@ -177,7 +181,7 @@ def waiting():
     q = start("want", "w")
     time.sleep(0.2)
     assert q.poll() is None
-    # who is killed holds and wants nothing
+    # a killed process neither holds a lock nor waits for one
     q.kill()
     assert q.wait() == -signal.SIGKILL
     q = start("want", "w")
@@ -199,13 +203,13 @@ def waiting():
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        sys.exit("got what another one holds")
+        sys.exit("got the lock that another process holds")
     except Alarm:
         pass
-    # and waits no more, although the lock is where it was
+    # and the interrupted process no longer waits, although the lock is still held
     end = time.monotonic() + 20
     while under_way() > 1:
-        assert time.monotonic() < end, "who was interrupted waits"
+        assert time.monotonic() < end, "the interrupted process still waits"
         time.sleep(0.02)
     p.kill()
     p.wait()
@@ -225,7 +229,8 @@ def circles():
         fcntl.lockf(b, fcntl.LOCK_EX, 1, 0)
         os._exit(0)
     os.read(ready, 1)
-    # The child waits: one that is seen once may be another one's close, or not stand in the line yet.
+    # Wait until the child waits: a single observation may be another process's close, or precede
+    # the child's request.
     end = time.monotonic() + 20
     seen = 0
     while seen < 20:
@@ -234,7 +239,7 @@ def circles():
         time.sleep(0.01)
     try:
         fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
-        sys.exit("got what the child holds")
+        sys.exit("got the lock that the child holds")
     except BlockingIOError:
         pass
     try:

@@ -1,19 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What can go wrong around a mount, one thing after the other: nothing hangs beyond the deadline, no byte
-# is wrong, no part of a file stands under its name, and nothing stays pinned.
+# Failures around a mount, one after the other: no operation hangs beyond its deadline, no byte is
+# wrong, no partial file appears under its name, and nothing stays pinned.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_netns
 requires python3
 requires_memory 2048
 two_nodes
-limit=12	# seconds: commands ask several times, and each time waits for up to 1.5 s
+limit=12	# seconds: a command sends several requests, and each may wait for up to 1.5 s
 
 now_ms() {
 	echo $((${EPOCHREALTIME/./} / 1000))
 }
-# ends WHAT COMMAND... - however, but soon
+# ends WHAT COMMAND... - the command ends soon, with any status
 ends() {
 	local what=$1 t status=0
 	shift
@@ -25,12 +25,12 @@ ends() {
 	echo "$what: status $status after $t ms"
 	return "$status"
 }
-# refused WHAT COMMAND... - it fails, and soon
+# refused WHAT COMMAND... - the command fails soon
 refused() {
 	ends "$@" && fail "$1 succeeded"
 	return 0
 }
-# each_operation DIR - every kind of operation ends; whether it succeeds is another question
+# each_operation DIR - every kind of operation ends, with any result
 each_operation() {
 	local d=$1
 	ends stat stat "$d/f" || :
@@ -47,7 +47,7 @@ each_operation() {
 	ends xattr python3 -c 'import os, sys; [os.getxattr(sys.argv[1], x) for x in os.listxattr(sys.argv[1])]' \
 		"$d/f" || :
 }
-# whole FILE... - the bytes of $tmp/s, or none at all
+# whole FILE... - the files have the bytes of $tmp/s, or do not exist
 whole() {
 	local f
 	for f; do
@@ -64,7 +64,7 @@ nothing_pinned() {
 	rmdir "$1/dir" "$1/dirs" 2>/dev/null || :
 	[ "$(stat_of "$1" pool_evictable_bytes)" = "$(stat_of "$1" pool_used_bytes)" ] &&
 		[ "$(stat_of "$1" staged_bytes)" = 0 ] &&
-		# the handle of this file itself
+		# 1: the handle of this file itself
 		[ "$(stat_of "$1" open_handles)" -le 1 ]
 }
 head -c 3000000 /dev/urandom >"$tmp/s"
@@ -152,7 +152,8 @@ while error is None:
     if n == 3 << 20: print("under way", flush=True); sys.stdin.readline()
 print("read", n, "then", error, flush=True)
 PY
-# in_mid_read COMMAND... - a read of the large file is under way when the command is run; it ends after
+# in_mid_read COMMAND... - run the command while a read of the large file is running, and wait until
+# the read has ended
 in_mid_read() {
 	local in=$tmp/slow.in out=$tmp/slow.out
 	rm -f "$in" "$out"
@@ -160,7 +161,7 @@ in_mid_read() {
 	timeout -s KILL 60 python3 "$tmp/slow.py" "$a/large" "$tmp/large" <"$in" >"$out" 2>&1 &
 	local pid=$!
 	exec 7>"$in"
-	wait_for 10 grep -q "under way" "$out" || fail "no read is under way: $(cat "$out")"
+	wait_for 10 grep -q "under way" "$out" || fail "no read is running: $(cat "$out")"
 	"$@"
 	local t
 	t=$(now_ms)
@@ -184,14 +185,14 @@ rm -f "$a"/*
 cp "$tmp/large" "$b/large"
 files "$b"
 in_mid_read stop_still "$PID_B"
-grep -q "then None" "$tmp/slow.out" && fail "a read from an owner that stands still succeeded"
+grep -q "then None" "$tmp/slow.out" && fail "a read from a stopped owner succeeded"
 
 echo "=== the daemon stands still: its own callers"
 refused "an operation on a mount that stands still" cat "$b/f"
 refused "the next one" ls "$b/f"
 each_operation "$a"
 kill -CONT "$PID_B"
-wait_for 15 gone "$PID_B" || fail "a daemon without a mount goes on"
+wait_for 15 gone "$PID_B" || fail "a daemon without a mount does not end"
 wait "$PID_B" 2>/dev/null || :
 unmount_any "$b"
 mount_b
@@ -204,7 +205,7 @@ in_mid_read in_ns "$NS_B" ip link set veth-b down
 each_operation "$a"
 each_operation "$b"
 in_ns "$NS_B" ip link set veth-b up
-wait_for 30 test -e "$b/f" || fail "the network is back, the mount is not"
+wait_for 30 test -e "$b/f" || fail "the network works again, the mount does not"
 cp "$tmp/s" "$b/after-cut"
 wait_for 20 cmp "$tmp/s" "$a/after-cut"
 whole "$a"/f "$a"/f3 "$a"/f4 "$a"/new
@@ -216,12 +217,12 @@ files "$a"
 exec 5<"$a/f"
 kill_pid "$MASTER_PID"
 each_operation "$a"
-cmp "$tmp/s" - <&5 || fail "an open file of own memory needs the master"
+cmp "$tmp/s" - <&5 || fail "reading an open file in own memory needs the master"
 exec 5<&-
 NS=$NS_A restart_master --client_ttl=4
-wait_for 30 cp "$tmp/s" "$a/back" || fail "the mount does not find the new master"
+wait_for 30 cp "$tmp/s" "$a/back" || fail "the mount does not connect to the new master"
 cmp "$tmp/s" "$a/back"
-wait_for 30 cmp "$tmp/s" "$b/back" || fail "the other mount does not find it"
+wait_for 30 cmp "$tmp/s" "$b/back" || fail "the other mount does not connect to it"
 wait_for 30 nothing_pinned "$a" || fail "something stays pinned: $(cat "$a/.mcfs/stats")"
 
 echo "=== the connection is aborted through sysfs"
@@ -234,11 +235,11 @@ if [ -w "$CONNECTIONS/$number/abort" ]; then
 	fails sh -c 'echo more >&5'
 	{ exec 5>&-; } 2>/dev/null || :
 	refused "an operation on an aborted mount" stat "$a/f"
-	wait_for 15 gone "$PID_A" || fail "a daemon without a connection goes on"
+	wait_for 15 gone "$PID_A" || fail "a daemon without a connection does not end"
 	wait "$PID_A" 2>/dev/null || :
 	unmount_any "$a"
 	mount_a
-	[ ! -e "$b/unfinished" ] || fail "a part of a file stands under its name"
+	[ ! -e "$b/unfinished" ] || fail "a partial file appears under its name"
 fi
 
 echo "=== the daemon is killed, with callers waiting"
@@ -253,7 +254,7 @@ wait_for 5 waits
 kill_pid "$PID_A"
 t=$(now_ms)
 wait "$waiting" && fail "a caller of a daemon that was killed succeeded"
-[ $(($(now_ms) - t)) -lt 2000 ] || fail "a caller of a daemon that was killed waits"
+[ $(($(now_ms) - t)) -lt 2000 ] || fail "a caller of a daemon that was killed still waits"
 { exec 5>&-; } 2>/dev/null || :
 kill -CONT "$MASTER_PID"
 refused "an operation on a dead mount" ls "$a"
@@ -261,13 +262,13 @@ unmount_any "$a"
 mount_a
 wait_for 30 cp "$tmp/s" "$a/f"
 cmp "$tmp/s" "$b/f"
-[ ! -e "$b/unfinished" ] || fail "a part of a file stands under its name"
+[ ! -e "$b/unfinished" ] || fail "a partial file appears under its name"
 
-# What a sanitizer itself has no memory for ends or stops the daemon.
+# Sanitizers end or stop the daemon when they cannot allocate memory.
 without_memory() {
 	echo "=== no memory"
 	exec 5<"$a/f"
-	# mawk writes large products as 1e+10; of a hard limit a machine may not let anybody go back
+	# mawk prints large products as 1e+10; a process may be unable to raise a lowered hard limit again
 	limit_bytes=$(($(awk '$1 == "VmSize:" { print $2 }' "/proc/$PID_A/status") * 1024 + 1000000))
 	prlimit --pid "$PID_A" --as="$limit_bytes:"
 	equal "the limit" "$(awk '/^Max address space/ { print $4 }' "/proc/$PID_A/limits")" "$limit_bytes"
@@ -282,7 +283,8 @@ without_memory() {
 		[ ! -e "$f" ] || cmp -s "$tmp/large" "$f" || [ ! -e "$f" ] || fail "$f is not whole"
 	done
 	whole "$a/new"
-	# What has been read stays before what was only written: with these the pool may be too full for another file
+	# Eviction prefers files that were only written: the large files were read, so remove them
+	# to make room
 	rm -f "$a"/big*
 	cp "$tmp/s" "$a/again"
 	cmp "$tmp/s" "$b/again"
@@ -303,7 +305,7 @@ files "$a"
 whole "$a/f" "$a/f2" "$a/f3"
 rm "$tmp/logs/fill"
 
-# ---- after all of it
+# ---- after all failures
 unmount "$a"
 unmount "$b"
 wait_for 15 gone "$PID_A"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# mcfs_meeting.py DIR CASE - operations on one name that meet, or fail, on a mount whose faults mcfs_meeting.sh has set.
+# mcfs_meeting.py DIR CASE - concurrent or failing operations on one name, on a mount whose faults
+# mcfs_meeting.sh sets.
 import errno
 import os
 import subprocess
@@ -31,14 +32,14 @@ def written(name, data):
 
 
 def under_way():
-    """Operations of the mount; one is the open that asks."""
+    """Number of running operations of the mount; 1 is the open that reads it."""
     for line in read(".mcfs/metrics").decode().splitlines():
         if line.startswith("mcfs_inflight "):
             return int(line.split()[1])
     raise AssertionError("no mcfs_inflight")
 
 
-# Another process, which opens a file, writes to it, and closes it when it is told to.
+# A process that opens a file, writes to it, and closes it when its input says so.
 WRITER = """
 import os, sys
 name, flags, text = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
@@ -69,7 +70,8 @@ class Writer:
 
 
 def wait_under_way(n):
-    """For operations that last, not for the last close of what was read to see it."""
+    """Wait until @n operations run for some time; a short one may be the last close of the file
+    with the number."""
     seen = 0
     while seen < 5:
         seen = seen + 1 if under_way() >= n else 0
@@ -81,7 +83,8 @@ def put(name, data):
 
 
 def own():
-    # A rename waits for the commit of its own file that another thread has begun, and takes what it has published.
+    # A rename waits for a commit of its own file that another thread has begun, and renames the
+    # committed version.
     fd = written("tmp", b"whole")
     commit = threading.Thread(target=os.fsync, args=(fd,))
     commit.start()
@@ -93,7 +96,7 @@ def own():
     os.close(fd)
     assert read("final") == b"whole"
 
-    # A rename that fails takes no name away.
+    # A failing rename removes no name.
     over = written("over", b"stays")
     fd = written("tmp", b"new")
     failed(errno.EIO, os.rename, "tmp", "over")
@@ -102,7 +105,7 @@ def own():
     os.close(fd)
     assert read("tmp") == b"new"
 
-    # Nor does an unlink.
+    # A failing unlink removes no name either.
     fd = written("kept", b"kept")
     failed(errno.EIO, os.unlink, "kept")
     os.close(fd)
@@ -112,14 +115,15 @@ def own():
 
 
 def others():
-    # The first commit takes its time: the file is there under the new name when rename(2) returns.
+    # The first commit is delayed: when rename(2) returns, the file is there under the new name.
     w = Writer("tmp", "first")
     w.begin_to_close()
     os.rename("tmp", "k")
     assert read("k") == b"first" and not os.path.exists("tmp")
     w.end()
 
-    # The same when the old name had a version yet, which is the second commit: the third one takes its time.
+    # Same when the old name already has a version (that put is the second commit): the third commit
+    # is delayed.
     put("tmp", b"old")
     w = Writer("tmp", "second", os.O_WRONLY)
     w.begin_to_close()
@@ -128,7 +132,7 @@ def others():
     assert not os.path.exists("tmp")
     w.end()
 
-    # A commit of the new name that has begun is over before the name is taken: the fifth one.
+    # If a commit of the new name has begun, the rename waits for it: the fifth commit is delayed.
     put("tmp", b"stays")
     w = Writer("k", "displaced")
     w.begin_to_close()
@@ -136,7 +140,8 @@ def others():
     w.end()
     assert read("k") == b"stays", read("k")
 
-    # One that begins while the fourth rename knows of the master's answer and the writers do not yet.
+    # Commits that begin after the master has answered the fourth rename and before the writers'
+    # names are changed.
     put("tmp", b"moved")
     over, under = Writer("k", "displaced"), Writer("tmp", "next")  # over "moved"
     rename = threading.Thread(target=os.rename, args=("tmp", "k"))
@@ -150,18 +155,19 @@ def others():
     assert read("k") == b"nextd", read("k")
     assert not os.path.exists("tmp")
 
-    # What has no version yet and takes the name of one replaces it when it is closed, however it was made.
+    # A file without a version that is renamed to an existing name replaces it when it is closed,
+    # whatever its open flags.
     for flags, text in ((os.O_EXCL, "made"), (0, ""), (os.O_EXCL, "")):
         put("k", b"old")
         w = Writer("tmp", text, os.O_WRONLY | os.O_CREAT | flags)
         os.rename("tmp", "k")
         w.end()
-        # The last close is not waited for by who closes.
+        # close(2) does not wait for the last release.
         while os.path.exists("tmp") or read("k") == b"old":
             time.sleep(0.01)
         assert read("k") == text.encode(), read("k")
 
-    # However many write under a name that goes.
+    # Same with many writers of a name that is removed or replaced.
     put("tmp", b"only")
     for take in (lambda: os.unlink("crowd"), lambda: os.rename("tmp", "crowd")):
         crowd = [written("crowd", b"lost") for _ in range(70)]
@@ -173,20 +179,20 @@ def others():
 
 
 def large(name, mib):
-    """Open, and with more time to be stored than the mount's timeout."""
+    """Open a file whose commit takes longer than the mount's timeout."""
     fd = written(name, b"text")
     os.ftruncate(fd, mib << 20)
     return fd
 
 
 def late():
-    # A rename that stores its own file has the time that storing takes, and then its own: the first commit.
+    # A rename that commits its own file may take the time of the commit, and then its own: the first commit.
     fd = large("tmp", 128)
     os.rename("tmp", "k")
     assert os.stat("k").st_size == 128 << 20 and not os.path.exists("tmp")
     os.close(fd)
 
-    # What waits for another one's commit ends with the timeout, and nothing has changed: the third one.
+    # An operation that waits for another process's commit times out and changes nothing: the third commit.
     put("other", b"stays")
     fd = large("slow", 384)
     close = threading.Thread(target=os.close, args=(fd,))

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A rename or a removal that meets a commit of the same file, or fails, loses no byte of it.
+# A rename or removal that runs concurrently with a commit of the same file, or fails, loses no byte of it.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
-# The first commit takes its time; the second one, of a rename, fails, as does the first removal.
+# The first commit is delayed; the second commit, that of a rename, fails, and so does the first removal.
 MC_FAULTS=mcfs.version.put=delay:5000@1,mcfs.version.put=error:EIO@2,mcfs.names.remove=error:EIO@1 \
 	start_standalone "$tmp/mnt" --global_segment_size=64MiB --timeout=60s
 timeout 60 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt" own || fail "mcfs_meeting.py own"
 unmount "$tmp/mnt"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
-# The same with commits by other processes.
+# Same with commits by other processes.
 MC_FAULTS=mcfs.version.put=delay:3000@1,mcfs.version.put=delay:3000@3,mcfs.version.put=delay:3000@5,\
 mcfs.rename.asked=delay:3000@4 \
 	start_standalone "$tmp/mnt4" --global_segment_size=64MiB --timeout=60s
@@ -19,22 +19,23 @@ timeout 120 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt4" others
 unmount "$tmp/mnt4"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
-# Those that take longer than an operation may.
+# Commits that take longer than an operation's timeout.
 MC_FAULTS=mcfs.version.put=delay:4000@1,mcfs.version.put=delay:11000@3 \
 	start_standalone "$tmp/mnt5" --global_segment_size=1GiB --timeout=2s
 timeout 120 python3 "$top_srcdir/tests/integ/mcfs_meeting.py" "$tmp/mnt5" late || fail "mcfs_meeting.py late"
 unmount "$tmp/mnt5"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
-# A file that is made for reading, and that another node makes meanwhile: it is theirs, and never an empty one.
+# A file is created read-only while another node creates it too: the reader gets the other node's
+# file, never an empty one.
 start_master
 MC_FAULTS=mcfs.open.make=delay:15000@1,mcfs.open.make=delay:15000@2 \
 	start_mcfs "$MASTER" "$tmp/mnt3" --global_segment_size=64MiB --port=0 --timeout=60s
-timeout 120 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "made by two"
+timeout 120 python3 - "$tmp/mnt3" "$top_builddir/tools/mcctl" "--master=$MASTER" <<'EOF' || fail "file created by two nodes"
 import os, subprocess, sys, threading, time
 mcctl = [os.path.abspath(sys.argv[2]), sys.argv[3], "put"]
 os.chdir(sys.argv[1])
-# The kernel keeps others from looking up names in a directory where it makes one.
+# While the kernel creates a file in a directory, it delays lookups there: use a subdirectory.
 os.mkdir("d")
 
 def under_way():
@@ -66,7 +67,8 @@ EOF
 unmount "$tmp/mnt3"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
 
-# A lookup that has found no version, and is late to ask who writes one: that was published meanwhile.
+# A lookup that finds no version, and is delayed before it searches the writers: the file is
+# published meanwhile.
 MC_FAULTS=mcfs.lookup.looked=delay:800 start_standalone "$tmp/mnt2" --global_segment_size=64MiB
 timeout 60 python3 - "$tmp/mnt2" <<'EOF' || fail "a file that exists was not found"
 import os, sys, threading, time
@@ -76,7 +78,8 @@ os.write(fd, b"x" * 1000)
 size = []
 looks = threading.Thread(target=lambda: size.append(os.stat(name).st_size))
 looks.start()
-# The first lookup shows a file that has no version yet, which is another one than was created: the kernel looks again.
+# The first lookup shows a file without a version, which is another inode than the created one: the
+# kernel looks it up again.
 time.sleep(1.2)
 os.close(fd)
 looks.join()

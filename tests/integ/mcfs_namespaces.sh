@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A daemon in a pid namespace of its own, as containers have one, works for processes that it cannot see, and says that
-# it does not see them.  One that may not see how processes of others end publishes what these have closed.
+# A daemon in its own pid namespace, as in a container, serves processes that it cannot see, and
+# logs a warning.  A daemon that cannot read the exit status of other users' processes publishes the
+# files that these have closed.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
@@ -22,7 +23,7 @@ cmp "$tmp/data" "$m/copied"
 cmp "$tmp/data" "$m/redirected"
 wait_for 10 warned >/dev/null || fail "no warning: $(cat "$tmp/mcfs.log")"
 equal "warnings" "$(warned)" 1
-# an open file that somebody reads is rewritten, and appended to
+# an open file is rewritten and appended to while a reader has it open
 exec 3<"$m/copied"
 echo short >"$m/copied"
 echo end >>"$m/copied"
@@ -56,7 +57,7 @@ for f in closed closed-and-failed; do equal "what was closed" "$(cat "$m/$f")" w
 fails writes half 1
 [ ! -e "$m/half" ] || fail "a program that failed has published what it had written"
 writes unclosed 0
-[ ! -e "$m/unclosed" ] || fail "whether a program failed is not known, and what it had written is published"
-grep -q "unclosed.*exit status is hidden" "$m/.mcfs/errors" || fail "nothing says why: $(cat "$m/.mcfs/errors")"
+[ ! -e "$m/unclosed" ] || fail "the exit status of a program is unknown, but its data was published"
+grep -q "unclosed.*exit status is hidden" "$m/.mcfs/errors" || fail "no reason is logged: $(cat "$m/.mcfs/errors")"
 unmount "$m"
 wait_for 20 gone "$SPAWNED" || fail "mcfs does not end when it is unmounted"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Two mounts of one pool, and a client without a mount: what one does the others see at once, whole;
-# keys of other clients are files and directories.
+# Two mounts of one pool, and a client without a mount: a file closed by one is visible to the
+# others at once, and whole; keys of other clients are files and directories.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -33,25 +33,25 @@ cmp "$tmp/s" "$b/g" || fail "a renamed file"
 fails test -e "$b/f3"
 mv "$b/g" "$b/f1"
 cmp "$tmp/s" "$a/f1" || fail "a file that was replaced by a rename"
-# Somebody who reads goes on with what he has opened.
+# A reader keeps the version that it has opened.
 exec 3<"$a/f4"
 cp "$tmp/s2" "$b/f4"
 cmp "$tmp/s" - <&3 || fail "a reader's version changed under it"
 exec 3<"$a/f5"
 rm "$b/f5"
-cmp "$tmp/s" - <&3 || fail "a reader's version went with its name"
+cmp "$tmp/s" - <&3 || fail "a reader's version disappeared with its name"
 exec 3<&-
 echo text >"$tmp/text"
-# What is not closed is not there for others.
+# A file that is not closed is invisible to others.
 exec 3>"$a/open"
-# by another process, whose closes publish nothing
+# written by another process, whose closes publish nothing
 cat "$tmp/text" >&3
 fails test -e "$b/open"
 exec 3>&-
 equal "a file, after its close" "$(cat "$b/open")" text
 
-# What is replaced, and then opened by a descriptor instead of its name, is of no use to anybody: a name that is removed
-# afterwards is not there.
+# A replaced version that is opened through /proc/self/fd must not stay in a cache: a name that is
+# removed afterwards does not exist.
 cp "$tmp/text" "$a/f6"
 python3 - "$a/f6" "$a/f7" <<'PY' || fail "a name that was removed"
 import errno, os, sys
@@ -72,7 +72,7 @@ except FileNotFoundError:
     pass
 PY
 
-# A name that is replaced all the time, by both nodes, can always be opened.
+# A name that both nodes replace continuously can always be opened.
 cat >"$tmp/replace.py" <<'PY'
 import os, sys, time
 d, end, n = sys.argv[1], time.monotonic() + float(sys.argv[2]), 0
@@ -106,7 +106,7 @@ timeout 60 python3 "$tmp/reopen.py" "$a" 3.5 || fail "a file that is being repla
 for pid in "${replacers[@]}"; do wait "$pid" || fail "replacing a file"; done
 rm "$a/busy"
 
-# RENAME_NOREPLACE decides between two nodes too, where neither kernel knows of the other's file.
+# RENAME_NOREPLACE works between two nodes, although neither kernel knows the other node's file.
 cat >"$tmp/noreplace.py" <<'PY'
 import ctypes, errno, os, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -114,7 +114,7 @@ def rename(old, new):
     return 0 if libc.renameat2(-100, old.encode(), -100, new.encode(), 1) == 0 else ctypes.get_errno()
 dirs, lost = sys.argv[1:3], 0
 for i in range(60):
-    opened = i % 2		# by the renamer, who is still writing
+    opened = i % 2		# by the renaming process, which is still writing
     gate, results = threading.Barrier(2), [None, None]
     def one(k):
         old, text = "%s/old%d" % (dirs[k], k), b"%d" % k * 10
@@ -154,7 +154,7 @@ wait_for 30 gone_dir || fail "a directory that was removed"
 ln -s f1 "$a/link"
 cmp "$tmp/s" "$b/link" || fail "a symbolic link"
 
-# ---- keys that others put
+# ---- keys put by other clients
 echo value >"$tmp/v"
 mcctl put meta-llama/Llama-3@1/ab.data "$tmp/v" >/dev/null
 equal "a key's file" "$(cat "$a/meta-llama/Llama-3@1/ab.data")" value
@@ -164,13 +164,13 @@ equal "find" "$(cd "$a" && find meta-llama | sort | tr '\n' ' ')" \
 	"meta-llama meta-llama/Llama-3@1 meta-llama/Llama-3@1/ab.data "
 fails rmdir "$a/meta-llama/Llama-3@1"
 rm -r "$a/meta-llama"
-wait_for 30 test ! -e "$b/meta-llama" || fail "an implied directory outlives its last key"
-# A directory hides an object of its name.
+wait_for 30 test ! -e "$b/meta-llama" || fail "an implied directory is still there after its last key was removed"
+# A directory hides an object with the same name.
 mcctl put both "$tmp/v" >/dev/null
 mcctl put both/below "$tmp/v" >/dev/null
 [ -d "$a/both" ] || fail "an object hides a directory"
 equal "entries of one name" "$(find "$a" -maxdepth 1 -name both | wc -l)" 1
-# Escapes lead to keys that are no names.
+# Escaped names reach keys that are not valid paths.
 printf x >"$tmp/v"
 mcctl put "odd//key/./.." "$tmp/v" >/dev/null
 equal "an odd key" "$(cat "$a/odd/%_/key/%2E/%2E%2E")" x
@@ -179,11 +179,11 @@ equal "odd names" "$(cd "$a" && find odd | sort | tr '\n' ' ')" \
 echo 'by the mount' >"$a/100%"
 equal "a file's key" "$(mcctl get '100%' -)" 'by the mount'
 
-# ---- a node leaves with its memory: its files are gone, not wrong
+# ---- a node leaves with its memory: its files disappear, they do not become wrong
 cp "$tmp/s" "$b/on-b"
 exec 3<"$a/on-b"
 stop_pid "$MCFS_PID"
-wait_for 10 test ! -e "$a/on-b" || fail "a file outlives its memory"
+wait_for 10 test ! -e "$a/on-b" || fail "a file is still there after its memory was lost"
 fails cmp "$tmp/s" - <&3
 exec 3<&-
-cp "$tmp/s" "$a/new" && cmp "$tmp/s" "$a/new" || fail "the node that is left"
+cp "$tmp/s" "$a/new" && cmp "$tmp/s" "$a/new" || fail "the remaining node"

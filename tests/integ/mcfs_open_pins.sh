@@ -28,7 +28,7 @@ def get(name):
 if what == "same":
     for i in range(200):
         assert get("f") == b"first"
-elif what == "new":		# each version, the moment that it is stored
+elif what == "new":		# each version, immediately after it is stored
     for i in range(200):
         put(other, "g", b"%d" % i)
         assert get("g") == b"%d" % i
@@ -44,7 +44,7 @@ elif what == "new":		# each version, the moment that it is stored
                 pass
             put(other, "g", b"again")
             assert get("g") == b"again"
-else:				# a lookup, and nobody opens
+else:				# a lookup without an open
     for i in range(3):
         get("f")
     os.stat(own + "/f")
@@ -53,15 +53,15 @@ printf first >"$tmp/a/f"
 before=$(gets)
 python3 "$tmp/opens.py" same "$tmp/a" "$tmp/b"
 asked=$(($(gets) - before))
-[ "$(of_a mcfs_expected_opens_taken_total)" -ge 10 ] || fail "no open was expected"
-# one for each, where it was two; the first ones, and those that came too late under load, may be two
+[ "$(of_a mcfs_expected_opens_taken_total)" -ge 10 ] || fail "no open used the pin of its lookup"
+# one request per open instead of two; the first opens, and opens delayed by load, may need two
 [ "$asked" -ge 200 ] || fail "200 opens were only $asked requests"
 [ -n "${SANITIZER-}" ] || [ "$asked" -le 380 ] || fail "200 opens were $asked requests"
 python3 "$tmp/opens.py" new "$tmp/a" "$tmp/b" || fail "another version than the last"
 # An unused pin is released while the mount is idle.
 kept=$(of_a mcfs_expected_opens_total)
 python3 "$tmp/opens.py" look "$tmp/a" "$tmp/b"
-[ "$(of_a mcfs_expected_opens_total)" -gt "$kept" ] || fail "nothing was pinned for the open that did not come"
-# asked at the master: a lookup on the mount would let go of it as well
+[ "$(of_a mcfs_expected_opens_total)" -gt "$kept" ] || fail "no lookup pinned an object in advance"
+# ask the master: a lookup on the mount would release the pin as well
 let_go() { [ "$(metric "$MASTER_HTTP" mooncake_master_pins)" = 0 ]; }
 wait_for 20 let_go || fail "pins are left: $(metric "$MASTER_HTTP" mooncake_master_pins)"

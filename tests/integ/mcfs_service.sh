@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The daemon as a service: few privileges, a log to syslog, options that are read again at SIGHUP, a
-# container that has nothing but /dev/fuse; and what the doctor says of a mount.
+# The daemon as a service: few privileges, a log to syslog, options that SIGHUP reloads, a container
+# that has only /dev/fuse; and the doctor's diagnosis of a mount.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_root
@@ -14,7 +14,7 @@ start_standalone "$m" "${flags[@]}"
 kept=$(((1 << 21) | (1 << 2) | (1 << 19) | (1 << 14) | (1 << 10)))
 for set in CapEff CapPrm CapBnd; do
 	for status in /proc/"$MCFS_PID"/task/*/status; do
-		# a thread may have ended since
+		# the thread may have ended meanwhile
 		has=$(awk -v set="$set:" '$1 == set { print $2 }' "$status" 2>/dev/null) || continue
 		[ -n "$has" ] || continue
 		has=$((16#$has))
@@ -25,7 +25,7 @@ equal "new privileges" "$(awk '/^NoNewPrivs/ { print $2 }' "/proc/$MCFS_PID/stat
 echo text >"$m/f"
 equal "a file" "$(cat "$m/f")" text
 stop_pid "$MCFS_PID"
-# a directory that root reaches by privilege only
+# a directory that root can enter by a capability only
 mkdir "$tmp/theirs" "$tmp/theirs/mnt"
 chown -R 65534 "$tmp/theirs"
 chmod 700 "$tmp/theirs"
@@ -55,14 +55,14 @@ kill -HUP "$MCFS_PID"
 wait_for 10 grep -q "configuration reloaded" "$tmp/mcfs-mnt.log" || fail "no reload"
 grep -q '^timeout = 9s' "$m/.mcfs/config" || fail "config: $(grep timeout "$m/.mcfs/config")"
 fails sh -c "echo two >'$m/f'"
-wait_for 10 grep -q "trace mcfs: " "$tmp/mcfs-mnt.log" || fail "the log's level is as before"
+wait_for 10 grep -q "trace mcfs: " "$tmp/mcfs-mnt.log" || fail "the log level did not change"
 echo "timeout: soon" >"$tmp/conf.yaml"
 kill -HUP "$MCFS_PID"
-wait_for 10 grep -q "cannot reload the configuration" "$tmp/mcfs-mnt.log" || fail "nonsense is taken"
+wait_for 10 grep -q "cannot reload the configuration" "$tmp/mcfs-mnt.log" || fail "an invalid option is accepted"
 equal "a file after a reload" "$(cat "$m/f")" one
 stop_pid "$MCFS_PID"
 
-# ---- syslog; where there is none, one is made for the daemon
+# ---- syslog; if the machine has none, the test provides one
 cat >"$tmp/syslog.py" <<'PY'
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -84,9 +84,10 @@ if [ ! -e /dev/log ]; then
 	stop_pid "$MCFS_PID"
 fi
 
-# ---- a container: namespaces of its own, no privileges outside, and the device
+# ---- a container: its own namespaces, no privileges outside, and the device
 if unshare -Urmp --fork --mount-proc true 2>/dev/null; then
-	# Its end kills the daemon and all around it at once: what they leave is the container's.
+	# The end of the container kills the daemon and all other processes at once: files that they
+	# leave belong to the container.
 	# shellcheck disable=SC2016
 	TMPDIR=$tmp timeout 60 unshare -Urmp --fork --mount-proc bash -c '
 		"$1" --standalone --global_segment_size=32MiB "$2" || exit 1
@@ -110,14 +111,14 @@ grep -q "huge pages" "$tmp/doctor"
 (ulimit -l 64; ctl doctor) >"$tmp/doctor" || :
 grep -q "only 64 KiB may be locked" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
 stop_still "$MCFS_PID"
-if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor is content with a mount that stands still"; fi
+if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor reports no problem for a stopped mount"; fi
 grep -q "the mount $m does not answer" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
 kill -CONT "$MCFS_PID"
 kill_pid "$MCFS_PID"
-if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor is content with a dead mount"; fi
+if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor reports no problem for a dead mount"; fi
 grep -q "the mount $m is dead" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
 grep -q "umount -l" "$tmp/doctor" || fail "no advice: $(cat "$tmp/doctor")"
 ctl doctor --json | python3 -c 'import json, sys; assert any("is dead" in f["text"] for f in json.load(sys.stdin))'
 umount -l "$m"
-if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor is content without a mount"; fi
+if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor reports no problem without a mount"; fi
 grep -q "of the 1 directories 0 are mounts" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"

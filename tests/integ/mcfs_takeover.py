@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs with files open while their daemon is killed: each waits for a line on its standard input before it
-goes on, and says what it saw."""
+"""Programs with open files whose daemon is killed: each waits for a line on its standard input
+before it continues, and prints what it saw."""
 import errno
 import fcntl
 import os
@@ -19,7 +19,7 @@ def say(text):
 
 
 def reader(path, expected, then):
-    """Half of a file, one at a time, before and the rest after."""
+    """Read half of a file before the kill, one byte at a time, and the rest after it."""
     want = open(expected, "rb").read()
     fd = os.open(path, os.O_RDONLY)
     got = b""
@@ -36,7 +36,7 @@ def reader(path, expected, then):
             got += piece
     except OSError as e:
         say(name(e))
-        # what was read is a beginning of the file all the same
+        # the bytes that were read are a prefix of the file nevertheless
         say("beginning" if want.startswith(got) else "wrong")
         return
     say("equal" if got == want else "wrong")
@@ -45,7 +45,7 @@ def reader(path, expected, then):
 
 
 def writer(path, expected, then):
-    """Half of a file before, the rest after; a close that tells."""
+    """Write half of a file before the kill and the rest after it; close(2) reports the error."""
     data = open(expected, "rb").read()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.write(fd, data[: len(data) // 2])
@@ -61,7 +61,7 @@ def writer(path, expected, then):
 
 
 def closer(path, expected, then):
-    """Everything is stored before; a duplicate is closed after, and there is nothing to complain of."""
+    """Everything is stored before the kill; a duplicate is closed after it, without an error."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.write(fd, open(expected, "rb").read())
     os.close(os.dup(fd))
@@ -75,7 +75,7 @@ def closer(path, expected, then):
 
 
 def maker(path, expected, then):
-    """A file that is made for reading, as flock(1) makes one: nothing of it can be lost."""
+    """Create a file read-only, as flock(1) does: it has no data that can be lost."""
     fd = os.open(path, os.O_RDONLY | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
     say("half")
@@ -88,7 +88,7 @@ def maker(path, expected, then):
 
 
 def steady(path, expected, then):
-    """Opens and reads in a loop until the file `then` is there: no error ever, no other bytes."""
+    """Open and read in a loop until the file `then` exists: never an error or other bytes."""
     want = open(expected, "rb").read()
     say("half")
     n = 0
@@ -109,7 +109,7 @@ def steady(path, expected, then):
 
 
 def watcher(path, expected, then):
-    """One stat after the other until the file `then` is there; what errors there were."""
+    """Call stat in a loop until the file `then` exists; print the errors."""
     say("half")
     errors = set()
     while not os.path.exists(then):
@@ -121,12 +121,12 @@ def watcher(path, expected, then):
 
 
 def directory(path, expected, then):
-    """A directory and a file below it, by descriptor."""
+    """A directory and a file below it, through a directory descriptor."""
     fd = os.open(path, os.O_RDONLY)
     os.chdir(path)
     say("half")
     sys.stdin.readline()
-    # the kernel's idea of the directory is as good as before
+    # the kernel's inode of the directory still works
     say("equal" if open("in", "rb").read() == open(expected, "rb").read() else "wrong")
     f = os.open("in", os.O_RDONLY, dir_fd=fd)
     os.close(f)
@@ -135,8 +135,8 @@ def directory(path, expected, then):
 
 
 def manager(path, *command):
-    """What systemd does for a service with FileDescriptorStoreMax=: keep descriptors by name, start the
-    daemon anew when it was killed, with those from 3 on."""
+    """The work of systemd for a service with FileDescriptorStoreMax=: store named descriptors, and
+    restart a killed daemon with them, from descriptor 3 on."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     sock.bind(path)
     sock.settimeout(0.05)

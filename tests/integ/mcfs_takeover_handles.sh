@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Of a daemon that is killed nothing stays open that nobody has open: what was being closed, also when the close
-# was answered in that very moment, and what nobody was told is open.
+# After a daemon is killed, no handle stays open that no process has open: neither of a file that
+# was being closed, also when the daemon died while answering the close, nor of an open whose answer
+# the kernel did not get.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/takeover.sh"
 requires_fuse
@@ -19,14 +20,14 @@ supervisor=$MCFS_PID
 supervised
 requires_custom_io "$m"
 grep -Eq "^requests_sent_again[[:space:]]+yes" "$m/.mcfs/features" ||
-	skip "this kernel (before 6.9) does not ask again for what was not answered"
+	skip "this kernel (before 6.9) does not resend unanswered requests"
 followed() {
-	wait_for 60 another_than "$1" || fail "no daemon follows: $(cat "$tmp/mcfs-mnt.log")"
+	wait_for 60 another_than "$1" || fail "no new daemon: $(cat "$tmp/mcfs-mnt.log")"
 	wait_for 60 taken_over "$m" "$2" || fail "not taken over: $(cat "$tmp/mcfs-mnt.log")"
 }
 echo some >"$m/file"
 
-# ---- a directory of the keys that begin alike goes on being one
+# ---- a directory of .mcfs/prefix stays a directory
 old=$daemon
 echo text >"$m/alike"
 (
@@ -38,7 +39,7 @@ echo text >"$m/alike"
 )
 another_than "$old" || fail "no daemon below the supervisor"
 
-# ---- killed while files and directories are closed
+# ---- killed while files and directories are being closed
 for n in 1 2 3; do
 	old=$daemon
 	python3 - "$m/file" "$old" <<'EOF'
@@ -53,10 +54,11 @@ for fd in files[-50:]:
     os.close(fd)
 EOF
 	followed "$old" $((n + 1))
-	wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
+	wait_for 20 nothing_open "$m" || fail "closed, but still open: $(open_handles "$m")"
 done
 
-# ---- killed when a file is open and before the kernel learns of it; it is removed before the kernel asks again
+# ---- killed after the daemon has opened a file and before the kernel gets the answer; the file is
+# removed before the kernel resends the request
 mkfifo "$tmp/go"
 cat >"$tmp/opener.py" <<'EOF'
 import os, sys
@@ -72,7 +74,7 @@ spawn opener python3 "$tmp/opener.py" "$m/file" "$tmp/go"
 opener=$SPAWNED
 wait_for 20 grep -q ready "$tmp/opener.log" || fail "no opener: $(cat "$tmp/opener.log")"
 stop_still "$supervisor"
-# The opener knows the file: what the kernel asks for first is the open.
+# The opener has looked up the file already, so the kernel's first request is the open.
 spawn strace strace -f -qq -p "$daemon" -o "$tmp/trace" -e trace=writev -e inject=writev:signal=SIGKILL:when=1
 traced() {
 	local thread
@@ -83,8 +85,8 @@ traced() {
 wait_for 20 traced || fail "not traced: $(cat "$tmp/strace.log")"
 timeout 20 sh -c 'echo >"$0"' "$tmp/go"
 wait_for 20 gone "$daemon" || fail "not killed: $(cat "$tmp/trace")"
-alive "$opener" || fail "the kernel knows of the open: $(cat "$tmp/trace")"
-# the dead daemon's pin goes when the master notices
+alive "$opener" || fail "the kernel got the answer to the open: $(cat "$tmp/trace")"
+# the master releases the dead daemon's pin when it notices the death
 removed() { "$top_builddir/tools/mcctl" --master="$MASTER" rm file >/dev/null 2>&1; }
 wait_for 20 removed || fail "mcctl rm"
 old=$daemon
@@ -92,9 +94,10 @@ kill -CONT "$supervisor"
 followed "$old" 5
 wait_for 20 gone "$opener" || fail "the open hangs"
 grep -q "No such file" "$tmp/opener.log" || fail "a removed file: $(cat "$tmp/opener.log")"
-wait_for 20 nothing_open "$m" || fail "nobody was told of it, and open: $(open_handles "$m")"
+wait_for 20 nothing_open "$m" || fail "open, although no process got the answer: $(open_handles "$m")"
 
-# ---- killed while a directory gets another name: who stands in it is told so, and stands nowhere else
+# ---- killed while a directory is renamed: a process whose working directory it is gets ESTALE, and
+# does not end up in the root
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
 MC_FAULTS=mcfs.handoff.set_key=kill start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise
@@ -109,10 +112,10 @@ mkdir "$m/d"
 	fails sh -c ': >x'
 	grep -q "Stale file handle" "$tmp/fails.out" || fail "in a lost directory: $(cat "$tmp/fails.out")"
 )
-[ ! -e "$m/x" ] || fail "a file of a lost directory stands in the root"
+[ ! -e "$m/x" ] || fail "a file of a lost directory appears in the root"
 [ -d "$m/e" ] || fail "the directory has neither name"
 
-# ---- the same when it is held open: closing it gives back what it held
+# ---- same while a process has the directory open: closing it releases the handle
 another_than "$old" || fail "no daemon below the supervisor"
 old=$daemon
 mkdir "$m/held"
@@ -120,11 +123,11 @@ exec {fd}<"$m/held"
 timeout 60 mv "$m/held" "$m/moved" || :
 followed "$old" 2
 exec {fd}<&-
-wait_for 20 nothing_open "$m" || fail "a lost directory was closed, and is open: $(open_handles "$m")"
+wait_for 20 nothing_open "$m" || fail "a lost directory was closed, but is still open: $(open_handles "$m")"
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
 
-# ---- without the master: the daemon does not wait for one file after the other
+# ---- without the master: the daemon waits for all files together, not for one after the other
 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise --timeout=1s
 supervisor=$MCFS_PID
 another_than none || fail "no daemon below the supervisor"
@@ -139,17 +142,17 @@ stop_still "$MASTER_PID"
 cleanup_fn kill -CONT "$MASTER_PID"
 kill -9 "$old"
 continued() { grep -q "open files are continued files=5 " "$tmp/mcfs-mnt.log"; }
-wait_for 60 continued || fail "open files are not continued"
+wait_for 60 continued || fail "open files are not taken over"
 grep -q "open files are continued files=5 gone=0 later=5" "$tmp/mcfs-mnt.log" ||
 	fail "$(grep "are continued" "$tmp/mcfs-mnt.log")"
 kill -CONT "$MASTER_PID"
 for fd in "${files[@]}"; do exec {fd}<&-; done
-wait_for 60 another_than "$old" || fail "no daemon follows"
-wait_for 20 nothing_open "$m" || fail "closed, and open: $(open_handles "$m")"
+wait_for 60 another_than "$old" || fail "no new daemon"
+wait_for 20 nothing_open "$m" || fail "closed, but still open: $(open_handles "$m")"
 unmount "$m"
 wait_for 30 gone "$supervisor" || fail "the supervisor does not end"
 
-# ---- what a thread writes while another one's close is being answered is not taken for saved
+# ---- data that a thread writes while the close by another thread is being answered does not count as saved
 MC_FAULTS=mcfs.handle.saved=delay:8000 start_mcfs "$MASTER" "$m" --global_segment_size=32MiB --port=0 --supervise \
 	--timeout=60s
 supervisor=$MCFS_PID

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Mounts of different tenants: each shows its own keys, has its own quota, and tells of its own changes only.
+# Mounts of different tenants: each shows its own keys, has its own quota, and reports only its own changes.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 start_master --enable_multi_tenants
@@ -33,7 +33,7 @@ fails dd if=/dev/zero of="$tmp/red/large" bs=1M count=12 status=none
 grep -q "quota exceeded" "$tmp/fails.out" || fail "beyond the quota: $(cat "$tmp/fails.out")"
 dd if=/dev/zero of="$tmp/default/large" bs=1M count=12 status=none || fail "within default's quota"
 
-# a tenant that the master does not know can store nothing
+# a tenant unknown to the master cannot store anything
 echo x >"$tmp/file"
 fails cp "$tmp/file" "$tmp/unknown/k"
 grep -q "Permission denied" "$tmp/fails.out" || fail "an unknown tenant: $(cat "$tmp/fails.out")"
@@ -51,4 +51,4 @@ change() {
 wait_for 15 change
 kill "$reader"
 wait "$reader" 2>/dev/null || :
-! grep -q other "$tmp/events" || fail "another tenant's changes are told: $(cat "$tmp/events")"
+! grep -q other "$tmp/events" || fail "another tenant's changes are reported: $(cat "$tmp/events")"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program is told by a call on a mount."""
+"""Result of a call on a mount, as a program sees it."""
 import errno
 
 
 def told(fn):
-    """The name of its errno, or "ok"."""
+    """Name of the errno of fn(), or "ok"."""
     try:
         fn()
     except OSError as e:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Everyday programs store and find what they were told to: each one's file is compared with its source.
+# Everyday programs store and find their data: each program's file is compared with its source.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 2048
@@ -18,16 +18,16 @@ is() {
 holds() {
 	equal "$1" "$(cat "$2")" "$3"
 }
-# has PROGRAM - for what not every machine has
+# has PROGRAM - for programs that not every machine has
 has() {
 	command -v "$1" >/dev/null || { echo "without $1"; return 1; }
 }
-# comes FILE - by its last close, which nobody waits for
+# comes FILE - wait until the file appears: its last close is asynchronous
 comes() {
 	wait_for 30 test -e "$1"
 }
 gone_file() {
-	[ ! -e "$2" ] || fail "$1: the file is there"
+	[ ! -e "$2" ] || fail "$1: the file exists"
 }
 
 # ---- copying in
@@ -86,7 +86,7 @@ ln -s log "$m/link"; holds "a symbolic link" "$m/link" ""
 fails ln "$m/cp" "$m/hard"
 rm "$m/link" "$m/log"; gone_file rm "$m/log"
 
-# ---- what a pool cannot do fails at once, and says why
+# ---- operations that a pool does not support fail at once, with the reason
 # refused MESSAGE COMMAND...
 refused() {
 	local message=$1
@@ -102,17 +102,17 @@ refused "File too large" truncate -s 1P "$m/cp"
 ! has python3 || refused "Invalid argument" python3 -c "import ctypes, os, sys
 r = ctypes.CDLL(None, use_errno=True).renameat2(-100, b'$m/cp', -100, b'$m/dd', 2)
 sys.exit(0 if r == 0 else os.strerror(ctypes.get_errno()))"
-[ ! -e "$m/hard" ] && [ ! -e "$m/fifo" ] || fail "something refused is there"
+[ ! -e "$m/hard" ] && [ ! -e "$m/fifo" ] || fail "a refused file exists"
 is "after refusals" "$m/cp"
 
-# ---- writers that do not come to their end
+# ---- writers that do not finish
 status=0; timeout -s KILL 0.3 dd if=/dev/zero of="$m/killed" bs=1 status=none || status=$?
 equal "status of a killed dd" "$status" 137
-# timeout kills itself as well, perhaps a moment before dd has gone
-wait_for 30 test ! -e "$m/killed" || fail "kill -9 of dd: the file is there"
+# timeout kills itself as well, perhaps a moment before dd has ended
+wait_for 30 test ! -e "$m/killed" || fail "kill -9 of dd: the file exists"
 status=0; timeout 10 bash -c "exec 3>'$m/exit1'; cat '$s' >&3; exit 1" || status=$?
 equal "status of a script that fails" "$status" 1
-wait_for 30 test ! -e "$m/exit1" || fail "a script that fails with the file open: the file is there"
+wait_for 30 test ! -e "$m/exit1" || fail "a script that fails with the file open: the file exists"
 timeout 10 bash -c "exec 3>'$m/exit0'; cat '$s' >&3; exit 0"
 comes "$m/exit0"; is "a script that ends with the file open" "$m/exit0"
 exec 3<"$m/exit0"; rm "$m/exit0"; cmp "$s" - <&3 || fail "unlink while open"; exec 3<&-
@@ -136,7 +136,7 @@ if has sqlite3; then
 	equal sqlite3 "$(sqlite3 "$m/db" 'select a || b from t order by a' | tr '\n' ' ')" "1x 2z "
 	equal "sqlite3 integrity" "$(sqlite3 "$m/db" 'pragma integrity_check')" ok
 fi
-# ---- editors save a file: in place, by a new one with or without the old one as a backup
+# ---- ways in which editors save a file: in place, or by a new file with or without the old one as a backup
 printf 'one\ntwo\nthree\n' >"$tmp/text"
 if has ed; then
 	cp "$tmp/text" "$m/ed"; printf '2s/two/2/\nw\nq\n' | timeout 20 ed -s "$m/ed"
@@ -164,16 +164,16 @@ def get(p):
         return f.read()
 p = m + '/edited'
 put(p, b'old')
-# emacs: the old file becomes the backup, a new one is written; its lock is a symbolic link
+# emacs: the old file becomes the backup, a new file is written; its lock file is a symbolic link
 os.symlink('user@host.1234:1', m + '/.#edited')
 os.rename(p, p + '~')
 put(p, b'emacs', os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 os.unlink(m + '/.#edited')
 assert (get(p), get(p + '~')) == (b'emacs', b'old')
-# nano, kate and most others: truncate and write
+# nano, kate and most other editors: truncate and write
 put(p, b'nano')
 assert get(p) == b'nano'
-# gedit, sublime: another file, synced, takes the place; the mode is copied
+# gedit, sublime: a new file is synced and replaces the old one; the mode is copied
 fd, tmp = tempfile.mkstemp(dir=m, prefix='.goutputstream-')
 os.write(fd, b'gedit')
 os.fchmod(fd, 0o644)
@@ -188,7 +188,7 @@ os.pwrite(fd, b'lo', 0)
 os.ftruncate(fd, 2)
 os.close(fd)
 assert get(p) == b'lo'
-# the directory is synced as well
+# the directory is synced too
 d = os.open(m, os.O_RDONLY | os.O_DIRECTORY)
 os.fsync(d)
 os.close(d)

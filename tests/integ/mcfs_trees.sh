@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Real trees go in and out by cp -a, tar and rsync, and are the same; du, find and rm -r see all of them.
+# Real trees are copied by cp -a, tar and rsync to the mount and back without a difference; du, find
+# and rm -r see all files.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 4096
@@ -36,11 +37,11 @@ tree() {
 		rm -r "$m/$name-rsync"
 	fi
 	rm -r "$m/$name-cp"
-	[ -z "$(ls -A "$m")" ] || fail "rm -r leaves something of $src"
+	[ -z "$(ls -A "$m")" ] || fail "rm -r leaves files of $src"
 }
 
 if [ -n "${SANITIZER-}" ]; then
-	# parts: sanitized programs take minutes for all of it
+	# only parts: sanitized programs take minutes for everything
 	tree linux /usr/include/linux
 	tree git /usr/share/doc/git
 else

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The same keys seen in other ways: each as one name (keymap=flat), by their beginning (.mcfs/prefix), those of this
-# node (.mcfs/local, list=local), none (list=off); and the room of this node alone (df=local).
+# Other views of the same keys: each key as one name (keymap=flat), by prefix (.mcfs/prefix), only
+# those of this node (.mcfs/local, list=local), none (list=off); and the free space of this node
+# alone (df=local).
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3 jq rsync
@@ -14,13 +15,13 @@ start_mcfs "$MASTER" "$tmp/off" --global_segment_size=0 --port=0 --list=off
 for dir in a b flat local off; do mkdir -p "$tmp/$dir.seen"; done
 a=$tmp/a flat=$tmp/flat
 
-# locality FILE... - of each
+# locality FILE... - print the locality of each file
 locality() {
 	python3 -c 'import os, sys
 for f in sys.argv[1:]:
     print(os.getxattr(f, "user.mooncake.locality").decode())' "$@"
 }
-# at NODE KEY - the file is on that node, and on no other
+# at NODE KEY - store the file on that node only
 at() {
 	local size=${3:-100000}
 	head -c "$size" /dev/urandom >"$tmp/content"
@@ -48,7 +49,7 @@ equal "a sign in the tree" "$(cat "$a/100%")" 100
 echo dot >"$flat/%2Emcfs"
 equal "a key with the name of the control directory" "$(cat "$a/%2Emcfs")" dot
 [ -e "$flat/.mcfs/version" ] || fail "no control directory"
-grep -q '%2Emcfs' <(ls -A "$flat") || fail "it is not listed"
+grep -q '%2Emcfs' <(ls -A "$flat") || fail "the control directory is not listed"
 mv "$flat/x%2Fy%2Fz" "$flat/x%2Fmoved"
 equal "moved" "$(cat "$a/x/moved")" new
 wait_for 10 test ! -e "$a/x/y"
@@ -58,18 +59,18 @@ wait_for 10 test ! -e "$a/x"
 fails mkdir "$flat/dir"
 grep -q "not permitted" "$tmp/fails.out" || fail "mkdir: $(cat "$tmp/fails.out")"
 fails sh -c ": >'$flat/lone%'"
-grep -q "Invalid argument" "$tmp/fails.out" || fail "a sign alone: $(cat "$tmp/fails.out")"
+grep -q "Invalid argument" "$tmp/fails.out" || fail "a single percent sign: $(cat "$tmp/fails.out")"
 fails cat "$flat/lone%"
-grep -q "No such file" "$tmp/fails.out" || fail "a sign alone: $(cat "$tmp/fails.out")"
+grep -q "No such file" "$tmp/fails.out" || fail "a single percent sign: $(cat "$tmp/fails.out")"
 fails cat "$flat/d%2fon-a"
 exec {fd}>"$flat/p%2Fpending"
 equal "a file that is being written" "$(find "$flat" -name "*pending" -printf "%f")" p%2Fpending
 exec {fd}>&-
 rm "$flat/p%2Fpending"
 rsync -a "$flat/" "$tmp/flat.seen/" 2>"$tmp/rsync.log" || fail "rsync: $(cat "$tmp/rsync.log")"
-cmp "$tmp/flat.seen/d%2Fon-b" "$a/d/on-b" || fail "a copy of the flat mount"
+cmp "$tmp/flat.seen/d%2Fon-b" "$a/d/on-b" || fail "a copy to the flat mount"
 
-# ---- by the beginning of the key
+# ---- by prefix of the key
 equal "all that begins with d/on-b" "$(ls "$a/.mcfs/prefix/d%2Fon-b")" $'d%2Fon-b\nd%2Fon-b2'
 equal "all that begins with t" "$(ls "$a/.mcfs/prefix/t")" top
 equal "what nothing begins with" "$(ls "$a/.mcfs/prefix/nothing")" ""
@@ -83,7 +84,7 @@ fails rm "$a/.mcfs/prefix/d%2F/d%2Fon-b"
 grep -q "not permitted" "$tmp/fails.out" || fail "rm by a prefix: $(cat "$tmp/fails.out")"
 (cd "$a/.mcfs/prefix/d%2F" && [ "$(ls)" = $'d%2Fon-a\nd%2Fon-b\nd%2Fon-b2' ]) || fail "as a working directory"
 
-# ---- what is on this node
+# ---- files on this node
 equal "of a" "$(ls "$a/.mcfs/local")" $'d%2Fon-a\ntop'
 equal "of b" "$(ls "$tmp/b/.mcfs/local")" $'d%2Fon-b\nd%2Fon-b2'
 cmp "$a/.mcfs/local/top" "$a/top" || fail "a file of this node"
@@ -91,18 +92,18 @@ fails cat "$a/.mcfs/local/d%2Fon-b"
 grep -q "No such file" "$tmp/fails.out" || fail "another node's file: $(cat "$tmp/fails.out")"
 equal "list=local" "$(ls "$tmp/local")" $'d\ne'
 equal "list=local in a directory" "$(ls "$tmp/local/d")" ""
-cmp "$tmp/local/top" "$a/top" || fail "what is not listed is there"
+cmp "$tmp/local/top" "$a/top" || fail "an unlisted file exists"
 for n in $(seq 600); do echo "$n" >"$tmp/local/n$n"; done
 equal "what list=local shows, and is not near" "$(locality "$tmp/local"/n* | grep -vc local || :)" 0
 near=$(find "$tmp/local" -name "n*" | wc -l)
 equal "what is near" "$(python3 -c 'import os, sys
 d = sys.argv[1]
 print(sum(os.getxattr(f"{d}/n{n}", "user.mooncake.locality") == b"local" for n in range(1, 601)))' "$tmp/local")" "$near"
-[ "$near" -gt 0 ] || fail "nothing is near"
+[ "$near" -gt 0 ] || fail "no file is local"
 equal "names in .mcfs/local" "$(find "$tmp/local/.mcfs/local" -name "n*" | wc -l)" "$near"
 rm "$a"/n*
 equal "list=off" "$(ls "$tmp/off")" ""
-cmp "$tmp/off/top" "$a/top" || fail "what is not listed is there"
+cmp "$tmp/off/top" "$a/top" || fail "an unlisted file exists"
 equal "list=off below .mcfs" "$(ls "$tmp/off/.mcfs/by-key")" ""
 
 # ---- room

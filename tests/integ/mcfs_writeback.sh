@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Large files, which go to the pool while they are written: from two nodes at a time, changed and cut on the
-# way, with the master killed in the middle; each is read back on the other node, byte for byte.
+# Large files, written to the pool while programs still write them: from two nodes at a time,
+# changed and truncated meanwhile, with the master killed in between; each file is read back on the
+# other node and compared.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires python3
@@ -55,7 +56,7 @@ for i in range(count):
     try:
         with open(back + name, "rb") as f:
             got = f.read()
-    except OSError as e:		# evicted, or the master is away: a miss
+    except OSError as e:		# a miss: evicted, or the master is not reachable
         print(name, i, "read:", e)
         continue
     if got != want:
@@ -72,7 +73,7 @@ for seed in 1 2 3 4; do
 	pids+=($!)
 done
 begun() { [ "$(stat -c %s "$tmp/begun")" -ge 4 ]; }
-wait_for 120 begun || fail "nothing is written"
+wait_for 120 begun || fail "no bytes were written"
 kill_pid "$MASTER_PID"
 restart_master --journal_dir="$tmp/journal"
 for pid in "${pids[@]}"; do
@@ -82,12 +83,12 @@ carried() {
 	cat "$tmp/a/.mcfs/metrics" "$tmp/b/.mcfs/metrics" |
 		awk '$1 == "mcfs_carried_bytes_total" { n += $2 } END { print int(n / 1048576) }'
 }
-echo "carried before a close: $(carried) MiB"
+echo "stored before a close: $(carried) MiB"
 [ "$(carried)" -gt 0 ] || fail "nothing was stored before a close"
 quiet() { grep -qE '^staged_bytes +0$' "$tmp/a/.mcfs/stats" && grep -qE '^staged_bytes +0$' "$tmp/b/.mcfs/stats"; }
 wait_for 20 quiet || fail "staged bytes are left"
-# What streams had taken came back: all of it can be used.
+# Memory reserved by streams is freed: all of it is usable.
 rm -f "$tmp"/a/f*
 empty() { grep -qE '^pool_used_bytes +0$' "$tmp/a/.mcfs/stats"; }
-wait_for 60 empty || { cat "$tmp/a/.mcfs/stats"; fail "room is left"; }
+wait_for 60 empty || { cat "$tmp/a/.mcfs/stats"; fail "memory is not freed"; }
 alive "$pid_a" || fail "a daemon ended"

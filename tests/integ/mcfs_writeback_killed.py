@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of mcfs_writeback_killed.sh: large files whose every MiB says whose it is."""
+"""Parts of mcfs_writeback_killed.sh: large files in which every MiB identifies its version."""
 import errno
 import os
 import random
@@ -24,7 +24,7 @@ def content(who):
 def one(path, who):
     data = content(who)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    # more than has to be there before anything is carried
+    # more than writeback needs to begin
     for at in range(0, 8 * MIB, MIB):
         os.write(fd, data[at:at + MIB])
     if who == "first":
@@ -49,18 +49,18 @@ def attempt(path, data, step):
         for at in range(0, len(data), step):
             piece = data[at:at + step]
             short = len(piece) - os.write(fd, piece)
-            if short:	# the kernel has made two requests of it: as programs do that do not look
+            if short:	# the kernel split it into two requests: write the rest, as programs do that check the result
                 break
     except OSError:
         told(lambda: os.close(fd))
         raise
     os.close(fd)
     if short:
-        sys.exit("a short write, and a close that is content")
+        sys.exit("a short write, and a close without an error")
 
 
 def write(where, seed, journal, stop):
-    """Until the file @stop is there; the journal has what became of each version."""
+    """Write until the file @stop exists; the journal records the result of each version."""
     i = stored = 0
     with open(journal, "w") as out:
         while not os.path.exists(stop) or i < 4:
@@ -77,7 +77,7 @@ def write(where, seed, journal, stop):
 
 
 def verify(where, seed, journal):
-    """What was stored last, or what was tried after that, if it is all there."""
+    """The last stored version, or a later attempt if it is complete."""
     may = {}
     for line in open(journal):
         what, name, who = line.split()[:3]

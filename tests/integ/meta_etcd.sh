@@ -51,12 +51,13 @@ etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/empty)\"}" >/dev/null
 expect u 'get mooncake/ram/empty' ''
 etcd_do kv/put "{\"key\":\"$(key64 mooncake/ram/nul)\",\"value\":\"AAEC\"}" >/dev/null
 expect_error u 'get mooncake/ram/nul' -22 'not text'
-# a text too long for etcd
+# a text that is too long for etcd
 expect_error u 'long mooncake/ram/longer 3000000' -90 'larger than max\|too large'
 expect_error u 'get mooncake/ram/longer' -2 'no mooncake'
 node_end u
 
-# a text of ours that is deleted, or replaced by an older one of ours, is put again; another node's text stays
+# one of our texts that is deleted, or replaced by an older one of ours, is put again; another
+# node's text stays
 etcd_delete() {
 	etcd_do kv/deleterange "{\"key\":\"$(key64 "$1")\"}" >/dev/null
 }

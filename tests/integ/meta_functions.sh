@@ -32,10 +32,10 @@ node_run() {
 	NODE_OUT[$name]=$out
 }
 
-# hear NAME - the next line of its output
+# hear NAME - print the next line of its output
 hear() {
 	local line
-	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "node $1 says nothing"
+	read -r -t 40 -u "${NODE_OUT[$1]}" line || fail "no answer from node $1"
 	echo "$line"
 }
 

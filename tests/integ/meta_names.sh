@@ -15,7 +15,7 @@ unnamed() {
 since() {
 	echo $((${EPOCHREALTIME/./} - $1))
 }
-unnamed true 2>"$tmp/unnamed" || skip "no namespaces of its own: $(cat "$tmp/unnamed")"
+unnamed true 2>"$tmp/unnamed" || skip "no separate namespaces: $(cat "$tmp/unnamed")"
 silent='import os, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("127.0.0.1", 53))
@@ -31,5 +31,5 @@ for ((i = 1; i < 64; i++)); do
 done
 begin=${EPOCHREALTIME/./}
 expect_error unnamed 'get x' -110 meta.example
-[ "$(since "$begin")" -ge 10000000 ] || fail "nothing limits the lookups that are left behind"
+[ "$(since "$begin")" -ge 10000000 ] || fail "the number of abandoned lookups is not limited"
 node_end unnamed 10

@@ -44,7 +44,8 @@ cli flushall >/dev/null
 wait_for 10 says again 'get mooncake/ram/again' 1
 node_end again
 
-# of two nodes with one name, the last one is found while it lives; after it was killed the other one is found again
+# of two nodes with one name, the last one is found while it lives; after it is killed, the other
+# one is found again
 calls() {
 	cli info commandstats | awk -F '[=,]' '/^cmdstat_(get|expire):/ { n += $2 } END { print n + 0 }'
 }

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# meta_servers.sh - a metadata server of each kind, and engines that use it (after meta_functions.sh).
+# meta_servers.sh - a metadata server of each kind, and engines that use it (sourced after meta_functions.sh).
 : "${tmp:?}" "${top_builddir:?}" "${top_srcdir:?}"
 LEN=1000003
-# of our HTTP server
+# flags of our HTTP server
 SERVER_FLAGS=()
 
 # server_use KIND - set $PORT and $CONN; status 1 and a line of output if the kind is skipped
@@ -55,7 +55,7 @@ engine_start() {
 # shellcheck disable=SC2034 # the tests start it
 ours=("$top_builddir/tests/integ/te_meta_node")
 
-# both_ways A B - A reads and writes B's memory, and B A's
+# both_ways A B - A reads and writes B's memory, and B reads and writes A's
 both_ways() {
 	expect "$2" 'fill 3' ok
 	expect "$1" "read $2 3" ok

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mount.mcfs passes mount(8)'s arguments to mcfs, without those that are not the filesystem's.
+# mount.mcfs passes mount(8)'s arguments to mcfs, without those that the filesystem does not know.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 
 printf '#!/bin/sh\nprintf "<%%s>" "$@"\nexit 32\n' >"$tmp/mcfs"
 sed "s|@bindir@|$tmp|" "$top_srcdir/init/mount.mcfs.in" >"$tmp/mount.mcfs"
 chmod +x "$tmp/mcfs" "$tmp/mount.mcfs"
 
-# gives WANTED-ARGUMENTS WANTED-STATUS ARG... - what mcfs gets for these arguments of mount(8)
+# gives WANTED-ARGUMENTS WANTED-STATUS ARG... - mcfs gets these arguments for those of mount(8)
 gives() {
 	local wanted=$1 status=0 out
 	wanted_status=$2
@@ -35,7 +35,7 @@ out=$("$tmp/mount.mcfs" m:1 /mnt/x -vf -o ro)
 equal "verbose line" "$out" "$tmp/mcfs m:1 /mnt/x -o ro"
 "$tmp/mount.mcfs" --help | found '^usage: mount.mcfs'
 
-# With the real programs, as mount(8) calls it.
+# With the real programs, called by mount(8).
 requires_fuse
 requires_root
 start_master
@@ -46,7 +46,7 @@ timeout 60 "$tmp/mount.mcfs" "$MASTER" "$tmp/mnt" \
 	-o rw,noexec,nosuid,nodev,_netdev,nofail,user,global_segment_size=64mb >"$tmp/mount.log" 2>&1
 is_mounted "$tmp/mnt"
 if grep 'unknown' "$tmp/mount.log"; then
-	fail "an option of fstab reached mcfs, which does not know it"
+	fail "mcfs got an option of fstab that it does not know"
 fi
 findmnt -n -o OPTIONS "$tmp/mnt" | grep -w noexec
 echo hello >"$tmp/mnt/greeting"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # node_client.py LIBRARY WHAT ... - a program of the node that uses the library's C API.
 #	dummy HOST:PORT		upstream's dummy client: puts, gets, and then waits to be killed
-#	auto MASTER		finds the daemon by itself
+#	auto MASTER		finds the daemon automatically
 #	refused NAME		connects to the abstract socket NAME and is refused
-#	squat NAME		listens there itself, and says whether who comes tells it anything
+#	squat NAME		listens at this name, and prints whether a program that connects sends anything
 import ctypes
 import signal
 import socket

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mooncake_client serves programs that have no memory of their own: by its port, by itself when it serves the
-# same master; users who may not are refused; a program that is killed leaves nothing behind.
+# mooncake_client serves programs that have no memory of their own: at a given port, or
+# automatically when it serves the same master.  Users without permission are refused; a program
+# that is killed leaves nothing behind.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires python3 curl
 unless_sanitized "the library cannot be loaded into a program that is not sanitized"
@@ -36,12 +37,12 @@ kill_pid "$dummy"
 wait_for 10 gauge mooncake_node_connections 0
 wait_for 10 gauge mooncake_node_rings 0
 
-# The port is a name and nothing else: over TCP nobody can be asked who they are.
+# The port is only a name: over TCP the daemon could not ask the kernel for the peer's user.
 fails connects "127.0.0.1:$lane"
 fails timeout 20 python3 "$top_srcdir/tests/integ/node_client.py" "$library" dummy 127.0.0.1:1
 grep -q 'mooncake_client_1.sock' "$tmp/fails.out" || { cat "$tmp/fails.out"; fail "the socket is not named"; }
 
-# a second one cannot have the port
+# a second daemon cannot use the same port
 fails timeout 20 "$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 \
 	--port="$lane" --global_segment_size=0
 grep -q 'address already in use' "$tmp/fails.out" || { cat "$tmp/fails.out"; fail "the reason"; }
@@ -57,7 +58,7 @@ if [ "$(id -u)" -eq 0 ] && nobody "$python" -c '' 2>/dev/null; then
 		"mooncake_client_$lane.sock" || fail "another user is not refused"
 	gauge mooncake_node_refused_total 1 || fail "the refusal is not counted"
 
-	# and another user who waits at the port that everybody knows is told nothing
+	# a daemon of another user at the well-known port receives nothing
 	spawn squatter setpriv --reuid=65534 --regid=65534 --clear-groups "$python" "$tmp/node_client.py" \
 		"$tmp/libmooncake_store.so" squat mooncake_client_50052.sock
 	squatter=$SPAWNED
@@ -67,16 +68,16 @@ if [ "$(id -u)" -eq 0 ] && nobody "$python" -c '' 2>/dev/null; then
 		spawn beside python3 "$top_srcdir/tests/integ/node_client.py" "$library" auto "$MASTER"
 		started "$SPAWNED" "the program" 20 grep -q ready "$tmp/beside.log"
 		wait_for 20 grep -q came "$tmp/squatter.log"
-		grep -q told "$tmp/squatter.log" && fail "another user's program is taken for the daemon"
+		grep -q told "$tmp/squatter.log" && fail "another user's program is used as the daemon"
 		end_pid "$SPAWNED"
 	fi
 	end_pid "$squatter"
 else
-	echo "only root can be somebody else, so that part is left out"
+	echo "only root can become another user, so this part is left out"
 fi
 stop_pid "$CLIENT_PID"
 
-# By itself: at the port that everybody knows, when nobody else has it.
+# Automatically: at the well-known port, if no other program has it.
 free_port http
 start_client 50052
 up_or_taken() { grep -qE 'mooncake_client .* is up|already in use' "$tmp/client-50052.log"; }
@@ -90,5 +91,5 @@ if grep -q 'is up' "$tmp/client-50052.log"; then
 	kill_pid "$CLIENT_PID"
 	alive "$SPAWNED" || fail "the program died with the daemon"
 else
-	echo "port 50052 is another daemon's, so that part is left out"
+	echo "another daemon has port 50052, so this part is left out"
 fi

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_fallback.c cold DAEMON - a program that asks for what its daemon leaves to the master.
+ * node_fallback.c cold DAEMON - a program whose calls its daemon passes to the master.
  * node_fallback.c MASTER - a program that has found the daemon of its node, when that is killed and when it is
  * there again.  Waits for a line on standard input between the three. */
 #include <config.h>
@@ -41,7 +41,7 @@ static int put(const char *name, const void *data, unsigned flags)
 	return r < 0 ? r : item.result;
 }
 
-/* Every kind of call once, with keys of their own. */
+/* Every kind of call once, with its own keys. */
 static void use(const char *a, const char *b, char fill)
 {
 	static char data[SIZE], back[SIZE];
@@ -97,7 +97,7 @@ static void next(const char *text)
 		exit(2);
 }
 
-/* What the daemon has no ring operation for, of a handle that knows its address only. */
+/* Calls without a ring operation, on a handle that knows only the daemon's address. */
 static int cold(const struct mcs_conf *conf)
 {
 	static char data[SIZE];
@@ -145,13 +145,14 @@ int main(int argc, char **argv)
 	pointer = map.data;
 	next("found");
 
-	/* Killed: nothing fails, but what the daemon held is held no more; its memory can be looked at still. */
+	/* The daemon was killed: no call fails, and the map is no longer held, but its memory can
+	 * still be read. */
 	use("second", "second too", 3);
 	CHECK(mcs_map_held(store, &map), -MCS_EREPLICA_GONE);
 	CHECK(memcmp(pointer, data, SIZE), 0);
 	mcs_unmap(store, &map);
 	next("alone");
-	/* Until a line says "end": the daemon is looked for now and then. */
+	/* Until a line says "end": the library looks for the daemon from time to time. */
 	for (int i = 0;; i++) {
 		char a[32], b[32];
 

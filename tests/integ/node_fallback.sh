@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A program that has found the daemon of its node by itself goes on with an engine of its own when the daemon is
-# killed, and with the daemon when that is there again; what it had mapped is not held any more, and says so.
+# A program that has found its node's daemon automatically uses its own engine after the daemon is
+# killed, and the daemon again when that is back.  Its mapping is then no longer held, and the
+# library reports so.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_root
 requires_netns
-# The port that everybody knows is another host's in a namespace.
+# Use a namespace: on the host, another daemon may have the well-known port.
 two_nodes
 NS=$NS_A
 MASTER_HOST=$ADDR_A start_master
@@ -24,7 +25,7 @@ puts() { metric "$ADDR_A:$http" mooncake_node_ops_total 'op="put"'; }
 says() { wait_for 60 grep -q "^$1\$" "$tmp/program.log" || fail "not $1: $(cat "$tmp/program.log")"; }
 start_daemon
 mkfifo "$tmp/go"
-# The fifo is opened by the program's shell when we open it.
+# The program's shell waits at the fifo until the test opens it.
 spawn program sh -c 'exec "$0" "$1" <"$2"' "$top_builddir/tests/integ/node_fallback" "$MASTER" "$tmp/go"
 program=$SPAWNED
 exec {go}>"$tmp/go"
@@ -34,7 +35,7 @@ kill_pid "$DAEMON"
 echo >&"$go"
 says alone
 start_daemon
-# it is looked for again once a second
+# the library looks for the daemon once a second
 n=0
 used() {
 	echo >&"$go"
@@ -42,7 +43,7 @@ used() {
 	n=$((n + 1))
 	[ "$(puts)" -ge 1 ]
 }
-wait_for 30 used || fail "the daemon that is back is not used"
+wait_for 30 used || fail "the daemon is not used after its restart"
 echo end >&"$go"
 wait_for 30 gone "$program" || fail "the program does not end"
 wait "$program" || fail "the program: $(cat "$tmp/program.log")"

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define PACKET 2048u
-/* What a switch would hold; more is lost. */
+/* Packets that a switch would queue; more are lost. */
 #define QUEUE 1000u
 
 struct packet {
@@ -91,7 +91,7 @@ static void take(struct way *w, uint64_t delay, unsigned loss)
 	}
 }
 
-/* Nanoseconds to the next packet's time; -1: none. */
+/* Nanoseconds until the next packet is due; -1: none. */
 static int64_t give(struct way *w)
 {
 	uint64_t now = now_ns();
@@ -101,7 +101,7 @@ static int64_t give(struct way *w)
 
 		if (p->due > now)
 			return (int64_t)(p->due - now);
-		/* What the other end does not take is lost too. */
+		/* A packet that the other end does not accept is lost too. */
 		if (write(w->to, p->bytes, p->len) < 0 && errno != EAGAIN && errno != EIO)
 			die("write");
 		w->head = (w->head + 1) % QUEUE;

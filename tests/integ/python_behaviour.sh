@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mooncake.store with wrong input, many threads, forks, signals, and at the end of the interpreter: an
+# mooncake.store with wrong input, many threads, forks, signals, and at the interpreter's exit: an
 # exception or a number, never a crash or a hang.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mooncake.engine moves bytes between engines of one process and of two, refuses what is wrong, and ends.
+# mooncake.engine moves bytes between engines of one process and of two, refuses wrong arguments, and ends.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 python_package

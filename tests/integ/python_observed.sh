@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every method of mooncake.store gives what upstream's package gave for the same call, but where
-# tests/python/differences.py says otherwise.
+# Every method of mooncake.store returns the same as upstream's package for the same call, except
+# for the differences in tests/python/differences.py.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 python_package

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The REST service and the modules and settings around it.
+# The REST service and its modules and settings.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 python_package
@@ -16,12 +16,12 @@ spawn service "$PYTHON" -m mooncake.mooncake_store_service --config "$tmp/conf.j
 service=$SPAWNED
 started "$service" service 20 connects "127.0.0.1:$rest"
 grep -q 'unknown key "local_bufer_size" is ignored, did you mean "local_buffer_size"' "$tmp/service.log" ||
-	fail "a mistyped setting is not told"
-grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not told"
+	fail "a mistyped setting is not reported"
+grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not reported"
 timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
-# whatever came, it was answered by somebody who had foreseen it
-! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request was not foreseen"
-# what is there and cannot be read is not what is not there
+# the service has an answer for every request: its log has no unexpected exception
+! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request caused an unexpected exception"
+# an object that exists and cannot be read is not reported as a miss
 fails "$PYTHON" - "$MASTER" <<-'P'
 	import mooncake.store as ms, os, signal, sys
 	s = ms.MooncakeDistributedStore()
@@ -34,9 +34,9 @@ equal "an object of a killed owner" "$(curl -s -o "$tmp/dead" -w '%{http_code}' 
 grep -q error "$tmp/dead"
 stop_pid "$service"
 
-# what follows is about times and other programs
+# the rest of this test depends on timing and on other programs
 [ -z "${SANITIZER-}" ] || exit 0
-# a service that is there before its master, gives bodies a second, and loses its master
+# a service that starts before its master, limits bodies to one second, and loses its master
 late=
 free_port late
 late_service() {
@@ -50,21 +50,22 @@ late_service
 restart_master
 started "$service" late 60 connects "127.0.0.1:$late"
 timeout 100 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$late" --late "$MASTER_PID"
-! grep -a -A20 "ERROR mooncake.service" "$tmp/late.log" || fail "a request was not foreseen"
+! grep -a -A20 "ERROR mooncake.service" "$tmp/late.log" || fail "a request caused an unexpected exception"
 stop_pid "$service" 60
-# one that waits for a master can be told to end
+# a service that waits for a master ends when requested
 rm "$tmp/late.log"
 late_service
 stop_pid "$service" 30
 
-# from the environment, and without a master: a clear end; a bare system knows no name, not even the usual localhost
+# configured by the environment, without a master: a clear error; a bare system resolves no name,
+# not even localhost
 export MOONCAKE_LOCAL_HOSTNAME=127.0.0.1
 MOONCAKE_MASTER=127.0.0.1:1 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest" --max-wait-time 0
-grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not told: $(cat "$tmp/fails.out")"
+grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not reported: $(cat "$tmp/fails.out")"
 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest"
 grep -q "neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER" "$tmp/fails.out"
 
-# the metadata server, as TorchSpec and SGLang start it
+# the metadata server, started as TorchSpec and SGLang do
 export MOONCAKE_BIN_DIR=$top_builddir/tools:$top_builddir/master
 meta=
 free_port meta
@@ -75,6 +76,6 @@ equal "metadata of nobody" "$(curl -s -o "$tmp/none" -w '%{http_code}' "$url")" 
 curl -sf -X PUT -d '{"a": 1}' "$url" >"$tmp/put"
 equal "metadata" "$(curl -sf "$url")" '{"a": 1}'
 stop_pid "$SPAWNED"
-# the console script becomes the program
+# the console script executes the program
 "$PYTHON" -c 'import sys; from mooncake.cli import main; sys.argv = ["/x/mooncake_master", "--help"]; main()' >"$tmp/help"
 grep -q rpc_port "$tmp/help"

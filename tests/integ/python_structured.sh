@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Structured objects and their catalog: round trips of every kind, failures, damage; and, where upstream's wheel and torch can be had, what
-# upstream's module has put, and what it gets of ours.
+# Structured objects and their catalog: round trips of every kind, failures, damage.  If upstream's
+# wheel and torch can be installed, also objects put by upstream's module, and our objects read by
+# it.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 . "$top_srcdir/tests/lib/upstream.sh"
@@ -9,11 +10,12 @@ unless_sanitized "numpy is not sanitized, and the module is Python"
 python_package
 "$PYTHON" -m venv "$tmp/venv" >"$tmp/venv.log" 2>&1 || skip "no virtual environment can be made"
 timeout 300 "$tmp/venv/bin/pip" -q install --timeout 20 --retries 1 numpy msgpack >"$tmp/pip.log" 2>&1 ||
-	skip "numpy and msgpack cannot be had here: $(tail -n 1 "$tmp/pip.log")"
+	skip "numpy and msgpack cannot be installed: $(tail -n 1 "$tmp/pip.log")"
 start_master --default_kv_lease_ttl=500
 packages=$(echo "$tmp"/venv/lib/python3*/site-packages)
 
-# in_each NAME ARGUMENT... - that test with numpy, and with the torch of the engines' environment where that is
+# in_each NAME ARGUMENT... - run that test with numpy, and with the torch of the engines'
+# environment if it exists
 torch=${MC_ENGINES:-/opt/mc-engines}/venv/bin/python
 same_python='import sys; print(sys.version_info[:2])'
 [ "$("$torch" -c "import torch; $same_python" 2>/dev/null)" = "$("$PYTHON" -c "$same_python")" ] || torch=
@@ -29,16 +31,16 @@ in_each() {
 
 in_each structured.py "$MASTER"
 in_each structured_faults.py "$MASTER"
-# what is told in its log has been asked for
+# warnings in the log are intended by the test
 timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" 2>"$tmp/catalog.log"
 
-# without numpy it says what it needs
+# without numpy the error names the missing package
 if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
-	! "$PYTHON" -c 'import mooncake.structured_object_store' 2>"$tmp/bare" || fail "there is no numpy"
+	! "$PYTHON" -c 'import mooncake.structured_object_store' 2>"$tmp/bare" || fail "the import succeeds without numpy"
 	grep -q "numpy" "$tmp/bare" || fail "$(tail -n 1 "$tmp/bare")"
 fi
 
-(upstream_python 0.3.13.post1) || { echo "# no upstream wheel: not read beside it"; exit 0; }
+(upstream_python 0.3.13.post1) || { echo "# no upstream wheel: comparison with it left out"; exit 0; }
 upstream=$(echo "$top_builddir"/tests/wheels/0.3.13.post1/lib/python3*/site-packages/mooncake)
 in_each structured_upstream.py "$upstream" "$MASTER"
 timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" "$upstream" 2>"$tmp/catalog.log"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What tests/python/upstream.json says about upstream's package is what that package does: it is installed
-# from PyPI and asked again.
+# tests/python/upstream.json is right: upstream's package is installed from PyPI and gives the same
+# results again.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 find_python || skip "no python3 >= 3.10"
 "$PYTHON" -m venv "$tmp/venv" >"$tmp/venv.log" 2>&1 || skip "no virtual environment can be made"
 timeout 300 "$tmp/venv/bin/pip" -q install --timeout 10 --retries 0 \
-	mooncake-transfer-engine-non-cuda==0.3.13.post1 >"$tmp/pip.log" 2>&1 || skip "the wheel cannot be had here"
+	mooncake-transfer-engine-non-cuda==0.3.13.post1 >"$tmp/pip.log" 2>&1 || skip "the wheel cannot be installed"
 wheel=$(echo "$tmp"/venv/lib/python3*/site-packages/mooncake)
 "$tmp/venv/bin/python" -c "import mooncake.store" 2>"$tmp/import.log" ||
 	skip "upstream's package does not start: $(tail -n 1 "$tmp/import.log")"

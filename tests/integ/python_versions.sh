@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The package is compiled without warnings for every Python from 3.10 to 3.13 that is here, and gives the same results in each.
+# The package compiles without warnings for every installed Python from 3.10 to 3.13, and gives the
+# same results in each.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 unless_sanitized "python itself is not sanitized"
 
-# all of them: on the PATH, or of pyenv
+# all of them: those on the PATH, or those of pyenv
 pythons=()
 for minor in 10 11 12 13; do
 	for python in "python3.$minor" "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor".*/bin/python3; do

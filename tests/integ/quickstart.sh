@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# quickstart: mounts and says what to do, twice is once, a dead mount is no obstacle, and everything
-# that can be in its way is named.  The build is the one at hand, packages are installed by a fake apt.
+# quickstart mounts and prints the next steps; a second run changes nothing, a dead mount is no
+# problem, and every obstacle is reported.  It uses the existing build, and a fake apt installs
+# packages.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 
-# A tree that is built already: its make has nothing to do.
+# A tree that is built already, so make does nothing.
 tree=$tmp/tree
 mkdir -p "$tree/build/mcfs" "$tree/tests/lib" "$tmp/bin"
 cp "$top_srcdir/quickstart" "$top_srcdir/packages.txt" "$tree"
@@ -23,14 +24,14 @@ cp "$tmp/all" "$tmp/installed"
 echo 0 >"$tmp/apt-status"
 
 quickstart() { PATH=$tmp/bin:$PATH timeout 120 "$tree/quickstart" "$@" >"$tmp/out" 2>&1; }
-says() { grep -q -- "$1" "$tmp/out" || { cat "$tmp/out"; fail "it does not say: $1"; }; }
+says() { grep -q -- "$1" "$tmp/out" || { cat "$tmp/out"; fail "no output line: $1"; }; }
 
 # ---- packages ----
 fails quickstart --nonsense
 says 'unknown option --nonsense'
 quickstart --help
 says 'quickstart check'
-[ ! -e "$tmp/apt" ] || fail "something was installed although nothing was missing"
+[ ! -e "$tmp/apt" ] || fail "a package was installed although none was missing"
 grep -vx -e libisal-dev -e valgrind "$tmp/all" >"$tmp/installed"
 echo 100 >"$tmp/apt-status"
 fails quickstart "$tmp/mnt"
@@ -47,7 +48,7 @@ echo 'why it failed' >"$tree/build/b.log"
 fails env WORST=FAIL PATH="$tmp/bin:$PATH" "$tree/quickstart" check
 equal "what it shows of a failure" "$(sed -n '/^FAIL/,/^ /p' "$tmp/fails.out")" $'FAIL: b.sh\n    why it failed'
 equal "closing line of a failure" "$(tail -n 1 "$tmp/fails.out")" '2 passed, 1 failed, 1 skipped'
-[ ! -e "$tmp/apt" ] || fail "something was installed although nothing was missing"
+[ ! -e "$tmp/apt" ] || fail "a package was installed although none was missing"
 
 # ---- mount ----
 requires_fuse

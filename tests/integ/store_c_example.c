@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store_c_example.c - a program of somebody who has store_c.h and nothing else.
+ * store_c_example.c - a user's program that has only store_c.h.
  *
  *	store_c_example MASTER alone		contributes memory and uses it
  *	store_c_example MASTER owner		contributes memory until its input ends
@@ -43,7 +43,7 @@ static void single(mooncake_store_t s)
 	EXPECT(mooncake_store_get_into(s, "one", b, 99999), -600);
 	EXPECT(mooncake_store_get_into(s, "one", b, 0), -600);
 	EXPECT(b[0], 0x5a);
-	/* The first value stays. */
+	/* The first value is kept. */
 	EXPECT(mooncake_store_put(s, "one", a + 1, 50, NULL), 0);
 	EXPECT(mooncake_store_get_size(s, "one"), 100000);
 	EXPECT(mooncake_store_put_from(s, "big", a, 3 * MIB, NULL), 0);
@@ -108,7 +108,7 @@ static void batches(mooncake_store_t s)
 	EXPECT(got[4], MIB);
 	EXPECT(memcmp(in[0], out[0], 10), 0);
 	EXPECT(memcmp(in[4], out[4], MIB), 0);
-	/* Present keys of a batch are no error. */
+	/* Existing keys of a batch are no error. */
 	sizes[2] = sizes[3] = 1;
 	EXPECT(mooncake_store_batch_put_from(s, keys, (void **)in, sizes, N, NULL, results), 0);
 	EXPECT(results[0] + results[1] + results[3] + results[4], 0);
@@ -195,7 +195,7 @@ static void bad_arguments(mooncake_store_t s)
 	mooncake_store_destroy(NULL);
 }
 
-/* Nothing crashes and everything says so before setup. */
+/* Before setup, calls return an error and do not crash. */
 static void before_setup(const char *master)
 {
 	mooncake_store_t s = mooncake_store_create();
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 		while (getchar() != EOF)
 			;
 	}
-	/* A second setup takes the place of the first. */
+	/* A second setup replaces the first. */
 	if (!strcmp(mode, "alone")) {
 		EXPECT(mooncake_store_setup(s, host, "", SEGMENT, 0, "tcp", "", argv[1]), 0);
 		use(s);

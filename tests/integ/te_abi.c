@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_abi.c - the binary interface of upstream's C functions, without our header: names looked up in the library,
- * structs, constants and results as programs have them that were compiled elsewhere. */
+ * te_abi.c - the binary interface of upstream's C functions, without our header: names looked up in
+ * the library, and structs, constants and results as in programs that were compiled elsewhere. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 		} \
 	} while (0)
 
-/* By hand, as the bytes lie on a machine with 8-byte pointers. */
+/* Written by hand: the memory layout on a machine with 8-byte pointers. */
 struct their_request {
 	int32_t opcode, pad;
 	void *source;
@@ -49,7 +49,7 @@ static const char *const names[] = {
 	"syncSegmentCache", "getNicLoadStats", "enableGracefulShutdown", "showLinks",
 };
 
-/* ISO C has no cast from an object's pointer to a function's. */
+/* ISO C cannot cast an object pointer to a function pointer. */
 static void *library;
 static void find(const char *name, void *ret_fn)
 {
@@ -94,7 +94,7 @@ static void find_all(void)
 	find("getNicLoadStats", &loads);
 }
 
-/* Until it has status 4, completed. */
+/* Wait until it has status 4, completed. */
 static void completes(void *e, uint64_t batch, size_t task, uint64_t bytes)
 {
 	struct their_status st[2];
@@ -104,7 +104,7 @@ static void completes(void *e, uint64_t batch, size_t task, uint64_t bytes)
 		CHECK(status_of(e, batch, task, &st[0]) == 0);
 	while (st[0].status == 0 || st[0].status == 1);
 	CHECK(st[0].status == 4 && st[0].bytes == bytes);
-	/* and nothing behind what they have room for */
+	/* the calls write nothing beyond the space that was passed */
 	CHECK(st[1].bytes == 0x5a5a5a5a5a5a5a5aull);
 }
 
@@ -118,7 +118,7 @@ static void transfers(void *e)
 
 	memset(mem[0], 0x11, sizeof(mem[0]));
 	CHECK(batch != UINT64_MAX && reg(e, mem, sizeof(mem), "cpu:0", 1) == 0);
-	memset(r, 0xee, sizeof(r));	/* the padding is nobody's */
+	memset(r, 0xee, sizeof(r));	/* the padding may have any value */
 	for (unsigned i = 0; i < 2; i++) {
 		r[i].opcode = (int32_t)i;
 		r[i].source = mem[i];
@@ -160,7 +160,7 @@ int main(void)
 {
 	void *e;
 
-	/* what this program is linked with */
+	/* the libraries that this program is linked with */
 	library = dlopen(NULL, RTLD_NOW);
 	CHECK(library);
 	find_all();

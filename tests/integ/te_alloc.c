@@ -137,7 +137,7 @@ static void path(const char *name, int managed, int tcp)
 	for (size_t i = 0; i < N; i++)
 		r[i] = (struct transfer_request){ OPCODE_READ, here + i * PIECE, id,
 						  note.addr + i * 2 * PIECE, PIECE };
-	/* The first makes the connections and fills the pools. */
+	/* The first run creates the connections and fills the pools. */
 	run(te, r);
 	before = count();
 	run(te, r);

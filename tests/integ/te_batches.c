@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_batches.c - what mce_te.h adds, with a peer in another process over each path: 100,000 scattered requests
- * in one batch, waiting, eventfd, prepared lists, deadlines and cancelling while the peer stands still, managed
- * memory, memory that is registered anew at the same address. */
+ * te_batches.c - calls that mce_te.h adds to upstream's, with a peer in another process over each
+ * path: 100,000 scattered requests in one batch, waiting, eventfd, prepared lists, deadlines and
+ * cancelling while the peer is stopped, managed memory, memory that is registered again at the same
+ * address. */
 #include "te_pair.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ static struct mce_te *open_engine(void)
 	return te;
 }
 
-/* Commands of a byte: q the end, u unregister, r register again, m what peers wrote is as it should be. */
+/* Commands of one byte: q end, u unregister, r register again, m check that the memory has the
+ * peers' bytes. */
 static void serve(int from, int to, int managed)
 {
 	struct te_note note = { .len = BYTES };
@@ -82,7 +84,7 @@ static void tell(struct te_pair *p, char c)
 	CHECK(back == c);
 }
 
-/* Every second piece of the peer's memory, to or from a dense place here. */
+/* Every second piece of the peer's memory, from or to a contiguous buffer here. */
 static struct transfer_request *scatter(int opcode, unsigned char *here, segment_id_t id, uint64_t there)
 {
 	struct transfer_request *r = calloc(N, sizeof(*r));
@@ -166,7 +168,7 @@ static void prepared(struct mce_te *te, segment_id_t id, uint64_t there)
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
-/* A list of nothing is posted like one is submitted; the end that is over when it is asked for is told too. */
+/* An empty list can be posted as it can be submitted.  An eventfd requested after the end reports it too. */
 static void prepared_ends(struct mce_te *te, segment_id_t id, uint64_t there)
 {
 	struct mce_te_submit_opts note = { .size = sizeof(note), .notify_name = "me", .notify_msg = "nothing" };
@@ -186,15 +188,15 @@ static void prepared_ends(struct mce_te *te, segment_id_t id, uint64_t there)
 	CHECK(pfd.fd >= 0 && poll(&pfd, 1, 0) == 1 && read(pfd.fd, &n, sizeof(n)) == sizeof(n) && n == 1);
 	CHECK(mce_te_post(te, b, NULL) == 0 && poll(&pfd, 1, 20000) == 1);
 	CHECK(mce_te_batch_free(te, b) == 0);
-	/* nothing has ended of what was but prepared */
+	/* no notification: the batch was only prepared */
 	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_prepare(te, b, &r, 1) == 0);
 	pfd.fd = mce_te_batch_eventfd(te, b);
 	CHECK(pfd.fd >= 0 && poll(&pfd, 1, 0) == 0);
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
-/* One byte too far at each end, and what wraps around: refused each by itself, with nothing written here; what is in
- * between in the same batch is moved. */
+/* One byte too far at each end, and requests that wrap around: each is refused separately, without
+ * writing here; the valid requests in the same batch are carried out. */
 static void edges(struct mce_te *te, segment_id_t id, uint64_t there)
 {
 	enum { GOOD = 3 };
@@ -210,14 +212,14 @@ static void edges(struct mce_te *te, segment_id_t id, uint64_t there)
 
 	for (int op = OPCODE_READ; op <= OPCODE_WRITE; op++) {
 		memset(here, 0xa5, sizeof(here));
-		/* a write says what is there already */
+		/* a write sends the bytes that are there already */
 		for (unsigned i = 0; op == OPCODE_WRITE && i < GOOD; i++)
 			for (size_t j = 0; j < where[i].len; j++) {
 				size_t at = (size_t)(where[i].at - there) + j;
 
 				here[i][j] = (unsigned char)(at * 31 + (at >> 8) * 7 + 5);
 			}
-		/* the last good one behind the bad ones */
+		/* the last valid request after the invalid ones */
 		for (unsigned i = 0; i < 10; i++)
 			r[(i + 2) % 10] = (struct transfer_request){ op, here[i], id, where[i].at, where[i].len };
 		CHECK(mce_te_batch_new(te, 10, &b) == 0 && mce_te_submit(te, b, r, 10, NULL) == 0);
@@ -239,7 +241,7 @@ static void edges(struct mce_te *te, segment_id_t id, uint64_t there)
 	}
 }
 
-/* The peer's memory gets another key: what was looked up before is looked up again, a prepared list too. */
+/* The peer's memory gets another key: the old key is looked up again, also for a prepared list. */
 static void registered_anew(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	unsigned char here[PIECE];
@@ -260,7 +262,7 @@ static void registered_anew(struct mce_te *te, struct te_pair *p, segment_id_t i
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
-/* The peer stands still; over TCP nothing ends by itself then. */
+/* The peer is stopped: over TCP no transfer ends then without a deadline or cancelling. */
 static void stopped(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 200 };
@@ -284,7 +286,7 @@ static void stopped(struct mce_te *te, struct te_pair *p, segment_id_t id, uint6
 	CHECK(getTransferStatus(te, b, 0, &st) == 0 && st.status == STATUS_CANCELED);
 	CHECK(freeBatchID(te, b) == 0);
 	CHECK(kill(p->pid, SIGCONT) == 0);
-	/* and goes on as if nothing had been */
+	/* and works afterwards as before */
 	r.length = PIECE;
 	CHECK(mce_te_batch_new(te, 1, &b) == 0 && mce_te_submit(te, b, &r, 1, NULL) == 0);
 	CHECK(mce_te_wait(te, b, 20000) == 0);
@@ -316,7 +318,7 @@ static void *cancel_main(void *arg)
 	const struct cancelling *c = arg;
 	struct mce_te_batch_status st;
 
-	/* not before it was submitted and is waited for */
+	/* cancel only after the batch was submitted and its waiter sleeps */
 	do {
 		CHECK(mce_te_batch_status(c->te, c->b, &st) == 0);
 		usleep(1000);
@@ -325,7 +327,7 @@ static void *cancel_main(void *arg)
 	return NULL;
 }
 
-/* Of little the waiting thread receives by itself: it ends in time too, and when others say so. */
+/* The waiting thread itself receives a small transfer: it also ends at the deadline and when cancelled. */
 static void stopped_little(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 100 };
@@ -368,12 +370,12 @@ static void *prepare_main(void *arg)
 	struct preparing *p = arg;
 
 	__atomic_store_n(&p->thread, gettid(), __ATOMIC_RELEASE);
-	/* the peer may have registered it, so it is asked */
+	/* the peer may have registered the memory meanwhile, so prepare asks the peer */
 	CHECK(mce_te_prepare(p->te, p->b, &p->r, 1) < 0);
 	return NULL;
 }
 
-/* While a list is being prepared its batch takes no other requests; when that fails it does. */
+/* While a list is being prepared, its batch accepts no other requests; after a failed prepare it does. */
 static void prepared_beside(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	unsigned char here[PIECE];
@@ -409,7 +411,7 @@ static void took(struct mce_te *te, const char *path)
 	free(text);
 }
 
-/* Yama and containers may keep processes apart. */
+/* Yama and containers may forbid access between processes. */
 static const char *user_path(struct mce_te *te)
 {
 	char *text;

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# transfer_engine_bench between two processes: without a metadata server, and by our HTTP server, etcd and redis
-# where they are installed; what it prints, and what it says to wrong options.  Entries of engines that end are
-# taken back, also when they are ended by a signal (enableGracefulShutdown).
+# transfer_engine_bench between two processes: without a metadata server, and with our HTTP server,
+# etcd and redis if they are installed; its output, and its messages for wrong options.  Engines
+# that end remove their entries, also when a signal ends them (enableGracefulShutdown).
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl jq
 bench=$top_builddir/tools/transfer_engine_bench
 small=(--buffer_size=8MiB --block_size=4096 --batch_size=64 --duration=1s --threads=2)
 
-# start_target NAME SERVER [FLAG...] - gives SEGMENT and TARGET_PID
+# start_target NAME SERVER [FLAG...] - sets SEGMENT and TARGET_PID
 start_target() {
 	local name=$1 server=$2
 	shift 2
@@ -20,7 +20,7 @@ start_target() {
 	SEGMENT=$(sed -n 's/^Target is ready, segment //p' "$tmp/target.log")
 }
 
-# initiate SERVER [FLAG...] - output to $tmp/out
+# initiate SERVER [FLAG...] - run an initiator; output in $tmp/out
 initiate() {
 	local server=$1
 	shift
@@ -45,7 +45,7 @@ for operation in read write; do
 done
 initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --report_unit=MiB --report_precision=0
 grep -qE 'throughput [0-9]+ MiB/s$' "$tmp/out" || fail "$(cat "$tmp/out")"
-# ends_with STATUS FLAG - and says why
+# ends_with STATUS FLAG - the program ends with that status and a message
 ends_with() {
 	local status=0
 	timeout 60 "$bench" --metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 \
@@ -61,16 +61,16 @@ ends_with 2 target
 ends_with 1 --block_size=1GiB
 ends_with 1 --segment_id=127.0.0.1:1
 if timeout 60 "$bench" --metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 --segment_id="$SEGMENT" \
-	"${small[@]}" --json >/dev/full 2>"$tmp/full"; then fail "a result that nobody gets"; fi
+	"${small[@]}" --json >/dev/full 2>"$tmp/full"; then fail "succeeded although the result cannot be written"; fi
 grep -q 'standard output' "$tmp/full" || fail "$(cat "$tmp/full")"
-# a terminal that goes away does not end a target
+# SIGHUP of a closed terminal does not end a target
 kill -HUP "$TARGET_PID"
 initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --operation=read
 stop_pid "$TARGET_PID"
 
 # ---- servers ---------------------------------------------------------------------------------------
 
-# gone SERVER-COMMAND... - it finds no key of the target
+# gone SERVER-COMMAND... - the command finds no key of the target
 check_server() {
 	local server=$1 keys=$2
 	start_target target1 "$server"
@@ -81,7 +81,7 @@ check_server() {
 	[ "$("$keys")" -eq 2 ] || fail "$server has $("$keys") entries of the target, not 2"
 	stop_pid "$TARGET_PID"
 	[ "$("$keys")" -eq 0 ] || fail "$server still has $("$keys") entries of the target"
-	# ended by a signal, and by exit()
+	# end by a signal, and by exit()
 	for how in term exit; do
 		local status=0
 		spawn graceful "$top_builddir/tests/integ/te_graceful" "$server" target1 "$how"

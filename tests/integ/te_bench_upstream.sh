@@ -1,19 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Upstream's transfer_engine_bench against our target, and ours against upstream's; what they print, in all units, and
-# the flags they take.
+# Upstream's transfer_engine_bench against our target, and ours against upstream's; their output in
+# all units, and their flags.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 UPSTREAM_PYTHON=''
 upstream_python 0.3.13.post1
-# the program itself: the script of that name starts it as a child, which would outlive a signal
+# the program itself: the script of that name starts it as a child, which would not get the signal
 theirs=$("$UPSTREAM_PYTHON" -c 'import mooncake.engine as e, os; print(os.path.dirname(e.__file__))')/transfer_engine_bench
 chmod +x "$theirs"
 ours=$top_builddir/tools/transfer_engine_bench
 base=(--metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=tcp --buffer_size=33554432)
 export MC_FORCE_TCP=1
 
-# target PROGRAM - gives SEGMENT
+# target PROGRAM - start a target; sets SEGMENT
 target() {
 	rm -f "$tmp/target.log"
 	spawn target "$1" "${base[@]}" --mode=target
@@ -39,7 +39,7 @@ for pair in "$ours $theirs" "$theirs $ours"; do
 	done
 done
 
-# adds_up - the throughput is what was moved in that time, in that unit
+# adds_up - the throughput is the number of bytes divided by the time, in the given unit
 adds_up() {
 	sed -nE 's#.*duration ([0-9.]+), batch count ([0-9]+), throughput ([0-9.]+) ([A-Za-z]+)/s.*#\1 \2 \3 \4#p' \
 		"$tmp/run.log" | awk '
@@ -47,10 +47,11 @@ adds_up() {
 			for (i = 1; i in u; i += 2) size[u[i]] = u[i + 1] }
 		{ places = index($3, ".") ? length($3) - index($3, ".") : 0
 			want = $2 * 16 * 65536 / $1 / size[$4]; off = $3 - want; found = 1 }
-		END { exit !(found && off * off <= (0.03 * want + 10 ^ -places) ^ 2) }' || fail "it does not add up: $(tail -n 3 "$tmp/run.log")"
+		END { exit !(found && off * off <= (0.03 * want + 10 ^ -places) ^ 2) }' || fail "the numbers are not consistent: $(tail -n 3 "$tmp/run.log")"
 }
 
-# shape PROGRAM FLAG... - its result line, numbers without their values: a row of n before the point, each place behind it
+# shape PROGRAM FLAG... - the result line with digits replaced: one n for the digits before the
+# point, one n per decimal place
 shape() {
 	local program=$1
 	shift
@@ -62,12 +63,13 @@ for flags in '' --report_unit=GiB --report_unit=Gb '--report_unit=MB --report_pr
 	'--report_unit=Mb --report_precision=5' --report_unit=KB --report_unit=KiB --report_unit=Kb; do
 	# shellcheck disable=SC2086
 	want=$(shape "$theirs" $flags)
-	grep -q '^Test completed: duration n.*throughput n' <<<"$want" || fail "upstream's line is another one now: $want"
+	grep -q '^Test completed: duration n.*throughput n' <<<"$want" || fail "upstream's line has changed: $want"
 	# shellcheck disable=SC2086
 	equal "the line with '$flags'" "$(shape "$ours" $flags)" "$want"
 done
 
-# Every flag of theirs is one of ours, takes its default, and has it where that is not an address or a device of theirs.
+# Our program accepts every flag of upstream's program with upstream's default, and has the same
+# default except for addresses and devices.
 "$theirs" --help >"$tmp/help" 2>&1 || :
 sed -n '/Flags from .*transfer_engine_bench.cpp/,/Flags from [^t]*gflags/p' "$tmp/help" | tr -s ' \n' '  ' |
 	grep -oE ' -[a-z_]+ \([^()]*(\([^()]*\)[^()]*)*\) type: [a-z0-9]+ default: [^ ]*' |

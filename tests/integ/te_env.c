@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_env.c - environment variables that no other test looks at: each changes what can be seen of an engine. */
+ * te_env.c - environment variables that no other test checks: each has a visible effect on an
+ * engine. */
 #include "te_pair.h"
 
 #include <arpa/inet.h>
@@ -54,7 +55,7 @@ static int move(struct mce_te *te, segment_id_t id, uint64_t there, uint64_t len
 
 /* ---- a peer ------------------------------------------------------------------------------------ */
 
-/* Commands of a byte: u unregister, q the end. */
+/* Commands of one byte: u unregister, q end. */
 static void serve(int from, int to)
 {
 	struct te_note note = { .len = BYTES };
@@ -80,7 +81,7 @@ static void unregister(struct te_pair *p)
 	te_hear(p->from, &c, 1);
 }
 
-/* The peer's memory goes: what is seen of it in an engine that has it open? */
+/* The peer unregisters its memory: does an engine that has it open notice that within @seconds? */
 static int sees_it_go(unsigned seconds)
 {
 	double end = now() + seconds;
@@ -137,9 +138,9 @@ static void handshake_port(void)
 	unsetenv("MC_HANDSHAKE_PORT");
 }
 
-/* ---- what an engine has open ------------------------------------------------------------------- */
+/* ---- resources of an engine --------------------------------------------------------------------- */
 
-/* Threads of that name. */
+/* Number of threads with that name. */
 static unsigned threads(const char *name)
 {
 	char path[300], comm[32];
@@ -170,7 +171,7 @@ static int port_of(const struct sockaddr_storage *ss)
 	return ss->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)ss)->sin6_port) : 0;
 }
 
-/* Connections of ours to @port. */
+/* Number of this process's connections to @port. */
 static unsigned connections(int port)
 {
 	struct sockaddr_storage ss;
@@ -201,7 +202,7 @@ static int backlog_of(int port)
 	return -1;
 }
 
-/* Ports from @min to @max that this process listens on, and others. */
+/* Number of ports from @min to @max on which this process listens, and of other ports. */
 static unsigned listening(int min, int max, unsigned *ret_outside)
 {
 	struct sockaddr_storage ss;
@@ -230,7 +231,7 @@ static void io_threads(void)
 
 	setenv("MC_NUM_TCP_IO_THREADS", "3", 1);
 	te = open_engine();
-	/* they name themselves */
+	/* the threads set their names when they run */
 	while (threads("mce-io") < 3 && now() < end)
 		usleep(1000);
 	CHECK(threads("mce-io") == 3);
@@ -253,7 +254,7 @@ static void lanes_are(unsigned want)
 	te = open_engine();
 	CHECK(mce_te_open_segment(te, note.name, 0, &id) == 0);
 	CHECK(move(te, id, note.addr, BYTES) == STATUS_COMPLETED);
-	/* where the peer's lanes end: the endpoint of the segment of that name */
+	/* the peer's endpoint of the segment with that name */
 	CHECK(mce_te_links(te, 1, &text) == 0);
 	at = strstr(text, "\"peers\"");
 	while (at && (at = strstr(at, "\"endpoint\":\"127.0.0.1:"))) {
@@ -276,7 +277,7 @@ static void lanes(void)
 	setenv("MC_FORCE_TCP", "1", 1);
 	setenv("MC_TCP_MAX_CONNECTIONS_PER_PEER", "3", 1);
 	lanes_are(3);
-	/* the newer name counts when there are both */
+	/* the newer name overrides the older one */
 	setenv("MC_TCP_LANES_PER_PEER", "5", 1);
 	lanes_are(5);
 	unsetenv("MC_TCP_MAX_CONNECTIONS_PER_PEER");
@@ -298,13 +299,13 @@ static void ports(void)
 	CHECK(backlog_of(mce_te_rpc_port(te)) == 77);
 	CHECK(listening(21000, 21400, &outside) == 3 && outside == 0);
 	mce_te_close(te);
-	/* For the third port, which upstream's nodes do not need, there is no room. */
+	/* The range has no room for the third port, which upstream's nodes do not need. */
 	setenv("MC_MIN_PRC_PORT", "21402", 1);
 	setenv("MC_MAX_PRC_PORT", "21403", 1);
 	te = open_engine();
 	CHECK(listening(21402, 21403, &outside) == 2 && outside == 1);
 	mce_te_close(te);
-	/* Two ports are wanted, and there is one. */
+	/* Two ports are needed, and the range has one. */
 	setenv("MC_MIN_PRC_PORT", "21401", 1);
 	setenv("MC_MAX_PRC_PORT", "21401", 1);
 	CHECK(mce_te_open(&conf, &te) == -EADDRINUSE);
@@ -314,8 +315,8 @@ static void ports(void)
 	unsetenv("MC_HANDSHAKE_LISTEN_BACKLOG");
 }
 
-/* A range that is none, or half of one that does not go with the other bound's default: the default holds, for all
- * ports of an engine. */
+/* An invalid range, or one bound that does not fit the other bound's default: the default range is
+ * used for all ports of an engine. */
 static void no_range(const char *min, const char *max)
 {
 	struct mce_te *te;
@@ -341,7 +342,7 @@ static void no_ranges(void)
 	no_range("16000", NULL);
 }
 
-/* The address that an engine of this name, and of these arguments besides, has. */
+/* The address that an engine with this name and these legacy arguments has. */
 static void legacy_is(const char *metadata, const char *name, const char *host, uint16_t port, const char *want)
 {
 	struct mce_te_conf conf = {
@@ -375,7 +376,7 @@ static void legacy(void)
 	unsetenv("MC_LEGACY_RPC_PORT_BINDING");
 }
 
-/* Addresses are told by engines that have a metadata server; that it is away does not matter. */
+/* Only engines with a metadata server publish addresses; the server need not be reachable. */
 static void ipv6(void)
 {
 	struct mce_te *te;
@@ -425,7 +426,7 @@ static int listen_any(int backlog, int *ret_port)
 	return fd;
 }
 
-/* A full backlog drops what would connect. */
+/* A full backlog drops connection attempts. */
 static void connect_timeout(const char *seconds, double least, double most)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -458,7 +459,7 @@ struct mute {
 	int handshake, data_port;
 };
 
-/* A node of upstream's: its handshake service, once; at its data port nobody ever answers. */
+/* An upstream node whose handshake service answers once, and whose data port never answers. */
 static void *mute_main(void *arg)
 {
 	struct mute *m = arg;
@@ -500,7 +501,7 @@ static void status_timeout(void)
 	snprintf(name, sizeof(name), "127.0.0.1:%d", port);
 	CHECK(mce_te_open_segment(te, name, 0, &id) == 0);
 	pthread_join(thread, NULL);
-	/* nobody is there to tell it anew either */
+	/* the handshake service does not answer a second time either */
 	close(m.handshake);
 	began = now();
 	CHECK(move(te, id, 65536, 64) == STATUS_FAILED);
@@ -512,7 +513,7 @@ static void status_timeout(void)
 
 int main(void)
 {
-	/* The first ones make children, which is best done before there are threads. */
+	/* The first tests fork children: do that before there are threads. */
 	descriptors();
 	handshake_port();
 	lanes();
@@ -523,7 +524,7 @@ int main(void)
 	ipv6();
 	topology();
 	connect_timeout("1", 0.9, 3);
-	/* longer than an answer is waited for */
+	/* longer than the client waits for an answer */
 	connect_timeout("6", 5.9, 60);
 	status_timeout();
 	return 0;

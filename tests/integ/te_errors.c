@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_errors.c - what upstream's functions say to wrong arguments, one engine with itself and with nobody. */
+ * te_errors.c - results of upstream's functions for wrong arguments; one engine with itself and
+ * without peers. */
 #include "te_pair.h"
 
 #include <sys/mman.h>
@@ -37,7 +38,8 @@ static void engines(void)
 	CHECK(!createTransferEngine("P2PHANDSHAKE", NULL, "", 0, 1));
 	CHECK(!createTransferEngine("P2PHANDSHAKE", "", "", 0, 1));
 	CHECK(!createTransferEngine("gopher://127.0.0.1:1", "x", "", 0, 1));
-	/* nobody listens there (yet): the engine is there, and says so to who looks for another */
+	/* the metadata server does not run (yet): the engine works, and reports the error when it
+	 * opens another segment */
 	away = createTransferEngine("http://127.0.0.1:9/metadata", "x", "", 0, 1);
 	CHECK(away && registerLocalMemory(away, small, sizeof(small), "*", 1) == 0);
 	CHECK(openSegment(away, "x") == LOCAL_SEGMENT && openSegment(away, "y") == -102);
@@ -102,7 +104,7 @@ static void memory(void)
 	CHECK(registerLocalMemory(engine, mem - 1, 2, "*", 1) == -7);
 	CHECK(unregisterLocalMemory(engine, mem + 1) == -3);
 	CHECK(unregisterLocalMemory(engine, mem) == 0 && unregisterLocalMemory(engine, mem) == -3);
-	/* all or none */
+	/* all buffers or none */
 	CHECK(registerLocalMemoryBatch(engine, list, 2, "*") == -7);
 	CHECK(mce_te_first_buffer(engine, LOCAL_SEGMENT, &at, &len) < 0);
 	list[1].addr = mem + 8192;
@@ -113,7 +115,7 @@ static void memory(void)
 	CHECK(unregisterLocalMemoryBatch(engine, both, 2) == 0);
 	CHECK(unregisterLocalMemoryBatch(engine, both, 2) == -3);
 	CHECK(registerLocalMemoryBatch(engine, NULL, 0, "*") == 0);
-	/* 3 TiB of addresses: size is no limit */
+	/* 3 TiB of addresses: the size is not limited */
 	vast = mmap(NULL, 3ull << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (vast != MAP_FAILED) {
 		CHECK(registerLocalMemory(engine, vast, 3ull << 40, "*", 1) == 0);
@@ -148,7 +150,7 @@ static void ranges(void)
 	CHECK(mine[99] == 7 && mine[164] == 7);
 	CHECK(unregisterLocalMemory(engine, mem) == 0);
 	CHECK(one(OPCODE_WRITE, local, 0, base, 64) == STATUS_FAILED);
-	/* registered for ourselves only */
+	/* registered for local use only */
 	CHECK(registerLocalMemory(engine, mem, 4096, "*", 0) == 0);
 	CHECK(unregisterLocalMemory(engine, mem) == 0);
 }
@@ -165,7 +167,7 @@ static void batches(void)
 	CHECK(allocateBatchID(engine, (size_t)1 << 40) == INVALID_BATCH);
 	a = allocateBatchID(engine, 2);
 	CHECK(a != INVALID_BATCH && a != 0);
-	CHECK(submitTransfer(engine, a, r, 3) == 2);		/* too many: none is taken */
+	CHECK(submitTransfer(engine, a, r, 3) == 2);		/* too many requests: none is accepted */
 	CHECK(getTransferStatus(engine, a, 0, &st) == 1);
 	CHECK(submitTransfer(engine, a, r, SIZE_MAX) == 2);
 	CHECK(allocateBatchID(engine, (size_t)1 << 32) == INVALID_BATCH);
@@ -181,7 +183,7 @@ static void batches(void)
 	CHECK(getTransferStatus(engine, a, SIZE_MAX, &st) == 1);
 	CHECK(getTransferStatus(engine, a, 0, NULL) == 1);
 	CHECK(freeBatchID(engine, a) == 0);
-	/* use after free, also when its place is another's */
+	/* use after free, also when the batch's slot is reused */
 	CHECK(freeBatchID(engine, a) == 1 && submitTransfer(engine, a, r, 1) == 1);
 	CHECK(getTransferStatus(engine, a, 0, &st) == 1);
 	b = allocateBatchID(engine, 2);

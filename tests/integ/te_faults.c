@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_faults.c - 1,000 peers that are killed, stopped or given up in the middle of a transfer, each under a name and at
- * addresses of its own, with connections to all our ports that stay half open in between: every task has a status
- * within its deadline, what was read is what the peer offered, and no descriptor, thread, registration or mapping is
- * left; nor is one of peers whose memory was reached without a connection's bytes, as on one host. */
+ * te_faults.c - 1,000 peers that are killed, stopped or cancelled in the middle of a transfer, each
+ * with its own name and addresses, while other connections to all our ports stay half open.  Every
+ * task has a status within its deadline, bytes that were read are the peer's, and no descriptor,
+ * thread, registration or mapping is left; also for peers on one host, whose memory is reached
+ * without a connection. */
 #include "te_pair.h"
 
 #include <arpa/inet.h>
@@ -20,12 +21,12 @@
 #define BYTES (1u << 20)
 #define TASKS 8u
 #define ROUNDS 1000u
-/* The first ones warm up what stays. */
+/* The first rounds create resources that stay. */
 #define WARM 16u
 #define DEADLINE_MS 25
-/* That an engine listens on, at most. */
+/* Maximum number of ports on which an engine listens. */
 #define PORTS 4u
-/* On a machine that does other things too. */
+/* Allowance for a busy machine. */
 #define SLACK_MS 5000
 
 enum fault { KILLED, STOPPED, CANCELED, NONE, FAULTS };
@@ -54,7 +55,8 @@ static int64_t now_ms(void)
 
 /* ---- peers: children of a process without threads ---- */
 
-/* Theirs alone: where one was, nobody else's engine is found later, which would be a peer that lives. */
+/* An address of these peers only: a transfer to a dead peer's port must not reach a living engine
+ * of another test. */
 static char peers_at[INET_ADDRSTRLEN];
 
 static void choose_address(void)
@@ -97,7 +99,7 @@ static void nursery(int from, int to)
 	}
 }
 
-/* ---- what must not grow ---- */
+/* ---- resources that must not accumulate ---- */
 
 struct held {
 	unsigned fds, threads, regions, pages;
@@ -115,7 +117,7 @@ static unsigned entries(const char *dir)
 	return n;
 }
 
-/* What engines share with each other. */
+/* Pages that engines share with each other. */
 static unsigned shared_pages(void)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -141,7 +143,7 @@ static struct held held(void)
 	return h;
 }
 
-/* Connections that lost their peer are closed a moment later. */
+/* A connection that has lost its peer is closed after a moment. */
 static void settled(const struct held *before)
 {
 	int64_t end = now_ms() + 20000;
@@ -159,7 +161,8 @@ static void settled(const struct held *before)
 
 /* ---- faults ---- */
 
-/* The ports that this process listens on: the handshake service's, the lanes', that of upstream's nodes. */
+/* The ports on which this process listens: of the handshake service, of the connections, of
+ * upstream's protocol. */
 static unsigned listening(uint16_t port[], unsigned room)
 {
 	unsigned n = 0;
@@ -180,7 +183,7 @@ static unsigned listening(uint16_t port[], unsigned room)
 	return n;
 }
 
-/* Somebody connects to where we listen, says half a word and goes, or stays until the next one comes. */
+/* Connect to one of our ports, send half a message and close, or stay until the next call. */
 static void half_open(uint16_t port, unsigned which, bool stays)
 {
 	static const char *const word[] = { "\x40\0\0", "\0\0\1", "\x4d\x43\x45" };
@@ -220,13 +223,13 @@ static void hurt(enum fault fault, const struct peer *p, struct mce_te *te, batc
 
 static bool is_fit(enum fault fault, int status)
 {
-	/* A name may be that of an earlier peer, whose addresses are known no longer: then the transfer fails, unless
-	 * the peer can be asked again. */
+	/* The name may be an earlier peer's, whose cached addresses are no longer valid: the
+	 * transfer fails unless the engine can ask the new peer. */
 	return status == STATUS_COMPLETED || (fault != NONE && (status == STATUS_FAILED || status == STATUS_TIMEOUT)) ||
 	       (fault == CANCELED && status == STATUS_CANCELED);
 }
 
-/* Has task @i read what the peer offered? */
+/* Has task @i read the bytes that the peer offered? */
 static bool is_right(const unsigned char *mine, unsigned i)
 {
 	for (unsigned k = i * (BYTES / TASKS); k < (i + 1) * (BYTES / TASKS); k++)
@@ -288,7 +291,7 @@ static void one(struct te_pair *n, struct mce_te *te, unsigned i, unsigned tally
 	free(mine);
 }
 
-/* Peers that are killed after they were read from by the best way. */
+/* Peers that are killed after their memory was read by the best path. */
 static void on_one_host(struct te_pair *n, unsigned rounds)
 {
 	unsigned tally[16] = { 0 };
@@ -303,7 +306,7 @@ static void on_one_host(struct te_pair *n, unsigned rounds)
 			before = held();
 	}
 	half_open_all(false);
-	/* Some come when they are first needed; that they end was seen above. */
+	/* Some threads start when they are first needed; their end was checked above. */
 	before.threads = UINT_MAX;
 	settled(&before);
 	CHECK(tally[STATUS_COMPLETED] == rounds * TASKS);
@@ -318,7 +321,7 @@ int main(void)
 	struct te_pair n;
 	struct mce_te *te;
 
-	/* Without mapping and process_vm the transfers are still under way when the peer is hurt. */
+	/* Without mapping and process_vm, transfers are still running when the fault hits the peer. */
 	setenv("MC_FORCE_TCP", "1", 1);
 	choose_address();
 	te_pair_start(&n, nursery);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_finish.c - what follows the end of a batch, with the thread that does it slowed down so that more comes meanwhile:
- * every notification arrives, after all that was submitted before it was told; a batch whose tasks are tried again has
- * not ended.  Slowed down as well: submitting much that is copied on this host, which sees the batch's end. */
+ * te_finish.c - the work after the end of a batch, with a delay in its thread so that more events
+ * happen meanwhile: every notification arrives, after all requests submitted before it was sent
+ * have ended; a batch with tasks that are retried has not ended.  Also with a delay: submitting
+ * large copies on this host, during which the batch ends. */
 #include "te_pair.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ static struct mce_te *open_engine(void)
 	return te;
 }
 
-/* Commands of a byte: q the end, r register again. */
+/* Commands of one byte: q end, r register again. */
 static void serve(int from, int to)
 {
 	struct te_note note = { .len = BYTES };
@@ -40,7 +41,7 @@ static void serve(int from, int to)
 	unsigned char *mem = malloc(BYTES);
 	char c;
 
-	/* also when it stands still */
+	/* also when this process is stopped */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK(mem && mce_te_register(te, mem, BYTES, "*", 1) == 0);
 	te_fill(mem, BYTES, 7);
@@ -55,7 +56,7 @@ static void serve(int from, int to)
 	free(mem);
 }
 
-/* Within 20 s the next one of this engine, which is @msg. */
+/* Wait up to 20 s for the next notification of this engine, which must be @msg. */
 static void wait_notif(struct mce_te *te, const char *msg)
 {
 	int64_t end = now_ms() + 20000;
@@ -98,8 +99,8 @@ static int notifs(struct mce_te *te)
 	return n;
 }
 
-/* What has come to its end within the submission is followed at once by what does not end before the peer goes on:
- * false when it was not at once. */
+/* A task that ends during its submission is followed at once by one that cannot end before the peer
+ * continues: no notification before that.  Returns false if the second submission was late. */
 static bool more_follows(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	struct transfer_request nothing = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT };
@@ -124,7 +125,7 @@ static bool more_follows(struct mce_te *te, struct te_pair *p, segment_id_t id, 
 	return at_once;
 }
 
-/* And by another with a notification of its own: none is lost, whether or not the first one was being told. */
+/* A second notification follows: it is not lost, whether or not the first one is being sent. */
 static void another_follows(struct mce_te *te)
 {
 	struct transfer_request nothing = { .opcode = OPCODE_WRITE, .target_id = LOCAL_SEGMENT };
@@ -133,18 +134,19 @@ static void another_follows(struct mce_te *te)
 	int n;
 
 	submit(te, b, nothing, "first");
-	/* so that the first is most often on its way, and held up there; whenever it is, the second is not lost */
+	/* usually the first one is now being sent, and delayed; the second one is not lost in any case */
 	usleep((SLOW_MS + SLOW_MS / 2) * 1000);
 	submit(te, b, nothing, "second");
 	CHECK(mce_te_wait(te, b, 60000) == 0 && mce_te_batch_free(te, b) == 0);
 	got = getNotifsFromEngine(te, &n);
-	/* when the first had not been taken, the second has replaced it */
+	/* if the first notification had not been sent yet, the second one has replaced it */
 	CHECK(got && n > 0 && n <= 2 && !strcmp(got[n - 1].msg, "second"));
 	freeNotifsMsgBuf(got, n);
 }
 
-/* Memory that is unregistered while a task moves bytes into it: when that returns, nothing comes any more.  The first
- * time the task is not waited for, and the peer stands still; then it is, and the peer answers. */
+/* Memory is unregistered while a task receives into it: when the call returns, nothing is written
+ * to it any more.  First, without waiting for the task, with a stopped peer; then waiting for the
+ * task, while the peer answers. */
 static void own_tasks(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	unsigned char *here = calloc(1, BYTES), small[64];
@@ -160,7 +162,7 @@ static void own_tasks(struct mce_te *te, struct te_pair *p, segment_id_t id, uin
 	submit(te, b, r, NULL);
 	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_WAITING);
 	CHECK(mce_te_unregister(te, here) == 0);
-	/* it would not end otherwise */
+	/* without the cancellation it would not end */
 	CHECK(mce_te_wait(te, b, 20000) == 0);
 	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_CANCELED);
 	memset(here, 'M', BYTES);
@@ -182,7 +184,8 @@ static void own_tasks(struct mce_te *te, struct te_pair *p, segment_id_t id, uin
 	free(here);
 }
 
-/* The peer's memory has another key, and the peer stands still when it has told that: the second try does not end. */
+/* The peer's memory gets another key, and the peer is stopped after it has reported that: the retry
+ * does not end. */
 static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	unsigned char *here = calloc(1, BYTES);
@@ -198,7 +201,7 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 	submit(te, b, (struct transfer_request){ OPCODE_READ, here, id, there, BYTES }, NULL);
 	usleep(SLOW_MS / 2 * 1000);
 	te_pair_stop(p);
-	/* It may have ended when the peer stood still too late; but nobody is kept waiting for it. */
+	/* It may have ended if the peer was stopped too late; in any case no thread waits for it. */
 	for (end = now_ms() + 3 * SLOW_MS; r == 4 && now_ms() < end; usleep(1000)) {
 		CHECK(mce_te_batch_status(te, b, &st) == 0);
 		r = freeBatchID(te, b);
@@ -210,12 +213,13 @@ static void second_try(struct mce_te *te, struct te_pair *p, segment_id_t id, ui
 		CHECK(mce_te_batch_free(te, b) == 0);
 	}
 	printf("second try: status %d, %s\n", st.status,
-	       r == 4 ? "after the peer went on" : "before the peer stood still");
+	       r == 4 ? "after the peer continued" : "before the peer was stopped");
 	free(here);
 }
 
-/* The tasks of a post complete when their deadline has passed and the timer is just about to end them; those of the
- * next post, which has none, are not ended in their place.  False when they were ended first. */
+/* The tasks of a post complete after their deadline, when the timer is about to cancel them.  The
+ * timer must not cancel the tasks of the next post, which has no deadline.  Returns false if the
+ * timer cancelled the first ones. */
 static bool posted_again(struct mce_te *te, const struct te_pair *p, segment_id_t id, uint64_t there)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = SLOW_MS / 3 };
@@ -236,7 +240,7 @@ static bool posted_again(struct mce_te *te, const struct te_pair *p, segment_id_
 	memset(here, 'M', sizeof(here));
 	te_pair_stop(p);
 	CHECK(mce_te_post(te, b, NULL) == 0);
-	/* as long as the timer may take */
+	/* as long as the timer may need */
 	(void)mce_te_wait(te, b, 2 * SLOW_MS);
 	CHECK(mce_te_task_status(te, b, 0, &st) == 0 && st.status == STATUS_WAITING);
 	CHECK(kill(p->pid, SIGCONT) == 0 && mce_te_wait(te, b, 60000) == 0);
@@ -251,7 +255,7 @@ struct cancelling {
 	int seen;
 };
 
-/* When its first task has ended, which is while it is handed over. */
+/* Cancel after the first task has ended, while the others are being submitted. */
 static void *cancel_main(void *arg)
 {
 	const struct cancelling *c = arg;
@@ -263,8 +267,9 @@ static void *cancel_main(void *arg)
 	return NULL;
 }
 
-/* More than is copied before the next look at the batch; by mce_te_submit() or mce_te_post(), which slow down after
- * each such portion, until the deadline or until cancelled.  False when it was over before that. */
+/* Submit more than is copied between two checks of the batch, by mce_te_submit() or mce_te_post()
+ * with a delay after each portion, until the deadline or until cancelled.  Returns false if the
+ * copy ended earlier. */
 static bool copied_until(struct mce_te *te, unsigned char *mem, bool post, bool cancel)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = SLOW_MS / 3 };
@@ -278,7 +283,7 @@ static bool copied_until(struct mce_te *te, unsigned char *mem, bool post, bool 
 		r[i] = (struct transfer_request){ OPCODE_READ, here, LOCAL_SEGMENT, (uintptr_t)mem, BYTES };
 	CHECK(mce_te_batch_new(te, 6, &c.b) == 0);
 	CHECK(!post || mce_te_prepare(te, c.b, r, 6) == 0);
-	/* a prepared list is not cancelled: its tasks are there before they begin */
+	/* a prepared list is not cancelled here: its tasks exist before the post */
 	if (cancel)
 		CHECK(pthread_create(&thread, NULL, cancel_main, &c) == 0);
 	if (post)
@@ -312,7 +317,7 @@ static void copied(struct mce_te *te)
 	free(mem);
 }
 
-/* This program again as @mode with @faults, which does well; what it has to say of it. */
+/* Run this program again as @mode with @faults; it must succeed.  Return its output. */
 static void run(const char *mode, const char *faults, char said[4096])
 {
 	int fds[2], status;
@@ -338,7 +343,7 @@ static void run(const char *mode, const char *faults, char said[4096])
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* When there is nobody to send a notification, the log says so. */
+/* When no thread can send a notification, the log reports it. */
 static void nobody(void)
 {
 	char said[4096];
@@ -362,9 +367,9 @@ static int nobody_main(void)
 	return 0;
 }
 
-/* A task fails since nobody can try it again.  Its memory is used for something else then, and nothing of the peer's
- * comes there when more is submitted to the batch, which ends with what could be tried again; nor is the task anything
- * but failed while that is under way. */
+/* A task fails because no thread can retry it.  Its memory is then used for other data: after more
+ * is submitted to the batch, no bytes of the peer arrive there.  The batch ends with the new task;
+ * meanwhile the first one stays failed. */
 static int failed_main(void)
 {
 	unsigned char *here = malloc(BYTES), more[64];
@@ -421,7 +426,7 @@ int main(int argc, char **argv)
 	segment_id_t id;
 	char faults[256];
 
-	/* Fault points are switched on at the start of a process. */
+	/* Fault points are read at the start of a process. */
 	if (!getenv("MC_FAULTS")) {
 		snprintf(faults, sizeof(faults),
 			 "te.finish.again=delay:%d,te.finish.tell=delay:%d,te.finish.notify=delay:%d,"
@@ -431,7 +436,7 @@ int main(int argc, char **argv)
 		execl("/proc/self/exe", "te_finish", (char *)NULL);
 		CHECK(!"execl");
 	}
-	/* Who waits where nobody should wait would wait until then. */
+	/* A thread that waits where it must not wait is ended then. */
 	alarm(300);
 	if (argc > 1)
 		return !strcmp(argv[1], "nobody") ? nobody_main() : failed_main();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_graceful.c - an engine that is not destroyed: SERVER NAME term|exit; at SIGUSR1 the process ends as told.
- * Before that it has children, whose ends are their own: the entries have to be there afterwards. */
+ * te_graceful.c - an engine that is not destroyed: SERVER NAME term|exit; at SIGUSR1 the process
+ * ends in that way.  Before that it forks children; when they end, the entries must stay. */
 #include "te_pair.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ static void on_usr1(int sig)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* It cannot look through the stacks of threads that the child has not. */
+/* LeakSanitizer cannot scan the stacks of threads that the child does not have. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -24,7 +24,7 @@ int __lsan_is_turned_off(void)
 }
 #endif
 
-/* What a child finds of the engine serves it no more, and is not its to take back. */
+/* In a child the inherited engine does not work, and the child must not remove its entries. */
 static void use_parents(transfer_engine_t e)
 {
 	static char mem[4096];
@@ -58,7 +58,7 @@ static void have_children(transfer_engine_t e)
 	}
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 #ifndef __SANITIZE_THREAD__
-	/* ThreadSanitizer puts signals off, also beyond a fork. */
+	/* ThreadSanitizer delays signals, also across a fork. */
 	pid = fork();
 	if (pid == 0) {
 		alarm(20);

@@ -1,27 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Variables of upstream's that transfer_engine(7) calls accepted and without effect: with all of them set to things that
-# they may be, and to things that nobody can read, everything goes as without.
+# Upstream's variables that transfer_engine(7) lists as accepted and without effect: with all of
+# them set to valid values, and to invalid ones, the engine behaves as without them.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 page=$top_srcdir/man/transfer_engine.7.in
 mapfile -t names < <(sed -n '/^\.SS Without effect/,/^Only upstream/p' "$page" |
 	grep -oE '\b(MC|NCCL|WITH|MOONCAKE|USE)_[A-Z0-9_]*[A-Z0-9]\b' | sort -u)
-# those that stand for a family
+# names that are prefixes of a family
 mapfile -t prefixes < <(sed -n '/^and all that begin with/,/^Only upstream/p' "$page" | grep -oE '\b[A-Z_]+_\b' | sort -u)
 [ "${#names[@]}" -gt 60 ] && [ "${#prefixes[@]}" -ge 10 ] || fail "${#names[@]} names, ${#prefixes[@]} families"
 for prefix in "${prefixes[@]}"; do
 	names+=("${prefix}ANYTHING")
 done
 words=$(IFS='|'; echo "${names[*]}")
-# with VALUE PROGRAM
+# with VALUE PROGRAM - run the program with all variables set to VALUE
 with() {
 	env "${names[@]/%/=$1}" "$top_builddir/tests/integ/$2" >"$tmp/out" 2>&1 ||
 		fail "$2 with all of them set to '$1': $(tail -n 3 "$tmp/out")"
-	# nor is there a word about them
+	# and no message mentions them
 	fails grep -wE "$words" "$tmp/out"
 }
 for value in 1 0 '' -1 nonsense 99999999999999999999; do
 	with "$value" te_nixl
 done
-# the paths are the same ones
+# the same paths are used
 with 1 te_batches

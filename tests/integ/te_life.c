@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_life.c - engines, peers and memory that come and go: 1,000 engines without a descriptor or a thread left over,
- * memory that is unregistered during transfers, a peer that is killed in the middle and comes back under its
- * name with another address map, an engine that has nothing to do. */
+ * te_life.c - engines, peers and memory that are created and destroyed: 1,000 engines without a
+ * leaked descriptor or thread, memory that is unregistered during transfers, a peer that is killed
+ * in the middle and restarted under its name with another address map, an idle engine. */
 #include "te_pair.h"
 
 #include <dirent.h>
@@ -37,7 +37,7 @@ static unsigned entries(const char *dir)
 	return n;
 }
 
-/* Threads end a moment after they were joined, for /proc. */
+/* /proc shows a thread for a moment after it was joined. */
 static void settled(unsigned fds, unsigned threads)
 {
 	time_t end = time(NULL) + 10;
@@ -60,7 +60,7 @@ static int move(struct mce_te *te, int opcode, void *here, segment_id_t id, uint
 	return st.status;
 }
 
-/* ---- engines come and go ----------------------------------------------------------------------- */
+/* ---- create and close engines ------------------------------------------------------------------- */
 
 static void engines(void)
 {
@@ -79,7 +79,7 @@ static void engines(void)
 		CHECK(move(te, OPCODE_WRITE, mine, id, (uint64_t)(uintptr_t)theirs, 64) == STATUS_COMPLETED);
 		CHECK(mce_te_notify(te, id, "a", "b") == 0);
 		mce_te_close(te);
-		/* The first ones warm up what stays. */
+		/* The first engines create resources that stay. */
 		if (i == 4) {
 			fds = entries("/proc/self/fd");
 			threads = entries("/proc/self/task");
@@ -97,7 +97,7 @@ struct flip {
 	int stop;
 };
 
-/* What is outside of the registration is the owner's alone: it must find it as it left it. */
+/* While the memory is unregistered, only its owner may write to it: it must keep the owner's bytes. */
 static void *flip_main(void *arg)
 {
 	struct flip *f = arg;
@@ -157,7 +157,7 @@ static void memory_goes(int tcp)
 		else
 			failed++;
 	}
-	/* both were seen */
+	/* both results occurred */
 	CHECK(done && failed);
 	te_pair_end(&p);
 	mce_te_close(te);
@@ -189,7 +189,7 @@ static void serve(int from, int to)
 	serve_as("127.0.0.1", from, to);
 }
 
-/* The same later, under the name of the first. */
+/* Same after a restart, under the name of the first peer. */
 static void serve_again(int from, int to)
 {
 	struct te_note note;
@@ -241,7 +241,7 @@ static void killed_in_the_middle(int tcp)
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 }
 
-/* ---- nothing to do ----------------------------------------------------------------------------- */
+/* ---- idle --------------------------------------------------------------------------------------- */
 
 static int64_t cpu_us(void)
 {
@@ -251,7 +251,7 @@ static int64_t cpu_us(void)
 	return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-/* An engine with a peer, lanes and memory that nobody asks for anything uses no processor. */
+/* An engine with a peer, connections and memory uses no CPU time without requests. */
 static void idle(void)
 {
 	unsigned char *mine = malloc(BYTES);
@@ -271,7 +271,7 @@ static void idle(void)
 	used = cpu_us();
 	sleep(IDLE_S);
 	used = cpu_us() - used;
-	printf("idle for %u s: %lld us of the processor\n", IDLE_S, (long long)used);
+	printf("idle for %u s: %lld us of CPU time\n", IDLE_S, (long long)used);
 	CHECK(used < IDLE_S * 10000 || (getenv("SANITIZER") && *getenv("SANITIZER")));
 	mce_te_close(te);
 	te_pair_end(&p);

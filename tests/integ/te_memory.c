@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_memory.c - managed memory of all sizes, given back and taken again; registrations by the ten thousand, of which
- * nothing may stay behind. */
+ * te_memory.c - managed memory of all sizes, freed and allocated again; tens of thousands of
+ * registrations, of which nothing may stay behind. */
 #include "te_pair.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #define KIB 1024ul
 #define MIB (1024ul * 1024)
-/* More than there are places for in a page that peers look at. */
+/* More than an epoch page has slots for. */
 #define REGISTRATIONS 70000u
 
 static struct mce_te *open_engine(void)
@@ -46,7 +46,7 @@ static int by_address(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Blocks of all sizes at once: apart from each other, zeroed or not, registered. */
+/* Blocks of all sizes at once: disjoint, zeroed or not, registered. */
 static void blocks(struct mce_te *te)
 {
 	static const size_t sizes[] = { 1, 100, 8 * KIB, 8 * KIB + 1, 64 * KIB, MIB - 1, MIB, 3 * MIB };
@@ -70,7 +70,7 @@ static void blocks(struct mce_te *te)
 		CHECK(sorted[i + 1] - sorted[i] >= 8192);
 	CHECK(move(te, OPCODE_WRITE, here, LOCAL_SEGMENT, (uint64_t)(uintptr_t)at[4], 8) == STATUS_COMPLETED);
 	CHECK(!memcmp(at[4], here, 8));
-	/* a peer's neighbour is the engine's own memory too, but never the user's */
+	/* an address inside a block belongs to the engine, but is not a block; nor is the user's memory */
 	CHECK(mce_te_unmanage(te, at[3] + 1) == -2 && mce_te_unmanage(te, here) == -2);
 	for (unsigned i = 0; i < N; i++)
 		CHECK(mce_te_unmanage(te, at[(i * 7) % N]) == 0);
@@ -78,7 +78,7 @@ static void blocks(struct mce_te *te)
 		CHECK(mce_te_unmanage(te, at[i]) == -2);
 }
 
-/* What was given back is whole again: the largest block fits as often as before. */
+/* Freed memory is merged again: the largest block can be allocated as often as before. */
 static void whole_again(struct mce_te *te)
 {
 	void *large[8], *p;
@@ -91,7 +91,7 @@ static void whole_again(struct mce_te *te)
 	}
 	for (unsigned i = 0; i < len / (256 * MIB) && i < 8; i++)
 		CHECK(mce_te_unmanage(te, large[i]) == 0);
-	/* more than the largest block is a region of its own, and ends with it */
+	/* a block larger than the largest one is a separate region, which ends with it */
 	CHECK(mce_te_manage(te, 300 * MIB, -1, &p) == 0);
 	addr = (uint64_t)(uintptr_t)p;
 	CHECK(move(te, OPCODE_READ, large, LOCAL_SEGMENT, addr + 300 * MIB - 8, 8) == STATUS_COMPLETED);
@@ -121,8 +121,8 @@ static unsigned page_kib(const void *at)
 	return kib;
 }
 
-/* Reserved huge pages are taken, for many blocks and for a larger one; when there are not enough, small ones
- * serve. */
+/* Reserved huge pages are used, for many blocks and for a larger one; when there are not enough,
+ * small pages are used. */
 static void huge_pages(void)
 {
 	struct mce_te *te = open_engine();
@@ -137,7 +137,7 @@ static void huge_pages(void)
 	mce_te_close(te);
 }
 
-/* The files that the memory lies in: nobody can cut one short, and other users cannot open one. */
+/* The files behind the memory: no process can truncate them, and other users cannot open them. */
 static unsigned sealed_files(void)
 {
 	char path[64], name[64];
@@ -202,7 +202,7 @@ static void serve(int from, int to)
 	free(mem);
 }
 
-/* Where nothing is left of them the path between processes is still open. */
+/* When all slots are used, the path between processes still works. */
 static void registrations(void)
 {
 	unsigned char here[4096];
@@ -219,7 +219,7 @@ static void registrations(void)
 	CHECK(move(te, OPCODE_READ, here, id, note.addr, 4096) == STATUS_COMPLETED);
 	CHECK(te_filled(here, 4096, 1));
 	CHECK(mce_te_links(te, 1, &text) == 0);
-	/* Yama and containers may keep processes apart, whatever was registered. */
+	/* Yama and containers may forbid access between processes, whatever is registered. */
 	CHECK(strstr(text, "\"process_vm\":{\"requests\":1") ||
 	      !access("/proc/sys/kernel/yama/ptrace_scope", F_OK));
 	free(text);
@@ -227,7 +227,7 @@ static void registrations(void)
 	mce_te_close(te);
 }
 
-/* A peer finds what was registered first, wherever it lies. */
+/* A peer finds the buffer that was registered first, whatever its address. */
 static void first_one(const char *piece)
 {
 	unsigned char *mem = malloc(MIB);

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Engines that find each other by a metadata server of each kind, and continue while it is down.
+# Engines that find each other through a metadata server of each kind, and continue while it is down.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
 . "${top_srcdir:?}/tests/integ/meta_servers.sh"
 requires curl jq
 
-# expect_reason NAME COMMAND TEXT - the command fails with a detail that has TEXT
+# expect_reason NAME COMMAND TEXT - the command fails with a reason that has TEXT
 expect_reason() {
 	local said
 	said=$(ask "$1" "$2")
@@ -24,14 +24,14 @@ without_server() {
 	expect_reason a 'read unknown 1' "127.0.0.1:$PORT"
 	server_start
 	wait_for 20 says c 'read b 5' ok
-	# other engines find it once the server is there
+	# other engines find it once the server is reachable
 	expect late 'fill 6' ok
 	wait_for 20 says a 'read late 6' ok
 	both_ways late a
 	both_ways a b
 }
 
-# A server that accepts connections and does not answer: one call waits, not each.
+# A server that accepts connections and does not answer: only one call waits for it.
 with_stopped_server() {
 	local before took
 	stop_still "$SERVER_PID"
@@ -53,7 +53,7 @@ puts() {
 		sed -n 's/^mooncake_metadata_requests_total{method="put"} //p'
 }
 
-# A buffer longer than MC_MAX_MR_SIZE is published in pieces, and transferred as one.
+# A buffer longer than MC_MAX_MR_SIZE is published in pieces, and transferred as one buffer.
 in_pieces() {
 	engine_start pieces env MC_MAX_MR_SIZE=65536 "${ours[@]}"
 	curl -sf --noproxy '*' "$CONN?key=mooncake/ram/pieces" >"$tmp/segment"
@@ -64,7 +64,7 @@ in_pieces() {
 	node_end pieces
 }
 
-# An engine that ends removes nothing of another engine that has its name meanwhile.
+# An engine that ends does not remove the entries of another engine that has taken its name.
 successor() {
 	node_run first "${ours[@]}" "$CONN" heir "$LEN"
 	equal 'the first' "$(hear first)" ok
@@ -93,7 +93,7 @@ removed() {
 published_once() {
 	local before after
 	engine_start many env MC_METADATA_TTL_SEC=600 "${ours[@]}"
-	# others refresh meanwhile
+	# other engines refresh meanwhile
 	node_end a
 	before=$(puts)
 	expect many 'batch 1000' ok

@@ -98,7 +98,7 @@ static const char *move(int opcode, const char *name)
 	return said;
 }
 
-/* All calls that are possible at once: the metadata server counts them. */
+/* All calls on a batch of buffers: the metadata server counts the resulting requests. */
 static const char *batch(unsigned n)
 {
 	static unsigned char room[1024][16];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's engine as a node of the metadata tests; see te_meta_node.c, which takes the same words."""
+"""Upstream's engine as a node of the metadata tests; see te_meta_node.c, which has the same commands."""
 import ctypes
 import mmap
 import sys

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# te_meta_upstream.sh RELEASE - our engine and that release of upstream's find each other by metadata
-# servers and move each other's memory; shared by the tests te_meta_0_3_*.sh.
+# te_meta_upstream.sh RELEASE - our engine and that release of upstream's find each other through
+# metadata servers and move each other's memory; shared by the tests te_meta_0_3_*.sh.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 . "${top_srcdir:?}/tests/integ/meta_functions.sh"
@@ -10,13 +10,13 @@ requires curl
 upstream_python "$1"
 export no_proxy=127.0.0.1
 
-# Their wheel is built without redis and aborts when it is requested: checked here, so that a release that changes
-# this is noticed.
+# Upstream's wheel is built without redis and aborts when redis is requested: checked here, so that
+# a release that changes this is noticed.
 redis_of_theirs() {
 	server_use redis || return 0
 	"$UPSTREAM_PYTHON" "$top_srcdir/tests/integ/te_meta_node.py" "$CONN" theirs "$LEN" \
 		</dev/null >"$tmp/redis.log" 2>&1 &&
-		fail "upstream $1 knows redis by now: put it in the list of kinds below"
+		fail "upstream $1 supports redis now: put it in the list of kinds below"
 	grep -q 'Unable to find metadata storage plugin redis' "$tmp/redis.log" ||
 		fail "upstream $1 and redis: $(tail -n 3 "$tmp/redis.log")"
 	echo "not tried with redis: upstream's wheel $1 is built without it and aborts (our engines: te_meta.sh)"
@@ -24,7 +24,7 @@ redis_of_theirs() {
 }
 redis_of_theirs "$1"
 
-# The shortest and the longest memory.
+# Memory of the shortest and of the longest size.
 extremes() {
 	local LEN
 	for LEN in 1 $((256 << 20)); do

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_mover.c - an engine that does as it is told, for tests of peers and links that go away:
+ * te_mover.c - an engine that executes commands, for tests of peers and links that fail:
  *
  *	te_mover METADATA NAME		then per line of input, with a line of output each:
- *	offer BYTES			register so much; our name
- *	open NAME			open that segment; the address of its first buffer
- *	echo BYTES			write a pattern there and read it back: "same", "different", or what failed
+ *	offer BYTES			register that much memory; print our name
+ *	open NAME			open that segment; print the address of its first buffer
+ *	echo BYTES			write a pattern there and read it back: "same", "different", or the error
  *	stream OP BYTES DEADLINE_MS	transfer (0: without a deadline) again and again until it fails: "moving" after
- *					the first, at the end its status, how long the last one took (ms), and how many
- *					connections were made anew meanwhile
+ *					the first, at the end its status, the duration of the last one (ms), and the
+ *					number of reconnects
  *	rate OP BYTES COUNT SECONDS	COUNT requests of BYTES in one batch again and again: bytes per second
- *	again BYTES			unregister the memory and register so much of it
+ *	again BYTES			unregister the memory and register that much of it
  *	count				descriptors, threads
  *	held				descriptors, threads, registrations
- *	paths				those that showLinks() says requests took, each followed by a space */
+ *	paths				the paths that requests took, by showLinks(), each followed by a space */
 #include "te_pair.h"
 
 #include <dirent.h>
@@ -22,12 +22,12 @@
 #include <mooncake/mce_te.h>
 
 #define ROOM (64u << 20)
-/* A transfer's tasks; a rate's at the most. */
+/* Tasks of a transfer, and their maximum number for "rate". */
 #define TASKS 16u
 #define COUNT_MAX 4096u
 
 static struct mce_te *te;
-static unsigned char *mem;	/* ROOM bytes: the second half receives what the first half sent */
+static unsigned char *mem;	/* ROOM bytes: the second half receives the bytes that the first half sent */
 static segment_id_t segment;
 static uint64_t there;
 
@@ -62,7 +62,7 @@ static unsigned metric(const char *name)
 	return n;
 }
 
-/* @count requests of @size, from @at on. */
+/* Move @count requests of @size, from @at on. */
 static int move(int op, unsigned char *at, uint64_t size, unsigned count, int64_t deadline_ms)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = deadline_ms };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_nixl.c - the sequence of calls of NIXL's plugin: an address of 64 bytes, location "*", a batch of 1,024 per
- * handle, a status per task, a batch freed when all is well, notifications with and after transfers, never before
- * the data. */
+ * te_nixl.c - the sequence of calls of NIXL's plugin: an address of 64 bytes, location "*", a batch
+ * of 1,024 per handle, a status per task, a batch freed after success, notifications with and after
+ * transfers, never before the data. */
 #include "te_pair.h"
 
 #include <time.h>
@@ -35,7 +35,7 @@ static void agent_close(struct agent *a)
 	destroyTransferEngine(a->engine);
 }
 
-/* Until a notification is there, as NIXL's progress does it; at most 20 s. */
+/* Wait for a notification as NIXL's progress thread does; at most 20 s. */
 static void wait_notif(transfer_engine_t engine, const char *name, const char *msg)
 {
 	time_t end = time(NULL) + 20;
@@ -64,7 +64,7 @@ static void target(int from, int to)
 	note.addr = (uint64_t)(uintptr_t)a.mem;
 	te_tell(to, &note, sizeof(note));
 	wait_notif(a.engine, "initiator", "written");
-	/* The data is there before the notification is. */
+	/* The data arrives before the notification. */
 	CHECK(te_filled(a.mem, BLOCKS * BLOCK, 2));
 	te_tell(to, "w", 1);
 	wait_notif(a.engine, "initiator", "bare");
@@ -97,7 +97,7 @@ static void fill_requests(struct transfer_request *r, int opcode, struct agent *
 	}
 }
 
-/* ---- a notification never comes before the data, nor when there is not all of it ------------------ */
+/* ---- a notification never arrives before the data, nor when the data is incomplete ----------------- */
 
 static void late_target(int from, int to)
 {
@@ -110,7 +110,7 @@ static void late_target(int from, int to)
 	CHECK(registerLocalMemory(engine, mem, LATE_BYTES, "*", 1) == 0);
 	note.addr = (uint64_t)(uintptr_t)mem;
 	te_tell(to, &note, sizeof(note));
-	/* First that which is the last to come. */
+	/* Check the part first that arrives last. */
 	wait_notif(engine, "initiator", "all");
 	CHECK(te_filled(mem + LATE_BYTES - 4096, 4096, 3) && te_filled(mem, 4096, 3));
 	te_hear(from, &c, 1);
@@ -135,7 +135,7 @@ static void late_submit(transfer_engine_t engine, struct transfer_request *r, co
 	CHECK(freeBatchID(engine, batch) == 0);
 }
 
-/* So many bytes over TCP take longer than the notification. */
+/* These bytes take longer over TCP than the notification. */
 static void late(void)
 {
 	unsigned char *mem = malloc(LATE_BYTES);
@@ -188,7 +188,7 @@ int main(void)
 	CHECK(openSegment(a.engine, note.name) == id);
 	CHECK(openSegment(a.engine, a.name) == LOCAL_SEGMENT);
 
-	/* read what the target has, into the second half */
+	/* read the target's bytes into the second half */
 	fill_requests(r, OPCODE_READ, &a, id, note.addr);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		r[i].source = (unsigned char *)r[i].source + AGENT_BYTES / 2;
@@ -199,7 +199,7 @@ int main(void)
 	CHECK(te_filled(a.mem + AGENT_BYTES / 2, BLOCKS * BLOCK, 1));
 	CHECK(freeBatchID(a.engine, batch) == 0);
 
-	/* write, and say so */
+	/* write, with a notification */
 	fill_requests(r, OPCODE_WRITE, &a, id, note.addr);
 	batch = allocateBatchID(a.engine, 1024);
 	CHECK(batch != INVALID_BATCH);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_numa.c - a machine of two NUMA nodes, which hwloc is told of (HWLOC_SYNTHETIC) wherever this runs: the threads
- * are on both, and memory goes over lanes of its own node.  And one of one node, where nothing of it is to be seen.
+ * te_numa.c - a machine of two NUMA nodes, simulated by hwloc (HWLOC_SYNTHETIC): both have threads, and memory is
+ * transferred over connections of its own node.  And a machine of one node, where no node is named.
  *
  *	te_numa two | few | one		run by itself, once for each
- *	te_numa real			the machine as it is, when it has two: then memory is on them too, by what the
- *					kernel says; run by itself there, and by te_numa_vm.sh. 77: it has not */
+ *	te_numa real			the real machine, if it has two nodes: then the kernel also reports memory on
+ *					both.  Run automatically there, and by te_numa_vm.sh.  Status 77: one node */
 #include <dirent.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ static struct mce_te *ours, *theirs;
 static segment_id_t there;
 static unsigned char *target;
 static bool real;
-/* Of each node, those that this process may use. */
+/* Processors of each node that this process may use. */
 static cpu_set_t node_cpus[NODES];
 
 static struct mce_te *open_engine(void)
@@ -38,7 +38,7 @@ static struct mce_te *open_engine(void)
 	return te;
 }
 
-/* Bytes that lanes of @node carried for the peer, -1: the engine does not tell nodes apart. */
+/* Bytes that connections of @node carried for the peer; -1: the engine does not distinguish nodes. */
 static long long carried(unsigned node)
 {
 	char *text, name[16];
@@ -71,7 +71,7 @@ static void move(int opcode, void *here, size_t len)
 	CHECK(st.status == STATUS_COMPLETED && mce_te_batch_free(ours, b) == 0);
 }
 
-/* Both ways, with the bytes compared. */
+/* Read and write, and compare the bytes. */
 static void move_both(unsigned char *here, unsigned seed)
 {
 	te_fill(here, LEN, seed);
@@ -82,7 +82,7 @@ static void move_both(unsigned char *here, unsigned seed)
 	CHECK(te_filled(here, LEN, seed + 1));
 }
 
-/* All of it over lanes of @node. */
+/* All bytes must use connections of @node. */
 static void goes_over(unsigned char *here, unsigned node, unsigned seed)
 {
 	long long own = carried(node), other = carried(!node);
@@ -92,7 +92,7 @@ static void goes_over(unsigned char *here, unsigned node, unsigned seed)
 	CHECK(carried(!node) == other);
 }
 
-/* Lanes are connected when they are wanted: from then on each node has its own. */
+/* Connections are made on demand: wait until each node has its own. */
 static void wait_for_lanes(unsigned char *here, unsigned node)
 {
 	struct timespec nap = { .tv_nsec = 10000000 };
@@ -107,7 +107,7 @@ static void wait_for_lanes(unsigned char *here, unsigned node)
 
 /* ---- threads ----------------------------------------------------------------------------------- */
 
-/* I/O threads that may run on exactly the processors of @set. */
+/* Number of I/O threads that may run on exactly the processors of @set. */
 static unsigned io_threads(const cpu_set_t *set)
 {
 	struct dirent *entry;
@@ -142,7 +142,7 @@ static cpu_set_t process_cpus(void)
 	return set;
 }
 
-/* They settle by themselves. */
+/* Wait: threads set their affinity after their start. */
 static void wait_for_threads(const cpu_set_t *set, unsigned n)
 {
 	struct timespec nap = { .tv_nsec = 10000000 };
@@ -154,7 +154,7 @@ static void wait_for_threads(const cpu_set_t *set, unsigned n)
 
 /* ---- two nodes --------------------------------------------------------------------------------- */
 
-/* Nothing has been there before: no page lies anywhere yet. */
+/* New memory: none of its pages is placed on a node yet. */
 static unsigned char *map(void)
 {
 	void *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -168,7 +168,7 @@ static void unmap(unsigned char *p)
 	CHECK(munmap(p, LEN) == 0);
 }
 
-/* The node that the kernel says the page is on; negative: it does not say. */
+/* Node of the page according to the kernel; negative: unknown. */
 static int node_of(void *p)
 {
 	int node = -1;
@@ -176,7 +176,7 @@ static int node_of(void *p)
 	return syscall(SYS_move_pages, 0, 1ul, &p, NULL, &node, 0) ? -1 : node;
 }
 
-/* A page that is just being looked at or made larger is nowhere for a moment. */
+/* While the kernel moves a page or merges it to a huge page, its node is unknown. */
 static int node_found(void *p)
 {
 	struct timespec nap = { .tv_nsec = 10000000 };
@@ -202,7 +202,7 @@ static bool is_on(unsigned char *p, unsigned node)
 	return true;
 }
 
-/* Memory of @node: on a real machine the kernel is told, and is the only one who knows. */
+/* Memory of @node: on a real machine the kernel places it, and only the kernel knows its node. */
 static unsigned char *map_on(unsigned node, char location[16])
 {
 	unsigned long nodes = 1ul << node;
@@ -218,7 +218,7 @@ static unsigned char *map_on(unsigned node, char location[16])
 	return p;
 }
 
-/* Without a location the kernel is asked, once there are pages. */
+/* Without a location the engine asks the kernel, once the pages exist. */
 static void asked_of_the_kernel(void)
 {
 	unsigned char *any = map();
@@ -245,7 +245,7 @@ static void managed_on(int asked, unsigned node, unsigned seed)
 	CHECK(mce_te_unmanage(ours, p) == 0);
 }
 
-/* Are threads of the nodes to be told apart by where they may run? */
+/* Do the threads of the nodes differ by the processors on which they may run? */
 static bool apart(const cpu_set_t *may)
 {
 	for (unsigned node = 0; node < NODES; node++)
@@ -254,7 +254,7 @@ static bool apart(const cpu_set_t *may)
 	return true;
 }
 
-/* Managed memory is at the node that was asked for, or else at the caller's. */
+/* Managed memory is on the requested node, or else on the caller's. */
 static void managed(const cpu_set_t *may)
 {
 	for (unsigned node = 0; node < NODES; node++)
@@ -271,7 +271,7 @@ static void two_nodes(void)
 	cpu_set_t may = process_cpus();
 	unsigned char *at[NODES];
 
-	/* two for each node, of two engines */
+	/* two threads per node, of two engines */
 	for (unsigned node = 0; apart(&may) && node < NODES; node++)
 		wait_for_threads(&node_cpus[node], 4);
 	for (unsigned node = 0; node < NODES; node++) {
@@ -292,7 +292,7 @@ static void two_nodes(void)
 	}
 }
 
-/* Both are in what engines tell each other, with the memory that is at them. */
+/* The metadata that engines exchange lists both nodes, with the memory on them. */
 static void two_real_nodes(void)
 {
 	json_t *root;
@@ -307,9 +307,9 @@ static void two_real_nodes(void)
 	two_nodes();
 }
 
-/* ---- fewer lanes than nodes, and one node ------------------------------------------------------ */
+/* ---- fewer connections than nodes, and one node ------------------------------------------------- */
 
-/* A node without a lane uses that of the other. */
+/* A node without a connection uses that of the other node. */
 static void few_lanes(void)
 {
 	unsigned char *at = map();
@@ -352,7 +352,7 @@ static void run(void (*test)(void))
 	unmap(target);
 }
 
-/* Before any thread is there, since hwloc reads the environment.  NULL @machine: as it is. */
+/* Fork before any thread starts, since hwloc reads the environment.  NULL @machine: the real machine. */
 static void run_with(const char *self, const char *what, const char *machine, const char *lanes)
 {
 	int status;
@@ -374,7 +374,7 @@ static void run_with(const char *self, const char *what, const char *machine, co
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The kernel's list, like "0-3,8". */
+/* A list in the kernel's form, like "0-3,8". */
 static bool read_cpus(unsigned node, cpu_set_t *ret)
 {
 	char path[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_pair.h - two programs of transfer_engine_c.h that talk over pipes: the target in a child process, made
- * before any thread is there, and the initiator.  Nothing but the installed header is used, as by programs
- * that were written for upstream. */
+ * te_pair.h - two programs of transfer_engine_c.h that communicate over pipes: the target in a
+ * child process, forked before there is any thread, and the initiator.  Only the installed header
+ * is used, as by programs written for upstream. */
 #ifndef TE_PAIR_H
 #define TE_PAIR_H
 
@@ -23,7 +23,7 @@
 		} \
 	} while (0)
 
-/* What one side tells the other. */
+/* A message from one side to the other. */
 struct te_note {
 	char name[128];
 	uint64_t addr, len;
@@ -64,7 +64,8 @@ static inline void te_pair_start(struct te_pair *p, void (*target)(int from, int
 	p->from = up[0];
 }
 
-/* SIGSTOP takes effect at some time after kill(): none of the target's threads runs any more.  SIGCONT ends it. */
+/* SIGSTOP takes effect some time after kill(): wait until no thread of the target runs.  SIGCONT
+ * continues it. */
 static inline void te_pair_stop(const struct te_pair *p)
 {
 	int status;
@@ -73,7 +74,7 @@ static inline void te_pair_stop(const struct te_pair *p)
 	CHECK(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status));
 }
 
-/* Let it go on, and see that it ends well. */
+/* Let the target continue, and check that it ends with status 0. */
 static inline void te_pair_end(struct te_pair *p)
 {
 	int status;

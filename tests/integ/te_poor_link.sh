@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Over a link with a delay of 1 ms each way and 1 % loss: ours between two engines beside upstream's between two of its
-# own, in turns over the same link, with all of upstream's connections.  Reading and writing in all we are as fast.
+# Over a link with 1 ms delay each way and 1 % loss: two of our engines and two upstream engines in
+# turn over the same link, with all of upstream's connections.  Over all reads and writes ours are
+# as fast.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 . "${top_srcdir:?}/tests/integ/te_mover_functions.sh"
@@ -23,7 +24,7 @@ NS=$NS_A upstream_serves theirs "$PEER_A" $((64 << 20))
 NS=$NS_B talker rival env MC_TCP_BIND_ADDRESS="$PEER_B" ACTOR_HOST="$PEER_B" "$UPSTREAM_PYTHON" \
 	"$top_srcdir/tests/integ/interop_actor.py" bench P2PHANDSHAKE "$ANSWER" $((64 << 20))
 
-# in_turns OP SIZE COUNT - three turns; our rate relative to theirs goes to $ratios
+# in_turns OP SIZE COUNT - three rounds; our rates relative to upstream's are appended to $ratios
 in_turns() {
 	local a b i
 	for i in 1 2 3; do

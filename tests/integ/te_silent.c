@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_silent.c - peers that stand still: who asks them waits, but not once for each batch, nor once for each of them
- * when the engine is closed, and nobody else's deadline waits with him. */
+ * te_silent.c - stopped peers: a request to one waits for its answer, but not once for each batch,
+ * nor once for each peer when the engine is closed, and no other request misses its deadline
+ * because of it. */
 #include "te_pair.h"
 
 #include <errno.h>
@@ -13,10 +14,10 @@
 #define BYTES 4096u
 #define PEERS 8u
 #define BATCHES 40u
-/* One after the other they would take 40 and 50 s: each answer is waited for for 5 s. */
+/* One after the other they would take 40 and 50 s: the client waits 5 s for each answer. */
 #define LIMIT_S 25
 #define ROUNDS 5u
-/* Whether a worker that is woken has not come to it yet is chance. */
+/* Whether a woken worker has already taken the second batch is chance, so repeat. */
 #define ROWS 10u
 
 static struct mce_te *open_engine(void)
@@ -66,7 +67,7 @@ static void go_on(struct te_pair *p)
 	te_pair_end(p);
 }
 
-/* Each of many batches fails, and would ask whether the peer is another one by now. */
+/* Each of many batches fails, and would ask the peer whether it was replaced. */
 static void batches(void)
 {
 	static unsigned char here[BATCHES][64];
@@ -100,7 +101,7 @@ static void batches(void)
 	unsetenv("MC_TCP_PROGRESS_TIMEOUT_SEC");
 }
 
-/* Connections to @port of 127.0.0.1 that nobody has accepted yet. */
+/* Number of connections to @name's port that the peer has not accepted yet. */
 static unsigned unaccepted(const char *name)
 {
 	unsigned port, at, state, queue, n = 0;
@@ -116,7 +117,7 @@ static unsigned unaccepted(const char *name)
 	return n;
 }
 
-/* The engine is closed while its refresher asks one after the other. */
+/* Close the engine while its refresher asks one peer after the other. */
 static void closing(void)
 {
 	struct te_pair p[PEERS];
@@ -144,7 +145,8 @@ static void closing(void)
 	unsetenv("MC_TE_METADATA_REFRESH_INTERVAL_SECONDS");
 }
 
-/* One task for each of several; their addresses are not known, or they do not answer to what is. */
+/* One task for each of several peers, whose addresses are unknown, or that do not answer at known
+ * addresses. */
 static void read_all(struct mce_te *te, batch_id_t b, const segment_id_t *id, const struct te_note *note,
 		     bool unknown, const struct mce_te_submit_opts *opts)
 {
@@ -165,7 +167,8 @@ static void all_are(struct mce_te *te, batch_id_t b, int status)
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
-/* What ends a batch that asks several peers: its deadline, being cancelled, or that they were asked side by side. */
+/* A batch that asks several peers ends: by its deadline, by cancelling, or because the peers are
+ * asked in parallel. */
 static void several(struct te_pair *p, const struct te_note *note, char what)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 3000 };
@@ -182,7 +185,7 @@ static void several(struct te_pair *p, const struct te_note *note, char what)
 	CHECK(mce_te_batch_new(te, PEERS, &b) == 0);
 	began = now();
 	read_all(te, b, id, note, unknown, what == 'u' || what == 'r' ? &opts : NULL);
-	/* the second try asks; how many at a time does not matter here */
+	/* the retry asks; the number of concurrent requests does not matter here */
 	end = now() + 60;
 	while (what == 'c' && !unaccepted(note[0].name) && now() < end)
 		usleep(1000);
@@ -205,8 +208,9 @@ static int state(struct mce_te *te, batch_id_t b)
 	return st.status;
 }
 
-/* Batches whose second try asks silent peers keep all who do that busy, and more wait for them.  What has but a
- * notification to send does not wait behind them, and what does ends at its deadline. */
+/* Batches whose retries ask silent peers keep all workers busy, and more batches wait for them.  A
+ * batch with only a notification does not wait behind them, and a waiting batch ends at its
+ * deadline. */
 static void crowd(struct te_pair *p, const struct te_note *note)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .notify_name = "me", .notify_msg = "done" };
@@ -238,11 +242,11 @@ static void crowd(struct te_pair *p, const struct te_note *note)
 	CHECK(mce_te_batch_new(te, 1, &told) == 0 && mce_te_submit(te, told, &nothing, 1, &opts) == 0);
 	CHECK(mce_te_wait(te, told, 300000) == 0 && state(te, told) == STATUS_COMPLETED);
 	CHECK(mce_te_wait(te, queued, 300000) == 0 && state(te, queued) == STATUS_TIMEOUT);
-	/* not only when their turn has come: then the last ones that were before them are about to end, too */
+	/* not only when a worker was free: then the last batches before them would be about to end too */
 	for (unsigned i = 0; i < PEERS; i++)
 		busy += state(te, b[i]) == STATUS_WAITING;
 	CHECK(busy >= PEERS / 2);
-	/* who is to be told does not answer either */
+	/* the receiver of the notification does not answer either */
 	nothing.target_id = id[0];
 	opts.deadline_ms = 500;
 	CHECK(mce_te_batch_new(te, 1, &untold) == 0 && mce_te_submit(te, untold, &nothing, 1, &opts) == 0);
@@ -254,8 +258,8 @@ static void crowd(struct te_pair *p, const struct te_note *note)
 	mce_te_close(te);
 }
 
-/* Two batches end one right after the other, and one worker is idle.  The second one's notification does not wait for
- * the first one's, which is for who stands still. */
+/* Two batches end one right after the other, and one worker is idle.  The second notification does
+ * not wait for the first one, which is for a stopped peer. */
 static void in_a_row(const struct te_pair *p, const struct te_note *note)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .notify_name = "me", .notify_msg = "done" };
@@ -267,7 +271,7 @@ static void in_a_row(const struct te_pair *p, const struct te_note *note)
 	for (unsigned i = 0; i < 3; i++)
 		CHECK(mce_te_batch_new(te, 1, &b[i]) == 0);
 	CHECK(mce_te_submit(te, b[0], &own, 1, &opts) == 0 && mce_te_wait(te, b[0], 300000) == 0);
-	/* also so that the worker has time to become idle */
+	/* also to give the worker time to become idle */
 	CHECK(mce_te_probe(te, note[1].name) == 0);
 	te_pair_stop(p);
 	CHECK(mce_te_submit(te, b[1], &silent, 1, &opts) == 0 && mce_te_submit(te, b[2], &own, 1, &opts) == 0);
@@ -294,8 +298,9 @@ static void all_right(struct mce_te *te, batch_id_t b, unsigned char (*here)[64]
 	CHECK(mce_te_batch_free(te, b) == 0);
 }
 
-/* Where descriptors are fetched each time, that is once for all requests of a submission, or of a prepared list, that
- * come to two peers in turn: one that stands still, until it goes on, and one that answers. */
+/* Without a cache of descriptors, they are fetched once for all requests of a submission or of a
+ * prepared list.  The requests alternate between two peers: one is stopped, and later continues,
+ * the other one answers. */
 static void anew(struct te_pair *p, const struct te_note *note)
 {
 	static unsigned char here[2 * PEERS][64];
@@ -328,7 +333,8 @@ static void anew(struct te_pair *p, const struct te_note *note)
 	mce_te_close(te);
 }
 
-/* They are asked by the submission (u with a deadline, s without), and by second tries (r with one, c cancelled). */
+/* The peers are asked by the submission (u with a deadline, s without), and by retries (r with a
+ * deadline, c cancelled). */
 static void side_by_side(void)
 {
 	struct te_note note[PEERS];
@@ -366,8 +372,9 @@ static void *ask_main(void *arg)
 	return NULL;
 }
 
-/* Submitting to a batch takes as long as a peer is asked, and its deadline passes meanwhile; another batch ends at its
- * own: true when that was before the peer was given up. */
+/* Submitting to a batch lasts as long as the peer is asked, and its deadline passes meanwhile;
+ * another batch ends at its own deadline: returns true if that was before the engine gave up the
+ * peer. */
 static bool beside(struct mce_te *te, struct te_pair *p, segment_id_t id, const struct te_note *note)
 {
 	struct mce_te_submit_opts opts = { .size = sizeof(opts), .deadline_ms = 100 };
@@ -382,7 +389,7 @@ static bool beside(struct mce_te *te, struct te_pair *p, segment_id_t id, const 
 	te_pair_stop(p);
 	CHECK(mce_te_batch_new(te, 2, &a.b) == 0 && mce_te_batch_new(te, 1, &other) == 0);
 	CHECK(pthread_create(&thread, NULL, ask_main, &a) == 0);
-	/* it has its place, and asks */
+	/* the batch has its task, and the submission asks the peer */
 	while (getTransferStatus(te, a.b, 0, &st))
 		usleep(1000);
 	CHECK(mce_te_submit(te, a.b, &r, 1, &opts) == 0);
@@ -410,7 +417,7 @@ static void deadlines(void)
 	te_pair_start(&p, serve);
 	te = open_engine();
 	id = open_peer(te, &p, &note);
-	/* on a machine with much to do the answer may have been given up first */
+	/* on a busy machine the engine may have given up the peer first */
 	while (!beside(te, &p, id, &note)) {
 		CHECK(++n < ROUNDS);
 		CHECK(mce_te_open_segment(te, note.name, MCE_TE_FRESH, &id) == 0);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * te_unload.c - a program that loads the libraries, uses them, and lets go of them: what is left of them, threads and a
- * signal's handler, still has its code. */
+ * te_unload.c - a program that loads the libraries, uses them, and unloads them: threads and a
+ * signal handler that are left still have their code. */
 #include "te_pair.h"
 
 #include <dlfcn.h>
 
 #ifdef __SANITIZE_ADDRESS__
-/* It cannot look through the library's memory when nobody has the library. */
+/* LeakSanitizer cannot scan the library's memory after it was unloaded. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -31,7 +31,7 @@ static void function(void *library, const char *name, void *ret)
 	memcpy(ret, &at, sizeof(at));
 }
 
-/* An engine that has asked for a graceful end, and has had one before the signal comes. */
+/* An engine that has requested a graceful shutdown, and was destroyed before the signal arrives. */
 static void use_engine(const char *path)
 {
 	transfer_engine_t (*create)(const char *, const char *, const char *, uint64_t, int);
@@ -64,13 +64,13 @@ int main(void)
 	pid = fork();
 	if (pid == 0) {
 		alarm(20);
-		/* Who runs tests in the background may have it ignored. */
+		/* A background job may have inherited SIG_IGN. */
 		signal(SIGINT, SIG_DFL);
 		use_engine(engine);
 	}
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
-	/* A lookup of a host's name may go on in it. */
+	/* A thread may still be resolving a host name in the library. */
 	library = load(store, 0);
 	CHECK(library && dlclose(library) == 0);
 	CHECK(load(store, RTLD_NOLOAD));

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# An upstream peer that is stopped, killed, and restarted under its name with another address map, in the middle of
-# our transfers.
+# An upstream peer that is stopped, killed, and restarted under its name with another address map,
+# in the middle of our transfers.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 . "${top_srcdir:?}/tests/integ/te_mover_functions.sh"
@@ -9,8 +9,9 @@ requires curl
 UPSTREAM_PYTHON='' PORT='' NODE=''
 upstream_python 0.3.13.post1
 export MC_TCP_PROGRESS_TIMEOUT_SEC=2 MC_TCP_STATUS_TIMEOUT_SEC=2
-# a process that stood still itself, which happens for seconds where its text is read from a busy disk, does not
-# count that against the peer: how often it tried says whether it gave up in time
+# If our own process does not run, which may last seconds when its code is read from a busy disk,
+# that time does not count against the peer.  The number of attempts therefore shows whether it gave
+# up in time.
 late=30000 tries=8
 free_port PORT
 free_port NODE
@@ -35,20 +36,20 @@ for op in read write; do
 	stream_ends client timeout $((1500 + late))
 	kill -CONT "${PIDS[theirs]}"
 	expect client same echo $((8 << 20))
-	# and without a deadline of the batch's own
+	# and without a deadline of the batch
 	expect client moving stream $op $((4 << 20)) 0
 	stop_still "${PIDS[theirs]}"
 	stream_ends client failed $((9000 + late)) $tries
 	kill -CONT "${PIDS[theirs]}"
 	expect client same echo $((8 << 20))
-	# the first round starts what stays
+	# the first round starts threads and connections that stay
 	told client count
 	[ -n "$fds" ] || read -r fds threads <<<"$ANSWER"
 done
 expect client moving stream read $((4 << 20)) 0
 kill_pid "${PIDS[theirs]}"
 stream_ends client failed $((10000 + late)) $((2 * tries))
-# the same name, another range of another length.  Upstream's node cannot take its name back by itself.
+# the same name, another address range of another length.  Upstream's node cannot replace its own old entries.
 for key in rpc_meta ram; do
 	curl -sf -m 10 -X DELETE "$META?key=mooncake/$key/127.0.0.1:$NODE" >"$tmp/delete.log" ||
 		fail "$key cannot be removed: $(cat "$tmp/delete.log")"

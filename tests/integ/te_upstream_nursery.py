@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's nodes by the thousand: imported once, each node a child of this process that has no threads.  Per line
-of input one node that offers so many bytes; its name and its pid are the answer."""
+"""Thousands of upstream nodes: the package is imported once, and each node is a child of this
+process, which has no threads.  Per line of input start one node that offers that many bytes,
+and print its name and pid."""
 import ctypes
 import mmap
 import os

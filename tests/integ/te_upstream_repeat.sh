@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Upstream's nodes that are found, talked to and killed, MC_REPEAT times (60): right bytes, an end of what was under
-# way, and no descriptor, thread or registration that stays.
+# Upstream nodes that are found, used and killed, MC_REPEAT times (60): right bytes, running
+# transfers end, and no descriptor, thread or registration is leaked.
 repeat=${MC_REPEAT:-60}
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
@@ -17,7 +17,8 @@ answer nursery 60
 mover client P2PHANDSHAKE 127.0.0.1
 told client offer $bytes
 
-# settled - no more is held than after the first rounds; lanes that lost their peer are closed a moment later
+# settled - no more is held than after the first rounds; connections that have lost their peer are
+# closed after a moment
 settled() {
 	told client held
 	read -r fds threads regions <<<"$ANSWER"
@@ -41,11 +42,11 @@ for ((i = 0; i < repeat; i++)); do
 		stream_ends client failed $late >"$tmp/end"
 		;;
 	2)
-		# gone before it is asked for anything else
+		# dead before the next request
 		kill -KILL "$pid"
 		wait_for 20 gone "$pid"
 		told client stream read $((4 << 20)) 0
-		[[ $ANSWER == failed* ]] || fail "round $i: a node that is gone: $ANSWER"
+		[[ $ANSWER == failed* ]] || fail "round $i: a dead node: $ANSWER"
 		;;
 	3)
 		kill -KILL "$pid"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Two nodes share one pool: what is closed on one is whole on the other at once, its bytes go from node
-# to node, a rename is atomic for the other's readers, and a node that dies takes no one with it.
+# Two nodes share one pool: a file closed on one is complete on the other at once, its bytes move
+# from node to node, readers on the other node see a rename as atomic, and a node that dies does not
+# affect the other.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_netns
@@ -16,7 +17,7 @@ pid_a=$MCFS_PID
 NS=$NS_B start_mcfs "$MASTER" "$b" --host="$ADDR_B" --global_segment_size=512mb
 pid_b=$MCFS_PID
 
-# ---- closed on A, there on B ----
+# ---- closed on A, visible on B ----
 mkdir "$a/at-once"
 for i in {1..40}; do
 	seq "$((i * 1000))" "$((i * 2000))" >"$a/at-once/$i"
@@ -57,7 +58,7 @@ path, stop = sys.argv[1:]
 seen, last = set(), 0
 while True:
     done = os.path.exists(stop)
-    with open(path, "rb") as f:          # a missing name ends the reader, and with it the test
+    with open(path, "rb") as f:          # a missing name ends the reader, and so fails the test
         data = f.read()
     version = data[0]
     if len(data) != 1 << 20 or data.count(version) != len(data):
@@ -89,7 +90,7 @@ fails stat "$b/next"
 
 # ---- a real tree ----
 cp -a /usr/include "$a/include"
-# links are compared as links: some lead out of the tree
+# links are compared as links: some point outside the tree
 diff -r --no-dereference /usr/include "$b/include"
 
 # ---- node A is killed ----

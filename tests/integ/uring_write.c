@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * uring_write - standard input becomes the file of the argument, written through io_uring: what
- * aiofile's caio does for LMCache.  Exit status 77: the kernel refuses io_uring. */
+ * uring_write.c - writes standard input to the file of the argument through io_uring, as aiofile's
+ * caio does for LMCache.  Exit status 77: the kernel refuses io_uring. */
 #include <config.h>
 
 #include <errno.h>
