@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * bare_fuse.c - a filesystem of one file that only answers: what any daemon on libfuse costs at least.
+ * bare_fuse.c - a filesystem of one file that only answers: the minimum cost of a daemon on libfuse.
  *
  *	bare_fuse MOUNTPOINT	in the foreground, until it is unmounted */
 #include <config.h>

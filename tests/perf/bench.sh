@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bench.sh BENCH PROGRAM... - run the programs of tests/perf (only perf_BENCH when BENCH is not empty),
-# one after the other, and show their lines as one table.  Every figure has its comparison from the
-# same run beside it: a ratio means something on any machine, a number does not.
+# bench.sh BENCH PROGRAM... - run the programs of tests/perf (only perf_BENCH if BENCH is not empty)
+# one after the other, and print their rows as one table.  Next to every figure is a comparison from
+# the same run: a ratio is meaningful on any machine, a number is not.
 set -eu
 want=$1
 shift
@@ -21,7 +21,7 @@ for program in "$@"; do
 	ran=1
 	echo
 	echo "## $name"
-	# Exit 77: something is missing here, and the program has said what.
+	# Status 77: a requirement is missing, and the program has printed which.
 	timeout -k 20 900 "$program" || {
 		r=$?
 		[ "$r" -eq 77 ] || { echo "$name: failed with status $r"; status=1; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcfs_names.c - what small files cost on a mount, against a filesystem on libfuse that only answers; and how
- * much memory the daemon keeps.  perf_mcfs_names.sh makes both.
+ * mcfs_names.c - cost of small files on a mount, against a filesystem on libfuse that only answers, and the
+ * memory that the daemon keeps.  perf_mcfs_names.sh creates both.
  *
  *	mcfs_names MCFS-DIR BARE-DIR ROUNDS */
 #include <config.h>
@@ -46,7 +46,7 @@ static void read_whole(const char *p)
 	close(fd);
 }
 
-/* Nanoseconds of one: create, write and close; open, read and close; stat. */
+/* Nanoseconds of one operation: create, write and close; open, read and close; stat. */
 static void one_round(const char *p, double ret[WHAT])
 {
 	uint64_t t, sum = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mcfs_remote.c - reads one object of another node by the store, in pieces and whole, and its file by
- * read(2), in turn.  perf_mcfs_remote.sh makes the nodes.
+ * read(2), in turn.  perf_mcfs_remote.sh creates the nodes.
  *
  *	mcfs_remote MASTER HOST KEY FILE ROUNDS */
 #include <config.h>
@@ -29,7 +29,7 @@ static void die(const char *what, const char *why)
 	exit(1);
 }
 
-/* The whole at once: as fast as the engine can. */
+/* Read the whole object at once, as fast as the engine can. */
 static uint64_t by_engine(const char *key, size_t size)
 {
 	struct mcs_key k = { key, strlen(key) };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_alloc.c - the segment allocator: pairs of alloc and free per second, and how full a segment gets
- * before an allocation fails.  malloc() on the same sizes stands beside it. */
+ * before an allocation fails.  malloc() of the same sizes is the comparison. */
 #include <config.h>
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define SEGMENT (16ull << 30)
 #define PAIRS 4000000u
 
-/* The processor's time of this process: others on the machine do not count. */
+/* CPU time of this process: other programs do not disturb it. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec ts;
@@ -78,7 +78,7 @@ static uint64_t size_small_mixed(void)
 	return 64 + rnd() % 65536;
 }
 
-/* Two kinds of blocks side by side, as attention variants have. */
+/* Two kinds of blocks side by side, as attention variants need. */
 static uint64_t size_pairs(void)
 {
 	return rnd() & 1 ? 3274752 : 658432;
@@ -89,7 +89,7 @@ struct held {
 	uint64_t len;
 };
 
-/* Fill until an allocation fails, then free at random until it fits, over and over. */
+/* Fill until an allocation fails, then free at random until it fits; repeat. */
 static void utilisation(const char *name, uint64_t (*size)(void), unsigned rounds)
 {
 	uint64_t n = 0, cap = SEGMENT / 4096, len, sum = 0, i, pairs = 0, began;

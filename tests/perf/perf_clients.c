@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_clients.c - what clients cost that do nothing but say that they are there: the master's share of a
- * core, with as many heartbeats as it asks for: of clients that only use the store, and of as many that have a
- * segment each; and what it costs that these come.
+ * perf_clients.c - cost of idle clients that only send heartbeats, at the rate that the master
+ * requests: the master's share of a core for clients that only use the store, and for as many that
+ * have a segment each; and the cost of connecting them.
  *
- *	perf_clients [CLIENTS [SECONDS]]	10000 and 10 unless said otherwise */
+ *	perf_clients [CLIENTS [SECONDS]]	default: 10000 and 10 */
 #include <config.h>
 
 #include <errno.h>
@@ -83,7 +83,7 @@ static void send_frame(unsigned i, uint16_t type, uint32_t id, const void *msg)
 	mcp_buf_free(&b);
 }
 
-/* Wait for @answers; the body of the last one to a heartbeat, its length, 0: none. */
+/* Wait for @answers answers; return the length of the last heartbeat answer's body, 0 if there was none. */
 static size_t receive(unsigned i, unsigned answers, uint8_t body[256])
 {
 	uint64_t end = mc_now_ns() + 20 * MC_NS_PER_SEC;
@@ -144,7 +144,7 @@ static void join(const char *addr, unsigned i, bool owner)
 		offer(i);
 }
 
-/* Each client in its turn, all of them once per period, for as long as that. */
+/* Each client sends one heartbeat per period, in turn, for @seconds. */
 static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
 {
 	uint64_t began = mc_now_ns(), end = began + seconds * MC_NS_PER_SEC, beats = 0, due = began, now;
@@ -206,7 +206,7 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t secon
 	wall = mc_now_ns() - began;
 	cpu = cpu_ns_of(master) - cpu;
 	perf_row(what, "one comes", (double)come / 1e3 / n, "us of the master's CPU time");
-	perf_row(what, "asked for", ms, "ms between two of one client");
+	perf_row(what, "asked for", ms, "ms between two heartbeats of a client");
 	perf_row(what, "heartbeats", (double)beats * 1e9 / (double)wall, "/s");
 	perf_row(what, "one", (double)cpu / 1e3 / (double)beats, "us of the master's CPU time");
 	perf_row(what, "master", 100 * (double)cpu / (double)wall, "% of a core");
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
 		lim.rlim_max = n + 100;
 	lim.rlim_cur = lim.rlim_max;
 	if (n < 1 || n > CLIENTS_MAX || setrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur < n + 50) {
-		printf("perf_clients: %u descriptors are not to be had here\n", n);
+		printf("perf_clients: %u descriptors are not available here\n", n);
 		return 77;
 	}
 	snprintf(addr, sizeof(addr), "unix:@perf-clients-%d", (int)getpid());

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_engine.c - the transfer engine beside what the machine can do, in one run: memcpy over the same
- * working set for the paths local and mapped, and for tcp a minimal program that pushes the same
- * number of bytes through two sockets, or a ping-pong.  The comparison is measured again beside every
- * figure, and each pair several times: the best of both is shown, and the median of their ratios.  For
- * tcp the processors' time of both processes stands beside it, which other load on the machine disturbs
- * less. */
+ * perf_engine.c - the transfer engine against the machine's limits, in one run: memcpy over the
+ * same working set for the paths local and mapped, and for tcp a minimal program that sends the
+ * same number of bytes through two sockets, or a ping-pong.  The comparison is measured again next
+ * to every figure, and each pair several times: the table shows the best of both, and the median of
+ * their ratios.  For tcp it also shows the CPU time of both processes, which other load on the
+ * machine disturbs less. */
 #include <config.h>
 
 #include <errno.h>
@@ -32,27 +32,27 @@
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
-/* Larger than the caches. */
+/* Larger than the CPU caches. */
 #define REGION (256 * MIB)
 #define REPEATS 5
 #define SPELL_NS (250 * MC_NS_PER_MS)
 #define STREAMS 2
 #define FLIGHT_MAX 256u
 
-/* What the owner's process offers. */
+/* The memory and addresses that the owner's process offers. */
 struct offer {
 	char endpoint[MC_ADDR_MAX], raw[MC_ADDR_MAX];
 	uint64_t addr, rkey;
 };
 
-static char *local;		/* REGION bytes of this process */
+static char *local;		/* REGION bytes in this process */
 static struct offer offer;
-static const char *only = "";	/* rows whose names have this */
+static const char *only = "";	/* run only rows whose names contain this */
 static pid_t owner_pid;
 
-/* What a connection to the plain program is for. */
+/* Purpose of a connection to the minimal program. */
 enum plain { PLAIN_WRITE, PLAIN_READ, PLAIN_PING };
-#define PING_BYTES 48u		/* of a request, answered by one block */
+#define PING_BYTES 48u		/* size of a request, which one block answers */
 
 static void die(const char *what, int err)
 {
@@ -78,8 +78,9 @@ static char *huge_memory(int *ret_fd)
 
 /* ---- the owner's process ---- */
 
-/* Read what comes on one connection into memory, block by block, or write to it: what the client sends
- * first says which, the size of a block, and which part of the memory is this stream's. */
+/* Serve one connection: receive bytes into memory block by block, or send them from it.  The
+ * client's first message has the purpose, the size of a block, and this stream's part of the
+ * memory. */
 static void *raw_serve(void *arg)
 {
 	static char *into;
@@ -173,7 +174,7 @@ static pid_t owner_start(unsigned spin_us)
 
 /* ---- comparisons ---- */
 
-/* Each returns GB/s. */
+/* Each function returns GB/s. */
 static double run_memcpy(const char *from, uint64_t size)
 {
 	uint64_t began = mc_now_ns(), now = began, bytes = 0, off = 0;
@@ -204,7 +205,7 @@ static void *raw_main(void *arg)
 
 	if (fd < 0)
 		die("connect", fd);
-	/* A plain program blocks. */
+	/* The minimal program uses blocking sockets. */
 	if (fcntl(fd, F_SETFL, 0) || send(fd, head, sizeof(head), 0) != sizeof(head))
 		die("raw", -errno);
 	while (n > 0 && mc_now_ns() < s->end) {
@@ -225,7 +226,7 @@ static double seconds_of(clockid_t clock)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Processors' time of both processes. */
+/* CPU time of both processes. */
 static double cpu_seconds(void)
 {
 	clockid_t owners;
@@ -235,7 +236,7 @@ static double cpu_seconds(void)
 	return seconds_of(owners) + seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-/* Microseconds of a round trip that brings one block. */
+/* Microseconds of a round trip that transfers one block. */
 static double raw_ping(uint64_t size, unsigned rounds)
 {
 	uint64_t head[3] = { PLAIN_PING, size, 0 }, began;
@@ -284,8 +285,8 @@ struct load {
 	enum mce_path path;
 };
 
-/* Half of what is under way at once: the other half moves while it is waited for, as sockets do not stand
- * still between two calls either. */
+/* Half of the requests in flight: while one half is awaited, the other half moves, as sockets too
+ * keep moving bytes between two calls. */
 struct half {
 	struct mce_batch batch;
 	struct mce_req reqs[FLIGHT_MAX];
@@ -439,7 +440,7 @@ static void latency(struct load *l, const char *path)
 
 static const uint64_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB };
 
-/* memcpy's source has to be memory of this process, so for the mapped path it is the same mapping. */
+/* memcpy needs a source in this process: for the mapped path use the engine's mapping. */
 static void same_host(struct mce_engine *e, struct load *l, const char *path)
 {
 	struct load m = *l;

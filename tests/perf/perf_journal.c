@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_journal.c - what the journal costs and what a restart takes.  The master's core in this process,
+ * perf_journal.c - cost of the journal and of a restart.  Runs the master's core in this process,
  * without a wire: puts without a journal, with one that is written and with one that is synced, in turn;
  * then the time of a checkpoint, the longest time that it held a lock, and the time until a killed
  * master has its index back.
  *
- *	perf_journal [OBJECTS [DIR [restart]]]	10^6 in /tmp unless said otherwise; only the restart */
+ *	perf_journal [OBJECTS [DIR [restart]]]	default: 10^6 in /tmp; "restart": only the restart */
 #include <config.h>
 
 #include <dirent.h>
@@ -27,7 +27,7 @@
 #define KEY_LEN 64u
 #define ROUNDS 5
 #define PUTS 100000u		/* of a round */
-#define SYNCED 20u		/* so many times fewer when each answer is synced */
+#define SYNCED 20u		/* divisor of PUTS when each answer is synced */
 
 static const struct mcp_id me = { 1, 2 };
 static char dir[256];
@@ -56,7 +56,7 @@ struct one {
 	struct mcm *m;
 	struct mcm_session *s;
 	uint64_t next;		/* key */
-	uint64_t best;		/* ns of a put */
+	uint64_t best;		/* ns per put */
 };
 
 static void start(struct one *o)
@@ -108,7 +108,7 @@ static void down(struct one *o)
 	mc_options_free(o->options);
 }
 
-/* @per_answer puts, one answer: as the batches of one request. */
+/* @n puts, with one answer per @per_answer puts: the batches of one request. */
 static void puts_of(struct one *o, uint64_t n, unsigned per_answer)
 {
 	struct mcm_put_request rq = { .copies = 1 };
@@ -138,7 +138,7 @@ static void puts_of(struct one *o, uint64_t n, unsigned per_answer)
 	}
 }
 
-/* CPU time, which other programs do not change as much as the clock on the wall. */
+/* CPU time, which other programs disturb less than wall-clock time. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec ts;
@@ -198,7 +198,7 @@ static void bench_restart(uint64_t objects)
 	perf_row("checkpoint", "time", (double)(mc_now_ns() - began) / 1e6, "ms");
 	perf_row("checkpoint", "longest lock", (double)o.m->journal->longest_ns / 1e3, "us");
 	perf_row("checkpoint", "CPU time of it", (double)o.m->journal->longest_cpu_ns / 1e3,
-		 "us at the most");
+		 "us at most");
 	mcm_session_free(o.m, o.s);
 	mcm_client_closed(o.m, me);
 	mcm_core_free(o.m);

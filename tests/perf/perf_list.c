@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_list.c - listing and watching beside puts: how long a put takes when nobody lists, while others page
- * through all keys and through a prefix, and while a watcher reads every event, too.
+ * perf_list.c - puts during listing and watching: duration of a put without listings, while other
+ * threads page through all keys and through a prefix, and while a watcher reads every event too.
  *
- *	perf_list [KEYS]	10^6 unless said otherwise, also by PERF_OBJECTS; 10^7 take about 1.5 GB
+ *	perf_list [KEYS]	default: 10^6 or PERF_OBJECTS; 10^7 need about 1.5 GB
  *
- * The longest put is told twice: of all, and of those in which the kernel did not take the processor away
- * (the machine's other work is no pause of ours). */
+ * The table has the longest put twice: among all puts, and among those during which the kernel did
+ * not run another program on the processor, since the machine's other work is not a pause of the
+ * master. */
 #include <config.h>
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-/* A tenth lie below p/. */
+/* One tenth of the keys begins with p/. */
 static struct mcp_bytes key_of(char text[40], uint64_t n)
 {
 	uint64_t h = (n + 1) * 0x9e3779b97f4a7c15ull;
@@ -68,7 +69,7 @@ static void put(uint64_t n)
 		die("put", r);
 }
 
-/* ---- beside the puts ---- */
+/* ---- work concurrent with the puts ---- */
 
 static uint64_t thread_ns(void)
 {
@@ -108,7 +109,7 @@ static void *lister(void *arg)
 		n = list_all(i % 2 ? mcp_bytes("p/", 2) : mcp_bytes("", 0), &pg);
 		__atomic_fetch_add(&listed, n, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&listings, 1, __ATOMIC_RELAXED);
-		/* What was there all the time is in it. */
+		/* A listing contains all keys that existed all the time. */
 		if (!__atomic_load_n(&enough, __ATOMIC_RELAXED) && n < (i % 2 ? keys / 10 : keys))
 			die("a listing misses keys", -MC_EINTERNAL);
 	}
@@ -178,7 +179,7 @@ static void bench_puts(const char *what, bool lists, bool watches)
 	perf_row(what, "undisturbed", (double)undisturbed / 1e3, "us, the longest of them");
 	if (lists)
 		perf_row(what, "listed", (double)listed, "keys meanwhile");
-	/* Several locks one after the other: longer than any of them is held. */
+	/* A page takes several locks one after the other, so it takes longer than any of them is held. */
 	if (lists)
 		perf_row(what, "page", (double)longest_page / 1e3, "us of CPU time, the longest one");
 	if (watches)
@@ -218,9 +219,9 @@ int main(int argc, char **argv)
 			 (double)(mc_now_ns() - began) / 1e9, "s");
 		mcm_names_page_done(&pg.names);
 	}
-	bench_puts("put, nothing beside it", false, false);
-	bench_puts("put, all keys listed beside it", true, false);
-	bench_puts("put, listing and watching beside it", true, true);
+	bench_puts("put, without other work", false, false);
+	bench_puts("put, while all keys are listed", true, false);
+	bench_puts("put, while listing and watching", true, true);
 	mcm_session_free(m, session);
 	mcm_core_free(m);
 	mc_options_free(options);

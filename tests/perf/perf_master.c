@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_master.c - a master under its C client: memory per object, exists, gets and puts in batches, the
- * index alone, listing.  The master runs in a process of its own, on a unix socket, with one RPC thread;
- * its CPU time is told beside the wall clock, so keys per second and core can be read off.
+ * index alone, listing.  The master runs in a separate process, on a Unix socket, with one RPC thread;
+ * the table has its CPU time next to wall-clock time, which gives keys per second and core.
  *
  *	perf_master [OBJECTS [PART]]
  *
- * OBJECTS: 10^6 unless said otherwise, also by PERF_OBJECTS; PART: wire, sizes, latency, core, evict; all of
- * them unless said otherwise.
+ * OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or evict; default: all of
+ * them.
  *
- * With 10^7 objects or more the memory per object is that of keys of 32 bytes. */
+ * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
 #include <config.h>
 
 #include <errno.h>
@@ -38,7 +38,7 @@
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
 
-/* Of the keys in use: all of the number's digits are in the last half. */
+/* Length of the keys: the last half contains all digits of the number. */
 static unsigned key_len = KEY_LEN;
 
 static const struct mcp_id me = { 1, 2 };
@@ -49,7 +49,7 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-/* 64 bytes, as a prefix hash in hex. */
+/* 64 bytes, like a prefix hash in hex. */
 static void make_key(char key[KEY_LEN + 1], uint64_t n)
 {
 	uint64_t h = (n + 1) * 0x9e3779b97f4a7c15ull;
@@ -88,9 +88,9 @@ static uint64_t cpu_ns_of(pid_t pid)
 
 static struct mc_options *options;
 
-/* With a journal, the master does nothing but write checkpoints beside its work. */
+/* With a journal, the master writes checkpoints continuously in the background. */
 static char *journal_dir;
-static uint64_t *longest_hold;	/* shared: ns of a checkpoint's longest lock, and CPU time of that */
+static uint64_t *longest_hold;	/* shared: longest lock of a checkpoint in ns, and the CPU time of that lock */
 
 static void conf_of(struct mcm_conf *conf)
 {
@@ -116,7 +116,7 @@ static pid_t master_start(const char *addr)
 	pid = fork();
 	if (pid)
 		return pid;
-	/* A benchmark that is killed leaves nobody behind. */
+	/* A killed benchmark leaves no process behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	conf_of(&conf);
 	if (journal_dir) {
@@ -203,7 +203,7 @@ static void fill_keys(struct bench *b, uint64_t first, unsigned n, uint64_t step
 	}
 }
 
-/* One batch of puts, both phases. */
+/* One batch of puts, start and end. */
 static void put_batch(struct bench *b, unsigned n)
 {
 	struct mcp_put_start rq = { .replicas = 1, .items = mcp_seq(b->item, n) };
@@ -286,11 +286,11 @@ static void bench_puts(struct bench *b, uint64_t objects)
 	put_all(b, objects);
 	timing_print(b, "put start+end, batches of 500", t, objects);
 	memory_print(b, "objects in the master's memory", before, objects);
-	/* Pages that the kernel has cleared once already: a master at work has them. */
+	/* Pages that the kernel has already zeroed, as in a master that has run for a while. */
 	remove_all(b, objects);
 	t = timing_begin(b);
 	put_all(b, objects);
-	timing_print(b, "put start+end, 500, memory there", t, objects);
+	timing_print(b, "put start+end, 500, memory touched", t, objects);
 }
 
 static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint32_t flags,
@@ -305,7 +305,7 @@ static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint
 
 	for (done = 0; done < total; done += batch) {
 		began = mc_now_ns();
-		/* in no order that the index likes */
+		/* in an order that does not favour the index */
 		fill_keys(b, done * 7919, batch, 104729, objects);
 		encode += mc_now_ns() - began;
 		call(b, MCP_EXIST, &rq, &reply, &mem);
@@ -314,7 +314,7 @@ static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint
 				die("a key is missing", -MC_ENOOBJECT);
 		mcp_reply_done(&mem);
 	}
-	/* Making up the keys is not what is measured. */
+	/* The time for generating the keys is not measured. */
 	t.wall += encode;
 	timing_print(b, what, t, total);
 }
@@ -368,7 +368,7 @@ static void bench_list(struct bench *b, uint64_t objects)
 	timing_print(b, "listing of one directory", t, n);
 }
 
-/* The same questions of masters of all sizes. */
+/* The same requests to masters of all sizes. */
 static void bench_sizes(struct bench *b, uint64_t most)
 {
 	struct mcp_exist one = { .flags = MCP_EXIST_PEEK, .keys = mcp_seq(b->key, 1) };
@@ -423,7 +423,7 @@ static void bench_evict(struct bench *b, uint64_t objects)
 	timing_print(b, "put start+end when full (evicting)", t, total);
 }
 
-/* ---- one question, while others ask for much ---- */
+/* ---- latency of one request during heavy requests of other clients ---- */
 
 #define ASKS 20000u
 
@@ -511,7 +511,7 @@ static double ask_often(struct bench *b, uint64_t objects, const char *what)
 	return latency_print(h, what);
 }
 
-/* ---- what the machine has to give: bytes to and fro between two processes ---- */
+/* ---- limits of the machine: bytes to and fro between two processes ---- */
 
 static void *spin(void *arg)
 {
@@ -522,7 +522,7 @@ static void *spin(void *arg)
 	return arg;
 }
 
-/* Its p99.9, with as many threads beside it that do nothing but run. */
+/* p99.9 of a ping-pong, with @spinners busy threads beside it. */
 static double ping_pong(unsigned spinners, const char *what)
 {
 	struct mc_hist *h = calloc(1, sizeof(*h));
@@ -540,7 +540,7 @@ static double ping_pong(unsigned spinners, const char *what)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		/* As the master's loops are. */
+		/* Same scheduling as the master's loops. */
 		mc_thread_prompt();
 		while (read(pair[1], bytes, sizeof(bytes)) == sizeof(bytes))
 			if (write(pair[1], bytes, sizeof(bytes)) != sizeof(bytes))
@@ -576,7 +576,8 @@ static void bench_latency(struct bench *b, uint64_t objects)
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (longest_hold == MAP_FAILED)
 		die("memory", -errno);
-	/* The checkpoint; then the removal and the listing too, whose clients wait for their servers. */
+	/* One busy thread: the checkpoint; three: removal and listing too, whose clients mostly
+	 * wait for the server. */
 	raw[0] = ping_pong(1, "raw round trip, 1 spinning thread beside it");
 	raw[1] = ping_pong(3, "raw round trip, 3 spinning threads beside it");
 	if (!mkdtemp(dir))
@@ -598,7 +599,7 @@ static void bench_latency(struct bench *b, uint64_t objects)
 		 "times the raw one");
 	perf_row("checkpoints beside all that", "longest lock", (double)longest_hold[0] / 1e3, "us");
 	perf_row("checkpoints beside all that", "CPU time of it", (double)longest_hold[1] / 1e3,
-		 "us at the most");
+		 "us at most");
 	pthread_join(thread[0], NULL);
 	pthread_join(thread[1], NULL);
 	bench_end(b);
@@ -608,7 +609,7 @@ static void bench_latency(struct bench *b, uint64_t objects)
 	journal_dir = NULL;
 }
 
-/* ---- the index by itself, without wire ---- */
+/* ---- the index alone, without RPC ---- */
 
 static void core_mount(struct mcm *m, uint64_t size)
 {
@@ -623,8 +624,8 @@ static void core_mount(struct mcm *m, uint64_t size)
 		die("mount", -MC_EINTERNAL);
 }
 
-/* Put @n objects of 4 KiB from number @first on; when @worst, tell the one that took the longest, in the
- * processor's time: others on the machine do not count. */
+/* Put @n objects of 4 KiB from number @first on.  With @worst, return the longest CPU time of one
+ * put, which other programs do not disturb. */
 static uint64_t core_puts(struct mcm *m, struct mcm_session *s, uint64_t first, uint64_t n,
 			  bool worst)
 {
@@ -665,7 +666,7 @@ static void promise_all(struct mcm *m, uint64_t first, uint64_t n)
 	}
 }
 
-/* 1 GiB of objects of 4 KiB makes way for as much, one put after the other. */
+/* Evict 1 GiB of 4 KiB objects for as many new ones, one put after the other. */
 static void bench_core_evict(void)
 {
 	uint64_t n = 262144, cpu, empty, full, worst;
@@ -697,7 +698,7 @@ static void bench_core_evict(void)
 	cpu = cpu_ns_of(getpid());
 	core_puts(m, s, 3 * n, n / 4, false);
 	full = cpu_ns_of(getpid()) - cpu;
-	perf_row("put of 4 KiB, all others promised", "one", (double)full * 4e-3 / (double)n, "us");
+	perf_row("put of 4 KiB, all others have promise leases", "one", (double)full * 4e-3 / (double)n, "us");
 	mcm_session_free(m, s);
 	mcm_core_free(m);
 	mc_options_free(options);
@@ -758,7 +759,7 @@ static void bench_wire(struct bench *b, uint64_t objects)
 	bench_exists(b, objects, 500, 0, "exists, batches of 500");
 	bench_exists(b, objects, 5000, 0, "exists, batches of 5000");
 	bench_exists(b, objects, 500, MCP_EXIST_PEEK, "exists without promise, 500");
-	ask_often(b, objects, "one exist, nothing beside it");
+	ask_often(b, objects, "one exist, without other requests");
 	bench_gets(b, objects, 500);
 	bench_list(b, objects);
 	bench_evict(b, objects);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one key costs a master in CPU time, by the same program for either package.
+"""CPU time per key in a master, measured by the same program for either package.
 
-perf_master_upstream.py MASTER PID: mounts memory, then prints microseconds of the master's CPU per key of a put
-(start and end) and of an exist, batches of 500."""
+perf_master_upstream.py MASTER PID: contributes memory, then prints microseconds of the master's CPU
+per key of a put (start and end) and of an exist, in batches of 500."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def main():
     out = os.dup(1)
     os.dup2(2, 1)
     master, pid = sys.argv[1], int(sys.argv[2])
-    # as clock_getcpuclockid() computes it: all threads of that process
+    # clock id of all threads of that process, computed like clock_getcpuclockid()
     clock = (~pid << 3) | 2
     s = MooncakeDistributedStore()
     if s.setup("127.0.0.1", "P2PHANDSHAKE", 512 * MIB, 16 * MIB, "tcp", "", master):

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What one key costs a master, ours and upstream's, in CPU time of its process: the same Python program over each one's own
-# package, in turns.
+# CPU time per key in our master and in upstream's: the same Python program uses each package in turn.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/python.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_mcfs.c - files of a mount against files of tmpfs, and of tmpfs seen through bindfs where that is
  * installed: reading, and writing new files, by a program that opens, reads or writes 1 MiB at a time, and
- * closes; and the memory itself as a file that the kernel passes through.  Rounds alternate, medians are
- * shown.
+ * closes; and the segment's memory as a passthrough file.  Rounds alternate; the table shows
+ * medians.
  *
- *	perf_mcfs [-r ROUNDS] [-m MOUNT]	MOUNT: an mcfs that is mounted; else one of its own */
+ *	perf_mcfs [-r ROUNDS] [-m MOUNT]	MOUNT: a mounted mcfs; default: mount one */
 #include <config.h>
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define TMPFS_DIR "/dev/shm"
 
 static char *buf;
-static char shm[64], mnt[64], bound[64];	/* bound: shm through bindfs, "": there is none */
+static char shm[64], mnt[64], bound[64];	/* bound: shm through bindfs, "" if there is none */
 static pid_t daemon_pid, bindfs_pid;
 
 static void clean_up(void)
@@ -80,7 +80,7 @@ static void write_file(const char *path, size_t size)
 		die(path);
 }
 
-/* @size: all of the file, or its beginning; @step: how far apart what is read goes in memory. */
+/* @size: length of the read; @rest: length after it; @step: distance in memory between the parts read. */
 static void read_part(const char *path, size_t size, size_t rest, size_t step)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -98,7 +98,7 @@ static void read_part(const char *path, size_t size, size_t rest, size_t step)
 
 static void read_file(const char *path, size_t size)
 {
-	/* its end is looked for, too */
+	/* read until the end of the file */
 	read_part(path, size, 1, MIB);
 }
 
@@ -107,7 +107,7 @@ static double gbps(size_t size, uint64_t ns)
 	return (double)size / (double)ns;
 }
 
-/* One file: written new, read twice; the second reading is taken. */
+/* One file: written once, read twice; the second read counts. */
 static void one_round(const char *dir, size_t size, double *ret_write, double *ret_read)
 {
 	char path[256];
@@ -140,7 +140,7 @@ static double median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-/* Of tmpfs, mcfs and bindfs. */
+/* @m: tmpfs, mcfs and bindfs. */
 static void show(const char *name, const double m[3])
 {
 	perf_row(name, "tmpfs", m[0], "GB/s");
@@ -173,8 +173,8 @@ static void compare(size_t mib, unsigned rounds)
 	show(name, mr);
 }
 
-/* The memory that the node contributes, as a file, read without a request of ours: into one buffer, as cat does,
- * and into as much memory as there are bytes. */
+/* The node's memory as a file, read through the kernel's passthrough, without requests to the
+ * daemon: into one buffer, as cat does, and into a buffer as long as the file. */
 static void passed_through(size_t mib, unsigned rounds, size_t step)
 {
 	static double r[2][ROUNDS_MAX];
@@ -205,7 +205,7 @@ static void passed_through(size_t mib, unsigned rounds, size_t step)
 	perf_row(name, "ratio", median(r[1], rounds) / median(r[0], rounds), "x tmpfs");
 }
 
-/* Names: a key that is looked up and is not there, one that is, and a small file from create to close. */
+/* Names: a lookup of a missing key, of an existing key, and a small file from create to close. */
 static void names(unsigned n)
 {
 	char path[256];
@@ -277,7 +277,7 @@ static void mount_own(void)
 	}
 }
 
-/* bindfs over the tmpfs directory, as most would choose for a second view of one. */
+/* bindfs over the tmpfs directory, the usual choice for a second view of a directory. */
 static void mount_bindfs(void)
 {
 	uint64_t deadline = mc_deadline_ms(5000);
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
 		skip("no tmpfs at " TMPFS_DIR);
 	}
 	mount_bindfs();
-	/* One more, since the read that finds the end needs room, too. */
+	/* One MiB more, since the read that finds the end needs a buffer too. */
 	buf = aligned_alloc(MIB, 65 * MIB);
 	if (!buf)
 		die("memory");

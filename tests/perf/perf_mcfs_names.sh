@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Small files against a filesystem that only answers; a listing of 10^6 keys; the daemon's memory after that
-# and after many files were opened and closed.
+# Small files against a filesystem that only answers; a listing of 10^6 keys; the daemon's memory
+# after that listing and after many files were opened and closed.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 3000
@@ -16,7 +16,7 @@ started "$SPAWNED" bare_fuse 20 is_mounted "$tmp/bare"
 start_master >/dev/null
 start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=512MiB --log=err
 "$top_builddir/tests/perf/mcfs_names" "$tmp/mnt" "$tmp/bare" "${1:-9}"
-# resident and not of the segment, which is shared memory, in MiB
+# resident memory in MiB without the segment, which is shared memory
 own_memory() {
 	awk '/^RssAnon:|^RssFile:/ { kb += $2 } END { print int(kb / 1024) }' "/proc/$MCFS_PID/status"
 }

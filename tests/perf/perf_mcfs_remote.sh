@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A file whose bytes lie on another node, read through a mount without memory of its own, against what the
-# engine alone makes of the same bytes; the nodes are namespaces.
+# A file stored on another node, read through a mount without own memory, against a read of the same
+# bytes by the engine alone; the nodes are network namespaces.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_netns

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_node.c - the node's daemon: a request over the ring, polling and asleep, and a bare wake-up; an object as
- * memory, at several sizes; puts and gets of 1 MiB in memory that was handed over, against memcpy.  Master, daemon
- * and client are in one process and talk as they do between processes.
+ * memory, at several sizes; puts and gets of 1 MiB in lent memory, against memcpy.  Master, daemon and
+ * client are in one process and communicate as between processes.
  *
  *	perf_node [ring|map|copy]	all of it, or one part */
 #include <config.h>
@@ -26,7 +26,7 @@
 #define MIB ((size_t)1 << 20)
 #define CALLS 5000
 #define SLEEPS 500
-#define SLOTS 32		/* objects of 1 MiB in turn, so that caches do not decide */
+#define SLOTS 32		/* number of 1 MiB objects used in turn, so that CPU caches do not help */
 #define ROUNDS 9
 
 static char dir[64], path[96], addr[112];
@@ -87,10 +87,10 @@ static void start_node(unsigned spin_us)
 /* ---- the ring ---- */
 
 static struct {
-	uint32_t asked, answered;	/* atomic; of the same number when nothing is under way */
+	uint32_t asked, answered;	/* atomic; equal when no request is pending */
 } bare;
 
-/* Sleeps until it is asked, and answers: the least that a daemon asleep can do. */
+/* Sleep until there is a request, and answer it: the minimum cost of a sleeping daemon. */
 static void *bare_sleeper(void *arg)
 {
 	for (uint32_t n = 0; n < SLEEPS; n++) {
@@ -101,7 +101,7 @@ static void *bare_sleeper(void *arg)
 	return NULL;
 }
 
-/* What a wake-up costs on this machine, with nothing around it. */
+/* Cost of a bare wake-up on this machine. */
 static void bare_rows(void)
 {
 	static uint64_t ns[SLEEPS];
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "%s/sock", dir);
 	snprintf(addr, sizeof(addr), "unix:%s", path);
 	start(&options);
-	/* The segment's pages are being touched in the background, which takes a CPU. */
+	/* Wait: a thread still touches the segment's pages in the background, which uses a CPU. */
 	sleep(1);
 	if (wanted(argc, argv, "ring")) {
 		ring_rows("ring, polling", false);

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package against upstream's wheel, in turns in the same minutes.
+"""The Python package against upstream's wheel, in turn within the same minutes.
 
-perf_python.py OURS_PYTHON OURS_MASTER [UPSTREAM_PYTHON UPSTREAM_MASTER]: the driver (PERF_ROWS=TEXT: only rows that
-have it in their name, PERF_ROUNDS=N: so many of each); it runs itself as workers,
-two processes for each package: one that owns memory and one that has none and is measured; then one that has
-its own."""
+perf_python.py OURS_PYTHON OURS_MASTER [UPSTREAM_PYTHON UPSTREAM_MASTER]: the driver
+(PERF_ROWS=TEXT: only rows with TEXT in their name; PERF_ROUNDS=N: number of rounds).  It runs
+itself as workers, two processes for each package: one that owns memory and a measured one without
+memory; then one that has its own memory."""
 
 import ctypes
 import os
@@ -130,7 +130,7 @@ class Worker:
         return self.threads(10)
 
     def again(self, segment):
-        """ms of a setup() with so much memory, by a store of its own."""
+        """ms of a setup() of another store with that much memory."""
         import mooncake.store as ms
 
         s = ms.MooncakeDistributedStore()
@@ -165,8 +165,8 @@ class Worker:
         return self.one(True)
 
     def own(self, n, size, one_by_one, get):
-        """Puts or gets of n objects, which lie in this process's own segment, against memcpy of the same bytes: how
-        many times its speed, best of each, in turns."""
+        """Puts or gets of n objects in this process's own segment: speed relative to memcpy of the
+        same bytes, best of each, in turn."""
         keys, sizes = [f"own-{i}" for i in range(n)], [size] * n
         ptrs = [self.ptr + i * size for i in range(n)]
         room, to = memory(n * size)
@@ -327,7 +327,7 @@ def main(args):
 
 
 def own(packages, only):
-    """A process of each package that has the only segment."""
+    """Start a process of each package that has the only segment."""
     children = [(name, Child(python, "alone", master)) for name, python, master in packages]
     for what, method in OWN_ROWS:
         if only and only not in what:

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The Python package against upstream's wheel, which comes from PyPI when it can be had, or is in the
-# virtual environment that MC_UPSTREAM_VENV names.
+# The Python package against upstream's wheel, from PyPI if that can be reached, or from the virtual
+# environment MC_UPSTREAM_VENV.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 python_package
 requires_memory 4000
-# as it is after an installation: compiled
+# compiled, as after an installation
 cp -r "$PYTHONPATH" "$tmp/installed"
 "$PYTHON" -m compileall -q "$tmp/installed" >"$tmp/compile.log"
 export PYTHONPATH=$tmp/installed
@@ -29,6 +29,6 @@ if PYTHONPATH='' "$venv/bin/python" -c "import mooncake.store" 2>/dev/null; then
 	chmod +x "$tmp/upstream-python"
 	upstream=("$tmp/upstream-python" "127.0.0.1:$rpc")
 else
-	echo "# upstream's wheel cannot be had here"
+	echo "# upstream's wheel cannot be installed here"
 fi
 timeout 800 "$PYTHON" "$top_srcdir/tests/perf/perf_python.py" "$PYTHON" "$MASTER" "${upstream[@]}"

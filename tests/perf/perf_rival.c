@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_rival.c - our engine over TCP beside upstream's wheel, 0.3.13.post1 with its pool of connections and
- * its queues as long as they can be, in turns within one run: the same sizes, the same requests at once, which
- * upstream may spread over as many threads as suit it best.  Both count the processors' time of both their
- * processes.  The wheel is that of tests/integ/interop_0_3_13.sh. */
+ * perf_rival.c - our engine over TCP against upstream's wheel, 0.3.13.post1 with its connection
+ * pool and its maximum queue length, in turn within one run: the same sizes and the same number of
+ * concurrent requests, which upstream may spread over its best number of threads.  Both include the
+ * CPU time of both of their processes.  The wheel is that of tests/integ/interop_0_3_13.sh. */
 #include <config.h>
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static char *memory(void)
 
 /* ---- processes ---- */
 
-/* Fork with pipes to and from the child's standard input and output: 0 in the child. */
+/* Fork with pipes to and from the child's standard input and output; returns 0 in the child. */
 static pid_t split(struct child *c)
 {
 	int in[2], out[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_rpc.c - calls beside a bare ping-pong of as many bytes over the same kind of socket, between
- * the same two processors: small calls, and exist with 500 and 5000 keys. */
+ * perf_rpc.c - calls against a bare ping-pong of as many bytes over the same kind of socket,
+ * between the same two processors: small calls, and exist with 500 and 5000 keys. */
 #include <config.h>
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static const struct mcp_handler handlers[] = {
 	{ MCP_RENAME, rename_ }, { MCP_EXIST, exist }, { 0, NULL }
 };
 
-/* False: the peer has gone. */
+/* Returns false when the peer has closed the connection. */
 static bool transfer(int fd, bool out, char *p, size_t len, bool spin)
 {
 	struct pollfd poller = { .fd = fd, .events = out ? POLLOUT : POLLIN };
@@ -106,7 +106,7 @@ static bool transfer(int fd, bool out, char *p, size_t len, bool spin)
 	return true;
 }
 
-/* The raw peer is told first how much comes and how much it shall answer. */
+/* The raw peer first receives the sizes of request and reply. */
 struct raw_plan {
 	uint32_t request, reply, spin;
 };
@@ -160,7 +160,7 @@ static int serve(const char *dir, unsigned cpu, unsigned spin_us, int tell)
 	}
 	if (write(tell, &where, sizeof(where)) != sizeof(where))
 		return 1;
-	/* until the parent has gone */
+	/* until the parent has ended */
 	return (int)read(tell, &where, 1);
 }
 
@@ -177,7 +177,7 @@ static int by_value(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Median and 99th percentile in nanoseconds of @n measured rounds. */
+/* Compute median and 99th percentile of @n measured rounds, in nanoseconds. */
 static void sum_up(unsigned n, double *p50, double *p99)
 {
 	qsort(times, n, sizeof(times[0]), by_value);
@@ -242,7 +242,7 @@ static void measure_rpc(const char *addr, unsigned n, unsigned spin_us, unsigned
 	mcp_client_close(c);
 }
 
-/* @n 0: the small call. */
+/* @n is the number of keys; 0: the small call. */
 static void compare(const struct addresses *at, int transport, unsigned n, unsigned spin_us,
 		    const char *where)
 {
@@ -281,7 +281,7 @@ static void with_server(enum where where, unsigned spin_us, bool batches)
 		die("setup", -errno);
 	pid = fork();
 	if (pid == 0) {
-		/* A benchmark that is killed leaves nobody behind. */
+		/* A killed benchmark leaves no process behind. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(sock[0]);
 		_exit(serve(dir, where == TOGETHER ? 0 : 1, spin_us, sock[1]));

@@ -43,7 +43,7 @@ static void die(const char *what, int r)
 	exit(1);
 }
 
-/* Both kinds of round trip go between the first two processors, where there are two. */
+/* Both kinds of round trip use the first two processors, if there are two. */
 static void pin(unsigned cpu)
 {
 	cpu_set_t set;
@@ -64,7 +64,7 @@ static void unpin(void)
 	(void)sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Run @fn in a process that ends with this one; it writes to @out when it is ready. */
+/* Run @fn in a process that ends with this one; @fn writes to @out when it is ready. */
 static pid_t child(void (*fn)(int out), int *ret_fd)
 {
 	int p[2];
@@ -77,7 +77,7 @@ static pid_t child(void (*fn)(int out), int *ret_fd)
 	if (pid < 0)
 		die("fork", -errno);
 	if (!pid) {
-		/* A benchmark that is killed leaves nobody behind. */
+		/* A killed benchmark leaves no process behind. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(p[0]);
 		fn(p[1]);
@@ -137,7 +137,7 @@ static void run_owner(int out)
 		exit(1);
 }
 
-/* Receive @len bytes; polls for SPIN_US before it sleeps, as both ends of the store's calls do. */
+/* Receive @len bytes; poll for SPIN_US before sleeping, as both ends of the store's calls do. */
 static void recv_all(int fd, char *buf, size_t len)
 {
 	uint64_t sleep_ns = mc_now_ns() + SPIN_US * 1000ull;
@@ -166,7 +166,7 @@ static void send_all(int fd, const char *buf, size_t len)
 	}
 }
 
-/* Answers 4 KiB for each 64 bytes. */
+/* Answer each 64 bytes with 4 KiB. */
 static void run_echo(int out)
 {
 	static char reply[4096], ask[64];
@@ -331,7 +331,7 @@ static void small_gets(mcs_t *s, char *buf, unsigned n, struct mc_hist *hist)
 	}
 }
 
-/* In turns, so that both meet the same disturbances. */
+/* In turn, so that both suffer the same disturbances. */
 static void small_get_latency(mcs_t *s, char *buf, const char *echo_addr)
 {
 	const struct mcs_key key = { "small", 5 };

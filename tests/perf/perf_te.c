@@ -70,7 +70,7 @@ struct pair {
 	uint64_t there;
 };
 
-/* As programs do it: a batch for each. */
+/* As programs do: one batch per transfer. */
 static void engine_move(struct pair *x, int opcode, uint64_t at, uint64_t len)
 {
 	struct transfer_request r = { opcode, x->mem + at, x->id, x->there + at, len };
@@ -84,7 +84,7 @@ static void engine_move(struct pair *x, int opcode, uint64_t at, uint64_t len)
 	CHECK(st.status == STATUS_COMPLETED && freeBatchID(x->te, b) == 0);
 }
 
-/* What it is compared with: nothing but the copy. */
+/* The comparison: only the copy. */
 static void bare_move(struct pair *x, int opcode, uint64_t at, uint64_t len)
 {
 	struct iovec here = { x->mem + at, len }, there = { (void *)(uintptr_t)(x->there + at), len };
@@ -137,7 +137,7 @@ static void median(double *v, unsigned n, double *ret)
 
 #define BATCH 1024u
 
-/* BATCH scattered requests of 4 KiB in one batch; microseconds each. */
+/* BATCH scattered requests of 4 KiB in one batch; microseconds per request. */
 static double together(struct pair *x, int opcode)
 {
 	static struct transfer_request r[BATCH];
@@ -156,7 +156,7 @@ static double together(struct pair *x, int opcode)
 	return (now() - begin) / BATCH * 1e6;
 }
 
-/* The same places one after the other, by nothing but the copy. */
+/* The same ranges one after the other, only the copy. */
 static double apart(struct pair *x, int opcode)
 {
 	double begin = now();

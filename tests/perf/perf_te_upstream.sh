@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# transfer_engine_bench, ours and upstream's, each between two processes of this host, in turns: same host as it comes,
-# and ours forced to TCP.  Upstream runs with its pool on and its queue as long as it can be.
+# transfer_engine_bench, ours and upstream's, each between two processes of this host, in turn: the
+# default path, and ours forced to TCP.  Upstream's runs with its connection pool and its maximum
+# queue length.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "${top_srcdir:?}/tests/lib/upstream.sh"
 requires jq
 UPSTREAM_PYTHON=''
 upstream_python 0.3.13.post1
-# the program itself: the script of that name starts it as a child, which would outlive a signal
+# the program itself: the script of that name starts it as a child, which would not get the signal
 theirs=$("$UPSTREAM_PYTHON" -c 'import mooncake.engine as e, os; print(os.path.dirname(e.__file__))')/transfer_engine_bench
 chmod +x "$theirs"
 ours=$top_builddir/tools/transfer_engine_bench
@@ -16,7 +17,7 @@ export MC_TCP_ENABLE_CONNECTION_POOL=1 MC_FORCE_TCP
 base=(--metadata_server=P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=tcp)
 size=268435456
 
-# target PROGRAM FORCE_TCP - gives SEGMENT; its pid stays in SPAWNED
+# target PROGRAM FORCE_TCP - start a target; sets SEGMENT; its pid stays in SPAWNED
 target() {
 	MC_FORCE_TCP=$2
 	rm -f "$tmp/target.log"
@@ -26,8 +27,8 @@ target() {
 	wait_for 20 connects "$SEGMENT"
 }
 
-# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - bytes per second, with $threads: of what was counted, since
-# the rate that is printed has two decimals
+# rate PROGRAM FORCE_TCP SEGMENT BLOCK BATCH OPERATION - print bytes per second with $threads
+# threads, computed from the count, since the printed rate has only two decimals
 rate() {
 	MC_FORCE_TCP=$2 timeout 120 "$1" "${base[@]}" --segment_id="$3" --buffer_size=$size --block_size="$4" \
 		--batch_size="$5" --operation="$6" --duration=2 --threads="$threads" >"$tmp/run.log" 2>&1 || :
@@ -54,7 +55,7 @@ for shape in "4096 1 1" "65536 1 1" "1048576 1 1" "4096 4096 2" "65536 128 2" "1
 			c=$(rate "$ours" 1 "$our_segment" "$block" "$batch" "$operation")
 			echo "$t $h $c"
 		done >"$tmp/rates"
-		# the median of each
+		# print the median of each
 		for i in 1 2 3; do
 			cut -d ' ' -f $i "$tmp/rates" | sort -g | sed -n 2p
 		done >"$tmp/medians"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * row.h - a row of the table that "make bench" shows: what was measured, which figure of it, the value
- * and its unit.  A figure that a budget is about has its comparison of the same run in a row of its own
- * ("x memcpy", "x socket"). */
+ * row.h - a row of the table that "make bench" shows: the case, the figure, its value and unit.  A
+ * figure with a budget is followed by a row with its comparison from the same run ("x memcpy", "x
+ * socket"). */
 #ifndef PERF_ROW_H
 #define PERF_ROW_H
 
