@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every method of the store and the engine with whatever somebody may pass, in random combinations.
+"""Every method of the store and the engine with arbitrary arguments, in random combinations.
 
-abuse.py MASTER SEED CALLS: exceptions of Python and numbers are fine; a crash, a hang, SystemError, or a store that does not work any
-more are not.  What was called goes to stderr when it fails."""
+abuse.py MASTER SEED CALLS: Python exceptions and numbers are fine; a crash, a hang, SystemError, or
+a store that no longer works are failures.  After a failure, the calls are on stderr."""
 
 import array
 import ast
@@ -24,7 +24,7 @@ import mooncake.store as ms
 
 MASTER, SEED, CALLS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 ARENA = 4 << 20
-# Nothing else is mapped there, not even by AddressSanitizer, so that what runs over the edge hits a hole.
+# Nothing else is mapped there, not even by AddressSanitizer: an access beyond the end hits a hole.
 ARENA_AT = 1 << 45
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 FIXED = 0x100000		# MAP_FIXED_NOREPLACE
@@ -47,7 +47,7 @@ MEMORY, READ_ONLY = arena(ARENA_AT, True), arena(ARENA_AT + (1 << 36), False)
 
 
 class Raises:
-    """Whatever it is asked for."""
+    """An object on which every operation raises."""
 
     def __init__(self, error):
         self.error = error
@@ -88,7 +88,7 @@ def size():
 
 
 def pointer():
-    """AddressSanitizer's own memory is mapped, but nobody's."""
+    """AddressSanitizer reserves addresses that belong to no object."""
     p = rng.choice([MEMORY, MEMORY, MEMORY + 1, MEMORY + 4096, MEMORY + rng.randrange(ARENA), MEMORY + ARENA - 1,
                        MEMORY + ARENA, MEMORY - 1, READ_ONLY, READ_ONLY + ARENA - 8, 0, 1, 4096, 2 ** 47, 2 ** 64 - 1, number()])
     return 4096 if SANITIZED and 0x7fff8000 <= p < 0x10007fff8000 else p
@@ -141,7 +141,7 @@ def target():
     return t
 
 
-# By a parameter's name.
+# Generators of arguments, by parameter name.
 KINDS = {
     "key": key, "keys": lambda: many(key), "base_keys": lambda: many(key), "all_keys": lambda: [many(key) for _ in range(2)],
     "buffer_ptr": pointer, "metadata_buffer_ptr": pointer, "buffer_ptrs": lambda: many(pointer), "size": size, "metadata_size": size,
@@ -162,13 +162,13 @@ KINDS = {
     "parallelism": parallelism, "parallelisms": lambda: many(parallelism), "writer_partition": parallelism,
     "writer_partitions": lambda: many(parallelism), "target": lambda: rng.choice([target(), None, PEER]),
 }
-# They end the store, start another, wait for what does not come, or would take the memory of this machine.
+# Left out: they end the store, start another one, wait for ever, or would use all memory of this machine.
 LEFT_OUT = {"close", "setup", "setup_dummy", "init_all", "initialize", "initialize_ext", "allocate_and_mount_segment",
             "alloc_from_mem_pool", "allocate_managed_buffer", "start_server", "begin"}
 
 
 def methods(module, kind):
-    """name -> parameters, of the .pyi."""
+    """Return name -> parameters, from the .pyi."""
     with open(module.__file__ + "i", encoding="utf-8") as f:
         tree = ast.parse(f.read())
     found = {}
@@ -227,7 +227,7 @@ def works(s, n):
 
 
 def configs_and_setups(s):
-    """setup() with junk: an exception or a number at once, and the object is as it was."""
+    """setup() with random arguments: an exception or a number at once, and the object is unchanged."""
     t = ms.MooncakeDistributedStore()
     for _ in range(60):
         args = ["127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER]
@@ -253,7 +253,7 @@ def a_million(s):
 
 
 def forked(s, store_methods):
-    """Each method, called in a child of the process that opened the store."""
+    """Call each method in a child of the process that opened the store."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(120)
@@ -266,7 +266,7 @@ def forked(s, store_methods):
 
 
 def interrupted(s):
-    """Signals while calls are under way: the exception of the handler comes, and nothing is lost."""
+    """Signals during calls: the handler's exception is raised, and no call is lost."""
     class Mine(Exception):
         pass
 
@@ -290,7 +290,7 @@ def interrupted(s):
 
 
 def in_threads(s, store_methods):
-    """The same junk from four threads, while one of their stores is closed."""
+    """Random calls from four threads, while one of their stores is closed."""
     t = opened()
     stop = threading.Event()
 
@@ -343,7 +343,7 @@ def main():
     if "--million" in sys.argv:
         a_million(s)
     print(f"ok {CALLS} calls of {len(store_methods)} + {len(engine_methods)} methods, seed {SEED}")
-    # and the interpreter ends with all of it alive
+    # the interpreter exits with all objects alive
 
 
 main()

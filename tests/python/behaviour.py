@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store does with wrong input, threads, forks, signals, and the end of the interpreter.
+"""A store with wrong input, threads, forks, signals, and at the interpreter's exit.
 
 behaviour.py MASTER MASTER_PID"""
 
@@ -36,7 +36,7 @@ def opened(segment=64 * MIB, **more):
 
 
 class Memory:
-    """Memory with an address."""
+    """Memory with a known address."""
 
     def __init__(self, data):
         self.raw = ctypes.create_string_buffer(bytes(data), len(data))
@@ -105,8 +105,9 @@ class WrongInput(WithStore):
         self.assertEqual(s.health_check(), 1)
 
     def test_two_protocols(self):
-        """Clients of one pool that were told different protocols: who asks for what is not here is told, and they read
-        each other's objects, from memory that nobody registered."""
+        """Clients of one pool that request different protocols: a client that requests an
+        unavailable one gets a warning, and all read each other's objects, from unregistered
+        memory."""
         with self.assertLogs("mooncake.store", "WARNING") as log:
             other = opened(protocol="rdma", rdma_devices="mlx5_0")
         self.assertIn('protocol "rdma" is not available, continuing with tcp', "".join(log.output))
@@ -124,7 +125,7 @@ class WrongInput(WithStore):
         none.close()
 
     def test_masters_that_are_none(self):
-        """Within 5 s, and a machine's slowness, an error that names host, port and cause."""
+        """Within 5 s, plus the delay of a slow machine: an error with host, port and cause."""
         silent = socket.socket()
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
@@ -216,7 +217,7 @@ class WrongInput(WithStore):
             self.s.put("\ud800", b"x")
 
     def test_a_nul_is_no_end(self):
-        """What takes texts up to a NUL must not take the beginning for the whole."""
+        """A method that takes a text up to a NUL must refuse the NUL instead of using the part before it."""
         s = self.s
         keys = ["user1", "user2"]
         self.assertEqual(s.put_batch(keys, [b"1", b"2"]), 0)
@@ -234,7 +235,7 @@ class WrongInput(WithStore):
         other = opened()
         self.assertEqual(other.create_copy_task("user1", [here + "\0x"]), ((0, 0), -600))
         self.assertEqual(other.create_move_task("user1", here, other.get_hostname() + "\0x"), ((0, 0), -600))
-        # that segment is not there: the next name is taken
+        # a segment of that name does not exist: the next name is used
         c = ms.ReplicateConfig(preferred_segment=here + "\0x", preferred_segments=[here + "\0", other.get_hostname()])
         self.assertEqual(s.put("preferred", b"x", c), 0)
         self.assertEqual([d.get_memory_descriptor().buffer_descriptor.transport_endpoint
@@ -315,7 +316,7 @@ class Handles(WithStore):
             pool.acquire(1)
 
     def test_a_pool_lends_nothing_twice(self):
-        """Memory that a view still shows stays lent, whatever became of the lease."""
+        """Memory that a view still shows stays lent, even after its lease has ended."""
         pool = mooncake.BufferPool(self.s, max_bytes=MIB, block_on_exhaustion=False)
         first, second = pool.acquire(65536).buffer, pool.acquire(65536).buffer
         first[:4], second[:4] = b"1111", b"2222"
@@ -332,7 +333,7 @@ class Handles(WithStore):
         lease.release()
         with pool.acquire(1000) as again:
             self.assertEqual(again.ptr, address)
-        # what is left behind in a body is an error, but hides none
+        # a view that survives the with block is an error, but does not replace the block's own exception
         with self.assertRaisesRegex(RuntimeError, "views"):
             with pool.acquire(1000) as lease:
                 left = lease.buffer
@@ -367,7 +368,8 @@ class Handles(WithStore):
         self.assertEqual((c.group_ids, c.replica_num, copy.copy(ms.ReplicateConfig()).group_ids), (["g"], 2, None))
 
     def test_sessions_tell_what_became_of_the_bytes(self):
-        """A key that another client has written meanwhile is -705; options are those of the start."""
+        """A key that another client has written meanwhile gives -705; the options are those given
+        at the start."""
         s, m, keys = self.s, Memory(b"x" * 100), ["w1", "w2", "w3"]
         c = ms.ReplicateConfig(group_ids=["g1", "g2", "g3"], prefer_alloc_in_same_node=True)
         self.assertEqual(s.batch_put_session_start(keys, [100] * 3, c), [0] * 3)
@@ -409,7 +411,7 @@ class Handles(WithStore):
         self.assertEqual(s.batch_put_from_multi_buffers(["g3"], [[m.ptr]], [[5]], ms.ReplicateConfig(
             group_ids=["g" * 1025])), [-600])
         self.assertEqual((s.get("g1"), s.get("g2")), (b"x" * 100, b"x" * 50))
-        # an upsert must not change the group, and knows it
+        # an upsert must not change the group, and reports that
         self.assertEqual(s.upsert("g1", b"y", ms.ReplicateConfig(group_ids=["other"])), -600)
         self.assertEqual(s.upsert("g1", b"y", ms.ReplicateConfig(group_ids=["g"])), 0)
         self.assertEqual(s.put("p", b"x", ms.ReplicateConfig(prefer_alloc_in_same_node=True)), -600)
@@ -425,7 +427,7 @@ class Handles(WithStore):
         self.assertEqual((s.get("plain"), s.get("hard")), (b"", b"h" * MIB))
 
     def test_what_is_asked_for_stays(self):
-        """Until the lease time is over: size and replicas are asked before a read."""
+        """Until the lease has expired: a query of size or replicas usually precedes a read."""
         for i, ask in enumerate((self.s.is_exist, self.s.get_size, self.s.get_replica_desc)):
             self.assertEqual(self.s.put(f"asked-{i}", b"x"), 0)
             ask(f"asked-{i}")
@@ -454,7 +456,7 @@ class Handles(WithStore):
         while answer.status not in (ms.SUCCESS, ms.TaskStatus.FAILED) and time.monotonic() < end:
             answer, code = other.query_task(task)
         self.assertEqual((answer.status, answer.type, answer.id, code), (ms.SUCCESS, ms.TaskType.REPLICA_COPY, task, 0))
-        # the copy that is named moves, not another one
+        # the named copy moves, not another one
         third = opened()
         task, code = third.create_move_task("copied", other.get_hostname(), third.get_hostname())
         self.assertEqual(code, 0)
@@ -463,7 +465,7 @@ class Handles(WithStore):
             pass
         where = {d.get_memory_descriptor().buffer_descriptor.transport_endpoint for d in third.get_replica_desc("copied")}
         self.assertEqual(where, {self.s.get_hostname(), third.get_hostname()})
-        # it outlives the first owner
+        # the object survives its first owner
         self.s.close()
         self.assertEqual(other.get("copied"), b"x" * 100000)
         third.close()
@@ -501,7 +503,7 @@ class Threads(unittest.TestCase):
                 key = f"t{n}-{i % 7}"
                 r = s.upsert(key, value)
                 got = s.get(key)
-                # after close() both say so
+                # after close() both return their error
                 if r not in (0, -600) or got not in (value, b""):
                     wrong.append((r, len(got)))
                 i += 1
@@ -529,7 +531,7 @@ class Threads(unittest.TestCase):
         del stores
 
     def test_segment_of_a_file(self):
-        """Objects lie in the file, from the offset on, and go with unmount_segment()."""
+        """Objects are stored in the file, from the offset on, and are removed by unmount_segment()."""
         s = opened(0)
         with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:
             f.truncate(10 * MIB)
@@ -566,7 +568,7 @@ class Threads(unittest.TestCase):
         self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], "no:1"), [])
         self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], t.get_hostname()), ["c2"])
         self.assertEqual(s.is_exist("c1"), 1)
-        # it is leased now
+        # the object is leased now
         self.assertEqual(s.batch_replica_clear(["c1", "c3", "none"]), ["c3"])
         end = time.monotonic() + 20
         while s.batch_replica_clear(["c1"], s.get_hostname()) != ["c1"]:
@@ -607,7 +609,8 @@ class Processes(unittest.TestCase):
         self.assertEqual(self.run_script("s.me = s; l = [s]; l.append(l); del s").returncode, 0)
 
     def test_fork(self):
-        # AddressSanitizer of gcc 12 leaves its allocator's locks to the child as they are: not while a thread of ours runs.
+        # In gcc 12, AddressSanitizer's allocator locks stay locked in a child: fork only while no
+        # thread of ours runs.
         still = ("def state(task): return open(f'/proc/self/task/{task}/stat').read().rpartition(')')[2].split()[0]\n"
                  "def others(): return set(os.listdir('/proc/self/task')) - {str(threading.get_native_id())}\n"
                  "while any(state(task) != 'S' for task in others()): time.sleep(0.01)\n")
@@ -623,7 +626,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(self.run_script(text).returncode, 0)
 
     def test_fork_while_locks_are_held(self):
-        """By threads that the child does not have."""
+        """Locks held by threads that the child does not have."""
         text = ("from mooncake import _rpc\n"
                 "s.put('k', b'x')\n"
                 "assert s.batch_get_session_start(['k']) == [0] and s.batch_put_session_start(['w'], [10]) == [0]\n"
@@ -684,12 +687,12 @@ class Processes(unittest.TestCase):
             self.assertEqual(s.get("back"), b"from there" * 1000)
             child.stdin.close()
             self.assertEqual(child.wait(20), 0)
-        # its memory went with it
+        # its memory was removed with it
         self.assertEqual(s.get("back"), b"")
         s.close()
 
     def test_a_master_that_does_not_answer(self):
-        """Callers take any number but 0 for "it is there", so that only the call for many says it."""
+        """Callers interpret any number but 0 as "exists", so only the batch call reports the error."""
         def stopped(task):
             with open(f"/proc/{MASTER_PID}/task/{task}/stat", encoding="utf-8") as f:
                 return f.read().rpartition(")")[2].split()[0] == "T"
@@ -708,7 +711,7 @@ class Processes(unittest.TestCase):
         s.close()
 
     def test_interrupt(self):
-        """The master stands still: Ctrl-C raises at the latest when the call's deadline is over."""
+        """The master is stopped: Ctrl-C raises at the latest at the call's deadline."""
         s = ms.MooncakeDistributedStore()
         self.assertEqual(s._open("127.0.0.1", 0, MASTER, timeout_ms=2000), (0, ""))
         os.kill(MASTER_PID, signal.SIGSTOP)
@@ -717,7 +720,7 @@ class Processes(unittest.TestCase):
             began = time.monotonic()
             with self.assertRaises(KeyboardInterrupt):
                 s.is_exist("k")
-                # the result, and then the exception
+                # the call returns its result, then the exception is raised
                 time.sleep(5)
             self.assertLess(time.monotonic() - began, 8)
         finally:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mooncake.dataproto_catalog: the books, and the transfer that keeps store and books together; beside upstream's when its
-package is named.
+"""mooncake.dataproto_catalog: the tables, and the transfer that keeps store and tables consistent;
+also compared with upstream's package if its name is given.
 
 catalog.py MASTER [UPSTREAM_PACKAGE]"""
 
@@ -54,16 +54,17 @@ def test_books():
     assert c.list() == {"p": {"a": {"n": 1, "m": 2}, "b": {}}} and c.list("q") == {}
     got = c.resolve("p", ["b", "a"], ["y"])
     assert got["field_groups"] == [{"fields": ["y"], "locations": [("h1", 1), ("h1", 0)]}] and set(got["handles"]) == {"h1"}
-    # a managed fragment takes a field over; the first one stays, as y is in it, and is never given out
+    # a managed fragment replaces a field; the first fragment stays because it has y, but its x is
+    # never returned
     assert c.publish("o1", "p", ["a", "b"], handle=handle("h2", 2, ["x"], meta={"k": 1}))["retired_handles"] == []
     got = c.resolve("p", ["a", "b"])
     assert [g["fields"] for g in got["field_groups"]] == [["x"], ["y"]] and got["meta_info"] == {"k": 1}
-    # told again: the same answer, and nothing else
+    # published again: the same answer, and no other effect
     assert c.publish("o1", "p", ["zzz"], handle=handle("h9", 1, ["x"])) == {
         "keys": ["a", "b"], "tags": [{"n": 1, "m": 2}, {}], "fields": ["x", "y"], "retired_handles": []}
     assert "zzz" not in c.list("p")
     c.ack_publication("o1")
-    # a reader holds what nobody names any more
+    # a reader's pin keeps a fragment that no row uses any more
     pin = c.resolve("p", ["a"], ["x"], pin=True)["read_token"]
     assert retired(c.publish("o2", "p", ["a", "b"], handle=handle("h3", 2, ["x", "y"]))) == []
     raises(RuntimeError, c.drain)
@@ -99,7 +100,7 @@ def test_append():
     assert append("ok")["fields"] == ["x", "z", "y"] == append("ok", "nonsense")["fields"]
     assert "another one" in append("again")["append_rejected"]
     assert c.resolve("p", ["b"], ["z", "x"])["handles"] == {"h": new}
-    # both rows under the first one's name, until the last field goes
+    # both rows use the first one's name, until its last field is replaced
     c.publish("x", "p", ["a", "b"], handle=handle("h2", 2, ["x"]))
     assert c.publish("z", "p", ["a", "b"], handle=handle("h3", 2, ["z"]))["retired_handles"] == [new]
 
@@ -130,7 +131,7 @@ def test_arguments():
 
 
 class Lossy:
-    """A catalog elsewhere.  Calls of a name fail so often: before they are done, or after."""
+    """A remote catalog.  Calls with a given name fail that many times, before or after they are executed."""
 
     def __init__(self, module=ours):
         self.catalog = module.DataProtoCatalog()
@@ -142,7 +143,7 @@ class Lossy:
             self.fail[name] = (left - 1, after)
             if not after:
                 raise OSError("not reached")
-        # as it goes over a wire
+        # copied as by a wire
         args, kwargs = copy.deepcopy((args, kwargs))
         out = getattr(self.catalog, name)(*args, **kwargs)
         if left:
@@ -158,7 +159,7 @@ class Batch(dict):
 
 
 def stored():
-    """Keys that are in the store."""
+    """Keys in the store."""
     return len(one.batch_get_replica_desc(sorted(seen))) if seen else 0
 
 
@@ -181,7 +182,8 @@ class Watched:
 
 
 def test_transfer():
-    """Rows put, appended to, read, put again and removed: at the end nothing is in the store, whatever got lost."""
+    """Rows are put, appended to, read, put again and removed: at the end the store is empty,
+    whatever call failed."""
     for fails in ({}, {"publish": (1, False)}, {"publish": (1, True)}, {"publish_append": (1, True)},
                   {"ack_publication": (2, False)}, {"ack_retired": (1, True)}, {"drain": (1, False)}, {"drain": (1, True)}):
         seen.clear()
@@ -200,7 +202,7 @@ def test_transfer():
         t.put(Batch(x=np.arange(3) + 10, y=np.ones(3), z=np.ones(3)), partition="p", keys=["a", "b", "c"])
         t.release_read(plan["read_token"])
         t.release_read(plan["read_token"])
-        assert stored() < before + 5, "what was replaced stays"
+        assert stored() < before + 5, "a replaced object stays"
         again = t.resolve("p", ["b"], ["x"])
         (_, known), = again["handles"].items()
         check(np.array([11]), t.transfer.get(known, fields=["x"], rows=[1])["batch"]["x"], "replaced")
@@ -218,7 +220,7 @@ def test_transfer_fails():
     t = ours.DataProtoCatalogTransfer(so.MooncakeBundleTransfer(Watched(one)), call)
     data = Batch(x=np.arange(2))
     for after in (False, True):
-        # told twice and not heard: told with the next call, and then it is there
+        # two attempts to publish failed: the next call publishes it, and then it is there
         call.fail["publish"] = (2, after)
         raises(OSError, t.put, data, partition="p", keys=["a", "b"])
         t.put(None, partition="p", keys=["a"], tags=[{"k": 1}])
@@ -232,14 +234,14 @@ def test_transfer_fails():
     call.fail.clear()
     t.close()
     t.close()
-    # an append that the catalog does not take is taken back
+    # an append that the catalog refuses is removed from the store
     (fragment_id, known), = call.catalog.resolve("p", ["a", "b"])["handles"].items()
     real, call.catalog.publish_append = call.catalog.publish_append, lambda *args, **kwargs: {"append_rejected": "no", "retired_handles": []}
     before = stored()
     assert raises(ValueError, t.append, fragment_id, known, Batch(z=np.ones(2)), partition="p", keys=["a", "b"], stage="default") == "no"
     assert stored() == before
     call.catalog.publish_append = real
-    # what cannot be told of is removed at once
+    # objects that cannot be published are removed at once
     class Odd(Batch):
         meta_info, batch, non_tensor_batch = {"m": object()}, {"x": np.ones(2)}, {}
 
@@ -253,7 +255,7 @@ def test_transfer_fails():
     raises(ValueError, t.put, None, partition="p", keys=["a"])
     raises(ValueError, t.append, fragment_id, known, data, partition="p", keys=["a", "b"], stage="s", overwrite=True)
     raises(ValueError, t.append, fragment_id, known, data, partition="q", keys=["a", "b"], stage="s")
-    # removal that fails is done with the next call
+    # a removal that fails is repeated by the next call
     real, t.transfer.cleanup_dataproto = t.transfer.cleanup_dataproto, lambda ref: raises(KeyError, dict.fromkeys) or 1 / 0
     t.remove("p", ["a", "b"])
     assert stored() == before
@@ -278,7 +280,7 @@ def test_transfer_fails():
 
 
 def test_upstream():
-    """The same calls on both: the same answers, and exceptions of the same type."""
+    """The same calls on both packages: the same answers, and exceptions of the same type."""
     if len(modules) < 2:
         print("# no upstream package named")
         return

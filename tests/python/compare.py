@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compare.py [--same] UPSTREAM OURS: do two outputs of observe.py agree, but for the known differences?"""
+"""compare.py [--same] UPSTREAM OURS: do two outputs of observe.py agree, except for the known differences?"""
 
 import json
 import sys
@@ -21,10 +21,10 @@ def main(args):
             print(f"{name}: got {got!r}, expected {expected!r}")
             wrong += 1
         elif name in known and got == upstream.get(name):
-            print(f"{name}: listed as a difference, but it is none")
+            print(f"{name}: listed as a difference, but equal")
             wrong += 1
     for name in sorted(set(known) - set(ours)):
-        print(f"{name}: listed as a difference, but not asked")
+        print(f"{name}: listed as a difference, but not tested")
         wrong += 1
     print(f"{len(ours)} results, {len(known)} known differences, {wrong} wrong")
     return wrong != 0

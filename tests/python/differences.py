@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where results differ from upstream's on purpose: name of the case -> (ours, why)."""
+"""Intended differences from upstream's results: name of the case -> (our result, reason)."""
 
 DIFFERENCES = {
     "key: 4097": ([-400, 0, ""], "keys have at most 4096 bytes"),

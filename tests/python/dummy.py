@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""setup_dummy(): a process without memory of its own goes through the daemon of its host.  dummy.py MASTER DAEMON"""
+"""setup_dummy(): a process without own memory uses its host's daemon.  dummy.py MASTER DAEMON"""
 
 import ctypes
 import os
@@ -57,7 +57,7 @@ for args in ((-1, MIB, DAEMON), (MIB, "x", DAEMON), (MIB, MIB, None), (MIB, MIB)
         raise AssertionError(args)
     except TypeError:
         pass
-# a second time works
+# a second setup succeeds
 expect(s.setup_dummy(MIB, MIB, DAEMON), 0)
 expect(s.get("o") == value[:64000], True)
 print("ok")

@@ -184,7 +184,8 @@ class Others(unittest.TestCase):
         self.assertEqual(e.transfer_sync_write(f"127.0.0.1:{port}", here.ptr, ptr, 10), -1)
 
     def test_peer_that_was_replaced(self):
-        """Killed and started again under its name, with memory at the same address and at another one: found at once."""
+        """A peer is killed and restarted under its name, with memory at the same address and at
+        another one: the new peer is used at once."""
         text = ("import mooncake.engine as me, ctypes, sys\n"
                 "libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n"
                 "p = libc.mmap(ctypes.c_void_p(int(sys.argv[1])), ctypes.c_size_t(1 << 16), 3, 0x100022, -1, 0)\n"
@@ -196,7 +197,7 @@ class Others(unittest.TestCase):
         server, name = os.environ["METADATA"], "127.0.0.1:17777"
         e = me.TransferEngine()
         self.assertEqual(e.initialize("127.0.0.1", server, "tcp", ""), 0)
-        # far below what the kernel gives, and free under the sanitizers
+        # below the addresses that the kernel assigns, and free under the sanitizers
         mine, at = Memory(bytes(10000)), 0x7e9000000000
         for where, what in ((at, "the first."), (at, "the second"), (at + (1 << 20), "the third.")):
             with subprocess.Popen([sys.executable, "-c", text, str(where), what, name, server], stdin=subprocess.PIPE,
@@ -208,7 +209,7 @@ class Others(unittest.TestCase):
                 child.kill()
 
     def test_a_nul_is_no_end(self):
-        """A name is not taken for what its beginning says."""
+        """A name with a NUL is refused, not used up to the NUL."""
         e, name = opened()
         mine = Memory(b"x" * 100)
         self.assertEqual(e.register_memory(mine.ptr, 100), 0)
@@ -221,7 +222,8 @@ class Others(unittest.TestCase):
         self.assertEqual(e.transfer_sync_write(name, mine.ptr, mine.ptr + 50, 10), 0)
 
     def test_protocols(self):
-        """What cannot be had is said; the engine then uses what is there, as upstream's."""
+        """An unavailable protocol gives a warning; the engine then uses an available one, as
+        upstream's does."""
         names = (("rdma", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
         for name, said in names:
             e = me.TransferEngine()
@@ -230,7 +232,7 @@ class Others(unittest.TestCase):
             self.assertIn(said, "".join(log.output))
             peer, peer_name = opened()
             here, there = Memory(b"over what is there"), Memory(bytes(18))
-            # memory of neither side's registry may be read from, the peer's must be registered
+            # an unregistered local buffer can be used, the peer's buffer must be registered
             self.assertEqual(peer.register_memory(there.ptr, 18), 0)
             self.assertEqual(e.transfer_sync_write(peer_name, here.ptr, there.ptr, 18), 0)
             self.assertEqual(there.bytes(), here.bytes())

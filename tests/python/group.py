@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of a group share and tell each other: SharedSegment and RpcInterface of mooncake.engine.
+"""Shared memory and messages between the processes of a group: SharedSegment and RpcInterface of
+mooncake.engine.
+
 group.py --torch: mooncake.shared_segment instead."""
 
 import array
@@ -19,7 +21,7 @@ import mooncake.engine as me
 
 
 def names():
-    """Of this process, in /dev/shm."""
+    """Names of this process's files in /dev/shm."""
     return [n for n in os.listdir("/dev/shm") if n.startswith(f"mcss_{os.getpid()}_")]
 
 
@@ -73,7 +75,7 @@ class Shared(unittest.TestCase):
         for other in ({"mmap": False}, {"host_register": True}):
             with self.assertRaisesRegex(RuntimeError, "NotImplemented"):
                 create("n", 1, 1, 0, **other)
-        # more than /dev/shm has: an error, no SIGBUS, and nothing stays
+        # larger than /dev/shm: an error, no SIGBUS, and no file stays
         with self.assertRaisesRegex(RuntimeError, "Memory"):
             create("n", 32 << 40, 1, 0)
         self.assertEqual(names(), [])
@@ -90,7 +92,7 @@ class Shared(unittest.TestCase):
                 b.complete(blobs)
         with self.assertRaises(TypeError):
             b.complete([blob_a, None])
-        # names of other files are not opened
+        # names of other files are refused
         for name in (b"/../../etc/passwd", b"/x", b"/mcss_1_0123456789abcdeg"):
             evil = blob_a[:12] + len(name).to_bytes(4, "little") + blob_a[16:32] + name.ljust(128, b"\0")
             (_, _), (c, blob_c) = pair()
@@ -186,10 +188,10 @@ class Rpc(unittest.TestCase):
                 self.client.send_data(target, data)
 
     def test_many_descriptors(self):
-        """Those of a process that has more than select() can be asked for."""
+        """A process with more descriptors than select() supports."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < 1100:
-            self.skipTest("1100 descriptors are not to be had")
+            self.skipTest("1100 descriptors are not available")
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1100), hard))
         others = [os.open("/dev/null", os.O_RDONLY) for _ in range(1030)]
         try:
@@ -205,11 +207,11 @@ class Rpc(unittest.TestCase):
         self.server.stop_server()
         with self.assertLogs("mooncake.engine", "ERROR"):
             self.assertEqual(self.client.send_data(self.address, b"2"), -1)
-        # the kept connection is known to be stale
+        # the client notices that the kept connection is stale
         self.assertTrue(self.server.initialize_server(self.address) and self.server.start_server_async())
         self.assertEqual(self.client.send_data(self.address, b"3"), 0)
         self.assertEqual(self.got, [b"1", b"3"])
-        # one that blocks, until another thread stops it
+        # a blocking call, until another thread stops it
         blocking = me.RpcInterface()
         self.assertTrue(blocking.initialize_server("127.0.0.1:0"))
         t = threading.Thread(target=blocking.start_server)
@@ -227,7 +229,7 @@ class Rpc(unittest.TestCase):
         for data in wrong:
             with socket.create_connection((host, int(port)), 10) as s:
                 s.sendall(data)
-        # a giant that is announced and does not come holds no memory, and is dropped
+        # a huge message that is announced and not sent uses no memory, and its connection is closed
         with socket.create_connection((host, int(port)), 10) as s:
             s.sendall(head + (4 << 30).to_bytes(8, "little") + b"x")
             s.settimeout(60)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls every method of mooncake.store once in all its moods, and prints what came back as JSON.
+"""Call every method of mooncake.store in all variants, and print the results as JSON.
 
-The same script runs on upstream's package and on ours: observe.py MASTER.  Pointers, ports and times are
-not among the results."""
+The same script runs on upstream's package and on ours: observe.py MASTER.  Pointers, ports and
+times are left out."""
 
 import array
 import ctypes
@@ -292,7 +292,7 @@ def configs(s):
 
 
 def put_and_get(s, key, value):
-    """What could not be put makes the master evict, and that may be the next thing that is put: so several times."""
+    """A put that fails makes the master evict, possibly the object of the next put: so try several times."""
     for _ in range(20):
         got = [s.put(key, value), s.get(key)[-1:] == value[-1:]]
         if got[1]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of memory that is not there, is protected, or was a file's that is shorter now: -600, never a signal.
+"""Addresses of memory that is unmapped, protected, or beyond the end of a truncated file: -600, never
+a signal.
 
-pointers.py MASTER [--old]; --old: as in a kernel before 6.11, which says nothing of a mapping: then only the first and
-the last page are looked at, and where holes are"""
+pointers.py MASTER [--old]; --old: simulate a kernel before 6.11, which cannot report a mapping's
+properties: then only the first and last page are checked, and holes"""
 
 import ctypes
 import errno
@@ -35,7 +36,7 @@ libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def memory(fd=-1):
-    """Written pages with a page of nobody's behind them."""
+    """Written pages followed by an unmapped page."""
     at = libc.mmap(None, SIZE + PAGE, 3, mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, fd, 0)
     assert at and libc.munmap(at + SIZE, PAGE) == 0
     ctypes.memset(at, 7, SIZE)
@@ -71,7 +72,7 @@ def shortened(at):
 
 
 def old_kernel():
-    """From now on the kernel answers the question about a mapping as one that has never heard of it."""
+    """From now on the kernel refuses the query about a mapping, as a kernel without it does."""
     query, number = 0xC0686611, {"x86_64": 16, "aarch64": 29}.get(platform.machine())
     if number is None:
         return False
@@ -85,7 +86,7 @@ def old_kernel():
 
 
 def put_calls(s, at, good):
-    """What stores the bytes of [at, at + SIZE)."""
+    """Calls that store the bytes of [at, at + SIZE)."""
     k, half = "p", SIZE // 2
     return {
         "put_from": lambda: s.put_from(k, at, SIZE),
@@ -100,7 +101,7 @@ def put_calls(s, at, good):
 
 
 def get_calls(s, at, good):
-    """What fills [at, at + SIZE); the object "whole" has SIZE bytes."""
+    """Calls that read into [at, at + SIZE); the object "whole" has SIZE bytes."""
     half = SIZE // 2
     return {
         "get_into": lambda: s.get_into("whole", at, SIZE),
@@ -111,7 +112,7 @@ def get_calls(s, at, good):
 
 
 def first(result):
-    """The number for the wrong memory; the other item of a batch, in good memory, must have succeeded."""
+    """Result for the wrong memory; the other item of a batch, in valid memory, must have succeeded."""
     if not isinstance(result, list):
         return result
     assert len(result) == 2 and result[1] in (0, SIZE), result
@@ -140,7 +141,7 @@ def check(s, damage, fd, calls, what):
 
 
 def good_memory(s):
-    """The same calls where everything is in order, in kinds of memory that are not plain: as ever."""
+    """The same calls on valid memory of unusual kinds: they succeed."""
     good = memory()
     thin = memory()
     for page in range(0, PAGES, 2):		# many mappings beside each other
@@ -180,7 +181,8 @@ def engine():
 
 
 def closed_descriptor(s):
-    """What somebody closes all descriptors of takes a new one, and a forked child asks about its own memory."""
+    """A caller that closes all descriptors gets a new one for the query, and a forked child
+    queries its own memory."""
     at = memory()
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
@@ -201,16 +203,16 @@ def closed_descriptor(s):
 
 
 def cost(s):
-    """us of a look at 1 MiB, which is what a call pays."""
+    """us for checking 1 MiB, the overhead of a call."""
     at, n = memory(), 2000
     began = time.perf_counter()
     for _ in range(n):
         native.mapped(at, SIZE)
-    print(f"# {1e6 * (time.perf_counter() - began) / n:.2f} us for each look at memory")
+    print(f"# {1e6 * (time.perf_counter() - began) / n:.2f} us for each check of memory")
 
 
 if OLD and not old_kernel():
-    print("# no filter of system calls here: not as an older kernel")
+    print("# no seccomp filter here: an older kernel is not simulated")
     sys.exit(0)
 FILE = os.memfd_create("pointers")
 os.ftruncate(FILE, SIZE + PAGE)
@@ -229,4 +231,4 @@ engine()
 cost(store)
 store.close()
 print("ok protected, unmapped, read-only and shortened memory is -600, in single calls and in batches" + (
-    ", as far as an older kernel says" if OLD else ""))
+    ", as far as an older kernel can tell" if OLD else ""))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every route of the REST service, right and wrong, then bytes at random.
+"""Every route of the REST service with valid and invalid requests, then random bytes.
 
-rest.py PORT [--late MASTER_PID]; --late: of a service that gives a body a second, and whose master is killed here"""
+rest.py PORT [--late MASTER_PID]; --late: a service that waits one second for a body, and whose
+master is killed here"""
 
 import http.client
 import json
@@ -65,7 +66,7 @@ def routes():
 
 
 def files():
-    """Segments over shared memory and files."""
+    """Segments in shared memory and files."""
     name = f"mc-rest-{os.getpid()}"
     path = f"/dev/shm/{name}"
     with open(path, "wb") as f:
@@ -83,7 +84,7 @@ def files():
         expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"][0]}), 200, {"status": "success"})
         expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"]}), 500,
                {"error": "not unmounted", "failed_segment_ids": got["segment_ids"]})
-        # another part takes the place of the first, nothing is lost by a failure
+        # another part replaces the first one; a failure loses nothing
         first = expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path, "size": 4 << 20}), 200)
         assert first["mode"] == "decode" and len(first["segment_ids"]) == 1
         expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path + ".none", "size": 4 << 20}), 500)
@@ -100,7 +101,7 @@ def files():
 
 
 def oversized():
-    """Refused by its length alone; nobody has to send 100 MiB."""
+    """Refused because of its length: no client has to send 100 MiB."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
         s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
         block = bytes(1 << 20)
@@ -136,7 +137,7 @@ def noise():
 
 
 def slow():
-    """Clients that stand still hold nobody up."""
+    """Clients that send nothing do not delay others."""
     waiting = [socket.create_connection(("127.0.0.1", PORT), timeout=30) for _ in range(50)]
     for s in waiting:
         s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
@@ -152,7 +153,7 @@ WORDS = ("key", "value", "size", "segment_ids", "name", "offset", "mode", "path"
 
 
 def anything(rng, depth=0):
-    """A value of JSON; sizes that would be taken for real stay small."""
+    """A random JSON value; sizes that would be allocated stay small."""
     kind = rng.randrange(9 if depth < 4 else 6)
     if kind == 0:
         return rng.choice([None, True, False])
@@ -168,7 +169,7 @@ def anything(rng, depth=0):
 
 
 def request_of(rng):
-    """Bytes of a request that is right but for some things."""
+    """Bytes of a request that is valid except for some changes."""
     method, path = rng.choice(ROUTES)
     if rng.random() < 0.1:
         method = rng.choice(["HEAD", "PATCH", "OPTIONS", "TRACE", "", "put", "X" * 3000])
@@ -190,7 +191,7 @@ def request_of(rng):
 
 
 def fuzz(seed, count):
-    """Each is answered with a status of HTTP or cut off, in time, and the service goes on."""
+    """Each request is answered with an HTTP status or cut off, in time, and the service continues."""
     rng = random.Random(seed)
     seen = {}
     for i in range(count):
@@ -199,7 +200,7 @@ def fuzz(seed, count):
         with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
             try:
                 s.sendall(data[:cut])
-                # what is whole is answered; what is not ends with the connection
+                # a complete request is answered; an incomplete one ends with the connection
                 s.settimeout(0.3)
                 got = s.recv(4096)
             except TimeoutError:
@@ -221,7 +222,7 @@ def fuzz(seed, count):
 
 
 def drip():
-    """A byte at a time, headers and body: served like others, beside others."""
+    """Headers and body one byte at a time: served like other requests, and concurrently with them."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
         for byte in b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"key":"drip","value":"drop"}'[:-2]:
             s.sendall(bytes([byte]))
@@ -232,7 +233,7 @@ def drip():
 
 
 def late(master):
-    """A body that does not come in time is 408; without a master nothing is a miss."""
+    """A body that is late gives 408; without a master no request reports a miss."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=60) as s:
         s.sendall(b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"key":')
         answer = s.recv(4096)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mooncake.structured_object_store: what is put by one client is got by another, whole and in parts.
+"""mooncake.structured_object_store: one client gets objects that another one has put, whole and in
+parts.
 
 structured.py MASTER"""
 
@@ -32,7 +33,7 @@ def keys_of(manifest):
 
 
 class Recording:
-    """A store that remembers what it was called with."""
+    """A store that records the calls."""
 
     def __init__(self, store):
         self.store, self.calls = store, []
@@ -48,7 +49,7 @@ class Recording:
 
 
 class Little:
-    """The least that a store can be."""
+    """A store with the minimum of methods."""
 
     def __init__(self):
         self.objects = {}
@@ -107,7 +108,7 @@ def test_results():
     t = so.MooncakeBundleTransfer(one)
     ref = t.put_object({"b": b"bytes", "e": b""})
     got = t.get_object(ref)
-    # upstream's package: an array where there is anything
+    # upstream's package returns an array unless the value is empty
     assert type(got["b"]) is np.ndarray and got["b"].dtype == np.uint8 and got["b"].flags.writeable and got["e"] == b""
     t.remove_bundle(ref)
     low = t.put_bundle(b"any bytes at all", {"x": b"123"}, max_inflight_put=2)
@@ -118,9 +119,9 @@ def test_results():
     ref = little.put_object(plain)
     got = little.get_object(ref)
     assert type(got["bytes"]) is bytes
-    check_dict(plain, got, "a store that can little")
+    check_dict(plain, got, "a store with few methods")
     part = little.read_spec(ref).select_members(["c"]).slice_member("c", 0, 3, 40)
-    check(plain["c"][3:40], little.materialize(part).objects["c"], "rows of a store that can little")
+    check(plain["c"][3:40], little.materialize(part).objects["c"], "rows of a store with few methods")
     little.remove_bundle(ref)
     assert not little.store.objects
 
@@ -343,7 +344,7 @@ def test_schemas():
 
 
 def test_values():
-    """Columns that upstream's package does not take, or not as they are."""
+    """Columns that upstream's package does not accept, or changes."""
     t = so.MooncakeBundleTransfer(one)
     for values, expected in (
             ([{1: "a", (1, 2): None}, None], [{1: "a", (1, 2): None}, None]),
@@ -366,20 +367,20 @@ def test_append():
     third = t.append_dataproto_fields(so.export_ref(second), {"non_tensor_batch": {"u": ["p", None]}, "meta_info": {"m": 1}}, stage="z")
     assert set(first.field_index) == {"a", "t"} and set(third.stage_refs) == {"s", "z"}
     fresh = so.import_ref(so.export_ref(first))
-    check_dict({"a": np.arange(40).reshape(2, 20), "t": ["x", "y"]}, t.get(fresh, type="dict"), "what was appended to")
+    check_dict({"a": np.arange(40).reshape(2, 20), "t": ["x", "y"]}, t.get(fresh, type="dict"), "the object before the append")
     everything = {"a": np.arange(40).reshape(2, 20), "t": ["x", "y"], "b": np.ones((2, 30)), "u": ["p", None], "m": 1}
     check_dict(everything, t.get(so.export_ref(third), type="dict"), "appended")
     raises(ValueError, t.append_dataproto_fields, third, {"a": np.ones(2)}, stage="s")
     raises(ValueError, t.append_dataproto_fields, third, {"c": np.ones(3)}, stage="s")
     raises(ValueError, t.append_dataproto_fields, third, {"b": np.ones(2)}, stage="s", overwrite=True)
-    # taken back: the one before stands
+    # undone: the previous version is valid again
     t.cleanup_dataproto_append(second, third)
     t.cleanup_dataproto_append(second, third)
     raises(ValueError, t.get, so.import_ref(so.export_ref(third)), fields=["u"])
     t.cleanup_dataproto_append(first, so.export_ref(second))
-    check_dict({"a": np.arange(40).reshape(2, 20), "t": ["x", "y"]}, t.get(fresh, type="dict"), "after it was taken back")
+    check_dict({"a": np.arange(40).reshape(2, 20), "t": ["x", "y"]}, t.get(fresh, type="dict"), "after the append was undone")
     assert one.batch_is_exist(keys_of(second.stage_refs["s"].manifest))[-5:] == [0] * 5
-    # removed with what it was appended to
+    # an append is removed together with its object
     again = t.append_dataproto_fields(first, {"b": np.ones((2, 30))}, stage="s")
     again = t.append_dataproto_fields(again, {"c": np.ones(2)}, stage="s")
     check(np.ones(2), t.get(so.export_ref(again), type="dict")["c"], "appended twice")
@@ -388,7 +389,7 @@ def test_append():
     check(np.ones(2), t.get(replaced, type="dict")["t"], "overwritten")
     assert one.is_exist(first.stage_refs["s"].manifest_key) == 0 and replaced.encoded_non_tensor == {}
     t.cleanup_dataproto(replaced)
-    assert one.remove_all(True) == 0, "what was appended to stays"
+    assert one.remove_all(True) == 0, "the object before the append stays"
 
 
 def test_groups():
@@ -446,7 +447,7 @@ def test_pool():
     check_dict(data, got, "in a pool's memory")
     address = got["x"].ctypes.data
     cut = got["x"][5:10]
-    # the view has the memory, until it is given back
+    # the view keeps the memory until it is freed
     del got
     gc.collect()
     second = t.get_object(ref)
@@ -456,10 +457,10 @@ def test_pool():
     t.release_result(second)
     third = t.get_object(ref)
     assert address in (third["x"].ctypes.data, t.get_object(ref)["x"].ctypes.data)
-    check_dict(data, third, "in memory that was given back")
+    check_dict(data, third, "in memory that was freed")
     t.release_result(third)
     pool.close()
-    # one that is used up, and would be waited for, is done without
+    # a pool that is used up, for which a get would wait: it works without the pool
     pool = BufferPool(other, max_bytes=1 << 20, default_timeout=10)
     t = so.MooncakeBundleTransfer(other, buffer_pool=pool)
     with pool.acquire(1 << 20):
@@ -484,7 +485,7 @@ def test_tensors():
         got = reader.materialize_into(reader.read_spec(ref).select_members(["a"]), {"a": into}).objects["a"]
         assert torch.equal(got, data["a"]) if policy is None else got is into
         check(data["a"].numpy().reshape(-1), buffer[304:].view("f4"), "into a buffer")
-        # a tensor object buffer is what put_tensor_from() takes
+        # put_tensor_from() accepts a tensor object buffer
         again = t.put_object({"b": into})
         check({"b": data["a"]}, reader.get_object(again), "from a buffer")
         part = reader.read_spec(ref).select_members(["a"]).slice_member("a", 0, 1, 3)
@@ -507,7 +508,7 @@ def test_tensors():
 
 
 def test_orders_of_memory():
-    """What a plain put() stores of an array is its elements in C order, however they lie."""
+    """A plain put() of an array stores its elements in C order, whatever their order in memory."""
     a = np.arange(60, dtype="int16").reshape(3, 4, 5)
     for value in (np.asfortranarray(a), a.T, a.transpose(1, 0, 2), a[:, ::2, ::-1]):
         wanted = value.tobytes("C")

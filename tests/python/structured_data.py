@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of structured objects put, and how they compare what they get."""
+"""Data for the tests of structured objects, and their comparison."""
 
 import sys
 

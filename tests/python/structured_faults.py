@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structured objects when calls fail, objects are damaged, and others remove them.
+"""Structured objects while calls fail, objects are damaged, and other clients remove them.
 
 structured_faults.py MASTER"""
 
@@ -23,8 +23,9 @@ REMOVES = ("remove", "batch_remove")
 
 
 class Failing:
-    """A store of which one call of a kind fails: the n-th (from 0).  @how: "refused" does nothing and says so, "lost"
-    does it and says it failed, "raises" does nothing and raises, "half" does the first key of a batch."""
+    """A store whose n-th call (from 0) of a kind fails.  @how: "refused" does nothing and returns
+    an error, "lost" does it and returns an error, "raises" does nothing and raises, "half" does
+    the first key of a batch."""
 
     def __init__(self, store, names, n=None, how="refused"):
         self.store, self.names, self.n, self.how = store, names, n, how
@@ -68,7 +69,8 @@ class Failing:
 
 
 def failing_cases(names, hows=("refused", "lost", "raises", "half")):
-    """For each way, failing stores until one whose call did not come."""
+    """For each kind of failure, yield stores that fail at call 0, 1, ..., until the failing call
+    is not reached."""
     for how in hows:
         for n in range(200):
             store = Failing(one, names, n, how)
@@ -101,8 +103,8 @@ def test_put_fails():
                 assert store.failed
                 gone(store)
                 continue
-            # a status that is lost is the only one that may be none to the caller: never so here
-            assert not store.failed, f"{store.how} {store.n} is not told"
+            # the caller may fail to notice a lost status only, and that does not happen here
+            assert not store.failed, f"{store.how} {store.n} is not reported"
             check_dict(some(), so.MooncakeBundleTransfer(one).get_object(ref), "put")
             t.remove_bundle(ref)
             gone(store)
@@ -110,7 +112,7 @@ def test_put_fails():
 
 
 def test_never_readable():
-    """The manifest comes last, when all else is there; it goes last."""
+    """The manifest is written last, after all other objects; it is removed last."""
     class Watching(Failing):
         def _call(self, name, call, *args, **kwargs):
             out = call(*args, **kwargs)
@@ -167,7 +169,7 @@ def test_get_fails():
             except (RuntimeError, ValueError, OSError):
                 assert store.failed
                 continue
-            assert not store.failed, f"{store.n} {rows} is not told"
+            assert not store.failed, f"{store.n} {rows} is not reported"
             if rows is None:
                 check_dict(few, got, "get")
     so.MooncakeBundleTransfer(one).cleanup_dataproto(ref)
@@ -181,7 +183,7 @@ def test_remove_fails():
         try:
             t.remove_bundle(known)
         except (RuntimeError, OSError):
-            # it can be called again, by who has the key only
+            # the removal can be repeated, also with the key alone
             assert one.is_exist(ref.manifest_key) == 1
             so.MooncakeBundleTransfer(one).remove_bundle(known)
         gone(store)
@@ -192,7 +194,7 @@ def test_remove_fails():
     ref = so.MooncakeBundleTransfer(one).put_object(some())
     try:
         so.MooncakeBundleTransfer(stuck).remove_bundle(ref)
-        raise AssertionError("a removal that fails is not told")
+        raise AssertionError("a removal that fails is not reported")
     except RuntimeError:
         pass
     so.MooncakeBundleTransfer(one).remove_bundle(ref)
@@ -201,7 +203,7 @@ def test_remove_fails():
 
 def replaced(key, data):
     assert one.remove(key, True) == 0
-    # an object has a byte at least
+    # an object has at least one byte
     assert not data or one.put(key, data) == 0
 
 
@@ -221,8 +223,8 @@ def damages(key, old):
 
 
 def test_damage():
-    """Each object of a DataProto in turn.  Bytes of the same size in the data themselves are other values, which the
-    format does not notice; anywhere else it is an exception."""
+    """Damage each object of a DataProto in turn.  Data of the same size are other values, which
+    the format cannot notice; any other damage raises an exception."""
     t = so.MooncakeBundleTransfer(one, default_chunk_bytes=2000)
     ref = t.put(flat(), type="dict")
     handle = so.export_ref(ref)
@@ -240,7 +242,7 @@ def test_damage():
             for rows in (None, slice(1, 4), [0, ROWS - 1, 2]):
                 try:
                     t.get(handle, type="dict", rows=rows, fields=field)
-                    # rows that do not need the object, or that are in it as they were
+                    # these rows do not need the object, or are intact in it
                     assert fits or rows is not None, f"{key} {what}: not noticed"
                     unnoticed += fits
                 except TOLD as e:
@@ -274,7 +276,7 @@ def raises_told(call, what):
 
 
 def test_manifests():
-    """Manifests that lie."""
+    """Manifests with wrong values."""
     victim = "bundle/default/victim/buffer/x"
     assert one.put(victim, b"mine") == 0
     t = so.MooncakeBundleTransfer(one, default_chunk_bytes=1000)
@@ -320,7 +322,7 @@ def test_manifests():
                 except ValueError as e:
                     assert str(e)
                 else:
-                    raise AssertionError(f"lie {n} is believed: {lie}")
+                    raise AssertionError(f"wrong value {n} is accepted: {lie}")
     assert one.get(victim) == b"mine"
     replaced(ref.manifest_key, json.dumps(good).encode())
     check_dict(some(), t.get_object({"manifest_key": ref.manifest_key}), "the truth")
@@ -330,7 +332,7 @@ def test_manifests():
 
 
 class Guard:
-    """A store that lets nothing be read into more memory than that."""
+    """A store that refuses to read into more memory than a limit."""
 
     def __init__(self, store, most):
         self.store, self.most, self.read = store, most, 0
@@ -345,7 +347,7 @@ class Guard:
 
 
 def test_sizes():
-    """What a manifest or metadata say of sizes is compared with what there is before memory is taken."""
+    """Sizes in a manifest or metadata are checked before memory is allocated."""
     t = so.MooncakeBundleTransfer(one)
     guard = Guard(one, 1 << 20)
     reader = so.MooncakeBundleTransfer(guard)
@@ -391,7 +393,7 @@ def lie_of(t, ref, meta, good, name, what, value):
 
 
 def test_handles():
-    """Handles whose metadata do not suit what is stored."""
+    """Handles with metadata that do not fit the stored data."""
     t = so.MooncakeBundleTransfer(one)
     ref = t.put(flat(), type="dict")
     handle = json.loads(json.dumps(so.export_ref(ref)))
@@ -406,7 +408,7 @@ def test_handles():
                 t.get(lie, fields=[name])
             except TOLD:
                 continue
-            # codecs of bytes are much alike, and arrays have what numbers need
+            # byte codecs are compatible with each other, and arrays contain the numbers
             assert codec in ("utf8_ragged", "ndarray", "media_list_ragged") or name == "nothing", (name, codec)
         for members in (None, {}, {"data": "nobody"}, {k: "batch.dense" for k in coded["payload_members"]}):
             lie = json.loads(json.dumps(handle))
@@ -462,7 +464,7 @@ def torch_saved(value):
 
 
 def test_concurrent_removal():
-    """Readers see all of it or an exception; removers no error."""
+    """Readers see the whole object or get an exception; removers get no error."""
     reader, errors, whole, none = so.MooncakeBundleTransfer(one), [], [], []
     data = some()
     for _ in range(20):
@@ -483,7 +485,7 @@ def test_concurrent_removal():
                 except BaseException as e:
                     errors.append(e)
                     return
-            errors.append("it is never removed")
+            errors.append("it cannot be removed")
 
         def remove(what):
             begun.wait(30)
@@ -504,7 +506,7 @@ def test_concurrent_removal():
 
 
 def test_a_master_that_cannot_be_asked():
-    """What nobody can say of a bundle is not that it is gone."""
+    """If the state of a bundle is unknown, it is not reported as removed."""
     class Silent(Failing):
         def _call(self, name, call, *args, **kwargs):
             answers = {"get": b"", "is_exist": 0, "batch_is_exist": [-900]}
@@ -514,7 +516,7 @@ def test_a_master_that_cannot_be_asked():
     known = {"manifest_key": ref.manifest_key}
     try:
         so.MooncakeBundleTransfer(Silent(one, ())).remove_bundle(known)
-        raise AssertionError("it is said to be removed")
+        raise AssertionError("it is reported as removed")
     except RuntimeError:
         assert one.is_exist(ref.manifest_key) == 1
     so.MooncakeBundleTransfer(one).remove_bundle(known)
@@ -522,7 +524,7 @@ def test_a_master_that_cannot_be_asked():
 
 
 def test_interrupted():
-    """Ctrl-C in the middle of a put leaves nothing either."""
+    """Ctrl-C during a put leaves no object either."""
     class Interrupting(Failing):
         def _call(self, name, call, *args, **kwargs):
             if name in WRITES and len(self.keys) > 3:

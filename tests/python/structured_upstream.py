@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's structured_object_store and ours, on our store: each reads what the other has put, and they have the same
-names, signatures and fields.
+"""Upstream's structured_object_store and ours, on our store: each reads the other's objects, and they
+have the same names, signatures and fields.
 
 structured_upstream.py UPSTREAM_PACKAGE MASTER"""
 
@@ -23,7 +23,7 @@ spec.loader.exec_module(upstream)
 assert not ours.__file__.startswith(UPSTREAM) and upstream.__file__.startswith(UPSTREAM)
 
 one, other = opened(MASTER), opened(MASTER)
-# columns that upstream's package cannot store, or not as they are
+# columns that upstream's package cannot store, or changes
 COLUMNS_NOT = {
     "nothing": "a column of None only is a ValueError",
     "numbers": "an empty list makes floats of all",
@@ -75,7 +75,7 @@ def test_objects():
     for what, writer, _, put, get in directions():
         data = members()
         for policy in (None, writer.BundleTransferPolicy(copy_mode="copy")):
-            # upstream knows no array without dimensions
+            # upstream has no array without dimensions
             expected = {**data, "scalar": np.array([3.5])}
             ref = put.put_object(data, policy=policy)
             check_dict(expected, get.get_object({"manifest_key": ref.manifest_key}), what)
@@ -123,7 +123,7 @@ def test_columns():
         check_dict(expected, get.get(handle, type="dict", rows=rows), f"{what} rows")
         view = get.dataproto_manifest_view(handle)
         assert view == put.dataproto_manifest_view(ref) and set(view["non_tensor_fields"]) >= {"text", "bytes"}
-        # an append of one is taken back by the other
+        # each package undoes the other's append
         after = put.append_dataproto_fields(ref, {"last": np.ones(ROWS)}, stage="first")
         get.cleanup_dataproto_append(handle, json.loads(json.dumps(writer.export_ref(after))))
         check_dict(data, get.get(handle, type="dict"), what)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules export, what docs/COMPATIBILITY.md says, and what upstream's wheel has.
+"""Exports of the modules, compared with docs/COMPATIBILITY.md and with upstream's wheel.
 
-surface.py DOC NAMES: every name of upstream (NAMES, JSON: module or class -> names) is either there or listed in DOC;
-what DOC calls absent is absent; the .pyi files name the same methods and the parameters that help() shows."""
+surface.py DOC NAMES: every name of upstream (NAMES, JSON: module or class -> names) either exists
+or is listed in DOC; names that DOC calls absent are absent; the .pyi files have the same methods,
+with the parameters that help() shows."""
 
 import ast
 import enum
@@ -25,8 +26,8 @@ def say(text):
 
 
 def rows(text):
-    """name -> state, of every `name` in front of the colon of a list item below the headings of modules; a name that
-    ends in * counts as a prefix."""
+    """name -> state, of every `name` in front of the colon of a list item below the headings of
+    modules; a name that ends in * is a prefix."""
     found = {}
     for section in re.split(r"^## ", text, flags=re.M):
         if not section.startswith(("mooncake.", "Modules ")):
@@ -44,7 +45,7 @@ def documented(name, said):
     for known, state in said.items():
         if known.endswith("*") and name.startswith(known[:-1]) or known.startswith("_") and known in name:
             return state
-        # batch forms stand with the single one
+        # batch forms are listed with the single form
         if name.startswith("batch_") and known == name[len("batch_"):]:
             return state
     return None
@@ -61,7 +62,7 @@ def there(owner, name):
 
 
 def attributes(module, kind):
-    """Of instances, by the .pyi; members of an Enum have two more."""
+    """Attributes of instances, from the .pyi; members of an Enum have two more."""
     if issubclass(getattr(module, kind), enum.Enum):
         return {"name", "value"}
     with open(module.__file__ + "i", encoding="utf-8") as f:
@@ -72,18 +73,18 @@ def attributes(module, kind):
 
 def upstream_names(names, said):
     for owner, wanted in names.items():
-        # what an absent class would have needs no row
+        # members of an absent class need no row
         if ":" in owner and (documented(owner.partition(":")[2], said) or "").startswith("absent"):
             continue
         for name in wanted:
             state = documented(name, said)
             if there(owner, name):
                 if state is not None and state.startswith("absent"):
-                    say(f"{owner} {name} is there, and the page says it is not")
+                    say(f"{owner} {name} exists, and the page calls it absent")
             elif state is None:
-                say(f"{owner} {name} is neither there nor on the page")
+                say(f"{owner} {name} neither exists nor is on the page")
             elif not state.startswith("absent"):
-                say(f'{owner} {name} is not there, and the page says "{state[:40]}"')
+                say(f'{owner} {name} does not exist, and the page says "{state[:40]}"')
 
 
 def routes(text):
@@ -95,7 +96,7 @@ def routes(text):
 
 
 def type_files():
-    """The parameters of each def in a .pyi are those that the method's help begins with."""
+    """The parameters of each def in a .pyi are those at the begin of the method's help."""
     for module in MODULES.values():
         with open(module.__file__ + "i", encoding="utf-8") as f:
             tree = ast.parse(f.read())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors: every type and shape comes back, through each method, with torch, numpy, or neither.
+"""Tensors: every type and shape survives, through each method, with torch, numpy, or neither.
 
-tensors.py MASTER [--bare]; --bare: as where neither torch nor numpy is installed"""
+tensors.py MASTER [--bare]; --bare: as if neither torch nor numpy were installed"""
 
 import array
 import ctypes
@@ -32,7 +32,7 @@ HEADER = ms._tensor_metadata_size()
 
 
 def samples():
-    """(object to store, its type in the header, its shape, its bytes)"""
+    """Yield (object to store, its type in the header, its shape, its bytes)."""
     yield memoryview(bytearray(range(24))).cast("B", (2, 3, 4)), "uint8", (2, 3, 4), bytes(range(24))
     yield array.array("d", [1.5, -2.5]), "float64", (2,), array.array("d", [1.5, -2.5]).tobytes()
     yield array.array("f", []), "float32", (0,), b""
@@ -53,7 +53,7 @@ def samples():
 
 
 def raw(tensor):
-    """Type, shape and bytes of what a getter gave."""
+    """Type, shape and bytes of a getter's result."""
     if torch is not None:
         assert isinstance(tensor, torch.Tensor), type(tensor)
         flat = tensor.contiguous().reshape(-1)
@@ -112,7 +112,8 @@ class Case(unittest.TestCase):
         self.assertEqual([raw(t)[2] for t in s.batch_get_tensor(["p", "n"])], [b.tobytes(), b.tobytes()])
 
     def test_each_key_has_its_group(self):
-        """group_ids go with the keys of the call; what is one tensor in several objects is one group."""
+        """Each group id belongs to one key of the call; a tensor that is stored in several objects
+        has one group."""
         s, a = self.s, array.array("i", range(8))
 
         def group_of(key):
@@ -160,7 +161,7 @@ class Case(unittest.TestCase):
         self.assertEqual(s.batch_put_tensor(["a"], [good, good]), [-600])
         self.assertEqual(s.batch_put_tensor([], []), [])
         self.assertEqual((s.get_tensor("none"), s.batch_get_tensor(["none", "g"])[0]), (None, None))
-        # objects that are no tensors, and headers that lie
+        # objects that are no tensors, and wrong headers
         whole = s.get("g")
         lies = [whole[:HEADER - 1], whole[:-1], b"x" * 1000, b"x"]
         for at, new in ((0, b"\0"), (4, b"\2"), (8, b"\x0f"), (8, b"\xff\xff\xff\xff"), (12, b"\x09"), (12, b"\xff\xff\xff\xff"),
@@ -188,7 +189,7 @@ class Case(unittest.TestCase):
         self.assertEqual((s.put_tensor("k", good), s.get_tensor("g"), s.batch_get_tensor(["g"])), (-600, None, [None]))
 
     def test_shards(self):
-        """Shards along each dimension, put together again, are the tensor."""
+        """Shards along each dimension, joined again, are the tensor."""
         s, data = self.s, bytes(range(60))
         value = memoryview(bytearray(data)).cast("B", (3, 4, 5))
         config = ms.ReplicateConfig()
@@ -211,7 +212,7 @@ class Case(unittest.TestCase):
                     whole[tuple(place)] = byte
                 at += size
             self.assertEqual(bytes(whole[a, b, c] for a in range(3) for b in range(4) for c in range(5)), data)
-        # from memory, one rank, and what cannot be
+        # from memory; one rank; invalid arguments
         room = ctypes.create_string_buffer(_tensors.Header(3, (3, 4, 5)).pack() + data)
         self.assertEqual(s.put_tensor_with_tp_from("f", ctypes.addressof(room), len(room), 0, 3, 0), 0)
         self.assertEqual(raw(s.get_tensor_with_tp("f", 1, 3)), ("uint8", (1, 4, 5), data[20:40]))
@@ -229,7 +230,7 @@ class Case(unittest.TestCase):
         self.assertEqual((len(header), size, ctypes.string_at(address, size)), (304, 12, value.tobytes()))
         self.assertEqual(raw(ms._deserialize_tensor(header + value.tobytes()))[1:], ((3,), value.tobytes()))
         del owner
-        # what upstream's package says for the same tensor
+        # upstream's header for the same tensor
         self.assertEqual(header[:48].hex(), "4e4f4f4d01003001060000000100000000000000000000003001000000000000" "0c00000000000000"
                          "0300000000000000")
         with self.assertRaises(TypeError):
@@ -244,7 +245,7 @@ class Case(unittest.TestCase):
             self.assertEqual(s.save_tensor_to_safetensor("k", path), 0)
             with open(path, "rb") as f:
                 data = f.read()
-            # what is no file is written to, and stays what it is
+            # a path that is no regular file is written to, and stays
             pipe = os.path.join(d, "pipe")
             os.mkfifo(pipe)
             reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -308,7 +309,7 @@ def target(mode, parallelism=None):
 
 
 class WithParallelism(unittest.TestCase):
-    """The names and the headers are those that upstream's wheel writes."""
+    """The names and headers are those of upstream's wheel."""
 
     WHOLE = memoryview(bytearray(range(24))).cast("B", (4, 6))
     ROWS = [bytes(range(6 * r, 6 * r + 6)) for r in range(4)]
@@ -340,7 +341,7 @@ class WithParallelism(unittest.TestCase):
         self.assertEqual(self.read("k", shard(axis("tp", 1, 2, 0))), ((2, 6), b"".join(self.ROWS[2:])))
         self.assertEqual(self.read("k", shard(axis("tp", 3, 4, 0))), ((1, 6), self.ROWS[3]))
         self.assertEqual(self.read("k", target("full", axes(axis("tp", 0, 2, 0)))), ((4, 6), b"".join(self.ROWS)))
-        # a piece of another split is not the one that was asked for
+        # a piece of another split is not returned
         self.assertEqual(self.read("k", shard(axis("tp", 1, 3, 1))), ((4, 2), b"".join(r[2:4] for r in self.ROWS)))
         for t in (None, target("as_stored"), target("full"), target("shard"), shard(axis("tp", 1, 2)), "x",
                   target("as_stored", axes(axis("tp", 1, 2, 0)))):
@@ -402,7 +403,7 @@ class WithParallelism(unittest.TestCase):
         self.assertEqual(raw(s.get_tensor_with_parallelism_into("a", at, 4096))[1:], ((4, 6), bytes(range(24))))
         self.assertIsNone(s.get_tensor_with_parallelism_into("a", at, HEADER + 23))
         self.assertIsNone(s.get_tensor_with_parallelism_into("a", 4096, 4096))
-        # from an address all "tp" ranks are written
+        # a put from an address writes all "tp" ranks
         self.assertEqual(s.put_tensor_with_parallelism_from("f", at, HEADER + 24, both), 0)
         self.assertEqual([self.header(f"f__dp_1of2__tp_{r}of2_sd0")[3] for r in range(2)], [(2, 6)] * 2)
         self.assertEqual(raw(s.batch_get_tensor_with_parallelism_into(["f"], [at + 1024], [2048], [target("full", both)])[0])[1:],
