@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One store connector of a released engine between two processes, on our package; or one of its file back ends on two mounts.
+"""One store connector of a released engine between two processes, with our package; or one of its file
+back ends on two mounts.
 
-case.py CASE MASTER_PROGRAM RPC_PORT HTTP_PORT: starts the master, and two workers; one puts, the other one asks and
-reads, and compares every byte: plainly, while the pool is too small, and over a master that is killed and started
-again.  case.py --worker CASE MASTER ROLE: a worker, which takes lines of JSON.
+case.py CASE MASTER_PROGRAM RPC_PORT HTTP_PORT: start the master and two workers; one puts, the
+other one queries and reads, and compares every byte: normally, while the pool is too small, and
+after the master was killed and restarted.  case.py --worker CASE MASTER ROLE: a worker, which reads
+lines of JSON.
 
-A CASE is a module (sglang_hicache and so on) with PINS, what must be importable, and a class Engine(master, role) with
-put(names), exists(names) -> [bool] and get(names) -> [bytes or None]; the payload of a name is payload(name, SIZE).  Or it
-is files:KIND, a class of files.py with the same; each worker has a mount of its own then, mount_of(role)."""
+A CASE is a module (sglang_hicache and so on) with PINS, the required packages, and a class
+Engine(master, role) with put(names), exists(names) -> [bool] and get(names) -> [bytes or None]; the
+payload of a name is payload(name, SIZE).  Or it is files:KIND, a class of files.py with the same
+methods; each worker then has its own mount, mount_of(role)."""
 
 import hashlib
 import importlib
@@ -22,13 +25,13 @@ SECONDS = 60
 
 
 def payload(name, size):
-    """Bytes that only this name has."""
+    """Bytes that are unique for the name."""
     block = hashlib.sha256(name.encode()).digest()
     return (block * (size // len(block) + 1))[:size]
 
 
 def readme(marker, master):
-    """The configuration that README.md shows after the line that begins with @marker, for this master and host."""
+    """Configuration in README.md after the line that begins with @marker, for this master and host."""
     path = os.path.join(os.environ["top_srcdir"], "README.md")
     with open(path, encoding="utf-8") as f:
         text = f.read()
@@ -55,7 +58,7 @@ def mount_of(role):
 
 
 def worker(module, master, role):
-    # what the engine prints goes to stderr
+    # the engine's output goes to stderr
     out = os.dup(1)
     os.dup2(2, 1)
     engine, size, _ = case_of(module)
@@ -76,7 +79,7 @@ def worker(module, master, role):
             answer({"error": f"{type(e).__name__}: {e}"})
     sys.stdout.flush()
     sys.stderr.flush()
-    # the interpreter ends as the engine leaves it: threads, open stores
+    # the interpreter exits with whatever the engine leaves: threads, open stores
 
 
 class Worker:
@@ -118,7 +121,7 @@ class Master:
 
 
 class Mount:
-    """A node: mcfs of the build directory, with POOL bytes."""
+    """A node: mcfs from the build directory, with POOL bytes."""
 
     def __init__(self, master, role):
         self.dir = mount_of(role)
@@ -154,7 +157,8 @@ def plainly(one, other):
 
 
 def crowded(one, other, size):
-    """Three times as much as the pool holds: some are evicted, none is wrong, what exists can be read."""
+    """Put three times as much as the pool holds: some are evicted, none is wrong, and names that
+    exist can be read."""
     count = 3 * 2 * POOL // size
     step = max(1, min(16, count // 12))
     there = misses = 0
@@ -176,7 +180,7 @@ def crowded(one, other, size):
 
 
 def restarted(one, other, master):
-    """While the master is away nothing hangs; when it is back, what is put then can be read."""
+    """While the master is down no call hangs; after its restart, new objects can be put and read."""
     master.kill()
     began = time.monotonic()
     got = other.ask("get", ["plain-0"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines' own file back ends, unmodified, on two mounts of one pool: KINDS has them by the names of run.sh.  What stands
-in is said at each; the calls to files are theirs alone."""
+"""The engines' own file back ends, unmodified, on two mounts of one pool: KINDS has them by the
+names of run.sh. Each class names the parts that a mock replaces; all calls on files are the
+engine's."""
 
 import asyncio
 import ctypes
@@ -37,7 +38,7 @@ def until(what, condition):
 
 
 class VllmFs:
-    """The tier "fs" of TieringOffloadingSpec, with its C extension; the scheduler that drives it stands in."""
+    """The tier "fs" of TieringOffloadingSpec, with its C extension; a mock replaces the scheduler."""
 
     PINS = ("vllm", "vllm.fs_io_C", "torch")
     SIZE = 256 << 10
@@ -59,7 +60,7 @@ class VllmFs:
         spec = SimpleNamespace(config=offloading, blocks_per_chunk=1,
                                kv_events_config=SimpleNamespace(enable_kv_cache_events=False))
         self.tier = FileSystemTierManager(spec, memoryview(self.blocks), "fs", mount_of(role))
-        # tests/integ/file_backends.py says why: all later files are written as the probe was
+        # all later files are written in the mode of this probe, see tests/integ/file_backends.py
         assert self.tier._use_o_direct, "O_DIRECT was refused"
         self.jobs = 0
 
@@ -67,7 +68,7 @@ class VllmFs:
         return self.base.make_offload_key(hashlib.sha256(name.encode()).digest(), 0)
 
     def run(self, submit, names, places, promotion):
-        """Whether the job of these succeeded."""
+        """Whether the job with these blocks succeeded."""
         self.jobs += 1
         submit(self.transfer_job(self.jobs, [self.key(n) for n in names], np.array(places), promotion,
                                  self.base.ReqContext(str(self.jobs))))
@@ -104,7 +105,7 @@ class VllmFs:
 
 
 class VllmExample:
-    """ExampleConnector, a file of safetensors for each layer; the forward pass stands in."""
+    """ExampleConnector, a file of safetensors for each layer; a mock replaces the forward pass."""
 
     PINS = ("vllm", "safetensors", "torch")
     SIZE = 256 << 10
@@ -126,7 +127,7 @@ class VllmExample:
                        for i in range(self.LAYERS)}
 
     def tokens(self, name):
-        """A prompt of one block and what the connector leaves out of it."""
+        """Prompt of one block and the tokens that the connector ignores."""
         return [int(b) for b in hashlib.sha256(name.encode()).digest()[:self.TOKENS + 2]]
 
     def bind(self, name, store):
@@ -144,7 +145,7 @@ class VllmExample:
             self.connector.wait_for_save()
 
     def exists(self, names):
-        # the connector asks for the prompt's directory only, which outlives files that were evicted
+        # the connector checks only the prompt's directory, which stays when its files are evicted
         return [self.connector.get_num_new_matched_tokens(
             SimpleNamespace(prompt_token_ids=self.tokens(n), mm_features=[]), 0)[0] == self.TOKENS and
             all(os.path.exists(p) for p in self.paths(n)) for n in names]
@@ -202,7 +203,7 @@ class Sglang:
 
 
 class SglangCapped(Sglang):
-    """With the limits that it keeps by statvfs and by the files' times."""
+    """With the limits that it enforces by statvfs and file times."""
 
     EXTRA = {"max_size": "24MB", "min_free_space": "1MB"}
 
@@ -211,7 +212,7 @@ class SglangCapped(Sglang):
 
 
 class Lmcache:
-    """What its back ends are made of."""
+    """Common part of its back ends."""
 
     PINS = ("lmcache", "torch")
     SIZE = lmcache_remote.SIZE
@@ -289,7 +290,7 @@ class LmcacheFsDirect(LmcacheFs):
 
 
 class LmcacheDisk(Lmcache):
-    """LocalDiskBackend.  It knows its own files only, by an index in memory: what the other node has stored is entered there."""
+    """LocalDiskBackend.  Its index in memory has only its own files: enter those of the other node."""
 
     def of_config(self):
         return {"local_disk": self.dir, "max_local_disk_size": 8}
@@ -313,7 +314,7 @@ class LmcacheDisk(Lmcache):
     def get(self, names):
         out = []
         for name, key, there in zip(names, self.keys(names), self.exists(names)):
-            # of a file that is not there it gives its buffer as it was
+            # for a missing file it returns its buffer unchanged
             if not there:
                 out.append(None)
                 continue
@@ -332,7 +333,8 @@ class LmcacheDiskDirect(LmcacheDisk):
 
 
 class LmcacheGds(Lmcache):
-    """GdsBackend without GDS: files through mappings.  The GPU stands in: its memory is the host's, and its memcpy that of C."""
+    """GdsBackend without GDS: files through mappings.  Host memory replaces the GPU's, and C's
+    memcpy the GPU's."""
 
     PINS = ("lmcache", "aiofile", "torch")
 
@@ -361,7 +363,7 @@ class LmcacheGds(Lmcache):
         return self.gds
 
     def put(self, names):
-        # the data is there when the future is done, its index a moment later
+        # when the future is done the data is stored; the index is updated a moment later
         for name, key in zip(names, self.keys(names)):
             memory = self.allocate(name)
             self.gds.submit_put_task(key, memory).result(SECONDS)
@@ -372,7 +374,7 @@ class LmcacheGds(Lmcache):
             raise OSError(f"not stored: {missing}")
 
     def exists(self, names):
-        # as a process that has just started: what it knows may have been evicted
+        # start with an empty index like a new process: files in the old one may have been evicted
         self.gds.hot_cache.clear()
         return [self.gds.contains(k) and os.path.exists(self.gds._key_to_path(k)[0]) for k in self.keys(names)]
 
@@ -398,7 +400,7 @@ class LmcacheL2(lmcache_l2.Engine):
 
     @classmethod
     def objects(cls, names, fill):
-        """In memory that begins at a page, as O_DIRECT wants it."""
+        """In page-aligned memory, as O_DIRECT requires."""
         out = super().objects(names, fill)
         for o in out:
             memory = torch.frombuffer(mmap.mmap(-1, cls.SIZE), dtype=torch.uint8)
@@ -412,7 +414,7 @@ class LmcacheL2Direct(LmcacheL2):
 
 
 class LmcacheL2Native(LmcacheL2):
-    """The same in C++."""
+    """Same in C++."""
 
     PINS = ("lmcache.lmcache_fs", "torch")
     CONFIG = {"type": "fs_native"}

@@ -19,7 +19,7 @@ if not os.path.exists(os.environ.get("MC_L2_EXTENSION", "")):
 
 
 def load_extension():
-    """lmcache.lmcache_mooncake, which the released wheel does not bring."""
+    """Load lmcache.lmcache_mooncake, which is missing in the released wheel."""
     name = "lmcache.lmcache_mooncake"
     spec = importlib.util.spec_from_file_location(name, os.environ["MC_L2_EXTENSION"])
     module = importlib.util.module_from_spec(spec)
@@ -63,7 +63,7 @@ class Engine:
     @staticmethod
     def wait(fd):
         if not select.select([fd], [], [], 60)[0]:
-            raise TimeoutError("the adapter says nothing")
+            raise TimeoutError("no completion from the adapter")
         os.read(fd, 8)
 
     def finished(self, fd, ask):
@@ -74,7 +74,7 @@ class Engine:
                 return got
 
     def put(self, names):
-        # the objects are the caller's until the task is done
+        # the caller must keep the objects until the task is done
         a, objects = self.adapter, self.objects(names, True)
         task = a.submit_store_task(self.keys(names), objects)
         return str(self.finished(a.get_store_event_fd(), lambda: a.pop_completed_store_tasks().get(task)))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache's remote connector mooncakestore://, without metadata (zero copies) or, as lmcache_remote_meta, with it."""
+"""LMCache's remote connector mooncakestore://, without metadata (zero-copy) or, as
+lmcache_remote_meta, with metadata."""
 
 import asyncio
 import json

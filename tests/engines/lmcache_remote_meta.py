@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache's remote connector with metadata beside each chunk: put_parts() and batch_get_buffer()."""
+"""LMCache's remote connector with metadata next to each chunk: put_parts() and batch_get_buffer()."""
 
 import lmcache_remote
 from lmcache_remote import PINS, SIZE, Engine

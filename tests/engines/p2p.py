@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prefill to decode over the transfer engine: the sending side of a released engine writes blocks into the memory of
-another process, which compares every byte.
+"""Prefill to decode over the transfer engine: the sending side of a released engine writes blocks into
+the memory of another process, which compares every byte.
 
-p2p.py vllm|sglang: vLLM's MooncakeConnectorWorker, as it registers and sends; SGLang's MooncakeTransferEngine and
-the MooncakeKVManager that sends through it; configured by the commands that README.md shows.  What stands in: the request queues above them, which need a model."""
+p2p.py vllm|sglang: vLLM's MooncakeConnectorWorker, as it registers and sends; SGLang's
+MooncakeTransferEngine and the MooncakeKVManager that sends through it; configured by the commands
+in README.md.  Mocks replace the request queues above them, which need a model."""
 
 import argparse
 import importlib.util
@@ -20,7 +21,7 @@ BLOCK, BLOCKS = 64 << 10, 200
 
 
 def command(marker, role):
-    """The variables and arguments of the command for @role of the two that README.md shows after @marker."""
+    """Variables and arguments of the command for @role, one of the two in README.md after @marker."""
     words = shlex.split(readme(marker, "").splitlines()[("prefill", "decode").index(role)])
     program = next(i for i, word in enumerate(words) if "=" not in word)
     os.environ.update(word.split("=", 1) for word in words[:program])
@@ -38,7 +39,7 @@ def vllm_engine(role):
     assert KVConnectorFactory.get_connector_class(config) is m.MooncakeConnector
     assert (config.is_kv_producer, config.is_kv_consumer) == (role == "prefill", role == "decode")
     assert m.TransferEngine is TransferEngine
-    # the beginning of MooncakeConnectorWorker.__init__, which asks for a GPU
+    # the first part of MooncakeConnectorWorker.__init__, whose rest needs a GPU
     w = m.MooncakeConnectorWorker.__new__(m.MooncakeConnectorWorker)
     w.__class__ = type("Worker", (m.MooncakeConnectorWorker,), {"__del__": lambda self: None})
     w.engine = m.TransferEngine()
@@ -74,7 +75,7 @@ def memory():
 
 
 def decode(make):
-    """Say where the memory is, then whether it has the blocks that were named."""
+    """Print the address of the memory, then check whether it has the blocks named on standard input."""
     out = os.dup(1)
     os.dup2(2, 1)
     session, register, _ = make("decode")
@@ -101,7 +102,7 @@ def prefill(make, what):
                           text=True) as child:
         try:
             session, base = json.loads(child.stdout.readline())
-            # every other block, at its mirrored place
+            # every other block, at its mirrored position
             src = [tensor.data_ptr() + i * BLOCK for i in range(0, BLOCKS, 2)]
             dst = [base + (BLOCKS - 1 - i) * BLOCK for i in range(0, BLOCKS, 2)]
             expect("send", send(session, src, dst, [BLOCK] * len(src)), 0)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [CASE...] - released engines on our package, unmodified: each says passed, failed, or why it was skipped.  The engines
-# are those of setup.sh, in MC_ENGINES (/opt/mc-engines).  files:KIND is a file back end on two mounts (files.py).
+# run.sh [CASE...] - released engines with our package, unmodified: each case passes, fails, or is
+# skipped with the reason.  setup.sh installs the engines, in MC_ENGINES (/opt/mc-engines).
+# files:KIND is a file back end on two mounts (files.py).
 . "${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
 dir=${MC_ENGINES:-/opt/mc-engines}
@@ -16,7 +17,7 @@ files=(vllm_fs vllm_example sglang sglang_capped lmcache_fs lmcache_fs_direct lm
 [ ${#cases[@]} -gt 0 ] || cases=(sglang_hicache sglang_pd lmcache_remote lmcache_remote_meta lmcache_l2 vllm_store vllm_p2p
 	"${files[@]/#/files:}")
 
-# LMCache's own sources against include/mooncake/cxx, linked with nothing but libmooncake_store.
+# LMCache's own sources with include/mooncake/cxx, linked only with libmooncake_store.
 l2_extension() {
 	local src=$dir/lmcache-src/csrc/storage_backends out=$tmp/lmcache_mooncake.so torch include
 	[ -d "$src/mooncake" ] || return 0

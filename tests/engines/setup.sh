@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh [DIRECTORY] - the released engines of requirements.txt in a virtual environment (7 GB), and the C++ extension of
-# LMCache's L2 adapter, compiled against our headers; for "make check-engines".  Default: /opt/mc-engines
+# setup.sh [DIRECTORY] - install the released engines of requirements.txt in a virtual environment
+# (7 GB), and the C++ extension of LMCache's L2 adapter, compiled with our headers; for "make
+# check-engines".  Default: /opt/mc-engines
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-${MC_ENGINES:-/opt/mc-engines}}
@@ -18,7 +19,7 @@ pip install -q --no-deps -r <(part 0 | grep -v '^torch==')
 pip install -q "$(part 0 | grep '^torch==')"
 pip install -q --no-deps -r <(part 1)
 pip install -q --no-deps -r <(part 2)
-# what the wheels leave out: LMCache's sources
+# not in the wheels: LMCache's sources
 lmcache=$(part 2 | grep '^lmcache==')
 if [ ! -d "$dir/lmcache-src/csrc/storage_backends/mooncake" ]; then
 	pip install -q --no-deps setuptools_scm==8.3.1

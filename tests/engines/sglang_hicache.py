@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang's HiCache storage back end MooncakeStore, with a host pool as its tests make one."""
+"""SGLang's HiCache storage back end MooncakeStore, with a host pool like that of its tests."""
 
 import os
 
@@ -13,7 +13,8 @@ PAGES = 32
 
 
 class HostPool:
-    """What MooncakeStore asks of a pool in page_first layout: K and V of a page, one token in each."""
+    """Interface of a pool that MooncakeStore needs in page_first layout: K and V of a page, each
+    with one token."""
 
     def __init__(self):
         self.kv_buffer = torch.zeros(PAGES * SIZE, dtype=torch.uint8)
@@ -30,7 +31,7 @@ class HostPool:
 
 class Engine:
     def __init__(self, master, role):
-        # before the import, as where a server is started
+        # before the import, as at a server's start
         os.environ.update(pair.split("=", 1) for pair in readme("SGLang (", master).split())
         from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
         from sglang.srt.mem_cache.storage.mooncake_store.mooncake_store import MooncakeStore

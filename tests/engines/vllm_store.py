@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's MooncakeStoreConnector: its configuration, key layout, and the sending and receiving threads of its worker.
-What stands in is the coordinator, which knows the model's layers."""
+"""vLLM's MooncakeStoreConnector: its configuration, key layout, and the sending and receiving
+threads of its worker. A mock replaces the coordinator, which knows the model's layers."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ PIECE = SIZE // LAYERS		# of a block in one layer
 
 
 class Coordinator:
-    """One group, full attention: every block counts."""
+    """One group with full attention: every block counts."""
 
     lcm_block_size = TOKENS
 
@@ -75,7 +75,7 @@ class Engine:
         self.sender.delete_finished_stored_request(request.req_id)
 
     def exists(self, names):
-        # as MooncakeStoreWorker.lookup() asks
+        # same query as in MooncakeStoreWorker.lookup()
         keys = [self.db.key_for(hashlib.sha256(n.encode()).digest()) for n in names]
         return [r == 1 for r in self.store.batch_is_exist(keys)]
 
