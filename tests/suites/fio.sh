@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # fio writes files with a checksum in each block on node A and verifies them on node B: buffered and
-# O_DIRECT, by write(2), libaio and io_uring, several jobs at a time.
+# O_DIRECT; write(2), libaio and io_uring; several jobs at a time.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 4096
@@ -10,7 +10,7 @@ start_master
 start_mcfs "$MASTER" "$tmp/a" --global_segment_size=768MiB
 start_mcfs "$MASTER" "$tmp/b" --global_segment_size=768MiB
 job() {
-	# it leaves files where it is started
+	# fio leaves files in its working directory
 	(cd "$tmp" && timeout 300 fio --output="$tmp/fio.out" --name=v --create_on_open=1 --fallocate=none --size=24m \
 		--numjobs="$jobs" --group_reporting --bs="$bs" --ioengine="$engine" --direct="$direct" \
 		--verify=crc32c --verify_fatal=1 "$@") || { cat "$tmp/fio.out"; fail "$engine direct=$direct bs=$bs: $*"; }
@@ -22,7 +22,7 @@ for engine in psync libaio io_uring mmap; do
 			jobs=4
 			[ "$bs" != 4k ] || jobs=2
 			if [ "$engine" = mmap ]; then
-				# fio's mmap engine maps what is there: written in the plain way
+				# fio's mmap engine maps an existing file: write it with write(2)
 				engine=psync job --directory="$tmp/a" --rw=write --do_verify=0
 			else
 				job --directory="$tmp/a" --rw=write --do_verify=0

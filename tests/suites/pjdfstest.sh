@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every case of pjdfstest passes, or is one that a pool refuses by design and stands in
-# pjdfstest.expected with the reason.
+# Every case of pjdfstest passes, or a pool refuses it by design and pjdfstest.expected lists it
+# with the reason.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 PATH=$PATH:/opt/mc-suites/bin:$HOME/.cargo/bin
 requires_fuse
@@ -22,7 +22,7 @@ entries = [ ["nobody", "nogroup"], ["daemon", "daemon"] ]
 TOML
 chmod 755 "$tmp"
 RUST_BACKTRACE=0 timeout 600 pjdfstest -c "$tmp/conf.toml" -p "$tmp/mnt/t" >"$tmp/out" 2>&1 || :
-# A case is a line of its own: name and result.
+# The result of a case is a line of its own: name and result.
 awk '$2 == "ok" && NF == 2 { print $1 }' "$tmp/out" >"$tmp/passed"
 awk '$2 == "FAILED" && NF == 2 { print $1 }' "$tmp/out" >"$tmp/failed"
 awk '$2 == "skipped" && NF == 2 { print $1 }' "$tmp/out" >"$tmp/skipped"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The file stressors of stress-ng, one after the other and then together: those that a pool supports
-# end well, and whatever they do the mount works afterwards and nothing stays staged.
+# succeed.  Afterwards the mount still works and no bytes stay staged.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 3072
 requires stress-ng
 seconds=${STRESS_SECONDS:-3}
-# access, chmod, link, mknod, utime and the like ask for modes, links or times that a pool does not keep
+# access, chmod, link, mknod, utime and similar ones need modes, links or times that a pool does not keep
 must="chdir dentry dir dirdeep dirmany dup file-ioctl filename flock fstat getdent handle hdd io lockf open seek"
 may="access chmod chown copy-file fallocate fiemap fpunch iomix lease link locka mknod mmap readahead rename
 	sendfile symlink sync-file touch unlink utime xattr"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Programs that know nothing of pools, on a mount: git, tar, rsync, sqlite3, bonnie++, a compiler.
+# Ordinary programs on a mount: git, tar, rsync, sqlite3, bonnie++, a compiler.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 3072

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A rolling upgrade with the programs that were: built from the history of this repository, the last commit that
-# spoke protocol version 1 and the one whose journal was frozen as format 1 (tests/golden/journal-v1).
+# Rolling upgrade from older programs, built from the history of this repository: the last commit that
+# used protocol version 1 and the one whose journal was frozen as format 1 (tests/golden/journal-v1).
 #   1. this tree's master with clients of version 1: owner, writer, reader, removal of many, a restart in between;
 #   2. this tree's master over the journal that the old master left when it was killed, under load, and with the old
-#      owner, whose objects are all there;
-#   3. this tree's clients beside the old ones, each reading what the other has put.
-# The builds stay in the build directory (tests/upgrade/COMMIT).  "make check-upgrade" runs this; it is no part of
-# make check, which has no history to build from.
+#      owner, whose objects must all be there;
+#   3. this tree's clients beside the old ones, each reads the objects that the other has put.
+# The builds stay in the build directory (tests/upgrade/COMMIT).  "make check-upgrade" runs this test.  It is not part of
+# "make check": a tarball has no history to build from.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires git autoreconf curl jq
 git -C "$top_srcdir" rev-parse HEAD >/dev/null 2>&1 || skip "no git history here"
@@ -27,7 +27,7 @@ first_with() {
 	echo "$first"
 }
 
-# build COMMIT - its programs below $OLD
+# build COMMIT - build it; its programs are below $OLD
 build() {
 	OLD=$(realpath "$top_builddir")/tests/upgrade/$1
 	[ -e "$OLD/complete" ] && return
@@ -61,7 +61,7 @@ owner() {
 	"$2" "$MASTER" 20000 own "$3" <"$tmp/$1.in" >"$tmp/$1.log" 2>&1 &
 	OWNER_PID=$!
 	cleanup_fn end_pid "$OWNER_PID"
-	wait_for 30 grep -q ready "$tmp/$1.log" || fail "$1 does not come up"
+	wait_for 30 grep -q ready "$tmp/$1.log" || fail "$1 is not ready"
 }
 
 # put WHO KEY SIZE SEED / get WHO KEY SIZE SEED
@@ -81,7 +81,7 @@ missing() {
 commit=$(last_before 'MCP_VERSION 2' proto/msg.h)
 build "$commit"
 grep -q 'MCP_VERSION 1' "$OLD/proto/msg.h" || fail "$commit does not speak version 1"
-# several slices of one removal
+# one removal of several slices
 start_master --journal_dir="$tmp/journal"
 owner old_owner "$OLD/tests/fault/client_actor" 32
 for i in $(seq 1 20); do
@@ -104,7 +104,7 @@ done
 old_ctl rm -y --match='^match/1' >"$tmp/step" || fail "rm --match: $(cat "$tmp/step")"
 missing old match/10
 get old match/2 1000 2
-# a restart of the master under them
+# restart of the master while they run
 kill_pid "$MASTER_PID"
 restart_master --journal_dir="$tmp/journal"
 attached() { curl -sf "http://$MASTER_HTTP/get_segments_detail" | jq -e '.segments|map(.status)==["OK"]' >/dev/null; }
@@ -116,7 +116,7 @@ put old old/after 4096 7
 get old old/after 4096 7
 echo "clients of $(git -C "$top_srcdir" log -1 --format=%h "$commit") work with this master"
 
-# ---- this tree's clients beside them, one host's memory between them
+# ---- this tree's clients beside them; both use the memory of one host
 for i in 1 5 19; do
 	get new "old/$i" $((i * 7919)) "$i"
 done
@@ -150,7 +150,7 @@ for i in $(seq 1 30); do
 done
 old_ctl mv kept/30 kept/moved
 old_actor 20000 rm kept/29 >"$tmp/step"
-# somebody writes while it is killed
+# a writer runs while the master is killed
 while put_more=$((${put_more:-0} + 1)); do
 	old_actor 3000 put "more/$put_more" 2000 "$put_more" >/dev/null 2>&1 || break
 	[ -e "$tmp/enough" ] && break
@@ -158,7 +158,7 @@ done &
 writer=$!
 cleanup_fn end_pid "$writer"
 writes() { old_actor 3000 get more/3 2000 3 >/dev/null 2>&1; }
-wait_for 30 writes || fail "the writer does not come on"
+wait_for 30 writes || fail "the writer does not continue"
 kill_pid "$old_master"
 touch "$tmp/enough"
 restart_master --journal_dir="$tmp/old_journal"
@@ -174,11 +174,11 @@ missing old kept/30
 for i in 1 2 3; do
 	get old "more/$i" 2000 "$i"
 done
-# and this master writes on in it, and reads it again
+# and this master appends to it, and reads it again
 put new kept/new 5000 5
 kill_pid "$MASTER_PID"
 restart_master --journal_dir="$tmp/old_journal"
 wait_for 60 attached
 get old kept/new 5000 5
 get new kept/7 $((7 * 1013)) 7
-echo "this master goes on over the journal of $(git -C "$top_srcdir" log -1 --format=%h "$commit")"
+echo "this master continues the journal of $(git -C "$top_srcdir" log -1 --format=%h "$commit")"
