@@ -244,7 +244,7 @@ static void *get_all(void *arg)
 	return NULL;
 }
 
-static void nobody_gets_anothers_answer(void **state)
+static void each_caller_gets_its_own_answer(void **state)
 {
 	void *wrong;
 	pthread_t t;
@@ -329,7 +329,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_handle_is_the_parents, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_child_opens_its_own, setup, teardown),
-		cmocka_unit_test_setup_teardown(nobody_gets_anothers_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_caller_gets_its_own_answer, setup, teardown),
 		cmocka_unit_test_setup_teardown(upstreams_api, setup, teardown),
 	};
 

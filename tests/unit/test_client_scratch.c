@@ -39,7 +39,7 @@ static void pieces_are_aligned_zeroed_and_apart(void **state)
 	mcs_scratch_pool_done(&pool);
 }
 
-static void one_block_takes_over_what_several_held(void **state)
+static void one_block_replaces_several(void **state)
 {
 	struct mcs_scratch_pool pool;
 	struct mcs_scratch *s;
@@ -80,7 +80,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pieces_are_aligned_zeroed_and_apart),
-		cmocka_unit_test(one_block_takes_over_what_several_held),
+		cmocka_unit_test(one_block_replaces_several),
 		cmocka_unit_test(sizes_that_overflow_are_refused),
 	};
 

@@ -39,7 +39,7 @@ static const size_t sizes[] = {
 };
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-static void what_was_put_is_got(void **state)
+static void get_returns_the_bytes_of_the_put(void **state)
 {
 	char key[32];
 
@@ -181,7 +181,7 @@ static void many_keys_are_looked_at_together(void **state)
 	assert_int_equal(mcs_stat_batch(peer, keys, 0, infos, results, -1), 0);
 }
 
-static void a_look_can_open_what_it_finds(void **state)
+static void a_stat_can_open_the_objects_it_finds(void **state)
 {
 	const struct mcs_key keys[] = { fixture_key("so/x"), fixture_key("so/"), fixture_key("so/none"),
 					fixture_key("") };
@@ -469,7 +469,7 @@ static void a_batch_larger_than_the_pool_goes_through(void **state)
 	free(data);
 }
 
-static void what_cannot_fit_is_refused_at_once(void **state)
+static void an_object_too_large_is_refused_at_once(void **state)
 {
 	struct iovec iov = { malloc(65 * MIB), 65 * MIB };
 	uint64_t began;
@@ -689,18 +689,18 @@ static int run_all(const char *name)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(what_was_put_is_got), T(scattered_memory_is_one_object),
+		T(get_returns_the_bytes_of_the_put), T(scattered_memory_is_one_object),
 		T(thousands_of_pieces),
 		T(buffers_larger_and_smaller), T(ranges_are_exact),
 		T(first_put_wins_and_upsert_replaces), T(batches_isolate_their_items),
 		T(many_keys_are_looked_at_together),
-		T(a_look_can_open_what_it_finds),
+		T(a_stat_can_open_the_objects_it_finds),
 		T(large_batches_go_in_several_requests),
 		T(leases_of_exist_protect_and_finished_reads_do_not),
 		T(keys_are_removed_by_pattern), T(rename_moves_and_replaces),
 		T(listings_are_complete), T(a_pool_smaller_than_the_work_takes_every_put),
 		T(a_batch_larger_than_the_pool_goes_through),
-		T(what_cannot_fit_is_refused_at_once),
+		T(an_object_too_large_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
 		T(structs_of_other_versions),
 		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_told),

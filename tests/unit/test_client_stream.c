@@ -95,7 +95,7 @@ static void all_sizes(mcs_t *s)
 	}
 }
 
-static void what_comes_to_an_end_is_a_value(void **state)
+static void a_committed_stream_is_a_value(void **state)
 {
 	all_sizes(owner);
 }
@@ -119,7 +119,7 @@ static void ranges_are_checked(void **state)
 	free(got);
 }
 
-static void nobody_sees_it_before_its_commit(void **state)
+static void a_stream_is_invisible_before_its_commit(void **state)
 {
 	uint64_t before = used();
 	mcs_stream_t *st = begun(owner, "k", 16 * MIB, MCS_PUT_UPSERT);
@@ -221,10 +221,10 @@ static void a_commit_ends_in_its_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_comes_to_an_end_is_a_value),
+		TEST(a_committed_stream_is_a_value),
 		TEST(also_over_a_network),
 		TEST(ranges_are_checked),
-		TEST(nobody_sees_it_before_its_commit),
+		TEST(a_stream_is_invisible_before_its_commit),
 		TEST(keys_that_have_a_value),
 		TEST(limits),
 		TEST(the_rest_of_its_room_is_free),

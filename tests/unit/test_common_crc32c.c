@@ -87,7 +87,7 @@ static void continued_in_pieces(void **state)
 }
 
 /* Around the block of the fused copy (16320), of the plain one (16384) and of a chunk. */
-static void copy_counts_what_it_writes(void **state)
+static void copy_sums_the_bytes_it_writes(void **state)
 {
 	static const size_t lens[] = {
 		0, 1, 7, 8, 9, 4096, 16319, 16320, 16321, 16384, 32640, 32641, 65280, 65536,
@@ -198,7 +198,7 @@ int main(void)
 		cmocka_unit_test(vectors_of_rfc3720),
 		cmocka_unit_test(all_lengths_and_alignments),
 		cmocka_unit_test(continued_in_pieces),
-		cmocka_unit_test(copy_counts_what_it_writes),
+		cmocka_unit_test(copy_sums_the_bytes_it_writes),
 		cmocka_unit_test(combine_equals_concatenation),
 		cmocka_unit_test(combine_chunks_of_an_object),
 		cmocka_unit_test(combine_large_lengths),

@@ -176,7 +176,7 @@ static void post_another(void *arg)
 		mc_evloop_post(loop, post_another, arg);
 }
 
-static void free_runs_what_was_posted(void **state)
+static void free_runs_posted_functions(void **state)
 {
 	int n = 0, chain = 0;
 
@@ -263,7 +263,7 @@ static void watched_events_change(void **state)
 	close(x.ev.fd);
 }
 
-static void what_cannot_be_watched(void **state)
+static void a_regular_file_is_refused(void **state)
 {
 	struct mc_evfd e = { .fd = -1 };
 
@@ -513,7 +513,7 @@ static void eager_arm(void *arg)
 	mc_evloop_add(loop, &x->ev, EPOLLIN);
 }
 
-static void an_eager_timer_starves_nobody(void **state)
+static void an_eager_timer_starves_no_descriptor(void **state)
 {
 	struct eager x = { .t.fire = eager_fire, .ev.ready = eager_ready };
 
@@ -584,17 +584,17 @@ int main(void)
 		BOTH(call_runs_on_the_loop),
 		BOTH(call_from_the_loop_is_refused),
 		BOTH(posts_run_once_and_in_order),
-		BOTH(free_runs_what_was_posted),
+		BOTH(free_runs_posted_functions),
 		BOTH(its_thread_is_prompt),
 		cmocka_unit_test(a_loop_that_never_ran),
 		BOTH(a_ready_descriptor_is_told),
 		BOTH(watched_events_change),
-		BOTH(what_cannot_be_watched),
+		BOTH(a_regular_file_is_refused),
 		BOTH(no_event_after_deletion),
 		BOTH(adding_races_with_serving),
 		cmocka_unit_test(timers_fire_in_order),
 		BOTH(a_timer_rearms_and_frees_itself),
-		BOTH(an_eager_timer_starves_nobody),
+		BOTH(an_eager_timer_starves_no_descriptor),
 		BOTH(arming_for_never),
 	};
 

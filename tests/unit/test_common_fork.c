@@ -229,7 +229,7 @@ static int write_elsewhere(void)
 }
 
 /* The log's lock is held over a write into a pipe that is full. */
-static void a_log_that_nobody_reads(void **state)
+static void a_log_without_a_reader(void **state)
 {
 	static char junk[4096];
 	uint64_t began;
@@ -263,7 +263,7 @@ int main(void)
 		cmocka_unit_test(fault_points),
 		cmocka_unit_test(log_levels),
 		cmocka_unit_test(collectors),
-		cmocka_unit_test(a_log_that_nobody_reads),
+		cmocka_unit_test(a_log_without_a_reader),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,7 +308,7 @@ static void answers_have_a_limit_together(void **state)
 }
 
 /* Whoever does nothing gives way when there are many, be it at his request or at taking the answer. */
-static void a_crowd_shuts_nobody_out(void **state)
+static void a_crowd_does_not_lock_out_others(void **state)
 {
 	static int fd[300];
 	int i;
@@ -336,7 +336,7 @@ static void head_has_no_body(void **state)
 	expect(a, 418, "Content-Length: 2\r\n");
 }
 
-static void what_is_not_there(void **state)
+static void unknown_paths_are_not_found(void **state)
 {
 	expect(exchange("GET", "/", ""), 404, "not found");
 	expect(exchange("GET", "/echo/", ""), 404, "not found");
@@ -472,9 +472,9 @@ int main(void)
 		SERVED(text_has_no_nul),
 		SERVED(long_answers_come_in_parts),
 		SERVED(answers_have_a_limit_together),
-		SERVED(a_crowd_shuts_nobody_out),
+		SERVED(a_crowd_does_not_lock_out_others),
 		SERVED(head_has_no_body),
-		SERVED(what_is_not_there),
+		SERVED(unknown_paths_are_not_found),
 		SERVED(bodies_have_a_limit),
 		SERVED(chunked_bodies_have_it_too),
 		SERVED(metrics_are_served),

@@ -207,7 +207,7 @@ static void a_bad_conf_changes_nothing(void **state)
 	assert_int_equal(files(), 1);
 }
 
-static void nobody_forges_lines(void **state)
+static void messages_cannot_forge_lines(void **state)
 {
 	char longer[5000];
 
@@ -371,7 +371,7 @@ int main(void)
 		LOGGED(levels_by_component),
 		LOGGED(level_names),
 		LOGGED(a_bad_conf_changes_nothing),
-		LOGGED(nobody_forges_lines),
+		LOGGED(messages_cannot_forge_lines),
 		LOGGED(files_rotate_and_old_ones_go),
 		LOGGED(all_lines_survive_rotation),
 		LOGGED(a_file_in_use_is_not_removed),

@@ -190,7 +190,7 @@ static void ports_are_taken_once_or_shared(void **state)
 	close(b);
 }
 
-static void nobody_listens(void **state)
+static void connect_to_a_closed_port_fails(void **state)
 {
 	char bound[MC_ADDR_MAX], addr[MC_ADDR_MAX];
 	int l = mc_listen("127.0.0.1:0", 16, 0, bound);
@@ -391,7 +391,7 @@ int main(void)
 		cmocka_unit_test(unknown_names),
 		cmocka_unit_test(ipv6),
 		cmocka_unit_test(ports_are_taken_once_or_shared),
-		cmocka_unit_test(nobody_listens),
+		cmocka_unit_test(connect_to_a_closed_port_fails),
 		cmocka_unit_test(a_socket_file_left_behind),
 		cmocka_unit_test(a_file_that_is_no_socket),
 		cmocka_unit_test(bad_unix_addresses),

@@ -168,7 +168,7 @@ static void a_drain_empties_a_segment_and_loses_nothing(void **state)
 	fx_down(&fx);
 }
 
-static void only_so_many_copies_are_under_way(void **state)
+static void the_number_of_running_copies_is_limited(void **state)
 {
 	struct fixture fx;
 	struct fetched f;
@@ -186,7 +186,7 @@ static void only_so_many_copies_are_under_way(void **state)
 	fx_down(&fx);
 }
 
-static void readers_keep_what_they_have(void **state)
+static void readers_keep_their_copies(void **state)
 {
 	struct mcm_session *reader;
 	struct mcp_replica where, now;
@@ -305,7 +305,7 @@ static void a_worker_that_goes_takes_its_copies_along(void **state)
 }
 
 /* Whoever did not fetch it has not pinned it either. */
-static void a_copy_is_ended_by_who_fetched_it(void **state)
+static void a_copy_is_ended_by_its_fetcher(void **state)
 {
 	struct mcm_session *other;
 	struct fixture fx;
@@ -401,7 +401,7 @@ static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
 	fx_down(&fx);
 }
 
-static void what_changes_meanwhile(void **state)
+static void objects_that_change_during_a_copy(void **state)
 {
 	struct fixture fx;
 	struct fetched f;
@@ -438,7 +438,7 @@ static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t range)
 
 /* One of two copies goes with its segment, pinned or not, and another segment has the number: what lies there has
  * nothing to do with the copy that ends. */
-static void a_copy_that_ends_meets_nobody_elses_range(void **state)
+static void a_copy_that_ends_meets_no_other_range(void **state)
 {
 	struct mcm_session *reader;
 	struct mcm_object *o;
@@ -669,7 +669,7 @@ static unsigned listed(struct mcm_segment *s)
 }
 
 /* Heartbeats are served by one thread, in which the sessions of clients that go end too. */
-static void who_has_no_copies_waits_for_no_task(void **state)
+static void a_session_without_copies_waits_for_no_task(void **state)
 {
 	struct mcm_shard *sh;
 	struct fx_ending e;
@@ -759,20 +759,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_drain_empties_a_segment_and_loses_nothing),
-		cmocka_unit_test(only_so_many_copies_are_under_way),
-		cmocka_unit_test(readers_keep_what_they_have),
+		cmocka_unit_test(the_number_of_running_copies_is_limited),
+		cmocka_unit_test(readers_keep_their_copies),
 		cmocka_unit_test(a_group_is_not_held_by_copies_that_are_done),
 		cmocka_unit_test(wrong_bytes_are_not_kept),
 		cmocka_unit_test(a_worker_that_goes_takes_its_copies_along),
-		cmocka_unit_test(a_copy_is_ended_by_who_fetched_it),
+		cmocka_unit_test(a_copy_is_ended_by_its_fetcher),
 		cmocka_unit_test(cancel_takes_everything_back),
 		cmocka_unit_test(room_of_a_copy_is_not_given_away_under_its_writer),
-		cmocka_unit_test(what_changes_meanwhile),
-		cmocka_unit_test(a_copy_that_ends_meets_nobody_elses_range),
+		cmocka_unit_test(objects_that_change_during_a_copy),
+		cmocka_unit_test(a_copy_that_ends_meets_no_other_range),
 		cmocka_unit_test(copies_and_moves_of_one_object),
 		cmocka_unit_test(limits_and_time_outs),
 		cmocka_unit_test(a_fetch_looks_at_some_at_a_time),
-		cmocka_unit_test(who_has_no_copies_waits_for_no_task),
+		cmocka_unit_test(a_session_without_copies_waits_for_no_task),
 		cmocka_unit_test(evict_and_rebalance),
 		cmocka_unit_test(a_segment_that_comes_back_is_drained_on),
 	};

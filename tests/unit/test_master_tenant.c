@@ -262,7 +262,7 @@ static void a_quota_is_kept_by_evicting_its_own(void **state)
 	fx_down(&fx);
 }
 
-static void what_cannot_go_fills_the_quota(void **state)
+static void unevictable_objects_fill_the_quota(void **state)
 {
 	struct fixture fx;
 
@@ -363,7 +363,7 @@ static void count_keys(struct fixture *fx, const char *tenant, char letter, unsi
 
 /* Whose share became smaller gives the room that others need, though their objects are older; and only
  * down to its share. */
-static void who_is_above_its_share_goes_first(void **state)
+static void tenants_above_their_share_are_evicted_first(void **state)
 {
 	unsigned alice, bob;
 	struct fixture fx;
@@ -541,10 +541,10 @@ int main(void)
 		cmocka_unit_test(removal_by_tenant),
 		cmocka_unit_test(without_tenants_all_is_one),
 		cmocka_unit_test(a_quota_is_kept_by_evicting_its_own),
-		cmocka_unit_test(what_cannot_go_fills_the_quota),
+		cmocka_unit_test(unevictable_objects_fill_the_quota),
 		cmocka_unit_test(charges_follow_puts),
 		cmocka_unit_test(shares_of_a_pool_that_is_too_small),
-		cmocka_unit_test(who_is_above_its_share_goes_first),
+		cmocka_unit_test(tenants_above_their_share_are_evicted_first),
 		cmocka_unit_test(the_background_takes_from_them_first),
 		cmocka_unit_test(tenants_and_groups_survive_a_restart),
 		cmocka_unit_test(a_tenant_that_comes_meanwhile),

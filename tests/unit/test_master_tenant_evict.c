@@ -231,7 +231,7 @@ static void the_oldest_promise_is_broken_first(void **state)
 
 /* ---- what must stay costs nothing ---- */
 
-static void a_put_finds_what_may_go_behind_what_must_stay(void **state)
+static void a_put_finds_victims_behind_pinned_objects(void **state)
 {
 	struct fixture fx;
 	uint64_t pin[64];
@@ -331,7 +331,7 @@ static void take_end(struct taker *k, pthread_t t)
 }
 
 /* Others take what a put has freed, again and again: while there is more to evict, that is no refusal. */
-static void what_others_take_is_freed_again(void **state)
+static void memory_taken_by_others_is_freed_again(void **state)
 {
 	unsigned took = 0, round;
 	struct fixture fx;
@@ -449,9 +449,9 @@ int main(void)
 		cmocka_unit_test(those_above_their_share_lose_whole_groups),
 		cmocka_unit_test(plain_ones_go_before_protected_ones),
 		cmocka_unit_test(the_oldest_promise_is_broken_first),
-		cmocka_unit_test(a_put_finds_what_may_go_behind_what_must_stay),
+		cmocka_unit_test(a_put_finds_victims_behind_pinned_objects),
 		cmocka_unit_test(a_large_put_goes_in_slices),
-		cmocka_unit_test(what_others_take_is_freed_again),
+		cmocka_unit_test(memory_taken_by_others_is_freed_again),
 		cmocka_unit_test(an_object_is_paid_for_by_its_put),
 		cmocka_unit_test(a_failed_commit_costs_nothing),
 		cmocka_unit_test(readers_keep_their_versions_paid_for),

@@ -390,7 +390,7 @@ static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
 }
 
 /* What it cannot know is refused as what it does not know. */
-static void what_is_new_is_refused(void **state)
+static void newer_records_are_refused(void **state)
 {
 	struct mcp_frame f = { .type = 999, .id = 77 };
 	struct mcp_unmount um = { .segment = { 7, 2 } };
@@ -417,7 +417,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(these_are_the_messages_of_version_1),
 		cmocka_unit_test(an_old_client_at_a_new_master_over_an_old_journal),
-		cmocka_unit_test(what_is_new_is_refused),
+		cmocka_unit_test(newer_records_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);

@@ -271,7 +271,7 @@ static void sharing_is_given_up_first(void **state)
 	assert_int_equal(last, 0);
 }
 
-static void who_has_given_up_holds_nothing(void **state)
+static void a_cancelled_waiter_holds_nothing(void **state)
 {
 	struct mcfs_op *op;
 
@@ -291,7 +291,7 @@ static void who_has_given_up_holds_nothing(void **state)
 	assert_int_equal(flocks(3, F_WRLCK, false), 0);
 }
 
-static void who_would_wait_for_itself_is_told(void **state)
+static void a_deadlock_is_reported(void **state)
 {
 	(void)state;
 	assert_int_equal(sets(0, F_WRLCK, 0, 0), 0);
@@ -323,7 +323,7 @@ static void not_too_many_wait(void **state)
 }
 
 /* Those whose callers were interrupted leave without anybody letting go of a lock. */
-static void who_has_given_up_takes_no_room(void **state)
+static void a_cancelled_waiter_takes_no_slot(void **state)
 {
 	struct mcfs_op *op;
 
@@ -352,7 +352,7 @@ static void who_has_given_up_takes_no_room(void **state)
 }
 
 /* Nor does anybody wait in a circle with it. */
-static void who_has_given_up_waits_for_nobody(void **state)
+static void a_cancelled_waiter_waits_for_no_lock(void **state)
 {
 	struct mcfs_op *op;
 
@@ -381,11 +381,11 @@ int main(void)
 		TEST(the_first_one_gets_it_first),
 		TEST(both_kinds_are_apart),
 		TEST(sharing_is_given_up_first),
-		TEST(who_has_given_up_holds_nothing),
-		TEST(who_would_wait_for_itself_is_told),
+		TEST(a_cancelled_waiter_holds_nothing),
+		TEST(a_deadlock_is_reported),
 		TEST(not_too_many_wait),
-		TEST(who_has_given_up_takes_no_room),
-		TEST(who_has_given_up_waits_for_nobody),
+		TEST(a_cancelled_waiter_takes_no_slot),
+		TEST(a_cancelled_waiter_waits_for_no_lock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void a_killed_rewriter_leaves_the_old_version(void **state)
 	vx_stored(f, "k", "old");
 }
 
-static void what_is_written_after_a_close_is_the_next_version(void **state)
+static void writes_after_a_close_are_the_next_version(void **state)
 {
 	struct vx *f = *state;
 	struct mcfs_writer *w = vx_create(f, "k");
@@ -241,7 +241,7 @@ static bool ends(struct mcfs_writer *w, enum mcfs_fate fate)
 	return dropped;
 }
 
-static void what_may_be_open_at_the_end_is_dropped(void **state)
+static void possibly_open_files_are_dropped_at_the_end(void **state)
 {
 	struct vx *f = *state;
 	struct mcfs_writer *w = vx_create(f, "k");
@@ -274,7 +274,7 @@ static void what_may_be_open_at_the_end_is_dropped(void **state)
 	vx_stored(f, "k", NULL);
 }
 
-static void what_is_closed_at_the_end_is_published(void **state)
+static void closed_files_are_published_at_the_end(void **state)
 {
 	struct vx *f = *state;
 	struct mcfs_writer *w = vx_create(f, "empty");
@@ -520,7 +520,7 @@ static void all_writers_of_a_name_lose_it(void **state)
 }
 
 /* Two try the same name; a rename is about the version of the one who came later and has closed. */
-static void who_came_later_overtakes(void **state)
+static void a_later_writer_overtakes(void **state)
 {
 	struct vx *f = *state;
 	struct mcfs_writer *first = vx_create(f, "tmp"), *second, *elsewhere = vx_create(f, "other");
@@ -547,7 +547,7 @@ static void who_came_later_overtakes(void **state)
 }
 
 /* As mkstemp(3) and a program that is given the name. */
-static void what_was_only_made_is_filled_by_another(void **state)
+static void an_empty_created_file_is_filled_by_another_writer(void **state)
 {
 	struct vx *f = *state;
 	struct mcfs_writer *made = vx_open(f, "tmp", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL), *w;
@@ -631,7 +631,7 @@ static void all_answer(struct mcfs_writer *w, struct mcfs_op *op, int want)
 	assert_int_equal(mcfs_writer_set_replicas(w, 2, op), want);
 }
 
-static void who_was_answered_changes_nothing(void **state)
+static void an_answered_operation_changes_nothing(void **state)
 {
 	struct mcfs_op op = { .claim = MCFS_ANSWERED };
 	struct vx *f = *state;
@@ -654,7 +654,7 @@ static void who_was_answered_changes_nothing(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
-static void who_changes_something_answers(void **state)
+static void the_operation_that_changes_something_answers(void **state)
 {
 	struct mcfs_op op = { .claim = MCFS_UNCLAIMED };
 	struct vx *f = *state;
@@ -742,15 +742,15 @@ int main(void)
 		VX_TEST(other_processes_do_not_commit),
 		VX_TEST(a_killed_writer_is_revoked),
 		VX_TEST(a_killed_rewriter_leaves_the_old_version),
-		VX_TEST(what_is_written_after_a_close_is_the_next_version),
+		VX_TEST(writes_after_a_close_are_the_next_version),
 		VX_TEST(stores_of_a_killed_mapper_are_dropped),
 		VX_TEST(a_killed_heir_is_not_trusted),
 		VX_TEST(a_killed_heir_that_set_the_size_is_not_trusted),
 		VX_TEST(an_opener_begins_anew_after_a_killed_heir),
 		VX_TEST(an_untouched_file_is_empty),
 		VX_TEST(a_truncated_file_is_empty_unless_replaced),
-		VX_TEST(what_may_be_open_at_the_end_is_dropped),
-		VX_TEST(what_is_closed_at_the_end_is_published),
+		VX_TEST(possibly_open_files_are_dropped_at_the_end),
+		VX_TEST(closed_files_are_published_at_the_end),
 		VX_TEST(appends_go_to_the_end),
 		VX_TEST(two_writers_do_not_mix),
 		VX_TEST(exclusive_creation_holds_until_the_commit),
@@ -762,12 +762,12 @@ int main(void)
 		VX_TEST(an_unlinked_file_publishes_nothing),
 		VX_TEST(a_name_is_held_between_commits),
 		VX_TEST(all_writers_of_a_name_lose_it),
-		VX_TEST(who_came_later_overtakes),
-		VX_TEST(what_was_only_made_is_filled_by_another),
+		VX_TEST(a_later_writer_overtakes),
+		VX_TEST(an_empty_created_file_is_filled_by_another_writer),
 		VX_TEST(a_carried_writer_publishes_later),
 		VX_TEST(sizes_are_limited),
-		VX_TEST(who_was_answered_changes_nothing),
-		VX_TEST(who_changes_something_answers),
+		VX_TEST(an_answered_operation_changes_nothing),
+		VX_TEST(the_operation_that_changes_something_answers),
 		VX_TEST(a_commit_is_waited_for_until_the_deadline),
 		VX_TEST(staging_waits_for_puts),
 	};

@@ -77,7 +77,7 @@ static void large_files_are_carried_before_the_close(void **state)
 	free(data);
 }
 
-static void what_changes_after_it_was_carried_goes_again(void **state)
+static void a_slot_changed_after_writeback_is_copied_again(void **state)
 {
 	struct vx *f = *state;
 	char *data = large_file();
@@ -99,7 +99,7 @@ static void what_changes_after_it_was_carried_goes_again(void **state)
 	free(data);
 }
 
-static void what_cannot_be_carried_is_put(void **state)
+static void a_file_without_writeback_is_put(void **state)
 {
 	struct vx *f = *state;
 	char *data = large_file();
@@ -239,8 +239,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		VX_TEST(large_files_are_carried_before_the_close),
-		VX_TEST(what_changes_after_it_was_carried_goes_again),
-		VX_TEST(what_cannot_be_carried_is_put),
+		VX_TEST(a_slot_changed_after_writeback_is_copied_again),
+		VX_TEST(a_file_without_writeback_is_put),
 		VX_TEST(a_commit_that_comes_to_nothing_is_put),
 		VX_TEST(a_close_waits_for_one_slot_only),
 		VX_TEST(a_close_ends_in_its_time),

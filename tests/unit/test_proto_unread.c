@@ -182,7 +182,7 @@ static bool one_crowd(void)
 	return counts;
 }
 
-static void who_does_not_read_gives_way(void **state)
+static void a_client_that_does_not_read_yields(void **state)
 {
 	for (unsigned i = 0; i < TRIES; i++)
 		if (one_crowd())
@@ -191,7 +191,7 @@ static void who_does_not_read_gives_way(void **state)
 }
 
 /* Time enough to be looked at more than once. */
-static void without_a_crowd_nobody_does(void **state)
+static void without_a_crowd_no_client_yields(void **state)
 {
 	int64_t before = closed();
 	int fd[2];
@@ -215,7 +215,7 @@ static void without_a_crowd_nobody_does(void **state)
 
 /* Requests wait until it reads, and so does the nonsense that came with them.  It reads so little that the socket
  * tells nobody of the room. */
-static void what_waits_behind_is_looked_at(void **state)
+static void requests_behind_are_checked(void **state)
 {
 	struct mcp_list rq = { .limit = 4 * KIB };
 	char buf[48 * KIB];
@@ -247,9 +247,9 @@ static void what_waits_behind_is_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_does_not_read_gives_way),
-		cmocka_unit_test(without_a_crowd_nobody_does),
-		cmocka_unit_test(what_waits_behind_is_looked_at),
+		cmocka_unit_test(a_client_that_does_not_read_yields),
+		cmocka_unit_test(without_a_crowd_no_client_yields),
+		cmocka_unit_test(requests_behind_are_checked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ static void hits_are_counted(void **state)
 	assert_int_equal(fake_objects(), 0);
 }
 
-static void second_run_finds_what_was_kept(void **state)
+static void a_second_run_finds_the_kept_objects(void **state)
 {
 	struct mcbench_conf conf = conf_new();
 	json_t *j;
@@ -289,7 +289,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hits_are_counted),
-		cmocka_unit_test(second_run_finds_what_was_kept),
+		cmocka_unit_test(a_second_run_finds_the_kept_objects),
 		cmocka_unit_test(small_pool_evicts_and_stays_right),
 		cmocka_unit_test(wrong_bytes_are_found),
 		cmocka_unit_test(object_of_another_size_is_wrong),

@@ -34,7 +34,7 @@ static const char good[] =
 	"{\"timestamp\": 1000, \"hash_ids\": []}\r\n"
 	"{\"hash_ids\": [0, 9007199254740993, 7], \"timestamp\": 1250.5, \"more\": {\"a\": 1}}";
 
-static void reads_what_is_there(void **state)
+static void reads_valid_traces(void **state)
 {
 	struct mcbench_trace t;
 
@@ -136,7 +136,7 @@ static void nothing_to_replay_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_what_is_there),
+		cmocka_unit_test(reads_valid_traces),
 		cmocka_unit_test(limit_is_kept),
 		cmocka_unit_test(large_trace_is_read_whole),
 		cmocka_unit_test(bad_lines_are_named),
