@@ -551,7 +551,7 @@ static PyObject *store_upsert_batch(PyObject *self, PyObject *const *args, Py_ss
 	"code, -200 for no space.\n"
 #define RESULTS "\n\nOne result for each key: 0, also when the key had a value already (which stays), or " \
 	"upstream's negative error code.\n"
-#define OWNED "The memory stays the caller's, who must not change it during the call."
+#define OWNED "The caller keeps the memory and must not change it during the call."
 
 PyMethodDef mcpy_put_methods[] = {
 	{ "put", MCPY_FAST(store_put),

@@ -367,7 +367,7 @@ static PyMethodDef store_methods[] = {
 	  "get_hostname() -> str\n\n\"host:port\": the name of the own segment." },
 	{ "register_buffer", MCPY_FAST(store_register),
 	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nNote memory (address, bytes) that "
-	  "transfers will use; it stays the caller's, who unregisters it before\nit is freed.  0, or "
+	  "transfers will use; the caller keeps it and unregisters it before\nit is freed.  0, or "
 	  "-600, also for addresses where this process has no memory.  Over TCP and shared memory\n"
 	  "transfers need no registration; ranges may overlap." },
 	{ "unregister_buffer", MCPY_FAST(store_unregister),

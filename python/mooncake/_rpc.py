@@ -117,7 +117,7 @@ class _Server:
         _receive(conn, memoryview(head)[1:], time.monotonic() + self.timeout)
         magic, kind, length = FRAME.unpack(head)
         if magic != MAGIC or kind not in self.callbacks or length > MESSAGE_MAX:
-            _log.warning("rpc: a peer is dropped: what it sends is no message")
+            _log.warning("rpc: peer dropped: it sent an invalid message")
             return False
         data = bytearray()
         # it grows with what has come, whatever length was announced; the deadline is for each piece

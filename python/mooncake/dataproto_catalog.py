@@ -134,9 +134,9 @@ class DataProtoCatalog:
             return {"append_rejected": f"the fragment is another one by now: {fragment_id!r}"}
         if not new.batch_size == old.batch_size == len(keys) or not new.partition == old.partition == partition or (
                 new._storage_group_id != old._storage_group_id):
-            return {"append_rejected": "what was appended is not of this fragment: other rows, partition or group"}
+            return {"append_rejected": "the appended data does not belong to this fragment: other rows, partition or group"}
         if any(new.field_index.get(name) != at for name, at in old.field_index.items()):
-            return {"append_rejected": "what was appended has other fields where there were some"}
+            return {"append_rejected": "the appended data has other fields than the fragment"}
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
         if missing:
@@ -354,7 +354,7 @@ class DataProtoCatalogTransfer:
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
         if append_kwargs.get("overwrite"):
-            raise ValueError("what is appended overwrites nothing")
+            raise ValueError("an append cannot overwrite")
         self._check_rows(data, keys)
         ref, before = _read(handle)
         if ref.partition != partition:
@@ -437,10 +437,10 @@ class DataProtoCatalogTransfer:
         """Do what is left.  A RuntimeError when something cannot be done; it can be called again."""
         self.discard_results((), strict=True)
         self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
-        self._retry(self._acks, self._ack, "acknowledge what was entered", True)
+        self._retry(self._acks, self._ack, "acknowledge the entered fragments", True)
 
     def _catch_up(self) -> None:
-        self._retry(self._acks, self._ack, "acknowledge what was entered", False)
+        self._retry(self._acks, self._ack, "acknowledge the entered fragments", False)
         self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
 
     def _ack(self, operation_id: str) -> None:
@@ -465,7 +465,7 @@ class DataProtoCatalogTransfer:
         if result.get("append_rejected"):
             self.transfer.cleanup_dataproto_append(kwargs["previous_handle"], kwargs["handle"])
         self._clean(result)
-        self._retry(self._acks, self._ack, "acknowledge what was entered", False, [operation_id])
+        self._retry(self._acks, self._ack, "acknowledge the entered fragments", False, [operation_id])
         return result
 
     def _clean(self, result: Mapping[str, Any], strict: bool = False) -> None:
@@ -477,7 +477,7 @@ class DataProtoCatalogTransfer:
                 removed.append(handle)
             except Exception:
                 failed += 1
-                _setup.log.warning("a fragment that nobody names is not removed", exc_info=True)
+                _setup.log.warning("an unreferenced fragment could not be removed", exc_info=True)
         if removed:
             try:
                 self._catalog_call("ack_retired", removed)
@@ -486,7 +486,7 @@ class DataProtoCatalogTransfer:
                 if strict:
                     raise
         if strict and failed:
-            raise RuntimeError(f"{failed} fragments that nobody names are not removed")
+            raise RuntimeError(f"{failed} unreferenced fragments could not be removed")
 
     def _retry(self, pending: list[Any], action: Callable[[Any], Any], what: str, strict: bool,
                more: Sequence[Any] = (), times: int = 1) -> None:

@@ -64,7 +64,7 @@ class ReplicateConfig(_Config):
     __slots__ = ()
 
     soft_pin_action = _enum_property("_soft_pin_action", SoftPinAction, "PRESERVE, ENABLE or DISABLE")
-    data_type = _enum_property("_data_type", ObjectDataType, "what the object is, a label")
+    data_type = _enum_property("_data_type", ObjectDataType, "a label for the kind of object")
 
     @property
     def with_soft_pin(self):

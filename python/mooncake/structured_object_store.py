@@ -94,7 +94,7 @@ class StructuredObjectReadSpec:
 def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
     specs = metadata.get(STRUCTURED_FIELD_SPECS_KEY, {})
     if not isinstance(specs, dict) or not all(isinstance(s, dict) for s in specs.values()):
-        raise ValueError("what the metadata say of members is no object")
+        raise ValueError("the metadata of the members is not an object")
     return specs
 
 
@@ -339,7 +339,7 @@ class MooncakeBundleTransfer:
             raise ValueError(f"there are such fields already: {twice}")
         left = sorted(n for n, at in ref.field_index.items() if at.stage == stage and n not in index)
         if overwrite and left:
-            raise ValueError(f"what overwrites the stage {stage!r} must have the fields {left}")
+            raise ValueError(f"data that overwrites the stage {stage!r} must have the fields {left}")
         if ref._storage_group_id is not None:
             config = _with_group(config, ref._storage_group_id)
         payload = StructuredObjectPayload({"layout": "dataproto_stage", "dataproto": {
@@ -356,7 +356,7 @@ class MooncakeBundleTransfer:
                 self.remove_bundle(old)
             except Exception as e:
                 # the new one stands; without its reference nobody could remove that either
-                _setup.log.warning("what was overwritten of stage %s stays: %s", stage, e)
+                _setup.log.warning("cannot remove the overwritten data of stage %s: %s", stage, e)
         return out
 
     def get(self, ref: DataProtoRefLike, *, type: Literal["dataproto", "dict"] = "dataproto",

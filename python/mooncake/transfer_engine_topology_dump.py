@@ -15,7 +15,7 @@ def parse():
                         help="accepted; there is one engine, whose topology is printed")
     parser.add_argument("--use-custom-topo", action="store_true",
                         help="keep MC_CUSTOM_TOPO_JSON of the environment; without this it is not looked at")
-    parser.add_argument("--custom-topo-json", metavar="PATH", help="a topology in a file, instead of what is found")
+    parser.add_argument("--custom-topo-json", metavar="PATH", help="read the topology from this file instead of discovering it")
     return parser.parse_args()
 
 

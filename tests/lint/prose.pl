@@ -17,7 +17,7 @@ my $reader = qr/(?:users?|operators?|people|persons?|readers?|developers?|admini
 sub banned {
 	my ($text) = @_;
 	(my $t = $text) =~ s/\s+/ /g;
-	$t =~ s/`[^`]*`|"[^"]*"//g;
+	$t =~ s/`[^`]*`|"[^"]*"|\{[^{}]*\}//g;
 	while ($t =~ /(\S*)\s*\b([Ww]ho|[Ww]hoever|[Ww]hom)\b/g) {
 		return $2 unless $1 =~ /^\W*$reader\W*$/;
 	}

@@ -92,7 +92,7 @@ class Columns:
         """What the offsets say of the rows: begins, ends, and the offsets when those follow one another."""
         begins, ends = self._bounds(offsets, rows)
         if (begins < 0).any() or (ends < begins).any() or (limit is not None and (ends > limit).any()):
-            raise ValueError(f"{self._members[offsets]} lie outside of what they speak of")
+            raise ValueError(f"{self._members[offsets]} lie outside of their data")
         packed = np.zeros(len(begins) + 1, np.int64)
         np.cumsum(ends - begins, out=packed[1:])
         return begins, ends, packed
