@@ -121,4 +121,4 @@ grep -q "umount -l" "$tmp/doctor" || fail "no advice: $(cat "$tmp/doctor")"
 ctl doctor --json | python3 -c 'import json, sys; assert any("is dead" in f["text"] for f in json.load(sys.stdin))'
 umount -l "$m"
 if ctl doctor "$m" >"$tmp/doctor"; then fail "doctor reports no problem without a mount"; fi
-grep -q "of the 1 directories 0 are mounts" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"
+grep -q "0 of the 1 directories are mounts" "$tmp/doctor" || fail "doctor: $(cat "$tmp/doctor")"

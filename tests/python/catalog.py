@@ -92,9 +92,9 @@ def test_append():
     for n, (what, kwargs) in enumerate((
             ("another one", {"fragment": "none"}), ("another one", {"before": handle("h", 2, ["y"])}),
             ("another one", {"fragment": "mine", "before": handle("mine", 1, ["y"]), "keys": ["b"]}),
-            ("not of this fragment", {"after": handle("h+", 3, ["x", "z"])}), ("not of this fragment", {"keys": ["a"]}),
-            ("not of this fragment", {"after": handle("h+", 2, ["x", "z"], partition="q")}),
-            ("not of this fragment", {"after": handle("h+", 2, ["x", "z"], group="other")}),
+            ("does not belong to this fragment", {"after": handle("h+", 3, ["x", "z"])}), ("does not belong to this fragment", {"keys": ["a"]}),
+            ("does not belong to this fragment", {"after": handle("h+", 2, ["x", "z"], partition="q")}),
+            ("does not belong to this fragment", {"after": handle("h+", 2, ["x", "z"], group="other")}),
             ("other fields", {"after": handle("h+", 2, ["z"])}), ("has not the keys", {"keys": ["a", "c"]}))):
         assert what in append(f"r{n}", **kwargs)["append_rejected"], (what, kwargs)
     assert append("ok")["fields"] == ["x", "z", "y"] == append("ok", "nonsense")["fields"]
