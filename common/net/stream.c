@@ -42,7 +42,8 @@ static ssize_t stream_recv(struct mc_stream *s, const struct iovec *iov, int n)
 	ssize_t len;
 
 	do {
-		len = n == 1 ? recv(s->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) : recvmsg(s->fd, &m, MSG_DONTWAIT);
+		len = n == 1 ? recv(s->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) :
+			       recvmsg(s->fd, &m, MSG_DONTWAIT);
 	} while (len < 0 && errno == EINTR);
 	return stream_result(len);
 }
