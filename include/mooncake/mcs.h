@@ -125,8 +125,8 @@ int mcs_segment_identity(mcs_t *s, uint64_t ret[3]);
 int mcs_health(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
-/* Memory for transfers may be registered beforehand; with RDMA that saves work, on other paths
- * it is only recorded.  -EEXIST: overlaps a registered range. */
+/* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered
+ * range. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
 /* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned) on: a daemon
