@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * args.c - Python arguments to plain C. */
+ * args.c - conversion of Python arguments to plain C, and of results to lists. */
 #include "python/mcpy.h"
 
 #include <string.h>
 
-static int index_of(const struct mcpy_sig *sig, PyObject *name)
+static int args_index(const struct mcpy_sig *sig, PyObject *name)
 {
 	for (int i = 0; sig->args[i]; i++)
 		if (PyUnicode_CompareWithASCIIString(name, sig->args[i]) == 0)
@@ -28,7 +28,7 @@ int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t narg
 		ret[i] = i < nargs ? args[i] : NULL;
 	for (Py_ssize_t k = 0; k < n_kw; k++) {
 		PyObject *name = PyTuple_GET_ITEM(kwnames, k);
-		int i = index_of(sig, name);
+		int i = args_index(sig, name);
 
 		if (i < 0) {
 			PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
@@ -75,27 +75,27 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret)
 	return 0;
 }
 
-const char *mcpy_text(PyObject *obj, const char *what)
+const char *mcpy_text(PyObject *obj, const char *arg)
 {
 	Py_ssize_t len;
 	const char *text = PyUnicode_AsUTF8AndSize(obj, &len);
 
 	if (!text || strlen(text) == (size_t)len)
 		return text;
-	PyErr_Format(PyExc_ValueError, "%s must not contain NUL", what);
+	PyErr_Format(PyExc_ValueError, "%s must not contain NUL", arg);
 	return NULL;
 }
 
-/* A tuple of the elements.  A string is a sequence too, but surely not the one that is meant. */
-static PyObject *elements(PyObject *obj, const char *what)
+/* A tuple of the elements.  Rejects str and bytes: they are sequences, but a caller that passes one made a mistake. */
+static PyObject *args_tuple(PyObject *obj, const char *arg)
 {
 	if (!PyUnicode_Check(obj) && !PyBytes_Check(obj) &&
 	    (PyList_Check(obj) || PyTuple_Check(obj) || PySequence_Check(obj)))
 		return PySequence_Tuple(obj);
-	return PyErr_Format(PyExc_TypeError, "%s must be a list, not %.100s", what, Py_TYPE(obj)->tp_name);
+	return PyErr_Format(PyExc_TypeError, "%s must be a list, not %.100s", arg, Py_TYPE(obj)->tp_name);
 }
 
-static void *array(Py_ssize_t n, size_t size)
+static void *args_array(Py_ssize_t n, size_t size)
 {
 	void *p = (size_t)n < PY_SSIZE_T_MAX / size ? PyMem_RawMalloc(((size_t)n + 1) * size) : NULL;
 
@@ -104,7 +104,7 @@ static void *array(Py_ssize_t n, size_t size)
 	return p;
 }
 
-/* One array of a large call stays for the next, with the GIL held: given back, its pages would be zeroed anew. */
+/* Cache of one array for the next large call, under the GIL: the kernel would zero newly allocated pages again. */
 #define KEPT_KEYS (1 << 16)
 static struct mcs_key *kept;
 static Py_ssize_t kept_cap;
@@ -115,7 +115,7 @@ static struct mcs_key *key_array(Py_ssize_t n, Py_ssize_t *ret_cap)
 
 	*ret_cap = n;
 	if (!keys || n > kept_cap)
-		return array(n, sizeof(*keys));
+		return args_array(n, sizeof(*keys));
 	*ret_cap = kept_cap;
 	kept = NULL;
 	return keys;
@@ -136,7 +136,7 @@ static void key_array_done(struct mcs_key *keys, Py_ssize_t cap)
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret)
 {
 	*ret = (struct mcpy_keys){ 0 };
-	ret->tuple = elements(obj, "keys");
+	ret->tuple = args_tuple(obj, "keys");
 	if (!ret->tuple)
 		return -1;
 	ret->n = PyTuple_GET_SIZE(ret->tuple);
@@ -164,7 +164,7 @@ void mcpy_keys_done(struct mcpy_keys *k)
 	k->n = 0;
 }
 
-int mcpy_u64(PyObject *obj, const char *what, uint64_t *ret)
+int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret)
 {
 	PyObject *number = NULL;
 	unsigned long long v;
@@ -172,7 +172,7 @@ int mcpy_u64(PyObject *obj, const char *what, uint64_t *ret)
 	if (!PyLong_CheckExact(obj)) {
 		number = PyNumber_Index(obj);
 		if (!number) {
-			PyErr_Format(PyExc_TypeError, "%s must be an int, not %.100s", what,
+			PyErr_Format(PyExc_TypeError, "%s must be an int, not %.100s", arg,
 				     Py_TYPE(obj)->tp_name);
 			return -1;
 		}
@@ -181,24 +181,24 @@ int mcpy_u64(PyObject *obj, const char *what, uint64_t *ret)
 	v = PyLong_AsUnsignedLongLong(obj);
 	Py_XDECREF(number);
 	if (v == (unsigned long long)-1 && PyErr_Occurred()) {
-		PyErr_Format(PyExc_TypeError, "%s must be from 0 to 2**64 - 1", what);
+		PyErr_Format(PyExc_TypeError, "%s must be from 0 to 2**64 - 1", arg);
 		return -1;
 	}
 	*ret = v;
 	return 0;
 }
 
-int mcpy_numbers(PyObject *obj, const char *what, struct mcpy_numbers *ret)
+int mcpy_numbers(PyObject *obj, const char *arg, struct mcpy_numbers *ret)
 {
-	PyObject *tuple = elements(obj, what);
+	PyObject *tuple = args_tuple(obj, arg);
 	uint64_t *v;
 
 	if (!tuple)
 		return -1;
 	ret->n = PyTuple_GET_SIZE(tuple);
-	v = array(ret->n, sizeof(*v));
+	v = args_array(ret->n, sizeof(*v));
 	for (Py_ssize_t i = 0; i < ret->n && v; i++)
-		if (mcpy_u64(PyTuple_GET_ITEM(tuple, i), what, &v[i]) < 0) {
+		if (mcpy_u64(PyTuple_GET_ITEM(tuple, i), arg, &v[i]) < 0) {
 			PyMem_RawFree(v);
 			v = NULL;
 		}
@@ -207,14 +207,13 @@ int mcpy_numbers(PyObject *obj, const char *what, struct mcpy_numbers *ret)
 	return v ? 0 : -1;
 }
 
-/* The inner list @i of @outer, as a tuple. */
-static PyObject *inner(PyObject *outer, Py_ssize_t i, const char *what)
+static PyObject *vectors_inner(PyObject *outer, Py_ssize_t i, const char *arg)
 {
-	return elements(PyTuple_GET_ITEM(outer, i), what);
+	return args_tuple(PyTuple_GET_ITEM(outer, i), arg);
 }
 
-/* Room for the pieces of all items: how many, or -1. */
-static Py_ssize_t count_pieces(PyObject *ptrs, struct mcpy_vectors *ret)
+/* Allocate the iovecs of all items; their number, or -1. */
+static Py_ssize_t vectors_reserve(PyObject *ptrs, struct mcpy_vectors *ret)
 {
 	Py_ssize_t sum = 0, len;
 
@@ -230,16 +229,17 @@ static Py_ssize_t count_pieces(PyObject *ptrs, struct mcpy_vectors *ret)
 			return -1;
 		}
 	}
-	ret->iov = array(sum, sizeof(*ret->iov));
+	ret->iov = args_array(sum, sizeof(*ret->iov));
 	return ret->iov ? sum : -1;
 }
 
-/* The pieces of one item, into @room elements: code of the caller's may have changed the lists. */
-static int take_pieces(PyObject *ptrs, PyObject *sizes, Py_ssize_t i, struct mcpy_vectors *ret,
+/* Store the pieces of one item in at most @room elements: __index__() of a piece may have changed the lists since
+ * they were counted. */
+static int vectors_fill(PyObject *ptrs, PyObject *sizes, Py_ssize_t i, struct mcpy_vectors *ret,
 		       Py_ssize_t room)
 {
-	PyObject *p = inner(ptrs, i, "all_buffer_ptrs[i]");
-	PyObject *s = p ? inner(sizes, i, "all_sizes[i]") : NULL;
+	PyObject *p = vectors_inner(ptrs, i, "all_buffer_ptrs[i]");
+	PyObject *s = p ? vectors_inner(sizes, i, "all_sizes[i]") : NULL;
 	Py_ssize_t n = p ? PyTuple_GET_SIZE(p) : 0;
 	uint64_t at, len;
 	int r = p && s ? 0 : -1;
@@ -265,27 +265,27 @@ int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
 	int r = -1;
 
 	*ret = (struct mcpy_vectors){ 0 };
-	p = elements(ptrs, "all_buffer_ptrs");
-	s = p ? elements(sizes, "all_sizes") : NULL;
+	p = args_tuple(ptrs, "all_buffer_ptrs");
+	s = p ? args_tuple(sizes, "all_sizes") : NULL;
 	if (!p || !s)
 		goto out;
-	/* Items that have no partner are found by the caller, who compares with the keys. */
+	/* The caller compares n with the number of keys, which -1 never equals. */
 	ret->n = PyTuple_GET_SIZE(p) == PyTuple_GET_SIZE(s) ? PyTuple_GET_SIZE(p) : -1;
 	if (ret->n < 0) {
 		r = 0;
 		goto out;
 	}
-	ret->first = array(ret->n, sizeof(*ret->first));
-	ret->bad = array(ret->n, sizeof(*ret->bad));
+	ret->first = args_array(ret->n, sizeof(*ret->first));
+	ret->bad = args_array(ret->n, sizeof(*ret->bad));
 	if (!ret->first || !ret->bad)
 		goto out;
-	room = count_pieces(p, ret);
+	room = vectors_reserve(p, ret);
 	if (room < 0)
 		goto out;
 	ret->first[0] = 0;
 	r = 0;
 	for (Py_ssize_t i = 0; i < ret->n && r >= 0; i++)
-		r = take_pieces(p, s, i, ret, room - ret->first[i]);
+		r = vectors_fill(p, s, i, ret, room - ret->first[i]);
 out:
 	Py_XDECREF(p);
 	Py_XDECREF(s);
@@ -323,7 +323,7 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret)
 	if (PyObject_GetBuffer(obj, ret, PyBUF_C_CONTIGUOUS) == 0)
 		return 0;
 	PyErr_Clear();
-	/* Strides: all of its elements in order, in memory of their own. */
+	/* The object has strides: copy its elements in C order. */
 	copy = PyMemoryView_GetContiguous(obj, PyBUF_READ, 'C');
 	if (!copy)
 		return -1;
@@ -336,13 +336,16 @@ PyObject *mcpy_list_of(Py_ssize_t n, int64_t value)
 {
 	PyObject *list = PyList_New(n);
 
-	for (Py_ssize_t i = 0; i < n && list; i++) {
-		PyObject *v = PyLong_FromLongLong(value);
+	for (Py_ssize_t i = 0; i < n && list; i++)
+		mcpy_list_take(&list, i, PyLong_FromLongLong(value));
+	return list;
+}
 
-		if (!v)
-			Py_CLEAR(list);
-		else
-			PyList_SET_ITEM(list, i, v);
-	}
+PyObject *mcpy_list_ints(const int *v, Py_ssize_t n)
+{
+	PyObject *list = PyList_New(n);
+
+	for (Py_ssize_t i = 0; i < n && list; i++)
+		mcpy_list_take(&list, i, PyLong_FromLong(v[i]));
 	return list;
 }

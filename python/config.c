@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.c - ReplicateConfig: how objects are to be stored.  Values are checked when they are set, and
- * read anew by every call. */
+ * config.c - ReplicateConfig: options for storing objects.  Setters check values; every call reads the current ones. */
 #include "python/mcpy.h"
 
 #include <stddef.h>
@@ -64,13 +63,13 @@ static PyObject *config_get(PyObject *self, void *closure)
 	}
 }
 
-static PyObject *wrong(const struct field *f, const char *wanted, PyObject *v)
+static PyObject *config_type_error(const struct field *f, const char *wanted, PyObject *v)
 {
 	return PyErr_Format(PyExc_TypeError, "ReplicateConfig.%s must be %s, not %.100s", f->name,
 			    wanted, Py_TYPE(v)->tp_name);
 }
 
-static PyObject *take_strings(const struct field *f, PyObject *v)
+static PyObject *config_strings(const struct field *f, PyObject *v)
 {
 	PyObject *tuple = NULL;
 
@@ -79,23 +78,23 @@ static PyObject *take_strings(const struct field *f, PyObject *v)
 	if (PyList_Check(v) || PyTuple_Check(v))
 		tuple = PySequence_Tuple(v);
 	else
-		wrong(f, "a list of str", v);
+		config_type_error(f, "a list of str", v);
 	for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++)
 		if (!PyUnicode_Check(PyTuple_GET_ITEM(tuple, i))) {
-			wrong(f, "a list of str", PyTuple_GET_ITEM(tuple, i));
+			config_type_error(f, "a list of str", PyTuple_GET_ITEM(tuple, i));
 			Py_CLEAR(tuple);
 		}
 	return tuple;
 }
 
-static PyObject *take_object(const struct field *f, PyObject *v)
+static PyObject *config_object(const struct field *f, PyObject *v)
 {
 	uint64_t number;
 
 	if (f->kind == STRINGS || f->kind == MAYBE_STRINGS)
-		return take_strings(f, v);
+		return config_strings(f, v);
 	if (f->kind == STRING)
-		return PyUnicode_Check(v) ? Py_NewRef(v) : wrong(f, "str", v);
+		return PyUnicode_Check(v) ? Py_NewRef(v) : config_type_error(f, "str", v);
 	if (v == Py_None)
 		return Py_NewRef(v);
 	return mcpy_u64(v, f->name, &number) < 0 ? NULL : PyLong_FromUnsignedLongLong(number);
@@ -120,7 +119,7 @@ static int config_set(PyObject *self, PyObject *v, void *closure)
 		*(char *)at = on;
 		return 0;
 	}
-	object = take_object(f, v);
+	object = config_object(f, v);
 	if (!object)
 		return -1;
 	Py_XSETREF(*(PyObject **)at, object);
@@ -177,9 +176,9 @@ static void config_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* ---- for a put ---- */
+/* ---- options of a put ---- */
 
-static int take_preferred(const struct config *c, struct mcpy_opts *ret)
+static int opts_preferred(const struct config *c, struct mcpy_opts *ret)
 {
 	Py_ssize_t n = PyTuple_GET_SIZE(c->preferred), k = 0, len;
 
@@ -196,7 +195,7 @@ static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 
 		if (!text)
 			return -1;
-		/* One with a NUL is no segment's. */
+		/* No segment has a name that contains a NUL. */
 		if (len && strlen(text) == (size_t)len)
 			ret->preferred[k++] = text;
 	}
@@ -204,7 +203,7 @@ static int take_preferred(const struct config *c, struct mcpy_opts *ret)
 	return 0;
 }
 
-static int take_groups(const struct config *c, Py_ssize_t n, struct mcpy_opts *ret)
+static int opts_groups(const struct config *c, Py_ssize_t n, struct mcpy_opts *ret)
 {
 	if (c->group_ids == Py_None)
 		return 0;
@@ -226,8 +225,8 @@ static int take_groups(const struct config *c, Py_ssize_t n, struct mcpy_opts *r
 	return 0;
 }
 
-/* Upstream's rules: a time goes with ENABLE only. */
-static int take_pins(const struct config *c, struct mcpy_opts *ret)
+/* Upstream's rule: soft_pin_ttl_ms is valid with ENABLE only. */
+static int opts_pins(const struct config *c, struct mcpy_opts *ret)
 {
 	uint64_t ttl = 0;
 
@@ -264,16 +263,16 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 	}
 	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node))
 		return MCPY_INVALID_PARAMS;
-	/* The lists may be set anew by another thread during the call. */
+	/* Keep the current lists: another thread may set new ones during the call. */
 	ret->held = PyTuple_Pack(3, c->preferred, c->preferred_one, c->group_ids);
 	if (!ret->held)
 		return -1;
 	ret->opts.replicas = (unsigned)c->replica_num;
-	r = take_pins(c, ret);
+	r = opts_pins(c, ret);
 	if (!r)
-		r = take_preferred(c, ret);
+		r = opts_preferred(c, ret);
 	if (!r)
-		r = take_groups(c, n_keys, ret);
+		r = opts_groups(c, n_keys, ret);
 	if (r)
 		mcpy_opts_done(ret);
 	return r;
@@ -298,7 +297,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_init, config_init },
 	{ Py_tp_dealloc, config_dealloc },
 	{ Py_tp_getset, getset },
-	{ Py_tp_doc, (char *)"How objects are stored; the base of mooncake.store.ReplicateConfig." },
+	{ Py_tp_doc, (char *)"Options for storing objects; the base of mooncake.store.ReplicateConfig." },
 	{ 0, NULL }
 };
 

@@ -10,7 +10,7 @@
 #include <mooncake/mce_te.h>
 
 #define FAILED (-1)
-/* What a call waits beyond its transfers' own deadline, for them to be taken back. */
+/* Time that a call waits after its transfers' deadline, so that they can be cancelled. */
 #define GRACE_MS 5000
 
 struct engine {
@@ -19,9 +19,9 @@ struct engine {
 	pid_t pid;
 };
 
-/* The engine, of this process; NULL otherwise.  Methods hold a reference to the object, so that it is
- * not closed under them. */
-static struct mce_te *te_of(PyObject *self)
+/* The engine, or NULL if not initialized or opened by a parent process.  A method holds a reference to the object, so
+ * the engine stays open while the method runs. */
+static struct mce_te *engine_te(PyObject *self)
 {
 	struct engine *e = (struct engine *)self;
 
@@ -30,7 +30,7 @@ static struct mce_te *te_of(PyObject *self)
 
 static void engine_dealloc(PyObject *self)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	PyTypeObject *type = Py_TYPE(self);
 	PyObject *kind, *value, *trace;
 
@@ -91,27 +91,27 @@ static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 static PyObject *engine_port(PyObject *self, PyObject *none)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 
 	return PyLong_FromLong(te ? mce_te_rpc_port(te) : 0);
 }
 
 static PyObject *engine_name(PyObject *self, PyObject *none)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 
 	return PyUnicode_FromString(te ? mce_te_name(te) : "");
 }
 
 static PyObject *engine_pointer(PyObject *self, PyObject *none)
 {
-	return PyLong_FromVoidPtr(te_of(self));
+	return PyLong_FromVoidPtr(engine_te(self));
 }
 
 static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_local_topology", 0, { "device_name" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	const char *filter = NULL;
 	char *json = NULL;
 	PyObject *a[1], *ret;
@@ -136,7 +136,7 @@ static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize
 
 /* ---- memory ---- */
 
-/* Upstream's numbers. */
+/* Upstream's error codes. */
 static int memory_code(int r)
 {
 	switch (r) {
@@ -154,7 +154,7 @@ static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize
 	static const struct mcpy_sig sig = {
 		"register_memory", 2, { "buffer_addr", "capacity", "location" },
 	};
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	const char *location = "*";
 	uint64_t at, len;
 	int r = FAILED;
@@ -180,7 +180,7 @@ static PyObject *engine_unregister(PyObject *self, PyObject *const *args, Py_ssi
 				   PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "unregister_memory", 1, { "buffer_addr" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	int r = FAILED;
 	PyObject *a[1];
 	uint64_t at;
@@ -202,7 +202,7 @@ static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py
 		"batch_register_memory", 2, { "buffer_addresses", "capacities", "location" },
 	};
 	struct mcpy_numbers at = { 0 }, len = { 0 };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct buffer_entry *list = NULL;
 	const char *location = "*";
 	int r = FAILED, bad;
@@ -236,7 +236,7 @@ static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, 
 					 PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "batch_unregister_memory", 1, { "buffer_addresses" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct mcpy_numbers at;
 	int r = FAILED;
 	PyObject *a[1];
@@ -256,7 +256,7 @@ static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, 
 static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "allocate_managed_buffer", 1, { "length" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	void *p = NULL;
 	PyObject *a[1];
 	uint64_t len;
@@ -277,7 +277,7 @@ static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize
 	static const struct mcpy_sig sig = {
 		"free_managed_buffer", 1, { "buffer_addr", "length" },
 	};
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	int r = FAILED;
 	PyObject *a[2];
 	uint64_t at;
@@ -359,8 +359,8 @@ struct transfer {
 	uint64_t batch;
 };
 
-/* Lists of one length to requests; not good are lists that are not, and own buffers that are no memory. */
-static int take_requests(PyObject *const *a, int opcode, struct transfer *t, bool *ret_good)
+/* Requests of parallel lists.  *ret_good: the lists have equal lengths, and the local buffers allow the access. */
+static int transfer_requests(PyObject *const *a, int opcode, struct transfer *t, bool *ret_good)
 {
 	struct mcpy_numbers local = { 0 }, remote = { 0 }, len = { 0 };
 	struct iovec *iov;
@@ -400,8 +400,8 @@ out:
 	return r;
 }
 
-/* 0, 1: nothing that can be transferred, -1: an exception. */
-static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, struct transfer *t)
+/* 0, 1: invalid lists or buffers, -1: an exception. */
+static int transfer_parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, struct transfer *t)
 {
 	PyObject *a[A_END];
 	uint64_t opcode, ms;
@@ -420,17 +420,17 @@ static int take_transfer(PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
 		if (!t->opts.notify_name || !t->opts.notify_msg)
 			return -1;
 	}
-	if (take_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &good) < 0)
+	if (transfer_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &good) < 0)
 		return -1;
 	t->opts.deadline_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
-	/* as upstream: one nanosecond more for each byte */
+	/* As in upstream, add one nanosecond per byte. */
 	for (size_t i = 0; i < t->n; i++)
 		t->opts.deadline_ms += (int64_t)(t->req[i].length / 1000000 % INT32_MAX);
 	return good ? 0 : 1;
 }
 
-/* Without the GIL: submit everything to the segment. */
-static int submit(struct mce_te *te, struct transfer *t)
+/* Submit all requests to the target's segment.  Needs no GIL. */
+static int transfer_submit(struct mce_te *te, struct transfer *t)
 {
 	segment_id_t segment;
 	int r = mce_te_open_segment(te, t->target, 0, &segment);
@@ -448,8 +448,8 @@ static int submit(struct mce_te *te, struct transfer *t)
 	return r;
 }
 
-/* Wait for a batch and free it: STATUS_COMPLETED, or how it failed. */
-static int finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
+/* Wait for a batch and free it: STATUS_COMPLETED, or the status that says why it failed. */
+static int batch_finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
 {
 	struct mce_te_batch_status st;
 	int r = mce_te_wait(te, batch, timeout_ms), status = STATUS_TIMEOUT;
@@ -462,8 +462,8 @@ static int finish(struct mce_te *te, uint64_t batch, int64_t timeout_ms)
 	return status;
 }
 
-/* The notification of no transfer. */
-static int run_nothing(struct mce_te *te, const struct transfer *t)
+/* Send the notification of a call without transfers. */
+static int transfer_notify(struct mce_te *te, const struct transfer *t)
 {
 	segment_id_t segment;
 
@@ -475,40 +475,40 @@ static int run_nothing(struct mce_te *te, const struct transfer *t)
 	return STATUS_COMPLETED;
 }
 
-static int run(struct mce_te *te, struct transfer *t)
+static int transfer_run(struct mce_te *te, struct transfer *t)
 {
 	if (!t->n)
-		return run_nothing(te, t);
-	if (submit(te, t) < 0)
+		return transfer_notify(te, t);
+	if (transfer_submit(te, t) < 0)
 		return STATUS_FAILED;
-	return finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
+	return batch_finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
 }
 
 static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct transfer t;
-	int status = STATUS_FAILED, r = take_transfer(args, nargs, kwnames, &t);
+	int status = STATUS_FAILED, r = transfer_parse(args, nargs, kwnames, &t);
 
 	if (!r && te) {
 		Py_BEGIN_ALLOW_THREADS
-		status = run(te, &t);
+		status = transfer_run(te, &t);
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(t.req);
 	return r < 0 ? NULL : PyLong_FromLong(status == STATUS_COMPLETED ? 0 : FAILED);
 }
 
-/* Ids of batches as Python sees them: 0 is a failure. */
+/* A batch id in Python is the engine's id plus 1, because 0 means failure. */
 static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct transfer t;
-	int r = take_transfer(args, nargs, kwnames, &t), done = FAILED;
+	int r = transfer_parse(args, nargs, kwnames, &t), done = FAILED;
 
 	if (!r && te && t.n) {
 		Py_BEGIN_ALLOW_THREADS
-		done = submit(te, &t);
+		done = transfer_submit(te, &t);
 		Py_END_ALLOW_THREADS
 	}
 	PyMem_RawFree(t.req);
@@ -518,7 +518,7 @@ static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t
 static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_batch_transfer_status", 1, { "batch_ids" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct mcpy_numbers ids;
 	int r = te ? 0 : FAILED;
 	PyObject *a[1];
@@ -526,9 +526,9 @@ static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_numbers(a[0], "batch_ids", &ids) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	/* The transfers have deadlines of their own. */
+	/* No timeout here: each transfer has a deadline. */
 	for (Py_ssize_t i = 0; i < ids.n && te; i++)
-		if (!ids.v[i] || finish(te, ids.v[i] - 1, -1) != STATUS_COMPLETED)
+		if (!ids.v[i] || batch_finish(te, ids.v[i] - 1, -1) != STATUS_COMPLETED)
 			r = FAILED;
 	Py_END_ALLOW_THREADS
 	PyMem_RawFree(ids.v);
@@ -538,7 +538,7 @@ static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "transfer_check_status", 1, { "batch_id" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	struct mce_te_batch_status st;
 	PyObject *a[1];
 	uint64_t id;
@@ -562,7 +562,7 @@ static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "send_probe", 1, { "peer_server_name" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	const char *name;
 	int r = FAILED;
 	PyObject *a[1];
@@ -581,7 +581,7 @@ static PyObject *engine_first_buffer(PyObject *self, PyObject *const *args, Py_s
 				     PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "get_first_buffer_address", 1, { "segment_name" } };
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	uint64_t at = 0, len;
 	segment_id_t segment;
 	const char *name;
@@ -599,29 +599,22 @@ static PyObject *engine_first_buffer(PyObject *self, PyObject *const *args, Py_s
 	return PyLong_FromUnsignedLongLong(at);
 }
 
-/* [(name, msg), ...]; text of peers may be anything. */
+/* Peers may send invalid UTF-8, which is replaced. */
 static PyObject *engine_notifies(PyObject *self, PyObject *none)
 {
-	struct mce_te *te = te_of(self);
+	struct mce_te *te = engine_te(self);
 	notify_msg_t *list = NULL;
-	PyObject *ret, *one;
+	PyObject *ret;
 	int n = 0;
 
 	if (te)
 		list = getNotifsFromEngine(te, &n);
 	n = list ? n : 0;
 	ret = PyList_New(n);
-	for (int i = 0; i < n && ret; i++) {
-		one = Py_BuildValue("(NN)",
-				    PyUnicode_DecodeUTF8(list[i].name, (Py_ssize_t)strlen(list[i].name),
-							 "replace"),
-				    PyUnicode_DecodeUTF8(list[i].msg, (Py_ssize_t)strlen(list[i].msg),
-							 "replace"));
-		if (one)
-			PyList_SET_ITEM(ret, i, one);
-		else
-			Py_CLEAR(ret);
-	}
+	for (int i = 0; i < n && ret; i++)
+		mcpy_list_take(&ret, i, Py_BuildValue("(NN)",
+			PyUnicode_DecodeUTF8(list[i].name, (Py_ssize_t)strlen(list[i].name), "replace"),
+			PyUnicode_DecodeUTF8(list[i].msg, (Py_ssize_t)strlen(list[i].msg), "replace")));
 	if (list)
 		freeNotifsMsgBuf(list, n);
 	return ret;
@@ -634,45 +627,44 @@ static PyMethodDef methods[] = {
 	{ "_notifies", engine_notifies, METH_NOARGS, "[(name, msg)]" },
 	{ "_name", engine_name, METH_NOARGS, "The name under which peers open this engine." },
 	{ "get_rpc_port", engine_port, METH_NOARGS,
-	  "get_rpc_port() -> int\n\nWith P2PHANDSHAKE peers know this engine as \"host:port\"." },
+	  "get_rpc_port() -> int\n\nWith P2PHANDSHAKE, peers open this engine as \"host:port\"." },
 	{ "get_engine_ptr", engine_pointer, METH_NOARGS,
 	  "get_engine_ptr() -> int\n\nAddress of the engine: a transfer_engine_t.  0 before initialize()." },
 	{ "get_local_topology", MCPY_FAST(engine_topology),
-	  "get_local_topology(device_name: str = None) -> str\n\nThe priority matrix as JSON; device_name: "
-	  "a comma list of devices that may appear." },
+	  "get_local_topology(device_name: str = None) -> str\n\nThe priority matrix as JSON.  device_name: "
+	  "comma-separated list of the devices to include." },
 	{ "register_memory", MCPY_FAST(engine_register),
-	  "register_memory(buffer_addr: int, capacity: int, location: str = '*') -> int\n\nLet peers "
-	  "read and write that memory (bytes), which stays the caller's.\n0, -7 when it overlaps "
-	  "registered memory, -1 otherwise." },
+	  "register_memory(buffer_addr: int, capacity: int, location: str = '*') -> int\n\nAllow peers to "
+	  "read and write capacity bytes of the caller's memory.\n0, -7 if they overlap registered memory, or -1." },
 	{ "unregister_memory", MCPY_FAST(engine_unregister),
-	  "unregister_memory(buffer_addr: int) -> int\n\n0, no peer can reach it any more; -3 when "
+	  "unregister_memory(buffer_addr: int) -> int\n\n0: peers can no longer access the memory; -3: "
 	  "nothing is registered there." },
 	{ "batch_register_memory", MCPY_FAST(engine_register_batch),
 	  "batch_register_memory(buffer_addresses: list[int], capacities: list[int], "
-	  "location: str = '*') -> int\n\nAll of them or none." },
+	  "location: str = '*') -> int\n\nRegister all buffers or none." },
 	{ "batch_unregister_memory", MCPY_FAST(engine_unregister_batch),
 	  "batch_unregister_memory(buffer_addresses: list[int]) -> int" },
 	{ "allocate_managed_buffer", MCPY_FAST(engine_manage),
 	  "allocate_managed_buffer(length: int) -> int\n\nAddress of registered memory, which peers on "
-	  "the same host map; 0: there is none." },
+	  "the same host can map; 0: not enough memory." },
 	{ "free_managed_buffer", MCPY_FAST(engine_unmanage),
 	  "free_managed_buffer(buffer_addr: int, length: int = 0) -> int\n\n0, or -1 for an address "
 	  "that was not allocated." },
 	{ "write_bytes_to_buffer", MCPY_FAST(engine_write_bytes),
 	  "write_bytes_to_buffer(dest_address: int, src_ptr: bytes, length: int = None) -> int\n\n0, "
-	  "or -1 when there are fewer bytes." },
+	  "or -1 if src_ptr has fewer bytes or the destination is not writable." },
 	{ "read_bytes_from_buffer", MCPY_FAST(engine_read_bytes),
 	  "read_bytes_from_buffer(source_address: int, length: int) -> bytes" },
 	{ "get_batch_transfer_status", MCPY_FAST(engine_wait),
-	  "get_batch_transfer_status(batch_ids: list[int]) -> int\n\nWait until all have ended, and "
-	  "forget them.  0 when all succeeded, else -1." },
+	  "get_batch_transfer_status(batch_ids: list[int]) -> int\n\nWait until all batches have ended, and "
+	  "free them.  0: all succeeded; else -1." },
 	{ "transfer_check_status", MCPY_FAST(engine_check),
-	  "transfer_check_status(batch_id: int) -> int\n\n0: under way.  1: done, -1: failed, -2: timed "
-	  "out; the id is forgotten then." },
+	  "transfer_check_status(batch_id: int) -> int\n\n0: still running.  1: completed, -1: failed, -2: timed "
+	  "out; the id is then invalid." },
 	{ "send_probe", MCPY_FAST(engine_probe),
-	  "send_probe(peer_server_name: str) -> int\n\n0: the peer answers; -102: it does not." },
+	  "send_probe(peer_server_name: str) -> int\n\n0: the peer answered; -102: it did not." },
 	{ "get_first_buffer_address", MCPY_FAST(engine_first_buffer),
-	  "get_first_buffer_address(segment_name: str) -> int\n\nOf the memory that the peer registered; "
+	  "get_first_buffer_address(segment_name: str) -> int\n\nAddress of the first memory that the peer registered; "
 	  "0: none." },
 	{ NULL, NULL, 0, NULL }
 };
@@ -695,7 +687,7 @@ static PyType_Spec spec = {
 static struct PyModuleDef definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "mooncake._engine",
-	.m_doc = "The part of mooncake.engine that is in C.",
+	.m_doc = "C part of mooncake.engine.",
 	.m_size = -1,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * get.c - methods that read: into new objects, into the caller's memory, ranges. */
+ * get.c - methods that read objects: into new memory, into the caller's memory, and by ranges. */
 #include "python/mcpy.h"
 
 #include <stdlib.h>
@@ -9,29 +9,24 @@ static int64_t get_code(int64_t r, struct mcs_key key)
 	return r < 0 && !key.len ? MCPY_NO_OBJECT : mcpy_code(r);
 }
 
-static PyObject *list_of_results(const int64_t *result, Py_ssize_t n)
+static PyObject *get_results(const struct mcs_get_item *items, Py_ssize_t n)
 {
-	PyObject *list = PyList_New(n), *v;
+	PyObject *list = PyList_New(n);
 
-	for (Py_ssize_t i = 0; i < n && list; i++) {
-		v = PyLong_FromLongLong(result[i]);
-		if (!v)
-			Py_CLEAR(list);
-		else
-			PyList_SET_ITEM(list, i, v);
-	}
+	for (Py_ssize_t i = 0; i < n && list; i++)
+		mcpy_list_take(&list, i, PyLong_FromLongLong(items[i].result));
 	return list;
 }
 
 /* ---- get: bytes ---- */
 
-/* The call runs without the GIL; its memory is Python's. */
+/* The call runs without the GIL, but allocates Python objects. */
 struct bytes_arg {
 	PyThreadState *thread;
 	PyObject **ret;
 };
 
-static void *bytes_alloc(void *arg, unsigned i, uint64_t size)
+static void *get_bytes_alloc(void *arg, unsigned i, uint64_t size)
 {
 	struct bytes_arg *b = arg;
 	void *data = NULL;
@@ -48,7 +43,7 @@ static void *bytes_alloc(void *arg, unsigned i, uint64_t size)
 	return data;
 }
 
-/* bytes objects into ret[], NULL for what could not be read. */
+/* Store bytes objects in ret[], NULL for each failed item. */
 static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, PyObject **ret)
 {
 	struct mcpy_core *c = mcpy_enter(self);
@@ -57,10 +52,10 @@ static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, Py
 	if (!c)
 		return;
 	arg.thread = PyEval_SaveThread();
-	(void)mcs_get_batch_alloc(c->mcs, items, n, bytes_alloc, &arg, -1);
+	(void)mcs_get_batch_alloc(c->mcs, items, n, get_bytes_alloc, &arg, -1);
 	mcpy_leave(c);
 	PyEval_RestoreThread(arg.thread);
-	/* What was not written is memory of before. */
+	/* A partly filled object would expose uninitialized memory. */
 	for (unsigned i = 0; i < n; i++)
 		if (items[i].result < 0 || (ret[i] && items[i].result != PyBytes_GET_SIZE(ret[i])))
 			Py_CLEAR(ret[i]);
@@ -78,7 +73,7 @@ static PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t nar
 	return ret ? ret : PyBytes_FromStringAndSize(NULL, 0);
 }
 
-static struct mcs_get_item *items_of(const struct mcpy_keys *keys)
+static struct mcs_get_item *get_items(const struct mcpy_keys *keys)
 {
 	struct mcs_get_item *items = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*items));
 
@@ -99,7 +94,7 @@ static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
-	items = items_of(&keys);
+	items = get_items(&keys);
 	got = PyMem_Calloc((size_t)keys.n + 1, sizeof(PyObject *));
 	if (items && got) {
 		get_bytes(self, items, (unsigned)keys.n, got);
@@ -108,10 +103,8 @@ static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize
 	for (Py_ssize_t i = 0; i < keys.n && got; i++) {
 		if (list && !got[i])
 			got[i] = PyBytes_FromStringAndSize(NULL, 0);
-		if (list && got[i])
-			PyList_SET_ITEM(list, i, Py_NewRef(got[i]));
-		else
-			Py_CLEAR(list);
+		if (list)
+			mcpy_list_take(&list, i, Py_XNewRef(got[i]));
 		Py_CLEAR(got[i]);
 	}
 	PyMem_Free(got);
@@ -120,14 +113,14 @@ static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize
 	return list;
 }
 
-/* ---- get_buffer: memory of its own ---- */
+/* ---- get_buffer: new memory ---- */
 
-static void *malloc_item(void *arg, unsigned i, uint64_t size)
+static void *get_malloc(void *arg, unsigned i, uint64_t size)
 {
 	void **data = arg;
 
 	free(data[i]);
-	/* Aligned as a page and a cache line are, for whoever computes on it. */
+	/* Align to a page, small objects to a cache line, for vector code. */
 	data[i] = NULL;
 	if (posix_memalign(&data[i], size >= 65536 ? 4096 : 64, size ? size : 1))
 		data[i] = NULL;
@@ -143,13 +136,13 @@ static void get_memory(PyObject *self, struct mcs_get_item *items, unsigned n, v
 	if (!c)
 		return;
 	Py_BEGIN_ALLOW_THREADS
-	(void)mcs_get_batch_alloc(c->mcs, items, n, malloc_item, data, -1);
+	(void)mcs_get_batch_alloc(c->mcs, items, n, get_malloc, data, -1);
 	mcpy_leave(c);
 	Py_END_ALLOW_THREADS
 }
 
-/* A handle, or None; takes the memory. */
-static PyObject *handle_or_none(void *data, int64_t size)
+/* A handle that owns @data; on failure (negative @size), free @data and return None. */
+static PyObject *get_handle(void *data, int64_t size)
 {
 	if (size >= 0)
 		return mcpy_handle_new(data, (Py_ssize_t)size);
@@ -168,7 +161,7 @@ static PyObject *store_get_buffer(PyObject *self, PyObject *const *args, Py_ssiz
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &item.key) < 0)
 		return NULL;
 	get_memory(self, &item, 1, &data);
-	return handle_or_none(data, item.result);
+	return get_handle(data, item.result);
 }
 
 static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -182,18 +175,18 @@ static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, P
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
-	items = items_of(&keys);
+	items = get_items(&keys);
 	data = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(void *));
 	if (items && data) {
 		get_memory(self, items, (unsigned)keys.n, data);
 		list = PyList_New(keys.n);
 	}
 	for (Py_ssize_t i = 0; i < keys.n && items && data; i++) {
-		one = handle_or_none(data[i], list ? items[i].result : -1);
-		if (list && one)
-			PyList_SET_ITEM(list, i, one);
+		one = get_handle(data[i], list ? items[i].result : -1);
+		if (list)
+			mcpy_list_take(&list, i, one);
 		else
-			Py_CLEAR(list);
+			Py_XDECREF(one);
 	}
 	PyMem_RawFree(data);
 	PyMem_RawFree(items);
@@ -203,8 +196,8 @@ static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, P
 
 /* ---- get_into: the caller's memory ---- */
 
-/* A buffer may be said to be larger than it is when the object fits: what is not mapped is cut off. */
-static void cut_to_memory(struct iovec *iov, Py_ssize_t n)
+/* A caller may give a size larger than its buffer if the object fits: cut off bytes that are not writable. */
+static void get_cut_iov(struct iovec *iov, Py_ssize_t n)
 {
 	if (mcpy_all_reach(iov, n, MCPY_WRITE))
 		return;
@@ -228,7 +221,7 @@ static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_
 	c = mcpy_enter(self);
 	if (c) {
 		iov = (struct iovec){ (void *)(uintptr_t)at, at ? size : 0 };
-		cut_to_memory(&iov, 1);
+		get_cut_iov(&iov, 1);
 		Py_BEGIN_ALLOW_THREADS
 		r = get_code(mcs_get(c->mcs, key, &iov, 1, -1), key);
 		mcpy_leave(c);
@@ -237,8 +230,8 @@ static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLongLong(r);
 }
 
-/* Run all items; results of mcs.h become upstream's, and @all when the store is not open. */
-static void run_items(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
+/* Read all items, with upstream's codes as results: MCPY_INVALID_PARAMS if the store is not open. */
+static void get_run(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 {
 	struct mcpy_core *c = mcpy_enter(self);
 
@@ -253,32 +246,25 @@ static void run_items(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 		items[i].result = c ? get_code(items[i].result, items[i].key) : MCPY_INVALID_PARAMS;
 }
 
-static PyObject *run_into(PyObject *self, const struct mcpy_keys *keys,
+static PyObject *get_run_into(PyObject *self, const struct mcpy_keys *keys,
 			  const struct mcpy_numbers *ptrs, const struct mcpy_numbers *sizes)
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*iov));
-	struct mcs_get_item *items = items_of(keys);
-	PyObject *list = NULL, *v;
+	struct mcs_get_item *items = get_items(keys);
+	PyObject *list = NULL;
 
 	if (!iov || !items)
 		goto out;
 	for (Py_ssize_t i = 0; i < keys->n; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], ptrs->v[i] ? sizes->v[i] : 0 };
-	cut_to_memory(iov, keys->n);
+	get_cut_iov(iov, keys->n);
 	for (Py_ssize_t i = 0; i < keys->n; i++) {
 		items[i].whole = 1;
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
 	}
-	run_items(self, items, keys->n);
-	list = PyList_New(keys->n);
-	for (Py_ssize_t i = 0; i < keys->n && list; i++) {
-		v = PyLong_FromLongLong(items[i].result);
-		if (!v)
-			Py_CLEAR(list);
-		else
-			PyList_SET_ITEM(list, i, v);
-	}
+	get_run(self, items, keys->n);
+	list = get_results(items, keys->n);
 out:
 	PyMem_RawFree(iov);
 	PyMem_RawFree(items);
@@ -302,7 +288,7 @@ static PyObject *store_batch_get_into(PyObject *self, PyObject *const *args, Py_
 	if (ptrs.n != keys.n || sizes.n != keys.n)
 		ret = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = run_into(self, &keys, &ptrs, &sizes);
+		ret = get_run_into(self, &keys, &ptrs, &sizes);
 out:
 	PyMem_RawFree(ptrs.v);
 	PyMem_RawFree(sizes.v);
@@ -310,7 +296,7 @@ out:
 	return ret;
 }
 
-static bool null_piece(const struct iovec *iov, Py_ssize_t n)
+static bool get_null_piece(const struct iovec *iov, Py_ssize_t n)
 {
 	for (Py_ssize_t i = 0; i < n; i++)
 		if (iov[i].iov_len && !iov[i].iov_base)
@@ -318,36 +304,33 @@ static bool null_piece(const struct iovec *iov, Py_ssize_t n)
 	return false;
 }
 
-static PyObject *run_multi(PyObject *self, const struct mcpy_keys *keys, const struct mcpy_vectors *v)
+static PyObject *get_run_multi(PyObject *self, const struct mcpy_keys *keys, const struct mcpy_vectors *v)
 {
-	int64_t *result = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*result));
-	struct mcs_get_item *items = items_of(keys);
-	PyObject *list = NULL;
+	struct mcs_get_item *items = get_items(keys);
 	Py_ssize_t used = 0;
+	PyObject *list;
 	bool whole;
 
-	if (!result || !items)
-		goto out;
+	if (!items)
+		return NULL;
 	whole = mcpy_all_reach(v->iov, v->first[keys->n], MCPY_WRITE);
 	for (Py_ssize_t i = 0; i < keys->n; i++) {
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || null_piece(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_WRITE))) {
-			result[i] = MCPY_INVALID_PARAMS;
+		if (v->bad[i] || get_null_piece(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_WRITE))) {
+			v->bad[i] = true;
 			continue;
 		}
 		items[used++] = (struct mcs_get_item){
 			.key = keys->key[i], .whole = 1, .iov = iov, .iovcnt = (int)n,
 		};
 	}
-	run_items(self, items, used);
-	for (Py_ssize_t i = 0, k = 0; i < keys->n; i++)
-		if (!result[i])
-			result[i] = items[k++].result;
-	list = list_of_results(result, keys->n);
-out:
-	PyMem_RawFree(result);
+	get_run(self, items, used);
+	/* Move the results of the valid items to their keys, from the end, so that none is overwritten. */
+	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
+		items[i].result = v->bad[i] ? MCPY_INVALID_PARAMS : items[--used].result;
+	list = get_results(items, keys->n);
 	PyMem_RawFree(items);
 	return list;
 }
@@ -372,49 +355,45 @@ static PyObject *store_batch_get_multi(PyObject *self, PyObject *const *args, Py
 	if (v.n != keys.n)
 		ret = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = run_multi(self, &keys, &v);
+		ret = get_run_multi(self, &keys, &v);
 out:
 	mcpy_vectors_done(&v);
 	mcpy_keys_done(&keys);
 	return ret;
 }
 
-/* ---- ranges: what get_into_ranges and read sessions are made of ---- */
+/* ---- ranges, for get_into_ranges() ---- */
 
 struct ranges {
 	struct mcpy_keys keys;
 	struct mcpy_numbers at, offset, size;
 };
 
-static PyObject *run_ranges(PyObject *self, const struct ranges *g)
+static PyObject *get_run_ranges(PyObject *self, const struct ranges *g)
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)g->keys.n + 1, sizeof(*iov));
-	int64_t *result = PyMem_RawCalloc((size_t)g->keys.n + 1, sizeof(*result));
-	struct mcs_get_item *items = items_of(&g->keys);
+	struct mcs_get_item *items = get_items(&g->keys);
 	PyObject *list = NULL;
 
-	if (!iov || !items || !result)
+	if (!iov || !items)
 		goto out;
 	for (Py_ssize_t i = 0; i < g->keys.n; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)g->at.v[i], g->at.v[i] ? g->size.v[i] : 0 };
-	cut_to_memory(iov, g->keys.n);
+	get_cut_iov(iov, g->keys.n);
 	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
 		items[i].offset = g->offset.v[i];
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
 	}
-	run_items(self, items, g->keys.n);
-	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
-		/* A range is there as a whole or not at all. */
-		bool cut = items[i].result >= 0 && (uint64_t)items[i].result != g->size.v[i];
-
-		result[i] = cut ? MCPY_INVALID_PARAMS : items[i].result;
-	}
-	list = list_of_results(result, g->keys.n);
+	get_run(self, items, g->keys.n);
+	/* A range that is only partly inside the object is an error. */
+	for (Py_ssize_t i = 0; i < g->keys.n; i++)
+		if (items[i].result >= 0 && (uint64_t)items[i].result != g->size.v[i])
+			items[i].result = MCPY_INVALID_PARAMS;
+	list = get_results(items, g->keys.n);
 out:
 	PyMem_RawFree(iov);
 	PyMem_RawFree(items);
-	PyMem_RawFree(result);
 	return list;
 }
 
@@ -434,7 +413,7 @@ static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t 
 		if (g.at.n != g.keys.n || g.offset.n != g.keys.n || g.size.n != g.keys.n)
 			ret = mcpy_list_of(g.keys.n, MCPY_INVALID_PARAMS);
 		else
-			ret = run_ranges(self, &g);
+			ret = get_run_ranges(self, &g);
 	}
 	PyMem_RawFree(g.at.v);
 	PyMem_RawFree(g.offset.v);
@@ -443,32 +422,33 @@ static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t 
 	return ret;
 }
 
-#define CODES "the object's size in bytes (more than 0), -704 for a miss, -600 when the memory is too " \
-	"small\n(nothing is touched then), or another negative error code."
+#define CODES "the object's size in bytes (more than 0), -704 for a miss, -600 if the buffer is too " \
+	"small\n(and unchanged), or another negative error code."
 
 PyMethodDef mcpy_get_methods[] = {
 	{ "get", MCPY_FAST(store_get),
-	  "get(key: str) -> bytes\n\nThe object's bytes, checked; b\"\" for a miss or a failure." },
+	  "get(key: str) -> bytes\n\nThe object's bytes, with the checksum verified; b\"\" for a miss or a failure." },
 	{ "get_batch", MCPY_FAST(store_get_batch),
 	  "get_batch(keys: list) -> list[bytes]\n\nAs get(), one for each key." },
 	{ "get_buffer", MCPY_FAST(store_get_buffer),
-	  "get_buffer(key: str) -> BufferHandle | None\n\nThe object in memory of its own, which lives "
-	  "as long as the handle or a view of it,\nalso after close(); None for a miss or a failure." },
+	  "get_buffer(key: str) -> BufferHandle | None\n\nA copy of the object; None for a miss or a failure.\n"
+	  "It is freed with the handle and its last view, which may be after close()." },
 	{ "batch_get_buffer", MCPY_FAST(store_batch_get_buffer),
 	  "batch_get_buffer(keys: list) -> list[BufferHandle | None]\n\nAs get_buffer(), one for each "
 	  "key." },
 	{ "get_into", MCPY_FAST(store_get_into),
-	  "get_into(key: str, buffer_ptr: int, size: int) -> int\n\nRead the object to that address: "
+	  "get_into(key: str, buffer_ptr: int, size: int) -> int\n\n"
+	  "Read the object into size bytes at buffer_ptr.  Returns "
 	  CODES },
 	{ "batch_get_into", MCPY_FAST(store_batch_get_into),
-	  "batch_get_into(keys: list, buffer_ptrs: list[int], sizes: list[int]) -> list[int]\n\nOne "
-	  "result for each key: " CODES },
+	  "batch_get_into(keys: list, buffer_ptrs: list[int], sizes: list[int]) -> list[int]\n\nAs get_into(), "
+	  "one result for each key: " CODES },
 	{ "batch_get_into_multi_buffers", MCPY_FAST(store_batch_get_multi),
 	  "batch_get_into_multi_buffers(keys: list, all_buffer_ptrs: list[list[int]], "
-	  "all_sizes: list[list[int]], prefer_alloc_in_same_node: bool = False) -> list[int]\n\nThe "
-	  "object's bytes fill its buffers one after another.  One result for each key:\n" CODES },
+	  "all_sizes: list[list[int]], prefer_alloc_in_same_node: bool = False) -> list[int]\n\n"
+	  "Each object fills its buffers in order.  One result for each key:\n" CODES },
 	{ "_get_ranges", MCPY_FAST(store_ranges),
-	  "_get_ranges(keys, buffer_ptrs, offsets, sizes) -> list[int]\n\nParts of objects; bytes, or "
-	  "-600 for a range that does not lie inside the object." },
+	  "_get_ranges(keys, buffer_ptrs, offsets, sizes) -> list[int]\n\nRead ranges of objects.  Bytes read, or "
+	  "-600 for a range not inside the object." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handle.c - BufferHandle: an object's bytes in memory of its own, for as long as the handle or any
- * view of it lives. */
+ * handle.c - BufferHandle: a copy of an object's bytes, freed with the handle and its last view. */
 #include "python/mcpy.h"
 
 #include <stdlib.h>
@@ -49,7 +48,7 @@ static Py_ssize_t handle_len(PyObject *self)
 	return ((struct handle *)self)->size;
 }
 
-/* Format and item size as upstream's: a writable array of signed bytes. */
+/* As in upstream: a writable array of signed bytes. */
 static int handle_view(PyObject *self, Py_buffer *view, int flags)
 {
 	struct handle *h = (struct handle *)self;
@@ -63,8 +62,8 @@ static int handle_view(PyObject *self, Py_buffer *view, int flags)
 
 static PyMethodDef methods[] = {
 	{ "ptr", handle_ptr, METH_NOARGS,
-	  "ptr() -> int\n\nAddress of the bytes, valid as long as the handle." },
-	{ "size", handle_size, METH_NOARGS, "size() -> int\n\nBytes." },
+	  "ptr() -> int\n\nAddress of the bytes, valid until the handle is freed." },
+	{ "size", handle_size, METH_NOARGS, "size() -> int\n\nNumber of bytes." },
 	{ NULL, NULL, 0, NULL }
 };
 
@@ -73,10 +72,9 @@ static PyType_Slot slots[] = {
 	{ Py_tp_methods, methods },
 	{ Py_sq_length, handle_len },
 	{ Py_bf_getbuffer, handle_view },
-	{ Py_tp_doc, (char *)"The bytes of an object, in memory of its own.\n\nSupports the buffer protocol "
-		"(memoryview, numpy.frombuffer, torch.frombuffer) without a copy, writable.\n"
-		"The memory is kept until the handle and all of its views are gone, also after "
-		"close()." },
+	{ Py_tp_doc, (char *)"A private copy of an object's bytes.\n\nSupports the writable buffer protocol "
+		"(memoryview, numpy.frombuffer, torch.frombuffer) without another copy.\n"
+		"The memory is freed with the handle and its last view, which may be after close()." },
 	{ 0, NULL }
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapped.c - addresses come from callers as numbers, and what is wrong, freed or protected shall be an error
- * rather than a signal. */
+ * mapped.c - checks of addresses from callers: a wrong, freed or protected one is an error instead of a signal. */
 #include "python/mcpy.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 #define MADV_POPULATE_READ_ 22
 #define MADV_POPULATE_WRITE_ 23
 
-/* The kernel's answer about one mapping, from 6.11 on (PROCMAP_QUERY of linux/fs.h). */
+/* struct procmap_query of linux/fs.h, for the ioctl PROCMAP_QUERY of Linux 6.11 and later. */
 struct query {
 	uint64_t size, query_flags, query_addr;
 	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
@@ -23,11 +22,10 @@ struct query {
 };
 #define QUERY _IOWR('f', 17, struct query)
 
-/* A mapping, and how far there is something behind it: a file may have become shorter. */
 struct vma {
-	uint64_t from, end;		/* empty: none yet */
+	uint64_t from, end;		/* equal: no mapping yet */
 	unsigned access;
-	uint64_t sound;
+	uint64_t sound;			/* pages up to here are backed: a mapped file may have been truncated */
 };
 
 static uint64_t page_size(void)
@@ -37,8 +35,8 @@ static uint64_t page_size(void)
 
 /* ---- one mapping ---- */
 
-/* A descriptor of this process's list of mappings.  A child's is another one; @again: what is known was closed by
- * others. */
+/* A cached descriptor of /proc/self/maps of this process; a forked child opens its own.  @again: open another, because
+ * other code has closed the cached one. */
 static int maps_fd(bool again)
 {
 	static _Atomic uint64_t known;	/* pid, descriptor */
@@ -55,7 +53,7 @@ static int maps_fd(bool again)
 	return fd;
 }
 
-/* Whether a page of a mapping can be touched; what the kernel cannot say is taken for granted. */
+/* Whether a page of a mapping can be accessed; true if the kernel cannot tell. */
 static bool page_sound(uint64_t at, unsigned access)
 {
 	void *page = (void *)(uintptr_t)(at & ~(page_size() - 1));
@@ -64,8 +62,8 @@ static bool page_sound(uint64_t at, unsigned access)
 	       errno != EFAULT;
 }
 
-/* The mapping of @at: 1, 0 when there is none, -1 when this kernel does not say.  Of one of a file it is asked up to
- * @limit. */
+/* Find the mapping of @at: 1, 0 if there is none, -1 if this kernel has no PROCMAP_QUERY.  For a file mapping, also
+ * check that the last page below @limit is backed. */
 static int vma_at(uint64_t at, uint64_t limit, unsigned access, struct vma *ret)
 {
 	static atomic_bool silent;
@@ -77,7 +75,7 @@ static int vma_at(uint64_t at, uint64_t limit, unsigned access, struct vma *ret)
 	r = ioctl(maps_fd(false), QUERY, &q);
 	if (r < 0 && (errno == EBADF || errno == ENOTTY)) {
 		r = ioctl(maps_fd(true), QUERY, &q);
-		/* Of a new descriptor it is the kernel's word: asked again, there would be one more each time. */
+		/* ENOTTY on a new descriptor is final: a retry would open one more descriptor per call. */
 		if (r < 0 && errno == ENOTTY)
 			atomic_store(&silent, true);
 	}
@@ -90,16 +88,16 @@ static int vma_at(uint64_t at, uint64_t limit, unsigned access, struct vma *ret)
 	return 1;
 }
 
-/* ---- kernels that do not say ---- */
+/* ---- kernels without PROCMAP_QUERY ---- */
 
-/* MS_ASYNC does nothing to the pages, but fails where nothing is mapped. */
+/* MS_ASYNC does not change the pages, but fails if one is not mapped. */
 static bool span_mapped(uint64_t from, uint64_t end)
 {
 	return msync((void *)(uintptr_t)from, end - from, MS_ASYNC) == 0;
 }
 
-/* What the kernel's list of mappings says, which takes time. */
-static bool listed(uint64_t at, unsigned access)
+/* Whether /proc/self/maps allows the access; slow. */
+static bool maps_allow(uint64_t at, unsigned access)
 {
 	unsigned long long first, end;
 	bool good = true;
@@ -116,28 +114,27 @@ static bool listed(uint64_t at, unsigned access)
 	return good;
 }
 
-/* Populating fails where access would be a signal, but also for memory of devices, and in kernels before 5.14. */
-static bool page_good(uint64_t at, unsigned access)
+/* Populating fails where an access would raise a signal, but also on device memory and on kernels before 5.14. */
+static bool page_allows(uint64_t at, unsigned access)
 {
 	void *page = (void *)(uintptr_t)(at & ~(page_size() - 1));
-
 	int advice = access & MCPY_WRITE ? MADV_POPULATE_WRITE_ : MADV_POPULATE_READ_;
 
 	if (!access || madvise(page, page_size(), advice) == 0)
 		return true;
-	/* nothing is behind it, whatever the list says */
-	return errno != EFAULT && listed(at, access);
+	/* EFAULT: the page is not backed, although it is listed. */
+	return errno != EFAULT && maps_allow(at, access);
 }
 
-/* The first and the last page are looked at; between them, holes are found, and protected pages are not. */
-static uint64_t old_reach(uint64_t at, uint64_t size, unsigned access)
+/* Checks the first and the last page; between them finds holes, but not protected pages. */
+static uint64_t mapped_reach_old(uint64_t at, uint64_t size, unsigned access)
 {
 	uint64_t page = page_size(), from = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1), good, step;
 
-	if (!span_mapped(from, from + page) || !page_good(at, access))
+	if (!span_mapped(from, from + page) || !page_allows(at, access))
 		return 0;
 	if (span_mapped(from, end))
-		return page_good(at + size - 1, access) ? size : 0;
+		return page_allows(at + size - 1, access) ? size : 0;
 	/* [from, good) is mapped, [from, end) is not */
 	for (good = from + page; end - good > page; ) {
 		step = good + (((end - good) / 2) & ~(page - 1));
@@ -153,8 +150,8 @@ static uint64_t old_reach(uint64_t at, uint64_t size, unsigned access)
 
 /* ---- addresses ---- */
 
-/* How many bytes from @at on can be used so; @v: a mapping of the same call, or an empty one. */
-static uint64_t reach(uint64_t at, uint64_t size, uint64_t limit, unsigned access, struct vma *v)
+/* Number of bytes from @at on that allow @access; @v caches a mapping of the same call, initially an empty one. */
+static uint64_t mapped_reach(uint64_t at, uint64_t size, uint64_t limit, unsigned access, struct vma *v)
 {
 	uint64_t to = at, end = at + size;
 	int r;
@@ -163,13 +160,13 @@ static uint64_t reach(uint64_t at, uint64_t size, uint64_t limit, unsigned acces
 		if (to < v->from || to >= v->end) {
 			r = vma_at(to, limit, access, v);
 			if (r < 0)
-				return old_reach(at, size, access);
+				return mapped_reach_old(at, size, access);
 			if (!r)
 				break;
 		}
 		if ((v->access & access) != access)
 			break;
-		/* the end of all is not there, this piece's may be */
+		/* The page below @limit is not backed, but this piece's last page may be. */
 		if (v->sound < v->end && !page_sound((end < v->end ? end : v->end) - 1, access))
 			break;
 	}
@@ -181,10 +178,10 @@ uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access)
 	struct vma v = { 0 };
 	uint64_t page = page_size();
 
-	/* the last page of the address space is nobody's */
+	/* Exclude the last page of the address space, which is never mapped, so that sums do not overflow. */
 	if (at + size < at || at + size > UINT64_MAX - page)
 		size = UINT64_MAX - 2 * page > at ? UINT64_MAX - 2 * page - at : 0;
-	return size ? reach(at, size, at + size, access, &v) : 0;
+	return size ? mapped_reach(at, size, at + size, access, &v) : 0;
 }
 
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
@@ -201,13 +198,13 @@ bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
 		limit = at + iov[i].iov_len > limit ? at + iov[i].iov_len : limit;
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
-		if (iov[i].iov_len && reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, limit, access, &v) <
-				      iov[i].iov_len)
+		if (iov[i].iov_len && iov[i].iov_len >
+		    mapped_reach((uintptr_t)iov[i].iov_base, iov[i].iov_len, limit, access, &v))
 			return false;
 	return true;
 }
 
-static PyObject *asked(const struct mcpy_sig *sig, unsigned access, PyObject *const *args, Py_ssize_t nargs,
+static PyObject *mapped_answer(const struct mcpy_sig *sig, unsigned access, PyObject *const *args, Py_ssize_t nargs,
 		       PyObject *kwnames)
 {
 	struct iovec iov;
@@ -225,12 +222,12 @@ PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t
 {
 	static const struct mcpy_sig sig = { "mapped", 2, { "ptr", "size" } };
 
-	return asked(&sig, MCPY_READ, args, nargs, kwnames);
+	return mapped_answer(&sig, MCPY_READ, args, nargs, kwnames);
 }
 
 PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "writable", 2, { "ptr", "size" } };
 
-	return asked(&sig, MCPY_WRITE, args, nargs, kwnames);
+	return mapped_answer(&sig, MCPY_WRITE, args, nargs, kwnames);
 }

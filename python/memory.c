@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * memory.c - memory for engines: MooncakeHostMemAllocator, and where this thread's memory comes from. */
+ * memory.c - MooncakeHostMemAllocator, and the NUMA node of a thread's new memory. */
 #include "python/mcpy.h"
 
 #include <errno.h>
@@ -10,10 +10,9 @@
 #define NODES_MAX 1024
 #define MPOL_PREFERRED_ 1
 
-/* address -> bytes of what was given out, so that nothing else is ever unmapped. */
 struct allocator {
 	PyObject_HEAD
-	PyObject *sizes;
+	PyObject *sizes;	/* allocated address -> bytes; free() unmaps only these */
 };
 
 static PyObject *allocator_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -28,7 +27,7 @@ static PyObject *allocator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	return (PyObject *)a;
 }
 
-/* Engines keep tensors on this memory and drop the allocator, so memory outlives it. */
+/* Inference engines drop the allocator while tensors still use its memory, so the memory stays mapped. */
 static void allocator_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
@@ -86,10 +85,10 @@ static PyObject *allocator_free(PyObject *self, PyObject *const *args, Py_ssize_
 
 static PyMethodDef methods[] = {
 	{ "alloc", MCPY_FAST(allocator_alloc),
-	  "alloc(size: int) -> int\n\nAddress of that many zeroed bytes, aligned to a page; 0: there is no "
-	  "such memory.\nIt stays until free()." },
+	  "alloc(size: int) -> int\n\n"
+	  "Address of size zeroed, page-aligned bytes, valid until free(); 0: not enough memory." },
 	{ "free", MCPY_FAST(allocator_free),
-	  "free(ptr: int) -> int\n\n0, or -1 for an address that alloc() did not give." },
+	  "free(ptr: int) -> int\n\n0, or -1 for an address that alloc() did not return." },
 	{ NULL, NULL, 0, NULL }
 };
 
@@ -97,7 +96,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_new, allocator_new },
 	{ Py_tp_dealloc, allocator_dealloc },
 	{ Py_tp_methods, methods },
-	{ Py_tp_doc, (char *)"Memory of the host for pools of an engine, in huge pages where possible." },
+	{ Py_tp_doc, (char *)"Host memory for the pools of an inference engine, in huge pages where possible." },
 	{ 0, NULL }
 };
 
@@ -126,7 +125,7 @@ static PyObject *bind_to_numa_node(PyObject *module, PyObject *const *args, Py_s
 	node = PyLong_AsLong(a[0]);
 	if (node == -1 && PyErr_Occurred())
 		return NULL;
-	/* As upstream: what the machine does not have changes nothing. */
+	/* As in upstream, ignore a node that the machine does not have. */
 	if (node >= 0 && node < NODES_MAX) {
 		mask[(size_t)node / (8 * sizeof(mask[0]))] |= 1ul << ((size_t)node % (8 * sizeof(mask[0])));
 		(void)syscall(SYS_set_mempolicy, MPOL_PREFERRED_, mask, NODES_MAX);
@@ -136,7 +135,7 @@ static PyObject *bind_to_numa_node(PyObject *module, PyObject *const *args, Py_s
 
 PyMethodDef mcpy_memory_functions[] = {
 	{ "bind_to_numa_node", MCPY_FAST(bind_to_numa_node),
-	  "bind_to_numa_node(node: int) -> None\n\nNew memory of this thread comes from that NUMA node, "
-	  "if it can.  A node that is not there changes nothing." },
+	  "bind_to_numa_node(node: int) -> None\n\nPrefer that NUMA node for new memory of this thread.  "
+	  "A missing node is ignored." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -4,45 +4,45 @@
 
 struct mcpy_types mcpy_types;
 
-static PyObject *version(PyObject *module, PyObject *none)
+static PyObject *module_version(PyObject *module, PyObject *none)
 {
 	return PyUnicode_FromString(mcs_version());
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef module_functions[] = {
 	{ "mapped", MCPY_FAST(mcpy_mapped_method),
-	  "mapped(ptr: int, size: int) -> bool: whether all of it is memory of this process." },
+	  "mapped(ptr: int, size: int) -> bool: whether this process can read all of these bytes." },
 	{ "writable", MCPY_FAST(mcpy_writable_method),
-	  "writable(ptr: int, size: int) -> bool: whether the process may write there." },
-	{ "version", version, METH_NOARGS, "version() -> str: of libmooncake_store." },
+	  "writable(ptr: int, size: int) -> bool: whether this process can write all of these bytes." },
+	{ "version", module_version, METH_NOARGS, "version() -> str: version of libmooncake_store." },
 	{ NULL, NULL, 0, NULL }
 };
 
-static int add(PyObject *m, const char *name, PyObject *type, PyObject **ret)
+static int module_add(PyObject *m, const char *name, PyObject *type, PyObject **ret)
 {
 	*ret = type;
 	return type ? PyModule_AddObjectRef(m, name, type) : -1;
 }
 
-static struct PyModuleDef definition = {
+static struct PyModuleDef module_definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "mooncake._store",
-	.m_doc = "The part of mooncake.store that is in C.",
+	.m_doc = "C part of mooncake.store.",
 	.m_size = -1,
-	.m_methods = functions,
+	.m_methods = module_functions,
 };
 
 PyMODINIT_FUNC PyInit__store(void);
 
 PyMODINIT_FUNC PyInit__store(void)
 {
-	PyObject *m = PyModule_Create(&definition);
+	PyObject *m = PyModule_Create(&module_definition);
 
-	if (!m || add(m, "Store", mcpy_store_type(m), &mcpy_types.store) < 0 ||
-	    add(m, "ReplicateConfig", mcpy_config_type(m), &mcpy_types.config) < 0 ||
-	    add(m, "BufferHandle", mcpy_handle_type(m), &mcpy_types.handle) < 0 ||
-	    add(m, "Object", mcpy_object_type(m), &mcpy_types.object) < 0 ||
-	    add(m, "MooncakeHostMemAllocator", mcpy_allocator_type(m), &mcpy_types.allocator) < 0 ||
+	if (!m || module_add(m, "Store", mcpy_store_type(m), &mcpy_types.store) < 0 ||
+	    module_add(m, "ReplicateConfig", mcpy_config_type(m), &mcpy_types.config) < 0 ||
+	    module_add(m, "BufferHandle", mcpy_handle_type(m), &mcpy_types.handle) < 0 ||
+	    module_add(m, "Object", mcpy_object_type(m), &mcpy_types.object) < 0 ||
+	    module_add(m, "MooncakeHostMemAllocator", mcpy_allocator_type(m), &mcpy_types.allocator) < 0 ||
 	    PyModule_AddFunctions(m, mcpy_memory_functions) < 0)
 		Py_CLEAR(m);
 	return m;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * names.c - methods about keys: exist, size, remove. */
+ * names.c - methods that query and remove keys. */
 #include "python/mcpy.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = key.len ? (int)mcpy_code(mcs_exist(c->mcs, &key, 1, &present, -1)) : 0;
-		/* Callers take any number but 0 for "it is there". */
+		/* As in upstream, report 0: callers interpret any other number as "exists". */
 		if (r == MCPY_NO_MASTER || r == MCPY_TIMEOUT)
 			r = 0;
 		mcpy_leave(c);
@@ -29,8 +29,8 @@ static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLong(r);
 }
 
-/* 0 and 1 are the same two objects in each list. */
-static PyObject *present_list(const uint8_t *present, Py_ssize_t n)
+/* A list of 0 and 1 that shares two int objects. */
+static PyObject *names_present_list(const uint8_t *present, Py_ssize_t n)
 {
 	PyObject *is[2] = { PyLong_FromLong(0), PyLong_FromLong(1) };
 	PyObject *list = is[0] && is[1] ? PyList_New(n) : NULL;
@@ -64,11 +64,7 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
-	if (r < 0) {
-		list = mcpy_list_of(keys.n, r);
-	} else {
-		list = present_list(present, keys.n);
-	}
+	list = r < 0 ? mcpy_list_of(keys.n, r) : names_present_list(present, keys.n);
 	PyMem_RawFree(present);
 	mcpy_keys_done(&keys);
 	return list;
@@ -90,7 +86,7 @@ static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = key.len ? mcs_stat(c->mcs, key, &info, -1) : -MCS_ENOOBJECT;
-		/* Upstream's answer promises the object for the lease time. */
+		/* As in upstream, also protect the object for the lease time. */
 		if (!r)
 			(void)mcs_exist(c->mcs, &key, 1, &present, -1);
 		r = r < 0 ? mcpy_code(r) : (int64_t)info.size;
@@ -100,7 +96,6 @@ static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLongLong(r);
 }
 
-/* (size, generation, mtime_ms, crc32c, replicas), or the negative code. */
 static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_stat", 1, { "key" } };
@@ -151,8 +146,8 @@ static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t 
 	return PyLong_FromLongLong(r);
 }
 
-/* An empty key among many would refuse them all, so it is left out. */
-static void remove_keys(struct mcpy_core *c, const struct mcpy_keys *keys, bool force,
+/* The client rejects a batch that contains an empty key, so empty keys are left out. */
+static void names_remove(struct mcpy_core *c, const struct mcpy_keys *keys, bool force,
 			struct mcs_key *some, int *result)
 {
 	unsigned n = 0, k = 0;
@@ -163,7 +158,7 @@ static void remove_keys(struct mcpy_core *c, const struct mcpy_keys *keys, bool 
 			some[n++] = keys->key[i];
 	if (n)
 		r = mcs_remove_batch(c->mcs, some, n, force ? MCS_REMOVE_FORCE : 0, result, -1);
-	/* From the end, as the results of all keys take more room than those of some. */
+	/* From the end, so that no result is overwritten before it is moved. */
 	k = n;
 	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
 		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT :
@@ -174,7 +169,7 @@ static PyObject *store_batch_remove(PyObject *self, PyObject *const *args, Py_ss
 				    PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "batch_remove", 1, { "keys", "force" } };
-	PyObject *a[2], *list = NULL, *v;
+	PyObject *a[2], *list = NULL;
 	struct mcpy_core *c = NULL;
 	struct mcpy_keys keys;
 	struct mcs_key *some;
@@ -196,17 +191,10 @@ static PyObject *store_batch_remove(PyObject *self, PyObject *const *args, Py_ss
 		goto out;
 	}
 	Py_BEGIN_ALLOW_THREADS
-	remove_keys(c, &keys, force, some, result);
+	names_remove(c, &keys, force, some, result);
 	mcpy_leave(c);
 	Py_END_ALLOW_THREADS
-	list = PyList_New(keys.n);
-	for (Py_ssize_t i = 0; i < keys.n && list; i++) {
-		v = PyLong_FromLong(result[i]);
-		if (!v)
-			Py_CLEAR(list);
-		else
-			PyList_SET_ITEM(list, i, v);
-	}
+	list = mcpy_list_ints(result, keys.n);
 out:
 	PyMem_RawFree(result);
 	PyMem_RawFree(some);
@@ -214,7 +202,7 @@ out:
 	return list;
 }
 
-static PyObject *remove_match(PyObject *self, const char *pattern, bool force)
+static PyObject *names_remove_match(PyObject *self, const char *pattern, bool force)
 {
 	struct mcpy_core *c = mcpy_enter(self);
 	int64_t r = MCPY_INVALID_PARAMS;
@@ -246,10 +234,10 @@ static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ss
 	pattern = PyUnicode_AsUTF8AndSize(a[0], &len);
 	if (!pattern)
 		return NULL;
-	/* What stands before a NUL is found in other keys than all of it. */
+	/* mcs.h would read only the part before the NUL, which matches other keys. */
 	if (strlen(pattern) != (size_t)len)
 		return PyLong_FromLong(MCPY_INVALID_PARAMS);
-	return remove_match(self, pattern, force);
+	return names_remove_match(self, pattern, force);
 }
 
 static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -261,33 +249,32 @@ static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssiz
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &force) < 0)
 		return NULL;
-	return remove_match(self, NULL, force);
+	return names_remove_match(self, NULL, force);
 }
 
 PyMethodDef mcpy_name_methods[] = {
 	{ "is_exist", MCPY_FAST(store_is_exist),
-	  "is_exist(key: str) -> int\n\n1: there is such an object, and it is kept for the master's lease "
-	  "time; 0: there is none,\nor the master cannot be asked; negative: another error." },
+	  "is_exist(key: str) -> int\n\n1: the object exists, and is protected for the master's lease time; "
+	  "0: it does not exist,\nor the master is not reachable; negative: another error." },
 	{ "batch_is_exist", MCPY_FAST(store_batch_is_exist),
 	  "batch_is_exist(keys: list) -> list[int]\n\nAs is_exist(), one result for each key, in one "
-	  "request; negative also when the master cannot be asked." },
+	  "request; negative also if the master is not reachable." },
 	{ "get_size", MCPY_FAST(store_get_size),
-	  "get_size(key: str) -> int\n\nBytes of the object, -704 for a miss, or another negative error "
-	  "code." },
+	  "get_size(key: str) -> int\n\nThe object's size in bytes, -704 for a miss, or another negative error code." },
 	{ "_stat", MCPY_FAST(store_stat),
 	  "_stat(key) -> (size, generation, mtime_ms, crc32c, replicas) or a negative code." },
 	{ "remove", MCPY_FAST(store_remove),
-	  "remove(key: str, force: bool = False) -> int\n\n0, -704 for a miss, -706 while the object is "
-	  "leased (a read, is_exist) and not force." },
+	  "remove(key: str, force: bool = False) -> int\n\n0, -704 for a miss, -706 while a lease "
+	  "(of a read or is_exist) protects the object and force is false." },
 	{ "batch_remove", MCPY_FAST(store_batch_remove),
 	  "batch_remove(keys: list, force: bool = False) -> list[int]\n\nAs remove(), one result for each "
 	  "key." },
 	{ "remove_by_regex", MCPY_FAST(store_remove_regex),
-	  "remove_by_regex(regex_pattern: str, force: bool = False) -> int\n\nRemove all keys in which "
-	  "the pattern (PCRE2; \\0 for a NUL) is found; leased ones are left unless force.\nHow many were removed, or "
-	  "a negative error code; -600 also for a pattern that contains NUL." },
+	  "remove_by_regex(regex_pattern: str, force: bool = False) -> int\n\n"
+	  "Remove all keys that match the pattern anywhere (PCRE2; \\0 for a NUL), leased ones only with force.\n"
+	  "Number of keys removed, or a negative error code; -600 also for a pattern that contains NUL." },
 	{ "remove_all", MCPY_FAST(store_remove_all),
-	  "remove_all(force: bool = False) -> int\n\nRemove all keys; leased ones are left unless force.  "
-	  "How many were removed, or a\nnegative error code." },
+	  "remove_all(force: bool = False) -> int\n\nRemove all keys, leased ones only with force.  "
+	  "Number of keys removed, or a negative error code." },
 	{ NULL, NULL, 0, NULL }
 };

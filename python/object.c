@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * object.c - open objects for sessions: one version of a key, held readable until it is closed. */
+ * object.c - open objects for read sessions: a version of a key that stays readable until closed. */
 #include "python/mcpy.h"
 
-/* An open object counts as a call that is under way: the store is not freed before it is closed. */
+/* An open object counts as a running call, so the store is freed only after it is closed. */
 struct object {
 	PyObject_HEAD
 	struct mcpy_core *core;
@@ -36,7 +36,7 @@ static PyObject *object_size(PyObject *self, void *closure)
 	return PyLong_FromUnsignedLongLong(mcs_object_info(((struct object *)self)->object)->size);
 }
 
-/* All pieces one after another; the bytes read, or the first failure. */
+/* Read the pieces in order; number of bytes read, or the first failure. */
 static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const uint64_t *offset,
 			   Py_ssize_t n)
 {
@@ -90,8 +90,7 @@ static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t n
 
 static PyMethodDef methods[] = {
 	{ "read", MCPY_FAST(object_read),
-	  "read(buffer_ptrs, sizes, offsets) -> int\n\nPieces of the object to addresses; bytes or a "
-	  "negative code." },
+	  "read(buffer_ptrs, sizes, offsets) -> int\n\nRead pieces to addresses.  Bytes read, or a negative code." },
 	{ NULL, NULL, 0, NULL }
 };
 
@@ -104,7 +103,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_dealloc, object_dealloc },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getset },
-	{ Py_tp_doc, (char *)"An open object: closed when it goes." },
+	{ Py_tp_doc, (char *)"An open object; freeing it closes it." },
 	{ 0, NULL }
 };
 

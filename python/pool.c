@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pool.c - methods about the pool as a whole. */
+ * pool.c - methods for segments, replicas and tasks of the pool. */
 #include "python/mcpy.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* [(id, name, size, used, state), ...] of all segments, or a negative code. */
 static PyObject *store_segments(PyObject *self, PyObject *none)
 {
 	struct mcpy_core *c = mcpy_enter(self);
@@ -25,10 +24,7 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 	for (int i = 0; i < n && list; i++) {
 		one = Py_BuildValue("(ssKKs)", seg[i].id, seg[i].name, (unsigned long long)seg[i].size,
 				    (unsigned long long)seg[i].used, seg[i].state);
-		if (one)
-			PyList_SET_ITEM(list, i, one);
-		else
-			Py_CLEAR(list);
+		mcpy_list_take(&list, i, one);
 	}
 	free(seg);
 	return list;
@@ -57,7 +53,6 @@ static PyObject *store_pool_alloc(PyObject *self, PyObject *const *args, Py_ssiz
 
 /* ---- replicas ---- */
 
-/* [(segment, endpoint, address, size, readable), ...] */
 static PyObject *replica_list(const struct mcs_replicas *r)
 {
 	PyObject *list = PyList_New(r->n), *one;
@@ -67,20 +62,17 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 				    (unsigned long long)r->replica[i].address,
 				    (unsigned long long)r->replica[i].size,
 				    r->replica[i].readable ? Py_True : Py_False);
-		if (one)
-			PyList_SET_ITEM(list, i, one);
-		else
-			Py_CLEAR(list);
+		mcpy_list_take(&list, i, one);
 	}
 	return list;
 }
 
-/* One list for each key, None for a miss; a negative code for all of them. */
+/* One list for each key, None for a miss; or one negative code. */
 static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_replicas", 1, { "keys", "promise" } };
 	struct mcs_replicas *got = NULL;
-	PyObject *a[2], *list = NULL, *one;
+	PyObject *a[2], *list = NULL;
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
@@ -100,13 +92,8 @@ static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_
 	}
 	if (r >= 0)
 		list = PyList_New(keys.n);
-	for (Py_ssize_t i = 0; i < keys.n && list; i++) {
-		one = got[i].result < 0 ? Py_NewRef(Py_None) : replica_list(&got[i]);
-		if (one)
-			PyList_SET_ITEM(list, i, one);
-		else
-			Py_CLEAR(list);
-	}
+	for (Py_ssize_t i = 0; i < keys.n && list; i++)
+		mcpy_list_take(&list, i, got[i].result < 0 ? Py_NewRef(Py_None) : replica_list(&got[i]));
 	if (r >= 0 && keys.n)
 		mcs_replicas_free(got, (unsigned)keys.n);
 	PyMem_RawFree(got);
@@ -116,8 +103,8 @@ static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_
 
 /* ---- tasks ---- */
 
-/* A NULL-ended array of the strings of a tuple, which keeps them. */
-static const char **take_names(PyObject *tuple)
+/* A NULL-ended array of the strings of a tuple; the tuple owns them. */
+static const char **task_names(PyObject *tuple)
 {
 	Py_ssize_t n = PyTuple_GET_SIZE(tuple);
 	const char **names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
@@ -134,7 +121,6 @@ static const char **take_names(PyObject *tuple)
 	return names;
 }
 
-/* The id of the new task, or a negative code. */
 static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 				   PyObject *kwnames)
 {
@@ -154,8 +140,8 @@ static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssi
 		PyErr_SetString(PyExc_TypeError, "sources and targets must be tuples");
 		return NULL;
 	}
-	sources = take_names(a[2]);
-	targets = sources ? take_names(a[3]) : NULL;
+	sources = task_names(a[2]);
+	targets = sources ? task_names(a[3]) : NULL;
 	if (targets)
 		c = mcpy_enter(self);
 	if (c) {
@@ -174,7 +160,6 @@ static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssi
 	return r < 0 ? PyLong_FromLongLong(r) : PyUnicode_FromString(id);
 }
 
-/* (kind, status, created_ms, updated_ms, message), None for no such task, or a negative code. */
 static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
 	static const struct mcpy_sig sig = { "_task", 1, { "id" } };
@@ -211,8 +196,8 @@ PyMethodDef mcpy_pool_methods[] = {
 	  "_segments() -> [(id, name, size, used, state)] or a negative code." },
 	{ "alloc_from_mem_pool", MCPY_FAST(store_pool_alloc),
 	  "alloc_from_mem_pool(size: int) -> int\n\n"
-	  "The address of size bytes that need no registration, of the memory shared with the\n"
-	  "daemon of setup_dummy(); 0 when that is used up.  They go with close()." },
+	  "Address of size bytes of the memory shared with the daemon of setup_dummy(), which need no registration;\n"
+	  "0 when that memory is used up.  close() frees them." },
 	{ "_replicas", MCPY_FAST(store_replicas),
 	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable)] or None]\n"
 	  "or a negative code." },

@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put.c - methods that store: one value or many, from objects with a buffer or from addresses. */
+ * put.c - methods that store objects, from Python objects with a buffer or from addresses. */
 #include "python/mcpy.h"
 
 #include <errno.h>
 
-/* The checks of upstream that come before any work; @size 0 is refused or, by the calls with pointers,
- * taken for "nothing to do". */
 static int put_code(int r, struct mcs_key key)
 {
 	if (r < 0 && !key.len)
 		return MCPY_INVALID_PARAMS;
-	/* To upstream's callers an object that no segment can hold is one for which there is no room. */
+	/* Upstream has no code of its own for an object larger than any segment: report that there is no space. */
 	return (int)mcpy_code(r == -MCS_ETOOBIG ? -MCS_ENOSPACE : r);
 }
 
-static PyObject *number(int64_t r)
-{
-	return PyLong_FromLongLong(r);
-}
-
-/* The options of a call, with flags of the method added.  As mcpy_opts(). */
-static int take_opts(PyObject *config, Py_ssize_t n, bool same_node, unsigned flags, struct mcpy_opts *ret)
+/* As mcpy_opts(), plus the method's @flags. */
+static int put_opts(PyObject *config, Py_ssize_t n, bool same_node, unsigned flags, struct mcpy_opts *ret)
 {
 	int r = mcpy_opts(config, n, same_node, ret);
 
@@ -29,7 +22,7 @@ static int take_opts(PyObject *config, Py_ssize_t n, bool same_node, unsigned fl
 	return r;
 }
 
-/* Put one object; the GIL is given back meanwhile. */
+/* Put one object, with the GIL released. */
 static int put_one(PyObject *self, struct mcs_key key, const struct iovec *iov, int n,
 		   const struct mcpy_opts *o)
 {
@@ -60,14 +53,14 @@ static PyObject *put_value(PyObject *self, const struct mcpy_sig *sig, unsigned 
 	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
 	    mcpy_bytes(a[1], &buf) < 0)
 		return NULL;
-	r = take_opts(a[2], 1, false, flags, &o);
+	r = put_opts(a[2], 1, false, flags, &o);
 	if (!r) {
 		iov = (struct iovec){ buf.buf, (size_t)buf.len };
 		r = buf.len ? put_one(self, key, &iov, 1, &o) : MCPY_INVALID_PARAMS;
 		mcpy_opts_done(&o);
 	}
 	PyBuffer_Release(&buf);
-	return r == -1 && PyErr_Occurred() ? NULL : number(r);
+	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
 static PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -86,15 +79,15 @@ static PyObject *store_upsert(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- put_parts ---- */
 
-static void release_all(Py_buffer *buf, Py_ssize_t n)
+static void parts_release(Py_buffer *buf, Py_ssize_t n)
 {
 	while (n-- > 0)
 		PyBuffer_Release(&buf[n]);
 	PyMem_Free(buf);
 }
 
-/* Buffers of all parts, and what of them is not empty. */
-static int take_parts(PyObject *const *parts, Py_ssize_t n, Py_buffer **ret_buf, struct iovec **ret_iov)
+/* Get the buffers of all parts.  *ret_iov lists the parts that are not empty; returns their number, or -1. */
+static int parts_take(PyObject *const *parts, Py_ssize_t n, Py_buffer **ret_buf, struct iovec **ret_iov)
 {
 	Py_buffer *buf = PyMem_Calloc((size_t)n + 1, sizeof(*buf));
 	struct iovec *iov = PyMem_Calloc((size_t)n + 1, sizeof(*iov));
@@ -115,7 +108,7 @@ static int take_parts(PyObject *const *parts, Py_ssize_t n, Py_buffer **ret_buf,
 	*ret_iov = iov;
 	return used;
 fail:
-	release_all(buf, k);
+	parts_release(buf, k);
 	PyMem_Free(iov);
 	return -1;
 }
@@ -135,18 +128,18 @@ static PyObject *put_parts(PyObject *self, const char *name, unsigned flags,
 		return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'key'", name);
 	if (mcpy_args(&sig, args + nargs, 0, kwnames, a) < 0 || mcpy_key(args[0], &key) < 0)
 		return NULL;
-	n = take_parts(args + 1, nargs - 1, &buf, &iov);
+	n = parts_take(args + 1, nargs - 1, &buf, &iov);
 	if (n < 0)
 		return NULL;
-	r = take_opts(a[0], 1, false, flags, &o);
+	r = put_opts(a[0], 1, false, flags, &o);
 	if (!r) {
-		/* As upstream: without a byte there is nothing to do. */
+		/* As in upstream, storing no bytes succeeds without effect. */
 		r = n ? put_one(self, key, iov, n, &o) : 0;
 		mcpy_opts_done(&o);
 	}
-	release_all(buf, nargs - 1);
+	parts_release(buf, nargs - 1);
 	PyMem_Free(iov);
-	return r == -1 && PyErr_Occurred() ? NULL : number(r);
+	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
 static PyObject *store_put_parts(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -175,7 +168,7 @@ static PyObject *put_from(PyObject *self, const struct mcpy_sig *sig, unsigned f
 	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
 	    mcpy_u64(a[1], "buffer_ptr", &at) < 0 || mcpy_u64(a[2], "size", &size) < 0)
 		return NULL;
-	r = take_opts(a[3], 1, false, flags, &o);
+	r = put_opts(a[3], 1, false, flags, &o);
 	if (!r) {
 		iov = (struct iovec){ (void *)(uintptr_t)at, size };
 		if (!size)
@@ -184,7 +177,7 @@ static PyObject *put_from(PyObject *self, const struct mcpy_sig *sig, unsigned f
 			r = at ? put_one(self, key, &iov, 1, &o) : MCPY_INVALID_PARAMS;
 		mcpy_opts_done(&o);
 	}
-	return r == -1 && PyErr_Occurred() ? NULL : number(r);
+	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
 static PyObject *store_put_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -235,7 +228,7 @@ static PyObject *store_put_with_metadata(PyObject *self, PyObject *const *args, 
 	    mcpy_u64(a[2], "metadata_buffer_ptr", &meta) < 0 ||
 	    mcpy_u64(a[3], "size", &size) < 0 || mcpy_u64(a[4], "metadata_size", &meta_size) < 0)
 		return NULL;
-	r = take_opts(a[5], 1, false, 0, &o);
+	r = put_opts(a[5], 1, false, 0, &o);
 	if (!r) {
 		iov[0] = (struct iovec){ (void *)(uintptr_t)meta, meta_size };
 		iov[1] = (struct iovec){ (void *)(uintptr_t)at, size };
@@ -245,15 +238,14 @@ static PyObject *store_put_with_metadata(PyObject *self, PyObject *const *args, 
 			r = put_one(self, key, iov, 2, &o);
 		mcpy_opts_done(&o);
 	}
-	return r == -1 && PyErr_Occurred() ? NULL : number(r);
+	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
 /* ---- batches ---- */
 
-/* Items of a batch: those with result 0 take part. */
 struct batch {
 	struct mcpy_keys keys;
-	int *result;
+	int *result;			/* not 0 before the call: skip this key */
 	struct mcs_put_item *item;
 };
 
@@ -276,7 +268,7 @@ static void batch_done(struct batch *b)
 	PyMem_RawFree(b->item);
 }
 
-/* The pieces of item @i are iov[0..n-1]; it is skipped when its result is set. */
+/* Add key @i with @n pieces, unless it has a result already. */
 static void batch_add(struct batch *b, Py_ssize_t i, unsigned *used, const struct iovec *iov, int n,
 		      const struct mcpy_opts *o)
 {
@@ -309,21 +301,8 @@ static void batch_run(PyObject *self, struct batch *b, unsigned used, const stru
 			b->result[i] = put_code(b->item[k].result, b->keys.key[i]), k++;
 }
 
-static PyObject *batch_list(const struct batch *b)
-{
-	PyObject *list = PyList_New(b->keys.n), *v;
 
-	for (Py_ssize_t i = 0; i < b->keys.n && list; i++) {
-		v = PyLong_FromLong(b->result[i]);
-		if (!v)
-			Py_CLEAR(list);
-		else
-			PyList_SET_ITEM(list, i, v);
-	}
-	return list;
-}
-
-static PyObject *run_from(PyObject *self, struct batch *b, const struct mcpy_numbers *ptrs,
+static PyObject *batch_run_from(PyObject *self, struct batch *b, const struct mcpy_numbers *ptrs,
 			  const struct mcpy_numbers *sizes, const struct mcpy_opts *o)
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
@@ -345,7 +324,7 @@ static PyObject *run_from(PyObject *self, struct batch *b, const struct mcpy_num
 	}
 	batch_run(self, b, used, o);
 	PyMem_RawFree(iov);
-	return batch_list(b);
+	return mcpy_list_ints(b->result, b->keys.n);
 }
 
 static PyObject *batch_from(PyObject *self, const struct mcpy_sig *sig, unsigned flags,
@@ -362,14 +341,14 @@ static PyObject *batch_from(PyObject *self, const struct mcpy_sig *sig, unsigned
 	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 ||
 	    mcpy_numbers(a[2], "sizes", &sizes) < 0 || batch_init(&b) < 0)
 		goto out;
-	/* As upstream: of a key that is there twice the last value counts, here alone. */
-	r = take_opts(a[3], b.keys.n, false, flags | MCS_PUT_LAST, &o);
+	/* As in upstream, if a key occurs twice, the last value is stored; other batch calls differ. */
+	r = put_opts(a[3], b.keys.n, false, flags | MCS_PUT_LAST, &o);
 	if (r == -1 && PyErr_Occurred())
 		goto out;
 	if (!r && (ptrs.n != b.keys.n || sizes.n != b.keys.n))
 		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : run_from(self, &b, &ptrs, &sizes, &o);
+		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_from(self, &b, &ptrs, &sizes, &o);
 	if (!r)
 		mcpy_opts_done(&o);
 out:
@@ -399,7 +378,7 @@ static PyObject *store_batch_upsert_from(PyObject *self, PyObject *const *args, 
 	return batch_from(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
 }
 
-static bool empty_pieces(const struct iovec *iov, Py_ssize_t n)
+static bool put_empty_pieces(const struct iovec *iov, Py_ssize_t n)
 {
 	bool empty = true;
 
@@ -411,7 +390,7 @@ static bool empty_pieces(const struct iovec *iov, Py_ssize_t n)
 	return empty;
 }
 
-static PyObject *run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
+static PyObject *batch_run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
 			   const struct mcpy_opts *o)
 {
 	bool whole = mcpy_all_reach(v->iov, v->first[b->keys.n], MCPY_READ);
@@ -421,12 +400,12 @@ static PyObject *run_multi(PyObject *self, struct batch *b, const struct mcpy_ve
 		const struct iovec *iov = v->iov + v->first[i];
 		Py_ssize_t n = v->first[i + 1] - v->first[i];
 
-		if (v->bad[i] || empty_pieces(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_READ)))
+		if (v->bad[i] || put_empty_pieces(iov, n) || (!whole && !mcpy_all_reach(iov, n, MCPY_READ)))
 			b->result[i] = MCPY_INVALID_PARAMS;
 		batch_add(b, i, &used, iov, (int)n, o);
 	}
 	batch_run(self, b, used, o);
-	return batch_list(b);
+	return mcpy_list_ints(b->result, b->keys.n);
 }
 
 static PyObject *store_batch_put_multi(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -446,13 +425,13 @@ static PyObject *store_batch_put_multi(PyObject *self, PyObject *const *args, Py
 		return NULL;
 	if (mcpy_vectors(a[1], a[2], &v) < 0 || batch_init(&b) < 0)
 		goto out;
-	r = take_opts(a[3], b.keys.n, true, 0, &o);
+	r = put_opts(a[3], b.keys.n, true, 0, &o);
 	if (r == -1 && PyErr_Occurred())
 		goto out;
 	if (!r && v.n != b.keys.n)
 		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : run_multi(self, &b, &v, &o);
+		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_multi(self, &b, &v, &o);
 	if (!r)
 		mcpy_opts_done(&o);
 out:
@@ -461,17 +440,9 @@ out:
 	return ret;
 }
 
-/* The first failure, or 0. */
-static int first_failure(const struct batch *b)
-{
-	for (Py_ssize_t i = 0; i < b->keys.n; i++)
-		if (b->result[i] < 0)
-			return b->result[i];
-	return 0;
-}
-
-/* One value that cannot be stored refuses the whole call, as upstream does; an empty key only itself. */
-static int run_values(PyObject *self, struct batch *b, const Py_buffer *buf, const struct mcpy_opts *o)
+/* As in upstream, an empty value fails the whole call, but an empty key fails only itself.  Returns the first failure,
+ * or 0. */
+static int batch_run_values(PyObject *self, struct batch *b, const Py_buffer *buf, const struct mcpy_opts *o)
 {
 	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
 	unsigned used = 0;
@@ -489,7 +460,8 @@ static int run_values(PyObject *self, struct batch *b, const Py_buffer *buf, con
 	}
 	if (!r) {
 		batch_run(self, b, used, o);
-		r = first_failure(b);
+		for (Py_ssize_t i = 0; i < b->keys.n && !r; i++)
+			r = b->result[i] < 0 ? b->result[i] : 0;
 	}
 	PyMem_RawFree(iov);
 	return r;
@@ -508,7 +480,7 @@ static PyObject *put_values(PyObject *self, const struct mcpy_sig *sig, unsigned
 	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &b.keys) < 0)
 		return NULL;
 	values = PySequence_Fast(a[1], "values must be a list");
-	/* Asking a value for its memory runs Python code, which may change the caller's list. */
+	/* Getting a value's buffer can run Python code, which may change the caller's list. */
 	if (values)
 		Py_SETREF(values, PySequence_Tuple(values));
 	if (!values || batch_init(&b) < 0)
@@ -516,20 +488,20 @@ static PyObject *put_values(PyObject *self, const struct mcpy_sig *sig, unsigned
 	r = MCPY_INVALID_PARAMS;
 	if (PySequence_Fast_GET_SIZE(values) != b.keys.n)
 		goto out;
-	r = take_parts(PySequence_Fast_ITEMS(values), b.keys.n, &buf, &iov);
+	r = parts_take(PySequence_Fast_ITEMS(values), b.keys.n, &buf, &iov);
 	if (r >= 0)
-		r = take_opts(a[2], b.keys.n, false, flags, &o);
+		r = put_opts(a[2], b.keys.n, false, flags, &o);
 	if (!r) {
-		r = run_values(self, &b, buf, &o);
+		r = batch_run_values(self, &b, buf, &o);
 		mcpy_opts_done(&o);
 	}
 	PyMem_Free(iov);
 	if (buf)
-		release_all(buf, b.keys.n);
+		parts_release(buf, b.keys.n);
 out:
 	Py_XDECREF(values);
 	batch_done(&b);
-	return r == -1 && PyErr_Occurred() ? NULL : number(r);
+	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
 static PyObject *store_put_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -547,35 +519,35 @@ static PyObject *store_upsert_batch(PyObject *self, PyObject *const *args, Py_ss
 	return put_values(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
 }
 
-#define RESULT "\n\n0: stored, or the key had a value already (which stays); negative: upstream's error " \
+#define RESULT "\n\n0: stored, or the key already has a value, which is kept; negative: upstream's error " \
 	"code, -200 for no space.\n"
-#define RESULTS "\n\nOne result for each key: 0, also when the key had a value already (which stays), or " \
+#define RESULTS "\n\nOne result for each key: 0, also if the key already has a value, which is kept, or " \
 	"upstream's negative error code.\n"
 #define OWNED "The caller keeps the memory and must not change it during the call."
 
 PyMethodDef mcpy_put_methods[] = {
 	{ "put", MCPY_FAST(store_put),
 	  "put(key: str, value: buffer, config: ReplicateConfig = None) -> int" RESULT
-	  "All bytes of the value are stored, in C order, whatever its item size and strides." },
+	  "Stores all bytes of the value, in C order, for any item size and strides." },
 	{ "upsert", MCPY_FAST(store_upsert),
 	  "upsert(key: str, value: buffer, config: ReplicateConfig = None) -> int\n\n"
-	  "Store, and replace the value that the key may have: readers see the old or the new one, "
-	  "whole.\n0 or a negative error code." },
+	  "Store, and replace the key's value if it has one: readers get the whole old or the whole new value.\n"
+	  "0 or a negative error code." },
 	{ "put_parts", MCPY_FAST(store_put_parts),
 	  "put_parts(key: str, *parts: buffer, config: ReplicateConfig = None) -> int" RESULT
-	  "The object is the parts, one after another." },
+	  "The object is the concatenation of the parts." },
 	{ "upsert_parts", MCPY_FAST(store_upsert_parts),
 	  "upsert_parts(key: str, *parts: buffer, config: ReplicateConfig = None) -> int\n\n"
-	  "As put_parts(), and replaces.  0 or a negative error code." },
+	  "As put_parts(), but replaces an existing value.  0 or a negative error code." },
 	{ "put_from", MCPY_FAST(store_put_from),
 	  "put_from(key: str, buffer_ptr: int, size: int, config: ReplicateConfig = None) -> int"
-	  RESULT "size is in bytes; 0 bytes store nothing and give 0.  " OWNED },
+	  RESULT "size is in bytes; size 0 stores nothing and returns 0.  " OWNED },
 	{ "upsert_from", MCPY_FAST(store_upsert_from),
 	  "upsert_from(key: str, buffer_ptr: int, size: int, config: ReplicateConfig = None) -> int"
-	  "\n\nAs put_from(), and replaces.  0 or a negative error code.  " OWNED },
+	  "\n\nAs put_from(), but replaces an existing value.  0 or a negative error code.  " OWNED },
 	{ "_put_new_from", MCPY_FAST(store_put_new_from),
-	  "_put_new_from(key, buffer_ptr, size, config=None) -> int\n\nAs put_from(), but -705 for a key that has "
-	  "a value." },
+	  "_put_new_from(key, buffer_ptr, size, config=None) -> int\n\n"
+	  "As put_from(), but -705 if the key has a value." },
 	{ "put_from_with_metadata", MCPY_FAST(store_put_with_metadata),
 	  "put_from_with_metadata(key: str, buffer_ptr: int, metadata_buffer_ptr: int, size: int, "
 	  "metadata_size: int, config: ReplicateConfig = None) -> int" RESULT
@@ -586,16 +558,16 @@ PyMethodDef mcpy_put_methods[] = {
 	  "Lists of unequal length: -600 for every key.  " OWNED },
 	{ "batch_upsert_from", MCPY_FAST(store_batch_upsert_from),
 	  "batch_upsert_from(keys: list, buffer_ptrs: list[int], sizes: list[int], "
-	  "config: ReplicateConfig = None) -> list[int]\n\nAs batch_put_from(), and replaces." },
+	  "config: ReplicateConfig = None) -> list[int]\n\nAs batch_put_from(), but replaces existing values." },
 	{ "batch_put_from_multi_buffers", MCPY_FAST(store_batch_put_multi),
 	  "batch_put_from_multi_buffers(keys: list, all_buffer_ptrs: list[list[int]], "
 	  "all_sizes: list[list[int]], config: ReplicateConfig = None) -> list[int]" RESULTS
-	  "An object is its buffers, one after another.  " OWNED },
+	  "An object is the concatenation of its buffers.  " OWNED },
 	{ "put_batch", MCPY_FAST(store_put_batch),
 	  "put_batch(keys: list, values: list, config: ReplicateConfig = None) -> int\n\n"
-	  "0, or the first failure's negative code.  An empty value refuses the whole call." },
+	  "0, or the first failure's negative code.  An empty value fails the whole call." },
 	{ "upsert_batch", MCPY_FAST(store_upsert_batch),
 	  "upsert_batch(keys: list, values: list, config: ReplicateConfig = None) -> int\n\n"
-	  "As put_batch(), and replaces." },
+	  "As put_batch(), but replaces existing values." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -10,7 +10,7 @@ import subprocess
 from setuptools import Extension, setup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What callers that ask for a release of the wheel compare with: upstream's release whose behaviour this is.
+# The upstream release whose behaviour this package has; callers compare it with the wheel's release.
 VERSION = "0.3.13.post1"
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store.c - the handle: open, close, what calls hold while they are under way, and registered memory. */
+ * store.c - the store object: open, close, references of running calls, registered memory. */
 #include "python/mcpy.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* close() waits so long for calls that are under way; after that, the last of them closes. */
+/* Time that close() waits for running calls; if it times out, the last call closes the store. */
 #define CLOSE_WAIT_S 2
 
 int64_t mcpy_code(int64_t r)
@@ -20,7 +20,7 @@ int64_t mcpy_code(int64_t r)
 
 static void core_free(struct mcpy_core *c)
 {
-	/* The threads of the parent did not come along with a fork, so nothing may be stopped. */
+	/* A forked child does not have the parent's threads, so it must not stop the client. */
 	if (c->pid == getpid())
 		mcs_close(c->mcs);
 	pthread_cond_destroy(&c->idle);
@@ -53,7 +53,7 @@ void mcpy_leave(struct mcpy_core *c)
 		core_free(c);
 }
 
-/* Without the GIL: let go of the store, wait a while for the others. */
+/* Wait up to CLOSE_WAIT_S for running calls, then release the store.  Call without the GIL. */
 static void core_close(struct mcpy_core *c)
 {
 	struct timespec until;
@@ -64,7 +64,7 @@ static void core_close(struct mcpy_core *c)
 	}
 	pthread_mutex_lock(&c->lock);
 	c->closed = true;
-	/* One more user, so that none of them frees it while this one waits. */
+	/* Count this thread as a user, so that no call frees the core during the wait. */
 	c->users++;
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += CLOSE_WAIT_S;
@@ -91,8 +91,8 @@ static int core_new(struct mcpy_core **ret)
 	return 0;
 }
 
-/* Take the core out of the object, and close it without the GIL. */
-static void detach(struct mcpy_store *self)
+/* Remove the core from the object, and close it without the GIL. */
+static void store_detach(struct mcpy_store *self)
 {
 	struct mcpy_core *c = self->core;
 
@@ -125,7 +125,7 @@ static void store_dealloc(PyObject *self)
 
 	PyObject_GC_UnTrack(self);
 	PyErr_Fetch(&kind, &value, &trace);
-	detach((struct mcpy_store *)self);
+	store_detach((struct mcpy_store *)self);
 	PyErr_Restore(kind, value, trace);
 	Py_CLEAR(((struct mcpy_store *)self)->noted);
 	type->tp_free(self);
@@ -149,8 +149,8 @@ static const struct mcpy_sig open_sig = {
 		      "daemon_buffer", "daemon_pool" },
 };
 
-/* The file that is to be the segment; points into @a. */
-static int take_path(PyObject *const *a, struct mcs_conf *conf)
+/* The file to contribute as the segment; the path points into @a. */
+static int conf_path(PyObject *const *a, struct mcs_conf *conf)
 {
 	if (!a[A_PATH])
 		return 0;
@@ -162,7 +162,7 @@ static int take_path(PyObject *const *a, struct mcs_conf *conf)
 	return a[A_OFFSET] ? mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset) : 0;
 }
 
-static int take_conf(PyObject *const *a, struct mcs_conf *conf)
+static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 {
 	uint64_t v;
 	bool on;
@@ -197,7 +197,7 @@ static int take_conf(PyObject *const *a, struct mcs_conf *conf)
 	if ((a[A_BUFFER] && mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0) ||
 	    (a[A_POOL] && mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0))
 		return -1;
-	return take_path(a, conf);
+	return conf_path(a, conf);
 }
 
 static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -209,9 +209,9 @@ static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t na
 	const char *why = "";
 	int r;
 
-	if (mcpy_args(&open_sig, args, nargs, kwnames, a) < 0 || take_conf(a, &conf) < 0)
+	if (mcpy_args(&open_sig, args, nargs, kwnames, a) < 0 || conf_parse(a, &conf) < 0)
 		return NULL;
-	detach(store);
+	store_detach(store);
 	r = core_new(&c);
 	if (r < 0)
 		return PyErr_NoMemory();
@@ -225,7 +225,7 @@ static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t na
 		core_free(c);
 		return Py_BuildValue("(is)", mcs_code(r), why);
 	}
-	/* Another thread may have set it up meanwhile. */
+	/* Another thread may have opened the store meanwhile. */
 	old = store->core;
 	store->core = c;
 	if (old) {
@@ -238,7 +238,7 @@ static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t na
 
 static PyObject *store_close(PyObject *self, PyObject *none)
 {
-	detach((struct mcpy_store *)self);
+	store_detach((struct mcpy_store *)self);
 	return PyLong_FromLong(0);
 }
 
@@ -272,9 +272,9 @@ static PyObject *store_hostname(PyObject *self, PyObject *none)
 
 /* ---- registered memory ---- */
 
-/* Without RDMA a registration is a note only.  One that overlaps another is counted here, so that it can
- * be taken back; the difference is @add. */
-static int note(struct mcpy_store *store, uint64_t at, long add, long *ret_before)
+/* Without RDMA, registration has no effect on transfers.  mcs.h rejects one that overlaps another, so count it here;
+ * @add is 1 to register, -1 to unregister. */
+static int store_note(struct mcpy_store *store, uint64_t at, long add, long *ret_before)
 {
 	PyObject *key = PyLong_FromUnsignedLongLong(at), *count, *after = NULL;
 	int r = -1;
@@ -323,7 +323,7 @@ static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_
 		Py_END_ALLOW_THREADS
 	}
 	if (r == 1) {
-		if (note((struct mcpy_store *)self, at, 1, &before) < 0)
+		if (store_note((struct mcpy_store *)self, at, 1, &before) < 0)
 			return NULL;
 		r = 0;
 	}
@@ -341,7 +341,7 @@ static PyObject *store_unregister(PyObject *self, PyObject *const *args, Py_ssiz
 	long before;
 
 	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
-	    note((struct mcpy_store *)self, at, -1, &before) < 0)
+	    store_note((struct mcpy_store *)self, at, -1, &before) < 0)
 		return NULL;
 	if (before > 0)
 		return PyLong_FromLong(0);
@@ -358,25 +358,22 @@ static PyObject *store_unregister(PyObject *self, PyObject *const *args, Py_ssiz
 static PyMethodDef store_methods[] = {
 	{ "_open", MCPY_FAST(store_open), "Connect; (code, why)." },
 	{ "close", store_close, METH_NOARGS,
-	  "close() -> int\n\nLeave the pool: the own segment is unmounted and its objects go.  Always 0, "
-	  "also when closed before.\nCalls that are under way in other threads are waited for, "
-	  "2 seconds at most." },
+	  "close() -> int\n\nLeave the pool: unmount this store's segment, which discards its objects.  Waits at most\n"
+	  "2 seconds for running calls in other threads.  Returns 0, also if already closed." },
 	{ "health_check", store_health, METH_NOARGS,
 	  "health_check() -> int\n\n0: healthy, 1: not set up or closed, 2: the master is not reachable." },
 	{ "get_hostname", store_hostname, METH_NOARGS,
-	  "get_hostname() -> str\n\n\"host:port\": the name of the own segment." },
+	  "get_hostname() -> str\n\n\"host:port\": the name of this store's segment." },
 	{ "register_buffer", MCPY_FAST(store_register),
-	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nNote memory (address, bytes) that "
-	  "transfers will use; the caller keeps it and unregisters it before\nit is freed.  0, or "
-	  "-600, also for addresses where this process has no memory.  Over TCP and shared memory\n"
-	  "transfers need no registration; ranges may overlap." },
+	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nRegister size bytes at buffer_ptr for transfers.  The "
+	  "caller must unregister them before freeing them.\n0, or -600, also if the bytes are not mapped.  Transfers "
+	  "over TCP and shared memory need no\nregistration; ranges may overlap." },
 	{ "unregister_buffer", MCPY_FAST(store_unregister),
-	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 when nothing is registered at that "
-	  "address." },
+	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 if nothing is registered at that address." },
 	{ NULL, NULL, 0, NULL }
 };
 
-/* All the tables in one, as the type wants them. */
+/* All method tables joined, because a type has one table. */
 static PyMethodDef all_methods[64];
 
 static void join_methods(void)

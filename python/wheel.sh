@@ -23,7 +23,7 @@ package=$tmp/tree/python/mooncake
 for program in master/mooncake_master mcfs/mcfs tools/mcctl tools/mooncake_http_metadata_server \
 		tools/transfer_engine_bench node/mooncake_client; do
 	name=${program##*/}
-	# libtool keeps what is linked with a library of the tree in .libs
+	# libtool puts programs that link with a library of the tree into .libs
 	for file in "$build/${program%/*}/.libs/$name" "$build/$program"; do
 		[ -x "$file" ] && [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] && break
 		file=

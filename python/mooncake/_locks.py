@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that are free in a forked child: the thread that held one at the fork is not there to give it back."""
+"""Locks that are unlocked in a forked child, where the thread that held one at the fork does not exist."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ _locks = weakref.WeakSet()
 
 def _free():
     for one in list(_locks):
-        # what Python's own modules (threading, logging) do with theirs
+        # as Python's modules threading and logging do
         one._at_fork_reinit()
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """RpcInterface: messages of bytes between processes, over TCP.
 
-A message is a frame (magic, kind, 3 bytes of zero, length) and its bytes; the answer is one status byte, sent when the
-receiver's callback has returned.  Both ends must be this package: upstream's wire is another one."""
+A message is a frame (magic, kind, 3 zero bytes, length) and its bytes; the receiver answers with a status byte when its
+callback has returned.  Both ends must use this package, because upstream's wire format differs."""
 
 import os
 import select
@@ -58,7 +58,7 @@ def _send(conn, view, end):
 
 
 class _Server:
-    """What the threads of a server share; does not keep its RpcInterface."""
+    """The state of a server's threads; holds no reference to the RpcInterface, which stops the server when freed."""
 
     def __init__(self, sock, threads, timeout):
         self.sock = sock
@@ -120,7 +120,7 @@ class _Server:
             _log.warning("rpc: peer dropped: it sent an invalid message")
             return False
         data = bytearray()
-        # it grows with what has come, whatever length was announced; the deadline is for each piece
+        # allocate only as bytes arrive, because the announced length may be false; the deadline applies to each piece
         while len(data) < length:
             at = len(data)
             data.extend(bytes(min(PIECE, length - at)))
@@ -143,7 +143,7 @@ class _Server:
         self.stopped.set()
         with self.lock:
             peers = list(self.peers)
-        # in a forked child the sockets are the parent's too: shutdown() would end its connections
+        # a forked child shares the sockets, so shutdown() there would end the parent's connections
         for s in [self.sock] + peers:
             try:
                 if os.getpid() == self.pid:
@@ -171,7 +171,7 @@ class _Client:
             kept = self.idle.get(target, [])
             while kept:
                 conn = kept.pop()
-                # nothing comes unasked: what can be read is the peer's end
+                # an idle connection is readable only if the peer has closed it
                 asked = select.poll()
                 asked.register(conn, select.POLLIN)
                 if not asked.poll(0):
@@ -212,8 +212,8 @@ class _Client:
 
 
 class RpcInterface:
-    """Messages of bytes between processes: one end listens and has callbacks, the other one sends.  Times are seconds.
-    A message has at most 4 GiB."""
+    """Messages of at most 4 GiB between processes: the server listens and runs callbacks, the client sends.  Times are in
+    seconds."""
 
     def __init__(self):
         self._client = None
@@ -232,7 +232,7 @@ class RpcInterface:
         """initialize(listen_address: str = "", thread_count: int = 0, timeout_seconds: int = 30, pool_size: int = 100)
         -> bool
 
-        initialize_client(), and initialize_server() when there is an address to listen at."""
+        Calls initialize_client(), and initialize_server() if listen_address is given."""
         if not self.initialize_client(pool_size, timeout_seconds):
             return False
         return not listen_address or self.initialize_server(listen_address, thread_count or 8, timeout_seconds)
@@ -240,8 +240,7 @@ class RpcInterface:
     def initialize_client(self, pool_size=100, timeout_seconds=30):
         """initialize_client(pool_size: int = 100, timeout_seconds: int = 30) -> bool
 
-        Be able to send.  pool_size: connections that are kept open; timeout_seconds: the longest that one message
-        takes."""
+        Prepare to send.  pool_size: maximum number of idle connections; timeout_seconds: deadline of one message."""
         self._positive(pool_size=pool_size, timeout_seconds=timeout_seconds)
         if self._client is None:
             self._client = _Client(pool_size, timeout_seconds)
@@ -251,9 +250,8 @@ class RpcInterface:
     def initialize_server(self, listen_address, thread_count=8, timeout_seconds=30):
         """initialize_server(listen_address: str, thread_count: int = 8, timeout_seconds: int = 30) -> bool
 
-        Take the address "host:port", for start_server().  thread_count: callbacks at the same time; timeout_seconds: a
-        peer that sends nothing of its message for that long is dropped.  False when the address cannot be had (the log
-        says why)."""
+        Listen at "host:port", for start_server().  thread_count: maximum number of concurrent callbacks; timeout_seconds:
+        drops a peer that stalls within a message for that long.  False if it cannot listen (the log says why)."""
         self._positive(thread_count=thread_count, timeout_seconds=timeout_seconds)
         if not isinstance(listen_address, str):
             raise TypeError(f"listen_address must be str, not {type(listen_address).__name__}")
@@ -273,7 +271,7 @@ class RpcInterface:
         return True
 
     def start_server_async(self):
-        """start_server_async() -> bool: serve in threads of their own.  False when there is no server, or it runs."""
+        """start_server_async() -> bool: serve in new threads.  False without a server, or if it already runs."""
         server = self._server
         if server is None or server.running or server.stopped.is_set():
             return False
@@ -282,7 +280,7 @@ class RpcInterface:
         return True
 
     def start_server(self):
-        """start_server() -> bool: serve until stop_server(), which another thread calls.  False as start_server_async()."""
+        """start_server() -> bool: serve until another thread calls stop_server().  False as start_server_async()."""
         server = self._server
         if not self.start_server_async():
             return False
@@ -291,7 +289,7 @@ class RpcInterface:
         return True
 
     def stop_server(self):
-        """stop_server(): serve no longer; the address is free again.  Again is harmless."""
+        """stop_server(): stop serving and close the address; harmless if repeated."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -306,8 +304,8 @@ class RpcInterface:
     def set_data_receive_callback(self, callback):
         """set_data_receive_callback(callback)
 
-        callback({"source": "", "data": bytes}) is called for each message, in a thread of the server.  What it raises is
-        logged; the sender is told 0."""
+        A thread of the server calls callback({"source": "", "data": bytes}) for each message.  Exceptions of the callback
+        are logged; the sender still receives 0."""
         self._callback(DATA, callback)
 
     def set_tensor_receive_callback(self, callback):
@@ -332,13 +330,13 @@ class RpcInterface:
     def send_data(self, target_address, data):
         """send_data(target_address: str, data: bytes) -> int
 
-        Send a message to "host:port" and wait until its callback has returned.  0; -1 (the log says why)."""
+        Send a message to "host:port" and wait until the receiver's callback has returned.  0, or -1 (the log says why)."""
         return self._deliver(target_address, DATA, memoryview(data).cast("B"))
 
     def send_tensor(self, target_address, tensor):
         """send_tensor(target_address: str, tensor) -> int
 
-        Send the elements of a tensor, in C order.  0; -1, also for what is no tensor."""
+        Send the elements of a tensor, in C order.  0, or -1, also if the value is not a tensor."""
         from mooncake._api.tensors import elements, memory_at
 
         found = elements(tensor)
@@ -370,6 +368,6 @@ def create_rpc_client(local_rank=0, world_size=1):
 
 
 def create_rpc_server(local_rank=0, world_size=1):
-    """create_rpc_server(local_rank: int = 0, world_size: int = 1) -> RpcInterface: one whose initialize_server()
-    is called with the address next."""
+    """create_rpc_server(local_rank: int = 0, world_size: int = 1) -> RpcInterface: call its initialize_server()
+    with the address next."""
     return RpcInterface()

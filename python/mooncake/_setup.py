@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the arguments of setup() mean: sizes, truth values, addresses, names that were mistyped."""
+"""Parsing of setup()'s arguments: sizes, truth values, addresses, and hints for mistyped names."""
 
 import os
 
 
 class Log:
-    """A logger that is made when something is to be said, since most processes never say anything and import in
-    less time."""
+    """A logger created at its first message: most processes log nothing, and importing logging takes time."""
 
     def __init__(self, name):
         self._name = name
@@ -23,14 +22,14 @@ INVALID_PARAMS = -600
 INTERNAL_ERROR = -1
 DEFAULT_MASTER = "127.0.0.1:50051"
 DEFAULT_SIZE = 16 << 20
-# The allocator's own structures want some room.
+# Smaller segments have no room for the allocator's own structures.
 SEGMENT_MIN = 1 << 20
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
          "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
          "tib": 1 << 40}
 TRUE = ("true", "1", "yes", "on", "enable", "enabled")
 FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
-# Protocols of upstream that this library answers with its own: shared memory and TCP.
+# Protocols of upstream that this library replaces with shared memory and TCP.
 FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "ascend", "ub",
             "ubshmem", "maca", "sunrise_link", "flagcx")
 METADATA_SCHEMES = ("http", "https", "etcd", "redis", "rediss")
@@ -96,7 +95,7 @@ def parse_bool(value, what):
 
 
 def nearest(name, names):
-    """', did you mean "x"?', or nothing."""
+    """', did you mean "x"?', or ''."""
     import difflib
 
     found = difflib.get_close_matches(name, names, 1)
@@ -120,7 +119,7 @@ def take_dict(config):
 
 
 def master_address(addr):
-    """"host" gets the default port; a list of masters stays one."""
+    """Address or list of addresses, with the default port where none is given."""
     addr = str(addr or "").strip()
     if addr.startswith(("unix:", "local:")):
         return addr
@@ -159,8 +158,8 @@ def _once(text, *args, logger=log):
 
 
 def engine_protocol(protocol, logger):
-    """Whether an engine with this protocol can be.  As upstream's, it chooses by what both ends can do; what it was
-    asked for in vain is told."""
+    """Whether an engine accepts this protocol.  As in upstream, the engine chooses a protocol that both ends support; this
+    function only warns about an unavailable one."""
     name = str(protocol if protocol is not None else "")
     if name == "flagcx":
         logger.error('initialize: protocol "flagcx" is not in this build')
@@ -192,7 +191,7 @@ def hostname_of(name, engine):
     if not host:
         raise Bad("local_hostname is empty")
     if engine is not None:
-        # "ip:port" is the engine's own name, and its port is taken by it.
+        # "ip:port" is the engine's name, and the engine already uses that port.
         if host.startswith("["):
             return host.partition("]")[0] + "]"
         if host.count(":") == 1:
@@ -201,13 +200,13 @@ def hostname_of(name, engine):
 
 
 def forced_tcp():
-    """As upstream's engine reads MC_FORCE_TCP: set is on, but for a false value."""
+    """As in upstream's engine, MC_FORCE_TCP is on if set to anything but a false value."""
     value = os.environ.get("MC_FORCE_TCP")
     return value is not None and (value == "" or value.strip().lower() not in FALSE)
 
 
 def prepare(a):
-    """Arguments of Store._open() from those of setup(); Bad for what cannot be meant."""
+    """Convert the arguments of setup() to those of Store._open(); raises Bad for invalid ones."""
     segment = parse_size(a["global_segment_size"], "global_segment_size")
     parse_size(a["local_buffer_size"], "local_buffer_size")
     if 0 < segment < SEGMENT_MIN:
@@ -222,7 +221,7 @@ def prepare(a):
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
                  tenant=str(a["tenant_id"] or "default"))
     for what, name in names.items():
-        # what takes them would see the beginning alone, which may be the name of another one
+        # C code would use only the part before the NUL, which may be another valid name
         if "\0" in name:
             raise Bad(f"{what} {name!r} contains NUL")
     return dict(names, segment_size=segment, force_tcp=forced_tcp())

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows and fields, under names of their own, lie in which stored DataProto.
+"""A catalog of the rows and fields of stored DataProtos.
 
-DataProtoCatalog keeps the books, in one process; DataProtoCatalogTransfer, in any, puts data and has it entered, through
-a call that reaches the catalog.  A fragment is one DataProto of one stage, whose rows have keys; a later fragment with
-the same fields takes the rows over.  Fragments that a transfer has published are managed: when nothing names one any
-more, and no reader holds it, the catalog gives its handle out to be removed from the store, again and again until
-that is acknowledged.
+One process has the DataProtoCatalog; any process can have a DataProtoCatalogTransfer, which stores data and calls the
+catalog to register it.  A fragment is one DataProto of one stage, whose rows have keys; a later fragment with the same
+fields replaces them for its rows.  Fragments that a transfer published are managed: if no row refers to one and no reader
+pins it, the catalog retires it, and returns its handle for removal from the store until the removal is acknowledged.
 
-Handles are those of structured_object_store.export_dataproto_ref().  What is returned is the caller's, and may be JSON
-or pickled.  Wrong arguments are ValueErrors or TypeErrors, and change nothing."""
+Handles are those of structured_object_store.export_dataproto_ref().  Results belong to the caller, and can be JSON or
+pickled.  Wrong arguments raise ValueError or TypeError, and change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _names(values: Any, what: str) -> tuple[str, ...]:
-    """Names that are all others; a ValueError for none."""
+    """Distinct names; a ValueError if there are none."""
     if isinstance(values, str):
         raise ValueError(f"{what} are several texts, not one")
     names = tuple(values)
@@ -52,8 +51,8 @@ def _tags(tags: Optional[Sequence[Mapping[str, Any]]], count: int) -> Optional[l
 
 
 def _read(handle: Handle) -> tuple[Any, dict[str, Any]]:
-    """The reference of a handle, and the handle in its one form."""
-    # numpy, which that needs, is no need of who only asks for names
+    """The reference of a handle, and the handle in its canonical form."""
+    # imported here, because it needs numpy, which callers that only query names do not
     from mooncake.structured_object_store import export_dataproto_ref, import_dataproto_ref
 
     ref = import_dataproto_ref(handle)
@@ -62,7 +61,7 @@ def _read(handle: Handle) -> tuple[Any, dict[str, Any]]:
 
 @dataclass
 class _Fragment:
-    """A stored DataProto: its handle, how many fields of rows name it, and how many reads hold it."""
+    """A stored DataProto: its handle, the number of row fields that refer to it, and the number of reads that pin it."""
 
     handle: dict[str, Any]
     managed: bool
@@ -72,7 +71,7 @@ class _Fragment:
 
 @dataclass
 class _Row:
-    """What is known under a key: a tag, and where each field lies: (fragment, row in it)."""
+    """The entry of a key: its tag, and the location of each field: (fragment, row in it)."""
 
     tag: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class _Row:
 class DataProtoCatalog:
     """DataProtoCatalog()
 
-    Rows by partition and key.  One call at a time: who shares it among threads or processes sees to that."""
+    Rows by partition and key.  Not thread-safe: callers must serialize calls."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, _Row]] = {}
@@ -92,31 +91,31 @@ class DataProtoCatalog:
         self._last_pin = 0
         self._drained = False
 
-    # ---- entering ----
+    # ---- adding rows ----
 
     def update(self, partition: str, keys: Sequence[str], *, tags: Optional[Sequence[Mapping[str, Any]]] = None,
                handle: Optional[Handle] = None) -> dict[str, Any]:
-        """Enter tags, added to those that are there, or a fragment with a row for each key, or both: keys, tags, fields
-        of these rows, and retired_handles.  The fragment stays the caller's to remove."""
+        """Add tags to the rows' tags, or a fragment with a row for each key, or both.  Returns keys, tags and fields of
+        these rows, and retired_handles.  The caller remains responsible for removing the fragment."""
         return self._enter(partition, keys, tags, handle, False)
 
     def publish(self, operation_id: str, partition: str, keys: Sequence[str], *,
                 tags: Optional[Sequence[Mapping[str, Any]]] = None, handle: Optional[Handle] = None) -> dict[str, Any]:
-        """update() with a fragment that the catalog manages from now on.  The same operation_id again is answered as the
-        first time, and enters nothing, until ack_publication()."""
+        """As update(), but the catalog manages the fragment.  Until ack_publication(), a repeated operation_id returns the
+        first result and has no other effect."""
         operation_id = _text(operation_id, "operation_id")
         if operation_id not in self._answers:
             self._answers[operation_id] = self._enter(partition, keys, tags, handle, handle is not None)
         return copy.deepcopy(self._answers[operation_id])
 
     def ack_publication(self, operation_id: str) -> None:
-        """Forget an answer that has arrived."""
+        """Discard the stored result of an operation_id, because the caller has received it."""
         self._answers.pop(_text(operation_id, "operation_id"), None)
 
     def publish_append(self, operation_id: str, fragment_id: str, partition: str, keys: Sequence[str], *,
                        previous_handle: Handle, handle: Handle) -> dict[str, Any]:
-        """Replace a managed fragment by what has been appended to it, and enter its new fields.  {"append_rejected": why}
-        when the fragment is another one by now, or is none that may be replaced.  operation_id as publish()."""
+        """Replace a managed fragment's handle after an append, and add its new fields.  {"append_rejected": why} if the
+        fragment has changed meanwhile or cannot be replaced.  operation_id: as publish()."""
         operation_id = _text(operation_id, "operation_id")
         if operation_id not in self._answers:
             self._answers[operation_id] = self._append(fragment_id, partition, keys, previous_handle, handle)
@@ -166,7 +165,7 @@ class DataProtoCatalog:
         return self._answer(rows, keys)
 
     def _take(self, handle: Handle, rows: int, managed: bool) -> tuple[str, tuple[str, ...]]:
-        """Note a fragment: its name, the key of its manifest, and its fields."""
+        """Register a fragment; returns its id, which is the key of its manifest, and its fields."""
         ref, one_form = _read(handle)
         if len(ref.stage_refs) != 1:
             raise ValueError("a fragment has one stage")
@@ -186,7 +185,7 @@ class DataProtoCatalog:
         return fragment_id, tuple(ref.field_index)
 
     def _point(self, row: _Row, fields: Sequence[str], fragment_id: str, at: int) -> None:
-        """These fields of a row lie there now."""
+        """Set the location of these fields of a row."""
         for name in fields:
             old = row.fields.get(name)
             row.fields[name] = (fragment_id, at)
@@ -194,7 +193,7 @@ class DataProtoCatalog:
             if old is not None:
                 self._drop(old[0])
 
-    # ---- leaving ----
+    # ---- removing rows ----
 
     def _drop(self, fragment_id: str) -> None:
         self._fragments[fragment_id].references -= 1
@@ -219,7 +218,7 @@ class DataProtoCatalog:
         return list(dict.fromkeys(name for key in keys for name in rows[key].fields))
 
     def remove(self, partition: str, keys: Sequence[str]) -> dict[str, Any]:
-        """Forget rows; those that are not there are none to forget.  retired_handles: what nobody names any more."""
+        """Remove rows, ignoring unknown keys.  retired_handles: fragments to which no row refers any more."""
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         rows = self._rows.get(partition, {})
         for key in keys:
@@ -231,8 +230,8 @@ class DataProtoCatalog:
         return self._retired_result()
 
     def drain(self) -> dict[str, Any]:
-        """Forget everything, for good: retired_handles has every managed fragment.  A RuntimeError while reads hold
-        some."""
+        """Remove everything and reject further additions: retired_handles has every managed fragment.  A RuntimeError
+        while reads pin fragments."""
         if self._pins:
             raise RuntimeError(f"{len(self._pins)} reads hold fragments of the catalog")
         self._retired.update({i: f.handle for i, f in self._fragments.items() if f.managed})
@@ -242,8 +241,8 @@ class DataProtoCatalog:
         return self._retired_result()
 
     def ack_retired(self, handles: Sequence[Handle]) -> dict[str, Any]:
-        """Forget handles of retired fragments that have been removed: the others.  A ValueError for a handle that is not
-        the one that was given out."""
+        """Acknowledge that the caller has removed retired fragments; returns the remaining ones.  A ValueError for a handle
+        that differs from the returned one."""
         for handle in handles:
             ref, one_form = _read(handle)
             found = next((i for i, retired in self._retired.items() if retired == one_form), None)
@@ -255,15 +254,14 @@ class DataProtoCatalog:
                 raise ValueError(f"this is not the handle that was given out: {named[0]!r}")
         return self._retired_result()
 
-    # ---- asking ----
+    # ---- queries ----
 
     def resolve(self, partition: str, keys: Sequence[str], fields: Optional[Sequence[str]] = None, *,
                 pin: bool = False) -> dict[str, Any]:
-        """Where fields of rows lie, in that order: field_groups, each with the fields that lie together and a (fragment,
-        row) for each key; handles by fragment; tags, meta_info.  A ValueError for rows that are not there or have not
-        all the fields.
+        """Locate fields of rows: field_groups, each with fields that share locations and a (fragment, row) for each key;
+        handles by fragment; tags, meta_info.  A ValueError for unknown rows, or rows without all the fields.
 
-        pin: the fragments stay until release_read() of the read_token."""
+        pin: keep the fragments until release_read() of the read_token."""
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
@@ -298,14 +296,14 @@ class DataProtoCatalog:
         return result
 
     def release_read(self, token: int) -> dict[str, Any]:
-        """End a read; one that has ended is none to end.  retired_handles as remove()."""
+        """End a read; harmless if it has already ended.  retired_handles as remove()."""
         for fragment_id in self._pins.pop(token, ()):
             self._fragments[fragment_id].readers -= 1
             self._retire_unused(fragment_id)
         return self._retired_result()
 
     def list(self, partition: Optional[str] = None) -> dict[str, dict[str, Any]]:
-        """Tags by partition and key, of one partition or all."""
+        """Tags by partition and key, of one or all partitions."""
         wanted = self._rows if partition is None else {_text(partition, "partition")} & set(self._rows)
         return {name: {key: copy.deepcopy(row.tag) for key, row in self._rows[name].items()} for name in wanted}
 
@@ -313,9 +311,9 @@ class DataProtoCatalog:
 class DataProtoCatalogTransfer:
     """DataProtoCatalogTransfer(transfer, catalog_call)
 
-    Puts through a MooncakeBundleTransfer and enters in a catalog: catalog_call(name, *args, **kwargs) calls the method of
-    that name, wherever the catalog is.  What could not be told to it is told again with the next call, and with
-    drain() and close(); what it has retired is removed from the store.  Any thread may call."""
+    Stores data with a MooncakeBundleTransfer and registers it in a catalog, which may be in another process:
+    catalog_call(name, *args, **kwargs) calls its method of that name.  The next call, drain() and close() retry failed calls
+    of the catalog.  Removes the fragments that the catalog retires.  Thread-safe."""
 
     _RESULTS_ATTR = "_mooncake_catalog_results"
 
@@ -323,17 +321,17 @@ class DataProtoCatalogTransfer:
         self.transfer = transfer
         self._catalog_call = catalog_call
         self._lock = _locks.rlock()
-        # what is still to be done: publications (operation, method, args, kwargs), operations to acknowledge, results
+        # pending work: publications (operation, method, args, kwargs), operations to acknowledge, results to release
         self._publications: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = []
         self._acks: list[str] = []
         self._results: list[Any] = []
 
     def put(self, data: Any, *, partition: str, keys: Sequence[str],
             tags: Optional[Sequence[Mapping[str, Any]]] = None, **put_kwargs: Any) -> dict[str, Any]:
-        """Store a DataProto with a row for each key, and publish it; without data, tags only: the answer of
-        DataProtoCatalog.publish().  put_kwargs are the transfer's put()'s.
+        """Store a DataProto with a row for each key, and publish it; without data, publish only tags.  Returns the result of
+        DataProtoCatalog.publish().  put_kwargs are passed to the transfer's put().
 
-        When the catalog fails twice its exception is raised, and the data may be entered all the same later."""
+        If the catalog fails twice, its exception is raised, but a later call may still publish the data."""
         self._catch_up()
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         tags = _tags(tags, len(keys))
@@ -348,8 +346,8 @@ class DataProtoCatalogTransfer:
 
     def append(self, fragment_id: str, handle: Handle, data: Any, *, partition: str, keys: Sequence[str], stage: str,
                **append_kwargs: Any) -> dict[str, Any]:
-        """Store more fields of a fragment's rows, and publish them: DataProtoCatalog.publish_append()'s answer.  A
-        ValueError when the fragment is another one by now; what was stored is removed then."""
+        """Store more fields of a fragment's rows, and publish them.  Returns the result of DataProtoCatalog.publish_append().
+        If the fragment has changed meanwhile, removes the stored fields and raises ValueError."""
         self._catch_up()
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
@@ -382,16 +380,16 @@ class DataProtoCatalogTransfer:
         try:
             return export_dataproto_ref(ref)
         except Exception:
-            # nobody will know of it
+            # without a handle, nothing would ever remove the data
             take_back(ref)
             raise
 
     def resolve(self, partition: str, keys: Sequence[str], fields: Optional[Sequence[str]] = None) -> dict[str, Any]:
-        """DataProtoCatalog.resolve(pin=True); release_read() of its read_token ends the read."""
+        """DataProtoCatalog.resolve(pin=True); end the read with release_read(read_token)."""
         return self._catalog_call("resolve", partition, keys, fields, pin=True)
 
     def release_read(self, token: int) -> None:
-        """End a read, and remove what the catalog has retired."""
+        """End a read, and remove retired fragments."""
         self._clean(self._catalog_call("release_read", token))
 
     def list(self, partition: Optional[str] = None) -> dict[str, dict[str, Any]]:
@@ -399,30 +397,30 @@ class DataProtoCatalogTransfer:
         return self._catalog_call("list", partition)
 
     def remove(self, partition: str, keys: Sequence[str]) -> None:
-        """Forget rows, and remove what the catalog has retired."""
+        """Remove rows, and remove retired fragments."""
         self._clean(self._catalog_call("remove", partition, keys))
 
-    # ---- results that lie in a pool's memory ----
+    # ---- results in a pool's memory ----
 
     def attach_results(self, output: Any, results: Sequence[Any]) -> None:
-        """Note with an object which results its arrays are of, for release_result()."""
+        """Attach results to the object that uses their arrays, for release_result()."""
         setattr(output, self._RESULTS_ATTR, list(results))
 
     def release_result(self, output: Any) -> None:
-        """Give the memory of the results of an object back; again is harmless."""
+        """Release the memory of the results attached to an object; harmless if repeated."""
         results = getattr(output, self._RESULTS_ATTR, ()) or ()
         setattr(output, self._RESULTS_ATTR, [])
         self.discard_results(results)
 
     def discard_results(self, results: Sequence[Any], *, strict: bool = False) -> None:
-        """The transfer's release_result() of each, twice if it fails, and later once more.  strict: a RuntimeError when
-        some are left."""
+        """Call the transfer's release_result() of each; failures are retried once now, and again later.  strict: a
+        RuntimeError if some remain."""
         self._retry(self._results, self.transfer.release_result, "give memory of results back", strict, results, 2)
 
-    # ---- ends ----
+    # ---- shutdown and retries ----
 
     def drain(self) -> None:
-        """Publish what is left, drain the catalog, and remove all that it managed.  Tried twice."""
+        """Finish pending publications, drain the catalog, and remove all managed fragments.  Tries twice."""
         for attempt in range(2):
             try:
                 self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
@@ -434,7 +432,7 @@ class DataProtoCatalogTransfer:
                 _setup.log.warning("the catalog is not drained, once more", exc_info=True)
 
     def close(self) -> None:
-        """Do what is left.  A RuntimeError when something cannot be done; it can be called again."""
+        """Finish pending work.  A RuntimeError if some of it fails; the caller can retry."""
         self.discard_results((), strict=True)
         self._retry(self._publications, self._tell, "enter a fragment in the catalog", True)
         self._retry(self._acks, self._ack, "acknowledge the entered fragments", True)
@@ -454,7 +452,7 @@ class DataProtoCatalogTransfer:
         try:
             return self._tell(publication)
         except Exception:
-            # it may be entered: only the catalog can say, so that it is asked again and nothing removed
+            # the catalog may have registered the data before it failed, so keep the data and retry later
             with self._lock:
                 self._publications.append(publication)
             raise
@@ -469,7 +467,7 @@ class DataProtoCatalogTransfer:
         return result
 
     def _clean(self, result: Mapping[str, Any], strict: bool = False) -> None:
-        """Removes what the catalog has retired; what fails it gives out again."""
+        """Remove retired fragments; the catalog returns those that failed again later."""
         removed, failed = [], 0
         for handle in result.get("retired_handles", ()):
             try:
@@ -490,7 +488,7 @@ class DataProtoCatalogTransfer:
 
     def _retry(self, pending: list[Any], action: Callable[[Any], Any], what: str, strict: bool,
                more: Sequence[Any] = (), times: int = 1) -> None:
-        """Does what is pending, and @more; what fails is pending again."""
+        """Run @action for the pending items and @more; items that fail become pending again."""
         with self._lock:
             items = [*pending, *more]
             pending.clear()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transfer engine: TransferEngine moves bytes between the memory of processes.
 
-Addresses are ints, lengths are bytes.  Peers are named "host:port" with P2PHANDSHAKE (host and get_rpc_port() of
-the peer), or as they named themselves at a metadata server.  Results are 0, or negative on failure; no call raises but
-for wrong types.  Every call gives the GIL back while it waits; transfers end by MC_TRANSFER_TIMEOUT
-seconds (30, at least 5) and a nanosecond for each byte."""
+Addresses are ints, lengths are bytes.  A peer's name is "host:port" with P2PHANDSHAKE (host and get_rpc_port() of the
+peer), or its local_hostname at a metadata server.  Results are 0, or negative on failure; calls raise only for wrong
+types.  Every call releases the GIL while it waits; transfers time out after MC_TRANSFER_TIMEOUT seconds (default 30, at
+least 5) plus a nanosecond per byte."""
 
 import enum as _enum
 import os as _os
@@ -18,7 +18,7 @@ _log = _Log("mooncake.engine")
 
 
 class TransferOpcode(_enum.Enum):
-    """What a transfer does: Read from the peer, or Write to it."""
+    """Direction of a transfer: Read from the peer, or Write to it."""
 
     Read = 0
     Write = 1
@@ -33,7 +33,7 @@ Read, Write = TransferOpcode.Read, TransferOpcode.Write
 
 
 class TransferNotify:
-    """A message that reaches the peer after the data: name and msg, texts."""
+    """A message (the texts name and msg) that reaches the peer after the data."""
 
     def __init__(self, name="", msg=""):
         if not isinstance(name, str) or not isinstance(msg, str):
@@ -46,7 +46,7 @@ class TransferNotify:
 
 
 class InnerTransferEngine:
-    """An engine as TransferEngine.get_engine() hands it on; keeps it open."""
+    """A reference to a TransferEngine, from get_engine(); keeps the engine open."""
 
     def __init__(self, engine):
         self._engine = engine
@@ -61,16 +61,16 @@ def _timeout_ms():
 
 
 class TransferEngine(_Engine):
-    """One engine of this process.  It closes itself when it goes."""
+    """A transfer engine of this process; freeing the object closes the engine."""
 
     TransferOpcode = TransferOpcode
 
     def initialize(self, local_hostname, metadata_server, protocol, device_name):
         """initialize(local_hostname: str, metadata_server: str, protocol: str, device_name: str) -> int
 
-        Start the engine: metadata_server is "P2PHANDSHAKE", http://..., etcd://..., redis://..., or "host:port,..." of
-        an etcd.  The protocol is chosen by what both ends can do; device_name lists the network devices to use.
-        0, or -1 (the log of "mooncake.engine" says why, and which protocol is not there)."""
+        Start the engine.  metadata_server: "P2PHANDSHAKE", http://..., etcd://..., redis://..., or "host:port,..." of an
+        etcd.  device_name: the network devices to use.  The engine chooses a protocol that both ends support.
+        0, or -1; the log "mooncake.engine" gives the reason, and warns about an unavailable protocol."""
         if not _engine_protocol(protocol, _log):
             return -1
         code, why = self._open(metadata_server or "", local_hostname or "", device_name or "")
@@ -82,7 +82,7 @@ class TransferEngine(_Engine):
         """initialize_ext(local_hostname: str, metadata_server: str, protocol: str, device_name: str,
         metadata_type: str) -> int
 
-        initialize() with the kind of the metadata server given apart: "etcd", "redis", "http"."""
+        As initialize(), with the kind of the metadata server in metadata_type: "etcd", "redis", "http"."""
         server = metadata_server or ""
         if metadata_type and "://" not in server and server != "P2PHANDSHAKE":
             server = f"{metadata_type}://{server}"
@@ -92,14 +92,14 @@ class TransferEngine(_Engine):
         """get_engine() -> InnerTransferEngine: for MooncakeDistributedStore.setup(engine=)."""
         return InnerTransferEngine(self)
 
-    # ---- transfers that are waited for ----
+    # ---- synchronous transfers ----
 
     def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify=None,
                             transport_hint=""):
         """batch_transfer_sync(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
         lengths: list[int], opcode: TransferOpcode, notify: TransferNotify = None, transport_hint: str = "") -> int
 
-        Transfer between own buffers and the peer's, and wait.  0 when all arrived; -1."""
+        Transfer between local buffers and the peer's, and wait.  0 if all transfers succeeded, or -1."""
         if notify is None:
             return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms())
         return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms(),
@@ -109,14 +109,14 @@ class TransferEngine(_Engine):
         """batch_transfer_sync_write(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
         lengths: list[int], transport_hint: str = "") -> int
 
-        Write own buffers to the peer's.  0 when all arrived; -1."""
+        Write local buffers to the peer's.  0 if all transfers succeeded, or -1."""
         return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, 1, _timeout_ms())
 
     def batch_transfer_sync_read(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         """batch_transfer_sync_read(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
         lengths: list[int], transport_hint: str = "") -> int
 
-        Read the peer's buffers into own ones.  0 when all arrived; -1."""
+        Read the peer's buffers into local ones.  0 if all transfers succeeded, or -1."""
         return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, 0, _timeout_ms())
 
     def transfer_sync(self, target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, transport_hint=""):
@@ -140,14 +140,14 @@ class TransferEngine(_Engine):
         Read from the peer.  0, or -1."""
         return self._transfer(target_hostname, (buffer,), (peer_buffer_address,), (length,), 0, _timeout_ms())
 
-    # ---- transfers that are started ----
+    # ---- asynchronous transfers ----
 
     def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=""):
         """batch_transfer_async(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
         lengths: list[int], opcode: TransferOpcode, transport_hint: str = "") -> int
 
-        Start; an id for get_batch_transfer_status() or transfer_check_status(), 0 on failure.  The memory belongs to the
-        engine until then."""
+        Start transfers.  Returns an id for get_batch_transfer_status() or transfer_check_status(), or 0 on failure.  The
+        caller must not change or free the memory until one of them reports the end."""
         return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms())
 
     def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
@@ -162,11 +162,11 @@ class TransferEngine(_Engine):
         """transfer_submit_write(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
         transport_hint: str = "") -> int
 
-        Start one write; an id for transfer_check_status(), 0 on failure."""
+        Start one write.  Returns an id for transfer_check_status(), or 0 on failure."""
         return self._submit(target_hostname, (buffer,), (peer_buffer_address,), (length,), 1, _timeout_ms())
 
     def get_notifies(self):
-        """get_notifies() -> list[TransferNotify]: what came in since the last call."""
+        """get_notifies() -> list[TransferNotify]: messages received since the last call."""
         return [TransferNotify(name, msg) for name, msg in self._notifies()]
 
 

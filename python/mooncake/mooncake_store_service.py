@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m mooncake.mooncake_store_service: a store with a REST interface, for those who have no Python.
+"""python -m mooncake.mooncake_store_service: a store with a REST interface, for programs without Python.
 
 PUT /api/put {"key", "value"}   GET /api/get/KEY   GET /api/exist/KEY   DELETE /api/remove/KEY
 DELETE /api/remove_all   POST /api/mount {"size"}   POST /api/unmount {"segment_ids"}"""
@@ -22,14 +22,14 @@ from mooncake.store import MooncakeDistributedStore
 log = logging.getLogger("mooncake.service")
 
 BODY_MAX = 100 << 20
-# A client that says nothing for so long is sent away.
+# Deadline for receiving a request's body.
 READ_SECONDS = 60
 NO_OBJECT = -704
 GRACE_MAX = 3600
 
 
 class Bad(Exception):
-    """A request that is answered with 400."""
+    """An invalid request, answered with 400."""
 
 
 def failure(status, text):
@@ -98,16 +98,16 @@ class MooncakeStoreService:
         self.config = config
         self.store = store or MooncakeDistributedStore()
         self.runner = None
-        # of the mode that /api/reconfigure set
+        # ids of the segments of the mode set by /api/reconfigure
         self.segments = []
         self.changing = asyncio.Lock()
 
     async def call(self, method, *args):
-        """A call of the store, which may wait, beside the event loop."""
+        """Run a blocking call of the store in an executor thread."""
         return await asyncio.get_running_loop().run_in_executor(None, method, *args)
 
     async def start_store(self, max_wait_time):
-        """setup(), again every second until it succeeds or the time is over."""
+        """setup(), retried every second until it succeeds or max_wait_time has passed."""
         c = self.config
         settings = {"local_hostname": c.local_hostname, "metadata_server": c.metadata_server,
                     "global_segment_size": c.global_segment_size, "local_buffer_size": c.local_buffer_size,
@@ -175,7 +175,7 @@ class MooncakeStoreService:
         return web.Response(body=bytes(handle), content_type="application/octet-stream")
 
     async def exists(self, key):
-        # is_exist() does not say when nobody could be asked
+        # is_exist() returns 0 also if the master is not reachable
         return (await self.call(self.store.batch_is_exist, [key]))[0]
 
     async def exist(self, request):
@@ -227,7 +227,7 @@ class MooncakeStoreService:
                 else web.json_response({"status": "success", "segment_ids": ids}))
 
     async def reconfigure(self, request):
-        """The new segment first, then the ones of the mode before."""
+        """Mount the new mode's segment, then unmount those of the previous mode."""
         body = await body_of(request)
         mode, ids = body.get("mode"), []
         if mode not in ("decode", "prefill"):
@@ -248,7 +248,7 @@ class MooncakeStoreService:
         return web.json_response({**answer, "segment_ids": ids} if mode == "decode" else answer)
 
     async def unmount_all(self, ids, grace):
-        """Those that are still there afterwards."""
+        """Unmount segments; returns the ids that failed."""
         return [one for one in ids if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0]
 
     async def unmount(self, request):
@@ -259,7 +259,7 @@ class MooncakeStoreService:
         return web.json_response({"status": "success"})
 
     async def unmount_local_disk(self, request):
-        # There is no disk tier in this client, so there is nothing left to unmount.
+        # this client has no disk tier, so there is nothing to unmount
         if request.can_read_body:
             grace_of(await body_of(request))
         return web.json_response({"status": "success"})

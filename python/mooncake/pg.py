@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Not there: a back end of torch.distributed for CUDA devices."""
+"""Not available in this package: a back end of torch.distributed for CUDA devices."""
 
 raise ImportError("mooncake.pg is a back end of torch.distributed for CUDA devices; this package has the store and the transfer engine, "
                   "no GPU kernels")

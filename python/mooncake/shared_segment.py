@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of torch in memory that all processes of a group on one host share (mooncake.engine.SharedSegment)."""
+"""Torch tensors in memory shared by the processes of a group on one host (mooncake.engine.SharedSegment)."""
 
 import math
 
@@ -13,7 +13,7 @@ ALIGN = 4096
 
 
 class SharedSegmentError(RuntimeError):
-    """A segment that cannot be made, for the reason it says."""
+    """A segment cannot be created."""
 
 
 class _Block:
@@ -39,7 +39,7 @@ class _Block:
 
 
 class SharedSegment:
-    """Tensors in shared memory, which stays as long as this object or one of its tensors does."""
+    """Tensors in shared memory, which is freed with this object and its last tensor."""
 
     def __init__(self, segment, blocks, stride):
         self._segment = segment
@@ -47,7 +47,7 @@ class SharedSegment:
         self._stride = stride
 
     def tensors(self, block):
-        """tensors(block: str) -> list[torch.Tensor]: those of a block, in their order; no copies."""
+        """tensors(block: str) -> list[torch.Tensor]: the tensors of a block in order, without copies."""
         found = self._blocks.get(block)
         if found is None:
             raise SharedSegmentError(f"unknown block {block!r}")
@@ -56,7 +56,7 @@ class SharedSegment:
                                  count=math.prod(found.shape)).reshape(found.shape) for i in range(found.count)]
 
     def base_addr(self):
-        """base_addr() -> int: where the memory is mapped in this process."""
+        """base_addr() -> int: address of the memory in this process."""
         return self._segment.base_addr()
 
     def total_size(self):
@@ -65,12 +65,12 @@ class SharedSegment:
 
 
 def shared_segment_supported(mmap=True, host_register=False):
-    """shared_segment_supported(mmap: bool = True, host_register: bool = False) -> bool: memory of the host, not of devices."""
+    """shared_segment_supported(mmap: bool = True, host_register: bool = False) -> bool: host memory is supported, device memory is not."""
     return _Segment.supported(mmap, host_register)
 
 
 def _together(failure, world_size, rank_id, group, step):
-    """All ranks leave a step that failed for one of them, with what all of them say."""
+    """Exchange failures; if one rank failed, raise an error with all failures in every rank."""
     said = [failure]
     if world_size > 1:
         import torch.distributed as dist
@@ -89,9 +89,8 @@ def create_shared_segment(name, blocks, world_size, rank_id, owner_rank=0, devic
     -> SharedSegment
 
     Every rank calls this with the same declaration.  blocks: name -> {"count": int, "shape": tuple, "dtype":
-    torch.dtype}.  comm_group is the process group of torch over which the ranks find each other, or what has one as
-    cpu_group; world_size 1 needs none.  tp_group: the former name of comm_group.  SharedSegmentError in all ranks when
-    one of them fails."""
+    torch.dtype}.  comm_group: the torch process group of the ranks, or an object that has it as cpu_group; not needed for
+    world_size 1.  tp_group: the former name of comm_group.  If one rank fails, all ranks raise SharedSegmentError."""
     if comm_group is not None and tp_group is not None and comm_group is not tp_group:
         raise SharedSegmentError("tp_group is the former name of comm_group: give one of them")
     group = tp_group if comm_group is None else comm_group

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The object store: MooncakeDistributedStore and what goes with it.
+"""The object store: MooncakeDistributedStore and its types.
 
-Results are upstream's: 0 or a count, or a negative number (-704 there is no such object, -200 no space,
--706 leased, -600 wrong parameter or not set up, -800 transfer, -900 master not reachable, -901 deadline).
-Wrong types are TypeErrors; nothing else is raised.  Every call gives the GIL back while it waits, may
-be made from any thread, and ends by its deadline (30 s)."""
+Results are upstream's: 0 or a count, or a negative code (-704 no such object, -200 no space, -706 leased, -600 wrong
+parameter or not set up, -800 transfer, -900 master not reachable, -901 timeout).  Calls raise TypeError for wrong types,
+and nothing else.  Every call may be made from any thread, releases the GIL while it waits, and times out after 30 s."""
 
 import atexit as _atexit
 import weakref as _weakref
@@ -24,7 +23,7 @@ from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateCo
 
 RegisteredBufferPool, RegisteredBufferLease, RegisteredBufferLeaseView = BufferPool, BufferLease, BufferLeaseView
 
-# Members are names of the module too, as upstream's are.
+# As in upstream, enum members are also names of the module.
 for _enum in (ObjectDataType, ReplicaStatus, TaskType, TaskStatus):
     for _member in _enum:
         globals().setdefault(_member.name, _member)
@@ -52,14 +51,13 @@ def _enum_property(name, kind, doc):
 
 
 class ReplicateConfig(_Config):
-    """How objects are stored.
+    """Options for storing objects.
 
-    replica_num: copies, each on another segment (1).  with_hard_pin: never evict.  soft_pin_action, soft_pin_ttl_ms:
-    evict last, for so long (None: the master's default); with_soft_pin is an older name of the action.
-    preferred_segment, preferred_segments: names of segments ("host:port") to try first; one that is not there
-    is passed over.  group_ids: one for each key of the call, None without groups.  data_type: a label.
-    prefer_alloc_in_same_node: of batch_put_from_multi_buffers() only.  nof_replica_num, dfs_replica_num and
-    preferred_nof_segments speak of tiers that this store does not have, and change nothing."""
+    replica_num: copies, each on another segment (1).  with_hard_pin: never evict.  soft_pin_action: ENABLE: evict last,
+    for soft_pin_ttl_ms (None: the master's default); with_soft_pin is an older name of the action.  preferred_segment,
+    preferred_segments: names of segments ("host:port") to try first; unknown ones are ignored.  group_ids: one for each
+    key of the call, or None.  data_type: a label.  prefer_alloc_in_same_node: for batch_put_from_multi_buffers() only.
+    nof_replica_num, dfs_replica_num, preferred_nof_segments: for tiers that this store does not have; ignored."""
 
     __slots__ = ()
 
@@ -68,7 +66,7 @@ class ReplicateConfig(_Config):
 
     @property
     def with_soft_pin(self):
-        """soft_pin_action is ENABLE; the attribute's name until upstream 0.3.11."""
+        """Whether soft_pin_action is ENABLE; the attribute's name until upstream 0.3.11."""
         return self.soft_pin_action is SoftPinAction.ENABLE
 
     @with_soft_pin.setter
@@ -80,7 +78,7 @@ class ReplicateConfig(_Config):
         for field in vars(_Config).values():
             if hasattr(field, "__set__"):
                 field.__set__(made, field.__get__(self))
-        # of a class that was made of this one
+        # attributes of a subclass
         if hasattr(self, "__dict__"):
             made.__dict__.update(self.__dict__)
         return made
@@ -104,7 +102,7 @@ _SETUP_DEFAULTS = {"engine": None, "enable_ssd_offload": False, "ssd_offload_pat
 
 
 def _setup_args(args, kwargs):
-    """The arguments of the long form of setup() by name; TypeErrors name what is wrong."""
+    """The arguments of the long form of setup() by name; a TypeError names the wrong one."""
     if len(args) > len(_SETUP_NAMES):
         raise TypeError(f"setup() takes at most {len(_SETUP_NAMES)} arguments ({len(args)} given)")
     given = dict(zip(_SETUP_NAMES, args))
@@ -127,10 +125,10 @@ def _setup_args(args, kwargs):
 
 
 class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors, _Parallel, _Store):
-    """A connection to a pool, and, when it has a segment, a part of the pool.
+    """A connection to a pool; with a segment, it also contributes memory to the pool.
 
-    Serves any number of threads.  It closes itself when it goes, and at exit.  After fork() the child must
-    make its own: there, calls of the parent's answer as those of a store that is not set up."""
+    Any number of threads may use it.  It is closed when freed, and at exit.  A forked child must create its own: there,
+    the parent's object behaves as if not set up."""
 
     _config_type = ReplicateConfig
     _base_type = _Store
@@ -151,13 +149,13 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
         client_http_port: int = 9300) -> int
         setup(config: dict) -> int
 
-        Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name
-        local_hostname ("host" or "host:port", where peers reach this process).  The dict has the same names;
-        sizes may be texts ("4gb"), values None are defaults.  device_name is rdma_devices, and
-        master_server_address is master_server_addr.
+        Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name local_hostname
+        ("host" or "host:port", at which peers reach this process).  The dict has the same names; sizes may be texts
+        ("4gb"), None means the default.  device_name is an alias of rdma_devices, master_server_address of
+        master_server_addr.
 
-        0, -600 for wrong values, -1 when the master cannot be reached (within 5 seconds); the log of
-        "mooncake.store" says why.  Called again, it closes first."""
+        0, -600 for wrong values, -1 if the master is not reachable within 5 seconds; the log "mooncake.store" gives the
+        reason.  An open store is closed first."""
         if (len(args) == 1 and isinstance(args[0], dict) and not kwargs) or (
                 not args and set(kwargs) == {"config"} and isinstance(kwargs["config"], dict)):
             config = args[0] if args else kwargs["config"]
@@ -193,9 +191,9 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
     def setup_dummy(self, mem_pool_size, local_buffer_size, server_address):
         """setup_dummy(mem_pool_size: int, local_buffer_size: int, server_address: str) -> int
 
-        Go through the daemon of this host (mooncake_client, mcfs) at server_address ("host:port", "unix:PATH"), which has
-        the pool's memory: mem_pool_size bytes shared with it for alloc_from_mem_pool(), local_buffer_size for values that
-        lie elsewhere.  0, -600 for wrong values, -1 when there is no daemon."""
+        Use the pool through this host's daemon (mooncake_client, mcfs) at server_address ("host:port", "unix:PATH").
+        mem_pool_size: bytes shared with the daemon for alloc_from_mem_pool(); local_buffer_size: bytes shared for values in
+        other memory.  0, -600 for wrong values, -1 if the daemon is not reachable."""
         for name, value in (("mem_pool_size", mem_pool_size), ("local_buffer_size", local_buffer_size)):
             if not isinstance(value, int) or value < 0:
                 raise TypeError(f"setup_dummy(): {name} must be a size from 0 on, not {value!r}")
@@ -213,10 +211,10 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
         """get_into_ranges(buffer_ptrs: list[int], all_keys: list[list[str]], all_dst_offsets: list[list[list[int]]],
         all_src_offsets: list[list[list[int]]], all_sizes: list[list[list[int]]]) -> list[list[list[int]]]
 
-        Read fragments: of key all_keys[b][k], all_sizes[b][k][f] bytes from all_src_offsets[b][k][f] to address
-        buffer_ptrs[b] + all_dst_offsets[b][k][f].  All of them in one request; the result has the same shape: bytes
-        read, -704 for a miss, -600 for what lies outside the object; [[[-600]]] when the lists do not match.  TypeError for
-        negative numbers, before anything is read."""
+        Read fragments in one request: all_sizes[b][k][f] bytes of key all_keys[b][k] from offset all_src_offsets[b][k][f]
+        to address buffer_ptrs[b] + all_dst_offsets[b][k][f].  The result has the same shape: bytes read, -704 for a miss,
+        -600 for a fragment not inside the object; [[[-600]]] if the lists do not match.  TypeError for negative numbers,
+        before anything is read."""
         keys, at, offsets, sizes, shape = [], [], [], [], []
         try:
             for base, names, dst, src, size in zip(buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes,

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structured objects on the store: named arrays, tensors and bytes under one key, and DataProto-like batches whose
-fields and rows are read one by one.
+"""Structured objects on the store: named arrays, tensors and bytes under one key, and DataProto-like batches, of which
+single fields and rows can be read.
 
-Every process that has a store reads what another has put, also through upstream's package: keys and formats are its.
-What is put is there whole or not at all: the manifest is written last, and what failed is removed.  What is missing or
-damaged is an exception: ValueError for a manifest, metadata or rows that cannot be what was written, RuntimeError for
-objects that are not there or have another size.  Bytes of the right size that were changed are not noticed.
+Keys and formats are upstream's, so that upstream's package can read these objects and write objects for this one.  A put
+is atomic: it writes the manifest last, and removes its objects on failure.  Reads raise ValueError for an invalid
+manifest, metadata or rows, and RuntimeError for missing objects or objects of another size.  They do not detect changed
+bytes of the right size.
 
-Pickles: only tensors in torch.save()'s format are any, which are few (mooncake._structured.bundle_members says which), and these are
-read with weights_only=True.
+Only few tensors (see mooncake._structured.bundle_members) are stored as pickles, in torch.save()'s format; they are read
+with weights_only=True.
 
-Needs numpy; torch for tensors, msgpack for rows of lists and dicts, PIL for pictures.  Objects made by a transfer are its
-callers': arrays lie in memory of their own, or in the buffer_pool's, until release_result() or their end."""
+Needs numpy; torch for tensors, msgpack for rows of lists and dicts, PIL for images.  The caller owns returned objects:
+their arrays use private memory, or memory of the buffer_pool until release_result() or until they are freed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BundleRef = Union[RemoteBundleRef, Mapping[str, Any]]
 
 @dataclass(frozen=True, init=False)
 class StructuredObjectPayload:
-    """Metadata (a mapping for JSON; None is {}) and the named members that go with it."""
+    """Metadata (a mapping for JSON; None is {}) and named members."""
 
     metadata: Mapping[str, Any]
     buffers: Mapping[str, Any]
@@ -63,7 +63,7 @@ class StructuredObjectPayload:
 
 @dataclass
 class StructuredObjectResult:
-    """What was read of a structured object: its metadata, and members by name."""
+    """The result of reading a structured object: its metadata, and members by name."""
 
     metadata: dict[str, Any]
     objects: dict[str, Any]
@@ -71,23 +71,23 @@ class StructuredObjectResult:
 
 @dataclass(frozen=True)
 class StructuredObjectReadSpec:
-    """What to read of a structured object: all members or some, whole or parts of them.  Changed by making another."""
+    """Selects members, and parts of members, of a structured object to read.  Immutable: methods return a new spec."""
 
     ref: _BundleRef
     member_names: Optional[tuple[str, ...]] = None
     member_slices: tuple[tuple[str, StructuredMemberSlice], ...] = ()
 
     def select_members(self, names: Optional[Sequence[str]]) -> StructuredObjectReadSpec:
-        """The same for these members only; None for all."""
+        """A spec for these members only; None for all."""
         return StructuredObjectReadSpec(self.ref, None if names is None else tuple(names), self.member_slices)
 
     def slice_member(self, name: str, axis: int, start: int, end: int, step: int = 1) -> StructuredObjectReadSpec:
-        """The same with only some rows of a member."""
+        """A spec that reads only some rows of a member."""
         slices = {**dict(self.member_slices), name: StructuredMemberSlice(axis, start, end, step)}
         return StructuredObjectReadSpec(self.ref, self.member_names, tuple(slices.items()))
 
     def member_slice(self, name: str) -> Optional[StructuredMemberSlice]:
-        """What slice_member() was told of a member, None when nothing."""
+        """The slice set by slice_member(), or None."""
         return dict(self.member_slices).get(name)
 
 
@@ -111,8 +111,8 @@ def _slice(member: str, wanted: Optional[StructuredMemberSlice]) -> Optional[sli
 class MooncakeBundleTransfer:
     """MooncakeBundleTransfer(store, key_prefix="bundle", default_chunk_bytes=64 MiB, buffer_pool=None)
 
-    Puts structured objects below @key_prefix of a store, in objects of @default_chunk_bytes bytes at most, and gets
-    them, into memory of @buffer_pool if there is one.  As many threads may use it as may use the store."""
+    Stores structured objects below key_prefix, in objects of at most default_chunk_bytes bytes, and reads them, into memory
+    of buffer_pool if given.  As thread-safe as the store."""
 
     def __init__(self, store: BundleStore, key_prefix: str = "bundle",
                  default_chunk_bytes: int = DEFAULT_BUNDLE_CHUNK_BYTES, buffer_pool: Any = None) -> None:
@@ -127,17 +127,17 @@ class MooncakeBundleTransfer:
                    partition: str = "default", chunk_bytes: Optional[int] = None,
                    policy: Optional[BundleTransferPolicy] = None, max_inflight_put: Optional[int] = None,
                    config: Any = None) -> RemoteBundleRef:
-        """Store bytes and named buffers as they are.
+        """Store bytes and named buffers unchanged.
 
-        partition: a part of the keys.  chunk_bytes: the longest object.  max_inflight_put is that of @policy.
-        config: a ReplicateConfig; one group in it goes for all keys.  A RuntimeError when the store fails, and nothing
-        stays of the bundle; ValueErrors and TypeErrors for wrong arguments."""
+        partition: a component of the keys.  chunk_bytes: maximum size of an object.  max_inflight_put overrides that of
+        policy.  config: a ReplicateConfig; its group, if any, applies to all keys.  If the store fails, removes the partial
+        bundle and raises RuntimeError; ValueError or TypeError for wrong arguments."""
         return self._bundles.put(meta, buffers, partition, chunk_bytes, _fmt.checked_policy(policy, max_inflight_put),
                                  config)
 
     def remove_bundle(self, ref: _BundleRef) -> None:
-        """Remove a bundle, leased or not.  One that is not there, or that somebody else removes meanwhile, is no error;
-        what failed can be called again."""
+        """Remove a bundle, leased or not.  A missing bundle, also one that is removed concurrently, is not an error.  After
+        a failure, the caller can retry."""
         self._bundles.remove(ref)
 
     # ---- structured objects ----
@@ -171,9 +171,8 @@ class MooncakeBundleTransfer:
     def put_structured_object(self, payload: StructuredObjectPayload, partition: str = "default",
                               chunk_bytes: Optional[int] = None, policy: Optional[BundleTransferPolicy] = None,
                               max_inflight_put: Optional[int] = None, config: Any = None) -> RemoteBundleRef:
-        """Store metadata and members: arrays of numpy, tensors of torch, tensor_object_buffer(), and anything with a
-        buffer as its bytes.  Errors as put_bundle(); a TypeError for arrays of objects and metadata that is not
-        JSON."""
+        """Store metadata and members: numpy arrays, torch tensors, tensor_object_buffer(), or the bytes of any object with
+        a buffer.  Errors as put_bundle(); a TypeError for arrays of objects, and metadata that is not JSON."""
         return self._put(payload, partition, chunk_bytes, _fmt.checked_policy(policy, max_inflight_put), config)
 
     def put_object(self, obj: Any, partition: str = "default", chunk_bytes: Optional[int] = None,
@@ -185,23 +184,23 @@ class MooncakeBundleTransfer:
         return self.put_structured_object(payload, partition, chunk_bytes, policy, max_inflight_put, config)
 
     def get_object(self, ref: _BundleRef) -> Any:
-        """What put_object() has stored: a dict, or the one value.  Errors as materialize()."""
+        """Read an object of put_object(): a dict, or the one value.  Errors as materialize()."""
         result = self.materialize(self.read_spec(ref))
         return result.objects["value"] if result.metadata.get(_WRAPPED) else result.objects
 
     def read_spec(self, ref: _BundleRef) -> StructuredObjectReadSpec:
-        """What to read of an object, all of it at first; nothing is read yet."""
+        """A spec for reading the whole object; reads nothing yet."""
         return StructuredObjectReadSpec(ref)
 
     def materialize(self, spec: StructuredObjectReadSpec) -> StructuredObjectResult:
-        """Read members.  Bytes come as arrays of uint8 where the store reads into memory.  A KeyError for members that
-        are not there, a ValueError for what is damaged or cannot be sliced, a RuntimeError when the store fails."""
+        """Read members.  Bytes are returned as arrays of uint8 if the store can read into memory.  A KeyError for unknown
+        members, a ValueError for damaged ones or an impossible slice, a RuntimeError if the store fails."""
         return self.materialize_into(spec, None)
 
     def materialize_into(self, spec: StructuredObjectReadSpec,
                          destinations: Optional[Mapping[str, Any]]) -> StructuredObjectResult:
-        """materialize() with some members read into the caller's memory: {name: array of the same type and shape,
-        raw_destination() or tensor_object_buffer()}, which is undefined after an error."""
+        """As materialize(), but read some members into the caller's memory: {name: array of the same type and shape,
+        raw_destination() or tensor_object_buffer()}.  After an error, that memory is undefined."""
         if spec.member_names is not None and not spec.member_names:
             raise ValueError("no members are selected")
         manifest = self._bundles.resolve(spec.ref)
@@ -222,8 +221,8 @@ class MooncakeBundleTransfer:
 
     @staticmethod
     def release_result(result: Any) -> None:
-        """Give the memory of a result back to the buffer_pool, now instead of when the last array of it goes; its
-        arrays must not be used after that.  Harmless for results that have none of it."""
+        """Return a result's memory to the buffer_pool now, instead of when its last array is freed; its arrays must not be
+        used afterwards.  Harmless for results without memory of the pool."""
         seen: set[int] = set()
         left = [result]
         while left:
@@ -255,9 +254,9 @@ class MooncakeBundleTransfer:
         """Store a DataProto-like object (attributes or names batch, non_tensor_batch, meta_info), or, type="dict", a
         flat dict.
 
-        Columns that are arrays of objects or lists are coded by what they hold, or as field_schemas says.  meta_info
-        goes into the reference, not into the store.  All keys are in one group of the store.  Errors as put_bundle();
-        a ValueError or TypeError for columns that cannot be stored, or of unequal lengths."""
+        Columns that are lists or arrays of objects are encoded by the type of their values, or as field_schemas says.
+        meta_info is kept in the reference, not in the store.  All keys are in one group of the store.  Errors as
+        put_bundle(); a ValueError or TypeError for columns that cannot be stored, or of unequal lengths."""
         if type not in ("dataproto", "dict"):
             raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
         if type == "dict":
@@ -277,18 +276,18 @@ class MooncakeBundleTransfer:
                                 chunk_bytes: Optional[int] = None, policy: Optional[BundleTransferPolicy] = None,
                                 field_schemas: Optional[Mapping[str, FieldSchema]] = None,
                                 config: Any = None) -> MooncakeDataProtoRef:
-        """Add fields of as many rows, in a new stage or in one that is there: the reference to all of them.  @ref goes on
-        to be read until the new one is removed.
+        """Add fields with the same number of rows, in a new or an existing stage.  Returns the reference to all fields;
+        ref stays readable until the new one is removed.
 
-        overwrite: the stage's fields are replaced, all of them, and the old ones removed.  A ValueError for fields that
-        are there already, or that overwrite leaves out."""
+        overwrite: replace all of the stage's fields and remove the old ones.  A ValueError for existing fields, or if
+        overwrite omits some of the stage's fields."""
         ref = _dp.ref_of(ref)
         return self._put_stage(ref, data, ref.namespace, ref.partition, stage, chunk_bytes, policy, overwrite,
                                field_schemas, config)
 
     def _columns(self, stage: str, batch: Mapping[str, Any], non_tensor: Mapping[str, Any],
                  schemas: Mapping[str, FieldSchema]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Members to store, where each field lies, and how columns are coded."""
+        """Members to store, the location of each field, and the encoding of columns."""
         members = {f"batch.{name}": value for name, value in batch.items()}
         index = {name: StructuredFieldLocation(stage, f"batch.{name}", "batch") for name in batch}
         coded = {}
@@ -355,7 +354,7 @@ class MooncakeBundleTransfer:
             try:
                 self.remove_bundle(old)
             except Exception as e:
-                # the new one stands; without its reference nobody could remove that either
+                # keep the new stage: an exception would lose its reference, and nothing would ever remove it
                 _setup.log.warning("cannot remove the overwritten data of stage %s: %s", stage, e)
         return out
 
@@ -364,12 +363,12 @@ class MooncakeBundleTransfer:
             non_tensor_fields: Optional[Sequence[str]] = None, meta_info_keys: Optional[Sequence[str]] = None,
             data_cls: Optional[Any] = None, destinations: Optional[Mapping[str, Any]] = None,
             rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None) -> Any:
-        """Read fields of a DataProto, all or those named: a dict of the three sections, or a @data_cls of them; for
+        """Read all or the named fields of a DataProto: a dict of the three sections, or a data_cls made of them; for
         type="dict" one flat dict.
 
-        rows: a slice that goes upwards, or indices; only those are transferred.  destinations: as for
-        materialize_into(), by field.  Coded columns come as arrays of objects, in flat dicts as lists.  Errors as
-        materialize(); an IndexError for rows that are not there."""
+        rows: a slice with a positive step, or indices; only these are transferred.  destinations: as for
+        materialize_into(), by field.  Encoded columns are returned as arrays of objects, in flat dicts as lists.  Errors as
+        materialize(); an IndexError for rows out of range."""
         if type not in ("dataproto", "dict"):
             raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
         ref = _dp.ref_of(ref)
@@ -392,7 +391,7 @@ class MooncakeBundleTransfer:
 
     def _read_stage(self, ref: MooncakeDataProtoRef, stage: str, names: Sequence[str], rows: Any,
                     destinations: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of one stage; coded columns as lists."""
+        """Fields of one stage; encoded columns as lists."""
         manifest = self._bundles.resolve(ref.stage_refs[stage])
         metadata = self._bundles.read_meta(manifest)
         plain = {ref.field_index[n].member: n for n in names if n not in ref.encoded_non_tensor}
@@ -424,8 +423,8 @@ class MooncakeBundleTransfer:
                         meta_info_keys=meta_info_keys, data_cls=data_cls, destinations=destinations, rows=rows)
 
     def dataproto_manifest_view(self, ref: DataProtoRefLike) -> dict[str, Any]:
-        """What is stored of a DataProto, without its data: fields by section with their stage, member and type, stages
-        with the keys of their manifests.  Reads the stages' manifests and metadata."""
+        """Describe a stored DataProto: fields by section with stage, member and type, and stages with their manifest keys.
+        Reads the stages' manifests and metadata, not the data."""
         ref = _dp.ref_of(ref)
         metadata = {stage: self._bundles.read_meta(self._bundles.resolve(r)) for stage, r in ref.stage_refs.items()}
         fields: dict[str, dict[str, Any]] = {name: {} for name in _dp.SECTIONS[:2]}
@@ -448,14 +447,13 @@ class MooncakeBundleTransfer:
                            for stage, r in ref.stage_refs.items()}}
 
     def cleanup_dataproto(self, ref: DataProtoRefLike) -> None:
-        """Remove all stages of a DataProto, and of those it was appended to, whose references are none any more.  As
-        remove_bundle()."""
+        """Remove all stages of a DataProto, as remove_bundle().  References from before an append become invalid too."""
         for stage_ref in {r.manifest_key: r for r in _dp.ref_of(ref).stage_refs.values()}.values():
             self.remove_bundle(stage_ref)
 
     def cleanup_dataproto_append(self, previous: DataProtoRefLike, appended: DataProtoRefLike) -> None:
-        """Take back an append that nobody shall see: removes what @appended has and @previous has not, and leaves
-        @previous as it was.  Can be called again."""
+        """Undo an append: remove the stages and members that are only in appended; previous is unchanged.  The caller can
+        retry."""
         previous, appended = _dp.ref_of(previous), _dp.ref_of(appended)
         for stage, new in appended.stage_refs.items():
             old = previous.stage_refs.get(stage)

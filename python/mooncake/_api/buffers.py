@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BufferPool: memory for transfers, lent and given back, so that it is allocated and registered once."""
+"""BufferPool: reusable memory for transfers, allocated and registered once."""
 
 import collections
 import time
@@ -29,7 +29,7 @@ class _Region:
             raise RuntimeError(f"a buffer of {size} bytes cannot be registered: error {code}")
 
     def array(self, size):
-        """The first bytes, as an object that can be asked whether somebody has it."""
+        """The first bytes, as an object that weak references can track."""
         import ctypes
 
         return (ctypes.c_uint8 * size).from_buffer(self.memory)
@@ -46,14 +46,14 @@ class BufferLeaseView:
 
 
 class BufferLease:
-    """Memory of a pool, until release(): ptr (address), size (bytes), buffer (a writable memoryview, which keeps the
-    lease).  A context manager that releases."""
+    """Memory of a pool, valid until release(): ptr (address), size (bytes), buffer (a writable memoryview that keeps
+    the lease).  Also a context manager, which releases at the end."""
 
     def __init__(self, pool, region, size):
         self._pool = pool
         self._region = region
         self._size = size
-        # of what the views are views of
+        # weak reference to the array that the exported views share
         self._shown = lambda: None
 
     def _open(self):
@@ -80,7 +80,7 @@ class BufferLease:
         return memoryview(shown).cast("B")
 
     def release(self):
-        """Give the memory back; again is harmless.  RuntimeError while there are views of it."""
+        """Return the memory to the pool; harmless if repeated.  RuntimeError while views of it exist."""
         if self._shown() is not None:
             raise RuntimeError(VIEWED_LEASE)
         self._end()
@@ -95,12 +95,12 @@ class BufferLease:
         return self
 
     def __exit__(self, *exc):
-        # what the body failed of is not hidden by what it left
+        # remaining views must not hide the exception of the body
         if exc[0] is None or self._shown() is None:
             self.release()
 
     def __del__(self):
-        # a lease that is forgotten, or was left with views, is not lost
+        # return the memory of a lease that was never released
         if getattr(self, "_region", None) is not None:
             self._end()
 
@@ -109,9 +109,9 @@ class BufferPool:
     """BufferPool(store, max_bytes=0, min_size_class=65536, max_size_class=None, alignment=8388608,
     block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0)
 
-    Buffers in size classes (powers of two from min_size_class on; sizes above max_size_class as they are).  max_bytes
-    and max_regions limit what the pool has allocated (0, None: no limit): acquire() then waits for a release,
-    for default_timeout seconds (None: without end), or raises when block_on_exhaustion is false."""
+    A pool of buffers in size classes: powers of two from min_size_class on; larger than max_size_class: rounded to pages.
+    max_bytes and max_regions limit the allocated memory (0, None: no limit).  At a limit, acquire() waits for a release
+    for default_timeout seconds (None: no timeout), or raises if block_on_exhaustion is false."""
 
     def __init__(self, store, max_bytes=0, min_size_class=MIN_CLASS, max_size_class=None, alignment=8 << 20,
                  block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0):
@@ -148,7 +148,7 @@ class BufferPool:
             self._max_regions is None or self._regions < self._max_regions)
 
     def _drop_idle(self, size):
-        """Buffers of other classes that nobody has make room."""
+        """Free unused buffers of other classes until @size bytes fit."""
         for c in list(self._free):
             while c != size and self._free[c] and not self._room(size):
                 region = self._free[c].pop()
@@ -157,7 +157,7 @@ class BufferPool:
                 self._regions -= 1
 
     def _take(self, size):
-        """With the lock: a region, or None when the limits say no."""
+        """A region, or None at a limit.  Needs the lock."""
         if self._closed:
             raise RuntimeError(CLOSED_POOL)
         if self._free[size]:
@@ -173,8 +173,8 @@ class BufferPool:
     def acquire(self, size, block=None, timeout=None):
         """acquire(size: int, block: bool = None, timeout: float = None) -> BufferLease
 
-        Lend a buffer of size bytes.  TimeoutError when there was none in time, RuntimeError when the pool is closed or
-        exhausted and it shall not wait."""
+        Lend a buffer of size bytes.  TimeoutError if none becomes free in time; RuntimeError if the pool is closed, or
+        exhausted and block is false."""
         if not isinstance(size, int) or size < 0:
             raise ValueError("size must be an int from 0 on")
         rounded = self._class_of(size)
@@ -205,7 +205,7 @@ class BufferPool:
             self._changed.notify_all()
 
     def prewarm(self, size, count):
-        """prewarm(size: int, count: int): have that many buffers ready."""
+        """prewarm(size: int, count: int): allocate that many buffers in advance."""
         leases = []
         try:
             for _ in range(count):

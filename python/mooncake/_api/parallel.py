@@ -21,7 +21,7 @@ SIZE_MAX = 1 << 20
 
 
 class ParallelAxis:
-    """One way of splitting work: kind ("dp", "tp", "ep", "pp"), rank, size; split_dim: the dimension that is split ("tp");
+    """One axis of parallelism: kind ("dp", "tp", "ep", "pp"), rank, size; split_dim: the dimension that "tp" splits;
     expert_id ("ep"), stage_id ("pp")."""
 
     __slots__ = ("kind", "rank", "size", "split_dim", "expert_id", "stage_id")
@@ -34,7 +34,7 @@ class ParallelAxis:
 
 
 class TensorParallelism:
-    """Which piece of a tensor: axes, a list of ParallelAxis, one of each kind at most."""
+    """Selects a piece of a tensor: axes is a list of ParallelAxis, at most one of each kind."""
 
     __slots__ = ("axes",)
 
@@ -43,8 +43,8 @@ class TensorParallelism:
 
 
 class ReadTarget:
-    """What to read: mode "as_stored" (the object of the key), "shard" (the piece that parallelism says), or "full" (the
-    whole, from pieces; parallelism: of those axes)."""
+    """Selects what to read: mode "as_stored" (the object of the key), "shard" (the piece that parallelism selects), or
+    "full" (the whole tensor, joined from the pieces of the axes in parallelism)."""
 
     __slots__ = ("_mode", "parallelism")
 
@@ -110,7 +110,7 @@ def _named(key, suffix):
 
 
 def _name(key, axes, rank=None):
-    """Of the piece; rank: another one of the "tp" axis."""
+    """The name of a piece; rank replaces that of the "tp" axis."""
     if len(axes) == 1 and axes[0][0] == "tp":
         return _named(key, f"_tp_{axes[0][1] if rank is None else rank}")
     text = ""
@@ -157,7 +157,7 @@ class Parallel:
         return (self.upsert if upsert else self.put)(key, data, **more)
 
     def _parallel_put(self, key, found, parallelism, config, writer, upsert, all_ranks=False):
-        """found: Elements, or None for what is no tensor."""
+        """found: Elements, or None if the value is not a tensor."""
         if parallelism is not None and writer is not None or found is None:
             return INVALID_PARAMS
         try:
@@ -171,7 +171,7 @@ class Parallel:
                 return self._tensor_put([_name(key, axes)], [_relabel(found, shape)], config, upsert)[0]
             _, rank, size, dim, _, _ = tp
             if len(axes) == 1:
-                # of the "tp" axis alone the caller has the piece already
+                # with the "tp" axis alone, the caller passes the piece
                 if dim >= len(shape):
                     return INVALID_PARAMS
                 shape = shape[:dim] + (shape[dim] * size,) + shape[dim + 1:]
@@ -211,30 +211,30 @@ class Parallel:
         """put_tensor_with_parallelism(key: str, tensor, parallelism: TensorParallelism = None,
         config: ReplicateConfig = None, writer_partition: ParallelAxis = None) -> int
 
-        Store the piece of a tensor that parallelism says: of a "tp" axis alone, and of axes without one, the tensor is the
-        piece; of several axes it is the whole, which is split into equal pieces, as with writer_partition (rank, size,
-        split_dim).  Neither of the two: the whole.  0; -600 for wrong axes, what does not split, and what is no tensor."""
+        Store the piece that parallelism selects.  With a "tp" axis alone, or without one, tensor is the piece; with "tp"
+        among several axes, tensor is the whole, split into equal pieces, as with writer_partition (rank, size, split_dim).
+        Without both, store the whole.  0; -600 for wrong axes, an impossible split, or a value that is not a tensor."""
         return self._parallel_put(key, elements(tensor), parallelism, config, writer_partition, False)
 
     def upsert_tensor_with_parallelism(self, key, tensor, parallelism=None, config=None, writer_partition=None):
         """upsert_tensor_with_parallelism(key: str, tensor, parallelism: TensorParallelism = None,
         config: ReplicateConfig = None, writer_partition: ParallelAxis = None) -> int
 
-        put_tensor_with_parallelism() in the place of what is there."""
+        As put_tensor_with_parallelism(), but replaces existing values."""
         return self._parallel_put(key, elements(tensor), parallelism, config, writer_partition, True)
 
     def put_tensor_with_parallelism_from(self, key, buffer_ptr, size, parallelism=None, config=None, writer_partition=None):
         """put_tensor_with_parallelism_from(key: str, buffer_ptr: int, size: int, parallelism: TensorParallelism = None,
         config: ReplicateConfig = None, writer_partition: ParallelAxis = None) -> int
 
-        put_tensor_with_parallelism() of what lies at an address, header first; of several axes all "tp" ranks."""
+        put_tensor_with_parallelism() of a tensor at an address, header first; with several axes, stores all "tp" ranks."""
         return self._parallel_put(key, self._elements_at(buffer_ptr, size), parallelism, config, writer_partition, False, True)
 
     def upsert_tensor_with_parallelism_from(self, key, buffer_ptr, size, parallelism=None, config=None, writer_partition=None):
         """upsert_tensor_with_parallelism_from(key: str, buffer_ptr: int, size: int, parallelism: TensorParallelism = None,
         config: ReplicateConfig = None, writer_partition: ParallelAxis = None) -> int
 
-        put_tensor_with_parallelism_from() in the place of what is there."""
+        As put_tensor_with_parallelism_from(), but replaces existing values."""
         return self._parallel_put(key, self._elements_at(buffer_ptr, size), parallelism, config, writer_partition, True, True)
 
     def batch_put_tensor_with_parallelism(self, keys, tensors_list, parallelisms=None, config=None, writer_partitions=None):
@@ -270,7 +270,7 @@ class Parallel:
     # ---- reading ----
 
     def _objects(self, names):
-        """(Header, elements as bytes) of each; None for a miss, or what is no tensor."""
+        """(Header, elements as bytes) of each; None for a miss or an object that is not a tensor."""
         out = []
         for handle in self.batch_get_buffer(names):
             view = None if handle is None else memoryview(handle).cast("B")
@@ -291,7 +291,7 @@ class Parallel:
         return code, dim, size, tuple(shape[:ndim])
 
     def _join(self, names, manifest):
-        """(Header, bytes) of the whole out of its pieces, or None when one is missing or another one than the manifest says."""
+        """(Header, bytes) of the whole tensor, or None if a piece is missing or does not match the manifest."""
         code, dim, size, shape = manifest
         step = shape[dim] // size
         wanted = shape[:dim] + (step,) + shape[dim + 1:]
@@ -303,7 +303,7 @@ class Parallel:
         return Header(code, shape), data
 
     def _whole_of(self, key, axes):
-        """The whole, from the pieces of those axes, else from those of writers."""
+        """The whole tensor, from the pieces of these axes, or else from the writers' pieces."""
         tp = None if axes is None else _tp(axes)
         if tp is not None:
             manifest = self._manifest_get(_named(key, "__parallelism_manifest"))
@@ -328,7 +328,7 @@ class Parallel:
         _, rank, size, dim, _, _ = tp
         if direct is not None:
             header = direct[0]
-            # "key_tp_1" may be the piece of another split
+            # an object "key_tp_1" may belong to another split
             if header.layout != SHARD or (dim < len(header.shape) and header.shape[dim] * size == header.whole[dim]):
                 return direct
         if len(axes) == 1:
@@ -377,8 +377,8 @@ class Parallel:
     def get_tensor_with_parallelism(self, key, target=None):
         """get_tensor_with_parallelism(key: str, target: ReadTarget = None) -> tensor, or None
 
-        The object of the key, or a piece, or the whole put together from pieces; a tensor over a copy of its own.  None for
-        a miss, pieces that are missing, and wrong axes."""
+        Read the object of the key, a piece, or the whole joined from pieces; returns a tensor over a private copy.  None
+        for a miss, a missing piece, or wrong axes."""
         return self.batch_get_tensor_with_parallelism([key], [target])[0]
 
     def batch_get_tensor_with_parallelism(self, keys, targets=None):
@@ -392,8 +392,8 @@ class Parallel:
         """get_tensor_with_parallelism_into(key: str, buffer_ptr: int, size: int, target: ReadTarget = None)
         -> tensor, or None
 
-        get_tensor_with_parallelism() to an address of the caller's, header first, who keeps the memory; a tensor over it.
-        None also when it does not fit."""
+        As get_tensor_with_parallelism(), but into the caller's memory, header first; returns a tensor over that memory.
+        None also if it does not fit."""
         return self.batch_get_tensor_with_parallelism_into([key], [buffer_ptr], [size], [target])[0]
 
     def batch_get_tensor_with_parallelism_into(self, keys, buffer_ptrs, sizes, targets=None):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where objects lie: the descriptors of upstream."""
+"""Locations of objects, as upstream's descriptors."""
 
 from mooncake._api.enums import ReplicaStatus
 
@@ -21,15 +21,14 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
-    """A copy on disk: file_path, object_size.  As upstream's it cannot be made; none is returned, as copies of this store are
-    in memory."""
+    """A copy on disk.  As in upstream, callers cannot create one; this store never returns one, because it has no disk tier."""
 
     def __init__(self):
         raise TypeError("DiskDescriptor: no constructor defined")
 
 
 class ReplicaDescriptor:
-    """One copy of an object; status is COMPLETE, or FAILED while its owner is silent."""
+    """One copy of an object; status is COMPLETE, or FAILED while its owner does not respond."""
 
     def __init__(self, size, address, endpoint, readable):
         self.status = ReplicaStatus.COMPLETE if readable else ReplicaStatus.FAILED
@@ -70,20 +69,20 @@ class Replicas:
     def get_replica_desc(self, key):
         """get_replica_desc(key: str) -> list[ReplicaDescriptor]
 
-        Where the object's copies lie; [] for a miss or a failure.  The object is kept for the lease time."""
+        Locations of the object's copies; [] for a miss or a failure.  Protects the object for the lease time."""
         return self._replica_lists([key]).get(key, [])
 
     def batch_get_replica_desc(self, keys):
         """batch_get_replica_desc(keys: list[str]) -> dict[str, list[ReplicaDescriptor]]
 
-        The same of many keys; those that are not there are left out."""
+        get_replica_desc() of many keys, without those that do not exist."""
         return self._replica_lists(list(keys))
 
     def batch_replica_clear(self, keys, segment_name=""):
         """batch_replica_clear(keys: list[str], segment_name: str = "") -> list[str]
 
-        Remove objects that are not leased; with a segment's name, those of which all copies lie there: an object that
-        has copies elsewhere too stays as it is.  The keys of those that are gone."""
+        Remove objects that are not leased; with segment_name, only objects whose copies are all in that segment.  Returns
+        the removed keys."""
         keys = list(keys)
         if segment_name:
             found = self._replicas(keys, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that is added to the pool after setup(): each piece is a node of its own in this process."""
+"""Segments that are added to the pool after setup(): each is a separate client in this process."""
 
 import time
 
@@ -7,7 +7,7 @@ from mooncake import _locks
 
 INTERNAL_ERROR = -1
 INVALID_PARAMS = -600
-# The pool's memory comes in such pieces.
+# Unit to which allocate_and_mount_segment() rounds.
 SEGMENT_STEP = 16 << 20
 SIZE_MAX = 1 << 46
 GRACE_MAX = 3600
@@ -45,9 +45,9 @@ class Segments:
     def mount_segment(self, path, size, offset=0, protocol="tcp", location=""):
         """mount_segment(path: str, size: int, offset: int = 0, protocol: str = "tcp", location: str = "") -> dict
 
-        Contribute size bytes of an existing file (in /dev/shm, of a DAX device), from a page aligned offset on, rounded
-        down to 2 MiB.  What it holds there is overwritten; it must not become shorter meanwhile.  {"ret": 0,
-        "segment_ids": [str]}, or "ret" -600 for wrong values and -1 when it cannot be mounted, and no ids (the log says why)."""
+        Contribute size bytes, rounded down to 2 MiB, of an existing file (in /dev/shm, of a DAX device), from a page-aligned
+        offset on.  The file's content there is overwritten, and the file must not shrink.  {"ret": 0, "segment_ids": [str]};
+        on failure, no ids and "ret" -600 for wrong values, or -1 (the log says why)."""
         import os
 
         for name, value in (("size", size), ("offset", offset)):
@@ -60,7 +60,7 @@ class Segments:
         return {"ret": 0, "segment_ids": ids} if ids else {"ret": INTERNAL_ERROR, "segment_ids": []}
 
     def _add_segment(self, what, **more):
-        """Another node of this host, with a port of its own; the id of its segment in a list, or None."""
+        """Open another client with its own port; the id of its segment in a list, or None."""
         conf = self._conf
         if conf is None or self.health_check() == 1:
             return None
@@ -81,8 +81,8 @@ class Segments:
     def unmount_and_free_segment(self, segment_ids, grace_period_seconds=0):
         """unmount_and_free_segment(segment_ids: list[str], grace_period_seconds: int = 0) -> int
 
-        Take the memory back, after so many seconds; its objects go.  0, or -1 when one of the ids is not of
-        allocate_and_mount_segment() or mount_segment(), or was given back."""
+        Remove segments from the pool after that many seconds; their objects are lost.  0, or -1 if an id was not returned by
+        allocate_and_mount_segment() or mount_segment(), or is already unmounted."""
         if isinstance(segment_ids, str) or not 0 <= grace_period_seconds <= GRACE_MAX:
             return INTERNAL_ERROR
         with self._more_lock:
@@ -103,8 +103,7 @@ class Segments:
     def unmount_local_disk_segment(self, grace_period_seconds=0):
         """unmount_local_disk_segment(grace_period_seconds: int = 0) -> int
 
-        Take objects on a local disk away.  There are none in this client, so that nothing is to be done: 0; -1 before
-        setup() and after close()."""
+        Does nothing, because this client has no disk tier: 0; -1 before setup() and after close()."""
         if not isinstance(grace_period_seconds, int) or grace_period_seconds < 0:
             raise TypeError(f"grace_period_seconds must be an int from 0 on, not {grace_period_seconds!r}")
         return INTERNAL_ERROR if self.health_check() == 1 else 0
@@ -112,7 +111,7 @@ class Segments:
     def get_offload_rpc_read_count(self):
         """get_offload_rpc_read_count() -> int
 
-        Reads that other clients' disks served: 0, as this client has no disk tier."""
+        Number of reads that other clients' disks served: always 0, because this client has no disk tier."""
         return 0
 
     @staticmethod

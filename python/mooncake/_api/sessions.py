@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: objects that are read or written piece by piece.
 
-A read session holds one version of a key readable until it ends.  A write session collects the pieces in
-memory of its own and stores the object, whole, when it ends; one that was not written completely is
-refused, so that nobody ever reads what nobody wrote."""
+A read session keeps one version of a key readable until it ends.  A write session collects the pieces in private memory
+and stores the whole object when it ends; it rejects an incomplete object, so that readers never get unwritten bytes."""
 
 import copy
 
@@ -20,7 +19,7 @@ class _Write:
 
     def __init__(self, size, config, index):
         self.size = size
-        # as they are now: callers use one object again and again, for other options
+        # a copy, because callers change and reuse their config
         self.options = {} if config is None else {"config": self._own(config, index)}
         import ctypes
         import mmap
@@ -29,7 +28,7 @@ class _Write:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.written = []
         self.lock = _locks.lock()
-        # gives the GIL back while it copies
+        # releases the GIL while it copies
         self.move = ctypes.memmove
 
     def write(self, ptrs, sizes, offsets):
@@ -60,7 +59,7 @@ class _Write:
     def _own(config, index):
         """The options for this object alone."""
         own = copy.copy(config)
-        # of objects that are put together
+        # valid only for batches
         own.prefer_alloc_in_same_node = False
         if own.group_ids is not None:
             own.group_ids = [own.group_ids[index]]
@@ -86,7 +85,7 @@ class Sessions:
     def batch_get_session_start(self, keys):
         """batch_get_session_start(keys: list[str]) -> list[int]
 
-        Hold the current version of each key readable until batch_get_session_end().  0, or -704 for a miss."""
+        Keep the current version of each key readable until batch_get_session_end().  0, or -704 for a miss."""
         results = []
         for key in keys:
             found = self._open_object(key)
@@ -116,7 +115,7 @@ class Sessions:
     def batch_get_session_end(self, keys):
         """batch_get_session_end(keys: list[str]) -> int
 
-        Let go of the keys; 0."""
+        End the read sessions of the keys; 0."""
         with self._sessions_lock:
             gone = [self._reads.pop(key, None) for key in keys]
         # closed here, outside of the lock
@@ -126,8 +125,8 @@ class Sessions:
     def batch_put_session_start(self, keys, sizes, config=None):
         """batch_put_session_start(keys: list[str], sizes: list[int], config: ReplicateConfig = None) -> list[int]
 
-        Begin to write objects of that many bytes, with the options as they are now.  0; -705 when the key has a value or
-        is being written by this store; -600 for size 0."""
+        Begin to write objects of these sizes in bytes, with a copy of config.  0; -705 if the key has a value or this store
+        is already writing it; -600 for size 0."""
         if config is not None and not isinstance(config, self._config_type):
             raise TypeError(f"config must be a ReplicateConfig, not {type(config).__name__}")
         if len(keys) != len(sizes):
@@ -157,8 +156,8 @@ class Sessions:
         """batch_put_from_multi_buffer_ranges(keys: list[str], all_buffer_ptrs: list[list[int]],
         all_sizes: list[list[int]], all_dst_offsets: list[list[int]]) -> list[int]
 
-        Write pieces of objects that a session began.  The memory is copied before the call returns.  Bytes written
-        for each key; -600 without a session, or for a piece that does not lie inside the object."""
+        Write pieces of objects of write sessions; copies the memory before it returns.  Bytes written for each key; -600
+        without a session, or for a piece that is not inside the object."""
         if not len(keys) == len(all_buffer_ptrs) == len(all_sizes) == len(all_dst_offsets):
             return [INVALID_PARAMS] * len(keys)
         results = []
@@ -171,8 +170,8 @@ class Sessions:
     def batch_put_session_end(self, keys):
         """batch_put_session_end(keys: list[str]) -> list[int]
 
-        Store the objects.  0; -600 without a session; -700 when not all of the object was written, -705 when the key has
-        got a value meanwhile: what was written is dropped then."""
+        Store the objects.  0; -600 without a session; -700 if the object is incomplete, -705 if the key has received a value
+        meanwhile: both discard the written data."""
         results = []
         for key in keys:
             with self._sessions_lock:
@@ -188,7 +187,7 @@ class Sessions:
     def batch_put_session_revoke(self, keys):
         """batch_put_session_revoke(keys: list[str]) -> list[int]
 
-        Drop what was written.  0, or -600 without a session."""
+        Discard the written data.  0, or -600 without a session."""
         with self._sessions_lock:
             gone = [self._writes.pop(key, None) for key in keys]
         return [INVALID_PARAMS if one is None else 0 for one in gone]

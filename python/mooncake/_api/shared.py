@@ -10,7 +10,7 @@ import weakref
 
 SIZE_MAX = 64 << 40
 DIRECTORY = "/dev/shm"
-# What ranks tell each other: magic, version, kind, rank, length of the name, hash of the declaration, bytes mapped, name.
+# The blob of a rank: magic, version, kind, rank, length of the name, hash of the declaration, bytes mapped, name.
 _BLOB = struct.Struct("<4sHHIIQQ128s")
 MAGIC, VERSION, KIND = b"SSCM", 1, 3
 _NAME = re.compile(rb"/mcss_[0-9]{1,10}_[0-9a-f]{16}")
@@ -28,7 +28,7 @@ def _declaration(name, size, world_size, owner_rank):
 
 
 def _forget(path, pid):
-    # a forked child has the mapping, but the name is not its to remove
+    # a forked child must not remove the name, which its parent still uses
     if os.getpid() == pid:
         try:
             os.unlink(path)
@@ -37,9 +37,8 @@ def _forget(path, pid):
 
 
 class SharedSegment:
-    """Memory that all processes of a group on one host map, made in two steps: each rank calls create() and gives its
-    blob to all others; then each calls complete() with the blobs of all.  The memory belongs to the objects: it goes with
-    the last one, and its name with the owner's."""
+    """Memory that all processes of a group on one host map.  Each rank calls create() and sends its blob to all others;
+    then each rank calls complete() with all blobs.  The memory is freed with the last object, its name with the owner's."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError("SharedSegment: use SharedSegment.create()")
@@ -48,7 +47,7 @@ class SharedSegment:
     def supported(mmap=True, host_register=False):
         """supported(mmap: bool = True, host_register: bool = False) -> bool
 
-        Whether such segments can be made: those of memory of the host, not of devices."""
+        Whether such segments are supported: host memory is, device memory is not."""
         return bool(mmap) and not host_register
 
     @staticmethod
@@ -56,8 +55,8 @@ class SharedSegment:
         """create(name: str, size: int, world_size: int, rank_id: int, owner_rank: int = 0, device_id: int = 0,
         mmap: bool = True, host_register: bool = False) -> tuple[SharedSegment, bytes]
 
-        The first step: a segment of size bytes, and the blob for the other ranks.  The owner allocates the memory here,
-        zeroed.  RuntimeError for wrong values and when there is not enough memory."""
+        The first step: a segment of size bytes, and the blob for the other ranks.  The owner allocates zeroed memory here.
+        RuntimeError for wrong values or if there is not enough memory."""
         if not isinstance(name, str):
             raise TypeError(f"name must be str, not {type(name).__name__}")
         for what, value in (("size", size), ("world_size", world_size), ("rank_id", rank_id), ("owner_rank", owner_rank),
@@ -92,7 +91,7 @@ class SharedSegment:
             raise RuntimeError(f"Memory: {path}: {e.strerror}") from None
         weakref.finalize(self, _forget, path, os.getpid())
         try:
-            # all of it now: where memory is short this is an error, not a SIGBUS later
+            # allocate all pages now, so that a shortage is an error instead of a later SIGBUS
             os.posix_fallocate(fd, 0, self._mapped)
             self._map(fd)
         except OSError as e:
@@ -109,8 +108,8 @@ class SharedSegment:
     def complete(self, blobs):
         """complete(blobs: list[bytes])
 
-        The second step, once: the blobs of all ranks, by rank.  Maps the owner's memory.  RuntimeError when a blob is
-        none, or of another declaration (name, size, world_size, owner_rank), or the memory cannot be mapped."""
+        The second step, called once with the blobs of all ranks in order: maps the owner's memory.  RuntimeError if a blob
+        is invalid or has another declaration (name, size, world_size, owner_rank), or the memory cannot be mapped."""
         blobs = list(blobs)
         if self._complete:
             raise _invalid("complete() has already been called")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies and moves of objects between segments, which the master has done by the owners of the memory."""
+"""Tasks of the master that copy and move objects between segments."""
 
 from mooncake._api.enums import TaskStatus, TaskType
 
@@ -10,7 +10,7 @@ STATUS = {"pending": TaskStatus.PENDING, "running": TaskStatus.PROCESSING, "succ
 
 
 class QueryTaskResponse:
-    """What became of a task."""
+    """The state of a task."""
 
     def __init__(self, task_id, kind, status, created_ms, updated_ms, message):
         self.id = task_id
@@ -54,7 +54,7 @@ class Tasks:
     def query_task(self, task_id):
         """query_task(task_id: tuple[int, int]) -> tuple
 
-        (QueryTaskResponse, 0), or (None, -1400) when there is no such task."""
+        (QueryTaskResponse, 0), or (None, -1400) if the task does not exist."""
         first, second = task_id
         got = self._task(f"{int(first)}-{int(second)}")
         if got is None:

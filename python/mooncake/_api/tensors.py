@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors: objects of a header of 304 bytes, which says type and shape, and the elements in C order.
+"""Tensors: objects with a header of 304 bytes (type and shape), followed by the elements in C order.
 
-A tensor to store is one of torch, or anything with a buffer (numpy arrays, memoryviews).  What is read is a tensor of
-torch where torch can be imported, else an array of numpy, else a memoryview of that type and shape."""
+Tensors to store are torch tensors or objects with a buffer (numpy arrays, memoryviews).  Reads return a torch tensor if
+torch can be imported, else a numpy array if numpy can, else a memoryview of that type and shape."""
 
 import copy
 import ctypes
@@ -19,8 +19,8 @@ VERSION = 1
 HEADER = 304
 DIMS_MAX = 8
 FULL, SHARD = 0, 1
-# Length of the header, type, dimensions, layout, axes, where the elements are, their bytes; the shape of the whole and
-# of what is here; the axes follow.
+# Magic, version, header length, type, dimensions, layout, axes, offset and bytes of the elements; the shape of the whole
+# tensor and of this piece; the axes follow.
 _FIXED = struct.Struct("<IHHiiiiQQ8q8q")
 AXIS = struct.Struct("<8i")
 AXES_MAX = 4
@@ -36,7 +36,7 @@ TYPES = (
 )
 _BY_NAME = {t[0]: i for i, t in enumerate(TYPES)}
 _BY_SAFE = {t[2]: i for i, t in enumerate(TYPES)}
-# "l" and "L" have the size of int64 where these numbers run; a "c" is a byte
+# "l" and "L" are 64 bits on supported machines; a "c" is a byte
 _BY_FORMAT = {**{t[4]: i for i, t in reversed(list(enumerate(TYPES)))}, "l": 8, "L": 9, "c": 3}
 
 
@@ -51,7 +51,7 @@ def _module(name):
 
 
 class Header:
-    """What the first 304 bytes say."""
+    """The header of a tensor object."""
 
     __slots__ = ("code", "shape", "whole", "layout", "axes")
 
@@ -76,7 +76,7 @@ class Header:
 
     @classmethod
     def unpack(cls, data, size):
-        """From the first bytes of an object of @size bytes; None when they are no such header."""
+        """Parse the first bytes of an object of @size bytes; None if they are not a valid header."""
         if size < HEADER or len(data) < HEADER:
             return None
         magic, version, length, code, ndim, layout, n_axes, at, nbytes, *dims = _FIXED.unpack_from(data)
@@ -93,7 +93,7 @@ class Header:
 
 
 class Elements:
-    """The elements of a tensor, in C order at an address; keeps their memory."""
+    """The elements of a tensor, in C order at an address; keeps their memory alive."""
 
     __slots__ = ("header", "address", "nbytes", "_held")
 
@@ -115,7 +115,7 @@ def _of_torch(tensor):
     flat = tensor.detach()
     if flat.device.type != "cpu":
         flat = flat.cpu()
-    # lazily conjugated or negated elements are other bytes in memory
+    # the memory of a lazily conjugated or negated tensor has other values
     flat = torch.resolve_neg(torch.resolve_conj(flat)).contiguous()
     return Elements(Header(code, shape), flat.data_ptr(), flat)
 
@@ -137,7 +137,7 @@ def _of_buffer(obj):
 
 
 def elements(tensor):
-    """The elements of @tensor; None for what is none."""
+    """The elements of @tensor; None if it is not a tensor."""
     kind = type(tensor)
     if kind is Elements:
         return tensor
@@ -179,7 +179,7 @@ def _read_file(path):
     import json
     import os
 
-    # a number would be a descriptor, which open() closes
+    # fspath() rejects an int, which open() would treat as a descriptor and close
     with open(os.fspath(path), "rb") as f:
         data = f.read()
     if len(data) < 8:
@@ -210,7 +210,7 @@ def _write_file(path, name, header, data):
                                "data_offsets": [0, header.nbytes]}}).encode()
     about += b" " * (-len(about) % 8)
     path = os.fsdecode(path)
-    # Devices and pipes are written to: a file in their place would be there for everybody.
+    # Write directly to a device or pipe instead of replacing it with a file.
     inplace = os.path.exists(path) and not os.path.isfile(path)
     part = path if inplace else f"{path}.part.{os.getpid()}"
     try:
@@ -233,7 +233,7 @@ def with_groups(config, groups):
 
 
 def one_each(config, n):
-    """@config for each of n keys alone, with its own group; None when there are not as many groups."""
+    """@config for each of n keys, with the key's group; None if the number of groups differs."""
     groups = getattr(config, "group_ids", None)
     if groups is None:
         return [config] * n
@@ -241,7 +241,7 @@ def one_each(config, n):
 
 
 def for_pieces(config, n):
-    """@config of one key for the n objects that it is stored as."""
+    """@config of one key, for the n objects that store it."""
     groups = getattr(config, "group_ids", None)
     return config if groups is None else with_groups(config, groups * n)
 
@@ -288,7 +288,7 @@ class Tensors:
     def put_tensor(self, key, tensor):
         """put_tensor(key: str, tensor) -> int
 
-        Store a tensor.  0, also when the key exists and keeps its value; -600 for what is no tensor."""
+        Store a tensor.  0, also if the key exists and keeps its value; -600 if the value is not a tensor."""
         return self._tensor_batch([key], [tensor], None, False)[0]
 
     def pub_tensor(self, key, tensor, config=None):
@@ -300,7 +300,7 @@ class Tensors:
     def upsert_tensor(self, key, tensor):
         """upsert_tensor(key: str, tensor) -> int
 
-        Store a tensor in the place of what the key has.  0; negative."""
+        Store a tensor, replacing the key's value.  0, or a negative code."""
         return self._tensor_batch([key], [tensor], None, True)[0]
 
     def upsert_pub_tensor(self, key, tensor, config=None):
@@ -312,7 +312,7 @@ class Tensors:
     def batch_put_tensor(self, keys, tensors_list):
         """batch_put_tensor(keys: list[str], tensors_list: list) -> list[int]
 
-        put_tensor() of each; all -600 when the lists differ in length."""
+        put_tensor() of each; all -600 if the lists differ in length."""
         return self._tensor_batch(keys, tensors_list, None, False)
 
     def batch_pub_tensor(self, keys, tensors_list, config=None):
@@ -337,7 +337,7 @@ class Tensors:
 
     @staticmethod
     def _elements_at(address, size):
-        """Elements of a header and data in memory; None when they are none."""
+        """Elements of the tensor object in memory at an address; None if it is not a valid one."""
         if not isinstance(address, int) or not isinstance(size, int):
             raise TypeError("addresses and sizes must be int")
         if size < HEADER or not 0 < address < 1 << 64 or size >= 1 << 64 or not _store.mapped(address, size):
@@ -354,14 +354,14 @@ class Tensors:
     def put_tensor_from(self, key, buffer_ptr, size):
         """put_tensor_from(key: str, buffer_ptr: int, size: int) -> int
 
-        Store the tensor that lies at an address as get_tensor_into() leaves it: header, elements.  0; -600 when there is
-        no such header."""
+        Store the tensor at an address, in the format of get_tensor_into(): header, elements.  0; -600 without a valid
+        header."""
         return self._from_batch([key], [buffer_ptr], [size], False)[0]
 
     def upsert_tensor_from(self, key, buffer_ptr, size):
         """upsert_tensor_from(key: str, buffer_ptr: int, size: int) -> int
 
-        put_tensor_from() in the place of what the key has."""
+        As put_tensor_from(), but replaces the key's value."""
         return self._from_batch([key], [buffer_ptr], [size], True)[0]
 
     def batch_put_tensor_from(self, keys, buffer_ptrs, sizes):
@@ -381,7 +381,7 @@ class Tensors:
     def get_tensor(self, key):
         """get_tensor(key: str) -> tensor, or None
 
-        A tensor over a copy of its own; None for a miss, or an object that is no tensor."""
+        A tensor over a private copy; None for a miss, or an object that is not a tensor."""
         return self.batch_get_tensor([key])[0]
 
     def batch_get_tensor(self, keys):
@@ -399,7 +399,7 @@ class Tensors:
     def get_tensor_into(self, key, buffer_ptr, size):
         """get_tensor_into(key: str, buffer_ptr: int, size: int) -> tensor, or None
 
-        Read header and elements to an address of the caller's, who keeps the memory; a tensor over it."""
+        Read header and elements into the caller's memory; returns a tensor over that memory."""
         return self.batch_get_tensor_into([key], [buffer_ptr], [size])[0]
 
     def batch_get_tensor_into(self, keys, buffer_ptrs, sizes):
@@ -416,8 +416,8 @@ class Tensors:
     def get_tensor_into_cuda(self, key, tensor):
         """get_tensor_into_cuda(key: str, tensor) -> int
 
-        Read the elements into a tensor of torch on a GPU, of the same type and shape, through memory of the host.
-        0; -704 for a miss; -600 when the tensor does not fit."""
+        Read the elements through host memory into a torch tensor of the same type and shape on a GPU.
+        0; -704 for a miss; -600 if the tensor does not match or is not contiguous."""
         return self.batch_get_tensor_into_cuda([key], [tensor])[0]
 
     def batch_get_tensor_into_cuda(self, keys, tensors_list):
@@ -442,7 +442,7 @@ class Tensors:
     # ---- tensor parallelism: shard r of a key is the object key_tp_r ----
 
     def _shards(self, tensor, tp_size, split_dim):
-        """tp_size pieces of a tensor along a dimension, sizes as torch.chunk() makes them; None when that cannot be."""
+        """tp_size pieces of a tensor along a dimension, with the sizes of torch.chunk(); None if it cannot be split."""
         found = elements(tensor)
         if found is None or not isinstance(tp_size, int) or tp_size < 1:
             return None
@@ -474,7 +474,7 @@ class Tensors:
 
     @staticmethod
     def _shard_keys(keys, tp_rank, tp_size):
-        """Of one rank; None for a rank that there is not."""
+        """The keys of one rank's shards; None for an invalid rank."""
         if not isinstance(tp_rank, int) or not isinstance(tp_size, int) or not 0 <= tp_rank < tp_size:
             return None
         return list(keys) if tp_size == 1 else [f"{key}_tp_{tp_rank}" for key in keys]
@@ -482,8 +482,8 @@ class Tensors:
     def put_tensor_with_tp(self, key, tensor, tp_rank=0, tp_size=1, split_dim=0):
         """put_tensor_with_tp(key: str, tensor, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> int
 
-        Split a whole tensor along a dimension and store every rank's shard, whatever tp_rank is.  0; -600 when it cannot
-        be split; the first shard's error."""
+        Split a whole tensor along a dimension and store the shards of all ranks, for any tp_rank.  0; -600 if it cannot be
+        split; or the first error of a shard."""
         return self._put_shards(key, tensor, None, tp_size, split_dim)
 
     def pub_tensor_with_tp(self, key, tensor, config=None, tp_rank=0, tp_size=1, split_dim=0):
@@ -516,7 +516,7 @@ class Tensors:
         """put_tensor_with_tp_from(key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
         split_dim: int = 0) -> int
 
-        put_tensor_with_tp() of the whole tensor that lies at an address, header first."""
+        put_tensor_with_tp() of the whole tensor at an address, header first."""
         return self.batch_put_tensor_with_tp_from([key], [buffer_ptr], [size], tp_rank, tp_size, split_dim)[0]
 
     def batch_put_tensor_with_tp_from(self, base_keys, buffer_ptrs, sizes, tp_rank=0, tp_size=1, split_dim=0):
@@ -532,7 +532,7 @@ class Tensors:
     def get_tensor_with_tp(self, key, tp_rank=0, tp_size=1, split_dim=0):
         """get_tensor_with_tp(key: str, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> tensor, or None
 
-        The shard of a rank, as it was split when it was stored."""
+        Read the shard that was stored for a rank."""
         return self.batch_get_tensor_with_tp([key], tp_rank, tp_size)[0]
 
     def batch_get_tensor_with_tp(self, base_keys, tp_rank=0, tp_size=1):
@@ -562,8 +562,8 @@ class Tensors:
     def save_tensor_to_safetensor(self, key, file_name=None):
         """save_tensor_to_safetensor(key: str, file_name: str = None) -> int
 
-        Write the tensor to a file of the safetensors format (the key is the file's name when none is given), under the
-        name key.  0, -704 for a miss, -1 when the file cannot be written."""
+        Write the tensor, under the name key, to a safetensors file (without file_name: to the file named key).
+        0, -704 for a miss, -1 if the file cannot be written."""
         handle = self.get_buffer(key)
         if handle is None:
             return NO_OBJECT
@@ -581,8 +581,8 @@ class Tensors:
     def load_tensor_from_safetensor(self, key=None, file_name=None):
         """load_tensor_from_safetensor(key: str = None, file_name: str) -> tensor, or None
 
-        Store the tensor of that name from a safetensors file under the key (file_name when none is given) and return it.
-        A file without that name gives its first tensor, and a warning; None when the file cannot be read."""
+        Store the tensor named key from a safetensors file under key (default: file_name), and return it.  If the file has no
+        such name, uses its first tensor and logs a warning; None if the file cannot be read."""
         if file_name is None:
             raise TypeError("load_tensor_from_safetensor() missing required argument: file_name")
         key = file_name if key is None else key

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a bundle lies in the store, and the checks that what was read is one.
+"""Format of bundles in the store, and its validation.
 
 PREFIX/PARTITION/ID is a bundle: .../manifest is JSON that names the parts, .../meta describes them, .../buffer/NAME are
-the parts.  A part is one object, or .../chunk/0, 1, 2 and so on when it is longer than a chunk; one without bytes has no
-object.  The manifest is written last and removed last: what has none is no bundle."""
+the parts.  A part is one object, or .../chunk/0, 1, 2 and so on if it is longer than a chunk; an empty part has no
+object.  The manifest is written last and removed last: without one, there is no bundle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, Mapping, Optional, Protocol, Sequence
 
 DEFAULT_BUNDLE_CHUNK_BYTES = 64 << 20
-# a payload is written by several threads from here on, when the policy has more than one
+# smallest payload that several threads write, if the policy allows more than one
 AUTO_PARALLEL_MIN_BYTES = DEFAULT_BUNDLE_CHUNK_BYTES
 AUTO_PARALLEL_MIN_CHUNKS = 8
-# the store's answer to the removal of what is not there
+# the store's result for removing a missing object
 MISSING_OBJECT_ERROR = -704
 STRUCTURED_FIELD_SPECS_KEY = "__mooncake_structured_fields__"
 
 
 class BundleStore(Protocol):
-    """The least that a store must have; more of MooncakeDistributedStore's calls are used where they are."""
+    """The methods that a store must have; other methods of MooncakeDistributedStore are used if present."""
 
     def put(self, key: str, value: Any, config: Any = None) -> int: ...
 
@@ -34,11 +34,11 @@ class BundleStore(Protocol):
 
 @dataclass(frozen=True)
 class BundleTransferPolicy:
-    """How a bundle is written.
+    """Options for writing a bundle.
 
-    max_inflight_put: threads that write chunks.  put_mode: "parallel" always uses them, "batch" never, "auto" for
-    payloads of 8 chunks and 64 MiB.  copy_mode: "copy" has tensors put into bytes here instead of by the store;
-    "zero_copy" takes tensor_object_buffer() only."""
+    max_inflight_put: threads that write chunks.  put_mode: "parallel" always uses them, "batch" never, "auto" from 8
+    chunks and 64 MiB on.  copy_mode: "copy" serializes tensors here instead of in the store; "zero_copy" accepts only
+    tensor_object_buffer()."""
 
     max_inflight_put: int = 1
     put_mode: Literal["auto", "batch", "parallel"] = "auto"
@@ -47,14 +47,14 @@ class BundleTransferPolicy:
 
 @dataclass
 class RemoteBundleRef:
-    """Where a bundle lies: the key of its manifest, and the manifest, {} when it is still to be read."""
+    """Reference to a bundle: the key of its manifest, and the manifest, {} if not yet read."""
 
     manifest_key: str
     manifest: dict[str, Any]
 
 
 def checked_policy(policy: Optional[BundleTransferPolicy], inflight: Optional[int] = None) -> BundleTransferPolicy:
-    """@policy, or the default one, with @inflight threads if given; a ValueError when it is none."""
+    """@policy, or the default one, with @inflight threads if given; a ValueError if it is invalid."""
     policy = policy or BundleTransferPolicy()
     if inflight is not None:
         policy = BundleTransferPolicy(inflight, policy.put_mode, policy.copy_mode)
@@ -82,7 +82,7 @@ def checked_prefix(prefix: str) -> str:
 
 
 def check_segment(value: Any, what: str) -> None:
-    """A ValueError unless @value can be one part of a key between two slashes."""
+    """A ValueError unless @value is valid as a component of a key."""
     if not isinstance(value, str) or not value or "/" in value or min(value) < " ":
         raise ValueError(f"{value!r} can be no {what}: it needs characters, none of them a slash or control character")
 
@@ -95,7 +95,7 @@ def encode_json(value: Mapping[str, Any], what: str) -> bytes:
 
 
 def decode_json(data: Any, what: str) -> dict[str, Any]:
-    """The dict that @data is; a ValueError when it is none, or when there are no bytes at all."""
+    """Parse @data as a JSON object; a ValueError if it is another value, or empty."""
     data = bytes(data)
     if not data:
         raise ValueError(f"{what}: there is no such object")
@@ -113,7 +113,7 @@ def payload_keys(payload: Mapping[str, Any]) -> list[str]:
 
 
 def bundle_keys(manifest: Mapping[str, Any]) -> list[str]:
-    """Every key of a bundle but the manifest's."""
+    """All keys of a bundle except the manifest's."""
     keys = payload_keys(manifest["meta"])
     for payload in manifest["buffers"].values():
         keys += payload_keys(payload)
@@ -121,7 +121,7 @@ def bundle_keys(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def object_id_of(key: str, prefix: str) -> Optional[str]:
-    """PARTITION/ID of a key below @prefix; None for a key that is no bundle's."""
+    """PARTITION/ID of a key below @prefix; None if the key does not belong to a bundle."""
     if not key.startswith(f"{prefix}/"):
         return None
     rest = key[len(prefix) + 1:]
@@ -167,8 +167,8 @@ def _check_payload(payload: Any, bases: Sequence[str]) -> None:
 
 
 def check_manifest(manifest: Any, prefix: str) -> None:
-    """A ValueError unless @manifest is one of a bundle below @prefix, names no key outside of what it says are its
-    bundles, and its sizes add up."""
+    """A ValueError unless @manifest is that of a bundle below @prefix, has keys only below its own bundles, and has
+    consistent sizes."""
     if not isinstance(manifest, Mapping) or manifest.get("version") != 1 or manifest.get("layout") != "bundle":
         raise ValueError("no manifest of a bundle, or of another version")
     own = manifest.get("object_id")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of a structured object: what is written for a value, and what is made of it again.
+"""Encoding and decoding of the members of a structured object.
 
-An array of numpy is its elements in C order, a tensor of torch an object as put_tensor() makes it (a header of 304 bytes,
-then the elements), anything else its bytes.  Tensors without dimensions that have not been put by the store itself
-(copy_mode "copy"), and what upstream's package writes of nested tensors that are on no CPU, are in torch.save()'s format,
-which is a pickle: these are read with weights_only=True, which makes tensors only.  Nothing else is ever unpickled."""
+A numpy array is stored as its elements in C order, a torch tensor as an object of put_tensor() (a header of 304 bytes and
+the elements), any other value as its bytes.  Two kinds of tensors use torch.save()'s format, which is a pickle: those
+without dimensions that the store does not put itself (copy_mode "copy"), and upstream's nested tensors on a device.  They
+are read with weights_only=True, which creates only tensors.  Nothing else is unpickled."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ try:
 except ImportError:
     torch = None  # type: ignore[assignment]
 
-# Rows of a member: some in that order, or a range.
+# Rows of a member: a range, or indices in the order of the result.
 Rows = Union[range, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Bytes that lie in several buffers; an array of one dimension when dtype and shape say so."""
+    """Bytes in several buffers; with dtype and shape, an array."""
 
     buffers: tuple[memoryview, ...]
     dtype: Optional[str] = None
@@ -40,14 +40,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class TensorMember:
-    """A tensor that is put as one."""
+    """A tensor to be stored as a tensor object."""
 
     tensor: Any
 
 
 @dataclass(frozen=True)
 class TensorObjectBuffer:
-    """Memory with a tensor in it as put_tensor_from() takes it, or for one: header first."""
+    """Memory that contains, or will receive, a tensor in the format of put_tensor_from(): header first."""
 
     ptr: int
     size: int
@@ -71,14 +71,14 @@ class RawDestination:
 
 
 def tensor_object_buffer(ptr: int, size: int, owner: Any = None, batch_size: Optional[int] = None) -> TensorObjectBuffer:
-    """A member that is a tensor at an address: @size bytes, the header of 304 bytes first; or where to read one to.
-    @owner keeps the memory; @batch_size says the rows where they count."""
+    """A tensor at an address, as a member or as the destination of one: size bytes, the header of 304 bytes first.
+    owner keeps the memory alive; batch_size is the number of rows, needed in a DataProto."""
     return TensorObjectBuffer(int(ptr), int(size), owner, batch_size)
 
 
 def raw_destination(ptr: int, size: int, owner: Any = None, *, pre_registered: bool = False) -> RawDestination:
-    """Memory of @size bytes at an address to read an array or a tensor (header first) into.  @owner keeps it;
-    @pre_registered: register_buffer() has been called for it."""
+    """A destination of size bytes at an address for an array or a tensor (header first).  owner keeps the memory alive;
+    pre_registered: register_buffer() has been called for it."""
     return RawDestination(int(ptr), int(size), owner, pre_registered)
 
 
@@ -112,7 +112,8 @@ def _serialized(tensor: Any) -> list[memoryview]:
 
 
 def encode(value: Any, name: str) -> tuple[dict[str, Any], Any]:
-    """What the metadata says of a member, and what is written: Parts, TensorMember or TensorObjectBuffer."""
+    """The metadata of a member, and the value to write: Parts, TensorMember, TensorObjectBuffer, or an object with a
+    buffer."""
     if isinstance(value, TensorObjectBuffer):
         return {"encoding": "torch_tensor"}, value
     if isinstance(value, Parts):
@@ -127,7 +128,7 @@ def encode(value: Any, name: str) -> tuple[dict[str, Any], Any]:
         flat = np.ascontiguousarray(value)
         spec = {"encoding": "ndarray", "dtype": flat.dtype.str, "shape": list(flat.shape)}
         if not value.ndim:
-            # upstream's readers know one element of one dimension only, and pass over this
+            # upstream's readers ignore this, and read an array with one element and one dimension
             spec["ndim"] = 0
         return spec, Parts((memoryview(flat.reshape(-1).view(np.uint8)) if flat.size else memoryview(b""),))
     return {"encoding": "bytes"}, value
@@ -135,8 +136,8 @@ def encode(value: Any, name: str) -> tuple[dict[str, Any], Any]:
 
 def put_members(payloads: Payloads, base: str, members: Mapping[str, Any], chunk_bytes: int,
                 policy: BundleTransferPolicy, config: Any, written: list[str]) -> dict[str, Any]:
-    """Stores members below the key @base, and returns what the manifest says of them.  The keys are in @written before
-    they are tried."""
+    """Store members below the key @base, and return their manifest entries.  Adds each key to @written before storing
+    it."""
     chunks, out = [], {}
     for name, value in members.items():
         check_segment(name, "buffer name")
@@ -183,7 +184,7 @@ def _put_tensor_buffer(payloads: Payloads, key: str, value: TensorObjectBuffer, 
 
 
 def _put_tensor(payloads: Payloads, key: str, tensor: Any, config: Any) -> Optional[dict[str, Any]]:
-    """By the store itself; None when it cannot."""
+    """Store a tensor with the store's put_tensor(); None if it has none."""
     call = "put_tensor" if config is None else "pub_tensor"
     if not callable(getattr(payloads.store, call, None)):
         return None
@@ -194,7 +195,7 @@ def _put_tensor(payloads: Payloads, key: str, tensor: Any, config: Any) -> Optio
 
 def _tensor_bytes(tensor: Any) -> tuple[list[memoryview], dict[str, Any]]:
     if tensor.dim() == 0:
-        # upstream's readers take these in no other form
+        # upstream's readers support only this format here
         buffer = io.BytesIO()
         torch.save(tensor.detach().cpu().clone(), buffer)
         return [buffer.getbuffer()], {"format": "torch_save"}
@@ -205,7 +206,7 @@ def _tensor_bytes(tensor: Any) -> tuple[list[memoryview], dict[str, Any]]:
 
 
 def resolved(rows: Optional[slice], total: int) -> Optional[range]:
-    """The rows of a slice of @total ones; a ValueError unless it goes upwards."""
+    """The rows of a slice of @total rows; the step must be positive."""
     if rows is None:
         return None
     start, stop, step = slice(rows.start, rows.stop, rows.step).indices(total)
@@ -213,7 +214,7 @@ def resolved(rows: Optional[slice], total: int) -> Optional[range]:
 
 
 def _row_spans(rows: Rows, width: int, at: int = 0, into: int = 0) -> list[Span]:
-    """Rows of @width bytes that begin at byte @at, to be read one after the other to byte @into."""
+    """Spans of rows of @width bytes from byte @at of the payload, packed from byte @into of the memory on."""
     if isinstance(rows, range) and rows.step == 1:
         return [(at + rows.start * width, into, len(rows) * width)]
     return [(at + row * width, into + i * width, width) for i, row in enumerate(rows)]
@@ -221,7 +222,7 @@ def _row_spans(rows: Rows, width: int, at: int = 0, into: int = 0) -> list[Span]
 
 def _check_rows(name: str, rows: Rows, total: int) -> None:
     """A ValueError unless a member of @total rows has these."""
-    # ranges go upwards
+    # ranges have a positive step
     ends = (rows[0], rows[-1]) if isinstance(rows, range) and rows else rows
     if ends and (min(ends) < 0 or max(ends) >= total):
         raise ValueError(f"structured member {name} has {total} rows, not rows {min(ends)} to {max(ends)}")
@@ -235,7 +236,7 @@ def _shape_of(spec: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 
 def dtype_of(spec: Mapping[str, Any], name: str) -> np.dtype[Any]:
-    """The type of the elements of an array; a ValueError when it is none that has bytes."""
+    """The type of an array's elements; a ValueError if it is invalid or contains Python objects."""
     try:
         if not isinstance(spec.get("dtype"), str):
             raise TypeError("no text")
@@ -287,7 +288,7 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
         width = math.prod(shape[1:]) * dtype.itemsize
         out_shape = (len(rows), *shape[1:])
         if isinstance(rows, range) and rows.step > 1 and rows and destination is None and width < 4096:
-            # short rows with gaps: all between the first and the last in one piece
+            # short rows with gaps: read everything between the first and the last at once
             whole = range(rows[0], rows[-1] + 1)
             return read_array(payloads, name, payload, spec, whole)[::rows.step].copy()
         spans = _row_spans(rows, width)
@@ -309,7 +310,7 @@ def _tensor_from(memory: np.ndarray, name: str) -> Any:
 
 
 def _load(data: Any, name: str) -> Any:
-    """A tensor in torch.save()'s format; nothing else is made of it."""
+    """Load a tensor in torch.save()'s format; creates no other objects."""
     if torch is None:
         raise RuntimeError(f"the tensor {name} needs torch to be read")
     try:
@@ -363,7 +364,7 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
 
 
 def _nested(data: np.ndarray, spec: Mapping[str, Any], name: str) -> Any:
-    """A jagged tensor of its parts: elements, offsets, and lengths where there are holes."""
+    """Build a jagged tensor from its parts: elements, offsets, and lengths if there are holes."""
     if torch is None:
         raise RuntimeError(f"the tensor {name} needs torch to be read")
     if spec.get("format", "torch_save") == "torch_save":
@@ -402,7 +403,7 @@ def _nested_rows(value: Any, rows: Rows) -> Any:
 
 def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
                 rows: Any = None, destination: Any = None) -> Any:
-    """A tensor, or rows of it (a slice or indices), or what is made of the caller's memory."""
+    """Read a tensor, or rows of it (a slice or indices), into new memory or into a destination."""
     nested, pickled = spec.get("nested"), payload.get("format") == "torch_save"
     if (nested or pickled) and destination is not None:
         raise ValueError(f"structured {'nested' if nested else 'torch_save'} tensor {name} is not read into a "
@@ -434,8 +435,8 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
 
 def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
                 rows: Any = None, destination: Any = None) -> Any:
-    """A member as it was stored.  @rows, a slice of those that there are, a range or indices, of arrays and tensors only.
-    Bytes are an array of uint8 where the store reads into memory, else bytes."""
+    """Read a member.  @rows (a slice, range or indices) is for arrays and tensors only.  Bytes are returned as an array of
+    uint8 if the store can read into memory, else as bytes."""
     encoding = spec.get("encoding", "bytes")
     if encoding == "torch_tensor":
         return read_tensor(payloads, name, payload, spec, rows, destination)

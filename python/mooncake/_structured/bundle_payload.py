@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a bundle's parts: written as objects, read into memory, removed."""
+"""Payloads: writing, reading and removing the bytes of a bundle's parts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PA
 
 # (first byte of the payload, first byte of the memory, bytes)
 Span = tuple[int, int, int]
-# An object to write: its key and the buffers that make it up.
+# An object to write: its key and its buffers.
 Chunk = tuple[str, list[memoryview]]
 
 ALREADY_REGISTERED = -600
-# the store is asked for the sizes of chunks this long before memory above ALLOCATE_UNASKED is taken for them
+# before allocating more than ALLOCATE_UNASKED bytes, the sizes of chunks longer than ASKED_CHUNK are verified
 ASKED_CHUNK = 64 << 10
 ALLOCATE_UNASKED = 1 << 20
-# that many buffers of an object are handed to the store as they are; more are copied together first
+# maximum number of buffers per object for put_parts(); more are copied together first
 PARTS_MAX = 64
 BATCH_BYTES = 64 << 20
 
@@ -42,7 +42,7 @@ def bytes_view(value: Any, what: str) -> memoryview:
 
 
 def split(buffers: Iterable[memoryview], size: int) -> list[list[memoryview]]:
-    """The buffers one after the other, cut into pieces of @size bytes (the last one shorter)."""
+    """The concatenated buffers, split into pieces of @size bytes (the last one may be shorter)."""
     out: list[list[memoryview]] = []
     room = 0
     for buffer in buffers:
@@ -59,7 +59,7 @@ def split(buffers: Iterable[memoryview], size: int) -> list[list[memoryview]]:
 
 
 def describe(key: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """What a manifest says of a payload that lies in chunks of these sizes."""
+    """The manifest entry of a payload with chunks of these sizes."""
     keys = [key] if len(sizes) == 1 else [f"{key}/chunk/{i}" for i in range(len(sizes))]
     return {"key": key, "bytes": sum(sizes), "chunks": [{"key": k, "bytes": n} for k, n in zip(keys, sizes)]}
 
@@ -76,7 +76,7 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def _by_chunk(chunks: Sequence[Mapping[str, Any]], spans: Sequence[Span]) -> dict[int, list[Span]]:
-    """Which spans of which chunk: {index of the chunk: spans with offsets in the chunk}."""
+    """The spans by chunk: {index of the chunk: spans with offsets in the chunk}."""
     starts, total = [], 0
     for chunk in chunks:
         starts.append(total)
@@ -95,7 +95,7 @@ def _by_chunk(chunks: Sequence[Mapping[str, Any]], spans: Sequence[Span]) -> dic
 
 
 def _copied_config(config: Any) -> Any:
-    """A copy that can be changed, also of a configuration that copy.copy() does not take."""
+    """A mutable copy, also of a configuration that copy.copy() rejects."""
     try:
         return copy.copy(config)
     except TypeError:
@@ -103,7 +103,7 @@ def _copied_config(config: Any) -> Any:
     try:
         out = type(config)()
         names = [n for n in dir(config) if not n.startswith("_") and not callable(getattr(config, n))]
-        # an older name of the other would overwrite what that says
+        # with_soft_pin is an older name of soft_pin_action and would overwrite it
         if "with_soft_pin" in names and "soft_pin_action" in names:
             names.remove("with_soft_pin")
         for name in names:
@@ -114,7 +114,7 @@ def _copied_config(config: Any) -> Any:
 
 
 def group_of(config: Any) -> Optional[str]:
-    """The group that @config names; None without one, "" for what shall have none.  A ValueError for several."""
+    """The group in @config; None if unset, "" for explicitly no group.  A ValueError for several."""
     groups = getattr(config, "group_ids", None)
     if groups is None or isinstance(groups, str):
         return groups
@@ -130,7 +130,7 @@ def group_of(config: Any) -> Optional[str]:
 
 
 def with_group(config: Any, group: str) -> Any:
-    """@config, or a default one, with that group; a ValueError when it names another."""
+    """@config, or a default one, with that group; a ValueError if it has another."""
     named = group_of(config)
     if named and named != group:
         raise ValueError("config.group_ids is not the group that the DataProto is in")
@@ -145,7 +145,7 @@ def with_group(config: Any, group: str) -> Any:
 
 
 def config_for(config: Any, keys: int) -> Any:
-    """@config for a call with that many keys: the group once for each."""
+    """@config for a call with that many keys, with the group repeated for each."""
     if config is None or getattr(config, "group_ids", None) is None:
         return config
     group = group_of(config)
@@ -163,24 +163,24 @@ def check_status(status: Any, call: str, key: str) -> None:
 
 
 class Payloads:
-    """Reads and writes payloads of a store.  As many threads may use it as may use the store."""
+    """Reads and writes payloads of a store.  As thread-safe as the store."""
 
     def __init__(self, store: Any, pool: Any = None) -> None:
         self.store = store
         self.pool = pool
 
     def _call(self, name: str) -> Any:
-        """A method of the store, None when it has none of that name."""
+        """A method of the store, or None."""
         found = getattr(self.store, name, None)
         return found if callable(found) else None
 
     @property
     def direct(self) -> bool:
-        """The store reads into memory."""
+        """Whether the store can read into memory."""
         return self._call("batch_get_into") is not None or self._call("get_into_ranges") is not None
 
     def stored_config(self, call: str, key: str, *args: Any, config: Any = None) -> None:
-        """Calls @call(key, *args), with @config if there is one; a RuntimeError unless it succeeds."""
+        """Call @call(key, *args), with @config if given; a RuntimeError if it fails."""
         config = config_for(config, 1)
         kwargs = {} if config is None else {"config": config}
         check_status(getattr(self.store, call)(key, *args, **kwargs), call, key)
@@ -208,8 +208,7 @@ class Payloads:
         check_status(self.store.put_batch(keys, values, **kwargs), "put_batch", f"{keys[0]} and {len(keys) - 1} more")
 
     def write(self, chunks: Sequence[Chunk], policy: BundleTransferPolicy, config: Any = None) -> None:
-        """Stores the chunks, small ones many to a call.  A RuntimeError when one is not stored; which ones are is not
-        known then."""
+        """Store the chunks, several small ones per call.  A RuntimeError if one fails; any of the others may be stored."""
         sizes = [sum(map(len, parts)) for _, parts in chunks]
         threads = min(policy.max_inflight_put, len(chunks))
         if policy.put_mode == "auto" and (len(chunks) < AUTO_PARALLEL_MIN_CHUNKS
@@ -222,7 +221,7 @@ class Payloads:
                     for future in done:
                         future.result()
                 except BaseException:
-                    # leaving the block waits for those that run
+                    # the end of the with block waits for running calls
                     executor.shutdown(wait=False, cancel_futures=True)
                     raise
             return
@@ -238,8 +237,8 @@ class Payloads:
             self._write_batch(batch, config)
 
     def remove(self, keys: Iterable[str], strict: bool) -> None:
-        """Removes the objects, leased or not; those that are not there are none to remove.  When @strict a
-        RuntimeError, or the store's own exception, when some stay."""
+        """Remove the objects, leased or not, ignoring missing ones.  @strict: a RuntimeError, or the store's exception, if
+        some cannot be removed."""
         left = list(dict.fromkeys(keys))
         batch = self._call("batch_remove")
         if batch and left:
@@ -281,8 +280,8 @@ class Payloads:
                     raise RuntimeError(f"{chunk['key']} has not {chunk['bytes']} bytes: {size}")
 
     def memory(self, payload: Mapping[str, Any], size: int, pooled: bool = False) -> np.ndarray:
-        """@size bytes to read parts of @payload into, of the pool if wanted and there is one.  A RuntimeError when the
-        store has not what the manifest says."""
+        """Allocate @size bytes for reading @payload; @pooled: from the pool, if there is one.  A RuntimeError if the sizes
+        in the store differ from the manifest."""
         if size > ALLOCATE_UNASKED:
             self._check_sizes(payload)
         if pooled and self.pool is not None and size:
@@ -291,7 +290,7 @@ class Payloads:
             except RuntimeError:
                 return np.empty(size, np.uint8)
             raw = (ctypes.c_uint8 * size).from_address(lease.ptr)
-            # every view of the array holds this object, hence the memory
+            # every view of the array keeps this object, and so the lease
             raw.lease = lease
             return np.frombuffer(raw, np.uint8)
         return np.empty(size, np.uint8)
@@ -313,8 +312,8 @@ class Payloads:
 
     def fill_at(self, payload: Mapping[str, Any], spans: Sequence[Span], address: int, size: int,
                 registered: bool = False) -> None:
-        """Reads @spans of @payload to @size bytes of memory at @address, which the caller keeps.  A RuntimeError when
-        a chunk is not there, or has not the size that it should have; the memory is undefined then."""
+        """Read @spans of @payload into the caller's memory, @size bytes at @address.  If a chunk is missing or has the wrong
+        size, raises RuntimeError, and the memory is undefined."""
         chunks = payload["chunks"]
         found = _by_chunk(chunks, spans)
         if any(target < 0 or target + n > size for each in found.values() for _, target, n in each):
@@ -346,15 +345,14 @@ class Payloads:
         for i, each in found.items():
             data = self.store.get(chunks[i]["key"])
             if len(data) != chunks[i]["bytes"]:
-                raise RuntimeError(f"{chunks[i]['key']} has {len(data)} bytes, "
-                                   f"not {chunks[i]['bytes']}")
+                raise RuntimeError(f"{chunks[i]['key']} has {len(data)} bytes, not {chunks[i]['bytes']}")
             view = memoryview(data)
             for source, target, n in each:
                 ctypes.memmove(address + target, bytes(view[source:source + n]), n)
 
     def fill(self, payload: Mapping[str, Any], spans: Sequence[Span], target: np.ndarray,
              registered: bool = False) -> None:
-        """fill_at() of an array, which must be in C order."""
+        """fill_at() into an array in C order."""
         self.fill_at(payload, spans, target.ctypes.data, target.nbytes, registered)
 
     def read(self, payload: Mapping[str, Any], pooled: bool = False) -> np.ndarray:
@@ -368,7 +366,7 @@ class Payloads:
 
 
 def lease_of(array: np.ndarray) -> Any:
-    """The pool's lease of the memory of an array or of a view of one, None without one."""
+    """The pool's lease of the memory of an array or view, or None."""
     base: Any = array
     while base is not None:
         if isinstance(base, memoryview):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: metadata and named parts under one manifest.  What is put is there whole or not at all."""
+"""Bundles: metadata and named parts under one manifest, stored atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BundleRef = Union[RemoteBundleRef, Mapping[str, Any]]
 
 
 def parts_of_ref(ref: BundleRef) -> tuple[Any, Any]:
-    """Key of the manifest and the manifest, None for what is not there."""
+    """The manifest's key and the manifest, each None if the reference does not have it."""
     if isinstance(ref, RemoteBundleRef):
         return ref.manifest_key, ref.manifest or None
     return ref.get("manifest_key"), ref.get("manifest") or None
@@ -31,8 +31,8 @@ class Bundles:
 
     def put(self, meta: Any, members: Mapping[str, Any], partition: str, chunk_bytes: Optional[int],
             policy: BundleTransferPolicy, config: Any = None, onto: Optional[BundleRef] = None) -> RemoteBundleRef:
-        """Stores @members and @meta, a buffer, and beside them has the parts of the bundle @onto, which is read by its
-        own reference until the new one is removed.  When it fails, nothing of it stays."""
+        """Store @members and the buffer @meta as a bundle that also includes the parts of the bundle @onto, whose reference
+        stays readable until the new bundle is removed.  On failure, removes the stored parts."""
         fmt.check_segment(partition, "partition")
         view = bytes_view(meta, "meta")
         size = fmt.checked_chunk_bytes(self.chunk_bytes if chunk_bytes is None else chunk_bytes)
@@ -50,7 +50,7 @@ class Bundles:
             fmt.check_manifest(manifest, self.prefix)
             self.payloads.stored_config("put", key, fmt.encode_json(manifest, "bundle manifest"), config=config)
         except BaseException:
-            # also what failed: it may be there all the same, when only its answer was lost
+            # include the failed key: the store may have stored it before the reply was lost
             self.payloads.remove(written, strict=False)
             raise
         return RemoteBundleRef(key, manifest)
@@ -68,8 +68,7 @@ class Bundles:
         manifest["cleanup_keys"] = list(dict.fromkeys(cleanup))
 
     def resolve(self, ref: BundleRef) -> dict[str, Any]:
-        """The manifest of a bundle, read if the reference has it not.  A ValueError when there is none, or when it is
-        damaged."""
+        """The manifest of a bundle, read unless the reference has it.  A ValueError if it is missing or damaged."""
         key, manifest = parts_of_ref(ref)
         if manifest is None:
             if not isinstance(key, str):
@@ -86,19 +85,19 @@ class Bundles:
         return expected
 
     def exists(self, key: Any) -> Optional[bool]:
-        """None when it cannot be said."""
+        """Whether the key exists; None if unknown."""
         one, many = (getattr(self.payloads.store, name, None) for name in ("is_exist", "batch_is_exist"))
         if not isinstance(key, str) or not (callable(one) or callable(many)):
             return None
-        # the answer for one is 0, too, when nobody could be asked
+        # is_exist() returns 0 also if the master is not reachable
         status = many([key])[0] if callable(many) else one(key)
         if status not in (0, 1):
             raise RuntimeError(f"{key} cannot be asked for: {status}")
         return status == 1
 
     def remove(self, ref: BundleRef) -> None:
-        """Removes a bundle: the parts, then the manifest, so that what failed half-way can be done again.  One that is
-        not there is removed."""
+        """Remove a bundle: first the parts, then the manifest, so that a partial removal can be retried.  A missing bundle
+        counts as removed."""
         try:
             manifest = self.resolve(ref)
         except Exception:

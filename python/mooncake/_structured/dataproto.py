@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataProto-like objects: columns of the same number of rows (batch, non_tensor_batch) and facts about all of them
-(meta_info); what is known of a stored one; its form for sending it to other processes."""
+"""DataProto-like objects: columns of equal length (batch, non_tensor_batch) and common metadata (meta_info); references
+to stored ones; handles, which are references as JSON for other processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mooncake._structured.row_codecs import FieldSchema, schema_dtype
 
 DATAPROTO_REF_HANDLE_TYPE = "mooncake_dataproto_ref"
 DATAPROTO_REF_HANDLE_VERSION = 1
-# a name of handles that older readers pass over
+# a key of handles that older readers ignore
 STORAGE_GROUP_ID = "storage_group_id"
 SECTIONS = ("batch", "non_tensor_batch", "meta_info")
 
 
 @dataclass(frozen=True)
 class StructuredFieldLocation:
-    """Where a field of a DataProto lies: in which stage's bundle, as which member."""
+    """Location of a field of a DataProto: the stage's bundle, and the member in it."""
 
     stage: str
     member: str
@@ -33,7 +33,7 @@ class StructuredFieldLocation:
 
 @dataclass
 class MooncakeDataProtoRef:
-    """A stored DataProto: where its fields lie, how its columns are coded, and its meta_info itself."""
+    """Reference to a stored DataProto: locations of fields, encodings of columns, and the meta_info itself."""
 
     batch_size: int
     stage_refs: dict[str, RemoteBundleRef]
@@ -48,7 +48,7 @@ class MooncakeDataProtoRef:
 
 @dataclass(frozen=True)
 class StructuredMemberSlice:
-    """A part of a member along an axis; only the first one, 0, can be cut."""
+    """A slice of a member along an axis, which must be 0."""
 
     axis: int
     start: int
@@ -76,12 +76,12 @@ def _json_safe(value: Any) -> Any:
 
 
 def is_dataproto_ref_handle(value: Any) -> bool:
-    """Whether @value is what export_dataproto_ref() returns."""
+    """Whether value is a handle of export_dataproto_ref()."""
     return isinstance(value, Mapping) and value.get("type") == DATAPROTO_REF_HANDLE_TYPE
 
 
 def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
-    """A reference as a dict for JSON.  A TypeError when meta_info has values that JSON has not."""
+    """A reference as a dict for JSON.  A TypeError if meta_info has values that JSON does not support."""
     if not isinstance(ref, MooncakeDataProtoRef):
         raise TypeError(f"no MooncakeDataProtoRef: {type(ref).__name__}")
     handle: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
-    """The reference of a handle; nothing is read from the store.  A ValueError when it is none, or of a later version."""
+    """The reference of a handle; does not access the store.  A ValueError if it is invalid or of a later version."""
     if not is_dataproto_ref_handle(handle):
         raise ValueError("this is no handle of a DataProto")
     try:
@@ -151,7 +151,7 @@ def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
 
 
 def ref_of(ref: Any) -> MooncakeDataProtoRef:
-    """A reference of one, or of a handle."""
+    """A reference, converted if @ref is a handle."""
     if isinstance(ref, MooncakeDataProtoRef):
         return ref
     if is_dataproto_ref_handle(ref):
@@ -163,7 +163,7 @@ def ref_of(ref: Any) -> MooncakeDataProtoRef:
 
 
 def rows_of(rows: Any, total: int) -> Optional[Rows]:
-    """The rows that a caller asks for: None for all, a range, or indices from 0 on."""
+    """The requested rows: None for all, a range, or indices that are not negative."""
     if rows is None:
         return None
     if isinstance(rows, StructuredMemberSlice):
@@ -188,7 +188,7 @@ def rows_of(rows: Any, total: int) -> Optional[Rows]:
 
 
 def object_array(values: Sequence[Any]) -> np.ndarray:
-    """An array of one dimension of any values, lists among them."""
+    """A one-dimensional array of any values, also lists."""
     out = np.empty(len(values), object)
     for i, value in enumerate(values):
         out[i] = value
@@ -221,8 +221,8 @@ def as_dict(value: Any) -> dict[str, Any]:
 
 
 def sections_of(data: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """batch, non_tensor_batch and meta_info of an object with these attributes, or of a mapping with these names and no
-    others; any other mapping is a batch."""
+    """batch, non_tensor_batch and meta_info of an object with these attributes, or of a mapping with only these keys; any
+    other mapping is a batch."""
     if not isinstance(data, Mapping):
         return tuple(as_dict(getattr(data, name, None)) for name in SECTIONS)  # type: ignore[return-value]
     if data and set(data) <= set(SECTIONS) and all(
@@ -240,8 +240,8 @@ def section_named(name: str, schema: FieldSchema) -> Optional[str]:
 
 def check_sections(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta_info: Mapping[str, Any],
                    schemas: Mapping[str, FieldSchema]) -> int:
-    """The number of rows.  A ValueError when fields have not the same, are in two sections, or not in that which their
-    schema names."""
+    """The number of rows.  A ValueError if it differs between fields, or a field is in two sections or not in the section
+    of its schema."""
     for name, schema in schemas.items():
         wanted = section_named(name, schema)
         found = [s for s, fields in zip(SECTIONS, (batch, non_tensor, meta_info)) if name in fields]
@@ -257,7 +257,7 @@ def check_sections(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta
 
 
 def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
-    """How many rows a flat dict has, by its arrays and tensors, or else by all that has a length."""
+    """The number of rows of a flat dict, taken from arrays of numbers and tensors, or else from lists and arrays of objects."""
     fields = {k: v for k, v in data.items() if k not in passed}
     for what, suits in (("dense ", _is_dense), ("", lambda v: _is_list(v) or (isinstance(v, np.ndarray) and v.ndim > 0))):
         sizes = {len(v) for v in fields.values() if suits(v)}
@@ -270,7 +270,7 @@ def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
 
 
 def _flat_column(name: str, value: Any, rows: int, schema: Optional[FieldSchema]) -> Any:
-    """A column of a flat dict as an array, of objects unless it is one of numbers."""
+    """A column of a flat dict as an array, of objects if it was a list."""
     if not isinstance(value, np.ndarray) and not _is_list(value):
         raise TypeError(f"{name!r} is a column of rows, and neither an array nor a list")
     if len(value) != rows:
@@ -284,8 +284,8 @@ def _flat_column(name: str, value: Any, rows: int, schema: Optional[FieldSchema]
 
 
 def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
-    """The sections of a flat dict.  Arrays and tensors with as many rows as there are go to batch, lists to
-    non_tensor_batch, anything else to meta_info; schemas may say otherwise, and then lists without one are
+    """The sections of a flat dict.  Arrays and tensors with the common number of rows belong to batch, such lists to
+    non_tensor_batch, other values to meta_info.  Schemas can override this; if one does, lists without a schema belong to
     meta_info."""
     if not isinstance(data, Mapping):
         raise TypeError("a flat dict is a mapping")
@@ -318,7 +318,7 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
 
 
 def to_flat(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta_info: Mapping[str, Any]) -> dict[str, Any]:
-    """One dict of all sections; a ValueError when a name is in two of them."""
+    """One dict of all sections; a ValueError if a name is in two of them."""
     if len({*batch, *non_tensor, *meta_info}) < len(batch) + len(non_tensor) + len(meta_info):
         twice = (set(meta_info) & (set(batch) | set(non_tensor))) | (set(batch) & set(non_tensor))
         raise ValueError(f"names are in two sections: {sorted(twice)}")
@@ -327,7 +327,7 @@ def to_flat(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta_info: 
 
 
 def built(batch: dict[str, Any], non_tensor: dict[str, Any], meta_info: dict[str, Any], cls: Any) -> Any:
-    """A @cls of the sections, by its from_dict() if it has one; a dict of the three for None and dict."""
+    """Build a @cls from the sections, with its from_dict() if it has one; a dict of the sections for None or dict."""
     if cls is None or cls is dict:
         return dict(zip(SECTIONS, (batch, non_tensor, meta_info)))
     try:
@@ -341,7 +341,7 @@ def built(batch: dict[str, Any], non_tensor: dict[str, Any], meta_info: dict[str
 
 def chosen_fields(ref: MooncakeDataProtoRef, fields: Optional[Sequence[str]], batch: Optional[Sequence[str]],
                   non_tensor: Optional[Sequence[str]]) -> list[str]:
-    """The names of the fields that a caller asks for; a KeyError for unknown ones."""
+    """The names of the requested fields; a KeyError for unknown ones."""
     if fields is not None and (batch is not None or non_tensor is not None):
         raise ValueError("fields is given, or else batch_fields and non_tensor_fields")
     if fields is None and batch is None and non_tensor is None:

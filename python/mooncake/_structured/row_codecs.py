@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of rows that are no arrays: numbers of all lengths, tensors, texts, bytes, pictures, JSON-like values.
+"""Codecs for columns that are not arrays: numbers of varying length, tensors, texts, bytes, images, JSON-like values.
 
-A codec makes named members of the values of a column and metadata, which goes into the reference, and makes values of
-the members again, of all rows or of some.  Any value may be None.  What was read is checked before it is used: a
-ValueError when it cannot be what was written."""
+A codec encodes the values of a column as named members, plus metadata that is kept in the reference, and decodes all or
+some rows.  Any value may be None.  Members are checked before they are used: a ValueError if they are invalid."""
 
 from __future__ import annotations
 
@@ -19,17 +18,17 @@ from mooncake._structured.bundle_payload import Payloads, bytes_view
 Payload = dict[str, Any]
 Encoded = tuple[Payload, dict[str, Any]]
 
-# a double says every integer up to here
+# a double represents every integer up to here
 EXACT = 1 << 53
 RAGGED = ("data", "offsets", "shapes", "ndims", "nulls")
 
 
 @dataclass(frozen=True)
 class FieldSchema:
-    """How a column is to be stored: codec, one of ragged_tensor, ragged_tensor_dict, typed_ragged, ndarray,
-    bytes_ragged, media_bytes, media_list_ragged, utf8_ragged, msgpack_ragged, json_ragged, auto.
+    """The encoding of a column: codec is one of ragged_tensor, ragged_tensor_dict, typed_ragged, ndarray, bytes_ragged,
+    media_bytes, media_list_ragged, utf8_ragged, msgpack_ragged, json_ragged, auto.
 
-    nullable: whether rows may be None.  metadata: "section" pins the field to batch, non_tensor_batch or meta_info,
+    nullable: whether rows may be None.  metadata: "section" puts the field into batch, non_tensor_batch or meta_info;
     "dtype" is for typed_ragged and ndarray, "keys" for ragged_tensor_dict."""
 
     codec: str
@@ -46,7 +45,7 @@ def msgpack() -> Any:
 
 
 class Columns:
-    """The members of one column, to be read as far as is asked for."""
+    """The members of one column, read on demand."""
 
     def __init__(self, payloads: Payloads, buffers: Mapping[str, Any], specs: Mapping[str, Any],
                  members: Mapping[str, str]) -> None:
@@ -56,7 +55,7 @@ class Columns:
         self._members = members
 
     def part(self, members: Mapping[str, str]) -> "Columns":
-        """Other names for members: {new name: name here}."""
+        """Some members under other names: {new name: name in this object}."""
         return Columns(self._payloads, self._buffers, self._specs,
                        {new: self._members[old] for new, old in members.items()})
 
@@ -89,7 +88,7 @@ class Columns:
         return begins.astype(np.int64), ends.astype(np.int64)
 
     def pieces(self, offsets: str, rows: Rows, limit: Optional[int] = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the offsets say of the rows: begins, ends, and the offsets when those follow one another."""
+        """Positions of the rows: begins, ends, and the offsets after packing the rows together."""
         begins, ends = self._bounds(offsets, rows)
         if (begins < 0).any() or (ends < begins).any() or (limit is not None and (ends > limit).any()):
             raise ValueError(f"{self._members[offsets]} lie outside of their data")
@@ -98,7 +97,7 @@ class Columns:
         return begins, ends, packed
 
     def data(self, name: str, offsets: str, rows: Rows, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """The elements of the rows one after the other, and their offsets in that."""
+        """The elements of the rows, packed, and their offsets in the result."""
         member, payload, spec = self._find(name)
         if spec.get("encoding") == "ndarray" and dtype_of(spec, member) != dtype:
             raise ValueError(f"{member} is of {spec.get('dtype')}, not of {dtype}")
@@ -143,20 +142,20 @@ def _lossless(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def numbers_of(value: Any) -> np.ndarray:
-    """A list of numbers as an array; a ValueError when it would be others."""
+    """A list of numbers as an array; a ValueError if the conversion could change values."""
     array = np.asarray(value)
     if not array.size:
         return array
     if array.dtype.kind not in "biufc":
         raise ValueError(f"non-numeric dtype: {array.dtype}")
     if array.dtype.kind in "fc" and not isinstance(value, np.ndarray) and (abs(array) >= EXACT).any():
-        # which of them were integers is not seen any more
+        # the array does not show which values were integers
         raise ValueError("numbers that a double may not say")
     return array
 
 
 def _common(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
-    """The type that all of them have or can be told in; empty lists, which have none of their own, do not count."""
+    """The common type of all arrays; ignores empty lists, which have no type."""
     kinds = {a.dtype for a in arrays if a.size} or {a.dtype for a in arrays}
     return np.result_type(*kinds) if kinds else np.dtype(np.int64)
 
@@ -214,7 +213,7 @@ def encode_numbers(values: Sequence[Any], dtype: Optional[np.dtype[Any]] = None)
 
 
 def number_type(values: Sequence[Any]) -> np.dtype[Any]:
-    """The type in which all of these numbers can be told; a ValueError when there is none."""
+    """A type that represents all of these numbers exactly; a ValueError if there is none."""
     array = np.asarray(values)
     if array.dtype.kind not in "biufc" or (array.dtype.kind in "fc" and any(
             isinstance(v, (int, np.integer)) and abs(int(v)) >= EXACT for v in values)):
@@ -315,7 +314,7 @@ def is_picture(value: Any) -> bool:
 
 
 def _of_media(value: Any) -> tuple[bytes, dict[str, Any]]:
-    """Bytes of a row, and how they are read: as such, or the pixels of a picture."""
+    """Bytes of a row, and their encoding: plain bytes, or pixels of an image."""
     if value is None:
         return b"", {"kind": "null"}
     if is_picture(value):
@@ -397,7 +396,7 @@ def decode_media_lists(columns: Columns, rows: Rows, metadata: Mapping[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """What msgpack and JSON have no word of their own for, in words that they have."""
+    """Convert a value that msgpack and JSON do not support to one that they do."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, np.generic):
@@ -426,7 +425,7 @@ def _by_row(to: Callable[[Any], bytes], back: Callable[[memoryview], Any]) -> tu
 
 
 def _keyed(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """A dict whose keys were tuples, and have been read as lists."""
+    """A dict with tuples as keys again, which were decoded as lists."""
     def key(value: Any) -> Any:
         return tuple(map(key, value)) if isinstance(value, list) else value
 
@@ -456,7 +455,7 @@ CODECS: dict[str, tuple[Callable[..., Encoded], Callable[[Columns, Rows, Mapping
 
 
 def schema_dtype(schema: FieldSchema) -> Optional[np.dtype[Any]]:
-    """The dtype that a schema names; a ValueError when it is none of numbers."""
+    """The dtype that a schema names; a ValueError if it is not numeric."""
     name = schema.metadata.get("dtype")
     if name is None:
         return None
@@ -470,7 +469,7 @@ def schema_dtype(schema: FieldSchema) -> Optional[np.dtype[Any]]:
 
 
 def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] = None) -> Encoded:
-    """The values by that codec; a ValueError or TypeError when they are not of its kind."""
+    """Encode values with a codec; a ValueError or TypeError if it does not support them."""
     if codec not in CODECS:
         raise ValueError(f"there is no codec {codec!r}")
     encode = CODECS[codec][0]
@@ -482,7 +481,7 @@ def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] =
 
 
 def decode_as(codec: Any, columns: Columns, rows: Rows, metadata: Optional[Mapping[str, Any]]) -> list[Any]:
-    """The values of rows; a ValueError when the members are damaged or do not belong to the codec."""
+    """Decode rows; a ValueError if the members are damaged or of another codec."""
     if codec not in CODECS:
         raise ValueError(f"rows of an unknown codec: {codec}")
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which codec suits the rows of a column, and rows of dicts and lists taken apart into columns of their own.
+"""Choice of a column's codec, and decomposition of rows of dicts and lists into columns.
 
-Rows that have tensors, arrays, bytes or pictures somewhere inside become a tree: nodes (dicts and lists) and leaves,
-each leaf a column with one value for each row.  Rows without such are a column of msgpack."""
+Rows that contain tensors, arrays, bytes or images become a tree: nodes are dicts and lists, each leaf is a column with one
+value per row.  Other rows become one column of msgpack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TREE_CODECS = ("ragged_tensor", "bytes_ragged", "media_bytes", "media_list_ragg
 
 
 class _Missing:
-    """What a row has in a column that is not in it, unlike None."""
+    """Value of a column for rows that do not have the entry, unlike None."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ MISSING = _Missing()
 
 @dataclass
 class Choice:
-    """A codec for a column, or, when not accepted, why there is none."""
+    """A codec for a column, or, if not accepted, the reason why there is none."""
 
     accepted: bool
     codec: str
@@ -91,7 +91,7 @@ def _numbers(found: Sequence[Any]) -> Optional[Choice]:
 
 
 def choose(values: Sequence[Any]) -> Choice:
-    """The codec for the values of a column, by what they all are; None and MISSING do not count."""
+    """Choose the codec for a column by the type of its values, ignoring None and MISSING."""
     found = [v for v in values if v is not None and v is not MISSING]
     if not found:
         return Choice(True, "json_ragged", "all rows are null or missing", "json")
@@ -142,9 +142,9 @@ def child_path(path: str, kind: str, child: Any) -> str:
 
 
 def infer_structure(path: str, values: list[Any], leaves: list[Leaf], nodes: list[Node], *, _depth: int = 0) -> None:
-    """Take rows apart: appends to @leaves the columns, each with a codec, and to @nodes what holds them together, a
-    parent before its children.  A row that has no such entry has MISSING in a column, a row whose parent is None has
-    None.  A ValueError for more than 32 levels."""
+    """Decompose rows: append columns with their codecs to @leaves, and their dicts and lists to @nodes, parents before
+    children.  In a column, a row without the entry has MISSING, and a row whose parent is None has None.  A ValueError for
+    more than 32 levels."""
     if _depth > DEPTH_MAX:
         raise ValueError(f"{path!r} is deeper than {DEPTH_MAX} levels")
     missing = [v is MISSING for v in values]
@@ -208,7 +208,7 @@ def _encode_tree(path: str, rows: int, leaves: Sequence[Leaf], nodes: Sequence[N
 
 
 def encode_column(path: str, values: Sequence[Any], schema: Optional[FieldSchema] = None) -> EncodedColumn:
-    """The rows of a column as a schema says, or as suits them.  A ValueError or TypeError when they cannot be stored."""
+    """Encode a column by its schema, or else by its values.  A ValueError or TypeError if it cannot be stored."""
     values = list(values)
     if schema is not None and not schema.nullable and any(v is None for v in values):
         raise ValueError(f"{path!r} has a row that is None, which its FieldSchema excludes")
@@ -254,7 +254,7 @@ def _decode_tree(columns: Columns, rows: Rows, metadata: Mapping[str, Any]) -> l
 
 
 def decode_column(encoded: Mapping[str, Any], columns: Columns, rows: Rows) -> list[Any]:
-    """The values of rows of a column that encode_column() made; a ValueError when it is damaged."""
+    """Decode rows of a column of encode_column(); a ValueError if it is damaged."""
     if encoded.get("codec") != RECURSIVE:
         return decode_as(encoded.get("codec"), columns, rows, encoded.get("metadata"))
     try:
