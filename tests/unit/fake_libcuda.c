@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fake_libcuda.c - the four functions of the CUDA driver's library that the topology asks, for GPUs that are
- * listed in FAKE_CUDA_BUS ("0000:3B:00.0,..."); a place that is "-" has no bus id. */
+ * fake_libcuda.c - the four functions of the CUDA driver library that the topology calls, for
+ * the GPUs that are listed in FAKE_CUDA_BUS ("0000:3B:00.0,..."); an entry "-" has no bus id. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

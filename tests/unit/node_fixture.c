@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_fixture.c - see the header. */
+ * node_fixture.c - implementation of node_fixture.h. */
 #include <config.h>
 
 #include "tests/unit/node_fixture.h"

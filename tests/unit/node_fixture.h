@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * node_fixture.h - a master, a store with memory and the node's daemon in this process; clients of it by the
- * library, or by hand over the socket. */
+ * node_fixture.h - a master, a store with memory and the node's daemon in this process; clients
+ * that use the daemon through the library or through raw messages on its socket. */
 #ifndef TEST_NODE_FIXTURE_H
 #define TEST_NODE_FIXTURE_H
 
@@ -13,18 +13,18 @@
 /* The daemon of a store with @segment bytes. */
 void node_start(uint64_t segment);
 void node_stop(void);
-/* The same without the socket's directory: the daemon ends and comes back at its old address. */
+/* The same, but the socket's directory stays: the daemon ends, and restarts at its old address. */
 void node_down(void);
 void node_up(uint64_t segment);
 mcs_t *node_store(void);		/* the daemon's own */
 struct mcn *node_daemon(void);
 const char *node_address(void);		/* "unix:PATH" */
 mcs_t *node_client(uint64_t buffer, uint64_t pool);	/* goes through the daemon */
-/* For cmocka: all of it, with a client that has 1 MiB of shared memory and 4 of a pool; and its end, when nothing
- * may be pinned any more. */
+/* For cmocka: set up everything, with a client that has 1 MiB of shared memory and a local pool of
+ * 4 MiB; tear everything down, after checking that nothing is pinned any more. */
 mcs_t *node_setup(void);
 void node_teardown(mcs_t *c);
-/* The pool counts so many pins, connections: waits up to 5 s for it. */
+/* Wait up to 5 s until the pool has that many pins and connections. */
 void node_wait_counts(uint64_t pins, uint64_t connections);
 
 /* A client by hand. */
@@ -40,12 +40,13 @@ struct node_hand {
 };
 void hand_open(struct node_hand *h);	/* greeted */
 void hand_close(struct node_hand *h);
-/* One request and its answer: status, with the descriptor in *ret_fd when not NULL. */
+/* Send one request and receive its response: the status, and the descriptor in *ret_fd if not
+ * NULL. */
 int hand_ask(struct node_hand *h, uint16_t type, uint32_t id, uint64_t size, int fd, int *ret_fd);
 void hand_ring(struct node_hand *h, uint32_t entries, uint64_t arena);
-/* Give @e, without waiting; then read the next answer, which comes within 10 s. */
+/* Submit @e without waiting; read the next completion, which arrives within 10 s. */
 void hand_give(struct node_hand *h, const struct mcfs_sqe *e);
 struct mcfs_cqe hand_take(struct node_hand *h);
-int hand_memfd(size_t size, unsigned char **ret);	/* a descriptor, and where it is mapped */
+int hand_memfd(size_t size, unsigned char **ret);	/* a descriptor, and the address at which it is mapped */
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_async.c - reads that nobody waits for: each is answered once, with the right bytes or an
- * error, by its deadline; also over a network, with bad bytes, and when the object is closed meanwhile. */
+ * test_client_async.c - asynchronous reads: each is completed once, with the right bytes or an
+ * error, by its deadline; also over a network, with damaged bytes, and when the object is closed
+ * meanwhile. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -88,7 +89,7 @@ static void read_many(mcs_t *s)
 		assert_int_equal(mcs_object_read_start(o, w[i].offset, w[i].buf, w[i].len, -1, on_read,
 						       &w[i]), 0);
 	}
-	/* What is under way keeps what it needs. */
+	/* Reads in flight keep the resources that they need. */
 	mcs_object_close(o);
 	wait_for(READS);
 	for (unsigned i = 0; i < READS; i++) {
@@ -105,7 +106,7 @@ static void over_the_network(void **state)
 {
 	fixture_put_ok(owner, "k", SIZE, 7);
 	read_many(peer);
-	/* Some may be there before their call returns, but not all. */
+	/* Some reads may be complete before their call returns, but not all of them. */
 	assert_int_not_equal(by_others, 0);
 }
 
@@ -113,7 +114,7 @@ static void in_own_memory(void **state)
 {
 	fixture_put_ok(owner, "k", SIZE, 7);
 	read_many(owner);
-	/* At hand: no thread is waited for. */
+	/* The bytes are local: the read waits for no thread. */
 	assert_int_equal(by_others, 0);
 }
 
@@ -151,7 +152,7 @@ static void bad_bytes_are_never_data(void **state)
 	assert_int_equal(mcs_object_read_start(o, 2 * MIB - 100, buf, sizeof(buf), -1, on_read, &w), 0);
 	wait_for(1);
 	assert_int_equal(w.result, -MCS_ECHECKSUM);
-	/* Others are as they were. */
+	/* The other objects are not affected. */
 	assert_int_equal(mcs_object_read_start(o, MIB, buf, sizeof(buf), -1, on_read, &w), 0);
 	wait_for(2);
 	assert_int_equal(w.result, sizeof(buf));

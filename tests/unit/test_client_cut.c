@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_cut.c - the connection to the master breaks at each message, before it arrives and
- * before its answer does: calls have the outcome that they tell, and nothing is left behind. */
+ * test_client_cut.c - the connection to the master breaks at each message, before the message or
+ * before its reply arrives: each call has the outcome that it reports, and no put or pin is left
+ * over. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -49,7 +50,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* What is left after everything was removed?  Nothing. */
+/* After everything has been removed, the pool must be empty. */
 static void expect_clean(void)
 {
 	assert_true(mcs_remove_match(direct, (struct mcs_key){ NULL, 0 }, NULL, MCS_REMOVE_FORCE,
@@ -67,7 +68,7 @@ static void puts_are_done_once(void **state)
 		relay_expect_cut();
 		fixture_expect(direct, "plain", 100000, 1);
 
-		/* A put that must be the first knows its own value when it sees it. */
+		/* A put that must be the first recognizes its own value when it finds it. */
 		relay_cut_at(put_types[i / 2], i % 2);
 		assert_int_equal(fixture_put(s, "excl", 100000, 2, MCS_PUT_EXCL), 0);
 		relay_expect_cut();
@@ -157,7 +158,7 @@ static void questions_are_asked_again(void **state)
 	expect_clean();
 }
 
-/* A question of several parts, all of them on their way when the connection ends. */
+/* A query of several parts, all of which are in flight when the connection ends. */
 static void long_questions_are_asked_again(void **state)
 {
 	enum { MANY = 5000 };
@@ -169,7 +170,7 @@ static void long_questions_are_asked_again(void **state)
 	assert_non_null(present);
 	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(name[i], sizeof(name[i]), "m%u", i);
-		/* every seventh cannot be a key */
+		/* every seventh key is invalid */
 		key[i] = (struct mcs_key){ name[i], i % 7 ? strlen(name[i]) : 0 };
 		if (i % 500 == 1)
 			fixture_put_ok(direct, name[i], 100, 1);
@@ -201,7 +202,7 @@ static void removes_say_what_is(void **state)
 	expect_clean();
 }
 
-/* A rename cannot be repeated; whatever it says, the object is under one name. */
+/* A rename cannot be repeated; whatever it returns, the object exists under exactly one name. */
 static void renames_never_lose_the_object(void **state)
 {
 	for (unsigned reply = 0; reply < 2; reply++) {
@@ -247,11 +248,12 @@ static void open_objects_are_pinned_again(void **state)
 	relay_cut_at(MCP_GET, true);
 	assert_int_equal(mcs_stat(s, fixture_key("kept"), &info, -1), 0);
 	relay_expect_cut();
-	/* Two pins went with the connection; one comes back by itself. */
+	/* Two pins were lost with the connection; one of them is restored automatically. */
 	for (int i = 0; i < 400 && repins() == before; i++)
 		nanosleep(&tick, NULL);
 	assert_int_equal(mcs_remove(direct, fixture_key("kept"), 0, -1), -MCS_ELEASED);
-	/* The other's memory is used again, so it cannot be read, and is never wrong. */
+	/* The memory of the other object was reused, so it cannot be read, and never returns wrong
+	 * bytes. */
 	for (int i = 0; i < 64; i++) {
 		char key[16];
 
@@ -272,7 +274,7 @@ static char journal[] = "/tmp/mc-cut-XXXXXX";
 static void keep_journal(struct mcm_conf *conf)
 {
 	conf->journal_dir = journal;
-	conf->client_ttl = 100000;	/* owners are waited for long enough for a slow machine */
+	conf->client_ttl = 100000;	/* the wait for owners is long enough for a slow machine */
 }
 
 static bool held_in_time(mcs_object_t *o)
@@ -311,7 +313,8 @@ static void an_owner_comes_back_after_its_reader(void **state)
 	assert_non_null(mkdtemp(journal));
 	teardown(state);
 	up(keep_journal);
-	/* Of the objects one has a copy at the owner who comes late, the other both. */
+	/* The owner that returns late has the only replica of "one"; "both" has a second
+	 * replica. */
 	owner = fixture_store_with(32 * MIB, 0, relay.addr);
 	fixture_fill(mem, sizeof(mem), 1, 0);
 	assert_int_equal(mcs_put(owner, fixture_key("both"), &iov, 1, &opts, -1), 0);
@@ -334,7 +337,8 @@ static void an_owner_comes_back_after_its_reader(void **state)
 	mcs_close(owner);
 }
 
-/* A pointer is good as long as the connection is, and this is known without any call. */
+/* A mapped pointer is valid while the connection exists; checking that needs no call to the
+ * master. */
 static void a_mapped_object_knows_when_it_is_lost(void **state)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
@@ -352,7 +356,7 @@ static void a_mapped_object_knows_when_it_is_lost(void **state)
 	assert_int_equal(mcs_remove(direct, fixture_key("gone"), MCS_REMOVE_FORCE, -1), 0);
 	assert_int_equal(mcs_object_held(kept), 0);
 	assert_int_equal(mcs_object_held(gone), 0);
-	/* As long as it is held nothing else comes there. */
+	/* While the object is held, its memory is not reused. */
 	for (int i = 0; i < 64; i++) {
 		snprintf(key, sizeof(key), "fill-%d", i);
 		fixture_put_ok(direct, key, MIB, 9);
@@ -370,7 +374,7 @@ static void a_mapped_object_knows_when_it_is_lost(void **state)
 	assert_int_equal(mcs_object_held(gone), -MCS_EREPLICA_GONE);
 	assert_int_not_equal(lost, 0);
 	__atomic_store_n(&relay.cut_all, false, __ATOMIC_SEQ_CST);
-	/* It may have been evicted while nobody held it, else it is held again. */
+	/* The object may have been evicted while it had no pin; otherwise it is pinned again. */
 	for (int i = 0; i < 400 && mcs_object_held(kept); i++) {
 		struct mcs_info info;
 
@@ -386,7 +390,7 @@ static void a_mapped_object_knows_when_it_is_lost(void **state)
 	expect_clean();
 }
 
-/* ---- writes under way when the connection ends ---- */
+/* ---- writes in flight when the connection ends ---- */
 
 enum { SLOW = 4 * 1048576, OTHERS = 4 };
 
@@ -425,20 +429,21 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 }
 
-/* As after a call of another thread that was given up without an answer. */
+/* As after a call of another thread that timed out without a reply. */
 static void taint(struct writer *w)
 {
 	mcs_session_taint(w->s->session, mcs_session_epoch(w->s->session));
 }
 
-/* Nothing comes through any more, and no end of the connection either. */
+/* From now on the relay forwards nothing, not even the end of the connection. */
 static void hush(struct writer *w)
 {
 	__atomic_store_n(&mcs_direct_of(w->s->backend)->silence_ms, 300, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&relay.hush, true, __ATOMIC_SEQ_CST);
 }
 
-/* No byte goes out, and the room of the put is given away: the write ends before its bytes can go there. */
+/* No byte is sent, and the memory of the put is granted to another put: the write ends before its
+ * bytes can arrive there. */
 static void end_while_it_writes(struct writer *w, void (*end)(struct writer *w))
 {
 	int64_t before = given_up();
@@ -490,7 +495,7 @@ static void a_write_ends_with_its_connection(void **state)
 	mcs_close(w.s);
 }
 
-/* The connection is made anew when the first answer has come; true when it was in time. */
+/* The connection is replaced when the first reply has arrived; true if that was in time. */
 static void *change_connection(void *arg)
 {
 	uint64_t epoch = mcs_session_epoch(s->session), until = mc_deadline_ms(60000);
@@ -504,7 +509,7 @@ static void *change_connection(void *arg)
 	return NULL;
 }
 
-/* Room that was granted on the one connection is not taken for the other's. */
+/* Memory that was granted on one connection is not used for a put on the other connection. */
 static void a_grant_belongs_to_a_connection(void **state)
 {
 	bool changed = false, in_time = false;
@@ -539,7 +544,8 @@ static void replace_k(void)
 	fixture_put(direct, "k", 500, 9, MCS_PUT_UPSERT);
 }
 
-/* Its commit is lost, before or after it arrives, and another put stands under the key: one from before the commit. */
+/* Its commit is lost, before or after it arrives, and the key holds the value of another put, which
+ * began before the commit. */
 static void a_stream_does_not_take_anothers_value_for_its_own(void **state)
 {
 	struct iovec iov = { (char [1000]){ 0 }, 1000 };
@@ -560,7 +566,7 @@ static void a_stream_does_not_take_anothers_value_for_its_own(void **state)
 	}
 }
 
-static mcs_t *trusting;		/* checks only what is not held */
+static mcs_t *trusting;		/* checks only objects that are not held */
 
 static void *get_first(void *arg)
 {
@@ -572,8 +578,8 @@ static void *get_first(void *arg)
 		NULL : arg;
 }
 
-/* An answer comes, and before it is looked at there is a new connection: what it granted went with the old
- * one. */
+/* A reply arrives, and before the client processes it, a new connection exists: the pin that the
+ * reply granted ended with the old connection. */
 static void an_answer_of_the_old_connection(void **state)
 {
 	const struct timespec tick = { .tv_nsec = 1000000 };
@@ -608,7 +614,7 @@ static void an_answer_of_the_old_connection(void **state)
 	expect_clean();
 }
 
-/* Who waits for an event for a moment does not wait for the master's return. */
+/* A short wait for an event does not wait until the master is back. */
 static void an_event_is_not_waited_for_longer(void **state)
 {
 	struct mcs_conf conf;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_fake.c - see the header. */
+ * test_client_fake.c - implementation of test_client_fake.h. */
 #include <config.h>
 
 #include "tests/unit/test_client_fake.h"
@@ -45,7 +45,7 @@ static bool take(unsigned *times)
 	return true;
 }
 
-/* With the lock held: is this request to fail? */
+/* Whether this request shall fail; called with the lock held. */
 static int met(uint16_t type)
 {
 	fake.calls[type]++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_fake.h - a master that answers as it is told: right, too little, too much,
- * nonsense. */
+ * test_client_fake.h - a master whose replies the test determines: correct, too short, too long,
+ * invalid. */
 #ifndef TEST_CLIENT_FAKE_H
 #define TEST_CLIENT_FAKE_H
 
@@ -15,27 +15,28 @@
 
 #define FAKE_ADDR "local:fake"
 
-/* What it does wrong; all zero: it behaves.  Set before the calls that are to meet it. */
+/* Deviations of the fake master; all zero: it behaves correctly. Set before the calls that they
+ * affect. */
 struct fake {
 	uint16_t fail_type;		/* requests of this type ... */
-	unsigned fail_times;		/* ... so many times ... */
+	unsigned fail_times;		/* ... this many times ... */
 	int fail_err;			/* ... get this error */
 	int grant_err;			/* PUT_START items get this error ... */
-	unsigned grant_times;		/* ... so many times */
-	int end_err;			/* PUT_END items get this error, and are forgotten ... */
-	unsigned end_times;		/* ... so many times */
-	unsigned short_lists;		/* leave out the last answer of lists, so many times */
+	unsigned grant_times;		/* ... this many times */
+	int end_err;			/* PUT_END items get this error, and the put is forgotten ... */
+	unsigned end_times;		/* ... this many times */
+	unsigned short_lists;		/* how many LIST replies omit the last entry */
 	uint64_t add_offset;		/* to every replica */
 	uint64_t add_size;		/* to every object */
 	uint32_t flip_crc;		/* in every object */
-	unsigned no_replicas;		/* grants and objects without any */
-	unsigned unknown_segment;	/* replicas in a segment that nobody has */
-	unsigned new_generation;	/* so many answers to GET carry a generation of their own */
-	unsigned endpoint_bytes;	/* segments have an endpoint of so many bytes */
-	unsigned odd_segment;		/* another one, whose endpoint is none, is told of first */
-	uint64_t evictable;		/* said in STATS */
-	unsigned reattach;		/* ask for it in so many answers to heartbeats */
-	uint32_t heartbeat_ms;		/* asked for in answers to heartbeats */
+	unsigned no_replicas;		/* grants and objects without replicas */
+	unsigned unknown_segment;	/* replicas in an unknown segment */
+	unsigned new_generation;	/* how many GET replies have a new generation */
+	unsigned endpoint_bytes;	/* length of the endpoints of segments */
+	unsigned odd_segment;		/* list an additional segment with an invalid endpoint first */
+	uint64_t evictable;		/* in the reply to STATS */
+	unsigned reattach;		/* how many heartbeat replies request it */
+	uint32_t heartbeat_ms;		/* requested in heartbeat replies */
 	uint32_t ttl_ms;		/* of clients; 0: 10 s */
 
 	/* counted */

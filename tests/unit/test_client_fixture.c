@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_fixture.c - see the header. */
+ * test_client_fixture.c - implementation of test_client_fixture.h. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"

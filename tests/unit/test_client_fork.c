@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_fork.c - a forked child that uses its parent's handle is refused, at once and without a byte to
- * anybody, and nothing that it does there ends what is the parent's; a handle of its own works. */
+ * test_client_fork.c - a forked child that uses its parent's handle is refused at once, and
+ * sends no byte to any peer; its calls do not end the parent's pins, leases or connections; a
+ * handle that the child opens works. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -39,7 +40,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A child says by its status which check has failed. */
+/* The exit status of a child tells which check failed. */
 #define EXPECT(what) do { \
 	if (!(what)) { \
 		fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, mcs_error_detail(-MCS_EUNAVAILABLE)); \
@@ -56,7 +57,7 @@ static void child_ends_well(pid_t pid)
 	assert_int_equal(status, 0);
 }
 
-/* ThreadSanitizer ends a child that starts threads. */
+/* ThreadSanitizer kills a forked child that starts threads. */
 static void no_threads_after_fork(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -91,8 +92,8 @@ static bool others_sleep(void)
 }
 #endif
 
-/* AddressSanitizer's allocator has locks of its own, which are not free in the child when another thread is just
- * allocating. */
+/* AddressSanitizer's allocator has its own locks; the child finds them locked if another thread was
+ * allocating during the fork. */
 static pid_t fork_quietly(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -177,7 +178,7 @@ static void the_handle_is_the_parents(void **state)
 	}
 	child_ends_well(pid);
 	assert_true(mc_now_ns() - began < 10 * MC_NS_PER_SEC);
-	/* All of it is as it was. */
+	/* The parent's state is unchanged. */
 	fixture_expect(s, "a", SIZE, 1);
 	assert_int_equal(mcs_object_held(o), 0);
 	assert_int_equal(mcs_object_read(o, 0, &iov, 1, -1), SIZE);
@@ -220,7 +221,8 @@ static void a_child_opens_its_own(void **state)
 	fixture_expect(s, "a", SIZE, 1);
 }
 
-/* Parent and child ask for different keys at the same time over what would be the same connection. */
+/* Parent and child request different keys at the same time, with handles that would otherwise share
+ * one connection. */
 
 static bool stop;
 
@@ -251,7 +253,8 @@ static void each_caller_gets_its_own_answer(void **state)
 	char key[16];
 
 #ifdef __SANITIZE_ADDRESS__
-	/* Its allocator's own locks are not free in a child of a process whose threads allocate. */
+	/* The allocator's own locks may be locked in a child of a process whose threads
+	 * allocate. */
 	skip();
 #endif
 	for (unsigned i = 0; i < KEYS; i++) {
@@ -271,7 +274,7 @@ static void each_caller_gets_its_own_answer(void **state)
 			struct mcs_key k;
 
 			alarm(CHILD_S);
-			/* Locks that the other thread has just held are not free here. */
+			/* Locks that the other thread held during the fork stay locked here. */
 			for (unsigned n = 0; n < 100; n++) {
 				snprintf(key, sizeof(key), "k%u", n % KEYS);
 				k = fixture_key(key);
@@ -310,7 +313,7 @@ static void upstreams_api(void **state)
 		EXPECT(mooncake_store_is_exist(c, "c") == -600);
 		EXPECT(mooncake_store_put(c, "d", value, sizeof(value), NULL) == -600);
 		EXPECT(mooncake_store_health_check(c) == 1);
-		/* Set up anew it is the child's. */
+		/* After a new setup, the handle is the child's. */
 		EXPECT(mooncake_store_setup(c, "127.0.0.1", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "",
 					    fixture_master_addr()) == 0);
 		EXPECT(mooncake_store_get_into(c, "c", got, sizeof(got)) == sizeof(got));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_hostile.c - a master that answers wrongly: a clear error, no wrong byte, nothing
- * left. */
+ * test_client_hostile.c - a master with invalid replies: calls return a clear error and no wrong
+ * byte, and leave no put or pin. */
 #include <config.h>
 
 #include "tests/unit/test_client_fake.h"
@@ -87,7 +87,7 @@ static int64_t range(const char *k, uint64_t off, size_t len)
 	return r;
 }
 
-/* Until the keeper has given everything back. */
+/* Wait until the keeper thread has released everything. */
 static void expect_nothing_held(void)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
@@ -135,7 +135,7 @@ static void replicas_that_cannot_be(void **state)
 	SET(add_offset, (uint64_t)1 << 63);
 	assert_true(get("a", 100000) < 0);
 	assert_true(put("b", 100, 0) < 0);
-	/* The last byte of the segment, then beyond. */
+	/* The last byte of the segment, then one byte beyond it. */
 	SET(add_offset, ((uint64_t)32 << 20) - 100);
 	assert_true(get("a", 100000) < 0);
 	SET(add_offset, 0);
@@ -189,7 +189,7 @@ static void segments_that_cannot_be(void **state)
 	expect_nothing_held();
 }
 
-/* Whoever says anything at all of itself must not keep others from everybody's data. */
+/* One segment with an invalid endpoint must not make the other segments unreachable. */
 static void one_segment_that_cannot_be(void **state)
 {
 	SET(odd_segment, 1);
@@ -226,12 +226,12 @@ static void a_quota_of_held_objects_is_waited_for(void **state)
 	SET(grant_err, -MC_EUNAVAILABLE);
 	SET(grant_times, 20);
 	assert_int_equal(put("a", 100, 0), 0);
-	/* A plain one is not. */
+	/* A put without the flag does not wait. */
 	SET(grant_err, -MC_EQUOTA);
 	SET(grant_times, 1);
 	assert_int_equal(put("b", 100, 0), -MCS_EQUOTA);
 	assert_int_equal(fake_count(&fake.grant_times), 0);
-	/* Until the deadline, and then it is one. */
+	/* The put waits until the deadline; then the quota error is returned. */
 	SET(grant_err, -MC_EUNAVAILABLE);
 	SET(grant_times, 1000000);
 	began = mc_now_ns();
@@ -239,7 +239,7 @@ static void a_quota_of_held_objects_is_waited_for(void **state)
 	assert_true(mc_now_ns() - began > 2 * MC_NS_PER_SEC);
 }
 
-/* Before the deadline of 3 s, on a machine that does other things too. */
+/* It ends before the deadline of 3 s, even on a busy machine. */
 #define AT_ONCE_NS (5 * MC_NS_PER_SEC / 2)
 
 static void a_full_pool_is_waited_for(void **state)
@@ -250,18 +250,18 @@ static void a_full_pool_is_waited_for(void **state)
 	SET(grant_times, 20);
 	SET(evictable, 100);
 	assert_int_equal(put("a", 100, 0), 0);
-	/* Nothing will ever go: at once. */
+	/* Nothing will ever be evictable: the put fails at once. */
 	SET(grant_times, 1000000);
 	SET(evictable, 0);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
 	assert_true(mc_now_ns() - began < AT_ONCE_NS);
-	/* Less than it needs could go: the same. */
+	/* Fewer bytes are evictable than the put needs: it fails at once, too. */
 	SET(evictable, 99);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
 	assert_true(mc_now_ns() - began < AT_ONCE_NS);
-	/* Enough could go, but does not: until the deadline. */
+	/* Enough bytes are evictable, but stay: the put waits until the deadline. */
 	SET(evictable, 100);
 	began = mc_now_ns();
 	assert_int_equal(put("b", 100, 0), -MCS_ENOSPACE);
@@ -291,7 +291,7 @@ static void puts_that_lose(void **state)
 	expect_nothing_held();
 }
 
-/* -MC_ERPC as a status stands for an answer that was lost on the way. */
+/* The status -MC_ERPC stands for a reply that was lost. */
 static void answers_that_are_lost(void **state)
 {
 	SET(fail_err, -MC_ERPC);
@@ -331,7 +331,7 @@ static void a_master_that_wants_the_segment_again(void **state)
 	for (int i = 0; i < 400 && COUNT(calls[MCP_MOUNT]) == before; i++)
 		nanosleep(&tick, NULL);
 	assert_int_equal(COUNT(calls[MCP_MOUNT]), before + 1);
-	/* It refuses at first: asked again. */
+	/* The master refuses at first: the client repeats the request. */
 	SET(fail_type, MCP_MOUNT);
 	SET(fail_err, -MC_ELIMIT);
 	SET(fail_times, 1);
@@ -341,8 +341,8 @@ static void a_master_that_wants_the_segment_again(void **state)
 	assert_true(COUNT(calls[MCP_MOUNT]) >= before + 3);
 }
 
-/* A master may ask those that own nothing for a heartbeat an hour: an owner goes on so that it is not taken for
- * dead. */
+/* A master may request only one heartbeat per hour from clients without segments: an owner
+ * nevertheless sends more, so that it is not considered dead. */
 static void heartbeats_that_are_too_rare(void **state)
 {
 	const struct timespec tick = { .tv_nsec = 10000000 };
@@ -402,7 +402,7 @@ static void open_is_refused(void **state)
 	conf.struct_size = 3;
 	assert_int_equal(mcs_open(&conf, &none), -MCS_EPARAM);
 
-	/* A lazy one comes up at once, and calls say what is the matter soon. */
+	/* A lazy open succeeds at once, and calls soon return the error. */
 	mcs_conf_init(&conf);
 	conf.master = "local:nobody";
 	conf.lazy = 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_mix.c - eight threads use every call of the store at once, over TCP, against a master with a
- * journal, tenants and an HTTP service, whose memory is too small for them.  No call gives what it must
- * not, and no reader gets bytes that were never put.  Meant for ThreadSanitizer, useful without.
+ * test_client_mix.c - eight threads use every call of the store at once, over TCP, against a
+ * master with a journal, tenants and an HTTP service, whose memory is too small for them. No
+ * call returns an unexpected error, and no reader gets bytes that were never put. Meant for
+ * ThreadSanitizer, useful without.
  *
  *	MC_MIX_STEPS=N	calls of each thread, 600 unless said otherwise */
 #include <config.h>
@@ -32,7 +33,7 @@ static unsigned steps = 600;
 static bool done;
 static unsigned reads, misses;
 
-/* ---- contents: each word is the first one and its place ---- */
+/* ---- contents: each word is the first word plus its position ---- */
 
 struct work {
 	pthread_t thread;
@@ -79,7 +80,8 @@ static struct mcs_key name_of(struct work *w, char name[32])
 	return fixture_key(name);
 }
 
-/* Any of these, or what a busy pool may say: the object is gone, read, or there is no room. */
+/* @r is a success, or an error that a busy pool may cause: the object is missing or leased, or
+ * there is no space. */
 static void may(int64_t r, const char *what)
 {
 	static const int fine[] = {
@@ -253,7 +255,7 @@ static void do_task(struct work *w)
 	char id[MCS_TASK_ID];
 	int r;
 
-	/* Refused while the last one is at it. */
+	/* Refused while the previous task still runs. */
 	r = mcs_task_create(w->s, &opts, id, -1);
 	may(mcs_tasks(w->s, NULL, &tasks, -1), "tasks");
 	free(tasks);
@@ -335,7 +337,7 @@ static void *worker(void *arg)
 
 /* ---- beside them ---- */
 
-/* What people and Prometheus ask over HTTP. */
+/* HTTP requests of operators and of Prometheus. */
 static void *observer(void *arg)
 {
 	static const char *const path[] = {
@@ -362,7 +364,7 @@ static void *observer(void *arg)
 	return NULL;
 }
 
-/* Clients of another tenant that come and go, one without saying so. */
+/* Clients of another tenant that connect and disconnect, one of them without closing its handle. */
 static void *visitor(void *arg)
 {
 	struct mcs_conf conf;
@@ -379,7 +381,7 @@ static void *visitor(void *arg)
 		assert_int_equal(r, 0);
 		r = fixture_put(s, "mine", 5000, 7, MCS_PUT_UPSERT);
 		may(r, "a visitor's put");
-		/* the others' patterns do not reach it */
+		/* the patterns of other tenants do not match it */
 		if (r == 0 && mcs_remove(s, fixture_key("mine"), MCS_REMOVE_FORCE, -1) < 0)
 			__atomic_fetch_add(&misses, 1, __ATOMIC_RELAXED);
 		mcs_close(s);
@@ -456,7 +458,7 @@ static void everything_at_once(void **state)
 	for (i = 0; i < 2; i++)
 		pthread_join(beside[i], NULL);
 	printf("%u objects read, %u calls found nothing, no room, or a reader\n", reads, misses);
-	/* It was a mix, not a row of errors. */
+	/* The calls succeeded often enough: the test did not run on errors only. */
 	assert_true(reads > THREADS * steps / 20);
 	stop();
 }

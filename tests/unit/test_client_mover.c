@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_mover.c - owners that copy for the master's tasks: bytes, checks, readers meanwhile. */
+ * test_client_mover.c - owners that copy objects for the master's tasks: bytes, checksums,
+ * readers meanwhile. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -21,7 +22,7 @@ static mcs_t *a, *b;		/* owners */
 static mcs_t *reader;
 static int force_tcp;
 
-/* Ten heartbeats a second, so that owners hear of tasks soon. */
+/* Ten heartbeats a second, so that owners learn of tasks soon. */
 static void quick(struct mcm_conf *conf)
 {
 	conf->client_ttl = 1000;
@@ -134,7 +135,7 @@ static void drain_while_everything_is_read(void **state)
 		assert_string_equal(segs[i].state, old ? "drained" : "ok");
 	}
 	free(segs);
-	/* The owner goes, and nothing goes with it. */
+	/* The owner closes, and no object is lost. */
 	mcs_close(a);
 	a = NULL;
 	for (unsigned i = 0; i < KEYS; i++)
@@ -175,7 +176,8 @@ static int64_t given_up(void)
 	return n;
 }
 
-/* What the mover was granted ends with its connection, so it breaks its transfer off, and begins anew. */
+/* The grant of a mover ends with its connection, so the mover aborts its transfer and begins
+ * again. */
 static void a_copy_ends_with_its_connection(void **state)
 {
 	const struct timespec tick = { .tv_nsec = 10000000 };
@@ -185,7 +187,7 @@ static void a_copy_ends_with_its_connection(void **state)
 	char id[MCS_TASK_ID];
 
 	if (!force_tcp)
-		skip();		/* nothing to wait for */
+		skip();		/* without a wait */
 	fixture_put_ok(a, "one", 3 * MIB, 77);
 	from[0] = mcs_hostname(a);
 	b = fixture_store_with(64 * MIB, force_tcp, fixture_master_addr());
@@ -222,7 +224,7 @@ static int setup_hot(void **state)
 	return 0;
 }
 
-/* Nobody asks for the copy: it is read often, and an owner makes another one. */
+/* No client requests the copy: the object is read often, so an owner copies it. */
 static void an_object_read_often_gets_a_copy(void **state)
 {
 	const struct timespec tick = { .tv_nsec = 10000000 };
@@ -239,7 +241,7 @@ static void an_object_read_often_gets_a_copy(void **state)
 	assert_int_equal(info.replicas, 2);
 	assert_int_equal(mcs_stat(reader, fixture_key("cold"), &info, -1), 0);
 	assert_int_equal(info.replicas, 1);
-	/* Either owner's going leaves the other's copy. */
+	/* When either owner closes, the other owner's copy remains. */
 	mcs_close(a);
 	a = NULL;
 	fixture_expect(reader, "hot", 3 * MIB + 5, 78);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_object.c - open objects, and memory that went bad. */
+ * test_client_object.c - open objects, and memory that was damaged. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -77,7 +77,7 @@ static void versions_stay_while_open(void **state)
 	assert_int_equal(mcs_object_open(a, fixture_key("j"), &o3, -1), 0);
 	assert_int_equal(mcs_remove(a, fixture_key("j"), 0, -1), -MCS_ELEASED);
 	assert_int_equal(mcs_remove(a, fixture_key("j"), MCS_REMOVE_FORCE, -1), 0);
-	/* Others fill the pool twice over. */
+	/* Other puts fill the pool twice. */
 	for (int i = 0; i < 64; i++) {
 		char key[16];
 
@@ -97,12 +97,12 @@ static void versions_stay_while_open(void **state)
 	mcs_object_close(o2);
 	mcs_object_close(o3);
 	mcs_object_close(NULL);
-	/* What was held goes when it is let go. */
+	/* A pinned version is freed when its pin is released. */
 	assert_true(mcs_remove_match(a, (struct mcs_key){ NULL, 0 }, NULL, 0, -1) > 0);
 	assert_int_equal(fixture_wait_used(a, 0), 0);
 }
 
-/* More than go into one message, while no message goes out. */
+/* More releases than one message can carry, collected while no message is sent. */
 static void pins_of_many_are_given_back(void **state)
 {
 	enum { MANY = 40000 };
@@ -168,7 +168,7 @@ static void sleep_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-/* The keeper gives pins back a moment later. */
+/* The keeper thread releases pins a moment later. */
 static int remove_soon(const char *key)
 {
 	uint64_t end = mc_deadline_ms(20000);
@@ -215,9 +215,9 @@ static void leases_of_long_reads_are_renewed(void **state)
 	assert_int_equal(remove_soon("slow"), 0);
 }
 
-/* ---- bad memory: written into behind the store's back ---- */
+/* ---- damaged memory: the test writes into it directly ---- */
 
-/* Where replica @i of an object lies. */
+/* The address of replica @i of an object. */
 static void find(const char *key, unsigned i, struct mcp_segment *seg, char endpoint[64],
 		 struct mcp_replica *rep)
 {
@@ -300,7 +300,8 @@ static void bad_bytes_are_never_data(void **state)
 	damage("k", 0, 2 * 65536 + 5);
 	assert_int_equal(mcs_get(peer, fixture_key("k"), &iov, 1, -1), -MCS_ECHECKSUM);
 	assert_true(checksum_errors() > before);
-	/* The chunk is bad, whichever of its bytes are wanted; the others are good. */
+	/* The whole chunk is damaged, whichever of its bytes are requested; the other chunks are
+	 * good. */
 	assert_int_equal(mcs_get_range(peer, fixture_key("k"), 3 * 65536 - 1000, &part, 1, -1),
 			 -MCS_ECHECKSUM);
 	assert_int_equal(mcs_get_range(peer, fixture_key("k"), 3 * 65536, &part, 1, -1), 1000);
@@ -337,7 +338,8 @@ static void small_objects_are_checked_too(void **state)
 	assert_int_equal(mcs_get_range(peer, fixture_key("k"), 0, &part, 1, -1), -MCS_ECHECKSUM);
 }
 
-/* Who asks for no checks gets none, but only while the memory was surely not reused. */
+/* A reader that disables checks gets unchecked bytes only while the memory was certainly not
+ * reused. */
 static void unchecked_reads_are_checked_when_late(void **state)
 {
 	unsigned char buf[5000];
@@ -398,7 +400,7 @@ static void an_owner_that_leaves_takes_its_objects(void **state)
 	b = NULL;
 	assert_int_equal(mcs_get(peer, fixture_key("b"), &iov, 1, -1), -MCS_ENOOBJECT);
 	r = mcs_object_read(o, 0, &iov, 1, -1);
-	/* Mapped memory outlives its owner; what is read from it is right or not read. */
+	/* Mapped memory outlives its owner; the read returns the right bytes or an error. */
 	assert_true(r == -MCS_EREPLICA_GONE || (r == 1000 && fixture_same(buf, 1000, 4, 0)));
 	mcs_object_close(o);
 	fixture_expect(peer, "both", 1000, 4);

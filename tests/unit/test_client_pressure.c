@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_pressure.c - eight writers put forty times what the pool holds, objects of all sizes: no
- * put fails, and what was put a moment ago can be read, whether others hold leases everywhere or not.
+ * test_client_pressure.c - eight writers put forty times the capacity of the pool, in objects of
+ * all sizes: no put fails, and an object that was just put can be read, whether other clients
+ * hold leases on all objects or not.
  *
  *	MC_PRESSURE_MIB=N	bytes put per test, 640 unless said otherwise; 10240 is the whole of it */
 #include <config.h>
@@ -18,8 +19,9 @@
 #define POOL (256 * MIB)
 #define SIZE_MAX_OF_ONE (4 * MIB)
 
-/* A writer that did not run while the others put so many objects is not reading what was just put.  Counted
- * from the put's beginning: it may stand still after the master has committed it and before it knows. */
+/* A writer that did not run while the others made this many puts does not read a recent object.
+ * Counted from the begin of its put: the writer may be descheduled after the master has committed
+ * and before it gets the reply. */
 #define MOMENT 64u
 
 static mcs_t *owner;
@@ -42,7 +44,7 @@ static uint64_t next(uint64_t *state)
 	return *state >> 8;
 }
 
-/* As many small ones as large ones, and everything between. */
+/* As many small objects as large ones, and all sizes between. */
 static size_t size_of(uint64_t *state)
 {
 	size_t top = (size_t)1024 << next(state) % 13;
@@ -75,7 +77,8 @@ static void write_one(struct writer *w, mcs_t *s, char *data, char *back, size_t
 		note(w, &w->failed, "put", r);
 		return;
 	}
-	/* An exist promises the object to somebody who may never come. */
+	/* The existence query gives the object a promise lease, for a reader that may never
+	 * come. */
 	if (w->read_once)
 		(void)mcs_exist(s, &id, 1, &present, -1);
 	else if (w->puts % 16)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_relay.c - see the header. */
+ * test_client_relay.c - implementation of test_client_relay.h. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -59,7 +59,7 @@ static bool write_full(int fd, const void *buf, size_t len)
 	return true;
 }
 
-/* One frame from side @from to the other; false ends the connection. */
+/* Forward one frame from side @from to the other; false ends the connection. */
 static bool pass(struct pump *p, int from)
 {
 	uint8_t head[MCP_FRAME_HEADER], *body;
@@ -109,7 +109,7 @@ static void *pump_main(void *arg)
 	return NULL;
 }
 
-/* The master behind the relay; negative while everything is cut. */
+/* Connect to the master behind the relay; negative while all connections are cut. */
 static int dial(void)
 {
 	MC_LOCKED(&relay_dialling);

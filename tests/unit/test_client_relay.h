@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_relay.h - a relay in front of the fixture's master that cuts connections where it is told. */
+ * test_client_relay.h - a relay in front of the fixture's master that cuts connections at a
+ * chosen message. */
 #ifndef TEST_CLIENT_RELAY_H
 #define TEST_CLIENT_RELAY_H
 
@@ -13,21 +14,21 @@ struct relay {
 	char addr[MC_ADDR_MAX];
 	pthread_t thread;
 	/* atomic */
-	unsigned type;		/* cut at this message, 0: never */
-	bool reply;		/* at its answer, else at the request */
+	unsigned type;		/* cut at this message type, 0: never */
+	bool reply;		/* cut at the reply, else at the request */
 	unsigned cuts;
 	bool stop;
-	bool cut_all;		/* every connection, now */
-	bool hush;		/* nothing comes through, and no end either */
-	void (*meanwhile)(void);	/* what others do before a cut; not atomic */
+	bool cut_all;		/* all connections, now */
+	bool hush;		/* forward no bytes, and not the end of a connection either */
+	void (*meanwhile)(void);	/* called before a cut; not atomic */
 };
 extern struct relay relay;
-/* One dials or the master is started again, not both. */
+/* Held while a connection is made to the master or while the master restarts. */
 extern pthread_mutex_t relay_dialling;
 
 void relay_start(void);
 void relay_stop(void);
-/* Once, at the next message of @type, or at its answer (@reply). */
+/* Cut once, at the next message of @type, or at its reply (@reply). */
 void relay_cut_at(unsigned type, bool reply);
 void relay_expect_cut(void);
 

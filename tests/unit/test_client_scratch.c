@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_scratch.c - memory of operations. */
+ * test_client_scratch.c - scratch memory of operations. */
 #include <config.h>
 
 #include "client/scratch.h"
@@ -51,7 +51,7 @@ static void one_block_replaces_several(void **state)
 		assert_non_null(mcs_scratch_raw(s, 1, 10000));
 	mcs_scratch_put(&pool, s);
 
-	/* The same scratch comes back, and now everything lies in one piece of memory. */
+	/* The same scratch is returned again; now all allocations are in one block. */
 	assert_ptr_equal(mcs_scratch_get(&pool), s);
 	a = mcs_scratch_raw(s, 1, 10000);
 	for (int i = 0; i < 48; i++)

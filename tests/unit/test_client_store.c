@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_client_store.c - puts and gets by key against a real master in this process: once over
- * memory of this process, once over TCP. */
+ * local memory, once over TCP. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -15,7 +15,7 @@
 #include "common/metrics.h"
 
 static mcs_t *s;		/* owns the segment */
-static mcs_t *peer;		/* another one, with no memory */
+static mcs_t *peer;		/* another store, without memory */
 static int force_tcp;
 
 static int setup(void **state)
@@ -83,7 +83,7 @@ static void scattered_memory_is_one_object(void **state)
 	free(dst);
 }
 
-/* More pieces than one system call takes. */
+/* More pieces than one system call accepts. */
 static void thousands_of_pieces(void **state)
 {
 	enum { N = 5000, LEN = 37 };
@@ -153,7 +153,7 @@ static void ranges_are_exact(void **state)
 	free(buf);
 }
 
-static void many_keys_are_looked_at_together(void **state)
+static void many_keys_are_queried_together(void **state)
 {
 	const struct mcs_key keys[] = {
 		fixture_key("sb/dir/x"), fixture_key("sb/none"), fixture_key("sb/dir/"), fixture_key(""),
@@ -198,7 +198,7 @@ static void a_stat_can_open_the_objects_it_finds(void **state)
 	assert_int_equal(infos[1].kind, MCS_DIR);
 	assert_non_null(o);
 	assert_int_equal(mcs_object_info(o)->generation, infos[0].generation);
-	/* it is held as any open object is */
+	/* it is pinned like any open object */
 	assert_int_equal(fixture_put(s, "so/x", 70, 2, MCS_PUT_UPSERT), 0);
 	assert_int_equal(mcs_object_read(o, 0, &iov, 1, -1), 5000);
 	assert_true(fixture_same(got, 5000, 1, 0));
@@ -206,7 +206,7 @@ static void a_stat_can_open_the_objects_it_finds(void **state)
 	assert_int_equal(mcs_stat_open(peer, keys + 2, 1, infos, results, &o, -1), 0);
 	assert_int_equal(results[0], -MCS_ENOOBJECT);
 	assert_null(o);
-	/* a directory without a marker is found and has nothing to open */
+	/* a directory without a marker is found, and no object is opened */
 	assert_int_equal(mcs_stat_open(peer, keys + 1, 2, infos, results, &o, -1), 1);
 	assert_int_equal(infos[0].kind, MCS_DIR);
 	assert_null(o);
@@ -443,7 +443,8 @@ static void a_pool_smaller_than_the_work_takes_every_put(void **state)
 {
 	char key[32];
 
-	/* Each object is read once after its put: upstream's leases would fail three of four. */
+	/* Each object is read once after its put: with upstream's leases, three of four puts would
+	 * fail. */
 	for (int i = 0; i < 200; i++) {
 		snprintf(key, sizeof(key), "work-%d", i);
 		fixture_put_ok(i & 1 ? s : peer, key, MIB - 100, (uint64_t)i);
@@ -579,7 +580,7 @@ static void registered_buffers_serve_both_ways(void **state)
 	free(buf);
 }
 
-static void pool_and_segments_are_told(void **state)
+static void pool_and_segments_are_reported(void **state)
 {
 	struct mcs_segment *seg;
 	struct mcs_pool pool;
@@ -618,7 +619,7 @@ static struct mcs_segment segment_of(mcs_t *of)
 	return found;
 }
 
-/* Two objects that lie on @on, of which the first one was read before. */
+/* One object is put before the segment grows, another one after it; both are read. */
 static void segments_grow(void **state)
 {
 	struct mcs_conf conf;
@@ -658,7 +659,7 @@ static void segments_grow(void **state)
 	free(data);
 }
 
-/* A program that was built with an older header, or a newer one, than the library. */
+/* The program was compiled with an older or a newer header than the library. */
 static void structs_of_other_versions(void **state)
 {
 	const size_t older = offsetof(struct mcs_conf, segment_path), newer = sizeof(struct mcs_conf) + 64;
@@ -693,7 +694,7 @@ static int run_all(const char *name)
 		T(thousands_of_pieces),
 		T(buffers_larger_and_smaller), T(ranges_are_exact),
 		T(first_put_wins_and_upsert_replaces), T(batches_isolate_their_items),
-		T(many_keys_are_looked_at_together),
+		T(many_keys_are_queried_together),
 		T(a_stat_can_open_the_objects_it_finds),
 		T(large_batches_go_in_several_requests),
 		T(leases_of_exist_protect_and_finished_reads_do_not),
@@ -703,7 +704,7 @@ static int run_all(const char *name)
 		T(an_object_too_large_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
 		T(structs_of_other_versions),
-		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_told),
+		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_reported),
 	};
 
 	return cmocka_run_group_tests_name(name, tests, NULL, NULL);

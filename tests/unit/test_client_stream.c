@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_client_stream.c - puts whose bytes come one after another: invisible until their commit, whole after it,
- * and no larger than what came; room that was too much comes back. */
+ * test_client_stream.c - puts whose bytes are written in parts: invisible until their commit,
+ * complete after it, and as large as the bytes that were written; unused memory is freed. */
 #include <config.h>
 
 #include "tests/unit/test_client_fixture.h"
@@ -51,7 +51,7 @@ static mcs_stream_t *begun(mcs_t *s, const char *key, uint64_t room, unsigned fl
 	return st;
 }
 
-/* Bytes [@from, @to) of the value with @seed, in two vectors. */
+/* Write bytes [@from, @to) of the value with @seed, in two vectors. */
 static void part(mcs_stream_t *st, uint64_t seed, size_t from, size_t to)
 {
 	char *data = malloc(to - from + 1);
@@ -74,7 +74,7 @@ static void all_sizes(mcs_t *s)
 		mcs_stream_t *st = begun(s, "k", 8 * MIB, MCS_PUT_UPSERT);
 		size_t middle = sizes[i] / 2 / CHUNK * CHUNK;
 
-		/* The latter half first, and the first twice. */
+		/* The second half first, and the first half twice. */
 		part(st, i, middle, sizes[i]);
 		if (middle) {
 			part(st, i + 100, 0, middle);
@@ -84,7 +84,7 @@ static void all_sizes(mcs_t *s)
 		fixture_expect(owner, "k", sizes[i], i);
 		fixture_expect(peer, "k", sizes[i], i);
 		streamed = used();
-		/* It takes as much as one that was put at once. */
+		/* It uses as much memory as an object that was put in one call. */
 		assert_int_equal(mcs_remove(owner, fixture_key("k"), MCS_REMOVE_FORCE, -1), 0);
 		assert_int_equal(fixture_wait_used(owner, before), before);
 		fixture_put_ok(owner, "k", sizes[i], i);
@@ -132,7 +132,7 @@ static void a_stream_is_invisible_before_its_commit(void **state)
 	fixture_expect(peer, "k", 1000, 2);
 	assert_int_equal(mcs_stream_commit(st, 2 * MIB, -1), 0);
 	fixture_expect(peer, "k", 2 * MIB, 1);
-	/* Nor one that is given up, whose room comes back. */
+	/* An aborted stream is not visible either, and its memory is freed. */
 	st = begun(owner, "other", 16 * MIB, 0);
 	part(st, 1, 0, MIB);
 	mcs_stream_drop(st, -1);
@@ -178,7 +178,8 @@ static void limits(void **state)
 	mcs_stream_drop(NULL, -1);
 }
 
-/* Its tail is given away at once, and what is put there does not touch it. */
+/* Its unused memory is granted to another put at once, and that put does not touch the stream's
+ * bytes. */
 static void the_rest_of_its_room_is_free(void **state)
 {
 	mcs_stream_t *st = begun(owner, "k", 60 * MIB, 0);
@@ -191,8 +192,8 @@ static void the_rest_of_its_room_is_free(void **state)
 	fixture_expect(owner, "k", MIB, 1);
 }
 
-/* The master does not answer: the commit takes its own time and not once more for the room, which the keeper gives
- * back. */
+/* The master does not reply: the commit waits for its own time only, not once more to free the
+ * memory; the keeper thread frees it. */
 static void a_commit_ends_in_its_time(void **state)
 {
 	uint64_t before = used(), began;
@@ -207,7 +208,7 @@ static void a_commit_ends_in_its_time(void **state)
 	mcs_stream_drop(other, 0);
 	assert_true(mc_now_ns() - began < 5 * MC_NS_PER_SEC);
 	assert_int_equal(mc_fault_set(NULL), 0);
-	/* Nobody knows whether it was done: then there is the value, and else nothing. */
+	/* The outcome is unknown: then the value either exists, or nothing is left of it. */
 	for (int i = 0; i < 400 && used() != before; i++) {
 		(void)mcs_remove(owner, fixture_key("k"), MCS_REMOVE_FORCE, -1);
 		(void)poll(NULL, 0, 50);

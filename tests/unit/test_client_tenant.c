@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tenants, groups, replicas and twins through the C API. */
+ * test_client_tenant.c - tenants, groups, replicas, and equal keys in one batch, through the C
+ * API. */
 #include <config.h>
 
 #include "test_client_fixture.h"
@@ -129,7 +130,7 @@ static void replicas_are_described(void **state)
 	assert_int_equal(r[3].group.len, 0);
 	mcs_replicas_free(r, 4);
 	assert_int_equal(mcs_remove(a, keys[0], 0, -1), -MCS_ELEASED);
-	/* The other copy is read when one owner is gone. */
+	/* The other copy is read after one owner has closed. */
 	mcs_close(b);
 	fixture_expect(a, "two", sizeof(data), 7);
 	mcs_close(a);
@@ -164,7 +165,7 @@ static void twins_in_a_batch(void **state)
 			assert_int_equal(item[i].result, 0);
 		fixture_expect(s, name, sizeof(data[0]), 10 * f + (flags[f] & MCS_PUT_LAST ? 4 : 0));
 	}
-	/* The others share the winner's fate. */
+	/* The other items with the key have the result of the first one. */
 	item[4].iovcnt = -1;
 	assert_int_equal(mcs_put_batch(s, item, 5, &(struct mcs_put_opts){
 			 .flags = MCS_PUT_LAST | MCS_PUT_UPSERT }, -1), 1);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* One bit at a time, straight from the definition. */
+/* The reference, bit by bit, straight from the definition. */
 static uint32_t reference(const uint8_t *p, size_t len)
 {
 	uint32_t reg = 0xffffffff;
@@ -86,7 +86,7 @@ static void continued_in_pieces(void **state)
 	free(p);
 }
 
-/* Around the block of the fused copy (16320), of the plain one (16384) and of a chunk. */
+/* Lengths around the block of the fused copy (16320), of the plain copy (16384), and of a chunk. */
 static void copy_sums_the_bytes_it_writes(void **state)
 {
 	static const size_t lens[] = {
@@ -146,7 +146,7 @@ static void combine_chunks_of_an_object(void **state)
 	free(p);
 }
 
-/* Lengths that no buffer has: appending 2^40 zeros twice is appending 2^41. */
+/* Lengths for which no buffer is large enough: appending 2^40 zeros twice equals appending 2^41. */
 static void combine_large_lengths(void **state)
 {
 	uint32_t a = 0x12345678;
@@ -161,7 +161,7 @@ static void combine_large_lengths(void **state)
 }
 
 #ifndef __SANITIZE_THREAD__
-/* The race is the point of it, so not under ThreadSanitizer. */
+/* The test depends on a data race, so it does not run under ThreadSanitizer. */
 #define RACED 100000
 
 static atomic_bool stop;

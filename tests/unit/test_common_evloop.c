@@ -51,7 +51,7 @@ static void nothing(void *arg)
 {
 }
 
-/* What the loop tells the test. */
+/* Counts the callbacks of the loop; the test waits for a value. */
 struct flag {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -68,7 +68,7 @@ static void flag_raise(struct flag *f)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* False when it does not come to @n within ten seconds. */
+/* Returns false when the count does not reach @n within ten seconds. */
 static bool flag_wait(struct flag *f, int n)
 {
 	struct timespec due;
@@ -224,7 +224,7 @@ static void drop_watch(void *arg)
 	mc_evloop_del(loop, arg);
 }
 
-static void a_ready_descriptor_is_told(void **state)
+static void a_ready_descriptor_is_served(void **state)
 {
 	struct echo x = { .ev.ready = echo_ready, .got = FLAG };
 
@@ -270,7 +270,8 @@ static void a_regular_file_is_refused(void **state)
 	assert_int_equal(mc_evloop_add(loop, &e, EPOLLIN), -EBADF);
 }
 
-/* Two descriptors become ready together; the first to be told deletes and frees the other. */
+/* Two descriptors become ready together; the first one that is served deletes and frees the
+ * other. */
 struct twin {
 	struct mc_evfd ev;
 	struct twin *other;
@@ -310,7 +311,7 @@ static void no_event_after_deletion(void **state)
 
 	for (int i = 1; i <= 200; i++) {
 		assert_int_equal(mc_evloop_call(loop, make_twins, &told), 0);
-		/* A whole turn of the loop lies between the two calls. */
+		/* A whole turn of the loop is between the two calls. */
 		assert_int_equal(mc_evloop_call(loop, nothing, NULL), 0);
 		assert_int_equal(mc_evloop_call(loop, nothing, NULL), 0);
 		assert_int_equal(told, i);
@@ -323,7 +324,7 @@ struct guest {
 	int peer;
 };
 
-#define GUESTS_AT_A_TIME 100	/* two descriptors each, and a process may have few */
+#define GUESTS_AT_A_TIME 100	/* two descriptors each, and the descriptor limit may be low */
 static atomic_int guests_invited, guests_served;
 
 static void guest_ready(struct mc_evfd *e, uint32_t events)
@@ -398,7 +399,7 @@ static void alarm_fire(struct mc_evtimer *t)
 	struct alarm *a = mc_container_of(t, struct alarm, t);
 	uint64_t due = (uint64_t)(a - clockwork.alarms) * 7919 % TIMERS + 1;
 
-	/* due_ns is gone by now; it was a function of the index. */
+	/* due_ns was a function of the index and is freed by now. */
 	clockwork.early += mc_now_ns() < due * MC_NS_PER_MS;
 	clockwork.unordered += due < clockwork.last;
 	clockwork.last = due;
@@ -412,7 +413,7 @@ static void arm_all(void *arg)
 {
 	for (int i = 0; i < TIMERS; i++) {
 		clockwork.alarms[i].t.fire = alarm_fire;
-		/* First somewhere else, so that rearming moves it. */
+		/* First at another time, so that rearming moves it. */
 		mc_evtimer_arm(loop, &clockwork.alarms[i].t, (uint64_t)(TIMERS - i) * 100);
 	}
 	for (int i = 0; i < TIMERS; i++)
@@ -427,7 +428,7 @@ static void arm_all(void *arg)
 static void timers_fire_in_order(void **state)
 {
 	mc_clock_fake(0);
-	/* Started with the clock standing still. */
+	/* Armed while the clock stood still. */
 	assert_int_equal(start(0), 0);
 	assert_int_equal(mc_evloop_call(loop, arm_all, NULL), 0);
 	for (int i = 0; i < TIMERS; i += 20) {
@@ -563,14 +564,15 @@ static void slice_here(void *arg)
 		*(uint64_t *)arg = w.runtime;
 }
 
-/* The loop's thread wants short turns, the others of the process get what they had. */
+/* The loop's thread gets short time slices; the slices of the process's other threads do not
+ * change. */
 static void its_thread_is_prompt(void **state)
 {
 	uint64_t before = 0, after = 0, its = 0;
 
 	slice_here(&before);
 	if (!before)
-		skip();		/* a kernel that does not tell */
+		skip();		/* the kernel does not report it */
 	assert_int_equal(mc_evloop_call(loop, slice_here, &its), 0);
 	slice_here(&after);
 	assert_int_equal(after, before);
@@ -587,7 +589,7 @@ int main(void)
 		BOTH(free_runs_posted_functions),
 		BOTH(its_thread_is_prompt),
 		cmocka_unit_test(a_loop_that_never_ran),
-		BOTH(a_ready_descriptor_is_told),
+		BOTH(a_ready_descriptor_is_served),
 		BOTH(watched_events_change),
 		BOTH(a_regular_file_is_refused),
 		BOTH(no_event_after_deletion),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_common_fork.c - a forked child finds locks free that its parent's other threads were holding, and
- * knows that it is another process. */
+ * test_common_fork.c - a forked child finds locks free that other threads of its parent held
+ * during the fork, and detects that it is another process. */
 #include <config.h>
 
 #include "common/fork.h"
@@ -87,7 +87,7 @@ static bool stopping(void)
 	return __atomic_load_n(&stop, __ATOMIC_RELAXED);
 }
 
-/* Fork beside a thread that runs @busy; each child runs @fn. */
+/* Fork while a thread runs @busy; each child runs @fn. */
 static void fork_beside(void *(*busy)(void *), int (*fn)(void))
 {
 	pthread_t t;
@@ -122,7 +122,7 @@ static void fault_points(void **state)
 	mc_fault_set(NULL);
 }
 
-/* With a level of its own a component's lines are weighed under the log's lock. */
+/* With a level for the component, its lines are filtered under the log's lock. */
 static void *weigh_lines(void *arg)
 {
 	while (!stopping())
@@ -151,7 +151,7 @@ static void gauge(void *arg)
 	nanosleep(&t, NULL);
 }
 
-/* Whoever waits for a lock gets it only when it is free for a while. */
+/* A waiting thread gets the lock only if it stays free for a while. */
 static void pause_a_little(void)
 {
 	const struct timespec t = { .tv_nsec = 500000 };
@@ -176,11 +176,12 @@ static int print_one(void)
 	return mc_metrics_print(stdout) < 0 ? 1 : 0;
 }
 
-/* Nearly always one of them is being computed. */
+/* Nearly always one of them is running. */
 static void collectors(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__
-	/* Its allocator's own locks are not free in a child of a process whose threads allocate. */
+	/* The allocator's own locks may be locked in a child of a process whose threads
+	 * allocate. */
 	skip();
 #endif
 	assert_int_equal(mc_metrics_collector(gauge, NULL), 0);
@@ -188,7 +189,7 @@ static void collectors(void **state)
 	mc_metrics_collector_remove(gauge, NULL);
 }
 
-/* ---- who holds a lock waits for something ---- */
+/* ---- the thread that holds a lock waits for something else ---- */
 
 static int saved_stderr, full[2];
 static pid_t writer;
@@ -228,7 +229,7 @@ static int write_elsewhere(void)
 	return 0;
 }
 
-/* The log's lock is held over a write into a pipe that is full. */
+/* The log's lock is held during a write into a full pipe. */
 static void a_log_without_a_reader(void **state)
 {
 	static char junk[4096];

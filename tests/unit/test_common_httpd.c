@@ -48,7 +48,7 @@ static void on_teapot(struct mc_http_request *rq, void *arg)
 	fputs("{}", rq->out);
 }
 
-/* What may be any bytes: each that is no letter as a dot. */
+/* Prints parameters that may contain any bytes; each byte that is no letter becomes a dot. */
 static void on_bytes(struct mc_http_request *rq, void *arg)
 {
 	size_t len = 0;
@@ -147,13 +147,13 @@ static void send_all(int fd, const char *p, size_t len)
 		if (n < 0 && errno == EAGAIN)
 			poll(&out, 1, 5000);
 		else if (n < 0)
-			return;		/* refused; the answer is what counts */
+			return;		/* refused; the test checks the answer */
 		else
 			p += n, len -= (size_t)n;
 	}
 }
 
-/* Everything the server sends until it closes. */
+/* Returns all bytes that the server sends until it closes. */
 static char *receive(int fd)
 {
 	struct pollfd in = { .fd = fd, .events = POLLIN };
@@ -221,7 +221,7 @@ static void routes_answer(void **state)
 	expect(exchange("DELETE", "/empty", ""), 200, "Content-Length: 0\r\n");
 }
 
-/* As text it would end at the NUL and mean somebody else. */
+/* As text the key would end at the NUL and be another key. */
 static void text_has_no_nul(void **state)
 {
 	int64_t before = mc_metric_get(&seen);
@@ -275,13 +275,14 @@ static void long_answers_come_in_parts(void **state)
 	free(exchange("HEAD", "/long?parts=5", ""));
 	wait_for(&walks_ended, 2);
 	assert_int_equal(parts_made, 5);
-	/* Whoever does not read has no more made for him than what fits into the sockets. */
+	/* For a client that does not read, the server makes no more parts than fit into the
+	 * sockets. */
 	fd = ask("/long?parts=100000");
 	wait_for(&walks_ended, 2);
 	close(fd);
 	wait_for(&walks_ended, 3);
 	assert_true(parts_made < 1000);
-	/* One that breaks off: without the last chunk, which would say that it is whole. */
+	/* An answer that is aborted has no last chunk, which would mark it as complete. */
 	a = exchange("GET", "/long?parts=-2", "");
 	assert_null(strstr(a, "\r\n0\r\n\r\n"));
 	free(a);
@@ -300,14 +301,15 @@ static void answers_have_a_limit_together(void **state)
 	do {
 		assert_int_equal(mc_metrics_lookup("mooncake_http_answers_refused_total", "", &after), 0);
 	} while (after == before && mc_now_ns() < end);
-	/* What is short still goes with it: it was one too many, not all. */
+	/* Short answers are still sent: the total was exceeded by one answer only. */
 	assert_int_equal(after - before, 1);
 	for (i = 0; i < 3; i++)
 		close(fd[i]);
 	expect(exchange("DELETE", "/empty", ""), 200, "");
 }
 
-/* Whoever does nothing gives way when there are many, be it at his request or at taking the answer. */
+/* With many connections, idle ones are closed for new ones: those that send no request, and those
+ * that do not read the answer. */
 static void a_crowd_does_not_lock_out_others(void **state)
 {
 	static int fd[300];
@@ -343,7 +345,7 @@ static void unknown_paths_are_not_found(void **state)
 	expect(exchange("POST", "/nothing", "some body"), 404, "not found");
 	expect(exchange("PUT", "/echo", "x"), 405, "Allow: GET, POST\r\n");
 	expect(exchange("GET", "/empty", ""), 405, "Allow: DELETE\r\n");
-	/* a path that takes every method */
+	/* a path that accepts every method */
 	expect(exchange("GET", "/teapot", ""), 418, "");
 	expect(exchange("PUT", "/teapot", "x"), 200, "");
 	free(exchange_raw("GARBAGE\r\n\r\n", 11));
@@ -369,14 +371,14 @@ static void bodies_have_a_limit(void **state)
 
 	expect(exchange("POST", "/echo", body), 413, "body too large");
 	assert_int_equal(mc_metric_get(&seen), before);
-	/* One that announces itself is not waited for. */
+	/* A body whose announced length is too large is refused before it is sent. */
 	expect(exchange_raw(ANNOUNCED, strlen(ANNOUNCED)), 413, "body too large");
 	body[MAX_BODY] = '\0';
 	expect(exchange("POST", "/echo", body), 200, "len=5000:bbb");
 	free(body);
 }
 
-/* A body that does not say how long it is going to be. */
+/* A body without an announced length. */
 static char *exchange_chunked(size_t total)
 {
 	char *body = body_of(1000), *request, *at, *answer;
@@ -400,7 +402,7 @@ static void chunked_bodies_have_it_too(void **state)
 
 	expect(exchange_chunked(MAX_BODY), 200, "len=5000:bbb");
 	expect(exchange_chunked(MAX_BODY + 1000), 413, "body too large");
-	/* Far beyond it there is no answer, only an end. */
+	/* Far beyond the limit the connection ends without an answer. */
 	a = exchange_chunked(3 << 20);
 	assert_string_equal(a, "");
 	free(a);
@@ -435,7 +437,7 @@ static void several_clients(void **state)
 		pthread_join(t[i], NULL);
 }
 
-/* A client in the middle of a request does not hold up the end. */
+/* A client in the middle of a request does not delay the stop. */
 static void stop_does_not_wait_for_clients(void **state)
 {
 	int fd = mc_connect(addr, mc_deadline_ms(5000));

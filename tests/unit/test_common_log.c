@@ -84,7 +84,7 @@ static int make_dir(void **state)
 	static uint64_t now = T0;
 
 	strcpy(dir, "/tmp/mc-log-XXXXXX");
-	/* Never back: places that have spoken remember when. */
+	/* The clock is never moved back: each log statement remembers the time of its last line. */
 	mc_clock_fake(now);
 	now += 1000 * MC_NS_PER_SEC;
 	return mkdtemp(dir) ? 0 : -1;
@@ -135,7 +135,7 @@ static void one_line_a_second_per_place(void **state)
 	open_log("info", 0, 0);
 	for (int i = 0; i < 10; i++)
 		speak("a", i);
-	/* Another place is not held back. */
+	/* Another log statement is not limited. */
 	mc_info("a", "elsewhere");
 	mc_clock_advance(MC_NS_PER_SEC - 1);
 	speak("a", 10);
@@ -237,7 +237,7 @@ static void files_rotate_and_old_ones_go(void **state)
 	char path[200];
 	FILE *f;
 
-	/* Not ours: must stay. */
+	/* Not a file of this log: must stay. */
 	fill_path(path, sizeof(path), "test.INFO.old.log");
 	f = fopen(path, "w");
 	assert_non_null(f);
@@ -247,10 +247,10 @@ static void files_rotate_and_old_ones_go(void **state)
 	write_lines(2);
 	assert_int_equal(files(), 1 + 1);
 	write_lines(18);
-	/* The current one, three rotated ones, and the other. */
+	/* The current file, three rotated ones, and the other one. */
 	assert_int_equal(files(), 4 + 1);
 	assert_int_equal(access(path, F_OK), 0);
-	/* The link leads to the newest. */
+	/* The link points to the newest file. */
 	assert_non_null(strstr(read_log(), "number=17\n"));
 	assert_true(strlen(text) <= 200);
 }
@@ -281,7 +281,7 @@ static void all_lines_survive_rotation(void **state)
 	assert_int_equal(lines, 30);
 }
 
-/* Another process of the same name writes to its file in the same directory. */
+/* Another process of the same name writes to its own file in the same directory. */
 static void a_file_in_use_is_not_removed(void **state)
 {
 	char path[200];
@@ -335,7 +335,7 @@ static void threads_share_it(void **state)
 	regfree(&re);
 }
 
-/* Without a directory, and before there is a log at all, lines go to stderr. */
+/* Without a directory, and before the log is open, lines are written to stderr. */
 static void standard_error(void **state)
 {
 	struct mc_log_conf conf = { .program = "test", .levels = "info" };

@@ -150,7 +150,7 @@ static void unknown_names(void **state)
 {
 	int r;
 
-	/* No such name by RFC 6761; a network that swallows questions costs the time at most. */
+	/* No such name by RFC 6761; a network that drops DNS queries costs the timeout at most. */
 	r = mc_connect("no-such-host.invalid:1", mc_deadline_ms(300));
 	assert_true(r == -EHOSTUNREACH || r == -EAGAIN || r == -ETIMEDOUT);
 	assert_non_null(strstr(mc_err_detail(r), "no-such-host.invalid:1"));
@@ -247,7 +247,7 @@ static void bad_unix_addresses(void **state)
 	assert_int_equal(mc_connect("nonsense", SOON), -EINVAL);
 }
 
-/* A listener that never accepts: the queue fills, then connecting takes for ever. */
+/* A listener that never accepts: once its queue is full, connecting would take forever. */
 static void connecting_keeps_its_deadline(void **state)
 {
 	static const char *const addrs[] = { "127.0.0.1:0", NULL };
@@ -303,7 +303,7 @@ static void a_descriptor_travels(void **state)
 	assert_int_equal(read(got, &byte, 1), 1);
 	close(got);
 
-	/* Bytes without one, then the end. */
+	/* Bytes without a descriptor, then the end. */
 	assert_int_equal(write(pair[0], "z", 1), 1);
 	assert_int_equal(mc_recv_fd(pair[1], &got, buf, sizeof(buf), SOON), 1);
 	assert_int_equal(got, -1);
@@ -359,7 +359,7 @@ static void sending_keeps_its_deadline(void **state)
 	do {
 		n = mc_send_fd(pair[0], 0, data, sizeof(data), mc_deadline_ms(20));
 	} while (n > 0);
-	/* The kernel also limits how many descriptors may be on their way. */
+	/* The kernel also limits how many descriptors may be in flight. */
 	assert_true(n == -ETIMEDOUT || n == -ETOOMANYREFS);
 	close(pair[0]);
 	close(pair[1]);

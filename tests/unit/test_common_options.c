@@ -112,7 +112,7 @@ static void expect_ok(const char *line)
 		fail_msg("\"%s\": %d %s", line, r, mc_err_detail(r));
 }
 
-/* Fails with @err and a text that has both parts in it. */
+/* Expect failure with @err and a text that contains both parts. */
 static void expect_error(const char *line, int err, const char *a, const char *b)
 {
 	int r = parse(line);
@@ -120,7 +120,7 @@ static void expect_error(const char *line, int err, const char *a, const char *b
 	if (r != err || !strstr(mc_err_detail(r), a) || !strstr(mc_err_detail(r), b))
 		fail_msg("\"%s\": %d %s", line, r, mc_err_detail(r));
 	assert_null(opts);
-	/* Nothing is left that points to freed memory. */
+	/* No value may point to freed memory. */
 	assert_true(!conf.protocol || !memcmp(&conf.protocol, "\x55\x55\x55\x55", 4));
 }
 
@@ -273,10 +273,11 @@ static void unknown_options_are_told_and_ignored(void **state)
 	expect_ok("-o ration=1,ro");
 	expect_said("-o ration is unknown and ignored; did you mean -o ratio?");
 	expect_said("-o ro is unknown");
-	/* A swap of neighbours is one slip: two of five letters wrong would not be guessed. */
+	/* Two swapped neighbours are one typing mistake: a word with two wrong letters of five
+	 * would get no suggestion. */
 	expect_ok("--tlt=1");
 	expect_said("did you mean --ttl?");
-	/* What every program has is a flag, not an item of a list. */
+	/* Options that every program has are suggested as flags, not as items of the list. */
 	expect_ok("--versin --hlep=man");
 	expect_said("--versin is unknown and ignored; did you mean --version?");
 	expect_said("--hlep is unknown and ignored; did you mean --help?");
@@ -285,7 +286,8 @@ static void unknown_options_are_told_and_ignored(void **state)
 	expect_ok("--undefok=x");
 	assert_string_equal(said, "");
 
-	/* A program with arguments keeps the word behind, another takes it for the value. */
+	/* A program with arguments keeps the following word; another program takes it as the
+	 * option's value. */
 	expect_ok("--unheard of");
 	assert_int_equal(mc_options_argc(opts), 1);
 	prog.synopsis = "[OPTION]...";
@@ -303,7 +305,7 @@ static void strict_programs_refuse_them(void **state)
 	expect_error("-o ro", -EINVAL, "-o ro is unknown", "");
 	expect_error("--enable_cxl", -MC_ENOTSUP, "--enable_cxl", "there is no CXL tier");
 	expect_ok("--port=7 -o nofail --undefok=x --noenable_cxl");
-	/* "rm --dry_run 0" is not to remove. */
+	/* "rm --dry_run 0" must not remove. */
 	expect_ok("--enable_gc 0 1 --noenable_gc false");
 	assert_int_equal(mc_options_argc(opts), 3);
 	assert_false(conf.enable_gc);
@@ -328,7 +330,7 @@ static void absent_options_are_refused_with_the_reason(void **state)
 	expect_error("", -MC_ENOTSUP, path, "no CXL tier");
 	write_config("enable_cxl: false\n");
 	expect_ok("");
-	/* What the default says is no wish. */
+	/* The default value is accepted although the feature is missing. */
 	expect_error("--cxl_size=4096", -MC_ENOTSUP, "--cxl_size", "no CXL tier");
 	expect_error("--cxl_size 4096", -MC_ENOTSUP, "--cxl_size", "no CXL tier");
 	expect_error("--keep_files=7", -MC_ENOTSUP, "--keep_files", "no files");
@@ -373,7 +375,7 @@ static void the_nearer_source_wins(void **state)
 static void other_sources_name_themselves_in_errors(void **state)
 {
 	setenv("MC_TEST_PORT", "many", 1);
-	/* Also when the command line would win: a wrong value is never silent. */
+	/* Also when the command line has priority: a wrong value is always reported. */
 	expect_error("--port 7", -EINVAL, "environment variable MC_TEST_PORT", "\"many\"");
 	unsetenv("MC_TEST_PORT");
 	setenv("MC_TEST_CONFIG", path, 1);
@@ -431,7 +433,7 @@ static void help(void **state)
 	prog.details = "Commands:\n  ls  list keys\n";
 	assert_int_equal(parse("-h"), 1);
 	expect_said("Test the options.\n\nCommands:\n  ls  list keys\n\nOptions,");
-	/* Help also helps who writes something wrong behind it. */
+	/* --help works even if a wrong option follows it. */
 	assert_int_equal(parse("--help --rpc_port"), 1);
 }
 

@@ -35,7 +35,8 @@ static int on_pair(void *arg, const char *key, const char *value, enum mc_conf_s
 static int parse(enum mc_conf_format format, const char *text)
 {
 	size_t len = strlen(text);
-	/* Exactly as long as told, so that reading past the end is noticed. */
+	/* The buffer is exactly as long as the text, so that sanitizers detect reads past the
+	 * end. */
 	char *copy = malloc(len + !len);
 	int r;
 

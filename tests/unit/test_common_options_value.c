@@ -107,7 +107,7 @@ static void sizes_for_people(void **state)
 	assert_string_equal(mc_format_size(1ull << 30, small, sizeof(small)), "1 G");
 }
 
-/* What --print_config prints can be given back. */
+/* Values that --print_config prints can be parsed again. */
 static void formatted_values_parse_to_themselves(void **state)
 {
 	static const uint64_t values[] = {

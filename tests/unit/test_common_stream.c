@@ -111,7 +111,7 @@ static void a_full_socket_takes_a_part(void **state)
 
 	for (size_t i = 0; i < sizeof(block); i++)
 		block[i] = (char)(i * 7 + i / 251);
-	/* Until the socket is full; a part of a block is taken then, or nothing. */
+	/* Send until the socket is full; then a part of a block is accepted, or nothing. */
 	while ((n = put(&a, block + sent % sizeof(block), sizeof(block) - sent % sizeof(block))) > 0)
 		sent += (size_t)n;
 	assert_int_equal(n, -EAGAIN);
@@ -157,7 +157,7 @@ static void a_peer_that_ended_its_direction_still_receives(void **state)
 	assert_int_equal(put(&a, "end", 3), 3);
 	mc_stream_shutdown(&a, SHUT_WR);
 	assert_true(wait_for(&b, POLLRDHUP) & POLLRDHUP);
-	/* Bytes that were sent before the end come first. */
+	/* Bytes that were sent before the end are received first. */
 	assert_int_equal(mc_stream_peek(&b), 1);
 	assert_int_equal(get(&b, in, sizeof(in)), 3);
 	assert_int_equal(mc_stream_peek(&b), 0);

@@ -119,7 +119,7 @@ static void kick_ends_one_wait_early(void **state)
 	mc_stop_kick(&s);
 	pthread_join(t, &ret);
 	assert_null(ret);
-	/* A kick that comes before the wait counts for it, once. */
+	/* A kick before the wait ends that wait, and no other. */
 	mc_stop_kick(&s);
 	assert_false(mc_stop_wait(&s, 1000000));
 	begin = mc_now_ns();
@@ -138,7 +138,7 @@ static void signals_arrive_in_one_place(void **state)
 		kill(getpid(), sigs[i]);
 		assert_int_equal(mc_signals_wait(), sigs[i]);
 	}
-	/* Writing to nobody is an error, not the end. */
+	/* Writing to a pipe without a reader returns an error and does not kill the process. */
 	assert_int_equal(pipe(pipefd), 0);
 	close(pipefd[0]);
 	assert_int_equal(write(pipefd[1], "x", 1), -1);

@@ -156,7 +156,7 @@ static void metadata_is_exchanged(void **state)
 	free(reply);
 }
 
-/* The bytes on the bytes_equal_upstreams are upstream's. */
+/* The bytes on the wire are upstream's. */
 static void bytes_equal_upstreams(void **state)
 {
 	static const char expected[] = "\x0f\0\0\0\0\0\0\0\x01{\"name\":\"me\"}\n";
@@ -303,8 +303,8 @@ static void stalled_peers_do_not_block_others(void **state)
 	/* sooner than the silence limit closes connections */
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(mce_handshake_probe(HOST, f->port, SECONDS(4)), 0);
-	/* The connections that were silent_peers_are_disconnected longest_frame_is_accepted are closed.
-	 * The others are open, unless this took so long that they reached the silence limit too. */
+	/* The connections that were accepted before the limit was reached are closed. The others
+	 * are open, unless this took so long that they reached the silence limit too. */
 	for (int i = 0; i < SLOW; i++)
 		open += recv(fds[i], &c, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 	assert_true(open <= 256);
@@ -314,7 +314,7 @@ static void stalled_peers_do_not_block_others(void **state)
 		close(fds[i]);
 }
 
-/* A silent_peers_are_disconnected peer is disconnected after five seconds. */
+/* A silent peer is disconnected after five seconds. */
 static void silent_peers_are_disconnected(void **state)
 {
 	struct fixture *f = *state;
@@ -356,7 +356,7 @@ static int open_fds(void)
 	return n;
 }
 
-/* A a_thousand_clients_leave_no_descriptor clients, half of them hostile, leave no descriptor open. */
+/* A thousand clients, half of them hostile, leave no descriptor open. */
 static void a_thousand_clients_leave_no_descriptor(void **state)
 {
 	struct fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_impostor.h - a peer written by a test: a thread that takes one connection after the other and
- * hands each to the test's own idea of a server. */
+ * test_engine_impostor.h - a peer written by a test: a thread that accepts one connection after
+ * the other and calls the test's own server function for each. */
 #ifndef TEST_ENGINE_IMPOSTOR_H
 #define TEST_ENGINE_IMPOSTOR_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_liar.c - the asking side against a peer that answers wrongly: it fails, it writes nowhere
- * else, and it lets go of its memory. */
+ * test_engine_liar.c - requests to a peer that answers wrongly: each fails, writes to no other
+ * memory, and releases the memory of its caller. */
 #include <config.h>
 
 #include "test_engine_fixture.h"

@@ -422,7 +422,8 @@ static void a_file_of_huge_pages_does_not_count_as_sealed(void **state)
 enum { CAME = 1, CUT = 2, OPENED = 4 };
 #define NOBODY 65534
 
-/* What another user gets of root's region, and can do with it. */
+/* Request root's region as another user; the result tells which steps succeeded: CAME, OPENED,
+ * CUT. */
 static int stranger_gets(const struct side *s, uint64_t rkey)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_FETCH, .rkey = rkey }, in;
