@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_crash.c - a master with a journal is killed at each passage of each of its fault points, and
- * each of them fails once; the next master has what was answered, and of the request under way what was
- * before it or what comes after it.  The points are read from the sources: one that the script below does
- * not pass fails the test.
+ * test_master_crash.c - a master with a journal is killed at each pass of each of its fault points,
+ * and each fault point that can fail fails once at each pass. The next master has the state after
+ * the last answered request; each object of the request in progress has its old or its new state.
+ * The names of the fault points are read from the sources: a point that the script below never
+ * passes fails the test.
  *
- *	MC_CRASH_ALL=1	no passage is left out (of those of checkpoint.step each 41st is taken otherwise)
- *	MC_CRASH_STEPS=N	requests in the script, 70 unless said otherwise */
+ *	MC_CRASH_ALL=1	test every pass (default: of checkpoint.step only each 41st)
+ *	MC_CRASH_STEPS=N	requests in the script, default 70 */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -26,13 +27,13 @@
 #define TEXT_MAX 65536u
 #define POINTS_MAX 48u
 #define POINT_LEN 48u
-/* One that nobody reads when it comes back. */
+/* A kind of durable value that no part of the master reads after a restart. */
 #define VALUE_KIND ((enum mcm_durable_kind)99)
 
-/* What the victim tells before it dies. */
+/* The victim's report in shared memory, for the parent process. */
 static struct told {
-	char before[TEXT_MAX];		/* the state when the last answer had left */
-	char after[TEXT_MAX];		/* and after what is under way */
+	char before[TEXT_MAX];		/* the state after the last answered request */
+	char after[TEXT_MAX];		/* the state after the request in progress */
 	bool ended, lost;
 	long hits[POINTS_MAX];
 } *told;
@@ -41,7 +42,7 @@ static char point[POINTS_MAX][POINT_LEN];
 static unsigned points;
 static unsigned steps = 70;
 
-/* Linked in the place of the real one: each run of the script is the same. */
+/* Linked instead of the real function, so that each run of the script is the same. */
 uint64_t __wrap_mc_random_u64(void);
 uint64_t __wrap_mc_random_u64(void)
 {
@@ -50,7 +51,7 @@ uint64_t __wrap_mc_random_u64(void)
 	return ++n * 0x9e3779b97f4a7c15ull;
 }
 
-/* ---- the points ---- */
+/* ---- the fault points ---- */
 
 static void note_point(const char *name, size_t len)
 {
@@ -175,7 +176,7 @@ static void lines_of(const char *a, const char *b, const char *c, const char *wh
 
 /* ---- the victim ---- */
 
-/* The request is done, its answer leaves. */
+/* The request is done: record the state, then wait for the journal as a reply does. */
 static void answer(struct fixture *fx)
 {
 	describe(fx->m, told->after);
@@ -272,11 +273,12 @@ static void script(void)
 	answer(&fx);
 	for (i = 0; i < steps; i++) {
 		step(&fx, i);
-		/* They change nothing, so who is killed in one has the state from before. */
+		/* A checkpoint changes nothing: a master killed in it leaves the state from
+		 * before. */
 		if (i % 17 == 5)
 			(void)mcm_checkpoint(fx.m);
 		mcm_journal_stats(fx.m, &st);
-		/* Without a journal a restart loses everything, as it must. */
+		/* A master that lost its journal leaves nothing to restore: it is not restarted. */
 		if (i % 29 == 19 && !st.lost) {
 			jx_killed(&fx);
 			jx_started(&fx);
@@ -287,7 +289,7 @@ static void script(void)
 	told->lost = st.lost;
 }
 
-/* ---- killing it ---- */
+/* ---- killing the victim ---- */
 
 static int in_child(void (*fn)(void *arg), void *arg)
 {
@@ -306,7 +308,7 @@ static int in_child(void (*fn)(void *arg), void *arg)
 	return status;
 }
 
-/* What it complains of is what is wanted. */
+/* Injected errors are expected: write their log lines to a file. */
 static void quiet_log(void)
 {
 	struct mc_log_conf lc = { .program = "test", .dir = jx_dir, .levels = "err" };
@@ -327,7 +329,7 @@ static void victim(void *arg)
 	told->ended = true;
 }
 
-/* The next master's view. */
+/* Check the state that the next master restores. */
 static void verify(void *arg)
 {
 	static char found[TEXT_MAX];
@@ -340,7 +342,7 @@ static void verify(void *arg)
 	fx.conf.client_ttl = 1000000;
 	jx_started(&fx);
 	describe(fx.m, found);
-	/* A journal that could not be written has taken everything along. */
+	/* A master that could not write its journal has removed all files. */
 	if (told->lost) {
 		assert_string_equal(found, "");
 		return;
@@ -373,7 +375,7 @@ static void crash(const char *name, const char *action, long nth)
 		fail_msg("%s: what the next master has is wrong", spec);
 }
 
-/* How often the script passes each point, with this setting of the journal. */
+/* Count how often the script passes each point, with this value of --journal_sync. */
 static void count_hits(const char *sync)
 {
 	char spec[POINTS_MAX * (POINT_LEN + 16)] = "";
@@ -420,7 +422,7 @@ static bool of_sync(const char *name)
 	return strstr(name, "sync") != NULL;
 }
 
-/* Those that have an outcome, which may be a failure. */
+/* Fault points whose function returns a status, so that an error can be injected. */
 static bool can_fail(const char *name)
 {
 	static const char *const fallible[] = {
@@ -433,7 +435,7 @@ static bool can_fail(const char *name)
 	return false;
 }
 
-/* ---- what is tried ---- */
+/* ---- the tests ---- */
 
 static void no_point_is_left_out(void)
 {
@@ -452,7 +454,8 @@ static void no_point_is_left_out(void)
 	}
 }
 
-/* Not cmocka's runner: a child whose assertion fails has to end, not to go on with the next test. */
+/* Not cmocka's runner: after a failed assertion in a child process, it would continue there with
+ * the next test. */
 int main(void)
 {
 	if (getenv("MC_CRASH_STEPS"))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * More connections than the master has descriptors for, and more than it may have: those that are there are
- * served as before, and when the crowd has gone everybody gets in again.  They come over TCP, from several
- * loopback addresses.
+ * More connections than the master has descriptors for, and more than max_connections: clients that
+ * were connected before are served as usual, and new clients are accepted again when the crowd has
+ * disconnected. The crowd connects over TCP, from several loopback addresses.
  *
- *	MC_CONNECTIONS=N	connections, all of which get in as far as there are descriptors, and then an
- *				eighth; without it 2000, for half of which there are descriptors, and 700, of
- *				which 300 may come in */
+ *	MC_CONNECTIONS=N	number of connections, with descriptors for all of them if possible; then
+ *				the limit is an eighth of N. Default: 2000, with descriptors for about
+ *				half of them, then 700 with a limit of 300 */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -30,9 +30,10 @@
 #define PER_CHILD 15000u
 #define PER_ADDRESS 15000u	/* connections from one loopback address */
 #define CHILDREN_MAX 16u
-/* Far more than it takes, for a machine that has a lot else to do. */
+/* Far more than a reply takes, for a busy machine. */
 #define SLOW_MS 10000
-/* For all answers to hellos, where each gets one; and where many stay outside and get none. */
+/* Until all hellos are answered, if each gets a reply; and if many connections are not accepted and
+ * get none. */
 #define ANSWERS_MS 60000
 #define OUTSIDE_MS 3000
 
@@ -61,8 +62,8 @@ static void stop(void)
 	mc_options_free(options);
 }
 
-/* Registered by @deadline.  Where descriptors are all in use a connection may have to be tried again: it takes two
- * of this process's, which is the server's too. */
+/* A client that registers before @deadline. While all descriptors are in use, the connection may
+ * have to be retried: it takes two descriptors of this process, which is client and server. */
 static struct mcp_client *client_by(uint64_t id, uint64_t deadline)
 {
 	struct mcp_client_conf conf = {
@@ -89,7 +90,7 @@ static struct mcp_client *client(uint64_t id)
 
 /* ---- the crowd ---- */
 
-/* Comes from one of several loopback addresses: each has so many ports. */
+/* Connect from one of several loopback addresses, because each has a limited number of ports. */
 static int come(uint64_t id)
 {
 	struct sockaddr_in from = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
@@ -100,7 +101,7 @@ static int come(uint64_t id)
 	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(id / PER_ADDRESS));
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	to.sin_port = htons((uint16_t)atoi(strrchr(tcp, ':') + 1));
-	/* The port is chosen when it is known whereto. */
+	/* The port is chosen in connect(), when the destination is known. */
 	(void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
 	if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
 	    connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
@@ -109,7 +110,7 @@ static int come(uint64_t id)
 	return -EAGAIN;
 }
 
-/* A connection that says hello and nothing more. */
+/* A connection that sends only a hello. */
 static int join(uint64_t id)
 {
 	struct mcp_hello hello = {
@@ -132,12 +133,12 @@ static int join(uint64_t id)
 	return -EAGAIN;
 }
 
-/* What came of the whole crowd, or of a part. */
+/* Counts of connections, for the whole crowd or for one process. */
 struct census {
 	unsigned in, welcome, refused;
 };
 
-/* What the master says to each hello within @ms. */
+/* Count the replies to the hellos that arrive within @ms. */
 static void listen_to(const int *fd, struct census *c, unsigned ms)
 {
 	uint64_t end = mc_now_ms() + ms, now;
@@ -161,7 +162,8 @@ static void listen_to(const int *fd, struct census *c, unsigned ms)
 	}
 }
 
-/* Come in as many as can, listen for @answers_ms, say how many, and stay until killed. */
+/* A process that opens up to @n connections, waits @answers_ms for replies, writes its counts to
+ * @tell, and keeps the connections until it is killed. */
 static pid_t crowd(unsigned n, uint64_t first, unsigned answers_ms, int tell)
 {
 	struct rlimit lim = { PER_CHILD + 100, PER_CHILD + 100 };
@@ -199,7 +201,7 @@ static void crowd_goes(void)
 	}
 }
 
-/* ---- those who were there before ---- */
+/* ---- clients that were connected before the crowd ---- */
 
 static uint64_t slowest_ms;
 
@@ -230,7 +232,7 @@ static void beat(struct mcp_client *c, uint64_t id)
 	slowest_ms = took > slowest_ms ? took : slowest_ms;
 }
 
-/* Of one that is registered. */
+/* A heartbeat connection of a client that is registered. */
 static struct mcp_client *heart(uint64_t id)
 {
 	struct mcp_client_conf conf = {
@@ -251,7 +253,7 @@ static uint64_t cpu_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-/* Of this process, which is the master's. */
+/* Resident memory of this process, which includes the master. */
 static uint64_t rss(void)
 {
 	unsigned long long size, pages = 0;
@@ -263,7 +265,7 @@ static uint64_t rss(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* @n come while @c and @h go on asking; what came of them. */
+/* Open @n connections while the clients @c and @h continue their requests; returns the counts. */
 static struct census crowd_comes(unsigned n, unsigned answers_ms, struct mcp_client *c, struct mcp_client *h)
 {
 	struct census all = { 0 }, some;
@@ -304,7 +306,7 @@ static void still_served(struct mcp_client *c, struct mcp_client *h)
 	assert_in_range(slowest_ms, 0, SLOW_MS);
 }
 
-/* They are let go of, and there is room for others. */
+/* The crowd disconnects, and a new client is accepted. */
 static void room_again(void)
 {
 	struct mcp_client *later;
@@ -313,7 +315,8 @@ static void room_again(void)
 	crowd_goes();
 	later = client_by(3, mc_deadline_ms(60000));
 	ask(later);
-	/* Those who were still outside come in first, and go when their ends are noticed. */
+	/* Connections that were waiting to be accepted are accepted first, and removed when the
+	 * master notices that they are closed. */
 	for (began = mc_now_ms(); mcm_client_count(m) != 2 && mc_now_ms() < began + 60000;)
 		usleep(1000);
 	assert_int_equal(mcm_client_count(m), 2);
@@ -333,13 +336,13 @@ static void test_crowd(void **state)
 	assert_in_range(n, 1, CHILDREN_MAX * PER_CHILD);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	lim = old;
-	/* Room for half of a small crowd: the others wait outside. */
+	/* Descriptors for about half of a small crowd: the other connections are not accepted. */
 	if (!text && old.rlim_max > 1200)
 		lim.rlim_cur = 1200;
 	else
 		lim.rlim_cur = lim.rlim_max = n + 1000 > old.rlim_max ? n + 1000 : old.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &lim) < 0) {
-		/* Not even root may always have more. */
+		/* In some environments not even root can raise the limit. */
 		assert_true(old.rlim_max > 2000);
 		lim.rlim_cur = lim.rlim_max = old.rlim_max;
 		assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
@@ -371,7 +374,8 @@ static void test_crowd(void **state)
 	(void)setrlimit(RLIMIT_NOFILE, &old);
 }
 
-/* More than may come: they are told so, and nobody else notices. */
+/* More connections than max_connections: the excess gets an error, and other clients are not
+ * affected. */
 static void test_limit(void **state)
 {
 	struct mcp_client_conf conf = {
@@ -400,10 +404,11 @@ static void test_limit(void **state)
 	printf("%u came, %u welcome, %u refused, %u clients known, slowest answer %llu ms\n", all.in,
 	       all.welcome, all.refused, mcm_client_count(m), (unsigned long long)slowest_ms);
 	assert_int_equal(all.welcome, limit - 2);
-	/* Their number keeps no heartbeat waiting, and nor does what they ask: it is not done on that channel. */
+	/* The heartbeat channel accepts no other requests, so that no heartbeat waits for them. */
 	assert_int_equal(mcp_call(h, MCP_EXIST, &rq, &reply, &mem, mc_deadline_ms(20000)), -MC_ENOTSUP);
 	assert_int_equal(all.in, n);
-	/* Of very many only the first thousand are waited for. */
+	/* At most 1000 refusals wait at the same time; further connections are closed without
+	 * one. */
 	if (text)
 		assert_true(all.refused >= 1000 || all.refused == n - all.welcome);
 	else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_disk.c - what the journal asks of the disk: of a machine that goes down only what was
- * synced is left, and the next master tells what it can believe of that. */
+ * test_master_disk.c - which data the journal syncs: after a power failure only synced data is
+ * left, and the next master must know which of it is valid. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -19,7 +19,7 @@
 #define MIB (1u << 20)
 #define FILES 64
 
-/* ---- a disk that knows what was synced; linked in the place of the real one ---- */
+/* ---- a disk that remembers which data was synced; linked instead of the real functions ---- */
 
 int __wrap_fsync(int fd);
 int __wrap_fdatasync(int fd);
@@ -28,7 +28,7 @@ struct dirent *__real_readdir(DIR *d);
 
 static struct {
 	struct {
-		int fd;			/* kept open: no other file gets its number */
+		int fd;			/* kept open, so that no other file gets its inode */
 		ino_t ino;
 		off_t size;
 	} file[FILES];
@@ -37,7 +37,7 @@ static struct {
 		ino_t ino;
 	} name[FILES];
 	unsigned files, names;
-	unsigned bad_readdir;		/* the how manyth fails from now on, 0: none */
+	unsigned bad_readdir;		/* which of the next calls fails, 0: none */
 	void (*on_fdatasync)(void);
 } disk;
 
@@ -118,13 +118,13 @@ static void cut(const char *path, ino_t ino)
 	close(fd);
 	if (i == disk.files)
 		return;
-	/* It may have lost its name meanwhile. */
+	/* The file may have been unlinked meanwhile: read it through its descriptor. */
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", disk.file[i].fd);
 	jx_copy_file(from, path);
 	assert_int_equal(truncate(path, disk.file[i].size), 0);
 }
 
-/* What is found after the machine went down: the copy. */
+/* Make the copy contain only synced names and synced bytes, as after a power failure. */
 static void power_failure(void)
 {
 	char path[512];
@@ -138,7 +138,7 @@ static void power_failure(void)
 	}
 }
 
-/* The journals in @where are of an earlier start of the machine. */
+/* Make the journals in @where look as if the machine had restarted since they were written. */
 static void machine_restarted(const char *where)
 {
 	char path[128], name[MCM_JOURNAL_NAME];
@@ -152,7 +152,7 @@ static void machine_restarted(const char *where)
 		snprintf(path, sizeof(path), "%s/%s", where, name);
 		fd = open(path, O_RDWR);
 		if (fd >= 0 && pread(fd, mem, sizeof(mem), 0) > 64) {
-			/* the boot id, and the checksum over it */
+			/* change the boot id, and the checksum that covers it */
 			mem[MCM_RECORD_HEAD + 30] ^= 1;
 			memcpy(&len, mem + 8, 4);
 			len = mc_crc32c(mem + 8, 4 + (len >> 8));
@@ -164,7 +164,7 @@ static void machine_restarted(const char *where)
 	}
 }
 
-/* How many objects the next master has in the copy. */
+/* The number of objects that a master restores from the copy. */
 static uint64_t found(struct fixture *fx)
 {
 	struct mcm *other = jx_open_copy(fx, 0);
@@ -188,9 +188,9 @@ static void down(struct fixture *fx)
 	jx_want.journal_sync = NULL;
 }
 
-/* ---- what is believed ---- */
+/* ---- which journals are used ---- */
 
-/* What was only written is not believed; what was synced or ended is. */
+/* After a restart of the machine, a journal is used only if it was synced or closed. */
 static void t_other_boot(void **state)
 {
 	struct fixture fx;
@@ -209,7 +209,8 @@ static void t_other_boot(void **state)
 	}
 }
 
-/* What ended in an earlier start of the machine is as good as synced, whatever followed it. */
+/* A journal that was closed before the machine restarted is used like a synced one, also if another
+ * journal follows it. */
 static void t_ended_before(void **state)
 {
 	struct fixture fx;
@@ -226,15 +227,17 @@ static void t_ended_before(void **state)
 	jx_answer(&fx);
 	jx_copy_dir();
 	assert_int_equal(found(&fx), 2);
-	/* And when the machine goes down in this one, nothing is known. */
+	/* If the machine restarts again, nothing is used, because the new journal was only
+	 * written. */
 	machine_restarted(jx_copy);
 	assert_int_equal(found(&fx), 0);
 	down(&fx);
 }
 
-/* ---- what is synced ---- */
+/* ---- which data is synced ---- */
 
-/* A new file is one that is known to be there, by the time that something may be missing in it. */
+/* The header and the name of a new journal are synced: without them the next master would not
+ * notice that records may be missing. */
 static void t_new_file(void **state)
 {
 	struct fixture fx;
@@ -252,7 +255,7 @@ static void t_new_file(void **state)
 	down(&fx);
 }
 
-/* The same of one that a checkpoint has begun which then failed. */
+/* The same for a journal begun by a checkpoint that then failed. */
 static void t_switched(void **state)
 {
 	struct fixture fx;
@@ -269,7 +272,8 @@ static void t_switched(void **state)
 	down(&fx);
 }
 
-/* A killed master had written what it had not synced: who believes it builds on it. */
+/* A killed master had written records that it had not synced. The next master uses them, so it
+ * syncs them before its own records. */
 static void t_tail(void **state)
 {
 	struct fixture fx;
@@ -293,7 +297,8 @@ static void t_tail(void **state)
 	down(&fx);
 }
 
-/* An end is believed, so it comes after everything, also without a last checkpoint. */
+/* An end record makes the journal valid, so all other records are synced before it, also if the
+ * last checkpoint fails. */
 static void t_end(void **state)
 {
 	struct fixture fx;
@@ -311,11 +316,12 @@ static void t_end(void **state)
 	down(&fx);
 }
 
-/* ---- what is lost ---- */
+/* ---- lost records ---- */
 
 static struct mcm *flooded;
 
-/* More than the buffer has room for, and who should write it is waiting for the disk. */
+/* Append more records than the buffer holds, while the thread that would write them waits for the
+ * disk. */
 static void flood(void)
 {
 	static char value[MCM_DURABLE_VALUE_MAX];
@@ -325,7 +331,7 @@ static void flood(void)
 					      mcp_bytes(value, sizeof(value))), 0);
 }
 
-/* A buffer that runs full while a checkpoint goes over to a new file is a loss like any other. */
+/* A buffer that overflows while a checkpoint switches to a new file is a loss like any other. */
 static void t_full_at_the_switch(void **state)
 {
 	struct fixture fx;
@@ -338,10 +344,10 @@ static void t_full_at_the_switch(void **state)
 	disk.on_fdatasync = flood;
 	assert_int_equal(mcm_checkpoint(fx.m), -EIO);
 	assert_null(disk.on_fdatasync);
-	/* An old state must not be found. */
+	/* No old state may be found. */
 	assert_null(jx_file(jx_dir, "journal-"));
 	assert_null(jx_file(jx_dir, "checkpoint-"));
-	/* And the next one begins anew. */
+	/* The next checkpoint begins a new journal. */
 	assert_int_equal(fx_put(&fx, "l", 5000, 0), 0);
 	jx_answer(&fx);
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
@@ -351,7 +357,7 @@ static void t_full_at_the_switch(void **state)
 	down(&fx);
 }
 
-/* A directory that can be read in part only is not the state of anything. */
+/* A directory that can be read only in part must not be used. */
 static void t_unreadable(void **state)
 {
 	struct mcm *other = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_event.c - the ring of events: order, prefixes, and watchers that are late. */
+ * test_master_event.c - the ring of events: order, prefixes, and watchers that are too slow. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -115,7 +115,7 @@ static void a_late_watcher_is_told_how_much_it_missed(void **state)
 		assert_int_equal(lost, 0);
 	} while (r);
 	assert_int_equal(seen, MCM_EVENTS_MAX);
-	/* A number of another master. */
+	/* A number that this master has not reached: another master has issued it. */
 	since += 10;
 	read_on(&fx, "", 0);
 	assert_int_equal(lost, 1);

@@ -346,7 +346,6 @@ static void test_promises(void **state)
 	fx_down(&fx);
 }
 
-/* Free space is fragmented, with objects between the free ranges that stay. */
 static void no_lease(struct mcm_conf *conf)
 {
 	no_background(conf);
@@ -391,6 +390,7 @@ static void test_no_promises(void **state)
 	fx_down(&fx);
 }
 
+/* The free space is fragmented: the evictor has to make a long run of adjacent ranges. */
 static void test_fragmented(void **state)
 {
 	struct mcp_object o[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_journal.c - a master that is killed at any moment and started again from its journal. */
+ * test_master_journal.c - a master that is killed at any time and restarted from its journal. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -50,7 +50,7 @@ static void t_comes_back(void **state)
 	b = jx_dump(fx.m);
 	jx_same(&a, &b);
 	jx_dump_free(&b);
-	/* not before the owner is there */
+	/* hidden until the owner mounts its segments again */
 	assert_int_equal(fx_stat(&fx, "a/b", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_stat(&fx, "empty", NULL), 0);
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, NULL), 0);
@@ -62,7 +62,7 @@ static void t_comes_back(void **state)
 	assert_int_equal(fx_stat(&fx, "hard", &o), 0);
 	assert_int_equal(o.flags, MCP_OBJ_HARD_PIN);
 	assert_int_equal(fx_stat(&fx, "old", NULL), -MC_ENOOBJECT);
-	/* and once more, from what the second one wrote */
+	/* once more, from the files that the second master wrote */
 	jx_again(&fx);
 	b = jx_dump(fx.m);
 	jx_same(&a, &b);
@@ -71,7 +71,7 @@ static void t_comes_back(void **state)
 	fx_down(&fx);
 }
 
-/* A put that comes to less than it was begun with. */
+/* A put that commits fewer bytes than it began with. */
 static void put_less(struct fixture *fx, const char *key, uint64_t room, uint64_t size)
 {
 	struct mcp_put_done done = { .key = fx_bytes(key), .size = size };
@@ -83,7 +83,7 @@ static void put_less(struct fixture *fx, const char *key, uint64_t room, uint64_
 	assert_int_equal(mcm_put_end(fx->m, &done), 0);
 }
 
-/* What clients and the evictor do, without a plan. */
+/* A random operation of a client; puts may evict objects. */
 static void random_step(struct fixture *fx)
 {
 	char key[32], to[32];
@@ -100,7 +100,7 @@ static void random_step(struct fixture *fx)
 		fx_rename(fx, key, to, 0);
 		break;
 	case 2:
-		/* stays under way, or is broken off */
+		/* the put stays unfinished, or is revoked */
 		if (fx_start(fx, fx->s, key, size + 1, MCP_PUT_UPSERT, &g) == 0 && rnd() % 2)
 			fx_revoke(fx, key, g.generation);
 		break;
@@ -196,11 +196,11 @@ static void t_fuzzy(void **state)
 
 /* ---- damage ---- */
 
-/* Starts that said that something is damaged. */
+/* Number of starts that reported damage. */
 static unsigned complaints;
 
-/* Every version is one that there was; no memory has two owners.  What is damaged is counted, and a
- * checkpoint without it is due at once. */
+/* Each restored version existed at some time, and no memory has two owners. Damage is counted, and
+ * a checkpoint is due at once. */
 static void check_copy(struct fixture *fx, struct jx_dump *ever, size_t least)
 {
 	int64_t damaged = fx_metric("mooncake_master_journal_damaged_total");
@@ -220,7 +220,7 @@ static void check_copy(struct fixture *fx, struct jx_dump *ever, size_t least)
 	mcm_core_free(other.m);
 }
 
-/* All that ever was, as lines of a dump. */
+/* Add the present objects to @ever, the lines of all objects that ever existed. */
 static void remember(struct jx_dump *ever, struct mcm *m)
 {
 	struct jx_dump now = jx_dump(m);
@@ -248,7 +248,7 @@ static off_t size_of(const char *path)
 	return st.st_size;
 }
 
-/* Each place is a master that starts, which takes long when it is watched. */
+/* Each offset needs a start of a master, which is slow under ThreadSanitizer. */
 #ifdef __SANITIZE_THREAD__
 #define SPARSE 7
 #else
@@ -277,7 +277,7 @@ static void t_torn(void **state)
 		assert_int_equal(truncate(jx_file(jx_copy, "journal-"), size - cut), 0);
 		check_copy(&fx, &ever, 0);
 	}
-	/* A kill does no damage. */
+	/* A kill leaves at most an incomplete record at the end, which does not count as damage. */
 	assert_int_equal(complaints, 0);
 	jx_dump_free(&ever);
 	fx_down(&fx);
@@ -318,11 +318,12 @@ static void t_flipped(void **state)
 	for (off_t at = 0; at < size; at += 5 * SPARSE) {
 		jx_copy_dir();
 		flip(jx_file(jx_copy, "journal-"), at);
-		/* what one record said is missing, which may have been what made room for another's */
+		/* one record is lost, and perhaps another object whose memory that record had
+		 * freed */
 		check_copy(&fx, &ever, now.n - 2);
 		flips++;
 	}
-	/* Some bits fill up to the next record and mean nothing. */
+	/* Some bits are padding between records and have no meaning. */
 	assert_in_range(complaints, flips * 3 / 4, flips);
 	size = size_of(jx_file(jx_copy, "checkpoint-"));
 	for (off_t at = head + segment; at < size; at += 5 * SPARSE) {
@@ -330,7 +331,8 @@ static void t_flipped(void **state)
 		flip(jx_file(jx_copy, "checkpoint-"), at);
 		check_copy(&fx, &ever, now.n - 2);
 	}
-	/* with its segment an object is gone, with one of its headers nothing */
+	/* without its segment's record an object is lost; without one of the two headers,
+	 * nothing */
 	for (off_t at = 0; at < head + segment; at += 7) {
 		jx_copy_dir();
 		flip(jx_file(jx_copy, "checkpoint-"), at);
@@ -341,7 +343,7 @@ static void t_flipped(void **state)
 	fx_down(&fx);
 }
 
-/* ---- who may use it ---- */
+/* ---- which masters may use a directory ---- */
 
 static void refused_with(struct fixture *fx, uint8_t *header, size_t len, const char *why)
 {
@@ -377,17 +379,17 @@ static void t_not_ours(void **state)
 	assert_non_null(strstr(mc_err_detail(-EINVAL), "cluster_id=mooncake_cluster"));
 	conf.cluster_id = (char *)"not good";
 	assert_int_equal(mcm_core_new(&conf, &other), -EINVAL);
-	/* it was not touched */
+	/* the refused masters have not changed it */
 	jx_started(&fx);
 	jx_attach(&fx, 1, MIB);
 	assert_int_equal(fx_stat(&fx, "k", NULL), 0);
 	jx_answer(&fx);
 	jx_copy_dir();
-	/* a later version's file: refused, and left as it is */
+	/* a file of a later format is refused and not changed */
 	mcm_pack_header(&p, &h);
 	mem[MCM_RECORD_HEAD] = MCM_RECORD_VERSION + 1;
 	refused_with(&fx, mem, p.len, "format version 2");
-	/* and the one before the first: a header that ends before the seed */
+	/* and of the format before version 1, whose header has no seed */
 	p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 	mcm_pack_header(&p, &h);
 	*(uint32_t *)(void *)(mem + 8) -= 8 << 8;
@@ -407,7 +409,7 @@ static void t_put_under_way(void **state)
 	assert_int_equal(fx_start(&fx, fx.s, "half", 600 << 10, 0, &g), 0);
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
-	/* the writer is told that it lost, and its memory is nobody else's */
+	/* the put is refused, and its memory is not granted to others */
 	assert_int_equal(fx_end(&fx, "half", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_stat(&fx, "half", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
@@ -416,7 +418,7 @@ static void t_put_under_way(void **state)
 	fx_revoke(&fx, "small", later.generation);
 	fx_advance(&fx, 29000);
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
-	/* also when the master is started anew meanwhile */
+	/* also if the master restarts meanwhile */
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
@@ -424,7 +426,7 @@ static void t_put_under_way(void **state)
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), -MC_ENOSPACE);
 	fx_advance(&fx, 2000);
 	assert_int_equal(fx_start(&fx, fx.s, "big", 600 << 10, 0, &later), 0);
-	/* and then it is free for good */
+	/* after that it stays free */
 	assert_int_equal(fx_revoke(&fx, "big", later.generation), 0);
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
@@ -445,7 +447,7 @@ static void t_generations(void **state)
 	last = g.generation;
 	mcm_journal_wait(fx.m);
 	jx_killed(&fx);
-	/* a clock that went back by a day */
+	/* the clock went back */
 	mc_clock_fake(10 * MC_NS_PER_SEC);
 	jx_started(&fx);
 	jx_attach(&fx, 1, MIB);
@@ -469,14 +471,14 @@ static void t_owners(void **state)
 	}
 	jx_again(&fx);
 	assert_int_equal(mcm_index_count(&fx.m->index), 20);
-	/* the memory of another life */
+	/* a new epoch: other memory */
 	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
 	assert_int_equal(reply.reattached, 0);
 	assert_int_equal(fx_mount(&fx, 1, 2, 102, MIB, &reply), 0);
 	assert_int_equal(reply.reattached, 1);
 	fx_advance(&fx, 100);
 	assert_int_equal(mcm_index_count(&fx.m->index), reply.objects);
-	/* one whose owner never comes */
+	/* the owner of the second segment never returns */
 	jx_again(&fx);
 	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
 	fx_advance(&fx, (uint64_t)fx.conf.client_forget_ttl - 4000);
@@ -489,7 +491,7 @@ static void t_owners(void **state)
 	fx_down(&fx);
 }
 
-/* ---- a disk that is full ---- */
+/* ---- a full disk ---- */
 
 static void t_full(void **state)
 {
@@ -506,7 +508,7 @@ static void t_full(void **state)
 	jx_answer(&fx);
 	mcm_journal_stats(fx.m, &st);
 	assert_true(st.on && st.lost);
-	/* an old state must not be found */
+	/* no old state may be found */
 	assert_null(jx_file(jx_dir, "journal-"));
 	assert_null(jx_file(jx_dir, "checkpoint-"));
 	assert_int_equal(fx_put(&fx, "later", 5000, 0), 0);
@@ -531,7 +533,7 @@ static void t_full(void **state)
 	jx_same(&a, &b);
 	jx_dump_free(&a);
 	jx_dump_free(&b);
-	/* full at the start */
+	/* the disk is full at the start */
 	mcm_journal_wait(fx.m);
 	jx_killed(&fx);
 	assert_int_equal(mc_fault_set("journal.create=error:ENOSPC"), 0);
@@ -545,7 +547,7 @@ static void t_full(void **state)
 	fx_down(&fx);
 }
 
-/* ---- what is asked for over HTTP ---- */
+/* ---- requests over HTTP ---- */
 
 static char *ask(struct fixture *fx, const char *method, const char *path)
 {
@@ -563,7 +565,7 @@ static char *ask(struct fixture *fx, const char *method, const char *path)
 	return text;
 }
 
-/* It is written, too, when the answer leaves. */
+/* Changes over HTTP, too, are in the journal before the reply is sent. */
 static void t_http(void **state)
 {
 	struct fixture fx;
@@ -584,7 +586,7 @@ static void t_http(void **state)
 	fx_down(&fx);
 }
 
-/* ---- what released versions have written ---- */
+/* ---- files of released versions ---- */
 
 static void golden_of(char path[512], const char *name)
 {
@@ -593,7 +595,7 @@ static void golden_of(char path[512], const char *name)
 	snprintf(path, 512, "%s/tests/golden/journal-v1/%s", top ? top : "..", name);
 }
 
-/* A directory that a master of format 1 left when it was killed: all of it is read, by every later one. */
+/* A directory as a killed master of format 1 left it: every later version reads all of it. */
 static void t_golden(void **state)
 {
 	static const char *const files[] = { "checkpoint-0000000000000003", "journal-0000000000000003" };
@@ -674,7 +676,7 @@ static void t_durable_values(void **state)
 	fx_down(&fx);
 }
 
-/* After a checkpoint, one of each kind of record. */
+/* Write a checkpoint, then records of most kinds to the new journal. */
 static void each_of_kind(struct fixture *fx)
 {
 	assert_int_equal(mcm_checkpoint(fx->m), 0);
@@ -687,7 +689,7 @@ static void each_of_kind(struct fixture *fx)
 	mcm_durable_drop(fx->m, MCM_DURABLE_TASK, fx_bytes("note"));
 }
 
-/* Make what t_golden reads, for a new version: test_master_journal write DIR. */
+/* Write the files that t_golden reads, for a new version: test_master_journal write DIR. */
 static int write_golden(const char *to)
 {
 	struct mcm_put_request two = { .copies = 2, .flags = MCP_PUT_SOFT_PIN, .soft_ms = 60000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_journal_fixture.c - see the header. */
+ * test_master_journal_fixture.c - implementation of test_master_journal_fixture.h. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -59,7 +59,7 @@ static void copy_one(const char *path)
 	jx_copy_file(path, to);
 }
 
-/* The directory as it is now, into another one. */
+/* Copy the present files of jx_dir to jx_copy. */
 void jx_copy_dir(void)
 {
 	snprintf(jx_copy, sizeof(jx_copy), "%s.copy", jx_dir);
@@ -76,7 +76,7 @@ static void find_one(const char *path)
 		snprintf(found, sizeof(found), "%s", path);
 }
 
-/* The path of the one file that has @part in its name, NULL when there is none. */
+/* The path of the file in @where that has @part in its name, NULL if there is none. */
 const char *jx_file(const char *where, const char *part)
 {
 	snprintf(found, sizeof(found), "%s", part);
@@ -108,7 +108,7 @@ static void tune(struct mcm_conf *conf)
 {
 	conf->journal_dir = jx_dir;
 	conf->put_quarantine_ms = 1000;
-	/* nobody sends heartbeats here */
+	/* no client sends heartbeats in these tests */
 	conf->client_ttl = 1000000;
 	conf->journal_sync = jx_want.journal_sync ? jx_want.journal_sync : conf->journal_sync;
 	conf->enable_multi_tenants = jx_want.enable_multi_tenants;
@@ -120,7 +120,7 @@ void jx_up(struct fixture *fx, unsigned n, uint64_t size)
 	fx_up(fx, n, size, tune);
 }
 
-/* As if killed: what is not written is lost. */
+/* End the master as a kill does: records that were not written are lost. */
 void jx_killed(struct fixture *fx)
 {
 	struct mc_list *pos, *tmp;
@@ -220,7 +220,7 @@ void jx_same(struct jx_dump *a, struct jx_dump *b)
 	assert_int_equal(a->n, b->n);
 }
 
-/* Is each line of @b one of @a? */
+/* Fail if a line of @b is not one of @a's. */
 void jx_part_of(struct jx_dump *b, struct jx_dump *a)
 {
 	for (size_t i = 0; i < b->n; i++)

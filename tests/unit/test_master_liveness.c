@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Owners that fall silent, come back, are forgotten, are replaced; and a master that did not run. */
+ * Owners that become silent, return, are forgotten or replaced; and a master that was stopped for a
+ * while. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -21,7 +22,7 @@ static bool beat(struct fixture *fx, uint64_t client)
 	return fx_beat(fx, id_of(client));
 }
 
-/* Time goes by, client 1 keeps saying that it is there. */
+/* Advance the clock while client 1 sends heartbeats. */
 static void alive_for(struct fixture *fx, uint64_t ms)
 {
 	uint64_t i;
@@ -39,7 +40,7 @@ static uint8_t state_of(struct fixture *fx, uint64_t id)
 	return s ? mcm_segment_state(s) : MCM_SEG_NONE;
 }
 
-/* How many keys a listing of all shows. */
+/* The number of keys in a listing of all keys. */
 static unsigned listed(struct fixture *fx)
 {
 	struct mcp_list rq = { .limit = 100 };
@@ -72,11 +73,11 @@ static void test_silent_and_back(void **state)
 	assert_int_equal(fx_exist(&fx, "a", 0), 0);
 	assert_int_equal(listed(&fx), 1);
 	assert_int_equal(fx_stat(&fx, "z", NULL), 0);
-	/* Nothing new goes there, nothing is dropped. */
+	/* No new object is placed there, and no object is dropped. */
 	assert_int_equal(fx_put(&fx, "b", 1000, 0), -MC_ENOSPACE);
 	used = fx_used(&fx);
 	assert_true(used);
-	/* A heartbeat asks for a mount, and does not replace it: only that carries the epoch. */
+	/* The reply to a heartbeat requests a mount: only a mount carries the epoch. */
 	assert_true(beat(&fx, 1));
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, &reply), 0);
@@ -89,7 +90,7 @@ static void test_silent_and_back(void **state)
 	fx_down(&fx);
 }
 
-/* What nobody can read may be put again; the old one does not come back. */
+/* A key whose object is hidden can be put again; the hidden object does not return. */
 static void test_replaced_while_silent(void **state)
 {
 	struct mcp_mount_reply reply;
@@ -127,19 +128,19 @@ static void test_other_epoch(void **state)
 	assert_int_equal(fx_pin(&fx, fx.s, "held", MCP_GET_HOLD, &held, NULL), 0);
 	assert_int_equal(fx_mount(&fx, 1, 1, 999, MIB, &reply), 0);
 	assert_int_equal(reply.reattached, 0);
-	/* Gone at once for readers, before anything was swept. */
+	/* Readers miss the object at once, before the segment is swept. */
 	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_used(&fx), 0);
 	assert_int_equal(fx_put(&fx, "a", 3000, 0), 0);
 	fx_advance(&fx, 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 1);
 	assert_int_equal(fx.m->segments.top, 2);
-	/* The old struct lives as long as a reader holds something of it. */
+	/* The old segment exists as long as a reader pins an object in it. */
 	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCP_SEG_UNMOUNTING);
 	fx_release(&fx, fx.s, held.pin);
 	fx_advance(&fx, 0);
 	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCM_SEG_NONE);
-	/* Its number serves the next one. */
+	/* Its number is reused. */
 	assert_int_equal(fx_mount(&fx, 1, 5, 5, MIB, NULL), 0);
 	assert_int_equal(fx.m->segments.top, 2);
 	fx_down(&fx);
@@ -196,13 +197,13 @@ static void test_master_paused(void **state)
 	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &lease, NULL), 0);
 	assert_int_equal(fx_exist(&fx, "a", 0), 1);
-	/* SIGSTOP for ten minutes: nobody's silence, nobody's lease. */
+	/* SIGSTOP for ten minutes: no owner becomes silent, and no lease expires. */
 	mc_clock_advance(600 * MC_NS_PER_SEC);
 	fx_advance(&fx, 100);
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
 	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
 	assert_int_equal(fx_metric("mooncake_master_leases_expired_total"), 0);
-	/* Pauses again and again do not add up either. */
+	/* Repeated pauses do not add up either. */
 	{
 		int i;
 
@@ -212,13 +213,13 @@ static void test_master_paused(void **state)
 		}
 	}
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
-	/* But silence while the master runs does. */
+	/* But silence while the master runs counts. */
 	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
 	fx_down(&fx);
 }
 
-/* Whichever thread wakes first: it does not know of the stall, and takes nothing for old. */
+/* Whichever thread wakes first: it does not know of the stall yet, but nothing expires. */
 static void test_paused_until_the_monitor_runs(void **state)
 {
 	struct mcm_put_granted g;
@@ -234,7 +235,7 @@ static void test_paused_until_the_monitor_runs(void **state)
 	before = mcm_now_ms(fx.m);
 	mc_clock_advance(1200 * MC_NS_PER_SEC);
 	assert_true(mcm_now_ms(fx.m) - before <= mcm_tick_ms(fx.m));
-	/* A promise is kept, a put not taken back, and the clock does not go back either. */
+	/* The promise lease holds, the put is not aborted, and the clock does not go back. */
 	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
 	mcm_puts_tick(fx.m);
 	before = mcm_now_ms(fx.m);
@@ -243,7 +244,7 @@ static void test_paused_until_the_monitor_runs(void **state)
 	assert_true(mcm_now_ms(fx.m) - before <= mcm_tick_ms(fx.m));
 	assert_int_equal(fx_remove(&fx, "a", 0), -MC_ELEASED);
 	assert_int_equal(fx_metric("mooncake_master_puts_timed_out_total"), timed_out);
-	/* A tick that is only late costs nothing. */
+	/* A tick that is slightly late is no stall: its time counts. */
 	before = mcm_now_ms(fx.m);
 	mc_clock_advance(3 * mcm_tick_ms(fx.m) * MC_NS_PER_MS);
 	mcm_clock_tick(fx.m);
@@ -266,7 +267,7 @@ static void test_client_paused(void **state)
 	assert_int_equal(fx_put(&fx, "a", 400000, 0), 0);
 	assert_int_equal(fx_put(&fx, "b", 400000, 0), 0);
 	assert_int_equal(fx_put(&fx, "c", 400000, 0), 0);
-	/* Client 2 stands still for a minute, its connection stays. */
+	/* Client 2 is stopped for a minute, but its connection stays. */
 	alive_for(&fx, 60000);
 	assert_int_equal(state_of(&fx, 1), MCP_SEG_OK);
 	assert_int_equal(state_of(&fx, 2), MCP_SEG_SILENT);
@@ -292,7 +293,7 @@ static void test_disconnected(void **state)
 	other = fx_session(&fx, 2);
 	assert_int_equal(fx_mount(&fx, 2, 2, 202, MIB, NULL), 0);
 	fx_session_end(&fx, other);
-	/* New objects go to owners that are connected; old ones are served until silence is proved. */
+	/* New objects are placed on connected owners only. */
 	for (i = 0; i < 40; i++) {
 		sprintf(key, "k%d", i);
 		assert_int_equal(fx_start(&fx, fx.s, key, 1000, 0, &g), 0);
@@ -320,17 +321,18 @@ static void test_owners(void **state)
 	fx_up(&fx, 1, MIB, NULL);
 	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
 	fx_session(&fx, 2);
-	/* Nobody takes memory from an owner that is there, epoch or not. */
+	/* Another client cannot mount the memory of a connected owner, with its epoch or
+	 * another. */
 	assert_int_equal(fx_mount(&fx, 2, 1, 101, MIB, NULL), -MC_EOWNER);
 	assert_int_equal(fx_mount(&fx, 2, 1, 999, MIB, NULL), -MC_ESEGMENT_EXISTS);
-	/* A restarted daemon that kept the memory is another client. */
+	/* A daemon that restarted and kept its memory is a new client. */
 	fx_session_end(&fx, fx.s);
 	fx.s = fx_session(&fx, 3);
 	assert_int_equal(fx_mount(&fx, 3, 1, 101, MIB, &reply), 0);
 	assert_int_equal(reply.reattached, 1);
 	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
 	assert_int_equal(mcm_client_count(fx.m), 2);
-	/* A client that the master has never heard of, or that has not registered, is told so. */
+	/* A client that is unknown or has not registered is asked to register. */
 	assert_true(beat(&fx, 9));
 	assert_int_equal(mcm_client_register(fx.m, &rq), -MC_ENOCLIENT);
 	assert_int_equal(mcm_client_opened(fx.m, id_of(9)), 0);
@@ -378,7 +380,7 @@ static void test_bad_mounts(void **state)
 	fx_down(&fx);
 }
 
-/* What the master asks client @n for. */
+/* The heartbeat interval that the master requests of client @n. */
 static uint32_t asked(struct fixture *fx, uint64_t n)
 {
 	uint32_t ms = 0;
@@ -404,7 +406,8 @@ static struct mcp_mount mount_of(uint64_t n, char name[16])
 	};
 }
 
-/* Very many owners are asked for fewer heartbeats each, but never so few that a lost one matters. */
+/* The more owners there are, the longer is their heartbeat interval, but never so long that one
+ * lost heartbeat matters. */
 static void test_many_owners_beat_less_often(void **state)
 {
 	struct fixture fx;
@@ -425,8 +428,8 @@ static void test_many_owners_beat_less_often(void **state)
 	fx_down(&fx);
 }
 
-/* Ten thousand that own nothing send no more than 350 a second together, what 1 % of a core is enough for; owners
- * among them go on as before. */
+/* Ten thousand clients without segments send fewer than 350 heartbeats a second together, which
+ * takes about 1 % of a core; owners among them keep their interval. */
 static void test_idle_clients_beat_rarely(void **state)
 {
 	struct mcp_mount_reply reply;
@@ -450,9 +453,10 @@ static void test_idle_clients_beat_rarely(void **state)
 	for (i = 110; i < 10100; i++)
 		per_sec += 1000.0 / asked(&fx, i);
 	assert_true(per_sec < 350);
-	/* They hear of a new master, however many they are, within three and a half times the TTL. */
+	/* However many they are, they find a new master within three and a half times the TTL. */
 	assert_int_equal(mcm_heartbeat_idle_of(fx.m, 1000000), fx.conf.client_ttl * 7 / 2);
-	/* Who gives its memory up is one of them; when they have gone, the rest is asked as few are. */
+	/* A client that unmounts its memory is one of them; when nearly all have left, the interval
+	 * of the rest is short again. */
 	for (i = 100; i < 110; i++)
 		assert_int_equal(mcm_unmount(fx.m, id_of(i), id_of(i), &(uint64_t){ 0 }), 0);
 	assert_int_equal(fx.m->clients.owners, 0);
@@ -464,7 +468,7 @@ static void test_idle_clients_beat_rarely(void **state)
 	fx_down(&fx);
 }
 
-/* Nobody is asked so rarely that the server closes its connection as idle. */
+/* No interval is so long that the server closes the connection as idle. */
 static void test_beats_keep_connections(void **state)
 {
 	struct fixture fx;
@@ -479,8 +483,8 @@ static void test_beats_keep_connections(void **state)
 	fx_down(&fx);
 }
 
-/* Who was told to be silent for long, and mounts then, is not blamed for being silent so long; from its next
- * heartbeat on it is as any owner. */
+/* A client with a long interval that mounts memory does not count as silent before that interval is
+ * over; from its next heartbeat on it is treated like any owner. */
 static void test_idle_client_becomes_owner(void **state)
 {
 	struct mcp_mount_reply reply;
@@ -503,7 +507,7 @@ static void test_idle_client_becomes_owner(void **state)
 	assert_int_equal(asked(&fx, 5), 1000);
 	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
 	assert_int_equal(state_of(&fx, 5), MCP_SEG_SILENT);
-	/* One that never speaks is silent in the end, too. */
+	/* A new owner that never sends a heartbeat becomes silent, too. */
 	join(&fx, 6);
 	told = asked(&fx, 6);
 	rq = mount_of(6, name);

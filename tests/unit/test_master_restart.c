@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_restart.c - what a master keeps for clients that have not come back yet. */
+ * test_master_restart.c - the state that a master keeps for clients that have not reconnected since
+ * its restart. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -14,7 +15,7 @@
 
 #define MIB (1u << 20)
 
-/* Whoever had it mapped gets the time to say so. */
+/* Restored objects have grace pins, so that clients can repeat the pins that they had. */
 static void t_held(void **state)
 {
 	struct mcp_object o;
@@ -27,7 +28,7 @@ static void t_held(void **state)
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
 	assert_int_equal(fx_put(&fx, "c", 500 << 10, 0), -MC_ENOSPACE);
-	/* nobody's pin is in nobody's way */
+	/* a grace pin does not prevent a removal, but the memory stays allocated */
 	assert_int_equal(fx_remove(&fx, "b", 0), 0);
 	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), -MC_ENOSPACE);
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
@@ -50,8 +51,8 @@ static int mount_twin(struct fixture *fx, uint64_t client, uint64_t id)
 	return mcm_mount(fx->m, rq.client, &rq, &reply);
 }
 
-/* An owner was killed while its master was away, and another one is in its place: or one of the same name that is
- * alive and on its way? */
+/* An owner was killed while its master was down, and another process has its name now: the old
+ * segment is dropped, unless (@comes) the old owner is alive and reconnects. */
 static void replaced(bool comes)
 {
 	struct fixture fx;
@@ -82,7 +83,8 @@ static void t_replaced(void **state)
 	replaced(true);
 }
 
-/* Very many clients come rarely: readers find the new master later than the owners, who are few. */
+/* If there are very many clients, their heartbeat interval is long: readers find the new master
+ * later than the few owners do, and the grace period lasts longer. */
 static void t_held_for_many(void **state)
 {
 	static struct mcm_session *crowd[10000];
@@ -94,7 +96,8 @@ static void t_held_for_many(void **state)
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
 	fx.m->conf.client_ttl = 10000;
-	/* Their heartbeats are 33 1/3 seconds apart, and four when one has failed. */
+	/* Their interval is 33 1/3 seconds; after a failed heartbeat a client retries twice, each
+	 * time after 4 seconds. */
 	for (i = 1; i <= 43; i++) {
 		for (; n < i * 300 && n < 10000; n++)
 			crowd[n] = fx_session(&fx, 1000 + n);
@@ -107,7 +110,7 @@ static void t_held_for_many(void **state)
 	fx_down(&fx);
 }
 
-/* A master that was stopped does not take the time for its clients': whoever of its threads runs first. */
+/* A stall of the master does not shorten the grace period, whichever of its threads runs first. */
 static void t_held_over_a_stall(void **state)
 {
 	struct fixture fx;
@@ -148,7 +151,7 @@ static uint64_t evict_all(struct fixture *fx)
 	return mcm_index_count(&fx->m->index);
 }
 
-/* Nobody's pins are a group's too, and no longer than its members'. */
+/* Grace pins of members also count for the group, and end with the members' pins. */
 static void t_group_held(void **state)
 {
 	struct fixture fx;
@@ -166,7 +169,7 @@ static void t_group_held(void **state)
 	fx_down(&fx);
 }
 
-/* ---- answers about what another thread has changed ---- */
+/* ---- replies that depend on changes by another thread ---- */
 
 static struct fixture fx_seen;
 static uint64_t seen_generation;
@@ -235,7 +238,8 @@ static void removes_no_old(void)
 	assert_int_equal(removed, 0);
 }
 
-/* Another thread does @first and has not written it yet; then @second is answered here, and the master killed. */
+/* Another thread makes the change @first, which is not written yet; then this thread answers
+ * @second, and the master is killed. The next master must have the change. */
 static void answered(void *(*first)(void *arg), void (*second)(void))
 {
 	struct fixture after = { 0 };
@@ -277,7 +281,7 @@ static void t_relied_on(void **state)
 	answered(renames, sees_no_old);
 }
 
-/* ---- what is in the journal when others can already build on it ---- */
+/* ---- records that must be written before other requests can depend on the change ---- */
 
 int __real_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
@@ -285,7 +289,8 @@ int __wrap_mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uin
 void __real_mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
 void __wrap_mcm_extent_free(struct mcm *m, const struct mcm_extent *p);
 
-/* Of the master that is killed as soon as another one's put has what is given below, and was answered. */
+/* The fixture of a master that is killed at the moment when memory becomes available to another
+ * put, which is then answered. */
 static struct fixture *fx_gives;
 
 static void killed_here(void)
@@ -352,7 +357,8 @@ unsigned __real_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max
 unsigned __wrap_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			       void (*fn)(void *arg, uint32_t slot), void *arg);
 
-/* In the middle of the next checkpoint another thread renames what it has behind it to what is still to come. */
+/* During the next checkpoint, rename an object that it has written already to a key that it has not
+ * reached yet. */
 static struct {
 	struct fixture *fx;
 	char from[16], to[16];
@@ -370,7 +376,8 @@ unsigned __wrap_mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max
 	return n;
 }
 
-/* A key with a prefix whose hash is in one half of the index. */
+/* A key that begins with @prefix, and whose hash is in the first or the second half of the
+ * index. */
 static void key_in(const struct mcm_index *ix, const char *prefix, bool second, char ret[16])
 {
 	unsigned i = 0;
@@ -380,7 +387,9 @@ static void key_in(const struct mcm_index *ix, const char *prefix, bool second, 
 	while (mcm_index_hash(ix, ret, (uint32_t)strlen(ret)) >> 31 != second);
 }
 
-/* Nothing of it was answered; an object without memory has nothing else to tell which of the two it is. */
+/* The checkpoint contains the object under both keys, so the record of the rename must be written
+ * before it is published. An object without memory has no extent that would show that the two are
+ * the same object. */
 static void t_renamed_meanwhile(void **state)
 {
 	struct jx_dump before, after;
@@ -423,7 +432,7 @@ static void put_on(struct fixture *fx, const char *key, const char *segment, uin
 	assert_int_equal(fx_end(fx, key, g.generation), 0);
 }
 
-/* Another copy of an object on the second segment. */
+/* Give an object another replica on the second segment. */
 static void copy(struct fixture *fx, const char *key, uint64_t size)
 {
 	struct mcm_index *ix = &fx->m->index;
@@ -437,7 +446,7 @@ static void copy(struct fixture *fx, const char *key, uint64_t size)
 	pthread_mutex_unlock(&sh->lock);
 }
 
-/* Damage the last record of a type. */
+/* Damage the last record of type @type in the file. */
 static void spoil(const char *path, enum mcm_record_type type)
 {
 	static uint8_t mem[1 << 16];
@@ -454,8 +463,8 @@ static void spoil(const char *path, enum mcm_record_type type)
 	close(fd);
 }
 
-/* The record that tells of a removal cannot be read: who has the memory is who was told of last, here an object
- * whose version is older than the removed one. */
+/* The record of a removal is damaged: the memory belongs to the object with the latest record, here
+ * one whose version is older than the removed one. */
 static void t_two_owners(void **state)
 {
 	struct jx_dump before, after;
@@ -482,7 +491,7 @@ static void t_two_owners(void **state)
 
 #define GIB (1ull << 30)
 
-/* Of more than 2^32 granules: an object, and a put under way. */
+/* An object, and a put in progress, of more than 2^32 granules each. */
 static void t_very_large(void **state)
 {
 	struct mcm_put_granted g;
@@ -498,13 +507,13 @@ static void t_very_large(void **state)
 	jx_attach(&fx, 1, 1024 * GIB);
 	assert_int_equal(fx_stat(&fx, "object", NULL), 0);
 	assert_int_equal(fx_used(&fx), used);
-	/* 324 are left, less what checksums take */
+	/* 324 GiB are left, less the space of checksums */
 	assert_int_equal(fx_start(&fx, fx.s, "other", 325 * GIB, 0, &g), -MC_ENOSPACE);
 	assert_int_equal(fx_start(&fx, fx.s, "other", 200 * GIB, 0, &g), 0);
 	fx_down(&fx);
 }
 
-/* ---- files without headers ---- */
+/* ---- journals with damaged headers ---- */
 
 static void damage(const char *path, off_t at, size_t len)
 {
@@ -516,7 +525,8 @@ static void damage(const char *path, off_t at, size_t len)
 	close(fd);
 }
 
-/* The copy, of whose journals some cannot be read: as before but for what they say, or empty; and it is counted. */
+/* Restore the copy, in which a journal is damaged or missing: it has the objects @want (NULL:
+ * none), and counts @damages. */
 static void comes_back(struct fixture *fx, const struct jx_dump *want, unsigned damages)
 {
 	int64_t before = fx_metric("mooncake_master_journal_damaged_total");
@@ -534,8 +544,8 @@ static void comes_back(struct fixture *fx, const struct jx_dump *want, unsigned 
 #define HEADER 88
 #define LAST "journal-0000000000000003"
 
-/* What the last journal says is believed without its first record: else what was removed in it would be back, in the
- * memory of what was put in it. */
+/* The records of the last journal are used even if its first header is damaged: otherwise an object
+ * that they remove would be restored, in memory that they give to another object. */
 static void t_headless(void **state)
 {
 	struct jx_dump want;
@@ -552,7 +562,7 @@ static void t_headless(void **state)
 	damage(jx_file(jx_copy, LAST), 30, 1);
 	assert_int_equal(truncate(jx_file(jx_copy, LAST), HEADER), 0);
 	want = jx_dump(fx.m);
-	/* begun, and nothing else */
+	/* a journal that has only been created */
 	comes_back(&fx, &want, 0);
 	jx_dump_free(&want);
 	assert_int_equal(fx_remove(&fx, "a", MCP_REMOVE_FORCE), 0);
@@ -562,21 +572,22 @@ static void t_headless(void **state)
 	jx_copy_dir();
 	damage(jx_file(jx_copy, LAST), 30, 1);
 	comes_back(&fx, &want, 1);
-	/* Without both nobody knows whether the machine went down after it. */
+	/* Without both headers it is unknown whether the machine has restarted since. */
 	jx_copy_dir();
 	damage(jx_file(jx_copy, LAST), 30, HEADER);
 	comes_back(&fx, NULL, 1);
-	/* A later start knew. */
+	/* The header of a later journal shows that it has not. */
 	jx_again(&fx);
 	jx_copy_dir();
 	damage(jx_file(jx_copy, LAST), 30, HEADER);
 	comes_back(&fx, &want, 1);
-	/* another file under its name */
+	/* a file with the contents of another one */
 	jx_copy_dir();
 	snprintf(next, sizeof(next), "%s", jx_file(jx_copy, "journal-0000000000000004"));
 	jx_copy_file(jx_file(jx_copy, LAST), next);
 	comes_back(&fx, &want, 1);
-	/* A checkpoint has a journal from its beginning on. */
+	/* The journal with a checkpoint's number is created before the checkpoint, so its absence
+	 * is damage. */
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	jx_copy_dir();
 	comes_back(&fx, &want, 0);
@@ -587,7 +598,7 @@ static void t_headless(void **state)
 	fx_down(&fx);
 }
 
-/* A tenant at its quota is told that waiting helps as long as it does. */
+/* While grace pins keep a tenant's objects, a full quota is a temporary error. */
 static void t_quota_held(void **state)
 {
 	struct fixture fx;

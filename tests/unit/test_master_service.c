@@ -101,7 +101,7 @@ static void check_batches(struct world *w)
 		if (i < 500)
 			item[i] = (struct mcp_put_item){ .key = key[i].key, .size = 64 };
 	}
-	/* one of them is bad, and only that one fails */
+	/* one key is invalid, and only that put fails */
 	item[250].key.len = 0;
 	assert_int_equal(world_call(w->c, MCP_PUT_START, &rq, &started, &mem), 0);
 	mcp_iter_init(&it, &started.grants, &mcp_desc_put_grant);
@@ -149,7 +149,7 @@ static void check_segments(struct world *w)
 	assert_int_equal(sums.clients, 1);
 	assert_int_equal(sums.objects, 499);
 	assert_int_equal(sums.used, 499 * 64);
-	/* It says the truth about what fits. */
+	/* An object of this size really fits. */
 	assert_in_range(sums.largest_put, 4 * MIB - 4096, 4 * MIB);
 	assert_true(mcm_alloc_round(mcm_object_reserve(sums.largest_put)) * MCM_GRANULE <= 4 * MIB);
 }
@@ -165,7 +165,7 @@ static void check_liveness(struct world *w, const char *addr)
 
 	assert_int_equal(world_call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), 0);
 	assert_int_equal(reply.reattach, 0);
-	/* Only for oneself. */
+	/* A client may send heartbeats only for itself. */
 	beat.client.lo++;
 	assert_int_equal(world_call(hb, MCP_HEARTBEAT, &beat, &reply, NULL), -MC_EPARAM);
 	assert_int_equal(world_call(other, MCP_UNMOUNT, &unmount, &unmounted, NULL), -MC_EOWNER);
@@ -200,7 +200,8 @@ static void test_local(void **state)
 	all_messages(true);
 }
 
-/* Two programs with one id: what the second asks for in its name does nothing to the first. */
+/* Two programs with one id: requests of the second in this client's name do not affect the
+ * first. */
 static void test_fenced(void **state)
 {
 	struct mcp_register reg = { .client = world_me, .name = fx_bytes("second:1") };
@@ -230,7 +231,7 @@ static void test_fenced(void **state)
 		assert_int_equal(world_call(second, MCP_REGISTER, &reg, &registered, NULL), -MC_EOWNER);
 	}
 	assert_int_equal(world_get(&w, "a", 0, &o, &r), 0);
-	/* The first one's other connection. */
+	/* A connection that registers with the first program's name belongs to that program. */
 	reg.name = fx_bytes("me:1");
 	assert_int_equal(world_call(second, MCP_REGISTER, &reg, &registered, NULL), 0);
 	assert_int_equal(world_call(second, MCP_UNMOUNT, &unmount, &unmounted, NULL), 0);
@@ -253,8 +254,8 @@ static void remove_dir(const char *where)
 	rmdir(where);
 }
 
-/* A client that has lost a connection asks over the next one what has become of what it had begun: that is in the
- * journal by then.  Others are answered at once. */
+/* A client that reconnects checks the results of its last requests next, so its registration waits
+ * until they are in the journal. Registrations of other clients do not wait. */
 static void test_comes_back(void **state)
 {
 	struct mcp_register reg = { .client = { 8, 8 }, .name = fx_bytes("new:1") };
@@ -283,7 +284,7 @@ static void test_comes_back(void **state)
 	world_journal_dir = NULL;
 }
 
-/* A connection that ends takes its pins and puts with it. */
+/* When a connection ends, its pins and puts end, too. */
 static void test_connection_ends(void **state)
 {
 	struct mcp_client *second;
@@ -305,7 +306,7 @@ static void test_connection_ends(void **state)
 	for (i = 0; i < 1000 && world_remove(&w, "a", 0) == -MC_ELEASED; i++)
 		usleep(10000);
 	assert_int_equal(world_get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
-	/* Its put is no longer open, and the space comes back after the quarantine. */
+	/* Its put was aborted, and the memory is freed after the quarantine. */
 	assert_int_equal(world_end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
 	for (i = 0; i < 1000 && mcm_load_relaxed(&w.m->segments.at[0]->used); i++)
 		usleep(10000);
@@ -313,7 +314,7 @@ static void test_connection_ends(void **state)
 	world_down(&w);
 }
 
-/* ---- one request that takes long ---- */
+/* ---- requests that take long ---- */
 
 #define MANY 150000u
 #define AT_ONCE 1000u
@@ -345,7 +346,7 @@ struct removal {
 	int result, done;
 };
 
-/* As a client of version 1, which knows no slices. */
+/* Like a client of version 1, which does not request removals in parts. */
 static void *remove_whole(void *arg)
 {
 	struct mcp_remove_match rq = { .pattern = fx_bytes("^many/[0-9]+$") };
@@ -368,8 +369,7 @@ static void wait_until_begun(struct world *w)
 		usleep(100);
 }
 
-/* There is one thread for both: they are served in turns, and what the removal's connection asked meanwhile
- * comes after it. */
+/* The only thread serves both connections in turns. */
 static void test_removal_in_one_request(void **state)
 {
 	struct removal rm = { 0 };
@@ -402,11 +402,11 @@ static void test_removal_in_one_request(void **state)
 	assert_int_equal(mcm_index_count(&w.m->index), 1);
 	print_message("%u requests were answered before the removal had ended\n", answered);
 	assert_true(answered >= 5);
-	/* Its connection goes on as before, and the next removal begins at the beginning. */
+	/* The connection remains usable, and its next removal begins at the first key. */
 	world_put(&w, "many/1", 0);
 	remove_whole(&rm);
 	assert_int_equal(rm.removed, 1);
-	/* One that ends in the middle leaves nothing behind. */
+	/* A removal whose connection ends in the middle leaves no state behind. */
 	put_many(&w);
 	rm.c = c;
 	rm.done = 0;
@@ -419,7 +419,7 @@ static void test_removal_in_one_request(void **state)
 	world_down(&w);
 }
 
-/* One request goes over many objects that find no room, in parts. */
+/* One fetch visits many objects that find no room, in parts. */
 static void test_fetch_in_parts(void **state)
 {
 	const struct mcp_task_fetch rq = { .max = 4 };
@@ -448,7 +448,7 @@ static void test_fetch_in_parts(void **state)
 	assert_int_equal(world_call(w.c, MCP_TASK_FETCH, &rq, &reply, &mem), 0);
 	assert_int_equal(reply.copies.count, 1);
 	mcp_reply_done(&mem);
-	/* It ends also when there is none. */
+	/* A fetch also ends if there is nothing to copy. */
 	assert_int_equal(world_call(w.c, MCP_TASK_FETCH, &rq, &reply, NULL), 0);
 	assert_int_equal(reply.copies.count, 0);
 	world_down(&w);
@@ -501,8 +501,9 @@ static void expect(struct world *w, const char *path, long status, const char *t
 		fail_msg("%s: no \"%s\" in \"%s\"", path, text, p.text);
 }
 
-/* Linked in the place of the real one: slices that end after one batch of victims; or one, then somebody else of the
- * thread is answered, then there is no room. */
+/* Linked instead of the real function. short_slices: each slice ends after one batch of victims.
+ * answered_between: after the first slice the thread answers another request, then there is no
+ * space. */
 static bool short_slices, answered_between;
 static unsigned slices;
 
@@ -543,7 +544,7 @@ static void fill(struct world *w)
 	}
 }
 
-/* One request that makes room in slices: what was begun before one of them is told with the rest. */
+/* One request that evicts in slices: the reply has all grants, also those from before a pause. */
 static void test_put_in_slices(void **state)
 {
 	static const uint64_t size[] = { 100, MIB, 0, 5000, 17 * MIB, MIB, 300 };
@@ -597,8 +598,8 @@ static void test_put_in_slices(void **state)
 	world_down(&w);
 }
 
-/* What a slice has granted is in the journal before the writer hears of it, also when others of the thread were
- * answered meanwhile and the last slice had nothing to say. */
+/* Grants of an early slice are in the journal before the reply is sent, also if the thread has
+ * answered other requests meanwhile and the last slice changed nothing. */
 static void test_slices_are_journaled(void **state)
 {
 	struct mcp_put_item item[] = { { .key = fx_bytes("a"), .size = 100 }, { .key = fx_bytes("b"), .size = MIB } };

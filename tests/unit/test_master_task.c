@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_task.c - tasks on a master whose clock stands still: the test is the owner that copies. */
+ * test_master_task.c - tasks on a master whose clock only the test moves; the test is also the
+ * owner that copies. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -11,7 +12,7 @@
 #include <time.h>
 
 #define MIB (1ull << 20)
-#define CRC 42		/* what fx_put() says */
+#define CRC 42		/* the checksum that fx_put() reports */
 
 struct fetched {
 	struct mcp_copy copy[MCM_FETCH_MAX];
@@ -70,7 +71,7 @@ static struct mcm_segment *seg(struct fixture *fx, uint64_t id)
 	return s;
 }
 
-/* The clock moves and the owner's heartbeat goes on. */
+/* Advance the clock while the owner sends heartbeats. */
 static void later(struct fixture *fx, uint64_t ms)
 {
 	for (uint64_t step; ms; ms -= step) {
@@ -81,7 +82,7 @@ static void later(struct fixture *fx, uint64_t ms)
 	mcm_tasks_tick(fx->m);
 }
 
-/* Make every copy that the master wants of @s until it wants none. */
+/* Make all copies that the master requests of @s; returns their number. */
 static unsigned work(struct fixture *fx, struct mcm_session *s)
 {
 	unsigned n = 0, i;
@@ -96,7 +97,7 @@ static unsigned work(struct fixture *fx, struct mcm_session *s)
 	return n;
 }
 
-/* "k0", "k1", ... over the segments that are mounted. */
+/* Put "k0", "k1", ... on the mounted segments. */
 static void put_many(struct fixture *fx, unsigned n, uint64_t size)
 {
 	char key[16];
@@ -145,7 +146,7 @@ static void a_drain_empties_a_segment_and_loses_nothing(void **state)
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINING);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, NULL), -MC_EUNAVAILABLE);
 
-	/* Nothing new goes there, and nobody else is asked to copy. */
+	/* No new object is placed on the segment, and only its owner gets copies to make. */
 	assert_int_equal(fx_put(&fx, "new", 5000, 0), 0);
 	assert_int_equal(seg(&fx, 2)->objects, 1);
 	assert_int_equal(work(&fx, other), 0);
@@ -162,7 +163,7 @@ static void a_drain_empties_a_segment_and_loses_nothing(void **state)
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);
 	assert_int_equal(fx_put(&fx, "newer", 5000, 0), 0);
 	assert_int_equal(seg(&fx, 1)->objects, 0);
-	/* An operator may change his mind. */
+	/* Cancelling the finished drain makes the segment usable again. */
 	assert_int_equal(mcm_task_cancel(fx.m, id, &t.status), 0);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
 	fx_down(&fx);
@@ -201,7 +202,7 @@ static void readers_keep_their_copies(void **state)
 	assert_int_equal(fx_pin(&fx, reader, "k", MCP_GET_HOLD, &o, &where), 0);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
 	assert_int_equal(work(&fx, fx.s), 1);
-	/* The old place is his, new readers may be sent to either. */
+	/* The old replica stays for its reader; new readers may use either. */
 	assert_true(seg(&fx, 1)->used > 0);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_RUNNING);
 	assert_int_equal(work(&fx, fx.s), 0);
@@ -217,7 +218,7 @@ static void readers_keep_their_copies(void **state)
 	fx_down(&fx);
 }
 
-/* A source is pinned while it is copied: its group has a reader then, and none when that is over. */
+/* A source, and thus its group, is pinned only while it is copied. */
 static void a_group_is_not_held_by_copies_that_are_done(void **state)
 {
 	struct mcm_put_request rq = { .copies = 1 };
@@ -290,7 +291,7 @@ static void a_worker_that_goes_takes_its_copies_along(void **state)
 	assert_int_equal(look(&fx, id).active, 0);
 	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
 	later(&fx, 5000);
-	/* One that hangs loses them too. */
+	/* A worker that takes too long loses its copies, too. */
 	assert_int_equal(fetch(&fx, fx.s, &g), 4);
 	later(&fx, fx.conf.processing_task_timeout_sec + 1000);
 	later(&fx, 1000);
@@ -304,7 +305,7 @@ static void a_worker_that_goes_takes_its_copies_along(void **state)
 	fx_down(&fx);
 }
 
-/* Whoever did not fetch it has not pinned it either. */
+/* Only the session that fetched a copy has pinned its source, so only it may end the copy. */
 static void a_copy_is_ended_by_its_fetcher(void **state)
 {
 	struct mcm_session *other;
@@ -317,12 +318,12 @@ static void a_copy_is_ended_by_its_fetcher(void **state)
 	assert_int_equal(fx_mount(&fx, 1, 2, 1, 8 * MIB, NULL), 0);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
 	assert_int_equal(fetch(&fx, fx.s, &f), 1);
-	/* The same client's. */
+	/* another session of the same client */
 	other = fx_session(&fx, 1);
 	assert_int_equal(copied(&fx, other, &f.copy[0], 0, CRC), -MC_ESTALE_PUT);
 	assert_int_equal(copies_of(&fx, "k"), 1);
 	assert_int_equal(look(&fx, id).active, 1);
-	/* It is whose it was. */
+	/* The copy still belongs to the first session. */
 	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
 	work(&fx, fx.s);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
@@ -355,7 +356,8 @@ static void cancel_takes_everything_back(void **state)
 	fx_down(&fx);
 }
 
-/* Nobody tells a mover to stop: what it fetched is its to write to until it reports, or its session ends. */
+/* A mover is not told to stop, so the range that it may write to stays allocated until it reports,
+ * or its session ends. */
 static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
 {
 	struct mcm_session *worker;
@@ -377,7 +379,7 @@ static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
 	assert_int_equal(look(&fx, id).active, 0);
 	later(&fx, fx.conf.put_quarantine_ms + 5000);
 	assert_int_equal(seg(&fx, 2)->used, room);
-	/* Not with time either, and not by a put of the name that copies have. */
+	/* Time does not free the range, nor does a revoke with the generation of the copy. */
 	later(&fx, 3 * fx.conf.put_start_release_timeout_sec);
 	assert_int_equal(seg(&fx, 2)->used, room);
 	done = (struct mcp_put_done){ .key = fx_bytes("copy"), .generation = f.copy[0].put };
@@ -387,7 +389,7 @@ static void room_of_a_copy_is_not_given_away_under_its_writer(void **state)
 		assert_int_equal(copied(&fx, fx.s, &f.copy[i], -5, 0), -MC_ESTALE_PUT);
 	later(&fx, fx.conf.put_quarantine_ms + 5000);
 	assert_int_equal(seg(&fx, 2)->used, 0);
-	/* The same when it takes too long, and the session ends. */
+	/* The same for a copy that takes too long, until its session ends. */
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", NULL, &id), 0);
 	assert_int_equal(fetch(&fx, worker, &f), 4);
 	later(&fx, fx.conf.processing_task_timeout_sec + 1000);
@@ -436,8 +438,8 @@ static uint8_t flags_of(struct fixture *fx, uint64_t id, uint32_t range)
 	return mcm_range(&seg(fx, id)->alloc, range)->flags;
 }
 
-/* One of two copies goes with its segment, pinned or not, and another segment has the number: what lies there has
- * nothing to do with the copy that ends. */
+/* A replica is lost with its segment, pinned or not, and another segment gets the segment's number:
+ * the end of a copy of that replica must not affect the range that is there now. */
 static void a_copy_that_ends_meets_no_other_range(void **state)
 {
 	struct mcm_session *reader;
@@ -482,7 +484,7 @@ static void a_copy_that_ends_meets_no_other_range(void **state)
 
 	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
 	assert_true(flags_of(&fx, 4, range) & MCM_RANGE_MOVING);
-	/* Nor does anything wait for the reader to go. */
+	/* No range waits for the reader to release its pin. */
 	assert_false(o->marks & MCM_MARK_RETIRING);
 	assert_int_equal(copies_of(&fx, "k"), 2);
 	assert_int_equal(copied(&fx, fx.s, &g.copy[0], 0, CRC), 0);
@@ -508,7 +510,7 @@ static void copies_and_moves_of_one_object(void **state)
 	assert_int_equal(work(&fx, fx.s), 2);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
 	assert_int_equal(copies_of(&fx, "k"), 3);
-	/* Again: they are there. */
+	/* Again: the replicas exist already. */
 	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
 	assert_int_equal(work(&fx, fx.s), 0);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
@@ -519,7 +521,7 @@ static void copies_and_moves_of_one_object(void **state)
 	assert_int_equal(copies_of(&fx, "k"), 3);
 	assert_int_equal(seg(&fx, 2)->used, 0);
 	assert_true(seg(&fx, 4)->used > 0);
-	/* Where there is a copy already, only the source goes. */
+	/* If the target has a replica already, only the source is freed. */
 	assert_int_equal(create(&fx, MCP_TASK_MOVE, "k", "seg-4", "seg-3", &id), 0);
 	assert_int_equal(work(&fx, fx.s), 0);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
@@ -533,7 +535,7 @@ static void copies_and_moves_of_one_object(void **state)
 	assert_int_equal(create(&fx, MCP_TASK_COPY, NULL, NULL, "seg-1", NULL), -MC_EPARAM);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-9", NULL, NULL), -MC_ENOSEGMENT);
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, NULL, NULL, NULL), -MC_EPARAM);
-	/* Nowhere to go; the segment goes on taking objects. */
+	/* There is no target; the segment continues to accept objects. */
 	assert_int_equal(create(&fx, MCP_TASK_DRAIN, NULL, "seg-1", "seg-1", NULL), -MC_EPARAM);
 	assert_int_equal(seg(&fx, 1)->draining, 0);
 	assert_int_equal(create(&fx, MCP_TASK_TYPES, NULL, NULL, NULL, NULL), -MC_EPARAM);
@@ -561,12 +563,12 @@ static void limits_and_time_outs(void **state)
 	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-1", &second), 0);
 	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-1", &third), -MC_ELIMIT);
 	later(&fx, 11000);
-	/* Nobody fetched them; one of two ended ones is remembered. */
+	/* No client fetched them; only one finished task is remembered. */
 	assert_int_equal(mcm_task_each(fx.m, first, keep_task, &t), -MC_ENOTASK);
 	t = look(&fx, second);
 	assert_int_equal(t.status, MCP_TASK_FAILED);
 	assert_int_equal(t.error, -MC_ETIMEDOUT);
-	/* No room: tried so often, and then it fails. */
+	/* No room: after this many attempts the task fails. */
 	assert_int_equal(create(&fx, MCP_TASK_COPY, "k", NULL, "seg-2", &third), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		assert_int_equal(look(&fx, third).status, i ? MCP_TASK_RUNNING : MCP_TASK_PENDING);
@@ -578,13 +580,14 @@ static void limits_and_time_outs(void **state)
 	fx_down(&fx);
 }
 
-/* Begun in vain, ever. */
+/* Number of copies so far that could not begin. */
 static int64_t in_vain(void)
 {
 	return fx_metric("master_move_start_failures_total");
 }
 
-/* Nobody waits for a fetch that has very many objects to look at; the next one goes on where it ended. */
+/* A fetch visits a limited number of objects, so that others do not wait; the next one continues
+ * where it ended. */
 static void a_fetch_looks_at_some_at_a_time(void **state)
 {
 	struct mcm_put_request rq = { .copies = 2 };
@@ -607,13 +610,13 @@ static void a_fetch_looks_at_some_at_a_time(void **state)
 		assert_true(f.more);
 	assert_in_range(fetches, 4, 6);
 	assert_in_range(fx_held_most(MCM_HOLD_TASKS), 1, MCM_FETCH_RANGES);
-	/* One that found no room spoke for all of its size. */
+	/* If one object found no room, others of its size are not tried in that fetch. */
 	assert_in_range(in_vain() - before, 1, fetches);
 	assert_int_equal(f.copy[0].size, 64);
 	assert_int_equal(copied(&fx, fx.s, &f.copy[0], 0, CRC), 0);
 	fx_down(&fx);
 
-	/* These have a copy where they would have to go: that says nothing of the others. */
+	/* These objects have a replica on the only target: others may still find room there. */
 	fx_up(&fx, 2, 8 * MIB, NULL);
 	for (unsigned i = 0; i < 100; i++) {
 		sprintf(key, "two%u", i);
@@ -668,7 +671,7 @@ static unsigned listed(struct mcm_segment *s)
 	return n;
 }
 
-/* Heartbeats are served by one thread, in which the sessions of clients that go end too. */
+/* One thread serves all heartbeats, and also ends the sessions of clients that leave. */
 static void a_session_without_copies_waits_for_no_task(void **state)
 {
 	struct mcm_shard *sh;
@@ -685,7 +688,8 @@ static void a_session_without_copies_waits_for_no_task(void **state)
 	join(thread);
 	pthread_mutex_unlock(&fx.m->tasks.lock);
 
-	/* Nor does anybody wait while objects are evicted: this one stands still in the middle of it. */
+	/* An eviction task does not hold the tasks' lock while it evicts: this one is stopped in
+	 * the middle. */
 	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-1", NULL, &id), 0);
 	assert_int_equal(seg(&fx, 1)->objects, 40);
 	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "k0", 2));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_task_keep.c - tasks across a master that is killed. */
+ * test_master_task_keep.c - tasks of a master that is killed and restarted. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -83,7 +83,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	assert_true(in_first > 20);
 	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
 	assert_int_equal(work(&fx, 3), 12);
-	/* Killed in the middle of some. */
+	/* The master is killed while copies are running. */
 	assert_int_equal(mcm_task_fetch(fx.m, fx.s, 4, copy, from, to, &(bool){ false }), 4);
 	jx_answer(&fx);
 	again(&fx);
@@ -93,7 +93,8 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	fx_advance(&fx, 1000);
 	work(&fx, 1000);
 	assert_int_equal(seg(&fx, 2)->objects, 100);
-	/* Whatever the killed master's readers and writers may still hold is waited for. */
+	/* The drain waits for grace pins and the quarantine, because readers and writers of the
+	 * killed master may still use the memory. */
 	for (unsigned i = 0; i < 600 && status_of(&fx, id) == MCP_TASK_RUNNING; i++) {
 		bool reattach;
 
@@ -107,7 +108,8 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	assert_int_equal(seg(&fx, 1)->used, 0);
 	jx_answer(&fx);
 
-	/* It takes nothing after the next restart either, until somebody says so. */
+	/* After the next restart, too, the segment accepts no objects until the drain is
+	 * cancelled. */
 	again(&fx);
 	assert_int_equal(status_of(&fx, id), MCP_TASK_SUCCEEDED);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);
@@ -148,7 +150,7 @@ static void mount_many(struct fixture *fx, int width)
 	}
 }
 
-/* A drain of very many segments goes on after a restart, or is refused. */
+/* A drain of very many segments continues after a restart, or is refused. */
 static void a_drain_of_very_many(void **state)
 {
 	struct mcm_task_request rq = { .type = MCP_TASK_DRAIN, .source = many, .n_sources = MANY - 1 };
@@ -197,7 +199,7 @@ static void put_some(struct fixture *fx, const char *prefix, unsigned n)
 	}
 }
 
-/* Some more memory of client 1's under a name that is there. */
+/* Mount another segment of client 1 under an existing name. */
 static int mount_more(struct fixture *fx, uint64_t id, const char *name)
 {
 	struct mcp_mount rq = {
@@ -210,7 +212,8 @@ static int mount_more(struct fixture *fx, uint64_t id, const char *name)
 	return mcm_mount(fx->m, fx->s->client, &rq, &reply);
 }
 
-/* What a drain has emptied is the memory that was there, not whatever is called so later. */
+/* A drain applies to the memory that it emptied, not to memory mounted later in its place under the
+ * same name. */
 static void a_name_that_is_mounted_anew_takes_objects(void **state)
 {
 	struct fixture fx;
@@ -226,7 +229,7 @@ static void a_name_that_is_mounted_anew_takes_objects(void **state)
 	assert_int_equal(fx_mount(&fx, 1, 1, 201, 8 * MIB, NULL), 0);
 	put_some(&fx, "l", 60);
 	assert_true(seg(&fx, 1)->objects > 0);
-	/* Beside one that is still there it is emptied with that. */
+	/* But memory that is mounted beside a drained segment of that name is drained, too. */
 	assert_int_equal(mount_more(&fx, 9, "seg-2"), 0);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 9)), MCP_SEG_DRAINED);
 	jx_again(&fx);
@@ -236,10 +239,10 @@ static void a_name_that_is_mounted_anew_takes_objects(void **state)
 	assert_int_equal(fx_mount(&fx, 1, 2, 102, 8 * MIB, NULL), 0);
 	assert_int_equal(fx_mount(&fx, 1, 3, 103, 8 * MIB, NULL), 0);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_OK);
-	/* The other one is as it was left. */
+	/* The other source is still drained. */
 	assert_int_equal(mcm_segment_shown(seg(&fx, 2)), MCP_SEG_DRAINED);
 	assert_int_equal(status_of(&fx, id), MCP_TASK_SUCCEEDED);
-	/* Nor is a note left of one that was told to be no more. */
+	/* A cancelled drain leaves no record for the next master. */
 	assert_int_equal(mcm_task_cancel(fx.m, id, &(uint8_t){ 0 }), 0);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 9)), MCP_SEG_OK);
 	assert_int_equal(fx_mount(&fx, 1, 2, 202, 8 * MIB, NULL), 0);
@@ -249,7 +252,7 @@ static void a_name_that_is_mounted_anew_takes_objects(void **state)
 	fx_down(&fx);
 }
 
-/* One that was taken back is not remembered again for what else it was about. */
+/* A cancelled drain is not stored again when one of its sources is replaced. */
 static void a_drain_that_was_taken_back_stays_so(void **state)
 {
 	struct fixture fx;
@@ -266,7 +269,8 @@ static void a_drain_that_was_taken_back_stays_so(void **state)
 	fx_down(&fx);
 }
 
-/* Tasks that have ended are forgotten some day; a drain not while somebody may want its segment back. */
+/* Finished tasks are forgotten after some time, but not a drain whose segment may be wanted
+ * again. */
 static void a_drain_is_remembered_for_its_segment(void **state)
 {
 	struct mcp_bytes target = fx_bytes("seg-2");
@@ -286,7 +290,7 @@ static void a_drain_is_remembered_for_its_segment(void **state)
 		work(&fx, 10);
 	}
 	assert_int_equal(status_of(&fx, first), MCP_TASK_SUCCEEDED);
-	/* One is enough. */
+	/* One drain of a segment is enough: the older one is forgotten. */
 	second = drain(&fx, "seg-1", NULL);
 	assert_int_equal(mcm_task_each(fx.m, first, keep, &t), -MC_ENOTASK);
 	assert_int_equal(mcm_segment_shown(seg(&fx, 1)), MCP_SEG_DRAINED);

@@ -15,7 +15,7 @@
 
 static char journal[64];
 
-/* ---- short ways ---- */
+/* ---- helpers ---- */
 
 static void tune_journal(struct mcm_conf *conf)
 {
@@ -23,7 +23,7 @@ static void tune_journal(struct mcm_conf *conf)
 	conf->journal_dir = journal;
 }
 
-/* All names of a listing, sorted as they come, joined by commas. */
+/* All names of a listing, in its order, joined by commas. */
 static const char *listed(struct fixture *fx, const char *tenant, const char *prefix, uint32_t flags)
 {
 	struct mcp_list rq = {
@@ -51,7 +51,7 @@ static const char *listed(struct fixture *fx, const char *tenant, const char *pr
 	return all;
 }
 
-/* A removal that matches nothing, part by part: each part goes on behind the one before. */
+/* A removal that matches nothing, in parts: each continues after the one before. */
 static uint64_t parts(struct fixture *fx)
 {
 	struct mcp_remove_match rq = { .sliced = 1, .pattern = fx_bytes("^no such key$") };
@@ -185,7 +185,7 @@ static void keys_that_begin_with_nul(void **state)
 	item.key = mcm_scope_key(sc, mcp_bytes("\0x", 2), buf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &pr, &item, &g), 0);
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
-	/* The root shows it once, under its own name, though on a page of its own. */
+	/* The root lists the key once, in its original form, but on a separate page. */
 	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
 	assert_int_equal(pg.names.count, 0);
 	assert_true(pg.cursor_len > 0);
@@ -209,9 +209,9 @@ static void removal_by_tenant(void **state)
 	assert_int_equal(tx_put(&fx, "alice", "k1", 1, 0), 0);
 	assert_int_equal(tx_put(&fx, "alice", "k2", 1, 0), 0);
 	assert_int_equal(tx_put(&fx, "bob", "k1", 1, 0), 0);
-	/* In parts. */
+	/* A removal in parts, without a match. */
 	assert_int_equal(parts(&fx), 0);
-	/* The pattern sees keys, not what stands before them inside. */
+	/* The pattern is matched against the key, without the internal prefix. */
 	assert_int_equal(tx_remove_match(&fx, "alice", "^k1$", 0), 1);
 	assert_int_equal(tx_remove_match(&fx, "nobody", "", 0), 0);
 	assert_int_equal(tx_remove_match(&fx, "", "", 0), 0);
@@ -256,7 +256,7 @@ static void a_quota_is_kept_by_evicting_its_own(void **state)
 	assert_int_equal(tx_figures(&fx, "alice").charged, 8 * MIB);
 	assert_int_equal(tx_stat(&fx, "alice", "k22", NULL), 0);
 	assert_int_equal(tx_stat(&fx, "alice", "k21", NULL), -MC_ENOOBJECT);
-	/* Nobody else paid for it. */
+	/* No object of another tenant was evicted. */
 	assert_int_equal(tx_stat(&fx, "bob", "b", NULL), 0);
 	assert_int_equal(tx_figures(&fx, "bob").charged, MIB);
 	fx_down(&fx);
@@ -276,7 +276,7 @@ static void unevictable_objects_fill_the_quota(void **state)
 	assert_int_equal(tx_remove_match(&fx, "alice", "h1", 0), 1);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(tx_put(&fx, "alice", "k", 1, 0), 0);
-	/* A larger quota helps at once. */
+	/* A larger quota takes effect at once. */
 	assert_int_equal(tx_put(&fx, "alice", "h3", 2 * MIB - 1, MCP_PUT_HARD_PIN), 0);
 	assert_int_equal(tx_put(&fx, "alice", "h4", 2 * MIB, MCP_PUT_HARD_PIN), -MC_EQUOTA);
 	tx_quota(&fx, "alice", 8 * MIB);
@@ -304,13 +304,14 @@ static void charges_follow_puts(void **state)
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(tx_figures(&fx, "alice").objects, 1);
-	/* An upsert pays for both until the old one has gone. */
+	/* During an upsert both versions are charged. */
 	rq.flags = MCP_PUT_UPSERT;
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
 	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
-	/* A writer whose connection ends: the memory is its as long as nobody else may have it. */
+	/* After its writer's connection has ended, a put is charged until the quarantine is
+	 * over. */
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	mcm_puts_abandon(fx.m, fx.s);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
@@ -318,7 +319,7 @@ static void charges_follow_puts(void **state)
 	fx_beat(&fx, fx.s->client);
 	fx_advance(&fx, fx.conf.put_quarantine_ms + 1000);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
-	/* One of the copies' segments goes. */
+	/* The segment of one replica is unmounted. */
 	assert_int_equal(mcm_unmount(fx.m, fx.s->client, mcm_segment(&fx.m->segments, 0)->id,
 				     &(uint64_t){ 0 }), 0);
 	mcm_evict_background(fx.m);
@@ -361,8 +362,8 @@ static void count_keys(struct fixture *fx, const char *tenant, char letter, unsi
 	}
 }
 
-/* Whose share became smaller gives the room that others need, though their objects are older; and only
- * down to its share. */
+/* If others need room, a tenant above its share is evicted first, even if its objects are newer,
+ * but only down to its share. */
 static void tenants_above_their_share_are_evicted_first(void **state)
 {
 	unsigned alice, bob;
@@ -382,7 +383,7 @@ static void tenants_above_their_share_are_evicted_first(void **state)
 	}
 	tx_quota(&fx, "bob", 2 * MIB);
 	tx_quota(&fx, "alice", 6 * MIB);
-	/* Nobody needs room yet. */
+	/* No put needs room yet. */
 	assert_true(tx_figures(&fx, "bob").charged > tx_figures(&fx, "bob").effective);
 	for (unsigned i = 31; i < 44; i++) {
 		snprintf(key, sizeof(key), "a%u", i);
@@ -393,7 +394,7 @@ static void tenants_above_their_share_are_evicted_first(void **state)
 	assert_int_equal(alice, 44);
 	assert_true(bob >= 15 && bob <= 18);
 	assert_true(tx_figures(&fx, "bob").charged <= tx_figures(&fx, "bob").effective + 65536 * 4);
-	/* The background too: above the watermark bob goes down to his share, and no further. */
+	/* The background evictor has evicted, too. */
 	fx_advance(&fx, 1000);
 	assert_true(mcm_tenant_counts(fx.m, 2).evicted_bytes + mcm_tenant_counts(fx.m, 1).evicted_bytes >
 		    0);
@@ -401,7 +402,7 @@ static void tenants_above_their_share_are_evicted_first(void **state)
 	fx_down(&fx);
 }
 
-/* What the evictor takes in the background, it takes from those first, to their byte. */
+/* The background evictor, too, takes from tenants above their share first. */
 static void the_background_takes_from_them_first(void **state)
 {
 	unsigned alice, bob;
@@ -423,7 +424,7 @@ static void the_background_takes_from_them_first(void **state)
 	fx_advance(&fx, 1000);
 	count_keys(&fx, "alice", 'a', 63, &alice);
 	count_keys(&fx, "bob", 'b', 63, &bob);
-	/* Ten parts of a hundred and five of them: bob's sixteenth of a share pays for them. */
+	/* Only bob loses objects, because his charge exceeds his share. */
 	assert_int_equal(alice, 63);
 	assert_true(bob < 63 && bob >= 50);
 	fx_check(&fx);
@@ -461,14 +462,14 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	assert_int_equal(tx_figures(&fx, "alice").requested, 8 * MIB);
 	assert_int_equal(tx_figures(&fx, "alice").charged, MIB + 1000);
 	assert_int_equal(tx_figures(&fx, "alice").objects, 2);
-	/* Its owner comes back with it. */
+	/* Its owner mounts the segment again. */
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 64 * MIB, NULL), 0);
 	assert_int_equal(tx_stat(&fx, "alice", "k", NULL), 0);
 	assert_int_equal(mcm_get(fx.m, NULL, 0, item.key, &o, rep, &n), 0);
 	assert_int_equal(o.data_type, 5);
 	assert_int_equal(mcm_get_group(fx.m, item.key, name), 4);
 	assert_memory_equal(name, "team", 4);
-	/* Who read it may be about to come back: until then its memory is not free. */
+	/* Until the grace period ends, a reader may still use the memory: it stays charged. */
 	assert_int_equal(tx_remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 2);
 	assert_int_equal(tx_figures(&fx, "alice").charged, MIB + 1000);
 	assert_int_equal(fx.m->groups.table.count, 0);
@@ -477,14 +478,14 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	fx_down(&fx);
 }
 
-/* ---- a listing's memory and its answer; linked in the place of the real ones ---- */
+/* ---- memory and reply of a listing; linked instead of the real functions ---- */
 
 void *__wrap_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size);
 void *__real_mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size);
 int __wrap_mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 
 static struct {
-	struct fixture *fx;		/* in which a tenant comes meanwhile; NULL: none does */
+	struct fixture *fx;		/* a tenant is created here meanwhile; NULL: none */
 	size_t room, listed;
 } listing;
 

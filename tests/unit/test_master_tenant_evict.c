@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What goes, and what stays, when a tenant needs room inside of its quota. */
+ * Which objects are evicted, and which stay, when a tenant needs room inside its quota. */
 #include <config.h>
 
 #include "test_master_tenant_fixture.h"
@@ -70,7 +70,7 @@ static uint64_t hold(struct fixture *fx, const char *key)
 	return o.pin;
 }
 
-/* Read once, long ago: a mark, nothing more. */
+/* Pin and release the objects: they keep only the mark that they were read. */
 static void read_all(struct fixture *fx, const char *prefix, unsigned n)
 {
 	char key[32];
@@ -100,7 +100,7 @@ static void fill_group(struct fixture *fx, const char *prefix, unsigned n, uint6
 	}
 }
 
-/* Time goes by, and the owner of the memory is there. */
+/* Advance the clock while the owner of the memory sends heartbeats. */
 static void pass(struct fixture *fx, uint64_t ms)
 {
 	for (; ms > 1000; ms -= 1000) {
@@ -124,7 +124,7 @@ static void a_group_goes_as_a_whole(void **state)
 	fill(&fx, "new", 1, 2 * MIB, 0);
 	assert_int_equal(present(&fx, "g", 6), 0);
 	assert_int_equal(present(&fx, "x", 4), 4);
-	/* Among others that were victims too, it was enough. */
+	/* The group was enough: other victims of the same batch stay. */
 	assert_int_equal(tx_figures(&fx, "alice").charged, 6 * MIB);
 	fx_down(&fx);
 }
@@ -143,7 +143,7 @@ static void reading_one_member_keeps_all(void **state)
 	fill(&fx, "y", 3, MIB, 0);
 	assert_int_equal(present(&fx, "g", 6), 6);
 	assert_int_equal(present(&fx, "x", 4), 1);
-	/* A reader of one keeps them longer than any promise. */
+	/* A pin on one member keeps the group longer than any promise lease. */
 	pin = hold(&fx, "g3");
 	pass(&fx, fx.conf.default_kv_lease_ttl + 1000);
 	fill(&fx, "z", 8, MIB, 0);
@@ -172,7 +172,7 @@ static void those_above_their_share_lose_whole_groups(void **state)
 	fx_down(&fx);
 }
 
-/* ---- what is taken first ---- */
+/* ---- order of eviction ---- */
 
 static void plain_ones_go_first(bool promised, unsigned read)
 {
@@ -183,7 +183,7 @@ static void plain_ones_go_first(bool promised, unsigned read)
 	fill(&fx, "p", read, SMALL, 0);
 	fill(&fx, "s", 1000, SMALL, promised ? 0 : MCP_PUT_SOFT_PIN);
 	fill(&fx, "q", 19000 - read, SMALL, 0);
-	/* They come first, and they are many. */
+	/* The oldest objects were read, and there are many of them. */
 	read_all(&fx, "p", read);
 	if (promised)
 		promise(&fx, "s", 1000);
@@ -216,7 +216,8 @@ static void the_oldest_promise_is_broken_first(void **state)
 	promise(&fx, "early", 3);
 	mc_clock_advance(500 * MC_NS_PER_MS);
 	promise(&fx, "late", 4);
-	/* The soft pin, then promises by their age; what is read or pinned hard stays. */
+	/* First the soft-pinned object, then promised ones by age; pinned and hard-pinned ones
+	 * stay. */
 	fill(&fx, "a", 1, MIB, MCP_PUT_HARD_PIN);
 	assert_int_equal(present(&fx, "soft", 1), 0);
 	fill(&fx, "b", 3, MIB, MCP_PUT_HARD_PIN);
@@ -229,7 +230,7 @@ static void the_oldest_promise_is_broken_first(void **state)
 	fx_down(&fx);
 }
 
-/* ---- what must stay costs nothing ---- */
+/* ---- objects that must stay ---- */
 
 static void a_put_finds_victims_behind_pinned_objects(void **state)
 {
@@ -252,7 +253,7 @@ static void a_put_finds_victims_behind_pinned_objects(void **state)
 	assert_int_equal(present(&fx, "q", 936), 0);
 	assert_int_equal(present(&fx, "r", 64), 64);
 	assert_int_equal(present(&fx, "h", 14000), 14000);
-	/* Whose readers have gone may go. */
+	/* Objects whose readers have released them can be evicted. */
 	for (i = 0; i < 64; i++)
 		fx_release(&fx, fx.s, pin[i]);
 	fill(&fx, "m", 1000, SMALL, MCP_PUT_HARD_PIN);
@@ -260,7 +261,7 @@ static void a_put_finds_victims_behind_pinned_objects(void **state)
 	fx_down(&fx);
 }
 
-/* A large put beyond the quota takes small ones in slices. */
+/* A large put above the quota evicts small objects in slices. */
 static void a_large_put_goes_in_slices(void **state)
 {
 	struct mcm_put_request rq = { .copies = 1, .slice = { .end_ns = 1 } };
@@ -285,14 +286,14 @@ static void a_large_put_goes_in_slices(void **state)
 	fx_down(&fx);
 }
 
-/* ---- others of the tenant ---- */
+/* ---- other requests of the tenant ---- */
 
-/* Takes whatever room there is, up to so many times. */
+/* A thread that charges bytes to the tenant whenever there is room, at most @most times. */
 struct taker {
 	struct fixture *fx;
 	uint32_t tenant;
 	unsigned most, took;
-	uint64_t highest;		/* that was ever charged */
+	uint64_t highest;		/* maximum of the tenant's charge */
 	bool ready, done;
 };
 
@@ -330,7 +331,8 @@ static void take_end(struct taker *k, pthread_t t)
 	mcm_tenant_refund(k->fx->m, k->tenant, k->took * (uint64_t)SMALL);
 }
 
-/* Others take what a put has freed, again and again: while there is more to evict, that is no refusal. */
+/* Others repeatedly take the room that a put has freed: the put is not refused while there are more
+ * objects to evict. */
 static void memory_taken_by_others_is_freed_again(void **state)
 {
 	unsigned took = 0, round;
@@ -356,7 +358,8 @@ static void memory_taken_by_others_is_freed_again(void **state)
 	fx_down(&fx);
 }
 
-/* What a put was charged is its object's in one step: nobody gets in between and the tenant above its quota. */
+/* The charge of a put becomes that of its object in one step: no other request gets room in
+ * between, which would exceed the tenant's quota. */
 static void an_object_is_paid_for_by_its_put(void **state)
 {
 	struct taker k = { .most = 32 };
@@ -389,7 +392,7 @@ static void an_object_is_paid_for_by_its_put(void **state)
 	fx_down(&fx);
 }
 
-/* Also where a commit fails: the tenant pays for what there is. */
+/* After a failed commit nothing is charged. */
 static void a_failed_commit_costs_nothing(void **state)
 {
 	struct fixture fx;
@@ -406,7 +409,7 @@ static void a_failed_commit_costs_nothing(void **state)
 	fx_down(&fx);
 }
 
-/* ---- what is paid for ---- */
+/* ---- charges for pinned versions ---- */
 
 static void readers_keep_their_versions_paid_for(void **state)
 {
@@ -426,7 +429,7 @@ static void readers_keep_their_versions_paid_for(void **state)
 	assert_int_equal(tx_put(&fx, "alice", "k", MIB, MCP_PUT_UPSERT), -MC_EQUOTA);
 	fx_release(&fx, fx.s, pin[1]);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 3 * MIB);
-	/* Removal frees nothing that is read either. */
+	/* After a removal, pinned versions stay charged, too. */
 	assert_int_equal(tx_remove_match(&fx, "alice", "", MCP_REMOVE_FORCE), 1);
 	assert_int_equal(tx_figures(&fx, "alice").objects, 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 3 * MIB);

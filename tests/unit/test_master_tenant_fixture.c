@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_tenant_fixture.c - see the header. */
+ * test_master_tenant_fixture.c - implementation of test_master_tenant_fixture.h. */
 #include <config.h>
 
 #include "test_master_tenant_fixture.h"

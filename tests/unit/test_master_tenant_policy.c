@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The file of quotas: read, read again, refused, written. */
+ * The file of quotas: reading, reloading, refusing and writing it. */
 #include <config.h>
 
 #include "test_master_tenant_fixture.h"
@@ -15,7 +15,7 @@
 
 static char policy_file[64];
 
-/* ---- short ways ---- */
+/* ---- helpers ---- */
 
 static void write_policy(const char *text)
 {
@@ -27,7 +27,8 @@ static void write_policy(const char *text)
 	assert_non_null(f);
 	fputs(text, f);
 	fclose(f);
-	/* Changes within the clock's grain are changes. */
+	/* A new time stamp each time, because several changes may happen within one tick of the
+	 * clock. */
 	assert_int_equal(utimensat(AT_FDCWD, policy_file, t, 0), 0);
 }
 
@@ -56,11 +57,11 @@ static void the_file_is_read_and_read_again(void **state)
 	mcm_tenants_tick(fx.m);
 	assert_int_equal(tx_figures(&fx, "alice").requested, MIB);
 	assert_int_equal(tx_put(&fx, "carol", "k", 1, 0), 0);
-	/* Out of the policy: what is there stays readable. */
+	/* A tenant that is no longer in the file: its objects stay readable. */
 	assert_int_equal(tx_put(&fx, "bob", "k2", 1, 0), -MC_ENOTENANT);
 	assert_true(tx_figures(&fx, "bob").admission_closed);
 	assert_int_equal(tx_stat(&fx, "bob", "k", NULL), 0);
-	/* Nonsense changes nothing. */
+	/* An invalid file changes nothing. */
 	write_policy("version: 1\ntenants: [{name: alice, quota: lots}]\n");
 	fx_advance(&fx, 2000);
 	mcm_tenants_tick(fx.m);
@@ -99,7 +100,7 @@ static void bad_files_are_refused_at_the_start(void **state)
 	mc_options_free(options);
 }
 
-/* A policy of @n tenants, of which the last has the name of tenant @again. */
+/* Write a policy of @n tenants, the last of which has the name of tenant @again. */
 static void many_tenants(unsigned n, unsigned again)
 {
 	const size_t cap = 40ul * n + 64;
@@ -115,7 +116,7 @@ static void many_tenants(unsigned n, unsigned again)
 	free(text);
 }
 
-/* As many as there may be: each is found, and so is a name that stands there twice. */
+/* The maximum number of tenants: each name is found, and a name that is listed twice is refused. */
 static void very_many_tenants(void **state)
 {
 	const unsigned n = MCM_TENANTS_MAX - 1;
@@ -144,7 +145,7 @@ static void very_many_tenants(void **state)
 	fclose(from);
 }
 
-/* The owner of the memory stays. */
+/* Advance the clock while the owner of the memory sends heartbeats. */
 static void advance(struct fixture *fx, unsigned s)
 {
 	for (; s; s -= 2) {
@@ -153,7 +154,7 @@ static void advance(struct fixture *fx, unsigned s)
 	}
 }
 
-/* A tenant's events from the @since-th on: how many. */
+/* The number of a tenant's events after number @since. */
 static int events(struct fixture *fx, const char *tenant, uint64_t since)
 {
 	struct mcp_event event[8];
@@ -174,7 +175,7 @@ static int all_events(struct fixture *fx, uint64_t since)
 	return mcm_events_read_all(fx->m, since, 0, entry, 32, text, sizeof(text), &next, &lost);
 }
 
-/* Numbers of tenants that are nobody's any more are given out again, and one that has an object is not. */
+/* Numbers of unused tenants are reused, but not that of a tenant that has an object. */
 static void numbers_come_back(void **state)
 {
 	const unsigned n = MCM_TENANTS_MAX - 1;
@@ -201,7 +202,7 @@ static void numbers_come_back(void **state)
 	many_tenants(1, 0);
 	advance(&fx, 60);
 	mcm_tenants_tick(fx.m);
-	/* Somebody may still be about to use it. */
+	/* A request may still be about to use one of them. */
 	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("new"), MIB, &effective), -MC_ELIMIT);
 	advance(&fx, 590);
 	assert_int_equal(mcm_tenant_find(fx.m, fx_bytes("t1"), &number), 0);
@@ -216,7 +217,7 @@ static void numbers_come_back(void **state)
 		assert_int_equal(tx_put(&fx, name, "k", 1, 0), 0);
 	}
 	assert_int_equal(fx.m->durables.count, values);
-	/* What was told of others who had the number before is not told of them. */
+	/* Events of the former tenant with that number are not shown to the new one. */
 	for (unsigned i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "new%u", i);
 		assert_int_equal(events(&fx, name, since), 1);
@@ -258,7 +259,7 @@ static void quotas_are_written_to_the_file(void **state)
 	fx_down(&fx);
 }
 
-/* Characters that YAML takes for the end of a line, or does not take. */
+/* Characters that YAML treats as the end of a line, or does not allow. */
 static void any_name_is_read_back_from_the_file(void **state)
 {
 	static const char *const name[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_upgrade.c - this master over the journal that a master of format 1 left when it was killed,
- * used by a client of protocol version 1: one that sends and knows the fields of that version only.
- * The released transcripts say what these are. */
+ * test_master_upgrade.c - this master with the journal that a killed master of format 1 left, used
+ * by a client of protocol version 1, which sends and knows only the fields of that version. The
+ * released transcripts define these fields. */
 #include <config.h>
 
 #include "test_master_journal_fixture.h"
@@ -52,7 +52,7 @@ static const struct mcp_desc *old_table(const struct mcp_desc *d)
 	return &known[i].then;
 }
 
-/* Request or reply of a transcript; its length. */
+/* Read the request or the reply of a transcript; returns its length. */
 static size_t transcript(const char *name, bool reply, uint8_t *ret, size_t max)
 {
 	const char *top = getenv("top_srcdir");
@@ -82,7 +82,7 @@ static size_t transcript(const char *name, bool reply, uint8_t *ret, size_t max)
 	return n;
 }
 
-/* What this test sends is what version 1 sent, and what it understands is what version 1 understood. */
+/* This test sends exactly the messages of version 1, and understands exactly those. */
 static void these_are_the_messages_of_version_1(void **state)
 {
 	uint8_t mem[8192];
@@ -134,7 +134,7 @@ static void receive(int fd, void *to, size_t len)
 	}
 }
 
-/* The status; @ret borrows from the last answer. */
+/* Returns the status; @ret points into the last reply. */
 static int call(int fd, uint16_t type, const void *msg, void *ret)
 {
 	struct mcp_frame f = { .type = type, .id = 77 };
@@ -174,7 +174,7 @@ static int greet(const char *addr, enum mcp_channel lane)
 	return fd;
 }
 
-/* Register, say that it lives, offer the memory that the old master knew. */
+/* Register, send a heartbeat, mount the memory that the old master knew. */
 static int come_back(const char *addr)
 {
 	struct mcp_register reg = { .client = me, .name = fx_bytes("test") };
@@ -206,7 +206,7 @@ static int come_back(const char *addr)
 	return fd;
 }
 
-/* Get with @flags; the status, else the size in *ret_size and the pin, which is given back. */
+/* Get an object with a lease, renew the pin and release it. Returns the object's status. */
 static int get(int fd, const char *key, uint64_t *ret_size)
 {
 	struct mcp_key k = { .key = fx_bytes(key) };
@@ -237,7 +237,7 @@ static int put(int fd, const char *key, uint64_t size, uint32_t flags, bool end)
 	struct mcp_put_start rq = { .flags = flags, .replicas = 1, .items = mcp_seq(&item, 1) };
 	struct mcp_put_done done = { .key = fx_bytes(key), .crc = 42 };
 	struct mcp_put_start_reply started;
-	struct mcp_put_end_reply ended;		/* that of a revoke looks the same */
+	struct mcp_put_end_reply ended;		/* the reply to a revoke has the same layout */
 	struct mcp_put_end rq_end = { .items = mcp_seq(&done, 1) };
 	struct mcp_put_revoke rq_revoke = { .items = mcp_seq(&done, 1) };
 	struct mcp_put_grant g = { 0 };
@@ -348,7 +348,7 @@ static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
 	old_journal();
 	m = start();
 	fd = come_back(addr);
-	/* what the old master had */
+	/* objects of the old master */
 	expect(fd, "c/d", 0, 5000);
 	expect(fd, "late/\xc3\xa4", 0, 6000);
 	expect(fd, "two", 0, 70000);
@@ -356,7 +356,7 @@ static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
 	expect(fd, "gone", -MC_ENOOBJECT, 0);
 	expect(fd, "under way", -MC_ENOOBJECT, 0);
 	assert_int_equal(listed(fd, ""), 5);
-	/* every call of version 1 */
+	/* other calls of version 1 */
 	assert_int_equal(put(fd, "new", 3000, 0, true), 0);
 	assert_int_equal(put(fd, "new", 3500, 0, true), -MC_EEXISTS);
 	assert_int_equal(put(fd, "new", 4000, MCP_PUT_UPSERT, true), 0);
@@ -376,7 +376,7 @@ static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
 	close(fd);
 	stop(m);
 
-	/* and again, over what this one has written */
+	/* once more, with the files that this master has written */
 	m = start();
 	fd = come_back(addr);
 	expect(fd, "new", 0, 4000);
@@ -389,7 +389,7 @@ static void an_old_client_at_a_new_master_over_an_old_journal(void **state)
 	stop(m);
 }
 
-/* What it cannot know is refused as what it does not know. */
+/* A message type that the master does not know is refused as not supported. */
 static void newer_records_are_refused(void **state)
 {
 	struct mcp_frame f = { .type = 999, .id = 77 };
@@ -405,7 +405,7 @@ static void newer_records_are_refused(void **state)
 	receive(fd, head, sizeof(head));
 	assert_int_equal(mcp_frame_unpack(head, 0, &f), 0);
 	assert_int_equal(mc_err_from_wire(f.status), -MC_ENOTSUP);
-	/* and the session goes on */
+	/* the connection remains usable */
 	expect(fd, "new", 0, 4000);
 	assert_int_equal(call(fd, MCP_UNMOUNT, &um, &lost), 0);
 	close(fd);

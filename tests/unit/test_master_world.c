@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_world.c - see the header. */
+ * test_master_world.c - implementation of test_master_world.h. */
 #include <config.h>
 
 #include "tests/unit/test_master_world.h"

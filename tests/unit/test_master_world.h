@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_world.h - a whole master with one owner, asked over the wire by a client that is this owner too.
- * Whatever fails ends the test; what the master says is given back. */
+ * test_master_world.h - a complete master and its only owner, which is also the client that sends
+ * requests over the wire. An unexpected failure ends the test; helpers return the status of the
+ * reply. */
 #ifndef TEST_MASTER_WORLD_H
 #define TEST_MASTER_WORLD_H
 
@@ -19,7 +20,7 @@ struct world {
 	struct mcp_client *c;
 };
 
-extern unsigned world_threads;		/* of the master */
+extern unsigned world_threads;		/* RPC threads of the master */
 extern char *world_journal_dir;		/* NULL: no journal */
 extern const struct mcp_id world_me, world_seg;
 
