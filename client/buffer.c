@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include "common/cleanup.h"
-#include "common/thread.h"
 
 struct buffer {
 	struct mc_list link;

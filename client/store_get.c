@@ -2,7 +2,6 @@
  * store_get.c - the public calls that read objects by key. */
 #include <config.h>
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "client/store_i.h"

@@ -2,7 +2,6 @@
  * store_names.c - the public calls about keys that move no bytes: stat, exist, remove, rename, prefetch. */
 #include <config.h>
 
-#include <errno.h>
 #include <string.h>
 
 #include "client/store_i.h"

@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <string.h>
 
 #include "client/layout.h"
 #include "client/store_i.h"

@@ -46,10 +46,3 @@ bool mc_env_on(const char *name)
 
 	return v && !is_off(v);
 }
-
-bool mc_env_not_off(const char *name)
-{
-	const char *v = mc_env_str(name);
-
-	return !v || !is_off(v);
-}

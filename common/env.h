@@ -11,8 +11,6 @@
 int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max);
 /* Set to anything but 0, false, no or off. */
 bool mc_env_on(const char *name);
-/* The same for a variable whose default is on. */
-bool mc_env_not_off(const char *name);
 const char *mc_env_str(const char *name);	/* NULL when unset */
 
 #endif

@@ -118,21 +118,6 @@ uint64_t mc_hist_quantile(const struct mc_hist *h, double q)
 	return max;
 }
 
-void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from)
-{
-	uint64_t from_max = __atomic_load_n(&from->max, __ATOMIC_RELAXED);
-	uint64_t max = __atomic_load_n(&into->max, __ATOMIC_RELAXED);
-
-	__atomic_fetch_add(&into->count, __atomic_load_n(&from->count, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
-	__atomic_fetch_add(&into->sum, __atomic_load_n(&from->sum, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
-	for (unsigned b = 0; b < MC_HIST_BUCKETS; b++)
-		__atomic_fetch_add(&into->bucket[b], bucket_count(from, b), __ATOMIC_RELAXED);
-	while (from_max > max &&
-	       !__atomic_compare_exchange_n(&into->max, &max, from_max, true, __ATOMIC_RELAXED,
-					    __ATOMIC_RELAXED))
-		;
-}
-
 /* ---- collectors ---- */
 
 int mc_metrics_collector(void (*fn)(void *arg), void *arg)

@@ -65,7 +65,6 @@ void mc_hist_add(struct mc_hist *h, uint64_t v);
 void mc_hist_add_many(struct mc_hist *h, uint64_t v, uint64_t n);
 /* Value at quantile @q (0..1), interpolated inside its bucket; 0 when empty. */
 uint64_t mc_hist_quantile(const struct mc_hist *h, double q);
-void mc_hist_merge(struct mc_hist *into, const struct mc_hist *from);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
 #define mc_metric_observe_many(m, v, n) mc_hist_add_many((m)->hist, v, n)
 

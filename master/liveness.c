@@ -12,7 +12,6 @@
 #include <config.h>
 
 #include "common/cleanup.h"
-#include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/liveness.h"

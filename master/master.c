@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"

@@ -295,12 +295,6 @@ static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
 	free(in);
 }
 
-void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in)
-{
-	MC_LOCKED(&t->lock);
-	set_lookups(in, in->nlookup + 1);
-}
-
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n)
 {
 	MC_LOCKED(&t->lock);

@@ -95,8 +95,6 @@ static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
 /* A new inode that lookups do not find, for a file without a version (@info NULL) or with a new one; as above. */
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
 				      const struct mcs_info *info);
-/* Add one kernel lookup to an inode that is open. */
-void mcfs_inode_again(struct mcfs_inodes *t, struct mcfs_inode *in);
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n);
 
 /* Copy the inode's current key. */

@@ -35,8 +35,7 @@ int mcfs_name_decode(const char *name, bool top, void *ret, size_t size);
 int mcfs_flat_encode(const void *key, size_t len, bool top, char *ret, size_t size);
 int mcfs_flat_decode(const char *name, bool top, void *ret, size_t size);
 
-/* The whole key as a path below the mount point, without a leading '/'; for messages and tests. */
+/* The whole key as a path below the mount point, without a leading '/'; for messages. */
 int mcfs_key_to_path(const void *key, size_t len, char *ret, size_t size);
-int mcfs_path_to_key(const char *path, void *ret, size_t size);
 
 #endif

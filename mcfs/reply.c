@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "common/clock.h"
 #include "common/fault.h"

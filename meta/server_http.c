@@ -183,11 +183,6 @@ void mcd_server_stop(struct mcd_server *m)
 	free(m);
 }
 
-int mcd_server_delete(struct mcd_server *m, const char *key)
-{
-	return mcd_store_del(m->store, key);
-}
-
 /* "mooncake/[CLUSTER/]ram/NAME" and ".../rpc_meta/NAME"; with a slash in the name "mooncake/NAME". */
 static bool key_is_of_segment(const char *key, const void *arg)
 {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/err.h"
 #include "common/metrics.h"
 #include "node/node_i.h"
 

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "proto/msg.h"
 
@@ -61,12 +60,6 @@ struct mcp_iter {
 /* @d is the element's table. */
 void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d);
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
-
-/* One line of text: "get { flags=1 keys=[{key="a"}] }".  At most @max_items of a list and
- * MCP_DUMP_BYTES of a string are shown; "+N" is the number of those left out.  @msg as for the
- * encoder, or as returned by the decoder. */
-#define MCP_DUMP_BYTES 256
-void mcp_dump(const struct mcp_desc *d, const void *msg, unsigned max_items, FILE *to);
 
 /* ---- frames ---- */
 

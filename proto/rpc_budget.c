@@ -9,7 +9,6 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/thread.h"
 
 #define SMALL 64u		/* a request is small when this many of its length fit into the budget */
 

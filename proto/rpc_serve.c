@@ -4,7 +4,6 @@
 
 #include "proto/rpc_i.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/clock.h"

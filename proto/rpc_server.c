@@ -367,13 +367,3 @@ struct mcp_id mcp_session_client(const struct mcp_session *s)
 {
 	return s->client;
 }
-
-enum mcp_channel mcp_session_channel(const struct mcp_session *s)
-{
-	return s->channel;
-}
-
-const char *mcp_session_peer(const struct mcp_session *s)
-{
-	return s->peer;
-}

@@ -102,7 +102,5 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 void mcp_session_set(struct mcp_session *s, void *user);
 void *mcp_session_get(const struct mcp_session *s);
 struct mcp_id mcp_session_client(const struct mcp_session *s);	/* of its hello */
-enum mcp_channel mcp_session_channel(const struct mcp_session *s);
-const char *mcp_session_peer(const struct mcp_session *s);	/* address as text */
 
 #endif

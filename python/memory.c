@@ -2,7 +2,6 @@
  * memory.c - MooncakeHostMemAllocator, and the NUMA node of a thread's new memory. */
 #include "python/mcpy.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
  * names.c - methods that query and remove keys. */
 #include "python/mcpy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

@@ -3,8 +3,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "client/layout.h"
 #include "client/direct/read.h"

@@ -10,7 +10,6 @@
 #include "client/layout.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
-#include "common/log.h"
 #include "common/metrics.h"
 
 /* A larger trailer (of an object over 64 GiB) is not kept, but fetched for each read. */

@@ -6,7 +6,6 @@
 #include "client/direct/put_i.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 #include "client/layout.h"

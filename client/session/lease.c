@@ -10,7 +10,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/err.h"
 #include "common/metrics.h"
 
 #define QUEUE_MIN 1024

@@ -28,8 +28,6 @@
 #define UNIX_PREFIX "unix:"
 /* Limit of name lookups that still run after their caller's deadline. */
 #define RESOLVERS_MAX 64
-/* Descriptors that a peer may send at once; all but the first are closed. */
-#define RECV_FDS_MAX 16
 
 static bool is_unix(const char *addr)
 {
@@ -574,33 +572,4 @@ int mc_take_fd(struct msghdr *msg)
 		}
 	}
 	return first;
-}
-
-ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadline)
-{
-	union {
-		char buf[CMSG_SPACE(RECV_FDS_MAX * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = { .iov_base = data, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t n;
-	int r;
-
-	for (;;) {
-		msg.msg_control = control.buf;
-		msg.msg_controllen = sizeof(control.buf);
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-		if (n >= 0)
-			break;
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return mc_fail(-errno, "cannot receive a descriptor: %s", mc_strerror(errno));
-		r = wait_ready(sock, POLLIN, deadline);
-		if (r < 0)
-			return mc_fail(r, "cannot receive a descriptor: %s", mc_strerror(r));
-	}
-	*ret_fd = mc_take_fd(&msg);
-	return n;
 }

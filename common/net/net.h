@@ -32,10 +32,9 @@ int mc_addr_split(const char *addr, char *host, size_t host_len, int default_por
 /* Make "host:port"; an IPv6 address gets brackets.  -EINVAL if the host is too long. */
 int mc_addr_join(const char *host, int port, char ret[MC_ADDR_MAX]);
 
-/* Send and receive one descriptor over a unix socket together with up to @len bytes; both wait up
- * to @deadline.  Number of bytes, or -errno. */
+/* Send one descriptor over a unix socket together with up to @len bytes; wait up to @deadline.
+ * Number of bytes, or -errno. */
 ssize_t mc_send_fd(int sock, int fd, const void *data, size_t len, uint64_t deadline);
-ssize_t mc_recv_fd(int sock, int *ret_fd, void *data, size_t len, uint64_t deadline);
 /* The first descriptor of a received message, -1: none; the others are closed. */
 int mc_take_fd(struct msghdr *msg);
 

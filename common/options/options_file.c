@@ -2,16 +2,11 @@
  * options_file.c - config files in JSON (jansson) and YAML (libyaml), read as a flat map. */
 #include <config.h>
 
-#include "common/options/options.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <yaml.h>
 

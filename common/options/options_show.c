@@ -4,7 +4,6 @@
 
 #include "common/options/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

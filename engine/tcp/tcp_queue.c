@@ -7,7 +7,6 @@
  * the peer confirms that it will carry out nothing more of the old connection. */
 #include <config.h>
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/err.h"

@@ -13,7 +13,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/err.h"
 #include "common/fork.h"
 #include "engine/topo/topo.h"
 

@@ -14,7 +14,6 @@
 #include <sys/resource.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/log.h"

@@ -8,8 +8,6 @@
 #include "engine/upstream/port.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "common/err.h"
 #include "common/hash.h"

@@ -6,9 +6,6 @@
  * reason for its version 2. */
 #include <config.h>
 
-#include <errno.h>
-
-#include "common/err.h"
 #include "common/metrics.h"
 #include "engine/tcp/tcp_server.h"
 

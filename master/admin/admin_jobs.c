@@ -2,7 +2,6 @@
  * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects, checkpoints. */
 #include <config.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include "master/index/group.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -128,12 +127,6 @@ int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id)
 	group_at(m, id)->refs++;
 	*ret_id = id;
 	return 0;
-}
-
-void mcm_group_ref(struct mcm *m, uint32_t id)
-{
-	MC_LOCKED(&m->groups.lock);
-	group_at(m, id)->refs++;
 }
 
 void mcm_group_unref(struct mcm *m, uint32_t id)

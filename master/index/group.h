@@ -58,7 +58,6 @@ void mcm_groups_done(struct mcm_groups *gs);
 /* Find or create a group and reference it.  @name: 1..MCM_GROUP_NAME_MAX bytes, the tenant's prefix
  * included.  -MC_EPARAM, -ENOMEM. */
 int mcm_group_get(struct mcm *m, struct mcp_bytes name, uint32_t *ret_id);
-void mcm_group_ref(struct mcm *m, uint32_t id);
 void mcm_group_unref(struct mcm *m, uint32_t id);		/* @id may be 0 */
 /* Copy the name without the tenant's prefix into @buf of MCP_GROUP_MAX bytes; returns its length. */
 uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/err.h"
 #include "common/hash.h"
 #include "master/lock_hold.h"
 

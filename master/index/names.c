@@ -8,7 +8,6 @@
 
 #include "master/index/names.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/cleanup.h"

@@ -12,8 +12,6 @@
 
 #include "master/mcm_i.h"
 
-#include <errno.h>
-
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"

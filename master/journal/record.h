@@ -21,7 +21,6 @@
 
 #define MCM_RECORD_HEAD 12u
 #define MCM_RECORD_BODY_MAX 32768u
-#define MCM_RECORD_MAX (MCM_RECORD_HEAD + MCM_RECORD_BODY_MAX + 8u)
 /* Any object's frame fits: two keys, and room for all other fields. */
 #define MCM_RECORD_OBJECT_MAX (2u * MCP_KEY_MAX + 4096u)
 

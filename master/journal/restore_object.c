@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include "common/cleanup.h"
-#include "common/metrics.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 

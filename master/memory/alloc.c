@@ -9,7 +9,6 @@
 
 #include "master/memory/alloc.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/err.h"

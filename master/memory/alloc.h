@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "master/memory/slab.h"
 
@@ -89,10 +88,8 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a);
 /* Bytes of the largest object that could be allocated now, exact within the resolution of the largest bin. */
 uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a);
 
-/* Bin of a free range; for alloc_check.c. */
+/* Bin of a free range. */
 unsigned mcm_alloc_bin(const struct mcm_range *n);
-/* Check all records against each other. 0, or -MC_EINTERNAL with a detail of the contradiction. */
-int mcm_alloc_check(const struct mcm_alloc *a);
 
 #define MCM_RANGES_SHIFT 18		/* 6 MiB */
 static inline struct mcm_range *mcm_range(const struct mcm_alloc *a, uint32_t id)

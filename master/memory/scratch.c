@@ -5,7 +5,6 @@
 #include "master/memory/scratch.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "master/ops/ops.h"

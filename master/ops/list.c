@@ -5,8 +5,6 @@
  * master: it stays valid across changes, reconnects and any length of time. */
 #include <config.h>
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"

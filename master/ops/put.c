@@ -4,7 +4,6 @@
 
 #include "master/ops/put.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

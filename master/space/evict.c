@@ -5,10 +5,8 @@
 #include "master/space/evict.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "common/err.h"
-#include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "proto/rpc_server.h"

@@ -9,8 +9,6 @@
 
 #include "master/space/evict_lists.h"
 
-#include "common/err.h"
-
 #define STEPS 256		/* ranges moved per call, at most */
 #define SECOND_CHANCES 32	/* per call; further touched ranges are evicted nevertheless */
 

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "common/err.h"
-
 #define SMALL_SHARE 10		/* one of this number of bytes belongs to the small queue */
 #define WAYS 4u
 #define BITS_MIN 8u		/* log2 of the buckets */

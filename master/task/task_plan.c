@@ -11,7 +11,6 @@
 #include "master/task/task.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"

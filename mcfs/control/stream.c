@@ -10,10 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/thread.h"
 #include "mcfs/keymap.h"
 #include "mcfs/mcfs.h"

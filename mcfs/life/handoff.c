@@ -4,7 +4,6 @@
 #include "mcfs/life/handoff.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/memfd.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -19,7 +19,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/log.h"
 #include "mcfs/keymap.h"
 #include "mcfs/life/life.h"
 

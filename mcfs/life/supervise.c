@@ -4,7 +4,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -23,7 +22,6 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "mcfs/life/fdstore.h"
 #include "mcfs/life/guard.h"
 #include "mcfs/life/life.h"
 

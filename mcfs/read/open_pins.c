@@ -10,7 +10,6 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/metrics.h"
-#include "common/thread.h"
 
 #define SCORE_MAX 3u
 #define SCORE_OPENS 2u		/* an open is expected from this score on */

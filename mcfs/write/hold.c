@@ -8,7 +8,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/err.h"
 #include "common/thread.h"
 
 static bool is_named(const struct mcfs_writer *w, struct mcs_key key)

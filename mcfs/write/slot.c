@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/thread.h"
 

@@ -17,6 +17,7 @@
 #include "common/err.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
+#include "tests/unit/test_master_alloc_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mcfs/keymap.h"
+#include "tests/unit/test_mcfs_path.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "proto/codec.h"
+#include "tests/unit/test_proto_dump.h"
 #include "tests/unit/test_proto_fill.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -21,6 +21,7 @@
 #include "common/net/net.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
+#include "tests/unit/test_proto_dump.h"
 
 #define CHECK_EVERY 256
 #define MAX_REPLY (4u << 20)

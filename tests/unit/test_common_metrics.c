@@ -163,23 +163,6 @@ static void every_size_has_its_bucket(void **state)
 		}
 }
 
-static void merging(void **state)
-{
-	struct mc_hist a = { 0 }, b = { 0 };
-
-	mc_hist_add(&a, 5);
-	mc_hist_add(&b, 7);
-	mc_hist_add(&b, 100);
-	mc_hist_merge(&a, &b);
-	assert_int_equal(a.count, 3);
-	assert_int_equal(a.sum, 112);
-	assert_int_equal(a.max, 100);
-	assert_int_equal(mc_hist_quantile(&a, 0.5), 7);
-	mc_hist_merge(&b, &a);
-	assert_int_equal(b.max, 100);
-	assert_int_equal(b.count, 5);
-}
-
 static void set_bytes(void *arg)
 {
 	mc_metric_set(&bytes, ++*(int *)arg);
@@ -241,7 +224,6 @@ int main(void)
 		cmocka_unit_test(quantiles_of_few),
 		cmocka_unit_test(quantiles_of_many),
 		cmocka_unit_test(every_size_has_its_bucket),
-		cmocka_unit_test(merging),
 		cmocka_unit_test(collectors),
 		cmocka_unit_test(threads),
 	};

@@ -20,6 +20,7 @@
 #include "master/ops/pin.h"
 #include "master/session.h"
 #include "proto/codec.h"
+#include "tests/unit/test_master_alloc_check.h"
 
 /* Pseudo-random numbers, the same in every run; per thread. */
 uint64_t rnd(void);

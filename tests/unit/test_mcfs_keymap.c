@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "mcfs/keymap.h"
+#include "tests/unit/test_mcfs_path.h"
 
 static void shows(const char *comp, size_t len, bool top, const char *name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_meta_server.c - table and file of the metadata server: limits,
- * an_expired_entry_frees_key_and_memory, disk errors. */
+ * expiry, disk errors. */
 #include <config.h>
 
 #include <errno.h>
@@ -162,7 +162,7 @@ static bool odd(const char *key, const void *arg)
 	return (key[strlen(key) - 1] - '0') % 2;
 }
 
-/* The file is the_file_is_rewritten_as_it_grows while it grows; it stays locked under its name, and
+/* The file is rewritten while it grows; it stays locked under its name, and
  * complete. */
 static void the_file_is_rewritten_as_it_grows(void **state)
 {
@@ -220,7 +220,7 @@ static void a_failed_write_loses_no_earlier_text(void **state)
 		expect(s, "k", text);
 	}
 	assert_true(failures > 5);
-	/* the disk stays a_full_table_refuses_texts: each change is refused, no text is lost */
+	/* the disk stays full: each change is refused, no text is lost */
 	mc_fault_set("meta.journal.write=error:ENOSPC");
 	for (unsigned j = 0; j < 5; j++)
 		assert_int_equal(put(s, "k", "never"), -ENOSPC);

@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "proto/codec.h"
 #include "proto/codec_i.h"
+#include "tests/unit/test_proto_dump.h"
 #include "tests/unit/test_proto_fill.h"
 
 #define ROUNDS 300

@@ -16,6 +16,7 @@
 
 #include "common/err.h"
 #include "proto/codec.h"
+#include "tests/unit/test_proto_dump.h"
 #include "tests/unit/test_proto_fill.h"
 
 #define PER_LINE 32

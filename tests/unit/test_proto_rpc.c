@@ -349,8 +349,6 @@ static int look_at_session(struct mcp_session *s, void *arg)
 
 	assert_int_equal(id.hi, 77);
 	assert_int_equal(id.lo, 78);
-	assert_int_equal(mcp_session_channel(s), MCP_CHANNEL_HEARTBEAT);
-	assert_non_null(strstr("127.0.0.1 unix local", strtok(strdupa(mcp_session_peer(s)), ":")));
 	fx.opened++;
 	return 0;
 }

@@ -5,7 +5,6 @@
 #include "tools/bench/mcbench_reference.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

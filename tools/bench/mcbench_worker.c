@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/err.h"
 #include "tools/bench/mcbench_content.h"
 
 #define KEY_SIZE 96u

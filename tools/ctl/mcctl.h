@@ -57,9 +57,6 @@ int mcctl_snapshot(struct mcctl *c);
 
 /* ---- mcctl_error.c ---- */
 
-/* Exit status of a result of the store. */
-enum mcctl_status mcctl_status_of(int64_t err);
-
 /* Print "mcctl: <@fmt>: <reason>" and advice; returns the exit status. */
 enum mcctl_status mcctl_error(int64_t err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

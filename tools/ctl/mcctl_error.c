@@ -54,11 +54,6 @@ static const struct advice *find_advice(int64_t err)
 	return a;
 }
 
-enum mcctl_status mcctl_status_of(int64_t err)
-{
-	return err >= 0 ? MCCTL_OK : find_advice(err)->status;
-}
-
 enum mcctl_status mcctl_error(int64_t err, const char *fmt, ...)
 {
 	const struct advice *a = find_advice(err);

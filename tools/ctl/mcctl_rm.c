@@ -4,7 +4,6 @@
 
 #include "tools/ctl/mcctl_rm.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/cleanup.h"

@@ -9,7 +9,6 @@
 
 #include "tools/ctl/mcctl_rm.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pcre2.h>
 #include <string.h>

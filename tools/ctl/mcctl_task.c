@@ -4,7 +4,6 @@
 
 #include "tools/ctl/mcctl.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * alloc_check.c - consistency check of an allocator. */
+ * test_master_alloc_check.c - implementation of test_master_alloc_check.h. */
 #include <config.h>
+
+#include "tests/unit/test_master_alloc_check.h"
 
 #include <stddef.h>
 
 #include "common/err.h"
-#include "master/memory/alloc.h"
 
 static bool range_in_bin(const struct mcm_alloc *a, uint32_t id)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dump.c - printing of messages as one line of text, for logs and tools. */
+ * test_proto_dump.c - implementation of test_proto_dump.h. */
 #include <config.h>
 
-#include "proto/codec.h"
+#include "tests/unit/test_proto_dump.h"
 
 #include <inttypes.h>
 
