@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# clang-14 finds nothing to warn about in any source file ("make check-clang" builds with it).
+# clang-14 reports no warning in any source file ("make check-clang" builds with it).
 set -eu
 clang=$(command -v clang-14 || command -v clang) || { echo "SKIP: clang is not installed"; exit 77; }
 cd "${top_srcdir:?}"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files that the documents speak of exist.  Absolute paths are not ours.
+# Files that the documents mention exist.  Absolute paths belong to the system and are not checked.
 set -eu
 cd "${top_srcdir:?}"
 status=0

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every environment variable that the engine reads stands in transfer_engine(7) with what it does, and none of those
-# that are said to have no effect is read; each that is read has a test; and upstream's list (env.names) has none that
-# the page is silent about.
+# transfer_engine(7) describes exactly the environment variables that the engine reads; the engine reads
+# none of those that the page lists as without effect; a test sets each variable that is read; and the page
+# mentions each variable of upstream's list (env.names).
 set -eu
 cd "${top_srcdir:?}"
 page=man/transfer_engine.7.in
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# MC_FAULTS and the like of common/ are for tests.
+# MC_FAULTS and other variables of common/ are for tests.
 find engine meta -name '*.[ch]' -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
 sed -n '/^\.SH ENVIRONMENT/,/^\.SS Without effect/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/told"
 sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/inert"
@@ -24,10 +24,10 @@ comm -13 "$tmp/read" "$tmp/told" >"$tmp/unread"
 complain "$page promises something of, but nobody reads" "$tmp/unread"
 comm -12 "$tmp/read" "$tmp/inert" >"$tmp/both"
 complain "$page says that it has no effect" "$tmp/both"
-# MC_METADATA_SERVER and the like are options of programs or of the Python package, with pages of their own.
+# MC_METADATA_SERVER and MC_TRANSFER_TIMEOUT belong to programs or the Python package, with other pages.
 grep -rhoE '\b(MC|USE|WITH|BAREX|NCCL|MOONCAKE)_[A-Z0-9_]+' "$page" >"$tmp/page" || :
 grep -rhoE '\bMC_(METADATA_SERVER|TRANSFER_TIMEOUT)\b' tools/*.def python/mooncake/engine.py >>"$tmp/page" || :
-# "all that begin with"
+# Prefixes: the page covers all variables that begin with one of them.
 sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\b[A-Z0-9_]+_\b' | sort -u >"$tmp/prefixes"
 grep -v '^#' tests/lint/env.names | sort -u >"$tmp/names"
 [ "$(wc -l <"$tmp/names")" -gt 100 ] || { echo "no list of upstream's variables"; exit 1; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every header compiles alone and twice over without a warning; the installed ones also as strict C99
-# and as C++.
+# Every header compiles without a warning, alone and when it is included twice; the installed ones also
+# as strict C99 and as C++.
 set -eu
 cd "${top_srcdir:?}"
 status=0
@@ -22,7 +22,7 @@ try() {
 }
 
 for h in */*.h */*/*.h; do
-	# Python.h may not be there; what needs it is checked where it is.
+	# Python.h may be missing; headers that need it are checked only if it was found.
 	case $h in python/*) [ -n "${PYTHON_CFLAGS-}" ] || continue ;; esac
 	try "${CC:?} -D_GNU_SOURCE -std=gnu11 -x c" "$h"
 done

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go down only: common < proto < {meta, tiers} < engine < client < {node, tools, python}; node < mcfs;
-# proto < {meta, tiers} < master.  mcfs, node and tools stand on the public API alone (and on common), python on the public API.
-# Ours are written "room/file.h"; a room's *_i.h is its own.  Two files run a server of another room:
-# mcfs/standalone.c a master in the same process, and tools/mooncake_http_metadata_server.c the one that
-# the master has too.
+# A room includes only lower rooms:
+#	common < proto < {meta, tiers} < engine < client < {node, tools, python}
+#	node < mcfs; proto < {meta, tiers} < master
+# mcfs, node and tools use only the public API and common; python uses only the public API.  Our headers are
+# included as "room/file.h"; a room's *_i.h is private to it.  Two files start a server of another room:
+# mcfs/standalone.c starts a master in the same process, and tools/mooncake_http_metadata_server.c starts
+# the metadata server that the master contains, too.
 set -eu
 cd "${top_srcdir:?}"
 found=$(mktemp)
@@ -28,8 +30,8 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 	while IFS=: read -r file line text; do
 		case $text in
 		*'<'*)
-			# A public header of ours may be included by any room; a private one in angle
-			# brackets would go around this test.
+			# Any room may include our public headers; a private header in angle brackets
+			# would bypass this test.
 			name=$(expr "$text" : '.*<\([^>]*\)>') || name=
 			case $name in
 			common/* | proto/* | meta/* | engine/* | tiers/* | client/* | master/* | node/* | mcfs/* | tools/* | python/*)
@@ -38,7 +40,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 			continue ;;
 		esac
 		name=$(expr "$text" : '.*"\([^"]*\)"') || continue
-		# config.h is made by configure
+		# configure creates config.h
 		[ "$name" = config.h ] && continue
 		to=${name%%/*}
 		[ "$to/${name#*/}" = "$name" ] || { echo "$file:$line: \"$name\": write \"room/file.h\""; continue; }
@@ -60,7 +62,7 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 	done
 done >"$found"
 
-# The installed headers stand alone.
+# Installed headers include only installed headers.
 grep -nE '#[[:space:]]*include[[:space:]]*"' include/mooncake/*.h >>"$found" || :
 
 cat "$found"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The manual is complete and right: every option and command of every program stands in its page and in
-# --help, what upstream has and a program lacks is an error that says so, every function and constant of
-# mcs.h stands in mcs(3) with its prototype, its example compiles, and groff has no complaint.
+# The manual is complete and correct: every option and command of every program is in its page and in
+# --help; an option of upstream that a program lacks is refused with the reason; every function and constant
+# of mcs.h is in mcs(3), with correct prototypes; the example compiles; and groff prints no warning.
 set -eu
 cd "${top_builddir:?}"
 command -v groff >/dev/null || { echo "SKIP: groff is not installed"; exit 77; }
@@ -34,7 +34,7 @@ check_options() {
 	done <"$tmp/config"
 }
 
-# The commands of --help, and what their line says first, in SYNOPSIS.
+# SYNOPSIS has each command of --help, and DESCRIPTION describes it.
 check_commands() {
 	sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$tmp/help" >"$tmp/commands"
 	while read -r name; do
@@ -45,7 +45,7 @@ check_commands() {
 	done <"$tmp/commands"
 }
 
-# What a program lacks is in a section of its own; setting it fails with the reason.
+# Options that a program lacks have a section of their own; setting one fails with the reason.
 check_absent() {
 	sed -n '/^\.SH .*LACKS/,/^\.SH [^O]/s/^\\fB\\-\\-\(.*\)\\fR$/\1/p' "$2" >"$tmp/absent"
 	while read -r name; do
@@ -69,7 +69,7 @@ check_warnings() {
 	fi
 }
 
-# Names of mcs.h in the page; its SYNOPSIS, as declarations, agrees with the header.
+# The page has all names of mcs.h, and the declarations in its SYNOPSIS agree with the header.
 check_library() {
 	header=${top_srcdir:?}/include/mooncake/mcs.h
 	compile -fpreprocessed -dD -E -P "$header" >"$tmp/header"
@@ -93,7 +93,7 @@ check_library() {
 	compile -I"$top_srcdir/include" -fsyntax-only "$tmp/synopsis.c" || bad "mcs.3: wrong prototypes"
 }
 
-# The example as a reader would copy it.
+# The example of the page, as a reader would copy it, compiles.
 check_example() {
 	sed -n '/^\.SH EXAMPLES/,$p' man/mcs.3 | sed -n '/^\.EX/,/^\.EE/p' |
 		sed -e '/^\.EE/,$d' -e 1d -e 's/^\\&//' -e 's/\\e/\\/g' >"$tmp/example.c"
@@ -103,7 +103,7 @@ check_example() {
 		bad "mcs.3: the example is not that of man/mcs_example.c"
 }
 
-# Functions of the transfer engine's headers, in both sections of the page.
+# Both sections of the page have all functions of the transfer engine's headers.
 check_engine() {
 	cat "${top_srcdir:?}/include/mooncake/transfer_engine_c.h" "$top_srcdir/include/mooncake/mce_te.h" >"$tmp/engine.h"
 	compile -fpreprocessed -dD -E -P "$tmp/engine.h" |

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a room's object files define for others begins with the room's prefix.
+# Global symbols that a room's object files define begin with the room's prefix.
 set -eu
 top_srcdir=$(cd "${top_srcdir:?}" && pwd)
 cd "${top_builddir:?}"
@@ -12,7 +12,7 @@ check() {
 	objects=$(find "$1" -name '*.o' 2>/dev/null) || :
 	[ -n "$objects" ] || return 0
 	seen=1
-	# Names that begin with two underscores are the compiler's (sanitizers).
+	# Names that begin with two underscores belong to the compiler (sanitizers).
 	# shellcheck disable=SC2086
 	nm -A -g --defined-only $objects | sed 's/: *[0-9a-f]* [A-Za-z] /: /' |
 		grep -vE ": (__|main\$|$2)" >>"$found" || :
@@ -22,7 +22,7 @@ seen=
 check common 'mc_'
 check proto 'mcp_'
 check meta 'mcd_'
-# Upstream's C functions have names of upstream's, which the header declares.
+# Upstream's C functions keep upstream's names, which the header declares.
 abi=$(grep -oE '\b[a-z][A-Za-z]+\(' "$top_srcdir/include/mooncake/transfer_engine_c.h" | sort -u | tr '\n' '|' |
 	sed 's/(//g; s/|$//')
 check engine "(mce_|($abi)\$)"

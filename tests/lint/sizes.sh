@@ -28,7 +28,7 @@ FILENAME ~ /\.(c|h|def)$/ && (length($0) > wide || (/\t/ && length($0) > 12)) {
 	if (width($0) > wide)
 		print FILENAME ":" FNR ": " width($0) " columns"
 }
-# Kernel form: only the body of a function opens with a brace in the first column of its own line.
+# Kernel style: only the body of a function opens with a brace in the first column.
 FILENAME ~ /\.[ch]$/ && /^\{/ { start = FNR; name = before }
 FILENAME ~ /\.[ch]$/ && /^\}/ {
 	if (start && FNR - start - 1 > long)

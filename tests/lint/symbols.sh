@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared libraries export exactly the functions that their installed headers declare, and those of the transfer
-# engine stand in transfer_engine(3).
+# The shared libraries export exactly the functions that their installed headers declare, and
+# transfer_engine(3) has those of the transfer engine.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -19,7 +19,7 @@ check() {
 	[ -n "$so" ] || { echo "$2.so is not built"; status=1; return; }
 	pattern=$3 library=$2
 	shift 3
-	# The preprocessor takes the comments away; a declared name is the one before a parenthesis.
+	# The preprocessor removes comments; a declared name is the one before a parenthesis.
 	for h; do
 		echo "#include <mooncake/$h>"
 	done | compile -E -P -I "${top_srcdir:?}/include" -x c - |
@@ -31,7 +31,7 @@ check() {
 }
 
 check client libmooncake_store '(mcs|mooncake_store)_[a-z0-9_]+' mcs.h store_c.h
-# What the system's headers declare does not begin like this.
+# No function of the system's headers matches these patterns.
 check engine libtransfer_engine 'mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*' transfer_engine_c.h mce_te.h
 while read -r name; do
 	grep -qw -- "$name" "$top_srcdir/man/transfer_engine.3.in" || { echo "transfer_engine(3) lacks $name"; status=1; }

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# No work is left for later in the sources, and no file has a name that says nothing.
+# The sources contain no notes about unfinished work, and no file has a meaningless name.
 set -eu
 cd "${top_srcdir:?}"
 status=0
 rooms='common proto meta engine tiers client master node mcfs tools python include init tests man docs'
 
-# This file has to write the words.
+# This file contains the words itself.
 # shellcheck disable=SC2086
 if grep -rnE --exclude-dir=corpus --include='*.[ch1-9]' --include='*.def' \
 	--include='*.sh' --include='*.am' --include='*.py' --include='*.md' --include=README \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_bounds.c - a peer cannot touch memory that it may not touch, on every path. */
+ * test_engine_bounds.c - a peer cannot access memory without permission, on any path. */
 #include <config.h>
 
 #include "test_engine_fixture.h"

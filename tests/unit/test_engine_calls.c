@@ -46,7 +46,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
 
-/* A thread that dawdles returns from sending only when the answer has arrived and was processed. */
+/* A slow thread: its send returns only when the answer has arrived and was processed. */
 static __thread bool dawdles;
 static bool is_out;
 #define LONG_ENOUGH_US 50000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_fixture.c - see test_engine_fixture.h. */
+ * test_engine_fixture.c - implementation of test_engine_fixture.h. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -208,7 +208,7 @@ static void execute(char *argv[])
 	char self[PATH_MAX];
 	ssize_t n;
 
-	/* Read the link: executing the link itself would run valgrind when that runs us. */
+	/* Read the link: executing the link itself would run valgrind when the test runs under it. */
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	if (n > 0) {
 		self[n] = '\0';
@@ -217,7 +217,7 @@ static void execute(char *argv[])
 	_exit(126);
 }
 
-/* No peer may notice the exec by the end of a unix socket. */
+/* Unix sockets stay open, so that no peer notices the exec by their end. */
 static void become_other(const char *mem, uint64_t len)
 {
 	char at[24], bytes[24];
@@ -241,7 +241,8 @@ static void other_main(char **argv)
 	uint64_t len = strtoull(argv[3], NULL, 10), changed = 0;
 
 	mem = mmap(want, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-	/* One of its own libraries is there: they lie elsewhere each time. */
+	/* A library of the new program lies there: execute it again, since libraries lie elsewhere
+	 * each time. */
 	if (mem != want)
 		execute(argv);
 	memset(mem, OWNER_OTHER, len);
@@ -431,7 +432,7 @@ int transfer(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64
 	return r;
 }
 
-/* Yama may keep processes that are no relatives apart. */
+/* Yama may forbid access between processes that are not parent and child. */
 enum mce_path path_without_fd(void)
 {
 	FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");

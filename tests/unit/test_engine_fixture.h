@@ -17,7 +17,7 @@
 
 #define SECONDS(n) mc_deadline_ms((n) * 1000)
 
-/* One engine and one region of memory of it. */
+/* One engine and one region of its memory. */
 struct side {
 	struct mce_engine *e;
 	struct mce_mr *mr;
@@ -33,8 +33,7 @@ void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsign
 void side_close(struct side *s);
 int side_dial(const struct side *s);	/* a socket to its listener */
 
-/* The same in another process, which is this program again: main() has to begin with
- * owner_main(). */
+/* The same in another process, which executes this program: main() has to begin with owner_main(). */
 struct owner {
 	pid_t pid;
 	int to, from;		/* pipes; -1 when closed */
@@ -47,7 +46,7 @@ struct owner_conf {
 	int port;		/* 0: a free one */
 	bool no_fd;		/* memory that cannot be mapped */
 	bool relay;		/* reached through a port forwarder, at another address than its own */
-	bool netns;		/* with relay: in a network namespace of its own */
+	bool netns;		/* with relay: in its own network namespace */
 	uint64_t seed;
 	const char *faults;	/* MC_FAULTS of it, NULL: none */
 };
@@ -60,8 +59,8 @@ int owner_start(struct owner *o, const struct owner_conf *conf);
  * knows "count": how many bytes of it are not OWNER_OTHER any more. */
 #define OWNER_OTHER 'S'
 uint64_t owner_tell(struct owner *o, const char *command);
-void owner_stop(struct owner *o);	/* ask it to end, and reap */
-void owner_kill(struct owner *o);	/* SIGKILL, and reap */
+void owner_stop(struct owner *o);	/* ask it to end, and wait for it */
+void owner_kill(struct owner *o);	/* SIGKILL, and wait for its end */
 
 /* The path that memory without a descriptor takes between processes of this machine. */
 enum mce_path path_without_fd(void);

@@ -625,7 +625,7 @@ struct writer {
 	pthread_t thread;
 	unsigned n;
 	uint32_t before, after;		/* atomic: batches while the region was there, and since it is not */
-	bool odd;			/* a status that cannot be */
+	bool odd;			/* an invalid status */
 };
 
 /* Batches of WRITEs to its own ranges until the region was gone often enough. */

@@ -182,7 +182,7 @@ static void a_newer_peer_is_served_if_it_speaks_our_version(void **state)
 		mce_req_pack(h, &q);
 		mce_put16(h + 2, sizeof(h));
 		put(fd, h, sizeof(h));
-		/* And one as short as headers of older versions. */
+		/* A request header as short as those of older versions. */
 		q.id++;
 		mce_req_pack(h, &q);
 		mce_put16(h + 2, MCE_REQ_MIN);

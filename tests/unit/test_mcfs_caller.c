@@ -59,7 +59,7 @@ static void threads_belong_to_their_process(void **state)
 	close(t.fds[1]);
 }
 
-/* A zombie has ended but is still there to be asked. */
+/* A process that has ended but is not reaped: its exit status can still be read. */
 static pid_t zombie(int how)
 {
 	siginfo_t info;
@@ -96,7 +96,7 @@ static void endings_are_told_apart(void **state)
 	assert_int_equal(mcfs_caller_fate(0), MCFS_ALIVE);
 }
 
-/* What another user without privileges sees of it. */
+/* The fate that another user without privileges sees. */
 static enum mcfs_fate fate_for_others(pid_t pid)
 {
 	const uid_t nobody = 65534;
@@ -135,7 +135,7 @@ static void a_pending_kill_is_seen(void **state)
 
 	assert_false(mcfs_caller_killed(getpid()));
 	assert_false(mcfs_caller_killed(0));
-	/* One that is held back does not end anybody. */
+	/* A blocked signal does not end a process. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigprocmask(SIG_BLOCK, &set, &old);

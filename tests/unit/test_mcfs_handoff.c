@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_mcfs_handoff.c - what a daemon has noted is there for the next one, whole or not at all. */
+ * test_mcfs_handoff.c - the next daemon finds each entry of the previous one complete, or not at
+ * all. */
 #include <config.h>
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static uint64_t add_inode(const char *key, size_t len, uint64_t generation, void
 	return mcfs_handoff_add(&e, object);
 }
 
-/* The daemon dies, the next one has its descriptor. */
+/* The daemon dies, and the next one loads the table from the descriptor. */
 static void die(int fd)
 {
 	mcfs_handoff_close();
@@ -56,7 +57,7 @@ static void test_entries(void **state)
 	mcfs_handoff_set_nlookup(a, 5);
 	mcfs_handoff_remove(c);
 	assert_null(mcfs_handoff_at(c));
-	/* A directory gets a longer name. */
+	/* A directory is renamed to a longer key. */
 	assert_int_equal(mcfs_handoff_set_key(a, long_key, 1000), 0);
 
 	die(fd);
@@ -85,8 +86,8 @@ static void test_entries(void **state)
 	close(fd);
 }
 
-/* A daemon that dies while a directory gets another name, or has no memory for it: the number stands for nothing any
- * more, and not for another file either, since the kernel still has it. */
+/* A daemon dies while it renames a directory, or has no memory for the new key: the entry is gone,
+ * but its number is not reused for another file, since the kernel still knows it. */
 static void test_half_a_name(void **state)
 {
 	static const char *const faults[] = { "mcfs.handoff.set_key=kill", "mcfs.handoff.set_key=error:ENOMEM" };
@@ -113,7 +114,8 @@ static void test_half_a_name(void **state)
 	}
 }
 
-/* Places are used again, also by the next daemon: the book does not grow with what comes and goes. */
+/* Cells are reused, also by the next daemon: adding and removing entries does not make the table
+ * grow. */
 static void test_reuse(void **state)
 {
 	uint32_t high;
@@ -132,8 +134,8 @@ static void test_reuse(void **state)
 	close(fd);
 }
 
-/* The kernel asks again for the close of a file whose close the daemon had under way when it died: whoever opened
- * another one in its place keeps it. */
+/* The kernel resends the close of a file whose close was in progress when the daemon died: another
+ * file that was opened in the same cell stays open. */
 static void test_late_close(void **state)
 {
 	const struct mcfs_handoff_entry handle = { .type = MCFS_HANDOFF_HANDLE, .unique = 1 };
@@ -148,7 +150,8 @@ static void test_late_close(void **state)
 	assert_int_not_equal(open, closed);
 	assert_null(mcfs_handoff_at(closed));
 	assert_ptr_equal(mcfs_handoff_at(open), &there);
-	/* What an operation that was given up still says of the first one is nobody's either. */
+	/* A late note about the closed file, from an operation that was given up, does not change
+	 * the open one. */
 	mcfs_handoff_note_unsaved(closed, &(bool){ true });
 
 	die(fd);
@@ -167,7 +170,7 @@ static void test_others(void **state)
 {
 	int fd = memfd_create("book", MFD_CLOEXEC);
 
-	/* No book, no numbers. */
+	/* Without a table there are no numbers. */
 	assert_int_equal(add_inode("a", 1, 1, &fd), 0);
 	assert_null(mcfs_handoff_at(5000));
 	assert_int_equal(mcfs_handoff_load(fd), -EINVAL);

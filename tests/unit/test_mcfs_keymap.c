@@ -73,7 +73,7 @@ static uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-/* Bytes of which escapes are made come up often. */
+/* Bytes that occur in escapes are frequent. */
 static size_t random_text(uint64_t *rng, char *to, size_t max, const char *alphabet, size_t n)
 {
 	size_t len = next_random(rng) % max;
@@ -116,7 +116,7 @@ static void every_name_comes_back(void **state)
 		int n;
 
 		name[len] = '\0';
-		/* What cannot be a name of a file. */
+		/* These cannot be file names. */
 		if (!len || !strcmp(name, ".") || !strcmp(name, "..") ||
 		    (top && !strcmp(name, MCFS_CONTROL_NAME)))
 			continue;
@@ -178,7 +178,7 @@ static void a_whole_key_is_one_name(void **state)
 	assert_int_equal(mcfs_flat_decode("abc", false, key, 2), -ENAMETOOLONG);
 }
 
-/* Where .mcfs stands beside the keys, the key of that name is called something else. */
+/* In the directory that contains .mcfs, the key of that name has another file name. */
 static void the_control_name_is_escaped_at_the_top(void **state)
 {
 	char name[64], key[64];

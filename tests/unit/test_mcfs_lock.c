@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_mcfs_lock.c - locks by key against a model that knows each byte; what waits; what a book gives back. */
+ * test_mcfs_lock.c - locks by key against a model that knows each byte; waiting; locks restored
+ * from the handoff table. */
 #include <config.h>
 
 #include <errno.h>
@@ -21,7 +22,7 @@
 #define BYTES 32
 #define ROUNDS 30000
 
-/* ---- instead of reply.c ---- */
+/* ---- in place of reply.c ---- */
 
 static int last, answers;
 static bool nobody_takes;
@@ -79,7 +80,7 @@ static struct mcfs_lock_args args_of(bool flock, unsigned owner, int type, uint6
 					.end = end, .pid = getpid() };
 }
 
-/* The answer, 1: none yet. */
+/* The answer; 1: none yet. */
 static int asks(struct mcs_key k, struct mcfs_lock_args a, bool waits, struct mcfs_op **ret)
 {
 	struct mcfs_lock_wait *w = calloc(1, sizeof(*w));
@@ -121,7 +122,7 @@ static void same_as_the_model(void)
 {
 	for (unsigned o = 0; o < OWNERS; o++) {
 		for (unsigned i = 0; i < BYTES; i++) {
-			/* What a stranger would meet there, but for the others. */
+			/* Would a lock of this owner conflict here with another owner's? */
 			bool write = false, read = false;
 
 			for (unsigned p = 0; p < OWNERS; p++) {
@@ -163,7 +164,7 @@ static void ranges_are_those_of_the_model(void **state)
 	(void)state;
 	memset(held, 0, sizeof(held));
 	random_ranges(ROUNDS, &seed);
-	/* Few, however many were asked for. */
+	/* Adjacent locks are merged, however many were requested. */
 	assert_true(locks.n <= OWNERS * BYTES);
 }
 
@@ -182,7 +183,7 @@ static void byte_after_byte_is_one_lock(void **state)
 	assert_int_equal(sets(1, F_RDLCK, UINT64_MAX, UINT64_MAX), -EAGAIN);
 }
 
-/* ---- a book ---- */
+/* ---- the handoff table ---- */
 
 static void a_book_gives_them_back(void **state)
 {
@@ -201,7 +202,7 @@ static void a_book_gives_them_back(void **state)
 	random_ranges(1000, &seed);
 	assert_int_equal(flocks(0, F_WRLCK, false), 0);
 	n = locks.n;
-	/* The daemon dies here. */
+	/* The daemon dies here, and the next one loads the table. */
 	mcfs_locks_done(&locks);
 	mcfs_locks_init(&locks, 4);
 	mcfs_handoff_close();
@@ -256,7 +257,7 @@ static void both_kinds_are_apart(void **state)
 	assert_int_equal(asks(other_key, args_of(true, 2, F_WRLCK, 0, UINT64_MAX), false, NULL), 0);
 }
 
-/* Two who share it and want it alone do not wait for each other. */
+/* Two owners share a lock and both request it exclusively: they do not wait for each other. */
 static void sharing_is_given_up_first(void **state)
 {
 	(void)state;
@@ -283,7 +284,7 @@ static void a_cancelled_waiter_holds_nothing(void **state)
 	assert_int_equal(last, -EINTR);
 	given_up = NULL;
 	assert_int_equal(flocks(2, F_WRLCK, false), 0);
-	/* Nor who is interrupted in the moment of the answer. */
+	/* A waiter whose caller is interrupted at the moment of the answer holds no lock, either. */
 	assert_int_equal(flocks(1, F_WRLCK, true), 1);
 	nobody_takes = true;
 	mcfs_lock_released(&locks, key, &handle[2]);
@@ -300,7 +301,7 @@ static void a_deadlock_is_reported(void **state)
 	assert_int_equal(asks(key, args_of(false, 0, F_WRLCK, 1, 1), true, NULL), 1);
 	assert_int_equal(asks(other_key, args_of(false, 1, F_WRLCK, 0, 9), true, NULL), 1);
 	assert_int_equal(asks(key, args_of(false, 2, F_WRLCK, 0, 0), true, NULL), -EDEADLK);
-	/* Without the circle it waits. */
+	/* Without the cycle the requests wait, and are granted in turn. */
 	answers = 0;
 	assert_int_equal(asks(other_key, args_of(false, 2, F_UNLCK, 0, 9), false, NULL), 0);
 	assert_int_equal(answers, 2);
@@ -322,7 +323,7 @@ static void not_too_many_wait(void **state)
 	assert_int_equal(flocks(2, F_WRLCK, true), -ENOLCK);
 }
 
-/* Those whose callers were interrupted leave without anybody letting go of a lock. */
+/* The sweep removes requests whose callers were interrupted, although no lock is released. */
 static void a_cancelled_waiter_takes_no_slot(void **state)
 {
 	struct mcfs_op *op;
@@ -344,14 +345,14 @@ static void a_cancelled_waiter_takes_no_slot(void **state)
 	assert_int_equal(answers, 1);
 	assert_int_equal(last, -EINTR);
 	assert_int_equal(locks.nwaiting, 3);
-	/* The lock itself is where it was, and so are the others. */
+	/* The lock is still held, and the other requests still wait. */
 	assert_int_equal(flocks(3, F_WRLCK, true), 1);
 	assert_int_equal(asks(other_key, args_of(true, 2, F_RDLCK, 0, UINT64_MAX), false, NULL), -EAGAIN);
 	mcfs_locks_hang_up(&locks);
 	assert_int_equal(answers, 6);
 }
 
-/* Nor does anybody wait in a circle with it. */
+/* A request that was given up cannot be part of a deadlock, either. */
 static void a_cancelled_waiter_waits_for_no_lock(void **state)
 {
 	struct mcfs_op *op;
@@ -363,7 +364,7 @@ static void a_cancelled_waiter_waits_for_no_lock(void **state)
 	assert_int_equal(asks(key, args_of(false, 1, F_WRLCK, 0, 0), true, NULL), -EDEADLK);
 	given_up = op;
 	answers = 0;
-	/* The answer is the other one's. */
+	/* This is the answer to the request that was given up. */
 	assert_int_equal(asks(key, args_of(false, 1, F_WRLCK, 0, 0), true, NULL), -EINTR);
 	given_up = NULL;
 	assert_int_equal(answers, 1);

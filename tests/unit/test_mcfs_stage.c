@@ -47,7 +47,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What the bytes should be, beside what they are. */
+/* The expected bytes. */
 struct model {
 	unsigned char *data;
 	size_t size;
@@ -89,7 +89,7 @@ static void holes_and_gaps_are_zeros(void **state)
 	struct fixture *f = *state;
 	struct model m = { calloc(1, 4 * S), 0 };
 
-	/* Old bytes in every slot of the pool: none of them may show. */
+	/* Fill slots of the pool with old bytes, which must not show later. */
 	for (size_t i = 0; i < 6; i++) {
 		unsigned char *junk = malloc(S);
 
@@ -194,12 +194,13 @@ static void a_slot_that_begins_the_end_is_taken_over(void **state)
 
 	memset(m.data, 7, m.size);
 	put_base(f, m.data, m.size);
-	/* of what is there something would stay; it does not begin a slot; it is small */
+	/* a part of the base would remain behind it; it does not begin at a slot; it is small; it
+	 * is larger than a slot */
 	assert_false(mcfs_stage_adopts(&f->st, 0, S / 4));
 	assert_false(mcfs_stage_adopts(&f->st, 1, S - 1));
 	assert_false(mcfs_stage_adopts(&f->st, S, 100));
 	assert_false(mcfs_stage_adopts(&f->st, 0, 2 * S));
-	/* over all of the base, and behind a gap; what the slot holds behind it is nobody's */
+	/* over all of the base, and behind a gap; the slot's bytes past the end are ignored */
 	assert_true(mcfs_stage_adopts(&f->st, 0, begun));
 	memset(slot, 3, S);
 	memset(m.data, 3, begun);
@@ -240,7 +241,7 @@ static void staging_has_a_limit(void **state)
 	free(m.data);
 }
 
-/* A write over several slots gets some of them, with their last user's bytes in. */
+/* A write over several slots gets only some of them, which contain bytes of their previous user. */
 static void a_write_that_gets_half_of_its_slots_shows_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -252,13 +253,13 @@ static void a_write_that_gets_half_of_its_slots_shows_nothing(void **state)
 	mcfs_stage_clear(&f->st);
 	memset(m.data, 7, m.size);
 	put_base(f, m.data, m.size);
-	/* Room for one. */
+	/* Space for one slot is left. */
 	assert_int_equal(mcfs_pool_charge(f->pool, 7, DEADLINE), 0);
 	assert_int_equal(mcfs_stage_write(&f->st, S / 2, junk, S, DEADLINE), -ENOSPC);
 	assert_int_equal(mcfs_pool_staged(f->pool), 7 * S);
 	mcfs_pool_uncharge(f->pool, 7);
 	same(f, &m);
-	/* One that was there already stays. */
+	/* A slot that existed before the failed write stays. */
 	mcfs_stage_clear(&f->st);
 	put_base(f, m.data, m.size);
 	memset(m.data, 1, 10);

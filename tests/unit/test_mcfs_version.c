@@ -111,7 +111,8 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(vx_release(w, MCFS_GONE), 0);
 	vx_stored(f, "k", NULL);
 
-	/* Nor when the opener, a wrapper of the command, closes the file properly. */
+	/* The bytes are not published either when the opener, a wrapper of the command, closes the
+	 * file properly. */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
@@ -119,7 +120,7 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "k", NULL);
 
-	/* Nor when the opener asks for it to be published. */
+	/* They are not published when the opener calls fsync(), either. */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
@@ -128,7 +129,8 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "k", NULL);
 
-	/* A bystander that is killed has nothing to do with it, and who goes on writing answers for it. */
+	/* The end of a process that wrote nothing does not matter, and an opener that continues to
+	 * write accepts the killed process's bytes. */
 	w = vx_create(f, "k");
 	vx_write(w, 0, "whole");
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_DIED, DEADLINE), 0);
@@ -142,7 +144,7 @@ static void a_killed_heir_is_not_trusted(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
-/* A child that truncates and rewrites in place is killed in between. */
+/* A child is killed after it has truncated a file that it would rewrite in place. */
 static void a_killed_heir_that_set_the_size_is_not_trusted(void **state)
 {
 	struct vx *f = *state;
@@ -160,7 +162,7 @@ static void a_killed_heir_that_set_the_size_is_not_trusted(void **state)
 		assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 		vx_stored(f, "k", "whole");
 	}
-	/* Room alone is no change, nor is the size that it has. */
+	/* Neither reserving space nor setting the current size is a change. */
 	w = vx_open(f, "k", 0);
 	vx_write(w, 0, "WH");
 	assert_int_equal(mcfs_writer_allocate(w, 9, true, getppid(), NULL), 0);
@@ -189,7 +191,7 @@ static void an_opener_begins_anew_after_a_killed_heir(void **state)
 		assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 		vx_stored(f, "k", "");
 	}
-	/* The size that it has says nothing of the bytes. */
+	/* Setting the current size does not replace the killed child's bytes. */
 	vx_put(f, "k", "whole");
 	w = vx_open(f, "k", 0);
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
@@ -209,7 +211,7 @@ static void an_untouched_file_is_empty(void **state)
 	assert_int_equal(vx_release(w, MCFS_GONE), 0);
 	vx_stored(f, "k", "");
 
-	/* One that was given a value meanwhile keeps it. */
+	/* A key that got a value meanwhile keeps it. */
 	w = vx_create(f, "j");
 	vx_put(f, "j", "value");
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
@@ -249,25 +251,25 @@ static void possibly_open_files_are_dropped_at_the_end(void **state)
 	vx_write(w, 0, "half");
 	assert_true(ends(w, MCFS_GONE));
 	vx_stored(f, "k", NULL);
-	/* flushed, and written on */
+	/* closed by another process, and written after that */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_ALIVE, DEADLINE), 0);
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_true(ends(w, MCFS_GONE));
 	vx_stored(f, "k", NULL);
-	/* a part of it closed by a child, before the next child begins */
+	/* a child has closed a part, and the next child has not started */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_write(w, 0, "half", 4, NULL, getppid(), DEADLINE, NULL), 0);
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
 	assert_true(ends(w, MCFS_ALIVE));
 	vx_stored(f, "k", NULL);
-	/* truncated, and the program has not begun */
+	/* truncated by a shell, and the program has not started */
 	vx_put(f, "old", "old");
 	w = vx_create(f, "old");
 	assert_int_equal(vx_flush(w), 0);
 	assert_true(ends(w, MCFS_ALIVE));
 	vx_stored(f, "old", "old");
-	/* never closed but by a child */
+	/* closed only by a child */
 	w = vx_create(f, "k");
 	assert_int_equal(mcfs_writer_flush(w, getppid(), MCFS_EXITED, DEADLINE), 0);
 	assert_true(ends(w, MCFS_ALIVE));
@@ -299,7 +301,7 @@ static void appends_go_to_the_end(void **state)
 	w = vx_open(f, "k", 0);
 	vx_write(w, MCFS_AT_THE_END, "def");
 	vx_write(w, MCFS_AT_THE_END, "ghi");
-	/* One that is sent again, because it was answered EINTR, is there once. */
+	/* A write that is resent after the answer EINTR is stored once. */
 	vx_write(w, 9, "jkl");
 	vx_write(w, 9, "jkl");
 	assert_int_equal(vx_flush(w), 0);
@@ -356,7 +358,7 @@ static void a_failed_write_is_never_published(void **state)
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	vx_stored(f, "k", NULL);
-	/* Beginning anew is allowed. */
+	/* Truncating the file to nothing makes it writable again. */
 	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), NULL), 0);
 	vx_write(w, 0, "short");
 	assert_int_equal(vx_flush(w), 0);
@@ -376,7 +378,7 @@ static void a_truncation_after_a_failed_close_is_published(void **state)
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), 3);
 	f->env.max_size = 10;
 	assert_int_equal(mcfs_writer_write(w, 9, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
-	/* It is not shorter than it was. */
+	/* After the failed write, reads fail: the file must not look shorter than it was. */
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
 	assert_int_equal(vx_flush(w), -EFBIG);
 	assert_int_equal(mcfs_writer_read(w, 0, buf, sizeof(buf), DEADLINE), -EIO);
@@ -466,7 +468,8 @@ static void *flush_slowly(void *arg)
 	return NULL;
 }
 
-/* It is not held while its commit is under way, nor is what is written beside it. */
+/* A hold cannot begin while a commit of one of its names is in flight; after it has timed out, the
+ * other name can commit. */
 static void a_name_is_held_between_commits(void **state)
 {
 	const struct mcs_key names[] = { { "other", 5 }, { "k", 1 } };
@@ -496,7 +499,7 @@ static void a_name_is_held_between_commits(void **state)
 	sem_destroy(&s.go_on);
 }
 
-/* However many there are. */
+/* The number of writers is not limited. */
 static void all_writers_of_a_name_lose_it(void **state)
 {
 	const struct mcs_key name = { "k", 1 };
@@ -519,7 +522,8 @@ static void all_writers_of_a_name_lose_it(void **state)
 	vx_stored(f, "k", "");
 }
 
-/* Two try the same name; a rename is about the version of the one who came later and has closed. */
+/* Two writers have the same name; a rename concerns the version of the later writer, which has
+ * closed. */
 static void a_later_writer_overtakes(void **state)
 {
 	struct vx *f = *state;
@@ -533,7 +537,7 @@ static void a_later_writer_overtakes(void **state)
 	assert_true(mcfs_writer_overtaken(first) && mcfs_writer_is_apart(first));
 	assert_true(mcfs_writer_pending(first));
 	assert_false(mcfs_writer_is_apart(second) || mcfs_writer_is_apart(elsewhere));
-	/* What it writes now is the newest again, and no part of the other one's file. */
+	/* Its next bytes make its version the newest again, without bytes of the other writer. */
 	vx_write(first, 4, "more");
 	assert_true(!mcfs_writer_overtaken(first) && mcfs_writer_is_apart(first));
 	assert_int_equal(mcfs_writer_sync(first, DEADLINE), 0);
@@ -546,7 +550,7 @@ static void a_later_writer_overtakes(void **state)
 	vx_stored(f, "tmp", "halfmore");
 }
 
-/* As mkstemp(3) and a program that is given the name. */
+/* Like mkstemp(3), with another program that opens the name and fills the file. */
 static void an_empty_created_file_is_filled_by_another_writer(void **state)
 {
 	struct vx *f = *state;
@@ -564,7 +568,7 @@ static void an_empty_created_file_is_filled_by_another_writer(void **state)
 	vx_stored(f, "tmp", "TEXT");
 	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
 
-	/* A stranger's is another matter. */
+	/* A value of another client is a conflict. */
 	made = vx_open(f, "mine", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
 	vx_put(f, "mine", "theirs");
 	vx_write(made, 0, "mine");
@@ -572,7 +576,7 @@ static void an_empty_created_file_is_filled_by_another_writer(void **state)
 	assert_int_equal(vx_release(made, MCFS_ALIVE), 0);
 	vx_stored(f, "mine", "theirs");
 
-	/* Also when somebody else had the name open, and gave it nothing. */
+	/* Also if another writer had opened the name, but published nothing. */
 	made = vx_open(f, "two", MCFS_WRITER_FRESH | MCFS_WRITER_EXCL);
 	w = vx_create(f, "two");
 	vx_put(f, "two", "theirs");
@@ -619,7 +623,7 @@ static void sizes_are_limited(void **state)
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 }
 
-/* Everything that changes a writer by a call of its own, as @op. */
+/* All operations that change a writer by a call of their own, as @op. */
 static void all_answer(struct mcfs_writer *w, struct mcfs_op *op, int want)
 {
 	assert_int_equal(mcfs_writer_write(w, 0, "new", 3, NULL, getpid(), DEADLINE, op), want);
@@ -640,13 +644,13 @@ static void an_answered_operation_changes_nothing(void **state)
 	f->env.max_size = 100;
 	vx_write(w, 0, "old bytes that stay");
 	all_answer(w, &op, -EINTR);
-	/* Too large, which would be the end of the file. */
+	/* A write that is too large, which would otherwise make the file fail. */
 	assert_int_equal(mcfs_writer_write(w, 99, "ab", 2, NULL, getpid(), DEADLINE, &op), -EINTR);
 	assert_int_equal(op.claim, MCFS_ANSWERED);
 	assert_int_equal(w->put_flags | w->replicas, 0);
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "old bytes that stay");
-	/* A failure is not forgotten either. */
+	/* An answered operation does not clear a failure, either. */
 	assert_int_equal(mcfs_writer_write(w, 99, "ab", 2, NULL, getpid(), DEADLINE, NULL), -EFBIG);
 	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), &op), -EINTR);
 	assert_int_equal(mcfs_writer_write(w, 0, "a", 1, NULL, getpid(), DEADLINE, NULL), -EIO);
@@ -660,13 +664,13 @@ static void the_operation_that_changes_something_answers(void **state)
 	struct vx *f = *state;
 	struct mcfs_writer *w = vx_create(f, "k");
 
-	/* Nothing is changed by these. */
+	/* These operations change nothing. */
 	assert_int_equal(mcfs_writer_sync(w, DEADLINE), 0);
 	assert_int_equal(mcfs_writer_truncate(w, 0, getpid(), &op), 0);
 	assert_int_equal(op.claim, MCFS_UNCLAIMED);
 	all_answer(w, &op, 0);
 	assert_int_equal(op.claim, MCFS_UNLESS_KILLED);
-	/* What is claimed stays so. */
+	/* A claim for good is not replaced by a weaker one. */
 	op.claim = MCFS_FOR_GOOD;
 	all_answer(w, &op, 0);
 	assert_int_equal(op.claim, MCFS_FOR_GOOD);
@@ -686,7 +690,7 @@ static void *truncate_others(void *arg)
 	return NULL;
 }
 
-/* A commit can take as long as its own deadline allows. */
+/* A commit can take as long as its own deadline allows; other operations wait until theirs. */
 static void a_commit_is_waited_for_until_the_deadline(void **state)
 {
 	struct vx *f = *state;
@@ -717,7 +721,7 @@ static void *charge(void *arg)
 	return NULL;
 }
 
-/* Memory of a put under way is waited for; without one there is nothing to wait for. */
+/* Staging waits for the memory of a put that is in flight; without such a put it fails at once. */
 static void staging_waits_for_puts(void **state)
 {
 	struct vx *f = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_mcfs_version_fixture.c - see the header. */
+ * test_mcfs_version_fixture.c - implementation of test_mcfs_version_fixture.h. */
 #include <config.h>
 
 #include "test_mcfs_version_fixture.h"
@@ -40,7 +40,7 @@ int vx_down(void **state)
 {
 	struct vx *f = *state;
 
-	/* A thread of the carrier may be about to let go of one. */
+	/* A writeback thread may be about to release a writer. */
 	for (int i = 0; i < 1000 && !no_writers(f); i++)
 		usleep(5000);
 	assert_true(no_writers(f));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_mcfs_version_fixture.h - writers of files, with a store that is not real. */
+ * test_mcfs_version_fixture.h - writers of files, on a fake store. */
 #ifndef TEST_MCFS_VERSION_FIXTURE_H
 #define TEST_MCFS_VERSION_FIXTURE_H
 
@@ -23,25 +23,26 @@ struct vx {
 	mcs_t *store;
 	struct mcfs_pool *pool;
 	struct mcfs_version_env env;
-	unsigned told;			/* how often a failure was, and the last one */
+	unsigned told;			/* number of reported failures, and the last error */
 	int told_err;
 };
 
-/* For cmocka: *state is a struct vx.  At its end no writer may be left, nothing staged, no object open. */
+/* For cmocka: *state is a struct vx. vx_down checks that no writer exists, no byte is staged and no
+ * object is open. */
 int vx_up(void **state);
 int vx_down(void **state);
 #define VX_TEST(fn) cmocka_unit_test_setup_teardown(fn, vx_up, vx_down)
 
-/* A writer of the name, of the version that is there now. */
+/* A writer of the name, based on the current version. */
 struct mcfs_writer *vx_open(struct vx *f, const char *key, unsigned flags);
 #define vx_create(f, key) vx_open(f, key, MCFS_WRITER_FRESH)
 void vx_write(struct mcfs_writer *w, uint64_t at, const char *text);	/* by this process */
 int vx_flush(struct mcfs_writer *w);
-int vx_release(struct mcfs_writer *w, enum mcfs_fate fate);		/* and lets go of it */
+int vx_release(struct mcfs_writer *w, enum mcfs_fate fate);		/* also drops the reference */
 
-/* By somebody else. */
+/* A put by another client. */
 void vx_put(struct vx *f, const char *key, const char *text);
-/* @text NULL: the key does not exist. */
+/* Check the stored bytes; @text NULL: the key does not exist. */
 void vx_stored(struct vx *f, const char *key, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_mcfs_writeback.c - large files, which are carried to the store while they are written. */
+ * test_mcfs_writeback.c - large files, whose bytes are copied to the pool while they are written. */
 #include <config.h>
 
 #include "test_mcfs_version_fixture.h"
@@ -39,7 +39,7 @@ static void stored_bytes(struct vx *f, const char *key, const char *want, size_t
 	free(data);
 }
 
-/* So much has gone to streams by itself. */
+/* Wait until at least this many bytes have been written to streams before the close. */
 static void carried(struct vx *f, uint64_t bytes)
 {
 	for (int i = 0; i < 2000 && fake_mcs_stream_bytes(f->store) < bytes; i++)
@@ -47,8 +47,9 @@ static void carried(struct vx *f, uint64_t bytes)
 	assert_true(fake_mcs_stream_bytes(f->store) >= bytes);
 }
 
-/* All of it is carried but its end, which is no whole slot.  What begins with the last write knows the size and has
- * room for that end, too; with room for 12 slots, no more and no less, the file is put as a whole. */
+/* Copy all but the end, which is less than a slot. Writeback begins with the last write, when the
+ * size is known, so that the stream has space for the end, too; in a stream of exactly 12 slots it
+ * would not fit, and the commit would put the whole file. */
 static void write_carried(struct vx *f, struct mcfs_writer *w, const char *data)
 {
 	write_some(w, data, 0, 12 * MCFS_SLOT);
@@ -68,7 +69,7 @@ static void large_files_are_carried_before_the_close(void **state)
 	assert_int_equal(vx_flush(w), 0);
 	stored_bytes(f, "k", data, CARRIED);
 	assert_int_equal(fake_mcs_streamed(f->store), 1);
-	/* What follows is another version, put as a whole. */
+	/* The next write makes another version, which is put as a whole. */
 	memset(data, 1, MCFS_SLOT);
 	write_some(w, data, 0, MCFS_SLOT);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
@@ -113,14 +114,14 @@ static void a_file_without_writeback_is_put(void **state)
 	stored_bytes(f, "k", data, CARRIED);
 	assert_int_equal(fake_mcs_streamed(f->store), 0);
 	assert_int_equal(fake_mcs_open_streams(f->store), 0);
-	/* Under another name, the stream of the old one is of no use. */
+	/* After a rename, the stream of the old name cannot be used. */
 	w = vx_create(f, "a");
 	write_some(w, data, 0, CARRIED);
 	assert_int_equal(mcfs_writer_rename(w, "b", 1), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "a", NULL);
 	stored_bytes(f, "b", data, CARRIED);
-	/* And a writer that was killed leaves nothing. */
+	/* A writer that was killed publishes nothing. */
 	w = vx_create(f, "c");
 	write_some(w, data, 0, CARRIED);
 	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_DIED, DEADLINE), 0);
@@ -130,7 +131,7 @@ static void a_file_without_writeback_is_put(void **state)
 	free(data);
 }
 
-/* The connection was lost, and another's value has come meanwhile. */
+/* The connection was lost, and another client has put the key meanwhile. */
 static void a_commit_that_comes_to_nothing_is_put(void **state)
 {
 	struct vx *f = *state;
@@ -148,7 +149,7 @@ static void a_commit_that_comes_to_nothing_is_put(void **state)
 	free(data);
 }
 
-/* Writes to a stream that take their time once the close has begun. */
+/* A stream whose writes are slow once the close has begun. */
 struct slow {
 	uint64_t each_ms;
 	/* atomic */
@@ -167,7 +168,7 @@ static void write_slowly(void *arg)
 	usleep((useconds_t)slow->each_ms * 1000);
 }
 
-/* Its first slot is on its way when the close begins, and all others are to follow. */
+/* The first slot is being copied when the close begins, and all others wait. */
 static struct mcfs_writer *written_slowly(struct vx *f, const char *data, struct slow *slow)
 {
 	struct mcfs_writer *w = vx_create(f, "k");
@@ -191,7 +192,7 @@ static void a_close_waits_for_one_slot_only(void **state)
 	struct mcfs_writer *w = written_slowly(f, data, &slow);
 
 	assert_int_equal(mcfs_writer_flush(w, getpid(), MCFS_ALIVE, mc_deadline_ms(60000)), 0);
-	/* One more is all the rest. */
+	/* The commit writes the rest at once, not slot by slot. */
 	assert_true(__atomic_load_n(&slow.writes, __ATOMIC_SEQ_CST) < 6);
 	assert_int_equal(fake_mcs_streamed(f->store), 1);
 	stored_bytes(f, "k", data, CARRIED);
@@ -209,7 +210,7 @@ static void a_close_ends_in_its_time(void **state)
 
 	assert_int_equal(mcs_errno(mcfs_writer_flush(w, getpid(), MCFS_ALIVE, mc_deadline_ms(1000))), ETIMEDOUT);
 	assert_true(mc_now_ns() - began < 6 * MC_NS_PER_SEC);
-	/* It does not free what is still being read. */
+	/* The release does not free bytes that a thread still reads. */
 	(void)vx_release(w, MCFS_ALIVE);
 	vx_stored(f, "k", NULL);
 	assert_int_equal(fake_mcs_open_streams(f->store), 0);

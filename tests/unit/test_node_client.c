@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_node_client.c - the library through the node's daemon: the same API, the same answers. */
+ * test_node_client.c - the library through the node's daemon: the same API and the same results. */
 #include <config.h>
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "tests/unit/node_fixture.h"
 #include <mooncake/store_c.h>
 
-static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and 4 of a pool */
+static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and a pool of 4 MiB */
 
 static int setup(void **state)
 {
@@ -38,7 +38,7 @@ static int teardown(void **state)
 
 static void test_sizes(void **state)
 {
-	/* around chunks, pages and the shared memory's size */
+	/* around the sizes of chunks, pages and the shared memory */
 	static const size_t sizes[] = { 0, 1, 63, 4096, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1,
 					3 * MIB + 5 };
 	char key[32];
@@ -56,7 +56,7 @@ static void test_put_semantics(void **state)
 {
 	(void)state;
 	fixture_put_ok(c, "a", 100, 1);
-	/* exists: success, and nothing is changed */
+	/* the key exists: success, and the value is unchanged */
 	assert_int_equal(fixture_put(c, "a", 100, 2, 0), 0);
 	fixture_expect(c, "a", 100, 1);
 	assert_int_equal(fixture_put(c, "a", 100, 2, MCS_PUT_EXCL), -MCS_EEXISTS);
@@ -86,7 +86,7 @@ static void test_options(void **state)
 	assert_int_equal(info.data_type, MCS_TYPE_WEIGHT);
 	assert_int_equal(info.flags & MCS_PUT_HARD_PIN, MCS_PUT_HARD_PIN);
 	assert_int_equal(info.size, 6);
-	/* what the daemon does not do goes to the master directly */
+	/* calls that the daemon does not serve go to the master directly */
 	assert_int_equal(mcs_replicas(c, &k, 1, 0, &rep, -1), 1);
 	assert_int_equal(rep.group.len, 2);
 	assert_string_equal(rep.replica[0].segment, mcs_hostname(c));
@@ -94,7 +94,7 @@ static void test_options(void **state)
 	mcs_replicas_free(&rep, 1);
 }
 
-/* Groups of items, beside the one of all. */
+/* Items with a group of their own, and items that use the group of the call's options. */
 static void test_groups(void **state)
 {
 	enum { N = 6 };
@@ -135,7 +135,7 @@ static void test_groups(void **state)
 	assert_int_equal(put[1].result, -MCS_EPARAM);
 }
 
-/* Thousands in one call, some of them twice, with keys of all lengths. */
+/* Thousands of items in one call, two of them with the same key, with keys of all lengths. */
 static void test_batches(void **state)
 {
 	enum { N = 3000, SIZE = 1000 };
@@ -160,7 +160,7 @@ static void test_batches(void **state)
 		iov[2 * i + 1] = (struct iovec){ in + i * SIZE + 400, SIZE - 400 };
 		put[i] = (struct mcs_put_item){ .key = keys[i], .iov = &iov[2 * i], .iovcnt = 2 };
 	}
-	/* the last of twins counts, however far they are apart */
+	/* of two items with the same key the last one counts, however far apart they are */
 	put[0].key = keys[N - 1];
 	assert_int_equal(mcs_put_batch(c, put, N, &(struct mcs_put_opts){ .flags = MCS_PUT_LAST },
 				       -1), N);
@@ -204,7 +204,7 @@ static void test_ranges(void **state)
 	assert_int_equal(mcs_get(c, fixture_key("no"), &iov, 1, -1), -MCS_ENOOBJECT);
 }
 
-/* ---- lane C: memory that the daemon sees ---- */
+/* ---- zero copy: memory that the daemon sees ---- */
 
 static void check_zero_copy(unsigned char *p, size_t len, const char *key)
 {
@@ -231,21 +231,21 @@ static void test_registered(void **state)
 	assert_int_equal(mcs_register_memfd(c, p, len, fd, 0), 0);
 	assert_int_equal(mcs_register_memfd(c, p + 4096, 4096, fd, 4096), -EEXIST);
 	check_zero_copy(p, len, "z1");
-	/* at an end of it */
+	/* at the end of the buffer */
 	check_zero_copy(p + len - 777, 777, "z2");
 	mcn_count(node_daemon(), &counts);
 	assert_int_equal(counts.buffers, 3);
-	/* it must not shrink under the daemon */
+	/* the file is sealed: it must not shrink while the daemon maps it */
 	assert_int_equal(ftruncate(fd, 4096), -1);
 	assert_int_equal(mcs_unregister_buffer(c, p), 0);
 	assert_int_equal(mcs_unregister_buffer(c, p), -MCS_EPARAM);
 	mcn_count(node_daemon(), &counts);
 	assert_int_equal(counts.buffers, 2);
-	/* unregistered memory works as any other does */
+	/* unregistered memory can be used like any other */
 	check_zero_copy(p, 5000, "z3");
 	munmap(p, len);
 	close(fd);
-	/* ordinary memory can be registered, too; it is copied */
+	/* ordinary memory can be registered, too; its bytes are copied */
 	p = malloc(10000);
 	assert_int_equal(mcs_register_buffer(c, p, 10000), 0);
 	assert_int_equal(mcs_register_buffer(c, p + 1, 10), -EEXIST);
@@ -335,7 +335,7 @@ static void test_threads(void **state)
 	}
 }
 
-/* A program that is killed leaves nothing behind. */
+/* A program that is killed leaves no pins and no connection behind. */
 static void test_kill(void **state)
 {
 	int status, fds[2];
@@ -347,7 +347,7 @@ static void test_kill(void **state)
 	assert_int_equal(pipe(fds), 0);
 	pid = fork();
 	if (pid == 0) {
-		/* fork without exec: only what a client does, on a handle of its own */
+		/* fork without exec: the child only calls the client API, on a handle of its own */
 		mcs_t *mine = node_client(MIB, MIB);
 		struct mcs_map m[3];
 
@@ -368,7 +368,7 @@ static void test_kill(void **state)
 	close(fds[1]);
 }
 
-/* Rings, shared memory and pins are the parent's, and a forked child touches none of them. */
+/* Rings, shared memory and pins belong to the parent; a forked child must not use them. */
 static void test_fork(void **state)
 {
 	struct mcs_map m;
@@ -405,7 +405,8 @@ static void test_fork(void **state)
 	mcs_unmap(c, &m);
 }
 
-/* A child that lives on has the parent's socket too, which does not keep the connection when the parent closes. */
+/* A child that lives on has the parent's socket, too; the connection ends nevertheless when the
+ * parent closes it. */
 static void test_fork_outlives(void **state)
 {
 	pid_t pid = fork();
@@ -423,7 +424,7 @@ static void test_fork_outlives(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* Nor does it when the parent is killed, and can close nothing. */
+/* The connection also ends when the parent is killed and cannot close it. */
 static void test_fork_outlives_kill(void **state)
 {
 	pid_t pid, child;
@@ -452,7 +453,7 @@ static void test_fork_outlives_kill(void **state)
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	node_wait_counts(0, 1);
-	/* it is there still */
+	/* the child is still running */
 	assert_int_equal(kill(child, SIGKILL), 0);
 	assert_int_equal(waitpid(child, NULL, 0), child);
 	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
@@ -460,7 +461,7 @@ static void test_fork_outlives_kill(void **state)
 	close(fds[1]);
 }
 
-/* The daemon is started anew: calls go on, buffers are handed over again. */
+/* The daemon restarts: calls continue, and buffers are registered again. */
 static void test_restart(void **state)
 {
 	unsigned char *p = mcs_pool_alloc(c, MIB);
@@ -476,14 +477,14 @@ static void test_restart(void **state)
 	node_up(NODE_SEGMENT);
 	assert_int_equal(mcs_health(c), 0);
 	check_zero_copy(p, MIB, "again");
-	/* not the new daemon's */
+	/* the old daemon's memory stays mapped, but the new daemon does not hold it */
 	assert_true(fixture_same(m.data, m.size, 1, 0));
 	assert_int_equal(mcs_map_held(c, &m), -MCS_EREPLICA_GONE);
 	mcs_unmap(c, &m);
 	assert_int_equal(mcs_map(c, fixture_key("gone"), 0, &m, -1), -MCS_ENOOBJECT);
 }
 
-/* Also when the first call asks for a part, into memory that the daemon does not see. */
+/* The first call after the restart reads a range, into memory that the daemon does not see. */
 static void test_restart_part(void **state)
 {
 	mcs_t *other = fixture_store_with(16 * MIB, 1, FIXTURE_LOCAL);
@@ -505,7 +506,7 @@ static void test_restart_part(void **state)
 	mcs_close(other);
 }
 
-/* At its old address there is a daemon of another master: what it has is not ours. */
+/* A daemon of another master runs at the old address: the client must not use its objects. */
 static void test_other_master(void **state)
 {
 	(void)state;
@@ -538,7 +539,7 @@ static void *put_and_get(void *arg)
 	return bad ? arg : NULL;
 }
 
-/* Of the shared memory there is enough for one at a time. */
+/* The shared memory has space for one caller at a time. */
 static void test_crowded(void **state)
 {
 	unsigned failed = 0;
@@ -591,7 +592,8 @@ static void put_there(mcs_t *other, size_t len, uint64_t seed)
 	free(iov.iov_base);
 }
 
-/* Too large for the daemon to map, and changed while it is read: room is made for what comes. */
+/* The object is too large for the daemon to map, and changes while it is read: the buffer is
+ * allocated for the bytes that arrive. */
 static void test_changing(void **state)
 {
 	static const size_t then[] = { 9 * MIB, 13 * MIB };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_node_hostile.c - clients that break the rules of the socket and of the ring: an error to them only,
- * while another client works on. */
+ * test_node_hostile.c - clients that break the rules of the socket and of the ring: only they get
+ * an error, and another client keeps working. */
 #include <config.h>
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	/* whatever was done, others are served */
+	/* whatever a client did, other clients are served */
 	fixture_expect(good, "obj", 10000, 1);
 	hand_close(&h);
 	node_wait_counts(0, 1);
@@ -87,7 +87,7 @@ static void test_entries(void **state)
 		assert_int_equal(result_of(e), e.flags == MCFS_SQE_DEADLINE ? -MCS_ETIMEDOUT :
 				 -EINVAL);
 	}
-	/* keys: none, too long, behind the arena, around the end of the numbers */
+	/* keys: empty, too long, beyond the arena, at offsets that overflow */
 	e = request(MCFS_RING_STAT);
 	e.key_len = 0;
 	assert_int_equal(result_of(e), -MCS_EKEY);
@@ -102,7 +102,7 @@ static void test_entries(void **state)
 	assert_int_equal(result_of(e), -EINVAL);
 	e.key = UINT32_MAX - 2;
 	assert_int_equal(result_of(e), -EINVAL);
-	/* pins that are not */
+	/* pins that do not exist */
 	for (uint64_t pin = 1; pin; pin <<= 3) {
 		e = request(MCFS_RING_UNPIN);
 		e.pin = pin;
@@ -181,11 +181,11 @@ static void test_put_options(void **state)
 	assert_int_equal(result_of(e), -MCS_EPARAM);
 	*put = (struct mcfs_ring_put){ .group = 8000, .group_len = 1024 };
 	assert_int_equal(result_of(e), -EINVAL);
-	/* names that do not end */
+	/* names without a terminating NUL */
 	memset(h.arena + 5000, 'x', 100);
 	*put = (struct mcfs_ring_put){ .preferred = 5000, .preferred_len = 100 };
 	assert_int_equal(result_of(e), -EINVAL);
-	/* the most names that there can be */
+	/* the largest list of names */
 	memset(h.arena, 0, 4096);
 	memcpy(h.arena + 64, "new", 3);
 	*put = (struct mcfs_ring_put){ .preferred = 0, .preferred_len = 4096 };
@@ -194,7 +194,7 @@ static void test_put_options(void **state)
 	memcpy(h.arena, "obj", 3);
 }
 
-/* What was taken too late is answered, and has no effect. */
+/* An entry whose deadline has passed when the daemon takes it is answered, and has no effect. */
 static void test_late(void **state)
 {
 	static const uint8_t ops[] = {
@@ -214,7 +214,7 @@ static void test_late(void **state)
 			e.key_len = 2;
 		assert_int_equal(result_of(e), -MCS_ETIMEDOUT);
 	}
-	/* of the same entry the deadline decides also when it is the longer */
+	/* an entry's deadline overrides its timeout, even if the deadline is later */
 	e = request(MCFS_RING_EXIST);
 	e.flags = MCFS_SQE_DEADLINE;
 	e.timeout_ms = 1;
@@ -222,13 +222,13 @@ static void test_late(void **state)
 	assert_int_equal(result_of(e), 1);
 	e.key_len = 2;
 	assert_int_equal(result_of(e), 0);
-	/* what ends nothing has none */
+	/* NOP accepts no deadline */
 	e = request(MCFS_RING_NOP);
 	e.flags = MCFS_SQE_DEADLINE;
 	assert_int_equal(result_of(e), -EINVAL);
 }
 
-/* What a client names as its deadline is the daemon's to keep, so there is a longest one. */
+/* The daemon works until the deadline that the client names, so deadlines have an upper limit. */
 static void test_longest(void **state)
 {
 	unsigned char memory[MCN_JOB_MAX];
@@ -253,8 +253,8 @@ static void test_longest(void **state)
 	}
 }
 
-/* Of a client that has gone nothing is pinned any more although an operation of its is still under way, and what
- * it asked for behind that one is not begun. */
+/* A client disappears while one of its operations is in flight: its pins are released, and the
+ * request queued behind that operation is not started. */
 static void test_gone_at_work(void **state)
 {
 	unsigned char *p;
@@ -273,7 +273,7 @@ static void test_gone_at_work(void **state)
 	put.buffer = dead.msg.id;
 	put.len = 4096;
 	assert_int_equal(mc_fault_set("client.put.after_start=delay:4000"), 0);
-	/* both at once */
+	/* submit both at once */
 	dead.sq[2] = request(MCFS_RING_REMOVE);
 	dead.sq[2].flags = MCFS_SQE_FORCE;
 	dead.sq[1] = put;
@@ -282,7 +282,7 @@ static void test_gone_at_work(void **state)
 	while (mc_fault_hits("client.put.after_start") < 1)
 		usleep(1000);
 	hand_close(&dead);
-	/* of its connection the put is left */
+	/* the connection exists until its put has ended */
 	node_wait_counts(0, 3);
 	(void)mc_fault_set(NULL);
 	node_wait_counts(0, 2);
@@ -291,7 +291,7 @@ static void test_gone_at_work(void **state)
 	close(fd);
 }
 
-/* Positions that cannot be cost the ring, and only that. */
+/* Invalid positions cost the client its ring, but not its connection. */
 static void lose_ring(struct node_hand *c)
 {
 	uint64_t deadline = mc_deadline_ms(10000);
@@ -322,7 +322,8 @@ static void test_positions(void **state)
 		lose_ring(&c);
 		hand_close(&c);
 	}
-	/* what the daemon said of the ring is not believed when the client has written over it */
+	/* the daemon does not rely on its own positions in the ring, which the client has
+	 * overwritten */
 	hand_open(&c);
 	hand_ring(&c, 16, 4096);
 	memset(c.ring, 0xff, 64);
@@ -335,7 +336,7 @@ static void test_positions(void **state)
 	hand_close(&c);
 }
 
-/* Who does not read its answers gets no more of them, and nobody else waits. */
+/* A client that does not read its completions gets no more of them, and other clients do not wait. */
 static void test_never_reads(void **state)
 {
 	struct mcfs_sqe e = request(MCFS_RING_EXIST);
@@ -354,14 +355,15 @@ static void test_never_reads(void **state)
 	for (unsigned i = 0; i < 50; i++)
 		fixture_expect(good, "obj", 10000, 1);
 	assert_int_equal(__atomic_load_n(&h.ring->cq_tail, __ATOMIC_ACQUIRE), 16);
-	/* it begins to */
+	/* the client starts to read */
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(hand_take(&h).tag, i);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(hand_take(&h).tag, 100 + i);
 }
 
-/* Entries, keys and lists change all the time while the daemon reads them: the race is meant. */
+/* Entries, keys and lists change all the time while the daemon reads them: this data race is
+ * intended. */
 __attribute__((no_sanitize("thread")))
 static void *scribble(void *arg)
 {
@@ -391,7 +393,7 @@ static void test_changing(void **state)
 	for (unsigned i = 0; mc_now_ns() < until; i++) {
 		struct mcfs_sqe e = request((uint8_t)(i % MCFS_RING_OPS));
 
-		/* no forced removal of what the others check */
+		/* a forced removal would delete the object that the other checks use */
 		if (e.op == MCFS_RING_REMOVE)
 			e.op = MCFS_RING_PIN;
 		e.buffer = h.msg.id;
@@ -416,7 +418,7 @@ static void test_socket(void **state)
 	int fd = hand_memfd(8192, &p), sock, got;
 
 	(void)state;
-	/* buffers that would kill who maps them */
+	/* buffers whose mapping would crash the daemon */
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8193, fd, NULL), -EINVAL);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 0, fd, NULL), -EINVAL);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, UINT64_MAX, fd, NULL), -EINVAL);
@@ -424,25 +426,25 @@ static void test_socket(void **state)
 	got = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8192, got, NULL), -EINVAL);
 	close(got);
-	/* taken, it is sealed */
+	/* an accepted buffer is sealed */
 	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, 8192, fd, NULL), 0);
 	assert_int_equal(ftruncate(fd, 0), -1);
-	/* rings of nonsense */
+	/* rings with invalid sizes */
 	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 0, 0, -1, NULL), -EINVAL);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 3, 0, -1, NULL), -EINVAL);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 1u << 31, 0, -1, NULL), -EINVAL);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 16, UINT64_MAX, -1, NULL), -EINVAL);
-	/* segments are for reading */
+	/* segments are read-only */
 	assert_int_equal(hand_ask(&h, MCFS_MSG_SEGMENT, 77, 0, -1, NULL), -ENOENT);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_SEGMENT, 0, 0, -1, &got), 0);
 	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, got, 0), MAP_FAILED);
 	assert_int_equal(fcntl(got, F_GETFL) & O_ACCMODE, O_RDONLY);
 	close(got);
-	/* as many rings as there may be, and no more */
+	/* the maximum number of rings of a connection, and no more */
 	for (unsigned i = 1; i < 64; i++)
 		assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 2, 0, -1, NULL), 0);
 	assert_int_equal(hand_ask(&h, MCFS_MSG_RING, 2, 0, -1, NULL), -ENOBUFS);
-	/* who sends without ever reading is cut off */
+	/* a client that sends without ever reading is disconnected */
 	sock = mc_packet_connect(node_address(), deadline);
 	msg.type = MCFS_MSG_HELLO;
 	while (mc_packet_send(sock, &msg, sizeof(msg), -1, mc_deadline_ms(2000)) == 0)
@@ -452,17 +454,18 @@ static void test_socket(void **state)
 	close(fd);
 }
 
-/* Buffers are counted in bytes over all connections of a user, however little of them is there. */
+/* The bytes of buffers are limited over all connections of a user, however little memory the
+ * buffers occupy. */
 static void test_buffer_bytes(void **state)
 {
 	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	uint64_t most = MCN_UID_BYTES - MIB;	/* the good client has the rest */
+	uint64_t most = MCN_UID_BYTES - MIB;	/* the good client uses the rest */
 	struct node_hand other;
 	uint32_t id;
 
 	(void)state;
 #ifdef __SANITIZE_THREAD__
-	/* There are no addresses for that much. */
+	/* ThreadSanitizer leaves too little address space for that much. */
 	close(fd);
 	skip();
 #endif
@@ -481,7 +484,7 @@ static void test_buffer_bytes(void **state)
 	close(fd);
 }
 
-/* The memory of a ring is there once the client uses it. */
+/* The memory of a ring is allocated when the client uses it. */
 static void test_ring_memory(void **state)
 {
 	struct stat st;
@@ -495,7 +498,7 @@ static void test_ring_memory(void **state)
 	close(fd);
 }
 
-/* A socket that waits at its last close for @ret_peer to read, or for half a minute. */
+/* A socket whose last close blocks until @ret_peer reads, or for half a minute. */
 static int lingering(int *ret_peer)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -518,7 +521,7 @@ static int lingering(int *ret_peer)
 	return fd;
 }
 
-/* What a client sends may wait for him when it is closed, which the daemon does not. */
+/* A client may send a descriptor whose close blocks; the daemon does not wait for that close. */
 static void test_strays(void **state)
 {
 	struct mcfs_msg msg = {
@@ -532,7 +535,8 @@ static void test_strays(void **state)
 	(void)state;
 	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++)
 		fd[i] = lingering(&peer[i]);
-	/* the daemon takes them when they are no more ours, so that its close is the last */
+	/* the daemon receives the descriptors after they are closed here, so that its close is the
+	 * last one */
 	assert_int_equal(mc_fault_set("node.accept=delay:2000"), 0);
 	sock = mc_packet_connect(node_address(), deadline);
 	for (unsigned i = 0; i < MCN_DEFERRED_MAX; i++) {
@@ -559,7 +563,8 @@ static void test_strays(void **state)
 	node_wait_counts(0, 2);
 }
 
-/* Take all descriptors that are left, and let a client connect.  False: somebody gave one back, which it got. */
+/* Use up all free descriptors, and let a client connect. False: another thread freed one, and the
+ * daemon accepted the client with it. */
 static bool starve(int sock)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -593,7 +598,7 @@ static bool starve(int sock)
 	return hits >= 3;
 }
 
-/* Without descriptors the daemon waits for them, and does not run in circles meanwhile. */
+/* Without free descriptors the daemon waits, and does not retry in a busy loop. */
 static void test_no_descriptors(void **state)
 {
 	struct mcfs_msg msg = {

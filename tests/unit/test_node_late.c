@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_node_late.c - a daemon that is late, or ends, while it works on memory that a program has named: when
- * the call is over the memory is the program's again. */
+ * test_node_late.c - a daemon that is late, or ends, while it uses a program's memory: the daemon
+ * no longer uses it when the call has returned. */
 #include <config.h>
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #define SIZE 100000u
 
 static mcs_t *c;
-static unsigned char *mem;		/* the daemon sees it */
+static unsigned char *mem;		/* visible to the daemon */
 static int mem_fd;
 
 static int setup(void **state)
@@ -47,8 +47,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A window of puts, which the daemon does one by one, takes more than its time: each of them is whole or is not,
- * whatever lies in the memory afterwards. */
+/* A batch of puts, which the daemon executes one by one, exceeds its timeout: each object is stored
+ * as a whole or not at all, whatever the memory contains afterwards. */
 static void test_window(void **state)
 {
 	enum { N = 6 };
@@ -72,7 +72,7 @@ static void test_window(void **state)
 	assert_true(mcs_put_batch(c, put, N, &opts, 1000) < N);
 	memset(mem, 0xee, MIB);
 	(void)mc_fault_set(NULL);
-	/* whatever of it is under way still */
+	/* wait for the puts that are still in flight */
 	mcs_close(c);
 	c = NULL;
 	node_wait_counts(0, 0);
@@ -99,7 +99,7 @@ static void *put_one(void *arg)
 	return (void *)(intptr_t)mcs_put(c, fixture_key("one"), &iov, 1, NULL, 20000);
 }
 
-/* A daemon that ends finishes what it has begun, and the call lasts until then. */
+/* A daemon that ends completes its running operations first, and their calls return after that. */
 static void test_end(void **state)
 {
 	pthread_t thread;
@@ -118,8 +118,9 @@ static void test_end(void **state)
 	node_up(NODE_SEGMENT);
 }
 
-/* Shared memory that was given up is not used again before the daemon has ended the connection; others find
- * room meanwhile.  What was never given to the daemon is free at once. */
+/* Shared memory of a call that timed out on a lost connection is not reused before the daemon has
+ * closed the connection; until then other calls map memory of their own. In all other cases the
+ * memory is free at once. */
 static void test_left(void **state)
 {
 	struct mcs_daemon_conn *conn, *next;
@@ -134,7 +135,7 @@ static void test_left(void **state)
 	mcs_daemon_bounce_give(conn, &a, -MC_ETIMEDOUT);
 	assert_int_equal(mcs_daemon_bounce_take(conn, MIB, false, &a), 0);
 	assert_null(a.own);
-	/* lost, which the daemon is not told yet */
+	/* the connection is lost, but the daemon does not know yet */
 	conn->lost = true;
 	mcs_daemon_bounce_give(conn, &a, -MC_ETIMEDOUT);
 	assert_int_equal(mcs_daemon_conn_get(mcs_daemon_of(c->backend), MC_NEVER, &next), 0);
@@ -142,7 +143,7 @@ static void test_left(void **state)
 	assert_int_equal(mcs_daemon_bounce_take(next, MIB, false, &b), 0);
 	assert_non_null(b.own);
 	mcs_daemon_bounce_give(next, &b, 0);
-	/* it goes on working, elsewhere */
+	/* the client keeps working, with other memory */
 	fixture_put_ok(c, "k", SIZE, 3);
 	fixture_expect(c, "k", SIZE, 3);
 	assert_false(mcs_daemon_conn_over(conn));
@@ -173,8 +174,9 @@ static void *ask_one(void *arg)
 	return (void *)(uintptr_t)((mc_now_ns() - began) / MC_NS_PER_MS);
 }
 
-/* All at once, while a daemon at the address takes connections and says nothing: none waits for the others' waits, and
- * each ends as mcs.h says, 8 s after its time at the latest. */
+/* All callers start at once, while the daemon's address accepts connections but sends nothing: no
+ * caller waits for another caller's timeout, and each call ends at most 8 s after its own, as mcs.h
+ * says. */
 static void callers_end(void)
 {
 	pthread_t thread[CALLERS];

@@ -15,7 +15,7 @@
 #include "common/fault.h"
 #include "tests/unit/node_fixture.h"
 
-static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and 4 of a pool */
+static mcs_t *c;		/* through the daemon, with 1 MiB of shared memory and a pool of 4 MiB */
 
 static int setup(void **state)
 {
@@ -32,7 +32,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- lane B ---- */
+/* ---- mapped objects ---- */
 
 static void test_map(void **state)
 {
@@ -46,7 +46,7 @@ static void test_map(void **state)
 	assert_true(fixture_same(m.data, m.size, 5, 0));
 	assert_int_equal(mcs_map_held(c, &m), 0);
 	node_wait_counts(1, 1);
-	/* replaced: who has it mapped keeps the old version, others get the new one */
+	/* replaced: an existing mapping keeps the old version, a new one gets the new version */
 	assert_int_equal(fixture_put(c, "m", 100000, 6, MCS_PUT_UPSERT), 0);
 	assert_int_equal(mcs_map(c, fixture_key("m"), 0, &n, -1), 0);
 	assert_true(n.generation != m.generation);
@@ -65,7 +65,7 @@ static void test_map(void **state)
 	mcs_unmap(c, &m);
 }
 
-/* The segment is overwritten many times by others; what is pinned stays as it was. */
+/* Other puts overwrite the segment many times; the pinned version must not change. */
 static void test_pinned_is_not_reused(void **state)
 {
 	char key[32];
@@ -83,7 +83,7 @@ static void test_pinned_is_not_reused(void **state)
 	mcs_unmap(c, &m);
 }
 
-/* "Hot" is what the node knew; the plain call always asks. */
+/* A hot map may return the version that the daemon knew; a plain map always asks the master. */
 static void test_hot(void **state)
 {
 	struct mcs_map m;
@@ -94,7 +94,7 @@ static void test_hot(void **state)
 	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
 	first = m.generation;
 	mcs_unmap(c, &m);
-	/* by somebody whom the daemon does not see */
+	/* by a store that does not use the daemon */
 	assert_int_equal(fixture_put(node_store(), "h", 1000, 2, MCS_PUT_UPSERT), 0);
 	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
 	assert_int_equal(m.generation, first);
@@ -103,7 +103,7 @@ static void test_hot(void **state)
 	assert_int_equal(mcs_map(c, fixture_key("h"), 0, &m, -1), 0);
 	assert_true(m.generation != first);
 	mcs_unmap(c, &m);
-	/* what goes through the daemon is known to it */
+	/* the daemon knows the puts that pass through it */
 	assert_int_equal(fixture_put(c, "h", 1000, 3, MCS_PUT_UPSERT), 0);
 	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), 0);
 	assert_true(fixture_same(m.data, m.size, 3, 0));
@@ -112,7 +112,8 @@ static void test_hot(void **state)
 	assert_int_equal(mcs_map(c, fixture_key("h"), MCS_MAP_HOT, &m, -1), -MCS_ENOOBJECT);
 }
 
-/* Objects of another node are brought here, as long as there is room for all that are in use. */
+/* The daemon copies objects of another node to this one, while there is space for all that are in
+ * use. */
 static void test_remote(void **state)
 {
 	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
@@ -136,9 +137,9 @@ static void test_remote(void **state)
 		assert_int_equal(mcs_map(c, fixture_key(key), 0, &m[i], -1), 0);
 		assert_true(fixture_same(m[i].data, m[i].size, i, 0));
 	}
-	/* 8 MiB in all: the third has no place before one goes */
+	/* 8 MiB in all: the third object has no space until another one is unmapped */
 	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), -ENOBUFS);
-	/* a copy finds another way */
+	/* a get does not need that space */
 	fixture_expect(c, "o2", 3 * MIB, 2);
 	mcs_unmap(c, &m[0]);
 	assert_int_equal(mcs_map(c, fixture_key("o2"), 0, &m[2], -1), 0);
@@ -146,7 +147,7 @@ static void test_remote(void **state)
 	assert_true(fixture_same(m[1].data, m[1].size, 1, 0));
 	mcs_unmap(c, &m[1]);
 	mcs_unmap(c, &m[2]);
-	/* larger than all of it */
+	/* larger than all of the space */
 	assert_int_equal(mcs_map(c, fixture_key("o4"), 0, &m[4], -1), -ENOBUFS);
 	fixture_expect(c, "o4", 12 * MIB, 4);
 	free(buf);
@@ -175,7 +176,8 @@ static void test_objects(void **state)
 	node_wait_counts(0, 1);
 }
 
-/* What an object's memory holds after the daemon has ended says nothing of the object, however it looks. */
+/* After the daemon has ended, an object's memory proves nothing about the object, even if the bytes
+ * look right. */
 static void test_objects_lost(void **state)
 {
 	unsigned char out[500];
@@ -199,7 +201,7 @@ static void test_objects_lost(void **state)
 	mcs_object_close(unseen);
 }
 
-/* ---- the daemon's connection to the master is made anew ---- */
+/* ---- the daemon's connection to the master is replaced ---- */
 
 static void task(enum mcs_task_kind kind, const char *key, const char *from, const char *to)
 {
@@ -213,7 +215,7 @@ static void task(enum mcs_task_kind kind, const char *key, const char *from, con
 	assert_int_equal(mcs_task_create(node_store(), &opts, id, -1), 0);
 }
 
-/* The daemon's is lost, and perhaps others. */
+/* Break the daemon's connection, and perhaps others. */
 static void reset_session(void)
 {
 	struct mcs_info info;
@@ -224,7 +226,7 @@ static void reset_session(void)
 	(void)mc_fault_set(NULL);
 }
 
-/* Is there a replica in this segment, as one of @n? */
+/* Has the key @n replicas, one of them in @segment? */
 static bool at(const char *key, const char *segment, unsigned n)
 {
 	struct mcs_key k = fixture_key(key);
@@ -240,7 +242,7 @@ static bool at(const char *key, const char *segment, unsigned n)
 	return ok;
 }
 
-/* Another copy elsewhere does not make the place that is mapped another one. */
+/* A new replica in another segment does not change the location of the mapped one. */
 static void test_copied(void **state)
 {
 	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
@@ -268,7 +270,8 @@ static void *ask_held(void *arg)
 	return (void *)(intptr_t)mcs_map_held(c, arg);
 }
 
-/* While a question about one object waits for the master, the program's others are let go of and pinned. */
+/* While a question about one object waits for the master, other objects of the program can be
+ * unmapped and mapped. */
 static void test_question_waits(void **state)
 {
 	struct mcs_map m, n;
@@ -319,14 +322,14 @@ static void test_questions_at_once(void **state)
 	hand_give(&h, &h.sq[h.ring->sq_tail & 15]);
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(hand_take(&h).result, -MCS_EREPLICA_GONE);
-	/* one, or two when the first of them was seen alone */
+	/* one, or two if the daemon saw the first entry alone */
 	assert_in_range(mc_fault_hits("node.held"), 1, 2);
 	(void)mc_fault_set(NULL);
 	hand_close(&h);
 	node_wait_counts(0, 1);
 }
 
-/* Who maps an object whose pin is lost is not given its old place. */
+/* A client that maps an object after its pin was lost does not get the old location. */
 static void test_moved(void **state)
 {
 	mcs_t *other = fixture_store_with(NODE_SEGMENT, 1, FIXTURE_LOCAL);
@@ -336,11 +339,11 @@ static void test_moved(void **state)
 	fixture_put_ok(node_store(), "moved", 100000, 1);
 	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &m, -1), 0);
 	task(MCS_TASK_MOVE, "moved", mcs_hostname(node_store()), mcs_hostname(other));
-	/* it waits for who reads the old place */
+	/* the move waits for the reader of the old location */
 	while (!at("moved", mcs_hostname(other), 2))
 		usleep(10000);
 	reset_session();
-	/* pinned again, or moved: whichever came first */
+	/* pinned again or moved, whichever is first */
 	while (!at("moved", mcs_hostname(other), 1) && mcs_map_held(c, &m))
 		usleep(10000);
 	assert_int_equal(mcs_map(c, fixture_key("moved"), 0, &n, -1), 0);
@@ -364,7 +367,8 @@ static void *get_copy(void *arg)
 	return NULL;
 }
 
-/* Nor are bytes believed that were copied from it afterwards, without a checksum to tell. */
+/* Without a checksum, bytes that were copied after the pin was lost are not returned as data,
+ * either. */
 static void test_copied_late(void **state)
 {
 	struct mcs_conf conf;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_node_tenant.c - daemons of different tenants: whose keys a program gets that goes through one. */
+ * test_node_tenant.c - daemons of different tenants: a program that uses a daemon gets the keys of
+ * the daemon's tenant. */
 #include <config.h>
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static mcs_t *opened(const char *tenant, uint64_t segment, const char *daemon)
 	return s;
 }
 
-/* False: another daemon of this machine has the port. */
+/* False: another daemon of this machine uses the port. */
 static bool up(struct node *n, const char *tenant, int port)
 {
 	struct mcn_conf conf = {
@@ -94,7 +95,8 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-/* Who names a daemon has the keys of its tenant, in what the daemon does and in what it leaves to the master. */
+/* A program that names a daemon gets the keys of the daemon's tenant, in calls that the daemon
+ * serves and in calls that go to the master. */
 static void keys_of_the_daemon(void **state)
 {
 	mcs_t *c, *red, *plain;
@@ -128,7 +130,8 @@ static void keys_of_the_daemon(void **state)
 	down(&n);
 }
 
-/* A daemon in the place of the one that a program has got to know is that program's no longer. */
+/* When a daemon of another tenant replaces the daemon that a program knows, the program does not
+ * use it. */
 static void another_in_its_place(void **state)
 {
 	struct node n;
@@ -151,7 +154,8 @@ static void another_in_its_place(void **state)
 	down(&n);
 }
 
-/* Who names none is about the tenant default, whatever waits at the port that everybody knows. */
+/* A program that names no daemon uses the tenant default, whichever daemon listens on the default
+ * port. */
 static void found_by_itself(void **state)
 {
 	struct node n;
@@ -176,7 +180,7 @@ static void found_by_itself(void **state)
 	down(&n);
 }
 
-/* What cannot be told whole is not told in part. */
+/* Names that do not fit into the greeting are refused, not truncated. */
 static void long_name(void **state)
 {
 	struct mcs_conf conf;

@@ -47,7 +47,7 @@ static int reserve(unsigned i, uint64_t has, uint64_t whole)
 
 static void waiting_requests_are_admitted_in_order(void **state)
 {
-	/* Large requests get three quarters. */
+	/* Large requests may use three quarters of the budget. */
 	assert_int_equal(reserve(0, 10, 1600), 0);
 	assert_int_equal(reserve(1, 10, 1600), 0);
 	assert_int_equal(reserve(2, 10, 1600), 0);
@@ -62,7 +62,7 @@ static void waiting_requests_are_admitted_in_order(void **state)
 	mcp_budget_release(&budget, &res[1]);
 	assert_false(mcp_reservation_waits(&res[4]));
 	assert_true(mcp_reservation_waits(&res[5]));
-	/* A connection with a next request is queued behind them. */
+	/* A connection that sends its next request is queued behind them. */
 	assert_int_equal(reserve(2, 10, 1600), 1);
 	assert_false(mcp_reservation_waits(&res[5]));
 	mcp_budget_release(&budget, &res[5]);

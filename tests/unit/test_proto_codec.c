@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_codec.c - encoder, decoder and dumper over all tables of msg.def, and over tables of our
- * own for what no message has yet. */
+ * test_proto_codec.c - encoder, decoder and dumper over all tables of msg.def, and over tables of
+ * this test for features that no message uses yet. */
 #include <config.h>
 
 #include <stdarg.h>
@@ -21,7 +21,8 @@
 
 #define ROUNDS 300
 
-/* Exactly sized and at an odd address: reading past the end or aligned shows under the sanitizers. */
+/* A copy of exact size at an odd address, so that the sanitizers find reads past the end and
+ * unaligned reads. */
 static uint8_t *copy_at_odd(const struct mcp_buf *b, size_t len, uint8_t **ret_mem)
 {
 	*ret_mem = malloc(len + 1);
@@ -48,7 +49,7 @@ static void every_table_round_trips(void **state)
 			memset(back, 0xee, d->size);
 			assert_int_equal(mcp_decode(d, data, b.len, back), 0);
 			assert_true(fill_same(d, msg, back));
-			/* what the decoder left can be sent on */
+			/* a decoded message can be encoded again */
 			assert_int_equal(mcp_encode(d, back, &again), 0);
 			assert_int_equal(again.len, b.len);
 			assert_memory_equal(again.data, b.data, b.len);
@@ -63,8 +64,8 @@ static void every_table_round_trips(void **state)
 	assert_true(tables >= 45);
 }
 
-/* Bytes of the plain message up to the fields that came after @version, elements of lists as they are
- * now. */
+/* Encode the plain message up to the fields that are newer than @version; elements of lists have
+ * all of their fields. Returns the length. */
 static size_t length_of_version(const struct mcp_desc *d, unsigned version, struct mcp_buf *b)
 {
 	struct mcp_field cut[32];
@@ -94,7 +95,7 @@ static bool ends_at_a_version(const struct mcp_desc *d, size_t len)
 		struct mcp_buf b = { 0 };
 		bool same;
 
-		/* Of a plain message the older fields have their full length. */
+		/* In a plain message, the older fields have their full length. */
 		same = length_of_version(d, v, &b) == len;
 		mcp_buf_free(&b);
 		if (same)
@@ -103,8 +104,8 @@ static bool ends_at_a_version(const struct mcp_desc *d, size_t len)
 	return false;
 }
 
-/* A proper prefix lacks something unless it ends at an MCP_SINCE; none may pass or be read beyond its
- * end. */
+/* A proper prefix is incomplete unless it ends at an MCP_SINCE: it must be refused, and the decoder
+ * must not read beyond its end. */
 static void every_prefix_is_refused(void **state)
 {
 	const struct mcp_desc *d;
@@ -138,7 +139,7 @@ static void every_prefix_is_refused(void **state)
 	}
 }
 
-/* Damaged input is refused, or is a message: then it can be read, dumped and encoded. */
+/* Damaged input is refused, or decodes to a message that can be dumped and encoded. */
 static void damaged_input_is_safe(void **state)
 {
 	FILE *null = fopen("/dev/null", "w");
@@ -235,7 +236,7 @@ static void malformed_lists_are_named(void **state)
 	const struct mcp_desc *d = &mcp_desc_exist;
 
 	EXPECT(d, NULL, 0, 0, 0);
-	/* one key of 4 bytes; an element with a tail */
+	/* one key of 4 bytes; the same, with bytes behind it in its element */
 	EXPECT(d, NULL, 0, 1, 12, 8, 4, 0);
 	EXPECT(d, NULL, 0, 1, 16, 12, 4, 0, 0);
 	EXPECT(d, "malformed exist: exist.keys: truncated", 0, 1);
@@ -252,7 +253,7 @@ static void malformed_lists_are_named(void **state)
 	EXPECT(d, "malformed exist: exist.keys: too many elements", 0, MCP_BATCH_MAX + 1, 0);
 }
 
-/* Three bytes are no length. */
+/* Three bytes are too few for the length of an element. */
 static void rest_of_a_list_is_no_element(void **state)
 {
 	const uint32_t words[] = { 0, 2, 15, 8, 4, 0, 0 };
@@ -286,7 +287,7 @@ static void lists_in_lists_are_checked(void **state)
 	EXPECT(d, "malformed put_start_reply: put_grant.replicas: missing", 1, 16, 12, 0, 7, 0);
 }
 
-/* ---- what the encoder refuses ---- */
+/* ---- messages that the encoder refuses ---- */
 
 static void encoder_refuses_and_appends_nothing(void **state)
 {
@@ -313,7 +314,7 @@ static void encoder_refuses_and_appends_nothing(void **state)
 
 /* ---- versions ---- */
 
-/* A message as three versions know it: version 2 added b and text, version 3 added items. */
+/* A message in three versions: version 2 added b and text, version 3 added items. */
 struct grown {
 	uint32_t a;
 	uint64_t b;
@@ -335,7 +336,7 @@ static const struct mcp_field fields_v3[] = {
 	SINCE, FIELD(items, MCP_F_LIST, &v2), END
 };
 static const struct mcp_desc v3 = { "grown", fields_v3, sizeof(struct grown) };
-/* Nothing is required, and the last row is a marker. */
+/* No field is required, and the last row is a marker. */
 static const struct mcp_field fields_loose[] = { SINCE, FIELD(a, MCP_F_U32, NULL), SINCE, END };
 static const struct mcp_desc loose = { "loose", fields_loose, sizeof(struct grown) };
 
@@ -359,7 +360,7 @@ static void versions_understand_each_other(void **state)
 			assert_int_equal(mcp_decode(versions[to], b.data, b.len, &got), 0);
 			assert_int_equal(got.a, 1);
 			assert_true(fill_same(versions[both], &full, &got));
-			/* what the sender did not know reads as nothing */
+			/* fields that the sender did not know are 0 */
 			if (to >= 1 && from < 1) {
 				assert_int_equal(got.b, 0);
 				assert_int_equal(got.text.len, 0);
@@ -377,7 +378,7 @@ static void versions_understand_each_other(void **state)
 	}
 }
 
-/* Elements may be of different versions than their message. */
+/* Elements may have another version than their message. */
 static void older_elements_are_completed(void **state)
 {
 	struct mcp_buf b = { 0 };
@@ -387,7 +388,7 @@ static void older_elements_are_completed(void **state)
 	put32(&b, 1);
 	put32(&b, 2), put32(&b, 0);
 	put32(&b, 0);
-	/* two elements: version 1; version 2 with a tail */
+	/* two elements: version 1; version 2, with bytes behind it */
 	put32(&b, 2), put32(&b, 4 + 4 + 4 + 20);
 	put32(&b, 4), put32(&b, 11);
 	put32(&b, 20), put32(&b, 12), put32(&b, 13), put32(&b, 0), put32(&b, 0), put32(&b, 99);
@@ -406,7 +407,7 @@ static void older_elements_are_completed(void **state)
 	mcp_buf_free(&b);
 }
 
-/* A body may end at a version's border and nowhere else. */
+/* A body may end where a version ends, and nowhere else. */
 static void versions_end_at_their_borders(void **state)
 {
 	const struct grown full = { .a = 1, .b = 2, .text = { "abc", 3 } };

@@ -60,7 +60,7 @@ static void expect(int fd, uint32_t id)
 	assert_int_equal(f.status, 0);
 }
 
-/* Send a request, and wait until it has been handled and its mark was read: now the mark may
+/* Send a request, and wait until it was handled and its mark was read: after that the mark may
  * change. */
 static void ask_and_wait(int fd, uint32_t id)
 {
@@ -108,19 +108,19 @@ static void replies_wait_and_others_do_not(void **state)
 	mcp_server_durable(fx.server, 5);
 	expect(fd, 1);
 	expect(fd, 2);
-	/* A reply whose mark is durable already does not wait. */
+	/* A reply whose mark is already durable does not wait. */
 	ask(fd, 3);
 	expect(fd, 3);
 	close(fd);
 }
 
-/* More requests of a peer do not delay its oldest replies, and the order is kept. */
+/* More requests of a peer do not delay its oldest replies, and replies stay in order. */
 static void the_oldest_reply_is_sent_first(void **state)
 {
 	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 1; i <= 4; i++) {
-		/* The last one has no mark, but has to wait behind the others. */
+		/* The last reply has no mark, but waits behind the others. */
 		atomic_store(&mark, i == 4 ? 0 : i);
 		ask_and_wait(fd, i);
 		assert_false(has_reply(fd, 100));
@@ -160,7 +160,7 @@ static void a_peer_that_goes_is_forgotten(void **state)
 		expect(fd[i], 1);
 		close(fd[i]);
 	}
-	/* And one that still waits when the server stops. */
+	/* A reply still waits when the server stops. */
 	atomic_store(&mark, 0);
 	fd[0] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 10);

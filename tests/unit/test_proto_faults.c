@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_faults.c - the client when its server dies, stops, stalls, moves or talks nonsense. */
+ * test_proto_faults.c - the client when its server dies, stops, stalls, moves or sends invalid
+ * data. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -34,7 +35,7 @@ struct process {
 	char tcp[MC_ADDR_MAX], path[96], dir[64];
 };
 
-/* Only while the test has no threads: the child starts its own. */
+/* Call it only while the test has no threads: the child starts its own. */
 static void spawn(struct process *p, const char *faults)
 {
 	int up[2], down[2];
@@ -92,7 +93,7 @@ static void end(struct process *p, int sig)
 	p->pid = 0;
 }
 
-/* SIGSTOP takes effect at some time after kill(). */
+/* SIGSTOP takes effect some time after kill(). */
 static void freeze(const struct process *p)
 {
 	int status;
@@ -110,10 +111,10 @@ struct call {
 	uint64_t took_ms;
 };
 
-static __thread bool in_call;	/* this thread is one of run_call() */
+static __thread bool in_call;	/* this thread executes run_call() */
 static atomic_long begun_calls;
 
-/* The client's hook ahead of each request: the call is one of the connection from here on. */
+/* The client's hook before each request: from here on the call belongs to the connection. */
 static void count_begun(struct mcp_buf *b, void *arg)
 {
 	if (in_call)
@@ -154,7 +155,8 @@ static void join_calls(struct call *calls, int n)
 		pthread_join(calls[i].thread, NULL);
 }
 
-/* Until the session is busy with one of them: a call of the same session gets no answer any more. */
+/* Wait until the server is busy with one of the calls: then another call of the same session gets
+ * no reply. */
 static void until_stuck(struct mcp_client *c)
 {
 	while (fixture_rename(c, "a", 50) != -MC_ETIMEDOUT)
@@ -198,7 +200,7 @@ static void next_call_goes_to_another_server(void **state)
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	assert_int_equal(fixture_rename(c, "a", 10000), 2);
 	end(&a, SIGKILL);
-	/* At most the call that finds out may fail. */
+	/* At most the call that detects the end may fail. */
 	r = fixture_rename(c, "a", 10000);
 	assert_true(r == 1 || r == -MC_ERPC);
 	r = fixture_rename(c, "a", 10000);
@@ -247,7 +249,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	freeze(&p);
 	for (int i = 0; i < 4; i++) {
-		/* enough to get the request out, whatever else this machine does */
+		/* long enough to send the request on a busy machine */
 		calls[i] = (struct call){ .c = c, .from = "a", .ms = 1500 + 100 * i };
 		assert_int_equal(pthread_create(&calls[i].thread, NULL, run_call, &calls[i]), 0);
 	}
@@ -256,7 +258,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 		assert_int_equal(calls[i].result, -MC_ETIMEDOUT);
 		assert_in_range(calls[i].took_ms, 1500 + 100 * i, 1500 + 100 * i + 10000);
 	}
-	/* connecting too: the kernel accepts, nobody says hello */
+	/* connecting times out, too: the kernel accepts, but no process answers the hello */
 	fresh = fixture_client(p.path);
 	for (int i = 0; i < 4; i++) {
 		calls[i] = (struct call){ .c = fresh, .from = "a", .ms = 50 + 50 * i };
@@ -268,7 +270,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 		assert_in_range(calls[i].took_ms, 50 + 50 * i, 50 + 50 * i + 10000);
 	}
 	kill(p.pid, SIGCONT);
-	/* The four late answers come first and are dropped. */
+	/* The four late replies arrive first and are dropped. */
 	assert_int_equal(fixture_rename(c, "a", 10000), 6);
 	assert_int_equal(late_replies(), late + 4);
 	assert_int_equal(fixture_rename(fresh, "a", 10000), 1);
@@ -292,7 +294,7 @@ static void stopped_server_is_passed_over(void **state)
 	assert_int_equal(mcp_client_open(&conf, &c), 0);
 	assert_int_equal(fixture_rename(c, "a", 20000), 1);
 	mcp_client_close(c);
-	/* Also when the call has less time than an attempt may take. */
+	/* Also when the call has less time than one attempt to connect may take. */
 	conf.connect_timeout_ms = 60000;
 	assert_int_equal(mcp_client_open(&conf, &c), 0);
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
@@ -301,8 +303,8 @@ static void stopped_server_is_passed_over(void **state)
 	end(&b, SIGKILL);
 }
 
-/* Requests fill the socket, callers run out of time in the middle of a frame: the stream stays whole,
- * and after the stall every request that had been begun has been served once. */
+/* Requests fill the socket, and calls time out in the middle of a frame: the stream stays intact,
+ * and after the stall every request that was partly sent is completed and served once. */
 static void full_socket_keeps_frames_whole(void **state)
 {
 	struct process p;
@@ -340,11 +342,11 @@ static void handler_that_blocks(void **state)
 	c = fixture_client(p.tcp);
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	from = mc_now_ns();
-	/* enough to get the request out, whatever else this machine does */
+	/* long enough to send the request on a busy machine */
 	assert_int_equal(fixture_rename(c, "slow", 1500), -MC_ETIMEDOUT);
 	assert_in_range(MS(mc_now_ns() - from), 1500, 4900);
 	assert_non_null(strstr(mc_err_detail(-MC_ETIMEDOUT), "rename"));
-	/* the slot is used again: the late reply must not be taken for this one's */
+	/* the slot is reused: the late reply must not be taken for the reply to this call */
 	assert_int_equal(fixture_rename(c, "a", 20000), 3);
 	assert_int_equal(late_replies(), late + 1);
 	mcp_client_close(c);
@@ -356,8 +358,8 @@ static void small_outstanding(struct mcp_server_conf *conf)
 	conf->max_outstanding = 64;
 }
 
-/* 1000 requests of 20 kB go out before a reply of 60 kB is waited for: the server stops reading until
- * its replies are read, so the sender has to read them. */
+/* The client sends 1000 requests of 20 kB before it waits for a reply of 60 kB: the server stops
+ * reading until its replies are read, so the sender has to read them. */
 static void sender_reads_when_the_server_will_not(void **state)
 {
 	enum { N = 1000, SIZE = 60000 };
@@ -423,7 +425,7 @@ static void close_and_reset_end_calls(void **state)
 	fixture_stop(&fx);
 }
 
-/* Threads that share a local session wait for each other no longer than they may. */
+/* Threads that share a local session wait for each other only until their deadlines. */
 static void local_callers_wait_their_turn(void **state)
 {
 	struct mcp_client *c;
@@ -442,7 +444,7 @@ static void local_callers_wait_their_turn(void **state)
 	fixture_stop(&fx);
 }
 
-/* Who closes waits for the address that is being tried, and for no other. */
+/* Closing the client waits for the address that is being tried, and for no other. */
 static void closing_leaves_the_other_addresses(void **state)
 {
 	char addr[2][MC_ADDR_MAX], both[2 * MC_ADDR_MAX];
@@ -470,7 +472,7 @@ static void closing_leaves_the_other_addresses(void **state)
 	close(listener[1]);
 }
 
-/* ---- a server that talks nonsense ---- */
+/* ---- a server that sends invalid data ---- */
 
 struct liar {
 	pthread_t thread;
@@ -478,8 +480,8 @@ struct liar {
 	char addr[MC_ADDR_MAX];
 	struct mcp_hello_reply hello;
 	int hello_status;
-	struct mcp_frame answer;	/* to the request behind the hello; id is added to its id */
-	size_t cut;			/* close after so many bytes of the answer */
+	struct mcp_frame answer;	/* to the request after the hello; that one's id is added */
+	size_t cut;			/* close after this many bytes of the answer */
 	uint8_t body[8];
 };
 
@@ -576,14 +578,14 @@ static void wrong_answers_fail_their_call_only(void **state)
 	struct liar l = honest;
 	int64_t late = late_replies();
 
-	l.answer.length = 7;	/* too short a body */
+	l.answer.length = 7;	/* the body is too short */
 	l.cut--;
 	assert_int_equal(call_liar(&l, 10000, NULL), -MC_EPROTO);
 	l = honest;
-	l.answer.id = 1;	/* the answer to nothing */
+	l.answer.id = 1;	/* unknown request id */
 	assert_int_equal(call_liar(&l, 2000, NULL), -MC_ETIMEDOUT);
 	l = honest;
-	l.answer.id = 1u << 10;	/* the answer to another use of the slot */
+	l.answer.id = 1u << 10;	/* id of an earlier use of the slot */
 	assert_int_equal(call_liar(&l, 2000, NULL), -MC_ETIMEDOUT);
 	assert_int_equal(late_replies(), late + 2);
 	l = honest;
@@ -600,7 +602,7 @@ static void wrong_answers_fail_their_call_only(void **state)
 	assert_int_equal(call_liar(&l, 10000, NULL), -MC_EINTERNAL);
 }
 
-/* ---- the fault points that other tests lean on ---- */
+/* ---- the fault points that other tests use ---- */
 
 static void fault_points_work(void **state)
 {

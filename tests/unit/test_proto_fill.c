@@ -54,7 +54,7 @@ void fill_free(struct fill *f)
 	}
 }
 
-/* Plain: bytes 1, 2, 3... so that a swapped byte shows. */
+/* Plain: bytes 1, 2, 3... so that swapped bytes are detected. */
 static uint64_t value(struct fill *f)
 {
 	static const uint64_t edges[] = { 0, 1, UINT64_MAX, INT64_MAX, 0x80808080 };
@@ -159,7 +159,7 @@ static bool same_list(const struct mcp_desc *elem, const struct mcp_seq *a, cons
 		same = (pa || mcp_iter_next(&ia, x)) && (pb || mcp_iter_next(&ib, y)) &&
 		       fill_same(elem, pa ? pa + i * elem->size : x, pb ? pb + i * elem->size : y);
 	}
-	/* The end comes where the count says. */
+	/* A decoded list has no elements beyond its count. */
 	same = same && (a->items || !mcp_iter_next(&ia, x)) && (b->items || !mcp_iter_next(&ib, y));
 	free(x);
 	free(y);

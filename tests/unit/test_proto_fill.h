@@ -9,11 +9,11 @@
 
 #include "proto/codec.h"
 
-/* Where the values come from, and what they point to; { .seed = n } to begin. */
+/* Source of the values, and the memory that they point to; start with { .seed = n }. */
 struct fill {
 	uint64_t seed;
 	unsigned version;	/* leave newer fields 0; 0: fill all */
-	bool plain;		/* no chance: counting values, two elements per list, all fields set */
+	bool plain;		/* not random: counting values, two elements per list, all fields set */
 	uint64_t count;
 	void *mem;		/* chain of allocations */
 };
@@ -22,10 +22,10 @@ void fill_struct(struct fill *f, const struct mcp_desc *d, void *out);
 void fill_free(struct fill *f);
 uint64_t fill_random(struct fill *f);
 
-/* Same values?  Either side as given to the encoder or as left by the decoder. */
+/* Are the values the same? Each side was given to the encoder or comes from the decoder. */
 bool fill_same(const struct mcp_desc *d, const void *a, const void *b);
 
-/* All tables: structs, requests, replies.  NULL past the end. */
+/* All tables: structs, requests, replies. NULL: past the end. */
 const struct mcp_desc *fill_table(unsigned i);
 
 #endif

@@ -78,7 +78,7 @@ static int remove_match(struct mcp_session *s, const void *body, size_t len, str
 {
 	struct mcp_remove_match_reply reply = { 0 };
 
-	/* An error also after an answer is an error. */
+	/* An error is returned to the client even after an answer. */
 	assert_int_equal(mcp_answer(a, &mcp_desc_remove_match_reply, &reply), 0);
 	assert_int_equal(mcp_answer(a, &mcp_desc_remove_match_reply, &reply), -MC_EPARAM);
 	return mc_fail(-MC_ENOOBJECT, "nothing matches");
@@ -183,7 +183,7 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 void fixture_stop(struct fixture *f)
 {
 	mcp_server_stop(f->server);
-	/* Also tells that the server has taken its socket away. */
+	/* This also checks that the server has removed its socket. */
 	assert_int_equal(rmdir(f->dir), 0);
 }
 
@@ -219,7 +219,7 @@ void fixture_wait(const atomic_long *value, long want)
 	assert_int_equal(*value, want);
 }
 
-/* ---- the wire by hand ---- */
+/* ---- raw frames ---- */
 
 int raw_connect(const char *addr)
 {
@@ -251,7 +251,7 @@ void raw_send(int fd, const void *data, size_t len)
 		} else if (errno == EAGAIN) {
 			raw_wait(fd, POLLOUT);
 		} else {
-			return;		/* closed: the test sees it when it reads */
+			return;		/* closed: the test sees it with its next read */
 		}
 	}
 }

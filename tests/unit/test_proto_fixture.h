@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_fixture.h - a server with handlers that do little, for the tests of rpc. */
+ * test_proto_fixture.h - a server with simple handlers, for the tests of RPC. */
 #ifndef TEST_PROTO_FIXTURE_H
 #define TEST_PROTO_FIXTURE_H
 
@@ -17,20 +17,20 @@
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
 
-/* What the handlers do:
- *	EXIST		one byte per key: 1 when the key begins with 'y'
- *	RENAME		the how-manieth request of its session this is; @from "slow" passes the fault
+/* The handlers:
+ *	EXIST		one byte per key: 1 if the key begins with 'y'
+ *	RENAME		the number of this request in its session; @from "slow" passes the fault
  *			point "test.slow"; @from "gate" waits until the gate is opened
  *	LIST		a cursor of @limit bytes, all of them 'c'
  *	REMOVE_MATCH	-MC_ENOOBJECT
- *	UNMOUNT		forgets to answer
- *	RELEASE		one-way: adds up its pins
- *	STATS		how many pins were released before, as objects
+ *	UNMOUNT		returns without an answer
+ *	RELEASE		one-way: adds its pins to a sum
+ *	STATS		the sum of RELEASE, as objects
  *	HEARTBEAT	the lowest bit of the sequence
  * RENAME, RELEASE and HEARTBEAT are served on any channel. */
 struct fixture {
 	struct mcp_server *server;
-	char dir[64];			/* of unix sockets */
+	char dir[64];			/* directory of the unix socket */
 	char path[96];			/* unix:... */
 	const char *tcp;		/* bound address */
 	int opened_result;
@@ -43,24 +43,24 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 void fixture_stop(struct fixture *f);
 /* A client; @addr NULL: over TCP. */
 struct mcp_client *fixture_client(const char *addr);
-/* A call of RENAME: its number in its session or the error. */
+/* A call of RENAME: its number in its session, or the error. */
 int64_t fixture_rename(struct mcp_client *c, const char *from, int64_t ms);
 /* Wait up to 10 s until @*value is @want; fails the test otherwise. */
 void fixture_wait(const atomic_long *value, long want);
 
-/* ---- the wire by hand ---- */
+/* ---- raw frames ---- */
 
-/* Blocking reads end after 10 s. */
+/* Blocking reads and writes fail the test after 10 s. */
 int raw_connect(const char *addr);
 void raw_send(int fd, const void *data, size_t len);
-/* A frame with the encoding of @msg (@d NULL: no body). */
+/* Send a frame with the encoding of @msg (@d NULL: no body). */
 void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
-/* The next frame, its body in memory of this thread: true; the peer has closed: false. */
+/* Receive a frame. True: its body is in memory of this thread; false: the peer has closed. */
 bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body);
 /* Connect and say hello. */
 int raw_hello(const char *addr, enum mcp_channel channel);
 void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel);
 
-extern struct fixture fx;	/* the one that handlers know */
+extern struct fixture fx;	/* the one that the handlers use */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_golden.c - the wire stays what it was released as.  tests/golden/README says more. */
+ * test_proto_golden.c - the wire format stays as it was released; see tests/golden/README. */
 #include <config.h>
 
 #include <errno.h>
@@ -114,7 +114,8 @@ static void read_transcript(const char *path, struct transcript *t)
 	fclose(from);
 }
 
-/* What @version's tree sent is that message to this tree, later fields 0. */
+/* The bytes that @version's tree sent decode to the same message, with fields that are newer set to
+ * 0. */
 static void check_decode(const struct transcript *t, uint16_t type, bool reply, unsigned version)
 {
 	const struct mcp_desc *d = mcp_desc_of(type, reply);
@@ -133,7 +134,7 @@ static void check_decode(const struct transcript *t, uint16_t type, bool reply, 
 	free(back);
 }
 
-/* This tree sends these bytes. */
+/* This tree sends exactly these bytes. */
 static void check_encode(const struct transcript *t, uint16_t type, bool reply)
 {
 	struct fill f = { .plain = true };
@@ -148,7 +149,7 @@ static void check_encode(const struct transcript *t, uint16_t type, bool reply)
 	free(msg);
 }
 
-/* All messages that @version's directory has; how many. */
+/* Check all messages in @version's directory; returns their number. */
 static int check_version(unsigned version)
 {
 	struct transcript *t = malloc(sizeof(*t));
@@ -159,7 +160,7 @@ static int check_version(unsigned version)
 	for (uint16_t type = 0; type < 1000; type++) {
 		const struct mcp_desc *d = mcp_desc_of(type, false);
 
-		/* What came later has no transcript of an older version. */
+		/* A message that was added later has no transcript of an older version. */
 		if (!d || (version < MCP_VERSION && access(path_of(dir, mcp_desc_str(d)), F_OK) < 0))
 			continue;
 		read_transcript(path_of(dir, mcp_desc_str(d)), t);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_nomem.c - every allocation of proto/ and common/ fails once: each step of a client and a
- * server either works or says -ENOMEM or what came of it at the peer, nothing leaks or hangs, and what
- * was there before works again afterwards.  Linked with --wrap for malloc, calloc and realloc. */
+ * test_proto_nomem.c - every allocation of proto/ and common/ fails once: each step of a client and
+ * a server either works or returns -ENOMEM or the error that the failure causes at the peer;
+ * nothing leaks or hangs, and the same client and server work again afterwards. Linked with --wrap
+ * for malloc, calloc and realloc. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -22,7 +23,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 
-static atomic_long until_failure;	/* 0: none fails */
+static atomic_long until_failure;	/* number of the allocation that fails; 0: none */
 static atomic_bool has_failed;
 
 static bool fails(void)
@@ -118,7 +119,7 @@ static void expect_error(int r)
 		fail_msg("%d: %s", r, mc_err_detail(r));
 }
 
-/* An error, or all is well; either way the same call works when there is memory. */
+/* Each call returns an error or succeeds; the caller checks that the same calls work with memory. */
 static void try_calls(struct mcp_client *c)
 {
 	expect_error(call(c, 3));
@@ -167,7 +168,8 @@ static void clients_recover(void **state)
 				assert_int_equal(r, -ENOMEM);
 			failed = disarm();
 			if (c) {
-				/* The connection may have died of it, unseen so far. */
+				/* The failure may have ended the connection, which the next call
+				 * detects. */
 				if (call(c, 5000) < 0)
 					assert_int_equal(call(c, 5000), 0);
 				assert_int_equal(call(c, 3), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_rpc.c - client and server together, over TCP, unix sockets and in the process. */
+ * test_proto_rpc.c - client and server together, over TCP, unix sockets and in one process. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -102,13 +102,13 @@ static void errors_travel(void **state)
 		assert_non_null(strstr(mc_err_detail(-MC_ENOOBJECT), "remove_match"));
 		assert_int_equal(mcp_call(c, MCP_UNMOUNT, &unmount, NULL, NULL, deadline),
 				 -MC_EINTERNAL);
-		/* no handler; a second hello; a reply larger than a frame may be */
+		/* no handler; a second hello; a reply that is larger than a frame */
 		assert_int_equal(mcp_call(c, MCP_REGISTER, &registration, NULL, NULL, deadline),
 				 -MC_ENOTSUP);
 		assert_int_equal(mcp_call(c, MCP_HELLO, &hello, NULL, NULL, deadline), -MC_ENOTSUP);
 		assert_int_equal(mcp_call(c, MCP_LIST, &list, NULL, NULL, deadline),
 				 -MC_EBUFFER_OVERFLOW);
-		/* what cannot be sent */
+		/* requests that cannot be sent */
 		assert_int_equal(mcp_call(c, MCP_RELEASE, &list, NULL, NULL, deadline), -MC_EPARAM);
 		assert_int_equal(mcp_call(c, 999, &list, NULL, NULL, deadline), -MC_EPARAM);
 		assert_int_equal(fixture_rename(c, "a", 0), -MC_ETIMEDOUT);
@@ -150,7 +150,7 @@ static void one_way(void **state)
 		assert_int_equal(mcp_send(c, MCP_RELEASE, &release), -MC_ERPC);
 		assert_int_equal(fixture_rename(c, "a", 60000), 1);
 		assert_int_equal(mcp_send(c, MCP_RELEASE, &release), 0);
-		/* in order: the call behind it sees what it did */
+		/* in order: the next call sees the effect of the one-way message */
 		assert_int_equal(mcp_call(c, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL,
 					  mc_deadline_ms(60000)), 0);
 		assert_int_equal(stats.objects, before + 7);
@@ -190,7 +190,7 @@ static void piggyback_goes_ahead(void **state)
 	}
 }
 
-/* ---- several at once ---- */
+/* ---- several calls at once ---- */
 
 static int start_rename(struct mcp_client *c, const char *from, struct mcp_ticket *t, int64_t ms)
 {
@@ -221,7 +221,7 @@ static void tickets_in_any_order(void **state)
 			assert_int_equal(start_rename(c, "a", &ticket[i], 60000), 0);
 		for (int i = N - 1; i >= 0; i--)
 			assert_int_equal(wait_rename(c, ticket[i], 60000), i + 1);
-		/* a ticket is good for one wait */
+		/* a ticket can be used for one wait */
 		assert_int_equal(wait_rename(c, ticket[5], 60000), -MC_EPARAM);
 		assert_int_equal(wait_rename(c, (struct mcp_ticket){ 5, 70000 }, 60000), -MC_EPARAM);
 		mcp_client_close(c);
@@ -242,7 +242,7 @@ static void outstanding_calls_are_limited(void **state)
 		assert_int_equal(wait_rename(c, ticket[MAX / 2], 60000), MAX / 2 + 1);
 		assert_int_equal(start_rename(c, "a", &more, 60000), 0);
 		assert_int_equal(wait_rename(c, more, 60000), MAX + 1);
-		mcp_client_close(c);	/* with tickets that nobody waits for */
+		mcp_client_close(c);	/* tickets are left without a wait */
 	}
 }
 
@@ -341,7 +341,7 @@ static void requests_are_counted(void **state)
 	assert_int_equal(metric("mooncake_rpc_connections", ""), 0);
 }
 
-/* ---- who the session is ---- */
+/* ---- identity of a session ---- */
 
 static int look_at_session(struct mcp_session *s, void *arg)
 {
@@ -383,7 +383,7 @@ static void session_and_hello_tell(void **state)
 		struct mcp_client *c;
 
 		assert_int_equal(mcp_client_open(&conf, &c), 0);
-		/* connected() says no */
+		/* connected() refuses the server */
 		assert_int_equal(fixture_rename(c, "a", 60000), -MC_ENOCLIENT);
 		assert_false(mcp_client_up(c));
 		result = 0;

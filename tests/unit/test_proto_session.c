@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_session.c - the server against clients that speak the wire by hand, badly or slowly. */
+ * test_proto_session.c - the server against raw clients that send invalid frames, or slowly. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -36,7 +36,7 @@ static void expect_refusal(const struct mcp_hello *hello, int err)
 	struct mcp_frame f;
 
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 9 }, &mcp_desc_hello, hello);
-	/* what comes behind a refused hello is not answered and does not lose the reply */
+	/* a request behind a refused hello is not answered, and does not lose the reply */
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 10 }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
 	assert_true(raw_recv_frame(fd, &f, NULL));
@@ -103,7 +103,7 @@ static void first_frame_has_to_be_a_hello(void **state)
 	assert_true(is_closed(fd));
 	close(fd);
 
-	fd = raw_connect(fx.tcp);	/* a body that is none */
+	fd = raw_connect(fx.tcp);	/* an invalid body */
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 3 }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
 	assert_true(raw_recv_frame(fd, &f, NULL));
@@ -111,7 +111,7 @@ static void first_frame_has_to_be_a_hello(void **state)
 	assert_true(is_closed(fd));
 	close(fd);
 
-	fd = raw_connect(fx.tcp);	/* nobody would hear the answer */
+	fd = raw_connect(fx.tcp);	/* a one-way hello has no reply */
 	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_ONEWAY },
 		       &mcp_desc_hello, &hello);
@@ -139,7 +139,7 @@ static void bad_headers_close_the_connection(void **state)
 
 	for (unsigned i = 0; i < 5; i++) {
 		fd = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
-		/* the request in front of it is still answered */
+		/* the request before it is still answered */
 		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 1 }, &mcp_desc_stats,
 			       &(struct mcp_stats){ 0 });
 		assert_true(raw_recv_frame(fd, &f, NULL));
@@ -290,8 +290,8 @@ static void stingy(struct mcp_server_conf *conf)
 	conf->max_outstanding = 64;
 }
 
-/* A peer that asks for 120 MB and reads none of it costs the server 64 KiB and what fits into the
- * socket; others on the same loop do not notice; and in the end every reply is there. */
+/* A peer requests 120 MB and reads nothing: it costs the server 64 KiB and the bytes that fit into
+ * the socket, other clients of the same loop are served, and in the end every reply arrives. */
 static void unread_replies_stop_the_reading(void **state)
 {
 	enum { N = 2000, SIZE = 60000 };
@@ -308,7 +308,8 @@ static void unread_replies_stop_the_reading(void **state)
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_LIST, .id = id },
 						  &mcp_desc_list, &rq), 0);
 	raw_send(fd, b.data, b.len);
-	/* The loop is used by the other client until it has had nothing to do for this one many times. */
+	/* The other client uses the loop until the loop has served no request of the first one many
+	 * times in a row. */
 	for (int same = 0; same < 100; same++) {
 		int64_t now = metric("mooncake_rpc_requests_total", "type=\"list\"");
 
@@ -366,7 +367,7 @@ static void connections_are_limited(void **state)
 	assert_int_equal(metric("mooncake_rpc_connections_refused_total", ""), refused + 5);
 	close(fd[1]);
 	fixture_wait(&fx.closed, 1);
-	/* The count follows closed() */
+	/* The metric decreases after closed(). */
 	for (int i = 0; i < 5000 && metric("mooncake_rpc_connections", "") > 2; i++)
 		usleep(1000);
 	fd[1] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
@@ -375,7 +376,7 @@ static void connections_are_limited(void **state)
 	fixture_wait(&fx.closed, 4);
 }
 
-/* ---- many come and go at once ---- */
+/* ---- many connections open and close at once ---- */
 
 #define CROWD_THREADS 4
 #define CROWD_ROUNDS 40
@@ -411,7 +412,7 @@ struct visitor {
 	unsigned number, welcome, refused, other;
 };
 
-/* Some at a time; all that this thread has are in at the same moment, then all go. */
+/* In each round: open all connections, wait for their answers, then close them. */
 static void *visit(void *arg)
 {
 	struct visitor *v = arg;
@@ -439,8 +440,8 @@ static void *visit(void *arg)
 	return NULL;
 }
 
-/* However they come and go, on two listeners, to four loops: never one more than the limit, all others are
- * told, and nobody is counted who is not there. */
+/* Connections open and close at once on two listeners and four loops: there are never more sessions
+ * than the limit, all other clients are told, and closed connections are not counted. */
 static void the_limit_holds_in_a_crowd(void **state)
 {
 	struct visitor v[CROWD_THREADS] = { { 0 } };
@@ -463,7 +464,7 @@ static void the_limit_holds_in_a_crowd(void **state)
 	assert_in_range(atomic_load(&in_most), 1, CROWD_LIMIT);
 	assert_int_equal(atomic_load(&in_ever), welcome);
 	assert_true(refused > 0);
-	/* As many as may, when the others have gone. */
+	/* When the others have closed, the full number of connections is possible. */
 	for (i = 0; i < 5000 && metric("mooncake_rpc_connections", ""); i++)
 		usleep(2000);
 	assert_int_equal(metric("mooncake_rpc_connections", ""), 0);
@@ -475,7 +476,7 @@ static void the_limit_holds_in_a_crowd(void **state)
 	fixture_wait(&in_now, 0);
 }
 
-/* Those who do not even say hello are not waited for in any number. */
+/* The server waits only for a limited number of refused clients that do not say hello. */
 static void refusals_are_limited(void **state)
 {
 	struct rlimit old, lim = { 4000, 4000 };
@@ -510,8 +511,8 @@ static void impatient(struct mcp_server_conf *conf)
 	conf->idle_timeout_ms = IDLE_MS;
 }
 
-/* One session as long as something happens: its numbers go on.  When this machine stalls so long that
- * the server may have closed it with right, the count starts again. */
+/* The session stays open while it is used: its numbers increase. If this machine stalls so long
+ * that the server may have closed the session legitimately, the numbers restart. */
 static void keep_busy(struct mcp_client *c, uint64_t ms)
 {
 	uint64_t end = mc_deadline_ms((int64_t)ms), last = mc_now_ns(), sent;
@@ -520,7 +521,7 @@ static void keep_busy(struct mcp_client *c, uint64_t ms)
 	while (mc_now_ns() < end) {
 		sent = mc_now_ns();
 		r = fixture_rename(c, "a", 10000);
-		/* It may also be a connection that has not said hello in time. */
+		/* The client may also have connected anew, and stalled before its hello. */
 		if (mc_now_ns() - last < HELLO_MS * MC_NS_PER_MS)
 			assert_int_equal(r, expect);
 		expect = r < 0 ? 1 : r + 1;
@@ -619,7 +620,8 @@ static int beat(struct mcp_client *c, uint64_t sequence)
 	return r < 0 ? r : reply.reattach;
 }
 
-/* Whoever says that it is there for heartbeats gets no other work done there, and may go on with those. */
+/* A connection that was opened for heartbeats refuses other requests, and can still send
+ * heartbeats. */
 static void the_heartbeat_channel_refuses_other_work(void **state)
 {
 	struct mcp_client_conf conf = { .channel = MCP_CHANNEL_HEARTBEAT };
@@ -641,7 +643,7 @@ static void the_heartbeat_channel_refuses_other_work(void **state)
 	}
 }
 
-/* The only control loop is busy for long: heartbeats are answered, also on new connections. */
+/* The only control loop is busy for a long time: heartbeats are answered, also on new connections. */
 static void heartbeats_have_a_channel(void **state)
 {
 	struct mcp_client_conf conf = { .addrs = fx.tcp, .channel = MCP_CHANNEL_HEARTBEAT };
@@ -655,7 +657,8 @@ static void heartbeats_have_a_channel(void **state)
 	assert_int_equal(fixture_rename(control, "a", 10000), 1);
 	assert_int_equal(pthread_create(&thread, NULL, call_gate, &result), 0);
 	fixture_wait(&fx.opened, 3);
-	/* its request may still be on the way: the gate holds once a control call gets no answer */
+	/* the gate's request may not have arrived: the loop is blocked once a control call gets no
+	 * reply */
 	while (fixture_rename(control, "a", 50) > 0)
 		;
 	for (uint64_t i = 0; i < 20; i++) {
@@ -672,7 +675,7 @@ static void heartbeats_have_a_channel(void **state)
 	mcp_client_close(control);
 }
 
-/* ---- the end ---- */
+/* ---- stopping the server ---- */
 
 static void stop_ends_all_sessions(void **state)
 {

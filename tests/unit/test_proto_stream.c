@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_stream.c - rpc over streams that behave as TLS does: bytes travel in records, a record
- * that could not be sent whole has to be repeated, and bytes that were received ahead cause no
- * event of the descriptor. */
+ * test_proto_stream.c - RPC over streams that behave as TLS does: bytes travel in records, a record
+ * that was sent in part has to be repeated, and bytes that were received ahead cause no event of
+ * the descriptor. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -13,7 +13,7 @@
 
 #include "common/net/stream.h"
 
-#define RECORD 1000u		/* bytes of a record's payload at most */
+#define RECORD 1000u		/* most bytes of a record's payload */
 #define AHEAD (64u << 10)
 #define SOCKET_BUFFER 4096
 #define THREADS 4
@@ -21,7 +21,7 @@
 static atomic_long repeated, delivered_late;
 
 struct record_stream {
-	uint8_t out[2 + RECORD];	/* a record under way: length, payload with its bits flipped */
+	uint8_t out[2 + RECORD];	/* the record being sent: length, payload with its bits flipped */
 	size_t out_len, out_at;
 	uint8_t in[AHEAD];		/* from the socket; the first @ready bytes are payload */
 	size_t in_len, ready;
@@ -68,7 +68,7 @@ static ssize_t record_send(struct mc_stream *s, const struct iovec *iov, int n)
 			rs->out_len = 2 + len;
 			rs->out_at = 0;
 		} else {
-			/* The caller repeats the encrypted bytes. */
+			/* The caller repeats the bytes of the record. */
 			assert_true(len >= rs->out_len - 2);
 			assert_memory_equal(payload, rs->out + 2, rs->out_len - 2);
 			atomic_fetch_add(&repeated, 1);
@@ -91,7 +91,7 @@ static size_t record_repeat(const struct mc_stream *s)
 	return rs->out_len ? rs->out_len - 2 : 0;
 }
 
-/* Turn whole records behind the payload into payload. */
+/* Decode whole records that follow the decoded payload. */
 static void record_open(struct record_stream *rs)
 {
 	while (rs->in_len - rs->ready >= 2) {
@@ -108,7 +108,7 @@ static void record_open(struct record_stream *rs)
 	}
 }
 
-/* Receive as much as there is room for.  1: there is payload; 0, -errno. */
+/* Receive as much as fits. 1: there is payload; 0: the end; or -errno. */
 static int record_peek(struct mc_stream *s)
 {
 	struct record_stream *rs = s->state;
@@ -137,7 +137,7 @@ static ssize_t record_recv(struct mc_stream *s, const struct iovec *iov, int n)
 	for (int i = 0; i < n; i++) {
 		size_t part = iov[i].iov_len < rs->ready - got ? iov[i].iov_len : rs->ready - got;
 
-		/* Less than is there, so that events and bytes are far apart. */
+		/* Return less than is available, so that bytes remain without an event. */
 		part = part < 777 ? part : 777;
 		memcpy(iov[i].iov_base, rs->in + got, part);
 		got += part;
@@ -187,7 +187,7 @@ static void little_unread(struct mcp_server_conf *conf)
 	conf->max_outstanding = 16;
 }
 
-/* The unfinished requests of three connections are as many as fit. */
+/* The unfinished requests of three connections use all of the memory. */
 static void little_unfinished(struct mcp_server_conf *conf)
 {
 	conf->max_frame = 100000;
@@ -219,7 +219,7 @@ static int stop(void **state)
 	return 0;
 }
 
-/* A request of more than @len bytes, with a reply of @reply bytes. */
+/* Start a request of more than @len bytes, with a reply of @reply bytes. */
 static int long_list(struct mcp_client *c, uint32_t len, uint32_t reply, struct mcp_ticket *ticket)
 {
 	char *prefix = malloc(len);
@@ -314,8 +314,8 @@ static void requests_that_wait_for_memory_are_completed(void **state)
 		pthread_join(thread[i], NULL);
 }
 
-/* @len: of the requests.  Short ones end with one of which no byte was taken, but whose record is
- * encrypted. */
+/* @len: size of the requests. If they are short, the last one has a complete record, but the stream
+ * has accepted no byte of it. */
 static void time_out_while_sending(uint32_t len)
 {
 	struct mcp_client *c = fixture_client(fx.path);

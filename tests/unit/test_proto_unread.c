@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_unread.c - replies that are not read: what they may hold together, and who gives way. */
+ * test_proto_unread.c - replies that clients do not read: the limit of their memory, and which
+ * clients are closed. */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -18,8 +19,9 @@
 #define CROWD 8u
 #define UNREAD (1024 * KIB)
 #define TRIES 5u
-/* Who takes nothing for a second is closed: a reader that this machine held up for so long proves nothing.
- * The socket has room again after a block at the latest, which takes 400 ms when nothing is in the way. */
+/* The server closes a client that reads nothing for a second, so a run in which this machine
+ * delayed the reader that long proves nothing. The reader frees space in the socket at least once a
+ * block, which takes 400 ms without delays. */
 #define BLOCK (64 * KIB)
 #define HELD_UP_MS 900
 
@@ -56,7 +58,7 @@ static void ask(int fd, unsigned n, uint32_t len)
 			       mcp_desc_of(MCP_LIST, false), &rq);
 }
 
-/* All replies that were asked for, each whole. */
+/* Receive all replies, each as a whole. */
 static void hear(int fd, unsigned n, uint32_t len)
 {
 	struct mcp_frame f;
@@ -76,7 +78,7 @@ static ssize_t some(int fd, void *buf, size_t size)
 	return poll(&pfd, 1, 10000) == 1 ? recv(fd, buf, size, 0) : -1;
 }
 
-/* The longest time between two of its steps. */
+/* The longest time between two steps. */
 struct pace {
 	uint64_t last, longest;
 };
@@ -109,7 +111,8 @@ static bool took_some(struct reader *r)
 	return true;
 }
 
-/* Reads, but slowly: what it has asked for takes it longer than anybody is waited for. */
+/* Reads slowly: reading all of its replies takes longer than the server waits for a client without
+ * progress. */
 static void *slow(void *arg)
 {
 	struct reader *r = arg;
@@ -125,7 +128,7 @@ static void *slow(void *arg)
 	return NULL;
 }
 
-/* False: this machine stood still, so that it proves nothing. */
+/* False: this machine was delayed, so the run proves nothing. */
 static bool one_crowd(void)
 {
 	struct pace looks = { 0 };
@@ -151,21 +154,22 @@ static bool one_crowd(void)
 	do {
 		bytes = metric("mooncake_rpc_unread_bytes");
 		most = bytes > most ? bytes : most;
-		/* Whoever reads is served as ever. */
+		/* A client that reads is served as always. */
 		assert_true(fixture_rename(c, "a", 10000) > 0);
 		usleep(1000);
 		step(&looks);
 	} while ((most <= UNREAD || bytes > UNREAD) && mc_now_ns() < end);
 	gone = closed();
 	pthread_join(t, NULL);
-	/* Too much is there for a second at least, so it is seen by who looks more often. */
+	/* The limit is exceeded for at least a second, so looks that are closer together must see
+	 * it. */
 	counts = r.blocks.longest < HELD_UP_MS * MC_NS_PER_MS &&
 		(most > UNREAD || looks.longest < HELD_UP_MS * MC_NS_PER_MS);
 	if (counts) {
 		assert_in_range(most, UNREAD + 1, UNREAD + (CROWD + 1) * 4 * 64 * KIB);
 		assert_in_range(bytes, 0, UNREAD);
 		assert_in_range(gone, before + 1, before + CROWD);
-		/* That one has asked for as much as the others. */
+		/* The slow reader, which has requested as much as the others, gets all of it. */
 		assert_true(r.sum >= ASKS * LEN);
 	}
 	for (unsigned i = 0; i < CROWD; i++)
@@ -190,7 +194,7 @@ static void a_client_that_does_not_read_yields(void **state)
 	fail_msg("held up %u times", TRIES);
 }
 
-/* Time enough to be looked at more than once. */
+/* Long enough for the server to check the clients more than once. */
 static void without_a_crowd_no_client_yields(void **state)
 {
 	int64_t before = closed();
@@ -213,8 +217,8 @@ static void without_a_crowd_no_client_yields(void **state)
 	fixture_stop(&fx);
 }
 
-/* Requests wait until it reads, and so does the nonsense that came with them.  It reads so little that the socket
- * tells nobody of the room. */
+/* Requests wait until the client reads, and so do the invalid bytes behind them. The client reads
+ * so little that the socket reports no free space. */
 static void requests_behind_are_checked(void **state)
 {
 	struct mcp_list rq = { .limit = 4 * KIB };

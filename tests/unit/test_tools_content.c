@@ -55,8 +55,8 @@ static void every_bit_counts(void **state)
 	assert_int_equal(mcbench_content_check(buf, LEN_MAX, 123456789, 3, &wrong), 0);
 }
 
-/* Bytes of another block, of another place, of another seed, and none at all are all found out, and
- * say what they are. */
+/* Bytes of another block, another position or another seed, and zeros, are all detected; the result
+ * tells where misplaced bytes belong. */
 static void mixed_up_bytes_are_told(void **state)
 {
 	struct mcbench_wrong wrong;

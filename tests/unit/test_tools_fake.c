@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tools_fake.c - a store in this process. */
+ * test_tools_fake.c - an in-memory store. */
 #include <config.h>
 
 #include "tests/unit/test_tools_fake.h"

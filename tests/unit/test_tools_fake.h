@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tools_fake.h - a store in this process under the names of mcs.h, for the tools' unit tests: it
- * forgets the oldest object when it is full, and lies when told to. */
+ * test_tools_fake.h - an in-memory store with the functions of mcs.h, for unit tests of the tools:
+ * it drops the oldest object when it is full, and returns wrong data on request. */
 #ifndef TEST_TOOLS_FAKE_H
 #define TEST_TOOLS_FAKE_H
 
 #include <stdint.h>
 
 struct fake {
-	unsigned objects_max;		/* how many it holds */
+	unsigned objects_max;		/* capacity in objects */
 	unsigned wrong_every;		/* flip a bit of every n-th object that is read, 0: never */
 	unsigned swap_every;		/* give the previous object's bytes instead */
-	unsigned untouched_every;	/* say yes and write nothing */
-	unsigned gone_every;		/* say no to every n-th get */
-	int put_error;			/* result of all puts, 0: they work */
+	unsigned untouched_every;	/* report success and write nothing */
+	unsigned gone_every;		/* report every n-th object as missing */
+	int put_error;			/* result of all puts; 0: success */
 	int exist_error;
-	unsigned long long gets, puts;	/* objects asked for */
+	unsigned long long gets, puts;	/* objects requested */
 };
 extern struct fake fake;
 

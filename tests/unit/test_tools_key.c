@@ -69,7 +69,7 @@ static void text_is_the_key_wherever_possible(void **state)
 	}
 }
 
-/* Keys of all sorts of pieces that could be taken for escapes, in text and in JSON. */
+/* Keys made of pieces that could be mistaken for escapes, as text and as JSON. */
 static void any_mixture_comes_back(void **state)
 {
 	static const char *const pieces[] = {

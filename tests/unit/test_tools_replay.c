@@ -35,7 +35,7 @@ static struct mcbench_conf conf_new(void)
 	};
 }
 
-/* Run @command with standard output in a file; its JSON. */
+/* Run @command with its standard output in a file; *ret is the JSON in it. */
 static int run(struct mcbench_conf *conf, int (*command)(struct mcbench *b), json_t **ret)
 {
 	const char *arg = trace;
@@ -90,7 +90,7 @@ static void hits_are_counted(void **state)
 	assert_int_equal(number(j, "requests"), 5);
 	assert_int_equal(number(j, "blocks"), 16);
 	assert_int_equal(number(j, "present"), 2 + 4 + 2);
-	/* the last request's hits lie behind a miss */
+	/* the last request's hits follow a miss */
 	assert_int_equal(number(j, "prefix"), 2 + 4);
 	assert_int_equal(of(j, "get", "objects"), 6);
 	assert_int_equal(of(j, "get", "bytes"), 6000);
@@ -98,7 +98,7 @@ static void hits_are_counted(void **state)
 	assert_int_equal(number(j, "errors"), 0);
 	assert_int_equal(number(j, "wrong_bytes"), 0);
 	json_decref(j);
-	/* and the run leaves nothing behind */
+	/* the run removes its objects */
 	assert_int_equal(fake_objects(), 0);
 }
 
@@ -117,7 +117,7 @@ static void a_second_run_finds_the_kept_objects(void **state)
 	assert_int_equal(number(j, "present"), 16);
 	assert_int_equal(of(j, "put", "objects"), 0);
 	json_decref(j);
-	/* other contents have other names */
+	/* another seed makes other keys */
 	conf.seed = 2;
 	assert_int_equal(run(&conf, mcbench_replay, &j), MCBENCH_OK);
 	assert_int_equal(number(j, "prefix"), 6);
@@ -146,7 +146,7 @@ static void small_pool_evicts_and_stays_right(void **state)
 	json_decref(j);
 }
 
-/* Every way in which a store can give wrong bytes is noticed. */
+/* Wrong bytes of every kind are detected. */
 static void wrong_bytes_are_found(void **state)
 {
 	struct mcbench_conf conf = conf_new();
@@ -193,9 +193,9 @@ static void lost_objects_are_stored_again(void **state)
 	assert_int_equal(run(&conf, mcbench_replay, &j), MCBENCH_OK);
 	assert_int_equal(number(j, "gone"), 3);
 	assert_int_equal(number(j, "errors"), 0);
-	/* an engine has no use for what stands behind one that is gone */
+	/* an engine cannot use blocks behind a missing one */
 	assert_int_equal(number(j, "prefix"), 2);
-	/* the fake still has them */
+	/* the store still has them */
 	assert_int_equal(number(j, "raced"), 3);
 	json_decref(j);
 }
