@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 transport.h - the asking side of a path to a peer.  One const table per
+/* SPDX-License-Identifier: Apache-2.0
+ * transport.h - the asking side of a path to a peer.  One const table per
  * transport, complete: a transport that has nothing to do in a slot has a function that does nothing.  The owner's
  * side is in service.h.
  *

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 tcp_conn.c - sending and receiving on outgoing connections.
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_conn.c - sending and receiving on outgoing connections.
  *
  * The thread that submits a request sends it, on a connection on which no other thread is sending; the I/O thread
  * continues only when the socket is full.  Likewise a thread that waits for completions receives them itself while

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 tcp_server.h - incoming connections: shared by tcp_server.c (connections),
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_server.h - incoming connections: shared by tcp_server.c (connections),
  * tcp_serve.c (requests) and upstream_serve.c (requests in upstream's protocol). */
 #ifndef MCE_TCP_SERVER_H
 #define MCE_TCP_SERVER_H

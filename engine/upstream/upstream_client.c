@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 upstream_client.c - upstream's protocol on an outgoing connection.
+/* SPDX-License-Identifier: Apache-2.0
+ * upstream_client.c - upstream's protocol on an outgoing connection.
  *
  * Its server accepts any number of consecutive requests on a connection, and any range inside a region, so the
  * queue, the fragments and the connections are those of our own peers.  Answers contain no request id: they belong
