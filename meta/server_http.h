@@ -28,8 +28,6 @@ struct mcd_server_conf {
 int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret);
 void mcd_server_stop(struct mcd_server *m);	/* NULL is fine */
 
-/* For the master, which knows when a node is dead.  0, or -ENOENT; any thread. */
-int mcd_server_delete(struct mcd_server *m, const char *key);
 /* Delete both records of a segment, also with a cluster id in their keys; returns their number. */
 int mcd_server_forget(struct mcd_server *m, const char *segment_name);
 
