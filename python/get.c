@@ -61,13 +61,12 @@ static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, Py
 			Py_CLEAR(ret[i]);
 }
 
-static PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get, "get", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get", 1, { "key" } };
 	struct mcs_get_item item = { 0 };
-	PyObject *a[1], *ret = NULL;
+	PyObject *ret = NULL;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &item.key) < 0)
+	if (mcpy_key(a[0], &item.key) < 0)
 		return NULL;
 	get_bytes(self, &item, 1, &ret);
 	return ret ? ret : PyBytes_FromStringAndSize(NULL, 0);
@@ -84,15 +83,14 @@ static struct mcs_get_item *get_items(const struct mcpy_keys *keys)
 	return items;
 }
 
-static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_batch, "get_batch", 1, "keys")
 {
-	static const struct mcpy_sig sig = { "get_batch", 1, { "keys" } };
 	struct mcs_get_item *items = NULL;
-	PyObject *a[1], *list = NULL;
+	PyObject *list = NULL;
 	PyObject **got = NULL;
 	struct mcpy_keys keys;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	items = get_items(&keys);
 	got = PyMem_Calloc((size_t)keys.n + 1, sizeof(PyObject *));
@@ -150,30 +148,25 @@ static PyObject *get_handle(void *data, int64_t size)
 	return Py_NewRef(Py_None);
 }
 
-static PyObject *store_get_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_get_buffer, "get_buffer", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get_buffer", 1, { "key" } };
 	struct mcs_get_item item = { 0 };
 	void *data = NULL;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &item.key) < 0)
+	if (mcpy_key(a[0], &item.key) < 0)
 		return NULL;
 	get_memory(self, &item, 1, &data);
 	return get_handle(data, item.result);
 }
 
-static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-					PyObject *kwnames)
+MCPY_METHOD(store_batch_get_buffer, "batch_get_buffer", 1, "keys")
 {
-	static const struct mcpy_sig sig = { "batch_get_buffer", 1, { "keys" } };
 	struct mcs_get_item *items;
-	PyObject *a[1], *list = NULL, *one;
+	PyObject *list = NULL, *one;
 	struct mcpy_keys keys;
 	void **data;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	items = get_items(&keys);
 	data = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(void *));
@@ -205,17 +198,15 @@ static void get_cut_iov(struct iovec *iov, Py_ssize_t n)
 		iov[i].iov_len = mcpy_reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, MCPY_WRITE);
 }
 
-static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_into, "get_into", 3, "key", "buffer_ptr", "size")
 {
-	static const struct mcpy_sig sig = { "get_into", 3, { "key", "buffer_ptr", "size" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	struct iovec iov;
 	uint64_t at, size;
-	PyObject *a[3];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
+	if (mcpy_key(a[0], &key) < 0 ||
 	    mcpy_u64(a[1], "buffer_ptr", &at) < 0 || mcpy_u64(a[2], "size", &size) < 0)
 		return NULL;
 	c = mcpy_enter(self);
@@ -271,17 +262,13 @@ out:
 	return list;
 }
 
-static PyObject *store_batch_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				      PyObject *kwnames)
+MCPY_METHOD(store_batch_get_into, "batch_get_into", 3, "keys", "buffer_ptrs", "sizes")
 {
-	static const struct mcpy_sig sig = {
-		"batch_get_into", 3, { "keys", "buffer_ptrs", "sizes" },
-	};
 	struct mcpy_numbers ptrs = { 0 }, sizes = { 0 };
-	PyObject *ret = NULL, *a[3];
+	PyObject *ret = NULL;
 	struct mcpy_keys keys;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 || mcpy_numbers(a[2], "sizes", &sizes) < 0)
 		goto out;
@@ -335,20 +322,15 @@ static PyObject *get_run_multi(PyObject *self, const struct mcpy_keys *keys, con
 	return list;
 }
 
-static PyObject *store_batch_get_multi(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				       PyObject *kwnames)
+MCPY_METHOD(store_batch_get_multi, "batch_get_into_multi_buffers", 3, "keys", "all_buffer_ptrs",
+	    "all_sizes", "prefer_alloc_in_same_node")
 {
-	static const struct mcpy_sig sig = {
-		"batch_get_into_multi_buffers", 3,
-		{ "keys", "all_buffer_ptrs", "all_sizes", "prefer_alloc_in_same_node" },
-	};
 	struct mcpy_vectors v = { 0 };
-	PyObject *ret = NULL, *a[4];
+	PyObject *ret = NULL;
 	struct mcpy_keys keys;
 	bool same_node;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[3], false, &same_node) < 0 ||
-	    mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_bool(a[3], false, &same_node) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	if (mcpy_vectors(a[1], a[2], &v) < 0)
 		goto out;
@@ -397,15 +379,12 @@ out:
 	return list;
 }
 
-static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_ranges, "_get_ranges", 4, "keys", "buffer_ptrs", "offsets", "sizes")
 {
-	static const struct mcpy_sig sig = {
-		"_get_ranges", 4, { "keys", "buffer_ptrs", "offsets", "sizes" },
-	};
-	PyObject *ret = NULL, *a[4];
+	PyObject *ret = NULL;
 	struct ranges g = { 0 };
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &g.keys) < 0)
+	if (mcpy_keys(a[0], &g.keys) < 0)
 		return NULL;
 	if (mcpy_numbers(a[1], "buffer_ptrs", &g.at) >= 0 &&
 	    mcpy_numbers(a[2], "offsets", &g.offset) >= 0 &&

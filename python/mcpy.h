@@ -39,6 +39,18 @@ struct mcpy_sig {
 int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
 	      PyObject *kwnames, PyObject **ret);
 
+/* Begins the definition of @f for MCPY_FAST(): the method @name with arguments of these names, of which the first
+ * @n_required must be given.  The body that follows gets @self and the arguments @a, as mcpy_args() returns them. */
+#define MCPY_METHOD(f, name, n_required, ...) \
+	static PyObject *f##_body(PyObject *self, PyObject *const *a); \
+	static PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) \
+	{ \
+		static const struct mcpy_sig sig = { name, n_required, { __VA_ARGS__ } }; \
+		PyObject *a[MCPY_ARGS_MAX]; \
+		return mcpy_args(&sig, args, nargs, kwnames, a) < 0 ? NULL : f##_body(self, a); \
+	} \
+	static PyObject *f##_body(PyObject *self, PyObject *const *a)
+
 /* str (as UTF-8) or bytes; points into @obj. */
 int mcpy_key(PyObject *obj, struct mcs_key *ret);
 
@@ -91,8 +103,6 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access);
 /* Whether all bytes of all pieces allow @access. */
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);
-PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ---- */
 

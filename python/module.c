@@ -9,10 +9,31 @@ static PyObject *module_version(PyObject *module, PyObject *none)
 	return PyUnicode_FromString(mcs_version());
 }
 
+static PyObject *module_reach(PyObject *const *a, unsigned access)
+{
+	struct iovec iov;
+	uint64_t at, size;
+
+	if (mcpy_u64(a[0], "ptr", &at) < 0 || mcpy_u64(a[1], "size", &size) < 0)
+		return NULL;
+	iov = (struct iovec){ (void *)(uintptr_t)at, size };
+	return PyBool_FromLong(mcpy_all_reach(&iov, 1, access));
+}
+
+MCPY_METHOD(module_mapped, "mapped", 2, "ptr", "size")
+{
+	return module_reach(a, MCPY_READ);
+}
+
+MCPY_METHOD(module_writable, "writable", 2, "ptr", "size")
+{
+	return module_reach(a, MCPY_WRITE);
+}
+
 static PyMethodDef module_functions[] = {
-	{ "mapped", MCPY_FAST(mcpy_mapped_method),
+	{ "mapped", MCPY_FAST(module_mapped),
 	  "mapped(ptr: int, size: int) -> bool: whether this process can read all of these bytes." },
-	{ "writable", MCPY_FAST(mcpy_writable_method),
+	{ "writable", MCPY_FAST(module_writable),
 	  "writable(ptr: int, size: int) -> bool: whether this process can write all of these bytes." },
 	{ "version", module_version, METH_NOARGS, "version() -> str: version of libmooncake_store." },
 	{ NULL, NULL, 0, NULL }

@@ -5,16 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_is_exist, "is_exist", 1, "key")
 {
-	static const struct mcpy_sig sig = { "is_exist", 1, { "key" } };
 	int r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	uint8_t present;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -44,17 +42,15 @@ static PyObject *names_present_list(const uint8_t *present, Py_ssize_t n)
 	return list;
 }
 
-static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				      PyObject *kwnames)
+MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys")
 {
-	static const struct mcpy_sig sig = { "batch_is_exist", 1, { "keys" } };
 	int r = MCPY_INVALID_PARAMS;
-	PyObject *a[1], *list;
+	PyObject *list;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	uint8_t *present;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	present = PyMem_RawCalloc((size_t)keys.n + 1, 1);
 	c = present ? mcpy_enter(self) : NULL;
@@ -70,17 +66,15 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 	return list;
 }
 
-static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_size, "get_size", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get_size", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcs_info info;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	uint8_t present;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -96,16 +90,14 @@ static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLongLong(r);
 }
 
-static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_stat, "_stat", 1, "key")
 {
-	static const struct mcpy_sig sig = { "_stat", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcs_info info = { 0 };
 	struct mcpy_core *c;
 	struct mcs_key key;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -122,17 +114,14 @@ static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t na
 
 /* ---- remove ---- */
 
-static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_remove, "remove", 1, "key", "force")
 {
-	static const struct mcpy_sig sig = { "remove", 1, { "key", "force" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
-	PyObject *a[2];
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
-	    mcpy_bool(a[1], false, &force) < 0)
+	if (mcpy_key(a[0], &key) < 0 || mcpy_bool(a[1], false, &force) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -165,19 +154,16 @@ static void names_remove(struct mcpy_core *c, const struct mcpy_keys *keys, bool
 			(int)mcpy_code(r < 0 ? r : result[--k]);
 }
 
-static PyObject *store_batch_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_batch_remove, "batch_remove", 1, "keys", "force")
 {
-	static const struct mcpy_sig sig = { "batch_remove", 1, { "keys", "force" } };
-	PyObject *a[2], *list = NULL;
+	PyObject *list = NULL;
 	struct mcpy_core *c = NULL;
 	struct mcpy_keys keys;
 	struct mcs_key *some;
 	int *result;
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0 ||
-	    mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_bool(a[1], false, &force) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	result = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*result));
 	some = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*some));
@@ -217,16 +203,13 @@ static PyObject *names_remove_match(PyObject *self, const char *pattern, bool fo
 	return PyLong_FromLongLong(r);
 }
 
-static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_remove_regex, "remove_by_regex", 1, "regex_pattern", "force")
 {
-	static const struct mcpy_sig sig = { "remove_by_regex", 1, { "regex_pattern", "force" } };
 	const char *pattern;
-	PyObject *a[2];
 	Py_ssize_t len;
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0)
+	if (mcpy_bool(a[1], false, &force) < 0)
 		return NULL;
 	if (!PyUnicode_Check(a[0]))
 		return PyErr_Format(PyExc_TypeError, "regex_pattern must be str, not %.100s",
@@ -240,14 +223,11 @@ static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ss
 	return names_remove_match(self, pattern, force);
 }
 
-static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_remove_all, "remove_all", 0, "force")
 {
-	static const struct mcpy_sig sig = { "remove_all", 0, { "force" } };
-	PyObject *a[1];
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &force) < 0)
+	if (mcpy_bool(a[0], false, &force) < 0)
 		return NULL;
 	return names_remove_match(self, NULL, force);
 }

@@ -58,18 +58,14 @@ static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const 
 	return sum;
 }
 
-static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(object_read, "read", 3, "buffer_ptrs", "sizes", "offsets")
 {
-	static const struct mcpy_sig sig = { "read", 3, { "buffer_ptrs", "sizes", "offsets" } };
 	struct mcpy_numbers at = { 0 }, size = { 0 }, offset = { 0 };
 	struct object *o = (struct object *)self;
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct iovec *iov = NULL;
-	PyObject *a[3];
 	bool ok;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
-		return NULL;
 	ok = mcpy_numbers(a[0], "buffer_ptrs", &at) >= 0 && mcpy_numbers(a[1], "sizes", &size) >= 0 &&
 		mcpy_numbers(a[2], "offsets", &offset) >= 0;
 	if (ok && at.n == size.n && at.n == offset.n) {
@@ -119,19 +115,16 @@ PyObject *mcpy_object_type(PyObject *module)
 	return PyType_FromModuleAndSpec(module, &spec, NULL);
 }
 
-static PyObject *store_open_object(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
+MCPY_METHOD(store_open_object, "_open_object", 1, "key")
 {
-	static const struct mcpy_sig sig = { "_open_object", 1, { "key" } };
 	PyTypeObject *type = (PyTypeObject *)mcpy_types.object;
 	mcs_object_t *object = NULL;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	struct object *o;
-	PyObject *a[1];
 	int64_t r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c)

@@ -142,12 +142,7 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 /* ---- open and close ---- */
 
 enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_PATH, A_OFFSET,
-       A_DAEMON, A_BUFFER, A_POOL, A_END };
-static const struct mcpy_sig open_sig = {
-	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "tenant",
-		      "timeout_ms", "setup_timeout_ms", "path", "offset", "daemon",
-		      "daemon_buffer", "daemon_pool" },
-};
+       A_DAEMON, A_BUFFER, A_POOL };
 
 /* The file to contribute as the segment; the path points into @a. */
 static int conf_path(PyObject *const *a, struct mcs_conf *conf)
@@ -200,16 +195,16 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	return conf_path(a, conf);
 }
 
-static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant", "timeout_ms",
+	    "setup_timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
-	PyObject *a[A_END];
 	struct mcs_conf conf;
 	const char *why = "";
 	int r;
 
-	if (mcpy_args(&open_sig, args, nargs, kwnames, a) < 0 || conf_parse(a, &conf) < 0)
+	if (conf_parse(a, &conf) < 0)
 		return NULL;
 	store_detach(store);
 	r = core_new(&c);
@@ -294,17 +289,14 @@ static int store_note(struct mcpy_store *store, uint64_t at, long add, long *ret
 	return r;
 }
 
-static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_register, "register_buffer", 2, "buffer_ptr", "size")
 {
-	static const struct mcpy_sig sig = { "register_buffer", 2, { "buffer_ptr", "size" } };
 	struct mcpy_core *c;
 	uint64_t at, size;
-	PyObject *a[2];
 	long before;
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
-	    mcpy_u64(a[1], "size", &size) < 0)
+	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 || mcpy_u64(a[1], "size", &size) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c || !at || !size || at + size < at)
@@ -330,17 +322,14 @@ static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLong(r);
 }
 
-static PyObject *store_unregister(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_unregister, "unregister_buffer", 1, "buffer_ptr")
 {
-	static const struct mcpy_sig sig = { "unregister_buffer", 1, { "buffer_ptr" } };
 	int r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
-	PyObject *a[1];
 	uint64_t at;
 	long before;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
+	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
 	    store_note((struct mcpy_store *)self, at, -1, &before) < 0)
 		return NULL;
 	if (before > 0)
