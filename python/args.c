@@ -75,15 +75,19 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret)
 	return 0;
 }
 
-const char *mcpy_text(PyObject *obj, const char *arg)
+int mcpy_text(PyObject *obj, const char *arg, const char **ret)
 {
 	Py_ssize_t len;
-	const char *text = PyUnicode_AsUTF8AndSize(obj, &len);
+	const char *text;
 
-	if (!text || strlen(text) == (size_t)len)
-		return text;
-	PyErr_Format(PyExc_ValueError, "%s must not contain NUL", arg);
-	return NULL;
+	if (!obj)
+		return 0;
+	text = PyUnicode_AsUTF8AndSize(obj, &len);
+	if (text && strlen(text) != (size_t)len)
+		PyErr_Format(PyExc_ValueError, "%s must not contain NUL", arg);
+	else if (text)
+		*ret = text;
+	return PyErr_Occurred() ? -1 : 0;
 }
 
 /* A tuple of the elements.  Rejects str and bytes: they are sequences, but a caller that passes one made a mistake. */
@@ -169,6 +173,8 @@ int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret)
 	PyObject *number = NULL;
 	unsigned long long v;
 
+	if (!obj)
+		return 0;
 	if (!PyLong_CheckExact(obj)) {
 		number = PyNumber_Index(obj);
 		if (!number) {

@@ -60,10 +60,9 @@ MCPY_METHOD(engine_open, "_open", 3, "metadata", "name", "nic_filter")
 	const char *why = "";
 	int r;
 
-	conf.metadata = mcpy_text(a[0], "metadata_server");
-	conf.name = conf.metadata ? mcpy_text(a[1], "local_hostname") : NULL;
-	conf.nic_filter = conf.name ? mcpy_text(a[2], "device_name") : NULL;
-	if (!conf.nic_filter)
+	if (mcpy_text(a[0], "metadata_server", &conf.metadata) < 0 ||
+	    mcpy_text(a[1], "local_hostname", &conf.name) < 0 ||
+	    mcpy_text(a[2], "device_name", &conf.nic_filter) < 0)
 		return NULL;
 	if (e->te)
 		return Py_BuildValue("(is)", FAILED, "the engine is initialized already");
@@ -112,11 +111,8 @@ MCPY_METHOD(engine_topology, "get_local_topology", 0, "device_name")
 	PyObject *ret;
 	int r = FAILED;
 
-	if (a[0] && a[0] != Py_None) {
-		filter = mcpy_text(a[0], "device_name");
-		if (!filter)
-			return NULL;
-	}
+	if (a[0] != Py_None && mcpy_text(a[0], "device_name", &filter) < 0)
+		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
 		r = mce_te_topology(te, filter && *filter ? filter : NULL, &json);
@@ -149,13 +145,9 @@ MCPY_METHOD(engine_register, "register_memory", 2, "buffer_addr", "capacity", "l
 	uint64_t at, len;
 	int r = FAILED;
 
-	if (mcpy_u64(a[0], "buffer_addr", &at) < 0 || mcpy_u64(a[1], "capacity", &len) < 0)
+	if (mcpy_u64(a[0], "buffer_addr", &at) < 0 || mcpy_u64(a[1], "capacity", &len) < 0 ||
+	    mcpy_text(a[2], "location", &location) < 0)
 		return NULL;
-	if (a[2]) {
-		location = mcpy_text(a[2], "location");
-		if (!location)
-			return NULL;
-	}
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
 		r = memory_code(mce_te_register(te, (void *)(uintptr_t)at, len, location, 1));
@@ -188,11 +180,8 @@ MCPY_METHOD(engine_register_batch, "batch_register_memory", 2, "buffer_addresses
 	const char *location = "*";
 	int r = FAILED, bad;
 
-	if (a[2]) {
-		location = mcpy_text(a[2], "location");
-		if (!location)
-			return NULL;
-	}
+	if (mcpy_text(a[2], "location", &location) < 0)
+		return NULL;
 	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 ||
 		mcpy_numbers(a[1], "capacities", &len) < 0;
 	if (!bad && te && at.n == len.n) {
@@ -270,7 +259,7 @@ MCPY_METHOD(engine_write_bytes, "write_bytes_to_buffer", 2, "dest_address", "src
 	if (mcpy_u64(a[0], "dest_address", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
 		return NULL;
 	len = (uint64_t)buf.len;
-	if (a[2] && mcpy_u64(a[2], "length", &len) < 0) {
+	if (mcpy_u64(a[2], "length", &len) < 0) {
 		PyBuffer_Release(&buf);
 		return NULL;
 	}
@@ -362,14 +351,14 @@ static int transfer_parse(PyObject *const *a, struct transfer *t)
 	bool good = false;
 
 	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
-	t->target = mcpy_text(a[A_TARGET], "target_hostname");
-	if (!t->target || mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
+	if (mcpy_text(a[A_TARGET], "target_hostname", &t->target) < 0 ||
+	    mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
 	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
 		return -1;
 	if (a[A_NAME] && a[A_NAME] != Py_None) {
-		t->opts.notify_name = mcpy_text(a[A_NAME], "name");
-		t->opts.notify_msg = a[A_MSG] ? mcpy_text(a[A_MSG], "msg") : "";
-		if (!t->opts.notify_name || !t->opts.notify_msg)
+		t->opts.notify_msg = "";
+		if (mcpy_text(a[A_NAME], "name", &t->opts.notify_name) < 0 ||
+		    mcpy_text(a[A_MSG], "msg", &t->opts.notify_msg) < 0)
 			return -1;
 	}
 	if (transfer_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &good) < 0)
@@ -513,7 +502,7 @@ MCPY_METHOD(engine_probe, "send_probe", 1, "peer_server_name")
 	const char *name;
 	int r = FAILED;
 
-	if (!(name = mcpy_text(a[0], "peer_server_name")))
+	if (mcpy_text(a[0], "peer_server_name", &name) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -530,7 +519,7 @@ MCPY_METHOD(engine_first_buffer, "get_first_buffer_address", 1, "segment_name")
 	segment_id_t segment;
 	const char *name;
 
-	if (!(name = mcpy_text(a[0], "segment_name")))
+	if (mcpy_text(a[0], "segment_name", &name) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS

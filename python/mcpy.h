@@ -54,9 +54,9 @@ int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t narg
 /* str (as UTF-8) or bytes; points into @obj. */
 int mcpy_key(PyObject *obj, struct mcs_key *ret);
 
-/* The text of the str @obj, for functions that read up to a NUL.  ValueError that names @arg if the text contains a
- * NUL, because such a function would use only the part before it. */
-const char *mcpy_text(PyObject *obj, const char *arg);
+/* The text of the str @obj, for functions that read up to a NUL; *@ret stays unchanged for NULL.  ValueError that names
+ * @arg if the text contains a NUL, because such a function would use only the part before it. */
+int mcpy_text(PyObject *obj, const char *arg, const char **ret);
 
 struct mcpy_keys {
 	PyObject *tuple;
@@ -67,7 +67,7 @@ struct mcpy_keys {
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret);
 void mcpy_keys_done(struct mcpy_keys *k);
 
-/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg. */
+/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg.  *@ret stays unchanged for NULL. */
 int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret);
 
 struct mcpy_numbers {

@@ -106,13 +106,11 @@ static const char **task_names(PyObject *tuple)
 
 	if (!names)
 		PyErr_NoMemory();
-	for (Py_ssize_t i = 0; i < n && names; i++) {
-		names[i] = mcpy_text(PyTuple_GET_ITEM(tuple, i), "a segment's name");
-		if (!names[i]) {
+	for (Py_ssize_t i = 0; i < n && names; i++)
+		if (mcpy_text(PyTuple_GET_ITEM(tuple, i), "a segment's name", &names[i]) < 0) {
 			PyMem_Free(names);
 			names = NULL;
 		}
-	}
 	return names;
 }
 
@@ -159,7 +157,7 @@ MCPY_METHOD(store_task, "_task", 1, "id")
 	const char *id;
 	int64_t n;
 
-	if (!(id = mcpy_text(a[0], "id")))
+	if (mcpy_text(a[0], "id", &id) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c)

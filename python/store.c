@@ -141,7 +141,7 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 
 /* ---- open and close ---- */
 
-enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_PATH, A_OFFSET,
+enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_PATH, A_OFFSET,
        A_DAEMON, A_BUFFER, A_POOL };
 
 /* The file to contribute as the segment; the path points into @a. */
@@ -154,49 +154,31 @@ static int conf_path(PyObject *const *a, struct mcs_conf *conf)
 		return -1;
 	}
 	conf->segment_path = PyBytes_AsString(a[A_PATH]);
-	return a[A_OFFSET] ? mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset) : 0;
+	return mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset);
 }
 
 static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 {
-	uint64_t v;
+	uint64_t ms;
 	bool on;
 
 	mcs_conf_init(conf);
-	conf->hostname = mcpy_text(a[A_HOSTNAME], "hostname");
-	conf->master = conf->hostname ? mcpy_text(a[A_MASTER], "master") : NULL;
-	if (!conf->master || mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
-	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0)
+	ms = (uint64_t)conf->timeout_ms;
+	if (mcpy_text(a[A_HOSTNAME], "hostname", &conf->hostname) < 0 ||
+	    mcpy_text(a[A_MASTER], "master", &conf->master) < 0 ||
+	    mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
+	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0 || mcpy_text(a[A_TENANT], "tenant", &conf->tenant) < 0 ||
+	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0 || mcpy_text(a[A_DAEMON], "daemon", &conf->daemon) < 0 ||
+	    mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0 ||
+	    mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0)
 		return -1;
 	conf->force_tcp = on;
-	if (a[A_TENANT]) {
-		conf->tenant = mcpy_text(a[A_TENANT], "tenant");
-		if (!conf->tenant)
-			return -1;
-	}
-	if (a[A_TIMEOUT]) {
-		if (mcpy_u64(a[A_TIMEOUT], "timeout_ms", &v) < 0)
-			return -1;
-		conf->timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
-	}
-	if (a[A_SETUP_TIMEOUT]) {
-		if (mcpy_u64(a[A_SETUP_TIMEOUT], "setup_timeout_ms", &v) < 0)
-			return -1;
-		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
-	}
-	if (a[A_DAEMON]) {
-		conf->daemon = mcpy_text(a[A_DAEMON], "daemon");
-		if (!conf->daemon)
-			return -1;
-	}
-	if ((a[A_BUFFER] && mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0) ||
-	    (a[A_POOL] && mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0))
-		return -1;
+	conf->timeout_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
 	return conf_path(a, conf);
 }
 
 MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant", "timeout_ms",
-	    "setup_timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
+	    "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
