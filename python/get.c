@@ -237,50 +237,64 @@ static void get_run(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 		items[i].result = c ? get_code(items[i].result, items[i].key) : MCPY_INVALID_PARAMS;
 }
 
-static PyObject *get_run_into(PyObject *self, const struct mcpy_keys *keys,
-			  const struct mcpy_numbers *ptrs, const struct mcpy_numbers *sizes)
+/* Read objects, or with @offsets ranges of objects, into one buffer each. */
+static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObject *offsets, PyObject *sizes)
 {
-	struct iovec *iov = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*iov));
-	struct mcs_get_item *items = get_items(keys);
+	struct mcpy_numbers at = { 0 }, offset = { 0 }, size = { 0 };
+	struct mcs_get_item *items = NULL;
+	struct iovec *iov = NULL;
 	PyObject *list = NULL;
+	struct mcpy_keys keys;
 
-	if (!iov || !items)
+	if (mcpy_keys(names, &keys) < 0)
+		return NULL;
+	if (mcpy_numbers(ptrs, "buffer_ptrs", &at) < 0 ||
+	    (offsets && mcpy_numbers(offsets, "offsets", &offset) < 0) || mcpy_numbers(sizes, "sizes", &size) < 0)
 		goto out;
-	for (Py_ssize_t i = 0; i < keys->n; i++)
-		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], ptrs->v[i] ? sizes->v[i] : 0 };
-	get_cut_iov(iov, keys->n);
-	for (Py_ssize_t i = 0; i < keys->n; i++) {
-		items[i].whole = 1;
+	if (at.n != keys.n || size.n != keys.n || (offsets && offset.n != keys.n)) {
+		list = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
+		goto out;
+	}
+	iov = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*iov));
+	items = get_items(&keys);
+	if (!iov || !items) {
+		PyErr_NoMemory();
+		goto out;
+	}
+	for (Py_ssize_t i = 0; i < keys.n; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], at.v[i] ? size.v[i] : 0 };
+	get_cut_iov(iov, keys.n);
+	for (Py_ssize_t i = 0; i < keys.n; i++) {
+		items[i].whole = !offsets;
+		items[i].offset = offsets ? offset.v[i] : 0;
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
 	}
-	get_run(self, items, keys->n);
-	list = get_results(items, keys->n);
+	get_run(self, items, keys.n);
+	/* A range that is only partly inside the object is an error. */
+	for (Py_ssize_t i = 0; i < keys.n && offsets; i++)
+		if (items[i].result >= 0 && (uint64_t)items[i].result != size.v[i])
+			items[i].result = MCPY_INVALID_PARAMS;
+	list = get_results(items, keys.n);
 out:
 	PyMem_RawFree(iov);
 	PyMem_RawFree(items);
+	PyMem_RawFree(at.v);
+	PyMem_RawFree(offset.v);
+	PyMem_RawFree(size.v);
+	mcpy_keys_done(&keys);
 	return list;
 }
 
 MCPY_METHOD(store_batch_get_into, "batch_get_into", 3, "keys", "buffer_ptrs", "sizes")
 {
-	struct mcpy_numbers ptrs = { 0 }, sizes = { 0 };
-	PyObject *ret = NULL;
-	struct mcpy_keys keys;
+	return get_into(self, a[0], a[1], NULL, a[2]);
+}
 
-	if (mcpy_keys(a[0], &keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 || mcpy_numbers(a[2], "sizes", &sizes) < 0)
-		goto out;
-	if (ptrs.n != keys.n || sizes.n != keys.n)
-		ret = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
-	else
-		ret = get_run_into(self, &keys, &ptrs, &sizes);
-out:
-	PyMem_RawFree(ptrs.v);
-	PyMem_RawFree(sizes.v);
-	mcpy_keys_done(&keys);
-	return ret;
+/* For get_into_ranges(). */
+MCPY_METHOD(store_ranges, "_get_ranges", 4, "keys", "buffer_ptrs", "offsets", "sizes")
+{
+	return get_into(self, a[0], a[1], a[2], a[3]);
 }
 
 static bool get_null_piece(const struct iovec *iov, Py_ssize_t n)
@@ -341,63 +355,6 @@ MCPY_METHOD(store_batch_get_multi, "batch_get_into_multi_buffers", 3, "keys", "a
 out:
 	mcpy_vectors_done(&v);
 	mcpy_keys_done(&keys);
-	return ret;
-}
-
-/* ---- ranges, for get_into_ranges() ---- */
-
-struct ranges {
-	struct mcpy_keys keys;
-	struct mcpy_numbers at, offset, size;
-};
-
-static PyObject *get_run_ranges(PyObject *self, const struct ranges *g)
-{
-	struct iovec *iov = PyMem_RawCalloc((size_t)g->keys.n + 1, sizeof(*iov));
-	struct mcs_get_item *items = get_items(&g->keys);
-	PyObject *list = NULL;
-
-	if (!iov || !items)
-		goto out;
-	for (Py_ssize_t i = 0; i < g->keys.n; i++)
-		iov[i] = (struct iovec){ (void *)(uintptr_t)g->at.v[i], g->at.v[i] ? g->size.v[i] : 0 };
-	get_cut_iov(iov, g->keys.n);
-	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
-		items[i].offset = g->offset.v[i];
-		items[i].iov = &iov[i];
-		items[i].iovcnt = 1;
-	}
-	get_run(self, items, g->keys.n);
-	/* A range that is only partly inside the object is an error. */
-	for (Py_ssize_t i = 0; i < g->keys.n; i++)
-		if (items[i].result >= 0 && (uint64_t)items[i].result != g->size.v[i])
-			items[i].result = MCPY_INVALID_PARAMS;
-	list = get_results(items, g->keys.n);
-out:
-	PyMem_RawFree(iov);
-	PyMem_RawFree(items);
-	return list;
-}
-
-MCPY_METHOD(store_ranges, "_get_ranges", 4, "keys", "buffer_ptrs", "offsets", "sizes")
-{
-	PyObject *ret = NULL;
-	struct ranges g = { 0 };
-
-	if (mcpy_keys(a[0], &g.keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &g.at) >= 0 &&
-	    mcpy_numbers(a[2], "offsets", &g.offset) >= 0 &&
-	    mcpy_numbers(a[3], "sizes", &g.size) >= 0) {
-		if (g.at.n != g.keys.n || g.offset.n != g.keys.n || g.size.n != g.keys.n)
-			ret = mcpy_list_of(g.keys.n, MCPY_INVALID_PARAMS);
-		else
-			ret = get_run_ranges(self, &g);
-	}
-	PyMem_RawFree(g.at.v);
-	PyMem_RawFree(g.offset.v);
-	PyMem_RawFree(g.size.v);
-	mcpy_keys_done(&g.keys);
 	return ret;
 }
 

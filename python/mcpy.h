@@ -84,6 +84,8 @@ struct mcpy_vectors {
 	Py_ssize_t n;			/* -1: the outer lists differ in length */
 };
 int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
+/* The same of flat lists: each item has one piece. */
+int mcpy_pieces(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
 void mcpy_vectors_done(struct mcpy_vectors *v);
 
 /* Truth value of @obj; @fallback for NULL. */

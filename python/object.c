@@ -60,27 +60,20 @@ static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const 
 
 MCPY_METHOD(object_read, "read", 3, "buffer_ptrs", "sizes", "offsets")
 {
-	struct mcpy_numbers at = { 0 }, size = { 0 }, offset = { 0 };
 	struct object *o = (struct object *)self;
 	int64_t r = MCPY_INVALID_PARAMS;
-	struct iovec *iov = NULL;
+	struct mcpy_numbers offset = { 0 };
+	struct mcpy_vectors v;
 	bool ok;
 
-	ok = mcpy_numbers(a[0], "buffer_ptrs", &at) >= 0 && mcpy_numbers(a[1], "sizes", &size) >= 0 &&
-		mcpy_numbers(a[2], "offsets", &offset) >= 0;
-	if (ok && at.n == size.n && at.n == offset.n) {
-		iov = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*iov));
-		for (Py_ssize_t i = 0; i < at.n && iov; i++)
-			iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], size.v[i] };
+	ok = mcpy_pieces(a[0], a[1], &v) >= 0 && mcpy_numbers(a[2], "offsets", &offset) >= 0;
+	if (ok && v.n == offset.n) {
 		Py_BEGIN_ALLOW_THREADS
-		if (iov)
-			r = read_pieces(o->object, iov, offset.v, at.n);
+		r = read_pieces(o->object, v.iov, offset.v, v.n);
 		Py_END_ALLOW_THREADS
 	}
-	PyMem_RawFree(at.v);
-	PyMem_RawFree(size.v);
 	PyMem_RawFree(offset.v);
-	PyMem_RawFree(iov);
+	mcpy_vectors_done(&v);
 	return ok ? PyLong_FromLongLong(r) : NULL;
 }
 

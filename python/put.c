@@ -272,72 +272,6 @@ static void batch_run(PyObject *self, struct batch *b, unsigned used, const stru
 			b->result[i] = put_code(b->item[k].result, b->keys.key[i]), k++;
 }
 
-
-static PyObject *batch_run_from(PyObject *self, struct batch *b, const struct mcpy_numbers *ptrs,
-			  const struct mcpy_numbers *sizes, const struct mcpy_opts *o)
-{
-	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
-	unsigned used = 0;
-	bool whole;
-
-	if (!iov)
-		return PyErr_NoMemory();
-	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
-		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], sizes->v[i] };
-		if (!ptrs->v[i] || !sizes->v[i])
-			b->result[i] = MCPY_INVALID_PARAMS;
-	}
-	whole = mcpy_all_reach(iov, b->keys.n, MCPY_READ);
-	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
-		if (!whole && !mcpy_all_reach(&iov[i], 1, MCPY_READ))
-			b->result[i] = MCPY_INVALID_PARAMS;
-		batch_add(b, i, &used, &iov[i], 1, o);
-	}
-	batch_run(self, b, used, o);
-	PyMem_RawFree(iov);
-	return mcpy_list_ints(b->result, b->keys.n);
-}
-
-static PyObject *batch_from(PyObject *self, PyObject *const *a, unsigned flags)
-{
-	struct mcpy_numbers ptrs = { 0 }, sizes = { 0 };
-	struct batch b = { 0 };
-	PyObject *ret = NULL;
-	struct mcpy_opts o;
-	int r;
-
-	if (mcpy_keys(a[0], &b.keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 ||
-	    mcpy_numbers(a[2], "sizes", &sizes) < 0 || batch_init(&b) < 0)
-		goto out;
-	/* As in upstream, if a key occurs twice, the last value is stored; other batch calls differ. */
-	r = put_opts(a[3], b.keys.n, false, flags | MCS_PUT_LAST, &o);
-	if (r == -1 && PyErr_Occurred())
-		goto out;
-	if (!r && (ptrs.n != b.keys.n || sizes.n != b.keys.n))
-		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
-	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_from(self, &b, &ptrs, &sizes, &o);
-	if (!r)
-		mcpy_opts_done(&o);
-out:
-	PyMem_RawFree(ptrs.v);
-	PyMem_RawFree(sizes.v);
-	batch_done(&b);
-	return ret;
-}
-
-MCPY_METHOD(store_batch_put_from, "batch_put_from", 3, "keys", "buffer_ptrs", "sizes", "config")
-{
-	return batch_from(self, a, 0);
-}
-
-MCPY_METHOD(store_batch_upsert_from, "batch_upsert_from", 3, "keys", "buffer_ptrs", "sizes", "config")
-{
-	return batch_from(self, a, MCS_PUT_UPSERT);
-}
-
 static bool put_empty_pieces(const struct iovec *iov, Py_ssize_t n)
 {
 	bool empty = true;
@@ -350,8 +284,8 @@ static bool put_empty_pieces(const struct iovec *iov, Py_ssize_t n)
 	return empty;
 }
 
-static PyObject *batch_run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
-			   const struct mcpy_opts *o)
+static PyObject *batch_run_from(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
+				const struct mcpy_opts *o)
 {
 	bool whole = mcpy_all_reach(v->iov, v->first[b->keys.n], MCPY_READ);
 	unsigned used = 0;
@@ -368,8 +302,8 @@ static PyObject *batch_run_multi(PyObject *self, struct batch *b, const struct m
 	return mcpy_list_ints(b->result, b->keys.n);
 }
 
-MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "all_buffer_ptrs",
-	    "all_sizes", "config")
+/* @multi: the lists of addresses and sizes contain lists. */
+static PyObject *batch_from(PyObject *self, PyObject *const *a, bool multi, unsigned flags)
 {
 	struct mcpy_vectors v = { 0 };
 	struct batch b = { 0 };
@@ -379,21 +313,38 @@ MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "a
 
 	if (mcpy_keys(a[0], &b.keys) < 0)
 		return NULL;
-	if (mcpy_vectors(a[1], a[2], &v) < 0 || batch_init(&b) < 0)
+	if ((multi ? mcpy_vectors(a[1], a[2], &v) : mcpy_pieces(a[1], a[2], &v)) < 0 || batch_init(&b) < 0)
 		goto out;
-	r = put_opts(a[3], b.keys.n, true, 0, &o);
+	r = put_opts(a[3], b.keys.n, multi, flags, &o);
 	if (r == -1 && PyErr_Occurred())
 		goto out;
 	if (!r && v.n != b.keys.n)
 		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_multi(self, &b, &v, &o);
+		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_from(self, &b, &v, &o);
 	if (!r)
 		mcpy_opts_done(&o);
 out:
 	mcpy_vectors_done(&v);
 	batch_done(&b);
 	return ret;
+}
+
+/* As in upstream, if a key occurs twice, the last value is stored; other batch calls differ. */
+MCPY_METHOD(store_batch_put_from, "batch_put_from", 3, "keys", "buffer_ptrs", "sizes", "config")
+{
+	return batch_from(self, a, false, MCS_PUT_LAST);
+}
+
+MCPY_METHOD(store_batch_upsert_from, "batch_upsert_from", 3, "keys", "buffer_ptrs", "sizes", "config")
+{
+	return batch_from(self, a, false, MCS_PUT_LAST | MCS_PUT_UPSERT);
+}
+
+MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "all_buffer_ptrs", "all_sizes",
+	    "config")
+{
+	return batch_from(self, a, true, 0);
 }
 
 /* As in upstream, an empty value fails the whole call, but an empty key fails only itself.  Returns the first failure,
