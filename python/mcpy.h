@@ -144,7 +144,7 @@ struct mcpy_store {
 	PyObject *noted;		/* address -> number of registrations after the first */
 };
 
-PyObject *mcpy_store_type(PyObject *module);
+PyType_Spec *mcpy_store_spec(void);
 
 /* The store for one call; NULL (no exception): not set up, closed, or opened by a parent process.  Needs the GIL. */
 struct mcpy_core *mcpy_enter(PyObject *self);
@@ -159,7 +159,7 @@ extern PyMethodDef mcpy_pool_methods[];
 
 /* ---- config.c: ReplicateConfig ---- */
 
-PyObject *mcpy_config_type(PyObject *module);
+extern PyType_Spec mcpy_config_spec;
 
 struct mcpy_opts {
 	struct mcs_put_opts opts;
@@ -175,17 +175,17 @@ void mcpy_opts_done(struct mcpy_opts *o);
 
 /* ---- handle.c: BufferHandle ---- */
 
-PyObject *mcpy_handle_type(PyObject *module);
+extern PyType_Spec mcpy_handle_spec;
 /* Takes ownership of @data, which malloc() returned. */
 PyObject *mcpy_handle_new(void *data, Py_ssize_t size);
 
 /* ---- object.c: open objects, for sessions ---- */
 
-PyObject *mcpy_object_type(PyObject *module);
+extern PyType_Spec mcpy_object_spec;
 
 /* ---- memory.c: MooncakeHostMemAllocator, bind_to_numa_node ---- */
 
-PyObject *mcpy_allocator_type(PyObject *module);
+extern PyType_Spec mcpy_allocator_spec;
 extern PyMethodDef mcpy_memory_functions[];
 
 /* ---- module.c ---- */

@@ -98,17 +98,12 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_allocator_spec = {
 	.name = "mooncake.store.MooncakeHostMemAllocator",
 	.basicsize = sizeof(struct allocator),
 	.flags = Py_TPFLAGS_DEFAULT,
 	.slots = slots,
 };
-
-PyObject *mcpy_allocator_type(PyObject *module)
-{
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}
 
 MCPY_METHOD(bind_to_numa_node, "bind_to_numa_node", 1, "node")
 {

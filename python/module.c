@@ -39,10 +39,10 @@ static PyMethodDef module_functions[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static int module_add(PyObject *m, const char *name, PyObject *type, PyObject **ret)
+static int module_add(PyObject *m, PyType_Spec *spec, PyObject **ret)
 {
-	*ret = type;
-	return type ? PyModule_AddObjectRef(m, name, type) : -1;
+	*ret = PyType_FromModuleAndSpec(m, spec, NULL);
+	return *ret ? PyModule_AddType(m, (PyTypeObject *)*ret) : -1;
 }
 
 static struct PyModuleDef module_definition = {
@@ -59,11 +59,11 @@ PyMODINIT_FUNC PyInit__store(void)
 {
 	PyObject *m = PyModule_Create(&module_definition);
 
-	if (!m || module_add(m, "Store", mcpy_store_type(m), &mcpy_types.store) < 0 ||
-	    module_add(m, "ReplicateConfig", mcpy_config_type(m), &mcpy_types.config) < 0 ||
-	    module_add(m, "BufferHandle", mcpy_handle_type(m), &mcpy_types.handle) < 0 ||
-	    module_add(m, "Object", mcpy_object_type(m), &mcpy_types.object) < 0 ||
-	    module_add(m, "MooncakeHostMemAllocator", mcpy_allocator_type(m), &mcpy_types.allocator) < 0 ||
+	if (!m || module_add(m, mcpy_store_spec(), &mcpy_types.store) < 0 ||
+	    module_add(m, &mcpy_config_spec, &mcpy_types.config) < 0 ||
+	    module_add(m, &mcpy_handle_spec, &mcpy_types.handle) < 0 ||
+	    module_add(m, &mcpy_object_spec, &mcpy_types.object) < 0 ||
+	    module_add(m, &mcpy_allocator_spec, &mcpy_types.allocator) < 0 ||
 	    PyModule_AddFunctions(m, mcpy_memory_functions) < 0)
 		Py_CLEAR(m);
 	return m;

@@ -27,21 +27,6 @@ MCPY_METHOD(store_is_exist, "is_exist", 1, "key")
 	return PyLong_FromLong(r);
 }
 
-/* A list of 0 and 1 that shares two int objects. */
-static PyObject *names_present_list(const uint8_t *present, Py_ssize_t n)
-{
-	PyObject *is[2] = { PyLong_FromLong(0), PyLong_FromLong(1) };
-	PyObject *list = is[0] && is[1] ? PyList_New(n) : NULL;
-
-	for (Py_ssize_t i = 0; i < n && list; i++) {
-		Py_INCREF(is[present[i]]);
-		PyList_SET_ITEM(list, i, is[present[i]]);
-	}
-	Py_XDECREF(is[0]);
-	Py_XDECREF(is[1]);
-	return list;
-}
-
 MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys")
 {
 	int r = MCPY_INVALID_PARAMS;
@@ -60,7 +45,9 @@ MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys")
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
-	list = r < 0 ? mcpy_list_of(keys.n, r) : names_present_list(present, keys.n);
+	list = r < 0 ? mcpy_list_of(keys.n, r) : PyList_New(keys.n);
+	for (Py_ssize_t i = 0; i < keys.n && list && r >= 0; i++)
+		mcpy_list_take(&list, i, PyLong_FromLong(present[i]));
 	PyMem_RawFree(present);
 	mcpy_keys_done(&keys);
 	return list;

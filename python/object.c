@@ -96,17 +96,12 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_object_spec = {
 	.name = "mooncake._store.Object",
 	.basicsize = sizeof(struct object),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
-
-PyObject *mcpy_object_type(PyObject *module)
-{
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}
 
 MCPY_METHOD(store_open_object, "_open_object", 1, "key")
 {

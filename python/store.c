@@ -344,21 +344,7 @@ static PyMethodDef store_methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-/* All method tables joined, because a type has one table. */
 static PyMethodDef all_methods[64];
-
-static void join_methods(void)
-{
-	PyMethodDef *const tables[] = {
-		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
-		mcpy_object_methods, mcpy_pool_methods,
-	};
-	size_t k = 0;
-
-	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
-		for (const PyMethodDef *m = tables[t]; m->ml_name; m++)
-			all_methods[k++] = *m;
-}
 
 static PyType_Slot slots[] = {
 	{ Py_tp_new, store_new },
@@ -376,8 +362,17 @@ static PyType_Spec spec = {
 	.slots = slots,
 };
 
-PyObject *mcpy_store_type(PyObject *module)
+PyType_Spec *mcpy_store_spec(void)
 {
-	join_methods();
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
+	PyMethodDef *const tables[] = {
+		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
+		mcpy_object_methods, mcpy_pool_methods,
+	};
+	size_t k = 0;
+
+	/* Join the tables, because a type has one table. */
+	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+		for (const PyMethodDef *m = tables[t]; m->ml_name; m++)
+			all_methods[k++] = *m;
+	return &spec;
 }
