@@ -182,8 +182,7 @@ MCPY_METHOD(engine_register_batch, "batch_register_memory", 2, "buffer_addresses
 
 	if (mcpy_text(a[2], "location", &location) < 0)
 		return NULL;
-	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 ||
-		mcpy_numbers(a[1], "capacities", &len) < 0;
+	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 || mcpy_numbers(a[1], "capacities", &len) < 0;
 	if (!bad && te && at.n == len.n) {
 		list = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*list));
 		for (Py_ssize_t i = 0; i < at.n && list; i++)
@@ -352,8 +351,7 @@ static int transfer_parse(PyObject *const *a, struct transfer *t)
 
 	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
 	if (mcpy_text(a[A_TARGET], "target_hostname", &t->target) < 0 ||
-	    mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
-	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
+	    mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 || mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
 		return -1;
 	if (a[A_NAME] && a[A_NAME] != Py_None) {
 		t->opts.notify_msg = "";

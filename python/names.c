@@ -113,8 +113,7 @@ MCPY_METHOD(store_remove, "remove", 1, "key", "force")
 	c = mcpy_enter(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = key.len ? mcs_remove(c->mcs, key, force ? MCS_REMOVE_FORCE : 0, -1) :
-			-MCS_ENOOBJECT;
+		r = key.len ? mcs_remove(c->mcs, key, force ? MCS_REMOVE_FORCE : 0, -1) : -MCS_ENOOBJECT;
 		r = mcpy_code(r);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
@@ -137,8 +136,7 @@ static void names_remove(struct mcpy_core *c, const struct mcpy_keys *keys, bool
 	/* From the end, so that no result is overwritten before it is moved. */
 	k = n;
 	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
-		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT :
-			(int)mcpy_code(r < 0 ? r : result[--k]);
+		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT : (int)mcpy_code(r < 0 ? r : result[--k]);
 }
 
 MCPY_METHOD(store_batch_remove, "batch_remove", 1, "keys", "force")

@@ -245,9 +245,7 @@ static void batch_add(struct batch *b, Py_ssize_t i, unsigned *used, const struc
 {
 	if (b->result[i])
 		return;
-	b->item[*used] = (struct mcs_put_item){
-		.key = b->keys.key[i], .iov = iov, .iovcnt = n,
-	};
+	b->item[*used] = (struct mcs_put_item){ .key = b->keys.key[i], .iov = iov, .iovcnt = n };
 	if (o->groups)
 		b->item[*used].group = o->groups[i];
 	(*used)++;
