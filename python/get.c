@@ -238,7 +238,8 @@ static void get_run(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 }
 
 /* Read objects, or with @offsets ranges of objects, into one buffer each. */
-static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObject *offsets, PyObject *sizes)
+static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObject *offsets,
+			  PyObject *sizes)
 {
 	struct mcpy_numbers at = { 0 }, offset = { 0 }, size = { 0 };
 	struct mcs_get_item *items = NULL;
@@ -249,7 +250,8 @@ static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObj
 	if (mcpy_keys(names, &keys) < 0)
 		return NULL;
 	if (mcpy_numbers(ptrs, "buffer_ptrs", &at) < 0 ||
-	    (offsets && mcpy_numbers(offsets, "offsets", &offset) < 0) || mcpy_numbers(sizes, "sizes", &size) < 0)
+	    (offsets && mcpy_numbers(offsets, "offsets", &offset) < 0) ||
+	    mcpy_numbers(sizes, "sizes", &size) < 0)
 		goto out;
 	if (at.n != keys.n || size.n != keys.n || (offsets && offset.n != keys.n)) {
 		list = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);

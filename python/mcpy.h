@@ -39,8 +39,8 @@ struct mcpy_sig {
 int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
 	      PyObject *kwnames, PyObject **ret);
 
-/* Begins the definition of @f for MCPY_FAST(): the method @name with arguments of these names, of which the first
- * @n_required must be given.  The body that follows gets @self and the arguments @a, as mcpy_args() returns them. */
+/* Begins the definition of @f for MCPY_FAST(): the method @name with arguments of these names, of which the
+ * first @n_required must be given.  The body that follows gets @self and the arguments in @a[]. */
 #define MCPY_METHOD(f, name, n_required, ...) \
 	static PyObject *f##_body(PyObject *self, PyObject *const *a); \
 	static PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) \
@@ -54,8 +54,8 @@ int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t narg
 /* str (as UTF-8) or bytes; points into @obj. */
 int mcpy_key(PyObject *obj, struct mcs_key *ret);
 
-/* The text of the str @obj, for functions that read up to a NUL; *@ret stays unchanged for NULL.  ValueError that names
- * @arg if the text contains a NUL, because such a function would use only the part before it. */
+/* The text of the str @obj, for functions that read up to a NUL.  ValueError that names @arg if the text
+ * has a NUL, because such a function would use only the part before it.  NULL: *@ret stays unchanged. */
 int mcpy_text(PyObject *obj, const char *arg, const char **ret);
 
 struct mcpy_keys {
@@ -67,7 +67,7 @@ struct mcpy_keys {
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret);
 void mcpy_keys_done(struct mcpy_keys *k);
 
-/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg.  *@ret stays unchanged for NULL. */
+/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg.  NULL: *@ret stays unchanged. */
 int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret);
 
 struct mcpy_numbers {
@@ -84,7 +84,7 @@ struct mcpy_vectors {
 	Py_ssize_t n;			/* -1: the outer lists differ in length */
 };
 int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
-/* The same of flat lists: each item has one piece. */
+/* The same from flat lists: each item has one piece. */
 int mcpy_pieces(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
 void mcpy_vectors_done(struct mcpy_vectors *v);
 

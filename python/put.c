@@ -339,8 +339,8 @@ MCPY_METHOD(store_batch_upsert_from, "batch_upsert_from", 3, "keys", "buffer_ptr
 	return batch_from(self, a, false, MCS_PUT_LAST | MCS_PUT_UPSERT);
 }
 
-MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "all_buffer_ptrs", "all_sizes",
-	    "config")
+MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "all_buffer_ptrs",
+	    "all_sizes", "config")
 {
 	return batch_from(self, a, true, 0);
 }

@@ -167,8 +167,10 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	if (mcpy_text(a[A_HOSTNAME], "hostname", &conf->hostname) < 0 ||
 	    mcpy_text(a[A_MASTER], "master", &conf->master) < 0 ||
 	    mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
-	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0 || mcpy_text(a[A_TENANT], "tenant", &conf->tenant) < 0 ||
-	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0 || mcpy_text(a[A_DAEMON], "daemon", &conf->daemon) < 0 ||
+	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0 ||
+	    mcpy_text(a[A_TENANT], "tenant", &conf->tenant) < 0 ||
+	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0 ||
+	    mcpy_text(a[A_DAEMON], "daemon", &conf->daemon) < 0 ||
 	    mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0 ||
 	    mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0)
 		return -1;
@@ -177,8 +179,8 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	return conf_path(a, conf);
 }
 
-MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant", "timeout_ms",
-	    "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
+MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant",
+	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;

@@ -22,7 +22,7 @@ def find_program(name):
     own = os.path.join(HERE, name)
     if _is_program(own):
         return own
-    for variable, suits in (("MOONCAKE_BIN_DIR", lambda path: os.access(path, os.X_OK)), ("PATH", _is_program)):
+    for variable, suits in ("MOONCAKE_BIN_DIR", lambda p: os.access(p, os.X_OK)), ("PATH", _is_program):
         for directory in os.environ.get(variable, "").split(os.pathsep):
             path = os.path.join(directory, name)
             if directory and suits(path):

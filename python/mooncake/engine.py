@@ -96,7 +96,8 @@ class TransferEngine(_Engine):
 
         Transfer between local buffers and the peer's, and wait.  0 if all transfers succeeded, or -1."""
         message = () if notify is None else (notify.name, notify.msg)
-        return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms(), *message)
+        return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms(),
+                              *message)
 
     def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         """batch_transfer_sync_write(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],

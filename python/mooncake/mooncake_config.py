@@ -32,8 +32,9 @@ ENVIRONMENT = {
 }
 ALIASES = {"rdma_devices": "device_name", "master_server_addr": "master_server_address",
            "master_addr": "master_server_address"}
-DEFAULTS = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "protocol": "tcp", "device_name": "",
-            "global_segment_size": DEFAULT_GLOBAL_SEGMENT_SIZE, "local_buffer_size": DEFAULT_LOCAL_BUFFER_SIZE}
+DEFAULTS = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "protocol": "tcp",
+            "global_segment_size": DEFAULT_GLOBAL_SEGMENT_SIZE,
+            "local_buffer_size": DEFAULT_LOCAL_BUFFER_SIZE, "device_name": ""}
 REQUIRED = ("local_hostname", "metadata_server", "master_server_address")
 
 

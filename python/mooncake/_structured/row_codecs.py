@@ -343,7 +343,8 @@ def _media_metadata(encodings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def encode_bytes(values: Sequence[Any]) -> Encoded:
     found = [_of_media(v) for v in values]
     parts = [data for data, _ in found]
-    return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "offsets": _offsets(list(map(len, parts))),
+    offsets = _offsets([len(p) for p in parts])
+    return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "offsets": offsets,
             "nulls": _nulls(values)}, _media_metadata([e for _, e in found])
 
 
@@ -367,7 +368,7 @@ def encode_media_lists(values: Sequence[Any]) -> Encoded:
     encodings = [e for _, e in found]
     metadata = {"encode_source": "raw_pixels_from_object", "media_encodings": encodings, **_media_metadata(encodings)}
     return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "row_offsets": ends,
-            "byte_offsets": _offsets(list(map(len, parts))), "nulls": _nulls(values)}, metadata
+            "byte_offsets": _offsets([len(p) for p in parts]), "nulls": _nulls(values)}, metadata
 
 
 def decode_media_lists(columns: Columns, rows: Rows, metadata: Mapping[str, Any]) -> list[Any]:
