@@ -75,15 +75,19 @@ int mcpy_key(PyObject *obj, struct mcs_key *ret)
 	return 0;
 }
 
-const char *mcpy_text(PyObject *obj, const char *arg)
+int mcpy_text(PyObject *obj, const char *arg, const char **ret)
 {
 	Py_ssize_t len;
-	const char *text = PyUnicode_AsUTF8AndSize(obj, &len);
+	const char *text;
 
-	if (!text || strlen(text) == (size_t)len)
-		return text;
-	PyErr_Format(PyExc_ValueError, "%s must not contain NUL", arg);
-	return NULL;
+	if (!obj)
+		return 0;
+	text = PyUnicode_AsUTF8AndSize(obj, &len);
+	if (text && strlen(text) != (size_t)len)
+		PyErr_Format(PyExc_ValueError, "%s must not contain NUL", arg);
+	else if (text)
+		*ret = text;
+	return PyErr_Occurred() ? -1 : 0;
 }
 
 /* A tuple of the elements.  Rejects str and bytes: they are sequences, but a caller that passes one made a mistake. */
@@ -169,6 +173,8 @@ int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret)
 	PyObject *number = NULL;
 	unsigned long long v;
 
+	if (!obj)
+		return 0;
 	if (!PyLong_CheckExact(obj)) {
 		number = PyNumber_Index(obj);
 		if (!number) {
@@ -258,6 +264,43 @@ static int vectors_fill(PyObject *ptrs, PyObject *sizes, Py_ssize_t i, struct mc
 	return r;
 }
 
+/* Arrays for the items of outer lists of these lengths, without the pieces. */
+static int vectors_init(struct mcpy_vectors *ret, Py_ssize_t n_ptrs, Py_ssize_t n_sizes)
+{
+	/* The caller compares n with the number of keys, which -1 never equals. */
+	ret->n = n_ptrs == n_sizes ? n_ptrs : -1;
+	if (ret->n < 0)
+		return 0;
+	ret->first = args_array(ret->n, sizeof(*ret->first));
+	ret->bad = args_array(ret->n, sizeof(*ret->bad));
+	return ret->first && ret->bad ? 0 : -1;
+}
+
+int mcpy_pieces(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
+{
+	struct mcpy_numbers at = { 0 }, len = { 0 };
+	int r = -1;
+
+	*ret = (struct mcpy_vectors){ 0 };
+	if (mcpy_numbers(ptrs, "buffer_ptrs", &at) < 0 || mcpy_numbers(sizes, "sizes", &len) < 0 ||
+	    vectors_init(ret, at.n, len.n) < 0)
+		goto out;
+	ret->iov = args_array(at.n, sizeof(*ret->iov));
+	r = ret->iov ? 0 : -1;
+	for (Py_ssize_t i = 0; i <= ret->n && ret->iov; i++) {
+		ret->first[i] = i;
+		ret->bad[i] = false;
+		if (i < ret->n)
+			ret->iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], len.v[i] };
+	}
+out:
+	PyMem_RawFree(at.v);
+	PyMem_RawFree(len.v);
+	if (r < 0)
+		mcpy_vectors_done(ret);
+	return r;
+}
+
 int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
 {
 	PyObject *p, *s = NULL;
@@ -267,18 +310,12 @@ int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
 	*ret = (struct mcpy_vectors){ 0 };
 	p = args_tuple(ptrs, "all_buffer_ptrs");
 	s = p ? args_tuple(sizes, "all_sizes") : NULL;
-	if (!p || !s)
+	if (!p || !s || vectors_init(ret, PyTuple_GET_SIZE(p), PyTuple_GET_SIZE(s)) < 0)
 		goto out;
-	/* The caller compares n with the number of keys, which -1 never equals. */
-	ret->n = PyTuple_GET_SIZE(p) == PyTuple_GET_SIZE(s) ? PyTuple_GET_SIZE(p) : -1;
 	if (ret->n < 0) {
 		r = 0;
 		goto out;
 	}
-	ret->first = args_array(ret->n, sizeof(*ret->first));
-	ret->bad = args_array(ret->n, sizeof(*ret->bad));
-	if (!ret->first || !ret->bad)
-		goto out;
 	room = vectors_reserve(p, ret);
 	if (room < 0)
 		goto out;

@@ -27,22 +27,6 @@ struct field {
 	size_t at;
 };
 
-#define F(name, kind, member) { name, kind, offsetof(struct config, member) }
-static const struct field fields[] = {
-	F("replica_num", NUMBER, replica_num),
-	F("nof_replica_num", NUMBER, nof_replica_num),
-	F("dfs_replica_num", NUMBER, dfs_replica_num),
-	F("_soft_pin_action", NUMBER, soft_pin_action),
-	F("soft_pin_ttl_ms", MAYBE_NUMBER, soft_pin_ttl_ms),
-	F("with_hard_pin", BOOL, hard_pin),
-	F("preferred_segments", STRINGS, preferred),
-	F("preferred_nof_segments", STRINGS, preferred_nof),
-	F("preferred_segment", STRING, preferred_one),
-	F("prefer_alloc_in_same_node", BOOL, same_node),
-	F("_data_type", NUMBER, data_type),
-	F("group_ids", MAYBE_STRINGS, group_ids),
-};
-
 static PyObject *config_get(PyObject *self, void *closure)
 {
 	const struct field *f = closure;
@@ -289,8 +273,23 @@ void mcpy_opts_done(struct mcpy_opts *o)
 
 /* ---- the type ---- */
 
-#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-static PyGetSetDef getset[N_FIELDS + 1];
+#define F(name, kind, member) { name, config_get, config_set, NULL, \
+	(void *)&(const struct field){ name, kind, offsetof(struct config, member) } }
+static PyGetSetDef getset[] = {
+	F("replica_num", NUMBER, replica_num),
+	F("nof_replica_num", NUMBER, nof_replica_num),
+	F("dfs_replica_num", NUMBER, dfs_replica_num),
+	F("_soft_pin_action", NUMBER, soft_pin_action),
+	F("soft_pin_ttl_ms", MAYBE_NUMBER, soft_pin_ttl_ms),
+	F("with_hard_pin", BOOL, hard_pin),
+	F("preferred_segments", STRINGS, preferred),
+	F("preferred_nof_segments", STRINGS, preferred_nof),
+	F("preferred_segment", STRING, preferred_one),
+	F("prefer_alloc_in_same_node", BOOL, same_node),
+	F("_data_type", NUMBER, data_type),
+	F("group_ids", MAYBE_STRINGS, group_ids),
+	{ NULL, NULL, NULL, NULL, NULL }
+};
 
 static PyType_Slot slots[] = {
 	{ Py_tp_new, config_new },
@@ -301,19 +300,9 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_config_spec = {
 	.name = "mooncake._store.ReplicateConfig",
 	.basicsize = sizeof(struct config),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
 	.slots = slots,
 };
-
-PyObject *mcpy_config_type(PyObject *module)
-{
-	for (size_t i = 0; i < N_FIELDS; i++)
-		getset[i] = (PyGetSetDef){
-			.name = fields[i].name, .get = config_get, .set = config_set,
-			.closure = (void *)&fields[i],
-		};
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}

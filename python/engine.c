@@ -52,22 +52,17 @@ static int engine_traverse(PyObject *self, visitproc visit, void *arg)
 	return 0;
 }
 
-static PyObject *engine_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_open, "_open", 3, "metadata", "name", "nic_filter")
 {
-	static const struct mcpy_sig sig = { "_open", 3, { "metadata", "name", "nic_filter" } };
 	struct mce_te_conf conf = { .size = sizeof(conf) };
 	struct engine *e = (struct engine *)self;
 	struct mce_te *te = NULL;
 	const char *why = "";
-	PyObject *a[3];
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
-		return NULL;
-	conf.metadata = mcpy_text(a[0], "metadata_server");
-	conf.name = conf.metadata ? mcpy_text(a[1], "local_hostname") : NULL;
-	conf.nic_filter = conf.name ? mcpy_text(a[2], "device_name") : NULL;
-	if (!conf.nic_filter)
+	if (mcpy_text(a[0], "metadata_server", &conf.metadata) < 0 ||
+	    mcpy_text(a[1], "local_hostname", &conf.name) < 0 ||
+	    mcpy_text(a[2], "device_name", &conf.nic_filter) < 0)
 		return NULL;
 	if (e->te)
 		return Py_BuildValue("(is)", FAILED, "the engine is initialized already");
@@ -108,22 +103,16 @@ static PyObject *engine_pointer(PyObject *self, PyObject *none)
 	return PyLong_FromVoidPtr(engine_te(self));
 }
 
-static PyObject *engine_topology(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_topology, "get_local_topology", 0, "device_name")
 {
-	static const struct mcpy_sig sig = { "get_local_topology", 0, { "device_name" } };
 	struct mce_te *te = engine_te(self);
 	const char *filter = NULL;
 	char *json = NULL;
-	PyObject *a[1], *ret;
+	PyObject *ret;
 	int r = FAILED;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+	if (a[0] != Py_None && mcpy_text(a[0], "device_name", &filter) < 0)
 		return NULL;
-	if (a[0] && a[0] != Py_None) {
-		filter = mcpy_text(a[0], "device_name");
-		if (!filter)
-			return NULL;
-	}
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
 		r = mce_te_topology(te, filter && *filter ? filter : NULL, &json);
@@ -149,25 +138,16 @@ static int memory_code(int r)
 	}
 }
 
-static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_register, "register_memory", 2, "buffer_addr", "capacity", "location")
 {
-	static const struct mcpy_sig sig = {
-		"register_memory", 2, { "buffer_addr", "capacity", "location" },
-	};
 	struct mce_te *te = engine_te(self);
 	const char *location = "*";
 	uint64_t at, len;
 	int r = FAILED;
-	PyObject *a[3];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0 ||
-	    mcpy_u64(a[1], "capacity", &len) < 0)
+	if (mcpy_u64(a[0], "buffer_addr", &at) < 0 || mcpy_u64(a[1], "capacity", &len) < 0 ||
+	    mcpy_text(a[2], "location", &location) < 0)
 		return NULL;
-	if (a[2]) {
-		location = mcpy_text(a[2], "location");
-		if (!location)
-			return NULL;
-	}
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
 		r = memory_code(mce_te_register(te, (void *)(uintptr_t)at, len, location, 1));
@@ -176,16 +156,13 @@ static PyObject *engine_register(PyObject *self, PyObject *const *args, Py_ssize
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_unregister(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
+MCPY_METHOD(engine_unregister, "unregister_memory", 1, "buffer_addr")
 {
-	static const struct mcpy_sig sig = { "unregister_memory", 1, { "buffer_addr" } };
 	struct mce_te *te = engine_te(self);
 	int r = FAILED;
-	PyObject *a[1];
 	uint64_t at;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0)
+	if (mcpy_u64(a[0], "buffer_addr", &at) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -195,28 +172,17 @@ static PyObject *engine_unregister(PyObject *self, PyObject *const *args, Py_ssi
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				       PyObject *kwnames)
+MCPY_METHOD(engine_register_batch, "batch_register_memory", 2, "buffer_addresses", "capacities", "location")
 {
-	static const struct mcpy_sig sig = {
-		"batch_register_memory", 2, { "buffer_addresses", "capacities", "location" },
-	};
 	struct mcpy_numbers at = { 0 }, len = { 0 };
 	struct mce_te *te = engine_te(self);
 	struct buffer_entry *list = NULL;
 	const char *location = "*";
 	int r = FAILED, bad;
-	PyObject *a[3];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
+	if (mcpy_text(a[2], "location", &location) < 0)
 		return NULL;
-	if (a[2]) {
-		location = mcpy_text(a[2], "location");
-		if (!location)
-			return NULL;
-	}
-	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 ||
-		mcpy_numbers(a[1], "capacities", &len) < 0;
+	bad = mcpy_numbers(a[0], "buffer_addresses", &at) < 0 || mcpy_numbers(a[1], "capacities", &len) < 0;
 	if (!bad && te && at.n == len.n) {
 		list = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*list));
 		for (Py_ssize_t i = 0; i < at.n && list; i++)
@@ -232,16 +198,13 @@ static PyObject *engine_register_batch(PyObject *self, PyObject *const *args, Py
 	return bad ? NULL : PyLong_FromLong(r);
 }
 
-static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-					 PyObject *kwnames)
+MCPY_METHOD(engine_unregister_batch, "batch_unregister_memory", 1, "buffer_addresses")
 {
-	static const struct mcpy_sig sig = { "batch_unregister_memory", 1, { "buffer_addresses" } };
 	struct mce_te *te = engine_te(self);
 	struct mcpy_numbers at;
 	int r = FAILED;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_numbers(a[0], "buffer_addresses", &at) < 0)
+	if (mcpy_numbers(a[0], "buffer_addresses", &at) < 0)
 		return NULL;
 	_Static_assert(sizeof(void *) == sizeof(*at.v), "addresses are 64 bits");
 	if (te) {
@@ -253,15 +216,13 @@ static PyObject *engine_unregister_batch(PyObject *self, PyObject *const *args, 
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_manage, "allocate_managed_buffer", 1, "length")
 {
-	static const struct mcpy_sig sig = { "allocate_managed_buffer", 1, { "length" } };
 	struct mce_te *te = engine_te(self);
 	void *p = NULL;
-	PyObject *a[1];
 	uint64_t len;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "length", &len) < 0)
+	if (mcpy_u64(a[0], "length", &len) < 0)
 		return NULL;
 	if (te && len) {
 		Py_BEGIN_ALLOW_THREADS
@@ -272,17 +233,13 @@ static PyObject *engine_manage(PyObject *self, PyObject *const *args, Py_ssize_t
 	return PyLong_FromVoidPtr(p);
 }
 
-static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_unmanage, "free_managed_buffer", 1, "buffer_addr", "length")
 {
-	static const struct mcpy_sig sig = {
-		"free_managed_buffer", 1, { "buffer_addr", "length" },
-	};
 	struct mce_te *te = engine_te(self);
 	int r = FAILED;
-	PyObject *a[2];
 	uint64_t at;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_addr", &at) < 0)
+	if (mcpy_u64(a[0], "buffer_addr", &at) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -292,22 +249,16 @@ static PyObject *engine_unmanage(PyObject *self, PyObject *const *args, Py_ssize
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(engine_write_bytes, "write_bytes_to_buffer", 2, "dest_address", "src_ptr", "length")
 {
-	static const struct mcpy_sig sig = {
-		"write_bytes_to_buffer", 2, { "dest_address", "src_ptr", "length" },
-	};
 	struct iovec dest;
 	Py_buffer buf;
 	uint64_t at, len;
-	PyObject *a[3];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
-	    mcpy_u64(a[0], "dest_address", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
+	if (mcpy_u64(a[0], "dest_address", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
 		return NULL;
 	len = (uint64_t)buf.len;
-	if (a[2] && mcpy_u64(a[2], "length", &len) < 0) {
+	if (mcpy_u64(a[2], "length", &len) < 0) {
 		PyBuffer_Release(&buf);
 		return NULL;
 	}
@@ -323,17 +274,11 @@ static PyObject *engine_write_bytes(PyObject *self, PyObject *const *args, Py_ss
 	return PyLong_FromLong(0);
 }
 
-static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
+MCPY_METHOD(engine_read_bytes, "read_bytes_from_buffer", 2, "source_address", "length")
 {
-	static const struct mcpy_sig sig = {
-		"read_bytes_from_buffer", 2, { "source_address", "length" },
-	};
 	uint64_t at, len;
-	PyObject *a[2];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 ||
-	    mcpy_u64(a[0], "source_address", &at) < 0 || mcpy_u64(a[1], "length", &len) < 0)
+	if (mcpy_u64(a[0], "source_address", &at) < 0 || mcpy_u64(a[1], "length", &len) < 0)
 		return NULL;
 	if (len > PY_SSIZE_T_MAX)
 		return PyErr_NoMemory();
@@ -345,11 +290,9 @@ static PyObject *engine_read_bytes(PyObject *self, PyObject *const *args, Py_ssi
 
 /* ---- transfers ---- */
 
-enum { A_TARGET, A_LOCAL, A_REMOTE, A_LENGTH, A_OPCODE, A_TIMEOUT, A_NAME, A_MSG, A_END };
-static const struct mcpy_sig transfer_sig = {
-	"transfer", 6, { "target", "buffers", "peer_buffer_addresses", "lengths", "opcode",
-			 "timeout_ms", "notify_name", "notify_msg" },
-};
+enum { A_TARGET, A_LOCAL, A_REMOTE, A_LENGTH, A_OPCODE, A_TIMEOUT, A_NAME, A_MSG };
+#define TRANSFER_ARGS "target", "buffers", "peer_buffer_addresses", "lengths", "opcode", "timeout_ms", \
+	"notify_name", "notify_msg"
 
 struct transfer {
 	const char *target;
@@ -401,23 +344,19 @@ out:
 }
 
 /* 0, 1: invalid lists or buffers, -1: an exception. */
-static int transfer_parse(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, struct transfer *t)
+static int transfer_parse(PyObject *const *a, struct transfer *t)
 {
-	PyObject *a[A_END];
 	uint64_t opcode, ms;
 	bool good = false;
 
 	*t = (struct transfer){ .opts = { .size = sizeof(t->opts) } };
-	if (mcpy_args(&transfer_sig, args, nargs, kwnames, a) < 0)
-		return -1;
-	t->target = mcpy_text(a[A_TARGET], "target_hostname");
-	if (!t->target || mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 ||
-	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
+	if (mcpy_text(a[A_TARGET], "target_hostname", &t->target) < 0 ||
+	    mcpy_u64(a[A_OPCODE], "opcode", &opcode) < 0 || mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0)
 		return -1;
 	if (a[A_NAME] && a[A_NAME] != Py_None) {
-		t->opts.notify_name = mcpy_text(a[A_NAME], "name");
-		t->opts.notify_msg = a[A_MSG] ? mcpy_text(a[A_MSG], "msg") : "";
-		if (!t->opts.notify_name || !t->opts.notify_msg)
+		t->opts.notify_msg = "";
+		if (mcpy_text(a[A_NAME], "name", &t->opts.notify_name) < 0 ||
+		    mcpy_text(a[A_MSG], "msg", &t->opts.notify_msg) < 0)
 			return -1;
 	}
 	if (transfer_requests(a, opcode ? OPCODE_WRITE : OPCODE_READ, t, &good) < 0)
@@ -484,11 +423,11 @@ static int transfer_run(struct mce_te *te, struct transfer *t)
 	return batch_finish(te, t->batch, t->opts.deadline_ms + GRACE_MS);
 }
 
-static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_transfer, "transfer", 6, TRANSFER_ARGS)
 {
 	struct mce_te *te = engine_te(self);
 	struct transfer t;
-	int status = STATUS_FAILED, r = transfer_parse(args, nargs, kwnames, &t);
+	int status = STATUS_FAILED, r = transfer_parse(a, &t);
 
 	if (!r && te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -500,11 +439,11 @@ static PyObject *engine_transfer(PyObject *self, PyObject *const *args, Py_ssize
 }
 
 /* A batch id in Python is the engine's id plus 1, because 0 means failure. */
-static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_submit, "transfer", 6, TRANSFER_ARGS)
 {
 	struct mce_te *te = engine_te(self);
 	struct transfer t;
-	int r = transfer_parse(args, nargs, kwnames, &t), done = FAILED;
+	int r = transfer_parse(a, &t), done = FAILED;
 
 	if (!r && te && t.n) {
 		Py_BEGIN_ALLOW_THREADS
@@ -515,15 +454,13 @@ static PyObject *engine_submit(PyObject *self, PyObject *const *args, Py_ssize_t
 	return r < 0 ? NULL : PyLong_FromUnsignedLongLong(done < 0 ? 0 : t.batch + 1);
 }
 
-static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_wait, "get_batch_transfer_status", 1, "batch_ids")
 {
-	static const struct mcpy_sig sig = { "get_batch_transfer_status", 1, { "batch_ids" } };
 	struct mce_te *te = engine_te(self);
 	struct mcpy_numbers ids;
 	int r = te ? 0 : FAILED;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_numbers(a[0], "batch_ids", &ids) < 0)
+	if (mcpy_numbers(a[0], "batch_ids", &ids) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	/* No timeout here: each transfer has a deadline. */
@@ -535,16 +472,14 @@ static PyObject *engine_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_check, "transfer_check_status", 1, "batch_id")
 {
-	static const struct mcpy_sig sig = { "transfer_check_status", 1, { "batch_id" } };
 	struct mce_te *te = engine_te(self);
 	struct mce_te_batch_status st;
-	PyObject *a[1];
 	uint64_t id;
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "batch_id", &id) < 0)
+	if (mcpy_u64(a[0], "batch_id", &id) < 0)
 		return NULL;
 	if (!te || !id || mce_te_batch_status(te, id - 1, &st) < 0)
 		return PyLong_FromLong(FAILED);
@@ -559,15 +494,13 @@ static PyObject *engine_check(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 /* ---- peers ---- */
 
-static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(engine_probe, "send_probe", 1, "peer_server_name")
 {
-	static const struct mcpy_sig sig = { "send_probe", 1, { "peer_server_name" } };
 	struct mce_te *te = engine_te(self);
 	const char *name;
 	int r = FAILED;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = mcpy_text(a[0], "peer_server_name")))
+	if (mcpy_text(a[0], "peer_server_name", &name) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS
@@ -577,17 +510,14 @@ static PyObject *engine_probe(PyObject *self, PyObject *const *args, Py_ssize_t 
 	return PyLong_FromLong(r);
 }
 
-static PyObject *engine_first_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				     PyObject *kwnames)
+MCPY_METHOD(engine_first_buffer, "get_first_buffer_address", 1, "segment_name")
 {
-	static const struct mcpy_sig sig = { "get_first_buffer_address", 1, { "segment_name" } };
 	struct mce_te *te = engine_te(self);
 	uint64_t at = 0, len;
 	segment_id_t segment;
 	const char *name;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(name = mcpy_text(a[0], "segment_name")))
+	if (mcpy_text(a[0], "segment_name", &name) < 0)
 		return NULL;
 	if (te) {
 		Py_BEGIN_ALLOW_THREADS

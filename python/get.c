@@ -61,13 +61,12 @@ static void get_bytes(PyObject *self, struct mcs_get_item *items, unsigned n, Py
 			Py_CLEAR(ret[i]);
 }
 
-static PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get, "get", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get", 1, { "key" } };
 	struct mcs_get_item item = { 0 };
-	PyObject *a[1], *ret = NULL;
+	PyObject *ret = NULL;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &item.key) < 0)
+	if (mcpy_key(a[0], &item.key) < 0)
 		return NULL;
 	get_bytes(self, &item, 1, &ret);
 	return ret ? ret : PyBytes_FromStringAndSize(NULL, 0);
@@ -84,15 +83,14 @@ static struct mcs_get_item *get_items(const struct mcpy_keys *keys)
 	return items;
 }
 
-static PyObject *store_get_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_batch, "get_batch", 1, "keys")
 {
-	static const struct mcpy_sig sig = { "get_batch", 1, { "keys" } };
 	struct mcs_get_item *items = NULL;
-	PyObject *a[1], *list = NULL;
+	PyObject *list = NULL;
 	PyObject **got = NULL;
 	struct mcpy_keys keys;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	items = get_items(&keys);
 	got = PyMem_Calloc((size_t)keys.n + 1, sizeof(PyObject *));
@@ -150,30 +148,25 @@ static PyObject *get_handle(void *data, int64_t size)
 	return Py_NewRef(Py_None);
 }
 
-static PyObject *store_get_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_get_buffer, "get_buffer", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get_buffer", 1, { "key" } };
 	struct mcs_get_item item = { 0 };
 	void *data = NULL;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &item.key) < 0)
+	if (mcpy_key(a[0], &item.key) < 0)
 		return NULL;
 	get_memory(self, &item, 1, &data);
 	return get_handle(data, item.result);
 }
 
-static PyObject *store_batch_get_buffer(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-					PyObject *kwnames)
+MCPY_METHOD(store_batch_get_buffer, "batch_get_buffer", 1, "keys")
 {
-	static const struct mcpy_sig sig = { "batch_get_buffer", 1, { "keys" } };
 	struct mcs_get_item *items;
-	PyObject *a[1], *list = NULL, *one;
+	PyObject *list = NULL, *one;
 	struct mcpy_keys keys;
 	void **data;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	items = get_items(&keys);
 	data = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(void *));
@@ -205,17 +198,15 @@ static void get_cut_iov(struct iovec *iov, Py_ssize_t n)
 		iov[i].iov_len = mcpy_reach((uint64_t)(uintptr_t)iov[i].iov_base, iov[i].iov_len, MCPY_WRITE);
 }
 
-static PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_into, "get_into", 3, "key", "buffer_ptr", "size")
 {
-	static const struct mcpy_sig sig = { "get_into", 3, { "key", "buffer_ptr", "size" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	struct iovec iov;
 	uint64_t at, size;
-	PyObject *a[3];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
+	if (mcpy_key(a[0], &key) < 0 ||
 	    mcpy_u64(a[1], "buffer_ptr", &at) < 0 || mcpy_u64(a[2], "size", &size) < 0)
 		return NULL;
 	c = mcpy_enter(self);
@@ -246,54 +237,66 @@ static void get_run(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 		items[i].result = c ? get_code(items[i].result, items[i].key) : MCPY_INVALID_PARAMS;
 }
 
-static PyObject *get_run_into(PyObject *self, const struct mcpy_keys *keys,
-			  const struct mcpy_numbers *ptrs, const struct mcpy_numbers *sizes)
+/* Read objects, or with @offsets ranges of objects, into one buffer each. */
+static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObject *offsets,
+			  PyObject *sizes)
 {
-	struct iovec *iov = PyMem_RawCalloc((size_t)keys->n + 1, sizeof(*iov));
-	struct mcs_get_item *items = get_items(keys);
+	struct mcpy_numbers at = { 0 }, offset = { 0 }, size = { 0 };
+	struct mcs_get_item *items = NULL;
+	struct iovec *iov = NULL;
 	PyObject *list = NULL;
+	struct mcpy_keys keys;
 
-	if (!iov || !items)
+	if (mcpy_keys(names, &keys) < 0)
+		return NULL;
+	if (mcpy_numbers(ptrs, "buffer_ptrs", &at) < 0 ||
+	    (offsets && mcpy_numbers(offsets, "offsets", &offset) < 0) ||
+	    mcpy_numbers(sizes, "sizes", &size) < 0)
 		goto out;
-	for (Py_ssize_t i = 0; i < keys->n; i++)
-		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], ptrs->v[i] ? sizes->v[i] : 0 };
-	get_cut_iov(iov, keys->n);
-	for (Py_ssize_t i = 0; i < keys->n; i++) {
-		items[i].whole = 1;
+	if (at.n != keys.n || size.n != keys.n || (offsets && offset.n != keys.n)) {
+		list = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
+		goto out;
+	}
+	iov = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*iov));
+	items = get_items(&keys);
+	if (!iov || !items) {
+		PyErr_NoMemory();
+		goto out;
+	}
+	for (Py_ssize_t i = 0; i < keys.n; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], at.v[i] ? size.v[i] : 0 };
+	get_cut_iov(iov, keys.n);
+	for (Py_ssize_t i = 0; i < keys.n; i++) {
+		items[i].whole = !offsets;
+		items[i].offset = offsets ? offset.v[i] : 0;
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
 	}
-	get_run(self, items, keys->n);
-	list = get_results(items, keys->n);
+	get_run(self, items, keys.n);
+	/* A range that is only partly inside the object is an error. */
+	for (Py_ssize_t i = 0; i < keys.n && offsets; i++)
+		if (items[i].result >= 0 && (uint64_t)items[i].result != size.v[i])
+			items[i].result = MCPY_INVALID_PARAMS;
+	list = get_results(items, keys.n);
 out:
 	PyMem_RawFree(iov);
 	PyMem_RawFree(items);
+	PyMem_RawFree(at.v);
+	PyMem_RawFree(offset.v);
+	PyMem_RawFree(size.v);
+	mcpy_keys_done(&keys);
 	return list;
 }
 
-static PyObject *store_batch_get_into(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				      PyObject *kwnames)
+MCPY_METHOD(store_batch_get_into, "batch_get_into", 3, "keys", "buffer_ptrs", "sizes")
 {
-	static const struct mcpy_sig sig = {
-		"batch_get_into", 3, { "keys", "buffer_ptrs", "sizes" },
-	};
-	struct mcpy_numbers ptrs = { 0 }, sizes = { 0 };
-	PyObject *ret = NULL, *a[3];
-	struct mcpy_keys keys;
+	return get_into(self, a[0], a[1], NULL, a[2]);
+}
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 || mcpy_numbers(a[2], "sizes", &sizes) < 0)
-		goto out;
-	if (ptrs.n != keys.n || sizes.n != keys.n)
-		ret = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
-	else
-		ret = get_run_into(self, &keys, &ptrs, &sizes);
-out:
-	PyMem_RawFree(ptrs.v);
-	PyMem_RawFree(sizes.v);
-	mcpy_keys_done(&keys);
-	return ret;
+/* For get_into_ranges(). */
+MCPY_METHOD(store_ranges, "_get_ranges", 4, "keys", "buffer_ptrs", "offsets", "sizes")
+{
+	return get_into(self, a[0], a[1], a[2], a[3]);
 }
 
 static bool get_null_piece(const struct iovec *iov, Py_ssize_t n)
@@ -335,20 +338,15 @@ static PyObject *get_run_multi(PyObject *self, const struct mcpy_keys *keys, con
 	return list;
 }
 
-static PyObject *store_batch_get_multi(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				       PyObject *kwnames)
+MCPY_METHOD(store_batch_get_multi, "batch_get_into_multi_buffers", 3, "keys", "all_buffer_ptrs",
+	    "all_sizes", "prefer_alloc_in_same_node")
 {
-	static const struct mcpy_sig sig = {
-		"batch_get_into_multi_buffers", 3,
-		{ "keys", "all_buffer_ptrs", "all_sizes", "prefer_alloc_in_same_node" },
-	};
 	struct mcpy_vectors v = { 0 };
-	PyObject *ret = NULL, *a[4];
+	PyObject *ret = NULL;
 	struct mcpy_keys keys;
 	bool same_node;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[3], false, &same_node) < 0 ||
-	    mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_bool(a[3], false, &same_node) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	if (mcpy_vectors(a[1], a[2], &v) < 0)
 		goto out;
@@ -359,66 +357,6 @@ static PyObject *store_batch_get_multi(PyObject *self, PyObject *const *args, Py
 out:
 	mcpy_vectors_done(&v);
 	mcpy_keys_done(&keys);
-	return ret;
-}
-
-/* ---- ranges, for get_into_ranges() ---- */
-
-struct ranges {
-	struct mcpy_keys keys;
-	struct mcpy_numbers at, offset, size;
-};
-
-static PyObject *get_run_ranges(PyObject *self, const struct ranges *g)
-{
-	struct iovec *iov = PyMem_RawCalloc((size_t)g->keys.n + 1, sizeof(*iov));
-	struct mcs_get_item *items = get_items(&g->keys);
-	PyObject *list = NULL;
-
-	if (!iov || !items)
-		goto out;
-	for (Py_ssize_t i = 0; i < g->keys.n; i++)
-		iov[i] = (struct iovec){ (void *)(uintptr_t)g->at.v[i], g->at.v[i] ? g->size.v[i] : 0 };
-	get_cut_iov(iov, g->keys.n);
-	for (Py_ssize_t i = 0; i < g->keys.n; i++) {
-		items[i].offset = g->offset.v[i];
-		items[i].iov = &iov[i];
-		items[i].iovcnt = 1;
-	}
-	get_run(self, items, g->keys.n);
-	/* A range that is only partly inside the object is an error. */
-	for (Py_ssize_t i = 0; i < g->keys.n; i++)
-		if (items[i].result >= 0 && (uint64_t)items[i].result != g->size.v[i])
-			items[i].result = MCPY_INVALID_PARAMS;
-	list = get_results(items, g->keys.n);
-out:
-	PyMem_RawFree(iov);
-	PyMem_RawFree(items);
-	return list;
-}
-
-static PyObject *store_ranges(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = {
-		"_get_ranges", 4, { "keys", "buffer_ptrs", "offsets", "sizes" },
-	};
-	PyObject *ret = NULL, *a[4];
-	struct ranges g = { 0 };
-
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &g.keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &g.at) >= 0 &&
-	    mcpy_numbers(a[2], "offsets", &g.offset) >= 0 &&
-	    mcpy_numbers(a[3], "sizes", &g.size) >= 0) {
-		if (g.at.n != g.keys.n || g.offset.n != g.keys.n || g.size.n != g.keys.n)
-			ret = mcpy_list_of(g.keys.n, MCPY_INVALID_PARAMS);
-		else
-			ret = get_run_ranges(self, &g);
-	}
-	PyMem_RawFree(g.at.v);
-	PyMem_RawFree(g.offset.v);
-	PyMem_RawFree(g.size.v);
-	mcpy_keys_done(&g.keys);
 	return ret;
 }
 

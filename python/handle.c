@@ -78,14 +78,9 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_handle_spec = {
 	.name = "mooncake.store.BufferHandle",
 	.basicsize = sizeof(struct handle),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
-
-PyObject *mcpy_handle_type(PyObject *module)
-{
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}

@@ -203,31 +203,3 @@ bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
 			return false;
 	return true;
 }
-
-static PyObject *mapped_answer(const struct mcpy_sig *sig, unsigned access, PyObject *const *args, Py_ssize_t nargs,
-		       PyObject *kwnames)
-{
-	struct iovec iov;
-	uint64_t at, size;
-	PyObject *a[2];
-
-	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "ptr", &at) < 0 ||
-	    mcpy_u64(a[1], "size", &size) < 0)
-		return NULL;
-	iov = (struct iovec){ (void *)(uintptr_t)at, size };
-	return PyBool_FromLong(mcpy_all_reach(&iov, 1, access));
-}
-
-PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = { "mapped", 2, { "ptr", "size" } };
-
-	return mapped_answer(&sig, MCPY_READ, args, nargs, kwnames);
-}
-
-PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = { "writable", 2, { "ptr", "size" } };
-
-	return mapped_answer(&sig, MCPY_WRITE, args, nargs, kwnames);
-}

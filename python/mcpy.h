@@ -39,12 +39,24 @@ struct mcpy_sig {
 int mcpy_args(const struct mcpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
 	      PyObject *kwnames, PyObject **ret);
 
+/* Begins the definition of @f for MCPY_FAST(): the method @name with arguments of these names, of which the
+ * first @n_required must be given.  The body that follows gets @self and the arguments in @a[]. */
+#define MCPY_METHOD(f, name, n_required, ...) \
+	static PyObject *f##_body(PyObject *self, PyObject *const *a); \
+	static PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) \
+	{ \
+		static const struct mcpy_sig sig = { name, n_required, { __VA_ARGS__ } }; \
+		PyObject *a[MCPY_ARGS_MAX]; \
+		return mcpy_args(&sig, args, nargs, kwnames, a) < 0 ? NULL : f##_body(self, a); \
+	} \
+	static PyObject *f##_body(PyObject *self, PyObject *const *a)
+
 /* str (as UTF-8) or bytes; points into @obj. */
 int mcpy_key(PyObject *obj, struct mcs_key *ret);
 
-/* The text of the str @obj, for functions that read up to a NUL.  ValueError that names @arg if the text contains a
- * NUL, because such a function would use only the part before it. */
-const char *mcpy_text(PyObject *obj, const char *arg);
+/* The text of the str @obj, for functions that read up to a NUL.  ValueError that names @arg if the text
+ * has a NUL, because such a function would use only the part before it.  NULL: *@ret stays unchanged. */
+int mcpy_text(PyObject *obj, const char *arg, const char **ret);
 
 struct mcpy_keys {
 	PyObject *tuple;
@@ -55,7 +67,7 @@ struct mcpy_keys {
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret);
 void mcpy_keys_done(struct mcpy_keys *k);
 
-/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg. */
+/* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg.  NULL: *@ret stays unchanged. */
 int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret);
 
 struct mcpy_numbers {
@@ -72,6 +84,8 @@ struct mcpy_vectors {
 	Py_ssize_t n;			/* -1: the outer lists differ in length */
 };
 int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
+/* The same from flat lists: each item has one piece. */
+int mcpy_pieces(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret);
 void mcpy_vectors_done(struct mcpy_vectors *v);
 
 /* Truth value of @obj; @fallback for NULL. */
@@ -91,8 +105,6 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access);
 /* Whether all bytes of all pieces allow @access. */
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);
-PyObject *mcpy_writable_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-PyObject *mcpy_mapped_method(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* ---- results ---- */
 
@@ -132,7 +144,7 @@ struct mcpy_store {
 	PyObject *noted;		/* address -> number of registrations after the first */
 };
 
-PyObject *mcpy_store_type(PyObject *module);
+PyType_Spec *mcpy_store_spec(void);
 
 /* The store for one call; NULL (no exception): not set up, closed, or opened by a parent process.  Needs the GIL. */
 struct mcpy_core *mcpy_enter(PyObject *self);
@@ -147,7 +159,7 @@ extern PyMethodDef mcpy_pool_methods[];
 
 /* ---- config.c: ReplicateConfig ---- */
 
-PyObject *mcpy_config_type(PyObject *module);
+extern PyType_Spec mcpy_config_spec;
 
 struct mcpy_opts {
 	struct mcs_put_opts opts;
@@ -163,17 +175,17 @@ void mcpy_opts_done(struct mcpy_opts *o);
 
 /* ---- handle.c: BufferHandle ---- */
 
-PyObject *mcpy_handle_type(PyObject *module);
+extern PyType_Spec mcpy_handle_spec;
 /* Takes ownership of @data, which malloc() returned. */
 PyObject *mcpy_handle_new(void *data, Py_ssize_t size);
 
 /* ---- object.c: open objects, for sessions ---- */
 
-PyObject *mcpy_object_type(PyObject *module);
+extern PyType_Spec mcpy_object_spec;
 
 /* ---- memory.c: MooncakeHostMemAllocator, bind_to_numa_node ---- */
 
-PyObject *mcpy_allocator_type(PyObject *module);
+extern PyType_Spec mcpy_allocator_spec;
 extern PyMethodDef mcpy_memory_functions[];
 
 /* ---- module.c ---- */

@@ -36,15 +36,14 @@ static void allocator_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(allocator_alloc, "alloc", 1, "size")
 {
-	static const struct mcpy_sig sig = { "alloc", 1, { "size" } };
-	PyObject *a[1], *address, *bytes;
+	PyObject *address, *bytes;
 	uint64_t size;
 	void *p;
 	int r = -1;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "size", &size) < 0)
+	if (mcpy_u64(a[0], "size", &size) < 0)
 		return NULL;
 	if (!size || size > PY_SSIZE_T_MAX)
 		return PyLong_FromLong(0);
@@ -64,14 +63,13 @@ static PyObject *allocator_alloc(PyObject *self, PyObject *const *args, Py_ssize
 	return address;
 }
 
-static PyObject *allocator_free(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(allocator_free, "free", 1, "ptr")
 {
-	static const struct mcpy_sig sig = { "free", 1, { "ptr" } };
 	PyObject *sizes = ((struct allocator *)self)->sizes;
-	PyObject *a[1], *size;
+	PyObject *size;
 	uint64_t at, bytes;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "ptr", &at) < 0)
+	if (mcpy_u64(a[0], "ptr", &at) < 0)
 		return NULL;
 	size = PyDict_GetItemWithError(sizes, a[0]);
 	if (!size)
@@ -99,28 +97,18 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_allocator_spec = {
 	.name = "mooncake.store.MooncakeHostMemAllocator",
 	.basicsize = sizeof(struct allocator),
 	.flags = Py_TPFLAGS_DEFAULT,
 	.slots = slots,
 };
 
-PyObject *mcpy_allocator_type(PyObject *module)
+MCPY_METHOD(bind_to_numa_node, "bind_to_numa_node", 1, "node")
 {
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}
-
-static PyObject *bind_to_numa_node(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = { "bind_to_numa_node", 1, { "node" } };
 	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
-	PyObject *a[1];
 	long node;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
-		return NULL;
 	node = PyLong_AsLong(a[0]);
 	if (node == -1 && PyErr_Occurred())
 		return NULL;

@@ -4,16 +4,14 @@
 
 #include <string.h>
 
-static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_is_exist, "is_exist", 1, "key")
 {
-	static const struct mcpy_sig sig = { "is_exist", 1, { "key" } };
 	int r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	uint8_t present;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -28,32 +26,15 @@ static PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLong(r);
 }
 
-/* A list of 0 and 1 that shares two int objects. */
-static PyObject *names_present_list(const uint8_t *present, Py_ssize_t n)
+MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys")
 {
-	PyObject *is[2] = { PyLong_FromLong(0), PyLong_FromLong(1) };
-	PyObject *list = is[0] && is[1] ? PyList_New(n) : NULL;
-
-	for (Py_ssize_t i = 0; i < n && list; i++) {
-		Py_INCREF(is[present[i]]);
-		PyList_SET_ITEM(list, i, is[present[i]]);
-	}
-	Py_XDECREF(is[0]);
-	Py_XDECREF(is[1]);
-	return list;
-}
-
-static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				      PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = { "batch_is_exist", 1, { "keys" } };
 	int r = MCPY_INVALID_PARAMS;
-	PyObject *a[1], *list;
+	PyObject *list;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	uint8_t *present;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	present = PyMem_RawCalloc((size_t)keys.n + 1, 1);
 	c = present ? mcpy_enter(self) : NULL;
@@ -63,23 +44,23 @@ static PyObject *store_batch_is_exist(PyObject *self, PyObject *const *args, Py_
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
-	list = r < 0 ? mcpy_list_of(keys.n, r) : names_present_list(present, keys.n);
+	list = r < 0 ? mcpy_list_of(keys.n, r) : PyList_New(keys.n);
+	for (Py_ssize_t i = 0; i < keys.n && list && r >= 0; i++)
+		mcpy_list_take(&list, i, PyLong_FromLong(present[i]));
 	PyMem_RawFree(present);
 	mcpy_keys_done(&keys);
 	return list;
 }
 
-static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_get_size, "get_size", 1, "key")
 {
-	static const struct mcpy_sig sig = { "get_size", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcs_info info;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	uint8_t present;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -95,16 +76,14 @@ static PyObject *store_get_size(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLongLong(r);
 }
 
-static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_stat, "_stat", 1, "key")
 {
-	static const struct mcpy_sig sig = { "_stat", 1, { "key" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcs_info info = { 0 };
 	struct mcpy_core *c;
 	struct mcs_key key;
-	PyObject *a[1];
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -121,23 +100,19 @@ static PyObject *store_stat(PyObject *self, PyObject *const *args, Py_ssize_t na
 
 /* ---- remove ---- */
 
-static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_remove, "remove", 1, "key", "force")
 {
-	static const struct mcpy_sig sig = { "remove", 1, { "key", "force" } };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
-	PyObject *a[2];
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
-	    mcpy_bool(a[1], false, &force) < 0)
+	if (mcpy_key(a[0], &key) < 0 || mcpy_bool(a[1], false, &force) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = key.len ? mcs_remove(c->mcs, key, force ? MCS_REMOVE_FORCE : 0, -1) :
-			-MCS_ENOOBJECT;
+		r = key.len ? mcs_remove(c->mcs, key, force ? MCS_REMOVE_FORCE : 0, -1) : -MCS_ENOOBJECT;
 		r = mcpy_code(r);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
@@ -160,23 +135,19 @@ static void names_remove(struct mcpy_core *c, const struct mcpy_keys *keys, bool
 	/* From the end, so that no result is overwritten before it is moved. */
 	k = n;
 	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
-		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT :
-			(int)mcpy_code(r < 0 ? r : result[--k]);
+		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT : (int)mcpy_code(r < 0 ? r : result[--k]);
 }
 
-static PyObject *store_batch_remove(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_batch_remove, "batch_remove", 1, "keys", "force")
 {
-	static const struct mcpy_sig sig = { "batch_remove", 1, { "keys", "force" } };
-	PyObject *a[2], *list = NULL;
+	PyObject *list = NULL;
 	struct mcpy_core *c = NULL;
 	struct mcpy_keys keys;
 	struct mcs_key *some;
 	int *result;
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0 ||
-	    mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_bool(a[1], false, &force) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	result = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*result));
 	some = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*some));
@@ -216,16 +187,13 @@ static PyObject *names_remove_match(PyObject *self, const char *pattern, bool fo
 	return PyLong_FromLongLong(r);
 }
 
-static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_remove_regex, "remove_by_regex", 1, "regex_pattern", "force")
 {
-	static const struct mcpy_sig sig = { "remove_by_regex", 1, { "regex_pattern", "force" } };
 	const char *pattern;
-	PyObject *a[2];
 	Py_ssize_t len;
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], false, &force) < 0)
+	if (mcpy_bool(a[1], false, &force) < 0)
 		return NULL;
 	if (!PyUnicode_Check(a[0]))
 		return PyErr_Format(PyExc_TypeError, "regex_pattern must be str, not %.100s",
@@ -239,14 +207,11 @@ static PyObject *store_remove_regex(PyObject *self, PyObject *const *args, Py_ss
 	return names_remove_match(self, pattern, force);
 }
 
-static PyObject *store_remove_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_remove_all, "remove_all", 0, "force")
 {
-	static const struct mcpy_sig sig = { "remove_all", 0, { "force" } };
-	PyObject *a[1];
 	bool force;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &force) < 0)
+	if (mcpy_bool(a[0], false, &force) < 0)
 		return NULL;
 	return names_remove_match(self, NULL, force);
 }

@@ -58,33 +58,22 @@ static int64_t read_pieces(mcs_object_t *object, const struct iovec *iov, const 
 	return sum;
 }
 
-static PyObject *object_read(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(object_read, "read", 3, "buffer_ptrs", "sizes", "offsets")
 {
-	static const struct mcpy_sig sig = { "read", 3, { "buffer_ptrs", "sizes", "offsets" } };
-	struct mcpy_numbers at = { 0 }, size = { 0 }, offset = { 0 };
 	struct object *o = (struct object *)self;
 	int64_t r = MCPY_INVALID_PARAMS;
-	struct iovec *iov = NULL;
-	PyObject *a[3];
+	struct mcpy_numbers offset = { 0 };
+	struct mcpy_vectors v;
 	bool ok;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0)
-		return NULL;
-	ok = mcpy_numbers(a[0], "buffer_ptrs", &at) >= 0 && mcpy_numbers(a[1], "sizes", &size) >= 0 &&
-		mcpy_numbers(a[2], "offsets", &offset) >= 0;
-	if (ok && at.n == size.n && at.n == offset.n) {
-		iov = PyMem_RawCalloc((size_t)at.n + 1, sizeof(*iov));
-		for (Py_ssize_t i = 0; i < at.n && iov; i++)
-			iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], size.v[i] };
+	ok = mcpy_pieces(a[0], a[1], &v) >= 0 && mcpy_numbers(a[2], "offsets", &offset) >= 0;
+	if (ok && v.n == offset.n) {
 		Py_BEGIN_ALLOW_THREADS
-		if (iov)
-			r = read_pieces(o->object, iov, offset.v, at.n);
+		r = read_pieces(o->object, v.iov, offset.v, v.n);
 		Py_END_ALLOW_THREADS
 	}
-	PyMem_RawFree(at.v);
-	PyMem_RawFree(size.v);
 	PyMem_RawFree(offset.v);
-	PyMem_RawFree(iov);
+	mcpy_vectors_done(&v);
 	return ok ? PyLong_FromLongLong(r) : NULL;
 }
 
@@ -107,31 +96,23 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 
-static PyType_Spec spec = {
+PyType_Spec mcpy_object_spec = {
 	.name = "mooncake._store.Object",
 	.basicsize = sizeof(struct object),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
 
-PyObject *mcpy_object_type(PyObject *module)
+MCPY_METHOD(store_open_object, "_open_object", 1, "key")
 {
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
-}
-
-static PyObject *store_open_object(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = { "_open_object", 1, { "key" } };
 	PyTypeObject *type = (PyTypeObject *)mcpy_types.object;
 	mcs_object_t *object = NULL;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	struct object *o;
-	PyObject *a[1];
 	int64_t r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c)

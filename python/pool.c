@@ -30,16 +30,13 @@ static PyObject *store_segments(PyObject *self, PyObject *none)
 	return list;
 }
 
-static PyObject *store_pool_alloc(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_pool_alloc, "alloc_from_mem_pool", 1, "size")
 {
-	static const struct mcpy_sig sig = { "alloc_from_mem_pool", 1, { "size" } };
 	struct mcpy_core *c;
-	PyObject *a[1];
 	void *p = NULL;
 	uint64_t size;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "size", &size) < 0)
+	if (mcpy_u64(a[0], "size", &size) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
@@ -68,18 +65,16 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 }
 
 /* One list for each key, None for a miss; or one negative code. */
-static PyObject *store_replicas(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_replicas, "_replicas", 1, "keys", "promise")
 {
-	static const struct mcpy_sig sig = { "_replicas", 1, { "keys", "promise" } };
 	struct mcs_replicas *got = NULL;
-	PyObject *a[2], *list = NULL;
+	PyObject *list = NULL;
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	bool promise;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[1], true, &promise) < 0 ||
-	    mcpy_keys(a[0], &keys) < 0)
+	if (mcpy_bool(a[1], true, &promise) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	got = PyMem_RawCalloc((size_t)keys.n + 1, sizeof(*got));
 	c = got ? mcpy_enter(self) : NULL;
@@ -111,30 +106,24 @@ static const char **task_names(PyObject *tuple)
 
 	if (!names)
 		PyErr_NoMemory();
-	for (Py_ssize_t i = 0; i < n && names; i++) {
-		names[i] = mcpy_text(PyTuple_GET_ITEM(tuple, i), "a segment's name");
-		if (!names[i]) {
+	for (Py_ssize_t i = 0; i < n && names; i++)
+		if (mcpy_text(PyTuple_GET_ITEM(tuple, i), "a segment's name", &names[i]) < 0) {
 			PyMem_Free(names);
 			names = NULL;
 		}
-	}
 	return names;
 }
 
-static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
+MCPY_METHOD(store_task_create, "_task_create", 4, "move", "key", "sources", "targets")
 {
-	static const struct mcpy_sig sig = { "_task_create", 4, { "move", "key", "sources", "targets" } };
 	const char **sources = NULL, **targets = NULL;
 	struct mcs_task_opts opts = { 0 };
 	int64_t r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c = NULL;
 	char id[MCS_TASK_ID];
-	PyObject *a[4];
 	bool move;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_bool(a[0], false, &move) < 0 ||
-	    mcpy_key(a[1], &opts.key) < 0)
+	if (mcpy_bool(a[0], false, &move) < 0 || mcpy_key(a[1], &opts.key) < 0)
 		return NULL;
 	if (!PyTuple_Check(a[2]) || !PyTuple_Check(a[3])) {
 		PyErr_SetString(PyExc_TypeError, "sources and targets must be tuples");
@@ -160,16 +149,15 @@ static PyObject *store_task_create(PyObject *self, PyObject *const *args, Py_ssi
 	return r < 0 ? PyLong_FromLongLong(r) : PyUnicode_FromString(id);
 }
 
-static PyObject *store_task(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_task, "_task", 1, "id")
 {
-	static const struct mcpy_sig sig = { "_task", 1, { "id" } };
 	struct mcs_task *task = NULL;
 	struct mcpy_core *c;
-	PyObject *a[1], *ret;
+	PyObject *ret;
 	const char *id;
 	int64_t n;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || !(id = mcpy_text(a[0], "id")))
+	if (mcpy_text(a[0], "id", &id) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c)

@@ -40,18 +40,15 @@ static int put_one(PyObject *self, struct mcs_key key, const struct iovec *iov, 
 
 /* ---- put, upsert: one value ---- */
 
-static PyObject *put_value(PyObject *self, const struct mcpy_sig *sig, unsigned flags,
-			   PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *put_value(PyObject *self, PyObject *const *a, unsigned flags)
 {
 	struct mcpy_opts o;
 	struct mcs_key key;
 	struct iovec iov;
-	PyObject *a[3];
 	Py_buffer buf;
 	int r;
 
-	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
-	    mcpy_bytes(a[1], &buf) < 0)
+	if (mcpy_key(a[0], &key) < 0 || mcpy_bytes(a[1], &buf) < 0)
 		return NULL;
 	r = put_opts(a[2], 1, false, flags, &o);
 	if (!r) {
@@ -63,18 +60,14 @@ static PyObject *put_value(PyObject *self, const struct mcpy_sig *sig, unsigned 
 	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
-static PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_put, "put", 2, "key", "value", "config")
 {
-	static const struct mcpy_sig sig = { "put", 2, { "key", "value", "config" } };
-
-	return put_value(self, &sig, 0, args, nargs, kwnames);
+	return put_value(self, a, 0);
 }
 
-static PyObject *store_upsert(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_upsert, "upsert", 2, "key", "value", "config")
 {
-	static const struct mcpy_sig sig = { "upsert", 2, { "key", "value", "config" } };
-
-	return put_value(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
+	return put_value(self, a, MCS_PUT_UPSERT);
 }
 
 /* ---- put_parts ---- */
@@ -155,17 +148,15 @@ static PyObject *store_upsert_parts(PyObject *self, PyObject *const *args, Py_ss
 
 /* ---- put_from: addresses ---- */
 
-static PyObject *put_from(PyObject *self, const struct mcpy_sig *sig, unsigned flags,
-			  PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *put_from(PyObject *self, PyObject *const *a, unsigned flags)
 {
 	struct mcpy_opts o;
 	struct mcs_key key;
 	struct iovec iov;
 	uint64_t at, size;
-	PyObject *a[4];
 	int r;
 
-	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
+	if (mcpy_key(a[0], &key) < 0 ||
 	    mcpy_u64(a[1], "buffer_ptr", &at) < 0 || mcpy_u64(a[2], "size", &size) < 0)
 		return NULL;
 	r = put_opts(a[3], 1, false, flags, &o);
@@ -180,51 +171,31 @@ static PyObject *put_from(PyObject *self, const struct mcpy_sig *sig, unsigned f
 	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
-static PyObject *store_put_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_put_from, "put_from", 3, "key", "buffer_ptr", "size", "config")
 {
-	static const struct mcpy_sig sig = {
-		"put_from", 3, { "key", "buffer_ptr", "size", "config" },
-	};
-
-	return put_from(self, &sig, 0, args, nargs, kwnames);
+	return put_from(self, a, 0);
 }
 
-static PyObject *store_put_new_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_put_new_from, "_put_new_from", 3, "key", "buffer_ptr", "size", "config")
 {
-	static const struct mcpy_sig sig = {
-		"_put_new_from", 3, { "key", "buffer_ptr", "size", "config" },
-	};
-
-	return put_from(self, &sig, MCS_PUT_EXCL, args, nargs, kwnames);
+	return put_from(self, a, MCS_PUT_EXCL);
 }
 
-static PyObject *store_upsert_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				   PyObject *kwnames)
+MCPY_METHOD(store_upsert_from, "upsert_from", 3, "key", "buffer_ptr", "size", "config")
 {
-	static const struct mcpy_sig sig = {
-		"upsert_from", 3, { "key", "buffer_ptr", "size", "config" },
-	};
-
-	return put_from(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
+	return put_from(self, a, MCS_PUT_UPSERT);
 }
 
-static PyObject *store_put_with_metadata(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-					 PyObject *kwnames)
+MCPY_METHOD(store_put_with_metadata, "put_from_with_metadata", 5, "key", "buffer_ptr",
+	    "metadata_buffer_ptr", "size", "metadata_size", "config")
 {
-	static const struct mcpy_sig sig = {
-		"put_from_with_metadata", 5,
-		{ "key", "buffer_ptr", "metadata_buffer_ptr", "size", "metadata_size", "config" },
-	};
 	uint64_t at, meta, size, meta_size;
 	struct mcpy_opts o;
 	struct iovec iov[2];
 	struct mcs_key key;
-	PyObject *a[6];
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_key(a[0], &key) < 0 ||
-	    mcpy_u64(a[1], "buffer_ptr", &at) < 0 ||
+	if (mcpy_key(a[0], &key) < 0 || mcpy_u64(a[1], "buffer_ptr", &at) < 0 ||
 	    mcpy_u64(a[2], "metadata_buffer_ptr", &meta) < 0 ||
 	    mcpy_u64(a[3], "size", &size) < 0 || mcpy_u64(a[4], "metadata_size", &meta_size) < 0)
 		return NULL;
@@ -274,9 +245,7 @@ static void batch_add(struct batch *b, Py_ssize_t i, unsigned *used, const struc
 {
 	if (b->result[i])
 		return;
-	b->item[*used] = (struct mcs_put_item){
-		.key = b->keys.key[i], .iov = iov, .iovcnt = n,
-	};
+	b->item[*used] = (struct mcs_put_item){ .key = b->keys.key[i], .iov = iov, .iovcnt = n };
 	if (o->groups)
 		b->item[*used].group = o->groups[i];
 	(*used)++;
@@ -301,83 +270,6 @@ static void batch_run(PyObject *self, struct batch *b, unsigned used, const stru
 			b->result[i] = put_code(b->item[k].result, b->keys.key[i]), k++;
 }
 
-
-static PyObject *batch_run_from(PyObject *self, struct batch *b, const struct mcpy_numbers *ptrs,
-			  const struct mcpy_numbers *sizes, const struct mcpy_opts *o)
-{
-	struct iovec *iov = PyMem_RawCalloc((size_t)b->keys.n + 1, sizeof(*iov));
-	unsigned used = 0;
-	bool whole;
-
-	if (!iov)
-		return PyErr_NoMemory();
-	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
-		iov[i] = (struct iovec){ (void *)(uintptr_t)ptrs->v[i], sizes->v[i] };
-		if (!ptrs->v[i] || !sizes->v[i])
-			b->result[i] = MCPY_INVALID_PARAMS;
-	}
-	whole = mcpy_all_reach(iov, b->keys.n, MCPY_READ);
-	for (Py_ssize_t i = 0; i < b->keys.n; i++) {
-		if (!whole && !mcpy_all_reach(&iov[i], 1, MCPY_READ))
-			b->result[i] = MCPY_INVALID_PARAMS;
-		batch_add(b, i, &used, &iov[i], 1, o);
-	}
-	batch_run(self, b, used, o);
-	PyMem_RawFree(iov);
-	return mcpy_list_ints(b->result, b->keys.n);
-}
-
-static PyObject *batch_from(PyObject *self, const struct mcpy_sig *sig, unsigned flags,
-			    PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-	struct mcpy_numbers ptrs = { 0 }, sizes = { 0 };
-	struct batch b = { 0 };
-	PyObject *ret = NULL, *a[4];
-	struct mcpy_opts o;
-	int r;
-
-	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &b.keys) < 0)
-		return NULL;
-	if (mcpy_numbers(a[1], "buffer_ptrs", &ptrs) < 0 ||
-	    mcpy_numbers(a[2], "sizes", &sizes) < 0 || batch_init(&b) < 0)
-		goto out;
-	/* As in upstream, if a key occurs twice, the last value is stored; other batch calls differ. */
-	r = put_opts(a[3], b.keys.n, false, flags | MCS_PUT_LAST, &o);
-	if (r == -1 && PyErr_Occurred())
-		goto out;
-	if (!r && (ptrs.n != b.keys.n || sizes.n != b.keys.n))
-		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
-	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_from(self, &b, &ptrs, &sizes, &o);
-	if (!r)
-		mcpy_opts_done(&o);
-out:
-	PyMem_RawFree(ptrs.v);
-	PyMem_RawFree(sizes.v);
-	batch_done(&b);
-	return ret;
-}
-
-static PyObject *store_batch_put_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				      PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = {
-		"batch_put_from", 3, { "keys", "buffer_ptrs", "sizes", "config" },
-	};
-
-	return batch_from(self, &sig, 0, args, nargs, kwnames);
-}
-
-static PyObject *store_batch_upsert_from(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-					 PyObject *kwnames)
-{
-	static const struct mcpy_sig sig = {
-		"batch_upsert_from", 3, { "keys", "buffer_ptrs", "sizes", "config" },
-	};
-
-	return batch_from(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
-}
-
 static bool put_empty_pieces(const struct iovec *iov, Py_ssize_t n)
 {
 	bool empty = true;
@@ -390,8 +282,8 @@ static bool put_empty_pieces(const struct iovec *iov, Py_ssize_t n)
 	return empty;
 }
 
-static PyObject *batch_run_multi(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
-			   const struct mcpy_opts *o)
+static PyObject *batch_run_from(PyObject *self, struct batch *b, const struct mcpy_vectors *v,
+				const struct mcpy_opts *o)
 {
 	bool whole = mcpy_all_reach(v->iov, v->first[b->keys.n], MCPY_READ);
 	unsigned used = 0;
@@ -408,36 +300,49 @@ static PyObject *batch_run_multi(PyObject *self, struct batch *b, const struct m
 	return mcpy_list_ints(b->result, b->keys.n);
 }
 
-static PyObject *store_batch_put_multi(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				       PyObject *kwnames)
+/* @multi: the lists of addresses and sizes contain lists. */
+static PyObject *batch_from(PyObject *self, PyObject *const *a, bool multi, unsigned flags)
 {
-	static const struct mcpy_sig sig = {
-		"batch_put_from_multi_buffers", 3,
-		{ "keys", "all_buffer_ptrs", "all_sizes", "config" },
-	};
 	struct mcpy_vectors v = { 0 };
 	struct batch b = { 0 };
-	PyObject *ret = NULL, *a[4];
+	PyObject *ret = NULL;
 	struct mcpy_opts o;
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &b.keys) < 0)
+	if (mcpy_keys(a[0], &b.keys) < 0)
 		return NULL;
-	if (mcpy_vectors(a[1], a[2], &v) < 0 || batch_init(&b) < 0)
+	if ((multi ? mcpy_vectors(a[1], a[2], &v) : mcpy_pieces(a[1], a[2], &v)) < 0 || batch_init(&b) < 0)
 		goto out;
-	r = put_opts(a[3], b.keys.n, true, 0, &o);
+	r = put_opts(a[3], b.keys.n, multi, flags, &o);
 	if (r == -1 && PyErr_Occurred())
 		goto out;
 	if (!r && v.n != b.keys.n)
 		ret = mcpy_list_of(b.keys.n, MCPY_INVALID_PARAMS);
 	else
-		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_multi(self, &b, &v, &o);
+		ret = r ? mcpy_list_of(b.keys.n, r) : batch_run_from(self, &b, &v, &o);
 	if (!r)
 		mcpy_opts_done(&o);
 out:
 	mcpy_vectors_done(&v);
 	batch_done(&b);
 	return ret;
+}
+
+/* As in upstream, if a key occurs twice, the last value is stored; other batch calls differ. */
+MCPY_METHOD(store_batch_put_from, "batch_put_from", 3, "keys", "buffer_ptrs", "sizes", "config")
+{
+	return batch_from(self, a, false, MCS_PUT_LAST);
+}
+
+MCPY_METHOD(store_batch_upsert_from, "batch_upsert_from", 3, "keys", "buffer_ptrs", "sizes", "config")
+{
+	return batch_from(self, a, false, MCS_PUT_LAST | MCS_PUT_UPSERT);
+}
+
+MCPY_METHOD(store_batch_put_multi, "batch_put_from_multi_buffers", 3, "keys", "all_buffer_ptrs",
+	    "all_sizes", "config")
+{
+	return batch_from(self, a, true, 0);
 }
 
 /* As in upstream, an empty value fails the whole call, but an empty key fails only itself.  Returns the first failure,
@@ -467,17 +372,16 @@ static int batch_run_values(PyObject *self, struct batch *b, const Py_buffer *bu
 	return r;
 }
 
-static PyObject *put_values(PyObject *self, const struct mcpy_sig *sig, unsigned flags,
-			    PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *put_values(PyObject *self, PyObject *const *a, unsigned flags)
 {
 	struct batch b = { 0 };
-	PyObject *a[3], *values;
+	PyObject *values;
 	struct iovec *iov = NULL;
 	Py_buffer *buf = NULL;
 	struct mcpy_opts o;
 	int r = -1;
 
-	if (mcpy_args(sig, args, nargs, kwnames, a) < 0 || mcpy_keys(a[0], &b.keys) < 0)
+	if (mcpy_keys(a[0], &b.keys) < 0)
 		return NULL;
 	values = PySequence_Fast(a[1], "values must be a list");
 	/* Getting a value's buffer can run Python code, which may change the caller's list. */
@@ -504,19 +408,14 @@ out:
 	return r == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(r);
 }
 
-static PyObject *store_put_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_put_batch, "put_batch", 2, "keys", "values", "config")
 {
-	static const struct mcpy_sig sig = { "put_batch", 2, { "keys", "values", "config" } };
-
-	return put_values(self, &sig, 0, args, nargs, kwnames);
+	return put_values(self, a, 0);
 }
 
-static PyObject *store_upsert_batch(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				    PyObject *kwnames)
+MCPY_METHOD(store_upsert_batch, "upsert_batch", 2, "keys", "values", "config")
 {
-	static const struct mcpy_sig sig = { "upsert_batch", 2, { "keys", "values", "config" } };
-
-	return put_values(self, &sig, MCS_PUT_UPSERT, args, nargs, kwnames);
+	return put_values(self, a, MCS_PUT_UPSERT);
 }
 
 #define RESULT "\n\n0: stored, or the key already has a value, which is kept; negative: upstream's error " \

@@ -141,13 +141,8 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 
 /* ---- open and close ---- */
 
-enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_SETUP_TIMEOUT, A_PATH, A_OFFSET,
-       A_DAEMON, A_BUFFER, A_POOL, A_END };
-static const struct mcpy_sig open_sig = {
-	"_open", 3, { "hostname", "segment_size", "master", "force_tcp", "tenant",
-		      "timeout_ms", "setup_timeout_ms", "path", "offset", "daemon",
-		      "daemon_buffer", "daemon_pool" },
-};
+enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_PATH, A_OFFSET,
+       A_DAEMON, A_BUFFER, A_POOL };
 
 /* The file to contribute as the segment; the path points into @a. */
 static int conf_path(PyObject *const *a, struct mcs_conf *conf)
@@ -159,57 +154,41 @@ static int conf_path(PyObject *const *a, struct mcs_conf *conf)
 		return -1;
 	}
 	conf->segment_path = PyBytes_AsString(a[A_PATH]);
-	return a[A_OFFSET] ? mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset) : 0;
+	return mcpy_u64(a[A_OFFSET], "offset", &conf->segment_offset);
 }
 
 static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 {
-	uint64_t v;
+	uint64_t ms;
 	bool on;
 
 	mcs_conf_init(conf);
-	conf->hostname = mcpy_text(a[A_HOSTNAME], "hostname");
-	conf->master = conf->hostname ? mcpy_text(a[A_MASTER], "master") : NULL;
-	if (!conf->master || mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
-	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0)
+	ms = (uint64_t)conf->timeout_ms;
+	if (mcpy_text(a[A_HOSTNAME], "hostname", &conf->hostname) < 0 ||
+	    mcpy_text(a[A_MASTER], "master", &conf->master) < 0 ||
+	    mcpy_u64(a[A_SEGMENT], "segment_size", &conf->segment_size) < 0 ||
+	    mcpy_bool(a[A_FORCE_TCP], false, &on) < 0 ||
+	    mcpy_text(a[A_TENANT], "tenant", &conf->tenant) < 0 ||
+	    mcpy_u64(a[A_TIMEOUT], "timeout_ms", &ms) < 0 ||
+	    mcpy_text(a[A_DAEMON], "daemon", &conf->daemon) < 0 ||
+	    mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0 ||
+	    mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0)
 		return -1;
 	conf->force_tcp = on;
-	if (a[A_TENANT]) {
-		conf->tenant = mcpy_text(a[A_TENANT], "tenant");
-		if (!conf->tenant)
-			return -1;
-	}
-	if (a[A_TIMEOUT]) {
-		if (mcpy_u64(a[A_TIMEOUT], "timeout_ms", &v) < 0)
-			return -1;
-		conf->timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
-	}
-	if (a[A_SETUP_TIMEOUT]) {
-		if (mcpy_u64(a[A_SETUP_TIMEOUT], "setup_timeout_ms", &v) < 0)
-			return -1;
-		conf->setup_timeout_ms = (int64_t)(v < INT32_MAX ? v : INT32_MAX);
-	}
-	if (a[A_DAEMON]) {
-		conf->daemon = mcpy_text(a[A_DAEMON], "daemon");
-		if (!conf->daemon)
-			return -1;
-	}
-	if ((a[A_BUFFER] && mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0) ||
-	    (a[A_POOL] && mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0))
-		return -1;
+	conf->timeout_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
 	return conf_path(a, conf);
 }
 
-static PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant",
+	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
-	PyObject *a[A_END];
 	struct mcs_conf conf;
 	const char *why = "";
 	int r;
 
-	if (mcpy_args(&open_sig, args, nargs, kwnames, a) < 0 || conf_parse(a, &conf) < 0)
+	if (conf_parse(a, &conf) < 0)
 		return NULL;
 	store_detach(store);
 	r = core_new(&c);
@@ -294,17 +273,14 @@ static int store_note(struct mcpy_store *store, uint64_t at, long add, long *ret
 	return r;
 }
 
-static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+MCPY_METHOD(store_register, "register_buffer", 2, "buffer_ptr", "size")
 {
-	static const struct mcpy_sig sig = { "register_buffer", 2, { "buffer_ptr", "size" } };
 	struct mcpy_core *c;
 	uint64_t at, size;
-	PyObject *a[2];
 	long before;
 	int r;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
-	    mcpy_u64(a[1], "size", &size) < 0)
+	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 || mcpy_u64(a[1], "size", &size) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (!c || !at || !size || at + size < at)
@@ -330,17 +306,14 @@ static PyObject *store_register(PyObject *self, PyObject *const *args, Py_ssize_
 	return PyLong_FromLong(r);
 }
 
-static PyObject *store_unregister(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-				  PyObject *kwnames)
+MCPY_METHOD(store_unregister, "unregister_buffer", 1, "buffer_ptr")
 {
-	static const struct mcpy_sig sig = { "unregister_buffer", 1, { "buffer_ptr" } };
 	int r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
-	PyObject *a[1];
 	uint64_t at;
 	long before;
 
-	if (mcpy_args(&sig, args, nargs, kwnames, a) < 0 || mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
+	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
 	    store_note((struct mcpy_store *)self, at, -1, &before) < 0)
 		return NULL;
 	if (before > 0)
@@ -373,21 +346,7 @@ static PyMethodDef store_methods[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-/* All method tables joined, because a type has one table. */
 static PyMethodDef all_methods[64];
-
-static void join_methods(void)
-{
-	PyMethodDef *const tables[] = {
-		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
-		mcpy_object_methods, mcpy_pool_methods,
-	};
-	size_t k = 0;
-
-	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
-		for (const PyMethodDef *m = tables[t]; m->ml_name; m++)
-			all_methods[k++] = *m;
-}
 
 static PyType_Slot slots[] = {
 	{ Py_tp_new, store_new },
@@ -405,8 +364,17 @@ static PyType_Spec spec = {
 	.slots = slots,
 };
 
-PyObject *mcpy_store_type(PyObject *module)
+PyType_Spec *mcpy_store_spec(void)
 {
-	join_methods();
-	return PyType_FromModuleAndSpec(module, &spec, NULL);
+	PyMethodDef *const tables[] = {
+		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
+		mcpy_object_methods, mcpy_pool_methods,
+	};
+	size_t k = 0;
+
+	/* Join the tables, because a type has one table. */
+	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+		for (const PyMethodDef *m = tables[t]; m->ml_name; m++)
+			all_methods[k++] = *m;
+	return &spec;
 }

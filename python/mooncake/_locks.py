@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks that are unlocked in a forked child, where the thread that held one at the fork does not exist."""
 
+import functools
 import os
 import threading
 import weakref
@@ -17,19 +18,12 @@ def _free():
 os.register_at_fork(after_in_child=_free)
 
 
-def lock():
-    made = threading.Lock()
-    _locks.add(made)
-    return made
+def _new(kind):
+    one = kind()
+    _locks.add(one)
+    return one
 
 
-def rlock():
-    made = threading.RLock()
-    _locks.add(made)
-    return made
-
-
-def condition():
-    made = threading.Condition()
-    _locks.add(made)
-    return made
+lock = functools.partial(_new, threading.Lock)
+rlock = functools.partial(_new, threading.RLock)
+condition = functools.partial(_new, threading.Condition)

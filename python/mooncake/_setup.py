@@ -74,7 +74,7 @@ def parse_size(value, what="size"):
         try:
             number = float(digits) if "." in digits else int(digits)
         except ValueError:
-            raise Bad(f"{what}: {value!r} is not a size (a number, or one with b, kb, mb, gb, tb)") from None
+            unit = None
     if unit not in UNITS:
         raise Bad(f"{what}: {value!r} is not a size (a number, or one with b, kb, mb, gb, tb)")
     size = int(number * UNITS[unit])
@@ -186,17 +186,19 @@ def check_protocol(protocol, segment_size):
     raise Bad(f'unknown protocol "{name}"{nearest(name, ("tcp", "rpc_only") + FALLBACK)}')
 
 
+def host_of(name):
+    """The host of "host" or "host:port"."""
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.partition(":")[0] if name.count(":") == 1 else name
+
+
 def hostname_of(name, engine):
     host = str(name if name is not None else "").strip()
     if not host:
         raise Bad("local_hostname is empty")
-    if engine is not None:
-        # "ip:port" is the engine's name, and the engine already uses that port.
-        if host.startswith("["):
-            return host.partition("]")[0] + "]"
-        if host.count(":") == 1:
-            return host.partition(":")[0]
-    return host
+    # With an engine, "ip:port" is the engine's name, and the engine already uses that port.
+    return host if engine is None else host_of(host)
 
 
 def forced_tcp():

@@ -22,14 +22,11 @@ def find_program(name):
     own = os.path.join(HERE, name)
     if _is_program(own):
         return own
-    for directory in os.environ.get("MOONCAKE_BIN_DIR", "").split(os.pathsep):
-        path = os.path.join(directory, name)
-        if directory and os.access(path, os.X_OK):
-            return path
-    for directory in os.environ.get("PATH", "").split(os.pathsep):
-        path = os.path.join(directory, name)
-        if directory and _is_program(path):
-            return path
+    for variable, suits in ("MOONCAKE_BIN_DIR", lambda p: os.access(p, os.X_OK)), ("PATH", _is_program):
+        for directory in os.environ.get(variable, "").split(os.pathsep):
+            path = os.path.join(directory, name)
+            if directory and suits(path):
+                return path
     return None
 
 

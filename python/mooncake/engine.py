@@ -6,9 +6,9 @@ peer), or its local_hostname at a metadata server.  Results are 0, or negative o
 types.  Every call releases the GIL while it waits; transfers time out after MC_TRANSFER_TIMEOUT seconds (default 30, at
 least 5) plus a nanosecond per byte."""
 
-import enum as _enum
 import os as _os
 
+from mooncake._api.enums import _Number
 from mooncake._engine import Engine as _Engine
 from mooncake._setup import Log as _Log, engine_protocol as _engine_protocol
 
@@ -17,16 +17,11 @@ SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_MUSA = SUPPOR
 _log = _Log("mooncake.engine")
 
 
-class TransferOpcode(_enum.Enum):
+class TransferOpcode(_Number):
     """Direction of a transfer: Read from the peer, or Write to it."""
 
     Read = 0
     Write = 1
-
-    def __int__(self):
-        return self.value
-
-    __index__ = __int__
 
 
 Read, Write = TransferOpcode.Read, TransferOpcode.Write
@@ -100,10 +95,9 @@ class TransferEngine(_Engine):
         lengths: list[int], opcode: TransferOpcode, notify: TransferNotify = None, transport_hint: str = "") -> int
 
         Transfer between local buffers and the peer's, and wait.  0 if all transfers succeeded, or -1."""
-        if notify is None:
-            return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms())
+        message = () if notify is None else (notify.name, notify.msg)
         return self._transfer(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, _timeout_ms(),
-                              notify.name, notify.msg)
+                              *message)
 
     def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         """batch_transfer_sync_write(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],

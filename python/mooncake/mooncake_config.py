@@ -32,6 +32,9 @@ ENVIRONMENT = {
 }
 ALIASES = {"rdma_devices": "device_name", "master_server_addr": "master_server_address",
            "master_addr": "master_server_address"}
+DEFAULTS = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "protocol": "tcp",
+            "global_segment_size": DEFAULT_GLOBAL_SEGMENT_SIZE,
+            "local_buffer_size": DEFAULT_LOCAL_BUFFER_SIZE, "device_name": ""}
 REQUIRED = ("local_hostname", "metadata_server", "master_server_address")
 
 
@@ -84,7 +87,7 @@ class MooncakeConfig:
         missing = [name for name in REQUIRED if not known.get(name)]
         if missing:
             raise ValueError(f"{file_path}: missing required: {', '.join(missing)}")
-        return MooncakeConfig(**{**_defaults(), **known})
+        return MooncakeConfig(**{**DEFAULTS, **known})
 
     @staticmethod
     def load_from_env() -> "MooncakeConfig":
@@ -96,11 +99,4 @@ class MooncakeConfig:
         if not os.getenv("MOONCAKE_MASTER"):
             raise ValueError("neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER is set in the environment")
         found = {name: os.environ[variable] for name, variable in ENVIRONMENT.items() if variable in os.environ}
-        return MooncakeConfig(**{**_defaults(), **found})
-
-
-def _defaults():
-    return {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE",
-            "global_segment_size": DEFAULT_GLOBAL_SEGMENT_SIZE, "local_buffer_size": DEFAULT_LOCAL_BUFFER_SIZE,
-            "protocol": "tcp", "device_name": "", "enable_ssd_offload": False, "ssd_offload_path": "",
-            "tenant_id": "default"}
+        return MooncakeConfig(**{**DEFAULTS, **found})

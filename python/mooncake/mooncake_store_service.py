@@ -24,7 +24,6 @@ log = logging.getLogger("mooncake.service")
 BODY_MAX = 100 << 20
 # Deadline for receiving a request's body.
 READ_SECONDS = 60
-NO_OBJECT = -704
 GRACE_MAX = 3600
 
 

@@ -301,8 +301,7 @@ class MooncakeBundleTransfer:
                 value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
             if not is_column:
                 if schema is not None and not isinstance(value, np.ndarray):
-                    raise TypeError(f"{name!r} has a FieldSchema, and is neither an array nor a "
-                                    "list")
+                    raise TypeError(f"{name!r} has a FieldSchema, and is neither an array nor a list")
                 members[member] = value
                 continue
             try:

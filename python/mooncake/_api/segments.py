@@ -4,9 +4,8 @@
 import time
 
 from mooncake import _locks
+from mooncake._setup import INTERNAL_ERROR, INVALID_PARAMS, host_of
 
-INTERNAL_ERROR = -1
-INVALID_PARAMS = -600
 # Unit to which allocate_and_mount_segment() rounds.
 SEGMENT_STEP = 16 << 20
 SIZE_MAX = 1 << 46
@@ -65,7 +64,7 @@ class Segments:
         if conf is None or self.health_check() == 1:
             return None
         node = self._base_type()
-        code, why = node._open(**{**conf, "hostname": self._host_of(conf["hostname"]), **more})
+        code, why = node._open(**{**conf, "hostname": host_of(conf["hostname"]), **more})
         if code:
             self._log.error("%s: %s", what, why)
             return None
@@ -113,9 +112,3 @@ class Segments:
 
         Number of reads that other clients' disks served: always 0, because this client has no disk tier."""
         return 0
-
-    @staticmethod
-    def _host_of(name):
-        if name.startswith("["):
-            return name.partition("]")[0] + "]"
-        return name.partition(":")[0] if name.count(":") == 1 else name

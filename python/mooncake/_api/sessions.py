@@ -10,7 +10,6 @@ from mooncake import _locks, _store
 
 INVALID_PARAMS = -600
 INVALID_WRITE = -700
-NO_OBJECT = -704
 EXISTS = -705
 
 
@@ -103,13 +102,17 @@ class Sessions:
 
         Read pieces of objects that a session holds.  Bytes read for each key; -600 without a session, or for a
         piece that does not lie inside the object."""
-        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes) == len(all_src_offsets):
+        return self._moved("read", keys, all_buffer_ptrs, all_sizes, all_src_offsets)
+
+    def _moved(self, how, keys, *lists):
+        """how: "read" or "write", which is the method that moves the pieces of a session."""
+        if any(len(each) != len(keys) for each in lists):
             return [INVALID_PARAMS] * len(keys)
         results = []
-        for key, ptrs, sizes, offsets in zip(keys, all_buffer_ptrs, all_sizes, all_src_offsets):
+        for key, *pieces in zip(keys, *lists):
             with self._sessions_lock:
-                found = self._reads.get(key)
-            results.append(INVALID_PARAMS if found is None else found.read(ptrs, sizes, offsets))
+                found = (self._reads if how == "read" else self._writes).get(key)
+            results.append(INVALID_PARAMS if found is None else getattr(found, how)(*pieces))
         return results
 
     def batch_get_session_end(self, keys):
@@ -158,14 +161,7 @@ class Sessions:
 
         Write pieces of objects of write sessions; copies the memory before it returns.  Bytes written for each key; -600
         without a session, or for a piece that is not inside the object."""
-        if not len(keys) == len(all_buffer_ptrs) == len(all_sizes) == len(all_dst_offsets):
-            return [INVALID_PARAMS] * len(keys)
-        results = []
-        for key, ptrs, sizes, offsets in zip(keys, all_buffer_ptrs, all_sizes, all_dst_offsets):
-            with self._sessions_lock:
-                found = self._writes.get(key)
-            results.append(INVALID_PARAMS if found is None else found.write(ptrs, sizes, offsets))
-        return results
+        return self._moved("write", keys, all_buffer_ptrs, all_sizes, all_dst_offsets)
 
     def batch_put_session_end(self, keys):
         """batch_put_session_end(keys: list[str]) -> list[int]

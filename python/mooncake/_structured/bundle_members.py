@@ -205,11 +205,9 @@ def _tensor_bytes(tensor: Any) -> tuple[list[memoryview], dict[str, Any]]:
 # ---- reading ----
 
 
-def resolved(rows: Optional[slice], total: int) -> Optional[range]:
+def resolved(rows: slice, total: int) -> range:
     """The rows of a slice of @total rows; the step must be positive."""
-    if rows is None:
-        return None
-    start, stop, step = slice(rows.start, rows.stop, rows.step).indices(total)
+    start, stop, step = rows.indices(total)
     return range(start, max(start, stop), step)
 
 
@@ -453,4 +451,4 @@ def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
         raise ValueError(f"{name} is bytes, which are read into no destination")
     if payload["bytes"] and payloads.direct:
         return payloads.read(payload, pooled=True)
-    return payloads.read_bytes(payload)
+    return payloads.read(payload).tobytes()

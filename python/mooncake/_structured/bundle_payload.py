@@ -361,9 +361,6 @@ class Payloads:
         self.fill(payload, [(0, 0, payload["bytes"])], out)
         return out
 
-    def read_bytes(self, payload: Mapping[str, Any]) -> bytes:
-        return self.read(payload).tobytes()
-
 
 def lease_of(array: np.ndarray) -> Any:
     """The pool's lease of the memory of an array or view, or None."""

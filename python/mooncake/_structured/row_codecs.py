@@ -20,7 +20,6 @@ Encoded = tuple[Payload, dict[str, Any]]
 
 # a double represents every integer up to here
 EXACT = 1 << 53
-RAGGED = ("data", "offsets", "shapes", "ndims", "nulls")
 
 
 @dataclass(frozen=True)
@@ -92,32 +91,25 @@ class Columns:
         begins, ends = self._bounds(offsets, rows)
         if (begins < 0).any() or (ends < begins).any() or (limit is not None and (ends > limit).any()):
             raise ValueError(f"{self._members[offsets]} lie outside of their data")
-        packed = np.zeros(len(begins) + 1, np.int64)
-        np.cumsum(ends - begins, out=packed[1:])
-        return begins, ends, packed
+        return begins, ends, _offsets(ends - begins)
 
     def data(self, name: str, offsets: str, rows: Rows, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
         """The elements of the rows, packed, and their offsets in the result."""
         member, payload, spec = self._find(name)
         if spec.get("encoding") == "ndarray" and dtype_of(spec, member) != dtype:
             raise ValueError(f"{member} is of {spec.get('dtype')}, not of {dtype}")
-        begins, ends, packed = self.pieces(offsets, rows, payload["bytes"] // dtype.itemsize)
-        return self.gathered(name, begins, ends, packed, dtype), packed
-
-    def gathered(self, name: str, begins: np.ndarray, ends: np.ndarray, packed: np.ndarray,
-                 dtype: np.dtype[Any]) -> np.ndarray:
-        _, payload, _ = self._find(name)
-        size = int(packed[-1]) * dtype.itemsize
-        if not size:
-            return np.empty(0, dtype)
         n = dtype.itemsize
+        begins, ends, packed = self.pieces(offsets, rows, payload["bytes"] // n)
+        size = int(packed[-1]) * n
+        if not size:
+            return np.empty(0, dtype), packed
         if (begins[1:] == ends[:-1]).all():
             spans = [(int(begins[0]) * n, 0, size)]
         else:
             spans = [(int(b) * n, int(at) * n, int(e - b) * n) for b, e, at in zip(begins, ends, packed)]
         out = self._payloads.memory(payload, size)
         self._payloads.fill(payload, spans, out)
-        return out.view(dtype)
+        return out.view(dtype), packed
 
     def size(self, name: str) -> int:
         return self._find(name)[1]["bytes"]
@@ -125,6 +117,13 @@ class Columns:
 
 def _nulls(values: Sequence[Any]) -> np.ndarray:
     return np.fromiter((v is None for v in values), np.bool_, len(values))
+
+
+def _offsets(lengths: Any) -> np.ndarray:
+    """The offsets of rows of these lengths, and the end of the last row."""
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
 
 
 def picked(items: Sequence[Any], rows: Rows) -> list[Any]:
@@ -173,8 +172,7 @@ def encode_typed_ragged(values: Sequence[Any], dtype: Optional[np.dtype[Any]] = 
     for i, a in flat.items():
         lengths[i], ndims[i] = a.size, a.ndim
         shapes[i, :a.ndim] = a.shape
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = _offsets(lengths)
     data = Parts(tuple(bytes_view(a, "row") for a in flat.values() if a.size), kind.str, (int(offsets[-1]),))
     is_array = [isinstance(v, np.ndarray) for v in values]
     rows = "ndarray" if len(flat) == sum(is_array) else "mixed" if any(is_array) else "list"
@@ -342,16 +340,11 @@ def _media_metadata(encodings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"media_encodings": list(encodings), "media_types": ["image/raw"], "encode_source": "raw_pixels_from_object"}
 
 
-def _offsets(parts: Sequence[bytes]) -> np.ndarray:
-    out = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(p) for p in parts], out=out[1:])
-    return out
-
-
 def encode_bytes(values: Sequence[Any]) -> Encoded:
     found = [_of_media(v) for v in values]
     parts = [data for data, _ in found]
-    return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "offsets": _offsets(parts),
+    offsets = _offsets([len(p) for p in parts])
+    return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "offsets": offsets,
             "nulls": _nulls(values)}, _media_metadata([e for _, e in found])
 
 
@@ -371,12 +364,11 @@ def decode_bytes(columns: Columns, rows: Rows, metadata: Mapping[str, Any]) -> l
 def encode_media_lists(values: Sequence[Any]) -> Encoded:
     found = [_of_media(item) for row in values if row is not None for item in row]
     parts = [data for data, _ in found]
-    ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([0 if row is None else len(row) for row in values], out=ends[1:])
+    ends = _offsets([0 if row is None else len(row) for row in values])
     encodings = [e for _, e in found]
     metadata = {"encode_source": "raw_pixels_from_object", "media_encodings": encodings, **_media_metadata(encodings)}
     return {"data": Parts(tuple(memoryview(p) for p in parts if p)), "row_offsets": ends,
-            "byte_offsets": _offsets(parts), "nulls": _nulls(values)}, metadata
+            "byte_offsets": _offsets([len(p) for p in parts]), "nulls": _nulls(values)}, metadata
 
 
 def decode_media_lists(columns: Columns, rows: Rows, metadata: Mapping[str, Any]) -> list[Any]:
