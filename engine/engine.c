@@ -108,6 +108,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
+		r = mce_writers_init(&e->writers);
+	if (r == 0)
 		r = conf_fill(e, conf);
 	if (r == 0)
 		r = mce_id_make(&e->id);
@@ -137,6 +139,7 @@ void mce_engine_close(struct mce_engine *e)
 		mce_io_close(&e->io[i]);
 	mce_mr_table_done(&e->mrs);
 	mce_services_close(e);
+	mce_writers_done(&e->writers);
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
 	pthread_cond_destroy(&e->idle);

@@ -252,6 +252,9 @@ void mce_peer_fail_pending(struct mce_peer *p, int status);
  * overwrite it.  MCE_PATH_NONE: any transport. */
 bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path);
 void mce_peers_close(struct mce_engine *e);
+/* To visit all peers: the one after @p (NULL: the first) with a reference, for which that of @p is given up; NULL: no
+ * more. */
+struct mce_peer *mce_peer_next(struct mce_engine *e, struct mce_peer *p);
 
 /* fence.c: state that the next handle of an endpoint needs from the last one.  _locked: with the engine's lock. */
 struct mce_fence;
@@ -261,6 +264,44 @@ bool mce_fence_fill(struct mce_peer *p);
 void mce_fence_keep_locked(struct mce_peer *p);	/* keep the record until the next handle */
 void mce_fence_take_locked(struct mce_peer *p);	/* for a new peer, if there is a record of its endpoint */
 void mce_fences_close(struct mce_engine *e);
+
+/* ---- announced copies ---------------------------------------------------------------------------
+ *
+ * A thread that writes to memory without its owner's help takes a slot of an array that the owner reads, checks that
+ * it still may write, copies, and clears the slot.  The owner first withdraws the permission and then reads the
+ * slots, so one of them sees the other. */
+
+#define MCE_SLOTS 64u
+/* Store @value, not 0, in one of the first @n slots; -EBUSY when other threads occupy all. */
+int mce_slot_take(uint64_t slots[], unsigned n, uint64_t value, unsigned *ret);
+void mce_slot_clear(uint64_t slots[], unsigned slot);
+
+/* ---- writers that are fenced (writers.c) --------------------------------------------------------- */
+
+/* Engines that are remembered one by one; when more are fenced, the oldest entry is merged into the number for all. */
+#define MCE_WRITERS_MAX 1024u
+
+struct mce_writer {
+	uint8_t nonce[16];
+	uint64_t upto;
+};
+
+struct mce_writers {
+	pthread_mutex_t lock;
+	struct mce_writer *table;	/* MCE_WRITERS_MAX of them */
+	unsigned next, used;
+	uint64_t upto_all;
+	uint64_t upto_own;		/* atomic: for WRITEs of this engine to itself */
+	uint64_t copies[MCE_SLOTS];	/* atomic: the numbers of those that are being carried out */
+};
+int mce_writers_init(struct mce_writers *w);
+void mce_writers_done(struct mce_writers *w);
+/* May the engine not write here with this number? */
+bool mce_writer_is_fenced(struct mce_engine *e, const uint8_t nonce[16], uint64_t fence);
+/* Does the order "engine @nonce (NULL: all) up to @upto" affect the engine @of with number @fence? */
+bool mce_fence_matches(const uint8_t nonce[16], uint64_t upto, const uint8_t of[16], uint64_t fence);
+/* Around a WRITE of this engine to its own memory; -ESTALE: it is fenced.  The slot is cleared by the caller. */
+int mce_own_write_begin(struct mce_engine *e, uint64_t fence, unsigned *ret_slot);
 
 /* ---- engine ------------------------------------------------------------------------------------ */
 
@@ -278,6 +319,10 @@ struct mce_engine {
 	int ready_fd;		/* always readable, see tcp_wait.c; -1: none */
 	unsigned fork_depth;
 	struct mce_mr_table mrs;
+	struct mce_writers writers;
+	/* atomic */
+	uint64_t fence;		/* of mce_engine_set_fence() */
+	uint64_t refused_fence;	/* with which a greeting was refused, 0: none */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	pthread_cond_t idle;	/* resolvers became 0; a closing peer was freed, or stays */

@@ -12,14 +12,20 @@ static bool peer_is_local(struct mce_peer *p)
 
 static int local_submit(struct mce_peer *p, struct mce_req *req)
 {
+	bool announce = req->op == MCE_WRITE && req->fence;
 	struct mce_mr *mr;
+	unsigned slot;
 	int r;
 
 	if (!peer_is_local(p))
 		return -MC_ENOTSUP;
 	r = mce_mr_get(p->e, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mr);
 	if (r == 0) {
-		mce_copy(req, (void *)(uintptr_t)req->addr);
+		r = announce ? mce_own_write_begin(p->e, req->fence, &slot) : 0;
+		if (r == 0)
+			mce_copy(req, (void *)(uintptr_t)req->addr);
+		if (r == 0 && announce)
+			mce_slot_clear(p->e->writers.copies, slot);
 		mce_mr_unref(mr);
 	}
 	mce_complete(req, MCE_PATH_LOCAL, r);
@@ -56,5 +62,6 @@ const struct mce_transport mce_local_transport = {
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.new_fence = mce_no_fence,
 	.map = local_map,
 };

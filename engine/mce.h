@@ -92,6 +92,24 @@ const char *mce_engine_endpoint(const struct mce_engine *e);
 /* The port through which upstream's nodes may read and write this engine's regions, -1: none. */
 int mce_engine_upstream_port(const struct mce_engine *e);
 
+/* ---- fencing ------------------------------------------------------------------------------------
+ *
+ * The master gives every session of a client a fence number, larger than all before.  A WRITE carries the number of
+ * the session that was granted its range, and so does every connection to an owner.  When the session has ended, the
+ * master tells the owners to fence the client's engine up to that number, and reuses the ranges when they have
+ * confirmed.  A number of 0 means that the request or engine takes no part in this. */
+
+void mce_engine_nonce(const struct mce_engine *e, uint8_t ret[16]);
+/* The number of this engine's present session: connections are greeted with it.  A WRITE with a lower number fails
+ * with -ESTALE from now on, wherever it waits; connections with a lower number carry no WRITE any more. */
+void mce_engine_set_fence(struct mce_engine *e, uint64_t fence);
+/* Owner's side: the engine @nonce (NULL: every engine) may not write here any more with a number up to @upto: its
+ * connections are closed, and greetings with such numbers are refused.  0: no such write is carried out after return.
+ * -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
+int mce_engine_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
+/* Has a peer refused a greeting because of the present number?  Then the client needs a new session. */
+bool mce_engine_is_fenced(const struct mce_engine *e);
+
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 #define MCE_ACCESS_READ		0x1u	/* peers may read it */
@@ -121,6 +139,9 @@ uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matc
 /* Peer handles are cached per endpoint and counted.  Does not connect: the first transfer does. */
 int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **ret);
 void mce_peer_put(struct mce_peer *p);
+/* Can no ended WRITE of this engine change the peer's memory any more?  If one can, the lost connections are made
+ * again in the background, which settles it: ask again later. */
+bool mce_peer_settle(struct mce_peer *p);
 
 /* A peer that speaks only upstream's TCP protocol, at @host:@port; cached like other peers.
  * @proto_version: tcp_proto_version of its segment (0: the segment has none, so 1); 2 and more mean 2.
@@ -170,6 +191,7 @@ struct mce_req {
 	struct mce_peer *peer;
 	uint64_t addr;		/* in the peer's address space */
 	uint64_t rkey;
+	uint64_t fence;		/* WRITE: number of the session that was granted the range; 0: none */
 	const struct iovec *iov;
 	unsigned iovcnt;
 	/* Checksums (common/crc32c.h): when crc is set, crc[i] becomes the CRC of the i-th

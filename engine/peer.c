@@ -221,6 +221,33 @@ void mce_peers_each(struct mce_engine *e, void (*fn)(const struct mce_peer *p, v
 		fn(mc_container_of(pos, struct mce_peer, node), arg);
 }
 
+struct mce_peer *mce_peer_next(struct mce_engine *e, struct mce_peer *p)
+{
+	struct mce_peer *next = NULL;
+	struct mc_list *pos;
+
+	pthread_mutex_lock(&e->lock);
+	for (pos = p ? p->node.next : e->peers.next; pos != &e->peers && !next; pos = pos->next) {
+		next = mc_container_of(pos, struct mce_peer, node);
+		if (next->closing)
+			next = NULL;
+	}
+	if (next)
+		next->refs++;
+	pthread_mutex_unlock(&e->lock);
+	mce_peer_put(p);
+	return next;
+}
+
+bool mce_peer_settle(struct mce_peer *p)
+{
+	MC_LOCKED(&p->lock);
+	if (!mce_peer_in_doubt_locked(p, MCE_PATH_NONE))
+		return true;
+	mce_peer_resolve_later_locked(p);
+	return false;
+}
+
 /* ---- choosing a path --------------------------------------------------------------------------- */
 
 bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path)

@@ -29,13 +29,24 @@ void mce_services_close(struct mce_engine *e)
 		(*s)->close(e);
 }
 
-bool mce_services_know(struct mce_engine *e, uint64_t token)
+bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
 {
 	bool known = false;
 
 	for (const struct mce_service *const *s = mce_services; *s && !known; s++)
-		known = (*s)->knows_peer(e, token);
+		known = (*s)->knows_peer(e, token, ret_nonce);
 	return known;
+}
+
+int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto)
+{
+	int r = 0, one;
+
+	for (const struct mce_service *const *s = mce_services; *s; s++) {
+		one = (*s)->fence(e, nonce, upto);
+		r = one < 0 ? one : r;
+	}
+	return r;
 }
 
 void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
@@ -46,7 +57,7 @@ void mce_no_revoke(struct mce_mr *mr)
 {
 }
 
-bool mce_no_peer(struct mce_engine *e, uint64_t token)
+bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
 {
 	return false;
 }

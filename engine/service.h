@@ -28,8 +28,12 @@ struct mce_service {
 	 * part of the region.  Called without revoke_begin for a region that did not get into the table. */
 	void (*revoke_wait)(struct mce_mr *mr);
 	/* Is a peer connected that greeted with @token?  It is the proof that another service asks for when the same
-	 * peer comes to it. */
-	bool (*knows_peer)(struct mce_engine *e, uint64_t token);
+	 * peer comes to it.  @ret_nonce: of its engine. */
+	bool (*knows_peer)(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+	/* The engine's list of writers has a new entry (mce_engine_fence()): end the access of those that it names.
+	 * 0: none of them writes through this service after return.  -EAGAIN: call again later.  Any thread but an
+	 * I/O thread. */
+	int (*fence)(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 };
 
 extern const struct mce_service mce_map_service, mce_tcp_service;
@@ -41,11 +45,13 @@ extern const struct mce_service *const mce_services[];
 int mce_services_open(struct mce_engine *e, const struct mce_conf *conf);
 void mce_services_close(struct mce_engine *e);
 /* Does any service know the peer? */
-bool mce_services_know(struct mce_engine *e, uint64_t token);
+bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+/* Fence in all services. */
+int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 
 /* For slots with nothing to do. */
 void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_no_revoke(struct mce_mr *mr);
-bool mce_no_peer(struct mce_engine *e, uint64_t token);
+bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
 
 #endif

@@ -147,6 +147,10 @@ bool mce_no_doubt(struct mce_peer *p)
 	return false;
 }
 
+void mce_no_fence(struct mce_peer *p)
+{
+}
+
 int mce_no_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
 {
 	return -MC_ENOTSUP;

@@ -49,6 +49,9 @@ struct mce_transport {
 	/* With the peer's lock: may the peer still carry out a WRITE whose request has ended?  Called only
 	 * after the transport has set mce_peer.doubts. */
 	bool (*writes_in_doubt)(struct mce_peer *p);
+	/* The engine has a new fence number (mce_engine_set_fence()): from return on no WRITE with a lower one is begun,
+	 * and none waits.  Any thread but an I/O thread. */
+	void (*new_fence)(struct mce_peer *p);
 	/* A direct pointer to [@addr, @addr + @len) for reading.  0, -EAGAIN and -MC_ENOTSUP as submit,
 	 * or the error. */
 	int (*map)(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret);
@@ -73,6 +76,7 @@ void mce_no_poll(struct mce_peer *p);
 int mce_no_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 void mce_no_cancel(struct mce_peer *p, struct mce_req *req, int status);
 bool mce_no_doubt(struct mce_peer *p);
+void mce_no_fence(struct mce_peer *p);
 int mce_no_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret);
 
 /* Count a request that ended on @path, in this process's metrics. */

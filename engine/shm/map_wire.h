@@ -4,8 +4,9 @@
  * comes from a newer peer, and its tail is ignored.
  *
  *	mapper			owner
- *	HELLO token, and the	WELCOME nonce, its address (base, 0: no hazard page was accepted), the guard's
- *	  hazard page's fd	  offset (fd_offset, 0: none), and the epoch page's descriptor
+ *	HELLO token, fence	WELCOME nonce, its address (base, 0: no hazard page was accepted), the guard's
+ *	  (base), and the	  offset (fd_offset, 0: none), and the epoch page's descriptor
+ *	  hazard page's fd
  *	FETCH rkey		REGION rkey, status, and the region's descriptor when status is 0
  *				FORGET rkey, whenever a region ends
  *
@@ -17,6 +18,11 @@
  * mapper may read and write the owner's memory itself (process_vm_readv(2), process_vm_writev(2)): it
  * stores the key in its hazard page, checks that the region is alive, copies, and clears the key.  The owner ends the
  * region in the epoch page and then waits until no hazard page holds its key, so afterwards no mapper copies.
+ *
+ * A mapper with a fence number (mce_engine_set_fence()) announces its WRITEs to mapped regions in the same way.  When
+ * the owner fences it, the owner closes the connection; the mapper closes its end, and then begins no copy any more.
+ * So the writes have ended when the mapper has closed and its hazard page is empty, or when its process has ended.
+ * A mapper with a number and without a hazard page gets only read-only descriptors.
  *
  * The guard is a word behind the epoch page, in the same file, that shows whether the owner's address space still
  * exists: the id of one of its threads, as in a robust futex.  The kernel clears it, or sets FUTEX_OWNER_DIED, when
@@ -37,13 +43,14 @@
 
 #include "common/err.h"
 #include "common/net/net.h"
+#include "engine/engine_i.h"
 
 #define MCE_MAP_VERSION 1u
 #define MCE_EPOCH_SLOTS 65536u
 #define MCE_EPOCH_BYTES (MCE_EPOCH_SLOTS * sizeof(uint64_t))
 #define MCE_GUARD_BYTES 65536u	/* at least a page, for all page sizes */
 /* The hazard page: a key for each copy that is being made. */
-#define MCE_HAZARD_SLOTS 64u
+#define MCE_HAZARD_SLOTS MCE_SLOTS
 #define MCE_HAZARD_BYTES (MCE_HAZARD_SLOTS * sizeof(uint64_t))
 /* An owner that ends a region waits at most this long for a mapper that is stopped within a copy. */
 #define MCE_HAZARD_WAIT_MS 10000
@@ -55,7 +62,7 @@ struct mce_map_msg {
 	uint16_t type;
 	int32_t status;		/* REGION: wire status (common/err.h) */
 	uint64_t rkey;		/* HELLO: the token */
-	uint64_t base, len;	/* REGION; WELCOME: base */
+	uint64_t base, len;	/* REGION; WELCOME: base; HELLO: base is the fence number, 0: none */
 	uint64_t fd_offset;	/* REGION, WELCOME */
 	uint32_t access;
 	uint32_t slot;

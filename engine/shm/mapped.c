@@ -178,6 +178,8 @@ static void mapped_down_locked(struct mce_mapped *m)
 {
 	mce_vm_unref(m->vm);
 	__atomic_store_n(&m->vm, NULL, __ATOMIC_RELAXED);
+	mce_hazards_unref(m->hazards);
+	m->hazards = NULL;
 	if (m->evfd.fd >= 0) {
 		mc_evloop_del(m->io->loop, &m->evfd);
 		shutdown(m->evfd.fd, SHUT_RDWR);
@@ -301,7 +303,7 @@ static int mapped_ask_locked(struct mce_mapped *m, const struct mce_map_msg *msg
 	reply_forget_locked(m);
 	if (m->evfd.fd < 0)
 		return -ECONNRESET;
-	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO ? m->hazard_fd : -1);
+	r = mce_map_send(m->evfd.fd, msg, msg->type == MCE_MAP_HELLO && m->hazards ? m->hazards->fd : -1);
 	if (r < 0)
 		return r;
 	m->question = *msg;
@@ -339,7 +341,7 @@ static int owner_connect(const struct mce_id *id, bool *ret_stranger)
 static int mapped_greet_locked(struct mce_mapped *m, uint64_t deadline)
 {
 	struct mce_map_msg out = {
-		.version = MCE_MAP_VERSION, .type = MCE_MAP_HELLO, .rkey = m->p->token,
+		.version = MCE_MAP_VERSION, .type = MCE_MAP_HELLO, .rkey = m->p->token, .base = m->fence,
 	}, in;
 	auto_close int fd = -1;
 	struct mce_vm *vm = NULL;
@@ -361,7 +363,7 @@ static int mapped_greet_locked(struct mce_mapped *m, uint64_t deadline)
 		return -errno;
 	m->epochs = epochs;
 	if (m->hazards && in.base && !m->stranger)
-		vm = mce_vm_open(m->evfd.fd, &in, fd, &m->hazards);
+		vm = mce_vm_open(m->evfd.fd, &in, fd, m->hazards);
 	__atomic_store_n(&m->vm, vm, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -386,17 +388,6 @@ static bool mapped_worth_trying(struct mce_mapped *m)
 	return true;
 }
 
-/* The owner has a descriptor of its own, and mce_vm has taken over the page if it is used. */
-static void hazard_page_drop_locked(struct mce_mapped *m)
-{
-	if (m->hazard_fd >= 0)
-		close(m->hazard_fd);
-	if (m->hazards)
-		munmap(m->hazards, MCE_HAZARD_BYTES);
-	m->hazard_fd = -1;
-	m->hazards = NULL;
-}
-
 static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, uint64_t deadline)
 {
 	struct mce_peer *p = m->p;
@@ -413,7 +404,8 @@ static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, ui
 	m->evfd.fd = fd;
 	m->stranger = stranger;
 	m->state = MCE_MAPPED_GREETING;
-	m->hazard_fd = mce_hazard_page_new(&m->hazards);
+	m->hazards = mce_hazards_new();
+	m->fence = __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST);
 	r = mc_evloop_add(m->io->loop, &m->evfd, EPOLLIN);
 	if (r == 0)
 		r = mapped_greet_locked(m, deadline);
@@ -421,7 +413,11 @@ static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, ui
 		m->state = MCE_MAPPED_UP;
 		m->up_ms = mc_now_ms();
 	}
-	hazard_page_drop_locked(m);
+	if (m->hazards && m->hazards->fd >= 0) {
+		/* The owner has a descriptor of its own. */
+		close(m->hazards->fd);
+		m->hazards->fd = -1;
+	}
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)
 		mce_io_call(m->io, mapped_down_run, m);
@@ -487,9 +483,20 @@ static int mapped_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
-int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
-			   unsigned access, struct mce_mapping **ret)
+/* A WRITE of another session than that of the connection.  -ESTALE: of an earlier one.  -EAGAIN: connect again. */
+static int mapped_check_session_locked(struct mce_mapped *m, const struct mce_req *req)
 {
+	if (req->op != MCE_WRITE || !req->fence || req->fence == m->fence)
+		return 0;
+	if (req->fence < __atomic_load_n(&m->p->e->fence, __ATOMIC_SEQ_CST))
+		return -ESTALE;
+	memset(m->tried, 0, sizeof(m->tried));
+	return -EAGAIN;
+}
+
+int mce_mapped_find_locked(struct mce_mapped *m, const struct mce_req *req, uint64_t len, struct mce_mapping **ret)
+{
+	unsigned access = mce_req_access(req);
 	struct mce_peer *p = m->p;
 	struct mce_mapping **pp, *mp;
 	int r;
@@ -506,7 +513,10 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 		return mce_id_same_host(&p->id, &p->e->id) &&
 		       memcmp(m->tried, p->id.nonce, sizeof(m->tried)) ? -EAGAIN : -MC_ENOTSUP;
 	}
-	pp = mapping_find_locked(m, rkey);
+	r = mapped_check_session_locked(m, req);
+	if (r < 0)
+		return r;
+	pp = mapping_find_locked(m, req->rkey);
 	mp = *pp;
 	if (!mp)
 		return m->n < MAPPINGS_MAX ? -EAGAIN : -MC_ENOTSUP;
@@ -516,7 +526,7 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 		mapping_drop_locked(m, pp);
 		return -ESTALE;
 	}
-	r = mce_range_check(mp->base, mp->len, addr, len);
+	r = mce_range_check(mp->base, mp->len, req->addr, len);
 	if (r == 0 && (mp->access & access) != access)
 		r = -EACCES;
 	*ret = mp;
@@ -524,27 +534,45 @@ int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, u
 }
 
 /* The same for regions that can be mapped. */
-static int mapped_lookup_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
-			 unsigned access, struct mce_mapping **ret)
+static int mapped_lookup_locked(struct mce_mapped *m, const struct mce_req *req, uint64_t len,
+				struct mce_mapping **ret)
 {
 	struct mce_mapping *mp = NULL;
 	int r;
 
-	r = mce_mapped_find_locked(m, rkey, addr, len, access, &mp);
-	if (mp && (!mp->at || (access & MCE_ACCESS_WRITE && mp->read_only)))
+	r = mce_mapped_find_locked(m, req, len, &mp);
+	if (mp && (!mp->at || (req->op == MCE_WRITE && mp->read_only)))
 		return -MC_ENOTSUP;
 	*ret = mp;
 	return r;
 }
 
+/* Announce a WRITE that the owner may have to fence.  *@ret: the page with the slot, referenced; NULL: there is nothing
+ * to announce.  -MC_ENOTSUP: without an announcement it must take another path. */
+static int mapped_announce_locked(struct mce_mapped *m, const struct mce_req *req, struct mce_hazards **ret,
+				  unsigned *ret_slot)
+{
+	*ret = NULL;
+	if (req->op != MCE_WRITE || !req->fence)
+		return 0;
+	if (!m->hazards || mce_slot_take(m->hazards->slots, MCE_HAZARD_SLOTS, req->rkey, ret_slot) < 0)
+		return -MC_ENOTSUP;
+	*ret = mce_hazards_ref(m->hazards);
+	return 0;
+}
+
 static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_mapped *m = mce_mapped_of(p);
+	struct mce_hazards *hazards = NULL;
 	struct mce_mapping *mp;
+	unsigned slot = 0;
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = mapped_lookup_locked(m, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mp);
+	r = mapped_lookup_locked(m, req, mce_req_span(req), &mp);
+	if (r == 0)
+		r = mapped_announce_locked(m, req, &hazards, &slot);
 	if (r == 0)
 		mp->refs++;
 	pthread_mutex_unlock(&p->lock);
@@ -552,6 +580,9 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 		return r;
 	if (r == 0) {
 		mce_copy(req, mp->at + (req->addr - mp->base));
+		if (hazards)
+			mce_slot_clear(hazards->slots, slot);
+		mce_hazards_unref(hazards);
 		pthread_mutex_lock(&p->lock);
 		r = mce_mapping_check_locked(m, mp);
 		mce_mapping_unref_locked(mp);
@@ -565,11 +596,12 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 
 static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
 {
+	const struct mce_req req = { .op = MCE_READ, .addr = addr, .rkey = rkey };
 	struct mce_mapping *mp;
 	int r;
 
 	MC_LOCKED(&p->lock);
-	r = mapped_lookup_locked(mce_mapped_of(p), rkey, addr, len, MCE_ACCESS_READ, &mp);
+	r = mapped_lookup_locked(mce_mapped_of(p), &req, len, &mp);
 	if (r < 0)
 		return r;
 	mp->given = true;
@@ -588,7 +620,7 @@ static int mapped_attach(struct mce_peer *p)
 		return -ENOMEM;
 	m->p = p;
 	m->io = &p->e->io[0];
-	m->evfd.fd = m->reply_fd = m->hazard_fd = -1;
+	m->evfd.fd = m->reply_fd = -1;
 	m->evfd.ready = mapped_ready;
 	(void)mc_cond_init(&m->news);
 	p->tp[MCE_PATH_MAPPED] = m;
@@ -619,6 +651,13 @@ static void mapped_detach(struct mce_peer *p)
 	p->tp[MCE_PATH_MAPPED] = NULL;
 }
 
+/* The present connection carries no WRITE of the new session, and a refused one may be tried again. */
+static void mapped_new_fence(struct mce_peer *p)
+{
+	MC_LOCKED(&p->lock);
+	memset(mce_mapped_of(p)->tried, 0, sizeof(mce_mapped_of(p)->tried));
+}
+
 const struct mce_transport mce_mapped_transport = {
 	.name = "mapped",
 	.path = MCE_PATH_MAPPED,
@@ -634,5 +673,6 @@ const struct mce_transport mce_mapped_transport = {
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.new_fence = mapped_new_fence,
 	.map = mapped_map,
 };

@@ -49,18 +49,17 @@ struct mce_mapped {
 	unsigned n;
 	struct mce_mapping *kept;	/* dead, but pointers into them were given out */
 	struct mce_vm *vm;	/* the owner's process, NULL: its memory is inaccessible; atomic as a hint */
-	uint64_t *hazards;	/* our hazard page while we greet, then the vm's; NULL: none */
-	int hazard_fd;
+	struct mce_hazards *hazards;	/* of the present connection; NULL: none */
+	uint64_t fence;		/* the number in its greeting: it carries WRITEs of this number only */
 };
 static inline struct mce_mapped *mce_mapped_of(const struct mce_peer *p)
 {
 	return p->tp[MCE_PATH_MAPPED];
 }
 
-/* The peer's lock is held.  The region of @rkey when it is known and alive and @access to the range is allowed.
+/* The peer's lock is held.  The region of @req when it is known and alive, and the access to @len bytes is allowed.
  * -EAGAIN: ask the owner first; -MC_ENOTSUP: not over same-host paths; or the status that the request ends with. */
-int mce_mapped_find_locked(struct mce_mapped *m, uint64_t rkey, uint64_t addr, uint64_t len,
-			   unsigned access, struct mce_mapping **ret);
+int mce_mapped_find_locked(struct mce_mapped *m, const struct mce_req *req, uint64_t len, struct mce_mapping **ret);
 void mce_mapping_unref_locked(struct mce_mapping *mp);	/* refs; the last frees a dead one */
 bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
 /* After a copy: was it a copy of the region's memory?  0; -ESTALE: the region has ended, and its memory may have been
@@ -68,10 +67,18 @@ bool mce_mapping_alive_locked(const struct mce_mapped *m, const struct mce_mappi
 int mce_mapping_check_locked(const struct mce_mapped *m, const struct mce_mapping *mp);
 
 /* process_vm.c: the process at the other end of the socket @sock, which sent @welcome with @fd, if it lets us read
- * its nonce: counted, and takes over *@hazards.  NULL otherwise. */
-struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **hazards);
+ * its nonce; counted.  NULL otherwise. */
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, struct mce_hazards *hazards);
 void mce_vm_unref(struct mce_vm *vm);	/* NULL is fine */
-/* A page of zeros that is sealed, so that other processes can rely on its size; the descriptor, or -1. */
-int mce_hazard_page_new(uint64_t **ret);
+
+/* A hazard page of ours (map_wire.h), counted.  Its file is sealed, so that other processes can rely on its size. */
+struct mce_hazards {
+	uint32_t refs;		/* atomic */
+	uint64_t *slots;
+	int fd;			/* until it is sent, then -1 */
+};
+struct mce_hazards *mce_hazards_new(void);	/* NULL: none can be had */
+struct mce_hazards *mce_hazards_ref(struct mce_hazards *h);
+void mce_hazards_unref(struct mce_hazards *h);	/* NULL is fine */
 
 #endif

@@ -59,6 +59,8 @@ struct mapper {
 	bool greeted, stranger;
 	uint64_t since_ms;
 	const uint64_t *hazards;	/* its hazard page, which it writes; NULL: it has sent none */
+	uint8_t nonce[16];	/* of its engine */
+	uint64_t fence;		/* its fence number, 0: none */
 	int pidfd;		/* of an orphan: its process, -1: unknown */
 };
 
@@ -253,9 +255,11 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 {
 	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
 
-	if (!mce_services_know(m->s->e, in->rkey))
+	if (!mce_services_know(m->s->e, in->rkey, m->nonce) ||
+	    mce_writer_is_fenced(m->s->e, m->nonce, in->base))
 		return -EACCES;
 	m->greeted = true;
+	m->fence = in->base;
 	mapper_take_hazards(m, fd);
 	/* Withhold the address from a mapper without a hazard page: we could not see its copies. */
 	out.base = m->hazards ? (uintptr_t)m->s->e->id.nonce : 0;
@@ -267,13 +271,15 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 /* The region's descriptor that this mapper may have, -1: none; the caller closes *@ret_own. */
 static int mapper_fd_for(const struct mapper *m, const struct map_region *region, int *ret_own)
 {
+	/* We could not see that a fenced mapper has ended its copies. */
+	bool blind = m->fence && !m->hazards;
 	int fd = region ? region->fd : -1;
 	char path[64];
 	struct stat st;
 
-	if (fd < 0 || !m->stranger || mce_map_is_sealed(fd))
+	if (fd < 0 || (!blind && (!m->stranger || mce_map_is_sealed(fd))))
 		return fd;
-	/* A user with write permission could truncate the file, also by opening the received descriptor again. */
+	/* A stranger with write permission could truncate the file, also by opening the received descriptor again. */
 	if (fstat(fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid())
 		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -413,6 +419,40 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 }
 
 /* ---- revocation -------------------------------------------------------------------------------- */
+
+struct map_fence {
+	struct mce_mapserver *s;
+	const uint8_t *nonce;
+	uint64_t upto;
+	bool writing;		/* out: a mapper may still write */
+};
+
+static void fence_run(void *arg)
+{
+	struct map_fence *f = arg;
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &f->s->mappers) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		if (m->greeted && mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence))
+			mapper_close(m);
+	}
+	orphans_drop(f->s);
+	mc_list_for_each(pos, &f->s->orphans) {
+		struct mapper *m = mc_container_of(pos, struct mapper, node);
+
+		f->writing |= mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence);
+	}
+}
+
+static int map_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto)
+{
+	struct map_fence f = { .s = map_server(e), .nonce = nonce, .upto = upto };
+
+	mce_io_call(f.s->io, fence_run, &f);
+	return f.writing ? -EAGAIN : 0;
+}
 
 struct forget {
 	struct mce_mapserver *s;
@@ -617,4 +657,5 @@ const struct mce_service mce_map_service = {
 	.revoke_begin = mce_no_revoke,
 	.revoke_wait = map_revoke_wait,
 	.knows_peer = mce_no_peer,
+	.fence = map_fence,
 };

@@ -40,7 +40,7 @@ struct mce_vm {
 	uint8_t nonce[16];
 	void *page;		/* MCE_GUARD_BYTES of the owner, NULL: it has none */
 	const uint32_t *guard;	/* in it */
-	uint64_t *hazards;	/* our hazard page, which the owner reads */
+	struct mce_hazards *hazards;
 	bool refused;		/* atomic: the kernel denies us access (any more) */
 };
 
@@ -52,8 +52,7 @@ void mce_vm_unref(struct mce_vm *vm)
 		return;
 	if (vm->page)
 		munmap(vm->page, MCE_GUARD_BYTES);
-	if (vm->hazards)
-		munmap(vm->hazards, MCE_HAZARD_BYTES);
+	mce_hazards_unref(vm->hazards);
 	free(vm);
 }
 
@@ -96,7 +95,7 @@ static void vm_map_guard(struct mce_vm *vm, uint64_t off, int fd)
 	vm->guard = (const uint32_t *)((const char *)at + off % MCE_GUARD_BYTES);
 }
 
-struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, uint64_t **hazards)
+struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, struct mce_hazards *hazards)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -114,8 +113,7 @@ struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, 
 	memcpy(vm->nonce, welcome->nonce, sizeof(vm->nonce));
 	vm_map_guard(vm, welcome->fd_offset, fd);
 	if (mc_fault("engine.process_vm.probe") == 0 && vm_has_nonce(vm) && vm_owner_lives(vm)) {
-		vm->hazards = *hazards;
-		*hazards = NULL;
+		vm->hazards = mce_hazards_ref(hazards);
 		return vm;
 	}
 	mc_info("engine", "same host but the peer's memory is inaccessible, using tcp for regions that cannot be "
@@ -124,19 +122,41 @@ struct mce_vm *mce_vm_open(int sock, const struct mce_map_msg *welcome, int fd, 
 	return NULL;
 }
 
-int mce_hazard_page_new(uint64_t **ret)
+struct mce_hazards *mce_hazards_new(void)
 {
 	auto_close int fd = memfd_create("mooncake-hazards", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct mce_hazards *h;
 	void *at;
 
 	if (fd < 0 || ftruncate(fd, MCE_HAZARD_BYTES) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
-		return -1;
+		return NULL;
 	at = mmap(NULL, MCE_HAZARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
-		return -1;
-	*ret = at;
-	return TAKE_FD(fd);
+		return NULL;
+	h = malloc(sizeof(*h));
+	if (!h) {
+		munmap(at, MCE_HAZARD_BYTES);
+		return NULL;
+	}
+	*h = (struct mce_hazards){ .refs = 1, .slots = at, .fd = TAKE_FD(fd) };
+	return h;
+}
+
+struct mce_hazards *mce_hazards_ref(struct mce_hazards *h)
+{
+	__atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+	return h;
+}
+
+void mce_hazards_unref(struct mce_hazards *h)
+{
+	if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	munmap(h->slots, MCE_HAZARD_BYTES);
+	if (h->fd >= 0)
+		close(h->fd);
+	free(h);
 }
 
 /* ---- one transfer ------------------------------------------------------------------------------ */
@@ -155,21 +175,10 @@ static int copy_check(const struct copy *c)
 	return mce_mapping_check_locked(c->m, c->mp);
 }
 
-/* Take a free slot among the first @n of the hazard page for @rkey; -EBUSY when other threads' copies occupy all. */
-static int hazard_take(uint64_t *hazards, unsigned n, uint64_t rkey, unsigned *ret)
+/* Announce a copy in one of the first @n slots of the hazard page; -EBUSY when other threads' copies occupy all. */
+static int hazard_take(struct mce_hazards *h, unsigned n, uint64_t rkey, unsigned *ret)
 {
-	if (mc_fault("engine.process_vm.slot") < 0)
-		return -EBUSY;
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t none = 0;
-
-		if (__atomic_compare_exchange_n(&hazards[i], &none, rkey, false, __ATOMIC_SEQ_CST,
-						__ATOMIC_RELAXED)) {
-			*ret = i;
-			return 0;
-		}
-	}
-	return -EBUSY;
+	return mc_fault("engine.process_vm.slot") < 0 ? -EBUSY : mce_slot_take(h->slots, n, rkey, ret);
 }
 
 /* The next iovec entries from (*idx, *off) on, at most CALL_BYTES. */
@@ -326,7 +335,7 @@ static int copy_begin_locked(struct copy *c, uint64_t len)
 	struct mce_mapped *m = c->m;
 	int r;
 
-	r = mce_mapped_find_locked(m, c->req->rkey, c->req->addr, len, mce_req_access(c->req), &mp);
+	r = mce_mapped_find_locked(m, c->req, len, &mp);
 	if (r == -EAGAIN || r == -MC_ENOTSUP)
 		return r;
 	if (!m->vm || __atomic_load_n(&m->vm->refused, __ATOMIC_RELAXED))
@@ -339,7 +348,7 @@ static int copy_begin_locked(struct copy *c, uint64_t len)
 		return -MC_ENOTSUP;
 	/* The owner ends a region before it reads the hazard page, so one of us sees the other. */
 	if (!mce_mapping_alive_locked(m, mp)) {
-		__atomic_store_n(&m->vm->hazards[c->slot], 0, __ATOMIC_SEQ_CST);
+		mce_slot_clear(m->vm->hazards->slots, c->slot);
 		return -ESTALE;
 	}
 	mp->refs++;
@@ -356,7 +365,7 @@ static int copy_run(struct copy *c)
 	int r;
 
 	r = copy_all(c);
-	__atomic_store_n(&c->vm->hazards[c->slot], 0, __ATOMIC_SEQ_CST);
+	mce_slot_clear(c->vm->hazards->slots, c->slot);
 	pthread_mutex_lock(&m->p->lock);
 	if (r == 0)
 		r = mce_mapping_check_locked(m, mp);
@@ -418,7 +427,7 @@ static int run_region_locked(struct run *run, struct mce_mapping *mp)
 		return -EBUSY;
 	/* As for one transfer: the owner must see our hazard, or we see the region's end. */
 	if (!mce_mapping_alive_locked(run->m, mp)) {
-		__atomic_store_n(&run->vm->hazards[slot], 0, __ATOMIC_SEQ_CST);
+		mce_slot_clear(run->vm->hazards->slots, slot);
 		return -EBUSY;
 	}
 	mp->refs++;
@@ -456,7 +465,7 @@ static bool run_take_locked(struct run *run, const struct mce_req *req, uint64_t
 	if (req->op != run->reqs->op || req->crc || total == 0 || total > RUN_REQ_BYTES ||
 	    req->iovcnt > RUN_PARTS - run->nhere || run->bytes + total > CALL_BYTES)
 		return false;
-	if (mce_mapped_find_locked(run->m, req->rkey, req->addr, total, mce_req_access(req), &mp) ||
+	if (mce_mapped_find_locked(run->m, req, total, &mp) ||
 	    mp->at || mapping_is_missed(mp))
 		return false;
 	region = run_region_locked(run, mp);
@@ -524,7 +533,7 @@ static void run_copy(struct run *run, int status[RUN_PARTS])
 static void run_end(struct run *run)
 {
 	for (unsigned i = 0; i < run->nregions; i++)
-		__atomic_store_n(&run->vm->hazards[run->region[i].slot], 0, __ATOMIC_SEQ_CST);
+		mce_slot_clear(run->vm->hazards->slots, run->region[i].slot);
 	pthread_mutex_lock(&run->m->p->lock);
 	for (unsigned i = 0; i < run->nregions; i++) {
 		struct mce_mapping *mp = run->region[i].mp;
@@ -573,5 +582,6 @@ const struct mce_transport mce_process_vm_transport = {
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

@@ -105,7 +105,7 @@ struct mce_tcp_proto {
 	 * and no message shows when the peer has finished the requests of a lost connection. */
 	bool in_order;
 	/* Resolver thread: identify ourselves on the new connection.  Fills *ret. */
-	int (*greet)(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t deadline,
+	int (*greet)(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
 		     struct mce_greeting *ret);
 	/* With the peer's lock: make hdr and trail of a fragment that was just assigned to a connection. */
 	void (*pack)(struct mce_fragment *frag);
@@ -137,6 +137,7 @@ struct mce_tcp_conn {
 	bool up;
 	uint32_t epoch;		/* of the last greeting that was sent */
 	uint32_t greeted;	/* of the last one that was answered */
+	uint64_t fence;		/* the number in that greeting; the connection carries WRITEs of this number only */
 	uint32_t window, len_max;
 	uint64_t retry_ms;	/* do not connect before */
 	struct mc_list fragments, txq;
@@ -237,6 +238,13 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_tcp_conn *conn, int status);
 int mce_tcp_conn_acked_locked(struct mce_tcp_conn *conn, uint64_t seq, struct mc_list *over);
 void mce_complete_list(struct mce_tcp *t, struct mc_list *over);
 void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status);
+/* Does the WRITE belong to an older session than the present one?  Then it must not be sent any more. */
+static inline bool mce_tcp_outdated(const struct mce_tcp *t, const struct mce_req *req)
+{
+	return req->op == MCE_WRITE && req->fence &&
+	       req->fence < __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
+}
+void mce_tcp_new_fence(struct mce_peer *p);
 /* iov of the fragment's payload from frag->at on, at most @max bytes; number of entries. */
 unsigned mce_fragment_iov(const struct mce_fragment *frag, struct iovec *iov, unsigned room, uint32_t max,
 			  uint32_t *ret_bytes);
@@ -246,6 +254,8 @@ void mce_fragment_advance(struct mce_fragment *frag, uint32_t n);
 
 /* Send on all connections that have room. */
 void mce_tcp_conns_pump(struct mce_tcp *t);
+/* Take down the connections that were not greeted with the engine's present fence number; requests make new ones. */
+void mce_tcp_conns_renew(struct mce_tcp *t);
 /* Mark it broken and wake its loop: with the connection's tx_lock or rx_lock. */
 void mce_tcp_conn_break(struct mce_tcp_conn *conn);
 /* With tx_lock: send nothing more, since a partly sent payload cannot be finished. */

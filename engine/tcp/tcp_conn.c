@@ -253,6 +253,22 @@ void mce_tcp_conn_break(struct mce_tcp_conn *conn)
 	shutdown(conn->fd, SHUT_RDWR);
 }
 
+void mce_tcp_conns_renew(struct mce_tcp *t)
+{
+	for (unsigned i = 0; i < t->nconns; i++) {
+		struct mce_tcp_conn *conn = &t->conns[i];
+		bool old;
+
+		pthread_mutex_lock(&conn->tx_lock);
+		pthread_mutex_lock(&t->p->lock);
+		old = conn->up && conn->fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
+		pthread_mutex_unlock(&t->p->lock);
+		if (old && conn->fd >= 0)
+			mce_tcp_conn_break(conn);
+		pthread_mutex_unlock(&conn->tx_lock);
+	}
+}
+
 void mce_tcp_conn_cut_off(struct mce_tcp_conn *conn)
 {
 	if (!conn->t->proto->in_order) {

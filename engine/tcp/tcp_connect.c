@@ -30,6 +30,7 @@ struct conn_begin {
 	struct mce_tcp_conn *conn;
 	struct mce_greeting g;
 	uint32_t epoch;
+	uint64_t fence;
 	int fd;
 	int result;
 };
@@ -81,11 +82,15 @@ static void conn_begin_run(void *arg)
 		/* Reconnect at once when it is lost: fragments that wait for its greeting depend on that alone. */
 		conn->retry_ms = 0;
 		conn->greeted = b->epoch;
+		conn->fence = b->fence;
 		conn->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
 		conn->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
 		mce_tcp_wait_add_locked(conn, b->fd);
 		pthread_mutex_unlock(&t->p->lock);
+		/* The number has changed since the greeting. */
+		if (!t->proto->in_order && b->fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST))
+			mce_tcp_conn_break(conn);
 	}
 	pthread_mutex_unlock(&conn->rx_lock);
 	pthread_mutex_unlock(&conn->tx_lock);
@@ -100,6 +105,7 @@ static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
 
 	pthread_mutex_lock(&p->lock);
 	b.epoch = ++conn->epoch;
+	b.fence = __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&p->lock);
 	r = mc_fault("engine.tcp.connect");
 	if (r < 0)
@@ -108,7 +114,7 @@ static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
 	if (fd < 0)
 		return fd;
 	mce_tcp_tune(fd, p->e->conf.progress_timeout_ms);
-	r = conn->t->proto->greet(conn, fd, b.epoch, deadline, &b.g);
+	r = conn->t->proto->greet(conn, fd, b.epoch, b.fence, deadline, &b.g);
 	if (r < 0)
 		return r;
 	b.fd = fd;
@@ -312,6 +318,8 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 	x->numa = (int8_t)(req->iovcnt ? mce_mr_numa_node(p->e, (uintptr_t)req->iov[0].iov_base) :
 					  MCE_NUMA_ANY);
 	pthread_mutex_lock(&p->lock);
+	if (x->status == 0 && mce_tcp_outdated(t, req))
+		x->status = -ESTALE;
 	if (x->status < 0 || x->total == 0) {
 		status = x->status;
 		mce_req_move(req, MCE_AT_DONE);

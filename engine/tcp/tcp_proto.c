@@ -48,14 +48,14 @@ static int greeting_move(struct mce_engine *e, int fd, uint8_t *buf, size_t len,
 	return 0;
 }
 
-static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t deadline,
-		 struct mce_greeting *ret)
+static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
+		      struct mce_greeting *ret)
 {
 	struct mce_engine *e = conn->t->p->e;
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
 		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx,
-		.epoch = epoch, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
+		.epoch = epoch, .fence = fence, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
 	};
 	uint8_t buf[MCE_GREETING_MAX];
 	size_t have = 12, size;
@@ -76,6 +76,8 @@ static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)
 		return r;
+	if (mc_err_from_wire(ret->status) == -MC_ESTALE_PUT)
+		__atomic_store_n(&e->refused_fence, fence, __ATOMIC_RELAXED);
 	if (ret->status)
 		return mc_fail(mc_err_from_wire(ret->status), "refused by the peer: %s",
 			       mc_strerror(mc_err_from_wire(ret->status)));
@@ -200,5 +202,6 @@ const struct mce_transport mce_tcp_transport = {
 	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
 	.writes_in_doubt = mce_tcp_writes_in_doubt,
+	.new_fence = mce_tcp_new_fence,
 	.map = mce_no_map,
 };

@@ -7,6 +7,7 @@
  * the peer confirms that it will carry out nothing more of the old connection. */
 #include <config.h>
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/err.h"
@@ -172,11 +173,20 @@ bool mce_tcp_writes_in_doubt(struct mce_peer *p)
 	return others_in_doubt_locked(mce_tcp_of(p), NULL);
 }
 
+/* A WRITE of another session than the connection was greeted for: an owner that fences that session would not find
+ * the WRITE on this connection.  mce_tcp_new_fence() ends one of the two. */
+static bool conn_is_of_other_session(const struct mce_tcp_conn *conn, const struct mce_req *req)
+{
+	return req->op == MCE_WRITE && req->fence && req->fence != conn->fence;
+}
+
 /* Must the connection leave @req to another one, or wait? */
 static bool conn_must_wait_locked(const struct mce_tcp_conn *conn, const struct mce_req *req)
 {
 	struct mce_tcp *t = conn->t;
 
+	if (conn_is_of_other_session(conn, req))
+		return true;
 	if (!t->p->doubts || req->op != MCE_WRITE)
 		return false;
 	return mce_peer_in_doubt_locked(t->p, t->proto->path) || others_in_doubt_locked(t, conn);
@@ -190,7 +200,7 @@ static struct mce_fragment *fragment_retry_locked(struct mce_tcp_conn *conn)
 	mc_list_for_each(pos, &conn->t->retry) {
 		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
-		if (fragment_is_fenced(frag))
+		if (fragment_is_fenced(frag) || conn_is_of_other_session(conn, frag->req))
 			continue;
 		return conn_has_room(conn, frag->len) ? frag : NULL;
 	}
@@ -472,7 +482,8 @@ void mce_tcp_conn_lost_locked(struct mce_tcp_conn *conn, int status, struct mc_l
 	mc_list_for_each_safe(pos, next, &conn->fragments) {
 		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 		struct mce_reqx *x = frag->req ? mce_reqx(frag->req) : NULL;
-		bool again = x && x->status == 0 && status == 0 && fragment_try_again(conn, frag, first);
+		bool again = x && x->status == 0 && status == 0 && !mce_tcp_outdated(conn->t, frag->req) &&
+			     fragment_try_again(conn, frag, first);
 
 		first = false;
 		if (!again && !frag->answered && fragment_has_begun(frag))
@@ -539,6 +550,31 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_tcp_conn *conn, int status)
 	pthread_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_notify(t);
+}
+
+/* End the WRITEs of earlier sessions that wait.  Those that are on a connection end with it: every connection of an
+ * earlier session is made again. */
+void mce_tcp_new_fence(struct mce_peer *p)
+{
+	struct mce_tcp *t = mce_tcp_of(p);
+	struct mc_list over, *pos, *next;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&p->lock);
+	mc_list_for_each_safe(pos, next, &t->retry) {
+		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
+
+		if (mce_tcp_outdated(t, frag->req))
+			over_add(fragment_retry_end_locked(frag, -ESTALE), &over);
+	}
+	for (unsigned i = 0; i <= p->e->numa_nodes; i++)
+		mc_list_for_each_safe(pos, next, &t->queue[i])
+			if (mce_tcp_outdated(t, mce_req_of(pos)))
+				over_add(queue_end_locked(mce_req_of(pos), -ESTALE), &over);
+	pthread_mutex_unlock(&p->lock);
+	mce_complete_list(t, &over);
+	mce_tcp_wait_notify(t);
+	mce_tcp_conns_renew(t);
 }
 
 /* ---- cancelling -------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -97,7 +98,8 @@ static bool conn_has_name(const struct mce_serve_conn *a, const struct mce_greet
 	return a->greeted && a->token == g->token && a->idx == g->conn;
 }
 
-/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer. */
+/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer;
+ * -MC_ESTALE_PUT when the peer is fenced. */
 static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
 {
 	struct mce_tcp_server *s = c->s;
@@ -106,6 +108,9 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
+	/* Under the lock, under which a fence looks for the connections that it closes. */
+	if (mce_writer_is_fenced(s->e, g->id.nonce, g->fence))
+		r = -MC_ESTALE_PUT;
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -120,6 +125,8 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		c->token = g->token;
 		c->idx = g->conn;
 		c->epoch = g->epoch;
+		c->fence = g->fence;
+		memcpy(c->nonce, g->id.nonce, sizeof(c->nonce));
 		c->greeted = true;
 		if (old)
 			old->refs++;
@@ -375,7 +382,7 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 
 /* ---- peers and regions ------------------------------------------------------------------------- */
 
-static bool tcp_knows_peer(struct mce_engine *e, uint64_t token)
+static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
 {
 	struct mce_tcp_server *s = tcp_server(e);
 	struct mc_list *pos;
@@ -385,11 +392,43 @@ static bool tcp_knows_peer(struct mce_engine *e, uint64_t token)
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
 
-		if (c->greeted && c->token == token)
-			found = true;
+		if (!c->greeted || c->token != token)
+			continue;
+		memcpy(ret_nonce, c->nonce, sizeof(c->nonce));
+		found = true;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return found;
+}
+
+/* A greeted connection that the order affects and that is not fenced yet, with a reference; NULL: none. */
+static struct mce_serve_conn *conn_to_fence(struct mce_tcp_server *s, const uint8_t nonce[16], uint64_t upto)
+{
+	struct mce_serve_conn *found = NULL;
+	struct mc_list *pos;
+
+	pthread_mutex_lock(&s->lock);
+	mc_list_for_each(pos, &s->conns) {
+		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
+
+		if (c->greeted && !c->ending && mce_fence_matches(nonce, upto, c->nonce, c->fence)) {
+			c->ending = true;
+			c->refs++;
+			found = c;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+static int tcp_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto)
+{
+	struct mce_serve_conn *c;
+
+	while ((c = conn_to_fence(tcp_server(e), nonce, upto)))
+		conn_fence(c);
+	return 0;
 }
 
 struct revoke {
@@ -573,4 +612,5 @@ const struct mce_service mce_tcp_service = {
 	.revoke_begin = tcp_revoke_begin,
 	.revoke_wait = mce_no_revoke,
 	.knows_peer = tcp_knows_peer,
+	.fence = tcp_fence,
 };

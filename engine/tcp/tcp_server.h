@@ -28,8 +28,11 @@ struct mce_serve_conn {
 	struct mc_list node;
 	unsigned refs;
 	bool greeted;
+	bool ending;		/* a fence is closing it */
 	uint64_t token;
 	uint32_t idx, epoch;	/* the peer's number of the connection */
+	uint8_t nonce[16];	/* of the peer's engine */
+	uint64_t fence;		/* the number that it greeted with */
 	/* held by the I/O thread while it carries out requests, and by the thread that fences the connection */
 	pthread_mutex_t lock;
 	bool fenced;

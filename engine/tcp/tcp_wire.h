@@ -14,7 +14,10 @@
  *
  * A connection is named by (token, conn).  When a greeting has a higher epoch, the server ends the older connection
  * of that name before it answers the greeting: after that it carries out no request of the old
- * connection, so its WRITEs may be repeated. */
+ * connection, so its WRITEs may be repeated.
+ *
+ * A greeting's fence is the client's number of mce_engine_set_fence().  A client sends a WRITE only on a connection
+ * that was greeted with the number of that WRITE. */
 #ifndef MCE_TCP_WIRE_H
 #define MCE_TCP_WIRE_H
 
@@ -52,6 +55,7 @@ struct mce_greeting {
 	struct mce_id id;
 	uint32_t len_max;	/* server */
 	uint32_t window;	/* server */
+	uint64_t fence;		/* client; 0: none */
 };
 
 /* Sizes of headers as they are sent, and the minimum that is accepted.  Whole cache lines are sent, so that payloads
@@ -145,6 +149,7 @@ static inline void mce_greeting_pack(uint8_t b[MCE_GREETING_SIZE], const struct 
 	mce_put64(b + 88, g->id.netns_ino);
 	mce_put32(b + 96, g->len_max);
 	mce_put32(b + 100, g->window);
+	mce_put64(b + 104, g->fence);
 }
 
 /* Each unpack: bytes of the frame, 0 when more are needed, -MC_EPROTO. */
@@ -177,6 +182,7 @@ static inline int mce_greeting_unpack(const uint8_t *b, size_t n, struct mce_gre
 	ret->id.netns_ino = mce_get64(b + 88);
 	ret->len_max = mce_get32(b + 96);
 	ret->window = mce_get32(b + 100);
+	ret->fence = mce_get64(b + 104);
 	return (int)size;
 }
 

@@ -13,8 +13,8 @@
 #include "common/err.h"
 #include "engine/tcp/tcp_client.h"
 
-static int upstream_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t deadline,
-		 struct mce_greeting *ret)
+static int upstream_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
+			  struct mce_greeting *ret)
 {
 	ret->window = MCE_WIRE_WINDOW;
 	ret->len_max = MCE_WIRE_LEN_MAX;
@@ -127,5 +127,6 @@ const struct mce_transport mce_upstream_transport = {
 	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
 	.writes_in_doubt = mce_tcp_writes_in_doubt,
+	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

@@ -202,7 +202,8 @@ static void a_mapper_that_does_not_read_is_disconnected(void **state)
 /* A mapper with a hazard page; the test writes it and makes no copies. */
 struct copier {
 	int tcp, fd;
-	uint64_t *hazards;
+	struct mce_hazards *page;
+	uint64_t *hazards;	/* its slots */
 	const uint64_t *epochs;
 	uint64_t base;		/* from the owner; 0: the page was not accepted */
 };
@@ -211,15 +212,15 @@ static void copier_open(struct copier *c, const struct side *s, uint64_t token)
 {
 	struct mce_map_msg m = { .version = 1, .type = MCE_MAP_HELLO, .rkey = token }, in;
 	struct mce_greeting g;
-	int page, got;
+	int got;
 
 	c->tcp = side_dial(s);
 	g = greet_as(c->tcp, token);
 	c->fd = map_dial(&g.id);
-	page = mce_hazard_page_new(&c->hazards);
-	assert_true(page >= 0);
-	assert_int_equal(mce_map_send(c->fd, &m, page), 0);
-	close(page);
+	c->page = mce_hazards_new();
+	assert_non_null(c->page);
+	c->hazards = c->page->slots;
+	assert_int_equal(mce_map_send(c->fd, &m, c->page->fd), 0);
 	assert_int_equal(map_answer(c->fd, &in, &got), 0);
 	c->epochs = mmap(NULL, MCE_EPOCH_BYTES, PROT_READ, MAP_SHARED, got, 0);
 	assert_true(c->epochs != MAP_FAILED);
@@ -242,7 +243,7 @@ static void copier_close(struct copier *c)
 {
 	close(c->fd);
 	close(c->tcp);
-	munmap(c->hazards, MCE_HAZARD_BYTES);
+	mce_hazards_unref(c->page);
 	munmap((void *)(uintptr_t)c->epochs, MCE_EPOCH_BYTES);
 }
 
