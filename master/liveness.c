@@ -163,6 +163,18 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 	return reattach;
 }
 
+unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq *confirmed,
+			   struct mcp_fence ret[MCP_FENCES_MAX])
+{
+	struct mcm_client *c;
+
+	if (!__atomic_load_n(&m->puts.quarantine.pending, __ATOMIC_RELAXED))
+		return 0;
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	return c ? mcm_quarantine_orders(m, c, confirmed, ret, MCP_FENCES_MAX) : 0;
+}
+
 /* Time at which the segment becomes silent or forgotten unless its client sends a heartbeat.  Both
  * tables locked. */
 static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)

@@ -13,6 +13,9 @@ struct mcm;
 /* Process a heartbeat.  *@ret_ms gets the time until the client's next one.  True: the client must
  * register and mount again. */
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
+/* Note the orders that the client confirms, and copy those that it has to carry out to @ret; their number. */
+unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq *confirmed,
+			   struct mcp_fence ret[MCP_FENCES_MAX]);
 /* Should the client fetch copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 

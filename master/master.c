@@ -54,6 +54,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_clock_start(m);
 	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
+	mcm_quarantine_init(m);
+	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
 	mc_stop_init(&m->monitor_stop);
@@ -95,6 +97,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_journal_close(m, false);
 	mcm_durables_done(&m->durables);
 	mcm_names_done(&m->names);
+	mcm_quarantine_done(m);
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
 	mcm_puts_done(&m->puts);

@@ -8,16 +8,15 @@
 #include <stdint.h>
 
 #define MCP_MAGIC 0x5346434du		/* "MCFS" */
-#define MCP_VERSION 2
+#define MCP_VERSION 3
 #define MCP_MIN_VERSION 1
 #define MCP_KEY_MAX 4096		/* bytes of a key, at least 1 */
 #define MCP_BATCH_MAX 65536		/* items of one request */
 #define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
 #define MCP_GROUP_MAX 1024		/* bytes of a group's name */
 #define MCP_DATA_TYPES 16		/* data types are smaller than this */
-/* How long a master keeps the ranges of a put in quarantine after its connection has ended (default
- * of put_quarantine_ms).  A writer checks its connection at least twice in that time. */
-#define MCP_PUT_ASIDE_MS 1000
+/* Orders in one answer to a heartbeat, and confirmations in one heartbeat. */
+#define MCP_FENCES_MAX 64
 
 enum mcp_channel { MCP_CHANNEL_CONTROL, MCP_CHANNEL_HEARTBEAT };
 enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };

@@ -4,6 +4,7 @@
 
 #include "client/direct/direct.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +56,16 @@ bool mcs_connected(const struct mcs_direct *s)
 
 /* ---- functions that the session and the leases call ---- */
 
-static int direct_attach(struct mcp_client *c, uint64_t epoch, void *arg)
+static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_terms *terms, void *arg)
 {
 	struct mcs_direct *s = arg;
 	int r;
 
+	/* Before anything is granted on the connection. */
+	mce_engine_set_fence(s->engine, terms->fence);
 	mcs_leases_epoch(&s->leases, epoch);
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
+		r = mcs_owner_mount(s->owner, c, terms->earlier, mc_deadline_ms(MOUNT_MS));
 		/* Reads work without a mounted segment, so keep the connection. */
 		if (r < 0)
 			mcs_background_remount(s->background);
@@ -89,6 +92,16 @@ static void direct_wake(void *arg)
 
 /* ---- open and close ---- */
 
+static struct mcp_id direct_engine_id(const struct mcs_direct *s)
+{
+	uint8_t nonce[16];
+	struct mcp_id id;
+
+	mce_engine_nonce(s->engine, nonce);
+	memcpy(&id, nonce, sizeof(id));
+	return (struct mcp_id){ le64toh(id.hi), le64toh(id.lo) };
+}
+
 static int direct_open_session(struct mcs_direct *s)
 {
 	const struct mcs_conf *c = &s->base.store->conf;
@@ -96,6 +109,7 @@ static int direct_open_session(struct mcs_direct *s)
 		.addrs = c->master,
 		.name = mce_engine_endpoint(s->engine),
 		.client = s->client,
+		.engine = direct_engine_id(s),
 		.min_version = *c->tenant ? 2 : 1,
 		.spin_us = c->spin_us,
 		.grace_ms = (uint64_t)c->setup_timeout_ms,

@@ -20,12 +20,13 @@ struct mcs_put_op {
 	int refused;			/* error of the last refused reservation */
 	int broken;			/* state BROKEN: the reason */
 	/* of the reservation; if its connection is not known, the state is BROKEN */
-	uint64_t generation, epoch;
+	uint64_t generation, epoch, fence;
 	const struct mcp_replica *replica;
 	unsigned n_replicas;
 	struct mce_req *req;		/* one per replica */
 	struct mcs_seg **seg;
 	uint32_t crc;
+	bool leaving;			/* state BROKEN: the background thread revokes it */
 };
 
 struct mcs_put_request {
@@ -42,6 +43,7 @@ struct mcs_put_request {
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
 	uint64_t granted_ns;		/* when the last reservation was sent */
+	uint64_t fence;			/* the fence number then, or an older one */
 	unsigned rounds, hopeless;	/* waits for space; those in a row without a chance */
 	bool held;			/* the master says that waiting helps */
 };

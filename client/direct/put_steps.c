@@ -5,6 +5,7 @@
 #include "client/direct/put_i.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/layout.h"
@@ -130,6 +131,7 @@ static void put_granted(struct mcs_put_request *b, struct mcs_put_op *op,
 	}
 	op->generation = grant->generation;
 	op->epoch = mcs_direct_epoch(b->s);
+	op->fence = b->fence;
 	if (op->size) {
 		/* If the connection changed meanwhile, the range may belong to either: revoke it
 		 * on the present one. */
@@ -159,6 +161,7 @@ int mcs_put_reserve(struct mcs_put_request *b)
 	if (r < 0)
 		return r;
 	b->granted_ns = mc_now_ns();
+	b->fence = mcs_session_terms(b->s->base.session).fence;
 	r = mcs_call(b->s->base.session, MCP_PUT_START, &msg, &reply, &mem, b->deadline);
 	/* If the master still grants the ranges, nothing here will free them. */
 	if (r == -MC_ETIMEDOUT)
@@ -208,6 +211,7 @@ static int put_prepare(struct mcs_put_request *b, struct mcs_put_op *op)
 			.peer = op->seg[i]->peer,
 			.addr = op->seg[i]->base + rep->offset,
 			.rkey = op->seg[i]->rkey,
+			.fence = op->fence,
 			.iov = op->item->iov,
 			.iovcnt = (unsigned)op->item->iovcnt,
 			.crc = mcs_scratch_raw(b->sc, chunks, sizeof(uint32_t)),
@@ -325,11 +329,13 @@ void mcs_put_write(struct mcs_put_request *b)
 			continue;
 		r = mc_fault("client.put.write");
 		r = r ? r : lost ? lost : put_check_written(b, op);
-		put_release_segs(op);
-		if (r < 0)
+		if (r < 0) {
+			/* Its writes may still be carried out there. */
 			put_broken(op, r);
-		else
-			op->state = MCS_STEP_COMMIT;
+			continue;
+		}
+		put_release_segs(op);
+		op->state = MCS_STEP_COMMIT;
 	}
 }
 
@@ -345,7 +351,7 @@ static int put_done_list(struct mcs_put_request *b, enum mcs_put_step state, str
 	for (unsigned i = 0; i < b->n; i++) {
 		const struct mcs_put_op *op = &b->ops[i];
 
-		if (op->state != state)
+		if (op->state != state || op->leaving)
 			continue;
 		items[n++] = (struct mcp_put_done){
 			.key = mcp_bytes(op->item->key.data, (uint32_t)op->item->key.len),
@@ -357,10 +363,35 @@ static int put_done_list(struct mcs_put_request *b, enum mcs_put_step state, str
 	return (int)n;
 }
 
-static void put_revoke_later(struct mcs_put_request *b, const struct mcs_put_op *op)
+/* Takes over the op's segments. */
+static void put_revoke_later(struct mcs_put_request *b, struct mcs_put_op *op)
 {
-	mcs_background_revoke(b->s->background, op->item->key.data, op->item->key.len, op->generation,
-			  op->epoch);
+	struct mcs_seg **seg = op->seg ? malloc(op->n_replicas * sizeof(struct mcs_seg *)) : NULL;
+
+	if (op->seg && !seg) {
+		/* The put ends with the connection. */
+		mcs_session_taint(b->s->base.session, op->epoch);
+		put_release_segs(op);
+		return;
+	}
+	if (seg)
+		memcpy(seg, op->seg, op->n_replicas * sizeof(struct mcs_seg *));
+	mcs_background_revoke(b->s->background, op->item->key.data, op->item->key.len, op->generation, op->epoch,
+			      seg, seg ? op->n_replicas : 0);
+	op->seg = NULL;
+}
+
+/* The master frees the range of a revoked put at once: revoke it only when none of its writes can be carried out any
+ * more.  The background thread waits for that. */
+static void put_leave_unsettled(struct mcs_put_request *b)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		struct mcs_put_op *op = &b->ops[i];
+
+		op->leaving = op->state == MCS_STEP_BROKEN && !mcs_segs_settled(op->seg, op->n_replicas);
+		if (op->leaving)
+			put_revoke_later(b, op);
+	}
 }
 
 static void put_committed(struct mcs_put_request *b, struct mcs_put_op *op, int r)
@@ -473,9 +504,8 @@ static void put_revoke_broken(struct mcs_put_request *b)
 	bool late = mc_now_ns() >= b->deadline;
 	int r;
 
+	put_leave_unsettled(b);
 	r = put_done_list(b, MCS_STEP_BROKEN, &msg.items);
-	if (!r)
-		return;
 	if (r > 0 && !late)
 		r = mcs_call_once(b->s->base.session, MCP_PUT_REVOKE, &msg, &reply, &mem, b->deadline);
 	if (r >= 0 && !late)
@@ -485,8 +515,10 @@ static void put_revoke_broken(struct mcs_put_request *b)
 
 		if (op->state != MCS_STEP_BROKEN)
 			continue;
-		if (late || r < 0)
+		if ((late || r < 0) && !op->leaving)
 			put_revoke_later(b, op);
+		put_release_segs(op);
+		op->leaving = false;
 		if (late)
 			mcs_put_done(op, mc_fail(-MC_ETIMEDOUT, "put did not end in time"));
 		else

@@ -13,9 +13,10 @@
 
 #include "client/layout.h"
 #include "client/direct/put_i.h"
+#include "common/cleanup.h"
 #include "common/metrics.h"
 
-#define CONFIRM_MS (MCP_PUT_ASIDE_MS / 2)
+#define CONFIRM_MS 500
 #define AGE_MAX_MS 30000
 /* First protocol version in which the end of a put has a size. */
 #define TRIM_VERSION 2u
@@ -27,7 +28,7 @@ struct mcs_stream {
 	/* constant */
 	struct mcs_direct *s;
 	unsigned flags;
-	uint64_t room, generation, epoch, began_ns;
+	uint64_t room, generation, epoch, fence, began_ns;
 	unsigned n;
 	struct mcp_replica *replica;	/* n of them */
 	struct mcs_seg **seg;
@@ -59,6 +60,7 @@ static int stream_take_grant(struct mcs_stream *st, const struct mcs_put_op *op,
 {
 	st->generation = op->generation;
 	st->epoch = op->epoch;
+	st->fence = op->fence;
 	st->n = op->n_replicas;
 	st->replica = calloc(st->n, sizeof(*st->replica));
 	st->seg = calloc(st->n, sizeof(struct mcs_seg *));
@@ -113,7 +115,7 @@ static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts
 	return r;
 }
 
-/* Revoke the put; in the background thread if the deadline has passed. */
+/* Revoke the put; in the background thread if the deadline has passed, or a write may still be carried out. */
 static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
 {
 	struct mcp_put_done item = {
@@ -122,12 +124,13 @@ static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
 	struct mcp_put_revoke msg = { .items = mcp_seq(&item, 1), .tenant = st->s->base.tenant };
 	struct mcp_put_revoke_reply reply;
 	struct mcp_reply mem = { 0 };
-	int r = mc_now_ns() >= deadline ? -MC_ETIMEDOUT : 0;
+	int r = mc_now_ns() >= deadline || !mcs_segs_settled(st->seg, st->n) ? -MC_ETIMEDOUT : 0;
 
 	if (r == 0 && st->generation && mcs_direct_epoch(st->s) == st->epoch)
 		r = mcs_call_once(st->s->base.session, MCP_PUT_REVOKE, &msg, &reply, &mem, deadline);
 	if (r < 0 && st->generation)
-		mcs_background_revoke(st->s->background, st->key, st->key_len, st->generation, st->epoch);
+		mcs_background_revoke(st->s->background, st->key, st->key_len, st->generation, st->epoch,
+				      TAKE_PTR(st->seg), st->n);
 	mcp_reply_done(&mem);
 	st->generation = 0;
 }
@@ -205,7 +208,7 @@ static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct
 		struct mcs_seg *seg = st->seg[i];
 
 		reqs[i] = (struct mce_req){
-			.op = MCE_WRITE, .peer = seg->peer, .rkey = seg->rkey,
+			.op = MCE_WRITE, .peer = seg->peer, .rkey = seg->rkey, .fence = st->fence,
 			.addr = seg->base + st->replica[i].offset + offset,
 			.iov = iov, .iovcnt = (unsigned)iovcnt,
 		};

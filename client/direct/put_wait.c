@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * put_wait.c - wait for writes to a reserved range, and cancel them when the reservation ends.
  *
- * A put ends with its connection, and then the master soon reuses its range, which the peer with
- * the memory does not notice.  So the waiting thread checks the connection regularly, and
- * cancels the transfer while the range is still in quarantine. */
+ * A put ends with its connection: its range is reused when the owner of the memory has fenced this engine, and a later
+ * write fails.  The waiting thread checks the connection regularly, so that it does not send in vain. */
 #include <config.h>
 
 #include "client/direct/put_i.h"
@@ -12,7 +11,7 @@
 
 #include "common/metrics.h"
 
-#define CHECK_MS (MCP_PUT_ASIDE_MS / 2)
+#define CHECK_MS 500
 
 MC_COUNTER(given_up, "mooncake_client_writes_given_up_total", "",
 	   "writes cancelled because the connection of their reservation was lost")

@@ -24,6 +24,8 @@
 struct revoke {
 	struct mc_list link;
 	uint64_t generation, epoch;
+	struct mcs_seg **seg;		/* where its writes may still be carried out */
+	unsigned n_segs;
 	size_t key_len;
 	unsigned char key[];
 };
@@ -77,15 +79,45 @@ void mcs_background_remount(struct mcs_background *b)
 	background_kick(b);
 }
 
+bool mcs_segs_settled(struct mcs_seg *const *seg, unsigned n)
+{
+	bool settled = true;
+
+	for (unsigned i = 0; i < n && seg; i++)
+		settled = settled && (!seg[i] || mce_peer_settle(seg[i]->peer));
+	return settled;
+}
+
+static void segs_put(struct mcs_seg **seg, unsigned n)
+{
+	for (unsigned i = 0; i < n && seg; i++)
+		mcs_seg_put(seg[i]);
+	free(seg);
+}
+
+static void revoke_free(struct revoke *rv)
+{
+	if (rv)
+		segs_put(rv->seg, rv->n_segs);
+	free(rv);
+}
+
 void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key_len, uint64_t generation,
-			   uint64_t epoch)
+			   uint64_t epoch, struct mcs_seg **seg, unsigned n)
 {
 	struct revoke *rv = b ? malloc(sizeof(*rv) + key_len) : NULL;
 	struct revoke *oldest = NULL;
 
-	if (!rv)
+	if (!rv) {
+		/* The put ends with the connection. */
+		if (b)
+			mcs_session_taint(b->s->base.session, epoch);
+		segs_put(seg, n);
 		return;
-	*rv = (struct revoke){ .generation = generation, .epoch = epoch, .key_len = key_len };
+	}
+	*rv = (struct revoke){
+		.generation = generation, .epoch = epoch, .seg = seg, .n_segs = n, .key_len = key_len,
+	};
 	memcpy(rv->key, key, key_len);
 	pthread_mutex_lock(&b->lock);
 	mc_list_push_back(&b->revokes, &rv->link);
@@ -95,7 +127,9 @@ void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key
 		b->n_revokes--;
 	}
 	pthread_mutex_unlock(&b->lock);
-	free(oldest);
+	if (oldest)
+		mcs_session_taint(b->s->base.session, oldest->epoch);
+	revoke_free(oldest);
 	background_kick(b);
 }
 
@@ -115,17 +149,24 @@ static struct revoke *background_take_revoke(struct mcs_background *b)
 static void background_requeue_revoke(struct mcs_background *b, struct revoke *rv)
 {
 	MC_LOCKED(&b->lock);
-	mc_list_push_front(&b->revokes, &rv->link);
+	mc_list_push_back(&b->revokes, &rv->link);
 	b->n_revokes++;
+}
+
+static unsigned background_count_revokes(struct mcs_background *b)
+{
+	MC_LOCKED(&b->lock);
+	return b->n_revokes;
 }
 
 /* True: some are left. */
 static bool background_send_revokes(struct mcs_background *b)
 {
 	struct mcs_session *session = b->s->base.session;
+	unsigned n = background_count_revokes(b);
 	struct revoke *rv;
 
-	while ((rv = background_take_revoke(b))) {
+	for (; n && (rv = background_take_revoke(b)); n--) {
 		struct mcp_put_done one = {
 			.key = mcp_bytes(rv->key, (uint32_t)rv->key_len),
 			.generation = rv->generation,
@@ -137,6 +178,10 @@ static bool background_send_revokes(struct mcs_background *b)
 		struct mcp_reply mem = { 0 };
 		int r = 0;
 
+		if (rv->epoch == mcs_session_epoch(session) && !mcs_segs_settled(rv->seg, rv->n_segs)) {
+			background_requeue_revoke(b, rv);
+			continue;
+		}
 		if (rv->epoch == mcs_session_epoch(session))
 			r = mcs_call_once(session, MCP_PUT_REVOKE, &msg, &reply, &mem,
 					  mc_deadline_ms(CALL_MS));
@@ -145,9 +190,9 @@ static bool background_send_revokes(struct mcs_background *b)
 			background_requeue_revoke(b, rv);
 			return true;
 		}
-		free(rv);
+		revoke_free(rv);
 	}
-	return false;
+	return background_count_revokes(b);
 }
 
 /* Try to reach the master if the connection is down.  True: it is up. */
@@ -211,6 +256,9 @@ static void *background_main(void *arg)
 		bool work = mcs_leases_flush(&s->leases, s->base.session);
 		uint64_t now = mc_now_ns();
 
+		/* An owner takes no writes of this session any more. */
+		if (mce_engine_is_fenced(s->engine))
+			mcs_session_taint(s->base.session, mcs_session_epoch(s->base.session));
 		mcs_session_cleanse(s->base.session);
 		mcs_leases_renew(&s->leases, s->base.session,
 				 mcs_session_terms(s->base.session).lease_ttl_ms);
@@ -269,7 +317,7 @@ void mcs_background_stop(struct mcs_background *b)
 	mc_stop_set(&b->stop);
 	pthread_join(b->thread, NULL);
 	while ((rv = background_take_revoke(b)))
-		free(rv);
+		revoke_free(rv);
 	mc_stop_done(&b->stop);
 	pthread_mutex_destroy(&b->lock);
 	free(b);

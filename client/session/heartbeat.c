@@ -4,6 +4,7 @@
 
 #include "client/session/heartbeat.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -32,6 +33,8 @@ struct mcs_heartbeat {
 	/* used by the thread only */
 	uint64_t sequence;
 	unsigned failures;
+	struct mcp_fenced fenced[MCP_FENCES_MAX];	/* orders to confirm */
+	unsigned n_fenced;
 };
 
 /* Maximum period of an owner, so that the master does not declare it dead when one heartbeat is lost. */
@@ -60,9 +63,33 @@ static uint32_t heartbeat_answer_ms(const struct mcs_heartbeat *h)
 	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
 }
 
+/* Carry out the master's orders; those that are done are confirmed by the next heartbeat, the others are repeated by
+ * the master. */
+static void heartbeat_fence(struct mcs_heartbeat *h, const struct mcp_seq *orders)
+{
+	struct mcp_fence f;
+	struct mcp_iter it;
+	uint64_t nonce[2];
+	int r;
+
+	mcp_iter_init(&it, orders, &mcp_desc_fence);
+	while (h->n_fenced < MCP_FENCES_MAX && mcp_iter_next(&it, &f)) {
+		nonce[0] = htole64(f.engine.hi);
+		nonce[1] = htole64(f.engine.lo);
+		r = mc_fault("client.heartbeat.fence");
+		if (r == 0)
+			r = mce_engine_fence(h->s->engine, mcp_id_zero(f.engine) ? NULL : (uint8_t *)nonce, f.upto);
+		if (r == 0)
+			h->fenced[h->n_fenced++].number = f.number;
+	}
+}
+
 static int heartbeat_send(struct mcs_heartbeat *h)
 {
-	struct mcp_heartbeat msg = { .client = h->s->client, .sequence = ++h->sequence };
+	struct mcp_heartbeat msg = {
+		.client = h->s->client, .sequence = ++h->sequence,
+		.fenced = mcp_seq(h->fenced, h->n_fenced),
+	};
 	struct mcp_heartbeat_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;
@@ -77,6 +104,8 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 		mcs_background_remount(h->s->background);
 	if (reply.tasks)
 		mcs_mover_kick(h->s->mover);
+	h->n_fenced = 0;
+	heartbeat_fence(h, &reply.fences);
 	if (reply.heartbeat_ms)
 		mcs_session_set_heartbeat(h->s->base.session, reply.heartbeat_ms);
 	mcp_reply_done(&mem);
@@ -119,7 +148,8 @@ static void *heartbeat_main(void *arg)
 		if (r >= 0)
 			__atomic_store_n(&h->s->answered_ms, sent_ms, __ATOMIC_RELAXED);
 		heartbeat_note(h, r);
-	} while (!mc_stop_wait(&h->stop, heartbeat_period_ms(h)));
+		/* The master reuses memory when it has the confirmation. */
+	} while (!mc_stop_wait(&h->stop, r >= 0 && h->n_fenced ? 0 : heartbeat_period_ms(h)));
 	return NULL;
 }
 

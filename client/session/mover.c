@@ -45,6 +45,7 @@ struct job {
 	struct iovec iov;
 	uint32_t *crc;
 	int status;
+	bool submitted;
 	struct mce_req req;
 };
 
@@ -62,7 +63,7 @@ static bool mover_inside(const struct mcs_seg *seg, const struct mcp_replica *r,
 }
 
 /* Find source and destination, and build the transfer request. */
-static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
+static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, uint64_t deadline)
 {
 	uint64_t chunks = mc_crc_chunks(j->size);
 	const void *data;
@@ -82,10 +83,29 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t deadline)
 	j->iov = (struct iovec){ (void *)(uintptr_t)data, j->size };
 	j->req = (struct mce_req){
 		.op = MCE_WRITE, .peer = j->dst->peer, .addr = j->dst->base + j->to.offset,
-		.rkey = j->dst->rkey, .iov = &j->iov, .iovcnt = 1, .crc = j->crc,
+		.rkey = j->dst->rkey, .fence = fence, .iov = &j->iov, .iovcnt = 1, .crc = j->crc,
 		.crc_len = j->size, .crc_tail = chunks > 1,
 	};
 	return mc_fault("client.mover.write");
+}
+
+/* The master frees the range of a reported copy.  False: a failed write may still be carried out; then the copy ends
+ * with the connection, which is reset. */
+static bool mover_settled(struct mcs_direct *s, const struct job *j)
+{
+	const struct timespec tick = { .tv_nsec = 20000000 };
+	uint64_t deadline = mc_deadline_ms(CALL_MS);
+
+	if (!j->submitted || j->req.status >= 0)
+		return true;
+	while (!mce_peer_settle(j->dst->peer)) {
+		if (mc_now_ns() >= deadline) {
+			mcs_session_taint(s->base.session, mcs_direct_epoch(s));
+			return false;
+		}
+		nanosleep(&tick, NULL);
+	}
+	return true;
 }
 
 static void mover_finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
@@ -102,22 +122,23 @@ static void mover_finish(struct mcs_direct *s, struct job *j, struct mcp_copied 
 	mcs_seg_put(j->dst);
 }
 
-/* Run the jobs that can be prepared, all at the same time, into ranges of connection @epoch. */
-static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_t epoch)
+/* Run the jobs that can be prepared, all at the same time, into ranges of connection @epoch with its fence number. */
+static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, uint64_t epoch, uint64_t fence)
 {
 	uint64_t bytes = 0, deadline, prepare_until = mc_deadline_ms(CALL_MS);
 	struct mce_batch batch[FETCH];
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
-		jobs[i].status = mover_prepare(s, &jobs[i], prepare_until);
+		jobs[i].status = mover_prepare(s, &jobs[i], fence, prepare_until);
 		bytes += jobs[i].size;
 	}
 	for (i = 0; i < n; i++) {
 		mce_batch_init(&batch[i]);
 		if (jobs[i].status == 0 && !mcs_put_owned(s, epoch, 0))
 			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection is gone");
-		if (jobs[i].status == 0)
+		jobs[i].submitted = jobs[i].status == 0;
+		if (jobs[i].submitted)
 			mce_submit(s->engine, &batch[i], &jobs[i].req, 1);
 	}
 	deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(bytes / BYTES_PER_MS));
@@ -149,10 +170,10 @@ static int mover_round(struct mcs_direct *s)
 	struct mcp_task_fetch_reply reply;
 	struct job jobs[FETCH] = { 0 };
 	struct mcp_reply mem = { 0 };
-	uint64_t epoch;
+	uint64_t epoch, fence;
 	struct mcp_copy c;
 	struct mcp_iter it;
-	unsigned n = 0, i;
+	unsigned n = 0, n_done = 0, i;
 	int r = 0;
 
 	/* Connect first: if the fetch connected, its ranges would belong to a later epoch than
@@ -162,6 +183,7 @@ static int mover_round(struct mcs_direct *s)
 	if (r < 0)
 		return r;
 	epoch = mcs_direct_epoch(s);
+	fence = mcs_session_terms(s->base.session).fence;
 	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
 	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
 	if (r == -MC_ETIMEDOUT)
@@ -177,11 +199,15 @@ static int mover_round(struct mcs_direct *s)
 			n++;
 	}
 	mcp_reply_done(&mem);
-	mover_transfer(s, jobs, n, epoch);
+	mover_transfer(s, jobs, n, epoch, fence);
 	MC_FAULT_POINT("client.mover.before_report");
-	for (i = 0; i < n; i++)
-		mover_finish(s, &jobs[i], &done[i]);
-	r = n ? mover_report(s, done, n) : 0;
+	for (i = 0; i < n; i++) {
+		bool settled = mover_settled(s, &jobs[i]);
+
+		mover_finish(s, &jobs[i], &done[n_done]);
+		n_done += settled;
+	}
+	r = n_done ? mover_report(s, done, n_done) : 0;
 	return r < 0 ? r : (int)n;
 }
 

@@ -123,7 +123,16 @@ static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *
 	return 0;
 }
 
-int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline)
+/* Writers that began under an earlier master may still write where this master will grant memory. */
+static int owner_fence_earlier(struct mcs_owner *o, uint64_t earlier)
+{
+	int r = mce_engine_fence(o->conf.engine, NULL, earlier);
+
+	return r == -EAGAIN ? mc_fail(-MC_EUNAVAILABLE, "a process on this host is still copying into the segment, "
+				      "for a put of an earlier master") : r;
+}
+
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier, uint64_t deadline)
 {
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -132,6 +141,9 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t deadline
 
 	if (!o)
 		return 0;
+	r = owner_fence_earlier(o, earlier);
+	if (r < 0)
+		return r;
 	msg = owner_mount_msg(o);
 	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);
@@ -146,6 +158,9 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 
 	if (!o)
 		return 0;
+	r = owner_fence_earlier(o, mcs_session_terms(s).earlier);
+	if (r < 0)
+		return r;
 	msg = owner_mount_msg(o);
 	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);

@@ -35,6 +35,7 @@ struct mcs_session {
 	uint64_t tainted;	/* epoch whose connection is to be reset, 0: none */
 	uint64_t changed_ns;	/* when another master was found, 0: never */
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	uint64_t fence, earlier;
 	unsigned version;	/* of the protocol */
 
 	/* used by the connecting thread, one at a time */
@@ -44,12 +45,18 @@ struct mcs_session {
 	uint64_t cleansed_ns;
 };
 
-static int session_register(struct mcs_session *s, struct mcp_client *c)
+static struct mcp_register session_register_msg(const struct mcs_session *s)
 {
-	const struct mcp_register msg = {
+	return (struct mcp_register){
 		.client = s->conf.client,
 		.name = mcp_bytes(s->conf.name, strlen(s->conf.name)),
+		.engine = s->conf.engine,
 	};
+}
+
+static int session_register(struct mcs_session *s, struct mcp_client *c, uint64_t *ret_fence)
+{
+	const struct mcp_register msg = session_register_msg(s);
 	struct mcp_register_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;
@@ -60,6 +67,8 @@ static int session_register(struct mcs_session *s, struct mcp_client *c)
 	__atomic_store_n(&s->client_ttl_ms, reply.client_ttl_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->heartbeat_ms, reply.heartbeat_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->lease_ttl_ms, reply.lease_ttl_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->earlier, reply.earlier, __ATOMIC_RELAXED);
+	*ret_fence = reply.fence;
 	mcp_reply_done(&mem);
 	return 0;
 }
@@ -67,20 +76,24 @@ static int session_register(struct mcs_session *s, struct mcp_client *c)
 static int session_connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
 {
 	struct mcs_session *s = arg;
-	uint64_t epoch;
+	uint64_t epoch, fence;
+	struct mcs_terms terms;
 	int r;
 
 	if (hello->version < s->conf.min_version)
 		return mc_fail(-MC_ENOTSUP, "the master is too old for tenants");
-	r = session_register(s, c);
+	r = session_register(s, c, &fence);
 	if (r < 0)
 		return r;
 	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
 		__atomic_store_n(&s->changed_ns, mc_now_ns(), __ATOMIC_RELAXED);
 	s->server = hello->server;
 	__atomic_store_n(&s->version, hello->version, __ATOMIC_RELAXED);
+	/* In this order: a thread that reads the number, and then the epoch of its grant, has that grant's number. */
 	epoch = __atomic_add_fetch(&s->epoch, 1, __ATOMIC_ACQ_REL);
-	r = s->conf.attach ? s->conf.attach(c, epoch, s->conf.arg) : 0;
+	__atomic_store_n(&s->fence, fence, __ATOMIC_RELEASE);
+	terms = mcs_session_terms(s);
+	r = s->conf.attach ? s->conf.attach(c, epoch, &terms, s->conf.arg) : 0;
 	if (r < 0)
 		return r;
 	__atomic_store_n(&s->down_since, 0, __ATOMIC_RELAXED);
@@ -171,6 +184,8 @@ struct mcs_terms mcs_session_terms(const struct mcs_session *s)
 		.client_ttl_ms = __atomic_load_n(&s->client_ttl_ms, __ATOMIC_RELAXED),
 		.heartbeat_ms = __atomic_load_n(&s->heartbeat_ms, __ATOMIC_RELAXED),
 		.lease_ttl_ms = __atomic_load_n(&s->lease_ttl_ms, __ATOMIC_RELAXED),
+		.fence = __atomic_load_n(&s->fence, __ATOMIC_ACQUIRE),
+		.earlier = __atomic_load_n(&s->earlier, __ATOMIC_RELAXED),
 	};
 }
 
@@ -287,10 +302,7 @@ int mcs_call_wait(struct mcs_session *s, struct mcp_ticket t, void *ret_msg,
 
 int mcs_session_probe(struct mcs_session *s, uint64_t deadline)
 {
-	const struct mcp_register msg = {
-		.client = s->conf.client,
-		.name = mcp_bytes(s->conf.name, strlen(s->conf.name)),
-	};
+	const struct mcp_register msg = session_register_msg(s);
 	struct mcp_register_reply reply;
 	struct mcp_reply mem = { 0 };
 	int r;

@@ -17,24 +17,28 @@
 
 struct mcs_session;
 
+/* Values from the master's reply to the registration. */
+struct mcs_terms {
+	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	/* As in mcp_register_reply.  If the epoch is the same before fence is read and after, fence is that epoch's or
+	 * of an earlier one. */
+	uint64_t fence, earlier;
+};
+
 struct mcs_session_conf {
 	const char *addrs;
 	const char *name;		/* of this process, sent to the master */
 	struct mcp_id client;
+	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;
 	/* NULL, or called on every new connection, after it is registered and before other calls use it: offers
 	 * the segments again.  May call through @c.  Negative: the connection is closed. */
-	int (*attach)(struct mcp_client *c, uint64_t epoch, void *arg);
+	int (*attach)(struct mcp_client *c, uint64_t epoch, const struct mcs_terms *terms, void *arg);
 	/* NULL, or as in mcp_client_conf. */
 	void (*piggyback)(struct mcp_buf *b, void *arg);
 	void *arg;
-};
-
-/* Values from the master's reply to the registration. */
-struct mcs_terms {
-	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
 };
 
 /* Does not connect.  The addresses must stay valid until close. */

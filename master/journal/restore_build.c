@@ -583,6 +583,8 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 	/* Generations must increase even if the wall clock went back. */
 	if (m->generation < next)
 		m->generation = next;
+	/* Every session that may still write has a put with a larger number than its own. */
+	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	b.error = make_segments(&b);
 	while (pos < MCM_TABLE_END && !b.error)
 		mcm_index_scan(&m->index, &pos, SCAN, collect_object, &b);

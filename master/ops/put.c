@@ -34,7 +34,6 @@ void mcm_puts_init(struct mcm_puts *ps)
 	unsigned i;
 
 	memset(ps, 0, sizeof(*ps));
-	pthread_mutex_init(&ps->quarantine_lock, NULL);
 	for (i = 0; i < MCM_PUT_SHARDS; i++) {
 		pthread_mutex_init(&ps->shard[i].lock, NULL);
 		mcm_slab_init(&ps->shard[i].slab, sizeof(struct mcm_put), PUTS_SHIFT);
@@ -52,9 +51,6 @@ void mcm_puts_done(struct mcm_puts *ps)
 		mcm_slab_done(&ps->shard[i].slab);
 		pthread_mutex_destroy(&ps->shard[i].lock);
 	}
-	free(ps->aborted.ring);
-	free(ps->restored.ring);
-	pthread_mutex_destroy(&ps->quarantine_lock);
 }
 
 static uint32_t generation_hash(uint64_t generation)
@@ -173,27 +169,30 @@ static struct mcm_put_shard *put_shard_of(struct mcm *m, uint64_t generation)
 	return &m->puts.shard[generation & (MCM_PUT_SHARDS - 1)];
 }
 
-static int put_claim_locked(struct mcm_put_shard *ps, const struct mcp_put_done *done, struct mcm_put *ret)
+/* Only the session that began a put may end it. */
+static int put_claim_locked(struct mcm_put_shard *ps, const struct mcm_session *s,
+			    const struct mcp_put_done *done, struct mcm_put *ret)
 {
 	const struct mcm_put *p;
 	uint32_t id;
 
 	id = put_find(ps, done->generation);
 	p = mcm_put_at(ps, id);
-	if (!id || p->copy || p->key_len != done->key.len ||
+	if (!id || p->copy || p->session != s || p->key_len != done->key.len ||
 	    memcmp(mcm_keys_at(&ps->keys, p->key), done->key.data, done->key.len) != 0)
-		return mc_fail(-MC_ESTALE_PUT, "no unfinished put has this key and generation");
+		return mc_fail(-MC_ESTALE_PUT, "no unfinished put of this connection has this key and generation");
 	put_remove(ps, id, ret);
 	return 0;
 }
 
-static int put_claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_put *ret)
+static int put_claim(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done,
+		     struct mcm_put *ret)
 {
 	struct mcm_put_shard *ps = put_shard_of(m, done->generation);
 	int r;
 
 	pthread_mutex_lock(&ps->lock);
-	r = put_claim_locked(ps, done, ret);
+	r = put_claim_locked(ps, s, done, ret);
 	pthread_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, -1);
@@ -201,8 +200,8 @@ static int put_claim(struct mcm *m, const struct mcp_put_done *done, struct mcm_
 }
 
 /* The puts of a session are in one shard: it is mostly locked once. */
-static void put_claim_many(struct mcm *m, const struct mcp_put_done *done, unsigned n,
-			   struct mcm_put *put, int *ret)
+static void put_claim_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done,
+			   unsigned n, struct mcm_put *put, int *ret)
 {
 	struct mcm_put_shard *ps = NULL, *next;
 	unsigned i, claimed = 0;
@@ -215,7 +214,7 @@ static void put_claim_many(struct mcm *m, const struct mcp_put_done *done, unsig
 			ps = next;
 			pthread_mutex_lock(&ps->lock);
 		}
-		ret[i] = put_claim_locked(ps, &done[i], &put[i]);
+		ret[i] = put_claim_locked(ps, s, &done[i], &put[i]);
 		claimed += ret[i] == 0;
 	}
 	if (ps)
@@ -244,26 +243,24 @@ static void put_release_charges(struct mcm *m, const struct mcm_put *put)
 	mcm_tenant_refund(m, put->tenant, put->charged);
 }
 
-/* Bytes of an aborted put may still be on their way to another process's memory, so its ranges are
- * quarantined.  Only the writer itself writes to its own memory: those ranges are freed at once. */
-static void put_abort(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+/* The writer has ended all of its writes. */
+static void put_cancel(struct mcm *m, const struct mcm_put *put)
 {
-	bool own = writer_lives;
-	unsigned i;
+	put_free_ranges(m, put);
+	put_release_charges(m, put);
+}
 
-	pthread_rwlock_rdlock(&m->segments.lock);
-	for (i = 0; i < put->copies && own; i++)
-		own = mcp_id_eq(mcm_segment(&m->segments, put->extent[i].segment)->client, put->client);
-	pthread_rwlock_unlock(&m->segments.lock);
-	if (own || !m->conf.put_quarantine_ms) {
-		put_free_ranges(m, put);
-		put_release_charges(m, put);
-	} else {
-		if (put->counted)
-			mcm_count_leave(m);
-		mcm_group_unref(m, put->group);
-		mcm_quarantine_put(m, put);
+/* The writer is gone or stands still: it may still write. */
+static void put_abandon(struct mcm *m, const struct mcm_put *put)
+{
+	if (!put->copies) {
+		put_cancel(m, put);
+		return;
 	}
+	if (put->counted)
+		mcm_count_leave(m);
+	mcm_group_unref(m, put->group);
+	mcm_quarantine_put(m, put);
 }
 
 /* ---- start ---- */
@@ -548,7 +545,8 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 			continue;
 		put[i] = (struct mcm_put){
 			.generation = (first + i) << MCM_PUT_SHARD_BITS | s->put_shard,
-			.began_ms = now, .session = s, .client = s->client,
+			.began_ms = now, .session = s, .client = s->client, .engine = s->engine,
+			.fence = s->number,
 			.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin,
 			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
 		};
@@ -597,7 +595,7 @@ static int put_trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 	if (!size || size == put->size)
 		return 0;
 	if (size > put->size) {
-		put_abort(m, put, true);
+		put_cancel(m, put);
 		return mc_fail(-MC_EPARAM, "size exceeds the reserved size");
 	}
 	mcm_journal_put_trimmed(m, put->generation, put->extent, put->copies, mcm_alloc_round(len));
@@ -607,7 +605,8 @@ static int put_trim(struct mcm *m, struct mcm_put *put, uint64_t size)
 	return 0;
 }
 
-void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
+void mcm_put_end_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done, unsigned n,
+		      int *ret)
 {
 	struct publication pb = publication_now(m);
 	struct mcm_put put[MCM_PREFETCH_MAX];
@@ -616,7 +615,7 @@ void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n
 
 	for (i = 0; i < n; i++)
 		hash[i] = mcm_index_hash(&m->index, done[i].key.data, done[i].key.len);
-	put_claim_many(m, done, n, put, ret);
+	put_claim_many(m, s, done, n, put, ret);
 	if (n > 1 && ret[0] == 0)
 		put_prefetch(m, done, hash, n, &pb);
 	for (i = 0; i < n; i++) {
@@ -628,23 +627,23 @@ void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n
 	mcm_names_close(&m->names, &pb.at);
 }
 
-int mcm_put_end(struct mcm *m, const struct mcp_put_done *done)
+int mcm_put_end(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done)
 {
 	int r;
 
-	mcm_put_end_many(m, done, 1, &r);
+	mcm_put_end_many(m, s, done, 1, &r);
 	return r;
 }
 
-int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done)
+int mcm_put_revoke(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done)
 {
 	struct mcm_put put;
 	int r;
 
-	r = put_claim(m, done, &put);
+	r = put_claim(m, s, done, &put);
 	if (r < 0)
 		return r;
-	put_abort(m, &put, true);
+	put_cancel(m, &put);
 	return 0;
 }
 
@@ -655,7 +654,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
+		.engine = s->engine, .fence = s->number, .copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
 	};
 	int r;
 
@@ -684,9 +683,9 @@ int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t gene
 	return 0;
 }
 
-void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives)
+void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put)
 {
-	put_abort(m, put, writer_lives);
+	put_cancel(m, put);
 }
 
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
@@ -719,7 +718,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 		if (found) {
 			mc_metric_add(&unfinished, -1);
 			mc_metric_add(&abandoned, 1);
-			put_abort(m, &put, false);
+			put_abandon(m, &put);
 			if (put.unit)
 				mcm_unit_revoked(m, put.unit);
 		}
@@ -754,7 +753,7 @@ void mcm_puts_tick(struct mcm *m)
 	struct mcm_put put;
 	unsigned i;
 
-	mcm_quarantine_tick(m, now);
+	mcm_quarantine_tick(m);
 	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
 		while (put_take_old(&m->puts.shard[i], now - limit, now, &put)) {
 			if (put.unit) {
@@ -762,7 +761,7 @@ void mcm_puts_tick(struct mcm *m)
 			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);
-				put_abort(m, &put, false);
+				put_abandon(m, &put);
 			}
 		}
 	}

@@ -31,6 +31,8 @@ struct mcm_put {
 	uint64_t began_ms;		/* the master's clock */
 	struct mcm_session *session;	/* may be freed once the put is out of the table */
 	struct mcp_id client;
+	struct mcp_id engine;		/* of the writer */
+	uint64_t fence;			/* the writer's fence number: that of its session */
 	uint32_t sess_prev, sess_next;	/* list of the session's puts */
 	uint32_t age_prev, age_next;	/* list of the shard's puts, oldest first */
 	uint32_t soft_ms;
@@ -67,9 +69,7 @@ static inline struct mcm_put *mcm_put_at(const struct mcm_put_shard *ps, uint32_
 
 struct mcm_puts {
 	struct mcm_put_shard shard[MCM_PUT_SHARDS];
-	pthread_mutex_t quarantine_lock;
-	struct mcm_quarantine aborted;
-	struct mcm_quarantine restored;		/* of writers that began under an earlier master */
+	struct mcm_quarantine quarantine;
 };
 
 void mcm_puts_init(struct mcm_puts *ps);
@@ -104,15 +104,16 @@ int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
 /* Commit.  -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments were unmounted,
  * -MC_EPARAM for a size larger than reserved, -ENOMEM. */
-int mcm_put_end(struct mcm *m, const struct mcp_put_done *done);
+int mcm_put_end(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done);
 /* The same for up to MCM_PREFETCH_MAX items in their order, with common prefetches, clock reads and
  * lock holds.  @ret has a result per item; after one with MCP_AGAIN all are. */
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 			const struct mcp_put_item *items, unsigned n,
 			struct mcm_put_granted *ret_granted, int *ret);
-void mcm_put_end_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret);
-/* Abort.  -MC_ESTALE_PUT. */
-int mcm_put_revoke(struct mcm *m, const struct mcp_put_done *done);
+void mcm_put_end_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done, unsigned n,
+		      int *ret);
+/* Abort: the writer has ended all of its writes.  -MC_ESTALE_PUT. */
+int mcm_put_revoke(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done);
 
 /* A new generation, larger than all before; @shard: of the put, else 0. */
 uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
@@ -125,8 +126,8 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit);
  * unit, the unit was taken back before, and only the range has to be released.  -MC_ESTALE_PUT. */
 int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t generation,
 		       struct mcm_put *ret);
-/* Release the range, through the quarantine if bytes may still be on their way. */
-void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put, bool writer_lives);
+/* Release the range of a copy whose writer has ended its write. */
+void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put);
 /* The task takes its unit back.  The range stays with the put until the writer reports or its
  * session ends, because no message tells a writer to stop. */
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation);

@@ -19,25 +19,16 @@ static void put_record_of(const struct mcm *m, uint64_t generation, const struct
 		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
 }
 
-static void quarantine_records(struct mcm *m, const struct mcm_quarantine *q,
-			       void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
+static void quarantine_records(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_record *r), void *arg)
 {
 	struct mcm_put_record rec;
-	size_t i, n = 0;
+	struct mc_list *at;
 
-	/* Ranges of one put are adjacent in the ring. */
-	for (i = 0; i < q->count; i += n) {
-		const struct mcm_quarantined *first = &q->ring[(q->head + i) % q->cap];
-		struct mcm_extent extent[MCM_REPLICA_MAX];
+	MC_LOCKED(&m->puts.quarantine.lock);
+	mc_list_for_each(at, &m->puts.quarantine.aborted) {
+		const struct mcm_aborted *a = mc_container_of(at, struct mcm_aborted, link);
 
-		for (n = 0; n < MCM_REPLICA_MAX && i + n < q->count; n++) {
-			const struct mcm_quarantined *it = &q->ring[(q->head + i + n) % q->cap];
-
-			if (it->generation != first->generation)
-				break;
-			extent[n] = it->extent;
-		}
-		put_record_of(m, first->generation, extent, (unsigned)n, &rec);
+		put_record_of(m, a->generation, a->extent, a->copies, &rec);
 		fn(arg, &rec);
 	}
 }
@@ -74,7 +65,5 @@ void mcm_puts_each(struct mcm *m, void (*fn)(void *arg, const struct mcm_put_rec
 	for (i = 0; i < MCM_PUT_SHARDS; i++)
 		put_shard_records(m, &m->puts.shard[i], fn, arg);
 	/* Last, because a put moves from its shard to the quarantine. */
-	MC_LOCKED(&m->puts.quarantine_lock);
-	quarantine_records(m, &m->puts.aborted, fn, arg);
-	quarantine_records(m, &m->puts.restored, fn, arg);
+	quarantine_records(m, fn, arg);
 }

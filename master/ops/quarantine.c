@@ -8,99 +8,350 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
+#include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "proto/codec.h"
 
 MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
 	   "Copies of aborted puts whose ranges were quarantined")
 MC_COUNTER(released, "master_put_start_release_cnt", "", "Quarantined copies that were freed")
 MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes in quarantine")
+MC_GAUGE(unconfirmed, "mooncake_master_unconfirmed_fences", "",
+	 "Orders to fence a writer that owners have not confirmed yet")
 
-static int quarantine_grow(struct mcm_quarantine *q)
+void mcm_quarantine_init(struct mcm *m)
 {
-	size_t cap = q->cap ? 2 * q->cap : 64, i;
-	struct mcm_quarantined *ring = malloc(cap * sizeof(*ring));
+	struct mcm_quarantine *q = &m->puts.quarantine;
 
-	if (!ring)
-		return -ENOMEM;
-	for (i = 0; i < q->count; i++)
-		ring[i] = q->ring[(q->head + i) % q->cap];
-	free(q->ring);
-	q->ring = ring;
-	q->head = 0;
-	q->cap = cap;
+	pthread_mutex_init(&q->lock, NULL);
+	mc_list_init(&q->aborted);
+	mc_list_init(&q->confirmed);
+}
+
+static void fence_free(struct mcm_fence *f)
+{
+	mc_list_remove(&f->link);
+	free(f->range);
+	free(f);
+}
+
+static void fences_free(struct mc_list *list)
+{
+	while (!mc_list_empty(list))
+		fence_free(mc_list_first(list, struct mcm_fence, link));
+}
+
+void mcm_quarantine_done(struct mcm *m)
+{
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	unsigned i;
+
+	mc_metric_add(&unconfirmed, -(int64_t)q->pending);
+	for (i = 0; m->segments.at && i < m->segments.top; i++)
+		fences_free(&m->segments.at[i]->fences);
+	fences_free(&q->confirmed);
+	while (!mc_list_empty(&q->aborted)) {
+		struct mcm_aborted *a = mc_list_first(&q->aborted, struct mcm_aborted, link);
+
+		mc_list_remove(&a->link);
+		free(a);
+	}
+	pthread_mutex_destroy(&q->lock);
+}
+
+/* ---- the quarantine's lock held ---- */
+
+static struct mcm_fence *fence_find(const struct mcm_segment *s, struct mcp_id engine, uint64_t upto)
+{
+	struct mc_list *at;
+
+	/* Newest first: the ranges of one session come one after another. */
+	for (at = s->fences.prev; at != &s->fences; at = at->prev) {
+		struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
+
+		if (f->upto == upto && mcp_id_eq(f->engine, engine))
+			return f;
+	}
+	return NULL;
+}
+
+/* The order for the session's ranges in the segment; NULL: no memory. */
+static struct mcm_fence *fence_get(struct mcm *m, struct mcm_segment *s, struct mcp_id engine, uint64_t upto)
+{
+	struct mcm_fence *f = fence_find(s, engine, upto);
+
+	if (f)
+		return f;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+	f->number = mcm_generation_next(m, 0);
+	f->engine = engine;
+	f->upto = upto;
+	mc_list_push_back(&s->fences, &f->link);
+	__atomic_add_fetch(&m->puts.quarantine.pending, 1, __ATOMIC_RELAXED);
+	mc_metric_add(&unconfirmed, 1);
+	return f;
+}
+
+static int fence_add(struct mcm_fence *f, struct mcm_aborted *put, struct mcm_extent extent)
+{
+	struct mcm_held_range *more;
+
+	if (f->n == f->cap) {
+		size_t cap = f->cap ? 2 * f->cap : 8;
+
+		more = realloc(f->range, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		f->range = more;
+		f->cap = cap;
+	}
+	f->range[f->n++] = (struct mcm_held_range){ put, extent };
 	return 0;
 }
 
-static int quarantine_add(struct mcm_quarantine *q, struct mcm_quarantined range)
+/* Hold one range of @a for the session; -ENOMEM: it is not held. */
+static int hold_range(struct mcm *m, struct mcm_aborted *a, struct mcm_extent extent, struct mcp_id engine,
+		      uint64_t upto)
 {
-	int r = q->count == q->cap ? quarantine_grow(q) : 0;
+	struct mcm_fence *f = fence_get(m, mcm_segment(&m->segments, extent.segment), engine, upto);
 
-	if (r == 0)
-		q->ring[(q->head + q->count++) % q->cap] = range;
-	return r;
+	if (!f || fence_add(f, a, extent) < 0)
+		return -ENOMEM;
+	a->extent[a->copies++] = extent;
+	return 0;
 }
+
+static struct mcm_aborted *aborted_new(struct mcm_quarantine *q, uint64_t generation)
+{
+	struct mcm_aborted *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->generation = generation;
+	mc_list_push_back(&q->aborted, &a->link);
+	return a;
+}
+
+/* The range is about to be free: forget it, and with the last one the put. */
+static void aborted_forget(struct mcm *m, struct mcm_aborted *a, struct mcm_extent extent)
+{
+	unsigned i = 0;
+
+	while (a->extent[i].segment != extent.segment || a->extent[i].range != extent.range)
+		i++;
+	a->extent[i] = a->extent[--a->copies];
+	if (a->copies) {
+		mcm_journal_put(m, a->generation, a->extent, a->copies);
+		return;
+	}
+	mcm_journal_put_gone(m, a->generation);
+	mc_list_remove(&a->link);
+	free(a);
+}
+
+static void fence_confirmed(struct mcm *m, struct mcm_fence *f)
+{
+	mc_list_remove(&f->link);
+	mc_list_push_back(&m->puts.quarantine.confirmed, &f->link);
+	__atomic_sub_fetch(&m->puts.quarantine.pending, 1, __ATOMIC_RELAXED);
+	mc_metric_add(&unconfirmed, -1);
+}
+
+/* ---- holding ---- */
 
 void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 {
-	struct mcm_quarantined q = {
-		.due_ms = mcm_now_ms(m) + m->conf.put_quarantine_ms, .generation = put->generation,
-		.tenant = put->tenant, .charged = put->copies ? put->charged / put->copies : 0,
-		.size = put->size,
-	};
-	struct mcm_puts *ps = &m->puts;
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	uint64_t charged = put->copies ? put->charged / put->copies : 0;
+	struct mcm_aborted *a;
 	unsigned i, kept = 0;
+	bool unmounted = false;
 
-	pthread_mutex_lock(&ps->quarantine_lock);
+	pthread_mutex_lock(&q->lock);
 	/* Journal it again: a running checkpoint may have read the shard after it left and the
 	 * quarantine before it came. */
 	mcm_journal_put(m, put->generation, put->extent, put->copies);
-	for (; kept < put->copies; kept++) {
-		q.extent = put->extent[kept];
-		if (quarantine_add(&ps->aborted, q) < 0)
+	a = aborted_new(q, put->generation);
+	for (i = 0; a && i < put->copies; i++) {
+		if (hold_range(m, a, put->extent[i], put->engine, put->fence) < 0)
 			break;
+		kept++;
+		unmounted |= mcm_segment_state(mcm_segment(&m->segments, put->extent[i].segment)) ==
+			     MCP_SEG_UNMOUNTING;
 	}
-	pthread_mutex_unlock(&ps->quarantine_lock);
+	if (a) {
+		a->size = put->size;
+		a->charged = charged;
+		a->tenant = put->tenant;
+	}
+	if (a && !kept) {
+		mc_list_remove(&a->link);
+		free(a);
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (unmounted)
+		mcm_quarantine_unmounted(m);
 	mc_metric_add(&discarded, kept);
 	mc_metric_add(&staging, (int64_t)(kept * put->size));
-	mcm_tenant_refund(m, put->tenant, put->charged - kept * q.charged);
-	/* Without memory for the ring, free the range: checksums detect a late write, but a leak is for ever. */
-	for (i = kept; i < put->copies; i++)
-		mcm_extent_free(m, &put->extent[i]);
+	mcm_tenant_refund(m, put->tenant, put->charged - kept * charged);
+	/* Not freed: the writer may still write there. */
+	if (kept < put->copies)
+		mc_warn("put", "out of memory: ranges of an aborted put stay unused until their segment is unmounted "
+			"ranges=%u bytes=%llu", put->copies - kept, (unsigned long long)put->size);
 }
 
 int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent)
 {
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	struct mcm_aborted *a = mc_list_empty(&q->aborted) ? NULL :
+		mc_container_of(q->aborted.prev, struct mcm_aborted, link);
+
+	MC_LOCKED(&q->lock);
+	if (a && a->generation != generation)
+		a = NULL;
+	if (!a)
+		a = aborted_new(q, generation);
 	/* The record does not name the tenant, so no tenant is charged. */
-	return quarantine_add(&m->puts.restored, (struct mcm_quarantined){
-		.due_ms = mcm_now_ms(m) + m->conf.restart_quarantine_sec, .generation = generation,
-		.extent = extent,
-	});
+	return a ? hold_range(m, a, extent, (struct mcp_id){ 0 }, q->restored_upto) : -ENOMEM;
 }
 
-static bool quarantine_due(struct mcm *m, struct mcm_quarantine *q, uint64_t now,
-			   struct mcm_quarantined *ret)
-{
-	MC_LOCKED(&m->puts.quarantine_lock);
-	if (!q->count || q->ring[q->head].due_ms > now)
-		return false;
-	*ret = q->ring[q->head];
-	q->head = (q->head + 1) % q->cap;
-	q->count--;
-	mcm_journal_put_gone(m, ret->generation);
-	return true;
-}
+/* ---- orders ---- */
 
-void mcm_quarantine_tick(struct mcm *m, uint64_t now)
+static struct mcm_fence *fence_numbered(const struct mcm_segment *s, uint64_t number)
 {
-	struct mcm_quarantined q;
+	struct mc_list *at;
 
-	while (quarantine_due(m, &m->puts.aborted, now, &q)) {
-		mc_metric_add(&released, 1);
-		mc_metric_add(&staging, -(int64_t)q.size);
-		mcm_extent_free(m, &q.extent);
-		mcm_tenant_refund(m, q.tenant, q.charged);
+	mc_list_for_each(at, &s->fences) {
+		struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
+
+		if (f->number == number)
+			return f;
 	}
-	while (quarantine_due(m, &m->puts.restored, now, &q))
-		mcm_extent_free(m, &q.extent);
+	return NULL;
+}
+
+static bool confirm_one(struct mcm *m, const struct mcm_client *c, uint64_t number)
+{
+	struct mc_list *at;
+
+	mc_list_for_each(at, &c->segments) {
+		struct mcm_fence *f =
+			fence_numbered(mc_container_of(at, struct mcm_segment, link), number);
+
+		if (!f)
+			continue;
+		fence_confirmed(m, f);
+		return true;
+	}
+	return false;
+}
+
+/* Those that are given out move to the end, so that one that cannot be confirmed does not hold up the others. */
+static unsigned orders_of(struct mcm_segment *s, struct mcp_fence *ret, unsigned max)
+{
+	struct mc_list given, *at, *next;
+	unsigned n = 0;
+
+	mc_list_init(&given);
+	mc_list_for_each_safe(at, next, &s->fences) {
+		struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
+
+		if (n == max)
+			break;
+		ret[n++] = (struct mcp_fence){ .number = f->number, .engine = f->engine, .upto = f->upto };
+		mc_list_remove(&f->link);
+		mc_list_push_back(&given, &f->link);
+	}
+	while (!mc_list_empty(&given)) {
+		at = given.next;
+		mc_list_remove(at);
+		mc_list_push_back(&s->fences, at);
+	}
+	return n;
+}
+
+unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct mcp_seq *confirmed,
+			       struct mcp_fence *ret, unsigned max)
+{
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	struct mcp_fenced one;
+	struct mc_list *at;
+	struct mcp_iter it;
+	bool any = false;
+	unsigned n = 0;
+
+	if (!__atomic_load_n(&q->pending, __ATOMIC_RELAXED))
+		return 0;
+	pthread_mutex_lock(&q->lock);
+	mcp_iter_init(&it, confirmed, &mcp_desc_fenced);
+	while (mcp_iter_next(&it, &one))
+		any |= confirm_one(m, c, one.number);
+	mc_list_for_each(at, &c->segments)
+		n += orders_of(mc_container_of(at, struct mcm_segment, link), ret + n, max - n);
+	pthread_mutex_unlock(&q->lock);
+	if (any)
+		mc_stop_kick(&m->monitor_stop);
+	return n;
+}
+
+/* ---- freeing ---- */
+
+void mcm_quarantine_unmounted(struct mcm *m)
+{
+	__atomic_store_n(&m->puts.quarantine.unmounted, true, __ATOMIC_RELEASE);
+}
+
+static void release_unmounted(struct mcm *m)
+{
+	unsigned i, top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
+
+	MC_LOCKED(&m->puts.quarantine.lock);
+	for (i = 0; i < top; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		if (mcm_segment_state(s) != MCP_SEG_UNMOUNTING)
+			continue;
+		while (!mc_list_empty(&s->fences))
+			fence_confirmed(m, mc_list_first(&s->fences, struct mcm_fence, link));
+	}
+}
+
+/* Take one range out of a confirmed fence; false: there is none. */
+static bool take_free_range(struct mcm *m, struct mcm_extent *ret, struct mcm_aborted *ret_put)
+{
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	struct mcm_held_range *range;
+	struct mcm_fence *f;
+
+	MC_LOCKED(&q->lock);
+	while (!mc_list_empty(&q->confirmed)) {
+		f = mc_list_first(&q->confirmed, struct mcm_fence, link);
+		if (f->n) {
+			range = &f->range[--f->n];
+			*ret = range->extent;
+			*ret_put = *range->put;
+			aborted_forget(m, range->put, range->extent);
+			return true;
+		}
+		fence_free(f);
+	}
+	return false;
+}
+
+void mcm_quarantine_tick(struct mcm *m)
+{
+	struct mcm_extent extent;
+	struct mcm_aborted put;
+
+	if (__atomic_exchange_n(&m->puts.quarantine.unmounted, false, __ATOMIC_ACQ_REL))
+		release_unmounted(m);
+	while (take_free_range(m, &extent, &put)) {
+		mc_metric_add(&released, 1);
+		mc_metric_add(&staging, -(int64_t)put.size);
+		mcm_extent_free(m, &extent);
+		mcm_tenant_refund(m, put.tenant, put.charged);
+	}
 }

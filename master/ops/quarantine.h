@@ -1,38 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quarantine.h - ranges of aborted puts, unused while their writers may still write there. */
+ * quarantine.h - ranges of aborted puts whose writers may still write there.
+ *
+ * A range is free again when the owner of its segment has confirmed that it has fenced the writer's engine up to the
+ * number of the put's session (mce_engine_fence()); never because time has passed.  An owner that does not answer
+ * keeps its ranges here.  When a segment is unmounted, its ranges are freed: nothing is allocated there any more.
+ *
+ * All ranges of one segment and one ended session share an order.  The owner gets it with the answers to its
+ * heartbeats until it has confirmed it. */
 #ifndef MCM_QUARANTINE_H
 #define MCM_QUARANTINE_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/list.h"
 #include "master/index/object.h"
+#include "proto/msg.h"
 
 struct mcm;
+struct mcm_client;
 struct mcm_put;
 
-/* A range of an aborted put. */
-struct mcm_quarantined {
-	uint64_t due_ms;
+/* An aborted put, until its last range is free. */
+struct mcm_aborted {
+	struct mc_list link;		/* mcm_quarantine.aborted */
 	uint64_t generation;
-	struct mcm_extent extent;
-	uint32_t tenant;
-	uint64_t charged;		/* bytes charged to the tenant for this copy */
 	uint64_t size;			/* of the object */
+	uint64_t charged;		/* bytes charged to the tenant for each copy */
+	uint32_t tenant;
+	uint8_t copies;			/* ranges that are left */
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 };
 
-/* In the order of due_ms. */
+struct mcm_fence {
+	struct mc_list link;		/* mcm_segment.fences, or mcm_quarantine.confirmed */
+	uint64_t number;		/* of the order */
+	struct mcp_id engine;		/* zero: all engines */
+	uint64_t upto;
+	struct mcm_held_range {
+		struct mcm_aborted *put;
+		struct mcm_extent extent;
+	} *range;
+	size_t n, cap;
+};
+
 struct mcm_quarantine {
-	struct mcm_quarantined *ring;
-	size_t head, count, cap;
+	pthread_mutex_t lock;		/* also for mcm_segment.fences */
+	struct mc_list aborted;
+	struct mc_list confirmed;	/* fences whose ranges the monitor frees */
+	unsigned pending;		/* fences that are not confirmed; atomic */
+	bool unmounted;			/* a segment with fences was unmounted; atomic */
+	uint64_t restored_upto;		/* sessions of earlier masters have smaller numbers */
 };
 
-/* Quarantine the ranges of a put that is in no table.  They are freed, and its tenant is refunded,
- * after put_quarantine. */
-void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
-void mcm_quarantine_tick(struct mcm *m, uint64_t now_ms);
+void mcm_quarantine_init(struct mcm *m);
+void mcm_quarantine_done(struct mcm *m);
 
-/* Quarantine a range to which a writer of an earlier master may still write.  -ENOMEM. */
+/* Quarantine the ranges of a put that is in no table, and whose writer may still write. */
+void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
+/* Quarantine a range to which a writer of an earlier master may still write; ranges of one put come one after
+ * another.  -ENOMEM. */
 int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent);
+
+/* The clients' lock is held.  Note the orders that the owner @c has confirmed, and copy up to @max of those that it
+ * has not to @ret; their number. */
+unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct mcp_seq *confirmed,
+			       struct mcp_fence *ret, unsigned max);
+/* A segment with fences may have been unmounted: the monitor frees its ranges. */
+void mcm_quarantine_unmounted(struct mcm *m);
+/* Free the ranges that need to wait no longer. */
+void mcm_quarantine_tick(struct mcm *m);
 
 #endif

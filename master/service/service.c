@@ -65,6 +65,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	ms->registered = true;
+	ms->engine = rq.engine;
 	/* A client that lost a connection checks the results of its last requests next. */
 	if (back)
 		mcm_journal_depend(m);
@@ -72,6 +73,8 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
 		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),
 		.lease_ttl_ms = (uint32_t)mcm_read_lease_ms(m),
+		.fence = ms->number,
+		.earlier = m->puts.quarantine.restored_upto,
 	};
 	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
 }
@@ -79,6 +82,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 			   struct mcp_answer *answer, void *arg)
 {
+	struct mcp_fence fence[MCP_FENCES_MAX];
 	struct mcp_heartbeat_reply reply = { 0 };
 	struct mcp_heartbeat rq;
 	int r;
@@ -89,8 +93,16 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	reply.reattach = mcm_client_beat(arg, rq.client, &reply.heartbeat_ms);
+	reply.fences = mcp_seq(fence, mcm_client_fences(arg, rq.client, &rq.fenced, fence));
 	reply.tasks = mcm_client_has_tasks(arg, rq.client);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
+}
+
+int mcm_serve_check_writer(const struct mcm_session *s)
+{
+	return mcp_id_zero(s->engine) ?
+		mc_fail(-MC_EVERSION, "this client cannot be fenced, so it may not write: it has not registered its "
+			"transfer engine, or is older than version 3 of the protocol") : 0;
 }
 
 int mcm_serve_check_registered(const struct mcp_session *s)

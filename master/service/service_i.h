@@ -15,6 +15,8 @@ struct mcm;
 /* Only a registered connection may act for its client: another program with the same client id was
  * refused by REGISTER.  -MC_EOWNER. */
 int mcm_serve_check_registered(const struct mcp_session *s);
+/* May the session write to segments?  -MC_EVERSION. */
+int mcm_serve_check_writer(const struct mcm_session *s);
 /* For lists whose elements have a key: prefetch memory for the lookups of the next MCM_PREFETCH_MAX elements.
  * Call it once before each group of that many.  @key: offset of the key in the element's struct. */
 void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key);

@@ -268,6 +268,8 @@ int mcm_serve_put_start(struct mcp_session *session, const void *body, size_t le
 
 	r = mcp_decode(&mcp_desc_put_start, body, len, &rq);
 	if (r == 0)
+		r = mcm_serve_check_writer(s);
+	if (r == 0)
 		r = put_start(arg, s, &rq, &reply);
 	if (r == MCP_AGAIN)
 		return r;
@@ -276,16 +278,19 @@ int mcm_serve_put_start(struct mcp_session *session, const void *body, size_t le
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
-static void revoke_many(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret)
+static void revoke_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done, unsigned n,
+			int *ret)
 {
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		ret[i] = mcm_put_revoke(m, &done[i]);
+		ret[i] = mcm_put_revoke(m, s, &done[i]);
 }
 
-static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *items,
-			void (*fn)(struct mcm *m, const struct mcp_put_done *done, unsigned n, int *ret),
+static int finish_items(struct mcm *m, const struct mcm_session *s, struct mcp_bytes tenant,
+			const struct mcp_seq *items,
+			void (*fn)(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done,
+				   unsigned n, int *ret),
 			const struct mcm_op_metrics *om, struct mcp_seq *ret)
 {
 	struct mcp_put_done done[MCM_PREFETCH_MAX];
@@ -312,7 +317,7 @@ static int finish_items(struct mcm *m, struct mcp_bytes tenant, const struct mcp
 			done[w].key = mcm_scope_key(sc, done[w].key, text);
 			text += done[w].key.data == text ? done[w].key.len : 0;
 		}
-		fn(m, done, w, outcome);
+		fn(m, s, done, w, outcome);
 		for (i = 0; i < w; i++, st++) {
 			st->status = outcome[i] < 0 ? mc_err_to_wire(outcome[i]) : 0;
 			failed += outcome[i] < 0;
@@ -330,10 +335,9 @@ int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_put_end rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_put_end, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, rq.tenant, &rq.items, mcm_put_end_many, &ends, &reply.results);
+		r = finish_items(arg, mcp_session_get(s), rq.tenant, &rq.items, mcm_put_end_many, &ends, &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
 }
 
@@ -344,9 +348,8 @@ int mcm_serve_put_revoke(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_put_revoke rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_put_revoke, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, rq.tenant, &rq.items, revoke_many, &revokes, &reply.results);
+		r = finish_items(arg, mcp_session_get(s), rq.tenant, &rq.items, revoke_many, &revokes, &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_revoke_reply, &reply);
 }

@@ -224,6 +224,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	r = mcp_decode(&mcp_desc_task_fetch, body, len, &rq);
 	if (r == 0)
 		r = mcm_serve_check_registered(s);
+	if (r == 0)
+		r = mcm_serve_check_writer(mcp_session_get(s));
 	if (r == 0) {
 		copy = mcm_scratch(MCM_SCRATCH_ITEMS, MCM_FETCH_MAX, sizeof(*copy));
 		part = mcm_scratch(MCM_SCRATCH_PARTS, 2 * MCM_FETCH_MAX, sizeof(*part));

@@ -277,6 +277,7 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->run_lock, NULL);
+	mc_list_init(&s->fences);
 	s->index = (uint16_t)ss->top;
 	mc_list_push_back(&ss->free, &s->link);
 	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);

@@ -40,6 +40,8 @@ struct mcm_segment {
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in
 	 * the list of unused structs */
 	struct mc_list link;
+	/* guarded by the quarantine's lock */
+	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool connected;			/* its owner has an open connection: it accepts new objects */

@@ -135,13 +135,13 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 		return -MC_ESTALE_PUT;
 	u = put.unit;
 	if (!u) {
-		mcm_put_release_copy(m, &put, true);
+		mcm_put_release_copy(m, &put);
 		return -MC_ESTALE_PUT;
 	}
 	if (r == 0 && c->crc != u->crc)
 		r = -MC_ECHECKSUM;
 	if (r < 0) {
-		mcm_put_release_copy(m, &put, true);
+		mcm_put_release_copy(m, &put);
 	} else {
 		/* Append this before the object gets the range: from then on the range does not
 		 * belong to a put. */
