@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/crc32c.h"
+#include "common/fault.h"
 #include "engine/engine_i.h"
 #include "engine/stream_copy.h"
 
@@ -74,6 +75,7 @@ static void copy_flat(struct mce_req *req, uint64_t pos, char *local, char *remo
 			*crc = mc_crc32c_copy(*crc, dst, src, run);
 		else
 			mce_stream_copy(dst, src, run, stream);
+		MC_FAULT_POINT("engine.copy.chunk");
 		local += run;
 		remote += run;
 		pos += run;

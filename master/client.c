@@ -367,6 +367,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 			/* The evictor removes its objects. */
 			mc_stop_kick(&m->evictor_stop);
 		}
+		if (rq->unfenced)
+			return mc_fail(-MC_EUNAVAILABLE, "a process on the owner's host is still copying into the "
+				       "segment, for a put of an earlier master");
 		r = mcm_segments_add(&m->segments, rq, &s);
 		if (r < 0)
 			return r;

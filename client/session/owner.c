@@ -96,7 +96,8 @@ static uint64_t owner_size(const struct mcs_owner *o)
 	return status.size;
 }
 
-static struct mcp_mount owner_mount_msg(const struct mcs_owner *o)
+/* Writers that began under an earlier master may still write where this master will grant memory. */
+static struct mcp_mount owner_mount_msg(const struct mcs_owner *o, uint64_t earlier)
 {
 	const char *endpoint = mce_engine_endpoint(o->conf.engine);
 
@@ -110,6 +111,7 @@ static struct mcp_mount owner_mount_msg(const struct mcs_owner *o)
 		.name = mcp_bytes(endpoint, strlen(endpoint)),
 		.endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes(o->conf.protocol, strlen(o->conf.protocol)),
+		.unfenced = mce_engine_fence(o->conf.engine, NULL, earlier) < 0,
 	};
 }
 
@@ -123,15 +125,6 @@ static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *
 	return 0;
 }
 
-/* Writers that began under an earlier master may still write where this master will grant memory. */
-static int owner_fence_earlier(struct mcs_owner *o, uint64_t earlier)
-{
-	int r = mce_engine_fence(o->conf.engine, NULL, earlier);
-
-	return r == -EAGAIN ? mc_fail(-MC_EUNAVAILABLE, "a process on this host is still copying into the segment, "
-				      "for a put of an earlier master") : r;
-}
-
 int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier, uint64_t deadline)
 {
 	struct mcp_mount_reply reply;
@@ -141,10 +134,7 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier,
 
 	if (!o)
 		return 0;
-	r = owner_fence_earlier(o, earlier);
-	if (r < 0)
-		return r;
-	msg = owner_mount_msg(o);
+	msg = owner_mount_msg(o, earlier);
 	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
@@ -158,10 +148,7 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 
 	if (!o)
 		return 0;
-	r = owner_fence_earlier(o, mcs_session_terms(s).earlier);
-	if (r < 0)
-		return r;
-	msg = owner_mount_msg(o);
+	msg = owner_mount_msg(o, mcs_session_terms(s).earlier);
 	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);
 }

@@ -4,7 +4,7 @@
 # Objects of other owners are untouched.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
-start_master --client_ttl=1 --client_forget_ttl=2 --put_quarantine_ms=10
+start_master --client_ttl=1 --client_forget_ttl=2
 start_actor owner own 32
 owner=$ACTOR_PID
 actor_status 0 5000 put k $((2 * MIB)) 5

@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
 # the TTLs are longer than the waits below, so no TTL releases anything here
-start_master --put_quarantine_ms=10 --default_kv_lease_ttl=60000 --client_ttl=60
+start_master --default_kv_lease_ttl=60000 --client_ttl=60
 start_actor owner own 32
 
 for point in client.get.after_query client.get.before_read client.get.after_read; do

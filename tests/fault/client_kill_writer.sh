@@ -4,7 +4,7 @@
 # and no allocated space.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
-start_master --put_quarantine_ms=10
+start_master
 start_actor owner own 32
 actor_status 0 5000 put base 100000 7
 actor 5000 stat used

@@ -3,7 +3,7 @@
 # Master or owner is stopped for longer than the client TTL: calls end at their deadline, no object is lost.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
-start_master --client_ttl=1 --put_quarantine_ms=10
+start_master --client_ttl=1
 start_actor owner own 32
 owner=$ACTOR_PID
 actor_status 0 5000 put k $((2 * MIB)) 5
@@ -47,7 +47,7 @@ stopped() {
 	grep -q '^State:.*T' "/proc/$1/status"
 }
 stop_pid "$MASTER_PID"
-restart_master --client_ttl=1 --put_quarantine_ms=10 --default_kv_lease_ttl=300
+restart_master --client_ttl=1 --default_kv_lease_ttl=300
 wait_pool 10 capacity $((32 * MIB))
 for point in client.get.after_query client.get.before_read client.get.after_read; do
 	actor_status 0 5000 put late $((20 * MIB)) 7

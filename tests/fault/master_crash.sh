@@ -4,7 +4,7 @@
 # load, and restart it: all acknowledged objects are there, and no object is wrong or incomplete.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
-flags=(--journal_dir="$tmp/journal" --journal_checkpoint_size=65536 --restart_quarantine_sec=2 --put_quarantine_ms=50)
+flags=(--journal_dir="$tmp/journal" --journal_checkpoint_size=65536)
 start_master "${flags[@]}"
 start_actor owner own "${OWNER_MIB:=64}"
 wait_pool 10 capacity $((OWNER_MIB * MIB))

@@ -31,7 +31,7 @@ keys_below() {
 	[ "$(metric "$MASTER_HTTP" master_key_count)" -lt "$1" ]
 }
 
-start_master --client_ttl=$ttl --journal_dir="$tmp/journal" --put_quarantine_ms=50 --client_forget_ttl=600
+start_master --client_ttl=$ttl --journal_dir="$tmp/journal" --client_forget_ttl=600
 start_actor owner own 64
 start_actor second own 32
 second=$ACTOR_PID
@@ -67,7 +67,7 @@ echo "stopped for $stood ms under load, $noticed ms noticed: $(tail -n 1 "$tmp/l
 
 # ---- stop an owner, and the master as well: only the time counts in which the master runs
 stop_pid "$MASTER_PID"
-restart_master --client_ttl=1 --client_forget_ttl=6 --put_quarantine_ms=50 --journal_dir="$tmp/journal"
+restart_master --client_ttl=1 --client_forget_ttl=6 --journal_dir="$tmp/journal"
 wait_pool 10 capacity $((96 * MIB))
 wait_pool 10 silent 0
 count=$(metric "$MASTER_HTTP" master_key_count)

@@ -4,7 +4,7 @@
 # over TCP only.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 hunter=$top_builddir/tests/integ/client_hunter
-start_master --put_quarantine_ms=10
+start_master
 pids=()
 for me in 0 1 2; do
 	tcp=

@@ -418,7 +418,6 @@ static struct mcm *start_master(struct mc_options **owner)
 	int r;
 
 	r = mcm_conf_defaults(&conf, owner);
-	conf.put_quarantine_ms = 10;
 	if (!r)
 		r = mcm_start(&conf, &where, &m);
 	if (r < 0)

@@ -21,7 +21,6 @@ void fixture_master(void (*tweak)(struct mcm_conf *conf))
 	struct mcm_conf conf;
 
 	assert_int_equal(mcm_conf_defaults(&conf, &owner), 0);
-	conf.put_quarantine_ms = 20;
 	if (tweak)
 		tweak(&conf);
 	assert_int_equal(mcm_start(&conf, &where, &master), 0);

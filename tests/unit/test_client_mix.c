@@ -401,7 +401,6 @@ static void start(void)
 
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(mcm_conf_defaults(&conf, &options), 0);
-	conf.put_quarantine_ms = 5;
 	conf.default_kv_lease_ttl = 100;
 	conf.journal_dir = dir;
 	conf.journal_checkpoint_size = 65536;
