@@ -291,6 +291,7 @@ struct mce_writers {
 	struct mce_writer *table;	/* MCE_WRITERS_MAX of them */
 	unsigned next, used;
 	uint64_t upto_all;
+	uint64_t seen;			/* the largest number in an order or a greeting */
 	uint64_t upto_own;		/* atomic: for WRITEs of this engine to itself */
 	uint64_t copies[MCE_SLOTS];	/* atomic: the numbers of those that are being carried out */
 };

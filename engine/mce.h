@@ -107,6 +107,8 @@ void mce_engine_set_fence(struct mce_engine *e, uint64_t fence);
  * connections are closed, and greetings with such numbers are refused.  0: no such write is carried out after return.
  * -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
 int mce_engine_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
+/* The largest number that this engine has had, or has seen as an owner. */
+uint64_t mce_engine_largest_fence(struct mce_engine *e);
 /* Has a peer refused a greeting because of the present number?  Then the client needs a new session. */
 bool mce_engine_is_fenced(const struct mce_engine *e);
 

@@ -76,6 +76,7 @@ static void writers_add(struct mce_writers *w, const uint8_t nonce[16], uint64_t
 	struct mce_writer *one;
 
 	MC_LOCKED(&w->lock);
+	w->seen = upto > w->seen ? upto : w->seen;
 	if (!nonce) {
 		w->upto_all = upto > w->upto_all ? upto : w->upto_all;
 		return;
@@ -101,6 +102,8 @@ bool mce_writer_is_fenced(struct mce_engine *e, const uint8_t nonce[16], uint64_
 	if (!fence)
 		return false;
 	MC_LOCKED(&e->writers.lock);
+	if (fence > e->writers.seen)
+		e->writers.seen = fence;
 	one = writer_find_locked(&e->writers, nonce);
 	return fence <= e->writers.upto_all || (one && fence <= one->upto);
 }
@@ -151,6 +154,14 @@ void mce_engine_set_fence(struct mce_engine *e, uint64_t fence)
 	while ((p = mce_peer_next(e, p)))
 		for (const struct mce_transport *const *t = p->transports; *t; t++)
 			(*t)->new_fence(p);
+}
+
+uint64_t mce_engine_largest_fence(struct mce_engine *e)
+{
+	uint64_t own = __atomic_load_n(&e->fence, __ATOMIC_SEQ_CST);
+
+	MC_LOCKED(&e->writers.lock);
+	return own > e->writers.seen ? own : e->writers.seen;
 }
 
 bool mce_engine_is_fenced(const struct mce_engine *e)

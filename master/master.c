@@ -52,8 +52,9 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
 	mcm_clock_start(m);
-	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
-	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
+	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns, and took longer than
+	 * a millisecond. */
+	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_MS) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
 	mc_stop_init(&m->monitor_stop);

@@ -22,7 +22,7 @@ int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **re
 		return mc_fail(-ENOMEM, "out of memory for a session");
 	s->client = client;
 	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
-	s->number = mcm_generation_next(m, 0);
+	s->number = s->fence = mcm_generation_next(m, 0);
 	pthread_mutex_init(&s->lock, NULL);
 	MC_LOCKED(&m->sessions_lock);
 	mc_list_push_back(&m->sessions, &s->link);

@@ -21,10 +21,11 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
-	uint64_t number;	/* never reused: its fence number; the tags of its pins are derived from it */
+	uint64_t number;	/* never reused; the tags of its pins are derived from it */
 	/* owned by the thread that runs the requests */
 	bool registered;	/* REGISTER was granted */
 	struct mcp_id engine;	/* that writes for it; zero: it may not begin puts */
+	uint64_t fence;		/* number of its writes (mce_engine_fence()); constant when it is registered */
 	/* progress of a REMOVE_MATCH between slices */
 	uint64_t match_at, match_removed;
 	/* progress of a PUT_START between slices (service_put.c), malloc'ed; NULL: none */

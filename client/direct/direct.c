@@ -74,6 +74,11 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	return 0;
 }
 
+static uint64_t direct_largest_fence(void *arg)
+{
+	return mce_engine_largest_fence(((struct mcs_direct *)arg)->engine);
+}
+
 static void direct_piggyback(struct mcp_buf *b, void *arg)
 {
 	struct mcs_direct *s = arg;
@@ -110,6 +115,7 @@ static int direct_open_session(struct mcs_direct *s)
 		.name = mce_engine_endpoint(s->engine),
 		.client = s->client,
 		.engine = direct_engine_id(s),
+		.largest_fence = direct_largest_fence,
 		.min_version = *c->tenant ? 2 : 1,
 		.spin_us = c->spin_us,
 		.grace_ms = (uint64_t)c->setup_timeout_ms,

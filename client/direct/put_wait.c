@@ -39,6 +39,8 @@ int mcs_put_wait(const struct mcs_direct *s, struct mce_batch *b, struct mce_req
 		lost = r == -EAGAIN && !mcs_put_owned(s, epoch, 0);
 	}
 	r = mce_batch_wait(s->engine, b, reqs, n, lost ? 0 : deadline);
+	/* The engine itself ends the writes of an earlier session. */
+	lost = lost || (b->failed && mcs_direct_epoch(s) != epoch);
 	if (!lost)
 		return r;
 	mc_metric_add(&given_up, 1);

@@ -51,6 +51,7 @@ static struct mcp_register session_register_msg(const struct mcs_session *s)
 		.client = s->conf.client,
 		.name = mcp_bytes(s->conf.name, strlen(s->conf.name)),
 		.engine = s->conf.engine,
+		.seen = s->conf.largest_fence ? s->conf.largest_fence(s->conf.arg) : 0,
 	};
 }
 

@@ -30,6 +30,7 @@ struct mcs_session_conf {
 	const char *name;		/* of this process, sent to the master */
 	struct mcp_id client;
 	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */
+	uint64_t (*largest_fence)(void *arg);	/* mce_engine_largest_fence() of it; NULL with a zero engine */
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;

@@ -65,6 +65,22 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
 	return n << MCM_PUT_SHARD_BITS | shard;
 }
 
+void mcm_generation_seen(struct mcm *m, uint64_t seen)
+{
+	uint64_t n = seen >> MCM_PUT_SHARD_BITS, now = __atomic_load_n(&m->generation, __ATOMIC_RELAXED);
+	uint64_t upto = __atomic_load_n(&m->puts.quarantine.restored_upto, __ATOMIC_RELAXED);
+
+	/* The upper half stays free, so that no client can use up the numbers. */
+	if (n < now || n > UINT64_MAX >> (MCM_PUT_SHARD_BITS + 1))
+		return;
+	while (n >= now && !__atomic_compare_exchange_n(&m->generation, &now, n + 1, false, __ATOMIC_RELAXED,
+							__ATOMIC_RELAXED))
+		;
+	while (seen > upto && !__atomic_compare_exchange_n(&m->puts.quarantine.restored_upto, &upto, seen, false,
+							   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 /* ---- the table; the put shard's lock held ---- */
 
 static uint32_t put_find(struct mcm_put_shard *ps, uint64_t generation)
@@ -546,7 +562,7 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 		put[i] = (struct mcm_put){
 			.generation = (first + i) << MCM_PUT_SHARD_BITS | s->put_shard,
 			.began_ms = now, .session = s, .client = s->client, .engine = s->engine,
-			.fence = s->number,
+			.fence = s->fence,
 			.soft_ms = rq->soft_ms, .soft_pin = rq->soft_pin,
 			.data_type = rq->data_type, .flags = (uint8_t)rq->flags,
 		};
@@ -654,7 +670,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.engine = s->engine, .fence = s->number, .copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
+		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
 	};
 	int r;
 

@@ -51,7 +51,7 @@ struct mcm_quarantine {
 	struct mc_list confirmed;	/* fences whose ranges the monitor frees */
 	unsigned pending;		/* fences that are not confirmed; atomic */
 	bool unmounted;			/* a segment with fences was unmounted; atomic */
-	uint64_t restored_upto;		/* sessions of earlier masters have smaller numbers */
+	uint64_t restored_upto;		/* numbers up to this one are of earlier masters; atomic */
 };
 
 void mcm_quarantine_init(struct mcm *m);

@@ -64,6 +64,9 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	r = mcm_client_register(m, &rq);
 	if (r < 0)
 		return r;
+	mcm_generation_seen(m, rq.seen);
+	if (!ms->registered && ms->fence <= rq.seen)
+		ms->fence = mcm_generation_next(m, 0);
 	ms->registered = true;
 	ms->engine = rq.engine;
 	/* A client that lost a connection checks the results of its last requests next. */
@@ -73,8 +76,8 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 		.client_ttl_ms = (uint32_t)m->conf.client_ttl,
 		.heartbeat_ms = (uint32_t)mcm_heartbeat_ms(m),
 		.lease_ttl_ms = (uint32_t)mcm_read_lease_ms(m),
-		.fence = ms->number,
-		.earlier = m->puts.quarantine.restored_upto,
+		.fence = ms->fence,
+		.earlier = __atomic_load_n(&m->puts.quarantine.restored_upto, __ATOMIC_RELAXED),
 	};
 	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
 }
