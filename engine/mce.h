@@ -97,19 +97,19 @@ int mce_engine_upstream_port(const struct mce_engine *e);
  * The master gives every session of a client a fence number, larger than all before.  A WRITE carries the number of
  * the session that was granted its range, and so does every connection to an owner.  When the session has ended, the
  * master tells the owners to fence the client's engine up to that number, and reuses the ranges when they have
- * confirmed.  A number of 0 means that the request or engine takes no part in this. */
+ * confirmed.  A fenced client can still read.  A number of 0 means that the request or engine takes no part in this. */
 
 void mce_engine_nonce(const struct mce_engine *e, uint8_t ret[16]);
 /* The number of this engine's present session: connections are greeted with it.  A WRITE with a lower number fails
  * with -ESTALE from now on, wherever it waits; connections with a lower number carry no WRITE any more. */
 void mce_engine_set_fence(struct mce_engine *e, uint64_t fence);
 /* Owner's side: the engine @nonce (NULL: every engine) may not write here any more with a number up to @upto: its
- * connections are closed, and greetings with such numbers are refused.  0: no such write is carried out after return.
+ * connections are closed, and new ones with such numbers are for reading.  0: no such write is carried out after return.
  * -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
 int mce_engine_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 /* The largest number that this engine has had, or has seen as an owner. */
 uint64_t mce_engine_largest_fence(struct mce_engine *e);
-/* Has a peer refused a greeting because of the present number?  Then the client needs a new session. */
+/* Has a peer refused a WRITE of the present number?  Then the client needs a new session. */
 bool mce_engine_is_fenced(const struct mce_engine *e);
 
 /* ---- memory ------------------------------------------------------------------------------------ */

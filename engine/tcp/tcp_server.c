@@ -98,8 +98,7 @@ static bool conn_has_name(const struct mce_serve_conn *a, const struct mce_greet
 	return a->greeted && a->token == g->token && a->idx == g->conn;
 }
 
-/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer;
- * -MC_ESTALE_PUT when the peer is fenced. */
+/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer. */
 static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
 {
 	struct mce_tcp_server *s = c->s;
@@ -108,9 +107,6 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
-	/* Under the lock, under which a fence looks for the connections that it closes. */
-	if (mce_writer_is_fenced(s->e, g->id.nonce, g->fence))
-		r = -MC_ESTALE_PUT;
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -127,6 +123,8 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		c->epoch = g->epoch;
 		c->fence = g->fence;
 		memcpy(c->nonce, g->id.nonce, sizeof(c->nonce));
+		/* Under the lock under which a fence looks for the connections that it closes. */
+		c->read_only = mce_writer_is_fenced(s->e, g->id.nonce, g->fence);
 		c->greeted = true;
 		if (old)
 			old->refs++;
@@ -411,7 +409,7 @@ static struct mce_serve_conn *conn_to_fence(struct mce_tcp_server *s, const uint
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
 
-		if (c->greeted && !c->ending && mce_fence_matches(nonce, upto, c->nonce, c->fence)) {
+		if (c->greeted && !c->ending && !c->read_only && mce_fence_matches(nonce, upto, c->nonce, c->fence)) {
 			c->ending = true;
 			c->refs++;
 			found = c;

@@ -29,6 +29,7 @@ struct mce_serve_conn {
 	unsigned refs;
 	bool greeted;
 	bool ending;		/* a fence is closing it */
+	bool read_only;		/* its number was fenced when it greeted; constant since then */
 	uint64_t token;
 	uint32_t idx, epoch;	/* the peer's number of the connection */
 	uint8_t nonce[16];	/* of the peer's engine */
