@@ -54,8 +54,6 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_clock_start(m);
 	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_SEC) >> MCM_PUT_SHARD_BITS;
-	mcm_quarantine_init(m);
-	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	mc_list_init(&m->sessions);
 	pthread_mutex_init(&m->sessions_lock, NULL);
 	mc_stop_init(&m->monitor_stop);
@@ -63,6 +61,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
+	mcm_quarantine_init(m);
+	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	mcm_groups_init(&m->groups);
 	mcm_rates_init(&m->rates);
 	r = mcm_tenants_init(m);
