@@ -58,6 +58,8 @@ static void each_range_waits_for_its_own_owner(void **state)
 	assert_int_equal(fx_orders(&fx, owner1, NULL, 0, order), 0);
 	fx_session_end(&fx, writer);
 	fx_stays_aside(&fx, HOUR);
+	assert_int_equal(fx_metric("mooncake_master_unconfirmed_fences"), 2);
+	assert_int_equal(fx_metric("master_put_start_discarded_staging_size"), 2 * (600 << 10));
 	assert_int_equal(fx_put(&fx, "other", 600 << 10, 0), -MC_ENOSPACE);
 	/* Each owner gets one order, for the writer's engine and session. */
 	assert_int_equal(fx_orders(&fx, owner1, NULL, 0, order), 1);
@@ -79,6 +81,8 @@ static void each_range_waits_for_its_own_owner(void **state)
 	fx_confirm_of(&fx, owner2);
 	assert_int_equal(used_of(&fx, 2), 0);
 	assert_int_equal(fx_put(&fx, "in 2", 600 << 10, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_metric("mooncake_master_unconfirmed_fences"), 0);
+	assert_int_equal(fx_metric("master_put_start_discarded_staging_size"), 0);
 	fx_down(&fx);
 }
 
@@ -216,6 +220,7 @@ static void ranges_of_an_unmounted_segment_are_freed(void **state)
 	assert_int_equal(mcm_unmount(fx.m, owner2, owner2, &lost), 0);
 	fx_advance(&fx, 1000);
 	assert_int_equal(mcm_segment_state(fx.m->segments.at[1]), MCP_SEG_UNMOUNTING);
+	assert_int_equal(used_of(&fx, 2), 4096);
 	fx_session_end(&fx, writer);
 	fx_advance(&fx, 1000);
 	assert_int_equal(mcm_segment_state(fx.m->segments.at[1]), MCM_SEG_NONE);
@@ -312,7 +317,7 @@ static void restarted(struct fixture *fx, unsigned segments)
 }
 
 /* The journal keeps a put until the last of its owners has confirmed. */
-static void the_journal_keeps_what_is_not_confirmed(void **state)
+static void the_journal_keeps_unconfirmed_ranges(void **state)
 {
 	struct mcm_session *writer;
 	struct mcm_put_granted g;
@@ -434,7 +439,7 @@ int main(void)
 		cmocka_unit_test(ranges_of_an_unmounted_segment_are_freed),
 		cmocka_unit_test(mounting_again_does_not_free),
 		cmocka_unit_test(a_silent_owner_keeps_its_ranges_aside),
-		cmocka_unit_test(the_journal_keeps_what_is_not_confirmed),
+		cmocka_unit_test(the_journal_keeps_unconfirmed_ranges),
 		cmocka_unit_test(without_memory_a_range_stays_unused),
 	};
 

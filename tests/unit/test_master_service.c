@@ -357,7 +357,7 @@ static void test_connection_ends(void **state)
 
 /* The master cannot let an owner fence a client whose engine it does not know: such a client may begin no put and fetch
  * no copy, but all else. */
-static void test_who_cannot_be_fenced_may_not_write(void **state)
+static void test_writes_need_an_engine(void **state)
 {
 	struct mcp_put_item item[] = { { .key = fx_bytes("b"), .size = 100 }, { .key = fx_bytes("empty") } };
 	struct mcp_put_start start = { .flags = MCP_PUT_COMMIT, .replicas = 1, .items = mcp_seq(item, 2) };
@@ -381,7 +381,8 @@ static void test_who_cannot_be_fenced_may_not_write(void **state)
 	/* Not registered; registered without an engine. */
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(world_call(other.c, MCP_PUT_START, &start, &started, NULL), -MC_EVERSION);
-		assert_int_equal(world_call(other.c, MCP_TASK_FETCH, &fetch, &fetched, NULL), i ? -MC_EVERSION : -MC_EOWNER);
+		assert_int_equal(world_call(other.c, MCP_TASK_FETCH, &fetch, &fetched, NULL),
+				 i ? -MC_EVERSION : -MC_EOWNER);
 		assert_int_equal(world_call(other.c, MCP_PUT_END, &end, &ended, &mem), 0);
 		mcp_reply_done(&mem);
 		assert_int_equal(world_get(&other, "a", MCP_GET_LEASE, &o, &r), 0);
@@ -757,7 +758,7 @@ int main(void)
 		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_connection_ends),
-		cmocka_unit_test(test_who_cannot_be_fenced_may_not_write),
+		cmocka_unit_test(test_writes_need_an_engine),
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_put_in_slices),
 		cmocka_unit_test(test_slices_are_journaled),

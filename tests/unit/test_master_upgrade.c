@@ -175,8 +175,8 @@ static int call(int fd, uint16_t type, const void *msg, void *ret)
 static int greet(const char *addr, enum mcp_channel lane)
 {
 	struct mcp_hello hello = {
-		.magic = MCP_MAGIC, .version = (uint16_t)old_version, .min_version = 1, .client = me, .lane = (uint8_t)lane,
-		.software = fx_bytes("old"),
+		.magic = MCP_MAGIC, .version = (uint16_t)old_version, .min_version = 1, .client = me,
+		.lane = (uint8_t)lane, .software = fx_bytes("old"),
 	};
 	struct mcp_hello_reply reply;
 	int fd = mc_connect(addr, mc_deadline_ms(20000));
