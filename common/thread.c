@@ -217,6 +217,17 @@ void mc_signals_block(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+int mc_signals_wait_ms(uint64_t ms)
+{
+	struct timespec wait = mc_timespec(ms * MC_NS_PER_MS);
+	sigset_t set;
+	int sig;
+
+	handled_signals(&set);
+	sig = sigtimedwait(&set, NULL, &wait);
+	return sig < 0 ? 0 : sig;
+}
+
 int mc_signals_wait(void)
 {
 	sigset_t set;

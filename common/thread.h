@@ -48,5 +48,7 @@ bool mc_stop_wait(struct mc_stop *s, uint64_t ms);
  * calls mc_signals_block() before it starts a thread; this also ignores SIGPIPE. */
 void mc_signals_block(void);
 int mc_signals_wait(void);
+/* At most @ms milliseconds; 0: none came. */
+int mc_signals_wait_ms(uint64_t ms);
 
 #endif

@@ -232,6 +232,7 @@ int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
 		return -ENOMEM;
 	session.tell = ended;
 	session.arg = arg;
+	session.ready = session.ended = false;
 	(void)mc_cond_init(&session.changed);
 	fuse_set_log_func(log_libfuse);
 	r = mount_session(fs, options);
@@ -292,11 +293,16 @@ bool mcfs_session_is_mounted(const struct mcfs *fs)
 
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 {
+	if (mcfs_session_is_mounted(fs))
+		mcfs_mountpoint_detach(fs->mountpoint);
+	return mcfs_session_join(fs, ms);
+}
+
+int mcfs_session_join(struct mcfs *fs, uint64_t ms)
+{
 	uint64_t deadline = mc_deadline_ms((int64_t)ms);
 	int r;
 
-	if (mcfs_session_is_mounted(fs))
-		mcfs_mountpoint_detach(fs->mountpoint);
 	if (!session.started)
 		return 0;
 	r = session_drain(fs, deadline);
