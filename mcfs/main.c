@@ -328,6 +328,8 @@ static int run_start_parts(struct running *run)
 			  MCFS_AHEAD_SLOTS, &fs->pool);
 	if (r == 0 && fs->conf.standalone)
 		r = mcfs_standalone_start(&run->standalone, &master, &public);
+	if (r == 0 && strncmp(public, "unix:", 5) == 0)
+		fs->socket_addr = public;
 	if (r == 0)
 		r = open_store(run, master);
 	if (r < 0)

@@ -36,6 +36,7 @@ struct mcfs {
 	struct mc_options *options;
 	char *mountpoint;		/* absolute */
 	char *master;			/* address of the master, as in struct mcs_conf */
+	const char *socket_addr;	/* standalone: address of the master for other programs; NULL: none */
 	mode_t file_mode, dir_mode;
 	uid_t uid;
 	gid_t gid;
