@@ -35,6 +35,8 @@
 #define READY_MS 20000
 /* interval of attempts to end an aborted mount and to mount again */
 #define RETRY_MS 1000
+/* limit of the end of a daemon that has never reached its master */
+#define LOOKING_END_MS 500
 
 static const struct mc_opt_row rows[] = {
 #define OPT(...) MC_OPT_ROW(struct mcfs_conf, __VA_ARGS__)
@@ -257,6 +259,7 @@ static int open_store(struct running *run, const char *master)
 	struct mcfs *fs = &run->fs;
 	char host[MC_ADDR_MAX];
 	struct mcs_conf conf;
+	int r;
 
 	mcs_conf_init(&conf);
 	mcn_host_of(fs->conf.host, master, host, sizeof(host));
@@ -276,7 +279,12 @@ static int open_store(struct running *run, const char *master)
 		conf.segment_fd = fs->segment_fd;
 		memcpy(conf.segment_identity, fs->segment_identity, sizeof(conf.segment_identity));
 	}
-	return mcs_open(&conf, &fs->store);
+	/* The master may be missing for a long time. A master in this process is there, and has files to remove. */
+	if (!fs->conf.standalone)
+		mc_signals_end_at_once("mcfs");
+	r = mcs_open(&conf, &fs->store);
+	mc_signals_block();
+	return r;
 }
 
 /* The parts of a mount that are new after an aborted mount; the other parts belong to the node. */
@@ -660,6 +668,12 @@ static int run_mount(struct running *run, int parent)
 		mcfs_handles_continue(&run->fs);
 	run_wait(run);
 	mcfs_fdstore_tell("STOPPING=1");
+	/* Without a master, running operations and attempts to connect have nothing to lose. */
+	if (mcs_health(run->fs.store) == 1) {
+		if (mcfs_session_is_mounted(&run->fs))
+			mcfs_mountpoint_detach(run->fs.mountpoint);
+		mc_signals_end_within(LOOKING_END_MS);
+	}
 	(void)run_stop(run);
 	mcfs_handoff_close();
 	return 0;

@@ -278,11 +278,12 @@ static int session_drain(struct mcfs *fs, uint64_t deadline)
 
 bool mcfs_session_is_mounted(const struct mcfs *fs)
 {
-	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
+	struct pollfd pfd = { .events = POLLIN };
 	int err;
 
-	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
+	if (!fs->session || !fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
 		return false;
+	pfd.fd = fuse_session_fd(fs->session);
 	/* While the connection is alive, no other mount has its number. Afterwards our mount, if it
 	 * still exists, is dead. */
 	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
