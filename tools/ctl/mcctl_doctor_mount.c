@@ -82,9 +82,9 @@ static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const cha
 	int err = probe(dir);
 
 	if (err == ENOTCONN || err == ECONNABORTED)
-		mcctl_doctor_find(rp, bad, "unmount it with \"umount -l\" (or \"fusermount3 -uz\"), or "
-				  "start mcfs there again, which unmounts it first",
-				  "the mount %s is dead: its daemon was killed", dir);
+		mcctl_doctor_find(rp, bad, "a stopped daemon mounts again when it continues; after a kill start "
+				  "mcfs there again, or unmount it with \"umount -l\" (or \"fusermount3 -uz\")",
+				  "the mount %s is dead: its daemon was killed, or makes no progress", dir);
 	else if (err == ETIMEDOUT)
 		mcctl_doctor_find(rp, bad, "is its daemon stopped, or out of memory?  \"umount -f\" aborts "
 				  "the mount, and all waiting processes get an error",
