@@ -71,7 +71,9 @@ struct mce_conf {
 	int (*numa_of)(void *arg, const void *addr, uint64_t len);
 	void *numa_arg;
 	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
-	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
+	/* Incoming connections, half of them from one address; 0: a quarter of RLIMIT_NOFILE, at most 4096.  From three
+	 * quarters on, and when the process has no free descriptor, the longest idle ones are closed for new ones. */
+	uint32_t max_peers_in;
 	uint64_t progress_timeout_ms; /* a connection that has work and moves no byte for this time is closed;
 				 * 0: 30000 (upstream: MC_TCP_PROGRESS_TIMEOUT_SEC) */
 	/* Serve upstream's nodes as well.  Port 0: a free one between upstream_port_min and _max (0: 15000

@@ -139,7 +139,8 @@ static int te_open_engine(struct mce_te *te)
 	char interface[IF_NAMESIZE], cpus[1024];
 	struct mce_conf c = {
 		.host = te->host,
-		.bind_host = loopback ? NULL : strchr(te->host, ':') ? "::" : "0.0.0.0",
+		/* Upstream's protocol has no key, so on a loopback name only local programs may use it. */
+		.bind_host = loopback ? te->host : strchr(te->host, ':') ? "::" : "0.0.0.0",
 		.port_min = te->env.port_min, .port_max = te->env.port_max,
 		.io_threads = te->env.io_threads, .conns = te->env.conns,
 		.force_tcp = te->env.force_tcp, .spin_us = SPIN_US,

@@ -64,7 +64,8 @@ struct mcfs_ioc_exist {			/* the result is the number of present keys */
 /* GET and PUT move bytes between an object and memory that was handed over at the socket;
  * `token` is that of its connection.  The result is 0, and `len` is set to the number of bytes.
  * No signal, not even SIGKILL, ends the call before the daemon has released the memory.  After ECONNABORTED
- * (a stalled daemon) the daemon may use the memory until it has closed the connection at the socket. */
+ * (a stalled daemon) the daemon may use the memory until it has closed the connection at the socket.
+ * EFAULT: a page of the memory was never touched, or is swapped out; touch the pages and try again. */
 struct mcfs_ioc_io {
 	uint32_t version;
 	uint32_t flags;			/* MCFS_IO_* */
