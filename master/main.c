@@ -17,6 +17,7 @@
 #include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
+#include "master/journal/journal.h"
 #include "master/master.h"
 
 #define LOG "main"
@@ -168,6 +169,7 @@ static void fit_descriptors(struct mcm_conf *conf)
 static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
+	char journal[MCM_JOURNAL_PATH_MAX];
 	struct addresses w;
 	struct mcm *m;
 	int r;
@@ -180,6 +182,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 	if (r < 0)
 		return fail(r);
 	fit_descriptors(conf);
+	mcm_journal_auto(conf, journal);
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
 		return fail(r);

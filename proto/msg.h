@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define MCP_MAGIC 0x5346434du		/* "MCFS" */
-#define MCP_VERSION 2
+#define MCP_VERSION 3
 #define MCP_MIN_VERSION 1
 #define MCP_KEY_MAX 4096		/* bytes of a key, at least 1 */
 #define MCP_BATCH_MAX 65536		/* items of one request */
