@@ -54,6 +54,8 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 	if (c.tenant && strlen(c.tenant) > MCP_TENANT_MAX)
 		return mc_fail(-MC_EPARAM, "a tenant's name of %zu bytes, %u are allowed",
 			       strlen(c.tenant), MCP_TENANT_MAX);
+	if (c.segment_fd > 0 && !c.segment_identity)
+		return mc_fail(-MC_EPARAM, "a segment_fd without a segment_identity");
 	if (c.timeout_ms < 0 || c.setup_timeout_ms < 0)
 		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
 	*ret = c;
@@ -171,11 +173,6 @@ int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 	if (s->conf.segment_path && *s->conf.segment_path)
 		return mc_fail(-MC_ENOTSUP, "the segment is part of the program's own file");
 	return s->backend->ops->segment_fd(s->backend, ret_size);
-}
-
-int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
-{
-	return s->backend->ops->segment_identity(s->backend, ret);
 }
 
 static int buffer_check(const struct mcs *s, const void *buf, size_t len)

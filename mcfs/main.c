@@ -270,11 +270,10 @@ static int open_store(struct running *run, const char *master)
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	/* An existing mount must survive an unreachable master. */
 	conf.lazy = fs->conf.lazy || fs->taken_over;
-	if (fs->taken_over && fs->segment_fd >= 0) {
+	if (fs->taken_over && fs->segment_fd >= 0)
 		conf.segment_fd = fs->segment_fd;
-		memcpy(conf.segment_identity, mcfs_handoff()->segment_identity,
-		       sizeof(conf.segment_identity));
-	}
+	if (mcfs_handoff())
+		conf.segment_identity = mcfs_handoff()->segment_identity;
 	return mcs_open(&conf, &fs->store);
 }
 

@@ -79,11 +79,6 @@ static int daemon_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 	return mc_fail(-EINVAL, "this process contributes no memory");
 }
 
-static int daemon_segment_identity(struct mcs_backend *b, uint64_t ret[3])
-{
-	return mc_fail(-EINVAL, "this process contributes no memory");
-}
-
 /* The daemon does not see this memory, so its bytes are copied.  The list only detects overlaps. */
 static int daemon_register_buffer(struct mcs_backend *b, void *buf, size_t len)
 {
@@ -111,7 +106,6 @@ static const struct mcs_backend_ops daemon_ops = {
 	.health = daemon_health,
 	.segment_grow = daemon_segment_grow,
 	.segment_fd = daemon_segment_fd,
-	.segment_identity = daemon_segment_identity,
 	.register_buffer = daemon_register_buffer,
 	.register_memfd = mcs_daemon_register_memfd,
 	.unregister_buffer = mcs_daemon_unregister_buffer,

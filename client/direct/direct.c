@@ -62,7 +62,7 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, void *arg)
 
 	mcs_leases_epoch(&s->leases, epoch);
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, mc_deadline_ms(MOUNT_MS));
+		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), mc_deadline_ms(MOUNT_MS));
 		/* Reads work without a mounted segment, so keep the connection. */
 		if (r < 0)
 			mcs_background_remount(s->background);
@@ -141,13 +141,13 @@ static int direct_open_owner(struct mcs_direct *s)
 		.path_offset = c->segment_offset,
 		.protocol = c->protocol,
 		.adopt_fd = c->segment_fd,
+		.identity = c->segment_identity,
 	};
 	uint64_t deadline;
 	int r;
 
 	if (!c->segment_size)
 		return 0;
-	memcpy(conf.identity, c->segment_identity, sizeof(conf.identity));
 	r = mcs_owner_open(&conf, &s->owner);
 	if (r < 0)
 		return r;
@@ -259,11 +259,6 @@ static int direct_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 	return mcs_owner_fd(mcs_direct_of(b)->owner, ret_size);
 }
 
-static int direct_segment_identity(struct mcs_backend *b, uint64_t ret[3])
-{
-	return mcs_owner_identity(mcs_direct_of(b)->owner, ret);
-}
-
 static int direct_register_buffer(struct mcs_backend *b, void *buf, size_t len)
 {
 	struct mcs_direct *s = mcs_direct_of(b);
@@ -314,7 +309,6 @@ static const struct mcs_backend_ops direct_ops = {
 	.health = direct_health,
 	.segment_grow = direct_segment_grow,
 	.segment_fd = direct_segment_fd,
-	.segment_identity = direct_segment_identity,
 	.register_buffer = direct_register_buffer,
 	.register_memfd = direct_register_memfd,
 	.unregister_buffer = direct_unregister_buffer,

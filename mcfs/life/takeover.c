@@ -91,9 +91,7 @@ int mcfs_takeover_keep(struct mcfs *fs)
 	head->connection = fs->connection;
 	fd = fs->conf.global_segment_size ? mcs_segment_fd(fs->store, &size) : -1;
 	if (fd >= 0) {
-		r = mcs_segment_identity(fs->store, head->segment_identity);
-		if (r == 0)
-			r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
+		r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
 		head->segment_size = size;
 	}
 	if (r == 0)
