@@ -124,10 +124,8 @@ static uint64_t owner_enter(struct mcs_owner *o, struct mcp_id pool)
 	MC_LOCKED(&o->lock);
 	if (mcp_id_zero(pool) || mcp_id_eq(pool, o->pool))
 		return o->epoch;
-	if (!mcp_id_zero(o->pool)) {
-		mc_warn("client", "the segment changes to another pool, its objects are gone");
+	if (!mcp_id_zero(o->pool))
 		o->epoch = owner_random();
-	}
 	o->pool = pool;
 	owner_keep_identity(o);
 	return o->epoch;

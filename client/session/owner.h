@@ -22,8 +22,8 @@ struct mcs_owner_conf {
 	uint64_t path_offset;
 	const char *protocol;
 	int adopt_fd;			/* the same */
-	/* NULL, or memory for MCS_SEGMENT_IDENTITY words that outlives the process: has the identity of the segment, read
-	 * if one is adopted, and written before the master learns it */
+	/* NULL, or memory for MCS_SEGMENT_IDENTITY words that outlives the process: the identity of the segment,
+	 * read if one is adopted, and written before the master learns it */
 	uint64_t *identity;
 };
 

@@ -79,8 +79,8 @@ static int pool_two(const char *addr, struct mcp_id pool, const char *other, str
 {
 	char a[ID_TEXT], b[ID_TEXT];
 
-	return mc_fail(-MC_EPARAM, "two pools: master %s has pool %s, master %s has pool %s; use the addresses of one master "
-		       "only", addr, pool_text(pool, a), other, pool_text(other_pool, b));
+	return mc_fail(-MC_EPARAM, "two pools: master %s has pool %s, master %s has pool %s; use the addresses "
+		       "of one master only", addr, pool_text(pool, a), other, pool_text(other_pool, b));
 }
 
 /* Are the other masters that answer now of the same pool? */
@@ -114,8 +114,8 @@ static int pool_changes(struct mcs_same_pool *p, const char *addr, struct mcp_id
 
 	p->foreign_ns = p->foreign_ns ? p->foreign_ns : now;
 	if (several && now - p->foreign_ns < wait)
-		return mc_fail(-MC_ERPC, "master %s has pool %s, not pool %s of master %s, for which this process waits "
-			       "up to %llu s", addr, pool_text(pool, a), pool_text(p->pool, b), p->addr,
+		return mc_fail(-MC_ERPC, "master %s has pool %s, not pool %s of master %s, for which this process "
+			       "waits up to %llu s", addr, pool_text(pool, a), pool_text(p->pool, b), p->addr,
 			       (unsigned long long)(wait / MC_NS_PER_SEC));
 	mc_warn("client", "the master lost its state or was replaced, its objects are gone: "
 		"master=%s pool=%s previous_master=%s previous_pool=%s", addr, pool_text(pool, a), p->addr,

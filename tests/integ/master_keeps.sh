@@ -43,7 +43,7 @@ cleanup_fn end_pid "$list"
 read -rt 1 <> <(:) || :
 alive "$get" || fail "a get did not wait for the owner: $(cat "$tmp/get.log")"
 alive "$list" || fail "a listing did not wait for the owner: $(cat "$tmp/ls.log")"
-# what does not exist is missing at once
+# a key that is not in the index is missing at once
 actor_status 1 3000 get none "$size" 1
 kill -CONT "$owner"
 wait "$get" || fail "get: $(cat "$tmp/get.log")"

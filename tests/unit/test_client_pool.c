@@ -115,7 +115,7 @@ static void two_pools_in_one_list_are_refused(void **state)
 {
 	struct place a = place("a"), b = place("b");
 	struct mcs_conf conf;
-	char list[160];
+	char list[256];
 	mcs_t *s = NULL;
 	int r;
 

@@ -47,7 +47,7 @@ static void a_key_whose_owner_may_return_is_never_reported_missing(void **state)
 	/* the first put wins: it may be the one of before the restart */
 	assert_int_equal(fx_put(&fx, "a", 100, 0), -MC_ENOTREADY);
 	assert_int_equal(fx_rename(&fx, "a", "c", 0), -MC_ENOTREADY);
-	/* what the index does not have is missing */
+	/* a key that is not in the index is missing */
 	assert_int_equal(fx_stat(&fx, "none", NULL), -MC_ENOOBJECT);
 	assert_int_equal(fx_exist(&fx, "none", 0), 0);
 	assert_int_equal(fx_remove(&fx, "none", 0), -MC_ENOOBJECT);
