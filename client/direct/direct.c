@@ -106,6 +106,8 @@ static int direct_open_session(struct mcs_direct *s)
 	char why[256];
 	int r;
 
+	if (c->segment_fd > 0)
+		conf.pool = (struct mcp_id){ c->segment_identity[3], c->segment_identity[4] };
 	r = mcs_session_open(&conf, &s->base.session);
 	if (r < 0)
 		return r;

@@ -16,9 +16,9 @@
 #define ASK_MS 500		/* of the first connection, for each other address */
 #define ID_TEXT 9		/* the first digits are enough to tell pools apart */
 
-void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs)
+void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool)
 {
-	*p = (struct mcs_same_pool){ .addrs = addrs };
+	*p = (struct mcs_same_pool){ .addrs = addrs, .pool = pool, .addr = "unknown" };
 	pthread_mutex_init(&p->lock, NULL);
 }
 

@@ -30,8 +30,9 @@ struct mcs_same_pool {
 	uint64_t foreign_ns;		/* since when only masters of other pools answer, 0: they do not */
 };
 
-/* @addrs: of the masters, separated by commas; must stay valid. */
-void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs);
+/* @addrs: of the masters, separated by commas; must stay valid.  @pool: of the process that this
+ * one replaces; zero: none. */
+void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool);
 void mcs_same_pool_done(struct mcs_same_pool *p);
 /* Any thread; zero: not known yet. */
 struct mcp_id mcs_same_pool_id(const struct mcs_same_pool *p);

@@ -125,7 +125,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	s->client_ttl_ms = 10000;
 	s->heartbeat_ms = 1000;
 	s->lease_ttl_ms = 5000;
-	mcs_same_pool_init(&s->pool, conf->addrs);
+	mcs_same_pool_init(&s->pool, conf->addrs, conf->pool);
 	r = mcp_client_open(&rpc, &s->rpc);
 	if (r < 0) {
 		mcs_same_pool_done(&s->pool);

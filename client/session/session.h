@@ -22,6 +22,7 @@ struct mcs_session_conf {
 	const char *addrs;
 	const char *name;		/* of this process, sent to the master */
 	struct mcp_id client;
+	struct mcp_id pool;		/* of the process that this one replaces, zero: none (same_pool.h) */
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;

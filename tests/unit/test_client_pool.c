@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -55,6 +56,9 @@ static struct place place(const char *name)
 	return p;
 }
 
+/* of the segment of the last store that open_at() opened */
+static uint64_t identity[MCS_SEGMENT_IDENTITY];
+
 static mcs_t *open_at(const char *masters, uint64_t segment)
 {
 	struct mcs_conf conf;
@@ -66,6 +70,7 @@ static mcs_t *open_at(const char *masters, uint64_t segment)
 	conf.segment_kind = "memfd";
 	conf.timeout_ms = 10000;
 	conf.setup_timeout_ms = 300;
+	conf.segment_identity = segment ? identity : NULL;
 	if (mcs_open(&conf, &s) < 0)
 		fail_msg("mcs_open: %s", mcs_error_detail(-1));
 	return s;
@@ -175,6 +180,7 @@ static void another_pool_is_refused_while_the_old_master_may_return(void **state
 static void the_objects_of_a_pool_that_was_left_do_not_return(void **state)
 {
 	struct place a = place("e"), b = place("f");
+	uint64_t before[MCS_SEGMENT_IDENTITY];
 	char list[160];
 	mcs_t *s;
 
@@ -183,9 +189,14 @@ static void the_objects_of_a_pool_that_was_left_do_not_return(void **state)
 	snprintf(list, sizeof(list), "%s,%s", a.addr, b.addr);
 	s = open_at(list, 1 * MIB);
 	assert_int_equal(put(s, "k"), 0);
+	memcpy(before, identity, sizeof(before));
 	place_down(&a);
 	place_up(&b, false);
 	put_becomes_possible(s, "x", PATIENCE_MS + 10000);
+	/* a successor of this process, too, knows that it is the same memory with other contents */
+	assert_memory_equal(before, identity, 2 * sizeof(identity[0]));
+	assert_true(before[2] != identity[2]);
+	assert_true(before[3] != identity[3] && before[4] != identity[4]);
 	assert_int_equal(get(s, "x"), 0);
 	assert_int_equal(get(s, "k"), -MCS_ENOOBJECT);
 	put_becomes_possible(s, "y", 1000);
@@ -234,6 +245,43 @@ static void an_old_journal_does_not_revive_overwritten_objects(void **state)
 	get_becomes(s, "k", -MCS_ENOOBJECT, 5000);
 	mcs_close(s);
 	place_down(&a);
+}
+
+/* A process that takes over the segment of a dead one belongs to the pool of the dead one. */
+static void a_successor_does_not_take_a_segment_to_another_pool(void **state)
+{
+	uint64_t words[MCS_SEGMENT_IDENTITY] = { 1, 2, 3, 4, 5 };
+	struct place a = place("j"), b = place("l");
+	int fd = memfd_create("segment", MFD_CLOEXEC);
+	struct mcs_conf conf;
+	char list[160];
+	mcs_t *s = NULL;
+	int r;
+
+	(void)state;
+	assert_true(fd > 0 && ftruncate(fd, 2 * MIB) == 0);
+	place_up(&a, false);
+	snprintf(list, sizeof(list), "%s,%s", a.addr, b.addr);
+	mcs_conf_init(&conf);
+	conf.master = list;
+	conf.segment_size = 2 * MIB;
+	conf.segment_kind = "memfd";
+	conf.segment_fd = fd;
+	conf.setup_timeout_ms = 300;
+	assert_int_equal(mcs_open(&conf, &s), -MCS_EPARAM);	/* no identity */
+	conf.segment_identity = words;
+	r = mcs_open(&conf, &s);
+	assert_int_equal(r, -MCS_ERPC);
+	assert_non_null(strstr(mcs_error_detail(r), a.addr));
+	assert_int_equal(words[2], 3);
+	/* the only master there is: the memory is new to it */
+	conf.master = a.addr;
+	assert_int_equal(mcs_open(&conf, &s), 0);
+	assert_int_equal(words[0], 1);
+	assert_true(words[2] != 3 && words[3] != 4);
+	mcs_close(s);
+	place_down(&a);
+	close(fd);
 }
 
 /* A restarted master with its journal is the same pool, and no object is missing for a moment. */
@@ -286,6 +334,7 @@ int main(void)
 		cmocka_unit_test(the_objects_of_a_pool_that_was_left_do_not_return),
 		cmocka_unit_test(one_address_accepts_a_master_that_lost_its_state),
 		cmocka_unit_test(an_old_journal_does_not_revive_overwritten_objects),
+		cmocka_unit_test(a_successor_does_not_take_a_segment_to_another_pool),
 		cmocka_unit_test(a_restart_with_the_journal_loses_nothing),
 	};
 
