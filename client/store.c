@@ -54,6 +54,8 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 	if (c.tenant && strlen(c.tenant) > MCP_TENANT_MAX)
 		return mc_fail(-MC_EPARAM, "a tenant's name of %zu bytes, %u are allowed",
 			       strlen(c.tenant), MCP_TENANT_MAX);
+	if (c.segment_fd > 0 && !c.segment_identity)
+		return mc_fail(-MC_EPARAM, "a segment_fd without a segment_identity");
 	if (c.timeout_ms < 0 || c.setup_timeout_ms < 0)
 		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
 	*ret = c;
@@ -173,9 +175,11 @@ int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 	return s->backend->ops->segment_fd(s->backend, ret_size);
 }
 
-int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
+int mcs_segment_identity(struct mcs *s, uint64_t *identity)
 {
-	return s->backend->ops->segment_identity(s->backend, ret);
+	int r = mcs_check_fork(s);
+
+	return r < 0 ? r : s->backend->ops->segment_identity(s->backend, identity);
 }
 
 static int buffer_check(const struct mcs *s, const void *buf, size_t len)

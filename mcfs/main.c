@@ -275,10 +275,9 @@ static int open_store(struct running *run, const char *master)
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	/* An existing mount must survive an unreachable master. */
 	conf.lazy = fs->conf.lazy || fs->taken_over || fs->segment_fd >= 0;
-	if (fs->segment_fd >= 0) {
+	if (fs->segment_fd >= 0)
 		conf.segment_fd = fs->segment_fd;
-		memcpy(conf.segment_identity, fs->segment_identity, sizeof(conf.segment_identity));
-	}
+	conf.segment_identity = fs->segment_identity;
 	/* The master may be missing for a long time. A master in this process is there, and has files to remove. */
 	if (!fs->conf.standalone)
 		mc_signals_end_at_once("mcfs");

@@ -52,7 +52,7 @@ struct mcfs {
 	int fuse_fd;			/* descriptor of that daemon */
 	/* memory of a daemon that has died, with its objects; segment_fd negative: none */
 	int segment_fd;
-	uint64_t segment_identity[3];
+	uint64_t segment_identity[MCS_SEGMENT_IDENTITY];
 	int handoff_fd;			/* negative once stored (life/fdstore.h) */
 	mcs_t *store;
 	struct mcfs_pool *pool;

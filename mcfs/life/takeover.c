@@ -91,6 +91,9 @@ int mcfs_takeover_handoff(struct mcfs *fs)
 {
 	if (!fs->conf.supervise || fs->taken_over)
 		return 0;
+	/* The table that has the words now is about to go. */
+	if (fs->store && fs->conf.global_segment_size)
+		(void)mcs_segment_identity(fs->store, fs->segment_identity);
 	mcfs_handoff_close();
 	if (fs->handoff_fd >= 0)
 		close(fs->handoff_fd);
@@ -104,15 +107,15 @@ int mcfs_takeover_keep(struct mcfs *fs)
 	uint64_t size = 0;
 	int r = 0, fd;
 
-	if (!head || fs->taken_over)
-		return 0;
+	if (head && fs->conf.global_segment_size)
+		r = mcs_segment_identity(fs->store, head->segment_identity);
+	if (r < 0 || !head || fs->taken_over)
+		return r;
 	(void)strncpy(head->mountpoint, fs->mountpoint, sizeof(head->mountpoint) - 1);
 	head->connection = fs->connection;
 	fd = fs->conf.global_segment_size ? mcs_segment_fd(fs->store, &size) : -1;
 	if (fd >= 0) {
-		r = mcs_segment_identity(fs->store, head->segment_identity);
-		if (r == 0)
-			r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
+		r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
 		head->segment_size = size;
 	}
 	if (r == 0)

@@ -271,3 +271,6 @@ equal "a file of two creators" "$(cat "$m/h")" one
 rm "$m/h"
 umount "$m"
 ended
+
+# the memory of a standalone mount ends with it, and so does its index
+[ ! -e "$XDG_STATE_HOME" ] || fail "a standalone mount keeps a journal: $(find "$XDG_STATE_HOME")"
