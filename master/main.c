@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/net.h"
@@ -179,6 +180,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 		r = open_log(conf);
 	if (r < 0)
 		return fail(r);
+	mc_env_report_inert();
 	fit_descriptors(conf);
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
