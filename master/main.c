@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/net.h"
@@ -201,6 +202,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 		r = check_listen(&w);
 	if (r < 0)
 		return fail(r);
+	mc_env_report_inert();
 	fit_descriptors(conf);
 	mcm_journal_auto(conf, journal);
 	r = mcm_start(conf, &w.listen, &m);

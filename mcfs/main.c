@@ -13,10 +13,12 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/net/httpd.h"
 #include "common/log.h"
 #include "common/net/net.h"
+#include "common/protocol.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 #include "mcfs/control/control.h"
@@ -161,8 +163,6 @@ static int check_conf(struct mcfs *fs)
 		r = check_views(fs);
 	if (r < 0)
 		return r;
-	if (strcmp(c->protocol, "tcp") != 0)
-		return mc_fail(-EINVAL, "protocol: %s is not supported, use tcp", c->protocol);
 	if (c->supervise && c->standalone)
 		return mc_fail(-EINVAL, "supervise excludes standalone: the pool's index ends with its daemon");
 	fs->segment_fd = fs->handoff_fd = -1;
@@ -232,6 +232,26 @@ static int open_log(const struct mcfs_conf *c)
 	if (c->log[0])
 		log.levels = c->log;
 	return mc_log_open(&log);
+}
+
+static int check_protocol(const struct mcfs_conf *c)
+{
+	int r = mc_protocol_parse(c->protocol);
+
+	mc_env_report_inert();
+	return r < 0 ? r : 0;
+}
+
+/* Warnings about the configuration appear once: in the log, or on the caller's terminal, before the log of a daemon
+ * without a destination is limited to errors. */
+static int begin_log(const struct mcfs_conf *c)
+{
+	bool has_log = c->log_dir[0] || c->syslog;
+	int r = has_log ? 0 : check_protocol(c);
+
+	if (r == 0)
+		r = open_log(c);
+	return r < 0 ? r : check_protocol(c);
 }
 
 /* ---- starting and stopping ---- */
@@ -695,7 +715,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = check_conf(fs);
 	if (r == 0)
-		r = open_log(&fs->conf);
+		r = begin_log(&fs->conf);
 	in_front = fs->conf.foreground || fs->conf.debug;
 	/* systemd's descriptor store, which it offers to a service in the foreground. */
 	has_fdstore = in_front && mcfs_fdstore_there();

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/log.h"
@@ -233,6 +234,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 		return -ENOMEM;
 	te->fork_depth = mc_fork_depth;
 	mce_te_log_open();
+	mc_env_report_inert();
 	te_raise_nofile();
 	te_init_locks(te);
 	mce_te_env_load(&te->env);

@@ -65,7 +65,9 @@ struct mcs_conf {
 	/* Name of this process, "host" or "host:port": the address for peers, and the name of its
 	 * segments; default 127.0.0.1 */
 	const char *hostname;
-	const char *protocol;		/* "tcp" (shared memory on the same host is used automatically) */
+	/* "tcp" (shared memory on the same host is used automatically); upstream's others ("rdma", ...) are replaced by
+	 * it, with one warning in the log; "rpc_only": without a segment.  -MCS_EPARAM for any other name. */
+	const char *protocol;
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
@@ -127,7 +129,8 @@ int mcs_health(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
 /* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered
- * range. */
+ * range.  -EFAULT: this process can access a part neither for reading nor for writing (not mapped, PROT_NONE, a
+ * device's memory), so no transfer could. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
 /* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned) on: a daemon

@@ -39,7 +39,7 @@ touch "$tmp/file"
 refused "not a directory" "$mcfs" "${flags[@]}" "$tmp/file"
 refused "runs its own master" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
 refused "octal" "$mcfs" "${flags[@]}" --file_mode=rw "$m"
-refused "use tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
+refused 'unknown protocol "rmda", use tcp' "$mcfs" "${flags[@]}" --protocol=rmda "$m"
 refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
 closed=
 free_port closed

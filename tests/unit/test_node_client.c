@@ -252,6 +252,11 @@ static void test_registered(void **state)
 	check_zero_copy(p, 10000, "z4");
 	assert_int_equal(mcs_unregister_buffer(c, p), 0);
 	free(p);
+	/* memory without access cannot */
+	p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mcs_register_buffer(c, p, 4096), -EFAULT);
+	munmap(p, 4096);
 }
 
 /* Memory that the program has never written holds zeros for a put, and is allocated for a get, by the program. */
