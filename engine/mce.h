@@ -106,8 +106,8 @@ void mce_engine_nonce(const struct mce_engine *e, uint8_t ret[16]);
  * with -ESTALE from now on, wherever it waits; connections with a lower number carry no WRITE any more. */
 void mce_engine_set_fence(struct mce_engine *e, uint64_t fence);
 /* Owner's side: the engine @nonce (NULL: every engine) may not write here any more with a number up to @upto: its
- * connections are closed, and new ones with such numbers are for reading.  0: no such write is carried out after return.
- * -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
+ * connections are closed, and new ones with such numbers are for reading.  0: no such write is carried out after
+ * return.  -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
 int mce_engine_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 /* The largest number that this engine has had, or has seen as an owner. */
 uint64_t mce_engine_largest_fence(struct mce_engine *e);

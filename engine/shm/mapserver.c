@@ -262,8 +262,8 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 	m->fence = in->base;
 	m->read_only = mce_writer_is_fenced(m->s->e, m->nonce, m->fence);
 	mapper_take_hazards(m, fd);
-	/* Withhold the address from a mapper without a hazard page, whose copies we could not see, and from one that may
-	 * not write. */
+	/* Withhold the address from a mapper without a hazard page, whose copies we could not see, and from one
+	 * that may only read. */
 	out.base = m->hazards && !m->read_only ? (uintptr_t)m->s->e->id.nonce : 0;
 	out.fd_offset = m->s->guard_off;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));

@@ -629,11 +629,11 @@ static void op_advance(const struct op *op)
 /* Linked instead of the real function: hashes and strategies behave the same in every run of a
  * seed. */
 uint64_t __wrap_mc_random_u64(void);
+static uint64_t random_n;
+
 uint64_t __wrap_mc_random_u64(void)
 {
-	static uint64_t n;
-
-	return ++n * 0x9e3779b97f4a7c15ull;
+	return ++random_n * 0x9e3779b97f4a7c15ull;
 }
 
 static void tune(struct mcm_conf *conf)
@@ -663,6 +663,8 @@ static void begin(void)
 			sprintf(mo.name[i], i % 4 == 3 ? "d%u/e/k%u" : "d%u/k%u", i % 7, i);
 	}
 	fx_up(&mo.fx, mo.setup->segments, mo.setup->segment_size, tune);
+	/* The operations of a seed do not depend on how many numbers the start has taken. */
+	random_n = 100;
 	begin_tenants();
 	mo.session[0] = mo.fx.s;
 	mo.client[0] = 1;
