@@ -202,6 +202,23 @@ static void move_expired_soft_pins(const struct mcm *m, struct mcm_tenant *t, ui
 	}
 }
 
+/* The same for soft pins anywhere in the list, which is walked until @steps are used up; the next call continues
+ * there.  True: some have expired. */
+static bool move_all_expired_soft_pins(const struct mcm *m, struct mcm_tenant *t, uint32_t now, int steps)
+{
+	uint32_t slot, kept = 0;
+	bool moved = false;
+
+	while (steps-- > 0 && (slot = list_first(t, SOFT)) && slot != kept) {
+		bool pinned = mcm_evict_soft(&m->index, mcm_object(&m->index, slot), now);
+
+		list_move(m, t, pinned ? SOFT : PLAIN, slot);
+		kept = pinned && !kept ? slot : kept;
+		moved |= !pinned;
+	}
+	return moved;
+}
+
 /* ---- victims ---- */
 
 struct search {
@@ -274,6 +291,8 @@ static unsigned choose_victims(struct mcm *m, struct mcm_tenant *t, unsigned lev
 	wheel_turn(m, t, l.now, &l.steps);
 	move_expired_soft_pins(m, t, l.now);
 	search_list(&l, PLAIN);
+	if (!l.n && move_all_expired_soft_pins(m, t, l.now, l.steps))
+		search_list(&l, PLAIN);
 	if (level & MCM_EVICT_SOFT)
 		search_list(&l, SOFT);
 	for (unsigned i = 0; level & MCM_EVICT_LEASED && i < MCM_TENANT_WHEEL; i++) {
