@@ -670,7 +670,8 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
+		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true,
+		.unit = unit,
 	};
 	int r;
 
