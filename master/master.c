@@ -33,6 +33,13 @@
 #define RPC_THREADS_MIN 1
 #define CLIENT_TTL_LEAST_MS 1000	/* upstream's effective value of 0 */
 
+static uint64_t half_of_memory(void)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return pages * page / 2;
+}
+
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
 	struct mcm *m;
@@ -60,12 +67,16 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
+	if (!conf->max_objects)
+		mcm_index_limit_memory(&m->index, half_of_memory());
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
 	mcm_quarantine_init(m);
 	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	mcm_groups_init(&m->groups);
 	mcm_rates_init(&m->rates);
+	mcm_object_lists_init(&m->empties.lists);
+	mcm_slab_init(&m->object_links, sizeof(struct mcm_object_link), MCM_OBJECT_LINKS_SHIFT);
 	r = mcm_tenants_init(m);
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
@@ -104,6 +115,8 @@ void mcm_core_free(struct mcm *m)
 	mcm_puts_done(&m->puts);
 	mcm_groups_done(&m->groups);
 	mcm_tenants_done(m);
+	mcm_object_lists_done(&m->empties.lists);
+	mcm_slab_done(&m->object_links);
 	mcm_tasks_done(m);
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);

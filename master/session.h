@@ -38,6 +38,7 @@ struct mcm_session {
 	/* guarded by the put shard's lock */
 	uint32_t puts;
 	uint32_t n_puts;
+	uint64_t put_keys;	/* bytes of their keys */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct mcm_pin *pin;	/* [0] is not used */

@@ -22,6 +22,8 @@ struct mcm_unit;
 
 #define MCM_PUT_SHARD_BITS 6
 #define MCM_PUT_SHARDS (1u << MCM_PUT_SHARD_BITS)
+/* Average length of the keys of a session that begins as many puts as it may. */
+#define MCM_SESSION_KEY_BYTES 256u
 
 struct mcm_put {
 	uint32_t next;			/* hash chain; free list */
