@@ -91,6 +91,8 @@ uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32
 int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
 		  uint32_t len, uint32_t *ret_slot);
 void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+/* The same for an object that takes over the weight of its put. */
+void mcm_shard_link_counted(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 /* Free slot and key of an object that is in no table, directory or list. */
 void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);

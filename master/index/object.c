@@ -295,7 +295,10 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 			return r;
 		}
 	}
-	mcm_shard_link(&m->index, sh, slot);
+	if (c->counted)
+		mcm_shard_link_counted(&m->index, sh, slot);
+	else
+		mcm_shard_link(&m->index, sh, slot);
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 fail:

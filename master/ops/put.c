@@ -406,6 +406,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		.generation = put->generation, .soft_ms = put->soft_ms,
 		.flags = put_object_flags(put->flags, put->kind), .copies = put->copies,
 		.group = put->group, .data_type = put->data_type, .charged = put->charged,
+		.counted = put->counted,
 	};
 	const struct mcm_object *o;
 	uint32_t old;
@@ -436,7 +437,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		mcm_journal_depend(m);
 	}
 	pthread_mutex_unlock(&sh->lock);
-	if (put->counted)
+	if (r < 0 && put->counted)
 		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
 	return r;
