@@ -231,6 +231,13 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
 }
 
+static uint32_t peer_connections(const struct mcm_conf *conf)
+{
+	int64_t most = conf->max_peer_connections ? conf->max_peer_connections : conf->max_connections / 4;
+
+	return most > 0 ? (uint32_t)most : 1;
+}
+
 static void journal_wait(void *arg)
 {
 	mcm_journal_wait(arg);
@@ -272,6 +279,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.loops = rpc_threads(&m->conf),
 		.spin_us = (unsigned)m->conf.rpc_spin_us,
 		.max_connections = (uint32_t)m->conf.max_connections,
+		.max_peer_connections = peer_connections(&m->conf),
 		.idle_timeout_ms = (uint32_t)m->conf.rpc_conn_timeout_seconds,
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
@@ -279,6 +287,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
+		.keeps = mcm_session_keeps,
 		.make_durable = journal_wait,
 		.pending_mark = journal_pending,
 		.arg = m,

@@ -751,6 +751,14 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 		mcm_unit_revoked(m, u);
 }
 
+unsigned mcm_puts_of_session(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+
+	MC_LOCKED(&ps->lock);
+	return s->n_puts;
+}
+
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];

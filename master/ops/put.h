@@ -137,6 +137,8 @@ void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put);
  * session ends, because no message tells a writer to stop. */
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
+/* Number of the session's unfinished puts. */
+unsigned mcm_puts_of_session(struct mcm *m, struct mcm_session *s);
 /* The session ends: abort its puts. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
 /* Abort puts of living sessions that are older than put_start_release_timeout (clients write for at most half

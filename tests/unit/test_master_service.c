@@ -119,13 +119,14 @@ static void check_batches(struct world *w)
 	mcp_reply_done(&mem);
 }
 
-static void check_segments(struct world *w)
+static void check_segments(struct world *w, const char *addr)
 {
 	struct mcp_segments rq = { .segment = { 0, 0 } };
 	struct mcp_segments_reply reply;
 	struct mcp_stats stats = { 0 };
 	struct mcp_stats_reply sums;
 	struct mcp_reply mem = { 0 };
+	struct mcp_client *other;
 	struct mcp_segment s;
 	struct mcp_iter it;
 
@@ -152,6 +153,17 @@ static void check_segments(struct world *w)
 	/* An object of this size really fits. */
 	assert_in_range(sums.largest_put, 4 * MIB - 4096, 4 * MIB);
 	assert_true(mcm_alloc_round(mcm_object_reserve(sums.largest_put)) * MCM_GRANULE <= 4 * MIB);
+	rq.segment = (struct mcp_id){ 0, 0 };
+	/* With the owner's client id another program could act as the owner. */
+	other = world_connect(addr, (struct mcp_id){ 8, 9 }, MCP_CHANNEL_CONTROL);
+	assert_int_equal(world_call(other, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.segments.count, 1);
+	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
+	assert_true(mcp_iter_next(&it, &s));
+	assert_true(mcp_id_eq(s.segment, world_seg));
+	assert_true(mcp_id_zero(s.client));
+	mcp_reply_done(&mem);
+	mcp_client_close(other);
 }
 
 static void check_liveness(struct world *w, const char *addr)
@@ -183,7 +195,7 @@ static void all_messages(bool local)
 	check_objects(&w);
 	check_names(&w);
 	check_batches(&w);
-	check_segments(&w);
+	check_segments(&w, local ? "local:test" : w.socket);
 	check_liveness(&w, local ? "local:test" : w.socket);
 	world_down(&w);
 }
