@@ -298,7 +298,7 @@ static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct 
 	}
 	client_own(&m->clients, new, s);
 	new->hidden = true;
-	s->client = rq->client;
+	mcm_segment_set_client(s, rq->client);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "master/ops/pinned.h"
 #include "proto/msg.h"
 
 struct mcm;
@@ -21,6 +22,7 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
+	bool inside;		/* of a client in the master's process: it may pin all bytes */
 	uint64_t number;	/* never reused; the tags of its pins are derived from it */
 	/* owned by the thread that runs the requests */
 	bool registered;	/* REGISTER was granted */
@@ -43,6 +45,7 @@ struct mcm_session {
 	pthread_mutex_t lock;
 	struct mcm_pin *pin;	/* [0] is not used */
 	uint32_t pin_cap, pin_used, pin_free, n_pins;
+	struct mcm_pinned pinned;
 	uint32_t lease_first, lease_last;
 };
 

@@ -331,44 +331,6 @@ static int put_check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 	return slot ? put_check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
-/* Puts that the session may still begin, and bytes of their keys. */
-struct session_room {
-	unsigned puts;
-	uint64_t keys;
-};
-
-static uint64_t session_keys_max(const struct mcm *m)
-{
-	uint64_t max = (uint64_t)m->conf.max_session_puts * MCM_SESSION_KEY_BYTES;
-
-	return max < MCM_KEY_MAX ? MCM_KEY_MAX : max;
-}
-
-/* The requests of a session run one after another, so no other one begins puts now. */
-static struct session_room session_room(struct mcm *m, struct mcm_session *s)
-{
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-	uint64_t puts = (uint64_t)m->conf.max_session_puts, keys = session_keys_max(m);
-
-	MC_LOCKED(&ps->lock);
-	return (struct session_room){
-		.puts = s->n_puts < puts ? (unsigned)(puts - s->n_puts) : 0,
-		.keys = s->put_keys < keys ? keys - s->put_keys : 0,
-	};
-}
-
-static int session_check(const struct mcm *m, const struct session_room *room, uint32_t key_len)
-{
-	if (!room->puts)
-		return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts "
-			       "(--max_session_puts)", m->conf.max_session_puts);
-	if (room->keys < key_len)
-		return mc_fail(-MC_ELIMIT, "put limit reached: the keys of one connection's unfinished puts have %llu "
-			       "bytes (%u times --max_session_puts)",
-			       (unsigned long long)(session_keys_max(m) - room->keys), MCM_SESSION_KEY_BYTES);
-	return 0;
-}
-
 /* Take over from the version that an upsert replaces: hard pin, group, preserved soft pin. */
 static void commit_inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
 			   struct mcm_commit *c)
@@ -514,7 +476,7 @@ static bool put_at_once(const struct mcm_put_request *rq, const struct mcp_put_i
 
 /* Check an item and acquire its resources; an item that commits at once is published. */
 static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
-		     uint32_t hash, struct session_room *room, struct mcm_put *put)
+		     uint32_t hash, struct mcm_put_room *room, struct mcm_put *put)
 {
 	struct publication pb;
 	int r;
@@ -528,7 +490,7 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 	if (r == -MC_EEXISTS)
 		mcm_journal_depend(m);
 	if (r == 0 && !put_at_once(rq, item))
-		r = session_check(m, room, item->key.len);
+		r = mcm_put_room_check(m, room, item->key.len);
 	if (r == 0)
 		r = put_acquire(m, rq, item, hash, put);
 	if (r < 0)
@@ -575,7 +537,7 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 	uint64_t first = __atomic_fetch_add(&m->generation, n, __ATOMIC_RELAXED);
 	uint64_t now = mcm_now_ms(m);
 	struct mcm_put put[MCM_PREFETCH_MAX];
-	struct session_room room = session_room(m, s);
+	struct mcm_put_room room = mcm_put_room(m, s);
 	unsigned i;
 	uint32_t hash[MCM_PREFETCH_MAX];
 	bool again = false;
@@ -702,10 +664,10 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true,
 		.unit = unit,
 	};
-	struct session_room room = session_room(m, s);
+	struct mcm_put_room room = mcm_put_room(m, s);
 	int r;
 
-	r = session_check(m, &room, COPY_KEY.len);
+	r = mcm_put_room_check(m, &room, COPY_KEY.len);
 	if (r < 0)
 		return r;
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
@@ -749,14 +711,6 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 	pthread_mutex_unlock(&ps->lock);
 	if (u)
 		mcm_unit_revoked(m, u);
-}
-
-unsigned mcm_puts_of_session(struct mcm *m, struct mcm_session *s)
-{
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-
-	MC_LOCKED(&ps->lock);
-	return s->n_puts;
 }
 
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)

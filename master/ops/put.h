@@ -22,8 +22,6 @@ struct mcm_unit;
 
 #define MCM_PUT_SHARD_BITS 6
 #define MCM_PUT_SHARDS (1u << MCM_PUT_SHARD_BITS)
-/* Average length of the keys of a session that begins as many puts as it may. */
-#define MCM_SESSION_KEY_BYTES 256u
 
 struct mcm_put {
 	uint32_t next;			/* hash chain; free list */
@@ -123,6 +121,20 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
  * journal), numbers up to it count as those of earlier masters, and later generations are larger. */
 void mcm_generation_seen(struct mcm *m, uint64_t seen);
 
+/* ---- limits of a session's puts (put_room.c) ---- */
+
+/* Puts that a session may still begin, and bytes of their keys. */
+struct mcm_put_room {
+	unsigned puts;
+	uint64_t keys;
+};
+
+/* The requests of a session run one after another, so no other one begins puts now. */
+struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
+/* -MC_ELIMIT: there is no room for a put with such a key. */
+int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);
+bool mcm_session_has_puts(struct mcm *m, struct mcm_session *s);
+
 /* ---- puts of tasks' copies, named by their generation ---- */
 
 /* Register the put of a copy and set unit->put.  -MC_ELIMIT, -ENOMEM. */
@@ -137,8 +149,6 @@ void mcm_put_release_copy(struct mcm *m, const struct mcm_put *put);
  * session ends, because no message tells a writer to stop. */
 void mcm_put_detach_unit(struct mcm *m, uint64_t generation);
 
-/* Number of the session's unfinished puts. */
-unsigned mcm_puts_of_session(struct mcm *m, struct mcm_session *s);
 /* The session ends: abort its puts. */
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s);
 /* Abort puts of living sessions that are older than put_start_release_timeout (clients write for at most half

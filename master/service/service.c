@@ -17,12 +17,15 @@
 int mcm_session_opened(struct mcp_session *s, void *arg)
 {
 	struct mcm_session *ms;
+	struct mcp_bytes host;
 	struct mcm *m = arg;
 	int r;
 
 	r = mcm_session_new(m, mcp_session_client(s), &ms);
 	if (r < 0)
 		return r;
+	host = mcp_session_host(s);
+	ms->inside = host.len == 5 && !memcmp(host.data, "local", 5);
 	r = mcm_client_opened(m, ms->client);
 	if (r < 0) {
 		mcm_session_free(m, ms);
@@ -58,7 +61,7 @@ bool mcm_session_keeps(struct mcp_session *s, void *arg)
 	pthread_mutex_lock(&ms->lock);
 	busy = ms->n_pins;
 	pthread_mutex_unlock(&ms->lock);
-	return busy || mcm_puts_of_session(arg, ms);
+	return busy || mcm_session_has_puts(arg, ms);
 }
 
 static int serve_register(struct mcp_session *s, const void *body, size_t len,
