@@ -180,8 +180,8 @@ static int client_check_owner(const struct mcm_client *c, struct mcp_bytes name,
 	if (!text_is(c->name, name))
 		return mc_fail(-MC_EOWNER, "the client id is in use by the connected client %s", c->name);
 	if (!text_is(c->host, host))
-		return mc_fail(-MC_EOWNER, "the client id is in use by a client that is connected from another address; "
-			       "if this client has moved, wait until its old connections have ended");
+		return mc_fail(-MC_EOWNER, "the client id is in use by a client that is connected from another "
+			       "address; if this client has moved, wait until its old connections have ended");
 	return 0;
 }
 

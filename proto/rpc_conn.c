@@ -491,7 +491,7 @@ static int conn_move(struct mcp_conn *c)
 	int r;
 
 	mc_evtimer_disarm(accept->ev, &c->timer);
-	/* Nobody may close it until it has reached its loop. */
+	/* It does not give way until it has reached its loop. */
 	conn_keep(c, true);
 	if (c->s.channel == MCP_CHANNEL_HEARTBEAT)
 		return conn_welcome(c);

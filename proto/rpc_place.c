@@ -95,8 +95,8 @@ static int place_in_the_way(struct mcp_places *ps, const struct mcp_peer *peer, 
 	*ret = NULL;
 	if (peer->used >= ps->max_peer && ps->max_peer < ps->max) {
 		if (mc_list_empty(&peer->spare))
-			return mc_fail(-MC_ELIMIT, "too many connections from %s: %u, the limit is max_peer_connections",
-				       peer->host, peer->used);
+			return mc_fail(-MC_ELIMIT, "too many connections from %s: %u, the limit is "
+				       "max_peer_connections", peer->host, peer->used);
 		*ret = mc_list_first(&peer->spare, struct mcp_place, peer_link);
 	} else if (ps->used >= ps->max) {
 		if (mc_list_empty(&ps->spare))

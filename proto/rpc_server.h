@@ -54,9 +54,9 @@ struct mcp_server_conf {
 	unsigned spin_us;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
 	/* For a further connection, in total or of one peer (an address without the port; a user of a Unix socket),
-	 * the oldest one that may give way is closed, unless it is younger than a second.  If none may, the new one receives -MC_ELIMIT as the reply to
-	 * its hello and is closed; at most a thousand wait for that, more are closed at once.  0: 65536, or no limit
-	 * per peer. */
+	 * the oldest one that may give way is closed, unless it is younger than a second.  If none may, the new one
+	 * receives -MC_ELIMIT as the reply to its hello and is closed; at most a thousand wait for that, more are
+	 * closed at once.  0: 65536, or no limit per peer. */
 	uint32_t max_connections, max_peer_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
 	uint64_t max_unread;		/* bytes of them of all connections; 0: four times that */

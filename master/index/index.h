@@ -49,7 +49,7 @@ void mcm_index_done(struct mcm_index *ix);
 /* Limit the objects to those that need about @bytes of the master's memory, with their keys.  Call it before the
  * first object. */
 void mcm_index_limit_memory(struct mcm_index *ix, uint64_t bytes);
-/* What an object, or a put that has begun, counts for. */
+/* The number of objects that an object, or a put that has begun, counts as. */
 static inline unsigned mcm_index_weight(const struct mcm_index *ix, uint32_t key_len)
 {
 	return ix->by_memory ? 1 + key_len / MCM_KEY_WEIGHT : 1;

@@ -34,8 +34,8 @@ int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 	int r;
 
 	if (s->n_pins >= m->conf.max_session_pins)
-		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases (--max_session_pins)",
-			       s->n_pins);
+		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases "
+			       "(--max_session_pins)", s->n_pins);
 	r = mcm_pinned_reserve(&s->pinned);
 	if (r < 0 || s->pin_free || s->pin_used + 1 < s->pin_cap)
 		return r;

@@ -21,7 +21,7 @@ struct mcm_pin {
 
 /* Make room for one pin, so that mcm_pin_add() cannot fail.  -MC_ELIMIT, -ENOMEM. */
 int mcm_pin_reserve(struct mcm *m, struct mcm_session *s);
-/* May the session pin an object that counts for so many bytes?  It may pin one object of any size, and a share of the
+/* May the session pin an object that counts for @bytes bytes?  It may pin one object of any size, and a share of the
  * pool; several pins of an object count once.  The object's shard is locked.  -MC_ELIMIT. */
 int mcm_pin_check(struct mcm *m, struct mcm_session *s, uint32_t slot, uint64_t bytes);
 /* The bytes that an object counts for: none when it has a copy in a segment of the session's client, which only

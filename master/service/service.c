@@ -64,6 +64,18 @@ bool mcm_session_keeps(struct mcp_session *s, void *arg)
 	return busy || mcm_session_has_puts(arg, ms);
 }
 
+/* The host of a client.  Its connections may use different addresses of the master's own host. */
+static struct mcp_bytes session_host(const struct mcp_session *s)
+{
+	static const char *const here[] = { "local", "unix", "127.", "[::1]", "[::ffff:127." };
+	struct mcp_bytes host = mcp_session_host(s);
+
+	for (unsigned i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+		if (host.len >= strlen(here[i]) && !memcmp(host.data, here[i], strlen(here[i])))
+			return mcp_bytes("this host", 9);
+	return host;
+}
+
 static int serve_register(struct mcp_session *s, const void *body, size_t len,
 			  struct mcp_answer *answer, void *arg)
 {
@@ -80,7 +92,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	back = !ms->registered && mcm_client_registered(m, rq.client);
-	r = mcm_client_register(m, &rq, mcp_session_host(s));
+	r = mcm_client_register(m, &rq, session_host(s));
 	if (r < 0)
 		return r;
 	mcm_generation_seen(m, rq.seen);

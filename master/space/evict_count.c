@@ -106,9 +106,11 @@ static unsigned count_evict(struct mcm *m, unsigned want)
 
 static int count_refuse(const struct mcm *m)
 {
+	const char *from = m->index.by_memory ? "from the machine's memory, --max_objects sets another" :
+		"--max_objects";
+
 	return mc_fail(-MC_ENOSPACE, "object limit %llu reached and no object is evictable (%s)",
-		       (unsigned long long)m->index.max,
-		       m->index.by_memory ? "half of the machine's memory; raise it with --max_objects" : "--max_objects");
+		       (unsigned long long)m->index.max, from);
 }
 
 int mcm_count_admit(struct mcm *m, uint32_t key_len)

@@ -81,7 +81,7 @@ struct mcm_segments {
 
 /* Copy of a mounted segment's description. */
 struct mcm_segment_view {
-	struct mcp_id id, client;
+	struct mcp_id id;
 	uint64_t base, size, used, objects;
 	uint8_t shown;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_limits.c - limits of objects without bytes, of memory for keys, and of what one connection may begin
- * and pin. */
+ * test_master_limits.c - limits of objects without bytes, of memory for keys, and of the puts and pins of one
+ * connection. */
 #include <config.h>
 
 #include <string.h>
@@ -140,7 +140,7 @@ static void half_of_the_pool(struct mcm_conf *conf)
 	conf->max_session_pinned_ratio = 0.5;
 }
 
-/* One connection pins a share of the pool; what its client contributes does not count. */
+/* One connection pins a share of the pool; objects in its client's own segments do not count. */
 static void test_pinned_bytes(void **state)
 {
 	struct mcp_object o[8], more;
