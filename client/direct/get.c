@@ -38,6 +38,7 @@ struct get_op {
 	unsigned index;		/* number of the item in the caller's batch */
 	struct iovec alloc_iov;
 	enum get_state state;
+	bool not_ready;		/* the master does not know yet whether the object exists */
 	unsigned rounds;
 	unsigned waits;		/* for pins, since an item of the request was pinned */
 	struct mcs_version v;
@@ -90,6 +91,7 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 	bool same;
 	int r = mcs_version_decode(obj, epoch, asked_ns, &v);
 
+	op->not_ready = r == -MC_ENOTREADY;
 	if (r == -MC_ELIMIT && op->waits < LIMIT_WAITS) {
 		/* Ask again when the items that were pinned now have been read. */
 		op->rounds--;
@@ -97,7 +99,8 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 		return;
 	}
 	if (r < 0) {
-		get_done(op, r);
+		if (!op->not_ready)
+			get_done(op, r);
 		return;
 	}
 	same = op->rounds > 1 && mcs_version_same(&op->v, &v);
@@ -241,11 +244,26 @@ static void get_wait_for_pins(struct get_op *ops, unsigned n, unsigned pins, uin
 		nanosleep(&nap, NULL);
 }
 
+/* Items whose owner may return to a restarted master: wait a little before the master is asked again, or fail them. */
+static void get_await_owners(struct mcs_direct *s, struct get_op *ops, unsigned n, struct mcs_patience *owner,
+			     uint64_t deadline)
+{
+	bool any = false, waited;
+
+	for (unsigned i = 0; i < n; i++)
+		any |= ops[i].state == ASK && ops[i].not_ready;
+	waited = any && mcs_session_await_owner(s->base.session, owner, deadline);
+	for (unsigned i = 0; i < n && any && !waited; i++)
+		if (ops[i].state == ASK && ops[i].not_ready)
+			get_done(&ops[i], -MC_ENOTREADY);
+}
+
 static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
 		   uint64_t deadline)
 {
 	struct mcs_part **parts = mcs_scratch_raw(sc, n, sizeof(struct mcs_part *));
 	struct mcs_pin *pins = mcs_scratch_raw(sc, n, sizeof(*pins));
+	struct mcs_patience owner = { 0 };
 	struct mcs_reading reading;
 	unsigned n_pins;
 	int r;
@@ -263,6 +281,7 @@ static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 		get_read_found(s, sc, ops, n, parts, deadline);
 		mcs_leases_end(&s->leases, &reading);
 		get_wait_for_pins(ops, n, n_pins, deadline);
+		get_await_owners(s, ops, n, &owner, deadline);
 	}
 	return 0;
 }

@@ -308,7 +308,11 @@ static int put_check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
-	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
+	if (!slot)
+		return 0;
+	if (mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return -MC_EEXISTS;
+	return mcm_object_missing(m, mcm_object(&m->index, slot)) == -MC_ENOTREADY ? -MC_ENOTREADY : 0;
 }
 
 /* An upsert must not change the group of an object. */

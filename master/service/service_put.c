@@ -278,8 +278,8 @@ int mcm_serve_put_start(struct mcp_session *session, const void *body, size_t le
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
-static void revoke_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done, unsigned n,
-			int *ret)
+static void revoke_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done,
+			unsigned n, int *ret)
 {
 	unsigned i;
 

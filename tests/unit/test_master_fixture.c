@@ -198,9 +198,9 @@ int fx_exist(struct fixture *fx, const char *key, uint32_t flags)
 {
 	struct mcp_bytes k = fx_bytes(key);
 	uint8_t present;
+	int r = mcm_exist(fx->m, flags, &k, 1, &present);
 
-	mcm_exist(fx->m, flags, &k, 1, &present);
-	return present;
+	return r < 0 ? r : present;
 }
 
 int fx_remove(struct fixture *fx, const char *key, uint32_t flags)

@@ -69,6 +69,7 @@ int fx_stat(struct fixture *fx, const char *key, struct mcp_object *ret);
 int fx_pin(struct fixture *fx, struct mcm_session *s, const char *key, uint32_t flags,
 	   struct mcp_object *ret, struct mcp_replica *ret_replica);
 void fx_release(struct fixture *fx, struct mcm_session *s, uint64_t pin);
+/* 1, 0 or an error. */
 int fx_exist(struct fixture *fx, const char *key, uint32_t flags);
 int fx_remove(struct fixture *fx, const char *key, uint32_t flags);
 int fx_rename(struct fixture *fx, const char *from, const char *to, uint32_t flags);
