@@ -133,7 +133,6 @@ struct mcm_put_room {
 struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
 /* -MC_ELIMIT: there is no room for a put with such a key. */
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);
-bool mcm_session_has_puts(struct mcm *m, struct mcm_session *s);
 
 /* ---- puts of tasks' copies, named by their generation ---- */
 

@@ -42,11 +42,3 @@ int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uin
 			       (unsigned long long)(room_keys_max(m) - room->keys), KEY_BYTES);
 	return 0;
 }
-
-bool mcm_session_has_puts(struct mcm *m, struct mcm_session *s)
-{
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-
-	MC_LOCKED(&ps->lock);
-	return s->n_puts;
-}

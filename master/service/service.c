@@ -55,13 +55,13 @@ bool mcm_session_keeps(struct mcp_session *s, void *arg)
 
 	if (ms->registered)
 		return true;
-	/* Heartbeats have a connection of their own. */
+	/* Only a registered session begins puts.  Heartbeats have a connection of their own. */
 	if (mcm_client_registered(arg, ms->client))
 		return true;
 	pthread_mutex_lock(&ms->lock);
 	busy = ms->n_pins;
 	pthread_mutex_unlock(&ms->lock);
-	return busy || mcm_session_has_puts(arg, ms);
+	return busy;
 }
 
 /* The host of a client.  Its connections may use different addresses of the master's own host. */

@@ -462,20 +462,41 @@ static unsigned still_open(const int *fd, unsigned n)
 	return open;
 }
 
+/* A reader that has not registered, and holds an object open. */
+static int holder(void)
+{
+	struct mcp_key key = { .key = fx_bytes("some-key") };
+	struct mcp_get rq = { .flags = MCP_GET_HOLD, .keys = mcp_seq(&key, 1) };
+	struct mcp_frame f = { .type = MCP_GET, .id = 2 };
+	struct mcp_buf b = { 0 };
+	int fd = silent(5);
+
+	assert_int_equal(mcp_frame_append(&b, f, &mcp_desc_get, &rq), 0);
+	assert_int_equal(send(fd, b.data, b.len, MSG_NOSIGNAL), (ssize_t)b.len);
+	mcp_buf_free(&b);
+	return fd;
+}
+
 #define SILENT 63u
 
 /* Connections that said hello and nothing more do not shut out clients: the oldest ones are closed.  The clients that
- * are registered, and their heartbeats, stay. */
+ * are registered, their heartbeats, and readers stay. */
 static void test_silent(void **state)
 {
 	struct mcp_client *c, *h, *later[8];
-	int fd[SILENT];
+	struct fixture fx = { 0 };
+	int fd[SILENT], hold;
 	unsigned i;
 
 	(void)state;
-	start(SILENT + 2);
+	start(SILENT + 3);
+	fx.m = m;
+	fx.s = fx_session(&fx, 50);
+	assert_int_equal(fx_mount(&fx, 50, 1, 101, 1 << 20, NULL), 0);
+	assert_int_equal(fx_put(&fx, "some-key", 100, 0), 0);
 	c = client(1);
 	h = heart(1);
+	hold = holder();
 	for (i = 0; i < SILENT; i++)
 		fd[i] = silent(i % 4);
 	/* They are not closed for a client that comes in the same second, which it may have to repeat. */
@@ -498,6 +519,8 @@ static void test_silent(void **state)
 	ask(c);
 	beat(h, 1);
 	assert_int_equal(still_open(fd, SILENT), SILENT - 8);
+	assert_int_equal(still_open(&hold, 1), 1);
+	close(hold);
 	for (i = 0; i < 8; i++) {
 		ask(later[i]);
 		mcp_client_close(later[i]);
@@ -506,6 +529,7 @@ static void test_silent(void **state)
 		close(fd[i]);
 	mcp_client_close(h);
 	mcp_client_close(c);
+	fx_session_end(&fx, fx.s);
 	stop();
 }
 

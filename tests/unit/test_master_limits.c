@@ -144,7 +144,7 @@ static void half_of_the_pool(struct mcm_conf *conf)
 static void test_pinned_bytes(void **state)
 {
 	struct mcp_object o[8], more;
-	struct mcm_session *other;
+	struct mcm_session *other, *third;
 	struct fixture fx;
 	char key[16];
 	unsigned i;
@@ -152,6 +152,7 @@ static void test_pinned_bytes(void **state)
 	(void)state;
 	fx_up(&fx, 1, 16 * MIB, half_of_the_pool);
 	other = fx_session(&fx, 2);
+	third = fx_session(&fx, 3);
 	for (i = 0; i < 6; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
 		assert_int_equal(fx_put(&fx, key, 2 * MIB, 0), 0);
@@ -166,8 +167,8 @@ static void test_pinned_bytes(void **state)
 	/* Another pin of the same version costs nothing. */
 	assert_int_equal(fx_pin(&fx, other, "k3", MCP_GET_LEASE, &o[4], NULL), 0);
 	/* Another connection has a limit of its own. */
-	assert_int_equal(fx_pin(&fx, fx.s, "k4", MCP_GET_LEASE, &more, NULL), 0);
-	fx_release(&fx, fx.s, more.pin);
+	assert_int_equal(fx_pin(&fx, third, "k4", MCP_GET_LEASE, &more, NULL), 0);
+	fx_release(&fx, third, more.pin);
 	fx_release(&fx, other, o[3].pin);
 	assert_int_equal(fx_pin(&fx, other, "k4", MCP_GET_LEASE, &more, NULL), -MC_ELIMIT);
 	fx_release(&fx, other, o[4].pin);
@@ -188,7 +189,6 @@ static void test_pinned_bytes(void **state)
 	}
 	assert_int_equal(fx_pin(&fx, other, "small", MCP_GET_LEASE, &o[1], NULL), 0);
 	/* The owner may pin all of its own segment. */
-	fx.s->registered = true;
 	assert_int_equal(fx_pin(&fx, fx.s, "large", MCP_GET_HOLD, &o[0], NULL), 0);
 	assert_int_equal(fx_pin(&fx, fx.s, "small", MCP_GET_HOLD, &o[1], NULL), 0);
 	assert_int_equal(fx.s->pinned.bytes, 0);
