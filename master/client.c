@@ -161,7 +161,31 @@ static int check_text(const char *what, struct mcp_bytes text)
 	return 0;
 }
 
-int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
+static bool text_is(const char *text, struct mcp_bytes bytes)
+{
+	return strlen(text) == bytes.len && !memcmp(text, bytes.data, bytes.len);
+}
+
+static void text_set(char text[MCM_NAME_MAX + 1], struct mcp_bytes bytes)
+{
+	memset(text, 0, MCM_NAME_MAX + 1);
+	memcpy(text, bytes.data, bytes.len < MCM_NAME_MAX ? bytes.len : MCM_NAME_MAX);
+}
+
+/* While the first client of an id is connected, no other may use the id. */
+static int client_check_owner(const struct mcm_client *c, struct mcp_bytes name, struct mcp_bytes host)
+{
+	if (!c->registered || c->sessions <= 1)
+		return 0;
+	if (!text_is(c->name, name))
+		return mc_fail(-MC_EOWNER, "the client id is in use by the connected client %s", c->name);
+	if (!text_is(c->host, host))
+		return mc_fail(-MC_EOWNER, "the client id is in use by a client that is connected from another "
+			       "address; if this client has moved, wait until its old connections have ended");
+	return 0;
+}
+
+int mcm_client_register(struct mcm *m, const struct mcp_register *rq, struct mcp_bytes host)
 {
 	struct mcm_client *c;
 	int r;
@@ -173,12 +197,11 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq)
 	c = mcm_client_find(&m->clients, rq->client);
 	if (!c)
 		return mc_fail(-MC_ENOCLIENT, "no connection has this client id");
-	/* While the first client of an id is connected, no other may use the id. */
-	if (c->registered && c->sessions > 1 &&
-	    (strlen(c->name) != rq->name.len || memcmp(c->name, rq->name.data, rq->name.len) != 0))
-		return mc_fail(-MC_EOWNER, "the client id is in use by the connected client %s", c->name);
-	memset(c->name, 0, sizeof(c->name));
-	memcpy(c->name, rq->name.data, rq->name.len);
+	r = client_check_owner(c, rq->name, host);
+	if (r < 0)
+		return r;
+	text_set(c->name, rq->name);
+	text_set(c->host, host);
 	c->registered = true;
 	c->seen_ms = mcm_now_ms(m);
 	return 0;
@@ -275,7 +298,7 @@ static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct 
 	}
 	client_own(&m->clients, new, s);
 	new->hidden = true;
-	s->client = rq->client;
+	mcm_segment_set_client(s, rq->client);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ struct mcm_client {
 	struct mcm_client *next;
 	struct mcp_id id;
 	char name[MCM_NAME_MAX + 1];
+	char host[MCM_NAME_MAX + 1];	/* where it registered from */
 	bool registered;	/* has sent REGISTER to this master */
 	bool hidden;		/* a segment of this client may be silent; false: none is */
 	unsigned sessions;
@@ -45,8 +46,9 @@ void mcm_clients_done(struct mcm_clients *cs);
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
-/* -MC_EPARAM for a bad name, -MC_EOWNER when the id belongs to a connected client with another name, -ENOMEM. */
-int mcm_client_register(struct mcm *m, const struct mcp_register *rq);
+/* @host: where the connection comes from.  -MC_EPARAM for a bad name, -MC_EOWNER when the id
+ * belongs to a connected client with another name or at another address, -MC_ENOCLIENT. */
+int mcm_client_register(struct mcm *m, const struct mcp_register *rq, struct mcp_bytes host);
 bool mcm_client_registered(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
 

@@ -34,6 +34,13 @@
 #define RPC_THREADS_MIN 1
 #define CLIENT_TTL_LEAST_MS 1000	/* upstream's effective value of 0 */
 
+static uint64_t half_of_memory(void)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return pages * page / 2;
+}
+
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
 	struct mcm *m;
@@ -61,12 +68,16 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
+	if (!conf->max_objects)
+		mcm_index_limit_memory(&m->index, half_of_memory());
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
 	mcm_quarantine_init(m);
 	m->puts.quarantine.restored_upto = mcm_generation_next(m, 0);
 	mcm_groups_init(&m->groups);
 	mcm_rates_init(&m->rates);
+	mcm_object_lists_init(&m->empties.lists);
+	mcm_slab_init(&m->object_links, sizeof(struct mcm_object_link), MCM_OBJECT_LINKS_SHIFT);
 	r = mcm_tenants_init(m);
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
@@ -107,6 +118,8 @@ void mcm_core_free(struct mcm *m)
 	mcm_puts_done(&m->puts);
 	mcm_groups_done(&m->groups);
 	mcm_tenants_done(m);
+	mcm_object_lists_done(&m->empties.lists);
+	mcm_slab_done(&m->object_links);
 	mcm_tasks_done(m);
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
@@ -221,6 +234,13 @@ static unsigned rpc_threads(const struct mcm_conf *conf)
 	return (unsigned)(cpus < conf->max_threads ? cpus : conf->max_threads);
 }
 
+static uint32_t peer_connections(const struct mcm_conf *conf)
+{
+	int64_t most = conf->max_peer_connections ? conf->max_peer_connections : conf->max_connections / 4;
+
+	return most > 0 ? (uint32_t)most : 1;
+}
+
 static void journal_wait(void *arg)
 {
 	mcm_journal_wait(arg);
@@ -262,6 +282,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.loops = rpc_threads(&m->conf),
 		.spin_us = (unsigned)m->conf.rpc_spin_us,
 		.max_connections = (uint32_t)m->conf.max_connections,
+		.max_peer_connections = peer_connections(&m->conf),
 		.idle_timeout_ms = (uint32_t)m->conf.rpc_conn_timeout_seconds,
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
@@ -270,6 +291,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
+		.keeps = mcm_session_keeps,
 		.make_durable = journal_wait,
 		.pending_mark = journal_pending,
 		.arg = m,

@@ -20,6 +20,7 @@
 #include "master/ops/hot.h"
 #include "master/ops/put.h"
 #include "master/space/allocate.h"
+#include "master/space/empties.h"
 #include "master/space/evict.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
@@ -54,6 +55,8 @@ struct mcm {
 	struct mcm_events events;
 	struct mcm_groups groups;
 	struct mcm_tenants tenants;
+	struct mcm_empties empties;
+	struct mcm_slab object_links;	/* struct mcm_object_link, by slot */
 	struct mcm_rates rates;
 	struct mcm_hot hot;
 	pthread_mutex_t sessions_lock;

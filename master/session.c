@@ -45,5 +45,6 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 	pthread_mutex_destroy(&s->lock);
 	free(s->started);
 	free(s->pin);
+	mcm_pinned_done(&s->pinned);
 	free(s);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "master/ops/pinned.h"
 #include "proto/msg.h"
 
 struct mcm;
@@ -21,6 +22,7 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
+	bool inside;		/* of a client in the master's process: it may pin all bytes */
 	uint64_t number;	/* never reused; the tags of its pins are derived from it */
 	/* owned by the thread that runs the requests */
 	bool registered;	/* REGISTER was granted */
@@ -38,10 +40,12 @@ struct mcm_session {
 	/* guarded by the put shard's lock */
 	uint32_t puts;
 	uint32_t n_puts;
+	uint64_t put_keys;	/* bytes of their keys */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct mcm_pin *pin;	/* [0] is not used */
 	uint32_t pin_cap, pin_used, pin_free, n_pins;
+	struct mcm_pinned pinned;
 	uint32_t lease_first, lease_last;
 };
 

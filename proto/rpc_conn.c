@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -24,15 +25,20 @@
 #define GREETING_FRAME_MAX 65536u
 #define FIRST_IN 4096u
 #define DRAIN_MS 1000
+/* A new connection does not give way: in this time its client can register. */
+#define FRESH_MS 1000
+/* Connections without a place that may wait for their refusal. */
+#define REFUSALS_MAX 1000
 /* The accept loop lets events gather: for GATHER_US if it has more than CROWD connections, for GATHER_MAX_US if
  * it has more than eight times as many.  A new connection may have to wait that long. */
 #define CROWD 256u
 #define GATHER_US 5000u
 #define GATHER_MAX_US 20000u
 
+MC_COUNTER(refused, "mooncake_rpc_connections_refused_total", "", "Connections over the limit")
+MC_COUNTER(gave_way, "mooncake_rpc_connections_gave_way_total", "",
+	   "Idle connections that were closed for new ones, at a limit of connections")
 MC_COUNTER(bytes_in, "mooncake_rpc_received_bytes_total", "", "Bytes received from clients")
-
-/* ---- the end of a connection ---- */
 
 /* With many heartbeat sessions handle several of their requests per wake-up of the accept loop. */
 static void loop_pace(struct mcp_loop *l)
@@ -43,8 +49,96 @@ static void loop_pace(struct mcp_loop *l)
 		mc_evloop_gather(l->ev, n > 8 * CROWD ? GATHER_MAX_US : n > CROWD ? GATHER_US : 0);
 }
 
+/* ---- places ---- */
+
+/* Without it no connection ever gives way. */
+static bool conn_has_keeper(const struct mcp_conn *c)
+{
+	return c->s.server->conf.keeps != NULL;
+}
+
+static void conn_keep(struct mcp_conn *c, bool keep)
+{
+	if (c->kept == keep || !conn_has_keeper(c))
+		return;
+	c->kept = keep;
+	mcp_place_keep(&c->s.server->places, &c->place, keep);
+}
+
+/* @busy: a request is not finished. */
+static void conn_keep_if_needed(struct mcp_conn *c, bool busy)
+{
+	if (conn_has_keeper(c))
+		conn_keep(c, busy || c->fresh || c->s.server->conf.keeps(&c->s, c->s.server->conf.arg));
+}
+
+static void conn_leave_place(struct mcp_conn *c)
+{
+	struct mcp_places *ps = &c->s.server->places;
+
+	MC_LOCKED(&ps->lock);
+	mcp_place_leave_locked(ps, &c->place);
+	mc_list_remove(&c->leave_link);
+}
+
+/* Close the loop's connections whose places were taken. */
+static void conn_give_way(void *loop)
+{
+	struct mcp_loop *l = loop;
+	struct mcp_places *ps = &l->server->places;
+	struct mcp_conn *c;
+
+	for (;;) {
+		pthread_mutex_lock(&ps->lock);
+		c = mc_list_empty(&l->leaving) ? NULL : mc_list_first(&l->leaving, struct mcp_conn, leave_link);
+		if (c)
+			mc_list_remove(&c->leave_link);
+		pthread_mutex_unlock(&ps->lock);
+		if (!c)
+			return;
+		mc_metric_add(&gave_way, 1);
+		mc_info("rpc", "closing a connection: a limit of connections is reached, and it is not registered "
+			"peer=%s", c->s.peer);
+		mcp_conn_close(c);
+	}
+}
+
+/* accept loop: find a place for a new connection, or mark it as one that has to be refused.  -MC_ELIMIT: too many
+ * wait for their refusal; -ENOMEM. */
+static int conn_take_place(struct mcp_conn *c)
+{
+	struct mcp_server *s = c->s.server;
+	struct mcp_place *gone = NULL;
+	struct mcp_loop *loop = NULL;
+	unsigned used;
+	int r;
+
+	pthread_mutex_lock(&s->places.lock);
+	r = mcp_place_take_locked(&s->places, c->s.peer, &c->place, &gone);
+	used = s->places.used;
+	if (gone) {
+		struct mcp_conn *old = mc_container_of(gone, struct mcp_conn, place);
+
+		loop = old->loop;
+		mc_list_push_back(&loop->leaving, &old->leave_link);
+	}
+	pthread_mutex_unlock(&s->places.lock);
+	/* Without memory for the post: the next one closes that connection too. */
+	if (loop)
+		(void)mc_evloop_post(loop->ev, conn_give_way, loop);
+	c->s.excess = r < 0;
+	if (r < 0) {
+		mc_metric_add(&refused, 1);
+		mc_warn("rpc", "refusing a connection: %s", mc_err_detail(r));
+	}
+	return r < 0 && atomic_load(&s->connections) > used + REFUSALS_MAX ? r : 0;
+}
+
+/* ---- the end of a connection ---- */
+
 static void conn_free(struct mcp_conn *c)
 {
+	conn_leave_place(c);
 	mc_stream_close(&c->stream);
 	mcp_buf_free(&c->in);
 	mcp_buf_free(&c->out);
@@ -115,6 +209,7 @@ static int conn_handle(struct mcp_conn *c, const struct mcp_frame *f, const uint
 	if (c->state == MCP_CONN_GREETING)
 		return conn_hello(c, f, body);
 	r = mcp_serve_request(&c->s, f, body, &l->out, now);
+	conn_keep_if_needed(c, r == MCP_AGAIN);
 	if (r == 0 && l->out.len >= FLUSH)
 		r = mcp_conn_flush(c);
 	if (mcp_conn_pending(c) + l->out.len > mcp_conn_outstanding_max(c)) {
@@ -320,13 +415,35 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 
 /* ---- from hello to open ---- */
 
-/* Hello timeout, idle timeout, end of draining.  Traffic does not rearm the timer: when it fires,
- * it checks the time of the last traffic. */
+/* Arm the timer for the end of the time in which the connection is new; after it, for its time-out. */
+static void conn_arm(struct mcp_conn *c)
+{
+	const struct mcp_server_conf *conf = &c->s.server->conf;
+	uint64_t due = c->born_ns + FRESH_MS * MC_NS_PER_MS;
+
+	if (!c->fresh && c->state == MCP_CONN_GREETING)
+		due = c->born_ns + conf->hello_timeout_ms * MC_NS_PER_MS;
+	else if (!c->fresh)
+		due = conf->idle_timeout_ms ? c->active_ns + conf->idle_timeout_ms * MC_NS_PER_MS : MC_NEVER;
+	mc_evtimer_arm(c->loop->ev, &c->timer, due);
+}
+
+/* End of the time in which the connection is new, hello timeout, idle timeout, end of draining.  Traffic does not
+ * rearm the timer: when it fires, it checks the time of the last traffic. */
 static void conn_timed_out(struct mc_evtimer *t)
 {
 	struct mcp_conn *c = mc_container_of(t, struct mcp_conn, timer);
 	uint64_t due = c->active_ns + c->s.server->conf.idle_timeout_ms * MC_NS_PER_MS;
 
+	if (c->fresh && c->state != MCP_CONN_DRAINING) {
+		c->fresh = false;
+		if (c->state == MCP_CONN_OPEN)
+			conn_keep_if_needed(c, c->again);
+		else
+			conn_keep(c, false);
+		conn_arm(c);
+		return;
+	}
 	if (c->state == MCP_CONN_OPEN && due > mc_now_ns()) {
 		mc_evtimer_arm(c->loop->ev, t, due);
 		return;
@@ -349,8 +466,8 @@ static int conn_welcome(struct mcp_conn *c)
 	}
 	c->opened = true;
 	c->state = MCP_CONN_OPEN;
-	if (conf->idle_timeout_ms)
-		mc_evtimer_arm(c->loop->ev, &c->timer, c->active_ns + conf->idle_timeout_ms * MC_NS_PER_MS);
+	conn_keep_if_needed(c, false);
+	conn_arm(c);
 	r = mcp_serve_welcome(&c->s, c->hello_id, 0, &c->loop->out);
 	if (r == 0)
 		r = mcp_conn_flush(c);
@@ -374,6 +491,8 @@ static int conn_move(struct mcp_conn *c)
 	int r;
 
 	mc_evtimer_disarm(accept->ev, &c->timer);
+	/* It does not give way until it has reached its loop. */
+	conn_keep(c, true);
 	if (c->s.channel == MCP_CHANNEL_HEARTBEAT)
 		return conn_welcome(c);
 	to = mcp_server_assign(c->s.server, c->s.channel);
@@ -413,18 +532,22 @@ int mcp_conn_new(struct mcp_loop *accept, int fd)
 	mc_list_init(&c->partial_link);
 	mc_list_init(&c->unread_link);
 	mc_list_init(&c->reservation.link);
-	c->active_ns = mc_now_ns();
+	mc_list_init(&c->leave_link);
+	c->active_ns = c->born_ns = mc_now_ns();
 	mc_peer_name(fd, c->s.peer);
 	mcp_server_count(s, 1);
-	c->s.excess = atomic_load(&s->connections) > s->conf.max_connections;
+	c->kept = true;
+	r = conn_take_place(c);
 	atomic_fetch_add(&accept->load, 1);
 	loop_pace(accept);
 	mc_list_push_back(&accept->conns, &c->link);
-	r = mc_evloop_add(accept->ev, &c->ev, EPOLLIN);
-	if (r < 0)
+	if (r == 0)
+		r = mc_evloop_add(accept->ev, &c->ev, EPOLLIN);
+	if (r < 0) {
 		mcp_conn_close(c);
-	else
-		mc_evtimer_arm(accept->ev, &c->timer,
-			       c->active_ns + s->conf.hello_timeout_ms * MC_NS_PER_MS);
-	return r;
+		return r;
+	}
+	c->fresh = conn_has_keeper(c);
+	conn_arm(c);
+	return 0;
 }

@@ -32,8 +32,13 @@ struct mcp_conn {
 	enum mcp_conn_state state;
 	bool opened;			/* closed() has to be called */
 	bool stalled;			/* not read from: too many replies are unread */
+	bool kept;			/* its place is not to be taken */
+	bool fresh;			/* kept because it is new */
 	bool again;			/* not read from: the first request of @in returned MCP_AGAIN */
+	struct mcp_place place;
+	struct mc_list leave_link;	/* in the loop's leaving; guarded by the places' lock */
 	uint32_t hello_id;
+	uint64_t born_ns;		/* when it was accepted */
 	uint64_t active_ns;		/* last time when bytes were sent or received */
 	struct mcp_buf in;		/* begins with an incomplete frame, or with any frame when stalled or again */
 	struct mcp_buf out;		/* bytes that the socket has not taken yet, from @out_sent on */

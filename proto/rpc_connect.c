@@ -39,7 +39,7 @@ static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t dead
 
 	r = mcp_call(c, MCP_HELLO, &msg, &reply, &mem, deadline);
 	if (r == -MC_ELIMIT)
-		return mc_fail(r, "connection limit of %s reached (max_connections)", l->peer);
+		return mc_fail(r, "connection limit of %s reached (max_connections, max_peer_connections)", l->peer);
 	if (r < 0)
 		return r;
 	if (reply.version < MCP_MIN_VERSION || reply.version > MCP_VERSION) {

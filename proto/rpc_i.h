@@ -6,6 +6,7 @@
  *	rpc_send.c	replies of sessions on sockets
  *	rpc_partial.c	incomplete requests of sessions on sockets
  *	rpc_budget.c	memory budget for incomplete requests
+ *	rpc_place.c	limits of connections
  *	rpc_local.c	sessions without sockets
  *	rpc_serve.c	one request, of either kind of session
  *
@@ -24,6 +25,7 @@
 #include "common/metrics.h"
 #include "common/net/net.h"
 #include "proto/rpc_budget.h"
+#include "proto/rpc_place.h"
 #include "proto/rpc_server.h"
 
 /* Buffers that a loop keeps for reuse by its connections, and bytes of one at most. */
@@ -38,6 +40,8 @@ struct mcp_loop {
 	atomic_uint load;		/* sessions assigned to it */
 	atomic_uint gated;		/* connections with replies behind a gate */
 	atomic_bool release;		/* mcp_conn_release_all() is posted */
+	/* guarded by the places' lock */
+	struct mc_list leaving;		/* connections that lost their place */
 	/* owned by the loop's thread */
 	struct mc_list conns;
 	struct mc_list gates;		/* connections with replies behind a gate */
@@ -79,6 +83,7 @@ struct mcp_server {
 	atomic_ullong durable;		/* replies with a mark up to this one may be sent */
 	atomic_ullong unread;		/* bytes of unread replies */
 	struct mcp_budget budget;
+	struct mcp_places places;
 	/* owned by the accept loop's thread */
 	struct mc_evtimer retry;	/* accept again after descriptors were exhausted */
 	/* guarded by the registry's lock (rpc_local.c) */
@@ -92,7 +97,7 @@ struct mcp_session {
 	struct mcp_id client;
 	uint16_t version;
 	enum mcp_channel channel;
-	bool excess;			/* over the connection limit: its hello is refused */
+	bool excess;			/* it got no place: its hello is refused */
 	char peer[MC_ADDR_MAX];
 	/* owned by the thread that runs the session's handlers */
 	void *user;

@@ -20,8 +20,6 @@
 #define BACKLOG 1024
 #define SCRATCH (256u << 10)
 #define ACCEPTS_PER_EVENT 64
-/* Connections over the limit that may wait for their refusal. */
-#define REFUSALS_MAX 1000
 #define ACCEPT_RETRY_NS (100 * MC_NS_PER_MS)
 /* A host that vanished is noticed after about a minute, so that the memory and pins of its sessions
  * are released. */
@@ -30,7 +28,6 @@
 #define KEEPALIVE_PROBES 3
 
 MC_GAUGE(connections, "mooncake_rpc_connections", "", "Open connections")
-MC_COUNTER(refused, "mooncake_rpc_connections_refused_total", "", "Connections over the limit")
 
 void mcp_server_count(struct mcp_server *s, int n)
 {
@@ -69,18 +66,8 @@ static void listener_set_tcp_options(const struct mcp_server *s, int fd)
 static void listener_admit(struct mcp_listener *li, int fd)
 {
 	struct mcp_server *s = li->server;
-	unsigned n = atomic_load(&s->connections);
 	int r;
 
-	if (n >= s->conf.max_connections) {
-		mc_metric_add(&refused, 1);
-		mc_warn("rpc", "connection limit reached, refusing more limit=%u address=%s",
-			s->conf.max_connections, li->bound);
-		if (n - s->conf.max_connections >= REFUSALS_MAX) {
-			close(fd);
-			return;
-		}
-	}
 	if (li->tcp)
 		listener_set_tcp_options(s, fd);
 	r = mcp_conn_new(&s->loops[0], fd);
@@ -177,6 +164,9 @@ static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *
 
 	*c = *conf;
 	c->addrs = NULL;
+	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
+	mcp_places_init(&s->places, c->max_connections,
+			conf->max_peer_connections ? conf->max_peer_connections : c->max_connections);
 	s->software = strdup(conf->software ? conf->software : "");
 	s->local_name = conf->local_name ? strdup(conf->local_name) : NULL;
 	if (!s->software || (conf->local_name && !s->local_name))
@@ -184,7 +174,6 @@ static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *
 	c->software = s->software;
 	c->local_name = s->local_name;
 	c->max_frame = conf->max_frame ? conf->max_frame : MCP_FRAME_MAX;
-	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
 	c->max_outstanding = conf->max_outstanding ? conf->max_outstanding : 262144;
 	c->max_unread = conf->max_unread ? conf->max_unread : 4 * ((uint64_t)c->max_outstanding << 10);
 	if (c->max_unfinished < 4 * (uint64_t)(c->max_frame + MCP_FRAME_HEADER))
@@ -233,6 +222,7 @@ static int server_make_loop(struct mcp_server *s, unsigned i)
 	mc_list_init(&l->partials);
 	mc_list_init(&l->waiting);
 	mc_list_init(&l->unread);
+	mc_list_init(&l->leaving);
 	l->tick.fire = mcp_conn_tick;
 	l->scratch = malloc(SCRATCH);
 	if (!l->scratch)
@@ -343,6 +333,7 @@ void mcp_server_stop(struct mcp_server *s)
 	for (unsigned i = 0; i < s->listener_count; i++)
 		listener_close(&s->listeners[i]);
 	mcp_budget_done(&s->budget);
+	mcp_places_done(&s->places);
 	free(s->listeners);
 	free(s->loops);
 	free(s->by_type);
@@ -366,4 +357,9 @@ void *mcp_session_get(const struct mcp_session *s)
 struct mcp_id mcp_session_client(const struct mcp_session *s)
 {
 	return s->client;
+}
+
+struct mcp_bytes mcp_session_host(const struct mcp_session *s)
+{
+	return mcp_bytes(s->peer, (uint32_t)mcp_peer_host(s->peer));
 }

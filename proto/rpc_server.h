@@ -53,9 +53,11 @@ struct mcp_server_conf {
 	unsigned loops;			/* control loops, at least 1 */
 	unsigned spin_us;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
-	/* Further connections receive -MC_ELIMIT as the reply to their hello and are closed; at
-	 * most a thousand of them wait for that, more are closed at once.  0: 65536. */
-	uint32_t max_connections;
+	/* For a further connection, in total or of one peer (an address without the port; a user of a Unix socket),
+	 * the oldest one that may give way is closed, unless it is younger than a second.  If none may, the new one
+	 * receives -MC_ELIMIT as the reply to its hello and is closed; at most a thousand wait for that, more are
+	 * closed at once.  0: 65536, or no limit per peer. */
+	uint32_t max_connections, max_peer_connections;
 	uint32_t max_outstanding;	/* bytes of unread replies per connection, in KiB; 0: 262144 */
 	uint64_t max_unread;		/* bytes of them of all connections; 0: four times that */
 	/* Bytes reserved for incomplete requests of all connections; waiting connections may have
@@ -75,6 +77,9 @@ struct mcp_server_conf {
 	 * as handlers; no handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);
 	void (*closed)(struct mcp_session *s, void *arg);
+	/* Must the session stay open when other connections need its place?  Called after its hello and after each
+	 * of its requests, on the same threads; before its hello a connection may give way.  NULL: no one may. */
+	bool (*keeps)(struct mcp_session *s, void *arg);
 	/* Called before replies are sent, on the thread whose handlers made them, once for several replies.
 	 * Returns when the changes that the handlers made are durable.  NULL: nothing to do. */
 	void (*make_durable)(void *arg);
@@ -103,5 +108,7 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 void mcp_session_set(struct mcp_session *s, void *user);
 void *mcp_session_get(const struct mcp_session *s);
 struct mcp_id mcp_session_client(const struct mcp_session *s);	/* of its hello */
+/* The peer's address without its port, "unix:UID", or "local"; valid as long as the session. */
+struct mcp_bytes mcp_session_host(const struct mcp_session *s);
 
 #endif

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <time.h>
 
 #include "client/layout.h"
 #include "client/direct/read.h"
@@ -11,6 +12,9 @@
 
 /* How often a read asks the master again, for a newer version or after failures. */
 #define ROUNDS_MAX 16
+/* How often, and for how long each time, a read waits for pins that other reads of this client hold. */
+#define LIMIT_WAITS 100u
+#define LIMIT_NAP_NS (20 * 1000 * 1000)
 
 MC_COUNTER(gets, "mooncake_client_gets_total", "", "objects asked for")
 MC_COUNTER(hits, "mooncake_client_get_hits_total", "", "objects read")
@@ -36,6 +40,7 @@ struct get_op {
 	enum get_state state;
 	bool not_ready;		/* the master does not know yet whether the object exists */
 	unsigned rounds;
+	unsigned waits;		/* for pins, since an item of the request was pinned */
 	struct mcs_version v;
 	struct mcs_part part;
 };
@@ -87,6 +92,12 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 	int r = mcs_version_decode(obj, epoch, asked_ns, &v);
 
 	op->not_ready = r == -MC_ENOTREADY;
+	if (r == -MC_ELIMIT && op->waits < LIMIT_WAITS) {
+		/* Ask again when the items that were pinned now have been read. */
+		op->rounds--;
+		op->waits++;
+		return;
+	}
 	if (r < 0) {
 		if (!op->not_ready)
 			get_done(op, r);
@@ -213,6 +224,26 @@ static bool get_must_ask(const struct get_op *ops, unsigned n)
 	return false;
 }
 
+/* The master has pinned @pins of the items.  Wait if it pins no more for this client now. */
+static void get_wait_for_pins(struct get_op *ops, unsigned n, unsigned pins, uint64_t deadline)
+{
+	const struct timespec nap = { .tv_nsec = LIMIT_NAP_NS };
+	bool waits = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (ops[i].state != ASK || !ops[i].waits)
+			continue;
+		if (pins)
+			ops[i].waits = 0;
+		else if (mc_now_ns() >= deadline)
+			ops[i].waits = LIMIT_WAITS;
+		else
+			waits = true;
+	}
+	if (waits)
+		nanosleep(&nap, NULL);
+}
+
 /* Items whose owner may return to a restarted master: wait a little before the master is asked again, or fail them. */
 static void get_await_owners(struct mcs_direct *s, struct get_op *ops, unsigned n, struct mcs_patience *owner,
 			     uint64_t deadline)
@@ -249,6 +280,7 @@ static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 		MC_FAULT_POINT("client.get.after_query");
 		get_read_found(s, sc, ops, n, parts, deadline);
 		mcs_leases_end(&s->leases, &reading);
+		get_wait_for_pins(ops, n, n_pins, deadline);
 		get_await_owners(s, ops, n, &owner, deadline);
 	}
 	return 0;

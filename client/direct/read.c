@@ -63,6 +63,9 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 	int r = mc_err_from_wire(obj->status);
 	struct mcp_iter it;
 
+	if (r == -MC_ELIMIT)
+		return mc_fail(r, "the master refuses more pins of this client: it holds too many objects or bytes "
+			       "(--max_session_pins, --max_session_pinned_ratio)");
 	if (r < 0)
 		return r;
 	if (obj->size > MCS_SIZE_MAX)

@@ -507,6 +507,17 @@ int mc_accept(int listen_fd)
 	return fd;
 }
 
+static void peer_user(int fd, char buf[MC_ADDR_MAX])
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		strcpy(buf, "unix");
+	else
+		snprintf(buf, MC_ADDR_MAX, "unix:%u", cred.uid);
+}
+
 const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX])
 {
 	struct sockaddr_storage ss;
@@ -515,7 +526,7 @@ const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX])
 	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
 		strcpy(buf, "unknown");
 	else if (ss.ss_family == AF_UNIX)
-		strcpy(buf, "unix");
+		peer_user(fd, buf);
 	else if (!format_sockaddr((struct sockaddr *)&ss, len, buf))
 		strcpy(buf, "unknown");
 	return buf;

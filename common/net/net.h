@@ -24,7 +24,7 @@ int mc_connect(const char *addr, uint64_t deadline);
 /* Accept a connection: descriptor or -errno; -EAGAIN when none is waiting. */
 int mc_accept(int listen_fd);
 
-/* The peer's address as text, "unix" for unix sockets. */
+/* The peer's address as text; "unix:UID" with the peer's user for unix sockets. */
 const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX]);
 
 /* Split "host:port"; without a port *ret_port is @default_port.  -EINVAL for an invalid address. */

@@ -41,6 +41,7 @@ enum {
 	MCS_EUNAVAILABLE = 1023, /* the handle belongs to the parent of this forked process */
 	MCS_ENOTSUP = 1024,
 	MCS_ETOOBIG = 1026,	/* larger than any segment */
+	MCS_ELIMIT = 1030,	/* a limit of the master or of the engine is reached, such as pins of one client */
 	MCS_EMODE = 1031,	/* the master does not run in the mode that this call needs */
 	MCS_EQUOTA = 1032,	/* the tenant's quota is used up */
 	MCS_ENOTENANT = 1033,	/* the tenant is not registered at the master */

@@ -100,6 +100,12 @@ static void serve_segment_names(struct mc_http_request *rq, void *arg)
 		fprintf(rq->out, "%s\n", sum[i].name);
 }
 
+/* An id that stands for the owner.  With its client id another program could act as the owner. */
+static struct mcp_id owner_alias(const struct mcm_segment_view *s)
+{
+	return (struct mcp_id){ mc_hash(s->name, strlen(s->name), 0), mc_hash(s->endpoint, strlen(s->endpoint), 0) };
+}
+
 static json_t *segment_json(const struct mcm_segment_view *s)
 {
 	char id[MCM_ID_TEXT], client[MCM_ID_TEXT], base[24], human[32];
@@ -108,7 +114,7 @@ static json_t *segment_json(const struct mcm_segment_view *s)
 	snprintf(human, sizeof(human), "%g GiB", (double)s->size / (1ull << 30));
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:f}",
 			 "segment_name", s->name, "segment_id", mcm_id_text(s->id, id),
-			 "client_id", mcm_id_text(s->client, client), "base_address", base,
+			 "client_id", mcm_id_text(owner_alias(s), client), "base_address", base,
 			 "size_bytes", (json_int_t)s->size,
 			 "size_human", human,
 			 "te_endpoint", s->endpoint, "protocol", s->protocol, "status",

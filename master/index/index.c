@@ -41,6 +41,12 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	}
 }
 
+void mcm_index_limit_memory(struct mcm_index *ix, uint64_t bytes)
+{
+	ix->max = bytes / MCM_OBJECT_BYTES + 1;
+	ix->by_memory = true;
+}
+
 void mcm_index_done(struct mcm_index *ix)
 {
 	unsigned i;
@@ -249,14 +255,19 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	return 0;
 }
 
-void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+void mcm_shard_link_counted(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(ix, slot);
 
 	mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_LIVE);
 	mcm_table_insert(&sh->table, &by_key, &ix->objects, slot);
+}
+
+void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
+{
+	mcm_shard_link_counted(ix, sh, slot);
 	if (ix->max)
-		__atomic_fetch_add(&ix->count, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&ix->count, mcm_index_weight(ix, mcm_object(ix, slot)->key_len), __ATOMIC_RELAXED);
 }
 
 void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
@@ -265,7 +276,7 @@ void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 
 	mcm_table_remove(&sh->table, &by_key, &ix->objects, slot);
 	if (ix->max)
-		__atomic_fetch_sub(&ix->count, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&ix->count, mcm_index_weight(ix, o->key_len), __ATOMIC_RELAXED);
 	mcm_store_relaxed(&o->flags, (uint8_t)(o->flags & ~MCM_OBJ_LIVE));
 }
 

@@ -16,6 +16,9 @@
 #include "master/memory/table.h"
 
 #define MCM_SHARDS 256u
+/* Memory of an object with a key of ordinary length: its cache line, hash bucket, directory entry and key. */
+#define MCM_OBJECT_BYTES 300u
+#define MCM_KEY_WEIGHT 256u	/* bytes of a key that count as one more object, if memory is limited */
 
 struct mcm_shard {
 	pthread_mutex_t lock;
@@ -27,8 +30,9 @@ struct mcm_shard {
 
 struct mcm_index {
 	uint64_t seed;			/* of the hash: clients cannot choose keys that collide */
-	uint64_t max;			/* limit of objects, 0: none */
-	/* atomic: objects in the tables and admitted puts; counted only when there is a limit */
+	uint64_t max;			/* limit of count; 0: none */
+	bool by_memory;			/* the limit is one of memory: a long key counts more than once */
+	/* atomic: weights of the objects in the tables and of admitted puts; counted only when there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
 	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
@@ -42,6 +46,14 @@ struct mcm_index {
 /* @max_objects: 0 for no limit but that of slot numbers. */
 void mcm_index_init(struct mcm_index *ix, uint64_t max_objects);
 void mcm_index_done(struct mcm_index *ix);
+/* Limit the objects to those that need about @bytes of the master's memory, with their keys.  Call it before the
+ * first object. */
+void mcm_index_limit_memory(struct mcm_index *ix, uint64_t bytes);
+/* The number of objects that an object, or a put that has begun, counts as. */
+static inline unsigned mcm_index_weight(const struct mcm_index *ix, uint32_t key_len)
+{
+	return ix->by_memory ? 1 + key_len / MCM_KEY_WEIGHT : 1;
+}
 
 uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len);
 static inline unsigned mcm_index_shard_nr(uint32_t hash)
@@ -79,6 +91,8 @@ uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32
 int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,
 		  uint32_t len, uint32_t *ret_slot);
 void mcm_shard_link(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+/* The same for an object that takes over the weight of its put. */
+void mcm_shard_link_counted(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 void mcm_shard_unlink(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
 /* Free slot and key of an object that is in no table, directory or list. */
 void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);

@@ -186,6 +186,7 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 
 	mcm_group_leave(m, slot);
 	mcm_tenant_leave(m, slot);
+	mcm_empties_leave(m, slot);
 	for (i = 0; i < n; i++)
 		object_detach(m, p[i], held);
 	if (held) {
@@ -279,6 +280,8 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	r = mcm_tenant_cover(m, slot);
 	if (r == 0)
 		r = object_fill(m, c, mcm_object(&m->index, slot));
+	if (r == 0)
+		r = mcm_empties_cover(m, slot);
 	if (r < 0) {
 		object_free(m, sh, slot);
 		goto fail;
@@ -292,6 +295,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	if (c->group)
 		mcm_group_join(m, c->group, slot);
 	mcm_tenant_join(m, slot, c->charged);
+	mcm_empties_join(m, slot);
 	/* Before the old version's memory can be reused. */
 	mcm_journal_object(m, slot);
 	if (old) {
@@ -307,7 +311,10 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 			return r;
 		}
 	}
-	mcm_shard_link(&m->index, sh, slot);
+	if (c->counted)
+		mcm_shard_link_counted(&m->index, sh, slot);
+	else
+		mcm_shard_link(&m->index, sh, slot);
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 fail:

@@ -176,6 +176,7 @@ struct mcm_commit {
 	uint64_t now_ms, wall_ms;	/* now, on the master's clock and the wall clock */
 	uint32_t dir;			/* the key's directory, opened (names.h); 0: look it up */
 	uint64_t charged;		/* bytes already charged to the tenant */
+	bool counted;			/* by mcm_count_admit(); the object takes that over, unless the commit fails */
 	unsigned copies;
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 };

@@ -490,9 +490,12 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 	o.copies = (uint8_t)copies;
 	r = mcm_object_restore(b->m, slot, &o);
 	if (r == 0)
+		r = mcm_empties_cover(b->m, slot);
+	if (r == 0)
 		r = link_name(b, slot);
 	if (r < 0)
 		return r;
+	mcm_empties_join(b->m, slot);
 	for (i = 0, copies = 0; i < n; i++)
 		if (p[i].len)
 			set_extent(b, slot, &p[i], copies++);

@@ -75,10 +75,12 @@ static void get_describe(const struct mcm *m, const struct mcm_object *o, struct
 static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcm_object *o,
 		   uint32_t slot, struct mcp_object *ret)
 {
-	uint64_t until = 0;
+	uint64_t until = 0, bytes = mcm_pin_bytes(m, s, slot);
 	int r;
 
 	r = mcm_pin_reserve(m, s);
+	if (r == 0)
+		r = mcm_pin_check(m, s, slot, bytes);
 	if (r == 0)
 		r = mcm_object_pin(m, o);
 	if (r < 0)
@@ -87,7 +89,7 @@ static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct 
 		until = mcm_now_ms(m) + mcm_read_lease_ms(m);
 		ret->lease_ms = (uint32_t)mcm_read_lease_ms(m);
 	}
-	ret->pin = mcm_pin_add(s, slot, until);
+	ret->pin = mcm_pin_add(s, slot, bytes, until);
 	return 0;
 }
 

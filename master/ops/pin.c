@@ -17,6 +17,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
+#include "proto/codec.h"
 
 #define PINS_MIN 64
 #define EXPIRE_MOST 1000	/* leases of a session dropped at a time, while its requests wait */
@@ -30,11 +31,14 @@ int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_pin *p;
 	uint32_t cap;
+	int r;
 
 	if (s->n_pins >= m->conf.max_session_pins)
-		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases", s->n_pins);
-	if (s->pin_free || s->pin_used + 1 < s->pin_cap)
-		return 0;
+		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases "
+			       "(--max_session_pins)", s->n_pins);
+	r = mcm_pinned_reserve(&s->pinned);
+	if (r < 0 || s->pin_free || s->pin_used + 1 < s->pin_cap)
+		return r;
 	cap = s->pin_cap ? 2 * s->pin_cap : PINS_MIN;
 	p = realloc(s->pin, cap * sizeof(*p));
 	if (!p)
@@ -42,6 +46,32 @@ int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 	s->pin = p;
 	s->pin_cap = cap;
 	return 0;
+}
+
+uint64_t mcm_pin_bytes(const struct mcm *m, const struct mcm_session *s, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
+
+	if (s->registered)
+		for (i = 0; i < n; i++)
+			if (mcp_id_eq(mcm_segment_client(mcm_segment(&m->segments, p[i].segment)), s->client))
+				return 0;
+	return mcm_object_size(o);
+}
+
+int mcm_pin_check(struct mcm *m, struct mcm_session *s, uint32_t slot, uint64_t bytes)
+{
+	uint64_t max = (uint64_t)((double)mcm_load_relaxed(&m->segments.capacity) *
+				  m->conf.max_session_pinned_ratio);
+
+	if (!bytes || !s->pinned.bytes || s->inside || s->pinned.bytes + bytes <= max ||
+	    mcm_pinned_has(&s->pinned, slot))
+		return 0;
+	return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has pinned objects of %llu bytes, the limit is "
+		       "%llu (--max_session_pinned_ratio)", (unsigned long long)s->pinned.bytes,
+		       (unsigned long long)max);
 }
 
 static void lease_append(struct mcm_session *s, uint32_t i)
@@ -71,7 +101,7 @@ static void lease_unlink(struct mcm_session *s, uint32_t i)
 		s->lease_last = p->prev;
 }
 
-uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms)
+uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t bytes, uint64_t until_ms)
 {
 	uint32_t i = s->pin_free, tag;
 	struct mcm_pin *p;
@@ -90,6 +120,7 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms)
 	if (until_ms)
 		lease_append(s, i);
 	s->n_pins++;
+	mcm_pinned_add(&s->pinned, slot, bytes);
 	mc_metric_add(&pins, 1);
 	return (uint64_t)tag << 32 | i;
 }
@@ -114,6 +145,7 @@ static void pin_drop(struct mcm *m, struct mcm_session *s, uint32_t i)
 	p->next = s->pin_free;
 	s->pin_free = i;
 	s->n_pins--;
+	mcm_pinned_drop(&s->pinned, slot);
 	mc_metric_add(&pins, -1);
 	mcm_object_unpin(m, slot);
 }

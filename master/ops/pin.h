@@ -21,8 +21,14 @@ struct mcm_pin {
 
 /* Make room for one pin, so that mcm_pin_add() cannot fail.  -MC_ELIMIT, -ENOMEM. */
 int mcm_pin_reserve(struct mcm *m, struct mcm_session *s);
+/* May the session pin an object that counts for @bytes bytes?  It may pin one object of any size, and a share of the
+ * pool; several pins of an object count once.  The object's shard is locked.  -MC_ELIMIT. */
+int mcm_pin_check(struct mcm *m, struct mcm_session *s, uint32_t slot, uint64_t bytes);
+/* The bytes that an object counts for: none when it has a copy in a segment of the session's client, which only
+ * withholds its own memory.  The object's shard is locked. */
+uint64_t mcm_pin_bytes(const struct mcm *m, const struct mcm_session *s, uint32_t slot);
 /* Record a pin that the caller has counted in the object.  @until_ms 0: until released. */
-uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t until_ms);
+uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t bytes, uint64_t until_ms);
 /* Unknown pins are ignored: their lease has expired. */
 void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin);
 void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);

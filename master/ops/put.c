@@ -17,6 +17,7 @@
 #include "proto/rpc_server.h"
 
 #define PUTS_SHIFT 12
+#define COPY_KEY mcp_bytes("copy", 4)	/* of the puts of tasks' copies */
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",
@@ -155,6 +156,7 @@ static int put_insert(struct mcm *m, struct mcm_put_shard *ps, const struct mcm_
 		mcm_put_at(ps, s->puts)->sess_prev = id;
 	s->puts = id;
 	s->n_puts++;
+	s->put_keys += key.len;
 	age_append(ps, id);
 	mcm_journal_put(m, p->generation, p->extent, p->copies);
 	return 0;
@@ -173,6 +175,7 @@ static void put_remove(struct mcm_put_shard *ps, uint32_t id, struct mcm_put *re
 	else
 		p->session->puts = p->sess_next;
 	p->session->n_puts--;
+	p->session->put_keys -= p->key_len;
 	age_unlink(ps, id);
 	*ret = *p;
 	mcm_keys_del(&ps->keys, p->key, p->key_len);
@@ -254,7 +257,7 @@ static void put_free_ranges(struct mcm *m, const struct mcm_put *put)
 static void put_release_charges(struct mcm *m, const struct mcm_put *put)
 {
 	if (put->counted)
-		mcm_count_leave(m);
+		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
 	mcm_tenant_refund(m, put->tenant, put->charged);
 }
@@ -274,7 +277,7 @@ static void put_abandon(struct mcm *m, const struct mcm_put *put)
 		return;
 	}
 	if (put->counted)
-		mcm_count_leave(m);
+		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
 	mcm_quarantine_put(m, put);
 }
@@ -332,22 +335,6 @@ static int put_check_upsert(struct mcm *m, struct mcp_bytes key, uint32_t group)
 	return slot ? put_check_group(m, mcm_object(&m->index, slot), group) : 0;
 }
 
-/* Puts that the session may still begin.  Its requests run one after another, so no other one begins puts now. */
-static unsigned session_room(struct mcm *m, struct mcm_session *s)
-{
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-	unsigned max = (unsigned)m->conf.max_session_puts;
-
-	MC_LOCKED(&ps->lock);
-	return s->n_puts < max ? max - s->n_puts : 0;
-}
-
-static int session_full(const struct mcm *m)
-{
-	return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts",
-		       m->conf.max_session_puts);
-}
-
 /* Take over from the version that an upsert replaces: hard pin, group, preserved soft pin. */
 static void commit_inherit(const struct mcm *m, const struct mcm_put *put, const struct mcm_object *o,
 			   struct mcm_commit *c)
@@ -385,6 +372,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		.generation = put->generation, .soft_ms = put->soft_ms,
 		.flags = put_object_flags(put->flags, put->kind), .copies = put->copies,
 		.group = put->group, .data_type = put->data_type, .charged = put->charged,
+		.counted = put->counted,
 	};
 	const struct mcm_object *o;
 	uint32_t old;
@@ -415,8 +403,8 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		mcm_journal_depend(m);
 	}
 	pthread_mutex_unlock(&sh->lock);
-	if (put->counted)
-		mcm_count_leave(m);
+	if (r < 0 && put->counted)
+		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
 	return r;
 }
@@ -426,7 +414,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 static int put_count(struct mcm *m, const struct mcm_put_request *rq, struct mcp_bytes key, uint32_t hash,
 		     struct mcm_put *put)
 {
-	int r = mcm_count_admit(m);
+	int r = mcm_count_admit(m, key.len);
 
 	put->counted = r == 0;
 	return r == -MC_ENOSPACE && rq->flags & MCP_PUT_UPSERT && put_check_absent(m, key, hash) < 0 ? 0 : r;
@@ -447,6 +435,7 @@ static int put_acquire(struct mcm *m, struct mcm_put_request *rq, const struct m
 		if (r < 0)
 			goto fail;
 	}
+	put->key_len = (uint16_t)item->key.len;
 	put->tenant = mcm_key_tenant(item->key.data, item->key.len);
 	r = mcm_tenant_charge(m, put->tenant, want, &rq->slice);
 	if (r < 0)
@@ -491,7 +480,7 @@ static bool put_at_once(const struct mcm_put_request *rq, const struct mcp_put_i
 
 /* Check an item and acquire its resources; an item that commits at once is published. */
 static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item,
-		     uint32_t hash, unsigned *room, struct mcm_put *put)
+		     uint32_t hash, struct mcm_put_room *room, struct mcm_put *put)
 {
 	struct publication pb;
 	int r;
@@ -504,8 +493,8 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 	/* The client treats it as a put that succeeded, so the existing object has to be durable. */
 	if (r == -MC_EEXISTS)
 		mcm_journal_depend(m);
-	if (r == 0 && !put_at_once(rq, item) && !*room)
-		r = session_full(m);
+	if (r == 0 && !put_at_once(rq, item))
+		r = mcm_put_room_check(m, room, item->key.len);
 	if (r == 0)
 		r = put_acquire(m, rq, item, hash, put);
 	if (r < 0)
@@ -514,7 +503,8 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 		pb = publication_now(m);
 		return put_publish(m, &pb, put, item->key, hash, 0);
 	}
-	--*room;
+	room->puts--;
+	room->keys -= item->key.len;
 	return 0;
 }
 
@@ -551,7 +541,8 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 	uint64_t first = __atomic_fetch_add(&m->generation, n, __ATOMIC_RELAXED);
 	uint64_t now = mcm_now_ms(m);
 	struct mcm_put put[MCM_PREFETCH_MAX];
-	unsigned room = session_room(m, s), i;
+	struct mcm_put_room room = mcm_put_room(m, s);
+	unsigned i;
 	uint32_t hash[MCM_PREFETCH_MAX];
 	bool again = false;
 
@@ -677,13 +668,15 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true,
 		.unit = unit,
 	};
+	struct mcm_put_room room = mcm_put_room(m, s);
 	int r;
 
-	if (!session_room(m, s))
-		return session_full(m);
+	r = mcm_put_room_check(m, &room, COPY_KEY.len);
+	if (r < 0)
+		return r;
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
 	pthread_mutex_lock(&ps->lock);
-	r = put_insert(m, ps, &put, mcp_bytes("copy", 4));
+	r = put_insert(m, ps, &put, COPY_KEY);
 	pthread_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, 1);

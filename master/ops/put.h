@@ -121,6 +121,19 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
  * journal), numbers up to it count as those of earlier masters, and later generations are larger. */
 void mcm_generation_seen(struct mcm *m, uint64_t seen);
 
+/* ---- limits of a session's puts (put_room.c) ---- */
+
+/* Puts that a session may still begin, and bytes of their keys. */
+struct mcm_put_room {
+	unsigned puts;
+	uint64_t keys;
+};
+
+/* The requests of a session run one after another, so no other one begins puts now. */
+struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
+/* -MC_ELIMIT: there is no room for a put with such a key. */
+int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);
+
 /* ---- puts of tasks' copies, named by their generation ---- */
 
 /* Register the put of a copy and set unit->put.  -MC_ELIMIT, -ENOMEM. */

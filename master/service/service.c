@@ -17,12 +17,15 @@
 int mcm_session_opened(struct mcp_session *s, void *arg)
 {
 	struct mcm_session *ms;
+	struct mcp_bytes host;
 	struct mcm *m = arg;
 	int r;
 
 	r = mcm_session_new(m, mcp_session_client(s), &ms);
 	if (r < 0)
 		return r;
+	host = mcp_session_host(s);
+	ms->inside = host.len == 5 && !memcmp(host.data, "local", 5);
 	r = mcm_client_opened(m, ms->client);
 	if (r < 0) {
 		mcm_session_free(m, ms);
@@ -45,6 +48,34 @@ void mcm_session_closed(struct mcp_session *s, void *arg)
 	mcm_client_closed(arg, client);
 }
 
+bool mcm_session_keeps(struct mcp_session *s, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	bool busy;
+
+	if (ms->registered)
+		return true;
+	/* Only a registered session begins puts.  Heartbeats have a connection of their own. */
+	if (mcm_client_registered(arg, ms->client))
+		return true;
+	pthread_mutex_lock(&ms->lock);
+	busy = ms->n_pins;
+	pthread_mutex_unlock(&ms->lock);
+	return busy;
+}
+
+/* The host of a client.  Its connections may use different addresses of the master's own host. */
+static struct mcp_bytes session_host(const struct mcp_session *s)
+{
+	static const char *const here[] = { "local", "unix", "127.", "[::1]", "[::ffff:127." };
+	struct mcp_bytes host = mcp_session_host(s);
+
+	for (unsigned i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+		if (host.len >= strlen(here[i]) && !memcmp(host.data, here[i], strlen(here[i])))
+			return mcp_bytes("this host", 9);
+	return host;
+}
+
 static int serve_register(struct mcp_session *s, const void *body, size_t len,
 			  struct mcp_answer *answer, void *arg)
 {
@@ -61,7 +92,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	back = !ms->registered && mcm_client_registered(m, rq.client);
-	r = mcm_client_register(m, &rq);
+	r = mcm_client_register(m, &rq, session_host(s));
 	if (r < 0)
 		return r;
 	mcm_generation_seen(m, rq.seen);
@@ -146,10 +177,12 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
 }
 
-static struct mcp_segment segment_describe(struct mcm_segment *s)
+/* @caller: whose segments are described with their client id, which allows to act as their owner. */
+static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id caller)
 {
 	struct mcp_segment d = {
-		.segment = s->id, .client = s->client, .base = s->base, .rkey = s->rkey,
+		.segment = s->id, .client = mcp_id_eq(s->client, caller) ? caller : (struct mcp_id){ 0, 0 },
+		.base = s->base, .rkey = s->rkey,
 		.size = s->size, .used = mcm_load_relaxed(&s->used), .objects = mcm_load_relaxed(&s->objects),
 		.state = mcm_segment_shown(s),
 		.name = mcp_bytes(s->name, strlen(s->name)),
@@ -171,10 +204,11 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	struct mcm_segment *one;
 	struct mcp_segment *seg;
 	struct mcp_segments rq;
+	const struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_id caller = ms->registered ? ms->client : (struct mcp_id){ 0, 0 };
 	unsigned i, most;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_segments, body, len, &rq);
 	if (r < 0)
 		return r;
@@ -183,7 +217,7 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
 	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
 	for (i = 0; seg && i < most; i++)
-		seg[i] = segment_describe(one ? one : ss->at[ss->live[i]]);
+		seg[i] = segment_describe(one ? one : ss->at[ss->live[i]], caller);
 	reply.segments = mcp_seq(seg, most);
 	/* The names are borrowed from the table, so encode them under its lock. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;

@@ -11,5 +11,7 @@ extern const uint16_t mcm_any_channel[];	/* message types that the heartbeat cha
 
 int mcm_session_opened(struct mcp_session *s, void *arg);
 void mcm_session_closed(struct mcp_session *s, void *arg);
+/* Does the session have a registered client or pins? */
+bool mcm_session_keeps(struct mcp_session *s, void *arg);
 
 #endif

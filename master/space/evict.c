@@ -133,11 +133,13 @@ static void object_relist(struct mcm *m, uint32_t slot)
 	for (i = 0; i < n; i++)
 		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
 	mcm_tenant_relist(m, slot);
+	mcm_empties_relist(m, slot);
 }
 
 /* @group: NULL when the object's group is being evicted already; else the group that the caller
  * passes to mcm_group_evict(), 0: none. */
-static uint64_t object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group)
+static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group,
+			 uint64_t *freed)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
 	struct mcm_object *o = mcm_object(&m->index, v->slot);
@@ -147,7 +149,8 @@ static uint64_t object_evict(struct mcm *m, const struct mcm_victim *v, unsigned
 	unsigned copies = mcm_object_extents(&m->index, o, p);
 	uint32_t hash = o->hash;
 
-	done = victim_evictable(m, o, v, level) && o->range && !(o->flags & MCM_OBJ_HARD) &&
+	/* A member without bytes does not follow its group: evicting it frees none. */
+	done = victim_evictable(m, o, v, level) && (o->range || group) && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
 		(!group || mcm_group_may_evict(m, o, level, group));
 	if (done) {
@@ -158,27 +161,33 @@ static uint64_t object_evict(struct mcm *m, const struct mcm_victim *v, unsigned
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
-		return 0;
+		return false;
 	if (v->range)
 		m->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
 	mc_metric_add(&evicted_keys, 1);
 	mc_metric_add(&evicted_bytes, (int64_t)bytes);
-	return bytes * copies;
+	*freed += bytes * copies;
+	return true;
 }
 
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level)
 {
-	return object_evict(m, v, level, NULL);
+	uint64_t freed = 0;
+
+	(void)object_evict(m, v, level, NULL, &freed);
+	return freed;
 }
 
-uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level)
+bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, uint64_t *freed)
 {
 	uint32_t group = 0;
-	uint64_t freed = object_evict(m, v, level, &group);
+	bool done = object_evict(m, v, level, &group, freed);
 
-	return group ? freed + mcm_group_evict(m, group) : freed;
+	if (group)
+		*freed += mcm_group_evict(m, group);
+	return done;
 }
 
 /* One attempt of a put: allocate the range if there is space by now, else select victims for @want bytes. */

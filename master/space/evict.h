@@ -58,10 +58,10 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict a victim with all of its copies (range 0: not selected by a policy), and its group.
- * Returns the bytes evicted so far times the copies; 0: it stays and is back on its list. */
-uint64_t mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level);
-/* The same for a member of a group that is being evicted; if it stays, it is still on its list. */
+/* Evict a victim with all of its copies (range 0: not selected by a policy), and its group.  *@freed grows by the
+ * bytes evicted so far times the copies.  False: it stays and is back on its list. */
+bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, uint64_t *freed);
+/* The same for a member of a group that is being evicted; if it stays, it is still on its list.  Returns the bytes. */
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level);
 
 /* Put a range that is on no list back on one, if @slot still owns it.  The owner's shard is locked. */
@@ -91,13 +91,15 @@ unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVE
 
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
  * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */
-int mcm_count_admit(struct mcm *m);
-void mcm_count_leave(struct mcm *m);
+int mcm_count_admit(struct mcm *m, uint32_t key_len);
+void mcm_count_leave(struct mcm *m, uint32_t key_len);
 
 /* The policies' view for selecting victims of a segment.  Recent are: the last eighth of the
  * objects put; those committed since the first of these was begun, which is limited to a second;
  * those committed less than MCM_RECENT_MIN_MS ago. */
 struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s);
+/* The same for objects without ranges. */
+struct mcm_evict_view mcm_evict_view_empties(struct mcm *m);
 /* Whether any promise lease may be active: then recent objects are protected (MCM_EVICT_KEEP_RECENT). */
 bool mcm_promise_leases_active(const struct mcm *m);
 

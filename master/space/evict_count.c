@@ -2,8 +2,9 @@
  * evict_count.c - limit of the number of objects: --max_objects.
  *
  * A put is counted when it begins, so that it does not fail when it ends.  If there are too many objects
- * then, as many as are above the limit are evicted, on any segment.  Segments are asked in turn,
- * beginning with a random one, chosen with a probability proportional to its number of objects. */
+ * then, as many as are above the limit are evicted, on any segment or among the objects without bytes.  These
+ * sources are asked in turn, beginning with a random one, chosen with a probability proportional to its number of
+ * objects. */
 #include <config.h>
 
 #include "common/err.h"
@@ -13,26 +14,28 @@
 #define BATCH 32		/* objects evicted for one put, at most */
 #define AHEAD_SHARE 4096	/* 1/4096 of the limit is evicted ahead of need */
 
-static bool count_eligible(const struct mcm_segment *s)
+/* The sources by number: the segments, then the objects without bytes. */
+static uint64_t source_objects(const struct mcm *m, unsigned top, unsigned i)
 {
-	return mcm_segment_state(s) == MCP_SEG_OK && mcm_load_relaxed(&s->evictable);
+	const struct mcm_segment *s;
+
+	if (i == top)
+		return mcm_load_relaxed(&m->empties.objects);
+	s = mcm_segment(&m->segments, (uint16_t)i);
+	return mcm_segment_state(s) == MCP_SEG_OK && mcm_load_relaxed(&s->evictable) ?
+		mcm_load_relaxed(&s->objects) : 0;
 }
 
-static unsigned count_first_segment(const struct mcm *m, unsigned top)
+static unsigned source_first(const struct mcm *m, unsigned top)
 {
-	uint64_t sum = 0, at = mc_random_u64();
+	uint64_t sum = 0, at = mc_random_u64(), n;
 	unsigned i;
 
-	for (i = 0; i < top; i++) {
-		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
-
-		sum += count_eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
-	}
+	for (i = 0; i <= top; i++)
+		sum += source_objects(m, top, i);
 	at = sum ? at % sum : 0;
-	for (i = 0; i < top; i++) {
-		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
-		uint64_t n = count_eligible(s) ? mcm_load_relaxed(&s->objects) : 0;
-
+	for (i = 0; i <= top; i++) {
+		n = source_objects(m, top, i);
 		if (at < n)
 			return i;
 		at -= n;
@@ -40,29 +43,43 @@ static unsigned count_first_segment(const struct mcm *m, unsigned top)
 	return 0;
 }
 
-static unsigned count_evict_from(struct mcm *m, struct mcm_segment *s, unsigned level, unsigned want)
+static unsigned source_victims(struct mcm *m, unsigned top, unsigned i, unsigned level, struct mcm_victim *v,
+			       unsigned max, bool *more)
 {
-	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
+	struct mcm_evict_view view;
+	struct mcm_segment *s;
+	unsigned n = 0;
+
+	*more = false;
+	if (i == top) {
+		view = mcm_evict_view_empties(m);
+		return mcm_object_lists_choose(m, &m->empties.lists, &view, level, UINT64_MAX, v, max, more);
+	}
+	s = mcm_segment(&m->segments, (uint16_t)i);
+	view = mcm_evict_view_of(m, s);
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) == MCP_SEG_OK)
+		n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, max, more);
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+static unsigned source_evict(struct mcm *m, unsigned top, unsigned at, unsigned level, unsigned want)
+{
+	uint64_t rounds = source_objects(m, top, at) / 16 + 1024, bytes = 0;
 	struct mcm_victim v[BATCH];
 	unsigned evicted = 0, n, i;
 	bool more;
 
 	do {
-		struct mcm_evict_view view = mcm_evict_view_of(m, s);
-
-		n = 0;
-		more = false;
-		pthread_mutex_lock(&s->lock);
-		if (mcm_segment_state(s) == MCP_SEG_OK)
-			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, want - evicted, &more);
-		pthread_mutex_unlock(&s->lock);
+		n = source_victims(m, top, at, level, v, want - evicted, &more);
 		for (i = 0; i < n; i++)
-			evicted += mcm_evict_object(m, &v[i], level) != 0;
+			evicted += mcm_evict_object(m, &v[i], level, &bytes);
 	} while (evicted < want && (n || more) && rounds--);
 	return evicted;
 }
 
-/* Evict @want objects, each level on every segment before the next level; returns how many were evicted. */
+/* Evict @want objects, each level on every source before the next level; returns how many were evicted. */
 static unsigned count_evict(struct mcm *m, unsigned want)
 {
 	uint64_t ahead = m->index.max / AHEAD_SHARE;
@@ -74,35 +91,42 @@ static unsigned count_evict(struct mcm *m, unsigned want)
 	if (ahead > BATCH)
 		ahead = BATCH;
 	for (l = 0; l < steps && evicted < want; l++) {
-		unsigned first = count_first_segment(m, top), n = want;
+		unsigned first = source_first(m, top), n = want, at;
 
 		if (!(level[l] & (MCM_EVICT_SOFT | MCM_EVICT_LEASED)) && ahead > want)
 			n = (unsigned)ahead;
-		for (i = 0; i < top && evicted < want; i++) {
-			struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)((first + i) % top));
-
-			if (count_eligible(s))
-				evicted += count_evict_from(m, s, level[l], n - evicted);
+		for (i = 0; i <= top && evicted < want; i++) {
+			at = (first + i) % (top + 1);
+			if (source_objects(m, top, at))
+				evicted += source_evict(m, top, at, level[l], n - evicted);
 		}
 	}
 	return evicted;
 }
 
-int mcm_count_admit(struct mcm *m)
+static int count_refuse(const struct mcm *m)
+{
+	const char *from = m->index.by_memory ? "from the machine's memory, --max_objects sets another" :
+		"--max_objects";
+
+	return mc_fail(-MC_ENOSPACE, "object limit %llu reached and no object is evictable (%s)",
+		       (unsigned long long)m->index.max, from);
+}
+
+int mcm_count_admit(struct mcm *m, uint32_t key_len)
 {
 	uint64_t max = m->index.max, n;
 	unsigned evicted = 0, got;
 
 	if (!max)
 		return 0;
-	n = __atomic_add_fetch(&m->index.count, 1, __ATOMIC_RELAXED);
+	n = __atomic_add_fetch(&m->index.count, mcm_index_weight(&m->index, key_len), __ATOMIC_RELAXED);
 	/* After a restart with a smaller limit there may be many more: each put evicts some of them. */
 	while (n > max && evicted < BATCH) {
 		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {
-			mcm_count_leave(m);
-			return mc_fail(-MC_ENOSPACE, "object limit %llu reached and no object is evictable",
-				       (unsigned long long)max);
+			mcm_count_leave(m, key_len);
+			return count_refuse(m);
 		}
 		evicted += got;
 		n = mcm_load_relaxed(&m->index.count);
@@ -110,8 +134,8 @@ int mcm_count_admit(struct mcm *m)
 	return 0;
 }
 
-void mcm_count_leave(struct mcm *m)
+void mcm_count_leave(struct mcm *m, uint32_t key_len)
 {
 	if (m->index.max)
-		__atomic_fetch_sub(&m->index.count, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&m->index.count, mcm_index_weight(&m->index, key_len), __ATOMIC_RELAXED);
 }

@@ -55,16 +55,27 @@ static uint32_t recent_ms(struct mcm_put_samples *p, uint64_t generation, uint64
 	return ago > RECENT_MAX_MS ? RECENT_MAX_MS : ago > MCM_RECENT_MIN_MS ? ago : MCM_RECENT_MIN_MS;
 }
 
-struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
+/* A view in which the last @puts puts of the whole master are recent. */
+static struct mcm_evict_view view_make(struct mcm *m, struct mcm_alloc *a, uint64_t puts)
 {
-	/* The share of this segment's objects that counts as recent, in puts of the whole master,
-	 * as if all segments had the same number of objects. */
-	uint64_t puts = mcm_load_relaxed(&s->objects) * mcm_load_relaxed(&m->segments.n_live) / NEW_SHARE + 1;
 	uint64_t generation = mcm_load_relaxed(&m->generation);
 	uint32_t wall = (uint32_t)(mc_wall_ns() / MC_NS_PER_MS);
 
 	return (struct mcm_evict_view){
-		&m->index, &s->alloc, mcm_now_tick(m), (generation - puts) << MCM_PUT_SHARD_BITS,
+		&m->index, a, mcm_now_tick(m), (generation - puts) << MCM_PUT_SHARD_BITS,
 		wall, recent_ms(&m->put_samples, generation, puts, wall),
 	};
+}
+
+struct mcm_evict_view mcm_evict_view_of(struct mcm *m, struct mcm_segment *s)
+{
+	/* The share of this segment's objects that counts as recent, in puts of the whole master,
+	 * as if all segments had the same number of objects. */
+	return view_make(m, &s->alloc,
+			 mcm_load_relaxed(&s->objects) * mcm_load_relaxed(&m->segments.n_live) / NEW_SHARE + 1);
+}
+
+struct mcm_evict_view mcm_evict_view_empties(struct mcm *m)
+{
+	return view_make(m, NULL, mcm_load_relaxed(&m->empties.objects) / NEW_SHARE + 1);
 }

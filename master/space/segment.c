@@ -252,7 +252,7 @@ static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
 
 static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 {
-	s->client = rq->client;
+	mcm_segment_set_client(s, rq->client);
 	s->base = rq->base;
 	s->rkey = rq->rkey;
 	copy_text(s->name, rq->name);

@@ -82,7 +82,7 @@ struct mcm_segments {
 
 /* Copy of a mounted segment's description. */
 struct mcm_segment_view {
-	struct mcp_id id, client;
+	struct mcp_id id;
 	uint64_t base, size, used, objects;
 	uint8_t shown;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
@@ -110,6 +110,19 @@ static inline uint8_t mcm_segment_state(const struct mcm_segment *s)
 static inline bool mcm_segment_readable(const struct mcm_segment *s)
 {
 	return mcm_segment_state(s) == MCP_SEG_OK;
+}
+
+/* A segment's owner, also read without the table's lock: then two owners may be mixed while it changes. */
+static inline struct mcp_id mcm_segment_client(const struct mcm_segment *s)
+{
+	return (struct mcp_id){ __atomic_load_n(&s->client.hi, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->client.lo, __ATOMIC_RELAXED) };
+}
+
+static inline void mcm_segment_set_client(struct mcm_segment *s, struct mcp_id client)
+{
+	__atomic_store_n(&s->client.hi, client.hi, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->client.lo, client.lo, __ATOMIC_RELAXED);
 }
 
 /* The state that clients are told. */

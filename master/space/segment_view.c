@@ -18,7 +18,6 @@
 static void view_copy(struct mcm_segment_view *v, const struct mcm_segment *s)
 {
 	v->id = s->id;
-	v->client = s->client;
 	v->base = s->base;
 	v->size = s->size;
 	v->used = mcm_load_relaxed(&s->used);

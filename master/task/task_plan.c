@@ -244,7 +244,7 @@ static int pin_source(const struct plan *p, const struct copy_spec *c, uint64_t 
 		}
 		pthread_mutex_unlock(&sh->lock);
 		if (r == 0)
-			*ret_pin = mcm_pin_add(p->s, c->slot, 0);
+			*ret_pin = mcm_pin_add(p->s, c->slot, 0, 0);
 	}
 	pthread_mutex_unlock(&p->s->lock);
 	return r;

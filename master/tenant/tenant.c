@@ -398,7 +398,7 @@ void mcm_tenants_free(struct mcm_tenant *t)
 
 	for (; t; t = next) {
 		next = t->retired;
-		pthread_mutex_destroy(&t->lock);
+		pthread_mutex_destroy(&t->lists.lock);
 		free(t);
 	}
 }
@@ -423,7 +423,7 @@ int mcm_tenant_make(struct mcm *m, struct mcp_bytes name, struct mcm_tenant **re
 	t->number = gone ? gone->number : ts->count;
 	t->seen_ms = mcm_now_ms(m);
 	t->first_event = mcm_events_next(m);
-	mcm_tenant_lists_init(t);
+	mcm_object_lists_init(&t->lists);
 	if (gone)
 		tenant_retire(m, gone);
 	mcm_tenant_set_name(m, t, name.data, name.len);

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "master/index/object.h"
-#include "master/memory/slab.h"
+#include "master/space/object_lists.h"
 
 #define MCM_TENANTS_MAX 16383u
 #define MCM_TENANT_NONE MCM_TENANTS_MAX	/* number for unknown names; no key has it */
@@ -35,14 +35,6 @@ struct mcm_tenant_counts {
 	uint64_t evicted_bytes;		/* evicted because of the quota or the share */
 };
 
-/* An object's neighbours on one of its tenant's lists, 0: it is on no list; guarded by the tenant's lock. */
-struct mcm_tenant_link {
-	uint32_t prev, next;
-};
-#define MCM_TENANT_LINKS_SHIFT 18
-#define MCM_TENANT_WHEEL 32u
-#define MCM_TENANT_LISTS (2 + MCM_TENANT_WHEEL)
-
 struct mcm_tenant {
 	/* constant while it has objects or a policy; changed under the table's lock for writing */
 	char name[MCP_TENANT_MAX + 1];
@@ -56,15 +48,11 @@ struct mcm_tenant {
 	uint64_t charged, objects;
 	uint64_t seen_ms;		/* last time that it was in the policy or in a request */
 	struct mcm_tenant_counts counts;
-	/* guarded by lock: lists of its evictable objects, oldest first (tenant_evict.c) */
-	pthread_mutex_t lock;
-	struct mcm_tenant_link head[MCM_TENANT_LISTS];
-	uint32_t turn;			/* oldest slot of the wheel that may be non-empty */
+	struct mcm_object_lists lists;	/* of its evictable objects (tenant_evict.c) */
 };
 
 struct mcm_tenants {
 	bool on;			/* constant */
-	struct mcm_slab links;		/* list links of objects, by slot */
 	pthread_rwlock_t lock;
 	/* guarded by lock; atomic: a number that is still in use can be resolved without the lock */
 	struct mcm_tenant **at;		/* by number; [0] is the default tenant */
@@ -192,7 +180,6 @@ int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p);
 #define MCM_TENANT_BUCKETS 16384u
 
 /* @t is zeroed. */
-void mcm_tenant_lists_init(struct mcm_tenant *t);
 
 /* Number of the tenant with this name, or MCM_TENANT_NONE.  The lock for reading is enough. */
 uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name);

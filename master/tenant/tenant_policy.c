@@ -457,7 +457,7 @@ static int tenant_make_number(struct mcm *m, uint32_t number, const char *name, 
 		t = calloc(1, sizeof(*t));
 		if (!t)
 			return -ENOMEM;
-		mcm_tenant_lists_init(t);
+		mcm_object_lists_init(&t->lists);
 		t->number = number;
 		t->seen_ms = mcm_now_ms(m);
 		ts->at[number] = t;
@@ -548,7 +548,6 @@ int mcm_tenants_init(struct mcm *m)
 
 	pthread_rwlock_init(&ts->lock, NULL);
 	pthread_mutex_init(&ts->policy_lock, NULL);
-	mcm_slab_init(&ts->links, sizeof(struct mcm_tenant_link), MCM_TENANT_LINKS_SHIFT);
 	ts->at = calloc(MCM_TENANTS_MAX, sizeof(*ts->at));
 	ts->by_name = calloc(MCM_TENANT_BUCKETS, sizeof(*ts->by_name));
 	t = calloc(1, sizeof(*t));
@@ -557,7 +556,7 @@ int mcm_tenants_init(struct mcm *m)
 		return -ENOMEM;
 	}
 	strcpy(t->name, "default");
-	mcm_tenant_lists_init(t);
+	mcm_object_lists_init(&t->lists);
 	ts->at[ts->count++] = t;
 	ts->on = m->conf.enable_multi_tenants;
 	return 0;
@@ -576,7 +575,6 @@ void mcm_tenants_done(struct mcm *m)
 	mcm_tenants_free(ts->retired);
 	free(ts->at);
 	free(ts->by_name);
-	mcm_slab_done(&ts->links);
 	pthread_mutex_destroy(&ts->policy_lock);
 	pthread_rwlock_destroy(&ts->lock);
 }

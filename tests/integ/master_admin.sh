@@ -179,7 +179,7 @@ stop_pid "$MASTER_PID"
 printf 'version: 1\ntenants:\n  - name: blue\n    quota: 10MB\n' >"$tmp/policy.yaml"
 meta=''
 free_port meta
-restart_master --admin_names=cache.example,pool.example --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --client_ttl=1s \
+restart_master --journal_dir=none --admin_names=cache.example,pool.example --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --client_ttl=1s \
 	--enable_http_metadata_server --http_metadata_server_host=127.0.0.1 \
 	--http_metadata_server_port="$meta" --enable_metadata_cleanup_on_timeout
 ask 200 GET /api/v1/tenant_quotas

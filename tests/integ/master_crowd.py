@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""master_crowd.py HOST PORT N MAGIC,VERSION,MIN_VERSION - open N connections that each send a
-hello and stay open. Print how many were accepted, refused with an answer, and closed without an
+"""master_crowd.py HOST PORT N MAGIC,VERSION,MIN_VERSION - open N connections that each register a
+client and stay open. Print how many were accepted, refused with an answer, and closed without an
 answer; the duration of the slowest answer to the first connection meanwhile, in milliseconds;
 and the error numbers of the refusals."""
 import socket
@@ -12,7 +12,9 @@ import time
 def hello(number):
     software = b"crowd"
     body = struct.pack("<IHHQQQBI", MAGIC, VERSION, MIN_VERSION, 0, 78, number, 0, len(software)) + software
-    return struct.pack("<IHHIi", len(body), 1, 0, 1, 0) + body
+    register = struct.pack("<QQI", 78, number, len(software)) + software
+    return (struct.pack("<IHHIi", len(body), 1, 0, 1, 0) + body +
+            struct.pack("<IHHIi", len(register), 2, 0, 2, 0) + register)
 
 
 def frame(sock):
@@ -35,7 +37,7 @@ host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 MAGIC, VERSION, MIN_VERSION = (int(word, 0) for word in sys.argv[4].split(","))
 first = socket.create_connection((host, port))
 first.sendall(hello(1))
-assert frame(first) == 0
+assert frame(first) == 0 and frame(first) == 0
 socks, welcome, refused, closed, slowest = [first], 1, {}, 0, 0.0
 for number in range(2, count + 1):
     try:

@@ -22,7 +22,7 @@ free_port rpc
 free_port http
 MASTER=127.0.0.1:$rpc MASTER_HTTP=127.0.0.1:$http
 spawn few bash -c "ulimit -Hn $limit; ulimit -Sn 300; exec '$top_builddir/master/mooncake_master' \
-	--rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
+	--max_peer_connections=10000 --rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
 master=$SPAWNED
 started "$master" "the master" 30 master_serves "$MASTER_HTTP"
 [ "$(awk '/^Max open files/ { print $4 }' "/proc/$master/limits")" -ge "$limit" ] || fail "it has not raised its limit"

@@ -69,7 +69,7 @@ static void start(struct one *o)
 	if (r == 0)
 		r = mcm_client_opened(o->m, me);
 	if (r == 0)
-		r = mcm_client_register(o->m, &reg);
+		r = mcm_client_register(o->m, &reg, mcp_bytes("local", 5));
 	if (r < 0)
 		die("start", r);
 }

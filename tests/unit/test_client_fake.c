@@ -106,7 +106,7 @@ static struct mcp_replica replica_of(const struct entry *e)
 static int do_register(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
 		       void *arg)
 {
-	struct mcp_register_reply reply = { 10000, 20, 1000 };
+	struct mcp_register_reply reply = { .client_ttl_ms = 10000, .heartbeat_ms = 20, .lease_ttl_ms = 1000 };
 
 	MC_LOCKED(&fake_lock);
 	if (fake.ttl_ms)

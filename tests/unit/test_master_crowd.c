@@ -40,6 +40,7 @@
 static char path[64], tcp[MC_ADDR_MAX];
 static struct mc_options *options;
 static struct mcm *m;
+static unsigned peer_limit;	/* 0: none */
 
 static void start(unsigned limit)
 {
@@ -52,6 +53,7 @@ static void start(unsigned limit)
 	conf.rpc_thread_num = 2;
 	conf.enable_metric_reporting = false;
 	conf.max_connections = limit;
+	conf.max_peer_connections = peer_limit ? peer_limit : limit;
 	assert_int_equal(mcm_start(&conf, &where, &m), 0);
 	snprintf(tcp, sizeof(tcp), "%s", mcm_addr(m, 1));
 }
@@ -110,21 +112,23 @@ static int come(uint64_t id)
 	return -EAGAIN;
 }
 
-/* A connection that sends only a hello. */
+/* A connection that registers and does nothing more. */
 static int join(uint64_t id)
 {
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
 		.client = { 78, id }, .lane = MCP_CHANNEL_CONTROL, .software = fx_bytes("crowd"),
 	};
-	struct mcp_frame f = { .type = MCP_HELLO, .id = 1 };
+	struct mcp_register rq = { .client = { 78, id }, .name = fx_bytes("crowd:1") };
+	struct mcp_frame f = { .type = MCP_HELLO, .id = 1 }, g = { .type = MCP_REGISTER, .id = 2 };
 	struct mcp_buf b = { 0 };
 	int fd = come(id);
 	ssize_t n = -1;
 
 	if (fd < 0)
 		return fd;
-	if (mcp_frame_append(&b, f, &mcp_desc_hello, &hello) == 0)
+	if (mcp_frame_append(&b, f, &mcp_desc_hello, &hello) == 0 &&
+	    mcp_frame_append(&b, g, &mcp_desc_register, &rq) == 0)
 		n = send(fd, b.data, b.len, MSG_NOSIGNAL);
 	mcp_buf_free(&b);
 	if (n > 0)
@@ -426,11 +430,145 @@ static void test_limit(void **state)
 	(void)setrlimit(RLIMIT_NOFILE, &old);
 }
 
+/* A connection that sends only a hello, from loopback address number @from. */
+static int silent(unsigned from)
+{
+	struct mcp_hello hello = {
+		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
+		.client = { 79, from }, .lane = MCP_CHANNEL_CONTROL, .software = fx_bytes("silent"),
+	};
+	struct mcp_frame f = { .type = MCP_HELLO, .id = 1 };
+	struct mcp_buf b = { 0 };
+	int fd = come((uint64_t)from * PER_ADDRESS);
+
+	assert_true(fd >= 0);
+	assert_int_equal(mcp_frame_append(&b, f, &mcp_desc_hello, &hello), 0);
+	assert_int_equal(send(fd, b.data, b.len, MSG_NOSIGNAL), (ssize_t)b.len);
+	mcp_buf_free(&b);
+	return fd;
+}
+
+static unsigned still_open(const int *fd, unsigned n)
+{
+	unsigned open = 0, i;
+	char buf[256];
+	ssize_t r;
+
+	for (i = 0; i < n; i++) {
+		while ((r = recv(fd[i], buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+			;
+		open += r < 0 && errno == EAGAIN;
+	}
+	return open;
+}
+
+/* A reader that has not registered, and holds an object open. */
+static int holder(void)
+{
+	struct mcp_key key = { .key = fx_bytes("some-key") };
+	struct mcp_get rq = { .flags = MCP_GET_HOLD, .keys = mcp_seq(&key, 1) };
+	struct mcp_frame f = { .type = MCP_GET, .id = 2 };
+	struct mcp_buf b = { 0 };
+	int fd = silent(5);
+
+	assert_int_equal(mcp_frame_append(&b, f, &mcp_desc_get, &rq), 0);
+	assert_int_equal(send(fd, b.data, b.len, MSG_NOSIGNAL), (ssize_t)b.len);
+	mcp_buf_free(&b);
+	return fd;
+}
+
+#define SILENT 63u
+
+/* Connections that said hello and nothing more do not shut out clients: the oldest ones are closed.  The clients that
+ * are registered, their heartbeats, and readers stay. */
+static void test_silent(void **state)
+{
+	struct mcp_client *c, *h, *later[8];
+	struct fixture fx = { 0 };
+	int fd[SILENT], hold;
+	unsigned i;
+
+	(void)state;
+	start(SILENT + 3);
+	fx.m = m;
+	fx.s = fx_session(&fx, 50);
+	assert_int_equal(fx_mount(&fx, 50, 1, 101, 1 << 20, NULL), 0);
+	assert_int_equal(fx_put(&fx, "some-key", 100, 0), 0);
+	c = client(1);
+	h = heart(1);
+	hold = holder();
+	for (i = 0; i < SILENT; i++)
+		fd[i] = silent(i % 4);
+	/* They are not closed for a client that comes in the same second, which it may have to repeat. */
+	for (i = 0; i < 8; i++) {
+		uint64_t end = mc_deadline_ms(20000);
+		struct mcp_client_conf conf = {
+			.addrs = path, .client = { 77, 10 + i }, .channel = MCP_CHANNEL_CONTROL, .software = "late",
+		};
+		struct mcp_register rq = { .client = { 77, 10 + i }, .name = fx_bytes("late:1") };
+		struct mcp_register_reply reply;
+		struct mcp_reply mem = { 0 };
+		int r;
+
+		assert_int_equal(mcp_client_open(&conf, &later[i]), 0);
+		while ((r = mcp_call(later[i], MCP_REGISTER, &rq, &reply, &mem, end)) < 0 && mc_now_ns() < end)
+			usleep(10000);
+		assert_int_equal(r, 0);
+		mcp_reply_done(&mem);
+	}
+	ask(c);
+	beat(h, 1);
+	assert_int_equal(still_open(fd, SILENT), SILENT - 8);
+	assert_int_equal(still_open(&hold, 1), 1);
+	close(hold);
+	for (i = 0; i < 8; i++) {
+		ask(later[i]);
+		mcp_client_close(later[i]);
+	}
+	for (i = 0; i < SILENT; i++)
+		close(fd[i]);
+	mcp_client_close(h);
+	mcp_client_close(c);
+	fx_session_end(&fx, fx.s);
+	stop();
+}
+
+/* One address has a part of the connections only, so other addresses find a place although all of them are
+ * registered. */
+static void test_peer_limit(void **state)
+{
+	struct mcp_client *c;
+	int fd[40];
+	unsigned i;
+
+	(void)state;
+	peer_limit = 16;
+	start(64);
+	peer_limit = 0;
+	for (i = 0; i < 40; i++) {
+		fd[i] = join(0);
+		assert_true(fd[i] >= 0);
+	}
+	c = client(1);
+	ask(c);
+	for (i = 0; mcm_client_count(m) < 2 && i < 2000; i++)
+		usleep(1000);
+	for (i = 0; still_open(fd, 40) != 16 && i < 5000; i++)
+		usleep(1000);
+	assert_int_equal(still_open(fd, 40), 16);
+	for (i = 0; i < 40; i++)
+		close(fd[i]);
+	mcp_client_close(c);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_peer_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

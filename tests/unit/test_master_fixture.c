@@ -63,7 +63,8 @@ struct mcm_session *fx_session(struct fixture *fx, uint64_t client)
 	assert_int_equal(mcm_session_new(fx->m, id_of(client), &s), 0);
 	s->engine = (struct mcp_id){ 8, client };
 	assert_int_equal(mcm_client_opened(fx->m, id_of(client)), 0);
-	assert_int_equal(mcm_client_register(fx->m, &rq), 0);
+	assert_int_equal(mcm_client_register(fx->m, &rq, mcp_bytes("local", 5)), 0);
+	s->registered = true;
 	return s;
 }
 

@@ -334,10 +334,10 @@ static void test_owners(void **state)
 	assert_int_equal(mcm_client_count(fx.m), 2);
 	/* A client that is unknown or has not registered is asked to register. */
 	assert_true(beat(&fx, 9));
-	assert_int_equal(mcm_client_register(fx.m, &rq), -MC_ENOCLIENT);
+	assert_int_equal(mcm_client_register(fx.m, &rq, mcp_bytes("local", 5)), -MC_ENOCLIENT);
 	assert_int_equal(mcm_client_opened(fx.m, id_of(9)), 0);
 	assert_true(beat(&fx, 9));
-	assert_int_equal(mcm_client_register(fx.m, &rq), 0);
+	assert_int_equal(mcm_client_register(fx.m, &rq, mcp_bytes("local", 5)), 0);
 	assert_false(beat(&fx, 9));
 	mcm_client_closed(fx.m, id_of(9));
 	fx_down(&fx);
@@ -394,7 +394,7 @@ static void join(struct fixture *fx, uint64_t n)
 	struct mcp_register rq = { .client = id_of(n), .name = fx_bytes("n") };
 
 	assert_int_equal(mcm_client_opened(fx->m, id_of(n)), 0);
-	assert_int_equal(mcm_client_register(fx->m, &rq), 0);
+	assert_int_equal(mcm_client_register(fx->m, &rq, mcp_bytes("local", 5)), 0);
 }
 
 static struct mcp_mount mount_of(uint64_t n, char name[16])

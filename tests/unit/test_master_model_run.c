@@ -646,6 +646,7 @@ static void tune(struct mcm_conf *conf)
 	conf->put_start_discard_timeout_sec = DISCARD_MS;
 	conf->put_start_release_timeout_sec = RELEASE_MS;
 	conf->enable_multi_tenants = mo.setup->tenants;
+	conf->max_session_pinned_ratio = 1;	/* test_master_limits.c tests it */
 }
 
 static void begin(void)

@@ -275,9 +275,9 @@ static void test_limits(void **state)
 	assert_int_equal(fx_pin(&fx, fx.s, "x", MCP_GET_LEASE, &o[2], NULL), 0);
 	for (i = 0; i < 100000 && r == 0; i++) {
 		snprintf(key, sizeof(key), "n%d", i);
-		r = fx_put(&fx, key, 0, MCP_PUT_COMMIT);
+		r = fx_put(&fx, key, 0, MCP_PUT_COMMIT | MCP_PUT_HARD_PIN);
 	}
-	/* No object is evictable: x is pinned, the others have no memory or are unfinished. */
+	/* No object is evictable: x is pinned, the others are hard-pinned or unfinished. */
 	assert_int_equal(r, -MC_ENOSPACE);
 	assert_int_equal(mcm_index_count(&fx.m->index), 254);
 	fx_down(&fx);

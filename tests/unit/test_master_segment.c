@@ -206,11 +206,18 @@ static void test_replaced(void **state)
 	fx_down(&fx);
 }
 
+static int call_from(struct fixture *fx, uint64_t client, const char *name, const char *host)
+{
+	struct mcp_register rq = { .client = id_of(client), .name = fx_bytes(name) };
+
+	return mcm_client_register(fx->m, &rq, fx_bytes(host));
+}
+
 static int call_yourself(struct fixture *fx, uint64_t client, const char *name)
 {
 	struct mcp_register rq = { .client = id_of(client), .name = fx_bytes(name) };
 
-	return mcm_client_register(fx->m, &rq);
+	return mcm_client_register(fx->m, &rq, mcp_bytes("local", 5));
 }
 
 /* Two programs with the same id: the second is refused, the first is not affected. */
@@ -226,7 +233,13 @@ static void test_fenced(void **state)
 	assert_non_null(strstr(mc_err_detail(-MC_EOWNER), "first:1"));
 	/* Further connections of the first program are accepted. */
 	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
+	/* A program at another address that knows id and name is not the first program. */
+	assert_int_equal(call_from(&fx, 1, "first:1", "10.0.0.9"), -MC_EOWNER);
+	assert_non_null(strstr(mc_err_detail(-MC_EOWNER), "another address"));
+	assert_int_equal(call_yourself(&fx, 1, "first:1"), 0);
 	mcm_client_closed(fx.m, id_of(1));
+	/* When the first program's connections have ended, it may come from another address. */
+	assert_int_equal(call_from(&fx, 1, "first:1", "10.0.0.9"), 0);
 	assert_int_equal(fx_put(&fx, "a", KIB, 0), 0);
 	assert_false(fx_beat(&fx, id_of(1)));
 	assert_int_equal(call_yourself(&fx, 9, "nobody:1"), -MC_ENOCLIENT);

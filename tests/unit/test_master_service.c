@@ -119,13 +119,14 @@ static void check_batches(struct world *w)
 	mcp_reply_done(&mem);
 }
 
-static void check_segments(struct world *w)
+static void check_segments(struct world *w, const char *addr)
 {
 	struct mcp_segments rq = { .segment = { 0, 0 } };
 	struct mcp_segments_reply reply;
 	struct mcp_stats stats = { 0 };
 	struct mcp_stats_reply sums;
 	struct mcp_reply mem = { 0 };
+	struct mcp_client *other;
 	struct mcp_segment s;
 	struct mcp_iter it;
 
@@ -152,6 +153,17 @@ static void check_segments(struct world *w)
 	/* An object of this size really fits. */
 	assert_in_range(sums.largest_put, 4 * MIB - 4096, 4 * MIB);
 	assert_true(mcm_alloc_round(mcm_object_reserve(sums.largest_put)) * MCM_GRANULE <= 4 * MIB);
+	rq.segment = (struct mcp_id){ 0, 0 };
+	/* With the owner's client id another program could act as the owner. */
+	other = world_connect(addr, (struct mcp_id){ 8, 9 }, MCP_CHANNEL_CONTROL);
+	assert_int_equal(world_call(other, MCP_SEGMENTS, &rq, &reply, &mem), 0);
+	assert_int_equal(reply.segments.count, 1);
+	mcp_iter_init(&it, &reply.segments, &mcp_desc_segment);
+	assert_true(mcp_iter_next(&it, &s));
+	assert_true(mcp_id_eq(s.segment, world_seg));
+	assert_true(mcp_id_zero(s.client));
+	mcp_reply_done(&mem);
+	mcp_client_close(other);
 }
 
 static void check_liveness(struct world *w, const char *addr)
@@ -183,7 +195,7 @@ static void all_messages(bool local)
 	check_objects(&w);
 	check_names(&w);
 	check_batches(&w);
-	check_segments(&w);
+	check_segments(&w, local ? "local:test" : w.socket);
 	check_liveness(&w, local ? "local:test" : w.socket);
 	world_down(&w);
 }
@@ -586,6 +598,15 @@ static void expect(struct world *w, const char *path, long status, const char *t
 		fail_msg("%s: no \"%s\" in \"%s\"", path, text, p.text);
 }
 
+static void expect_without(struct world *w, const char *path, const char *text)
+{
+	static struct page p;
+
+	fetch(w, path, &p);
+	if (strstr(p.text, text))
+		fail_msg("%s: \"%s\" in \"%s\"", path, text, p.text);
+}
+
 /* Linked instead of the real function. short_slices: each slice ends after one batch of victims.
  * answered_between: after the first slice the thread answers another request, then there is no
  * space. */
@@ -740,7 +761,10 @@ static void test_http(void **state)
 	expect(&w, "/query_segment?segment=me:1", 200, "me:1\nUsed(bytes): ");
 	expect(&w, "/query_segment?segment=none", 500, "");
 	expect(&w, "/get_segments_detail", 200, "{\"total_segments\":1,\"segments\":[{\"segment_name\":"
-	       "\"me:1\",\"segment_id\":\"1-2\",\"client_id\":\"5-6\",\"base_address\":\"0x1000\","
+	       "\"me:1\",\"segment_id\":\"1-2\",\"client_id\":\"");
+	/* With the owner's client id 5-6 another program could act as the owner. */
+	expect_without(&w, "/get_segments_detail", "\"5-6\"");
+	expect(&w, "/get_segments_detail", 200, "\"base_address\":\"0x1000\","
 	       "\"size_bytes\":4194304,\"size_human\":\"0.00390625 GiB\",\"te_endpoint\":\"me:2\","
 	       "\"protocol\":\"tcp\",\"status\":\"OK\",\"allocator_used_bytes\":");
 	expect(&w, "/metrics", 200, "\nmaster_key_count 2\n");

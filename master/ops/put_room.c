@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * put_room.c - limits of one session's unfinished puts. */
+#include <config.h>
+
+#include "master/ops/put.h"
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "master/session.h"
+
+/* Average length of the keys of a session that begins as many puts as it may. */
+#define KEY_BYTES 256u
+
+static uint64_t room_keys_max(const struct mcm *m)
+{
+	uint64_t max = (uint64_t)m->conf.max_session_puts * KEY_BYTES;
+
+	return max < MCM_KEY_MAX ? MCM_KEY_MAX : max;
+}
+
+struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s)
+{
+	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
+	uint64_t puts = (uint64_t)m->conf.max_session_puts, keys = room_keys_max(m);
+
+	MC_LOCKED(&ps->lock);
+	return (struct mcm_put_room){
+		.puts = s->n_puts < puts ? (unsigned)(puts - s->n_puts) : 0,
+		.keys = s->put_keys < keys ? keys - s->put_keys : 0,
+	};
+}
+
+int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len)
+{
+	if (!room->puts)
+		return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts "
+			       "(--max_session_puts)", m->conf.max_session_puts);
+	if (room->keys < key_len)
+		return mc_fail(-MC_ELIMIT, "put limit reached: the keys of one connection's unfinished puts have %llu "
+			       "bytes (%u times --max_session_puts)",
+			       (unsigned long long)(room_keys_max(m) - room->keys), KEY_BYTES);
+	return 0;
+}
