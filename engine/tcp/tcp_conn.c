@@ -253,22 +253,6 @@ void mce_tcp_conn_break(struct mce_tcp_conn *conn)
 	shutdown(conn->fd, SHUT_RDWR);
 }
 
-void mce_tcp_conns_renew(struct mce_tcp *t)
-{
-	for (unsigned i = 0; i < t->nconns; i++) {
-		struct mce_tcp_conn *conn = &t->conns[i];
-		bool old;
-
-		pthread_mutex_lock(&conn->tx_lock);
-		pthread_mutex_lock(&t->p->lock);
-		old = conn->up && conn->fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
-		pthread_mutex_unlock(&t->p->lock);
-		if (old && conn->fd >= 0)
-			mce_tcp_conn_break(conn);
-		pthread_mutex_unlock(&conn->tx_lock);
-	}
-}
-
 void mce_tcp_conn_cut_off(struct mce_tcp_conn *conn)
 {
 	if (!conn->t->proto->in_order) {
@@ -578,7 +562,7 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 		t->up--;
 	conn->up = false;
 	mce_tcp_wait_drop_locked(t);
-	p->introduced = t->up > 0 && !p->upstream;
+	p->introduced = p->introduced && t->up > 0;
 	hopeless = status == 0 && conn_is_hopeless_locked(conn);
 	mce_tcp_conn_lost_locked(conn, status, &over);
 	/* Here, not later: a thread that sees these requests fail may queue new ones, which must not fail. */
@@ -593,6 +577,25 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 	mce_tcp_wait_notify(t);
 	if (status == 0)
 		mce_tcp_conns_pump(t);
+}
+
+static void renew_run(void *arg)
+{
+	struct mce_tcp_conn *conn = arg;
+	struct mce_peer *p = conn->t->p;
+	bool old;
+
+	pthread_mutex_lock(&p->lock);
+	old = conn->up && conn->fence != __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&p->lock);
+	if (old)
+		mce_tcp_conn_down(conn, 0);
+}
+
+void mce_tcp_conns_renew(struct mce_tcp *t)
+{
+	for (unsigned i = 0; i < t->nconns; i++)
+		mce_io_call(t->conns[i].io, renew_run, &t->conns[i]);
 }
 
 /* A turn of receiving, and of sending requests in the place of completed ones.  Returns as conn_receive(). */

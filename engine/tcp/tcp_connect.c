@@ -51,15 +51,22 @@ static void conn_introduce_locked(struct mce_tcp *t, struct mce_tcp_conn *conn, 
 		__atomic_store_n(&p->local, true, __ATOMIC_RELEASE);
 }
 
+/* Has the engine another fence number than that of the greeting? */
+static bool conn_is_outdated(const struct mce_tcp *t, uint64_t fence)
+{
+	return !t->p->upstream && fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
+}
+
 static void conn_begin_run(void *arg)
 {
 	struct conn_begin *b = arg;
 	struct mce_tcp_conn *conn = b->conn;
 	struct mce_tcp *t = conn->t;
+	bool outdated;
 
 	pthread_mutex_lock(&conn->tx_lock);
 	pthread_mutex_lock(&conn->rx_lock);
-	b->result = mce_rx_init(&conn->rx, b->fd, t->proto->answer_len);
+	b->result = conn_is_outdated(t, b->fence) ? -EAGAIN : mce_rx_init(&conn->rx, b->fd, t->proto->answer_len);
 	if (b->result == 0) {
 		conn->evfd.fd = b->fd;
 		b->result = mc_evloop_add(conn->io->loop, &conn->evfd,
@@ -76,7 +83,9 @@ static void conn_begin_run(void *arg)
 		conn->acks_upto = b->g.features & MCE_FEATURE_ACK_UPTO;
 		mce_io_watch(conn->io, &conn->watcher);
 		pthread_mutex_lock(&t->p->lock);
-		if (!t->p->upstream)
+		/* The fence number has changed since the greeting: the connection is made again. */
+		outdated = conn_is_outdated(t, b->fence);
+		if (!t->p->upstream && !outdated)
 			conn_introduce_locked(t, conn, &b->g);
 		conn->up = true;
 		/* Reconnect at once when it is lost: fragments that wait for its greeting depend on that alone. */
@@ -88,15 +97,15 @@ static void conn_begin_run(void *arg)
 		t->up++;
 		mce_tcp_wait_add_locked(conn, b->fd);
 		pthread_mutex_unlock(&t->p->lock);
-		/* The number has changed since the greeting. */
-		if (!t->proto->in_order && b->fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST))
+		if (outdated)
 			mce_tcp_conn_break(conn);
 	}
 	pthread_mutex_unlock(&conn->rx_lock);
 	pthread_mutex_unlock(&conn->tx_lock);
 }
 
-static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
+/* -EAGAIN: the fence number changed meanwhile. */
+static int conn_connect_once(struct mce_tcp_conn *conn, uint64_t deadline)
 {
 	struct mce_peer *p = conn->t->p;
 	struct conn_begin b = { .conn = conn };
@@ -126,6 +135,16 @@ static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
 	if (b.epoch > 1)
 		mc_metric_add(&reconnects, 1);
 	return 0;
+}
+
+static int conn_connect(struct mce_tcp_conn *conn, uint64_t deadline)
+{
+	int r;
+
+	do
+		r = conn_connect_once(conn, deadline);
+	while (r == -EAGAIN && mc_now_ns() < deadline);
+	return r;
 }
 
 static bool conn_wanted(struct mce_tcp_conn *conn)

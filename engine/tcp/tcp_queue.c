@@ -561,6 +561,8 @@ void mce_tcp_new_fence(struct mce_peer *p)
 
 	mc_list_init(&over);
 	pthread_mutex_lock(&p->lock);
+	/* The owner knows a same-host peer by its TCP connections, so these come first again. */
+	p->introduced = false;
 	mc_list_for_each_safe(pos, next, &t->retry) {
 		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
