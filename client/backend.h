@@ -49,7 +49,7 @@ struct mcs_backend_ops {
 	/* The segment of this process: as mcs_segment_*().  -EINVAL: there is none. */
 	int (*segment_grow)(struct mcs_backend *b, uint64_t size, uint64_t deadline);
 	int (*segment_fd)(struct mcs_backend *b, uint64_t *ret_size);
-	int (*segment_identity)(struct mcs_backend *b, uint64_t ret[3]);
+	int (*segment_identity)(struct mcs_backend *b, uint64_t *identity);
 
 	/* Memory of the program; @buf and @len are not 0.  As the functions of the same name. */
 	int (*register_buffer)(struct mcs_backend *b, void *buf, size_t len);

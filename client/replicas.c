@@ -145,10 +145,19 @@ static struct mcs_key replicas_key(const void *keys, unsigned i)
 	return ((const struct mcs_key *)keys)[i];
 }
 
+static bool replicas_not_ready(const struct mcs_replicas *ret, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (ret[i].result == -MC_ENOTREADY)
+			return true;
+	return false;
+}
+
 int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		 struct mcs_replicas *ret, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
+	struct mcs_patience owner = { 0 };
 	struct mcs_scratch *sc;
 	struct segments map = { 0 };
 	int r = mcs_check_fork(s), found = 0;
@@ -164,6 +173,11 @@ int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned
 	for (unsigned i = 0, k; i < n && r >= 0; i += k) {
 		k = mcs_batch_split(n - i, replicas_key, keys + i);
 		r = replicas_request(s, sc, &map, keys + i, k, flags, ret + i, deadline);
+		if (replicas_not_ready(ret + i, k) && mcs_session_await_owner(s->session, &owner, deadline)) {
+			mcs_replicas_free(ret + i, k);
+			k = 0;
+			continue;
+		}
 		found += r > 0 ? r : 0;
 	}
 	mcp_reply_done(&map.mem);

@@ -9,6 +9,9 @@
 #include "client/daemon/daemon.h"
 #include "client/direct/direct.h"
 #include "client/store_i.h"
+#include "common/env.h"
+#include "common/protocol.h"
+#include "common/reachable.h"
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -29,10 +32,23 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 		memset((char *)conf + sizeof(c), 0, size - sizeof(c));
 }
 
+static int conf_check_protocol(struct mcs_conf *c)
+{
+	int r = mc_protocol_parse(c->protocol);
+
+	if (r < 0)
+		return r;
+	if (r == MC_PROTOCOL_RPC_ONLY && c->segment_size)
+		return mc_fail(-MC_EPARAM, "protocol rpc_only contributes no memory: the segment's size must be 0");
+	c->protocol = "tcp";
+	return 0;
+}
+
 /* The caller's struct may be of an older, shorter version. */
 static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 {
 	struct mcs_conf c;
+	int r;
 
 	mcs_conf_init(&c);
 	if (from) {
@@ -48,16 +64,17 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 	c.daemon = c.daemon ? c.daemon : "";
 	if (!*c.master || !*c.hostname)
 		return mc_fail(-MC_EPARAM, "the %s is empty", *c.master ? "hostname" : "master's address");
-	if (strcmp(c.protocol, "tcp"))
-		return mc_fail(-MC_ENOTSUP, "protocol \"%s\" is not supported, only \"tcp\" is "
-			       "(which uses shared memory on the same host by itself)", c.protocol);
 	if (c.tenant && strlen(c.tenant) > MCP_TENANT_MAX)
 		return mc_fail(-MC_EPARAM, "a tenant's name of %zu bytes, %u are allowed",
 			       strlen(c.tenant), MCP_TENANT_MAX);
+	if (c.segment_fd > 0 && !c.segment_identity)
+		return mc_fail(-MC_EPARAM, "a segment_fd without a segment_identity");
 	if (c.timeout_ms < 0 || c.setup_timeout_ms < 0)
 		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
-	*ret = c;
-	return 0;
+	r = conf_check_protocol(&c);
+	if (r == 0)
+		*ret = c;
+	return r;
 }
 
 static int conf_copy_strings(struct mcs_conf *c)
@@ -94,6 +111,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 
 	if (!s)
 		return -ENOMEM;
+	mc_env_report_inert();
 	s->fork_depth = mc_fork_depth;
 	pthread_mutex_init(&s->fallback_lock, NULL);
 	mcs_scratch_pool_init(&s->scratch);
@@ -173,16 +191,20 @@ int mcs_segment_fd(struct mcs *s, uint64_t *ret_size)
 	return s->backend->ops->segment_fd(s->backend, ret_size);
 }
 
-int mcs_segment_identity(struct mcs *s, uint64_t ret[3])
+int mcs_segment_identity(struct mcs *s, uint64_t *identity)
 {
-	return s->backend->ops->segment_identity(s->backend, ret);
+	int r = mcs_check_fork(s);
+
+	return r < 0 ? r : s->backend->ops->segment_identity(s->backend, identity);
 }
 
 static int buffer_check(const struct mcs *s, const void *buf, size_t len)
 {
 	int r = mcs_check_fork(s);
 
-	return r == 0 && (!buf || !len) ? mc_fail(-MC_EPARAM, "an empty buffer cannot be registered") : r;
+	if (r < 0)
+		return r;
+	return buf && len ? mc_reachable(buf, len) : mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
 }
 
 int mcs_register_buffer(struct mcs *s, void *buf, size_t len)

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/options/options.h"
+#include "common/protocol.h"
 #include <mooncake/mcs.h>
 
 #define FAILED (-1)
@@ -159,9 +160,10 @@ static int store_setup(struct handle *h, const char *hostname, uint64_t segment_
 	if (!r && segment_size && segment_size < SEGMENT_MIN)
 		r = mc_fail(-MC_EPARAM, "a segment of %llu bytes is smaller than 16 MiB",
 			    (unsigned long long)segment_size);
-	if (!r && strcmp(conf.protocol, "tcp"))
-		r = mc_fail(-MC_EPARAM, "protocol \"%s\" is not supported, only \"tcp\" is", conf.protocol);
+	/* A wrong protocol must not close the store that is open. */
 	if (!r)
+		r = mc_protocol_parse(conf.protocol);
+	if (r >= 0)
 		r = handle_reopen(h, &conf);
 	/* Log the reason: the caller only gets a number, and -600 has many causes. */
 	if (r < 0)

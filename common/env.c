@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * env.c - environment variables with bounds. */
+ * env.c - environment variables with bounds, and the report of those without effect. */
 #include <config.h>
 
 #include "common/env.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "common/log.h"
 
@@ -45,4 +48,87 @@ bool mc_env_on(const char *name)
 	const char *v = mc_env_str(name);
 
 	return v && !is_off(v);
+}
+
+/* ---- variables without effect ---- */
+
+/* Bytes of the names in one line of the log, which cuts longer lines off. */
+#define INERT_BYTES 1500
+
+/* Upstream's variables that no part of this version reads.  A name that ends in _ stands for all that begin with it.
+ * tests/lint/env.sh compares this table with the sources and the documents. */
+static const char *const inert[] = {
+	/* the store */
+	"MC_STORE_", "MC_NOF_", "MC_NVME_", "MC_RPC_TIMEOUT_MS", "MC_RPC_CONNECT_TIMEOUT_MS",
+	"MC_MS_AUTO_DISC", "MC_MS_FILTERS", "MC_MMAP_ARENA_POOL_SIZE", "MC_DISABLE_MMAP_ARENA",
+	"MC_FILEREAD_WORKERS",
+	/* disk tiers, snapshots, checksums */
+	"MOONCAKE_OFFLOAD_", "MOONCAKE_USE_URING", "MOONCAKE_BUCKET_", "MOONCAKE_DISK_EVICTION_",
+	"MOONCAKE_SCANMETA_", "MOONCAKE_OFFSET_", "MOONCAKE_NVME_KV_", "MOONCAKE_ENABLE_DFS", "MOONCAKE_DFS_",
+	"MOONCAKE_DISTRIBUTED_", "MOONCAKE_AWS_", "MOONCAKE_S3_", "MOONCAKE_OSS_", "MOONCAKE_KVCS_EFC_CONFIG",
+	"MOONCAKE_SNAPSHOT_LOCAL_PATH", "MOONCAKE_STORE_CHECKSUM", "MOONCAKE_STORE_BACKEND",
+	"MOONCAKE_HOST_ID", "MOONCAKE_DISABLE_HIP_DMABUF",
+	/* TCP */
+	"MC_TCP_ENABLE_CONNECTION_POOL", "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER",
+	"MC_TCP_MAX_QUEUED_BYTES_PER_PEER", "MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER",
+	"MC_TCP_ADMISSION_TIMEOUT_MS", "MC_TCP_SLICE_SIZE", "MC_FORCE_SHM",
+	/* RDMA */
+	"MC_FORCE_HCA", "MC_PATH_ROUNDROBIN", "MC_ENABLE_DEST_DEVICE_AFFINITY", "MC_ENABLE_HCA_PEER_AFFINITY",
+	"MC_NIC_PEER_AFFINITY", "MC_NUM_CQ_PER_CTX", "MC_NUM_COMP_CHANNELS_PER_CTX", "MC_IB_PORT",
+	"MC_GID_INDEX", "MC_PKEY_INDEX", "MC_MAX_CQE_PER_CTX", "MC_MAX_EP_PER_CTX", "MC_NUM_QP_PER_EP",
+	"MC_MAX_SGE", "MC_MAX_WR", "MC_MAX_INLINE", "MC_MTU", "MC_WORKERS_PER_CTX", "MC_SLICE_SIZE",
+	"MC_FRAGMENT_RATIO", "MC_RETRY_CNT", "MC_SLICE_TIMEOUT", "MC_CONN_PAUSE_TTL_MS",
+	"MC_CONTEXT_PAUSE_TTL_MS", "MC_AUTO_GID_MAX_RETRIES", "MC_ENDPOINT_STORE_TYPE", "MC_IB_TC", "MC_IB_SL",
+	"MC_IB_PCI_RELAXED_ORDERING", "MC_MLX5_", "MC_ENABLE_PARALLEL_REG_MR", "MC_MIN_REG_SIZE",
+	"MC_MAX_CONCURRENT_REG_MR", "MC_EFA_", "MC_LOG_RDMA_SLICE_AFFINITY", "MC_TRACK_RDMA_POSTED_SLICES",
+	"MC_USE_RDMA_TWOSIDED", "MC_RDMA_", "MC_DISABLE_GPU_DIRECT_RDMA",
+	/* links between accelerators, CXL */
+	"MC_FORCE_MNNVL", "MC_FORCE_MUSA", "MC_INTRANODE_NVLINK", "MC_INTRA_NVLINK", "MC_ENABLE_MNNVL",
+	"MC_USE_NVLINK_IPC", "MC_USE_HIP_IPC", "MC_USE_UBSHMEM_IPC", "MC_DISABLE_HIP", "MC_DISABLE_MACA",
+	"MC_DISABLE_MUSA", "MC_CXL_", "MC_HIP_", "MC_MACA_", "MC_MUSA_", "MC_UBSHMEM_", "MC_TANGRT_",
+	"MC_TPU_",
+	/* remote calls, metadata */
+	"MC_USE_TENT", "MC_USE_TEV1", "MC_TENT_", "MC_RPC_PROTOCOL", "MC_RPC_CLIENT_IO_THREADS",
+	"MC_TE_RPC_CLIENT_IO_THREADS", "MC_YLT_LOG_LEVEL", "MC_HANDSHAKE_MAX_NOTIFY_ENTRIES",
+	"MC_METADATA_HTTP_TOKEN", "MC_METADATA_HTTP_ALLOW_INSECURE", "MC_METADATA_MAX_",
+};
+
+/* The length of the name of "NAME=value" if the variable is in the table, and set to something; else 0. */
+static size_t inert_name(const char *setting)
+{
+	const char *equals = strchr(setting, '=');
+	size_t len, n = equals ? (size_t)(equals - setting) : 0;
+
+	if (!n || !equals[1])
+		return 0;
+	for (size_t i = 0; i < sizeof(inert) / sizeof(inert[0]); i++) {
+		len = strlen(inert[i]);
+		if (!strncmp(setting, inert[i], len) && (n == len || (n > len && inert[i][len - 1] == '_')))
+			return n;
+	}
+	return 0;
+}
+
+void mc_env_report_inert(void)
+{
+	static bool reported;	/* atomic */
+	char names[INERT_BYTES] = "";
+	size_t used = 0, more = 0, len;
+
+	if (__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+		return;
+	for (char **e = environ; e && *e; e++) {
+		len = inert_name(*e);
+		if (!len)
+			continue;
+		if (used + len + 2 > sizeof(names))
+			more++;
+		else
+			used += (size_t)snprintf(names + used, sizeof(names) - used, " %.*s", (int)len, *e);
+	}
+	if (more)
+		mc_warn("env", "these variables are set and have no effect in this version:%s and %zu more", names,
+			more);
+	else if (used)
+		mc_warn("env", "these variables are set and have no effect in this version:%s", names);
 }

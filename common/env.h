@@ -12,5 +12,9 @@ int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max);
 /* Set to anything but 0, false, no or off. */
 bool mc_env_on(const char *name);
 const char *mc_env_str(const char *name);	/* NULL when unset */
+/* Name, in one line of the log, all variables of upstream that are set and have no effect in this version.  Only the
+ * first call in a process does.  Libraries call it when a store or an engine is opened, programs when their log is
+ * open. */
+void mc_env_report_inert(void);
 
 #endif

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -215,6 +217,62 @@ void mc_signals_block(void)
 	handled_signals(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+static const char *ending_program;
+
+static void end_at_once(int sig)
+{
+	static const char text[] = ": ended by a signal during the start\n";
+	struct iovec iov[2] = {
+		{ (char *)(uintptr_t)ending_program, strlen(ending_program) },
+		{ (char *)(uintptr_t)text, sizeof(text) - 1 },
+	};
+	ssize_t n = writev(STDERR_FILENO, iov, 2);
+
+	(void)n;
+	_exit(128 + sig);
+}
+
+void mc_signals_end_at_once(const char *program)
+{
+	struct sigaction end = { .sa_handler = end_at_once };
+	sigset_t set;
+
+	ending_program = program;
+	sigaction(SIGINT, &end, NULL);
+	sigaction(SIGTERM, &end, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void end_quietly(int sig)
+{
+	_exit(0);
+}
+
+void mc_signals_end_within(uint64_t ms)
+{
+	struct sigaction end = { .sa_handler = end_quietly };
+	struct itimerval timer = {
+		.it_value = { .tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000) },
+	};
+
+	sigaction(SIGALRM, &end, NULL);
+	(void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+int mc_signals_wait_ms(uint64_t ms)
+{
+	struct timespec wait = mc_timespec(ms * MC_NS_PER_MS);
+	sigset_t set;
+	int sig;
+
+	handled_signals(&set);
+	sig = sigtimedwait(&set, NULL, &wait);
+	return sig < 0 ? 0 : sig;
 }
 
 int mc_signals_wait(void)

@@ -47,6 +47,15 @@ bool mc_stop_wait(struct mc_stop *s, uint64_t ms);
 /* mc_signals_wait() waits for SIGINT, SIGTERM, SIGHUP or SIGUSR1 and returns its number.  main()
  * calls mc_signals_block() before it starts a thread; this also ignores SIGPIPE. */
 void mc_signals_block(void);
+/* Until the next mc_signals_block(), SIGINT and SIGTERM end the process at once, with status 128 + signal and a line
+ * on standard error: for a start that may wait long and has nothing to clean up yet.  A handler, because the default
+ * action does not exist for process 1 of a container.  Called by main() before it starts a thread; @program: static. */
+void mc_signals_end_at_once(const char *program);
 int mc_signals_wait(void);
+/* At most @ms milliseconds; 0: none came. */
+int mc_signals_wait_ms(uint64_t ms);
+/* End the process with status 0 after @ms, unless it ends earlier: for an orderly end that may wait for something
+ * that is not worth waiting for.  Uses SIGALRM. */
+void mc_signals_end_within(uint64_t ms);
 
 #endif

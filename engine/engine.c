@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/crc32c.h"
@@ -18,6 +19,20 @@
 #define SINGLE_RUN 64u
 /* Longest fragment of a request over TCP. */
 #define STRIPE_MAX (8ull << 20)
+/* Bounds of the default limit of incoming connections. */
+#define PEERS_IN_MIN 16u
+#define PEERS_IN_MAX 4096u
+
+/* The program that hosts the engine needs descriptors for its own work. */
+static uint32_t conf_max_peers_in(void)
+{
+	struct rlimit lim;
+	rlim_t n = getrlimit(RLIMIT_NOFILE, &lim) == 0 ? lim.rlim_cur / 4 : PEERS_IN_MAX;
+
+	if (n < PEERS_IN_MIN)
+		return PEERS_IN_MIN;
+	return n < PEERS_IN_MAX ? (uint32_t)n : PEERS_IN_MAX;
+}
 
 static int conf_fill(struct mce_engine *e, const struct mce_conf *conf)
 {
@@ -60,7 +75,7 @@ static int conf_fill(struct mce_engine *e, const struct mce_conf *conf)
 	/* A fragment holds whole chunks, so that no two connections compute parts of one checksum. */
 	c->stripe_bytes = (c->stripe_bytes + MC_CRC_CHUNK - 1) / MC_CRC_CHUNK * MC_CRC_CHUNK;
 	if (c->max_peers_in == 0)
-		c->max_peers_in = 4096;
+		c->max_peers_in = conf_max_peers_in();
 	if (c->progress_timeout_ms == 0)
 		c->progress_timeout_ms = 30000;
 	if (c->status_timeout_ms == 0)

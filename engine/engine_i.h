@@ -323,7 +323,7 @@ struct mce_engine {
 	struct mce_writers writers;
 	/* atomic */
 	uint64_t fence;		/* of mce_engine_set_fence() */
-	uint64_t refused_fence;	/* with which a greeting was refused, 0: none */
+	uint64_t refused_fence;	/* with which a WRITE was refused, 0: none */
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	pthread_cond_t idle;	/* resolvers became 0; a closing peer was freed, or stays */

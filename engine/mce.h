@@ -71,7 +71,9 @@ struct mce_conf {
 	int (*numa_of)(void *arg, const void *addr, uint64_t len);
 	void *numa_arg;
 	unsigned spin_us;	/* polling before sleep in I/O threads and waits */
-	uint32_t max_peers_in;	/* incoming connections, 0: 4096 */
+	/* Incoming connections, half of them from one address; 0: a quarter of RLIMIT_NOFILE, at most 4096.  From three
+	 * quarters on, and when the process has no free descriptor, the longest idle ones are closed for new ones. */
+	uint32_t max_peers_in;
 	uint64_t progress_timeout_ms; /* a connection that has work and moves no byte for this time is closed;
 				 * 0: 30000 (upstream: MC_TCP_PROGRESS_TIMEOUT_SEC) */
 	/* Serve upstream's nodes as well.  Port 0: a free one between upstream_port_min and _max (0: 15000
@@ -97,19 +99,19 @@ int mce_engine_upstream_port(const struct mce_engine *e);
  * The master gives every session of a client a fence number, larger than all before.  A WRITE carries the number of
  * the session that was granted its range, and so does every connection to an owner.  When the session has ended, the
  * master tells the owners to fence the client's engine up to that number, and reuses the ranges when they have
- * confirmed.  A number of 0 means that the request or engine takes no part in this. */
+ * confirmed.  A fenced client can still read.  A number of 0 means that the request or engine takes no part in this. */
 
 void mce_engine_nonce(const struct mce_engine *e, uint8_t ret[16]);
 /* The number of this engine's present session: connections are greeted with it.  A WRITE with a lower number fails
  * with -ESTALE from now on, wherever it waits; connections with a lower number carry no WRITE any more. */
 void mce_engine_set_fence(struct mce_engine *e, uint64_t fence);
 /* Owner's side: the engine @nonce (NULL: every engine) may not write here any more with a number up to @upto: its
- * connections are closed, and greetings with such numbers are refused.  0: no such write is carried out after return.
+ * connections are closed, and new ones with such numbers are for reading.  0: no such write is carried out after return.
  * -EAGAIN: a process on this host is still copying; call again later.  Any thread but an I/O thread. */
 int mce_engine_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 /* The largest number that this engine has had, or has seen as an owner. */
 uint64_t mce_engine_largest_fence(struct mce_engine *e);
-/* Has a peer refused a greeting because of the present number?  Then the client needs a new session. */
+/* Has a peer refused a WRITE of the present number?  Then the client needs a new session. */
 bool mce_engine_is_fenced(const struct mce_engine *e);
 
 /* ---- memory ------------------------------------------------------------------------------------ */

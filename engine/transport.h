@@ -49,8 +49,8 @@ struct mce_transport {
 	/* With the peer's lock: may the peer still carry out a WRITE whose request has ended?  Called only
 	 * after the transport has set mce_peer.doubts. */
 	bool (*writes_in_doubt)(struct mce_peer *p);
-	/* The engine has a new fence number (mce_engine_set_fence()): from return on no WRITE with a lower one is begun,
-	 * and none waits.  Any thread but an I/O thread. */
+	/* The engine has a new fence number (mce_engine_set_fence()): from return on no WRITE with a lower one is
+	 * begun, and none waits.  Any thread but an I/O thread. */
 	void (*new_fence)(struct mce_peer *p);
 	/* A direct pointer to [@addr, @addr + @len) for reading.  0, -EAGAIN and -MC_ENOTSUP as submit,
 	 * or the error. */

@@ -97,9 +97,9 @@ const struct mc_program mcm_program = {
 
 int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner)
 {
-	char name[] = "mooncake_master", *argv[] = { name, NULL };
+	char name[] = "mooncake_master", none[] = "--journal_dir=none", *argv[] = { name, none, NULL };
 
-	return mc_options_parse(&mcm_program, 1, argv, conf, ret_owner);
+	return mc_options_parse(&mcm_program, 2, argv, conf, ret_owner);
 }
 
 int mcm_conf_check(const struct mcm_conf *c)

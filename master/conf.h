@@ -14,7 +14,8 @@ struct mcm_conf {
 /* The program mooncake_master: option rows, aliases, and upstream's options that it refuses. */
 extern const struct mc_program mcm_program;
 
-/* Fill @conf from the defaults and the environment.  *ret_owner owns its strings: call
+/* For a master inside another program: fill @conf from the defaults and the environment, but keep no journal, because
+ * the pool ends with the program.  *ret_owner owns its strings: call
  * mc_options_free() after mcm_stop(). */
 int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner);
 

@@ -11,12 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
+#include "master/journal/journal.h"
 #include "master/master.h"
 
 #define LOG "main"
@@ -111,6 +114,23 @@ static int listen_of(const struct mcm_conf *conf, struct addresses *w)
 	return 0;
 }
 
+/* A master that cannot listen must not touch the journal, perhaps that of a running master: try it before. */
+static int check_listen(const struct addresses *w)
+{
+	const char *const addrs[] = { w->rpc, w->http };
+	char bound[MC_ADDR_MAX];
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		int fd = mc_listen(addrs[i], 1, 0, bound);
+
+		if (fd < 0)
+			return fd;
+		close(fd);
+	}
+	return 0;
+}
+
 /* Read the config file and the command line again, and apply the log options. */
 static int reopen_log(int argc, char **argv)
 {
@@ -168,6 +188,7 @@ static void fit_descriptors(struct mcm_conf *conf)
 static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
+	char journal[MCM_JOURNAL_PATH_MAX];
 	struct addresses w;
 	struct mcm *m;
 	int r;
@@ -177,9 +198,13 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 		r = mcm_conf_check(conf);
 	if (r == 0)
 		r = open_log(conf);
+	if (r == 0)
+		r = check_listen(&w);
 	if (r < 0)
 		return fail(r);
+	mc_env_report_inert();
 	fit_descriptors(conf);
+	mcm_journal_auto(conf, journal);
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
 		return fail(r);

@@ -23,6 +23,7 @@
 #include "master/mcm_i.h"
 #include "master/service/service.h"
 #include "master/ops/pin.h"
+#include "master/pool.h"
 #include "master/session.h"
 #include "meta/server_http.h"
 
@@ -79,6 +80,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 		r = mcm_durables_init(&m->durables);
 	if (r == 0)
 		r = mcm_journal_open(m);
+	if (r == 0)
+		r = mcm_pool_load(m);
 	if (r == 0)
 		r = mcm_tenants_load(m);
 	if (r == 0)
@@ -262,6 +265,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.idle_timeout_ms = (uint32_t)m->conf.rpc_conn_timeout_seconds,
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
+		.pool = m->pool,
 		.handlers = mcm_handlers,
 		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,

@@ -33,6 +33,7 @@ struct mcm {
 	const struct mcm_evict_ops *evict;
 	uint64_t start_ms;
 	uint64_t start_wall_ms;
+	struct mcp_id pool;		/* identity of the pool (pool.h) */
 	/* atomic */
 	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* intervals for owners and for other clients (liveness.c) */
 	uint64_t stalled_ms;		/* total time in which the master did not run (liveness.c) */
@@ -65,6 +66,7 @@ struct mcm {
 	/* owned by the monitor */
 	uint64_t grace_until_ms;	/* earliest end of the grace period; 0: it is over, or there was none */
 	uint64_t grace_from_ms;
+	bool awaits;			/* some restored segments may be awaited */
 	uint64_t tick_ns;		/* time of its last tick */
 	uint64_t due_ms;		/* no segment has to be hidden or dropped before */
 	uint64_t pins_turn;		/* number of its round over the sessions' leases */

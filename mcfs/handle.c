@@ -112,6 +112,15 @@ struct mcfs_handle *mcfs_handle_ref(struct mcfs_handle *h)
 	return h;
 }
 
+static void handle_close_inode(struct mcfs *fs, struct mcfs_handle *h)
+{
+	if (h->inode && h->type == MCFS_READ)
+		mcfs_inode_close_reader(&fs->inodes, h->inode);
+	else if (h->inode)
+		mcfs_inode_close_writer(&fs->inodes, h->inode);
+	h->inode = NULL;
+}
+
 void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 {
 	if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL))
@@ -125,10 +134,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	mcn_pins_free(h->pins);
 	mcfs_object_unref(h->object);
 	mcfs_writer_unref(h->writer);
-	if (h->inode && h->type == MCFS_READ)
-		mcfs_inode_close_reader(&fs->inodes, h->inode);
-	else if (h->inode)
-		mcfs_inode_close_writer(&fs->inodes, h->inode);
+	handle_close_inode(fs, h);
 	mcfs_stream_close(h->stream);
 	mcfs_dir_free(fs, h->dir);
 	free(h->text);
@@ -225,11 +231,57 @@ static struct mcfs_handle *first_handle(struct mcfs *fs)
 		mc_list_first(&fs->handles, struct mcfs_handle, link);
 }
 
+static bool handle_may_be_mapped(const struct mcfs_handle *h)
+{
+	return __atomic_load_n(&h->pins, __ATOMIC_ACQUIRE) || __atomic_load_n(&h->located, __ATOMIC_ACQUIRE);
+}
+
+static void handle_keep(struct mcfs *fs, struct mcfs_handle *h)
+{
+	handle_close_inode(fs, h);
+	mcfs_handle_closed(h);
+	MC_LOCKED(&fs->handles_lock);
+	mc_list_remove(&h->link);
+	mc_list_push_back(&fs->kept, &h->link);
+}
+
+void mcfs_handles_drop(struct mcfs *fs)
+{
+	struct mcfs_handle *h;
+	unsigned lost = 0, kept = 0;
+
+	while ((h = first_handle(fs))) {
+		if (h->type == MCFS_WRITE && h->writer) {
+			lost += mcfs_writer_pending(h->writer);
+			mcfs_writer_revoke(h->writer);
+		}
+		if (handle_may_be_mapped(h)) {
+			handle_keep(fs, h);
+			kept++;
+		} else {
+			mcfs_handle_unref(fs, h);
+		}
+	}
+	if (lost)
+		mc_warn("mcfs", "the mount was aborted, dropping unfinished files files=%u", lost);
+	if (kept)
+		mc_warn("mcfs", "programs may have mapped objects, keeping them pinned until this daemon ends "
+			"descriptors=%u", kept);
+}
+
+static void handles_end_kept(struct mcfs *fs)
+{
+	while (!mc_list_empty(&fs->kept))
+		mcfs_handle_unref(fs, mc_list_first(&fs->kept, struct mcfs_handle, link));
+}
+
 void mcfs_handles_end(struct mcfs *fs, bool open)
 {
 	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
 	struct mcfs_handle *h;
 	unsigned lost = 0;
+
+	handles_end_kept(fs);
 
 	while ((h = first_handle(fs))) {
 		struct mcfs_writer *w = h->type == MCFS_WRITE ? h->writer : NULL;

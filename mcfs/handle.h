@@ -26,6 +26,7 @@ struct mcfs_handle {
 	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; defined in readdir.c */
 	struct mcn_pins *pins;		/* atomic; pins taken with ioctl(2), created on first use */
+	bool located;			/* atomic; READ: a program knows where the object's memory is */
 	/* constant; WRITE: other writers had the inode open when this one opened it */
 	bool shared_inode;
 	bool hidden;			/* atomic; WRITE: lookups no longer find the inode */
@@ -78,6 +79,9 @@ struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_i
  * descriptors are still open, so the uncommitted bytes are incomplete and dropped; otherwise
  * mcfs_writer_end() decides for each handle. */
 void mcfs_handles_end(struct mcfs *fs, bool open);
+/* The guard aborted the mount, and the kernel will not report the closes of its files: drop all handles and
+ * the uncommitted bytes. Objects that programs may have mapped stay pinned until mcfs_handles_end(). */
+void mcfs_handles_drop(struct mcfs *fs);
 
 /* Record that a WRITE handle has unsaved bytes: before the change, so that no caller that receives an error
  * relies on saved bytes, and again before the reply, because another thread may have saved in between. */

@@ -13,10 +13,12 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/net/httpd.h"
 #include "common/log.h"
 #include "common/net/net.h"
+#include "common/protocol.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 #include "mcfs/control/control.h"
@@ -33,6 +35,10 @@
 #include "node/host.h"
 
 #define READY_MS 20000
+/* interval of attempts to end an aborted mount and to mount again */
+#define RETRY_MS 1000
+/* limit of the end of a daemon that has never reached its master */
+#define LOOKING_END_MS 500
 
 static const struct mc_opt_row rows[] = {
 #define OPT(...) MC_OPT_ROW(struct mcfs_conf, __VA_ARGS__)
@@ -67,7 +73,7 @@ struct running {
 	struct mcfs fs;
 	struct mcfs_standalone *standalone;
 	struct mc_httpd *httpd;
-	bool versions, inodes, errors, replies;
+	bool versions, files, errors, replies;
 	int ended;		/* atomic: the session is over */
 	int argc;		/* to parse the options again */
 	char **argv;
@@ -157,8 +163,6 @@ static int check_conf(struct mcfs *fs)
 		r = check_views(fs);
 	if (r < 0)
 		return r;
-	if (strcmp(c->protocol, "tcp") != 0)
-		return mc_fail(-EINVAL, "protocol: %s is not supported, use tcp", c->protocol);
 	if (c->supervise && c->standalone)
 		return mc_fail(-EINVAL, "supervise excludes standalone: the pool's index ends with its daemon");
 	fs->segment_fd = fs->handoff_fd = -1;
@@ -230,6 +234,26 @@ static int open_log(const struct mcfs_conf *c)
 	return mc_log_open(&log);
 }
 
+static int check_protocol(const struct mcfs_conf *c)
+{
+	int r = mc_protocol_parse(c->protocol);
+
+	mc_env_report_inert();
+	return r < 0 ? r : 0;
+}
+
+/* Warnings about the configuration appear once: in the log, or on the caller's terminal, before the log of a daemon
+ * without a destination is limited to errors. */
+static int begin_log(const struct mcfs_conf *c)
+{
+	bool has_log = c->log_dir[0] || c->syslog;
+	int r = has_log ? 0 : check_protocol(c);
+
+	if (r == 0)
+		r = open_log(c);
+	return r < 0 ? r : check_protocol(c);
+}
+
 /* ---- starting and stopping ---- */
 
 static void on_failed(struct mcfs_version_env *env, const void *key, size_t len, int err,
@@ -255,6 +279,7 @@ static int open_store(struct running *run, const char *master)
 	struct mcfs *fs = &run->fs;
 	char host[MC_ADDR_MAX];
 	struct mcs_conf conf;
+	int r;
 
 	mcs_conf_init(&conf);
 	mcn_host_of(fs->conf.host, master, host, sizeof(host));
@@ -269,13 +294,49 @@ static int open_store(struct running *run, const char *master)
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	/* An existing mount must survive an unreachable master. */
-	conf.lazy = fs->conf.lazy || fs->taken_over;
-	if (fs->taken_over && fs->segment_fd >= 0) {
+	conf.lazy = fs->conf.lazy || fs->taken_over || fs->segment_fd >= 0;
+	if (fs->segment_fd >= 0)
 		conf.segment_fd = fs->segment_fd;
-		memcpy(conf.segment_identity, mcfs_handoff()->segment_identity,
-		       sizeof(conf.segment_identity));
+	conf.segment_identity = fs->segment_identity;
+	/* The master may be missing for a long time. A master in this process is there, and has files to remove. */
+	if (!fs->conf.standalone)
+		mc_signals_end_at_once("mcfs");
+	r = mcs_open(&conf, &fs->store);
+	mc_signals_block();
+	return r;
+}
+
+/* The parts of a mount that are new after an aborted mount; the other parts belong to the node. */
+static int files_start(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+	int r = mcfs_inodes_init(&fs->inodes);
+
+	if (r < 0)
+		return r;
+	mcfs_open_pins_init(&fs->open_pins);
+	mcfs_locks_init(&fs->locks, (unsigned)fs->conf.max_threads / 2);
+	run->files = true;
+	r = mcfs_takeover_restore(fs);
+	if (r < 0)
+		return r;
+	r = mcfs_reply_init(fs);
+	run->replies = r == 0;
+	return r;
+}
+
+static void files_stop(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+
+	if (run->replies)
+		mcfs_reply_done(fs);
+	if (run->files) {
+		mcfs_open_pins_done(&fs->open_pins);
+		mcfs_locks_done(&fs->locks);
+		mcfs_inodes_done(&fs->inodes);
 	}
-	return mcs_open(&conf, &fs->store);
+	run->replies = run->files = false;
 }
 
 static int run_start_parts(struct running *run)
@@ -286,6 +347,7 @@ static int run_start_parts(struct running *run)
 
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	mc_list_init(&fs->handles);
+	mc_list_init(&fs->kept);
 	r = mcfs_takeover_handoff(fs);
 	if (r < 0)
 		return r;
@@ -293,6 +355,8 @@ static int run_start_parts(struct running *run)
 			  MCFS_AHEAD_SLOTS, &fs->pool);
 	if (r == 0 && fs->conf.standalone)
 		r = mcfs_standalone_start(&run->standalone, &master, &public);
+	if (r == 0 && strncmp(public, "unix:", 5) == 0)
+		fs->socket_addr = public;
 	if (r == 0)
 		r = open_store(run, master);
 	if (r < 0)
@@ -303,23 +367,13 @@ static int run_start_parts(struct running *run)
 	run->versions = true;
 	fs->versions.failed = on_failed;
 	fs->versions.max_size = MCFS_SIZE_MAX;
-	r = mcfs_inodes_init(&fs->inodes);
-	if (r < 0)
-		return r;
-	mcfs_open_pins_init(&fs->open_pins);
-	mcfs_locks_init(&fs->locks, (unsigned)fs->conf.max_threads / 2);
-	run->inodes = true;
 	r = mcfs_errors_init(&fs->errors);
 	if (r < 0)
 		return r;
 	run->errors = true;
-	r = mcfs_takeover_restore(fs);
+	r = files_start(run);
 	if (r < 0)
 		return r;
-	r = mcfs_reply_init(fs);
-	if (r < 0)
-		return r;
-	run->replies = true;
 	r = mcfs_service_start(fs, public);
 	if (r < 0)
 		return r;
@@ -328,20 +382,35 @@ static int run_start_parts(struct running *run)
 	return r;
 }
 
-static int run_start(struct running *run)
+static int mount_start(struct running *run)
 {
-	int r = run_start_parts(run);
+	int r = mcfs_session_start(&run->fs, on_session_end, run);
 
-	if (r == 0)
-		r = mcfs_session_start(&run->fs, on_session_end, run);
 	if (r == 0)
 		r = mcfs_session_wait_ready(&run->fs, READY_MS);
 	if (r == 0)
 		r = mcfs_takeover_keep(&run->fs);
 	if (r == 0)
 		r = mcfs_guard_begin(run->fs.connection);
+	return r;
+}
+
+static int run_start(struct running *run)
+{
+	int r = run_start_parts(run);
+
+	if (r == 0)
+		r = mount_start(run);
 	/* A lazily unmounted mount with open files appears in no mount table. */
 	return r == -ENOENT && run->fs.taken_over ? 0 : r;
+}
+
+/* Answer the operations that would wait without a limit. */
+static void waits_hang_up(struct running *run)
+{
+	mcfs_streams_hang_up();
+	if (run->files)
+		mcfs_locks_hang_up(&run->fs.locks);
 }
 
 /* Stop and free all parts that run_start() has started, also after a partial start. */
@@ -352,9 +421,7 @@ static int run_stop(struct running *run)
 		!mcfs_session_is_mounted(fs);
 	int r;
 
-	mcfs_streams_hang_up();
-	if (run->inodes)
-		mcfs_locks_hang_up(&fs->locks);
+	waits_hang_up(run);
 	r = fs->session ? mcfs_session_stop(fs, fs->conf.umount_timeout) : 0;
 	if (r < 0) {
 		/* Threads are still running and use the mount's memory: only the end of the process frees it. */
@@ -372,15 +439,9 @@ static int run_stop(struct running *run)
 	mcfs_streams_end();
 	mcfs_session_free(fs);
 	mc_httpd_stop(run->httpd);
-	if (run->replies)
-		mcfs_reply_done(fs);
+	files_stop(run);
 	if (run->errors)
 		mcfs_errors_done(&fs->errors);
-	if (run->inodes) {
-		mcfs_open_pins_done(&fs->open_pins);
-		mcfs_locks_done(&fs->locks);
-		mcfs_inodes_done(&fs->inodes);
-	}
 	mcfs_service_stop(fs);
 	mcs_close(fs->store);
 	if (run->versions)
@@ -432,21 +493,107 @@ static void run_reload(struct running *run)
 		mc_info("mcfs", "configuration reloaded");
 }
 
+/* True: the daemon has to end. */
+static bool run_signal(struct running *run, int sig)
+{
+	if (sig == SIGHUP)
+		run_reload(run);
+	if (sig != SIGINT && sig != SIGTERM)
+		return false;
+	mc_info("mcfs", "ending on signal %d", sig);
+	return true;
+}
+
+/* ---- after an abort by the guard ---- */
+
+/* End the aborted session; the dead mount stays. Running operations end at their deadlines. False: a signal
+ * ended the wait. */
+static bool aborted_end(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+
+	waits_hang_up(run);
+	while (mcfs_session_join(fs, RETRY_MS) < 0)
+		if (run_signal(run, mc_signals_wait_ms(0)))
+			return false;
+	return true;
+}
+
+/* The kernel knows nothing of an aborted mount's inodes and files any more. */
+static void aborted_clear(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+
+	mcfs_handles_drop(fs);
+	mcfs_streams_end();
+	mcfs_session_free(fs);
+	files_stop(run);
+	fs->connection = 0;
+	__atomic_store_n(&run->ended, 0, __ATOMIC_RELEASE);
+}
+
+static int mount_again(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+	int r = mcfs_takeover_handoff(fs);
+
+	if (r == 0)
+		r = files_start(run);
+	if (r == 0)
+		r = mount_start(run);
+	if (r == 0)
+		return 0;
+	mc_err("mcfs", "cannot mount again, will retry dir=%s: %s", fs->mountpoint, mcs_error_detail(r));
+	mcfs_guard_pause();
+	waits_hang_up(run);
+	while (mcfs_session_stop(fs, READY_MS) < 0)
+		mc_warn("mcfs", "waiting for operations that do not end dir=%s", fs->mountpoint);
+	aborted_clear(run);
+	return r;
+}
+
+/* Replace an aborted mount. Memory, objects, registration and local programs are not affected. False: the
+ * daemon has to end, because the mount was unmounted meanwhile, or on a signal. */
+static bool run_again(struct running *run)
+{
+	struct mcfs *fs = &run->fs;
+	bool mounted;
+
+	mc_warn("mcfs", "the daemon had stalled and its mount was aborted, mounting again dir=%s", fs->mountpoint);
+	mcfs_guard_pause();
+	if (!aborted_end(run))
+		return false;
+	mounted = mcfs_session_is_mounted(fs);
+	aborted_clear(run);
+	mcfs_service_forget_backing(fs);
+	fs->taken_over = false;
+	if (!mounted) {
+		mc_info("mcfs", "unmounted while the daemon stood still");
+		return false;
+	}
+	/* As late as possible: until the next mount, programs find the directory below. */
+	mcfs_mountpoint_detach(fs->mountpoint);
+	while (mount_again(run) < 0)
+		if (run_signal(run, mc_signals_wait_ms(RETRY_MS)))
+			return false;
+	return true;
+}
+
 static void run_wait(struct running *run)
 {
 	for (;;) {
 		int sig = mc_signals_wait();
 
-		if (__atomic_load_n(&run->ended, __ATOMIC_ACQUIRE)) {
+		if (run_signal(run, sig))
+			return;
+		if (!__atomic_load_n(&run->ended, __ATOMIC_ACQUIRE))
+			continue;
+		if (!mcfs_guard_aborted()) {
 			mc_info("mcfs", "unmounted");
 			return;
 		}
-		if (sig == SIGINT || sig == SIGTERM) {
-			mc_info("mcfs", "ending on signal %d", sig);
+		if (!run_again(run))
 			return;
-		}
-		if (sig == SIGHUP)
-			run_reload(run);
 	}
 }
 
@@ -528,7 +675,7 @@ static int run_mount(struct running *run, int parent)
 	if (r < 0) {
 		(void)print_error(r);
 		/* The objects and open files belong to the next daemon, if there is one. */
-		if (run->fs.taken_over)
+		if (run->fs.taken_over || run->fs.segment_fd >= 0)
 			_exit(1);
 		(void)run_stop(run);
 		tell_parent(parent, 1);
@@ -540,6 +687,12 @@ static int run_mount(struct running *run, int parent)
 		mcfs_handles_continue(&run->fs);
 	run_wait(run);
 	mcfs_fdstore_tell("STOPPING=1");
+	/* Without a master, running operations and attempts to connect have nothing to lose. */
+	if (mcs_health(run->fs.store) == 1) {
+		if (mcfs_session_is_mounted(&run->fs))
+			mcfs_mountpoint_detach(run->fs.mountpoint);
+		mc_signals_end_within(LOOKING_END_MS);
+	}
 	(void)run_stop(run);
 	mcfs_handoff_close();
 	return 0;
@@ -562,7 +715,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = check_conf(fs);
 	if (r == 0)
-		r = open_log(&fs->conf);
+		r = begin_log(&fs->conf);
 	in_front = fs->conf.foreground || fs->conf.debug;
 	/* systemd's descriptor store, which it offers to a service in the foreground. */
 	has_fdstore = in_front && mcfs_fdstore_there();

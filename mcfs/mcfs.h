@@ -36,6 +36,7 @@ struct mcfs {
 	struct mc_options *options;
 	char *mountpoint;		/* absolute */
 	char *master;			/* address of the master, as in struct mcs_conf */
+	const char *socket_addr;	/* standalone: address of the master for other programs; NULL: none */
 	mode_t file_mode, dir_mode;
 	uid_t uid;
 	gid_t gid;
@@ -48,7 +49,10 @@ struct mcfs {
 	uint64_t start_wall_ms;
 	/* the mount was made by a daemon that has died (life/takeover.c) */
 	bool taken_over;
-	int fuse_fd, segment_fd;	/* descriptors of that daemon; segment_fd negative: none */
+	int fuse_fd;			/* descriptor of that daemon */
+	/* memory of a daemon that has died, with its objects; segment_fd negative: none */
+	int segment_fd;
+	uint64_t segment_identity[MCS_SEGMENT_IDENTITY];
 	int handoff_fd;			/* negative once stored (life/fdstore.h) */
 	mcs_t *store;
 	struct mcfs_pool *pool;
@@ -63,7 +67,8 @@ struct mcfs {
 	struct mcfs_locks locks;
 	struct mcfs_errors errors;
 	pthread_mutex_t handles_lock;
-	struct mc_list handles;		/* both guarded by handles_lock */
+	/* guarded by handles_lock; kept: handles of a mount that was aborted (handle.h) */
+	struct mc_list handles, kept;
 	unsigned nhandles;
 	/* atomic */
 	uint64_t limit_read_ms;		/* when versions.max_size was last refreshed */

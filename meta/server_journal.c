@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sync.h"
 #include "meta/server_store_i.h"
 
 #define LOG "metadata"
@@ -247,14 +247,6 @@ static int journal_write_entries(int fd, const struct mcd_store *s, uint64_t *re
 	return fsync(fd);
 }
 
-static int journal_sync_dir(const char *path)
-{
-	auto_free char *copy = strdup(path);
-	auto_close int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-
-	return fd < 0 ? -1 : fsync(fd);
-}
-
 int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 {
 	auto_free char *tmp = NULL;
@@ -274,7 +266,7 @@ int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 		unlink(tmp);
 		return r;
 	}
-	(void)journal_sync_dir(j->path);
+	(void)mc_sync_entry(j->path);
 	close(j->fd);
 	j->fd = TAKE_FD(fd);
 	j->size = size;
@@ -328,6 +320,9 @@ int mcd_journal_open(struct mcd_journal *j, const char *path,
 		return 0;
 	if (journal_write(j->fd, MAGIC, sizeof(MAGIC) - 1) < 0 || fsync(j->fd) < 0)
 		return journal_fail("write", path);
+	r = mc_sync_entry(path);
+	if (r < 0)
+		return r;
 	j->size = sizeof(MAGIC) - 1;
 	return 0;
 }

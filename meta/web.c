@@ -6,12 +6,14 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "meta/meta_i.h"
 
@@ -26,6 +28,7 @@ struct mcd_web {
 	unsigned nabandoned;
 	CURL *idle[IDLE_MAX];
 	unsigned nidle;
+	bool proxy;				/* as the environment says; constant */
 };
 
 static void curl_once(void)
@@ -42,6 +45,7 @@ int mcd_web_open(struct mcd_web **ret)
 		return mc_fail(-ENOMEM, "no memory for an HTTP client");
 	pthread_once(&once, curl_once);
 	pthread_mutex_init(&web->lock, NULL);
+	web->proxy = mc_env_on("MC_METADATA_USE_PROXY");
 	*ret = web;
 	return 0;
 }
@@ -233,6 +237,9 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 	}
 	web_set_call(h, c, headers);
 	web_set_quick_exit(web, h);
+	/* Descriptors hold addresses and keys of memory, which no proxy needs to see. */
+	if (!web->proxy)
+		curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
 	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, why);
 	code = curl_easy_perform(h);
 	web_note_abandoned(web, h, code);

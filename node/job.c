@@ -107,6 +107,8 @@ static int job_hold(struct mcn_conn *c, struct mcn_job *job, const struct mcfs_r
 		return r;
 	iov->iov_len = range->len;
 	job->iovcnt++;
+	if (!mcn_memory_is_present(iov->iov_base, range->len))
+		return mc_fail(-EFAULT, "a buffer has pages that the client has never touched");
 	return 0;
 }
 

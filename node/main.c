@@ -17,6 +17,9 @@
 #include "node/host.h"
 #include "node/node.h"
 
+/* limit of the end of a daemon that has never reached its master */
+#define LOOKING_END_MS 500
+
 #define OPT MC_OPT_FIELD
 struct conf {
 #include "node/options.def"
@@ -119,6 +122,7 @@ static int open_store(struct running *run)
 	const struct conf *c = &run->conf;
 	char host[MC_ADDR_MAX];
 	struct mcs_conf conf;
+	int r;
 
 	mcs_conf_init(&conf);
 	mcn_host_of(c->host, c->master_server_address, host, sizeof(host));
@@ -133,7 +137,11 @@ static int open_store(struct running *run)
 	conf.lazy = c->lazy;
 	conf.tenant = c->tenant_id;
 	conf.daemon = "off";
-	return mcs_open(&conf, &run->store);
+	/* The master may be missing for a long time. */
+	mc_signals_end_at_once("mooncake_client");
+	r = mcs_open(&conf, &run->store);
+	mc_signals_block();
+	return r;
 }
 
 static int start_node(struct running *run)
@@ -202,6 +210,9 @@ static int main_serve(struct running *run)
 		mc_info("node", "mooncake_client " PACKAGE_VERSION " is up node=%s socket=%s",
 			mcs_hostname(run->store), mcn_address(run->node));
 		wait_for_end(&run->conf);
+		/* Without a master, running calls and attempts to connect have nothing to lose. */
+		if (mcs_health(run->store) == 1)
+			mc_signals_end_within(LOOKING_END_MS);
 	}
 	r = r < 0 ? main_fail(r) : 0;
 	main_stop(run);

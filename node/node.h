@@ -77,7 +77,8 @@ struct mcn_io {
 	uint32_t buffer;
 	uint64_t at, len;
 };
-/* Memory of a buffer, kept until mcn_io_end().  -ENOENT, -EACCES, -ERANGE. */
+/* Memory of a buffer, kept until mcn_io_end().  -ENOENT, -EACCES, -ERANGE; -EFAULT: the client has not touched all of
+ * its pages. */
 int mcn_io_begin(struct mcn *n, const struct mcn_io *io, void **ret_hold, struct iovec *ret);
 void mcn_io_end(struct mcn *n, void *hold);
 

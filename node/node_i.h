@@ -120,6 +120,12 @@ int mcn_buffer_get(struct mcn_conn *c, uint32_t id, uint64_t at, uint64_t len,
 		   struct mcn_buffer **ret, void **ret_base);
 void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b);
 
+/* ---- memory.c -------------------------------------------------------------------------------------- */
+
+/* Has the client's mapped memory [@p, @p + @len) all of its pages?  The kernel charges a missing page to the process
+ * that touches it first, so the daemon does not touch it.  False also for pages that are swapped out. */
+bool mcn_memory_is_present(const void *p, uint64_t len);
+
 /* ---- deferred_close.c: descriptors that clients sent ----------------------------------------------- */
 
 struct mcn_deferred;

@@ -515,6 +515,10 @@ int mcn_io_begin(struct mcn *n, const struct mcn_io *io, void **ret_hold, struct
 	pthread_mutex_unlock(&n->lock);
 	if (r == 0) {
 		r = mcn_buffer_get(h->conn, io->buffer, io->at, io->len, &h->buffer, &ret->iov_base);
+		if (r == 0 && !mcn_memory_is_present(ret->iov_base, io->len)) {
+			mcn_buffer_put(h->conn, h->buffer);
+			r = mc_fail(-EFAULT, "a buffer has pages that the client has never touched");
+		}
 		if (r < 0)
 			mcn_conn_unref(h->conn);
 	}

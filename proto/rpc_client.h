@@ -69,6 +69,9 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
  * connect_timeout_ms for space in the socket. */
 int mcp_send(struct mcp_client *c, uint16_t type, const void *msg);
 
+/* In connected() only: the address of the server that has just answered the hello. */
+const char *mcp_client_greeting(const struct mcp_client *c);
+
 /* Is a connection up right now?  Queries the socket, so an end that no call has noticed yet counts too. */
 bool mcp_client_up(const struct mcp_client *c);
 /* Close the connection; running calls fail, the next call connects again. */

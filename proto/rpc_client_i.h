@@ -93,7 +93,7 @@ struct mcp_client {
 	struct mcp_link *greeting;	/* its new link, which only it may use until the hello is done */
 	uint64_t attempts;
 	int attempt_err;		/* result of the last attempt */
-	char attempt_why[160];
+	char attempt_why[256];
 	struct mcp_slot *slots[MCP_SLOTS];
 	unsigned slot_count;
 	struct mcp_slot *free_slots;

@@ -54,6 +54,12 @@ static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t dead
 	return r < 0 ? r : 0;
 }
 
+const char *mcp_client_greeting(const struct mcp_client *c)
+{
+	MC_LOCKED((pthread_mutex_t *)&c->lock);
+	return c->greeting->peer;
+}
+
 /* Connect to one address and make it the client's link. */
 static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline)
 {

@@ -112,7 +112,7 @@ int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_bu
 	const struct mcp_server_conf *conf = &s->server->conf;
 	struct mcp_hello_reply hello = {
 		.version = s->version, .server = conf->server_id, .max_frame = conf->max_frame,
-		.max_outstanding = conf->max_outstanding,
+		.max_outstanding = conf->max_outstanding, .pool = conf->pool,
 		.software = mcp_bytes(conf->software, strlen(conf->software)),
 	};
 	size_t begin;

@@ -66,6 +66,7 @@ struct mcp_server_conf {
 	bool tcp_nodelay;
 	const char *software;		/* sent in the hello */
 	struct mcp_id server_id;	/* all zero: random */
+	struct mcp_id pool;		/* sent in the hello; all zero: not known */
 	const struct mcp_handler *handlers; /* ends with type 0; HELLO is handled by the server */
 	/* Types that sessions of channel HEARTBEAT may request too (short work); ends with 0.
 	 * NULL: none. */

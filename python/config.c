@@ -7,6 +7,8 @@
 
 #define DATA_TYPES 10
 #define GROUP_MAX 1024
+/* Upstream's code for a replica in a DFS that is not configured. */
+#define NO_DFS (-1601)
 
 struct config {
 	PyObject_HEAD
@@ -232,6 +234,14 @@ static int opts_pins(const struct config *c, struct mcpy_opts *ret)
 	return 0;
 }
 
+/* Upstream's codes for replicas in tiers that do not exist here; upstream allows at most one in a DFS. */
+static int opts_tiers(const struct config *c)
+{
+	if (c->nof_replica_num || c->dfs_replica_num > 1)
+		return MCPY_INVALID_PARAMS;
+	return c->dfs_replica_num ? NO_DFS : 0;
+}
+
 int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_opts *ret)
 {
 	const struct config *c = (const struct config *)config;
@@ -247,6 +257,9 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 	}
 	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node))
 		return MCPY_INVALID_PARAMS;
+	r = opts_tiers(c);
+	if (r)
+		return r;
 	/* Keep the current lists: another thread may set new ones during the call. */
 	ret->held = PyTuple_Pack(3, c->preferred, c->preferred_one, c->group_ids);
 	if (!ret->held)

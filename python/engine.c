@@ -565,7 +565,8 @@ static PyMethodDef methods[] = {
 	  "comma-separated list of the devices to include." },
 	{ "register_memory", MCPY_FAST(engine_register),
 	  "register_memory(buffer_addr: int, capacity: int, location: str = '*') -> int\n\nAllow peers to "
-	  "read and write capacity bytes of the caller's memory.\n0, -7 if they overlap registered memory, or -1." },
+	  "read and write capacity bytes of the caller's memory.\n0, -7 if they overlap registered memory, or -1, "
+	  "also\nif this process cannot access them." },
 	{ "unregister_memory", MCPY_FAST(engine_unregister),
 	  "unregister_memory(buffer_addr: int) -> int\n\n0: peers can no longer access the memory; -3: "
 	  "nothing is registered there." },

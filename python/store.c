@@ -339,8 +339,8 @@ static PyMethodDef store_methods[] = {
 	  "get_hostname() -> str\n\n\"host:port\": the name of this store's segment." },
 	{ "register_buffer", MCPY_FAST(store_register),
 	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nRegister size bytes at buffer_ptr for transfers.  The "
-	  "caller must unregister them before freeing them.\n0, or -600, also if the bytes are not mapped.  Transfers "
-	  "over TCP and shared memory need no\nregistration; ranges may overlap." },
+	  "caller must unregister them before freeing them.\n0, or -600, also if this process cannot access them.  "
+	  "Transfers over TCP and shared memory need no\nregistration; ranges may overlap." },
 	{ "unregister_buffer", MCPY_FAST(store_unregister),
 	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 if nothing is registered at that address." },
 	{ NULL, NULL, 0, NULL }

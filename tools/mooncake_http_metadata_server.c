@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/net.h"
@@ -78,8 +79,10 @@ static int run(const struct conf *conf)
 	int r, port, sig;
 
 	r = open_log(conf);
-	if (r == 0)
-		r = start(conf, &port, &m);
+	if (r < 0)
+		return fail(r);
+	mc_env_report_inert();
+	r = start(conf, &port, &m);
 	if (r < 0)
 		return fail(r);
 	mc_info(LOG, NAME " " PACKAGE_VERSION " is up host=%s port=%d persist=%s", conf->host, port,

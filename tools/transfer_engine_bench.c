@@ -19,6 +19,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/options/options.h"
+#include "common/protocol.h"
 #include "common/stdfds.h"
 #include "common/thread.h"
 
@@ -247,6 +248,7 @@ static int target(struct bench *b)
 static int check(const struct conf *c)
 {
 	double unit;
+	int r;
 
 	if (strcmp(c->mode, "initiator") && strcmp(c->mode, "target"))
 		return mc_fail(-EINVAL, "mode must be initiator or target, not %s", c->mode);
@@ -254,8 +256,9 @@ static int check(const struct conf *c)
 		return mc_fail(-EINVAL, "operation must be read or write, not %s", c->operation);
 	if (strcmp(c->memory, "managed") && strcmp(c->memory, "user"))
 		return mc_fail(-EINVAL, "memory must be managed or user, not %s", c->memory);
-	if (strcmp(c->protocol, "tcp"))
-		fprintf(stderr, "protocol %s is not in this version, using tcp\n", c->protocol);
+	r = mc_protocol_parse(c->protocol);
+	if (r != MC_PROTOCOL_TCP)
+		return r < 0 ? r : mc_fail(-EINVAL, "protocol %s moves no bytes, use tcp", c->protocol);
 	return unit_of(c->report_unit, &unit);
 }
 

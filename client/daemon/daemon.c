@@ -79,7 +79,7 @@ static int daemon_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 	return mc_fail(-EINVAL, "this process contributes no memory");
 }
 
-static int daemon_segment_identity(struct mcs_backend *b, uint64_t ret[3])
+static int daemon_segment_identity(struct mcs_backend *b, uint64_t *identity)
 {
 	return mc_fail(-EINVAL, "this process contributes no memory");
 }

@@ -122,6 +122,9 @@ int mcs_daemon_mem_publish(struct mcs_daemon_conn *c, uint64_t until);
 /* The range of a buffer, by the connection's ids, that has the @len bytes at @p; false: none has them all. */
 bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, struct mcfs_ring_range *ret);
 
+/* Allocate the pages of the ranges, which the daemon does not do: the kernel charges them to this process. */
+void mcs_daemon_mem_touch(struct mcs_daemon_conn *c, const struct mcfs_ring_range *range, unsigned n);
+
 /* Memory for the value of one operation: from the bounce buffer or, if it does not fit there, mapped for it. */
 struct mcs_daemon_bounce {
 	unsigned char *p;

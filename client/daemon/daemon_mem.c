@@ -183,6 +183,31 @@ bool mcs_daemon_mem_find(struct mcs_daemon_conn *c, const void *p, size_t len, s
 	return false;
 }
 
+/* The address of a range by the connection's ids; NULL: its buffer was unregistered. */
+static unsigned char *mem_at(struct mcs_daemon_conn *c, const struct mcfs_ring_range *range)
+{
+	struct mcs_daemon *d = c->d;
+
+	MC_LOCKED(&d->lock);
+	for (unsigned i = 0; i < MCS_DAEMON_MEMS; i++)
+		if (d->mem[i].base && mem_told(c, i) && c->id[i] == range->buffer)
+			return (unsigned char *)d->mem[i].base + (range->at - d->mem[i].fd_offset);
+	return NULL;
+}
+
+void mcs_daemon_mem_touch(struct mcs_daemon_conn *c, const struct mcfs_ring_range *range, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		unsigned char *p = mem_at(c, &range[i]);
+		size_t before = (uintptr_t)p % GRAIN;
+
+		/* Kernels before 5.14 know no MADV_POPULATE_READ. */
+		if (p && madvise(p - before, range[i].len + before, MADV_POPULATE_READ) < 0 && errno == EINVAL)
+			for (size_t at = 0; at < range[i].len + before; at += GRAIN)
+				(void)*(volatile unsigned char *)(p - before + at);
+	}
+}
+
 /* Store @m in a free slot; the lock is held. */
 static int mem_add_locked(struct mcs_daemon *d, struct mcs_daemon_mem *m, unsigned *ret)
 {

@@ -24,6 +24,8 @@
 #define GRACE_MS 3000
 /* then wait this long for the daemon to confirm that it no longer uses the memory named in the requests. */
 #define RELEASE_MS 5000
+/* Attempts to make missing pages present. */
+#define TOUCHES 3
 
 struct mcs_daemon_ring {
 	/* constant */
@@ -377,8 +379,8 @@ static int window_run(struct mcs_daemon_ring *r, struct mcs_daemon_req *reqs, un
 	}
 }
 
-int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n,
-		   const struct mcs_put_opts *put, uint64_t deadline)
+static int ring_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n, const struct mcs_put_opts *put,
+		    uint64_t deadline)
 {
 	struct mcs_daemon_ring *ring = NULL;
 	unsigned done = 0;
@@ -407,5 +409,29 @@ int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsig
 		done += w.n;
 	}
 	pthread_mutex_unlock(&ring->lock);
+	return r;
+}
+
+/* The daemon has refused memory without pages before it began.  Pages may be swapped out again meanwhile. */
+static int ring_touch_and_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *q, const struct mcs_put_opts *put,
+			      uint64_t deadline)
+{
+	int r = 0;
+
+	for (int tries = 0; tries < TOUCHES && r == 0 && q->c.result == -EFAULT; tries++) {
+		mcs_daemon_mem_touch(c, q->range, q->nranges);
+		r = ring_run(c, q, 1, put, deadline);
+	}
+	return r;
+}
+
+int mcs_daemon_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsigned n,
+		   const struct mcs_put_opts *put, uint64_t deadline)
+{
+	int r = ring_run(c, reqs, n, put, deadline);
+
+	for (unsigned i = 0; i < n && r == 0; i++)
+		if (reqs[i].c.result == -EFAULT && reqs[i].nranges)
+			r = ring_touch_and_run(c, &reqs[i], put, deadline);
 	return r;
 }

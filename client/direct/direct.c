@@ -65,7 +65,8 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	mce_engine_set_fence(s->engine, terms->fence);
 	mcs_leases_epoch(&s->leases, epoch);
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, terms->earlier, mc_deadline_ms(MOUNT_MS));
+		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), terms->earlier,
+				    mc_deadline_ms(MOUNT_MS));
 		/* Reads work without a mounted segment, so keep the connection. */
 		if (r < 0)
 			mcs_background_remount(s->background);
@@ -126,6 +127,8 @@ static int direct_open_session(struct mcs_direct *s)
 	char why[256];
 	int r;
 
+	if (c->segment_fd > 0)
+		conf.pool = (struct mcp_id){ c->segment_identity[3], c->segment_identity[4] };
 	r = mcs_session_open(&conf, &s->base.session);
 	if (r < 0)
 		return r;
@@ -161,13 +164,13 @@ static int direct_open_owner(struct mcs_direct *s)
 		.path_offset = c->segment_offset,
 		.protocol = c->protocol,
 		.adopt_fd = c->segment_fd,
+		.identity = c->segment_identity,
 	};
 	uint64_t deadline;
 	int r;
 
 	if (!c->segment_size)
 		return 0;
-	memcpy(conf.identity, c->segment_identity, sizeof(conf.identity));
 	r = mcs_owner_open(&conf, &s->owner);
 	if (r < 0)
 		return r;
@@ -279,9 +282,9 @@ static int direct_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 	return mcs_owner_fd(mcs_direct_of(b)->owner, ret_size);
 }
 
-static int direct_segment_identity(struct mcs_backend *b, uint64_t ret[3])
+static int direct_segment_identity(struct mcs_backend *b, uint64_t *identity)
 {
-	return mcs_owner_identity(mcs_direct_of(b)->owner, ret);
+	return mcs_owner_keep_at(mcs_direct_of(b)->owner, identity);
 }
 
 static int direct_register_buffer(struct mcs_backend *b, void *buf, size_t len)

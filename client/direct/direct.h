@@ -77,7 +77,8 @@ int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t r
 int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			 void *arg, uint64_t deadline);
 
-/* names.c */
+/* names.c; stat_once does not wait for owners that may return to a restarted master (-MC_ENOTREADY) */
+int mcs_direct_stat_once(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline);
 int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline);
 int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 			  int *results, uint64_t deadline);

@@ -34,6 +34,7 @@ struct get_op {
 	unsigned index;		/* number of the item in the caller's batch */
 	struct iovec alloc_iov;
 	enum get_state state;
+	bool not_ready;		/* the master does not know yet whether the object exists */
 	unsigned rounds;
 	struct mcs_version v;
 	struct mcs_part part;
@@ -85,8 +86,10 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 	bool same;
 	int r = mcs_version_decode(obj, epoch, asked_ns, &v);
 
+	op->not_ready = r == -MC_ENOTREADY;
 	if (r < 0) {
-		get_done(op, r);
+		if (!op->not_ready)
+			get_done(op, r);
 		return;
 	}
 	same = op->rounds > 1 && mcs_version_same(&op->v, &v);
@@ -210,11 +213,26 @@ static bool get_must_ask(const struct get_op *ops, unsigned n)
 	return false;
 }
 
+/* Items whose owner may return to a restarted master: wait a little before the master is asked again, or fail them. */
+static void get_await_owners(struct mcs_direct *s, struct get_op *ops, unsigned n, struct mcs_patience *owner,
+			     uint64_t deadline)
+{
+	bool any = false, waited;
+
+	for (unsigned i = 0; i < n; i++)
+		any |= ops[i].state == ASK && ops[i].not_ready;
+	waited = any && mcs_session_await_owner(s->base.session, owner, deadline);
+	for (unsigned i = 0; i < n && any && !waited; i++)
+		if (ops[i].state == ASK && ops[i].not_ready)
+			get_done(&ops[i], -MC_ENOTREADY);
+}
+
 static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *ops, unsigned n,
 		   uint64_t deadline)
 {
 	struct mcs_part **parts = mcs_scratch_raw(sc, n, sizeof(struct mcs_part *));
 	struct mcs_pin *pins = mcs_scratch_raw(sc, n, sizeof(*pins));
+	struct mcs_patience owner = { 0 };
 	struct mcs_reading reading;
 	unsigned n_pins;
 	int r;
@@ -231,6 +249,7 @@ static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 		MC_FAULT_POINT("client.get.after_query");
 		get_read_found(s, sc, ops, n, parts, deadline);
 		mcs_leases_end(&s->leases, &reading);
+		get_await_owners(s, ops, n, &owner, deadline);
 	}
 	return 0;
 }

@@ -6,7 +6,7 @@
 
 #include "client/direct/read.h"
 
-int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
+int mcs_direct_stat_once(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
 	struct mcp_get msg = { .keys = mcp_seq(&one, 1), .tenant = b->tenant };
@@ -26,6 +26,17 @@ int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *
 	mcp_reply_done(&mem);
 	if (!r)
 		*ret = v.info;
+	return r;
+}
+
+int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline)
+{
+	struct mcs_patience owner = { 0 };
+	int r;
+
+	do
+		r = mcs_direct_stat_once(b, key, ret, deadline);
+	while (r == -MC_ENOTREADY && mcs_session_await_owner(b->session, &owner, deadline));
 	return r;
 }
 
@@ -82,9 +93,18 @@ static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const stru
 	return count;
 }
 
+static bool stat_not_ready(const int *results, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (results[i] == -MC_ENOTREADY)
+			return true;
+	return false;
+}
+
 int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 			  int *results, uint64_t deadline)
 {
+	struct mcs_patience owner = { 0 };
 	int r, count = 0;
 
 	for (unsigned i = 0; i < n;) {
@@ -95,6 +115,8 @@ int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, uns
 		mcs_scratch_put(b->scratch, sc);
 		if (r < 0)
 			return r;
+		if (stat_not_ready(results + i, k) && mcs_session_await_owner(b->session, &owner, deadline))
+			continue;
 		count += r;
 		i += k;
 	}
@@ -148,7 +170,8 @@ static int exist_ask(struct mcs_direct *s, struct exist_part *p, struct mcp_exis
 	return r;
 }
 
-/* Wait for the reply to one part: the number of present keys.  Repeats a request that was lost. */
+/* Wait for the reply to one part: the number of present keys.  Repeats a request that was lost or came too
+ * early. */
 static int exist_finish(struct mcs_direct *s, struct exist_part *p, uint64_t deadline)
 {
 	struct mcp_reply mem = { 0 };
@@ -157,7 +180,7 @@ static int exist_finish(struct mcs_direct *s, struct exist_part *p, uint64_t dea
 
 	if (p->sent)
 		r = mcs_call_wait(s->base.session, p->ticket, &reply, &mem, deadline);
-	if (r == -MC_ERPC)
+	if (r == -MC_ERPC || r == -MC_ENOTREADY)
 		r = exist_ask(s, p, &reply, &mem, NULL, deadline);
 	if (r < 0)
 		return r;

@@ -133,12 +133,33 @@ static int object_new(struct mcs_direct *s, struct mcs_key key, const struct mcs
 	return 0;
 }
 
+/* As object_ask_many(), but wait for owners that may return to a restarted master. */
+static int object_ask_patient(struct mcs_direct *s, const struct mcs_key *keys, unsigned n, uint32_t flags,
+			      struct mcs_version *ret, int *results, uint64_t deadline)
+{
+	struct mcs_patience owner = { 0 };
+
+	for (;;) {
+		int r = object_ask_many(s, keys, n, flags, ret, results, deadline);
+		bool again = false;
+
+		for (unsigned i = 0; i < n && r >= 0; i++)
+			again |= results[i] == -MC_ENOTREADY;
+		if (!again || !mcs_session_await_owner(s->base.session, &owner, deadline))
+			return r;
+		for (unsigned i = 0; i < n; i++)
+			if (results[i] >= 0)
+				mcs_leases_release(&s->leases, ret[i].pin);
+	}
+}
+
 int mcs_direct_object_open(struct mcs_backend *b, struct mcs_key key, struct mcs_object **ret, uint64_t deadline)
 {
 	struct mcs_direct *s = mcs_direct_of(b);
 	struct mcs_version v;
-	int r = object_ask(s, key, MCP_GET_HOLD, &v, deadline);
+	int result, r = object_ask_patient(s, &key, 1, MCP_GET_HOLD, &v, &result, deadline);
 
+	r = r < 0 ? r : result;
 	return r < 0 ? r : object_new(s, key, &v, deadline, ret);
 }
 
@@ -150,7 +171,7 @@ int mcs_direct_stat_open(struct mcs_backend *b, const struct mcs_key *keys, unsi
 	struct mcs_object *o = NULL;
 	int r, count = 0;
 
-	r = object_ask_many(s, keys, n, MCP_GET_HOLD | MCP_GET_DIRS, v, results, deadline);
+	r = object_ask_patient(s, keys, n, MCP_GET_HOLD | MCP_GET_DIRS, v, results, deadline);
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < n; i++) {
@@ -311,9 +332,10 @@ static bool object_pinned(struct mcs_direct_object *o)
 static bool object_current(struct mcs_direct_object *o, uint64_t deadline)
 {
 	struct mcs_version v;
+	int r = object_ask(mcs_direct_object_owner(o), o->key, 0, &v, deadline);
 
-	return !object_ask(mcs_direct_object_owner(o), o->key, 0, &v, deadline) &&
-		v.info.generation == o->v.info.generation;
+	/* A master that restarted may not know yet. */
+	return r == -MC_ENOTREADY || (!r && v.info.generation == o->v.info.generation);
 }
 
 void mcs_direct_object_keep_trailer(struct mcs_direct_object *o, const uint32_t *trailer)

@@ -62,7 +62,7 @@ static int put_check_item(struct mcs_put_op *op)
 	return 0;
 }
 
-static bool put_any(const struct mcs_put_request *b, enum mcs_put_step state)
+bool mcs_put_any(const struct mcs_put_request *b, enum mcs_put_step state)
 {
 	for (unsigned i = 0; i < b->n; i++)
 		if (b->ops[i].state == state)
@@ -132,7 +132,7 @@ static int put_why_not(const struct mcs_put_op *op, int r)
 /* Repeat the steps until all puts are done.  Objects stored in one round may be evicted in the next. */
 static void put_run(struct mcs_put_request *b)
 {
-	while (put_any(b, MCS_STEP_RESERVE)) {
+	while (mcs_put_any(b, MCS_STEP_RESERVE)) {
 		bool progress;
 		int r = mcs_put_reserve(b);
 
@@ -142,15 +142,15 @@ static void put_run(struct mcs_put_request *b)
 					mcs_put_done(&b->ops[i], put_why_not(&b->ops[i], r));
 			return;
 		}
-		progress = put_any(b, MCS_STEP_WRITE) || put_any(b, MCS_STEP_COMMIT) ||
-			put_any(b, MCS_STEP_BROKEN);
+		progress = mcs_put_any(b, MCS_STEP_WRITE) || mcs_put_any(b, MCS_STEP_COMMIT) ||
+			mcs_put_any(b, MCS_STEP_BROKEN);
 		if (progress) {
 			MC_FAULT_POINT("client.put.after_start");
 			mcs_put_write(b);
 			MC_FAULT_POINT("client.put.after_write");
 			mcs_put_commit(b);
 		}
-		if (put_any(b, MCS_STEP_RESERVE) && !progress)
+		if (mcs_put_any(b, MCS_STEP_RESERVE) && !progress)
 			put_wait_for_room(b);
 		else
 			b->hopeless = 0;

@@ -79,6 +79,8 @@ static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, c
 }
 
 void mcs_put_done(struct mcs_put_op *op, int result);
+/* Is an item in this step? */
+bool mcs_put_any(const struct mcs_put_request *b, enum mcs_put_step state);
 /* The key has a value that this put must not replace. */
 void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op);
 /* Try once more, or give up with @err. */

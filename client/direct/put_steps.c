@@ -119,9 +119,10 @@ static void put_granted(struct mcs_put_request *b, struct mcs_put_op *op,
 		mcs_put_lost(b, op);
 		return;
 	}
-	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE) {
-		/* If waiting for held memory does not help, the tenant's own objects fill its quota. */
-		b->held |= r == -MC_EUNAVAILABLE;
+	if (r == -MC_ENOSPACE || r == -MC_EUNAVAILABLE || r == -MC_ENOTREADY) {
+		/* If waiting for held memory does not help, the tenant's own objects fill its quota.  A key that may
+		 * have a value (ENOTREADY) is waited for as well. */
+		b->held |= r != -MC_ENOSPACE;
 		op->refused = r == -MC_EUNAVAILABLE ? -MC_EQUOTA : r;
 		return;
 	}
@@ -419,11 +420,11 @@ static void put_found_out(struct mcs_put_request *b, struct mcs_put_op *op, cons
 		mcs_put_done(op, 0);
 	else if (!r || r == -MC_ENOOBJECT)
 		mcs_put_again(op, -MC_ERPC);
-	else
+	else if (r != -MC_ENOTREADY)
 		mcs_put_done(op, r);
 }
 
-static void put_find_out(struct mcs_put_request *b)
+static void put_find_out_once(struct mcs_put_request *b)
 {
 	struct mcp_key *keys = mcs_scratch_raw(b->sc, b->n, sizeof(*keys));
 	struct mcp_get_reply reply;
@@ -456,6 +457,20 @@ static void put_find_out(struct mcs_put_request *b)
 			mcs_put_done(op, mc_fail(-MC_EPROTO, "protocol error: reply has fewer results than keys"));
 	}
 	mcp_reply_done(&mem);
+}
+
+static void put_find_out(struct mcs_put_request *b)
+{
+	struct mcs_patience owner = { 0 };
+
+	/* Puts whose outcome the restarted master does not know yet stay in this step. */
+	do
+		put_find_out_once(b);
+	while (mcs_put_any(b, MCS_STEP_COMMIT) &&
+	       mcs_session_await_owner(b->s->base.session, &owner, b->deadline));
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->ops[i].state == MCS_STEP_COMMIT)
+			mcs_put_done(&b->ops[i], -MC_ENOTREADY);
 }
 
 static void put_end_all(struct mcs_put_request *b)

@@ -31,6 +31,7 @@ struct mcs_heartbeat {
 	bool ok;
 
 	/* used by the thread only */
+	struct mcp_id pool;	/* of the connected master */
 	uint64_t sequence;
 	unsigned failures;
 	struct mcp_fenced fenced[MCP_FENCES_MAX];	/* orders to confirm */
@@ -84,6 +85,24 @@ static void heartbeat_fence(struct mcs_heartbeat *h, const struct mcp_seq *order
 	}
 }
 
+/* Does the other connection of this process belong to the same pool, as far as both are known? */
+static bool heartbeat_same_pool(const struct mcs_heartbeat *h, struct mcp_id pool)
+{
+	struct mcp_id is = mcs_session_pool(h->s->base.session);
+
+	return mcp_id_zero(is) || mcp_id_zero(pool) || mcp_id_eq(is, pool);
+}
+
+static int heartbeat_connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
+{
+	struct mcs_heartbeat *h = arg;
+
+	if (!heartbeat_same_pool(h, hello->pool))
+		return mc_fail(-MC_ERPC, "%s is the master of another pool", mcp_client_greeting(c));
+	h->pool = hello->pool;
+	return 0;
+}
+
 static int heartbeat_send(struct mcs_heartbeat *h)
 {
 	struct mcp_heartbeat msg = {
@@ -97,6 +116,9 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	r = mc_fault("client.heartbeat");
 	if (r < 0)
 		return r;
+	/* The process may have entered a pool, or another one, since this connection was made. */
+	if (!heartbeat_same_pool(h, h->pool))
+		mcp_client_reset(h->rpc);
 	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(heartbeat_answer_ms(h)));
 	if (r < 0)
 		return r;
@@ -161,6 +183,8 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 		.client = s->client,
 		.channel = MCP_CHANNEL_HEARTBEAT,
 		.software = "libmooncake_store",
+		.connected = heartbeat_connected,
+		.arg = h,
 	};
 	int r;
 

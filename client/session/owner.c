@@ -5,9 +5,13 @@
 #include "client/session/owner.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <mooncake/mcs.h>
+
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -23,7 +27,10 @@ struct mcs_owner {
 	struct mct_memory mem;
 	struct mce_mr *mr;
 	struct mcp_id segment;
+	/* guarded by lock */
+	pthread_mutex_t lock;
 	uint64_t epoch;
+	struct mcp_id pool;		/* that the segment was last offered to; zero: none, or not known */
 };
 
 static uint64_t owner_random(void)
@@ -34,6 +41,17 @@ static uint64_t owner_random(void)
 		v = mc_random_u64();
 	while (!v);
 	return v;
+}
+
+/* The epoch before the pool: if the process dies between the two, its successor changes the epoch once more. */
+static void owner_keep_identity(const struct mcs_owner *o)
+{
+	const uint64_t words[MCS_SEGMENT_IDENTITY] = {
+		o->segment.hi, o->segment.lo, o->epoch, o->pool.hi, o->pool.lo,
+	};
+
+	for (unsigned i = 0; i < MCS_SEGMENT_IDENTITY && o->conf.identity; i++)
+		__atomic_store_n(&o->conf.identity[i], words[i], __ATOMIC_RELEASE);
 }
 
 int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
@@ -49,6 +67,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 
 	if (!o)
 		return -ENOMEM;
+	pthread_mutex_init(&o->lock, NULL);
 	o->conf = *conf;
 	r = mct_medium_open("dram", &medium, &o->medium);
 	if (r == 0)
@@ -66,10 +85,12 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 	if (conf->adopt_fd > 0) {
 		o->segment = (struct mcp_id){ conf->identity[0], conf->identity[1] };
 		o->epoch = conf->identity[2];
+		o->pool = (struct mcp_id){ conf->identity[3], conf->identity[4] };
 	} else {
 		o->segment.hi = owner_random();
 		o->segment.lo = owner_random();
 		o->epoch = owner_random();
+		owner_keep_identity(o);
 	}
 	*ret = o;
 	return 0;
@@ -85,6 +106,7 @@ void mcs_owner_close(struct mcs_owner *o)
 	if (o->mr)
 		mce_mr_unregister(o->mr);
 	mct_medium_close(o->medium);
+	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
 
@@ -96,15 +118,38 @@ static uint64_t owner_size(const struct mcs_owner *o)
 	return status.size;
 }
 
+/* The epoch of the segment in @pool. */
+static uint64_t owner_enter(struct mcs_owner *o, struct mcp_id pool)
+{
+	MC_LOCKED(&o->lock);
+	if (mcp_id_zero(pool) || mcp_id_eq(pool, o->pool))
+		return o->epoch;
+	if (!mcp_id_zero(o->pool))
+		o->epoch = owner_random();
+	o->pool = pool;
+	owner_keep_identity(o);
+	return o->epoch;
+}
+
+int mcs_owner_keep_at(struct mcs_owner *o, uint64_t *identity)
+{
+	if (!o)
+		return mc_fail(-EINVAL, "this process contributes no memory");
+	MC_LOCKED(&o->lock);
+	o->conf.identity = identity;
+	owner_keep_identity(o);
+	return 0;
+}
+
 /* Writers that began under an earlier master may still write where this master will grant memory. */
-static struct mcp_mount owner_mount_msg(const struct mcs_owner *o, uint64_t earlier)
+static struct mcp_mount owner_mount_msg(struct mcs_owner *o, struct mcp_id pool, uint64_t earlier)
 {
 	const char *endpoint = mce_engine_endpoint(o->conf.engine);
 
 	return (struct mcp_mount){
 		.segment = o->segment,
 		.client = o->conf.client,
-		.epoch = o->epoch,
+		.epoch = owner_enter(o, pool),
 		.base = (uintptr_t)o->mem.base,
 		.rkey = mce_mr_rkey(o->mr),
 		.size = owner_size(o),
@@ -125,7 +170,8 @@ static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *
 	return 0;
 }
 
-int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier, uint64_t deadline)
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, uint64_t earlier,
+		    uint64_t deadline)
 {
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -134,7 +180,7 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier,
 
 	if (!o)
 		return 0;
-	msg = owner_mount_msg(o, earlier);
+	msg = owner_mount_msg(o, pool, earlier);
 	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
@@ -148,7 +194,7 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 
 	if (!o)
 		return 0;
-	msg = owner_mount_msg(o, mcs_session_terms(s).earlier);
+	msg = owner_mount_msg(o, mcs_session_pool(s), mcs_session_terms(s).earlier);
 	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	return r < 0 ? r : owner_mounted(&reply, &mem);
 }
@@ -171,16 +217,6 @@ int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size)
 		return mc_fail(-EINVAL, "this process contributes no memory");
 	*ret_size = o->mem.len;
 	return o->mem.fd;
-}
-
-int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3])
-{
-	if (!o)
-		return mc_fail(-EINVAL, "this process contributes no memory");
-	ret[0] = o->segment.hi;
-	ret[1] = o->segment.lo;
-	ret[2] = o->epoch;
-	return 0;
 }
 
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * owner.h - the segment that this process contributes: allocated, registered with the engine,
- * offered to the master.  Its id and epoch never change, so that a master that restarted or lost
- * the connection finds its objects again. */
+ * offered to the master.  Its id and epoch do not change, so that a master that restarted or lost
+ * the connection finds its objects again.  Only in another pool it has another epoch: the other master
+ * may overwrite the objects of the first, which must not be found there again. */
 #ifndef MCS_OWNER_H
 #define MCS_OWNER_H
 
@@ -21,7 +22,9 @@ struct mcs_owner_conf {
 	uint64_t path_offset;
 	const char *protocol;
 	int adopt_fd;			/* the same */
-	uint64_t identity[3];		/* of the segment that is adopted */
+	/* NULL, or memory for MCS_SEGMENT_IDENTITY words that outlives the process: the identity of the segment,
+	 * read if one is adopted, and written before the master learns it */
+	uint64_t *identity;
 };
 
 /* Allocate the memory and register it. */
@@ -29,17 +32,18 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret);
 /* Unregister and free it.  NULL is fine. */
 void mcs_owner_close(struct mcs_owner *o);
 
-/* Fence writers of masters before @earlier (mcp_register_reply), and offer the memory; repeated offers are harmless.
- * NULL is fine: nothing to offer.  -MC_EUNAVAILABLE: such a writer has not ended, and the master does not know the
- * segment; try again later. */
-int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, uint64_t earlier, uint64_t deadline);
+/* Fence writers of masters before @earlier (mcp_register_reply), and offer the memory to the master of @pool (zero: not
+ * known), or to that of the session; repeated offers are harmless.  Any thread.  NULL is fine: nothing to offer.
+ * -MC_EUNAVAILABLE: such a writer has not ended, and the master does not know the segment; try again later. */
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, uint64_t earlier,
+		    uint64_t deadline);
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
 /* The @len bytes of the segment at @offset; NULL: not this owner's segment, or out of its bounds. */
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len);
+/* Keep the identity words there from now on; -EINVAL: @o is NULL. */
+int mcs_owner_keep_at(struct mcs_owner *o, uint64_t *identity);
 /* The segment's file, and how many of its bytes may be mapped; -EINVAL: @o is NULL. */
 int mcs_owner_fd(const struct mcs_owner *o, uint64_t *ret_size);
-/* The id and epoch by which the master knows the segment; -EINVAL: @o is NULL. */
-int mcs_owner_identity(const struct mcs_owner *o, uint64_t ret[3]);
 /* Enlarge the memory to @size bytes and offer all of it.  -EINVAL, -ENOMEM, or the error of the
  * master. One thread at a time. */
 int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, uint64_t deadline);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/session/same_pool.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
@@ -40,6 +41,7 @@ struct mcs_session {
 
 	/* used by the connecting thread, one at a time */
 	struct mcp_id server;
+	struct mcs_same_pool pool;
 
 	/* used by the background thread only */
 	uint64_t cleansed_ns;
@@ -77,13 +79,15 @@ static int session_register(struct mcs_session *s, struct mcp_client *c, uint64_
 static int session_connected(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
 {
 	struct mcs_session *s = arg;
-	uint64_t epoch, fence;
+	uint64_t epoch, fence = 0;
 	struct mcs_terms terms;
 	int r;
 
 	if (hello->version < s->conf.min_version)
 		return mc_fail(-MC_ENOTSUP, "the master is too old for tenants");
-	r = session_register(s, c, &fence);
+	r = mcs_same_pool_enter(&s->pool, mcp_client_greeting(c), hello->pool, mcs_session_terms(s).client_ttl_ms);
+	if (r == 0)
+		r = session_register(s, c, &fence);
 	if (r < 0)
 		return r;
 	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
@@ -135,8 +139,10 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	s->client_ttl_ms = 10000;
 	s->heartbeat_ms = 1000;
 	s->lease_ttl_ms = 5000;
+	mcs_same_pool_init(&s->pool, conf->addrs, conf->pool);
 	r = mcp_client_open(&rpc, &s->rpc);
 	if (r < 0) {
+		mcs_same_pool_done(&s->pool);
 		free(s);
 		return r;
 	}
@@ -149,7 +155,13 @@ void mcs_session_close(struct mcs_session *s)
 	if (!s)
 		return;
 	mcp_client_close(s->rpc);
+	mcs_same_pool_done(&s->pool);
 	free(s);
+}
+
+struct mcp_id mcs_session_pool(const struct mcs_session *s)
+{
+	return mcs_same_pool_id(&s->pool);
 }
 
 bool mcs_session_up(const struct mcs_session *s)
@@ -248,13 +260,24 @@ static uint64_t session_retry_until(const struct mcs_session *s, uint64_t since,
 	return until < deadline ? until : deadline;
 }
 
+bool mcs_session_await_owner(const struct mcs_session *s, struct mcs_patience *p, uint64_t deadline)
+{
+	if (!p->since_ns)
+		p->since_ns = mc_now_ns();
+	return session_back_off(p->n++, session_retry_until(s, p->since_ns, deadline));
+}
+
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline)
 {
+	struct mcs_patience owner = { 0 };
+
 	for (unsigned n = 0;; n++) {
 		int r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
 		uint64_t since = session_note(s, r);
 
+		if (r == -MC_ENOTREADY && mcs_session_await_owner(s, &owner, deadline))
+			continue;
 		if (!since || !session_back_off(n, session_retry_until(s, since, deadline)))
 			return r;
 	}
@@ -333,8 +356,8 @@ int mcs_session_connect(struct mcs_session *s, uint64_t deadline)
 	}
 }
 
-int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
-		  struct mcp_reply *ret_reply, uint64_t deadline)
+static int session_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+			     struct mcp_reply *ret_reply, uint64_t deadline)
 {
 	int r;
 
@@ -351,6 +374,19 @@ int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *r
 	}
 	r = mcp_call(s->rpc, type, msg, ret_msg, ret_reply, deadline);
 	session_note(s, r);
+	return r;
+}
+
+int mcs_call_once(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
+		  struct mcp_reply *ret_reply, uint64_t deadline)
+{
+	struct mcs_patience owner = { 0 };
+	int r;
+
+	/* The master has not carried out a request that it answered like this. */
+	do
+		r = session_call_once(s, type, msg, ret_msg, ret_reply, deadline);
+	while (r == -MC_ENOTREADY && mcs_session_await_owner(s, &owner, deadline));
 	return r;
 }
 

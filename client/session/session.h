@@ -3,7 +3,8 @@
  *
  * A call that cannot reach the master retries until its deadline, but not longer than the grace
  * period after the master was last up: calls wait for a master that restarts; when it stays down
- * they fail at once with -MC_ERPC.
+ * they fail at once with -MC_ERPC.  The same time limits repetitions of requests that a restarted
+ * master cannot answer before an owner has returned.
  *
  * Each new connection has a number, the epoch.  The master frees everything that belongs to a
  * connection (pins, open puts) when it ends, so it is gone when the epoch has changed. */
@@ -31,6 +32,7 @@ struct mcs_session_conf {
 	struct mcp_id client;
 	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */
 	uint64_t (*largest_fence)(void *arg);	/* mce_engine_largest_fence() of it; NULL with a zero engine */
+	struct mcp_id pool;		/* of the process that this one replaces, zero: none (same_pool.h) */
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
 	uint64_t grace_ms;
@@ -60,14 +62,25 @@ bool mcs_session_up(const struct mcs_session *s);
 bool mcs_session_ever(const struct mcs_session *s);	/* has there ever been a connection? */
 /* Has another master process replaced the previous one less than @ms ago?  Then owners may still come back. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
+/* Identity of the pool that this process belongs to (same_pool.h), zero: not known. */
+struct mcp_id mcs_session_pool(const struct mcs_session *s);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
 /* The master asked for another heartbeat_ms. */
 void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
 
+/* An answer was -MC_ENOTREADY: the master restarted, and the owner of the object may still return to it.  @p is { 0 }
+ * at the first call.  True: waited a little, ask again.  False: @deadline, or the grace period since the first such
+ * answer, would pass. */
+struct mcs_patience {
+	unsigned n;
+	uint64_t since_ns;
+};
+bool mcs_session_await_owner(const struct mcs_session *s, struct mcs_patience *p, uint64_t deadline);
+
 /* Call and wait, as mcp_call(); repeated after a lost connection as described above, so only for
- * requests that may be repeated. */
+ * requests that may be repeated.  All functions that wait repeat a request that was answered with -MC_ENOTREADY. */
 int mcs_call(struct mcs_session *s, uint16_t type, const void *msg, void *ret_msg,
 	     struct mcp_reply *ret_reply, uint64_t deadline);
 /* The same for requests whose replies grant pins.  *ret_epoch: of the connection that carried the reply (or the

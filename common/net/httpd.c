@@ -31,6 +31,10 @@
 #define IDLE_SEC 30
 #define CROWD (CONNECTIONS_MAX * 3 / 4)	/* above this a new connection closes the slowest one */
 #define ANSWERS_MAX (256ull << 20)	/* bytes of all responses that clients have not taken yet */
+#define BODIES_MAX (256ull << 20)	/* bytes of memory for all request bodies */
+/* A body up to this size is received even beyond that limit: all connections together have few such bytes, and clients
+ * with large bodies must not keep out the small requests of others. */
+#define BODY_SMALL 65536u
 #define PIECE 32768u			/* bytes of a response passed to the library at once */
 /* The body of a request that gets an error is read to its end, up to this many bytes, so that the
  * client reads the response. */
@@ -39,7 +43,7 @@
 MC_COUNTER(crowded_out, "mooncake_http_connections_given_up_total", "",
 	   "HTTP connections closed to make room for new ones")
 MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "",
-	   "Requests answered with 503 because too many bytes of responses were in memory")
+	   "Requests answered with 503 because too many bytes of requests or responses were in memory")
 
 struct mc_httpd {
 	struct MHD_Daemon *daemon;
@@ -47,6 +51,7 @@ struct mc_httpd {
 	size_t max_body;
 	void *arg;
 	atomic_ullong held;		/* bytes of responses in memory */
+	atomic_ullong receiving;	/* bytes of memory for request bodies */
 	/* guarded by lock, a leaf */
 	pthread_mutex_t lock;
 	struct mc_list conns;		/* first: the one without progress for the longest time */
@@ -156,6 +161,11 @@ const char *mc_http_query(const struct mc_http_request *rq, const char *name)
 	return mc_http_query_n(rq, name, &len);
 }
 
+const char *mc_http_header(const struct mc_http_request *rq, const char *name)
+{
+	return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
+}
+
 static bool method_fits(const struct mc_http_route *r, const char *method)
 {
 	if (!r->method)
@@ -213,7 +223,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
 		status == HTTP_TOO_LARGE ? "body too large\n" :
-		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too many responses are being sent\n" :
+		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too much is in memory, try again later\n" :
 		"internal error\n";
 	struct MHD_Response *resp;
 	enum MHD_Result ok;
@@ -350,24 +360,48 @@ static enum MHD_Result exchange_answer(struct mc_httpd *h, struct MHD_Connection
 	return ok;
 }
 
-static void exchange_take_body(const struct mc_httpd *h, struct exchange *x, const char *data, size_t len)
+static bool bodies_are_full(struct mc_httpd *h, size_t more)
 {
-	size_t size;
+	return atomic_load(&h->receiving) + more > BODIES_MAX;
+}
+
+static void exchange_free_body(struct mc_httpd *h, struct exchange *x)
+{
+	free(x->body);
+	atomic_fetch_sub(&h->receiving, x->size);
+	x->body = NULL;
+	x->len = x->size = 0;
+}
+
+/* Make room for a body of @need bytes; 0, or the status of the response. */
+static int exchange_grow(struct mc_httpd *h, struct exchange *x, size_t need)
+{
+	size_t size = x->size * 2 > need ? x->size * 2 : need;
 	char *body;
 
+	if (size > h->max_body + 1)
+		size = h->max_body + 1;
+	if (need > BODY_SMALL && bodies_are_full(h, size - x->size)) {
+		mc_metric_add(&too_much, 1);
+		return MHD_HTTP_SERVICE_UNAVAILABLE;
+	}
+	body = realloc(x->body, size);
+	if (!body)
+		return MHD_HTTP_INTERNAL_SERVER_ERROR;
+	atomic_fetch_add(&h->receiving, size - x->size);
+	x->body = body;
+	x->size = size;
+	return 0;
+}
+
+static void exchange_take_body(struct mc_httpd *h, struct exchange *x, const char *data, size_t len)
+{
 	if (!x->error && len > h->max_body - x->len)
 		x->error = HTTP_TOO_LARGE;
-	if (!x->error && x->len + len + 1 > x->size) {
-		size = x->size * 2 > x->len + len + 1 ? x->size * 2 : x->len + len + 1;
-		body = realloc(x->body, size);
-		if (body) {
-			x->body = body;
-			x->size = size;
-		} else {
-			x->error = MHD_HTTP_INTERNAL_SERVER_ERROR;
-		}
-	}
+	if (!x->error && x->len + len + 1 > x->size)
+		x->error = exchange_grow(h, x, x->len + len + 1);
 	if (x->error) {
+		exchange_free_body(h, x);
 		x->swallowed += len;
 		return;
 	}
@@ -377,15 +411,20 @@ static void exchange_take_body(const struct mc_httpd *h, struct exchange *x, con
 }
 
 /* The headers have been received.  A body whose announced length is too large is refused unread. */
-static enum MHD_Result exchange_begin(const struct mc_httpd *h, struct MHD_Connection *conn,
+static enum MHD_Result exchange_begin(struct mc_httpd *h, struct MHD_Connection *conn,
 			     const char *path, const char *method, void **state)
 {
 	const char *length = MHD_lookup_connection_value(conn, MHD_HEADER_KIND,
 							 MHD_HTTP_HEADER_CONTENT_LENGTH);
+	unsigned long long len = length ? strtoull(length, NULL, 10) : 0;
 	struct exchange *x;
 
-	if (length && strtoull(length, NULL, 10) > h->max_body)
+	if (len > h->max_body)
 		return answer_error(h, conn, path, HTTP_TOO_LARGE);
+	if (len > BODY_SMALL && bodies_are_full(h, len)) {
+		mc_metric_add(&too_much, 1);
+		return answer_error(h, conn, path, MHD_HTTP_SERVICE_UNAVAILABLE);
+	}
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return MHD_NO;
@@ -420,7 +459,7 @@ static void on_end(void *arg, struct MHD_Connection *conn, void **state,
 	struct exchange *x = *state;
 
 	if (x)
-		free(x->body);
+		exchange_free_body(arg, x);
 	free(x);
 	*state = NULL;
 	peer_progress(arg, peer_of(conn));

@@ -30,6 +30,9 @@ struct mc_http_request {
 const char *mc_http_query(const struct mc_http_request *rq, const char *name);
 const char *mc_http_query_n(const struct mc_http_request *rq, const char *name, size_t *ret_len);
 
+/* Value of a header of the request, NULL when absent; borrowed for the call. */
+const char *mc_http_header(const struct mc_http_request *rq, const char *name);
+
 struct mc_http_route {
 	/* Exact matches; GET also serves HEAD.  method NULL: all methods that the rows above do not
 	 * serve for this path.  path NULL: end of table. */
@@ -43,7 +46,8 @@ struct mc_http_route {
 /* Serve @routes (constant) on @addr ("host:port", port 0: a free one) with @threads threads until
  * mc_httpd_stop().  Handlers run on several threads at the same time.  *ret_port gets the real port.  Bodies
  * over @max_body bytes get 413, unknown paths 404, other methods 405; 503 when the responses in memory exceed a
- * limit.  Connections are limited and time out.  When there are many, the connection that made no progress (a
+ * limit, or when the bodies that are being received do (256 MiB; bodies up to 64 KiB are exempt).  Connections are
+ * limited and time out.  When there are many, the connection that made no progress (a
  * complete request, or a part of a response taken) for the longest time is closed for a new one. */
 int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 		   const struct mc_http_route *routes, void *arg, int *ret_port,

@@ -22,7 +22,7 @@
  * A mapper with a fence number (mce_engine_set_fence()) announces its WRITEs to mapped regions in the same way.  When
  * the owner fences it, the owner closes the connection; the mapper closes its end, and then begins no copy any more.
  * So the writes have ended when the mapper has closed and its hazard page is empty, or when its process has ended.
- * A mapper with a number and without a hazard page gets only read-only descriptors.
+ * A mapper with a number and without a hazard page, or with a fenced number, gets only read-only descriptors.
  *
  * The guard is a word behind the epoch page, in the same file, that shows whether the owner's address space still
  * exists: the id of one of its threads, as in a robust futex.  The kernel clears it, or sets FUTEX_OWNER_DIED, when

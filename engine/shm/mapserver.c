@@ -61,6 +61,7 @@ struct mapper {
 	const uint64_t *hazards;	/* its hazard page, which it writes; NULL: it has sent none */
 	uint8_t nonce[16];	/* of its engine */
 	uint64_t fence;		/* its fence number, 0: none */
+	bool read_only;		/* that number was fenced when it greeted */
 	int pidfd;		/* of an orphan: its process, -1: unknown */
 };
 
@@ -255,14 +256,15 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 {
 	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
 
-	if (!mce_services_know(m->s->e, in->rkey, m->nonce) ||
-	    mce_writer_is_fenced(m->s->e, m->nonce, in->base))
+	if (!mce_services_know(m->s->e, in->rkey, m->nonce))
 		return -EACCES;
 	m->greeted = true;
 	m->fence = in->base;
+	m->read_only = mce_writer_is_fenced(m->s->e, m->nonce, m->fence);
 	mapper_take_hazards(m, fd);
-	/* Withhold the address from a mapper without a hazard page: we could not see its copies. */
-	out.base = m->hazards ? (uintptr_t)m->s->e->id.nonce : 0;
+	/* Withhold the address from a mapper without a hazard page, whose copies we could not see, and from one that may
+	 * not write. */
+	out.base = m->hazards && !m->read_only ? (uintptr_t)m->s->e->id.nonce : 0;
 	out.fd_offset = m->s->guard_off;
 	memcpy(out.nonce, m->s->e->id.nonce, sizeof(out.nonce));
 	return mce_map_send(m->evfd.fd, &out, m->s->epoch_fd);
@@ -271,8 +273,8 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 /* The region's descriptor that this mapper may have, -1: none; the caller closes *@ret_own. */
 static int mapper_fd_for(const struct mapper *m, const struct map_region *region, int *ret_own)
 {
-	/* We could not see that a fenced mapper has ended its copies. */
-	bool blind = m->fence && !m->hazards;
+	/* It may not write, or we could not see that it has ended its copies when it is fenced. */
+	bool blind = m->read_only || (m->fence && !m->hazards);
 	int fd = region ? region->fd : -1;
 	char path[64];
 	struct stat st;
@@ -435,14 +437,14 @@ static void fence_run(void *arg)
 	mc_list_for_each_safe(pos, next, &f->s->mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		if (m->greeted && mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence))
+		if (m->greeted && !m->read_only && mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence))
 			mapper_close(m);
 	}
 	orphans_drop(f->s);
 	mc_list_for_each(pos, &f->s->orphans) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		f->writing |= mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence);
+		f->writing |= !m->read_only && mce_fence_matches(f->nonce, f->upto, m->nonce, m->fence);
 	}
 }
 

@@ -76,8 +76,6 @@ static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)
 		return r;
-	if (mc_err_from_wire(ret->status) == -MC_ESTALE_PUT)
-		__atomic_store_n(&e->refused_fence, fence, __ATOMIC_RELAXED);
 	if (ret->status)
 		return mc_fail(mc_err_from_wire(ret->status), "refused by the peer: %s",
 			       mc_strerror(mc_err_from_wire(ret->status)));
@@ -170,6 +168,8 @@ static int ours_answer(struct mce_tcp_conn *conn, struct mce_fragment **ret, uin
 	mce_rx_use(&conn->rx, (size_t)r);
 	*ret_len = resp.len;
 	*ret_status = resp.status ? ours_refusal(resp.status) : 0;
+	if (*ret_status == -MC_ESTALE_PUT)
+		__atomic_store_n(&conn->t->p->e->refused_fence, conn->fence, __ATOMIC_RELAXED);
 	return 1;
 }
 

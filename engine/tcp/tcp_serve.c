@@ -250,7 +250,7 @@ static void serve_begin_write(struct mce_serve_conn *c)
 {
 	struct mce_wire_req *q = &c->req;
 
-	c->status = serve_find_region(c, MCE_ACCESS_WRITE, &c->mr);
+	c->status = c->read_only ? -MC_ESTALE_PUT : serve_find_region(c, MCE_ACCESS_WRITE, &c->mr);
 	if (c->status < 0)
 		c->mr = NULL;
 	c->dst = (uint8_t *)(uintptr_t)q->addr;

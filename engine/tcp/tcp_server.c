@@ -22,10 +22,15 @@
 #define ACCEPTS 32
 /* From the connection to the end of the greeting. */
 #define GREETING_MS 10000
+/* Idle connections that are closed when the process runs out of descriptors. */
+#define YIELD_TOGETHER 8
 
 MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open TCP connections between engines")
 MC_COUNTER(refused, "mooncake_transfer_refused_total", "",
 	   "Incoming connections closed at once: over the limit, or not of our protocol")
+
+MC_COUNTER(yielded, "mooncake_transfer_lanes_yielded_total", "",
+	   "Idle incoming connections closed to make room for new ones")
 
 struct listener {
 	/* constant after open */
@@ -82,6 +87,7 @@ static void conn_close(struct mce_serve_conn *c)
 		mc_evloop_del(c->io->loop, &c->evfd);
 		mce_io_unwatch(c->io, &c->watcher);
 	}
+	c->closed = true;
 	shutdown(c->evfd.fd, SHUT_RDWR);
 	mc_list_remove(&c->io_node);
 	mce_serve_done(c);
@@ -98,8 +104,7 @@ static bool conn_has_name(const struct mce_serve_conn *a, const struct mce_greet
 	return a->greeted && a->token == g->token && a->idx == g->conn;
 }
 
-/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer;
- * -MC_ESTALE_PUT when the peer is fenced. */
+/* Give @c the name of the greeting and find the connection that had it.  -ESTALE when that is newer. */
 static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g, struct mce_serve_conn **ret_old)
 {
 	struct mce_tcp_server *s = c->s;
@@ -108,9 +113,6 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
-	/* Under the lock, under which a fence looks for the connections that it closes. */
-	if (mce_writer_is_fenced(s->e, g->id.nonce, g->fence))
-		r = -MC_ESTALE_PUT;
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -127,6 +129,8 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		c->epoch = g->epoch;
 		c->fence = g->fence;
 		memcpy(c->nonce, g->id.nonce, sizeof(c->nonce));
+		/* Under the lock under which a fence looks for the connections that it closes. */
+		c->read_only = mce_writer_is_fenced(s->e, g->id.nonce, g->fence);
 		c->greeted = true;
 		if (old)
 			old->refs++;
@@ -250,6 +254,7 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 	struct mce_serve_conn *c = mc_container_of(w, struct mce_serve_conn, watcher);
 	uint64_t moved = c->rx.moved + c->tx_moved, limit;
 
+	mce_idle_tick(c, moved != c->seen_moved, now_ms);
 	limit = conn_is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
 	if (moved != c->seen_moved || (conn_is_greeted(c) && !mce_serve_busy(c))) {
 		c->seen_moved = moved;
@@ -288,19 +293,72 @@ void mce_tcp_tune(int fd, uint64_t timeout_ms)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
 }
 
+/* On the loop of a connection that gives way: it may have got work meanwhile. */
+static void conn_yield(void *arg)
+{
+	struct mce_serve_conn *c = arg;
+
+	if (!c->closed && !mce_serve_busy(c)) {
+		mc_metric_add(&yielded, 1);
+		conn_close(c);
+	} else {
+		pthread_mutex_lock(&c->s->lock);
+		c->yields = false;
+		pthread_mutex_unlock(&c->s->lock);
+	}
+	conn_unref(c);
+}
+
+static void conn_post_yield(struct mce_serve_conn *c)
+{
+	if (mc_evloop_post(c->io->loop, conn_yield, c) < 0)
+		conn_unref(c);
+}
+
+static int conn_admit(struct mce_tcp_server *s, const struct in6_addr *from)
+{
+	struct mce_serve_conn *yields;
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = mce_idle_admit_locked(&s->conns, s->e->conf.max_peers_in, from, mc_now_ms(), &yields);
+	if (yields)
+		yields->refs++;
+	pthread_mutex_unlock(&s->lock);
+	if (yields)
+		conn_post_yield(yields);
+	return r;
+}
+
+/* The process has no free descriptor for a new connection. */
+static void server_free_descriptors(struct mce_tcp_server *s)
+{
+	struct mce_serve_conn *c;
+
+	for (unsigned i = 0; i < YIELD_TOGETHER; i++) {
+		pthread_mutex_lock(&s->lock);
+		c = mce_idle_pick_locked(&s->conns, NULL, mc_now_ms());
+		if (c)
+			c->refs++;
+		pthread_mutex_unlock(&s->lock);
+		if (!c)
+			return;
+		conn_post_yield(c);
+	}
+}
+
 /* The fd becomes the connection's on success. */
 static int conn_new(struct listener *from, int fd)
 {
 	struct mce_tcp_server *s = from->s;
 	struct mce_serve_conn *c;
-	unsigned others;
+	struct in6_addr addr;
 	int r;
 
-	pthread_mutex_lock(&s->lock);
-	others = s->nconns;
-	pthread_mutex_unlock(&s->lock);
-	if (others >= s->e->conf.max_peers_in)
-		return -MC_ELIMIT;
+	mce_idle_address(fd, &addr);
+	r = conn_admit(s, &addr);
+	if (r < 0)
+		return r;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
@@ -312,6 +370,7 @@ static int conn_new(struct listener *from, int fd)
 	/* A greeting, then possibly small requests: receive all that has arrived. */
 	c->rx.small = true;
 	c->s = s;
+	c->from = addr;
 	c->upstream = from->upstream;
 	c->io = &s->e->io[s->next_io++ % s->e->nio];
 	c->refs = 1;
@@ -352,6 +411,8 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 			return;
 		if (fd < 0) {
 			mc_warn("engine", "cannot accept, trying again soon: %s", mc_err_detail(fd));
+			if (fd == -EMFILE || fd == -ENFILE)
+				server_free_descriptors(s);
 			from->paused = mc_evloop_mod(s->e->io[0].loop, e, 0) == 0;
 			return;
 		}
@@ -411,7 +472,7 @@ static struct mce_serve_conn *conn_to_fence(struct mce_tcp_server *s, const uint
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
 
-		if (c->greeted && !c->ending && mce_fence_matches(nonce, upto, c->nonce, c->fence)) {
+		if (c->greeted && !c->ending && !c->read_only && mce_fence_matches(nonce, upto, c->nonce, c->fence)) {
 			c->ending = true;
 			c->refs++;
 			found = c;

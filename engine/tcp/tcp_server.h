@@ -4,6 +4,8 @@
 #ifndef MCE_TCP_SERVER_H
 #define MCE_TCP_SERVER_H
 
+#include <netinet/in.h>
+
 #include "engine/engine_i.h"
 #include "engine/tcp/tcp_rx.h"
 #include "engine/upstream/upstream_wire.h"
@@ -24,11 +26,14 @@ struct mce_serve_conn {
 	struct mce_tcp_server *s;
 	struct mce_io *io;
 	bool upstream;		/* it speaks upstream's protocol */
+	struct in6_addr from;	/* address of the peer, IPv4 as ::ffff:a.b.c.d */
 	/* guarded by the server's lock */
+	bool yields;		/* it is being closed for another connection */
 	struct mc_list node;
 	unsigned refs;
 	bool greeted;
 	bool ending;		/* a fence is closing it */
+	bool read_only;		/* its number was fenced when it greeted; constant since then */
 	uint64_t token;
 	uint32_t idx, epoch;	/* the peer's number of the connection */
 	uint8_t nonce[16];	/* of the peer's engine */
@@ -36,7 +41,9 @@ struct mce_serve_conn {
 	/* held by the I/O thread while it carries out requests, and by the thread that fences the connection */
 	pthread_mutex_t lock;
 	bool fenced;
+	uint64_t idle_ms;	/* atomic: since when it has neither work nor traffic, 0: it has */
 	/* owned by the loop */
+	bool closed;
 	struct mc_list io_node;
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
@@ -87,6 +94,21 @@ static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 {
 	return c->left || c->n || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
 }
+
+/* tcp_idle.c: a connection without work gives way to a new one, the longest idle one first, from three quarters of the
+ * limit on, when its address has half of the limit, or when the process has no free descriptor.  A peer that still
+ * needs it connects again.  _locked: with the server's lock. */
+
+/* Loop, at each tick. */
+void mce_idle_tick(struct mce_serve_conn *c, bool moved, uint64_t now_ms);
+void mce_idle_address(int fd, struct in6_addr *ret);
+/* Mark the connection that is idle for the longest time, of all or of those @from one address, and return it; NULL:
+ * none is idle. */
+struct mce_serve_conn *mce_idle_pick_locked(const struct mc_list *conns, const struct in6_addr *from, uint64_t now_ms);
+/* May a further connection @from this address be accepted?  0 or -MC_ELIMIT.  *ret_yields is then marked as above, or
+ * NULL. */
+int mce_idle_admit_locked(const struct mc_list *conns, unsigned max, const struct in6_addr *from, uint64_t now_ms,
+			  struct mce_serve_conn **ret_yields);
 /* Set the socket options of a connection, incoming or outgoing. */
 void mce_tcp_tune(int fd, uint64_t timeout_ms);
 

@@ -17,7 +17,8 @@
  * connection, so its WRITEs may be repeated.
  *
  * A greeting's fence is the client's number of mce_engine_set_fence().  A client sends a WRITE only on a connection
- * that was greeted with the number of that WRITE. */
+ * that was greeted with the number of that WRITE.  When the number is fenced, the server closes its connections; on
+ * new ones with that number it refuses WRITEs with "put is no longer open". */
 #ifndef MCE_TCP_WIRE_H
 #define MCE_TCP_WIRE_H
 

@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/log.h"
+#include "common/protocol.h"
 #include "engine/topo/topo.h"
 
 /* Upstream's error numbers. */
@@ -106,10 +107,11 @@ transport_t installTransport(transfer_engine_t engine, const char *proto, void *
 {
 	if (!engine || !proto)
 		return NULL;
-	if (strcmp(proto, "tcp")) {
-		mc_err("engine", "unknown transport, only tcp is supported: name=%s", proto);
+	if (mc_protocol_parse(proto) != MC_PROTOCOL_TCP) {
+		mc_err("engine", "unknown transport, use tcp: name=%s", proto);
 		return NULL;
 	}
+	/* Also for upstream's other transports: the engine chooses a path for each transfer by itself. */
 	return (transport_t)(uintptr_t)&mce_tcp_transport;
 }
 

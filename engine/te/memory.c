@@ -14,6 +14,7 @@
 #include "common/fault.h"
 #include "common/fork.h"
 #include "common/log.h"
+#include "common/reachable.h"
 
 /* ---- publication ------------------------------------------------------------------------------- */
 
@@ -259,10 +260,12 @@ static int mem_add_user(struct mce_te *te, void *addr, size_t len, const char *l
 		.access = remote ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0,
 		.numa = mce_te_location_numa_index(te->numa, location),
 	};
+	int r;
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)
 		return mc_fail(-EINVAL, "cannot register memory of %zu bytes at %p", len, addr);
-	return mce_te_mem_add(te, &attr, location);
+	r = mc_reachable(addr, len);
+	return r < 0 ? r : mce_te_mem_add(te, &attr, location);
 }
 
 int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location, int remote_accessible)

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/fork.h"
 #include "common/log.h"
@@ -139,7 +140,8 @@ static int te_open_engine(struct mce_te *te)
 	char interface[IF_NAMESIZE], cpus[1024];
 	struct mce_conf c = {
 		.host = te->host,
-		.bind_host = loopback ? NULL : strchr(te->host, ':') ? "::" : "0.0.0.0",
+		/* Upstream's protocol has no key, so on a loopback name only local programs may use it. */
+		.bind_host = loopback ? te->host : strchr(te->host, ':') ? "::" : "0.0.0.0",
 		.port_min = te->env.port_min, .port_max = te->env.port_max,
 		.io_threads = te->env.io_threads, .conns = te->env.conns,
 		.force_tcp = te->env.force_tcp, .spin_us = SPIN_US,
@@ -232,6 +234,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 		return -ENOMEM;
 	te->fork_depth = mc_fork_depth;
 	mce_te_log_open();
+	mc_env_report_inert();
 	te_raise_nofile();
 	te_init_locks(te);
 	mce_te_env_load(&te->env);

@@ -58,7 +58,8 @@ int mce_te_metrics(char **ret_text);
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* -EEXIST: overlaps registered memory; -EINVAL: invalid arguments. */
+/* -EEXIST: overlaps registered memory; -EINVAL: invalid arguments; -EFAULT: this process can access a part neither for
+ * reading nor for writing (not mapped, PROT_NONE, a device's memory), so no transfer could. */
 int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location,
 		    int remote_accessible);
 int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, size_t n,

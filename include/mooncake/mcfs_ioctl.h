@@ -63,7 +63,9 @@ struct mcfs_ioc_exist {			/* the result is the number of present keys */
 
 /* GET and PUT move bytes between an object and memory that was handed over at the socket;
  * `token` is that of its connection.  The result is 0, and `len` is set to the number of bytes.
- * No signal, not even SIGKILL, ends the call before the daemon has released the memory. */
+ * No signal, not even SIGKILL, ends the call before the daemon has released the memory.  After ECONNABORTED
+ * (a stalled daemon) the daemon may use the memory until it has closed the connection at the socket.
+ * EFAULT: a page of the memory was never touched, or is swapped out; touch the pages and try again. */
 struct mcfs_ioc_io {
 	uint32_t version;
 	uint32_t flags;			/* MCFS_IO_* */
@@ -126,7 +128,8 @@ struct mcfs_ioc_reserve {		/* allocate space for `size` bytes of a file that is 
 #define MCFS_IOC_PUT		_IOWR('M', 6, struct mcfs_ioc_io)
 #define MCFS_IOC_REMOVE		_IOW('M', 7, struct mcfs_ioc_key)
 #define MCFS_IOC_PREFETCH	_IOW('M', 8, struct mcfs_ioc_key)
-/* Pins belong to the descriptor of the call and end with its last close. */
+/* Pins belong to the descriptor of the call and end with its last close; if the mount was aborted after a stall,
+ * with the daemon. */
 #define MCFS_IOC_PIN		_IOWR('M', 9, struct mcfs_ioc_pin)
 #define MCFS_IOC_UNPIN		_IOW('M', 10, struct mcfs_ioc_unpin)
 #define MCFS_IOC_BUFFERS	_IOR('M', 11, struct mcfs_ioc_buffers)

@@ -14,11 +14,14 @@
  *	UNBUFFER id			no operation uses the memory any more
  *	RING entries, size of arena	the ring's descriptor: size bytes to map shared
  *
- * A buffer is a memfd that cannot shrink (F_SEAL_SHRINK; the daemon sets the seal if it may).  The client must
- * run as the daemon's user, as root, or as a user that the daemon's options name.  When the connection ends, also
- * by kill -9, its rings, buffers and pins are freed.  The daemon closes its side when it has released all memory of
- * the client, and sets a ring's `closed` when no request of that ring is running any more.  A client that stops
- * waiting for an answer shuts the socket down for writing, and waits for either event before it reuses the memory.
+ * A buffer is a memfd that cannot shrink (F_SEAL_SHRINK; the daemon sets the seal if it may).  The daemon does not
+ * allocate its pages: a GET or PUT whose ranges contain a page that was never touched, or that is swapped out, is
+ * refused with -EFAULT before it begins.  The client touches the pages (MADV_POPULATE_READ) and repeats the
+ * request.  The client must run as the daemon's user, as root, or as a user that the daemon's options name.  When the
+ * connection ends, also by kill -9, its rings, buffers and pins are freed.  The daemon closes its side when it has
+ * released all memory of the client, and sets a ring's `closed` when no request of that ring is running any more.
+ * A client that stops waiting for an answer shuts the socket down for writing, and waits for either event before it
+ * reuses the memory.
  *
  * A ring has one user at a time on each side.  The client fills the entry at sq_tail & (entries - 1), then
  * increments sq_tail (release), and wakes the daemon (futex on sq_tail) if sq_sleep is set.  Answers arrive at

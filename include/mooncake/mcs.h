@@ -29,6 +29,7 @@ enum {
 	MCS_ENOSPACE = 1006,	/* no space, although everything evictable was evicted */
 	MCS_EKEY = 1008,
 	MCS_EPARAM = 1009,
+	MCS_ENOTREADY = 1013,	/* the master restarted and does not know yet whether the object exists: try again */
 	MCS_ENOOBJECT = 1014,	/* a miss */
 	MCS_EEXISTS = 1015,
 	MCS_ELEASED = 1016,
@@ -64,7 +65,9 @@ struct mcs_conf {
 	/* Name of this process, "host" or "host:port": the address for peers, and the name of its
 	 * segments; default 127.0.0.1 */
 	const char *hostname;
-	const char *protocol;		/* "tcp" (shared memory on the same host is used automatically) */
+	/* "tcp" (shared memory on the same host is used automatically); upstream's others ("rdma", ...) are replaced by
+	 * it, with one warning in the log; "rpc_only": without a segment.  -MCS_EPARAM for any other name. */
+	const char *protocol;
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
@@ -91,11 +94,13 @@ struct mcs_conf {
 	uint64_t daemon_buffer;		/* memory shared with the daemon, for values in unshared memory; 16 MiB */
 	uint64_t daemon_pool;		/* memory shared with the daemon, for mcs_pool_alloc() */
 	/* Take over the segment of a process that has died, with its objects: the descriptor of
-	 * its file, which another process kept open, and the result of mcs_segment_identity()
-	 * there; segment_size as it was. 0: none */
+	 * its file, which another process kept open; segment_size as it was; and segment_identity. 0: none */
 	int segment_fd;
-	uint64_t segment_identity[3];
+	/* MCS_SEGMENT_IDENTITY words of memory that outlive this process, for such a takeover: the handle keeps
+	 * there how the master knows the segment, and reads it if there is a segment_fd.  NULL: no takeover */
+	uint64_t *segment_identity;
 };
+#define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
  * @size bytes are written. */
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size);
@@ -116,17 +121,16 @@ int mcs_segment_grow(mcs_t *s, uint64_t size, int64_t timeout_ms);
 /* The descriptor of this process's segment (owned by the handle), and how many of its bytes can
  * be mapped. -EINVAL: there is no segment. */
 int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
-
-/* The id that another process needs, together with the descriptor, to take over the segment when
- * this process has died (conf.segment_fd).  -EINVAL: there is no segment. */
-int mcs_segment_identity(mcs_t *s, uint64_t ret[3]);
+/* Keep the words of mcs_conf.segment_identity at @identity from now on, and no longer where they were. */
+int mcs_segment_identity(mcs_t *s, uint64_t *identity);
 
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
 /* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered
- * range. */
+ * range.  -EFAULT: this process can access a part neither for reading nor for writing (not mapped, PROT_NONE, a
+ * device's memory), so no transfer could. */
 int mcs_register_buffer(mcs_t *s, void *buf, size_t len);
 int mcs_unregister_buffer(mcs_t *s, void *buf);
 /* The same for memory that is a shared mapping of the memfd @fd from @fd_offset (page-aligned) on: a daemon

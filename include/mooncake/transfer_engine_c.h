@@ -107,7 +107,8 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
 int discoverTopology(transfer_engine_t engine);
 /* "ip:port" and a NUL; ERR_INVALID_ARGUMENT when it does not fit. */
 int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len);
-/* A handle for "tcp", which is always installed; NULL for "rdma" and others. */
+/* For "tcp" and, with one warning in the log, for upstream's other transports, which tcp replaces; NULL for any other
+ * name. */
 transport_t installTransport(transfer_engine_t engine, const char *proto, void **args);
 int uninstallTransport(transfer_engine_t engine, const char *proto);
 
@@ -119,7 +120,8 @@ int warmupEfaSegment(transfer_engine_t engine, const char *segment_name);
 int removeLocalSegment(transfer_engine_t engine, const char *segment_name);
 void destroyTransferEngine(transfer_engine_t engine);
 
-/* @location: "cpu:0", "cuda:1", "*", ...; length 0 is -1, overlap with registered memory -7. */
+/* @location: "cpu:0", "cuda:1", "*", ...; length 0 is -1, also memory that this process cannot
+ * access (not mapped, PROT_NONE, a device's); overlap with registered memory -7. */
 int registerLocalMemory(transfer_engine_t engine, void *addr, size_t length, const char *location,
 			int remote_accessible);
 /* After the return no peer can access the memory.  -3: nothing is registered at @addr. */

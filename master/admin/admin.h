@@ -3,6 +3,8 @@
 #ifndef MCM_ADMIN_H
 #define MCM_ADMIN_H
 
+#include <stdbool.h>
+
 #include "common/net/httpd.h"
 
 #define MCM_HTTP_THREADS 4
@@ -11,6 +13,13 @@
 /* The handlers' argument is the struct mcm.  Until the master is ready, routes about its health and
  * metrics answer, and all others return 503. */
 extern const struct mc_http_route mcm_http_routes[];
+
+/* ---- admin_guard.c ---- */
+struct mcm;
+/* Refuse a request that a page of another site may have caused: its Origin is not its Host, its Host is neither an
+ * address nor a private nor a configured name (any Host is accepted with @any_host), or its body is not JSON.  True:
+ * the error was sent. */
+bool mcm_admin_refused(struct mc_http_request *rq, const struct mcm *m, bool any_host);
 
 /* ---- admin_keys.c ---- */
 void mcm_admin_all_keys(struct mc_http_request *rq, void *arg);

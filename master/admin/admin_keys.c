@@ -57,7 +57,7 @@ void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
 		r = more_keys(w, rq->out);
 	}
 	if (r < 0)
-		rq->status = 500;
+		rq->status = r == -MC_ENOTREADY ? 503 : 500;
 	rq->done = free;
 	rq->state = w;
 	if (r > 0)

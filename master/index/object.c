@@ -140,6 +140,22 @@ bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
 	return false;
 }
 
+int mcm_object_missing(const struct mcm *m, const struct mcm_object *o)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
+
+	for (i = 0; i < n; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+
+		/* The owner may have returned since the caller looked. */
+		if (__atomic_load_n(&s->awaited, __ATOMIC_ACQUIRE) || mcm_segment_readable(s))
+			return mc_fail(-MC_ENOTREADY, "the master restarted, and the owner of the object has not "
+				       "returned yet; try again");
+	}
+	return -MC_ENOOBJECT;
+}
+
 static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);

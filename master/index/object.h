@@ -210,6 +210,9 @@ unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object 
 bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent);
 /* Whether a copy can be read, or the object has no bytes. */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
+/* Why an object cannot be read that is not readable: -MC_ENOTREADY while a restarted master awaits the owner of
+ * a copy (restore_grace.c), else -MC_ENOOBJECT. */
+int mcm_object_missing(const struct mcm *m, const struct mcm_object *o);
 /* Pin the object and its group; mcm_object_unpin() undoes both.  -MC_ELIMIT, -ENOMEM; it cannot
  * fail for the first MCM_PINS_FEW pins. */
 int mcm_object_pin(struct mcm *m, struct mcm_object *o);

@@ -35,6 +35,15 @@ struct mcm_segment;
  * directory (borrowed from the options); -EINVAL with a detail. */
 int mcm_journal_wanted(const struct mcm_conf *conf, const char **ret_dir);
 
+/* ---- journal_dir=auto (journal_auto.c) ---- */
+
+#define MCM_JOURNAL_PATH_MAX 4096u
+
+/* For the program: replace journal_dir=auto in @conf, after mcm_conf_check(), with the directory of the RPC port,
+ * which this creates, with @path as memory for its name.  If it cannot be used, log one warning and set
+ * journal_dir=none. */
+void mcm_journal_auto(struct mcm_conf *conf, char path[MCM_JOURNAL_PATH_MAX]);
+
 /* Lock the directory, restore its state into the empty master @m, and begin a new file.  The
  * directory is created if only its last component is missing.  Without --journal_dir do nothing.
  * -EBUSY: another master uses the directory; -MC_EVERSION; -EINVAL: it belongs to another cluster;

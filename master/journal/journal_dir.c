@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sync.h"
 #include "master/journal/journal_i.h"
 
 #define LOCK_NAME "lock"
@@ -54,10 +56,16 @@ static int dir_lock(const char *path, int fd)
 int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 {
 	auto_close int dir = -1, fd = -1;
+	bool created;
 	int r;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	created = mkdir(path, 0700) == 0;
+	if (!created && errno != EEXIST)
 		return mc_fail(-errno, "journal_dir=%s: cannot create it", path);
+	/* The creator of an older directory is responsible for its entry, which this user may be unable to sync. */
+	r = mc_sync_entry(path);
+	if (r < 0 && created)
+		return r;
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return mc_fail(-errno, "journal_dir=%s: cannot open it", path);

@@ -22,7 +22,7 @@ struct mcm_journal {
 	bool sync;
 	uint64_t checkpoint_bytes;	/* journal bytes after which a checkpoint is due */
 	uint64_t interval_ms;		/* time after which a checkpoint is due, 0: none */
-	uint8_t boot[MCM_BOOT_ID];
+	uint8_t boot[MCM_BOOT_ID];	/* of the machine; all zero: unknown */
 	uint64_t restored;
 	/* guarded by lock, innermost */
 	pthread_mutex_t lock;

@@ -28,6 +28,12 @@ static bool is_one_of(const char *value, const char *a, const char *b)
 	return !*value || !strcmp(value, a) || !strcmp(value, b);
 }
 
+/* "auto" is a directory only after mcm_journal_auto(). */
+static bool names_a_dir(const char *dir)
+{
+	return *dir && strcmp(dir, "none") != 0 && strcmp(dir, "auto") != 0;
+}
+
 static int check_cluster(const char *id)
 {
 	size_t len = strlen(id);
@@ -41,6 +47,7 @@ static int check_cluster(const char *id)
 int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 {
 	bool wanted = c->enable_snapshot || c->enable_snapshot_restore || c->enable_oplog;
+	bool is_auto = !strcmp(c->journal_dir, "auto");
 	int r = check_cluster(c->cluster_id);
 
 	if (r < 0)
@@ -54,13 +61,11 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
 		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
 			       c->snapshot_catalog_store_type);
-	*ret_dir = *c->journal_dir ? c->journal_dir : c->snapshot_backup_dir;
-	if (**ret_dir && (*c->journal_dir || wanted))
-		return 1;
-	if (wanted)
+	*ret_dir = wanted && is_auto && *c->snapshot_backup_dir ? c->snapshot_backup_dir : c->journal_dir;
+	if (wanted && !names_a_dir(*ret_dir) && !is_auto)
 		return mc_fail(-EINVAL, "enable_snapshot, enable_snapshot_restore and enable_oplog "
-			       "need a directory: set journal_dir");
-	return 0;
+			       "need a journal, but journal_dir=%s switches it off", c->journal_dir);
+	return names_a_dir(*ret_dir);
 }
 
 /* ---- open and close ---- */
@@ -73,10 +78,12 @@ static void *map_buffer(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Identify the machine's current boot: data written but not synced during an earlier boot may be lost. */
+/* Identify the machine's current boot: data written but not synced during an earlier boot may be lost.
+ * All zero: unknown (some sandboxes hide it), which is the same boot as no other. */
 static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 {
-	auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	auto_close int fd = mc_fault("journal.boot_id") < 0 ? -1 :
+		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	char text[40];
 	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 	unsigned at = 0;
@@ -90,6 +97,8 @@ static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 		ret[at / 2] |= (uint8_t)((unsigned)(d - digits) << (at % 2 ? 0 : 4));
 		at++;
 	}
+	if (at < 2 * MCM_BOOT_ID)
+		memset(ret, 0, MCM_BOOT_ID);
 }
 
 static void journal_free(struct mcm_journal *j)
@@ -172,6 +181,15 @@ static int journal_begin(struct mcm *m, uint64_t sequence)
 	return 0;
 }
 
+static void warn_unknown_boot(const struct mcm_journal *j)
+{
+	static const uint8_t unknown[MCM_BOOT_ID];
+
+	if (!j->sync && !memcmp(j->boot, unknown, MCM_BOOT_ID))
+		mc_warn(LOG, "the machine's boot id is unknown: after a kill the index starts empty, unless "
+			"journal_sync=fdatasync dir=%s", j->path);
+}
+
 int mcm_journal_open(struct mcm *m)
 {
 	const char *path;
@@ -192,6 +210,7 @@ int mcm_journal_open(struct mcm *m)
 		m->journal = NULL;
 		return r;
 	}
+	warn_unknown_boot(m->journal);
 	m->journal->checkpoint_ns = mc_now_ns();
 	m->journal->wanted = again;
 	return 0;

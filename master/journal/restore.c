@@ -227,6 +227,14 @@ static int adopt_seed(struct mcm *m, uint64_t seed)
 	return mcm_names_init(&m->names, &m->index);
 }
 
+/* Was the file written during this boot of the machine?  Two unknown boots may differ. */
+static bool same_boot(const struct mcm_journal *j, const struct mcm_header_record *h)
+{
+	static const uint8_t unknown[MCM_BOOT_ID];
+
+	return memcmp(h->boot, j->boot, MCM_BOOT_ID) == 0 && memcmp(h->boot, unknown, MCM_BOOT_ID) != 0;
+}
+
 /* Does the file belong to this pool and this name, and was it synced? */
 static int check_header(struct load *ld, const char *name, const struct mcm_header_record *h,
 			uint64_t sequence, bool checkpoint)
@@ -243,7 +251,7 @@ static int check_header(struct load *ld, const char *name, const struct mcm_head
 	seen_generation(ld, h->generation);
 	if (checkpoint)
 		return adopt_seed(ld->m, h->seed);
-	if (!h->synced && memcmp(h->boot, j->boot, MCM_BOOT_ID) != 0)
+	if (!h->synced && !same_boot(j, h))
 		ld->other_boot = true;
 	return 0;
 }
@@ -455,7 +463,8 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	/* Without syncs a machine failure may have lost the last records.  If these reused memory of older
 	 * objects, the older objects would be restored with foreign contents: use nothing. */
 	if (ld->other_boot || ld->headless) {
-		discard_state(ld, ld->other_boot ? "the machine restarted before the journal was synced" :
+		discard_state(ld, ld->other_boot ?
+			      "the machine restarted, or may have restarted, before the journal was synced" :
 			      "the last journal has no header, so the machine may have restarted since");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);

@@ -4,7 +4,11 @@
  * The new master does not know which objects clients had pinned.  A client may still be reading
  * such an object's memory through a mapping, and would not notice that the memory was reused for
  * another object.  So each restored object has a grace pin, which belongs to no client, until
- * clients have had time to reconnect and to repeat their pins. */
+ * clients have had time to reconnect and to repeat their pins.
+ *
+ * A restored object also cannot be read before its owner has mounted its segment again.  Until then the segment is
+ * awaited, at most for client_ttl or the grace period, whichever is longer: requests for the object are answered
+ * with -MC_ENOTREADY, because "no such object" is final. */
 #include <config.h>
 
 #include "master/journal/journal_i.h"
@@ -28,6 +32,7 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects)
 {
 	m->grace_next = 1;
 	m->grace_from_ms = mcm_now_ms(m);
+	m->awaits = objects > 0;
 	/* There is at most one owner per segment, but any number of readers. */
 	m->grace_until_ms = !objects ? 0 :
 		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
@@ -55,10 +60,27 @@ static bool clients_may_come(const struct mcm *m)
 	return now < m->grace_until_ms || now < m->grace_from_ms + beat;
 }
 
+/* An owner that has not returned in the time after which the silence of any owner hides its objects is not
+ * awaited any more: clients are told that its objects are missing. */
+static void await_end(struct mcm *m)
+{
+	struct mcm_segments *ss = &m->segments;
+	unsigned i;
+
+	if (!m->awaits || clients_may_come(m) || mcm_now_ms(m) < m->grace_from_ms + m->conf.client_ttl)
+		return;
+	m->awaits = false;
+	pthread_rwlock_rdlock(&ss->lock);
+	for (i = 0; i < ss->n_live; i++)
+		mcm_store_relaxed(&ss->at[ss->live[i]]->awaited, false);
+	pthread_rwlock_unlock(&ss->lock);
+}
+
 /* Called by the monitor after it has updated the clock; before that, time in which the master was
  * stopped would count as time that clients had. */
 void mcm_grace_tick(struct mcm *m)
 {
+	await_end(m);
 	if (!m->grace_until_ms || clients_may_come(m))
 		return;
 	m->grace_until_ms = 0;

@@ -147,7 +147,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	o = mcm_object(&m->index, slot);
 	*ret_copies = get_replicas(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
 	if (o->range && (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))))
-		return -MC_ENOOBJECT;
+		return mcm_object_missing(m, o);
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE)
 		promise_lease(m, o, promise_lease_end(m));
@@ -185,21 +185,24 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 	return group ? mcm_group_name(m, group, ret_name) : 0;
 }
 
+/* Answer of exist for one key; the first two are sent to clients. */
+enum { ABSENT, PRESENT, NOT_READY };
+
 /* shard locked */
-static bool exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
+static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
 		      uint32_t flags, uint32_t lease)
 {
 	uint32_t slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
 	struct mcm_object *o;
 
 	if (!slot)
-		return false;
+		return ABSENT;
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
-		return false;
+		return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
 	if (!(flags & MCP_EXIST_PEEK))
 		promise_lease(m, o, lease);
-	return true;
+	return PRESENT;
 }
 
 /* Sort the keys by shard, so that each shard is locked once. */
@@ -242,8 +245,8 @@ static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const st
 			pthread_mutex_lock(&sh->lock);
 			locked = sh;
 		}
-		ret_present[order[i]] = mcm_key_ok(*key) &&
-			exist_one(m, sh, key, hash[i], flags, lease);
+		ret_present[order[i]] = mcm_key_ok(*key) ?
+			exist_one(m, sh, key, hash[i], flags, lease) : ABSENT;
 	}
 	if (locked)
 		pthread_mutex_unlock(&locked->lock);
@@ -268,9 +271,10 @@ static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const str
 	}
 }
 
-void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
-	       uint8_t *ret_present)
+int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
+	      uint8_t *ret_present)
 {
+	bool hidden = __atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED) > 0;
 	uint32_t lease = 0;
 	unsigned i, w;
 
@@ -280,4 +284,5 @@ void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsi
 		w = n - i < EXIST_BLOCK ? n - i : EXIST_BLOCK;
 		exist_block(m, flags, lease, keys + i, w, ret_present + i);
 	}
+	return hidden && memchr(ret_present, NOT_READY, n) ? -MC_ENOTREADY : 0;
 }

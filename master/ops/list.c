@@ -53,13 +53,14 @@ static int list_cursor_read(struct mcp_bytes c, uint8_t kind, bool *objects, uin
 	return 0;
 }
 
-/* Remove entries that cannot be read now; the order stays. */
-static void list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
+/* Remove entries that cannot be read now; the order stays.  -MC_ENOTREADY: one of them may be readable soon. */
+static int list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 {
 	unsigned i, n = 0;
+	int r = 0;
 
 	if (!__atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED))
-		return;
+		return 0;
 	for (i = 0; i < pg->count; i++) {
 		struct mcm_names_item *it = &pg->item[i];
 		struct mcm_object *o = mcm_object(&m->index, it->slot);
@@ -69,12 +70,15 @@ static void list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 		if (it->slot) {
 			sh = mcm_index_lock_slot(&m->index, it->slot);
 			keep = o->generation != it->generation || mcm_object_readable(m, o);
+			if (!keep && mcm_object_missing(m, o) == -MC_ENOTREADY)
+				r = -MC_ENOTREADY;
 			pthread_mutex_unlock(&sh->lock);
 		}
 		if (keep)
 			pg->item[n++] = *it;
 	}
 	pg->count = n;
+	return r;
 }
 
 /* One directory; @path has the tenant's prefix. */
@@ -222,7 +226,5 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 		return r;
 	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
 		list_keys(m, sc, rq, limit, pg);
-	if (r == 0)
-		list_drop_unreadable(m, &pg->names);
-	return r;
+	return r < 0 ? r : list_drop_unreadable(m, &pg->names);
 }

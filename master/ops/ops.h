@@ -15,7 +15,7 @@ struct mcm_session;
 
 /* Fill *ret, except for its list of replicas, which is returned as an array, and the group
  * (mcm_get_group()).  A pin, if requested, belongs to @s, whose lock is held.  -MC_ENOOBJECT,
- * -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
+ * -MC_ENOTREADY (after a restart, mcm_object_missing()), -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies);
@@ -23,10 +23,10 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 /* Copy the name of the group of @key's object; returns its length, 0: no group. */
 uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
 
-/* ret_present[i] is 1 if keys[i] can be read; grants promise leases unless MCP_EXIST_PEEK.  An
- * invalid key is not present. */
-void mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
-	       uint8_t *ret_present);
+/* ret_present[i] is 1 if keys[i] can be read, else 0; grants promise leases unless MCP_EXIST_PEEK.  An
+ * invalid key is not present.  -MC_ENOTREADY if it is not known of a key yet (mcm_object_missing()). */
+int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,
+	      uint8_t *ret_present);
 
 /* ---- remove.c ---- */
 
@@ -40,7 +40,7 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp
 
 /* ---- rename.c ---- */
 
-/* -MC_ENOOBJECT, -MC_EEXISTS, -MC_EKEY, -ENOMEM. */
+/* -MC_ENOOBJECT, -MC_ENOTREADY, -MC_EEXISTS, -MC_EKEY, -ENOMEM. */
 int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation);
 
 /* ---- list.c ---- */
@@ -51,7 +51,8 @@ struct mcm_list_page {
 	uint32_t cursor_len;		/* 0: end of the listing */
 };
 
-/* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix. */
+/* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix; -MC_ENOTREADY if it is not known of an
+ * entry yet whether it can be read (mcm_object_missing()). */
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);
 
 #endif

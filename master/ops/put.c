@@ -305,7 +305,11 @@ static int put_check_absent(struct mcm *m, struct mcp_bytes key, uint32_t hash)
 
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
-	return slot && mcm_object_readable(m, mcm_object(&m->index, slot)) ? -MC_EEXISTS : 0;
+	if (!slot)
+		return 0;
+	if (mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return -MC_EEXISTS;
+	return mcm_object_missing(m, mcm_object(&m->index, slot)) == -MC_ENOTREADY ? -MC_ENOTREADY : 0;
 }
 
 /* An upsert must not change the group of an object. */
@@ -670,7 +674,8 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	struct mcm_put put = {
 		.size = unit->size, .began_ms = mcm_now_ms(m), .session = s, .client = s->client,
-		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true, .unit = unit,
+		.engine = s->engine, .fence = s->fence, .copies = 1, .extent = { unit->to }, .copy = true,
+		.unit = unit,
 	};
 	int r;
 

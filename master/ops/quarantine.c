@@ -273,15 +273,32 @@ static unsigned orders_of(struct mcm_segment *s, struct mcp_fence *ret, unsigned
 	return n;
 }
 
+/* Another of the owner's segments is the first each time, so that all of them get their turn. */
+static unsigned orders_of_all(struct mcm_client *c, struct mcp_fence *ret, unsigned max)
+{
+	unsigned count = 0, first, i, n = 0;
+	struct mc_list *at;
+
+	mc_list_for_each(at, &c->segments)
+		count++;
+	first = count ? c->fence_turn++ % count : 0;
+	for (unsigned pass = 0; pass < 2; pass++) {
+		i = 0;
+		mc_list_for_each(at, &c->segments)
+			if ((i++ < first) == pass)
+				n += orders_of(mc_container_of(at, struct mcm_segment, link), ret + n, max - n);
+	}
+	return n;
+}
+
 unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct mcp_seq *confirmed,
 			       struct mcp_fence *ret, unsigned max)
 {
 	struct mcm_quarantine *q = &m->puts.quarantine;
 	struct mcp_fenced one;
-	struct mc_list *at;
 	struct mcp_iter it;
 	bool any = false;
-	unsigned n = 0;
+	unsigned n;
 
 	if (!__atomic_load_n(&q->pending, __ATOMIC_RELAXED))
 		return 0;
@@ -289,8 +306,7 @@ unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct
 	mcp_iter_init(&it, confirmed, &mcp_desc_fenced);
 	while (mcp_iter_next(&it, &one))
 		any |= confirm_one(m, c, one.number);
-	mc_list_for_each(at, &c->segments)
-		n += orders_of(mc_container_of(at, struct mcm_segment, link), ret + n, max - n);
+	n = orders_of_all(c, ret, max);
 	pthread_mutex_unlock(&q->lock);
 	if (any)
 		mc_stop_kick(&m->monitor_stop);

@@ -53,6 +53,14 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	return o->generation;
 }
 
+/* May an object replace @target, which clients must not see any more? */
+static int rename_check_free(const struct mcm *m, const struct mcm_object *target)
+{
+	if (mcm_object_readable(m, target))
+		return -MC_EEXISTS;
+	return mcm_object_missing(m, target) == -MC_ENOTREADY ? -MC_ENOTREADY : 0;
+}
+
 static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_generation)
 {
 	struct mcm *m = rn->m;
@@ -60,11 +68,14 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	int r;
 
 	slot = mcm_shard_find(&m->index, rn->from_shard, rn->from_hash, rn->from.data, rn->from.len);
-	if (!slot || !mcm_object_readable(m, mcm_object(&m->index, slot)))
+	if (!slot)
 		return -MC_ENOOBJECT;
+	if (!mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return mcm_object_missing(m, mcm_object(&m->index, slot));
 	target = mcm_shard_find(&m->index, rn->to_shard, rn->to_hash, rn->to.data, rn->to.len);
-	if (target && flags & MCP_RENAME_NOREPLACE && mcm_object_readable(m, mcm_object(&m->index, target)))
-		return -MC_EEXISTS;
+	r = target && flags & MCP_RENAME_NOREPLACE ? rename_check_free(m, mcm_object(&m->index, target)) : 0;
+	if (r < 0)
+		return r;
 	if (target == slot) {
 		*ret_generation = mcm_object(&m->index, slot)->generation;
 		return 0;

@@ -158,8 +158,10 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
 		text += keys[n].data == text ? keys[n].len : 0;
 	}
-	mcm_exist(arg, rq.flags, keys, n, present);
-	mcm_op_count(&exists, n, 0);
+	r = mcm_exist(arg, rq.flags, keys, n, present);
+	mcm_op_count(&exists, n, r < 0 ? n : 0);
+	if (r < 0)
+		return r;
 	reply.present = mcp_bytes(present, n);
 	return mcp_answer(answer, &mcp_desc_exist_reply, &reply);
 }

@@ -6,6 +6,7 @@
 #include "proto/rpc_server.h"
 
 struct mcm;
+struct mcm_session;
 
 #define MCM_HANDLER(name) \
 	int name(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)

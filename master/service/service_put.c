@@ -278,8 +278,8 @@ int mcm_serve_put_start(struct mcp_session *session, const void *body, size_t le
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_start_reply, &reply);
 }
 
-static void revoke_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done, unsigned n,
-			int *ret)
+static void revoke_many(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done,
+			unsigned n, int *ret)
 {
 	unsigned i;
 
@@ -337,7 +337,8 @@ int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 
 	r = mcp_decode(&mcp_desc_put_end, body, len, &rq);
 	if (r == 0)
-		r = finish_items(arg, mcp_session_get(s), rq.tenant, &rq.items, mcm_put_end_many, &ends, &reply.results);
+		r = finish_items(arg, mcp_session_get(s), rq.tenant, &rq.items, mcm_put_end_many, &ends,
+				 &reply.results);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
 }
 

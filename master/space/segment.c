@@ -214,6 +214,8 @@ static void segment_set_state(struct mcm_segments *ss, struct mcm_segment *s, ui
 	unsigned hidden = ss->n_hidden - state_hides(mcm_segment_state(s)) + state_hides(state);
 
 	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
+	/* After the state: a reader between the two may see an object, or wait for it, but never miss it. */
+	__atomic_store_n(&s->awaited, false, __ATOMIC_RELEASE);
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
 }
 
@@ -367,6 +369,7 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 	r = segment_make(ss, s, &rq, MCP_SEG_SILENT);
 	if (r < 0)
 		return r;
+	mcm_store_relaxed(&s->awaited, true);
 	*ret = s;
 	return 0;
 }

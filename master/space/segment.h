@@ -44,6 +44,7 @@ struct mcm_segment {
 	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
+	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
 	uint64_t objects;		/* committed copies */

@@ -215,8 +215,10 @@ static int check_object(struct mcm *m, const struct mcm_task *t)
 	sh = mcm_index_shard(&m->index, hash);
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, t->key, t->key_len);
-	if (!slot || !mcm_object_readable(m, mcm_object(&m->index, slot)))
+	if (!slot)
 		return mc_fail(-MC_ENOOBJECT, "no such object");
+	if (!mcm_object_readable(m, mcm_object(&m->index, slot)))
+		return mcm_object_missing(m, mcm_object(&m->index, slot));
 	if (t->type != MCP_TASK_MOVE)
 		return 0;
 	n = mcm_object_extents(&m->index, mcm_object(&m->index, slot), p);

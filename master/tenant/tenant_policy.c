@@ -23,6 +23,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/options/options.h"
+#include "common/sync.h"
 #include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -336,6 +337,9 @@ static int policy_save(struct mcm *m)
 		(void)unlink(tmp);
 		return mc_fail(r, "%s: %s", path, strerror(-r));
 	}
+	r = mc_sync_entry(path);
+	if (r < 0)
+		return r;
 	if (stat(path, &st) == 0)
 		m->tenants.file_stamp = stamp_of(&st);
 	return 0;

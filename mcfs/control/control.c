@@ -55,7 +55,7 @@ static void say_master(struct mcfs *fs, FILE *to)
 {
 	struct mcs_pool pool;
 
-	fprintf(to, "%s %s\n", fs->master,
+	fprintf(to, "%s %s\n", fs->socket_addr ? fs->socket_addr : fs->master,
 		mcs_pool_stat(fs->store, &pool, 1000) < 0 ? "unreachable" : "ok");
 }
 

@@ -78,6 +78,12 @@ struct mcn *mcfs_service_node(const struct mcfs *fs)
 	return fs->service->node;
 }
 
+void mcfs_service_forget_backing(struct mcfs *fs)
+{
+	MC_LOCKED(&fs->service->lock);
+	memset(fs->service->backing, 0, sizeof(fs->service->backing));
+}
+
 /* ---- files ---- */
 
 static uint64_t segment_size(const struct mcfs *fs, fuse_ino_t ino)

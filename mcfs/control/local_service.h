@@ -23,6 +23,8 @@ struct mcfs_service;
 int mcfs_service_start(struct mcfs *fs, const char *master);
 void mcfs_service_stop(struct mcfs *fs);
 struct mcn *mcfs_service_node(const struct mcfs *fs);
+/* The kernel's ids of the segments' files end with the mount; the next mount registers them again. */
+void mcfs_service_forget_backing(struct mcfs *fs);
 
 /* Attributes of ctl, segments/ and its files: 0 or -ENOENT. */
 int mcfs_service_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);

@@ -317,8 +317,10 @@ void mcfs_streams_hang_up(void)
 
 void mcfs_streams_end(void)
 {
-	if (!streams.begun)
+	if (!streams.begun) {
+		streams.ended = false;
 		return;
+	}
 	mc_stop_join(&streams.stop, streams.thread);
-	streams.begun = false;
+	streams.begun = streams.ended = false;
 }

@@ -32,7 +32,8 @@
 /* in memory that both processes share */
 struct clock {
 	uint64_t ticks;		/* atomic */
-	int connection;		/* atomic; -1: not mounted yet */
+	int connection;		/* atomic; -1: not mounted */
+	int aborted;		/* atomic; the guard aborts, or has aborted, the connection */
 	int has_socket;		/* atomic */
 	char socket[PATH_MAX];	/* constant once has_socket is set */
 };
@@ -63,7 +64,19 @@ static bool abort_by_sysfs(int connection)
 	return done;
 }
 
-static void abort_connection(const struct clock *c, const char *dir, uint64_t ms)
+/* The kernel aborts the connection first. The mount then stays, because this process uses it: without the
+ * mount, programs would write into the directory below. */
+static bool abort_by_umount(const char *dir)
+{
+	int fd = open(dir, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	bool done = umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY;
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+static void abort_connection(struct clock *c, const char *dir, uint64_t ms)
 {
 	int connection = __atomic_load_n(&c->connection, __ATOMIC_ACQUIRE);
 	bool done;
@@ -73,19 +86,23 @@ static void abort_connection(const struct clock *c, const char *dir, uint64_t ms
 		       (unsigned long long)ms);
 		return;
 	}
+	/* Before the abort: the daemon may continue at any moment and finds the reason of its session's end. */
+	__atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST);
 	done = abort_by_sysfs(connection);
-	/* The kernel aborts the connection, but keeps the mount if files are open (EBUSY). */
 	if (!done && mcfs_mountpoint_connection(dir) == connection)
-		done = umount2(dir, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY;
+		done = abort_by_umount(dir);
+	if (!done)
+		__atomic_store_n(&c->aborted, 0, __ATOMIC_SEQ_CST);
 	mc_err("mcfs", "the daemon has stalled and its mount %s dir=%s ms=%llu",
 	       done ? "was aborted" : "cannot be aborted", dir, (unsigned long long)ms);
 }
 
 /* Watch until the daemon has died. @stall_ms 0: ignore stalls. */
-static void guard_watch(const struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
+static void guard_watch(struct clock *c, const char *dir, uint64_t stall_ms, const sigset_t *death)
 {
 	struct timespec nap = { .tv_nsec = LOOK_MS * MC_NS_PER_MS };
 	uint64_t seen = 0, stalled_ms = 0;
+	bool acted = false;	/* in this stall */
 
 	while (sigtimedwait(death, NULL, &nap) != DEATH) {
 		uint64_t now = __atomic_load_n(&c->ticks, __ATOMIC_RELAXED);
@@ -93,13 +110,14 @@ static void guard_watch(const struct clock *c, const char *dir, uint64_t stall_m
 		if (__atomic_load_n(&c->connection, __ATOMIC_ACQUIRE) < 0 || now != seen) {
 			seen = now;
 			stalled_ms = 0;
+			acted = false;
 			continue;
 		}
 		stalled_ms += LOOK_MS;
-		if (!stall_ms || stalled_ms < stall_ms)
+		if (acted || !stall_ms || stalled_ms < stall_ms)
 			continue;
 		abort_connection(c, dir, stalled_ms);
-		stall_ms = 0;
+		acted = true;
 	}
 }
 
@@ -215,12 +233,25 @@ int mcfs_guard_begin(int connection)
 		return 0;
 	if (!connection)
 		return mc_fail(-ENOENT, "the mount is not in /proc/self/mountinfo");
-	r = mc_thread_start(&guard.thread, "mcfs-tick", guard_tick, NULL);
+	r = guard.ticking ? 0 : mc_thread_start(&guard.thread, "mcfs-tick", guard_tick, NULL);
 	if (r < 0)
 		return r;
 	guard.ticking = true;
 	__atomic_store_n(&guard.clock->connection, connection, __ATOMIC_RELEASE);
 	return 0;
+}
+
+bool mcfs_guard_aborted(void)
+{
+	return guard.pid > 0 && __atomic_load_n(&guard.clock->aborted, __ATOMIC_SEQ_CST);
+}
+
+void mcfs_guard_pause(void)
+{
+	if (guard.pid <= 0)
+		return;
+	__atomic_store_n(&guard.clock->connection, -1, __ATOMIC_RELEASE);
+	__atomic_store_n(&guard.clock->aborted, 0, __ATOMIC_SEQ_CST);
 }
 
 void mcfs_guard_end(void)

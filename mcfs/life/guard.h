@@ -4,8 +4,8 @@
  * If the daemon is dead, the kernel fails its callers at once, and the guard removes the leftover
  * socket. If the daemon is stopped, or starved of memory, its callers wait and cannot even be
  * killed: the guard notices that the tick counter stands still and aborts the connection, so that
- * every caller gets an error. The guard counts its own checks instead of time, so that a suspended
- * machine or a stopped guard does not count as a stall. */
+ * every caller gets an error. The daemon mounts again when it continues. The guard counts its own
+ * checks instead of time, so that a suspended machine or a stopped guard does not count as a stall. */
 #ifndef MCFS_GUARD_H
 #define MCFS_GUARD_H
 
@@ -17,9 +17,13 @@
  * arguments, which the guard overwrites with its name; @foreground: the guard logs to standard
  * error. 0 or -errno. */
 int mcfs_guard_fork(const char *dir, uint64_t stall_ms, bool foreground, int argc, char **argv);
-/* Start to tick and to be watched. @connection: the mount's number (mcfs_mountpoint_connection()).
- * -ENOENT if it is 0, unknown. */
+/* Start to tick and to be watched, also after mcfs_guard_pause(). @connection: the mount's number
+ * (mcfs_mountpoint_connection()). -ENOENT if it is 0, unknown. */
 int mcfs_guard_begin(int connection);
+/* Has the guard aborted the mount because of a stall? */
+bool mcfs_guard_aborted(void);
+/* The daemon has no mount for a while: the guard aborts nothing, and forgets that it did. */
+void mcfs_guard_pause(void);
 /* Remove the socket @path and its directory, which has no other file, when the daemon is killed. At
  * most one per process; does nothing without a guard. */
 void mcfs_guard_socket(const char *path);

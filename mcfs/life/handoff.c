@@ -17,7 +17,7 @@
 #include "common/fault.h"
 
 #define MAGIC "mcfsbook"
-#define TABLE_VERSION 3u
+#define TABLE_VERSION 4u
 /* Smaller numbers belong to the root and the control files. */
 #define FIRST 4096u
 #define CELLS (8u << 20)

@@ -27,7 +27,7 @@ struct mcfs_handoff_head {
 	uint32_t init_len;		/* length of the kernel's INIT request, 0: not received yet */
 	unsigned char init[MCFS_HANDOFF_INIT_MAX];
 	uint64_t segment_size;		/* of this node's segment, 0: none */
-	uint64_t segment_identity[3];
+	uint64_t segment_identity[MCS_SEGMENT_IDENTITY];	/* kept by the store */
 	int32_t backing;		/* the kernel's backing id of the segment, 0: none */
 	uint32_t takeovers;		/* number of takeovers of this mount */
 	uint32_t serial;		/* of the last handle */

@@ -19,6 +19,8 @@ bool mcfs_session_is_mounted(const struct mcfs *fs);
 /* Detach the mount, wait for running operations, stop the threads. -ETIMEDOUT: some operations or
  * threads did not end within @ms and still run. */
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms);
+/* The same without the detaching. */
+int mcfs_session_join(struct mcfs *fs, uint64_t ms);
 void mcfs_session_free(struct mcfs *fs);
 
 /* ---- mountpoint.c ------------------------------------------------------------------------------ */
@@ -40,10 +42,11 @@ bool mcfs_mountpoint_is_reused(int connection);
 
 /* ---- takeover.c -------------------------------------------------------------------------------- */
 
-/* Find a dead daemon's mount to take over. Sets @fs->taken_over and the fields that belong to it. 0
- * or negative. */
+/* Find a dead daemon's mount to take over. Sets @fs->taken_over and the fields that belong to it. A mount that
+ * has ended is not taken over, but the memory with its objects is: sets @fs->segment_fd. 0 or negative. */
 int mcfs_takeover_begin(struct mcfs *fs);
-/* Create the handoff table of a new mount, if the options ask for one. */
+/* Create the handoff table of a new mount, if the options ask for one; it replaces the table of a mount that
+ * has ended. */
 int mcfs_takeover_handoff(struct mcfs *fs);
 /* Store the descriptors that a next daemon needs (fdstore.h); the mount is there. */
 int mcfs_takeover_keep(struct mcfs *fs);

@@ -232,6 +232,7 @@ int mcfs_session_start(struct mcfs *fs, void (*ended)(void *arg), void *arg)
 		return -ENOMEM;
 	session.tell = ended;
 	session.arg = arg;
+	session.ready = session.ended = false;
 	(void)mc_cond_init(&session.changed);
 	fuse_set_log_func(log_libfuse);
 	r = mount_session(fs, options);
@@ -277,11 +278,12 @@ static int session_drain(struct mcfs *fs, uint64_t deadline)
 
 bool mcfs_session_is_mounted(const struct mcfs *fs)
 {
-	struct pollfd pfd = { .fd = fuse_session_fd(fs->session), .events = POLLIN };
+	struct pollfd pfd = { .events = POLLIN };
 	int err;
 
-	if (!fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
+	if (!fs->session || !fs->connection || mcfs_mountpoint_connection(fs->mountpoint) != fs->connection)
 		return false;
+	pfd.fd = fuse_session_fd(fs->session);
 	/* While the connection is alive, no other mount has its number. Afterwards our mount, if it
 	 * still exists, is dead. */
 	if (poll(&pfd, 1, 0) >= 0 && !(pfd.revents & (POLLERR | POLLHUP | POLLNVAL)))
@@ -292,11 +294,16 @@ bool mcfs_session_is_mounted(const struct mcfs *fs)
 
 int mcfs_session_stop(struct mcfs *fs, uint64_t ms)
 {
+	if (mcfs_session_is_mounted(fs))
+		mcfs_mountpoint_detach(fs->mountpoint);
+	return mcfs_session_join(fs, ms);
+}
+
+int mcfs_session_join(struct mcfs *fs, uint64_t ms)
+{
 	uint64_t deadline = mc_deadline_ms((int64_t)ms);
 	int r;
 
-	if (mcfs_session_is_mounted(fs))
-		mcfs_mountpoint_detach(fs->mountpoint);
 	if (!session.started)
 		return 0;
 	r = session_drain(fs, deadline);

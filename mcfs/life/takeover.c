@@ -25,18 +25,30 @@ static bool is_alive(int fuse)
 	return poll(&p, 1, 0) >= 0 && !(p.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
+/* @segment: negative, also if it is kept. */
 static void takeover_discard(int fuse, int handoff, int segment)
 {
 	(void)mcfs_fdstore_drop(MCFS_FD_FUSE);
-	(void)mcfs_fdstore_drop(MCFS_FD_HANDOFF);
-	(void)mcfs_fdstore_drop(MCFS_FD_SEGMENT);
 	mcfs_handoff_close();
 	if (fuse >= 0)
 		close(fuse);
 	if (handoff >= 0)
 		close(handoff);
-	if (segment >= 0)
-		close(segment);
+	if (segment < 0)
+		return;
+	(void)mcfs_fdstore_drop(MCFS_FD_HANDOFF);
+	(void)mcfs_fdstore_drop(MCFS_FD_SEGMENT);
+	close(segment);
+}
+
+static bool take_segment(struct mcfs *fs, const struct mcfs_handoff_head *head, int segment)
+{
+	if (segment < 0 || !head || !head->segment_size)
+		return false;
+	fs->segment_fd = segment;
+	memcpy(fs->segment_identity, head->segment_identity, sizeof(fs->segment_identity));
+	fs->conf.global_segment_size = head->segment_size;
+	return true;
 }
 
 int mcfs_takeover_begin(struct mcfs *fs)
@@ -44,18 +56,21 @@ int mcfs_takeover_begin(struct mcfs *fs)
 	int fuse = mcfs_fdstore_take(MCFS_FD_FUSE), handoff = mcfs_fdstore_take(MCFS_FD_HANDOFF);
 	int segment = mcfs_fdstore_take(MCFS_FD_SEGMENT), r;
 	struct mcfs_handoff_head *head;
+	bool kept;
 
 	if (!fs->conf.supervise || (fuse < 0 && handoff < 0 && segment < 0))
 		return 0;
-	r = fuse < 0 || handoff < 0 || !is_alive(fuse) ?
-		mc_fail(-ENOTCONN, "its mount has ended") : mcfs_handoff_load(handoff);
+	r = handoff < 0 ? mc_fail(-ENOENT, "there is no handoff table") : mcfs_handoff_load(handoff);
 	head = mcfs_handoff();
-	if (r == 0 && (!head->init_len || (head->segment_size && segment < 0)))
+	kept = take_segment(fs, head, segment);
+	if (r == 0 && (fuse < 0 || !is_alive(fuse)))
+		r = mc_fail(-ENOTCONN, "its mount has ended");
+	if (r == 0 && (!head->init_len || (head->segment_size && !kept)))
 		r = mc_fail(-EINVAL, "previous daemon died before FUSE_INIT");
 	if (r < 0) {
-		mc_warn("mcfs", "cannot take over the previous daemon's mount, creating a new one: %s",
-			mc_err_detail(r));
-		takeover_discard(fuse, handoff, segment);
+		mc_warn("mcfs", "cannot take over the previous daemon's mount, creating a new one: %s objects=%s",
+			mc_err_detail(r), kept ? "kept" : "none");
+		takeover_discard(fuse, handoff, kept ? -1 : segment);
 		return 0;
 	}
 	free(fs->mountpoint);
@@ -65,8 +80,8 @@ int mcfs_takeover_begin(struct mcfs *fs)
 	head->takeovers++;
 	fs->taken_over = true;
 	fs->fuse_fd = fuse;
-	fs->segment_fd = segment;
-	fs->conf.global_segment_size = head->segment_size;
+	if (!kept)
+		fs->conf.global_segment_size = 0;
 	mc_warn("mcfs", "taking over the mount of a dead daemon dir=%s takeovers=%u",
 		fs->mountpoint, head->takeovers);
 	return 0;
@@ -76,6 +91,13 @@ int mcfs_takeover_handoff(struct mcfs *fs)
 {
 	if (!fs->conf.supervise || fs->taken_over)
 		return 0;
+	/* The table that has the words now is about to go. */
+	if (fs->store && fs->conf.global_segment_size)
+		(void)mcs_segment_identity(fs->store, fs->segment_identity);
+	mcfs_handoff_close();
+	if (fs->handoff_fd >= 0)
+		close(fs->handoff_fd);
+	fs->handoff_fd = -1;
 	return mcfs_handoff_new(&fs->handoff_fd);
 }
 
@@ -85,15 +107,15 @@ int mcfs_takeover_keep(struct mcfs *fs)
 	uint64_t size = 0;
 	int r = 0, fd;
 
-	if (!head || fs->taken_over)
-		return 0;
+	if (head && fs->conf.global_segment_size)
+		r = mcs_segment_identity(fs->store, head->segment_identity);
+	if (r < 0 || !head || fs->taken_over)
+		return r;
 	(void)strncpy(head->mountpoint, fs->mountpoint, sizeof(head->mountpoint) - 1);
 	head->connection = fs->connection;
 	fd = fs->conf.global_segment_size ? mcs_segment_fd(fs->store, &size) : -1;
 	if (fd >= 0) {
-		r = mcs_segment_identity(fs->store, head->segment_identity);
-		if (r == 0)
-			r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
+		r = mcfs_fdstore_keep(MCFS_FD_SEGMENT, fd);
 		head->segment_size = size;
 	}
 	if (r == 0)

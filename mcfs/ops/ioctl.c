@@ -148,6 +148,7 @@ static int do_extent(struct call *c)
 	if (!c->h || c->h->type != MCFS_READ || !c->h->object)
 		return mc_fail(-EINVAL, "only a file that is open for reading has an extent");
 	info = mcfs_object_info(c->h->object);
+	__atomic_store_n(&c->h->located, true, __ATOMIC_RELEASE);
 	r = info->size ? mcfs_object_offset(c->h->object, &offset) : 0;
 	if (r < 0)
 		return fetch_extent(c, a, info->generation);

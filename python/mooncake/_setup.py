@@ -29,9 +29,9 @@ UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 2
          "tib": 1 << 40}
 TRUE = ("true", "1", "yes", "on", "enable", "enabled")
 FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
-# Protocols of upstream that this library replaces with shared memory and TCP.
-FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "ascend", "ub",
-            "ubshmem", "maca", "sunrise_link", "flagcx")
+# Protocols of upstream that this library replaces with shared memory and TCP; common/protocol.c has the same list.
+FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
+            "ubshmem", "maca", "sunrise_link", "flagcx", "shm")
 METADATA_SCHEMES = ("http", "https", "etcd", "redis", "rediss")
 
 KEYS = {
@@ -158,18 +158,13 @@ def _once(text, *args, logger=log):
 
 
 def engine_protocol(protocol, logger):
-    """Whether an engine accepts this protocol.  As in upstream, the engine chooses a protocol that both ends support; this
-    function only warns about an unavailable one."""
+    """Warn about a protocol that is not available.  As in upstream, the engine chooses one that both ends support."""
     name = str(protocol if protocol is not None else "")
-    if name == "flagcx":
-        logger.error('initialize: protocol "flagcx" is not in this build')
-        return False
     if name in FALLBACK:
         _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name,
               logger=logger)
     elif name not in ("", "tcp"):
         _once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp",) + FALLBACK), logger=logger)
-    return True
 
 
 def check_protocol(protocol, segment_size):

@@ -66,8 +66,7 @@ class TransferEngine(_Engine):
         Start the engine.  metadata_server: "P2PHANDSHAKE", http://..., etcd://..., redis://..., or "host:port,..." of an
         etcd.  device_name: the network devices to use.  The engine chooses a protocol that both ends support.
         0, or -1; the log "mooncake.engine" gives the reason, and warns about an unavailable protocol."""
-        if not _engine_protocol(protocol, _log):
-            return -1
+        _engine_protocol(protocol, _log)
         code, why = self._open(metadata_server or "", local_hostname or "", device_name or "")
         if code:
             _log.error("initialize: %s", why)

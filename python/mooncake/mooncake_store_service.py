@@ -2,12 +2,16 @@
 """python -m mooncake.mooncake_store_service: a store with a REST interface, for programs without Python.
 
 PUT /api/put {"key", "value"}   GET /api/get/KEY   GET /api/exist/KEY   DELETE /api/remove/KEY
-DELETE /api/remove_all   POST /api/mount {"size"}   POST /api/unmount {"segment_ids"}"""
+DELETE /api/remove_all   POST /api/mount {"size"}   POST /api/unmount {"segment_ids"}
+
+Bodies need the Content-Type application/json.  The service has no passwords: each client that reaches its address can use
+it.  It therefore listens on 127.0.0.1, unless --host is given."""
 
 import argparse
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -15,7 +19,8 @@ import time
 from aiohttp import ClientError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mooncake import _setup
+from mooncake import _rest, _setup
+from mooncake._api.segments import SEGMENT_STEP
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 
@@ -41,6 +46,8 @@ async def answer(request, handler):
     began = time.monotonic()
     try:
         response = await handler(request)
+    except _rest.Refused as e:
+        response = failure(e.status, str(e))
     except Bad as e:
         response = failure(400, str(e))
     except web.HTTPRequestEntityTooLarge:
@@ -71,6 +78,7 @@ async def body_of(request):
         raise Bad("the body is not JSON") from None
     if not isinstance(body, dict):
         raise Bad("the body must be a JSON object")
+    request.protocol.guard.body(request)
     return body
 
 
@@ -91,12 +99,16 @@ def ids_of(body):
 
 
 class MooncakeStoreService:
-    """The routes, and the store behind them."""
+    """The routes, and the store behind them.  host: the address to listen on; segment_dirs: directories whose files
+    requests may mount; max_mounted: bytes that requests may mount together, by default half of the machine's memory."""
 
-    def __init__(self, config, store=None):
+    def __init__(self, config, store=None, host="127.0.0.1", segment_dirs=(), max_mounted=None):
         self.config = config
         self.store = store or MooncakeDistributedStore()
-        self.runner = None
+        self.host = host
+        self.segment_dirs = [os.path.realpath(d) for d in segment_dirs]
+        self.room = _rest.Room(half_of_memory() if max_mounted is None else max_mounted)
+        self.listener = self.runner = None
         # ids of the segments of the mode set by /api/reconfigure
         self.segments = []
         self.changing = asyncio.Lock()
@@ -123,7 +135,13 @@ class MooncakeStoreService:
             await asyncio.sleep(min(1, max(0, end - time.monotonic())))
 
     def application(self):
-        app = web.Application(client_max_size=BODY_MAX, middlewares=[answer])
+        @web.middleware
+        async def admit(request, handler):
+            request.protocol.guard.header(request)
+            _rest.check_request(request, self.host)
+            return await handler(request)
+
+        app = web.Application(client_max_size=BODY_MAX, middlewares=[answer, admit])
         app.add_routes([
             web.put("/api/put", self.put),
             web.get("/api/get/{key:.+}", self.get),
@@ -140,12 +158,14 @@ class MooncakeStoreService:
         return app
 
     async def start_http(self, port):
-        self.runner = web.AppRunner(self.application(), access_log=None, keepalive_timeout=75)
+        self.runner = web.AppRunner(self.application(), access_log=None)
         await self.runner.setup()
-        await web.TCPSite(self.runner, "0.0.0.0", port).start()
-        log.info("REST on port %d", port)
+        self.listener = await _rest.Guard(self.runner.server).listen(self.host, port)
+        log.info("REST on %s port %d", self.host, port)
 
     async def stop(self):
+        if self.listener:
+            self.listener.close()
         if self.runner:
             await self.runner.cleanup()
         await self.call(self.store.close)
@@ -196,23 +216,39 @@ class MooncakeStoreService:
         size = body.get("size")
         if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
             raise Bad("size must be a whole number of bytes above 0")
-        got = await self.call(self.store.allocate_and_mount_segment, size,
-                              str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
+        size = -(-size // SEGMENT_STEP) * SEGMENT_STEP
+        got = await self.mounted(size, self.store.allocate_and_mount_segment, size,
+                                 str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
         if got["ret"] != 0:
             return failure(500, f"mount: error {got['ret']}")
         return web.json_response({"status": "success", "segment_ids": got["segment_ids"],
                                   "allocated_size": got["allocated_size"]})
 
-    async def mount_file(self, body, path):
-        """The ids of a segment over a file, or None."""
+    async def mounted(self, size, method, *args):
+        """The answer of a method that mounts that many bytes."""
+        got = {"segment_ids": []}
+        self.room.take(size)
+        try:
+            got = await self.call(method, *args)
+        finally:
+            self.room.mounted(size, got["segment_ids"])
+        return got
+
+    async def mount_file(self, body, opener, *args):
+        """The ids of a segment over the file that opener(*args) opens, or None."""
         numbers = []
         for name in ("size", "offset"):
             value = body.get(name, 0)
             if isinstance(value, bool) or not isinstance(value, int) or value < (name == "size"):
                 raise Bad(f"{name} must be a whole number of bytes")
             numbers.append(value)
-        got = await self.call(self.store.mount_segment, path, *numbers,
-                              str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
+        fd = await self.call(opener, *args)
+        try:
+            # by descriptor: the name may belong to another file meanwhile
+            got = await self.mounted(numbers[0], self.store.mount_segment, f"/proc/self/fd/{fd}", *numbers,
+                                     str(body.get("protocol", self.config.protocol)), str(body.get("location", "")))
+        finally:
+            os.close(fd)
         return got["segment_ids"] if got["ret"] == 0 else None
 
     async def mount_shm(self, request):
@@ -221,7 +257,7 @@ class MooncakeStoreService:
         if not isinstance(name, str) or not name.lstrip("/") or "/" in name.lstrip("/") or "\0" in name or (
                 name.lstrip("/") in (".", "..")):
             raise Bad("name must be that of shared memory, without a / inside")
-        ids = await self.mount_file(body, "/dev/shm/" + name.lstrip("/"))
+        ids = await self.mount_file(body, _rest.open_shm, name.lstrip("/"))
         return (failure(500, "mount_shm: it cannot be mounted") if ids is None
                 else web.json_response({"status": "success", "segment_ids": ids}))
 
@@ -235,7 +271,7 @@ class MooncakeStoreService:
             path = body.get("path")
             if not isinstance(path, str) or not path or "\0" in path or "size" not in body:
                 raise Bad("path and size are required")
-            ids = await self.mount_file(body, path)
+            ids = await self.mount_file(body, _rest.open_segment, path, self.segment_dirs)
             if ids is None:
                 return failure(500, "reconfigure: the segment cannot be mounted, all is as before")
         async with self.changing:
@@ -248,7 +284,12 @@ class MooncakeStoreService:
 
     async def unmount_all(self, ids, grace):
         """Unmount segments; returns the ids that failed."""
-        return [one for one in ids if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0]
+        failed = []
+        for one in ids:
+            if await self.call(self.store.unmount_and_free_segment, [one], grace) != 0:
+                failed.append(one)
+            self.room.unmounted(one)
+        return failed
 
     async def unmount(self, request):
         body = await body_of(request)
@@ -264,6 +305,10 @@ class MooncakeStoreService:
         return web.json_response({"status": "success"})
 
 
+def half_of_memory():
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
 def config_of(args):
     config = MooncakeConfig.from_file(args.config) if args.config else MooncakeConfig.load_from_env()
     for pair in args.define:
@@ -276,7 +321,8 @@ def config_of(args):
 
 
 async def serve(args):
-    service = MooncakeStoreService(config_of(args))
+    service = MooncakeStoreService(config_of(args), host=args.host, segment_dirs=args.segment_dir,
+                                   max_mounted=args.max_mounted_size)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -297,7 +343,15 @@ def main():
     parser = argparse.ArgumentParser(prog="mc_store_rest_server", description="A store with a REST interface.")
     parser.add_argument("--config", help="JSON file; else MOONCAKE_CONFIG_PATH, else the variables MOONCAKE_*")
     parser.add_argument("-D", "--define", action="append", default=[], metavar="KEY=VALUE", help="one setting")
+    parser.add_argument("--host", default="127.0.0.1",
+                        help="address to listen on (%(default)s); the service has no passwords, so each client that reaches "
+                             "the address can use it")
     parser.add_argument("--port", type=int, default=8080, help="HTTP port (%(default)s)")
+    parser.add_argument("--segment_dir", "--segment-dir", action="append", default=[], metavar="DIRECTORY",
+                        help="requests may mount files below this directory, which overwrites them; may be repeated "
+                             "(none: such requests are refused)")
+    parser.add_argument("--max_mounted_size", "--max-mounted-size", type=_setup.parse_size,
+                        metavar="BYTES", help="bytes that requests may mount together (half of the memory)")
     parser.add_argument("--max-wait-time", type=float, default=60, help="seconds to wait for the master (%(default)s)")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -57,7 +57,8 @@ class ReplicateConfig(_Config):
     for soft_pin_ttl_ms (None: the master's default); with_soft_pin is an older name of the action.  preferred_segment,
     preferred_segments: names of segments ("host:port") to try first; unknown ones are ignored.  group_ids: one for each
     key of the call, or None.  data_type: a label.  prefer_alloc_in_same_node: for batch_put_from_multi_buffers() only.
-    nof_replica_num, dfs_replica_num, preferred_nof_segments: for tiers that this store does not have; ignored."""
+    nof_replica_num, dfs_replica_num: replicas in tiers that this store does not have, so a put with one of them above 0
+    fails with upstream's code, -600 or -1601.  preferred_nof_segments: ignored."""
 
     __slots__ = ()
 

@@ -74,18 +74,18 @@ static void op_put(struct input *in, struct mcm_session *s)
 	remember(g.generation);
 	done = (struct mcp_put_done){ .key = item.key, .generation = g.generation };
 	if (number(in, 1) & 1)
-		(void)mcm_put_end(fx.m, &done);
+		(void)mcm_put_end(fx.m, s, &done);
 }
 
-static void op_finish(struct input *in, bool end)
+static void op_finish(struct input *in, struct mcm_session *s, bool end)
 {
 	struct mcp_put_done done = { .generation = token(in) };
 
 	done.key = string(in);
 	if (end)
-		(void)mcm_put_end(fx.m, &done);
+		(void)mcm_put_end(fx.m, s, &done);
 	else
-		(void)mcm_put_revoke(fx.m, &done);
+		(void)mcm_put_revoke(fx.m, s, &done);
 }
 
 static void op_get(struct input *in, struct mcm_session *s)
@@ -174,10 +174,10 @@ static void one(struct input *in)
 		op_put(in, session[who]);
 		break;
 	case 3:
-		op_finish(in, true);
+		op_finish(in, session[who], true);
 		break;
 	case 4:
-		op_finish(in, false);
+		op_finish(in, session[who], false);
 		break;
 	case 5:
 	case 6:
@@ -194,6 +194,8 @@ static void one(struct input *in)
 		break;
 	case 10:
 		fx_advance(&fx, number(in, 2));
+		if (who)
+			fx_confirm(&fx);
 		break;
 	default:
 		op_names(in, op % 16 - 11);

@@ -19,7 +19,7 @@ BASE = sys.argv[1]
 
 
 def ask(method, path, body=None):
-    request = urllib.request.Request(BASE + path, method=method, data=body)
+    request = urllib.request.Request(BASE + path, method=method, data=body, headers={"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.headers.get("Content-Type"), answer.read()

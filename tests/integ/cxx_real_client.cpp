@@ -46,12 +46,18 @@ int main(int argc, char **argv)
 	mooncake::ConfigDict bad(map.begin(), map.end());
 	bad["global_segment_size"] = "lots";
 	CHECK(c->setup_internal(bad).error() == -600);
+	bad = mooncake::ConfigDict(map.begin(), map.end());
+	bad["protocol"] = "rmda";
+	CHECK(c->setup_internal(bad).error() == -600);
+	bad["protocol"] = "rdma";
+	CHECK(c->setup_internal(bad).has_value() && c->tearDownAll() == 0);
 	CHECK(c->setup_internal(mooncake::ConfigDict(map.begin(), map.end())).has_value());
 
 	CHECK(c->put_from("k", buffer, 5) == 0 && c->isExist("k") == 1 && c->isExist("none") == 0);
 	CHECK(c->get_into("k", buffer + 50, 50) == 5 && std::string(buffer + 50, 5) == "value");
 	CHECK(c->get_into("k", buffer, 4) == -600 && c->get_into("none", buffer, 4) == -704);
 	CHECK(c->register_buffer(buffer, 100) == 0 && c->register_buffer(buffer, 100) == 0);
+	CHECK(c->register_buffer(reinterpret_cast<void *>(4096), 100) == -600);
 	CHECK(c->unregister_buffer(buffer) == 0 && c->unregister_buffer(buffer) == -600);
 	CHECK((c->batchIsExist({ "k", "none" }) == std::vector<int>{ 1, 0 }));
 	CHECK(c->batchIsExist({}).empty() && c->batch_put_from({}, {}, {}).empty());

@@ -18,7 +18,7 @@ LOG_DIR=$tmp/log
 STATE_DIR=$tmp/state
 MASTER_OPTIONS="--config_path=$tmp/master.yaml --rpc_address=127.0.0.1 --rpc_port=$rpc --metrics_host=127.0.0.1 --metrics_port=$http"
 SH
-sed -e "s|@sbindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
+sed -e "s|@bindir@|$top_builddir/master|g" -e "s|@sysconfdir@|$tmp|g" \
 	"$top_srcdir/init/mooncake-master.in" >"$tmp/init"
 chmod +x "$tmp/init"
 serves() { master_serves "127.0.0.1:$http"; }

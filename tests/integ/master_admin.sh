@@ -11,9 +11,10 @@ ask() {
 	local status got method=$2 path=$3
 	status=$1
 	shift 3
-	got=$(curl -s --max-time 10 -X "$method" -o "$tmp/answer" -w '%{http_code}' "$@" "$base$path")
+	got=$(curl -s --max-time 10 -X "$method" -H "$json" -o "$tmp/answer" -w '%{http_code}' "$@" "$base$path")
 	equal "status of $method $path" "$got" "$status"
 }
+json='Content-Type: application/json'
 
 is() {
 	equal "$1" "$(jq -c "$1" "$tmp/answer")" "$2"
@@ -92,6 +93,37 @@ is .enabled false
 ask 409 GET /api/v1/tenant_quotas
 is .error_code -1011
 
+# requests that a page of another site can make a browser send are refused, whatever the page sends
+for type in '' 'Content-Type: text/plain' 'Content-Type: application/x-www-form-urlencoded' \
+	'Content-Type: multipart/form-data; boundary=x' 'Content-Type: application/jsonx'; do
+	json=$type ask 415 POST /api/v1/drain_jobs -d '{"segments":["none"]}'
+	is .error_code -600
+	json=$type ask 415 PUT '/api/v1/tenant_quotas?tenant_id=red' -d '{"requested_quota_bytes":5000000}'
+done
+json='content-type: Application/JSON; charset=utf-8' ask 404 POST /api/v1/drain_jobs -d '{"segments":["none"]}'
+json='' ask 200 POST /api/v1/remove_all -d ''
+for origin in http://evil.example null "http://evil.example:${MASTER_HTTP##*:}" http://127.0.0.1:1 ''; do
+	ask 403 POST /api/v1/remove_all -H "Origin;" ${origin:+-H "Origin: $origin"}
+	is .error_code -600
+	ask 403 GET /get_all_keys -H "Origin;" ${origin:+-H "Origin: $origin"}
+done
+ask 200 POST /api/v1/remove_all -H "Origin: http://$MASTER_HTTP"
+for host in evil.example "evil.example:${MASTER_HTTP##*:}" 127.0.0.1.evil.example localhost.evil.example '[::1' \
+	evil.local.example; do
+	ask 403 POST /api/v1/remove_all -H "Host: $host"
+	is .error_code -600
+	jq -r .error_message "$tmp/answer" | found -- --admin_names
+	ask 403 GET /get_all_keys -H "Host: $host"
+	# the answers for monitoring have no keys, and its targets often have names
+	ask 200 GET /metrics -H "Host: $host"
+	ask 200 GET /health -H "Host: $host"
+done
+for host in localhost LOCALHOST:9003 "[::1]:9003" 10.1.2.3 mooncake-master:9003 "$(uname -n)" \
+	master.ns.svc.cluster.local:9003 master.ns.svc; do
+	ask 200 GET /get_all_keys -H "Host: $host"
+	ask 200 POST /api/v1/remove_all -H "Host: $host"
+done
+
 # with memory: the owner process of the client's fault tests contributes it
 mkfifo "$tmp/stays"
 exec 9<>"$tmp/stays"
@@ -147,7 +179,7 @@ stop_pid "$MASTER_PID"
 printf 'version: 1\ntenants:\n  - name: blue\n    quota: 10MB\n' >"$tmp/policy.yaml"
 meta=''
 free_port meta
-restart_master --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --client_ttl=1s \
+restart_master --admin_names=cache.example,pool.example --enable_multi_tenants --tenant_quota_connector_uri="$tmp/policy.yaml" --client_ttl=1s \
 	--enable_http_metadata_server --http_metadata_server_host=127.0.0.1 \
 	--http_metadata_server_port="$meta" --enable_metadata_cleanup_on_timeout
 ask 200 GET /api/v1/tenant_quotas
@@ -170,6 +202,12 @@ is .data.requested_quota_bytes 5000000
 ask 200 DELETE '/api/v1/tenant_quotas?tenant_id=red'
 is .data null
 ask 404 DELETE '/api/v1/tenant_quotas?tenant_id=red'
+
+for host in cache.example pool.example:9003 POOL.example; do
+	ask 200 GET /get_all_keys -H "Host: $host"
+done
+ask 403 GET /get_all_keys -H 'Host: ool.example'
+ask 403 GET /get_all_keys -H 'Host: cache.example.evil.example'
 
 # the engines' metadata, and deletion of the records of a silent owner
 wait_for 20 has_segment

@@ -105,7 +105,8 @@ unchanged patterns
 ask() {
 	local status=$1 method=$2 path=$3 got
 	shift 3
-	got=$(curl -s --max-time 10 -X "$method" -o "$tmp/answer" -w '%{http_code}' "$@" "$base$path")
+	got=$(curl -s --max-time 10 -X "$method" -o "$tmp/answer" -w '%{http_code}' -H 'Content-Type: application/json' "$@" \
+		"$base$path")
 	equal "status of $method $path $*" "$got" "$status"
 	jq -e '.success == false and .error_code != 0' "$tmp/answer" >/dev/null ||
 		fail "$method $path: $(head -c 300 "$tmp/answer")"

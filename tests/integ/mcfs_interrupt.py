@@ -124,6 +124,7 @@ class Lent:
         fd = os.memfd_create("engine", os.MFD_ALLOW_SEALING)
         os.truncate(fd, 1 << 20)
         self.view = mmap.mmap(fd, 1 << 20)
+        self.view[:] = bytes(1 << 20)
         self.number = ask(self.sock, 3, size=1 << 20, fd=fd)[4]
         self.ctl = os.open(MNT + "/.mcfs/ctl", os.O_RDWR)
 

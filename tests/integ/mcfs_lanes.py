@@ -194,6 +194,11 @@ view[4096:4096 + len(DATA)] = DATA
 assert call(ctl, PUT, io(b"by ioctl", token, number, 4096, len(DATA))) == 0
 assert open(MNT + "/by ioctl", "rb").read() == DATA
 g = io(b"obj", token, number, 500000, 1000, offset=1234)
+# the mount does not pay for pages that the client has never touched
+fails(errno.EFAULT, ctl, GET, g)
+fails(errno.EFAULT, ctl, PUT, io(b"holes", token, number, 900000, 5000))
+assert os.lseek(mem, 900000, os.SEEK_HOLE) == 900000 and not os.path.exists(MNT + "/holes")
+view[:] = view[:4096 + len(DATA)].ljust(1 << 20, b"\0")
 assert call(ctl, GET, g) == 0
 assert struct.unpack_from("Q", g, 32) == (1000,) and view[500000:501000] == DATA[1234:2234]
 fails(errno.EEXIST, ctl, PUT, io(b"obj", token, number, 0, 10, flags=2))

@@ -39,7 +39,7 @@ touch "$tmp/file"
 refused "not a directory" "$mcfs" "${flags[@]}" "$tmp/file"
 refused "runs its own master" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
 refused "octal" "$mcfs" "${flags[@]}" --file_mode=rw "$m"
-refused "use tcp" "$mcfs" "${flags[@]}" --protocol=rdma "$m"
+refused 'unknown protocol "rmda", use tcp' "$mcfs" "${flags[@]}" --protocol=rmda "$m"
 refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
 closed=
 free_port closed
@@ -271,3 +271,6 @@ equal "a file of two creators" "$(cat "$m/h")" one
 rm "$m/h"
 umount "$m"
 ended
+
+# the memory of a standalone mount ends with it, and so does its index
+[ ! -e "$XDG_STATE_HOME" ] || fail "a standalone mount keeps a journal: $(find "$XDG_STATE_HOME")"

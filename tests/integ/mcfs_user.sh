@@ -82,4 +82,22 @@ as_user sh -c "echo again >'$m/f'"
 kill -TERM "$pid"
 wait_for 15 gone "$pid" || fail "the daemon does not end after SIGTERM"
 is_mounted "$m" && fail "the mount is left"
+
+# a stall: the guard aborts the user's mount through sysfs, and the daemon mounts again
+connections=/sys/fs/fuse/connections
+if [ "$(id -u)" -eq 0 ] && [ -n "${MCFS_USER_NS-}" ] && ! mountpoint -q "$connections"; then
+	mount -t fusectl none "$connections" && cleanup_fn umount "$connections"
+fi
+if mountpoint -q "$connections"; then
+	as_user timeout 30 "$top_builddir/mcfs/mcfs" "${flags[@]}" --stall_timeout=1s "$m"
+	wait_for 10 one_mcfs || fail "no daemon, or several: $(processes_left)"
+	as_user sh -c "echo kept >'$m/f'"
+	stop_still "$pid"
+	fails as_user timeout 20 cat "$m/f"
+	kill -CONT "$pid"
+	is_kept() { [ "$(as_user cat "$m/f")" = kept ]; }
+	wait_for 5 is_kept || fail "a user's mount does not return after a stall"
+	as_user fusermount3 -u "$m"
+	wait_for 15 gone "$pid" || fail "the daemon does not end"
+fi
 exit 0

@@ -37,6 +37,19 @@ CONN=http://127.0.0.1:$PORT/metadata
 server_start
 check_all
 
+# descriptors do not pass through a proxy that the environment names for other programs, unless the user wants that
+nothing=''
+free_port nothing
+for proxy in http_proxy ALL_PROXY; do
+	node_start direct "$CONN" "$proxy=http://127.0.0.1:$nothing" no_proxy=
+	expect direct 'publish proxied/k 1' ok
+	expect direct 'unpublish proxied/k' ok
+	node_end direct
+done
+node_start proxied "$CONN" "http_proxy=http://127.0.0.1:$nothing" no_proxy= MC_METADATA_USE_PROXY=1 NODE_MS=3000
+expect_error proxied 'get proxied/k' -111 "$nothing"
+node_end proxied
+
 # upstream's rules, with curl
 base="$CONN?key="
 expect_http 404 'metadata not found' "${base}k"

@@ -12,13 +12,15 @@ cat >"$tmp/conf.json" <<J
 {"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE", "master_server_addr": "$MASTER",
  "global_segment_size": "64mb", "local_bufer_size": 5}
 J
-spawn service "$PYTHON" -m mooncake.mooncake_store_service --config "$tmp/conf.json" --port "$rest" -D bogus=1
+mkdir "$tmp/segments"
+spawn service "$PYTHON" -m mooncake.mooncake_store_service --config "$tmp/conf.json" --port "$rest" -D bogus=1 \
+	--segment_dir="$tmp/none" --segment_dir="$tmp/segments"
 service=$SPAWNED
 started "$service" service 20 connects "127.0.0.1:$rest"
 grep -q 'unknown key "local_bufer_size" is ignored, did you mean "local_buffer_size"' "$tmp/service.log" ||
 	fail "a mistyped setting is not reported"
 grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not reported"
-timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest"
+timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest" "$tmp/segments"
 # the service has an answer for every request: its log has no unexpected exception
 ! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request caused an unexpected exception"
 # an object that exists and cannot be read is not reported as a miss

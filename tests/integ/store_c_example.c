@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define MIB ((size_t)1 << 20)
 #define SEGMENT (64 * MIB)
@@ -62,12 +63,17 @@ static void single(mooncake_store_t s)
 static void registered(mooncake_store_t s)
 {
 	unsigned char *buf = aligned_alloc(4096, 2 * MIB);
+	void *none = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	EXPECT(none != MAP_FAILED, 1);
 	EXPECT(mooncake_store_register_buffer(s, buf, 2 * MIB), 0);
 	EXPECT(mooncake_store_register_buffer(s, buf, 2 * MIB), -600);
 	EXPECT(mooncake_store_register_buffer(s, buf + 100, 50), -600);
 	EXPECT(mooncake_store_register_buffer(s, buf, 0), -600);
 	EXPECT(mooncake_store_register_buffer(s, NULL, 10), -1);
+	EXPECT(mooncake_store_register_buffer(s, none, MIB), -600);
+	munmap(none, MIB);
+	EXPECT(mooncake_store_register_buffer(s, none, MIB), -600);
 	fill(buf, MIB, 9);
 	EXPECT(mooncake_store_put_from(s, "reg", buf, MIB, NULL), 0);
 	EXPECT(mooncake_store_get_into(s, "reg", buf + MIB, MIB), MIB);
@@ -229,6 +235,7 @@ static void before_setup(const char *master)
 	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", 16 * MIB - 1, 0, "tcp", "", master), -600);
 	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", 0, 0, "bogus", "", master), -600);
 	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", 0, 0, "", "", master), -600);
+	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", SEGMENT, 0, "rpc_only", "", master), -600);
 	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", 0, 0, "tcp", "", ""), -600);
 	EXPECT(mooncake_store_setup(s, "127.0.0.1", "", 0, 0, "tcp", "", "etcd://x:1"), -600);
 	EXPECT(mooncake_store_health_check(s), 1);
@@ -275,7 +282,7 @@ int main(int argc, char **argv)
 	}
 	/* A second setup replaces the first. */
 	if (!strcmp(mode, "alone")) {
-		EXPECT(mooncake_store_setup(s, host, "", SEGMENT, 0, "tcp", "", argv[1]), 0);
+		EXPECT(mooncake_store_setup(s, host, "", SEGMENT, 0, "rdma", "mlx5_0", argv[1]), 0);
 		use(s);
 	}
 	mooncake_store_destroy(s);

@@ -43,6 +43,8 @@ for operation in read write; do
 		.batch_latency_us.p50 > 0 and .operation == "'"$operation"'"' "$tmp/out" >/dev/null ||
 		fail "$(cat "$tmp/out")"
 done
+initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=rdma
+equal "warnings about rdma" "$(grep -c 'warn protocol: "rdma" is not available, continuing with tcp' "$tmp/err")" 1
 initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --report_unit=MiB --report_precision=0
 grep -qE 'throughput [0-9]+ MiB/s$' "$tmp/out" || fail "$(cat "$tmp/out")"
 # ends_with STATUS FLAG - the program ends with that status and a message
@@ -54,7 +56,7 @@ ends_with() {
 	grep -q 'transfer_engine_bench: ' "$tmp/fails.out" || fail "$2: $(cat "$tmp/fails.out")"
 }
 
-for flag in --mode=neither --operation=erase --memory=none --report_unit=furlong; do
+for flag in --mode=neither --operation=erase --memory=none --report_unit=furlong --protocol=rmda --protocol=rpc_only; do
 	ends_with 2 "$flag"
 done
 ends_with 2 target

@@ -171,6 +171,41 @@ static int port_of(const struct sockaddr_storage *ss)
 	return ss->ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)ss)->sin6_port) : 0;
 }
 
+/* Can a program connect to @port of @address, another address of this machine? */
+static int answers_at(const char *address, int port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+	CHECK(fd >= 0 && inet_pton(AF_INET, address, &at.sin_addr) == 1);
+	r = connect(fd, (struct sockaddr *)&at, sizeof(at));
+	close(fd);
+	return r == 0;
+}
+
+/* Upstream's protocol has no key, so an engine that is named by a loopback address is reachable there only. */
+static void loopback_name(void)
+{
+	struct mce_te *te = open_engine();
+	struct sockaddr_storage ss;
+	unsigned ports = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		socklen_t len = sizeof(ss), vlen = sizeof(int);
+		int on = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &vlen) || !on ||
+		    getsockname(fd, (struct sockaddr *)&ss, &len) || !port_of(&ss))
+			continue;
+		ports++;
+		CHECK(answers_at("127.0.0.1", port_of(&ss)));
+		CHECK(!answers_at("127.0.0.2", port_of(&ss)));
+	}
+	/* handshake, our protocol, upstream's protocol */
+	CHECK(ports == 3);
+	mce_te_close(te);
+}
+
 /* Number of this process's connections to @port. */
 static unsigned connections(int port)
 {
@@ -518,6 +553,7 @@ int main(void)
 	handshake_port();
 	lanes();
 	io_threads();
+	loopback_name();
 	ports();
 	no_ranges();
 	legacy();

@@ -3,6 +3,7 @@
  * without peers. */
 #include "te_pair.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include <mooncake/mce_te.h>
@@ -49,7 +50,9 @@ static void engines(void)
 	CHECK(getLocalIpAndPort(engine, small, sizeof(small)) == -1);
 	CHECK(getLocalIpAndPort(engine, NULL, 64) == -1);
 	CHECK(getLocalIpAndPort(NULL, name, sizeof(name)) == -1);
-	CHECK(installTransport(engine, "tcp", NULL) && !installTransport(engine, "rdma", NULL));
+	CHECK(installTransport(engine, "tcp", NULL) && !installTransport(engine, "rmda", NULL));
+	CHECK(installTransport(engine, "rdma", NULL) == installTransport(engine, "tcp", NULL));
+	CHECK(installTransport(engine, "cxl", NULL) && !installTransport(engine, "rpc_only", NULL));
 	CHECK(!installTransport(engine, NULL, NULL) && !installTransport(NULL, "tcp", NULL));
 	CHECK(uninstallTransport(engine, "tcp") == 0 && uninstallTransport(NULL, "tcp") == -1);
 	CHECK(getNicLoadStats(engine, load, &n) == 0 && n == 1);
@@ -116,12 +119,27 @@ static void memory(void)
 	CHECK(unregisterLocalMemoryBatch(engine, both, 2) == -3);
 	CHECK(registerLocalMemoryBatch(engine, NULL, 0, "*") == 0);
 	/* 3 TiB of addresses: the size is not limited */
-	vast = mmap(NULL, 3ull << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	vast = mmap(NULL, 3ull << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (vast != MAP_FAILED) {
 		CHECK(registerLocalMemory(engine, vast, 3ull << 40, "*", 1) == 0);
 		CHECK(unregisterLocalMemory(engine, vast) == 0);
 		munmap(vast, 3ull << 40);
 	}
+}
+
+/* Addresses of a GPU's memory look like this: each part of a range is checked, and a batch registers all or none. */
+static void memory_without_access(void)
+{
+	char *at = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	buffer_entry_t list[2] = { { at, 4096 }, { at + 4096, 4096 } };
+
+	CHECK(at != MAP_FAILED && mprotect(at, 4096, PROT_READ | PROT_WRITE) == 0);
+	CHECK(registerLocalMemory(engine, at + 4096, 4096, "*", 1) == -1);
+	CHECK(registerLocalMemory(engine, at, 8192, "*", 1) == -1);
+	CHECK(mce_te_register(engine, at, 8192, "*", 1) == -EFAULT);
+	CHECK(registerLocalMemoryBatch(engine, list, 2, "*") == -1 && unregisterLocalMemory(engine, at) == -3);
+	CHECK(registerLocalMemory(engine, at, 4096, "*", 1) == 0 && unregisterLocalMemory(engine, at) == 0);
+	munmap(at, 8192);
 }
 
 /* The first half of the memory is registered. */
@@ -240,6 +258,7 @@ int main(void)
 	engines();
 	segments();
 	memory();
+	memory_without_access();
 	ranges();
 	batches();
 	notifications();

@@ -29,6 +29,8 @@ export top_srcdir top_builddir
 # its parent.
 export MC_TEST_ID=$tmp
 export LC_ALL=C
+# The journal of a master, which is kept by default.
+export XDG_STATE_HOME=$tmp/state
 
 # ---- end of a test --------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # transfer_engine(7) describes exactly the environment variables that the engine reads; the engine reads
 # none of those that the page lists as without effect; a test sets each variable that is read; and the page
-# mentions each variable of upstream's list (env.names).
+# mentions each variable of upstream's list (env.names).  The table of variables that the log names as without effect
+# (common/env.c) agrees with the sources and the documents, and the two lists of protocols with each other.
 set -eu
 cd "${top_srcdir:?}"
 page=man/transfer_engine.7.in
@@ -44,4 +45,45 @@ while read -r name; do
 		echo "$name"
 done <"$tmp/read" >"$tmp/untested"
 complain "no test sets" "$tmp/untested"
+
+# ---- the table of variables without effect: a name that ends in _ covers all that begin with it
+sed -n '/^static const char \*const inert/,/^};/p' common/env.c | grep -oE '"[A-Z0-9_]+"' | tr -d '"' | sort -u >"$tmp/table"
+[ "$(wc -l <"$tmp/table")" -gt 90 ] || { echo "common/env.c has no table"; exit 1; }
+# covered FILE - the names of FILE that the table covers
+covered() {
+	while read -r name; do
+		while read -r row; do
+			case $row in
+			*_) case $name in "$row"*) echo "$name" ;; esac ;;
+			"$name") echo "$name" ;;
+			esac
+		done <"$tmp/table"
+	done <"$1" | sort -u
+}
+find common proto meta engine tiers client master node mcfs tools python include -name '*.[ch]' -o -name '*.def' -o -name '*.py' |
+	grep -v '^common/env.c$' | xargs grep -hoE '"(MC|MOONCAKE)_[A-Z0-9_]+"' | tr -d '"' | sort -u >"$tmp/used"
+# the Python package reads these only to warn that they have no effect
+grep -vxE 'MOONCAKE_OFFLOAD_(ENABLED|FILE_STORAGE_PATH)' "$tmp/used" >"$tmp/effective"
+covered "$tmp/effective" >"$tmp/wrong"
+complain "common/env.c says that it has no effect, but the sources read" "$tmp/wrong"
+# the documents' lists
+sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\b(MC|MOONCAKE)_[A-Z0-9_]+' | sort -u |
+	grep -vxE 'MC_((TARGET|INITIATOR|LOCAL)_(SERVER|DEVICE)_NAME|METADATA_SERVER|TRANSFER_TIMEOUT)' >"$tmp/engine"
+sed -n '/^- Environment variables of upstream/,/^$/p' docs/COMPATIBILITY.md | grep -oE '\b(MC|MOONCAKE)_[A-Z0-9_]+' |
+	sort -u >"$tmp/store"
+[ "$(wc -l <"$tmp/engine")" -gt 50 ] && [ "$(wc -l <"$tmp/store")" -gt 10 ] || { echo "no lists in the documents"; exit 1; }
+sort -u "$tmp/engine" "$tmp/store" >"$tmp/documented"
+covered "$tmp/documented" | comm -23 "$tmp/documented" - >"$tmp/missing"
+complain "common/env.c has no row for the documents'" "$tmp/missing"
+# each row is in a document: the name, or names that begin with it
+while read -r row; do
+	grep -q "^$row" "$tmp/documented" || echo "$row"
+done <"$tmp/table" >"$tmp/untold"
+complain "no document mentions the row of common/env.c" "$tmp/untold"
+# ---- protocols
+sed -n '/^static const char \*const replaced/,/^};/p' common/protocol.c | grep -oE '"[a-z_]+"' >"$tmp/c"
+sed -n '/^FALLBACK = /,/)$/p' python/mooncake/_setup.py | grep -oE '"[a-z_]+"' >"$tmp/python"
+[ "$(wc -l <"$tmp/c")" -gt 10 ] || { echo "common/protocol.c has no list"; exit 1; }
+diff "$tmp/c" "$tmp/python" >"$tmp/differ" || :
+complain "the protocols of common/protocol.c and python/mooncake/_setup.py differ" "$tmp/differ"
 exit "$status"

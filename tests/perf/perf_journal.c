@@ -129,7 +129,7 @@ static void puts_of(struct one *o, uint64_t n, unsigned per_answer)
 		r = mcm_put_start(o->m, o->s, &rq, &item, &g);
 		if (r == 0) {
 			done = (struct mcp_put_done){ .key = item.key, .generation = g.generation };
-			r = mcm_put_end(o->m, &done);
+			r = mcm_put_end(o->m, o->s, &done);
 		}
 		if (r < 0)
 			die("put", r);

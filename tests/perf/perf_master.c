@@ -159,7 +159,7 @@ static void client_start(struct bench *b, const char *addr, uint64_t segment)
 	struct mcp_client_conf conf = {
 		.addrs = addr, .client = me, .channel = MCP_CHANNEL_CONTROL, .software = "perf",
 	};
-	struct mcp_register reg = { .client = me, .name = mcp_bytes("perf:1", 6) };
+	struct mcp_register reg = { .client = me, .name = mcp_bytes("perf:1", 6), .engine = me };
 	struct mcp_mount mount = {
 		.segment = { 3, 4 }, .client = me, .epoch = 1, .size = segment,
 		.name = mcp_bytes("perf:1", 6), .endpoint = mcp_bytes("perf:2", 6),
@@ -646,7 +646,7 @@ static uint64_t core_puts(struct mcm *m, struct mcm_session *s, uint64_t first, 
 		took = worst ? cpu_ns_of(getpid()) - began : 0;
 		most = took > most ? took : most;
 		done.generation = granted.generation;
-		if (mcm_put_end(m, &done) < 0)
+		if (mcm_put_end(m, s, &done) < 0)
 			die("put end", -MC_EINTERNAL);
 	}
 	return most;

@@ -103,7 +103,6 @@ static void run_master(int out)
 	r = mcm_conf_defaults(&conf, &owner);
 	conf.rpc_spin_us = SPIN_US;
 	conf.rpc_thread_num = 1;
-	conf.put_quarantine_ms = 0;
 	if (!r)
 		r = mcm_start(&conf, &where, &m);
 	if (r < 0)

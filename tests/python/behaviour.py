@@ -110,7 +110,16 @@ class WrongInput(WithStore):
         memory."""
         with self.assertLogs("mooncake.store", "WARNING") as log:
             other = opened(protocol="rdma", rdma_devices="mlx5_0")
-        self.assertIn('protocol "rdma" is not available, continuing with tcp', "".join(log.output))
+            self.assertEqual(opened(segment=0, protocol="rdma").close(), 0)
+            more = other.allocate_and_mount_segment(16 * MIB, "cxl")
+            self.assertEqual((more["ret"], other.unmount_and_free_segment(more["segment_ids"])), (0, 0))
+        said = "".join(log.output)
+        for name in ("rdma", "cxl"):
+            self.assertEqual(said.count(f'protocol "{name}" is not available, continuing with tcp'), 1, said)
+        with self.assertLogs("mooncake.store", "ERROR") as log:
+            self.assertEqual(other.allocate_and_mount_segment(16 * MIB, "rmda")["ret"], -1)
+            self.assertEqual(other.mount_segment("/dev/shm/none", 16 * MIB, 0, "rmda")["ret"], -600)
+        self.assertEqual("".join(log.output).count('did you mean "rdma"'), 2)
         none = opened(segment=0, protocol="rpc_only")
         stores = (self.s, other, none)
         for i, writer in enumerate(stores):
@@ -366,6 +375,41 @@ class Handles(WithStore):
             self.assertEqual((type(made), made.note), (Mine, "mine"))
         made.group_ids, made.replica_num = None, 1
         self.assertEqual((c.group_ids, c.replica_num, copy.copy(ms.ReplicateConfig()).group_ids), (["g"], 2, None))
+
+    def test_replicas_in_absent_tiers_are_refused(self):
+        """Upstream's codes, of every call that stores, and nothing is stored."""
+        s, m = self.s, Memory(b"x" * 100)
+        for change, code in (({"nof_replica_num": 1}, -600), ({"dfs_replica_num": 1}, -1601), ({"dfs_replica_num": 2}, -600),
+                             ({"nof_replica_num": 1, "dfs_replica_num": 1}, -600)):
+            c = ms.ReplicateConfig(**change)
+            calls = {"put": lambda: s.put("t", b"x", c), "upsert": lambda: s.upsert("t", b"x", c),
+                     "put_parts": lambda: s.put_parts("t", b"x", b"y", config=c),
+                     "put_batch": lambda: s.put_batch(["t", "u"], [b"x", b"y"], c),
+                     "put_from": lambda: s.put_from("t", m.ptr, 100, c),
+                     "put_from_with_metadata": lambda: s.put_from_with_metadata("t", m.ptr, m.ptr, 50, 50, c),
+                     "batch_put_from": lambda: s.batch_put_from(["t", "u"], [m.ptr] * 2, [100] * 2, c),
+                     "batch_upsert_from": lambda: s.batch_upsert_from(["t", "u"], [m.ptr] * 2, [100] * 2, c),
+                     "multi": lambda: s.batch_put_from_multi_buffers(["t", "u"], [[m.ptr]] * 2, [[100]] * 2, c),
+                     "session": lambda: s.batch_put_session_start(["t", "u"], [100] * 2, c),
+                     "tensor": lambda: s.pub_tensor("t", memoryview(b"x"), c)}
+            for name, call in calls.items():
+                got = call()
+                self.assertEqual(got, [code] * 2 if isinstance(got, list) else code, (change, name))
+        self.assertEqual(s.batch_is_exist(["t", "u"]), [0, 0])
+
+    def test_memory_without_access_is_not_registered(self):
+        s = self.s
+        m = Memory(bytes(3 * 4096))
+        page = (m.ptr + 4095) & ~4095
+        libc = ctypes.CDLL(None)
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self.assertEqual(libc.mprotect(page, 4096, 0), 0)
+        try:
+            self.assertEqual((s.register_buffer(page, 4096), s.register_buffer(m.ptr, 3 * 4096)), (-600, -600))
+            self.assertEqual(s.unregister_buffer(page), -600)
+        finally:
+            self.assertEqual(libc.mprotect(page, 4096, 3), 0)
+        self.assertEqual((s.register_buffer(page, 4096), s.unregister_buffer(page)), (0, 0))
 
     def test_sessions_tell_what_became_of_the_bytes(self):
         """A key that another client has written meanwhile gives -705; the options are those given

@@ -224,7 +224,7 @@ class Others(unittest.TestCase):
     def test_protocols(self):
         """An unavailable protocol gives a warning; the engine then uses an available one, as
         upstream's does."""
-        names = (("rdma", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
+        names = (("rdma", "continuing with tcp"), ("flagcx", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
         for name, said in names:
             e = me.TransferEngine()
             with self.assertLogs("mooncake.engine", "WARNING") as log:
@@ -238,9 +238,20 @@ class Others(unittest.TestCase):
             self.assertEqual(there.bytes(), here.bytes())
             nobodys = Memory(bytes(18))
             self.assertEqual(e.transfer_sync_write(peer_name, here.ptr, nobodys.ptr, 18), -1)
-        with self.assertLogs("mooncake.engine", "ERROR") as log:
-            self.assertEqual(me.TransferEngine().initialize("127.0.0.1", "P2PHANDSHAKE", "flagcx", ""), -1)
-        self.assertIn("flagcx", "".join(log.output))
+
+    def test_memory_without_access_is_not_registered(self):
+        e, _ = opened()
+        m = Memory(bytes(3 * 4096))
+        page = (m.ptr + 4095) & ~4095
+        libc = ctypes.CDLL(None)
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self.assertEqual(libc.mprotect(page, 4096, 0), 0)
+        try:
+            self.assertEqual((e.register_memory(page, 4096), e.batch_register_memory([m.ptr], [m.size])), (-1, -1))
+            self.assertEqual((e.register_memory(4096, 100), e.unregister_memory(page)), (-1, -3))
+        finally:
+            self.assertEqual(libc.mprotect(page, 4096, 3), 0)
+        self.assertEqual((e.register_memory(page, 4096), e.unregister_memory(page)), (0, 0))
 
     def test_with_the_store(self):
         from mooncake import _setup

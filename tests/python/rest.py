@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every route of the REST service with valid and invalid requests, then random bytes.
 
-rest.py PORT [--late MASTER_PID]; --late: a service that waits one second for a body, and whose
-master is killed here"""
+rest.py PORT DIR: with files in DIR, which is a --segment_dir of the service
+rest.py PORT --late MASTER_PID: a service that waits one second for a body, and whose master is killed here"""
 
 import http.client
 import json
@@ -18,7 +18,8 @@ PORT = int(sys.argv[1])
 def ask(method, path, body=None):
     c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
     try:
-        c.request(method, path, body=body if body is None or isinstance(body, (bytes, str)) else json.dumps(body))
+        c.request(method, path, body=body if body is None or isinstance(body, (bytes, str)) else json.dumps(body),
+                  headers={} if body is None else {"Content-Type": "application/json; charset=utf-8"})
         r = c.getresponse()
         data = r.read()
         return r.status, json.loads(data) if r.getheader("content-type", "").startswith("application/json") else data
@@ -65,12 +66,13 @@ def routes():
     expect(("DELETE", "/api/remove_all"), 200)
 
 
-def files():
+def files(directory):
     """Segments in shared memory and files."""
     name = f"mc-rest-{os.getpid()}"
-    path = f"/dev/shm/{name}"
-    with open(path, "wb") as f:
-        f.truncate(8 << 20)
+    shared, path = f"/dev/shm/{name}", f"{directory}/segment"
+    for created in (shared, path):
+        with open(created, "wb") as f:
+            f.truncate(8 << 20)
     try:
         got = expect(("POST", "/api/mount_shm", {"name": name, "size": 4 << 20, "offset": 4096}), 200)
         assert len(got["segment_ids"]) == 1
@@ -97,13 +99,13 @@ def files():
         expect(("POST", "/api/reconfigure", {"mode": "prefill"}), 200, {"status": "success", "mode": "prefill"})
         expect(("POST", "/api/unmount_shm", {"segment_ids": second["segment_ids"]}), 500)
     finally:
-        os.unlink(path)
+        os.unlink(shared)
 
 
 def oversized():
     """Refused because of its length: no client has to send 100 MiB."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
-        s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
+        s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000000\r\n\r\n")
         block = bytes(1 << 20)
         try:
             for _ in range(120):
@@ -118,9 +120,9 @@ def oversized():
 
 def noise():
     rng = random.Random(7)
-    seeds = [b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 22\r\n\r\n{\"key\":\"k\",\"value\":\"v\"}",
+    seeds = [b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{\"key\":\"k\",\"value\":\"v\"}",
              b"GET /api/get/k HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /api/mount HTTP/1.1\r\nHost: x\r\n"
-             b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"siz\r\n0\r\n\r\n"]
+             b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"siz\r\n0\r\n\r\n"]
     for _ in range(300):
         data = bytearray(rng.choice(seeds))
         for _ in range(rng.randrange(1, 8)):
@@ -140,7 +142,7 @@ def slow():
     """Clients that send nothing do not delay others."""
     waiting = [socket.create_connection(("127.0.0.1", PORT), timeout=30) for _ in range(50)]
     for s in waiting:
-        s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        s.sendall(b"PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
     expect(("PUT", "/api/put", {"key": "quick", "value": "x"}), 200)
     for s in waiting:
         s.close()
@@ -177,7 +179,7 @@ def request_of(rng):
         path += rng.choice(["k", "", "%00", "%ff", "%", "../../x", "a" * 5000, "\u00e9", "?force=x&force=true", "//"])
     body = {rng.choice(WORDS): anything(rng) for _ in range(rng.randrange(6))} if rng.random() < 0.8 else anything(rng)
     body = json.dumps(body).encode() if rng.random() < 0.9 else rng.randbytes(rng.randrange(200))
-    headers = [b"Host: x"]
+    headers = [b"Host: x"] + [b"Content-Type: application/json"] * (rng.random() < 0.9)
     length = len(body) if rng.random() < 0.8 else rng.choice([0, -1, len(body) + 5, len(body) // 2, 2 ** 40, 10 ** 30])
     if rng.random() < 0.15:
         headers.append(b"Transfer-Encoding: " + rng.choice([b"chunked", b"gzip", b"chunked, chunked"]))
@@ -224,7 +226,7 @@ def fuzz(seed, count):
 def drip():
     """Headers and body one byte at a time: served like other requests, and concurrently with them."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as s:
-        for byte in b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{"key":"drip","value":"drop"}'[:-2]:
+        for byte in b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 29\r\n\r\n{"key":"drip","value":"drop"}'[:-2]:
             s.sendall(bytes([byte]))
         expect(("PUT", "/api/put", {"key": "beside", "value": "x"}), 200)
         s.sendall(b'"}')
@@ -235,7 +237,7 @@ def drip():
 def late(master):
     """A body that is late gives 408; without a master no request reports a miss."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=60) as s:
-        s.sendall(b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"key":')
+        s.sendall(b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"key":')
         answer = s.recv(4096)
         assert b" 408 " in answer, answer
     expect(("PUT", "/api/put", {"key": "k", "value": "x"}), 200)
@@ -249,7 +251,7 @@ if sys.argv[2:3] == ["--late"]:
     late(int(sys.argv[3]))
     sys.exit(0)
 routes()
-files()
+files(sys.argv[2])
 drip()
 fuzz(1, 600)
 fuzz(int(os.environ.get("MC_SEED", random.randrange(1 << 30))), 300)

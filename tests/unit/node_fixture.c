@@ -206,5 +206,7 @@ int hand_memfd(size_t size, unsigned char **ret)
 	assert_int_equal(ftruncate(fd, (off_t)size), 0);
 	*ret = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(*ret != MAP_FAILED);
+	/* The daemon uses only memory that the client has written. */
+	memset(*ret, 0, size);
 	return fd;
 }

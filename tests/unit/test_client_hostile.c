@@ -382,8 +382,13 @@ static void open_is_refused(void **state)
 	conf.hostname = "127.0.0.1:99999";
 	assert_true(mcs_open(&conf, &none) < 0);
 	conf.hostname = "127.0.0.1";
-	conf.protocol = "rdma";
-	assert_int_equal(mcs_open(&conf, &none), -MCS_ENOTSUP);
+	conf.protocol = "rmda";
+	assert_int_equal(mcs_open(&conf, &none), -MCS_EPARAM);
+	assert_non_null(strstr(mcs_error_detail(-MCS_EPARAM), "\"rmda\", use tcp"));
+	conf.protocol = "rpc_only";
+	conf.segment_size = (uint64_t)16 << 20;
+	assert_int_equal(mcs_open(&conf, &none), -MCS_EPARAM);
+	conf.segment_size = 0;
 	conf.protocol = "tcp";
 	conf.timeout_ms = -5;
 	assert_int_equal(mcs_open(&conf, &none), -MCS_EPARAM);

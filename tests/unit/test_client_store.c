@@ -6,6 +6,7 @@
 #include "tests/unit/test_client_fixture.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -580,6 +581,21 @@ static void registered_buffers_serve_both_ways(void **state)
 	free(buf);
 }
 
+/* Such as addresses of a GPU's memory, which its driver reserves. */
+static void memory_without_access_is_not_registered(void **state)
+{
+	unsigned char *p = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mcs_register_buffer(peer, p, MIB), -EFAULT);
+	assert_non_null(strstr(mcs_error_detail(-EFAULT), "cannot access"));
+	assert_int_equal(mcs_code(-EFAULT), -600);
+	assert_int_equal(mcs_register_memfd(peer, p, MIB, 0, 0), -EFAULT);
+	assert_int_equal(mcs_unregister_buffer(peer, p), -MCS_EPARAM);
+	munmap(p, MIB);
+	assert_int_equal(mcs_register_buffer(peer, p, MIB), -EFAULT);
+}
+
 static void pool_and_segments_are_reported(void **state)
 {
 	struct mcs_segment *seg;
@@ -704,7 +720,8 @@ static int run_all(const char *name)
 		T(an_object_too_large_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
 		T(structs_of_other_versions),
-		T(registered_buffers_serve_both_ways), T(segments_grow), T(pool_and_segments_are_reported),
+		T(registered_buffers_serve_both_ways), T(memory_without_access_is_not_registered),
+		T(segments_grow), T(pool_and_segments_are_reported),
 	};
 
 	return cmocka_run_group_tests_name(name, tests, NULL, NULL);

@@ -408,6 +408,67 @@ static void chunked_bodies_have_it_too(void **state)
 	free(a);
 }
 
+#define HUGE_BODY (60u << 20)
+#define HALVES 5
+
+static int start_huge(void **state)
+{
+	int port;
+
+	if (mc_httpd_start("127.0.0.1:0", 2, 64u << 20, routes, (void *)(uintptr_t)"x", &port, &server))
+		return -1;
+	snprintf(addr, sizeof(addr), "127.0.0.1:%d", port);
+	return 0;
+}
+
+/* Send @len of @total bytes of a body. */
+static int half_a_body(size_t total, const char *body, size_t len)
+{
+	int fd = mc_connect(addr, mc_deadline_ms(5000)), n;
+	char head[128];
+
+	assert_true(fd >= 0);
+	n = snprintf(head, sizeof(head), "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", total);
+	send_all(fd, head, (size_t)n);
+	send_all(fd, body, len);
+	return fd;
+}
+
+/* Bodies that never end take at most 256 MiB together.  Small requests are served nevertheless. */
+static void unfinished_bodies_have_a_limit_together(void **state)
+{
+	uint64_t end = mc_deadline_ms(30000);
+	char *body = body_of(HUGE_BODY), *a;
+	int fd[HALVES], refused = 0;
+
+	for (int i = 0; i < HALVES; i++)
+		fd[i] = half_a_body(HUGE_BODY, body, HUGE_BODY - 1);
+	/* The server has received all bytes of a body when it has refused one of them. */
+	while (!refused && mc_now_ns() < end)
+		for (int i = 0; i < HALVES && !refused; i++) {
+			struct pollfd in = { .fd = fd[i], .events = POLLIN };
+
+			refused = poll(&in, 1, 10) > 0;
+		}
+	assert_true(refused);
+	a = exchange("POST", "/echo", body);
+	assert_non_null(strstr(a, "HTTP/1.1 503 "));
+	free(a);
+	expect(exchange("POST", "/echo", "hello"), 200, "len=5:hello");
+	for (int i = 0; i < HALVES; i++)
+		close(fd[i]);
+	body[8 << 20] = '\0';
+	/* The memory is free again when the server has seen the ends. */
+	do {
+		a = exchange("POST", "/echo", body);
+		refused = !strncmp(a, "HTTP/1.1 503 ", 13);
+		if (refused)
+			free(a);
+	} while (refused && mc_now_ns() < end);
+	expect(a, 200, "len=8388608:bbb");
+	free(body);
+}
+
 static void metrics_are_served(void **state)
 {
 	mc_metric_add(&seen, 1);
@@ -479,6 +540,7 @@ int main(void)
 		SERVED(unknown_paths_are_not_found),
 		SERVED(bodies_have_a_limit),
 		SERVED(chunked_bodies_have_it_too),
+		cmocka_unit_test_setup_teardown(unfinished_bodies_have_a_limit_together, start_huge, stop),
 		SERVED(metrics_are_served),
 		SERVED(several_clients),
 		SERVED(stop_does_not_wait_for_clients),

@@ -4,18 +4,22 @@
 
 #include "test_engine_fixture.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "engine/engine_i.h"
 #include "engine/tcp/tcp_wire.h"
 
 #define LEN (4ull << 20)
@@ -467,6 +471,202 @@ static void incoming_connections_are_limited(void **state)
 	side_close(&s);
 }
 
+/* ---- idle connections ---- */
+
+/* A connection from @from, which is an address of the loopback interface. */
+static int dial_from(const struct side *s, const char *from)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	char host[MC_ADDR_MAX];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port;
+
+	assert_true(fd >= 0);
+	assert_int_equal(inet_pton(AF_INET, from, &at.sin_addr), 1);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(mc_addr_split(mce_engine_endpoint(s->e), host, sizeof(host), 0, &port), 0);
+	at.sin_port = htons((uint16_t)port);
+	assert_int_equal(inet_pton(AF_INET, host, &at.sin_addr), 1);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	return fd;
+}
+
+/* Does the server answer a greeting on @fd?  False: it has closed the connection. */
+static bool greeting_answered(int fd, uint64_t token)
+{
+	struct mce_greeting g = { .version = 1, .version_min = 1, .token = token, .epoch = 1 };
+	uint8_t b[MCE_GREETING_SIZE];
+
+	mce_greeting_pack(b, &g);
+	return send(fd, b, sizeof(b), MSG_NOSIGNAL) == sizeof(b) && get(fd, b, sizeof(b));
+}
+
+static bool is_open(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+static unsigned open_of(const int *fd, unsigned n)
+{
+	unsigned open = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		open += is_open(fd[i]);
+	return open;
+}
+
+static void read_one(const struct side *s, int fd)
+{
+	char byte;
+
+	ask(fd, request(s, MCE_FRAME_READ, 0, 1));
+	assert_int_equal(answer(fd).status, 0);
+	assert_true(get(fd, &byte, 1));
+}
+
+#define CROWD_MAX 40u		/* 30 of them: three quarters; 20: one address */
+#define NEW_MAX 8u
+
+/* From three quarters of the limit on, the connection that was idle for the longest time gives way to a new one.  An
+ * engine that loses connections in this way makes new ones when it has work again. */
+static void the_longest_idle_connection_gives_way(void **state)
+{
+	struct mce_conf few = conf, tcp = { .force_tcp = true };
+	uint64_t end = SECONDS(30);
+	char byte[1];
+	struct side s, other;
+	struct mce_peer *peer;
+	int fd[CROWD_MAX], more[NEW_MAX];
+	unsigned n = 0;
+
+	few.max_peers_in = CROWD_MAX;
+	side_open(&s, &few, LEN, MCE_ACCESS_READ, SEED);
+	/* The engine's connections are the oldest. */
+	side_open(&other, &tcp, 0, 0, 0);
+	assert_int_equal(mce_peer_get(other.e, mce_engine_endpoint(s.e), &peer), 0);
+	assert_int_equal(transfer(other.e, peer, MCE_READ, (uintptr_t)s.mem, mce_mr_rkey(s.mr), byte, 1, NULL), 0);
+	for (; n < 26; n++) {
+		fd[n] = dial_from(&s, n % 2 ? "127.0.0.1" : "127.0.0.2");
+		assert_int_equal(greet_as(fd[n], n + 1, 0, 1).status, 0);
+	}
+	for (unsigned i = 0; i < NEW_MAX; i++)
+		more[i] = dial_from(&s, "127.0.0.3");
+	/* New connections come, and the first one is in use. */
+	for (unsigned i = 0; open_of(fd + 1, n - 1) == n - 1; i++) {
+		assert_true(mc_now_ns() < end);
+		read_one(&s, fd[0]);
+		close(more[i % NEW_MAX]);
+		more[i % NEW_MAX] = dial_from(&s, "127.0.0.3");
+		assert_true(greeting_answered(more[i % NEW_MAX], 100 + i));
+		usleep(20000);
+	}
+	assert_int_equal(open_of(more, NEW_MAX), NEW_MAX);
+	read_one(&s, fd[0]);
+	assert_int_equal(transfer(other.e, peer, MCE_READ, (uintptr_t)s.mem, mce_mr_rkey(s.mr), byte, 1, NULL), 0);
+	mce_peer_put(peer);
+	side_close(&other);
+	for (unsigned i = 0; i < n; i++)
+		close(fd[i]);
+	for (unsigned i = 0; i < NEW_MAX; i++)
+		close(more[i]);
+	side_close(&s);
+}
+
+/* One address gets half of the limit.  Others are served nevertheless, and it gets new connections for its own idle
+ * ones. */
+static void one_address_does_not_take_all_connections(void **state)
+{
+	struct mce_conf few = conf;
+	uint64_t end = SECONDS(30);
+	int fd[CROWD_MAX];
+	struct side s;
+
+	few.max_peers_in = CROWD_MAX;
+	side_open(&s, &few, LEN, MCE_ACCESS_READ, SEED);
+	for (unsigned i = 0; i < CROWD_MAX; i++) {
+		fd[i] = dial_from(&s, "127.0.0.1");
+		(void)greeting_answered(fd[i], i + 1);
+	}
+	assert_true(open_of(fd, CROWD_MAX) <= CROWD_MAX / 2);
+	for (unsigned i = 0; i < CROWD_MAX; i++)
+		close(fd[i]);
+	fd[0] = dial_from(&s, "127.0.0.2");
+	assert_int_equal(greet_as(fd[0], 1000, 0, 1).status, 0);
+	close(fd[0]);
+	for (fd[0] = -1; fd[0] < 0; usleep(100000)) {
+		assert_true(mc_now_ns() < end);
+		fd[0] = dial_from(&s, "127.0.0.1");
+		if (!greeting_answered(fd[0], 2000)) {
+			close(fd[0]);
+			fd[0] = -1;
+		}
+	}
+	close(fd[0]);
+	side_close(&s);
+}
+
+/* When the process has no free descriptor, an idle connection is closed for the new one. */
+static void idle_connections_give_way_when_descriptors_run_out(void **state)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct rlimit was, low;
+	int fd[4], spare, last, port, full[256], n = 0;
+	char host[MC_ADDR_MAX];
+	struct side s;
+
+	side_open(&s, &conf, LEN, MCE_ACCESS_READ, SEED);
+	assert_int_equal(mc_addr_split(mce_engine_endpoint(s.e), host, sizeof(host), 0, &port), 0);
+	at.sin_port = htons((uint16_t)port);
+	assert_int_equal(inet_pton(AF_INET, host, &at.sin_addr), 1);
+	for (unsigned i = 0; i < 4; i++) {
+		fd[i] = side_dial(&s);
+		assert_int_equal(greet_as(fd[i], i + 1, 0, 1).status, 0);
+	}
+	spare = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	last = dup(spare);
+	assert_true(spare >= 0 && last >= 0);
+	close(last);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	low = was;
+	low.rlim_cur = (rlim_t)last + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	while (n < 256 && (full[n] = dup(spare)) >= 0)
+		n++;
+	assert_int_equal(errno, EMFILE);
+	assert_int_equal(connect(spare, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_true(greeting_answered(spare, 100));
+	assert_false(is_open(fd[0]));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	while (n)
+		close(full[--n]);
+	for (unsigned i = 0; i < 4; i++)
+		close(fd[i]);
+	close(spare);
+	side_close(&s);
+}
+
+/* The program that hosts the engine needs descriptors for its own work. */
+static void the_default_limit_is_a_quarter_of_the_descriptors(void **state)
+{
+	struct rlimit was, low;
+	struct side s;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	low = was;
+	low.rlim_cur = 300;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	side_open(&s, NULL, 0, 0, 0);
+	assert_int_equal(s.e->conf.max_peers_in, 75);
+	side_close(&s);
+	low.rlim_cur = was.rlim_max < 1 << 20 ? was.rlim_max : 1 << 20;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	side_open(&s, NULL, 0, 0, 0);
+	assert_true(s.e->conf.max_peers_in <= 4096 && s.e->conf.max_peers_in > 75);
+	side_close(&s);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
 /* Half a request and no more: the connection is closed when it makes no progress. */
 static void half_a_request_times_out(void **state)
 {
@@ -504,6 +704,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unregister_aborts_a_write_in_the_middle),
 		cmocka_unit_test(requests_behind_a_stall_are_dropped),
 		cmocka_unit_test(incoming_connections_are_limited),
+		cmocka_unit_test(the_longest_idle_connection_gives_way),
+		cmocka_unit_test(one_address_does_not_take_all_connections),
+		cmocka_unit_test(idle_connections_give_way_when_descriptors_run_out),
+		cmocka_unit_test(the_default_limit_is_a_quarter_of_the_descriptors),
 		cmocka_unit_test(half_a_request_times_out),
 	};
 

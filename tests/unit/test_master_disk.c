@@ -209,6 +209,27 @@ static void t_other_boot(void **state)
 	}
 }
 
+/* A machine whose boot id cannot be read may have restarted at any time. */
+static void t_unknown_boot(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	for (int how = 0; how < 3; how++) {
+		assert_int_equal(mc_fault_set("journal.boot_id=error:EACCES"), 0);
+		up(&fx, how == 1 ? "fdatasync" : "write");
+		assert_int_equal(fx_put(&fx, "k", 5000, 0), 0);
+		jx_answer(&fx);
+		if (how == 2)
+			mcm_journal_close(fx.m, true);
+		jx_copy_dir();
+		assert_int_equal(found(&fx), how == 0 ? 0 : 1);
+		assert_true(mc_fault_hits("journal.boot_id") >= 2);
+		down(&fx);
+		mc_fault_set(NULL);
+	}
+}
+
 /* A journal that was closed before the machine restarted is used like a synced one, also if another
  * journal follows it. */
 static void t_ended_before(void **state)
@@ -381,7 +402,7 @@ static void t_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(t_other_boot), cmocka_unit_test(t_ended_before),
+		cmocka_unit_test(t_other_boot), cmocka_unit_test(t_unknown_boot), cmocka_unit_test(t_ended_before),
 		cmocka_unit_test(t_new_file), cmocka_unit_test(t_switched),
 		cmocka_unit_test(t_tail), cmocka_unit_test(t_end),
 		cmocka_unit_test(t_full_at_the_switch),

@@ -61,6 +61,7 @@ struct mcm_session *fx_session(struct fixture *fx, uint64_t client)
 	struct mcp_register rq = { .client = id_of(client), .name = fx_bytes("test") };
 
 	assert_int_equal(mcm_session_new(fx->m, id_of(client), &s), 0);
+	s->engine = (struct mcp_id){ 8, client };
 	assert_int_equal(mcm_client_opened(fx->m, id_of(client)), 0);
 	assert_int_equal(mcm_client_register(fx->m, &rq), 0);
 	return s;
@@ -127,18 +128,28 @@ int fx_start(struct fixture *fx, struct mcm_session *s, const char *key, uint64_
 	return mcm_put_start(fx->m, s, &rq, &item, ret ? ret : &granted);
 }
 
-int fx_end(struct fixture *fx, const char *key, uint64_t generation)
+int fx_end_by(struct fixture *fx, const struct mcm_session *s, const char *key, uint64_t generation)
 {
 	struct mcp_put_done done = { .key = fx_bytes(key), .generation = generation, .crc = 42 };
 
-	return mcm_put_end(fx->m, &done);
+	return mcm_put_end(fx->m, s, &done);
+}
+
+int fx_end(struct fixture *fx, const char *key, uint64_t generation)
+{
+	return fx_end_by(fx, fx->s, key, generation);
+}
+
+int fx_revoke_by(struct fixture *fx, const struct mcm_session *s, const char *key, uint64_t generation)
+{
+	struct mcp_put_done done = { .key = fx_bytes(key), .generation = generation };
+
+	return mcm_put_revoke(fx->m, s, &done);
 }
 
 int fx_revoke(struct fixture *fx, const char *key, uint64_t generation)
 {
-	struct mcp_put_done done = { .key = fx_bytes(key), .generation = generation };
-
-	return mcm_put_revoke(fx->m, &done);
+	return fx_revoke_by(fx, fx->s, key, generation);
 }
 
 int fx_put(struct fixture *fx, const char *key, uint64_t size, uint32_t flags)
@@ -187,9 +198,9 @@ int fx_exist(struct fixture *fx, const char *key, uint32_t flags)
 {
 	struct mcp_bytes k = fx_bytes(key);
 	uint8_t present;
+	int r = mcm_exist(fx->m, flags, &k, 1, &present);
 
-	mcm_exist(fx->m, flags, &k, 1, &present);
-	return present;
+	return r < 0 ? r : present;
 }
 
 int fx_remove(struct fixture *fx, const char *key, uint32_t flags)
@@ -220,6 +231,59 @@ void fx_advance(struct fixture *fx, uint64_t ms)
 	}
 	while (mcm_evict_background(fx->m))
 		;
+}
+
+unsigned fx_orders(struct fixture *fx, struct mcp_id client, const uint64_t *done, unsigned n,
+		   struct mcp_fence ret[MCP_FENCES_MAX])
+{
+	struct mcp_fenced fenced[MCP_FENCES_MAX];
+	struct mcp_heartbeat beat = { .client = client, .fenced = mcp_seq(fenced, n) };
+	struct mcp_buf b = { 0 };
+	unsigned i;
+
+	assert_in_range(n, 0, MCP_FENCES_MAX);
+	for (i = 0; i < n; i++)
+		fenced[i].number = done[i];
+	assert_int_equal(mcp_encode(&mcp_desc_heartbeat, &beat, &b), 0);
+	assert_int_equal(mcp_decode(&mcp_desc_heartbeat, b.data, b.len, &beat), 0);
+	n = mcm_client_fences(fx->m, client, &beat.fenced, ret);
+	mcp_buf_free(&b);
+	assert_in_range(n, 0, MCP_FENCES_MAX);
+	return n;
+}
+
+void fx_confirm_of(struct fixture *fx, struct mcp_id client)
+{
+	struct mcp_fence order[MCP_FENCES_MAX];
+	uint64_t number[MCP_FENCES_MAX];
+	unsigned n = 0, i;
+
+	while ((n = fx_orders(fx, client, number, n, order)))
+		for (i = 0; i < n; i++)
+			number[i] = order[i].number;
+	mcm_quarantine_tick(fx->m);
+}
+
+void fx_confirm(struct fixture *fx)
+{
+	unsigned i;
+
+	for (i = 0; i < fx->m->segments.n_live; i++)
+		fx_confirm_of(fx, fx->m->segments.at[fx->m->segments.live[i]]->client);
+}
+
+void fx_stays_aside(struct fixture *fx, uint64_t ms)
+{
+	uint64_t used = fx_used(fx), step;
+	unsigned i;
+
+	for (; ms; ms -= step) {
+		step = ms < 1000 ? ms : 1000;
+		fx_advance(fx, step);
+		for (i = 0; i < fx->m->segments.n_live; i++)
+			fx_beat(fx, fx->m->segments.at[fx->m->segments.live[i]]->client);
+		assert_int_equal(fx_used(fx), used);
+	}
 }
 
 uint64_t fx_used(struct fixture *fx)

@@ -58,6 +58,9 @@ int fx_start(struct fixture *fx, struct mcm_session *s, const char *key, uint64_
 	     uint32_t flags, struct mcm_put_granted *ret);
 int fx_end(struct fixture *fx, const char *key, uint64_t generation);
 int fx_revoke(struct fixture *fx, const char *key, uint64_t generation);
+/* The same by another session than fx->s. */
+int fx_end_by(struct fixture *fx, const struct mcm_session *s, const char *key, uint64_t generation);
+int fx_revoke_by(struct fixture *fx, const struct mcm_session *s, const char *key, uint64_t generation);
 /* Begin and end. */
 int fx_put(struct fixture *fx, const char *key, uint64_t size, uint32_t flags);
 /* Stat: 0 or an error; *ret may be NULL. */
@@ -66,12 +69,21 @@ int fx_stat(struct fixture *fx, const char *key, struct mcp_object *ret);
 int fx_pin(struct fixture *fx, struct mcm_session *s, const char *key, uint32_t flags,
 	   struct mcp_object *ret, struct mcp_replica *ret_replica);
 void fx_release(struct fixture *fx, struct mcm_session *s, uint64_t pin);
+/* 1, 0 or an error. */
 int fx_exist(struct fixture *fx, const char *key, uint32_t flags);
 int fx_remove(struct fixture *fx, const char *key, uint32_t flags);
 int fx_rename(struct fixture *fx, const char *from, const char *to, uint32_t flags);
 /* Move the clock, as if the master had run all the time, and let the monitor and the evictor
  * work. */
 void fx_advance(struct fixture *fx, uint64_t ms);
+/* Orders to fence, as the owner @client gets them when its heartbeat confirms the @n numbers in @done. */
+unsigned fx_orders(struct fixture *fx, struct mcp_id client, const uint64_t *done, unsigned n,
+		   struct mcp_fence ret[MCP_FENCES_MAX]);
+/* The owner (all owners) confirms all orders, and the monitor frees the ranges. */
+void fx_confirm_of(struct fixture *fx, struct mcp_id client);
+void fx_confirm(struct fixture *fx);
+/* Time passes, in which all owners send heartbeats and confirm nothing: not a byte is freed. */
+void fx_stays_aside(struct fixture *fx, uint64_t ms);
 uint64_t fx_used(struct fixture *fx);
 int64_t fx_metric(const char *name);
 

@@ -107,7 +107,6 @@ int jx_teardown(void **state)
 static void tune(struct mcm_conf *conf)
 {
 	conf->journal_dir = jx_dir;
-	conf->put_quarantine_ms = 1000;
 	/* no client sends heartbeats in these tests */
 	conf->client_ttl = 1000000;
 	conf->journal_sync = jx_want.journal_sync ? jx_want.journal_sync : conf->journal_sync;

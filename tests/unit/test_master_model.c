@@ -26,7 +26,7 @@ static struct model_progress *progress;
 static const unsigned weight[OP_KINDS] = {
 	[OP_START] = 300, [OP_END] = 290, [OP_REVOKE] = 15, [OP_GET] = 120, [OP_RELEASE] = 110,
 	[OP_RENEW] = 10, [OP_EXIST] = 80, [OP_REMOVE] = 30, [OP_REMOVE_MATCH] = 1, [OP_RENAME] = 40,
-	[OP_LIST] = 2, [OP_SESSION] = 3, [OP_SEGMENT] = 1, [OP_GROW] = 1, [OP_ADVANCE] = 60,
+	[OP_LIST] = 2, [OP_SESSION] = 3, [OP_CONFIRM] = 5, [OP_SEGMENT] = 1, [OP_GROW] = 1, [OP_ADVANCE] = 60,
 };
 
 static enum op_kind random_kind(void)
@@ -67,7 +67,7 @@ static void make_setup(uint64_t seed, struct model_setup *ret)
 		.policy = policy[seed / 3 % (sizeof(policy) / sizeof(policy[0]))],
 		.keys = scale[seed % 3].keys, .segments = 1 + (unsigned)(rnd() % 3),
 		.segment_size = scale[seed % 3].segment, .size_max = scale[seed % 3].size,
-		.quarantine_ms = rnd() % 3 ? 20 : 0, .watermark = rnd() % 2 ? 1.0 : 0.8,
+		.watermark = rnd() % 2 ? 1.0 : 0.8,
 		.soft_may_go = rnd() % 4 != 0,
 		.groups = seed % 9 >= 6 || seed % 5 == 4,
 	};

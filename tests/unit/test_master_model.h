@@ -14,7 +14,7 @@
 
 enum op_kind {
 	OP_START, OP_END, OP_REVOKE, OP_GET, OP_RELEASE, OP_RENEW, OP_EXIST, OP_REMOVE, OP_REMOVE_MATCH,
-	OP_RENAME, OP_LIST, OP_SESSION, OP_SEGMENT, OP_GROW, OP_ADVANCE, OP_KINDS
+	OP_RENAME, OP_LIST, OP_SESSION, OP_CONFIRM, OP_SEGMENT, OP_GROW, OP_ADVANCE, OP_KINDS
 };
 
 struct op {
@@ -26,7 +26,6 @@ struct model_setup {
 	const char *policy;
 	unsigned keys, segments;
 	uint64_t segment_size, size_max;
-	uint64_t quarantine_ms;
 	double watermark;
 	bool soft_may_go;
 	/* Some objects are in groups.  The set of objects that the evictor evicts together is then

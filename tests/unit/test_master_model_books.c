@@ -53,21 +53,92 @@ void range_give(const struct range *r)
 	s->used -= r->granules;
 }
 
-void range_aside(const struct range *r, unsigned tenant, uint64_t charged)
+/* ---- ranges of abandoned puts ---- */
+
+static void range_aside(const struct range *r, uint64_t fence, unsigned tenant, uint64_t charged)
 {
-	if (!mo.setup->quarantine_ms) {
-		range_give(r);
-		return;
-	}
 	if (mo.n_aside == mo.cap_aside) {
 		mo.cap_aside = 2 * mo.cap_aside + 64;
 		mo.aside = realloc(mo.aside, mo.cap_aside * sizeof(*mo.aside));
 		MUST(mo.aside, "out of memory");
 	}
 	range_take(r, WHO_ASIDE);
-	mo.aside[mo.n_aside++] = (struct aside){
-		now_ms() + mo.setup->quarantine_ms, *r, tenant, charged
-	};
+	mo.aside[mo.n_aside++] = (struct aside){ fence, false, *r, tenant, charged };
+}
+
+void put_abandon(struct open_put *p)
+{
+	unsigned i;
+
+	for (i = 0; i < p->copies; i++)
+		range_aside(&p->range[i], p->fence, tenant_of(p->key), p->size);
+	p->open = false;
+}
+
+void free_aside(void)
+{
+	unsigned i, n;
+
+	for (i = n = 0; i < mo.n_aside; i++) {
+		if (mo.aside[i].confirmed || !range_there(&mo.aside[i].range))
+			range_give(&mo.aside[i].range);
+		else
+			mo.aside[n++] = mo.aside[i];
+	}
+	mo.n_aside = n;
+}
+
+/* One order for each session and segment that has ranges of it. */
+static unsigned expected_orders(void)
+{
+	unsigned i, j, n = 0;
+
+	for (i = 0; i < mo.n_aside; i++) {
+		const struct aside *a = &mo.aside[i];
+
+		if (a->confirmed || !range_there(&a->range))
+			continue;
+		for (j = 0; j < i; j++)
+			if (mo.aside[j].fence == a->fence && !mo.aside[j].confirmed &&
+			    mo.aside[j].range.segment == a->range.segment && range_there(&mo.aside[j].range))
+				break;
+		n += j == i;
+	}
+	return n;
+}
+
+static void mark_confirmed(uint64_t fence)
+{
+	unsigned i;
+
+	for (i = 0; i < mo.n_aside; i++)
+		if (mo.aside[i].fence == fence && range_there(&mo.aside[i].range))
+			mo.aside[i].confirmed = true;
+}
+
+void confirm(uint32_t which, bool all)
+{
+	struct mcp_id owner = mo.session[0]->client;
+	unsigned n, want = expected_orders(), i, j, done = 0;
+	struct mcp_fence order[MCP_FENCES_MAX];
+	uint64_t number[MCP_FENCES_MAX];
+
+	MUST(want <= MCP_FENCES_MAX, "the run confirms too seldom");
+	n = fx_orders(&mo.fx, owner, NULL, 0, order);
+	MUST(n == want, "%u orders, %u were expected", n, want);
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < mo.n_aside; j++)
+			if (mo.aside[j].fence == order[i].upto && range_there(&mo.aside[j].range))
+				break;
+		MUST(j < mo.n_aside, "an order for session %llu, of which nothing is aside",
+		     (unsigned long long)order[i].upto);
+		if (!all && order[i].upto != order[which % n].upto)
+			continue;
+		number[done++] = order[i].number;
+		mark_confirmed(order[i].upto);
+	}
+	n = fx_orders(&mo.fx, owner, number, done, order);
+	MUST(n == want - done, "%u orders are left, not %u", n, want - done);
 }
 
 /* ---- evictable objects ---- */

@@ -39,6 +39,7 @@ struct version {
 
 struct open_put {
 	bool open;
+	uint64_t fence;		/* number of its session */
 	unsigned session, group;
 	uint32_t key, flags;
 	uint8_t kind;
@@ -53,8 +54,10 @@ struct held_pin {
 	uint64_t id, until;	/* 0: no end */
 };
 
+/* A range of an abandoned put, until the owner of its segment has fenced the session. */
 struct aside {
-	uint64_t due;
+	uint64_t fence;
+	bool confirmed;
 	struct range range;
 	unsigned tenant;
 	uint64_t charged;
@@ -142,8 +145,12 @@ enum { WHO_PUT = 1, WHO_OBJECT, WHO_ASIDE };
 bool range_there(const struct range *r);
 void range_take(const struct range *r, uint32_t who);
 void range_give(const struct range *r);
-/* Quarantine the range of an aborted put. */
-void range_aside(const struct range *r, unsigned tenant, uint64_t charged);
+/* Quarantine the ranges of a put: its session has ended, or it takes too long. */
+void put_abandon(struct open_put *p);
+/* The monitor frees the ranges that the owner has confirmed, and those of unmounted segments. */
+void free_aside(void);
+/* The owner gets its orders, and confirms those for one session or (@all) all of them. */
+void confirm(uint32_t which, bool all);
 struct range range_of(const struct mcp_replica *r, uint64_t size);
 
 bool version_leased(const struct version *v);

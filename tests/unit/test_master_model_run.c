@@ -14,7 +14,7 @@ const char *model_op_name(enum op_kind kind)
 {
 	static const char *const name[] = {
 		"start", "end", "revoke", "get", "release", "renew", "exist", "remove", "remove-match",
-		"rename", "list", "session", "segment", "grow", "advance",
+		"rename", "list", "session", "confirm", "segment", "grow", "advance",
 	};
 
 	return name[kind];
@@ -148,6 +148,7 @@ static void op_start(const struct op *op)
 	put.session = op->b / 8 % SESSIONS;
 	put.key = key_of(op->a);
 	put.size = op_size(op);
+	put.fence = mo.session[put.session]->number;
 	put.began = now_ms();
 	put.flags = (op->b / 64 % 2 ? MCP_PUT_UPSERT : 0) | (op->b / 128 % 8 ? 0 : MCP_PUT_SOFT_PIN) |
 		    (op->b / 1024 % 64 ? 0 : MCP_PUT_HARD_PIN) | (op->b / 65536 % 2 ? MCP_PUT_COMMIT : 0);
@@ -222,13 +223,19 @@ static void op_end(const struct op *op)
 			if (mo.put[i].open && mo.put[i].generation == done.generation &&
 			    mo.put[i].key == key_of(op->a))
 				return;
-		MUST(mcm_put_end(mo.fx.m, &done) == -MC_ESTALE_PUT, "end of no put");
+		MUST(mcm_put_end(mo.fx.m, mo.session[op->b % SESSIONS], &done) == -MC_ESTALE_PUT, "end of no put");
 		return;
 	}
 	done.key = key_bytes(p->key);
 	done.generation = p->generation;
 	want = expected_end(p);
-	r = mcm_put_end(mo.fx.m, &done);
+	if (op->b % 4 == 1) {
+		const struct mcm_session *other = mo.session[(p->session + 1 + op->b / 4 % (SESSIONS - 1)) % SESSIONS];
+
+		MUST(mcm_put_end(mo.fx.m, other, &done) == -MC_ESTALE_PUT, "end by another session");
+		MUST(mcm_put_revoke(mo.fx.m, other, &done) == -MC_ESTALE_PUT, "revoke by another session");
+	}
+	r = mcm_put_end(mo.fx.m, mo.session[p->session], &done);
 	MUST(r == want, "end of %s: %d, expected %d", mo.name[p->key], r, want);
 	p->open = false;
 	if (r == 0)
@@ -237,34 +244,23 @@ static void op_end(const struct op *op)
 		range_give(&p->range[i]);
 }
 
-static void put_break_off(struct open_put *p, bool writer_lives)
-{
-	bool own = writer_lives && mo.client[p->session] == 1;	/* all segments are client 1's */
-	unsigned i;
-
-	for (i = 0; i < p->copies; i++) {
-		if (own)
-			range_give(&p->range[i]);
-		else
-			range_aside(&p->range[i], tenant_of(p->key), p->size);
-	}
-	p->open = false;
-}
-
 static void op_revoke(const struct op *op)
 {
 	struct open_put *p = put_pick(op->a);
 	struct mcp_put_done done = { 0 };
+	unsigned i;
 	int r;
 
 	if (!p)
 		return;
 	done.key = key_bytes(p->key);
 	done.generation = p->generation;
-	r = mcm_put_revoke(mo.fx.m, &done);
+	r = mcm_put_revoke(mo.fx.m, mo.session[p->session], &done);
 	MUST(r == 0, "revoke of %s: %d", mo.name[p->key], r);
-	put_break_off(p, true);
-	MUST(mcm_put_end(mo.fx.m, &done) == -MC_ESTALE_PUT, "end after revoke");
+	for (i = 0; i < p->copies; i++)
+		range_give(&p->range[i]);
+	p->open = false;
+	MUST(mcm_put_end(mo.fx.m, mo.session[p->session], &done) == -MC_ESTALE_PUT, "end after revoke");
 }
 
 /* ---- readers ---- */
@@ -530,7 +526,7 @@ static void op_session(const struct op *op)
 			unpin(&mo.pin[i]);
 	for (i = 0; i < PUTS_MAX; i++)
 		if (mo.put[i].open && mo.put[i].session == s)
-			put_break_off(&mo.put[i], false);
+			put_abandon(&mo.put[i]);
 	mo.client[s] = 1 + op->b % 2;
 	mo.session[s] = fx_session(&mo.fx, mo.client[s]);
 }
@@ -608,7 +604,7 @@ static void op_grow(const struct op *op)
 static void op_advance(const struct op *op)
 {
 	uint64_t ms = 1 + op->a % (op->b % 8 ? 20 : 3 * mcm_tick_ms(mo.fx.m)), now;
-	unsigned i, n;
+	unsigned i;
 
 	mc_clock_advance(ms * MC_NS_PER_MS);
 	mcm_clock_tick(mo.fx.m);
@@ -620,16 +616,10 @@ static void op_advance(const struct op *op)
 		if (mo.pin[i].v && mo.pin[i].until && mo.pin[i].until <= now)
 			unpin(&mo.pin[i]);
 	mcm_puts_tick(mo.fx.m);
-	for (i = n = 0; i < mo.n_aside; i++) {
-		if (mo.aside[i].due <= now)
-			range_give(&mo.aside[i].range);
-		else
-			mo.aside[n++] = mo.aside[i];
-	}
-	mo.n_aside = n;
+	free_aside();
 	for (i = 0; i < PUTS_MAX; i++)
 		if (mo.put[i].open && mo.put[i].began + RELEASE_MS < now)
-			put_break_off(&mo.put[i], false);
+			put_abandon(&mo.put[i]);
 	look_at_used();
 	evict_in_background();
 }
@@ -651,7 +641,6 @@ static void tune(struct mcm_conf *conf)
 	conf->eviction_policy = (char *)mo.setup->policy;
 	conf->eviction_high_watermark_ratio = mo.setup->watermark;
 	conf->allow_evict_soft_pinned_objects = mo.setup->soft_may_go;
-	conf->put_quarantine_ms = (int64_t)mo.setup->quarantine_ms;
 	conf->default_kv_lease_ttl = LEASE_MS;
 	conf->default_kv_soft_pin_ttl = SOFT_MS;
 	conf->put_start_discard_timeout_sec = DISCARD_MS;
@@ -730,6 +719,9 @@ static void step(const struct op *op)
 	case OP_SESSION:
 		op_session(op);
 		break;
+	case OP_CONFIRM:
+		confirm(op->a, false);
+		break;
 	case OP_SEGMENT:
 		op_segment(op);
 		break;
@@ -764,8 +756,13 @@ static void finish(void)
 		if (mo.of_key[i])
 			version_unindex(mo.of_key[i]);
 	MUST(mcm_remove_match(mo.fx.m, &all, &removed) == 0, "removing all");
-	for (i = 0; i < 2 + mo.setup->quarantine_ms; i++)
+	/* Time alone frees nothing, and the last confirmation everything. */
+	for (i = 0; i < 100; i++)
 		op_advance(&(struct op){ .a = 0, .b = 1 });
+	while (mo.n_aside) {
+		confirm(0, true);
+		op_advance(&(struct op){ .a = 0, .b = 1 });
+	}
 	look_at_all();
 	MUST(!mo.fx.m->groups.table.count, "%u groups are left", (unsigned)mo.fx.m->groups.table.count);
 	MUST(!fx_used(&mo.fx), "%llu bytes are left", (unsigned long long)fx_used(&mo.fx));

@@ -99,21 +99,41 @@ static void test_revoke(void **state)
 
 	(void)state;
 	fx_up(&fx, 1, 16 * MIB, NULL);
-	/* The writer's own memory is freed at once. */
+	/* A writer revokes when all of its writes have ended: the memory is freed at once, its own and another's. */
 	assert_int_equal(fx_start(&fx, fx.s, "a", 4096, 0, &g), 0);
 	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
 	assert_int_equal(fx_revoke(&fx, "a", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_end(&fx, "a", g.generation), -MC_ESTALE_PUT);
 	assert_int_equal(fx_used(&fx), 0);
-	/* Late bytes may still be written to another process's memory. */
 	other = fx_session(&fx, 2);
 	assert_int_equal(fx_start(&fx, other, "a", 4096, 0, &g), 0);
-	assert_int_equal(fx_revoke(&fx, "a", g.generation), 0);
-	assert_int_equal(fx_used(&fx), 4096);
-	fx_advance(&fx, fx.conf.put_quarantine_ms - 1);
-	assert_int_equal(fx_used(&fx), 4096);
-	fx_advance(&fx, 1 + mcm_tick_ms(fx.m));
+	assert_int_equal(fx_revoke_by(&fx, other, "a", g.generation), 0);
 	assert_int_equal(fx_used(&fx), 0);
+	assert_int_equal(fx.m->puts.quarantine.pending, 0);
+	fx_down(&fx);
+}
+
+/* Another session knows key and generation (generations can be guessed), or has the same client's id: it ends no
+ * put. */
+static void test_only_its_session_ends_a_put(void **state)
+{
+	struct mcm_session *other, *same;
+	struct mcm_put_granted g;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	other = fx_session(&fx, 2);
+	same = fx_session(&fx, 1);
+	assert_int_equal(fx_start(&fx, fx.s, "a", 4096, 0, &g), 0);
+	assert_int_equal(fx_end_by(&fx, other, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_revoke_by(&fx, other, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_end_by(&fx, same, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_revoke_by(&fx, same, "a", g.generation), -MC_ESTALE_PUT);
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_used(&fx), 4096);
+	assert_int_equal(fx_end(&fx, "a", g.generation), 0);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
 	fx_down(&fx);
 }
 
@@ -139,7 +159,10 @@ static void test_session_ends(void **state)
 	assert_int_equal(fx_remove(&fx, "held", MCP_REMOVE_FORCE), 0);
 	assert_int_equal(fx_stat(&fx, "held", NULL), -MC_ENOOBJECT);
 	fx_session_end(&fx, other);
-	fx_advance(&fx, fx.conf.put_quarantine_ms + mcm_tick_ms(fx.m));
+	fx_advance(&fx, 1000);
+	assert_in_range(fx_used(&fx), 100 * 10000, 16 * MIB);
+	fx_stays_aside(&fx, 600000);
+	fx_confirm(&fx);
 	assert_int_equal(fx_used(&fx), 0);
 	fx_down(&fx);
 }
@@ -160,11 +183,15 @@ static void test_timeouts(void **state)
 	assert_int_equal(fx_end(&fx, "a", g1.generation), -MC_ESTALE_PUT);
 	/* An upsert that began later does, however long it takes. */
 	assert_int_equal(fx_end(&fx, "a", g2.generation), 0);
-	/* The space of a stuck writer is freed. */
+	/* A stuck writer loses its put, and the space is free when it is fenced. */
 	assert_int_equal(fx_start(&fx, fx.s, "b", 4096, 0, &g1), 0);
 	fx_advance(&fx, fx.conf.put_start_release_timeout_sec - 1000);
 	assert_int_equal(fx_used(&fx), 320 + 4096);
-	fx_advance(&fx, 1000 + fx.conf.put_quarantine_ms + 3 * mcm_tick_ms(fx.m));
+	fx_advance(&fx, 1000 + 3 * mcm_tick_ms(fx.m));
+	assert_int_equal(fx.m->puts.quarantine.pending, 1);
+	fx_stays_aside(&fx, 600000);
+	assert_int_equal(fx_used(&fx), 320 + 4096);
+	fx_confirm(&fx);
 	assert_int_equal(fx_used(&fx), 320);
 	assert_int_equal(fx_end(&fx, "b", g1.generation), -MC_ESTALE_PUT);
 	fx_down(&fx);
@@ -362,7 +389,7 @@ static void end_many(struct fixture *fx, const char *const *key, unsigned n,
 
 	for (i = 0; i < n; i++)
 		done[i] = (struct mcp_put_done){ fx_bytes(key[i]), g[i].generation, i, 0 };
-	mcm_put_end_many(fx->m, done, n, ret);
+	mcm_put_end_many(fx->m, fx->s, done, n, ret);
 }
 
 /* Each item of a batch has its own result, whatever the results of the others. */
@@ -596,6 +623,7 @@ int main(void)
 		cmocka_unit_test(test_two_writers),
 		cmocka_unit_test(test_upsert),
 		cmocka_unit_test(test_revoke),
+		cmocka_unit_test(test_only_its_session_ends_a_put),
 		cmocka_unit_test(test_session_ends),
 		cmocka_unit_test(test_timeouts),
 		cmocka_unit_test(test_empty_objects),

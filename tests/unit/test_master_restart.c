@@ -211,7 +211,7 @@ static void ends_too_late(void)
 {
 	struct mcp_put_done done = { .key = fx_bytes("new"), .generation = seen_generation };
 
-	assert_int_equal(mcm_put_end(fx_seen.m, &done), -MC_EEXISTS);
+	assert_int_equal(mcm_put_end(fx_seen.m, fx_seen.s, &done), -MC_EEXISTS);
 }
 
 static void must_not_replace(void)
@@ -347,7 +347,7 @@ static void t_commit_fails(void **state)
 	assert_int_equal(mc_fault_set(NULL), 0);
 	assert_null(fx_gives);
 	after = jx_open_copy(&fx, 0);
-	assert_int_equal(after->puts.restored.count, 0);
+	assert_int_equal(after->puts.quarantine.pending, 0);
 	mcm_core_free(after);
 	fx_down(&fx);
 }

@@ -284,21 +284,54 @@ static void test_comes_back(void **state)
 	world_journal_dir = NULL;
 }
 
+/* Returns the session's fence number. */
+static uint64_t register_writer(struct mcp_client *c, struct mcp_id id, struct mcp_id engine, const char *name)
+{
+	struct mcp_register reg = { .client = id, .name = fx_bytes(name), .engine = engine };
+	struct mcp_register_reply registered;
+
+	assert_int_equal(world_call(c, MCP_REGISTER, &reg, &registered, NULL), 0);
+	return registered.fence;
+}
+
+/* A heartbeat of the owner that confirms an order (0: none); returns the number of orders in the answer, @ret: the
+ * first. */
+static unsigned heartbeat(struct mcp_client *hb, uint64_t confirm, struct mcp_fence *ret)
+{
+	struct mcp_fenced fenced = { confirm };
+	struct mcp_heartbeat beat = { .client = world_me, .fenced = mcp_seq(&fenced, !!confirm) };
+	struct mcp_heartbeat_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_iter it;
+
+	assert_int_equal(world_call(hb, MCP_HEARTBEAT, &beat, &reply, &mem), 0);
+	mcp_iter_init(&it, &reply.fences, &mcp_desc_fence);
+	assert_int_equal(mcp_iter_next(&it, ret), reply.fences.count > 0);
+	mcp_reply_done(&mem);
+	return reply.fences.count;
+}
+
 /* When a connection ends, its pins and puts end, too. */
 static void test_connection_ends(void **state)
 {
-	struct mcp_client *second;
+	const struct mcp_id id = { 8, 8 }, engine = { 80, 81 };
+	struct mcp_client *second, *hb;
 	struct mcp_put_grant g;
 	struct mcp_replica r;
 	struct mcp_object o;
+	struct mcp_fence f;
 	struct world w, as_second;
+	uint64_t fence;
 	int i;
 
 	(void)state;
 	world_up(&w, false);
 	world_put(&w, "a", 100);
 	as_second = w;
-	second = as_second.c = world_connect(w.socket, (struct mcp_id){ 8, 8 }, MCP_CHANNEL_CONTROL);
+	second = as_second.c = world_connect(w.socket, id, MCP_CHANNEL_CONTROL);
+	fence = register_writer(second, id, engine, "second:1");
+	assert_true(fence > w.fence);
+	hb = world_connect(w.socket, world_me, MCP_CHANNEL_HEARTBEAT);
 	assert_int_equal(world_get(&as_second, "a", MCP_GET_HOLD, &o, &r), 0);
 	assert_int_equal(world_start(&as_second, "b", 100, &g, &r), 0);
 	assert_int_equal(world_remove(&w, "a", 0), -MC_ELEASED);
@@ -306,11 +339,63 @@ static void test_connection_ends(void **state)
 	for (i = 0; i < 1000 && world_remove(&w, "a", 0) == -MC_ELEASED; i++)
 		usleep(10000);
 	assert_int_equal(world_get(&w, "a", 0, &o, &r), -MC_ENOOBJECT);
-	/* Its put was aborted, and the memory is freed after the quarantine. */
+	/* Its put was aborted; the owner of the memory gets the order to fence its engine until it has confirmed it. */
 	assert_int_equal(world_end(&w, MCP_PUT_END, "b", g.generation), -MC_ESTALE_PUT);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(heartbeat(hb, 0, &f), 1);
+		assert_int_equal(f.upto, fence);
+		assert_true(mcp_id_eq(f.engine, engine));
+		assert_int_equal(mcm_load_relaxed(&w.m->segments.at[0]->used), 128);
+	}
+	assert_int_equal(heartbeat(hb, f.number, &f), 0);
 	for (i = 0; i < 1000 && mcm_load_relaxed(&w.m->segments.at[0]->used); i++)
 		usleep(10000);
 	assert_int_equal(mcm_load_relaxed(&w.m->segments.at[0]->used), 0);
+	mcp_client_close(hb);
+	world_down(&w);
+}
+
+/* The master cannot let an owner fence a client whose engine it does not know: such a client may begin no put and fetch
+ * no copy, but all else. */
+static void test_writes_need_an_engine(void **state)
+{
+	struct mcp_put_item item[] = { { .key = fx_bytes("b"), .size = 100 }, { .key = fx_bytes("empty") } };
+	struct mcp_put_start start = { .flags = MCP_PUT_COMMIT, .replicas = 1, .items = mcp_seq(item, 2) };
+	struct mcp_put_done done = { .key = fx_bytes("b"), .generation = 64 };
+	struct mcp_put_end end = { .items = mcp_seq(&done, 1) };
+	const struct mcp_id id = { 8, 8 }, engine = { 80, 81 };
+	struct mcp_task_fetch_reply fetched;
+	struct mcp_task_fetch fetch = { .max = 4 };
+	struct mcp_put_start_reply started;
+	struct mcp_put_end_reply ended;
+	struct mcp_reply mem = { 0 };
+	struct mcp_replica r;
+	struct mcp_object o;
+	struct world w, other;
+
+	(void)state;
+	world_up(&w, false);
+	world_put(&w, "a", 100);
+	other = w;
+	other.c = world_connect(w.socket, id, MCP_CHANNEL_CONTROL);
+	/* Not registered; registered without an engine. */
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(world_call(other.c, MCP_PUT_START, &start, &started, NULL), -MC_EVERSION);
+		assert_int_equal(world_call(other.c, MCP_TASK_FETCH, &fetch, &fetched, NULL),
+				 i ? -MC_EVERSION : -MC_EOWNER);
+		assert_int_equal(world_call(other.c, MCP_PUT_END, &end, &ended, &mem), 0);
+		mcp_reply_done(&mem);
+		assert_int_equal(world_get(&other, "a", MCP_GET_LEASE, &o, &r), 0);
+		assert_int_equal(world_remove(&other, i ? "a" : "none", MCP_REMOVE_FORCE), i ? 0 : -MC_ENOOBJECT);
+		if (!i)
+			(void)register_writer(other.c, id, (struct mcp_id){ 0 }, "other:1");
+	}
+	assert_int_equal(world_get(&w, "empty", 0, &o, &r), -MC_ENOOBJECT);
+	(void)register_writer(other.c, id, engine, "other:1");
+	world_put(&other, "c", 100);
+	assert_int_equal(world_call(other.c, MCP_TASK_FETCH, &fetch, &fetched, &mem), 0);
+	mcp_reply_done(&mem);
+	mcp_client_close(other.c);
 	world_down(&w);
 }
 
@@ -673,6 +758,7 @@ int main(void)
 		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_connection_ends),
+		cmocka_unit_test(test_writes_need_an_engine),
 		cmocka_unit_test(test_removal_in_one_request),
 		cmocka_unit_test(test_put_in_slices),
 		cmocka_unit_test(test_slices_are_journaled),

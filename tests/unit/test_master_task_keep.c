@@ -93,7 +93,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 	fx_advance(&fx, 1000);
 	work(&fx, 1000);
 	assert_int_equal(seg(&fx, 2)->objects, 100);
-	/* The drain waits for grace pins and the quarantine, because readers and writers of the
+	/* The drain waits for grace pins and for fences, because readers and writers of the
 	 * killed master may still use the memory. */
 	for (unsigned i = 0; i < 600 && status_of(&fx, id) == MCP_TASK_RUNNING; i++) {
 		bool reattach;
@@ -101,6 +101,7 @@ static void a_drain_goes_on_after_a_restart(void **state)
 		fx_advance(&fx, 5000);
 		reattach = fx_beat(&fx, fx.s->client);
 		assert_false(reattach);
+		fx_confirm(&fx);
 		(void)mcm_grace_release(fx.m);
 		mcm_tasks_tick(fx.m);
 	}

@@ -184,7 +184,7 @@ static void keys_that_begin_with_nul(void **state)
 	fx_up(&fx, 1, 16 * MIB, NULL);
 	item.key = mcm_scope_key(sc, mcp_bytes("\0x", 2), buf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &pr, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	/* The root lists the key once, in its original form, but on a separate page. */
 	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
 	assert_int_equal(pg.names.count, 0);
@@ -298,26 +298,28 @@ static void charges_follow_puts(void **state)
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(g.copies, 2);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
-	assert_int_equal(mcm_put_revoke(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_revoke(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(tx_figures(&fx, "alice").objects, 1);
 	/* During an upsert both versions are charged. */
 	rq.flags = MCP_PUT_UPSERT;
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
-	/* After its writer's connection has ended, a put is charged until the quarantine is
-	 * over. */
+	/* After its writer's connection has ended, a put is charged until its writer is fenced. */
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	mcm_puts_abandon(fx.m, fx.s);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
 	assert_int_equal(fx_used(&fx), 4 * (MIB + 4096));
 	fx_beat(&fx, fx.s->client);
-	fx_advance(&fx, fx.conf.put_quarantine_ms + 1000);
+	fx_advance(&fx, 1000);
+	fx_stays_aside(&fx, 600000);
+	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
+	fx_confirm(&fx);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	/* The segment of one replica is unmounted. */
 	assert_int_equal(mcm_unmount(fx.m, fx.s->client, mcm_segment(&fx.m->segments, 0)->id,
@@ -452,7 +454,7 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	item.key = mcm_scope_key(tx_scope(&fx, "alice"), fx_bytes("grouped"), buf);
 	item.group = mcm_scope_name(tx_scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
 	before = tx_scope(&fx, "alice").tenant;
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	mcm_journal_wait(fx.m);

@@ -61,9 +61,9 @@ static void do_put(struct mcm_session *s, const char *key)
 		return;
 	stamp(&g.replica[0], size, g.generation);
 	if (rnd() % 16)
-		fx_end(&fx, key, g.generation);
-	else
-		fx_revoke(&fx, key, g.generation);
+		fx_end_by(&fx, s, key, g.generation);
+	else if (rnd() % 2)
+		fx_revoke_by(&fx, s, key, g.generation);
 }
 
 static void do_get(struct mcm_session *s, const char *key)
@@ -194,6 +194,7 @@ static void *housekeeper(void *arg)
 		mcm_puts_tick(fx.m);
 		mcm_evict_background(fx.m);
 		fx_beat(&fx, fx.s->client);
+		fx_confirm(&fx);
 		if (i % 32 == 0)
 			assert_int_equal(mcm_unmount(fx.m, fx.s->client, (struct mcp_id){ 7, 3 }, &lost),
 					 0);
@@ -207,7 +208,6 @@ static void *housekeeper(void *arg)
 static void quick_leases(struct mcm_conf *conf)
 {
 	conf->default_kv_lease_ttl = 64;
-	conf->put_quarantine_ms = 5;
 	conf->client_ttl = 3600 * 1000;
 }
 
@@ -239,8 +239,9 @@ static void test_hammer(void **state)
 	fx_check(&fx);
 	assert_int_equal(mcm_remove_match(fx.m, &all, &removed), 0);
 	assert_int_equal(mcm_index_count(&fx.m->index), 0);
-	while (fx.m->puts.aborted.count)
-		mcm_puts_tick(fx.m);
+	fx_confirm(&fx);
+	assert_int_equal(fx.m->puts.quarantine.pending, 0);
+	assert_true(mc_list_empty(&fx.m->puts.quarantine.aborted));
 	mcm_evict_background(fx.m);
 	assert_int_equal(fx_used(&fx), 0);
 	assert_int_equal(fx_metric("mooncake_master_zombies"), 0);

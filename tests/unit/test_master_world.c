@@ -40,7 +40,7 @@ void world_up(struct world *w, bool local)
 {
 	const char *addrs[2] = { NULL, NULL };
 	struct mcm_listen where = { .addrs = addrs, .local_name = "test", .http_addr = "127.0.0.1:0" };
-	struct mcp_register reg = { .client = world_me, .name = fx_bytes("me:1") };
+	struct mcp_register reg = { .client = world_me, .name = fx_bytes("me:1"), .engine = { 50, 60 } };
 	struct mcp_register_reply registered;
 	struct mcp_mount mount = {
 		.segment = world_seg, .client = world_me, .epoch = 9, .base = 0x1000, .size = 4 * MIB,
@@ -59,6 +59,8 @@ void world_up(struct world *w, bool local)
 	assert_string_equal(mcm_addr(w->m, 0), w->socket);
 	w->c = world_connect(local ? "local:test" : w->socket, world_me, MCP_CHANNEL_CONTROL);
 	assert_int_equal(world_call(w->c, MCP_REGISTER, &reg, &registered, NULL), 0);
+	assert_true(registered.fence > registered.earlier && registered.earlier > 0);
+	w->fence = registered.fence;
 	assert_int_equal(registered.client_ttl_ms, 10000);
 	assert_int_equal(registered.heartbeat_ms, 1000);
 	assert_int_equal(registered.lease_ttl_ms, 10000);

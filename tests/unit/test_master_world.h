@@ -18,6 +18,7 @@ struct world {
 	struct mcm *m;
 	char socket[64];
 	struct mcp_client *c;
+	uint64_t fence;			/* number of its session */
 };
 
 extern unsigned world_threads;		/* RPC threads of the master */

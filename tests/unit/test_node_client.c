@@ -252,6 +252,40 @@ static void test_registered(void **state)
 	check_zero_copy(p, 10000, "z4");
 	assert_int_equal(mcs_unregister_buffer(c, p), 0);
 	free(p);
+	/* memory without access cannot */
+	p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mcs_register_buffer(c, p, 4096), -EFAULT);
+	munmap(p, 4096);
+}
+
+/* Memory that the program has never written holds zeros for a put, and is allocated for a get, by the program. */
+static void test_unwritten(void **state)
+{
+	int fd = memfd_create("unwritten", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t len = 3 * MIB;
+	unsigned char *p, *zeros = calloc(1, len);
+	struct iovec iov[2];
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, (off_t)(2 * len)), 0);
+	p = mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mcs_register_memfd(c, p, 2 * len, fd, 0), 0);
+	iov[0] = (struct iovec){ p, 1000 };
+	iov[1] = (struct iovec){ p + MIB, len - 1000 };
+	assert_int_equal(mcs_put(c, fixture_key("unwritten"), iov, 2, NULL, -1), 0);
+	fixture_put_ok(c, "written", len, 5);
+	iov[0] = (struct iovec){ p + len + 4097, len - 4097 };
+	assert_int_equal(mcs_get_range(c, fixture_key("written"), 0, iov, 1, -1), len - 4097);
+	assert_true(fixture_same(p + len + 4097, len - 4097, 5, 0));
+	iov[0] = (struct iovec){ p, len };
+	assert_int_equal(mcs_get(c, fixture_key("unwritten"), iov, 1, -1), len);
+	assert_memory_equal(p, zeros, len);
+	assert_int_equal(mcs_unregister_buffer(c, p), 0);
+	munmap(p, 2 * len);
+	free(zeros);
+	close(fd);
 }
 
 static void test_pool(void **state)
@@ -656,6 +690,7 @@ int main(void)
 		TEST(test_batches),
 		TEST(test_ranges),
 		TEST(test_registered),
+		TEST(test_unwritten),
 		TEST(test_pool),
 		TEST(test_names),
 		TEST(test_threads),

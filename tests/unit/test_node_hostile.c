@@ -484,6 +484,57 @@ static void test_buffer_bytes(void **state)
 	close(fd);
 }
 
+static uint64_t file_bytes(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* The kernel allocates a page of a memfd for the process that touches it first, and counts it there.  The daemon must
+ * not pay for pages that its client has never written. */
+static void test_sparse_buffer(void **state)
+{
+	struct mcfs_sqe e = request(MCFS_RING_PUT);
+	uint64_t size = 64 * MIB;
+	unsigned char *p;
+	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(hand_ask(&h, MCFS_MSG_BUFFER, 0, size, fd, NULL), 0);
+	e.buffer = h.msg.id;
+	memcpy(h.arena + 64, "new", 3);
+	e.key = 64;
+	e.len = 8 * MIB;
+	for (e.at = 0; e.at + e.len <= size; e.at += e.len)
+		assert_int_equal(result_of(e), -EFAULT);
+	e.op = MCFS_RING_GET;
+	e.key = 0;
+	e.at = 4097;
+	e.len = 10000;
+	assert_int_equal(result_of(e), -EFAULT);
+	assert_int_equal(file_bytes(fd), 0);
+	/* With the client's pages both work, and a single missing page is noticed. */
+	memset(p, 7, 4 * 4096);
+	assert_int_equal(result_of(e), 10000);
+	assert_true(fixture_same(p + e.at, 10000, 1, 0));
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * 4096, 4096), 0);
+	assert_int_equal(result_of(e), -EFAULT);
+	e.op = MCFS_RING_PUT;
+	e.key = 64;
+	assert_int_equal(result_of(e), -EFAULT);
+	e.at = 3 * 4096;
+	e.len = 4096;
+	assert_int_equal(result_of(e), 1);
+	assert_int_equal(file_bytes(fd), 3 * 4096);
+	munmap(p, size);
+	close(fd);
+}
+
 /* The memory of a ring is allocated when the client uses it. */
 static void test_ring_memory(void **state)
 {
@@ -637,6 +688,7 @@ int main(void)
 		TEST(test_changing),
 		TEST(test_socket),
 		TEST(test_buffer_bytes),
+		TEST(test_sparse_buffer),
 		TEST(test_ring_memory),
 		TEST(test_strays),
 		TEST(test_no_descriptors),

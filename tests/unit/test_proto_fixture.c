@@ -115,7 +115,7 @@ static int stats(struct mcp_session *s, const void *body, size_t len, struct mcp
 static int heartbeat(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
 		     void *arg)
 {
-	struct mcp_heartbeat_reply reply;
+	struct mcp_heartbeat_reply reply = { 0 };
 	struct mcp_heartbeat rq;
 	int r;
 

@@ -184,16 +184,22 @@ static void version_1_is_understood(void **state)
 	assert_int_equal(check_version(1), 18);
 }
 
-static void version_2_is_as_it_was(void **state)
+static void version_2_is_understood(void **state)
 {
-	assert_true(check_version(2) >= 20);
+	assert_int_equal(check_version(2), 26);
+}
+
+static void version_3_is_as_it_was(void **state)
+{
+	assert_int_equal(check_version(3), 26);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(version_1_is_understood),
-		cmocka_unit_test(version_2_is_as_it_was),
+		cmocka_unit_test(version_2_is_understood),
+		cmocka_unit_test(version_3_is_as_it_was),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {

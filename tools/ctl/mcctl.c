@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/stdfds.h"
+#include "tools/ctl/mcctl_pool.h"
 
 #define SETUP_TIMEOUT_MS 5000
 
@@ -20,42 +21,46 @@ static const struct command {
 	const char *args;
 	const char *help;
 	int min_args, max_args;		/* max -1: any number */
-	bool offline;			/* runs without a connection, or connects by itself */
+	enum {
+		READS,			/* changes nothing */
+		CHANGES,
+		OFFLINE,		/* runs without a connection, or connects by itself */
+	} kind;
 	int (*run)(struct mcctl *c);
 } commands[] = {
-	{ "ls", "[PREFIX]", "list keys, one level or recursively", 0, 1, false, mcctl_ls },
-	{ "stat", "KEY...", "show the attributes of objects", 1, -1, false, mcctl_stat },
+	{ "ls", "[PREFIX]", "list keys, one level or recursively", 0, 1, READS, mcctl_ls },
+	{ "stat", "KEY...", "show the attributes of objects", 1, -1, READS, mcctl_stat },
 	{ "get", "KEY [FILE|-]", "write an object's bytes to a file or to standard output", 1, 2,
-	  false, mcctl_get },
-	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, false, mcctl_put },
-	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, false,
+	  READS, mcctl_get },
+	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, CHANGES, mcctl_put },
+	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, CHANGES,
 	  mcctl_rm },
-	{ "mv", "FROM TO", "rename an object atomically", 2, 2, false, mcctl_mv },
-	{ "df", "", "show the pool and its segments", 0, 0, false, mcctl_df },
-	{ "segments", "", "the same as df", 0, 0, false, mcctl_df },
+	{ "mv", "FROM TO", "rename an object atomically", 2, 2, CHANGES, mcctl_mv },
+	{ "df", "", "show the pool and its segments", 0, 0, READS, mcctl_df },
+	{ "segments", "", "the same as df", 0, 0, READS, mcctl_df },
 	{ "drain", "SEGMENT...", "move all objects off segments, and allocate nothing new there", 1, -1,
-	  false, mcctl_drain },
-	{ "evict", "SEGMENT...", "evict all evictable objects of segments", 1, -1, false,
+	  CHANGES, mcctl_drain },
+	{ "evict", "SEGMENT...", "evict all evictable objects of segments", 1, -1, CHANGES,
 	  mcctl_evict },
-	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, false,
+	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, CHANGES,
 	  mcctl_rebalance },
-	{ "copy", "KEY SEGMENT...", "give an object copies on segments", 2, -1, false,
+	{ "copy", "KEY SEGMENT...", "give an object copies on segments", 2, -1, CHANGES,
 	  mcctl_copy },
-	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, false,
+	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, CHANGES,
 	  mcctl_move },
-	{ "tasks", "[ID]", "show tasks; --cancel cancels one", 0, 1, false, mcctl_tasks },
-	{ "tenants", "", "show tenants, their use and their quotas", 0, 0, false,
+	{ "tasks", "[ID]", "show tasks; --cancel cancels one", 0, 1, CHANGES, mcctl_tasks },
+	{ "tenants", "", "show tenants, their use and their quotas", 0, 0, READS,
 	  mcctl_tenants },
 	{ "quota", "TENANT [SIZE]", "show or set a tenant's quota; 0 removes it", 1, 2,
-	  false, mcctl_quota },
-	{ "watch", "[PREFIX]", "print changes of keys as they happen", 0, 1, false,
+	  CHANGES, mcctl_quota },
+	{ "watch", "[PREFIX]", "print changes of keys as they happen", 0, 1, READS,
 	  mcctl_watch },
-	{ "top", "", "print figures and rates every --interval", 0, 0, false, mcctl_top },
+	{ "top", "", "print figures and rates every --interval", 0, 0, READS, mcctl_top },
 	{ "doctor", "[DIR]...", "diagnose the pool and the given mounts (default: all), with advice", 0,
-	  -1, false, mcctl_doctor },
-	{ "snapshot", "", "make the master write a checkpoint of its index", 0, 0, true,
+	  -1, READS, mcctl_doctor },
+	{ "snapshot", "", "make the master write a checkpoint of its index", 0, 0, OFFLINE,
 	  mcctl_snapshot },
-	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, true,
+	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, OFFLINE,
 	  mcctl_health },
 };
 
@@ -158,10 +163,30 @@ static enum mcctl_status connect_store(struct mcctl *c)
 	return r < 0 ? mcctl_error(r, "cannot use the store at %s", conf.master) : MCCTL_OK;
 }
 
-static enum mcctl_status run_command(const struct mc_options *o, const struct mcctl_conf *conf)
+/* Replace conf->master by that of --mount or of the local pool, in the buffer @addr. */
+static enum mcctl_status choose_pool(struct mcctl *c, struct mcctl_conf *conf, const struct mc_options *o,
+				     const struct command *cmd, char addr[MCCTL_POOL_ADDR])
+{
+	enum mc_opt_origin origin = mc_options_origin(o, "master");
+	enum mcctl_status status = MCCTL_OK;
+
+	addr[0] = '\0';
+	if (*conf->mount && origin == MC_ORIGIN_ARG)
+		return mcctl_complain(MCCTL_USAGE, "--mount and --master exclude each other");
+	if (*conf->mount)
+		status = mcctl_pool_of_mount(conf->mount, addr, &c->local);
+	else if (origin == MC_ORIGIN_DEFAULT && cmd->kind != OFFLINE)
+		status = mcctl_pool_choose(conf->master, cmd->kind == READS, addr, &c->local);
+	if (*addr)
+		conf->master = addr;
+	return status;
+}
+
+static enum mcctl_status run_command(const struct mc_options *o, struct mcctl_conf *conf)
 {
 	struct mcctl c = { .conf = conf };
 	auto_free const char **argv = NULL;
+	char addr[MCCTL_POOL_ADDR];
 	const struct command *cmd;
 	enum mcctl_status status;
 
@@ -182,7 +207,9 @@ static enum mcctl_status run_command(const struct mc_options *o, const struct mc
 	status = check_options(o, cmd);
 	if (status == MCCTL_OK)
 		status = check_count(cmd, c.argc);
-	if (status == MCCTL_OK && !cmd->offline)
+	if (status == MCCTL_OK)
+		status = choose_pool(&c, conf, o, cmd, addr);
+	if (status == MCCTL_OK && cmd->kind != OFFLINE)
 		status = connect_store(&c);
 	if (status == MCCTL_OK)
 		status = (enum mcctl_status)cmd->run(&c);

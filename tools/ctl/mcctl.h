@@ -29,6 +29,7 @@ struct mcctl_conf {
 struct mcctl {
 	const struct mcctl_conf *conf;
 	mcs_t *store;		/* NULL for commands that do not connect */
+	bool local;		/* the pool is that of "mcfs --standalone": its master has no HTTP server */
 	int argc;		/* arguments after the command */
 	const char **argv;
 };

@@ -41,6 +41,10 @@ static void check_http(struct mcctl *c, struct mcctl_report *rp)
 	long code;
 	int r;
 
+	if (c->local) {
+		mcctl_doctor_find(rp, MCCTL_GOOD, "", "the master of this local pool serves clients");
+		return;
+	}
 	r = mcctl_ask_http(c, "/health", &code, &body);
 	if (r < 0)
 		mcctl_doctor_find(rp, MCCTL_WARNING, "does it use another port?  Give it with --metrics_port; "

@@ -20,6 +20,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "tools/ctl/mcctl_pool.h"
 
 #define PROBE_MS 3000
 #define NAP_NS (20 * MC_NS_PER_MS)
@@ -81,9 +82,9 @@ static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const cha
 	int err = probe(dir);
 
 	if (err == ENOTCONN || err == ECONNABORTED)
-		mcctl_doctor_find(rp, bad, "unmount it with \"umount -l\" (or \"fusermount3 -uz\"), or "
-				  "start mcfs there again, which unmounts it first",
-				  "the mount %s is dead: its daemon was killed", dir);
+		mcctl_doctor_find(rp, bad, "a stopped daemon mounts again when it continues; after a kill start "
+				  "mcfs there again, or unmount it with \"umount -l\" (or \"fusermount3 -uz\")",
+				  "the mount %s is dead: its daemon was killed, or makes no progress", dir);
 	else if (err == ETIMEDOUT)
 		mcctl_doctor_find(rp, bad, "is its daemon stopped, or out of memory?  \"umount -f\" aborts "
 				  "the mount, and all waiting processes get an error",
@@ -98,32 +99,10 @@ static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const cha
 		check_health(rp, bad, dir);
 }
 
-/* Does @path name that mount?  Compares text only: a system call on the mount may hang. */
-static bool is_path_of(const char *path, const char *dir)
-{
-	char at[PATH_MAX] = "/", real[PATH_MAX], *last;
-	auto_free char *copy = strdup(path);
-	size_t n = copy ? strlen(copy) : 0;
-
-	while (n > 1 && copy[n - 1] == '/')
-		copy[--n] = '\0';
-	if (!copy || strcmp(copy, dir) == 0)
-		return copy;
-	last = strrchr(copy, '/');
-	if (last)
-		*last++ = '\0';
-	else
-		last = copy;
-	if (!realpath(last == copy ? "." : *copy ? copy : "/", real))
-		return false;
-	n = (size_t)snprintf(at, sizeof(at), "%s/%s", strcmp(real, "/") ? real : "", last);
-	return n < sizeof(at) && strcmp(at, dir) == 0;
-}
-
 static bool is_named(const struct mcctl *c, const char *dir)
 {
 	for (int i = 0; i < c->argc; i++)
-		if (is_path_of(c->argv[i], dir))
+		if (mcctl_pool_is_path(c->argv[i], dir))
 			return true;
 	return false;
 }

@@ -14,7 +14,7 @@ static const struct advice {
 	const char *text;
 } advices[] = {
 	{ MCS_ERPC, MCCTL_FAILED, "is the master running?  Give its address with --master=HOST:PORT "
-				  "or in $MOONCAKE_MASTER" },
+				  "or in $MOONCAKE_MASTER, or its mount with --mount=DIR" },
 	{ MCS_ETIMEDOUT, MCCTL_FAILED, "allow more time with --timeout=SECONDS" },
 	{ ETIMEDOUT, MCCTL_FAILED, "allow more time with --timeout=SECONDS" },
 	{ MCS_ENOSPACE, MCCTL_NO, "\"mcctl df\" shows the pool; pinned objects and objects being read cannot "

@@ -5,6 +5,7 @@
 
 #include "tools/ctl/mcctl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,10 +35,18 @@ static void find_host(const struct mcctl_conf *conf, char ret[MC_ADDR_MAX])
 		strcpy(ret, "127.0.0.1");
 }
 
+/* At the default port, the master of another pool may answer. */
+static int no_http(void)
+{
+	return mc_fail(-EOPNOTSUPP, "the master of a local pool has no HTTP server");
+}
+
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body)
 {
 	char host[MC_ADDR_MAX];
 
+	if (c->local)
+		return no_http();
 	find_host(c->conf, host);
 	return mcctl_http_get(host, (int)c->conf->metrics_port, path, (int64_t)c->conf->timeout,
 			      ret_code, ret_body);
@@ -48,6 +57,8 @@ int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path,
 {
 	char host[MC_ADDR_MAX];
 
+	if (c->local)
+		return no_http();
 	find_host(c->conf, host);
 	return mcctl_http(host, (int)c->conf->metrics_port, method, path, body,
 			  (int64_t)c->conf->timeout, ret_code, ret_body);
@@ -132,8 +143,13 @@ int mcctl_health(struct mcctl *c)
 		timeout_ms = TIMEOUT_MS;
 	find_host(c->conf, a.host);
 	a.port = (int)c->conf->metrics_port;
-	ask_http(&a, timeout_ms);
 	ask_rpc(&a, c->conf, timeout_ms);
+	if (c->local) {
+		a.http = a.rpc;
+		strcpy(a.http_text, "not served by a local pool");
+	} else {
+		ask_http(&a, timeout_ms);
+	}
 	health = a.rpc && a.http ? HEALTHY : a.rpc || a.http ? DEGRADED : UNREACHABLE;
 	if (print_answers(&a, c->conf, health) != MCCTL_OK)
 		return MCCTL_FAILED;

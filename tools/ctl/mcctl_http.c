@@ -36,11 +36,15 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 static CURLcode perform(CURL *curl, const char *url, const char *method, const char *text,
 			int64_t timeout_ms, struct body *body, long *ret_code, char *why)
 {
+	struct curl_slist *json = text ? curl_slist_append(NULL, "Content-Type: application/json") : NULL;
 	CURLcode rc;
 
+	if (text && !json)
+		return CURLE_OUT_OF_MEMORY;
 	if (method) {
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text ? text : "");
 		curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, json);
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -51,6 +55,7 @@ static CURLcode perform(CURL *curl, const char *url, const char *method, const c
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
 	rc = curl_easy_perform(curl);
+	curl_slist_free_all(json);
 	if (rc == CURLE_OK)
 		rc = curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, ret_code);
 	return rc;

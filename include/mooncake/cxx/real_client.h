@@ -45,7 +45,8 @@ public:
 	~RealClient() { tearDownAll(); }
 
 	/* The keys of upstream's dictionary: local_hostname and metadata_server are required, master_server_address is
-	 * master_server_addr, tenant_id says whose keys they are; others are ignored. */
+	 * master_server_addr, tenant_id says whose keys they are, protocol is as in mcs.h ("rpc_only" ignores
+	 * global_segment_size); others are ignored. */
 	SetupResult setup_internal(const ConfigDict &config)
 	{
 		const std::string host = get(config, "local_hostname", "", "");
@@ -58,7 +59,7 @@ public:
 		mcs_t *s = nullptr;
 
 		/* Strings of mcs.h end at a NUL, so a NUL inside would cut the string. */
-		if ((host + master + tenant).find('\0') != std::string::npos)
+		if ((host + master + tenant + protocol).find('\0') != std::string::npos)
 			return SetupResult(kInvalidParams);
 		if (host.empty() || !config.count("metadata_server") ||
 		    !parse_size(get(config, "global_segment_size", "", "16777216"), segment))
@@ -67,6 +68,7 @@ public:
 		conf.hostname = host.c_str();
 		conf.master = master.c_str();
 		conf.tenant = tenant.c_str();
+		conf.protocol = protocol.c_str();
 		conf.segment_size = protocol == "rpc_only" ? 0 : segment;
 		int r = mcs_open(&conf, &s);
 		if (r < 0)

@@ -3,7 +3,7 @@
 
 import time
 
-from mooncake import _locks
+from mooncake import _locks, _setup
 from mooncake._setup import INTERNAL_ERROR, INVALID_PARAMS, host_of
 
 # Unit to which allocate_and_mount_segment() rounds.
@@ -35,7 +35,7 @@ class Segments:
         nothing = {"ret": INTERNAL_ERROR, "segment_ids": [], "allocated_size": 0}
         if not isinstance(size, int):
             raise TypeError(f"size must be an int, not {type(size).__name__}")
-        if not 0 < size < SIZE_MAX:
+        if not 0 < size < SIZE_MAX or not self._protocol_ok("allocate_and_mount_segment", protocol, size):
             return nothing
         size = -(-size // SEGMENT_STEP) * SEGMENT_STEP
         ids = self._add_segment("allocate_and_mount_segment", segment_size=size)
@@ -53,10 +53,20 @@ class Segments:
             if not isinstance(value, int):
                 raise TypeError(f"{name} must be an int, not {type(value).__name__}")
         path = os.fsencode(path)
-        if not path or b"\0" in path or not 0 < size < SIZE_MAX or not 0 <= offset < SIZE_MAX:
+        if not path or b"\0" in path or not 0 < size < SIZE_MAX or not 0 <= offset < SIZE_MAX or (
+                not self._protocol_ok("mount_segment", protocol, size)):
             return {"ret": INVALID_PARAMS, "segment_ids": []}
         ids = self._add_segment("mount_segment", segment_size=size, path=path, offset=offset)
         return {"ret": 0, "segment_ids": ids} if ids else {"ret": INTERNAL_ERROR, "segment_ids": []}
+
+    def _protocol_ok(self, what, protocol, size):
+        """As setup() does with a protocol: warn about an unavailable one, refuse a name that is none."""
+        try:
+            _setup.check_protocol(protocol, size)
+        except _setup.Bad as e:
+            self._log.error("%s: %s", what, e)
+            return False
+        return True
 
     def _add_segment(self, what, **more):
         """Open another client with its own port; the id of its segment in a list, or None."""

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * protocol.h - the answer of every interface to the name of a transport protocol. */
+#ifndef MC_PROTOCOL_H
+#define MC_PROTOCOL_H
+
+enum mc_protocol {
+	MC_PROTOCOL_TCP,	/* TCP, and shared memory on the same host */
+	MC_PROTOCOL_RPC_ONLY,	/* of a store's client that contributes no memory */
+};
+
+/* An enum mc_protocol for @name.  A protocol of upstream's that this version lacks ("rdma", "efa", "cxl", ...) is
+ * MC_PROTOCOL_TCP, with one warning per name in the log of the process.  -MC_EPARAM: a name that is no protocol.
+ * Any thread. */
+int mc_protocol_parse(const char *name);
+
+#endif
