@@ -2,7 +2,8 @@
  * hist_actor.c - threads that call the store (or a mount) on a few keys at random, and log every call.
  *
  *	hist_actor --log=FILE --master=ADDR --writer=N [--hostname=HOST] [--threads=N] [--keys=N] [--size=MAX]
- *		[--segment=BYTES] [--pause=US] [--daemon=ADDR] [--tcp] [--hard] [--dir=MOUNTPOINT]
+ *		[--segment=BYTES] [--pause=US] [--daemon=ADDR] [--tcp] [--hard] [--writes]
+ *		[--dir=MOUNTPOINT]
  *	hist_actor --final ...		reads each key once it can be read, at most 30 s; logs that
  *
  * SIGUSR1 ends the calls, and the segment stays; SIGTERM ends the process. */
@@ -25,6 +26,7 @@
 
 #define THREADS_MAX 15u
 #define FINAL_MS 30000
+#define MAP_DICE 88
 #define FAILED_US 20000			/* pause after a failed call: the next one will mostly fail too */
 
 static const struct hist_calls *calls = &hist_store_calls;
@@ -128,7 +130,7 @@ int hist_look(struct hist_rec *rec, const void *bytes, size_t n, uint64_t offset
 /* Mostly small values; some of many chunks, so that a stop in the middle of a copy leaves much to be written. */
 static size_t value_size(struct hist_thread *t)
 {
-	size_t max = t->a->size_max >> (hist_rnd(t) % 4 ? 6 : 0);
+	size_t max = t->a->size_max >> (hist_rnd(t) % 4 && !t->a->writes ? 6 : 0);
 
 	return (hist_rnd(t) % (max / sizeof(struct hist_row)) + 1) * sizeof(struct hist_row);
 }
@@ -180,13 +182,16 @@ static int do_call(struct hist_thread *t)
 		unsigned upto;
 		enum hist_op op;
 	} mix[] = {
-		{ 22, HIST_UPSERT }, { 29, HIST_PUT }, { 33, HIST_PUT_EXCL }, { 40, HIST_RENAME }, { 46, HIST_REMOVE },
-		{ 66, HIST_GET }, { 74, HIST_RANGE }, { 89, HIST_MAP }, { 94, HIST_STAT }, { 99, HIST_EXIST },
+		{ 18, HIST_UPSERT }, { 26, HIST_PUT }, { 30, HIST_PUT_EXCL }, { 36, HIST_RENAME }, { 39, HIST_REMOVE },
+		{ 64, HIST_GET }, { 72, HIST_RANGE }, { MAP_DICE + 1, HIST_MAP }, { 94, HIST_STAT }, { 99, HIST_EXIST },
 		{ 100, HIST_LIST },
 	};
 	unsigned dice = (unsigned)(hist_rnd(t) % 100), key = (unsigned)(hist_rnd(t) % t->a->keys), i = 0;
 	struct hist_rec *rec;
 
+	/* The first of several threads mostly watches mapped values, with --writes the others mostly write. */
+	if (dice % 4)
+		dice = t->watches ? MAP_DICE : t->a->writes ? 0 : dice;
 	while (dice >= mix[i].upto)
 		i++;
 	if (mix[i].op <= HIST_RENAME)
@@ -241,6 +246,7 @@ static void thread_init(struct hist_thread *t, const struct hist_actor *a, unsig
 {
 	t->a = a;
 	t->writer = a->writer * 16 + i;
+	t->watches = a->threads > 1 && i == 0;
 	t->rnd = t->writer * 0x9e3779b97f4a7c15ull + 1;
 	t->buf = aligned_alloc(4096, HIST_SIZE_MAX);
 	if (!t->buf)
@@ -279,7 +285,7 @@ static int actor_options(struct hist_actor *a, int argc, char **argv)
 		{ "writer", 1, NULL, 'w' }, { "threads", 1, NULL, 't' }, { "keys", 1, NULL, 'k' },
 		{ "size", 1, NULL, 's' }, { "segment", 1, NULL, 'g' }, { "pause", 1, NULL, 'p' },
 		{ "daemon", 1, NULL, 'd' }, { "dir", 1, NULL, 'D' }, { "tcp", 0, NULL, 'T' },
-		{ "hard", 0, NULL, 'H' }, { "final", 0, NULL, 'F' }, { NULL, 0, NULL, 0 },
+		{ "hard", 0, NULL, 'H' }, { "final", 0, NULL, 'F' }, { "writes", 0, NULL, 'W' }, { NULL, 0, NULL, 0 },
 	};
 	int c, is_final = 0;
 
@@ -298,6 +304,7 @@ static int actor_options(struct hist_actor *a, int argc, char **argv)
 		case 'D': a->dir = optarg; break;
 		case 'T': a->tcp = true; break;
 		case 'H': a->hard = true; break;
+		case 'W': a->writes = true; break;
 		case 'F': is_final = 1; break;
 		default: return -EINVAL;
 		}

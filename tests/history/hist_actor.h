@@ -13,7 +13,7 @@ struct hist_actor {
 	const char *log, *master, *hostname, *daemon, *dir;
 	unsigned writer, threads, keys, pause_us;
 	uint64_t size_max, segment;
-	bool tcp, hard;			/* force TCP; puts with a hard pin */
+	bool tcp, hard, writes;		/* force TCP; puts with a hard pin; mostly large puts */
 };
 
 /* One thread of an actor. */
@@ -21,6 +21,7 @@ struct hist_thread {
 	const struct hist_actor *a;
 	uint32_t writer, count;
 	uint64_t rnd;
+	bool watches;			/* maps values and reads them for up to a second */
 	unsigned char *buf;		/* HIST_SIZE_MAX bytes */
 };
 

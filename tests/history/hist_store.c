@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "tests/history/hist_actor.h"
 
-#define TIMEOUT_MS 3000
+#define TIMEOUT_MS 8000			/* longer than most stops: a writer continues after them */
 #define LOOKS_MAX 40u			/* of one open object */
 
 static mcs_t *store;
@@ -127,7 +127,7 @@ static int read_get(struct hist_thread *t, struct mcs_key key, struct hist_rec *
 /* Read the bytes in memory several times.  Only bytes that are read between two mcs_object_held() == 0 count. */
 static int map_look(struct hist_thread *t, mcs_object_t *o, struct hist_rec *rec)
 {
-	unsigned looks = hist_rnd(t) % 8 ? 2 : (unsigned)(hist_rnd(t) % LOOKS_MAX);
+	unsigned looks = t->watches ? (unsigned)(hist_rnd(t) % LOOKS_MAX) : 2;
 	uint64_t size = mcs_object_info(o)->size;
 	struct hist_rec look = *rec;
 	const void *map;

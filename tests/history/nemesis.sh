@@ -7,7 +7,7 @@
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
 #
 # HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
-# where a failed run is kept (plan, logs, histories).  Each node is a network namespace on a bridge.  Without the right to
+# where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace on a bridge.  Without the right to
 # make them all processes run on 127.0.0.1, and the actions on links are left out.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
@@ -16,7 +16,7 @@ seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|keep]} seconds=${2:-20} mode=$
 keys=${HIST_KEYS:-24} out=${HIST_OUT:-$bin/failed.$seed}
 case $mode in
 cache) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
-keep) segment=64mb bytes=67108864 size=262144 ttl=60 longest=8000 hard=(--hard) ;;
+keep) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
 *) fail "unknown mode: $mode" ;;
 esac
 
@@ -28,8 +28,9 @@ pick() {
 }
 
 # Points of a client in which it has promised or done half of something.
-points=(client.put.granted client.put.write client.put.before_end client.put.after_end client.get.after_query
-	client.get.before_read client.get.after_read client.object.after_open client.object.looked client.send)
+points=(client.put.before_end client.put.after_end client.get.after_query client.get.before_read client.get.after_read
+	client.object.after_open client.object.looked client.send engine.tcp.recv)
+write_points=(client.put.granted client.put.write engine.copy.chunk engine.tcp.send)
 master_points=(journal.write journal.written rpc.reply rpc.serve)
 
 # plan_action - one action, without its time: kind, target, argument, duration
@@ -40,31 +41,27 @@ plan_action() {
 	arg=- dice=$((RANDOM % 100))
 	pick 100 300 700 1500 3000 "$longest"
 	duration=$picked
-	if [ "$dice" -lt 42 ]; then
-		kind=trap
-		pick c1 c2 c1 c2 c1 c2 m "${victims[@]: -1}"
+	if [ "$dice" -lt 50 ]; then
+		kind="trap"
+		pick c1 c2 c1 c2 c1 c2 c1 c2 m "${victims[@]: -1}"
 		target=$picked
-		case $target in
-		# half of the stops in the middle of moving bytes
-		m) pick "${master_points[@]}" ;;
-		c2) pick engine.tcp.send engine.tcp.recv "${points[RANDOM % ${#points[@]}]}" engine.tcp.send ;;
-		*) pick engine.copy.chunk engine.copy.chunk engine.tcp.send "${points[RANDOM % ${#points[@]}]}" ;;
-		esac
+		pick "${points[@]}"
+		# most stops before or in the middle of writing bytes
+		[ $((RANDOM % 3)) -eq 0 ] || pick "${write_points[@]}"
+		[ "$target" != m ] || pick "${master_points[@]}"
 		arg=$picked=stop@$((RANDOM % 60 + 1))
-		pick 700 4000 5000 6000 7000
+		pick 700 4000 4500 4500 5000
 		duration=$picked
-	elif [ "$dice" -lt 60 ]; then
+	elif [ "$dice" -lt 64 ]; then
 		kind=stop
 		pick "${owners[@]}" "${clients[@]}" m
 		target=$picked
-		# the guard of a mount ends it after 10 s
-		[ "$target" != d3 ] || [ "$duration" -lt 8000 ] || duration=7000
-	elif [ "$dice" -lt 76 ]; then
-		kind=kill
+	elif [ "$dice" -lt 78 ]; then
+		kind="kill"
 		pick "${victims[@]}"
 		target=$picked
 	elif [ "$dice" -lt 84 ]; then
-		kind=cut
+		kind="cut"
 		pick n1 n2 n3
 		target=$picked
 	elif [ "$dice" -lt 92 ]; then
@@ -91,10 +88,10 @@ plan() {
 		[ $((at + duration)) -le "$end" ] || duration=$((end - at + 100))
 		if [ "${busy[$target]:-0}" -le "$at" ]; then
 			echo "$at $kind $target $arg $duration"
-			# a trap waits until the point is reached
-			busy[$target]=$((at + duration + 4000))
+			# a trap waits for a while until the point is reached
+			busy[$target]=$((at + duration + 1600))
 			# one third of the actions meet another one
-			[ $((RANDOM % 3)) -eq 0 ] || at=$((at + 200 + RANDOM % 1800))
+			[ $((RANDOM % 3)) -eq 0 ] || at=$((at + 200 + RANDOM % 1400))
 		fi
 		at=$((at + 50))
 	done
@@ -104,8 +101,10 @@ plan() {
 
 net=yes
 [ "$(id -u)" -eq 0 ] && command -v nsenter ip >/dev/null && unshare -n ip link add type veth 2>/dev/null || net=no
+[ "$net" = yes ] || echo "no right to create network namespaces: one host, and no actions on links"
 fuse=yes
 [ -w /dev/fuse ] && [ "$(id -u)" -eq 0 ] && may_mount || fuse=no
+[ "$fuse" = yes ] || echo "no right to mount: no files"
 
 make_net() {
 	local n
@@ -148,8 +147,11 @@ command_of() {
 		--journal_checkpoint_size=1mb) ;;
 	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$MASTER" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
 		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb) ;;
-	o?) cmd+=(--segment="$bytes" --threads=1) ;;
-	c2) cmd+=(--threads=3 --tcp) ;;
+	o?) cmd+=(--segment="$bytes" --threads=2) ;;
+	c2)
+		cmd+=(--threads=3)
+		[ $(($2 % 2)) -eq 0 ] || cmd+=(--tcp)
+		;;
 	c3) cmd+=(--threads=2)
 		[ "$fuse" = no ] || cmd+=(--daemon="unix:$tmp/d3.sock") ;;
 	f3) cmd+=(--threads=2 --dir="$tmp/mnt") ;;
@@ -159,14 +161,16 @@ command_of() {
 
 # launch NAME [FAULTS] - start a process, which replaces a killed one
 launch() {
-	local life ns host cmd pre=()
+	local faults=${2-} life ns host cmd pre=()
 	life=$(($(cat "$tmp/life.$1" 2>/dev/null || echo 0) + 1))
 	echo "$life" >"$tmp/life.$1"
 	place "$1"
 	command_of "$1" "$life"
 	[ -z "$ns" ] || pre=(nsenter --net="/run/netns/$ns")
 	[ "$1" != d3 ] || umount -l "$tmp/mnt" 2>/dev/null || :
-	MC_FAULTS=${2-} "${pre[@]}" "${cmd[@]}" >>"$tmp/$1.log" 2>&1 </dev/null &
+	# a process that shall stop while it writes writes much
+	[[ $1 != [oc]? || " ${write_points[*]} " != *" ${faults%%=*} "* ]] || cmd+=(--writes)
+	MC_FAULTS=$faults "${pre[@]}" "${cmd[@]}" >>"$tmp/$1.log" 2>&1 </dev/null &
 	echo $! >"$tmp/pid.$1"
 	disown
 }
@@ -189,15 +193,20 @@ pause() {
 	sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"
 }
 
+since_begin() {
+	echo $(((${EPOCHREALTIME/./} - begun) / 1000))
+}
+
 say() {
-	printf '%7d ms %s\n' $(((${EPOCHREALTIME/./} - begun) / 1000)) "$*" >>"$tmp/actions.log"
+	printf '%7d ms %s\n' "$(since_begin)" "$*" >>"$tmp/actions.log"
 }
 
+# halted PID - it stands at a fault point, or another action has killed it
 halted() {
-	grep -q '^State:.*T' "/proc/$(pid_of "$1")/status"
+	gone "$1" || grep -q '^State:.*T' "/proc/$1/status"
 }
 
-# link NODE COMMAND... - run it with the switch's end of the node's link as last argument
+# act KIND TARGET ARGUMENT DURATION_MS - do it and undo it
 act() {
 	local kind=$1 target=$2 arg=$3 duration=$4 ns host pid
 	say "$kind $target $arg $duration"
@@ -217,11 +226,10 @@ act() {
 		end_now "$target"
 		launch "$target" "$arg"
 		pid=$(pid_of "$target")
-		if wait_for 4 halted "$target" >/dev/null; then
-			say "$target stands at $arg"
-			pause "$duration"
-			kill -CONT "$pid" || say "$target has ended"
-		fi
+		wait_for $((seconds - $(since_begin) / 1000)) halted "$pid" >/dev/null || :
+		say "$target stands at $arg"
+		pause "$duration"
+		kill -CONT "$pid" || say "$target has ended"
 		;;
 	cut | drop | netem) [ "$net" = no ] || act_link "$@" ;;
 	fill)
@@ -316,13 +324,13 @@ run_plan() {
 	local at kind target arg duration now acts=()
 	while read -r at kind target arg duration; do
 		[[ " ${names[*]} n1 n2 n3 " == *" $target "* || $target == *:* ]] || continue
-		now=$(((${EPOCHREALTIME/./} - begun) / 1000))
+		now=$(since_begin)
 		[ "$at" -le "$now" ] || pause $((at - now))
 		act "$kind" "$target" "$arg" "$duration" </dev/null &
 		acts+=($!)
 	done <"$tmp/plan"
-	now=$(((${EPOCHREALTIME/./} - begun) / 1000))
 	wait "${acts[@]}" || :
+	now=$(since_begin)
 	[ $((seconds * 1000)) -le "$now" ] || pause $((seconds * 1000 - now))
 }
 
@@ -365,7 +373,7 @@ in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the fina
 end_all TERM
 "$bin/hist_check" "$mode" "$tmp/hist"/* >"$tmp/check.log" || failed=1
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"
-[ "$failed" -eq 0 ] || keep_evidence
-echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at ' "$tmp/actions.log" || :)" \
+[ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
+echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
 	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$(tail -n 1 "$tmp/check.log")"
 exit "$failed"
