@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hist_main.c - hist_check keep|cache LOG...: check the logs of one run.  0: no violation, 1: violations. */
+#include <config.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/history/hist_check.h"
+
+/* Append the records of a log to @all; returns their new number. */
+static size_t load(const char *path, struct hist_rec **all, size_t n)
+{
+	size_t size = HIST_LOG_MAX * sizeof(**all), used = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const struct hist_rec *rec = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (rec == MAP_FAILED) {
+		fprintf(stderr, "cannot read the log %s\n", path);
+		exit(2);
+	}
+	/* Up to 15 threads may have been killed between taking a record and setting its inv_ns. */
+	while (used < HIST_LOG_MAX && (rec[used].inv_ns || (used + 16 < HIST_LOG_MAX && rec[used + 16].inv_ns)))
+		used++;
+	*all = realloc(*all, (n + used + 1) * sizeof(**all));
+	if (!*all)
+		exit(2);
+	for (size_t i = 0; i < used; i++)
+		if (rec[i].op)
+			(*all)[n++] = rec[i];
+	munmap((void *)rec, size);
+	close(fd);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	struct hist_report rp;
+	struct hist_rec *all = NULL;
+	size_t n = 0;
+	bool keep = argc > 1 && !strcmp(argv[1], "keep");
+
+	if (argc < 3 || (!keep && strcmp(argv[1], "cache") != 0)) {
+		fprintf(stderr, "usage: hist_check keep|cache LOG...\n");
+		return 2;
+	}
+	for (int i = 2; i < argc; i++)
+		n = load(argv[i], &all, n);
+	hist_check(all, n, keep, stdout, &rp);
+	for (unsigned i = 0; i < HIST_RULES; i++)
+		if (rp.broken[i])
+			printf("%s: %lu\n", hist_rule_name(i), rp.broken[i]);
+	printf("calls=%lu ok=%lu absent=%lu failed=%lu open=%lu violations=%lu\n", rp.calls, rp.ok, rp.absent,
+	       rp.failed, rp.open, rp.violations);
+	free(all);
+	return rp.violations ? 1 : 0;
+}

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# No call of any client sees wrong bytes, or a history that no pool could have, while processes are killed, stopped in
+# the middle of a call, and cut from each other.  Three fixed seeds; with HIST_SECONDS=N (make check-history SECONDS=N)
+# random seeds for that time, until one fails.
+set -euo pipefail
+: "${top_srcdir:=$(cd "$(dirname "$0")/../.." && pwd)}"
+here=$top_srcdir/tests/history
+
+if [ -z "${HIST_SECONDS-}" ]; then
+	"$here/nemesis.sh" 1 20 cache
+	"$here/nemesis.sh" 2 20 keep
+	"$here/nemesis.sh" 3 20 cache
+	exit 0
+fi
+
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+status=0 begun=$SECONDS
+while [ $((SECONDS - begun)) -lt "$HIST_SECONDS" ] && [ "$status" -eq 0 ]; do
+	seed=$((RANDOM % 32768))
+	mode=cache
+	[ $((seed % 4)) -ne 0 ] || mode=keep
+	"$here/nemesis.sh" "$seed" "${HIST_RUN_SECONDS:-60}" "$mode" >"$results.run" || status=1
+	cat "$results.run"
+	grep '^seed=' "$results.run" >>"$results" || :
+done
+rm -f "$results.run"
+# sums of all numbers, in the order of their first appearance
+awk '{
+	for (i = 1; i <= NF; i++) {
+		split($i, kv, "=")
+		if (kv[1] == "seed" || kv[2] !~ /^[0-9]+$/)
+			continue
+		if (!(kv[1] in sum))
+			order[++n] = kv[1]
+		sum[kv[1]] += kv[2]
+	}
+}
+END {
+	printf "history: runs=%d", NR
+	for (i = 1; i <= n; i++)
+		printf " %s=%d", order[i], sum[order[i]]
+	print ""
+}' "$results"
+exit "$status"

@@ -1,0 +1,379 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# nemesis.sh SEED [SECONDS] [cache|keep] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
+#
+#	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
+#	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
+#
+# HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
+# where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace on a bridge.  Without the right to
+# make them all processes run on 127.0.0.1, and the actions on links are left out.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+bin=$top_builddir/tests/history
+
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|keep]} seconds=${2:-20} mode=${3:-cache}
+keys=${HIST_KEYS:-24} out=${HIST_OUT:-$bin/failed.$seed}
+case $mode in
+cache) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
+keep) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
+*) fail "unknown mode: $mode" ;;
+esac
+
+# ---- the plan: lines "MS KIND TARGET ARGUMENT DURATION_MS" ------------------------------------------
+
+pick() {
+	shift $((RANDOM % $#))
+	picked=$1
+}
+
+# Points of a client in which it has promised or done half of something.
+points=(client.put.before_end client.put.after_end client.get.after_query client.get.before_read client.get.after_read
+	client.object.after_open client.object.looked client.send engine.tcp.recv)
+write_points=(client.put.granted client.put.write engine.copy.chunk engine.tcp.send)
+master_points=(journal.write journal.written rpc.reply rpc.serve)
+
+# plan_action - one action, without its time: kind, target, argument, duration
+plan_action() {
+	local owners=(o1 o2 d3) clients=(c1 c2 f3 c3) victims
+	victims=("${clients[@]}" m)
+	[ "$mode" = keep ] || victims+=("${owners[@]}")
+	arg=- dice=$((RANDOM % 100))
+	pick 100 300 700 1500 3000 "$longest"
+	duration=$picked
+	if [ "$dice" -lt 50 ]; then
+		kind="trap"
+		pick c1 c2 c1 c2 c1 c2 c1 c2 m "${victims[@]: -1}"
+		target=$picked
+		pick "${points[@]}"
+		# most stops before or in the middle of writing bytes
+		[ $((RANDOM % 3)) -eq 0 ] || pick "${write_points[@]}"
+		[ "$target" != m ] || pick "${master_points[@]}"
+		arg=$picked=stop@$((RANDOM % 60 + 1))
+		pick 700 4000 4500 4500 5000
+		duration=$picked
+	elif [ "$dice" -lt 64 ]; then
+		kind=stop
+		pick "${owners[@]}" "${clients[@]}" m
+		target=$picked
+	elif [ "$dice" -lt 78 ]; then
+		kind="kill"
+		pick "${victims[@]}"
+		target=$picked
+	elif [ "$dice" -lt 84 ]; then
+		kind="cut"
+		pick n1 n2 n3
+		target=$picked
+	elif [ "$dice" -lt 92 ]; then
+		kind=drop
+		pick n1:m n2:m n3:m m:n1 m:n2 n1:n2 n2:n3 n3:n1
+		target=$picked
+	elif [ "$dice" -lt 97 ] || [ "$mode" = keep ]; then
+		kind=netem
+		pick n1 n2 n3
+		target=$picked
+		pick "delay 20ms 10ms" "loss 5%" "delay 5ms reorder 30%" "duplicate 5%" "corrupt 1%"
+		arg=${picked// /,}
+	else
+		kind=fill target=m
+	fi
+}
+
+plan() {
+	local at=700 end=$((seconds * 1000 - 2500)) kind target arg duration dice picked
+	local -A busy
+	RANDOM=$((seed % 32768))
+	while [ "$at" -lt "$end" ]; do
+		plan_action
+		[ $((at + duration)) -le "$end" ] || duration=$((end - at + 100))
+		if [ "${busy[$target]:-0}" -le "$at" ]; then
+			echo "$at $kind $target $arg $duration"
+			# a trap waits for a while until the point is reached
+			busy[$target]=$((at + duration + 1600))
+			# one third of the actions meet another one
+			[ $((RANDOM % 3)) -eq 0 ] || at=$((at + 200 + RANDOM % 1400))
+		fi
+		at=$((at + 50))
+	done
+}
+
+# ---- the nodes --------------------------------------------------------------------------------------
+
+net=yes
+[ "$(id -u)" -eq 0 ] && command -v nsenter ip >/dev/null && unshare -n ip link add type veth 2>/dev/null || net=no
+[ "$net" = yes ] || echo "no right to create network namespaces: one host, and no actions on links"
+fuse=yes
+[ -w /dev/fuse ] && [ "$(id -u)" -eq 0 ] && may_mount || fuse=no
+[ "$fuse" = yes ] || echo "no right to mount: no files"
+
+make_net() {
+	local n
+	for n in m n1 n2 n3; do
+		ip netns add "mch-$$-$n"
+		cleanup_fn ip netns del "mch-$$-$n"
+		in_ns "mch-$$-$n" ip link set lo up
+	done
+	in_ns "mch-$$-m" ip link add switch type bridge
+	in_ns "mch-$$-m" ip addr add 10.79.0.254/24 dev switch
+	in_ns "mch-$$-m" ip link set switch up
+	for n in n1 n2 n3; do
+		in_ns "mch-$$-m" ip link add "$n" type veth peer name eth netns "mch-$$-$n"
+		in_ns "mch-$$-m" ip link set "$n" master switch up
+		in_ns "mch-$$-$n" ip addr add "10.79.0.${n#n}/24" dev eth
+		in_ns "mch-$$-$n" ip link set eth up
+	done
+}
+
+# place NAME - set $ns and $host of a node or of a process, whose name ends in the node's number
+place() {
+	ns='' host=127.0.0.1
+	[ "$net" = yes ] || return 0
+	case $1 in
+	m) ns=mch-$$-m host=10.79.0.254 ;;
+	*) ns=mch-$$-n${1:1} host=10.79.0.${1:1} ;;
+	esac
+}
+
+# command_of NAME LIFE - set $cmd
+command_of() {
+	local number
+	case $1 in o1) number=1 ;; o2) number=2 ;; c1) number=3 ;; c2) number=4 ;; c3) number=5 ;; f3) number=6 ;; *) number=7 ;; esac
+	cmd=("$bin/hist_actor" --log="$tmp/hist/$1.$2" --master="$MASTER" --hostname="$host" --keys="$keys" --size="$size"
+		--pause="${HIST_PAUSE:-1000}" --writer=$((number * 10000 + $2)) "${hard[@]}")
+	case $1 in
+	m) cmd=("$top_builddir/master/mooncake_master" --rpc_address="$host" --rpc_port="${MASTER##*:}"
+		--metrics_host="$host" --metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/journal" --client_ttl="$ttl"
+		--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --default_kv_lease_ttl=500
+		--journal_checkpoint_size=1mb) ;;
+	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$MASTER" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
+		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb) ;;
+	o?) cmd+=(--segment="$bytes" --threads=2) ;;
+	c2)
+		cmd+=(--threads=3)
+		[ $(($2 % 2)) -eq 0 ] || cmd+=(--tcp)
+		;;
+	c3) cmd+=(--threads=2)
+		[ "$fuse" = no ] || cmd+=(--daemon="unix:$tmp/d3.sock") ;;
+	f3) cmd+=(--threads=2 --dir="$tmp/mnt") ;;
+	*) cmd+=(--threads=3) ;;
+	esac
+}
+
+# launch NAME [FAULTS] - start a process, which replaces a killed one
+launch() {
+	local faults=${2-} life ns host cmd pre=()
+	life=$(($(cat "$tmp/life.$1" 2>/dev/null || echo 0) + 1))
+	echo "$life" >"$tmp/life.$1"
+	place "$1"
+	command_of "$1" "$life"
+	[ -z "$ns" ] || pre=(nsenter --net="/run/netns/$ns")
+	[ "$1" != d3 ] || umount -l "$tmp/mnt" 2>/dev/null || :
+	# a process that shall stop while it writes writes much
+	[[ $1 != [oc]? || " ${write_points[*]} " != *" ${faults%%=*} "* ]] || cmd+=(--writes)
+	MC_FAULTS=$faults "${pre[@]}" "${cmd[@]}" >>"$tmp/$1.log" 2>&1 </dev/null &
+	echo $! >"$tmp/pid.$1"
+	disown
+}
+
+# end_now NAME - kill -9; its successor finds no lock, port or socket of it
+end_now() {
+	local pid
+	pid=$(pid_of "$1")
+	kill -KILL "$pid" || :
+	wait_for 10 gone "$pid" || :
+}
+
+pid_of() {
+	cat "$tmp/pid.$1"
+}
+
+# ---- the actions ------------------------------------------------------------------------------------
+
+pause() {
+	sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"
+}
+
+since_begin() {
+	echo $(((${EPOCHREALTIME/./} - begun) / 1000))
+}
+
+say() {
+	printf '%7d ms %s\n' "$(since_begin)" "$*" >>"$tmp/actions.log"
+}
+
+# halted PID - it stands at a fault point, or another action has killed it
+halted() {
+	gone "$1" || grep -q '^State:.*T' "/proc/$1/status"
+}
+
+# act KIND TARGET ARGUMENT DURATION_MS - do it and undo it
+act() {
+	local kind=$1 target=$2 arg=$3 duration=$4 ns host pid
+	say "$kind $target $arg $duration"
+	case $kind in
+	kill)
+		end_now "$target"
+		pause "$duration"
+		launch "$target"
+		;;
+	stop)
+		pid=$(pid_of "$target")
+		kill -STOP "$pid" || :
+		pause "$duration"
+		kill -CONT "$pid" || say "$target has ended"
+		;;
+	trap)
+		end_now "$target"
+		launch "$target" "$arg"
+		pid=$(pid_of "$target")
+		wait_for $((seconds - $(since_begin) / 1000)) halted "$pid" >/dev/null || :
+		say "$target stands at $arg"
+		pause "$duration"
+		kill -CONT "$pid" || say "$target has ended"
+		;;
+	cut | drop | netem) [ "$net" = no ] || act_link "$@" ;;
+	fill)
+		[ ! -e "$tmp/journal.tmpfs" ] || {
+			dd if=/dev/zero of="$tmp/journal/fill" bs=64k 2>/dev/null || :
+			pause "$duration"
+			rm -f "$tmp/journal/fill"
+		}
+		;;
+	esac
+	say "end of $kind $target"
+}
+
+act_link() {
+	local kind=$1 target=$2 arg=${3//,/ } duration=$4 ns host to
+	case $kind in
+	cut)
+		in_ns "mch-$$-m" ip link set "$target" down
+		pause "$duration"
+		in_ns "mch-$$-m" ip link set "$target" up
+		;;
+	drop)
+		# the frames of one direction have a wrong destination
+		place "${target#*:}"
+		to=$host
+		place "${target%:*}"
+		local dev=eth
+		[ "${target%:*}" != m ] || dev=switch
+		in_ns "$ns" ip neigh replace "$to" lladdr 02:00:00:00:00:01 nud permanent dev "$dev"
+		pause "$duration"
+		in_ns "$ns" ip neigh del "$to" dev "$dev"
+		;;
+	netem)
+		# shellcheck disable=SC2086  # several arguments; not every kernel has netem
+		in_ns "mch-$$-m" tc qdisc add dev "$target" root netem $arg 2>/dev/null || return 0
+		pause "$duration"
+		in_ns "mch-$$-m" tc qdisc del dev "$target" root
+		;;
+	esac
+}
+
+# ---- a run --------------------------------------------------------------------------------------------
+
+names=(m o1 o2 d3 c1 c2 f3 c3)
+[ "$fuse" = yes ] || names=(m o1 o2 c1 c2 c3)
+
+end_all() {
+	local name
+	for name in "${names[@]}"; do
+		[ ! -e "$tmp/pid.$name" ] || kill -CONT "$(pid_of "$name")" 2>/dev/null || :
+		[ ! -e "$tmp/pid.$name" ] || kill -"$1" "$(pid_of "$name")" 2>/dev/null || :
+	done
+	for name in "${names[@]}"; do
+		[ "$1" != TERM ] || [ ! -e "$tmp/pid.$name" ] || end_pid "$(pid_of "$name")"
+	done
+}
+
+pool_complete() {
+	[ "$(NS=$ns metric "$MASTER_HTTP" master_total_capacity_bytes)" -ge $((bytes * segments)) ]
+}
+
+set_up() {
+	local name rpc http
+	mkdir "$tmp/hist" "$tmp/journal" "$tmp/mnt"
+	[ "$net" = no ] || make_net
+	free_port rpc
+	free_port http
+	place m
+	MASTER=$host:$rpc MASTER_HTTP=$host:$http
+	if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=16m none "$tmp/journal" 2>/dev/null; then
+		cleanup_fn umount -l "$tmp/journal"
+		: >"$tmp/journal.tmpfs"
+	fi
+	cleanup_fn unmount_any "$tmp/mnt"
+	cleanup_fn end_all TERM
+	for name in "${names[@]}"; do
+		launch "$name"
+		[ "$name" != m ] || wait_for 20 master_up || fail "the master does not start"
+		[ "$name" != d3 ] || wait_for 20 is_mounted "$tmp/mnt" || fail "mcfs does not mount"
+	done
+	segments=2
+	[ "$fuse" = no ] || segments=3
+	wait_for 20 pool_complete || fail "the pool is not complete"
+}
+
+master_up() {
+	NS=$ns master_serves "$MASTER_HTTP"
+}
+
+# The actions, each at its time and in a process of its own.
+run_plan() {
+	local at kind target arg duration now acts=()
+	while read -r at kind target arg duration; do
+		[[ " ${names[*]} n1 n2 n3 " == *" $target "* || $target == *:* ]] || continue
+		now=$(since_begin)
+		[ "$at" -le "$now" ] || pause $((at - now))
+		act "$kind" "$target" "$arg" "$duration" </dev/null &
+		acts+=($!)
+	done <"$tmp/plan"
+	wait "${acts[@]}" || :
+	now=$(since_begin)
+	[ $((seconds * 1000)) -le "$now" ] || pause $((seconds * 1000 - now))
+}
+
+# Every process must have survived, except those that the nemesis killed and started again.
+check_alive() {
+	local name
+	for name in "${names[@]}"; do
+		alive "$(pid_of "$name")" && continue
+		echo "VIOLATION: $name ended by itself: $(tail -n 3 "$tmp/$name.log")"
+		failed=1
+	done
+}
+
+keep_evidence() {
+	rm -rf "$out"
+	mkdir -p "$out"
+	cp "$tmp/plan" "$tmp"/*.log "$out"
+	cp --sparse=always -r "$tmp/hist" "$out"
+	cat "$tmp/actions.log"
+	echo "kept in $out; again with: HIST_PLAN=$out/plan HIST_KEYS=$keys $0 $seed $seconds $mode"
+}
+
+failed=0
+begun=${EPOCHREALTIME/./}
+if [ -n "${HIST_PLAN-}" ]; then
+	cp "$HIST_PLAN" "$tmp/plan"
+else
+	plan >"$tmp/plan"
+fi
+set_up
+begun=${EPOCHREALTIME/./}
+run_plan
+check_alive
+place m
+wait_for 30 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
+end_all USR1
+place n1
+final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
+in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
+end_all TERM
+"$bin/hist_check" "$mode" "$tmp/hist"/* >"$tmp/check.log" || failed=1
+[ "$failed" -eq 0 ] || cat "$tmp/check.log"
+[ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
+echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
+	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$(tail -n 1 "$tmp/check.log")"
+exit "$failed"
