@@ -199,11 +199,13 @@ bool mcfs_open_pins_retry(struct mcfs_open_pins *p, struct mcs_key key, pid_t ti
 bool mcfs_open_pins_sweep(struct mcfs_open_pins *p)
 {
 	struct mcfs_object *late[MCFS_PIN_THREADS];
-	uint64_t now = mc_now_ms();
 	unsigned n = 0;
 	bool left = false;
+	uint64_t now;
 
 	pthread_mutex_lock(&p->lock);
+	/* Read under the lock: a time of before an entry was made would expire it at once. */
+	now = mc_now_ms();
 	for (unsigned i = 0; i < p->n; i++) {
 		struct mcfs_pin_thread *t = &p->thread[i];
 
