@@ -179,7 +179,7 @@ launch() {
 end_now() {
 	local pid
 	pid=$(pid_of "$1")
-	kill -KILL "$pid" || :
+	kill -KILL "$pid" 2>/dev/null || :
 	wait_for 10 gone "$pid" || :
 }
 
@@ -218,9 +218,9 @@ act() {
 		;;
 	stop)
 		pid=$(pid_of "$target")
-		kill -STOP "$pid" || :
+		kill -STOP "$pid" 2>/dev/null || :
 		pause "$duration"
-		kill -CONT "$pid" || say "$target has ended"
+		kill -CONT "$pid" 2>/dev/null || say "$target has ended"
 		;;
 	trap)
 		end_now "$target"
@@ -229,7 +229,7 @@ act() {
 		wait_for $((seconds - $(since_begin) / 1000)) halted "$pid" >/dev/null || :
 		say "$target stands at $arg"
 		pause "$duration"
-		kill -CONT "$pid" || say "$target has ended"
+		kill -CONT "$pid" 2>/dev/null || say "$target has ended"
 		;;
 	cut | drop | netem) [ "$net" = no ] || act_link "$@" ;;
 	fill)
@@ -329,7 +329,7 @@ run_plan() {
 		act "$kind" "$target" "$arg" "$duration" </dev/null &
 		acts+=($!)
 	done <"$tmp/plan"
-	wait "${acts[@]}" || :
+	[ "${#acts[@]}" -eq 0 ] || wait "${acts[@]}" || :
 	now=$(since_begin)
 	[ $((seconds * 1000)) -le "$now" ] || pause $((seconds * 1000 - now))
 }
@@ -354,6 +354,7 @@ keep_evidence() {
 }
 
 failed=0
+: >"$tmp/actions.log"
 begun=${EPOCHREALTIME/./}
 if [ -n "${HIST_PLAN-}" ]; then
 	cp "$HIST_PLAN" "$tmp/plan"
