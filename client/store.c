@@ -10,8 +10,8 @@
 #include "client/direct/direct.h"
 #include "client/store_i.h"
 #include "common/env.h"
-#include "common/protocol.h"
-#include "common/reachable.h"
+#include "common/net/protocol.h"
+#include "common/process/reachable.h"
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {

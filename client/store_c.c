@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/options/options.h"
-#include "common/protocol.h"
+#include "common/net/protocol.h"
 #include <mooncake/mcs.h>
 
 #define FAILED (-1)

@@ -10,7 +10,7 @@
 #include "client/session/session.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include <mooncake/mcs.h>
 
 /* Limits of one request; a longer batch is split. */

@@ -17,7 +17,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/hash.h"
 
 #define SET_MAX 64		/* points in a set */

@@ -24,7 +24,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #define LINE_SIZE 2048
 #define COMPONENTS_MAX 32

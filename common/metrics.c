@@ -13,7 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #define LAST_BUCKET (MC_HIST_BUCKETS - 1)
 

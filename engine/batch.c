@@ -14,7 +14,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "engine/engine_i.h"
 
 #define SLEEPER (1u << 31)

@@ -12,7 +12,7 @@
 
 #include "common/crc32c.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "engine/engine_i.h"
 
 /* After no transport took requests together, this many go singly: by then another path may be connected. */

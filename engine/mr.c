@@ -15,7 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"

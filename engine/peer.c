@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "common/thread.h"

@@ -17,7 +17,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/net.h"
-#include "common/stdfds.h"
+#include "common/process/stdfds.h"
 #include "common/thread.h"
 #include "master/journal/journal.h"
 #include "master/master.h"

@@ -16,7 +16,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"

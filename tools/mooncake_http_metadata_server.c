@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/options/options.h"
-#include "common/stdfds.h"
+#include "common/process/stdfds.h"
 #include "common/thread.h"
 #include "meta/server_http.h"
 

@@ -19,8 +19,8 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/options/options.h"
-#include "common/protocol.h"
-#include "common/stdfds.h"
+#include "common/net/protocol.h"
+#include "common/process/stdfds.h"
 #include "common/thread.h"
 
 #define OPT MC_OPT_FIELD

@@ -11,9 +11,9 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/log.h"
-#include "common/protocol.h"
+#include "common/net/protocol.h"
 #include "engine/topo/topo.h"
 
 /* Upstream's error numbers. */

@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #define HUGE_PAGE (2ull << 20)
 #define ORDER_MIN 13		/* 8 KiB */

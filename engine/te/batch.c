@@ -19,7 +19,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/hash.h"
 #include "common/thread.h"
 

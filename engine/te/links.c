@@ -13,7 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "engine/topo/topo.h"
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */

@@ -12,9 +12,9 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/log.h"
-#include "common/reachable.h"
+#include "common/process/reachable.h"
 
 /* ---- publication ------------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #define SEGMENTS_MAX (1u << 20)
 /* A segment counts as silent if a request to it fails after at least this time. */

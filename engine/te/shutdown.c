@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/thread.h"
 
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;

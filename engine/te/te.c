@@ -16,7 +16,7 @@
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/err.h"
-#include "common/fork.h"
+#include "common/process/fork.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/topo/topo.h"

@@ -29,7 +29,7 @@ UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 2
          "tib": 1 << 40}
 TRUE = ("true", "1", "yes", "on", "enable", "enabled")
 FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
-# Protocols of upstream that this library replaces with shared memory and TCP; common/protocol.c has the same list.
+# Protocols of upstream that this library replaces with shared memory and TCP; common/net/protocol.c has the same list.
 FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
             "ubshmem", "maca", "sunrise_link", "flagcx", "shm")
 METADATA_SCHEMES = ("http", "https", "etcd", "redis", "rediss")

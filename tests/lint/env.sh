@@ -81,9 +81,9 @@ while read -r row; do
 done <"$tmp/table" >"$tmp/untold"
 complain "no document mentions the row of common/env.c" "$tmp/untold"
 # ---- protocols
-sed -n '/^static const char \*const replaced/,/^};/p' common/protocol.c | grep -oE '"[a-z_]+"' >"$tmp/c"
+sed -n '/^static const char \*const replaced/,/^};/p' common/net/protocol.c | grep -oE '"[a-z_]+"' >"$tmp/c"
 sed -n '/^FALLBACK = /,/)$/p' python/mooncake/_setup.py | grep -oE '"[a-z_]+"' >"$tmp/python"
-[ "$(wc -l <"$tmp/c")" -gt 10 ] || { echo "common/protocol.c has no list"; exit 1; }
+[ "$(wc -l <"$tmp/c")" -gt 10 ] || { echo "common/net/protocol.c has no list"; exit 1; }
 diff "$tmp/c" "$tmp/python" >"$tmp/differ" || :
-complain "the protocols of common/protocol.c and python/mooncake/_setup.py differ" "$tmp/differ"
+complain "the protocols of common/net/protocol.c and python/mooncake/_setup.py differ" "$tmp/differ"
 exit "$status"

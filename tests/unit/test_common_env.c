@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "common/err.h"
-#include "common/protocol.h"
+#include "common/net/protocol.h"
 
 #define OUTPUT 16384u
 

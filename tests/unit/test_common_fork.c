@@ -3,7 +3,7 @@
  * during the fork, and detects that it is another process. */
 #include <config.h>
 
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * for one mapping. */
 #include <config.h>
 
-#include "common/reachable.h"
+#include "common/process/reachable.h"
 
 #include <errno.h>
 #include <setjmp.h>

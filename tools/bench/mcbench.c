@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/stdfds.h"
+#include "common/process/stdfds.h"
 
 static const struct command {
 	const char *name, *args, *help;

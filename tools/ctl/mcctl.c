@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/stdfds.h"
+#include "common/process/stdfds.h"
 #include "tools/ctl/mcctl_pool.h"
 
 #define SETUP_TIMEOUT_MS 5000

@@ -2,7 +2,7 @@
  * reachable.c - whether this process can access given memory at all. */
 #include <config.h>
 
-#include "common/reachable.h"
+#include "common/process/reachable.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * fork.c - holding locks over fork(), and the generation of a process. */
 #include <config.h>
 
-#include "common/fork.h"
+#include "common/process/fork.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

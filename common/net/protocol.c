@@ -2,7 +2,7 @@
  * protocol.c - names of transport protocols. */
 #include <config.h>
 
-#include "common/protocol.h"
+#include "common/net/protocol.h"
 
 #include <stdbool.h>
 #include <string.h>

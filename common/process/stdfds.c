@@ -2,7 +2,7 @@
  * stdfds.c - opening of closed standard descriptors. */
 #include <config.h>
 
-#include "common/stdfds.h"
+#include "common/process/stdfds.h"
 
 #include <fcntl.h>
 #include <unistd.h>
