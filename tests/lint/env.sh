@@ -22,7 +22,7 @@ complain() {
 comm -23 "$tmp/read" "$tmp/told" >"$tmp/missing"
 complain "$page says nothing of" "$tmp/missing"
 comm -13 "$tmp/read" "$tmp/told" >"$tmp/unread"
-complain "$page promises something of, but nobody reads" "$tmp/unread"
+complain "$page promises something of, but no code reads" "$tmp/unread"
 comm -12 "$tmp/read" "$tmp/inert" >"$tmp/both"
 complain "$page says that it has no effect" "$tmp/both"
 # MC_METADATA_SERVER and MC_TRANSFER_TIMEOUT belong to programs or the Python package, with other pages.

@@ -215,7 +215,7 @@ static void a_replaced_value_does_not_come_back(void **state)
 {
 	(void)state;
 	call(HIST_UPSERT, 1, 2, 0, 1);
-	call(HIST_UPSERT, 3, 4, 0, 2);		/* nobody reads it */
+	call(HIST_UPSERT, 3, 4, 0, 2);		/* no call reads it */
 	call(HIST_GET, 5, 6, 0, 1);
 	breaks(RULE_TWO_VALUES, false);
 }
