@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,13 +17,14 @@ static dev_t outside;			/* the filesystem of the mount point itself */
 
 static int files_open(const struct hist_actor *a)
 {
-	char parent[512];
+	char path[512];
 	struct stat st;
 
 	actor = a;
-	snprintf(parent, sizeof(parent), "%s/..", a->dir);
-	if (stat(parent, &st) < 0) {
-		perror(parent);
+	/* not "DIR/..", which fails while the daemon of the mount is dead */
+	snprintf(path, sizeof(path), "%s", a->dir);
+	if (stat(dirname(path), &st) < 0) {
+		perror(a->dir);
 		return -errno;
 	}
 	outside = st.st_dev;
