@@ -22,8 +22,9 @@ static size_t load(const char *path, struct hist_rec **all, size_t n)
 		exit(2);
 	}
 	/* Up to 15 threads may have been killed between taking a record and setting its inv_ns. */
-	while (used < HIST_LOG_MAX && (rec[used].inv_ns || (used + 16 < HIST_LOG_MAX && rec[used + 16].inv_ns)))
-		used++;
+	for (size_t i = 0; i < HIST_LOG_MAX && i < used + 16; i++)
+		if (rec[i].inv_ns)
+			used = i + 1;
 	*all = realloc(*all, (n + used + 1) * sizeof(**all));
 	if (!*all)
 		exit(2);
