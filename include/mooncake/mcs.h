@@ -188,7 +188,9 @@ struct mcs_put_opts {
 };
 
 /* Store the bytes of @iov.  Without UPSERT and EXCL, returns 0 also when the key exists (nothing
- * is written then).  Retries while the pool is briefly full.  @opts NULL: defaults. */
+ * is written then).  Retries while the pool is briefly full.  @opts NULL: defaults.
+ * If the connection to the master breaks during the commit and the key is absent afterwards, the call stores the bytes
+ * again: until it returns, a value that others have read and removed may come back. */
 int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 	    const struct mcs_put_opts *opts, int64_t timeout_ms);
 

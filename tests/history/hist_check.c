@@ -16,6 +16,7 @@ struct zone {
 	uint64_t value, first_end, last_begin;
 	const struct hist_rec *write, *end, *begin;	/* the calls that set the bounds */
 	uint64_t generation;
+	const struct hist_rec *seen;	/* a read that tells the generation */
 	uint16_t key;
 	bool real;			/* the write took effect: it says so, or the value was read */
 };
@@ -176,7 +177,9 @@ static void zone_read(struct check *c, const struct hist_rec *r)
 		return;
 	}
 	z->real = true;
-	if (r->ret_ns < z->first_end) {
+	/* A client whose connection breaks while it commits repeats the call if the key is absent then.  So a value that was
+	 * read, replaced and removed while its call had not returned may come once more: it counts from the return on. */
+	if (r->ret_ns < z->first_end && !took_effect(z->write)) {
 		z->first_end = r->ret_ns;
 		z->end = r;
 	}
@@ -238,10 +241,13 @@ static void check_generations(struct check *c)
 		else if (by[i]->value != first->value)
 			broken(c, RULE_GENERATION, first, by[i], NULL);
 		z = by[i]->value ? zone_find(c, by[i]->value) : NULL;
-		if (z && z->generation && z->generation != by[i]->generation)
+		/* a repeated call has two */
+		if (!z)
+			continue;
+		if (z->generation && z->generation != by[i]->generation && z->seen->inv_ns >= write_end(z->write))
 			broken(c, RULE_GENERATION, z->write, by[i], NULL);
-		else if (z)
-			z->generation = by[i]->generation;
+		z->generation = by[i]->generation;
+		z->seen = by[i];
 	}
 	free(by);
 }

@@ -220,6 +220,21 @@ static void a_replaced_value_does_not_come_back(void **state)
 	breaks(RULE_TWO_VALUES, false);
 }
 
+/* Its client has lost the connection while it committed, and repeats the call when the key is absent. */
+static void a_value_may_come_back_before_its_call_returns(void **state)
+{
+	(void)state;
+	call(HIST_UPSERT, 1, 8, 0, 1);
+	with_generation(call(HIST_MAP, 2, 3, 0, 1), 10);
+	call(HIST_UPSERT, 4, 5, 0, 2);
+	call(HIST_REMOVE, 6, 7, 0, 0);
+	with_generation(call(HIST_MAP, 8, 9, 0, 1), 12);
+	is_right();
+	call(HIST_UPSERT, 10, 11, 0, 3);
+	call(HIST_GET, 12, 13, 0, 1);
+	breaks(RULE_TWO_VALUES, false);
+}
+
 static void two_values_do_not_alternate(void **state)
 {
 	(void)state;
