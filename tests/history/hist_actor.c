@@ -273,8 +273,10 @@ static int act(const struct hist_actor *a)
 	pthread_sigmask(SIG_BLOCK, &mask, &old);
 	while (!ended)
 		sigsuspend(&old);
-	for (i = 0; i < a->threads; i++)
+	for (i = 0; i < a->threads; i++) {
 		pthread_join(id[i], NULL);
+		free(t[i].buf);
+	}
 	return 0;
 }
 
@@ -341,6 +343,7 @@ int main(int argc, char **argv)
 	if (is_final) {
 		thread_init(&t, &a, 0);
 		r = final(&t);
+		free(t.buf);
 	} else {
 		r = act(&a);
 	}
