@@ -398,6 +398,9 @@ static bool wanted(struct mce_rdma_peer *rp)
 	struct mce_peer *p = rp->p;
 
 	MC_LOCKED(&p->lock);
+	/* Something is to be settled, or waits for it. */
+	if (!mc_list_empty(&rp->eps) || !mc_list_empty(&rp->retry) || !mc_list_empty(&rp->queue))
+		return true;
 	if (!p->introduced)
 		return false;
 	if (p->local || (mce_id_same_host(&p->id, &p->e->id) && !p->e->conf.force_rdma) ||
@@ -406,7 +409,7 @@ static bool wanted(struct mce_rdma_peer *rp)
 		rp->retry_ms = mc_now_ms() + OFF_MS;
 		return false;
 	}
-	return rp->state != MCE_RDMA_OFF || mc_now_ms() >= rp->retry_ms || mce_rdma_writes_in_doubt(p);
+	return rp->state != MCE_RDMA_OFF || mc_now_ms() >= rp->retry_ms;
 }
 
 static void list_once(struct mce_rdma_peer *rp)
