@@ -38,7 +38,7 @@ void mce_rdma_ep_break_locked(struct mce_rdma_ep *ep)
 		return;
 	ep->state = MCE_RDMA_EP_BROKEN;
 	ep->broken_ms = mc_now_ms();
-	ep->rp->nup--;
+	__atomic_store_n(&ep->rp->nup, ep->rp->nup - 1, __ATOMIC_RELAXED);
 	mc_metric_add(&rdma_errors, 1);
 	for (unsigned i = 0; i < ep->nqps; i++) {
 		struct mce_rdma_qp *qp = &ep->qp[i];
