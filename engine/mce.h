@@ -60,8 +60,9 @@ struct mce_conf {
 	uint64_t stripe_bytes;	/* a longer request is split over the connections; 0: 512 KiB */
 	bool force_tcp;		/* never local or same-host paths (tests, measurements); upstream: MC_FORCE_TCP */
 	/* RDMA: the NICs that are used, "mlx5_0,mlx5_1", in this order; "": all with an active port; NULL: no RDMA.
-	 * Without a usable one the engine logs a warning and uses the other paths. */
+	 * Without a usable one the engine uses the other paths. */
 	const char *rdma_devices;
+	bool rdma_wanted;	/* the user has asked for it: warn if there is no usable NIC */
 	bool force_rdma;	/* also between processes of one host, which are otherwise never sent to a NIC */
 	const char *io_cpus;	/* "0-3,8": processors of the I/O threads, of those that the process may use;
 				 * NULL, "" or none of these: any */
@@ -96,6 +97,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
  * invalid.  Takes up to 5 s while a peer that does not answer is being connected.  NULL is fine. */
 void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
+/* Has it NICs that it uses? */
+bool mce_engine_has_rdma(const struct mce_engine *e);
 /* The port through which upstream's nodes may read and write this engine's regions, -1: none. */
 int mce_engine_upstream_port(const struct mce_engine *e);
 

@@ -312,7 +312,7 @@ static void nic_add(struct mce_rdma *r, struct ibv_device *dev, bool named)
 	nic_close(nic);
 }
 
-int mce_nics_open(struct mce_rdma *r, const char *list)
+int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
 {
 	struct ibv_device **devices;
 	int n = 0;
@@ -338,7 +338,7 @@ int mce_nics_open(struct mce_rdma *r, const char *list)
 		nic_add(r, devices[i], false);
 	if (devices)
 		r->v->free_device_list(devices);
-	if (r->nnics == 0)
+	if (r->nnics == 0 && wanted)
 		mc_warn("rdma", "no usable NIC, using tcp and shared memory devices=%d", n);
 	return 0;
 }

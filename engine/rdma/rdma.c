@@ -43,14 +43,16 @@ static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
 	r->watcher.tick = mce_rdma_tick;
 	mce_rdma_tune_read(&r->tune);
 	r->v = mce_verbs();
-	if (!r->v)
+	if (!r->v && conf->rdma_wanted)
 		mc_warn("rdma", "no RDMA, using tcp and shared memory: %s", mc_err_detail(-MC_ENOTSUP));
 	e->service[MCE_PATH_RDMA] = r;
 	err = mce_io_open(&r->io, e, "mce-rdma");
 	if (err == 0)
 		err = mce_io_open(&r->ctl, e, "mce-rdma-ctl");
 	if (err == 0 && r->v)
-		err = mce_nics_open(r, conf->rdma_devices);
+		err = mce_nics_open(r, conf->rdma_devices, conf->rdma_wanted);
+	if (r->tune.same_host && r->nnics)
+		e->conf.force_rdma = e->conf.force_tcp = true;
 	if (err == 0)
 		err = mc_evloop_post(r->io.loop, watch_run, r);
 	return err;
@@ -71,6 +73,11 @@ static void rdma_close(struct mce_engine *e)
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 	e->service[MCE_PATH_RDMA] = NULL;
+}
+
+bool mce_engine_has_rdma(const struct mce_engine *e)
+{
+	return mce_rdma_feature(e) != 0;
 }
 
 uint64_t mce_rdma_feature(const struct mce_engine *e)

@@ -36,6 +36,7 @@
 struct mce_rdma_tune {
 	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry;
 	int gid_index, tc, sl, pkey, relaxed;
+	bool same_host;
 	uint64_t max_mr;
 };
 void mce_rdma_tune_read(struct mce_rdma_tune *t);
@@ -125,9 +126,9 @@ static inline bool mce_nic_up(const struct mce_nic *nic)
 	return __atomic_load_n(&nic->up, __ATOMIC_ACQUIRE);
 }
 
-/* Open the NICs of @list ("mlx5_0,mlx5_1"; "": all that have an active port).  0 also when there is none: nnics is 0
- * and a warning says why. */
-int mce_nics_open(struct mce_rdma *r, const char *list);
+/* Open the NICs of @list ("mlx5_0,mlx5_1"; "": all that have an active port).  0 also when there is none: then nnics is
+ * 0, and when they are @wanted a warning says why. */
+int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted);
 void mce_nics_close(struct mce_rdma *r);
 void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index);
 /* A completion queue with room for @n completions, which are reserved. */
