@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * complete.c - completions: who polls for them, and what each one means for its slices and its endpoint.
+ * complete.c - completions: polling for them, and their effect on slices and endpoints.
  *
  * A thread that waits for a few requests polls by itself for a while (mce_rdma_lead()); otherwise the completion queue
  * is armed, and the next completion wakes the I/O thread.  A queue is always either armed or polled. */
@@ -224,7 +224,7 @@ void mce_rdma_poll(struct mce_peer *p)
 
 /* ---- arming ------------------------------------------------------------------------------------ */
 
-/* Arm the queue unless it is, and take what came just before; true: there was something. */
+/* Arm the queue unless it is, and take completions that came just before; true: there were some. */
 static bool cq_arm(struct mce_rdma_cq *cq)
 {
 	struct mc_list over;
@@ -299,7 +299,7 @@ int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadli
 
 /* ---- ticks ------------------------------------------------------------------------------------- */
 
-/* What waits for the resolver's next try, and requests that wait for a slot of the staging memory. */
+/* Wake the resolvers of peers with lost endpoints or slices, and requests that wait for a slot of the staging memory. */
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * connect.c - the resolver's part: the control connection, endpoints, regions, and settling what was lost. */
+ * connect.c - the resolver's part: the control connection, endpoints, regions, and settling lost endpoints. */
 #include <config.h>
 
 #include <errno.h>
@@ -246,7 +246,8 @@ static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned 
 		mce_rdma_ep_free(ep);
 		return r;
 	}
-	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name, rp->remote[remote].name);
+	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name,
+		 rp->remote[remote].name);
 	ep->up_ms = mc_now_ms();
 	MC_LOCKED(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
@@ -540,7 +541,7 @@ void mce_rdma_detach(struct mce_peer *p)
 	mc_list_for_each(pos, &rp->eps)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 	pthread_mutex_unlock(&p->lock);
-	/* The next handle of this peer must not write before the owner has ended what is in doubt here. */
+	/* The next handle of this peer must not write before the owner has ended the WRITEs in doubt of this one. */
 	settle(rp, mc_deadline_ms(FLUSH_MS));
 	mc_list_for_each_safe(pos, next, &rp->eps)
 		ep_end(rp, mc_container_of(pos, struct mce_rdma_ep, node));

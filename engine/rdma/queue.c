@@ -210,7 +210,8 @@ static bool req_is_refused(struct mce_rdma_peer *rp, const struct mce_req *req)
 
 /* Does the memory at @iov + @off lie in a region of this engine that the NIC can use?  *ret_len is cut at the end of
  * the part of the region. */
-static struct mce_mr *piece_region(const struct mce_rdma_ep *ep, const struct iovec *iov, uint64_t off, uint64_t *ret_len)
+static struct mce_mr *piece_region(const struct mce_rdma_ep *ep, const struct iovec *iov, uint64_t off,
+				   uint64_t *ret_len)
 {
 	uint64_t addr = (uintptr_t)iov->iov_base + off, room;
 	struct mce_mr *mr;
@@ -310,7 +311,8 @@ static bool tail_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, const st
 	return true;
 }
 
-static struct mce_rdma_slice *req_cut_locked(struct mce_rdma_ep *ep, struct mce_req *req, const struct mce_rdma_remote *rem)
+static struct mce_rdma_slice *req_cut_locked(struct mce_rdma_ep *ep, struct mce_req *req,
+					     const struct mce_rdma_remote *rem)
 {
 	struct mce_rdma_slice *s = slice_new_locked(ep->rp);
 	struct mce_reqx *x = mce_reqx(req);

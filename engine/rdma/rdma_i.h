@@ -342,7 +342,7 @@ struct mce_rdma_msg {
 	enum mce_rdma_op op;
 	int status;		/* of an answer */
 	uint32_t nic, id;
-	bool read_only;		/* answer: the peer's number is fenced, so nothing can be written over this connection */
+	bool read_only;		/* answer: the peer's number is fenced, and it can only read */
 	struct mce_rdma_far far;
 	unsigned naddrs;
 	struct mce_rdma_addr addr[MCE_NICS_MAX];
@@ -354,6 +354,7 @@ struct mce_rdma_msg {
 int mce_rdma_encode(const struct mce_rdma_msg *msg, char **ret, size_t *ret_len);
 int mce_rdma_decode(const char *text, size_t len, struct mce_rdma_msg *ret);
 /* Resolver: send the request and wait for its answer. */
-int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline, struct mce_rdma_msg *ret);
+int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline,
+		  struct mce_rdma_msg *ret);
 
 #endif

@@ -19,7 +19,7 @@ void fake_stop(unsigned nic, bool stop);	/* work requests stay in the queue */
 /* The @n-th next work request of this NIC fails with @status; 0: none. */
 void fake_wc_error(unsigned nic, enum ibv_wc_status status, unsigned n);
 void fake_reg_error(unsigned nic, int err, unsigned times);	/* the next registrations fail */
-/* The bytes of a WRITE that failed with IBV_WC_RETRY_EXC_ERR arrive 50 ms later, if the peer's queue pair still exists. */
+/* The bytes of a WRITE that failed with IBV_WC_RETRY_EXC_ERR arrive 50 ms later, if the peer's queue pair exists. */
 void fake_late_writes(unsigned nic, bool on);
 void fake_mtu(unsigned nic, enum ibv_mtu mtu);
 void fake_max_mr(unsigned nic, uint64_t bytes);

@@ -16,7 +16,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "engine/engine_i.h"
-#include "engine/rdma/verbs.h"
+#include "engine/rdma/rdma_i.h"
 #include "tests/lib/fake_verbs.h"
 
 #define REGION (32u << 20)
@@ -29,16 +29,25 @@ struct pair {
 
 static const struct mce_conf rdma_conf = { .rdma_devices = "", .force_rdma = true, .force_tcp = true };
 
-/* Two engines on @nics NICs; the user's memory is registered for local use. */
-static void pair_open(struct pair *p, unsigned nics)
+/* Two engines on these NICs, which exist; the user's memory is registered for local use. */
+static void pair_open_on(struct pair *p, const char *owner_nics, const char *user_nics)
 {
+	struct mce_conf conf = rdma_conf;
+
 	memset(p, 0, sizeof(*p));
-	fake_reset(nics);
 	mce_verbs_replace(fake_verbs());
-	side_open(&p->owner, &rdma_conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
-	side_open(&p->user, &rdma_conf, REGION, 0, 2);
+	conf.rdma_devices = owner_nics;
+	side_open(&p->owner, &conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+	conf.rdma_devices = user_nics;
+	side_open(&p->user, &conf, REGION, 0, 2);
 	mce_engine_nonce(p->user.e, p->nonce);
 	assert_int_equal(mce_peer_get(p->user.e, mce_engine_endpoint(p->owner.e), &p->peer), 0);
+}
+
+static void pair_open(struct pair *p, unsigned nics)
+{
+	fake_reset(nics);
+	pair_open_on(p, "", "");
 }
 
 /* No queue pair, memory region or other object of the NICs is left. */
@@ -333,8 +342,8 @@ static void without_nics_tcp_carries_on(void **state)
 static void each_error_class_ends_well(void **state)
 {
 	static const enum ibv_wc_status again[] = {
-		IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_FATAL_ERR, IBV_WC_GENERAL_ERR,
-		IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
+		IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_FATAL_ERR,
+		IBV_WC_GENERAL_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
 	};
 	struct pair p;
 
@@ -534,39 +543,38 @@ static void a_restarted_peer_is_found_again(void **state)
 
 /* ---- devices ---- */
 
-static void what_a_nic_cannot_do_is_worked_around(void **state)
+static void regions_are_registered_in_parts(void **state)
 {
 	struct pair p;
 
-	/* memory in parts */
 	fake_reset(1);
 	fake_max_mr(0, 1 << 20);
-	memset(&p, 0, sizeof(p));
-	mce_verbs_replace(fake_verbs());
-	side_open(&p.owner, &rdma_conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
-	side_open(&p.user, &rdma_conf, REGION, 0, 2);
-	assert_int_equal(mce_peer_get(p.user.e, mce_engine_endpoint(p.owner.e), &p.peer), 0);
+	pair_open_on(&p, "", "");
 	assert_int_equal(round_trip(&p, (1 << 20) - 77, p.user.mem + 4091, 5 << 20, 1), MCE_PATH_RDMA);
 	pair_close(&p);
-	/* the user's memory cannot be registered: its bytes are copied to slots */
-	memset(&p, 0, sizeof(p));
-	fake_reset(1);
-	mce_verbs_replace(fake_verbs());
-	side_open(&p.owner, &rdma_conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+}
+
+/* Its bytes are copied to slots. */
+static void memory_need_not_be_registered(void **state)
+{
+	struct pair p;
+
+	pair_open(&p, 1);
+	mce_mr_unregister(p.user.mr);
 	fake_reg_error(0, ENOMEM, 1);
-	side_open(&p.user, &rdma_conf, REGION, 0, 2);
-	assert_int_equal(mce_peer_get(p.user.e, mce_engine_endpoint(p.owner.e), &p.peer), 0);
+	assert_int_equal(mce_mr_register(p.user.e, &(struct mce_mr_attr){ .base = p.user.mem, .len = REGION, .fd = -1 },
+					 &p.user.mr), 0);
 	assert_int_equal(round_trip(&p, 0, p.user.mem, 3 << 20, 1), MCE_PATH_RDMA);
 	pair_close(&p);
-	/* different packet sizes */
-	memset(&p, 0, sizeof(p));
+}
+
+static void the_smaller_packet_size_is_used(void **state)
+{
+	struct pair p;
+
 	fake_reset(2);
 	fake_mtu(1, IBV_MTU_1024);
-	mce_verbs_replace(fake_verbs());
-	side_open(&p.owner, &(struct mce_conf){ .rdma_devices = "fake0", .force_rdma = true, .force_tcp = true }, REGION,
-		  MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
-	side_open(&p.user, &(struct mce_conf){ .rdma_devices = "fake1", .force_rdma = true, .force_tcp = true }, REGION, 0, 2);
-	assert_int_equal(mce_peer_get(p.user.e, mce_engine_endpoint(p.owner.e), &p.peer), 0);
+	pair_open_on(&p, "fake0", "fake1");
 	assert_int_equal(round_trip(&p, 0, p.user.mem, 1 << 20, 1), MCE_PATH_RDMA);
 	pair_close(&p);
 }
@@ -575,14 +583,38 @@ static void without_a_nic_the_engine_uses_tcp(void **state)
 {
 	struct pair p;
 
-	memset(&p, 0, sizeof(p));
 	fake_reset(1);
-	mce_verbs_replace(fake_verbs());
-	side_open(&p.owner, &rdma_conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
-	side_open(&p.user, &(struct mce_conf){ .rdma_devices = "nosuch0", .force_rdma = true, .force_tcp = true }, REGION, 0, 2);
-	assert_int_equal(mce_peer_get(p.user.e, mce_engine_endpoint(p.owner.e), &p.peer), 0);
+	pair_open_on(&p, "", "nosuch0");
 	assert_int_equal(round_trip(&p, 0, p.user.mem, 1 << 20, 1), MCE_PATH_TCP);
 	pair_close(&p);
+}
+
+static void settings_are_read(void **state)
+{
+	static const char *const set[][2] = {
+		{ "MC_IB_PORT", "2" }, { "MC_GID_INDEX", "3" }, { "MC_PKEY_INDEX", "4" }, { "MC_IB_TC", "106" },
+		{ "MC_IB_SL", "5" }, { "MC_IB_PCI_RELAXED_ORDERING", "0" }, { "MC_NUM_QP_PER_EP", "6" },
+		{ "MC_MAX_WR", "64" }, { "MC_MAX_INLINE", "128" }, { "MC_MAX_CQE_PER_CTX", "1024" },
+		{ "MC_SLICE_SIZE", "32768" }, { "MC_MTU", "1024" }, { "MC_RDMA_ACK_TIMEOUT", "10" },
+		{ "MC_RDMA_ACK_RETRIES", "2" }, { "MC_RDMA_SAME_HOST", "1" }, { "MC_MAX_MR_SIZE", "1048576" },
+	};
+	struct mce_rdma_tune t;
+
+	mce_rdma_tune_read(&t);
+	assert_int_equal(t.gid_index, -1);
+	assert_int_equal(t.retry, 3);
+	setenv("NCCL_IB_GID_INDEX", "7", 1);
+	mce_rdma_tune_read(&t);
+	assert_int_equal(t.gid_index, 7);
+	for (unsigned i = 0; i < sizeof(set) / sizeof(set[0]); i++)
+		setenv(set[i][0], set[i][1], 1);
+	mce_rdma_tune_read(&t);
+	for (unsigned i = 0; i < sizeof(set) / sizeof(set[0]); i++)
+		unsetenv(set[i][0]);
+	unsetenv("NCCL_IB_GID_INDEX");
+	assert_true(t.port == 2 && t.gid_index == 3 && t.pkey == 4 && t.tc == 106 && t.sl == 5 && t.relaxed == 0);
+	assert_true(t.qps == 6 && t.max_wr == 64 && t.max_inline == 128 && t.cqe == 1024 && t.slice == 32768);
+	assert_true(t.mtu == 1024 && t.timeout == 10 && t.retry == 2 && t.same_host && t.max_mr == 1048576);
 }
 
 int main(void)
@@ -603,8 +635,11 @@ int main(void)
 		cmocka_unit_test(a_fenced_session_writes_no_more),
 		cmocka_unit_test(nothing_is_stored_after_the_fence),
 		cmocka_unit_test(a_restarted_peer_is_found_again),
-		cmocka_unit_test(what_a_nic_cannot_do_is_worked_around),
+		cmocka_unit_test(regions_are_registered_in_parts),
+		cmocka_unit_test(memory_need_not_be_registered),
+		cmocka_unit_test(the_smaller_packet_size_is_used),
 		cmocka_unit_test(without_a_nic_the_engine_uses_tcp),
+		cmocka_unit_test(settings_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
