@@ -299,7 +299,7 @@ int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadli
 
 /* ---- ticks ------------------------------------------------------------------------------------- */
 
-/* Wake the resolvers of peers with lost endpoints or slices, and requests that wait for a slot of the staging memory. */
+/* Wake the resolvers of peers with lost endpoints or slices, and requests that wait for a staging slot. */
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);

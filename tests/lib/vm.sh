@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # vm.sh - for tests in a virtual machine that vm-run makes, emulated if KVM is not available.
+# shellcheck disable=SC2154  # variables of functions.sh
 
 # requires_vm - set $VM to vm-run: given as VM_RUN, in the PATH, or beside the tree; skip without it, or without its kernel
 requires_vm() {
