@@ -9,9 +9,10 @@
 #include "common/err.h"
 
 const struct mce_service *const mce_services[] = {
+	/* Before the one that lets peers in, whose greetings say whether there are NICs. */
+	&mce_rdma_service,
 	&mce_tcp_service,
 	&mce_map_service,
-	&mce_rdma_service,
 	NULL,
 };
 

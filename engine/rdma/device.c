@@ -99,7 +99,7 @@ static int cq_new(struct mce_nic *nic, struct mce_rdma_cq **ret)
 	if (!cq)
 		return -ENOMEM;
 	cq->nic = nic;
-	cq->room = nic->r->tune.cqe;
+	cq->room = nic->max_cqe < (int)nic->r->tune.cqe ? (uint32_t)nic->max_cqe : nic->r->tune.cqe;
 	cq->cq = nic->r->v->create_cq(nic->ctx, (int)cq->room, cq, nic->channel, 0);
 	if (!cq->cq) {
 		free(cq);
@@ -116,8 +116,8 @@ int mce_nic_cq_take(struct mce_nic *nic, uint32_t n, struct mce_rdma_cq **ret)
 {
 	int r = 0;
 
-	if (n > nic->r->tune.cqe)
-		return mc_fail(-EINVAL, "MC_MAX_WR exceeds MC_MAX_CQE_PER_CTX");
+	if (n > nic->r->tune.cqe || (int)n > nic->max_cqe)
+		return mc_fail(-EINVAL, "MC_MAX_WR exceeds MC_MAX_CQE_PER_CTX, or the limit of %s", nic->addr.name);
 	MC_LOCKED(&nic->lock);
 	for (unsigned i = 0; i < nic->ncqs; i++)
 		if (nic->cq[i]->room >= n) {
@@ -224,6 +224,7 @@ static int nic_limits(struct mce_nic *nic)
 	nic->max_wr = least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr);
 	nic->max_sge = least(MCE_RDMA_SGE, (unsigned)attr.max_sge);
 	nic->max_inline = nic->r->tune.max_inline;
+	nic->max_cqe = attr.max_cqe;
 	nic->rd_atomic = least(16, (unsigned)(attr.max_qp_rd_atom > 0 ? attr.max_qp_rd_atom : 1));
 	nic->max_mr = attr.max_mr_size && attr.max_mr_size < nic->r->tune.max_mr ? attr.max_mr_size :
 		nic->r->tune.max_mr;
@@ -310,6 +311,28 @@ static void nic_add(struct mce_rdma *r, struct ibv_device *dev, bool named)
 	else
 		mc_info("rdma", "cannot use a NIC: %s", mc_err_detail(err));
 	nic_close(nic);
+}
+
+bool mce_nics_exist(bool wanted)
+{
+	const struct mce_verbs *v = mce_verbs();
+	struct ibv_device **devices;
+	int n = 0;
+
+	if (!v) {
+		if (wanted)
+			mc_warn("rdma", "no RDMA, using tcp and shared memory: %s", mc_err_detail(-MC_ENOTSUP));
+		return false;
+	}
+	devices = v->get_device_list(&n);
+	if (devices)
+		v->free_device_list(devices);
+	if (!devices || n == 0) {
+		if (wanted)
+			mc_warn("rdma", "this machine has no RDMA NIC, using tcp and shared memory");
+		return false;
+	}
+	return true;
 }
 
 int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)

@@ -11,22 +11,35 @@
 #include "common/fault.h"
 #include "engine/rdma/rdma_i.h"
 
-int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret)
+static struct ibv_qp *qp_create(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth)
 {
-	const struct mce_rdma_tune *t = &nic->r->tune;
+	unsigned max_inline = __atomic_load_n(&nic->max_inline, __ATOMIC_RELAXED);
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
 		.cap = {
 			.max_send_wr = depth, .max_recv_wr = 1, .max_send_sge = nic->max_sge, .max_recv_sge = 1,
-			.max_inline_data = nic->max_inline,
+			.max_inline_data = max_inline,
 		},
 	};
+	struct ibv_qp *qp = nic->r->v->create_qp(nic->pd, &init);
+
+	if (qp || !max_inline || errno != EINVAL)
+		return qp;
+	/* Some NICs take no data with the request. */
+	__atomic_store_n(&nic->max_inline, 0, __ATOMIC_RELAXED);
+	init.cap.max_inline_data = 0;
+	return nic->r->v->create_qp(nic->pd, &init);
+}
+
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret)
+{
+	const struct mce_rdma_tune *t = &nic->r->tune;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .pkey_index = (uint16_t)t->pkey, .port_num = (uint8_t)t->port,
 		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 			(writable ? IBV_ACCESS_REMOTE_WRITE : 0),
 	};
-	struct ibv_qp *qp = nic->r->v->create_qp(nic->pd, &init);
+	struct ibv_qp *qp = qp_create(nic, cq, depth);
 	int r;
 
 	if (!qp)

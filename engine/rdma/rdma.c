@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "common/log.h"
 #include "engine/rdma/rdma_i.h"
 
 static void watch_run(void *arg)
@@ -24,37 +23,45 @@ static int rdma_open(struct mce_engine *e)
 	return 0;
 }
 
-/* Without a usable NIC the engine works over the other paths. */
-static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
+static int rdma_new(struct mce_engine *e, struct mce_rdma **ret)
 {
-	struct mce_rdma *r;
-	int err;
+	struct mce_rdma *r = calloc(1, sizeof(*r));
 
-	if (!conf->rdma_devices)
-		return 0;
-	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
 	r->e = e;
+	r->v = mce_verbs();
 	mc_list_init(&r->guests);
 	mc_list_init(&r->peers);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_mutex_init(&r->stage.lock, NULL);
 	r->watcher.tick = mce_rdma_tick;
 	mce_rdma_tune_read(&r->tune);
-	r->v = mce_verbs();
-	if (!r->v && conf->rdma_wanted)
-		mc_warn("rdma", "no RDMA, using tcp and shared memory: %s", mc_err_detail(-MC_ENOTSUP));
+	*ret = r;
+	return 0;
+}
+
+/* Without a usable NIC the engine works over the other paths, and has no threads for this one. */
+static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
+{
+	struct mce_rdma *r;
+	int err;
+
+	if (!conf->rdma_devices || !mce_nics_exist(conf->rdma_wanted))
+		return 0;
+	err = rdma_new(e, &r);
+	if (err < 0)
+		return err;
 	e->service[MCE_PATH_RDMA] = r;
 	err = mce_io_open(&r->io, e, "mce-rdma");
 	if (err == 0)
 		err = mce_io_open(&r->ctl, e, "mce-rdma-ctl");
-	if (err == 0 && r->v)
+	if (err == 0)
 		err = mce_nics_open(r, conf->rdma_devices, conf->rdma_wanted);
-	if (r->tune.same_host && r->nnics)
-		e->conf.force_rdma = e->conf.force_tcp = true;
 	if (err == 0)
 		err = mc_evloop_post(r->io.loop, watch_run, r);
+	if (r->tune.same_host && r->nnics)
+		e->conf.force_rdma = e->conf.force_tcp = true;
 	return err;
 }
 

@@ -74,7 +74,8 @@ struct mce_nic {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	bool global;		/* packets have a global header: RoCE, or a routed InfiniBand port */
-	unsigned max_wr, max_sge, max_inline, rd_atomic;
+	unsigned max_wr, max_sge, rd_atomic;
+	int max_cqe;
 	uint64_t max_mr;
 	int numa;		/* node, -1: unknown */
 	struct mc_evfd async_evfd, channel_evfd;
@@ -86,6 +87,7 @@ struct mce_nic {
 	unsigned ncqs;		/* atomic: read without the lock */
 	/* atomic */
 	bool up;
+	unsigned max_inline;
 	uint64_t bytes;		/* of ended slices */
 };
 
@@ -115,6 +117,7 @@ struct mce_rdma {
 	struct mce_rdma_stage stage;
 	/* owned by the loop of ctl */
 	struct mc_list guests;
+	unsigned nguests;
 	uint32_t next_id;
 };
 static inline struct mce_rdma *mce_rdma_of(const struct mce_engine *e)
@@ -126,6 +129,8 @@ static inline bool mce_nic_up(const struct mce_nic *nic)
 	return __atomic_load_n(&nic->up, __ATOMIC_ACQUIRE);
 }
 
+/* Has this machine NICs, and the library for them?  If they are @wanted a warning says why not. */
+bool mce_nics_exist(bool wanted);
 /* Open the NICs of @list ("mlx5_0,mlx5_1"; "": all that have an active port).  0 also when there is none: then nnics is
  * 0, and when they are @wanted a warning says why. */
 int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted);

@@ -21,8 +21,9 @@
 #include "common/metrics.h"
 #include "engine/rdma/rdma_i.h"
 
-/* Endpoints of one peer: more than it can have NICs would only use up queue pairs. */
-#define EPS_MAX (2 * MCE_NICS_MAX * MCE_NICS_MAX)
+/* Endpoints of one peer on each of our NICs: more than it can have NICs would only use up queue pairs. */
+#define EPS_MAX (2 * MCE_NICS_MAX)
+#define REQUEST_MAX (16u << 10)
 
 MC_GAUGE(guests_now, "mooncake_transfer_rdma_peers_in", "", "Peers that reach this process's memory over RDMA")
 
@@ -67,6 +68,7 @@ static void guest_close(struct guest *g)
 	mc_list_remove(&g->node);
 	shutdown(g->evfd.fd, SHUT_RDWR);
 	close(g->evfd.fd);
+	g->r->nguests--;
 	free(g->in);
 	free(g);
 	mc_metric_add(&guests_now, -1);
@@ -115,7 +117,7 @@ static int serve_open(struct guest *g, const struct mce_rdma_msg *in, struct mce
 
 	if (r < 0)
 		return r;
-	if (in->nic >= g->r->nnics || in->far.nqps == 0 || g->neps >= EPS_MAX)
+	if (in->nic >= g->r->nnics || in->far.nqps == 0 || g->neps >= EPS_MAX * g->r->nnics)
 		return -EINVAL;
 	if (!mce_nic_up(&g->r->nic[in->nic]))
 		return -ENETDOWN;
@@ -145,6 +147,24 @@ static void serve_close(struct guest *g, uint32_t id)
 	}
 }
 
+/* Only a NIC on which the whole region is registered gets keys; how many do. */
+static unsigned region_keys(const struct mce_rdma *r, const struct mce_rdma_region *region, uint32_t *key)
+{
+	unsigned nics = 0;
+
+	for (unsigned i = 0; i < r->nnics; i++) {
+		struct ibv_mr *const *mr = &region->mr[i * region->nparts];
+		bool whole = true;
+
+		for (unsigned k = 0; k < region->nparts; k++)
+			whole &= mr[k] != NULL;
+		for (unsigned k = 0; k < region->nparts && whole; k++)
+			key[i * region->nparts + k] = mr[k]->rkey;
+		nics += whole;
+	}
+	return nics;
+}
+
 static int serve_region(struct guest *g, uint64_t rkey, struct mce_rdma_remote **ret)
 {
 	const struct mce_rdma_region *region;
@@ -166,8 +186,8 @@ static int serve_region(struct guest *g, uint64_t rkey, struct mce_rdma_remote *
 		rem->nnics = region ? g->r->nnics : 0;
 		rem->nparts = region ? region->nparts : 1;
 		rem->part = region ? region->part : mr->len;
-		for (unsigned i = 0; i < n; i++)
-			rem->key[i] = region->mr[i] ? region->mr[i]->rkey : 0;
+		if (region && region_keys(g->r, region, rem->key) == 0)
+			rem->nnics = 0;
 	}
 	r = !rem ? -ENOMEM : mr->access == 0 ? -EACCES : 0;
 	mce_mr_unref(mr);
@@ -241,7 +261,7 @@ static int guest_receive(struct guest *g)
 		if (n < (ssize_t)sizeof(head))
 			return n == 0 ? -ECONNRESET : n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
 		g->want = mce_get32(head);
-		if (g->want == 0 || g->want > MCE_RDMA_MSG_MAX)
+		if (g->want == 0 || g->want > REQUEST_MAX)
 			return -MC_EPROTO;
 		g->in = malloc(g->want);
 		if (!g->in || recv(g->evfd.fd, head, sizeof(head), MSG_DONTWAIT) != sizeof(head))
@@ -297,9 +317,12 @@ static int older_close(struct mce_rdma *r, const struct mce_greeting *greeting)
 
 static int guest_new(struct arrival *a)
 {
-	struct guest *g = calloc(1, sizeof(*g));
+	struct guest *g;
 	int r;
 
+	if (a->r->nguests >= a->r->e->conf.max_peers_in)
+		return -MC_ELIMIT;
+	g = calloc(1, sizeof(*g));
 	if (!g)
 		return -ENOMEM;
 	g->r = a->r;
@@ -317,6 +340,7 @@ static int guest_new(struct arrival *a)
 		return r;
 	}
 	mc_list_push_back(&a->r->guests, &g->node);
+	a->r->nguests++;
 	mc_metric_add(&guests_now, 1);
 	return 0;
 }
