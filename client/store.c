@@ -40,7 +40,7 @@ static int conf_check_protocol(struct mcs_conf *c)
 		return r;
 	if (r == MC_PROTOCOL_RPC_ONLY && c->segment_size)
 		return mc_fail(-MC_EPARAM, "protocol rpc_only contributes no memory: the segment's size must be 0");
-	c->protocol = "tcp";
+	c->protocol = r == MC_PROTOCOL_RDMA ? "rdma" : "tcp";
 	return 0;
 }
 
@@ -80,7 +80,7 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
-				  &c->tenant, &c->segment_path, &c->daemon };
+				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -102,6 +102,7 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->tenant);
 	free((char *)c->segment_path);
 	free((char *)c->daemon);
+	free((char *)c->rdma_devices);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)

@@ -144,7 +144,7 @@ static int handle_reopen(struct handle *h, const struct mcs_conf *conf)
 }
 
 static int store_setup(struct handle *h, const char *hostname, uint64_t segment_size,
-		       const char *protocol, const char *master)
+		       const char *protocol, const char *devices, const char *master)
 {
 	char addr[4096];
 	struct mcs_conf conf;
@@ -154,6 +154,7 @@ static int store_setup(struct handle *h, const char *hostname, uint64_t segment_
 	conf.hostname = hostname;
 	conf.segment_size = segment_size;
 	conf.protocol = protocol ? protocol : "tcp";
+	conf.rdma_devices = devices;
 	conf.force_tcp = setup_force_tcp();
 	conf.master = addr;
 	r = setup_master_addr(master ? master : DEFAULT_MASTER, addr, sizeof(addr));
@@ -178,7 +179,7 @@ int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
 {
 	if (!store || !local_hostname)
 		return FAILED;
-	return store_setup(store, local_hostname, global_segment_size, protocol, master_server_addr);
+	return store_setup(store, local_hostname, global_segment_size, protocol, device_name, master_server_addr);
 }
 
 int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const char *device_name,
@@ -186,7 +187,7 @@ int mooncake_store_init_all(mooncake_store_t store, const char *protocol, const 
 {
 	if (!store)
 		return FAILED;
-	return store_setup(store, "127.0.0.1", mount_segment_size, protocol, NULL);
+	return store_setup(store, "127.0.0.1", mount_segment_size, protocol, device_name, NULL);
 }
 
 int mooncake_store_setup_dummy(mooncake_store_t store, size_t mem_pool_size,

@@ -226,6 +226,7 @@ struct mce_peer {
 	struct mc_list pending;	/* requests that wait for the resolver */
 	bool introduced;	/* id is known, from a living connection */
 	struct mce_id id;
+	uint64_t features;	/* of its greeting */
 	bool doubts;		/* some transport may have a WRITE in doubt */
 	/* atomic */
 	struct mce_path_stats path[MCE_PATHS];
@@ -303,6 +304,9 @@ bool mce_writer_is_fenced(struct mce_engine *e, const uint8_t nonce[16], uint64_
 bool mce_fence_matches(const uint8_t nonce[16], uint64_t upto, const uint8_t of[16], uint64_t fence);
 /* Around a WRITE of this engine to its own memory; -ESTALE: it is fenced.  The slot is cleared by the caller. */
 int mce_own_write_begin(struct mce_engine *e, uint64_t fence, unsigned *ret_slot);
+
+/* rdma/rdma.c: MCE_FEATURE_RDMA if the engine has NICs, else 0. */
+uint64_t mce_rdma_feature(const struct mce_engine *e);
 
 /* ---- engine ------------------------------------------------------------------------------------ */
 

@@ -9,6 +9,7 @@
  *		process as the TCP connection; addresses are not evidence) and the region has a descriptor: it is
  *		mapped once, then memcpy
  *	process_vm  same host, and the region has no descriptor: the kernel copies between the two processes
+ *	rdma	the peer is on another host and both have NICs (engine/rdma/)
  *	tcp	persistent connections, several I/O threads, pipelined, straight into the destination
  *	upstream  upstream's TCP protocol, the only path to a peer of mce_peer_get_upstream()
  *
@@ -58,6 +59,11 @@ struct mce_conf {
 	unsigned conns;		/* TCP connections per peer, 0: 2 for each NUMA node */
 	uint64_t stripe_bytes;	/* a longer request is split over the connections; 0: 512 KiB */
 	bool force_tcp;		/* never local or same-host paths (tests, measurements); upstream: MC_FORCE_TCP */
+	/* RDMA: the NICs that are used, "mlx5_0,mlx5_1", in this order; "": all with an active port; NULL: no RDMA.
+	 * Without a usable one the engine uses the other paths. */
+	const char *rdma_devices;
+	bool rdma_wanted;	/* the user has asked for it: warn if there is no usable NIC */
+	bool force_rdma;	/* also between processes of one host, which are otherwise never sent to a NIC */
 	const char *io_cpus;	/* "0-3,8": processors of the I/O threads, of those that the process may use;
 				 * NULL, "" or none of these: any */
 	/* A machine with several NUMA nodes, at most MCE_NUMA_MAX, the nearest to the network first: I/O thread i runs
@@ -91,6 +97,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret);
  * invalid.  Takes up to 5 s while a peer that does not answer is being connected.  NULL is fine. */
 void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
+/* Has it NICs that it uses? */
+bool mce_engine_has_rdma(const struct mce_engine *e);
 /* The port through which upstream's nodes may read and write this engine's regions, -1: none. */
 int mce_engine_upstream_port(const struct mce_engine *e);
 
@@ -163,7 +171,7 @@ enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
 /* A transport each (engine/transport.h). */
 enum mce_path {
 	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM, MCE_PATH_PROCESS_VM,
-	MCE_PATHS
+	MCE_PATH_RDMA, MCE_PATHS
 };
 const char *mce_path_name(enum mce_path path);
 /* How far the memory is that a path reaches; the nearest of several replicas is read. */

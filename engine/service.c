@@ -6,7 +6,11 @@
 
 #include <stddef.h>
 
+#include "common/err.h"
+
 const struct mce_service *const mce_services[] = {
+	/* Before the one that lets peers in, whose greetings say whether there are NICs. */
+	&mce_rdma_service,
 	&mce_tcp_service,
 	&mce_map_service,
 	NULL,
@@ -38,6 +42,15 @@ bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[1
 	return known;
 }
 
+int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+{
+	int r = -MC_ENOTSUP;
+
+	for (const struct mce_service *const *s = mce_services; *s && r == -MC_ENOTSUP; s++)
+		r = (*s)->take_connection(e, fd, g);
+	return r;
+}
+
 int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto)
 {
 	int r = 0, one;
@@ -60,4 +73,9 @@ void mce_no_revoke(struct mce_mr *mr)
 bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
 {
 	return false;
+}
+
+int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+{
+	return -MC_ENOTSUP;
 }

@@ -10,6 +10,8 @@
 
 #include "engine/mce.h"
 
+struct mce_greeting;	/* tcp/tcp_wire.h */
+
 struct mce_service {
 	/* Allocate the state, with the I/O threads running; no peer gets in yet.  close() follows also on failure. */
 	int (*open)(struct mce_engine *e);
@@ -30,13 +32,16 @@ struct mce_service {
 	/* Is a peer connected that greeted with @token?  It is the proof that another service asks for when the same
 	 * peer comes to it.  @ret_nonce: of its engine. */
 	bool (*knows_peer)(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+	/* The TCP service has accepted a connection whose greeting @g asks for this service: take over @fd, and
+	 * answer.  -MC_ENOTSUP: not this service's; any failure leaves @fd to the caller. */
+	int (*take_connection)(struct mce_engine *e, int fd, const struct mce_greeting *g);
 	/* The engine's list of writers has a new entry (mce_engine_fence()): end the access of those that it names.
 	 * 0: none of them writes through this service after return.  -EAGAIN: call again later.  Any thread but an
 	 * I/O thread. */
 	int (*fence)(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 };
 
-extern const struct mce_service mce_map_service, mce_tcp_service;
+extern const struct mce_service mce_map_service, mce_rdma_service, mce_tcp_service;
 
 /* In the order in which they open and start; ends with NULL. */
 extern const struct mce_service *const mce_services[];
@@ -46,6 +51,8 @@ int mce_services_open(struct mce_engine *e, const struct mce_conf *conf);
 void mce_services_close(struct mce_engine *e);
 /* Does any service know the peer? */
 bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+/* Offer the connection to all; -MC_ENOTSUP. */
+int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
 /* Fence in all services. */
 int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 
@@ -53,5 +60,6 @@ int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t u
 void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_no_revoke(struct mce_mr *mr);
 bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
 
 #endif

@@ -58,7 +58,7 @@ struct mce_transport {
 };
 
 extern const struct mce_transport mce_local_transport, mce_mapped_transport, mce_process_vm_transport,
-	mce_tcp_transport;
+	mce_rdma_transport, mce_tcp_transport;
 extern const struct mce_transport mce_upstream_transport;
 
 /* Best first; ends with NULL: those of our own peers, and of peers that speak upstream's protocol. */

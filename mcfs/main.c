@@ -287,6 +287,7 @@ static int open_store(struct running *run, const char *master)
 	conf.tenant = fs->conf.tenant_id;
 	conf.hostname = host;
 	conf.protocol = fs->conf.protocol;
+	conf.rdma_devices = fs->conf.device_names;
 	conf.segment_size = fs->conf.global_segment_size;
 	conf.segment_kind = fs->conf.segment_kind;
 	conf.timeout_ms = (int64_t)fs->conf.timeout;

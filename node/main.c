@@ -129,6 +129,7 @@ static int open_store(struct running *run)
 	conf.master = c->master_server_address;
 	conf.hostname = host;
 	conf.protocol = c->protocol;
+	conf.rdma_devices = c->device_names;
 	conf.segment_size = c->global_segment_size;
 	conf.segment_kind = c->segment_kind;
 	conf.timeout_ms = (int64_t)c->timeout;

@@ -52,7 +52,7 @@ static int engine_traverse(PyObject *self, visitproc visit, void *arg)
 	return 0;
 }
 
-MCPY_METHOD(engine_open, "_open", 3, "metadata", "name", "nic_filter")
+MCPY_METHOD(engine_open, "_open", 3, "metadata", "name", "nic_filter", "protocol")
 {
 	struct mce_te_conf conf = { .size = sizeof(conf) };
 	struct engine *e = (struct engine *)self;
@@ -62,7 +62,8 @@ MCPY_METHOD(engine_open, "_open", 3, "metadata", "name", "nic_filter")
 
 	if (mcpy_text(a[0], "metadata_server", &conf.metadata) < 0 ||
 	    mcpy_text(a[1], "local_hostname", &conf.name) < 0 ||
-	    mcpy_text(a[2], "device_name", &conf.nic_filter) < 0)
+	    mcpy_text(a[2], "device_name", &conf.nic_filter) < 0 ||
+	    mcpy_text(a[3], "protocol", &conf.protocol) < 0)
 		return NULL;
 	if (e->te)
 		return Py_BuildValue("(is)", FAILED, "the engine is initialized already");

@@ -257,8 +257,8 @@ static int check(const struct conf *c)
 	if (strcmp(c->memory, "managed") && strcmp(c->memory, "user"))
 		return mc_fail(-EINVAL, "memory must be managed or user, not %s", c->memory);
 	r = mc_protocol_parse(c->protocol);
-	if (r != MC_PROTOCOL_TCP)
-		return r < 0 ? r : mc_fail(-EINVAL, "protocol %s moves no bytes, use tcp", c->protocol);
+	if (r < 0 || r == MC_PROTOCOL_RPC_ONLY)
+		return r < 0 ? r : mc_fail(-EINVAL, "protocol %s moves no bytes, use tcp or rdma", c->protocol);
 	return unit_of(c->report_unit, &unit);
 }
 
@@ -300,6 +300,7 @@ static int run(struct bench *b)
 	struct mce_te_conf te = {
 		.size = sizeof(te), .metadata = b->conf.metadata_server,
 		.name = b->conf.local_server_name, .nic_filter = b->conf.device_name,
+		.protocol = strcmp(b->conf.protocol, "rdma") ? "tcp" : "rdma",
 	};
 	int r;
 

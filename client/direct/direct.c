@@ -14,6 +14,7 @@
 #include "client/direct/object.h"
 #include "client/session/heartbeat.h"
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/metrics.h"
@@ -26,6 +27,18 @@
 #define SILENCE_MS 20000
 #define PROBE_MS 1000
 
+/* The NICs to use; NULL: none. */
+static const char *direct_nics(const struct mcs_conf *c)
+{
+	const char *filters = mc_env_str("MC_MS_FILTERS");
+
+	if (strcmp(c->protocol, "rdma") || c->force_tcp)
+		return NULL;
+	if (c->rdma_devices && *c->rdma_devices)
+		return c->rdma_devices;
+	return filters ? filters : "";
+}
+
 static int direct_open_engine(struct mcs_direct *s)
 {
 	const struct mcs_conf *c = &s->base.store->conf;
@@ -35,6 +48,7 @@ static int direct_open_engine(struct mcs_direct *s)
 		.io_threads = c->io_threads,
 		.force_tcp = c->force_tcp,
 		.spin_us = c->spin_us,
+		.rdma_devices = direct_nics(c), .rdma_wanted = true,
 	};
 	int r;
 
@@ -162,7 +176,7 @@ static int direct_open_owner(struct mcs_direct *s)
 		.kind = c->segment_kind,
 		.path = c->segment_path,
 		.path_offset = c->segment_offset,
-		.protocol = c->protocol,
+		.protocol = mce_engine_has_rdma(s->engine) ? "rdma" : "tcp",
 		.adopt_fd = c->segment_fd,
 		.identity = c->segment_identity,
 	};

@@ -12,7 +12,7 @@
 
 /* Upstream's protocols that TCP and shared memory replace; python/mooncake/_setup.py has the same list. */
 static const char *const replaced[] = {
-	"rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
+	"efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
 	"ubshmem", "maca", "sunrise_link", "flagcx", "shm",
 };
 #define REPLACED (sizeof(replaced) / sizeof(replaced[0]))
@@ -26,6 +26,8 @@ int mc_protocol_parse(const char *name)
 		return MC_PROTOCOL_TCP;
 	if (!strcmp(name, "rpc_only"))
 		return MC_PROTOCOL_RPC_ONLY;
+	if (!strcmp(name, "rdma"))
+		return MC_PROTOCOL_RDMA;
 	for (size_t i = 0; i < REPLACED; i++) {
 		if (strcmp(name, replaced[i]))
 			continue;
@@ -34,5 +36,5 @@ int mc_protocol_parse(const char *name)
 				     "(and shared memory on the same host)", name);
 		return MC_PROTOCOL_TCP;
 	}
-	return mc_fail(-MC_EPARAM, "unknown protocol \"%s\", use tcp", name);
+	return mc_fail(-MC_EPARAM, "unknown protocol \"%s\", use tcp or rdma", name);
 }

@@ -6,9 +6,10 @@
 enum mc_protocol {
 	MC_PROTOCOL_TCP,	/* TCP, and shared memory on the same host */
 	MC_PROTOCOL_RPC_ONLY,	/* of a store's client that contributes no memory */
+	MC_PROTOCOL_RDMA,	/* NICs between hosts, and all of the above where there are none */
 };
 
-/* An enum mc_protocol for @name.  A protocol of upstream's that this version lacks ("rdma", "efa", "cxl", ...) is
+/* An enum mc_protocol for @name.  A protocol of upstream's that this version lacks ("efa", "cxl", ...) is
  * MC_PROTOCOL_TCP, with one warning per name in the log of the process.  -MC_EPARAM: a name that is no protocol.
  * Any thread. */
 int mc_protocol_parse(const char *name);

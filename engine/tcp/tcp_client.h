@@ -280,6 +280,9 @@ void mce_tcp_wait_drop_locked(struct mce_tcp *t);
 /* Wake the waiting threads: another thread has ended requests of the peer, or may have. */
 void mce_tcp_wait_notify(struct mce_tcp *t);
 
+/* tcp_proto.c: send the greeting @g, whose features, token, conn, epoch and fence are set, and receive the answer. */
+int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret);
+
 /* tcp_connect.c */
 
 int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto);

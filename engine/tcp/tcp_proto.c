@@ -48,20 +48,18 @@ static int greeting_move(struct mce_engine *e, int fd, uint8_t *buf, size_t len,
 	return 0;
 }
 
-static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
-		      struct mce_greeting *ret)
+int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret)
 {
-	struct mce_engine *e = conn->t->p->e;
-	struct mce_greeting g = {
-		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx,
-		.epoch = epoch, .fence = fence, .id = e->id, .len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
-	};
 	uint8_t buf[MCE_GREETING_MAX];
 	size_t have = 12, size;
 	int r;
 
-	mce_greeting_pack(buf, &g);
+	g->version = MCE_WIRE_VERSION;
+	g->version_min = MCE_WIRE_VERSION_MIN;
+	g->id = e->id;
+	g->len_max = MCE_WIRE_LEN_MAX;
+	g->window = MCE_WIRE_WINDOW;
+	mce_greeting_pack(buf, g);
 	r = greeting_move(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
 	if (r == 0)
 		r = greeting_move(e, fd, buf, have, false, deadline);
@@ -79,9 +77,18 @@ static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_
 	if (ret->status)
 		return mc_fail(mc_err_from_wire(ret->status), "refused by the peer: %s",
 			       mc_strerror(mc_err_from_wire(ret->status)));
-	if (ret->window == 0 || ret->len_max < MC_CRC_CHUNK)
-		return -MC_EPROTO;
-	return 0;
+	return ret->window == 0 || ret->len_max < MC_CRC_CHUNK ? -MC_EPROTO : 0;
+}
+
+static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
+		      struct mce_greeting *ret)
+{
+	struct mce_greeting g = {
+		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx, .epoch = epoch,
+		.fence = fence,
+	};
+
+	return mce_tcp_greet(conn->t->p->e, fd, &g, deadline, ret);
 }
 
 /* ---- requests and answers ---------------------------------------------------------------------- */

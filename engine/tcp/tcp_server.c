@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -88,7 +89,8 @@ static void conn_close(struct mce_serve_conn *c)
 		mce_io_unwatch(c->io, &c->watcher);
 	}
 	c->closed = true;
-	shutdown(c->evfd.fd, SHUT_RDWR);
+	if (!c->handed_over)
+		shutdown(c->evfd.fd, SHUT_RDWR);
 	mc_list_remove(&c->io_node);
 	mce_serve_done(c);
 	pthread_mutex_lock(&s->lock);
@@ -154,7 +156,7 @@ static void conn_reply(struct mce_serve_conn *c, int status)
 {
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES, .id = c->io->e->id,
+		.features = MCE_WIRE_FEATURES | mce_rdma_feature(c->io->e), .id = c->io->e->id,
 		.status = status < 0 ? mc_err_to_wire(status) : 0,
 		.len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
 	};
@@ -162,6 +164,26 @@ static void conn_reply(struct mce_serve_conn *c, int status)
 	mce_greeting_pack(c->greeting, &g);
 	c->greeting_left = MCE_GREETING_SIZE;
 	c->closing = status < 0;
+}
+
+/* The connection belongs to another service from now on, which answers the greeting.  The result ends it here. */
+static int conn_hand_over(struct mce_serve_conn *c, const struct mce_greeting *g)
+{
+	int fd, r;
+
+	/* The client sends nothing before the answer. */
+	if (mce_rx_have(&c->rx))
+		return -MC_EPROTO;
+	fd = fcntl(c->evfd.fd, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0)
+		return -errno;
+	r = mce_services_take_connection(c->io->e, fd, g);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	c->handed_over = true;
+	return -ECANCELED;
 }
 
 /* 0: greeted, or the greeting is incomplete. */
@@ -185,6 +207,8 @@ static int conn_greet(struct mce_serve_conn *c)
 	mce_rx_use(&c->rx, (size_t)r);
 	if (g.version < MCE_WIRE_VERSION_MIN || g.version_min > MCE_WIRE_VERSION)
 		r = -MC_EVERSION;
+	else if (g.conn == MCE_CONTROL_CONN && g.features & MCE_FEATURE_RDMA)
+		return conn_hand_over(c, &g);
 	else
 		r = conn_take_name(c, &g, &old);
 	if (old)
@@ -673,5 +697,6 @@ const struct mce_service mce_tcp_service = {
 	.revoke_begin = tcp_revoke_begin,
 	.revoke_wait = mce_no_revoke,
 	.knows_peer = tcp_knows_peer,
+	.take_connection = mce_no_connection,
 	.fence = tcp_fence,
 };

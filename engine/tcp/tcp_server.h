@@ -44,6 +44,7 @@ struct mce_serve_conn {
 	uint64_t idle_ms;	/* atomic: since when it has neither work nor traffic, 0: it has */
 	/* owned by the loop */
 	bool closed;
+	bool handed_over;	/* another service has the socket */
 	struct mc_list io_node;
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;

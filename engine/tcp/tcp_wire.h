@@ -36,6 +36,10 @@
 /* Bits of a greeting's features; a feature is used when both sides have it. */
 #define MCE_FEATURE_ACK_UPTO 1ull
 #define MCE_WIRE_FEATURES MCE_FEATURE_ACK_UPTO
+/* Server: it has NICs.  Client, on connection MCE_CONTROL_CONN: after the greetings this is a control connection
+ * (engine/rdma/rdma_i.h). */
+#define MCE_FEATURE_RDMA 2ull
+#define MCE_CONTROL_CONN 0xffff0000u
 
 /* Limits of one connection.  The server announces its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */

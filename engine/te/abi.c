@@ -105,12 +105,18 @@ int getLocalIpAndPort(transfer_engine_t engine, char *buf_out, size_t buf_len)
 
 transport_t installTransport(transfer_engine_t engine, const char *proto, void **args)
 {
+	int r;
+
 	if (!engine || !proto)
 		return NULL;
-	if (mc_protocol_parse(proto) != MC_PROTOCOL_TCP) {
-		mc_err("engine", "unknown transport, use tcp: name=%s", proto);
+	r = mc_protocol_parse(proto);
+	if (r != MC_PROTOCOL_TCP && r != MC_PROTOCOL_RDMA) {
+		mc_err("engine", "unknown transport, use tcp or rdma: name=%s", proto);
 		return NULL;
 	}
+	/* The NICs are open already, if there are any. */
+	if (r == MC_PROTOCOL_RDMA && !mce_engine_has_rdma(((struct mce_te *)engine)->engine))
+		mc_warn("engine", "this host has no usable NIC, continuing with tcp and shared memory");
 	/* Also for upstream's other transports: the engine chooses a path for each transfer by itself. */
 	return (transport_t)(uintptr_t)&mce_tcp_transport;
 }

@@ -24,6 +24,7 @@ void mce_te_env_load(struct mce_te_env *env)
 
 	memset(env, 0, sizeof(*env));
 	env->force_tcp = mc_env_on("MC_FORCE_TCP");
+	env->force_hca = mc_env_on("MC_FORCE_HCA");
 	env->ipv6 = mc_env_on("MC_USE_IPV6");
 	env->legacy_binding = mc_env_on("MC_LEGACY_RPC_PORT_BINDING");
 	env->no_metacache = mc_env_on("MC_DISABLE_METACACHE");

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -134,7 +135,17 @@ static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 	return r;
 }
 
-static int te_open_engine(struct mce_te *te)
+/* The NICs to use; NULL: none. */
+static const char *te_nics(const struct mce_te *te, const struct mce_te_conf *conf)
+{
+	const char *filters = mc_env_str("MC_TE_FILTERS");
+
+	if (te->env.force_tcp || (conf->protocol && !strcmp(conf->protocol, "tcp")))
+		return NULL;
+	return te->nic_filter ? te->nic_filter : filters ? filters : "";
+}
+
+static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	bool loopback = mce_te_is_loopback(te->host);
 	char interface[IF_NAMESIZE], cpus[1024];
@@ -150,6 +161,8 @@ static int te_open_engine(struct mce_te *te)
 		.upstream = true,
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
 		.io_cpus = cpus,
+		.rdma_devices = te_nics(te, conf),
+		.rdma_wanted = te->env.force_hca || (conf->protocol && !strcmp(conf->protocol, "rdma")),
 	};
 	int r;
 
@@ -208,7 +221,7 @@ static int te_open_all(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r == 0)
 		r = te_open_handshake(te, conf);
 	if (r == 0)
-		r = te_open_engine(te);
+		r = te_open_engine(te, conf);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&te->ready, true, __ATOMIC_RELEASE);
@@ -224,10 +237,14 @@ static int te_open_all(struct mce_te *te, const struct mce_te_conf *conf)
 
 int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 {
+	struct mce_te_conf c = { 0 };
 	struct mce_te *te;
 	int r;
 
-	if (!conf || conf->size < sizeof(*conf) || !conf->metadata || !conf->name || !*conf->name)
+	/* The caller's struct may be of an older, shorter version. */
+	if (conf && conf->size >= offsetof(struct mce_te_conf, protocol))
+		memcpy(&c, conf, conf->size < sizeof(c) ? conf->size : sizeof(c));
+	if (!c.metadata || !c.name || !*c.name)
 		return mc_fail(-EINVAL, "an engine needs a metadata server and a name");
 	te = calloc(1, sizeof(*te));
 	if (!te)
@@ -238,7 +255,7 @@ int mce_te_open(const struct mce_te_conf *conf, struct mce_te **ret)
 	te_raise_nofile();
 	te_init_locks(te);
 	mce_te_env_load(&te->env);
-	r = te_open_all(te, conf);
+	r = te_open_all(te, &c);
 	if (r < 0) {
 		mce_te_close(te);
 		return r;

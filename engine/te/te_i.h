@@ -30,7 +30,7 @@
 
 /* The MC_* variables at the time when the engine was opened; 0 and "": not set. */
 struct mce_te_env {
-	bool force_tcp;
+	bool force_tcp, force_hca;
 	bool ipv6;
 	bool legacy_binding;
 	bool no_metacache;

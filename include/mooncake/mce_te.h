@@ -35,6 +35,9 @@ struct mce_te_conf {
 	 * "", and as the port of a name without one, unless 0. */
 	const char *legacy_host;
 	uint16_t legacy_port;
+	/* "tcp": no NICs; "rdma": the NICs of nic_filter, with a warning if this host has none; NULL or "": NICs if
+	 * there are any.  Between two engines of this library; upstream's nodes are reached over TCP. */
+	const char *protocol;
 };
 /* A metadata server that cannot be reached is no error: the engine and its registered memory are published as
  * soon as it can be reached.  If a live node turns out to have the same name then, registering fails with

@@ -66,8 +66,9 @@ struct mcs_conf {
 	/* Name of this process, "host" or "host:port": the address for peers, and the name of its
 	 * segments; default 127.0.0.1 */
 	const char *hostname;
-	/* "tcp" (shared memory on the same host is used automatically); upstream's others ("rdma", ...) are replaced by
-	 * it, with one warning in the log; "rpc_only": without a segment.  -MCS_EPARAM for any other name. */
+	/* "tcp" (shared memory on the same host is used automatically); "rdma": the same, and NICs between hosts that
+	 * have them, or one warning in the log if this host has none; upstream's others are replaced by tcp, with one
+	 * warning; "rpc_only": without a segment.  -MCS_EPARAM for any other name. */
 	const char *protocol;
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
@@ -100,6 +101,9 @@ struct mcs_conf {
 	/* MCS_SEGMENT_IDENTITY words of memory that outlive this process, for such a takeover: the handle keeps
 	 * there how the master knows the segment, and reads it if there is a segment_fd.  NULL: no takeover */
 	uint64_t *segment_identity;
+	/* Protocol "rdma": the NICs to use, "mlx5_0,mlx5_1".  NULL or "": those of MC_MS_FILTERS, or else all with an
+	 * active port */
+	const char *rdma_devices;
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most

@@ -28,9 +28,9 @@ typedef struct mooncake_replicate_config mooncake_replicate_config_t;
 mooncake_store_t mooncake_store_create(void);	/* NULL without memory */
 void mooncake_store_destroy(mooncake_store_t store);
 
-/* NULL protocol is "tcp", NULL master_server_addr "127.0.0.1:50051".  Upstream's other protocols ("rdma", ...) are
- * replaced by "tcp", with one warning in the log; -600 for a name that is none.  metadata_server and device_name are
- * ignored: the master knows all segments, so no metadata server is needed. */
+/* NULL protocol is "tcp", NULL master_server_addr "127.0.0.1:50051".  "rdma" uses the NICs of
+ * device_name ("mlx5_0,mlx5_1"; NULL or "": all).  Upstream's other protocols ("efa", ...) are replaced by "tcp", with
+ * one warning in the log; -600 for a name that is none.  metadata_server is ignored: the master knows all segments. */
 int mooncake_store_setup(mooncake_store_t store, const char *local_hostname,
 			 const char *metadata_server, uint64_t global_segment_size,
 			 uint64_t local_buffer_size, const char *protocol, const char *device_name,

@@ -30,7 +30,7 @@ UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 2
 TRUE = ("true", "1", "yes", "on", "enable", "enabled")
 FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
 # Protocols of upstream that this library replaces with shared memory and TCP; common/net/protocol.c has the same list.
-FALLBACK = ("rdma", "efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
+FALLBACK = ("efa", "nvmeof", "nvlink", "musa", "nvlink_intra", "hip", "barex", "cxl", "cxi", "ascend", "ub",
             "ubshmem", "maca", "sunrise_link", "flagcx", "shm")
 METADATA_SCHEMES = ("http", "https", "etcd", "redis", "rediss")
 
@@ -163,13 +163,13 @@ def engine_protocol(protocol, logger):
     if name in FALLBACK:
         _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name,
               logger=logger)
-    elif name not in ("", "tcp"):
-        _once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp",) + FALLBACK), logger=logger)
+    elif name not in ("", "tcp", "rdma"):
+        _once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp", "rdma") + FALLBACK), logger=logger)
 
 
 def check_protocol(protocol, segment_size):
     name = str(protocol if protocol is not None else "tcp")
-    if name == "tcp":
+    if name in ("tcp", "rdma"):
         return
     if name == "rpc_only":
         if segment_size:
@@ -178,7 +178,7 @@ def check_protocol(protocol, segment_size):
     if name in FALLBACK:
         _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name)
         return
-    raise Bad(f'unknown protocol "{name}"{nearest(name, ("tcp", "rpc_only") + FALLBACK)}')
+    raise Bad(f'unknown protocol "{name}"{nearest(name, ("tcp", "rdma", "rpc_only") + FALLBACK)}')
 
 
 def host_of(name):
@@ -215,8 +215,10 @@ def prepare(a):
     if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
         _once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
               "mc_store_rest_server have one)")
+    protocol = str(a["protocol"] if a["protocol"] is not None else "tcp")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
-                 tenant=str(a["tenant_id"] or "default"))
+                 tenant=str(a["tenant_id"] or "default"), protocol="rdma" if protocol == "rdma" else "tcp",
+                 rdma_devices=str(a["rdma_devices"] or ""))
     for what, name in names.items():
         # C code would use only the part before the NUL, which may be another valid name
         if "\0" in name:

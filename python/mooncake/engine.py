@@ -67,7 +67,8 @@ class TransferEngine(_Engine):
         etcd.  device_name: the network devices to use.  The engine chooses a protocol that both ends support.
         0, or -1; the log "mooncake.engine" gives the reason, and warns about an unavailable protocol."""
         _engine_protocol(protocol, _log)
-        code, why = self._open(metadata_server or "", local_hostname or "", device_name or "")
+        code, why = self._open(metadata_server or "", local_hostname or "", device_name or "",
+                               "rdma" if protocol == "rdma" else "")
         if code:
             _log.error("initialize: %s", why)
         return code

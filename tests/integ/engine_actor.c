@@ -7,7 +7,10 @@
  *	engine_actor drive HOST KIND N WHO...	N clients (KIND "ours" or "upstream"), each an engine of its own, that
  *						each write and read their share of WHO's LEN bytes in blocks of
  *						SIZE for SECONDS, and check it; print bytes per second of each
- *						(WHO: ENDPOINT PORT ADDR RKEY LEN SIZE SECONDS) */
+ *						(WHO: ENDPOINT PORT ADDR RKEY LEN SIZE SECONDS)
+ *
+ * With ENGINE_ACTOR_RDMA=NICS in the environment all clients of KIND "ours" use these NICs, also on one host, and print
+ * behind the rate how many of their transfers went over another path. */
 #include <config.h>
 
 #include <dirent.h>
@@ -33,6 +36,12 @@ static void die(const char *what, int err)
 {
 	printf("%s: %s\n", what, mc_err_detail(err));
 	exit(1);
+}
+
+static void use_nics(struct mce_conf *conf)
+{
+	conf->rdma_devices = getenv("ENGINE_ACTOR_RDMA");
+	conf->force_rdma = conf->rdma_devices;
 }
 
 static char *memory(uint64_t len)
@@ -94,6 +103,7 @@ static void serve(const char *host, uint64_t len)
 	int r;
 
 	attr.base = memory(len);
+	use_nics(&conf);
 	r = mce_engine_open(&conf, &e);
 	if (r == 0)
 		r = mce_mr_register(e, &attr, &mr);
@@ -112,7 +122,7 @@ static void serve(const char *host, uint64_t len)
 
 struct client {
 	pthread_t thread;
-	unsigned n;
+	unsigned n, others;	/* transfers over other paths than RDMA */
 	double rate;
 };
 
@@ -126,13 +136,13 @@ static struct {
 
 static pthread_barrier_t all_there;
 
-static void move(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64_t addr, char *mem,
-		 uint64_t part)
+static unsigned move(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64_t addr, char *mem,
+		     uint64_t part)
 {
 	struct mce_req reqs[FLIGHT];
 	struct iovec iov[FLIGHT];
 	struct mce_batch b;
-	unsigned n = 0;
+	unsigned n = 0, others = 0;
 
 	memset(reqs, 0, sizeof(reqs));
 	for (uint64_t off = 0; n < FLIGHT && off + run.size <= part; n++, off += run.size) {
@@ -145,6 +155,20 @@ static void move(struct mce_engine *e, struct mce_peer *peer, enum mce_op op, ui
 	mce_submit(e, &b, reqs, n);
 	if (mce_batch_wait(e, &b, reqs, n, mc_deadline_ms(60000)) || b.failed)
 		die("transfer", reqs[0].status);
+	for (unsigned i = 0; i < n; i++)
+		others += reqs[i].path != MCE_PATH_RDMA;
+	return others;
+}
+
+/* Memory of a client; NICs use it without a copy. */
+static void own(struct mce_engine *e, char *mem, uint64_t len)
+{
+	struct mce_mr_attr attr = { .base = mem, .len = len, .fd = -1 };
+	struct mce_mr *mr;
+	int r = mce_mr_register(e, &attr, &mr);
+
+	if (r < 0)
+		die("register", r);
 }
 
 static uint64_t blocks(uint64_t part)
@@ -163,6 +187,7 @@ static void *client_main(void *arg)
 	char host[MC_ADDR_MAX];
 	int port, r;
 
+	use_nics(&conf);
 	r = mce_engine_open(&conf, &e);
 	if (r == 0)
 		r = mc_addr_split(run.endpoint, host, sizeof(host), -1, &port);
@@ -171,6 +196,8 @@ static void *client_main(void *arg)
 			mce_peer_get(e, run.endpoint, &peer);
 	if (r < 0)
 		die("client", r);
+	own(e, out, part);
+	own(e, in, part);
 	/* Start the clock when all clients are connected and have touched their memory. */
 	memset(out, 1, part);
 	move(e, peer, MCE_READ, addr, in, part);
@@ -178,8 +205,8 @@ static void *client_main(void *arg)
 	began = mc_now_ns();
 	for (unsigned k = 0; mc_now_ns() - began < run.ns; k++) {
 		memset(out, (int)(c->n + k), part);
-		move(e, peer, MCE_WRITE, addr, out, part);
-		move(e, peer, MCE_READ, addr, in, part);
+		c->others += move(e, peer, MCE_WRITE, addr, out, part);
+		c->others += move(e, peer, MCE_READ, addr, in, part);
 		if (memcmp(out, in, blocks(part) * run.size))
 			die("bytes differ", -EINVAL);
 		bytes += 2 * blocks(part) * run.size;
@@ -219,7 +246,10 @@ int main(int argc, char **argv)
 	}
 	for (unsigned i = 0; i < run.n; i++) {
 		pthread_join(c[i].thread, NULL);
-		printf("%.0f\n", c[i].rate);
+		if (getenv("ENGINE_ACTOR_RDMA"))
+			printf("%.0f %u\n", c[i].rate, c[i].others);
+		else
+			printf("%.0f\n", c[i].rate);
 	}
 	return 0;
 }

@@ -43,8 +43,10 @@ for operation in read write; do
 		.batch_latency_us.p50 > 0 and .operation == "'"$operation"'"' "$tmp/out" >/dev/null ||
 		fail "$(cat "$tmp/out")"
 done
-initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=rdma
-equal "warnings about rdma" "$(grep -c 'warn protocol: "rdma" is not available, continuing with tcp' "$tmp/err")" 1
+initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=efa
+equal "warnings about efa" "$(grep -c 'warn protocol: "efa" is not available, continuing with tcp' "$tmp/err")" 1
+initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --protocol=rdma --device_name=nosuch0
+equal "warnings about rdma" "$(grep -c 'using tcp and shared memory' "$tmp/err")" 1
 initiate P2PHANDSHAKE --local_server_name=127.0.0.1 --report_unit=MiB --report_precision=0
 grep -qE 'throughput [0-9]+ MiB/s$' "$tmp/out" || fail "$(cat "$tmp/out")"
 # ends_with STATUS FLAG - the program ends with that status and a message

@@ -16,9 +16,9 @@ refused() {
 	fails timeout 20 "$@"
 	grep -qF -- "$words" "$tmp/fails.out" || fail "no \"$words\" in: $(cat "$tmp/fails.out")"
 }
-names='MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_GID_INDEX'
+names='MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT'
 line='warn env: these variables are set and have no effect in this version:'
-export MC_STORE_MEMCPY=1 MOONCAKE_OFFLOAD_FSDIR=x MC_GID_INDEX=3
+export MC_STORE_MEMCPY=1 MOONCAKE_OFFLOAD_FSDIR=x MC_RETRY_CNT=3
 # names_all NAME - the log names all variables, in one line
 names_all() {
 	warned "$1" 1 "$line"
@@ -44,9 +44,12 @@ start_client() {
 		--global_segment_size=32MiB --segment_kind=memfd --enable_http_server --http_port="$http" "${@:2}"
 	started "$SPAWNED" "$1" 20 curl -sf "http://127.0.0.1:$http/health"
 }
-start_client client --protocol=rdma
+start_client client --protocol=ub
 names_all client
-warned client 1 '"rdma" is not available, continuing with tcp'
+warned client 1 '"ub" is not available, continuing with tcp'
+# RDMA without a NIC
+start_client without --protocol=rdma --device_names=nosuch0
+warned without 1 'using tcp and shared memory'
 start_client named --protocol=rpc_only --global_segment_size=0
 warned named 0 'is not available'
 client=("$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 --port=0)

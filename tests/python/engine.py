@@ -224,7 +224,7 @@ class Others(unittest.TestCase):
     def test_protocols(self):
         """An unavailable protocol gives a warning; the engine then uses an available one, as
         upstream's does."""
-        names = (("rdma", "continuing with tcp"), ("flagcx", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
+        names = (("efa", "continuing with tcp"), ("flagcx", "continuing with tcp"), ("rmda", 'did you mean "rdma"'), ("bogus", 'unknown protocol "bogus"'))
         for name, said in names:
             e = me.TransferEngine()
             with self.assertLogs("mooncake.engine", "WARNING") as log:

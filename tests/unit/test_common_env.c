@@ -63,13 +63,13 @@ static void report_some(void)
 	setenv("MC_STORE_MEMCPY", "1", 1);
 	setenv("MC_STORE_CLUSTER_ID", "", 1);
 	setenv("MOONCAKE_OFFLOAD_FSDIR", "x", 1);
-	setenv("MC_MTU", "4096", 1);
-	setenv("MC_MTU_OTHER", "4096", 1);
-	setenv("MC_MT", "4096", 1);
+	setenv("MC_RETRY_CNT", "4", 1);
+	setenv("MC_RETRY_CNT_OTHER", "4", 1);
+	setenv("MC_RETRY", "4", 1);
 	setenv("MC_FORCE_TCP", "1", 1);
 	setenv("MOONCAKE_MASTER", "a:1", 1);
 	mc_env_report_inert();
-	setenv("MC_GID_INDEX", "3", 1);
+	setenv("MC_SLICE_TIMEOUT", "3", 1);
 	mc_env_report_inert();
 }
 
@@ -79,7 +79,7 @@ static void variables_without_effect_are_named_in_one_line(void **state)
 
 	assert_int_equal(count(text, "\n"), 1);
 	assert_int_equal(count(text, " warn env: "), 1);
-	assert_int_equal(count(text, "version: MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_MTU\n"), 1);
+	assert_int_equal(count(text, "version: MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT\n"), 1);
 }
 
 static void report_none(void)
@@ -123,12 +123,13 @@ static void a_long_list_ends_with_a_number(void **state)
 
 static void parse_protocols(void)
 {
-	static const char *const names[] = { "tcp", "rdma", "rdma", "efa", "cxl", "rdma" };
+	static const char *const names[] = { "tcp", "ub", "ub", "efa", "cxl", "ub" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (mc_protocol_parse(names[i]) != MC_PROTOCOL_TCP)
 			_exit(1);
-	if (mc_protocol_parse("rpc_only") != MC_PROTOCOL_RPC_ONLY || mc_protocol_parse("rmda") != -MC_EPARAM ||
+	if (mc_protocol_parse("rpc_only") != MC_PROTOCOL_RPC_ONLY || mc_protocol_parse("rdma") != MC_PROTOCOL_RDMA ||
+	    mc_protocol_parse("rmda") != -MC_EPARAM ||
 	    mc_protocol_parse("") != -MC_EPARAM || mc_protocol_parse("TCP") != -MC_EPARAM)
 		_exit(2);
 }
@@ -137,7 +138,7 @@ static void an_unavailable_protocol_is_reported_once(void **state)
 {
 	const char *text = output_of(parse_protocols);
 
-	assert_int_equal(count(text, "\"rdma\" is not available, continuing with tcp"), 1);
+	assert_int_equal(count(text, "\"ub\" is not available, continuing with tcp"), 1);
 	assert_int_equal(count(text, "\"efa\" is not available"), 1);
 	assert_int_equal(count(text, "\"cxl\" is not available"), 1);
 	assert_int_equal(count(text, "\n"), 3);

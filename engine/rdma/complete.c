@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * complete.c - completions: polling for them, and their effect on slices and endpoints.
+ *
+ * A thread that waits for a few requests polls by itself for a while (mce_rdma_lead()); otherwise the completion queue
+ * is armed, and the next completion wakes the I/O thread.  A queue is always either armed or polled. */
+#include <config.h>
+
+#include <errno.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/rdma/rdma_i.h"
+
+#define POLL_MAX 32
+/* The I/O thread polls on for this time after a completion, a waiting thread after its last one. */
+#define IO_SPIN_NS 20000u
+#define LEAD_SPIN_NS 200000u
+
+MC_COUNTER(rdma_errors, "mooncake_transfer_rdma_errors_total", "", "RDMA endpoints that were lost")
+
+/* ---- endpoints --------------------------------------------------------------------------------- */
+
+bool mce_rdma_ep_idle_locked(const struct mce_rdma_ep *ep)
+{
+	for (unsigned i = 0; i < ep->nqps; i++)
+		if (ep->qp[i].head != ep->qp[i].tail)
+			return false;
+	return true;
+}
+
+void mce_rdma_ep_break_locked(struct mce_rdma_ep *ep)
+{
+	if (ep->state != MCE_RDMA_EP_UP)
+		return;
+	ep->state = MCE_RDMA_EP_BROKEN;
+	ep->broken_ms = mc_now_ms();
+	__atomic_store_n(&ep->rp->nup, ep->rp->nup - 1, __ATOMIC_RELAXED);
+	mc_metric_add(&rdma_errors, 1);
+	for (unsigned i = 0; i < ep->nqps; i++) {
+		struct mce_rdma_qp *qp = &ep->qp[i];
+
+		if (qp->qp)
+			mce_rdma_qp_fail(ep->nic, qp->qp);
+		for (uint32_t at = qp->tail; at != qp->head; at++)
+			ep->doubt |= qp->ring[at & (qp->depth - 1)]->write;
+	}
+	if (ep->doubt)
+		ep->rp->p->doubts = true;
+	mce_rdma_kick_locked(ep->rp);
+}
+
+/* ---- completions ------------------------------------------------------------------------------- */
+
+static struct mce_rdma_slice *ring_pop(struct mce_rdma_qp *qp)
+{
+	struct mce_rdma_slice *s = qp->ring[qp->tail++ & (qp->depth - 1)];
+
+	qp->ep->bytes -= s->len;
+	return s;
+}
+
+static void slice_done(struct mce_rdma_qp *qp, struct mc_list *over)
+{
+	struct mce_rdma_slice *s = ring_pop(qp);
+
+	__atomic_fetch_add(&qp->ep->nic->bytes, s->len, __ATOMIC_RELAXED);
+	mce_rdma_slice_end_locked(qp->ep->rp, s, 0, over);
+}
+
+static void report(const struct mce_rdma_qp *qp, const struct mce_rdma_slice *s, enum ibv_wc_status status)
+{
+	const struct mce_rdma_ep *ep = qp->ep;
+
+	mc_warn("rdma", "%s failed: %s peer=%s nic=%s peer_nic=%s", s->write ? "write" : "read",
+		ep->nic->r->v->wc_status_str(status), ep->rp->p->endpoint, ep->nic->addr.name,
+		ep->rp->remote[ep->remote].name);
+}
+
+static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, struct mc_list *over)
+{
+	struct mce_rdma_peer *rp = qp->ep->rp;
+	struct mce_rdma_slice *s;
+	struct mce_rdma_remote *rem;
+
+	/* First, so that a WRITE that has failed makes its endpoint doubtful. */
+	mce_rdma_ep_break_locked(qp->ep);
+	s = ring_pop(qp);
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR:
+		/* Another one has failed, or the endpoint was given up. */
+		mce_rdma_slice_lost_locked(rp, s, false, over);
+		break;
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		/* The region may be gone: ask for it again. */
+		report(qp, s, status);
+		rem = mce_rdma_remote_find_locked(rp, s->req->rkey);
+		if (rem)
+			rem->stale = true;
+		mce_rdma_slice_lost_locked(rp, s, true, over);
+		break;
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_MW_BIND_ERR:
+		/* Its own memory or form is at fault, which no other path would change. */
+		report(qp, s, status);
+		mce_rdma_slice_end_locked(rp, s, -MC_ETRANSFER, over);
+		break;
+	default:
+		report(qp, s, status);
+		qp->ep->failed = true;
+		mce_rdma_slice_lost_locked(rp, s, true, over);
+		break;
+	}
+}
+
+void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over)
+{
+	while (qp->head != qp->tail)
+		mce_rdma_slice_lost_locked(qp->ep->rp, ring_pop(qp), false, over);
+}
+
+/* The peer's lock is held.  Completions come in the order of posting, so one tells about all before it. */
+static void wc_take(struct mce_rdma_qp *qp, const struct ibv_wc *wc, struct mc_list *over)
+{
+	struct mce_rdma_ep *ep = qp->ep;
+	uint32_t seq = (uint32_t)wc->wr_id;
+
+	if ((int32_t)(seq - qp->tail) < 0 || (int32_t)(qp->head - seq) <= 0)
+		return;
+	while (qp->tail != seq)
+		slice_done(qp, over);
+	if (wc->status == IBV_WC_SUCCESS)
+		slice_done(qp, over);
+	else
+		slice_failed(qp, wc->status, over);
+	/* The resolver frees it. */
+	if (ep->state == MCE_RDMA_EP_BROKEN && mce_rdma_ep_idle_locked(ep))
+		mce_rdma_kick_locked(ep->rp);
+}
+
+/* The lock of the completion queue is held. */
+static void wcs_take(struct mce_rdma_cq *cq, const struct ibv_wc *wc, int n, struct mc_list *over)
+{
+	struct mce_rdma_peer *rp = NULL;
+
+	for (int i = 0; i < n; i++) {
+		uint32_t id = (uint32_t)(wc[i].wr_id >> 32);
+		struct mce_rdma_qp *qp = id < cq->nqp ? cq->qp[id] : NULL;
+
+		if (!qp)
+			continue;
+		if (rp != qp->ep->rp) {
+			if (rp) {
+				mce_rdma_pump_locked(rp, over);
+				pthread_mutex_unlock(&rp->p->lock);
+			}
+			rp = qp->ep->rp;
+			pthread_mutex_lock(&rp->p->lock);
+		}
+		wc_take(qp, &wc[i], over);
+	}
+	if (rp) {
+		mce_rdma_pump_locked(rp, over);
+		pthread_mutex_unlock(&rp->p->lock);
+	}
+}
+
+static int cq_poll_locked(struct mce_rdma_cq *cq, struct mc_list *over)
+{
+	struct ibv_wc wc[POLL_MAX];
+	int n = cq->nic->r->v->poll_cq(cq->cq, POLL_MAX, wc);
+
+	if (n > 0)
+		wcs_take(cq, wc, n, over);
+	return n < 0 ? 0 : n;
+}
+
+static int cq_poll(struct mce_rdma_cq *cq, bool wait)
+{
+	struct mc_list over;
+	int n;
+
+	mc_list_init(&over);
+	if (wait)
+		pthread_mutex_lock(&cq->lock);
+	else if (pthread_mutex_trylock(&cq->lock))
+		return 0;	/* another thread is doing it */
+	n = cq_poll_locked(cq, &over);
+	pthread_mutex_unlock(&cq->lock);
+	mce_rdma_over(&over);
+	return n;
+}
+
+static unsigned nic_cqs(const struct mce_nic *nic)
+{
+	return __atomic_load_n(&nic->ncqs, __ATOMIC_ACQUIRE);
+}
+
+static int poll_all(struct mce_rdma *r)
+{
+	int n = 0;
+
+	for (unsigned i = 0; i < r->nnics; i++)
+		for (unsigned k = 0; k < nic_cqs(&r->nic[i]); k++)
+			n += cq_poll(r->nic[i].cq[k], false);
+	return n;
+}
+
+void mce_rdma_poll(struct mce_peer *p)
+{
+	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
+
+	if (rp)
+		(void)poll_all(rp->r);
+}
+
+/* ---- arming ------------------------------------------------------------------------------------ */
+
+/* Arm the queue unless it is, and take completions that came just before; true: there were some. */
+static bool cq_arm(struct mce_rdma_cq *cq)
+{
+	struct mc_list over;
+	int n;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&cq->lock);
+	if (!cq->armed)
+		cq->armed = cq->nic->r->v->req_notify_cq(cq->cq, 0) == 0;
+	n = cq_poll_locked(cq, &over);
+	pthread_mutex_unlock(&cq->lock);
+	mce_rdma_over(&over);
+	return n > 0;
+}
+
+static bool led(const struct mce_rdma *r)
+{
+	return __atomic_load_n(&r->leaders, __ATOMIC_SEQ_CST) > 0;
+}
+
+static void cq_serve(struct mce_rdma_cq *cq)
+{
+	uint64_t until = mc_now_ns() + IO_SPIN_NS;
+
+	while (!led(cq->nic->r) && mc_now_ns() < until)
+		if (cq_poll(cq, true) > 0)
+			until = mc_now_ns() + IO_SPIN_NS;
+	/* A thread that polls arms it when it stops. */
+	while (!led(cq->nic->r) && cq_arm(cq))
+		;
+}
+
+void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
+{
+	struct mce_nic *nic = mc_container_of(evfd, struct mce_nic, channel_evfd);
+	const struct mce_verbs *v = nic->r->v;
+	struct ibv_cq *ib;
+	void *context;
+
+	(void)events;
+	while (v->get_cq_event(nic->channel, &ib, &context) == 0) {
+		struct mce_rdma_cq *cq = context;
+
+		v->ack_cq_events(ib, 1);
+		pthread_mutex_lock(&cq->lock);
+		cq->armed = false;
+		pthread_mutex_unlock(&cq->lock);
+		cq_serve(cq);
+	}
+}
+
+int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
+{
+	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
+	struct mce_rdma *r;
+	uint64_t now, until;
+
+	if (!rp || __atomic_load_n(&rp->nup, __ATOMIC_RELAXED) == 0)
+		return -EAGAIN;
+	r = rp->r;
+	__atomic_fetch_add(&r->leaders, 1, __ATOMIC_SEQ_CST);
+	until = mc_now_ns() + LEAD_SPIN_NS;
+	while (!mce_batch_done(b) && (now = mc_now_ns()) < until && now < deadline)
+		if (poll_all(r) > 0)
+			until = now + LEAD_SPIN_NS;
+	if (__atomic_sub_fetch(&r->leaders, 1, __ATOMIC_SEQ_CST) == 0)
+		for (unsigned i = 0; i < r->nnics; i++)
+			for (unsigned k = 0; k < nic_cqs(&r->nic[i]); k++)
+				(void)cq_arm(r->nic[i].cq[k]);
+	return mce_batch_done(b) || mc_now_ns() >= deadline ? 0 : -EAGAIN;
+}
+
+/* ---- ticks ------------------------------------------------------------------------------------- */
+
+/* Wake the resolvers of peers with lost endpoints or slices, and requests that wait for a staging slot. */
+void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);
+	struct mc_list over, *pos, *at;
+	bool starved, kick;
+
+	pthread_mutex_lock(&r->stage.lock);
+	starved = r->stage.starved;
+	r->stage.starved = false;
+	pthread_mutex_unlock(&r->stage.lock);
+	mc_list_init(&over);
+	pthread_mutex_lock(&r->lock);
+	mc_list_for_each(pos, &r->peers) {
+		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
+
+		pthread_mutex_lock(&rp->p->lock);
+		kick = !mc_list_empty(&rp->retry) || (rp->again_ms && now_ms >= rp->again_ms);
+		mc_list_for_each(at, &rp->eps)
+			kick |= mc_container_of(at, struct mce_rdma_ep, node)->state == MCE_RDMA_EP_BROKEN;
+		if (kick)
+			mce_rdma_kick_locked(rp);
+		if (starved)
+			mce_rdma_pump_locked(rp, &over);
+		pthread_mutex_unlock(&rp->p->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	mce_rdma_over(&over);
+}

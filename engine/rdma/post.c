@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * post.c - handing slices to the NICs: chains of work requests, one doorbell each, the last one signalled.
+ *
+ * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more. */
+#include <config.h>
+
+#include <string.h>
+
+#include "common/fault.h"
+#include "engine/rdma/rdma_i.h"
+
+/* Bytes of a chain when several endpoints share the work. */
+#define CHAIN_BYTES (256u << 10)
+
+struct chain {
+	unsigned n;
+	struct ibv_send_wr wr[MCE_RDMA_CHAIN];
+	struct ibv_sge sge[MCE_RDMA_CHAIN][MCE_RDMA_SGE];
+};
+
+/* Scatter list of a slice on this NIC; the number of entries, 0: its memory is not usable there. */
+static unsigned slice_sge(const struct mce_rdma_slice *s, const struct mce_nic *nic, struct ibv_sge *sge)
+{
+	const struct iovec *iov = s->stage ? NULL : &s->req->iov[s->iov_idx];
+	const struct ibv_mr *stage;
+	uint64_t off = s->iov_off, left = s->len, room;
+	unsigned n = 0;
+
+	if (s->stage) {
+		stage = mce_rdma_stage_mr(nic->r, nic);
+		sge[0] = (struct ibv_sge){ (uintptr_t)s->stage, s->len, stage ? stage->lkey : 0 };
+		return stage ? 1 : 0;
+	}
+	for (; left; n++, off += sge[n - 1].length) {
+		while (iov->iov_len == off) {
+			iov++;
+			off = 0;
+		}
+		if (n == s->nmr)
+			return 0;
+		sge[n].addr = (uintptr_t)iov->iov_base + off;
+		if (!mce_rdma_lkey(s->mr[n], nic, sge[n].addr, &sge[n].lkey, &room))
+			return 0;
+		if (room > iov->iov_len - off)
+			room = iov->iov_len - off;
+		sge[n].length = (uint32_t)(room < left ? room : left);
+		left -= sge[n].length;
+	}
+	return n;
+}
+
+/* False: this endpoint cannot carry the slice. */
+static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_slice *s)
+{
+	struct mce_rdma_ep *ep = qp->ep;
+	const struct mce_rdma_remote *rem = mce_rdma_remote_find_locked(ep->rp, s->req->rkey);
+	uint64_t addr = s->req->addr + s->off, at = (addr - rem->base) / rem->part;
+	struct ibv_send_wr *wr = &c->wr[c->n];
+
+	if (ep->remote >= rem->nnics || !rem->key[ep->remote * rem->nparts + at])
+		return false;
+	memset(wr, 0, sizeof(*wr));
+	wr->num_sge = (int)slice_sge(s, ep->nic, c->sge[c->n]);
+	if (wr->num_sge == 0)
+		return false;
+	wr->wr_id = (uint64_t)qp->id << 32 | qp->head;
+	wr->sg_list = c->sge[c->n];
+	wr->opcode = s->write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+	if (s->write && s->len <= __atomic_load_n(&ep->nic->max_inline, __ATOMIC_RELAXED))
+		wr->send_flags = IBV_SEND_INLINE;
+	wr->wr.rdma.remote_addr = addr;
+	wr->wr.rdma.rkey = rem->key[ep->remote * rem->nparts + at];
+	if (c->n)
+		c->wr[c->n - 1].next = wr;
+	c->n++;
+	qp->ring[qp->head++ & (qp->depth - 1)] = s;
+	ep->bytes += s->len;
+	return true;
+}
+
+/* The work requests from @bad on were not taken. */
+static void chain_undo(struct chain *c, struct mce_rdma_qp *qp, const struct ibv_send_wr *bad, struct mc_list *over)
+{
+	unsigned taken = bad ? (unsigned)(bad - c->wr) : 0;
+
+	for (unsigned i = c->n; i > taken; i--) {
+		struct mce_rdma_slice *s = qp->ring[--qp->head & (qp->depth - 1)];
+
+		qp->ep->bytes -= s->len;
+		mce_rdma_slice_lost_locked(qp->ep->rp, s, true, over);
+	}
+	mce_rdma_ep_break_locked(qp->ep);
+}
+
+/* Post one chain; false: there is nothing to post, or no room. */
+static bool ep_post_locked(struct mce_rdma_ep *ep, struct mc_list *over)
+{
+	struct mce_rdma_qp *qp = &ep->qp[ep->next++ % ep->nqps];
+	struct ibv_send_wr *bad = NULL;
+	struct mce_rdma_slice *s;
+	uint64_t before = ep->bytes;
+	struct chain c;
+	int r;
+
+	c.n = 0;
+	while (c.n < MCE_RDMA_CHAIN && qp->head - qp->tail < qp->depth &&
+	       (ep->rp->nup == 1 || ep->bytes - before < CHAIN_BYTES)) {
+		s = mce_rdma_cut_locked(ep, over);
+		if (!s)
+			break;
+		if (chain_add(&c, qp, s))
+			continue;
+		mce_rdma_slice_lost_locked(ep->rp, s, true, over);
+		break;
+	}
+	if (c.n == 0)
+		return false;
+	c.wr[c.n - 1].send_flags |= IBV_SEND_SIGNALED;
+	r = mc_fault("engine.rdma.post");
+	if (r == 0)
+		r = ep->nic->r->v->post_send(qp->qp, c.wr, &bad);
+	else
+		bad = c.wr;
+	if (r < 0)
+		chain_undo(&c, qp, bad, over);
+	return r == 0;
+}
+
+static uint64_t ep_limit(const struct mce_rdma_ep *ep)
+{
+	uint64_t two = 2ull * ep->rp->r->tune.slice;
+
+	return two > MCE_RDMA_EP_BYTES ? two : MCE_RDMA_EP_BYTES;
+}
+
+/* The endpoint for the next chain; NULL: none has room. */
+static struct mce_rdma_ep *ep_choose_locked(struct mce_rdma_peer *rp, const struct mce_rdma_ep *skip)
+{
+	struct mce_rdma_ep *best = NULL;
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep == skip || ep->state != MCE_RDMA_EP_UP || ep->bytes >= ep_limit(ep))
+			continue;
+		if (!best || ep->bytes < best->bytes)
+			best = ep;
+	}
+	return best;
+}
+
+void mce_rdma_pump_locked(struct mce_rdma_peer *rp, struct mc_list *over)
+{
+	struct mce_rdma_ep *ep, *full = NULL;
+
+	while ((!mc_list_empty(&rp->queue) || !mc_list_empty(&rp->retry)) && (ep = ep_choose_locked(rp, full))) {
+		if (ep_post_locked(ep, over))
+			continue;
+		/* Its queue pair is full, or there is nothing for it; one other may still do. */
+		if (full)
+			break;
+		full = ep;
+	}
+}
+
+void mce_rdma_pump(struct mce_rdma_peer *rp)
+{
+	struct mc_list over;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&rp->p->lock);
+	mce_rdma_pump_locked(rp, &over);
+	pthread_mutex_unlock(&rp->p->lock);
+	mce_rdma_over(&over);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rdma.c - the RDMA transport and its service: opening, closing, and the two tables. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "engine/rdma/rdma_i.h"
+
+static void watch_run(void *arg)
+{
+	struct mce_rdma *r = arg;
+
+	mce_io_watch(&r->io, &r->watcher);
+}
+
+static int rdma_open(struct mce_engine *e)
+{
+	/* The NICs are opened in start, which has the configuration. */
+	(void)e;
+	return 0;
+}
+
+static int rdma_new(struct mce_engine *e, struct mce_rdma **ret)
+{
+	struct mce_rdma *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->e = e;
+	r->v = mce_verbs();
+	mc_list_init(&r->guests);
+	mc_list_init(&r->peers);
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_mutex_init(&r->stage.lock, NULL);
+	r->watcher.tick = mce_rdma_tick;
+	mce_rdma_tune_read(&r->tune);
+	*ret = r;
+	return 0;
+}
+
+/* Without a usable NIC the engine works over the other paths, and has no threads for this one. */
+static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
+{
+	struct mce_rdma *r;
+	int err;
+
+	if (!conf->rdma_devices || !mce_nics_exist(conf->rdma_wanted))
+		return 0;
+	err = rdma_new(e, &r);
+	if (err < 0)
+		return err;
+	e->service[MCE_PATH_RDMA] = r;
+	err = mce_io_open(&r->io, e, "mce-rdma");
+	if (err == 0)
+		err = mce_io_open(&r->ctl, e, "mce-rdma-ctl");
+	if (err == 0)
+		err = mce_nics_open(r, conf->rdma_devices, conf->rdma_wanted);
+	if (err == 0)
+		err = mc_evloop_post(r->io.loop, watch_run, r);
+	if (r->tune.same_host && r->nnics)
+		e->conf.force_rdma = e->conf.force_tcp = true;
+	return err;
+}
+
+static void rdma_close(struct mce_engine *e)
+{
+	struct mce_rdma *r = mce_rdma_of(e);
+
+	if (!r)
+		return;
+	if (r->ctl.loop)
+		mce_rdma_guests_close(r);
+	mce_io_close(&r->ctl);
+	mce_io_close(&r->io);
+	mce_rdma_stage_close(r);
+	mce_nics_close(r);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+	e->service[MCE_PATH_RDMA] = NULL;
+}
+
+bool mce_engine_has_rdma(const struct mce_engine *e)
+{
+	return mce_rdma_feature(e) != 0;
+}
+
+uint64_t mce_rdma_feature(const struct mce_engine *e)
+{
+	const struct mce_rdma *r = mce_rdma_of(e);
+
+	return r && r->nnics ? MCE_FEATURE_RDMA : 0;
+}
+
+const struct mce_service mce_rdma_service = {
+	.open = rdma_open,
+	.start = rdma_start,
+	.close = rdma_close,
+	.region_add = mce_rdma_region_add,
+	.revoke_begin = mce_no_revoke,
+	.revoke_wait = mce_rdma_region_free,
+	.knows_peer = mce_no_peer,
+	.take_connection = mce_rdma_take_connection,
+	.fence = mce_rdma_fence,
+};
+
+const struct mce_transport mce_rdma_transport = {
+	.name = "rdma",
+	.path = MCE_PATH_RDMA,
+	.distance = MCE_DISTANCE_NETWORK,
+	.attach = mce_rdma_attach,
+	.detach = mce_rdma_detach,
+	.connect = mce_rdma_connect,
+	.prepare = mce_rdma_prepare,
+	.submit = mce_rdma_submit,
+	.submit_run = mce_rdma_submit_run,
+	.flush = mce_rdma_flush,
+	.poll = mce_rdma_poll,
+	.lead = mce_rdma_lead,
+	.cancel = mce_rdma_cancel,
+	.writes_in_doubt = mce_rdma_writes_in_doubt,
+	.new_fence = mce_rdma_new_fence,
+	.map = mce_no_map,
+};

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rdma_i.h - declarations that the files of engine/rdma/ share.
+ *
+ * An engine has a few NICs (device.c) and registers every region on all of them (region.c).  A peer that offers RDMA
+ * has a control connection: TCP, greeted like the others, and then JSON messages (wire.c).  Over it the two sides make
+ * endpoints, each a few queue pairs from one of our NICs to one of the peer's (endpoint.c, connect.c; the owner's side
+ * is serve.c), and we ask for the keys of regions.  Requests wait in a queue of the peer; endpoints with room cut
+ * slices off it (queue.c), post them in chains (post.c), and end them as completions arrive (complete.c).
+ *
+ * a WRITE that ended with an error may still be on its way in the network.  Its endpoint is in doubt
+ * until the owner has destroyed the queue pairs at its end, and until then no WRITE of this engine goes to the peer.
+ *
+ * Locks: mce_rdma.lock and a completion queue's lock come before a peer's lock. */
+#ifndef MCE_RDMA_I_H
+#define MCE_RDMA_I_H
+
+#include "engine/engine_i.h"
+#include "engine/rdma/verbs.h"
+#include "engine/tcp/tcp_wire.h"
+
+#define MCE_NICS_MAX 16u
+#define MCE_RDMA_QPS_MAX 16u
+#define MCE_RDMA_SGE 4u
+#define MCE_RDMA_CQS_MAX 64u
+/* Work requests that are posted with one doorbell. */
+#define MCE_RDMA_CHAIN 16u
+/* Bytes in flight on an endpoint, or two slices if that is more: 100 Gb/s over 300 us. */
+#define MCE_RDMA_EP_BYTES (4u << 20)
+/* Endpoints that a slice may lose before its request fails. */
+#define MCE_RDMA_TRIES 4u
+#define MCE_RDMA_NAME_MAX 64u
+/* Parts that a region is registered in; more than one only where the device limits the size. */
+#define MCE_RDMA_PARTS_MAX 64u
+
+/* Settings (tune.c), upstream's MC_* variables. */
+struct mce_rdma_tune {
+	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry;
+	int gid_index, tc, sl, pkey, relaxed;
+	bool same_host;
+	uint64_t max_mr;
+};
+void mce_rdma_tune_read(struct mce_rdma_tune *t);
+
+struct mce_rdma;
+
+/* ---- NICs (device.c) ---------------------------------------------------------------------------- */
+
+/* How a peer reaches a NIC. */
+struct mce_rdma_addr {
+	char name[MCE_RDMA_NAME_MAX];
+	union ibv_gid gid;
+	uint16_t lid;
+	unsigned mtu;		/* bytes */
+};
+
+struct mce_rdma_qp;
+
+struct mce_rdma_cq {
+	struct mce_nic *nic;
+	struct ibv_cq *cq;
+	uint32_t room;		/* completions that no queue pair has reserved; guarded by the NIC's lock */
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	bool armed;		/* the next completion makes an event */
+	struct mce_rdma_qp **qp;	/* by number; NULL: unused */
+	uint32_t nqp, cap;
+};
+
+struct mce_nic {
+	/* constant after open */
+	struct mce_rdma *r;
+	unsigned index;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	bool global;		/* packets have a global header: RoCE, or a routed InfiniBand port */
+	unsigned max_wr, max_sge, rd_atomic;
+	int max_cqe;
+	uint64_t max_mr;
+	int numa;		/* node, -1: unknown */
+	struct mc_evfd async_evfd, channel_evfd;
+	/* guarded by lock; the name is constant */
+	pthread_mutex_t lock;
+	struct mce_rdma_addr addr;
+	int gid_index;
+	struct mce_rdma_cq *cq[MCE_RDMA_CQS_MAX];
+	unsigned ncqs;		/* atomic: read without the lock */
+	/* atomic */
+	bool up;
+	unsigned max_inline;
+	uint64_t bytes;		/* of ended slices */
+};
+
+/* Memory for bytes of programs that have not registered theirs, and for checksums: slots of one slice each. */
+struct mce_rdma_stage {
+	pthread_mutex_t lock;
+	char *base;
+	uint64_t slot, len;	/* bytes of a slot, of all */
+	void *free;		/* list through the first word of each slot */
+	struct ibv_mr *mr[MCE_NICS_MAX];
+	bool starved;		/* a peer waits for a slot */
+};
+
+struct mce_rdma {
+	/* constant after open */
+	struct mce_engine *e;
+	const struct mce_verbs *v;
+	struct mce_rdma_tune tune;
+	unsigned nnics;
+	struct mce_nic nic[MCE_NICS_MAX];
+	struct mce_io io;	/* completions that no thread waits for, events of NICs, ticks */
+	struct mce_io ctl;	/* serves control connections; may block for a second */
+	struct mce_watcher watcher;
+	unsigned leaders;	/* atomic: waiting threads that poll */
+	pthread_mutex_t lock;	/* comes before a peer's lock */
+	struct mc_list peers;	/* mce_rdma_peer.node of those that were connected once */
+	struct mce_rdma_stage stage;
+	/* owned by the loop of ctl */
+	struct mc_list guests;
+	unsigned nguests;
+	uint32_t next_id;
+};
+static inline struct mce_rdma *mce_rdma_of(const struct mce_engine *e)
+{
+	return (struct mce_rdma *)e->service[MCE_PATH_RDMA];
+}
+static inline bool mce_nic_up(const struct mce_nic *nic)
+{
+	return __atomic_load_n(&nic->up, __ATOMIC_ACQUIRE);
+}
+
+/* Has this machine NICs, and the library for them?  If they are @wanted a warning says why not. */
+bool mce_nics_exist(bool wanted);
+/* Open the NICs of @list ("mlx5_0,mlx5_1"; "": all that have an active port).  0 also when there is none: then nnics is
+ * 0, and when they are @wanted a warning says why. */
+int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted);
+void mce_nics_close(struct mce_rdma *r);
+void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index);
+/* A completion queue with room for @n completions, which are reserved. */
+int mce_nic_cq_take(struct mce_nic *nic, uint32_t n, struct mce_rdma_cq **ret);
+void mce_nic_cq_give(struct mce_rdma_cq *cq, uint32_t n);
+
+/* ---- memory (region.c) -------------------------------------------------------------------------- */
+
+struct mce_rdma_region {
+	unsigned nparts;
+	uint64_t part;		/* bytes of a part but the last */
+	struct ibv_mr *mr[];	/* [nic * nparts + part], NULL: not registered on this NIC */
+};
+void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
+void mce_rdma_region_free(struct mce_mr *mr);
+/* The key of the local byte @addr on a NIC and how many bytes follow it in the same part; false: none. */
+bool mce_rdma_lkey(const struct mce_mr *mr, const struct mce_nic *nic, uint64_t addr, uint32_t *ret_key,
+		   uint64_t *ret_room);
+void *mce_rdma_stage_take(struct mce_rdma *r);	/* NULL: none is free; the peers are pumped when one is */
+void mce_rdma_stage_give(struct mce_rdma *r, void *slot);
+/* NULL: it cannot be registered. */
+struct ibv_mr *mce_rdma_stage_mr(struct mce_rdma *r, const struct mce_nic *nic);
+void mce_rdma_stage_close(struct mce_rdma *r);
+
+/* A region of a peer. */
+struct mce_rdma_remote {
+	struct mce_rdma_remote *next;
+	uint64_t rkey, base, len, part;
+	unsigned access, nnics, nparts;
+	bool stale;		/* the peer has refused a key: ask again before use; guarded by the peer's lock */
+	uint32_t key[];		/* [nic * nparts + part], 0: not registered there */
+};
+
+/* ---- endpoints (endpoint.c) --------------------------------------------------------------------- */
+
+struct mce_rdma_slice {
+	struct mc_list node;	/* mce_rdma_peer.free or .retry */
+	struct mce_req *req;
+	uint64_t off;		/* in the transfer; of the trailer when tail */
+	uint32_t len, iov_idx;
+	uint64_t iov_off;
+	uint8_t tries, nmr;
+	bool write, tail;
+	void *stage;		/* slot with its bytes, NULL: none */
+	struct mce_mr *mr[MCE_RDMA_SGE];	/* references to its local memory */
+};
+
+struct mce_rdma_qp {
+	/* constant while it is connected */
+	struct mce_rdma_ep *ep;
+	struct ibv_qp *qp;
+	struct mce_rdma_cq *cq;
+	uint32_t id, depth;
+	/* guarded by the peer's lock */
+	struct mce_rdma_slice **ring;
+	uint32_t head, tail;	/* of the ring: posted, ended */
+};
+
+enum mce_rdma_state {
+	MCE_RDMA_EP_UP,
+	MCE_RDMA_EP_BROKEN,	/* its queue pairs are in the error state; slices are being flushed */
+};
+
+struct mce_rdma_ep {
+	struct mc_list node;	/* mce_rdma_peer.eps */
+	struct mce_rdma_peer *rp;
+	struct mce_nic *nic;
+	unsigned remote;	/* index of the peer's NIC */
+	uint32_t id;		/* the owner's number of it */
+	uint8_t mtu;		/* enum ibv_mtu */
+	/* guarded by the peer's lock */
+	enum mce_rdma_state state;
+	bool doubt;		/* a WRITE on it has failed */
+	bool failed;		/* its path is at fault */
+	bool settled;		/* the owner has destroyed its end */
+	uint64_t up_ms, broken_ms;
+	uint64_t bytes;		/* in flight */
+	unsigned nqps, next;	/* queue pair that posts next */
+	struct mce_rdma_qp qp[MCE_RDMA_QPS_MAX];
+};
+
+/* Parameters of the other end of an endpoint. */
+struct mce_rdma_far {
+	struct mce_rdma_addr addr;
+	unsigned nqps;
+	uint32_t qpn[MCE_RDMA_QPS_MAX], psn;
+};
+/* Make the queue pairs of a NIC, in the INIT state.  @writable: the other side may also write. */
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret);
+/* Connect one of them: ready to receive and to send.  May take a second. */
+int mce_rdma_qp_connect(struct mce_nic *nic, struct ibv_qp *qp, const struct mce_rdma_addr *to, uint32_t qpn,
+			uint32_t psn, unsigned mtu);
+void mce_rdma_qp_fail(struct mce_nic *nic, struct ibv_qp *qp);	/* to the error state: its work is flushed */
+int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, struct mce_rdma_ep **ret);
+/* Destroy its queue pairs: after return the NIC uses no memory of its slices, and no completion finds it. */
+void mce_rdma_ep_close(struct mce_rdma_ep *ep);
+/* It is closed, and nothing is in its rings or on its lists. */
+void mce_rdma_ep_free(struct mce_rdma_ep *ep);
+
+/* ---- peers (connect.c, queue.c) ------------------------------------------------------------------ */
+
+enum mce_rdma_peer_state {
+	MCE_RDMA_NEW,		/* not tried yet */
+	MCE_RDMA_UP,		/* some endpoint is up, or will be */
+	MCE_RDMA_OFF,		/* not over RDMA; tried again from retry_ms on */
+};
+
+#define MCE_RDMA_BUCKETS 64u
+struct mce_rdma_peer {
+	/* constant after attach */
+	struct mce_rdma *r;
+	struct mce_peer *p;
+	struct mc_list node;	/* mce_rdma.peers */
+	/* the resolver's */
+	int fd;			/* control connection, -1: none */
+	uint32_t epoch;
+	unsigned nremotes;	/* the peer's NICs */
+	struct mce_rdma_addr remote[MCE_NICS_MAX];
+	uint64_t pair_ms[MCE_NICS_MAX][MCE_NICS_MAX];	/* do not connect before; [ours][theirs] */
+	uint32_t pair_fails[MCE_NICS_MAX][MCE_NICS_MAX];
+	/* guarded by the peer's lock */
+	enum mce_rdma_peer_state state;
+	uint64_t retry_ms;
+	bool nic_back;		/* a NIC is up again: connect over it without a pause */
+	uint64_t again_ms;	/* a NIC without an endpoint is tried again then; 0: there is none */
+	bool detaching;
+	uint64_t fence;		/* the number in the greeting of the control connection */
+	bool read_only;		/* which the peer has fenced */
+	bool fresh;		/* atomic: a request was queued since the last pump */
+	struct mc_list queue;	/* requests with bytes to cut */
+	struct mc_list retry, free;	/* slices */
+	struct mc_list eps;
+	unsigned nup;
+	struct mce_rdma_remote *bucket[MCE_RDMA_BUCKETS];
+	struct mce_rdma_slice **chunk;	/* memory of slices */
+	unsigned nchunks;
+};
+static inline struct mce_rdma_peer *mce_rdma_peer_of(const struct mce_peer *p)
+{
+	return (struct mce_rdma_peer *)p->tp[MCE_PATH_RDMA];
+}
+
+/* connect.c; _locked: with the peer's lock. */
+void mce_rdma_kick_locked(struct mce_rdma_peer *rp);	/* start the resolver */
+int mce_rdma_attach(struct mce_peer *p);
+void mce_rdma_detach(struct mce_peer *p);
+int mce_rdma_connect(struct mce_peer *p, uint64_t deadline);
+int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline);
+void mce_rdma_new_fence(struct mce_peer *p);
+bool mce_rdma_writes_in_doubt(struct mce_peer *p);
+
+/* serve.c */
+int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
+int mce_rdma_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
+void mce_rdma_guests_close(struct mce_rdma *r);	/* any thread but its loop */
+
+/* queue.c; _locked: with the peer's lock. */
+void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req);
+/* A WRITE that must not be posted: an endpoint or another transport has one in doubt. */
+bool mce_rdma_write_waits_locked(struct mce_rdma_peer *rp);
+/* The next slice for an endpoint, NULL; the failed requests that it meets are appended to @over. */
+struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_list *over);
+/* The slice has ended; its request is appended to @over when that has ended too. */
+void mce_rdma_slice_end_locked(struct mce_rdma_peer *rp, struct mce_rdma_slice *s, int status, struct mc_list *over);
+/* The slice was lost with its endpoint: it waits for another, or its request fails after
+ * MCE_RDMA_TRIES that count. */
+void mce_rdma_slice_lost_locked(struct mce_rdma_peer *rp, struct mce_rdma_slice *s, bool counts, struct mc_list *over);
+void mce_rdma_over(struct mc_list *over);	/* without locks: complete the requests */
+/* Requests that have nothing in flight go back to the resolver, which offers them to other transports. */
+void mce_rdma_return_locked(struct mce_rdma_peer *rp, struct mc_list *over);
+/* Fail all that waits; WRITEs of older sessions only. */
+void mce_rdma_fail_locked(struct mce_rdma_peer *rp, int status, bool outdated_only, struct mc_list *over);
+int mce_rdma_submit(struct mce_peer *p, struct mce_req *req);
+unsigned mce_rdma_submit_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
+void mce_rdma_flush(struct mce_peer *p);
+void mce_rdma_cancel(struct mce_peer *p, struct mce_req *req, int status);
+struct mce_rdma_remote *mce_rdma_remote_find_locked(struct mce_rdma_peer *rp, uint64_t rkey);
+void mce_rdma_remote_put_locked(struct mce_rdma_peer *rp, struct mce_rdma_remote *rem);	/* instead of an older one */
+void mce_rdma_remote_drop_locked(struct mce_rdma_peer *rp, uint64_t rkey);
+void mce_rdma_remotes_free(struct mce_rdma_peer *rp);
+/* Fail the requests of a region that wait. */
+void mce_rdma_fail_region_locked(struct mce_rdma_peer *rp, uint64_t rkey, int status, struct mc_list *over);
+
+/* post.c */
+void mce_rdma_pump_locked(struct mce_rdma_peer *rp, struct mc_list *over);
+void mce_rdma_pump(struct mce_rdma_peer *rp);
+
+/* complete.c */
+void mce_rdma_ep_break_locked(struct mce_rdma_ep *ep);
+/* Nothing is in flight. */
+bool mce_rdma_ep_idle_locked(const struct mce_rdma_ep *ep);
+void mce_rdma_poll_nic(struct mce_nic *nic);
+void mce_rdma_poll(struct mce_peer *p);
+int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
+void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events);	/* loop of io */
+void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms);	/* loop of io */
+/* The slices of the queue pair are no longer used by the NIC, which is destroyed: they are lost. */
+void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over);
+
+/* ---- control messages (wire.c) ------------------------------------------------------------------ */
+
+enum mce_rdma_op {
+	MCE_RDMA_NICS,		/* -> addr[] */
+	MCE_RDMA_OPEN,		/* nic (index of the owner's), far -> id, far */
+	MCE_RDMA_CLOSE,		/* id: the queue pairs are destroyed when the answer is sent */
+	MCE_RDMA_REGION,	/* rkey -> remote */
+	MCE_RDMA_OPS
+};
+
+struct mce_rdma_msg {
+	enum mce_rdma_op op;
+	int status;		/* of an answer */
+	uint32_t nic, id;
+	bool read_only;		/* answer: the peer's number is fenced, and it can only read */
+	struct mce_rdma_far far;
+	unsigned naddrs;
+	struct mce_rdma_addr addr[MCE_NICS_MAX];
+	uint64_t rkey;
+	struct mce_rdma_remote *remote;		/* malloc'ed by decode; encode: NULL in requests */
+};
+#define MCE_RDMA_MSG_MAX (1u << 20)
+/* A frame: u32 length, little-endian, and JSON.  Malloc'ed. */
+int mce_rdma_encode(const struct mce_rdma_msg *msg, char **ret, size_t *ret_len);
+int mce_rdma_decode(const char *text, size_t len, struct mce_rdma_msg *ret);
+/* Resolver: send the request and wait for its answer. */
+int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline,
+		  struct mce_rdma_msg *ret);
+
+#endif

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * serve.c - the owner's side: control connections of peers, and the queue pairs through which they reach our memory.
+ *
+ * The queue pairs at this end never send.  They are destroyed before the answer to CLOSE, before a newer connection of
+ * the same peer is answered, when the connection ends, and when the peer is fenced: after that nothing is written
+ * through them any more, however late its packets are.  Everything here runs on the loop of mce_rdma.ctl, which may
+ * wait for a second while a queue pair is connected. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/rdma/rdma_i.h"
+
+/* Endpoints of one peer on each of our NICs: more than it can have NICs would only use up queue pairs. */
+#define EPS_MAX (2 * MCE_NICS_MAX)
+#define REQUEST_MAX (16u << 10)
+
+MC_GAUGE(guests_now, "mooncake_transfer_rdma_peers_in", "", "Peers that reach this process's memory over RDMA")
+
+struct guest_ep {
+	struct mc_list node;
+	uint32_t id;
+	struct mce_nic *nic;
+	unsigned nqps;
+	struct ibv_qp *qp[MCE_RDMA_QPS_MAX];
+};
+
+struct guest {
+	struct mc_list node;
+	struct mce_rdma *r;
+	struct mc_evfd evfd;
+	uint64_t token, fence;
+	uint32_t epoch;
+	uint8_t nonce[16];
+	bool read_only;		/* its number was fenced when it greeted */
+	struct mc_list eps;
+	unsigned neps;
+	char *in;		/* the frame that is being received */
+	size_t have, want;	/* bytes of it; want: with its length */
+};
+
+static void guest_ep_free(struct guest *g, struct guest_ep *ep)
+{
+	for (unsigned i = 0; i < ep->nqps; i++)
+		(void)g->r->v->destroy_qp(ep->qp[i]);
+	mc_list_remove(&ep->node);
+	g->neps--;
+	free(ep);
+}
+
+static void guest_close(struct guest *g)
+{
+	struct mc_list *pos, *next;
+
+	mc_evloop_del(g->r->ctl.loop, &g->evfd);
+	mc_list_for_each_safe(pos, next, &g->eps)
+		guest_ep_free(g, mc_container_of(pos, struct guest_ep, node));
+	mc_list_remove(&g->node);
+	shutdown(g->evfd.fd, SHUT_RDWR);
+	close(g->evfd.fd);
+	g->r->nguests--;
+	free(g->in);
+	free(g);
+	mc_metric_add(&guests_now, -1);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static void serve_nics(struct guest *g, struct mce_rdma_msg *out)
+{
+	int gid_index;
+
+	out->naddrs = g->r->nnics;
+	for (unsigned i = 0; i < g->r->nnics; i++)
+		mce_nic_addr(&g->r->nic[i], &out->addr[i], &gid_index);
+}
+
+static int guest_ep_open(struct guest *g, struct guest_ep *ep, const struct mce_rdma_msg *in, struct mce_rdma_msg *out)
+{
+	struct mce_rdma_cq *cq;
+	unsigned mtu;
+	int gid_index, r = 0;
+
+	mce_nic_addr(ep->nic, &out->far.addr, &gid_index);
+	mtu = out->far.addr.mtu < in->far.addr.mtu ? out->far.addr.mtu : in->far.addr.mtu;
+	out->far.psn = (uint32_t)(mc_random_u64() & 0xffffff);
+	/* They send nothing, so they need no room in the completion queue. */
+	r = mce_nic_cq_take(ep->nic, 0, &cq);
+	while (r == 0 && ep->nqps < in->far.nqps) {
+		r = mce_rdma_qp_new(ep->nic, cq->cq, 1, !g->read_only, &ep->qp[ep->nqps]);
+		if (r < 0)
+			break;
+		out->far.qpn[ep->nqps] = ep->qp[ep->nqps]->qp_num;
+		/* Our sending number is not used; the peer's is its own. */
+		r = mce_rdma_qp_connect(ep->nic, ep->qp[ep->nqps], &in->far.addr, in->far.qpn[ep->nqps], in->far.psn,
+					mtu);
+		ep->nqps++;
+	}
+	out->far.nqps = r == 0 ? ep->nqps : 0;
+	return r;
+}
+
+static int serve_open(struct guest *g, const struct mce_rdma_msg *in, struct mce_rdma_msg *out)
+{
+	struct guest_ep *ep;
+	int r = mc_fault("engine.rdma.serve_open");
+
+	if (r < 0)
+		return r;
+	if (in->nic >= g->r->nnics || in->far.nqps == 0 || g->neps >= EPS_MAX * g->r->nnics)
+		return -EINVAL;
+	if (!mce_nic_up(&g->r->nic[in->nic]))
+		return -ENETDOWN;
+	ep = calloc(1, sizeof(*ep));
+	if (!ep)
+		return -ENOMEM;
+	ep->nic = &g->r->nic[in->nic];
+	ep->id = ++g->r->next_id & INT32_MAX;
+	mc_list_push_back(&g->eps, &ep->node);
+	g->neps++;
+	r = guest_ep_open(g, ep, in, out);
+	out->id = ep->id;
+	if (r < 0)
+		guest_ep_free(g, ep);
+	return r;
+}
+
+static void serve_close(struct guest *g, uint32_t id)
+{
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &g->eps) {
+		struct guest_ep *ep = mc_container_of(pos, struct guest_ep, node);
+
+		if (ep->id == id)
+			guest_ep_free(g, ep);
+	}
+}
+
+/* Only a NIC on which the whole region is registered gets keys; how many do. */
+static unsigned region_keys(const struct mce_rdma *r, const struct mce_rdma_region *region, uint32_t *key)
+{
+	unsigned nics = 0;
+
+	for (unsigned i = 0; i < r->nnics; i++) {
+		struct ibv_mr *const *mr = &region->mr[i * region->nparts];
+		bool whole = true;
+
+		for (unsigned k = 0; k < region->nparts; k++)
+			whole &= mr[k] != NULL;
+		for (unsigned k = 0; k < region->nparts && whole; k++)
+			key[i * region->nparts + k] = mr[k]->rkey;
+		nics += whole;
+	}
+	return nics;
+}
+
+static int serve_region(struct guest *g, uint64_t rkey, struct mce_rdma_remote **ret)
+{
+	const struct mce_rdma_region *region;
+	struct mce_rdma_remote *rem;
+	unsigned n;
+	struct mce_mr *mr;
+	int r = mce_mr_find(g->r->e, rkey, &mr);
+
+	if (r < 0)
+		return r;
+	region = mr->service[MCE_PATH_RDMA];
+	n = region ? g->r->nnics * region->nparts : 0;
+	rem = calloc(1, sizeof(*rem) + n * sizeof(rem->key[0]));
+	if (rem) {
+		rem->rkey = rkey;
+		rem->base = mr->base;
+		rem->len = mr->len;
+		rem->access = mr->access;
+		rem->nnics = region ? g->r->nnics : 0;
+		rem->nparts = region ? region->nparts : 1;
+		rem->part = region ? region->part : mr->len;
+		if (region && region_keys(g->r, region, rem->key) == 0)
+			rem->nnics = 0;
+	}
+	r = !rem ? -ENOMEM : mr->access == 0 ? -EACCES : 0;
+	mce_mr_unref(mr);
+	if (r < 0)
+		free(rem);
+	else
+		*ret = rem;
+	return r;
+}
+
+static int guest_send(struct guest *g, const struct mce_rdma_msg *msg)
+{
+	char *frame;
+	size_t len;
+	ssize_t n;
+	int r = mce_rdma_encode(msg, &frame, &len);
+
+	if (r < 0)
+		return r;
+	/* One answer fits into the socket; a peer that reads none is closed. */
+	n = send(g->evfd.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	free(frame);
+	return n == (ssize_t)len ? 0 : -ECONNRESET;
+}
+
+static int guest_serve(struct guest *g, const char *text, size_t len)
+{
+	struct mce_rdma_msg in, out;
+	int r = mce_rdma_decode(text, len, &in), status = 0;
+
+	if (r < 0)
+		return r;
+	free(in.remote);
+	memset(&out, 0, sizeof(out));
+	out.op = in.op;
+	out.rkey = in.rkey;
+	out.id = in.id;
+	out.read_only = g->read_only;
+	switch (in.op) {
+	case MCE_RDMA_NICS:
+		serve_nics(g, &out);
+		break;
+	case MCE_RDMA_OPEN:
+		status = serve_open(g, &in, &out);
+		break;
+	case MCE_RDMA_CLOSE:
+		serve_close(g, in.id);
+		break;
+	default:
+		status = serve_region(g, in.rkey, &out.remote);
+		break;
+	}
+	if (status < 0)
+		mc_info("rdma", "request of a peer failed: %s", mc_err_detail(status));
+	out.status = status < 0 ? mc_err_to_wire(status) : 0;
+	r = guest_send(g, &out);
+	free(out.remote);
+	return r;
+}
+
+/* ---- connections ------------------------------------------------------------------------------- */
+
+/* Receive up to the end of a frame: 1 when it is complete, 0 when more has to come. */
+static int guest_receive(struct guest *g)
+{
+	uint8_t head[4];
+	ssize_t n;
+
+	if (g->want == 0) {
+		n = recv(g->evfd.fd, head, sizeof(head), MSG_DONTWAIT | MSG_PEEK);
+		if (n < (ssize_t)sizeof(head))
+			return n == 0 ? -ECONNRESET : n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
+		g->want = mce_get32(head);
+		if (g->want == 0 || g->want > REQUEST_MAX)
+			return -MC_EPROTO;
+		g->in = malloc(g->want);
+		if (!g->in || recv(g->evfd.fd, head, sizeof(head), MSG_DONTWAIT) != sizeof(head))
+			return -ENOMEM;
+		g->have = 0;
+	}
+	n = recv(g->evfd.fd, g->in + g->have, g->want - g->have, MSG_DONTWAIT);
+	if (n <= 0)
+		return n == 0 ? -ECONNRESET : errno != EAGAIN && errno != EINTR ? -errno : 0;
+	g->have += (size_t)n;
+	return g->have == g->want;
+}
+
+static void guest_ready(struct mc_evfd *evfd, uint32_t events)
+{
+	struct guest *g = mc_container_of(evfd, struct guest, evfd);
+	int r = guest_receive(g);
+
+	(void)events;
+	if (r == 1) {
+		r = guest_serve(g, g->in, g->want);
+		free(g->in);
+		g->in = NULL;
+		g->want = 0;
+	}
+	if (r < 0)
+		guest_close(g);
+}
+
+/* A new connection, which the TCP service has accepted; it is not answered yet. */
+struct arrival {
+	struct mce_rdma *r;
+	int fd;
+	struct mce_greeting g;
+};
+
+/* End an older connection of the same peer.  -ESTALE when there is a newer one. */
+static int older_close(struct mce_rdma *r, const struct mce_greeting *greeting)
+{
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &r->guests) {
+		struct guest *g = mc_container_of(pos, struct guest, node);
+
+		if (g->token != greeting->token)
+			continue;
+		if (g->epoch >= greeting->epoch)
+			return -ESTALE;
+		guest_close(g);
+	}
+	return 0;
+}
+
+static int guest_new(struct arrival *a)
+{
+	struct guest *g;
+	int r;
+
+	if (a->r->nguests >= a->r->e->conf.max_peers_in)
+		return -MC_ELIMIT;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	g->r = a->r;
+	g->token = a->g.token;
+	g->epoch = a->g.epoch;
+	g->fence = a->g.fence;
+	memcpy(g->nonce, a->g.id.nonce, sizeof(g->nonce));
+	/* A fence closes its guests on this loop. */
+	g->read_only = mce_writer_is_fenced(a->r->e, g->nonce, g->fence);
+	mc_list_init(&g->eps);
+	g->evfd = (struct mc_evfd){ .fd = a->fd, .ready = guest_ready };
+	r = mc_evloop_add(a->r->ctl.loop, &g->evfd, EPOLLIN | EPOLLRDHUP);
+	if (r < 0) {
+		free(g);
+		return r;
+	}
+	mc_list_push_back(&a->r->guests, &g->node);
+	a->r->nguests++;
+	mc_metric_add(&guests_now, 1);
+	return 0;
+}
+
+static void arrival_run(void *arg)
+{
+	struct arrival *a = arg;
+	struct mce_greeting out = {
+		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
+		.features = MCE_WIRE_FEATURES | MCE_FEATURE_RDMA, .id = a->r->e->id,
+		.len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
+	};
+	uint8_t buf[MCE_GREETING_SIZE];
+	int r = older_close(a->r, &a->g);
+
+	out.status = r < 0 ? mc_err_to_wire(r) : 0;
+	mce_greeting_pack(buf, &out);
+	if (send(a->fd, buf, sizeof(buf), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(buf) || r < 0 || guest_new(a) < 0)
+		close(a->fd);
+	free(a);
+}
+
+int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+{
+	struct mce_rdma *r = mce_rdma_of(e);
+	struct arrival *a;
+	int err;
+
+	if (!r || r->nnics == 0)
+		return -MC_ENOTSUP;
+	a = malloc(sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	*a = (struct arrival){ .r = r, .fd = fd, .g = *g };
+	err = mc_evloop_post(r->ctl.loop, arrival_run, a);
+	if (err < 0)
+		free(a);
+	return err;
+}
+
+struct fence_call {
+	struct mce_rdma *r;
+	const uint8_t *nonce;
+	uint64_t upto;
+};
+
+static void fence_run(void *arg)
+{
+	struct fence_call *f = arg;
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &f->r->guests) {
+		struct guest *g = mc_container_of(pos, struct guest, node);
+
+		if (!g->read_only && mce_fence_matches(f->nonce, f->upto, g->nonce, g->fence))
+			guest_close(g);
+	}
+}
+
+int mce_rdma_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto)
+{
+	struct fence_call f = { .r = mce_rdma_of(e), .nonce = nonce, .upto = upto };
+
+	if (f.r && f.r->nnics)
+		mce_io_call(&f.r->ctl, fence_run, &f);
+	return 0;
+}
+
+static void guests_close_run(void *arg)
+{
+	struct mce_rdma *r = arg;
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &r->guests)
+		guest_close(mc_container_of(pos, struct guest, node));
+}
+
+void mce_rdma_guests_close(struct mce_rdma *r)
+{
+	mce_io_call(&r->ctl, guests_close_run, r);
+}

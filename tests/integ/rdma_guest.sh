@@ -1,0 +1,140 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# rdma_guest.sh BUILD - the part of rdma_vm.sh that runs in the virtual machine, as root, with the NICs rxe0 to rxe3 on
+# nic0 to nic3, which are ports port0 to port3 of one bridge.  Prints "case NAME MS" for each case.
+set -euo pipefail
+build=$1
+work=$(mktemp -d)
+cd "$work"
+ulimit -l unlimited
+export MC_RDMA_SAME_HOST=1
+
+fail() {
+	echo "FAIL: $*"
+	tail -n 20 ./*.log
+	exit 1
+}
+
+# wait_until WORDS COMMAND... - at most 20 s
+wait_until() {
+	local words=$1 n=0
+	shift
+	until "$@" >/dev/null 2>&1; do
+		n=$((n + 1))
+		[ "$n" -lt 200 ] || fail "$words"
+		sleep 0.1
+	done
+}
+
+# owner NICS - an engine with 16 MiB; sets $owner and $where
+owner() {
+	rm -f in
+	mkfifo in
+	ENGINE_ACTOR_RDMA=$1 "$build/tests/integ/engine_actor" serve 127.0.0.1 $((16 << 20)) <in >owner.out 2>owner.log &
+	owner=$!
+	exec 9>in
+	wait_until "the owner does not start" test -s owner.out
+	read -r _ where <owner.out
+}
+
+# drive NICS CLIENTS SIZE SECONDS - write, read back and compare; fails if any byte is wrong or any call fails.
+# Prints for each client its rate and the transfers that took another path.
+drive() {
+	# shellcheck disable=SC2086  # several arguments
+	ENGINE_ACTOR_RDMA=$1 timeout 60 "$build/tests/integ/engine_actor" drive 127.0.0.1 ours "$2" $where \
+		$((16 << 20)) "$3" "$4" 2>>drive.log
+}
+
+owner_end() {
+	exec 9>&-
+	wait "$owner" || fail "the owner ended with status $?"
+}
+
+# all_over_rdma - the output of drive: no transfer took another path
+all_over_rdma() {
+	while read -r rate others; do
+		[ "$rate" -gt 0 ] && [ "$others" -eq 0 ] || fail "$rate bytes/s, $others transfers over other paths"
+	done
+}
+
+one_nic() {
+	owner rxe0
+	drive rxe1 1 4096 2 | all_over_rdma
+	drive rxe1 1 1048576 2 | all_over_rdma
+	drive rxe1 2 100003 2 | all_over_rdma
+	owner_end
+}
+
+four_nics() {
+	owner rxe0,rxe1,rxe2,rxe3
+	drive rxe3,rxe2,rxe1,rxe0 2 1048576 3 | all_over_rdma
+	owner_end
+}
+
+# A port of the client goes down twice; then the cable of an owner's NIC is pulled.
+links() {
+	owner rxe0,rxe1
+	drive rxe2,rxe3 1 262144 9 >out &
+	local driver=$!
+	for _ in 1 2; do
+		sleep 1
+		ip link set nic2 down
+		sleep 1
+		ip link set nic2 up
+	done
+	ip link set port1 down
+	sleep 1
+	ip link set port1 up
+	wait "$driver" || fail "transfers failed while a link was down: $(cat out)"
+	all_over_rdma <out
+	grep -q 'a NIC is down' drive.log || fail "the loss of a NIC was not noticed"
+	owner_end
+}
+
+loss() {
+	owner rxe0
+	tc qdisc add dev nic1 root netem loss 1% delay 1ms
+	drive rxe1 1 65536 3 | all_over_rdma
+	tc qdisc del dev nic1 root
+	owner_end
+}
+
+# The owner is killed, and another process takes its address.
+killed() {
+	owner rxe0
+	drive rxe1 1 65536 20 >out 2>&1 &
+	local driver=$! begin=$SECONDS
+	sleep 2
+	kill -9 "$owner"
+	if wait "$driver"; then fail "transfers to a dead owner succeed"; fi
+	[ $((SECONDS - begin)) -lt 12 ] || fail "the end of the owner was noticed only after $((SECONDS - begin)) s"
+	exec 9>&-
+}
+
+store_and_mounts() {
+	"$build/master/mooncake_master" --rpc_port=50051 --metrics_port=9003 --journal_dir=none >master.log 2>&1 &
+	wait_until "no master" bash -c 'exec 3<>/dev/tcp/127.0.0.1/50051'
+	mkdir a b
+	"$build/mcfs/mcfs" -f --protocol=rdma --device_names=rxe0 --global_segment_size=64mb --port=0 127.0.0.1:50051 a \
+		>a.log 2>&1 &
+	local a=$!
+	"$build/mcfs/mcfs" -f --protocol=rdma --device_names=rxe1 --global_segment_size=0 --port=0 127.0.0.1:50051 b \
+		>b.log 2>&1 &
+	local b=$!
+	wait_until "no mount" mountpoint -q a
+	wait_until "no mount" mountpoint -q b
+	head -c 12000000 /dev/urandom >big
+	cp big b/big
+	cmp big a/big || fail "the bytes that b wrote differ on a"
+	cmp big b/big || fail "the bytes that b wrote differ on b"
+	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="write"} [1-9]' b/.mcfs/metrics || fail "no write over RDMA"
+	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="read"} [1-9]' b/.mcfs/metrics || fail "no read over RDMA"
+	umount a b
+	wait "$a" "$b" || :
+}
+
+for name in one_nic four_nics links loss killed store_and_mounts; do
+	begin=${EPOCHREALTIME/./}
+	"$name"
+	echo "case $name $(((${EPOCHREALTIME/./} - begin) / 1000)) ms"
+done

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fake_verbs.h - RDMA NICs for tests: they move real bytes between registered memory of this process, asynchronously,
+ * and fail as they are told.  Every control may be used by any thread while transfers run. */
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
+
+#include "engine/rdma/verbs.h"
+
+#define FAKE_NICS_MAX 8u
+
+const struct mce_verbs *fake_verbs(void);
+/* NICs "fake0", ... without faults; those of before end.  No engine may be open. */
+void fake_reset(unsigned nics);
+
+void fake_port(unsigned nic, bool up);		/* with an event, as when a cable is pulled */
+void fake_port_silent(unsigned nic, bool up);	/* without one: a cut behind a switch */
+void fake_delay(unsigned nic, unsigned us);	/* before each work request */
+void fake_stop(unsigned nic, bool stop);	/* work requests stay in the queue */
+/* The @n-th next work request of this NIC fails with @status; 0: none. */
+void fake_wc_error(unsigned nic, enum ibv_wc_status status, unsigned n);
+void fake_reg_error(unsigned nic, int err, unsigned times);	/* the next registrations fail */
+/* The bytes of a WRITE that failed with IBV_WC_RETRY_EXC_ERR arrive 50 ms later, if the peer's queue pair exists. */
+void fake_late_writes(unsigned nic, bool on);
+void fake_mtu(unsigned nic, enum ibv_mtu mtu);
+void fake_max_mr(unsigned nic, uint64_t bytes);
+
+/* Since fake_reset(): work requests executed, calls of post_send, completions, bytes moved. */
+uint64_t fake_wrs(unsigned nic);
+uint64_t fake_doorbells(unsigned nic);
+uint64_t fake_cqes(unsigned nic);
+uint64_t fake_bytes(unsigned nic);
+long fake_live_objects(void);	/* that exist: contexts, queue pairs, regions, completion queues, ... */
+
+#endif

@@ -1,0 +1,26 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# vm.sh - for tests in a virtual machine that vm-run makes, emulated if KVM is not available.
+# shellcheck disable=SC2154  # variables of functions.sh
+
+# requires_vm - set $VM to vm-run: given as VM_RUN, in the PATH, or beside the tree; skip without it, or without its kernel
+requires_vm() {
+	local at
+	VM=
+	for at in "${VM_RUN-}" "$(command -v vm-run)" "$top_srcdir"/{../,../../,}shared/vm/vm-run; do
+		[ -z "$VM" ] && [ -x "$at" ] && VM=$at
+	done
+	[ -n "$VM" ] || skip "no vm-run: set VM_RUN=PATH"
+	# vm-run downloads its kernel only with --prepare, never in a test.
+	compgen -G "${VMRUN_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/vm-run}/1-*/initrd" >/dev/null ||
+		skip "vm-run has no kernel yet: vm-run --prepare (170 MB of Debian packages)"
+}
+
+# in_vm SECONDS ARG... - run vm-run, its output in $tmp/vm.log; fail with that
+in_vm() {
+	local seconds=$1 status=0
+	shift
+	timeout $((seconds + 20)) "$VM" -t "$seconds" "$@" >"$tmp/vm.log" 2>&1 || status=$?
+	[ "$status" -ne 125 ] || skip "no virtual machine can be started: $(tail -n 3 "$tmp/vm.log")"
+	[ "$status" -eq 0 ] || fail "in the machine: status $status: $(tail -n 30 "$tmp/vm.log")"
+}
