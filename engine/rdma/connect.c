@@ -25,6 +25,8 @@
 #define PAUSE_MAX_MS 10000u
 /* The queue pairs of an endpoint that is not flushed by then are destroyed. */
 #define FLUSH_MS 1000u
+/* The time for an answer, also when connecting has taken long. */
+#define ANSWER_MS 2000
 /* Regions that one round asks for again. */
 #define STALE_MAX 64u
 
@@ -296,12 +298,14 @@ static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 
 static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 {
+	uint64_t now = mc_now_ns(), half = deadline > now ? now + (deadline - now) / 2 : now;
 	int r, err = -ENETDOWN;
-	bool back, lacking = false;
+	bool back, lacking = false, first, later = false;
 
 	pthread_mutex_lock(&rp->p->lock);
 	back = rp->nic_back;
 	rp->nic_back = false;
+	first = rp->nup == 0;
 	pthread_mutex_unlock(&rp->p->lock);
 	if (back)
 		memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
@@ -310,11 +314,19 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 
 		if (!mce_nic_up(nic) || nic_serves(rp, nic))
 			continue;
+		if (later || mc_now_ns() > half) {
+			lacking = later = true;
+			break;
+		}
 		r = nic_connect(rp, nic, deadline);
 		err = r < 0 ? r : err;
 		lacking |= r < 0;
+		/* Requests that wait need one endpoint; the others are made in the next round. */
+		later = first && r == 0;
 	}
 	MC_LOCKED(&rp->p->lock);
+	if (later)
+		mce_rdma_kick_locked(rp);
 	rp->again_ms = lacking ? pairs_again(rp) : 0;
 	return err;
 }
@@ -324,7 +336,11 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 static int region_fetch(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline)
 {
 	struct mce_rdma_msg in, out = { .op = MCE_RDMA_REGION, .rkey = rkey };
-	int r = peer_call(rp, &out, deadline, &in);
+	uint64_t least = mc_deadline_ms(ANSWER_MS);
+	int r;
+
+	/* A wait that is given up ends the control connection. */
+	r = peer_call(rp, &out, deadline > least ? deadline : least, &in);
 
 	if (r == 0 && !in.remote)
 		r = -MC_EPROTO;

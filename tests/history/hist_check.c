@@ -177,8 +177,9 @@ static void zone_read(struct check *c, const struct hist_rec *r)
 		return;
 	}
 	z->real = true;
-	/* A client whose connection breaks while it commits repeats the call if the key is absent then.  So a value that was
-	 * read, replaced and removed while its call had not returned may come once more: it counts from the return on. */
+	/* A client whose connection breaks while it commits repeats the call if the key is absent then.  So a value
+	 * that was read, replaced and removed while its call had not returned may come once more: it counts from the
+	 * return on. */
 	if (r->ret_ns < z->first_end && !took_effect(z->write)) {
 		z->first_end = r->ret_ns;
 		z->end = r;
