@@ -305,6 +305,7 @@ int main(void)
 		cmocka_unit_test_setup(a_stat_is_a_read_of_the_value_with_its_generation, start),
 		cmocka_unit_test_setup(generations_grow_also_over_different_keys, start),
 		cmocka_unit_test_setup(a_replaced_value_does_not_come_back, start),
+		cmocka_unit_test_setup(a_value_may_come_back_before_its_call_returns, start),
 		cmocka_unit_test_setup(two_values_do_not_alternate, start),
 		cmocka_unit_test_setup(a_removed_value_does_not_come_back, start),
 		cmocka_unit_test_setup(an_acknowledged_value_is_not_lost, start),
