@@ -173,9 +173,9 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	if (r < 0)
 		return r;
 	rp->nremotes = in.naddrs;
-	memcpy(rp->remote, in.addr, sizeof(rp->remote));
 	rp->fd = TAKE_FD(fd);
 	MC_LOCKED(&rp->p->lock);
+	memcpy(rp->remote, in.addr, sizeof(rp->remote));
 	rp->fence = fence;
 	rp->read_only = in.read_only;
 	/* Those of the last connection; and the peer may be another process now. */
@@ -208,7 +208,6 @@ static int ep_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t
 	if (r < 0)
 		return r;
 	ep->id = in.id;
-	rp->remote[ep->remote] = in.far.addr;
 	mtu = in.far.addr.mtu < out.far.addr.mtu ? in.far.addr.mtu : out.far.addr.mtu;
 	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
 		r = mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &in.far.addr, in.far.qpn[i], out.far.psn, mtu);

@@ -251,7 +251,7 @@ struct mce_rdma_peer {
 	int fd;			/* control connection, -1: none */
 	uint32_t epoch;
 	unsigned nremotes;	/* the peer's NICs */
-	struct mce_rdma_addr remote[MCE_NICS_MAX];
+	struct mce_rdma_addr remote[MCE_NICS_MAX];	/* changed under the peer's lock */
 	uint64_t pair_ms[MCE_NICS_MAX][MCE_NICS_MAX];	/* do not connect before; [ours][theirs] */
 	uint32_t pair_fails[MCE_NICS_MAX][MCE_NICS_MAX];
 	/* guarded by the peer's lock */
