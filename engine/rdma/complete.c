@@ -67,7 +67,8 @@ static void slice_done(struct mce_rdma_qp *qp, struct mc_list *over)
 {
 	struct mce_rdma_slice *s = ring_pop(qp);
 
-	__atomic_fetch_add(&qp->ep->nic->bytes, s->len, __ATOMIC_RELAXED);
+	if (qp->ep->nic->carried)
+		mc_metric_add(qp->ep->nic->carried, s->len);
 	mce_rdma_slice_end_locked(qp->ep->rp, s, 0, over);
 }
 

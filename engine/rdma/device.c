@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/process/fork.h"
 #include "engine/rdma/rdma_i.h"
 
 /* ---- addresses --------------------------------------------------------------------------------- */
@@ -192,6 +193,44 @@ static void async_ready(struct mc_evfd *evfd, uint32_t events)
 	}
 }
 
+/* ---- metrics ----------------------------------------------------------------------------------- */
+
+/* One counter for each name of a NIC: the registry only grows, and engines come and go. */
+struct nic_counter {
+	struct nic_counter *next;
+	struct mc_metric metric;
+	char labels[MCE_RDMA_NAME_MAX + 8];
+};
+
+static pthread_mutex_t counters_lock = PTHREAD_MUTEX_INITIALIZER;
+MC_FORK_KEEP(counters_lock, MC_FORK_LEAF)
+
+static struct mc_metric *nic_counter(const char *name)
+{
+	static struct nic_counter *all;
+	char labels[sizeof(all->labels)];
+	struct nic_counter *c;
+
+	snprintf(labels, sizeof(labels), "nic=\"%s\"", name);
+	MC_LOCKED(&counters_lock);
+	for (c = all; c && strcmp(c->labels, labels) != 0; c = c->next)
+		;
+	if (c)
+		return &c->metric;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	strcpy(c->labels, labels);
+	c->metric = (struct mc_metric){
+		.name = "mooncake_transfer_nic_bytes_total", .labels = c->labels, .type = MC_COUNTER_TYPE, .scale = 1,
+		.help = "Bytes that each RDMA NIC has moved for transfers this process asked for",
+	};
+	mc_metric_register(&c->metric);
+	c->next = all;
+	all = c;
+	return &c->metric;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 static int nic_numa_node(const struct mce_nic *nic)
@@ -281,6 +320,7 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	nonblocking(nic->ctx->async_fd);
 	nonblocking(nic->channel->fd);
 	nic->numa = nic_numa_node(nic);
+	nic->carried = nic_counter(nic->addr.name);
 	nic->async_evfd = (struct mc_evfd){ .fd = nic->ctx->async_fd, .ready = async_ready };
 	nic->channel_evfd = (struct mc_evfd){ .fd = nic->channel->fd, .ready = mce_rdma_channel_ready };
 	r = mce_nic_cq_take(nic, 0, &cq);

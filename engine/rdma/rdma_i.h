@@ -14,6 +14,7 @@
 #ifndef MCE_RDMA_I_H
 #define MCE_RDMA_I_H
 
+#include "common/metrics.h"
 #include "engine/engine_i.h"
 #include "engine/rdma/verbs.h"
 #include "engine/tcp/tcp_wire.h"
@@ -78,6 +79,7 @@ struct mce_nic {
 	int max_cqe;
 	uint64_t max_mr;
 	int numa;		/* node, -1: unknown */
+	struct mc_metric *carried;	/* bytes of ended slices; NULL: no memory for it */
 	struct mc_evfd async_evfd, channel_evfd;
 	/* guarded by lock; the name is constant */
 	pthread_mutex_t lock;
@@ -88,7 +90,6 @@ struct mce_nic {
 	/* atomic */
 	bool up;
 	unsigned max_inline;
-	uint64_t bytes;		/* of ended slices */
 };
 
 /* Memory for bytes of programs that have not registered theirs, and for checksums: slots of one slice each. */

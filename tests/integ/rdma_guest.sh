@@ -139,6 +139,7 @@ store_and_mounts() {
 	cmp big a/big || fail "the bytes that b wrote differ on a"
 	cmp big b/big || fail "the bytes that b wrote differ on b"
 	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="write"} [1-9]' b/.mcfs/metrics || fail "no write over RDMA"
+	grep -q '^mooncake_transfer_nic_bytes_total{nic="rxe1"} [1-9]' b/.mcfs/metrics || fail "no bytes over rxe1"
 	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="read"} [1-9]' b/.mcfs/metrics || fail "no read over RDMA"
 	umount a b
 	wait "$a" || :
