@@ -134,6 +134,8 @@ store_and_mounts() {
 	local a=$!
 	wait_until "no mount" mountpoint -q a
 	wait_until "no mount" mountpoint -q b
+	"$build/tools/mcctl" --master=127.0.0.1:50051 doctor >doctor.log || :
+	grep -q 'ok .*RDMA NIC rxe0 is active' doctor.log || fail "mcctl doctor does not name the NICs: $(cat doctor.log)"
 	head -c 12000000 /dev/urandom >big
 	cp big b/big
 	cmp big a/big || fail "the bytes that b wrote differ on a"

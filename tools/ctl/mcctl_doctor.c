@@ -124,6 +124,7 @@ int mcctl_doctor(struct mcctl *c)
 	int n, r;
 
 	mcctl_doctor_mounts(c, &rp);
+	mcctl_doctor_rdma(&rp);
 	check_http(c, &rp);
 	r = mcs_pool_stat(c->store, &pool, -1);
 	if (r < 0) {

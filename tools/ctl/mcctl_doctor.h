@@ -19,5 +19,7 @@ void mcctl_doctor_find(struct mcctl_report *rp, enum mcctl_level level, const ch
 /* mcctl_doctor_mount.c: mounts of this machine, and the kernel features for them.  A problem of a mount
  * named on the command line is an error; other mounts may belong to other users. */
 void mcctl_doctor_mounts(struct mcctl *c, struct mcctl_report *rp);
+/* mcctl_doctor_rdma.c: the NICs of this machine, if it has any, and the requirements of RDMA. */
+void mcctl_doctor_rdma(struct mcctl_report *rp);
 
 #endif
