@@ -117,7 +117,7 @@ static void check_locked(struct mcctl_report *rp)
 	struct rlimit lim;
 
 	if (getrlimit(RLIMIT_MEMLOCK, &lim) == 0 && lim.rlim_cur < LOCKED_MIN && geteuid() != 0)
-		mcctl_doctor_find(rp, MCCTL_WARNING, "raise it: ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
+		mcctl_doctor_find(rp, MCCTL_WARNING, "ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
 				  "this user may lock only %llu KiB of memory, and RDMA locks all that it uses",
 				  (unsigned long long)lim.rlim_cur / 1024);
 }
