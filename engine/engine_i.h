@@ -210,7 +210,7 @@ struct mce_peer {
 	struct mce_engine *e;
 	char endpoint[MC_ADDR_MAX];
 	uint64_t token;		/* names this peer handle to the other side */
-	unsigned upstream;	/* it speaks upstream's protocol of this version; 0: ours */
+	unsigned upstream;	/* it speaks upstream's TCP protocol of this version, or MCE_UPSTREAM_RDMA; 0: ours */
 	const struct mce_transport *const *transports; /* best first, ends with NULL */
 	void *tp[MCE_PATHS];	/* each transport's part of the peer, owned by it (transport.h) */
 	/* guarded by the engine's lock */
@@ -233,6 +233,8 @@ struct mce_peer {
 	uint64_t asked, ended;	/* bytes of requests */
 	uint64_t numa_bytes[MCE_NUMA_MAX];
 };
+#define MCE_UPSTREAM_RDMA 100u
+int mce_peer_get_at(struct mce_engine *e, const char *host, int port, unsigned upstream, struct mce_peer **ret);
 /* Offer @req to the transports; true: it waits for the resolver now. */
 bool mce_peer_submit(struct mce_peer *p, struct mce_req *req);
 /* Queue @n requests that no other thread uses yet for the resolver, since one before them waits for the same. */

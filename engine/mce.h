@@ -64,6 +64,10 @@ struct mce_conf {
 	const char *rdma_devices;
 	bool rdma_wanted;	/* the user has asked for it: warn if there is no usable NIC */
 	bool force_rdma;	/* also between processes of one host, which are otherwise never sent to a NIC */
+	/* For RDMA with upstream's nodes: this node's name in NIC paths (upstream/setup.h), and a function that sends
+	 * a message to a node's handshake service and returns its answer, malloc'ed.  NULL: not with those nodes. */
+	const char *upstream_name;
+	int (*upstream_setup)(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply);
 	const char *io_cpus;	/* "0-3,8": processors of the I/O threads, of those that the process may use;
 				 * NULL, "" or none of these: any */
 	/* A machine with several NUMA nodes, at most MCE_NUMA_MAX, the nearest to the network first: I/O thread i runs
@@ -99,6 +103,40 @@ void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
 /* Has it NICs that it uses? */
 bool mce_engine_has_rdma(const struct mce_engine *e);
+
+/* ---- RDMA with upstream's nodes ----------------------------------------------------------------- */
+
+#define MCE_NIC_NAME_MAX 64u
+struct mce_nic_desc {
+	char name[MCE_NIC_NAME_MAX];
+	uint8_t gid[16];
+	uint16_t lid;
+};
+/* The engine's NICs, at most @max; their number. */
+unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, unsigned max);
+/* Regions are registered in parts of this many bytes, which have keys of their own; UINT64_MAX without NICs. */
+uint64_t mce_engine_nic_part(const struct mce_engine *e);
+/* The keys of the part of a region that begins at byte @off, one for each NIC; 0: not registered there. */
+void mce_mr_nic_keys(const struct mce_mr *mr, uint64_t off, uint32_t *rkeys, uint32_t *lkeys);
+
+struct mce_upstream_region {
+	uint64_t addr, len;
+	const uint32_t *rkeys;	/* one for each NIC */
+};
+struct mce_upstream_node {
+	const char *name;	/* in its NIC paths */
+	const char *host;	/* of its handshake service */
+	int port;
+	const struct mce_nic_desc *nics;
+	unsigned nnics;
+	const struct mce_upstream_region *regions;
+	size_t nregions;
+};
+/* A peer that is reached over RDMA only, as its descriptor @node says.  A later call for the same address replaces what
+ * an earlier one said.  The key of a region in requests is its address.  -MC_ENOTSUP without NICs. */
+int mce_peer_get_upstream_rdma(struct mce_engine *e, const struct mce_upstream_node *node, struct mce_peer **ret);
+/* Answer a message of an upstream node that connects one of its NICs to one of ours; the answer is malloc'ed. */
+int mce_engine_upstream_setup(struct mce_engine *e, const char *text, size_t len, char **ret_reply);
 /* The port through which upstream's nodes may read and write this engine's regions, -1: none. */
 int mce_engine_upstream_port(const struct mce_engine *e);
 

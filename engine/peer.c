@@ -58,7 +58,8 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	p->token = mc_random_u64();
 	p->refs = 1;
 	p->upstream = upstream;
-	p->transports = upstream ? mce_upstream_transports : mce_transports;
+	p->transports = upstream == MCE_UPSTREAM_RDMA ? mce_upstream_rdma_transports :
+		upstream ? mce_upstream_transports : mce_transports;
 	p->local = !upstream && !strcmp(endpoint, e->endpoint);
 	mc_list_init(&p->pending);
 	mc_list_init(&p->node);
@@ -118,8 +119,7 @@ int mce_peer_get(struct mce_engine *e, const char *endpoint, struct mce_peer **r
 	return peer_get(e, endpoint, 0, ret);
 }
 
-int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsigned proto_version,
-			  struct mce_peer **ret)
+int mce_peer_get_at(struct mce_engine *e, const char *host, int port, unsigned upstream, struct mce_peer **ret)
 {
 	char endpoint[MC_ADDR_MAX];
 	int r;
@@ -127,7 +127,13 @@ int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsi
 	if (port < 1 || port > 65535)
 		return mc_fail(-EINVAL, "port %d is out of range", port);
 	r = mc_addr_join(host, port, endpoint);
-	return r < 0 ? r : peer_get(e, endpoint, proto_version >= 2 ? 2 : 1, ret);
+	return r < 0 ? r : peer_get(e, endpoint, upstream, ret);
+}
+
+int mce_peer_get_upstream(struct mce_engine *e, const char *host, int port, unsigned proto_version,
+			  struct mce_peer **ret)
+{
+	return mce_peer_get_at(e, host, port, proto_version >= 2 ? 2 : 1, ret);
 }
 
 /* Drop a reference; true: it is the last one, and peer_close_end() has to drop it. */

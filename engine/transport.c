@@ -25,6 +25,11 @@ const struct mce_transport *const mce_upstream_transports[] = {
 	NULL,
 };
 
+const struct mce_transport *const mce_upstream_rdma_transports[] = {
+	&mce_rdma_transport,
+	NULL,
+};
+
 /* ---- paths ------------------------------------------------------------------------------------- */
 
 /* NULL: no transport, MCE_PATH_NONE. */

@@ -61,9 +61,9 @@ extern const struct mce_transport mce_local_transport, mce_mapped_transport, mce
 	mce_rdma_transport, mce_tcp_transport;
 extern const struct mce_transport mce_upstream_transport;
 
-/* Best first; ends with NULL: those of our own peers, and of peers that speak upstream's protocol. */
+/* Best first; ends with NULL: those of our own peers, and of upstream's nodes, with TCP and with RDMA. */
 extern const struct mce_transport *const mce_transports[];
-extern const struct mce_transport *const mce_upstream_transports[];
+extern const struct mce_transport *const mce_upstream_transports[], *const mce_upstream_rdma_transports[];
 
 /* For slots with nothing to do. */
 int mce_no_attach(struct mce_peer *p);

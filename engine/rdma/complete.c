@@ -117,6 +117,7 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 	default:
 		report(qp, s, status);
 		qp->ep->failed = true;
+		rp->proto->lost_locked(rp);
 		mce_rdma_slice_lost_locked(rp, s, true, over);
 		break;
 	}
@@ -156,7 +157,7 @@ static void wcs_take(struct mce_rdma_cq *cq, const struct ibv_wc *wc, int n, str
 		uint32_t id = (uint32_t)(wc[i].wr_id >> 32);
 		struct mce_rdma_qp *qp = id < cq->nqp ? cq->qp[id] : NULL;
 
-		if (!qp)
+		if (!qp || !qp->ep->rp)
 			continue;
 		if (rp != qp->ep->rp) {
 			if (rp) {

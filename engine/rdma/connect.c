@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * connect.c - the resolver's part: the control connection, endpoints, regions, and settling lost endpoints. */
+ * connect.c - the resolver's part: connecting pairs of NICs, fetching regions, and freeing lost endpoints. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fault.h"
-#include "common/hash.h"
 #include "common/log.h"
-#include "common/net/net.h"
 #include "engine/rdma/rdma_i.h"
-#include "engine/tcp/tcp_client.h"
-#include "engine/tcp/tcp_server.h"
 
 /* A peer that cannot be reached over RDMA is tried again after this time, if there is traffic. */
 #define OFF_MS 5000u
@@ -25,8 +19,6 @@
 #define PAUSE_MAX_MS 10000u
 /* The queue pairs of an endpoint that is not flushed by then are destroyed. */
 #define FLUSH_MS 1000u
-/* The time for an answer, also when connecting has taken long. */
-#define ANSWER_MS 2000
 /* Regions that one round asks for again. */
 #define STALE_MAX 64u
 
@@ -38,8 +30,8 @@ void mce_rdma_kick_locked(struct mce_rdma_peer *rp)
 
 /* ---- settling ---------------------------------------------------------------------------------- */
 
-/* The next endpoint to settle or to free; NULL. */
-static struct mce_rdma_ep *broken_next(struct mce_rdma_peer *rp, bool *ret_free)
+/* The next endpoint to free; NULL. */
+static struct mce_rdma_ep *ep_over(struct mce_rdma_peer *rp)
 {
 	struct mc_list *pos;
 	uint64_t now = mc_now_ms();
@@ -48,10 +40,22 @@ static struct mce_rdma_ep *broken_next(struct mce_rdma_peer *rp, bool *ret_free)
 	mc_list_for_each(pos, &rp->eps) {
 		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
 
-		if (ep->state != MCE_RDMA_EP_BROKEN)
-			continue;
-		*ret_free = ep->settled && (mce_rdma_ep_idle_locked(ep) || now - ep->broken_ms > FLUSH_MS);
-		if (*ret_free || (!ep->settled && rp->fd >= 0))
+		if (ep->state == MCE_RDMA_EP_BROKEN && ep->settled &&
+		    (mce_rdma_ep_idle_locked(ep) || now - ep->broken_ms > FLUSH_MS))
+			return ep;
+	}
+	return NULL;
+}
+
+struct mce_rdma_ep *mce_rdma_ep_unsettled(struct mce_rdma_peer *rp)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->state == MCE_RDMA_EP_BROKEN && !ep->settled)
 			return ep;
 	}
 	return NULL;
@@ -87,136 +91,29 @@ static void ep_end(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 	mce_rdma_over(&over);
 }
 
-/* All endpoints are lost; the peer destroys its end before it answers a new connection. */
-static void control_lost(struct mce_rdma_peer *rp)
-{
-	struct mc_list *pos;
-
-	if (rp->fd >= 0)
-		close(rp->fd);
-	rp->fd = -1;
-	MC_LOCKED(&rp->p->lock);
-	mc_list_for_each(pos, &rp->eps)
-		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
-}
-
-static void ep_settled(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
+void mce_rdma_ep_settled(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
 	MC_LOCKED(&rp->p->lock);
 	ep->settled = true;
 	ep->doubt = false;
 }
 
-static int peer_call(struct mce_rdma_peer *rp, struct mce_rdma_msg *out, uint64_t deadline, struct mce_rdma_msg *in)
+void mce_rdma_ep_discard(struct mce_rdma_ep *ep)
 {
-	int r = mce_rdma_call(rp->p->e, rp->fd, out, deadline, in);
-
-	if (r < 0) {
-		mc_info("rdma", "control connection lost: %s peer=%s", mc_strerror(r), rp->p->endpoint);
-		control_lost(rp);
-		return r;
-	}
-	return in->status ? mc_err_from_wire(in->status) : 0;
+	mce_rdma_ep_close(ep);
+	mce_rdma_ep_free(ep);
 }
 
 static void settle(struct mce_rdma_peer *rp, uint64_t deadline)
 {
-	struct mce_rdma_msg in, out = { .op = MCE_RDMA_CLOSE };
 	struct mce_rdma_ep *ep;
-	bool frees;
 
-	while ((ep = broken_next(rp, &frees))) {
-		if (frees) {
-			ep_end(rp, ep);
-			continue;
-		}
-		out.id = ep->id;
-		if (peer_call(rp, &out, deadline, &in) == 0)
-			ep_settled(rp, ep);
-	}
+	rp->proto->settle(rp, deadline);
+	while ((ep = ep_over(rp)))
+		ep_end(rp, ep);
 }
 
 /* ---- connecting -------------------------------------------------------------------------------- */
-
-static int control_greet(struct mce_rdma_peer *rp, int fd, uint64_t fence, uint64_t deadline)
-{
-	struct mce_greeting in, out = {
-		.features = MCE_WIRE_FEATURES | MCE_FEATURE_RDMA, .token = rp->p->token, .conn = MCE_CONTROL_CONN,
-		.epoch = ++rp->epoch, .fence = fence,
-	};
-	int r = mce_tcp_greet(rp->p->e, fd, &out, deadline, &in);
-
-	if (r < 0)
-		return r;
-	return in.features & MCE_FEATURE_RDMA ? 0 : -MC_ENOTSUP;
-}
-
-static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
-{
-	uint64_t fence = __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
-	struct mce_rdma_msg in, out = { .op = MCE_RDMA_NICS };
-	auto_close int fd = -1;
-	struct mc_list *pos;
-	int r = mc_fault("engine.rdma.control");
-
-	if (r < 0)
-		return r;
-	fd = mc_connect(rp->p->endpoint, deadline);
-	if (fd < 0)
-		return fd;
-	mce_tcp_tune(fd, rp->p->e->conf.progress_timeout_ms);
-	r = control_greet(rp, fd, fence, deadline);
-	if (r == 0)
-		r = mce_rdma_call(rp->p->e, fd, &out, deadline, &in);
-	if (r == 0 && in.naddrs == 0)
-		r = -MC_ENOTSUP;
-	if (r < 0)
-		return r;
-	rp->nremotes = in.naddrs;
-	rp->fd = TAKE_FD(fd);
-	MC_LOCKED(&rp->p->lock);
-	memcpy(rp->remote, in.addr, sizeof(rp->remote));
-	rp->fence = fence;
-	rp->read_only = in.read_only;
-	/* Those of the last connection; and the peer may be another process now. */
-	mc_list_for_each(pos, &rp->eps) {
-		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
-
-		ep->settled = true;
-		ep->doubt = false;
-	}
-	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
-		for (struct mce_rdma_remote *rem = rp->bucket[i]; rem; rem = rem->next)
-			rem->stale = true;
-	return 0;
-}
-
-static int ep_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t deadline)
-{
-	struct mce_rdma_msg in, out = { .op = MCE_RDMA_OPEN, .nic = ep->remote };
-	unsigned mtu;
-	int gid_index, r;
-
-	mce_nic_addr(ep->nic, &out.far.addr, &gid_index);
-	out.far.nqps = ep->nqps;
-	out.far.psn = (uint32_t)(mc_random_u64() & 0xffffff);
-	for (unsigned i = 0; i < ep->nqps; i++)
-		out.far.qpn[i] = ep->qp[i].qp->qp_num;
-	r = peer_call(rp, &out, deadline, &in);
-	if (r == 0 && in.far.nqps != ep->nqps)
-		r = -MC_EPROTO;
-	if (r < 0)
-		return r;
-	ep->id = in.id;
-	mtu = in.far.addr.mtu < out.far.addr.mtu ? in.far.addr.mtu : out.far.addr.mtu;
-	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
-		r = mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &in.far.addr, in.far.qpn[i], out.far.psn, mtu);
-	if (r < 0 && rp->fd >= 0) {
-		out = (struct mce_rdma_msg){ .op = MCE_RDMA_CLOSE, .id = ep->id };
-		(void)peer_call(rp, &out, deadline, &in);
-	}
-	return r;
-}
 
 /* Has the NIC an endpoint that is up? */
 static bool nic_serves(struct mce_rdma_peer *rp, const struct mce_nic *nic)
@@ -236,15 +133,10 @@ static bool nic_serves(struct mce_rdma_peer *rp, const struct mce_nic *nic)
 static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline)
 {
 	struct mce_rdma_ep *ep;
-	int r = mce_rdma_ep_new(rp, nic, remote, &ep);
+	int r = rp->proto->ep_open(rp, nic, remote, deadline, &ep);
 
-	if (r < 0)
-		return r;
-	r = ep_connect(rp, ep, deadline);
 	if (r < 0) {
 		pair_pause(rp, nic->index, remote);
-		mce_rdma_ep_close(ep);
-		mce_rdma_ep_free(ep);
 		return r;
 	}
 	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name,
@@ -274,7 +166,7 @@ static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t d
 	unsigned first = rail(rp, nic);
 	int r = -ENETUNREACH;
 
-	for (unsigned i = 0; i < rp->nremotes && rp->fd >= 0 && r < 0; i++) {
+	for (unsigned i = 0; i < rp->nremotes && rp->open && r < 0; i++) {
 		unsigned remote = (first + i) % rp->nremotes;
 
 		if (mc_now_ms() >= rp->pair_ms[nic->index][remote] && mc_now_ns() < deadline)
@@ -308,7 +200,7 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	pthread_mutex_unlock(&rp->p->lock);
 	if (back)
 		memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
-	for (unsigned i = 0; i < rp->r->nnics && rp->fd >= 0; i++) {
+	for (unsigned i = 0; i < rp->r->nnics && rp->open; i++) {
 		struct mce_nic *nic = &rp->r->nic[i];
 
 		if (!mce_nic_up(nic) || nic_serves(rp, nic))
@@ -331,24 +223,6 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 }
 
 /* ---- regions ----------------------------------------------------------------------------------- */
-
-static int region_fetch(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline)
-{
-	struct mce_rdma_msg in, out = { .op = MCE_RDMA_REGION, .rkey = rkey };
-	uint64_t least = mc_deadline_ms(ANSWER_MS);
-	int r;
-
-	/* A wait that is given up ends the control connection. */
-	r = peer_call(rp, &out, deadline > least ? deadline : least, &in);
-
-	if (r == 0 && !in.remote)
-		r = -MC_EPROTO;
-	if (r < 0)
-		return r;
-	MC_LOCKED(&rp->p->lock);
-	mce_rdma_remote_put_locked(rp, in.remote);
-	return 0;
-}
 
 static unsigned stale_list(struct mce_rdma_peer *rp, uint64_t keys[STALE_MAX])
 {
@@ -380,10 +254,10 @@ static void stale_fetch(struct mce_rdma_peer *rp, uint64_t deadline)
 	unsigned n;
 	int r;
 
-	while (rp->fd >= 0 && (n = stale_list(rp, keys)) > 0)
-		for (unsigned i = 0; i < n && rp->fd >= 0; i++) {
-			r = region_fetch(rp, keys[i], deadline);
-			if (r < 0 && rp->fd >= 0)
+	while (rp->open && (n = stale_list(rp, keys)) > 0)
+		for (unsigned i = 0; i < n && rp->open; i++) {
+			r = rp->proto->region(rp, keys[i], deadline);
+			if (r < 0 && rp->open)
 				region_gone(rp, keys[i], r);
 		}
 }
@@ -394,16 +268,16 @@ int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	bool known;
 	int r;
 
-	if (!rp || rp->fd < 0)
+	if (!rp || !rp->open)
 		return 0;
 	pthread_mutex_lock(&p->lock);
 	known = rp->state != MCE_RDMA_UP || mce_rdma_remote_find_locked(rp, rkey);
 	pthread_mutex_unlock(&p->lock);
 	if (known)
 		return 0;
-	r = region_fetch(rp, rkey, deadline);
+	r = rp->proto->region(rp, rkey, deadline);
 	/* Without the connection it goes over another path. */
-	return rp->fd < 0 ? 0 : r;
+	return !rp->open ? 0 : r;
 }
 
 /* ---- slots of the transport --------------------------------------------------------------------- */
@@ -417,10 +291,9 @@ static bool wanted(struct mce_rdma_peer *rp)
 	/* Something is to be settled, or waits for it. */
 	if (!mc_list_empty(&rp->eps) || !mc_list_empty(&rp->retry) || !mc_list_empty(&rp->queue))
 		return true;
-	if (!p->introduced)
+	if (!rp->up && !p->introduced)
 		return false;
-	if (p->local || (mce_id_same_host(&p->id, &p->e->id) && !p->e->conf.force_rdma) ||
-	    !(p->features & MCE_FEATURE_RDMA)) {
+	if (!rp->proto->reachable_locked(rp)) {
 		rp->state = MCE_RDMA_OFF;
 		rp->retry_ms = mc_now_ms() + OFF_MS;
 		return false;
@@ -451,10 +324,10 @@ static void conclude(struct mce_rdma_peer *rp, int err)
 		rp->state = MCE_RDMA_UP;
 	} else if (!flushing) {
 		if (rp->state != MCE_RDMA_OFF)
-			mc_warn("rdma", "peer is not reachable over RDMA, using tcp: %s peer=%s", mc_err_detail(err),
-				rp->p->endpoint);
+			mc_warn("rdma", "peer is not reachable over RDMA%s: %s peer=%s",
+				rp->proto->only_path ? "" : ", using tcp", mc_err_detail(err), rp->p->endpoint);
 		rp->state = MCE_RDMA_OFF;
-		rp->retry_ms = rp->fd >= 0 && rp->again_ms ? rp->again_ms : mc_now_ms() + OFF_MS;
+		rp->retry_ms = rp->open && rp->again_ms ? rp->again_ms : mc_now_ms() + OFF_MS;
 		if (!doubt)
 			mce_rdma_return_locked(rp, &over);
 		else
@@ -473,19 +346,18 @@ int mce_rdma_connect(struct mce_peer *p, uint64_t deadline)
 	if (!rp || !wanted(rp))
 		return 0;
 	list_once(rp);
-	if (rp->fd >= 0 && rp->fence != __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST))
-		control_lost(rp);
+	rp->proto->recheck(rp);
 	settle(rp, deadline);
-	if (rp->fd < 0) {
-		r = control_open(rp, deadline);
+	if (!rp->open) {
+		r = rp->proto->open(rp, deadline);
 		settle(rp, deadline);
 	}
-	if (rp->fd >= 0) {
+	if (rp->open) {
 		stale_fetch(rp, deadline);
 		r = eps_open(rp, deadline);
 	}
 	conclude(rp, r);
-	return 0;
+	return rp->proto->only_path && rp->state == MCE_RDMA_OFF ? r : 0;
 }
 
 void mce_rdma_new_fence(struct mce_peer *p)
@@ -529,11 +401,16 @@ int mce_rdma_attach(struct mce_peer *p)
 	rp->r = r;
 	rp->p = p;
 	rp->fd = -1;
+	rp->proto = &mce_rdma_control;
 	mc_list_init(&rp->node);
 	mc_list_init(&rp->queue);
 	mc_list_init(&rp->retry);
 	mc_list_init(&rp->free);
 	mc_list_init(&rp->eps);
+	if (p->upstream && mce_rdma_up_attach(rp) < 0) {
+		free(rp);
+		return -ENOMEM;
+	}
 	p->tp[MCE_PATH_RDMA] = rp;
 	return 0;
 }
@@ -560,8 +437,7 @@ void mce_rdma_detach(struct mce_peer *p)
 	settle(rp, mc_deadline_ms(FLUSH_MS));
 	mc_list_for_each_safe(pos, next, &rp->eps)
 		ep_end(rp, mc_container_of(pos, struct mce_rdma_ep, node));
-	if (rp->fd >= 0)
-		close(rp->fd);
+	rp->proto->close(rp);
 	pthread_mutex_lock(&p->lock);
 	mce_rdma_fail_locked(rp, -ECANCELED, false, &over);
 	pthread_mutex_unlock(&p->lock);

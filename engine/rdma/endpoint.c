@@ -143,7 +143,7 @@ static void cq_leave(struct mce_rdma_cq *cq, struct mce_rdma_qp *qp)
 	cq->qp[qp->id] = NULL;
 }
 
-static int qp_open(struct mce_rdma_ep *ep, struct mce_rdma_qp *qp)
+static int qp_open(struct mce_rdma_ep *ep, struct mce_rdma_qp *qp, bool two_way)
 {
 	int r;
 
@@ -155,12 +155,12 @@ static int qp_open(struct mce_rdma_ep *ep, struct mce_rdma_qp *qp)
 	r = qp->ring ? mce_nic_cq_take(ep->nic, qp->depth, &qp->cq) : -ENOMEM;
 	if (r < 0)
 		return r;
-	/* Nothing may be written through our end of it. */
-	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->depth, false, &qp->qp);
+	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->depth, two_way, &qp->qp);
 	return r < 0 ? r : cq_enter(qp->cq, qp);
 }
 
-int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, struct mce_rdma_ep **ret)
+int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned nqps, bool two_way,
+		    struct mce_rdma_ep **ret)
 {
 	struct mce_rdma_ep *ep = calloc(1, sizeof(*ep));
 	int r = 0;
@@ -170,10 +170,9 @@ int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remo
 	mc_list_init(&ep->node);
 	ep->rp = rp;
 	ep->nic = nic;
-	ep->remote = remote;
-	while (ep->nqps < nic->r->tune.qps && r == 0) {
+	while (ep->nqps < nqps && r == 0) {
 		ep->qp[ep->nqps].id = UINT32_MAX;
-		r = qp_open(ep, &ep->qp[ep->nqps++]);
+		r = qp_open(ep, &ep->qp[ep->nqps++], two_way);
 	}
 	if (r < 0) {
 		mce_rdma_ep_close(ep);

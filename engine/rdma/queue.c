@@ -519,6 +519,8 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 	struct mce_reqx *x = mce_reqx(req);
 
 	*ret_status = x->status;
+	if (rp->state == MCE_RDMA_OFF && x->status == 0 && rp->proto->only_path && mc_now_ms() >= rp->retry_ms)
+		return -EAGAIN;
 	if (rp->state == MCE_RDMA_OFF || x->total == 0 || (same_host_locked(rp) && !rp->p->e->conf.force_rdma))
 		return -MC_ENOTSUP;
 	if (x->status < 0)

@@ -23,15 +23,21 @@ static int rdma_open(struct mce_engine *e)
 	return 0;
 }
 
-static int rdma_new(struct mce_engine *e, struct mce_rdma **ret)
+static int rdma_new(struct mce_engine *e, const struct mce_conf *conf, struct mce_rdma **ret)
 {
 	struct mce_rdma *r = calloc(1, sizeof(*r));
 
+	if (r && conf->upstream_name && !(r->name = strdup(conf->upstream_name))) {
+		free(r);
+		r = NULL;
+	}
 	if (!r)
 		return -ENOMEM;
+	r->setup = conf->upstream_setup;
 	r->e = e;
 	r->v = mce_verbs();
 	mc_list_init(&r->guests);
+	mc_list_init(&r->strangers);
 	mc_list_init(&r->peers);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_mutex_init(&r->stage.lock, NULL);
@@ -49,7 +55,7 @@ static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
 
 	if (!conf->rdma_devices || !mce_nics_exist(conf->rdma_wanted))
 		return 0;
-	err = rdma_new(e, &r);
+	err = rdma_new(e, conf, &r);
 	if (err < 0)
 		return err;
 	e->service[MCE_PATH_RDMA] = r;
@@ -78,8 +84,27 @@ static void rdma_close(struct mce_engine *e)
 	mce_rdma_stage_close(r);
 	mce_nics_close(r);
 	pthread_mutex_destroy(&r->lock);
+	free(r->name);
 	free(r);
 	e->service[MCE_PATH_RDMA] = NULL;
+}
+
+unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, unsigned max)
+{
+	struct mce_rdma *r = mce_rdma_of(e);
+	unsigned n = r ? r->nnics : 0;
+	struct mce_rdma_addr addr;
+	int gid_index;
+
+	if (n > max)
+		n = max;
+	for (unsigned i = 0; i < n; i++) {
+		mce_nic_addr(&r->nic[i], &addr, &gid_index);
+		memcpy(ret[i].name, addr.name, sizeof(ret[i].name));
+		memcpy(ret[i].gid, addr.gid.raw, sizeof(ret[i].gid));
+		ret[i].lid = addr.lid;
+	}
+	return n;
 }
 
 bool mce_engine_has_rdma(const struct mce_engine *e)

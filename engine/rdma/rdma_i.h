@@ -2,13 +2,15 @@
  * rdma_i.h - declarations that the files of engine/rdma/ share.
  *
  * An engine has a few NICs (device.c) and registers every region on all of them (region.c).  A peer that offers RDMA
- * has a control connection: TCP, greeted like the others, and then JSON messages (wire.c).  Over it the two sides make
- * endpoints, each a few queue pairs from one of our NICs to one of the peer's (endpoint.c, connect.c; the owner's side
- * is serve.c), and we ask for the keys of regions.  Requests wait in a queue of the peer; endpoints with room cut
+ * has a control connection: TCP, greeted like the others, and then JSON messages (control.c, wire.c).  Over it the two
+ * sides make endpoints, each a few queue pairs from one of our NICs to one of the peer's (endpoint.c, connect.c; the
+ * owner's side is serve.c), and we ask for the keys of regions.  With upstream's nodes, endpoints are made by messages
+ * of their handshake service (upstream.c, strangers.c).  Requests wait in a queue of the peer; endpoints with room cut
  * slices off it (queue.c), post them in chains (post.c), and end them as completions arrive (complete.c).
  *
- * a WRITE that ended with an error may still be on its way in the network.  Its endpoint is in doubt
+ * A WRITE that ended with an error may still be on its way in the network.  Its endpoint is in doubt
  * until the owner has destroyed the queue pairs at its end, and until then no WRITE of this engine goes to the peer.
+ * Upstream's nodes do not say that; there the doubt ends with a new connection of the two NICs, or after a while.
  *
  * Locks: mce_rdma.lock and a completion queue's lock come before a peer's lock. */
 #ifndef MCE_RDMA_I_H
@@ -35,7 +37,7 @@
 
 /* Settings (tune.c), upstream's MC_* variables. */
 struct mce_rdma_tune {
-	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry;
+	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps;
 	int gid_index, tc, sl, pkey, relaxed;
 	bool same_host;
 	uint64_t max_mr;
@@ -116,9 +118,12 @@ struct mce_rdma {
 	pthread_mutex_t lock;	/* comes before a peer's lock */
 	struct mc_list peers;	/* mce_rdma_peer.node of those that were connected once */
 	struct mce_rdma_stage stage;
+	/* mce_conf.upstream_name and upstream_setup */
+	char *name;
+	int (*setup)(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply);
 	/* owned by the loop of ctl */
-	struct mc_list guests;
-	unsigned nguests;
+	struct mc_list guests, strangers;
+	unsigned nguests, nstrangers;
 	uint32_t next_id;
 };
 static inline struct mce_rdma *mce_rdma_of(const struct mce_engine *e)
@@ -228,13 +233,39 @@ int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool
 int mce_rdma_qp_connect(struct mce_nic *nic, struct ibv_qp *qp, const struct mce_rdma_addr *to, uint32_t qpn,
 			uint32_t psn, unsigned mtu);
 void mce_rdma_qp_fail(struct mce_nic *nic, struct ibv_qp *qp);	/* to the error state: its work is flushed */
-int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, struct mce_rdma_ep **ret);
+/* @rp: NULL, until it is given to a peer.  @two_way: the other side may also read and write through it. */
+int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned nqps, bool two_way,
+		    struct mce_rdma_ep **ret);
 /* Destroy its queue pairs: after return the NIC uses no memory of its slices, and no completion finds it. */
 void mce_rdma_ep_close(struct mce_rdma_ep *ep);
 /* It is closed, and nothing is in its rings or on its lists. */
 void mce_rdma_ep_free(struct mce_rdma_ep *ep);
 
 /* ---- peers (connect.c, queue.c) ------------------------------------------------------------------ */
+
+/* How endpoints of a peer are made: control.c for our own nodes, upstream.c for upstream's.  Resolver thread. */
+struct mce_rdma_proto {
+	/* With the peer's lock: can it be reached over RDMA at all? */
+	bool (*reachable_locked)(const struct mce_rdma_peer *rp);
+	/* Learn the peer's NICs: mce_rdma_peer.remote, and open becomes true. */
+	int (*open)(struct mce_rdma_peer *rp, uint64_t deadline);
+	void (*close)(struct mce_rdma_peer *rp);	/* the peer is detached */
+	/* Close it if what open has learned is outdated. */
+	void (*recheck)(struct mce_rdma_peer *rp);
+	/* Set settled of the broken endpoints whose other end is destroyed.  Done when the peer is not open. */
+	void (*settle)(struct mce_rdma_peer *rp, uint64_t deadline);
+	/* A connected endpoint, not on the list yet. */
+	int (*ep_open)(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
+		       struct mce_rdma_ep **ret);
+	/* Make region @rkey known, or 0 when the peer is not open any more. */
+	int (*region)(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline);
+	/* With the peer's lock: an endpoint was lost because the peer, or the path to it, failed. */
+	void (*lost_locked)(struct mce_rdma_peer *rp);
+	bool only_path;		/* no other transport reaches the peer */
+};
+extern const struct mce_rdma_proto mce_rdma_control, mce_rdma_upstream;
+
+struct mce_rdma_up;
 
 enum mce_rdma_peer_state {
 	MCE_RDMA_NEW,		/* not tried yet */
@@ -248,11 +279,15 @@ struct mce_rdma_peer {
 	struct mce_rdma *r;
 	struct mce_peer *p;
 	struct mc_list node;	/* mce_rdma.peers */
+	const struct mce_rdma_proto *proto;
+	struct mce_rdma_up *up;	/* of upstream.c; NULL: one of our own nodes */
 	/* the resolver's */
+	bool open;		/* endpoints can be made and settled */
 	int fd;			/* control connection, -1: none */
 	uint32_t epoch;
-	unsigned nremotes;	/* the peer's NICs */
-	struct mce_rdma_addr remote[MCE_NICS_MAX];	/* changed under the peer's lock */
+	/* The peer's NICs; changed under the peer's lock. */
+	unsigned nremotes;
+	struct mce_rdma_addr remote[MCE_NICS_MAX];
 	uint64_t pair_ms[MCE_NICS_MAX][MCE_NICS_MAX];	/* do not connect before; [ours][theirs] */
 	uint32_t pair_fails[MCE_NICS_MAX][MCE_NICS_MAX];
 	/* guarded by the peer's lock */
@@ -285,6 +320,17 @@ int mce_rdma_connect(struct mce_peer *p, uint64_t deadline);
 int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline);
 void mce_rdma_new_fence(struct mce_peer *p);
 bool mce_rdma_writes_in_doubt(struct mce_peer *p);
+
+/* upstream.c */
+int mce_rdma_up_attach(struct mce_rdma_peer *rp);
+/* strangers.c, loop of ctl */
+void mce_rdma_strangers_end(struct mce_rdma *r);
+
+/* connect.c, for control.c and upstream.c. */
+void mce_rdma_ep_settled(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep);
+/* The first broken endpoint that is not settled, NULL. */
+struct mce_rdma_ep *mce_rdma_ep_unsettled(struct mce_rdma_peer *rp);
+void mce_rdma_ep_discard(struct mce_rdma_ep *ep);	/* one that is on no list */
 
 /* serve.c */
 int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);

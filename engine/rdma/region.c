@@ -81,19 +81,26 @@ static void *share_run(void *arg)
 	return NULL;
 }
 
+uint64_t mce_engine_nic_part(const struct mce_engine *e)
+{
+	const struct mce_rdma *r = mce_rdma_of(e);
+	uint64_t part = UINT64_MAX;
+
+	for (unsigned i = 0; r && i < r->nnics; i++)
+		part = r->nic[i].max_mr < part ? r->nic[i].max_mr : part;
+	return part == UINT64_MAX ? part : part & ~4095ull;
+}
+
 void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 {
 	struct mce_rdma *r = mce_rdma_of(mr->e);
 	struct share share[MCE_NICS_MAX] = { 0 };
 	struct mce_rdma_region *region;
-	uint64_t part = UINT64_MAX;
+	uint64_t part = mce_engine_nic_part(mr->e);
 
 	(void)attr;
 	if (!r || r->nnics == 0)
 		return;
-	for (unsigned i = 0; i < r->nnics; i++)
-		part = r->nic[i].max_mr < part ? r->nic[i].max_mr : part;
-	part &= ~4095ull;
 	if (!part || (mr->len - 1) / part >= MCE_RDMA_PARTS_MAX) {
 		mc_warn("rdma", "memory is larger than the NICs can register, using tcp for it bytes=%llu",
 			(unsigned long long)mr->len);
@@ -131,6 +138,19 @@ void mce_rdma_region_free(struct mce_mr *mr)
 			(void)r->v->dereg_mr(region->mr[i]);
 	free(region);
 	mr->service[MCE_PATH_RDMA] = NULL;
+}
+
+void mce_mr_nic_keys(const struct mce_mr *mr, uint64_t off, uint32_t *rkeys, uint32_t *lkeys)
+{
+	const struct mce_rdma_region *region = mr->service[MCE_PATH_RDMA];
+	const struct mce_rdma *r = mce_rdma_of(mr->e);
+
+	for (unsigned i = 0; r && i < r->nnics; i++) {
+		const struct ibv_mr *ib = region ? region->mr[i * region->nparts + off / region->part] : NULL;
+
+		rkeys[i] = ib ? ib->rkey : 0;
+		lkeys[i] = ib ? ib->lkey : 0;
+	}
 }
 
 bool mce_rdma_lkey(const struct mce_mr *mr, const struct mce_nic *nic, uint64_t addr, uint32_t *ret_key,

@@ -416,6 +416,7 @@ static void guests_close_run(void *arg)
 
 	mc_list_for_each_safe(pos, next, &r->guests)
 		guest_close(mc_container_of(pos, struct guest, node));
+	mce_rdma_strangers_end(r);
 }
 
 void mce_rdma_guests_close(struct mce_rdma *r)

@@ -78,6 +78,9 @@ transfer_engine_t createTransferEngine(const char *metadata_conn_string, const c
 		mc_err("engine", "cannot create a transfer engine: %s", mc_err_detail(r));
 		return NULL;
 	}
+	/* Upstream installs the transport by itself then. */
+	if (auto_discover)
+		(void)mce_te_publish_rdma(te, true);
 	return te;
 }
 
@@ -114,7 +117,9 @@ transport_t installTransport(transfer_engine_t engine, const char *proto, void *
 		mc_err("engine", "unknown transport, use tcp or rdma: name=%s", proto);
 		return NULL;
 	}
-	/* The NICs are open already, if there are any. */
+	/* The NICs are open already, if there are any.  Upstream's nodes use what the descriptor says. */
+	if (mce_te_publish_rdma(engine, r == MC_PROTOCOL_RDMA) < 0)
+		return NULL;
 	if (r == MC_PROTOCOL_RDMA && !mce_engine_has_rdma(((struct mce_te *)engine)->engine))
 		mc_warn("engine", "this host has no usable NIC, continuing with tcp and shared memory");
 	/* Also for upstream's other transports: the engine chooses a path for each transfer by itself. */

@@ -18,21 +18,29 @@
 
 /* ---- publication ------------------------------------------------------------------------------- */
 
-static uint64_t mem_pieces(const struct mce_te *te, const struct mce_te_mem *m)
+/* MC_MAX_MR_SIZE, or what the NICs can register in one. */
+static uint64_t mem_piece(const struct mce_te *te)
 {
-	return m->remote ? (m->len - 1) / te->env.max_mr + 1 : 0;
+	uint64_t part = mce_engine_nic_part(te->engine);
+
+	return part < te->env.max_mr ? part : te->env.max_mr;
 }
 
-/* Publish a buffer longer than MC_MAX_MR_SIZE in pieces, as upstream does: a reader of upstream's may rely on
- * that limit.  Our readers join the pieces again, which have the same rkey.  Returns their number. */
+static uint64_t mem_pieces(const struct mce_te *te, const struct mce_te_mem *m)
+{
+	return m->remote ? (m->len - 1) / mem_piece(te) + 1 : 0;
+}
+
+/* Publish a longer buffer in pieces, as upstream does: a reader of upstream's may rely on the limit.  Our readers join
+ * the pieces again, which have the same rkey.  Returns their number. */
 static uint64_t mem_describe_pieces(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
 {
-	uint64_t n = mem_pieces(te, m), at = 0;
+	uint64_t n = mem_pieces(te, m), piece = mem_piece(te), at = 0;
 
-	for (uint64_t i = 0; i < n; i++, at += te->env.max_mr) {
+	for (uint64_t i = 0; i < n; i++, at += piece) {
 		b[i].name = te->name;
 		b[i].addr = m->addr + at;
-		b[i].length = i + 1 < n ? te->env.max_mr : m->len - at;
+		b[i].length = i + 1 < n ? piece : m->len - at;
 		b[i].rkey = mce_mr_rkey(m->mr);
 	}
 	return n;
@@ -49,6 +57,8 @@ static int mem_encode_locked(struct mce_te *te, char **ret)
 		.endpoint = (char *)(uintptr_t)mce_engine_endpoint(te->engine),
 	};
 	auto_free struct mce_segdesc_buffer *buf = NULL;
+	struct mce_te_rdma_desc rdma = { NULL };
+	int r = 0;
 
 	buf = calloc(te->npieces + 1, sizeof(*buf));
 	if (!buf)
@@ -56,7 +66,12 @@ static int mem_encode_locked(struct mce_te *te, char **ret)
 	for (unsigned i = 0; i < te->nmem; i++)
 		d.nbuffers += mem_describe_pieces(te, &te->mem[i], buf + d.nbuffers);
 	d.buffers = buf;
-	return mce_segdesc_encode(&d, ret);
+	if (te->rdma)
+		r = mce_te_rdma_describe(te, &d, &rdma);
+	if (r == 0)
+		r = mce_segdesc_encode(&d, ret);
+	mce_te_rdma_undescribe(&rdma);
+	return r;
 }
 
 static int mem_text_locked(struct mce_te *te)
@@ -158,6 +173,20 @@ static void mem_changed_locked(struct mce_te *te)
 {
 	free(te->text);
 	te->text = NULL;
+}
+
+int mce_te_publish_rdma(struct mce_te *te, bool rdma)
+{
+	bool changed;
+
+	pthread_mutex_lock(&te->mem_lock);
+	changed = rdma != te->rdma && mce_engine_has_rdma(te->engine);
+	if (changed) {
+		te->rdma = rdma;
+		mem_changed_locked(te);
+	}
+	pthread_mutex_unlock(&te->mem_lock);
+	return changed ? mce_te_mem_publish(te, false) : 0;
 }
 
 static int mem_grow_locked(struct mce_te *te, uint64_t pieces)

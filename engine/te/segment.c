@@ -159,6 +159,17 @@ static void view_join(struct mce_te_view *v)
 	v->n = n;
 }
 
+/* A node of upstream's whose memory is reached over RDMA; its handshake service makes the connections. */
+static int view_rdma_peer(struct mce_te *te, const char *name, const struct mce_segdesc *d, uint64_t deadline,
+			  struct mce_te_view *v)
+{
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	r = mce_te_rpc_address(te, *d->rdma_server_name ? d->rdma_server_name : name, deadline, host, &port);
+	return r < 0 ? r : mce_te_rdma_peer(te, d, host, port, v);
+}
+
 static int view_from(struct mce_te *te, const char *name, const struct mce_segdesc *d,
 		     uint64_t deadline, struct mce_te_view **ret)
 {
@@ -171,6 +182,8 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 		return -ENOMEM;
 	if (*d->endpoint)
 		r = mce_peer_get(te->engine, d->endpoint, &v->peer);
+	else if (mce_segdesc_speaks(d, "rdma") && d->ndevices)
+		r = view_rdma_peer(te, name, d, deadline, v);
 	else
 		r = view_upstream_peer(te, name, d, deadline, &v->peer);
 	if (r < 0) {
@@ -180,7 +193,7 @@ static int view_from(struct mce_te *te, const char *name, const struct mce_segde
 	for (size_t i = 0; i < d->nbuffers; i++) {
 		v->buf[i].addr = d->buffers[i].addr;
 		v->buf[i].len = d->buffers[i].length;
-		v->buf[i].rkey = d->buffers[i].rkey;
+		v->buf[i].rkey = v->rdma ? d->buffers[i].addr : d->buffers[i].rkey;
 	}
 	v->n = (unsigned)d->nbuffers;
 	qsort(v->buf, v->n, sizeof(v->buf[0]), buf_by_addr);

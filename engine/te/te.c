@@ -110,7 +110,7 @@ static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	struct mce_handshake_conf h = {
 		.host = mce_te_is_loopback(te->host) ? te->host : NULL,
-		.arg = te, .metadata = te_on_metadata, .notify = te_on_notify,
+		.arg = te, .metadata = te_on_metadata, .notify = te_on_notify, .connection = mce_te_on_connection,
 	};
 	int r;
 
@@ -145,6 +145,11 @@ static const char *te_nics(const struct mce_te *te, const struct mce_te_conf *co
 	return te->nic_filter ? te->nic_filter : filters ? filters : "";
 }
 
+static int te_setup(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply)
+{
+	return mce_handshake_call(host, port, MCE_HANDSHAKE_CONNECTION, text, deadline, ret_reply);
+}
+
 static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	bool loopback = mce_te_is_loopback(te->host);
@@ -161,7 +166,7 @@ static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 		.upstream = true,
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
 		.io_cpus = cpus,
-		.rdma_devices = te_nics(te, conf),
+		.rdma_devices = te_nics(te, conf), .upstream_name = te->name, .upstream_setup = te_setup,
 		.rdma_wanted = te->env.force_hca || (conf->protocol && !strcmp(conf->protocol, "rdma")),
 	};
 	int r;
@@ -172,7 +177,10 @@ static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r < 0)
 		return r;
 	mce_te_numa_conf(te->numa, &c);
-	return mce_engine_open(&c, &te->engine);
+	r = mce_engine_open(&c, &te->engine);
+	if (r == 0)
+		te->rdma = c.rdma_wanted && mce_engine_has_rdma(te->engine);
+	return r;
 }
 
 int mce_te_address_publish(struct mce_te *te)

@@ -88,11 +88,33 @@ int mce_te_mem_publish(struct mce_te *te, bool more);
 /* The deadline of a publish request, and its result: 0 also for an unreachable server. */
 uint64_t mce_te_publish_deadline(struct mce_te *te);
 int mce_te_publish_result(struct mce_te *te, int r);
+/* Whether upstream's nodes shall use RDMA: publish the descriptor so.  Nothing changes without NICs. */
+int mce_te_publish_rdma(struct mce_te *te, bool rdma);
 /* The descriptor as text; free() it. */
 int mce_te_mem_describe(struct mce_te *te, char **ret_text);
 void mce_te_mem_done(struct mce_te *te);
 
 void mce_te_arenas_done(struct mce_te *te);		/* after their regions are unregistered */
+
+/* ---- RDMA with upstream's nodes (rdma.c) --------------------------------------------------------- */
+
+struct mce_te_view;
+
+/* Add the engine's NICs, their matrix, and the keys of all pieces to a descriptor that has the buffers.  The
+ * strings and arrays are freed with mce_te_rdma_undescribe(), also after a failure. */
+struct mce_te_rdma_desc {
+	struct mce_segdesc_device *devices;
+	char *texts;		/* names and GIDs of the devices */
+	char *matrix;
+	uint32_t *keys;
+};
+int mce_te_rdma_describe(struct mce_te *te, struct mce_segdesc *d, struct mce_te_rdma_desc *ret);
+void mce_te_rdma_undescribe(struct mce_te_rdma_desc *r);
+/* Set the peer of @v: that of a descriptor which is reached over RDMA. */
+int mce_te_rdma_peer(struct mce_te *te, const struct mce_segdesc *d, const char *host, int port,
+		     struct mce_te_view *v);
+/* Answer an upstream node's message for RDMA. */
+int mce_te_on_connection(void *arg, const char *text, size_t len, char **ret_text);
 
 /* ---- segments (segment.c) ---------------------------------------------------------------------- */
 
@@ -104,6 +126,7 @@ struct mce_te_buf {
 struct mce_te_view {
 	uint32_t refs;		/* atomic */
 	struct mce_peer *peer;
+	bool rdma;		/* the peer is upstream's, over RDMA: the key of a buffer is its address */
 	unsigned n;
 	struct mce_te_buf first;	/* in the order of the descriptor */
 	struct mce_te_buf buf[];	/* sorted by address */
@@ -367,6 +390,7 @@ struct mce_te {
 	struct mce_te_mem *mem;	/* in the order of registration */
 	unsigned nmem, mem_cap;
 	uint64_t npieces;	/* published entries for all of @mem */
+	bool rdma;		/* publish the NICs and their keys */
 	char *text;		/* the descriptor, NULL: encode it at the next use */
 	/* guarded by arena_lock */
 	pthread_mutex_t arena_lock;

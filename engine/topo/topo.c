@@ -27,6 +27,16 @@ unsigned mce_topo_nics(const struct mce_topo *t)
 	return t->nnics;
 }
 
+unsigned mce_topo_locations(const struct mce_topo *t)
+{
+	return t->nlocations;
+}
+
+const char *mce_topo_location(const struct mce_topo *t, unsigned i)
+{
+	return t->location[i].name;
+}
+
 const struct mce_topo_nic *mce_topo_nic(const struct mce_topo *t, unsigned i)
 {
 	return &t->nic[i];

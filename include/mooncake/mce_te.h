@@ -36,7 +36,7 @@ struct mce_te_conf {
 	const char *legacy_host;
 	uint16_t legacy_port;
 	/* "tcp": no NICs; "rdma": the NICs of nic_filter, with a warning if this host has none; NULL or "": NICs if
-	 * there are any.  Between two engines of this library; upstream's nodes are reached over TCP. */
+	 * there are any.  With "rdma" the descriptor says so, and upstream's nodes use RDMA too (not TCP any more). */
 	const char *protocol;
 };
 /* A metadata server that cannot be reached is no error: the engine and its registered memory are published as

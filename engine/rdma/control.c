@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * control.c - the control connection to one of our own nodes: over it endpoints are made and settled, and the keys of
+ * regions are asked for. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/net/net.h"
+#include "engine/rdma/rdma_i.h"
+#include "engine/tcp/tcp_client.h"
+#include "engine/tcp/tcp_server.h"
+
+/* The time for an answer, also when connecting has taken long. */
+#define ANSWER_MS 2000
+
+static void control_close(struct mce_rdma_peer *rp)
+{
+	if (rp->fd >= 0)
+		close(rp->fd);
+	rp->fd = -1;
+	rp->open = false;
+}
+
+/* All endpoints are lost; the peer destroys its end before it answers a new connection. */
+static void control_lost(struct mce_rdma_peer *rp)
+{
+	struct mc_list *pos;
+
+	control_close(rp);
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps)
+		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
+}
+
+static int control_call(struct mce_rdma_peer *rp, struct mce_rdma_msg *out, uint64_t deadline, struct mce_rdma_msg *in)
+{
+	int r = mce_rdma_call(rp->p->e, rp->fd, out, deadline, in);
+
+	if (r < 0) {
+		mc_info("rdma", "control connection lost: %s peer=%s", mc_strerror(r), rp->p->endpoint);
+		control_lost(rp);
+		return r;
+	}
+	return in->status ? mc_err_from_wire(in->status) : 0;
+}
+
+static bool control_reachable_locked(const struct mce_rdma_peer *rp)
+{
+	const struct mce_peer *p = rp->p;
+
+	return !p->local && (!mce_id_same_host(&p->id, &p->e->id) || p->e->conf.force_rdma) &&
+		(p->features & MCE_FEATURE_RDMA);
+}
+
+static void control_recheck(struct mce_rdma_peer *rp)
+{
+	if (rp->open && rp->fence != __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST))
+		control_lost(rp);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static int control_greet(struct mce_rdma_peer *rp, int fd, uint64_t fence, uint64_t deadline)
+{
+	struct mce_greeting in, out = {
+		.features = MCE_WIRE_FEATURES | MCE_FEATURE_RDMA, .token = rp->p->token, .conn = MCE_CONTROL_CONN,
+		.epoch = ++rp->epoch, .fence = fence,
+	};
+	int r = mce_tcp_greet(rp->p->e, fd, &out, deadline, &in);
+
+	if (r < 0)
+		return r;
+	return in.features & MCE_FEATURE_RDMA ? 0 : -MC_ENOTSUP;
+}
+
+static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	uint64_t fence = __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
+	struct mce_rdma_msg in, out = { .op = MCE_RDMA_NICS };
+	auto_close int fd = -1;
+	struct mc_list *pos;
+	int r = mc_fault("engine.rdma.control");
+
+	if (r < 0)
+		return r;
+	fd = mc_connect(rp->p->endpoint, deadline);
+	if (fd < 0)
+		return fd;
+	mce_tcp_tune(fd, rp->p->e->conf.progress_timeout_ms);
+	r = control_greet(rp, fd, fence, deadline);
+	if (r == 0)
+		r = mce_rdma_call(rp->p->e, fd, &out, deadline, &in);
+	if (r == 0 && in.naddrs == 0)
+		r = -MC_ENOTSUP;
+	if (r < 0)
+		return r;
+	rp->fd = TAKE_FD(fd);
+	rp->open = true;
+	MC_LOCKED(&rp->p->lock);
+	rp->nremotes = in.naddrs;
+	memcpy(rp->remote, in.addr, sizeof(rp->remote));
+	rp->fence = fence;
+	rp->read_only = in.read_only;
+	/* Those of the last connection; and the peer may be another process now. */
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		ep->settled = true;
+		ep->doubt = false;
+	}
+	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
+		for (struct mce_rdma_remote *rem = rp->bucket[i]; rem; rem = rem->next)
+			rem->stale = true;
+	return 0;
+}
+
+/* ---- endpoints --------------------------------------------------------------------------------- */
+
+static void control_settle(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	struct mce_rdma_msg in, out = { .op = MCE_RDMA_CLOSE };
+	struct mce_rdma_ep *ep;
+
+	while (rp->open && (ep = mce_rdma_ep_unsettled(rp))) {
+		out.id = ep->id;
+		if (control_call(rp, &out, deadline, &in) == 0)
+			mce_rdma_ep_settled(rp, ep);
+	}
+}
+
+static int ep_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t deadline)
+{
+	struct mce_rdma_msg in, out = { .op = MCE_RDMA_OPEN, .nic = ep->remote };
+	unsigned mtu;
+	int gid_index, r;
+
+	mce_nic_addr(ep->nic, &out.far.addr, &gid_index);
+	out.far.nqps = ep->nqps;
+	out.far.psn = (uint32_t)(mc_random_u64() & 0xffffff);
+	for (unsigned i = 0; i < ep->nqps; i++)
+		out.far.qpn[i] = ep->qp[i].qp->qp_num;
+	r = control_call(rp, &out, deadline, &in);
+	if (r == 0 && in.far.nqps != ep->nqps)
+		r = -MC_EPROTO;
+	if (r < 0)
+		return r;
+	ep->id = in.id;
+	mtu = in.far.addr.mtu < out.far.addr.mtu ? in.far.addr.mtu : out.far.addr.mtu;
+	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
+		r = mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &in.far.addr, in.far.qpn[i], out.far.psn, mtu);
+	if (r < 0 && rp->open) {
+		out = (struct mce_rdma_msg){ .op = MCE_RDMA_CLOSE, .id = ep->id };
+		(void)control_call(rp, &out, deadline, &in);
+	}
+	return r;
+}
+
+static int control_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
+			   struct mce_rdma_ep **ret)
+{
+	struct mce_rdma_ep *ep;
+	int r = mce_rdma_ep_new(rp, nic, nic->r->tune.qps, false, &ep);
+
+	if (r < 0)
+		return r;
+	ep->remote = remote;
+	r = ep_connect(rp, ep, deadline);
+	if (r < 0)
+		mce_rdma_ep_discard(ep);
+	else
+		*ret = ep;
+	return r;
+}
+
+/* ---- regions ----------------------------------------------------------------------------------- */
+
+static int control_region(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline)
+{
+	struct mce_rdma_msg in, out = { .op = MCE_RDMA_REGION, .rkey = rkey };
+	uint64_t least = mc_deadline_ms(ANSWER_MS);
+	int r;
+
+	/* A wait that is given up ends the control connection. */
+	r = control_call(rp, &out, deadline > least ? deadline : least, &in);
+	if (r == 0 && !in.remote)
+		r = -MC_EPROTO;
+	if (r < 0)
+		return r;
+	MC_LOCKED(&rp->p->lock);
+	mce_rdma_remote_put_locked(rp, in.remote);
+	return 0;
+}
+
+static void control_lost_locked(struct mce_rdma_peer *rp)
+{
+	/* The control connection tells when the peer is another process. */
+	(void)rp;
+}
+
+const struct mce_rdma_proto mce_rdma_control = {
+	.reachable_locked = control_reachable_locked,
+	.open = control_open,
+	.close = control_close,
+	.recheck = control_recheck,
+	.settle = control_settle,
+	.ep_open = control_ep_open,
+	.region = control_region,
+	.lost_locked = control_lost_locked,
+};

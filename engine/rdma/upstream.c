@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * upstream.c - peers that are upstream's nodes: their NICs and regions come from their descriptor, and endpoints are
+ * made by a message to their handshake service (upstream/setup.h).
+ *
+ * Both sides use the queue pairs of a pair of NICs, whichever of them asked for the connection; the newest connection
+ * of a pair replaces the one before.  When both ask at one time, the message of the NIC whose path sorts first wins.
+ *
+ * The messages do not say which process answers.  So after a loss the regions count as unknown: their requests fail
+ * with -ESTALE, and the caller fetches the descriptor anew. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "engine/rdma/upstream_i.h"
+
+/* No packet lives that long in a data center's network: a WRITE that was lost with its queue pair does not arrive
+ * later than this. */
+#define PACKET_MS 1000u
+#define ANSWER_MS 5000
+
+/* What a descriptor says. */
+struct node {
+	char *name, *host;
+	int port;
+	unsigned nnics;
+	struct mce_rdma_addr nic[MCE_NICS_MAX];
+	struct mce_rdma_remote *regions;	/* linked by next */
+};
+
+struct mce_rdma_up {
+	/* guarded by the peer's lock */
+	struct node *fresh;	/* not in use yet: other NICs, or another address */
+	uint64_t quiet_ms;	/* from then on no packet of a lost WRITE is on its way */
+	/* the resolver's; changed with the peer's lock */
+	struct node *node;
+	/* guarded by mce_rdma.lock: the endpoint that is being asked for */
+	struct mce_rdma_ep *trying;
+};
+
+/* ---- descriptors ------------------------------------------------------------------------------- */
+
+static void regions_free(struct mce_rdma_remote *list)
+{
+	while (list) {
+		struct mce_rdma_remote *next = list->next;
+
+		free(list);
+		list = next;
+	}
+}
+
+static void node_free(struct node *n)
+{
+	if (!n)
+		return;
+	regions_free(n->regions);
+	free(n->name);
+	free(n->host);
+	free(n);
+}
+
+static int regions_new(struct node *n, const struct mce_upstream_node *from)
+{
+	for (size_t i = 0; i < from->nregions; i++) {
+		const struct mce_upstream_region *u = &from->regions[i];
+		struct mce_rdma_remote *rem = calloc(1, sizeof(*rem) + n->nnics * sizeof(rem->key[0]));
+
+		if (!rem)
+			return -ENOMEM;
+		rem->rkey = rem->base = u->addr;
+		rem->len = rem->part = u->len;
+		rem->access = MCE_ACCESS_READ | MCE_ACCESS_WRITE;
+		rem->nnics = n->nnics;
+		rem->nparts = 1;
+		memcpy(rem->key, u->rkeys, n->nnics * sizeof(rem->key[0]));
+		rem->next = n->regions;
+		n->regions = rem;
+	}
+	return 0;
+}
+
+static int node_new(const struct mce_upstream_node *from, struct node **ret)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	n->name = strdup(from->name);
+	n->host = strdup(from->host);
+	n->port = from->port;
+	n->nnics = from->nnics < MCE_NICS_MAX ? from->nnics : MCE_NICS_MAX;
+	for (unsigned i = 0; i < n->nnics; i++) {
+		strcpy(n->nic[i].name, from->nics[i].name);
+		memcpy(n->nic[i].gid.raw, from->nics[i].gid, 16);
+		n->nic[i].lid = from->nics[i].lid;
+	}
+	if (!n->name || !n->host || regions_new(n, from) < 0) {
+		node_free(n);
+		return -ENOMEM;
+	}
+	*ret = n;
+	return 0;
+}
+
+static bool node_same_place(const struct node *a, const struct node *b)
+{
+	bool same = a->port == b->port && a->nnics == b->nnics && !strcmp(a->host, b->host) && !strcmp(a->name, b->name);
+
+	for (unsigned i = 0; same && i < a->nnics; i++)
+		same = !strcmp(a->nic[i].name, b->nic[i].name) &&
+			!memcmp(&a->nic[i].gid, &b->nic[i].gid, sizeof(a->nic[i].gid)) && a->nic[i].lid == b->nic[i].lid;
+	return same;
+}
+
+static struct mce_rdma_remote *region_in(struct mce_rdma_remote *list, uint64_t rkey)
+{
+	while (list && list->rkey != rkey)
+		list = list->next;
+	return list;
+}
+
+/* Replace all regions by those of the descriptor; requests of regions that it does not name fail. */
+static void regions_use_locked(struct mce_rdma_peer *rp, struct node *n, struct mc_list *over)
+{
+	struct mce_rdma_remote *rem;
+
+	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
+		for (rem = rp->bucket[i]; rem; rem = rp->bucket[i]) {
+			if (!region_in(n->regions, rem->rkey))
+				mce_rdma_fail_region_locked(rp, rem->rkey, -ESTALE, over);
+			mce_rdma_remote_drop_locked(rp, rem->rkey);
+		}
+	while ((rem = n->regions)) {
+		n->regions = rem->next;
+		mce_rdma_remote_put_locked(rp, rem);
+	}
+}
+
+/* A descriptor was fetched. */
+static void node_learn(struct mce_rdma_peer *rp, struct node *n)
+{
+	struct mc_list over;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&rp->p->lock);
+	if (rp->up->node && !rp->up->fresh && node_same_place(rp->up->node, n)) {
+		regions_use_locked(rp, n, &over);
+		/* It has just answered. */
+		rp->retry_ms = 0;
+	} else {
+		struct node *old = rp->up->fresh;
+
+		rp->up->fresh = n;
+		n = old;
+		rp->state = MCE_RDMA_NEW;
+	}
+	pthread_mutex_unlock(&rp->p->lock);
+	node_free(n);
+	mce_rdma_over(&over);
+}
+
+int mce_peer_get_upstream_rdma(struct mce_engine *e, const struct mce_upstream_node *from, struct mce_peer **ret)
+{
+	const struct mce_rdma *r = mce_rdma_of(e);
+	struct mce_peer *p;
+	struct node *n;
+	int err;
+
+	if (!r || r->nnics == 0 || !r->name)
+		return mc_fail(-MC_ENOTSUP, "segment %s is reached over RDMA only, and this engine has no NIC", from->name);
+	if (from->nnics == 0)
+		return mc_fail(-EINVAL, "segment %s names no RDMA device", from->name);
+	err = mce_peer_get_at(e, from->host, from->port, MCE_UPSTREAM_RDMA, &p);
+	if (err < 0)
+		return err;
+	err = node_new(from, &n);
+	if (err < 0) {
+		mce_peer_put(p);
+		return err;
+	}
+	node_learn(mce_rdma_peer_of(p), n);
+	*ret = p;
+	return 0;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+static bool up_reachable_locked(const struct mce_rdma_peer *rp)
+{
+	return rp->up->node || rp->up->fresh;
+}
+
+static int up_open(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	(void)deadline;
+	rp->open = rp->up->node;
+	return rp->open ? 0 : -ENOENT;
+}
+
+static void up_recheck(struct mce_rdma_peer *rp)
+{
+	struct mc_list over, *pos;
+	struct node *n, *old;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&rp->p->lock);
+	n = rp->up->fresh;
+	if (!n) {
+		pthread_mutex_unlock(&rp->p->lock);
+		return;
+	}
+	rp->up->fresh = NULL;
+	old = rp->up->node;
+	rp->up->node = n;
+	rp->nremotes = n->nnics;
+	memcpy(rp->remote, n->nic, sizeof(rp->remote));
+	mc_list_for_each(pos, &rp->eps)
+		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
+	regions_use_locked(rp, n, &over);
+	pthread_mutex_unlock(&rp->p->lock);
+	memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
+	node_free(old);
+	mce_rdma_over(&over);
+}
+
+/* The peer does not say when it has destroyed its end: a new connection of the two NICs shows it, or time. */
+static void up_settle(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	uint64_t now = mc_now_ms();
+	struct mc_list *pos;
+
+	(void)deadline;
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+		uint64_t quiet = ep->broken_ms + PACKET_MS;
+
+		if (ep->state != MCE_RDMA_EP_BROKEN || ep->settled)
+			continue;
+		if (ep->doubt && quiet > rp->up->quiet_ms)
+			rp->up->quiet_ms = quiet;
+		if (ep->doubt && now < quiet)
+			continue;
+		ep->settled = true;
+		ep->doubt = false;
+	}
+}
+
+static void up_close(struct mce_rdma_peer *rp)
+{
+	uint64_t now = mc_now_ms();
+	struct timespec pause = { 0 };
+
+	if (now < rp->up->quiet_ms) {
+		pause.tv_sec = (time_t)((rp->up->quiet_ms - now) / 1000);
+		pause.tv_nsec = (long)((rp->up->quiet_ms - now) % 1000 * MC_NS_PER_MS);
+		nanosleep(&pause, NULL);
+	}
+	node_free(rp->up->node);
+	node_free(rp->up->fresh);
+	free(rp->up);
+}
+
+static int up_region(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline)
+{
+	const struct mce_rdma_remote *rem;
+
+	(void)deadline;
+	MC_LOCKED(&rp->p->lock);
+	rem = mce_rdma_remote_find_locked(rp, rkey);
+	return rem && !rem->stale ? 0 : -ESTALE;
+}
+
+static void up_lost_locked(struct mce_rdma_peer *rp)
+{
+	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
+		for (struct mce_rdma_remote *rem = rp->bucket[i]; rem; rem = rem->next)
+			rem->stale = true;
+}
+
+int mce_rdma_up_attach(struct mce_rdma_peer *rp)
+{
+	rp->proto = &mce_rdma_upstream;
+	rp->up = calloc(1, sizeof(*rp->up));
+	return rp->up ? 0 : -ENOMEM;
+}
+
+/* ---- connecting -------------------------------------------------------------------------------- */
+
+/* The older endpoints of the pair are destroyed at their other end. */
+static void pair_settled(struct mce_rdma_peer *rp, const struct mce_rdma_ep *newest)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->nic != newest->nic || ep->remote != newest->remote)
+			continue;
+		mce_rdma_ep_break_locked(ep);
+		ep->settled = true;
+		ep->doubt = false;
+	}
+}
+
+static void trying_set(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
+{
+	MC_LOCKED(&rp->r->lock);
+	rp->up->trying = ep;
+}
+
+static void setup_fill(struct mce_setup *s, struct mce_rdma_peer *rp, const struct mce_rdma_ep *ep)
+{
+	mce_rdma_setup_own(s, ep);
+	snprintf(s->local, sizeof(s->local), "%s@%s", rp->r->name, ep->nic->addr.name);
+	snprintf(s->peer, sizeof(s->peer), "%s@%s", rp->up->node->name, rp->remote[ep->remote].name);
+}
+
+static int setup_call(struct mce_rdma_peer *rp, const struct mce_setup *out, uint64_t deadline, struct mce_setup *in)
+{
+	auto_free char *text = NULL, *reply = NULL;
+	uint64_t least = mc_deadline_ms(ANSWER_MS);
+	int r = mc_fault("engine.rdma.setup");
+
+	if (r == 0)
+		r = mce_setup_encode(out, &text);
+	if (r == 0)
+		r = rp->r->setup(rp->up->node->host, rp->up->node->port, text, deadline < least ? deadline : least, &reply);
+	if (r == 0)
+		r = mce_setup_decode(reply, strlen(reply), in);
+	return r;
+}
+
+/* What the peer's answer says about the endpoint. */
+static int answer_take(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_setup *out,
+		       const struct mce_setup *in)
+{
+	struct mce_rdma_addr to = rp->remote[ep->remote];
+	unsigned mtu = out->mtu;
+	int r = 0;
+
+	if (*in->reply)
+		return mc_fail(-ECONNREFUSED, "%s refuses: %s", out->peer, in->reply);
+	if (in->nqps != ep->nqps || strcmp(in->local, out->peer) != 0 || strcmp(in->peer, out->local) != 0)
+		return mc_fail(-MC_EPROTO, "%s does not answer for the connection to it", out->peer);
+	if (in->has_gid) {
+		memcpy(to.gid.raw, in->gid, sizeof(in->gid));
+		to.lid = in->lid;
+	}
+	if (in->mtu && in->mtu < mtu)
+		mtu = in->mtu;
+	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
+		r = mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &to, in->qpn[i], 0, mtu);
+	return r;
+}
+
+static int ep_ask(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t deadline)
+{
+	struct mce_setup in, out;
+	int r;
+
+	setup_fill(&out, rp, ep);
+	trying_set(rp, ep);
+	r = setup_call(rp, &out, deadline, &in);
+	trying_set(rp, NULL);
+	return r < 0 ? r : answer_take(rp, ep, &out, &in);
+}
+
+/* The endpoint for which the peer has asked. */
+static struct mce_rdma_ep *ep_offered(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote)
+{
+	char path[MCE_SETUP_PATH_MAX];
+	struct mce_rdma_ep *ep;
+
+	snprintf(path, sizeof(path), "%s@%s", rp->up->node->name, rp->remote[remote].name);
+	ep = mce_rdma_stranger_take(rp->r, nic, path);
+	if (ep) {
+		MC_LOCKED(&rp->p->lock);
+		ep->rp = rp;
+	}
+	return ep;
+}
+
+static int up_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
+		      struct mce_rdma_ep **ret)
+{
+	struct mce_rdma_ep *ep = ep_offered(rp, nic, remote);
+	int r = 0;
+
+	/* A node that still holds an older connection of the pair refuses, and has dropped it then. */
+	for (unsigned try = 0; try < 2 && !ep; try++) {
+		r = mce_rdma_ep_new(rp, nic, nic->r->tune.qps, true, &ep);
+		if (r < 0)
+			return r;
+		ep->remote = remote;
+		r = ep_ask(rp, ep, deadline);
+		if (r == 0)
+			break;
+		mce_rdma_ep_discard(ep);
+		ep = ep_offered(rp, nic, remote);
+		if (!ep && r != -ECONNREFUSED)
+			return r;
+	}
+	if (!ep)
+		return r;
+	ep->remote = remote;
+	pair_settled(rp, ep);
+	*ret = ep;
+	return 0;
+}
+
+/* ---- messages of the peer (strangers.c) --------------------------------------------------------- */
+
+/* Index of the peer's NIC with this path; -1. */
+static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
+{
+	const struct node *n = rp->up->node;
+	size_t len = n ? strlen(n->name) : 0;
+
+	if (!n || strncmp(path, n->name, len) != 0 || path[len] != '@')
+		return -1;
+	for (unsigned i = 0; i < n->nnics; i++)
+		if (!strcmp(path + len + 1, n->nic[i].name))
+			return (int)i;
+	return -1;
+}
+
+/* With mce_rdma.lock. */
+static bool peer_yields(struct mce_rdma_peer *rp, const struct mce_nic *nic, struct mce_setup *in)
+{
+	struct mce_rdma_ep *trying = rp->up->trying;
+	struct mc_list *pos;
+	int remote;
+
+	MC_LOCKED(&rp->p->lock);
+	remote = path_index_locked(rp, in->local);
+	if (remote < 0)
+		return true;
+	if (trying && trying->nic == nic && (int)trying->remote == remote && strcmp(in->peer, in->local) < 0) {
+		mce_rdma_setup_own(in, trying);
+		return false;
+	}
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->nic != nic || (int)ep->remote != remote)
+			continue;
+		mce_rdma_ep_break_locked(ep);
+		ep->settled = true;
+		ep->doubt = false;
+	}
+	return true;
+}
+
+bool mce_rdma_up_yields(struct mce_rdma *r, const struct mce_nic *nic, struct mce_setup *in)
+{
+	struct mc_list *pos;
+	bool yields = true;
+
+	MC_LOCKED(&r->lock);
+	mc_list_for_each(pos, &r->peers) {
+		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
+
+		if (rp->up && yields)
+			yields = peer_yields(rp, nic, in);
+	}
+	return yields;
+}
+
+const struct mce_rdma_proto mce_rdma_upstream = {
+	.reachable_locked = up_reachable_locked,
+	.open = up_open,
+	.close = up_close,
+	.recheck = up_recheck,
+	.settle = up_settle,
+	.ep_open = up_ep_open,
+	.region = up_region,
+	.lost_locked = up_lost_locked,
+	.only_path = true,
+};
