@@ -22,10 +22,12 @@
 #define ORDER_MIN 13		/* 8 KiB */
 #define ORDER_MAX 28		/* 256 MiB */
 #define ORDERS (ORDER_MAX - ORDER_MIN + 1)
-/* A sparse file uses no memory until it is written; a file of reserved huge pages takes all of them at once. */
+/* A sparse file uses no memory until it is written; reserved huge pages, and memory registered on NICs, are taken at
+ * once. */
 #define SPARSE_BYTES (2ull << 30)
 #define RESERVED_BYTES (256ull << 20)
-/* The memory of a block of this order or larger is returned to the system when the block is freed. */
+/* The memory of a block of this order or larger is returned to the system when the block is freed.  Not that of NICs,
+ * which would go on using the pages that the file has lost. */
 #define PUNCH_ORDER 20
 #define NONE UINT32_MAX
 
@@ -40,6 +42,7 @@ struct mce_te_arena {
 	char *base;
 	uint64_t len;
 	int fd, node;
+	bool pinned;		/* NICs use its pages */
 	struct block *block;	/* one per 8 KiB; NULL: the arena is one block */
 	uint32_t list[ORDERS];	/* free blocks by order */
 };
@@ -101,7 +104,7 @@ static void block_put(struct mce_te_arena *a, uint32_t i)
 	unsigned order = a->block[i].order;
 	uint32_t n = (uint32_t)(a->len >> ORDER_MIN);
 
-	if (order >= PUNCH_ORDER)
+	if (order >= PUNCH_ORDER && !a->pinned)
 		(void)fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				(off_t)i << ORDER_MIN, (off_t)1 << order);
 	while (order < ORDER_MAX) {
@@ -172,10 +175,11 @@ static int arena_make(struct mce_te *te, uint64_t whole, int node, struct mce_te
 		return -ENOMEM;
 	a->fd = -1;
 	a->node = node;
+	a->pinned = mce_engine_has_rdma(te->engine);
 	whole = (whole + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 	r = arena_map_file(a, whole ? whole : RESERVED_BYTES, MFD_HUGETLB);
 	if (r < 0) {
-		r = arena_map_file(a, whole ? whole : SPARSE_BYTES, 0);
+		r = arena_map_file(a, whole ? whole : a->pinned ? RESERVED_BYTES : SPARSE_BYTES, 0);
 		if (r == 0)
 			(void)madvise(a->base, a->len, MADV_HUGEPAGE);
 	}

@@ -8,24 +8,8 @@ work=$(mktemp -d)
 cd "$work"
 ulimit -l unlimited
 export MC_RDMA_SAME_HOST=1
-trap 'echo "FAIL: line $LINENO: $BASH_COMMAND"' ERR
-
-fail() {
-	echo "FAIL: $*"
-	tail -n 20 ./*.log
-	exit 1
-}
-
-# wait_until WORDS COMMAND... - at most 20 s
-wait_until() {
-	local words=$1 n=0
-	shift
-	until "$@" >/dev/null 2>&1; do
-		n=$((n + 1))
-		[ "$n" -lt 200 ] || fail "$words"
-		sleep 0.1
-	done
-}
+# shellcheck source=tests/lib/guest.sh
+. "$(dirname "$readme")/tests/lib/guest.sh"
 
 # owner NICS - an engine with 16 MiB; sets $owner and $where
 owner() {
@@ -147,8 +131,4 @@ store_and_mounts() {
 	wait "$a" || :
 }
 
-for name in one_nic four_nics links loss killed store_and_mounts; do
-	begin=${EPOCHREALTIME/./}
-	"$name"
-	echo "case $name $(((${EPOCHREALTIME/./} - begin) / 1000)) ms"
-done
+cases one_nic four_nics links loss killed store_and_mounts

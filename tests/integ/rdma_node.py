@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node with one NIC for tests of RDMA between our engine and upstream's, whichever the interpreter imports.
-
-    rdma_node.py serve NAME NICS BYTES                     register memory, print its segment, serve until stdin ends
-    rdma_node.py drive NAME NICS SEGMENT THREADS SIZE...   each thread writes every size to a place of its own, reads
-                                                           it back, and compares all bytes
-"""
+"""rdma_node.py NAME NICS BYTES - a node for tests of RDMA between our engine and upstream's, whichever the interpreter
+imports.  It registers BYTES for others and prints its segment.  For each line "SEGMENT THREADS SIZE..." of its input,
+each thread writes every size to a place of its own in that segment, reads it back, and compares all bytes; the answer
+is "ok" or the errors in one line.  With MANAGED in the environment its memory is the engine's."""
 import ctypes
 import mmap
+import os
 import sys
 import threading
 
@@ -20,14 +19,10 @@ def pattern(length, seed):
     return (block * (length // BLOCK + 1))[:length]
 
 
-def engine(name, nics):
-    e = TransferEngine()
-    if e.initialize(name, "P2PHANDSHAKE", "rdma", nics) != 0:
-        sys.exit("initialize failed")
-    return e
-
-
 def memory(e, length):
+    if "MANAGED" in os.environ:
+        addr = e.allocate_managed_buffer(length)
+        return memoryview((ctypes.c_char * length).from_address(addr)).cast("B"), addr
     area = mmap.mmap(-1, length)
     addr = ctypes.addressof(ctypes.c_char.from_buffer(area))
     if e.register_memory(addr, length) != 0:
@@ -35,21 +30,17 @@ def memory(e, length):
     return area, addr
 
 
-def serve(name, nics, length):
-    e = engine(name, nics)
-    area, addr = memory(e, int(length))
-    print(f"{name.partition(':')[0]}:{e.get_rpc_port()}", flush=True)
-    sys.stdin.read()
-    e.unregister_memory(addr)
+def free(e, addr, length):
+    if "MANAGED" in os.environ:
+        e.free_managed_buffer(addr, length)
+    else:
+        e.unregister_memory(addr)
 
 
-def drive(name, nics, segment, threads, *sizes):
-    sizes = [int(s) for s in sizes]
-    threads, room = int(threads), max(sizes)
-    e = engine(name, nics)
+def drive(e, segment, threads, sizes):
+    room, errors = max(sizes), []
     area, addr = memory(e, 2 * threads * room)
     there = e.get_first_buffer_address(segment)
-    errors = []
 
     def run(i):
         send, back = 2 * i * room, (2 * i + 1) * room
@@ -70,9 +61,22 @@ def drive(name, nics, segment, threads, *sizes):
         t.start()
     for t in each:
         t.join()
-    e.unregister_memory(addr)
-    print("\n".join(errors) or "ok", flush=True)
-    return len(errors)
+    free(e, addr, 2 * threads * room)
+    return "; ".join(errors) or "ok"
 
 
-sys.exit({"serve": serve, "drive": drive}[sys.argv[1]](*sys.argv[2:]))
+def main():
+    name, nics, length = sys.argv[1:]
+    e = TransferEngine()
+    if e.initialize(name, "P2PHANDSHAKE", "rdma", nics) != 0:
+        sys.exit("initialize failed")
+    area, addr = memory(e, int(length))
+    print(f"{name}:{e.get_rpc_port()}", flush=True)
+    for line in sys.stdin:
+        segment, threads, *sizes = line.split()
+        print(drive(e, segment, int(threads), [int(s) for s in sizes]), flush=True)
+    free(e, addr, int(length))
+    del area
+
+
+main()
