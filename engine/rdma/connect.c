@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -17,6 +18,8 @@
 /* Pauses of a pair of NICs that failed: doubled each time. */
 #define PAUSE_MS 100u
 #define PAUSE_MAX_MS 10000u
+/* Requests that have no other path wait for the end of a pause, if it is not longer. */
+#define WAIT_MS 1000u
 /* The queue pairs of an endpoint that is not flushed by then are destroyed. */
 #define FLUSH_MS 1000u
 /* Regions that one round asks for again. */
@@ -142,12 +145,17 @@ static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned 
 	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name,
 		 rp->remote[remote].name);
 	ep->up_ms = mc_now_ms();
-	MC_LOCKED(&rp->p->lock);
+	pthread_mutex_lock(&rp->r->lock);
+	pthread_mutex_lock(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
 	__atomic_store_n(&rp->nup, rp->nup + 1, __ATOMIC_RELAXED);
 	/* The port may have gone down before it was on the list. */
-	if (!mce_nic_up(nic))
+	if (!mce_nic_up(nic) || rp->superseded)
 		mce_rdma_ep_break_locked(ep);
+	rp->trying = NULL;
+	rp->superseded = false;
+	pthread_mutex_unlock(&rp->p->lock);
+	pthread_mutex_unlock(&rp->r->lock);
 	return 0;
 }
 
@@ -187,6 +195,18 @@ static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 	return at;
 }
 
+/* Without an endpoint, and without another path: wait for the first pair of NICs that may be tried. */
+static void pairs_wait(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	static const struct timespec pause = { .tv_nsec = 5 * (long)MC_NS_PER_MS };
+	uint64_t at = pairs_again(rp);
+
+	if (at > mc_now_ms() + WAIT_MS)
+		return;
+	while (mc_now_ms() < at && mc_now_ns() < deadline && !mce_closing(rp->p->e))
+		nanosleep(&pause, NULL);
+}
+
 static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns(), half = deadline > now ? now + (deadline - now) / 2 : now;
@@ -200,6 +220,8 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	pthread_mutex_unlock(&rp->p->lock);
 	if (back)
 		memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
+	if (first && rp->proto->only_path)
+		pairs_wait(rp, deadline);
 	for (unsigned i = 0; i < rp->r->nnics && rp->open; i++) {
 		struct mce_nic *nic = &rp->r->nic[i];
 

@@ -254,7 +254,7 @@ struct mce_rdma_proto {
 	void (*recheck)(struct mce_rdma_peer *rp);
 	/* Set settled of the broken endpoints whose other end is destroyed.  Done when the peer is not open. */
 	void (*settle)(struct mce_rdma_peer *rp, uint64_t deadline);
-	/* A connected endpoint, not on the list yet. */
+	/* A connected endpoint, not on the list yet; it is mce_rdma_peer.trying if the peer can ask for its pair. */
 	int (*ep_open)(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
 		       struct mce_rdma_ep **ret);
 	/* Make region @rkey known, or 0 when the peer is not open any more. */
@@ -281,6 +281,10 @@ struct mce_rdma_peer {
 	struct mc_list node;	/* mce_rdma.peers */
 	const struct mce_rdma_proto *proto;
 	struct mce_rdma_up *up;	/* of upstream.c; NULL: one of our own nodes */
+	/* Guarded by mce_rdma.lock: the endpoint that is being connected, until it is on the list; the peer has asked
+	 * for another one of its pair meanwhile, so it is of no use. */
+	struct mce_rdma_ep *trying;
+	bool superseded;
 	/* the resolver's */
 	bool open;		/* endpoints can be made and settled */
 	int fd;			/* control connection, -1: none */

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -22,6 +24,7 @@ MC_GAUGE(strangers_now, "mooncake_transfer_rdma_upstream_in", "",
 struct stranger {
 	struct mc_list node;	/* mce_rdma.strangers, the oldest first */
 	struct mce_rdma_ep *ep;
+	bool ready;	/* its other end is connected too */
 	char path[MCE_SETUP_PATH_MAX];	/* of its NIC */
 };
 
@@ -36,7 +39,6 @@ void mce_rdma_setup_own(struct mce_setup *s, const struct mce_rdma_ep *ep)
 	s->has_gid = true;
 	s->lid = own.lid;
 	s->mtu = own.mtu;
-	s->ready_ack = false;
 	s->nqps = ep->nqps;
 	for (unsigned i = 0; i < ep->nqps; i++)
 		s->qpn[i] = ep->qp[i].qp->qp_num;
@@ -112,6 +114,7 @@ static int stranger_new(struct mce_rdma *r, struct mce_nic *nic, const struct mc
 		return err;
 	}
 	strcpy(s->path, in->local);
+	s->ready = !in->has_ready_ack;
 	mc_list_push_back(&r->strangers, &s->node);
 	r->nstrangers++;
 	mc_metric_add(&strangers_now, 1);
@@ -190,6 +193,25 @@ static void setup_answer(struct mce_rdma *r, struct mce_setup *msg)
 	strcpy(msg->peer, path);
 }
 
+static void ready_run(void *arg)
+{
+	struct setup_call *c = arg;
+	struct stranger *s = stranger_find(c->r, c->nic, c->msg->local);
+
+	if (s && s->ep->nqps == c->msg->nqps)
+		s->ready = true;
+}
+
+/* The sender has connected its end.  The answer is empty. */
+static void ready_take(struct mce_rdma *r, struct mce_setup *msg)
+{
+	struct setup_call c = { .r = r, .msg = msg, .nic = nic_of_path(r, msg->peer) };
+
+	if (c.nic)
+		mce_io_call(&r->ctl, ready_run, &c);
+	memset(msg, 0, sizeof(*msg));
+}
+
 int mce_engine_upstream_setup(struct mce_engine *e, const char *text, size_t len, char **ret_reply)
 {
 	struct mce_rdma *r = mce_rdma_of(e);
@@ -201,7 +223,7 @@ int mce_engine_upstream_setup(struct mce_engine *e, const char *text, size_t len
 	if (!r || r->nnics == 0 || !r->name)
 		refuse(&msg, "this node has no RDMA, use TCP");
 	else if (msg.ready_ack)
-		memset(&msg, 0, sizeof(msg));
+		ready_take(r, &msg);
 	else
 		setup_answer(r, &msg);
 	return mce_setup_encode(&msg, ret_reply);
@@ -214,6 +236,7 @@ struct take_call {
 	const struct mce_nic *nic;
 	const char *path;
 	struct mce_rdma_ep *ep;
+	bool waits;		/* for the message that its other end is connected */
 };
 
 static void take_run(void *arg)
@@ -221,13 +244,20 @@ static void take_run(void *arg)
 	struct take_call *t = arg;
 	struct stranger *s = stranger_find(t->r, t->nic, t->path);
 
-	t->ep = s ? stranger_remove(t->r, s) : NULL;
+	t->waits = s && !s->ready;
+	t->ep = s && s->ready ? stranger_remove(t->r, s) : NULL;
 }
 
-struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path)
+struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path,
+					   uint64_t deadline)
 {
+	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
 	struct take_call t = { .r = r, .nic = nic, .path = path };
 
-	mce_io_call(&r->ctl, take_run, &t);
-	return t.ep;
+	for (;;) {
+		mce_io_call(&r->ctl, take_run, &t);
+		if (!t.waits || mc_now_ns() >= deadline || mce_closing(r->e))
+			return t.ep;
+		nanosleep(&pause, NULL);
+	}
 }

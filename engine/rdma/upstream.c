@@ -41,8 +41,6 @@ struct mce_rdma_up {
 	uint64_t quiet_ms;	/* from then on no packet of a lost WRITE is on its way */
 	/* the resolver's; changed with the peer's lock */
 	struct node *node;
-	/* guarded by mce_rdma.lock: the endpoint that is being asked for */
-	struct mce_rdma_ep *trying;
 };
 
 /* ---- descriptors ------------------------------------------------------------------------------- */
@@ -295,8 +293,8 @@ int mce_rdma_up_attach(struct mce_rdma_peer *rp)
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
-/* The older endpoints of the pair are destroyed at their other end. */
-static void pair_settled(struct mce_rdma_peer *rp, const struct mce_rdma_ep *newest)
+/* Older endpoints of the pair are of no use.  @settled: they are destroyed at their other end. */
+static void pair_replace(struct mce_rdma_peer *rp, const struct mce_rdma_ep *newest, bool settled)
 {
 	struct mc_list *pos;
 
@@ -307,15 +305,16 @@ static void pair_settled(struct mce_rdma_peer *rp, const struct mce_rdma_ep *new
 		if (ep->nic != newest->nic || ep->remote != newest->remote)
 			continue;
 		mce_rdma_ep_break_locked(ep);
-		ep->settled = true;
-		ep->doubt = false;
+		ep->settled |= settled;
+		ep->doubt &= !settled;
 	}
 }
 
 static void trying_set(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
 	MC_LOCKED(&rp->r->lock);
-	rp->up->trying = ep;
+	rp->trying = ep;
+	rp->superseded = false;
 }
 
 static void setup_fill(struct mce_setup *s, struct mce_rdma_peer *rp, const struct mce_rdma_ep *ep)
@@ -369,53 +368,74 @@ static int ep_ask(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t dea
 	int r;
 
 	setup_fill(&out, rp, ep);
-	trying_set(rp, ep);
+	out.has_ready_ack = true;
+	out.ready_ack = false;
 	r = setup_call(rp, &out, deadline, &in);
-	trying_set(rp, NULL);
-	return r < 0 ? r : answer_take(rp, ep, &out, &in);
+	if (r == 0)
+		r = answer_take(rp, ep, &out, &in);
+	if (r < 0 || !in.has_ready_ack)
+		return r;
+	/* Without it the peer only does not use the connection itself. */
+	out.ready_ack = true;
+	(void)setup_call(rp, &out, deadline, &in);
+	return 0;
 }
 
-/* The endpoint for which the peer has asked. */
-static struct mce_rdma_ep *ep_offered(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote)
+/* Use the endpoint for which the peer has asked, if there is one, instead of @own. */
+static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64_t deadline, struct mce_rdma_ep **ret)
 {
 	char path[MCE_SETUP_PATH_MAX];
 	struct mce_rdma_ep *ep;
 
-	snprintf(path, sizeof(path), "%s@%s", rp->up->node->name, rp->remote[remote].name);
-	ep = mce_rdma_stranger_take(rp->r, nic, path);
-	if (ep) {
-		MC_LOCKED(&rp->p->lock);
-		ep->rp = rp;
+	snprintf(path, sizeof(path), "%s@%s", rp->up->node->name, rp->remote[own->remote].name);
+	ep = mce_rdma_stranger_take(rp->r, own->nic, path, deadline);
+	if (!ep)
+		return false;
+	ep->remote = own->remote;
+	pthread_mutex_lock(&rp->p->lock);
+	ep->rp = rp;
+	pthread_mutex_unlock(&rp->p->lock);
+	trying_set(rp, ep);
+	mce_rdma_ep_discard(own);
+	pair_replace(rp, ep, false);
+	*ret = ep;
+	return true;
+}
+
+/* One attempt; -ECONNREFUSED when the peer refuses. */
+static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
+		  struct mce_rdma_ep **ret)
+{
+	struct mce_rdma_ep *ep;
+	int r = mce_rdma_ep_new(rp, nic, nic->r->tune.qps, true, &ep);
+
+	if (r < 0)
+		return r;
+	ep->remote = remote;
+	/* From here on a message of the peer either counts, and its endpoint is offered, or is refused. */
+	trying_set(rp, ep);
+	if (ep_offered(rp, ep, deadline, ret))
+		return 0;
+	r = ep_ask(rp, ep, deadline);
+	if (r < 0 && ep_offered(rp, ep, deadline, ret))
+		return 0;
+	if (r < 0) {
+		trying_set(rp, NULL);
+		mce_rdma_ep_discard(ep);
+		return r;
 	}
-	return ep;
+	pair_replace(rp, ep, true);
+	*ret = ep;
+	return 0;
 }
 
 static int up_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
 		      struct mce_rdma_ep **ret)
 {
-	struct mce_rdma_ep *ep = ep_offered(rp, nic, remote);
-	int r = 0;
+	int r = ep_try(rp, nic, remote, deadline, ret);
 
-	/* A node that still holds an older connection of the pair refuses, and has dropped it then. */
-	for (unsigned try = 0; try < 2 && !ep; try++) {
-		r = mce_rdma_ep_new(rp, nic, nic->r->tune.qps, true, &ep);
-		if (r < 0)
-			return r;
-		ep->remote = remote;
-		r = ep_ask(rp, ep, deadline);
-		if (r == 0)
-			break;
-		mce_rdma_ep_discard(ep);
-		ep = ep_offered(rp, nic, remote);
-		if (!ep && r != -ECONNREFUSED)
-			return r;
-	}
-	if (!ep)
-		return r;
-	ep->remote = remote;
-	pair_settled(rp, ep);
-	*ret = ep;
-	return 0;
+	/* A node that still held an older connection of the pair has dropped it now. */
+	return r == -ECONNREFUSED ? ep_try(rp, nic, remote, deadline, ret) : r;
 }
 
 /* ---- messages of the peer (strangers.c) --------------------------------------------------------- */
@@ -437,7 +457,8 @@ static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
 /* With mce_rdma.lock. */
 static bool peer_yields(struct mce_rdma_peer *rp, const struct mce_nic *nic, struct mce_setup *in)
 {
-	struct mce_rdma_ep *trying = rp->up->trying;
+	struct mce_rdma_ep *trying = rp->trying;
+	bool same;
 	struct mc_list *pos;
 	int remote;
 
@@ -445,18 +466,17 @@ static bool peer_yields(struct mce_rdma_peer *rp, const struct mce_nic *nic, str
 	remote = path_index_locked(rp, in->local);
 	if (remote < 0)
 		return true;
-	if (trying && trying->nic == nic && (int)trying->remote == remote && strcmp(in->peer, in->local) < 0) {
+	same = trying && trying->nic == nic && (int)trying->remote == remote;
+	if (same && strcmp(in->peer, in->local) < 0) {
 		mce_rdma_setup_own(in, trying);
 		return false;
 	}
+	rp->superseded |= same;
 	mc_list_for_each(pos, &rp->eps) {
 		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
 
-		if (ep->nic != nic || (int)ep->remote != remote)
-			continue;
-		mce_rdma_ep_break_locked(ep);
-		ep->settled = true;
-		ep->doubt = false;
+		if (ep->nic == nic && (int)ep->remote == remote)
+			mce_rdma_ep_break_locked(ep);
 	}
 	return true;
 }

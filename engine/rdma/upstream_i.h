@@ -9,8 +9,10 @@
 /* The members about the endpoint's own end: address, queue pairs, and no reply; the paths stay. */
 void mce_rdma_setup_own(struct mce_setup *s, const struct mce_rdma_ep *ep);
 
-/* Resolver: the connected endpoint that the NIC with this path has asked for, which is the caller's now; NULL. */
-struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path);
+/* Resolver: the connected endpoint that the NIC with this path has asked for, which is the caller's now; NULL.  Waits
+ * until @deadline for its other end. */
+struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path,
+					   uint64_t deadline);
 
 /* A node of upstream's asks for the pair of @nic and its NIC: end our older endpoints of the pair.  False: we have
  * asked for the pair as well, and our message wins; @in is the answer to the other then. */

@@ -51,6 +51,8 @@ int mce_setup_encode(const struct mce_setup *s, char **ret_text)
 		      "local_gid", gid, "local_lid", (int)s->lid, "payload", "", "qp_num", qpn, "reply_msg", s->reply);
 	if (o && s->mtu)
 		(void)json_object_set_new(o, "mtu", json_integer(s->mtu));
+	if (o && s->has_ready_ack)
+		(void)json_object_set_new(o, "ready_ack", json_boolean(s->ready_ack));
 	text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	json_decref(o);
 	if (!text)
@@ -127,6 +129,7 @@ static int setup_members(const json_t *o, struct mce_setup *ret)
 		r = number_member(o, "mtu", 4096, &mtu);
 	ret->lid = (uint16_t)lid;
 	ret->mtu = (unsigned)mtu;
+	ret->has_ready_ack = json_object_get(o, "ready_ack");
 	ret->ready_ack = json_is_true(json_object_get(o, "ready_ack"));
 	return r == 0 ? qps_member(o, ret) : r;
 }

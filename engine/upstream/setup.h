@@ -2,8 +2,8 @@
  * setup.h - the message by which two of upstream's nodes connect a pair of their RDMA NICs: the body of a handshake of
  * type "connection", and its answer.  A NIC is named by a path, "segment name@device".
  *
- * Releases from 0.3.13 on follow a successful exchange with the same message and "ready_ack": true, when the answer
- * has that member.  Ours has not, so the connection is complete with the answer. */
+ * In releases from 0.3.13 on both have "ready_ack": false, and when the sender has connected its end it sends the same
+ * message with true: before that the receiver sends nothing through the connection.  The answer to that is empty. */
 #ifndef MCE_SETUP_H
 #define MCE_SETUP_H
 
@@ -23,7 +23,7 @@ struct mce_setup {
 	unsigned mtu;				/* bytes; a member of ours that upstream ignores, 0: absent */
 	unsigned nqps;
 	uint32_t qpn[MCE_SETUP_QPS_MAX];	/* packets are numbered from 0 */
-	bool ready_ack;				/* never written */
+	bool has_ready_ack, ready_ack;
 	char reply[256];			/* why the receiver refuses, "": it does not */
 };
 
