@@ -133,29 +133,39 @@ static bool nic_serves(struct mce_rdma_peer *rp, const struct mce_nic *nic)
 	return false;
 }
 
-static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline)
+/* Put a connected endpoint on the list.  False: it has been replaced already. */
+static bool ep_list(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
-	struct mce_rdma_ep *ep;
-	int r = rp->proto->ep_open(rp, nic, remote, deadline, &ep);
+	bool replaced;
 
-	if (r < 0) {
-		pair_pause(rp, nic->index, remote);
-		return r;
-	}
-	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name,
-		 rp->remote[remote].name);
 	ep->up_ms = mc_now_ms();
-	pthread_mutex_lock(&rp->r->lock);
+	MC_LOCKED(&rp->r->lock);
+	replaced = rp->trying && rp->try == MCE_TRY_REPLACED;
+	rp->trying = NULL;
 	pthread_mutex_lock(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
 	__atomic_store_n(&rp->nup, rp->nup + 1, __ATOMIC_RELAXED);
 	/* The port may have gone down before it was on the list. */
-	if (!mce_nic_up(nic) || rp->superseded)
+	if (!mce_nic_up(ep->nic) || replaced)
 		mce_rdma_ep_break_locked(ep);
-	rp->trying = NULL;
-	rp->superseded = false;
 	pthread_mutex_unlock(&rp->p->lock);
-	pthread_mutex_unlock(&rp->r->lock);
+	return !replaced;
+}
+
+static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline)
+{
+	struct mce_rdma_ep *ep;
+	int r;
+
+	do {
+		r = rp->proto->ep_open(rp, nic, remote, deadline, &ep);
+		if (r < 0) {
+			pair_pause(rp, nic->index, remote);
+			return r;
+		}
+	} while (!ep_list(rp, ep) && mc_now_ns() < deadline);
+	mc_debug("rdma", "connected peer=%s nic=%s peer_nic=%s", rp->p->endpoint, nic->addr.name,
+		 rp->remote[remote].name);
 	return 0;
 }
 

@@ -267,6 +267,15 @@ extern const struct mce_rdma_proto mce_rdma_control, mce_rdma_upstream;
 
 struct mce_rdma_up;
 
+enum mce_rdma_try {
+	MCE_TRY_ASKED,		/* a message of the peer for the same pair connects this endpoint, or is refused */
+	MCE_TRY_ACCEPTING,	/* it is being connected so */
+	MCE_TRY_ACCEPTED,
+	MCE_TRY_FAILED,
+	MCE_TRY_ANSWERED,	/* it is connected as the peer's answer says; a message replaces it: */
+	MCE_TRY_REPLACED,
+};
+
 enum mce_rdma_peer_state {
 	MCE_RDMA_NEW,		/* not tried yet */
 	MCE_RDMA_UP,		/* some endpoint is up, or will be */
@@ -281,10 +290,11 @@ struct mce_rdma_peer {
 	struct mc_list node;	/* mce_rdma.peers */
 	const struct mce_rdma_proto *proto;
 	struct mce_rdma_up *up;	/* of upstream.c; NULL: one of our own nodes */
-	/* Guarded by mce_rdma.lock: the endpoint that is being connected, until it is on the list; the peer has asked
-	 * for another one of its pair meanwhile, so it is of no use. */
+	/* Guarded by mce_rdma.lock: the endpoint that is being connected, until it is on the list. */
 	struct mce_rdma_ep *trying;
-	bool superseded;
+	enum mce_rdma_try try;
+	bool try_ready;		/* the peer has connected its end */
+	uint32_t try_qpn;	/* MCE_TRY_ACCEPTED: the peer's first queue pair */
 	/* the resolver's */
 	bool open;		/* endpoints can be made and settled */
 	int fd;			/* control connection, -1: none */

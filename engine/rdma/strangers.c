@@ -140,18 +140,28 @@ static void refuse(struct mce_setup *s, const char *why)
 static void setup_run(void *arg)
 {
 	struct setup_call *c = arg;
-	struct mce_setup *msg = c->msg;
+	struct mce_setup *msg = c->msg, in = *msg;
+	struct mce_rdma_peer *rp = NULL;
+	enum mce_rdma_claim claim;
 	struct stranger *s;
 	int err = mc_fault("engine.rdma.stranger");
 
-	if (!mce_rdma_up_yields(c->r, c->nic, msg)) {
+	claim = mce_rdma_up_claim(c->r, c->nic, &in, msg, &rp);
+	if (claim == MCE_CLAIM_LOSES) {
 		snprintf(msg->reply, sizeof(msg->reply), "both nodes connect at one time, and the other message counts");
 		return;
 	}
 	/* The newest one counts. */
-	s = stranger_find(c->r, c->nic, msg->local);
+	s = stranger_find(c->r, c->nic, in.local);
 	if (s)
 		stranger_end(c->r, s);
+	if (claim == MCE_CLAIM_TRYING) {
+		err = stranger_connect(rp->trying, &in);
+		mce_rdma_up_claimed(rp, &in, err);
+		if (err < 0)
+			refuse(msg, mc_err_detail(err));
+		return;
+	}
 	while (c->r->nstrangers >= c->r->tune.max_eps)
 		stranger_end(c->r, mc_list_first(&c->r->strangers, struct stranger, node));
 	if (err == 0)
@@ -198,8 +208,9 @@ static void ready_run(void *arg)
 	struct setup_call *c = arg;
 	struct stranger *s = stranger_find(c->r, c->nic, c->msg->local);
 
-	if (s && s->ep->nqps == c->msg->nqps)
+	if (s)
 		s->ready = true;
+	mce_rdma_up_ready(c->r, c->nic, c->msg);
 }
 
 /* The sender has connected its end.  The answer is empty. */

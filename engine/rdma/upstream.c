@@ -25,6 +25,8 @@
  * later than this. */
 #define PACKET_MS 1000u
 #define ANSWER_MS 5000
+/* The time for the message of a peer that asks for the same pair. */
+#define OFFER_MS 1000
 
 /* What a descriptor says. */
 struct node {
@@ -314,7 +316,30 @@ static void trying_set(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
 	MC_LOCKED(&rp->r->lock);
 	rp->trying = ep;
-	rp->superseded = false;
+	rp->try = MCE_TRY_ASKED;
+	rp->try_ready = false;
+}
+
+/* Wait until no message of the peer is being taken for @ep, or with @accept for such a message, until @deadline. */
+static enum mce_rdma_try trying_wait(struct mce_rdma_peer *rp, bool accept, uint64_t deadline, uint32_t *ret_qpn)
+{
+	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
+	enum mce_rdma_try try;
+	bool ready;
+
+	for (;;) {
+		pthread_mutex_lock(&rp->r->lock);
+		try = rp->try;
+		ready = rp->try_ready;
+		*ret_qpn = rp->try_qpn;
+		pthread_mutex_unlock(&rp->r->lock);
+		if (try == MCE_TRY_FAILED || (try == MCE_TRY_ASKED && !accept) ||
+		    (try == MCE_TRY_ACCEPTED && (ready || !accept)))
+			return try;
+		if (mc_now_ns() >= deadline || mce_closing(rp->p->e))
+			return MCE_TRY_FAILED;
+		nanosleep(&pause, NULL);
+	}
 }
 
 static void setup_fill(struct mce_setup *s, struct mce_rdma_peer *rp, const struct mce_rdma_ep *ep)
@@ -362,18 +387,45 @@ static int answer_take(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const s
 	return r;
 }
 
+/* The peer has answered, and it may have sent a message of its own for the pair, which has connected the endpoint. */
+static int answer_join(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_setup *out,
+		       const struct mce_setup *in, int r, uint64_t deadline)
+{
+	bool loses = strcmp(out->local, out->peer) > 0;
+	uint64_t soon = mc_deadline_ms(OFFER_MS);
+	enum mce_rdma_try try;
+	uint32_t qpn;
+
+	/* The peer refuses because it asks as well: its message comes. */
+	try = trying_wait(rp, r == 0 && *in->reply && loses, soon < deadline ? soon : deadline, &qpn);
+	if (try == MCE_TRY_ASKED && r == 0) {
+		pthread_mutex_lock(&rp->r->lock);
+		try = rp->try;
+		if (try == MCE_TRY_ASKED)
+			rp->try = MCE_TRY_ANSWERED;
+		pthread_mutex_unlock(&rp->r->lock);
+		if (try == MCE_TRY_ASKED)
+			return answer_take(rp, ep, out, in);
+		try = trying_wait(rp, false, deadline, &qpn);
+	}
+	if (try != MCE_TRY_ACCEPTED)
+		return r < 0 ? r : mc_fail(-ECONNREFUSED, "%s refuses: %s", out->peer, in->reply);
+	/* An answer that names other queue pairs is about another connection. */
+	if (r == 0 && !*in->reply)
+		return in->nqps && in->qpn[0] == qpn ? 0 : -MC_EPROTO;
+	return trying_wait(rp, true, deadline, &qpn) == MCE_TRY_ACCEPTED ? 0 : -ETIMEDOUT;
+}
+
 static int ep_ask(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t deadline)
 {
-	struct mce_setup in, out;
+	struct mce_setup in = { 0 }, out = { 0 };
 	int r;
 
 	setup_fill(&out, rp, ep);
 	out.has_ready_ack = true;
-	out.ready_ack = false;
 	r = setup_call(rp, &out, deadline, &in);
-	if (r == 0)
-		r = answer_take(rp, ep, &out, &in);
-	if (r < 0 || !in.has_ready_ack)
+	r = answer_join(rp, ep, &out, &in, r, deadline);
+	if (r < 0 || !in.has_ready_ack || *in.reply)
 		return r;
 	/* Without it the peer only does not use the connection itself. */
 	out.ready_ack = true;
@@ -386,20 +438,47 @@ static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64
 {
 	char path[MCE_SETUP_PATH_MAX];
 	struct mce_rdma_ep *ep;
+	bool newer;
 
 	snprintf(path, sizeof(path), "%s@%s", rp->up->node->name, rp->remote[own->remote].name);
 	ep = mce_rdma_stranger_take(rp->r, own->nic, path, deadline);
 	if (!ep)
 		return false;
+	pthread_mutex_lock(&rp->r->lock);
+	/* A newer message has connected @own. */
+	newer = rp->try != MCE_TRY_ASKED;
+	if (!newer) {
+		rp->trying = ep;
+		rp->try = MCE_TRY_ANSWERED;
+	}
+	pthread_mutex_unlock(&rp->r->lock);
+	if (newer) {
+		mce_rdma_ep_discard(ep);
+		return false;
+	}
 	ep->remote = own->remote;
 	pthread_mutex_lock(&rp->p->lock);
 	ep->rp = rp;
 	pthread_mutex_unlock(&rp->p->lock);
-	trying_set(rp, ep);
 	mce_rdma_ep_discard(own);
 	pair_replace(rp, ep, false);
 	*ret = ep;
 	return true;
+}
+
+/* The attempt has failed; after return no message is being taken for the endpoint. */
+static void trying_end(struct mce_rdma_peer *rp)
+{
+	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
+
+	pthread_mutex_lock(&rp->r->lock);
+	while (rp->try == MCE_TRY_ACCEPTING) {
+		pthread_mutex_unlock(&rp->r->lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&rp->r->lock);
+	}
+	rp->trying = NULL;
+	pthread_mutex_unlock(&rp->r->lock);
 }
 
 /* One attempt; -ECONNREFUSED when the peer refuses. */
@@ -417,10 +496,8 @@ static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote
 	if (ep_offered(rp, ep, deadline, ret))
 		return 0;
 	r = ep_ask(rp, ep, deadline);
-	if (r < 0 && ep_offered(rp, ep, deadline, ret))
-		return 0;
 	if (r < 0) {
-		trying_set(rp, NULL);
+		trying_end(rp);
 		mce_rdma_ep_discard(ep);
 		return r;
 	}
@@ -454,46 +531,80 @@ static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
 	return -1;
 }
 
-/* With mce_rdma.lock. */
-static bool peer_yields(struct mce_rdma_peer *rp, const struct mce_nic *nic, struct mce_setup *in)
+/* With mce_rdma.lock: does the peer ask for a pair of which we are making an endpoint?  Then the message connects it, or
+ * loses. */
+static enum mce_rdma_claim peer_claim(struct mce_rdma_peer *rp, const struct mce_nic *nic, const struct mce_setup *in)
 {
 	struct mce_rdma_ep *trying = rp->trying;
-	bool same;
 	struct mc_list *pos;
 	int remote;
+	bool same;
 
 	MC_LOCKED(&rp->p->lock);
 	remote = path_index_locked(rp, in->local);
 	if (remote < 0)
-		return true;
+		return MCE_CLAIM_NONE;
 	same = trying && trying->nic == nic && (int)trying->remote == remote;
-	if (same && strcmp(in->peer, in->local) < 0) {
-		mce_rdma_setup_own(in, trying);
-		return false;
+	if (same && rp->try == MCE_TRY_ASKED) {
+		if (strcmp(in->peer, in->local) < 0 || in->nqps != trying->nqps)
+			return MCE_CLAIM_LOSES;
+		rp->try = MCE_TRY_ACCEPTING;
+		return MCE_CLAIM_TRYING;
 	}
-	rp->superseded |= same;
+	if (same)
+		rp->try = MCE_TRY_REPLACED;
 	mc_list_for_each(pos, &rp->eps) {
 		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
 
 		if (ep->nic == nic && (int)ep->remote == remote)
 			mce_rdma_ep_break_locked(ep);
 	}
-	return true;
+	return MCE_CLAIM_NONE;
 }
 
-bool mce_rdma_up_yields(struct mce_rdma *r, const struct mce_nic *nic, struct mce_setup *in)
+enum mce_rdma_claim mce_rdma_up_claim(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in,
+				      struct mce_setup *answer, struct mce_rdma_peer **ret)
 {
+	enum mce_rdma_claim claim = MCE_CLAIM_NONE;
 	struct mc_list *pos;
-	bool yields = true;
 
 	MC_LOCKED(&r->lock);
 	mc_list_for_each(pos, &r->peers) {
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
-		if (rp->up && yields)
-			yields = peer_yields(rp, nic, in);
+		if (!rp->up || claim != MCE_CLAIM_NONE)
+			continue;
+		claim = peer_claim(rp, nic, in);
+		*ret = rp;
+		if (claim != MCE_CLAIM_NONE)
+			mce_rdma_setup_own(answer, rp->trying);
 	}
-	return yields;
+	return claim;
+}
+
+void mce_rdma_up_claimed(struct mce_rdma_peer *rp, const struct mce_setup *in, int status)
+{
+	MC_LOCKED(&rp->r->lock);
+	rp->try = status < 0 ? MCE_TRY_FAILED : MCE_TRY_ACCEPTED;
+	rp->try_qpn = in->qpn[0];
+	rp->try_ready = !in->has_ready_ack;
+}
+
+void mce_rdma_up_ready(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&r->lock);
+	mc_list_for_each(pos, &r->peers) {
+		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
+
+		if (!rp->up || !rp->trying || rp->trying->nic != nic)
+			continue;
+		pthread_mutex_lock(&rp->p->lock);
+		if (path_index_locked(rp, in->local) == (int)rp->trying->remote)
+			rp->try_ready = true;
+		pthread_mutex_unlock(&rp->p->lock);
+	}
 }
 
 const struct mce_rdma_proto mce_rdma_upstream = {

@@ -14,8 +14,17 @@ void mce_rdma_setup_own(struct mce_setup *s, const struct mce_rdma_ep *ep);
 struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path,
 					   uint64_t deadline);
 
-/* A node of upstream's asks for the pair of @nic and its NIC: end our older endpoints of the pair.  False: we have
- * asked for the pair as well, and our message wins; @in is the answer to the other then. */
-bool mce_rdma_up_yields(struct mce_rdma *r, const struct mce_nic *nic, struct mce_setup *in);
+enum mce_rdma_claim {
+	MCE_CLAIM_NONE,		/* our older endpoints of the pair are ended, make another one */
+	MCE_CLAIM_LOSES,	/* we ask for the pair as well, and our message wins */
+	MCE_CLAIM_TRYING,	/* we ask as well, and lose: connect @ret->trying, which stays, as the message says */
+};
+/* A node of upstream's asks for the pair of @nic and its NIC.  Unless it is NONE, @answer gets our own members. */
+enum mce_rdma_claim mce_rdma_up_claim(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in,
+				      struct mce_setup *answer, struct mce_rdma_peer **ret);
+/* The endpoint of MCE_CLAIM_TRYING is connected, or that has failed. */
+void mce_rdma_up_claimed(struct mce_rdma_peer *rp, const struct mce_setup *in, int status);
+/* The node says that its end of the pair is connected. */
+void mce_rdma_up_ready(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in);
 
 #endif

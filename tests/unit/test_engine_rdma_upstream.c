@@ -237,17 +237,21 @@ static void a_silent_node_fails_and_recovers(void **state)
 
 static void the_oldest_stranger_makes_room(void **state)
 {
+	unsigned done = 0;
+
 	setenv("MC_MAX_EP_PER_CTX", "1", 1);
 	nodes_open(2, "fake0,fake1", "fake1");
 	unsetenv("MC_MAX_EP_PER_CTX");
 	/* Two NICs of A connect to one of B, which keeps only one of them: the other is connected again. */
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 20; i++) {
 		int r = move(A, MCE_WRITE, 0, 4 << 20);
 
+		done += r == 0;
 		if (r < 0)
 			node_learn(A);
-		assert_int_equal(mce_rdma_of(node[B].side.e)->nstrangers, 1);
+		assert_true(__atomic_load_n(&mce_rdma_of(node[B].side.e)->nstrangers, __ATOMIC_RELAXED) <= 1);
 	}
+	assert_true(done > 0);
 	nodes_close();
 }
 
