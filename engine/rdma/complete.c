@@ -2,7 +2,10 @@
  * complete.c - completions: polling for them, and their effect on slices and endpoints.
  *
  * A thread that waits for a few requests polls by itself for a while (mce_rdma_lead()); otherwise the completion queue
- * is armed, and the next completion wakes the I/O thread.  A queue is always either armed or polled. */
+ * is armed, and the next completion wakes the I/O thread.  Arming for each request would cost more than a request, and
+ * wake the I/O thread in vain.  So while other threads take the completions the queue is not armed but watched: the I/O
+ * thread looks every few milliseconds, and arms the queue again as soon as it finds a completion itself, or nothing happens.
+ * A queue is always armed, watched or polled. */
 #include <config.h>
 
 #include <errno.h>
@@ -16,9 +19,13 @@
 #include "engine/rdma/rdma_i.h"
 
 #define POLL_MAX 32
-/* The I/O thread polls on for this time after a completion, a waiting thread after its last one. */
+/* The I/O thread polls on for this time after a completion. */
 #define IO_SPIN_NS 20000u
-#define LEAD_SPIN_NS 200000u
+/* A waiting thread polls for twice the average wait, between these limits; not at all when waits are longer. */
+#define LEAD_MIN_NS 50000u
+#define LEAD_MAX_NS 2000000u
+#define LOOK_MIN_NS MC_NS_PER_MS
+#define LOOK_MAX_NS (4 * MC_NS_PER_MS)
 
 MC_COUNTER(rdma_errors, "mooncake_transfer_rdma_errors_total", "", "RDMA endpoints that were lost")
 
@@ -185,6 +192,7 @@ static int cq_poll_locked(struct mce_rdma_cq *cq, struct mc_list *over)
 	return n < 0 ? 0 : n;
 }
 
+/* @wait: the I/O thread. */
 static int cq_poll(struct mce_rdma_cq *cq, bool wait)
 {
 	struct mc_list over;
@@ -196,6 +204,8 @@ static int cq_poll(struct mce_rdma_cq *cq, bool wait)
 	else if (pthread_mutex_trylock(&cq->lock))
 		return 0;	/* another thread is doing it */
 	n = cq_poll_locked(cq, &over);
+	if (!wait)
+		cq->taken += (unsigned)n;
 	pthread_mutex_unlock(&cq->lock);
 	mce_rdma_over(&over);
 	return n;
@@ -226,17 +236,21 @@ void mce_rdma_poll(struct mce_peer *p)
 
 /* ---- arming ------------------------------------------------------------------------------------ */
 
-/* Arm the queue unless it is, and take completions that came just before; true: there were some. */
-static bool cq_arm(struct mce_rdma_cq *cq)
+/* Arm the queue unless it is armed or watched, @now: also when it is watched, and take completions that came just
+ * before; true: there were some. */
+static bool cq_arm(struct mce_rdma_cq *cq, bool now)
 {
 	struct mc_list over;
-	int n;
+	int n = 0;
 
 	mc_list_init(&over);
 	pthread_mutex_lock(&cq->lock);
-	if (!cq->armed)
-		cq->armed = cq->nic->r->v->req_notify_cq(cq->cq, 0) == 0;
-	n = cq_poll_locked(cq, &over);
+	cq->watched &= !now;
+	if (!cq->watched) {
+		if (!cq->armed)
+			cq->armed = cq->nic->r->v->req_notify_cq(cq->cq, 0) == 0;
+		n = cq_poll_locked(cq, &over);
+	}
 	pthread_mutex_unlock(&cq->lock);
 	mce_rdma_over(&over);
 	return n > 0;
@@ -255,8 +269,40 @@ static void cq_serve(struct mce_rdma_cq *cq)
 		if (cq_poll(cq, true) > 0)
 			until = mc_now_ns() + IO_SPIN_NS;
 	/* A thread that polls arms it when it stops. */
-	while (!led(cq->nic->r) && cq_arm(cq))
+	while (!led(cq->nic->r) && cq_arm(cq, false))
 		;
+}
+
+/* Is it still polled by other threads? */
+static bool cq_look(struct mce_rdma_cq *cq)
+{
+	struct mc_list over;
+	bool was, is;
+
+	mc_list_init(&over);
+	pthread_mutex_lock(&cq->lock);
+	was = cq->watched;
+	is = was && cq->taken && cq_poll_locked(cq, &over) == 0;
+	cq->taken = 0;
+	cq->watched = is;
+	pthread_mutex_unlock(&cq->lock);
+	mce_rdma_over(&over);
+	if (was && !is)
+		cq_serve(cq);
+	return is;
+}
+
+void mce_rdma_look(struct mc_evtimer *t)
+{
+	struct mce_rdma *r = mc_container_of(t, struct mce_rdma, look);
+	bool again = false;
+
+	for (unsigned i = 0; i < r->nnics; i++)
+		for (unsigned k = 0; k < nic_cqs(&r->nic[i]); k++)
+			again |= cq_look(r->nic[i].cq[k]);
+	r->look_ns = r->look_ns * 2 < LOOK_MAX_NS ? r->look_ns * 2 : LOOK_MAX_NS;
+	if (again)
+		mc_evtimer_arm(r->io.loop, t, mc_now_ns() + r->look_ns);
 }
 
 void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
@@ -264,6 +310,7 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 	struct mce_nic *nic = mc_container_of(evfd, struct mce_nic, channel_evfd);
 	const struct mce_verbs *v = nic->r->v;
 	struct ibv_cq *ib;
+	bool polled;
 	void *context;
 
 	(void)events;
@@ -273,30 +320,74 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 		v->ack_cq_events(ib, 1);
 		pthread_mutex_lock(&cq->lock);
 		cq->armed = false;
+		polled = led(nic->r) || cq->taken;
+		cq->watched |= polled;
+		cq->taken = 0;
 		pthread_mutex_unlock(&cq->lock);
-		cq_serve(cq);
+		if (polled) {
+			nic->r->look_ns = LOOK_MIN_NS;
+			mc_evtimer_arm(nic->r->io.loop, &nic->r->look, mc_now_ns() + LOOK_MIN_NS);
+			continue;
+		}
+		/* Nothing else takes them. */
+			cq_serve(cq);
 	}
+}
+
+static bool peer_has_work(struct mce_rdma_peer *rp)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&rp->p->lock);
+	if (!mc_list_empty(&rp->queue) || !mc_list_empty(&rp->retry))
+		return true;
+	mc_list_for_each(pos, &rp->eps)
+		if (mc_container_of(pos, struct mce_rdma_ep, node)->bytes)
+			return true;
+	return false;
+}
+
+static uint64_t lead_spin(const struct mce_rdma *r)
+{
+	uint64_t ns = 2 * __atomic_load_n(&r->wait_ns, __ATOMIC_RELAXED);
+
+	return ns < LEAD_MIN_NS ? LEAD_MIN_NS : ns > LEAD_MAX_NS ? LEAD_MAX_NS : ns;
+}
+
+/* A wait took @ns, or was longer than @spin: try twice that the next time, up to the limit. */
+static void lead_learn(struct mce_rdma *r, bool done, uint64_t ns, uint64_t spin)
+{
+	uint64_t avg = __atomic_load_n(&r->wait_ns, __ATOMIC_RELAXED);
+
+	if (!done)
+		avg = spin < LEAD_MAX_NS ? spin : 0;
+	else
+		avg = avg - avg / 8 + ns / 8;
+	__atomic_store_n(&r->wait_ns, avg, __ATOMIC_RELAXED);
 }
 
 int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline)
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
 	struct mce_rdma *r;
-	uint64_t now, until;
+	uint64_t begin, now, spin;
 
-	if (!rp || __atomic_load_n(&rp->nup, __ATOMIC_RELAXED) == 0)
+	if (!rp || __atomic_load_n(&rp->nup, __ATOMIC_RELAXED) == 0 || !peer_has_work(rp))
 		return -EAGAIN;
 	r = rp->r;
 	__atomic_fetch_add(&r->leaders, 1, __ATOMIC_SEQ_CST);
-	until = mc_now_ns() + LEAD_SPIN_NS;
-	while (!mce_batch_done(b) && (now = mc_now_ns()) < until && now < deadline)
-		if (poll_all(r) > 0)
-			until = now + LEAD_SPIN_NS;
+	begin = now = mc_now_ns();
+	spin = lead_spin(r);
+	while (!mce_batch_done(b) && now - begin < spin && now < deadline) {
+		(void)poll_all(r);
+		now = mc_now_ns();
+	}
 	if (__atomic_sub_fetch(&r->leaders, 1, __ATOMIC_SEQ_CST) == 0)
 		for (unsigned i = 0; i < r->nnics; i++)
 			for (unsigned k = 0; k < nic_cqs(&r->nic[i]); k++)
-				(void)cq_arm(r->nic[i].cq[k]);
-	return mce_batch_done(b) || mc_now_ns() >= deadline ? 0 : -EAGAIN;
+				(void)cq_arm(r->nic[i].cq[k], !mce_batch_done(b));
+	lead_learn(r, mce_batch_done(b), now - begin, spin);
+	return 0;
 }
 
 /* ---- ticks ------------------------------------------------------------------------------------- */

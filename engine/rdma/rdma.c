@@ -42,6 +42,7 @@ static int rdma_new(struct mce_engine *e, const struct mce_conf *conf, struct mc
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_mutex_init(&r->stage.lock, NULL);
 	r->watcher.tick = mce_rdma_tick;
+	r->look.fire = mce_rdma_look;
 	mce_rdma_tune_read(&r->tune);
 	*ret = r;
 	return 0;

@@ -65,6 +65,8 @@ struct mce_rdma_cq {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	bool armed;		/* the next completion makes an event */
+	bool watched;		/* other threads poll it, and the I/O thread looks from time to time */
+	unsigned taken;		/* by other threads since it looked */
 	struct mce_rdma_qp **qp;	/* by number; NULL: unused */
 	uint32_t nqp, cap;
 };
@@ -115,6 +117,10 @@ struct mce_rdma {
 	struct mce_io ctl;	/* serves control connections; may block for a second */
 	struct mce_watcher watcher;
 	unsigned leaders;	/* atomic: waiting threads that poll */
+	uint64_t wait_ns;	/* atomic: how long they waited, on average */
+	/* Of the watched queues; loop of io. */
+	struct mc_evtimer look;
+	uint64_t look_ns;
 	pthread_mutex_t lock;	/* comes before a peer's lock */
 	struct mc_list peers;	/* mce_rdma_peer.node of those that were connected once */
 	struct mce_rdma_stage stage;
@@ -390,6 +396,7 @@ void mce_rdma_poll_nic(struct mce_nic *nic);
 void mce_rdma_poll(struct mce_peer *p);
 int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events);	/* loop of io */
+void mce_rdma_look(struct mc_evtimer *t);
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms);	/* loop of io */
 /* The slices of the queue pair are no longer used by the NIC, which is destroyed: they are lost. */
 void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over);
