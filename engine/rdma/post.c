@@ -54,7 +54,7 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 {
 	struct mce_rdma_ep *ep = qp->ep;
 	const struct mce_rdma_remote *rem = mce_rdma_remote_find_locked(ep->rp, s->req->rkey);
-	uint64_t addr = s->req->addr + s->off, at = (addr - rem->base) / rem->part;
+	uint64_t addr = s->req->addr + s->off, at = rem->nparts > 1 ? (addr - rem->base) / rem->part : 0;
 	struct ibv_send_wr *wr = &c->wr[c->n];
 
 	if (ep->remote >= rem->nnics || !rem->key[ep->remote * rem->nparts + at])

@@ -287,7 +287,8 @@ static void req_advance(struct mce_req *req, uint64_t n)
 static uint64_t slice_max(const struct mce_rdma_ep *ep, const struct mce_req *req, uint64_t off, uint64_t left,
 			  const struct mce_rdma_remote *rem)
 {
-	uint64_t slice = ep->rp->r->tune.slice, at = req->addr + off - rem->base, room = rem->part - at % rem->part;
+	uint64_t slice = ep->rp->r->tune.slice, at = req->addr + off - rem->base;
+	uint64_t room = rem->nparts > 1 ? rem->part - at % rem->part : rem->len - at;
 	uint64_t max = left < slice + slice / REST_RATIO ? left : slice;
 
 	return max < room ? max : room;

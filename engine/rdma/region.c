@@ -162,7 +162,7 @@ bool mce_rdma_lkey(const struct mce_mr *mr, const struct mce_nic *nic, uint64_t 
 
 	if (!region)
 		return false;
-	part = off / region->part;
+	part = region->nparts > 1 ? off / region->part : 0;
 	ib = region->mr[nic->index * region->nparts + part];
 	if (!ib)
 		return false;

@@ -26,6 +26,13 @@ void fake_object(long by)
 
 /* ---- completions ---- */
 
+static bool held;
+
+void fake_hold(bool hold)
+{
+	__atomic_store_n(&held, hold, __ATOMIC_RELEASE);
+}
+
 void fake_cq_push(struct fake_nic *nic, struct fake_qp *qp, const struct work *w, enum ibv_wc_status status)
 {
 	struct fake_cq *cq = qp->cq;
@@ -43,7 +50,7 @@ void fake_cq_push(struct fake_nic *nic, struct fake_qp *qp, const struct work *w
 		.wr_id = w->wr_id, .status = status, .qp_num = qp->ib.qp_num, .byte_len = w->len,
 		.opcode = w->read ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE,
 	};
-	event = cq->armed && ch;
+	event = cq->armed && ch && !__atomic_load_n(&held, __ATOMIC_ACQUIRE);
 	if (event)
 		cq->armed = false;
 	pthread_mutex_unlock(&cq->lock);
@@ -62,7 +69,7 @@ static int fake_poll_cq(struct ibv_cq *ib, int n, struct ibv_wc *wc)
 	int i = 0;
 
 	pthread_mutex_lock(&cq->lock);
-	while (i < n && cq->tail != cq->head)
+	while (i < n && cq->tail != cq->head && !__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		wc[i++] = cq->ring[cq->tail++ % cq->cap];
 	pthread_mutex_unlock(&cq->lock);
 	return i;
@@ -413,6 +420,7 @@ void fake_reset(unsigned n)
 		pthread_cond_init(&nic->work, NULL);
 		if (pthread_create(&nic->thread, NULL, fake_nic_main, nic))
 			abort();
+		(void)pthread_setname_np(nic->thread, "fake-nic");
 	}
 }
 
