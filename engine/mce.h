@@ -172,6 +172,7 @@ struct mce_mr_attr {
 	int fd;			/* file that the memory maps shared, -1: none; stays the caller's */
 	uint64_t fd_offset;	/* page aligned */
 	unsigned numa;		/* 1 + index of its NUMA node, 0: ask mce_conf.numa_of() */
+	uint32_t nics;		/* bit i: NIC i of the engine is near it; 0: those of its NUMA node */
 };
 
 /* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED); -EINVAL

@@ -300,6 +300,7 @@ static int run(struct bench *b)
 	struct mce_te_conf te = {
 		.size = sizeof(te), .metadata = b->conf.metadata_server,
 		.name = b->conf.local_server_name, .nic_filter = b->conf.device_name,
+		.nic_priority_matrix = b->conf.nic_priority_matrix,
 		.protocol = strcmp(b->conf.protocol, "rdma") ? "tcp" : "rdma",
 	};
 	int r;

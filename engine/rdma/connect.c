@@ -169,6 +169,26 @@ static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned 
 	return 0;
 }
 
+/* The @i-th of the peer's NICs that MC_NIC_PEER_AFFINITY, "mine=p1,p2;...", names for this one; -1: not so many. */
+static int affine(const struct mce_rdma_peer *rp, const struct mce_nic *nic, unsigned i)
+{
+	const char *at = rp->r->affinity;
+	size_t len = strlen(nic->addr.name), n;
+
+	while (at && (strncmp(at, nic->addr.name, len) != 0 || at[len] != '=')) {
+		at = strchr(at, ';');
+		at = at ? at + 1 : NULL;
+	}
+	for (at = at ? at + len : NULL; at && *at && *at != ';'; at += n) {
+		at++;
+		n = strcspn(at, ",;");
+		for (unsigned k = 0; k < rp->nremotes; k++)
+			if (strlen(rp->remote[k].name) == n && !memcmp(rp->remote[k].name, at, n) && i-- == 0)
+				return (int)k;
+	}
+	return -1;
+}
+
 /* The peer's NIC of the same name and number comes first: rail to rail. */
 static unsigned rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
 {
@@ -181,14 +201,15 @@ static unsigned rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
 /* 0, or the last error. */
 static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t deadline)
 {
-	unsigned first = rail(rp, nic);
-	int r = -ENETUNREACH;
+	unsigned first = rail(rp, nic), named = 0;
+	int r = -ENETUNREACH, remote;
 
-	for (unsigned i = 0; i < rp->nremotes && rp->open && r < 0; i++) {
-		unsigned remote = (first + i) % rp->nremotes;
-
+	while (affine(rp, nic, named) >= 0)
+		named++;
+	for (unsigned i = 0; i < named + rp->nremotes && rp->open && r < 0; i++) {
+		remote = i < named ? affine(rp, nic, i) : (int)((first + i - named) % rp->nremotes);
 		if (mc_now_ms() >= rp->pair_ms[nic->index][remote] && mc_now_ns() < deadline)
-			r = pair_connect(rp, nic, remote, deadline);
+			r = pair_connect(rp, nic, (unsigned)remote, deadline);
 	}
 	return r;
 }

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -375,11 +377,30 @@ bool mce_nics_exist(bool wanted)
 	return true;
 }
 
+/* The list for this process, from an object of lists by rank: {"0": "mlx5_0", "1": "mlx5_1"}.  Malloc'ed; NULL: all. */
+static char *list_of_rank(const char *text)
+{
+	const char *rank = mc_env_str("LOCAL_RANK"), *list;
+	json_t *o = json_loads(text, 0, NULL);
+	char *copy;
+
+	list = json_string_value(json_object_get(o, rank ? rank : "0"));
+	if (!list)
+		mc_warn("rdma", "the list of NICs has none for this rank (LOCAL_RANK), using all rank=%s list=%s",
+			rank ? rank : "0", text);
+	copy = list ? strdup(list) : NULL;
+	json_decref(o);
+	return copy;
+}
+
 int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
 {
+	auto_free char *own = *list == '{' ? list_of_rank(list) : NULL;
 	struct ibv_device **devices;
 	int n = 0;
 
+	if (*list == '{')
+		list = own ? own : "";
 	devices = r->v->get_device_list(&n);
 	if (!devices)
 		n = 0;

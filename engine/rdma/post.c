@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * post.c - handing slices to the NICs: chains of work requests, one doorbell each, the last one signalled.
  *
- * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more. */
+ * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more.  A NIC that is far from
+ * the memory joins in when the near ones have much to do. */
 #include <config.h>
 
 #include <string.h>
@@ -11,6 +12,8 @@
 
 /* Bytes of a chain when several endpoints share the work. */
 #define CHAIN_BYTES (256u << 10)
+/* How many bytes more a near NIC has in flight before a far one takes some. */
+#define FAR_BYTES (1u << 20)
 
 struct chain {
 	unsigned n;
@@ -133,10 +136,20 @@ static uint64_t ep_limit(const struct mce_rdma_ep *ep)
 	return two > MCE_RDMA_EP_BYTES ? two : MCE_RDMA_EP_BYTES;
 }
 
+/* The NICs near the memory of the request that is next; 0: all the same. */
+static uint32_t next_nics(struct mce_rdma_peer *rp)
+{
+	if (!mc_list_empty(&rp->retry))
+		return mce_reqx(mc_list_first(&rp->retry, struct mce_rdma_slice, node)->req)->nics;
+	return mc_list_empty(&rp->queue) ? 0 : mce_reqx(mce_req_of(rp->queue.next))->nics;
+}
+
 /* The endpoint for the next chain; NULL: none has room. */
 static struct mce_rdma_ep *ep_choose_locked(struct mce_rdma_peer *rp, const struct mce_rdma_ep *skip)
 {
+	uint32_t near = next_nics(rp);
 	struct mce_rdma_ep *best = NULL;
+	uint64_t least = 0, cost;
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, &rp->eps) {
@@ -144,8 +157,11 @@ static struct mce_rdma_ep *ep_choose_locked(struct mce_rdma_peer *rp, const stru
 
 		if (ep == skip || ep->state != MCE_RDMA_EP_UP || ep->bytes >= ep_limit(ep))
 			continue;
-		if (!best || ep->bytes < best->bytes)
-			best = ep;
+		cost = ep->bytes + (near && !(near >> ep->nic->index & 1) ? FAR_BYTES : 0);
+		if (best && cost >= least)
+			continue;
+		best = ep;
+		least = cost;
 	}
 	return best;
 }

@@ -401,6 +401,20 @@ struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_lis
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
+/* The NICs near the first bytes of the request. */
+static uint16_t req_nics(const struct mce_rdma_peer *rp, const struct mce_req *req)
+{
+	const struct iovec *iov = &req->iov[mce_reqx((struct mce_req *)(uintptr_t)req)->iov_idx];
+	struct mce_mr *mr;
+	uint16_t nics;
+
+	if (mce_mr_get_at(rp->p->e, (uintptr_t)iov->iov_base, 1, 0, &mr) < 0)
+		return 0;
+	nics = (uint16_t)mr->nics;
+	mce_mr_unref(mr);
+	return nics;
+}
+
 void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
@@ -411,6 +425,7 @@ void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req)
 	/* Empty pieces at the beginning. */
 	while (req->iov[x->iov_idx].iov_len == 0)
 		x->iov_idx++;
+	x->nics = __atomic_load_n(&rp->r->picky, __ATOMIC_RELAXED) ? req_nics(rp, req) : 0;
 	mc_list_push_back(&rp->queue, &x->node);
 	x->owner = &mce_rdma_transport;
 	mce_req_move(req, MCE_AT_TRANSPORT);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "engine/rdma/rdma_i.h"
 
@@ -34,6 +35,8 @@ static int rdma_new(struct mce_engine *e, const struct mce_conf *conf, struct mc
 	if (!r)
 		return -ENOMEM;
 	r->setup = conf->upstream_setup;
+	if (mc_env_on("MC_ENABLE_HCA_PEER_AFFINITY") && mc_env_str("MC_NIC_PEER_AFFINITY"))
+		r->affinity = strdup(mc_env_str("MC_NIC_PEER_AFFINITY"));
 	r->e = e;
 	r->v = mce_verbs();
 	mc_list_init(&r->guests);
@@ -86,6 +89,7 @@ static void rdma_close(struct mce_engine *e)
 	mce_nics_close(r);
 	pthread_mutex_destroy(&r->lock);
 	free(r->name);
+	free(r->affinity);
 	free(r);
 	e->service[MCE_PATH_RDMA] = NULL;
 }

@@ -116,6 +116,8 @@ struct mce_rdma {
 	struct mce_io io;	/* completions that no thread waits for, events of NICs, ticks */
 	struct mce_io ctl;	/* serves control connections; may block for a second */
 	struct mce_watcher watcher;
+	char *affinity;		/* MC_NIC_PEER_AFFINITY, NULL: none */
+	bool picky;		/* atomic: some memory is near to some NICs only */
 	unsigned leaders;	/* atomic: waiting threads that poll */
 	uint64_t wait_ns;	/* atomic: how long they waited, on average */
 	/* Of the watched queues; loop of io. */

@@ -3,9 +3,12 @@
 #include <config.h>
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -91,6 +94,20 @@ uint64_t mce_engine_nic_part(const struct mce_engine *e)
 	return part == UINT64_MAX ? part : part & ~4095ull;
 }
 
+/* The NICs of the NUMA node that the memory is on; 0: it is unknown, or near to none or all of them. */
+static uint32_t nics_near(const struct mce_rdma *r, const struct mce_mr *mr)
+{
+	uint32_t near = 0, all = (uint32_t)((1ull << r->nnics) - 1);
+	int node = -1;
+
+	/* Registration has allocated its pages. */
+	if (r->nnics < 2 || syscall(SYS_get_mempolicy, &node, NULL, 0, mr->base, MPOL_F_NODE | MPOL_F_ADDR) < 0)
+		return 0;
+	for (unsigned i = 0; i < r->nnics; i++)
+		near |= r->nic[i].numa == node ? 1u << i : 0;
+	return near == all ? 0 : near;
+}
+
 void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 {
 	struct mce_rdma *r = mce_rdma_of(mr->e);
@@ -98,7 +115,6 @@ void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 	struct mce_rdma_region *region;
 	uint64_t part = mce_engine_nic_part(mr->e);
 
-	(void)attr;
 	if (!r || r->nnics == 0)
 		return;
 	if (!part || (mr->len - 1) / part >= MCE_RDMA_PARTS_MAX) {
@@ -123,6 +139,9 @@ void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 	for (unsigned i = 0; i < r->nnics; i++)
 		if (share[i].started)
 			pthread_join(share[i].thread, NULL);
+	mr->nics = attr->nics ? attr->nics : nics_near(r, mr);
+	if (mr->nics)
+		__atomic_store_n(&r->picky, true, __ATOMIC_RELAXED);
 }
 
 void mce_rdma_region_free(struct mce_mr *mr)

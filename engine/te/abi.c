@@ -117,6 +117,12 @@ transport_t installTransport(transfer_engine_t engine, const char *proto, void *
 		mc_err("engine", "unknown transport, use tcp or rdma: name=%s", proto);
 		return NULL;
 	}
+	if (args && args[0] && *(const char *)args[0]) {
+		r = mce_te_set_matrix(engine, args[0]);
+		if (r < 0)
+			mc_warn("engine", "the priority matrix is not used: %s", mc_err_detail(r));
+		r = mc_protocol_parse(proto);
+	}
 	/* The NICs are open already, if there are any.  Upstream's nodes use what the descriptor says. */
 	if (mce_te_publish_rdma(engine, r == MC_PROTOCOL_RDMA) < 0)
 		return NULL;

@@ -208,6 +208,7 @@ static int mem_grow_locked(struct mce_te *te, uint64_t pieces)
 
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location)
 {
+	struct mce_mr_attr with_nics = *attr;
 	struct mce_te_mem m = {
 		.addr = (uintptr_t)attr->base, .len = attr->len, .remote = attr->access != 0,
 	};
@@ -219,10 +220,11 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	m.location = strdup(location ? location : "*");
 	if (!m.location)
 		return -ENOMEM;
+	with_nics.nics = mce_te_location_nics(te, m.location);
 	pthread_mutex_lock(&te->mem_lock);
 	r = mem_grow_locked(te, mem_pieces(te, &m));
 	if (r == 0)
-		r = mce_mr_register(te->engine, attr, &m.mr);
+		r = mce_mr_register(te->engine, &with_nics, &m.mr);
 	if (r == 0) {
 		te->mem[te->nmem++] = m;
 		te->npieces += mem_pieces(te, &m);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "engine/topo/topo.h"
 #include "engine/upstream/setup.h"
@@ -86,6 +87,18 @@ static const char *location_of(const struct mce_te_mem *m, const char *matrix)
 		return FIRST_LOCATION;
 	snprintf(quoted, sizeof(quoted), "\"%s\":", m->location);
 	return strstr(matrix, quoted) ? m->location : FIRST_LOCATION;
+}
+
+uint32_t mce_te_location_nics(struct mce_te *te, const char *location)
+{
+	struct mce_nic_desc nic[NICS_MAX];
+	unsigned n = mce_engine_nics(te->engine, nic, NICS_MAX);
+	uint32_t nics = 0;
+
+	MC_LOCKED(&te->topo_lock);
+	for (unsigned i = 0; i < n && te->matrix; i++)
+		nics |= mce_topo_prefers(te->topo, location, nic[i].name) ? 1u << i : 0;
+	return nics;
 }
 
 static void buffers_fill(struct mce_te *te, struct mce_segdesc *d, struct mce_te_rdma_desc *desc, unsigned nnics)

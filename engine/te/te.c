@@ -135,6 +135,62 @@ static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 	return r;
 }
 
+/* Load the user's topology. */
+static int matrix_load(const char *text_or_file, struct mce_topo **ret)
+{
+	text_or_file += strspn(text_or_file, " \t\n");
+	return *text_or_file == '{' ? mce_topo_parse(text_or_file, strlen(text_or_file), ret) :
+		mce_topo_load(text_or_file, ret);
+}
+
+int mce_te_set_matrix(struct mce_te *te, const char *text_or_file)
+{
+	struct mce_topo *t, *old;
+	int r = matrix_load(text_or_file, &t);
+
+	if (r < 0)
+		return r;
+	MC_LOCKED(&te->topo_lock);
+	/* Other threads may be reading it. */
+	old = te->topo;
+	if (old) {
+		mce_topo_free(t);
+		return mc_fail(-EBUSY, "the topology is in use already: give it before the first use");
+	}
+	te->topo = t;
+	te->matrix = true;
+	return 0;
+}
+
+/* The devices of the user's topology are the NICs. */
+static int te_open_matrix(struct mce_te *te, const struct mce_te_conf *conf)
+{
+	const char *custom = mc_env_str("MC_CUSTOM_TOPO_JSON");
+	size_t len = 1;
+	int r;
+
+	if (conf->nic_priority_matrix && *conf->nic_priority_matrix)
+		custom = conf->nic_priority_matrix;
+	if (!custom || !*custom)
+		return 0;
+	r = mce_te_set_matrix(te, custom);
+	/* Without it the engine works; mce_te_topo() returns the error. */
+	if (r < 0 && (!conf->nic_priority_matrix || custom != conf->nic_priority_matrix)) {
+		mc_warn("engine", "MC_CUSTOM_TOPO_JSON is not used: %s", mc_err_detail(r));
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < mce_topo_nics(te->topo); i++)
+		len += strlen(mce_topo_nic(te->topo, i)->name) + 1;
+	te->matrix_nics = calloc(1, len);
+	for (unsigned i = 0; te->matrix_nics && i < mce_topo_nics(te->topo); i++) {
+		strcat(te->matrix_nics, i ? "," : "");
+		strcat(te->matrix_nics, mce_topo_nic(te->topo, i)->name);
+	}
+	return te->matrix_nics ? 0 : -ENOMEM;
+}
+
 /* The NICs to use; NULL: none. */
 static const char *te_nics(const struct mce_te *te, const struct mce_te_conf *conf)
 {
@@ -142,7 +198,7 @@ static const char *te_nics(const struct mce_te *te, const struct mce_te_conf *co
 
 	if (te->env.force_tcp || (conf->protocol && !strcmp(conf->protocol, "tcp")))
 		return NULL;
-	return te->nic_filter ? te->nic_filter : filters ? filters : "";
+	return te->nic_filter ? te->nic_filter : te->matrix_nics ? te->matrix_nics : filters ? filters : "";
 }
 
 static int te_setup(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply)
@@ -224,7 +280,8 @@ static int te_open_all(struct mce_te *te, const struct mce_te_conf *conf)
 
 	if (conf->nic_filter && *conf->nic_filter && !(te->nic_filter = strdup(conf->nic_filter)))
 		return -ENOMEM;
-	if (!mcd_is_p2p(conf->metadata))
+	r = te_open_matrix(te, conf);
+	if (r == 0 && !mcd_is_p2p(conf->metadata))
 		r = mcd_open(conf->metadata, &te->meta);
 	if (r == 0)
 		r = te_open_handshake(te, conf);
@@ -301,6 +358,7 @@ void mce_te_close(struct mce_te *te)
 	pthread_mutex_destroy(&te->topo_lock);
 	pthread_mutex_destroy(&te->publish_lock);
 	free(te->nic_filter);
+	free(te->matrix_nics);
 	free(te);
 }
 
@@ -323,7 +381,7 @@ int mce_te_rpc_port(const struct mce_te *te)
 
 int mce_te_topo(struct mce_te *te, struct mce_topo **ret)
 {
-	const char *file = getenv("MC_CUSTOM_TOPO_JSON");
+	const char *file = mc_env_str("MC_CUSTOM_TOPO_JSON");
 	int r;
 
 	r = mc_fork_check(te->fork_depth);
@@ -331,7 +389,7 @@ int mce_te_topo(struct mce_te *te, struct mce_topo **ret)
 		return r;
 	MC_LOCKED(&te->topo_lock);
 	if (!te->topo && file && *file)
-		r = mce_topo_load(file, &te->topo);
+		r = matrix_load(file, &te->topo);
 	else if (!te->topo)
 		r = mce_topo_discover(NULL, te->nic_filter, &te->topo);
 	if (r < 0)

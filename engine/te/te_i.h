@@ -100,6 +100,8 @@ void mce_te_arenas_done(struct mce_te *te);		/* after their regions are unregist
 
 struct mce_te_view;
 
+/* For mce_mr_attr.nics: what the user's topology prefers for the location; 0: nothing, or there is none. */
+uint32_t mce_te_location_nics(struct mce_te *te, const char *location);
 /* Add the engine's NICs, their matrix, and the keys of all pieces to a descriptor that has the buffers.  The
  * strings and arrays are freed with mce_te_rdma_undescribe(), also after a failure. */
 struct mce_te_rdma_desc {
@@ -379,7 +381,8 @@ struct mce_te {
 	char address[MC_ADDR_MAX];
 	int rpc_port;
 	unsigned fork_depth;
-	char *nic_filter;
+	char *nic_filter, *matrix_nics;
+	bool matrix;		/* the topology is the user's */
 	bool ready;		/* atomic: name and engine are set */
 	/* guarded by publish_lock, which is held during network requests */
 	pthread_mutex_t publish_lock;

@@ -37,6 +37,18 @@ const char *mce_topo_location(const struct mce_topo *t, unsigned i)
 	return t->location[i].name;
 }
 
+bool mce_topo_prefers(const struct mce_topo *t, const char *location, const char *device)
+{
+	for (unsigned i = 0; i < t->nlocations; i++) {
+		const struct mce_topo_location *p = &t->location[i];
+
+		for (unsigned k = 0; k < p->preferred && !strcmp(p->name, location); k++)
+			if (!strcmp(t->nic[p->nic[k]].name, device))
+				return true;
+	}
+	return false;
+}
+
 const struct mce_topo_nic *mce_topo_nic(const struct mce_topo *t, unsigned i)
 {
 	return &t->nic[i];

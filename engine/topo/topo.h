@@ -42,6 +42,8 @@ unsigned mce_topo_nics(const struct mce_topo *t);
 /* The locations, in the order of the matrix. */
 unsigned mce_topo_locations(const struct mce_topo *t);
 const char *mce_topo_location(const struct mce_topo *t, unsigned i);
+/* Is the device among those that the location prefers? */
+bool mce_topo_prefers(const struct mce_topo *t, const char *location, const char *device);
 const struct mce_topo_nic *mce_topo_nic(const struct mce_topo *t, unsigned i);
 
 #endif

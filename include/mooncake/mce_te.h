@@ -38,6 +38,9 @@ struct mce_te_conf {
 	/* "tcp": no NICs; "rdma": the NICs of nic_filter, with a warning if this host has none; NULL or "": NICs if
 	 * there are any.  With "rdma" the descriptor says so, and upstream's nodes use RDMA too (not TCP any more). */
 	const char *protocol;
+	/* A topology as JSON text, or the name of a file with it; NULL or "": MC_CUSTOM_TOPO_JSON, else the machine's.
+	 * Without nic_filter its devices are the NICs that are used. */
+	const char *nic_priority_matrix;
 };
 /* A metadata server that cannot be reached is no error: the engine and its registered memory are published as
  * soon as it can be reached.  If a live node turns out to have the same name then, registering fails with
@@ -49,6 +52,9 @@ void mce_te_close(struct mce_te *te);
 const char *mce_te_name(const struct mce_te *te);	/* the name that peers open */
 const char *mce_te_address(const struct mce_te *te);	/* "ip:port" of the handshake service */
 int mce_te_rpc_port(const struct mce_te *te);
+/* Use another topology from now on: memory that is registered later uses the NICs that it prefers for its location.
+ * -EINVAL for a text that is none. */
+int mce_te_set_matrix(struct mce_te *te, const char *text_or_file);
 /* Upstream's priority matrix, {"cpu:0": [["nic"], ["other"]], ...}; @filter: comma list of
  * devices that may appear, NULL: those of the engine.  free() it. */
 int mce_te_topology(struct mce_te *te, const char *filter, char **ret_json);

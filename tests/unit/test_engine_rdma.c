@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
@@ -216,6 +217,72 @@ static void nics_share_the_bytes(void **state)
 		assert_int_equal(round_trip(&p, 0, p.user.mem, 16 << 20, i), MCE_PATH_RDMA);
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(fake_bytes(i) > 32 << 20);
+	pair_close(&p);
+}
+
+/* Far ones only help when there is much to do. */
+static void near_nics_come_first(void **state)
+{
+	struct mce_mr_attr attr = { .len = REGION, .fd = -1, .nics = 1u << 1 };
+	uint64_t far;
+	struct pair p;
+
+	pair_open(&p, 2);
+	mce_mr_unregister(p.user.mr);
+	attr.base = p.user.mem;
+	assert_int_equal(mce_mr_register(p.user.e, &attr, &p.user.mr), 0);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(round_trip(&p, 0, p.user.mem, 256 << 10, i), MCE_PATH_RDMA);
+	far = fake_bytes(0);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(round_trip(&p, 0, p.user.mem, 256 << 10, i), MCE_PATH_RDMA);
+	assert_int_equal(fake_bytes(0), far);
+	fake_delay(1, 500);
+	assert_int_equal(round_trip(&p, 0, p.user.mem, 16 << 20, 9), MCE_PATH_RDMA);
+	assert_true(fake_bytes(0) > far);
+	pair_close(&p);
+}
+
+/* The index of the peer's NIC that our first NIC is connected to. */
+static unsigned first_pair(struct pair *p)
+{
+	const struct mce_rdma_peer *rp = mce_rdma_peer_of(p->peer);
+	unsigned remote = MCE_NICS_MAX;
+	struct mc_list *pos;
+
+	MC_LOCKED(&p->peer->lock);
+	mc_list_for_each(pos, &rp->eps)
+		if (mc_container_of(pos, struct mce_rdma_ep, node)->nic->index == 0)
+			remote = mc_container_of(pos, struct mce_rdma_ep, node)->remote;
+	return remote;
+}
+
+static void the_affinity_of_nics_is_the_users(void **state)
+{
+	struct pair p;
+
+	setenv("MC_ENABLE_HCA_PEER_AFFINITY", "1", 1);
+	setenv("MC_NIC_PEER_AFFINITY", "fake1=fake0;fake0=nosuch,fake2,fake1", 1);
+	pair_open(&p, 3);
+	unsetenv("MC_ENABLE_HCA_PEER_AFFINITY");
+	unsetenv("MC_NIC_PEER_AFFINITY");
+	settle(&p);
+	assert_int_equal(first_pair(&p), 2);
+	pair_close(&p);
+}
+
+/* A list for each rank of a program that has several. */
+static void the_list_of_nics_may_be_by_rank(void **state)
+{
+	struct pair p;
+
+	fake_reset(2);
+	setenv("LOCAL_RANK", "1", 1);
+	pair_open_on(&p, "{\"0\": \"fake0\", \"1\": \"fake1\"}", "fake1");
+	unsetenv("LOCAL_RANK");
+	settle(&p);
+	assert_int_equal(mce_rdma_of(p.owner.e)->nnics, 1);
+	assert_string_equal(mce_rdma_of(p.owner.e)->nic[0].addr.name, "fake1");
 	pair_close(&p);
 }
 
@@ -597,6 +664,7 @@ static void settings_are_read(void **state)
 		{ "MC_MAX_WR", "64" }, { "MC_MAX_INLINE", "128" }, { "MC_MAX_CQE_PER_CTX", "1024" },
 		{ "MC_SLICE_SIZE", "32768" }, { "MC_MTU", "1024" }, { "MC_RDMA_ACK_TIMEOUT", "10" },
 		{ "MC_RDMA_ACK_RETRIES", "2" }, { "MC_RDMA_SAME_HOST", "1" }, { "MC_MAX_MR_SIZE", "1048576" },
+		{ "MC_MAX_EP_PER_CTX", "77" },
 	};
 	struct mce_rdma_tune t;
 
@@ -615,6 +683,7 @@ static void settings_are_read(void **state)
 	assert_true(t.port == 2 && t.gid_index == 3 && t.pkey == 4 && t.tc == 106 && t.sl == 5 && t.relaxed == 0);
 	assert_true(t.qps == 6 && t.max_wr == 64 && t.max_inline == 128 && t.cqe == 1024 && t.slice == 32768);
 	assert_true(t.mtu == 1024 && t.timeout == 10 && t.retry == 2 && t.same_host && t.max_mr == 1048576);
+	assert_int_equal(t.max_eps, 77);
 }
 
 int main(void)
@@ -624,6 +693,9 @@ int main(void)
 		cmocka_unit_test(scattered_memory_and_checksums),
 		cmocka_unit_test(many_small_requests_share_doorbells),
 		cmocka_unit_test(nics_share_the_bytes),
+		cmocka_unit_test(near_nics_come_first),
+		cmocka_unit_test(the_affinity_of_nics_is_the_users),
+		cmocka_unit_test(the_list_of_nics_may_be_by_rank),
 		cmocka_unit_test(a_nic_that_goes_down_loses_nothing),
 		cmocka_unit_test(a_silent_nic_is_left_out),
 		cmocka_unit_test(without_nics_tcp_carries_on),
