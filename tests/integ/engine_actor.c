@@ -10,7 +10,7 @@
  *						(WHO: ENDPOINT PORT ADDR RKEY LEN SIZE SECONDS)
  *
  * With ENGINE_ACTOR_RDMA=NICS in the environment all clients of KIND "ours" use these NICs, also on one host, and print
- * behind the rate how many of their transfers went over another path. */
+ * behind the rate how many of their transfers went over another path, and how long the longest took (ms). */
 #include <config.h>
 
 #include <dirent.h>
@@ -123,6 +123,7 @@ static void serve(const char *host, uint64_t len)
 struct client {
 	pthread_t thread;
 	unsigned n, others;	/* transfers over other paths than RDMA */
+	uint64_t longest;	/* ns, of a group of transfers */
 	double rate;
 };
 
@@ -176,6 +177,16 @@ static uint64_t blocks(uint64_t part)
 	return part / run.size < FLIGHT ? part / run.size : FLIGHT;
 }
 
+static void timed_move(struct client *c, struct mce_engine *e, struct mce_peer *peer, enum mce_op op, uint64_t addr,
+		       char *mem, uint64_t part)
+{
+	uint64_t began = mc_now_ns(), took;
+
+	c->others += move(e, peer, op, addr, mem, part);
+	took = mc_now_ns() - began;
+	c->longest = took > c->longest ? took : c->longest;
+}
+
 static void *client_main(void *arg)
 {
 	struct mce_conf conf = { .host = run.host, .force_tcp = true, .io_threads = 1 };
@@ -204,9 +215,9 @@ static void *client_main(void *arg)
 	pthread_barrier_wait(&all_there);
 	began = mc_now_ns();
 	for (unsigned k = 0; mc_now_ns() - began < run.ns; k++) {
-		memset(out, (int)(c->n + k), part);
-		c->others += move(e, peer, MCE_WRITE, addr, out, part);
-		c->others += move(e, peer, MCE_READ, addr, in, part);
+		memset(out, (int)(c->n + k), blocks(part) * run.size);
+		timed_move(c, e, peer, MCE_WRITE, addr, out, part);
+		timed_move(c, e, peer, MCE_READ, addr, in, part);
 		if (memcmp(out, in, blocks(part) * run.size))
 			die("bytes differ", -EINVAL);
 		bytes += 2 * blocks(part) * run.size;
@@ -247,7 +258,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < run.n; i++) {
 		pthread_join(c[i].thread, NULL);
 		if (getenv("ENGINE_ACTOR_RDMA"))
-			printf("%.0f %u\n", c[i].rate, c[i].others);
+			printf("%.0f %u %.1f\n", c[i].rate, c[i].others, (double)c[i].longest / 1e6);
 		else
 			printf("%.0f\n", c[i].rate);
 	}

@@ -43,7 +43,7 @@ drives() {
 
 # all_over_rdma - the output of drive: no transfer took another path
 all_over_rdma() {
-	while read -r rate others; do
+	while read -r rate others _; do
 		[ "$rate" -gt 0 ] && [ "$others" -eq 0 ] || fail "$rate bytes/s, $others transfers over other paths"
 	done
 }
@@ -80,6 +80,56 @@ links() {
 	all_over_rdma <out
 	grep -q 'a NIC is down' drive.log || fail "the loss of a NIC was not noticed"
 	owner_end
+}
+
+# fault NAME OWNER-NICS NICS COMMAND... - run the command while bytes move; no transfer may fail or be wrong.  Prints how
+# long the longest group of 8 transfers of 64 KiB took, which is the time until the bytes flow again.
+fault() {
+	local name=$1 rate others longest
+	owner "$2"
+	drive "$3" 1 65536 5 >out &
+	local driver=$!
+	shift 3
+	sleep 3
+	"$@"
+	wait "$driver" || fail "transfers failed: $name: $(cat out)"
+	read -r rate others longest <out
+	echo "fault $name lost 0 wrong 0 other-path $others longest-ms $longest rate $rate"
+	owner_end
+}
+
+nic_down() {
+	ip link set nic2 down
+	sleep 1
+	ip link set nic2 up
+}
+
+cable_pulled() {
+	ip link set port1 down
+	sleep 1
+	ip link set port1 up
+}
+
+all_nics_down() {
+	ip link set nic2 down
+	ip link set nic3 down
+	sleep 1
+	ip link set nic2 up
+	ip link set nic3 up
+}
+
+packets_lost() {
+	tc qdisc add dev nic2 root netem loss 2%
+	sleep 1
+	tc qdisc del dev nic2 root
+}
+
+faults() {
+	fault none rxe0,rxe1 rxe2,rxe3 true
+	fault nic_down rxe0,rxe1 rxe2,rxe3 nic_down
+	fault peer_cable_pulled rxe0,rxe1 rxe2,rxe3 cable_pulled
+	fault all_nics_down rxe0,rxe1 rxe2,rxe3 all_nics_down
+	fault packets_lost rxe0,rxe1 rxe2,rxe3 packets_lost
 }
 
 loss() {
@@ -131,4 +181,4 @@ store_and_mounts() {
 	wait "$a" || :
 }
 
-cases one_nic four_nics links loss killed store_and_mounts
+cases one_nic four_nics links faults loss killed store_and_mounts

@@ -8,4 +8,4 @@ unless_sanitized "an emulated machine is slow enough without; test_engine_rdma r
 requires_vm
 requires_memory 3000
 in_vm 280 -m 2G -c 2 -d rxe=4 -- "$top_srcdir/tests/integ/rdma_guest.sh" "$top_builddir" "$top_srcdir/README.md"
-grep '^case ' "$tmp/vm.log"
+grep -E '^(case|fault) ' "$tmp/vm.log"
