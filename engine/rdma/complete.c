@@ -392,19 +392,39 @@ int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadli
 
 /* ---- ticks ------------------------------------------------------------------------------------- */
 
-/* Wake the resolvers of peers with lost endpoints or slices, and requests that wait for a staging slot. */
-void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
+void mce_rdma_unstarve(struct mce_rdma *r)
 {
-	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);
-	struct mc_list over, *pos, *at;
-	bool starved, kick;
+	struct mc_list over, *pos;
+	bool starved;
 
 	pthread_mutex_lock(&r->stage.lock);
 	starved = r->stage.starved;
-	r->stage.starved = false;
+	r->stage.starved = r->stage.told = false;
 	pthread_mutex_unlock(&r->stage.lock);
+	if (!starved)
+		return;
 	mc_list_init(&over);
 	pthread_mutex_lock(&r->lock);
+	mc_list_for_each(pos, &r->peers) {
+		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
+
+		pthread_mutex_lock(&rp->p->lock);
+		mce_rdma_pump_locked(rp, &over);
+		pthread_mutex_unlock(&rp->p->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	mce_rdma_over(&over);
+}
+
+/* Wake the resolvers of peers with lost endpoints or slices. */
+void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);
+	struct mc_list *pos, *at;
+	bool kick;
+
+	mce_rdma_unstarve(r);
+	MC_LOCKED(&r->lock);
 	mc_list_for_each(pos, &r->peers) {
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
@@ -414,10 +434,6 @@ void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 			kick |= mc_container_of(at, struct mce_rdma_ep, node)->state == MCE_RDMA_EP_BROKEN;
 		if (kick)
 			mce_rdma_kick_locked(rp);
-		if (starved)
-			mce_rdma_pump_locked(rp, &over);
 		pthread_mutex_unlock(&rp->p->lock);
 	}
-	pthread_mutex_unlock(&r->lock);
-	mce_rdma_over(&over);
 }

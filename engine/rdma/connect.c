@@ -375,6 +375,7 @@ static void conclude(struct mce_rdma_peer *rp, int err)
 		flushing |= !mce_rdma_ep_idle_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 	if (rp->nup) {
 		rp->state = MCE_RDMA_UP;
+		mce_rdma_return_stranded_locked(rp, &over);
 	} else if (!flushing) {
 		if (rp->state != MCE_RDMA_OFF)
 			mc_warn("rdma", "peer is not reachable over RDMA%s: %s peer=%s",

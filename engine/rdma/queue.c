@@ -64,6 +64,25 @@ void mce_rdma_remotes_free(struct mce_rdma_peer *rp)
 		}
 }
 
+/* All parts of a region have keys on a NIC, or none. */
+static bool ep_carries(const struct mce_rdma_ep *ep, const struct mce_rdma_remote *rem)
+{
+	return ep->remote < rem->nnics && rem->key[ep->remote * rem->nparts];
+}
+
+bool mce_rdma_carries_locked(const struct mce_rdma_peer *rp, const struct mce_rdma_remote *rem)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &rp->eps) {
+		const struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->state == MCE_RDMA_EP_UP && ep_carries(ep, rem))
+			return true;
+	}
+	return false;
+}
+
 /* ---- slices ------------------------------------------------------------------------------------ */
 
 static struct mce_rdma_slice *slice_new_locked(struct mce_rdma_peer *rp)
@@ -361,7 +380,7 @@ static struct mce_rdma_slice *retry_take_locked(struct mce_rdma_ep *ep, bool wri
 		const struct mce_rdma_remote *rem = mce_rdma_remote_find_locked(ep->rp, s->req->rkey);
 		int r = req_ended(ep->rp, s->req);
 
-		if (r == 0 && ((s->write && !writes) || !rem || rem->stale))
+		if (r == 0 && ((s->write && !writes) || !rem || rem->stale || !ep_carries(ep, rem)))
 			continue;
 		mc_list_remove(pos);
 		if (r == 0)
@@ -393,7 +412,7 @@ struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_lis
 			continue;
 		}
 		rem = mce_rdma_remote_find_locked(ep->rp, req->rkey);
-		if (rem && !rem->stale && (writes || req->op == MCE_READ))
+		if (rem && !rem->stale && (writes || req->op == MCE_READ) && ep_carries(ep, rem))
 			return req_cut_locked(ep, req, rem);
 	}
 	return NULL;
@@ -519,6 +538,30 @@ void mce_rdma_return_locked(struct mce_rdma_peer *rp, struct mc_list *over)
 			req_return_locked(rp, mce_req_of(pos));
 }
 
+static bool stranded_locked(struct mce_rdma_peer *rp, const struct mce_req *req)
+{
+	const struct mce_rdma_remote *rem = mce_rdma_remote_find_locked(rp, req->rkey);
+
+	return rem && !rem->stale && !mce_rdma_carries_locked(rp, rem);
+}
+
+void mce_rdma_return_stranded_locked(struct mce_rdma_peer *rp, struct mc_list *over)
+{
+	struct mc_list *pos, *next;
+
+	mc_list_for_each_safe(pos, next, &rp->retry) {
+		struct mce_rdma_slice *s = mc_container_of(pos, struct mce_rdma_slice, node);
+
+		if (!stranded_locked(rp, s->req))
+			continue;
+		mc_list_remove(pos);
+		mce_rdma_slice_end_locked(rp, s, -MC_ETRANSFER, over);
+	}
+	mc_list_for_each_safe(pos, next, &rp->queue)
+		if (mce_reqx(mce_req_of(pos))->fragments == 0 && stranded_locked(rp, mce_req_of(pos)))
+			req_return_locked(rp, mce_req_of(pos));
+}
+
 /* ---- slots of the transport --------------------------------------------------------------------- */
 
 static bool same_host_locked(const struct mce_rdma_peer *rp)
@@ -553,7 +596,7 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 		*ret_status = req_ended(rp, req);
 	if (*ret_status < 0)
 		return 1;
-	if (rem->nnics == 0)
+	if (rem->nnics == 0 || (rp->nup && !rem->stale && !mce_rdma_carries_locked(rp, rem)))
 		return -MC_ENOTSUP;
 	mce_rdma_enqueue_locked(rp, req);
 	/* None at all, after a new session, or one of several NICs is back. */

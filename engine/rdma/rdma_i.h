@@ -104,6 +104,7 @@ struct mce_rdma_stage {
 	void *free;		/* list through the first word of each slot */
 	struct ibv_mr *mr[MCE_NICS_MAX];
 	bool starved;		/* a peer waits for a slot */
+	bool told;		/* the I/O thread is about to pump the peers */
 };
 
 struct mce_rdma {
@@ -363,6 +364,10 @@ void mce_rdma_guests_close(struct mce_rdma *r);	/* any thread but its loop */
 void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req);
 /* A WRITE that must not be posted: an endpoint or another transport has one in doubt. */
 bool mce_rdma_write_waits_locked(struct mce_rdma_peer *rp);
+/* Has the region a key on the peer's NIC of some endpoint that is up? */
+bool mce_rdma_carries_locked(const struct mce_rdma_peer *rp, const struct mce_rdma_remote *rem);
+/* End or return the requests of regions that no endpoint can carry any more. */
+void mce_rdma_return_stranded_locked(struct mce_rdma_peer *rp, struct mc_list *over);
 /* The next slice for an endpoint, NULL; the failed requests that it meets are appended to @over. */
 struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_list *over);
 /* The slice has ended; its request is appended to @over when that has ended too. */
@@ -400,6 +405,7 @@ int mce_rdma_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadli
 void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events);	/* loop of io */
 void mce_rdma_look(struct mc_evtimer *t);
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms);	/* loop of io */
+void mce_rdma_unstarve(struct mce_rdma *r);	/* loop of io: pump the peers that wait for a staging slot */
 /* The slices of the queue pair are no longer used by the NIC, which is destroyed: they are lost. */
 void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over);
 

@@ -233,11 +233,19 @@ void *mce_rdma_stage_take(struct mce_rdma *r)
 	return slot;
 }
 
+static void stage_freed(void *arg)
+{
+	mce_rdma_unstarve(arg);
+}
+
 void mce_rdma_stage_give(struct mce_rdma *r, void *slot)
 {
 	MC_LOCKED(&r->stage.lock);
 	*(void **)slot = r->stage.free;
 	r->stage.free = slot;
+	/* Another peer may wait for it, whose lock cannot be taken here.  Otherwise a tick does it. */
+	if (r->stage.starved && !r->stage.told)
+		r->stage.told = mc_evloop_post(r->io.loop, stage_freed, r) == 0;
 }
 
 struct ibv_mr *mce_rdma_stage_mr(struct mce_rdma *r, const struct mce_nic *nic)

@@ -621,6 +621,26 @@ static void regions_are_registered_in_parts(void **state)
 	pair_close(&p);
 }
 
+/* The owner's NIC cannot register it. */
+static void a_region_that_no_nic_has_goes_over_tcp(void **state)
+{
+	struct pair p;
+
+	fake_reset(2);
+	fake_reg_error(0, ENOMEM, 1);
+	pair_open_on(&p, "fake0", "fake1");
+	assert_int_equal(round_trip(&p, 0, p.user.mem, 1 << 20, 1), MCE_PATH_TCP);
+	pair_close(&p);
+	/* one of two NICs has it: that one carries all */
+	fake_reset(4);
+	fake_reg_error(0, ENOMEM, 1);
+	pair_open_on(&p, "fake0,fake1", "fake2,fake3");
+	settle(&p);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(round_trip(&p, 0, p.user.mem, 4 << 20, 2 + i), MCE_PATH_RDMA);
+	pair_close(&p);
+}
+
 /* Its bytes are copied to slots. */
 static void memory_need_not_be_registered(void **state)
 {
@@ -708,6 +728,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_stored_after_the_fence),
 		cmocka_unit_test(a_restarted_peer_is_found_again),
 		cmocka_unit_test(regions_are_registered_in_parts),
+		cmocka_unit_test(a_region_that_no_nic_has_goes_over_tcp),
 		cmocka_unit_test(memory_need_not_be_registered),
 		cmocka_unit_test(the_smaller_packet_size_is_used),
 		cmocka_unit_test(without_a_nic_the_engine_uses_tcp),
