@@ -111,9 +111,18 @@ struct mce_nic_desc {
 	char name[MCE_NIC_NAME_MAX];
 	uint8_t gid[16];
 	uint16_t lid;
+	/* Of this engine's only: */
+	int gid_index;
+	bool up;
 };
 /* The engine's NICs, at most @max; their number. */
 unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, unsigned max);
+/* The pairs of NICs that a peer is connected through, at most @max; their number.  @bytes: moved since the connection. */
+struct mce_nic_pair {
+	char nic[MCE_NIC_NAME_MAX], peer_nic[MCE_NIC_NAME_MAX];
+	uint64_t bytes;
+};
+unsigned mce_peer_nic_pairs(const struct mce_peer *p, struct mce_nic_pair *ret, unsigned max);
 /* Regions are registered in parts of this many bytes, which have keys of their own; UINT64_MAX without NICs. */
 uint64_t mce_engine_nic_part(const struct mce_engine *e);
 /* The keys of the part of a region that begins at byte @off, one for each NIC; 0: not registered there. */

@@ -76,6 +76,7 @@ static void slice_done(struct mce_rdma_qp *qp, struct mc_list *over)
 
 	if (qp->ep->nic->carried)
 		mc_metric_add(qp->ep->nic->carried, s->len);
+	qp->ep->moved += s->len;
 	mce_rdma_slice_end_locked(qp->ep->rp, s, 0, over);
 }
 

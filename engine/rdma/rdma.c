@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/env.h"
 #include "common/err.h"
 #include "engine/rdma/rdma_i.h"
@@ -99,15 +100,36 @@ unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, u
 	struct mce_rdma *r = mce_rdma_of(e);
 	unsigned n = r ? r->nnics : 0;
 	struct mce_rdma_addr addr;
-	int gid_index;
 
 	if (n > max)
 		n = max;
 	for (unsigned i = 0; i < n; i++) {
-		mce_nic_addr(&r->nic[i], &addr, &gid_index);
+		mce_nic_addr(&r->nic[i], &addr, &ret[i].gid_index);
+		ret[i].up = mce_nic_up(&r->nic[i]);
 		memcpy(ret[i].name, addr.name, sizeof(ret[i].name));
 		memcpy(ret[i].gid, addr.gid.raw, sizeof(ret[i].gid));
 		ret[i].lid = addr.lid;
+	}
+	return n;
+}
+
+unsigned mce_peer_nic_pairs(const struct mce_peer *p, struct mce_nic_pair *ret, unsigned max)
+{
+	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
+	struct mc_list *pos;
+	unsigned n = 0;
+
+	if (!rp)
+		return 0;
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps) {
+		const struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->state != MCE_RDMA_EP_UP || n == max)
+			continue;
+		memcpy(ret[n].nic, ep->nic->addr.name, sizeof(ret[n].nic));
+		memcpy(ret[n].peer_nic, rp->remote[ep->remote].name, sizeof(ret[n].peer_nic));
+		ret[n++].bytes = ep->moved;
 	}
 	return n;
 }

@@ -225,7 +225,7 @@ struct mce_rdma_ep {
 	bool failed;		/* its path is at fault */
 	bool settled;		/* the owner has destroyed its end */
 	uint64_t up_ms, broken_ms;
-	uint64_t bytes;		/* in flight */
+	uint64_t bytes, moved;	/* in flight; ended */
 	unsigned nqps, next;	/* queue pair that posts next */
 	struct mce_rdma_qp qp[MCE_RDMA_QPS_MAX];
 };

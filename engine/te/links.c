@@ -18,16 +18,30 @@
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
 
-static json_t *nics_json(const struct mce_topo *t)
+#define NICS_MAX 16u
+
+/* The NIC of the engine with this name; NULL: the engine does not use it. */
+static const struct mce_nic_desc *nic_used(const struct mce_nic_desc *nic, unsigned n, const char *name)
 {
+	while (n > 0 && strcmp(nic[n - 1].name, name) != 0)
+		n--;
+	return n ? &nic[n - 1] : NULL;
+}
+
+static json_t *nics_json(const struct mce_te *te, const struct mce_topo *t)
+{
+	struct mce_nic_desc used[NICS_MAX];
+	unsigned n = mce_engine_nics(te->engine, used, NICS_MAX);
 	json_t *list = json_array();
 
 	for (unsigned i = 0; i < mce_topo_nics(t); i++) {
 		const struct mce_topo_nic *nic = mce_topo_nic(t, i);
+		const struct mce_nic_desc *own = nic_used(used, n, nic->name);
 
-		(void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:i, s:f, s:s}",
-			"device", nic->name, "numa", nic->numa, "gid", nic->gid, "gid_index", 0,
-			"port", nic->port, "speed_gbps", nic->speed_gbps, "source", "sysfs"));
+		(void)json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:i, s:f, s:s, s:b, s:b}",
+			"device", nic->name, "numa", nic->numa, "gid", nic->gid, "gid_index", own ? own->gid_index : 0,
+			"port", nic->port, "speed_gbps", nic->speed_gbps, "source", "sysfs", "used", own != NULL,
+			"up", own && own->up));
 	}
 	return list;
 }
@@ -47,9 +61,34 @@ static json_t *paths_json(const struct mce_peer *p)
 	return paths;
 }
 
+/* Pairs of NICs, when the peer is connected over RDMA. */
+static json_t *pairs_json(const struct mce_peer *p)
+{
+	struct mce_nic_pair pair[NICS_MAX];
+	unsigned n = mce_peer_nic_pairs(p, pair, NICS_MAX);
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < n; i++)
+		(void)json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "nic", pair[i].nic, "peer_nic",
+			pair[i].peer_nic, "bytes", (json_int_t)pair[i].bytes));
+	return list;
+}
+
+/* Needs the peers' locks, which cannot be taken while all peers are visited. */
+static json_t *all_pairs_json(const struct mce_te *te)
+{
+	json_t *o = json_object();
+
+	if (mce_engine_has_rdma(te->engine))
+		for (struct mce_peer *p = NULL; (p = mce_peer_next(te->engine, p)); )
+			(void)json_object_set_new(o, mce_peer_endpoint(p), pairs_json(p));
+	return o;
+}
+
 struct peer_list {
 	struct mce_te *te;
 	json_t *list;
+	json_t *pairs;		/* by endpoint */
 };
 
 /* Bytes over the connections of each NUMA node, if there are several nodes. */
@@ -76,6 +115,8 @@ static void peer_json(const struct mce_peer *p, void *arg)
 	o = json_pack("{s:s, s:o}", "endpoint", mce_peer_endpoint(p), "paths", paths_json(p));
 	if (name)
 		(void)json_object_set_new(o, "segment", json_string(name));
+	if (json_object_get(g->pairs, mce_peer_endpoint(p)))
+		(void)json_object_set(o, "nic_pairs", json_object_get(g->pairs, mce_peer_endpoint(p)));
 	if (mce_te_numa_node(g->te->numa, 0) >= 0)
 		(void)json_object_set_new(o, "lane_bytes", nodes_json(g->te, p));
 	(void)json_array_append_new(g->list, o);
@@ -83,11 +124,12 @@ static void peer_json(const struct mce_peer *p, void *arg)
 
 static json_t *peers_json(struct mce_te *te)
 {
-	struct peer_list g = { .te = te, .list = json_array() };
+	struct peer_list g = { .te = te, .list = json_array(), .pairs = all_pairs_json(te) };
 
 	pthread_rwlock_rdlock(&te->seg_lock);
 	mce_peers_each(te->engine, peer_json, &g);
 	pthread_rwlock_unlock(&te->seg_lock);
+	json_decref(g.pairs);
 	return g.list;
 }
 
@@ -104,7 +146,7 @@ static int links_json(struct mce_te *te, json_t **ret)
 	if (r < 0)
 		return r;
 	root = json_pack("{s:s, s:s, s:o, s:o, s:o}", "segment", te->name, "endpoint",
-			 mce_engine_endpoint(te->engine), "local_nics", nics_json(t), "topology",
+			 mce_engine_endpoint(te->engine), "local_nics", nics_json(te, t), "topology",
 			 json_loads(matrix, 0, NULL), "peers", peers_json(te));
 	if (!root)
 		return -ENOMEM;
@@ -123,9 +165,9 @@ static const char *json_text(const json_t *o, const char *name)
 
 static void print_text(FILE *f, json_t *root)
 {
-	json_t *nics = json_object_get(root, "local_nics"), *v, *stats;
+	json_t *nics = json_object_get(root, "local_nics"), *v, *stats, *pair;
 	const char *name;
-	size_t i;
+	size_t i, k;
 
 	fprintf(f, "segment %s at %s\n", json_text(root, "segment"), json_text(root, "endpoint"));
 	fprintf(f, "network devices: %s\n", json_array_size(nics) ? "" : "none for RDMA, using TCP");
@@ -148,6 +190,9 @@ static void print_text(FILE *f, json_t *root)
 				json_integer_value(json_object_get(stats, "requests")),
 				json_integer_value(json_object_get(stats, "bytes")),
 				json_integer_value(json_object_get(stats, "errors")));
+		json_array_foreach(json_object_get(v, "nic_pairs"), k, pair)
+			fprintf(f, "    %s to %s: %lld bytes\n", json_text(pair, "nic"), json_text(pair, "peer_nic"),
+				json_integer_value(json_object_get(pair, "bytes")));
 		json_object_foreach(json_object_get(v, "lane_bytes"), name, stats)
 			fprintf(f, "    lanes at %s: %lld bytes\n", name, json_integer_value(stats));
 	}

@@ -45,21 +45,22 @@ public:
 	~RealClient() { tearDownAll(); }
 
 	/* The keys of upstream's dictionary: local_hostname and metadata_server are required, master_server_address is
-	 * master_server_addr, tenant_id says whose keys they are, protocol is as in mcs.h ("rpc_only" ignores
-	 * global_segment_size); others are ignored. */
+	 * master_server_addr, tenant_id says whose keys they are, protocol and rdma_devices (or device_name) are as in
+	 * mcs.h ("rpc_only" ignores global_segment_size); others are ignored. */
 	SetupResult setup_internal(const ConfigDict &config)
 	{
 		const std::string host = get(config, "local_hostname", "", "");
 		const std::string master = get(config, "master_server_addr", "master_server_address",
 					       "127.0.0.1:50051");
 		const std::string protocol = get(config, "protocol", "", "tcp");
+		const std::string nics = get(config, "rdma_devices", "device_name", "");
 		const std::string tenant = get(config, "tenant_id", "", "default");
 		std::uint64_t segment = std::uint64_t(16) << 20;
 		struct mcs_conf conf;
 		mcs_t *s = nullptr;
 
 		/* Strings of mcs.h end at a NUL, so a NUL inside would cut the string. */
-		if ((host + master + tenant + protocol).find('\0') != std::string::npos)
+		if ((host + master + tenant + protocol + nics).find('\0') != std::string::npos)
 			return SetupResult(kInvalidParams);
 		if (host.empty() || !config.count("metadata_server") ||
 		    !parse_size(get(config, "global_segment_size", "", "16777216"), segment))
@@ -69,6 +70,7 @@ public:
 		conf.master = master.c_str();
 		conf.tenant = tenant.c_str();
 		conf.protocol = protocol.c_str();
+		conf.rdma_devices = nics.c_str();
 		conf.segment_size = protocol == "rpc_only" ? 0 : segment;
 		int r = mcs_open(&conf, &s);
 		if (r < 0)
