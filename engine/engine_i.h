@@ -92,7 +92,7 @@ struct mce_mr {
 	unsigned access;
 	bool has_file;		/* registered with its file, which never becomes shorter; from byte fd_offset on */
 	uint64_t fd_offset;
-	uint32_t nics;		/* near it; 0: all the same.  Set by the RDMA service */
+	uint32_t nics;		/* near it, 0: all.  Set by the RDMA service */
 	void *service[MCE_PATHS];	/* each service's part of it (service.h) */
 	/* guarded by the table's lock */
 	struct mce_mr *next;
@@ -162,7 +162,7 @@ struct __attribute__((may_alias)) mce_reqx {
 	bool tail_left;		/* the CRC trailer is not cut yet */
 	bool queued;		/* node is on the transport's queue */
 	bool seen;		/* it was pending when the resolver's round began */
-	uint16_t nics;		/* near its memory, 0: all the same */
+	uint16_t nics;		/* near its memory, 0: all */
 };
 static inline struct mce_reqx *mce_reqx(struct mce_req *req)
 {

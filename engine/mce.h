@@ -117,7 +117,7 @@ struct mce_nic_desc {
 };
 /* The engine's NICs, at most @max; their number. */
 unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, unsigned max);
-/* The pairs of NICs that a peer is connected through, at most @max; their number.  @bytes: moved since the connection. */
+/* The pairs of NICs that connect a peer, at most @max; their number.  @bytes: moved since the connection. */
 struct mce_nic_pair {
 	char nic[MCE_NIC_NAME_MAX], peer_nic[MCE_NIC_NAME_MAX];
 	uint64_t bytes;
@@ -141,8 +141,8 @@ struct mce_upstream_node {
 	const struct mce_upstream_region *regions;
 	size_t nregions;
 };
-/* A peer that is reached over RDMA only, as its descriptor @node says.  A later call for the same address replaces what
- * an earlier one said.  The key of a region in requests is its address.  -MC_ENOTSUP without NICs. */
+/* A peer that is reached over RDMA only; @node is from its descriptor.  A later call for the same address replaces the
+ * earlier descriptor.  The key of a region in requests is its address.  -MC_ENOTSUP without NICs. */
 int mce_peer_get_upstream_rdma(struct mce_engine *e, const struct mce_upstream_node *node, struct mce_peer **ret);
 /* Answer a message of an upstream node that connects one of its NICs to one of ours; the answer is malloc'ed. */
 int mce_engine_upstream_setup(struct mce_engine *e, const char *text, size_t len, char **ret_reply);

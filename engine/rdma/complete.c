@@ -4,7 +4,7 @@
  * A thread that waits for a few requests polls by itself for a while (mce_rdma_lead()); otherwise the completion queue
  * is armed, and the next completion wakes the I/O thread.  Arming for each request would cost more than a request, and
  * wake the I/O thread in vain.  So while other threads take the completions the queue is not armed but watched: the I/O
- * thread looks every few milliseconds, and arms the queue again as soon as it finds a completion itself, or nothing happens.
+ * thread looks every few milliseconds, and arms the queue again as soon as it finds a completion itself, or none came.
  * A queue is always armed, watched or polled. */
 #include <config.h>
 

@@ -169,7 +169,7 @@ static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned 
 	return 0;
 }
 
-/* The @i-th of the peer's NICs that MC_NIC_PEER_AFFINITY, "mine=p1,p2;...", names for this one; -1: not so many. */
+/* The @i-th of the peer's NICs that MC_NIC_PEER_AFFINITY, "mine=p1,p2;...", names for this one; -1: there are fewer. */
 static int affine(const struct mce_rdma_peer *rp, const struct mce_nic *nic, unsigned i)
 {
 	const char *at = rp->r->affinity;

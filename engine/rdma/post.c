@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * post.c - handing slices to the NICs: chains of work requests, one doorbell each, the last one signalled.
  *
- * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more.  A NIC that is far from
- * the memory joins in when the near ones have much to do. */
+ * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more.  NICs that are far
+ * from the memory join in when the near ones have much to do. */
 #include <config.h>
 
 #include <string.h>
@@ -136,7 +136,7 @@ static uint64_t ep_limit(const struct mce_rdma_ep *ep)
 	return two > MCE_RDMA_EP_BYTES ? two : MCE_RDMA_EP_BYTES;
 }
 
-/* The NICs near the memory of the request that is next; 0: all the same. */
+/* The NICs near the memory of the request that is next; 0: all. */
 static uint32_t next_nics(struct mce_rdma_peer *rp)
 {
 	if (!mc_list_empty(&rp->retry))

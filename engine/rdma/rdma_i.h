@@ -259,7 +259,7 @@ struct mce_rdma_proto {
 	/* Learn the peer's NICs: mce_rdma_peer.remote, and open becomes true. */
 	int (*open)(struct mce_rdma_peer *rp, uint64_t deadline);
 	void (*close)(struct mce_rdma_peer *rp);	/* the peer is detached */
-	/* Close it if what open has learned is outdated. */
+	/* Close it if the results of open are outdated. */
 	void (*recheck)(struct mce_rdma_peer *rp);
 	/* Set settled of the broken endpoints whose other end is destroyed.  Done when the peer is not open. */
 	void (*settle)(struct mce_rdma_peer *rp, uint64_t deadline);

@@ -148,7 +148,8 @@ static void setup_run(void *arg)
 
 	claim = mce_rdma_up_claim(c->r, c->nic, &in, msg, &rp);
 	if (claim == MCE_CLAIM_LOSES) {
-		snprintf(msg->reply, sizeof(msg->reply), "both nodes connect at one time, and the other message counts");
+		snprintf(msg->reply, sizeof(msg->reply),
+			 "both nodes connect at one time, and the other message counts");
 		return;
 	}
 	/* The newest one counts. */

@@ -112,11 +112,13 @@ static int node_new(const struct mce_upstream_node *from, struct node **ret)
 
 static bool node_same_place(const struct node *a, const struct node *b)
 {
-	bool same = a->port == b->port && a->nnics == b->nnics && !strcmp(a->host, b->host) && !strcmp(a->name, b->name);
+	bool same = a->port == b->port && a->nnics == b->nnics && !strcmp(a->host, b->host) &&
+		!strcmp(a->name, b->name);
 
 	for (unsigned i = 0; same && i < a->nnics; i++)
 		same = !strcmp(a->nic[i].name, b->nic[i].name) &&
-			!memcmp(&a->nic[i].gid, &b->nic[i].gid, sizeof(a->nic[i].gid)) && a->nic[i].lid == b->nic[i].lid;
+			!memcmp(&a->nic[i].gid, &b->nic[i].gid, sizeof(a->nic[i].gid)) &&
+			a->nic[i].lid == b->nic[i].lid;
 	return same;
 }
 
@@ -175,7 +177,8 @@ int mce_peer_get_upstream_rdma(struct mce_engine *e, const struct mce_upstream_n
 	int err;
 
 	if (!r || r->nnics == 0 || !r->name)
-		return mc_fail(-MC_ENOTSUP, "segment %s is reached over RDMA only, and this engine has no NIC", from->name);
+		return mc_fail(-MC_ENOTSUP, "segment %s is reached over RDMA only, and this engine has no NIC",
+			       from->name);
 	if (from->nnics == 0)
 		return mc_fail(-EINVAL, "segment %s names no RDMA device", from->name);
 	err = mce_peer_get_at(e, from->host, from->port, MCE_UPSTREAM_RDMA, &p);
@@ -352,19 +355,20 @@ static void setup_fill(struct mce_setup *s, struct mce_rdma_peer *rp, const stru
 static int setup_call(struct mce_rdma_peer *rp, const struct mce_setup *out, uint64_t deadline, struct mce_setup *in)
 {
 	auto_free char *text = NULL, *reply = NULL;
+	const struct node *n = rp->up->node;
 	uint64_t least = mc_deadline_ms(ANSWER_MS);
 	int r = mc_fault("engine.rdma.setup");
 
 	if (r == 0)
 		r = mce_setup_encode(out, &text);
 	if (r == 0)
-		r = rp->r->setup(rp->up->node->host, rp->up->node->port, text, deadline < least ? deadline : least, &reply);
+		r = rp->r->setup(n->host, n->port, text, deadline < least ? deadline : least, &reply);
 	if (r == 0)
 		r = mce_setup_decode(reply, strlen(reply), in);
 	return r;
 }
 
-/* What the peer's answer says about the endpoint. */
+/* Connect the endpoint as the peer's answer says. */
 static int answer_take(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_setup *out,
 		       const struct mce_setup *in)
 {
@@ -531,8 +535,8 @@ static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
 	return -1;
 }
 
-/* With mce_rdma.lock: does the peer ask for a pair of which we are making an endpoint?  Then the message connects it, or
- * loses. */
+/* With mce_rdma.lock: does the peer ask for a pair of which we are making an endpoint?  Then the message connects it,
+ * or loses. */
 static enum mce_rdma_claim peer_claim(struct mce_rdma_peer *rp, const struct mce_nic *nic, const struct mce_setup *in)
 {
 	struct mce_rdma_ep *trying = rp->trying;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * upstream_i.h - what upstream.c, which connects to upstream's nodes, and strangers.c, to which they connect, share. */
+ * upstream_i.h - declarations shared by upstream.c, which connects to upstream's nodes, and strangers.c, which accepts
+ * their connections. */
 #ifndef MCE_RDMA_UPSTREAM_I_H
 #define MCE_RDMA_UPSTREAM_I_H
 

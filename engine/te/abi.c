@@ -123,7 +123,7 @@ transport_t installTransport(transfer_engine_t engine, const char *proto, void *
 			mc_warn("engine", "the priority matrix is not used: %s", mc_err_detail(r));
 		r = mc_protocol_parse(proto);
 	}
-	/* The NICs are open already, if there are any.  Upstream's nodes use what the descriptor says. */
+	/* The NICs are open already, if there are any.  Upstream's nodes use the descriptor's protocol. */
 	if (mce_te_publish_rdma(engine, r == MC_PROTOCOL_RDMA) < 0)
 		return NULL;
 	if (r == MC_PROTOCOL_RDMA && !mce_engine_has_rdma(((struct mce_te *)engine)->engine))

@@ -18,7 +18,7 @@
 
 /* ---- publication ------------------------------------------------------------------------------- */
 
-/* MC_MAX_MR_SIZE, or what the NICs can register in one. */
+/* Largest published piece: MC_MAX_MR_SIZE, or the limit of the NICs. */
 static uint64_t mem_piece(const struct mce_te *te)
 {
 	uint64_t part = mce_engine_nic_part(te->engine);
@@ -57,7 +57,7 @@ static int mem_encode_locked(struct mce_te *te, char **ret)
 		.endpoint = (char *)(uintptr_t)mce_engine_endpoint(te->engine),
 	};
 	auto_free struct mce_segdesc_buffer *buf = NULL;
-	struct mce_te_rdma_desc rdma = { NULL };
+	struct mce_te_rdma_desc rdma = { .devices = NULL };
 	int r = 0;
 
 	buf = calloc(te->npieces + 1, sizeof(*buf));

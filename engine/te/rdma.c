@@ -188,7 +188,9 @@ int mce_te_rdma_peer(struct mce_te *te, const struct mce_segdesc *d, const char 
 	int r = regions ? nics_parse(d, nic, n) : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < d->nbuffers; i++) {
-		regions[i] = (struct mce_upstream_region){ d->buffers[i].addr, d->buffers[i].length, d->buffers[i].rkeys };
+		regions[i].addr = d->buffers[i].addr;
+		regions[i].len = d->buffers[i].length;
+		regions[i].rkeys = d->buffers[i].rkeys;
 		if (!d->buffers[i].rkeys)
 			r = mc_fail(-EINVAL, "segment %s: a buffer has no RDMA keys", d->name);
 	}

@@ -100,7 +100,7 @@ void mce_te_arenas_done(struct mce_te *te);		/* after their regions are unregist
 
 struct mce_te_view;
 
-/* For mce_mr_attr.nics: what the user's topology prefers for the location; 0: nothing, or there is none. */
+/* For mce_mr_attr.nics: the NICs that the user's topology prefers for the location; 0: none. */
 uint32_t mce_te_location_nics(struct mce_te *te, const char *location);
 /* Add the engine's NICs, their matrix, and the keys of all pieces to a descriptor that has the buffers.  The
  * strings and arrays are freed with mce_te_rdma_undescribe(), also after a failure. */

@@ -68,7 +68,7 @@ sizes() {
 theirs_asks_ours() { sizes ours theirs; }
 ours_asks_theirs() { sizes theirs ours; }
 
-# Memory that our engine has freed and allocated again is what the NIC reads and writes.
+# The NIC reads and writes the memory that our engine has freed and allocated again.
 managed() {
 	node owner theirs rxe0 $((16 << 20))
 	MANAGED=1 node asker ours rxe1 4096

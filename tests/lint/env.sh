@@ -48,7 +48,7 @@ complain "no test sets" "$tmp/untested"
 
 # ---- the table of variables without effect: a name that ends in _ covers all that begin with it
 sed -n '/^static const char \*const inert/,/^};/p' common/env.c | grep -oE '"[A-Z0-9_]+"' | tr -d '"' | sort -u >"$tmp/table"
-[ "$(wc -l <"$tmp/table")" -gt 90 ] || { echo "common/env.c has no table"; exit 1; }
+[ "$(wc -l <"$tmp/table")" -gt 80 ] || { echo "common/env.c has no table"; exit 1; }
 # covered FILE - the names of FILE that the table covers
 covered() {
 	while read -r name; do

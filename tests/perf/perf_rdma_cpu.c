@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_rdma_cpu.c - CPU time of the engine for each request over RDMA, on fake NICs.  All requests of a batch are posted,
- * then their completions are taken, in one thread and without waiting in between. */
+ * perf_rdma_cpu.c - CPU time of the engine for each request over RDMA, on fake NICs.  All requests of a batch are
+ * posted, then their completions are taken, in one thread and without waiting in between. */
 #include <config.h>
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "tests/perf/row.h"
 
 #define REGION (64u << 20)
-/* What the queue pairs of an endpoint take at once. */
+/* Room in the queue pairs of an endpoint. */
 #define N 500u
 #define ROUNDS 500u
 
