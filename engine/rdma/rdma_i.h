@@ -179,6 +179,7 @@ struct mce_rdma_remote {
 	uint64_t rkey, base, len, part;
 	unsigned access, nnics, nparts;
 	bool stale;		/* the peer has refused a key: ask again before use; guarded by the peer's lock */
+	uint32_t round;		/* of upstream.c: the descriptor that it is from */
 	uint32_t key[];		/* [nic * nparts + part], 0: not registered there */
 };
 

@@ -40,6 +40,7 @@ struct node {
 struct mce_rdma_up {
 	/* guarded by the peer's lock */
 	struct node *fresh;	/* not in use yet: other NICs, or another address */
+	uint32_t round;		/* of descriptors that were used */
 	uint64_t quiet_ms;	/* from then on no packet of a lost WRITE is on its way */
 	/* the resolver's; changed with the peer's lock */
 	struct node *node;
@@ -122,28 +123,25 @@ static bool node_same_place(const struct node *a, const struct node *b)
 	return same;
 }
 
-static struct mce_rdma_remote *region_in(struct mce_rdma_remote *list, uint64_t rkey)
-{
-	while (list && list->rkey != rkey)
-		list = list->next;
-	return list;
-}
-
 /* Replace all regions by those of the descriptor; requests of regions that it does not name fail. */
 static void regions_use_locked(struct mce_rdma_peer *rp, struct node *n, struct mc_list *over)
 {
-	struct mce_rdma_remote *rem;
+	uint32_t round = ++rp->up->round;
+	struct mce_rdma_remote *rem, *next;
 
-	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
-		for (rem = rp->bucket[i]; rem; rem = rp->bucket[i]) {
-			if (!region_in(n->regions, rem->rkey))
-				mce_rdma_fail_region_locked(rp, rem->rkey, -ESTALE, over);
-			mce_rdma_remote_drop_locked(rp, rem->rkey);
-		}
 	while ((rem = n->regions)) {
 		n->regions = rem->next;
+		rem->round = round;
 		mce_rdma_remote_put_locked(rp, rem);
 	}
+	for (unsigned i = 0; i < MCE_RDMA_BUCKETS; i++)
+		for (rem = rp->bucket[i]; rem; rem = next) {
+			next = rem->next;
+			if (rem->round == round)
+				continue;
+			mce_rdma_fail_region_locked(rp, rem->rkey, -ESTALE, over);
+			mce_rdma_remote_drop_locked(rp, rem->rkey);
+		}
 }
 
 /* A descriptor was fetched. */
