@@ -3,17 +3,12 @@
 # vm.sh - for tests in a virtual machine that vm-run makes, emulated if KVM is not available.
 # shellcheck disable=SC2154  # variables of functions.sh
 
-# requires_vm - set $VM to vm-run: given as VM_RUN, in the PATH, or beside the tree; skip without it, or without its kernel
+# requires_vm - set $VM to vm-run, or to another one given as VM_RUN; skip without its kernel
 requires_vm() {
-	local at
-	VM=
-	for at in "${VM_RUN-}" "$(command -v vm-run)" "$top_srcdir"/{../,../../,}shared/vm/vm-run; do
-		[ -z "$VM" ] && [ -x "$at" ] && VM=$at
-	done
-	[ -n "$VM" ] || skip "no vm-run: set VM_RUN=PATH"
+	VM=${VM_RUN:-$top_srcdir/tests/lib/vm-run}
 	# vm-run downloads its kernel only with --prepare, never in a test.
 	compgen -G "${VMRUN_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/vm-run}/1-*/initrd" >/dev/null ||
-		skip "vm-run has no kernel yet: vm-run --prepare (170 MB of Debian packages)"
+		skip "there is no kernel yet: tests/lib/vm-run --prepare (170 MB of Debian packages)"
 }
 
 # in_vm SECONDS ARG... - run vm-run, its output in $tmp/vm.log; fail with that
