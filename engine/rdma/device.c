@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,13 +236,13 @@ static struct mc_metric *nic_counter(const char *name)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-static int nic_numa_node(const struct mce_nic *nic)
+static int nic_numa_node(const char *name)
 {
 	char path[128];
 	FILE *f;
 	int node = -1;
 
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", nic->addr.name);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", name);
 	f = fopen(path, "re");
 	if (f && fscanf(f, "%d", &node) != 1)
 		node = -1;
@@ -321,7 +322,7 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 		return mc_fail(-errno, "%s: %m", nic->addr.name);
 	nonblocking(nic->ctx->async_fd);
 	nonblocking(nic->channel->fd);
-	nic->numa = nic_numa_node(nic);
+	nic->numa = nic_numa_node(nic->addr.name);
 	nic->carried = nic_counter(nic->addr.name);
 	nic->async_evfd = (struct mc_evfd){ .fd = nic->ctx->async_fd, .ready = async_ready };
 	nic->channel_evfd = (struct mc_evfd){ .fd = nic->channel->fd, .ready = mce_rdma_channel_ready };
@@ -377,6 +378,21 @@ bool mce_nics_exist(bool wanted)
 	return true;
 }
 
+/* All devices, in the library's order; when there are more than the limit, those near this thread first. */
+static void nics_add_all(struct mce_rdma *r, struct ibv_device **devices, int n)
+{
+	unsigned cpu, node = 0;
+	bool some = n > (int)r->tune.max_nics && getcpu(&cpu, &node) == 0;
+
+	for (int pass = some ? 0 : 1; pass < 2; pass++)
+		for (int i = 0; i < n && r->nnics < r->tune.max_nics; i++) {
+			bool near = some && nic_numa_node(r->v->get_device_name(devices[i])) == (int)node;
+
+			if (pass == 1 ? !near : near)
+				nic_add(r, devices[i], false);
+		}
+}
+
 /* The list for this process, from an object of lists by rank: {"0": "mlx5_0", "1": "mlx5_1"}.  Malloc'ed; NULL: all. */
 static char *list_of_rank(const char *text)
 {
@@ -414,12 +430,11 @@ int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
 			i++;
 		if (i == n)
 			mc_warn("rdma", "no such NIC on this machine nic=%s", name);
-		else if (r->nnics < MCE_NICS_MAX)
+		else if (r->nnics < r->tune.max_nics)
 			nic_add(r, devices[i], true);
 	}
-	for (int i = 0; i < n && !*list && r->nnics < MCE_NICS_MAX; i++)
-
-		nic_add(r, devices[i], false);
+	if (!*list)
+		nics_add_all(r, devices, n);
 	if (devices)
 		r->v->free_device_list(devices);
 	if (r->nnics == 0 && wanted)

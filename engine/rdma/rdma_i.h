@@ -37,7 +37,7 @@
 
 /* Settings (tune.c), upstream's MC_* variables. */
 struct mce_rdma_tune {
-	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps;
+	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps, max_nics;
 	int gid_index, tc, sl, pkey, relaxed;
 	bool same_host;
 	uint64_t max_mr;

@@ -24,6 +24,7 @@ void mce_rdma_tune_read(struct mce_rdma_tune *t)
 	t->max_wr = number("MC_MAX_WR", 256, 2 * MCE_RDMA_CHAIN, 32768);
 	t->max_inline = number("MC_MAX_INLINE", 64, 1, 4096);
 	t->cqe = number("MC_MAX_CQE_PER_CTX", 4096, 256, 65535);
+	t->max_nics = number("MC_RDMA_MAX_NICS", MCE_NICS_MAX, 1, MCE_NICS_MAX);
 	t->max_eps = number("MC_MAX_EP_PER_CTX", 256, 1, 65535);
 	t->slice = number("MC_SLICE_SIZE", 65536, 4096, 1u << 30);
 	t->mtu = number("MC_MTU", 4096, 256, 4096);

@@ -666,6 +666,18 @@ static void the_smaller_packet_size_is_used(void **state)
 	pair_close(&p);
 }
 
+static void the_number_of_nics_is_limited(void **state)
+{
+	struct pair p;
+
+	setenv("MC_RDMA_MAX_NICS", "2", 1);
+	pair_open(&p, 4);
+	unsetenv("MC_RDMA_MAX_NICS");
+	assert_int_equal(mce_rdma_of(p.owner.e)->nnics, 2);
+	assert_int_equal(round_trip(&p, 0, p.user.mem, 1 << 20, 1), MCE_PATH_RDMA);
+	pair_close(&p);
+}
+
 static void without_a_nic_the_engine_uses_tcp(void **state)
 {
 	struct pair p;
@@ -684,7 +696,7 @@ static void settings_are_read(void **state)
 		{ "MC_MAX_WR", "64" }, { "MC_MAX_INLINE", "128" }, { "MC_MAX_CQE_PER_CTX", "1024" },
 		{ "MC_SLICE_SIZE", "32768" }, { "MC_MTU", "1024" }, { "MC_RDMA_ACK_TIMEOUT", "10" },
 		{ "MC_RDMA_ACK_RETRIES", "2" }, { "MC_RDMA_SAME_HOST", "1" }, { "MC_MAX_MR_SIZE", "1048576" },
-		{ "MC_MAX_EP_PER_CTX", "77" },
+		{ "MC_MAX_EP_PER_CTX", "77" }, { "MC_RDMA_MAX_NICS", "5" },
 	};
 	struct mce_rdma_tune t;
 
@@ -704,6 +716,7 @@ static void settings_are_read(void **state)
 	assert_true(t.qps == 6 && t.max_wr == 64 && t.max_inline == 128 && t.cqe == 1024 && t.slice == 32768);
 	assert_true(t.mtu == 1024 && t.timeout == 10 && t.retry == 2 && t.same_host && t.max_mr == 1048576);
 	assert_int_equal(t.max_eps, 77);
+	assert_int_equal(t.max_nics, 5);
 }
 
 int main(void)
@@ -731,6 +744,7 @@ int main(void)
 		cmocka_unit_test(a_region_that_no_nic_has_goes_over_tcp),
 		cmocka_unit_test(memory_need_not_be_registered),
 		cmocka_unit_test(the_smaller_packet_size_is_used),
+		cmocka_unit_test(the_number_of_nics_is_limited),
 		cmocka_unit_test(without_a_nic_the_engine_uses_tcp),
 		cmocka_unit_test(settings_are_read),
 	};
