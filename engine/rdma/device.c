@@ -265,6 +265,7 @@ static int nic_limits(struct mce_nic *nic)
 		return mc_fail(r, "%s: %s", nic->addr.name, mc_strerror(r));
 	nic->max_wr = least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr);
 	nic->max_sge = least(MCE_RDMA_SGE, (unsigned)attr.max_sge);
+	nic->max_sge_rd = attr.max_sge_rd > 0 ? least(nic->max_sge, (unsigned)attr.max_sge_rd) : nic->max_sge;
 	nic->max_inline = nic->r->tune.max_inline;
 	nic->max_cqe = attr.max_cqe;
 	nic->rd_atomic = least(16, (unsigned)(attr.max_qp_rd_atom > 0 ? attr.max_qp_rd_atom : 1));
@@ -304,11 +305,16 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	struct mce_rdma_cq *cq;
 	int r = mc_fault("engine.rdma.nic");
 
+	/* Such a NIC connects through rdma_cm, and a WRITE on it completes when the bytes are sent, not when they are
+	 * stored. */
+	if (r == 0 && dev->transport_type == IBV_TRANSPORT_IWARP)
+		r = mc_fail(-MC_ENOTSUP, "%s is an iWARP NIC, and only InfiniBand and RoCE are supported",
+			    v->get_device_name(dev));
 	pthread_mutex_init(&nic->lock, NULL);
 	(void)strncpy(nic->addr.name, v->get_device_name(dev), sizeof(nic->addr.name) - 1);
 	nic->ctx = r == 0 ? v->open_device(dev) : NULL;
 	if (!nic->ctx)
-		return mc_fail(r < 0 ? r : -errno, "cannot open %s: %m", nic->addr.name);
+		return r < 0 ? r : mc_fail(-errno, "cannot open %s: %m", nic->addr.name);
 	r = port_query(nic);
 	if (r == 0 && !mce_nic_up(nic))
 		r = mc_fail(-ENETDOWN, "port %u of %s is not active", nic->r->tune.port, nic->addr.name);

@@ -64,7 +64,7 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 		return false;
 	memset(wr, 0, sizeof(*wr));
 	wr->num_sge = (int)slice_sge(s, ep->nic, c->sge[c->n]);
-	if (wr->num_sge == 0)
+	if (wr->num_sge == 0 || wr->num_sge > (int)(s->write ? ep->nic->max_sge : ep->nic->max_sge_rd))
 		return false;
 	wr->wr_id = (uint64_t)qp->id << 32 | qp->head;
 	wr->sg_list = c->sge[c->n];

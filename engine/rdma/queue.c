@@ -251,10 +251,11 @@ static struct mce_mr *piece_region(const struct mce_rdma_ep *ep, const struct io
 static bool slice_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, uint64_t max)
 {
 	const struct iovec *iov = &s->req->iov[s->iov_idx];
+	unsigned pieces = s->write ? ep->nic->max_sge : ep->nic->max_sge_rd;
 	uint64_t off = s->iov_off, n;
 
 	s->len = 0;
-	while (s->nmr < ep->nic->max_sge && s->len < max) {
+	while (s->nmr < pieces && s->len < max) {
 		n = iov->iov_len - off;
 		if (n == 0) {
 			iov++;

@@ -79,7 +79,7 @@ struct mce_nic {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	bool global;		/* packets have a global header: RoCE, or a routed InfiniBand port */
-	unsigned max_wr, max_sge, rd_atomic;
+	unsigned max_wr, max_sge, max_sge_rd, rd_atomic;
 	int max_cqe;
 	uint64_t max_mr;
 	int numa;		/* node, -1: unknown */

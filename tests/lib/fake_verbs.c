@@ -424,6 +424,11 @@ void fake_reset(unsigned n)
 	}
 }
 
+void fake_iwarp(unsigned nic)
+{
+	fake_nics[nic].dev.transport_type = IBV_TRANSPORT_IWARP;
+}
+
 void fake_port_silent(unsigned nic, bool up)
 {
 	__atomic_store_n(&fake_nics[nic].up, up, __ATOMIC_RELEASE);

@@ -25,6 +25,7 @@ void fake_reg_error(unsigned nic, int err, unsigned times);	/* the next registra
 void fake_late_writes(unsigned nic, bool on);
 void fake_mtu(unsigned nic, enum ibv_mtu mtu);
 void fake_max_mr(unsigned nic, uint64_t bytes);
+void fake_iwarp(unsigned nic);
 
 /* Since fake_reset(): work requests executed, calls of post_send, completions, bytes moved. */
 uint64_t fake_wrs(unsigned nic);

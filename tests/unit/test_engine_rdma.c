@@ -666,6 +666,17 @@ static void the_smaller_packet_size_is_used(void **state)
 	pair_close(&p);
 }
 
+static void an_iwarp_nic_is_not_used(void **state)
+{
+	struct pair p;
+
+	fake_reset(2);
+	fake_iwarp(1);
+	pair_open_on(&p, "fake0", "fake1");
+	assert_int_equal(round_trip(&p, 0, p.user.mem, 1 << 20, 1), MCE_PATH_TCP);
+	pair_close(&p);
+}
+
 static void the_number_of_nics_is_limited(void **state)
 {
 	struct pair p;
@@ -744,6 +755,7 @@ int main(void)
 		cmocka_unit_test(a_region_that_no_nic_has_goes_over_tcp),
 		cmocka_unit_test(memory_need_not_be_registered),
 		cmocka_unit_test(the_smaller_packet_size_is_used),
+		cmocka_unit_test(an_iwarp_nic_is_not_used),
 		cmocka_unit_test(the_number_of_nics_is_limited),
 		cmocka_unit_test(without_a_nic_the_engine_uses_tcp),
 		cmocka_unit_test(settings_are_read),

@@ -48,8 +48,13 @@ static bool has_address(const char *nic)
 
 static void check_nic(const char *nic, struct mcctl_report *rp)
 {
-	char state[64] = "", rate[64] = "?";
+	char state[64] = "", rate[64] = "?", type[64] = "";
 
+	if (read_line(nic, "node_type", type, sizeof(type)) && strstr(type, "RNIC")) {
+		mcctl_doctor_find(rp, MCCTL_WARNING, "use InfiniBand or RoCE", "RDMA NIC %s is an iWARP NIC, not used",
+				  nic);
+		return;
+	}
 	(void)read_line(nic, "ports/1/rate", rate, sizeof(rate));
 	if (!read_line(nic, "ports/1/state", state, sizeof(state)) || !strstr(state, "ACTIVE"))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "check cable, switch and \"ip link\"",
