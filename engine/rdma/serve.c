@@ -45,8 +45,9 @@ struct guest {
 	bool read_only;		/* its number was fenced when it greeted */
 	struct mc_list eps;
 	unsigned neps;
-	char *in;		/* the frame that is being received */
-	size_t have, want;	/* bytes of it; want: with its length */
+	uint8_t head[4];	/* the length of the frame that is being received */
+	char *in;		/* its bytes, NULL: the length is not complete */
+	size_t have, want;	/* bytes of the length or the frame; bytes of the frame */
 };
 
 static void guest_ep_free(struct guest *g, struct guest_ep *ep)
@@ -253,26 +254,23 @@ static int guest_serve(struct guest *g, const char *text, size_t len)
 /* Receive up to the end of a frame: 1 when it is complete, 0 when more has to come. */
 static int guest_receive(struct guest *g)
 {
-	uint8_t head[4];
-	ssize_t n;
+	char *to = g->in ? g->in : (char *)g->head;
+	size_t size = g->in ? g->want : sizeof(g->head);
+	ssize_t n = recv(g->evfd.fd, to + g->have, size - g->have, MSG_DONTWAIT);
 
-	if (g->want == 0) {
-		n = recv(g->evfd.fd, head, sizeof(head), MSG_DONTWAIT | MSG_PEEK);
-		if (n < (ssize_t)sizeof(head))
-			return n == 0 ? -ECONNRESET : n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
-		g->want = mce_get32(head);
-		if (g->want == 0 || g->want > REQUEST_MAX)
-			return -MC_EPROTO;
-		g->in = malloc(g->want);
-		if (!g->in || recv(g->evfd.fd, head, sizeof(head), MSG_DONTWAIT) != sizeof(head))
-			return -ENOMEM;
-		g->have = 0;
-	}
-	n = recv(g->evfd.fd, g->in + g->have, g->want - g->have, MSG_DONTWAIT);
 	if (n <= 0)
 		return n == 0 ? -ECONNRESET : errno != EAGAIN && errno != EINTR ? -errno : 0;
 	g->have += (size_t)n;
-	return g->have == g->want;
+	if (g->have < size)
+		return 0;
+	g->have = 0;
+	if (g->in)
+		return 1;
+	g->want = mce_get32(g->head);
+	if (g->want == 0 || g->want > REQUEST_MAX)
+		return -MC_EPROTO;
+	g->in = malloc(g->want);
+	return g->in ? 0 : -ENOMEM;
 }
 
 static void guest_ready(struct mc_evfd *evfd, uint32_t events)
@@ -285,7 +283,6 @@ static void guest_ready(struct mc_evfd *evfd, uint32_t events)
 		r = guest_serve(g, g->in, g->want);
 		free(g->in);
 		g->in = NULL;
-		g->want = 0;
 	}
 	if (r < 0)
 		guest_close(g);

@@ -282,9 +282,14 @@ int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64
 	r = bytes_move(e, fd, text, len, false, deadline);
 	if (r == 0)
 		r = mce_rdma_decode(text, len, ret);
-	if (r == 0 && (ret->op != msg->op || ret->rkey != msg->rkey)) {
-		free(ret->remote);
+	if (r < 0)
+		return r;
+	if (ret->op != msg->op || ret->rkey != msg->rkey)
 		r = -MC_EPROTO;
+	/* Not asked for. */
+	if (r < 0 || ret->status || ret->op != MCE_RDMA_REGION) {
+		free(ret->remote);
+		ret->remote = NULL;
 	}
 	return r;
 }
