@@ -164,6 +164,8 @@ static int parse_done(json_t *root, const char *what, const json_error_t *err, s
 	struct mce_topo *t;
 	int r;
 
+	if (!root && err->line < 0)
+		return mc_fail(-EINVAL, "%s: %s", what, err->text);
 	if (!root)
 		return mc_fail(-EINVAL, "%s: %s in line %d", what, err->text, err->line);
 	t = calloc(1, sizeof(*t));
