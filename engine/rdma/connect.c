@@ -256,7 +256,7 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	for (unsigned i = 0; i < rp->r->nnics && rp->open; i++) {
 		struct mce_nic *nic = &rp->r->nic[i];
 
-		if (!mce_nic_up(nic) || nic_serves(rp, nic))
+		if (nic_serves(rp, nic) || !mce_nic_active(nic))
 			continue;
 		if (later || mc_now_ns() > half) {
 			lacking = later = true;
@@ -361,6 +361,14 @@ static void list_once(struct mce_rdma_peer *rp)
 		mc_list_push_back(&rp->r->peers, &rp->node);
 }
 
+/* The control connection, which is TCP, could not be made because the peer's host does not answer: TCP would only wait
+ * for it as well. */
+static bool host_is_silent(const struct mce_rdma_peer *rp, int err)
+{
+	return !rp->open && (err == -ETIMEDOUT || err == -MC_ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH ||
+			     err == -ECONNREFUSED);
+}
+
 /* Take note of the outcome.  Without an endpoint the other transports carry the requests, once nothing is in doubt. */
 static void conclude(struct mce_rdma_peer *rp, int err)
 {
@@ -382,7 +390,7 @@ static void conclude(struct mce_rdma_peer *rp, int err)
 				rp->proto->only_path ? "" : ", using tcp", mc_err_detail(err), rp->p->endpoint);
 		rp->state = MCE_RDMA_OFF;
 		rp->retry_ms = rp->open && rp->again_ms ? rp->again_ms : mc_now_ms() + OFF_MS;
-		if (!doubt)
+		if (!doubt && !host_is_silent(rp, err))
 			mce_rdma_return_locked(rp, &over);
 		else
 			mce_rdma_fail_locked(rp, -MC_ETRANSFER, false, &over);

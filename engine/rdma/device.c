@@ -87,6 +87,14 @@ static int port_query(struct mce_nic *nic)
 	return 0;
 }
 
+bool mce_nic_active(const struct mce_nic *nic)
+{
+	struct ibv_port_attr port;
+
+	return mce_nic_up(nic) && nic->r->v->query_port(nic->ctx, (uint8_t)nic->r->tune.port, &port) == 0 &&
+		port.state == IBV_PORT_ACTIVE;
+}
+
 void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index)
 {
 	MC_LOCKED(&nic->lock);

@@ -150,6 +150,9 @@ bool mce_nics_exist(bool wanted);
  * 0, and when they are @wanted a warning says why. */
 int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted);
 void mce_nics_close(struct mce_rdma *r);
+/* Is its port active at this moment?  The event that says so may not have been handled yet, and connecting over a dead
+ * port takes a second. */
+bool mce_nic_active(const struct mce_nic *nic);
 void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index);
 /* A completion queue with room for @n completions, which are reserved. */
 int mce_nic_cq_take(struct mce_nic *nic, uint32_t n, struct mce_rdma_cq **ret);

@@ -120,7 +120,7 @@ static int serve_open(struct guest *g, const struct mce_rdma_msg *in, struct mce
 		return r;
 	if (in->nic >= g->r->nnics || in->far.nqps == 0 || g->neps >= EPS_MAX * g->r->nnics)
 		return -EINVAL;
-	if (!mce_nic_up(&g->r->nic[in->nic]))
+	if (!mce_nic_active(&g->r->nic[in->nic]))
 		return -ENETDOWN;
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)

@@ -193,7 +193,7 @@ static void setup_answer(struct mce_rdma *r, struct mce_setup *msg)
 	c.nic = nic_of_path(r, msg->peer);
 	if (!c.nic)
 		refuse(msg, "no such NIC at this node");
-	else if (!mce_nic_up(c.nic))
+	else if (!mce_nic_active(c.nic))
 		refuse(msg, "the NIC is down");
 	else if (!msg->has_gid || msg->nqps == 0)
 		refuse(msg, "the message has no GID or no queue pair, upstream's release is too old");
