@@ -50,6 +50,8 @@ struct mcs_backend_ops {
 	int (*segment_grow)(struct mcs_backend *b, uint64_t size, uint64_t deadline);
 	int (*segment_fd)(struct mcs_backend *b, uint64_t *ret_size);
 	int (*segment_identity)(struct mcs_backend *b, uint64_t *identity);
+	/* As mcs_disks_remove(); 0 without disks. */
+	int (*disks_remove)(struct mcs_backend *b, uint64_t deadline);
 
 	/* Memory of the program; @buf and @len are not 0.  As the functions of the same name. */
 	int (*register_buffer)(struct mcs_backend *b, void *buf, size_t len);

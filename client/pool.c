@@ -25,6 +25,7 @@ int mcs_pool_stat(struct mcs *s, struct mcs_pool *ret, int64_t timeout_ms)
 		.objects = r.objects, .evictions = r.evictions,
 		.evicted_bytes = r.evicted_bytes, .puts_refused = r.puts_refused,
 		.largest_put = r.largest_put, .segments = r.segments, .clients = r.clients,
+		.disk_capacity = r.disk_capacity, .disk_used = r.disk_used,
 	};
 	mcp_reply_done(&mem);
 	return 0;
@@ -60,6 +61,7 @@ static void pool_fill_segment(struct mcs_segment *out, const struct mcp_segment 
 	out->largest_free = in->largest_free;
 	out->objects = in->objects;
 	out->state = mcs_segment_state_name(in->state);
+	out->on_disk = in->medium == MCP_MEDIUM_DISK;
 }
 
 int mcs_segments(struct mcs *s, struct mcs_segment **ret, int64_t timeout_ms)

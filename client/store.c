@@ -80,7 +80,8 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
-				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices };
+				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
+				  &c->ssd_path, &c->ssd_policy };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -103,6 +104,8 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->segment_path);
 	free((char *)c->daemon);
 	free((char *)c->rdma_devices);
+	free((char *)c->ssd_path);
+	free((char *)c->ssd_policy);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)

@@ -83,6 +83,27 @@ static void copy_flat(struct mce_req *req, uint64_t pos, char *local, char *remo
 	}
 }
 
+void mce_copy_part(struct mce_req *req, uint64_t pos, const void *from, size_t n)
+{
+	const char *at = from;
+	uint64_t begin = 0;
+
+	for (unsigned i = 0; i < req->iovcnt && n; i++) {
+		uint64_t end = begin + req->iov[i].iov_len;
+		size_t run;
+
+		if (pos < end) {
+			run = end - pos < n ? (size_t)(end - pos) : n;
+			/* Of a READ, it is not written to. */
+			copy_flat(req, pos, (char *)req->iov[i].iov_base + (pos - begin), (char *)(uintptr_t)at, run);
+			at += run;
+			pos += run;
+			n -= run;
+		}
+		begin = end;
+	}
+}
+
 void mce_copy(struct mce_req *req, void *remote)
 {
 	uint64_t pos = 0, tail = mce_tail_len(req);

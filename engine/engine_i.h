@@ -84,12 +84,17 @@ bool mce_io_stalled(struct mce_io *io);
 /* ---- memory regions ---------------------------------------------------------------------------- */
 
 #define MCE_MR_BUCKETS 1024u
+/* Of regions that are not memory: no path that touches memory asks for it. */
+#define MCE_ACCESS_MEDIUM 0x4u
+/* Their addresses begin here, where no process has memory. */
+#define MCE_MEDIUM_BASE (1ull << 62)
 
 struct mce_mr {
 	/* constant after register */
 	struct mce_engine *e;
 	uint64_t base, len, rkey;
-	unsigned access;
+	unsigned access;		/* MCE_ACCESS_*, or MCE_ACCESS_MEDIUM alone */
+	struct mct_medium *medium;	/* NULL: memory */
 	bool has_file;		/* registered with its file, which never becomes shorter; from byte fd_offset on */
 	uint64_t fd_offset;
 	uint32_t nics;		/* near it, 0: all.  Set by the RDMA service */
@@ -112,6 +117,7 @@ struct mce_mr_table {
 	struct mce_mr *bucket[MCE_MR_BUCKETS];
 	struct mce_mr **by_base;	/* sorted */
 	unsigned n, cap;
+	uint64_t next_base;		/* of a region that is not memory */
 };
 int mce_mr_table_init(struct mce_mr_table *t);
 void mce_mr_table_clear(struct mce_mr_table *t);	/* unregister all; the I/O threads run */
@@ -124,6 +130,8 @@ int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len,
 int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access, struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
+/* Is it the key of a region that is not memory? */
+bool mce_mr_is_medium(struct mce_engine *e, uint64_t rkey);
 /* Index of the NUMA node of the region that contains @addr; MCE_NUMA_ANY also when there is none. */
 int mce_mr_numa_node(struct mce_engine *e, uint64_t addr);
 void mce_mr_unref(struct mce_mr *mr);
@@ -202,6 +210,8 @@ void mce_complete(struct mce_req *req, enum mce_path path, int status);
 
 /* Copy a whole transfer between its iov and @remote, checksums and trailer included. */
 void mce_copy(struct mce_req *req, void *remote);
+/* A part of a READ: @n bytes from @from to position @pos, a multiple of MC_CRC_CHUNK like @n unless they end it. */
+void mce_copy_part(struct mce_req *req, uint64_t pos, const void *from, size_t n);
 /* Add @n bytes at @p, which are at offset @pos of the transfer, to its checksums; in order within each chunk. */
 void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n);
 

@@ -2,6 +2,8 @@
  * local.c - the path to this engine itself: the caller copies within its own memory. */
 #include <config.h>
 
+#include <errno.h>
+
 #include "common/err.h"
 #include "engine/engine_i.h"
 
@@ -20,6 +22,8 @@ static int local_submit(struct mce_peer *p, struct mce_req *req)
 	if (!peer_is_local(p))
 		return -MC_ENOTSUP;
 	r = mce_mr_get(p->e, req->rkey, req->addr, mce_req_span(req), mce_req_access(req), &mr);
+	if (r == -EACCES && req->op == MCE_READ && mce_mr_is_medium(p->e, req->rkey))
+		return -MC_ENOTSUP;
 	if (r == 0) {
 		r = announce ? mce_own_write_begin(p->e, req->fence, &slot) : 0;
 		if (r == 0)
@@ -40,6 +44,8 @@ static int local_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t 
 	if (!peer_is_local(p))
 		return -MC_ENOTSUP;
 	r = mce_mr_get(p->e, rkey, addr, len, MCE_ACCESS_READ, &mr);
+	if (r == -EACCES && mce_mr_is_medium(p->e, rkey))
+		return -MC_ENOTSUP;
 	if (r < 0)
 		return mc_fail(r, "no registered memory to map");
 	mce_mr_unref(mr);

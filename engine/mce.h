@@ -46,6 +46,7 @@
 
 struct mce_engine;
 struct mce_mr;
+struct mct_medium;
 struct mce_peer;
 
 #define MCE_NUMA_MAX 16u
@@ -182,6 +183,9 @@ struct mce_mr_attr {
 	uint64_t fd_offset;	/* page aligned */
 	unsigned numa;		/* 1 + index of its NUMA node, 0: ask mce_conf.numa_of() */
 	uint32_t nics;		/* bit i: NIC i of the engine is near it; 0: those of its NUMA node */
+	/* Not memory, but the bytes of a medium that are not addressable (tiers/tier.h); base is NULL, access is
+	 * MCE_ACCESS_READ.  It is read through the medium's buffers, over TCP, and must outlive the region. */
+	struct mct_medium *medium;
 };
 
 /* Register.  -EEXIST for a range that overlaps a registered one (upstream: ERR_ADDRESS_OVERLAPPED); -EINVAL
@@ -193,6 +197,8 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *attr, struct
  * NULL is fine.  Not from an I/O thread. */
 void mce_mr_unregister(struct mce_mr *mr);
 uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matches a new region */
+/* The address of its first byte for peers; for a medium one that is not mapped. */
+uint64_t mce_mr_base(const struct mce_mr *mr);
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
@@ -219,7 +225,7 @@ enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
 /* A transport each (engine/transport.h). */
 enum mce_path {
 	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM, MCE_PATH_PROCESS_VM,
-	MCE_PATH_RDMA, MCE_PATHS
+	MCE_PATH_RDMA, MCE_PATH_DISK, MCE_PATHS
 };
 const char *mce_path_name(enum mce_path path);
 /* How far the memory is that a path reaches; the nearest of several replicas is read. */

@@ -22,6 +22,8 @@
 
 /* In mce_mr.refs: unregister waits. */
 #define WAITER (1u << 31)
+/* The addresses of media are multiples of it. */
+#define MEDIUM_GAP (1ull << 30)
 
 MC_GAUGE(regions, "mooncake_transfer_regions", "", "Memory regions registered in this process")
 
@@ -33,6 +35,7 @@ static struct mce_mr **mr_bucket(struct mce_mr_table *t, uint64_t rkey)
 int mce_mr_table_init(struct mce_mr_table *t)
 {
 	memset(t, 0, sizeof(*t));
+	t->next_base = MCE_MEDIUM_BASE;
 	return -pthread_rwlock_init(&t->lock, NULL);
 }
 
@@ -88,6 +91,18 @@ int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret)
 		return -ESTALE;
 	*ret = mr;
 	return 0;
+}
+
+bool mce_mr_is_medium(struct mce_engine *e, uint64_t rkey)
+{
+	struct mce_mr *mr;
+	bool medium;
+
+	if (mce_mr_find(e, rkey, &mr) < 0)
+		return false;
+	medium = mr->medium != NULL;
+	mce_mr_unref(mr);
+	return medium;
 }
 
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
@@ -183,6 +198,9 @@ static int attr_check(const struct mce_engine *e, const struct mce_mr_attr *a)
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct stat st;
 
+	if (a->medium)
+		return a->base || a->len == 0 || a->len > MCE_MEDIUM_BASE / 2 || a->access != MCE_ACCESS_READ ||
+		       a->fd >= 0 ? mc_fail(-EINVAL, "a medium is registered without memory, for reading") : 0;
 	if (!a->base || a->len == 0 || (uintptr_t)a->base + a->len < (uintptr_t)a->base)
 		return mc_fail(-EINVAL, "memory region %p of %llu bytes is not valid", a->base,
 			       (unsigned long long)a->len);
@@ -260,7 +278,8 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->e = e;
 	mr->base = (uintptr_t)a->base;
 	mr->len = a->len;
-	mr->access = a->access;
+	mr->medium = a->medium;
+	mr->access = a->medium ? MCE_ACCESS_MEDIUM : a->access;
 	mr->has_file = a->fd >= 0;
 	mr->fd_offset = a->fd_offset;
 	mr->numa = a->numa ? (int)a->numa - 1 : MCE_NUMA_ASK;
@@ -271,6 +290,10 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	for (const struct mce_service *const *s = mce_services; *s; s++)
 		(*s)->region_add(mr, a);
 	pthread_rwlock_wrlock(&e->mrs.lock);
+	if (mr->medium) {
+		mr->base = e->mrs.next_base;
+		e->mrs.next_base += (mr->len | (MEDIUM_GAP - 1)) + 1;
+	}
 	r = mr_insert_locked(&e->mrs, mr);
 	pthread_rwlock_unlock(&e->mrs.lock);
 	if (r < 0) {
@@ -305,6 +328,11 @@ void mce_mr_unregister(struct mce_mr *mr)
 	}
 	mr_free(mr);
 	mc_metric_add(&regions, -1);
+}
+
+uint64_t mce_mr_base(const struct mce_mr *mr)
+{
+	return mr->base;
 }
 
 uint64_t mce_mr_rkey(const struct mce_mr *mr)

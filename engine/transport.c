@@ -13,6 +13,7 @@
 
 const struct mce_transport *const mce_transports[] = {
 	&mce_local_transport,
+	&mce_disk_transport,
 	&mce_mapped_transport,
 	&mce_process_vm_transport,
 	&mce_rdma_transport,

@@ -57,7 +57,8 @@ struct mce_transport {
 	int (*map)(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret);
 };
 
-extern const struct mce_transport mce_local_transport, mce_mapped_transport, mce_process_vm_transport,
+extern const struct mce_transport mce_local_transport, mce_disk_transport, mce_mapped_transport,
+	mce_process_vm_transport,
 	mce_rdma_transport, mce_tcp_transport;
 extern const struct mce_transport mce_upstream_transport;
 

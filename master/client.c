@@ -232,6 +232,9 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 		return mc_fail(-MC_EPARAM, "a segment needs a nonzero id and client id");
 	if (!mcp_id_eq(sender, rq->client))
 		return mc_fail(-MC_EOWNER, "a client may mount only its own segments");
+	if (rq->medium >= MCP_MEDIA || rq->high > 100 || rq->low > 100 || rq->policy >= MCP_EVICT_POLICIES)
+		return mc_fail(-MC_EPARAM, "invalid segment: medium=%u high=%u low=%u policy=%u", rq->medium,
+			       rq->high, rq->low, rq->policy);
 	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX || rq->base > UINT64_MAX - rq->size)
 		return mc_fail(-MC_EPARAM, "invalid segment: size=%llu base=%#llx",
 			       (unsigned long long)rq->size, (unsigned long long)rq->base);
@@ -261,6 +264,8 @@ static int check_others(struct mcm *m, const struct mcm_segment *s, const struct
 	const struct mcm_segment *t = NULL;
 	struct mc_list *at;
 
+	if (s && s->medium != rq->medium)
+		return mc_fail(-MC_EPARAM, "a segment cannot move to another medium");
 	if (s && s->epoch == rq->epoch && rq->size < s->size)
 		return mc_fail(-MC_EPARAM, "a mounted segment cannot shrink: size=%llu requested=%llu",
 			       (unsigned long long)s->size, (unsigned long long)rq->size);
@@ -308,6 +313,7 @@ static void segment_drop(struct mcm *m, struct mcm_client *c, struct mcm_segment
 	mcm_segments_remove(&m->segments, s);
 	mcm_quarantine_unmounted(m);
 	client_disowned(&m->clients, c);
+	mcm_offload_disks_changed(m, c);
 }
 
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
@@ -333,6 +339,9 @@ void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
 {
 	struct mcm_segment *t, *next;
 
+	/* A disk may be mounted by any process of its node. */
+	if (by->medium == MCP_MEDIUM_DISK)
+		return;
 	for (t = mcm_segments_named(&m->segments, by->name_hash, NULL); t; t = next) {
 		next = mcm_segments_named(&m->segments, by->name_hash, t);
 		if (!is_replaced(m, t, by))
@@ -361,11 +370,27 @@ static int segment_grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
 	return r;
 }
 
-static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
+/* The size of a disk within --quota_bytes; it never shrinks. */
+static uint64_t mount_size(const struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
 {
-	struct mcm_segment *s = mcm_segments_find(&m->segments, rq->segment);
-	struct mcm_client *c = client_get(m, rq->client);
+	uint64_t most = m->conf.quota_bytes;
+
+	if (rq->medium != MCP_MEDIUM_DISK || !most || rq->size <= most)
+		return rq->size;
+	if (s && s->epoch == rq->epoch && s->size > most)
+		most = s->size < rq->size ? s->size : rq->size;
+	return most;
+}
+
+static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
+{
+	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
+	struct mcm_client *c = client_get(m, asked->client);
+	struct mcp_mount capped = *asked;
+	const struct mcp_mount *rq = &capped;
 	int r;
+
+	capped.size = mount_size(m, s, asked);
 
 	if (!c)
 		return -ENOMEM;
@@ -400,6 +425,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *rq, struct mcp_mo
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 	}
 	mcm_journal_segment(m, s);
+	mcm_offload_disks_changed(m, c);
 	mcm_client_drop_replaced(m, s);
 	/* Until its next heartbeat the client may still use the longer interval of clients without segments. */
 	c->seen_ms = mcm_now_ms(m) + (c->beat_ms > mcm_heartbeat_ms(m) ? c->beat_ms : 0);
@@ -411,7 +437,8 @@ static int check_record(const struct mcm_segment_record *rec)
 {
 	const struct mcp_mount rq = {
 		.segment = rec->id, .client = rec->client, .size = rec->size, .name = rec->name,
-		.endpoint = rec->endpoint, .protocol = rec->protocol,
+		.endpoint = rec->endpoint, .protocol = rec->protocol, .medium = rec->medium,
+		.high = rec->high, .low = rec->low, .policy = rec->policy,
 	};
 
 	return check_mount(rec->client, &rq);
@@ -479,7 +506,18 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, s
 	return 0;
 }
 
-int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost)
+/* Both tables locked.  A later owner may mount it again. */
+static void segment_keep(struct mcm *m, struct mcm_segment *s)
+{
+	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
+
+	s->silent_ms = mcm_now_ms(m);
+	mcm_segments_set_silent(&m->segments, s, true);
+	c->hidden = true;
+	mcm_offload_disks_changed(m, c);
+}
+
+static int client_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, bool keep, uint64_t *ret_lost)
 {
 	char name[MCM_NAME_MAX + 1] = "";
 	struct mcm_segment *s;
@@ -496,8 +534,11 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 		r = mc_fail(-MC_EOWNER, "the segment belongs to another client");
 	} else {
 		memcpy(name, s->name, sizeof(name));
-		*ret_lost = mcm_load_relaxed(&s->objects);
-		mcm_client_drop_segment(m, s);
+		*ret_lost = keep ? 0 : mcm_load_relaxed(&s->objects);
+		if (keep)
+			segment_keep(m, s);
+		else
+			mcm_client_drop_segment(m, s);
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
 	pthread_mutex_unlock(&m->clients.lock);
@@ -508,4 +549,16 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 	mc_stop_kick(&m->evictor_stop);
 	mc_info(LOG, "segment unmounted name=%s objects=%llu", name, (unsigned long long)*ret_lost);
 	return 0;
+}
+
+int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost)
+{
+	return client_unmount(m, sender, segment, false, ret_lost);
+}
+
+int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment)
+{
+	uint64_t lost;
+
+	return client_unmount(m, sender, segment, true, &lost);
 }

@@ -61,6 +61,8 @@ unsigned mcm_client_count(struct mcm *m);
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
+/* The same, but a later owner may mount the segment again with its objects, as if this owner had fallen silent. */
+int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment);
 
 /* Add a segment that the journal knows: silent from now on, until its owner mounts it.  -MC_EPARAM,
  * -ENOMEM. */

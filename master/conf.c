@@ -31,13 +31,12 @@ static const struct mc_opt_alias aliases[] = {
 
 #define NO_HA "there is no high availability; run one master"
 #define NO_ETCD "there is no etcd support; set quotas by requests, the journal keeps them"
-#define NO_SSD "there is no SSD tier"
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "this process keeps one checkpoint and the journal after it, on local disk"
 #define NO_STANDBY "there is no standby that reads the journal"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "the master does not store objects"
-#define NO_DISK "there is no shared-filesystem tier"
+#define NO_DISK "there is no shared-filesystem tier; for disks of the nodes use --enable_offload"
 
 static const struct mc_opt_absent absent[] = {
 	{ "nof_eviction_ratio", "0.05", NO_NOF },
@@ -45,17 +44,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "nof_heartbeat_interval_sec", "10", NO_NOF },
 	{ "nof_heartbeat_probe_timeout_ms", "1000", NO_NOF },
 	{ "nof_heartbeat_failures_threshold", "3", NO_NOF },
-	{ "enable_offload", "false", NO_SSD },
-	{ "offload_on_evict", "false", NO_SSD },
-	{ "offload_force_evict", "false", NO_SSD },
-	{ "offloading_queue_limit", "50000", NO_SSD },
-	{ "offload_cap_ratio", "0.5", NO_SSD },
-	{ "promotion_on_hit", "false", NO_SSD },
-	{ "promotion_admission_threshold", "2", NO_SSD },
-	{ "promotion_queue_limit", "50000", NO_SSD },
-	{ "promotion_max_per_heartbeat", "1", NO_SSD },
-	{ "quota_bytes", "0", NO_DISK },
-	{ "enable_disk_eviction", "true", NO_DISK },
 	{ "root_fs_dir", "", NO_DISK },
 	{ "global_file_segment_size", "9223372036854775807", NO_DISK },
 	{ "enable_cxl", "false", NO_CXL },
@@ -80,7 +68,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
 	{ "memory_allocator=cachelib", "offset", "deprecated upstream, and there is no CXL tier" },
 	{ "allocation_strategy=cxl", "random", NO_CXL },
-	{ "allocation_strategy=ssd_free_ratio_first", "random", NO_SSD },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
 	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ NULL, NULL, NULL },
@@ -112,7 +99,7 @@ int mcm_conf_check(const struct mcm_conf *c)
 			       c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
 		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, use random, "
-			       "free_ratio_first or local_first",
+			       "free_ratio_first, ssd_free_ratio_first or local_first",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
 		return mc_fail(-EINVAL, "eviction_policy=%s: unknown, use lru, fifo or s3fifo",

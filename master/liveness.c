@@ -177,6 +177,14 @@ unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq
 
 /* Time at which the segment becomes silent or forgotten unless its client sends a heartbeat.  Both
  * tables locked. */
+/* Objects on a disk outlive their owner for longer. */
+static uint64_t forget_ttl(const struct mcm *m, const struct mcm_segment *s)
+{
+	uint64_t disk = s->medium == MCP_MEDIUM_DISK ? m->conf.disk_forget_ttl : 0;
+
+	return disk > m->conf.client_forget_ttl ? disk : m->conf.client_forget_ttl;
+}
+
 static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 {
 	const struct mcm_client *c;
@@ -186,7 +194,7 @@ static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 		c = mcm_client_find(&m->clients, s->client);
 		return (c ? c->seen_ms : 0) + m->conf.client_ttl;
 	case MCP_SEG_SILENT:
-		return s->silent_ms + m->conf.client_forget_ttl;
+		return s->silent_ms + forget_ttl(m, s);
 	default:
 		return UINT64_MAX;
 	}
@@ -223,8 +231,10 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 	}
 	s->silent_ms = now;
 	mcm_segments_set_silent(&m->segments, s, true);
-	if (c)
+	if (c) {
 		c->hidden = true;
+		mcm_offload_disks_changed(m, c);
+	}
 	if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
 		(void)mcd_server_forget(m->meta, s->name);
 	mc_warn(LOG, "owner is silent, hiding its objects segment=%s objects=%llu", s->name, objects);

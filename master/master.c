@@ -82,6 +82,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
 	if (r == 0)
+		r = mcm_offload_init(m);
+	if (r == 0)
 		r = mcm_hot_init(m);
 	if (r == 0)
 		r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
@@ -125,6 +127,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_clients_done(&m->clients);
 	mcm_rates_done(&m->rates);
 	mcm_hot_done(&m->hot);
+	mcm_offload_done(&m->offload);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
 	mc_stop_done(&m->monitor_stop);

@@ -24,6 +24,7 @@
 #include "master/space/evict.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
+#include "master/task/offload.h"
 #include "master/task/task.h"
 #include "master/tenant/tenant.h"
 
@@ -52,6 +53,7 @@ struct mcm {
 	struct mcm_clients clients;
 	struct mcm_puts puts;
 	struct mcm_tasks tasks;
+	struct mcm_offload offload;
 	struct mcm_events events;
 	struct mcm_groups groups;
 	struct mcm_tenants tenants;

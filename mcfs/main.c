@@ -53,19 +53,12 @@ static const struct mc_opt_alias aliases[] = {
 	{ NULL, NULL },
 };
 
-static const struct mc_opt_absent absent[] = {
-	{ "enable_offload", "false", "there is no SSD tier yet" },
-	{ "start_offload_rpc_server", "false", "there is no SSD tier yet" },
-	{ NULL, NULL, NULL },
-};
-
 static const struct mc_program program = {
 	.name = "mcfs",
 	.synopsis = "[OPTION]... [MASTER[,MASTER...]] MOUNTPOINT",
 	.summary = "mount the object pool as a file system",
 	.rows = rows,
 	.aliases = aliases,
-	.absent = absent,
 };
 
 /* The running program; its parts in the order in which they are started. */
@@ -292,6 +285,13 @@ static int open_store(struct running *run, const char *master)
 	conf.segment_kind = fs->conf.segment_kind;
 	conf.timeout_ms = (int64_t)fs->conf.timeout;
 	conf.daemon = "off";	/* this process is the daemon */
+	conf.ssd_path = fs->conf.ssd_offload_path;
+	conf.ssd_size = fs->conf.ssd_offload_size;
+	r = fs->conf.enable_offload ? mcs_conf_offload(&conf) : 0;
+	if (r < 0)
+		return r;
+	if (!fs->conf.enable_offload)
+		conf.ssd_path = NULL;
 	conf.setup_timeout_ms = (int64_t)fs->conf.setup_timeout;
 	conf.spin_us = (unsigned)fs->conf.spin_us;
 	/* An existing mount must survive an unreachable master. */

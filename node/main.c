@@ -33,18 +33,11 @@ static const struct mc_opt_row rows[] = {
 	{ 0 },
 };
 
-static const struct mc_opt_absent absent[] = {
-	{ "enable_offload", "false", "there is no SSD tier yet" },
-	{ "start_offload_rpc_server", "true", "there is no SSD tier yet" },
-	{ NULL, NULL, NULL },
-};
-
 static const struct mc_program program = {
 	.name = "mooncake_client",
 	.synopsis = "[OPTION]...",
 	.summary = "contribute memory to the pool, and serve the programs of this node",
 	.rows = rows,
-	.absent = absent,
 };
 
 /* The parts of the daemon in the order in which they start. */
@@ -138,6 +131,13 @@ static int open_store(struct running *run)
 	conf.lazy = c->lazy;
 	conf.tenant = c->tenant_id;
 	conf.daemon = "off";
+	conf.ssd_path = c->ssd_offload_path;
+	conf.ssd_size = c->ssd_offload_size;
+	r = c->enable_offload ? mcs_conf_offload(&conf) : 0;
+	if (r < 0)
+		return r;
+	if (!c->enable_offload)
+		conf.ssd_path = NULL;
 	/* The master may be missing for a long time. */
 	mc_signals_end_at_once("mooncake_client");
 	r = mcs_open(&conf, &run->store);

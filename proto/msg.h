@@ -26,6 +26,11 @@ enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
 	/* OK, but takes no new objects; since version 2 */
 	MCP_SEG_DRAINING, MCP_SEG_DRAINED };
 
+enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIA };
+
+/* Order of eviction from a disk. */
+enum mcp_evict_policy { MCP_EVICT_DEFAULT, MCP_EVICT_LRU, MCP_EVICT_FIFO, MCP_EVICT_POLICIES };
+
 enum mcp_task_type {
 	MCP_TASK_COPY,			/* copy one object to each target */
 	MCP_TASK_MOVE,			/* move one object from the source to the target */

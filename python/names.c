@@ -4,19 +4,52 @@
 
 #include <string.h>
 
-MCPY_METHOD(store_is_exist, "is_exist", 1, "key")
+/* ExistOptions: are objects that are on a disk only to be copied to memory? */
+static int exist_prefetch(PyObject *options, bool *ret)
 {
+	PyObject *value;
+	int on;
+
+	*ret = false;
+	if (!options || options == Py_None)
+		return 0;
+	value = PyObject_GetAttrString(options, "prefetch_to_memory");
+	on = value ? PyObject_IsTrue(value) : -1;
+	Py_XDECREF(value);
+	*ret = on > 0;
+	return on < 0 ? -1 : 0;
+}
+
+/* Best effort: a copy that cannot be made changes no answer. */
+static void exist_tier(struct mcpy_core *c, const struct mcs_key *keys, size_t n, const uint8_t *present)
+{
+	struct mcs_key *found = PyMem_RawCalloc(n + 1, sizeof(*found));
+	unsigned k = 0;
+
+	for (size_t i = 0; i < n && found; i++)
+		if (present[i])
+			found[k++] = keys[i];
+	if (k)
+		(void)mcs_tier(c->mcs, found, k, MCS_IN_MEMORY, NULL, -1);
+	PyMem_RawFree(found);
+}
+
+MCPY_METHOD(store_is_exist, "is_exist", 1, "key", "options")
+{
+	bool prefetch;
 	int r = MCPY_INVALID_PARAMS;
 	struct mcpy_core *c;
 	struct mcs_key key;
 	uint8_t present;
 
-	if (mcpy_key(a[0], &key) < 0)
+	if (mcpy_key(a[0], &key) < 0 || exist_prefetch(a[1], &prefetch) < 0)
 		return NULL;
 	c = mcpy_enter(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = key.len ? (int)mcpy_code(mcs_exist(c->mcs, &key, 1, &present, -1)) : 0;
+		if (r == 1 && prefetch)
+			exist_tier(c, &key, 1, &present);
 		/* As in upstream, report 0: callers interpret any other number as "exists". */
 		if (r == MCPY_NO_MASTER || r == MCPY_TIMEOUT)
 			r = 0;
@@ -26,21 +59,24 @@ MCPY_METHOD(store_is_exist, "is_exist", 1, "key")
 	return PyLong_FromLong(r);
 }
 
-MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys")
+MCPY_METHOD(store_batch_is_exist, "batch_is_exist", 1, "keys", "options")
 {
+	bool prefetch;
 	int r = MCPY_INVALID_PARAMS;
 	PyObject *list;
 	struct mcpy_keys keys;
 	struct mcpy_core *c;
 	uint8_t *present;
 
-	if (mcpy_keys(a[0], &keys) < 0)
+	if (exist_prefetch(a[1], &prefetch) < 0 || mcpy_keys(a[0], &keys) < 0)
 		return NULL;
 	present = PyMem_RawCalloc((size_t)keys.n + 1, 1);
 	c = present ? mcpy_enter(self) : NULL;
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = keys.n ? (int)mcpy_code(mcs_exist(c->mcs, keys.key, (unsigned)keys.n, present, -1)) : 0;
+		if (r > 0 && prefetch)
+			exist_tier(c, keys.key, (size_t)keys.n, present);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -218,10 +254,12 @@ MCPY_METHOD(store_remove_all, "remove_all", 0, "force")
 
 PyMethodDef mcpy_name_methods[] = {
 	{ "is_exist", MCPY_FAST(store_is_exist),
-	  "is_exist(key: str) -> int\n\n1: the object exists, and is protected for the master's lease time; "
+	  "is_exist(key: str, options: ExistOptions = None) -> int\n\n"
+	  "1: the object exists, and is protected for the master's lease time; "
 	  "0: it does not exist,\nor the master is not reachable; negative: another error." },
 	{ "batch_is_exist", MCPY_FAST(store_batch_is_exist),
-	  "batch_is_exist(keys: list) -> list[int]\n\nAs is_exist(), one result for each key, in one "
+	  "batch_is_exist(keys: list, options: ExistOptions = None) -> list[int]\n\n"
+	  "As is_exist(), one result for each key, in one "
 	  "request; negative also if the master is not reachable." },
 	{ "get_size", MCPY_FAST(store_get_size),
 	  "get_size(key: str) -> int\n\nThe object's size in bytes, -704 for a miss, or another negative error code." },

@@ -55,10 +55,11 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 	PyObject *list = PyList_New(r->n), *one;
 
 	for (unsigned i = 0; i < r->n && list; i++) {
-		one = Py_BuildValue("(ssKKO)", r->replica[i].segment, r->replica[i].endpoint,
+		one = Py_BuildValue("(ssKKOO)", r->replica[i].segment, r->replica[i].endpoint,
 				    (unsigned long long)r->replica[i].address,
 				    (unsigned long long)r->replica[i].size,
-				    r->replica[i].readable ? Py_True : Py_False);
+				    r->replica[i].readable ? Py_True : Py_False,
+				    r->replica[i].on_disk ? Py_True : Py_False);
 		mcpy_list_take(&list, i, one);
 	}
 	return list;

@@ -142,7 +142,7 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 /* ---- open and close ---- */
 
 enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_PATH, A_OFFSET,
-       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS };
+       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS, A_SSD };
 
 /* The file to contribute as the segment; the path points into @a. */
 static int conf_path(PyObject *const *a, struct mcs_conf *conf)
@@ -174,7 +174,8 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	    mcpy_u64(a[A_BUFFER], "daemon_buffer", &conf->daemon_buffer) < 0 ||
 	    mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0 ||
 	    mcpy_text(a[A_PROTOCOL], "protocol", &conf->protocol) < 0 ||
-	    mcpy_text(a[A_NICS], "rdma_devices", &conf->rdma_devices) < 0)
+	    mcpy_text(a[A_NICS], "rdma_devices", &conf->rdma_devices) < 0 ||
+	    mcpy_text(a[A_SSD], "ssd_path", &conf->ssd_path) < 0)
 		return -1;
 	conf->force_tcp = on;
 	conf->timeout_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
@@ -182,7 +183,8 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 }
 
 MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant",
-	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool", "protocol", "rdma_devices")
+	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool", "protocol", "rdma_devices",
+	    "ssd_path")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
@@ -197,7 +199,10 @@ MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force
 	if (r < 0)
 		return PyErr_NoMemory();
 	Py_BEGIN_ALLOW_THREADS
-	r = mcs_open(&conf, &c->mcs);
+	/* "": the path of the environment, or upstream's default. */
+	r = conf.ssd_path ? mcs_conf_offload(&conf) : 0;
+	if (r == 0)
+		r = mcs_open(&conf, &c->mcs);
 	if (r < 0)
 		why = mcs_error_detail(r);
 	Py_END_ALLOW_THREADS
@@ -221,6 +226,20 @@ static PyObject *store_close(PyObject *self, PyObject *none)
 {
 	store_detach((struct mcpy_store *)self);
 	return PyLong_FromLong(0);
+}
+
+static PyObject *store_disks_remove(PyObject *self, PyObject *none)
+{
+	struct mcpy_core *c = mcpy_enter(self);
+	int r = MCPY_INVALID_PARAMS;
+
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = (int)mcpy_code(mcs_disks_remove(c->mcs, -1));
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	return PyLong_FromLong(r);
 }
 
 static PyObject *store_health(PyObject *self, PyObject *none)
@@ -335,6 +354,7 @@ static PyMethodDef store_methods[] = {
 	{ "close", store_close, METH_NOARGS,
 	  "close() -> int\n\nLeave the pool: unmount this store's segment, which discards its objects.  Waits at most\n"
 	  "2 seconds for running calls in other threads.  Returns 0, also if already closed." },
+	{ "_disks_remove", store_disks_remove, METH_NOARGS, "_disks_remove() -> 0 or a negative code" },
 	{ "health_check", store_health, METH_NOARGS,
 	  "health_check() -> int\n\n0: healthy, 1: not set up or closed, 2: the master is not reachable." },
 	{ "get_hostname", store_hostname, METH_NOARGS,

@@ -10,8 +10,9 @@
 
 #include "common/err.h"
 #include "tiers/dram/dram.h"
+#include "tiers/ssd/ssd.h"
 
-const struct mct_tier_ops *const mct_tiers[] = { &mct_dram_tier, NULL };
+const struct mct_tier_ops *const mct_tiers[] = { &mct_dram_tier, &mct_ssd_tier, NULL };
 
 int mct_medium_open(const char *tier, const struct mct_conf *conf, struct mct_medium **ret)
 {
@@ -25,4 +26,41 @@ void mct_medium_close(struct mct_medium *m)
 {
 	if (m)
 		m->ops->close(m);
+}
+
+/* ---- slots of a tier of memory ----------------------------------------------------------------- */
+
+int mct_no_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
+{
+	return -MC_ENOTSUP;
+}
+
+int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY])
+{
+	return -MC_ENOTSUP;
+}
+
+void mct_no_read_start(struct mct_medium *m, struct mct_read *r)
+{
+	r->status = -MC_ENOTSUP;
+	r->done(r);
+}
+
+void mct_no_read_end(struct mct_medium *m, struct mct_read *r)
+{
+}
+
+int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret)
+{
+	return -MC_ENOTSUP;
+}
+
+void mct_no_buffer_put(struct mct_medium *m, void *buf)
+{
+}
+
+void mct_no_write_start(struct mct_medium *m, struct mct_write *w)
+{
+	w->status = -MC_ENOTSUP;
+	w->done(w);
 }

@@ -5,14 +5,15 @@
  * medium's memory with the engine and offers its size to the master.  Sizes and offsets are in bytes.  Errors
  * are negative, with a detail, and leave outputs untouched.
  *
- * A tier whose bytes are not addressable (a file on an SSD) returns -MC_ENOTSUP from memory.  Its owner will
- * then serve reads and writes of the segment from buffers of its own, through three slots that come with the
- * first such tier: read_start and write_start queue one transfer between a buffer and a range of the medium
- * and do not block; complete collects the transfers that have ended. */
+ * A tier whose bytes are not addressable (a file on an SSD) returns -MC_ENOTSUP from memory, and reads and writes
+ * them through buffers of the medium: read_start and write_start queue one transfer and do not block.  The other
+ * tiers return -MC_ENOTSUP from these slots. */
 #ifndef MCT_TIER_H
 #define MCT_TIER_H
 
 #include <stdint.h>
+
+#include "common/list.h"
 
 struct mct_conf {
 	uint64_t size;		/* the tier rounds it to its own unit */
@@ -24,6 +25,34 @@ struct mct_conf {
 				 * @size bytes or more and stays the caller's */
 	int numa_node;		/* bind memory to this node, -1: none */
 	int prefault;		/* allocate pages in a background thread, lowest address first */
+	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
+};
+
+#define MCT_PIECE_MAX (1u << 20)	/* bytes of one read, or of one buffer for writing */
+#define MCT_BLOCK 4096u			/* unit of writes */
+#define MCT_IDENTITY 5			/* words that a medium keeps for its owner */
+
+/* One read.  It belongs to the caller before read_start and from @done on, which runs on any thread, maybe before
+ * read_start returns, and must not block. */
+struct mct_read {
+	uint64_t off;
+	uint32_t len;		/* 1 to MCT_PIECE_MAX */
+	void (*done)(struct mct_read *r);
+	/* filled in */
+	int status;		/* 0, or negative: then there are no bytes, and read_end is not called */
+	const void *at;		/* the bytes, until read_end */
+	struct mc_list node;	/* the tier's */
+	void *piece;
+};
+
+/* One write of whole blocks, in the same way. */
+struct mct_write {
+	uint64_t off;		/* a multiple of MCT_BLOCK, like @len */
+	uint32_t len;
+	const void *buf;	/* on a multiple of MCT_BLOCK, maybe from buffer_get; stays the caller's */
+	void (*done)(struct mct_write *w);
+	int status;
+	uint64_t priv[12];	/* the tier's */
 };
 
 /* Constant while the medium is open. */
@@ -60,6 +89,17 @@ struct mct_tier_ops {
 	/* Enlarge to @size bytes, rounded up; base and content stay.  -EINVAL: smaller than now, or above the
 	 * limit.  -ENOMEM.  One thread at a time. */
 	int (*grow)(struct mct_medium *m, uint64_t size);
+	/* Bytes that outlive the process: the owner's identity words, stored durably; all 0 in a new medium. */
+	int (*identity)(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
+	int (*set_identity)(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
+	/* Equal reads that run at the same time are one read of the device.  Any thread. */
+	void (*read_start)(struct mct_medium *m, struct mct_read *r);
+	/* The caller needs r->at no more.  Any thread; does not block. */
+	void (*read_end)(struct mct_medium *m, struct mct_read *r);
+	/* A buffer of MCT_PIECE_MAX bytes for writing; waits for one until @deadline.  -MC_ETIMEDOUT. */
+	int (*buffer_get)(struct mct_medium *m, uint64_t deadline, void **ret);
+	void (*buffer_put)(struct mct_medium *m, void *buf);
+	void (*write_start)(struct mct_medium *m, struct mct_write *w);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */
 	void (*close)(struct mct_medium *m);
@@ -72,5 +112,14 @@ extern const struct mct_tier_ops *const mct_tiers[];
 int mct_medium_open(const char *tier, const struct mct_conf *conf, struct mct_medium **ret);
 /* NULL is fine. */
 void mct_medium_close(struct mct_medium *m);
+
+/* Slots of a tier of memory. */
+int mct_no_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
+int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
+void mct_no_read_start(struct mct_medium *m, struct mct_read *r);
+void mct_no_read_end(struct mct_medium *m, struct mct_read *r);
+int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
+void mct_no_buffer_put(struct mct_medium *m, void *buf);
+void mct_no_write_start(struct mct_medium *m, struct mct_write *w);
 
 #endif

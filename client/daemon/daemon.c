@@ -79,6 +79,11 @@ static int daemon_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 	return mc_fail(-EINVAL, "this process contributes no memory");
 }
 
+static int daemon_disks_remove(struct mcs_backend *b, uint64_t deadline)
+{
+	return 0;
+}
+
 static int daemon_segment_identity(struct mcs_backend *b, uint64_t *identity)
 {
 	return mc_fail(-EINVAL, "this process contributes no memory");
@@ -112,6 +117,7 @@ static const struct mcs_backend_ops daemon_ops = {
 	.segment_grow = daemon_segment_grow,
 	.segment_fd = daemon_segment_fd,
 	.segment_identity = daemon_segment_identity,
+	.disks_remove = daemon_disks_remove,
 	.register_buffer = daemon_register_buffer,
 	.register_memfd = mcs_daemon_register_memfd,
 	.unregister_buffer = mcs_daemon_unregister_buffer,
@@ -173,14 +179,14 @@ static int daemon_open_at(const struct mcs_conf *conf, const char *where, bool f
 int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
 {
 	const char *say = conf->daemon && *conf->daemon ? conf->daemon :
-		conf->segment_size ? "off" : "auto";
+		conf->segment_size || conf->ssd_path ? "off" : "auto";
 	bool found = !strcmp(say, "auto");
 	char port[16];
 	int r;
 
 	if (!strcmp(say, "off"))
 		return 0;
-	if (conf->segment_size || *conf->tenant)
+	if (conf->segment_size || conf->ssd_path || *conf->tenant)
 		return found ? 0 : mc_fail(-MC_EPARAM, "daemon=%s cannot be combined with segment_size or tenant",
 					   say);
 	if (found && (conf->force_tcp || !strncmp(conf->master, "local:", 6)))

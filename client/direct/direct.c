@@ -81,6 +81,9 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
 		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), terms->earlier,
 				    mc_deadline_ms(MOUNT_MS));
+		if (r >= 0)
+			r = mcs_disks_mount(s->disks, c, NULL, mcs_session_pool(s->base.session), terms->earlier,
+					    mc_deadline_ms(MOUNT_MS));
 		/* Reads work without a mounted segment, so keep the connection. */
 		if (r < 0)
 			mcs_background_remount(s->background);
@@ -165,6 +168,30 @@ static bool direct_await_owner(uint64_t deadline)
 	return nanosleep(&nap, NULL) == 0 && mc_now_ns() < deadline;
 }
 
+int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline)
+{
+	struct mcs_session *session = s->base.session;
+	int r;
+
+	r = mcs_owner_remount(s->owner, session, deadline);
+	if (r < 0)
+		return r;
+	return mcs_disks_mount(s->disks, NULL, session, mcs_session_pool(session), mcs_session_terms(session).earlier,
+			       deadline);
+}
+
+static int direct_open_disks(struct mcs_direct *s)
+{
+	const struct mcs_conf *c = &s->base.store->conf;
+	const struct mcs_disks_conf conf = {
+		.engine = s->engine, .client = s->client, .paths = c->ssd_path, .size = c->ssd_size,
+		.buffers = c->ssd_buffers, .threads = c->ssd_threads, .high = c->ssd_high, .low = c->ssd_low,
+		.policy = c->ssd_policy,
+	};
+
+	return c->ssd_path && *c->ssd_path ? mcs_disks_open(&conf, &s->disks) : 0;
+}
+
 static int direct_open_owner(struct mcs_direct *s)
 {
 	const struct mcs_conf *c = &s->base.store->conf;
@@ -183,10 +210,10 @@ static int direct_open_owner(struct mcs_direct *s)
 	uint64_t deadline;
 	int r;
 
-	if (!c->segment_size)
-		return 0;
-	r = mcs_owner_open(&conf, &s->owner);
-	if (r < 0)
+	r = c->segment_size ? mcs_owner_open(&conf, &s->owner) : 0;
+	if (r == 0)
+		r = direct_open_disks(s);
+	if (r < 0 || (!s->owner && !s->disks))
 		return r;
 	__atomic_store_n(&s->attaching, true, __ATOMIC_RELEASE);
 	if (!mcs_session_ever(s->base.session))
@@ -194,7 +221,7 @@ static int direct_open_owner(struct mcs_direct *s)
 	MC_FAULT_POINT("client.open.before_mount");
 	deadline = mc_deadline_ms(MOUNT_MS);
 	do
-		r = mcs_owner_remount(s->owner, s->base.session, deadline);
+		r = mcs_direct_mount(s, deadline);
 	while (r == -MC_EOWNER && conf.adopt_fd > 0 && direct_await_owner(deadline));
 	MC_FAULT_POINT("client.open.after_mount");
 	return r;
@@ -236,8 +263,10 @@ static int direct_start(struct mcs_direct *s)
 		r = direct_open_owner(s);
 	if (r == 0)
 		r = mcs_background_start(s, &s->background);
-	if (r == 0 && s->owner)
+	if (r == 0 && (s->owner || s->disks))
 		r = mcs_mover_start(s, &s->mover);
+	if (r == 0 && s->disks)
+		r = mcs_offloader_start(s, &s->offloader);
 	if (r == 0)
 		r = mcs_async_open(s, &s->async);
 	if (r == 0)
@@ -252,12 +281,16 @@ static void direct_close(struct mcs_backend *b)
 	mcs_async_close(s->async);
 	mcs_heartbeat_stop(s->heartbeat);
 	mcs_mover_stop(s->mover);
+	mcs_offloader_stop(s->offloader);
 	mcs_background_stop(s->background);
 	s->background = NULL;
 	if (s->owner && s->base.session && mcs_session_up(s->base.session))
 		(void)mcs_owner_unmount(s->owner, s->base.session, mc_deadline_ms(UNMOUNT_MS));
+	if (s->disks && s->base.session && mcs_session_up(s->base.session))
+		mcs_disks_leave(s->disks, s->base.session, mc_deadline_ms(UNMOUNT_MS));
 	mcs_session_close(s->base.session);
 	mcs_owner_close(s->owner);
+	mcs_disks_close(s->disks);
 	mcs_buffers_done(&s->buffers);
 	mcs_segmap_close(s->segmap);
 	mce_engine_close(s->engine);
@@ -294,6 +327,11 @@ static int direct_segment_grow(struct mcs_backend *b, uint64_t size, uint64_t de
 static int direct_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
 {
 	return mcs_owner_fd(mcs_direct_of(b)->owner, ret_size);
+}
+
+static int direct_disks_remove(struct mcs_backend *b, uint64_t deadline)
+{
+	return mcs_disks_unmount(mcs_direct_of(b)->disks, b->session, deadline);
 }
 
 static int direct_segment_identity(struct mcs_backend *b, uint64_t *identity)
@@ -352,6 +390,7 @@ static const struct mcs_backend_ops direct_ops = {
 	.segment_grow = direct_segment_grow,
 	.segment_fd = direct_segment_fd,
 	.segment_identity = direct_segment_identity,
+	.disks_remove = direct_disks_remove,
 	.register_buffer = direct_register_buffer,
 	.register_memfd = direct_register_memfd,
 	.unregister_buffer = direct_unregister_buffer,
@@ -380,6 +419,7 @@ static const struct mcs_backend_ops direct_ops = {
 int mcs_direct_open(struct mcs *store, struct mcs_backend **ret)
 {
 	struct mcs_direct *s = calloc(1, sizeof(*s));
+	char why[256];
 	int r;
 
 	if (!s)
@@ -397,8 +437,9 @@ int mcs_direct_open(struct mcs *store, struct mcs_backend **ret)
 	mcs_buffers_init(&s->buffers);
 	r = direct_start(s);
 	if (r < 0) {
+		snprintf(why, sizeof(why), "%s", mc_err_detail(r));
 		direct_close(&s->base);
-		return r;
+		return mc_fail(r, "%s", why);
 	}
 	s->base.hostname = mce_engine_endpoint(s->engine);
 	direct_name_metrics(s->base.hostname);

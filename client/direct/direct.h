@@ -8,8 +8,10 @@
 #include "client/backend.h"
 #include "client/buffer.h"
 #include "client/session/background.h"
+#include "client/session/disks.h"
 #include "client/session/lease.h"
 #include "client/session/mover.h"
+#include "client/session/offloader.h"
 #include "client/session/owner.h"
 #include "client/session/segmap.h"
 #include "client/session/session.h"
@@ -24,8 +26,10 @@ struct mcs_direct {
 	struct mce_engine *engine;
 	struct mcs_segmap *segmap;
 	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
+	struct mcs_disks *disks;	/* the same for disks */
 	struct mcs_background *background;
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
+	struct mcs_offloader *offloader;	/* NULL: it has no disks */
 	struct mcs_async *async;
 	struct mcs_heartbeat *heartbeat;
 
@@ -47,6 +51,9 @@ static inline struct mcs_direct *mcs_direct_of(struct mcs_backend *b)
 {
 	return mc_container_of(b, struct mcs_direct, base);
 }
+
+/* Offer memory and disks to the master of the session, or (@c) of a connection that is being made. */
+int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline);
 
 /* Open one for @store, by its configuration. */
 int mcs_direct_open(struct mcs *store, struct mcs_backend **ret);

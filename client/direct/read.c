@@ -9,6 +9,7 @@
 
 #include "client/layout.h"
 #include "common/fault.h"
+#include "common/log.h"
 #include "common/metrics.h"
 
 /* Maximum of memory that one call uses in addition to the callers' buffers. */
@@ -16,6 +17,8 @@
 /* How long a transfer may take if another replica could be tried instead. */
 #define PATIENCE_MS 1000
 #define PATIENCE_BYTES_PER_MS 20000
+/* A disk is farther than any memory. */
+#define DISK_DISTANCE 8u
 
 MC_COUNTER(read_bytes, "mooncake_client_transfer_bytes_total", "op=\"read\"",
 	   "bytes moved between this process and segments")
@@ -88,7 +91,7 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 	};
 	mcp_iter_init(&it, &obj->replicas, &mcp_desc_replica);
 	while (ret->n < MCS_REPLICAS_MAX && mcp_iter_next(&it, &ret->replica[ret->n]))
-		ret->n++;
+		ret->info.flags |= ret->replica[ret->n++].medium == MCP_MEDIUM_DISK ? MCS_ON_DISK : MCS_IN_MEMORY;
 	return 0;
 }
 
@@ -162,7 +165,8 @@ static int read_choose(struct mcs_direct *s, struct mcs_part *p)
 			continue;
 		score = (p->unreachable[i] + p->mismatched[i]) * 16;
 		if (p->v->n > 1)
-			score += read_distance(s, p->v->replica[i].segment);
+			score += p->v->replica[i].medium == MCP_MEDIUM_DISK ? DISK_DISTANCE :
+				read_distance(s, p->v->replica[i].segment);
 		if (score < best) {
 			best = score;
 			p->replica = i;
@@ -273,6 +277,19 @@ static bool part_matches(struct mcs_part *p)
 		       mc_crc_chunks(sp.end - sp.start) * sizeof(*crc));
 }
 
+/* The chosen replica was bad twice: if it is on a disk, the master drops it. */
+static void part_bad(struct mcs_direct *s, const struct mcs_part *p)
+{
+	const struct mcp_replica *rep = &p->v->replica[p->replica];
+	const struct mcp_bad_copy msg = { .pin = p->v->pin.id, .segment = rep->segment };
+
+	if (rep->medium != MCP_MEDIUM_DISK || !mcs_version_pinned(s, p->v))
+		return;
+	mc_warn("client", "the copy of an object on a disk is bad, dropping it: %s",
+		p->mismatched[p->replica] > 1 ? "checksum mismatch" : "it cannot be read");
+	(void)mcs_send(s->base.session, MCP_BAD_COPY, &msg);
+}
+
 /* Set the status of a part whose requests are complete. */
 static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 {
@@ -283,7 +300,9 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 			err = p->req[i].status;
 	if (err < 0) {
 		p->status = mcs_transfer_error(err);
-		p->unreachable[p->replica]++;
+		/* The owner's device has refused it. */
+		if (++p->unreachable[p->replica] == 2 && err == -EIO)
+			part_bad(s, p);
 		mc_metric_add(&failed, 1);
 		mcs_segmap_forget(s->segmap, p->v->replica[p->replica].segment);
 		return;
@@ -292,8 +311,10 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 	__atomic_store_n(&p->seg->path, p->req[0].path, __ATOMIC_RELAXED);
 	mc_metric_add(&read_bytes, (int64_t)p->len);
 	if (!part_matches(p)) {
-		if (++p->mismatched[p->replica] == 2)
+		if (++p->mismatched[p->replica] == 2) {
 			mc_metric_add(&checksum_errors, 1);
+			part_bad(s, p);
+		}
 		p->fetched = NULL;
 		p->status = mc_fail(-MC_ECHECKSUM, "checksum mismatch at %llu, %llu bytes",
 				    (unsigned long long)p->offset, (unsigned long long)p->len);

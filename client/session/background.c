@@ -214,7 +214,7 @@ static void background_do_remount(struct mcs_background *b)
 
 	if (!__atomic_exchange_n(&b->remount, false, __ATOMIC_ACQ_REL))
 		return;
-	r = mcs_owner_remount(b->s->owner, b->s->base.session, mc_deadline_ms(CALL_MS));
+	r = mcs_direct_mount(b->s, mc_deadline_ms(CALL_MS));
 	if (r >= 0)
 		return;
 	mc_warn("client", "the master did not accept the segment, will retry error=\"%s\"",

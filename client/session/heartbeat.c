@@ -7,6 +7,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/direct/direct.h"
 #include "common/fault.h"
@@ -64,6 +65,14 @@ static uint32_t heartbeat_answer_ms(const struct mcs_heartbeat *h)
 	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
 }
 
+static bool heartbeat_is_own(const struct mcs_heartbeat *h, const uint64_t nonce[2])
+{
+	uint8_t own[16];
+
+	mce_engine_nonce(h->s->engine, own);
+	return !memcmp(own, nonce, sizeof(own));
+}
+
 /* Carry out the master's orders; those that are done are confirmed by the next heartbeat, the others are repeated by
  * the master. */
 static void heartbeat_fence(struct mcs_heartbeat *h, const struct mcp_seq *orders)
@@ -78,6 +87,10 @@ static void heartbeat_fence(struct mcs_heartbeat *h, const struct mcp_seq *order
 		nonce[0] = htole64(f.engine.hi);
 		nonce[1] = htole64(f.engine.lo);
 		r = mc_fault("client.heartbeat.fence");
+		/* Only this process writes to its disks. */
+		if (r == 0 && (mcp_id_zero(f.engine) || heartbeat_is_own(h, nonce)) &&
+		    !mcs_disks_fence(h->s->disks, f.upto))
+			r = -EAGAIN;
 		if (r == 0)
 			r = mce_engine_fence(h->s->engine, mcp_id_zero(f.engine) ? NULL : (uint8_t *)nonce, f.upto);
 		if (r == 0)

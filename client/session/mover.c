@@ -46,6 +46,9 @@ struct job {
 	uint32_t *crc;
 	int status;
 	bool submitted;
+	bool whole;		/* it came from a disk, and is copied */
+	uint32_t whole_crc;
+	uint64_t epoch;
 	struct mce_req req;
 };
 
@@ -62,6 +65,15 @@ static bool mover_inside(const struct mcs_seg *seg, const struct mcp_replica *r,
 	return r->offset <= seg->size && mcs_stored_size(size) <= seg->size - r->offset;
 }
 
+/* Copy an object of a disk at once; the request is as if it had been carried out. */
+static int mover_from_disk(struct mcs_direct *s, struct job *j, uint64_t fence)
+{
+	uint64_t deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(j->size / BYTES_PER_MS));
+
+	j->whole = true;
+	return mcs_disk_to_memory(s, &j->from, &j->to, j->size, j->epoch, fence, deadline, &j->whole_crc, &j->dst);
+}
+
 /* Find source and destination, and build the transfer request. */
 static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, uint64_t deadline)
 {
@@ -69,6 +81,8 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, ui
 	const void *data;
 	int r;
 
+	if (j->from.medium == MCP_MEDIUM_DISK)
+		return mover_from_disk(s, j, fence);
 	data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, j->size);
 	if (!data)
 		return mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not in this process's segment");
@@ -96,7 +110,7 @@ static bool mover_settled(struct mcs_direct *s, const struct job *j)
 	const struct timespec tick = { .tv_nsec = 20000000 };
 	uint64_t deadline = mc_deadline_ms(CALL_MS);
 
-	if (!j->submitted || j->req.status >= 0)
+	if (j->whole ? !j->dst : !j->submitted || j->req.status >= 0)
 		return true;
 	while (!mce_peer_settle(j->dst->peer)) {
 		if (mc_now_ns() >= deadline) {
@@ -110,13 +124,13 @@ static bool mover_settled(struct mcs_direct *s, const struct job *j)
 
 static void mover_finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
 {
-	if (j->status == 0 && j->req.status < 0) {
+	if (j->status == 0 && !j->whole && j->req.status < 0) {
 		j->status = mcs_transfer_error(j->req.status);
 		mcs_segmap_forget(s->segmap, j->to.segment);
 	}
 	*ret = (struct mcp_copied){ .put = j->put, .status = mc_err_to_wire(j->status) };
 	if (j->status == 0)
-		ret->crc = mcs_crc_of_chunks(j->crc, j->size);
+		ret->crc = j->whole ? j->whole_crc : mcs_crc_of_chunks(j->crc, j->size);
 	mc_metric_add(j->status < 0 ? &failed : &moved, j->status < 0 ? 1 : (int64_t)j->size);
 	free(j->crc);
 	mcs_seg_put(j->dst);
@@ -130,6 +144,7 @@ static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, u
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
+		jobs[i].epoch = epoch;
 		jobs[i].status = mover_prepare(s, &jobs[i], fence, prepare_until);
 		bytes += jobs[i].size;
 	}
@@ -137,13 +152,13 @@ static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, u
 		mce_batch_init(&batch[i]);
 		if (jobs[i].status == 0 && !mcs_put_owned(s, epoch, 0))
 			jobs[i].status = mc_fail(-MC_ESTALE_PUT, "the connection is gone");
-		jobs[i].submitted = jobs[i].status == 0;
+		jobs[i].submitted = jobs[i].status == 0 && !jobs[i].whole;
 		if (jobs[i].submitted)
 			mce_submit(s->engine, &batch[i], &jobs[i].req, 1);
 	}
 	deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(bytes / BYTES_PER_MS));
 	for (i = 0; i < n; i++)
-		if (jobs[i].status == 0)
+		if (jobs[i].submitted && jobs[i].status == 0)
 			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
 }
 

@@ -231,9 +231,9 @@ int mcs_owner_grow(struct mcs_owner *o, struct mcs_session *s, uint64_t size, ui
 
 int mcs_owner_unmount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
 {
+	struct mcp_unmount msg = { .keep = 0 };
 	struct mcp_unmount_reply reply;
 	struct mcp_reply mem = { 0 };
-	struct mcp_unmount msg;
 	int r;
 
 	if (!o)

@@ -183,7 +183,8 @@ static int serve_region(struct guest *g, uint64_t rkey, struct mce_rdma_remote *
 		rem->rkey = rkey;
 		rem->base = mr->base;
 		rem->len = mr->len;
-		rem->access = mr->access;
+		/* Peers then take another path, as no NIC has it. */
+		rem->access = mr->medium ? MCE_ACCESS_READ : mr->access;
 		rem->nnics = region ? g->r->nnics : 0;
 		rem->nparts = region ? region->nparts : 1;
 		rem->part = region ? region->part : mr->len;

@@ -268,6 +268,8 @@ static uint32_t queue_next_len(struct mce_tcp_conn *conn, struct mce_req *req)
 
 	if (max > conn->len_max)
 		max = conn->len_max;
+	if (req->op == MCE_READ && max > MCE_READ_MAX)
+		max = MCE_READ_MAX;
 	if (len == 0)
 		len = mce_tail_len(req) - x->iov_off;
 	return (uint32_t)(len < max ? len : max);

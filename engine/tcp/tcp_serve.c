@@ -32,6 +32,7 @@ struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
 	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
 
 	a->upto = false;
+	a->read = NULL;
 	return a;
 }
 
@@ -47,6 +48,23 @@ static void serve_answer(struct mce_serve_conn *c, int status, const uint8_t *at
 	a->at = at;
 	a->len = len;
 	a->mr = mr;
+	a->hlen = MCE_RESP_SIZE;
+	mce_resp_pack(a->hdr, &resp);
+}
+
+void mce_serve_answer_read(struct mce_serve_conn *c, uint64_t id, int status, const void *at, uint32_t len,
+			   struct mce_medium_read *read)
+{
+	struct mce_answer *a = mce_serve_answer(c);
+	struct mce_wire_resp resp = {
+		.type = MCE_FRAME_DATA, .id = id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
+	};
+
+	a->id = id;
+	a->at = at;
+	a->len = len;
+	a->mr = NULL;
+	a->read = read;
 	a->hlen = MCE_RESP_SIZE;
 	mce_resp_pack(a->hdr, &resp);
 }
@@ -76,6 +94,9 @@ static void answers_pop(struct mce_serve_conn *c)
 	if (a->mr)
 		mce_mr_unref(a->mr);
 	a->mr = NULL;
+	if (a->read)
+		mce_medium_read_end(a->read);
+	a->read = NULL;
 	c->head = (c->head + 1) % MCE_WIRE_WINDOW;
 	c->n--;
 	c->tx_off = 0;
@@ -235,6 +256,22 @@ static void serve_refuse_payload(struct mce_serve_conn *c, int status)
 	c->status = status;
 }
 
+/* A region that is not memory: begin to read it.  The caller answers with the error. */
+static int serve_begin_medium(struct mce_serve_conn *c)
+{
+	const struct mce_wire_req *q = &c->req;
+	struct mce_mr *mr;
+	int r;
+
+	r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, MCE_ACCESS_MEDIUM, &mr);
+	if (r < 0)
+		return r;
+	r = mce_serve_medium(c, mr, q->id, q->addr - mr->base, q->len);
+	if (r < 0)
+		mce_mr_unref(mr);
+	return r;
+}
+
 static int serve_find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
 {
 	const struct mce_wire_req *q = &c->req;
@@ -271,6 +308,8 @@ static void serve_begin_read(struct mce_serve_conn *c)
 		mce_mr_unref(mr);
 		r = -MC_ETRANSFER;
 	}
+	if (r == -EACCES && serve_begin_medium(c) == 0)
+		return;
 	if (r < 0)
 		serve_answer(c, r, NULL, 0, NULL);
 	else
@@ -399,7 +438,7 @@ static int serve_receive(struct mce_serve_conn *c)
 		} else if (c->writing) {
 			serve_end_write(c);
 			continue;
-		} else if (c->n == MCE_WIRE_WINDOW) {
+		} else if (mce_serve_full(c)) {
 			return 1;
 		} else {
 			n = serve_take_header(c);
@@ -442,8 +481,8 @@ int mce_serve(struct mce_serve_conn *c)
 		r = more < 0 ? more : 0;
 		if (r == 0 && !c->tx_blocked)
 			r = serve_send_answers(c);
-		/* The ring gets room when the socket does. */
-		if (c->n == MCE_WIRE_WINDOW && c->tx_blocked)
+		/* The ring gets room when the socket does, or a medium delivers. */
+		if (mce_serve_full(c) && (c->tx_blocked || c->reading))
 			more = 0;
 	} while (r == 0 && more > 0);
 	return r;

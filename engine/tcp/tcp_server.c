@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
@@ -51,6 +52,7 @@ struct mce_tcp_server {
 	unsigned next_io;
 	/* each owned by its loop */
 	struct mc_list on_io[MCE_IO_MAX];
+	struct mce_medium_ready ready[MCE_IO_MAX];
 	/* guarded by lock */
 	pthread_mutex_t lock;
 	struct mc_list conns;
@@ -64,7 +66,13 @@ static struct mce_tcp_server *tcp_server(struct mce_engine *e)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
-static void conn_unref(struct mce_serve_conn *c)
+void mce_serve_conn_ref(struct mce_serve_conn *c)
+{
+	MC_LOCKED(&c->s->lock);
+	c->refs++;
+}
+
+void mce_serve_conn_unref(struct mce_serve_conn *c)
 {
 	bool last;
 
@@ -98,7 +106,7 @@ static void conn_close(struct mce_serve_conn *c)
 	s->nconns--;
 	pthread_mutex_unlock(&s->lock);
 	mc_metric_add(&conns_in, -1);
-	conn_unref(c);
+	mce_serve_conn_unref(c);
 }
 
 static bool conn_has_name(const struct mce_serve_conn *a, const struct mce_greeting *g)
@@ -149,7 +157,7 @@ static void conn_fence(struct mce_serve_conn *old)
 	old->fenced = true;
 	pthread_mutex_unlock(&old->lock);
 	shutdown(old->evfd.fd, SHUT_RDWR);
-	conn_unref(old);
+	mce_serve_conn_unref(old);
 }
 
 static void conn_reply(struct mce_serve_conn *c, int status)
@@ -263,14 +271,22 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 	conn_run(c);
 }
 
-static void conn_resume(struct mce_watcher *w)
+void mce_serve_conn_resume(struct mce_serve_conn *c)
 {
-	struct mce_serve_conn *c = mc_container_of(w, struct mce_serve_conn, watcher);
-
 	if (mce_serve_conn_stale(c))
 		conn_close(c);
 	else
 		conn_run(c);
+}
+
+static void conn_resume(struct mce_watcher *w)
+{
+	mce_serve_conn_resume(mc_container_of(w, struct mce_serve_conn, watcher));
+}
+
+struct mce_medium_ready *mce_serve_medium_ready(const struct mce_serve_conn *c)
+{
+	return &c->s->ready[c->io - c->io->e->io];
 }
 
 static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
@@ -280,7 +296,8 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 
 	mce_idle_tick(c, moved != c->seen_moved, now_ms);
 	limit = conn_is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
-	if (moved != c->seen_moved || (conn_is_greeted(c) && !mce_serve_busy(c))) {
+	/* A slow medium is not the peer's fault. */
+	if (moved != c->seen_moved || c->reading || (conn_is_greeted(c) && !mce_serve_busy(c))) {
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
@@ -330,13 +347,13 @@ static void conn_yield(void *arg)
 		c->yields = false;
 		pthread_mutex_unlock(&c->s->lock);
 	}
-	conn_unref(c);
+	mce_serve_conn_unref(c);
 }
 
 static void conn_post_yield(struct mce_serve_conn *c)
 {
 	if (mc_evloop_post(c->io->loop, conn_yield, c) < 0)
-		conn_unref(c);
+		mce_serve_conn_unref(c);
 }
 
 static int conn_admit(struct mce_tcp_server *s, const struct in6_addr *from)
@@ -418,7 +435,7 @@ static int conn_new(struct listener *from, int fd)
 		s->nconns--;
 		pthread_mutex_unlock(&s->lock);
 		mc_metric_add(&conns_in, -1);
-		conn_unref(c);
+		mce_serve_conn_unref(c);
 	}
 	return 0;
 }
@@ -582,8 +599,11 @@ static int tcp_open(struct mce_engine *e)
 	listener_init(s, &s->ours, false);
 	listener_init(s, &s->upstream, true);
 	mc_list_init(&s->conns);
-	for (unsigned i = 0; i < MCE_IO_MAX; i++)
+	for (unsigned i = 0; i < MCE_IO_MAX; i++) {
 		mc_list_init(&s->on_io[i]);
+		mc_list_init(&s->ready[i].list);
+		pthread_mutex_init(&s->ready[i].lock, NULL);
+	}
 	pthread_mutex_init(&s->lock, NULL);
 	s->watcher.tick = server_tick;
 	return mc_evloop_post(e->io[0].loop, server_begin, s);

@@ -10,13 +10,16 @@
 #include "engine/tcp/tcp_rx.h"
 #include "engine/upstream/upstream_wire.h"
 
+struct mce_medium_read;
+
 /* One answer that waits to be sent. */
 struct mce_answer {
 	uint8_t hdr[MCE_RESP_SIZE];
 	uint32_t hlen;		/* bytes of hdr */
 	uint64_t len;		/* payload at @at, inside @mr */
 	const uint8_t *at;
-	struct mce_mr *mr;	/* reference, NULL when there is no payload */
+	struct mce_mr *mr;	/* reference, NULL when there is no payload, or with @read */
+	struct mce_medium_read *read;	/* has the payload, NULL: it is memory */
 	uint64_t id;
 	bool upto;		/* an ACK_UPTO */
 };
@@ -69,6 +72,7 @@ struct mce_serve_conn {
 	uint64_t tx_moved;
 	uint64_t tx_off;	/* bytes of the first answer that are sent */
 	uint32_t head, n;	/* of ring */
+	uint32_t reading;	/* READs that a medium has not delivered; they will need room in the ring */
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
 
@@ -93,8 +97,35 @@ void mce_serve_done(struct mce_serve_conn *c);
 /* Are requests or answers under way? */
 static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 {
-	return c->left || c->n || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
+	return c->left || c->n || c->reading || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
 }
+
+/* The ring has no room for another request's answer. */
+static inline bool mce_serve_full(const struct mce_serve_conn *c)
+{
+	return c->n + c->reading == MCE_WIRE_WINDOW;
+}
+
+/* tcp_server.c, for those that continue a connection on its loop */
+void mce_serve_conn_ref(struct mce_serve_conn *c);
+void mce_serve_conn_unref(struct mce_serve_conn *c);
+void mce_serve_conn_resume(struct mce_serve_conn *c);
+
+/* tcp_medium.c: begin a READ of [@off, @off + @len) of the medium of @mr, whose reference it takes over.  -ERANGE,
+ * -ENOMEM: it does not. */
+int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t off, uint64_t len);
+/* The answer is sent, or will not be. */
+void mce_medium_read_end(struct mce_medium_read *r);
+/* Of each I/O thread: READs that their media have delivered. */
+struct mce_medium_ready {
+	pthread_mutex_t lock;
+	struct mc_list list;
+	bool posted;
+};
+struct mce_medium_ready *mce_serve_medium_ready(const struct mce_serve_conn *c);
+/* tcp_serve.c: the answer to a READ; @read: owner of the payload, NULL without one. */
+void mce_serve_answer_read(struct mce_serve_conn *c, uint64_t id, int status, const void *at, uint32_t len,
+			   struct mce_medium_read *read);
 
 /* tcp_idle.c: a connection without work gives way to a new one, the longest idle one first, from three quarters of the
  * limit on, when its address has half of the limit, or when the process has no free descriptor.  A peer that still

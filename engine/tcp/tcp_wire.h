@@ -43,6 +43,7 @@
 
 /* Limits of one connection.  The server announces its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
+#define MCE_READ_MAX (1u << 20)		/* of one READ: it may need a buffer of its owner's medium */
 #define MCE_WIRE_WINDOW 256u		/* requests under way */
 
 #define MCE_GREETING_SIZE 128u

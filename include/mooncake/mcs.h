@@ -104,12 +104,25 @@ struct mcs_conf {
 	/* Protocol "rdma": the NICs to use, "mlx5_0,mlx5_1".  NULL or "": those of MC_MS_FILTERS, or else all with an
 	 * active port */
 	const char *rdma_devices;
+	/* Disks for objects that leave memory: existing directories and block devices, separated by ':'; each becomes
+	 * a segment that this process owns.  Its objects stay when the process ends, for the next one that uses the
+	 * same directory.  NULL or "": none */
+	const char *ssd_path;
+	uint64_t ssd_size;		/* limit of bytes on each; 0: 90 % of the free space at the first start */
+	uint64_t ssd_buffers;		/* bytes of the buffers through which each is read and written; 64 MiB */
+	int ssd_threads;		/* use threads instead of io_uring */
+	unsigned ssd_high, ssd_low;	/* percent of a disk at which eviction begins and ends; 0: the master's */
+	const char *ssd_policy;		/* order of eviction: "lru" or "fifo"; NULL: the master's */
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
  * @size bytes are written. */
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size);
 #define mcs_conf_init(conf) mcs_conf_init_size(conf, sizeof(*(conf)))
+/* Switch the disks on: fill in the ssd_ fields that are not set yet from upstream's environment variables
+ * (MOONCAKE_OFFLOAD_*, mooncake_client(1)), the path finally with upstream's default /data/file_storage.  Strings of
+ * the environment are borrowed.  -EINVAL: a variable has an invalid value. */
+int mcs_conf_offload(struct mcs_conf *conf);
 
 /* Connect, contribute the segment, start heartbeats. */
 int mcs_open(const struct mcs_conf *conf, mcs_t **ret);
@@ -160,6 +173,8 @@ struct mcs_key {
 
 enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK };
 
+#define MCS_IN_MEMORY		0x1000u
+#define MCS_ON_DISK		0x2000u
 #define MCS_PUT_UPSERT		0x1u	/* replace an existing value */
 #define MCS_PUT_HARD_PIN	0x2u	/* never evict */
 #define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
@@ -249,7 +264,8 @@ struct mcs_info {
 	uint64_t mtime_ms;		/* when it was committed, Unix epoch */
 	uint32_t crc32c;		/* of all bytes */
 	enum mcs_kind kind;
-	unsigned flags;			/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN */
+	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_ON_DISK: it has a readable replica there */
+	unsigned flags;
 	unsigned replicas;		/* readable ones */
 	enum mcs_data_type data_type;
 	uint32_t soft_pin_ms;		/* remaining time of the soft pin, 0: none */
@@ -308,6 +324,7 @@ struct mcs_replica {
 	uint64_t size;
 	int readable;			/* its owner is connected */
 	const char *state;		/* of the segment, as in struct mcs_segment; static */
+	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
 };
 
 struct mcs_replicas {
@@ -407,6 +424,12 @@ int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms)
 /* results[i] as of mcs_remove(); may be NULL.  Number removed. */
 int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags, int *results,
 		     int64_t timeout_ms);
+/* Copy objects soon to memory (MCS_IN_MEMORY) or to a disk (MCS_ON_DISK) of the node that has them; does not wait for
+ * the copies.  results[i], which may be NULL: 0 also when there is one; -MCS_ENOOBJECT; -MCS_EUNAVAILABLE: the node has
+ * no disk, or too many objects wait there.  Returns the number of keys with result 0. */
+int mcs_tier(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned medium, int *results, int64_t timeout_ms);
+/* Remove the disks of this process from the pool, with their objects, and use none from now on. */
+int mcs_disks_remove(mcs_t *s, int64_t timeout_ms);
 /* Remove all keys with @prefix (may be empty) in which the PCRE2 @pattern matches anywhere
  * (NULL: all).  Leased objects are skipped unless forced.  Number removed. */
 int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, unsigned flags,
@@ -424,6 +447,7 @@ struct mcs_entry {
 	struct mcs_key name;		/* valid until the next mcs_list_next() */
 	uint64_t size, generation, mtime_ms;
 	enum mcs_kind kind;
+	unsigned media;			/* MCS_IN_MEMORY, MCS_ON_DISK; 0: no bytes, or an older master */
 };
 typedef struct mcs_list mcs_list_t;
 /* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix
@@ -440,6 +464,7 @@ struct mcs_pool {
 	uint64_t evictions, evicted_bytes, puts_refused;
 	uint64_t largest_put;				/* biggest object that could be stored */
 	uint32_t segments, clients;
+	uint64_t disk_capacity, disk_used;		/* the fields above are about memory */
 };
 int mcs_pool_stat(mcs_t *s, struct mcs_pool *ret, int64_t timeout_ms);
 
@@ -448,6 +473,7 @@ struct mcs_segment {
 	char name[256];
 	uint64_t size, used, largest_free, objects;
 	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting"; static */
+	int on_disk;
 };
 /* Array of all segments; free() it.  Number of them. */
 int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);

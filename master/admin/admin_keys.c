@@ -71,7 +71,11 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 
 	pthread_rwlock_rdlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, r->segment);
-	if (s)
+	/* As upstream's descriptor of a copy on a node's disk; the owner's id is shown to the owner only. */
+	if (s && s->medium == MCP_MEDIUM_DISK)
+		json = json_pack("{s:s, s:I, s:s}", "client_id", "0-0", "object_size", (json_int_t)size,
+				 "transport_endpoint", s->endpoint);
+	else if (s)
 		json = json_pack("{s:I, s:I, s:s, s:s}", "size_", (json_int_t)size, "buffer_address_",
 				 (json_int_t)(s->base + r->offset), "protocol_", s->protocol,
 				 "transport_endpoint_", s->endpoint);
@@ -79,8 +83,8 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	return json;
 }
 
-/* The locations of an object's replicas as a list.  NULL: *ret_err gets the error. */
-static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, int *ret_err)
+/* The locations of an object's replicas on @medium as a list.  NULL: *ret_err gets the error. */
+static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, uint8_t medium, int *ret_err)
 {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 	struct mcp_object obj;
@@ -92,7 +96,7 @@ static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, int *ret_err)
 		return NULL;
 	list = json_array();
 	for (unsigned i = 0; list && i < n; i++) {
-		one = replica_json(m, &replica[i], obj.size);
+		one = replica[i].medium == medium ? replica_json(m, &replica[i], obj.size) : NULL;
 		if (one)
 			json_array_append_new(list, one);
 	}
@@ -110,7 +114,7 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 
 	/* A missing or empty key is an unknown object. */
 	if (len)
-		list = replicas_json(arg, mcp_bytes(key, len), &r);
+		list = replicas_json(arg, mcp_bytes(key, len), MCP_MEDIUM_MEMORY, &r);
 	if (list)
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
 	else
@@ -125,12 +129,18 @@ struct batch {
 static void batch_key(void *arg, const char *key, size_t len)
 {
 	struct batch *b = arg;
-	json_t *list, *one;
+	json_t *list, *disk, *one;
 	int r = 0;
 
-	list = len ? replicas_json(b->m, mcp_bytes(key, len), &r) : NULL;
-	one = list ? json_pack("{s:b, s:n, s:o, s:n, s:n, s:n}", "ok", 1, "error", "values", list,
-			       "disk_values", "local_disk_values", "nof_values") :
+	list = len ? replicas_json(b->m, mcp_bytes(key, len), MCP_MEDIUM_MEMORY, &r) : NULL;
+	disk = list ? replicas_json(b->m, mcp_bytes(key, len), MCP_MEDIUM_DISK, &r) : NULL;
+	/* Upstream has null for none. */
+	if (disk && !json_array_size(disk)) {
+		json_decref(disk);
+		disk = NULL;
+	}
+	one = list ? json_pack("{s:b, s:n, s:o, s:n, s:o?, s:n}", "ok", 1, "error", "values", list,
+			       "disk_values", "local_disk_values", disk, "nof_values") :
 		     json_pack("{s:b, s:s, s:n, s:n, s:n, s:n}", "ok", 0, "error",
 			       mcm_error_name(len ? r : -MC_ENOOBJECT), "values", "disk_values", "local_disk_values",
 			       "nof_values");

@@ -13,6 +13,9 @@ MC_GAUGE(allocated, "master_allocated_bytes", "", "Bytes used in segments")
 MC_GAUGE(capacity, "master_total_capacity_bytes", "", "Bytes of all mounted segments")
 MC_GAUGE(keys, "master_key_count", "", "Objects")
 MC_GAUGE(mem_keys, "mem_cache_nums_", "", "Objects in memory")
+MC_GAUGE(disk_keys, "file_cache_nums_", "", "Objects on disks")
+MC_GAUGE(disk_allocated, "master_allocated_file_size_bytes", "", "Bytes used on disks")
+MC_GAUGE(disk_capacity, "master_total_file_capacity_bytes", "", "Bytes of all mounted disks")
 MC_GAUGE(clients, "master_active_clients", "", "Clients known")
 MC_GAUGE(evictable, "mooncake_master_evictable_bytes", "", "Bytes of objects that may be evicted")
 MC_GAUGE(directories, "mooncake_master_directories", "", "Directories of keys with slashes")
@@ -50,6 +53,11 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 	for (i = 0; i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
+		if (s->medium == MCP_MEDIUM_DISK) {
+			ret->disk_capacity += s->size;
+			ret->disk_used += mcm_load_relaxed(&s->used);
+			continue;
+		}
 		ret->capacity += s->size;
 		ret->used += mcm_load_relaxed(&s->used);
 		ret->evictable += mcm_load_relaxed(&s->evictable);
@@ -69,23 +77,34 @@ void mcm_stats_collect(void *arg)
 {
 	struct mcm *m = arg;
 	struct mcp_stats_reply st;
+	uint64_t copies[MCP_MEDIA] = { 0 };
 	unsigned i, n = 0;
 
 	mcm_stats(m, &st);
 	mc_metric_set(&allocated, (int64_t)st.used);
 	mc_metric_set(&capacity, (int64_t)st.capacity);
 	mc_metric_set(&keys, (int64_t)st.objects);
-	mc_metric_set(&mem_keys, (int64_t)st.objects);
 	mc_metric_set(&clients, st.clients);
 	mc_metric_set(&evictable, (int64_t)st.evictable);
 	pthread_mutex_lock(&m->names.tree_lock);
 	mc_metric_set(&directories, (int64_t)m->names.count);
 	pthread_mutex_unlock(&m->names.tree_lock);
 	pthread_rwlock_rdlock(&m->segments.lock);
-	for (i = 0; i < m->segments.n_live; i++)
-		n += mcm_segment_state(m->segments.at[m->segments.live[i]]) == MCP_SEG_SILENT;
+	for (i = 0; i < m->segments.n_live; i++) {
+		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+
+		n += mcm_segment_state(s) == MCP_SEG_SILENT;
+		copies[s->medium] += mcm_load_relaxed(&s->objects);
+	}
 	pthread_rwlock_unlock(&m->segments.lock);
 	mc_metric_set(&silent, n);
+	mc_metric_set(&disk_keys, (int64_t)copies[MCP_MEDIUM_DISK]);
+	mc_metric_set(&disk_allocated, (int64_t)st.disk_used);
+	mc_metric_set(&disk_capacity, (int64_t)st.disk_capacity);
+	/* Copies, not objects, if there are more copies; objects without bytes are in memory. */
+	if (!st.disk_capacity || copies[MCP_MEDIUM_MEMORY] > st.objects)
+		copies[MCP_MEDIUM_MEMORY] = st.objects;
+	mc_metric_set(&mem_keys, (int64_t)copies[MCP_MEDIUM_MEMORY]);
 }
 
 void mcm_stats_print_segments(struct mcm *m, FILE *to)

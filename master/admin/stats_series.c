@@ -32,7 +32,7 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* There is no NVMe-oF pool, no SSD tier, no shared file system and no standby.  Clients use LIST
+/* There is no NVMe-oF pool, no shared file system and no standby.  Clients use LIST
  * and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	GAUGE("master_nof_allocated_bytes")
@@ -48,22 +48,9 @@ static const struct zero zeros[] = {
 	COUNTER("master_nof_heartbeat_failure_total")
 	COUNTER("master_nof_heartbeat_timeout_total")
 	COUNTER("master_nof_segments_unmounted_by_heartbeat_total")
-	GAUGE("master_allocated_file_size_bytes")
-	GAUGE("master_total_file_capacity_bytes")
 	PAIR("evict_disk_replica")
-	COUNTER("file_cache_hit_nums_")
-	COUNTER("file_cache_hit_bytes_total")
-	GAUGE("file_cache_nums_")
-	GAUGE("master_promotion_in_flight")
-	COUNTER("master_promotion_admitted_total")
-	COUNTER("master_promotion_completed_total")
-	COUNTER("master_promotion_completed_bytes_total")
 	COUNTER("master_promotion_expired_total")
-	COUNTER("master_promotion_failed_total")
-	COUNTER("master_promotion_cancelled_total")
-	COUNTER("master_promotion_rejected_frequency_total")
 	COUNTER("master_promotion_rejected_watermark_total")
-	COUNTER("master_promotion_rejected_cap_total")
 	COUNTER("master_promotion_candidate_recorded_total")
 	COUNTER("master_promotion_candidate_admitted_total")
 	COUNTER("master_promotion_candidate_admission_rejected_total")

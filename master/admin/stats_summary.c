@@ -146,8 +146,9 @@ static void print_state(struct mcm *m, FILE *to)
 	fprintf(to, "Mem Storage: %s / %s", bytes_text(st.used, used), bytes_text(st.capacity, size));
 	if (st.capacity)
 		fprintf(to, " (%.1f%%)", 100.0 * (double)st.used / (double)st.capacity);
-	fprintf(to, " | NVMe-oF SSD: 0 B / 0 B | SSD Storage: 0 B / 0 B | Keys: %" PRIu64
-		" (soft-pinned: %" PRId64 ") | Clients: %u", st.objects,
+	fprintf(to, " | NVMe-oF SSD: 0 B / 0 B | SSD Storage: %s / %s | Keys: %" PRIu64
+		" (soft-pinned: %" PRId64 ") | Clients: %u", bytes_text(st.disk_used, used),
+		bytes_text(st.disk_capacity, size), st.objects,
 		mcm_stats_counter("master_soft_pin_key_count", ""), st.clients);
 }
 

@@ -111,6 +111,7 @@ struct mcm_names_item {
 	uint32_t slot;		/* slot of the object; 0: a directory */
 	uint64_t size, generation, mtime_ms;
 	uint8_t kind;
+	uint8_t media;		/* bit per enum mcp_medium */
 };
 
 /* One step of a listing.  It has only whole groups of equal hashes, so that a cursor needs nothing

@@ -34,7 +34,27 @@ static bool object_evictable(const struct mcm_object *o)
 	return !(o->flags & MCM_OBJ_HARD) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
 }
 
-static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now)
+/* Note on which media the object has copies: it gets one in segment @s, or (NULL) has lost one. */
+static void object_media(const struct mcm *m, struct mcm_object *o, const struct mcm_segment *s)
+{
+	uint8_t flags = o->flags;
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, memory;
+
+	if (s) {
+		flags |= s->medium == MCP_MEDIUM_DISK ? MCM_OBJ_DISK : MCM_OBJ_MEMORY;
+	} else {
+		n = mcm_object_extents(&m->index, o, p);
+		memory = mcm_extents_in_memory(m, p, n);
+		flags &= (uint8_t)~(MCM_OBJ_DISK | MCM_OBJ_MEMORY);
+		flags |= (memory ? MCM_OBJ_MEMORY : 0) | (memory < n ? MCM_OBJ_DISK : 0);
+	}
+	if (flags != o->flags)
+		mcm_store_relaxed(&o->flags, flags);
+}
+
+/* @fresh: the object was just put, and this is the copy from which it is offloaded. */
+static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now, bool fresh)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	struct mcm_evict_view v = evict_view(m, s, now);
@@ -48,20 +68,23 @@ static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uin
 		n->owner = slot;
 		if (object_evictable(mcm_object(&m->index, slot))) {
 			n->flags |= MCM_RANGE_EVICTABLE;
-			m->evict->insert(s->policy, &v, p.range, true);
+			if (!fresh || !mcm_offload_put_locked(m, s, slot, p.range))
+				s->evict->insert(s->policy, &v, p.range, true);
 			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.range));
 		}
 		mcm_store_relaxed(&s->objects, s->objects + 1);
 	} else {
-		mcm_segment_free_locked(s, m->evict, &m->index, p.range);
+		mcm_segment_free_locked(s, s->evict, &m->index, p.range);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (there)
+		object_media(m, mcm_object(&m->index, slot), s);
 	return there;
 }
 
 bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p)
 {
-	return object_attach(m, slot, p, mcm_now_tick(m));
+	return object_attach(m, slot, p, mcm_now_tick(m), false);
 }
 
 /* The object releases a range: it is freed, or with @keep only removed from the eviction lists. */
@@ -77,11 +100,11 @@ static void object_detach(struct mcm *m, struct mcm_extent p, bool keep)
 	if (n->flags & MCM_RANGE_EVICTABLE)
 		mcm_store_relaxed(&s->evictable, s->evictable - range_bytes(s, p.range));
 	if (n->flags & MCM_RANGE_LISTED)
-		m->evict->remove(s->policy, &v, p.range);
+		s->evict->remove(s->policy, &v, p.range);
 	n->flags &= ~MCM_RANGE_EVICTABLE;
 	mcm_store_relaxed(&s->objects, s->objects - 1);
 	if (!keep)
-		mcm_segment_free_locked(s, m->evict, &m->index, p.range);
+		mcm_segment_free_locked(s, s->evict, &m->index, p.range);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -100,6 +123,15 @@ unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object 
 			ret[n++] = (struct mcm_extent){ e->range[i], e->segment[i] };
 	}
 	return n;
+}
+
+unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, unsigned n)
+{
+	unsigned copies = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		copies += mcm_segment(&m->segments, p[i].segment)->medium == MCP_MEDIUM_MEMORY;
+	return copies;
 }
 
 static bool extent_equal(struct mcm_extent a, struct mcm_extent b)
@@ -168,10 +200,11 @@ static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 		mcm_ext_free(&m->index, ext);
 }
 
-/* The memory of @copies copies is free: refund it to the tenant. */
-static void object_refund(struct mcm *m, uint32_t slot, unsigned copies)
+/* The ranges are free: refund those in memory to the tenant. */
+static void object_refund(struct mcm *m, uint32_t slot, const struct mcm_extent *p, unsigned n)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
+	unsigned copies = mcm_extents_in_memory(m, p, n);
 
 	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
 			  copies * mcm_object_size(o));
@@ -193,7 +226,7 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 		mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
 		mc_metric_add(&zombies, 1);
 	} else {
-		object_refund(m, slot, n);
+		object_refund(m, slot, p, n);
 		object_free(m, sh, slot);
 	}
 }
@@ -252,7 +285,7 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 	unsigned i, n = 0;
 
 	for (i = 0; i < c->copies; i++) {
-		if (!object_attach(m, slot, c->extent[i], mcm_tick(c->now_ms)))
+		if (!object_attach(m, slot, c->extent[i], mcm_tick(c->now_ms), n == 0))
 			continue;
 		if (n++ == 0) {
 			o->range = c->extent[i].range;
@@ -327,6 +360,19 @@ fail:
 	return r;
 }
 
+/* Free the extension if it has nothing any more: most objects on disks have one copy. */
+static void object_shrink(struct mcm *m, struct mcm_object *o)
+{
+	const struct mcm_object_ext *e = mcm_ext(&m->index, o->ext);
+	uint32_t ext = o->ext;
+
+	if (e->copies || e->group || e->more_pins || o->flags & MCM_OBJ_SOFT ||
+	    mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING)
+		return;
+	mcm_store_relaxed(&o->ext, 0);
+	mcm_ext_free(&m->index, ext);
+}
+
 bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
@@ -354,9 +400,11 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 		e->range[i - 1] = last.range;
 		e->segment[i - 1] = last.segment;
 	}
+	object_media(m, o, NULL);
 	mcm_journal_object(m, slot);
 	object_detach(m, extent, false);
-	object_refund(m, slot, 1);
+	object_refund(m, slot, &extent, 1);
+	object_shrink(m, o);
 	return true;
 }
 
@@ -390,7 +438,8 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
-	mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
+	if (mcm_extents_in_memory(m, &extent, 1))
+		mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
 	mcm_journal_object(m, slot);
 	return 0;
 }
@@ -495,7 +544,7 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 		n = mcm_object_extents(&m->index, o, p);
 		for (i = 0; i < n; i++)
 			mcm_extent_free(m, &p[i]);
-		object_refund(m, slot, n);
+		object_refund(m, slot, p, n);
 		object_free(m, sh, slot);
 		mc_metric_add(&zombies, -1);
 	} else if (!o->pins) {

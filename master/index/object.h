@@ -37,6 +37,8 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_OBJ_SOFT 0x08u
 #define MCM_OBJ_LIVE 0x10u	/* it is in the index */
 #define MCM_OBJ_ZOMBIE 0x20u	/* removed from the index, kept for its readers */
+#define MCM_OBJ_DISK 0x40u	/* it has a copy on a disk */
+#define MCM_OBJ_MEMORY 0x80u	/* it has a copy in memory */
 
 #define MCM_MARK_TOUCHED 0x01u	/* read, or asked for, since the evictor last checked */
 #define MCM_MARK_READ 0x40u	/* read since then */
@@ -209,6 +211,16 @@ bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_objec
 unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object *o,
 			   struct mcm_extent ret[MCM_REPLICA_MAX]);
 bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent);
+/* How many of these copies are in memory; tenants are charged for those only. */
+unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, unsigned n);
+static inline bool mcm_object_in_memory(const struct mcm_object *o)
+{
+	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_MEMORY) != 0;
+}
+static inline bool mcm_object_on_disk(const struct mcm_object *o)
+{
+	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_DISK) != 0;
+}
 /* Whether a copy can be read, or the object has no bytes. */
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
 /* Why an object cannot be read that is not readable: -MC_ENOTREADY while a restarted master awaits the owner of

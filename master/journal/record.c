@@ -176,6 +176,10 @@ void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r)
 	put_bytes(p, r->name);
 	put_bytes(p, r->endpoint);
 	put_bytes(p, r->protocol);
+	put_int(p, r->medium, 1);
+	put_int(p, r->high, 1);
+	put_int(p, r->low, 1);
+	put_int(p, r->policy, 1);
 	frame_end(p, MCM_REC_SEGMENT);
 }
 
@@ -432,6 +436,10 @@ int mcm_unpack_segment(const struct mcm_record *r, struct mcm_segment_record *re
 	ret->name = get_bytes(&c);
 	ret->endpoint = get_bytes(&c);
 	ret->protocol = get_bytes(&c);
+	ret->medium = (uint8_t)get_late(&c, 1);
+	ret->high = (uint8_t)get_late(&c, 1);
+	ret->low = (uint8_t)get_late(&c, 1);
+	ret->policy = (uint8_t)get_late(&c, 1);
 	return cursor_result(&c, "segment");
 }
 

@@ -72,6 +72,7 @@ struct mcm_segment_record {
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey, size;
 	struct mcp_bytes name, endpoint, protocol;	/* borrowed */
+	uint8_t medium, high, low, policy;
 };
 
 struct mcm_durable_record {

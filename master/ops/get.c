@@ -21,23 +21,30 @@ MC_COUNTER(total_gets, "total_get_nums_", "", "Keys requested by get")
 MC_COUNTER(valid_gets, "valid_get_nums_", "", "Keys requested by get and found")
 MC_COUNTER(mem_hits, "mem_cache_hit_nums_", "", "Keys found in memory")
 MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys found in memory")
+MC_COUNTER(disk_hits, "file_cache_hit_nums_", "", "Keys found on disks only")
+MC_COUNTER(disk_hit_bytes, "file_cache_hit_bytes_total", "", "Bytes of the keys found on disks only")
 
 /* The readable copies, or all. */
 static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bool all,
 			     struct mcp_replica ret[MCM_REPLICA_MAX])
 {
 	struct mcm_extent p[MCM_REPLICA_MAX];
-	unsigned n = mcm_object_extents(&m->index, o, p), i, copies = 0;
+	unsigned n = mcm_object_extents(&m->index, o, p), i, at, copies = 0;
 
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 
 		/* Range and segment id do not change while the object has the range. */
-		if (all || mcm_segment_readable(s))
-			ret[copies++] = (struct mcp_replica){
+		if (!all && !mcm_segment_readable(s))
+			continue;
+		/* Those in memory first. */
+		for (at = copies++; at && s->medium < ret[at - 1].medium; at--)
+			ret[at] = ret[at - 1];
+		ret[at] = (struct mcp_replica){
 				.segment = s->id,
 				.offset = mcm_range_offset(&s->alloc, p[i].range),
 				.state = mcm_segment_state(s),
+				.medium = s->medium,
 			};
 	}
 	return copies;
@@ -135,6 +142,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	struct mcm_shard *sh;
 	struct mcm_object *o;
 	uint32_t hash, slot;
+	bool memory;
 	int r;
 
 	if (!mcm_key_ok(key))
@@ -164,8 +172,10 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 			if (mcm_hot_on(&m->hot))
 				mcm_hot_read(m, sh, slot);
 		}
-		mc_metric_add(&mem_hits, 1);
-		mc_metric_add(&mem_hit_bytes, (int64_t)ret->size);
+		memory = !o->range || mcm_object_in_memory(o);
+		mcm_offload_read(m, slot, memory);
+		mc_metric_add(memory ? &mem_hits : &disk_hits, 1);
+		mc_metric_add(memory ? &mem_hit_bytes : &disk_hit_bytes, (int64_t)ret->size);
 	}
 	mc_metric_add(&valid_gets, 1);
 	return 0;

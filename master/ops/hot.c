@@ -144,7 +144,7 @@ static uint32_t candidate_key(struct mcm *m, const struct mcm_hot_candidate *c, 
 	if (max > MCM_REPLICA_MAX)
 		max = MCM_REPLICA_MAX;
 	if (o->flags & MCM_OBJ_LIVE && o->generation == c->generation && o->range &&
-	    mcm_object_extents(&m->index, o, p) < max) {
+	    mcm_extents_in_memory(m, p, mcm_object_extents(&m->index, o, p)) < max) {
 		len = o->key_len;
 		memcpy(key, mcm_shard_key(&m->index, c->slot), len);
 	}

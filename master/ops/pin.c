@@ -24,6 +24,8 @@
 #define EXPIRE_TICK 16384	/* leases dropped in one tick of the monitor, which has other duties */
 
 MC_GAUGE(pins, "mooncake_master_pins", "", "Pins of readers, read leases included")
+MC_COUNTER(bad_copies, "mooncake_master_bad_disk_copies_total", "",
+	   "Copies on disks that were dropped because they could not be read or had other bytes")
 MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
 	   "Read leases that expired before their release")
 
@@ -63,7 +65,8 @@ uint64_t mcm_pin_bytes(const struct mcm *m, const struct mcm_session *s, uint32_
 
 int mcm_pin_check(struct mcm *m, struct mcm_session *s, uint32_t slot, uint64_t bytes)
 {
-	uint64_t max = (uint64_t)((double)mcm_load_relaxed(&m->segments.capacity) *
+	uint64_t all = mcm_load_relaxed(&m->segments.capacity) + mcm_load_relaxed(&m->segments.disk_capacity);
+	uint64_t max = (uint64_t)((double)all *
 				  m->conf.max_session_pinned_ratio);
 
 	if (!bytes || !s->pinned.bytes || s->inside || s->pinned.bytes + bytes <= max ||
@@ -154,6 +157,47 @@ void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin)
 {
 	if (pin_find(s, pin))
 		pin_drop(m, s, (uint32_t)pin);
+}
+
+/* Shard locked: the object's copy in the segment @id on a disk; false: there is none. */
+static bool copy_on_disk(const struct mcm *m, const struct mcm_object *o, struct mcp_id id, struct mcm_extent *ret)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), i;
+
+	for (i = 0; i < n; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+
+		*ret = p[i];
+		if (s->medium == MCP_MEDIUM_DISK && mcp_id_eq(s->id, id))
+			return true;
+	}
+	return false;
+}
+
+void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment)
+{
+	const struct mcm_pin *p = pin_find(s, pin);
+	struct mcm_extent extent, all[MCM_REPLICA_MAX];
+	uint32_t slot = p ? p->slot : 0;
+	struct mcm_object *o;
+	struct mcm_shard *sh;
+
+	if (!slot)
+		return;
+	sh = mcm_index_lock_slot(&m->index, slot);
+	o = mcm_object(&m->index, slot);
+	if (o->flags & MCM_OBJ_LIVE && copy_on_disk(m, o, segment, &extent)) {
+		mc_metric_add(&bad_copies, 1);
+		/* Readers may still use its range. */
+		if (mcm_object_extents(&m->index, o, all) > 1) {
+			mcm_object_retire_copy(m, sh, slot, extent);
+		} else {
+			mcm_event_object(m, MCP_EVENT_EVICT, slot);
+			mcm_object_remove(m, sh, slot);
+		}
+	}
+	pthread_mutex_unlock(&sh->lock);
 }
 
 void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)

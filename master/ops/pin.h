@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/msg.h"
+
 struct mcm;
 struct mcm_session;
 
@@ -32,6 +34,9 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t bytes, uint6
 /* Unknown pins are ignored: their lease has expired. */
 void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin);
 void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
+
+/* A pinned object's copy on the disk @segment is bad: drop it.  Unknown pins and segments are ignored. */
+void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment);
 
 /* The session ends: drop all its pins. */
 void mcm_pins_remove_all(struct mcm *m, struct mcm_session *s);

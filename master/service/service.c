@@ -173,7 +173,8 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 	if (r == 0)
 		r = mcm_serve_check_registered(s);
 	if (r == 0)
-		r = mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
+		r = rq.keep ? mcm_unmount_keep(arg, mcp_session_client(s), rq.segment) :
+			mcm_unmount(arg, mcp_session_client(s), rq.segment, &reply.objects_lost);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
 }
 
@@ -184,7 +185,7 @@ static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id 
 		.segment = s->id, .client = mcp_id_eq(s->client, caller) ? caller : (struct mcp_id){ 0, 0 },
 		.base = s->base, .rkey = s->rkey,
 		.size = s->size, .used = mcm_load_relaxed(&s->used), .objects = mcm_load_relaxed(&s->objects),
-		.state = mcm_segment_shown(s),
+		.state = mcm_segment_shown(s), .medium = s->medium,
 		.name = mcp_bytes(s->name, strlen(s->name)),
 		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
@@ -285,6 +286,8 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
 	{ MCP_COPIED, mcm_serve_copied },
 	{ MCP_EVENTS, mcm_serve_events },
+	{ MCP_TIER, mcm_serve_tier },
+	{ MCP_BAD_COPY, mcm_serve_bad_copy },
 	{ 0, NULL },
 };
 

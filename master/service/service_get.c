@@ -126,6 +126,55 @@ int mcm_serve_renew(struct mcp_session *s, const void *body, size_t len,
 	return r;
 }
 
+int mcm_serve_bad_copy(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_bad_copy rq;
+	int r;
+
+	(void)answer;
+	r = mcp_decode(&mcp_desc_bad_copy, body, len, &rq);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&ms->lock);
+	mcm_pin_bad_copy(arg, ms, rq.pin, rq.segment);
+	pthread_mutex_unlock(&ms->lock);
+	return 0;
+}
+
+int mcm_serve_tier(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_tier_reply reply = { 0 };
+	char buf[MCM_KEY_MAX];
+	struct mcp_status *st;
+	struct mcm_scope sc;
+	struct mcp_tier rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	uint32_t n = 0;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_tier, body, len, &rq);
+	if (r == 0 && rq.medium >= MCP_MEDIA)
+		r = mc_fail(-MC_EPARAM, "unknown medium %u", rq.medium);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
+	st = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
+	if (!st)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); n++) {
+		r = mcm_offload_tier(arg, mcm_scope_key(sc, key.key, buf), rq.medium);
+		st[n].status = r < 0 ? mc_err_to_wire(r) : 0;
+	}
+	reply.results = mcp_seq(st, n);
+	return mcp_answer(answer, &mcp_desc_tier_reply, &reply);
+}
+
 int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 		    struct mcp_answer *answer, void *arg)
 {

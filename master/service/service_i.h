@@ -32,6 +32,8 @@ MCM_HANDLER(mcm_serve_get);
 MCM_HANDLER(mcm_serve_release);
 MCM_HANDLER(mcm_serve_renew);
 MCM_HANDLER(mcm_serve_exist);
+MCM_HANDLER(mcm_serve_bad_copy);
+MCM_HANDLER(mcm_serve_tier);
 
 /* ---- service_name.c ---- */
 MCM_HANDLER(mcm_serve_remove);

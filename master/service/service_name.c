@@ -147,7 +147,7 @@ int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 		entry[i] = (struct mcp_entry){
 			.name = mcp_bytes(pg->names.text + item->name, item->name_len),
 			.size = item->size, .generation = item->generation,
-			.mtime_ms = item->mtime_ms, .kind = item->kind,
+			.mtime_ms = item->mtime_ms, .kind = item->kind, .media = item->media,
 		};
 	}
 	reply.entries = mcp_seq(entry, pg->names.count);

@@ -236,7 +236,12 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 		ms->fetch_parts = 0;
 		return r;
 	}
-	n = mcm_task_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX, &more);
+	if (rq.disk) {
+		n = mcm_offload_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX);
+		more = false;
+	} else {
+		n = mcm_task_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX, &more);
+	}
 	ms->fetch_parts = more && ms->fetch_parts < FETCH_PARTS ? ms->fetch_parts + 1 : 0;
 	if (ms->fetch_parts)
 		return MCP_AGAIN;

@@ -159,7 +159,7 @@ static bool allocation_enough(const struct allocation *p)
 /* Evict on the candidates in turn, level by level. */
 static int allocate_evicting_from(struct allocation *p, const uint16_t *cand, unsigned n)
 {
-	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(p->m, level), l, i;
+	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels_put(p->m, level), l, i;
 	uint32_t range;
 	int r;
 

@@ -26,6 +26,8 @@ MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for objec
 MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found objects to evict")
 MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
 	   "Objects evicted under a promise lease, because no other was left")
+MC_COUNTER(uncopied, "mooncake_master_evicted_without_copy_total", "",
+	   "Objects evicted before they were copied to a disk, although their node has one")
 MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "", "Puts that had to evict objects")
 
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot)
@@ -38,7 +40,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 		n = mcm_range(&s->alloc, range);
 		if (n->flags & MCM_RANGE_USED && n->owner == slot &&
 		    n->flags & MCM_RANGE_EVICTABLE && !(n->flags & MCM_RANGE_LISTED))
-			m->evict->insert(s->policy, &v, range, false);
+			s->evict->insert(s->policy, &v, range, false);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -64,6 +66,7 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	uint64_t bytes = mcm_object_size(o);
 	struct mcm_extent extent = { v->range, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
+	bool lost = __atomic_load_n(&s->offloads, __ATOMIC_RELAXED) && !mcm_object_on_disk(o);
 	uint32_t hash = o->hash;
 	uint32_t group = 0;
 	bool done = victim_evictable(m, o, v, level) && mcm_group_may_evict_copy(m, o, level, &group) &&
@@ -78,9 +81,11 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 		(void)mcm_group_evict(m, group);
 	if (!done)
 		return 0;
-	m->evict->evicted(m->segments.evict_shared, v, hash);
+	s->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
+	if (lost)
+		mc_metric_add(&uncopied, 1);
 	mc_metric_add(&evicted_keys, 1);
 	mc_metric_add(&evicted_bytes, (int64_t)bytes);
 	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
@@ -136,9 +141,20 @@ static void object_relist(struct mcm *m, uint32_t slot)
 	mcm_empties_relist(m, slot);
 }
 
+/* Shard locked: remove the copies in memory of an object that has another one on a disk. */
+static void object_leave_memory(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, mcm_object(&m->index, slot), p), i;
+
+	for (i = 0; i < n; i++)
+		if (mcm_extents_in_memory(m, &p[i], 1))
+			(void)mcm_object_remove_copy(m, sh, slot, p[i]);
+}
+
 /* @group: NULL when the object's group is being evicted already; else the group that the caller
- * passes to mcm_group_evict(), 0: none. */
-static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, uint32_t *group,
+ * passes to mcm_group_evict(), 0: none.  @whole: from disks too. */
+static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned level, bool whole, uint32_t *group,
 			 uint64_t *freed)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v->slot);
@@ -146,14 +162,19 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 	bool leased = o->lease > mcm_now_tick(m), done;
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	uint64_t bytes = mcm_object_size(o);
-	unsigned copies = mcm_object_extents(&m->index, o, p);
+	unsigned copies = mcm_extents_in_memory(m, p, mcm_object_extents(&m->index, o, p));
 	uint32_t hash = o->hash;
 
 	/* A member without bytes does not follow its group: evicting it frees none. */
 	done = victim_evictable(m, o, v, level) && (o->range || group) && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
 		(!group || mcm_group_may_evict(m, o, level, group));
-	if (done) {
+	/* Without memory there is nothing to free. */
+	if (!whole && mcm_object_on_disk(o) && !copies)
+		done = false;
+	if (done && !whole && mcm_object_on_disk(o)) {
+		object_leave_memory(m, sh, v->slot);
+	} else if (done) {
 		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
 		mcm_object_remove(m, sh, v->slot);
 	} else if (group) {
@@ -176,14 +197,14 @@ uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned le
 {
 	uint64_t freed = 0;
 
-	(void)object_evict(m, v, level, NULL, &freed);
+	(void)object_evict(m, v, level, false, NULL, &freed);
 	return freed;
 }
 
-bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, uint64_t *freed)
+bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, bool whole, uint64_t *freed)
 {
 	uint32_t group = 0;
-	bool done = object_evict(m, v, level, &group, freed);
+	bool done = object_evict(m, v, level, whole, &group, freed);
 
 	if (group)
 		*freed += mcm_group_evict(m, group);
@@ -204,7 +225,7 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 	r = mcm_segment_take_locked(s, len, ret_range);
 	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
 		mc_metric_add(&attempts, 1);
-		*n = m->evict->victims(s->policy, &view, level, want, v, BATCH, more);
+		*n = s->evict->victims(s->policy, &view, level, want, v, BATCH, more);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -223,7 +244,9 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 		  const struct mcm_slice *sl, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
-	uint64_t ahead = room_ahead(s, want, level);
+	bool waiting = level & MCM_EVICT_WAITING;
+	unsigned plain = level & ~MCM_EVICT_WAITING;
+	uint64_t ahead = room_ahead(s, want, plain);
 	/* More rounds than the ranges need, because other puts may take the space that this one
 	 * frees; but not without limit. */
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
@@ -243,19 +266,19 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	    want / TINY > mcm_load_relaxed(&s->used) / (mcm_load_relaxed(&s->objects) + 1))
 		rounds = 0;
 	while (rounds--) {
-		r = room_take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
+		r = room_take_or_choose(m, s, len, plain, freed < want ? want - freed + ahead : 0, v, &n,
 					&more, ret_range);
 		if (r != -MC_ENOSPACE)
 			return r;
 		if (n) {
 			mc_metric_add(&successes, 1);
-			freed += mcm_evict_victims(m, s, v, n, level);
-		} else if (!more) {
+			freed += mcm_evict_victims(m, s, v, n, plain);
+		} else if (!more && !(waiting && freed < want && mcm_offload_give_up(m, s, want - freed))) {
 			break;
 		}
 	}
 	for (tries = 0; tries < RUN_TRIES; tries++) {
-		r = mcm_evict_run(m, s, len, level, sl, ret_range);
+		r = mcm_evict_run(m, s, len, plain, sl, ret_range);
 		if (r != -EAGAIN)
 			return r;
 		if (mcm_slice_over(sl))
@@ -265,6 +288,23 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 }
 
 /* ---- background ---- */
+
+static double segment_high(const struct mcm *m, const struct mcm_segment *s)
+{
+	/* Above the whole segment: it is not evicted from. */
+	if (s->medium == MCP_MEDIUM_DISK && !m->conf.enable_disk_eviction)
+		return 2;
+	return s->high ? s->high / 100.0 : m->conf.eviction_high_watermark_ratio;
+}
+
+static double segment_low(const struct mcm *m, const struct mcm_segment *s)
+{
+	double low = segment_high(m, s) - m->conf.eviction_ratio;
+
+	if (s->low && s->low < s->high)
+		return s->low / 100.0;
+	return low > 0 ? low : 0;
+}
 
 /* Bytes to evict until the used share of the segment is @ratio.  The share is taken of the bytes
  * that eviction can free: a segment with many hard-pinned objects and unfinished puts would
@@ -281,7 +321,7 @@ static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
 
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 {
-	if (!segment_excess(s, m->conf.eviction_high_watermark_ratio))
+	if (!segment_excess(s, segment_high(m, s)))
 		return;
 	/* Wake it once: the evictor clears the flag when it begins. */
 	if (!__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
@@ -291,7 +331,7 @@ void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)
 /* Evict until the segment is at its low watermark.  True: stopped before that. */
 static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 {
-	double low = m->conf.eviction_high_watermark_ratio - m->conf.eviction_ratio;
+	double low = segment_low(m, s);
 	struct mcm_victim v[BATCH];
 	unsigned rounds, n;
 	bool more;
@@ -301,12 +341,12 @@ static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 		uint64_t want;
 
 		pthread_mutex_lock(&s->lock);
-		want = segment_excess(s, low > 0 ? low : 0);
+		want = segment_excess(s, low);
 		n = 0;
 		more = false;
 		if (mcm_segment_state(s) == MCP_SEG_OK && want) {
 			mc_metric_add(&attempts, 1);
-			n = m->evict->victims(s->policy, &view, level, want, v, BATCH, &more);
+			n = s->evict->victims(s->policy, &view, level, want, v, BATCH, &more);
 		}
 		pthread_mutex_unlock(&s->lock);
 		if (n) {
@@ -379,14 +419,14 @@ static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 /* Bytes to evict from the segments that are above their watermark. */
 static uint64_t segments_excess(struct mcm *m, unsigned top)
 {
-	double high = m->conf.eviction_high_watermark_ratio, low = high - m->conf.eviction_ratio;
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 
-		if (mcm_segment_state(s) == MCP_SEG_OK && segment_excess(s, high))
-			sum += segment_excess(s, low > 0 ? low : 0);
+		if (mcm_segment_state(s) == MCP_SEG_OK && s->medium == MCP_MEDIUM_MEMORY &&
+		    segment_excess(s, segment_high(m, s)))
+			sum += segment_excess(s, segment_low(m, s));
 	}
 	return sum;
 }
@@ -394,7 +434,6 @@ static uint64_t segments_excess(struct mcm *m, unsigned top)
 bool mcm_evict_background(struct mcm *m)
 {
 	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
-	double high = m->conf.eviction_high_watermark_ratio;
 	unsigned i, top;
 	bool more = mcm_grace_release(m);
 
@@ -410,10 +449,11 @@ bool mcm_evict_background(struct mcm *m)
 
 		if (state == MCP_SEG_UNMOUNTING) {
 			segment_sweep(m, s);
-		} else if (state == MCP_SEG_OK && segment_excess(s, high)) {
+		} else if (state == MCP_SEG_OK && segment_excess(s, segment_high(m, s))) {
 			if (segment_lower(m, s, keep_recent))
 				more = true;
-			else if (m->conf.allow_evict_soft_pinned_objects && segment_excess(s, high))
+			else if (m->conf.allow_evict_soft_pinned_objects &&
+				 segment_excess(s, segment_high(m, s)))
 				more |= segment_lower(m, s, keep_recent | MCM_EVICT_SOFT);
 		}
 	}

@@ -58,9 +58,10 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
 			   unsigned n, unsigned level);
 
-/* Evict a victim with all of its copies (range 0: not selected by a policy), and its group.  *@freed grows by the
- * bytes evicted so far times the copies.  False: it stays and is back on its list. */
-bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, uint64_t *freed);
+/* Evict a victim with all of its copies (range 0: not selected by a policy), and its group; with @whole false only
+ * from memory, if it is on a disk too.  *@freed grows by the bytes evicted so far times the copies in memory.
+ * False: it stays and is back on its list. */
+bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level, bool whole, uint64_t *freed);
 /* The same for a member of a group that is being evicted; if it stays, it is still on its list.  Returns the bytes. */
 uint64_t mcm_evict_member(struct mcm *m, const struct mcm_victim *v, unsigned level);
 
@@ -86,8 +87,10 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
  *
  * * with --allow_evict_soft_pinned_objects.  Pinned and hard-pinned objects are never evicted.  The
  * background evictor uses levels 1 and 2.  Returns the number of levels, without repetitions. */
-#define MCM_EVICT_LEVELS 4
+#define MCM_EVICT_LEVELS 5
 unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS]);
+/* The same for puts: from the third one on, also objects that wait to be copied to a disk (MCM_EVICT_WAITING). */
+unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS]);
 
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
  * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */

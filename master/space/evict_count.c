@@ -59,7 +59,7 @@ static unsigned source_victims(struct mcm *m, unsigned top, unsigned i, unsigned
 	view = mcm_evict_view_of(m, s);
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
-		n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, max, more);
+		n = s->evict->victims(s->policy, &view, level, UINT64_MAX, v, max, more);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -74,7 +74,7 @@ static unsigned source_evict(struct mcm *m, unsigned top, unsigned at, unsigned 
 	do {
 		n = source_victims(m, top, at, level, v, want - evicted, &more);
 		for (i = 0; i < n; i++)
-			evicted += mcm_evict_object(m, &v[i], level, &bytes);
+			evicted += mcm_evict_object(m, &v[i], level, true, &bytes);
 	} while (evicted < want && (n || more) && rounds--);
 	return evicted;
 }

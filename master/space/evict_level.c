@@ -9,12 +9,13 @@
 #define NEW_SHARE 8		/* 1/8 of the objects counts as recent */
 #define RECENT_MAX_MS 1000u	/* upper limit of recent_ms(), also after a pause without puts */
 
-unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS])
+static unsigned levels_of(const struct mcm *m, unsigned waiting, unsigned ret_level[MCM_EVICT_LEVELS])
 {
 	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
 	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
 	const unsigned level[MCM_EVICT_LEVELS] = {
-		keep_recent, keep_recent | soft, keep_recent | soft | MCM_EVICT_LEASED, soft | MCM_EVICT_LEASED,
+		keep_recent, keep_recent | soft, keep_recent | soft | waiting,
+		keep_recent | soft | waiting | MCM_EVICT_LEASED, soft | waiting | MCM_EVICT_LEASED,
 	};
 	unsigned i, n = 0;
 
@@ -22,6 +23,16 @@ unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVE
 		if (!n || level[i] != ret_level[n - 1])
 			ret_level[n++] = level[i];
 	return n;
+}
+
+unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS])
+{
+	return levels_of(m, 0, ret_level);
+}
+
+unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS])
+{
+	return levels_of(m, m->offload.on ? MCM_EVICT_WAITING : 0, ret_level);
 }
 
 bool mcm_promise_leases_active(const struct mcm *m)

@@ -22,6 +22,7 @@
 #define MCM_EVICT_LEASED 2u	/* also leased objects; the lease that ends first comes first */
 #define MCM_EVICT_KEEP_RECENT 4u	/* but no recent objects; of lists, none without a lease */
 #define MCM_EVICT_KEEP_NEWEST 8u	/* with KEEP_RECENT, in runs: fewer objects count as recent */
+#define MCM_EVICT_WAITING 16u	/* not for policies: also objects that wait to be copied to a disk (offload.h) */
 #define MCM_RECENT_MIN_MS 100u
 #define MCM_EVICT_FLAG_SETS 16
 

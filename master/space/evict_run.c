@@ -195,11 +195,11 @@ static bool run_collect(const struct run *r, const struct window *w, struct mcm_
 			continue;
 		if (!run_movable(r, id)) {
 			while (*n)
-				r->m->evict->insert(r->s->policy, &r->v, v[--*n].range, false);
+				r->s->evict->insert(r->s->policy, &r->v, v[--*n].range, false);
 			return false;
 		}
 		if (range->flags & MCM_RANGE_LISTED)
-			r->m->evict->remove(r->s->policy, &r->v, id);
+			r->s->evict->remove(r->s->policy, &r->v, id);
 		v[(*n)++] = (struct mcm_victim){
 			range->owner, id, mcm_load_relaxed(&mcm_object(r->v.ix, range->owner)->generation),
 			range->policy

@@ -14,6 +14,7 @@
 #include "master/journal/record.h"
 #include "master/lock_hold.h"
 #include "master/space/strategy.h"
+#include "master/task/offload.h"
 #include "proto/codec.h"
 
 #define BUCKETS 65536u
@@ -48,6 +49,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 static void segment_contents_free(struct mcm_segment *s)
 {
 	mcm_alloc_done(&s->alloc);
+	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), s->medium);
 	free(s->policy);
 	s->policy = NULL;
 }
@@ -174,8 +176,19 @@ static void totals_max(struct mcm_segments *ss, uint64_t size)
 	ss->n_largest += size == ss->largest;
 }
 
+/* Objects are put into memory only, so disks have no part in the other totals. */
+static bool totals_disk(struct mcm_segments *ss, const struct mcm_segment *s, uint64_t had, uint64_t has)
+{
+	if (s->medium != MCP_MEDIUM_DISK)
+		return false;
+	mcm_store_relaxed(&ss->disk_capacity, ss->disk_capacity + has - had);
+	return true;
+}
+
 static void totals_add(struct mcm_segments *ss, const struct mcm_segment *s)
 {
+	if (totals_disk(ss, s, 0, s->size))
+		return;
 	mcm_store_relaxed(&ss->capacity, ss->capacity + s->size);
 	totals_max(ss, segment_usable(s));
 }
@@ -186,18 +199,24 @@ static void totals_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	unsigned i;
 
+	if (totals_disk(ss, s, s->size, 0))
+		return;
 	mcm_store_relaxed(&ss->capacity, ss->capacity - s->size);
 	if (segment_usable(s) != ss->largest || --ss->n_largest)
 		return;
 	mcm_store_relaxed(&ss->largest, 0);
 	mcm_lock_held(MCM_HOLD_SEGMENTS, ss->n_live);
 	for (i = 0; i < ss->n_live; i++)
-		if (ss->at[ss->live[i]] != s)
+		if (ss->at[ss->live[i]] != s && ss->at[ss->live[i]]->medium == MCP_MEDIUM_MEMORY)
 			totals_max(ss, segment_usable(ss->at[ss->live[i]]));
 }
 
 static void totals_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
 {
+	if (totals_disk(ss, s, s->size, size)) {
+		mcm_store_relaxed(&s->size, size);
+		return;
+	}
 	mcm_store_relaxed(&ss->capacity, ss->capacity + size - s->size);
 	ss->n_largest -= segment_usable(s) == ss->largest;
 	mcm_store_relaxed(&s->size, size);
@@ -255,6 +274,8 @@ static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 	mcm_segment_set_client(s, rq->client);
 	s->base = rq->base;
 	s->rkey = rq->rkey;
+	s->high = rq->high;
+	s->low = rq->low;
 	copy_text(s->name, rq->name);
 	copy_text(s->endpoint, rq->endpoint);
 	copy_text(s->protocol, rq->protocol);
@@ -296,15 +317,17 @@ static int segment_struct_get(struct mcm_segments *ss, struct mcm_segment **ret)
 	return 0;
 }
 
-static int segment_contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size)
+static int segment_contents_make(const struct mcm_segments *ss, struct mcm_segment *s, uint64_t size, uint8_t policy)
 {
 	int r;
 
 	r = mcm_alloc_init(&s->alloc, size);
 	if (r < 0)
 		return r;
-	s->policy = calloc(1, ss->evict->state_size);
-	r = s->policy ? ss->evict->init(s->policy, ss->evict_shared, &s->alloc, ss->lease_ticks) : -ENOMEM;
+	/* A disk may have a policy of its own, which needs no memory that segments share. */
+	s->evict = policy == MCP_EVICT_LRU ? &mcm_evict_lru : policy == MCP_EVICT_FIFO ? &mcm_evict_fifo : ss->evict;
+	s->policy = calloc(1, s->evict->state_size);
+	r = s->policy ? s->evict->init(s->policy, ss->evict_shared, &s->alloc, ss->lease_ticks) : -ENOMEM;
 	if (r < 0)
 		segment_contents_free(s);
 	return r;
@@ -317,11 +340,17 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 	int r;
 
 	pthread_mutex_lock(&s->lock);
-	r = segment_contents_make(ss, s, rq->size);
+	r = segment_contents_make(ss, s, rq->size, rq->policy);
 	if (r == 0) {
 		s->id = rq->segment;
 		s->epoch = rq->epoch;
 		mcm_store_relaxed(&s->size, rq->size);
+		s->medium = rq->medium;
+		s->own_policy = rq->policy;
+		s->pause_ms = 0;
+		s->errors = 0;
+		__atomic_store_n(&s->offloads, false, __ATOMIC_RELAXED);
+		mcm_store_relaxed(&s->disk, 0);
 		memset(s->walk, 0, sizeof(s->walk));
 		mcm_store_relaxed(&s->draining, 0);
 		segment_describe(s, rq);
@@ -354,7 +383,8 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 	struct mcp_mount rq = {
 		.segment = rec->id, .client = rec->client, .epoch = rec->epoch, .base = rec->base,
 		.rkey = rec->rkey, .size = rec->size, .name = rec->name,
-		.endpoint = rec->endpoint, .protocol = rec->protocol,
+		.endpoint = rec->endpoint, .protocol = rec->protocol, .medium = rec->medium,
+		.high = rec->high, .low = rec->low, .policy = rec->policy,
 	};
 	struct mcm_segment *s;
 	int r = 0;
@@ -431,6 +461,9 @@ int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_r
 
 	if (mcm_segment_state(s) != MCP_SEG_OK)
 		return -MC_ENOSPACE;
+	/* A disk is written in whole blocks. */
+	if (s->medium == MCP_MEDIUM_DISK)
+		len = (len + MCM_DISK_BLOCK - 1) / MCM_DISK_BLOCK * MCM_DISK_BLOCK;
 	r = mcm_alloc_take(&s->alloc, len, ret_range);
 	mcm_segment_used(s);
 	return r;

@@ -14,10 +14,12 @@
 
 #include "common/list.h"
 #include "master/memory/alloc.h"
+#include "master/space/backlog.h"
 #include "master/space/evict_policy.h"
 #include "proto/msg.h"
 
 #define MCM_SEGMENTS_MAX 65535u
+#define MCM_DISK_BLOCK 4096u	/* unit of a segment on a disk */
 #define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint or protocol, at most */
 
 /* No segment; the other states are those of enum mcp_segment_state. */
@@ -31,6 +33,9 @@ struct mcm_segment {
 	 * are also read without it (relaxed). */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey, size;
+	uint8_t medium;			/* enum mcp_medium */
+	uint8_t high, low;		/* percent, 0: the master's */
+	uint8_t own_policy;		/* enum mcp_evict_policy */
 	uint64_t name_hash;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
@@ -46,13 +51,19 @@ struct mcm_segment {
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
+	bool offloads;			/* memory whose owner has a disk in service, */
+	uint16_t disk;			/* number + 1 of one of these disks */
+	unsigned errors;		/* a disk: copies to it that failed since the last good one */
+	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
 	uint64_t objects;		/* committed copies */
 	uint64_t evictable;		/* bytes of the copies that a policy may choose */
 	uint64_t used;			/* bytes allocated, as of the last change of alloc */
 	/* guarded by lock */
 	struct mcm_alloc alloc;
-	void *policy;			/* state of the eviction policy */
+	const struct mcm_evict_ops *evict;	/* constant while mounted: the policy, */
+	void *policy;			/* and its state */
+	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
 	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
 	pthread_mutex_t run_lock;
 	struct {
@@ -72,9 +83,10 @@ struct mcm_segments {
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
 	unsigned n_hidden;		/* segments whose objects readers cannot see; atomic */
-	uint64_t largest;		/* bytes of the largest mounted segment; atomic */
+	uint64_t largest;		/* bytes of the largest mounted segment of memory; atomic */
 	unsigned n_largest;		/* number of segments of that size */
-	uint64_t capacity;		/* sum of all mounted segments; atomic */
+	uint64_t capacity;		/* sum of all mounted segments of memory; atomic */
+	uint64_t disk_capacity;		/* of those on disks; atomic */
 	uint16_t *by_id, *by_name;	/* buckets of mounted segments: number + 1, 0: none */
 	uint16_t *by_host;		/* in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;
@@ -84,7 +96,7 @@ struct mcm_segments {
 struct mcm_segment_view {
 	struct mcp_id id;
 	uint64_t base, size, used, objects;
-	uint8_t shown;
+	uint8_t shown, medium;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 };
 
@@ -133,9 +145,18 @@ static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
 	return state == MCP_SEG_OK && draining ? draining : state;
 }
 
+/* Does it take copies from its owner's memory? */
+static inline bool mcm_segment_offloadable(const struct mcm_segment *s)
+{
+	return s->medium == MCP_MEDIUM_DISK && mcm_segment_state(s) == MCP_SEG_OK &&
+	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
+}
+
+/* Does it take new objects? */
 static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 {
-	return mcm_segment_state(s) == MCP_SEG_OK &&
+	return s->medium == MCP_MEDIUM_MEMORY && mcm_segment_state(s) == MCP_SEG_OK &&
 	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }

@@ -29,7 +29,8 @@ static struct mcm_segment *random_next(struct mcm_pick *p)
 
 const struct mcm_strategy mcm_strategy_random = { "random", random_begin, random_next };
 
-/* ---- free_ratio_first: a few random segments, the emptiest first; then the others ---- */
+/* ---- free_ratio_first: a few random segments, the emptiest first; then the others.  ssd_free_ratio_first: the same,
+ * but those with the emptiest disks first ---- */
 
 #define SAMPLE_PER_COPY 6
 
@@ -38,7 +39,15 @@ static double free_ratio(const struct mcm_segment *s)
 	return 1.0 - (double)mcm_load_relaxed(&s->used) / (double)s->size;
 }
 
-static void free_ratio_begin(struct mcm_pick *p)
+/* Of a disk of the same node; nodes without one come first, as in upstream. */
+static double disk_free_ratio(const struct mcm_segments *ss, const struct mcm_segment *s)
+{
+	uint16_t disk = __atomic_load_n(&s->disk, __ATOMIC_RELAXED);
+
+	return disk ? free_ratio(mcm_segment(ss, (uint16_t)(disk - 1))) : 1.0;
+}
+
+static void sample_by(struct mcm_pick *p, bool disks)
 {
 	unsigned n = SAMPLE_PER_COPY * p->copies, i, j;
 	double ratio[MCM_PICK_SAMPLE];
@@ -51,7 +60,7 @@ static void free_ratio_begin(struct mcm_pick *p)
 
 		if (!s)
 			break;
-		r = free_ratio(s);
+		r = disks ? disk_free_ratio(p->ss, s) : free_ratio(s);
 		for (j = i; j && ratio[j - 1] < r; j--) {
 			ratio[j] = ratio[j - 1];
 			p->sample[j] = p->sample[j - 1];
@@ -60,6 +69,16 @@ static void free_ratio_begin(struct mcm_pick *p)
 		p->sample[j] = s->index;
 	}
 	p->n_sample = i;
+}
+
+static void free_ratio_begin(struct mcm_pick *p)
+{
+	sample_by(p, false);
+}
+
+static void ssd_free_ratio_begin(struct mcm_pick *p)
+{
+	sample_by(p, true);
 }
 
 static struct mcm_segment *free_ratio_next(struct mcm_pick *p)
@@ -76,10 +95,14 @@ const struct mcm_strategy mcm_strategy_free_ratio = {
 	"free_ratio_first", free_ratio_begin, free_ratio_next
 };
 
+const struct mcm_strategy mcm_strategy_ssd_free_ratio = {
+	"ssd_free_ratio_first", ssd_free_ratio_begin, free_ratio_next
+};
+
 const struct mcm_strategy *mcm_strategy_find(const char *name)
 {
 	static const struct mcm_strategy *const all[] = {
-		&mcm_strategy_random, &mcm_strategy_free_ratio, &mcm_strategy_local,
+		&mcm_strategy_random, &mcm_strategy_free_ratio, &mcm_strategy_ssd_free_ratio, &mcm_strategy_local,
 	};
 	unsigned i;
 

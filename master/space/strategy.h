@@ -32,7 +32,7 @@ struct mcm_strategy {
 };
 
 extern const struct mcm_strategy mcm_strategy_random;
-extern const struct mcm_strategy mcm_strategy_free_ratio;
+extern const struct mcm_strategy mcm_strategy_free_ratio, mcm_strategy_ssd_free_ratio;
 extern const struct mcm_strategy mcm_strategy_local;
 
 /* Maintain the order by host (strategy_local.c); the table's lock is held for writing. */

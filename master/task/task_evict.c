@@ -33,7 +33,7 @@ static bool evict_some(struct mcm *m, struct mcm_segment *s, struct eviction_sum
 		pthread_mutex_lock(&s->lock);
 		before = mcm_load_relaxed(&s->objects);
 		if (mcm_segment_state(s) == MCP_SEG_OK)
-			n = m->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH, &more);
+			n = s->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH, &more);
 		pthread_mutex_unlock(&s->lock);
 		if (n) {
 			sum->bytes += mcm_evict_victims(m, s, v, n, level);

@@ -18,6 +18,8 @@
 #include "master/mcm_i.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
+#include "master/task/offload.h"
+#include "master/task/task_i.h"
 #include "proto/codec.h"
 #include "proto/rpc_server.h"
 
@@ -28,36 +30,6 @@
 #define BYTES_MAX (256ull << 20)	/* copied per fetch */
 #define REBALANCE_SPREAD 0.05
 #define REPLICATE_BELOW 0.85		/* upstream's fill limit of targets for replicas of hot objects */
-
-struct plan {
-	struct mcm *m;
-	struct mcm_session *s;
-	struct mcm_task *t;
-	unsigned max, n;
-	uint64_t bytes;
-	struct mcp_copy *copy;
-	struct mcp_replica *from, *to;
-	uint64_t until_ns;	/* end of the time for evictions */
-	bool cut;		/* the limits of one fetch stopped the search */
-	/* for the current segment: ranges that may still be visited, objects that may still fail;
-	 * objects of at least too_long bytes found no room */
-	unsigned ranges, misses;
-	uint64_t too_long;
-};
-
-/* A copy to begin. */
-struct copy_spec {
-	uint32_t tenant;
-	uint32_t slot;
-	struct mcm_extent from;
-	uint64_t generation, size;
-	uint32_t crc;
-	uint64_t target;		/* hash of the only segment it may go to, 0: any */
-	unsigned target_index;
-	bool move;
-	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */
-	unsigned n_have;
-};
 
 static double fill_of(const struct mcm_segment *s)
 {
@@ -100,12 +72,14 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 
 /* ---- targets ---- */
 
-static bool target_accepts(const struct plan *p, const struct copy_spec *c, const struct mcm_segment *s,
+static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_segment *s,
 			   uint64_t len, double mean)
 {
 	const struct mcm_task *t = p->t;
 
-	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < len)
+	if (t->type == MCM_TASK_OFFLOAD ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
+		return false;
+	if (mcm_load_relaxed(&s->size) < len)
 		return false;
 	if (c->target ? s->name_hash != c->target : mcm_task_names(t->source, t->n_sources, s->name_hash))
 		return false;
@@ -123,7 +97,7 @@ static bool target_accepts(const struct plan *p, const struct copy_spec *c, cons
 }
 
 /* The emptiest segments that accept the object, best first; at most TARGET_TRIES. */
-static unsigned targets_of(const struct plan *p, const struct copy_spec *c, uint64_t len,
+static unsigned targets_of(const struct mcm_plan *p, const struct mcm_copy_spec *c, uint64_t len,
 			   struct mcm_segment *ret[TARGET_TRIES])
 {
 	struct mcm_segments *ss = &p->m->segments;
@@ -152,7 +126,7 @@ static unsigned targets_of(const struct plan *p, const struct copy_spec *c, uint
 
 /* Make room as a put does, but evict only unprotected objects.  tasks.lock is held meanwhile, so
  * time is limited: MCP_AGAIN when the next fetch must continue. */
-static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
+static int copy_evict(const struct mcm_plan *p, struct mcm_segment *s, uint64_t len, uint32_t *ret_range)
 {
 	struct mcm_slice *sl = &p->t->slice;
 	int r;
@@ -167,9 +141,10 @@ static int copy_evict(const struct plan *p, struct mcm_segment *s, uint64_t len,
 }
 
 /* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
-static int copy_allocate(const struct plan *p, const struct copy_spec *c, struct mcm_extent *ret)
+static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c, struct mcm_extent *ret)
 {
-	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE;
+	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE &&
+		     (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
 	uint64_t len = mcm_object_reserve(c->size);
 	struct mcm_segment *s[TARGET_TRIES];
 	unsigned n = targets_of(p, c, len, s), i;
@@ -209,6 +184,7 @@ void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 
 	if (o->flags & (MCM_OBJ_LIVE | MCM_OBJ_ZOMBIE) && mcm_object_has(&m->index, o, u->from))
 		set_moving(m, u->from, false);
+	mcm_offload_unmark(m, u, o);
 	pthread_mutex_unlock(&sh->lock);
 }
 
@@ -216,12 +192,14 @@ static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
 {
 	const struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 
-	return (struct mcp_replica){ .segment = s->id, .offset = mcm_range_offset(&s->alloc, p.range) };
+	return (struct mcp_replica){
+		.segment = s->id, .offset = mcm_range_offset(&s->alloc, p.range), .medium = s->medium,
+	};
 }
 
 /* Pin the source for the session, mark its range and return its location, all under the shard's
  * lock: the object, or this replica of it, may have been removed since it was chosen. */
-static int pin_source(const struct plan *p, const struct copy_spec *c, uint64_t *ret_pin,
+static int pin_source(const struct mcm_plan *p, const struct mcm_copy_spec *c, uint64_t *ret_pin,
 		      struct mcp_replica *ret_from)
 {
 	struct mcm_object *o;
@@ -251,7 +229,7 @@ static int pin_source(const struct plan *p, const struct copy_spec *c, uint64_t 
 }
 
 /* Add the copy to the reply; pin_source() has filled in the source. */
-static void plan_add(struct plan *p, const struct mcm_unit *u)
+static void plan_add(struct mcm_plan *p, const struct mcm_unit *u)
 {
 	unsigned i = p->n++;
 
@@ -263,7 +241,7 @@ static void plan_add(struct plan *p, const struct mcm_unit *u)
 	p->bytes += u->size;
 }
 
-static int unit_begin(struct plan *p, const struct copy_spec *c)
+int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 {
 	struct mcm_unit *u = calloc(1, sizeof(*u));
 	int r;
@@ -275,8 +253,8 @@ static int unit_begin(struct plan *p, const struct copy_spec *c)
 		.crc = c->crc, .slot = c->slot, .from = c->from, .target = c->target_index,
 		.move = c->move, .began_ms = mcm_now_ms(p->m),
 	};
-	/* A moved object is charged for already. */
-	if (!c->move) {
+	/* A moved object is charged for already; disks are not charged for. */
+	if (!c->move && p->t->type != MCM_TASK_OFFLOAD) {
 		r = mcm_tenant_charge_copy(p->m, c->tenant, c->size);
 		if (r < 0)
 			goto fail;
@@ -297,7 +275,8 @@ static int unit_begin(struct plan *p, const struct copy_spec *c)
 	p->t->active++;
 	p->t->client = p->s->client;
 	plan_add(p, u);
-	mcm_unit_started(c->move, 0);
+	if (p->t->type < MCP_TASK_TYPES)
+		mcm_unit_started(c->move, 0);
 	return 0;
 fail_pin:
 	mcm_unit_unmark(p->m, u);
@@ -309,19 +288,20 @@ fail_room:
 fail_charge:
 	mcm_tenant_refund(p->m, u->tenant, u->charged);
 fail:
-	mcm_unit_started(c->move, r);
+	if (p->t->type < MCP_TASK_TYPES)
+		mcm_unit_started(c->move, r);
 	free(u);
 	return r;
 }
 
-static bool plan_full(const struct plan *p)
+bool mcm_plan_full(const struct mcm_plan *p)
 {
 	return p->n >= p->max || p->bytes >= BYTES_MAX || p->t->active >= p->t->max_active ||
 	       p->m->tasks.n_units >= p->m->conf.max_total_processing_tasks;
 }
 
 /* Shard locked. */
-static void spec_fill(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct copy_spec *c)
+void mcm_plan_describe(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct mcm_copy_spec *c)
 {
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 
@@ -337,7 +317,7 @@ static void spec_fill(const struct mcm *m, const struct mcm_object *o, uint32_t 
 
 /* ---- tasks about segments ---- */
 
-static unsigned plan_walk(struct plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
+unsigned mcm_plan_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max,
 			  bool *ret_end)
 {
 	struct mcm_alloc *a = &s->alloc;
@@ -369,29 +349,35 @@ static unsigned plan_walk(struct plan *p, struct mcm_segment *s, struct mcm_vict
 /* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found
  * again by the next walk.  If an object finds no room, skip all objects that are as large, unless
  * its own other replicas were the reason. */
-static void plan_range(struct plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
+static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const struct mcm_victim *v)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, v->slot);
 	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
-	struct copy_spec c = { .from = { v->range, s->index }, .move = true };
+	struct mcm_copy_spec c = { .from = { v->range, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
 		    mcm_object_has(&p->m->index, o, c.from) &&
 		    !mcm_object_copy_retiring(&p->m->index, o, c.from) && mcm_object_size(o) < p->too_long;
 	int r;
 
+	/* A copy on a disk is not needed when there is one in memory. */
+	if (fits && s->medium == MCP_MEDIUM_DISK && mcm_object_in_memory(o)) {
+		p->t->succeeded++;
+		mcm_object_retire_copy(p->m, sh, v->slot, c.from);
+		fits = false;
+	}
 	if (fits)
-		spec_fill(p->m, o, v->slot, &c);
+		mcm_plan_describe(p->m, o, v->slot, &c);
 	pthread_mutex_unlock(&sh->lock);
 	if (!fits || !mcm_task_object_due(p->m, p->t, c.generation))
 		return;
-	r = unit_begin(p, &c);
+	r = mcm_plan_copy(p, &c);
 	if (r < 0)
 		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
 	if (r == -MC_ENOSPACE && c.n_have == 1)
 		p->too_long = c.size;
 }
 
-static void plan_segment(struct plan *p, struct mcm_segment *s)
+static void plan_segment(struct mcm_plan *p, struct mcm_segment *s)
 {
 	struct mcm_victim v[WALK_BATCH];
 	unsigned n, i, room, laps = 0;
@@ -402,10 +388,10 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 	p->ranges = MCM_FETCH_RANGES;
 	p->misses = MISSES_MAX;
 	p->too_long = UINT64_MAX;
-	while (!plan_full(p) && p->ranges && p->misses && laps < 2) {
+	while (!mcm_plan_full(p) && p->ranges && p->misses && laps < 2) {
 		room = p->t->max_active - p->t->active;
-		n = plan_walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
-		for (i = 0; i < n && p->misses && !plan_full(p); i++)
+		n = mcm_plan_walk(p, s, v, room < WALK_BATCH ? room : WALK_BATCH, &end);
+		for (i = 0; i < n && p->misses && !mcm_plan_full(p); i++)
 			plan_range(p, s, &v[i]);
 		/* Walk from the cursor to the end, and then once from the beginning. */
 		laps += end;
@@ -417,7 +403,7 @@ static void plan_segment(struct plan *p, struct mcm_segment *s)
 }
 
 /* The next segment of this client after position *@i; NULL at the end. */
-static struct mcm_segment *next_own(const struct plan *p, unsigned *i)
+struct mcm_segment *mcm_plan_own(const struct mcm_plan *p, unsigned *i)
 {
 	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s = NULL;
@@ -432,13 +418,13 @@ static struct mcm_segment *next_own(const struct plan *p, unsigned *i)
 	return s;
 }
 
-static void plan_segments(struct plan *p)
+static void plan_segments(struct mcm_plan *p)
 {
 	struct mcm_task *t = p->t;
 	struct mcm_segment *s;
 	unsigned i = 0;
 
-	while ((s = next_own(p, &i)) && !plan_full(p)) {
+	while ((s = mcm_plan_own(p, &i)) && !mcm_plan_full(p)) {
 		if (t->type == MCP_TASK_DRAIN ?
 		    mcm_task_names(t->source, t->n_sources, mcm_load_relaxed(&s->name_hash)) :
 		    mcm_rebalance_wanted(p->m, s))
@@ -450,7 +436,7 @@ static void plan_segments(struct plan *p)
 
 /* Shard locked.  Find a replica of the object in a segment of this client (@name: hash of the
  * segment's name, 0: any). */
-static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t name,
+static bool own_copy(const struct mcm_plan *p, const struct mcm_object *o, uint64_t name,
 		     struct mcm_extent *ret)
 {
 	struct mcm_extent extent[MCM_REPLICA_MAX];
@@ -470,7 +456,7 @@ static bool own_copy(const struct plan *p, const struct mcm_object *o, uint64_t 
 	return own;
 }
 
-static bool has_name(const struct copy_spec *c, uint64_t name)
+static bool has_name(const struct mcm_copy_spec *c, uint64_t name)
 {
 	for (unsigned i = 0; i < c->n_have; i++)
 		if (c->have[i] == name)
@@ -478,7 +464,7 @@ static bool has_name(const struct copy_spec *c, uint64_t name)
 	return false;
 }
 
-static void plan_failed(struct plan *p, int why)
+static void plan_failed(struct mcm_plan *p, int why)
 {
 	struct mcm_task *t = p->t;
 
@@ -492,12 +478,12 @@ static void plan_failed(struct plan *p, int why)
 }
 
 /* Begin the remaining copies of a task with several targets. */
-static void plan_copies(struct plan *p, struct copy_spec *c)
+static void plan_copies(struct mcm_plan *p, struct mcm_copy_spec *c)
 {
 	struct mcm_task *t = p->t;
 	int r = 0;
 
-	for (unsigned i = 0; i < t->n_targets && !plan_full(p) && r == 0; i++) {
+	for (unsigned i = 0; i < t->n_targets && !mcm_plan_full(p) && r == 0; i++) {
 		if ((t->done_targets | t->busy_targets) & 1u << i)
 			continue;
 		if (has_name(c, t->target[i].hash)) {
@@ -506,7 +492,7 @@ static void plan_copies(struct plan *p, struct copy_spec *c)
 		}
 		c->target = t->target[i].hash;
 		c->target_index = i;
-		r = unit_begin(p, c);
+		r = mcm_plan_copy(p, c);
 		if (r == 0)
 			t->busy_targets |= 1u << i;
 	}
@@ -516,7 +502,7 @@ static void plan_copies(struct plan *p, struct copy_spec *c)
 		mcm_task_end(p->m, t, MCP_TASK_SUCCEEDED, 0, "every target has a copy");
 }
 
-static void plan_single(struct plan *p, struct copy_spec *c)
+static void plan_single(struct mcm_plan *p, struct mcm_copy_spec *c)
 {
 	struct mcm_task *t = p->t;
 	int r;
@@ -531,20 +517,20 @@ static void plan_single(struct plan *p, struct copy_spec *c)
 			return;
 		}
 	}
-	r = unit_begin(p, c);
+	r = mcm_plan_copy(p, c);
 	if (r < 0)
 		plan_failed(p, r);
 }
 
-static void plan_object(struct plan *p)
+static void plan_object(struct mcm_plan *p)
 {
 	struct mcm_task *t = p->t;
 	uint32_t hash = mcm_index_hash(&p->m->index, t->key, t->key_len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&p->m->index, hash);
-	struct copy_spec c = { .slot = 0 };
+	struct mcm_copy_spec c = { .slot = 0 };
 	bool own = false;
 
-	if (mcm_now_ms(p->m) < t->retry_ms || plan_full(p))
+	if (mcm_now_ms(p->m) < t->retry_ms || mcm_plan_full(p))
 		return;
 	pthread_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&p->m->index, sh, hash, t->key, t->key_len);
@@ -553,7 +539,7 @@ static void plan_object(struct plan *p)
 
 		own = own_copy(p, o, t->type == MCP_TASK_MOVE ? t->source[0].hash : 0, &c.from);
 		if (own)
-			spec_fill(p->m, o, slot, &c);
+			mcm_plan_describe(p->m, o, slot, &c);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!slot && !t->active)
@@ -570,13 +556,19 @@ static void plan_object(struct plan *p)
 		plan_single(p, &c);
 }
 
-unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
-			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more)
+struct mcm_plan mcm_plan_begin(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
+			       struct mcp_replica *ret_from, struct mcp_replica *ret_to)
 {
-	struct plan p = {
+	return (struct mcm_plan){
 		.m = m, .s = s, .max = max < MCM_FETCH_MAX ? max : MCM_FETCH_MAX, .copy = ret,
 		.from = ret_from, .to = ret_to, .until_ns = mc_now_ns() + SLICE_NS,
 	};
+}
+
+unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
+			struct mcp_replica *ret_from, struct mcp_replica *ret_to, bool *ret_more)
+{
+	struct mcm_plan p = mcm_plan_begin(m, s, max, ret, ret_from, ret_to);
 	struct mc_list *pos, *tmp;
 
 	MC_LOCKED(&m->tasks.lock);

@@ -13,6 +13,7 @@
 #include "master/mcm_i.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
+#include "master/task/offload.h"
 
 MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")
 MC_COUNTER(failures, "mooncake_master_copies_total", "result=\"failed\"", "Copies made for tasks")
@@ -106,7 +107,9 @@ static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 	t->updated_ms = mc_wall_ns() / MC_NS_PER_MS;
 	t->began_ms = mcm_now_ms(m);
 	open = t->status == MCP_TASK_PENDING || t->status == MCP_TASK_RUNNING;
-	if (result == 0) {
+	if (t->type >= MCP_TASK_TYPES) {
+		mcm_offload_ended(m, u, result);
+	} else if (result == 0) {
 		t->succeeded++;
 		t->bytes += u->size;
 		if (t->key && open)
@@ -117,9 +120,10 @@ static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 		mcm_task_object_failed(m, t, u->version, result);
 	}
 	pthread_mutex_unlock(&m->tasks.lock);
-	mc_metric_add(result == 0 ? &copies : &failures, 1);
-	if (result == 0)
-		mc_metric_add(&bytes, (int64_t)u->size);
+	if (t->type < MCP_TASK_TYPES) {
+		mc_metric_add(result == 0 ? &copies : &failures, 1);
+		mc_metric_add(&bytes, result == 0 ? (int64_t)u->size : 0);
+	}
 	free(u);
 }
 
@@ -148,7 +152,9 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 		mcm_journal_put_gone(m, c->put);
 		r = unit_publish(m, u);
 	}
-	if (c->status)
+	if (u->task->type >= MCP_TASK_TYPES)
+		;
+	else if (c->status)
 		step_count(u->move ? move_revoke : copy_revoke, false);
 	else
 		step_count(u->move ? move_end : copy_end, r < 0);
@@ -158,7 +164,8 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 
 void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u)
 {
-	step_count(u->move ? move_revoke : copy_revoke, false);
+	if (u->task->type < MCP_TASK_TYPES)
+		step_count(u->move ? move_revoke : copy_revoke, false);
 	unit_finish(m, u, -MC_ETIMEDOUT);
 }
 

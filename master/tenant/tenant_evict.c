@@ -40,7 +40,7 @@ void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged)
 	if (!m->tenants.on)
 		return;
 	number = tenant_of(m, slot);
-	bytes = mcm_object_extents(&m->index, o, p) * mcm_object_size(o);
+	bytes = mcm_extents_in_memory(m, p, mcm_object_extents(&m->index, o, p)) * mcm_object_size(o);
 	if (bytes > charged)
 		mcm_tenant_add(m, number, bytes - charged);
 	else if (bytes < charged)
@@ -100,7 +100,7 @@ static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			n = mcm_object_lists_choose(m, &t->lists, &view, levels[l], want - freed, v, BATCH,
 						    &more);
 			for (i = 0; i < n && freed < want; i++)
-				(void)mcm_evict_object(m, &v[i], levels[l], &freed);
+				(void)mcm_evict_object(m, &v[i], levels[l], false, &freed);
 			/* Evicting the group of one victim may have freed enough. */
 			while (n > i)
 				return_victim(m, t, v[--n].slot);

@@ -94,6 +94,8 @@ static void say_pool(struct mcfs *fs, FILE *to)
 	print_line(to, "pool_capacity_bytes", pool.capacity);
 	print_line(to, "pool_used_bytes", pool.used);
 	print_line(to, "pool_evictable_bytes", pool.evictable);
+	print_line(to, "pool_disk_capacity_bytes", pool.disk_capacity);
+	print_line(to, "pool_disk_used_bytes", pool.disk_used);
 	print_line(to, "pool_objects", pool.objects);
 	print_line(to, "pool_evictions", pool.evictions);
 	print_line(to, "pool_puts_refused", pool.puts_refused);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * statfs.c - size and usage of the pool.
- * Evictable bytes count as used and as available, because a put may evict them. */
+ * Evictable bytes count as used and as available, because a put may evict them.  Disks count with memory: an object
+ * that is on both counts twice. */
 #include <config.h>
 
 #include <stdlib.h>
@@ -12,7 +13,16 @@
 
 #define BLOCK 4096u
 
-/* Figures of this node's memory only; its evictable share is unknown. */
+/* A disk is named HOST:PORT/ssd-ID. */
+static bool is_local(const struct mcfs_op *op, const struct mcs_segment *s)
+{
+	const char *host = mcs_hostname(op->fs->store);
+	size_t n = strlen(host);
+
+	return strncmp(s->name, host, n) == 0 && (!s->name[n] || s->name[n] == '/');
+}
+
+/* Figures of this node only; the evictable share of its memory is unknown. */
 static int local_figures(struct mcfs_op *op, struct mcs_pool *ret)
 {
 	auto_free struct mcs_segment *segments = NULL;
@@ -20,8 +30,13 @@ static int local_figures(struct mcfs_op *op, struct mcs_pool *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	for (int i = 0; i < n; i++) {
-		if (strcmp(segments[i].name, mcs_hostname(op->fs->store)) != 0)
+		if (!is_local(op, &segments[i]))
 			continue;
+		if (segments[i].on_disk) {
+			ret->disk_capacity += segments[i].size;
+			ret->disk_used += segments[i].used;
+			continue;
+		}
 		ret->capacity += segments[i].size;
 		ret->used += segments[i].used;
 		ret->objects += segments[i].objects;
@@ -32,7 +47,7 @@ static int local_figures(struct mcfs_op *op, struct mcs_pool *ret)
 void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct statvfs st = { 0 };
-	uint64_t unused, available;
+	uint64_t unused, available, disk_free;
 	struct mcs_pool pool;
 	struct mcfs_op op;
 	int r;
@@ -49,6 +64,10 @@ void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 	available = unused + pool.evictable;
 	if (available > pool.capacity)
 		available = pool.capacity;
+	disk_free = pool.disk_capacity > pool.disk_used ? pool.disk_capacity - pool.disk_used : 0;
+	pool.capacity += pool.disk_capacity;
+	unused += disk_free;
+	available += disk_free;
 	st.f_bsize = st.f_frsize = BLOCK;
 	st.f_blocks = pool.capacity / BLOCK;
 	st.f_bfree = unused / BLOCK;

@@ -62,6 +62,13 @@ static size_t get_replicas(const struct file_facts *f, char *buf)
 	return (size_t)sprintf(buf, "%u", f->info.replicas);
 }
 
+static size_t get_tier(const struct file_facts *f, char *buf)
+{
+	bool memory = f->info.flags & MCS_IN_MEMORY, disk = f->info.flags & MCS_ON_DISK;
+
+	return (size_t)sprintf(buf, "%s", memory && disk ? "memory+disk" : disk ? "disk" : "memory");
+}
+
 static size_t get_pin(const struct file_facts *f, char *buf)
 {
 	return (size_t)sprintf(buf, "%s", f->info.flags & MCS_PUT_HARD_PIN ? "hard" :
@@ -131,6 +138,7 @@ static const struct attribute {
 	{ SPACE "crc", get_crc, true, NULL },
 	{ SPACE "generation", get_generation, true, NULL },
 	{ SPACE "replicas", get_replicas, false, set_replicas },
+	{ SPACE "tier", get_tier, true, NULL },
 	{ SPACE "locality", get_locality, true, NULL },
 	{ SPACE "pin", get_pin, false, set_pin },
 	{ SPACE "where", get_where, true, NULL },
@@ -151,9 +159,9 @@ static void xattr_add_replica(struct file_facts *f, const struct mcs_replica *at
 {
 	char *to = f->where + f->where_len;
 	size_t left = WHERE_MAX - f->where_len;
-	int n = snprintf(to, left, "%s%s segment=%s address=0x%" PRIx64 " size=%" PRIu64 " state=%s",
+	int n = snprintf(to, left, "%s%s segment=%s address=0x%" PRIx64 " size=%" PRIu64 " state=%s%s",
 			 f->where_len ? "\n" : "", at->segment, at->segment_id, at->address, at->size,
-			 at->state);
+			 at->state, at->on_disk ? " tier=disk" : "");
 
 	if (n > 0 && (size_t)n < left)
 		f->where_len += (size_t)n;

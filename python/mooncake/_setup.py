@@ -210,8 +210,8 @@ def prepare(a):
         raise Bad(f"global_segment_size: {segment} bytes are less than 1 MiB")
     check_metadata(a["metadata_server"])
     check_protocol(a["protocol"], segment)
-    if parse_bool(a["enable_ssd_offload"], "enable_ssd_offload"):
-        _once("enable_ssd_offload: this client has no disk tier, continuing with memory only")
+    # As in upstream, the path alone switches nothing on.
+    offload = parse_bool(a["enable_ssd_offload"], "enable_ssd_offload")
     if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
         _once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
               "mc_store_rest_server have one)")
@@ -219,6 +219,8 @@ def prepare(a):
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
                  tenant=str(a["tenant_id"] or "default"), protocol="rdma" if protocol == "rdma" else "tcp",
                  rdma_devices=str(a["rdma_devices"] or ""))
+    if offload:
+        names["ssd_path"] = str(a["ssd_offload_path"] or "")
     for what, name in names.items():
         # C code would use only the part before the NUL, which may be another valid name
         if "\0" in name:

@@ -299,9 +299,9 @@ class MooncakeStoreService:
         return web.json_response({"status": "success"})
 
     async def unmount_local_disk(self, request):
-        # this client has no disk tier, so there is nothing to unmount
-        if request.can_read_body:
-            grace_of(await body_of(request))
+        grace = grace_of(await body_of(request)) if request.can_read_body else 0
+        if await self.call(self.store.unmount_local_disk_segment, grace):
+            return web.json_response({"error": "not unmounted"}, status=500)
         return web.json_response({"status": "success"})
 
 

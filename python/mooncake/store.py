@@ -16,7 +16,7 @@ from mooncake._api.sessions import Sessions as _Sessions
 from mooncake._api.parallel import Parallel as _Parallel, ParallelAxis, ReadTarget, TensorParallelism
 from mooncake._api.tensors import (Tensors as _Tensors, deserialize as _deserialize_tensor,
                                metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
-from mooncake._api.enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
+from mooncake._api.enums import ExistOptions, ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._api.tasks import QueryTaskResponse, Tasks as _Tasks
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
                              bind_to_numa_node)

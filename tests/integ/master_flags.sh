@@ -66,8 +66,7 @@ echo "$honoured honoured, $refused refused"
 
 # the list also has values that are not supported
 for value in tenant_quota_connector_type=etcd snapshot_object_store_type=s3 \
-	snapshot_catalog_store_type=redis memory_allocator=cachelib allocation_strategy=cxl \
-	allocation_strategy=ssd_free_ratio_first; do
+	snapshot_catalog_store_type=redis memory_allocator=cachelib allocation_strategy=cxl; do
 	fails timeout 20 "$master" "--$value"
 	grep -q "$value.*not built into this version" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
 	grep -qF -- "\\fB\\-\\-$value\\fR" "$tmp/lacking" ||

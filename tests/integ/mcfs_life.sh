@@ -40,7 +40,7 @@ refused "not a directory" "$mcfs" "${flags[@]}" "$tmp/file"
 refused "runs its own master" "$mcfs" "${flags[@]}" 127.0.0.1:1 "$m"
 refused "octal" "$mcfs" "${flags[@]}" --file_mode=rw "$m"
 refused 'unknown protocol "rmda", use tcp' "$mcfs" "${flags[@]}" --protocol=rmda "$m"
-refused "SSD tier" "$mcfs" "${flags[@]}" --enable_offload "$m"
+refused "SSD directory $tmp/none" "$mcfs" "${flags[@]}" --enable_offload --ssd_offload_path="$tmp/none" "$m"
 closed=
 free_port closed
 refused "127.0.0.1:$closed.*is mooncake_master running" "$mcfs" --setup_timeout=1s "127.0.0.1:$closed" "$m"

@@ -388,7 +388,7 @@ static void count_names(struct recount *rc)
 /* Totals and look-up tables, against the segments themselves. */
 static void check_segments(struct mcm_segments *ss)
 {
-	uint64_t capacity = 0, largest = 0, usable;
+	uint64_t capacity = 0, disks = 0, largest = 0, usable;
 	unsigned i, hidden = 0, live = 0, found;
 
 	for (i = 0; i < ss->top; i++) {
@@ -399,8 +399,13 @@ static void check_segments(struct mcm_segments *ss)
 		if (state != MCP_SEG_OK && state != MCP_SEG_SILENT)
 			continue;
 		live++;
-		capacity += s->size;
 		usable = s->size / MCM_GRANULE * MCM_GRANULE;
+		if (s->medium == MCP_MEDIUM_DISK) {
+			disks += s->size;
+			usable = 0;
+		} else {
+			capacity += s->size;
+		}
 		largest = usable > largest ? usable : largest;
 		assert_ptr_equal(mcm_segments_find(ss, s->id), s);
 		for (t = NULL, found = 0; (t = mcm_segments_named(ss, s->name_hash, t));)
@@ -412,6 +417,7 @@ static void check_segments(struct mcm_segments *ss)
 	assert_int_equal(ss->n_by_host, live);
 	assert_int_equal(ss->n_hidden, hidden);
 	assert_int_equal(ss->capacity, capacity);
+	assert_int_equal(ss->disk_capacity, disks);
 	assert_int_equal(ss->largest, largest);
 }
 

@@ -479,7 +479,7 @@ static void dump_is_one_line(void **state)
 	dump(&mcp_desc_put_grant, &grant, 1, text, sizeof(text));
 	assert_string_equal(text, "put_grant { status=-705 generation=9 replicas=[{segment="
 			    "000000000000000100000000000000ab offset=18446744073709551615 "
-			    "state=0}] }");
+			    "state=0 medium=0}] }");
 	memset(many, 'k', sizeof(many));
 	keys[0].key = mcp_bytes(many, sizeof(many));
 	dump(&mcp_desc_key, &keys[0], 1, text, sizeof(text));

@@ -22,7 +22,9 @@ static void tables_are_complete_and_named_once(void **state)
 		const struct mct_tier_ops *t = mct_tiers[i];
 
 		assert_non_null(t->name);
-		assert_true(t->open && t->memory && t->status && t->grow && t->close);
+		assert_true(t->open && t->memory && t->status && t->grow && t->identity && t->set_identity);
+		assert_true(t->read_start && t->read_end && t->buffer_get && t->buffer_put && t->write_start);
+		assert_non_null(t->close);
 		for (unsigned k = 0; k < i; k++)
 			assert_string_not_equal(t->name, mct_tiers[k]->name);
 	}
@@ -56,10 +58,10 @@ static void a_medium_keeps_the_contract(const char *tier)
 	mct_medium_close(m);
 }
 
-static void every_tier_keeps_the_contract(void **state)
+/* test_tiers_ssd.c has the tier that is not addressable. */
+static void memory_keeps_the_contract(void **state)
 {
-	for (unsigned i = 0; mct_tiers[i]; i++)
-		a_medium_keeps_the_contract(mct_tiers[i]->name);
+	a_medium_keeps_the_contract("dram");
 }
 
 static void a_failed_open_leaves_the_output_untouched(void **state)
@@ -84,7 +86,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tables_are_complete_and_named_once),
-		cmocka_unit_test(every_tier_keeps_the_contract),
+		cmocka_unit_test(memory_keeps_the_contract),
 		cmocka_unit_test(a_failed_open_leaves_the_output_untouched),
 	};
 

@@ -467,5 +467,12 @@ const struct mct_tier_ops mct_dram_tier = {
 	.memory = dram_memory,
 	.status = dram_status,
 	.grow = dram_grow,
+	.identity = mct_no_identity,
+	.set_identity = mct_no_set_identity,
+	.read_start = mct_no_read_start,
+	.read_end = mct_no_read_end,
+	.buffer_get = mct_no_buffer_get,
+	.buffer_put = mct_no_buffer_put,
+	.write_start = mct_no_write_start,
 	.close = dram_close,
 };

@@ -47,6 +47,8 @@ int mcctl_drain(struct mcctl *c);
 int mcctl_evict(struct mcctl *c);
 int mcctl_copy(struct mcctl *c);
 int mcctl_move(struct mcctl *c);
+int mcctl_offload(struct mcctl *c);
+int mcctl_promote(struct mcctl *c);
 int mcctl_rebalance(struct mcctl *c);
 int mcctl_tasks(struct mcctl *c);
 int mcctl_tenants(struct mcctl *c);
@@ -89,6 +91,8 @@ json_t *mcctl_key_json(struct mcs_key key);
 /* Print and free a JSON value.  MCCTL_OK, or MCCTL_FAILED when memory ran out. */
 enum mcctl_status mcctl_json_print(json_t *j);
 const char *mcctl_kind_name(enum mcs_kind kind);
+/* Of MCS_IN_MEMORY and MCS_ON_DISK; static. */
+const char *mcctl_tier_name(unsigned media);
 /* "2026-11-21 08:30:00" in local time; returns @buf. */
 const char *mcctl_time_text(uint64_t ms, char *buf, size_t len);
 

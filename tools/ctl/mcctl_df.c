@@ -32,6 +32,15 @@ static void print_row(const char *name, int width, uint64_t size, uint64_t used,
 	printf("  %12s  %10" PRIu64 "  %s\n", free_, objects, state);
 }
 
+static uint64_t on_disks(const struct mcs_segment *s, int n)
+{
+	uint64_t objects = 0;
+
+	for (int i = 0; i < n; i++)
+		objects += s[i].on_disk ? s[i].objects : 0;
+	return objects;
+}
+
 static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, int n)
 {
 	int width = (int)strlen("SEGMENT");
@@ -47,6 +56,8 @@ static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, in
 			  mc_format_size(s[i].largest_free, a, sizeof(a)), s[i].objects,
 			  s[i].state);
 	print_row("pool", width, p->capacity, p->used, "", p->objects, "");
+	if (p->disk_capacity)
+		print_row("disks", width, p->disk_capacity, p->disk_used, "", on_disks(s, n), "");
 	printf("\nevictable %s, largest object that fits %s, %" PRIu32 " clients\n",
 	       mc_format_size(p->evictable, a, sizeof(a)),
 	       mc_format_size(p->largest_put, b, sizeof(b)), p->clients);
@@ -57,14 +68,15 @@ static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, in
 
 static json_t *pool_json(const struct mcs_pool *p)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 			 "capacity", (json_int_t)p->capacity, "used", (json_int_t)p->used,
 			 "evictable", (json_int_t)p->evictable, "objects", (json_int_t)p->objects,
 			 "largest_put", (json_int_t)p->largest_put,
 			 "evictions", (json_int_t)p->evictions,
 			 "evicted_bytes", (json_int_t)p->evicted_bytes,
 			 "puts_refused", (json_int_t)p->puts_refused,
-			 "segments", (json_int_t)p->segments, "clients", (json_int_t)p->clients);
+			 "segments", (json_int_t)p->segments, "clients", (json_int_t)p->clients,
+			 "disk_capacity", (json_int_t)p->disk_capacity, "disk_used", (json_int_t)p->disk_used);
 }
 
 static json_t *segments_json(const struct mcs_segment *s, int n)
@@ -74,11 +86,12 @@ static json_t *segments_json(const struct mcs_segment *s, int n)
 	for (int i = 0; i < n; i++) {
 		struct mcs_key name = { s[i].name, strlen(s[i].name) };
 
-		json_array_append_new(all, json_pack("{s:s, s:o*, s:I, s:I, s:I, s:I, s:s}",
+		json_array_append_new(all, json_pack("{s:s, s:o*, s:I, s:I, s:I, s:I, s:s, s:s}",
 			"id", s[i].id, "name", mcctl_key_json(name),
 			"size", (json_int_t)s[i].size, "used", (json_int_t)s[i].used,
 			"largest_free", (json_int_t)s[i].largest_free,
-			"objects", (json_int_t)s[i].objects, "state", s[i].state));
+			"objects", (json_int_t)s[i].objects, "state", s[i].state,
+			"medium", s[i].on_disk ? "disk" : "memory"));
 	}
 	return all;
 }

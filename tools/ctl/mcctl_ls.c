@@ -46,6 +46,7 @@ static void print_json(struct listing *l, const struct mcs_entry *e)
 		json_object_set_new(j, "size", json_integer((json_int_t)e->size));
 		json_object_set_new(j, "mtime_ms", json_integer((json_int_t)e->mtime_ms));
 		json_object_set_new(j, "generation", json_integer((json_int_t)e->generation));
+		json_object_set_new(j, "tier", json_string(mcctl_tier_name(e->media)));
 	}
 	fputs(l->printed ? ",\n  " : "[\n  ", stdout);
 	json_dumpf(j, stdout, JSON_COMPACT);
@@ -65,9 +66,10 @@ static void print_entry(struct listing *l, const struct mcs_entry *e)
 		return;
 	}
 	if (conf->long_format && e->kind == MCS_DIR)
-		printf("%14s  %-19s  ", "-", "-");
+		printf("%14s  %-19s  %-11s  ", "-", "-", "-");
 	else if (conf->long_format)
-		printf("%14" PRIu64 "  %s  ", e->size, mcctl_time_text(e->mtime_ms, when, sizeof(when)));
+		printf("%14" PRIu64 "  %s  %-11s  ", e->size, mcctl_time_text(e->mtime_ms, when, sizeof(when)),
+		       mcctl_tier_name(e->media));
 	mcctl_key_print(conf->raw, e->name, stdout);
 	if (e->kind == MCS_DIR && (!e->name.len || name[e->name.len - 1] != '/'))
 		putchar('/');
@@ -156,7 +158,7 @@ static enum mcctl_status list_object(struct listing *l, struct mcs_key key, bool
 	*ret_found = true;
 	e = (struct mcs_entry){
 		.name = key, .size = info.size, .generation = info.generation,
-		.mtime_ms = info.mtime_ms, .kind = info.kind,
+		.mtime_ms = info.mtime_ms, .kind = info.kind, .media = info.flags,
 	};
 	print_entry(l, &e);
 	return MCCTL_OK;

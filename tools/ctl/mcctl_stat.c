@@ -19,6 +19,7 @@ static void print_text(struct mcs_key key, bool raw, const struct mcs_info *info
 	printf("crc32c:     %08" PRIx32 "\n", info->crc32c);
 	printf("generation: %" PRIu64 "\n", info->generation);
 	printf("replicas:   %u\n", info->replicas);
+	printf("tier:       %s\n", mcctl_tier_name(info->flags));
 	printf("pinned:     %s\n", info->flags & MCS_PUT_HARD_PIN ? "hard" :
 	       info->flags & MCS_PUT_SOFT_PIN ? "soft" : "no");
 }
@@ -28,13 +29,14 @@ static json_t *info_json(struct mcs_key key, const struct mcs_info *info)
 	char crc[16];
 
 	snprintf(crc, sizeof(crc), "%08" PRIx32, info->crc32c);
-	return json_pack("{s:o*, s:s, s:I, s:I, s:s, s:I, s:i, s:b, s:b}",
+	return json_pack("{s:o*, s:s, s:I, s:I, s:s, s:I, s:i, s:b, s:b, s:s}",
 			 "key", mcctl_key_json(key), "kind", mcctl_kind_name(info->kind),
 			 "size", (json_int_t)info->size, "mtime_ms", (json_int_t)info->mtime_ms,
 			 "crc32c", crc, "generation", (json_int_t)info->generation,
 			 "replicas", (int)info->replicas,
 			 "hard_pin", !!(info->flags & MCS_PUT_HARD_PIN),
-			 "soft_pin", !!(info->flags & MCS_PUT_SOFT_PIN));
+			 "soft_pin", !!(info->flags & MCS_PUT_SOFT_PIN),
+			 "tier", mcctl_tier_name(info->flags));
 }
 
 static enum mcctl_status stat_one(struct mcctl *c, const char *arg, bool first, json_t *all)

@@ -51,3 +51,11 @@ class TaskStatus(_Number):
     PROCESSING = 1
     FAILED = 2
     SUCCESS = 3
+
+
+class ExistOptions:
+    """Options of is_exist() and batch_is_exist(): prefetch_to_memory: copy objects that are on a disk only to memory, in
+    the background."""
+
+    def __init__(self, prefetch_to_memory=False):
+        self.prefetch_to_memory = prefetch_to_memory

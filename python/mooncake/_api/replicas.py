@@ -21,38 +21,42 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
-    """A copy on disk.  As in upstream, callers cannot create one; this store never returns one, because it has no disk tier."""
+    """A copy on a shared file system.  As in upstream, callers cannot create one; this store never returns one, because it
+    has no such tier: copies on a node's disk are local disk replicas."""
 
     def __init__(self):
         raise TypeError("DiskDescriptor: no constructor defined")
 
 
 class ReplicaDescriptor:
-    """One copy of an object; status is COMPLETE, or FAILED while its owner does not respond."""
+    """One copy of an object, in memory or on its node's disk; status is COMPLETE, or FAILED while its owner does not
+    respond."""
 
-    def __init__(self, size, address, endpoint, readable):
+    def __init__(self, size, address, endpoint, readable, on_disk=False):
         self.status = ReplicaStatus.COMPLETE if readable else ReplicaStatus.FAILED
-        self._memory = MemoryDescriptor(Descriptor(size, address, endpoint))
+        self._memory = None if on_disk else MemoryDescriptor(Descriptor(size, address, endpoint))
 
     def is_memory_replica(self):
         """is_memory_replica() -> bool"""
-        return True
+        return self._memory is not None
 
     def is_disk_replica(self):
-        """is_disk_replica() -> bool"""
+        """is_disk_replica() -> bool: on a shared file system"""
         return False
 
     def is_local_disk_replica(self):
-        """is_local_disk_replica() -> bool"""
-        return False
+        """is_local_disk_replica() -> bool: on the disk of a node"""
+        return self._memory is None
 
     def get_memory_descriptor(self):
-        """get_memory_descriptor() -> MemoryDescriptor"""
+        """get_memory_descriptor() -> MemoryDescriptor; RuntimeError for a copy on a disk"""
+        if self._memory is None:
+            raise RuntimeError("the replica is on a disk")
         return self._memory
 
     def get_disk_descriptor(self):
-        """get_disk_descriptor(): RuntimeError, a copy is in memory."""
-        raise RuntimeError("the replica is in memory")
+        """get_disk_descriptor(): RuntimeError, a copy is not on a shared file system."""
+        raise RuntimeError("the replica is not on a shared file system")
 
 
 class Replicas:
@@ -62,8 +66,8 @@ class Replicas:
         found = self._replicas(keys)
         if isinstance(found, int):
             return {}
-        return {key: [ReplicaDescriptor(size, address, endpoint, readable)
-                      for _, endpoint, address, size, readable in copies]
+        return {key: [ReplicaDescriptor(size, address, endpoint, readable, on_disk)
+                      for _, endpoint, address, size, readable, on_disk in copies]
                 for key, copies in zip(keys, found) if copies is not None}
 
     def get_replica_desc(self, key):

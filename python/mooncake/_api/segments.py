@@ -74,6 +74,8 @@ class Segments:
         if conf is None or self.health_check() == 1:
             return None
         node = self._base_type()
+        # This client has the disks.
+        conf = {name: value for name, value in conf.items() if name != "ssd_path"}
         code, why = node._open(**{**conf, "hostname": host_of(conf["hostname"]), **more})
         if code:
             self._log.error("%s: %s", what, why)
@@ -112,13 +114,19 @@ class Segments:
     def unmount_local_disk_segment(self, grace_period_seconds=0):
         """unmount_local_disk_segment(grace_period_seconds: int = 0) -> int
 
-        Does nothing, because this client has no disk tier: 0; -1 before setup() and after close()."""
+        Remove this client's disks from the pool after that many seconds; the copies there are lost.  0 also without disks; -1
+        before setup() and after close()."""
         if not isinstance(grace_period_seconds, int) or grace_period_seconds < 0:
             raise TypeError(f"grace_period_seconds must be an int from 0 on, not {grace_period_seconds!r}")
-        return INTERNAL_ERROR if self.health_check() == 1 else 0
+        if self.health_check() == 1:
+            return INTERNAL_ERROR
+        if grace_period_seconds:
+            time.sleep(min(grace_period_seconds, GRACE_MAX))
+        return self._disks_remove()
 
     def get_offload_rpc_read_count(self):
         """get_offload_rpc_read_count() -> int
 
-        Number of reads that other clients' disks served: always 0, because this client has no disk tier."""
+        For upstream's tests of its offload service, which this store does not have: always 0.  The transfer engine serves
+        reads from disks."""
         return 0

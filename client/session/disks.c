@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * disks.c - this process's segments on disks. */
+#include <config.h>
+
+#include "client/session/disks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+
+#define NAME_MAX_BYTES 300
+
+struct disk {
+	/* constant after open */
+	struct mct_medium *medium;
+	struct mce_mr *mr;
+	uint64_t size;
+	struct mcp_id segment;
+	/* guarded by the lock */
+	uint64_t epoch;
+	struct mcp_id pool;
+};
+
+struct mcs_disks {
+	/* constant after open */
+	struct mcs_disks_conf conf;
+	struct disk *disk;
+	unsigned n;
+	uint8_t policy;
+	pthread_mutex_t lock;
+	/* atomic */
+	uint64_t writing[MCS_DISK_WRITERS];	/* numbers with which writes run, 0: none */
+	uint64_t fenced;	/* the largest number that was fenced */
+	bool removed;		/* they are not offered any more */
+};
+
+static uint64_t disk_random(void)
+{
+	uint64_t v;
+
+	do
+		v = mc_random_u64();
+	while (!v);
+	return v;
+}
+
+static int disk_keep_identity(const struct disk *d)
+{
+	const uint64_t words[MCT_IDENTITY] = { d->segment.hi, d->segment.lo, d->epoch, d->pool.hi, d->pool.lo };
+
+	return d->medium->ops->set_identity(d->medium, words);
+}
+
+static int disk_identify(struct disk *d)
+{
+	uint64_t words[MCT_IDENTITY];
+	int r = d->medium->ops->identity(d->medium, words);
+
+	if (r < 0)
+		return r;
+	d->segment = (struct mcp_id){ words[0], words[1] };
+	d->epoch = words[2];
+	d->pool = (struct mcp_id){ words[3], words[4] };
+	if (!mcp_id_zero(d->segment))
+		return 0;
+	d->segment = (struct mcp_id){ disk_random(), disk_random() };
+	d->epoch = disk_random();
+	return disk_keep_identity(d);
+}
+
+static int disk_open(const struct mcs_disks_conf *conf, const char *path, struct disk *d)
+{
+	const struct mct_conf medium = {
+		.size = conf->size, .path = path, .buffers = conf->buffers, .kind = conf->threads ? "threads" : NULL,
+	};
+	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .fd = -1 };
+	struct mct_status status;
+	int r;
+
+	r = mct_medium_open("ssd", &medium, &d->medium);
+	if (r == 0)
+		r = disk_identify(d);
+	if (r < 0)
+		return r;
+	d->medium->ops->status(d->medium, &status);
+	d->size = status.size;
+	attr.medium = d->medium;
+	attr.len = status.size;
+	return mce_mr_register(conf->engine, &attr, &d->mr);
+}
+
+static int disks_open_paths(struct mcs_disks *d, char *paths)
+{
+	char *save = NULL;
+	int r = 0;
+
+	for (char *p = strtok_r(paths, ":", &save); p && r == 0; p = strtok_r(NULL, ":", &save)) {
+		struct disk *more = realloc(d->disk, (d->n + 1) * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		d->disk = more;
+		d->disk[d->n] = (struct disk){ .medium = NULL };
+		r = disk_open(&d->conf, p, &d->disk[d->n++]);
+	}
+	return r == 0 && !d->n ? mc_fail(-EINVAL, "no directory for the SSD tier is given") : r;
+}
+
+int mcs_disks_open(const struct mcs_disks_conf *conf, struct mcs_disks **ret)
+{
+	struct mcs_disks *d = calloc(1, sizeof(*d));
+	auto_free char *paths = strdup(conf->paths);
+	int r;
+
+	if (!d || !paths) {
+		free(d);
+		return -ENOMEM;
+	}
+	d->conf = *conf;
+	d->conf.paths = d->conf.policy = NULL;
+	if (conf->policy)
+		d->policy = !strcmp(conf->policy, "lru") ? MCP_EVICT_LRU : MCP_EVICT_FIFO;
+	pthread_mutex_init(&d->lock, NULL);
+	r = disks_open_paths(d, paths);
+	if (r < 0) {
+		mcs_disks_close(d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+void mcs_disks_close(struct mcs_disks *d)
+{
+	if (!d)
+		return;
+	for (unsigned i = 0; i < d->n; i++) {
+		mce_mr_unregister(d->disk[i].mr);
+		mct_medium_close(d->disk[i].medium);
+	}
+	free(d->disk);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+/* ---- the master --------------------------------------------------------------------------------- */
+
+/* The epoch of the segment in @pool.  A disk that cannot keep a new one keeps its objects from this pool only. */
+static int disk_enter(struct disk *d, struct mcp_id pool)
+{
+	struct disk next = *d;
+	int r;
+
+	if (mcp_id_zero(pool) || mcp_id_eq(pool, d->pool))
+		return 0;
+	if (!mcp_id_zero(d->pool)) {
+		mc_warn("client", "the disk has objects of another pool, which are dropped");
+		next.epoch = disk_random();
+	}
+	next.pool = pool;
+	r = disk_keep_identity(&next);
+	if (r == 0)
+		*d = next;
+	return r;
+}
+
+static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c, struct mcs_session *s,
+		      struct mcp_id pool, bool fenced, uint64_t deadline)
+{
+	const char *endpoint = mce_engine_endpoint(ds->conf.engine);
+	struct mcp_mount_reply reply;
+	struct mcp_reply mem = { 0 };
+	char name[NAME_MAX_BYTES];
+	struct mcp_mount msg;
+	int r;
+
+	pthread_mutex_lock(&ds->lock);
+	r = disk_enter(d, pool);
+	snprintf(name, sizeof(name), "%s/ssd-%08x", endpoint, (unsigned)(d->segment.lo & UINT32_MAX));
+	msg = (struct mcp_mount){
+		.segment = d->segment, .client = ds->conf.client, .epoch = d->epoch,
+		.base = mce_mr_base(d->mr), .rkey = mce_mr_rkey(d->mr), .size = d->size,
+		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
+		.protocol = mcp_bytes("tcp", 3), .unfenced = !fenced, .medium = MCP_MEDIUM_DISK,
+		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
+	};
+	pthread_mutex_unlock(&ds->lock);
+	if (r == 0)
+		r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
+			mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	if (reply.reattached)
+		mc_info("client", "the master knows the objects of our disk segment=%s objects=%llu", name,
+			(unsigned long long)reply.objects);
+	mcp_reply_done(&mem);
+	return 0;
+}
+
+int mcs_disks_mount(struct mcs_disks *d, struct mcp_client *c, struct mcs_session *s, struct mcp_id pool,
+		    uint64_t earlier, uint64_t deadline)
+{
+	bool fenced;
+	int r = 0;
+
+	if (!d || __atomic_load_n(&d->removed, __ATOMIC_SEQ_CST))
+		return 0;
+	fenced = mcs_disks_fence(d, earlier);
+	for (unsigned i = 0; i < d->n; i++) {
+		int one = disk_mount(d, &d->disk[i], c, s, pool, fenced, deadline);
+
+		r = r < 0 ? r : one;
+	}
+	return r;
+}
+
+static int disks_unmount(struct mcs_disks *d, struct mcs_session *s, bool keep, uint64_t deadline)
+{
+	int r = 0;
+
+	for (unsigned i = 0; d && i < d->n; i++) {
+		const struct mcp_unmount msg = { .segment = d->disk[i].segment, .keep = keep };
+		struct mcp_unmount_reply reply;
+		struct mcp_reply mem = { 0 };
+		int one = mcs_call(s, MCP_UNMOUNT, &msg, &reply, &mem, deadline);
+
+		if (one >= 0)
+			mcp_reply_done(&mem);
+		r = r < 0 || one >= 0 ? r : one;
+	}
+	return r;
+}
+
+void mcs_disks_leave(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline)
+{
+	if (d && !__atomic_load_n(&d->removed, __ATOMIC_SEQ_CST))
+		(void)disks_unmount(d, s, true, deadline);
+}
+
+int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline)
+{
+	if (!d || __atomic_exchange_n(&d->removed, true, __ATOMIC_SEQ_CST))
+		return 0;
+	return disks_unmount(d, s, false, deadline);
+}
+
+struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len)
+{
+	for (unsigned i = 0; d && i < d->n; i++)
+		if (mcp_id_eq(d->disk[i].segment, segment))
+			return offset <= d->disk[i].size && len <= d->disk[i].size - offset ? d->disk[i].medium : NULL;
+	return NULL;
+}
+
+/* ---- fencing ------------------------------------------------------------------------------------
+ *
+ * The writer announces its number and then looks whether it was fenced; the fence does both in the other order, so
+ * one of the two sees the other. */
+
+bool mcs_disks_write_begin(struct mcs_disks *d, unsigned writer, uint64_t fence)
+{
+	__atomic_store_n(&d->writing[writer], fence, __ATOMIC_SEQ_CST);
+	if (fence > __atomic_load_n(&d->fenced, __ATOMIC_SEQ_CST))
+		return true;
+	mcs_disks_write_end(d, writer);
+	return false;
+}
+
+void mcs_disks_write_end(struct mcs_disks *d, unsigned writer)
+{
+	__atomic_store_n(&d->writing[writer], 0, __ATOMIC_SEQ_CST);
+}
+
+bool mcs_disks_fence(struct mcs_disks *d, uint64_t upto)
+{
+	uint64_t was, writing;
+	bool running = false;
+
+	if (!d)
+		return true;
+	was = __atomic_load_n(&d->fenced, __ATOMIC_SEQ_CST);
+	while (was < upto && !__atomic_compare_exchange_n(&d->fenced, &was, upto, false, __ATOMIC_SEQ_CST,
+							  __ATOMIC_SEQ_CST))
+		;
+	for (unsigned i = 0; i < MCS_DISK_WRITERS; i++) {
+		writing = __atomic_load_n(&d->writing[i], __ATOMIC_SEQ_CST);
+		running |= writing && writing <= upto;
+	}
+	return !running;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * offloader.c - copies between memory and disks.
+ *
+ * To a disk: whole blocks are written straight from the segment's memory, which is pinned, and the rest through a
+ * buffer.  The layout in the range is the one in memory (layout.h), so that a reader does not know the difference.
+ * The CRC is not computed here: every read compares it.
+ *
+ * To memory: parts are read through the engine into memory of this thread and written as a put's are. */
+#include <config.h>
+
+#include "client/session/offloader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/direct/put_i.h"
+#include "client/layout.h"
+#include "client/session/disks.h"
+#include "common/cleanup.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+
+#define FETCH 64u
+#define CALL_MS 5000
+#define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
+#define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
+/* Pause without work: the master is asked more seldom the longer there was none. */
+#define NAP_MIN_MS 5u
+#define NAP_MAX_MS 250u
+
+MC_COUNTER(stored_bytes, "mooncake_client_offloaded_bytes_total", "",
+	   "bytes copied from memory to disks of this process")
+MC_COUNTER(loaded_bytes, "mooncake_client_promoted_bytes_total", "",
+	   "bytes copied from disks of this process to memory")
+MC_COUNTER(failed, "mooncake_client_offload_failures_total", "", "copies between memory and disks that failed")
+
+/* Two threads: while the copies of one are being written, the other reports and fetches. */
+struct worker {
+	/* constant after start */
+	struct mcs_direct *s;
+	unsigned writer;	/* number in mcs_disks_write_begin() */
+	pthread_t thread;
+	struct mc_stop stop;
+	bool runs;
+};
+
+struct mcs_offloader {
+	struct worker worker[MCS_DISK_WRITERS];
+};
+
+/* The copies of one round that are being written. */
+struct round {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	unsigned writes;	/* with the lock held */
+};
+
+struct job {
+	uint64_t put, size;
+	uint32_t crc;
+	struct mcp_replica from, to;
+	int status;		/* with the round's lock, while writes run */
+};
+
+struct piece {
+	struct mct_write w;
+	struct mct_medium *medium;
+	struct round *round;
+	struct job *job;
+	void *buffer;		/* to give back, NULL: none */
+};
+
+/* ---- to a disk ---------------------------------------------------------------------------------- */
+
+/* On a thread of the medium. */
+static void piece_written(struct mct_write *w)
+{
+	struct piece *p = mc_container_of(w, struct piece, w);
+	struct round *r = p->round;
+
+	if (p->buffer)
+		p->medium->ops->buffer_put(p->medium, p->buffer);
+	pthread_mutex_lock(&r->lock);
+	if (w->status < 0 && p->job->status == 0)
+		p->job->status = w->status;
+	if (--r->writes == 0)
+		pthread_cond_signal(&r->ended);
+	pthread_mutex_unlock(&r->lock);
+	free(p);
+}
+
+/* @buffer: the bytes are in this buffer of the medium, which is then given back. */
+static int piece_write(struct round *r, struct job *j, struct mct_medium *m, const void *from, void *buffer,
+		       uint64_t pos, uint64_t len)
+{
+	struct piece *p = malloc(sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	*p = (struct piece){
+		.w = { .off = j->to.offset + pos, .len = (uint32_t)len, .buf = from, .done = piece_written },
+		.medium = m, .round = r, .job = j, .buffer = buffer,
+	};
+	pthread_mutex_lock(&r->lock);
+	r->writes++;
+	pthread_mutex_unlock(&r->lock);
+	m->ops->write_start(m, &p->w);
+	return 0;
+}
+
+/* The end of an object, from @pos on: less than a block, or all of an object whose memory is not aligned. */
+static int job_store_end(struct round *r, struct job *j, struct mct_medium *m, const char *data, uint64_t pos,
+			 uint64_t stored, uint64_t deadline)
+{
+	uint64_t len = (stored - pos + MCT_BLOCK - 1) / MCT_BLOCK * MCT_BLOCK;
+	void *buf;
+	int e;
+
+	if (pos == stored)
+		return 0;
+	e = m->ops->buffer_get(m, deadline, &buf);
+	if (e < 0)
+		return e;
+	memcpy(buf, data + pos, stored - pos);
+	memset((char *)buf + (stored - pos), 0, len - (stored - pos));
+	e = piece_write(r, j, m, buf, buf, pos, len);
+	if (e < 0)
+		m->ops->buffer_put(m, buf);
+	return e;
+}
+
+static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
+{
+	uint64_t stored = mcs_stored_size(j->size), whole = stored / MCT_BLOCK * MCT_BLOCK, len;
+	const char *data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, stored);
+	struct mct_medium *m = mcs_disks_at(s->disks, j->to.segment, j->to.offset, stored);
+	int e = 0;
+
+	if (!data || !m)
+		return mc_fail(-MC_EPROTO, "protocol error: a copy is not between this process's memory and disks");
+	/* The master aligns ranges of a block and more. */
+	if ((uintptr_t)data % MCT_BLOCK)
+		whole = 0;
+	for (uint64_t pos = 0; pos < whole && e == 0; pos += len) {
+		len = whole - pos < MCT_PIECE_MAX ? whole - pos : MCT_PIECE_MAX;
+		e = piece_write(r, j, m, data + pos, NULL, pos, len);
+	}
+	if (stored - whole > MCT_PIECE_MAX)
+		return mc_fail(-MC_EPROTO, "protocol error: a copy's source is not aligned");
+	return e < 0 ? e : job_store_end(r, j, m, data, whole, stored, deadline);
+}
+
+/* ---- to memory ---------------------------------------------------------------------------------- */
+
+/* One transfer of @len bytes at @pos of the object. */
+struct part {
+	uint64_t pos, len;
+	char *buf;
+	uint32_t *crc;		/* of its chunks, NULL: not wanted */
+};
+
+static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, uint64_t offset,
+		     const struct part *p, uint64_t epoch, uint64_t fence, uint64_t deadline)
+{
+	struct iovec iov = { p->buf, p->len };
+	struct mce_req req = {
+		.op = op, .peer = seg->peer, .addr = seg->base + offset + p->pos, .rkey = seg->rkey,
+		.fence = fence, .iov = &iov, .iovcnt = 1, .crc = p->crc, .crc_len = p->crc ? p->len : 0,
+	};
+	struct mce_batch b;
+	int r = 0;
+
+	mce_batch_init(&b);
+	if (op == MCE_WRITE && !mcs_put_owned(s, epoch, 0))
+		return mc_fail(-MC_ESTALE_PUT, "the connection is gone");
+	mce_submit(s->engine, &b, &req, 1);
+	if (op == MCE_WRITE)
+		r = mcs_put_wait(s, &b, &req, 1, epoch, deadline);
+	else
+		(void)mce_batch_wait(s->engine, &b, &req, 1, deadline);
+	return r < 0 ? r : req.status < 0 ? mcs_transfer_error(req.status) : 0;
+}
+
+static int parts_copy(struct mcs_direct *s, struct mcs_seg *src, struct mcs_seg *dst, const struct mcp_replica *from,
+		      const struct mcp_replica *to, uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline,
+		      uint32_t *crc)
+{
+	uint64_t most = size < PART ? size : PART;
+	auto_free char *buf = malloc(most);
+	struct part p = { .buf = buf };
+	int r = buf ? 0 : -ENOMEM;
+
+	for (; p.pos < size && r == 0; p.pos += p.len) {
+		p.len = size - p.pos < most ? size - p.pos : most;
+		p.crc = crc + p.pos / MC_CRC_CHUNK;
+		r = part_move(s, MCE_READ, src, from->offset, &p, 0, 0, deadline);
+		p.crc = NULL;
+		if (r == 0)
+			r = part_move(s, MCE_WRITE, dst, to->offset, &p, epoch, fence, deadline);
+	}
+	if (r == 0 && mcs_trailer_size(size)) {
+		p = (struct part){ .pos = mcs_trailer_offset(size), .len = mcs_trailer_size(size), .buf = (char *)crc };
+		r = part_move(s, MCE_WRITE, dst, to->offset, &p, epoch, fence, deadline);
+	}
+	return r;
+}
+
+int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, const struct mcp_replica *to,
+		       uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline, uint32_t *ret_crc,
+		       struct mcs_seg **ret_doubt)
+{
+	uint64_t chunks = mc_crc_chunks(size);
+	auto_free uint32_t *crc = calloc(chunks ? chunks : 1, sizeof(*crc));
+	struct mcs_seg *src = NULL, *dst = NULL;
+	int r = crc ? 0 : -ENOMEM;
+
+	*ret_doubt = NULL;
+	if (r == 0 && !mcs_disks_at(s->disks, from->segment, from->offset, mcs_stored_size(size)))
+		r = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's disks");
+	if (r == 0)
+		r = mcs_segmap_get(s->segmap, from->segment, deadline, &src);
+	if (r == 0)
+		r = mcs_segmap_reach(s->segmap, to->segment, to->offset + mcs_stored_size(size), deadline, &dst);
+	if (r == 0) {
+		r = parts_copy(s, src, dst, from, to, size, epoch, fence, deadline, crc);
+		if (r < 0) {
+			mcs_segmap_forget(s->segmap, to->segment);
+			*ret_doubt = TAKE_PTR(dst);
+		}
+	}
+	if (r == 0)
+		*ret_crc = mcs_crc_of_chunks(crc, size);
+	mcs_seg_put(src);
+	mcs_seg_put(dst);
+	return r;
+}
+
+/* The master frees the range of a reported copy.  If a failed WRITE may still be carried out, the copy ends with the
+ * connection. */
+static bool job_settled(struct mcs_direct *s, struct mcs_seg *doubt)
+{
+	const struct timespec tick = { .tv_nsec = 20000000 };
+	uint64_t deadline = mc_deadline_ms(CALL_MS);
+	bool settled = true;
+
+	while (doubt && !(settled = mce_peer_settle(doubt->peer)) && mc_now_ns() < deadline)
+		nanosleep(&tick, NULL);
+	if (!settled)
+		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
+	mcs_seg_put(doubt);
+	return settled;
+}
+
+/* ---- a round ------------------------------------------------------------------------------------ */
+
+static int offloader_one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
+{
+	struct mcp_iter it;
+
+	mcp_iter_init(&it, list, &mcp_desc_replica);
+	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "protocol error: a copy without a replica");
+}
+
+static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret_n)
+{
+	const struct mcp_task_fetch msg = { .max = FETCH, .disk = 1 };
+	struct mcp_task_fetch_reply reply;
+	struct mcp_reply mem = { 0 };
+	struct mcp_copy c;
+	struct mcp_iter it;
+	unsigned n = 0;
+	int r;
+
+	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
+	while (n < FETCH && mcp_iter_next(&it, &c)) {
+		jobs[n] = (struct job){ .put = c.put, .size = c.size, .crc = c.crc };
+		if (c.size <= MCS_SIZE_MAX && !offloader_one_replica(&c.from, &jobs[n].from) &&
+		    !offloader_one_replica(&c.to, &jobs[n].to))
+			n++;
+	}
+	mcp_reply_done(&mem);
+	*ret_n = n;
+	return 0;
+}
+
+static void job_fail(struct round *r, struct job *j, int status)
+{
+	MC_LOCKED(&r->lock);
+	if (j->status == 0)
+		j->status = status;
+}
+
+/* Begin all copies to disks, and wait for their end. */
+static void offloader_store(struct worker *o, struct round *r, struct job *jobs, unsigned n, uint64_t fence)
+{
+	struct mcs_direct *s = o->s;
+	uint64_t deadline = mc_deadline_ms(COPY_MS);
+	bool may = mcs_disks_write_begin(s->disks, o->writer, fence);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct job *j = &jobs[i];
+		int e;
+
+		if (j->to.medium != MCP_MEDIUM_DISK)
+			continue;
+		e = may ? mc_fault("client.offload.write") : -MC_ESTALE_PUT;
+		if (e == 0)
+			e = job_store(s, r, j, deadline);
+		if (e < 0)
+			job_fail(r, j, e);
+	}
+	/* Not shorter: the ranges are written to until then. */
+	pthread_mutex_lock(&r->lock);
+	while (r->writes)
+		pthread_cond_wait(&r->ended, &r->lock);
+	pthread_mutex_unlock(&r->lock);
+	mcs_disks_write_end(s->disks, o->writer);
+}
+
+static int offloader_report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
+{
+	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
+	struct mcp_copied_list_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	if (!n)
+		return 0;
+	r = mcs_call_once(s->base.session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	if (r == -MC_ETIMEDOUT)
+		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	return r;
+}
+
+static void job_report(const struct job *j, struct mcp_copied *ret)
+{
+	*ret = (struct mcp_copied){
+		.put = j->put, .status = mc_err_to_wire(j->status), .crc = j->status == 0 ? j->crc : 0,
+	};
+	if (j->status < 0)
+		mc_metric_add(&failed, 1);
+	else
+		mc_metric_add(j->to.medium == MCP_MEDIUM_DISK ? &stored_bytes : &loaded_bytes, (int64_t)j->size);
+}
+
+/* Fetch some copies and carry them out.  Their number; 0: none. */
+static int offloader_round(struct worker *o, struct round *round)
+{
+	struct mcs_direct *s = o->s;
+	struct mcp_copied done[FETCH];
+	struct job jobs[FETCH];
+	uint64_t epoch, fence;
+	unsigned n, reported = 0;
+	int r = 0;
+
+	/* Connect first: if the fetch connected, its ranges would belong to a later epoch than the one read here. */
+	if (!mcs_session_up(s->base.session))
+		r = mcs_session_probe(s->base.session, mc_deadline_ms(CALL_MS));
+	if (r < 0)
+		return r;
+	epoch = mcs_direct_epoch(s);
+	fence = mcs_session_terms(s->base.session).fence;
+	r = offloader_fetch(s, jobs, &n);
+	if (r < 0 || n == 0)
+		return r;
+	offloader_store(o, round, jobs, n, fence);
+	for (unsigned i = 0; i < n; i++) {
+		struct mcs_seg *doubt = NULL;
+
+		if (jobs[i].to.medium != MCP_MEDIUM_DISK)
+			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, epoch, fence,
+							    mc_deadline_ms(COPY_MS), &jobs[i].crc, &doubt);
+		job_report(&jobs[i], &done[reported]);
+		reported += job_settled(s, doubt);
+	}
+	MC_FAULT_POINT("client.offload.before_report");
+	r = offloader_report(s, done, reported);
+	return r < 0 ? r : (int)n;
+}
+
+static void *offloader_main(void *arg)
+{
+	struct worker *o = arg;
+	struct round round = { .writes = 0 };
+	uint64_t nap = NAP_MIN_MS;
+	bool was_good = true;
+	int r;
+
+	pthread_mutex_init(&round.lock, NULL);
+	pthread_cond_init(&round.ended, NULL);
+	while (!mc_stop_wait(&o->stop, nap)) {
+		do
+			r = offloader_round(o, &round);
+		while (r > 0 && (nap = NAP_MIN_MS) && !mc_stop_wait(&o->stop, 0));
+		if (r < 0 && was_good)
+			mc_warn("client", "copying between memory and disks failed, will retry error=\"%s\"",
+				mc_err_detail(r));
+		was_good = r >= 0;
+		nap = nap * 2 < NAP_MAX_MS ? nap * 2 : NAP_MAX_MS;
+	}
+	pthread_cond_destroy(&round.ended);
+	pthread_mutex_destroy(&round.lock);
+	return NULL;
+}
+
+int mcs_offloader_start(struct mcs_direct *s, struct mcs_offloader **ret)
+{
+	struct mcs_offloader *o = calloc(1, sizeof(*o));
+	int r = 0;
+
+	if (!o)
+		return -ENOMEM;
+	for (unsigned i = 0; i < MCS_DISK_WRITERS && r == 0; i++) {
+		struct worker *w = &o->worker[i];
+
+		w->s = s;
+		w->writer = i;
+		r = mc_stop_start(&w->stop, &w->thread, "mcs-offload", offloader_main, w);
+		w->runs = r == 0;
+	}
+	if (r < 0) {
+		mcs_offloader_stop(o);
+		return r;
+	}
+	*ret = o;
+	return 0;
+}
+
+void mcs_offloader_stop(struct mcs_offloader *o)
+{
+	if (!o)
+		return;
+	for (unsigned i = 0; i < MCS_DISK_WRITERS; i++)
+		if (o->worker[i].runs)
+			mc_stop_join(&o->worker[i].stop, o->worker[i].thread);
+	free(o);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * disk.c - the path to a medium of this engine that is not addressable: the medium's threads read pieces into buffers
+ * and copy them to the request's memory.
+ *
+ * All pieces of a request are begun at once; the medium orders them.  A cancelled request leaves its job, whose
+ * remaining pieces are dropped as they arrive. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "engine/engine_i.h"
+#include "tiers/tier.h"
+
+struct disk_piece {
+	struct mct_read read;
+	struct disk_job *job;
+};
+
+struct disk_job {
+	struct mce_mr *mr;
+	uint64_t off, total;	/* of the request, in the region */
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct mce_req *req;	/* NULL: cancelled; changed with jobs_lock too */
+	int status;
+	size_t left;		/* pieces */
+	struct mc_list node;	/* jobs with a request */
+	struct disk_piece piece[];
+};
+
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_list jobs = { &jobs, &jobs };	/* guarded by jobs_lock */
+
+/* With jobs_lock: take the request away from the job, for its end; NULL: it was cancelled. */
+static struct mce_req *disk_take_locked(struct disk_job *job)
+{
+	struct mce_req *req;
+
+	/* Waits for a piece that is being copied. */
+	pthread_mutex_lock(&job->lock);
+	req = TAKE_PTR(job->req);
+	pthread_mutex_unlock(&job->lock);
+	if (req) {
+		mc_list_remove(&job->node);
+		mce_req_move(req, MCE_AT_DONE);
+	}
+	return req;
+}
+
+/* The last piece has arrived. */
+static void disk_end(struct disk_job *job)
+{
+	struct mce_req *req;
+
+	pthread_mutex_lock(&jobs_lock);
+	req = disk_take_locked(job);
+	pthread_mutex_unlock(&jobs_lock);
+	mce_mr_unref(job->mr);
+	if (req)
+		mce_complete(req, MCE_PATH_DISK, job->status);
+	pthread_mutex_destroy(&job->lock);
+	free(job);
+}
+
+static void disk_arrived(struct mct_read *r)
+{
+	struct disk_piece *piece = mc_container_of(r, struct disk_piece, read);
+	struct disk_job *job = piece->job;
+	struct mct_medium *m = job->mr->medium;
+	uint64_t pos = r->off - job->off;
+	bool last;
+
+	pthread_mutex_lock(&job->lock);
+	if (r->status < 0 && job->status == 0)
+		job->status = r->status;
+	if (r->status == 0 && job->req && job->status == 0)
+		mce_copy_part(job->req, pos, r->at, r->len);
+	last = --job->left == 0;
+	pthread_mutex_unlock(&job->lock);
+	if (r->status == 0)
+		m->ops->read_end(m, r);
+	if (last)
+		disk_end(job);
+}
+
+static int disk_begin(struct mce_peer *p, struct mce_req *req, struct mce_mr *mr)
+{
+	uint64_t total = mce_reqx(req)->total;
+	size_t n = (size_t)((total + MCT_PIECE_MAX - 1) / MCT_PIECE_MAX);
+	struct disk_job *job = calloc(1, sizeof(*job) + n * sizeof(job->piece[0]));
+
+	if (!job)
+		return -ENOMEM;
+	job->mr = mr;
+	job->off = req->addr - mr->base;
+	job->total = total;
+	job->req = req;
+	/* One more than the pieces: the job must not end while they are being begun. */
+	job->left = n + 1;
+	pthread_mutex_init(&job->lock, NULL);
+	pthread_mutex_lock(&jobs_lock);
+	mc_list_push_back(&jobs, &job->node);
+	pthread_mutex_unlock(&jobs_lock);
+	/* Then it can be cancelled. */
+	pthread_mutex_lock(&p->lock);
+	mce_reqx(req)->owner = &mce_disk_transport;
+	mce_req_move(req, MCE_AT_TRANSPORT);
+	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t pos = i * MCT_PIECE_MAX;
+
+		job->piece[i].job = job;
+		job->piece[i].read = (struct mct_read){
+			.off = job->off + pos,
+			.len = (uint32_t)(total - pos < MCT_PIECE_MAX ? total - pos : MCT_PIECE_MAX),
+			.done = disk_arrived,
+		};
+		mr->medium->ops->read_start(mr->medium, &job->piece[i].read);
+	}
+	pthread_mutex_lock(&job->lock);
+	n = --job->left;
+	pthread_mutex_unlock(&job->lock);
+	if (n == 0)
+		disk_end(job);
+	return 0;
+}
+
+static int disk_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_mr *mr;
+	int r;
+
+	/* The local path has taken all but READs of media. */
+	if (!__atomic_load_n(&p->local, __ATOMIC_ACQUIRE) || p->e->conf.force_tcp)
+		return -MC_ENOTSUP;
+	r = mce_mr_get(p->e, req->rkey, req->addr, mce_reqx(req)->total, MCE_ACCESS_MEDIUM, &mr);
+	if (r == 0) {
+		r = disk_begin(p, req, mr);
+		if (r == 0)
+			return 0;
+		mce_mr_unref(mr);
+	}
+	mce_complete(req, MCE_PATH_DISK, r);
+	return 0;
+}
+
+static void disk_cancel(struct mce_peer *p, struct mce_req *req, int status)
+{
+	struct disk_job *job = NULL;
+	struct mc_list *pos;
+
+	pthread_mutex_lock(&jobs_lock);
+	mc_list_for_each(pos, &jobs) {
+		job = mc_container_of(pos, struct disk_job, node);
+		if (job->req == req)
+			break;
+		job = NULL;
+	}
+	if (job)
+		(void)disk_take_locked(job);
+	pthread_mutex_unlock(&jobs_lock);
+	if (job)
+		mce_complete(req, MCE_PATH_DISK, status);
+}
+
+const struct mce_transport mce_disk_transport = {
+	.name = "disk",
+	.path = MCE_PATH_DISK,
+	.distance = MCE_DISTANCE_HOST,
+	.attach = mce_no_attach,
+	.detach = mce_no_detach,
+	.connect = mce_no_connect,
+	.prepare = mce_no_prepare,
+	.submit = disk_submit,
+	.submit_run = mce_no_run,
+	.flush = mce_no_flush,
+	.poll = mce_no_poll,
+	.lead = mce_no_lead,
+	.cancel = disk_cancel,
+	.writes_in_doubt = mce_no_doubt,
+	.new_fence = mce_no_fence,
+	.map = mce_no_map,
+};

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tcp_medium.c - READs of regions whose bytes are on a medium that is not addressable.
+ *
+ * The answer gets its place in the ring when the medium has delivered the bytes, so it overtakes nothing and delays
+ * no other answer.  Until then the READ counts as one of the answers under way. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "engine/tcp/tcp_server.h"
+#include "tiers/tier.h"
+
+struct mce_medium_read {
+	struct mct_read read;
+	struct mce_serve_conn *c;	/* with a reference */
+	struct mce_mr *mr;		/* with a reference */
+	uint64_t id;
+	struct mc_list node;		/* mce_medium_ready.list */
+};
+
+static void read_free(struct mce_medium_read *r)
+{
+	if (r->read.status == 0)
+		r->mr->medium->ops->read_end(r->mr->medium, &r->read);
+	mce_mr_unref(r->mr);
+	free(r);
+}
+
+void mce_medium_read_end(struct mce_medium_read *r)
+{
+	read_free(r);
+}
+
+/* On the connection's loop. */
+static void read_answer(struct mce_medium_read *r)
+{
+	struct mce_serve_conn *c = r->c;
+
+	c->reading--;
+	if (c->closed) {
+		read_free(r);
+	} else if (r->read.status < 0 || mce_mr_dead(r->mr)) {
+		mce_serve_answer_read(c, r->id, r->read.status < 0 ? -EIO : -ESTALE, NULL, 0, NULL);
+		read_free(r);
+		mce_serve_conn_resume(c);
+	} else {
+		mce_serve_answer_read(c, r->id, 0, r->read.at, r->read.len, r);
+		mce_serve_conn_resume(c);
+	}
+	mce_serve_conn_unref(c);
+}
+
+static void reads_ready(void *arg)
+{
+	struct mce_medium_ready *y = arg;
+	struct mc_list *pos;
+
+	do {
+		pthread_mutex_lock(&y->lock);
+		y->posted = false;
+		pos = mc_list_empty(&y->list) ? NULL : y->list.next;
+		if (pos)
+			mc_list_remove(pos);
+		pthread_mutex_unlock(&y->lock);
+		if (pos)
+			read_answer(mc_container_of(pos, struct mce_medium_read, node));
+	} while (pos);
+}
+
+/* On a thread of the medium. */
+static void read_done(struct mct_read *read)
+{
+	struct mce_medium_read *r = mc_container_of(read, struct mce_medium_read, read);
+	struct mce_medium_ready *y = mce_serve_medium_ready(r->c);
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	struct mce_io *io = r->c->io;
+
+	MC_LOCKED(&y->lock);
+	mc_list_push_back(&y->list, &r->node);
+	if (y->posted)
+		return;
+	/* The answer must not be lost, so wait until there is memory. */
+	while (mc_evloop_post(io->loop, reads_ready, y) == -ENOMEM)
+		nanosleep(&pause, NULL);
+	y->posted = true;
+}
+
+int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t off, uint64_t len)
+{
+	struct mce_medium_read *r;
+
+	if (len == 0 || len > MCT_PIECE_MAX)
+		return -ERANGE;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->read = (struct mct_read){ .off = off, .len = (uint32_t)len, .done = read_done };
+	r->mr = mr;
+	r->id = id;
+	r->c = c;
+	mc_list_init(&r->node);
+	c->reading++;
+	mce_serve_conn_ref(c);
+	mr->medium->ops->read_start(mr->medium, &r->read);
+	return 0;
+}

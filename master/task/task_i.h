@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_i.h - the parts of a plan of copies that task_plan.c and offload.c share.  tasks.lock is held for all. */
+#ifndef MCM_TASK_I_H
+#define MCM_TASK_I_H
+
+#include "master/task/task.h"
+
+/* One fetch of a client. */
+struct mcm_plan {
+	struct mcm *m;
+	struct mcm_session *s;
+	struct mcm_task *t;
+	unsigned max, n;
+	uint64_t bytes;
+	struct mcp_copy *copy;
+	struct mcp_replica *from, *to;
+	uint64_t until_ns;	/* end of the time for evictions */
+	bool cut;		/* the limits of one fetch stopped the search */
+	/* for the current segment: ranges that may still be visited, objects that may still fail;
+	 * objects of at least too_long bytes found no room */
+	unsigned ranges, misses;
+	uint64_t too_long;
+};
+
+/* A copy to begin. */
+struct mcm_copy_spec {
+	uint32_t tenant;
+	uint32_t slot;
+	struct mcm_extent from;
+	uint64_t generation, size;
+	uint32_t crc;
+	uint64_t target;		/* hash of the only segment it may go to, 0: any */
+	unsigned target_index;
+	bool move;
+	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */
+	unsigned n_have;
+};
+
+struct mcm_plan mcm_plan_begin(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
+			       struct mcp_replica *ret_from, struct mcp_replica *ret_to);
+bool mcm_plan_full(const struct mcm_plan *p);
+/* Shard locked: describe the object, except its source. */
+void mcm_plan_describe(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct mcm_copy_spec *c);
+/* Begin the copy: allocate its range, pin its source, add it to the reply.  MCP_AGAIN: the time for evictions is over;
+ * -MC_ENOSPACE, -MC_ENOOBJECT, -ENOMEM, ... */
+int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c);
+/* Committed objects of @s from its cursor on, at most @max; the segment's run_lock is held.  *ret_end: the walk has
+ * come to the end, and the cursor is at the beginning. */
+unsigned mcm_plan_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_victim *v, unsigned max, bool *ret_end);
+/* The next segment in service of this client after position *@i; NULL at the end. */
+struct mcm_segment *mcm_plan_own(const struct mcm_plan *p, unsigned *i);
+
+#endif

@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Faults of disks: each ends in a log line and a count, with a memory tier that works and no wrong bytes.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/ssd.sh"
+requires jq
+start_master --enable_offload --default_kv_lease_ttl=0
+
+# with_faults FAULTS FLAG... - a new owner with an empty disk and these fault points
+with_faults() {
+	local faults=$1
+	shift
+	rm -f "$ssd"/*
+	: >"$tmp/owner.log"
+	MC_FAULTS=$faults start_owner --global_segment_size=32MB "$@"
+	"$top_builddir/tools/mcctl" --master="$MASTER" rm --prefix block/ --force --yes >/dev/null
+}
+
+# memory_works - blocks that fit into memory are stored and come back
+memory_works() {
+	blocks put 0 50 >/dev/null || fail "puts failed"
+	all_blocks 50
+}
+
+# counted NAME - a counter of the master is larger than at the last call
+declare -A was
+counted() {
+	local is
+	is=$(metric "$MASTER_HTTP" "$1")
+	[ "$is" -gt "${was[$1]-0}" ] || fail "$1 is still $is"
+	was[$1]=$is
+}
+
+logged() {
+	grep -q "$1" "$tmp/owner.log" "$tmp/master.log" || fail "no line about: $1"
+}
+
+echo "disk full"
+with_faults tiers.ssd.write=error:ENOSPC
+memory_works
+wait_for 20 offload_idle
+counted master_offload_failed_total
+logged "a copy to a disk failed"
+# Memory that is full evicts without copies.
+blocks put 50 300 >/dev/null || fail "puts failed"
+counted mooncake_master_evicted_without_copy_total
+stop_pid "$OWNER_PID"
+
+echo "writes fail at times"
+with_faults tiers.ssd.write=error:EIO%20
+blocks put 0 300 4000 >/dev/null || fail "puts failed"
+blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
+counted master_offload_failed_total
+stop_pid "$OWNER_PID"
+
+echo "reads fail at times"
+with_faults tiers.ssd.read=error:EIO%30
+blocks put 0 300 4000 >/dev/null || fail "puts failed"
+wait_for 20 offload_idle
+blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
+grep -q ' error 0$' "$tmp/out" || fail "a read failed although its second try succeeds: $(cat "$tmp/out")"
+stop_pid "$OWNER_PID"
+
+echo "reads fail always"
+with_faults tiers.ssd.read=error:EIO
+blocks put 0 300 4000 >/dev/null || fail "puts failed"
+wait_for 20 offload_idle
+blocks get 0 300 >"$tmp/out" 2>/dev/null || fail "wrong bytes: $(cat "$tmp/out")"
+counted mooncake_master_bad_disk_copies_total
+# The copies are dropped, so the keys can be put again.
+blocks put 0 20 >/dev/null || fail "puts failed"
+blocks get 0 20 >"$tmp/out"
+[ "$(cat "$tmp/out")" = "equal 20 miss 0 error 0" ] || fail "$(cat "$tmp/out")"
+stop_pid "$OWNER_PID"
+
+echo "a slow disk"
+with_faults tiers.ssd.write=delay:1500,tiers.ssd.read=delay:1500
+begin=$SECONDS
+memory_works
+[ $((SECONDS - begin)) -lt 5 ] || fail "memory is as slow as the disk"
+kill_pid "$OWNER_PID"
+
+echo "the directory is removed"
+with_faults ""
+blocks put 0 200 4000 >/dev/null || fail "puts failed"
+rm -rf "$ssd"
+all_blocks 200
+stop_pid "$OWNER_PID"
+mkdir "$ssd"
+
+echo "no memory may be locked"
+(ulimit -l 0 2>/dev/null && exec setpriv --inh-caps=-all --bounding-set=-ipc_lock true 2>/dev/null) || :
+with_faults "" --ssd_offload_size=64MB
+blocks put 0 200 4000 >/dev/null || fail "puts failed"
+wait_for 20 offload_idle
+all_blocks 200
+stop_pid "$OWNER_PID"
+
+echo "the limit of bytes"
+with_faults "" --ssd_offload_size=16MB
+blocks put 0 400 3000 >/dev/null || fail "puts failed"
+[ "$(du --block-size=1048576 "$ssd" | cut -f1)" -le 18 ] || fail "the disk has $(du -sm "$ssd")"
+blocks get 0 400 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
+stop_pid "$OWNER_PID"
+
+echo "wrong settings"
+for arg in --ssd_offload_path=/nonexistent --ssd_offload_path=/dev/null; do
+	if "$top_builddir/node/mooncake_client" --enable_offload "$arg" --master_server_address="$MASTER" >"$tmp/out" 2>&1; then
+		fail "$arg is accepted"
+	fi
+	grep -q "${arg#*=}" "$tmp/out" || fail "$arg: $(cat "$tmp/out")"
+done
+offload_adds_up

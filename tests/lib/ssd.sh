@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# ssd.sh - for tests of the SSD tier: an owner with a disk, and blocks of known bytes.
+# shellcheck disable=SC2154  # variables of functions.sh
+
+# Not in $tmp: on many machines that is memory, where a file cannot be opened with O_DIRECT.
+ssd=$(mktemp -d "${SSD_DIR:-/var/tmp}/mc-ssd.XXXXXX")
+cleanup_fn rm -rf "$ssd"
+
+# start_owner [FLAG...] - a node with memory and a disk; sets OWNER_PID
+start_owner() {
+	local at
+	free_port at
+	spawn owner "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$ssd" --host=127.0.0.1 \
+		--port="$at" --master_server_address="$MASTER" "$@"
+	OWNER_PID=$SPAWNED
+	started "$OWNER_PID" owner 20 owner_is_mounted
+}
+
+# owner_is_mounted - memory and disk of the owner are in service
+owner_is_mounted() {
+	[ "$(segment_count memory)" -ge 1 ] && [ "$(segment_count disk)" -ge 1 ]
+}
+
+# segment_count MEDIUM
+segment_count() {
+	"$top_builddir/tools/mcctl" --master="$MASTER" --json df 2>/dev/null |
+		jq "[.segments[] | select(.medium == \"$1\" and .state == \"ok\")] | length" || echo 0
+}
+
+# blocks put|get FIRST N [PAUSE_US] - blocks of $BLOCK bytes (256 KiB); prints what happened
+blocks() {
+	local what=$1 first=$2 n=$3
+	shift 3
+	"$top_builddir/tests/integ/ssd_actor" "$MASTER" "$what" "$first" "$n" "${BLOCK:-262144}" "$@"
+}
+
+# all_blocks N - every block comes back with its bytes
+all_blocks() {
+	local got
+	got=$(blocks get 0 "$1") || fail "wrong bytes: $got"
+	[ "$got" = "equal $1 miss 0 error 0" ] || fail "of $1 blocks: $got"
+}
+
+# offload_idle - nothing waits for a copy
+offload_idle() {
+	[ "$(metric "$MASTER_HTTP" mooncake_master_offload_pending)" -eq 0 ]
+}
+
+# offload_adds_up - every copy that was begun has ended in one way
+offload_adds_up() {
+	local begun ended
+	begun=$(metric "$MASTER_HTTP" master_offload_enqueued_total)
+	ended=$(($(metric "$MASTER_HTTP" master_offload_completed_total) + $(metric "$MASTER_HTTP" master_offload_failed_total) +
+		$(metric "$MASTER_HTTP" master_offload_cancelled_total)))
+	[ "$begun" -eq "$ended" ] || fail "$begun copies were begun and $ended ended"
+}

@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The SSD tier beside fio on the same directory, block size and depth, in one run; the latency of puts with and without
+# offload, alternating; the master's memory for each object on a disk.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/ssd.sh"
+requires fio
+requires jq
+requires_memory 6000
+DEPTH=32 BYTES=$((1 << 30))
+
+row() {
+	printf '%-46s %-12s %12.2f  %s\n' "$@"
+}
+
+# fio_rate read|write BLOCK - MB/s
+fio_rate() {
+	fio --name=x --filename="$ssd/fio" --rw="rand$1" --bs="$2" --iodepth=$DEPTH --ioengine=io_uring --direct=1 \
+		--size=$BYTES --fallocate=none --end_fsync=0 --output-format=json | jq ".jobs[0].$1.bw_bytes / 1e6"
+}
+
+for block in 262144 1048576; do
+	for ((i = 0; i < 3; i++)); do
+		start_master --enable_offload --offload_on_evict --default_kv_lease_ttl=0 >/dev/null
+		rm -f "$ssd"/*
+		echo "fio_write $(fio_rate write $block)"
+		echo "fio_read $(fio_rate read $block)"
+		rm -f "$ssd"/*
+		"$top_builddir/tests/perf/perf_ssd" "$MASTER" "$ssd" $block $((BYTES / block)) $DEPTH
+		kill_pid "$MASTER_PID"
+	done >"$tmp/rates"
+	# median NAME
+	median() {
+		grep "^$1 " "$tmp/rates" | cut -d ' ' -f 2 | sort -g | sed -n 2p
+	}
+	for what in write read; do
+		row "ssd $what, $((block / 1024)) KiB, depth $DEPTH" rate "$(median $what)" MB/s
+		row "ssd $what, $((block / 1024)) KiB, depth $DEPTH" "x fio" \
+			"$(jq -n "$(median $what) / $(median fio_$what)")" "fio $(median fio_$what) MB/s"
+	done
+done
+
+for ((i = 0; i < 3; i++)); do
+	start_master --enable_offload --default_kv_lease_ttl=0 >/dev/null
+	rm -f "$ssd"/*
+	echo "on $("$top_builddir/tests/perf/perf_ssd" "$MASTER" "$ssd" 262144 4000 0)"
+	kill_pid "$MASTER_PID"
+	start_master --default_kv_lease_ttl=0 >/dev/null
+	echo "off $("$top_builddir/tests/perf/perf_ssd" "$MASTER" "" 262144 4000 0)"
+	kill_pid "$MASTER_PID"
+done >"$tmp/latency"
+for column in 3 4; do
+	on=$(grep ^on "$tmp/latency" | cut -d ' ' -f $column | sort -g | sed -n 2p)
+	off=$(grep ^off "$tmp/latency" | cut -d ' ' -f $column | sort -g | sed -n 2p)
+	name=$([ $column = 3 ] && echo p50 || echo p99)
+	row "ssd put 256 KiB while offload runs" "$name" "$on" us
+	row "ssd put 256 KiB while offload runs" "x off" "$(jq -n "$on / $off")" "$name, off $off us"
+done
+
+# The master's memory with many small objects, in memory and on the disk.
+rss() {
+	awk '/^VmRSS/ { print $2 * 1024 }' "/proc/$MASTER_PID/status"
+}
+N=100000
+start_master --default_kv_lease_ttl=0 >/dev/null
+before=$(rss)
+"$top_builddir/tests/perf/perf_ssd" "$MASTER" "" 4096 $N 0 >/dev/null
+memory=$(($(rss) - before))
+kill_pid "$MASTER_PID"
+start_master --enable_offload --offload_on_evict --default_kv_lease_ttl=0 >/dev/null
+rm -f "$ssd"/*
+before=$(rss)
+"$top_builddir/tests/perf/perf_ssd" "$MASTER" "$ssd" 4096 $N $DEPTH >/dev/null
+row "master, object of 4 KiB in memory" RSS "$(jq -n "$memory / $N")" B
+row "master, the same on a disk" RSS "$(jq -n "$(($(rss) - before)) / $N")" B

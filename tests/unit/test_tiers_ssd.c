@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tiers_ssd.c - the tier "ssd", by io_uring and by threads: bytes, identity, locks, merged and failed
+ * transfers. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "tiers/tier.h"
+
+#define MIB (1ull << 20)
+
+static char dir[] = "/var/tmp/mc-ssd.XXXXXX";
+
+struct wait_read {
+	struct mct_read r;
+	sem_t sem;
+};
+
+struct wait_write {
+	struct mct_write w;
+	sem_t sem;
+};
+
+static void read_done(struct mct_read *r)
+{
+	sem_post(&((struct wait_read *)r)->sem);
+}
+
+static void write_done(struct mct_write *w)
+{
+	sem_post(&((struct wait_write *)w)->sem);
+}
+
+static struct mct_medium *medium(const char *kind, uint64_t size)
+{
+	const struct mct_conf conf = { .size = size, .kind = kind, .path = dir, .buffers = 8 * MIB };
+	struct mct_medium *m;
+
+	assert_int_equal(mct_medium_open("ssd", &conf, &m), 0);
+	return m;
+}
+
+static int store(struct mct_medium *m, uint64_t off, uint32_t len, unsigned char byte)
+{
+	struct wait_write w = { .w = { .off = off, .len = len, .done = write_done } };
+	void *buf;
+
+	sem_init(&w.sem, 0, 0);
+	assert_int_equal(m->ops->buffer_get(m, mc_deadline_ms(5000), &buf), 0);
+	memset(buf, byte, len);
+	w.w.buf = buf;
+	m->ops->write_start(m, &w.w);
+	sem_wait(&w.sem);
+	m->ops->buffer_put(m, buf);
+	return w.w.status;
+}
+
+static void read_begin(struct mct_medium *m, struct wait_read *r, uint64_t off, uint32_t len)
+{
+	*r = (struct wait_read){ .r = { .off = off, .len = len, .done = read_done } };
+	sem_init(&r->sem, 0, 0);
+	m->ops->read_start(m, &r->r);
+}
+
+static int load(struct mct_medium *m, uint64_t off, uint32_t len, unsigned char byte)
+{
+	struct wait_read r;
+
+	read_begin(m, &r, off, len);
+	sem_wait(&r.sem);
+	if (r.r.status < 0)
+		return r.r.status;
+	for (uint32_t i = 0; i < len; i++)
+		if (((const unsigned char *)r.r.at)[i] != byte)
+			fail_msg("byte %u of %u is %u", i, len, ((const unsigned char *)r.r.at)[i]);
+	m->ops->read_end(m, &r.r);
+	return 0;
+}
+
+static void bytes_come_back(const char *kind)
+{
+	struct mct_medium *m = medium(kind, 16 * MIB);
+
+	assert_int_equal(store(m, 0, MIB, 1), 0);
+	assert_int_equal(store(m, MIB, 4096, 2), 0);
+	assert_int_equal(load(m, 0, MIB, 1), 0);
+	assert_int_equal(load(m, MIB - 3, 3, 1), 0);
+	assert_int_equal(load(m, MIB, 1, 2), 0);
+	assert_int_equal(load(m, 5000, 70000, 1), 0);
+	assert_int_equal(load(m, 16 * MIB - 1, 2, 0), -ERANGE);
+	assert_int_equal(store(m, 100, 4096, 2), -ERANGE);
+	mct_medium_close(m);
+	m = medium(kind, 0);
+	assert_int_equal(load(m, MIB, 4096, 2), 0);
+	mct_medium_close(m);
+}
+
+static void bytes_come_back_by_uring(void **state)
+{
+	bytes_come_back(NULL);
+}
+
+static void bytes_come_back_by_threads(void **state)
+{
+	bytes_come_back("threads");
+}
+
+/* A reader that joined a read from before a write would get the old bytes. */
+static void reads_before_a_write_are_not_joined_after_it(void **state)
+{
+	struct mct_medium *m = medium(NULL, 0);
+	struct wait_read old, same;
+
+	assert_int_equal(store(m, 2 * MIB, 4096, 3), 0);
+	read_begin(m, &old, 2 * MIB, 4096);
+	sem_wait(&old.sem);
+	read_begin(m, &same, 2 * MIB, 4096);
+	sem_wait(&same.sem);
+	assert_ptr_equal(old.r.at, same.r.at);
+	assert_int_equal(store(m, 2 * MIB, 4096, 4), 0);
+	assert_int_equal(load(m, 2 * MIB, 4096, 4), 0);
+	assert_int_equal(*(const char *)old.r.at, 3);
+	m->ops->read_end(m, &old.r);
+	m->ops->read_end(m, &same.r);
+	mct_medium_close(m);
+}
+
+static void reads_wait_for_buffers(void **state)
+{
+	static struct wait_read r[100];
+	struct mct_medium *m = medium(NULL, 0);
+
+	for (unsigned i = 0; i < 100; i++)
+		read_begin(m, &r[i], i * 4096, 4096);
+	for (unsigned i = 0; i < 100; i++) {
+		sem_wait(&r[i].sem);
+		assert_int_equal(r[i].r.status, 0);
+		m->ops->read_end(m, &r[i].r);
+	}
+	mct_medium_close(m);
+}
+
+static void writers_leave_buffers_for_reads(void **state)
+{
+	struct mct_medium *m = medium(NULL, 0);
+	void *buf[4], *more;
+
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(m->ops->buffer_get(m, mc_deadline_ms(1000), &buf[i]), 0);
+	assert_int_equal(m->ops->buffer_get(m, mc_deadline_ms(20), &more), -MC_ETIMEDOUT);
+	assert_int_equal(load(m, 0, MIB, 1), 0);
+	for (unsigned i = 0; i < 4; i++)
+		m->ops->buffer_put(m, buf[i]);
+	mct_medium_close(m);
+}
+
+static void errors_end_one_transfer(void **state)
+{
+	struct mct_medium *m = medium(NULL, 0);
+
+	assert_int_equal(mc_fault_set("tiers.ssd.read=error:EIO,tiers.ssd.write=error:ENOSPC"), 0);
+	assert_int_equal(load(m, 0, 4096, 1), -EIO);
+	assert_int_equal(store(m, 0, 4096, 9), -ENOSPC);
+	assert_int_equal(mc_fault_set(NULL), 0);
+	assert_int_equal(store(m, 0, MIB, 1), 0);
+	assert_int_equal(load(m, 0, 4096, 1), 0);
+	mct_medium_close(m);
+}
+
+static void identity_stays_with_the_file(void **state)
+{
+	const uint64_t words[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX };
+	uint64_t found[MCT_IDENTITY];
+	struct mct_medium *m = medium(NULL, 0);
+
+	assert_int_equal(m->ops->set_identity(m, words), 0);
+	mct_medium_close(m);
+	m = medium(NULL, 32 * MIB);
+	assert_int_equal(m->ops->identity(m, found), 0);
+	assert_memory_equal(found, words, sizeof(words));
+	mct_medium_close(m);
+}
+
+/* The second process gets a file of its own; the content stays with the first file. */
+static void a_directory_has_a_file_for_each_owner(void **state)
+{
+	struct mct_medium *a = medium(NULL, 0), *b = medium(NULL, MIB);
+	struct mct_status status;
+
+	b->ops->status(b, &status);
+	assert_int_equal(status.size, MIB);
+	mct_medium_close(a);
+	a = medium(NULL, 0);
+	a->ops->status(a, &status);
+	assert_int_equal(status.size, 32 * MIB);
+	mct_medium_close(a);
+	mct_medium_close(b);
+}
+
+static void a_damaged_header_is_a_new_medium(void **state)
+{
+	uint64_t found[MCT_IDENTITY];
+	struct mct_medium *m;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", dir);
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, "x", 1, 30), 1);
+	close(fd);
+	m = medium(NULL, 4 * MIB);
+	assert_int_equal(m->ops->identity(m, found), 0);
+	assert_int_equal(found[0], 0);
+	mct_medium_close(m);
+}
+
+static void wrong_paths_are_refused(void **state)
+{
+	struct mct_conf conf = { .size = MIB, .path = "/nonexistent" };
+	struct mct_medium *m;
+
+	assert_int_equal(mct_medium_open("ssd", &conf, &m), -ENOENT);
+	conf.path = "/dev/null";
+	assert_int_equal(mct_medium_open("ssd", &conf, &m), -ENOTDIR);
+	conf.path = dir;
+	conf.kind = "tape";
+	assert_int_equal(mct_medium_open("ssd", &conf, &m), -EINVAL);
+}
+
+static int remove_dir(void **state)
+{
+	char cmd[80];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	return system(cmd);
+}
+
+static int make_dir(void **state)
+{
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_come_back_by_uring),
+		cmocka_unit_test(bytes_come_back_by_threads),
+		cmocka_unit_test(reads_before_a_write_are_not_joined_after_it),
+		cmocka_unit_test(reads_wait_for_buffers),
+		cmocka_unit_test(writers_leave_buffers_for_reads),
+		cmocka_unit_test(errors_end_one_transfer),
+		cmocka_unit_test(identity_stays_with_the_file),
+		cmocka_unit_test(a_directory_has_a_file_for_each_owner),
+		cmocka_unit_test(a_damaged_header_is_a_new_medium),
+		cmocka_unit_test(wrong_paths_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

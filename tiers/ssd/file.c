@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * file.c - the file or block device of a medium: lock, header, size.
+ *
+ *	 0 "mooncake-ssd"	12 u32 version 1
+ *	16 u64 size of the medium
+ *	24 u64 words of identity[5]
+ *	64 u32 CRC-32C of the bytes before
+ *
+ * in one block, little-endian. */
+#include <config.h>
+
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "tiers/ssd/ssd_i.h"
+
+#define LAYOUT_VERSION 1u
+#define FILES_MAX 1024u		/* owners of one directory */
+#define SIZE_MIN (1ull << 20)
+#define SIZE_MAX_BYTES (1ull << 44)
+#define SHARE_OF_FREE 0.9	/* as upstream's default */
+
+static const char magic[12] = "mooncake-ssd";
+
+struct header {
+	char magic[12];
+	uint32_t version;
+	uint64_t size;
+	uint64_t words[MCT_IDENTITY];
+	uint32_t crc;
+} __attribute__((packed));
+_Static_assert(sizeof(struct header) == 68, "as in the comment above");
+
+/* ---- the header -------------------------------------------------------------------------------- */
+
+static int block_new(void **ret)
+{
+	int r = posix_memalign(ret, MCT_BLOCK, MCT_BLOCK);
+
+	if (r == 0)
+		memset(*ret, 0, MCT_BLOCK);
+	return -r;
+}
+
+int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY])
+{
+	auto_free void *block = NULL;
+	struct header *h;
+	int r = block_new(&block);
+
+	if (r < 0)
+		return r;
+	h = block;
+	memcpy(h->magic, magic, sizeof(magic));
+	h->version = htole32(LAYOUT_VERSION);
+	h->size = htole64(size);
+	for (unsigned i = 0; i < MCT_IDENTITY; i++)
+		h->words[i] = htole64(words[i]);
+	h->crc = htole32(mc_crc32c(h, offsetof(struct header, crc)));
+	if (pwrite(d->fd, block, MCT_BLOCK, 0) != MCT_BLOCK || fdatasync(d->fd))
+		return mc_fail(errno ? -errno : -EIO, "cannot write the header of %s: %m", d->path);
+	return 0;
+}
+
+/* The header's content; *ret_size 0: there is none.  *ret_other: the block has other bytes. */
+static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
+{
+	auto_free void *block = NULL;
+	struct header *h;
+	ssize_t n;
+	int r = block_new(&block);
+
+	*ret_size = 0;
+	*ret_other = false;
+	if (r < 0)
+		return r;
+	n = pread(d->fd, block, MCT_BLOCK, 0);
+	if (n < 0)
+		return mc_fail(-errno, "cannot read %s: %m", d->path);
+	h = block;
+	if (memcmp(h->magic, magic, sizeof(magic))) {
+		for (unsigned i = 0; i < MCT_BLOCK; i++)
+			*ret_other |= ((char *)block)[i] != 0;
+		return 0;
+	}
+	if (le32toh(h->version) > LAYOUT_VERSION)
+		return mc_fail(-MC_EVERSION, "%s was written by a newer version", d->path);
+	if (le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc))) {
+		mc_warn("ssd", "%s: the header is damaged, so its objects are dropped", d->path);
+		return 0;
+	}
+	*ret_size = le64toh(h->size);
+	for (unsigned i = 0; i < MCT_IDENTITY; i++)
+		d->words[i] = le64toh(h->words[i]);
+	return 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+/* Bytes that the other owners of the directory may still use. */
+static uint64_t others_claim(const char *dir, const struct stat *own)
+{
+	DIR *at = opendir(dir);
+	struct dirent *e;
+	uint64_t sum = 0;
+	struct stat st;
+	unsigned n;
+
+	while (at && (e = readdir(at))) {
+		if (sscanf(e->d_name, "mooncake-%u.ssd", &n) != 1 ||
+		    fstatat(dirfd(at), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || st.st_ino == own->st_ino)
+			continue;
+		if (st.st_size > st.st_blocks * 512)
+			sum += (uint64_t)(st.st_size - st.st_blocks * 512);
+	}
+	if (at)
+		closedir(at);
+	return sum;
+}
+
+static int default_size(struct mct_ssd *d, const char *dir, uint64_t *ret)
+{
+	uint64_t room, others;
+	struct statvfs fs;
+	struct stat st;
+
+	if (fstat(d->fd, &st) || fstatvfs(d->fd, &fs))
+		return mc_fail(-errno, "cannot examine %s: %m", d->path);
+	room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	others = others_claim(dir, &st);
+	room = room > others ? room - others : 0;
+	*ret = (uint64_t)((double)room * SHARE_OF_FREE);
+	return 0;
+}
+
+/* The first file of the directory that no other process has locked. */
+static int directory_open(struct mct_ssd *d, const char *dir)
+{
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		free(d->path);
+		d->path = NULL;
+		if (asprintf(&d->path, "%s/mooncake-%u.ssd", dir, i) < 0)
+			return -ENOMEM;
+		d->fd = mct_io_file(AT_FDCWD, d->path, O_CREAT, &d->direct);
+		if (d->fd < 0)
+			return d->fd;
+		if (flock(d->fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		close(d->fd);
+		d->fd = -1;
+		if (errno != EWOULDBLOCK)
+			return mc_fail(-errno, "cannot lock %s: %m", d->path);
+	}
+	return mc_fail(-EBUSY, "%u processes use %s already", FILES_MAX, dir);
+}
+
+static int device_open(struct mct_ssd *d, const char *path)
+{
+	d->path = strdup(path);
+	if (!d->path)
+		return -ENOMEM;
+	/* O_EXCL: not while it is mounted. */
+	d->fd = mct_io_file(AT_FDCWD, path, O_EXCL, &d->direct);
+	if (d->fd < 0)
+		return d->fd;
+	if (flock(d->fd, LOCK_EX | LOCK_NB))
+		return mc_fail(-errno, "another process uses %s: %m", path);
+	return 0;
+}
+
+static int device_size(struct mct_ssd *d, uint64_t *ret)
+{
+	uint64_t bytes;
+
+	if (ioctl(d->fd, BLKGETSIZE64, &bytes))
+		return mc_fail(-errno, "cannot get the size of %s: %m", d->path);
+	*ret = bytes > MCT_SSD_DATA_AT ? bytes - MCT_SSD_DATA_AT : 0;
+	return 0;
+}
+
+/* The size that the medium gets; @had: its size so far, 0: it is new; @most: of the device, or of the default. */
+static int choose_size(struct mct_ssd *d, const struct mct_conf *conf, bool device, uint64_t had, uint64_t most,
+		       uint64_t *ret)
+{
+	uint64_t size = conf->size ? conf->size : had ? had : most;
+
+	if (device && size > most)
+		size = most;
+	if (size < had) {
+		mc_warn("ssd", "%s keeps its size of %" PRIu64 " MiB: it has objects; to make it smaller, remove it",
+			d->path, had >> 20);
+		size = had;
+	}
+	if (size > SIZE_MAX_BYTES)
+		size = SIZE_MAX_BYTES;
+	size -= size % MCT_BLOCK;
+	if (size < SIZE_MIN)
+		return mc_fail(-ENOSPC, "%s has room for %" PRIu64 " bytes, at least 1 MiB is needed", d->path, size);
+	*ret = size;
+	return 0;
+}
+
+int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	uint64_t had, most = 0, size = 0;
+	bool device, other;
+	struct stat st;
+	int r;
+
+	if (stat(conf->path, &st))
+		return mc_fail(-errno, "the SSD directory %s: %m", conf->path);
+	device = S_ISBLK(st.st_mode);
+	if (!device && !S_ISDIR(st.st_mode))
+		return mc_fail(-ENOTDIR, "%s is neither a directory nor a block device", conf->path);
+	r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
+	if (r == 0)
+		r = header_read(d, &had, &other);
+	if (r == 0 && other)
+		r = mc_fail(-EEXIST, "%s has other content; if it is not needed any more: wipefs -a %s", d->path,
+			    d->path);
+	if (r == 0)
+		r = device ? device_size(d, &most) : default_size(d, conf->path, &most);
+	if (r == 0)
+		r = choose_size(d, conf, device, had, most, &size);
+	if (r == 0 && !device && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
+		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
+	if (r == 0 && size != had)
+		r = mct_ssd_file_mark(d, size, d->words);
+	d->size = size;
+	return r;
+}
+
+int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size)
+{
+	struct stat st;
+	int r = 0;
+
+	size -= size % MCT_BLOCK;
+	if (size < d->size || size > SIZE_MAX_BYTES)
+		return mc_fail(-EINVAL, "%s has %" PRIu64 " bytes and cannot get %" PRIu64, d->path, d->size, size);
+	if (fstat(d->fd, &st))
+		return mc_fail(-errno, "%s: %m", d->path);
+	if (S_ISREG(st.st_mode) && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
+		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
+	if (r == 0)
+		r = mct_ssd_file_mark(d, size, d->words);
+	if (r == 0)
+		__atomic_store_n(&d->size, size, __ATOMIC_RELAXED);
+	return r;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * io.c - the queue of transfers, and the choice of the way that carries them out. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "tiers/ssd/io_i.h"
+
+static int io_start(struct mct_io *io, const struct mct_io_conf *conf)
+{
+	int r;
+
+	io->ops = &mct_io_uring;
+	r = conf->threads ? -MC_ENOTSUP : io->ops->start(io, conf);
+	if (r == 0)
+		return 0;
+	if (!conf->threads)
+		mc_warn("ssd", "no io_uring, using threads: %s", mc_err_detail(r));
+	io->ops = &mct_io_threads;
+	return io->ops->start(io, conf);
+}
+
+int mct_io_open(const struct mct_io_conf *conf, struct mct_io **ret)
+{
+	struct mct_io *io;
+	int r;
+
+	if (conf->depth < 1 || conf->depth > 1024)
+		return mc_fail(-EINVAL, "a depth of %u transfers is not between 1 and 1024", conf->depth);
+	io = calloc(1, sizeof(*io));
+	if (!io)
+		return -ENOMEM;
+	io->depth = conf->depth;
+	pthread_mutex_init(&io->lock, NULL);
+	mc_list_init(&io->queue);
+	r = io_start(io, conf);
+	if (r < 0) {
+		pthread_mutex_destroy(&io->lock);
+		free(io);
+		return r;
+	}
+	*ret = io;
+	return 0;
+}
+
+void mct_io_close(struct mct_io *io)
+{
+	if (!io)
+		return;
+	pthread_mutex_lock(&io->lock);
+	io->stopping = true;
+	io->ops->kick_locked(io);
+	pthread_mutex_unlock(&io->lock);
+	io->ops->stop(io);
+	pthread_mutex_destroy(&io->lock);
+	free(io);
+}
+
+const char *mct_io_kind(const struct mct_io *io)
+{
+	return io->ops->name;
+}
+
+void mct_io_submit(struct mct_io *io, struct mct_io_op *op)
+{
+	op->moved = 0;
+	MC_LOCKED(&io->lock);
+	mc_list_push_back(&io->queue, &op->node);
+	io->ops->kick_locked(io);
+}
+
+struct mct_io_op *mct_io_next(struct mct_io *io)
+{
+	struct mct_io_op *op;
+
+	MC_LOCKED(&io->lock);
+	if (mc_list_empty(&io->queue))
+		return NULL;
+	op = mc_list_first(&io->queue, struct mct_io_op, node);
+	mc_list_remove(&op->node);
+	return op;
+}
+
+bool mct_io_moved(struct mct_io_op *op, int n)
+{
+	if (n == -EINTR || n == -EAGAIN)
+		return true;
+	if (n > 0) {
+		op->moved += (uint32_t)n;
+		if (op->moved < op->len)
+			return true;
+	}
+	op->status = n > 0 ? 0 : n < 0 ? n : -EIO;
+	op->done(op);
+	return false;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+struct waiter {
+	struct mct_io_op op;
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool done;
+};
+
+static void waiter_done(struct mct_io_op *op)
+{
+	struct waiter *w = mc_container_of(op, struct waiter, op);
+
+	MC_LOCKED(&w->lock);
+	w->done = true;
+	pthread_cond_signal(&w->cond);
+}
+
+int mct_io_run(struct mct_io *io, struct mct_io_op *op)
+{
+	struct waiter w = { .op = *op, .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+
+	w.op.done = waiter_done;
+	mct_io_submit(io, &w.op);
+	pthread_mutex_lock(&w.lock);
+	while (!w.done)
+		pthread_cond_wait(&w.cond, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	op->status = w.op.status;
+	return op->status;
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct)
+{
+	int fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0600);
+
+	*ret_direct = fd >= 0;
+	/* tmpfs and some network filesystems have no direct access. */
+	if (fd < 0 && errno == EINVAL)
+		fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? mc_fail(-errno, "cannot open %s: %m", name) : fd;
+}

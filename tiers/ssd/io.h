@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * io.h - reads and writes of files that bypass the page cache, many at a time.
+ *
+ * One const table per way: io_uring (uring.c), and threads that call pread(2) and pwrite(2) where the kernel refuses
+ * it (threads.c).  Offsets, lengths and addresses are multiples of MCT_IO_BLOCK. */
+#ifndef MCT_IO_H
+#define MCT_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/list.h"
+
+#define MCT_IO_BLOCK 4096u
+
+struct mct_io;
+
+/* One transfer.  It belongs to the caller before mct_io_submit() and from @done on, which runs on a thread of the I/O
+ * and must not block; it may submit other transfers, this one included. */
+struct mct_io_op {
+	int fd;
+	bool write;
+	uint32_t len;
+	uint64_t off;
+	void *buf;
+	void (*done)(struct mct_io_op *op);
+	/* filled in */
+	int status;		/* 0: all @len bytes; -EIO also for a transfer that ended early */
+	uint32_t moved;		/* used by the I/O */
+	struct mc_list node;
+};
+
+struct mct_io_conf {
+	unsigned depth;		/* transfers at one time, 1 to 1024 */
+	bool threads;		/* do not use io_uring */
+	/* Memory of the transfers' buffers, which the kernel then keeps ready; NULL: none. */
+	void *pool;
+	size_t pool_len;
+};
+
+/* Falls back to threads, with a line in the log. */
+int mct_io_open(const struct mct_io_conf *conf, struct mct_io **ret);
+/* Waits for the transfers that were submitted.  NULL is fine; not from done. */
+void mct_io_close(struct mct_io *io);
+/* "uring" or "threads" */
+const char *mct_io_kind(const struct mct_io *io);
+/* Any thread.  Does not block. */
+void mct_io_submit(struct mct_io *io, struct mct_io_op *op);
+/* Submit and wait; not from done. */
+int mct_io_run(struct mct_io *io, struct mct_io_op *op);
+
+/* Open @name in directory @dirfd for reading and writing, with O_DIRECT where the filesystem has it: *ret_direct. */
+int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct);
+
+/* ---- the two ways ------------------------------------------------------------------------------ */
+
+struct mct_io_ops {
+	const char *name;
+	int (*start)(struct mct_io *io, const struct mct_io_conf *conf);
+	/* With the lock: an op is on the queue. */
+	void (*kick_locked)(struct mct_io *io);
+	/* io->stopping is set: return when the queue is empty and no transfer runs; free the part of this way. */
+	void (*stop)(struct mct_io *io);
+};
+extern const struct mct_io_ops mct_io_uring, mct_io_threads;
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * io_i.h - the part of struct mct_io that its two ways share. */
+#ifndef MCT_IO_I_H
+#define MCT_IO_I_H
+
+#include <pthread.h>
+
+#include "tiers/ssd/io.h"
+
+struct mct_io {
+	/* constant after start */
+	const struct mct_io_ops *ops;
+	unsigned depth;
+	void *part;		/* of the way */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	struct mc_list queue;	/* ops that are not begun */
+	bool stopping;
+};
+
+/* The next op that is not begun, NULL. */
+struct mct_io_op *mct_io_next(struct mct_io *io);
+/* The kernel has moved @n bytes (negative: an error).  True: the rest has to be submitted again; else done has run. */
+bool mct_io_moved(struct mct_io_op *op, int n);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ssd.c - the table of the tier "ssd". */
+#include <config.h>
+
+#include "tiers/ssd/ssd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "tiers/ssd/ssd_i.h"
+
+#define DEPTH 64u
+
+static struct mct_ssd *ssd_of(const struct mct_medium *m)
+{
+	return (struct mct_ssd *)m;
+}
+
+static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	struct mct_io_conf io = {
+		.depth = DEPTH, .threads = conf->kind && !strcmp(conf->kind, "threads"),
+	};
+	int r;
+
+	r = mct_ssd_file_open(d, conf);
+	if (r == 0)
+		r = mct_ssd_pieces_open(d, conf->buffers);
+	if (r < 0)
+		return r;
+	io.pool = d->pool;
+	io.pool_len = d->pool_len;
+	return mct_io_open(&io, &d->io);
+}
+
+static void ssd_close(struct mct_medium *m)
+{
+	struct mct_ssd *d = ssd_of(m);
+
+	mct_io_close(d->io);
+	mct_ssd_pieces_close(d);
+	/* The lock of the file ends here. */
+	if (d->fd >= 0)
+		close(d->fd);
+	pthread_cond_destroy(&d->freed);
+	pthread_mutex_destroy(&d->lock);
+	free(d->path);
+	free(d);
+}
+
+static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
+{
+	struct mct_ssd *d;
+	int r;
+
+	if (!conf->path || conf->reserve > conf->size || conf->adopt_fd || conf->path_offset)
+		return mc_fail(-EINVAL, "an SSD needs a path, and has no reserve, adopted file or offset");
+	if (conf->kind && strcmp(conf->kind, "auto") && strcmp(conf->kind, "threads"))
+		return mc_fail(-EINVAL, "unknown kind '%s' of an SSD: auto or threads", conf->kind);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->medium.ops = &mct_ssd_tier;
+	d->fd = -1;
+	pthread_mutex_init(&d->lock, NULL);
+	(void)mc_cond_init(&d->freed);
+	mc_list_init(&d->free);
+	mc_list_init(&d->waiting);
+	for (unsigned i = 0; i < MCT_SSD_BUCKETS; i++)
+		mc_list_init(&d->bucket[i]);
+	r = ssd_start(d, conf);
+	if (r < 0) {
+		ssd_close(&d->medium);
+		return r;
+	}
+	mc_info("ssd", "%s: size=%llu MiB, by %s%s", d->path, (unsigned long long)(d->size >> 20),
+		mct_io_kind(d->io), d->direct ? "" : ", through the page cache: the filesystem has no O_DIRECT");
+	*ret = &d->medium;
+	return 0;
+}
+
+static int ssd_memory(const struct mct_medium *m, struct mct_memory *ret)
+{
+	return mc_fail(-MC_ENOTSUP, "the bytes of an SSD are not addressable");
+}
+
+static void ssd_status(const struct mct_medium *m, struct mct_status *ret)
+{
+	const struct mct_ssd *d = ssd_of(m);
+	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
+
+	*ret = (struct mct_status){ .size = size, .limit = UINT64_MAX, .ready = size, .kind = mct_io_kind(d->io) };
+}
+
+static int ssd_grow(struct mct_medium *m, uint64_t size)
+{
+	return mct_ssd_file_grow(ssd_of(m), size);
+}
+
+static int ssd_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
+{
+	memcpy(ret, ssd_of(m)->words, sizeof(ssd_of(m)->words));
+	return 0;
+}
+
+static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY])
+{
+	struct mct_ssd *d = ssd_of(m);
+	int r = mct_ssd_file_mark(d, d->size, words);
+
+	if (r == 0)
+		memcpy(d->words, words, sizeof(d->words));
+	return r;
+}
+
+const struct mct_tier_ops mct_ssd_tier = {
+	.name = "ssd",
+	.open = ssd_open,
+	.memory = ssd_memory,
+	.status = ssd_status,
+	.grow = ssd_grow,
+	.identity = ssd_identity,
+	.set_identity = ssd_set_identity,
+	.read_start = mct_ssd_read_start,
+	.read_end = mct_ssd_read_end,
+	.buffer_get = mct_ssd_buffer_get,
+	.buffer_put = mct_ssd_buffer_put,
+	.write_start = mct_ssd_write_start,
+	.close = ssd_close,
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ssd_i.h - shared by the files of the tier "ssd". */
+#ifndef MCT_SSD_I_H
+#define MCT_SSD_I_H
+
+#include <pthread.h>
+
+#include "tiers/ssd/io.h"
+#include "tiers/ssd/ssd.h"
+
+#define MCT_SSD_DATA_AT (1u << 20)
+/* A read of any bytes needs whole blocks. */
+#define MCT_SSD_BUF (MCT_PIECE_MAX + 2 * MCT_BLOCK)
+#define MCT_SSD_BUCKETS 256u
+
+/* One buffer, and the read that uses it. */
+struct mct_piece {
+	struct mct_ssd *d;
+	char *buf;
+	struct mct_io_op op;
+	/* guarded by the lock */
+	struct mc_list node;		/* free, or a bucket of reads */
+	struct mc_list readers;		/* struct mct_read that wait for the transfer */
+	unsigned refs;			/* readers, those that have the bytes included */
+	bool loaded;
+};
+
+struct mct_ssd {
+	struct mct_medium medium;
+	/* constant after open */
+	char *path;		/* of the file or device */
+	int fd;
+	bool direct;		/* the page cache is not used */
+	struct mct_io *io;
+	char *pool;
+	size_t pool_len;
+	struct mct_piece *piece;
+	unsigned npieces;
+	/* atomic */
+	uint64_t size;
+	uint64_t words[MCT_IDENTITY];	/* set by one thread at a time */
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	pthread_cond_t freed;
+	struct mc_list free;
+	struct mc_list bucket[MCT_SSD_BUCKETS];	/* pieces with a read, by offset */
+	struct mc_list waiting;			/* struct mct_read without a buffer, oldest first */
+	unsigned writing;			/* buffers that were given to writers */
+};
+
+/* file.c: open, lock and size the file; sets path, fd, direct, size and words. */
+int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf);
+/* Enlarge to @size bytes. */
+int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size);
+/* Write the header. */
+int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY]);
+
+/* piece.c */
+int mct_ssd_pieces_open(struct mct_ssd *d, uint64_t bytes);
+void mct_ssd_pieces_close(struct mct_ssd *d);
+void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r);
+void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r);
+int mct_ssd_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
+void mct_ssd_buffer_put(struct mct_medium *m, void *buf);
+void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mcctl_tier.c - copies of objects on other media. */
+#include <config.h>
+
+#include "tools/ctl/mcctl.h"
+
+const char *mcctl_tier_name(unsigned media)
+{
+	switch (media & (MCS_IN_MEMORY | MCS_ON_DISK)) {
+	case MCS_IN_MEMORY:
+		return "memory";
+	case MCS_ON_DISK:
+		return "disk";
+	case MCS_IN_MEMORY | MCS_ON_DISK:
+		return "memory+disk";
+	default:
+		return "-";
+	}
+}
+
+static int tier_all(struct mcctl *c, unsigned medium)
+{
+	enum mcctl_status status = MCCTL_OK, one;
+
+	for (int i = 0; i < c->argc; i++) {
+		struct mcs_key key;
+		int r, result = 0;
+
+		one = mcctl_key_parse(c, c->argv[i], &key);
+		if (one == MCCTL_OK) {
+			r = mcs_tier(c->store, &key, 1, medium, &result, -1);
+			if (r < 0 || result < 0)
+				one = mcctl_error(r < 0 ? r : result, "%s", c->argv[i]);
+			mcctl_key_free(&key);
+		}
+		if (one > status)
+			status = one;
+	}
+	return status;
+}
+
+int mcctl_offload(struct mcctl *c)
+{
+	return tier_all(c, MCS_ON_DISK);
+}
+
+int mcctl_promote(struct mcctl *c)
+{
+	return tier_all(c, MCS_IN_MEMORY);
+}
