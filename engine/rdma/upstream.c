@@ -20,11 +20,11 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "engine/rdma/upstream_i.h"
+#include "engine/upstream/handshake.h"
 
 /* No packet lives that long in a data center's network: a WRITE that was lost with its queue pair does not arrive
  * later than this. */
 #define PACKET_MS 1000u
-#define ANSWER_MS 5000
 /* The time for the message of a peer that asks for the same pair. */
 #define OFFER_MS 1000
 
@@ -354,13 +354,12 @@ static int setup_call(struct mce_rdma_peer *rp, const struct mce_setup *out, uin
 {
 	auto_free char *text = NULL, *reply = NULL;
 	const struct node *n = rp->up->node;
-	uint64_t least = mc_deadline_ms(ANSWER_MS);
 	int r = mc_fault("engine.rdma.setup");
 
 	if (r == 0)
 		r = mce_setup_encode(out, &text);
 	if (r == 0)
-		r = rp->r->setup(n->host, n->port, text, deadline < least ? deadline : least, &reply);
+		r = rp->r->setup(n->host, n->port, text, deadline, &reply);
 	if (r == 0)
 		r = mce_setup_decode(reply, strlen(reply), in);
 	return r;
@@ -511,8 +510,13 @@ static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote
 static int up_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
 		      struct mce_rdma_ep **ret)
 {
-	int r = ep_try(rp, nic, remote, deadline, ret);
+	uint64_t longest = mc_deadline_ms(MCE_HANDSHAKE_SETUP_MS), end = mc_deadline_ms(rp->p->e->conf.progress_timeout_ms);
+	int r;
 
+	/* The peer has no other path, so nothing waits for the end of the round. */
+	longest = longest < end ? longest : end;
+	deadline = deadline > longest ? deadline : longest;
+	r = ep_try(rp, nic, remote, deadline, ret);
 	/* A node that still held an older connection of the pair has dropped it now. */
 	return r == -ECONNREFUSED ? ep_try(rp, nic, remote, deadline, ret) : r;
 }

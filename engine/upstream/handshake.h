@@ -41,6 +41,9 @@ void mce_handshake_close(struct mce_handshake *h);	/* NULL is fine; not from a c
 
 /* Time limit of a call after connect; connect may take MC_HANDSHAKE_CONNECT_TIMEOUT, default 5 s. */
 #define MCE_HANDSHAKE_ANSWER_MS 5000
+/* The same for MCE_HANDSHAKE_CONNECTION: a node of upstream's that waits for the message that an earlier connection is
+ * ready answers the next request only after 5 s. */
+#define MCE_HANDSHAKE_SETUP_MS 12000
 /* Recommended time limit of a whole call: the sum of both limits if that of connect is longer than
  * MCE_HANDSHAKE_ANSWER_MS, else MCE_HANDSHAKE_ANSWER_MS. */
 int64_t mce_handshake_ask_ms(void);

@@ -172,10 +172,12 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static int call_connect(struct call *c)
+static int call_connect(struct call *c, enum mce_handshake_type type)
 {
+	int64_t answer_ms = type == MCE_HANDSHAKE_CONNECTION ? MCE_HANDSHAKE_SETUP_MS : MCE_HANDSHAKE_ANSWER_MS;
+
 	c->fd = mc_connect(c->addr, sooner(c->deadline, mc_deadline_ms(connect_ms())));
-	c->deadline = sooner(c->deadline, mc_deadline_ms(MCE_HANDSHAKE_ANSWER_MS));
+	c->deadline = sooner(c->deadline, mc_deadline_ms(answer_ms));
 	return c->fd < 0 ? c->fd : 0;
 }
 
@@ -193,7 +195,7 @@ int mce_handshake_call(const char *host, int port, enum mce_handshake_type type,
 	if (r == 0)
 		r = mce_handshake_frame((unsigned)type, json, &frame, &len);
 	if (r == 0)
-		r = call_connect(&c);
+		r = call_connect(&c, type);
 	if (r < 0)
 		return r;
 	fd = c.fd;

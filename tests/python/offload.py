@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SSD tier through the Python package, with the call sequences of upstream's tests test_offload_on_eviction,
+test_ssd_offload_in_evict and test_promotion_on_hit, and of vLLM's connector.
+
+offload.py MASTER DIR - the master offloads on eviction and promotes at the first hit"""
+
+import ctypes
+import mmap
+import os
+import random
+import sys
+import tempfile
+import time
+import unittest
+
+import mooncake.store as ms
+
+MASTER, DIR = sys.argv[1:3]
+MIB = 1 << 20
+SEGMENT = 32 * MIB
+SIZE = MIB
+MISS = -704
+
+
+def block(i, size=SIZE):
+    return random.Random(i).randbytes(size)
+
+
+def eventually(check, words, seconds=20):
+    end = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > end:
+            raise AssertionError(words)
+        time.sleep(0.05)
+
+
+class Offload(unittest.TestCase):
+    def setUp(self):
+        self.path = tempfile.mkdtemp(dir=DIR)
+        self.store = ms.MooncakeDistributedStore()
+        # engine, enable_ssd_offload and ssd_offload_path by position, as upstream's test passes them
+        self.assertEqual(self.store.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT, 16 * MIB, "tcp", "", MASTER, None, True,
+                                          self.path), 0)
+
+    def tearDown(self):
+        self.store.remove_all(True)
+        self.store.close()
+
+    def tiers(self, key):
+        copies = self.store.get_replica_desc(key)
+        return any(c.is_memory_replica() for c in copies), any(c.is_local_disk_replica() for c in copies)
+
+    def put(self, n):
+        """Put n blocks; more than memory holds, so that older ones go to the disk.  Returns those on the disk only.
+
+        A put does not wait for the disk: this waits, so that no object is evicted without a copy."""
+        for i in range(n):
+            self.assertEqual(self.store.put(f"k{i}", block(i)), 0, f"k{i}")
+            if i >= SEGMENT // SIZE - 4:
+                eventually(lambda i=i: self.tiers(f"k{i - 8}")[1], f"k{i - 8} is not copied to the disk")
+        tiers = [self.tiers(f"k{i}") for i in range(n)]
+        self.assertNotIn((False, False), tiers)
+        on_disk = [i for i in range(n) if not tiers[i][0]]
+        self.assertGreaterEqual(len(on_disk), n - SEGMENT // SIZE)
+        return on_disk
+
+    def test_all_come_back(self):
+        on_disk = self.put(64)
+        for i in range(64):
+            self.assertEqual(self.store.get(f"k{i}"), block(i), f"k{i}")
+        copies = self.store.batch_get_replica_desc([f"k{i}" for i in on_disk])
+        self.assertEqual(len(copies), len(on_disk))
+        self.assertTrue(os.listdir(self.path))
+        self.assertEqual(self.store.remove("k0", True), 0)
+        self.assertEqual(self.store.get("k0"), b"")
+
+    def test_a_read_promotes(self):
+        i = self.put(48)[0]
+        self.assertEqual(self.store.get(f"k{i}"), block(i))
+        eventually(lambda: self.tiers(f"k{i}") == (True, True), "the object is not promoted")
+        self.assertEqual(self.store.get(f"k{i}"), block(i))
+
+    def test_exist_prefetches(self):
+        on_disk = self.put(48)[:4]
+        keys = [f"k{i}" for i in on_disk]
+        self.assertEqual(self.store.batch_is_exist(keys), [1] * 4)
+        self.assertEqual(self.store.batch_is_exist(keys, ms.ExistOptions(prefetch_to_memory=True)), [1] * 4)
+        eventually(lambda: all(self.tiers(k)[0] for k in keys), "the objects are not prefetched")
+        for k, i in zip(keys, on_disk):
+            self.assertEqual(self.store.get(k), block(i))
+
+    def test_batches_of_both_tiers(self):
+        on_disk = self.put(48)
+        memory = [i for i in range(48) if i not in on_disk]
+        mixed = [on_disk[0], memory[-1], on_disk[-1], memory[0]]
+        area = mmap.mmap(-1, 4 * SIZE)
+        addr = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        self.assertEqual(self.store.register_buffer(addr, 4 * SIZE), 0)
+        got = self.store.batch_get_into([f"k{i}" for i in mixed] + ["none"],
+                                        [addr + n * SIZE for n in range(4)] + [addr], [SIZE] * 5)
+        self.assertEqual(got, [SIZE] * 4 + [MISS])
+        for n, i in enumerate(mixed):
+            self.assertEqual(area[n * SIZE:(n + 1) * SIZE], block(i), f"k{i}")
+        # parts of objects, at offsets that no sector has
+        parts = [(on_disk[0], 1, 4095), (on_disk[1], 4097, 300001), (memory[-1], 17, 65536)]
+        area[:] = bytes(4 * SIZE)
+        got = self.store.get_into_ranges([addr], [[f"k{i}" for i, _, _ in parts]],
+                                         [[[n * SIZE] for n in range(3)]], [[[at] for _, at, _ in parts]],
+                                         [[[size] for _, _, size in parts]])
+        self.assertEqual(got, [[[size] for _, _, size in parts]])
+        for n, (i, at, size) in enumerate(parts):
+            self.assertEqual(area[n * SIZE:n * SIZE + size], block(i)[at:at + size], f"k{i}")
+        self.assertEqual(self.store.unregister_buffer(addr), 0)
+
+    def test_unmount_of_the_disk(self):
+        i = self.put(48)[0]
+        self.assertEqual(self.store.unmount_local_disk_segment(), 0)
+        self.assertEqual(self.store.get(f"k{i}"), b"")
+        eventually(lambda: self.store.put("after", block(99)) == 0, "memory does not work without the disk")
+        self.assertEqual(self.store.get("after"), block(99))
+
+    def test_a_path_alone_switches_nothing_on(self):
+        other, path = ms.MooncakeDistributedStore(), tempfile.mkdtemp(dir=DIR)
+        self.assertEqual(other.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT, 0, "tcp", "", MASTER, ssd_offload_path=path), 0)
+        other.close()
+        self.assertEqual(os.listdir(path), [])
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)
