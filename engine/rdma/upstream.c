@@ -510,12 +510,12 @@ static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote
 static int up_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
 		      struct mce_rdma_ep **ret)
 {
-	uint64_t longest = mc_deadline_ms(MCE_HANDSHAKE_SETUP_MS), end = mc_deadline_ms(rp->p->e->conf.progress_timeout_ms);
+	uint64_t ms = rp->p->e->conf.progress_timeout_ms, end;
 	int r;
 
 	/* The peer has no other path, so nothing waits for the end of the round. */
-	longest = longest < end ? longest : end;
-	deadline = deadline > longest ? deadline : longest;
+	end = mc_deadline_ms(ms < MCE_HANDSHAKE_SETUP_MS ? (int64_t)ms : MCE_HANDSHAKE_SETUP_MS);
+	deadline = deadline > end ? deadline : end;
 	r = ep_try(rp, nic, remote, deadline, ret);
 	/* A node that still held an older connection of the pair has dropped it now. */
 	return r == -ECONNREFUSED ? ep_try(rp, nic, remote, deadline, ret) : r;

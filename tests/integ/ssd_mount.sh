@@ -42,7 +42,7 @@ wait "$other"
 echo "tools"
 "$mcctl" --master="$MASTER" ls -l kv/ >"$tmp/ls"
 grep -q ' disk  *0$' "$tmp/ls" || fail "ls -l: $(cat "$tmp/ls")"
-"$mcctl" --master="$MASTER" stat kv/0 | grep -q '^tier: *disk$' || fail "stat shows no tier"
+"$mcctl" --master="$MASTER" stat kv/0 | found '^tier: *disk$' || fail "stat shows no tier"
 [ "$("$mcctl" --master="$MASTER" --json df | jq .pool.disk_used)" -gt 60000000 ] || fail "df shows no disk"
 total=$(df --output=size -B1 "$tmp/mnt" | tail -n 1)
 [ "$total" -gt 268000000 ] || fail "df of the mount shows $total bytes"

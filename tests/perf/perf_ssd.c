@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_ssd.c - one owner with a disk, in this process: how fast objects are copied to the disk and read from it, and how
- * long puts take meanwhile.
+ * perf_ssd.c - one owner with a disk, in this process: how fast objects are copied to the disk and read from it, and
+ * how long puts take meanwhile.
  *
  *	perf_ssd MASTER DIR BYTES N DEPTH	rates: prints "write MB/s" and "read MB/s"
  *	perf_ssd MASTER DIR BYTES N 0		latency of puts in us: prints "put P50 P99"; DIR "" : without a disk */

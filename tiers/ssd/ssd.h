@@ -8,8 +8,8 @@
  * Kinds: "auto" (default): io_uring, or threads where the kernel refuses it; "threads".
  *
  * mct_conf.size is the limit of the bytes on the disk; 0: the size of the file found, for a new one 90 % of the
- * free space, less the space that other owners of the directory may still use.  A medium with content never shrinks.  The file is
- * sparse: space is used as it is written.
+ * free space, less the space that other owners of the directory may still use.  A medium with content never shrinks.
+ * The file is sparse: space is used as it is written.
  *
  * Layout: a header of one block at offset 0, the bytes of the medium from 1 MiB on. */
 #ifndef MCT_SSD_H
