@@ -12,7 +12,8 @@
 struct hist_actor {
 	const char *log, *master, *hostname, *daemon, *dir;
 	unsigned writer, threads, keys, pause_us;
-	uint64_t size_max, segment;
+	uint64_t size_max, segment, disk_size;
+	const char *disk;	/* directory of a disk; NULL: none */
 	bool tcp, hard, writes;		/* force TCP; puts with a hard pin; mostly large puts */
 };
 

@@ -43,6 +43,9 @@ static int store_open(const struct hist_actor *a)
 	conf.master = a->master;
 	conf.hostname = a->hostname;
 	conf.segment_size = a->segment;
+	conf.ssd_path = a->disk;
+	conf.ssd_size = a->disk_size;
+	conf.ssd_buffers = 8 << 20;
 	conf.timeout_ms = TIMEOUT_MS;
 	conf.setup_timeout_ms = 1000;
 	conf.force_tcp = a->tcp;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # No call of any client sees wrong bytes, or a history that no pool could have, while processes are killed, stopped in
-# the middle of a call, and cut from each other.  Three fixed seeds; with HIST_SECONDS=N (make check-history SECONDS=N)
+# the middle of a call, and cut from each other.  Four fixed seeds; with HIST_SECONDS=N (make check-history SECONDS=N)
 # random seeds for that time, until one fails.
 set -euo pipefail
 : "${top_srcdir:=$(cd "$(dirname "$0")/../.." && pwd)}"
@@ -11,6 +11,7 @@ if [ -z "${HIST_SECONDS-}" ]; then
 	"$here/nemesis.sh" 1 20 cache
 	"$here/nemesis.sh" 2 20 keep
 	"$here/nemesis.sh" 3 20 cache
+	"$here/nemesis.sh" 4 20 disk
 	exit 0
 fi
 
@@ -21,6 +22,8 @@ while [ $((SECONDS - begun)) -lt "$HIST_SECONDS" ] && [ "$status" -eq 0 ]; do
 	seed=$((RANDOM % 32768))
 	mode=cache
 	[ $((seed % 4)) -ne 0 ] || mode=keep
+	[ $((seed % 4)) -ne 1 ] || mode=disk
+	mode=${HIST_MODE:-$mode}
 	"$here/nemesis.sh" "$seed" "${HIST_RUN_SECONDS:-60}" "$mode" >"$results.run" || status=1
 	cat "$results.run"
 	grep '^seed=' "$results.run" >>"$results" || :

@@ -1,24 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# nemesis.sh SEED [SECONDS] [cache|keep] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# nemesis.sh SEED [SECONDS] [cache|disk|keep] - three nodes and a master under faults that SEED chooses; then hist_check reads
 # the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
 #
 #	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
+#	disk	as cache, and each owner has a disk of a few values, which is evicted as well
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
 #
 # HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
-# where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace on a bridge.  Without the right to
-# make them all processes run on 127.0.0.1, and the actions on links are left out.
+# where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace
+# on a bridge.  Without the right to make them all processes run on 127.0.0.1, and the actions on links are left out.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
 
-seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|keep]} seconds=${2:-20} mode=${3:-cache}
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|keep]} seconds=${2:-20} mode=${3:-cache}
 keys=${HIST_KEYS:-24} out=${HIST_OUT:-$bin/failed.$seed}
 case $mode in
-cache) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
+cache | disk) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
 keep) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
 *) fail "unknown mode: $mode" ;;
 esac
+
+[ "$mode" != disk ] || . "$top_srcdir/tests/lib/ssd.sh"
 
 # ---- the plan: lines "MS KIND TARGET ARGUMENT DURATION_MS" ------------------------------------------
 
@@ -144,10 +147,15 @@ command_of() {
 	m) cmd=("$top_builddir/master/mooncake_master" --rpc_address="$host" --rpc_port="${MASTER##*:}"
 		--metrics_host="$host" --metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/journal" --client_ttl="$ttl"
 		--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --default_kv_lease_ttl=500
-		--journal_checkpoint_size=1mb) ;;
+		--journal_checkpoint_size=1mb)
+		[ "$mode" != disk ] || cmd+=(--enable_offload --promotion_on_hit --promotion_admission_threshold=1) ;;
 	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$MASTER" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
-		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb) ;;
-	o?) cmd+=(--segment="$bytes" --threads=2) ;;
+		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb)
+		[ "$mode" != disk ] || cmd+=(--enable_offload --ssd_offload_path="$ssd/d3" --ssd_offload_size=16mb) ;;
+	o?)
+		cmd+=(--segment="$bytes" --threads=2)
+		[ "$mode" != disk ] || cmd+=(--disk="$ssd/$1" --disk_size=8388608)
+		;;
 	c2)
 		cmd+=(--threads=3)
 		[ $(($2 % 2)) -eq 0 ] || cmd+=(--tcp)
@@ -294,6 +302,7 @@ pool_complete() {
 set_up() {
 	local name rpc http
 	mkdir "$tmp/hist" "$tmp/journal" "$tmp/mnt"
+	[ "$mode" != disk ] || mkdir "$ssd/o1" "$ssd/o2" "$ssd/d3"
 	[ "$net" = no ] || make_net
 	free_port rpc
 	free_port http
@@ -367,14 +376,18 @@ run_plan
 check_alive
 place m
 wait_for 30 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
+# since the master's last start
+copies=
+[ "$mode" != disk ] || copies="to_disk=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) to_memory=$(NS=$ns metric \
+	"$MASTER_HTTP" master_promotion_completed_total) "
 end_all USR1
 place n1
 final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
 in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
 end_all TERM
-"$bin/hist_check" "$mode" "$tmp/hist"/* >"$tmp/check.log" || failed=1
+"$bin/hist_check" "${mode/disk/cache}" "$tmp/hist"/* >"$tmp/check.log" || failed=1
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"
 [ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
 echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
-	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$(tail -n 1 "$tmp/check.log")"
+	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$copies$(tail -n 1 "$tmp/check.log")"
 exit "$failed"
