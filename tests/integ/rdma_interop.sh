@@ -14,6 +14,6 @@ upstream_python 0.3.13.post1
 theirs=$("$UPSTREAM_PYTHON" -c 'import mooncake.engine as e, os; print(os.path.dirname(e.__file__))')/transfer_engine_bench
 chmod +x "$theirs"
 python_package
-in_vm 280 -m 3G -c 2 -d rxe=2 -- "$top_srcdir/tests/integ/rdma_interop_guest.sh" "$top_builddir" "$top_srcdir" "$PYTHON" \
+in_vm 400 -m 3G -c 2 -d rxe=2 -- "$top_srcdir/tests/integ/rdma_interop_guest.sh" "$top_builddir" "$top_srcdir" "$PYTHON" \
 	"$UPSTREAM_PYTHON" "$theirs"
 grep -E '^(case|bench) ' "$tmp/vm.log"

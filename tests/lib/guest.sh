@@ -9,13 +9,13 @@ fail() {
 	exit 1
 }
 
-# wait_until WORDS COMMAND... - at most 20 s, longer where the machine is emulated
+# wait_until WORDS COMMAND... - at most 40 s, longer where the machine is emulated
 wait_until() {
 	local words=$1 n=0
 	shift
 	until "$@" >/dev/null 2>&1; do
 		n=$((n + 1))
-		[ "$n" -lt 150 ] || fail "$words"
+		[ "$n" -lt 400 ] || fail "$words"
 		sleep 0.1
 	done
 }
