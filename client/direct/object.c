@@ -322,8 +322,11 @@ bool mcs_direct_repin(struct mcs_direct *s)
 
 /* ---- reading ---- */
 
+/* Without a connection the master may have dropped the pin. */
 static bool object_pinned(struct mcs_direct_object *o)
 {
+	if (!mcs_connected(mcs_direct_object_owner(o)))
+		return false;
 	MC_LOCKED(&o->lock);
 	return o->pin.id && o->pin.epoch == mcs_direct_epoch(mcs_direct_object_owner(o));
 }
@@ -538,7 +541,7 @@ int mcs_direct_object_held(struct mcs_object *obj)
 
 	/* First check the connection, then whether the pin belongs to it: a connection made in
 	 * between is another one. */
-	if (mcs_connected(mcs_direct_object_owner(o)) && object_pinned(o))
+	if (object_pinned(o))
 		return 0;
 	return mc_fail(-MC_EREPLICA_GONE, "the version is not held any more");
 }

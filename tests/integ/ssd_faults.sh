@@ -80,6 +80,14 @@ memory_works
 [ $((SECONDS - begin)) -lt 5 ] || fail "memory is as slow as the disk"
 kill_pid "$OWNER_PID"
 
+echo "the file system becomes read-only"
+with_faults tiers.ssd.write=error:EROFS%50
+blocks put 0 300 4000 >/dev/null || fail "puts failed"
+blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
+counted master_offload_failed_total
+logged "read-only file system"
+stop_pid "$OWNER_PID"
+
 echo "the directory is removed"
 with_faults ""
 blocks put 0 200 4000 >/dev/null || fail "puts failed"
@@ -89,8 +97,11 @@ stop_pid "$OWNER_PID"
 mkdir "$ssd"
 
 echo "no memory may be locked"
-(ulimit -l 0 2>/dev/null && exec setpriv --inh-caps=-all --bounding-set=-ipc_lock true 2>/dev/null) || :
+owner_by=(prlimit --memlock=0)
+[ "$(id -u)" -ne 0 ] || owner_by+=(setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock)
 with_faults "" --ssd_offload_size=64MB
+owner_by=()
+grep -qE 'buffers are not registered|using threads' "$tmp/owner.log" || fail "the limit is not in force"
 blocks put 0 200 4000 >/dev/null || fail "puts failed"
 wait_for 20 offload_idle
 all_blocks 200
@@ -102,6 +113,19 @@ blocks put 0 400 3000 >/dev/null || fail "puts failed"
 [ "$(du --block-size=1048576 "$ssd" | cut -f1)" -le 18 ] || fail "the disk has $(du -sm "$ssd")"
 blocks get 0 400 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
 stop_pid "$OWNER_PID"
+
+echo "settings of upstream's environment"
+export MOONCAKE_OFFLOAD_FILE_STORAGE_PATH=$ssd MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES=16777216 MOONCAKE_USE_URING=0
+export MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR=bucket_storage_backend
+with_faults "" --ssd_offload_path=
+grep -q "$ssd/.*: size=16 MiB, by threads" "$tmp/owner.log" || fail "$(cat "$tmp/owner.log")"
+memory_works
+stop_pid "$OWNER_PID"
+unset MOONCAKE_OFFLOAD_FILE_STORAGE_PATH MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES MOONCAKE_USE_URING
+MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR=other fails "$top_builddir/node/mooncake_client" --enable_offload \
+	--ssd_offload_path="$ssd" --master_server_address="$MASTER"
+grep -q "MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR=other" "$tmp/fails.out"
+unset MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR
 
 echo "wrong settings"
 for arg in --ssd_offload_path=/nonexistent --ssd_offload_path=/dev/null; do

@@ -7,11 +7,12 @@
 ssd=$(mktemp -d "${SSD_DIR:-/var/tmp}/mc-ssd.XXXXXX")
 cleanup_fn rm -rf "$ssd"
 
-# start_owner [FLAG...] - a node with memory and a disk; sets OWNER_PID
+# start_owner [FLAG...] - a node with memory and a disk, started by ${owner_by[@]}; sets OWNER_PID
+owner_by=()
 start_owner() {
 	local at
 	free_port at
-	spawn owner "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$ssd" --host=127.0.0.1 \
+	spawn owner "${owner_by[@]}" "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$ssd" --host=127.0.0.1 \
 		--port="$at" --master_server_address="$MASTER" "$@"
 	OWNER_PID=$SPAWNED
 	started "$OWNER_PID" owner 20 owner_is_mounted
