@@ -476,6 +476,44 @@ static void puts_get_memory_only(void **state)
 	fx_down(&fx);
 }
 
+static void emptiest_disks(struct mcm_conf *c)
+{
+	static char name[] = "ssd_free_ratio_first";
+
+	eager(c);
+	c->allocation_strategy = name;
+}
+
+/* Memory whose node has the emptiest disk, or none, is used first, however full the memory is. */
+static void puts_go_where_the_disk_is_emptiest(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	uint64_t used;
+	char key[16];
+
+	up(&fx, emptiest_disks);
+	assert_int_equal(fx_put(&fx, "first", 100000, 0), 0);
+	assert_int_equal(work(&fx), 1);
+	fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 200, 9, 4 * MIB, &reply), 0);
+	used = mcm_load_relaxed(&fx.m->segments.at[0]->used);
+	for (unsigned i = 0; i < 30; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 100000, 0), 0);
+	}
+	assert_int_equal(mcm_load_relaxed(&fx.m->segments.at[0]->used), used);
+	/* The other memory is full. */
+	for (unsigned i = 30; i < 60; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 100000, 0), 0);
+	}
+	assert_true(mcm_load_relaxed(&fx.m->segments.at[0]->used) > used);
+	work(&fx);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -490,6 +528,7 @@ int main(void)
 		cmocka_unit_test(a_disk_outlives_its_owner),
 		cmocka_unit_test(a_bad_copy_is_dropped),
 		cmocka_unit_test(puts_get_memory_only),
+		cmocka_unit_test(puts_go_where_the_disk_is_emptiest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
