@@ -52,12 +52,13 @@ equal "the file, after all that" "$(cat "$m/f")" 123456789
 
 value() { xattr get "mooncake.$1" "$2"; }
 listed=
-for name in crc generation group key locality pin replicas size state where; do listed+=" user.mooncake.$name"; done
+for name in crc generation group key locality pin replicas size state tier where; do listed+=" user.mooncake.$name"; done
 equal "all attributes" " $(xattr list "$m/f")" "$listed"
 equal crc "$(value crc "$m/f")" crc32c:e3069283
 equal key "$(value key "$m/f")" f
 equal size "$(value size "$m/f")" 9
 equal replicas "$(value replicas "$m/f")" 1
+equal tier "$(value tier "$m/f")" memory
 equal locality "$(value locality "$m/f")" local
 node=$(sed 's/ id=\([0-9-]*\) .*/ segment=\1 address=0x/' "$m/.mcfs/nodes")
 where=$(value where "$m/f")

@@ -75,5 +75,7 @@ int main(int argc, char **argv)
 	}
 	printf("equal %u miss %u error %u\n", equal, miss, error);
 	mcs_close(s);
+	free(want);
+	free(got);
 	return wrong ? 3 : put && equal < n ? 1 : 0;
 }
