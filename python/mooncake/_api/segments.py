@@ -120,7 +120,7 @@ class Segments:
             raise TypeError(f"grace_period_seconds must be an int from 0 on, not {grace_period_seconds!r}")
         if self.health_check() == 1:
             return INTERNAL_ERROR
-        if grace_period_seconds:
+        if grace_period_seconds and (self._conf or {}).get("ssd_path"):
             time.sleep(min(grace_period_seconds, GRACE_MAX))
         return self._disks_remove()
 
