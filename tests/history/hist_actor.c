@@ -2,8 +2,8 @@
  * hist_actor.c - threads that call the store (or a mount) on a few keys at random, and log every call.
  *
  *	hist_actor --log=FILE --master=ADDR --writer=N [--hostname=HOST] [--threads=N] [--keys=N] [--size=MAX]
- *		[--segment=BYTES] [--disk=DIR --disk_size=BYTES] [--pause=US] [--daemon=ADDR] [--tcp] [--hard] [--writes]
- *		[--dir=MOUNTPOINT]
+ *		[--segment=BYTES] [--disk=DIR --disk_size=BYTES] [--pause=US] [--daemon=ADDR] [--tcp] [--hard]
+ *		[--writes] [--dir=MOUNTPOINT]
  *	hist_actor --final ...		reads each key once it can be read, at most 30 s; logs that
  *
  * SIGUSR1 ends the calls, and the segment stays; SIGTERM ends the process. */
@@ -287,8 +287,8 @@ static int actor_options(struct hist_actor *a, int argc, char **argv)
 		{ "writer", 1, NULL, 'w' }, { "threads", 1, NULL, 't' }, { "keys", 1, NULL, 'k' },
 		{ "size", 1, NULL, 's' }, { "segment", 1, NULL, 'g' }, { "pause", 1, NULL, 'p' },
 		{ "daemon", 1, NULL, 'd' }, { "dir", 1, NULL, 'D' }, { "tcp", 0, NULL, 'T' },
-		{ "hard", 0, NULL, 'H' }, { "final", 0, NULL, 'F' }, { "disk", 1, NULL, 'o' }, { "disk_size", 1, NULL, 'O' },
-		{ "writes", 0, NULL, 'W' }, { NULL, 0, NULL, 0 },
+		{ "hard", 0, NULL, 'H' }, { "final", 0, NULL, 'F' }, { "disk", 1, NULL, 'o' },
+		{ "disk_size", 1, NULL, 'O' }, { "writes", 0, NULL, 'W' }, { NULL, 0, NULL, 0 },
 	};
 	int c, is_final = 0;
 
