@@ -291,18 +291,21 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 
 static double segment_high(const struct mcm *m, const struct mcm_segment *s)
 {
+	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED);
+
 	/* Above the whole segment: it is not evicted from. */
-	if (s->medium == MCP_MEDIUM_DISK && !m->conf.enable_disk_eviction)
+	if (__atomic_load_n(&s->medium, __ATOMIC_RELAXED) == MCP_MEDIUM_DISK && !m->conf.enable_disk_eviction)
 		return 2;
-	return s->high ? s->high / 100.0 : m->conf.eviction_high_watermark_ratio;
+	return high ? high / 100.0 : m->conf.eviction_high_watermark_ratio;
 }
 
 static double segment_low(const struct mcm *m, const struct mcm_segment *s)
 {
+	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED), own = __atomic_load_n(&s->low, __ATOMIC_RELAXED);
 	double low = segment_high(m, s) - m->conf.eviction_ratio;
 
-	if (s->low && s->low < s->high)
-		return s->low / 100.0;
+	if (own && own < high)
+		return own / 100.0;
 	return low > 0 ? low : 0;
 }
 

@@ -274,8 +274,8 @@ static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 	mcm_segment_set_client(s, rq->client);
 	s->base = rq->base;
 	s->rkey = rq->rkey;
-	s->high = rq->high;
-	s->low = rq->low;
+	__atomic_store_n(&s->high, rq->high, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->low, rq->low, __ATOMIC_RELAXED);
 	copy_text(s->name, rq->name);
 	copy_text(s->endpoint, rq->endpoint);
 	copy_text(s->protocol, rq->protocol);
@@ -345,7 +345,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->id = rq->segment;
 		s->epoch = rq->epoch;
 		mcm_store_relaxed(&s->size, rq->size);
-		s->medium = rq->medium;
+		__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
 		s->own_policy = rq->policy;
 		s->pause_ms = 0;
 		s->errors = 0;

@@ -34,7 +34,7 @@ struct mcm_segment {
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey, size;
 	uint8_t medium;			/* enum mcp_medium */
-	uint8_t high, low;		/* percent, 0: the master's */
+	uint8_t high, low;		/* percent, 0: the master's; these three are also read without the lock */
 	uint8_t own_policy;		/* enum mcp_evict_policy */
 	uint64_t name_hash;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
