@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -23,6 +24,7 @@
 
 /* The kernel's minimum slice. */
 #define PROMPT_NS (100 * 1000)
+#define BACKGROUND_NICE 10
 
 struct birth {
 	void *(*fn)(void *arg);
@@ -76,6 +78,12 @@ struct sched_wish {
 	uint32_t priority;
 	uint64_t runtime, deadline, period;
 };
+
+void mc_thread_background(void)
+{
+	/* On Linux the priority is the thread's own. */
+	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
+}
 
 void mc_thread_prompt(void)
 {

@@ -397,6 +397,7 @@ static void *offloader_main(void *arg)
 	bool was_good = true;
 	int r;
 
+	mc_thread_background();
 	pthread_mutex_init(&round.lock, NULL);
 	pthread_cond_init(&round.ended, NULL);
 	while (!mc_stop_wait(&o->stop, nap)) {

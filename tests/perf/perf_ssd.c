@@ -3,7 +3,8 @@
  * how long puts take meanwhile.
  *
  *	perf_ssd MASTER DIR BYTES N DEPTH	rates: prints "write MB/s" and "read MB/s"
- *	perf_ssd MASTER DIR BYTES N 0		latency of puts in us: prints "put P50 P99"; DIR "" : without a disk */
+ *	perf_ssd MASTER DIR BYTES N 0 [PAUSE]	latency of puts in us, PAUSE us apart: prints "put P50 P99"; DIR "":
+ *						without a disk */
 #include <config.h>
 
 #include <mooncake/mcs.h>
@@ -39,6 +40,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static unsigned pause_us;	/* after each put */
+
 static void put_all(mcs_t *s, uint64_t *ns)
 {
 	struct iovec iov = { buf, bytes };
@@ -54,6 +57,8 @@ static void put_all(mcs_t *s, uint64_t *ns)
 			die("put", r);
 		if (ns)
 			ns[i] = mc_now_ns() - begin;
+		if (pause_us)
+			usleep(pause_us);
 	}
 }
 
@@ -157,6 +162,7 @@ int main(int argc, char **argv)
 	bytes = (size_t)atol(argv[3]);
 	n = (unsigned)atoi(argv[4]);
 	depth = (unsigned)atoi(argv[5]);
+	pause_us = argc > 6 ? (unsigned)atoi(argv[6]) : 0;
 	buf = aligned_alloc(4096, bytes * (depth ? depth : 1));
 	memset(buf, 'x', bytes * (depth ? depth : 1));
 	mcs_conf_init(&conf);
