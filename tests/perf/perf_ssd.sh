@@ -64,7 +64,7 @@ done
 rss() {
 	awk '/^VmRSS/ { print $2 * 1024 }' "/proc/$MASTER_PID/status"
 }
-N=40000
+N=20000
 start_master --default_kv_lease_ttl=0 >/dev/null
 before=$(rss)
 "$top_builddir/tests/perf/perf_ssd" "$MASTER" "" 4096 $N 0 >/dev/null
