@@ -16,7 +16,7 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
  * serve others.  Its share of the processor stays the same.  No effect on kernels before 6.12. */
 void mc_thread_prompt(void);
 
-/* Give this thread a small share of the processor when others want it: for work that nobody waits for. */
+/* Give this thread a small share of the processor when others want it: for work in the background. */
 void mc_thread_background(void);
 
 /* A condition with timed waits on the monotonic clock.  0, or -errno, which no C library of Linux returns. */
