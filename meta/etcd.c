@@ -21,6 +21,7 @@
 #include "common/err.h"
 #include "common/net/net.h"
 #include "meta/meta_i.h"
+#include "meta/seat_i.h"
 
 #define ENDPOINTS_MAX 16
 #define ENDPOINT_LEN 280
@@ -299,6 +300,11 @@ static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
 
 	json_decref(o);
 	return body ? etcd_call(e, path, body, w, c) : mc_fail(-ENOMEM, "no memory for etcd");
+}
+
+int mcd_etcd_call(struct mcd_backend *b, const char *path, json_t *o, const struct mcd_wait *w, struct mcd_web_call *c)
+{
+	return etcd_call_pack(etcd_of(b), path, o, w, c);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------- */
@@ -603,4 +609,7 @@ const struct mcd_ops mcd_etcd = {
 	.del_own = etcd_del_own,
 	.beat = etcd_beat,
 	.refresh = etcd_refresh,
+	.turn = mcd_etcd_turn,
+	.prolong = mcd_etcd_prolong,
+	.leave = mcd_etcd_leave,
 };

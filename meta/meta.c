@@ -578,23 +578,27 @@ static int meta_new(struct mcd_client **ret)
 	return 0;
 }
 
-int mcd_open(const char *conn, struct mcd_client **ret)
+int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret)
 {
-	const struct mcd_ops *ops;
-	struct mcd_client *m = NULL;
 	const char *where;
-	int r;
+	const struct mcd_ops *ops = meta_kind(conn, &where);
 
-	ops = meta_kind(conn, &where);
 	if (!ops)
 		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
 			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
 			       *conn ? conn : "(empty)");
-	r = meta_new(&m);
+	return ops->open(where, ttl_s, ret);
+}
+
+int mcd_open(const char *conn, struct mcd_client **ret)
+{
+	struct mcd_client *m = NULL;
+	int r = meta_new(&m);
+
 	if (r < 0)
 		return r;
 	meta_server_name(conn, m->server, sizeof(m->server));
-	r = ops->open(where, m->ttl_s, &m->backend);
+	r = mcd_backend_open(conn, m->ttl_s, &m->backend);
 	if (r < 0) {
 		meta_free(m);
 		return r;

@@ -21,6 +21,16 @@ struct mcd_backend {
 	const struct mcd_ops *ops;	/* first member of every implementation */
 };
 
+/* A transaction about a lease (seat.h). */
+struct mcd_turn {
+	const char *leader_key, *state_key;
+	const char *mine;	/* text of the leader's key for this lease, unique */
+	bool take;		/* the leader's key must not exist, and is created for ttl_ms; else it must be @mine */
+	const char *seen;	/* the state must have this text; NULL: it must not exist */
+	const char *state;	/* its new text */
+	unsigned ttl_ms;
+};
+
 struct mcd_ops {
 	const char *scheme;	/* "redis" of "redis://..." */
 	/* @where: the part of the connection string after "://"; for http the whole string.  No network
@@ -39,7 +49,22 @@ struct mcd_ops {
 	int (*beat)(struct mcd_backend *b, const struct mcd_wait *w);
 	/* Prolong a text by another TTL. */
 	int (*refresh)(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w);
+	/* Leases of leaders; NULL: the kind has none.  -EAGAIN: the conditions do not hold, and nothing was changed.  A
+	 * request whose answer was lost may be repeated. */
+	int (*turn)(struct mcd_backend *b, const struct mcd_turn *t, const struct mcd_wait *w);
+	/* -MC_EOWNER: the lease is lost. */
+	int (*prolong)(struct mcd_backend *b, const char *leader_key, const char *mine, unsigned ttl_ms,
+		       const struct mcd_wait *w);
+	int (*leave)(struct mcd_backend *b, const char *leader_key, const char *mine, const struct mcd_wait *w);
 };
+
+struct mcd_seat;
+struct mcd_seat_view;
+/* seat.c; for the fuzzer too.  @s: for the messages. */
+int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd_seat_view *ret);
+
+/* meta.c: the backend that @conn names (meta.h). */
+int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);
 
 extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis;
 

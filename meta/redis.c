@@ -21,6 +21,7 @@
 #include "common/net/net.h"
 #include "meta/meta_i.h"
 #include "meta/redis_i.h"
+#include "meta/seat_i.h"
 
 #define IDLE_MAX 4
 /* Interval of the checks whether the call was cancelled. */
@@ -325,6 +326,11 @@ static int redis_do(struct redis *rd, int argc, const char **argv, const struct 
 	return r;
 }
 
+int mcd_redis_do(struct mcd_backend *b, int argc, const char **argv, const struct mcd_wait *w, long long *ret)
+{
+	return redis_do(redis_of(b), argc, argv, w, ret);
+}
+
 /* ---- keys -------------------------------------------------------------------------------------- */
 
 static int redis_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
@@ -404,4 +410,7 @@ const struct mcd_ops mcd_redis = {
 	.del_own = mcd_del_own_text,
 	.beat = redis_beat,
 	.refresh = redis_refresh,
+	.turn = mcd_redis_turn,
+	.prolong = mcd_redis_prolong,
+	.leave = mcd_redis_leave,
 };

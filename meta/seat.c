@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * seat.c - leases of leaders, for all kinds of server that have transactions. */
+#include <config.h>
+
+#include "meta/seat.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "meta/meta_i.h"
+
+#define KEYS "mooncake-store/"
+#define CLUSTER_MAX 128
+#define TTL_MIN_MS 100u
+/* Clocks of two machines do not differ more over one lease: a part of the TTL is not used. */
+#define DRIFT_SHARE 20u
+/* Bits of random numbers in the text of the leader's key, so that a process knows its own lease. */
+#define NONCE_BYTES 17
+
+struct mcd_seat {
+	/* constant after open */
+	struct mcd_backend *backend;
+	char name[MCD_SEAT_NAME_MAX];
+	char leader_key[MCD_KEY_MAX], state_key[MCD_KEY_MAX];
+	unsigned ttl_ms;
+	/* the thread that calls */
+	struct mcd_seat_view view;
+	char *seen;		/* text of the state, NULL: there is none */
+	char *mine;		/* text of the leader's key while this process leads */
+	/* atomic */
+	uint64_t until;
+};
+
+/* ---- texts ------------------------------------------------------------------------------------- */
+
+static bool name_is_valid(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < len; i++)
+		if (name[i] <= ' ' || name[i] > '~' || strchr("\",\\", name[i]))
+			return false;
+	return len && len < MCD_SEAT_NAME_MAX;
+}
+
+static int bad_text(const struct mcd_seat *s, const char *key)
+{
+	return mc_fail(-EINVAL, "%s has an unknown content; is the key used for anything else? key=%s", s->name, key);
+}
+
+static int name_of(const struct mcd_seat *s, const json_t *o, const char *key, char ret[MCD_SEAT_NAME_MAX])
+{
+	const char *text = json_string_value(o);
+
+	if (!text || !name_is_valid(text))
+		return bad_text(s, key);
+	strcpy(ret, text);
+	return 0;
+}
+
+int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd_seat_view *ret)
+{
+	json_t *o = json_loads(text, 0, NULL), *list = json_object_get(o, "members");
+	json_int_t term = json_integer_value(json_object_get(o, "term"));
+	size_t n = json_array_size(list);
+	int r = 0;
+
+	if (term <= 0 || !json_is_array(list) || n > MCD_SEAT_MEMBERS_MAX)
+		r = bad_text(s, s->state_key);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = name_of(s, json_array_get(list, i), s->state_key, ret->member[i]);
+	ret->term = (uint64_t)term;
+	ret->n = (unsigned)n;
+	ret->exists = true;
+	json_decref(o);
+	return r;
+}
+
+static char *state_encode(uint64_t term, const char *const *member, unsigned n)
+{
+	json_t *list = json_array(), *o;
+	char *text;
+
+	for (unsigned i = 0; i < n && list; i++)
+		(void)json_array_append_new(list, json_string(member[i]));
+	o = list ? json_pack("{s:I, s:o}", "term", (json_int_t)term, "members", list) : NULL;
+	text = o && json_array_size(list) == n ? json_dumps(o, JSON_COMPACT) : NULL;
+	json_decref(o);
+	return text;
+}
+
+/* The text of the leader's key: the name, and a number that no other lease has. */
+static char *leader_encode(const struct mcd_seat *s, uint64_t term)
+{
+	char nonce[NONCE_BYTES], *text = NULL;
+	json_t *o;
+
+	snprintf(nonce, sizeof(nonce), "%016" PRIx64, mc_random_u64());
+	o = json_pack("{s:s, s:I, s:s}", "address", s->name, "term", (json_int_t)term, "lease", nonce);
+	text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	json_decref(o);
+	return text;
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
+{
+	struct mcd_seat *s = calloc(1, sizeof(*s));
+	int r = 0;
+
+	if (!s)
+		return mc_fail(-ENOMEM, "no memory for a lease");
+	if (!name_is_valid(conf->name))
+		r = mc_fail(-EINVAL, "invalid name of a master: %.100s", conf->name);
+	else if (!*conf->cluster || strlen(conf->cluster) > CLUSTER_MAX)
+		r = mc_fail(-EINVAL, "the cluster's name must have 1 to %d bytes", CLUSTER_MAX);
+	else if (conf->ttl_ms < TTL_MIN_MS)
+		r = mc_fail(-EINVAL, "a lease of %u ms is too short", conf->ttl_ms);
+	if (r == 0)
+		r = mcd_backend_open(conf->conn, (conf->ttl_ms + 999) / 1000, &s->backend);
+	if (r == 0 && !s->backend->ops->turn)
+		r = mc_fail(-EINVAL, "%s servers have no leases: use etcd or redis", s->backend->ops->scheme);
+	if (r < 0) {
+		mcd_seat_close(s);
+		return r;
+	}
+	strcpy(s->name, conf->name);
+	s->ttl_ms = conf->ttl_ms;
+	snprintf(s->leader_key, sizeof(s->leader_key), KEYS "%s/master_view", conf->cluster);
+	snprintf(s->state_key, sizeof(s->state_key), KEYS "%s/master_state", conf->cluster);
+	*ret = s;
+	return 0;
+}
+
+void mcd_seat_close(struct mcd_seat *s)
+{
+	if (!s)
+		return;
+	if (s->backend)
+		s->backend->ops->close(s->backend);
+	free(s->seen);
+	free(s->mine);
+	free(s);
+}
+
+/* ---- the lease --------------------------------------------------------------------------------- */
+
+/* @begin: a time before the request that began or prolonged the lease was sent. */
+static void lease_holds(struct mcd_seat *s, uint64_t begin)
+{
+	uint64_t ns = (uint64_t)(s->ttl_ms - s->ttl_ms / DRIFT_SHARE) * MC_NS_PER_MS;
+
+	__atomic_store_n(&s->until, begin + ns, __ATOMIC_RELEASE);
+}
+
+static void lease_ends(struct mcd_seat *s)
+{
+	__atomic_store_n(&s->until, 0, __ATOMIC_RELEASE);
+	free(s->mine);
+	s->mine = NULL;
+}
+
+uint64_t mcd_seat_until(const struct mcd_seat *s)
+{
+	return __atomic_load_n(&s->until, __ATOMIC_ACQUIRE);
+}
+
+int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadline)
+{
+	const struct mcd_wait w = { .deadline = deadline };
+	auto_free char *leader = NULL, *state = NULL;
+	struct mcd_seat_view v = { .exists = false };
+	json_t *o;
+	int r;
+
+	/* The state is read last: a leader that is seen without its state would look like a new cluster. */
+	r = s->backend->ops->get(s->backend, s->leader_key, &w, &leader);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = s->backend->ops->get(s->backend, s->state_key, &w, &state);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = 0;
+	if (leader) {
+		o = json_loads(leader, 0, NULL);
+		r = name_of(s, json_object_get(o, "address"), s->leader_key, v.leader);
+		json_decref(o);
+	}
+	if (r == 0 && state)
+		r = mcd_seat_state_decode(s, state, &v);
+	if (r < 0)
+		return r;
+	free(s->seen);
+	s->seen = TAKE_PTR(state);
+	s->view = *ret = v;
+	return 0;
+}
+
+/* Change the state from the one that was seen to @state, which this takes over. */
+static int seat_turn(struct mcd_seat *s, const char *mine, bool take, char *state, uint64_t deadline)
+{
+	const struct mcd_wait w = { .deadline = deadline };
+	const struct mcd_turn t = {
+		.leader_key = s->leader_key, .state_key = s->state_key, .mine = mine, .take = take, .seen = s->seen,
+		.state = state, .ttl_ms = s->ttl_ms,
+	};
+	int r = s->backend->ops->turn(s->backend, &t, &w);
+
+	if (r < 0) {
+		free(state);
+		return r;
+	}
+	free(s->seen);
+	s->seen = state;
+	return mcd_seat_state_decode(s, state, &s->view);
+}
+
+int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t *ret_term)
+{
+	const char *member[MCD_SEAT_MEMBERS_MAX] = { s->name };
+	unsigned n = s->view.exists ? s->view.n : 1;
+	uint64_t begin = mc_now_ns();
+	char *mine, *state;
+	int r;
+
+	for (unsigned i = 0; s->view.exists && i < n; i++)
+		member[i] = s->view.member[i];
+	term = term > s->view.term ? term : s->view.term + 1;
+	lease_ends(s);
+	mine = leader_encode(s, term);
+	state = state_encode(term, member, n);
+	if (!mine || !state) {
+		free(mine);
+		free(state);
+		return mc_fail(-ENOMEM, "no memory for a lease");
+	}
+	r = seat_turn(s, mine, true, state, deadline);
+	if (r < 0) {
+		free(mine);
+		return r;
+	}
+	s->mine = mine;
+	lease_holds(s, begin);
+	*ret_term = term;
+	return 0;
+}
+
+static int not_leader(const struct mcd_seat *s)
+{
+	return mc_fail(-MC_EOWNER, "%s does not lead", s->name);
+}
+
+int mcd_seat_renew(struct mcd_seat *s, uint64_t deadline)
+{
+	const struct mcd_wait w = { .deadline = deadline };
+	uint64_t begin = mc_now_ns();
+	int r;
+
+	if (!s->mine)
+		return not_leader(s);
+	r = s->backend->ops->prolong(s->backend, s->leader_key, s->mine, s->ttl_ms, &w);
+	if (r == 0)
+		lease_holds(s, begin);
+	else if (r == -MC_EOWNER)
+		lease_ends(s);
+	return r;
+}
+
+int mcd_seat_set_members(struct mcd_seat *s, const char *const *member, unsigned n, uint64_t deadline)
+{
+	char *state;
+	int r;
+
+	if (!s->mine)
+		return not_leader(s);
+	for (unsigned i = 0; i < n; i++)
+		if (!name_is_valid(member[i]))
+			return mc_fail(-EINVAL, "invalid name of a master: %.100s", member[i]);
+	if (n > MCD_SEAT_MEMBERS_MAX)
+		return mc_fail(-EINVAL, "more than %u masters", MCD_SEAT_MEMBERS_MAX);
+	state = state_encode(s->view.term, member, n);
+	if (!state)
+		return mc_fail(-ENOMEM, "no memory for a lease");
+	r = seat_turn(s, s->mine, false, state, deadline);
+	if (r == -EAGAIN) {
+		lease_ends(s);
+		return mc_fail(-MC_EOWNER, "%s: another master leads", s->name);
+	}
+	return r;
+}
+
+int mcd_seat_leave(struct mcd_seat *s, uint64_t deadline)
+{
+	const struct mcd_wait w = { .deadline = deadline };
+	auto_free char *mine = NULL;
+
+	if (!s->mine)
+		return 0;
+	mine = TAKE_PTR(s->mine);
+	/* First here, then on the server. */
+	lease_ends(s);
+	return s->backend->ops->leave(s->backend, s->leader_key, mine, &w);
+}
