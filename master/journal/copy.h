@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * copy.h - the journal of another master, copied part by part (feed.h) into this process's directory.
+ *
+ * A copy that is not complete is no state: it has no checkpoint under its final name.  Once complete it stays
+ * complete, and mcm_journal_open() finds in it what the other master had written. */
+#ifndef MCM_COPY_H
+#define MCM_COPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "master/journal/feed.h"
+
+struct mcm_copy;
+
+/* Lock the directory (journal.h has the errors). */
+int mcm_copy_open(const char *path, struct mcm_copy **ret);
+/* Unlock it. */
+void mcm_copy_close(struct mcm_copy *c);
+/* A new copy begins: remove all files. */
+int mcm_copy_begin(struct mcm_copy *c);
+/* -EINVAL: the part does not continue its file; -errno.  After an error the copy must begin again. */
+int mcm_copy_add(struct mcm_copy *c, const struct mcm_feed_part *part, const void *bytes);
+bool mcm_copy_complete(const struct mcm_copy *c);
+/* Sync all parts to disk. */
+int mcm_copy_sync(struct mcm_copy *c);
+
+#endif

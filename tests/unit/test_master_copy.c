@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_copy.c - a standby's copy of the journal of a master that runs on. */
+#include <config.h>
+
+#include "test_master_journal_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "master/journal/copy.h"
+#include "master/journal/journal_i.h"
+
+#define MIB (1u << 20)
+#define PART 700	/* bytes: less than the files have */
+
+struct pair {
+	struct mcm_feed *feed;
+	struct mcm_copy *copy;
+	uint64_t lsn;
+	unsigned parts;
+};
+
+static void pair_open(struct fixture *fx, struct pair *p)
+{
+	*p = (struct pair){ .lsn = 0 };
+	snprintf(jx_copy, sizeof(jx_copy), "%s.copy", jx_dir);
+	mkdir(jx_copy, 0700);
+	assert_int_equal(mcm_copy_open(jx_copy, &p->copy), 0);
+	assert_int_equal(mcm_copy_begin(p->copy), 0);
+	assert_int_equal(mcm_feed_open(fx->m, &p->feed), 0);
+}
+
+static void pair_close(struct pair *p)
+{
+	mcm_feed_close(p->feed);
+	mcm_copy_close(p->copy);
+}
+
+/* Copy at most @most parts; returns the result of the last read. */
+static int pump(struct pair *p, unsigned most)
+{
+	struct mcm_feed_part part;
+	char buf[PART];
+	int r = 1;
+
+	while (most-- && (r = mcm_feed_read(p->feed, buf, sizeof(buf), &part)) > 0) {
+		assert_int_equal(mcm_copy_add(p->copy, &part, buf), 0);
+		p->lsn = part.lsn ? part.lsn : p->lsn;
+		p->parts++;
+	}
+	return r;
+}
+
+static void put(struct fixture *fx, unsigned from, unsigned to)
+{
+	char key[16];
+
+	for (unsigned i = from; i < to; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		assert_int_equal(fx_put(fx, key, 1000 + i, 0), 0);
+	}
+	jx_answer(fx);
+}
+
+/* A master that starts with the copy has the same objects. */
+static void same_as(struct fixture *fx, struct pair *p)
+{
+	struct jx_dump is = jx_dump(fx->m), was;
+	struct mcm *m;
+
+	mcm_copy_close(p->copy);
+	p->copy = NULL;
+	m = jx_open_copy(fx, 0);
+	was = jx_dump(m);
+	jx_same(&is, &was);
+	jx_dump_free(&is);
+	jx_dump_free(&was);
+	mcm_core_free(m);
+}
+
+static void a_copy_follows_changes_and_checkpoints(void **state)
+{
+	struct fixture fx;
+	struct pair p;
+	char first[512];
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	put(&fx, 0, 50);
+	pair_open(&fx, &p);
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	assert_true(mcm_copy_complete(p.copy) && p.parts > 5);
+	assert_int_equal(p.lsn, __atomic_load_n(&fx.m->journal->written, __ATOMIC_RELAXED));
+	put(&fx, 50, 80);
+	assert_int_equal(fx_remove(&fx, "k3", 0), 0);
+	jx_answer(&fx);
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	snprintf(first, sizeof(first), "%s", jx_file(jx_copy, "checkpoint-"));
+	for (unsigned i = 1; i < 4; i++) {
+		assert_int_equal(mcm_checkpoint(fx.m), 0);
+		put(&fx, 100 * i, 100 * i + 20);
+		assert_int_equal(pump(&p, UINT32_MAX), 0);
+	}
+	assert_int_equal(p.lsn, __atomic_load_n(&fx.m->journal->written, __ATOMIC_RELAXED));
+	/* It does not keep all files. */
+	assert_int_not_equal(access(first, F_OK), 0);
+	same_as(&fx, &p);
+	/* Two checkpoints behind: the files between are removed. */
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	assert_int_equal(pump(&p, UINT32_MAX), -ESTALE);
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+/* Wherever the copy ends: it is no state, or an earlier one. */
+static void a_copy_that_ends_early_is_an_earlier_state_or_none(void **state)
+{
+	struct fixture fx;
+	struct jx_dump is, was;
+	struct mcm *m;
+	struct pair p;
+	bool more = true;
+
+	(void)state;
+	for (unsigned parts = 0; more; parts++) {
+		jx_up(&fx, 1, 4 * MIB);
+		put(&fx, 0, 10);
+		pair_open(&fx, &p);
+		more = pump(&p, parts) > 0;
+		put(&fx, 10, 20);
+		assert_int_equal(mcm_checkpoint(fx.m), 0);
+		put(&fx, 20, 30);
+		more |= pump(&p, parts > 8 ? parts - 8 : 0) > 0;
+		is = jx_dump(fx.m);
+		more |= !mcm_copy_complete(p.copy);
+		pair_close(&p);
+		m = jx_open_copy(&fx, 0);
+		was = jx_dump(m);
+		jx_part_of(&was, &is);
+		if (!more)
+			jx_same(&is, &was);
+		jx_dump_free(&is);
+		jx_dump_free(&was);
+		mcm_core_free(m);
+		fx_down(&fx);
+	}
+}
+
+static void a_lost_state_ends_the_copy(void **state)
+{
+	struct mcm_feed_part part;
+	struct fixture fx;
+	char buf[PART];
+	struct pair p;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	put(&fx, 0, 10);
+	pair_open(&fx, &p);
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	mcm_journal_lose(fx.m, -ENOSPC);
+	assert_int_equal(mcm_feed_read(p.feed, buf, sizeof(buf), &part), -ESTALE);
+	mcm_feed_close(p.feed);
+	assert_int_equal(mcm_feed_open(fx.m, &p.feed), -ENOENT);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	put(&fx, 10, 20);
+	/* A new copy of the new state, in the same directory. */
+	assert_int_equal(mcm_feed_open(fx.m, &p.feed), 0);
+	assert_int_equal(mcm_copy_begin(p.copy), 0);
+	assert_false(mcm_copy_complete(p.copy));
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	same_as(&fx, &p);
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+static void a_part_that_does_not_fit_is_refused(void **state)
+{
+	struct mcm_feed_part part = { .sequence = 9, .offset = 5, .len = 3 };
+	struct fixture fx;
+	struct pair p;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	pair_open(&fx, &p);
+	assert_int_equal(mcm_copy_add(p.copy, &part, "abc"), -EINVAL);
+	part.offset = 0;
+	assert_int_equal(mcm_copy_add(p.copy, &part, "abc"), 0);
+	part.offset = 2;
+	assert_int_equal(mcm_copy_add(p.copy, &part, "abc"), -EINVAL);
+	part.offset = 3;
+	assert_int_equal(mcm_copy_add(p.copy, &part, "abc"), 0);
+	/* Another process has the directory. */
+	assert_int_equal(mcm_copy_open(jx_copy, &(struct mcm_copy *){ NULL }), -EBUSY);
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_copy_follows_changes_and_checkpoints),
+		cmocka_unit_test(a_copy_that_ends_early_is_an_earlier_state_or_none),
+		cmocka_unit_test(a_lost_state_ends_the_copy),
+		cmocka_unit_test(a_part_that_does_not_fit_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
+}
