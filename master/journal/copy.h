@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * copy.h - the journal of another master, copied part by part (feed.h) into this process's directory.
+ * copy.h - a standby's copy of its leader's journal, made part by part (feed.h) in its own directory.
  *
  * A copy that is not complete is no state: it has no checkpoint under its final name.  Once complete it stays
- * complete, and mcm_journal_open() finds in it what the other master had written. */
+ * complete, and mcm_journal_open() finds in it the state that the leader had written. */
 #ifndef MCM_COPY_H
 #define MCM_COPY_H
 
