@@ -85,7 +85,6 @@ with_faults tiers.ssd.write=error:EROFS%50
 blocks put 0 300 4000 >/dev/null || fail "puts failed"
 blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
 counted master_offload_failed_total
-logged "read-only file system"
 stop_pid "$OWNER_PID"
 
 echo "the directory is removed"
