@@ -19,6 +19,7 @@
 #include "common/net/net.h"
 #include "common/process/stdfds.h"
 #include "common/thread.h"
+#include "master/ha/ha.h"
 #include "master/journal/journal.h"
 #include "master/master.h"
 
@@ -189,6 +190,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
 	char journal[MCM_JOURNAL_PATH_MAX];
+	struct mcm_ha *ha = NULL;
 	struct addresses w;
 	struct mcm *m;
 	int r;
@@ -205,6 +207,15 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 	mc_env_report_inert();
 	fit_descriptors(conf);
 	mcm_journal_auto(conf, journal);
+	if (conf->enable_ha) {
+		r = mcm_ha_new(conf, &w.listen, argv, &ha);
+		if (r == 0)
+			r = mcm_ha_await(ha, &w.listen);
+		if (r <= 0) {
+			mcm_ha_free(ha);
+			return r < 0 ? fail(r) : 0;
+		}
+	}
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
 		return fail(r);
@@ -215,6 +226,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 		mcm_http_port(m));
 	wait_for_end(argc, argv);
 	mcm_stop(m);
+	mcm_ha_free(ha);
 	mc_log_close();
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include "common/net/net.h"
 #include "master/admin/admin.h"
 #include "master/admin/stats.h"
+#include "master/ha/feeder.h"
 #include "master/mcm_i.h"
 #include "master/service/service.h"
 #include "master/ops/pin.h"
@@ -316,6 +317,11 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	r = mcm_core_new(conf, &m);
 	if (r < 0)
 		return r;
+	if (where->feeders)
+		mcm_feeders_attach(where->feeders, m);
+	m->leads_until = where->leads_until;
+	m->stopped = where->stopped;
+	m->stopped_arg = where->arg;
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
@@ -342,8 +348,12 @@ void mcm_stop(struct mcm *m)
 	if (!m)
 		return;
 	mc_httpd_stop(m->httpd);
+	if (m->feeders)
+		mcm_feeders_stop(m->feeders);
 	mcm_journal_sync_stop(m);
 	mcp_server_stop(m->server);
+	if (m->stopped)
+		m->stopped(m->stopped_arg);
 	threads_stop(m);
 	mcm_kv_events_stop(m);
 	mcd_server_stop(m->meta);

@@ -11,6 +11,11 @@ struct mcm_listen {
 	const char *const *addrs;	/* RPC addresses (net.h), NULL-terminated; may be empty or NULL */
 	const char *local_name;		/* address "local:NAME" for clients in this process; NULL: none */
 	const char *http_addr;		/* host:port of the admin service; NULL: none */
+	/* High availability (ha/ha.h); all NULL: this master is alone. */
+	struct mcm_feeders *feeders;
+	const uint64_t *leads_until;
+	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
+	void *arg;
 };
 
 /* When this returns 0, all services answer.  @conf is copied except for its strings, which must

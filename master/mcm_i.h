@@ -80,6 +80,10 @@ struct mcm {
 	pthread_t monitor, evictor;
 	bool monitor_runs, evictor_runs;
 	struct mcp_server *server;	/* atomic */
+	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */
+	void (*stopped)(void *arg);	/* with stopped_arg: no client is served any more */
+	void *stopped_arg;
+	const uint64_t *leads_until;	/* atomic, mc_now_ns() scale; NULL: this master always leads */
 	struct mc_httpd *httpd;
 	struct mcd_server *meta;	/* NULL: switched off */
 	int meta_port;

@@ -17,6 +17,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "master/ha/feeder.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -351,8 +352,18 @@ void mcm_journal_wait(struct mcm *m)
 {
 	uint64_t end = take_pending_lsn(m);
 
-	if (end)
-		journal_wait_for(m, end - 1);
+	if (!end)
+		return;
+	journal_wait_for(m, end - 1);
+	if (m->feeders)
+		mcm_feeders_wait(m->feeders, end - 1);
+}
+
+/* With standbys: the answers may leave when these have the records. */
+static uint64_t pending_at_standbys(struct mcm *m, uint64_t end)
+{
+	journal_wait_for(m, end - 1);
+	return mcm_feeders_have(m->feeders, end - 1) ? 0 : end;
 }
 
 uint64_t mcm_journal_pending_lsn(struct mcm *m)
@@ -360,8 +371,12 @@ uint64_t mcm_journal_pending_lsn(struct mcm *m)
 	struct mcm_journal *j = m->journal;
 	uint64_t end = take_pending_lsn(m), wanted;
 
+	if (m->leads_until && mc_now_ns() >= __atomic_load_n(m->leads_until, __ATOMIC_ACQUIRE))
+		return UINT64_MAX;
 	if (!end)
 		return 0;
+	if (m->feeders)
+		return pending_at_standbys(m, end);
 	/* Without the sync thread, or when the state on disk must be discarded first, wait here. */
 	if (!__atomic_load_n(&j->syncs, __ATOMIC_ACQUIRE) || __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
 		journal_wait_for(m, end - 1);

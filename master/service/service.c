@@ -9,6 +9,7 @@
 
 #include "common/err.h"
 #include "master/admin/stats.h"
+#include "master/ha/feeder.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
 #include "master/service/service_i.h"
@@ -74,6 +75,22 @@ static struct mcp_bytes session_host(const struct mcp_session *s)
 		if (host.len >= strlen(here[i]) && !memcmp(host.data, here[i], strlen(here[i])))
 			return mcp_bytes("this host", 9);
 	return host;
+}
+
+static int serve_join(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_join_reply reply;
+	struct mcp_join rq;
+	struct mcm *m = arg;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_join, body, len, &rq);
+	if (r == 0 && !m->feeders)
+		r = mc_fail(-MC_ENOTSUP, "this master was started without enable_ha");
+	if (r == 0)
+		r = mcm_feeders_join(m->feeders, rq.name, &reply.term);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_join_reply, &reply);
 }
 
 static int serve_register(struct mcp_session *s, const void *body, size_t len,
@@ -288,6 +305,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_EVENTS, mcm_serve_events },
 	{ MCP_TIER, mcm_serve_tier },
 	{ MCP_BAD_COPY, mcm_serve_bad_copy },
+	{ MCP_JOIN, serve_join },
 	{ 0, NULL },
 };
 

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * feeder.c - a thread for each standby, which sends the journal's files to it. */
+#include <config.h>
+
+#include "master/ha/feeder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+#include "master/journal/feed.h"
+#include "master/mcm_i.h"
+#include "meta/seat.h"
+#include "proto/rpc_client.h"
+#include "proto/rpc_server.h"
+
+#define LOG "feeder"
+#define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
+#define PART (1u << 20)		/* bytes of one message */
+#define BEAT_MS 50		/* an empty part shows that the leader lives */
+
+MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")
+MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in sync that did not confirm in time")
+
+struct feeder {
+	struct mcm_feeders *all;
+	char name[MCD_SEAT_NAME_MAX];
+	pthread_t thread;
+	bool used, ended;	/* ended: the thread can be joined */
+	bool waited;		/* answers wait for it */
+	bool member;		/* in the store */
+	uint64_t lsn;		/* it has the records up to here */
+};
+
+struct mcm_feeders {
+	/* constant */
+	struct mcm_feeders_conf conf;
+	char self[MCD_SEAT_NAME_MAX];
+	struct mcm *m;
+	/* serializes changes of the members in the store; taken before lock */
+	pthread_mutex_t members_lock;
+	pthread_mutex_t lock;
+	pthread_cond_t change;		/* records were written, or the threads must end */
+	pthread_cond_t progress;	/* a standby has more records, or is not waited for any more */
+	/* guarded by lock */
+	struct feeder feeder[STANDBYS_MAX];
+	uint64_t written;
+	bool stopping;
+};
+
+int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **ret)
+{
+	struct mcm_feeders *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	f->conf = *conf;
+	snprintf(f->self, sizeof(f->self), "%s", conf->self);
+	f->conf.self = f->self;
+	pthread_mutex_init(&f->members_lock, NULL);
+	pthread_mutex_init(&f->lock, NULL);
+	(void)mc_cond_init(&f->change);
+	(void)mc_cond_init(&f->progress);
+	*ret = f;
+	return 0;
+}
+
+void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m)
+{
+	f->m = m;
+	m->feeders = f;
+}
+
+void mcm_feeders_stop(struct mcm_feeders *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->stopping = true;
+	pthread_cond_broadcast(&f->change);
+	pthread_cond_broadcast(&f->progress);
+	pthread_mutex_unlock(&f->lock);
+	for (unsigned i = 0; i < STANDBYS_MAX; i++)
+		if (f->feeder[i].used)
+			pthread_join(f->feeder[i].thread, NULL);
+}
+
+void mcm_feeders_free(struct mcm_feeders *f)
+{
+	if (!f)
+		return;
+	pthread_cond_destroy(&f->progress);
+	pthread_cond_destroy(&f->change);
+	pthread_mutex_destroy(&f->lock);
+	pthread_mutex_destroy(&f->members_lock);
+	free(f);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+/* Lock held: up to where all standbys that are waited for have the records. */
+static uint64_t common_lsn(const struct mcm_feeders *f)
+{
+	uint64_t lsn = UINT64_MAX;
+
+	for (unsigned i = 0; i < STANDBYS_MAX; i++)
+		if (f->feeder[i].used && f->feeder[i].waited && f->feeder[i].lsn < lsn)
+			lsn = f->feeder[i].lsn;
+	return lsn;
+}
+
+bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn)
+{
+	bool have;
+
+	MC_LOCKED(&f->lock);
+	have = common_lsn(f) >= lsn && !f->stopping;
+	if (lsn > f->written) {
+		f->written = lsn;
+		pthread_cond_broadcast(&f->change);
+	}
+	return have;
+}
+
+void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn)
+{
+	if (mcm_feeders_have(f, lsn))
+		return;
+	MC_LOCKED(&f->lock);
+	while (common_lsn(f) < lsn && !f->stopping)
+		pthread_cond_wait(&f->progress, &f->lock);
+}
+
+unsigned mcm_feeders_in_sync(struct mcm_feeders *f)
+{
+	unsigned n = 0;
+
+	MC_LOCKED(&f->lock);
+	for (unsigned i = 0; i < STANDBYS_MAX; i++)
+		n += f->feeder[i].used && f->feeder[i].member;
+	return n;
+}
+
+/* A standby has got further: let answers leave. */
+static void report(struct mcm_feeders *f)
+{
+	struct mcp_server *server = __atomic_load_n(&f->m->server, __ATOMIC_ACQUIRE);
+	uint64_t lsn;
+
+	pthread_mutex_lock(&f->lock);
+	lsn = common_lsn(f);
+	lsn = lsn < f->written ? lsn : f->written;
+	pthread_cond_broadcast(&f->progress);
+	pthread_mutex_unlock(&f->lock);
+	if (server)
+		mcp_server_durable(server, lsn + 1);
+}
+
+/* ---- members in the store ------------------------------------------------------------------------ */
+
+/* Add the standby to the members in the store, or remove it. */
+static int member_set(struct feeder *p, bool is)
+{
+	struct mcm_feeders *f = p->all;
+	const char *name[MCD_SEAT_MEMBERS_MAX] = { f->self };
+	unsigned n = 1, in = 0;
+	int r;
+
+	MC_LOCKED(&f->members_lock);
+	pthread_mutex_lock(&f->lock);
+	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
+		const struct feeder *q = &f->feeder[i];
+
+		if (q->used && (q == p ? is : q->member))
+			name[n++] = q->name;
+	}
+	pthread_mutex_unlock(&f->lock);
+	r = f->conf.set_members(f->conf.arg, name, n);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&f->lock);
+	p->member = is;
+	for (unsigned i = 0; i < STANDBYS_MAX; i++)
+		in += f->feeder[i].used && f->feeder[i].member;
+	pthread_mutex_unlock(&f->lock);
+	mc_metric_set(&in_sync, in);
+	return 0;
+}
+
+static bool stopping(struct mcm_feeders *f)
+{
+	MC_LOCKED(&f->lock);
+	return f->stopping;
+}
+
+/* ---- feeding ------------------------------------------------------------------------------------- */
+
+struct feeding {
+	struct feeder *p;
+	struct mcp_client *client;
+	struct mcm_feed *feed;
+	uint8_t *buf;
+};
+
+static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin)
+{
+	const struct mcm_feeders *f = g->p->all;
+	const struct mcp_feed msg = {
+		.term = f->conf.term, .begin = begin, .checkpoint = part->checkpoint, .last = part->last,
+		.sequence = part->sequence, .offset = part->offset, .data = mcp_bytes(g->buf, part->len),
+	};
+	struct mcp_feed_reply reply;
+
+	return mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
+}
+
+/* Send the next part.  1: sent; 0: there is none. */
+static int step(struct feeding *g)
+{
+	struct mcm_feeders *f = g->p->all;
+	struct mcm_feed_part part;
+	int r = mcm_feed_read(g->feed, g->buf, PART, &part);
+
+	if (r <= 0)
+		return r;
+	r = send_part(g, &part, false);
+	if (r < 0)
+		return r;
+	if (part.lsn) {
+		pthread_mutex_lock(&f->lock);
+		g->p->lsn = part.lsn;
+		pthread_mutex_unlock(&f->lock);
+		if (g->p->waited)
+			report(f);
+	}
+	return 1;
+}
+
+static int steps(struct feeding *g)
+{
+	int r;
+
+	do
+		r = stopping(g->p->all) ? -ECANCELED : step(g);
+	while (r > 0);
+	return r;
+}
+
+static void wait_for(struct feeding *g, bool on)
+{
+	struct mcm_feeders *f = g->p->all;
+
+	MC_LOCKED(&f->lock);
+	g->p->waited = on;
+}
+
+/* A whole copy; then answers wait for the standby, and it becomes a member. */
+static int bring_in(struct feeding *g)
+{
+	const struct mcm_feed_part none = { .len = 0 };
+	int r = send_part(g, &none, true);
+
+	if (r == 0)
+		r = mcm_feed_open(g->p->all->m, &g->feed);
+	if (r == 0)
+		r = steps(g);
+	if (r < 0)
+		return r;
+	wait_for(g, true);
+	/* Including the records that were answered for before that. */
+	r = steps(g);
+	if (r == 0)
+		r = member_set(g->p, true);
+	return r;
+}
+
+static int keep_in(struct feeding *g)
+{
+	const struct mcm_feed_part none = { .len = 0 };
+	struct mcm_feeders *f = g->p->all;
+	int r;
+
+	for (;;) {
+		r = steps(g);
+		if (r < 0)
+			return r;
+		pthread_mutex_lock(&f->lock);
+		r = 0;
+		while (!f->stopping && f->written <= g->p->lsn && r == 0)
+			r = mc_cond_wait_until(&f->change, &f->lock, mc_deadline_ms(BEAT_MS));
+		pthread_mutex_unlock(&f->lock);
+		if (r == -ETIMEDOUT) {
+			r = send_part(g, &none, false);
+			/* An answer may have begun to wait after the last report. */
+			report(f);
+		}
+		if (r < 0)
+			return r;
+	}
+}
+
+/* It may not lead any more; only then answers go on without it. */
+static void take_out(struct feeding *g)
+{
+	struct mcm_feeders *f = g->p->all;
+	const struct timespec pause = { .tv_nsec = 100000000 };
+	bool was = g->p->member;
+
+	while (g->p->member && !stopping(f) && member_set(g->p, false) < 0)
+		nanosleep(&pause, NULL);
+	if (g->p->member)
+		return;
+	if (was)
+		mc_metric_add(&removed, 1);
+	wait_for(g, false);
+	report(f);
+}
+
+static void *feeder_main(void *arg)
+{
+	struct feeder *p = arg;
+	struct feeding g = { .p = p, .buf = malloc(PART) };
+	const struct mcp_client_conf conf = {
+		.addrs = p->name, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
+		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = p->all->conf.timeout_ms,
+	};
+	int r = g.buf ? mcp_client_open(&conf, &g.client) : -ENOMEM;
+
+	if (r == 0)
+		r = bring_in(&g);
+	if (r == 0) {
+		mc_info(LOG, "a standby is in sync standby=%s", p->name);
+		r = keep_in(&g);
+	}
+	if (r != -ECANCELED)
+		mc_warn(LOG, "a standby is not fed any more standby=%s: %s", p->name, mc_err_detail(r));
+	take_out(&g);
+	mcm_feed_close(g.feed);
+	mcp_client_close(g.client);
+	free(g.buf);
+	MC_LOCKED(&p->all->lock);
+	p->ended = true;
+	return NULL;
+}
+
+/* Lock held: a place for @name; NULL: it is being fed, or there is none. */
+static struct feeder *place_for(struct mcm_feeders *f, struct mcp_bytes name, bool *ret_known)
+{
+	struct feeder *place = NULL;
+
+	*ret_known = false;
+	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
+		struct feeder *p = &f->feeder[i];
+
+		if (p->used && p->ended && !p->member) {
+			pthread_join(p->thread, NULL);
+			*p = (struct feeder){ .all = f };
+		}
+		if (p->used && strlen(p->name) == name.len && !memcmp(p->name, name.data, name.len))
+			*ret_known = true;
+		if (!p->used && !place)
+			place = p;
+	}
+	return *ret_known ? NULL : place;
+}
+
+int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret_term)
+{
+	struct feeder *p;
+	bool known;
+	int r;
+
+	if (!name.len || name.len >= MCD_SEAT_NAME_MAX || memchr(name.data, 0, name.len))
+		return mc_fail(-MC_EPARAM, "invalid name of a standby");
+	*ret_term = f->conf.term;
+	MC_LOCKED(&f->lock);
+	p = f->stopping ? NULL : place_for(f, name, &known);
+	if (!p)
+		return f->stopping || known ? 0 : mc_fail(-MC_ELIMIT, "there are %u standbys already", STANDBYS_MAX);
+	*p = (struct feeder){ .all = f };
+	memcpy(p->name, name.data, name.len);
+	r = mc_thread_start(&p->thread, "mc-feeder", feeder_main, p);
+	p->used = r == 0;
+	return r;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * feeder.h - the leader's side of replication: its journal goes to standbys, and answers wait for those in sync.
+ *
+ * A standby that joins gets a whole copy, is then in sync, and becomes a member in the store: it may lead after this
+ * master.  From before that moment every answer waits until it has the records.  A standby that does not confirm in
+ * time is removed from the members in the store; only then do answers stop waiting for it.
+ *
+ * The protocol is the one of docs/models/ha.pml. */
+#ifndef MCM_FEEDER_H
+#define MCM_FEEDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/codec.h"
+
+struct mcm;
+struct mcm_feeders;
+
+struct mcm_feeders_conf {
+	uint64_t term;
+	const char *self;	/* name of this master */
+	unsigned timeout_ms;	/* a standby that confirms nothing for so long is removed */
+	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
+	int (*set_members)(void *arg, const char *const *member, unsigned n);
+	void *arg;
+};
+
+/* Without standbys; the members in the store are this master alone. */
+int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **ret);
+/* @m has a journal, and serves no client yet. */
+void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m);
+/* The threads end; answers that wait never leave.  The members in the store stay. */
+void mcm_feeders_stop(struct mcm_feeders *f);
+/* After the end of the server.  NULL is fine. */
+void mcm_feeders_free(struct mcm_feeders *f);
+
+/* MCP_JOIN: begin to feed the standby at @name; nothing if it is being fed. */
+int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret_term);
+/* Records up to @lsn are written: tell the threads.  True: every standby in sync has them. */
+bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn);
+/* Wait for that. */
+void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn);
+/* Number of standbys in sync, which may lead at once. */
+unsigned mcm_feeders_in_sync(struct mcm_feeders *f);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ha.c - election of this master, and the end of its term. */
+#include <config.h>
+
+#include "master/ha/ha.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "master/ha/feeder.h"
+#include "master/ha/standby.h"
+#include "master/journal/journal.h"
+#include "meta/seat.h"
+#include "proto/rpc_client.h"
+
+#define LOG "ha"
+#define POLL_MS 100		/* a standby looks at the store so often */
+#define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
+#define FED_MS 500		/* a standby that was fed so recently does not join again */
+#define RENEWALS 4		/* in the time of a lease */
+#define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
+
+struct mcm_ha {
+	const struct mcm_conf *conf;
+	const struct mcm_listen *where;
+	char **argv;
+	const char *journal_dir, *name;
+	unsigned ttl_ms;
+	struct mcm_standby *standby;
+	struct mcm_feeders *feeders;
+	pthread_mutex_t lock;		/* of the seat, once it renews */
+	struct mcd_seat *seat;
+	uint64_t until;			/* atomic: this master leads until then */
+	bool leaving;			/* atomic: an orderly end has begun */
+	struct mc_stop stop;
+	pthread_t thread;
+	bool renews;
+	bool silent;			/* the store's failure was logged */
+};
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+/* The store's connection string; the caller frees it. */
+static int store_of(const struct mcm_conf *c, char **ret)
+{
+	const char *where = *c->ha_backend_connstring ? c->ha_backend_connstring : c->etcd_endpoints;
+	const char *type = c->ha_backend_type;
+
+	if (!strcmp(type, "k8s"))
+		return mc_fail(-EINVAL, "ha_backend_type=k8s is not built into this version, use etcd or redis");
+	if (strcmp(type, "etcd") != 0 && strcmp(type, "redis") != 0)
+		return mc_fail(-EINVAL, "ha_backend_type=%s: unknown, use etcd or redis", type);
+	if (!*where)
+		return mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
+	if (strstr(where, "://") ? asprintf(ret, "%s", where) < 0 : asprintf(ret, "%s://%s", type, where) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int check(struct mcm_ha *ha)
+{
+	int r = mcm_journal_wanted(ha->conf, &ha->journal_dir);
+
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return mc_fail(-EINVAL, "enable_ha needs a journal, but journal_dir=%s switches it off",
+			       ha->conf->journal_dir);
+	if (!strncmp(ha->name, "0.0.0.0:", 8) || !strncmp(ha->name, "[::]:", 5))
+		return mc_fail(-EINVAL, "enable_ha needs rpc_address or rpc_interface: clients and other masters connect to "
+			       "it, so it cannot be %s", ha->name);
+	return 0;
+}
+
+int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret)
+{
+	struct mcm_ha *ha = calloc(1, sizeof(*ha));
+	auto_free char *store = NULL;
+	struct mcd_seat_conf seat;
+	int r;
+
+	if (!ha)
+		return -ENOMEM;
+	ha->conf = conf;
+	ha->where = where;
+	ha->argv = argv;
+	ha->name = where->addrs[0];
+	ha->ttl_ms = (unsigned)conf->ha_leader_lease_ttl_sec * 1000;
+	pthread_mutex_init(&ha->lock, NULL);
+	r = check(ha);
+	if (r == 0)
+		r = store_of(conf, &store);
+	seat = (struct mcd_seat_conf){ .conn = store, .cluster = conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms };
+	if (r == 0)
+		r = mcd_seat_open(&seat, &ha->seat);
+	if (r < 0) {
+		mcm_ha_free(ha);
+		return r;
+	}
+	*ret = ha;
+	return 0;
+}
+
+void mcm_ha_free(struct mcm_ha *ha)
+{
+	if (!ha)
+		return;
+	if (ha->renews)
+		mc_stop_join(&ha->stop, ha->thread);
+	mcm_standby_stop(ha->standby);
+	mcm_feeders_free(ha->feeders);
+	mcd_seat_close(ha->seat);
+	pthread_mutex_destroy(&ha->lock);
+	free(ha);
+}
+
+/* ---- leading ------------------------------------------------------------------------------------- */
+
+static int set_members(void *arg, const char *const *member, unsigned n)
+{
+	struct mcm_ha *ha = arg;
+
+	MC_LOCKED(&ha->lock);
+	return mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
+}
+
+/* Another master may lead: nothing of this process counts any more. */
+static void start_again(struct mcm_ha *ha)
+{
+	mc_warn(LOG, "the lease is lost, starting again as a standby name=%s", ha->name);
+	execv("/proc/self/exe", ha->argv);
+	mc_err(LOG, "cannot start again: %s", mc_strerror(-errno));
+	_exit(1);
+}
+
+static void *renew_main(void *arg)
+{
+	struct mcm_ha *ha = arg;
+	bool failing = false;
+	uint64_t until;
+	int r;
+
+	while (!mc_stop_wait(&ha->stop, ha->ttl_ms / RENEWALS)) {
+		if (__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
+			continue;
+		until = __atomic_load_n(&ha->until, __ATOMIC_RELAXED);
+		pthread_mutex_lock(&ha->lock);
+		r = mcd_seat_renew(ha->seat, until);
+		/* A later end never makes answers wait that an earlier one let leave. */
+		__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&ha->lock);
+		if (r < 0 && !failing)
+			mc_warn(LOG, "cannot prolong the lease, serving until its end: %s", mc_err_detail(r));
+		if (r == 0 && failing)
+			mc_info(LOG, "the lease is prolonged again");
+		failing = r < 0;
+		if (mc_now_ns() >= __atomic_load_n(&ha->until, __ATOMIC_RELAXED) &&
+		    !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
+			start_again(ha);
+	}
+	return NULL;
+}
+
+/* mcm_stop(): clients are gone, give the lease to a standby. */
+static void stopped(void *arg)
+{
+	struct mcm_ha *ha = arg;
+	int r;
+
+	__atomic_store_n(&ha->leaving, true, __ATOMIC_RELEASE);
+	MC_LOCKED(&ha->lock);
+	__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
+	r = mcd_seat_leave(ha->seat, mc_deadline_ms(CALL_MS));
+	if (r < 0)
+		mc_warn(LOG, "cannot give the lease back, it ends in %u s: %s", ha->ttl_ms / 1000, mc_err_detail(r));
+}
+
+static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
+{
+	const struct mcm_feeders_conf feeders = {
+		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
+		.arg = ha,
+	};
+	int r;
+
+	__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
+	mcm_standby_stop(ha->standby);
+	ha->standby = NULL;
+	/* Answers do not wait for the members of the last term. */
+	r = set_members(ha, &ha->name, 1);
+	if (r == 0)
+		r = mcm_feeders_new(&feeders, &ha->feeders);
+	if (r == 0)
+		r = mc_stop_start(&ha->stop, &ha->thread, "mc-lease", renew_main, ha);
+	ha->renews = r == 0;
+	if (r < 0)
+		return r;
+	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
+	where->feeders = ha->feeders;
+	where->leads_until = &ha->until;
+	where->stopped = stopped;
+	where->arg = ha;
+	return 1;
+}
+
+/* ---- standby ------------------------------------------------------------------------------------- */
+
+static bool may_lead(struct mcm_ha *ha, const struct mcd_seat_view *v)
+{
+	bool member = !v->exists;
+
+	for (unsigned i = 0; i < v->n; i++)
+		member |= !strcmp(v->member[i], ha->name);
+	return member && mcm_standby_whole(ha->standby);
+}
+
+/* Ask the leader to connect to us. */
+static void join(struct mcm_ha *ha, const char *leader)
+{
+	const struct mcp_client_conf conf = {
+		.addrs = leader, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
+		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = CALL_MS,
+	};
+	const struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
+	uint64_t fed = mcm_standby_fed(ha->standby);
+	struct mcp_join_reply reply;
+	struct mcp_client *c;
+	int r;
+
+	if (fed && mc_now_ns() - fed < FED_MS * MC_NS_PER_MS)
+		return;
+	r = mcp_client_open(&conf, &c);
+	if (r < 0)
+		return;
+	r = mcp_call(c, MCP_JOIN, &msg, &reply, NULL, mc_deadline_ms(CALL_MS));
+	mcp_client_close(c);
+	if (r < 0)
+		mc_info(LOG, "cannot join the leader yet leader=%s: %s", leader, mc_err_detail(r));
+}
+
+/* One look at the store.  1: this master has the lease. */
+static int look(struct mcm_ha *ha, uint64_t *ret_term)
+{
+	struct mcd_seat_view v;
+	int r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
+
+	if (r < 0) {
+		if (!ha->silent)
+			mc_warn(LOG, "cannot read the lease: %s", mc_err_detail(r));
+		ha->silent = true;
+		return 0;
+	}
+	ha->silent = false;
+	mcm_standby_term(ha->standby, v.term);
+	if (*v.leader && strcmp(v.leader, ha->name) != 0)
+		join(ha, v.leader);
+	if (*v.leader || !may_lead(ha, &v))
+		return 0;
+	r = mcd_seat_take(ha->seat, 0, mc_deadline_ms(CALL_MS), ret_term);
+	if (r < 0 && r != -EAGAIN)
+		mc_warn(LOG, "cannot take the lease: %s", mc_err_detail(r));
+	return r == 0;
+}
+
+int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
+{
+	const struct mcm_standby_conf standby = {
+		.addrs = ha->where->addrs, .journal_dir = ha->journal_dir,
+		.sync = !strcmp(ha->conf->journal_sync, "fdatasync"),
+	};
+	uint64_t term = 0;
+	int r, sig;
+
+	r = mcm_standby_start(&standby, &ha->standby);
+	if (r < 0)
+		return r;
+	mc_info(LOG, "standby name=%s", ha->name);
+	while (!look(ha, &term)) {
+		sig = mc_signals_wait_ms(POLL_MS);
+		if (sig == SIGINT || sig == SIGTERM)
+			return 0;
+	}
+	return lead(ha, term, where);
+}

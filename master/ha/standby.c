@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * standby.c - a master while another one leads. */
+#include <config.h>
+
+#include "master/ha/standby.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "master/journal/copy.h"
+#include "proto/rpc_server.h"
+
+#define LOG "standby"
+
+struct mcm_standby {
+	struct mcp_server *server;
+	bool sync;		/* constant after start */
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	struct mcm_copy *copy;
+	uint64_t term;		/* the newest seen */
+	uint64_t fed_ns;
+	bool whole;
+};
+
+static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
+{
+	const struct mcm_feed_part part = {
+		.checkpoint = rq->checkpoint, .last = rq->last, .sequence = rq->sequence, .offset = rq->offset,
+		.len = rq->data.len,
+	};
+	int r;
+
+	if (rq->term < s->term)
+		return mc_fail(-MC_ESTALE_PUT, "the leader of term %llu was replaced, the term is %llu",
+			       (unsigned long long)rq->term, (unsigned long long)s->term);
+	s->term = rq->term;
+	s->fed_ns = mc_now_ns();
+	if (rq->begin) {
+		s->whole = false;
+		return mcm_copy_begin(s->copy);
+	}
+	if (!rq->data.len && !rq->last)
+		return 0;
+	r = mcm_copy_add(s->copy, &part, rq->data.data);
+	if (r == 0 && s->sync)
+		r = mcm_copy_sync(s->copy);
+	if (r == 0)
+		s->whole = mcm_copy_complete(s->copy);
+	else
+		mc_warn(LOG, "cannot copy the leader's journal: %s", mc_err_detail(r));
+	return r == -EINVAL ? -MC_EPROTO : r;
+}
+
+static int serve_feed(struct mcp_session *session, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcm_standby *s = arg;
+	struct mcp_feed_reply reply = { 0 };
+	struct mcp_feed rq;
+	int r = mcp_decode(&mcp_desc_feed, body, len, &rq);
+
+	(void)session;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&s->lock);
+	r = feed_locked(s, &rq);
+	reply.complete = s->whole;
+	pthread_mutex_unlock(&s->lock);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_feed_reply, &reply);
+}
+
+static int opened(struct mcp_session *session, void *arg)
+{
+	(void)session;
+	(void)arg;
+	return 0;
+}
+
+static void closed(struct mcp_session *session, void *arg)
+{
+	(void)session;
+	(void)arg;
+}
+
+int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret)
+{
+	static const struct mcp_handler handlers[] = { { MCP_FEED, serve_feed }, { 0, NULL } };
+	struct mcm_standby *s = calloc(1, sizeof(*s));
+	struct mcp_server_conf server = {
+		.addrs = conf->addrs, .loops = 1, .software = "mooncake_master " PACKAGE_VERSION, .tcp_nodelay = true,
+		.handlers = handlers, .opened = opened, .closed = closed, .arg = s,
+	};
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	s->sync = conf->sync;
+	r = mcm_copy_open(conf->journal_dir, &s->copy);
+	s->whole = r == 0;
+	if (r == 0)
+		r = mcp_server_start(&server, &s->server);
+	if (r < 0) {
+		mcm_standby_stop(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+void mcm_standby_stop(struct mcm_standby *s)
+{
+	if (!s)
+		return;
+	mcp_server_stop(s->server);
+	mcm_copy_close(s->copy);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+bool mcm_standby_whole(struct mcm_standby *s)
+{
+	MC_LOCKED(&s->lock);
+	return s->whole;
+}
+
+void mcm_standby_term(struct mcm_standby *s, uint64_t term)
+{
+	MC_LOCKED(&s->lock);
+	s->term = s->term > term ? s->term : term;
+}
+
+uint64_t mcm_standby_fed(struct mcm_standby *s)
+{
+	MC_LOCKED(&s->lock);
+	return s->fed_ns;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * standby.h - a master while another one leads: it serves no client, and copies the leader's journal.
+ *
+ * The leader connects to it (MCP_FEED).  A leader of an older term than the newest seen is refused. */
+#ifndef MCM_STANDBY_H
+#define MCM_STANDBY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/codec.h"
+
+struct mcm_standby;
+
+struct mcm_standby_conf {
+	const char *const *addrs;	/* NULL-ended */
+	const char *journal_dir;
+	bool sync;			/* confirm parts when they are on the disk */
+};
+
+/* Locks the directory; what is in it stays until a leader begins to feed. */
+int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret);
+/* Confirm nothing more, and unlock the directory.  NULL is fine. */
+void mcm_standby_stop(struct mcm_standby *s);
+/* The state in the directory is whole: that of an earlier life, or a complete copy. */
+bool mcm_standby_whole(struct mcm_standby *s);
+/* Refuse leaders of older terms. */
+void mcm_standby_term(struct mcm_standby *s, uint64_t term);
+/* When the last part came (mc_now_ns() scale); 0: none has. */
+uint64_t mcm_standby_fed(struct mcm_standby *s);
+
+#endif
