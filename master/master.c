@@ -319,7 +319,6 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 		return r;
 	if (where->feeders)
 		mcm_feeders_attach(where->feeders, m);
-	m->leads_until = where->leads_until;
 	m->stopped = where->stopped;
 	m->stopped_arg = where->arg;
 	mc_metrics_collector(mcm_stats_collect, m);

@@ -13,7 +13,6 @@ struct mcm_listen {
 	const char *http_addr;		/* host:port of the admin service; NULL: none */
 	/* High availability (ha/ha.h); all NULL: this master is alone. */
 	struct mcm_feeders *feeders;
-	const uint64_t *leads_until;
 	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
 	void *arg;
 };

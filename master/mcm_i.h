@@ -83,7 +83,6 @@ struct mcm {
 	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */
 	void (*stopped)(void *arg);	/* with stopped_arg: no client is served any more */
 	void *stopped_arg;
-	const uint64_t *leads_until;	/* atomic, mc_now_ns() scale; NULL: this master always leads */
 	struct mc_httpd *httpd;
 	struct mcd_server *meta;	/* NULL: switched off */
 	int meta_port;

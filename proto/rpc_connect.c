@@ -22,6 +22,8 @@
 
 /* A connection that was idle this long is checked for its end before it is used. */
 #define STALE_CHECK_MS 20
+/* Time for one of several addresses. */
+#define SEVERAL_MS 1000
 
 MC_COUNTER(connects, "mooncake_rpc_client_connects_total", "", "Connections made to servers")
 
@@ -101,12 +103,16 @@ static bool client_is_closing(struct mcp_client *c)
 	return c->closing;
 }
 
-/* Try the addresses, beginning with the last one that worked; each gets an equal share of the time left. */
+/* Try the addresses, beginning with the last one that worked; each gets an equal share of the time left, and a silent
+ * one does not delay the others for long. */
 static int connect_any(struct mcp_client *c, uint64_t deadline)
 {
 	uint64_t limit = c->conf.connect_timeout_ms * MC_NS_PER_MS;
+	uint64_t few = SEVERAL_MS * MC_NS_PER_MS;
 	int r = -MC_ERPC;
 
+	if (c->addr_count > 1 && limit > few)
+		limit = few;
 	for (unsigned i = 0; i < c->addr_count && !client_is_closing(c); i++) {
 		unsigned at = (c->addr_next + i) % c->addr_count;
 		uint64_t share = mc_deadline_left_ns(deadline) / (c->addr_count - i);

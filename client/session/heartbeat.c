@@ -113,6 +113,7 @@ static int heartbeat_connected(struct mcp_client *c, const struct mcp_hello_repl
 	if (!heartbeat_same_pool(h, hello->pool))
 		return mc_fail(-MC_ERPC, "%s is the master of another pool", mcp_client_greeting(c));
 	h->pool = hello->pool;
+	mcs_session_met(h->s->base.session, hello->server);
 	return 0;
 }
 

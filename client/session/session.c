@@ -38,6 +38,7 @@ struct mcs_session {
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
 	uint64_t fence, earlier;
 	unsigned version;	/* of the protocol */
+	uint64_t server_lo;	/* half of the id of the server of the connection, 0: none so far */
 
 	/* used by the connecting thread, one at a time */
 	struct mcp_id server;
@@ -93,6 +94,7 @@ static int session_connected(struct mcp_client *c, const struct mcp_hello_reply 
 	if (!mcp_id_zero(s->server) && !mcp_id_eq(s->server, hello->server))
 		__atomic_store_n(&s->changed_ns, mc_now_ns(), __ATOMIC_RELAXED);
 	s->server = hello->server;
+	__atomic_store_n(&s->server_lo, hello->server.lo, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->version, hello->version, __ATOMIC_RELAXED);
 	/* In this order: a thread that reads the number, and then the epoch of its grant, has that grant's number. */
 	epoch = __atomic_add_fetch(&s->epoch, 1, __ATOMIC_ACQ_REL);
@@ -405,6 +407,14 @@ void mcs_session_cleanse(struct mcs_session *s)
 	s->cleansed_ns = now;
 	mcs_session_taint(s, 0);
 	mcp_client_reset(s->rpc);
+}
+
+void mcs_session_met(struct mcs_session *s, struct mcp_id server)
+{
+	uint64_t ours = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED);
+
+	if (ours && ours != server.lo)
+		mcp_client_reset(s->rpc);
 }
 
 int mcs_send(struct mcs_session *s, uint16_t type, const void *msg)

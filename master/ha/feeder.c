@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "master/ha/standby.h"
 #include "master/journal/feed.h"
 #include "master/mcm_i.h"
 #include "meta/seat.h"
@@ -75,8 +76,8 @@ int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **re
 
 void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m)
 {
-	f->m = m;
 	m->feeders = f;
+	__atomic_store_n(&f->m, m, __ATOMIC_RELEASE);
 }
 
 void mcm_feeders_stop(struct mcm_feeders *f)
@@ -158,8 +159,19 @@ static void report(struct mcm_feeders *f)
 	lsn = lsn < f->written ? lsn : f->written;
 	pthread_cond_broadcast(&f->progress);
 	pthread_mutex_unlock(&f->lock);
-	if (server)
+	if (server && mcm_feeders_lead(f))
 		mcp_server_durable(server, lsn + 1);
+}
+
+bool mcm_feeders_lead(const struct mcm_feeders *f)
+{
+	return mc_now_ns() < __atomic_load_n(f->conf.until, __ATOMIC_ACQUIRE);
+}
+
+void mcm_feeders_prolonged(struct mcm_feeders *f)
+{
+	if (__atomic_load_n(&f->m, __ATOMIC_ACQUIRE))
+		report(f);
 }
 
 /* ---- members in the store ------------------------------------------------------------------------ */
@@ -328,7 +340,7 @@ static void *feeder_main(void *arg)
 	struct feeding g = { .p = p, .buf = malloc(PART) };
 	const struct mcp_client_conf conf = {
 		.addrs = p->name, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
-		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = p->all->conf.timeout_ms,
+		.client = { MCM_STANDBY_LEADER_ID, mc_random_u64() }, .connect_timeout_ms = p->all->conf.timeout_ms,
 	};
 	int r = g.buf ? mcp_client_open(&conf, &g.client) : -ENOMEM;
 

@@ -21,6 +21,7 @@ struct mcm_feeders_conf {
 	uint64_t term;
 	const char *self;	/* name of this master */
 	unsigned timeout_ms;	/* a standby that confirms nothing for so long is removed */
+	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
 	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
 	int (*set_members)(void *arg, const char *const *member, unsigned n);
 	void *arg;
@@ -41,6 +42,10 @@ int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret
 bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn);
 /* Wait for that. */
 void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn);
+/* Does this master lead, by its own clock?  Answers leave only then. */
+bool mcm_feeders_lead(const struct mcm_feeders *f);
+/* The lease was prolonged: let answers leave that waited for that. */
+void mcm_feeders_prolonged(struct mcm_feeders *f);
 /* Number of standbys in sync, which may lead at once. */
 unsigned mcm_feeders_in_sync(struct mcm_feeders *f);
 

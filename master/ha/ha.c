@@ -164,6 +164,8 @@ static void *renew_main(void *arg)
 			mc_warn(LOG, "cannot prolong the lease, serving until its end: %s", mc_err_detail(r));
 		if (r == 0 && failing)
 			mc_info(LOG, "the lease is prolonged again");
+		if (r == 0)
+			mcm_feeders_prolonged(ha->feeders);
 		failing = r < 0;
 		if (mc_now_ns() >= __atomic_load_n(&ha->until, __ATOMIC_RELAXED) &&
 		    !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
@@ -190,7 +192,7 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
 		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
-		.arg = ha,
+		.until = &ha->until, .arg = ha,
 	};
 	int r;
 
@@ -208,7 +210,6 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 		return r;
 	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
 	where->feeders = ha->feeders;
-	where->leads_until = &ha->until;
 	where->stopped = stopped;
 	where->arg = ha;
 	return 1;

@@ -76,9 +76,9 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 
 static int opened(struct mcp_session *session, void *arg)
 {
-	(void)session;
 	(void)arg;
-	return 0;
+	return mcp_session_client(session).hi == MCM_STANDBY_LEADER_ID ? 0 :
+		mc_fail(-MC_ERPC, "this master is a standby");
 }
 
 static void closed(struct mcp_session *session, void *arg)

@@ -10,6 +10,9 @@
 
 #include "proto/codec.h"
 
+/* Clients are refused, as if nothing listened; the leader has a client id that begins with this number. */
+#define MCM_STANDBY_LEADER_ID 0x6d6f6f6e63616b65ull
+
 struct mcm_standby;
 
 struct mcm_standby_conf {

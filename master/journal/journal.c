@@ -371,8 +371,11 @@ uint64_t mcm_journal_pending_lsn(struct mcm *m)
 	struct mcm_journal *j = m->journal;
 	uint64_t end = take_pending_lsn(m), wanted;
 
-	if (m->leads_until && mc_now_ns() >= __atomic_load_n(m->leads_until, __ATOMIC_ACQUIRE))
-		return UINT64_MAX;
+	if (m->feeders && !mcm_feeders_lead(m->feeders)) {
+		end = end ? end : __atomic_load_n(&j->appended, __ATOMIC_RELAXED) + 1;
+		(void)pending_at_standbys(m, end);
+		return end;
+	}
 	if (!end)
 		return 0;
 	if (m->feeders)

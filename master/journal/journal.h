@@ -93,7 +93,7 @@ void mcm_journal_wait(struct mcm *m);
 void mcm_journal_depend(struct mcm *m);
 /* Like mcm_journal_wait(), but do not wait for a sync, nor for standbys (ha/feeder.h).  0: the answers may leave now.
  * Otherwise they may leave when the function of mcm_journal_sync_start(), or of the standbys, gets this number or a
- * higher one.  UINT64_MAX: never, because this master does not lead any more. */
+ * higher one.  While this master's lease has ended, all answers wait. */
 uint64_t mcm_journal_pending_lsn(struct mcm *m);
 
 /* ---- checkpoints (checkpoint.c) ---- */

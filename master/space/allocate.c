@@ -217,11 +217,31 @@ static int allocate_evicting(struct allocation *p)
 	return r;
 }
 
+/* After a restart or a change of the leader: there is memory whose owner has not returned yet. */
+static bool owners_awaited(struct mcm *m)
+{
+	struct mcm_segments *ss = &m->segments;
+	bool awaited = false;
+
+	if (!mcm_grace_active(m))
+		return false;
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && !awaited; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		awaited = s->medium == MCP_MEDIUM_MEMORY && !__atomic_load_n(&s->connected, __ATOMIC_RELAXED);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return awaited;
+}
+
 static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
 {
 	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
 
 	mc_metric_add(&alloc_failures, 1);
+	if (owners_awaited(m))
+		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet");
 	if (!largest)
 		return mc_fail(-MC_ENOSPACE, "no segment is mounted");
 	if (len > largest)
