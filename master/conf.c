@@ -29,11 +29,11 @@ static const struct mc_opt_alias aliases[] = {
 	{ NULL, NULL },
 };
 
-#define NO_HA "there is no high availability; run one master"
+#define NO_K8S "there is no k8s backend; use etcd or redis"
 #define NO_ETCD "there is no etcd support; set quotas by requests, the journal keeps them"
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "this process keeps one checkpoint and the journal after it, on local disk"
-#define NO_STANDBY "there is no standby that reads the journal"
+#define NO_STANDBY "standbys get the journal from the leader as it is written"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "the master does not store objects"
 #define NO_DISK "there is no shared-filesystem tier; for disks of the nodes use --enable_offload"
@@ -52,8 +52,8 @@ static const struct mc_opt_absent absent[] = {
 	{ "oplog_poll_interval_ms", "1000", NO_STANDBY },
 	{ "oplog_batch_max_entries", "1024", NO_STANDBY },
 	{ "batch_oplog_retry_timeout_sec", "180", NO_STANDBY },
-	{ "pod_name", "", NO_HA },
-	{ "pod_namespace", "", NO_HA },
+	{ "pod_name", "", NO_K8S },
+	{ "pod_namespace", "", NO_K8S },
 	{ "snapshot_child_timeout_seconds", "300", NO_SNAPSHOT },
 	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },

@@ -20,7 +20,7 @@ struct mcm_feeders;
 struct mcm_feeders_conf {
 	uint64_t term;
 	const char *self;	/* name of this master */
-	unsigned timeout_ms;	/* a standby that confirms nothing for so long is removed */
+	unsigned timeout_ms;	/* a standby that has confirmed nothing for this time is removed */
 	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
 	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
 	int (*set_members)(void *arg, const char *const *member, unsigned n);

@@ -78,8 +78,8 @@ static int check(struct mcm_ha *ha)
 		return mc_fail(-EINVAL, "enable_ha needs a journal, but journal_dir=%s switches it off",
 			       ha->conf->journal_dir);
 	if (!strncmp(ha->name, "0.0.0.0:", 8) || !strncmp(ha->name, "[::]:", 5))
-		return mc_fail(-EINVAL, "enable_ha needs rpc_address or rpc_interface: clients and other masters connect to "
-			       "it, so it cannot be %s", ha->name);
+		return mc_fail(-EINVAL, "enable_ha needs rpc_address or rpc_interface: clients and other masters "
+			       "connect to it, so it cannot be %s", ha->name);
 	return 0;
 }
 
@@ -101,7 +101,9 @@ int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char
 	r = check(ha);
 	if (r == 0)
 		r = store_of(conf, &store);
-	seat = (struct mcd_seat_conf){ .conn = store, .cluster = conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms };
+	seat = (struct mcd_seat_conf){
+		.conn = store, .cluster = conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
+	};
 	if (r == 0)
 		r = mcd_seat_open(&seat, &ha->seat);
 	if (r < 0) {

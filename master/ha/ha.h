@@ -12,7 +12,8 @@
 
 struct mcm_ha;
 
-/* Check the options.  @where: the addresses of this master; the first one is its name, which clients and masters use. */
+/* Check the options.  @where: the addresses of this master; the first one is its name, by which clients and other
+ * masters reach it. */
 int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret);
 void mcm_ha_free(struct mcm_ha *ha);
 /* Be a standby until this master leads: 1, and @where has got the members for mcm_start().  0: SIGINT or SIGTERM. */

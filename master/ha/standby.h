@@ -21,7 +21,7 @@ struct mcm_standby_conf {
 	bool sync;			/* confirm parts when they are on the disk */
 };
 
-/* Locks the directory; what is in it stays until a leader begins to feed. */
+/* Locks the directory; its files stay until a leader begins to feed. */
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret);
 /* Confirm nothing more, and unlock the directory.  NULL is fine. */
 void mcm_standby_stop(struct mcm_standby *s);

@@ -32,7 +32,7 @@ refuses 'allocation_strategy=nearest' --allocation_strategy=nearest
 refuses 'eviction_policy=mru' --eviction_policy=mru
 refuses 'max_kv_soft_pin_ttl' --max_kv_soft_pin_ttl=1s
 refuses 'put_start_release_timeout_sec' --put_start_release_timeout_sec=10
-refuses 'enable_ha is not built into this version' --enable_ha
+refuses 'enable_ha needs' --enable_ha
 refuses 'no interface of this name' --rpc_interface=nonesuch0
 refuses 'unexpected argument' extra
 refuses "$tmp/none.json" --config_path="$tmp/none.json"

@@ -27,6 +27,7 @@ start_redis() {
 	started "$STORE_PID" redis 20 connects "127.0.0.1:$number"
 }
 
+# shellcheck disable=SC2034  # for the tests
 declare -A RPC=() HTTP=() PID=()
 
 # masters NAME... - choose ports, and set MASTERS to the list for clients
