@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # ha.sh - for tests of several masters: a store, masters of one cluster, and the one that leads.
-# shellcheck disable=SC2154  # variables of functions.sh
+# shellcheck disable=SC2154,SC2034  # variables of functions.sh, and for the tests
 
 # start_etcd - one member; sets STORE
 start_etcd() {
@@ -27,7 +27,6 @@ start_redis() {
 	started "$STORE_PID" redis 20 connects "127.0.0.1:$number"
 }
 
-# shellcheck disable=SC2034  # for the tests
 declare -A RPC=() HTTP=() PID=()
 
 # masters NAME... - choose ports, and set MASTERS to the list for clients
