@@ -48,6 +48,8 @@ struct mcm_feeders {
 	struct mcm *m;
 	/* serializes changes of the members in the store; taken before lock */
 	pthread_mutex_t members_lock;
+	/* held while the server is told; the server ends after the stop has had it; taken before lock */
+	pthread_mutex_t report_lock;
 	pthread_mutex_t lock;
 	pthread_cond_t change;		/* records were written, or the threads must end */
 	pthread_cond_t progress;	/* a standby has more records, or is not waited for any more */
@@ -67,6 +69,7 @@ int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **re
 	snprintf(f->self, sizeof(f->self), "%s", conf->self);
 	f->conf.self = f->self;
 	pthread_mutex_init(&f->members_lock, NULL);
+	pthread_mutex_init(&f->report_lock, NULL);
 	pthread_mutex_init(&f->lock, NULL);
 	(void)mc_cond_init(&f->change);
 	(void)mc_cond_init(&f->progress);
@@ -82,11 +85,13 @@ void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m)
 
 void mcm_feeders_stop(struct mcm_feeders *f)
 {
+	pthread_mutex_lock(&f->report_lock);
 	pthread_mutex_lock(&f->lock);
 	f->stopping = true;
 	pthread_cond_broadcast(&f->change);
 	pthread_cond_broadcast(&f->progress);
 	pthread_mutex_unlock(&f->lock);
+	pthread_mutex_unlock(&f->report_lock);
 	for (unsigned i = 0; i < STANDBYS_MAX; i++)
 		if (f->feeder[i].used)
 			pthread_join(f->feeder[i].thread, NULL);
@@ -99,6 +104,7 @@ void mcm_feeders_free(struct mcm_feeders *f)
 	pthread_cond_destroy(&f->progress);
 	pthread_cond_destroy(&f->change);
 	pthread_mutex_destroy(&f->lock);
+	pthread_mutex_destroy(&f->report_lock);
 	pthread_mutex_destroy(&f->members_lock);
 	free(f);
 }
@@ -151,15 +157,19 @@ unsigned mcm_feeders_in_sync(struct mcm_feeders *f)
 /* A standby has got further: let answers leave. */
 static void report(struct mcm_feeders *f)
 {
-	struct mcp_server *server = __atomic_load_n(&f->m->server, __ATOMIC_ACQUIRE);
+	struct mcp_server *server;
+	bool stops;
 	uint64_t lsn;
 
+	MC_LOCKED(&f->report_lock);
+	server = __atomic_load_n(&f->m->server, __ATOMIC_ACQUIRE);
 	pthread_mutex_lock(&f->lock);
+	stops = f->stopping;
 	lsn = common_lsn(f);
 	lsn = lsn < f->written ? lsn : f->written;
 	pthread_cond_broadcast(&f->progress);
 	pthread_mutex_unlock(&f->lock);
-	if (server && mcm_feeders_lead(f))
+	if (server && !stops && mcm_feeders_lead(f))
 		mcp_server_durable(server, lsn + 1);
 }
 

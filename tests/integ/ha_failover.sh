@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/ha.sh"
 mcctl=$top_builddir/tools/mcctl
-TTL=2
+TTL=3
 
 other() {
 	local name
