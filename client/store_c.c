@@ -16,6 +16,7 @@
 #include "common/net/net.h"
 #include "common/options/options.h"
 #include "common/net/protocol.h"
+#include "meta/leader.h"
 #include <mooncake/mcs.h>
 
 #define FAILED (-1)
@@ -92,12 +93,14 @@ void mooncake_store_destroy(mooncake_store_t store)
 /* Add the default port to "host"; copy a list unchanged. */
 static int setup_master_addr(const char *addr, char *out, size_t size)
 {
+	bool store = mcd_leader_is_store(addr);
 	char host[MC_ADDR_MAX];
 	int port;
 
-	if (!strcmp(addr, "") || strstr(addr, "://"))
-		return mc_fail(-MC_EPARAM, "\"%s\" is no address of a master (host:port)", addr);
-	if (strchr(addr, ',') || !strncmp(addr, "unix:", 5) || !strncmp(addr, "local:", 6))
+	if (!strcmp(addr, "") || (strstr(addr, "://") && !store))
+		return mc_fail(-MC_EPARAM, "\"%s\" is no address of a master (host:port, etcd://..., redis://...)",
+			       addr);
+	if (store || strchr(addr, ',') || !strncmp(addr, "unix:", 5) || !strncmp(addr, "local:", 6))
 		port = -1;
 	else if (mc_addr_split(addr, host, sizeof(host), DEFAULT_PORT, &port) < 0)
 		return -MC_EPARAM;

@@ -226,6 +226,8 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 		mcm_http_port(m));
 	wait_for_end(argc, argv);
 	mcm_stop(m);
+	if (ha)
+		mcm_ha_stay(ha);
 	mcm_ha_free(ha);
 	mc_log_close();
 	return 0;

@@ -317,10 +317,9 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	r = mcm_core_new(conf, &m);
 	if (r < 0)
 		return r;
-	if (where->feeders)
-		mcm_feeders_attach(where->feeders, m);
-	m->stopped = where->stopped;
-	m->stopped_arg = where->arg;
+	m->lead = where->lead;
+	if (m->lead)
+		mcm_feeders_attach(m->lead->feeders, m);
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
@@ -351,8 +350,8 @@ void mcm_stop(struct mcm *m)
 		mcm_feeders_stop(m->feeders);
 	mcm_journal_sync_stop(m);
 	mcp_server_stop(m->server);
-	if (m->stopped)
-		m->stopped(m->stopped_arg);
+	if (m->lead)
+		m->lead->stopped(m->lead->arg);
 	threads_stop(m);
 	mcm_kv_events_stop(m);
 	mcd_server_stop(m->meta);

@@ -3,18 +3,28 @@
 #ifndef MCM_MASTER_H
 #define MCM_MASTER_H
 
+#include <stdint.h>
+
 #include "master/conf.h"
 
 struct mcm;
+
+/* This master leads several. */
+struct mcm_lead {
+	struct mcm_feeders *feeders;
+	const char *name;		/* of this master */
+	uint64_t term;
+	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
+	/* Give the lead to a standby soon.  -MC_EMODE with a detail: none could take over. */
+	int (*step_down)(void *arg);
+	void *arg;
+};
 
 struct mcm_listen {
 	const char *const *addrs;	/* RPC addresses (net.h), NULL-terminated; may be empty or NULL */
 	const char *local_name;		/* address "local:NAME" for clients in this process; NULL: none */
 	const char *http_addr;		/* host:port of the admin service; NULL: none */
-	/* High availability (ha/ha.h); all NULL: this master is alone. */
-	struct mcm_feeders *feeders;
-	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
-	void *arg;
+	const struct mcm_lead *lead;	/* high availability (ha/ha.h); NULL: this master is alone */
 };
 
 /* When this returns 0, all services answer.  @conf is copied except for its strings, which must

@@ -81,8 +81,7 @@ struct mcm {
 	bool monitor_runs, evictor_runs;
 	struct mcp_server *server;	/* atomic */
 	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */
-	void (*stopped)(void *arg);	/* with stopped_arg: no client is served any more */
-	void *stopped_arg;
+	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	struct mc_httpd *httpd;
 	struct mcd_server *meta;	/* NULL: switched off */
 	int meta_port;

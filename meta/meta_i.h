@@ -63,6 +63,10 @@ struct mcd_seat_view;
 /* seat.c; for the fuzzer too.  @s: for the messages. */
 int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd_seat_view *ret);
 
+/* The key of the leader's name, and the name in its text: -EINVAL. */
+void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX]);
+int mcd_seat_leader_decode(const char *text, char *ret);	/* MCD_SEAT_NAME_MAX bytes */
+
 /* meta.c: the backend that @conn names (meta.h). */
 int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);
 

@@ -18,7 +18,6 @@
 #include "meta/meta_i.h"
 
 #define KEYS "mooncake-store/"
-#define CLUSTER_MAX 128
 #define TTL_MIN_MS 100u
 /* Clocks of two machines do not differ more over one lease: a part of the TTL is not used. */
 #define DRIFT_SHARE 20u
@@ -56,14 +55,28 @@ static int bad_text(const struct mcd_seat *s, const char *key)
 	return mc_fail(-EINVAL, "%s has an unknown content; is the key used for anything else? key=%s", s->name, key);
 }
 
-static int name_of(const struct mcd_seat *s, const json_t *o, const char *key, char ret[MCD_SEAT_NAME_MAX])
+static bool name_of(const json_t *o, char ret[MCD_SEAT_NAME_MAX])
 {
 	const char *text = json_string_value(o);
 
 	if (!text || !name_is_valid(text))
-		return bad_text(s, key);
+		return false;
 	strcpy(ret, text);
-	return 0;
+	return true;
+}
+
+void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX])
+{
+	snprintf(ret, MCD_KEY_MAX, KEYS "%s/master_view", cluster);
+}
+
+int mcd_seat_leader_decode(const char *text, char *ret)
+{
+	json_t *o = json_loads(text, 0, NULL);
+	bool ok = name_of(json_object_get(o, "address"), ret);
+
+	json_decref(o);
+	return ok ? 0 : -EINVAL;
 }
 
 int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd_seat_view *ret)
@@ -76,7 +89,7 @@ int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd
 	if (term <= 0 || !json_is_array(list) || n > MCD_SEAT_MEMBERS_MAX)
 		r = bad_text(s, s->state_key);
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = name_of(s, json_array_get(list, i), s->state_key, ret->member[i]);
+		r = name_of(json_array_get(list, i), ret->member[i]) ? 0 : bad_text(s, s->state_key);
 	ret->term = (uint64_t)term;
 	ret->n = (unsigned)n;
 	ret->exists = true;
@@ -121,8 +134,8 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 		return mc_fail(-ENOMEM, "no memory for a lease");
 	if (!name_is_valid(conf->name))
 		r = mc_fail(-EINVAL, "invalid name of a master: %.100s", conf->name);
-	else if (!*conf->cluster || strlen(conf->cluster) > CLUSTER_MAX)
-		r = mc_fail(-EINVAL, "the cluster's name must have 1 to %d bytes", CLUSTER_MAX);
+	else if (!*conf->cluster || strlen(conf->cluster) > MCD_SEAT_CLUSTER_MAX)
+		r = mc_fail(-EINVAL, "the cluster's name must have 1 to %u bytes", MCD_SEAT_CLUSTER_MAX);
 	else if (conf->ttl_ms < TTL_MIN_MS)
 		r = mc_fail(-EINVAL, "a lease of %u ms is too short", conf->ttl_ms);
 	if (r == 0)
@@ -135,7 +148,7 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 	}
 	strcpy(s->name, conf->name);
 	s->ttl_ms = conf->ttl_ms;
-	snprintf(s->leader_key, sizeof(s->leader_key), KEYS "%s/master_view", conf->cluster);
+	mcd_seat_leader_key(conf->cluster, s->leader_key);
 	snprintf(s->state_key, sizeof(s->state_key), KEYS "%s/master_state", conf->cluster);
 	*ret = s;
 	return 0;
@@ -179,7 +192,6 @@ int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadli
 	const struct mcd_wait w = { .deadline = deadline };
 	auto_free char *leader = NULL, *state = NULL;
 	struct mcd_seat_view v = { .exists = false };
-	json_t *o;
 	int r;
 
 	/* The state is read last: a leader that is seen without its state would look like a new cluster. */
@@ -190,11 +202,8 @@ int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadli
 	if (r < 0 && r != -ENOENT)
 		return r;
 	r = 0;
-	if (leader) {
-		o = json_loads(leader, 0, NULL);
-		r = name_of(s, json_object_get(o, "address"), s->leader_key, v.leader);
-		json_decref(o);
-	}
+	if (leader && mcd_seat_leader_decode(leader, v.leader) < 0)
+		r = bad_text(s, s->leader_key);
 	if (r == 0 && state)
 		r = mcd_seat_state_decode(s, state, &v);
 	if (r < 0)

@@ -20,6 +20,7 @@
 /* Bytes of a name, with its NUL: letters, digits and punctuation except '"', ',' and '\'. */
 #define MCD_SEAT_NAME_MAX 256u
 #define MCD_SEAT_MEMBERS_MAX 16u
+#define MCD_SEAT_CLUSTER_MAX 128u	/* bytes of a cluster's name */
 
 struct mcd_seat;
 

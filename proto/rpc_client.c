@@ -40,6 +40,8 @@ static int client_split_addrs(struct mcp_client *c, const char *addrs)
 		return -ENOMEM;
 	for (const char *p = addrs; *p; p++)
 		count += *p == ',';
+	if (c->conf.find)
+		return 0;
 	c->addr = calloc(count, sizeof(*c->addr));
 	if (!c->addr)
 		return -ENOMEM;

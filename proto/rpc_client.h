@@ -17,6 +17,10 @@ struct mcp_client;
 
 struct mcp_client_conf {
 	const char *addrs;
+	/* NULL, or asked for the server's address (@size bytes) at each attempt to connect; @addrs is then only a name
+	 * for messages.  -MC_ERPC: not known now. */
+	int (*find)(void *arg, char *ret, size_t size, uint64_t deadline);
+	void *find_arg;
 	struct mcp_id client;
 	enum mcp_channel channel;	/* sent in the hello */
 	const char *software;

@@ -103,6 +103,36 @@ static bool client_is_closing(struct mcp_client *c)
 	return c->closing;
 }
 
+static int connect_over(struct mcp_client *c, int r, uint64_t deadline)
+{
+	if (mc_now_ns() >= deadline)
+		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while connecting to %s: %s",
+			       c->conf.addrs, strdupa(mc_err_detail(r)));
+	return r == -MC_ETIMEDOUT ?
+		mc_fail(-MC_ERPC, "%s does not answer", c->conf.addrs) : r;
+}
+
+/* Connect to the server whose address is asked for.  It may have been replaced, so a silent one gets little time. */
+static int connect_found(struct mcp_client *c, uint64_t deadline)
+{
+	uint64_t limit = mc_now_ns() + c->conf.connect_timeout_ms * MC_NS_PER_MS;
+	char addr[MC_ADDR_MAX];
+	int r;
+
+	limit = limit < deadline ? limit : deadline;
+	r = c->conf.find(c->conf.find_arg, addr, sizeof(addr), limit);
+	if (r == 0) {
+		uint64_t few = mc_now_ns() + SEVERAL_MS * MC_NS_PER_MS;
+
+		r = connect_one(c, addr, few < limit ? few : limit);
+	}
+	if (r == 0)
+		mc_metric_add(&connects, 1);
+	else
+		mc_info("rpc", "cannot connect: %s address=%s", mc_err_detail(r), c->conf.addrs);
+	return r == 0 ? 0 : connect_over(c, r, deadline);
+}
+
 /* Try the addresses, beginning with the last one that worked; each gets an equal share of the time left, and a silent
  * one does not delay the others for long. */
 static int connect_any(struct mcp_client *c, uint64_t deadline)
@@ -125,11 +155,7 @@ static int connect_any(struct mcp_client *c, uint64_t deadline)
 		}
 		mc_info("rpc", "cannot connect: %s address=%s", mc_err_detail(r), c->addr[at]);
 	}
-	if (mc_now_ns() >= deadline)
-		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded while connecting to %s: %s",
-			       c->conf.addrs, strdupa(mc_err_detail(r)));
-	return r == -MC_ETIMEDOUT ?
-		mc_fail(-MC_ERPC, "%s does not answer", c->conf.addrs) : r;
+	return connect_over(c, r, deadline);
 }
 
 /* Connect in this thread. */
@@ -140,7 +166,7 @@ static int connect_attempt_locked(struct mcp_client *c, uint64_t deadline)
 	c->connecting = true;
 	c->connector = pthread_self();
 	pthread_mutex_unlock(&c->lock);
-	r = connect_any(c, deadline);
+	r = c->conf.find ? connect_found(c, deadline) : connect_any(c, deadline);
 	pthread_mutex_lock(&c->lock);
 	c->connecting = false;
 	c->attempts++;

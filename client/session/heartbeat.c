@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/direct/direct.h"
+#include "client/session/masters.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -25,6 +26,7 @@ struct mcs_heartbeat {
 	/* constant after start */
 	struct mcs_direct *s;
 	struct mcp_client *rpc;
+	struct mcs_masters *masters;
 	pthread_t thread;
 	struct mc_stop stop;
 
@@ -193,7 +195,6 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 {
 	struct mcs_heartbeat *h = calloc(1, sizeof(*h));
 	struct mcp_client_conf conf = {
-		.addrs = s->base.store->conf.master,
 		.client = s->client,
 		.channel = MCP_CHANNEL_HEARTBEAT,
 		.software = "libmooncake_store",
@@ -206,7 +207,9 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 		return -ENOMEM;
 	h->s = s;
 	h->ok = true;
-	r = mcp_client_open(&conf, &h->rpc);
+	r = mcs_masters_open(s->base.store->conf.master, &conf, &h->masters);
+	if (r == 0)
+		r = mcp_client_open(&conf, &h->rpc);
 	if (r < 0)
 		goto fail;
 	r = mc_stop_start(&h->stop, &h->thread, "mcs-heartbeat", heartbeat_main, h);
@@ -217,6 +220,7 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 fail_rpc:
 	mcp_client_close(h->rpc);
 fail:
+	mcs_masters_close(h->masters);
 	free(h);
 	return r;
 }
@@ -229,6 +233,7 @@ void mcs_heartbeat_stop(struct mcs_heartbeat *h)
 	mcp_client_reset(h->rpc);	/* ends the wait for an answer */
 	pthread_join(h->thread, NULL);
 	mcp_client_close(h->rpc);
+	mcs_masters_close(h->masters);
 	mc_stop_done(&h->stop);
 	free(h);
 }

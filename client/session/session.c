@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/session/masters.h"
 #include "client/session/same_pool.h"
 #include "common/clock.h"
 #include "common/err.h"
@@ -29,6 +30,7 @@ struct mcs_session {
 	/* constant after open */
 	struct mcs_session_conf conf;
 	struct mcp_client *rpc;
+	struct mcs_masters *masters;
 
 	/* atomic */
 	uint64_t epoch;		/* number of connections made */
@@ -123,7 +125,6 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 {
 	struct mcs_session *s = calloc(1, sizeof(*s));
 	struct mcp_client_conf rpc = {
-		.addrs = conf->addrs,
 		.client = conf->client,
 		.channel = MCP_CHANNEL_CONTROL,
 		.software = "libmooncake_store",
@@ -141,10 +142,17 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	s->client_ttl_ms = 10000;
 	s->heartbeat_ms = 1000;
 	s->lease_ttl_ms = 5000;
-	mcs_same_pool_init(&s->pool, conf->addrs, conf->pool);
+	r = mcs_masters_open(conf->addrs, &rpc, &s->masters);
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	/* A store has one leader, as if there were one address. */
+	mcs_same_pool_init(&s->pool, s->masters ? "" : conf->addrs, conf->pool);
 	r = mcp_client_open(&rpc, &s->rpc);
 	if (r < 0) {
 		mcs_same_pool_done(&s->pool);
+		mcs_masters_close(s->masters);
 		free(s);
 		return r;
 	}
@@ -157,6 +165,7 @@ void mcs_session_close(struct mcs_session *s)
 	if (!s)
 		return;
 	mcp_client_close(s->rpc);
+	mcs_masters_close(s->masters);
 	mcs_same_pool_done(&s->pool);
 	free(s);
 }

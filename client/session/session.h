@@ -27,7 +27,7 @@ struct mcs_terms {
 };
 
 struct mcs_session_conf {
-	const char *addrs;
+	const char *addrs;		/* masters.h */
 	const char *name;		/* of this process, sent to the master */
 	struct mcp_id client;
 	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */

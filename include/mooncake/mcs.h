@@ -60,8 +60,8 @@ typedef struct mcs mcs_t;
 
 struct mcs_conf {
 	size_t struct_size;		/* sizeof(struct mcs_conf); mcs_conf_init() sets it */
-	/* "host:port[,host:port...]", "unix:PATH", or "local:NAME" for a master in this process;
-	 * default 127.0.0.1:50051 */
+	/* "host:port[,host:port...]", "unix:PATH", or "local:NAME" for a master in this process; the store of
+	 * several masters, "etcd://HOST:PORT[;HOST:PORT...]" or "redis://HOST:PORT"; default 127.0.0.1:50051 */
 	const char *master;
 	/* Name of this process, "host" or "host:port": the address for peers, and the name of its
 	 * segments; default 127.0.0.1 */
@@ -142,6 +142,9 @@ int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
 /* Keep the words of mcs_conf.segment_identity at @identity from now on, and no longer where they were. */
 int mcs_segment_identity(mcs_t *s, uint64_t *identity);
 
+/* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form of
+ * one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
+int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */

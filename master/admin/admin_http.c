@@ -24,14 +24,18 @@ static bool is_ready(const struct mcm *m)
 	return __atomic_load_n(&m->ready, __ATOMIC_ACQUIRE);
 }
 
+/* With ?ready, as a Kubernetes probe asks, the status tells whether this master serves. */
 static void serve_health(struct mc_http_request *rq, void *arg)
 {
-	bool ready = is_ready(arg);
+	const struct mcm *m = arg;
+	const struct mcm_lead *l = m->lead;
+	bool ready = is_ready(m);
 
-	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:s, s:b, s:n, s:n}", "status", "ok",
-					   "role", ready ? "leader" : "standby", "ha_state",
-					   ready ? "serving" : "starting", "service_ready", ready,
-					   "leader_address", "view_version"));
+	mcm_answer_json(rq, ready || !mc_http_query(rq, "ready") ? 200 : 503,
+			json_pack("{s:s, s:s, s:s, s:b, s:s?, s:o}", "status", "ok",
+				  "role", ready ? "leader" : "standby", "ha_state", ready ? "serving" : "starting",
+				  "service_ready", ready, "leader_address", l ? l->name : NULL,
+				  "view_version", l ? json_integer((json_int_t)l->term) : json_null()));
 }
 
 static void serve_role(struct mc_http_request *rq, void *arg)
@@ -44,12 +48,14 @@ static void serve_ha_status(struct mc_http_request *rq, void *arg)
 	fputs(is_ready(arg) ? "serving" : "starting", rq->out);
 }
 
-/* There is one master, without an election. */
 static void serve_leader(struct mc_http_request *rq, void *arg)
 {
-	(void)arg;
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:n, s:n}", "present", 0, "leader_address",
-					   "view_version"));
+	const struct mcm_lead *l = ((const struct mcm *)arg)->lead;
+
+	/* A master that is alone has no election. */
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:s?, s:o}", "present", l != NULL, "leader_address",
+					   l ? l->name : NULL, "view_version",
+					   l ? json_integer((json_int_t)l->term) : json_null()));
 }
 
 static void serve_metrics(struct mc_http_request *rq, void *arg)
@@ -238,6 +244,7 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
+	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 
 #define GUARDED(method, path, handle, early, ...) { { method, path, handle, NULL }, early },

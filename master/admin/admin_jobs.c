@@ -220,3 +220,16 @@ void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 					   (json_int_t)st.sequence, "checkpoint_ms_epoch",
 					   (json_int_t)st.checkpoint_ms));
 }
+
+/* ---- several masters ---- */
+
+void mcm_admin_failover(struct mc_http_request *rq, void *arg)
+{
+	const struct mcm_lead *l = ((const struct mcm *)arg)->lead;
+	int r = l ? l->step_down(l->arg) : mc_fail(-MC_EMODE, "this master is alone; several need --enable_ha");
+
+	if (r < 0)
+		mcm_answer_error(rq, r, mc_err_detail(r));
+	else
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:s}", "success", 1, "previous_leader", l->name));
+}

@@ -17,9 +17,11 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/net/httpd.h"
 #include "common/thread.h"
 #include "master/ha/feeder.h"
 #include "master/ha/standby.h"
+#include "master/ha/standby_http.h"
 #include "master/journal/journal.h"
 #include "meta/seat.h"
 #include "proto/rpc_client.h"
@@ -29,6 +31,7 @@
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
 #define RENEWALS 4		/* in the time of a lease */
+#define HANDOVER_MS 5000		/* a master that stepped down waits so long for the next leader */
 #define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
 
 struct mcm_ha {
@@ -47,6 +50,12 @@ struct mcm_ha {
 	pthread_t thread;
 	bool renews;
 	bool silent;			/* the store's failure was logged */
+	bool stepping_down;		/* atomic: the end is not that of the program */
+	struct mcm_lead lead;
+	/* standby */
+	struct mc_httpd *httpd;
+	pthread_mutex_t view_lock;
+	struct mcm_standby_view view;	/* guarded by view_lock */
 };
 
 /* ---- options ------------------------------------------------------------------------------------- */
@@ -98,6 +107,7 @@ int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char
 	ha->name = where->addrs[0];
 	ha->ttl_ms = (unsigned)conf->ha_leader_lease_ttl_sec * 1000;
 	pthread_mutex_init(&ha->lock, NULL);
+	pthread_mutex_init(&ha->view_lock, NULL);
 	r = check(ha);
 	if (r == 0)
 		r = store_of(conf, &store);
@@ -120,9 +130,11 @@ void mcm_ha_free(struct mcm_ha *ha)
 		return;
 	if (ha->renews)
 		mc_stop_join(&ha->stop, ha->thread);
+	mc_httpd_stop(ha->httpd);
 	mcm_standby_stop(ha->standby);
 	mcm_feeders_free(ha->feeders);
 	mcd_seat_close(ha->seat);
+	pthread_mutex_destroy(&ha->view_lock);
 	pthread_mutex_destroy(&ha->lock);
 	free(ha);
 }
@@ -138,9 +150,9 @@ static int set_members(void *arg, const char *const *member, unsigned n)
 }
 
 /* Another master may lead: nothing of this process counts any more. */
-static void start_again(struct mcm_ha *ha)
+static void start_again(struct mcm_ha *ha, const char *why)
 {
-	mc_warn(LOG, "the lease is lost, starting again as a standby name=%s", ha->name);
+	mc_warn(LOG, "%s, starting again as a standby name=%s", why, ha->name);
 	execv("/proc/self/exe", ha->argv);
 	mc_err(LOG, "cannot start again: %s", mc_strerror(-errno));
 	_exit(1);
@@ -171,7 +183,7 @@ static void *renew_main(void *arg)
 		failing = r < 0;
 		if (mc_now_ns() >= __atomic_load_n(&ha->until, __ATOMIC_RELAXED) &&
 		    !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
-			start_again(ha);
+			start_again(ha, "the lease is lost");
 	}
 	return NULL;
 }
@@ -190,6 +202,33 @@ static void stopped(void *arg)
 		mc_warn(LOG, "cannot give the lease back, it ends in %u s: %s", ha->ttl_ms / 1000, mc_err_detail(r));
 }
 
+/* The program ends as after a signal, and then starts again. */
+static int step_down(void *arg)
+{
+	struct mcm_ha *ha = arg;
+
+	if (!mcm_feeders_in_sync(ha->feeders))
+		return mc_fail(-MC_EMODE, "no standby is in sync, so none could take over");
+	mc_info(LOG, "stepping down name=%s", ha->name);
+	__atomic_store_n(&ha->stepping_down, true, __ATOMIC_RELEASE);
+	return kill(getpid(), SIGTERM) < 0 ? mc_fail(-errno, "cannot stop") : 0;
+}
+
+void mcm_ha_stay(struct mcm_ha *ha)
+{
+	uint64_t deadline = mc_deadline_ms(HANDOVER_MS);
+	struct mcd_seat_view v = { .leader = "" };
+
+	if (!__atomic_load_n(&ha->stepping_down, __ATOMIC_ACQUIRE))
+		return;
+	/* Otherwise this master, which may still lead, could be faster than the standbys. */
+	while (!*v.leader && mc_now_ns() < deadline) {
+		(void)mc_signals_wait_ms(POLL_MS);
+		(void)mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
+	}
+	start_again(ha, "stepped down");
+}
+
 static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
@@ -199,6 +238,8 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 	int r;
 
 	__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
+	mc_httpd_stop(ha->httpd);
+	ha->httpd = NULL;
 	mcm_standby_stop(ha->standby);
 	ha->standby = NULL;
 	/* Answers do not wait for the members of the last term. */
@@ -211,13 +252,30 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 	if (r < 0)
 		return r;
 	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
-	where->feeders = ha->feeders;
-	where->stopped = stopped;
-	where->arg = ha;
+	ha->lead = (struct mcm_lead){
+		.feeders = ha->feeders, .name = ha->name, .term = term, .stopped = stopped, .step_down = step_down, .arg = ha,
+	};
+	where->lead = &ha->lead;
 	return 1;
 }
 
 /* ---- standby ------------------------------------------------------------------------------------- */
+
+static void view_of(void *arg, struct mcm_standby_view *ret)
+{
+	struct mcm_ha *ha = arg;
+
+	MC_LOCKED(&ha->view_lock);
+	*ret = ha->view;
+}
+
+static void view_set(struct mcm_ha *ha, const struct mcd_seat_view *v, bool ready)
+{
+	MC_LOCKED(&ha->view_lock);
+	ha->view.term = v->term;
+	ha->view.ready = ready;
+	snprintf(ha->view.leader, sizeof(ha->view.leader), "%s", v->leader);
+}
 
 static bool may_lead(struct mcm_ha *ha, const struct mcd_seat_view *v)
 {
@@ -259,6 +317,7 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	int r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
 
 	if (r < 0) {
+		view_set(ha, &(const struct mcd_seat_view){ .leader = "" }, false);
 		if (!ha->silent)
 			mc_warn(LOG, "cannot read the lease: %s", mc_err_detail(r));
 		ha->silent = true;
@@ -266,6 +325,7 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	}
 	ha->silent = false;
 	mcm_standby_term(ha->standby, v.term);
+	view_set(ha, &v, may_lead(ha, &v));
 	if (*v.leader && strcmp(v.leader, ha->name) != 0)
 		join(ha, v.leader);
 	if (*v.leader || !may_lead(ha, &v))
@@ -286,6 +346,8 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 	int r, sig;
 
 	r = mcm_standby_start(&standby, &ha->standby);
+	if (r == 0)
+		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &ha->httpd);
 	if (r < 0)
 		return r;
 	mc_info(LOG, "standby name=%s", ha->name);

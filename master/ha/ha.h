@@ -16,7 +16,9 @@ struct mcm_ha;
  * masters reach it. */
 int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret);
 void mcm_ha_free(struct mcm_ha *ha);
-/* Be a standby until this master leads: 1, and @where has got the members for mcm_start().  0: SIGINT or SIGTERM. */
+/* Be a standby until this master leads: 1, and @where has got the member for mcm_start().  0: SIGINT or SIGTERM. */
 int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where);
+/* After mcm_stop(): start the program again, as a standby, if the end was a request to step down; else return. */
+void mcm_ha_stay(struct mcm_ha *ha);
 
 #endif

@@ -119,14 +119,14 @@ def take_dict(config):
 
 
 def master_address(addr):
-    """Address or list of addresses, with the default port where none is given."""
+    """Address, list of addresses, with the default port where none is given, or the store of several masters."""
     addr = str(addr or "").strip()
-    if addr.startswith(("unix:", "local:")):
+    if addr.startswith(("unix:", "local:", "etcd://", "redis://")):
         return addr
     if not addr:
         raise Bad("the master's address is empty (host:port)")
     if "://" in addr:
-        raise Bad(f'"{addr}" is no address of a master (host:port[,host:port...])')
+        raise Bad(f'"{addr}" is no address of a master (host:port[,host:port...], etcd://..., redis://...)')
     out = []
     for one in addr.split(","):
         one = one.strip()

@@ -105,20 +105,20 @@ check_all() {
 	wait_for 20 in_sync "$old" 1
 
 	echo "the store is away"
-	kill -STOP "$STORE_PID"
+	kill -STOP "${STORE_PIDS[@]}"
 	wait_for 20 eval '! leader >/dev/null'
-	kill -CONT "$STORE_PID"
+	kill -CONT "${STORE_PIDS[@]}"
 	wait_for 30 leader >/dev/null
 	all_there 50
 	for old in a b; do stop_pid "${PID[$old]}"; done
 	kill_pid "$NODE_PID"
-	kill_pid "$STORE_PID"
+	for old in "${STORE_PIDS[@]}"; do kill_pid "$old"; done
 	rm -rf "$tmp"/journal-*
 }
 
 if command -v etcd >/dev/null; then
 	echo "etcd"
-	start_etcd
+	start_etcd 3
 	check_all
 fi
 command -v redis-server >/dev/null || skip "redis-server is not installed"

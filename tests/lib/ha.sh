@@ -3,28 +3,37 @@
 # ha.sh - for tests of several masters: a store, masters of one cluster, and the one that leads.
 # shellcheck disable=SC2154,SC2034  # variables of functions.sh, and for the tests
 
-# start_etcd - one member; sets STORE
+# start_etcd [MEMBERS] - sets STORE, STORE_URL for clients, and STORE_PIDS
 start_etcd() {
-	local client peer
-	free_port client
-	free_port peer
-	spawn etcd etcd --name n --data-dir "$tmp/etcd" --listen-client-urls "http://127.0.0.1:$client" \
-		--advertise-client-urls "http://127.0.0.1:$client" --listen-peer-urls "http://127.0.0.1:$peer" \
-		--initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "n=http://127.0.0.1:$peer" \
-		--log-level error
-	STORE_PID=$SPAWNED
-	STORE=(--etcd_endpoints="127.0.0.1:$client")
-	started "$STORE_PID" etcd 30 connects "127.0.0.1:$client"
+	local i members=${1:-1} cluster='' all='' client=() peer=()
+	for ((i = 0; i < members; i++)); do
+		free_port "client[$i]"
+		free_port "peer[$i]"
+		cluster+=${cluster:+,}n$i=http://127.0.0.1:${peer[i]}
+		all+=${all:+;}127.0.0.1:${client[i]}
+	done
+	STORE_PIDS=()
+	for ((i = 0; i < members; i++)); do
+		spawn "etcd$i" etcd --name "n$i" --data-dir "$tmp/etcd$i" --listen-client-urls "http://127.0.0.1:${client[i]}" \
+			--advertise-client-urls "http://127.0.0.1:${client[i]}" --listen-peer-urls "http://127.0.0.1:${peer[i]}" \
+			--initial-advertise-peer-urls "http://127.0.0.1:${peer[i]}" --initial-cluster "$cluster" --log-level error
+		STORE_PIDS+=("$SPAWNED")
+	done
+	STORE=(--etcd_endpoints="$all") STORE_URL=etcd://$all
+	for ((i = 0; i < members; i++)); do
+		started "${STORE_PIDS[i]}" etcd 30 connects "127.0.0.1:${client[i]}"
+	done
+	wait_for 30 eval 'curl -sf --max-time 2 "http://127.0.0.1:${client[0]}/health" | found "\"health\":\"true\""'
 }
 
-# start_redis - sets STORE
+# start_redis - sets STORE, STORE_URL and STORE_PIDS
 start_redis() {
 	local number
 	free_port number
 	spawn redis redis-server --bind 127.0.0.1 --port "$number" --save '' --appendonly no --dir "$tmp"
-	STORE_PID=$SPAWNED
-	STORE=(--ha_backend_type=redis --ha_backend_connstring="127.0.0.1:$number")
-	started "$STORE_PID" redis 20 connects "127.0.0.1:$number"
+	STORE_PIDS=("$SPAWNED")
+	STORE=(--ha_backend_type=redis --ha_backend_connstring="127.0.0.1:$number") STORE_URL=redis://127.0.0.1:$number
+	started "$SPAWNED" redis 20 connects "127.0.0.1:$number"
 }
 
 declare -A RPC=() HTTP=() PID=()

@@ -18,7 +18,7 @@ proto:common proto
 meta:common proto meta
 tiers:common proto tiers
 engine:common proto meta tiers engine
-client:common proto tiers engine client
+client:common proto meta tiers engine client
 master:common proto meta tiers master
 node:common node
 mcfs:common node mcfs

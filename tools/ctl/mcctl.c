@@ -64,6 +64,7 @@ static const struct command {
 	  -1, READS, mcctl_doctor },
 	{ "snapshot", "", "make the master write a checkpoint of its index", 0, 0, OFFLINE,
 	  mcctl_snapshot },
+	{ "failover", "", "make the master that leads several step down for a standby", 0, 0, OFFLINE, mcctl_failover },
 	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, OFFLINE,
 	  mcctl_health },
 };

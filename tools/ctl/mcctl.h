@@ -57,6 +57,7 @@ int mcctl_watch(struct mcctl *c);
 int mcctl_top(struct mcctl *c);
 int mcctl_doctor(struct mcctl *c);
 int mcctl_snapshot(struct mcctl *c);
+int mcctl_failover(struct mcctl *c);
 
 /* ---- mcctl_error.c ---- */
 
@@ -123,5 +124,7 @@ int mcctl_http(const char *host, int port, const char *method, const char *path,
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body);
 int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path, const char *body,
 		    long *ret_code, char **ret_body);
+/* POST without a body.  @failed begins the message of an error.  MCCTL_OK: json_decref(*ret). */
+enum mcctl_status mcctl_order(struct mcctl *c, const char *path, const char *failed, json_t **ret);
 
 #endif

@@ -24,14 +24,16 @@ struct answers {
 	char http_text[512], rpc_text[512];
 };
 
-/* Host of the first master in the list; its HTTP server is there. */
+/* Host of the master that serves, or of the first in the list; its HTTP server is there. */
 static void find_host(const struct mcctl_conf *conf, char ret[MC_ADDR_MAX])
 {
-	char first[MC_ADDR_MAX];
+	bool several = strchr(conf->master, ',') || strstr(conf->master, "://");
+	char addr[MC_ADDR_MAX];
 	int port;
 
-	snprintf(first, sizeof(first), "%.*s", (int)strcspn(conf->master, ","), conf->master);
-	if (!strncmp(first, "unix:", 5) || mc_addr_split(first, ret, MC_ADDR_MAX, 50051, &port) < 0)
+	if (!several || mcs_find_master(conf->master, addr, sizeof(addr), (int64_t)conf->timeout) < 0)
+		snprintf(addr, sizeof(addr), "%.*s", (int)strcspn(conf->master, ","), conf->master);
+	if (!strncmp(addr, "unix:", 5) || mc_addr_split(addr, ret, MC_ADDR_MAX, 50051, &port) < 0)
 		strcpy(ret, "127.0.0.1");
 }
 

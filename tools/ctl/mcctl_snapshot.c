@@ -9,7 +9,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 
-int mcctl_snapshot(struct mcctl *c)
+enum mcctl_status mcctl_order(struct mcctl *c, const char *path, const char *failed, json_t **ret)
 {
 	auto_free char *body = NULL;
 	const char *why = "the answer does not come from a master";
@@ -18,22 +18,31 @@ int mcctl_snapshot(struct mcctl *c)
 	long code;
 	int r;
 
-	r = mcctl_tell_http(c, "POST", "/api/v1/snapshot", NULL, &code, &body);
+	*ret = NULL;
+	r = mcctl_tell_http(c, "POST", path, NULL, &code, &body);
 	if (r < 0)
-		return (int)mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s\n       "
-					   "does it use another port?  Give it with --metrics_port",
-					   mc_err_detail(r));
+		return mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s\n       "
+				      "does it use another port?  Give it with --metrics_port", mc_err_detail(r));
 	j = json_loads(body, 0, NULL);
 	if (code == 200 && j) {
-		if (c->conf->json)
-			return (int)mcctl_json_print(j);
-		puts("checkpoint written");
-		status = MCCTL_OK;
-	} else {
-		json_unpack(j, "{s?s}", "error_message", &why);
-		status = mcctl_complain(code == 409 ? MCCTL_NO : MCCTL_FAILED,
-					"no checkpoint was written: %s", why);
+		*ret = j;
+		return MCCTL_OK;
 	}
+	json_unpack(j, "{s?s}", "error_message", &why);
+	status = mcctl_complain(code == 409 ? MCCTL_NO : MCCTL_FAILED, "%s: %s", failed, why);
+	json_decref(j);
+	return status;
+}
+
+int mcctl_snapshot(struct mcctl *c)
+{
+	json_t *j;
+	enum mcctl_status status = mcctl_order(c, "/api/v1/snapshot", "no checkpoint was written", &j);
+
+	if (status == MCCTL_OK && c->conf->json)
+		return (int)mcctl_json_print(j);
+	if (status == MCCTL_OK)
+		puts("checkpoint written");
 	json_decref(j);
 	return (int)status;
 }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * standby_http.c - the HTTP server of a standby. */
+#include <config.h>
+
+#include "master/ha/standby_http.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/err.h"
+#include "common/net/httpd.h"
+#include "master/admin/admin.h"
+#include "master/admin/admin_json.h"
+
+#define ROUTES_MAX 128
+
+/* One server in a process; its arguments stay until the program ends. */
+static struct {
+	void (*view)(void *arg, struct mcm_standby_view *ret);
+	void *arg;
+	struct mc_http_route routes[ROUTES_MAX];
+} server;
+
+static const char *state_of(const struct mcm_standby_view *v)
+{
+	return v->ready ? "standby" : *v->leader ? "catching_up" : "starting";
+}
+
+static json_t *term_of(const struct mcm_standby_view *v)
+{
+	return v->term ? json_integer((json_int_t)v->term) : json_null();
+}
+
+static const char *leader_of(const struct mcm_standby_view *v)
+{
+	return *v->leader ? v->leader : NULL;
+}
+
+/* With ?ready the status tells whether this standby could lead now. */
+static void serve_health(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_standby_view v;
+
+	server.view(arg, &v);
+	mcm_answer_json(rq, v.ready || !mc_http_query(rq, "ready") ? 200 : 503,
+			json_pack("{s:s, s:s, s:s, s:b, s:s?, s:o}", "status", "ok", "role", "standby", "ha_state",
+				  state_of(&v), "service_ready", 0, "leader_address", leader_of(&v), "view_version",
+				  term_of(&v)));
+}
+
+static void serve_role(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	fputs("standby", rq->out);
+}
+
+static void serve_ha_status(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_standby_view v;
+
+	server.view(arg, &v);
+	fputs(state_of(&v), rq->out);
+}
+
+static void serve_leader(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_standby_view v;
+
+	server.view(arg, &v);
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:s?, s:o}", "present", *v.leader != 0, "leader_address",
+					   leader_of(&v), "view_version", term_of(&v)));
+}
+
+static void serve_metrics(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	mc_http_metrics(rq, NULL);
+}
+
+/* Everything that the leader answers. */
+static void serve_refusal(struct mc_http_request *rq, void *arg)
+{
+	struct mcm_standby_view v;
+	char text[MCD_SEAT_NAME_MAX + 64];
+
+	server.view(arg, &v);
+	snprintf(text, sizeof(text), "this master is a standby; the leader is %s", *v.leader ? v.leader : "not known");
+	mcm_answer_json(rq, 503, json_pack("{s:b, s:s}", "success", 0, "error_message", text));
+}
+
+static const struct mc_http_route own[] = {
+	{ "GET", "/health", serve_health, NULL },
+	{ "GET", "/role", serve_role, NULL },
+	{ "GET", "/ha_status", serve_ha_status, NULL },
+	{ "GET", "/leader", serve_leader, NULL },
+	{ "GET", "/metrics", serve_metrics, NULL },
+};
+
+/* The first row that matches is used, so the leader's rows come last. */
+static int routes_make(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		server.routes[n++] = own[i];
+	for (const struct mc_http_route *r = mcm_http_routes; r->path; r++) {
+		if (n == ROUTES_MAX - 1)
+			return mc_fail(-E2BIG, "too many HTTP routes");
+		server.routes[n++] = (struct mc_http_route){ r->method, r->path, serve_refusal, r->bytes };
+	}
+	server.routes[n] = (struct mc_http_route){ NULL, NULL, NULL, NULL };
+	return 0;
+}
+
+int mcm_standby_http_start(const char *addr, void (*view)(void *arg, struct mcm_standby_view *ret), void *arg,
+			   struct mc_httpd **ret)
+{
+	int port, r = routes_make();
+
+	server.view = view;
+	server.arg = arg;
+	return r < 0 ? r : mc_httpd_start(addr, 1, MCM_HTTP_BODY_MAX, server.routes, arg, &port, ret);
+}

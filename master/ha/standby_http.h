@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * standby_http.h - the HTTP server of a standby: health, role and metrics; all else is refused with the leader's name. */
+#ifndef MCM_STANDBY_HTTP_H
+#define MCM_STANDBY_HTTP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "meta/seat.h"
+
+struct mc_httpd;
+
+struct mcm_standby_view {
+	char leader[MCD_SEAT_NAME_MAX];	/* "": none is known */
+	uint64_t term;
+	bool ready;			/* could take over now */
+};
+
+/* @view is called on the server's threads.  Stop with mc_httpd_stop(). */
+int mcm_standby_http_start(const char *addr, void (*view)(void *arg, struct mcm_standby_view *ret), void *arg,
+			   struct mc_httpd **ret);
+
+#endif
