@@ -21,6 +21,7 @@
 #include "master/admin/admin.h"
 #include "master/admin/stats.h"
 #include "master/ha/feeder.h"
+#include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/service/service.h"
 #include "master/ops/pin.h"
@@ -318,8 +319,10 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (r < 0)
 		return r;
 	m->lead = where->lead;
-	if (m->lead)
+	if (m->lead) {
 		mcm_feeders_attach(m->lead->feeders, m);
+		m->journal->lead = m->lead;
+	}
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
 	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,

@@ -62,7 +62,7 @@ void mcd_leader_close(struct mcd_leader *l)
 
 int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, uint64_t deadline)
 {
-	char name[MCD_SEAT_NAME_MAX];
+	char name[MCD_SEAT_NAME_MAX], addr[MCD_SEAT_NAME_MAX];
 	auto_free char *text = NULL;
 	int r = mcd_get(l->meta, l->key, &text, deadline);
 
@@ -72,8 +72,9 @@ int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, uint64_t deadl
 		r = mcd_seat_leader_decode(text, name);
 	if (r < 0)
 		return r == -EINVAL ? mc_fail(r, "key %s has an unknown content", l->key) : r;
-	if (strlen(name) >= size)
-		return mc_fail(-EINVAL, "the leader's address is too long: %.100s", name);
-	strcpy(ret, name);
+	mcd_seat_address(name, addr);
+	if (strlen(addr) >= size)
+		return mc_fail(-EINVAL, "the leader's address is too long: %.100s", addr);
+	strcpy(ret, addr);
 	return 0;
 }

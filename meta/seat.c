@@ -65,6 +65,11 @@ static bool name_of(const json_t *o, char ret[MCD_SEAT_NAME_MAX])
 	return true;
 }
 
+void mcd_seat_address(const char *name, char ret[MCD_SEAT_NAME_MAX])
+{
+	snprintf(ret, MCD_SEAT_NAME_MAX, "%.*s", (int)strcspn(name, "#"), name);
+}
+
 void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX])
 {
 	snprintf(ret, MCD_KEY_MAX, KEYS "%s/master_view", cluster);

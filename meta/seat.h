@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes of a name, with its NUL: letters, digits and punctuation except '"', ',' and '\'. */
+/* Bytes of a name, with its NUL: letters, digits and punctuation except '"', ',' and '\'.  A '#' ends the address. */
 #define MCD_SEAT_NAME_MAX 256u
 #define MCD_SEAT_MEMBERS_MAX 16u
 #define MCD_SEAT_CLUSTER_MAX 128u	/* bytes of a cluster's name */
@@ -27,7 +27,7 @@ struct mcd_seat;
 struct mcd_seat_conf {
 	const char *conn;	/* etcd://..., redis://... (meta.h) */
 	const char *cluster;	/* part of the keys */
-	const char *name;	/* of this process, by which clients reach it: "HOST:PORT" */
+	const char *name;	/* of this process: the address by which clients reach it, and "#ID" */
 	unsigned ttl_ms;	/* of the lease; etcd rounds up to seconds */
 };
 
@@ -38,6 +38,9 @@ struct mcd_seat_view {
 	unsigned n;
 	char member[MCD_SEAT_MEMBERS_MAX][MCD_SEAT_NAME_MAX];
 };
+
+/* The address in a name. */
+void mcd_seat_address(const char *name, char ret[MCD_SEAT_NAME_MAX]);
 
 /* No network traffic.  The strings are copied.  -EINVAL with a detail. */
 int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret);

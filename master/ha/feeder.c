@@ -348,12 +348,15 @@ static void *feeder_main(void *arg)
 {
 	struct feeder *p = arg;
 	struct feeding g = { .p = p, .buf = malloc(PART) };
+	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
-		.addrs = p->name, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
+		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
 		.client = { MCM_STANDBY_LEADER_ID, mc_random_u64() }, .connect_timeout_ms = p->all->conf.timeout_ms,
 	};
-	int r = g.buf ? mcp_client_open(&conf, &g.client) : -ENOMEM;
+	int r;
 
+	mcd_seat_address(p->name, addr);
+	r = g.buf ? mcp_client_open(&conf, &g.client) : -ENOMEM;
 	if (r == 0)
 		r = bring_in(&g);
 	if (r == 0) {

@@ -20,6 +20,7 @@
 #include "common/net/httpd.h"
 #include "common/thread.h"
 #include "master/ha/feeder.h"
+#include "master/ha/identity.h"
 #include "master/ha/standby.h"
 #include "master/ha/standby_http.h"
 #include "master/journal/journal.h"
@@ -32,13 +33,16 @@
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
 #define RENEWALS 4		/* in the time of a lease */
 #define HANDOVER_MS 5000		/* a master that stepped down waits so long for the next leader */
+#define WAITS_MS 10000		/* between messages of a master that waits for another one */
 #define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
 
 struct mcm_ha {
 	const struct mcm_conf *conf;
 	const struct mcm_listen *where;
 	char **argv;
-	const char *journal_dir, *name;
+	const char *journal_dir, *addr;
+	char name[MCD_SEAT_NAME_MAX];	/* identity.h */
+	char *store;
 	unsigned ttl_ms;
 	struct mcm_standby *standby;
 	struct mcm_feeders *feeders;
@@ -54,6 +58,10 @@ struct mcm_ha {
 	struct mcm_lead lead;
 	/* standby */
 	struct mc_httpd *httpd;
+	struct mcm_identity me;
+	uint64_t stateless_ns;		/* since when the store has no state; 0: it has */
+	uint64_t waits_ns;		/* since when no master leads, and this one may not; 0: not so */
+	bool twin;			/* another master with this address was logged */
 	pthread_mutex_t view_lock;
 	struct mcm_standby_view view;	/* guarded by view_lock */
 };
@@ -86,17 +94,15 @@ static int check(struct mcm_ha *ha)
 	if (r == 0)
 		return mc_fail(-EINVAL, "enable_ha needs a journal, but journal_dir=%s switches it off",
 			       ha->conf->journal_dir);
-	if (!strncmp(ha->name, "0.0.0.0:", 8) || !strncmp(ha->name, "[::]:", 5))
+	if (!strncmp(ha->addr, "0.0.0.0:", 8) || !strncmp(ha->addr, "[::]:", 5))
 		return mc_fail(-EINVAL, "enable_ha needs rpc_address or rpc_interface: clients and other masters "
-			       "connect to it, so it cannot be %s", ha->name);
+			       "connect to it, so it cannot be %s", ha->addr);
 	return 0;
 }
 
 int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret)
 {
 	struct mcm_ha *ha = calloc(1, sizeof(*ha));
-	auto_free char *store = NULL;
-	struct mcd_seat_conf seat;
 	int r;
 
 	if (!ha)
@@ -104,18 +110,13 @@ int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char
 	ha->conf = conf;
 	ha->where = where;
 	ha->argv = argv;
-	ha->name = where->addrs[0];
+	ha->addr = where->addrs[0];
 	ha->ttl_ms = (unsigned)conf->ha_leader_lease_ttl_sec * 1000;
 	pthread_mutex_init(&ha->lock, NULL);
 	pthread_mutex_init(&ha->view_lock, NULL);
 	r = check(ha);
 	if (r == 0)
-		r = store_of(conf, &store);
-	seat = (struct mcd_seat_conf){
-		.conn = store, .cluster = conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
-	};
-	if (r == 0)
-		r = mcd_seat_open(&seat, &ha->seat);
+		r = store_of(conf, &ha->store);
 	if (r < 0) {
 		mcm_ha_free(ha);
 		return r;
@@ -134,9 +135,29 @@ void mcm_ha_free(struct mcm_ha *ha)
 	mcm_standby_stop(ha->standby);
 	mcm_feeders_free(ha->feeders);
 	mcd_seat_close(ha->seat);
+	free(ha->store);
 	pthread_mutex_destroy(&ha->view_lock);
 	pthread_mutex_destroy(&ha->lock);
 	free(ha);
+}
+
+/* ---- identity ------------------------------------------------------------------------------------ */
+
+static void note(struct mcm_ha *ha, uint64_t term, enum mcm_standing standing)
+{
+	int r = mcm_identity_note(&ha->me, term, standing);
+
+	if (r < 0)
+		mc_warn(LOG, "%s", mc_err_detail(r));
+}
+
+static bool is_member(const struct mcm_ha *ha, const struct mcd_seat_view *v)
+{
+	bool member = false;
+
+	for (unsigned i = 0; i < v->n; i++)
+		member |= !strcmp(v->member[i], ha->name);
+	return member;
 }
 
 /* ---- leading ------------------------------------------------------------------------------------- */
@@ -229,21 +250,34 @@ void mcm_ha_stay(struct mcm_ha *ha)
 	start_again(ha, "stepped down");
 }
 
+/* The state on disk is removed, so this master cannot lead again before it has copied another one. */
+static void lost(void *arg)
+{
+	struct mcm_ha *ha = arg;
+
+	if (!mcm_feeders_in_sync(ha->feeders))
+		return;
+	stopped(ha);
+	start_again(ha, "the journal cannot be written, a standby takes over");
+}
+
 static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
 		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
 		.until = &ha->until, .arg = ha,
 	};
+	const char *self = ha->name;
 	int r;
 
+	note(ha, term, MCM_LEADER);
 	__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
 	mc_httpd_stop(ha->httpd);
 	ha->httpd = NULL;
 	mcm_standby_stop(ha->standby);
 	ha->standby = NULL;
 	/* Answers do not wait for the members of the last term. */
-	r = set_members(ha, &ha->name, 1);
+	r = set_members(ha, &self, 1);
 	if (r == 0)
 		r = mcm_feeders_new(&feeders, &ha->feeders);
 	if (r == 0)
@@ -253,7 +287,8 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 		return r;
 	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
 	ha->lead = (struct mcm_lead){
-		.feeders = ha->feeders, .name = ha->name, .term = term, .stopped = stopped, .step_down = step_down, .arg = ha,
+		.feeders = ha->feeders, .name = ha->addr, .term = term, .stopped = stopped, .step_down = step_down,
+		.lost = lost, .arg = ha,
 	};
 	where->lead = &ha->lead;
 	return 1;
@@ -274,23 +309,59 @@ static void view_set(struct mcm_ha *ha, const struct mcd_seat_view *v, bool read
 	MC_LOCKED(&ha->view_lock);
 	ha->view.term = v->term;
 	ha->view.ready = ready;
-	snprintf(ha->view.leader, sizeof(ha->view.leader), "%s", v->leader);
+	mcd_seat_address(v->leader, ha->view.leader);
+}
+
+/* The store has no state: a new cluster, or one whose state was lost.  The last leader is the first to lead again. */
+static bool may_begin(struct mcm_ha *ha)
+{
+	uint64_t now = mc_now_ns();
+
+	ha->stateless_ns = ha->stateless_ns ? ha->stateless_ns : now;
+	switch (ha->me.standing) {
+	case MCM_NEW:
+	case MCM_LEADER:
+		return true;
+	case MCM_MEMBER:
+		return now - ha->stateless_ns > 2 * ha->ttl_ms * MC_NS_PER_MS;
+	default:
+		return false;
+	}
 }
 
 static bool may_lead(struct mcm_ha *ha, const struct mcd_seat_view *v)
 {
-	bool member = !v->exists;
+	bool whole = mcm_standby_whole(ha->standby);
 
-	for (unsigned i = 0; i < v->n; i++)
-		member |= !strcmp(v->member[i], ha->name);
-	return member && mcm_standby_whole(ha->standby);
+	if (!v->exists)
+		return may_begin(ha) && (whole || ha->me.standing == MCM_NEW);
+	ha->stateless_ns = 0;
+	/* A leader that was alone, and could not write its journal, has lost the state: nothing else has it either. */
+	return is_member(ha, v) && (whole || v->n == 1);
+}
+
+/* Nothing leads for long: say for which masters the pool waits. */
+static void say_waits(struct mcm_ha *ha, const struct mcd_seat_view *v, bool waits)
+{
+	uint64_t now = mc_now_ns();
+
+	if (!waits || !ha->waits_ns)
+		ha->waits_ns = waits ? now : 0;
+	if (!waits || now - ha->waits_ns < WAITS_MS * MC_NS_PER_MS)
+		return;
+	ha->waits_ns = now;
+	mc_warn(LOG, "no master leads, and this one does not have the whole state; waiting for %s%s%s%s; if it never "
+		"returns, delete the key mooncake-store/%s/master_state to begin with an empty pool",
+		v->n ? v->member[0] : "a master that had it", v->n > 1 ? " or " : "", v->n > 1 ? v->member[1] : "",
+		v->n > 2 ? ", ..." : "", ha->conf->cluster_id);
 }
 
 /* Ask the leader to connect to us. */
 static void join(struct mcm_ha *ha, const char *leader)
 {
+	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
-		.addrs = leader, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
+		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
 		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = CALL_MS,
 	};
 	const struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
@@ -300,6 +371,13 @@ static void join(struct mcm_ha *ha, const char *leader)
 	int r;
 
 	if (fed && mc_now_ns() - fed < FED_MS * MC_NS_PER_MS)
+		return;
+	mcd_seat_address(leader, addr);
+	if (!ha->twin && !strcmp(addr, ha->addr))
+		mc_warn(LOG, "another master has the address of this one, or this one had another journal before; "
+			"each needs an address of its own address=%s", addr);
+	ha->twin = !strcmp(addr, ha->addr);
+	if (ha->twin)
 		return;
 	r = mcp_client_open(&conf, &c);
 	if (r < 0)
@@ -315,6 +393,7 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 {
 	struct mcd_seat_view v;
 	int r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
+	bool may;
 
 	if (r < 0) {
 		view_set(ha, &(const struct mcd_seat_view){ .leader = "" }, false);
@@ -325,12 +404,16 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	}
 	ha->silent = false;
 	mcm_standby_term(ha->standby, v.term);
-	view_set(ha, &v, may_lead(ha, &v));
+	may = may_lead(ha, &v);
+	view_set(ha, &v, may);
+	say_waits(ha, &v, !*v.leader && !may);
+	if (v.exists)
+		note(ha, v.term, is_member(ha, &v) ? MCM_MEMBER : MCM_OUT);
 	if (*v.leader && strcmp(v.leader, ha->name) != 0)
 		join(ha, v.leader);
-	if (*v.leader || !may_lead(ha, &v))
+	if (*v.leader || !may)
 		return 0;
-	r = mcd_seat_take(ha->seat, 0, mc_deadline_ms(CALL_MS), ret_term);
+	r = mcd_seat_take(ha->seat, ha->me.term + 1, mc_deadline_ms(CALL_MS), ret_term);
 	if (r < 0 && r != -EAGAIN)
 		mc_warn(LOG, "cannot take the lease: %s", mc_err_detail(r));
 	return r == 0;
@@ -342,10 +425,19 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 		.addrs = ha->where->addrs, .journal_dir = ha->journal_dir,
 		.sync = !strcmp(ha->conf->journal_sync, "fdatasync"),
 	};
+	struct mcd_seat_conf seat = {
+		.conn = ha->store, .cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
+	};
 	uint64_t term = 0;
 	int r, sig;
 
 	r = mcm_standby_start(&standby, &ha->standby);
+	if (r == 0)
+		r = mcm_identity_open(ha->journal_dir, &ha->me);
+	if (r == 0 && snprintf(ha->name, sizeof(ha->name), "%s#%s", ha->addr, ha->me.id) >= (int)sizeof(ha->name))
+		r = mc_fail(-ENAMETOOLONG, "the address is too long: %s", ha->addr);
+	if (r == 0)
+		r = mcd_seat_open(&seat, &ha->seat);
 	if (r == 0)
 		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &ha->httpd);
 	if (r < 0)

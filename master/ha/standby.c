@@ -102,7 +102,8 @@ int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **
 	pthread_mutex_init(&s->lock, NULL);
 	s->sync = conf->sync;
 	r = mcm_copy_open(conf->journal_dir, &s->copy);
-	s->whole = r == 0;
+	if (r == 0)
+		s->whole = mcm_copy_complete(s->copy);
 	if (r == 0)
 		r = mcp_server_start(&server, &s->server);
 	if (r < 0) {

@@ -25,7 +25,7 @@ struct mcm_standby_conf {
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret);
 /* Confirm nothing more, and unlock the directory.  NULL is fine. */
 void mcm_standby_stop(struct mcm_standby *s);
-/* The state in the directory is whole: that of an earlier life, or a complete copy. */
+/* The directory has a whole state: that of an earlier life, or a complete copy. */
 bool mcm_standby_whole(struct mcm_standby *s);
 /* Refuse leaders of older terms. */
 void mcm_standby_term(struct mcm_standby *s, uint64_t term);

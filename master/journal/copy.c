@@ -36,6 +36,7 @@ static void file_close(struct file *f)
 int mcm_copy_open(const char *path, struct mcm_copy **ret)
 {
 	struct mcm_copy *c = calloc(1, sizeof(*c));
+	struct mcm_journal_files found;
 	int r;
 
 	if (!c)
@@ -43,6 +44,12 @@ int mcm_copy_open(const char *path, struct mcm_copy **ret)
 	c->dirfd = c->lockfd = c->checkpoint.fd = c->journal.fd = -1;
 	c->path = strdup(path);
 	r = c->path ? mcm_journal_dir_open(path, &c->dirfd, &c->lockfd) : -ENOMEM;
+	if (r == 0)
+		r = mcm_journal_files(c->dirfd, &found);
+	if (r == 0) {
+		c->complete = found.checkpoints;
+		mcm_journal_files_done(&found);
+	}
 	if (r < 0) {
 		mcm_copy_close(c);
 		return r;

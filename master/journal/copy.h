@@ -21,6 +21,7 @@ void mcm_copy_close(struct mcm_copy *c);
 int mcm_copy_begin(struct mcm_copy *c);
 /* -EINVAL: the part does not continue its file; -errno.  After an error the copy must begin again. */
 int mcm_copy_add(struct mcm_copy *c, const struct mcm_feed_part *part, const void *bytes);
+/* Is there a checkpoint, of this copy or of the files that were found? */
 bool mcm_copy_complete(const struct mcm_copy *c);
 /* Sync all parts to disk. */
 int mcm_copy_sync(struct mcm_copy *c);

@@ -229,6 +229,9 @@ static void journal_discard(struct mcm_journal *j, int why)
 	if (r < 0)
 		mc_err(LOG, "cannot remove outdated journal files: remove them before you restart the master "
 			 "dir=%s error=\"%s\"", j->path, mc_strerror(r));
+	/* A standby has every record that was answered for; nothing that was not is answered before this returns. */
+	if (j->lead)
+		j->lead->lost(j->lead->arg);
 }
 
 void mcm_journal_lose(struct mcm *m, int why)

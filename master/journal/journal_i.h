@@ -24,6 +24,7 @@ struct mcm_journal {
 	uint64_t interval_ms;		/* time after which a checkpoint is due, 0: none */
 	uint8_t boot[MCM_BOOT_ID];	/* of the machine; all zero: unknown */
 	uint64_t restored;
+	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	/* guarded by lock, innermost */
 	pthread_mutex_t lock;
 	uint8_t *buf;			/* MCM_JOURNAL_BUFFER, mapped */
