@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# nemesis.sh SEED [SECONDS] [cache|disk|keep] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# nemesis.sh SEED [SECONDS] [cache|disk|keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
 # the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
 #
 #	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
 #	disk	as cache, and each owner has a disk of a few values, which is evicted as well
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
+#	ha	as keep, with three masters and etcd or redis (nemesis_ha.sh); the faults hit these
 #
 # HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
 # where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace
@@ -13,15 +14,16 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
 
-seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|keep]} seconds=${2:-20} mode=${3:-cache}
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|keep|ha]} seconds=${2:-20} mode=${3:-cache}
 keys=${HIST_KEYS:-24} out=${HIST_OUT:-$bin/failed.$seed}
 case $mode in
 cache | disk) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
-keep) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
+keep | ha) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
 *) fail "unknown mode: $mode" ;;
 esac
 
 [ "$mode" != disk ] || . "$top_srcdir/tests/lib/ssd.sh"
+[ "$mode" != ha ] || . "$top_srcdir/tests/history/nemesis_ha.sh"
 
 # ---- the plan: lines "MS KIND TARGET ARGUMENT DURATION_MS" ------------------------------------------
 
@@ -83,11 +85,20 @@ plan_action() {
 }
 
 plan() {
-	local at=700 end=$((seconds * 1000 - 2500)) kind target arg duration dice picked
+	local at=700 end=$((seconds * 1000 - 2500)) kind target arg duration dice picked alone='' other
 	local -A busy
 	RANDOM=$((seed % 32768))
 	while [ "$at" -lt "$end" ]; do
-		plan_action
+		if [ "$mode" = ha ]; then ha_action; else plan_action; fi
+		if [ -n "$alone" ]; then
+			# no other action from a while before its beginning to a while after its end
+			for other in "${busy[@]}"; do [ "$at" -ge "$other" ] || at=$other; done
+			at=$((at + 5000))
+			[ $((at + duration)) -lt "$end" ] || break
+			echo "$at $kind $target $arg $duration"
+			at=$((at + duration + 6000))
+			continue
+		fi
 		[ $((at + duration)) -le "$end" ] || duration=$((end - at + 100))
 		if [ "${busy[$target]:-0}" -le "$at" ]; then
 			echo "$at $kind $target $arg $duration"
@@ -109,9 +120,12 @@ fuse=yes
 [ -w /dev/fuse ] && [ "$(id -u)" -eq 0 ] && may_mount || fuse=no
 [ "$fuse" = yes ] || echo "no right to mount: no files"
 
+nodes=(n1 n2 n3)
+[ "$mode" != ha ] || nodes+=(m1 m2 m3)
+
 make_net() {
-	local n
-	for n in m n1 n2 n3; do
+	local n at
+	for n in m "${nodes[@]}"; do
 		ip netns add "mch-$$-$n"
 		cleanup_fn ip netns del "mch-$$-$n"
 		in_ns "mch-$$-$n" ip link set lo up
@@ -119,10 +133,12 @@ make_net() {
 	in_ns "mch-$$-m" ip link add switch type bridge
 	in_ns "mch-$$-m" ip addr add 10.79.0.254/24 dev switch
 	in_ns "mch-$$-m" ip link set switch up
-	for n in n1 n2 n3; do
+	for n in "${nodes[@]}"; do
+		at=10.79.0.${n#n}
+		[ "${n#m}" = "$n" ] || at=10.79.0.1${n#m}
 		in_ns "mch-$$-m" ip link add "$n" type veth peer name eth netns "mch-$$-$n"
 		in_ns "mch-$$-m" ip link set "$n" master switch up
-		in_ns "mch-$$-$n" ip addr add "10.79.0.${n#n}/24" dev eth
+		in_ns "mch-$$-$n" ip addr add "$at/24" dev eth
 		in_ns "mch-$$-$n" ip link set eth up
 	done
 }
@@ -132,16 +148,19 @@ place() {
 	ns='' host=127.0.0.1
 	[ "$net" = yes ] || return 0
 	case $1 in
-	m) ns=mch-$$-m host=10.79.0.254 ;;
+	m | e?) ns=mch-$$-m host=10.79.0.254 ;;
+	m?) ns=mch-$$-$1 host=10.79.0.1${1#m} ;;
 	*) ns=mch-$$-n${1:1} host=10.79.0.${1:1} ;;
 	esac
 }
 
 # command_of NAME LIFE - set $cmd
 command_of() {
-	local number
+	local number masters=$MASTER
 	case $1 in o1) number=1 ;; o2) number=2 ;; c1) number=3 ;; c2) number=4 ;; c3) number=5 ;; f3) number=6 ;; *) number=7 ;; esac
-	cmd=("$bin/hist_actor" --log="$tmp/hist/$1.$2" --master="$MASTER" --hostname="$host" --keys="$keys" --size="$size"
+	# some clients of several masters ask their store for the leader
+	[ "$mode" != ha ] || [ $((number % 2)) -eq 0 ] || masters=$STORE_URL
+	cmd=("$bin/hist_actor" --log="$tmp/hist/$1.$2" --master="$masters" --hostname="$host" --keys="$keys" --size="$size"
 		--pause="${HIST_PAUSE:-1000}" --writer=$((number * 10000 + $2)) "${hard[@]}")
 	case $1 in
 	m) cmd=("$top_builddir/master/mooncake_master" --rpc_address="$host" --rpc_port="${MASTER##*:}"
@@ -149,7 +168,8 @@ command_of() {
 		--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --default_kv_lease_ttl=500
 		--journal_checkpoint_size=1mb)
 		[ "$mode" != disk ] || cmd+=(--enable_offload --promotion_on_hit --promotion_admission_threshold=1) ;;
-	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$MASTER" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
+	m? | e?) ha_command "$1" ;;
+	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$masters" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
 		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb)
 		[ "$mode" != disk ] || cmd+=(--enable_offload --ssd_offload_path="$ssd/d3" --ssd_offload_size=16mb) ;;
 	o?)
@@ -217,6 +237,7 @@ halted() {
 # act KIND TARGET ARGUMENT DURATION_MS - do it and undo it
 act() {
 	local kind=$1 target=$2 arg=$3 duration=$4 ns host pid
+	[ "$mode" != ha ] || ha_aim
 	say "$kind $target $arg $duration"
 	case $kind in
 	kill)
@@ -239,8 +260,10 @@ act() {
 		pause "$duration"
 		kill -CONT "$pid" 2>/dev/null || say "$target has ended"
 		;;
-	cut | drop | netem) [ "$net" = no ] || act_link "$@" ;;
+	cut | drop | netem) [ "$net" = no ] || act_link "$kind" "$target" "$arg" "$duration" ;;
+	stopstore | failover) ha_act ;;
 	fill)
+		[ "$mode" != ha ] || ha_act
 		[ ! -e "$tmp/journal.tmpfs" ] || {
 			dd if=/dev/zero of="$tmp/journal/fill" bs=64k 2>/dev/null || :
 			pause "$duration"
@@ -283,10 +306,13 @@ act_link() {
 
 names=(m o1 o2 d3 c1 c2 f3 c3)
 [ "$fuse" = yes ] || names=(m o1 o2 c1 c2 c3)
+[ "$mode" != ha ] || names=("${stores[@]}" m1 m2 m3 "${names[@]:1}")
 
 end_all() {
 	local name
 	for name in "${names[@]}"; do
+		# the store does not know the signal that ends calls
+		[ "$1" = TERM ] || [[ $name != e? ]] || continue
 		[ ! -e "$tmp/pid.$name" ] || kill -CONT "$(pid_of "$name")" 2>/dev/null || :
 		[ ! -e "$tmp/pid.$name" ] || kill -"$1" "$(pid_of "$name")" 2>/dev/null || :
 	done
@@ -296,6 +322,7 @@ end_all() {
 }
 
 pool_complete() {
+	[ "$mode" != ha ] || ha_leader || return 1
 	[ "$(NS=$ns metric "$MASTER_HTTP" master_total_capacity_bytes)" -ge $((bytes * segments)) ]
 }
 
@@ -308,6 +335,12 @@ set_up() {
 	free_port http
 	place m
 	MASTER=$host:$rpc MASTER_HTTP=$host:$http
+	[ "$mode" != ha ] || {
+		ha_addresses
+		for name in m1 m2 m3; do ha_disk "$name"; done
+		name=(/usr/lib/*/faketime/libfaketimeMT.so.1)
+		[ ! -e "${name[0]}" ] || echo "${name[0]}" >"$tmp/faketime"
+	}
 	if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=16m none "$tmp/journal" 2>/dev/null; then
 		cleanup_fn umount -l "$tmp/journal"
 		: >"$tmp/journal.tmpfs"
@@ -317,6 +350,7 @@ set_up() {
 	for name in "${names[@]}"; do
 		launch "$name"
 		[ "$name" != m ] || wait_for 20 master_up || fail "the master does not start"
+		[ "$name" != m3 ] || wait_for 40 ha_in_sync 2 || fail "the masters do not start"
 		[ "$name" != d3 ] || wait_for 20 is_mounted "$tmp/mnt" || fail "mcfs does not mount"
 	done
 	segments=2
@@ -332,7 +366,7 @@ master_up() {
 run_plan() {
 	local at kind target arg duration now acts=()
 	while read -r at kind target arg duration; do
-		[[ " ${names[*]} n1 n2 n3 " == *" $target "* || $target == *:* ]] || continue
+		[[ " ${names[*]} n1 n2 n3 leader store " == *" $target "* || $target == *:* ]] || continue
 		now=$(since_begin)
 		[ "$at" -le "$now" ] || pause $((at - now))
 		act "$kind" "$target" "$arg" "$duration" </dev/null &
@@ -375,7 +409,7 @@ begun=${EPOCHREALTIME/./}
 run_plan
 check_alive
 place m
-wait_for 30 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
+wait_for 40 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
 # since the master's last start
 copies=
 [ "$mode" != disk ] || copies="to_disk=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) to_memory=$(NS=$ns metric \
@@ -385,7 +419,8 @@ place n1
 final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
 in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
 end_all TERM
-"$bin/hist_check" "${mode/disk/cache}" "$tmp/hist"/* >"$tmp/check.log" || failed=1
+check=${mode/disk/cache}
+"$bin/hist_check" "${check/ha/keep}" "$tmp/hist"/* >"$tmp/check.log" || failed=1
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"
 [ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
 echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
