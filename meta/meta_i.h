@@ -87,8 +87,10 @@ struct mcd_web;
 struct mcd_web_call {
 	const char *method, *url;
 	const char *body;	/* NULL: none */
+	size_t body_len;	/* 0: that of the string */
 	const char *type;	/* content type of the body; NULL: application/json */
 	const char *header;	/* additional header line, NULL: none */
+	const char *sign, *keys;	/* NULL, or libcurl's text for the AWS signature, and ID:SECRET */
 	bool keep;		/* leave the connection open for the next call */
 	struct mcd_wait wait;
 	/* the answer */

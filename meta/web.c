@@ -159,8 +159,12 @@ static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *hea
 	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, web_on_progress);
 	curl_easy_setopt(h, CURLOPT_XFERINFODATA, c);
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	if (c->sign) {
+		curl_easy_setopt(h, CURLOPT_AWS_SIGV4, c->sign);
+		curl_easy_setopt(h, CURLOPT_USERPWD, c->keys);
+	}
 	if (c->body) {
-		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(c->body));
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(c->body_len ? c->body_len : strlen(c->body)));
 		curl_easy_setopt(h, CURLOPT_POSTFIELDS, c->body);
 	}
 }

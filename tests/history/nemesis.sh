@@ -237,7 +237,11 @@ halted() {
 # act KIND TARGET ARGUMENT DURATION_MS - do it and undo it
 act() {
 	local kind=$1 target=$2 arg=$3 duration=$4 ns host pid
-	[ "$mode" != ha ] || ha_aim
+	if [ "$mode" = ha ]; then
+		ha_aim
+		# the leader may be the target of another action already
+		mkdir "$tmp/busy.$target" 2>/dev/null || return 0
+	fi
 	say "$kind $target $arg $duration"
 	case $kind in
 	kill)
@@ -272,6 +276,7 @@ act() {
 		;;
 	esac
 	say "end of $kind $target"
+	[ "$mode" != ha ] || rmdir "$tmp/busy.$target"
 }
 
 act_link() {
