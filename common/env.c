@@ -93,13 +93,16 @@ static const char *const inert[] = {
 	"MC_METADATA_HTTP_TOKEN", "MC_METADATA_HTTP_ALLOW_INSECURE", "MC_METADATA_MAX_",
 };
 
+/* The one of "MC_STORE_" that has an effect. */
+#define CLUSTER "MC_STORE_CLUSTER_ID="
+
 /* The length of the name of "NAME=value" if the variable is in the table, and set to something; else 0. */
 static size_t inert_name(const char *setting)
 {
 	const char *equals = strchr(setting, '=');
 	size_t len, n = equals ? (size_t)(equals - setting) : 0;
 
-	if (!n || !equals[1])
+	if (!n || !equals[1] || !strncmp(setting, CLUSTER, sizeof(CLUSTER) - 1))
 		return 0;
 	for (size_t i = 0; i < sizeof(inert) / sizeof(inert[0]); i++) {
 		len = strlen(inert[i]);

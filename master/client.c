@@ -324,6 +324,28 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 	mcm_client_unneeded(&m->clients, c);
 }
 
+void mcm_clients_drop_unproven(struct mcm *m)
+{
+	struct mcm_segments *ss = &m->segments;
+
+	pthread_mutex_lock(&m->clients.lock);
+	pthread_rwlock_wrlock(&ss->lock);
+	for (unsigned i = ss->n_live; i--;) {
+		struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (!s->unproven)
+			continue;
+		mc_info(LOG, "dropping a segment of the snapshot: its owner has not come segment=%s objects=%llu",
+			s->name, (unsigned long long)mcm_load_relaxed(&s->objects));
+		s->unproven = false;
+		mcm_client_drop_segment(m, s);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	pthread_mutex_unlock(&m->clients.lock);
+	/* The evictor removes their objects. */
+	mc_stop_kick(&m->evictor_stop);
+}
+
 /* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of
  * the same name is served at the same endpoint.  The caller waits for the end of the grace period,
  * in which the owner may reconnect. */
@@ -390,6 +412,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 	const struct mcp_mount *rq = &capped;
 	int r;
 
+	/* After a snapshot was restored: another master has served this memory since, so its objects may be others. */
+	if (s && s->unproven && (!asked->seen || asked->seen != m->snapshot_proof))
+		s->epoch = ~asked->epoch;
 	capped.size = mount_size(m, s, asked);
 
 	if (!c)
@@ -404,6 +429,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		return r;
 	if (s && s->epoch == rq->epoch) {
 		mcm_segments_describe(&m->segments, s, rq);
+		s->unproven = false;
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segments_set_silent(&m->segments, s, false);
 		ret->reattached = 1;
@@ -495,6 +521,7 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, s
 		mc_warn(LOG, "cannot mount a segment: %s", mc_err_detail(r));
 		return r;
 	}
+	mcm_grace_proven(m);
 	if (ret->reattached)
 		mc_metric_add(&remounts, 1);
 	else

@@ -74,6 +74,8 @@ struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
 /* Forget the client unless it has a connection or a segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
+/* Drop the segments that are still unproven.  Takes both tables' locks. */
+void mcm_clients_drop_unproven(struct mcm *m);
 /* Drop the segments of processes that @by's owner has replaced; during the grace period of a
  * restart only remember that there are some (mcm_clients.replaced). */
 void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);

@@ -32,7 +32,7 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_K8S "there is no k8s backend; use etcd or redis"
 #define NO_ETCD "there is no etcd support; set quotas by requests, the journal keeps them"
 #define NO_NOF "there is no NVMe-oF tier"
-#define NO_SNAPSHOT "this process keeps one checkpoint and the journal after it, on local disk"
+#define NO_SNAPSHOT "snapshots are written by a thread, and found by their names in the store"
 #define NO_STANDBY "standbys get the journal from the leader as it is written"
 #define NO_CXL "there is no CXL tier"
 #define NO_ARENA "the master does not store objects"
@@ -55,12 +55,10 @@ static const struct mc_opt_absent absent[] = {
 	{ "pod_name", "", NO_K8S },
 	{ "pod_namespace", "", NO_K8S },
 	{ "snapshot_child_timeout_seconds", "300", NO_SNAPSHOT },
-	{ "snapshot_retention_count", "2", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
 	/* values of existing options, refused by mcm_conf_check() */
 	{ "tenant_quota_connector_type=etcd", "file", NO_ETCD },
-	{ "snapshot_object_store_type=s3", "local", NO_SNAPSHOT },
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
 	{ "memory_allocator=cachelib", "offset", "deprecated upstream, and there is no CXL tier" },
 	{ "allocation_strategy=cxl", "random", NO_CXL },

@@ -27,6 +27,7 @@
 #include "master/ops/pin.h"
 #include "master/pool.h"
 #include "master/session.h"
+#include "master/snapshot/snapshot.h"
 #include "meta/server_http.h"
 
 #define LOG "master"
@@ -58,6 +59,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	m->conf = *conf;
 	if (!m->conf.client_ttl)
 		m->conf.client_ttl = CLIENT_TTL_LEAST_MS;
+	m->id = (struct mcp_id){ mc_random_u64(), mc_random_u64() | 1 };
 	m->strategy = mcm_strategy_find(conf->allocation_strategy);
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
@@ -94,6 +96,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	if (r == 0)
 		r = mcm_durables_init(&m->durables);
 	if (r == 0)
+		r = mcm_snapshots_open(m);
+	if (r == 0)
 		r = mcm_journal_open(m);
 	if (r == 0)
 		r = mcm_pool_load(m);
@@ -114,6 +118,7 @@ void mcm_core_free(struct mcm *m)
 	if (!m)
 		return;
 	mcm_journal_close(m, false);
+	mcm_snapshots_close(m);
 	mcm_durables_done(&m->durables);
 	mcm_names_done(&m->names);
 	mcm_quarantine_done(m);
@@ -211,7 +216,9 @@ static int threads_start(struct mcm *m)
 	m->evictor_runs = r == 0;
 	if (r == 0)
 		r = mcm_tasks_start(m);
-	return r < 0 ? r : mcm_journal_start(m);
+	if (r == 0)
+		r = mcm_journal_start(m);
+	return r < 0 ? r : mcm_snapshots_start(m);
 }
 
 static void threads_stop(struct mcm *m)
@@ -292,6 +299,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.tcp_nodelay = m->conf.rpc_enable_tcp_no_delay,
 		.software = "mooncake_master " PACKAGE_VERSION,
 		.pool = m->pool,
+		.server_id = m->id,
 		.handlers = mcm_handlers,
 		.any_channel = mcm_any_channel,
 		.opened = mcm_session_opened,
@@ -358,6 +366,8 @@ void mcm_stop(struct mcm *m)
 	threads_stop(m);
 	mcm_kv_events_stop(m);
 	mcd_server_stop(m->meta);
+	/* Where another master leads from now on, it would not be the last one. */
+	mcm_snapshots_stop(m, m->ready && !m->lead);
 	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);
 	mcm_core_free(m);

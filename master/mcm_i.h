@@ -36,6 +36,8 @@ struct mcm {
 	uint64_t start_ms;
 	uint64_t start_wall_ms;
 	struct mcp_id pool;		/* identity of the pool (pool.h) */
+	struct mcp_id id;		/* of this process, in replies to HELLO */
+	uint64_t snapshot_proof;	/* mount.seen of owners whose objects a restored snapshot has */
 	/* atomic */
 	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* intervals for owners and for other clients (liveness.c) */
 	uint64_t stalled_ms;		/* total time in which the master did not run (liveness.c) */
@@ -81,6 +83,7 @@ struct mcm {
 	bool monitor_runs, evictor_runs;
 	struct mcp_server *server;	/* atomic */
 	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */
+	struct mcm_snapshots *snapshots;	/* snapshot/snapshot.h; NULL: there is no store of them */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	struct mc_httpd *httpd;
 	struct mcd_server *meta;	/* NULL: switched off */

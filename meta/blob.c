@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob.c - a store of named pieces of data: what both kinds have in common. */
+ * blob.c - a store of named pieces of data: the common part of both kinds. */
 #include <config.h>
 
 #include <errno.h>

@@ -16,8 +16,8 @@
  *	timeouts	MOONCAKE_AWS_CONNECT_TIMEOUT_MS (10000) and MOONCAKE_AWS_REQUEST_TIMEOUT_MS (30000), together
  *			the limit of one attempt; three are made
  *
- * Errors have a detail that names the directory, or the server and bucket: -ENOENT; -EACCES the keys are wrong, or do not
- * allow it; -EINVAL; -ETIMEDOUT, -ECONNREFUSED, ...; -EIO.  Threads: any. */
+ * Errors have a detail that names the directory, or the server and bucket: -ENOENT; -EACCES the keys are wrong, or do
+ * not allow it; -EINVAL; -ETIMEDOUT, -ECONNREFUSED, ...; -EIO.  Threads: any. */
 #ifndef MCD_BLOB_H
 #define MCD_BLOB_H
 

@@ -113,7 +113,8 @@ static int s3_put(struct mcd_blobs *b, const char *name, const void *data, size_
 {
 	char url[URL_MAX];
 	struct mcd_web_call c = {
-		.method = "PUT", .url = url, .body = len ? data : "", .body_len = len, .type = "application/octet-stream",
+		.method = "PUT", .url = url, .body = len ? data : "", .body_len = len,
+		.type = "application/octet-stream",
 	};
 	int r = url_of((struct s3 *)b, name, url);
 
@@ -254,7 +255,8 @@ static int configure(struct s3 *s)
 	const char *token = setting("MOONCAKE_S3_SESSION_TOKEN", NULL, NULL);
 
 	if (!bucket || strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != strlen(bucket))
-		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or MOONCAKE_AWS_BUCKET_NAME");
+		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or "
+			       "MOONCAKE_AWS_BUCKET_NAME");
 	if (!id || !secret)
 		return mc_fail(-EINVAL, "S3 needs MOONCAKE_S3_ACCESS_KEY_ID and MOONCAKE_S3_SECRET_ACCESS_KEY, or "
 			       "MOONCAKE_AWS_ACCESS_KEY_ID and MOONCAKE_AWS_SECRET_ACCESS_KEY");

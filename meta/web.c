@@ -164,7 +164,9 @@ static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *hea
 		curl_easy_setopt(h, CURLOPT_USERPWD, c->keys);
 	}
 	if (c->body) {
-		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(c->body_len ? c->body_len : strlen(c->body)));
+		size_t len = c->body_len ? c->body_len : strlen(c->body);
+
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len);
 		curl_easy_setopt(h, CURLOPT_POSTFIELDS, c->body);
 	}
 }

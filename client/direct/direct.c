@@ -79,10 +79,10 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	mce_engine_set_fence(s->engine, terms->fence);
 	mcs_leases_epoch(&s->leases, epoch);
 	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), terms->earlier,
+		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), terms,
 				    mc_deadline_ms(MOUNT_MS));
 		if (r >= 0)
-			r = mcs_disks_mount(s->disks, c, NULL, mcs_session_pool(s->base.session), terms->earlier,
+			r = mcs_disks_mount(s->disks, c, NULL, mcs_session_pool(s->base.session), terms,
 					    mc_deadline_ms(MOUNT_MS));
 		/* Reads work without a mounted segment, so keep the connection. */
 		if (r < 0)
@@ -171,13 +171,13 @@ static bool direct_await_owner(uint64_t deadline)
 int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline)
 {
 	struct mcs_session *session = s->base.session;
+	const struct mcs_terms terms = mcs_session_terms(session);
 	int r;
 
 	r = mcs_owner_remount(s->owner, session, deadline);
 	if (r < 0)
 		return r;
-	return mcs_disks_mount(s->disks, NULL, session, mcs_session_pool(session), mcs_session_terms(session).earlier,
-			       deadline);
+	return mcs_disks_mount(s->disks, NULL, session, mcs_session_pool(session), &terms, deadline);
 }
 
 static int direct_open_disks(struct mcs_direct *s)

@@ -26,6 +26,7 @@ struct disk {
 	/* guarded by the lock */
 	uint64_t epoch;
 	struct mcp_id pool;
+	uint64_t server;	/* process of the master that this process mounted it at, as mcs_terms; 0: none */
 };
 
 struct mcs_disks {
@@ -172,7 +173,7 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 }
 
 static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c, struct mcs_session *s,
-		      struct mcp_id pool, bool fenced, uint64_t deadline)
+		      struct mcp_id pool, const struct mcs_terms *terms, bool fenced, uint64_t deadline)
 {
 	const char *endpoint = mce_engine_endpoint(ds->conf.engine);
 	struct mcp_mount_reply reply;
@@ -190,6 +191,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes("tcp", 3), .unfenced = !fenced, .medium = MCP_MEDIUM_DISK,
 		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
+		.seen = d->server,
 	};
 	pthread_mutex_unlock(&ds->lock);
 	if (r == 0)
@@ -197,6 +199,10 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 			mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
+	pthread_mutex_lock(&ds->lock);
+	/* 0 if another one may have answered. */
+	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
+	pthread_mutex_unlock(&ds->lock);
 	if (reply.reattached)
 		mc_info("client", "the master knows the objects of our disk segment=%s objects=%llu", name,
 			(unsigned long long)reply.objects);
@@ -205,16 +211,16 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 }
 
 int mcs_disks_mount(struct mcs_disks *d, struct mcp_client *c, struct mcs_session *s, struct mcp_id pool,
-		    uint64_t earlier, uint64_t deadline)
+		    const struct mcs_terms *terms, uint64_t deadline)
 {
 	bool fenced;
 	int r = 0;
 
 	if (!d || __atomic_load_n(&d->removed, __ATOMIC_SEQ_CST))
 		return 0;
-	fenced = mcs_disks_fence(d, earlier);
+	fenced = mcs_disks_fence(d, terms->earlier);
 	for (unsigned i = 0; i < d->n; i++) {
-		int one = disk_mount(d, &d->disk[i], c, s, pool, fenced, deadline);
+		int one = disk_mount(d, &d->disk[i], c, s, pool, terms, fenced, deadline);
 
 		r = r < 0 ? r : one;
 	}

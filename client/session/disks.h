@@ -34,7 +34,7 @@ void mcs_disks_close(struct mcs_disks *d);
 
 /* Offer all to the master, over @c, or (NULL) the session; as mcs_owner_mount(). */
 int mcs_disks_mount(struct mcs_disks *d, struct mcp_client *c, struct mcs_session *s, struct mcp_id pool,
-		    uint64_t earlier, uint64_t deadline);
+		    const struct mcs_terms *terms, uint64_t deadline);
 /* The process ends; a later one may continue. */
 void mcs_disks_leave(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline);
 /* Remove all from the pool, with their objects, and offer none any more; returns the first error. */

@@ -31,6 +31,7 @@ struct mcs_owner {
 	pthread_mutex_t lock;
 	uint64_t epoch;
 	struct mcp_id pool;		/* that the segment was last offered to; zero: none, or not known */
+	uint64_t server;		/* process of the master that has mounted it, as mcs_terms; 0: none */
 };
 
 static uint64_t owner_random(void)
@@ -142,7 +143,7 @@ int mcs_owner_keep_at(struct mcs_owner *o, uint64_t *identity)
 }
 
 /* Writers that began under an earlier master may still write where this master will grant memory. */
-static struct mcp_mount owner_mount_msg(struct mcs_owner *o, struct mcp_id pool, uint64_t earlier)
+static struct mcp_mount owner_mount_msg(struct mcs_owner *o, struct mcp_id pool, const struct mcs_terms *terms)
 {
 	const char *endpoint = mce_engine_endpoint(o->conf.engine);
 
@@ -156,12 +157,16 @@ static struct mcp_mount owner_mount_msg(struct mcs_owner *o, struct mcp_id pool,
 		.name = mcp_bytes(endpoint, strlen(endpoint)),
 		.endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes(o->conf.protocol, strlen(o->conf.protocol)),
-		.unfenced = mce_engine_fence(o->conf.engine, NULL, earlier) < 0,
+		.unfenced = mce_engine_fence(o->conf.engine, NULL, terms->earlier) < 0,
+		.seen = __atomic_load_n(&o->server, __ATOMIC_RELAXED),
 	};
 }
 
-static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *mem)
+/* @server: 0 if another one may have answered. */
+static int owner_mounted(struct mcs_owner *o, uint64_t server, const struct mcp_mount_reply *reply,
+			 struct mcp_reply *mem)
 {
+	__atomic_store_n(&o->server, server, __ATOMIC_RELAXED);
 	mc_metric_add(&mounts, 1);
 	if (reply->reattached)
 		mc_debug("client", "the master knows our segment again objects=%llu",
@@ -170,7 +175,7 @@ static int owner_mounted(const struct mcp_mount_reply *reply, struct mcp_reply *
 	return 0;
 }
 
-int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, uint64_t earlier,
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, const struct mcs_terms *terms,
 		    uint64_t deadline)
 {
 	struct mcp_mount_reply reply;
@@ -180,13 +185,14 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id poo
 
 	if (!o)
 		return 0;
-	msg = owner_mount_msg(o, pool, earlier);
+	msg = owner_mount_msg(o, pool, terms);
 	r = mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline);
-	return r < 0 ? r : owner_mounted(&reply, &mem);
+	return r < 0 ? r : owner_mounted(o, terms->server, &reply, &mem);
 }
 
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline)
 {
+	const struct mcs_terms terms = mcs_session_terms(s);
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcp_mount msg;
@@ -194,9 +200,11 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 
 	if (!o)
 		return 0;
-	msg = owner_mount_msg(o, mcs_session_pool(s), mcs_session_terms(s).earlier);
+	msg = owner_mount_msg(o, mcs_session_pool(s), &terms);
 	r = mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
-	return r < 0 ? r : owner_mounted(&reply, &mem);
+	if (r < 0)
+		return r;
+	return owner_mounted(o, mcs_session_terms(s).server == terms.server ? terms.server : 0, &reply, &mem);
 }
 
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len)

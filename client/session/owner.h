@@ -32,10 +32,10 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret);
 /* Unregister and free it.  NULL is fine. */
 void mcs_owner_close(struct mcs_owner *o);
 
-/* Fence writers of masters before @earlier (mcp_register_reply), and offer the memory to the master of @pool (zero: not
+/* Fence writers of masters before @terms.earlier, and offer the memory to the master of @pool (zero: not
  * known), or to that of the session; repeated offers are harmless.  Any thread.  NULL is fine: nothing to offer.
  * -MC_EUNAVAILABLE: such a writer has not ended, and the master does not know the segment; try again later. */
-int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, uint64_t earlier,
+int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id pool, const struct mcs_terms *terms,
 		    uint64_t deadline);
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
 /* The @len bytes of the segment at @offset; NULL: not this owner's segment, or out of its bounds. */

@@ -210,6 +210,7 @@ struct mcs_terms mcs_session_terms(const struct mcs_session *s)
 		.lease_ttl_ms = __atomic_load_n(&s->lease_ttl_ms, __ATOMIC_RELAXED),
 		.fence = __atomic_load_n(&s->fence, __ATOMIC_ACQUIRE),
 		.earlier = __atomic_load_n(&s->earlier, __ATOMIC_RELAXED),
+		.server = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED),
 	};
 }
 

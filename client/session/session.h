@@ -24,6 +24,7 @@ struct mcs_terms {
 	/* As in mcp_register_reply.  If the epoch is the same before fence is read and after, fence is that epoch's or
 	 * of an earlier one. */
 	uint64_t fence, earlier;
+	uint64_t server;	/* lower half of the id of the master's process; 0: none so far */
 };
 
 struct mcs_session_conf {

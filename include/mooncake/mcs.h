@@ -142,8 +142,8 @@ int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
 /* Keep the words of mcs_conf.segment_identity at @identity from now on, and no longer where they were. */
 int mcs_segment_identity(mcs_t *s, uint64_t *identity);
 
-/* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form of
- * one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
+/* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form
+ * of one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);

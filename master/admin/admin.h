@@ -33,6 +33,9 @@ void mcm_admin_drain_cancel(struct mc_http_request *rq, void *arg);
 void mcm_admin_segment_status(struct mc_http_request *rq, void *arg);
 void mcm_admin_remove_all(struct mc_http_request *rq, void *arg);
 void mcm_admin_snapshot(struct mc_http_request *rq, void *arg);
+void mcm_admin_snapshots(struct mc_http_request *rq, void *arg);
+void mcm_admin_snapshot_verify(struct mc_http_request *rq, void *arg);
+void mcm_admin_snapshot_restore(struct mc_http_request *rq, void *arg);
 void mcm_admin_failover(struct mc_http_request *rq, void *arg);
 
 /* ---- admin_tenants.c ---- */

@@ -244,6 +244,9 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
 	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
+	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false) \
+	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false) \
+	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false) \
 	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 

@@ -11,6 +11,7 @@
 #include "master/admin/admin_json.h"
 #include "master/mcm_i.h"
 #include "master/ops/ops.h"
+#include "master/snapshot/snapshot.h"
 #include "proto/codec.h"
 
 /* ---- drain jobs ---- */
@@ -201,11 +202,12 @@ void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 						   (json_int_t)removed));
 }
 
-/* ---- checkpoints ---- */
+/* ---- checkpoints and snapshots ---- */
 
 void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 {
 	struct mcm_journal_stats st;
+	char id[MCM_SNAPSHOT_ID] = "";
 	int r;
 
 	mcm_journal_stats(arg, &st);
@@ -215,10 +217,50 @@ void mcm_admin_snapshot(struct mc_http_request *rq, void *arg)
 		mcm_answer_error(rq, r, mc_err_detail(r));
 		return;
 	}
+	if (((struct mcm *)arg)->snapshots)
+		r = mcm_snapshot_create(arg, id);
+	if (r < 0) {
+		mcm_answer_error(rq, r, mc_err_detail(r));
+		return;
+	}
 	mcm_journal_stats(arg, &st);
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I}", "success", 1, "sequence",
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I, s:s?}", "success", 1, "sequence",
 					   (json_int_t)st.sequence, "checkpoint_ms_epoch",
-					   (json_int_t)st.checkpoint_ms));
+					   (json_int_t)st.checkpoint_ms, "id", *id ? id : NULL));
+}
+
+void mcm_admin_snapshots(struct mc_http_request *rq, void *arg)
+{
+	json_t *all = NULL;
+	int r = mcm_snapshot_list(arg, &all);
+
+	if (r < 0)
+		mcm_answer_error(rq, r, mc_err_detail(r));
+	else
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "snapshots", all));
+}
+
+void mcm_admin_snapshot_verify(struct mc_http_request *rq, void *arg)
+{
+	const char *asked = mc_http_query(rq, "id");
+	char id[MCM_SNAPSHOT_ID] = "";
+	int r = mcm_snapshot_verify(arg, asked ? asked : "", id);
+
+	if (r < 0)
+		mcm_answer_error(rq, r, mc_err_detail(r));
+	else
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:s}", "success", 1, "id", id));
+}
+
+void mcm_admin_snapshot_restore(struct mc_http_request *rq, void *arg)
+{
+	const char *id = mc_http_query(rq, "id");
+	int r = mcm_snapshot_choose(arg, id ? id : "");
+
+	if (r < 0)
+		mcm_answer_error(rq, r, mc_err_detail(r));
+	else
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:s}", "success", 1, "id", id));
 }
 
 /* ---- several masters ---- */

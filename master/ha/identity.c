@@ -56,7 +56,8 @@ int mcm_identity_open(const char *dir, struct mcm_identity *ret)
 	n = fscanf(f, FORMAT, me.id, &me.term, &standing);
 	fclose(f);
 	if (n != 3 || strlen(me.id) != sizeof(me.id) - 1 || standing > MCM_LEADER)
-		return mc_fail(-EINVAL, "%s is damaged; without it this master would be a new one, without the state", path);
+		return mc_fail(-EINVAL, "%s is damaged; without it this master would be a new one, without the "
+			       "state", path);
 	me.standing = (enum mcm_standing)standing;
 	*ret = me;
 	return 0;

@@ -81,6 +81,8 @@ int mcm_copy_begin(struct mcm_copy *c)
 	file_close(&c->journal);
 	c->complete = false;
 	r = mcm_journal_remove_below(c->dirfd, UINT64_MAX);
+	if (r == 0)
+		r = mcm_snapshot_mark(c->dirfd, MCM_ORIGIN_JOURNAL);
 	if (r < 0)
 		return mc_fail(r, "cannot remove the old state in %s", c->path);
 	/* Removes unfinished files. */

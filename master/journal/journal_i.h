@@ -9,6 +9,7 @@
 
 #include "common/thread.h"
 #include "master/journal/journal.h"
+#include "master/snapshot/snapshot.h"
 
 /* Records that wait to be written: more than a slow disk leaves unwritten for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
@@ -24,6 +25,7 @@ struct mcm_journal {
 	uint64_t interval_ms;		/* time after which a checkpoint is due, 0: none */
 	uint8_t boot[MCM_BOOT_ID];	/* of the machine; all zero: unknown */
 	uint64_t restored;
+	enum mcm_origin origin;		/* of the restored state */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	/* guarded by lock, innermost */
 	pthread_mutex_t lock;

@@ -55,13 +55,15 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (strcmp(c->journal_sync, "write") != 0 && strcmp(c->journal_sync, "fdatasync") != 0)
 		return mc_fail(-EINVAL, "journal_sync=%s: unknown, use write or fdatasync",
 			       c->journal_sync);
-	if (!is_one_of(c->snapshot_object_store_type, "local", "local"))
-		return mc_fail(-EINVAL, "snapshot_object_store_type=%s is not built into this version",
-			       c->snapshot_object_store_type);
+	r = mcm_snapshots_wanted(c);
+	if (r < 0)
+		return r;
 	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
 		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
 			       c->snapshot_catalog_store_type);
-	*ret_dir = wanted && is_auto && *c->snapshot_backup_dir ? c->snapshot_backup_dir : c->journal_dir;
+	/* Without a store of snapshots, their directory is that of the journal. */
+	*ret_dir = wanted && is_auto && *c->snapshot_backup_dir && !*c->snapshot_object_store_type ?
+		c->snapshot_backup_dir : c->journal_dir;
 	if (wanted && !names_a_dir(*ret_dir) && !is_auto)
 		return mc_fail(-EINVAL, "enable_snapshot, enable_snapshot_restore and enable_oplog "
 			       "need a journal, but journal_dir=%s switches it off", c->journal_dir);
@@ -181,6 +183,25 @@ static int journal_begin(struct mcm *m, uint64_t sequence)
 	return 0;
 }
 
+/* From here on the state is an ordinary one, except that owners must prove that they know no later master.  If this
+ * process ends before they had time for that, the next one believes none. */
+static int journal_from_snapshot(struct mcm *m)
+{
+	struct mcm_journal *j = m->journal;
+	struct mcm_segments *ss = &m->segments;
+
+	if (j->origin == MCM_ORIGIN_JOURNAL)
+		return 0;
+	if (j->origin == MCM_ORIGIN_NOTES && j->based)
+		return mcm_snapshot_mark(j->dirfd, MCM_ORIGIN_JOURNAL);
+	for (unsigned i = 0; i < ss->n_live; i++)
+		ss->at[ss->live[i]]->unproven = true;
+	/* Nothing waits for owners without objects. */
+	if (!m->awaits)
+		mcm_clients_drop_unproven(m);
+	return mcm_snapshot_mark(j->dirfd, m->awaits ? MCM_ORIGIN_NOTES : MCM_ORIGIN_JOURNAL);
+}
+
 static void warn_unknown_boot(const struct mcm_journal *j)
 {
 	static const uint8_t unknown[MCM_BOOT_ID];
@@ -202,9 +223,16 @@ int mcm_journal_open(struct mcm *m)
 		return r;
 	r = journal_new(&m->conf, path, &m->journal);
 	if (r == 0)
+		r = mcm_snapshot_fetch(m, m->journal->dirfd, &m->journal->origin, &m->snapshot_proof);
+	if (r == 0)
 		r = mcm_restore(m, &next, &again);
+	/* The files of a snapshot that is not true are replaced at once. */
+	if (r == 0 && m->journal->origin == MCM_ORIGIN_NOTES)
+		m->journal->based = false;
 	if (r == 0)
 		r = journal_begin(m, next);
+	if (r == 0)
+		r = journal_from_snapshot(m);
 	if (r < 0) {
 		journal_free(m->journal);
 		m->journal = NULL;

@@ -344,6 +344,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 	if (r == 0) {
 		s->id = rq->segment;
 		s->epoch = rq->epoch;
+		s->unproven = false;
 		mcm_store_relaxed(&s->size, rq->size);
 		__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
 		s->own_policy = rq->policy;

@@ -369,7 +369,11 @@ master_up() {
 
 # The actions, each at its time and in a process of its own.
 run_plan() {
-	local at kind target arg duration now acts=()
+	local at kind target arg duration now acts=() waker=
+	if [ "$mode" = ha ]; then
+		ha_wake &
+		waker=$!
+	fi
 	while read -r at kind target arg duration; do
 		[[ " ${names[*]} n1 n2 n3 leader store " == *" $target "* || $target == *:* ]] || continue
 		now=$(since_begin)
@@ -378,6 +382,7 @@ run_plan() {
 		acts+=($!)
 	done <"$tmp/plan"
 	[ "${#acts[@]}" -eq 0 ] || wait "${acts[@]}" || :
+	[ -z "$waker" ] || kill "$waker"
 	now=$(since_begin)
 	[ $((seconds * 1000)) -le "$now" ] || pause $((seconds * 1000 - now))
 }

@@ -163,6 +163,16 @@ ha_disk() {
 	fi
 }
 
+# ha_wake - a master that starts itself again meets its fault point once more, when no action wakes it
+ha_wake() {
+	local name
+	while sleep 0.5; do
+		for name in m1 m2 m3; do
+			[ -e "$tmp/busy.$name" ] || kill -CONT "$(pid_of "$name")" 2>/dev/null || :
+		done
+	done
+}
+
 # in_sync N - the leader has N standbys in sync
 ha_in_sync() {
 	local ns host leader MASTER_HTTP

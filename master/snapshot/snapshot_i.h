@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * snapshot_i.h - shared by the files of this folder. */
+#ifndef MCM_SNAPSHOT_I_H
+#define MCM_SNAPSHOT_I_H
+
+#include <pthread.h>
+
+#include "common/thread.h"
+#include "master/snapshot/snapshot.h"
+#include "meta/blob.h"
+
+#define MCM_PIECE (8u << 20)
+#define MCM_SNAPSHOT_FILES 4096		/* most files, and most pieces, of one */
+
+struct mcm_snapshots {
+	/* constant */
+	struct mcd_blobs *blobs;
+	char root[256];		/* ends in '/' */
+	uint64_t interval_ms, keep;
+	struct mc_stop stop;
+	pthread_t thread;
+	bool runs;
+	/* guards all below: one creation, or change of the catalog, at a time */
+	pthread_mutex_t lock;
+	uint64_t appended;	/* of the journal, when the last snapshot was made */
+	bool made;		/* there was one in this life */
+};
+
+/* "ROOT/ID/NAME" */
+void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCD_BLOB_NAME_MAX]);
+bool mcm_snapshot_id_valid(const char *id);
+/* The manifest, checked; the caller decrefs it. */
+int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret);
+/* The ids that have a manifest, the newest first; the caller frees *ret. */
+int mcm_snapshot_ids(struct mcm_snapshots *s, char (**ret)[MCM_SNAPSHOT_ID], unsigned *ret_n);
+/* Piece @i of @manifest, its checksum compared: -MC_ECHECKSUM. */
+int mcm_piece_read(struct mcm_snapshots *s, const char *id, const json_t *manifest, unsigned i, void **ret,
+		   size_t *ret_len);
+/* Delete the oldest snapshots, so that --snapshot_retention_count are left, and pieces without a manifest. */
+void mcm_snapshots_trim(struct mcm_snapshots *s);
+
+#endif

@@ -1,0 +1,159 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Snapshots in a directory and on a real S3 server: objects come back on another machine after an orderly end, and never
+# after anything else; a damaged snapshot is passed over; old ones are deleted, and nothing else.
+. "${top_srcdir:-.}/tests/lib/functions.sh"
+. "$top_srcdir/tests/lib/s3.sh"
+mcctl=$top_builddir/tools/mcctl
+OBJECTS=${SNAPSHOT_OBJECTS:-20}
+
+ctl() {
+	"$mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"
+}
+
+# start DIR [FLAG...] - a master with this journal
+start() {
+	local dir=$1
+	shift
+	restart_master --journal_dir="$tmp/$dir" --enable_snapshot --enable_snapshot_restore \
+		--snapshot_object_store_type="$type" --client_ttl=5 "$@"
+}
+
+all_there() {
+	local i
+	for ((i = 0; i < OBJECTS; i++)); do
+		[ "$(ctl get "k$i" -)" = "value $i" ] || return 1
+	done
+}
+
+node_back() {
+	ctl --json df | found '"state": *"ok"'
+}
+
+newest() {
+	ctl --json snapshot list | jq -r '.[0].id'
+}
+
+check() {
+	local i node at id
+	free_port at
+	MASTER=127.0.0.1:$at
+	free_port at
+	MASTER_HTTP=127.0.0.1:$at
+	start one
+	free_port at
+	spawn node "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" --master_server_address="$MASTER" \
+		--global_segment_size=64MB
+	node=$SPAWNED
+	wait_for 20 node_back
+	for ((i = 0; i < OBJECTS; i++)); do
+		echo "value $i" >"$tmp/value"
+		ctl put "k$i" "$tmp/value"
+	done
+	ctl snapshot create | found "snapshot [0-9_]* written"
+	ctl snapshot verify | found "snapshot $(newest) is good"
+	id=$(newest)
+
+	echo "an orderly end: a master with an empty journal has the objects"
+	stop_pid "$MASTER_PID"
+	start two
+	wait_for 20 node_back
+	all_there || fail "objects are missing"
+	equal "snapshots" "$(ctl --json snapshot list | jq -r '[.[].last] | @csv')" true,false
+
+	echo "a kill: the same snapshot gives no objects"
+	ctl put new "$tmp/value"
+	kill_pid "$MASTER_PID"
+	start three
+	wait_for 20 node_back
+	fails ctl get k0 -
+	grep -q 'no such object' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	echo "value 0" >"$tmp/value"
+	ctl put k0 "$tmp/value"
+
+	echo "an old snapshot of an orderly end, while another master has served since"
+	stop_pid "$MASTER_PID"
+	restart_master --journal_dir="$tmp/three" --client_ttl=5
+	wait_for 20 node_back
+	ctl rm --force k0
+	echo "other value" >"$tmp/value"
+	ctl put other "$tmp/value"
+	kill_pid "$MASTER_PID"
+	start four
+	wait_for 20 node_back
+	fails ctl get k0 -
+
+	echo "the newest is damaged"
+	for ((i = 0; i < OBJECTS; i++)); do
+		echo "value $i" >"$tmp/value"
+		ctl put "k$i" "$tmp/value"
+	done
+	stop_pid "$MASTER_PID"
+	start five --snapshot_retention_count=100
+	wait_for 20 node_back
+	all_there || fail "objects are missing"
+	ctl snapshot create >/dev/null
+	damage "$(newest)"
+	fails ctl snapshot verify
+	grep -q "piece 0 of snapshot $(newest) is damaged" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	id=$(newest)
+	kill_pid "$MASTER_PID"
+	start six
+	wait_for 20 node_back
+	grep -q "cannot restore a snapshot, trying the one before it id=$id" "$tmp/master.log" || fail "it was restored"
+
+	echo "only what a master made is deleted"
+	keep_file
+	for i in 1 2 3; do
+		ctl put --upsert "k$i" "$tmp/value"
+		ctl snapshot create >/dev/null
+	done
+	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
+	has_file || fail "a foreign file is gone"
+	id=$(ctl --json snapshot list | jq -r '.[1].id')
+	ctl snapshot restore "$id" | found "snapshot $id will be restored"
+	fails ctl snapshot restore 20200101_000000_000
+	fails ctl snapshot verify nonsense
+	grep -q "no id of a snapshot" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	kill_pid "$MASTER_PID"
+	start seven
+	grep -q "restoring a snapshot id=$id" "$tmp/master.log" || fail "another one was restored"
+	stop_pid "$MASTER_PID"
+	kill_pid "$node"
+	rm -rf "$tmp"/{one,two,three,four,five,six,seven}
+}
+
+pieces() {
+	find "$1" -path "*/$2/0000"
+}
+
+store=$tmp/local
+damage() {
+	local piece
+	piece=$(pieces "$store" "$1")
+	printf 'x' | dd of="$piece" bs=1 seek=20 conv=notrunc 2>/dev/null
+}
+keep_file() {
+	echo mine >"$store/mooncake_master_snapshot/mooncake_cluster/20200101_000000_000.txt"
+	mkdir -p "$store/mooncake_master_snapshot/mooncake_cluster/20200101_000000_000"
+	echo mine >"$store/mooncake_master_snapshot/mooncake_cluster/20200101_000000_000/mine"
+}
+has_file() {
+	[ -e "$store/mooncake_master_snapshot/mooncake_cluster/20200101_000000_000.txt" ] &&
+		[ -e "$store/mooncake_master_snapshot/mooncake_cluster/20200101_000000_000/mine" ]
+}
+
+echo "local"
+type=local
+export MOONCAKE_SNAPSHOT_LOCAL_PATH=$store
+check
+unset MOONCAKE_SNAPSHOT_LOCAL_PATH
+fails "$top_builddir/master/mooncake_master" --enable_snapshot --snapshot_object_store_type=local
+grep -q 'MOONCAKE_SNAPSHOT_LOCAL_PATH or snapshot_backup_dir' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+fails "$top_builddir/master/mooncake_master" --enable_snapshot --snapshot_object_store_type=s3
+grep -q 'S3 needs the name of a bucket' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+
+echo "S3"
+start_s3
+type=s3 store=$tmp/s3/snapshots
+check
