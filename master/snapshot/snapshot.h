@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * snapshot.h - copies of the master's state outside of its machine.
  *
- *	mooncake_master_snapshot/CLUSTER/ID/NNNN		pieces of at most 8 MiB: a checkpoint, and the journals
- *								after it, one behind the other
- *	mooncake_master_snapshot/CLUSTER/ID/manifest.json	written last: sizes and checksums of all pieces
+ *	mooncake_master_snapshot/CLUSTER/ID/NNNN		pieces of at most 8 MiB: a checkpoint, and the
+ *								journals after it, one behind the other
+ *	mooncake_master_snapshot/CLUSTER/ID/manifest.json	written last: sizes and checksums of the pieces
  *	mooncake_master_snapshot/CLUSTER/restore.txt		the ID that was chosen to be restored, if any
  *
  * A snapshot is older than the memory that it describes: ranges may have been reused since.  So the objects come back
