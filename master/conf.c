@@ -26,6 +26,7 @@ static const struct mc_opt_alias aliases[] = {
 	{ "snapshot_payload_store_type", "snapshot_object_store_type" },
 	{ "snapshot_payload_backend_type", "snapshot_object_store_type" },
 	{ "snapshot_catalog_backend_type", "snapshot_catalog_store_type" },
+	{ "enable_oplog_snapshot", "enable_snapshot" },
 	{ NULL, NULL },
 };
 
@@ -55,6 +56,7 @@ static const struct mc_opt_absent absent[] = {
 	{ "pod_name", "", NO_K8S },
 	{ "pod_namespace", "", NO_K8S },
 	{ "snapshot_child_timeout_seconds", "300", NO_SNAPSHOT },
+	{ "snapshot_chunk_object_count", "1000000", "pieces of snapshots are cut by bytes" },
 	{ "snapshot_catalog_store_connstring", "", NO_SNAPSHOT },
 	{ "snapshot_catalog_backend_connstring", "", NO_SNAPSHOT },
 	/* values of existing options, refused by mcm_conf_check() */

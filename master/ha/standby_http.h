@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * standby_http.h - the HTTP server of a standby: health, role, metrics.  It refuses the rest, with the leader's name. */
+ * standby_http.h - the HTTP server of a standby: health, role, metrics.  It refuses the rest with the leader's name. */
 #ifndef MCM_STANDBY_HTTP_H
 #define MCM_STANDBY_HTTP_H
 

@@ -8,8 +8,8 @@
  *
  * A snapshot is older than the memory that it describes: ranges may have been reused since.  So the objects come back
  * only from the snapshot that a master writes when it ends in an orderly way, and only with owners that no other master
- * has served since (mount.seen of the protocol).  From any other snapshot come the tenants and their quotas; the pool is
- * a new one then, as when a master has lost its journal.
+ * has served since (mount.seen of the protocol).  From any other snapshot come the tenants and their quotas; then the
+ * pool is a new one, as when a master has lost its journal.
  *
  * A snapshot reads files and takes no lock of objects, so it does not stop requests. */
 #ifndef MCM_SNAPSHOT_H

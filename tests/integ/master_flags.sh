@@ -15,6 +15,7 @@ alias_of() {
 	case $1 in
 	snapshot_payload_store_type | snapshot_payload_backend_type) echo snapshot_object_store_type ;;
 	snapshot_catalog_backend_type) echo snapshot_catalog_store_type ;;
+	enable_oplog_snapshot) echo enable_snapshot ;;
 	*) echo "$1" ;;
 	esac
 }
@@ -65,7 +66,7 @@ done <"$top_srcdir/tests/integ/upstream_flags.txt"
 echo "$honoured honoured, $refused refused"
 
 # the list also has values that are not supported
-for value in tenant_quota_connector_type=etcd snapshot_object_store_type=s3 \
+for value in tenant_quota_connector_type=etcd \
 	snapshot_catalog_store_type=redis memory_allocator=cachelib allocation_strategy=cxl; do
 	fails timeout 20 "$master" "--$value"
 	grep -q "$value.*not built into this version" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
