@@ -244,7 +244,10 @@ void mcm_ha_stay(struct mcm_ha *ha)
 		return;
 	/* Otherwise this master, which may still lead, could be faster than the standbys. */
 	while (!*v.leader && mc_now_ns() < deadline) {
-		(void)mc_signals_wait_ms(POLL_MS);
+		int sig = mc_signals_wait_ms(POLL_MS);
+
+		if (sig == SIGINT || sig == SIGTERM)
+			return;
 		(void)mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
 	}
 	start_again(ha, "stepped down");

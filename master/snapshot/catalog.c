@@ -262,17 +262,70 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 	return r;
 }
 
+int mcm_snapshot_chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID])
+{
+	char name[MCD_BLOB_NAME_MAX];
+	auto_free char *text = NULL;
+	void *data = NULL;
+	size_t len = 0;
+	int r;
+
+	*ret = '\0';
+	snprintf(name, sizeof(name), "%srestore.txt", s->root);
+	r = mcd_blob_get(s->blobs, name, &data, &len);
+	text = data;
+	if (r == 0 && mcm_snapshot_id_valid(text))
+		strcpy(ret, text);
+	return r == -ENOENT ? 0 : r;
+}
+
 int mcm_snapshot_choose(struct mcm *m, const char *id)
 {
 	char name[MCD_BLOB_NAME_MAX];
 	int r = no_store(m);
 
-	if (r == 0)
+	if (r == 0 && *id)
 		r = verify(m->snapshots, id);
 	if (r < 0)
 		return r;
 	snprintf(name, sizeof(name), "%srestore.txt", m->snapshots->root);
-	return mcd_blob_put(m->snapshots->blobs, name, id, strlen(id));
+	return *id ? mcd_blob_put(m->snapshots->blobs, name, id, strlen(id)) :
+		mcd_blob_delete(m->snapshots->blobs, name);
+}
+
+/* ---- the last master ----------------------------------------------------------------------------- */
+
+static int claim_one(struct mcm_snapshots *s, const char *id)
+{
+	char name[MCD_BLOB_NAME_MAX];
+	auto_free char *text = NULL;
+	json_t *manifest = NULL;
+	int r = mcm_manifest_read(s, id, &manifest);
+
+	/* A damaged one is not restored. */
+	if (r < 0 || !json_is_true(json_object_get(manifest, "last"))) {
+		json_decref(manifest);
+		return r == -MC_ECHECKSUM || r == -ENOENT ? 0 : r;
+	}
+	json_object_set_new(manifest, "last", json_false());
+	text = json_dumps(manifest, JSON_INDENT(1));
+	json_decref(manifest);
+	if (!text)
+		return mc_fail(-ENOMEM, "no memory for a manifest");
+	mcm_snapshot_name(s, id, MANIFEST + 1, name);
+	return mcd_blob_put(s->blobs, name, text, strlen(text));
+}
+
+int mcm_snapshots_claim(struct mcm_snapshots *s)
+{
+	char (*id)[MCM_SNAPSHOT_ID] = NULL;
+	unsigned n = 0;
+	int r = mcm_snapshot_ids(s, &id, &n);
+
+	for (unsigned i = 0; i < n && r == 0; i++)
+		r = claim_one(s, id[i]);
+	free(id);
+	return r;
 }
 
 /* ---- retention ----------------------------------------------------------------------------------- */
@@ -326,16 +379,19 @@ static int snapshot_delete(struct mcm_snapshots *s, const char *id)
 void mcm_snapshots_trim(struct mcm_snapshots *s)
 {
 	char (*whole)[MCM_SNAPSHOT_ID] = NULL;
+	char first[MCM_SNAPSHOT_ID] = "";
 	struct ids l = { .n = 0 };
 	unsigned n = 0;
 	int r = mcm_snapshot_ids(s, &whole, &n);
 
+	if (r == 0)
+		r = mcm_snapshot_chosen(s, first);
 	if (r == 0 && n > s->keep)
 		n = (unsigned)s->keep;
 	if (r == 0)
 		r = ids_of(s, false, &l);
 	for (unsigned i = 0; i < l.n && r == 0; i++) {
-		bool kept = !n || strcmp(l.id[i], whole[0]) > 0;
+		bool kept = !n || strcmp(l.id[i], whole[0]) > 0 || !strcmp(l.id[i], first);
 
 		for (unsigned k = 0; k < n; k++)
 			kept |= !strcmp(l.id[i], whole[k]);

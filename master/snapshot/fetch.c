@@ -201,28 +201,12 @@ static void drop_files(int dirfd)
 	(void)mcm_snapshot_mark(dirfd, MCM_ORIGIN_JOURNAL);
 }
 
-/* The id that was chosen; "": none was. */
-static int chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID])
-{
-	char name[MCD_BLOB_NAME_MAX];
-	auto_free void *text = NULL;
-	size_t len = 0;
-	int r;
-
-	*ret = '\0';
-	snprintf(name, sizeof(name), "%srestore.txt", s->root);
-	r = mcd_blob_get(s->blobs, name, &text, &len);
-	if (r == 0)
-		snprintf(ret, MCM_SNAPSHOT_ID, "%.*s", (int)(len < MCM_SNAPSHOT_ID ? len : 0), (const char *)text);
-	return r == -ENOENT ? 0 : r;
-}
-
 static int fetch_any(struct mcm *m, int dirfd)
 {
 	char (*id)[MCM_SNAPSHOT_ID] = NULL, first[MCM_SNAPSHOT_ID];
 	struct mcm_snapshots *s = m->snapshots;
 	unsigned n = 0;
-	int r = chosen(s, first);
+	int r = mcm_snapshot_chosen(s, first);
 
 	if (r == 0)
 		r = mcm_snapshot_ids(s, &id, &n);
@@ -232,8 +216,12 @@ static int fetch_any(struct mcm *m, int dirfd)
 		const char *next = *first ? first : id[i];
 
 		r = snapshot_fetch(m, next, dirfd);
-		if (r == 0)
+		if (r == 0) {
+			/* The choice was for one start. */
+			if (*first)
+				r = mcm_snapshot_choose(m, "");
 			break;
+		}
 		mc_err(LOG, "cannot restore a snapshot, trying the one before it id=%s: %s", next, mc_err_detail(r));
 		drop_files(dirfd);
 		/* The store, and not the snapshot: an older one must not be used because of that. */

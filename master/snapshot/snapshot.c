@@ -22,6 +22,7 @@
 #include "master/snapshot/snapshot_i.h"
 
 #define LOG "snapshot"
+#define CLAIM_MS 5000
 #define ATTEMPTS 5	/* while checkpoints replace the files that are being read */
 
 MC_COUNTER(written, "mooncake_master_snapshots_total", "result=\"ok\"", "Snapshots written to the store")
@@ -248,6 +249,15 @@ int mcm_snapshot_create(struct mcm *m, char ret_id[MCM_SNAPSHOT_ID])
 	return create_locked(m, false, ret_id);
 }
 
+static void claim_locked(struct mcm_snapshots *s)
+{
+	int r = mcm_snapshots_claim(s);
+
+	s->claimed = r == 0;
+	if (r < 0)
+		mc_warn(LOG, "the store of snapshots cannot be reached, trying again: %s", mc_err_detail(r));
+}
+
 /* ---- the thread ---------------------------------------------------------------------------------- */
 
 static void *snapshots_main(void *arg)
@@ -256,12 +266,14 @@ static void *snapshots_main(void *arg)
 	struct mcm_snapshots *s = m->snapshots;
 	char id[MCM_SNAPSHOT_ID];
 
-	while (!mc_stop_wait(&s->stop, (int)(s->interval_ms < INT32_MAX ? s->interval_ms : INT32_MAX))) {
-		MC_LOCKED(&s->lock);
-		if (s->made && s->appended == __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED))
-			continue;
-		int r = create_locked(m, false, id);
+	while (!mc_stop_wait(&s->stop, s->claimed ? s->interval_ms : CLAIM_MS)) {
+		int r = 0;
 
+		MC_LOCKED(&s->lock);
+		if (!s->claimed)
+			claim_locked(s);
+		else if (!s->made || s->appended != __atomic_load_n(&m->journal->appended, __ATOMIC_RELAXED))
+			r = create_locked(m, false, id);
 		if (r < 0)
 			mc_warn(LOG, "cannot write a snapshot, trying again after the interval: %s", mc_err_detail(r));
 	}
@@ -275,6 +287,9 @@ int mcm_snapshots_start(struct mcm *m)
 
 	if (!s || !m->journal || !s->interval_ms)
 		return 0;
+	pthread_mutex_lock(&s->lock);
+	claim_locked(s);
+	pthread_mutex_unlock(&s->lock);
 	r = mc_stop_start(&s->stop, &s->thread, "mc-snapshot", snapshots_main, m);
 	s->runs = r == 0;
 	return r;
@@ -293,7 +308,8 @@ void mcm_snapshots_stop(struct mcm *m, bool last)
 	if (!last)
 		return;
 	MC_LOCKED(&s->lock);
-	r = create_locked(m, true, id);
+	/* Older manifests that call another master the last one are out of reach; so is the store. */
+	r = s->claimed ? create_locked(m, true, id) : mc_fail(-EIO, "the store could not be reached");
 	if (r < 0)
 		mc_warn(LOG, "cannot write the last snapshot: %s", mc_err_detail(r));
 }

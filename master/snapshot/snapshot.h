@@ -47,7 +47,7 @@ int mcm_snapshot_create(struct mcm *m, char ret_id[MCM_SNAPSHOT_ID]);
 int mcm_snapshot_list(struct mcm *m, json_t **ret);
 /* Read all of it and compare the checksums; "": the newest, and ret_id gets its id.  -ENOENT, -MC_ECHECKSUM. */
 int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_ID]);
-/* The next start with an empty journal restores this one. */
+/* The next start with an empty journal restores this one; "": the newest. */
 int mcm_snapshot_choose(struct mcm *m, const char *id);
 
 /* By mcm_journal_open(): if the directory @dirfd has no state and --enable_snapshot_restore is set, fetch the newest

@@ -22,6 +22,7 @@ struct mcm_snapshots {
 	bool runs;
 	/* guards all below: one creation, or change of the catalog, at a time */
 	pthread_mutex_t lock;
+	bool claimed;		/* no manifest in the store says any more that its master was the last one */
 	uint64_t appended;	/* of the journal, when the last snapshot was made */
 	bool made;		/* there was one in this life */
 };
@@ -36,6 +37,10 @@ int mcm_snapshot_ids(struct mcm_snapshots *s, char (**ret)[MCM_SNAPSHOT_ID], uns
 /* Piece @i of @manifest, its checksum compared: -MC_ECHECKSUM. */
 int mcm_piece_read(struct mcm_snapshots *s, const char *id, const json_t *manifest, unsigned i, void **ret,
 		   size_t *ret_len);
+/* The id that was chosen to be restored; "": none. */
+int mcm_snapshot_chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID]);
+/* This master serves: no earlier one was the last. */
+int mcm_snapshots_claim(struct mcm_snapshots *s);
 /* Delete the oldest snapshots, so that --snapshot_retention_count are left, and pieces without a manifest. */
 void mcm_snapshots_trim(struct mcm_snapshots *s);
 

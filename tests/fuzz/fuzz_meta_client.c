@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "engine/upstream/rpc_meta.h"
-#include "meta/meta_i.h"
+#include "meta/blob_i.h"
 #include "meta/redis_i.h"
+#include "meta/seat.h"
+#include "meta/seat_i.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -99,6 +101,58 @@ static void names(const char *s)
 		check(strlen(key) < MCD_KEY_MAX && !strncmp(key, "mooncake/", 9));
 }
 
+/* The state and the leader's name of several masters. */
+static void seat(const char *s)
+{
+	const struct mcd_seat_conf conf = { .conn = "redis://h", .cluster = "c", .name = "h:1#0", .ttl_ms = 1000 };
+	char leader[MCD_SEAT_NAME_MAX], addr[MCD_SEAT_NAME_MAX];
+	struct mcd_seat_view v = { .exists = false };
+	struct mcd_seat *seat;
+
+	check(mcd_seat_open(&conf, &seat) == 0);
+	if (mcd_seat_state_decode(seat, s, &v) == 0) {
+		check(v.exists && v.term > 0 && v.n <= MCD_SEAT_MEMBERS_MAX);
+		for (unsigned i = 0; i < v.n; i++)
+			check(*v.member[i] != 0);
+	}
+	mcd_seat_close(seat);
+	if (mcd_seat_leader_decode(s, leader) == 0) {
+		mcd_seat_address(leader, addr);
+		check(*leader && strlen(addr) <= strlen(leader));
+	}
+}
+
+static int count_name(void *arg, const char *name)
+{
+	check(strlen(name) <= 1024);
+	return ++*(unsigned *)arg > 1000;
+}
+
+static void s3_list(const char *p, size_t size)
+{
+	char *next = NULL;
+	unsigned n = 0;
+	int r = mcd_s3_list_decode(p, size, count_name, &n, &next);
+
+	check(r == 0 || !next);
+	free(next);
+}
+
+/* Decoders that are newer than most of the corpus. */
+static void newer(unsigned which, const char *p, size_t size, const char *s)
+{
+	switch (which % 3) {
+	case 0:
+		seat(s);
+		break;
+	case 1:
+		(void)mcd_etcd_turn_decode(p, size, "bWluZQ==", "c3RhdGU=");
+		break;
+	default:
+		s3_list(p, size);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct mce_rpc_meta rpc = { .port = -1 };
@@ -110,6 +164,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	p = (const char *)data + 1;
 	s = strndup(p, size - 1);
 	check(s != NULL);
+	if (data[0] >= 0x80) {
+		newer(data[0] - 0x80u, p, size - 1, s);
+		free(s);
+		return 0;
+	}
 	switch (data[0] % 6) {
 	case 0:
 		etcd(p, size - 1);
