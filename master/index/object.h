@@ -43,6 +43,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARK_TOUCHED 0x01u	/* read, or asked for, since the evictor last checked */
 #define MCM_MARK_READ 0x40u	/* read since then */
 #define MCM_MARK_AGAIN 0x80u	/* read more than once since then */
+#define MCM_MARKS_OF_READS (MCM_MARK_TOUCHED | MCM_MARK_READ | MCM_MARK_AGAIN)
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 #define MCM_MARK_RETIRING 0x04u	/* the copy ext.retiring is freed when no pin is left */
 #define MCM_MARK_RESTORED 0x08u	/* one pin stands for possible readers of an earlier master */

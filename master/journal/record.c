@@ -124,6 +124,8 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_int(p, r->soft_until_ms, 8);
 	put_bytes(p, r->group);
 	put_int(p, r->data_type, 1);
+	if (r->reads)
+		put_int(p, r->reads, 1);
 }
 
 void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r)
@@ -365,6 +367,7 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	if (c->left)
 		ret->group = get_bytes(c);
 	ret->data_type = (uint8_t)get_late(c, 1);
+	ret->reads = get_late(c, 1) & MCM_MARKS_OF_READS;
 	if (ret->flags & ~(MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT) ||
 	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies) ||
 	    ret->group.len > MCM_GROUP_NAME_MAX || ret->data_type >= MCP_DATA_TYPES)

@@ -57,6 +57,7 @@ struct mcm_object_record {
 	struct mcp_bytes group;	/* borrowed; with the tenant's prefix (tenant.h), "": none */
 	uint8_t data_type;
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
+	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written */
 	uint8_t copies;
 	struct mcm_extent_record extent[MCM_REPLICA_MAX];
 };

@@ -30,6 +30,7 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 	ret->size = mcm_object_size(o);
 	ret->mtime_ms = mcm_object_mtime(o);
 	ret->flags = o->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT);
+	ret->reads = mcm_load_relaxed(&o->marks) & MCM_MARKS_OF_READS;
 	ret->soft_until_ms = 0;
 	if (o->flags & MCM_OBJ_SOFT) {
 		end = (uint64_t)mcm_load_relaxed(&mcm_ext(&m->index, o->ext)->soft_until) << MCM_TICK_SHIFT;
@@ -83,6 +84,8 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 	}
 	mcm_object_set(o, r->size, r->crc, r->generation, r->mtime_ms, r->flags);
 	mcm_object_set_type(o, r->data_type);
+	/* So that eviction does not begin with the objects that are in use. */
+	__atomic_fetch_or(&o->marks, r->reads, __ATOMIC_RELAXED);
 	if (group)
 		mcm_group_join(m, group, slot);
 	mcm_group_unref(m, group);

@@ -40,6 +40,29 @@ static void t_held(void **state)
 	fx_down(&fx);
 }
 
+/* A checkpoint says which objects were read, so that the next master does not evict these first. */
+static void t_reads_kept(void **state)
+{
+	struct mcp_object o;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "a", 400 << 10, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 400 << 10, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
+	fx_release(&fx, fx.s, o.pin);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	fx_advance(&fx, 20000);
+	assert_int_equal(fx_put(&fx, "c", 400 << 10, 0), 0);
+	assert_int_equal(fx_pin(&fx, fx.s, "b", MCP_GET_HOLD, &o, NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
+	fx_release(&fx, fx.s, o.pin);
+	fx_down(&fx);
+}
+
 static int mount_twin(struct fixture *fx, uint64_t client, uint64_t id)
 {
 	struct mcp_mount rq = {
@@ -624,7 +647,7 @@ static void t_quota_held(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(t_held), cmocka_unit_test(t_replaced),
+		cmocka_unit_test(t_held), cmocka_unit_test(t_reads_kept), cmocka_unit_test(t_replaced),
 		cmocka_unit_test(t_held_for_many),
 		cmocka_unit_test(t_held_over_a_stall), cmocka_unit_test(t_group_held),
 		cmocka_unit_test(t_relied_on), cmocka_unit_test(t_grows),
