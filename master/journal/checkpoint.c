@@ -317,7 +317,7 @@ int mcm_checkpoint(struct mcm *m)
 	mc_metric_observe(&duration_ms, (mc_now_ns() - began) / MC_NS_PER_MS);
 	if (r < 0)
 		return r;
-	j->last_bytes = size.bytes;
+	__atomic_store_n(&j->last_bytes, size.bytes, __ATOMIC_RELAXED);
 	mc_info(LOG, "checkpoint written sequence=%llu records=%llu bytes=%llu ms=%llu "
 		"longest_lock_us=%llu longest_lock_cpu_us=%llu",
 		(unsigned long long)sequence, (unsigned long long)size.records,

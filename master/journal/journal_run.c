@@ -278,8 +278,8 @@ void mcm_journal_close(struct mcm *m, bool clean)
 static bool checkpoint_due(struct mcm_journal *j)
 {
 	uint64_t bytes = __atomic_load_n(&j->file_bytes, __ATOMIC_RELAXED);
-	uint64_t limit = j->last_bytes / 2 > j->checkpoint_bytes ? j->last_bytes / 2 :
-		j->checkpoint_bytes;
+	uint64_t half = __atomic_load_n(&j->last_bytes, __ATOMIC_RELAXED) / 2;
+	uint64_t limit = half > j->checkpoint_bytes ? half : j->checkpoint_bytes;
 	uint64_t now = mc_now_ns();
 
 	if (now < j->retry_ns)
