@@ -5,19 +5,25 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/hash.h"
 #include "common/sync.h"
 #include "meta/blob_i.h"
 
-#define UNFINISHED ".tmp~"	/* no valid name has a '~' */
+/* First byte of the name of an unfinished file; no valid name has it.  The rest is random: a suffix to the blob's name
+ * could exceed the limit of the file system, and two puts of one name need two files. */
+#define UNFINISHED '~'
+#define RETRIES 16
 
 struct dir {
 	struct mcd_blobs base;
@@ -33,14 +39,16 @@ static void dir_close(struct mcd_blobs *b)
 }
 
 /* The path of a file; the caller frees it. */
-static char *path_of(const struct mcd_blobs *b, const char *name, const char *suffix)
+static char *path_of(const struct mcd_blobs *b, const char *name)
 {
 	char *path;
 
-	return asprintf(&path, "%s/%s%s", ((const struct dir *)b)->root, name, suffix) < 0 ? NULL : path;
+	return asprintf(&path, "%s/%s", ((const struct dir *)b)->root, name) < 0 ? NULL : path;
 }
 
-/* Make the directories that lead to @path; each entry is durable. */
+/* ---- put ----------------------------------------------------------------------------------------- */
+
+/* Make the directories that lead to @path durable, also those of a put that was killed before it could. */
 static int make_dirs(const struct mcd_blobs *b, char *path)
 {
 	char *at = path + strlen(((const struct dir *)b)->root);
@@ -48,13 +56,37 @@ static int make_dirs(const struct mcd_blobs *b, char *path)
 
 	while (r == 0 && (at = strchr(at + 1, '/'))) {
 		*at = '\0';
-		if (mkdir(path, 0700) == 0)
+		if (mkdir(path, 0700) < 0 && errno != EEXIST)
+			r = mc_fail(-errno, "cannot create %s: %s", path, mc_strerror(errno));
+		else
 			r = mc_sync_entry(path);
-		else if (errno != EEXIST)
-			r = mc_fail(-errno, "cannot create %s", path);
 		*at = '/';
 	}
 	return r;
+}
+
+/* Create a file beside @path.  Its lock tells a sweep that the writer lives. */
+static int unfinished_open(const char *path, char **ret, int *ret_fd)
+{
+	const char *last = strrchr(path, '/');
+	auto_free char *tmp = NULL;
+	auto_close int fd = -1;
+	struct stat st;
+
+	if (asprintf(&tmp, "%.*s/%c%016" PRIx64, (int)(last - path), path, UNFINISHED, mc_random_u64()) < 0) {
+		tmp = NULL;
+		return -ENOMEM;
+	}
+	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	/* File systems without locks: a sweep cannot lock the file either, and leaves it. */
+	(void)flock(fd, LOCK_EX);
+	if (fstat(fd, &st) < 0 || !st.st_nlink)
+		return -ENOENT;		/* a sweep had the lock first, and removed the file */
+	*ret = TAKE_PTR(tmp);
+	*ret_fd = TAKE_FD(fd);
+	return 0;
 }
 
 static int write_all(int fd, const char *data, size_t len)
@@ -72,54 +104,88 @@ static int write_all(int fd, const char *data, size_t len)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
-static int dir_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+static int put_once(const char *path, const void *data, size_t len)
 {
-	auto_free char *path = path_of(b, name, ""), *tmp = path_of(b, name, UNFINISHED);
+	auto_free char *tmp = NULL;
 	auto_close int fd = -1;
-	int r;
+	int r = mc_fault("blob.write");
 
-	if (!path || !tmp)
-		return mc_fail(-ENOMEM, "no memory for a file");
-	r = make_dirs(b, path);
-	if (r < 0)
-		return r;
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	r = fd < 0 ? -errno : mc_fault("blob.write");
+	if (r == 0)
+		r = unfinished_open(path, &tmp, &fd);
 	if (r == 0)
 		r = write_all(fd, data, len);
-	MC_FAULT_POINT("blob.rename");
+	if (r == 0)
+		r = mc_fault("blob.rename");
 	if (r == 0 && rename(tmp, path) < 0)
 		r = -errno;
-	if (r == 0)
-		return mc_sync_entry(path);
-	(void)unlink(tmp);
-	return mc_fail(r, "cannot write %s", path);
+	if (r < 0 && tmp)
+		(void)unlink(tmp);
+	return r;
+}
+
+static int dir_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+{
+	auto_free char *path = path_of(b, name);
+	int r = -ENOENT;
+
+	if (!path)
+		return mc_fail(-ENOMEM, "no memory for a file");
+	/* -ENOENT: a delete or a sweep has removed the directory, which was empty. */
+	for (unsigned i = 0; i < RETRIES && r == -ENOENT; i++) {
+		r = make_dirs(b, path);
+		if (r == -ENOENT)
+			continue;
+		if (r < 0)
+			return r;
+		r = put_once(path, data, len);
+	}
+	return r < 0 ? mc_fail(r, "cannot write %s: %s", path, mc_strerror(r)) : mc_sync_entry(path);
+}
+
+/* ---- get and delete ------------------------------------------------------------------------------ */
+
+static int get_open(const char *path, struct stat *ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r = fd < 0 || fstat(fd, ret) < 0 ? -errno : 0;
+
+	/* "a/b" and "a" when only the other one exists. */
+	if (r == -ENOTDIR || (r == 0 && !S_ISREG(ret->st_mode)))
+		r = -ENOENT;
+	if (r < 0)
+		return mc_fail(r, "cannot read %s: %s", path, mc_strerror(r));
+	if (ret->st_size > MCD_BLOB_MAX)
+		return mc_fail(-EMSGSIZE, "%s has more than %u bytes", path, MCD_BLOB_MAX);
+	return TAKE_FD(fd);
 }
 
 static int dir_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len)
 {
-	auto_free char *path = path_of(b, name, ""), *data = NULL;
-	auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	auto_free char *path = path_of(b, name), *data = NULL;
+	auto_close int fd = -1;
 	struct stat st;
-	size_t at = 0;
+	size_t at = 0, len;
 	ssize_t n = 1;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return mc_fail(path ? -errno : -ENOMEM, "cannot read %s", path ? path : name);
-	if (st.st_size > MCD_BLOB_MAX)
-		return mc_fail(-EMSGSIZE, "%s is too large", path);
-	data = malloc((size_t)st.st_size + 1);
+	if (!path)
+		return mc_fail(-ENOMEM, "no memory for a file");
+	fd = get_open(path, &st);
+	if (fd < 0)
+		return fd;
+	len = (size_t)st.st_size;
+	data = malloc(len + 1);
 	if (!data)
 		return mc_fail(-ENOMEM, "no memory for %s", path);
-	while (at < (size_t)st.st_size && n > 0) {
-		n = read(fd, data + at, (size_t)st.st_size - at);
+	while (at < len && n > 0) {
+		n = read(fd, data + at, len - at);
 		if (n < 0 && errno == EINTR)
 			n = 1;
 		else if (n > 0)
 			at += (size_t)n;
 	}
-	if (n < 0)
-		return mc_fail(-errno, "cannot read %s", path);
+	if (at < len)
+		return mc_fail(n < 0 ? -errno : -EIO, "cannot read %s: %s", path,
+			       n < 0 ? mc_strerror(errno) : "the file was cut off meanwhile");
 	data[at] = '\0';
 	*ret_len = at;
 	*ret = TAKE_PTR(data);
@@ -128,15 +194,20 @@ static int dir_get(struct mcd_blobs *b, const char *name, void **ret, size_t *re
 
 static int dir_del(struct mcd_blobs *b, const char *name)
 {
-	auto_free char *path = path_of(b, name, "");
+	auto_free char *path = path_of(b, name);
 	size_t root = strlen(((struct dir *)b)->root);
 	char *end;
+	int r;
 
 	if (!path)
 		return mc_fail(-ENOMEM, "no memory for a file");
-	if (unlink(path) < 0 && errno != ENOENT)
-		return mc_fail(-errno, "cannot delete %s", path);
-	/* Directories that are empty now. */
+	/* EISDIR: other names begin with "NAME/", and this one does not exist. */
+	if (unlink(path) < 0 && errno != ENOENT && errno != ENOTDIR && errno != EISDIR)
+		return mc_fail(-errno, "cannot delete %s: %s", path, mc_strerror(errno));
+	r = mc_sync_entry(path);
+	/* Another process may have removed the directory, with the file. */
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+		return r;
 	while ((end = strrchr(path + root + 1, '/'))) {
 		*end = '\0';
 		if (rmdir(path) < 0)
@@ -145,41 +216,80 @@ static int dir_del(struct mcd_blobs *b, const char *name)
 	return 0;
 }
 
-static int list_below(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void *arg)
+/* ---- walks --------------------------------------------------------------------------------------- */
+
+/* Call @fn for each regular file below @below, which is "" or ends in '/', with its name from the root. */
+static int walk(struct mcd_blobs *b, const char *below, const char *prefix, mcd_blob_fn fn, void *arg)
 {
-	auto_free char *path = path_of(b, prefix, "");
+	auto_free char *path = path_of(b, below);
 	DIR *dir = path ? opendir(path) : NULL;
+	char name[MCD_BLOB_NAME_MAX + 1];
 	struct dirent *e;
+	struct stat st;
+	size_t len, same;
 	int r = 0;
 
+	if (!dir && path && (errno == ENOENT || errno == ENOTDIR))
+		return 0;
 	if (!dir)
-		return path && errno == ENOENT ? 0 : mc_fail(path ? -errno : -ENOMEM, "cannot list %s", prefix);
+		return mc_fail(path ? -errno : -ENOMEM, "cannot list %s: %s", path ? path : below, mc_strerror(errno));
 	while (r == 0 && (errno = 0, e = readdir(dir))) {
-		char name[MCD_BLOB_NAME_MAX + 2];
-		struct stat st;
-
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || strstr(e->d_name, UNFINISHED))
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+		    fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		len = (size_t)snprintf(name, sizeof(name), "%s%s%s", below, e->d_name, S_ISDIR(st.st_mode) ? "/" : "");
+		same = len < strlen(prefix) ? len : strlen(prefix);
+		if (len >= sizeof(name) || strncmp(name, prefix, same) != 0)
 			continue;
-		if (snprintf(name, sizeof(name), "%s%s%s", prefix, e->d_name, S_ISDIR(st.st_mode) ? "/" : "") >=
-		    (int)sizeof(name))
-			continue;
-		r = S_ISDIR(st.st_mode) ? list_below(b, name, fn, arg) : S_ISREG(st.st_mode) ? fn(arg, name) : 0;
+		if (S_ISDIR(st.st_mode))
+			r = walk(b, name, prefix, fn, arg);
+		else if (S_ISREG(st.st_mode))
+			r = fn(arg, name);
 	}
 	if (r == 0 && errno)
-		r = mc_fail(-errno, "cannot list %s", path);
+		r = mc_fail(-errno, "cannot list %s: %s", path, mc_strerror(errno));
 	closedir(dir);
 	return r;
 }
 
+static int dir_list(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void *arg)
+{
+	const char *last = strrchr(prefix, '/');
+	char below[MCD_BLOB_NAME_MAX];
+
+	snprintf(below, sizeof(below), "%.*s", last ? (int)(last + 1 - prefix) : 0, prefix);
+	return walk(b, below, prefix, fn, arg);
+}
+
+/* Remove an unfinished file whose writer is dead, and the directories that are empty then. */
+static int sweep_one(void *arg, const char *name)
+{
+	const char *last = strrchr(name, '/');
+	auto_free char *path = NULL;
+	auto_close int fd = -1;
+
+	if ((last ? last[1] : *name) != UNFINISHED)
+		return 0;
+	path = path_of(arg, name);
+	fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+		(void)dir_del(arg, name);
+	return 0;
+}
+
 int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 {
-	static const struct mcd_blob_ops ops = { dir_close, dir_put, dir_get, dir_del, list_below };
+	static const struct mcd_blob_ops ops = { dir_close, dir_put, dir_get, dir_del, dir_list };
 	struct dir *d;
+	int r;
 
-	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return mc_fail(-errno, "cannot create the directory of snapshots, %s", dir);
+	if (mkdir(dir, 0700) == 0)
+		r = mc_sync_entry(dir);
+	else
+		r = errno == EEXIST ? 0 :
+			mc_fail(-errno, "cannot create the directory of snapshots, %s: %s", dir, mc_strerror(errno));
+	if (r < 0)
+		return r;
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
@@ -190,6 +300,8 @@ int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
 	}
 	snprintf(d->base.where, sizeof(d->base.where), "%s", dir);
+	/* What cannot be removed harms nothing: it is not listed. */
+	(void)walk(&d->base, "", "", sweep_one, &d->base);
 	*ret = &d->base;
 	return 0;
 }

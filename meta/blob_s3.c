@@ -19,9 +19,12 @@
 #include "meta/meta_i.h"
 
 #define ATTEMPTS 3
-#define PAUSE_MS 200
-#define URL_MAX 4096
+#define PAUSE_MS 200		/* after the first attempt; three times as long after the second */
+#define ATTEMPT_MS 600000	/* limit of one that makes progress */
+#define URL_MAX 8192
 #define PAGE "1000"		/* names in an answer to a list; the server's default as well */
+_Static_assert(MCD_BLOB_MAX <= MCD_TEXT_MAX, "mcd_web_run() receives a blob");
+#define PAGES_MAX 100000	/* a server may always name a next page */
 
 struct s3 {
 	struct mcd_blobs base;
@@ -30,7 +33,7 @@ struct s3 {
 	char sign[128];		/* for libcurl */
 	char *keys;		/* ID:SECRET */
 	char *token;		/* header line, NULL: none */
-	uint64_t limit_ms;	/* of an attempt */
+	unsigned connect_ms, stall_ms;
 };
 
 static void s3_close(struct mcd_blobs *b)
@@ -45,35 +48,65 @@ static void s3_close(struct mcd_blobs *b)
 
 /* ---- errors -------------------------------------------------------------------------------------- */
 
-/* The text of <Code> in S3's error document, "" if there is none. */
+/* The text of <Code> in S3's error document, "" if there is none or it is no word. */
 static void error_code(const struct mcd_web_call *c, char ret[64])
 {
 	const char *at = c->text ? strstr(c->text, "<Code>") : NULL;
+	size_t n = at ? strcspn(at + 6, "<") : 0;
 
-	*ret = '\0';
-	if (at)
-		snprintf(ret, 64, "%.*s", (int)strcspn(at + 6, "<"), at + 6);
+	snprintf(ret, 64, "%.*s", n < 64 ? (int)n : 0, at ? at + 6 : "");
+	for (const char *p = ret; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr(".-_", *p))
+			*ret = '\0';
+}
+
+static int error_number(long status, const char *code)
+{
+	static const struct { const char *code; int err; } codes[] = {
+		{ "NoSuchKey", -ENOENT }, { "NoSuchBucket", -EINVAL }, { "EntityTooLarge", -EMSGSIZE },
+		{ "QuotaExceeded", -ENOSPC }, { "XMinioStorageFull", -ENOSPC }, { "ExpiredToken", -EACCES },
+		{ "InvalidToken", -EACCES }, { "TokenRefreshRequired", -EACCES }, { "RequestTimeout", -ETIMEDOUT },
+		{ "SlowDown", -EAGAIN },
+	};
+
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (!strcmp(code, codes[i].code))
+			return codes[i].err;
+	switch (status) {
+	case 401:
+	case 403:
+		return -EACCES;
+	case 404:
+		return -ENOENT;
+	case 408:
+		return -ETIMEDOUT;
+	case 429:
+	case 503:
+		return -EAGAIN;
+	case 507:
+		return -ENOSPC;
+	default:
+		/* 3xx: the bucket is in another region, or at another endpoint */
+		return status / 100 == 3 || status / 100 == 4 ? -EINVAL : -EIO;
+	}
 }
 
 static int s3_error(const struct s3 *s, const char *name, const struct mcd_web_call *c)
 {
-	int r = -EIO;
 	char code[64];
 
 	error_code(c, code);
-	if (c->status == 401 || c->status == 403)
-		r = -EACCES;
-	else if (c->status == 404 && strcmp(code, "NoSuchBucket") != 0)
-		r = -ENOENT;
-	else if (c->status / 100 == 4)
-		r = -EINVAL;
-	return mc_fail(r, "%s: HTTP status %ld %s for %s", s->base.where, c->status, code, name);
+	return mc_fail(error_number(c->status, code), "%s: HTTP status %ld%s%s for %s%s", s->base.where, c->status,
+		       *code ? " " : "", code, *name ? name : "a list", c->status / 100 == 3 ?
+		       " (check MOONCAKE_S3_ENDPOINT and MOONCAKE_S3_REGION)" : "");
 }
 
 /* May the same request succeed soon? */
 static bool may_pass(int r, const struct mcd_web_call *c)
 {
-	return r < 0 ? r != -ENOMEM && r != -EINVAL && r != -EMSGSIZE : c->status == 429 || c->status / 100 == 5;
+	if (r < 0)
+		return r != -ENOMEM && r != -EINVAL && r != -EMSGSIZE;
+	return c->status == 408 || c->status == 429 || (c->status / 100 == 5 && c->status != 501 && c->status != 507);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------ */
@@ -81,24 +114,32 @@ static bool may_pass(int r, const struct mcd_web_call *c)
 /* @name: for messages.  0: the status is 2xx, and the caller frees c->text. */
 static int s3_run(struct s3 *s, const char *name, struct mcd_web_call *c)
 {
+	auto_free char *why = NULL;
 	int r;
 
 	c->sign = s->sign;
 	c->keys = s->keys;
 	c->header = s->token;
 	c->keep = true;
-	for (unsigned i = 1;; i++) {
-		c->wait = (struct mcd_wait){ .deadline = mc_deadline_ms((int64_t)s->limit_ms) };
+	c->connect_ms = s->connect_ms;
+	c->stall_ms = s->stall_ms;
+	for (unsigned i = 1, pause_ms = PAUSE_MS;; i++, pause_ms *= 3) {
+		c->wait = (struct mcd_wait){ .deadline = mc_deadline_ms(ATTEMPT_MS) };
 		r = mcd_web_run(s->web, c);
 		if (r == 0 && c->status / 100 == 2)
 			return 0;
 		if (i == ATTEMPTS || !may_pass(r, c))
 			break;
 		free(c->text);
-		nanosleep(&(const struct timespec){ .tv_nsec = PAUSE_MS * i * 1000000L }, NULL);
+		nanosleep(&(const struct timespec){ .tv_nsec = pause_ms * 1000000L }, NULL);
 	}
-	if (r == 0)
+	if (r == 0) {
 		r = s3_error(s, name, c);
+	} else {
+		/* The detail names the host; mc_fail() overwrites it. */
+		why = strdup(mc_err_detail(r));
+		r = mc_fail(r, "%s: %s", s->base.where, why ? why : mc_strerror(r));
+	}
 	free(c->text);
 	c->text = NULL;
 	return r;
@@ -132,6 +173,8 @@ static int s3_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret
 
 	if (r == 0)
 		r = s3_run((struct s3 *)b, name, &c);
+	if (r == -EMSGSIZE)
+		return mc_fail(r, "%s: %s has more than %u bytes", b->where, name, MCD_BLOB_MAX);
 	if (r < 0)
 		return r;
 	if (!c.text)
@@ -157,47 +200,61 @@ static int s3_del(struct mcd_blobs *b, const char *name)
 
 /* ---- lists --------------------------------------------------------------------------------------- */
 
-/* As the signature demands: all but the unreserved characters in capital hexadecimal digits. */
-static void percent_encode(const char *text, char *ret, size_t size)
+/* As the signature demands: all but the unreserved characters in capital hexadecimal digits.  -1: @size is too small. */
+static int percent_encode(const char *text, char *ret, size_t size)
 {
 	size_t at = 0;
 
-	for (; *text && at + 4 < size; text++) {
+	for (; *text; text++) {
+		if (at + 4 > size)
+			return -1;
 		if (isalnum((unsigned char)*text) || strchr("-._~", *text))
 			ret[at++] = *text;
 		else
 			at += (size_t)snprintf(ret + at, size - at, "%%%02X", (unsigned char)*text);
 	}
 	ret[at] = '\0';
+	return 0;
+}
+
+/* @token: of this page, NULL: the first.  *ret_next: of the next one, NULL: this was the last. */
+static int list_page(struct s3 *s, const char *prefix, const char *token, mcd_blob_fn fn, void *arg, char **ret_next)
+{
+	char url[URL_MAX], encoded[3 * MCD_BLOB_NAME_MAX + 1], page[3 * MCD_S3_TOKEN_MAX + 1] = "";
+	struct mcd_web_call c = { .method = "GET", .url = url };
+	int r;
+
+	if (percent_encode(prefix, encoded, sizeof(encoded)) < 0 ||
+	    (token && percent_encode(token, page, sizeof(page)) < 0))
+		return mc_fail(-EINVAL, "%s: a name in a list is too long", s->base.where);
+	/* The parameters in the order that the signature demands: libcurl 7.88 does not sort and encode them. */
+	if (snprintf(url, sizeof(url), "%s?%s%s%slist-type=2&max-keys=" PAGE "&prefix=%s", s->url,
+		     token ? "continuation-token=" : "", page, token ? "&" : "", encoded) >= URL_MAX)
+		return mc_fail(-EINVAL, "the URL of a list is too long");
+	r = s3_run(s, prefix, &c);
+	if (r == 0)
+		r = mcd_s3_list_decode(c.text ? c.text : "", c.len, fn, arg, ret_next);
+	free(c.text);
+	return r == -EBADMSG ? mc_fail(-EIO, "%s: invalid answer to a list", s->base.where) : r;
 }
 
 static int s3_list(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void *arg)
 {
 	struct s3 *s = (struct s3 *)b;
-	char url[URL_MAX], encoded[1024], token[1536] = "";
-	auto_free char *next = NULL;
+	auto_free char *token = NULL;
+	char *next = NULL;
 	int r = 0;
 
-	do {
-		struct mcd_web_call c = { .method = "GET", .url = url };
-
-		if (next)
-			percent_encode(next, token, sizeof(token));
-		percent_encode(prefix, encoded, sizeof(encoded));
-		free(next);
-		next = NULL;
-		/* The parameters in the order that the signature demands. */
-		if (snprintf(url, sizeof(url), "%s?%s%s%slist-type=2&max-keys=" PAGE "&prefix=%s", s->url,
-			     *token ? "continuation-token=" : "", token, *token ? "&" : "", encoded) >= URL_MAX)
-			return mc_fail(-EINVAL, "the URL is too long");
-		r = s3_run(s, prefix, &c);
-		if (r == 0)
-			r = mcd_s3_list_decode(c.text ? c.text : "", c.len, fn, arg, &next);
-		if (r == -EBADMSG)
-			r = mc_fail(-EINVAL, "%s: invalid answer to a list", s->base.where);
-		free(c.text);
-	} while (r == 0 && next);
-	return r;
+	for (unsigned i = 0; i < PAGES_MAX && r == 0 && (i == 0 || token); i++) {
+		r = list_page(s, prefix, token, fn, arg, &next);
+		if (r == 0 && next && token && !strcmp(next, token)) {
+			free(next);
+			return mc_fail(-EIO, "%s: a list repeats a page", s->base.where);
+		}
+		free(token);
+		token = TAKE_PTR(next);
+	}
+	return r == 0 && token ? mc_fail(-EMSGSIZE, "%s: a list has too many pages", s->base.where) : r;
 }
 
 /* ---- configuration ------------------------------------------------------------------------------- */
@@ -206,66 +263,105 @@ static const char *setting(const char *name, const char *older, const char *def)
 {
 	const char *v = mc_env_str(name);
 
-	if (!v || !*v)
-		v = older ? mc_env_str(older) : NULL;
-	return v && *v ? v : def;
+	if (!v)
+		v = mc_env_str(older);
+	return v ? v : def;
 }
 
-static bool is_off(const char *v)
+static bool path_style(const char *host, bool https, const char *bucket)
 {
-	return v && (!strcasecmp(v, "0") || !strcasecmp(v, "false") || !strcasecmp(v, "off") || !strcasecmp(v, "no"));
+	if (mc_env_str("MOONCAKE_S3_PATH_STYLE"))
+		return mc_env_on("MOONCAKE_S3_PATH_STYLE");
+	if (mc_env_str("MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING"))
+		return !mc_env_on("MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING");
+	return !strcmp(host, "localhost") || !strncmp(host, "localhost:", 10) || *host == '[' ||
+		strspn(host, "0123456789.:") == strlen(host) || (https && strchr(bucket, '.'));
 }
 
-static bool path_style(const char *host)
+/* Words that become parts of URLs and of the signature. */
+static bool is_word(const char *text, const char *more)
 {
-	const char *v = mc_env_str("MOONCAKE_S3_PATH_STYLE");
-
-	if (v && *v)
-		return !is_off(v);
-	return is_off(mc_env_str("MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING")) || !strncmp(host, "localhost", 9) ||
-		*host == '[' || strspn(host, "0123456789.:") == strlen(host);
+	for (; *text; text++)
+		if (!isalnum((unsigned char)*text) && !strchr(more, *text))
+			return false;
+	return true;
 }
 
 static int set_url(struct s3 *s, const char *region, const char *bucket)
 {
 	const char *where = setting("MOONCAKE_S3_ENDPOINT", "MOONCAKE_AWS_S3_ENDPOINT", NULL);
-	const char *scheme = is_off(mc_env_str("MOONCAKE_AWS_USE_HTTPS")) ? "http" : "https";
-	const char *sep = where ? strstr(where, "://") : NULL, *host = sep ? sep + 3 : where;
-	char amazon[256], name[256];
+	bool https = !mc_env_str("MOONCAKE_AWS_USE_HTTPS") || mc_env_on("MOONCAKE_AWS_USE_HTTPS");
+	const char *scheme, *host = where;
+	char name[256];
+	size_t len;
 	int n;
 
-	snprintf(amazon, sizeof(amazon), "s3.%s.amazonaws.com", region);
-	if (sep && strncmp(where, "http://", 7) != 0 && strncmp(where, "https://", 8) != 0)
-		return mc_fail(-EINVAL, "MOONCAKE_S3_ENDPOINT=%s: use http:// or https://", where);
-	if (sep)
-		scheme = !strncmp(where, "http://", 7) ? "http" : "https";
-	snprintf(name, sizeof(name), "%.*s", host ? (int)strcspn(host, "/") : 255, host ? host : amazon);
-	n = path_style(name) ? snprintf(s->url, sizeof(s->url), "%s://%s/%s/", scheme, name, bucket) :
+	if (where && (!strncasecmp(where, "https://", 8) || !strncasecmp(where, "http://", 7))) {
+		https = where[4] != ':';
+		host = strchr(where, ':') + 3;
+	}
+	scheme = https ? "https" : "http";
+	if (host)
+		snprintf(name, sizeof(name), "%s", host);
+	else
+		snprintf(name, sizeof(name), "s3.%s.amazonaws.com", region);
+	len = strlen(name);
+	if (len && name[len - 1] == '/')
+		name[len - 1] = '\0';
+	/* Not in the message: the text may be a URL with a password. */
+	if (!*name || (host && strlen(host) >= sizeof(name)) || !is_word(name, ".-_:[]"))
+		return mc_fail(-EINVAL, "MOONCAKE_S3_ENDPOINT or MOONCAKE_AWS_S3_ENDPOINT is invalid: use HOST:PORT, "
+			       "or http:// or https:// before it, and no path");
+	n = path_style(name, https, bucket) ? snprintf(s->url, sizeof(s->url), "%s://%s/%s/", scheme, name, bucket) :
 		snprintf(s->url, sizeof(s->url), "%s://%s.%s/", scheme, bucket, name);
 	snprintf(s->base.where, sizeof(s->base.where), "S3 %s://%s, bucket %s", scheme, name, bucket);
-	return n < (int)sizeof(s->url) ? 0 : mc_fail(-EINVAL, "MOONCAKE_S3_ENDPOINT is too long");
+	return n < (int)sizeof(s->url) ? 0 : mc_fail(-EINVAL, "MOONCAKE_S3_BUCKET is too long");
+}
+
+static int set_keys(struct s3 *s)
+{
+	const char *id = setting("MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID", NULL);
+	const char *secret = setting("MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_AWS_SECRET_ACCESS_KEY", NULL);
+	const char *token = mc_env_str("MOONCAKE_S3_SESSION_TOKEN");
+
+	if (!id)
+		return mc_fail(-EINVAL, "S3 needs an access key in MOONCAKE_S3_ACCESS_KEY_ID or "
+			       "MOONCAKE_AWS_ACCESS_KEY_ID");
+	if (!secret)
+		return mc_fail(-EINVAL, "S3 needs a secret key in MOONCAKE_S3_SECRET_ACCESS_KEY or "
+			       "MOONCAKE_AWS_SECRET_ACCESS_KEY");
+	/* libcurl separates the keys at the first colon, and a line end would begin another header line. */
+	if (strpbrk(id, ":\r\n/, ") || (token && strpbrk(token, "\r\n")))
+		return mc_fail(-EINVAL, "MOONCAKE_S3_ACCESS_KEY_ID, MOONCAKE_AWS_ACCESS_KEY_ID or "
+			       "MOONCAKE_S3_SESSION_TOKEN has an invalid character");
+	if (asprintf(&s->keys, "%s:%s", id, secret) < 0) {
+		s->keys = NULL;
+		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
+	}
+	if (token && asprintf(&s->token, "x-amz-security-token: %s", token) < 0) {
+		s->token = NULL;
+		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
+	}
+	return 0;
 }
 
 static int configure(struct s3 *s)
 {
 	const char *region = setting("MOONCAKE_S3_REGION", "MOONCAKE_AWS_REGION", "us-east-1");
 	const char *bucket = setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
-	const char *id = setting("MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID", NULL);
-	const char *secret = setting("MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_AWS_SECRET_ACCESS_KEY", NULL);
-	const char *token = setting("MOONCAKE_S3_SESSION_TOKEN", NULL, NULL);
+	int r;
 
-	if (!bucket || strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != strlen(bucket))
+	if (!bucket || !isalnum((unsigned char)*bucket) || !is_word(bucket, ".-_"))
 		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or "
 			       "MOONCAKE_AWS_BUCKET_NAME");
-	if (!id || !secret)
-		return mc_fail(-EINVAL, "S3 needs MOONCAKE_S3_ACCESS_KEY_ID and MOONCAKE_S3_SECRET_ACCESS_KEY, or "
-			       "MOONCAKE_AWS_ACCESS_KEY_ID and MOONCAKE_AWS_SECRET_ACCESS_KEY");
-	if (asprintf(&s->keys, "%s:%s", id, secret) < 0 ||
-	    (token && asprintf(&s->token, "x-amz-security-token: %s", token) < 0))
-		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
+	if (!is_word(region, "-_") || strlen(region) > 64)
+		return mc_fail(-EINVAL, "MOONCAKE_S3_REGION or MOONCAKE_AWS_REGION is invalid: %.64s", region);
+	r = set_keys(s);
+	if (r < 0)
+		return r;
 	snprintf(s->sign, sizeof(s->sign), "aws:amz:%s:s3", region);
-	s->limit_ms = (uint64_t)mc_env_int("MOONCAKE_AWS_CONNECT_TIMEOUT_MS", 10000, 1, 3600000) +
-		(uint64_t)mc_env_int("MOONCAKE_AWS_REQUEST_TIMEOUT_MS", 30000, 1, 3600000);
+	s->connect_ms = (unsigned)mc_env_int("MOONCAKE_AWS_CONNECT_TIMEOUT_MS", 10000, 1, 3600000);
+	s->stall_ms = (unsigned)mc_env_int("MOONCAKE_AWS_REQUEST_TIMEOUT_MS", 30000, 1, 3600000);
 	return set_url(s, region, bucket);
 }
 

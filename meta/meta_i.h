@@ -91,8 +91,10 @@ struct mcd_web_call {
 	const char *type;	/* content type of the body; NULL: application/json */
 	const char *header;	/* additional header line, NULL: none */
 	const char *sign, *keys;	/* NULL, or libcurl's text for the AWS signature, and ID:SECRET */
+	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
 	bool keep;		/* leave the connection open for the next call */
 	struct mcd_wait wait;
+	uint64_t stall_at, moved;	/* private: with stall_ms, the end of the call, and the bytes sent and received */
 	/* the answer */
 	long status;
 	char *text;		/* malloc'ed, NUL-terminated, at most MCD_TEXT_MAX bytes; NULL: empty */
