@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "common/cleanup.h"
@@ -63,21 +64,18 @@ static void error_code(const struct mcd_web_call *c, char ret[64])
 static int error_number(long status, const char *code)
 {
 	static const struct { const char *code; int err; } codes[] = {
-		{ "NoSuchKey", -ENOENT }, { "NoSuchBucket", -EINVAL }, { "EntityTooLarge", -EMSGSIZE },
-		{ "QuotaExceeded", -ENOSPC }, { "XMinioStorageFull", -ENOSPC }, { "ExpiredToken", -EACCES },
-		{ "InvalidToken", -EACCES }, { "TokenRefreshRequired", -EACCES }, { "RequestTimeout", -ETIMEDOUT },
-		{ "SlowDown", -EAGAIN },
+		{ "NoSuchKey", -ENOENT }, { "EntityTooLarge", -EMSGSIZE }, { "QuotaExceeded", -ENOSPC },
+		{ "XMinioStorageFull", -ENOSPC }, { "InvalidAccessKeyId", -EACCES }, { "ExpiredToken", -EACCES },
+		{ "InvalidToken", -EACCES }, { "RequestTimeout", -ETIMEDOUT }, { "SlowDown", -EAGAIN },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
-		if (!strcmp(code, codes[i].code))
+		if (!strcasecmp(code, codes[i].code))
 			return codes[i].err;
 	switch (status) {
 	case 401:
 	case 403:
 		return -EACCES;
-	case 404:
-		return -ENOENT;
 	case 408:
 		return -ETIMEDOUT;
 	case 429:
@@ -86,7 +84,8 @@ static int error_number(long status, const char *code)
 	case 507:
 		return -ENOSPC;
 	default:
-		/* 3xx: the bucket is in another region, or at another endpoint */
+		/* 404 with another code: no such bucket, or this is no S3 server.  3xx: the bucket is in another region, or
+		 * at another endpoint. */
 		return status / 100 == 3 || status / 100 == 4 ? -EINVAL : -EIO;
 	}
 }

@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	else if (r == 0 && !strcmp(argv[2], "fill") && argc == 5)
 		r = fill(b, argv[3], atoi(argv[4]));
 	if (r < 0)
-		fprintf(stderr, "blob_tool: %s\n", mc_err_detail(r));
+		fprintf(stderr, "blob_tool: %d %s\n", r, mc_err_detail(r));
 	mcd_blobs_close(b);
 	return r < 0;
 }

