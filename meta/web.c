@@ -113,6 +113,15 @@ static int web_on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl
 	return (c->stall_ms && mc_now_ns() > c->stall_at) || (c->wait.cancel && atomic_load(c->wait.cancel));
 }
 
+/* The connection is open, and the request follows. */
+static int web_on_request(void *arg, char *to, char *from, int to_port, int from_port)
+{
+	struct mcd_web_call *c = arg;
+
+	c->stall_at = mc_deadline_ms(c->stall_ms);
+	return CURL_PREREQFUNC_OK;
+}
+
 static long web_left_ms(uint64_t deadline)
 {
 	int ms = mc_deadline_left_ms(deadline);
@@ -169,6 +178,8 @@ static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *hea
 	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
 	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, web_on_progress);
 	curl_easy_setopt(h, CURLOPT_XFERINFODATA, c);
+	curl_easy_setopt(h, CURLOPT_PREREQFUNCTION, web_on_request);
+	curl_easy_setopt(h, CURLOPT_PREREQDATA, c);
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	if (c->sign) {
 		curl_easy_setopt(h, CURLOPT_AWS_SIGV4, c->sign);
