@@ -23,9 +23,9 @@
  * the caller has to verify them.
  *
  * Errors have a detail that names the directory, or the server and bucket, and S3's error code; never a key.  -ENOENT:
- * there is no such name; -EACCES: the keys are wrong, or do not allow it; -EINVAL: name, configuration, or a bucket that
- * does not exist; -EMSGSIZE: more than MCD_BLOB_MAX bytes; -ENOSPC; -EAGAIN: the server is overloaded; -ETIMEDOUT,
- * -ECONNREFUSED, -EHOSTUNREACH ...; -EIO.  Threads: any, also several processes on one directory. */
+ * there is no such name; -EACCES: the keys are wrong, or do not allow it; -EINVAL: name, configuration, or a bucket
+ * that does not exist; -EMSGSIZE: more than MCD_BLOB_MAX bytes; -ENOSPC; -EAGAIN: the server is overloaded;
+ * -ETIMEDOUT, -ECONNREFUSED, -EHOSTUNREACH ...; -EIO.  Threads: any, also several processes on one directory. */
 #ifndef MCD_BLOB_H
 #define MCD_BLOB_H
 
@@ -52,8 +52,8 @@ int mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_
 /* 0 also if there is none.  Durable when this returns 0. */
 int mcd_blob_delete(struct mcd_blobs *b, const char *name);
 /* Call @fn for each name that begins with @prefix ("": all), in ascending order of the bytes.  A result other than 0 of
- * @fn ends the list and is returned; @fn may delete.  What has no valid name is not listed.  -EMSGSIZE: more than
- * MCD_BLOB_LIST_MAX names. */
+ * @fn ends the list and is returned; @fn may delete.  Files and objects without a valid name are not listed.
+ * -EMSGSIZE: more than MCD_BLOB_LIST_MAX names. */
 int mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg);
 
 #endif

@@ -300,7 +300,7 @@ int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
 	}
 	snprintf(d->base.where, sizeof(d->base.where), "%s", dir);
-	/* What cannot be removed harms nothing: it is not listed. */
+	/* An unfinished file that cannot be removed is harmless, because it is not listed. */
 	(void)walk(&d->base, "", "", sweep_one, &d->base);
 	*ret = &d->base;
 	return 0;

@@ -29,8 +29,8 @@ int mcd_blob_s3_open(struct mcd_blobs **ret);
 #define MCD_S3_TOKEN_MAX 1024u	/* bytes of a token or a key, as S3's limit of a key */
 
 /* One page of an answer to ListObjectsV2, at most 16 MiB, public for the fuzzer: calls @fn for each key, and ends with
- * its result if that is not 0.  *ret_next: malloc'ed token of the next page, NULL: this was the last.  -EBADMSG: not such
- * an answer, or a page without the token that it promises. */
+ * its result if that is not 0.  *ret_next: malloc'ed token of the next page, NULL: this was the last.  -EBADMSG: not
+ * such an answer, or a page without the token that it promises. */
 int mcd_s3_list_decode(const char *text, size_t len, mcd_blob_fn fn, void *arg, char **ret_next);
 
 #endif

@@ -84,8 +84,8 @@ static int error_number(long status, const char *code)
 	case 507:
 		return -ENOSPC;
 	default:
-		/* 404 with another code: no such bucket, or this is no S3 server.  3xx: the bucket is in another region, or
-		 * at another endpoint. */
+		/* 404 with another code: no such bucket, or this is no S3 server.  3xx: the bucket is in another
+		 * region, or at another endpoint. */
 		return status / 100 == 3 || status / 100 == 4 ? -EINVAL : -EIO;
 	}
 }
@@ -199,7 +199,8 @@ static int s3_del(struct mcd_blobs *b, const char *name)
 
 /* ---- lists --------------------------------------------------------------------------------------- */
 
-/* As the signature demands: all but the unreserved characters in capital hexadecimal digits.  -1: @size is too small. */
+/* As the signature demands: all but the unreserved characters in capital hexadecimal digits.  -1: @size is too
+ * small. */
 static int percent_encode(const char *text, char *ret, size_t size)
 {
 	size_t at = 0;

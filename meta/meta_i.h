@@ -94,7 +94,7 @@ struct mcd_web_call {
 	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
 	bool keep;		/* leave the connection open for the next call */
 	struct mcd_wait wait;
-	uint64_t stall_at, moved;	/* private: with stall_ms, the end of the call, and the bytes sent and received */
+	uint64_t stall_at, moved;	/* private, for stall_ms: the end of the call; bytes sent and received */
 	/* the answer */
 	long status;
 	char *text;		/* malloc'ed, NUL-terminated, at most MCD_TEXT_MAX bytes; NULL: empty */

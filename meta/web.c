@@ -245,8 +245,8 @@ static struct curl_slist *web_headers(const struct mcd_web_call *c)
 	char type[128];
 	unsigned n = 0;
 
-	/* Disable "Expect: 100-continue", which costs a round trip or a second.  libcurl 7.88 would sign this line, which
-	 * it does not send, and the server may refuse the signature. */
+	/* Disable "Expect: 100-continue", which costs a round trip or a second.  libcurl 7.88 would sign this line,
+	 * which it does not send, and the server may refuse the signature. */
 	if (!c->sign)
 		line[n++] = "Expect:";
 	snprintf(type, sizeof(type), "Content-Type: %s", c->type ? c->type : "application/json");
@@ -254,8 +254,8 @@ static struct curl_slist *web_headers(const struct mcd_web_call *c)
 		line[n++] = type;
 	if (c->header)
 		line[n++] = c->header;
-	/* S3 requires this line, and libcurl 7.88 does not make it.  The project has no library for SHA-256; TLS protects
-	 * the bytes, and callers compare checksums of their own. */
+	/* S3 requires this line, and libcurl 7.88 does not make it.  The project has no library for SHA-256; TLS
+	 * protects the bytes, and callers compare checksums of their own. */
 	if (c->sign)
 		line[n++] = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
 	for (unsigned i = 0; i < n; i++) {
