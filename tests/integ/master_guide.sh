@@ -34,6 +34,7 @@ guide() {
 
 node_flags=()
 echo "one node"
+meta=
 free_port meta
 guide "" --enable_http_metadata_server=true --http_metadata_server_host=127.0.0.1 --http_metadata_server_port="$meta"
 
