@@ -95,6 +95,9 @@ void mcm_feeders_stop(struct mcm_feeders *f)
 	for (unsigned i = 0; i < STANDBYS_MAX; i++)
 		if (f->feeder[i].used)
 			pthread_join(f->feeder[i].thread, NULL);
+	/* The thread that prolongs the lease lives longer than the server. */
+	MC_LOCKED(&f->report_lock);
+	__atomic_store_n(&f->m, NULL, __ATOMIC_RELEASE);
 }
 
 void mcm_feeders_free(struct mcm_feeders *f)
@@ -158,11 +161,15 @@ unsigned mcm_feeders_in_sync(struct mcm_feeders *f)
 static void report(struct mcm_feeders *f)
 {
 	struct mcp_server *server;
+	struct mcm *m;
 	bool stops;
 	uint64_t lsn;
 
 	MC_LOCKED(&f->report_lock);
-	server = __atomic_load_n(&f->m->server, __ATOMIC_ACQUIRE);
+	m = __atomic_load_n(&f->m, __ATOMIC_ACQUIRE);
+	if (!m)
+		return;
+	server = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
 	pthread_mutex_lock(&f->lock);
 	stops = f->stopping;
 	lsn = common_lsn(f);
