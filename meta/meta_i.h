@@ -94,6 +94,7 @@ struct mcd_web_call {
 	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
 	bool keep;		/* leave the connection open for the next call */
 	struct mcd_wait wait;
+	size_t room;			/* private: bytes allocated for the text */
 	uint64_t stall_at, moved;	/* private, for stall_ms: the end of the call; bytes sent and received */
 	/* the answer */
 	long status;

@@ -90,13 +90,19 @@ static size_t web_on_data(char *p, size_t one, size_t n, void *arg)
 
 	if (n > MCD_TEXT_MAX - c->len)
 		return 0;
-	text = realloc(c->text, c->len + n + 1);
-	if (!text)
-		return 0;
-	memcpy(text + c->len, p, n);
-	c->text = text;
+	/* A blob has thousands of pieces: do not copy the text for each. */
+	if (c->len + n >= c->room) {
+		size_t room = c->len + n + 1 > 2 * c->room ? c->len + n + 1 : 2 * c->room;
+
+		text = realloc(c->text, room);
+		if (!text)
+			return 0;
+		c->text = text;
+		c->room = room;
+	}
+	memcpy(c->text + c->len, p, n);
 	c->len += n;
-	text[c->len] = '\0';
+	c->text[c->len] = '\0';
 	return n;
 }
 
@@ -279,7 +285,7 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 	int r;
 
 	c->text = NULL;
-	c->len = 0;
+	c->len = c->room = 0;
 	web_server_name(c->url, server, sizeof(server));
 	r = mcd_wait_check(&c->wait, server);
 	if (r < 0)

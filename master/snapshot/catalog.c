@@ -17,7 +17,7 @@
 
 #define LOG "snapshot"
 #define ID_LEN 19
-#define MANIFEST "/manifest.json"
+#define MANIFEST "manifest.json"
 
 void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCD_BLOB_NAME_MAX])
 {
@@ -88,7 +88,7 @@ int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
 
 	if (!mcm_snapshot_id_valid(id))
 		return mc_fail(-EINVAL, "%.40s is no id of a snapshot", id);
-	mcm_snapshot_name(s, id, MANIFEST + 1, name);
+	mcm_snapshot_name(s, id, MANIFEST, name);
 	r = mcd_blob_get(s->blobs, name, &data, &len);
 	if (r < 0)
 		return r;
@@ -145,7 +145,7 @@ static int take_id(void *arg, const char *name)
 	if (strlen(name) <= ID_LEN || name[ID_LEN] != '/')
 		return 0;
 	snprintf(id, sizeof(id), "%.*s", ID_LEN, name);
-	if (!mcm_snapshot_id_valid(id) || (l->manifests && strcmp(name + ID_LEN, MANIFEST) != 0))
+	if (!mcm_snapshot_id_valid(id) || (l->manifests && strcmp(name + ID_LEN + 1, MANIFEST) != 0))
 		return 0;
 	for (unsigned i = 0; i < l->n; i++)
 		if (!strcmp(l->id[i], id))
@@ -312,7 +312,7 @@ static int claim_one(struct mcm_snapshots *s, const char *id)
 	json_decref(manifest);
 	if (!text)
 		return mc_fail(-ENOMEM, "no memory for a manifest");
-	mcm_snapshot_name(s, id, MANIFEST + 1, name);
+	mcm_snapshot_name(s, id, MANIFEST, name);
 	return mcd_blob_put(s->blobs, name, text, strlen(text));
 }
 
@@ -352,7 +352,7 @@ static bool is_ours(const char *name, size_t prefix)
 {
 	const char *last = name + prefix;
 
-	return !strcmp(last, MANIFEST + 1) || (strlen(last) == 4 && strspn(last, "0123456789") == 4);
+	return !strcmp(last, MANIFEST) || (strlen(last) == 4 && strspn(last, "0123456789") == 4);
 }
 
 static int snapshot_delete(struct mcm_snapshots *s, const char *id)
@@ -362,7 +362,7 @@ static int snapshot_delete(struct mcm_snapshots *s, const char *id)
 	int r;
 
 	mcm_snapshot_name(s, id, "", prefix);
-	mcm_snapshot_name(s, id, MANIFEST + 1, manifest);
+	mcm_snapshot_name(s, id, MANIFEST, manifest);
 	r = mcd_blob_list(s->blobs, prefix, take_name, &l);
 	/* Without its manifest it does not exist any more. */
 	if (r == 0)

@@ -116,11 +116,31 @@ check() {
 	fails ctl snapshot verify nonsense
 	grep -q "no id of a snapshot" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
 	kill_pid "$MASTER_PID"
+	echo "kills while a snapshot is written or fetched"
+	for i in snapshot.piece snapshot.manifest; do
+		MC_FAULTS=$i=kill start "at-$i"
+		wait_for 20 node_back
+		ctl put --upsert "k1" "$tmp/value"
+		fails ctl snapshot create
+		wait_for 20 gone "$MASTER_PID"
+		rm -rf "$tmp/at-$i"
+	done
+	spawn master env MC_FAULTS=snapshot.fetched=kill "$top_builddir/master/mooncake_master" --rpc_port="${MASTER##*:}" \
+		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/seven" --enable_snapshot_restore \
+		--snapshot_object_store_type="$type"
+	wait_for 20 gone "$SPAWNED"
+	id=$(ls "$tmp/seven")
+	[[ $id == *from-snapshot* ]] || fail "no mark: $id"
 	start seven
+	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
+	id=$(newest)
+	ctl snapshot restore "$id" >/dev/null
+	kill_pid "$MASTER_PID"
+	start eight
 	grep -q "restoring a snapshot id=$id" "$tmp/master.log" || fail "another one was restored"
 	stop_pid "$MASTER_PID"
 	kill_pid "$node"
-	rm -rf "$tmp"/{one,two,three,four,five,six,seven}
+	rm -rf "$tmp"/{one,two,three,four,five,six,seven,eight}
 }
 
 pieces() {
