@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -33,6 +34,7 @@
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
 #define RENEWALS 4		/* in the time of a lease */
 #define HANDOVER_MS 5000		/* a master that stepped down waits so long for the next leader */
+#define ANSWER_MS 20
 #define WAITS_MS 10000		/* between messages of a master that waits for another one */
 #define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
 
@@ -182,11 +184,16 @@ static void start_again(struct mcm_ha *ha, const char *why)
 static void *renew_main(void *arg)
 {
 	struct mcm_ha *ha = arg;
-	bool failing = false;
+	bool failing = false, told = false;
 	uint64_t until;
 	int r;
 
 	while (!mc_stop_wait(&ha->stop, ha->ttl_ms / RENEWALS)) {
+		if (!told && __atomic_load_n(&ha->stepping_down, __ATOMIC_ACQUIRE)) {
+			/* The answer to the order leaves first. */
+			nanosleep(&(const struct timespec){ .tv_nsec = ANSWER_MS * 1000000L }, NULL);
+			told = kill(getpid(), SIGTERM) == 0;
+		}
 		if (__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
 			continue;
 		until = __atomic_load_n(&ha->until, __ATOMIC_RELAXED);
@@ -232,7 +239,8 @@ static int step_down(void *arg)
 		return mc_fail(-MC_EMODE, "no standby is in sync, so none could take over");
 	mc_info(LOG, "stepping down name=%s", ha->name);
 	__atomic_store_n(&ha->stepping_down, true, __ATOMIC_RELEASE);
-	return kill(getpid(), SIGTERM) < 0 ? mc_fail(-errno, "cannot stop") : 0;
+	mc_stop_kick(&ha->stop);
+	return 0;
 }
 
 void mcm_ha_stay(struct mcm_ha *ha)

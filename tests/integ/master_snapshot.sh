@@ -34,6 +34,45 @@ newest() {
 	ctl --json snapshot list | jq -r '.[0].id'
 }
 
+retention() {
+	echo "only what a master made is deleted"
+	keep_file
+	for i in 1 2 3; do
+		ctl put --upsert "k$i" "$tmp/value"
+		ctl snapshot create >/dev/null
+	done
+	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
+	has_file || fail "a foreign file is gone"
+	id=$(ctl --json snapshot list | jq -r '.[1].id')
+	ctl snapshot restore "$id" | found "snapshot $id will be restored"
+	fails ctl snapshot restore 20200101_000000_000
+	fails ctl snapshot verify nonsense
+	grep -q "no id of a snapshot" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+}
+
+# no master runs; after this one does, and $id is the chosen snapshot
+kills() {
+	echo "kills while a snapshot is written or fetched"
+	for i in snapshot.piece snapshot.manifest; do
+		MC_FAULTS=$i=kill start "at-$i"
+		wait_for 20 node_back
+		ctl put --upsert "k1" "$tmp/value"
+		fails ctl snapshot create
+		wait_for 20 gone "$MASTER_PID"
+		rm -rf "$tmp/at-$i"
+	done
+	spawn master env MC_FAULTS=snapshot.fetched=kill "$top_builddir/master/mooncake_master" --rpc_port="${MASTER##*:}" \
+		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/seven" --enable_snapshot_restore \
+		--snapshot_object_store_type="$type"
+	wait_for 20 gone "$SPAWNED"
+	id=$(ls "$tmp/seven")
+	[[ $id == *from-snapshot* ]] || fail "no mark: $id"
+	start seven
+	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
+	id=$(newest)
+	ctl snapshot restore "$id" >/dev/null
+}
+
 check() {
 	local i node at id
 	free_port at
@@ -102,39 +141,9 @@ check() {
 	wait_for 20 node_back
 	grep -q "cannot restore a snapshot, trying the one before it id=$id" "$tmp/master.log" || fail "it was restored"
 
-	echo "only what a master made is deleted"
-	keep_file
-	for i in 1 2 3; do
-		ctl put --upsert "k$i" "$tmp/value"
-		ctl snapshot create >/dev/null
-	done
-	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
-	has_file || fail "a foreign file is gone"
-	id=$(ctl --json snapshot list | jq -r '.[1].id')
-	ctl snapshot restore "$id" | found "snapshot $id will be restored"
-	fails ctl snapshot restore 20200101_000000_000
-	fails ctl snapshot verify nonsense
-	grep -q "no id of a snapshot" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	retention
 	kill_pid "$MASTER_PID"
-	echo "kills while a snapshot is written or fetched"
-	for i in snapshot.piece snapshot.manifest; do
-		MC_FAULTS=$i=kill start "at-$i"
-		wait_for 20 node_back
-		ctl put --upsert "k1" "$tmp/value"
-		fails ctl snapshot create
-		wait_for 20 gone "$MASTER_PID"
-		rm -rf "$tmp/at-$i"
-	done
-	spawn master env MC_FAULTS=snapshot.fetched=kill "$top_builddir/master/mooncake_master" --rpc_port="${MASTER##*:}" \
-		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/seven" --enable_snapshot_restore \
-		--snapshot_object_store_type="$type"
-	wait_for 20 gone "$SPAWNED"
-	id=$(ls "$tmp/seven")
-	[[ $id == *from-snapshot* ]] || fail "no mark: $id"
-	start seven
-	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
-	id=$(newest)
-	ctl snapshot restore "$id" >/dev/null
+	kills
 	kill_pid "$MASTER_PID"
 	start eight
 	grep -q "restoring a snapshot id=$id" "$tmp/master.log" || fail "another one was restored"
