@@ -217,7 +217,7 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	else if (renameat(j->dirfd, tmp, j->dirfd, name) < 0)
 		r = mc_fail(-errno, "cannot publish %s/%s", j->path, name);
 	else
-		j->based = true;
+		__atomic_store_n(&j->based, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&j->file_lock);
 	if (r < 0)
 		return r;

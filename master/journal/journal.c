@@ -218,7 +218,7 @@ static void journal_discard(struct mcm_journal *j, int why)
 	int r;
 
 	j->discarded = true;
-	j->based = false;
+	__atomic_store_n(&j->based, false, __ATOMIC_RELAXED);
 	j->losses++;
 	mc_metric_add(&losses, 1);
 	r = mcm_journal_remove_below(j->dirfd, UINT64_MAX);

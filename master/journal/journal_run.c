@@ -284,7 +284,8 @@ static bool checkpoint_due(struct mcm_journal *j)
 
 	if (now < j->retry_ns)
 		return false;
-	if (j->wanted || !j->based || __atomic_load_n(&j->lost, __ATOMIC_RELAXED))
+	if (j->wanted || !__atomic_load_n(&j->based, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED))
 		return true;
 	return bytes > limit ||
 	       (bytes && j->interval_ms && now - j->checkpoint_ns >= j->interval_ms * MC_NS_PER_MS);
