@@ -11,7 +11,7 @@
 #include "client/store_i.h"
 #include "common/env.h"
 #include "common/net/protocol.h"
-#include "common/process/reachable.h"
+#include "common/gpu/gpu.h"
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -208,7 +208,7 @@ static int buffer_check(const struct mcs *s, const void *buf, size_t len)
 
 	if (r < 0)
 		return r;
-	return buf && len ? mc_reachable(buf, len) : mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
+	return buf && len ? mc_gpu_usable(buf, len) : mc_fail(-MC_EPARAM, "an empty buffer cannot be registered");
 }
 
 int mcs_register_buffer(struct mcs *s, void *buf, size_t len)

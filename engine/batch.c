@@ -60,6 +60,10 @@ static void req_count(const struct mce_req *req, int status, uint64_t total)
 {
 	struct mce_peer *p = req->peer;
 
+	if (mce_reqx((struct mce_req *)(uintptr_t)req)->staged) {
+		sum_add(&p->ended, total);
+		return;
+	}
 	if (p) {
 		sum_add(&p->ended, total);
 		sum_add(status < 0 ? &p->path[req->path].errors : &p->path[req->path].requests, 1);
@@ -147,7 +151,8 @@ void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint6
 	if (n == 0 || n > LEAD_MAX || !reqs[0].peer || mc_fork_check(reqs[0].peer->e->fork_depth) < 0)
 		return;
 	for (unsigned i = 0; i < n; i++)
-		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT)
+		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT ||
+		    mce_reqx(&reqs[i])->staged)
 			return;
 	for (const struct mce_transport *const *t = reqs[0].peer->transports; *t && batch_left(b); t++)
 		if ((*t)->lead(reqs[0].peer, b, deadline) == 0)

@@ -14,6 +14,7 @@
 #include "common/err.h"
 #include "common/process/fork.h"
 #include "engine/engine_i.h"
+#include "engine/gpu/gpu_i.h"
 
 /* After no transport took requests together, this many go singly: by then another path may be connected. */
 #define SINGLE_RUN 64u
@@ -123,6 +124,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
+		r = mce_gpus_open(e);
+	if (r == 0)
 		r = mce_writers_init(&e->writers);
 	if (r == 0)
 		r = conf_fill(e, conf);
@@ -149,11 +152,13 @@ void mce_engine_close(struct mce_engine *e)
 	pthread_mutex_unlock(&e->lock);
 	mce_peers_close(e);
 	mce_fences_close(e);
+	mce_gpus_stop(e);
 	mce_mr_table_clear(&e->mrs);
 	for (unsigned i = 0; i < e->nio; i++)
 		mce_io_close(&e->io[i]);
 	mce_mr_table_done(&e->mrs);
 	mce_services_close(e);
+	mce_gpus_close(e);
 	mce_writers_done(&e->writers);
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
@@ -204,6 +209,7 @@ static void req_prepare(struct mce_batch *b, struct mce_req *req)
 	req->path = MCE_PATH_NONE;
 	req->batch = b;
 	x->status = req_check(req);
+	x->gpu = x->status == 0 ? (uint8_t)(mce_req_gpu(req) + 1) : 0;
 	if (req->peer)
 		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
 }

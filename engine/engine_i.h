@@ -99,6 +99,7 @@ struct mce_mr {
 	uint64_t fd_offset;
 	uint32_t nics;		/* near it, 0: all.  Set by the RDMA service */
 	void *service[MCE_PATHS];	/* each service's part of it (service.h) */
+	int gpu;		/* it is device memory of this GPU, -1: host memory */
 	/* guarded by the table's lock */
 	struct mce_mr *next;
 	/* atomic */
@@ -107,6 +108,7 @@ struct mce_mr {
 	int numa;		/* MCE_NUMA_ASK, MCE_NUMA_ANY, or index of its NUMA node */
 	uint8_t kind;		/* of user_mem.c */
 	bool holes;		/* some of it could not be read */
+	struct mce_pins *pins;	/* windows that are pinned for a GPU (gpu/gpu_i.h), NULL: none */
 };
 
 #define MCE_NUMA_ANY (-1)
@@ -170,6 +172,8 @@ struct __attribute__((may_alias)) mce_reqx {
 	bool tail_left;		/* the CRC trailer is not cut yet */
 	bool queued;		/* node is on the transport's queue */
 	bool seen;		/* it was pending when the resolver's round began */
+	bool staged;		/* other requests carry its bytes, and are counted instead of it */
+	uint8_t gpu;		/* 1 + number of the GPU of device memory in iov, 0: it is all host memory */
 	uint16_t nics;		/* near its memory, 0: all */
 };
 static inline struct mce_reqx *mce_reqx(struct mce_req *req)
@@ -334,6 +338,7 @@ struct mce_engine {
 	unsigned numa_nodes;	/* 0: memory is uniform */
 	cpu_set_t cpus[MCE_NUMA_MAX];	/* of each node, [0] when it is uniform; empty: I/O threads run anywhere */
 	void *service[MCE_PATHS];	/* state of each service (service.h) */
+	struct mce_gpus *gpus;	/* of gpu/gpu_i.h */
 	int upstream_port;	/* -1: none */
 	int ready_fd;		/* always readable, see tcp_wait.c; -1: none */
 	unsigned fork_depth;

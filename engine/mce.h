@@ -225,7 +225,7 @@ enum mce_op { MCE_READ, MCE_WRITE };	/* READ: from the peer into iov */
 /* A transport each (engine/transport.h). */
 enum mce_path {
 	MCE_PATH_NONE, MCE_PATH_LOCAL, MCE_PATH_MAPPED, MCE_PATH_TCP, MCE_PATH_UPSTREAM, MCE_PATH_PROCESS_VM,
-	MCE_PATH_RDMA, MCE_PATH_DISK, MCE_PATHS
+	MCE_PATH_RDMA, MCE_PATH_DISK, MCE_PATH_STAGED, MCE_PATHS
 };
 const char *mce_path_name(enum mce_path path);
 /* How far the memory is that a path reaches; the nearest of several replicas is read. */
@@ -268,6 +268,9 @@ struct mce_req {
 	uint32_t *crc;
 	uint64_t crc_len;
 	bool crc_tail;
+	/* Of device memory in iov: the caller has ordered its own work on the GPU.  Otherwise copies begin after all work
+	 * that it has given to the default stream (engine/gpu/gpu_i.h). */
+	bool ordered;
 
 	/* filled in */
 	int status;		/* 0 or negative, once complete */

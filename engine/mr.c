@@ -19,6 +19,7 @@
 #include "common/hash.h"
 #include "common/metrics.h"
 #include "engine/engine_i.h"
+#include "engine/gpu/gpu_i.h"
 
 /* In mce_mr.refs: unregister waits. */
 #define WAITER (1u << 31)
@@ -261,6 +262,7 @@ static void mr_free(struct mce_mr *mr)
 {
 	for (const struct mce_service *const *s = mce_services; *s; s++)
 		(*s)->revoke_wait(mr);
+	mce_pins_free(mr->pins);
 	free(mr);
 }
 
@@ -282,7 +284,8 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->access = a->medium ? MCE_ACCESS_MEDIUM : a->access;
 	mr->has_file = a->fd >= 0;
 	mr->fd_offset = a->fd_offset;
-	mr->numa = a->numa ? (int)a->numa - 1 : MCE_NUMA_ASK;
+	mr->gpu = a->medium ? -1 : mc_gpu_of(a->base);
+	mr->numa = mr->gpu >= 0 ? MCE_NUMA_ANY : a->numa ? (int)a->numa - 1 : MCE_NUMA_ASK;
 	mr->refs = 1;
 	do
 		mr->rkey = mc_random_u64();

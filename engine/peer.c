@@ -276,6 +276,8 @@ static int req_offer(struct mce_peer *p, struct mce_req *req)
 	int r;
 
 	for (const struct mce_transport *const *t = p->transports; *t; t++) {
+		if (mce_reqx(req)->gpu && !(*t)->gpu)
+			continue;
 		mce_reqx(req)->owner = *t;
 		r = (*t)->submit(p, req);
 		if (r != -MC_ENOTSUP)
@@ -410,10 +412,16 @@ unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n
 {
 	unsigned took = 0;
 
+	bool gpu = n && mce_reqx(reqs)->gpu;
+	unsigned alike = 1;
+
 	if (mc_fault("engine.peer.run") < 0)
 		return 0;
+	while (alike < n && (mce_reqx(&reqs[alike])->gpu > 0) == gpu)
+		alike++;
 	for (const struct mce_transport *const *t = p->transports; n > 1 && *t && !took; t++)
-		took = (*t)->submit_run(p, reqs, n);
+		if (!gpu || (*t)->gpu)
+			took = (*t)->submit_run(p, reqs, alike);
 	return took;
 }
 

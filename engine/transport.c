@@ -17,17 +17,20 @@ const struct mce_transport *const mce_transports[] = {
 	&mce_mapped_transport,
 	&mce_process_vm_transport,
 	&mce_rdma_transport,
+	&mce_staged_transport,
 	&mce_tcp_transport,
 	NULL,
 };
 
 const struct mce_transport *const mce_upstream_transports[] = {
+	&mce_staged_transport,
 	&mce_upstream_transport,
 	NULL,
 };
 
 const struct mce_transport *const mce_upstream_rdma_transports[] = {
 	&mce_rdma_transport,
+	&mce_staged_transport,
 	NULL,
 };
 

@@ -18,6 +18,9 @@ struct mce_transport {
 	const char *name;	/* also the path label of the counters */
 	enum mce_path path;
 	enum mce_distance distance;
+	/* submit and submit_run take requests with device memory in their iov (mce_reqx.gpu); other transports leave them
+	 * to the path "staged". */
+	bool gpu;
 	/* Allocate and free this transport's part of a peer.  attach does not connect.  detach runs on any
 	 * thread but an I/O thread; requests that the transport still has (the engine is closing) end with
 	 * -ECANCELED.  detach accepts a peer that is half attached. */
@@ -59,7 +62,7 @@ struct mce_transport {
 
 extern const struct mce_transport mce_local_transport, mce_disk_transport, mce_mapped_transport,
 	mce_process_vm_transport,
-	mce_rdma_transport, mce_tcp_transport;
+	mce_rdma_transport, mce_staged_transport, mce_tcp_transport;
 extern const struct mce_transport mce_upstream_transport;
 
 /* Best first; ends with NULL: those of our own peers, and of upstream's nodes, with TCP and with RDMA. */

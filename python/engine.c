@@ -255,6 +255,7 @@ MCPY_METHOD(engine_write_bytes, "write_bytes_to_buffer", 2, "dest_address", "src
 	struct iovec dest;
 	Py_buffer buf;
 	uint64_t at, len;
+	int r;
 
 	if (mcpy_u64(a[0], "dest_address", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
 		return NULL;
@@ -269,15 +270,17 @@ MCPY_METHOD(engine_write_bytes, "write_bytes_to_buffer", 2, "dest_address", "src
 		return PyLong_FromLong(FAILED);
 	}
 	Py_BEGIN_ALLOW_THREADS
-	memcpy((void *)(uintptr_t)at, buf.buf, len);
+	r = mce_te_gpu_memcpy((void *)(uintptr_t)at, buf.buf, len);
 	Py_END_ALLOW_THREADS
 	PyBuffer_Release(&buf);
-	return PyLong_FromLong(0);
+	return PyLong_FromLong(r < 0 ? FAILED : 0);
 }
 
 MCPY_METHOD(engine_read_bytes, "read_bytes_from_buffer", 2, "source_address", "length")
 {
 	uint64_t at, len;
+	PyObject *ret;
+	int r;
 
 	if (mcpy_u64(a[0], "source_address", &at) < 0 || mcpy_u64(a[1], "length", &len) < 0)
 		return NULL;
@@ -286,12 +289,27 @@ MCPY_METHOD(engine_read_bytes, "read_bytes_from_buffer", 2, "source_address", "l
 	if (at && mcpy_reach(at, len, MCPY_READ) < len)
 		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu cannot be read by this process",
 				    (unsigned long long)len, (unsigned long long)at);
-	return PyBytes_FromStringAndSize(at ? (const char *)(uintptr_t)at : NULL, at ? (Py_ssize_t)len : 0);
+	ret = PyBytes_FromStringAndSize(NULL, at ? (Py_ssize_t)len : 0);
+	if (!ret || !at)
+		return ret;
+	Py_BEGIN_ALLOW_THREADS
+	r = mce_te_gpu_memcpy(PyBytes_AS_STRING(ret), (const void *)(uintptr_t)at, len);
+	Py_END_ALLOW_THREADS
+	if (r < 0) {
+		Py_CLEAR(ret);
+		PyErr_Format(PyExc_RuntimeError, "%s", mce_te_error_detail(r));
+	}
+	return ret;
+}
+
+int mcpy_gpu_of(const void *p)
+{
+	return mce_te_gpu_of(p);
 }
 
 /* ---- transfers ---- */
 
-enum { A_TARGET, A_LOCAL, A_REMOTE, A_LENGTH, A_OPCODE, A_TIMEOUT, A_NAME, A_MSG };
+enum { A_TARGET, A_LOCAL, A_REMOTE, A_LENGTH, A_OPCODE, A_TIMEOUT, A_NAME, A_MSG, A_STREAM };
 #define TRANSFER_ARGS "target", "buffers", "peer_buffer_addresses", "lengths", "opcode", "timeout_ms", \
 	"notify_name", "notify_msg"
 
@@ -439,6 +457,38 @@ MCPY_METHOD(engine_transfer, "transfer", 6, TRANSFER_ARGS)
 	return r < 0 ? NULL : PyLong_FromLong(status == STATUS_COMPLETED ? 0 : FAILED);
 }
 
+/* 0; raises RuntimeError when the transfers cannot be queued. */
+MCPY_METHOD(engine_on_stream, "transfer_on_cuda", 6, TRANSFER_ARGS, "stream")
+{
+	struct mce_te *te = engine_te(self);
+	struct transfer t;
+	uint64_t stream = 0;
+	int r = a[A_STREAM] ? mcpy_u64(a[A_STREAM], "stream_ptr", &stream) : 0, done = 0;
+	segment_id_t segment;
+
+	if (r < 0)
+		return NULL;
+	r = transfer_parse(a, &t);
+	if (!r && te && t.n) {
+		Py_BEGIN_ALLOW_THREADS
+		done = mce_te_open_segment(te, t.target, 0, &segment);
+		for (size_t i = 0; i < t.n && done == 0; i++)
+			t.req[i].target_id = segment;
+		if (done == 0)
+			done = mce_te_submit_on_stream(te, stream, t.req, t.n);
+		Py_END_ALLOW_THREADS
+	}
+	PyMem_RawFree(t.req);
+	if (r < 0)
+		return NULL;
+	if (r > 0 || !te)
+		return PyErr_Format(PyExc_RuntimeError, "%s", te ? "lists of unequal lengths, or memory that cannot be accessed"
+				    : "the engine is not initialized");
+	if (done < 0)
+		return PyErr_Format(PyExc_RuntimeError, "%s", mce_te_error_detail(done));
+	Py_RETURN_NONE;
+}
+
 /* A batch id in Python is the engine's id plus 1, because 0 means failure. */
 MCPY_METHOD(engine_submit, "transfer", 6, TRANSFER_ARGS)
 {
@@ -555,6 +605,7 @@ static PyMethodDef methods[] = {
 	{ "_open", MCPY_FAST(engine_open), "_open(metadata, name, nic_filter) -> (code, why)" },
 	{ "_transfer", MCPY_FAST(engine_transfer), "Transfer and wait; 0 or -1." },
 	{ "_submit", MCPY_FAST(engine_submit), "Start transfers; an id, 0 on failure." },
+	{ "_on_cuda", MCPY_FAST(engine_on_stream), "Queue transfers on a stream of the GPU." },
 	{ "_notifies", engine_notifies, METH_NOARGS, "[(name, msg)]" },
 	{ "_name", engine_name, METH_NOARGS, "The name under which peers open this engine." },
 	{ "get_rpc_port", engine_port, METH_NOARGS,

@@ -173,15 +173,24 @@ static uint64_t mapped_reach(uint64_t at, uint64_t size, uint64_t limit, unsigne
 	return (to < end ? to : end) - at;
 }
 
+/* Memory of a GPU, from its first byte to its last. */
+static bool gpu_reaches(uint64_t at, uint64_t size)
+{
+	int gpu = mcpy_gpu_of((const void *)(uintptr_t)at);
+
+	return gpu >= 0 && mcpy_gpu_of((const void *)(uintptr_t)(at + size - 1)) == gpu;
+}
+
 uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access)
 {
 	struct vma v = { 0 };
-	uint64_t page = page_size();
+	uint64_t page = page_size(), n;
 
 	/* Exclude the last page of the address space, which is never mapped, so that sums do not overflow. */
 	if (at + size < at || at + size > UINT64_MAX - page)
 		size = UINT64_MAX - 2 * page > at ? UINT64_MAX - 2 * page - at : 0;
-	return size ? mapped_reach(at, size, at + size, access, &v) : 0;
+	n = size ? mapped_reach(at, size, at + size, access, &v) : 0;
+	return n < size && gpu_reaches(at, size) ? size : n;
 }
 
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
@@ -199,7 +208,8 @@ bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access)
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
 		if (iov[i].iov_len && iov[i].iov_len >
-		    mapped_reach((uintptr_t)iov[i].iov_base, iov[i].iov_len, limit, access, &v))
+		    mapped_reach((uintptr_t)iov[i].iov_base, iov[i].iov_len, limit, access, &v) &&
+		    !gpu_reaches((uintptr_t)iov[i].iov_base, iov[i].iov_len))
 			return false;
 	return true;
 }

@@ -102,6 +102,8 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 
 /* Number of bytes from @at on, at most @size, that allow @access.  Costs a system call (about 1 us) per mapping.  Needs
  * no GIL.  On kernels before 6.11, checks protection of the first and last page only, and finds holes between them. */
+/* Of the extension's own library: mcs_gpu_of() or mce_te_gpu_of(). */
+int mcpy_gpu_of(const void *p);
 uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access);
 /* Whether all bytes of all pieces allow @access. */
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);

@@ -4,6 +4,11 @@
 
 struct mcpy_types mcpy_types;
 
+int mcpy_gpu_of(const void *p)
+{
+	return mcs_gpu_of(p);
+}
+
 static PyObject *module_version(PyObject *module, PyObject *none)
 {
 	return PyUnicode_FromString(mcs_version());

@@ -14,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/crc32c.h"
 #include "common/fault.h"
+#include "common/gpu/gpu.h"
 
 #define WINDOW 256u		/* items in work at a time */
 #define ROUNDS_MAX 16		/* attempts to read an object that changes */
@@ -82,12 +83,16 @@ struct put {
 	struct ranges l;
 };
 
-static void put_gather(unsigned char *to, const struct iovec *iov, int iovcnt)
+/* The memory may be a GPU's. */
+static int put_gather(unsigned char *to, const struct iovec *iov, int iovcnt)
 {
-	for (int i = 0; i < iovcnt; i++) {
-		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+	int r = 0;
+
+	for (int i = 0; i < iovcnt && r == 0; i++) {
+		r = mc_gpu_memcpy(to, iov[i].iov_base, iov[i].iov_len);
 		to += iov[i].iov_len;
 	}
+	return r;
 }
 
 /* Add one item to the window: 1; 0: run the window first, to release memory; negative: the item failed. */
@@ -119,7 +124,11 @@ static int put_add(struct put *p, struct mcs_put_item *item)
 			return 0;
 		if (r < 0)
 			return r;
-		put_gather(p->bounce[p->n].p, item->iov, item->iovcnt);
+		r = put_gather(p->bounce[p->n].p, item->iov, item->iovcnt);
+		if (r < 0) {
+			mcs_daemon_bounce_give(p->c, &p->bounce[p->n], 0);
+			return r;
+		}
 		p->l.r[p->l.n++] = p->bounce[p->n].range;
 		named = 1;
 	}
@@ -253,23 +262,26 @@ static int get_room(struct get *g, unsigned i, uint64_t size, struct iovec *one,
 	return (uint64_t)len < size ? -ENOBUFS : 0;
 }
 
-/* Copy @size bytes to an iov; their CRC. */
-static uint32_t get_scatter(const struct iovec *iov, int n, const unsigned char *from, uint64_t size,
-			    bool crc)
+/* Copy @size bytes to an iov, which may be a GPU's; @crc: their CRC.  That of bytes for a GPU is computed after the
+ * copy, because a range that is reused does not return to its old contents. */
+static int get_scatter(const struct iovec *iov, int n, const unsigned char *from, uint64_t size, uint32_t *crc)
 {
-	uint32_t sum = 0;
+	int r = 0;
 
-	for (int i = 0; i < n && size; i++) {
+	for (int i = 0; i < n && size && r == 0; i++) {
 		size_t len = iov[i].iov_len < size ? iov[i].iov_len : size;
+		bool gpu = mc_gpu_of(iov[i].iov_base) >= 0;
 
-		if (crc)
-			sum = mc_crc32c_copy(sum, iov[i].iov_base, from, len);
-		else
-			memcpy(iov[i].iov_base, from, len);
+		if (gpu || !crc)
+			r = mc_gpu_memcpy(iov[i].iov_base, from, len);
+		if (gpu && crc)
+			*crc = mc_crc32c_add(*crc, from, len);
+		else if (crc)
+			*crc = mc_crc32c_copy(*crc, iov[i].iov_base, from, len);
 		from += len;
 		size -= len;
 	}
-	return sum;
+	return r;
 }
 
 /* One try; *ret_changed: the object was replaced by one of another size. */
@@ -282,7 +294,7 @@ static int64_t get_bounced_once(struct get *g, unsigned i, bool *ret_changed)
 	const struct iovec *iov;
 	struct iovec one;
 	int64_t n, room;
-	int r, iovcnt;
+	int r, iovcnt, copied = 0;
 
 	r = mcs_daemon_run(g->c, &q, 1, NULL, g->deadline);
 	r = r < 0 ? r : (int)q.c.result;
@@ -312,10 +324,10 @@ static int64_t get_bounced_once(struct get *g, unsigned i, bool *ret_changed)
 	r = mcs_daemon_run(g->c, &q, 1, NULL, g->deadline);
 	n = r < 0 ? r : q.c.result;
 	if (n > 0)
-		(void)get_scatter(iov, iovcnt, b.p, (uint64_t)n, false);
+		copied = get_scatter(iov, iovcnt, b.p, (uint64_t)n, NULL);
 	mcs_daemon_bounce_give(g->c, &b, r);
 	*ret_changed = whole && (n == -ENOBUFS || (n >= 0 && n != room));
-	return n;
+	return copied < 0 ? copied : n;
 }
 
 /* Through the bounce buffer: objects that cannot be mapped, and parts of objects, which only the
@@ -346,6 +358,7 @@ static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 {
 	bool verify = g->d->base.store->conf.verify;
 	const struct iovec *iov;
+	uint32_t crc = 0;
 	const void *data;
 	struct iovec one;
 	int r, n;
@@ -357,7 +370,10 @@ static int64_t get_mapped(struct get *g, unsigned i, const struct mcfs_cqe *e)
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("client.node.before_copy");
-	if (get_scatter(iov, n, data, e->size, verify) != e->crc32c && verify)
+	r = get_scatter(iov, n, data, e->size, verify ? &crc : NULL);
+	if (r < 0)
+		return r;
+	if (verify && crc != e->crc32c)
 		return mc_fail(-MC_ECHECKSUM, "checksum mismatch in a mapped object");
 	return (int64_t)e->size;
 }

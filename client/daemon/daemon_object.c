@@ -9,6 +9,7 @@
 #include "client/daemon/daemon_i.h"
 #include "client/layout.h"
 #include "common/crc32c.h"
+#include "common/gpu/gpu.h"
 
 #define UNCHECKED 1		/* verdict: the checksum has not been compared yet */
 
@@ -197,7 +198,9 @@ int64_t mcs_daemon_object_read(struct mcs_object *obj, uint64_t offset, const st
 	for (int i = 0; i < iovcnt && left; i++) {
 		size_t n = iov[i].iov_len < left ? iov[i].iov_len : left;
 
-		memcpy(iov[i].iov_base, (const char *)o->data + at, n);
+		r = mc_gpu_memcpy(iov[i].iov_base, (const char *)o->data + at, n);
+		if (r < 0)
+			return r;
 		at += n;
 		left -= n;
 	}

@@ -73,5 +73,5 @@ int mc_reachable(const void *base, size_t len)
 	if (to >= end)
 		return 0;
 	return mc_fail(-EFAULT, "this process cannot access the memory at 0x%llx: it is not mapped, protected, or a "
-		       "device's (copy its bytes to host memory first)", (unsigned long long)to);
+		       "GPU's whose driver (libcuda.so.1) this process has not loaded", (unsigned long long)to);
 }

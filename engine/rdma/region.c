@@ -115,7 +115,7 @@ void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 	struct mce_rdma_region *region;
 	uint64_t part = mce_engine_nic_part(mr->e);
 
-	if (!r || r->nnics == 0 || mr->medium)
+	if (!r || r->nnics == 0 || mr->medium || mr->gpu >= 0)
 		return;
 	if (!part || (mr->len - 1) / part >= MCE_RDMA_PARTS_MAX) {
 		mc_warn("rdma", "memory is larger than the NICs can register, using tcp for it bytes=%llu",

@@ -23,6 +23,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "engine/gpu/gpu_i.h"
 #include "engine/shm/mapped.h"
 
 /* Regions of one peer that are remembered; requests to others use TCP. */
@@ -50,6 +51,7 @@ static struct mce_mapping **mapping_find_locked(struct mce_mapped *m, uint64_t r
 
 static void mapping_free(struct mce_mapping *mp)
 {
+	mce_pins_free(mp->pins);
 	if (mp->at) {
 		munmap(mp->at, mp->len);
 		mc_metric_add(&mapped_bytes, -(int64_t)mp->len);
@@ -561,13 +563,34 @@ static int mapped_announce_locked(struct mce_mapped *m, const struct mce_req *re
 	return 0;
 }
 
+static void flat_fill(struct mce_flat *f, struct mce_req *req, struct mce_mapping *mp)
+{
+	*f = (struct mce_flat){
+		.req = req, .remote = mp->at + (req->addr - mp->base), .gpu = -1, .pins = &mp->pins, .base = mp->at,
+		.len = mp->len, .read_only = mp->read_only,
+	};
+}
+
+static int mapped_copy(struct mce_req *req, struct mce_mapping *mp)
+{
+	struct mce_flat f;
+
+	if (!mce_reqx(req)->gpu) {
+		mce_copy(req, mp->at + (req->addr - mp->base));
+		return 0;
+	}
+	flat_fill(&f, req, mp);
+	mce_gpu_copy(req->peer->e, &f, 1);
+	return f.status;
+}
+
 static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_mapped *m = mce_mapped_of(p);
 	struct mce_hazards *hazards = NULL;
 	struct mce_mapping *mp;
 	unsigned slot = 0;
-	int r;
+	int r, copied;
 
 	pthread_mutex_lock(&p->lock);
 	r = mapped_lookup_locked(m, req, mce_req_span(req), &mp);
@@ -579,7 +602,7 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 	if (r == -EAGAIN || r == -MC_ENOTSUP)
 		return r;
 	if (r == 0) {
-		mce_copy(req, mp->at + (req->addr - mp->base));
+		copied = mapped_copy(req, mp);
 		if (hazards)
 			mce_slot_clear(hazards->slots, slot);
 		mce_hazards_unref(hazards);
@@ -589,9 +612,62 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 		pthread_mutex_unlock(&p->lock);
 		if (r == -EAGAIN)
 			return r;
+		r = r < 0 ? r : copied;
 	}
 	mce_complete(req, MCE_PATH_MAPPED, r);
 	return 0;
+}
+
+/* The first requests with device memory that go to one mapping, with one announcement for all. */
+static unsigned run_take_locked(struct mce_mapped *m, struct mce_req *reqs, unsigned n, struct mce_flat *flat,
+				struct mce_mapping **ret)
+{
+	struct mce_mapping *mp = NULL;
+	unsigned k = 0;
+
+	while (k < n && k < MCE_GPU_RUN && mce_gpu_alike(reqs, &reqs[k]) &&
+	       mapped_lookup_locked(m, &reqs[k], mce_req_span(&reqs[k]), &mp) == 0) {
+		flat_fill(&flat[k], &reqs[k], mp);
+		*ret = mp;
+		k++;
+	}
+	return k;
+}
+
+static unsigned mapped_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	struct mce_mapped *m = mce_mapped_of(p);
+	struct mce_flat flat[MCE_GPU_RUN];
+	struct mce_hazards *hazards = NULL;
+	struct mce_mapping *mp = NULL;
+	unsigned slot = 0, k;
+	int r = 0;
+
+	if (!mce_reqx(reqs)->gpu)
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	k = run_take_locked(m, reqs, n, flat, &mp);
+	if (k && mapped_announce_locked(m, reqs, &hazards, &slot) < 0)
+		k = 0;
+	if (k)
+		mp->refs++;
+	pthread_mutex_unlock(&p->lock);
+	if (k == 0)
+		return 0;
+	mce_gpu_copy(p->e, flat, k);
+	if (hazards)
+		mce_slot_clear(hazards->slots, slot);
+	mce_hazards_unref(hazards);
+	pthread_mutex_lock(&p->lock);
+	r = mce_mapping_check_locked(m, mp);
+	mce_mapping_unref_locked(mp);
+	pthread_mutex_unlock(&p->lock);
+	/* All may be repeated. */
+	if (r == -EAGAIN)
+		return 0;
+	for (unsigned i = 0; i < k; i++)
+		mce_complete(&reqs[i], MCE_PATH_MAPPED, r < 0 ? r : flat[i].status);
+	return k;
 }
 
 static int mapped_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret)
@@ -662,12 +738,13 @@ const struct mce_transport mce_mapped_transport = {
 	.name = "mapped",
 	.path = MCE_PATH_MAPPED,
 	.distance = MCE_DISTANCE_MAPPED,
+	.gpu = true,
 	.attach = mapped_attach,
 	.detach = mapped_detach,
 	.connect = mapped_connect,
 	.prepare = mapped_prepare,
 	.submit = mapped_submit,
-	.submit_run = mce_no_run,
+	.submit_run = mapped_run,
 	.flush = mce_no_flush,
 	.poll = mce_no_poll,
 	.lead = mce_no_lead,

@@ -17,6 +17,7 @@ struct mce_mapping {
 	char *at;		/* NULL: it cannot be mapped */
 	bool read_only;		/* @at is, whatever the access */
 	bool listed;		/* slot is valid: without @at, process_vm can reach the region */
+	struct mce_pins *pins;	/* windows of it that are pinned for a GPU (gpu/gpu_i.h), NULL: none */
 	/* atomic */
 	unsigned missed;	/* consecutive copies that found pages of it inaccessible to the kernel */
 	/* guarded by the peer's lock */

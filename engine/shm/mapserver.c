@@ -538,7 +538,7 @@ static int region_fd(int fd, unsigned access)
  * Nothing else changes. */
 static void map_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 {
-	struct map_region *region = mr->access && !mr->medium ? malloc(sizeof(*region)) : NULL;
+	struct map_region *region = mr->access && !mr->medium && mr->gpu < 0 ? malloc(sizeof(*region)) : NULL;
 
 	if (!region || epoch_slot_take(map_server(mr->e), mr->rkey, &region->slot) < 0) {
 		free(region);

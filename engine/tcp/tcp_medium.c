@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_medium.c - READs of regions whose bytes are on a medium that is not addressable.
+ * tcp_medium.c - READs of regions whose bytes are not addressable: on a medium, or in device memory.
  *
- * The answer gets its place in the ring when the medium has delivered the bytes, so it overtakes nothing and delays
- * no other answer.  Until then the READ counts as one of the answers under way. */
+ * The answer gets its place in the ring when the bytes have been delivered, so it overtakes nothing and delays no other
+ * answer.  Until then the READ counts as one of the answers under way. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 #include "tiers/tier.h"
 
 struct mce_medium_read {
-	struct mct_read read;
+	struct mct_read read;		/* of a medium, */
+	struct mce_gpu_read gpu;	/* or of device memory; read.status and read.at serve both */
 	struct mce_serve_conn *c;	/* with a reference */
 	struct mce_mr *mr;		/* with a reference */
 	uint64_t id;
@@ -24,7 +25,9 @@ struct mce_medium_read {
 
 static void read_free(struct mce_medium_read *r)
 {
-	if (r->read.status == 0)
+	if (r->read.status == 0 && r->mr->gpu >= 0)
+		mce_gpu_read_end(&r->gpu);
+	else if (r->read.status == 0)
 		r->mr->medium->ops->read_end(r->mr->medium, &r->read);
 	mce_mr_unref(r->mr);
 	free(r);
@@ -43,6 +46,10 @@ static void read_answer(struct mce_medium_read *r)
 	c->reading--;
 	if (c->closed) {
 		read_free(r);
+	} else if (c->upstream) {
+		mce_gpu_upstream_piece(c, r->read.status < 0 || mce_mr_dead(r->mr) ? -EIO : 0, r->read.at, r->read.len,
+				       r);
+		mce_serve_conn_resume(c);
 	} else if (r->read.status < 0 || mce_mr_dead(r->mr)) {
 		mce_serve_answer_read(c, r->id, r->read.status < 0 ? -EIO : -ESTALE, NULL, 0, NULL);
 		read_free(r);
@@ -71,10 +78,9 @@ static void reads_ready(void *arg)
 	} while (pos);
 }
 
-/* On a thread of the medium. */
-static void read_done(struct mct_read *read)
+/* On a thread of the medium, or of the GPU's copies. */
+static void read_ready(struct mce_medium_read *r)
 {
-	struct mce_medium_read *r = mc_container_of(read, struct mce_medium_read, read);
 	struct mce_medium_ready *y = mce_serve_medium_ready(r->c);
 	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mce_io *io = r->c->io;
@@ -89,22 +95,43 @@ static void read_done(struct mct_read *read)
 	y->posted = true;
 }
 
+static void medium_done(struct mct_read *read)
+{
+	read_ready(mc_container_of(read, struct mce_medium_read, read));
+}
+
+static void gpu_done(struct mce_gpu_read *gpu, int status)
+{
+	struct mce_medium_read *r = mc_container_of(gpu, struct mce_medium_read, gpu);
+
+	r->read.status = status;
+	r->read.at = gpu->at;
+	read_ready(r);
+}
+
 int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t off, uint64_t len)
 {
 	struct mce_medium_read *r;
 
-	if (len == 0 || len > MCT_PIECE_MAX)
+	if (len == 0 || len > (mr->gpu >= 0 ? MCE_GPU_READ_MAX : MCT_PIECE_MAX))
 		return -ERANGE;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	r->read = (struct mct_read){ .off = off, .len = (uint32_t)len, .done = read_done };
+	r->read = (struct mct_read){ .off = off, .len = (uint32_t)len, .done = medium_done };
 	r->mr = mr;
 	r->id = id;
 	r->c = c;
 	mc_list_init(&r->node);
 	c->reading++;
 	mce_serve_conn_ref(c);
-	mr->medium->ops->read_start(mr->medium, &r->read);
+	if (mr->gpu >= 0) {
+		r->gpu = (struct mce_gpu_read){
+			.from = (const void *)(uintptr_t)(mr->base + off), .len = (uint32_t)len, .done = gpu_done,
+		};
+		mce_gpu_read_start(c->io->e, mr->gpu, &r->gpu);
+	} else {
+		mr->medium->ops->read_start(mr->medium, &r->read);
+	}
 	return 0;
 }

@@ -36,12 +36,26 @@ struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
 	return a;
 }
 
+void mce_serve_answer_write(struct mce_serve_conn *c, uint64_t id, int status)
+{
+	struct mce_answer *a = mce_serve_answer(c);
+	struct mce_wire_resp resp = {
+		.type = MCE_FRAME_ACK, .id = id, .status = status < 0 ? mc_err_to_wire(status) : 0,
+	};
+
+	a->id = id;
+	a->at = NULL;
+	a->len = 0;
+	a->mr = NULL;
+	a->hlen = MCE_RESP_SIZE;
+	mce_resp_pack(a->hdr, &resp);
+}
+
 static void serve_answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
 {
 	struct mce_answer *a = mce_serve_answer(c);
 	struct mce_wire_resp resp = {
-		.type = c->req.type == MCE_FRAME_WRITE ? MCE_FRAME_ACK : MCE_FRAME_DATA,
-		.id = c->req.id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
+		.type = MCE_FRAME_DATA, .id = c->req.id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
 	};
 
 	a->id = c->req.id;
@@ -71,9 +85,9 @@ void mce_serve_answer_read(struct mce_serve_conn *c, uint64_t id, int status, co
 
 /* The WRITE is stored, and the WRITEs before it are stored or refused.  If the last answer in the ring is an ACK_UPTO
  * of which no byte is sent, extend it to this WRITE. */
-static void serve_acknowledge(struct mce_serve_conn *c)
+void mce_serve_acknowledge(struct mce_serve_conn *c, uint64_t seq)
 {
-	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = c->req.seq };
+	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = seq };
 	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
 
 	if (c->n == 0 || !a->upto || (c->n == 1 && c->tx_off))
@@ -253,6 +267,7 @@ static void serve_refuse_payload(struct mce_serve_conn *c, int status)
 	if (c->mr)
 		mce_mr_unref(c->mr);
 	c->mr = NULL;
+	c->gpu_dst = NULL;
 	c->status = status;
 }
 
@@ -286,6 +301,7 @@ static int serve_find_region(struct mce_serve_conn *c, unsigned access, struct m
 static void serve_begin_write(struct mce_serve_conn *c)
 {
 	struct mce_wire_req *q = &c->req;
+	int r;
 
 	c->status = c->read_only ? -MC_ESTALE_PUT : serve_find_region(c, MCE_ACCESS_WRITE, &c->mr);
 	if (c->status < 0)
@@ -294,6 +310,14 @@ static void serve_begin_write(struct mce_serve_conn *c)
 	c->left = q->len;
 	c->rx.small = q->len <= MCE_RX_SMALL;
 	c->writing = true;
+	/* Answers keep the order of the WRITEs. */
+	if (!c->mr || c->mr->gpu < 0) {
+		mce_gpu_flush(c);
+		return;
+	}
+	r = mce_gpu_write_begin(c, q->addr);
+	if (r < 0)
+		serve_refuse_payload(c, r);
 }
 
 static void serve_begin_read(struct mce_serve_conn *c)
@@ -302,7 +326,14 @@ static void serve_begin_read(struct mce_serve_conn *c)
 	struct mce_mr *mr;
 	int r;
 
+	mce_gpu_flush(c);
 	r = serve_find_region(c, MCE_ACCESS_READ, &mr);
+	if (r == 0 && mr->gpu >= 0) {
+		r = mce_serve_medium(c, mr, q->id, q->addr - mr->base, q->len);
+		if (r == 0)
+			return;
+		mce_mr_unref(mr);
+	}
 	if (r == 0 && __atomic_load_n(&mr->holes, __ATOMIC_RELAXED) &&
 	    !mce_user_readable(c->io, (const void *)(uintptr_t)q->addr, q->len)) {
 		mce_mr_unref(mr);
@@ -322,15 +353,19 @@ static void serve_end_write(struct mce_serve_conn *c)
 		mce_upstream_end_write(c);
 		return;
 	}
+	if (c->mr && c->gpu_dst) {
+		mce_gpu_write_end(c);
+		return;
+	}
 	/* The bytes are stored before the answer is sent, so the region may be released now. */
 	if (c->mr)
 		mce_mr_unref(c->mr);
 	c->mr = NULL;
 	c->writing = false;
 	if (c->acks_upto && c->req.seq && c->status == 0)
-		serve_acknowledge(c);
+		mce_serve_acknowledge(c, c->req.seq);
 	else
-		serve_answer(c, c->status, NULL, 0, NULL);
+		mce_serve_answer_write(c, c->req.id, c->status);
 }
 
 /* Payload that was received together with the header. */
@@ -376,6 +411,8 @@ static ssize_t serve_take_payload(struct mce_serve_conn *c)
 	mce_peers_bytes_begin();
 	if (!c->mr)
 		n = mce_rx_drain(&c->rx, c->left);
+	else if (c->gpu_dst)
+		n = mce_gpu_write_payload(c);
 	else if (mce_rx_have(&c->rx))
 		n = serve_take_buffered(c);
 	else
@@ -421,7 +458,7 @@ static int serve_take_header(struct mce_serve_conn *c)
 
 /* 0: all received requests are carried out.  1: there is more, but a quantum is received or the ring is full.
  * Else the error that ends the connection. */
-static int serve_receive(struct mce_serve_conn *c)
+static int serve_receive_quantum(struct mce_serve_conn *c)
 {
 	uint64_t until = c->rx.moved + QUANTUM;
 	ssize_t n;
@@ -440,6 +477,8 @@ static int serve_receive(struct mce_serve_conn *c)
 			continue;
 		} else if (mce_serve_full(c)) {
 			return 1;
+		} else if (c->gpu_mr) {
+			return 0;
 		} else {
 			n = serve_take_header(c);
 		}
@@ -447,6 +486,15 @@ static int serve_receive(struct mce_serve_conn *c)
 			return (int)n;
 	}
 	return 1;
+}
+
+static int serve_receive(struct mce_serve_conn *c)
+{
+	int r = serve_receive_quantum(c);
+
+	if (r >= 0)
+		mce_gpu_flush(c);
+	return c->broken ? -EIO : r;
 }
 
 /* Discard received bytes.  0 until the peer closes, then the error that ends the connection. */
@@ -494,7 +542,7 @@ int mce_serve(struct mce_serve_conn *c)
  * connection can report the error. */
 static bool upstream_uses(const struct mce_serve_conn *c, const struct mce_mr *mr)
 {
-	bool uses = c->mr == mr;
+	bool uses = c->mr == mr || c->gpu_mr == mr;
 
 	for (uint32_t i = 0; i < c->n; i++)
 		uses = uses || c->ring[(c->head + i) % MCE_WIRE_WINDOW].mr == mr;
@@ -503,6 +551,7 @@ static bool upstream_uses(const struct mce_serve_conn *c, const struct mce_mr *m
 
 bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
 {
+	mce_gpu_flush(c);
 	if (c->upstream)
 		return !upstream_uses(c, mr);
 	if (c->mr == mr)
@@ -523,6 +572,7 @@ bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
 void mce_serve_done(struct mce_serve_conn *c)
 {
 	serve_refuse_payload(c, -ECONNRESET);
+	mce_gpu_drop(c);
 	while (c->n)
 		answers_pop(c);
 }

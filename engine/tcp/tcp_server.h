@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 
 #include "engine/engine_i.h"
+#include "engine/gpu/gpu_i.h"
 #include "engine/tcp/tcp_rx.h"
 #include "engine/upstream/upstream_wire.h"
 
@@ -63,6 +64,14 @@ struct mce_serve_conn {
 	struct mce_mr *mr;	/* its region; NULL with left: refused, payload is discarded */
 	int status;
 	bool writing;
+	uint8_t *gpu_dst;	/* the WRITE is into device memory: where its next bytes belong; NULL: it is not */
+	struct mce_gpu_inbox *inbox;	/* NULL: there was no such WRITE */
+	struct mce_held *held;	/* WRITEs that are wholly in the inbox, without an answer; MCE_HELD_MAX of them */
+	unsigned nheld;
+	struct mce_mr *gpu_mr;	/* READ of upstream's of device memory: its region, referenced; NULL: none, */
+	uint64_t gpu_at, gpu_left;	/* and its next piece */
+	bool gpu_begun;		/* its first piece is answered */
+	bool broken;		/* it failed after that */
 	bool acks_upto;		/* the peer understands one answer to many WRITEs */
 	uint8_t greeting[MCE_GREETING_SIZE];
 	uint32_t greeting_left;
@@ -103,16 +112,41 @@ static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 /* The ring has no room for another request's answer. */
 static inline bool mce_serve_full(const struct mce_serve_conn *c)
 {
-	return c->n + c->reading == MCE_WIRE_WINDOW;
+	return c->n + c->reading + c->nheld == MCE_WIRE_WINDOW;
 }
+
+/* tcp_gpu.c: WRITEs into device memory.  They are answered when a flush has copied them. */
+#define MCE_HELD_MAX 256u
+struct mce_held {
+	struct mce_mr *mr;	/* with a reference */
+	uint64_t id, seq;
+};
+/* The WRITE c->req, or c->up, begins; c->mr is its region.  -ENOMEM. */
+int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr);
+/* Receive payload, as serve_take_payload(). */
+ssize_t mce_gpu_write_payload(struct mce_serve_conn *c);
+/* All of it is in the inbox: hold its answer back, and take over the reference to c->mr. */
+void mce_gpu_write_end(struct mce_serve_conn *c);
+/* Copy what is in the inbox, and answer. */
+void mce_gpu_flush(struct mce_serve_conn *c);
+void mce_gpu_drop(struct mce_serve_conn *c);	/* at the end of the connection */
+/* READs of upstream's: c->up begins, of @mr, whose reference it takes over. */
+void mce_gpu_upstream_read(struct mce_serve_conn *c, struct mce_mr *mr);
+/* A piece of it has been copied, or not: answer; @read owns its @len bytes. */
+void mce_gpu_upstream_piece(struct mce_serve_conn *c, int status, const void *at, uint32_t len,
+			    struct mce_medium_read *read);
+
+/* tcp_serve.c: answers to a WRITE. */
+void mce_serve_answer_write(struct mce_serve_conn *c, uint64_t id, int status);
+void mce_serve_acknowledge(struct mce_serve_conn *c, uint64_t seq);
 
 /* tcp_server.c, for those that continue a connection on its loop */
 void mce_serve_conn_ref(struct mce_serve_conn *c);
 void mce_serve_conn_unref(struct mce_serve_conn *c);
 void mce_serve_conn_resume(struct mce_serve_conn *c);
 
-/* tcp_medium.c: begin a READ of [@off, @off + @len) of the medium of @mr, whose reference it takes over.  -ERANGE,
- * -ENOMEM: it does not. */
+/* tcp_medium.c: begin a READ of [@off, @off + @len) of @mr, a medium or device memory, whose reference it takes over.
+ * -ERANGE, -ENOMEM: it does not. */
 int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t off, uint64_t len);
 /* The answer is sent, or will not be. */
 void mce_medium_read_end(struct mce_medium_read *r);

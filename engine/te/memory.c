@@ -12,9 +12,9 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/gpu/gpu.h"
 #include "common/process/fork.h"
 #include "common/log.h"
-#include "common/process/reachable.h"
 
 /* ---- publication ------------------------------------------------------------------------------- */
 
@@ -295,7 +295,7 @@ static int mem_add_user(struct mce_te *te, void *addr, size_t len, const char *l
 
 	if (len == 0 || len > UINTPTR_MAX - (uintptr_t)addr)
 		return mc_fail(-EINVAL, "cannot register memory of %zu bytes at %p", len, addr);
-	r = mc_reachable(addr, len);
+	r = mc_gpu_usable(addr, len);
 	return r < 0 ? r : mce_te_mem_add(te, &attr, location);
 }
 

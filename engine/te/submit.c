@@ -208,7 +208,7 @@ static void submit_tasks(struct mce_te_batch *b, size_t first, size_t n)
 	mce_te_asks_done(&all);
 }
 
-static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n)
+static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n, bool ordered)
 {
 	for (size_t k = 0; k < n; k++) {
 		size_t i = b->n + k;
@@ -222,6 +222,7 @@ static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_req
 		b->iovs[i].iov_len = reqs[k].length;
 		req->iov = &b->iovs[i];
 		req->iovcnt = 1;
+		req->ordered = ordered;
 		b->tasks[i].segment = reqs[k].target_id;
 		b->tasks[i].retried = b->tasks[i].later = false;
 		mce_req_set_status(req, -EINPROGRESS);
@@ -378,7 +379,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 		return r;
 	}
 	first = b->n;
-	submit_fill_locked(b, reqs, n);
+	submit_fill_locked(b, reqs, n, o.ordered);
 	b->n += n;
 	submit_begin_locked(b, first);
 	mce_te_batch_unlock(b);
@@ -410,7 +411,7 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 	before = b->prepared;
 	/* Set before the network is used: a concurrent submission would otherwise use the same tasks. */
 	b->prepared = true;
-	submit_fill_locked(b, reqs, n);
+	submit_fill_locked(b, reqs, n, false);
 	b->submitters++;
 	mce_te_batch_unlock(b);
 	all.b = b;

@@ -271,6 +271,7 @@ static void te_init_locks(struct mce_te *te)
 	pthread_mutex_init(&te->inbox.lock, NULL);
 	pthread_mutex_init(&te->topo_lock, NULL);
 	mce_te_work_init(te);
+	mce_te_streams_init(&te->streams);
 	mc_list_init(&te->live_node);
 }
 
@@ -336,6 +337,7 @@ void mce_te_close(struct mce_te *te)
 	if (!te || mc_fork_check(te->fork_depth) < 0)
 		return;
 	mce_te_shutdown_forget(te);
+	mce_te_streams_stop(&te->streams);
 	mce_te_work_stop(te);
 	if (te->meta)
 		mce_te_withdraw(te);
@@ -353,6 +355,7 @@ void mce_te_close(struct mce_te *te)
 	mce_te_numa_close(te->numa);
 	mcd_close(te->meta);
 	mce_te_work_done(&te->work);
+	mce_te_streams_done(&te->streams);
 	mce_te_inbox_done(&te->inbox);
 	mce_topo_free(te->topo);
 	pthread_mutex_destroy(&te->topo_lock);

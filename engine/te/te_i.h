@@ -367,6 +367,21 @@ struct mce_te_rate {
 	double ewma_bps;
 };
 
+/* ---- transfers on streams of a GPU (stream.c) -------------------------------------------------- */
+
+struct mce_te_streams {
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	/* guarded by lock */
+	struct mc_list queue;	/* whose streams have got to them */
+	unsigned pending;	/* submitted, and not over */
+	bool started, closing;
+	pthread_t thread;
+};
+void mce_te_streams_init(struct mce_te_streams *w);
+void mce_te_streams_stop(struct mce_te_streams *w);	/* waits for all that are submitted */
+void mce_te_streams_done(struct mce_te_streams *w);
+
 struct mce_te {
 	/* constant after open */
 	struct mce_te_env env;
@@ -410,6 +425,7 @@ struct mce_te {
 	uint32_t nslots, nfree;
 	/* own locks */
 	struct mce_te_work work;
+	struct mce_te_streams streams;
 	struct mce_te_inbox inbox;
 	pthread_mutex_t topo_lock;
 	struct mce_topo *topo;

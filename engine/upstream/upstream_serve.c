@@ -43,12 +43,21 @@ void mce_upstream_begin(struct mce_serve_conn *c)
 	if (mce_mr_get_at(c->io->e, q->addr, q->size, write ? MCE_ACCESS_WRITE : MCE_ACCESS_READ,
 			  &mr) < 0) {
 		mce_upstream_refuse(c);
+	} else if (!write && mr->gpu >= 0) {
+		mce_gpu_upstream_read(c, mr);
 	} else if (write) {
 		c->mr = mr;
 		c->dst = (uint8_t *)(uintptr_t)q->addr;
 		c->left = q->size;
 		c->rx.small = q->size <= MCE_RX_SMALL;
 		c->writing = true;
+		if (mr->gpu >= 0 && mce_gpu_write_begin(c, q->addr) < 0) {
+			mce_mr_unref(mr);
+			c->mr = NULL;
+			c->writing = false;
+			c->left = 0;
+			mce_upstream_refuse(c);
+		}
 	} else {
 		upstream_answer(c, MCE_UP_OK, (const uint8_t *)(uintptr_t)q->addr, q->size, mr);
 	}
@@ -56,9 +65,14 @@ void mce_upstream_begin(struct mce_serve_conn *c)
 
 void mce_upstream_end_write(struct mce_serve_conn *c)
 {
+	int r = c->gpu_dst ? mce_gpu_inbox_flush(c->inbox) : 0;
+
 	mce_mr_unref(c->mr);
 	c->mr = NULL;
+	c->gpu_dst = NULL;
 	c->writing = false;
-	if (c->up.v2)
+	if (r < 0)
+		mce_upstream_refuse(c);
+	else if (c->up.v2)
 		upstream_answer(c, MCE_UP_OK, NULL, 0, NULL);
 }

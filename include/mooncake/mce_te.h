@@ -68,7 +68,7 @@ int mce_te_metrics(char **ret_text);
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 /* -EEXIST: overlaps registered memory; -EINVAL: invalid arguments; -EFAULT: this process can access a part neither for
- * reading nor for writing (not mapped, PROT_NONE, a device's memory), so no transfer could. */
+ * reading nor for writing (not mapped, PROT_NONE), so no transfer could.  GPU memory is accepted. */
 int mce_te_register(struct mce_te *te, void *addr, size_t len, const char *location,
 		    int remote_accessible);
 int mce_te_register_batch(struct mce_te *te, const struct buffer_entry *list, size_t n,
@@ -82,6 +82,10 @@ int mce_te_unregister_batch(struct mce_te *te, void *const *addrs, size_t n);
  * it, by its first address; no transfer may be using it. */
 int mce_te_manage(struct mce_te *te, size_t len, int numa_node, void **ret);
 int mce_te_unmanage(struct mce_te *te, void *addr);
+
+/* The number of the GPU whose memory @p is, -1: none; and memcpy() between any two kinds of memory: 0, or negative. */
+int mce_te_gpu_of(const void *p);
+int mce_te_gpu_memcpy(void *dst, const void *src, size_t n);
 
 /* ---- segments ---------------------------------------------------------------------------------- */
 
@@ -103,6 +107,10 @@ struct mce_te_submit_opts {
 	int64_t deadline_ms;		/* from now; tasks that have not ended by then get STATUS_TIMEOUT; 0: none */
 	const char *notify_name;	/* with notify_msg: as submitTransferWithNotify(); not without requests */
 	const char *notify_msg;
+	/* Of GPU memory: not 0 if the program has waited for its own work on it.  Otherwise the transfers begin after all
+	 * work that it has given to the GPU's default stream and to the streams that are ordered with it.  When a
+	 * transfer has ended, its bytes are in place for work that is started then. */
+	int ordered;
 };
 
 struct mce_te_batch_status {
@@ -118,6 +126,11 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret);
  * for.  An invalid request fails its own task only. */
 int mce_te_submit(struct mce_te *te, batch_id_t batch, const struct transfer_request *reqs, size_t n,
 		  const struct mce_te_submit_opts *opts);
+/* Start the requests when @stream, a handle of the GPU driver's (0: the default stream of the current context), gets to
+ * this place; what follows on the stream begins when all have completed.  Returns when that is arranged.  If a transfer
+ * fails then, the process ends with an error in the log, as in upstream: nothing else would keep the work that follows
+ * from using wrong bytes.  -MC_ENOTSUP: no driver is loaded. */
+int mce_te_submit_on_stream(struct mce_te *te, uintptr_t stream, const struct transfer_request *reqs, size_t n);
 /* Prepared lists: _prepare looks up all targets and starts nothing (it accepts all requests or none; the error
  * is that of the first one not found).  A batch has either prepared or submitted tasks.  Each _post starts all
  * tasks of the batch again, after those of the last post have ended (else -EBUSY). */

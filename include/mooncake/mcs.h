@@ -142,6 +142,16 @@ int mcs_segment_fd(mcs_t *s, uint64_t *ret_size);
 /* Keep the words of mcs_conf.segment_identity at @identity from now on, and no longer where they were. */
 int mcs_segment_identity(mcs_t *s, uint64_t *identity);
 
+/* Memory of GPUs may be used like memory of the process in every function that takes the caller's buffers, if the
+ * program itself uses the CUDA driver.  Reads and writes of it begin after all work that the program has given to the
+ * GPU's default stream and to the streams that are ordered with it; work on other streams has to be waited for first.
+ * When a call has returned, or an asynchronous one has ended, the bytes are in place for work that is started then.
+ *
+ * The number of the GPU whose memory @p is; -1: it is none. */
+int mcs_gpu_of(const void *p);
+/* memcpy() between any two kinds of memory: 0, or negative. */
+int mcs_gpu_memcpy(void *dst, const void *src, size_t n);
+
 /* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form
  * of one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);

@@ -159,6 +159,34 @@ class TransferEngine(_Engine):
         Start one write.  Returns an id for transfer_check_status(), or 0 on failure."""
         return self._submit(target_hostname, (buffer,), (peer_buffer_address,), (length,), 1, _timeout_ms())
 
+    # ---- transfers on a CUDA stream ----
+
+    def batch_transfer_write_on_cuda(self, target_hostname, buffers, peer_buffer_addresses, lengths, stream_ptr=0,
+                                     transport_hint=""):
+        """batch_transfer_write_on_cuda(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
+        lengths: list[int], stream_ptr: int = 0, transport_hint: str = "") -> None
+
+        Write local buffers to the peer's when the stream (0: the default one) gets there; what follows on the stream
+        begins after that.  Returns at once.  RuntimeError if the transfers cannot be queued; if one fails later, the
+        process ends, as in upstream."""
+        self._on_cuda(target_hostname, buffers, peer_buffer_addresses, lengths, 1, 0, None, None, stream_ptr)
+
+    def batch_transfer_read_on_cuda(self, target_hostname, buffers, peer_buffer_addresses, lengths, stream_ptr=0,
+                                    transport_hint=""):
+        """As batch_transfer_write_on_cuda(), but read the peer's buffers into local ones."""
+        self._on_cuda(target_hostname, buffers, peer_buffer_addresses, lengths, 0, 0, None, None, stream_ptr)
+
+    def transfer_write_on_cuda(self, target_hostname, buffer, peer_buffer_address, length, stream_ptr=0, transport_hint=""):
+        """transfer_write_on_cuda(target_hostname: str, buffer: int, peer_buffer_address: int, length: int,
+        stream_ptr: int = 0, transport_hint: str = "") -> None
+
+        One write, as batch_transfer_write_on_cuda()."""
+        self.batch_transfer_write_on_cuda(target_hostname, (buffer,), (peer_buffer_address,), (length,), stream_ptr)
+
+    def transfer_read_on_cuda(self, target_hostname, buffer, peer_buffer_address, length, stream_ptr=0, transport_hint=""):
+        """As transfer_write_on_cuda(), but read."""
+        self.batch_transfer_read_on_cuda(target_hostname, (buffer,), (peer_buffer_address,), (length,), stream_ptr)
+
     def get_notifies(self):
         """get_notifies() -> list[TransferNotify]: messages received since the last call."""
         return [TransferNotify(name, msg) for name, msg in self._notifies()]

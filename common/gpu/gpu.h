@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * gpu.h - memory of GPUs: recognising it, and copying it.  The driver's functions are in driver.h. */
+#ifndef MC_GPU_H
+#define MC_GPU_H
+
+#include <sys/uio.h>
+
+#include "common/gpu/driver.h"
+
+/* The driver, NULL: this program uses no GPU (yet).  Cheap, and looks again whenever the program has loaded further
+ * libraries.  Any thread. */
+const struct mc_gpu_driver *mc_gpu(void);
+/* The same for a program that does not load the driver itself.  NULL with a detail. */
+const struct mc_gpu_driver *mc_gpu_load(void);
+
+/* The number of the GPU whose memory @p is; -1: it is not device memory.  No range is checked. */
+int mc_gpu_of(const void *p);
+/* The GPU of the first buffer that is device memory, -1: none is. */
+int mc_gpu_of_iov(const struct iovec *iov, unsigned n);
+
+/* Can transfers use the @len bytes at @base?  Memory of the process must be accessible (mc_reachable()); device
+ * memory must begin and end on one GPU.  0, or -EFAULT with a detail. */
+int mc_gpu_usable(const void *base, size_t len);
+
+/* memcpy() between any two kinds of memory: 0, or the error of the driver.  It returns after the copy. */
+int mc_gpu_memcpy(void *dst, const void *src, size_t n);
+
+#endif

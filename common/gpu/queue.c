@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * queue.c - a stream of a GPU and a thread that waits for the end of its copies, see queue.h. */
+#include <config.h>
+
+#include "common/gpu/queue.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/gpu/gpu.h"
+#include "common/thread.h"
+
+/* Events that are kept for further jobs. */
+#define EVENTS_KEPT 64u
+
+struct mc_gpu_queue {
+	/* constant */
+	const struct mc_gpu_driver *d;
+	struct mc_gpu_stream *stream;
+	pthread_t thread;
+	/* guarded by lock, which is held while copies are added: the order of jobs is that of the copies */
+	pthread_mutex_t lock;
+	pthread_cond_t added;
+	struct mc_list jobs;
+	bool closing;
+	struct mc_gpu_event *kept[EVENTS_KEPT];
+	unsigned nkept;
+};
+
+static int event_take_locked(struct mc_gpu_queue *q, struct mc_gpu_event **ret)
+{
+	if (q->nkept == 0)
+		return q->d->event_open(q->stream, ret);
+	*ret = q->kept[--q->nkept];
+	return 0;
+}
+
+static void event_keep(struct mc_gpu_queue *q, struct mc_gpu_event *ev)
+{
+	pthread_mutex_lock(&q->lock);
+	if (q->nkept < EVENTS_KEPT) {
+		q->kept[q->nkept++] = ev;
+		ev = NULL;
+	}
+	pthread_mutex_unlock(&q->lock);
+	q->d->event_close(ev);
+}
+
+/* The event is recorded also after a failure: some of the copies may have been added. */
+static int job_start_locked(struct mc_gpu_queue *q, struct mc_gpu_job *job)
+{
+	int r, err;
+
+	r = event_take_locked(q, &job->event);
+	if (r < 0) {
+		job->event = NULL;
+		return r;
+	}
+	r = mc_fault("gpu.queue.add");
+	if (r == 0 && job->follow)
+		r = q->d->follow(q->stream);
+	if (r == 0)
+		r = q->d->copy(q->stream, job->spans, job->n);
+	err = q->d->event_record(job->event, q->stream);
+	return r < 0 ? r : err;
+}
+
+void mc_gpu_queue_add(struct mc_gpu_queue *q, struct mc_gpu_job *job)
+{
+	MC_LOCKED(&q->lock);
+	job->status = job_start_locked(q, job);
+	mc_list_push_back(&q->jobs, &job->node);
+	pthread_cond_signal(&q->added);
+}
+
+static struct mc_gpu_job *job_next(struct mc_gpu_queue *q)
+{
+	struct mc_gpu_job *job;
+
+	MC_LOCKED(&q->lock);
+	while (mc_list_empty(&q->jobs)) {
+		if (q->closing)
+			return NULL;
+		pthread_cond_wait(&q->added, &q->lock);
+	}
+	job = mc_list_first(&q->jobs, struct mc_gpu_job, node);
+	mc_list_remove(&job->node);
+	return job;
+}
+
+static void *queue_main(void *arg)
+{
+	struct mc_gpu_queue *q = arg;
+	struct mc_gpu_job *job;
+
+	while ((job = job_next(q))) {
+		struct mc_gpu_event *ev = job->event;
+		int r = ev ? q->d->event_wait(ev) : 0;
+
+		if (ev)
+			event_keep(q, ev);
+		job->done(job, job->status < 0 ? job->status : r);
+	}
+	return NULL;
+}
+
+int mc_gpu_queue_open(int gpu, const char *name, struct mc_gpu_queue **ret)
+{
+	const struct mc_gpu_driver *d = mc_gpu();
+	struct mc_gpu_queue *q;
+	int r;
+
+	if (!d)
+		return mc_fail(-MC_ENOTSUP, "no GPU driver is loaded");
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return -ENOMEM;
+	q->d = d;
+	mc_list_init(&q->jobs);
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_cond_init(&q->added, NULL);
+	r = d->stream_open(gpu, &q->stream);
+	if (r == 0) {
+		r = mc_thread_start(&q->thread, name, queue_main, q);
+		if (r < 0)
+			d->stream_close(q->stream);
+	}
+	if (r < 0) {
+		pthread_cond_destroy(&q->added);
+		pthread_mutex_destroy(&q->lock);
+		free(q);
+		return r;
+	}
+	*ret = q;
+	return 0;
+}
+
+void mc_gpu_queue_close(struct mc_gpu_queue *q)
+{
+	if (!q)
+		return;
+	pthread_mutex_lock(&q->lock);
+	q->closing = true;
+	pthread_cond_signal(&q->added);
+	pthread_mutex_unlock(&q->lock);
+	pthread_join(q->thread, NULL);
+	while (q->nkept)
+		q->d->event_close(q->kept[--q->nkept]);
+	q->d->stream_close(q->stream);
+	pthread_cond_destroy(&q->added);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+}

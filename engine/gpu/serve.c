@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * serve.c - the owner's side of device memory: buffers for bytes that peers read, slots for those that they write. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "engine/gpu/gpu_i.h"
+
+/* WRITEs that are gathered. */
+#define SPANS 256u
+
+/* ---- reads ------------------------------------------------------------------------------------- */
+
+static void read_done(struct mc_gpu_job *job, int status)
+{
+	struct mce_gpu_read *r = mc_container_of(job, struct mce_gpu_read, job);
+
+	if (status < 0)
+		mce_gpu_read_end(r);
+	r->done(r, status);
+}
+
+/* A free buffer of at least @len bytes; false: all are in use.  *@ret NULL: no memory. */
+static bool buffer_take_locked(struct mce_gpu_buffers *b, size_t len, void **ret)
+{
+	*ret = NULL;
+	for (unsigned i = 0; i < MCE_GPU_READS; i++) {
+		if (b->buf[i].used)
+			continue;
+		if (b->buf[i].len < len) {
+			mce_pinned_free(b->buf[i].mem, b->buf[i].len);
+			b->buf[i].len = len < MCE_GPU_SLOT ? MCE_GPU_SLOT : len;
+			b->buf[i].mem = mce_pinned_new(b->buf[i].len);
+		}
+		*ret = b->buf[i].mem;
+		b->buf[i].used = *ret != NULL;
+		b->buf[i].len = *ret ? b->buf[i].len : 0;
+		return true;
+	}
+	return false;
+}
+
+static int read_queue_locked(struct mce_gpu_buffers *b, int gpu)
+{
+	return b->queue[gpu] ? 0 : mc_gpu_queue_open(gpu, "mce-gpu-serve", &b->queue[gpu]);
+}
+
+/* Start it, or let it wait for a buffer.  An error ends it. */
+static int read_begin(struct mce_gpu_read *r)
+{
+	struct mce_gpu_buffers *b = &r->gpus->reads;
+	struct mc_gpu_queue *q;
+	int err;
+
+	pthread_mutex_lock(&r->gpus->lock);
+	err = read_queue_locked(b, r->gpu);
+	q = b->queue[r->gpu];
+	if (err == 0 && !buffer_take_locked(b, r->len, &r->at)) {
+		mc_list_push_back(&b->waiting, &r->node);
+		q = NULL;
+	} else if (err == 0 && !r->at) {
+		err = -ENOMEM;
+	}
+	pthread_mutex_unlock(&r->gpus->lock);
+	if (err < 0 || !q)
+		return err;
+	r->span = (struct mc_gpu_span){ r->at, r->from, r->len };
+	r->job = (struct mc_gpu_job){ .spans = &r->span, .n = 1, .done = read_done };
+	mc_gpu_queue_add(q, &r->job);
+	return 0;
+}
+
+void mce_gpu_read_start(struct mce_engine *e, int gpu, struct mce_gpu_read *r)
+{
+	int err;
+
+	r->gpus = e->gpus;
+	r->gpu = gpu;
+	r->at = NULL;
+	mc_list_init(&r->node);
+	err = read_begin(r);
+	if (err < 0)
+		r->done(r, err);
+}
+
+void mce_gpu_read_end(struct mce_gpu_read *r)
+{
+	struct mce_gpu_buffers *b = &r->gpus->reads;
+	struct mce_gpu_read *next = NULL;
+	int err;
+
+	pthread_mutex_lock(&r->gpus->lock);
+	for (unsigned i = 0; i < MCE_GPU_READS; i++)
+		if (b->buf[i].mem == r->at)
+			b->buf[i].used = false;
+	if (!mc_list_empty(&b->waiting)) {
+		next = mc_list_first(&b->waiting, struct mce_gpu_read, node);
+		mc_list_remove(&next->node);
+	}
+	pthread_mutex_unlock(&r->gpus->lock);
+	r->at = NULL;
+	err = next ? read_begin(next) : 0;
+	if (err < 0)
+		next->done(next, err);
+}
+
+void mce_gpu_reads_close(struct mce_gpus *g)
+{
+	for (unsigned i = 0; i < MCE_GPUS_MAX; i++)
+		mc_gpu_queue_close(g->reads.queue[i]);
+	for (unsigned i = 0; i < MCE_GPU_READS; i++)
+		mce_pinned_free(g->reads.buf[i].mem, g->reads.buf[i].len);
+}
+
+/* ---- writes ------------------------------------------------------------------------------------ */
+
+struct mce_gpu_inbox {
+	struct mce_engine *e;
+	uint8_t *slot;
+	size_t used;
+	int gpu;		/* of the spans */
+	unsigned n;
+	struct mc_gpu_span span[SPANS];
+};
+
+struct mce_gpu_inbox *mce_gpu_inbox_new(struct mce_engine *e)
+{
+	struct mce_gpu_inbox *in = calloc(1, sizeof(*in));
+
+	if (!in)
+		return NULL;
+	in->e = e;
+	in->slot = mce_pinned_new(MCE_GPU_SLOT);
+	if (in->slot)
+		return in;
+	free(in);
+	return NULL;
+}
+
+void mce_gpu_inbox_free(struct mce_gpu_inbox *in)
+{
+	if (!in)
+		return;
+	mce_pinned_free(in->slot, MCE_GPU_SLOT);
+	free(in);
+}
+
+uint8_t *mce_gpu_inbox_at(struct mce_gpu_inbox *in, size_t *ret_room)
+{
+	*ret_room = in->n == SPANS ? 0 : MCE_GPU_SLOT - in->used;
+	return in->slot + in->used;
+}
+
+void mce_gpu_inbox_put(struct mce_gpu_inbox *in, int gpu, void *to, size_t n)
+{
+	struct mc_gpu_span *last = in->n ? &in->span[in->n - 1] : NULL;
+
+	/* Any stream can copy to any GPU; this one is the nearest for the first. */
+	if (!last)
+		in->gpu = gpu;
+	if (last && (char *)last->dst + last->len == (char *)to)
+		last->len += n;
+	else
+		in->span[in->n++] = (struct mc_gpu_span){ to, in->slot + in->used, n };
+	in->used += n;
+}
+
+int mce_gpu_inbox_flush(struct mce_gpu_inbox *in)
+{
+	struct mce_copier *c = NULL;
+	int r;
+
+	if (in->n == 0)
+		return 0;
+	r = mce_copier_take(in->e, in->gpu, &c);
+	if (r == 0)
+		r = mce_copier_run(c, in->span, in->n);
+	if (c)
+		mce_copier_give(in->e, c);
+	in->n = 0;
+	in->used = 0;
+	return r;
+}

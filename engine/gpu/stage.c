@@ -1,0 +1,760 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stage.c - the transport "staged": requests with device memory over the paths that need host memory.
+ *
+ * A request becomes a task.  Loads carry pieces of tasks: a load has a slot of pinned host memory, which pieces of one
+ * task or of many fill, and a request of host memory for each piece.  Of a WRITE the GPU first copies the pieces to
+ * the slot, in one call, then the requests are submitted, which send and compute the checksums; of a READ the requests
+ * come first, then the copy.  All loads are under way at the same time, so copies, checksums and the network overlap.
+ *
+ * A task that is cancelled ends when no copy of the GPU touches its memory any more. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/crc32c.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/thread.h"
+#include "engine/gpu/gpu_i.h"
+
+#define LOADS 32u
+#define PIECES 256u
+/* A load with this many spans takes no further piece. */
+#define SPANS_ENOUGH 1024u
+
+struct task {
+	struct mce_req *req;
+	struct mce_peer *p;
+	/* guarded by the stager's lock */
+	struct mc_list node, queue_node;	/* of all tasks; of those with pieces left to cut, or of tails */
+	unsigned idx;				/* next piece: in the iov, */
+	uint64_t off, pos;			/* in its entry, in the transfer */
+	unsigned loads;				/* pieces under way, and the trailer */
+	int status;				/* first failure, or of the cancellation */
+	enum mce_path path;
+	/* the trailer of checksums */
+	bool tail_sent;
+	struct mce_req tail;
+	struct mce_batch tail_batch;
+	struct iovec tail_iov;
+};
+
+struct piece {
+	struct task *t;
+	uint64_t pos;
+	uint32_t len, off;	/* in the slot */
+};
+
+struct load {
+	struct mce_stager *st;
+	char *slot;
+	struct mc_list node;	/* mce_stager.idle, when it carries nothing; .busy */
+	enum mce_op op;
+	int gpu;
+	struct mce_peer *p;
+	bool follow;
+	unsigned npieces;
+	bool sent;		/* guarded by the stager's lock: its requests are submitted and not over */
+	unsigned holds;		/* guarded by it: threads that cancel some of its requests */
+	bool over;		/* guarded by it: only the holds keep it */
+	struct piece piece[PIECES];
+	struct mce_req req[PIECES];
+	struct iovec iov[PIECES];
+	/* Its copies: by the GPU; by the processor, of a READ after the GPU's. */
+	struct spans {
+		struct mc_gpu_span *s;
+		unsigned n, cap;
+	} gpu_spans, host_spans;
+	struct mce_batch batch;
+	struct mc_gpu_job job;
+};
+
+struct mce_stager {
+	struct mce_engine *e;
+	char *arena;
+	struct mce_mr *mr;		/* of the arena, NULL without NICs */
+	pthread_t thread;
+	/* guarded by lock */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;		/* a load or a task has ended; the thread has work */
+	struct mc_list tasks, queue, idle, busy;
+	struct mc_list tails;		/* tasks whose trailer has to be submitted */
+	struct mc_gpu_queue *to_host[MCE_GPUS_MAX], *to_gpu[MCE_GPUS_MAX];
+	unsigned pumps;			/* threads in stager_pump_locked() */
+	unsigned ending;		/* tasks off the lists whose requests are being completed */
+	bool closing;
+	struct load load[LOADS];
+};
+
+/* This thread submits the requests of a load: flush has nothing to do. */
+static __thread bool submitting;
+
+/* ---- tasks ------------------------------------------------------------------------------------- */
+
+static bool task_is_cut(const struct task *t)
+{
+	return t->status < 0 || t->pos == mce_reqx(t->req)->total;
+}
+
+/* Nothing of it is under way, and nothing will be: take it off the lists.  The caller ends it without the lock. */
+static bool task_take_locked(struct mce_stager *st, struct task *t)
+{
+	if (t->loads || !task_is_cut(t) || (t->status == 0 && mce_tail_len(t->req) && !t->tail_sent))
+		return false;
+	mc_list_remove(&t->node);
+	mc_list_remove(&t->queue_node);
+	mce_req_move(t->req, MCE_AT_DONE);
+	st->ending++;
+	return true;
+}
+
+static void task_end(struct mce_stager *st, struct task *t)
+{
+	struct mce_req *req = t->req;
+	enum mce_path path = t->path;
+	int status = t->status;
+
+	free(t);
+	mce_complete(req, path, status);
+	/* Only now may the peer and the engine be freed. */
+	pthread_mutex_lock(&st->lock);
+	st->ending--;
+	pthread_cond_broadcast(&st->changed);
+	pthread_mutex_unlock(&st->lock);
+}
+
+static void tail_done(void *arg)
+{
+	struct task *t = arg;
+	struct mce_stager *st = t->p->e->gpus->stager;
+	bool over;
+
+	pthread_mutex_lock(&st->lock);
+	t->loads--;
+	if (t->tail.status < 0 && t->status == 0)
+		t->status = t->tail.status;
+	over = task_take_locked(st, t);
+	pthread_mutex_unlock(&st->lock);
+	if (over)
+		task_end(st, t);
+}
+
+/* All pieces of a WRITE are stored, so its checksums are complete.  With the lock; true: submit t->tail. */
+static bool tail_prepare_locked(struct task *t)
+{
+	struct mce_req *req = t->req;
+	uint64_t len = mce_tail_len(req);
+
+	if (!len || t->loads || t->status < 0 || !task_is_cut(t) || t->tail_sent)
+		return false;
+	t->tail_sent = true;
+	t->loads = 1;
+	t->tail_iov = (struct iovec){ req->crc, len };
+	t->tail = (struct mce_req){
+		.op = MCE_WRITE, .peer = t->p, .addr = req->addr + mce_tail_off(req), .rkey = req->rkey,
+		.fence = req->fence, .iov = &t->tail_iov, .iovcnt = 1,
+	};
+	mce_batch_init(&t->tail_batch);
+	t->tail_batch.done = tail_done;
+	t->tail_batch.arg = t;
+	return true;
+}
+
+/* ---- loads: filling ---------------------------------------------------------------------------- */
+
+static struct mc_gpu_queue *queue_of_locked(struct mce_stager *st, enum mce_op op, int gpu)
+{
+	struct mc_gpu_queue **q = op == MCE_WRITE ? &st->to_host[gpu] : &st->to_gpu[gpu];
+
+	if (!*q && mc_gpu_queue_open(gpu, op == MCE_WRITE ? "mce-from-gpu" : "mce-to-gpu", q) < 0)
+		*q = NULL;
+	return *q;
+}
+
+static int span_add(struct spans *l, void *dst, const void *src, size_t len)
+{
+	unsigned cap = l->cap ? 2 * l->cap : 64;
+	struct mc_gpu_span *more;
+
+	if (l->n == l->cap) {
+		more = realloc(l->s, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		l->s = more;
+		l->cap = cap;
+	}
+	l->s[l->n++] = (struct mc_gpu_span){ dst, src, len };
+	return 0;
+}
+
+/* The next @len bytes of the task become a piece of the load. */
+static int piece_cut(struct load *l, struct task *t, uint32_t len)
+{
+	struct piece *pc = &l->piece[l->npieces];
+	bool write = l->op == MCE_WRITE;
+	int r = 0;
+
+	while (pc->len < len && r == 0) {
+		const struct iovec *iov = &t->req->iov[t->idx];
+		uint64_t room = iov->iov_len - t->off;
+		uint32_t n = room < len - pc->len ? (uint32_t)room : len - pc->len;
+		char *at = (char *)iov->iov_base + t->off, *slot = l->slot + pc->off + pc->len;
+
+		if (n)
+			r = span_add(mce_gpu_of(l->p->e, at) < 0 ? &l->host_spans : &l->gpu_spans,
+				     write ? slot : at, write ? at : slot, n);
+		pc->len += n;
+		t->off += n;
+		if (t->off == iov->iov_len) {
+			t->idx++;
+			t->off = 0;
+		}
+	}
+	t->pos += len;
+	return r;
+}
+
+/* Cut one piece of the task; false: the load has no room for it.  A piece ends with a chunk of the checksums, or with
+ * the transfer. */
+static bool load_add(struct load *l, struct task *t)
+{
+	uint64_t left = mce_reqx(t->req)->total - t->pos;
+	const struct piece *last = l->npieces ? &l->piece[l->npieces - 1] : NULL;
+	uint32_t at = last ? (last->off + last->len + 63) & ~63u : 0, len;
+	int r;
+
+	if (l->npieces == PIECES || at >= MCE_GPU_SLOT || l->gpu_spans.n + l->host_spans.n >= SPANS_ENOUGH)
+		return false;
+	len = MCE_GPU_SLOT - at;
+	if (left <= len)
+		len = (uint32_t)left;
+	else
+		len -= len % MC_CRC_CHUNK;
+	if (len == 0)
+		return false;
+	l->piece[l->npieces] = (struct piece){ .t = t, .pos = t->pos, .off = at };
+	r = piece_cut(l, t, len);
+	/* Then the piece is not sent, and its end is that of the task. */
+	if (r < 0 && t->status == 0)
+		t->status = r;
+	t->loads++;
+	l->npieces++;
+	return true;
+}
+
+/* Fill the load from the first tasks that wait. */
+static void load_fill_locked(struct mce_stager *st, struct load *l)
+{
+	struct mc_list *pos, *next;
+	struct task *t = mc_list_first(&st->queue, struct task, queue_node);
+
+	l->op = t->req->op;
+	l->gpu = mce_reqx(t->req)->gpu - 1;
+	l->p = t->p;
+	l->follow = !t->req->ordered;
+	l->npieces = l->gpu_spans.n = l->host_spans.n = 0;
+	mc_list_for_each_safe(pos, next, &st->queue) {
+		t = mc_container_of(pos, struct task, queue_node);
+		if (t->req->op != l->op || mce_reqx(t->req)->gpu - 1 != l->gpu || t->p != l->p ||
+		    t->req->ordered != !l->follow)
+			break;
+		while (!task_is_cut(t) && load_add(l, t))
+			;
+		if (!task_is_cut(t))
+			break;
+		mc_list_remove(pos);
+	}
+}
+
+/* ---- loads: on their way ----------------------------------------------------------------------- */
+
+static void load_recycle_locked(struct mce_stager *st, struct load *l)
+{
+	mc_list_remove(&l->node);
+	mc_list_push_back(&st->idle, &l->node);
+	pthread_cond_broadcast(&st->changed);
+}
+
+/* Everything of the load is done: end the tasks that it completes.  @status: of its copy.  A lock of a transport may be
+ * held, so the stager's thread submits trailers and the next loads, unless another thread is about to. */
+static void load_end(struct load *l, int status)
+{
+	struct mce_stager *st = l->st;
+	struct task *over[PIECES];
+	unsigned nover = 0;
+
+	pthread_mutex_lock(&st->lock);
+	for (unsigned i = 0; i < l->npieces; i++) {
+		struct task *t = l->piece[i].t;
+		int r = status < 0 ? status : mce_req_status(&l->req[i]);
+
+		if (r == 0)
+			t->path = l->req[i].path;
+		else if (t->status == 0)
+			t->status = r;
+		t->loads--;
+		if (tail_prepare_locked(t))
+			mc_list_push_back(&st->tails, &t->queue_node);
+		else if (task_take_locked(st, t))
+			over[nover++] = t;
+	}
+	l->sent = false;
+	l->over = l->holds > 0;
+	if (!l->over)
+		load_recycle_locked(st, l);
+	pthread_cond_broadcast(&st->changed);
+	pthread_mutex_unlock(&st->lock);
+	for (unsigned i = 0; i < nover; i++)
+		task_end(st, over[i]);
+}
+
+static void load_copy_host(const struct load *l)
+{
+	const struct spans *h = &l->host_spans;
+
+	for (unsigned i = 0; i < h->n; i++)
+		memcpy(h->s[i].dst, h->s[i].src, h->s[i].len);
+}
+
+static void load_copied_to_gpu(struct mc_gpu_job *job, int status)
+{
+	struct load *l = mc_container_of(job, struct load, job);
+
+	if (status == 0)
+		load_copy_host(l);
+	load_end(l, status);
+}
+
+static void load_copy(struct load *l, void (*done)(struct mc_gpu_job *job, int status))
+{
+	struct mce_stager *st = l->st;
+	struct mc_gpu_queue *q;
+
+	pthread_mutex_lock(&st->lock);
+	q = l->gpu_spans.n ? queue_of_locked(st, l->op, l->gpu) : NULL;
+	pthread_mutex_unlock(&st->lock);
+	l->job = (struct mc_gpu_job){
+		.spans = l->gpu_spans.s, .n = l->gpu_spans.n, .follow = l->follow, .done = done,
+	};
+	if (q)
+		mc_gpu_queue_add(q, &l->job);
+	else
+		done(&l->job, l->gpu_spans.n ? -ENOMEM : 0);
+}
+
+/* The requests of the load are complete. */
+static void load_sent(void *arg)
+{
+	struct load *l = arg;
+	bool any = false;
+
+	for (unsigned i = 0; i < l->npieces; i++)
+		any |= l->req[i].status == 0;
+	if (l->op == MCE_READ && any)
+		load_copy(l, load_copied_to_gpu);
+	else
+		load_end(l, 0);
+}
+
+static void piece_request(struct load *l, unsigned i, bool cancelled)
+{
+	const struct piece *pc = &l->piece[i];
+	const struct mce_req *req = pc->t->req;
+
+	l->iov[i] = (struct iovec){ l->slot + pc->off, pc->len };
+	l->req[i] = (struct mce_req){
+		.op = l->op, .peer = l->p, .addr = req->addr + pc->pos, .rkey = req->rkey, .fence = req->fence,
+		.iov = &l->iov[i], .iovcnt = cancelled ? 0 : 1,
+	};
+	if (!req->crc || pc->pos >= req->crc_len || cancelled)
+		return;
+	l->req[i].crc = req->crc + pc->pos / MC_CRC_CHUNK;
+	l->req[i].crc_len = req->crc_len - pc->pos < pc->len ? req->crc_len - pc->pos : pc->len;
+}
+
+/* Requests of tasks that were cancelled while they were being submitted. */
+static void load_cancel_late(struct load *l)
+{
+	struct mce_stager *st = l->st;
+	int status[PIECES];
+
+	pthread_mutex_lock(&st->lock);
+	l->sent = true;
+	for (unsigned i = 0; i < l->npieces; i++)
+		status[i] = l->piece[i].t->status;
+	pthread_mutex_unlock(&st->lock);
+	for (unsigned i = 0; i < l->npieces; i++)
+		if (status[i] < 0)
+			mce_peer_cancel(l->p, &l->req[i], status[i]);
+}
+
+static void load_send(struct load *l)
+{
+	struct mce_stager *st = l->st;
+	bool was = submitting;
+
+	MC_FAULT_POINT("engine.gpu.send");
+	pthread_mutex_lock(&st->lock);
+	for (unsigned i = 0; i < l->npieces; i++)
+		piece_request(l, i, l->piece[i].t->status < 0);
+	pthread_mutex_unlock(&st->lock);
+	mce_batch_init(&l->batch);
+	l->batch.done = load_sent;
+	l->batch.arg = l;
+	mce_batch_hold(&l->batch);
+	submitting = true;
+	mce_submit(st->e, &l->batch, l->req, l->npieces);
+	submitting = was;
+	load_cancel_late(l);
+	mce_batch_release(&l->batch);
+}
+
+static void load_copied_to_host(struct mc_gpu_job *job, int status)
+{
+	struct load *l = mc_container_of(job, struct load, job);
+
+	if (status < 0)
+		load_end(l, status);
+	else
+		load_send(l);
+}
+
+static void load_start(struct load *l)
+{
+	if (l->op == MCE_READ) {
+		load_send(l);
+		return;
+	}
+	load_copy_host(l);
+	load_copy(l, load_copied_to_host);
+}
+
+/* ---- the stager -------------------------------------------------------------------------------- */
+
+static bool stager_has_work(const struct mce_stager *st)
+{
+	return !mc_list_empty(&st->tails) || (!mc_list_empty(&st->queue) && !mc_list_empty(&st->idle));
+}
+
+/* With the lock, which is released meanwhile. */
+static void tail_submit_locked(struct mce_stager *st)
+{
+	struct task *t = mc_list_first(&st->tails, struct task, queue_node);
+	bool was = submitting;
+
+	mc_list_remove(&t->queue_node);
+	pthread_mutex_unlock(&st->lock);
+	submitting = true;
+	mce_submit(st->e, &t->tail_batch, &t->tail, 1);
+	submitting = was;
+	pthread_mutex_lock(&st->lock);
+}
+
+static void stager_pump_locked(struct mce_stager *st)
+{
+	struct load *l;
+
+	st->pumps++;
+	while (stager_has_work(st)) {
+		if (!mc_list_empty(&st->tails)) {
+			tail_submit_locked(st);
+			continue;
+		}
+		l = mc_list_first(&st->idle, struct load, node);
+		mc_list_remove(&l->node);
+		mc_list_push_back(&st->busy, &l->node);
+		load_fill_locked(st, l);
+		pthread_mutex_unlock(&st->lock);
+		load_start(l);
+		pthread_mutex_lock(&st->lock);
+	}
+	st->pumps--;
+}
+
+static void *stager_main(void *arg)
+{
+	struct mce_stager *st = arg;
+
+	MC_LOCKED(&st->lock);
+	while (!st->closing) {
+		if (stager_has_work(st) && st->pumps == 0)
+			stager_pump_locked(st);
+		else
+			pthread_cond_wait(&st->changed, &st->lock);
+	}
+	return NULL;
+}
+
+static void stager_close(struct mce_stager *st)
+{
+	for (unsigned i = 0; i < MCE_GPUS_MAX; i++) {
+		mc_gpu_queue_close(st->to_host[i]);
+		mc_gpu_queue_close(st->to_gpu[i]);
+	}
+	for (unsigned i = 0; i < LOADS; i++) {
+		free(st->load[i].gpu_spans.s);
+		free(st->load[i].host_spans.s);
+	}
+	mce_mr_unregister(st->mr);
+	mce_pinned_free(st->arena, (size_t)LOADS * MCE_GPU_SLOT);
+	pthread_cond_destroy(&st->changed);
+	pthread_mutex_destroy(&st->lock);
+	free(st);
+}
+
+static struct mce_stager *stager_new(struct mce_engine *e)
+{
+	struct mce_mr_attr attr = { .len = (uint64_t)LOADS * MCE_GPU_SLOT, .fd = -1 };
+	struct mce_stager *st = calloc(1, sizeof(*st));
+
+	if (!st)
+		return NULL;
+	st->e = e;
+	pthread_mutex_init(&st->lock, NULL);
+	pthread_cond_init(&st->changed, NULL);
+	mc_list_init(&st->tasks);
+	mc_list_init(&st->queue);
+	mc_list_init(&st->tails);
+	mc_list_init(&st->idle);
+	mc_list_init(&st->busy);
+	st->arena = mce_pinned_new((size_t)LOADS * MCE_GPU_SLOT);
+	attr.base = st->arena;
+	/* NICs then read and write the slots without a copy. */
+	if (st->arena && mce_engine_has_rdma(e) && mce_mr_register(e, &attr, &st->mr) < 0)
+		st->mr = NULL;
+	for (unsigned i = 0; i < LOADS; i++) {
+		st->load[i].st = st;
+		st->load[i].slot = st->arena + (size_t)i * MCE_GPU_SLOT;
+		mc_list_push_back(&st->idle, &st->load[i].node);
+	}
+	if (!st->arena || mc_thread_start(&st->thread, "mce-gpu", stager_main, st) < 0) {
+		stager_close(st);
+		return NULL;
+	}
+	return st;
+}
+
+struct mce_stager *mce_stager_get(struct mce_engine *e)
+{
+	struct mce_stager *st = __atomic_load_n(&e->gpus->stager, __ATOMIC_ACQUIRE);
+
+	if (st)
+		return st;
+	MC_LOCKED(&e->gpus->lock);
+	if (!e->gpus->stager)
+		__atomic_store_n(&e->gpus->stager, stager_new(e), __ATOMIC_RELEASE);
+	return e->gpus->stager;
+}
+
+void mce_stager_free(struct mce_stager *st)
+{
+	if (!st)
+		return;
+	pthread_mutex_lock(&st->lock);
+	st->closing = true;
+	pthread_cond_broadcast(&st->changed);
+	pthread_mutex_unlock(&st->lock);
+	pthread_join(st->thread, NULL);
+	stager_close(st);
+}
+
+/* ---- the transport ----------------------------------------------------------------------------- */
+
+static struct mce_stager *stager_of(const struct mce_peer *p)
+{
+	return __atomic_load_n(&p->e->gpus->stager, __ATOMIC_ACQUIRE);
+}
+
+static struct task *task_new(struct mce_peer *p, struct mce_req *req)
+{
+	struct task *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->req = req;
+	t->p = p;
+	mc_list_init(&t->queue_node);
+	return t;
+}
+
+static void task_queue(struct mce_stager *st, struct task *t)
+{
+	struct mce_req *req = t->req;
+
+	mce_reqx(req)->staged = true;
+	pthread_mutex_lock(&t->p->lock);
+	mce_reqx(req)->owner = &mce_staged_transport;
+	mce_req_move(req, MCE_AT_TRANSPORT);
+	pthread_mutex_unlock(&t->p->lock);
+	MC_LOCKED(&st->lock);
+	mc_list_push_back(&st->tasks, &t->node);
+	mc_list_push_back(&st->queue, &t->queue_node);
+}
+
+static int staged_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_stager *st;
+	struct task *t;
+
+	if (!mce_reqx(req)->gpu)
+		return -MC_ENOTSUP;
+	st = mce_stager_get(p->e);
+	t = st ? task_new(p, req) : NULL;
+	if (t)
+		task_queue(st, t);
+	else
+		mce_complete(req, MCE_PATH_STAGED, -ENOMEM);
+	return 0;
+}
+
+static unsigned staged_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
+{
+	unsigned i = 0;
+
+	while (i < n && mce_reqx(&reqs[i])->status == 0 && mce_reqx(&reqs[i])->total &&
+	       staged_submit(p, &reqs[i]) == 0)
+		i++;
+	return i;
+}
+
+static void staged_flush(struct mce_peer *p)
+{
+	struct mce_stager *st = stager_of(p);
+
+	if (!st || submitting)
+		return;
+	MC_LOCKED(&st->lock);
+	stager_pump_locked(st);
+}
+
+/* The busy loads that have requests of the task in flight, with a hold each. */
+static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, struct load *ret[LOADS])
+{
+	struct mc_list *pos;
+	unsigned n = 0;
+
+	mc_list_for_each(pos, &st->busy) {
+		struct load *l = mc_container_of(pos, struct load, node);
+		bool has = false;
+
+		for (unsigned i = 0; i < l->npieces && l->sent && !has; i++)
+			has = l->piece[i].t == t;
+		if (!has)
+			continue;
+		l->holds++;
+		ret[n++] = l;
+	}
+	return n;
+}
+
+/* Gives up the lock meanwhile. */
+static void task_cancel_locked(struct mce_stager *st, struct task *t, int status)
+{
+	struct load *loads[LOADS];
+	bool tail = t->tail_sent && mc_list_empty(&t->queue_node), over;
+	unsigned n;
+
+	if (t->status == 0)
+		t->status = status;
+	if (!t->tail_sent)
+		mc_list_remove(&t->queue_node);
+	n = task_loads_locked(st, t, loads);
+	t->loads++;
+	pthread_mutex_unlock(&st->lock);
+	for (unsigned k = 0; k < n; k++)
+		for (unsigned i = 0; i < loads[k]->npieces; i++)
+			if (loads[k]->piece[i].t == t)
+				mce_peer_cancel(t->p, &loads[k]->req[i], status);
+	if (tail)
+		mce_peer_cancel(t->p, &t->tail, status);
+	pthread_mutex_lock(&st->lock);
+	for (unsigned k = 0; k < n; k++)
+		if (--loads[k]->holds == 0 && loads[k]->over) {
+			loads[k]->over = false;
+			load_recycle_locked(st, loads[k]);
+		}
+	t->loads--;
+	over = task_take_locked(st, t);
+	pthread_mutex_unlock(&st->lock);
+	if (over)
+		task_end(st, t);
+	pthread_mutex_lock(&st->lock);
+}
+
+static void staged_cancel(struct mce_peer *p, struct mce_req *req, int status)
+{
+	struct mce_stager *st = stager_of(p);
+	struct mc_list *pos;
+
+	if (!st)
+		return;
+	MC_LOCKED(&st->lock);
+	mc_list_for_each(pos, &st->tasks) {
+		struct task *t = mc_container_of(pos, struct task, node);
+
+		if (t->req != req)
+			continue;
+		task_cancel_locked(st, t, status);
+		return;
+	}
+}
+
+/* Has the peer a task or a load, or is any task being completed?  *@ret: a task of it that is not cancelled, NULL: none. */
+static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p, struct task **ret)
+{
+	bool busy = st->ending > 0;
+	struct mc_list *pos;
+
+	*ret = NULL;
+	mc_list_for_each(pos, &st->tasks) {
+		struct task *t = mc_container_of(pos, struct task, node);
+
+		if (t->p != p)
+			continue;
+		busy = true;
+		if (t->status == 0)
+			*ret = t;
+	}
+	mc_list_for_each(pos, &st->busy)
+		busy |= mc_container_of(pos, struct load, node)->p == p;
+	return busy;
+}
+
+static void staged_detach(struct mce_peer *p)
+{
+	struct mce_stager *st = stager_of(p);
+	struct task *t;
+
+	if (!st)
+		return;
+	MC_LOCKED(&st->lock);
+	while (peer_is_busy_locked(st, p, &t)) {
+		if (t)
+			task_cancel_locked(st, t, -ECANCELED);
+		else
+			pthread_cond_wait(&st->changed, &st->lock);
+	}
+}
+
+const struct mce_transport mce_staged_transport = {
+	.name = "staged",
+	.path = MCE_PATH_STAGED,
+	.distance = MCE_DISTANCE_NETWORK,
+	.gpu = true,
+	.attach = mce_no_attach,
+	.detach = staged_detach,
+	.connect = mce_no_connect,
+	.prepare = mce_no_prepare,
+	.submit = staged_submit,
+	.submit_run = staged_run,
+	.flush = staged_flush,
+	.poll = mce_no_poll,
+	.lead = mce_no_lead,
+	.cancel = staged_cancel,
+	.writes_in_doubt = mce_no_doubt,
+	.new_fence = mce_no_fence,
+	.map = mce_no_map,
+};
