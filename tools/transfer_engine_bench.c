@@ -17,6 +17,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/gpu/gpu.h"
 #include "common/metrics.h"
 #include "common/options/options.h"
 #include "common/net/protocol.h"
@@ -262,13 +263,47 @@ static int check(const struct conf *c)
 	return unit_of(c->report_unit, &unit);
 }
 
+/* Memory of a GPU, for the engine of which this process loads the driver. */
+static int memory_open_gpu(struct bench *b, size_t len, void **ret)
+{
+	const struct mc_gpu_driver *d = mc_gpu_load();
+	char location[32];
+	int r;
+
+	if (!d)
+		return mc_fail(-MC_ENOTSUP, "--use_vram=true: %s", mc_err_detail(-MC_ENOTSUP));
+	r = d->alloc((int)b->conf.gpu_id, len, ret);
+	if (r < 0)
+		return r;
+	snprintf(location, sizeof(location), "%s:%d", d->name, (int)b->conf.gpu_id);
+	r = told(mce_te_register(b->te, *ret, len, location, 1));
+	if (r < 0)
+		d->free(*ret);
+	return r;
+}
+
+static int memory_fill(void *to, size_t len)
+{
+	static char bytes[1 << 20];
+	int r = 0;
+
+	memset(bytes, 0x5a, sizeof(bytes));
+	for (size_t at = 0; at < len && r == 0; at += sizeof(bytes))
+		r = mc_gpu_memcpy((char *)to + at, bytes, len - at < sizeof(bytes) ? len - at : sizeof(bytes));
+	return r;
+}
+
 static int memory_open(struct bench *b)
 {
 	size_t len = b->conf.buffer_size;
 	void *at;
 	int r;
 
-	if (!strcmp(b->conf.memory, "managed")) {
+	if (b->conf.use_vram) {
+		r = memory_open_gpu(b, len, &at);
+		if (r < 0)
+			return r;
+	} else if (!strcmp(b->conf.memory, "managed")) {
 		r = mce_te_manage(b->te, len, (int)b->conf.numa_node, &at);
 	} else {
 		at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -280,18 +315,18 @@ static int memory_open(struct bench *b)
 	if (r < 0)
 		return told(r);
 	b->mem = at;
-	if (b->conf.init_mem)
-		memset(at, 0x5a, len);
-	return 0;
+	return b->conf.init_mem ? memory_fill(at, len) : 0;
 }
 
 /* User memory is freed at process exit, after the engine was closed. */
 static void memory_close(struct bench *b)
 {
-	if (b->mem && !strcmp(b->conf.memory, "managed"))
+	if (b->mem && !b->conf.use_vram && !strcmp(b->conf.memory, "managed"))
 		(void)mce_te_unmanage(b->te, b->mem);
 	else if (b->mem)
 		(void)mce_te_unregister(b->te, b->mem);
+	if (b->mem && b->conf.use_vram)
+		mc_gpu()->free(b->mem);
 }
 
 static int run(struct bench *b)
