@@ -35,7 +35,62 @@ MCPY_METHOD(module_writable, "writable", 2, "ptr", "size")
 	return module_reach(a, MCPY_WRITE);
 }
 
+MCPY_METHOD(module_gpu_of, "gpu_of", 1, "ptr")
+{
+	uint64_t at;
+
+	if (mcpy_u64(a[0], "ptr", &at) < 0)
+		return NULL;
+	return PyLong_FromLong(mcs_gpu_of((const void *)(uintptr_t)at));
+}
+
+MCPY_METHOD(module_peek, "peek", 2, "ptr", "size")
+{
+	uint64_t at, size;
+	PyObject *ret;
+	int r;
+
+	if (mcpy_u64(a[0], "ptr", &at) < 0 || mcpy_u64(a[1], "size", &size) < 0)
+		return NULL;
+	if (size > PY_SSIZE_T_MAX || mcpy_reach(at, size, MCPY_READ) < size)
+		return PyErr_Format(PyExc_ValueError, "%llu bytes at %llu cannot be read by this process",
+				    (unsigned long long)size, (unsigned long long)at);
+	ret = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+	if (!ret)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = mcs_gpu_memcpy(PyBytes_AS_STRING(ret), (const void *)(uintptr_t)at, size);
+	Py_END_ALLOW_THREADS
+	if (r < 0) {
+		Py_CLEAR(ret);
+		PyErr_Format(PyExc_RuntimeError, "%s", mcs_error_detail(r));
+	}
+	return ret;
+}
+
+MCPY_METHOD(module_poke, "poke", 2, "ptr", "data")
+{
+	Py_buffer buf;
+	uint64_t at;
+	int r = -1;
+
+	if (mcpy_u64(a[0], "ptr", &at) < 0 || mcpy_bytes(a[1], &buf) < 0)
+		return NULL;
+	if (mcpy_reach(at, (uint64_t)buf.len, MCPY_WRITE) == (uint64_t)buf.len) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mcs_gpu_memcpy((void *)(uintptr_t)at, buf.buf, (size_t)buf.len);
+		Py_END_ALLOW_THREADS
+	}
+	PyBuffer_Release(&buf);
+	return PyBool_FromLong(r == 0);
+}
+
 static PyMethodDef module_functions[] = {
+	{ "gpu_of", MCPY_FAST(module_gpu_of),
+	  "gpu_of(ptr: int) -> int: number of the GPU whose memory it is; -1: host memory." },
+	{ "peek", MCPY_FAST(module_peek), "peek(ptr: int, size: int) -> bytes: bytes of host or GPU memory." },
+	{ "poke", MCPY_FAST(module_poke),
+	  "poke(ptr: int, data: bytes) -> bool: store bytes in host or GPU memory; False: it cannot be written." },
 	{ "mapped", MCPY_FAST(module_mapped),
 	  "mapped(ptr: int, size: int) -> bool: whether this process can read all of these bytes." },
 	{ "writable", MCPY_FAST(module_writable),

@@ -29,9 +29,11 @@ static const struct mc_gpu_driver *look(bool load, unsigned long long loaded)
 
 	MC_LOCKED(&lock);
 	d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
-	if (d)
+	if (d && !load)
 		return d;
 	d = mc_gpu_cuda(load);
+	if (!d && load)
+		return NULL;
 	__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
 	__atomic_store_n(&looked, loaded, __ATOMIC_RELAXED);
 	return d;
@@ -51,9 +53,7 @@ const struct mc_gpu_driver *mc_gpu(void)
 
 const struct mc_gpu_driver *mc_gpu_load(void)
 {
-	const struct mc_gpu_driver *d = mc_gpu();
-
-	return d ? d : look(true, 0);
+	return look(true, 0);
 }
 
 int mc_gpu_of(const void *p)

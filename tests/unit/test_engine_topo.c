@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #ifndef FAKE_LIBCUDA	/* the lint compiles without this test's flags */
-#define FAKE_LIBCUDA "fake_libcuda.so"
+#define FAKE_LIBCUDA "libcuda.so.1"
 #endif
 
 #include "engine/mce.h"
@@ -104,6 +104,7 @@ static void nics(void **state)
 	char *json;
 
 	unsetenv("FAKE_CUDA_BUS");
+	setenv("FAKE_CUDA_DEVICES", "0", 1);
 	json = matrix(NULL);
 	has(json, "\"cpu:0\":[[\"mlx5_0\",\"mlx5_1\"],[\"mlx5_2\"]]");
 	assert_null(strstr(json, "cuda"));

@@ -9,8 +9,8 @@ import ctypes
 import math
 import struct
 
-from mooncake._api.tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, elements,
-                               for_pieces, memory_at, one_each, tensor_of)
+from mooncake._api.tensors import (AXES_MAX, DIMS_MAX, HEADER, INVALID_PARAMS, SHARD, TYPES, Elements, Header, bytes_of,
+                               elements, for_pieces, one_each, tensor_at, tensor_of)
 
 KINDS = ("dp", "tp", "ep", "pp")
 MODES = ("as_stored", "shard", "full")
@@ -133,7 +133,7 @@ def _piece(found, dim, rank, size):
     if dim >= len(shape) or shape[dim] % size or not shape[dim]:
         raise _Bad("it does not split into equal pieces")
     step = shape[dim] // size
-    whole = memoryview(memory_at(found.address, found.nbytes)).cast("B") if found.nbytes else memoryview(b"")
+    whole = bytes_of(found)
     data = bytearray(_slice(whole, shape, TYPES[found.header.code][1], dim, rank * step, step))
     raw = (ctypes.c_char * len(data)).from_buffer(data) if data else None
     header = Header(found.header.code, shape[:dim] + (step,) + shape[dim + 1:], shape, SHARD)
@@ -415,9 +415,8 @@ class Parallel:
             if not total or total > size or not 0 < at < 1 << 63 or not _store.writable(at, total):
                 out.append(None)
                 continue
-            memory = memory_at(at, total)
-            view = memoryview(memory).cast("B")
-            view[:HEADER] = found[0].pack()
-            view[HEADER:] = bytes(found[1])
-            out.append(tensor_of(found[0], memory))
+            if _store.poke(at, found[0].pack() + bytes(found[1])):
+                out.append(tensor_at(found[0], at, total))
+            else:
+                out.append(None)
         return out

@@ -174,6 +174,37 @@ def memory_at(address, size):
     return (ctypes.c_char * size).from_address(address)
 
 
+class _OnGpu:
+    """Bytes in the memory of a GPU, for torch."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "strides": None,
+                                         "version": 3}
+
+
+def tensor_at(header, address, size):
+    """A tensor over the memory of the caller, which begins with the header."""
+    gpu = _store.gpu_of(address)
+    if gpu < 0:
+        return tensor_of(header, memory_at(address, size))
+    import torch
+
+    kind = getattr(torch, TYPES[header.code][0])
+    if not header.nbytes:
+        return torch.empty(header.shape, dtype=kind, device=f"cuda:{gpu}")
+    flat = torch.as_tensor(_OnGpu(address + HEADER, header.nbytes), device=f"cuda:{gpu}")
+    return flat.view(kind).reshape(header.shape)
+
+
+def bytes_of(found):
+    """The bytes of Elements: over their memory, or a copy of a GPU's."""
+    if not found.nbytes:
+        return memoryview(b"")
+    if _store.gpu_of(found.address) >= 0:
+        return memoryview(_store.peek(found.address, found.nbytes))
+    return memoryview(memory_at(found.address, found.nbytes)).cast("B")
+
+
 def _read_file(path):
     """Header and elements of a safetensors file: {name: (code, shape, begin, end)}, bytes."""
     import json
@@ -342,7 +373,7 @@ class Tensors:
             raise TypeError("addresses and sizes must be int")
         if size < HEADER or not 0 < address < 1 << 64 or size >= 1 << 64 or not _store.mapped(address, size):
             return None
-        header = Header.unpack(ctypes.string_at(address, HEADER), size)
+        header = Header.unpack(_store.peek(address, HEADER), size)
         return None if header is None else Elements(header, address + HEADER, None)
 
     def _from_batch(self, keys, buffer_ptrs, sizes, upsert):
@@ -409,8 +440,8 @@ class Tensors:
         keys = list(keys)
         out = []
         for got, at in zip(self.batch_get_into(keys, buffer_ptrs, sizes), buffer_ptrs):
-            header = Header.unpack(ctypes.string_at(at, HEADER), got) if got >= HEADER else None
-            out.append(None if header is None else tensor_of(header, memory_at(at, got)))
+            header = Header.unpack(_store.peek(at, HEADER), got) if got >= HEADER else None
+            out.append(None if header is None else tensor_at(header, at, got))
         return out + [None] * (len(keys) - len(out))
 
     def get_tensor_into_cuda(self, key, tensor):
@@ -453,7 +484,7 @@ class Tensors:
         if step * (tp_size - 1) >= shape[split_dim]:
             return None
         outer, inner = math.prod(shape[:split_dim]), math.prod(shape[split_dim + 1:]) * TYPES[found.header.code][1]
-        whole = memoryview(memory_at(found.address, found.nbytes)).cast("B") if found.nbytes else memoryview(b"")
+        whole = bytes_of(found)
         row, out = shape[split_dim] * inner, []
         for at in range(0, shape[split_dim], step):
             n = min(step, shape[split_dim] - at)
