@@ -85,9 +85,25 @@ MCPY_METHOD(module_poke, "poke", 2, "ptr", "data")
 	return PyBool_FromLong(r == 0);
 }
 
+MCPY_METHOD(module_copy, "copy", 3, "to", "ptr", "size")
+{
+	uint64_t to, at, size;
+	int r;
+
+	if (mcpy_u64(a[0], "to", &to) < 0 || mcpy_u64(a[1], "ptr", &at) < 0 || mcpy_u64(a[2], "size", &size) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = mcs_gpu_memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)at, size);
+	Py_END_ALLOW_THREADS
+	return PyBool_FromLong(r == 0);
+}
+
 static PyMethodDef module_functions[] = {
 	{ "gpu_of", MCPY_FAST(module_gpu_of),
 	  "gpu_of(ptr: int) -> int: number of the GPU whose memory it is; -1: host memory." },
+	{ "copy", MCPY_FAST(module_copy),
+	  "copy(to: int, ptr: int, size: int) -> bool: copy between host or GPU memory that was checked; False: the GPU "
+	  "refuses it." },
 	{ "peek", MCPY_FAST(module_peek), "peek(ptr: int, size: int) -> bytes: bytes of host or GPU memory." },
 	{ "poke", MCPY_FAST(module_poke),
 	  "poke(ptr: int, data: bytes) -> bool: store bytes in host or GPU memory; False: it cannot be written." },

@@ -69,9 +69,9 @@ def sglang_engine(role):
 
 
 def memory():
-    import torch
+    import memory as of
 
-    return torch.zeros(BLOCK * BLOCKS, dtype=torch.uint8)
+    return of.zeros(BLOCK * BLOCKS)
 
 
 def decode(make):
@@ -116,6 +116,9 @@ def prefill(make, what):
         finally:
             child.stdin.close()
         expect("how the peer ends", child.wait(60), 0)
+    import memory as of
+
+    of.report()
     expect("a peer that is gone", send(session, src[:1], dst[:1], [BLOCK]) < 0, True)
     print("ok wrong places and dead peers are errors", flush=True)
 

@@ -15,7 +15,7 @@ cases=("$@")
 files=(vllm_fs vllm_example sglang sglang_capped lmcache_fs lmcache_fs_direct lmcache_disk lmcache_disk_direct lmcache_gds
 	lmcache_l2_fs lmcache_l2_fs_direct lmcache_l2_native lmcache_l2_native_direct)
 [ ${#cases[@]} -gt 0 ] || cases=(sglang_hicache sglang_pd lmcache_remote lmcache_remote_meta lmcache_l2 vllm_store vllm_p2p
-	"${files[@]/#/files:}")
+	vllm_store_gpu vllm_p2p_gpu sglang_pd_gpu "${files[@]/#/files:}")
 
 # LMCache's own sources with include/mooncake/cxx, linked only with libmooncake_store.
 l2_extension() {
@@ -31,8 +31,15 @@ l2_extension() {
 	export MC_L2_EXTENSION=$out
 }
 
+# CASE_gpu: with memory of the fake GPU (memory.py).
 run_case() {
-	local rpc='' http=''
+	local rpc='' http='' gpu=()
+	case $1 in
+	*_gpu)
+		gpu=(env MC_ENGINES_GPU=1 LD_LIBRARY_PATH="$top_builddir/tests/lib/.libs")
+		set -- "${1%_gpu}"
+		;;
+	esac
 	case $1 in
 	files:*) (requires_fuse) || return 77 ;;
 	esac
@@ -47,7 +54,7 @@ run_case() {
 		set -- "$here/case.py" "$1" "$master" "$rpc" "$http"
 		;;
 	esac
-	timeout "${MC_ENGINE_TIMEOUT:-600}" "$engine_python" "$@"
+	timeout "${MC_ENGINE_TIMEOUT:-600}" "${gpu[@]}" "$engine_python" "$@"
 }
 
 bad=0

@@ -9,6 +9,7 @@ import threading
 
 import torch
 
+import memory
 from case import payload, readme
 
 PINS = ("vllm", "torch")
@@ -44,7 +45,7 @@ class Engine:
         self.store = MooncakeDistributedStore()
         setup_mooncake_store(self.store, MooncakeStoreConfig.load_from_config(), "127.0.0.1")
         os.unlink(f.name)
-        self.caches = [torch.zeros((BLOCKS, PIECE), dtype=torch.uint8) for _ in range(LAYERS)]
+        self.caches = [memory.zeros(BLOCKS, PIECE) for _ in range(LAYERS)]
         for cache in self.caches:
             assert self.store.register_buffer(cache.data_ptr(), cache.numel()) == 0
         self.db = data.ChunkedTokenDatabase(data.KeyMetadata("model", 0, 0, 0, 0), TOKENS)

@@ -28,8 +28,6 @@ class _Write:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.written = []
         self.lock = _locks.lock()
-        # releases the GIL while it copies
-        self.move = ctypes.memmove
 
     def write(self, ptrs, sizes, offsets):
         if not len(ptrs) == len(sizes) == len(offsets):
@@ -41,7 +39,8 @@ class _Write:
             if size and not (0 < ptr < 1 << 64 and _store.mapped(ptr, size)):
                 return INVALID_PARAMS
         for ptr, size, offset in zip(ptrs, sizes, offsets):
-            self.move(self.address + offset, ptr, size)
+            if size and not _store.copy(self.address + offset, ptr, size):
+                return INVALID_WRITE
         with self.lock:
             self.written += [(o, o + n) for o, n in zip(offsets, sizes) if n]
         return sum(sizes)
