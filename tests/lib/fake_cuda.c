@@ -15,7 +15,7 @@ pthread_mutex_t fake_cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_cuda_changed = PTHREAD_COND_INITIALIZER;
 int fake_cuda_sticky;
 uint64_t fake_cuda_copy_us;
-bool fake_cuda_held;
+bool fake_cuda_held, fake_cuda_no_bytes;
 
 static struct counter {
 	char name[48];
@@ -54,6 +54,8 @@ static int set_locked(const char *name, const char *value)
 {
 	if (!strcmp(name, "FAKE_CUDA_COPY_US"))
 		fake_cuda_copy_us = strtoull(value, NULL, 10);
+	else if (!strcmp(name, "FAKE_CUDA_NO_BYTES"))
+		fake_cuda_no_bytes = atoi(value) != 0;
 	else if (!strcmp(name, "FAKE_CUDA_FAIL"))
 		fails_parse(value);
 	else if (!strcmp(name, "FAKE_CUDA_NO"))
@@ -82,7 +84,7 @@ int fake_cuda_set(const char *name, const char *value)
 static void settings_read_locked(void)
 {
 	static const char *const names[] = {
-		"FAKE_CUDA_COPY_US", "FAKE_CUDA_FAIL", "FAKE_CUDA_NO", "FAKE_CUDA_DEVICES", "FAKE_CUDA_BUS", "FAKE_CUDA_LOG",
+		"FAKE_CUDA_COPY_US", "FAKE_CUDA_NO_BYTES", "FAKE_CUDA_FAIL", "FAKE_CUDA_NO", "FAKE_CUDA_DEVICES", "FAKE_CUDA_BUS", "FAKE_CUDA_LOG",
 	};
 
 	*bus = 0;

@@ -8,6 +8,7 @@
  * Settings, from the environment or fake_cuda_set():
  *	FAKE_CUDA_DEVICES	number of GPUs, default 1; FAKE_CUDA_BUS: their PCI addresses, "0000:3B:00.0,-,..."
  *	FAKE_CUDA_COPY_US	how long each copy takes in addition
+ *	FAKE_CUDA_NO_BYTES	not 0: copies move nothing, for measurements
  *	FAKE_CUDA_FAIL		"function:n:error,...": the n-th call from now on fails, or each with "*"; the function
  *				"copy": the copy itself, and everything after it
  *	FAKE_CUDA_NO		functions that return "not supported", separated by commas

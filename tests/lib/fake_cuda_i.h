@@ -27,7 +27,7 @@ extern pthread_mutex_t fake_cuda_lock;
 extern pthread_cond_t fake_cuda_changed;
 extern int fake_cuda_sticky;		/* error of a copy, which every later call returns */
 extern uint64_t fake_cuda_copy_us;
-extern bool fake_cuda_held;
+extern bool fake_cuda_held, fake_cuda_no_bytes;
 
 /* A call of @function begins: count it, and take the lock.  CU_OK, or the error that it has to return. */
 int fake_cuda_enter(const char *function, bool needs_context);
