@@ -268,8 +268,8 @@ struct mce_req {
 	uint32_t *crc;
 	uint64_t crc_len;
 	bool crc_tail;
-	/* Of device memory in iov: the caller has ordered its own work on the GPU.  Otherwise copies begin after all work
-	 * that it has given to the default stream (engine/gpu/gpu_i.h). */
+	/* Of device memory in iov: the caller has ordered its own work on the GPU.  Otherwise copies begin after all
+	 * work that it has given to the default stream (engine/gpu/gpu_i.h). */
 	bool ordered;
 
 	/* filled in */

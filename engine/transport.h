@@ -18,8 +18,8 @@ struct mce_transport {
 	const char *name;	/* also the path label of the counters */
 	enum mce_path path;
 	enum mce_distance distance;
-	/* submit and submit_run take requests with device memory in their iov (mce_reqx.gpu); other transports leave them
-	 * to the path "staged". */
+	/* submit and submit_run take requests with device memory in their iov (mce_reqx.gpu); other transports leave
+	 * them to the path "staged". */
 	bool gpu;
 	/* Allocate and free this transport's part of a peer.  attach does not connect.  detach runs on any
 	 * thread but an I/O thread; requests that the transport still has (the engine is closing) end with

@@ -482,8 +482,8 @@ MCPY_METHOD(engine_on_stream, "transfer_on_cuda", 6, TRANSFER_ARGS, "stream")
 	if (r < 0)
 		return NULL;
 	if (r > 0 || !te)
-		return PyErr_Format(PyExc_RuntimeError, "%s", te ? "lists of unequal lengths, or memory that cannot be accessed"
-				    : "the engine is not initialized");
+		return PyErr_Format(PyExc_RuntimeError, "%s", te ? "unequal lengths of lists, or inaccessible memory" :
+				    "the engine is not initialized");
 	if (done < 0)
 		return PyErr_Format(PyExc_RuntimeError, "%s", mce_te_error_detail(done));
 	Py_RETURN_NONE;

@@ -102,8 +102,8 @@ static PyMethodDef module_functions[] = {
 	{ "gpu_of", MCPY_FAST(module_gpu_of),
 	  "gpu_of(ptr: int) -> int: number of the GPU whose memory it is; -1: host memory." },
 	{ "copy", MCPY_FAST(module_copy),
-	  "copy(to: int, ptr: int, size: int) -> bool: copy between host or GPU memory that was checked; False: the GPU "
-	  "refuses it." },
+	  "copy(to: int, ptr: int, size: int) -> bool: copy between host or GPU memory that was checked; False: the "
+	  "GPU refuses it." },
 	{ "peek", MCPY_FAST(module_peek), "peek(ptr: int, size: int) -> bytes: bytes of host or GPU memory." },
 	{ "poke", MCPY_FAST(module_poke),
 	  "poke(ptr: int, data: bytes) -> bool: store bytes in host or GPU memory; False: it cannot be written." },

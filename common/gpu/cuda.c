@@ -108,7 +108,7 @@ static int failed(cu_result r, const char *what)
 		       "%s: %s (%d)", what, name, r);
 }
 
-/* What enter() has changed for this thread. */
+/* The changes of enter() to this thread. */
 struct scope {
 	int capture;
 	bool pushed;

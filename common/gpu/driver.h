@@ -38,7 +38,7 @@ struct mc_gpu_driver {
 	const char *name;	/* in locations: "cuda" of "cuda:0" */
 	/* Number of GPUs. */
 	int (*count)(void);
-	/* Of what kind is the memory at @p?  Does not fail: an address that the driver does not know is host memory. */
+	/* The kind of the memory at @p.  Does not fail: an address that the driver does not know is host memory. */
 	void (*classify)(const void *p, struct mc_gpu_mem *ret);
 	/* Device memory, for tools and tests. */
 	int (*alloc)(int gpu, size_t len, void **ret);
@@ -65,8 +65,8 @@ struct mc_gpu_driver {
 	int (*copy_now)(void *dst, const void *src, size_t len);
 	/* A dma-buf of device memory, through which a NIC can register it; whole pages of one allocation. */
 	int (*export_dmabuf)(const void *p, size_t len, int *ret_fd);
-	/* Call @fn(@arg) when @stream, a handle of the vendor's (0: the default stream), gets there; the stream continues
-	 * after its return.  @fn must not call the driver. */
+	/* Call @fn(@arg) when @stream, a handle of the vendor's (0: the default stream), gets there; the stream
+	 * continues after its return.  @fn must not call the driver. */
 	int (*call_on)(uintptr_t stream, void (*fn)(void *arg), void *arg);
 };
 

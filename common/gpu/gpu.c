@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu.c - which driver this process has, and what memory is a GPU's. */
+ * gpu.c - the driver that this process has, and whether memory is a GPU's. */
 #include <config.h>
 
 #include "common/gpu/gpu.h"
@@ -86,7 +86,8 @@ int mc_gpu_usable(const void *base, size_t len)
 	if (gpu < 0)
 		return mc_reachable(base, len);
 	if (len && mc_gpu_of((const char *)base + len - 1) != gpu)
-		return mc_fail(-EFAULT, "the %zu bytes of GPU memory at %p are not all memory of GPU %d", len, base, gpu);
+		return mc_fail(-EFAULT, "the %zu bytes of GPU memory at %p are not all memory of GPU %d", len, base,
+			       gpu);
 	return 0;
 }
 

@@ -165,7 +165,8 @@ void *mce_pinned_new(size_t len)
 		return NULL;
 	r = mc_gpu()->pin(p, len, false);
 	if (r < 0 && !__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
-		mc_warn("gpu", "host memory cannot be pinned, copies from and to the GPU are slow: %s", mc_err_detail(r));
+		mc_warn("gpu", "host memory cannot be pinned, copies from and to the GPU are slow: %s",
+			mc_err_detail(r));
 	return p;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gpu_i.h - transfers of GPU memory, shared inside engine/.
  *
- * The processor and the kernel cannot access device memory.  So:
+ * The processor and the kernel cannot access device memory, so:
  *	direct.c  Between device memory and memory of this process (local, or mapped from a peer on this host) the GPU
  *		  copies directly, and the caller's thread waits.
  *	stage.c	  For all other paths a request goes through pinned slots of host memory: the transport "staged" takes
  *		  it, and hands its pieces to the peer's other transports as requests of host memory.
- *	serve.c	  The owner's side of a region of device memory: buffers for what peers read and write over TCP.
+ *	serve.c	  The owner's side of a region of device memory: buffers for the bytes that peers read and write over TCP.
  *	../rdma	  A NIC that can reach the device memory itself needs none of this.
  *
  * Order: a copy begins after all work that the program has given to the default stream of the GPU, and to the streams
@@ -77,8 +77,8 @@ struct mce_gpus;
 struct mce_gpu_read {
 	const void *from;	/* device memory */
 	uint32_t len;
-	/* Called once, on any thread, maybe before mce_gpu_read_start() returns; must not block.  @status 0: the bytes are
-	 * at r->at, until mce_gpu_read_end(), which follows only then. */
+	/* Called once, on any thread, maybe before mce_gpu_read_start() returns; must not block.  @status 0: the bytes
+	 * are at r->at, until mce_gpu_read_end(), which follows only then. */
 	void (*done)(struct mce_gpu_read *r, int status);
 	void *at;
 	/* serve.c */
@@ -104,11 +104,11 @@ void mce_gpu_read_start(struct mce_engine *e, int gpu, struct mce_gpu_read *r);
 void mce_gpu_read_end(struct mce_gpu_read *r);
 void mce_gpu_reads_close(struct mce_gpus *g);
 
-/* WRITEs of one connection into device memory: their bytes are gathered in a slot, and copied together.  One thread at a
- * time. */
+/* WRITEs of one connection into device memory: their bytes are gathered in a slot, and copied together.  One thread
+ * at a time. */
 struct mce_gpu_inbox;
 struct mce_gpu_inbox *mce_gpu_inbox_new(struct mce_engine *e);
-void mce_gpu_inbox_free(struct mce_gpu_inbox *in);	/* NULL is fine; what is in it is lost */
+void mce_gpu_inbox_free(struct mce_gpu_inbox *in);	/* NULL is fine; its bytes are lost */
 /* Where the next bytes can be stored, *@ret_room of them; 0: flush first. */
 uint8_t *mce_gpu_inbox_at(struct mce_gpu_inbox *in, size_t *ret_room);
 /* @n bytes have been stored there, which belong to @to on @gpu. */

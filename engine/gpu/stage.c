@@ -702,7 +702,8 @@ static void staged_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	}
 }
 
-/* Has the peer a task or a load, or is any task being completed?  *@ret: a task of it that is not cancelled, NULL: none. */
+/* Has the peer a task or a load, or is any task being completed?  *@ret: a task of it that is not cancelled, NULL:
+ * none. */
 static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p, struct task **ret)
 {
 	bool busy = st->ending > 0;

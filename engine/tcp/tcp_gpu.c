@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tcp_gpu.c - requests of peers for device memory.
  *
- * WRITEs are received into a slot of pinned memory, many one after another, and copied to the GPU together when there is
- * nothing more to receive; then all are answered in their order.  The I/O thread waits for the copy, so a connection
+ * WRITEs are received into a slot of pinned memory, many one after another, and copied to the GPU together when there
+ * is nothing more to receive; then all are answered in their order.  The I/O thread waits for the copy, so a connection
  * has no copy under way when it is closed or a region ends.  READs are in tcp_medium.c; those of upstream's protocol,
  * which have any length, are answered in pieces. */
 #include <config.h>

@@ -127,7 +127,7 @@ int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr);
 ssize_t mce_gpu_write_payload(struct mce_serve_conn *c);
 /* All of it is in the inbox: hold its answer back, and take over the reference to c->mr. */
 void mce_gpu_write_end(struct mce_serve_conn *c);
-/* Copy what is in the inbox, and answer. */
+/* Copy the bytes in the inbox to their places, and answer. */
 void mce_gpu_flush(struct mce_serve_conn *c);
 void mce_gpu_drop(struct mce_serve_conn *c);	/* at the end of the connection */
 /* READs of upstream's: c->up begins, of @mr, whose reference it takes over. */

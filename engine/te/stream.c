@@ -63,7 +63,8 @@ static void *streams_main(void *arg)
 		r = streamed_run(s);
 		if (r < 0) {
 			/* As in upstream: the work that follows on the stream would use wrong bytes. */
-			mc_err("engine", "a transfer on a GPU's stream failed, ending the process: %s", mc_err_detail(r));
+			mc_err("engine", "a transfer on a GPU's stream failed, ending the process: %s",
+			       mc_err_detail(r));
 			_exit(1);
 		}
 		pthread_mutex_lock(&w->lock);
@@ -170,7 +171,7 @@ void mce_te_streams_stop(struct mce_te_streams *w)
 	bool started;
 
 	pthread_mutex_lock(&w->lock);
-	/* Streams will still get to what has been queued. */
+	/* Streams will still get to the queued transfers. */
 	while (w->pending)
 		pthread_cond_wait(&w->change, &w->lock);
 	w->closing = true;

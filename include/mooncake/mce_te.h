@@ -107,8 +107,8 @@ struct mce_te_submit_opts {
 	int64_t deadline_ms;		/* from now; tasks that have not ended by then get STATUS_TIMEOUT; 0: none */
 	const char *notify_name;	/* with notify_msg: as submitTransferWithNotify(); not without requests */
 	const char *notify_msg;
-	/* Of GPU memory: not 0 if the program has waited for its own work on it.  Otherwise the transfers begin after all
-	 * work that it has given to the GPU's default stream and to the streams that are ordered with it.  When a
+	/* Of GPU memory: not 0 if the program has waited for its own work on it.  Otherwise the transfers begin after
+	 * all work that it has given to the GPU's default stream and to the streams that are ordered with it.  When a
 	 * transfer has ended, its bytes are in place for work that is started then. */
 	int ordered;
 };
@@ -127,7 +127,7 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret);
 int mce_te_submit(struct mce_te *te, batch_id_t batch, const struct transfer_request *reqs, size_t n,
 		  const struct mce_te_submit_opts *opts);
 /* Start the requests when @stream, a handle of the GPU driver's (0: the default stream of the current context), gets to
- * this place; what follows on the stream begins when all have completed.  Returns when that is arranged.  If a transfer
+ * this place; later work of the stream begins when all have completed.  Returns when that is arranged.  If a transfer
  * fails then, the process ends with an error in the log, as in upstream: nothing else would keep the work that follows
  * from using wrong bytes.  -MC_ENOTSUP: no driver is loaded. */
 int mce_te_submit_on_stream(struct mce_te *te, uintptr_t stream, const struct transfer_request *reqs, size_t n);

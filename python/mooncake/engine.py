@@ -166,7 +166,7 @@ class TransferEngine(_Engine):
         """batch_transfer_write_on_cuda(target_hostname: str, buffers: list[int], peer_buffer_addresses: list[int],
         lengths: list[int], stream_ptr: int = 0, transport_hint: str = "") -> None
 
-        Write local buffers to the peer's when the stream (0: the default one) gets there; what follows on the stream
+        Write local buffers to the peer's when the stream (0: the default one) gets there; later work of the stream
         begins after that.  Returns at once.  RuntimeError if the transfers cannot be queued; if one fails later, the
         process ends, as in upstream."""
         self._on_cuda(target_hostname, buffers, peer_buffer_addresses, lengths, 1, 0, None, None, stream_ptr)

@@ -2,8 +2,7 @@
 """Memory for a KV cache: tensors of the host, or with MC_ENGINES_GPU=1 of the fake GPU (tests/lib/fake_cuda.h).
 
 The elements of a fake GPU's tensor are at an address that only the test may use, so torch can read and write them as those
-of a host tensor.  What an engine gets from data_ptr() is the device address, which nothing but a copy by the driver can
-access."""
+of a host tensor.  data_ptr() gives the engine the device address, which nothing but a copy by the driver can access."""
 
 import os
 import sys

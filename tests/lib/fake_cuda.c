@@ -84,7 +84,8 @@ int fake_cuda_set(const char *name, const char *value)
 static void settings_read_locked(void)
 {
 	static const char *const names[] = {
-		"FAKE_CUDA_COPY_US", "FAKE_CUDA_NO_BYTES", "FAKE_CUDA_FAIL", "FAKE_CUDA_NO", "FAKE_CUDA_DEVICES", "FAKE_CUDA_BUS", "FAKE_CUDA_LOG",
+		"FAKE_CUDA_COPY_US", "FAKE_CUDA_NO_BYTES", "FAKE_CUDA_FAIL", "FAKE_CUDA_NO", "FAKE_CUDA_DEVICES",
+		"FAKE_CUDA_BUS", "FAKE_CUDA_LOG",
 	};
 
 	*bus = 0;

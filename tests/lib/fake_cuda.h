@@ -23,8 +23,8 @@
 
 /* 0: the name is known. */
 int fake_cuda_set(const char *name, const char *value);
-/* Calls of a function, or "copies" (batches count once), "spans", "bytes_to_host", "bytes_to_device", "pageable" (copies
- * of host memory that was not pinned), or what exists: "allocations", "registrations", "streams", "events". */
+/* Calls of a function, or "copies" (batches count once), "spans", "bytes_to_host", "bytes_to_device", "pageable"
+ * (copies of host memory that was not pinned), or the number of "allocations", "registrations", "streams", "events". */
 uint64_t fake_cuda_count(const char *name);
 /* The same bytes as at a device address, for the processor; NULL: it is no device memory.  And the reverse; 0. */
 void *fake_cuda_alias(uint64_t device);

@@ -36,7 +36,7 @@ struct context *fake_cuda_current(void);
 void fake_cuda_add(const char *name, int64_t n);	/* to a counter */
 int fake_cuda_fails_locked(const char *function);
 
-/* memory.c: what an address is, with the lock. */
+/* fake_cuda_memory.c: the kind of an address, with the lock. */
 struct allocation {
 	struct allocation *next;
 	char *base, *alias;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fake_cuda_memory.c - the fake CUDA driver: device memory, pinned host memory, and what an address is. */
+ * fake_cuda_memory.c - the fake CUDA driver: device memory, pinned host memory, kinds of addresses. */
 #include "tests/lib/fake_cuda_i.h"
 
 #include <fcntl.h>
@@ -96,7 +96,8 @@ static int allocate_locked(uint64_t *ret, size_t len, bool managed)
 		abort();
 	a->base = (char *)(((uintptr_t)room + GRAIN) & ~(GRAIN - 1));
 	munmap(room, (size_t)(a->base - room));
-	if (mmap(a->base, a->len, managed ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED | MAP_FIXED, a->fd, 0) == MAP_FAILED)
+	if (mmap(a->base, a->len, managed ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED | MAP_FIXED, a->fd, 0) ==
+	    MAP_FAILED)
 		abort();
 	a->alias = managed ? a->base : mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (a->alias == MAP_FAILED)

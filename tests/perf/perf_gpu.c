@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_gpu.c - what transfers of GPU memory cost in addition to those of host memory, in one run.
+ * perf_gpu.c - the additional cost of transfers of GPU memory, compared with host memory in one run.
  *
  * perf_gpu [FAKE]: with the path of the fake driver its copies move no bytes, so the difference is the work around the
  * copies: slots, events, threads.  Without it the driver of the machine is used: then the rows "x cudaMemcpy" compare a
@@ -129,7 +129,8 @@ static double spell(const struct work *w, char *mem)
 			at &= ~63ull;
 			iov[i] = (struct iovec){ mem + at, w->block };
 			req[i] = (struct mce_req){
-				.op = w->op, .peer = peer, .addr = offer.addr + at, .rkey = offer.rkey, .iov = &iov[i], .iovcnt = 1,
+				.op = w->op, .peer = peer, .addr = offer.addr + at, .rkey = offer.rkey, .iov = &iov[i],
+				.iovcnt = 1,
 			};
 			if (w->crc) {
 				req[i].crc = crc + i * mc_crc_chunks(w->block);

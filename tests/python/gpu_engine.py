@@ -170,7 +170,7 @@ class Transfers(unittest.TestCase):
         w.kill()
         w.wait()
         w.stdout.close()
-        # what has arrived is the writer's, and the peer serves on
+        # the peer serves on
         gpu.fill(self.at, pattern(SIZE, 12))
         self.assertEqual(self.e.transfer_sync_write(p.name, self.at, p.at, SIZE), 0)
         self.assertEqual(p.differs(12), -1)

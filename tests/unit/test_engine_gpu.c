@@ -85,7 +85,8 @@ static int close_pair(void **state)
 }
 
 /* One transfer with checksums; @tail: a WRITE with the trailer. */
-static int transfer_crc(enum mce_op op, uint64_t off, const struct iovec *iov, unsigned n, bool tail, enum mce_path *path)
+static int transfer_crc(enum mce_op op, uint64_t off, const struct iovec *iov, unsigned n, bool tail,
+			enum mce_path *path)
 {
 	struct mce_req req = {
 		.op = op, .peer = peer, .addr = mce_mr_base(owner.mr) + off, .rkey = mce_mr_rkey(owner.mr), .iov = iov,
@@ -100,10 +101,14 @@ static int transfer_crc(enum mce_op op, uint64_t off, const struct iovec *iov, u
 	req.crc = calloc(mc_crc_chunks(len), sizeof(uint32_t));
 	assert_non_null(req.crc);
 	r = mce_transfer(user.e, &req, SECONDS(30));
-	for (uint64_t i = 0; i < mc_crc_chunks(len) && r == 0; i++, at += MC_CRC_CHUNK)
-		assert_int_equal(req.crc[i], mc_crc32c(owner.mem + off + at, len - at < MC_CRC_CHUNK ? len - at : MC_CRC_CHUNK));
+	for (uint64_t i = 0; i < mc_crc_chunks(len) && r == 0; i++, at += MC_CRC_CHUNK) {
+		uint64_t chunk = len - at < MC_CRC_CHUNK ? len - at : MC_CRC_CHUNK;
+
+		assert_int_equal(req.crc[i], mc_crc32c(owner.mem + off + at, chunk));
+	}
 	if (r == 0 && tail && mc_crc_chunks(len) > 1)
-		assert_memory_equal(owner.mem + off + ((len + 3) & ~3ull), req.crc, mc_crc_chunks(len) * sizeof(uint32_t));
+		assert_memory_equal(owner.mem + off + ((len + 3) & ~3ull), req.crc,
+				    mc_crc_chunks(len) * sizeof(uint32_t));
 	free(req.crc);
 	if (path)
 		*path = req.path;
@@ -157,7 +162,9 @@ static void tcp_goes_through_slots(void **state)
 static void mixed_buffers_are_copied(void **state)
 {
 	char head[777], tail[65536 + 1];
-	struct iovec iov[] = { { head, sizeof(head) }, { device, 2 * MIB + 3 }, { tail, sizeof(tail) }, { device + 3 * MIB, 9 } };
+	struct iovec iov[] = {
+		{ head, sizeof(head) }, { device, 2 * MIB + 3 }, { tail, sizeof(tail) }, { device + 3 * MIB, 9 },
+	};
 
 	assert_int_equal(transfer_crc(MCE_READ, 0, iov, 4, false, NULL), 0);
 	pattern_check(head, sizeof(head), SEED, 0);
@@ -193,7 +200,8 @@ static uint64_t many_blocks(enum mce_op op)
 	assert_int_equal(mce_batch_wait(user.e, &b, req, BLOCKS, SECONDS(30)), 0);
 	assert_int_equal(b.failed, 0);
 	for (unsigned i = 0; i < BLOCKS; i++)
-		assert_memory_equal(owner.mem + (uint64_t)i * BLOCK, shadow(device) + (uint64_t)(BLOCKS - 1 - i) * BLOCK, BLOCK);
+		assert_memory_equal(owner.mem + (uint64_t)i * BLOCK,
+				    shadow(device) + (uint64_t)(BLOCKS - 1 - i) * BLOCK, BLOCK);
 	free(req);
 	free(iov);
 	return fake_cuda_count("copies") - copies;
@@ -247,13 +255,14 @@ static void device_regions_are_served(void **state)
 	uint64_t len = 9 * MIB + 33;
 	char *theirs = device_new(len);
 	struct mce_mr_attr attr = { .base = theirs, .len = len, .access = RW, .fd = -1 };
+	int port = mce_engine_upstream_port(owner.e);
 	struct mce_peer *self, *up;
 	struct mce_mr *mr;
 
 	assert_int_equal(mce_mr_register(owner.e, &attr, &mr), 0);
 	owner_serves_device_memory(peer, mce_mr_rkey(mr), theirs, len);
-	if (mce_engine_upstream_port(owner.e) > 0) {
-		assert_int_equal(mce_peer_get_upstream(user.e, "127.0.0.1", mce_engine_upstream_port(owner.e), 2, &up), 0);
+	if (port > 0) {
+		assert_int_equal(mce_peer_get_upstream(user.e, "127.0.0.1", port, 2, &up), 0);
 		owner_serves_device_memory(up, 0, theirs, len);
 		mce_peer_put(up);
 	}
