@@ -175,6 +175,7 @@ struct __attribute__((may_alias)) mce_reqx {
 	bool staged;		/* other requests carry its bytes, and are counted instead of it */
 	uint8_t gpu;		/* 1 + number of the GPU of device memory in iov, 0: it is all host memory */
 	uint16_t nics;		/* near its memory, 0: all */
+	bool followed;		/* the GPU has done all work that was given to it before the request */
 };
 static inline struct mce_reqx *mce_reqx(struct mce_req *req)
 {

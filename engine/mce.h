@@ -124,8 +124,8 @@ struct mce_nic_pair {
 	uint64_t bytes;
 };
 unsigned mce_peer_nic_pairs(const struct mce_peer *p, struct mce_nic_pair *ret, unsigned max);
-/* Regions are registered in parts of this many bytes, which have keys of their own; UINT64_MAX without NICs. */
-uint64_t mce_engine_nic_part(const struct mce_engine *e);
+/* A region is registered in parts of this many bytes, which have keys of their own; UINT64_MAX without NICs. */
+uint64_t mce_mr_nic_part(const struct mce_mr *mr);
 /* The keys of the part of a region that begins at byte @off, one for each NIC; 0: not registered there. */
 void mce_mr_nic_keys(const struct mce_mr *mr, uint64_t off, uint32_t *rkeys, uint32_t *lkeys);
 

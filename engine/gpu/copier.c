@@ -87,6 +87,24 @@ int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsign
 	return r < 0 ? r : err;
 }
 
+int mce_gpu_wait_for_caller(struct mce_engine *e, int gpu)
+{
+	const struct mc_gpu_driver *d = mc_gpu();
+	struct mce_copier *c;
+	int r;
+
+	r = mce_copier_take(e, gpu, &c);
+	if (r < 0)
+		return r;
+	r = d->follow(c->stream);
+	if (r == 0)
+		r = d->event_record(c->event[0], c->stream);
+	if (r == 0)
+		r = d->event_wait(c->event[0]);
+	mce_copier_give(e, c);
+	return r;
+}
+
 /* ---- the engine's part ------------------------------------------------------------------------- */
 
 int mce_gpus_open(struct mce_engine *e)

@@ -7,7 +7,7 @@
  *	stage.c	  For all other paths a request goes through pinned slots of host memory: the transport "staged" takes
  *		  it, and hands its pieces to the peer's other transports as requests of host memory.
  *	serve.c	  The owner's side of a region of device memory: buffers for the bytes that peers read and write over TCP.
- *	../rdma	  A NIC that can reach the device memory itself needs none of this.
+ *	../rdma	  A NIC that can access the device memory itself needs none of this (../rdma/gpu.c).
  *
  * Order: a copy begins after all work that the program has given to the default stream of the GPU, and to the streams
  * that are ordered with it, before the request was submitted; mce_req.ordered says that this is not needed. */
@@ -37,6 +37,10 @@ int mce_copier_take(struct mce_engine *e, int gpu, struct mce_copier **ret);
 void mce_copier_give(struct mce_engine *e, struct mce_copier *c);
 /* Copy and wait. */
 int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsigned n);
+
+/* Wait until the GPU has done the work that the program has given to its default stream, as copies do that follow it: for
+ * accesses to device memory that the driver knows nothing of. */
+int mce_gpu_wait_for_caller(struct mce_engine *e, int gpu);
 
 /* Page-aligned host memory, pinned if possible; NULL: no memory. */
 void *mce_pinned_new(size_t len);

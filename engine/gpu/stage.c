@@ -614,8 +614,9 @@ static unsigned staged_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
 	unsigned i = 0;
 
+	/* Of a peer with RDMA, requests that the NICs may take once it is connected are offered singly. */
 	while (i < n && mce_reqx(&reqs[i])->status == 0 && mce_reqx(&reqs[i])->total &&
-	       staged_submit(p, &reqs[i]) == 0)
+	       (!p->tp[MCE_PATH_RDMA] || reqs[i].crc) && staged_submit(p, &reqs[i]) == 0)
 		i++;
 	return i;
 }

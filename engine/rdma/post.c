@@ -69,7 +69,8 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 	wr->wr_id = (uint64_t)qp->id << 32 | qp->head;
 	wr->sg_list = c->sge[c->n];
 	wr->opcode = s->write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-	if (s->write && s->len <= __atomic_load_n(&ep->nic->max_inline, __ATOMIC_RELAXED))
+	/* Of inline bytes the processor makes a copy, which it cannot of device memory. */
+	if (s->write && !mce_reqx(s->req)->gpu && s->len <= __atomic_load_n(&ep->nic->max_inline, __ATOMIC_RELAXED))
 		wr->send_flags = IBV_SEND_INLINE;
 	wr->wr.rdma.remote_addr = addr;
 	wr->wr.rdma.rkey = rem->key[ep->remote * rem->nparts + at];

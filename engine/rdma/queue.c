@@ -247,7 +247,8 @@ static struct mce_mr *piece_region(const struct mce_rdma_ep *ep, const struct io
 	return mr;
 }
 
-/* Give the slice as many of @max bytes as possible: pieces of registered memory, or a slot.  False: no slot is free. */
+/* Give the slice as many of @max bytes as possible: pieces of registered memory, or a slot.  False: no slot is free, or
+ * its request has failed. */
 static bool slice_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, uint64_t max)
 {
 	const struct iovec *iov = &s->req->iov[s->iov_idx];
@@ -273,6 +274,11 @@ static bool slice_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, uint64_
 	}
 	if (s->nmr)
 		return true;
+	/* It was registered when the request came, and the processor cannot copy it. */
+	if (mce_reqx(s->req)->gpu) {
+		mce_reqx(s->req)->status = -MC_ETRANSFER;
+		return false;
+	}
 	s->stage = mce_rdma_stage_take(ep->rp->r);
 	s->len = (uint32_t)(max < ep->rp->r->stage.slot ? max : ep->rp->r->stage.slot);
 	if (s->stage && s->write)
@@ -391,6 +397,14 @@ static struct mce_rdma_slice *retry_take_locked(struct mce_rdma_ep *ep, bool wri
 	return NULL;
 }
 
+/* A request of the queue gets no further slices: end it when the others have ended. */
+static void req_unqueue_locked(struct mce_req *req, struct mc_list *over)
+{
+	mc_list_remove(&mce_reqx(req)->node);
+	mce_reqx(req)->queued = false;
+	req_check_over_locked(req, over);
+}
+
 struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_list *over)
 {
 	bool writes = !mce_rdma_write_waits_locked(ep->rp);
@@ -407,14 +421,16 @@ struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_lis
 		r = req_ended(ep->rp, req);
 		if (r < 0) {
 			mce_reqx(req)->status = r;
-			mc_list_remove(pos);
-			mce_reqx(req)->queued = false;
-			req_check_over_locked(req, over);
+			req_unqueue_locked(req, over);
 			continue;
 		}
 		rem = mce_rdma_remote_find_locked(ep->rp, req->rkey);
-		if (rem && !rem->stale && (writes || req->op == MCE_READ) && ep_carries(ep, rem))
-			return req_cut_locked(ep, req, rem);
+		if (!rem || rem->stale || (!writes && req->op == MCE_WRITE) || !ep_carries(ep, rem))
+			continue;
+		s = req_cut_locked(ep, req, rem);
+		if (s || mce_reqx(req)->status == 0)
+			return s;
+		req_unqueue_locked(req, over);
 	}
 	return NULL;
 }
@@ -471,9 +487,7 @@ void mce_rdma_fail_locked(struct mce_rdma_peer *rp, int status, bool outdated_on
 			continue;
 		if (mce_reqx(req)->status == 0)
 			mce_reqx(req)->status = status;
-		mc_list_remove(pos);
-		mce_reqx(req)->queued = false;
-		req_check_over_locked(req, over);
+		req_unqueue_locked(req, over);
 	}
 }
 
@@ -495,9 +509,7 @@ void mce_rdma_fail_region_locked(struct mce_rdma_peer *rp, uint64_t rkey, int st
 		if (req->rkey != rkey)
 			continue;
 		mce_reqx(req)->status = status;
-		mc_list_remove(pos);
-		mce_reqx(req)->queued = false;
-		req_check_over_locked(req, over);
+		req_unqueue_locked(req, over);
 	}
 }
 
@@ -572,7 +584,8 @@ static bool same_host_locked(const struct mce_rdma_peer *rp)
 	return p->local || (p->introduced && mce_id_same_host(&p->id, &p->e->id));
 }
 
-/* 0, -EAGAIN, -MC_ENOTSUP, or 1: *ret_status ends the request. */
+/* 0, -EAGAIN, -MC_ENOTSUP, ENDS: *ret_status ends the request, or FOLLOWS: it must wait for work of the GPU first. */
+enum { ENDS = 1, FOLLOWS };
 static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret_status)
 {
 	const struct mce_rdma_remote *rem;
@@ -584,7 +597,7 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 	if (rp->state == MCE_RDMA_OFF || x->total == 0 || (same_host_locked(rp) && !rp->p->e->conf.force_rdma))
 		return -MC_ENOTSUP;
 	if (x->status < 0)
-		return 1;
+		return ENDS;
 	if (rp->state == MCE_RDMA_NEW)
 		return -EAGAIN;
 	rem = mce_rdma_remote_find_locked(rp, req->rkey);
@@ -596,9 +609,11 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 	if (*ret_status == 0)
 		*ret_status = req_ended(rp, req);
 	if (*ret_status < 0)
-		return 1;
+		return ENDS;
 	if (rem->nnics == 0 || (rp->nup && !rem->stale && !mce_rdma_carries_locked(rp, rem)))
 		return -MC_ENOTSUP;
+	if (mce_rdma_must_wait(req))
+		return FOLLOWS;
 	mce_rdma_enqueue_locked(rp, req);
 	/* None at all, after a new session, or one of several NICs is back. */
 	if (rp->nup == 0)
@@ -613,21 +628,33 @@ static void probe_locked(struct mce_rdma_peer *rp)
 		mce_rdma_kick_locked(rp);
 }
 
-int mce_rdma_submit(struct mce_peer *p, struct mce_req *req)
+static int submit_one(struct mce_rdma_peer *rp, struct mce_req *req, int *ret_status)
 {
-	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
-	int r = -MC_ENOTSUP, status = 0;
+	int r;
 
-	if (!rp)
-		return r;
-	pthread_mutex_lock(&p->lock);
-	r = submit_locked(rp, req, &status);
-	if (r == 1)
+	MC_LOCKED(&rp->p->lock);
+	r = submit_locked(rp, req, ret_status);
+	if (r == ENDS)
 		mce_req_move(req, MCE_AT_DONE);
 	if (r == -MC_ENOTSUP)
 		probe_locked(rp);
-	pthread_mutex_unlock(&p->lock);
-	if (r != 1)
+	return r;
+}
+
+int mce_rdma_submit(struct mce_peer *p, struct mce_req *req)
+{
+	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
+	uint64_t gpus = 0;
+	int r, status = 0;
+
+	if (!rp || (mce_reqx(req)->gpu && !mce_rdma_direct(rp->r, req, &gpus)))
+		return -MC_ENOTSUP;
+	r = submit_one(rp, req, &status);
+	if (r == FOLLOWS) {
+		status = mce_rdma_gpu_wait(p->e, gpus, req, 1);
+		r = status < 0 ? ENDS : submit_one(rp, req, &status);
+	}
+	if (r != ENDS)
 		return r;
 	mce_complete(req, MCE_PATH_RDMA, status);
 	return 0;
@@ -636,15 +663,24 @@ int mce_rdma_submit(struct mce_peer *p, struct mce_req *req)
 unsigned mce_rdma_submit_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
-	unsigned i = 0;
-	int status;
+	unsigned i = 0, direct = 0;
+	uint64_t gpus = 0;
+	int r, status;
 
 	if (!rp)
 		return 0;
-	MC_LOCKED(&p->lock);
-	/* The first one that is not simply queued is offered by itself. */
-	while (i < n && mce_reqx(&reqs[i])->total && submit_locked(rp, &reqs[i], &status) == 0)
-		i++;
+	if (n && mce_reqx(reqs)->gpu) {
+		while (direct < n && mce_rdma_direct(rp->r, &reqs[direct], &gpus))
+			direct++;
+		n = direct;
+	}
+	do {
+		r = 0;
+		MC_LOCKED(&p->lock);
+		/* The first one that is not simply queued is offered by itself. */
+		while (i < n && mce_reqx(&reqs[i])->total && (r = submit_locked(rp, &reqs[i], &status)) == 0)
+			i++;
+	} while (r == FOLLOWS && mce_rdma_gpu_wait(p->e, gpus, &reqs[i], n - i) == 0);
 	return i;
 }
 

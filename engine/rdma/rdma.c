@@ -162,6 +162,7 @@ const struct mce_transport mce_rdma_transport = {
 	.name = "rdma",
 	.path = MCE_PATH_RDMA,
 	.distance = MCE_DISTANCE_NETWORK,
+	.gpu = true,
 	.attach = mce_rdma_attach,
 	.detach = mce_rdma_detach,
 	.connect = mce_rdma_connect,

@@ -32,14 +32,15 @@
 /* Endpoints that a slice may lose before its request fails. */
 #define MCE_RDMA_TRIES 4u
 #define MCE_RDMA_NAME_MAX 64u
-/* Parts that a region is registered in; more than one only where the device limits the size. */
-#define MCE_RDMA_PARTS_MAX 64u
+/* Parts that a region is registered in; more than one only where the device limits the size, and of device memory. */
+#define MCE_RDMA_PARTS_MAX 512u
 
 /* Settings (tune.c), upstream's MC_* variables. */
 struct mce_rdma_tune {
 	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps, max_nics;
 	int gid_index, tc, sl, pkey, relaxed;
 	bool same_host;
+	bool gpu_direct, peer_memory;	/* NICs access device memory; rather as peer memory than by dma-buf */
 	uint64_t max_mr;
 };
 void mce_rdma_tune_read(struct mce_rdma_tune *t);
@@ -163,6 +164,7 @@ void mce_nic_cq_give(struct mce_rdma_cq *cq, uint32_t n);
 struct mce_rdma_region {
 	unsigned nparts;
 	uint64_t part;		/* bytes of a part but the last */
+	bool everywhere;	/* all parts are registered on all NICs */
 	struct ibv_mr *mr[];	/* [nic * nparts + part], NULL: not registered on this NIC */
 };
 void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
@@ -175,6 +177,29 @@ void mce_rdma_stage_give(struct mce_rdma *r, void *slot);
 /* NULL: it cannot be registered. */
 struct ibv_mr *mce_rdma_stage_mr(struct mce_rdma *r, const struct mce_nic *nic);
 void mce_rdma_stage_close(struct mce_rdma *r);
+
+/* ---- device memory (gpu.c) ----------------------------------------------------------------------- */
+
+/* Of a part of a region. */
+struct mce_rdma_dmabuf {
+	int fd;
+	uint64_t off;	/* where the part begins in it, less than a page of the GPU */
+};
+/* Export each part, once for all NICs.  Of a region of device memory; an error has a detail. */
+int mce_rdma_dmabufs_open(const struct mce_mr *mr, const struct mce_rdma_region *region, struct mce_rdma_dmabuf **ret);
+void mce_rdma_dmabufs_close(struct mce_rdma_dmabuf *bufs, unsigned n);	/* NULL is fine */
+/* Bytes of the parts of device memory, when a NIC can register @max. */
+uint64_t mce_rdma_device_part(uint64_t max);
+
+/* Can the NICs move the bytes of a request with device memory without the processor?  Adds to the bits of *@gpus those
+ * whose work the request has to follow. */
+bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req, uint64_t *gpus);
+/* Wait for the work that the program has given to the default streams of @gpus; all of @reqs follow it then. */
+int mce_rdma_gpu_wait(struct mce_engine *e, uint64_t gpus, struct mce_req *reqs, unsigned n);
+static inline bool mce_rdma_must_wait(struct mce_req *req)
+{
+	return mce_reqx(req)->gpu && !req->ordered && !mce_reqx(req)->followed;
+}
 
 /* A region of a peer. */
 struct mce_rdma_remote {

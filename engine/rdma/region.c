@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -45,14 +46,18 @@ struct share {
 	struct mce_nic *nic;
 	struct mce_rdma_region *region;
 	const struct mce_mr *mr;
+	const struct mce_rdma_dmabuf *bufs;	/* one for each part; NULL: by its address */
+	int err;		/* why a part cannot be registered; 0 */
 	pthread_t thread;
 	bool started;
 };
 
-static struct ibv_mr *part_register(const struct share *s, uint64_t off, uint64_t len)
+static struct ibv_mr *part_register(const struct share *s, unsigned part)
 {
 	const struct mce_verbs *v = s->nic->r->v;
 	unsigned flags = access_flags(s->nic->r, s->mr->access);
+	uint64_t off = part * s->region->part, left = s->mr->len - off;
+	uint64_t len = left < s->region->part ? left : s->region->part;
 	void *at = (void *)(uintptr_t)(s->mr->base + off);
 	struct ibv_mr *mr;
 
@@ -60,9 +65,11 @@ static struct ibv_mr *part_register(const struct share *s, uint64_t off, uint64_
 		errno = ENOMEM;
 		return NULL;
 	}
+	if (s->bufs)
+		return v->reg_dmabuf_mr(s->nic->pd, s->bufs[part].off, len, (uintptr_t)at, s->bufs[part].fd, flags);
 	mr = v->reg_mr(s->nic->pd, at, len, flags);
 	/* Memory that is mapped read-only can still be read by peers. */
-	if (!mr && (errno == EFAULT || errno == EACCES) && !(s->mr->access & MCE_ACCESS_WRITE))
+	if (!mr && (errno == EFAULT || errno == EACCES) && s->mr->gpu < 0 && !(s->mr->access & MCE_ACCESS_WRITE))
 		mr = v->reg_mr(s->nic->pd, at, len, flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE);
 	return mr;
 }
@@ -72,27 +79,102 @@ static void *share_run(void *arg)
 	struct share *s = arg;
 	struct ibv_mr **mr = &s->region->mr[s->nic->index * s->region->nparts];
 
-	for (unsigned i = 0; i < s->region->nparts; i++) {
-		uint64_t off = i * s->region->part, left = s->mr->len - off;
-
-		mr[i] = part_register(s, off, left < s->region->part ? left : s->region->part);
-		if (mr[i])
-			continue;
-		warn_unregistered(s->nic, s->mr->len, -errno);
-		break;
+	for (unsigned i = 0; i < s->region->nparts && s->err == 0; i++) {
+		mr[i] = part_register(s, i);
+		if (!mr[i])
+			s->err = errno > 0 ? -errno : -EIO;
 	}
 	return NULL;
 }
 
-uint64_t mce_engine_nic_part(const struct mce_engine *e)
+/* Pinning takes long, and each NIC does it by itself. */
+static void shares_run(struct share *share, unsigned n)
 {
-	const struct mce_rdma *r = mce_rdma_of(e);
+	for (unsigned i = 0; i < n; i++) {
+		if (i + 1 < n)
+			share[i].started = mc_thread_start(&share[i].thread, "mce-register", share_run, &share[i]) == 0;
+		if (!share[i].started)
+			share_run(&share[i]);
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (share[i].started)
+			pthread_join(share[i].thread, NULL);
+}
+
+static uint64_t nic_part(const struct mce_rdma *r)
+{
 	uint64_t part = UINT64_MAX;
 
 	for (unsigned i = 0; r && i < r->nnics; i++)
 		part = r->nic[i].max_mr < part ? r->nic[i].max_mr : part;
 	return part == UINT64_MAX ? part : part & ~4095ull;
 }
+
+uint64_t mce_mr_nic_part(const struct mce_mr *mr)
+{
+	const struct mce_rdma_region *region = mr->service[MCE_PATH_RDMA];
+
+	return region ? region->part : nic_part(mce_rdma_of(mr->e));
+}
+
+/* ---- device memory ----------------------------------------------------------------------------- */
+
+#define WHY_MAX 160
+
+static void part_drop(const struct mce_verbs *v, struct ibv_mr **mr)
+{
+	if (*mr)
+		(void)v->dereg_mr(*mr);
+	*mr = NULL;
+}
+
+/* Register it in one way on the NICs that do not have it: all parts or none.  Returns the number of NICs that have it
+ * then; @why: the reason that others do not. */
+static unsigned device_try(struct mce_rdma *r, struct mce_rdma_region *region, const struct mce_mr *mr,
+			   bool peer_memory, char why[WHY_MAX])
+{
+	struct share share[MCE_NICS_MAX] = { 0 };
+	struct mce_rdma_dmabuf *bufs = NULL;
+	unsigned n = 0, lacking = 0;
+	int err = peer_memory ? 0 : mce_rdma_dmabufs_open(mr, region, &bufs);
+
+	if (err < 0)
+		snprintf(why, WHY_MAX, "dma-buf: %s", mc_err_detail(err));
+	for (unsigned i = 0; i < r->nnics; i++)
+		if (!region->mr[i * region->nparts])
+			share[n++] = (struct share){ .nic = &r->nic[i], .region = region, .mr = mr, .bufs = bufs,
+						     .err = err };
+	if (err == 0)
+		shares_run(share, n);
+	for (unsigned i = 0; i < n; i++) {
+		if (share[i].err == 0)
+			continue;
+		lacking++;
+		for (unsigned k = 0; k < region->nparts; k++)
+			part_drop(r->v, &region->mr[share[i].nic->index * region->nparts + k]);
+		if (err == 0)
+			snprintf(why, WHY_MAX, "%s on %s: %s", peer_memory ? "peer memory" : "dma-buf",
+				 share[i].nic->addr.name, mc_strerror(share[i].err));
+	}
+	mce_rdma_dmabufs_close(bufs, region->nparts);
+	return r->nnics - lacking;
+}
+
+static unsigned device_register(struct mce_rdma *r, struct mce_rdma_region *region, const struct mce_mr *mr)
+{
+	char why[2][WHY_MAX] = { "" };
+	unsigned have = 0;
+
+	for (unsigned i = 0; i < 2 && have < r->nnics; i++)
+		have = device_try(r, region, mr, r->tune.peer_memory == (i == 0), why[i]);
+	if (have < r->nnics)
+		mc_info("rdma", "%u of %u NICs can access GPU memory, its transfers are staged through host memory: "
+			"%s; %s gpu=%d bytes=%llu", have, r->nnics, why[0], why[1], mr->gpu,
+			(unsigned long long)mr->len);
+	return have;
+}
+
+/* ---- regions ----------------------------------------------------------------------------------- */
 
 /* The NICs of the NUMA node that the memory is on; 0: it is unknown, or near to none or all of them. */
 static uint32_t nics_near(const struct mce_rdma *r, const struct mce_mr *mr)
@@ -108,15 +190,39 @@ static uint32_t nics_near(const struct mce_rdma *r, const struct mce_mr *mr)
 	return near == all ? 0 : near;
 }
 
+/* How many NICs have at least some of it. */
+static unsigned host_register(struct mce_rdma *r, struct mce_rdma_region *region, const struct mce_mr *mr)
+{
+	struct share share[MCE_NICS_MAX] = { 0 };
+
+	for (unsigned i = 0; i < r->nnics; i++)
+		share[i] = (struct share){ .nic = &r->nic[i], .region = region, .mr = mr };
+	shares_run(share, r->nnics);
+	for (unsigned i = 0; i < r->nnics; i++)
+		if (share[i].err)
+			warn_unregistered(&r->nic[i], mr->len, share[i].err);
+	return r->nnics;
+}
+
+static bool is_everywhere(const struct mce_rdma *r, const struct mce_rdma_region *region)
+{
+	for (unsigned i = 0; i < r->nnics * region->nparts; i++)
+		if (!region->mr[i])
+			return false;
+	return true;
+}
+
 void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 {
 	struct mce_rdma *r = mce_rdma_of(mr->e);
-	struct share share[MCE_NICS_MAX] = { 0 };
 	struct mce_rdma_region *region;
-	uint64_t part = mce_engine_nic_part(mr->e);
+	bool device = mr->gpu >= 0;
+	uint64_t part = nic_part(r);
 
-	if (!r || r->nnics == 0 || mr->medium || mr->gpu >= 0)
+	if (!r || r->nnics == 0 || mr->medium || (device && !r->tune.gpu_direct))
 		return;
+	if (device)
+		part = mce_rdma_device_part(part);
 	if (!part || (mr->len - 1) / part >= MCE_RDMA_PARTS_MAX) {
 		mc_warn("rdma", "memory is larger than the NICs can register, using tcp for it bytes=%llu",
 			(unsigned long long)mr->len);
@@ -127,19 +233,13 @@ void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 		return;
 	region->part = part;
 	region->nparts = (unsigned)((mr->len - 1) / part + 1);
-	mr->service[MCE_PATH_RDMA] = region;
-	/* Pinning takes long, and each NIC does it by itself. */
-	for (unsigned i = 0; i < r->nnics; i++) {
-		share[i] = (struct share){ .nic = &r->nic[i], .region = region, .mr = mr };
-		if (i + 1 < r->nnics)
-			share[i].started = mc_thread_start(&share[i].thread, "mce-register", share_run, &share[i]) == 0;
-		if (!share[i].started)
-			share_run(&share[i]);
+	if ((device ? device_register(r, region, mr) : host_register(r, region, mr)) == 0) {
+		free(region);
+		return;
 	}
-	for (unsigned i = 0; i < r->nnics; i++)
-		if (share[i].started)
-			pthread_join(share[i].thread, NULL);
-	mr->nics = attr->nics ? attr->nics : nics_near(r, mr);
+	region->everywhere = is_everywhere(r, region);
+	mr->service[MCE_PATH_RDMA] = region;
+	mr->nics = attr->nics ? attr->nics : device ? 0 : nics_near(r, mr);
 	if (mr->nics)
 		__atomic_store_n(&r->picky, true, __ATOMIC_RELAXED);
 }
@@ -153,8 +253,7 @@ void mce_rdma_region_free(struct mce_mr *mr)
 		return;
 	/* After return the NIC does not touch the memory: dereg_mr waits. */
 	for (unsigned i = 0; i < r->nnics * region->nparts; i++)
-		if (region->mr[i])
-			(void)r->v->dereg_mr(region->mr[i]);
+		part_drop(r->v, &region->mr[i]);
 	free(region);
 	mr->service[MCE_PATH_RDMA] = NULL;
 }

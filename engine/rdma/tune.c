@@ -18,6 +18,8 @@ void mce_rdma_tune_read(struct mce_rdma_tune *t)
 	t->tc = (int)mc_env_int("MC_IB_TC", 0, 0, 255);
 	t->sl = (int)mc_env_int("MC_IB_SL", 0, 0, 15);
 	t->relaxed = (int)mc_env_int("MC_IB_PCI_RELAXED_ORDERING", 1, 0, 2);
+	t->gpu_direct = !mc_env_on("MC_DISABLE_GPU_DIRECT_RDMA");
+	t->peer_memory = mc_env_on("WITH_NVIDIA_PEERMEM");
 	/* For tests on one machine. */
 	t->same_host = mc_env_on("MC_RDMA_SAME_HOST");
 	t->qps = number("MC_NUM_QP_PER_EP", 2, 1, MCE_RDMA_QPS_MAX);

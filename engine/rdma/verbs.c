@@ -28,6 +28,9 @@ static struct {
 	__typeof__(ibv_dealloc_pd) *dealloc_pd;
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t len, int access);
 	__typeof__(ibv_reg_mr_iova2) *reg_mr_iova2;
+	/* Older headers do not declare it. */
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
+					int access);
 	__typeof__(ibv_dereg_mr) *dereg_mr;
 	__typeof__(ibv_create_comp_channel) *create_comp_channel;
 	__typeof__(ibv_destroy_comp_channel) *destroy_comp_channel;
@@ -62,6 +65,7 @@ static const struct {
 	SYMBOL(dealloc_pd, "ibv_dealloc_pd", true),
 	SYMBOL(reg_mr, "ibv_reg_mr", true),
 	SYMBOL(reg_mr_iova2, "ibv_reg_mr_iova2", false),	/* rdma-core 28 */
+	SYMBOL(reg_dmabuf_mr, "ibv_reg_dmabuf_mr", false),	/* rdma-core 34 */
 	SYMBOL(dereg_mr, "ibv_dereg_mr", true),
 	SYMBOL(create_comp_channel, "ibv_create_comp_channel", true),
 	SYMBOL(destroy_comp_channel, "ibv_destroy_comp_channel", true),
@@ -141,6 +145,21 @@ static struct ibv_mr *lib_reg_mr(struct ibv_pd *pd, void *addr, size_t len, unsi
 	return mr;
 }
 
+static struct ibv_mr *lib_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
+					unsigned access)
+{
+	struct ibv_mr *mr;
+
+	if (!lib.reg_dmabuf_mr) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	mr = lib.reg_dmabuf_mr(pd, offset, len, iova, fd, (int)access);
+	if (!mr && access & IBV_ACCESS_OPTIONAL_RANGE)
+		mr = lib.reg_dmabuf_mr(pd, offset, len, iova, fd, (int)(access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE));
+	return mr;
+}
+
 static int lib_dereg_mr(struct ibv_mr *mr)
 {
 	return result_of(lib.dereg_mr(mr));
@@ -191,8 +210,8 @@ static int lib_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 static struct mce_verbs table = {
 	.close_device = lib_close_device, .query_device = lib_query_device, .query_port = lib_query_port,
 	.query_gid = lib_query_gid, .query_gid_type = lib_query_gid_type, .get_async_event = lib_get_async_event,
-	.dealloc_pd = lib_dealloc_pd, .reg_mr = lib_reg_mr, .dereg_mr = lib_dereg_mr,
-	.destroy_comp_channel = lib_destroy_comp_channel, .destroy_cq = lib_destroy_cq,
+	.dealloc_pd = lib_dealloc_pd, .reg_mr = lib_reg_mr, .reg_dmabuf_mr = lib_reg_dmabuf_mr,
+	.dereg_mr = lib_dereg_mr, .destroy_comp_channel = lib_destroy_comp_channel, .destroy_cq = lib_destroy_cq,
 	.get_cq_event = lib_get_cq_event, .req_notify_cq = lib_req_notify_cq, .poll_cq = lib_poll_cq,
 	.modify_qp = lib_modify_qp, .destroy_qp = lib_destroy_qp, .post_send = lib_post_send,
 };

@@ -5,6 +5,7 @@
 #include "engine/te/te_i.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,24 +19,24 @@
 
 /* ---- publication ------------------------------------------------------------------------------- */
 
-/* Largest published piece: MC_MAX_MR_SIZE, or the limit of the NICs. */
-static uint64_t mem_piece(const struct mce_te *te)
+/* Largest published piece: MC_MAX_MR_SIZE, or the part that has one key on a NIC. */
+static uint64_t mem_piece(const struct mce_te *te, const struct mce_te_mem *m)
 {
-	uint64_t part = mce_engine_nic_part(te->engine);
+	uint64_t part = mce_mr_nic_part(m->mr);
 
 	return part < te->env.max_mr ? part : te->env.max_mr;
 }
 
 static uint64_t mem_pieces(const struct mce_te *te, const struct mce_te_mem *m)
 {
-	return m->remote ? (m->len - 1) / mem_piece(te) + 1 : 0;
+	return m->remote ? (m->len - 1) / mem_piece(te, m) + 1 : 0;
 }
 
 /* Publish a longer buffer in pieces, as upstream does: a reader of upstream's may rely on the limit.  Our readers join
  * the pieces again, which have the same rkey.  Returns their number. */
 static uint64_t mem_describe_pieces(struct mce_te *te, const struct mce_te_mem *m, struct mce_segdesc_buffer *b)
 {
-	uint64_t n = mem_pieces(te, m), piece = mem_piece(te), at = 0;
+	uint64_t n = mem_pieces(te, m), piece = mem_piece(te, m), at = 0;
 
 	for (uint64_t i = 0; i < n; i++, at += piece) {
 		b[i].name = te->name;
@@ -206,6 +207,18 @@ static int mem_grow_locked(struct mce_te *te, uint64_t pieces)
 	return 0;
 }
 
+/* "*" of device memory is the GPU's location.  NULL: no memory. */
+static char *location_new(const void *base, const char *location)
+{
+	char name[32];
+	int gpu = !location || !strcmp(location, "*") ? mc_gpu_of(base) : -1;
+
+	if (gpu < 0)
+		return strdup(location ? location : "*");
+	snprintf(name, sizeof(name), "%s:%d", mc_gpu()->name, gpu);
+	return strdup(name);
+}
+
 int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char *location)
 {
 	struct mce_mr_attr with_nics = *attr;
@@ -217,24 +230,27 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	r = mc_fork_check(te->fork_depth);
 	if (r < 0)
 		return r;
-	m.location = strdup(location ? location : "*");
+	m.location = location_new(attr->base, location);
 	if (!m.location)
 		return -ENOMEM;
 	with_nics.nics = mce_te_location_nics(te, m.location);
 	pthread_mutex_lock(&te->mem_lock);
-	r = mem_grow_locked(te, mem_pieces(te, &m));
+	r = mce_mr_register(te->engine, &with_nics, &m.mr);
+	/* The number of pieces depends on how the NICs have registered it. */
 	if (r == 0)
-		r = mce_mr_register(te->engine, &with_nics, &m.mr);
+		r = mem_grow_locked(te, mem_pieces(te, &m));
 	if (r == 0) {
 		te->mem[te->nmem++] = m;
 		te->npieces += mem_pieces(te, &m);
 		mem_changed_locked(te);
 	}
 	pthread_mutex_unlock(&te->mem_lock);
-	if (r < 0)
+	if (r < 0) {
+		mce_mr_unregister(m.mr);
 		free(m.location);
-	else
+	} else {
 		mce_te_own_view_drop(te);
+	}
 	return r;
 }
 

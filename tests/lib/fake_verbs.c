@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/process/reachable.h"
 
 struct fake_nic fake_nics[FAKE_NICS_MAX];
 unsigned fake_nnics;
@@ -193,32 +197,106 @@ static int fake_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len, unsigned access)
+static struct fake_mr *mr_new(struct ibv_pd *pd, void *addr, size_t len, unsigned access, char *bytes)
 {
-	struct fake_nic *nic = fake_nic_of(pd->context);
-	struct fake_mr *mr;
-	int err = len > nic->max_mr ? EINVAL : 0;
+	struct fake_mr *mr = calloc(1, sizeof(*mr));
 
-	pthread_mutex_lock(&nic->lock);
-	if (nic->reg_times && nic->reg_times--)
-		err = nic->reg_err;
-	pthread_mutex_unlock(&nic->lock);
-	if (err) {
-		errno = err;
-		return NULL;
-	}
-	mr = calloc(1, sizeof(*mr));
 	mr->ib.context = pd->context;
 	mr->ib.pd = pd;
 	mr->ib.addr = addr;
 	mr->ib.length = len;
 	mr->access = access;
+	mr->bytes = bytes;
 	pthread_mutex_lock(&fake_all_lock);
 	mr->ib.lkey = fake_next_number++;
 	mr->ib.rkey = fake_next_number++;
 	mc_list_push_back(&fake_all_mrs, &mr->node);
 	pthread_mutex_unlock(&fake_all_lock);
 	fake_object(1);
+	return mr;
+}
+
+static void *(*peer_memory)(unsigned long long addr);
+
+static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t len, unsigned access)
+{
+	struct fake_nic *nic = fake_nic_of(pd->context);
+	char *bytes = addr;
+	int err = len > nic->max_mr ? EINVAL : 0;
+
+	pthread_mutex_lock(&nic->lock);
+	if (nic->reg_times && nic->reg_times--)
+		err = nic->reg_err;
+	pthread_mutex_unlock(&nic->lock);
+	if (err == 0 && mc_reachable(addr, len) < 0) {
+		bytes = peer_memory ? peer_memory((uintptr_t)addr) : NULL;
+		err = bytes ? 0 : EFAULT;
+	}
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	return &mr_new(pd, addr, len, access, bytes)->ib;
+}
+
+static uint64_t dmabuf_longest, dmabuf_offset;	/* atomic */
+
+static void raise_to(uint64_t *max, uint64_t value)
+{
+	uint64_t was = __atomic_load_n(max, __ATOMIC_RELAXED);
+
+	while (was < value &&
+	       !__atomic_compare_exchange_n(max, &was, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* Map the bytes of a registration; a dma-buf that ends before them is refused. */
+static int dmabuf_map(int fd, uint64_t offset, size_t len, void **ret_map, size_t *ret_len, char **ret_bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = (uint64_t)lseek(fd, 0, SEEK_CUR) + offset;
+	uint64_t first = begin & ~(page - 1);
+	struct stat st;
+
+	if (fstat(fd, &st) || begin > (uint64_t)st.st_size || len > (uint64_t)st.st_size - begin)
+		return EINVAL;
+	*ret_len = begin - first + len;
+	*ret_map = mmap(NULL, *ret_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)first);
+	if (*ret_map == MAP_FAILED)
+		return errno;
+	*ret_bytes = (char *)*ret_map + (begin - first);
+	return 0;
+}
+
+static struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
+					 unsigned access)
+{
+	struct fake_nic *nic = fake_nic_of(pd->context);
+	struct fake_mr *mr;
+	char *bytes = NULL;
+	size_t map_len;
+	void *map;
+	/* Both begin at the same place of a page. */
+	int err = len > nic->max_mr || (offset ^ iova) & 4095 ? EINVAL : 0;
+
+	pthread_mutex_lock(&nic->lock);
+	if (nic->dmabuf_err && (nic->dmabuf_at == 0 || --nic->dmabuf_at == 0)) {
+		err = nic->dmabuf_err;
+		if (nic->dmabuf_once)
+			nic->dmabuf_err = 0;
+	}
+	pthread_mutex_unlock(&nic->lock);
+	if (err == 0)
+		err = dmabuf_map(fd, offset, len, &map, &map_len, &bytes);
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	mr = mr_new(pd, (void *)(uintptr_t)iova, len, access, bytes);
+	mr->map = map;
+	mr->map_len = map_len;
+	fake_count(&nic->dmabufs, 1);
+	raise_to(&dmabuf_longest, len);
+	raise_to(&dmabuf_offset, offset);
 	return &mr->ib;
 }
 
@@ -231,6 +309,8 @@ static int fake_dereg_mr(struct ibv_mr *ib)
 	while (mr->busy)
 		pthread_cond_wait(&fake_all_idle, &fake_all_lock);
 	pthread_mutex_unlock(&fake_all_lock);
+	if (mr->map)
+		munmap(mr->map, mr->map_len);
 	free(mr);
 	fake_object(-1);
 	return 0;
@@ -378,7 +458,8 @@ static const struct mce_verbs table = {
 	.query_device = fake_query_device, .query_port = fake_query_port, .query_gid = fake_query_gid,
 	.query_gid_type = fake_query_gid_type, .get_async_event = fake_get_async_event,
 	.ack_async_event = fake_ack_async_event, .alloc_pd = fake_alloc_pd, .dealloc_pd = fake_dealloc_pd,
-	.reg_mr = fake_reg_mr, .dereg_mr = fake_dereg_mr, .create_comp_channel = fake_create_comp_channel,
+	.reg_mr = fake_reg_mr, .reg_dmabuf_mr = fake_reg_dmabuf_mr, .dereg_mr = fake_dereg_mr,
+	.create_comp_channel = fake_create_comp_channel,
 	.destroy_comp_channel = fake_destroy_comp_channel, .create_cq = fake_create_cq, .destroy_cq = fake_destroy_cq,
 	.get_cq_event = fake_get_cq_event, .ack_cq_events = fake_ack_cq_events, .req_notify_cq = fake_req_notify_cq,
 	.poll_cq = fake_poll_cq, .wc_status_str = fake_wc_status_str, .create_qp = fake_create_qp,
@@ -405,6 +486,8 @@ static void nic_end(struct fake_nic *nic)
 
 void fake_reset(unsigned n)
 {
+	peer_memory = NULL;
+	dmabuf_longest = dmabuf_offset = 0;
 	while (fake_nnics)
 		nic_end(&fake_nics[--fake_nnics]);
 	for (; fake_nnics < n; fake_nnics++) {
@@ -474,6 +557,18 @@ void fake_reg_error(unsigned nic, int err, unsigned times)
 	SET(nic, reg_times, times);
 }
 
+void fake_dmabuf_error(unsigned nic, int err, unsigned n)
+{
+	SET(nic, dmabuf_err, err);
+	SET(nic, dmabuf_at, n);
+	SET(nic, dmabuf_once, n > 0);
+}
+
+void fake_peer_memory(void *(*alias)(unsigned long long addr))
+{
+	peer_memory = alias;
+}
+
 void fake_late_writes(unsigned nic, bool on)
 {
 	SET(nic, late, on);
@@ -507,6 +602,21 @@ uint64_t fake_cqes(unsigned nic)
 uint64_t fake_bytes(unsigned nic)
 {
 	return __atomic_load_n(&fake_nics[nic].bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t fake_dmabufs(unsigned nic)
+{
+	return __atomic_load_n(&fake_nics[nic].dmabufs, __ATOMIC_RELAXED);
+}
+
+uint64_t fake_dmabuf_longest(void)
+{
+	return __atomic_load_n(&dmabuf_longest, __ATOMIC_RELAXED);
+}
+
+uint64_t fake_dmabuf_offset(void)
+{
+	return __atomic_load_n(&dmabuf_offset, __ATOMIC_RELAXED);
 }
 
 long fake_live_objects(void)

@@ -21,6 +21,12 @@ void fake_hold(bool hold);
 /* The @n-th next work request of this NIC fails with @status; 0: none. */
 void fake_wc_error(unsigned nic, enum ibv_wc_status status, unsigned n);
 void fake_reg_error(unsigned nic, int err, unsigned times);	/* the next registrations fail */
+/* Registrations of dma-bufs: the @n-th next one fails with @err, 0: all.  @err 0: none.  A dma-buf is a memfd, and
+ * begins at the position of its descriptor. */
+void fake_dmabuf_error(unsigned nic, int err, unsigned n);
+/* Memory that this process cannot access is not registered by its address (EFAULT), except with peer memory: @alias
+ * returns the address at which the process can access it.  NULL: there is none, as after fake_reset(). */
+void fake_peer_memory(void *(*alias)(unsigned long long addr));
 /* The bytes of a WRITE that failed with IBV_WC_RETRY_EXC_ERR arrive 50 ms later, if the peer's queue pair exists. */
 void fake_late_writes(unsigned nic, bool on);
 void fake_mtu(unsigned nic, enum ibv_mtu mtu);
@@ -32,6 +38,10 @@ uint64_t fake_wrs(unsigned nic);
 uint64_t fake_doorbells(unsigned nic);
 uint64_t fake_cqes(unsigned nic);
 uint64_t fake_bytes(unsigned nic);
+/* Since fake_reset(): dma-bufs registered, the longest of them, and the largest offset in one. */
+uint64_t fake_dmabufs(unsigned nic);
+uint64_t fake_dmabuf_longest(void);
+uint64_t fake_dmabuf_offset(void);
 long fake_live_objects(void);	/* that exist: contexts, queue pairs, regions, completion queues, ... */
 
 #endif

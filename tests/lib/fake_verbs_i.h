@@ -54,8 +54,15 @@ struct fake_mr {
 	struct ibv_mr ib;
 	struct mc_list node;	/* fake_all_mrs */
 	unsigned access, nic;
+	char *bytes;		/* where this process accesses the bytes of ib.addr */
+	void *map;		/* of a dma-buf, NULL: none */
+	size_t map_len;
 	unsigned busy;		/* fake_all_lock */
 };
+static inline char *fake_mr_at(const struct fake_mr *mr, uint64_t addr)
+{
+	return mr->bytes + (addr - (uintptr_t)mr->ib.addr);
+}
 
 struct fake_channel {
 	struct ibv_comp_channel ib;
@@ -83,13 +90,16 @@ struct fake_nic {
 	enum ibv_wc_status error;
 	int reg_err;
 	unsigned reg_times;
+	int dmabuf_err;
+	unsigned dmabuf_at;	/* registrations until it, 0: it is now */
+	bool dmabuf_once;
 	enum ibv_mtu mtu;
 	uint64_t max_mr;
 	struct mc_list lates;
 	struct ibv_context *ctx[CONTEXTS_MAX];	/* open ones, one for each engine */
 	uint64_t pokes;
 	/* atomic */
-	uint64_t wrs, doorbells, cqes, bytes;
+	uint64_t wrs, doorbells, cqes, bytes, dmabufs;
 };
 
 extern struct fake_nic fake_nics[FAKE_NICS_MAX];

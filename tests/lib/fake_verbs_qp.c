@@ -79,14 +79,14 @@ static bool hold_local(const struct work *w, struct fake_mr *mr[SGE_MAX])
 	return true;
 }
 
-static void copy(const struct work *w)
+static void copy(const struct work *w, struct fake_mr *const mr[], const struct fake_mr *remote_mr)
 {
-	char *remote = (char *)(uintptr_t)w->remote;
+	char *remote = fake_mr_at(remote_mr, w->remote);
 
 	if (w->nsge == 0)
 		memcpy(remote, w->data, w->len);
 	for (unsigned i = 0; i < w->nsge; i++) {
-		char *local = (char *)(uintptr_t)w->sge[i].addr;
+		char *local = fake_mr_at(mr[i], w->sge[i].addr);
 
 		memcpy(w->read ? local : remote, w->read ? remote : local, w->sge[i].length);
 		remote += w->sge[i].length;
@@ -103,10 +103,15 @@ static void late_add(struct fake_nic *nic, const struct fake_qp *qp, const struc
 			    .len = w->len, .remote = w->remote, .bytes = at };
 	if (w->nsge == 0)
 		memcpy(at, w->data, w->len);
+	pthread_mutex_lock(&fake_all_lock);
 	for (unsigned i = 0; i < w->nsge; i++) {
-		memcpy(at, (void *)(uintptr_t)w->sge[i].addr, w->sge[i].length);
+		const struct fake_mr *mr = fake_mr_find(w->sge[i].lkey, false, w->sge[i].addr, w->sge[i].length, 0);
+
+		if (mr)
+			memcpy(at, fake_mr_at(mr, w->sge[i].addr), w->sge[i].length);
 		at += w->sge[i].length;
 	}
+	pthread_mutex_unlock(&fake_all_lock);
 	pthread_mutex_lock(&nic->lock);
 	mc_list_push_back(&nic->lates, &l->node);
 	pthread_mutex_unlock(&nic->lock);
@@ -118,6 +123,7 @@ static void lates_deliver(struct fake_nic *nic, bool all)
 
 	mc_list_for_each_safe(pos, next, &nic->lates) {
 		struct late *l = mc_container_of(pos, struct late, node);
+		struct fake_mr *mr;
 		struct fake_qp *to;
 
 		if (!all && mc_now_ns() < l->due_ns)
@@ -125,8 +131,9 @@ static void lates_deliver(struct fake_nic *nic, bool all)
 		mc_list_remove(pos);
 		pthread_mutex_lock(&fake_all_lock);
 		to = all ? NULL : qp_find(l->qpn);
-		if (to && qp_answers(to) && fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE))
-			memcpy((void *)(uintptr_t)l->remote, l->bytes, l->len);
+		mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
+		if (to && qp_answers(to) && mr)
+			memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
 		pthread_mutex_unlock(&fake_all_lock);
 		free(l->bytes);
 		free(l);
@@ -176,7 +183,7 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 	}
 	pthread_mutex_unlock(&fake_all_lock);
 	if (status == IBV_WC_SUCCESS) {
-		copy(w);
+		copy(w, local, remote);
 		fake_count(&nic->bytes, w->len);
 		pthread_mutex_lock(&fake_all_lock);
 		to->busy--;
