@@ -295,6 +295,15 @@ static void cuda_stream_close(struct mc_gpu_stream *m)
 	free(m);
 }
 
+static void cuda_drain(struct mc_gpu_stream *m)
+{
+	struct scope s;
+
+	if (enter(&s, m->gpu) == 0)
+		(void)cu.stream_wait(m->stream);
+	leave(&s);
+}
+
 static int cuda_follow(struct mc_gpu_stream *m)
 {
 	struct scope s;
@@ -446,6 +455,7 @@ static const struct mc_gpu_driver cuda = {
 	.unpin = cuda_unpin,
 	.stream_open = cuda_stream_open,
 	.stream_close = cuda_stream_close,
+	.drain = cuda_drain,
 	.follow = cuda_follow,
 	.copy = cuda_copy,
 	.event_open = cuda_event_open,

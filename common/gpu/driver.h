@@ -49,6 +49,8 @@ struct mc_gpu_driver {
 	/* A stream that runs beside all others.  Close waits for its copies. */
 	int (*stream_open)(int gpu, struct mc_gpu_stream **ret);
 	void (*stream_close)(struct mc_gpu_stream *s);
+	/* Wait until all copies of the stream have ended: after an error of an event, when no copy may go on. */
+	void (*drain)(struct mc_gpu_stream *s);
 	/* Copies that are added from now on begin after all work that the program has given to the GPU's default stream
 	 * and to the streams that are ordered with it. */
 	int (*follow)(struct mc_gpu_stream *s);

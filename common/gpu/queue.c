@@ -101,9 +101,14 @@ static void *queue_main(void *arg)
 		struct mc_gpu_event *ev = job->event;
 		int r = ev ? q->d->event_wait(ev) : 0;
 
+		if (job->status < 0)
+			r = job->status;
+		/* Without a proof by the event, some of its copies may still go on. */
+		if (r < 0)
+			q->d->drain(q->stream);
 		if (ev)
 			event_keep(q, ev);
-		job->done(job, job->status < 0 ? job->status : r);
+		job->done(job, r);
 	}
 	return NULL;
 }

@@ -84,6 +84,8 @@ int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsign
 	err = d->event_record(c->event[0], c->stream);
 	if (err == 0)
 		err = d->event_wait(c->event[0]);
+	if (err < 0)
+		d->drain(c->stream);
 	return r < 0 ? r : err;
 }
 

@@ -23,6 +23,7 @@ struct group {
 	/* from byte @pos of the transfer @first to before byte @end of @last */
 	unsigned first, last;
 	uint64_t pos, end;
+	bool unsure;		/* its event is not recorded */
 };
 
 struct run {
@@ -48,6 +49,9 @@ static void group_finish(struct run *run)
 	struct group *g = &run->ring[run->head];
 	int r = mc_gpu()->event_wait(run->c->event[run->head]);
 
+	/* Without a proof by the event, the copies may still go on. */
+	if (r < 0 || g->unsure)
+		mc_gpu()->drain(run->c->stream);
 	run->head = (run->head + 1) % MCE_COPIER_EVENTS;
 	run->n--;
 	for (unsigned i = g->first; i <= g->last; i++) {
@@ -72,6 +76,7 @@ static void group_start(struct run *run, unsigned last, uint64_t end)
 		r = mc_gpu()->copy(run->c->stream, run->span, run->nspans);
 	err = mc_gpu()->event_record(run->c->event[at], run->c->stream);
 	r = r < 0 ? r : err;
+	run->open.unsure = err < 0;
 	for (unsigned i = run->open.first; i <= last && r < 0; i++)
 		flat_fail(&run->flats[i], r);
 	run->open.last = last;
