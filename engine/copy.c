@@ -53,7 +53,7 @@ void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
 
 		if (!crc)
 			return;
-		*crc = mc_crc32c_add(*crc, at, run);
+		*crc = run == MC_CRC_CHUNK ? mce_stream_crc_chunk(at) : mc_crc32c_add(*crc, at, run);
 		at += run;
 		pos += run;
 		n -= run;

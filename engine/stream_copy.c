@@ -54,62 +54,76 @@ static void tables_init(void)
 	}
 }
 
-static inline __attribute__((always_inline)) void store(char *to, __m128i v, bool stream)
+/* Where the bytes of a chunk go. */
+enum sink { CACHED, STREAMED, NOWHERE };
+
+static inline __attribute__((always_inline)) void store(char *to, __m128i v, enum sink sink)
 {
-	if (stream)
+	if (sink == STREAMED)
 		_mm_stream_si128((__m128i *)(void *)to, v);
-	else
+	else if (sink == CACHED)
 		_mm_store_si128((__m128i *)(void *)to, v);
 }
 
 static inline __attribute__((always_inline, target("sse4.2")))
-uint64_t crc_step(uint64_t reg, char *dst, const char *src, bool stream)
+uint64_t crc_step(uint64_t reg, char *dst, const char *src, enum sink sink)
 {
 	__m128i v = _mm_loadu_si128((const __m128i *)(const void *)src);
 
-	store(dst, v, stream);
+	store(dst, v, sink);
 	reg = _mm_crc32_u64(reg, (uint64_t)_mm_cvtsi128_si64(v));
 	return _mm_crc32_u64(reg, (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(v, v)));
 }
 
 static inline __attribute__((always_inline, target("sse4.2")))
-uint64_t crc_line(uint64_t reg, char *dst, const char *src, bool stream)
+uint64_t crc_line(uint64_t reg, char *dst, const char *src, enum sink sink)
 {
 	_mm_prefetch(src + AHEAD, _MM_HINT_T0);
 	for (unsigned i = 0; i < LINE; i += 16)
-		reg = crc_step(reg, dst + i, src + i, stream);
+		reg = crc_step(reg, dst + i, src + i, sink);
 	return reg;
 }
 
 static inline __attribute__((always_inline, target("sse4.2")))
-uint32_t copy_chunk(char *dst, const char *src, bool stream)
+uint32_t copy_chunk(char *dst, const char *src, enum sink sink)
 {
 	uint64_t a = UINT32_MAX, b = UINT32_MAX, c = UINT32_MAX;
 
 	for (size_t i = 0; i < STRAND; i += LINE) {
-		a = crc_line(a, dst + i, src + i, stream);
-		b = crc_line(b, dst + STRAND + i, src + STRAND + i, stream);
-		c = crc_line(c, dst + 2 * STRAND + i, src + 2 * STRAND + i, stream);
+		a = crc_line(a, dst + i, src + i, sink);
+		b = crc_line(b, dst + STRAND + i, src + STRAND + i, sink);
+		c = crc_line(c, dst + 2 * STRAND + i, src + 2 * STRAND + i, sink);
 	}
 	/* Combine the strands' checksums and continue with the rest. */
 	c = ~(shifted(2, ~(uint32_t)a) ^ shifted(1, ~(uint32_t)b) ^ ~(uint32_t)c);
 	for (size_t i = 3 * STRAND; i < MC_CRC_CHUNK; i += 16)
-		c = crc_step(c, dst + i, src + i, stream);
+		c = crc_step(c, dst + i, src + i, sink);
 	return ~(uint32_t)c;
 }
 
 __attribute__((target("sse4.2"))) static uint32_t copy_chunk_cached(char *dst, const char *src)
 {
-	return copy_chunk(dst, src, false);
+	return copy_chunk(dst, src, CACHED);
 }
 
 __attribute__((target("sse4.2"))) static uint32_t copy_chunk_streamed(char *dst, const char *src)
 {
-	uint32_t crc = copy_chunk(dst, src, true);
+	uint32_t crc = copy_chunk(dst, src, STREAMED);
 
 	/* A thread that is notified of the bytes must see them: nothing else orders these stores. */
 	_mm_sfence();
 	return crc;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t crc_chunk(const char *src)
+{
+	return copy_chunk((char *)(uintptr_t)src, src, NOWHERE);
+}
+
+uint32_t mce_stream_crc_chunk(const void *src)
+{
+	pthread_once(&once, tables_init);
+	return have_crc32 ? crc_chunk(src) : mc_crc32c(src, MC_CRC_CHUNK);
 }
 
 uint32_t mce_stream_copy_chunk(void *dst, const void *src, bool stream)
@@ -138,13 +152,18 @@ void mce_stream_copy(void *dst, const void *src, size_t n, bool stream)
 		_mm_prefetch(from + i + AHEAD, _MM_HINT_T0);
 		for (unsigned k = 0; k < LINE; k += 16)
 			store(to + i + k, _mm_loadu_si128((const __m128i *)(const void *)(from + i + k)),
-			      true);
+			      STREAMED);
 	}
 	memcpy(to + body, from + body, n - head - body);
 	_mm_sfence();
 }
 
 #else
+
+uint32_t mce_stream_crc_chunk(const void *src)
+{
+	return mc_crc32c(src, MC_CRC_CHUNK);
+}
 
 uint32_t mce_stream_copy_chunk(void *dst, const void *src, bool stream)
 {

@@ -17,4 +17,7 @@ void mce_stream_copy(void *dst, const void *src, size_t n, bool stream);
  * the stored bytes even when the source changes meanwhile. */
 uint32_t mce_stream_copy_chunk(void *dst, const void *src, bool stream);
 
+/* The CRC-32C of MC_CRC_CHUNK bytes. */
+uint32_t mce_stream_crc_chunk(const void *src);
+
 #endif

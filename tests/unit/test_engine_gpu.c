@@ -335,7 +335,7 @@ static void *close_later(void *arg)
 /* Closing an engine ends requests that wait for copies. */
 static void an_engine_closes_with_copies_under_way(void **state)
 {
-	struct iovec iov = { device, 8 * MIB };
+	struct iovec iov[2] = { { device, 8 * MIB }, { device + 16 * MIB, 8 * MIB } };
 	struct mce_req req[2];
 	struct mce_batch b;
 	struct side other;
@@ -348,7 +348,7 @@ static void an_engine_closes_with_copies_under_way(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		req[i] = (struct mce_req){
 			.op = i ? MCE_WRITE : MCE_READ, .peer = p, .addr = mce_mr_base(owner.mr) + i * 16 * MIB,
-			.rkey = mce_mr_rkey(owner.mr), .iov = &iov, .iovcnt = 1,
+			.rkey = mce_mr_rkey(owner.mr), .iov = &iov[i], .iovcnt = 1,
 		};
 	fake_cuda_hold(1);
 	mce_batch_init(&b);
