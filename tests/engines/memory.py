@@ -14,14 +14,14 @@ LOCATION = "cuda:0" if FAKE else "cpu:0"
 
 if FAKE:
     sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "lib"))
-    import fake_gpu
+    import gpu_memory as gpu
 
     def _as_device(kind):
         plain = kind.data_ptr
 
         def data_ptr(self):
             at = plain(self)
-            return fake_gpu.cuda.fake_cuda_device_of(at) or at
+            return gpu.cuda.fake_cuda_device_of(at) or at
 
         kind.data_ptr = data_ptr
 
@@ -36,14 +36,14 @@ def zeros(*shape):
         size *= n
     if not FAKE:
         return torch.zeros(shape, dtype=torch.uint8)
-    tensor = torch.frombuffer(fake_gpu.shadow(fake_gpu.alloc(size), size), dtype=torch.uint8).reshape(shape)
-    assert tensor.data_ptr() != fake_gpu.cuda.fake_cuda_alias(tensor.data_ptr())
+    tensor = torch.frombuffer(gpu.shadow(gpu.alloc(size), size), dtype=torch.uint8).reshape(shape)
+    assert tensor.data_ptr() != gpu.cuda.fake_cuda_alias(tensor.data_ptr())
     return tensor
 
 
 def report():
     """Say how much was copied between host and fake GPU."""
     if FAKE:
-        moved = fake_gpu.count("bytes_to_host") + fake_gpu.count("bytes_to_device")
+        moved = gpu.count("bytes_to_host") + gpu.count("bytes_to_device")
         assert moved, "nothing was copied from or to the GPU"
-        print(f"ok the GPU's driver copied {moved} bytes, pageable: {fake_gpu.count('pageable')}", flush=True)
+        print(f"ok the GPU's driver copied {moved} bytes, pageable: {gpu.count('pageable')}", flush=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call of the store that takes the caller's memory, with memory of the fake GPU, which this process and the kernel
-cannot access.
+"""Every call of the store that takes the caller's memory, with memory of a GPU, which this process and the kernel cannot
+access: the fake one, or the machine's (tests/gpu/run).
 
 gpu.py MASTER [DAEMON]; with DAEMON the store is the daemon's"""
 
@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "lib"))
 
-import fake_gpu as gpu  # noqa: E402
+import gpu_memory as gpu  # noqa: E402
 import mooncake._store as native  # noqa: E402
 import mooncake.store as ms  # noqa: E402
 
@@ -140,6 +140,7 @@ class Store(unittest.TestCase):
         self.assertEqual(self.s.register_buffer(self.at, 1 << 40), -600)
         self.assertEqual(self.s.put_from(self.key, self.at, 1 << 40), -600)
 
+    @unittest.skipUnless(gpu.FAKE, "needs the fake driver")
     def test_failures_are_errors(self):
         gpu.fill(self.at, data("f"))
         for call in ("cuEventSynchronize", "cuEventRecord"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mooncake.engine with memory of the fake GPU, in this process and in another: transfers, transfers on a stream, and the
+"""mooncake.engine with memory of a GPU, the fake one or the machine's, in this process and in another: transfers, transfers on a stream, and the
 end of a process in the middle of a copy."""
 
 import json
@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "lib"))
 
-import fake_gpu as gpu  # noqa: E402
+import gpu_memory as gpu  # noqa: E402
 import mooncake.engine as me  # noqa: E402
 
 MIB = 1 << 20
@@ -109,18 +109,21 @@ class Transfers(unittest.TestCase):
         s = gpu.stream()
         other = gpu.alloc(SIZE)
         gpu.fill(other, pattern(SIZE, 7))
-        gpu.settings("FAKE_CUDA_COPY_US", 20000)
+        if gpu.FAKE:
+            gpu.settings("FAKE_CUDA_COPY_US", 20000)
         gpu.fill(self.at, pattern(SIZE, 8))
         begun = time.monotonic()
         # the source gets its bytes before the transfer on the stream, and others after it
-        self.copy(self.at, other, s)
+        gpu.copy(self.at, other, SIZE, s)
         self.e.transfer_write_on_cuda(p.name, self.at, p.at, SIZE, s)
         queued = time.monotonic() - begun
         gpu.fill(other, pattern(SIZE, 7))
         later = gpu.alloc(SIZE)
-        self.copy(self.at, later, s)
+        gpu.fill(later, bytes(SIZE))
+        gpu.copy(self.at, later, SIZE, s)
         gpu.synchronize(s)
-        gpu.settings("FAKE_CUDA_COPY_US", 0)
+        if gpu.FAKE:
+            gpu.settings("FAKE_CUDA_COPY_US", 0)
         self.assertEqual(p.differs(7), -1)
         self.assertLess(queued, 1)
         self.assertEqual(gpu.bytes_at(self.at, SIZE), bytes(SIZE))
@@ -134,11 +137,6 @@ class Transfers(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             self.e.batch_transfer_write_on_cuda(p.name, [self.at], [], [1])
         p.end()
-
-    def copy(self, to, at, s):
-        import ctypes
-
-        assert gpu.cuda.cuMemcpyAsync(ctypes.c_uint64(to), ctypes.c_uint64(at), ctypes.c_size_t(SIZE), ctypes.c_void_p(s)) == 0
 
     def test_a_failure_on_a_stream_ends_the_process(self):
         r = subprocess.run([sys.executable, __file__, "stream_failure"], stderr=subprocess.PIPE, text=True, timeout=30)
