@@ -6,7 +6,7 @@
  *		  copies directly, and the caller's thread waits.
  *	stage.c	  For all other paths a request goes through pinned slots of host memory: the transport "staged" takes
  *		  it, and hands its pieces to the peer's other transports as requests of host memory.
- *	serve.c	  The owner's side of a region of device memory: buffers for the bytes that peers read and write over TCP.
+ *	serve.c	  The owner's side of a region of device memory: buffers for the bytes that peers move over TCP.
  *	../rdma	  A NIC that can access the device memory itself needs none of this (../rdma/gpu.c).
  *
  * Order: a copy begins after all work that the program has given to the default stream of the GPU, and to the streams
@@ -38,7 +38,7 @@ void mce_copier_give(struct mce_engine *e, struct mce_copier *c);
 /* Copy and wait. */
 int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsigned n);
 
-/* Wait until the GPU has done the work that the program has given to its default stream, as copies do that follow it: for
+/* Wait until the GPU has done the work that the program has given to its default stream, as copies that follow it: for
  * accesses to device memory that the driver knows nothing of. */
 int mce_gpu_wait_for_caller(struct mce_engine *e, int gpu);
 

@@ -3,8 +3,10 @@
 #include "tests/lib/fake_cuda_use.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include "common/gpu/gpu.h"
 
 static struct {
 	int (*set)(const char *name, const char *value);
@@ -28,6 +30,20 @@ int fake_cuda_load(const char *path)
 	*(void **)&fake.device_of = dlsym(lib, "fake_cuda_device_of");
 	*(void **)&fake.hold = dlsym(lib, "fake_cuda_hold");
 	return fake.set && fake.count && fake.alias && fake.device_of && fake.hold ? 0 : -1;
+}
+
+void *fake_cuda_new(size_t len)
+{
+	void *p;
+
+	if (mc_gpu()->alloc(0, len, &p) < 0)
+		abort();
+	return p;
+}
+
+void *fake_cuda_at(const void *p)
+{
+	return fake_cuda_alias((uintptr_t)p);
 }
 
 int fake_cuda_set(const char *name, const char *value)

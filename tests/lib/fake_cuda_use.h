@@ -3,9 +3,14 @@
 #ifndef FAKE_CUDA_USE_H
 #define FAKE_CUDA_USE_H
 
+#include <stddef.h>
+
 #include "tests/lib/fake_cuda.h"
 
 /* 0; -1 with a message. */
 int fake_cuda_load(const char *path);
+/* Device memory of the first GPU, and where the test finds its bytes. */
+void *fake_cuda_new(size_t len);
+void *fake_cuda_at(const void *p);
 
 #endif

@@ -34,15 +34,7 @@ static char *device;			/* LEN bytes, not registered */
 /* The bytes of device memory, for the test only. */
 static char *shadow(const void *p)
 {
-	return fake_cuda_alias((uintptr_t)p);
-}
-
-static void *device_new(uint64_t len)
-{
-	void *p = NULL;
-
-	assert_int_equal(gpu->alloc(0, len, &p), 0);
-	return p;
+	return fake_cuda_at(p);
 }
 
 static int load(void **state)
@@ -59,7 +51,7 @@ static void open_pair(bool tcp, bool upstream)
 	side_open(&owner, &conf, LEN, RW, SEED);
 	side_open(&user, &conf, 0, 0, 0);
 	assert_int_equal(mce_peer_get(user.e, mce_engine_endpoint(owner.e), &peer), 0);
-	device = device_new(LEN);
+	device = fake_cuda_new(LEN);
 }
 
 static int open_mapped(void **state)
@@ -253,7 +245,7 @@ static void owner_serves_device_memory(struct mce_peer *p, uint64_t rkey, char *
 static void device_regions_are_served(void **state)
 {
 	uint64_t len = 9 * MIB + 33;
-	char *theirs = device_new(len);
+	char *theirs = fake_cuda_new(len);
 	struct mce_mr_attr attr = { .base = theirs, .len = len, .access = RW, .fd = -1 };
 	int port = mce_engine_upstream_port(owner.e);
 	struct mce_peer *self, *up;

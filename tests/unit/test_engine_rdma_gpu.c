@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_rdma_gpu.c - memory of a GPU that NICs read and write themselves, and what is staged instead: fake NICs
- * and a fake GPU, whose memory the processor cannot access at the device's addresses. */
+ * test_engine_rdma_gpu.c - memory of a GPU that NICs read and write themselves, and requests that are staged instead:
+ * fake NICs and a fake GPU, whose memory the processor cannot access at the device's addresses. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -36,22 +36,9 @@ struct pair {
 	struct mce_peer *peer;
 };
 
-static void *fake_at(const void *p)
-{
-	return fake_cuda_alias((uintptr_t)p);
-}
-
 static void *alias(unsigned long long p)
 {
 	return fake_cuda_alias(p);
-}
-
-static void *device_new(size_t len)
-{
-	void *p;
-
-	assert_int_equal(mc_gpu()->alloc(0, len, &p), 0);
-	return p;
 }
 
 /* Work of the program on the GPU: after @ms, fill @n bytes. */
@@ -76,7 +63,7 @@ static void work_add(unsigned ms, void *p, int byte, size_t n)
 	struct work *w = malloc(sizeof(*w));
 
 	assert_non_null(w);
-	*w = (struct work){ ms, fake_at(p), byte, n };
+	*w = (struct work){ ms, fake_cuda_at(p), byte, n };
 	assert_int_equal(mc_gpu()->call_on(0, work_run, w), 0);
 }
 
@@ -99,8 +86,8 @@ static void pair_open_at(struct pair *p, uint64_t to_len, uint64_t skip)
 	side_open(&p->owner, &rdma_conf, HOST, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
 	side_open(&p->user, &rdma_conf, HOST, 0, 2);
 	p->to_len = to_len;
-	p->to = (char *)device_new(skip + to_len) + skip;
-	p->from = device_new(DEVICE);
+	p->to = (char *)fake_cuda_new(skip + to_len) + skip;
+	p->from = fake_cuda_new(DEVICE);
 	p->to_mr = device_register(p->owner.e, p->to, to_len, MCE_ACCESS_READ | MCE_ACCESS_WRITE);
 	p->from_mr = device_register(p->user.e, p->from, DEVICE, 0);
 	assert_int_equal(mce_peer_get(p->user.e, mce_engine_endpoint(p->owner.e), &p->peer), 0);
@@ -146,7 +133,7 @@ static int move(struct pair *p, enum mce_op op, uint64_t off, void *mem, uint64_
 
 static char *at(void *mem)
 {
-	void *device = fake_at(mem);
+	void *device = fake_cuda_at(mem);
 
 	return device ? device : mem;
 }
@@ -440,7 +427,7 @@ static void unregistered_memory_is_staged(void **state)
 	pattern_check(at(p.to), 10000, 7, 0);
 	assert_true(fake_cuda_count("copies") > before);
 	free(loose);
-	loose = device_new(1 << 20);
+	loose = fake_cuda_new(1 << 20);
 	assert_false(is_direct(&p, 0, loose, 1 << 20, 8));
 	mc_gpu()->free(loose);
 	pair_close(&p);
@@ -461,7 +448,7 @@ static void nics_follow_the_default_stream(void **state)
 		work_add(200, p.from, 'a' + (int)round, 100000);
 		assert_int_equal(move(&p, MCE_WRITE, 0, p.from, 100000, NULL), 0);
 		assert_true(at(p.to)[0] == 'a' + (int)round && at(p.to)[99999] == 'a' + (int)round);
-		/* The work fills what the READ overwrites. */
+		/* The READ overwrites the bytes of this work. */
 		work_add(200, p.from, 'x', 100000);
 		assert_int_equal(move(&p, MCE_READ, 0, p.from, 100000, NULL), 0);
 		assert_true(at(p.from)[0] == 'a' + (int)round && at(p.from)[99999] == 'a' + (int)round);
@@ -542,9 +529,7 @@ static void memory_that_is_unregistered_too_early_fails(void **state)
 
 static int load(void **state)
 {
-	if (fake_cuda_load(FAKE_CUDA) < 0 || !mc_gpu_load())
-		return -1;
-	return 0;
+	return fake_cuda_load(FAKE_CUDA) < 0 || !mc_gpu_load() ? -1 : 0;
 }
 
 int main(void)
