@@ -198,8 +198,8 @@ static int req_check(struct mce_req *req)
 	return 0;
 }
 
-/* The error of an invalid request is kept in it until its turn. */
-static void req_prepare(struct mce_batch *b, struct mce_req *req)
+/* The error of an invalid request is kept in it until its turn.  @gpu: its memory may be a GPU's. */
+static void req_prepare(struct mce_batch *b, struct mce_req *req, bool gpu)
 {
 	struct mce_reqx *x = mce_reqx(req);
 
@@ -209,7 +209,7 @@ static void req_prepare(struct mce_batch *b, struct mce_req *req)
 	req->path = MCE_PATH_NONE;
 	req->batch = b;
 	x->status = req_check(req);
-	x->gpu = x->status == 0 ? (uint8_t)(mce_req_gpu(req) + 1) : 0;
+	x->gpu = gpu && x->status == 0 ? (uint8_t)(mce_req_gpu(req) + 1) : 0;
 	if (req->peer)
 		__atomic_fetch_add(&req->peer->asked, x->total, __ATOMIC_RELAXED);
 }
@@ -229,6 +229,7 @@ static bool req_submit(struct mce_req *req)
 struct submission {
 	struct mce_req *reqs;
 	unsigned next, ready, n;
+	bool gpu;		/* the program uses a GPU */
 	uint64_t single_key;	/* key of a region whose requests no transport takes together */
 	unsigned single_left;	/* of them are offered singly before they are offered together again */
 };
@@ -240,7 +241,7 @@ static void submission_prepare(struct mce_batch *b, struct submission *h)
 	if (h->ready > h->next)
 		return;
 	while (h->ready < h->n && h->ready < h->next + MCE_RUN_MAX && h->reqs[h->ready].peer == p)
-		req_prepare(b, &h->reqs[h->ready++]);
+		req_prepare(b, &h->reqs[h->ready++], h->gpu);
 }
 
 /* The first of @n requests waits for the peer or its region, so the following ones for the same region wait too.  How
@@ -288,7 +289,7 @@ static void peer_flush(struct mce_peer *p)
 
 int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, unsigned n)
 {
-	struct submission h = { .reqs = reqs, .n = n };
+	struct submission h = { .reqs = reqs, .n = n, .gpu = mc_gpu() != NULL };
 	struct mce_peer *p = NULL;
 
 	__atomic_fetch_add(&b->left, n, __ATOMIC_RELAXED);
