@@ -152,7 +152,7 @@ void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint6
 		return;
 	for (unsigned i = 0; i < n; i++)
 		if (reqs[i].peer != reqs[0].peer || mce_req_at(&reqs[i]) < MCE_AT_TRANSPORT ||
-		    mce_reqx(&reqs[i])->staged)
+		    mce_reqx(&reqs[i])->gpu)
 			return;
 	for (const struct mce_transport *const *t = reqs[0].peer->transports; *t && batch_left(b); t++)
 		if ((*t)->lead(reqs[0].peer, b, deadline) == 0)

@@ -31,6 +31,9 @@ MC_GAUGE(peers_open, "mooncake_transfer_peers", "", "Peers this process has a ha
 
 static void peer_free(struct mce_peer *p)
 {
+	/* First those whose threads submit requests to the others. */
+	mce_follow_transport.detach(p);
+	mce_staged_transport.detach(p);
 	for (const struct mce_transport *const *t = p->transports; *t; t++)
 		(*t)->detach(p);
 	pthread_mutex_destroy(&p->lock);

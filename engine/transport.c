@@ -16,6 +16,7 @@ const struct mce_transport *const mce_transports[] = {
 	&mce_disk_transport,
 	&mce_mapped_transport,
 	&mce_process_vm_transport,
+	&mce_follow_transport,
 	&mce_rdma_transport,
 	&mce_staged_transport,
 	&mce_tcp_transport,
@@ -23,12 +24,14 @@ const struct mce_transport *const mce_transports[] = {
 };
 
 const struct mce_transport *const mce_upstream_transports[] = {
+	&mce_follow_transport,
 	&mce_staged_transport,
 	&mce_upstream_transport,
 	NULL,
 };
 
 const struct mce_transport *const mce_upstream_rdma_transports[] = {
+	&mce_follow_transport,
 	&mce_rdma_transport,
 	&mce_staged_transport,
 	NULL,

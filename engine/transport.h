@@ -62,7 +62,7 @@ struct mce_transport {
 
 extern const struct mce_transport mce_local_transport, mce_disk_transport, mce_mapped_transport,
 	mce_process_vm_transport,
-	mce_rdma_transport, mce_staged_transport, mce_tcp_transport;
+	mce_follow_transport, mce_rdma_transport, mce_staged_transport, mce_tcp_transport;
 extern const struct mce_transport mce_upstream_transport;
 
 /* Best first; ends with NULL: those of our own peers, and of upstream's nodes, with TCP and with RDMA. */

@@ -71,6 +71,7 @@ struct cu_copy_attributes {	/* CUmemcpyAttributes */
 	F("cuEventSynchronize", event_wait, (cu_event event)) \
 	F("cuLaunchHostFunc", host_func, (cu_stream stream, void (*fn)(void *arg), void *arg)) \
 	F("cuGetErrorName", error_name, (cu_result r, const char **ret)) \
+	OPTIONAL("cuStreamIsCapturing", is_capturing, (cu_stream stream, int *ret)) \
 	OPTIONAL("cuThreadExchangeStreamCaptureMode", capture_mode, (int *mode)) \
 	OPTIONAL("cuMemGetHandleForAddressRange", range_handle, (void *ret, cu_ptr p, size_t len, int type, \
 		uint64_t flags)) \
@@ -213,10 +214,23 @@ static void cuda_free(void *p)
 	leave(&s);
 }
 
+/* Any context will do; a further one would take memory of its GPU. */
+static int enter_any(struct scope *s)
+{
+	cu_ctx ctx = NULL;
+
+	if (cu.ctx_current(&ctx) == CU_OK && ctx)
+		return enter_ctx(s, NULL);
+	for (int i = 0; i < GPUS_MAX; i++)
+		if (__atomic_load_n(&cu.ctx[i], __ATOMIC_ACQUIRE))
+			return enter(s, i);
+	return enter(s, 0);
+}
+
 static int cuda_pin(void *p, size_t len, bool read_only)
 {
 	struct scope s;
-	int r = enter(&s, 0);
+	int r = enter_any(&s);
 
 	if (r == 0)
 		r = failed(cu.host_register(p, len, CU_HOST_PORTABLE | (read_only ? CU_HOST_READ_ONLY : 0)),
@@ -229,7 +243,7 @@ static void cuda_unpin(void *p)
 {
 	struct scope s;
 
-	if (enter(&s, 0) == 0)
+	if (enter_any(&s) == 0)
 		(void)cu.host_unregister(p);
 	leave(&s);
 }
@@ -422,21 +436,24 @@ static int cuda_copy_now(void *dst, const void *src, size_t len)
 	r = enter(&s, mem.gpu < 0 ? 0 : mem.gpu);
 	if (r == 0)
 		r = failed(cu.copy_now((uintptr_t)dst, (uintptr_t)src, len), "GPU copy");
+	/* Some kinds of copies return before their end. */
+	if (r == 0)
+		r = failed(cu.stream_wait(CU_STREAM_LEGACY), "GPU copy");
 	leave(&s);
 	return r;
 }
 
 static int cuda_call_on(uintptr_t stream, void (*fn)(void *arg), void *arg)
 {
+	int capturing = 0, r;
 	struct scope s;
-	cu_ctx ctx = NULL;
-	int r;
 
 	/* The default stream is that of the caller's context. */
-	if (cu.ctx_current(&ctx) != CU_OK || !ctx)
-		r = enter(&s, 0);
-	else
-		r = enter_ctx(&s, NULL);
+	r = enter_any(&s);
+	if (r == 0 && cu.is_capturing)
+		r = failed(cu.is_capturing((cu_stream)stream, &capturing), "GPU stream");
+	if (r == 0 && capturing)
+		r = mc_fail(-MC_ENOTSUP, "a stream that captures a graph cannot have transfers");
 	if (r == 0)
 		r = failed(cu.host_func((cu_stream)stream, fn, arg), "GPU stream");
 	leave(&s);

@@ -8,14 +8,20 @@
 #include <link.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/process/fork.h"
 #include "common/process/reachable.h"
 
+/* Pause between looks of mc_gpu(): a look takes a lock of the dynamic loader.  The driver needs longer to start. */
+#define LOOK_MS 20
+
 static const struct mc_gpu_driver *driver;	/* atomic; set once */
-static unsigned long long looked;		/* atomic: libraries loaded when the driver was last looked for */
+static uint64_t next_look_ms;			/* atomic */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long long looked;		/* guarded by lock: libraries loaded at the last look */
 
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -23,42 +29,65 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-static const struct mc_gpu_driver *look(bool load, unsigned long long loaded)
+MC_FORK_KEEP(lock, MC_FORK_LEAF)
+
+static const struct mc_gpu_driver *look(bool load)
 {
+	unsigned long long loaded = 0;
 	const struct mc_gpu_driver *d;
 
 	MC_LOCKED(&lock);
 	d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
 	if (d && !load)
 		return d;
-	d = mc_gpu_cuda(load);
-	if (!d && load)
+	/* A device pointer comes from the driver's library, so that has been loaded before. */
+	(void)dl_iterate_phdr(count_loaded, &loaded);
+	if (!load && loaded == looked)
 		return NULL;
-	__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
-	__atomic_store_n(&looked, loaded, __ATOMIC_RELAXED);
+	looked = loaded;
+	d = mc_gpu_cuda(load);
+	if (d || !load)
+		__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
 	return d;
+}
+
+static uint64_t coarse_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 const struct mc_gpu_driver *mc_gpu(void)
 {
 	const struct mc_gpu_driver *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
-	unsigned long long loaded = 0;
+	uint64_t now;
 
 	if (d)
 		return d;
-	/* A device pointer comes from the driver's library, so that has been loaded before. */
-	(void)dl_iterate_phdr(count_loaded, &loaded);
-	return loaded == __atomic_load_n(&looked, __ATOMIC_RELAXED) ? NULL : look(false, loaded);
+	now = coarse_ms();
+	if (now < __atomic_load_n(&next_look_ms, __ATOMIC_RELAXED))
+		return NULL;
+	__atomic_store_n(&next_look_ms, now + LOOK_MS, __ATOMIC_RELAXED);
+	return look(false);
+}
+
+const struct mc_gpu_driver *mc_gpu_now(void)
+{
+	const struct mc_gpu_driver *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
+
+	return d ? d : look(false);
 }
 
 const struct mc_gpu_driver *mc_gpu_load(void)
 {
-	return look(true, 0);
+	return look(true);
 }
 
 int mc_gpu_of(const void *p)
 {
-	const struct mc_gpu_driver *d = mc_gpu();
+	const struct mc_gpu_driver *d = mc_gpu_now();
 	struct mc_gpu_mem mem;
 
 	if (!d)
@@ -71,7 +100,7 @@ int mc_gpu_of_iov(const struct iovec *iov, unsigned n)
 {
 	int gpu = -1;
 
-	if (!mc_gpu())
+	if (!mc_gpu_now())
 		return -1;
 	for (unsigned i = 0; i < n && gpu < 0; i++)
 		if (iov[i].iov_len)

@@ -7,9 +7,11 @@
 
 #include "common/gpu/driver.h"
 
-/* The driver, NULL: this program uses no GPU (yet).  Cheap, and looks again whenever the program has loaded further
- * libraries.  Any thread. */
+/* The driver, NULL: this program uses no GPU (yet).  Cheap: looks from time to time whether the program has loaded the
+ * driver.  Any thread. */
 const struct mc_gpu_driver *mc_gpu(void);
+/* The same, but looks now. */
+const struct mc_gpu_driver *mc_gpu_now(void);
 /* The same for a program that does not load the driver itself.  NULL with a detail. */
 const struct mc_gpu_driver *mc_gpu_load(void);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -89,6 +90,29 @@ int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsign
 	return r < 0 ? r : err;
 }
 
+int mce_span_add(struct mce_spans *l, void *dst, const void *src, size_t len)
+{
+	unsigned cap = l->cap ? 2 * l->cap : 64;
+	struct mc_gpu_span *more;
+
+	if (l->n == l->cap) {
+		more = realloc(l->s, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		l->s = more;
+		l->cap = cap;
+	}
+	l->s[l->n++] = (struct mc_gpu_span){ dst, src, len };
+	return 0;
+}
+
+void mce_spans_keep(struct mce_spans *l, unsigned from, unsigned n)
+{
+	if (n)
+		memmove(l->s + l->n, l->s + from, n * sizeof(*l->s));
+	l->n += n;
+}
+
 int mce_gpu_wait_for_caller(struct mce_engine *e, int gpu)
 {
 	const struct mc_gpu_driver *d = mc_gpu();
@@ -119,14 +143,17 @@ int mce_gpus_open(struct mce_engine *e)
 	pthread_mutex_init(&g->lock, NULL);
 	mc_list_init(&g->copiers);
 	mc_list_init(&g->reads.waiting);
+	mce_follower_init(&g->follower);
 	e->gpus = g;
 	return 0;
 }
 
 void mce_gpus_stop(struct mce_engine *e)
 {
-	if (e->gpus)
-		mce_stager_free(e->gpus->stager);
+	if (!e->gpus)
+		return;
+	mce_follower_stop(&e->gpus->follower);
+	mce_stager_free(e->gpus->stager);
 }
 
 void mce_gpus_close(struct mce_engine *e)
@@ -136,6 +163,7 @@ void mce_gpus_close(struct mce_engine *e)
 	if (!g)
 		return;
 	mce_gpu_reads_close(g);
+	mce_follower_done(&g->follower);
 	while (!mc_list_empty(&g->copiers)) {
 		struct mce_copier *c = mc_list_first(&g->copiers, struct mce_copier, node);
 
@@ -171,6 +199,20 @@ int mce_req_gpu(const struct mce_req *req)
 		if (req->iov[i].iov_len)
 			gpu = mce_gpu_of(req->peer->e, req->iov[i].iov_base);
 	return gpu;
+}
+
+uint64_t mce_req_gpus(const struct mce_req *req)
+{
+	uint64_t gpus = 0;
+	int gpu;
+
+	if (mc_gpu()->count() == 1)
+		return 1;
+	for (unsigned i = 0; i < req->iovcnt; i++) {
+		gpu = req->iov[i].iov_len ? mce_gpu_of(req->peer->e, req->iov[i].iov_base) : -1;
+		gpus |= gpu >= 0 ? 1ull << gpu : 0;
+	}
+	return gpus;
 }
 
 /* ---- pinned memory ----------------------------------------------------------------------------- */

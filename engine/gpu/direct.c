@@ -71,14 +71,18 @@ static void group_start(struct run *run, unsigned last, uint64_t end)
 {
 	unsigned at = (run->head + run->n) % MCE_COPIER_EVENTS;
 	int r = mc_fault("engine.gpu.direct"), err;
+	bool refused;
 
 	if (r == 0 && run->nspans)
 		r = mc_gpu()->copy(run->c->stream, run->span, run->nspans);
 	err = mc_gpu()->event_record(run->c->event[at], run->c->stream);
+	refused = r < 0 && err == 0;
 	r = r < 0 ? r : err;
 	run->open.unsure = err < 0;
-	for (unsigned i = run->open.first; i <= last && r < 0; i++)
+	for (unsigned i = run->open.first; i <= last && r < 0; i++) {
 		flat_fail(&run->flats[i], r);
+		run->flats[i].refused |= refused;
+	}
 	run->open.last = last;
 	run->open.end = end;
 	run->ring[at] = run->open;
@@ -135,7 +139,8 @@ static void flat_add(struct run *run, unsigned i)
 	}
 }
 
-/* Both sides are device memory: the checksums need the bytes in host memory, so they pass through a slot. */
+/* Where the checksums need the bytes in host memory, or the driver refuses the host memory: they pass through a
+ * slot. */
 static int copy_through_slot(struct mce_flat *f)
 {
 	void *slot = mce_pinned_new(MCE_GPU_SLOT);
@@ -180,18 +185,37 @@ static void flat_end(struct mce_flat *f)
 		flat_fail(f, r);
 }
 
+/* The GPUs whose work comes first. */
+static uint64_t flat_begin(struct mce_flat *f)
+{
+	uint64_t gpus = 0;
+
+	f->status = 0;
+	f->refused = false;
+	if (f->req->ordered)
+		return 0;
+	if (mce_reqx(f->req)->gpu)
+		gpus = mce_req_gpus(f->req);
+	return f->gpu >= 0 ? gpus | 1ull << f->gpu : gpus;
+}
+
 void mce_gpu_copy(struct mce_engine *e, struct mce_flat *flats, unsigned n)
 {
 	int gpu = mce_reqx(flats->req)->gpu - 1, r;
 	struct run run = { .e = e, .flats = flats };
+	uint64_t gpus = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		flats[i].status = 0;
+		gpus |= flat_begin(&flats[i]);
 	if (gpu < 0)
 		gpu = flats->gpu;
 	r = mce_copier_take(e, gpu, &run.c);
-	if (r == 0 && !flats->req->ordered)
+	if (r == 0 && gpus & 1ull << gpu)
 		r = mc_gpu()->follow(run.c->stream);
+	gpus &= ~(1ull << gpu);
+	for (int i = 0; r == 0 && gpus; i++, gpus >>= 1)
+		if (gpus & 1)
+			r = mce_gpu_wait_for_caller(e, i);
 	for (unsigned i = 0; i < n; i++) {
 		if (r < 0)
 			flat_fail(&flats[i], r);
@@ -206,6 +230,10 @@ void mce_gpu_copy(struct mce_engine *e, struct mce_flat *flats, unsigned n)
 		group_finish(&run);
 	if (run.c)
 		mce_copier_give(e, run.c);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		/* Host memory of which the program has pinned a part cannot be copied in one piece. */
+		if (flats[i].refused)
+			flats[i].status = copy_through_slot(&flats[i]);
 		flat_end(&flats[i]);
+	}
 }

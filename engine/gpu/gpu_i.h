@@ -42,6 +42,15 @@ int mce_copier_run(struct mce_copier *c, const struct mc_gpu_span *spans, unsign
  * accesses to device memory that the driver knows nothing of. */
 int mce_gpu_wait_for_caller(struct mce_engine *e, int gpu);
 
+/* A list of copies. */
+struct mce_spans {
+	struct mc_gpu_span *s;	/* malloc'ed */
+	unsigned n, cap;
+};
+int mce_span_add(struct mce_spans *l, void *dst, const void *src, size_t len);	/* -ENOMEM */
+/* Move [@from, @from + @n) to the end of the first l->n ones, which is not behind them. */
+void mce_spans_keep(struct mce_spans *l, unsigned from, unsigned n);
+
 /* Page-aligned host memory, pinned if possible; NULL: no memory. */
 void *mce_pinned_new(size_t len);
 void mce_pinned_free(void *p, size_t len);
@@ -65,6 +74,7 @@ struct mce_flat {
 	uint64_t len;
 	bool read_only;
 	int status;			/* result */
+	bool refused;			/* direct.c: the driver has refused a copy */
 };
 /* Like mce_copy() for each of the @n transfers, of which each has device memory on one side. */
 void mce_gpu_copy(struct mce_engine *e, struct mce_flat *flats, unsigned n);
@@ -115,12 +125,27 @@ struct mce_gpu_inbox *mce_gpu_inbox_new(struct mce_engine *e);
 void mce_gpu_inbox_free(struct mce_gpu_inbox *in);	/* NULL is fine; its bytes are lost */
 /* Where the next bytes can be stored, *@ret_room of them; 0: flush first. */
 uint8_t *mce_gpu_inbox_at(struct mce_gpu_inbox *in, size_t *ret_room);
-/* @n bytes have been stored there, which belong to @to on @gpu. */
-void mce_gpu_inbox_put(struct mce_gpu_inbox *in, int gpu, void *to, size_t n);
+/* @n bytes have been stored there, which belong to @to in the region @mr. */
+void mce_gpu_inbox_put(struct mce_gpu_inbox *in, const struct mce_mr *mr, void *to, size_t n);
+/* Is anything in it for [@to, @to + @n)?  The copies of one flush have no order. */
+bool mce_gpu_inbox_overlaps(const struct mce_gpu_inbox *in, const void *to, uint64_t n);
 /* Copy all to their places, and wait for that.  The inbox is empty then, also after a failure. */
 int mce_gpu_inbox_flush(struct mce_gpu_inbox *in);
 
 /* ---- the engine's part --------------------------------------------------------------------------- */
+
+/* follow.c: requests that wait for the program's work on the GPU. */
+struct mce_follower {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;		/* ending became less */
+	/* guarded by lock */
+	struct mc_list fresh, groups;	/* not flushed yet; under way */
+	struct mc_gpu_queue *queue[MCE_GPUS_MAX];
+	unsigned ending;		/* threads that offer a request again */
+};
+void mce_follower_init(struct mce_follower *f);
+void mce_follower_stop(struct mce_follower *f);	/* waits for the groups; no requests are left */
+void mce_follower_done(struct mce_follower *f);
 
 struct mce_stager;
 struct mce_gpus {
@@ -129,6 +154,7 @@ struct mce_gpus {
 	/* guarded by lock */
 	struct mc_list copiers;		/* that no thread uses */
 	struct mce_gpu_buffers reads;
+	struct mce_follower follower;	/* has a lock of its own */
 	struct mce_stager *stager;	/* made by the first staged request; constant then */
 };
 int mce_gpus_open(struct mce_engine *e);
@@ -143,5 +169,7 @@ void mce_stager_free(struct mce_stager *st);			/* NULL is fine */
 int mce_gpu_of(struct mce_engine *e, const void *p);
 /* The GPU of the first buffer of the request that is device memory; -1: none is. */
 int mce_req_gpu(const struct mce_req *req);
+/* A bit for each GPU whose memory the request has. */
+uint64_t mce_req_gpus(const struct mce_req *req);
 
 #endif

@@ -89,22 +89,29 @@ void mce_gpu_read_start(struct mce_engine *e, int gpu, struct mce_gpu_read *r)
 void mce_gpu_read_end(struct mce_gpu_read *r)
 {
 	struct mce_gpu_buffers *b = &r->gpus->reads;
-	struct mce_gpu_read *next = NULL;
-	int err;
+	struct mce_gpus *g = r->gpus;
+	struct mce_gpu_read *next;
+	int err = -ENOMEM;
 
-	pthread_mutex_lock(&r->gpus->lock);
+	pthread_mutex_lock(&g->lock);
 	for (unsigned i = 0; i < MCE_GPU_READS; i++)
 		if (b->buf[i].mem == r->at)
 			b->buf[i].used = false;
-	if (!mc_list_empty(&b->waiting)) {
-		next = mc_list_first(&b->waiting, struct mce_gpu_read, node);
-		mc_list_remove(&next->node);
-	}
-	pthread_mutex_unlock(&r->gpus->lock);
+	pthread_mutex_unlock(&g->lock);
 	r->at = NULL;
-	err = next ? read_begin(next) : 0;
-	if (err < 0)
-		next->done(next, err);
+	/* Until one that waits has got the buffer. */
+	while (err < 0) {
+		pthread_mutex_lock(&g->lock);
+		next = mc_list_empty(&b->waiting) ? NULL : mc_list_first(&b->waiting, struct mce_gpu_read, node);
+		if (next)
+			mc_list_remove(&next->node);
+		pthread_mutex_unlock(&g->lock);
+		if (!next)
+			return;
+		err = read_begin(next);
+		if (err < 0)
+			next->done(next, err);
+	}
 }
 
 void mce_gpu_reads_close(struct mce_gpus *g)
@@ -121,7 +128,8 @@ struct mce_gpu_inbox {
 	struct mce_engine *e;
 	uint8_t *slot;
 	size_t used;
-	int gpu;		/* of the spans */
+	int gpu;		/* of the first span */
+	const struct mce_mr *last;	/* region of the last span; only compared */
 	unsigned n;
 	struct mc_gpu_span span[SPANS];
 };
@@ -154,18 +162,31 @@ uint8_t *mce_gpu_inbox_at(struct mce_gpu_inbox *in, size_t *ret_room)
 	return in->slot + in->used;
 }
 
-void mce_gpu_inbox_put(struct mce_gpu_inbox *in, int gpu, void *to, size_t n)
+void mce_gpu_inbox_put(struct mce_gpu_inbox *in, const struct mce_mr *mr, void *to, size_t n)
 {
 	struct mc_gpu_span *last = in->n ? &in->span[in->n - 1] : NULL;
 
 	/* Any stream can copy to any GPU; this one is the nearest for the first. */
 	if (!last)
-		in->gpu = gpu;
-	if (last && (char *)last->dst + last->len == (char *)to)
+		in->gpu = mr->gpu;
+	/* One copy does not cross the border of two allocations. */
+	if (last && in->last == mr && (char *)last->dst + last->len == (char *)to)
 		last->len += n;
 	else
 		in->span[in->n++] = (struct mc_gpu_span){ to, in->slot + in->used, n };
+	in->last = mr;
 	in->used += n;
+}
+
+bool mce_gpu_inbox_overlaps(const struct mce_gpu_inbox *in, const void *to, uint64_t n)
+{
+	for (unsigned i = 0; i < in->n; i++) {
+		uintptr_t at = (uintptr_t)in->span[i].dst;
+
+		if (at < (uintptr_t)to + n && (uintptr_t)to < at + in->span[i].len)
+			return true;
+	}
+	return false;
 }
 
 int mce_gpu_inbox_flush(struct mce_gpu_inbox *in)

@@ -36,7 +36,7 @@ struct task {
 	int status;				/* first failure, or of the cancellation */
 	enum mce_path path;
 	/* the trailer of checksums */
-	bool tail_sent;
+	bool tail_sent, tail_over;
 	struct mce_req tail;
 	struct mce_batch tail_batch;
 	struct iovec tail_iov;
@@ -46,6 +46,7 @@ struct piece {
 	struct task *t;
 	uint64_t pos;
 	uint32_t len, off;	/* in the slot */
+	unsigned gpu_spans, host_spans;	/* of the load's, after those of the pieces before it */
 };
 
 struct load {
@@ -55,7 +56,6 @@ struct load {
 	enum mce_op op;
 	int gpu;
 	struct mce_peer *p;
-	bool follow;
 	unsigned npieces;
 	bool sent;		/* guarded by the stager's lock: its requests are submitted and not over */
 	unsigned holds;		/* guarded by it: threads that cancel some of its requests */
@@ -64,10 +64,7 @@ struct load {
 	struct mce_req req[PIECES];
 	struct iovec iov[PIECES];
 	/* Its copies: by the GPU; by the processor, of a READ after the GPU's. */
-	struct spans {
-		struct mc_gpu_span *s;
-		unsigned n, cap;
-	} gpu_spans, host_spans;
+	struct mce_spans gpu_spans, host_spans;
 	struct mce_batch batch;
 	struct mc_gpu_job job;
 };
@@ -126,20 +123,36 @@ static void task_end(struct mce_stager *st, struct task *t)
 	pthread_mutex_unlock(&st->lock);
 }
 
-static void tail_done(void *arg)
+/* A hold on the task ends.  The lock is released meanwhile. */
+static void task_unhold_locked(struct mce_stager *st, struct task *t)
 {
-	struct task *t = arg;
-	struct mce_stager *st = t->p->e->gpus->stager;
-	bool over;
+	bool over, cancel = t->status < 0 && t->tail_sent && !t->tail_over;
+	int status = t->status;
 
-	pthread_mutex_lock(&st->lock);
+	/* It was cancelled while its trailer was being submitted. */
+	if (cancel) {
+		pthread_mutex_unlock(&st->lock);
+		mce_peer_cancel(t->p, &t->tail, status);
+		pthread_mutex_lock(&st->lock);
+	}
 	t->loads--;
-	if (t->tail.status < 0 && t->status == 0)
-		t->status = t->tail.status;
 	over = task_take_locked(st, t);
 	pthread_mutex_unlock(&st->lock);
 	if (over)
 		task_end(st, t);
+	pthread_mutex_lock(&st->lock);
+}
+
+static void tail_done(void *arg)
+{
+	struct task *t = arg;
+	struct mce_stager *st = t->p->e->gpus->stager;
+
+	MC_LOCKED(&st->lock);
+	if (t->tail.status < 0 && t->status == 0)
+		t->status = t->tail.status;
+	t->tail_over = true;
+	task_unhold_locked(st, t);
 }
 
 /* All pieces of a WRITE are stored, so its checksums are complete.  With the lock; true: submit t->tail. */
@@ -174,22 +187,6 @@ static struct mc_gpu_queue *queue_of_locked(struct mce_stager *st, enum mce_op o
 	return *q;
 }
 
-static int span_add(struct spans *l, void *dst, const void *src, size_t len)
-{
-	unsigned cap = l->cap ? 2 * l->cap : 64;
-	struct mc_gpu_span *more;
-
-	if (l->n == l->cap) {
-		more = realloc(l->s, cap * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		l->s = more;
-		l->cap = cap;
-	}
-	l->s[l->n++] = (struct mc_gpu_span){ dst, src, len };
-	return 0;
-}
-
 /* The next @len bytes of the task become a piece of the load. */
 static int piece_cut(struct load *l, struct task *t, uint32_t len)
 {
@@ -204,7 +201,7 @@ static int piece_cut(struct load *l, struct task *t, uint32_t len)
 		char *at = (char *)iov->iov_base + t->off, *slot = l->slot + pc->off + pc->len;
 
 		if (n)
-			r = span_add(mce_gpu_of(l->p->e, at) < 0 ? &l->host_spans : &l->gpu_spans,
+			r = mce_span_add(mce_gpu_of(l->p->e, at) < 0 ? &l->host_spans : &l->gpu_spans,
 				     write ? slot : at, write ? at : slot, n);
 		pc->len += n;
 		t->off += n;
@@ -224,6 +221,7 @@ static bool load_add(struct load *l, struct task *t)
 	uint64_t left = mce_reqx(t->req)->total - t->pos;
 	const struct piece *last = l->npieces ? &l->piece[l->npieces - 1] : NULL;
 	uint32_t at = last ? (last->off + last->len + 63) & ~63u : 0, len;
+	unsigned nspans, nhost;
 	int r;
 
 	if (l->npieces == PIECES || at >= MCE_GPU_SLOT || l->gpu_spans.n + l->host_spans.n >= SPANS_ENOUGH)
@@ -236,7 +234,11 @@ static bool load_add(struct load *l, struct task *t)
 	if (len == 0)
 		return false;
 	l->piece[l->npieces] = (struct piece){ .t = t, .pos = t->pos, .off = at };
+	nspans = l->gpu_spans.n;
+	nhost = l->host_spans.n;
 	r = piece_cut(l, t, len);
+	l->piece[l->npieces].gpu_spans = l->gpu_spans.n - nspans;
+	l->piece[l->npieces].host_spans = l->host_spans.n - nhost;
 	/* Then the piece is not sent, and its end is that of the task. */
 	if (r < 0 && t->status == 0)
 		t->status = r;
@@ -254,12 +256,10 @@ static void load_fill_locked(struct mce_stager *st, struct load *l)
 	l->op = t->req->op;
 	l->gpu = mce_reqx(t->req)->gpu - 1;
 	l->p = t->p;
-	l->follow = !t->req->ordered;
 	l->npieces = l->gpu_spans.n = l->host_spans.n = 0;
 	mc_list_for_each_safe(pos, next, &st->queue) {
 		t = mc_container_of(pos, struct task, queue_node);
-		if (t->req->op != l->op || mce_reqx(t->req)->gpu - 1 != l->gpu || t->p != l->p ||
-		    t->req->ordered != !l->follow)
+		if (t->req->op != l->op || mce_reqx(t->req)->gpu - 1 != l->gpu || t->p != l->p)
 			break;
 		while (!task_is_cut(t) && load_add(l, t))
 			;
@@ -313,7 +313,7 @@ static void load_end(struct load *l, int status)
 
 static void load_copy_host(const struct load *l)
 {
-	const struct spans *h = &l->host_spans;
+	const struct mce_spans *h = &l->host_spans;
 
 	for (unsigned i = 0; i < h->n; i++)
 		memcpy(h->s[i].dst, h->s[i].src, h->s[i].len);
@@ -336,24 +336,40 @@ static void load_copy(struct load *l, void (*done)(struct mc_gpu_job *job, int s
 	pthread_mutex_lock(&st->lock);
 	q = l->gpu_spans.n ? queue_of_locked(st, l->op, l->gpu) : NULL;
 	pthread_mutex_unlock(&st->lock);
-	l->job = (struct mc_gpu_job){
-		.spans = l->gpu_spans.s, .n = l->gpu_spans.n, .follow = l->follow, .done = done,
-	};
+	l->job = (struct mc_gpu_job){ .spans = l->gpu_spans.s, .n = l->gpu_spans.n, .done = done };
 	if (q)
 		mc_gpu_queue_add(q, &l->job);
 	else
 		done(&l->job, l->gpu_spans.n ? -ENOMEM : 0);
 }
 
+/* Leave out the pieces that have not arrived: their part of the slot has other bytes.  False: none has. */
+static bool load_keep_arrived(struct load *l)
+{
+	unsigned gpu = 0, host = 0;
+	bool any = false;
+
+	l->gpu_spans.n = l->host_spans.n = 0;
+	for (unsigned i = 0; i < l->npieces; i++) {
+		const struct piece *pc = &l->piece[i];
+
+		if (l->req[i].status == 0 && l->req[i].iovcnt) {
+			mce_spans_keep(&l->gpu_spans, gpu, pc->gpu_spans);
+			mce_spans_keep(&l->host_spans, host, pc->host_spans);
+			any = true;
+		}
+		gpu += pc->gpu_spans;
+		host += pc->host_spans;
+	}
+	return any;
+}
+
 /* The requests of the load are complete. */
 static void load_sent(void *arg)
 {
 	struct load *l = arg;
-	bool any = false;
 
-	for (unsigned i = 0; i < l->npieces; i++)
-		any |= l->req[i].status == 0;
-	if (l->op == MCE_READ && any)
+	if (l->op == MCE_READ && load_keep_arrived(l))
 		load_copy(l, load_copied_to_gpu);
 	else
 		load_end(l, 0);
@@ -446,11 +462,14 @@ static void tail_submit_locked(struct mce_stager *st)
 	bool was = submitting;
 
 	mc_list_remove(&t->queue_node);
+	/* Its end, and that of the peer, wait for this thread. */
+	t->loads++;
 	pthread_mutex_unlock(&st->lock);
 	submitting = true;
 	mce_submit(st->e, &t->tail_batch, &t->tail, 1);
 	submitting = was;
 	pthread_mutex_lock(&st->lock);
+	task_unhold_locked(st, t);
 }
 
 static void stager_pump_locked(struct mce_stager *st)
@@ -539,14 +558,17 @@ static struct mce_stager *stager_new(struct mce_engine *e)
 
 struct mce_stager *mce_stager_get(struct mce_engine *e)
 {
-	struct mce_stager *st = __atomic_load_n(&e->gpus->stager, __ATOMIC_ACQUIRE);
+	struct mce_stager *st = __atomic_load_n(&e->gpus->stager, __ATOMIC_ACQUIRE), *made = NULL;
 
 	if (st)
 		return st;
-	MC_LOCKED(&e->gpus->lock);
-	if (!e->gpus->stager)
-		__atomic_store_n(&e->gpus->stager, stager_new(e), __ATOMIC_RELEASE);
-	return e->gpus->stager;
+	st = stager_new(e);
+	if (!st)
+		return NULL;
+	if (__atomic_compare_exchange_n(&e->gpus->stager, &made, st, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return st;
+	mce_stager_free(st);
+	return made;
 }
 
 void mce_stager_free(struct mce_stager *st)
@@ -580,33 +602,41 @@ static struct task *task_new(struct mce_peer *p, struct mce_req *req)
 	return t;
 }
 
-static void task_queue(struct mce_stager *st, struct task *t)
+/* 0, or the status of a request that was cancelled meanwhile. */
+static int task_queue(struct mce_stager *st, struct task *t)
 {
-	struct mce_req *req = t->req;
+	struct mce_reqx *x = mce_reqx(t->req);
 
-	mce_reqx(req)->staged = true;
-	pthread_mutex_lock(&t->p->lock);
-	mce_reqx(req)->owner = &mce_staged_transport;
-	mce_req_move(req, MCE_AT_TRANSPORT);
-	pthread_mutex_unlock(&t->p->lock);
-	MC_LOCKED(&st->lock);
+	MC_LOCKED(&t->p->lock);
+	if (x->status < 0)
+		return x->status;
+	x->staged = true;
+	x->owner = &mce_staged_transport;
+	/* From now on a cancellation finds it in the lists. */
+	pthread_mutex_lock(&st->lock);
+	mce_req_move(t->req, MCE_AT_TRANSPORT);
 	mc_list_push_back(&st->tasks, &t->node);
 	mc_list_push_back(&st->queue, &t->queue_node);
+	pthread_mutex_unlock(&st->lock);
+	return 0;
 }
 
 static int staged_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_stager *st;
 	struct task *t;
+	int r;
 
 	if (!mce_reqx(req)->gpu)
 		return -MC_ENOTSUP;
 	st = mce_stager_get(p->e);
 	t = st ? task_new(p, req) : NULL;
-	if (t)
-		task_queue(st, t);
-	else
-		mce_complete(req, MCE_PATH_STAGED, -ENOMEM);
+	r = t ? task_queue(st, t) : -ENOMEM;
+	if (r < 0) {
+		free(t);
+		mce_req_move(req, MCE_AT_DONE);
+		mce_complete(req, MCE_PATH_STAGED, r);
+	}
 	return 0;
 }
 

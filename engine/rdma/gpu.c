@@ -77,7 +77,7 @@ void mce_rdma_dmabufs_close(struct mce_rdma_dmabuf *bufs, unsigned n)
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-static bool is_registered(const struct mce_rdma *r, const struct iovec *iov, uint64_t *gpus)
+static bool is_registered(const struct mce_rdma *r, const struct iovec *iov)
 {
 	const struct mce_rdma_region *region;
 	struct mce_mr *mr;
@@ -87,36 +87,18 @@ static bool is_registered(const struct mce_rdma *r, const struct iovec *iov, uin
 		return false;
 	region = mr->service[MCE_PATH_RDMA];
 	is = region && region->everywhere;
-	if (mr->gpu >= 0)
-		*gpus |= 1ull << mr->gpu;
 	mce_mr_unref(mr);
 	return is;
 }
 
-bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req, uint64_t *gpus)
+bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req)
 {
-	uint64_t own = 0;
-
-	/* The processor computes checksums. */
-	if (req->crc)
+	/* The processor computes checksums.  Work of the program on the GPU comes first (gpu/follow.c). */
+	if (req->crc || !(req->ordered || mce_reqx(req)->followed))
 		return false;
 	/* All NICs, since each of them may get any slice. */
 	for (unsigned i = 0; i < req->iovcnt; i++)
-		if (req->iov[i].iov_len && !is_registered(r, &req->iov[i], &own))
+		if (req->iov[i].iov_len && !is_registered(r, &req->iov[i]))
 			return false;
-	if (mce_rdma_must_wait(req))
-		*gpus |= own;
 	return true;
-}
-
-int mce_rdma_gpu_wait(struct mce_engine *e, uint64_t gpus, struct mce_req *reqs, unsigned n)
-{
-	int r = 0;
-
-	for (int gpu = 0; r == 0 && gpus; gpu++, gpus >>= 1)
-		if (gpus & 1)
-			r = mce_gpu_wait_for_caller(e, gpu);
-	for (unsigned i = 0; r == 0 && i < n; i++)
-		mce_reqx(&reqs[i])->followed = true;
-	return r;
 }

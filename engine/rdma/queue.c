@@ -584,8 +584,8 @@ static bool same_host_locked(const struct mce_rdma_peer *rp)
 	return p->local || (p->introduced && mce_id_same_host(&p->id, &p->e->id));
 }
 
-/* 0, -EAGAIN, -MC_ENOTSUP, ENDS: *ret_status ends the request, or FOLLOWS: it must wait for work of the GPU first. */
-enum { ENDS = 1, FOLLOWS };
+/* 0, -EAGAIN, -MC_ENOTSUP, or ENDS: *ret_status ends the request. */
+enum { ENDS = 1 };
 static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret_status)
 {
 	const struct mce_rdma_remote *rem;
@@ -612,8 +612,6 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 		return ENDS;
 	if (rem->nnics == 0 || (rp->nup && !rem->stale && !mce_rdma_carries_locked(rp, rem)))
 		return -MC_ENOTSUP;
-	if (mce_rdma_must_wait(req))
-		return FOLLOWS;
 	mce_rdma_enqueue_locked(rp, req);
 	/* None at all, after a new session, or one of several NICs is back. */
 	if (rp->nup == 0)
@@ -644,16 +642,11 @@ static int submit_one(struct mce_rdma_peer *rp, struct mce_req *req, int *ret_st
 int mce_rdma_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
-	uint64_t gpus = 0;
 	int r, status = 0;
 
-	if (!rp || (mce_reqx(req)->gpu && !mce_rdma_direct(rp->r, req, &gpus)))
+	if (!rp || (mce_reqx(req)->gpu && !mce_rdma_direct(rp->r, req)))
 		return -MC_ENOTSUP;
 	r = submit_one(rp, req, &status);
-	if (r == FOLLOWS) {
-		status = mce_rdma_gpu_wait(p->e, gpus, req, 1);
-		r = status < 0 ? ENDS : submit_one(rp, req, &status);
-	}
 	if (r != ENDS)
 		return r;
 	mce_complete(req, MCE_PATH_RDMA, status);
@@ -664,23 +657,19 @@ unsigned mce_rdma_submit_run(struct mce_peer *p, struct mce_req *reqs, unsigned 
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
 	unsigned i = 0, direct = 0;
-	uint64_t gpus = 0;
-	int r, status;
+	int status;
 
 	if (!rp)
 		return 0;
 	if (n && mce_reqx(reqs)->gpu) {
-		while (direct < n && mce_rdma_direct(rp->r, &reqs[direct], &gpus))
+		while (direct < n && mce_rdma_direct(rp->r, &reqs[direct]))
 			direct++;
 		n = direct;
 	}
-	do {
-		r = 0;
-		MC_LOCKED(&p->lock);
-		/* The first one that is not simply queued is offered by itself. */
-		while (i < n && mce_reqx(&reqs[i])->total && (r = submit_locked(rp, &reqs[i], &status)) == 0)
-			i++;
-	} while (r == FOLLOWS && mce_rdma_gpu_wait(p->e, gpus, &reqs[i], n - i) == 0);
+	MC_LOCKED(&p->lock);
+	/* The first one that is not simply queued is offered by itself. */
+	while (i < n && mce_reqx(&reqs[i])->total && submit_locked(rp, &reqs[i], &status) == 0)
+		i++;
 	return i;
 }
 

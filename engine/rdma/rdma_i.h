@@ -191,15 +191,8 @@ void mce_rdma_dmabufs_close(struct mce_rdma_dmabuf *bufs, unsigned n);	/* NULL i
 /* Bytes of the parts of device memory, when a NIC can register @max. */
 uint64_t mce_rdma_device_part(uint64_t max);
 
-/* Can the NICs move the bytes of a request with device memory without the processor?  Adds to the bits of *@gpus those
- * whose work the request has to follow. */
-bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req, uint64_t *gpus);
-/* Wait for the work that the program has given to the default streams of @gpus; all of @reqs follow it then. */
-int mce_rdma_gpu_wait(struct mce_engine *e, uint64_t gpus, struct mce_req *reqs, unsigned n);
-static inline bool mce_rdma_must_wait(struct mce_req *req)
-{
-	return mce_reqx(req)->gpu && !req->ordered && !mce_reqx(req)->followed;
-}
+/* Can the NICs move the bytes of a request with device memory now, without the processor? */
+bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req);
 
 /* A region of a peer. */
 struct mce_rdma_remote {

@@ -15,7 +15,7 @@
 #include "common/log.h"
 #include "engine/tcp/tcp_server.h"
 
-int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr)
+int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr, uint64_t len)
 {
 	if (!c->held)
 		c->held = calloc(MCE_HELD_MAX, sizeof(*c->held));
@@ -23,6 +23,8 @@ int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr)
 		c->inbox = mce_gpu_inbox_new(c->io->e);
 	if (!c->held || !c->inbox)
 		return -ENOMEM;
+	if (mce_gpu_inbox_overlaps(c->inbox, (const void *)(uintptr_t)addr, len))
+		mce_gpu_flush(c);
 	c->gpu_dst = (uint8_t *)(uintptr_t)addr;
 	return 0;
 }
@@ -93,7 +95,7 @@ ssize_t mce_gpu_write_payload(struct mce_serve_conn *c)
 	else
 		got = mce_rx_payload(&c->rx, &iov, 1, n);
 	if (got > 0) {
-		mce_gpu_inbox_put(c->inbox, c->mr->gpu, c->gpu_dst, (size_t)got);
+		mce_gpu_inbox_put(c->inbox, c->mr, c->gpu_dst, (size_t)got);
 		c->gpu_dst += got;
 	}
 	return got;
@@ -126,6 +128,16 @@ void mce_gpu_drop(struct mce_serve_conn *c)
 
 /* ---- READs in upstream's protocol -------------------------------------------------------------- */
 
+static void upstream_read_over(struct mce_serve_conn *c, int r)
+{
+	mce_mr_unref(c->gpu_mr);
+	c->gpu_mr = NULL;
+	if (r < 0 && c->gpu_begun)
+		c->broken = true;
+	else if (r < 0)
+		mce_upstream_refuse(c);
+}
+
 /* Begin the next piece.  The reference of c->gpu_mr lasts until the last one. */
 static int upstream_read_next(struct mce_serve_conn *c)
 {
@@ -141,14 +153,16 @@ static int upstream_read_next(struct mce_serve_conn *c)
 	return r;
 }
 
-static void upstream_read_over(struct mce_serve_conn *c, int r)
+/* The next piece, if none is under way and the ring has room for its answer. */
+void mce_gpu_upstream_next(struct mce_serve_conn *c)
 {
-	mce_mr_unref(c->gpu_mr);
-	c->gpu_mr = NULL;
-	if (r < 0 && c->gpu_begun)
-		c->broken = true;
-	else if (r < 0)
-		mce_upstream_refuse(c);
+	int r;
+
+	if (!c->gpu_mr || c->reading || c->gpu_left == 0 || mce_serve_full(c))
+		return;
+	r = upstream_read_next(c);
+	if (r < 0)
+		upstream_read_over(c, r);
 }
 
 void mce_gpu_upstream_read(struct mce_serve_conn *c, struct mce_mr *mr)
@@ -183,7 +197,8 @@ void mce_gpu_upstream_piece(struct mce_serve_conn *c, int status, const void *at
 	a->hlen = !c->gpu_begun && c->up.v2 ? MCE_UP_STATUS_SIZE : 0;
 	mce_up_status_pack(a->hdr, MCE_UP_OK);
 	c->gpu_begun = true;
-	status = c->gpu_left ? upstream_read_next(c) : 0;
-	if (status < 0 || (c->gpu_left == 0 && c->reading == 0))
-		upstream_read_over(c, status);
+	if (c->gpu_left == 0)
+		upstream_read_over(c, 0);
+	else
+		mce_gpu_upstream_next(c);
 }

@@ -19,18 +19,32 @@ struct mce_medium_read {
 	struct mce_gpu_read gpu;	/* or of device memory; read.status and read.at serve both */
 	struct mce_serve_conn *c;	/* with a reference */
 	struct mce_mr *mr;		/* with a reference */
+	bool is_gpu;
 	uint64_t id;
 	struct mc_list node;		/* mce_medium_ready.list */
 };
 
 static void read_free(struct mce_medium_read *r)
 {
-	if (r->read.status == 0 && r->mr->gpu >= 0)
-		mce_gpu_read_end(&r->gpu);
-	else if (r->read.status == 0)
+	if (r->is_gpu) {
+		r->c->gpu_reads--;
+		if (r->read.status == 0)
+			mce_gpu_read_end(&r->gpu);
+	} else if (r->read.status == 0) {
 		r->mr->medium->ops->read_end(r->mr->medium, &r->read);
-	mce_mr_unref(r->mr);
+	}
+	if (r->mr)
+		mce_mr_unref(r->mr);
 	free(r);
+}
+
+/* The bytes of device memory are in a buffer: the region may end before the peer has received them. */
+static void read_leave_region(struct mce_medium_read *r)
+{
+	if (!r->is_gpu)
+		return;
+	mce_mr_unref(r->mr);
+	r->mr = NULL;
 }
 
 void mce_medium_read_end(struct mce_medium_read *r)
@@ -42,15 +56,16 @@ void mce_medium_read_end(struct mce_medium_read *r)
 static void read_answer(struct mce_medium_read *r)
 {
 	struct mce_serve_conn *c = r->c;
+	bool dead = mce_mr_dead(r->mr);
 
 	c->reading--;
+	read_leave_region(r);
 	if (c->closed) {
 		read_free(r);
 	} else if (c->upstream) {
-		mce_gpu_upstream_piece(c, r->read.status < 0 || mce_mr_dead(r->mr) ? -EIO : 0, r->read.at, r->read.len,
-				       r);
+		mce_gpu_upstream_piece(c, r->read.status < 0 || dead ? -EIO : 0, r->read.at, r->read.len, r);
 		mce_serve_conn_resume(c);
-	} else if (r->read.status < 0 || mce_mr_dead(r->mr)) {
+	} else if (r->read.status < 0 || dead) {
 		mce_serve_answer_read(c, r->id, r->read.status < 0 ? -EIO : -ESTALE, NULL, 0, NULL);
 		read_free(r);
 		mce_serve_conn_resume(c);
@@ -125,7 +140,9 @@ int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, u
 	mc_list_init(&r->node);
 	c->reading++;
 	mce_serve_conn_ref(c);
-	if (mr->gpu >= 0) {
+	r->is_gpu = mr->gpu >= 0;
+	if (r->is_gpu) {
+		c->gpu_reads++;
 		r->gpu = (struct mce_gpu_read){
 			.from = (const void *)(uintptr_t)(mr->base + off), .len = (uint32_t)len, .done = gpu_done,
 		};

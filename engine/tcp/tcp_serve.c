@@ -315,7 +315,7 @@ static void serve_begin_write(struct mce_serve_conn *c)
 		mce_gpu_flush(c);
 		return;
 	}
-	r = mce_gpu_write_begin(c, q->addr);
+	r = mce_gpu_write_begin(c, q->addr, q->len);
 	if (r < 0)
 		serve_refuse_payload(c, r);
 }
@@ -529,6 +529,7 @@ int mce_serve(struct mce_serve_conn *c)
 		r = more < 0 ? more : 0;
 		if (r == 0 && !c->tx_blocked)
 			r = serve_send_answers(c);
+		mce_gpu_upstream_next(c);
 		/* The ring gets room when the socket does, or a medium delivers. */
 		if (mce_serve_full(c) && (c->tx_blocked || c->reading))
 			more = 0;

@@ -70,6 +70,7 @@ struct mce_serve_conn {
 	unsigned nheld;
 	struct mce_mr *gpu_mr;	/* READ of upstream's of device memory: its region, referenced; NULL: none, */
 	uint64_t gpu_at, gpu_left;	/* and its next piece */
+	uint32_t gpu_reads;	/* READs of device memory that are not sent */
 	bool gpu_begun;		/* its first piece is answered */
 	bool broken;		/* it failed after that */
 	bool acks_upto;		/* the peer understands one answer to many WRITEs */
@@ -109,10 +110,12 @@ static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 	return c->left || c->n || c->reading || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
 }
 
-/* The ring has no room for another request's answer. */
+/* READs of device memory of one connection that have, or wait for, one of the few buffers. */
+#define MCE_GPU_READS_CONN 4u
+/* The ring has no room for another request's answer, or the connection has its share of buffers. */
 static inline bool mce_serve_full(const struct mce_serve_conn *c)
 {
-	return c->n + c->reading + c->nheld == MCE_WIRE_WINDOW;
+	return c->n + c->reading + c->nheld >= MCE_WIRE_WINDOW || c->gpu_reads >= MCE_GPU_READS_CONN;
 }
 
 /* tcp_gpu.c: WRITEs into device memory.  They are answered when a flush has copied them. */
@@ -122,7 +125,7 @@ struct mce_held {
 	uint64_t id, seq;
 };
 /* The WRITE c->req, or c->up, begins; c->mr is its region.  -ENOMEM. */
-int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr);
+int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr, uint64_t len);
 /* Receive payload, as serve_take_payload(). */
 ssize_t mce_gpu_write_payload(struct mce_serve_conn *c);
 /* All of it is in the inbox: hold its answer back, and take over the reference to c->mr. */
@@ -132,6 +135,7 @@ void mce_gpu_flush(struct mce_serve_conn *c);
 void mce_gpu_drop(struct mce_serve_conn *c);	/* at the end of the connection */
 /* READs of upstream's: c->up begins, of @mr, whose reference it takes over. */
 void mce_gpu_upstream_read(struct mce_serve_conn *c, struct mce_mr *mr);
+void mce_gpu_upstream_next(struct mce_serve_conn *c);	/* its next piece, when there is room */
 /* A piece of it has been copied, or not: answer; @read owns its @len bytes. */
 void mce_gpu_upstream_piece(struct mce_serve_conn *c, int status, const void *at, uint32_t len,
 			    struct mce_medium_read *read);

@@ -13,11 +13,15 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"
 #include "common/log.h"
 #include "common/process/fork.h"
 #include "common/thread.h"
+
+/* How long a close waits for streams. */
+#define STOP_MS 30000
 
 struct streamed {
 	struct mce_te *te;
@@ -162,24 +166,32 @@ int mce_te_gpu_memcpy(void *dst, const void *src, size_t n)
 void mce_te_streams_init(struct mce_te_streams *w)
 {
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->change, NULL);
+	(void)mc_cond_init(&w->change);
 	mc_list_init(&w->queue);
 }
 
-void mce_te_streams_stop(struct mce_te_streams *w)
+bool mce_te_streams_stop(struct mce_te_streams *w)
 {
+	uint64_t deadline = mc_deadline_ms(STOP_MS);
 	bool started;
 
 	pthread_mutex_lock(&w->lock);
-	/* Streams will still get to the queued transfers. */
-	while (w->pending)
-		pthread_cond_wait(&w->change, &w->lock);
+	/* Streams will still get to the queued transfers; but not after an error of the GPU. */
+	while (w->pending && mc_now_ns() < deadline)
+		(void)mc_cond_wait_until(&w->change, &w->lock, deadline);
+	if (w->pending) {
+		mc_err("engine", "a stream of a GPU does not get to its transfers, the engine is not freed transfers=%u",
+		       w->pending);
+		pthread_mutex_unlock(&w->lock);
+		return false;
+	}
 	w->closing = true;
 	started = w->started;
 	pthread_cond_broadcast(&w->change);
 	pthread_mutex_unlock(&w->lock);
 	if (started)
 		pthread_join(w->thread, NULL);
+	return true;
 }
 
 void mce_te_streams_done(struct mce_te_streams *w)

@@ -337,7 +337,8 @@ void mce_te_close(struct mce_te *te)
 	if (!te || mc_fork_check(te->fork_depth) < 0)
 		return;
 	mce_te_shutdown_forget(te);
-	mce_te_streams_stop(&te->streams);
+	if (!mce_te_streams_stop(&te->streams))
+		return;
 	mce_te_work_stop(te);
 	if (te->meta)
 		mce_te_withdraw(te);

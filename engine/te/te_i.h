@@ -379,7 +379,8 @@ struct mce_te_streams {
 	pthread_t thread;
 };
 void mce_te_streams_init(struct mce_te_streams *w);
-void mce_te_streams_stop(struct mce_te_streams *w);	/* waits for all that are submitted */
+/* Waits for all that are submitted; false: some do not end, so that the engine has to stay. */
+bool mce_te_streams_stop(struct mce_te_streams *w);
 void mce_te_streams_done(struct mce_te_streams *w);
 
 struct mce_te {

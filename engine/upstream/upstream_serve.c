@@ -51,7 +51,7 @@ void mce_upstream_begin(struct mce_serve_conn *c)
 		c->left = q->size;
 		c->rx.small = q->size <= MCE_RX_SMALL;
 		c->writing = true;
-		if (mr->gpu >= 0 && mce_gpu_write_begin(c, q->addr) < 0) {
+		if (mr->gpu >= 0 && mce_gpu_write_begin(c, q->addr, q->size) < 0) {
 			mce_mr_unref(mr);
 			c->mr = NULL;
 			c->writing = false;

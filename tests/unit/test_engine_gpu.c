@@ -274,7 +274,7 @@ static void a_failed_copy_fails_its_request(void **state)
 {
 	struct iovec iov = { device, 2 * MIB };
 	static const char *const names[] = {
-		"cuMemcpyAsync:*:2", "cuEventRecord:*:999", "cuEventSynchronize:*:999", "cuStreamWaitEvent:*:999",
+		"cuMemcpyAsync:*:2,cuMemcpy:*:2", "cuEventRecord:*:999", "cuEventSynchronize:*:999", "cuStreamWaitEvent:*:999",
 	};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {

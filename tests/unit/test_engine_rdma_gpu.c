@@ -514,6 +514,8 @@ static void memory_that_is_unregistered_too_early_fails(void **state)
 	fake_stop(0, true);
 	iov = (struct iovec){ p.from, 16 << 20 };
 	req = req_of(&p, MCE_WRITE, 0, &iov, 1);
+	/* Else it waits for the GPU first, and is staged. */
+	req.ordered = true;
 	mce_batch_init(&b);
 	mce_submit(p.user.e, &b, &req, 1);
 	assert_int_equal(pthread_create(&thread, NULL, unregister_main, p.from_mr), 0);

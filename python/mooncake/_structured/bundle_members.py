@@ -70,16 +70,24 @@ class RawDestination:
     pre_registered: bool = False
 
 
+def _host_address(ptr: int) -> int:
+    from mooncake import _store
+
+    if 0 < int(ptr) < 1 << 64 and _store.gpu_of(int(ptr)) >= 0:
+        raise ValueError("structured objects take memory of the host, not of a GPU")
+    return int(ptr)
+
+
 def tensor_object_buffer(ptr: int, size: int, owner: Any = None, batch_size: Optional[int] = None) -> TensorObjectBuffer:
     """A tensor at an address, as a member or as the destination of one: size bytes, the header of 304 bytes first.
     owner keeps the memory alive; batch_size is the number of rows, needed in a DataProto."""
-    return TensorObjectBuffer(int(ptr), int(size), owner, batch_size)
+    return TensorObjectBuffer(_host_address(ptr), int(size), owner, batch_size)
 
 
 def raw_destination(ptr: int, size: int, owner: Any = None, *, pre_registered: bool = False) -> RawDestination:
     """A destination of size bytes at an address for an array or a tensor (header first).  owner keeps the memory alive;
     pre_registered: register_buffer() has been called for it."""
-    return RawDestination(int(ptr), int(size), owner, pre_registered)
+    return RawDestination(_host_address(ptr), int(size), owner, pre_registered)
 
 
 # ---- writing ----
