@@ -36,8 +36,8 @@ static void peer_flush(struct mce_peer *p)
 		(*t)->flush(p);
 }
 
-/* Take the first request of the group away from it, unless it is cancelled meanwhile.  *@ret_p, which cannot be freed until
- * follower_over(); NULL: none is left. */
+/* Take the first request of the group away from it, unless it is cancelled meanwhile.  *@ret_p, which cannot be freed
+ * until the group is over; NULL: none is left. */
 static struct mce_req *group_take(struct group *g, struct mce_peer **ret_p)
 {
 	struct mce_follower *f = g->f;
@@ -67,22 +67,22 @@ static struct mce_req *group_take(struct group *g, struct mce_peer **ret_p)
 	return req;
 }
 
-static void follower_over(struct mce_follower *f)
-{
-	MC_LOCKED(&f->lock);
-	f->ending--;
-	pthread_cond_broadcast(&f->changed);
-}
-
 /* Offer the requests to the other paths, or fail them. */
 static void group_over(struct group *g, int status)
 {
+	struct mce_peer *p, *last = NULL;
 	struct mce_follower *f = g->f;
-	struct mce_peer *p;
 	struct mce_req *req;
+	unsigned n = 0;
 
 	for (req = group_take(g, &p); p; req = group_take(g, &p)) {
 		int r = req ? mce_reqx(req)->status : 0;
+
+		n++;
+		/* Once for all requests of a peer, so that they share copies. */
+		if (last && last != p)
+			peer_flush(last);
+		last = p;
 
 		if (r == 0)
 			r = status;
@@ -92,12 +92,14 @@ static void group_over(struct group *g, int status)
 		} else if (req) {
 			mce_reqx(req)->followed = true;
 			mce_peer_submit(p, req);
-			peer_flush(p);
 		}
-		follower_over(f);
 	}
+	if (last)
+		peer_flush(last);
 	pthread_mutex_lock(&f->lock);
 	mc_list_remove(&g->node);
+	f->ending -= n;
+	pthread_cond_broadcast(&f->changed);
 	pthread_mutex_unlock(&f->lock);
 	free(g);
 }

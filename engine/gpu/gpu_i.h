@@ -4,13 +4,16 @@
  * The processor and the kernel cannot access device memory, so:
  *	direct.c  Between device memory and memory of this process (local, or mapped from a peer on this host) the GPU
  *		  copies directly, and the caller's thread waits.
+ *	follow.c  On all other paths a request first waits for the program's work on the GPU, in a transport that then
+ *		  offers it again.
  *	stage.c	  For all other paths a request goes through pinned slots of host memory: the transport "staged" takes
  *		  it, and hands its pieces to the peer's other transports as requests of host memory.
  *	serve.c	  The owner's side of a region of device memory: buffers for the bytes that peers move over TCP.
  *	../rdma	  A NIC that can access the device memory itself needs none of this (../rdma/gpu.c).
  *
  * Order: a copy begins after all work that the program has given to the default stream of the GPU, and to the streams
- * that are ordered with it, before the request was submitted; mce_req.ordered says that this is not needed. */
+ * that are ordered with it, before the request was submitted; mce_req.ordered says that this is not needed.  That work
+ * may itself wait for an ordered request (te/stream.c), so nothing that ordered requests need waits for it. */
 #ifndef MCE_GPU_I_H
 #define MCE_GPU_I_H
 

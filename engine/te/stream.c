@@ -180,8 +180,8 @@ bool mce_te_streams_stop(struct mce_te_streams *w)
 	while (w->pending && mc_now_ns() < deadline)
 		(void)mc_cond_wait_until(&w->change, &w->lock, deadline);
 	if (w->pending) {
-		mc_err("engine", "a stream of a GPU does not get to its transfers, the engine is not freed transfers=%u",
-		       w->pending);
+		mc_err("engine", "a stream of a GPU does not get to its transfers, the engine is not freed "
+		       "transfers=%u", w->pending);
 		pthread_mutex_unlock(&w->lock);
 		return false;
 	}

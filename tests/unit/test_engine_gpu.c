@@ -274,7 +274,8 @@ static void a_failed_copy_fails_its_request(void **state)
 {
 	struct iovec iov = { device, 2 * MIB };
 	static const char *const names[] = {
-		"cuMemcpyAsync:*:2,cuMemcpy:*:2", "cuEventRecord:*:999", "cuEventSynchronize:*:999", "cuStreamWaitEvent:*:999",
+		"cuMemcpyAsync:*:2,cuMemcpy:*:2", "cuEventRecord:*:999", "cuEventSynchronize:*:999",
+		"cuStreamWaitEvent:*:999",
 	};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -354,6 +355,67 @@ static void an_engine_closes_with_copies_under_way(void **state)
 	pattern_fill(owner.mem, owner.len, SEED, 0);
 }
 
+/* ---- work of the program ---- */
+
+static bool gate;
+
+static void gate_wait(void *arg)
+{
+	while (!__atomic_load_n(&gate, __ATOMIC_SEQ_CST))
+		usleep(1000);
+	if (arg)
+		memset(arg, 'N', MIB);
+}
+
+static void *gate_open_later(void *arg)
+{
+	usleep(300 * 1000);
+	__atomic_store_n(&gate, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* A transfer has the bytes of work that was given to the default stream before it. */
+static void work_of_the_program_comes_first(void **state)
+{
+	struct iovec iov = { device, MIB };
+	pthread_t t;
+
+	memset(shadow(device), 'O', MIB);
+	gate = false;
+	assert_int_equal(gpu->call_on(0, gate_wait, shadow(device)), 0);
+	assert_int_equal(pthread_create(&t, NULL, gate_open_later, NULL), 0);
+	assert_int_equal(transfer_crc(MCE_WRITE, 0, &iov, 1, false, NULL), 0);
+	pthread_join(t, NULL);
+	for (uint64_t i = 0; i < MIB; i += 512)
+		assert_int_equal(owner.mem[i], 'N');
+	pattern_fill(owner.mem, owner.len, SEED, 0);
+}
+
+/* Work of the program waits for an ordered transfer, and another transfer for that work. */
+static void an_ordered_transfer_passes_those_that_wait(void **state)
+{
+	struct iovec iov[2] = { { device, MIB }, { device + 8 * MIB, MIB } };
+	struct mce_req req[2];
+	struct mce_batch b;
+
+	both_ways(1, MCE_PATH_TCP);
+	gate = false;
+	assert_int_equal(gpu->call_on(0, gate_wait, NULL), 0);
+	for (unsigned i = 0; i < 2; i++)
+		req[i] = (struct mce_req){
+			.op = MCE_WRITE, .peer = peer, .addr = mce_mr_base(owner.mr) + i * 8 * MIB,
+			.rkey = mce_mr_rkey(owner.mr), .iov = &iov[i], .iovcnt = 1, .ordered = i == 1,
+		};
+	mce_batch_init(&b);
+	mce_submit(user.e, &b, &req[0], 1);
+	assert_int_equal(mce_transfer(user.e, &req[1], SECONDS(10)), 0);
+	assert_int_equal(mce_req_status(&req[0]), -EINPROGRESS);
+	__atomic_store_n(&gate, true, __ATOMIC_SEQ_CST);
+	assert_int_equal(mce_batch_wait(user.e, &b, req, 1, SECONDS(10)), 0);
+	assert_int_equal(req[0].status, 0);
+	pattern_fill(owner.mem, owner.len, SEED, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -362,11 +424,14 @@ int main(void)
 		cmocka_unit_test_setup_teardown(device_regions_are_served, open_mapped, close_pair),
 		cmocka_unit_test_setup_teardown(mixed_buffers_are_copied, open_mapped, close_pair),
 		cmocka_unit_test_setup_teardown(a_failed_copy_fails_its_request, open_mapped, close_pair),
+		cmocka_unit_test_setup_teardown(work_of_the_program_comes_first, open_mapped, close_pair),
 		cmocka_unit_test_setup_teardown(tcp_goes_through_slots, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(many_blocks_share_copies, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(device_regions_are_served, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(mixed_buffers_are_copied, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(a_failed_copy_fails_its_request, open_tcp, close_pair),
+		cmocka_unit_test_setup_teardown(work_of_the_program_comes_first, open_tcp, close_pair),
+		cmocka_unit_test_setup_teardown(an_ordered_transfer_passes_those_that_wait, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(a_cancelled_request_leaves_its_memory, open_tcp, close_pair),
 		cmocka_unit_test_setup_teardown(an_engine_closes_with_copies_under_way, open_tcp, close_pair),
 	};
