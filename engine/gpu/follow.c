@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -189,6 +190,7 @@ static unsigned follow_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 
 static void follow_flush(struct mce_peer *p)
 {
+	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mce_follower *f = follower_of(p);
 	struct group *g;
 	bool any;
@@ -198,10 +200,9 @@ static void follow_flush(struct mce_peer *p)
 	pthread_mutex_unlock(&f->lock);
 	if (!any)
 		return;
-	g = calloc(1, sizeof(*g));
-	/* The next flush tries again, at the latest that of a tick of the peer's other requests. */
-	if (!g)
-		return;
+	/* The requests are taken, so wait until there is memory. */
+	while (!(g = calloc(1, sizeof(*g))))
+		nanosleep(&pause, NULL);
 	g->f = f;
 	mc_list_init(&g->list);
 	pthread_mutex_lock(&f->lock);
