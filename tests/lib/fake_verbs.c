@@ -482,6 +482,7 @@ static void nic_end(struct fake_nic *nic)
 	pthread_join(nic->thread, NULL);
 	pthread_mutex_destroy(&nic->lock);
 	pthread_cond_destroy(&nic->work);
+	pthread_cond_destroy(&nic->turned);
 }
 
 void fake_reset(unsigned n)
@@ -501,6 +502,7 @@ void fake_reset(unsigned n)
 		mc_list_init(&nic->lates);
 		pthread_mutex_init(&nic->lock, NULL);
 		pthread_cond_init(&nic->work, NULL);
+		pthread_cond_init(&nic->turned, NULL);
 		if (pthread_create(&nic->thread, NULL, fake_nic_main, nic))
 			abort();
 		(void)pthread_setname_np(nic->thread, "fake-nic");
@@ -541,8 +543,14 @@ void fake_delay(unsigned nic, unsigned us)
 
 void fake_stop(unsigned nic, bool stop)
 {
-	__atomic_store_n(&fake_nics[nic].stopped, stop, __ATOMIC_RELEASE);
-	fake_nic_poke(&fake_nics[nic]);
+	struct fake_nic *n = &fake_nics[nic];
+
+	pthread_mutex_lock(&n->lock);
+	n->stopped = stop;
+	while (stop && n->turning)
+		pthread_cond_wait(&n->turned, &n->lock);
+	pthread_mutex_unlock(&n->lock);
+	fake_nic_poke(n);
 }
 
 void fake_wc_error(unsigned nic, enum ibv_wc_status status, unsigned n)

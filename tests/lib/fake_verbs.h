@@ -15,7 +15,7 @@ void fake_reset(unsigned nics);
 void fake_port(unsigned nic, bool up);		/* with an event, as when a cable is pulled */
 void fake_port_silent(unsigned nic, bool up);	/* without one: a cut behind a switch */
 void fake_delay(unsigned nic, unsigned us);	/* before each work request */
-void fake_stop(unsigned nic, bool stop);	/* work requests stay in the queue */
+void fake_stop(unsigned nic, bool stop);	/* after the call, work requests stay in the queue */
 /* Completions of all NICs are not seen, and make no event; when this ends they make none either. */
 void fake_hold(bool hold);
 /* The @n-th next work request of this NIC fails with @status; 0: none. */

@@ -84,7 +84,8 @@ struct fake_nic {
 	char name[16];
 	pthread_t thread;
 	pthread_mutex_t lock;	/* of the fields below */
-	pthread_cond_t work;
+	pthread_cond_t work, turned;
+	bool turning;		/* the thread is carrying out work requests */
 	bool ending, event_up, up, stopped, late;
 	unsigned delay_us, error_after;
 	enum ibv_wc_status error;

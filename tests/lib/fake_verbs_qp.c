@@ -293,9 +293,16 @@ void *fake_nic_main(void *arg)
 		struct timespec until;
 		bool idle;
 
-		pthread_mutex_unlock(&nic->lock);
-		idle = __atomic_load_n(&nic->stopped, __ATOMIC_ACQUIRE) || !nic_turn(nic);
-		pthread_mutex_lock(&nic->lock);
+		if (nic->stopped) {
+			idle = true;
+		} else {
+			nic->turning = true;
+			pthread_mutex_unlock(&nic->lock);
+			idle = !nic_turn(nic);
+			pthread_mutex_lock(&nic->lock);
+			nic->turning = false;
+			pthread_cond_broadcast(&nic->turned);
+		}
 		lates_deliver(nic, false);
 		if (!idle || seen != nic->pokes) {
 			seen = nic->pokes;
