@@ -90,7 +90,9 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	if (r == 0)
 		r = mcm_hot_init(m);
 	if (r == 0)
-		r = mcm_segments_init(&m->segments, m->evict, mcm_tick_after(conf->default_kv_lease_ttl));
+		r = mcm_learn_init(&m->learn, m->evict == &mcm_evict_learn);
+	if (r == 0)
+		r = mcm_segments_init(&m->segments, m->evict, &m->learn, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)
@@ -124,6 +126,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_quarantine_done(m);
 	if (m->segments.at)
 		mcm_segments_done(&m->segments);
+	mcm_learn_done(&m->learn);
 	mcm_puts_done(&m->puts);
 	mcm_groups_done(&m->groups);
 	mcm_tenants_done(m);

@@ -14,6 +14,7 @@
 #include "master/index/names.h"
 #include "master/journal/durable.h"
 #include "master/journal/journal.h"
+#include "master/learn/learn.h"
 #include "master/liveness.h"
 #include "master/master.h"
 #include "master/ops/event.h"
@@ -61,6 +62,7 @@ struct mcm {
 	struct mcm_tenants tenants;
 	struct mcm_empties empties;
 	struct mcm_slab object_links;	/* struct mcm_object_link, by slot */
+	struct mcm_learn learn;
 	struct mcm_rates rates;
 	struct mcm_hot hot;
 	pthread_mutex_t sessions_lock;

@@ -11,6 +11,7 @@
 #include <config.h>
 
 #include "master/mcm_i.h"
+#include "master/ops/uses.h"
 
 #include "common/err.h"
 #include "common/fault.h"
@@ -217,6 +218,7 @@ void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 	unsigned n = mcm_object_extents(&m->index, o, p), i;
 	bool held = o->pins != 0;
 
+	mcm_uses_gone(m, slot);
 	mcm_group_leave(m, slot);
 	mcm_tenant_leave(m, slot);
 	mcm_empties_leave(m, slot);
@@ -288,8 +290,8 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 		if (!object_attach(m, slot, c->extent[i], mcm_tick(c->now_ms), n == 0))
 			continue;
 		if (n++ == 0) {
-			o->range = c->extent[i].range;
-			o->segment = c->extent[i].segment;
+			mcm_store_relaxed(&o->segment, c->extent[i].segment);
+			mcm_store_relaxed(&o->range, c->extent[i].range);
 			continue;
 		}
 		e = mcm_ext(&m->index, o->ext);
@@ -311,6 +313,8 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	if (r < 0)
 		goto fail;
 	r = mcm_tenant_cover(m, slot);
+	if (r == 0)
+		r = mcm_learn_cover(&m->learn, slot);
 	if (r == 0)
 		r = object_fill(m, c, mcm_object(&m->index, slot));
 	if (r == 0)
@@ -348,6 +352,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		mcm_shard_link_counted(&m->index, sh, slot);
 	else
 		mcm_shard_link(&m->index, sh, slot);
+	mcm_uses_put(m, slot);
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 fail:
@@ -394,13 +399,15 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 	last = p[n - 1];
 	e->copies--;
 	if (i == 0) {
-		o->range = last.range;
-		o->segment = last.segment;
+		mcm_store_relaxed(&o->range, last.range);
+		mcm_store_relaxed(&o->segment, last.segment);
 	} else if (i < n - 1) {
 		e->range[i - 1] = last.range;
 		e->segment[i - 1] = last.segment;
 	}
 	object_media(m, o, NULL);
+	if (!mcm_object_in_memory(o))
+		mcm_uses_left_memory(m, slot);
 	mcm_journal_object(m, slot);
 	object_detach(m, extent, false);
 	object_refund(m, slot, &extent, 1);

@@ -68,8 +68,8 @@ struct mcm_object {
 	uint8_t marks;			/* MCM_MARK_*, set and cleared by atomic or/and */
 	uint32_t lease;			/* tick at which the promise lease ends, 0: none; relaxed */
 	uint16_t pins;			/* readers; those beyond MCM_PINS_FEW in ext.more_pins; relaxed */
-	uint16_t segment;		/* first copy, valid when range is not 0 */
-	uint32_t range;
+	uint16_t segment;		/* first copy, valid when range is not 0; relaxed */
+	uint32_t range;			/* relaxed */
 	uint32_t ext;			/* struct mcm_object_ext, 0: none; relaxed */
 	uint32_t dir_next;		/* chain in its directory; under the names stripe's lock */
 	uint32_t dir;			/* its directory; set once */

@@ -72,6 +72,8 @@ static int key_set(struct load *ld, const char *key, uint32_t len, const uint8_t
 	slot = mcm_shard_find(ix, sh, hash, key, len);
 	if (!slot) {
 		r = mcm_shard_new(ix, sh, hash, key, len, &slot);
+		if (r == 0)
+			r = mcm_learn_cover(&ld->m->learn, slot);
 		if (r < 0)
 			return r;
 		mcm_shard_link(ix, sh, slot);

@@ -443,7 +443,7 @@ static void set_extent(struct build *b, uint32_t slot, const struct claim *p, un
 	struct mcm_object_ext *e;
 
 	if (nth == 0) {
-		o->range = p->range;
+		mcm_store_relaxed(&o->range, p->range);
 		o->segment = segment_of(p);
 	} else {
 		e = mcm_ext(&m->index, o->ext);

@@ -11,6 +11,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/ops/pin.h"
+#include "master/ops/uses.h"
 #include "master/session.h"
 
 #define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
@@ -166,6 +167,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 		mcm_object_read(o);
 		mcm_group_touch(m, o);
 		if (o->range) {
+			mcm_uses_read(m, slot);
 			r = get_pin(m, s, flags, o, slot, ret);
 			if (r < 0)
 				return r;
@@ -200,11 +202,11 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 /* Answer of exist for one key; the first two are sent to clients. */
 enum { ABSENT, PRESENT, NOT_READY };
 
-/* shard locked */
-static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, uint32_t hash,
+/* Shard locked.  *@asked gets the slot of the object that is present. */
+static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, struct mcm_asked *asked,
 		      uint32_t flags, uint32_t lease)
 {
-	uint32_t slot = mcm_shard_find(&m->index, sh, hash, key->data, key->len);
+	uint32_t slot = mcm_shard_find(&m->index, sh, asked->hash, key->data, key->len);
 	struct mcm_object *o;
 
 	if (!slot)
@@ -214,29 +216,30 @@ static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_b
 		return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
 	if (!(flags & MCP_EXIST_PEEK))
 		promise_lease(m, o, lease);
+	asked->slot = o->range ? slot : 0;
 	return PRESENT;
 }
 
 /* Sort the keys by shard, so that each shard is locked once. */
-static void exist_by_shard(const uint32_t *hash, unsigned n, uint16_t *ret_order)
+static void exist_by_shard(const struct mcm_asked *asked, unsigned n, uint16_t *ret_order)
 {
 	uint16_t at[MCM_SHARDS] = { 0 };
 	unsigned i, sum = 0, count;
 
 	for (i = 0; i < n; i++)
-		at[mcm_index_shard_nr(hash[i])]++;
+		at[mcm_index_shard_nr(asked[i].hash)]++;
 	for (i = 0; i < MCM_SHARDS; i++) {
 		count = at[i];
 		at[i] = (uint16_t)sum;
 		sum += count;
 	}
 	for (i = 0; i < n; i++)
-		ret_order[at[mcm_index_shard_nr(hash[i])]++] = (uint16_t)i;
+		ret_order[at[mcm_index_shard_nr(asked[i].hash)]++] = (uint16_t)i;
 }
 
 /* At most MCM_PREFETCH_MAX keys, selected by @order; an invalid key is not present. */
 static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
-			 const uint32_t *hashes, const uint16_t *order, unsigned n,
+			 struct mcm_asked *asked, const uint16_t *order, unsigned n,
 			 uint8_t *ret_present)
 {
 	struct mcm_shard *locked = NULL, *sh;
@@ -244,7 +247,7 @@ static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const st
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		hash[i] = hashes[order[i]];
+		hash[i] = asked[order[i]].hash;
 	if (n > 1)
 		mcm_index_prefetch(&m->index, hash, n, NULL);
 	for (i = 0; i < n; i++) {
@@ -258,7 +261,7 @@ static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const st
 			locked = sh;
 		}
 		ret_present[order[i]] = mcm_key_ok(*key) ?
-			exist_one(m, sh, key, hash[i], flags, lease) : ABSENT;
+			exist_one(m, sh, key, &asked[order[i]], flags, lease) : ABSENT;
 	}
 	if (locked)
 		pthread_mutex_unlock(&locked->lock);
@@ -268,19 +271,22 @@ static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const str
 			unsigned n, uint8_t *ret_present)
 {
 	uint16_t order[EXIST_BLOCK];
-	uint32_t hash[EXIST_BLOCK];
+	struct mcm_asked asked[EXIST_BLOCK];
 	unsigned i, w;
 
 	for (i = 0; i < n; i++) {
-		hash[i] = mcm_index_hash(&m->index, keys[i].data, mcm_key_ok(keys[i]) ? keys[i].len : 0);
+		asked[i].hash = mcm_index_hash(&m->index, keys[i].data, mcm_key_ok(keys[i]) ? keys[i].len : 0);
+		asked[i].slot = 0;
 		order[i] = (uint16_t)i;
 	}
 	if (n >= EXIST_SORT_MIN)
-		exist_by_shard(hash, n, order);
+		exist_by_shard(asked, n, order);
 	for (i = 0; i < n; i += w) {
 		w = n - i < MCM_PREFETCH_MAX ? n - i : MCM_PREFETCH_MAX;
-		exist_window(m, flags, lease, keys, hash, order + i, w, ret_present);
+		exist_window(m, flags, lease, keys, asked, order + i, w, ret_present);
 	}
+	if (!(flags & MCP_EXIST_PEEK))
+		mcm_uses_asked(m, asked, n);
 }
 
 int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsigned n,

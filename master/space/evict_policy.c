@@ -9,7 +9,7 @@
 const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
 {
 	static const struct mcm_evict_ops *const all[] = {
-		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_s3fifo,
+		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_s3fifo, &mcm_evict_learn,
 	};
 	unsigned i;
 
@@ -19,10 +19,11 @@ const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
 	return NULL;
 }
 
-void *mcm_evict_shared_none(void)
+void *mcm_evict_shared_none(struct mcm_learn *learn)
 {
 	static char nothing;
 
+	(void)learn;
 	return &nothing;
 }
 

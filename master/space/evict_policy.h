@@ -26,6 +26,8 @@
 #define MCM_RECENT_MIN_MS 100u
 #define MCM_EVICT_FLAG_SETS 16
 
+struct mcm_learn;
+
 struct mcm_evict_view {
 	const struct mcm_index *ix;
 	struct mcm_alloc *a;
@@ -47,12 +49,15 @@ struct mcm_evict_ops {
 	size_t state_size;	/* bytes of zeroed memory per segment */
 
 	/* Memory of the policy that is common to all segments, such as a history of evicted keys;
-	 * several threads use it at once, without a lock.  NULL: no memory. */
-	void *(*shared_new)(void);
+	 * several threads use it at once, without a lock.  @learn: what the master learns, which outlives it.
+	 * NULL: no memory. */
+	void *(*shared_new)(struct mcm_learn *learn);
 	void (*shared_free)(void *shared);
 
 	/* @shared outlives the state; @lease_ticks: length of the leases in use.  -ENOMEM. */
 	int (*init)(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks);
+	/* Free what init() allocated, also if it failed; NULL: nothing. */
+	void (*done)(void *state);
 	/* Put a range on a list: its owner was just committed (@fresh; the owner's hash is that of
 	 * its key), or it is back after its readers have ended. */
 	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh);
@@ -67,10 +72,10 @@ struct mcm_evict_ops {
 	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };
 
-extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_s3fifo;
+extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_s3fifo, mcm_evict_learn;
 
 /* For policies without shared memory. */
-void *mcm_evict_shared_none(void);
+void *mcm_evict_shared_none(struct mcm_learn *learn);
 void mcm_evict_shared_free(void *shared);
 void mcm_evict_ignore(void *shared, const struct mcm_victim *victim, uint32_t hash);
 

@@ -40,10 +40,11 @@ struct s3fifo {
 
 #define GHOST_BYTES ((size_t)WAYS * sizeof(uint64_t) << BITS_MAX)
 
-static void *ghosts_new(void)
+static void *ghosts_new(struct mcm_learn *learn)
 {
 	struct ghosts *g = calloc(1, sizeof(*g));
 
+	(void)learn;
 	if (!g)
 		return NULL;
 	g->entry = mmap(NULL, GHOST_BYTES, PROT_READ | PROT_WRITE,

@@ -19,7 +19,8 @@
 
 #define BUCKETS 65536u
 
-int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, uint32_t lease_ticks)
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
+		      uint32_t lease_ticks)
 {
 	pthread_rwlockattr_t attr;
 
@@ -38,7 +39,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	ss->by_id = calloc(BUCKETS, sizeof(*ss->by_id));
 	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
 	mc_list_init(&ss->free);
-	ss->evict_shared = evict->shared_new();
+	ss->evict_shared = evict->shared_new(learn);
 	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name || !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
@@ -48,6 +49,8 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 
 static void segment_contents_free(struct mcm_segment *s)
 {
+	if (s->policy && s->evict->done)
+		s->evict->done(s->policy);
 	mcm_alloc_done(&s->alloc);
 	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), s->medium);
 	free(s->policy);

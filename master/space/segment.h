@@ -107,7 +107,8 @@ struct mcm_segment_sum {
 	char name[MCM_NAME_MAX + 1];
 };
 
-int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, uint32_t lease_ticks);
+int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
+		      uint32_t lease_ticks);
 void mcm_segments_done(struct mcm_segments *ss);
 
 static inline struct mcm_segment *mcm_segment(const struct mcm_segments *ss, uint16_t index)

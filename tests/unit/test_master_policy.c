@@ -235,8 +235,9 @@ struct learner {
 	uint8_t *gone;		/* by hash, common to all segments */
 };
 
-static void *learner_shared_new(void)
+static void *learner_shared_new(struct mcm_learn *learn)
 {
+	(void)learn;
 	return calloc(HISTORY, 1);
 }
 
@@ -315,7 +316,7 @@ static void test_one_more(void **state)
 	ss = &fx.m->segments;
 	ss->evict->shared_free(ss->evict_shared);
 	fx.m->evict = ss->evict = &learner;
-	ss->evict_shared = learner.shared_new();
+	ss->evict_shared = learner.shared_new(&fx.m->learn);
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, OBJECTS * 4 * KIB, NULL), 0);
 	for (i = 0; i < 2 * OBJECTS; i++)
 		put(&fx, "first", i);

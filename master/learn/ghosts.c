@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ghosts.c - table of keys that the pool does not have.
+ *
+ * First word of an entry: hash, last use.  Second word: hash of the key before it, traits, a mark that the entry is
+ * in use. */
+#include <config.h>
+
+#include "master/learn/ghosts.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "common/err.h"
+
+#define IN_USE 1u
+
+int mcm_ghosts_init(struct mcm_ghosts *g)
+{
+	g->entry = mmap(NULL, MCM_GHOSTS_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (g->entry != MAP_FAILED)
+		return 0;
+	g->entry = NULL;
+	return mc_fail(-ENOMEM, "no memory for the history of evicted keys");
+}
+
+void mcm_ghosts_done(struct mcm_ghosts *g)
+{
+	if (g->entry)
+		munmap(g->entry, MCM_GHOSTS_BYTES);
+}
+
+static uint64_t *bucket_of(const struct mcm_ghosts *g, uint32_t hash)
+{
+	return g->entry + 2 * MCM_GHOSTS_WAYS * (uint64_t)(hash * 0x9e3779b1u >> (32 - MCM_GHOSTS_BITS));
+}
+
+static uint64_t load(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static void store(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+void mcm_ghosts_prefetch(const struct mcm_ghosts *g, uint32_t hash)
+{
+	__builtin_prefetch(bucket_of(g, hash));
+}
+
+static uint64_t *entry_of(const struct mcm_ghosts *g, uint32_t hash)
+{
+	uint64_t *b = bucket_of(g, hash);
+
+	for (unsigned i = 0; i < MCM_GHOSTS_WAYS; i++, b += 2)
+		if (load(b) >> 32 == hash && load(b + 1) & IN_USE)
+			return b;
+	return NULL;
+}
+
+bool mcm_ghosts_find(const struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret)
+{
+	const uint64_t *e = entry_of(g, hash);
+	uint64_t second;
+
+	if (!e)
+		return false;
+	second = load(e + 1);
+	*ret = (struct mcm_ghost){ (uint32_t)load(e), (uint32_t)(second >> 32), (uint16_t)(second >> 16) };
+	return true;
+}
+
+void mcm_ghosts_add(struct mcm_ghosts *g, uint32_t hash, const struct mcm_ghost *e, uint32_t now)
+{
+	uint64_t *b = bucket_of(g, hash), *to = entry_of(g, hash);
+	uint32_t age, oldest = 0;
+
+	for (unsigned i = 0; i < MCM_GHOSTS_WAYS && !to; i++)
+		if (!(load(b + 2 * i + 1) & IN_USE))
+			to = b + 2 * i;
+	for (unsigned i = 0; i < MCM_GHOSTS_WAYS && (!to || oldest); i++) {
+		age = now - (uint32_t)load(b + 2 * i) + 1;
+		if (!to || age > oldest) {
+			to = b + 2 * i;
+			oldest = age;
+		}
+	}
+	store(to, (uint64_t)hash << 32 | e->last);
+	store(to + 1, (uint64_t)e->before << 32 | (uint64_t)e->traits << 16 | IN_USE);
+}
+
+void mcm_ghosts_drop(struct mcm_ghosts *g, uint32_t hash)
+{
+	uint64_t *e = entry_of(g, hash);
+
+	if (e)
+		store(e + 1, 0);
+}

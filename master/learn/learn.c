@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * learn.c - traits of objects and ghosts, chains. */
+#include <config.h>
+
+#include "master/learn/learn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+
+#define HUB_ENDS 8u
+#define MOST 3u			/* of turns, uses and lengths */
+#define AFTER_MAX 60000u	/* no object is linked behind one that has that many behind it */
+#define LEAVES 31u
+#define CLOCK_RACE 65536u	/* steps */
+
+/* Traits. */
+#define TURN_SHIFT 0
+#define NOW_SHIFT 2
+#define USES_SHIFT 4
+#define LENGTH_SHIFT 6
+#define ENDS_SHIFT 8
+#define ENDS_MOST 15u
+#define ASKED 0x1000u		/* a client asked for it, and has not read or put it since */
+
+#define RECENT_BITS 14u		/* log2 of the entries */
+
+/* Keys that were put or found lately, by hash: hash << 32 | slot, atomic.  A key that is put finds the object of the
+ * key before it here. */
+struct mcm_recent {
+	uint64_t entry[1u << RECENT_BITS];
+};
+
+struct mcm_leaves {
+	uint32_t added;		/* atomic */
+	uint32_t taken;
+	uint32_t slot[LEAVES + 1];	/* atomic */
+};
+
+#define load(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define store(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+
+int mcm_learn_init(struct mcm_learn *l, bool tracks)
+{
+	int r;
+
+	memset(l, 0, sizeof(*l));
+	l->tracks = tracks;
+	mcm_slab_init(&l->learned, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT);
+	mcm_slab_init(&l->leaves, sizeof(struct mcm_leaves), 8);
+	r = mcm_sample_init(&l->sample, tracks);
+	if (r == 0)
+		r = mcm_ghosts_init(&l->ghosts);
+	if (r == 0 && tracks) {
+		l->recent = calloc(1, sizeof(*l->recent));
+		if (!l->recent)
+			r = -ENOMEM;
+	}
+	return r;
+}
+
+void mcm_learn_done(struct mcm_learn *l)
+{
+	free(l->recent);
+	mcm_ghosts_done(&l->ghosts);
+	mcm_sample_done(&l->sample);
+	mcm_slab_done(&l->leaves);
+	mcm_slab_done(&l->learned);
+}
+
+void mcm_learn_pool(struct mcm_learn *l, uint64_t memory, uint64_t disk)
+{
+	uint64_t objects = load(&l->objects);
+
+	if (memory == load(&l->memory) && disk == load(&l->disk) && !mcm_sample_crowded(&l->sample, objects))
+		return;
+	store(&l->memory, memory);
+	store(&l->disk, disk);
+	mcm_sample_pool(&l->sample, memory, disk, objects);
+}
+
+int mcm_learn_cover(struct mcm_learn *l, uint32_t slot)
+{
+	return l->tracks ? mcm_slab_cover(&l->learned, slot) : 0;
+}
+
+static struct mcm_learned *learned(const struct mcm_learn *l, uint32_t slot)
+{
+	return mcm_slab_get(&l->learned, slot, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT);
+}
+
+static uint32_t clock_now(const struct mcm_learn *l)
+{
+	return (uint32_t)(load(&l->clock) >> MCM_CLOCK_SHIFT);
+}
+
+/* ---- traits ---- */
+
+static unsigned trait(uint16_t traits, unsigned shift)
+{
+	return traits >> shift & MOST;
+}
+
+static unsigned trait_ends(uint16_t traits)
+{
+	return traits >> ENDS_SHIFT & ENDS_MOST;
+}
+
+static unsigned class_of(uint16_t traits)
+{
+	if (trait_ends(traits) > HUB_ENDS)
+		return MCM_CLASSES - 1;
+	return (trait(traits, NOW_SHIFT) * (MOST + 1) + trait(traits, LENGTH_SHIFT)) * (MOST + 1) +
+	       trait(traits, USES_SHIFT);
+}
+
+static unsigned at_most(unsigned n, unsigned most)
+{
+	return n < most ? n : most;
+}
+
+static unsigned length_of(unsigned n)
+{
+	return n <= 4 ? 0 : n <= 16 ? 1 : n <= 64 ? 2 : MOST;
+}
+
+/* Traits of a key, which had @traits (0: it was not known), after a use. */
+static uint16_t traits_used(uint16_t traits, unsigned now, unsigned length)
+{
+	unsigned turn = traits ? trait(traits, TURN_SHIFT) : now, uses = traits ? trait(traits, USES_SHIFT) : 0;
+
+	return (uint16_t)(turn << TURN_SHIFT | now << NOW_SHIFT | at_most(uses + 1, MOST) << USES_SHIFT |
+			  length << LENGTH_SHIFT | trait_ends(traits) << ENDS_SHIFT | ASKED);
+}
+
+/* ---- chains ---- */
+
+/* Replace the object before @o; the counts of both change. */
+static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t before)
+{
+	uint32_t old;
+
+	if (load(&o->before) == before)
+		return 0;
+	if (before && load(&learned(l, before)->after) >= AFTER_MAX)
+		before = 0;
+	if (before)
+		__atomic_fetch_add(&learned(l, before)->after, 1, __ATOMIC_RELAXED);
+	old = __atomic_exchange_n(&o->before, before, __ATOMIC_RELAXED);
+	if (old && __atomic_sub_fetch(&learned(l, old)->after, 1, __ATOMIC_RELAXED) == 0)
+		return old;
+	return 0;
+}
+
+static uint64_t *recent_of(const struct mcm_learn *l, uint32_t hash)
+{
+	return &l->recent->entry[hash * 0x9e3779b1u >> (32 - RECENT_BITS)];
+}
+
+static void recent_add(struct mcm_learn *l, uint32_t hash, uint32_t slot)
+{
+	store(recent_of(l, hash), (uint64_t)hash << 32 | slot);
+}
+
+static uint32_t recent_find(const struct mcm_learn *l, uint32_t hash)
+{
+	uint64_t e = load(recent_of(l, hash));
+
+	return hash && e >> 32 == hash ? (uint32_t)e : 0;
+}
+
+/* The traits of each key, 0: it is not known. */
+static void chain_traits(const struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint16_t *ret)
+{
+	struct mcm_ghost ghost;
+
+	for (unsigned i = 0; i < n; i++)
+		if (keys[i].slot)
+			__builtin_prefetch(learned(l, keys[i].slot), 1);
+		else
+			mcm_ghosts_prefetch(&l->ghosts, keys[i].hash);
+	for (unsigned i = 0; i < n; i++) {
+		if (keys[i].slot)
+			ret[i] = load(&learned(l, keys[i].slot)->traits);
+		else
+			ret[i] = mcm_ghosts_find(&l->ghosts, keys[i].hash, &ghost) ? ghost.traits : 0;
+	}
+}
+
+/* The turn of the conversation that the chain is; one more chain ends at its last known key. */
+static unsigned chain_turn(uint16_t *traits, unsigned n)
+{
+	unsigned known = 0, ends;
+
+	while (known < n && traits[known])
+		known++;
+	if (!known)
+		return 1;
+	ends = at_most(trait_ends(traits[known - 1]) + 1, ENDS_MOST);
+	traits[known - 1] = (uint16_t)((traits[known - 1] & ~(ENDS_MOST << ENDS_SHIFT)) | ends << ENDS_SHIFT);
+	return ends > HUB_ENDS ? 1 : at_most(trait(traits[known - 1], TURN_SHIFT) + 1, MOST);
+}
+
+static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now, uint16_t *traits)
+{
+	unsigned turn = chain_turn(traits, n), length = length_of(n);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct mcm_learned *o;
+
+		traits[i] = traits_used(traits[i], turn, length);
+		if (!keys[i].slot) {
+			struct mcm_ghost ghost = { now, i ? keys[i - 1].hash : 0, traits[i] };
+
+			mcm_ghosts_add(&l->ghosts, keys[i].hash, &ghost, now);
+			if (l->tracks && i && keys[i - 1].slot)
+				recent_add(l, keys[i - 1].hash, keys[i - 1].slot);
+		}
+		if (!keys[i].slot || !l->tracks)
+			continue;
+		o = learned(l, keys[i].slot);
+		store(&o->last, now);
+		store(&o->traits, traits[i]);
+		if (i && keys[i - 1].slot)
+			(void)link_before(l, o, keys[i - 1].slot);
+	}
+}
+
+void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n)
+{
+	uint32_t now = (uint32_t)(__atomic_fetch_add(&l->clock, n, __ATOMIC_RELAXED) >> MCM_CLOCK_SHIFT);
+	uint16_t traits[MCM_CHAIN_MAX];
+	struct mcm_sampled s = { 0 };
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		found += keys[i].slot != 0;
+	__atomic_fetch_add(&l->found, found, __ATOMIC_RELAXED);
+	if (l->tracks)
+		chain_traits(l, keys, n, traits);
+	else
+		memset(traits, 0, n * sizeof(traits[0]));
+	chain_use(l, keys, n, now, traits);
+	for (unsigned i = 0; i < n; i++)
+		if (mcm_sample_has(&l->sample, keys[i].hash))
+			mcm_sample_use(&l->sample, &s, &(struct mcm_sample_use){
+				.hash = keys[i].hash, .now = now, .there = keys[i].slot != 0, .size = keys[i].size,
+				.class = l->tracks ? (uint8_t)class_of(traits[i]) : 0,
+			});
+	mcm_sample_end(&l->sample, &s, load(&l->clock));
+}
+
+void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n)
+{
+	struct mcm_ghost ghost;
+
+	if (!n)
+		return;
+	if (!mcm_ghosts_find(&l->ghosts, keys[0].hash, &ghost) || !(ghost.traits & ASKED))
+		mcm_learn_asked(l, keys, n);
+}
+
+void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
+{
+	struct mcm_sampled s = { 0 };
+	struct mcm_learned *o;
+	uint16_t traits = 0;
+	uint64_t clock;
+
+	if (!l->tracks)
+		return;
+	o = learned(l, key->slot);
+	traits = load(&o->traits);
+	if (traits & ASKED) {
+		store(&o->traits, (uint16_t)(traits & ~ASKED));
+		return;
+	}
+	clock = __atomic_add_fetch(&l->clock, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&l->found, 1, __ATOMIC_RELAXED);
+	traits = traits_used(traits, traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT)) & (uint16_t)~ASKED;
+	store(&o->traits, traits);
+	store(&o->last, (uint32_t)(clock >> MCM_CLOCK_SHIFT));
+	if (mcm_sample_has(&l->sample, key->hash))
+		mcm_sample_use(&l->sample, &s, &(struct mcm_sample_use){
+			.hash = key->hash, .now = (uint32_t)(clock >> MCM_CLOCK_SHIFT), .there = true,
+			.size = key->size, .class = (uint8_t)class_of(traits),
+		});
+	mcm_sample_end(&l->sample, &s, clock);
+}
+
+void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
+{
+	struct mcm_ghost ghost = { clock_now(l), 0, traits_used(0, 1, 0) };
+	struct mcm_learned *o;
+
+	__atomic_fetch_add(&l->objects, 1, __ATOMIC_RELAXED);
+	if (mcm_ghosts_find(&l->ghosts, key->hash, &ghost))
+		mcm_ghosts_drop(&l->ghosts, key->hash);
+	if (l->tracks) {
+		o = learned(l, key->slot);
+		store(&o->last, ghost.last);
+		store(&o->traits, (uint16_t)(ghost.traits & ~ASKED));
+		(void)link_before(l, o, recent_find(l, ghost.before));
+		recent_add(l, key->hash, key->slot);
+	}
+	if (mcm_sample_has(&l->sample, key->hash))
+		mcm_sample_put(&l->sample, key->hash, key->size);
+}
+
+uint32_t mcm_learn_left(struct mcm_learn *l, uint32_t slot)
+{
+	return l->tracks ? link_before(l, learned(l, slot), 0) : 0;
+}
+
+void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
+{
+	const struct mcm_learned *o;
+
+	if (hash)
+		__atomic_fetch_sub(&l->objects, 1, __ATOMIC_RELAXED);
+	if (!hash || !l->tracks)
+		return;
+	if (recent_find(l, hash) == slot)
+		recent_add(l, hash, 0);
+	o = learned(l, slot);
+	mcm_ghosts_add(&l->ghosts, hash, &(struct mcm_ghost){ load(&o->last), 0, load(&o->traits) & (uint16_t)~ASKED },
+		       clock_now(l));
+}
+
+/* ---- for the policy ---- */
+
+bool mcm_learn_ahead(const struct mcm_learn *l)
+{
+	return mcm_sample_ahead(&l->sample);
+}
+
+bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot)
+{
+	return load(&learned(l, slot)->after) != 0;
+}
+
+float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules)
+{
+	const struct mcm_learned *o = learned(l, slot);
+	uint32_t age = clock_now(l) - load(&o->last);
+
+	/* Another thread may have used it since the clock was read. */
+	if (age > UINT32_MAX - CLOCK_RACE)
+		age = 0;
+	return mcm_model_value(&l->sample.model, class_of(load(&o->traits)), age) / (float)granules;
+}
+
+uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot)
+{
+	return load(&learned(l, slot)->before);
+}
+
+bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before)
+{
+	return load(&learned(l, before)->after) == 1;
+}
+
+static struct mcm_leaves *leaves_of(const struct mcm_learn *l, uint16_t segment)
+{
+	return mcm_slab_at(&l->leaves, segment + 1u);
+}
+
+int mcm_leaves_cover(struct mcm_learn *l, uint16_t segment)
+{
+	return mcm_slab_cover(&l->leaves, segment + 1u);
+}
+
+void mcm_leaves_add(struct mcm_learn *l, uint16_t segment, uint32_t slot)
+{
+	struct mcm_leaves *f = leaves_of(l, segment);
+
+	store(&f->slot[__atomic_fetch_add(&f->added, 1, __ATOMIC_RELAXED) & LEAVES], slot);
+}
+
+uint32_t mcm_leaves_take(struct mcm_learn *l, uint16_t segment)
+{
+	struct mcm_leaves *f = leaves_of(l, segment);
+	uint32_t added = load(&f->added);
+
+	if (f->taken == added)
+		return 0;
+	if (added - f->taken > LEAVES)
+		f->taken = added - LEAVES;
+	return load(&f->slot[f->taken++ & LEAVES]);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * learn.h - what the master learns about the use of keys, for the policy `learn` and for the curve of hit ratios.
+ *
+ * Inference engines ask for the blocks of a request in one batch, in the order of the text: the keys of a batch are
+ * a chain, in which each block extends the one before it.  Which turn of a conversation a request is, and how long
+ * it is, says more about its next use than how often a key was used.  So each key has traits:
+ *
+ *	turn	of the conversation in which the key was first put: one more than that of the last block before the
+ *		new ones that was known, 1 without one; 3 means three or more, as for the other numbers
+ *	now	turn of the request that used it last
+ *	uses	number of requests that used it
+ *	length	of the chain that used it last: up to 4, 16, 64 keys, or more
+ *	ends	number of chains whose known part ended at this key; with more than HUB_ENDS it is a hub, such as the last
+ *		block of a system prompt, from which conversations begin
+ *
+ * Time is the number of keys asked for, in steps of 2^MCM_CLOCK_SHIFT: replaying the same requests faster or slower
+ * gives the same results.
+ *
+ * Threads: all functions may be called by several threads at once, under any lock of the master but the journal's.
+ * Records and ghosts are relaxed atomics; races cost a wrong guess, never more.  Sample and simulations have a lock,
+ * which is a leaf. */
+#ifndef MCM_LEARN_H
+#define MCM_LEARN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "master/learn/ghosts.h"
+#include "master/learn/model.h"
+#include "master/learn/sample.h"
+#include "master/memory/slab.h"
+
+#define MCM_CLOCK_SHIFT 4
+#define MCM_CHAIN_MAX 2048u	/* keys of one call */
+
+/* What is known of an object, by its slot. */
+struct mcm_learned {
+	uint32_t last;		/* last use */
+	uint32_t before;	/* slot of the object before it in its chain, 0: none */
+	uint16_t after;		/* objects that have this one before them */
+	uint16_t traits;
+};
+_Static_assert(sizeof(struct mcm_learned) == 12, "with a policy's list, at most 16 bytes per object");
+#define MCM_LEARNED_SHIFT 18	/* 3 MiB */
+
+struct mcm_leaves;
+struct mcm_recent;
+
+struct mcm_learn {
+	/* constant after initialisation */
+	bool tracks;			/* the policy is `learn`: objects have traits; else there is only the sample */
+	struct mcm_slab learned;	/* struct mcm_learned, by slot */
+	struct mcm_slab leaves;		/* struct mcm_leaves, by number of the segment + 1 */
+	struct mcm_ghosts ghosts;
+	struct mcm_recent *recent;
+	struct mcm_key_sample sample;
+	/* atomic */
+	uint64_t clock;			/* keys asked for */
+	uint64_t found;			/* of them those that the pool had */
+	uint64_t objects;		/* with bytes, in the pool */
+	uint64_t memory, disk;		/* last mcm_learn_pool() */
+};
+
+struct mcm_asked {
+	uint32_t hash, slot;	/* of the key and its object; slot 0: the pool does not have it */
+	uint64_t size;		/* bytes, if there is an object */
+};
+
+/* @tracks: for the policy `learn`.  -ENOMEM. */
+int mcm_learn_init(struct mcm_learn *l, bool tracks);
+void mcm_learn_done(struct mcm_learn *l);
+
+/* Bytes that the objects of a full pool may use, in memory and on disks.  Cheap if nothing has changed. */
+void mcm_learn_pool(struct mcm_learn *l, uint64_t memory, uint64_t disk);
+/* Whether the key is sampled: only then its size is used. */
+static inline bool mcm_learn_samples(const struct mcm_learn *l, uint32_t hash)
+{
+	return mcm_sample_has(&l->sample, hash);
+}
+
+/* Make room for what is known of an object.  -ENOMEM. */
+int mcm_learn_cover(struct mcm_learn *l, uint32_t slot);
+
+/* A client asked for these keys, in this order; at most MCM_CHAIN_MAX. */
+void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
+/* A client begins to put keys.  If it did not ask for them before, they are a chain that it asks for now. */
+void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
+/* A client reads an object; if it asked for it before, that was the use.  Not counted with other policies. */
+void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key);
+/* A key was put; its object is covered.  The object's shard is locked. */
+void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key);
+/* The object leaves the pool, or the pool's memory.  Returns the slot of the object before it if that has no other
+ * object behind it now, else 0. */
+uint32_t mcm_learn_left(struct mcm_learn *l, uint32_t slot);
+/* The pool does not have the key any more; @hash 0: it is forgotten. */
+void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash);
+
+/* ---- for the policy ---- */
+
+/* Whether the policy `learn` is ahead of LRU on the sampled keys. */
+bool mcm_learn_ahead(const struct mcm_learn *l);
+/* Whether another object of the pool's memory is behind this one in a chain. */
+bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot);
+/* The value of the object, which occupies @granules. */
+float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules);
+uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot);
+/* The object before this one has no other behind it. */
+bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before);
+
+/* Objects of a segment that have no other behind them any more: a ring, in which old ones are lost. */
+int mcm_leaves_cover(struct mcm_learn *l, uint16_t segment);
+void mcm_leaves_add(struct mcm_learn *l, uint16_t segment, uint32_t slot);
+/* Take one; 0: there is none.  One thread at a time per segment. */
+uint32_t mcm_leaves_take(struct mcm_learn *l, uint16_t segment);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * uses.h - reports what clients ask for, read and put to the part of the master that learns from it (learn/learn.h). */
+#ifndef MCM_USES_H
+#define MCM_USES_H
+
+#include <stdint.h>
+
+#include "master/learn/learn.h"
+
+struct mcm;
+
+/* The keys of one request, in its order, up to MCM_CHAIN_MAX; no lock held.  Only hash and slot are used. */
+void mcm_uses_asked(struct mcm *m, struct mcm_asked *keys, unsigned n);
+/* Keys whose puts begin. */
+void mcm_uses_puts(struct mcm *m, struct mcm_asked *keys, unsigned n);
+/* The object's shard is locked: it is read; it was put; it leaves the pool; it left the memory and is on disks only. */
+void mcm_uses_read(struct mcm *m, uint32_t slot);
+void mcm_uses_put(struct mcm *m, uint32_t slot);
+void mcm_uses_gone(struct mcm *m, uint32_t slot);
+void mcm_uses_left_memory(struct mcm *m, uint32_t slot);
+
+#endif
