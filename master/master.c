@@ -23,6 +23,7 @@
 #include "master/ha/feeder.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
+#include "master/ops/uses.h"
 #include "master/service/service.h"
 #include "master/ops/pin.h"
 #include "master/pool.h"
@@ -72,6 +73,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
+	if (conf->hash_seed)
+		m->index.seed = (uint64_t)conf->hash_seed;
 	if (!conf->max_objects)
 		mcm_index_limit_memory(&m->index, half_of_memory());
 	mcm_clients_init(&m->clients);
@@ -105,6 +108,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 		r = mcm_pool_load(m);
 	if (r == 0)
 		r = mcm_tenants_load(m);
+	if (r == 0)
+		mcm_uses_load(m);
 	if (r == 0)
 		mcm_tasks_restore(m);
 	if (r < 0) {

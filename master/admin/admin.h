@@ -41,4 +41,7 @@ void mcm_admin_failover(struct mc_http_request *rq, void *arg);
 /* ---- admin_tenants.c ---- */
 void mcm_admin_tenants(struct mc_http_request *rq, void *arg);
 
+/* ---- admin_whatif.c ---- */
+void mcm_admin_whatif(struct mc_http_request *rq, void *arg);
+
 #endif

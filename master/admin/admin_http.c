@@ -248,6 +248,7 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false) \
 	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false) \
 	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
+	X("GET", "/api/v1/whatif", mcm_admin_whatif, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 
 #define GUARDED(method, path, handle, early, ...) { { method, path, handle, NULL }, early },

@@ -98,6 +98,7 @@ void mcm_stats_collect(void *arg)
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
 	mc_metric_set(&silent, n);
+	mcm_stats_whatif(m);
 	mc_metric_set(&disk_keys, (int64_t)copies[MCP_MEDIUM_DISK]);
 	mc_metric_set(&disk_allocated, (int64_t)st.disk_used);
 	mc_metric_set(&disk_capacity, (int64_t)st.disk_capacity);

@@ -15,6 +15,8 @@ int64_t mcm_stats_counter(const char *name, const char *labels);
 
 /* Set the gauges that are computed from the state (a collector of the metrics registry). */
 void mcm_stats_collect(void *arg);
+/* The same for hit ratios, of other pool sizes too (admin_whatif.c). */
+void mcm_stats_whatif(struct mcm *m);
 /* Print gauges by segment in Prometheus text: segments come and go, so the registry does not have them. */
 void mcm_stats_print_segments(struct mcm *m, FILE *to);
 

@@ -323,7 +323,10 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		object_free(m, sh, slot);
 		goto fail;
 	}
+	/* Before the eviction policy gets the ranges. */
+	mcm_uses_put(m, slot);
 	if (c->copies && !object_attach_all(m, c, slot)) {
+		mcm_uses_gone(m, slot);
 		mcm_journal_put_gone(m, c->generation);
 		object_free(m, sh, slot);
 		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
@@ -352,7 +355,6 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		mcm_shard_link_counted(&m->index, sh, slot);
 	else
 		mcm_shard_link(&m->index, sh, slot);
-	mcm_uses_put(m, slot);
 	mcm_event_object(m, MCP_EVENT_PUT, slot);
 	return 0;
 fail:

@@ -21,6 +21,7 @@
 #include "common/metrics.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
+#include "master/ops/uses.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
@@ -311,6 +312,7 @@ int mcm_checkpoint(struct mcm *m)
 	int r;
 
 	MC_LOCKED(&j->checkpoint_lock);
+	mcm_uses_save(m);
 	r = checkpoint_locked(m, &sequence, &size);
 	mc_metric_add(r < 0 ? &checkpoint_failures : &checkpoints, 1);
 	mc_metric_observe(&duration, mc_now_ns() - began);

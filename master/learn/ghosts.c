@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "common/err.h"
@@ -17,18 +19,19 @@
 
 int mcm_ghosts_init(struct mcm_ghosts *g)
 {
-	g->entry = mmap(NULL, MCM_GHOSTS_BYTES, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (g->entry != MAP_FAILED)
-		return 0;
-	g->entry = NULL;
-	return mc_fail(-ENOMEM, "no memory for the history of evicted keys");
+	void *mem;
+
+	if (posix_memalign(&mem, MCM_GHOSTS_BYTES, MCM_GHOSTS_BYTES))
+		return mc_fail(-ENOMEM, "no memory for the history of evicted keys");
+	/* Each access is a miss in the table of pages otherwise. */
+	(void)madvise(mem, MCM_GHOSTS_BYTES, MADV_HUGEPAGE);
+	g->entry = memset(mem, 0, MCM_GHOSTS_BYTES);
+	return 0;
 }
 
 void mcm_ghosts_done(struct mcm_ghosts *g)
 {
-	if (g->entry)
-		munmap(g->entry, MCM_GHOSTS_BYTES);
+	free(g->entry);
 }
 
 static uint64_t *bucket_of(const struct mcm_ghosts *g, uint32_t hash)

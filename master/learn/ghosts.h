@@ -11,7 +11,7 @@
 
 #define MCM_GHOSTS_BITS 16u	/* log2 of the buckets */
 #define MCM_GHOSTS_WAYS 4u
-#define MCM_GHOSTS_BYTES (((size_t)MCM_GHOSTS_WAYS * 16) << MCM_GHOSTS_BITS)	/* 4 MiB; untouched pages have no memory */
+#define MCM_GHOSTS_BYTES (((size_t)MCM_GHOSTS_WAYS * 16) << MCM_GHOSTS_BITS)	/* 4 MiB */
 
 struct mcm_ghost {
 	uint32_t last;		/* last use, on the clock of learn.h */

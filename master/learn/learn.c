@@ -211,7 +211,7 @@ static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigne
 		struct mcm_learned *o;
 
 		traits[i] = traits_used(traits[i], turn, length);
-		if (!keys[i].slot) {
+		if (!keys[i].slot && (l->tracks || mcm_sample_has(&l->sample, keys[i].hash))) {
 			struct mcm_ghost ghost = { now, i ? keys[i - 1].hash : 0, traits[i] };
 
 			mcm_ghosts_add(&l->ghosts, keys[i].hash, &ghost, now);
@@ -256,9 +256,17 @@ void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned 
 {
 	struct mcm_ghost ghost;
 
-	if (!n)
-		return;
-	if (!mcm_ghosts_find(&l->ghosts, keys[0].hash, &ghost) || !(ghost.traits & ASKED))
+	bool asked = !l->tracks && load(&l->puts_asked);
+	unsigned i = 0;
+
+	/* Without traits, only sampled keys are remembered. */
+	while (!l->tracks && i < n && !mcm_sample_has(&l->sample, keys[i].hash))
+		i++;
+	if (i < n) {
+		asked = mcm_ghosts_find(&l->ghosts, keys[i].hash, &ghost) && ghost.traits & ASKED;
+		store(&l->puts_asked, asked);
+	}
+	if (n && !asked)
 		mcm_learn_asked(l, keys, n);
 }
 
@@ -296,7 +304,7 @@ void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
 	struct mcm_learned *o;
 
 	__atomic_fetch_add(&l->objects, 1, __ATOMIC_RELAXED);
-	if (mcm_ghosts_find(&l->ghosts, key->hash, &ghost))
+	if ((l->tracks || mcm_sample_has(&l->sample, key->hash)) && mcm_ghosts_find(&l->ghosts, key->hash, &ghost))
 		mcm_ghosts_drop(&l->ghosts, key->hash);
 	if (l->tracks) {
 		o = learned(l, key->slot);
@@ -331,17 +339,17 @@ void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
 
 /* ---- for the policy ---- */
 
-bool mcm_learn_ahead(const struct mcm_learn *l)
-{
-	return mcm_sample_ahead(&l->sample);
-}
-
 bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot)
 {
 	return load(&learned(l, slot)->after) != 0;
 }
 
-float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules)
+bool mcm_learn_ahead(const struct mcm_learn *l)
+{
+	return mcm_sample_ahead(&l->sample);
+}
+
+float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules, bool by_age)
 {
 	const struct mcm_learned *o = learned(l, slot);
 	uint32_t age = clock_now(l) - load(&o->last);
@@ -349,6 +357,8 @@ float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granule
 	/* Another thread may have used it since the clock was read. */
 	if (age > UINT32_MAX - CLOCK_RACE)
 		age = 0;
+	if (by_age)
+		return 1 / ((float)age + 1);
 	return mcm_model_value(&l->sample.model, class_of(load(&o->traits)), age) / (float)granules;
 }
 

@@ -40,7 +40,7 @@ struct mcm_learned {
 	uint16_t after;		/* objects that have this one before them */
 	uint16_t traits;
 };
-_Static_assert(sizeof(struct mcm_learned) == 12, "with a policy's list, at most 16 bytes per object");
+_Static_assert(sizeof(struct mcm_learned) == 12, "at most 16 bytes per object");
 #define MCM_LEARNED_SHIFT 18	/* 3 MiB */
 
 struct mcm_leaves;
@@ -58,6 +58,7 @@ struct mcm_learn {
 	uint64_t clock;			/* keys asked for */
 	uint64_t found;			/* of them those that the pool had */
 	uint64_t objects;		/* with bytes, in the pool */
+	bool puts_asked;		/* clients ask for keys before they put them */
 	uint64_t memory, disk;		/* last mcm_learn_pool() */
 };
 
@@ -81,6 +82,13 @@ static inline bool mcm_learn_samples(const struct mcm_learn *l, uint32_t hash)
 /* Make room for what is known of an object.  -ENOMEM. */
 int mcm_learn_cover(struct mcm_learn *l, uint32_t slot);
 
+/* The next calls use this key. */
+static inline void mcm_learn_prefetch(const struct mcm_learn *l, uint32_t hash)
+{
+	if (l->tracks)
+		mcm_ghosts_prefetch(&l->ghosts, hash);
+}
+
 /* A client asked for these keys, in this order; at most MCM_CHAIN_MAX. */
 void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
 /* A client begins to put keys.  If it did not ask for them before, they are a chain that it asks for now. */
@@ -97,12 +105,12 @@ void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash);
 
 /* ---- for the policy ---- */
 
-/* Whether the policy `learn` is ahead of LRU on the sampled keys. */
-bool mcm_learn_ahead(const struct mcm_learn *l);
 /* Whether another object of the pool's memory is behind this one in a chain. */
 bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot);
-/* The value of the object, which occupies @granules. */
-float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules);
+/* Whether the policy `learn` has more hits than LRU on the sampled keys. */
+bool mcm_learn_ahead(const struct mcm_learn *l);
+/* The value of the object, which occupies @granules; @by_age: as for LRU, the younger the higher. */
+float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules, bool by_age);
 uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot);
 /* The object before this one has no other behind it. */
 bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before);

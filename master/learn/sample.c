@@ -401,3 +401,15 @@ void mcm_sample_load(struct mcm_key_sample *s, unsigned class, const float reach
 	memcpy(s->model.used[class], used, sizeof(s->model.used[class]));
 	pthread_mutex_unlock(&s->lock);
 }
+
+void mcm_sample_loaded(struct mcm_key_sample *s)
+{
+	float any = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned c = 0; c < MCM_CLASSES; c++)
+		any += s->model.reached[c][0];
+	if (any > 0)
+		mcm_model_learn(&s->model);
+	pthread_mutex_unlock(&s->lock);
+}

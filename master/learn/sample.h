@@ -111,5 +111,7 @@ void mcm_sample_save(struct mcm_key_sample *s, unsigned class, float ret_reached
 		     float ret_used[MCM_AGE_BINS]);
 void mcm_sample_load(struct mcm_key_sample *s, unsigned class, const float reached[MCM_AGE_BINS],
 		     const float used[MCM_AGE_BINS]);
+/* All classes are loaded: compute the values. */
+void mcm_sample_loaded(struct mcm_key_sample *s);
 
 #endif

@@ -558,8 +558,10 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 	uint32_t hash[MCM_PREFETCH_MAX];
 	bool again = false;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		hash[i] = mcm_index_hash(&m->index, items[i].key.data, items[i].key.len);
+		mcm_learn_prefetch(&m->learn, hash[i]);
+	}
 	if (n > 1)
 		mcm_index_prefetch(&m->index, hash, n, NULL);
 	for (i = 0; i < n; i++) {

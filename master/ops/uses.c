@@ -4,7 +4,20 @@
 
 #include "master/ops/uses.h"
 
+#include <endian.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
 #include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "learn"
+#define COUNTS (2 * MCM_AGE_BINS)
 
 /* Bytes of a segment that the object occupies; another thread may be changing the object. */
 static uint64_t object_bytes(const struct mcm *m, uint32_t slot)
@@ -15,7 +28,7 @@ static uint64_t object_bytes(const struct mcm *m, uint32_t slot)
 /* Does it have bytes that the policy may evict? */
 static bool object_counts(const struct mcm_object *o)
 {
-	return o->range && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
+	return mcm_object_size(o) && (o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT;
 }
 
 /* The share of the memory that objects use when the pool is full, on average. */
@@ -79,4 +92,67 @@ void mcm_uses_gone(struct mcm *m, uint32_t slot)
 
 	mcm_uses_left_memory(m, slot);
 	mcm_learn_gone(&m->learn, slot, object_counts(o) ? o->hash : 0);
+}
+
+/* ---- what was learned, across restarts ---- */
+
+/* The value is COUNTS floats, little-endian: objects that reached each age, then those used at it. */
+static bool save_class(struct mcm *m, unsigned class)
+{
+	float reached[MCM_AGE_BINS], used[MCM_AGE_BINS];
+	uint32_t value[COUNTS], bits;
+	char name[16];
+	int len;
+
+	mcm_sample_save(&m->learn.sample, class, reached, used);
+	if (!(reached[0] > 0))
+		return true;
+	for (unsigned i = 0; i < COUNTS; i++) {
+		memcpy(&bits, i < MCM_AGE_BINS ? &reached[i] : &used[i - MCM_AGE_BINS], sizeof(bits));
+		value[i] = htole32(bits);
+	}
+	len = snprintf(name, sizeof(name), "%u", class);
+	return mcm_durable_set(m, MCM_DURABLE_LEARNED, mcp_bytes(name, (uint32_t)len), mcp_bytes(value, sizeof(value))) == 0;
+}
+
+void mcm_uses_save(struct mcm *m)
+{
+	if (!m->learn.tracks)
+		return;
+	for (unsigned class = 0; class < MCM_CLASSES; class++)
+		if (!save_class(m, class)) {
+			mc_warn(LOG, "what was learned is not kept across restarts error=\"%s\"", mc_err_detail(-ENOMEM));
+			return;
+		}
+}
+
+static void load_class(void *arg, const struct mcm_durable_record *r)
+{
+	float count[COUNTS];
+	uint32_t bits;
+	char name[16];
+	unsigned long class;
+
+	if (!r->name.len || r->name.len >= sizeof(name) || r->value.len != sizeof(count))
+		return;
+	memcpy(name, r->name.data, r->name.len);
+	name[r->name.len] = '\0';
+	class = strtoul(name, NULL, 10);
+	for (unsigned i = 0; i < COUNTS; i++) {
+		memcpy(&bits, (const char *)r->value.data + i * sizeof(bits), sizeof(bits));
+		bits = le32toh(bits);
+		memcpy(&count[i], &bits, sizeof(bits));
+		if (!isfinite(count[i]) || count[i] < 0)
+			return;
+	}
+	if (class < MCM_CLASSES)
+		mcm_sample_load(arg, (unsigned)class, count, count + MCM_AGE_BINS);
+}
+
+void mcm_uses_load(struct mcm *m)
+{
+	if (!m->learn.tracks)
+		return;
+	mcm_durables_each(m, MCM_DURABLE_LEARNED, load_class, &m->learn.sample);
+	mcm_sample_loaded(&m->learn.sample);
 }

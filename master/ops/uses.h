@@ -19,4 +19,8 @@ void mcm_uses_put(struct mcm *m, uint32_t slot);
 void mcm_uses_gone(struct mcm *m, uint32_t slot);
 void mcm_uses_left_memory(struct mcm *m, uint32_t slot);
 
+/* Keep what was learned with the state on disk, before a checkpoint; restore it when the master starts. */
+void mcm_uses_save(struct mcm *m);
+void mcm_uses_load(struct mcm *m);
+
 #endif

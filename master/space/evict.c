@@ -100,8 +100,10 @@ static void victims_prefetch(struct mcm *m, const struct mcm_victim *v, unsigned
 	struct mcm_shard *sh;
 	unsigned i;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		hash[i] = mcm_load_relaxed(&mcm_object(&m->index, v[i].slot)->hash);
+		mcm_learn_prefetch(&m->learn, hash[i]);
+	}
 	mcm_index_prefetch(&m->index, hash, n, NULL);
 	sh = mcm_index_lock_slot(&m->index, v[0].slot);
 	o = mcm_object(&m->index, v[0].slot);

@@ -3,60 +3,46 @@
  * for the memory that it occupies (learn/model.h).
  *
  * Candidates are objects that have no other behind them in a chain, because a block without the one before it is of
- * no use to an engine.  A segment has them in an array, from which a few are drawn at random for each victim; the
- * best ones of earlier draws are remembered, and when a victim leaves, the object before it is a candidate next.  So
- * a conversation is mostly evicted from its end, without a search.  An entry of the array that is no candidate any
- * more leaves it when it is drawn, or when the array is twice as long as it has to be.
+ * no use to an engine.  They are on a list, from whose head a few are looked at for each victim and moved to its
+ * tail; so all are looked at in turn, in an order in which neighbours are mostly near each other in memory too.  The
+ * best ones are remembered, and when a victim leaves, the object before it is a candidate next.  So a conversation is
+ * mostly evicted from its end, without a search.  An object that has another behind it is moved to a second list when
+ * it is looked at, and comes back when it is a candidate again.
  *
- * All ranges are on the lists of `lru` too.  That order is used while LRU has more hits on the sampled keys
- * (learn/sample.h), and when no candidate may be evicted. */
+ * While LRU has more hits on the sampled keys (learn/sample.h), the candidate used longest ago is evicted instead. */
 #include <config.h>
-
-#include <errno.h>
 
 #include "common/list.h"
 #include "master/learn/learn.h"
 #include "master/space/evict_lists.h"
 #include "master/space/segment.h"
 
-#define IN_ARRAY 0x2u		/* bit of mcm_range.policy */
-#define DRAWS 4u		/* candidates that are added to the remembered ones per victim, */
-#define DRAWS_MAX 16u		/* out of that many entries at most */
+#define INNER MCM_LIST_CLASS	/* it is on the list of objects that have another behind them */
+/* Candidates that are added to the remembered ones per victim, and objects that are looked at for them.  In a small
+ * segment all of them are in the processor's cache. */
+#define DRAWS_SMALL 8u
+#define DRAWS_LARGE 2u
+#define SMALL 4096u		/* candidates */
+#define DRAWS_MAX 16u
+#define ROUNDS 4u		/* of draws without a victim, after which any object is evicted */
 #define BEST 16u
-#define ARRAY_SHIFT 16
-#define ARRAY_SPARE 1024u	/* entries */
 
-/* A remembered candidate; the objects behind it are victims of the same call. */
+/* A remembered candidate. */
 struct best {
 	uint32_t range;
+	float value;		/* when it was looked at last */
 	bool last;		/* the only object behind it is a victim of this call */
 };
 
 struct learn {
 	struct mcm_lists lists;
-	uint32_t head;
+	uint32_t head, inner;
 	struct mcm_learn *learn;
 	uint16_t segment;
-	uint64_t random;
 	struct best best[BEST + 1];
 	unsigned n_best;
-	struct mcm_slab array;		/* of ranges */
-	uint32_t n;
-	bool has_array;
+	bool by_age;		/* the values are those of LRU */
 };
-
-static uint32_t *entry(const struct learn *s, uint32_t at)
-{
-	return mcm_slab_get(&s->array, at, sizeof(uint32_t), ARRAY_SHIFT);
-}
-
-static uint32_t random_below(struct learn *s, uint32_t n)
-{
-	s->random ^= s->random << 13;
-	s->random ^= s->random >> 7;
-	s->random ^= s->random << 17;
-	return (uint32_t)((s->random >> 32) * n >> 32);
-}
 
 static void *learn_shared(struct mcm_learn *learn)
 {
@@ -65,7 +51,9 @@ static void *learn_shared(struct mcm_learn *learn)
 
 static void learn_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
-	mcm_list_tail(l, v->a, ((struct learn *)l)->head, range);
+	struct learn *s = (struct learn *)l;
+
+	mcm_list_tail(l, v->a, mcm_range(v->a, range)->policy & INNER ? s->inner : s->head, range);
 }
 
 static int learn_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -75,78 +63,12 @@ static int learn_init(void *state, void *shared, struct mcm_alloc *a, uint32_t l
 
 	s->learn = shared;
 	s->segment = mc_container_of(a, struct mcm_segment, alloc)->index;
-	s->random = 88172645463325252ull + s->segment;
-	mcm_slab_init(&s->array, sizeof(uint32_t), ARRAY_SHIFT);
-	s->has_array = true;
 	r = mcm_leaves_cover(s->learn, s->segment);
 	if (r == 0)
 		r = mcm_lists_init(&s->lists, a, lease_ticks, learn_requeue);
-	return r < 0 ? r : mcm_list_new(a, &s->head);
-}
-
-static void learn_done(void *state)
-{
-	struct learn *s = state;
-
-	if (s->has_array)
-		mcm_slab_done(&s->array);
-}
-
-/* ---- the array ---- */
-
-static bool is_listed(const struct mcm_evict_view *v, uint32_t range)
-{
-	uint32_t used = MCM_RANGE_USED | MCM_RANGE_LISTED;
-
-	return (mcm_range(v->a, range)->flags & used) == used;
-}
-
-/* Drop entries of ranges that were freed or used again; a range may have several entries. */
-static void array_compact(struct learn *s, const struct mcm_evict_view *v)
-{
-	uint32_t n = 0, range;
-
-	for (uint32_t i = 0; i < s->n; i++) {
-		range = *entry(s, i);
-		if (!is_listed(v, range) || !(mcm_range(v->a, range)->policy & IN_ARRAY))
-			continue;
-		mcm_range(v->a, range)->policy &= ~IN_ARRAY;
-		*entry(s, n++) = range;
-	}
-	s->n = n;
-	for (uint32_t i = 0; i < n; i++)
-		mcm_range(v->a, *entry(s, i))->policy |= IN_ARRAY;
-}
-
-static void array_add(struct learn *s, const struct mcm_evict_view *v, uint32_t range)
-{
-	if (mcm_range(v->a, range)->policy & IN_ARRAY)
-		return;
-	if (s->n > 2 * (s->lists.count[0] + s->lists.count[1]) + ARRAY_SPARE)
-		array_compact(s, v);
-	/* Without memory the object is found through the lists. */
-	if (mcm_slab_cover(&s->array, s->n) < 0)
-		return;
-	*entry(s, s->n++) = range;
-	mcm_range(v->a, range)->policy |= IN_ARRAY;
-}
-
-static void array_drop(struct learn *s, const struct mcm_evict_view *v, uint32_t at)
-{
-	uint32_t range = *entry(s, at);
-
-	if (is_listed(v, range))
-		mcm_range(v->a, range)->policy &= ~IN_ARRAY;
-	*entry(s, at) = *entry(s, --s->n);
-}
-
-static void learn_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
-{
-	struct learn *s = state;
-
-	(void)fresh;
-	mcm_lists_insert(&s->lists, v, range);
-	array_add(s, v, range);
+	if (r == 0)
+		r = mcm_list_new(a, &s->head);
+	return r < 0 ? r : mcm_list_new(a, &s->inner);
 }
 
 static void learn_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
@@ -156,21 +78,33 @@ static void learn_remove(void *state, const struct mcm_evict_view *v, uint32_t r
 
 /* ---- candidates ---- */
 
+static bool is_listed(const struct mcm_evict_view *v, uint32_t range)
+{
+	uint32_t used = MCM_RANGE_USED | MCM_RANGE_LISTED;
+
+	return (mcm_range(v->a, range)->flags & used) == used;
+}
+
 static uint32_t owner_of(const struct mcm_evict_view *v, uint32_t range)
 {
 	return mcm_range(v->a, range)->owner;
 }
 
-static void remember(struct learn *s, uint32_t range, bool last)
+static float value_of(const struct learn *s, const struct mcm_evict_view *v, uint32_t range)
+{
+	return mcm_learn_value(s->learn, owner_of(v, range), mcm_range_granules(v->a, mcm_range(v->a, range)), s->by_age);
+}
+
+static void remember(struct learn *s, const struct mcm_evict_view *v, uint32_t range, bool last)
 {
 	for (unsigned i = 0; i < s->n_best; i++)
 		if (s->best[i].range == range)
 			return;
 	if (s->n_best <= BEST)
-		s->best[s->n_best++] = (struct best){ range, last };
+		s->best[s->n_best++] = (struct best){ range, value_of(s, v, range), last };
 }
 
-/* The range of an object in this segment, if it may be evicted; 0: none.  The object may change at any time. */
+/* The range of an object in this segment, if it is on a list; 0: none.  The object may change at any time. */
 static uint32_t range_of(const struct learn *s, const struct mcm_evict_view *v, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(v->ix, slot);
@@ -182,6 +116,32 @@ static uint32_t range_of(const struct learn *s, const struct mcm_evict_view *v, 
 	return range;
 }
 
+/* Move it between the lists of candidates and inner objects, unless it is on one of leases or soft pins. */
+static void set_inner(struct learn *s, const struct mcm_evict_view *v, uint32_t range, bool inner)
+{
+	struct mcm_range *n = mcm_range(v->a, range);
+
+	if (!(n->policy & INNER) == !inner)
+		return;
+	if (n->policy & MCM_LIST_WHEEL || mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
+		return;
+	mcm_lists_del(&s->lists, v->a, range);
+	n->policy ^= INNER;
+	mcm_list_tail(&s->lists, v->a, inner ? s->inner : s->head, range);
+}
+
+/* The object before it is no candidate any more; its records are in the cache now. */
+static void learn_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
+{
+	struct learn *s = state;
+	uint32_t before = fresh ? mcm_learn_before(s->learn, owner_of(v, range)) : 0;
+	uint32_t inner = before ? range_of(s, v, before) : 0;
+
+	if (inner)
+		set_inner(s, v, inner, true);
+	mcm_lists_insert(&s->lists, v, range);
+}
+
 /* Objects that have no other behind them any more. */
 static void leaves_take(struct learn *s, const struct mcm_evict_view *v)
 {
@@ -191,8 +151,8 @@ static void leaves_take(struct learn *s, const struct mcm_evict_view *v)
 		range = range_of(s, v, slot);
 		if (!range)
 			continue;
-		array_add(s, v, range);
-		remember(s, range, false);
+		set_inner(s, v, range, false);
+		remember(s, v, range, false);
 	}
 }
 
@@ -205,27 +165,24 @@ static bool may_evict(const struct mcm_evict_view *v, unsigned level, uint32_t r
 	return !(level & MCM_EVICT_KEEP_RECENT) || !mcm_evict_recent(v, o);
 }
 
-static void draw(struct learn *s, const struct mcm_evict_view *v)
+/* Look at the next objects of the list. */
+static void draw(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v)
 {
-	uint32_t at[DRAWS_MAX];
-	unsigned good = 0;
+	unsigned good = 0, draws = s->lists.count[0] < SMALL ? DRAWS_SMALL : DRAWS_LARGE;
+	uint32_t id;
 
-	for (unsigned i = 0; i < DRAWS_MAX && good < DRAWS && s->n && s->n_best <= BEST; i++) {
-		/* The cache misses of the first draws overlap. */
-		for (unsigned k = 0; i == 0 && k < DRAWS; k++) {
-			at[k] = random_below(s, s->n);
-			__builtin_prefetch(mcm_range(v->a, *entry(s, at[k])));
-		}
-		if (i >= DRAWS)
-			at[i] = random_below(s, s->n);
-		else if (at[i] >= s->n)
+	for (unsigned i = 0; i < DRAWS_MAX && good < draws && s->n_best <= BEST; i++) {
+		id = mcm_selection_next(h, &s->lists, v, s->head);
+		if (!id)
+			return;
+		if (mcm_learn_inner(s->learn, owner_of(v, id))) {
+			set_inner(s, v, id, true);
 			continue;
-		if (is_listed(v, *entry(s, at[i])) && !mcm_learn_inner(s->learn, owner_of(v, *entry(s, at[i])))) {
-			remember(s, *entry(s, at[i]), false);
-			good++;
-		} else {
-			array_drop(s, v, at[i]);
 		}
+		mcm_lists_del(&s->lists, v->a, id);
+		mcm_list_tail(&s->lists, v->a, s->head, id);
+		remember(s, v, id, false);
+		good++;
 	}
 }
 
@@ -241,37 +198,43 @@ static void best_check(struct learn *s, const struct mcm_evict_view *v)
 	s->n_best = n;
 }
 
-/* The candidate of the lowest value, which is remembered no more; 0: none may be evicted. */
-static uint32_t choose(struct learn *s, const struct mcm_evict_view *v, unsigned level)
+/* Find the lowest value, of those that may be evicted, and the highest; BEST + 1: there is none. */
+static void best_ends(const struct learn *s, const struct mcm_evict_view *v, unsigned level, unsigned *low, unsigned *high)
 {
-	float value[BEST + 1], lowest = 0, highest = 0;
-	unsigned best = BEST + 1, worst = 0;
+	*low = *high = BEST + 1;
+	for (unsigned i = 0; i < s->n_best; i++) {
+		if (*high > BEST || s->best[i].value >= s->best[*high].value)
+			*high = i;
+		if ((*low > BEST || s->best[i].value < s->best[*low].value) && may_evict(v, level, s->best[i].range))
+			*low = i;
+	}
+}
+
+/* The candidate of the lowest value, which is remembered no more; 0: none may be evicted. */
+static uint32_t choose(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
+{
+	unsigned low, high;
 	uint32_t range;
+	float value;
 
 	best_check(s, v);
-	draw(s, v);
-	for (unsigned i = 0; i < s->n_best; i++) {
-		range = s->best[i].range;
-		value[i] = mcm_learn_value(s->learn, owner_of(v, range), mcm_range_granules(v->a, mcm_range(v->a, range)));
-		if (value[i] >= highest) {
-			highest = value[i];
-			worst = i;
-		}
-		if ((best > BEST || value[i] < lowest) && may_evict(v, level, range)) {
-			lowest = value[i];
-			best = i;
-		}
+	draw(h, s, v);
+	best_ends(s, v, level, &low, &high);
+	/* It may have been used since it was looked at. */
+	while (low <= BEST && (value = value_of(s, v, s->best[low].range)) > s->best[low].value) {
+		s->best[low].value = value;
+		best_ends(s, v, level, &low, &high);
 	}
-	if (best > BEST) {
-		/* The next call finds others. */
+	if (low > BEST) {
+		/* The next round finds others. */
 		s->n_best = 0;
 		return 0;
 	}
-	range = s->best[best].range;
-	s->best[best].range = 0;
+	range = s->best[low].range;
+	s->best[low].range = 0;
 	/* Room for new candidates. */
-	if (s->n_best > BEST - DRAWS && worst != best)
-		s->best[worst].range = 0;
+	if (s->n_best > BEST - DRAWS_SMALL && high != low)
+		s->best[high].range = 0;
 	for (unsigned i = s->n_best; i-- > 0;)
 		if (!s->best[i].range)
 			s->best[i] = s->best[--s->n_best];
@@ -285,7 +248,7 @@ static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 
 	mcm_selection_take(h, &s->lists, v, range);
 	if (next)
-		remember(s, next, true);
+		remember(s, v, next, true);
 }
 
 static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsigned level, uint64_t want,
@@ -293,24 +256,30 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 {
 	struct learn *s = state;
 	struct mcm_selection h = mcm_selection_begin(&s->lists, v, level, want, ret, max);
+	bool keep_recent = h.keep_recent, by_age = !mcm_learn_ahead(s->learn);
+	unsigned rounds = ROUNDS;
 	uint32_t id;
 
-	if (mcm_learn_ahead(s->learn)) {
-		for (unsigned i = 0; i < s->n_best; i++)
-			s->best[i].last = false;
-		leaves_take(s, v);
-		while (!mcm_selection_full(&h) && (id = choose(s, v, level)))
+	if (by_age != s->by_age)
+		s->n_best = 0;
+	s->by_age = by_age;
+	for (unsigned i = 0; i < s->n_best; i++)
+		s->best[i].last = false;
+	leaves_take(s, v);
+	/* The lists are not in the order of the puts: recent objects are passed over one by one. */
+	h.keep_recent = false;
+	while (!mcm_selection_full(&h) && rounds) {
+		id = choose(&h, s, v, level);
+		if (id)
 			take(&h, s, v, id);
+		else
+			rounds--;
 	}
-	while ((id = mcm_selection_next(&h, &s->lists, v, s->head))) {
-		if (mcm_evict_touched(v, id) && h.chances-- > 0) {
-			mcm_evict_untouch(v, id);
-			mcm_lists_del(&s->lists, v->a, id);
-			mcm_list_tail(&s->lists, v->a, s->head, id);
-		} else {
-			mcm_selection_take(&h, &s->lists, v, id);
-		}
-	}
+	h.keep_recent = keep_recent;
+	while ((id = mcm_selection_next(&h, &s->lists, v, s->head)))
+		mcm_selection_take(&h, &s->lists, v, id);
+	while ((id = mcm_selection_next(&h, &s->lists, v, s->inner)))
+		mcm_selection_take(&h, &s->lists, v, id);
 	return mcm_selection_end(&h, &s->lists, v, level, ret_more);
 }
 
@@ -320,7 +289,6 @@ const struct mcm_evict_ops mcm_evict_learn = {
 	.shared_new = learn_shared,
 	.shared_free = mcm_evict_shared_free,
 	.init = learn_init,
-	.done = learn_done,
 	.insert = learn_insert,
 	.remove = learn_remove,
 	.victims = learn_victims,

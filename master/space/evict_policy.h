@@ -56,8 +56,6 @@ struct mcm_evict_ops {
 
 	/* @shared outlives the state; @lease_ticks: length of the leases in use.  -ENOMEM. */
 	int (*init)(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks);
-	/* Free what init() allocated, also if it failed; NULL: nothing. */
-	void (*done)(void *state);
 	/* Put a range on a list: its owner was just committed (@fresh; the owner's hash is that of
 	 * its key), or it is back after its readers have ended. */
 	void (*insert)(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh);

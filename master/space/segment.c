@@ -49,8 +49,6 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 
 static void segment_contents_free(struct mcm_segment *s)
 {
-	if (s->policy && s->evict->done)
-		s->evict->done(s->policy);
 	mcm_alloc_done(&s->alloc);
 	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), s->medium);
 	free(s->policy);

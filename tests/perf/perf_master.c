@@ -5,7 +5,7 @@
  *
  *	perf_master [OBJECTS [PART]]
  *
- * OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or evict; default: all of
+ * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or evict; default: all of
  * them.
  *
  * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
@@ -101,6 +101,8 @@ static void conf_of(struct mcm_conf *conf)
 	conf->rpc_thread_num = 1;
 	conf->enable_metric_reporting = false;
 	conf->eviction_high_watermark_ratio = 1;
+	if (getenv("PERF_POLICY"))
+		conf->eviction_policy = getenv("PERF_POLICY");
 	conf->client_ttl = 3600 * 1000;
 }
 

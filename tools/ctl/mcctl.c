@@ -65,6 +65,7 @@ static const struct command {
 	{ "snapshot", "[create|list|verify [ID]|restore ID]", "write, list, check and choose snapshots of the index",
 	  0, 2, OFFLINE, mcctl_snapshot },
 	{ "failover", "", "make the master that leads several step down for a standby", 0, 0, OFFLINE, mcctl_failover },
+	{ "whatif", "", "estimate the hit ratio with less or more memory", 0, 0, OFFLINE, mcctl_whatif },
 	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, OFFLINE,
 	  mcctl_health },
 };

@@ -52,6 +52,7 @@ int mcctl_promote(struct mcctl *c);
 int mcctl_rebalance(struct mcctl *c);
 int mcctl_tasks(struct mcctl *c);
 int mcctl_tenants(struct mcctl *c);
+int mcctl_whatif(struct mcctl *c);
 int mcctl_quota(struct mcctl *c);
 int mcctl_watch(struct mcctl *c);
 int mcctl_top(struct mcctl *c);
