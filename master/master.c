@@ -73,6 +73,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
+	if (conf->index_seed)
+		m->index.seed = (uint64_t)conf->index_seed;
 	if (!conf->max_objects)
 		mcm_index_limit_memory(&m->index, half_of_memory());
 	mcm_clients_init(&m->clients);
