@@ -109,6 +109,26 @@ static int check_usage(const struct mc_options *o, const struct command *cmd)
 	return MCBENCH_OK;
 }
 
+/* With --pool_blocks, mcbench has masters of its own. */
+static int check_sweep(const struct mc_options *o, const struct mcbench_conf *conf)
+{
+	static const char *const without[] = { "policies", "master_program", "csv", "plot" };
+	static const char *const against[][2] = {
+		{ "master", "each pool gets a master of its own" },
+		{ "segment_size", "the number of blocks determines the memory" },
+		{ "keep", "the objects disappear with their master" },
+	};
+
+	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]) && !*conf->pool_blocks; i++)
+		if (mc_options_origin(o, without[i]) == MC_ORIGIN_ARG)
+			return mcbench_complain(MCBENCH_USAGE, "--%s needs --pool_blocks", without[i]);
+	for (size_t i = 0; i < sizeof(against) / sizeof(against[0]) && *conf->pool_blocks; i++)
+		if (mc_options_origin(o, against[i][0]) == MC_ORIGIN_ARG)
+			return mcbench_complain(MCBENCH_USAGE, "--%s cannot be combined with --pool_blocks: %s",
+						against[i][0], against[i][1]);
+	return MCBENCH_OK;
+}
+
 static int run_command(const struct mc_options *o, const struct mcbench_conf *conf)
 {
 	struct mcbench b = { .conf = conf };
@@ -122,11 +142,15 @@ static int run_command(const struct mc_options *o, const struct mcbench_conf *co
 		return mcbench_complain(MCBENCH_USAGE, "give a command, replay or bench; --help "
 					"tells more");
 	status = check_usage(o, cmd);
+	if (status == MCBENCH_OK)
+		status = check_sweep(o, conf);
 	if (status != MCBENCH_OK)
 		return status;
 	arg = mc_options_argv(o, 1);
 	b.argv = &arg;
 	b.argc = cmd->args_n;
+	if (*conf->pool_blocks)
+		return mcbench_sweep(&b);
 	status = connect_store(&b);
 	if (status == MCBENCH_OK)
 		status = check_pool(&b);

@@ -39,6 +39,8 @@ struct mcbench {
 /* The commands; they return an exit status. */
 int mcbench_replay(struct mcbench *b);
 int mcbench_micro(struct mcbench *b);
+/* replay with --pool_blocks: on pools of its own, without b->store (mcbench_sweep.c). */
+int mcbench_sweep(struct mcbench *b);
 
 /* ---- mcbench_end.c ---- */
 

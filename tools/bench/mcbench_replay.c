@@ -102,48 +102,78 @@ static void clean_up(struct mcbench_replay *r)
 				 "--prefix=%s\"", mcs_error_detail((int)n), name);
 }
 
-static int run(struct mcbench_replay *r)
+int mcbench_replay_run(struct mcbench_replay *r)
 {
-	int err = mc_stop_init(&r->stop), status;
+	int err = mc_stop_init(&r->stop);
 
 	if (err < 0)
 		return mcbench_complain(MCBENCH_FAILED, "%s", mc_err_detail(err));
 	err = run_workers(r);
+	mc_stop_done(&r->stop);
 	if (err < 0)
-		status = mcbench_complain(MCBENCH_FAILED, "cannot start %" PRId64 " threads with "
-					  "%" PRId64 " x %" PRIu64 " bytes each: %s",
-					  r->b->conf->threads, r->b->conf->batch,
-					  r->b->conf->block_size, mc_err_detail(err));
-	else
-		status = mcbench_replay_report(r);
+		return mcbench_complain(MCBENCH_FAILED, "cannot start %" PRId64 " threads with "
+					"%" PRId64 " x %" PRIu64 " bytes each: %s",
+					r->b->conf->threads, r->b->conf->batch,
+					r->b->conf->block_size, mc_err_detail(err));
+	return mcbench_replay_status(r);
+}
+
+static int run(struct mcbench_replay *r)
+{
+	int status = mcbench_replay_run(r), printed = MCBENCH_OK;
+
+	if (status != MCBENCH_FAILED)
+		printed = mcbench_replay_report(r);
+	/* Wrong bytes are the worst, also when a thread failed. */
 	if (r->n.wrong_bytes)
 		status = MCBENCH_WRONG;
+	else if (printed != MCBENCH_OK)
+		status = printed;
 	clean_up(r);
-	mc_stop_done(&r->stop);
 	return status;
+}
+
+int mcbench_replay_load(const struct mcbench *b, struct mcbench_trace *ret)
+{
+	int err;
+
+	if (b->conf->requests < 0)
+		err = mc_fail(-EINVAL, "--requests cannot be negative");
+	else
+		err = mcbench_trace_load(b->argv[0], (uint64_t)b->conf->requests, ret);
+	if (err < 0)
+		return mcbench_complain(err == -EINVAL ? MCBENCH_USAGE : MCBENCH_FAILED, "%s",
+					mc_err_detail(err));
+	return MCBENCH_OK;
+}
+
+struct mcbench_replay *mcbench_replay_new(struct mcbench *b, const struct mcbench_trace *trace)
+{
+	struct mcbench_replay *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		mcbench_complain(0, "out of memory");
+		return NULL;
+	}
+	r->b = b;
+	r->trace = *trace;
+	r->lookup.name = "lookup";
+	r->get.name = "get";
+	r->put.name = "put";
+	return r;
 }
 
 int mcbench_replay(struct mcbench *b)
 {
-	struct mcbench_replay *r = calloc(1, sizeof(*r));
-	int err, status;
+	struct mcbench_trace trace = { .requests = NULL };
+	struct mcbench_replay *r;
+	int status = mcbench_replay_load(b, &trace);
 
-	if (!r)
-		return mcbench_complain(MCBENCH_FAILED, "out of memory");
-	r->b = b;
-	r->lookup.name = "lookup";
-	r->get.name = "get";
-	r->put.name = "put";
-	if (b->conf->requests < 0)
-		err = mc_fail(-EINVAL, "--requests cannot be negative");
-	else
-		err = mcbench_trace_load(b->argv[0], (uint64_t)b->conf->requests, &r->trace);
-	if (err < 0)
-		status = mcbench_complain(err == -EINVAL ? MCBENCH_USAGE : MCBENCH_FAILED, "%s",
-					  mc_err_detail(err));
-	else
-		status = run(r);
-	mcbench_trace_free(&r->trace);
-	free(r);
+	if (status == MCBENCH_OK) {
+		r = mcbench_replay_new(b, &trace);
+		status = r ? run(r) : MCBENCH_FAILED;
+		free(r);
+	}
+	mcbench_trace_free(&trace);
 	return status;
 }

@@ -3,6 +3,7 @@
 #ifndef MCBENCH_REPLAY_H
 #define MCBENCH_REPLAY_H
 
+#include <jansson.h>
 #include <pthread.h>
 
 #include "common/thread.h"
@@ -25,7 +26,7 @@ struct mcbench_counts {
 
 struct mcbench_replay {
 	struct mcbench *b;
-	struct mcbench_trace trace;
+	struct mcbench_trace trace;	/* borrowed */
 	struct mcbench_counts n;
 	struct mcbench_stats lookup, get, put;
 	uint64_t next;			/* next request to take; atomic */
@@ -42,7 +43,25 @@ void *mcbench_replay_worker(void *arg);
 /* Prefix of the names of all objects of this run. */
 void mcbench_replay_prefix(const struct mcbench_conf *conf, char *buf, size_t len);
 
+/* Read the trace that the command line names.  Returns an exit status; an error has been reported. */
+int mcbench_replay_load(const struct mcbench *b, struct mcbench_trace *ret);
+/* A replay of @trace, which must exist as long as the replay.  free() it.  NULL: out of memory, has been reported. */
+struct mcbench_replay *mcbench_replay_new(struct mcbench *b, const struct mcbench_trace *trace);
+/* Run it on b->store, once.  Returns an exit status; it prints only errors. */
+int mcbench_replay_run(struct mcbench_replay *r);
+
 void mcbench_replay_progress(const struct mcbench_replay *r);
-int mcbench_replay_report(const struct mcbench_replay *r);	/* exit status */
+
+/* ---- results (mcbench_report.c) ---- */
+
+int mcbench_replay_report(const struct mcbench_replay *r);	/* prints all results; exit status */
+int mcbench_replay_status(const struct mcbench_replay *r);	/* exit status */
+void mcbench_replay_print_trace(const struct mcbench_replay *r);
+json_t *mcbench_replay_json(const struct mcbench_replay *r);	/* NULL: out of memory */
+double mcbench_replay_seconds(const struct mcbench_replay *r);
+uint64_t mcbench_replay_failures(const struct mcbench_replay *r);
+/* Share of the blocks in the whole trace that a pool of unlimited size would hit, in percent. */
+double mcbench_replay_endless(const struct mcbench_replay *r);
+double mcbench_percent(uint64_t part, uint64_t whole);
 
 #endif
