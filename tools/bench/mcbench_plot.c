@@ -38,7 +38,10 @@ static char python_program[] =
 	"ax.set(xscale='log', xlabel='pool size (blocks)', ylabel='usable hits (% of blocks)')\n"
 	"ax.grid(True)\n"
 	"ax.legend()\n"
-	"fig.savefig(sys.argv[1])\n";
+	"try:\n"
+	"    fig.savefig(sys.argv[1])\n"
+	"except OSError as e:\n"
+	"    sys.exit(str(e))\n";
 
 static const char *extension(const char *path)
 {
