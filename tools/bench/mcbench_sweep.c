@@ -29,7 +29,7 @@ struct sweep {
 	FILE *csv;			/* NULL: none */
 	json_t *json;			/* NULL: none */
 	uint64_t failed, wrong_bytes, wrong_blocks, read_blocks;
-	unsigned runs;
+	unsigned runs, rows;		/* complete runs; rows of the table that were printed */
 };
 
 /* ---- options ---- */
@@ -136,20 +136,26 @@ static void print_head(const struct sweep *s, const struct mcbench_replay *r)
 	printf("%12s %12s", "pool blocks", "size");
 	for (unsigned j = 0; j < s->grid.n_policies; j++)
 		printf("%*s", (int)s->width, s->grid.policies[j]);
+	putchar('\n');
 }
 
-static void print_cell(const struct sweep *s, unsigned pool, unsigned policy, const struct mcbench_replay *r)
+/* Only whole rows, because a progress bar may use the line. */
+static void print_row(struct sweep *s, unsigned pool)
 {
+	const struct mcbench_sweep_result *r = s->grid.results + pool * s->grid.n_policies;
 	uint64_t blocks = s->grid.pools[pool];
 	char size[32];
 
-	if (!s->runs)
-		print_head(s, r);
-	if (policy == 0)
-		printf("\n%12" PRIu64 " %12s", blocks,
-		       mc_format_size(blocks * s->conf.block_size, size, sizeof(size)));
-	printf("%*.2f", (int)s->width, mcbench_percent(r->n.prefix, r->n.blocks));
+	printf("%12" PRIu64 " %12s", blocks, mc_format_size(blocks * s->conf.block_size, size, sizeof(size)));
+	for (unsigned j = 0; j < s->grid.n_policies; j++) {
+		if (r[j].complete)
+			printf("%*.2f", (int)s->width, r[j].hit_ratio);
+		else
+			printf("%*s", (int)s->width, "-");
+	}
+	putchar('\n');
 	fflush(stdout);
+	s->rows = pool + 1;
 }
 
 /* A run is in the results only as a whole: the share of hits of its first requests is another one. */
@@ -177,7 +183,10 @@ static int add_result(struct sweep *s, unsigned pool, unsigned policy, const str
 		    json_array_append_new(s->json, j))
 			return mcbench_complain(MCBENCH_FAILED, "cannot make JSON");
 	} else if (s->table) {
-		print_cell(s, pool, policy, r);
+		if (!s->runs)
+			print_head(s, r);
+		if (policy + 1 == s->grid.n_policies)
+			print_row(s, pool);
 	}
 	s->runs++;
 	return !s->json && !s->table && s->csv != stdout ? mcbench_replay_report(r) : MCBENCH_OK;
@@ -187,8 +196,11 @@ static int close_results(struct sweep *s, int status)
 {
 	bool lost = false;
 
+	/* The row that a signal or an error interrupted. */
+	if (s->table && s->runs > s->rows * s->grid.n_policies)
+		print_row(s, s->rows);
 	if (s->table && s->runs)
-		printf("\n\nerrors: %" PRIu64 "\nwrong bytes: %" PRIu64 " in %" PRIu64 " of %" PRIu64
+		printf("\nerrors: %" PRIu64 "\nwrong bytes: %" PRIu64 " in %" PRIu64 " of %" PRIu64
 		       " blocks read\n", s->failed, s->wrong_bytes, s->wrong_blocks, s->read_blocks);
 	if (s->json) {
 		lost = json_dumpf(s->json, stdout, JSON_INDENT(2)) < 0;
