@@ -97,6 +97,7 @@ static void write_object(void *arg, uint32_t slot)
 	struct mcm_packer p = pack_begin(w, MCM_RECORD_OBJECT_MAX);
 
 	mcm_object_describe(w->m, slot, &r);
+	mcm_learn_describe(&w->m->learn, slot, &r.traits, &r.age);
 	mcm_pack_object(&p, &r);
 	pack_end(w, &p);
 }

@@ -124,8 +124,12 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_int(p, r->soft_until_ms, 8);
 	put_bytes(p, r->group);
 	put_int(p, r->data_type, 1);
-	if (r->reads)
+	if (r->reads || r->traits)
 		put_int(p, r->reads, 1);
+	if (r->traits) {
+		put_int(p, r->traits, 2);
+		put_int(p, r->age, 4);
+	}
 }
 
 void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r)
@@ -368,6 +372,8 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 		ret->group = get_bytes(c);
 	ret->data_type = (uint8_t)get_late(c, 1);
 	ret->reads = get_late(c, 1) & MCM_MARKS_OF_READS;
+	ret->traits = (uint16_t)get_late(c, 2);
+	ret->age = (uint32_t)get_late(c, 4);
 	if (ret->flags & ~(MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT) ||
 	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies) ||
 	    ret->group.len > MCM_GROUP_NAME_MAX || ret->data_type >= MCP_DATA_TYPES)

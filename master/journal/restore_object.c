@@ -5,6 +5,7 @@
 #include "common/cleanup.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
+#include "master/ops/uses.h"
 
 /* The segment's lock is needed because a range ends where its neighbour begins, and the neighbour may change. */
 struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
@@ -31,6 +32,8 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 	ret->mtime_ms = mcm_object_mtime(o);
 	ret->flags = o->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT);
 	ret->reads = mcm_load_relaxed(&o->marks) & MCM_MARKS_OF_READS;
+	ret->traits = 0;
+	ret->age = 0;
 	ret->soft_until_ms = 0;
 	if (o->flags & MCM_OBJ_SOFT) {
 		end = (uint64_t)mcm_load_relaxed(&mcm_ext(&m->index, o->ext)->soft_until) << MCM_TICK_SHIFT;
@@ -86,6 +89,7 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 	mcm_object_set_type(o, r->data_type);
 	/* So that eviction does not begin with the objects that are in use. */
 	__atomic_fetch_or(&o->marks, r->reads, __ATOMIC_RELAXED);
+	mcm_uses_restored(m, slot, r->traits, r->age);
 	if (group)
 		mcm_group_join(m, group, slot);
 	mcm_group_unref(m, group);

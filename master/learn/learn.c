@@ -14,6 +14,7 @@
 #define MOST 3u			/* of turns, uses and lengths */
 #define AFTER_MAX 60000u	/* no object is linked behind one that has that many behind it */
 #define LEAVES 31u
+#define OBJECTS_MORE 256u
 #define CLOCK_RACE 65536u	/* steps */
 
 /* Traits. */
@@ -74,10 +75,12 @@ void mcm_learn_pool(struct mcm_learn *l, uint64_t memory, uint64_t disk)
 {
 	uint64_t objects = load(&l->objects);
 
-	if (memory == load(&l->memory) && disk == load(&l->disk) && !mcm_sample_crowded(&l->sample, objects))
+	if (memory == load(&l->memory) && disk == load(&l->disk) && !mcm_sample_crowded(&l->sample, objects) &&
+	    objects / 2 < load(&l->objects_told))
 		return;
 	store(&l->memory, memory);
 	store(&l->disk, disk);
+	store(&l->objects_told, objects + OBJECTS_MORE);
 	mcm_sample_pool(&l->sample, memory, disk, objects);
 }
 
@@ -337,6 +340,29 @@ void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
 		       clock_now(l));
 }
 
+/* Another thread may have used the object since the clock was read. */
+static uint32_t age_of(const struct mcm_learn *l, const struct mcm_learned *o)
+{
+	uint32_t age = clock_now(l) - load(&o->last);
+
+	return age > UINT32_MAX - CLOCK_RACE ? 0 : age;
+}
+
+void mcm_learn_describe(const struct mcm_learn *l, uint32_t slot, uint16_t *ret_traits, uint32_t *ret_age)
+{
+	*ret_traits = l->tracks ? load(&learned(l, slot)->traits) & (uint16_t)~ASKED : 0;
+	*ret_age = *ret_traits ? age_of(l, learned(l, slot)) : 0;
+}
+
+void mcm_learn_restored(struct mcm_learn *l, uint32_t slot, uint16_t traits, uint32_t age)
+{
+	__atomic_fetch_add(&l->objects, 1, __ATOMIC_RELAXED);
+	if (!l->tracks)
+		return;
+	store(&learned(l, slot)->traits, traits);
+	store(&learned(l, slot)->last, clock_now(l) - age);
+}
+
 /* ---- for the policy ---- */
 
 bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot)
@@ -352,11 +378,8 @@ bool mcm_learn_ahead(const struct mcm_learn *l)
 float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules, bool by_age)
 {
 	const struct mcm_learned *o = learned(l, slot);
-	uint32_t age = clock_now(l) - load(&o->last);
+	uint32_t age = age_of(l, o);
 
-	/* Another thread may have used it since the clock was read. */
-	if (age > UINT32_MAX - CLOCK_RACE)
-		age = 0;
 	if (by_age)
 		return 1 / ((float)age + 1);
 	return mcm_model_value(&l->sample.model, class_of(load(&o->traits)), age) / (float)granules;

@@ -59,7 +59,7 @@ struct mcm_learn {
 	uint64_t found;			/* of them those that the pool had */
 	uint64_t objects;		/* with bytes, in the pool */
 	bool puts_asked;		/* clients ask for keys before they put them */
-	uint64_t memory, disk;		/* last mcm_learn_pool() */
+	uint64_t memory, disk, objects_told;	/* as of the last mcm_learn_pool() that did something */
 };
 
 struct mcm_asked {
@@ -102,6 +102,10 @@ void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key);
 uint32_t mcm_learn_left(struct mcm_learn *l, uint32_t slot);
 /* The pool does not have the key any more; @hash 0: it is forgotten. */
 void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash);
+
+/* Traits and age of an object, to be stored; and back, before the first use. */
+void mcm_learn_describe(const struct mcm_learn *l, uint32_t slot, uint16_t *ret_traits, uint32_t *ret_age);
+void mcm_learn_restored(struct mcm_learn *l, uint32_t slot, uint16_t traits, uint32_t age);
 
 /* ---- for the policy ---- */
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define FORGET 0.98f
+#define FORGET 0.99f
 /* Weight of all classes together in the estimate of one class, in objects: a class with few observations is treated
  * like the average one.  One conversation of hundreds of blocks is one observation, not hundreds. */
 #define PRIOR 300.0f

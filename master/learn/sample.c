@@ -15,9 +15,12 @@
 #define BUCKETS MCM_SAMPLE_KEYS
 #define REMEMBERED 8u		/* the directory has that many times the keys of the pool, at least */
 #define SWEEP 2u		/* keys whose age is looked at per use */
-#define PERIOD_FIRST 128u	/* uses until the model learns, doubled each time, */
-#define PERIOD_MAX 2048u	/* up to this one */
-#define DUEL_FORGET 0.98
+/* Sampled uses until the model learns: about as many as the pool has sampled objects, within limits; in the beginning
+ * fewer, doubled each time. */
+#define PERIOD_FIRST 128u
+#define PERIOD_MIN 512u
+#define PERIOD_MAX 2048u
+#define DUEL_FORGET 0.995
 #define DUEL_MARGIN 0.003	/* hits per use by which LRU has to be better */
 #define USES_MAX (1u << 22)	/* then all counts of the curve are halved */
 #define GRANULE 64u
@@ -183,6 +186,7 @@ bool mcm_sample_crowded(const struct mcm_key_sample *s, uint64_t objects)
 void mcm_sample_pool(struct mcm_key_sample *s, uint64_t memory, uint64_t disk, uint64_t objects)
 {
 	pthread_mutex_lock(&s->lock);
+	s->objects = objects;
 	while (mcm_sample_crowded(s, objects))
 		rate_halve(s);
 	s->memory = memory;
@@ -245,6 +249,14 @@ static void counts_halve(struct mcm_key_sample *s)
 	s->expected /= 2;
 }
 
+static uint32_t period_next(const struct mcm_key_sample *s)
+{
+	uint64_t most = s->objects >> s->shift;
+
+	most = most < PERIOD_MIN ? PERIOD_MIN : most > PERIOD_MAX ? PERIOD_MAX : most;
+	return 2 * s->period < most ? 2 * s->period : (uint32_t)most;
+}
+
 static void learn(struct mcm_key_sample *s)
 {
 	if (--s->rest)
@@ -253,8 +265,7 @@ static void learn(struct mcm_key_sample *s)
 		mcm_model_learn(&s->model);
 		duel(s, s->period / (1 - DUEL_FORGET));
 	}
-	if (s->period < PERIOD_MAX)
-		s->period *= 2;
+	s->period = period_next(s);
 	s->rest = s->period;
 	if (s->uses > USES_MAX)
 		counts_halve(s);

@@ -43,7 +43,7 @@ struct mcm_key_sample {
 	struct mcm_model model;		/* its values are atomic, its counts guarded by the lock */
 	pthread_mutex_t lock;
 	/* guarded by the lock */
-	uint64_t memory, disk;		/* bytes of the real pool */
+	uint64_t memory, disk, objects;	/* bytes and (roughly) objects of the real pool */
 	struct mcm_sample_key *key;	/* 0: the head of the list by last use */
 	uint32_t *bucket;
 	uint32_t keys, free, swept;

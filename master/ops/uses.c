@@ -94,6 +94,12 @@ void mcm_uses_gone(struct mcm *m, uint32_t slot)
 	mcm_learn_gone(&m->learn, slot, object_counts(o) ? o->hash : 0);
 }
 
+void mcm_uses_restored(struct mcm *m, uint32_t slot, uint16_t traits, uint32_t age)
+{
+	if (object_counts(mcm_object(&m->index, slot)))
+		mcm_learn_restored(&m->learn, slot, traits, age);
+}
+
 /* ---- what was learned, across restarts ---- */
 
 /* The value is COUNTS floats, little-endian: objects that reached each age, then those used at it. */

@@ -19,6 +19,8 @@ void mcm_uses_put(struct mcm *m, uint32_t slot);
 void mcm_uses_gone(struct mcm *m, uint32_t slot);
 void mcm_uses_left_memory(struct mcm *m, uint32_t slot);
 
+/* The object was restored, with what mcm_learn_describe() returned (0: nothing). */
+void mcm_uses_restored(struct mcm *m, uint32_t slot, uint16_t traits, uint32_t age);
 /* Keep what was learned with the state on disk, before a checkpoint; restore it when the master starts. */
 void mcm_uses_save(struct mcm *m);
 void mcm_uses_load(struct mcm *m);

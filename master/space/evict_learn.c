@@ -198,6 +198,21 @@ static void best_check(struct learn *s, const struct mcm_evict_view *v)
 	s->n_best = n;
 }
 
+/* Of equal values, as in a new pool, objects that were read stay, then the newer ones. */
+static bool comes_first(const struct learn *s, const struct mcm_evict_view *v, unsigned a, unsigned b)
+{
+	const struct mcm_object *oa, *ob;
+	unsigned ra, rb;
+
+	if (s->best[a].value < s->best[b].value || s->best[a].value > s->best[b].value)
+		return s->best[a].value < s->best[b].value;
+	ra = mcm_evict_reads(v, s->best[a].range);
+	rb = mcm_evict_reads(v, s->best[b].range);
+	oa = mcm_evict_owner(v, s->best[a].range);
+	ob = mcm_evict_owner(v, s->best[b].range);
+	return ra < rb || (ra == rb && mcm_load_relaxed(&oa->generation) < mcm_load_relaxed(&ob->generation));
+}
+
 /* Find the lowest value, of those that may be evicted, and the highest; BEST + 1: there is none. */
 static void best_ends(const struct learn *s, const struct mcm_evict_view *v, unsigned level, unsigned *low, unsigned *high)
 {
@@ -205,7 +220,7 @@ static void best_ends(const struct learn *s, const struct mcm_evict_view *v, uns
 	for (unsigned i = 0; i < s->n_best; i++) {
 		if (*high > BEST || s->best[i].value >= s->best[*high].value)
 			*high = i;
-		if ((*low > BEST || s->best[i].value < s->best[*low].value) && may_evict(v, level, s->best[i].range))
+		if ((*low > BEST || comes_first(s, v, i, *low)) && may_evict(v, level, s->best[i].range))
 			*low = i;
 	}
 }

@@ -54,6 +54,19 @@ static int pump(struct pair *p, unsigned most)
 	return r;
 }
 
+/* Read without copying. */
+static int read_all(struct pair *p)
+{
+	struct mcm_feed_part part;
+	char buf[PART];
+	int r;
+
+	do
+		r = mcm_feed_read(p->feed, buf, sizeof(buf), &part);
+	while (r > 0);
+	return r;
+}
+
 static void put(struct fixture *fx, unsigned from, unsigned to)
 {
 	char key[16];
@@ -111,7 +124,7 @@ static void a_copy_follows_changes_and_checkpoints(void **state)
 	/* Two checkpoints behind: the files between are removed. */
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
-	assert_int_equal(pump(&p, UINT32_MAX), -ESTALE);
+	assert_int_equal(read_all(&p), -ESTALE);
 	pair_close(&p);
 	fx_down(&fx);
 }

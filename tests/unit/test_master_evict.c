@@ -22,6 +22,14 @@ static void no_background(struct mcm_conf *conf)
 	conf->client_ttl = 3600 * 1000;
 }
 
+static void strict_order(struct mcm_conf *conf)
+{
+	static char lru[] = "lru";
+
+	no_background(conf);
+	conf->eviction_policy = lru;
+}
+
 static const char *key_of(char *buf, unsigned i)
 {
 	sprintf(buf, "key-%u", i);
@@ -56,7 +64,7 @@ static void test_oldest_first(void **state)
 	char key[32];
 
 	(void)state;
-	fx_up(&fx, 1, MIB, no_background);
+	fx_up(&fx, 1, MIB, strict_order);
 	fill(&fx, 0);
 	/* A read gives a second chance, a stat does not. */
 	assert_int_equal(fx_pin(&fx, fx.s, "key-0", MCP_GET_LEASE, &o, NULL), 0);
@@ -80,7 +88,7 @@ static void test_pinned_stay(void **state)
 	unsigned i;
 
 	(void)state;
-	fx_up(&fx, 1, MIB, no_background);
+	fx_up(&fx, 1, MIB, strict_order);
 	fill(&fx, 0);
 	for (i = 0; i < 256; i++)
 		assert_int_equal(fx_pin(&fx, fx.s, key_of(key, i), MCP_GET_LEASE, &o[i], NULL), 0);
@@ -530,7 +538,7 @@ static void test_ahead(void **state)
 	struct fixture fx;
 
 	(void)state;
-	fx_up(&fx, 1, MANY * 4 * KIB, no_background);
+	fx_up(&fx, 1, MANY * 4 * KIB, strict_order);
 	put_many(&fx, 0, MANY);
 	asked = fx_metric("mooncake_master_inline_evictions_total");
 	gone = fx_metric("master_evicted_key_count");
