@@ -114,6 +114,14 @@ static void prefetch_head(struct mcm_index *ix, uint32_t hash)
 		__builtin_prefetch(&heads[pos >> (32 - bits)]);
 }
 
+uint32_t mcm_shard_next(struct mcm_index *ix, uint32_t hash)
+{
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	uint32_t slot = mcm_load_relaxed(&sh->free);
+
+	return slot ? slot : mcm_load_relaxed(&sh->fresh);
+}
+
 /* shard locked */
 static void prefetch_new(struct mcm_index *ix, const struct mcm_shard *sh, uint32_t len)
 {

@@ -76,6 +76,8 @@ static inline struct mcm_object *mcm_object(const struct mcm_index *ix, uint32_t
  * is then prefetched too; NULL: none. */
 #define MCM_PREFETCH_MAX 32u
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len);
+/* The slot of the next new object in the shard of this hash, for prefetches: another thread may take it. */
+uint32_t mcm_shard_next(struct mcm_index *ix, uint32_t hash);
 
 /* Lock the shard of an object that cannot be freed, but may be renamed, meanwhile. */
 struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);

@@ -89,6 +89,13 @@ static inline void mcm_learn_prefetch(const struct mcm_learn *l, uint32_t hash)
 		mcm_ghosts_prefetch(&l->ghosts, hash);
 }
 
+/* The next calls use this object, which may not be covered yet. */
+static inline void mcm_learn_prefetch_object(const struct mcm_learn *l, uint32_t slot)
+{
+	if (l->tracks && slot >> MCM_LEARNED_SHIFT < __atomic_load_n(&l->learned.chunks, __ATOMIC_ACQUIRE))
+		__builtin_prefetch(mcm_slab_get(&l->learned, slot, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT), 1);
+}
+
 /* A client asked for these keys, in this order; at most MCM_CHAIN_MAX. */
 void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
 /* A client begins to put keys.  If it did not ask for them before, they are a chain that it asks for now. */

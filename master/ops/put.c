@@ -607,6 +607,10 @@ static void put_prefetch(struct mcm *m, const struct mcp_put_done *done, const u
 	for (i = 0; i < n; i++)
 		len[i] = done[i].key.len;
 	mcm_index_prefetch(&m->index, hash, n, len);
+	for (i = 0; i < n; i++) {
+		mcm_learn_prefetch(&m->learn, hash[i]);
+		mcm_learn_prefetch_object(&m->learn, mcm_shard_next(&m->index, hash[i]));
+	}
 	mcm_names_open(&m->names, done[0].key.data, done[0].key.len, &pb->at);
 	if (pb->at.dir)
 		mcm_names_prefetch(&m->names, pb->at.dir, hash, n);

@@ -22,6 +22,7 @@
  * segment all of them are in the processor's cache. */
 #define DRAWS_SMALL 8u
 #define DRAWS_LARGE 2u
+#define DRAWS_REST 4u		/* in a large one, there is a draw per that many victims while enough are remembered */
 #define SMALL 4096u		/* candidates */
 #define DRAWS_MAX 16u
 #define ROUNDS 4u		/* of draws without a victim, after which any object is evicted */
@@ -40,7 +41,7 @@ struct learn {
 	struct mcm_learn *learn;
 	uint16_t segment;
 	struct best best[BEST + 1];
-	unsigned n_best;
+	unsigned n_best, turn;
 	bool by_age;		/* the values are those of LRU */
 };
 
@@ -171,6 +172,8 @@ static void draw(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 	unsigned good = 0, draws = s->lists.count[0] < SMALL ? DRAWS_SMALL : DRAWS_LARGE;
 	uint32_t id;
 
+	if (draws == DRAWS_LARGE && s->n_best >= BEST / 2 && ++s->turn % DRAWS_REST)
+		return;
 	for (unsigned i = 0; i < DRAWS_MAX && good < draws && s->n_best <= BEST; i++) {
 		id = mcm_selection_next(h, &s->lists, v, s->head);
 		if (!id)
@@ -260,7 +263,13 @@ static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 {
 	uint32_t before = mcm_learn_before(s->learn, owner_of(v, range));
 	uint32_t next = before && mcm_learn_only_one(s->learn, before) ? range_of(s, v, before) : 0;
+	uint32_t later = next ? mcm_learn_before(s->learn, before) : 0;
 
+	/* Mostly the next victims. */
+	if (later) {
+		mcm_learn_prefetch_object(s->learn, later);
+		__builtin_prefetch(mcm_object(v->ix, later));
+	}
 	mcm_selection_take(h, &s->lists, v, range);
 	if (next)
 		remember(s, v, next, true);
