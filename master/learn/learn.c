@@ -14,6 +14,7 @@
 #define MOST 3u			/* of turns, uses and lengths */
 #define AFTER_MAX 60000u	/* no object is linked behind one that has that many behind it */
 #define LEAVES 31u
+#define YOUNG 4u		/* steps */
 #define OBJECTS_MORE 256u
 #define CLOCK_RACE 65536u	/* steps */
 
@@ -383,6 +384,11 @@ float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granule
 	if (by_age)
 		return 1 / ((float)age + 1);
 	return mcm_model_value(&l->sample.model, class_of(load(&o->traits)), age) / (float)granules;
+}
+
+bool mcm_learn_young(const struct mcm_learn *l, uint32_t slot)
+{
+	return age_of(l, learned(l, slot)) < YOUNG;
 }
 
 uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot)

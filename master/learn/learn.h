@@ -122,6 +122,8 @@ bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot);
 bool mcm_learn_ahead(const struct mcm_learn *l);
 /* The value of the object, which occupies @granules; @by_age: as for LRU, the younger the higher. */
 float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules, bool by_age);
+/* The object was used just now: the client may be putting those behind it. */
+bool mcm_learn_young(const struct mcm_learn *l, uint32_t slot);
 uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot);
 /* The object before this one has no other behind it. */
 bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before);

@@ -11,7 +11,10 @@
 /* Weight of all classes together in the estimate of one class, in objects: a class with few observations is treated
  * like the average one.  One conversation of hundreds of blocks is one observation, not hundreds. */
 #define PRIOR 300.0f
-#define PRIOR_USED 0.01f	/* the same for bins that no object has reached */
+/* The chance of use in a bin that few objects of any class have reached is a bit lower than in the one before it. */
+#define FEW 10.0f
+#define LATER 0.8f
+#define FIRST_CHANCE 0.01f
 
 /* The youngest age of a bin. */
 static float bin_begin(unsigned bin)
@@ -74,7 +77,7 @@ static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin)
 
 void mcm_model_learn(struct mcm_model *md)
 {
-	float all[MCM_AGE_BINS], chance[MCM_AGE_BINS];
+	float all[MCM_AGE_BINS], chance[MCM_AGE_BINS], last = FIRST_CHANCE;
 
 	for (unsigned b = 0; b < MCM_AGE_BINS; b++) {
 		float reached = 0, used = 0;
@@ -83,7 +86,7 @@ void mcm_model_learn(struct mcm_model *md)
 			reached += md->reached[c][b];
 			used += md->used[c][b];
 		}
-		all[b] = (used + PRIOR_USED) / (reached + 1);
+		last = all[b] = (used + FEW * LATER * last) / (reached + FEW);
 	}
 	for (unsigned c = 0; c < MCM_CLASSES; c++) {
 		for (unsigned b = 0; b < MCM_AGE_BINS; b++) {

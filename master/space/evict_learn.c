@@ -157,10 +157,12 @@ static void leaves_take(struct learn *s, const struct mcm_evict_view *v)
 	}
 }
 
-static bool may_evict(const struct mcm_evict_view *v, unsigned level, uint32_t range)
+static bool may_evict(const struct learn *s, const struct mcm_evict_view *v, unsigned level, uint32_t range)
 {
 	const struct mcm_object *o = mcm_evict_owner(v, range);
 
+	if (mcm_learn_young(s->learn, owner_of(v, range)))
+		return false;
 	if (mcm_evict_owner_state(v, o) > MCM_OWNER_TOUCHED || mcm_evict_soft(v->ix, o, v->now))
 		return false;
 	return !(level & MCM_EVICT_KEEP_RECENT) || !mcm_evict_recent(v, o);
@@ -223,7 +225,7 @@ static void best_ends(const struct learn *s, const struct mcm_evict_view *v, uns
 	for (unsigned i = 0; i < s->n_best; i++) {
 		if (*high > BEST || s->best[i].value >= s->best[*high].value)
 			*high = i;
-		if ((*low > BEST || comes_first(s, v, i, *low)) && may_evict(v, level, s->best[i].range))
+		if ((*low > BEST || comes_first(s, v, i, *low)) && may_evict(s, v, level, s->best[i].range))
 			*low = i;
 	}
 }
@@ -257,6 +259,25 @@ static uint32_t choose(struct mcm_selection *h, struct learn *s, const struct mc
 		if (!s->best[i].range)
 			s->best[i] = s->best[--s->n_best];
 	return range;
+}
+
+/* No candidate may be evicted, because their chains go on in other segments, or are being put.  Of the next objects
+ * that have others behind them, the one of the lowest value; 0: none. */
+static uint32_t choose_inner(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
+{
+	uint32_t id, best = 0;
+	float value, lowest = 0;
+
+	for (unsigned i = 0; i < DRAWS_MAX && (id = mcm_selection_next(h, &s->lists, v, s->inner)); i++) {
+		mcm_lists_del(&s->lists, v->a, id);
+		mcm_list_tail(&s->lists, v->a, s->inner, id);
+		value = value_of(s, v, id);
+		if ((!best || value < lowest) && may_evict(s, v, level, id)) {
+			best = id;
+			lowest = value;
+		}
+	}
+	return best;
 }
 
 static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, uint32_t range)
@@ -294,6 +315,8 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 	h.keep_recent = false;
 	while (!mcm_selection_full(&h) && rounds) {
 		id = choose(&h, s, v, level);
+		if (!id)
+			id = choose_inner(&h, s, v, level);
 		if (id)
 			take(&h, s, v, id);
 		else
