@@ -49,7 +49,7 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
 	struct mcm *m;
 	void *mem;
-	int r;
+	int r, learned;
 
 	r = mcm_conf_check(conf);
 	if (r < 0)
@@ -85,15 +85,16 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	mcm_rates_init(&m->rates);
 	mcm_object_lists_init(&m->empties.lists);
 	mcm_slab_init(&m->object_links, sizeof(struct mcm_object_link), MCM_OBJECT_LINKS_SHIFT);
+	learned = mcm_learn_init(&m->learn, m->evict == &mcm_evict_learn);
 	r = mcm_tenants_init(m);
+	if (r == 0)
+		r = learned;
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
 	if (r == 0)
 		r = mcm_offload_init(m);
 	if (r == 0)
 		r = mcm_hot_init(m);
-	if (r == 0)
-		r = mcm_learn_init(&m->learn, m->evict == &mcm_evict_learn);
 	if (r == 0)
 		r = mcm_segments_init(&m->segments, m->evict, &m->learn, mcm_tick_after(conf->default_kv_lease_ttl));
 	if (r == 0)

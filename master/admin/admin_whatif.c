@@ -14,6 +14,7 @@
 #include "master/mcm_i.h"
 
 #define PPM 1e6
+#define SECONDS_MAX 1e15
 
 #define RATIO(var, labels) \
 	MC_METRIC_DEFINE(var, "mooncake_master_hit_ratio", labels, \
@@ -43,7 +44,9 @@ static double estimate(const struct mcm *m, const struct mcm_curve *c, unsigned 
 /* Seconds to compute the tokens of @hits objects. */
 static double seconds_of(const struct mcm *m, double hits)
 {
-	return hits * (double)m->conf.tokens_per_object * m->conf.token_recompute_time;
+	double s = hits * (double)m->conf.tokens_per_object * m->conf.token_recompute_time;
+
+	return s < SECONDS_MAX ? s : SECONDS_MAX;
 }
 
 static double real_ratio(uint64_t uses, uint64_t found)

@@ -14,9 +14,9 @@
 #define MOST 3u			/* of turns, uses and lengths */
 #define AFTER_MAX 60000u	/* no object is linked behind one that has that many behind it */
 #define LEAVES 31u
+#define LEAVES_SHIFT 8
 #define YOUNG 4u		/* steps */
 #define OBJECTS_MORE 256u
-#define CLOCK_RACE 65536u	/* steps */
 
 /* Traits. */
 #define TURN_SHIFT 0
@@ -51,7 +51,7 @@ int mcm_learn_init(struct mcm_learn *l, bool tracks)
 	memset(l, 0, sizeof(*l));
 	l->tracks = tracks;
 	mcm_slab_init(&l->learned, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT);
-	mcm_slab_init(&l->leaves, sizeof(struct mcm_leaves), 8);
+	mcm_slab_init(&l->leaves, sizeof(struct mcm_leaves), LEAVES_SHIFT);
 	r = mcm_sample_init(&l->sample, tracks);
 	if (r == 0)
 		r = mcm_ghosts_init(&l->ghosts);
@@ -141,21 +141,59 @@ static uint16_t traits_used(uint16_t traits, unsigned now, unsigned length)
 
 /* ---- chains ---- */
 
-/* Replace the object before @o; the counts of both change. */
+static uint32_t link_slot(uint64_t link)
+{
+	return (uint32_t)link;
+}
+
+static uint16_t link_life(uint64_t link)
+{
+	return (uint16_t)(link >> 32);
+}
+
+static uint16_t own_life(const struct mcm_learned *o)
+{
+	return (uint16_t)(load(&o->link) >> 48);
+}
+
+/* The slot of the object before @o, if it still is that object; else 0. */
+static uint32_t before_of(const struct mcm_learn *l, const struct mcm_learned *o)
+{
+	uint64_t link = load(&o->link);
+	uint32_t slot = link_slot(link);
+
+	return slot && own_life(learned(l, slot)) == link_life(link) ? slot : 0;
+}
+
+/* Replace the object before @o; the counts of both change.  Links lead to objects that were put earlier, so they make
+ * no circle.  Returns the previous one, if it has no other behind it now. */
 static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t before)
 {
-	uint32_t old;
+	uint64_t old = load(&o->link), link;
+	struct mcm_learned *b;
 
-	if (load(&o->before) == before)
+	if (before_of(l, o) == before)
 		return 0;
 	if (before && load(&learned(l, before)->after) >= AFTER_MAX)
 		before = 0;
 	if (before)
 		__atomic_fetch_add(&learned(l, before)->after, 1, __ATOMIC_RELAXED);
-	old = __atomic_exchange_n(&o->before, before, __ATOMIC_RELAXED);
-	if (old && __atomic_sub_fetch(&learned(l, old)->after, 1, __ATOMIC_RELAXED) == 0)
-		return old;
-	return 0;
+	do
+		link = (old >> 48) << 48 | (uint64_t)(before ? own_life(learned(l, before)) : 0) << 32 | before;
+	while (!__atomic_compare_exchange_n(&o->link, &old, link, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	if (!link_slot(old))
+		return 0;
+	b = learned(l, link_slot(old));
+	if (own_life(b) != link_life(old))
+		return 0;
+	return __atomic_sub_fetch(&b->after, 1, __ATOMIC_RELAXED) == 0 ? link_slot(old) : 0;
+}
+
+/* A new object in the slot: links to the previous one are void. */
+static void new_life(struct mcm_learned *o)
+{
+	store(&o->link, (uint64_t)(uint16_t)(own_life(o) + 1) << 48);
+	store(&o->after, 0);
 }
 
 static uint64_t *recent_of(const struct mcm_learn *l, uint32_t hash)
@@ -207,7 +245,14 @@ static unsigned chain_turn(uint16_t *traits, unsigned n)
 	return ends > HUB_ENDS ? 1 : at_most(trait(traits[known - 1], TURN_SHIFT) + 1, MOST);
 }
 
-static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now, uint16_t *traits)
+static void left_add(struct mcm_left *left, uint32_t slot)
+{
+	if (slot && left && left->n < MCM_LEFT_MAX)
+		left->slot[left->n++] = slot;
+}
+
+static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now, uint16_t *traits,
+		      struct mcm_left *left)
 {
 	unsigned turn = chain_turn(traits, n), length = length_of(n);
 
@@ -227,12 +272,12 @@ static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigne
 		o = learned(l, keys[i].slot);
 		store(&o->last, now);
 		store(&o->traits, traits[i]);
-		if (i && keys[i - 1].slot)
-			(void)link_before(l, o, keys[i - 1].slot);
+		if (i && keys[i - 1].slot && keys[i - 1].generation < keys[i].generation)
+			left_add(left, link_before(l, o, keys[i - 1].slot));
 	}
 }
 
-void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n)
+void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, struct mcm_left *left)
 {
 	uint32_t now = (uint32_t)(__atomic_fetch_add(&l->clock, n, __ATOMIC_RELAXED) >> MCM_CLOCK_SHIFT);
 	uint16_t traits[MCM_CHAIN_MAX];
@@ -246,7 +291,7 @@ void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned
 		chain_traits(l, keys, n, traits);
 	else
 		memset(traits, 0, n * sizeof(traits[0]));
-	chain_use(l, keys, n, now, traits);
+	chain_use(l, keys, n, now, traits, left);
 	for (unsigned i = 0; i < n; i++)
 		if (mcm_sample_has(&l->sample, keys[i].hash))
 			mcm_sample_use(&l->sample, &s, &(struct mcm_sample_use){
@@ -271,7 +316,7 @@ void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned 
 		store(&l->puts_asked, asked);
 	}
 	if (n && !asked)
-		mcm_learn_asked(l, keys, n);
+		mcm_learn_asked(l, keys, n, NULL);
 }
 
 void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
@@ -312,6 +357,7 @@ void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
 		mcm_ghosts_drop(&l->ghosts, key->hash);
 	if (l->tracks) {
 		o = learned(l, key->slot);
+		new_life(o);
 		store(&o->last, ghost.last);
 		store(&o->traits, (uint16_t)(ghost.traits & ~ASKED));
 		(void)link_before(l, o, recent_find(l, ghost.before));
@@ -341,12 +387,9 @@ void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
 		       clock_now(l));
 }
 
-/* Another thread may have used the object since the clock was read. */
 static uint32_t age_of(const struct mcm_learn *l, const struct mcm_learned *o)
 {
-	uint32_t age = clock_now(l) - load(&o->last);
-
-	return age > UINT32_MAX - CLOCK_RACE ? 0 : age;
+	return mcm_model_age(clock_now(l), load(&o->last));
 }
 
 void mcm_learn_describe(const struct mcm_learn *l, uint32_t slot, uint16_t *ret_traits, uint32_t *ret_age)
@@ -393,7 +436,7 @@ bool mcm_learn_young(const struct mcm_learn *l, uint32_t slot)
 
 uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot)
 {
-	return load(&learned(l, slot)->before);
+	return before_of(l, learned(l, slot));
 }
 
 bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before)
@@ -401,8 +444,13 @@ bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before)
 	return load(&learned(l, before)->after) == 1;
 }
 
+/* NULL: it is not covered. */
 static struct mcm_leaves *leaves_of(const struct mcm_learn *l, uint16_t segment)
 {
+	uint32_t chunk = (segment + 1u) >> LEAVES_SHIFT;
+
+	if (chunk >= __atomic_load_n(&l->leaves.chunks, __ATOMIC_ACQUIRE) || !mcm_slab_at(&l->leaves, chunk << LEAVES_SHIFT))
+		return NULL;
 	return mcm_slab_at(&l->leaves, segment + 1u);
 }
 
@@ -415,7 +463,8 @@ void mcm_leaves_add(struct mcm_learn *l, uint16_t segment, uint32_t slot)
 {
 	struct mcm_leaves *f = leaves_of(l, segment);
 
-	store(&f->slot[__atomic_fetch_add(&f->added, 1, __ATOMIC_RELAXED) & LEAVES], slot);
+	if (f)
+		store(&f->slot[__atomic_fetch_add(&f->added, 1, __ATOMIC_RELAXED) & LEAVES], slot);
 }
 
 uint32_t mcm_leaves_take(struct mcm_learn *l, uint16_t segment)

@@ -35,13 +35,15 @@
 
 /* What is known of an object, by its slot. */
 struct mcm_learned {
+	/* Slot of the object before it in its chain, 0: none; 16 bits: life of that slot then; 16 bits: life of this one.
+	 * The life of a slot is the number of its object: a link to an earlier object of a slot is void. */
+	uint64_t link;
 	uint32_t last;		/* last use */
-	uint32_t before;	/* slot of the object before it in its chain, 0: none */
 	uint16_t after;		/* objects that have this one before them */
 	uint16_t traits;
 };
-_Static_assert(sizeof(struct mcm_learned) == 12, "at most 16 bytes per object");
-#define MCM_LEARNED_SHIFT 18	/* 3 MiB */
+_Static_assert(sizeof(struct mcm_learned) == 16, "at most 16 bytes per object");
+#define MCM_LEARNED_SHIFT 18	/* 4 MiB */
 
 struct mcm_leaves;
 struct mcm_recent;
@@ -64,7 +66,8 @@ struct mcm_learn {
 
 struct mcm_asked {
 	uint32_t hash, slot;	/* of the key and its object; slot 0: the pool does not have it */
-	uint64_t size;		/* bytes, if there is an object */
+	/* if there is an object: bytes that it occupies; a larger number if it was put later than another */
+	uint64_t size, generation;
 };
 
 /* @tracks: for the policy `learn`.  -ENOMEM. */
@@ -96,8 +99,14 @@ static inline void mcm_learn_prefetch_object(const struct mcm_learn *l, uint32_t
 		__builtin_prefetch(mcm_slab_get(&l->learned, slot, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT), 1);
 }
 
-/* A client asked for these keys, in this order; at most MCM_CHAIN_MAX. */
-void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
+/* Objects that have no other behind them any more, because those are in another chain now. */
+#define MCM_LEFT_MAX 8u
+struct mcm_left {
+	uint32_t slot[MCM_LEFT_MAX];
+	unsigned n;
+};
+/* A client asked for these keys, in this order; at most MCM_CHAIN_MAX.  @left: NULL, or some are added. */
+void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, struct mcm_left *left);
 /* A client begins to put keys.  If it did not ask for them before, they are a chain that it asks for now. */
 void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);
 /* A client reads an object; if it asked for it before, that was the use.  Not counted with other policies. */
@@ -130,6 +139,7 @@ bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before);
 
 /* Objects of a segment that have no other behind them any more: a ring, in which old ones are lost. */
 int mcm_leaves_cover(struct mcm_learn *l, uint16_t segment);
+/* Nothing happens if the segment has another policy. */
 void mcm_leaves_add(struct mcm_learn *l, uint16_t segment, uint32_t slot);
 /* Take one; 0: there is none.  One thread at a time per segment. */
 uint32_t mcm_leaves_take(struct mcm_learn *l, uint16_t segment);

@@ -15,6 +15,7 @@
 #define FEW 10.0f
 #define LATER 0.8f
 #define FIRST_CHANCE 0.01f
+#define BEYOND 4u		/* bins behind the last one that an object has reached, in which a use is expected */
 
 /* The youngest age of a bin. */
 static float bin_begin(unsigned bin)
@@ -57,12 +58,12 @@ void mcm_model_init(struct mcm_model *md)
 			value_set(md, c, b, 1 / (bin_begin(b) + 1));
 }
 
-/* The best rate of hits of an object that has just reached @bin. */
-static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin)
+/* The best rate of hits of an object that has just reached @bin; later ages than @end are not looked at. */
+static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin, unsigned end)
 {
 	float alive = 1, used = 0, time = 0, best = 0;
 
-	for (unsigned t = bin; t < MCM_AGE_BINS; t++) {
+	for (unsigned t = bin; t < end; t++) {
 		float width = bin_begin(t + 1) - bin_begin(t);
 
 		/* On average, an object is in the middle of its bin. */
@@ -78,6 +79,7 @@ static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin)
 void mcm_model_learn(struct mcm_model *md)
 {
 	float all[MCM_AGE_BINS], chance[MCM_AGE_BINS], last = FIRST_CHANCE;
+	unsigned end = 0;
 
 	for (unsigned b = 0; b < MCM_AGE_BINS; b++) {
 		float reached = 0, used = 0;
@@ -86,8 +88,10 @@ void mcm_model_learn(struct mcm_model *md)
 			reached += md->reached[c][b];
 			used += md->used[c][b];
 		}
+		end = reached > 0 ? b + BEYOND : end;
 		last = all[b] = (used + FEW * LATER * last) / (reached + FEW);
 	}
+	end = end < MCM_AGE_BINS ? end : MCM_AGE_BINS;
 	for (unsigned c = 0; c < MCM_CLASSES; c++) {
 		for (unsigned b = 0; b < MCM_AGE_BINS; b++) {
 			chance[b] = (md->used[c][b] + PRIOR * all[b]) / (md->reached[c][b] + PRIOR);
@@ -97,7 +101,7 @@ void mcm_model_learn(struct mcm_model *md)
 			md->used[c][b] *= FORGET;
 		}
 		for (unsigned b = 0; b < MCM_AGE_BINS; b++)
-			value_set(md, c, b, best_rate(chance, b));
+			value_set(md, c, b, best_rate(chance, b, b < end ? end : b + 1));
 	}
 }
 

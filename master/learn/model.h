@@ -28,6 +28,12 @@ struct mcm_model {
 
 void mcm_model_init(struct mcm_model *md);
 
+/* The age of an object at @now; the clock wraps.  It may have been used since the caller read the clock. */
+static inline uint32_t mcm_model_age(uint32_t now, uint32_t last)
+{
+	return now - last > UINT32_MAX - 65536 ? 0 : now - last;
+}
+
 unsigned mcm_model_bin(uint32_t age);
 /* Compute the values from the counts, and reduce the counts a little, so that old observations are forgotten. */
 void mcm_model_learn(struct mcm_model *md);

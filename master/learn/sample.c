@@ -24,6 +24,7 @@
 #define DUEL_MARGIN 0.003	/* hits per use by which LRU has to be better */
 #define USES_MAX (1u << 22)	/* then all counts of the curve are halved */
 #define GRANULE 64u
+#define LOADED_MIN 1000		/* observations that are worth something */
 
 int mcm_sample_init(struct mcm_key_sample *s, bool simulates)
 {
@@ -197,17 +198,10 @@ void mcm_sample_pool(struct mcm_key_sample *s, uint64_t memory, uint64_t disk, u
 
 /* ---- learning ---- */
 
-static uint32_t age_of(const struct mcm_sample_key *k, uint32_t now)
-{
-	uint32_t age = now - k->last;
-
-	return age > UINT32_MAX / 2 ? 0 : age;
-}
-
 /* Count the ages that the key has reached. */
 static unsigned settle(struct mcm_key_sample *s, struct mcm_sample_key *k, uint32_t now)
 {
-	unsigned bin = mcm_model_bin(age_of(k, now));
+	unsigned bin = mcm_model_bin(mcm_model_age(now, k->last));
 
 	for (; k->settled <= bin; k->settled++)
 		s->model.reached[k->class][k->settled]++;
@@ -420,7 +414,7 @@ void mcm_sample_loaded(struct mcm_key_sample *s)
 	pthread_mutex_lock(&s->lock);
 	for (unsigned c = 0; c < MCM_CLASSES; c++)
 		any += s->model.reached[c][0];
-	if (any > 0)
+	if (any > LOADED_MIN)
 		mcm_model_learn(&s->model);
 	pthread_mutex_unlock(&s->lock);
 }

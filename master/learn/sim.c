@@ -9,6 +9,7 @@
 #define DRAWS 4u
 #define DRAWS_MAX 16u
 #define PROBES 64u
+#define VICTIMS_MAX 32u		/* evicted for one key */
 
 struct mcm_sim *mcm_sim_new(unsigned nr)
 {
@@ -105,7 +106,7 @@ static float value_of(const struct mcm_key_sample *s, uint32_t id, uint32_t now)
 {
 	const struct mcm_sample_key *k = &s->key[id];
 
-	return mcm_model_value(&s->model, k->class, now > k->last ? now - k->last : 0) / (float)k->granules;
+	return mcm_model_value(&s->model, k->class, mcm_model_age(now, k->last)) / (float)k->granules;
 }
 
 /* Remember a few more candidates. */
@@ -177,7 +178,11 @@ void mcm_sim_add(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id, uin
 {
 	uint32_t victim;
 
-	while (sim->used && sim->used + s->key[id].granules > sim->room) {
+	/* In a pool smaller than an object, that object would be the only one. */
+	if (s->key[id].granules > sim->room)
+		return;
+	/* If the pool has just become smaller, the rest follows with the next keys. */
+	for (unsigned i = 0; i < VICTIMS_MAX && sim->used && sim->used + s->key[id].granules > sim->room; i++) {
 		victim = choose(s, sim, now);
 		if (!victim)
 			victim = probe(s, sim);
@@ -185,9 +190,6 @@ void mcm_sim_add(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id, uin
 			break;
 		mcm_sim_remove(s, sim, victim);
 	}
-	/* In a pool smaller than an object, that object would be the only one. */
-	if (s->key[id].granules > sim->room)
-		return;
 	s->key[id].in_sim |= (uint8_t)(1u << sim->nr);
 	sim->used += s->key[id].granules;
 	list_candidate(s, sim, id);

@@ -216,7 +216,8 @@ static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_b
 		return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
 	if (!(flags & MCP_EXIST_PEEK))
 		promise_lease(m, o, lease);
-	asked->slot = mcm_object_size(o) ? slot : 0;
+	if (mcm_object_size(o))
+		mcm_uses_describe(m, slot, asked);
 	return PRESENT;
 }
 

@@ -18,8 +18,9 @@
 
 #define LOG "learn"
 #define COUNTS (2 * MCM_AGE_BINS)
+#define COUNT_MAX 1e9f
 
-/* Bytes of a segment that the object occupies; another thread may be changing the object. */
+/* Bytes of a segment that the object occupies; its shard is locked. */
 static uint64_t object_bytes(const struct mcm *m, uint32_t slot)
 {
 	return mcm_alloc_round(mcm_object_reserve(mcm_object_size(mcm_object(&m->index, slot)))) << MCM_GRANULE_SHIFT;
@@ -47,16 +48,33 @@ static void pool_size(struct mcm *m)
 	mcm_learn_pool(&m->learn, (uint64_t)((double)memory * share), (uint64_t)((double)disk * share));
 }
 
-void mcm_uses_asked(struct mcm *m, struct mcm_asked *keys, unsigned n)
+/* Tell the policy of its segment that the object has no other behind it any more. */
+static void leaf_add(struct mcm *m, uint32_t slot)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (keys[i].slot && mcm_learn_samples(&m->learn, keys[i].hash))
-			keys[i].size = object_bytes(m, keys[i].slot);
-	pool_size(m);
-	mcm_learn_asked(&m->learn, keys, n);
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	if (mcm_load_relaxed(&o->range))
+		mcm_leaves_add(&m->learn, mcm_load_relaxed(&o->segment), slot);
 }
 
-void mcm_uses_puts(struct mcm *m, struct mcm_asked *keys, unsigned n)
+void mcm_uses_describe(struct mcm *m, uint32_t slot, struct mcm_asked *ret)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+
+	*ret = (struct mcm_asked){ o->hash, slot, object_bytes(m, slot), o->generation };
+}
+
+void mcm_uses_asked(struct mcm *m, const struct mcm_asked *keys, unsigned n)
+{
+	struct mcm_left left = { .n = 0 };
+
+	pool_size(m);
+	mcm_learn_asked(&m->learn, keys, n, &left);
+	while (left.n)
+		leaf_add(m, left.slot[--left.n]);
+}
+
+void mcm_uses_puts(struct mcm *m, const struct mcm_asked *keys, unsigned n)
 {
 	pool_size(m);
 	mcm_learn_puts(&m->learn, keys, n);
@@ -64,26 +82,28 @@ void mcm_uses_puts(struct mcm *m, struct mcm_asked *keys, unsigned n)
 
 void mcm_uses_read(struct mcm *m, uint32_t slot)
 {
-	mcm_learn_read(&m->learn, &(struct mcm_asked){
-		mcm_object(&m->index, slot)->hash, slot, object_bytes(m, slot),
-	});
+	struct mcm_asked key;
+
+	mcm_uses_describe(m, slot, &key);
+	mcm_learn_read(&m->learn, &key);
 }
 
 void mcm_uses_put(struct mcm *m, uint32_t slot)
 {
-	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_asked key;
 
-	if (object_counts(o))
-		mcm_learn_put(&m->learn, &(struct mcm_asked){ o->hash, slot, object_bytes(m, slot) });
+	if (!object_counts(mcm_object(&m->index, slot)))
+		return;
+	mcm_uses_describe(m, slot, &key);
+	mcm_learn_put(&m->learn, &key);
 }
 
 void mcm_uses_left_memory(struct mcm *m, uint32_t slot)
 {
 	uint32_t before = mcm_learn_left(&m->learn, slot);
-	const struct mcm_object *o = mcm_object(&m->index, before);
 
-	if (before && mcm_load_relaxed(&o->range))
-		mcm_leaves_add(&m->learn, mcm_load_relaxed(&o->segment), before);
+	if (before)
+		leaf_add(m, before);
 }
 
 void mcm_uses_gone(struct mcm *m, uint32_t slot)
@@ -136,19 +156,21 @@ static void load_class(void *arg, const struct mcm_durable_record *r)
 {
 	float count[COUNTS];
 	uint32_t bits;
-	char name[16];
+	char name[16], *end;
 	unsigned long class;
 
 	if (!r->name.len || r->name.len >= sizeof(name) || r->value.len != sizeof(count))
 		return;
 	memcpy(name, r->name.data, r->name.len);
 	name[r->name.len] = '\0';
-	class = strtoul(name, NULL, 10);
+	class = strtoul(name, &end, 10);
+	if (*end || name[0] < '0' || name[0] > '9')
+		return;
 	for (unsigned i = 0; i < COUNTS; i++) {
 		memcpy(&bits, (const char *)r->value.data + i * sizeof(bits), sizeof(bits));
 		bits = le32toh(bits);
 		memcpy(&count[i], &bits, sizeof(bits));
-		if (!isfinite(count[i]) || count[i] < 0)
+		if (!isfinite(count[i]) || count[i] < 0 || count[i] > COUNT_MAX)
 			return;
 	}
 	if (class < MCM_CLASSES)

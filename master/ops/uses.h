@@ -9,10 +9,12 @@
 
 struct mcm;
 
-/* The keys of one request, in its order, up to MCM_CHAIN_MAX; no lock held.  Only hash and slot are used. */
-void mcm_uses_asked(struct mcm *m, struct mcm_asked *keys, unsigned n);
+/* Describe an object that has bytes and that a client asked for; its shard is locked. */
+void mcm_uses_describe(struct mcm *m, uint32_t slot, struct mcm_asked *ret);
+/* The keys of one request, in its order, up to MCM_CHAIN_MAX; no lock held. */
+void mcm_uses_asked(struct mcm *m, const struct mcm_asked *keys, unsigned n);
 /* Keys whose puts begin. */
-void mcm_uses_puts(struct mcm *m, struct mcm_asked *keys, unsigned n);
+void mcm_uses_puts(struct mcm *m, const struct mcm_asked *keys, unsigned n);
 /* The object's shard is locked: it is read; it was put; it leaves the pool; it left the memory and is on disks only. */
 void mcm_uses_read(struct mcm *m, uint32_t slot);
 void mcm_uses_put(struct mcm *m, uint32_t slot);

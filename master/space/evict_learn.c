@@ -25,8 +25,9 @@
 #define DRAWS_REST 4u		/* in a large one, there is a draw per that many victims while enough are remembered */
 #define SMALL 4096u		/* candidates */
 #define DRAWS_MAX 16u
-#define ROUNDS 4u		/* of draws without a victim, after which any object is evicted */
+#define INNER_SHARE 8u		/* an object with others behind it is looked at per call, and per that many victims */
 #define BEST 16u
+#define LAST_STEPS 32		/* for objects that are evicted because there is no other */
 
 /* A remembered candidate. */
 struct best {
@@ -42,7 +43,9 @@ struct learn {
 	uint16_t segment;
 	struct best best[BEST + 1];
 	unsigned n_best, turn;
+	uint64_t fruitless;		/* objects looked at since the last victim */
 	bool by_age;		/* the values are those of LRU */
+	bool young_too;		/* there is nothing else to evict */
 };
 
 static void *learn_shared(struct mcm_learn *learn)
@@ -53,8 +56,11 @@ static void *learn_shared(struct mcm_learn *learn)
 static void learn_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
 	struct learn *s = (struct learn *)l;
+	struct mcm_range *n = mcm_range(v->a, range);
+	bool inner = mcm_learn_inner(s->learn, n->owner);
 
-	mcm_list_tail(l, v->a, mcm_range(v->a, range)->policy & INNER ? s->inner : s->head, range);
+	n->policy = inner ? n->policy | INNER : n->policy & ~INNER;
+	mcm_list_tail(l, v->a, inner ? s->inner : s->head, range);
 }
 
 static int learn_init(void *state, void *shared, struct mcm_alloc *a, uint32_t lease_ticks)
@@ -124,7 +130,7 @@ static void set_inner(struct learn *s, const struct mcm_evict_view *v, uint32_t 
 
 	if (!(n->policy & INNER) == !inner)
 		return;
-	if (n->policy & MCM_LIST_WHEEL || mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
+	if (n->policy & (MCM_LIST_WHEEL | MCM_LIST_SOFT))
 		return;
 	mcm_lists_del(&s->lists, v->a, range);
 	n->policy ^= INNER;
@@ -161,7 +167,7 @@ static bool may_evict(const struct learn *s, const struct mcm_evict_view *v, uns
 {
 	const struct mcm_object *o = mcm_evict_owner(v, range);
 
-	if (mcm_learn_young(s->learn, owner_of(v, range)))
+	if (!s->young_too && mcm_learn_young(s->learn, owner_of(v, range)))
 		return false;
 	if (mcm_evict_owner_state(v, o) > MCM_OWNER_TOUCHED || mcm_evict_soft(v->ix, o, v->now))
 		return false;
@@ -261,6 +267,21 @@ static uint32_t choose(struct mcm_selection *h, struct learn *s, const struct mc
 	return range;
 }
 
+/* Look at the next objects of the second list: one may have lost the last object behind it without notice. */
+static void look_at_inner(struct learn *s, const struct mcm_evict_view *v, unsigned looks)
+{
+	uint32_t id;
+
+	while (looks-- && (id = mcm_range(v->a, s->inner)->list_next) != s->inner) {
+		if (!mcm_learn_inner(s->learn, owner_of(v, id))) {
+			set_inner(s, v, id, false);
+			continue;
+		}
+		mcm_lists_del(&s->lists, v->a, id);
+		mcm_list_tail(&s->lists, v->a, s->inner, id);
+	}
+}
+
 /* No candidate may be evicted, because their chains go on in other segments, or are being put.  Of the next objects
  * that have others behind them, the one of the lowest value; 0: none. */
 static uint32_t choose_inner(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
@@ -296,13 +317,49 @@ static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 		remember(s, v, next, true);
 }
 
+/* False: all objects were looked at, in this call and those before, and none may be evicted. */
+static bool victim_find(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
+{
+	int steps = h->steps;
+	uint32_t id;
+
+	id = choose(h, s, v, level);
+	if (!id)
+		id = choose_inner(h, s, v, level);
+	if (id) {
+		take(h, s, v, id);
+		s->fruitless = 0;
+		return true;
+	}
+	s->fruitless += (uint64_t)(steps - h->steps);
+	if (s->fruitless + s->lists.waiting + s->lists.softs <= s->lists.count[0] + s->lists.count[1] && h->steps < steps)
+		return true;
+	s->fruitless = 0;
+	return false;
+}
+
+/* As lru does it, with a second chance for objects that were read. */
+static void take_in_order(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, uint32_t head)
+{
+	uint32_t id;
+
+	while ((id = mcm_selection_next(h, &s->lists, v, head))) {
+		if (mcm_evict_touched(v, id) && h->chances-- > 0) {
+			mcm_evict_untouch(v, id);
+			mcm_lists_del(&s->lists, v->a, id);
+			mcm_list_tail(&s->lists, v->a, head, id);
+		} else {
+			mcm_selection_take(h, &s->lists, v, id);
+		}
+	}
+}
+
 static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsigned level, uint64_t want,
 			      struct mcm_victim *ret, unsigned max, bool *ret_more)
 {
 	struct learn *s = state;
 	struct mcm_selection h = mcm_selection_begin(&s->lists, v, level, want, ret, max);
-	bool keep_recent = h.keep_recent, by_age = !mcm_learn_ahead(s->learn);
-	unsigned rounds = ROUNDS;
+	bool keep_recent = h.keep_recent, by_age = !mcm_learn_ahead(s->learn), none = false;
 	uint32_t id;
 
 	if (by_age != s->by_age)
@@ -313,20 +370,20 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 	leaves_take(s, v);
 	/* The lists are not in the order of the puts: recent objects are passed over one by one. */
 	h.keep_recent = false;
-	while (!mcm_selection_full(&h) && rounds) {
-		id = choose(&h, s, v, level);
-		if (!id)
-			id = choose_inner(&h, s, v, level);
-		if (id)
-			take(&h, s, v, id);
-		else
-			rounds--;
-	}
+	s->young_too = false;
+	while (!mcm_selection_full(&h) && !none)
+		none = !victim_find(&h, s, v, level);
+	look_at_inner(s, v, 1 + h.n / INNER_SHARE);
 	h.keep_recent = keep_recent;
-	while ((id = mcm_selection_next(&h, &s->lists, v, s->head)))
-		mcm_selection_take(&h, &s->lists, v, id);
-	while ((id = mcm_selection_next(&h, &s->lists, v, s->inner)))
-		mcm_selection_take(&h, &s->lists, v, id);
+	if (none) {
+		/* All were looked at: then those that clients are using now. */
+		s->young_too = true;
+		h.steps = h.steps < LAST_STEPS ? LAST_STEPS : h.steps;
+		while (!mcm_selection_full(&h) && (id = choose(&h, s, v, level)))
+			take(&h, s, v, id);
+		take_in_order(&h, s, v, s->head);
+		take_in_order(&h, s, v, s->inner);
+	}
 	return mcm_selection_end(&h, &s->lists, v, level, ret_more);
 }
 

@@ -75,6 +75,10 @@ void mcm_lists_del(struct mcm_lists *l, struct mcm_alloc *a, uint32_t id)
 	mcm_range(a, n->list_next)->list_prev = n->list_prev;
 	n->list_prev = n->list_next = 0;
 	n->flags &= ~MCM_RANGE_LISTED;
+	if (n->policy & MCM_LIST_SOFT) {
+		n->policy &= ~MCM_LIST_SOFT;
+		l->softs--;
+	}
 	if (n->policy & MCM_LIST_WHEEL) {
 		n->policy &= ~MCM_LIST_WHEEL;
 		l->waiting--;
@@ -88,10 +92,17 @@ static uint32_t list_first(const struct mcm_alloc *a, uint32_t head)
 	return id == head ? 0 : id;
 }
 
+static void soft_add(struct mcm_lists *l, struct mcm_alloc *a, uint32_t id)
+{
+	mcm_list_tail(l, a, l->soft, id);
+	mcm_range(a, id)->policy |= MCM_LIST_SOFT;
+	l->softs++;
+}
+
 void mcm_lists_insert(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
 {
 	if (mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
-		mcm_list_tail(l, v->a, l->soft, range);
+		soft_add(l, v->a, range);
 	else
 		l->requeue(l, v, range);
 }
@@ -220,7 +231,7 @@ static void select_from_wheel(struct mcm_selection *h, struct mcm_lists *l,
 					mcm_lists_del(l, v->a, id);
 			} else if (!soft_too && mcm_evict_soft(v->ix, o, v->now)) {
 				mcm_lists_del(l, v->a, id);
-				mcm_list_tail(l, v->a, l->soft, id);
+				soft_add(l, v->a, id);
 			} else if (lease >> l->shift > slot && slot + 1 < l->turn + MCM_WHEEL) {
 				mcm_lists_del(l, v->a, id);
 				wheel_add(l, v, id, lease);
@@ -254,7 +265,7 @@ unsigned mcm_selection_end(struct mcm_selection *h, struct mcm_lists *l,
 		if (mcm_evict_touched(v, id) && h->chances-- > 0) {
 			mcm_evict_untouch(v, id);
 			mcm_lists_del(l, v->a, id);
-			mcm_list_tail(l, v->a, l->soft, id);
+			soft_add(l, v->a, id);
 		} else {
 			mcm_selection_take(h, l, v, id);
 		}

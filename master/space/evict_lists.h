@@ -14,6 +14,7 @@
 
 /* Bits of mcm_range.policy.  They stay while the range is on no list. */
 #define MCM_LIST_CLASS 0x1u	/* the policy's: one of its two classes, which the lists count */
+#define MCM_LIST_SOFT 0x4u
 #define MCM_LIST_WHEEL 0x8u
 
 struct mcm_lists {
@@ -21,6 +22,7 @@ struct mcm_lists {
 	uint32_t wheel[MCM_WHEEL];
 	uint32_t turn;			/* oldest slot of the wheel that may have ranges */
 	uint32_t waiting;		/* ranges on the wheel */
+	uint32_t softs;			/* ranges on the list of soft-pinned ones */
 	unsigned shift;			/* log2 of the ticks per slot */
 	uint64_t granules[2];		/* of the listed ranges, by class */
 	uint64_t count[2];

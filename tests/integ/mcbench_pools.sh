@@ -47,6 +47,12 @@ awk -F, 'NR > 1 && ($7 <= 0 || $7 > $8 || $8 >= 100) { exit 1 }' "$tmp/a.csv" ||
 bench --pool_blocks=300,100 --policies=lru,fifo,s3fifo --csv=- replay "$tmp/chat.jsonl" >"$tmp/b.csv"
 equal "hits of a second run" "$(hits "$tmp/b.csv")" "$(hits "$tmp/a.csv")"
 
+# the policy that learns, too; it has more hits of conversations
+bench --pool_blocks=300 --policies=lru,learn --csv="$tmp/c.csv" replay "$tmp/chat.jsonl" >/dev/null
+bench --pool_blocks=300 --policies=lru,learn --csv=- replay "$tmp/chat.jsonl" >"$tmp/d.csv"
+equal "hits of a second run" "$(hits "$tmp/d.csv")" "$(hits "$tmp/c.csv")"
+awk -F, 'NR == 2 { lru = $7 } NR == 3 && $7 < lru { exit 1 }' "$tmp/c.csv" || fail "learn has fewer hits: $(cat "$tmp/c.csv")"
+
 # ---- the number of blocks is exact, also below the 4 KiB of a page and with checksums behind the bytes: a loop
 # over as many keys hits always, over one more never
 make_trace loop --keys 70 --requests 280 >"$tmp/loop.jsonl"

@@ -402,13 +402,20 @@ static void test_equal_hashes(void **state)
 	fx_down(&fx);
 }
 
+static void strict_order(struct mcm_conf *conf)
+{
+	static char lru[] = "lru";
+
+	conf->eviction_policy = lru;
+}
+
 /* A renamed object keeps its position in the eviction order. */
 static void test_rename_order(void **state)
 {
 	struct fixture fx;
 
 	(void)state;
-	fx_up(&fx, 1, 3 * 65536, NULL);
+	fx_up(&fx, 1, 3 * 65536, strict_order);
 	fx.m->conf.eviction_high_watermark_ratio = 1;
 	assert_int_equal(fx_put(&fx, "a", 65536, 0), 0);
 	assert_int_equal(fx_put(&fx, "b", 65536, 0), 0);
