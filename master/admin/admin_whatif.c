@@ -92,7 +92,8 @@ void mcm_admin_whatif(struct mc_http_request *rq, void *arg)
 	for (unsigned i = 0; i < MCM_SIZES; i++) {
 		json_array_append_new(in_memory, size_json(m, factor[i], memory, estimate(m, &c, i), (double)uses));
 		if (disk)
-			json_array_append_new(on_disks, size_json(m, factor[i], disk, c.lru[MCM_SIZES + i], (double)uses));
+			json_array_append_new(on_disks, size_json(m, factor[i], disk, c.lru[MCM_SIZES + i],
+							  (double)uses));
 	}
 	mcm_answer_json(rq, 200, json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:f, s:o, s:o, s:o}",
 		"policy", m->evict->name,

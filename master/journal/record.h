@@ -59,7 +59,7 @@ struct mcm_object_record {
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written */
 	uint8_t copies;
-	/* in checkpoints only: what the policy learn knows of the object (learn/learn.h) */
+	/* in checkpoints only: the object's traits and age for the policy learn (learn/learn.h) */
 	uint16_t traits;
 	uint32_t age;
 	struct mcm_extent_record extent[MCM_REPLICA_MAX];

@@ -336,7 +336,8 @@ void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
 	}
 	clock = __atomic_add_fetch(&l->clock, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&l->found, 1, __ATOMIC_RELAXED);
-	traits = traits_used(traits, traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT)) & (uint16_t)~ASKED;
+	traits = traits_used(traits, traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT));
+	traits &= (uint16_t)~ASKED;
 	store(&o->traits, traits);
 	store(&o->last, (uint32_t)(clock >> MCM_CLOCK_SHIFT));
 	if (mcm_sample_has(&l->sample, key->hash))
@@ -449,7 +450,8 @@ static struct mcm_leaves *leaves_of(const struct mcm_learn *l, uint16_t segment)
 {
 	uint32_t chunk = (segment + 1u) >> LEAVES_SHIFT;
 
-	if (chunk >= __atomic_load_n(&l->leaves.chunks, __ATOMIC_ACQUIRE) || !mcm_slab_at(&l->leaves, chunk << LEAVES_SHIFT))
+	if (chunk >= __atomic_load_n(&l->leaves.chunks, __ATOMIC_ACQUIRE) ||
+	    !mcm_slab_at(&l->leaves, chunk << LEAVES_SHIFT))
 		return NULL;
 	return mcm_slab_at(&l->leaves, segment + 1u);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * learn.h - what the master learns about the use of keys, for the policy `learn` and for the curve of hit ratios.
+ * learn.h - the use of keys, from which the master learns for the policy `learn` and for the curve of hit ratios.
  *
  * Inference engines ask for the blocks of a request in one batch, in the order of the text: the keys of a batch are
  * a chain, in which each block extends the one before it.  Which turn of a conversation a request is, and how long
@@ -10,8 +10,8 @@
  *	now	turn of the request that used it last
  *	uses	number of requests that used it
  *	length	of the chain that used it last: up to 4, 16, 64 keys, or more
- *	ends	number of chains whose known part ended at this key; with more than HUB_ENDS it is a hub, such as the last
- *		block of a system prompt, from which conversations begin
+ *	ends	number of chains whose known part ended at this key; with more than HUB_ENDS it is a hub, such as the
+ *		last block of a system prompt, from which conversations begin
  *
  * Time is the number of keys asked for, in steps of 2^MCM_CLOCK_SHIFT: replaying the same requests faster or slower
  * gives the same results.
@@ -33,10 +33,10 @@
 #define MCM_CLOCK_SHIFT 4
 #define MCM_CHAIN_MAX 2048u	/* keys of one call */
 
-/* What is known of an object, by its slot. */
+/* The use of an object, by its slot. */
 struct mcm_learned {
-	/* Slot of the object before it in its chain, 0: none; 16 bits: life of that slot then; 16 bits: life of this one.
-	 * The life of a slot is the number of its object: a link to an earlier object of a slot is void. */
+	/* Slot of the object before it in its chain, 0: none; 16 bits: life of that slot then; 16 bits: life of this
+	 * one.  The life of a slot is the number of its object: a link to an earlier object of a slot is void. */
 	uint64_t link;
 	uint32_t last;		/* last use */
 	uint16_t after;		/* objects that have this one before them */
@@ -82,7 +82,7 @@ static inline bool mcm_learn_samples(const struct mcm_learn *l, uint32_t hash)
 	return mcm_sample_has(&l->sample, hash);
 }
 
-/* Make room for what is known of an object.  -ENOMEM. */
+/* Make room for the record of an object.  -ENOMEM. */
 int mcm_learn_cover(struct mcm_learn *l, uint32_t slot);
 
 /* The next calls use this key. */

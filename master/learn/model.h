@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * model.h - when objects of a class are used again, and what it is worth to keep one.
+ * model.h - when objects of a class are used again, and the value of keeping one.
  *
  * Reuse times are counted in logarithmic bins of the age, the time since an object's last use.  For each bin the
  * model counts the objects that reached it, and those that were used in it: a life table, which needs no

@@ -74,7 +74,7 @@ struct mcm_sample_use {
 struct mcm_curve {
 	double lru[MCM_LRU_SIZES];	/* memory, then disks */
 	double learn[MCM_SIZES];
-	double endless;			/* no key that was put is ever evicted; within what the sample remembers */
+	double endless;			/* no key that was put is ever evicted, of those that the sample remembers */
 	uint64_t uses;			/* sampled uses on which it is based */
 	double rate;			/* share of the keys that are sampled */
 	bool behind;			/* the pool uses LRU at the moment */
@@ -86,7 +86,9 @@ void mcm_sample_done(struct mcm_key_sample *s);
 static inline bool mcm_sample_has(const struct mcm_key_sample *s, uint32_t hash)
 {
 	/* Not the bits that select a bucket or shard of the index. */
-	return (hash * 0x85ebca6bu ^ hash >> 15) * 0xc2b2ae35u >> (32 - __atomic_load_n(&s->shift, __ATOMIC_RELAXED)) == 0;
+	uint32_t mixed = (hash * 0x85ebca6bu ^ hash >> 15) * 0xc2b2ae35u;
+
+	return mixed >> (32 - __atomic_load_n(&s->shift, __ATOMIC_RELAXED)) == 0;
 }
 
 /* Sizes of the real pool: bytes that objects may use, and objects. */

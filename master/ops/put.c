@@ -535,17 +535,6 @@ static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
 	}
 }
 
-static void puts_learn(struct mcm *m, const uint32_t *hash, unsigned n, const int *ret)
-{
-	struct mcm_asked asked[MCM_PREFETCH_MAX];
-	unsigned i, k = 0;
-
-	for (i = 0; i < n; i++)
-		if (ret[i] == 0)
-			asked[k++] = (struct mcm_asked){ .hash = hash[i] };
-	mcm_uses_puts(m, asked, k);
-}
-
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 			const struct mcp_put_item *items, unsigned n,
 			struct mcm_put_granted *ret_granted, int *ret)
@@ -579,7 +568,7 @@ void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_req
 		again = ret[i] == MCP_AGAIN;
 	}
 	put_insert_many(m, rq, items, n, put, ret);
-	puts_learn(m, hash, n, ret);
+	mcm_uses_puts(m, hash, n, ret);
 	for (i = 0; i < n; i++)
 		if (ret[i] == 0)
 			put_grant(m, &put[i], &ret_granted[i]);

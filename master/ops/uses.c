@@ -74,10 +74,16 @@ void mcm_uses_asked(struct mcm *m, const struct mcm_asked *keys, unsigned n)
 		leaf_add(m, left.slot[--left.n]);
 }
 
-void mcm_uses_puts(struct mcm *m, const struct mcm_asked *keys, unsigned n)
+void mcm_uses_puts(struct mcm *m, const uint32_t *hash, unsigned n, const int *outcome)
 {
+	struct mcm_asked asked[MCM_PREFETCH_MAX];
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (outcome[i] == 0)
+			asked[k++] = (struct mcm_asked){ .hash = hash[i] };
 	pool_size(m);
-	mcm_learn_puts(&m->learn, keys, n);
+	mcm_learn_puts(&m->learn, asked, k);
 }
 
 void mcm_uses_read(struct mcm *m, uint32_t slot)
@@ -120,7 +126,7 @@ void mcm_uses_restored(struct mcm *m, uint32_t slot, uint16_t traits, uint32_t a
 		mcm_learn_restored(&m->learn, slot, traits, age);
 }
 
-/* ---- what was learned, across restarts ---- */
+/* ---- the model across restarts ---- */
 
 /* The value is COUNTS floats, little-endian: objects that reached each age, then those used at it. */
 static bool save_class(struct mcm *m, unsigned class)
@@ -138,7 +144,8 @@ static bool save_class(struct mcm *m, unsigned class)
 		value[i] = htole32(bits);
 	}
 	len = snprintf(name, sizeof(name), "%u", class);
-	return mcm_durable_set(m, MCM_DURABLE_LEARNED, mcp_bytes(name, (uint32_t)len), mcp_bytes(value, sizeof(value))) == 0;
+	return mcm_durable_set(m, MCM_DURABLE_LEARNED, mcp_bytes(name, (uint32_t)len),
+			       mcp_bytes(value, sizeof(value))) == 0;
 }
 
 void mcm_uses_save(struct mcm *m)
@@ -147,7 +154,8 @@ void mcm_uses_save(struct mcm *m)
 		return;
 	for (unsigned class = 0; class < MCM_CLASSES; class++)
 		if (!save_class(m, class)) {
-			mc_warn(LOG, "what was learned is not kept across restarts error=\"%s\"", mc_err_detail(-ENOMEM));
+			mc_warn(LOG, "the counts of the policy learn are not kept across restarts error=\"%s\"",
+				mc_err_detail(-ENOMEM));
 			return;
 		}
 }

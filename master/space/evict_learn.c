@@ -99,7 +99,9 @@ static uint32_t owner_of(const struct mcm_evict_view *v, uint32_t range)
 
 static float value_of(const struct learn *s, const struct mcm_evict_view *v, uint32_t range)
 {
-	return mcm_learn_value(s->learn, owner_of(v, range), mcm_range_granules(v->a, mcm_range(v->a, range)), s->by_age);
+	uint64_t granules = mcm_range_granules(v->a, mcm_range(v->a, range));
+
+	return mcm_learn_value(s->learn, owner_of(v, range), granules, s->by_age);
 }
 
 static void remember(struct learn *s, const struct mcm_evict_view *v, uint32_t range, bool last)
@@ -225,7 +227,8 @@ static bool comes_first(const struct learn *s, const struct mcm_evict_view *v, u
 }
 
 /* Find the lowest value, of those that may be evicted, and the highest; BEST + 1: there is none. */
-static void best_ends(const struct learn *s, const struct mcm_evict_view *v, unsigned level, unsigned *low, unsigned *high)
+static void best_ends(const struct learn *s, const struct mcm_evict_view *v, unsigned level, unsigned *low,
+		      unsigned *high)
 {
 	*low = *high = BEST + 1;
 	for (unsigned i = 0; i < s->n_best; i++) {
@@ -321,6 +324,7 @@ static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 static bool victim_find(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
 {
 	int steps = h->steps;
+	uint64_t others;
 	uint32_t id;
 
 	id = choose(h, s, v, level);
@@ -332,7 +336,8 @@ static bool victim_find(struct mcm_selection *h, struct learn *s, const struct m
 		return true;
 	}
 	s->fruitless += (uint64_t)(steps - h->steps);
-	if (s->fruitless + s->lists.waiting + s->lists.softs <= s->lists.count[0] + s->lists.count[1] && h->steps < steps)
+	others = s->lists.waiting + (uint64_t)s->lists.softs;
+	if (h->steps < steps && s->fruitless + others <= s->lists.count[0] + s->lists.count[1])
 		return true;
 	s->fruitless = 0;
 	return false;

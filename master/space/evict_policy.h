@@ -49,7 +49,7 @@ struct mcm_evict_ops {
 	size_t state_size;	/* bytes of zeroed memory per segment */
 
 	/* Memory of the policy that is common to all segments, such as a history of evicted keys;
-	 * several threads use it at once, without a lock.  @learn: what the master learns, which outlives it.
+	 * several threads use it at once, without a lock.  @learn: the master's model of reuse, which outlives it.
 	 * NULL: no memory. */
 	void *(*shared_new)(struct mcm_learn *learn);
 	void (*shared_free)(void *shared);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mcctl whatif: the real hit ratio, and what it would be with less or more memory, against pools of these sizes.
+# mcctl whatif: the real hit ratio, and the estimates for less and more memory, against pools of these sizes.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/integ/mcctl_functions.sh"
 requires python3
@@ -9,7 +9,7 @@ whole() {
 	awk -v v="$1" 'BEGIN { printf "%d", v + 0.5 }'
 }
 
-# 1024 blocks of 4 KiB; the background evictor does not run, and leases do not keep what a fast replay has read
+# 1024 blocks of 4 KiB; the background evictor does not run, and no leases keep the blocks that a fast replay has read
 start_pool 4MiB --eviction_high_watermark_ratio=1 --default_kv_lease_ttl=0 --index_seed=1 \
 	--token_recompute_time=0.001 --tokens_per_object=100
 ctl whatif >"$tmp/new"
@@ -18,7 +18,7 @@ grep -q 'that is little, ask again later' "$tmp/new" || fail "$(cat "$tmp/new")"
 ctl whatif --json >"$tmp/whatif.json"
 jq -e '.policy == "learn" and (.memory | length) == 4 and .disks == [] and .keys_found <= .keys_asked' "$tmp/whatif.json" \
 	>/dev/null || fail "$(cat "$tmp/whatif.json")"
-# what mcbench counted is what the master counted
+# mcbench and the master count the same
 equal "real hits, in permille" "$(whole "$(jq '.hit_ratio * 1000' "$tmp/whatif.json")")" \
 	"$(whole "$(jq '.hits.block_ratio * 1000' "$tmp/run.json")")"
 jq -e '.memory[1] | (.recompute_seconds_saved / .hit_ratio) > 0' "$tmp/whatif.json" >/dev/null || fail "$(cat "$tmp/whatif.json")"

@@ -5,8 +5,8 @@
  *
  *	perf_master [OBJECTS [PART]]
  *
- * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core, evict or policies; default: all of
- * them.
+ * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or
+ * evict; default: all of them.
  *
  * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
 #include <config.h>
@@ -750,73 +750,6 @@ static void bench_core(uint64_t objects)
 	mc_options_free(options);
 }
 
-/* ---- the cost of the policy: requests of new blocks, as of an engine, when the pool is full ---- */
-
-#define CHAIN 32u
-
-/* CPU time of one block. */
-static double policy_cost(char *policy, bool ask, uint64_t objects)
-{
-	struct mcp_put_done done[CHAIN] = { { .crc = 0 } };
-	struct mcp_put_item item[CHAIN] = { { .size = 0 } };
-	struct mcm_put_granted granted[CHAIN];
-	struct mcm_put_request rq = { .copies = 1 };
-	char text[CHAIN][KEY_LEN + 1];
-	struct mcp_bytes key[CHAIN];
-	struct mcm_session *s = NULL;
-	uint8_t present[CHAIN];
-	struct mcm_conf conf;
-	int outcome[CHAIN];
-	uint64_t cpu = 0;
-	struct mcm *m;
-
-	conf_of(&conf);
-	conf.eviction_policy = policy;
-	conf.default_kv_lease_ttl = 0;
-	if (mcm_core_new(&conf, &m) < 0 || mcm_session_new(m, me, &s) < 0)
-		die("core", -MC_EINTERNAL);
-	core_mount(m, objects * 4096);
-	for (uint64_t i = 0; i < 2 * objects; i += CHAIN) {
-		if (i >= objects && !cpu)
-			cpu = cpu_ns_of(getpid());
-		for (unsigned k = 0; k < CHAIN; k++) {
-			make_key(text[k], i + k);
-			key[k] = item[k].key = done[k].key = mcp_bytes(text[k], KEY_LEN);
-			item[k].size = done[k].size = 4096;
-		}
-		if (ask)
-			mcm_exist(m, 0, key, CHAIN, present);
-		mcm_put_start_many(m, s, &rq, item, CHAIN, granted, outcome);
-		for (unsigned k = 0; k < CHAIN; k++)
-			done[k].generation = granted[k].generation;
-		mcm_put_end_many(m, s, done, CHAIN, outcome);
-	}
-	cpu = cpu_ns_of(getpid()) - cpu;
-	mcm_session_free(m, s);
-	mcm_core_free(m);
-	mc_options_free(options);
-	return (double)cpu / (double)objects;
-}
-
-static void bench_policies(uint64_t objects)
-{
-	static char lru[] = "lru", learn[] = "learn";
-
-	for (int ask = 0; ask < 2; ask++) {
-		double cost[2] = { 1e9, 1e9 };
-
-		/* The best of a few runs, in turns: the machine is not idle. */
-		for (unsigned i = 0; i < 6; i++) {
-			double ns = policy_cost(i % 2 ? learn : lru, ask, objects / CHAIN * CHAIN);
-
-			cost[i % 2] = ns < cost[i % 2] ? ns : cost[i % 2];
-		}
-		perf_row(ask ? "exist and put of a block, full pool" : "put of a block, full pool", "lru", cost[0], "ns");
-		perf_row(ask ? "exist and put of a block, full pool" : "put of a block, full pool", "learn", cost[1] / cost[0],
-			 "times lru");
-	}
-}
-
 static void bench_wire(struct bench *b, uint64_t objects)
 {
 	char addr[64];
@@ -854,7 +787,5 @@ int main(int argc, char **argv)
 		bench_core(objects);
 	if (!*part || !strcmp(part, "evict"))
 		bench_core_evict();
-	if (!*part || !strcmp(part, "policies"))
-		bench_policies(objects);
 	return 0;
 }

@@ -156,7 +156,7 @@ static void chains_are_evicted_from_their_ends(void **state)
 			}
 		}
 		assert_in_range(h.found, 390, 400);
-		/* A segment evicts what it has: of several small ones, not each has an end all the time. */
+		/* A segment evicts its own objects: of several small ones, not each has an end all the time. */
 		assert_in_range(h.usable, h.found * (segments == 1 ? 97 : 75) / 100, h.found);
 		fx_down(&fx);
 	}
@@ -197,7 +197,7 @@ static void without_anything_to_learn_it_is_like_lru(void **state)
 	assert_true(usable(h[1]) > usable(h[0]) - 1);
 }
 
-/* What the master expects of pools of other sizes, against pools of these sizes. */
+/* The master's estimates for pools of other sizes, against pools of these sizes. */
 static void the_estimate_agrees_with_real_pools(void **state)
 {
 	static const double factor[MCM_SIZES] = MCM_SIZE_FACTORS;
@@ -223,7 +223,7 @@ static void the_estimate_agrees_with_real_pools(void **state)
 
 /* Pins, soft pins, leases, groups and removals while objects are evicted: puts do not fail while objects are evictable,
  * and none is evicted that may not be. */
-static void it_keeps_what_must_stay(void **state)
+static void protected_objects_stay(void **state)
 {
 	struct hits h = { 0 };
 	struct mcp_object o;
@@ -256,7 +256,7 @@ static void it_keeps_what_must_stay(void **state)
 	fx_down(&fx);
 }
 
-static void what_was_learned_survives_a_restart(void **state)
+static void the_model_survives_a_restart(void **state)
 {
 	struct mcm_learned before, after;
 	float reached[MCM_AGE_BINS], used[MCM_AGE_BINS], again[MCM_AGE_BINS], unused[MCM_AGE_BINS];
@@ -304,8 +304,8 @@ int main(void)
 		cmocka_unit_test(conversations_that_go_on_stay),
 		cmocka_unit_test(without_anything_to_learn_it_is_like_lru),
 		cmocka_unit_test(the_estimate_agrees_with_real_pools),
-		cmocka_unit_test(it_keeps_what_must_stay),
-		cmocka_unit_test(what_was_learned_survives_a_restart),
+		cmocka_unit_test(protected_objects_stay),
+		cmocka_unit_test(the_model_survives_a_restart),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);

@@ -72,13 +72,13 @@ int mcctl_whatif(struct mcctl *c)
 
 	r = mcctl_ask_http(c, "/api/v1/whatif", &code, &body);
 	if (r < 0)
-		return mcctl_complain(MCCTL_FAILED, "cannot ask the master's HTTP server: %s; --metrics_port tells where "
-				      "it listens", mc_err_detail(r));
+		return mcctl_complain(MCCTL_FAILED, "cannot ask the master's HTTP server: %s; --metrics_port "
+				      "tells where it listens", mc_err_detail(r));
 	j = json_loads(body, 0, NULL);
 	if (code != 200 || !j) {
 		json_decref(j);
-		return mcctl_complain(MCCTL_FAILED, "the master answered with HTTP status %ld: it is not ready, or an older "
-				      "version that has no estimates", code);
+		return mcctl_complain(MCCTL_FAILED, "the master answered with HTTP status %ld: it is not ready, "
+				      "or an older version that has no estimates", code);
 	}
 	if (c->conf->json)
 		return (int)mcctl_json_print(j);
