@@ -16,6 +16,7 @@
 #include "master/mcm_i.h"
 #include "master/ops/ops.h"
 #include "master/session.h"
+#include "proto/codec.h"
 #include "tests/perf/row.h"
 
 #define KEY_LEN 64u
