@@ -39,6 +39,6 @@ for i in 0 1 2 3; do
 done
 
 # ---- errors
-status 1 ctl --metrics_port=1 whatif
+status 3 ctl --metrics_port=1 whatif
 grep -q 'cannot ask the master.s HTTP server: .*--metrics_port' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
-status 3 ctl whatif more
+status 2 ctl whatif more

@@ -169,10 +169,10 @@ static void conversations_that_go_on_stay(void **state)
 
 	(void)state;
 	up(&fx, "lru", 1, 1000);
-	by_lru = usable(chat(&fx, 20000));
+	by_lru = usable(chat(&fx, 8000));
 	fx_down(&fx);
 	up(&fx, "learn", 1, 1000);
-	by_learn = usable(chat(&fx, 20000));
+	by_learn = usable(chat(&fx, 8000));
 	fx_down(&fx);
 	assert_true(by_learn > by_lru + 5);
 }
@@ -207,14 +207,14 @@ static void the_estimate_agrees_with_real_pools(void **state)
 	(void)state;
 	for (unsigned p = 0; p < 2; p++) {
 		up(&fx, p ? "learn" : "lru", 1, 800);
-		(void)chat(&fx, 20000);
+		(void)chat(&fx, 8000);
 		mcm_sample_curve(&fx.m->learn.sample, fx.m->learn.clock, &curve);
 		fx_down(&fx);
 		for (unsigned i = 0; i < MCM_SIZES; i++) {
 			double guess = 100 * (p ? curve.learn[i] : curve.lru[i]), real;
 
 			up(&fx, p ? "learn" : "lru", 1, (unsigned)(800 * factor[i]));
-			real = usable(chat(&fx, 20000));
+			real = usable(chat(&fx, 8000));
 			fx_down(&fx);
 			assert_true(guess - real < 2.5 && real - guess < 2.5);
 		}
