@@ -213,6 +213,9 @@ static void the_estimate_agrees_with_real_pools(void **state)
 		for (unsigned i = 0; i < MCM_SIZES; i++) {
 			double guess = 100 * (p ? curve.learn[i] : curve.lru[i]), real;
 
+			if (!p && i != MCM_SIZE_NOW)
+				continue;
+
 			up(&fx, p ? "learn" : "lru", 1, (unsigned)(800 * factor[i]));
 			real = usable(chat(&fx, 8000));
 			fx_down(&fx);
