@@ -1,21 +1,52 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/python/upstream.json is right: upstream's package is installed from PyPI and gives the same
-# results again.
+# The results of upstream's package that are committed are right: the package is installed from PyPI
+# and gives the same results again.  0.3.13.post1: tests/python/upstream.json; 0.3.14: tests/python/observe/*.json.
+#
+# "python_upstream.sh SUBJECT" runs observe/SUBJECT.py alone; with RECORD=1 it writes the results to observe/SUBJECT.json.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
+. "$top_srcdir/tests/lib/upstream.sh"
 find_python || skip "no python3 >= 3.10"
-"$PYTHON" -m venv "$tmp/venv" >"$tmp/venv.log" 2>&1 || skip "no virtual environment can be made"
-timeout 300 "$tmp/venv/bin/pip" -q install --timeout 10 --retries 0 \
-	mooncake-transfer-engine-non-cuda==0.3.13.post1 >"$tmp/pip.log" 2>&1 || skip "the wheel cannot be installed"
-wheel=$(echo "$tmp"/venv/lib/python3*/site-packages/mooncake)
-"$tmp/venv/bin/python" -c "import mooncake.store" 2>"$tmp/import.log" ||
-	skip "upstream's package does not start: $(tail -n 1 "$tmp/import.log")"
-rpc='' http=''
-free_port rpc
-free_port http
-spawn master "$wheel/mooncake_master" --rpc_port="$rpc" --metrics_port="$http" --default_kv_lease_ttl=2000
-started "$SPAWNED" master 20 connects "127.0.0.1:$rpc"
-timeout 300 "$tmp/venv/bin/python" "$top_srcdir/tests/python/observe.py" "127.0.0.1:$rpc" >"$tmp/now.json" \
-	2>"$tmp/observe.log" || fail "observe.py failed"
-"$PYTHON" "$top_srcdir/tests/python/compare.py" --same "$top_srcdir/tests/python/upstream.json" "$tmp/now.json"
+python=$top_srcdir/tests/python
+
+# master_of_wheel NAME FLAG... - sets MASTER and MASTER_HTTP
+master_of_wheel() {
+	local wheel rpc='' http='' name=$1
+	shift
+	wheel=$(dirname "$UPSTREAM_PYTHON")/../lib
+	wheel=$(echo "$wheel"/python3*/site-packages/mooncake)
+	free_port rpc
+	free_port http
+	spawn "$name" env LD_LIBRARY_PATH="${UPSTREAM_LIBRARIES-}" "$wheel/mooncake_master" --rpc_port="$rpc" \
+		--metrics_port="$http" "$@"
+	started "$SPAWNED" "$name" 20 connects "127.0.0.1:$rpc"
+	MASTER=127.0.0.1:$rpc MASTER_HTTP=127.0.0.1:$http
+}
+
+# same SCRIPT RESULTS
+same() {
+	local name
+	name=$(basename "$2" .json)
+	LD_LIBRARY_PATH=${UPSTREAM_LIBRARIES-} timeout 300 "$UPSTREAM_PYTHON" "$1" "$MASTER" "$MASTER_HTTP" >"$tmp/$name.json" \
+		2>"$tmp/$name.log" || fail "$1 failed"
+	# the library may print before the results
+	sed -i -n '/^{/,$p' "$tmp/$name.json"
+	if [ -n "${RECORD-}" ]; then
+		"$PYTHON" -c 'import json, sys; json.dump({"version": sys.argv[1], "results": json.load(sys.stdin)["results"]}, sys.stdout, indent=1); print()' \
+			"$UPSTREAM_VERSION" <"$tmp/$name.json" >"$2"
+	fi
+	echo "$name:"
+	"$PYTHON" "$python/compare.py" --same "$2" "$tmp/$name.json"
+}
+
+if [ $# -eq 0 ]; then
+	upstream_python 0.3.13.post1
+	master_of_wheel master13 --default_kv_lease_ttl=2000
+	same "$python/observe.py" "$python/upstream.json"
+fi
+upstream_python 0.3.14
+master_of_wheel master14 --default_kv_lease_ttl=500
+for script in "$python/observe/${1:-}"*.py; do
+	[ "$(basename "$script")" = cases.py ] || same "$script" "${script%.py}.json"
+done

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compare.py [--same] UPSTREAM OURS: do two outputs of observe.py agree, except for the known differences?"""
+"""compare.py [--same] UPSTREAM OURS: do two outputs of observe.py, or of a script in observe/, agree?
+
+Known differences are allowed: those of differences.py, or those that the script of observe/ printed.
+--same: none are, because both outputs are upstream's."""
 
 import json
 import sys
@@ -7,12 +10,19 @@ import sys
 from differences import DIFFERENCES
 
 
+def read(path):
+    with open(path) as f:
+        output = json.load(f)
+    if "results" in output:
+        return output["results"], output.get("differences", {})
+    return output, DIFFERENCES
+
+
 def main(args):
-    known = {} if args[0] == "--same" else DIFFERENCES
-    with open(args[-2]) as f:
-        upstream = json.load(f)
-    with open(args[-1]) as f:
-        ours = json.load(f)
+    upstream, _ = read(args[-2])
+    ours, known = read(args[-1])
+    if args[0] == "--same":
+        known = {}
     wrong = 0
     for name in sorted(set(upstream) | set(ours)):
         expected = known[name][0] if name in known else upstream.get(name, "not asked")
