@@ -105,6 +105,13 @@ static inline uint64_t mcm_now_ms(const struct mcm *m)
 	return now < max ? now : max;
 }
 
+/* The same without that limit, for a client that waited for the end of a lease and removes the object: the monitor
+ * may be late. */
+static inline uint64_t mcm_now_exact_ms(const struct mcm *m)
+{
+	return mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+}
+
 static inline uint32_t mcm_now_tick(const struct mcm *m)
 {
 	return mcm_tick(mcm_now_ms(m));

@@ -17,7 +17,7 @@
 #define BATCH 16
 #define INLINE_BATCHES 4	/* batches that the put which evicts a member also evicts */
 #define BACKGROUND_BATCHES 64
-#define READER_TICKS 16		/* ticks until a member of a group with a pin is checked again */
+#define READER_MS 1024		/* time until a member of a group with a pin is checked again */
 
 MC_GAUGE(groups, "mooncake_master_groups", "", "Groups of objects")
 
@@ -231,16 +231,16 @@ void mcm_group_touch(struct mcm *m, const struct mcm_object *o)
 		mcm_store_relaxed(&group_at(m, id)->touched, true);
 }
 
-void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick)
+void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint64_t ms)
 {
-	uint32_t id = group_of(m, o), *lease, old;
+	uint32_t id = group_of(m, o);
+	uint64_t *lease, old;
 
 	if (!id)
 		return;
-	lease = &group_at(m, id)->lease;
+	lease = &group_at(m, id)->lease_ms;
 	old = mcm_load_relaxed(lease);
-	while (old < tick && !__atomic_compare_exchange_n(lease, &old, tick, true, __ATOMIC_RELAXED,
-							  __ATOMIC_RELAXED))
+	while (old < ms && !__atomic_compare_exchange_n(lease, &old, ms, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	mcm_group_touch(m, o);
 }
@@ -258,7 +258,7 @@ void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers)
 static bool group_busy(const struct mcm *m, const struct mcm_group *g, unsigned level)
 {
 	return !(level & MCM_EVICT_LEASED) &&
-		(mcm_load_relaxed(&g->pins) || mcm_load_relaxed(&g->lease) > mcm_now_tick(m));
+		(mcm_load_relaxed(&g->pins) || mcm_load_relaxed(&g->lease_ms) > mcm_now_ms(m));
 }
 
 bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
@@ -269,20 +269,19 @@ bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
 	if (!id)
 		return false;
 	g = group_at(m, id);
-	return mcm_load_relaxed(&g->lease) > mcm_now_tick(m) ||
+	return mcm_load_relaxed(&g->lease_ms) > mcm_now_exact_ms(m) ||
 	       (mcm_load_relaxed(&g->pins) && !(mcm_load_relaxed(&o->marks) & MCM_MARK_RESTORED));
 }
 
 /* Give the object the group's lease, so that the policies treat it as leased. */
 static void group_lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
 {
-	uint32_t until = mcm_load_relaxed(&g->lease), now = mcm_now_tick(m);
+	uint64_t until = mcm_load_relaxed(&g->lease_ms), now = mcm_now_ms(m);
 
 	/* A pin has no known end. */
-	if (mcm_load_relaxed(&g->pins) && until < now + READER_TICKS)
-		until = now + READER_TICKS;
-	if (o->lease < until)
-		mcm_store_relaxed(&o->lease, until);
+	if (mcm_load_relaxed(&g->pins) && until < now + READER_MS)
+		until = now + READER_MS;
+	mcm_object_lease(o, until);
 }
 
 bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)

@@ -37,7 +37,7 @@ struct mcm_group {
 	uint64_t new_generation;
 	/* atomic */
 	bool touched;			/* read since the evictor last checked */
-	uint32_t lease;			/* tick at which the last lease ends */
+	uint64_t lease_ms;		/* end of the last lease */
 	uint32_t pins;			/* sum over all members */
 };
 
@@ -68,8 +68,8 @@ uint32_t mcm_group_name(struct mcm *m, uint32_t id, char *buf);
 struct mcp_bytes mcm_group_of(const struct mcm *m, const struct mcm_object *o);
 void mcm_group_join(struct mcm *m, uint32_t id, uint32_t slot);
 void mcm_group_leave(struct mcm *m, uint32_t slot);	/* may be in no group */
-/* A member has a promise lease until @tick, or was read. */
-void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint32_t tick);
+/* A member has a promise lease until @ms, or was read. */
+void mcm_group_lease(struct mcm *m, const struct mcm_object *o, uint64_t ms);
 void mcm_group_touch(struct mcm *m, const struct mcm_object *o);
 /* Add @readers, which may be -1, to the group's pins. */
 void mcm_group_pin(struct mcm *m, const struct mcm_object *o, int readers);

@@ -258,7 +258,8 @@ int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, con
 	o->crc = o->size_lo = o->ext = 0;
 	mcm_store_relaxed(&o->range, 0);
 	o->dir = o->dir_next = 0;
-	o->size_hi = o->mtime_hi = 0;
+	mcm_store_relaxed(&o->mtime_hi, 0);
+	o->size_hi = 0;
 	mcm_store_relaxed(&o->segment, 0);
 	o->key_len = (uint16_t)len;
 	*ret_slot = slot;

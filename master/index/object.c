@@ -253,7 +253,7 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
 	o->size_hi = (uint16_t)(size >> 32);
 	o->crc = crc;
 	mcm_store_relaxed(&o->mtime_lo, (uint32_t)mtime_ms);
-	o->mtime_hi = (uint16_t)(mtime_ms >> 32);
+	mcm_store_relaxed(&o->mtime_hi, (uint16_t)(mtime_ms >> 32 & ((1u << MCM_LEASE_SHIFT) - 1)));
 	mcm_store_relaxed(&o->generation, generation);
 	mcm_store_relaxed(&o->flags, (uint8_t)((o->flags & MCM_OBJ_LIVE) | flags));
 	if (flags & MCM_OBJ_SOFT)

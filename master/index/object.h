@@ -63,10 +63,10 @@ struct mcm_object {
 	uint16_t key_len;
 	uint64_t generation;		/* relaxed */
 	uint32_t mtime_lo;		/* time of the commit, ms since the epoch; relaxed */
-	uint16_t mtime_hi;
+	uint16_t mtime_hi;		/* above MCM_LEASE_SHIFT: ms of the promise lease's end in its tick; relaxed */
 	uint8_t flags;			/* MCM_OBJ_*, relaxed */
 	uint8_t marks;			/* MCM_MARK_*, set and cleared by atomic or/and */
-	uint32_t lease;			/* tick at which the promise lease ends, 0: none; relaxed */
+	uint32_t lease;			/* tick after the end of the promise lease, 0: none; relaxed */
 	uint16_t pins;			/* readers; those beyond MCM_PINS_FEW in ext.more_pins; relaxed */
 	uint16_t segment;		/* first copy, valid when range is not 0; relaxed */
 	uint32_t range;			/* relaxed */
@@ -90,8 +90,10 @@ struct mcm_object_ext {
 	uint32_t group_prev, group_next;	/* neighbours in the group's list */
 };
 
-/* Promise leases and soft pins are in ticks of 64 ms since the master's start. */
+/* Soft pins and, for the evictor, promise leases are in ticks of 64 ms since the master's start. */
 #define MCM_TICK_SHIFT 6
+/* 42 bits of a time of commit reach to the year 2109; the other 6 bits are the lease's. */
+#define MCM_LEASE_SHIFT (16 - MCM_TICK_SHIFT)
 
 static inline uint32_t mcm_tick(uint64_t ms)
 {
@@ -124,7 +126,27 @@ static inline void mcm_object_set_type(struct mcm_object *o, uint8_t type)
 
 static inline uint64_t mcm_object_mtime(const struct mcm_object *o)
 {
-	return (uint64_t)o->mtime_hi << 32 | o->mtime_lo;
+	return (uint64_t)(mcm_load_relaxed(&o->mtime_hi) & ((1u << MCM_LEASE_SHIFT) - 1)) << 32 | o->mtime_lo;
+}
+
+/* shard locked: end of the promise lease, ms on the master's clock; 0: none */
+static inline uint64_t mcm_object_lease_end(const struct mcm_object *o)
+{
+	if (!o->lease)
+		return 0;
+	return (uint64_t)(o->lease - 1) << MCM_TICK_SHIFT | mcm_load_relaxed(&o->mtime_hi) >> MCM_LEASE_SHIFT;
+}
+
+/* shard locked: the lease ends at @ms, unless it ends later already.  For the evictor it ends with the tick of @ms:
+ * it never evicts too early, and a remove may succeed at @ms exactly. */
+static inline void mcm_object_lease(struct mcm_object *o, uint64_t ms)
+{
+	unsigned rest = (unsigned)ms & ((1u << MCM_TICK_SHIFT) - 1), mtime = (1u << MCM_LEASE_SHIFT) - 1;
+
+	if (mcm_object_lease_end(o) >= ms)
+		return;
+	mcm_store_relaxed(&o->lease, mcm_tick_after(ms));
+	mcm_store_relaxed(&o->mtime_hi, (uint16_t)((o->mtime_hi & mtime) | rest << MCM_LEASE_SHIFT));
 }
 
 static inline unsigned mcm_object_shard(const struct mcm_object *o)
@@ -232,11 +254,12 @@ int mcm_object_missing(const struct mcm *m, const struct mcm_object *o);
 int mcm_object_pin(struct mcm *m, struct mcm_object *o);
 /* Number of pins. */
 uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o);
-static inline bool mcm_object_leased(const struct mcm_object *o, uint32_t now_tick)
+/* @now_ms: on the master's clock. */
+static inline bool mcm_object_leased(const struct mcm_object *o, uint64_t now_ms)
 {
 	unsigned nobodys = !!(mcm_load_relaxed(&o->marks) & MCM_MARK_RESTORED);
 
-	return o->pins > nobodys || o->lease > now_tick;
+	return o->pins > nobodys || mcm_object_lease_end(o) > now_ms;
 }
 
 /* Set the fields of a new object other than its key, extents and extension. */

@@ -53,7 +53,7 @@ static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bo
 
 static uint32_t promise_lease_left(const struct mcm *m, const struct mcm_object *o)
 {
-	uint64_t end = (uint64_t)o->lease << MCM_TICK_SHIFT, now = mcm_now_ms(m);
+	uint64_t end = mcm_object_lease_end(o), now = mcm_now_ms(m);
 
 	return end > now ? (uint32_t)(end - now) : 0;
 }
@@ -101,28 +101,29 @@ static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct 
 	return 0;
 }
 
-/* Tick at which promise leases granted now end; 0: none are granted. */
-static uint32_t promise_lease_end(struct mcm *m)
+/* Time at which promise leases granted now end; 0: none are granted. */
+static uint64_t promise_lease_end(struct mcm *m)
 {
 	uint32_t tick;
+	uint64_t ms;
 
 	if (!m->conf.default_kv_lease_ttl)
 		return 0;
-	tick = mcm_tick_after(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+	ms = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
+	tick = mcm_tick_after(ms);
 	if (mcm_load_relaxed(&m->promise_lease_end) != tick)
 		mcm_store_relaxed(&m->promise_lease_end, tick);
-	return tick;
+	return ms;
 }
 
-/* Extend the promise lease of the object and its group to @tick; the object counts as asked for,
- * also if @tick is 0. */
-static void promise_lease(struct mcm *m, struct mcm_object *o, uint32_t tick)
+/* Extend the promise lease of the object and its group to @ms; the object counts as asked for,
+ * also if @ms is 0. */
+static void promise_lease(struct mcm *m, struct mcm_object *o, uint64_t ms)
 {
-	if (o->lease < tick)
-		mcm_store_relaxed(&o->lease, tick);
+	mcm_object_lease(o, ms);
 	mcm_object_touch(o);
 	if (o->ext)
-		mcm_group_lease(m, o, tick);
+		mcm_group_lease(m, o, ms);
 }
 
 /* A directory that exists because it has children. */
@@ -204,7 +205,7 @@ enum { ABSENT, PRESENT, NOT_READY };
 
 /* Shard locked.  *@asked gets the slot of the object that is present. */
 static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, struct mcm_asked *asked,
-		      uint32_t flags, uint32_t lease)
+		      uint32_t flags, uint64_t lease)
 {
 	uint32_t slot = mcm_shard_find(&m->index, sh, asked->hash, key->data, key->len);
 	struct mcm_object *o;
@@ -239,7 +240,7 @@ static void exist_by_shard(const struct mcm_asked *asked, unsigned n, uint16_t *
 }
 
 /* At most MCM_PREFETCH_MAX keys, selected by @order; an invalid key is not present. */
-static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+static void exist_window(struct mcm *m, uint32_t flags, uint64_t lease, const struct mcp_bytes *keys,
 			 struct mcm_asked *asked, const uint16_t *order, unsigned n,
 			 uint8_t *ret_present)
 {
@@ -268,7 +269,7 @@ static void exist_window(struct mcm *m, uint32_t flags, uint32_t lease, const st
 		pthread_mutex_unlock(&locked->lock);
 }
 
-static void exist_block(struct mcm *m, uint32_t flags, uint32_t lease, const struct mcp_bytes *keys,
+static void exist_block(struct mcm *m, uint32_t flags, uint64_t lease, const struct mcp_bytes *keys,
 			unsigned n, uint8_t *ret_present)
 {
 	uint16_t order[EXIST_BLOCK];
@@ -294,7 +295,7 @@ int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsig
 	      uint8_t *ret_present)
 {
 	bool hidden = __atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED) > 0;
-	uint32_t lease = 0;
+	uint64_t lease = 0;
 	unsigned i, w;
 
 	if (!(flags & MCP_EXIST_PEEK))

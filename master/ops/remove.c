@@ -38,7 +38,7 @@ MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed by cli
 /* shard locked: protected by a lease or a pin of its own or of its group */
 static bool remove_is_leased(const struct mcm *m, const struct mcm_object *o)
 {
-	return mcm_object_leased(o, mcm_now_tick(m)) || mcm_group_leased(m, o);
+	return mcm_object_leased(o, mcm_now_exact_ms(m)) || mcm_group_leased(m, o);
 }
 
 /* shard locked */

@@ -152,7 +152,7 @@ struct mcp_bytes group_name(unsigned group)
 
 bool version_leased(const struct version *v)
 {
-	return v->lease > now_tick();
+	return v->lease_ms && mcm_tick_after(v->lease_ms) > now_tick();
 }
 
 static bool soft(const struct version *v)

@@ -28,7 +28,7 @@ struct version {
 	uint64_t size, generation, committed;	/* ms */
 	uint32_t crc;
 	uint32_t key;		/* 0: removed from the index */
-	uint32_t lease;		/* tick */
+	uint64_t lease_ms;	/* end of the promise lease */
 	uint32_t soft_until;	/* tick, 0: no soft pin */
 	uint8_t kind, hard;
 	unsigned group;		/* 0: none */

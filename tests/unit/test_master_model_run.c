@@ -328,7 +328,8 @@ static void op_release(const struct op *op, bool renew)
 /* Some keys in one query, a few of them invalid. */
 static void op_exist(const struct op *op)
 {
-	uint32_t flags = op->b % 4 ? 0 : MCP_EXIST_PEEK, lease = mcm_tick_after(now_ms() + LEASE_MS);
+	uint32_t flags = op->b % 4 ? 0 : MCP_EXIST_PEEK;
+	uint64_t lease = now_ms() + LEASE_MS;
 	unsigned n = op->c % 8 ? 1 + op->c / 8 % 3 : 1 + op->c / 8 % 200, i;
 	struct mcp_bytes key[200];
 	uint8_t present[200];
@@ -337,7 +338,7 @@ static void op_exist(const struct op *op)
 		key[i] = (op->b + i) % 97 ? key_bytes(key_of(op->a + i * (op->b % 7))) :
 			 (struct mcp_bytes){ "", 0 };
 	if (!flags)
-		mo.promised = lease;
+		mo.promised = mcm_tick_after(lease);
 	mcm_exist(mo.fx.m, flags, key, n, present);
 	for (i = 0; i < n; i++) {
 		uint32_t k = key_of(op->a + i * (op->b % 7));
@@ -345,8 +346,8 @@ static void op_exist(const struct op *op)
 
 		MUST(present[i] == (v != NULL), "exist of %s: %u", key[i].len ? mo.name[k] : "no key",
 		     present[i]);
-		if (v && !flags && v->lease < lease)
-			v->lease = lease;
+		if (v && !flags && v->lease_ms < lease)
+			v->lease_ms = lease;
 	}
 }
 
@@ -380,7 +381,7 @@ static void op_remove(const struct op *op)
 	struct version *v = mo.of_key[key];
 	int want = 0, r;
 
-	if (v && !flags && (v->pins || version_leased(v)))
+	if (v && !flags && (v->pins || v->lease_ms > now_ms()))
 		want = -MC_ELEASED;
 	else if (below(key))
 		want = -MC_ENOTEMPTY;
@@ -418,7 +419,7 @@ static void op_remove_match(const struct op *op)
 		if (!v || !has_prefix(k, prefix[op->a % 4]) ||
 		    (!(rq.flags & MCP_REMOVE_TENANTS) && tenant_of(k) != tenant) ||
 		    (rq.pattern.len && !ends_in(mo.name[k], '3') && !ends_in(mo.name[k], '7')) ||
-		    (!(rq.flags & MCP_REMOVE_FORCE) && (v->pins || version_leased(v))))
+		    (!(rq.flags & MCP_REMOVE_FORCE) && (v->pins || v->lease_ms > now_ms())))
 			continue;
 		n++;
 		version_unindex(v);
