@@ -156,6 +156,11 @@ void mcs_close(struct mcs *s)
 	free(s);
 }
 
+unsigned mcs_lease_ms(struct mcs *s)
+{
+	return mcs_session_terms(s->session).lease_ttl_ms;
+}
+
 int mcs_health(struct mcs *s)
 {
 	struct mcs_backend *b = s->backend;

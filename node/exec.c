@@ -190,8 +190,12 @@ static void do_remove(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 	unsigned flags = jobs->e.flags & MCFS_SQE_FORCE ? MCS_REMOVE_FORCE : 0;
 	int *results = calloc(n, sizeof(*results));
 	struct mcs_key *keys = keys_of(jobs, n);
-	int r = keys && results ? mcs_remove_batch(c->n->conf.store, keys, n, flags, results,
-						   timeout_of(jobs)) : -ENOMEM;
+	int r = -ENOMEM;
+
+	for (unsigned i = 0; i < n; i++)
+		mcn_hot_release(c->n->hot, jobs[i].key);
+	if (keys && results)
+		r = mcs_remove_batch(c->n->conf.store, keys, n, flags, results, timeout_of(jobs));
 
 	for (unsigned i = 0; i < n; i++) {
 		jobs[i].c.result = r < 0 ? r : results[i];

@@ -25,6 +25,7 @@
 #define BUCKETS 4096u
 #define GRAIN 4096u
 #define ENTRIES_MAX 65536u	/* without references */
+#define SWEEP_MS_MIN 10
 
 MC_COUNTER(hits, "mooncake_node_hot_hits_total", "", "objects mapped without a request to the master")
 MC_COUNTER(fetched, "mooncake_node_fetched_bytes_total", "", "bytes of other nodes' objects copied "
@@ -210,6 +211,20 @@ void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e)
 	mcs_object_close(o);
 }
 
+void mcn_hot_release(struct mcn_hot *h, struct mcs_key key)
+{
+	uint64_t hash = mc_hash(key.data, key.len, 0);
+	mcs_object_t *o = NULL;
+	struct mcn_entry *e;
+
+	pthread_mutex_lock(&h->lock);
+	e = *hot_find(h, hash, key);
+	if (e && !e->refs && e->object)
+		o = drop_locked(h, e);
+	pthread_mutex_unlock(&h->lock);
+	mcs_object_close(o);
+}
+
 void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
 {
 	uint64_t hash = mc_hash(key.data, key.len, 0);
@@ -246,12 +261,16 @@ static bool sweep_one(struct mcn_hot *h, uint64_t before)
 	return o;
 }
 
-void mcn_hot_sweep(struct mcn_hot *h)
+/* Entries expire after half of the lease time and are found at most a quarter of it later. */
+unsigned mcn_hot_sweep(struct mcn_hot *h)
 {
-	uint64_t now = mc_now_ns();
+	uint64_t now = mc_now_ns(), lease = mcs_lease_ms(h->store) * MC_NS_PER_MS;
+	uint64_t age = h->age_ns < lease / 2 ? h->age_ns : lease / 2;
+	uint64_t every = h->age_ns / 2 < lease / 4 ? h->age_ns / 2 : lease / 4;
 
-	while (sweep_one(h, now > h->age_ns ? now - h->age_ns : 0))
+	while (sweep_one(h, now > age ? now - age : 0))
 		;
+	return every > SWEEP_MS_MIN * MC_NS_PER_MS ? (unsigned)(every / MC_NS_PER_MS) : SWEEP_MS_MIN;
 }
 
 void mcn_hot_free(struct mcn_hot *h)

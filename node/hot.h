@@ -3,7 +3,8 @@
  *
  * An entry is one version of one key in memory that can be mapped: in the node's own segment, pinned there
  * by an open object; or a copy in the hot segment.  Entries with references stay.  Unreferenced entries of the
- * own segment are released after conf.hot_ms, because their pin keeps the pool from evicting the object.
+ * own segment are released after conf.hot_ms, because their pin keeps the pool from evicting the object, and
+ * within the master's lease time, because others can remove the object then.
  * Unreferenced copies stay until their memory is needed; they are reused while the master still has the version. */
 #ifndef MCN_HOT_H
 #define MCN_HOT_H
@@ -23,10 +24,12 @@ void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e);	/* the caller already 
 void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e);
 /* As mcs_object_held(): may wait for a master that has been silent. */
 int mcn_hot_held(const struct mcn_entry *e);
+/* Before a removal of the key by a client: release the entry's pin if no client uses it. */
+void mcn_hot_release(struct mcn_hot *h, struct mcs_key key);
 /* The key was replaced or removed: do not serve its entry any more. */
 void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key);
-/* Release expired entries; called periodically. */
-void mcn_hot_sweep(struct mcn_hot *h);
+/* Release expired entries; call it again after the time returned, ms. */
+unsigned mcn_hot_sweep(struct mcn_hot *h);
 int mcn_hot_fd(const struct mcn_hot *h);	/* the hot segment, read-only */
 uint64_t mcn_hot_size(const struct mcn_hot *h);
 

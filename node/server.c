@@ -27,7 +27,6 @@
 
 #define BACKLOG 64
 #define BUDGET 64		/* packets of one client before the loop serves the next client */
-#define SWEEP_MS_MIN 50
 #define ACCEPT_RETRY_MS 100
 
 MC_GAUGE(nconns, "mooncake_node_connections", "", "local clients")
@@ -268,10 +267,9 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 static void server_sweep(struct mc_evtimer *t)
 {
 	struct mcn *n = mc_container_of(t, struct mcn, sweep);
-	unsigned ms = n->conf.hot_ms / 2;
+	unsigned ms = mcn_hot_sweep(n->hot);
 
-	mcn_hot_sweep(n->hot);
-	mc_evtimer_arm(n->loop, t, mc_deadline_ms(ms > SWEEP_MS_MIN ? ms : SWEEP_MS_MIN));
+	mc_evtimer_arm(n->loop, t, mc_deadline_ms(ms));
 }
 
 static int parse_uids(struct mcn *n, const char *text)
@@ -367,7 +365,7 @@ static int server_start(struct mcn *n)
 		return r;
 	n->sweep.fire = server_sweep;
 	n->retry.fire = resume_accepting;
-	mc_evtimer_arm(n->loop, &n->sweep, mc_deadline_ms(SWEEP_MS_MIN));
+	mc_evtimer_arm(n->loop, &n->sweep, mc_deadline_ms(0));
 	r = mc_evloop_start(n->loop);
 	n->started = r == 0;
 	return r;

@@ -157,6 +157,8 @@ int mcs_gpu_memcpy(void *dst, const void *src, size_t n);
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
+/* The time for which the master protects an object after a read or a query, from the last registration; ms. */
+unsigned mcs_lease_ms(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
 /* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered

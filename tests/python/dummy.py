@@ -4,6 +4,7 @@
 import ctypes
 import os
 import sys
+import time
 
 import mooncake.store as ms
 
@@ -43,6 +44,29 @@ expect(s.batch_get_into(["o", "none"], [at + MIB] * 2, [64000] * 2), [64000, -70
 assert ctypes.string_at(at + MIB, 64000) == value[:64000]
 expect(s.batch_is_exist(keys + ["none"]), [1] * 64 + [0])
 expect((s.alloc_from_mem_pool(1 << 40), s.alloc_from_mem_pool(0)), (0, 0))
+
+# The daemon keeps objects that its clients read; their removal by a client succeeds at once, that by others at
+# the end of the lease.
+TTL = 0.5
+
+
+def removed(remover, wait):
+    results = []
+    for i in range(5):
+        key = f"r{i}"
+        expect(s.put(key, value[:100000]), 0)
+        expect((len(s.get(key)), len(s.get_buffer(key))), (100000, 100000))
+        if wait:
+            s.is_exist(key)
+        time.sleep(wait)
+        results.append(remover.remove(key))
+        s.remove(key, True)
+    return results
+
+
+expect(removed(s, 0), [0] * 5)
+expect(removed(s, TTL), [0] * 5)
+expect(removed(direct, TTL), [0] * 5)
 expect(s.upsert("k", b"new"), 0)
 expect((s.get("k"), direct.get("k"), s.remove("k", True), s.get("k")), (b"new", b"new", 0, b""))
 expect((s.close(), s.put("k", b"x"), s.alloc_from_mem_pool(1)), (0, -600, 0))
