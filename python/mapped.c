@@ -131,10 +131,11 @@ static uint64_t mapped_reach_old(uint64_t at, uint64_t size, unsigned access)
 {
 	uint64_t page = page_size(), from = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1), good, step;
 
+	/* Small buffers are frequent: few system calls for them. */
+	if (span_mapped(from, end))
+		return page_allows(at, access) && (end - from == page || page_allows(at + size - 1, access)) ? size : 0;
 	if (!span_mapped(from, from + page) || !page_allows(at, access))
 		return 0;
-	if (span_mapped(from, end))
-		return page_allows(at + size - 1, access) ? size : 0;
 	/* [from, good) is mapped, [from, end) is not */
 	for (good = from + page; end - good > page; ) {
 		step = good + (((end - good) / 2) & ~(page - 1));

@@ -53,6 +53,32 @@ class Worker:
         self.s.put("g4", self.value)
         return p50(lambda i: self.s.get("g4"), 1000)
 
+    def by_address(self, get):
+        """Time of a call with an address relative to that of the same call with bytes, 4 KiB, in turn, with other
+        work of the caller before each call."""
+        other, bytes_took, took = bytearray(1 << 20), [], []
+        for i in range(400):
+            keys, at = (f"by-{i}", f"at-{i}"), self.ptr + i * 4096
+            if get:
+                self.s.put(keys[0], self.value)
+                self.s.put(keys[1], self.value)
+                calls = (lambda: self.s.get(keys[0]), lambda: self.s.get_into(keys[1], at, 4096))
+            else:
+                calls = (lambda: self.s.put(keys[0], self.value), lambda: self.s.put_from(keys[1], at, 4096))
+            for k in (i & 1, 1 - (i & 1)):
+                other[:] = bytes(1 << 20)
+                began = time.perf_counter()
+                calls[k]()
+                (took if k else bytes_took).append(time.perf_counter() - began)
+        self.s.remove_all(True)
+        return statistics.median(took) / statistics.median(bytes_took)
+
+    def put_by_address(self):
+        return self.by_address(False)
+
+    def get_by_address(self):
+        return self.by_address(True)
+
     def exist(self, n):
         keys = [f"e-{i}" for i in range(n)]
         self.s.put_batch(keys[:500], [b"x"] * 500)
@@ -271,6 +297,7 @@ class Child:
 
 
 ROWS = (("put 4 KiB", "put_4k", "us p50", -1), ("get 4 KiB", "get_4k", "us p50", -1),
+        ("put_from 4 KiB to put", "put_by_address", "times", -1), ("get_into 4 KiB to get", "get_by_address", "times", -1),
         ("batch_is_exist 500 keys", "exist_500", "us", -1), ("batch_is_exist 5000 keys", "exist_5000", "us", -1),
         ("batch_put_from 500 x 4 KiB", "put_500x4k", "us/key", -1), ("batch_get_into 500 x 4 KiB", "get_500x4k", "us/key", -1),
         ("put_from 1 MiB", "put_1m", "GB/s", 1), ("get_into 1 MiB", "get_1m", "GB/s", 1),
@@ -317,7 +344,7 @@ def main(args):
         middle = {n: statistics.median(v) for n, v in values.items() if v}
         for n, v in middle.items():
             row(what, n, v, unit)
-        if len(middle) == 2 and method != "memcpy":
+        if len(middle) == 2 and method != "memcpy" and unit != "times":
             ratio = middle["ours"] / middle["upstream"]
             row(what, "x upstream", ratio if better > 0 else 1 / ratio, "times as fast")
     for _, owner, user in children:
