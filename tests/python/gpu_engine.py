@@ -156,7 +156,8 @@ class Transfers(unittest.TestCase):
                 self.assertEqual(gpu.bytes_at(self.at, SIZE) == pattern(SIZE, 9), p.differs(9) == -1)
                 p.end()
             else:
-                self.assertEqual(self.e.get_batch_transfer_status([batch]), -1)
+                # a real GPU may have copied all bytes before
+                self.assertIn(self.e.get_batch_transfer_status([batch]), (-1,) if gpu.FAKE else (-1, 0))
                 p.kill()
 
     def test_a_writer_that_ends_in_the_middle_of_a_copy(self):
