@@ -36,6 +36,12 @@ struct mcs_object {
 	const struct mcs_info *info;	/* points into the back end's struct */
 };
 
+/* What was found of keys at one time.  Freed with free(). */
+struct mcs_found {
+	uint64_t until_ns;		/* look them up again from this time on */
+	struct mcs_backend *backend;
+};
+
 struct mcs_backend_ops {
 	/* Free the back end.  No call is running, and all objects are closed. */
 	void (*close)(struct mcs_backend *b);
@@ -73,6 +79,12 @@ struct mcs_backend_ops {
 	 * into the items' iov.  Keys are not checked yet.  Results as for put_batch. */
 	int (*get_batch)(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			 void *arg, uint64_t deadline);
+	/* Look up and lease @n keys, whose number may be 0.  get_found: read item i of the key @which[i] of those; results
+	 * as for get_batch. */
+	int (*find)(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_found **ret,
+		    uint64_t deadline);
+	int (*get_found)(struct mcs_found *f, const unsigned *which, struct mcs_get_item *items, unsigned n,
+			 uint64_t deadline);
 	/* As the functions of the same name; the keys of batches are not checked yet. */
 	int (*stat)(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline);
 	int (*stat_batch)(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,

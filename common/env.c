@@ -93,8 +93,12 @@ static const char *const inert[] = {
 	"MC_METADATA_HTTP_TOKEN", "MC_METADATA_HTTP_ALLOW_INSECURE", "MC_METADATA_MAX_",
 };
 
-/* The one of "MC_STORE_" that has an effect. */
-#define CLUSTER "MC_STORE_CLUSTER_ID="
+/* Those of a row that have an effect. */
+static const char *const effective[] = {
+	"MC_STORE_CLUSTER_ID", "MC_STORE_CLIENT_MIN_PORT", "MC_STORE_CLIENT_MAX_PORT", "MC_STORE_CLIENT_METRIC",
+	"MC_STORE_CLIENT_METRIC_INTERVAL", "MC_STORE_CLIENT_METRIC_BANDWIDTH", "MC_STORE_MEMCPY", "MC_STORE_USE_HUGEPAGE",
+	"MC_STORE_HUGEPAGE_SIZE",
+};
 
 /* The length of the name of "NAME=value" if the variable is in the table, and set to something; else 0. */
 static size_t inert_name(const char *setting)
@@ -102,8 +106,11 @@ static size_t inert_name(const char *setting)
 	const char *equals = strchr(setting, '=');
 	size_t len, n = equals ? (size_t)(equals - setting) : 0;
 
-	if (!n || !equals[1] || !strncmp(setting, CLUSTER, sizeof(CLUSTER) - 1))
+	if (!n || !equals[1])
 		return 0;
+	for (size_t i = 0; i < sizeof(effective) / sizeof(effective[0]); i++)
+		if (n == strlen(effective[i]) && !strncmp(setting, effective[i], n))
+			return 0;
 	for (size_t i = 0; i < sizeof(inert) / sizeof(inert[0]); i++) {
 		len = strlen(inert[i]);
 		if (!strncmp(setting, inert[i], len) && (n == len || (n > len && inert[i][len - 1] == '_')))

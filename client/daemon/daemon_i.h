@@ -154,6 +154,10 @@ int mcs_daemon_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsi
 			 void *arg, uint64_t deadline);
 
 /* daemon_names.c */
+int mcs_daemon_find(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_found **ret,
+		    uint64_t deadline);
+int mcs_daemon_get_found(struct mcs_found *found, const unsigned *which, struct mcs_get_item *items, unsigned n,
+			 uint64_t deadline);
 int mcs_daemon_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline);
 int mcs_daemon_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,
 			  int *results, uint64_t deadline);

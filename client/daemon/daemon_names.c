@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * daemon_names.c - requests through the daemon that move no bytes: stat, exist, remove, prefetch. */
+ * daemon_names.c - requests through the daemon about keys: stat, exist, find, remove, prefetch. */
 #include <config.h>
 
 #include <errno.h>
@@ -79,6 +79,41 @@ int mcs_daemon_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned
 	}
 	free(q);
 	return r < 0 ? r : count;
+}
+
+/* The daemon knows the versions: only misses are kept. */
+struct daemon_found {
+	struct mcs_found base;
+	uint8_t present[];
+};
+
+int mcs_daemon_find(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_found **ret,
+		    uint64_t deadline)
+{
+	uint64_t half = mcs_session_terms(b->session).lease_ttl_ms * MC_NS_PER_MS / 2;
+	struct daemon_found *f = calloc(1, sizeof(*f) + n);
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	f->base = (struct mcs_found){ mc_now_ns() + half, b };
+	r = mcs_daemon_exist(b, keys, n, f->present, deadline);
+	if (r < 0)
+		free(f);
+	else
+		*ret = &f->base;
+	return r < 0 ? r : 0;
+}
+
+int mcs_daemon_get_found(struct mcs_found *found, const unsigned *which, struct mcs_get_item *items, unsigned n,
+			 uint64_t deadline)
+{
+	const struct daemon_found *f = mc_container_of(found, struct daemon_found, base);
+
+	for (unsigned i = 0; i < n; i++)
+		if (!f->present[which[i]])
+			items[i].result = -MC_ENOOBJECT;
+	return mcs_daemon_get_batch(found->backend, items, n, NULL, NULL, deadline);
 }
 
 int mcs_daemon_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_info *infos,

@@ -12,11 +12,13 @@
 
 #include "client/direct/async.h"
 #include "client/direct/object.h"
+#include "client/env.h"
 #include "client/session/heartbeat.h"
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/fault.h"
 #include "common/hash.h"
+#include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
 
@@ -52,9 +54,14 @@ static int direct_open_engine(struct mcs_direct *s)
 	};
 	int r;
 
+	/* With RDMA upstream does not copy by default, but a NIC is never faster than memory. */
+	if (mcs_env_no_memcpy() && strcmp(c->protocol, "rdma"))
+		conf.force_tcp = true;
 	r = mc_addr_split(c->hostname, host, sizeof(host), 0, &conf.port);
 	if (r < 0)
 		return r;
+	if (!conf.port)
+		mcs_env_ports(&conf.port_min, &conf.port_max);
 	return mce_engine_open(&conf, &s->engine);
 }
 
@@ -192,6 +199,24 @@ static int direct_open_disks(struct mcs_direct *s)
 	return c->ssd_path && *c->ssd_path ? mcs_disks_open(&conf, &s->disks) : 0;
 }
 
+static int direct_open_segment(struct mcs_direct *s, struct mcs_owner_conf *conf)
+{
+	bool ordinary = !conf->path && conf->adopt_fd <= 0 && (!conf->kind || !strcmp(conf->kind, "auto"));
+
+	if (ordinary && mcs_env_huge_pages()) {
+		const char *kind = conf->kind;
+		int r;
+
+		conf->kind = "hugetlb";
+		r = mcs_owner_open(conf, &s->owner);
+		if (r == 0)
+			return 0;
+		mc_warn("client", "MC_STORE_USE_HUGEPAGE: the segment gets ordinary pages: %s", mc_err_detail(r));
+		conf->kind = kind;
+	}
+	return mcs_owner_open(conf, &s->owner);
+}
+
 static int direct_open_owner(struct mcs_direct *s)
 {
 	const struct mcs_conf *c = &s->base.store->conf;
@@ -210,7 +235,7 @@ static int direct_open_owner(struct mcs_direct *s)
 	uint64_t deadline;
 	int r;
 
-	r = c->segment_size ? mcs_owner_open(&conf, &s->owner) : 0;
+	r = c->segment_size ? direct_open_segment(s, &conf) : 0;
 	if (r == 0)
 		r = direct_open_disks(s);
 	if (r < 0 || (!s->owner && !s->disks))
@@ -238,12 +263,17 @@ MC_FORK_KEEP(info_lock, MC_FORK_LEAF)
 
 static void direct_name_metrics(const char *hostname)
 {
-	static char labels[MC_ADDR_MAX + 16];
+	static char labels[2 * MC_ADDR_MAX + 32];
+	const char *cluster = mc_env_str("MC_STORE_CLUSTER_ID");
 
 	MC_LOCKED(&info_lock);
 	if (info.labels)
 		return;
-	snprintf(labels, sizeof(labels), "hostname=\"%s\"", hostname);
+	/* A quote or a backslash would end the label. */
+	if (cluster && strlen(cluster) < MC_ADDR_MAX && !strpbrk(cluster, "\"\\\n"))
+		snprintf(labels, sizeof(labels), "hostname=\"%s\",cluster_id=\"%s\"", hostname, cluster);
+	else
+		snprintf(labels, sizeof(labels), "hostname=\"%s\"", hostname);
 	info.labels = labels;
 	mc_metric_register(&info);
 }
@@ -399,6 +429,8 @@ static const struct mcs_backend_ops direct_ops = {
 	.put_batch = mcs_direct_put_batch,
 	.stream_open = mcs_direct_stream_open,
 	.get_batch = mcs_direct_get_batch,
+	.find = mcs_direct_find,
+	.get_found = mcs_direct_get_found,
 	.stat = mcs_direct_stat,
 	.stat_batch = mcs_direct_stat_batch,
 	.exist = mcs_direct_exist,

@@ -83,6 +83,16 @@ int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t r
 /* get.c */
 int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			 void *arg, uint64_t deadline);
+struct mcs_version;
+/* The same for items whose version may be known: known[i] NULL: it is not, ask the master. */
+int mcs_direct_get_known(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known,
+			 unsigned n, uint64_t deadline);
+
+/* found.c */
+int mcs_direct_find(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_found **ret,
+		    uint64_t deadline);
+int mcs_direct_get_found(struct mcs_found *found, const unsigned *which, struct mcs_get_item *items, unsigned n,
+			 uint64_t deadline);
 
 /* names.c; stat_once does not wait for owners that may return to a restarted master (-MC_ENOTREADY) */
 int mcs_direct_stat_once(struct mcs_backend *b, struct mcs_key key, struct mcs_info *ret, uint64_t deadline);

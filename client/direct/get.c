@@ -83,6 +83,21 @@ static int get_plan(struct mcs_direct *s, struct get_op *op)
 	return 0;
 }
 
+/* Read the version of @op next, if there is something to read.  @plan: it was not read before. */
+static void get_begin(struct mcs_direct *s, struct get_op *op, bool plan)
+{
+	int r = plan ? get_plan(s, op) : 0;
+
+	if (r < 0)
+		get_done(op, r);
+	else if (!op->part.len)
+		get_done(op, 0);
+	else if (!mcs_part_left(&op->part, true))
+		get_done(op, op->v.n ? mcs_part_verdict(&op->part) : -MC_EREPLICA_GONE);
+	else
+		op->state = READ;
+}
+
 /* Take the master's answer for one key. */
 static void get_answered(struct mcs_direct *s, struct get_op *op, const struct mcp_object *obj, uint64_t epoch,
 			 uint64_t asked_ns)
@@ -106,19 +121,7 @@ static void get_answered(struct mcs_direct *s, struct get_op *op, const struct m
 	same = op->rounds > 1 && mcs_version_same(&op->v, &v);
 	op->v = v;
 	/* The same version again: keep the record of failed replicas. */
-	if (!same) {
-		r = get_plan(s, op);
-		if (r < 0) {
-			get_done(op, r);
-			return;
-		}
-	}
-	if (!op->part.len)
-		get_done(op, 0);
-	else if (!mcs_part_left(&op->part, true))
-		get_done(op, op->v.n ? mcs_part_verdict(&op->part) : -MC_EREPLICA_GONE);
-	else
-		op->state = READ;
+	get_begin(s, op, !same);
 }
 
 /* Look up all items in state ASK.  @pins gets the granted pins. */
@@ -270,6 +273,8 @@ static int get_run(struct mcs_direct *s, struct mcs_scratch *sc, struct get_op *
 
 	if (!parts || !pins)
 		return -ENOMEM;
+	/* the versions that were known before */
+	get_read_found(s, sc, ops, n, parts, deadline);
 	while (get_must_ask(ops, n)) {
 		uint64_t asked_ns = mc_now_ns();
 
@@ -302,10 +307,10 @@ static void get_count(const struct mcs_get_item *items, unsigned n)
 	mc_metric_add(&bytes, sum);
 }
 
-/* One request's items; the first one is number @first of the caller's batch.  Negative: items
- * without an own result have this one. */
-static int get_request(struct mcs_direct *s, struct mcs_get_item *items, unsigned n, unsigned first,
-		       const struct provider *provider, uint64_t deadline)
+/* One request's items; the first one is number @first of the caller's batch.  @known: versions to read without asking the
+ * master, NULL for those that are not known; NULL: none is.  Negative: items without an own result have this one. */
+static int get_request(struct mcs_direct *s, struct mcs_get_item *items, const struct mcs_version *const *known,
+		       unsigned n, unsigned first, const struct provider *provider, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(s->base.scratch);
 	struct get_op *ops = sc ? mcs_scratch_alloc(sc, n, sizeof(*ops)) : NULL;
@@ -316,8 +321,13 @@ static int get_request(struct mcs_direct *s, struct mcs_get_item *items, unsigne
 		ops[i].provider = provider;
 		ops[i].index = first + i;
 		r = mcs_key_check(items[i].key);
-		if (r < 0)
+		if (r < 0) {
 			get_done(&ops[i], r);
+		} else if (known && known[i]) {
+			ops[i].rounds = 1;
+			ops[i].v = *known[i];
+			get_begin(s, &ops[i], true);
+		}
 	}
 	r = ops ? get_run(s, sc, ops, n, deadline) : -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
@@ -333,10 +343,9 @@ static struct mcs_key get_key(const void *items, unsigned i)
 	return ((const struct mcs_get_item *)items)[i].key;
 }
 
-int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
-			 void *arg, uint64_t deadline)
+static int get_all(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known, unsigned n,
+		   const struct provider *provider, uint64_t deadline)
 {
-	const struct provider provider = { alloc, arg };
 	uint64_t began = mc_now_ns();
 	int r = 0;
 
@@ -349,8 +358,25 @@ int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsi
 		most = mcs_batch_split(n - from, get_key, items + from);
 		while (to < n && to - from < most && items[to].result == -MC_ERPC)
 			to++;
-		r = get_request(mcs_direct_of(b), items + from, to - from, from, &provider, deadline);
+		r = get_request(mcs_direct_of(b), items + from, known ? known + from : NULL, to - from, from, provider,
+				deadline);
 	}
 	mc_metric_observe(&latency, mc_now_ns() - began);
 	return r;
+}
+
+int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
+			 void *arg, uint64_t deadline)
+{
+	const struct provider provider = { alloc, arg };
+
+	return get_all(b, items, NULL, n, &provider, deadline);
+}
+
+int mcs_direct_get_known(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known,
+			 unsigned n, uint64_t deadline)
+{
+	const struct provider provider = { NULL, NULL };
+
+	return get_all(b, items, known, n, &provider, deadline);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/direct/object.h"
+#include "client/env.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/thread.h"
@@ -260,6 +261,7 @@ static void *background_main(void *arg)
 		if (mce_engine_is_fenced(s->engine))
 			mcs_session_taint(s->base.session, mcs_session_epoch(s->base.session));
 		mcs_session_cleanse(s->base.session);
+		mcs_report(mce_engine_endpoint(s->engine));
 		mcs_leases_renew(&s->leases, s->base.session,
 				 mcs_session_terms(s->base.session).lease_ttl_ms);
 		if (background_reach_master(b)) {

@@ -329,6 +329,9 @@ int mcs_stat_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, struct mcs_
 int mcs_exist(mcs_t *s, const struct mcs_key *keys, unsigned n, uint8_t *present,
 	      int64_t timeout_ms);
 
+/* The same without keeping the objects, and without counting as a use of them. */
+int mcs_probe(mcs_t *s, const struct mcs_key *keys, unsigned n, uint8_t *present, int64_t timeout_ms);
+
 /* One copy of an object. */
 struct mcs_replica {
 	char segment_id[44];		/* as in struct mcs_segment */
@@ -357,6 +360,19 @@ struct mcs_replicas {
 int mcs_replicas(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags,
 		 struct mcs_replicas *ret, int64_t timeout_ms);
 void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
+
+/* ---- places: versions and locations of objects, for several reads ------------------------------------ */
+
+typedef struct mcs_places mcs_places_t;
+
+/* Look up @n keys and keep what was found for the master's lease time, also when they are freed earlier.  An invalid
+ * key is a miss.  Not to be used with another handle. */
+int mcs_places_find(mcs_t *s, const struct mcs_key *keys, unsigned n, mcs_places_t **ret, int64_t timeout_ms);
+/* As mcs_get_batch(), but reads the versions that were found, and asks the master only about those that cannot be
+ * read.  In the second half of the lease time all are looked up again first.  Result -MCS_EPARAM: the key is not one of
+ * those looked up.  Through a daemon the current versions are read.  Any thread. */
+int mcs_places_read(mcs_t *s, mcs_places_t *p, struct mcs_get_item *items, unsigned n, int64_t timeout_ms);
+void mcs_places_free(mcs_places_t *p);		/* NULL is fine; also after mcs_close() */
 
 /* ---- open objects: one version, until it is closed ----------------------------------------------- */
 

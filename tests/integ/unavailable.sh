@@ -16,9 +16,9 @@ refused() {
 	fails timeout 20 "$@"
 	grep -qF -- "$words" "$tmp/fails.out" || fail "no \"$words\" in: $(cat "$tmp/fails.out")"
 }
-names='MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT'
+names='MC_STORE_REPLICA_SCORING MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT'
 line='warn env: these variables are set and have no effect in this version:'
-export MC_STORE_MEMCPY=1 MOONCAKE_OFFLOAD_FSDIR=x MC_RETRY_CNT=3
+export MC_STORE_REPLICA_SCORING=1 MOONCAKE_OFFLOAD_FSDIR=x MC_RETRY_CNT=3
 # names_all NAME - the log names all variables, in one line
 names_all() {
 	warned "$1" 1 "$line"

@@ -60,7 +60,7 @@ static unsigned count(const char *text, const char *what)
 static void report_some(void)
 {
 	clearenv();
-	setenv("MC_STORE_MEMCPY", "1", 1);
+	setenv("MC_STORE_REPLICA_SCORING", "1", 1);
 	setenv("MC_STORE_CLUSTER_ID", "", 1);
 	setenv("MOONCAKE_OFFLOAD_FSDIR", "x", 1);
 	setenv("MC_RETRY_CNT", "4", 1);
@@ -79,14 +79,14 @@ static void variables_without_effect_are_named_in_one_line(void **state)
 
 	assert_int_equal(count(text, "\n"), 1);
 	assert_int_equal(count(text, " warn env: "), 1);
-	assert_int_equal(count(text, "version: MC_STORE_MEMCPY MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT\n"), 1);
+	assert_int_equal(count(text, "version: MC_STORE_REPLICA_SCORING MOONCAKE_OFFLOAD_FSDIR MC_RETRY_CNT\n"), 1);
 }
 
 static void report_none(void)
 {
 	clearenv();
 	setenv("MC_FORCE_TCP", "1", 1);
-	setenv("MC_STORE_MEMCPY", "", 1);
+	setenv("MC_STORE_REPLICA_SCORING", "", 1);
 	mc_env_report_inert();
 }
 
