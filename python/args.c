@@ -91,7 +91,7 @@ int mcpy_text(PyObject *obj, const char *arg, const char **ret)
 }
 
 /* A tuple of the elements.  Rejects str and bytes: they are sequences, but a caller that passes one made a mistake. */
-static PyObject *args_tuple(PyObject *obj, const char *arg)
+PyObject *mcpy_tuple(PyObject *obj, const char *arg)
 {
 	if (!PyUnicode_Check(obj) && !PyBytes_Check(obj) &&
 	    (PyList_Check(obj) || PyTuple_Check(obj) || PySequence_Check(obj)))
@@ -140,7 +140,7 @@ static void key_array_done(struct mcs_key *keys, Py_ssize_t cap)
 int mcpy_keys(PyObject *obj, struct mcpy_keys *ret)
 {
 	*ret = (struct mcpy_keys){ 0 };
-	ret->tuple = args_tuple(obj, "keys");
+	ret->tuple = mcpy_tuple(obj, "keys");
 	if (!ret->tuple)
 		return -1;
 	ret->n = PyTuple_GET_SIZE(ret->tuple);
@@ -196,7 +196,7 @@ int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret)
 
 int mcpy_numbers(PyObject *obj, const char *arg, struct mcpy_numbers *ret)
 {
-	PyObject *tuple = args_tuple(obj, arg);
+	PyObject *tuple = mcpy_tuple(obj, arg);
 	uint64_t *v;
 
 	if (!tuple)
@@ -215,7 +215,7 @@ int mcpy_numbers(PyObject *obj, const char *arg, struct mcpy_numbers *ret)
 
 static PyObject *vectors_inner(PyObject *outer, Py_ssize_t i, const char *arg)
 {
-	return args_tuple(PyTuple_GET_ITEM(outer, i), arg);
+	return mcpy_tuple(PyTuple_GET_ITEM(outer, i), arg);
 }
 
 /* Allocate the iovecs of all items; their number, or -1. */
@@ -308,8 +308,8 @@ int mcpy_vectors(PyObject *ptrs, PyObject *sizes, struct mcpy_vectors *ret)
 	int r = -1;
 
 	*ret = (struct mcpy_vectors){ 0 };
-	p = args_tuple(ptrs, "all_buffer_ptrs");
-	s = p ? args_tuple(sizes, "all_sizes") : NULL;
+	p = mcpy_tuple(ptrs, "all_buffer_ptrs");
+	s = p ? mcpy_tuple(sizes, "all_sizes") : NULL;
 	if (!p || !s || vectors_init(ret, PyTuple_GET_SIZE(p), PyTuple_GET_SIZE(s)) < 0)
 		goto out;
 	if (ret->n < 0) {

@@ -19,15 +19,29 @@ struct config {
 	PyObject *preferred, *preferred_nof;	/* tuples of str */
 	PyObject *preferred_one;	/* str */
 	PyObject *group_ids;		/* None or tuple of str */
+	/* hints without effect; a number of ids other than that of the keys is an error */
+	PyObject *affinity_ids, *session_ids;	/* None or tuple of str */
+	PyObject *nics;			/* None or tuple of str */
+	PyObject *key_nics;		/* None or tuple of tuples of str */
 };
 
-enum kind { NUMBER, MAYBE_NUMBER, BOOL, STRING, STRINGS, MAYBE_STRINGS };
+enum kind { NUMBER, MAYBE_NUMBER, BOOL, STRING, STRINGS, MAYBE_STRINGS, MAYBE_LISTS };
 
 struct field {
 	const char *name;
 	enum kind kind;
 	size_t at;
 };
+
+/* Lists of the tuples of a tuple. */
+static PyObject *config_lists(PyObject *v)
+{
+	PyObject *list = PyList_New(PyTuple_GET_SIZE(v));
+
+	for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v) && list; i++)
+		mcpy_list_take(&list, i, PySequence_List(PyTuple_GET_ITEM(v, i)));
+	return list;
+}
 
 static PyObject *config_get(PyObject *self, void *closure)
 {
@@ -43,7 +57,9 @@ static PyObject *config_get(PyObject *self, void *closure)
 	case MAYBE_STRINGS:
 		if (*(PyObject **)at != Py_None)
 			return PySequence_List(*(PyObject **)at);
-		/* fall through */
+		return Py_NewRef(Py_None);
+	case MAYBE_LISTS:
+		return *(PyObject **)at == Py_None ? Py_NewRef(Py_None) : config_lists(*(PyObject **)at);
 	default:
 		return Py_NewRef(*(PyObject **)at);
 	}
@@ -73,12 +89,35 @@ static PyObject *config_strings(const struct field *f, PyObject *v)
 	return tuple;
 }
 
+static PyObject *config_string_lists(const struct field *f, PyObject *v)
+{
+	const struct field inner = { f->name, STRINGS, 0 };
+	PyObject *list, *ret;
+
+	if (v == Py_None)
+		return Py_NewRef(v);
+	if (!PyList_Check(v) && !PyTuple_Check(v))
+		return config_type_error(f, "a list of lists of str", v);
+	list = PySequence_List(v);
+	for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+		PyObject *one = config_strings(&inner, PyList_GET_ITEM(list, i));
+
+		if (!one || PyList_SetItem(list, i, one) < 0)
+			Py_CLEAR(list);
+	}
+	ret = list ? PyList_AsTuple(list) : NULL;
+	Py_XDECREF(list);
+	return ret;
+}
+
 static PyObject *config_object(const struct field *f, PyObject *v)
 {
 	uint64_t number;
 
 	if (f->kind == STRINGS || f->kind == MAYBE_STRINGS)
 		return config_strings(f, v);
+	if (f->kind == MAYBE_LISTS)
+		return config_string_lists(f, v);
 	if (f->kind == STRING)
 		return PyUnicode_Check(v) ? Py_NewRef(v) : config_type_error(f, "str", v);
 	if (v == Py_None)
@@ -121,6 +160,10 @@ static PyObject *config_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	c->replica_num = 1;
 	c->soft_pin_ttl_ms = Py_NewRef(Py_None);
 	c->group_ids = Py_NewRef(Py_None);
+	c->affinity_ids = Py_NewRef(Py_None);
+	c->session_ids = Py_NewRef(Py_None);
+	c->nics = Py_NewRef(Py_None);
+	c->key_nics = Py_NewRef(Py_None);
 	c->preferred = PyTuple_New(0);
 	c->preferred_nof = PyTuple_New(0);
 	c->preferred_one = PyUnicode_FromString("");
@@ -158,6 +201,10 @@ static void config_dealloc(PyObject *self)
 	Py_CLEAR(c->preferred_nof);
 	Py_CLEAR(c->preferred_one);
 	Py_CLEAR(c->group_ids);
+	Py_CLEAR(c->affinity_ids);
+	Py_CLEAR(c->session_ids);
+	Py_CLEAR(c->nics);
+	Py_CLEAR(c->key_nics);
 	type->tp_free(self);
 	Py_DECREF(type);
 }
@@ -234,6 +281,14 @@ static int opts_pins(const struct config *c, struct mcpy_opts *ret)
 	return 0;
 }
 
+/* As in upstream, there is one hint for each key; the names of NICs are not counted for a single key. */
+static bool opts_hints(const struct config *c, Py_ssize_t n)
+{
+	return (c->affinity_ids == Py_None || PyTuple_GET_SIZE(c->affinity_ids) == n) &&
+	       (c->session_ids == Py_None || PyTuple_GET_SIZE(c->session_ids) == n) &&
+	       (c->key_nics == Py_None || n == 1 || PyTuple_GET_SIZE(c->key_nics) == n);
+}
+
 /* Upstream's codes for replicas in tiers that do not exist here; upstream allows at most one in a DFS. */
 static int opts_tiers(const struct config *c)
 {
@@ -255,7 +310,8 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 			     Py_TYPE(config)->tp_name);
 		return -1;
 	}
-	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node))
+	if (!c->replica_num || c->replica_num > UINT16_MAX || (c->same_node && !same_node) ||
+	    !opts_hints(c, n_keys))
 		return MCPY_INVALID_PARAMS;
 	r = opts_tiers(c);
 	if (r)
@@ -301,6 +357,10 @@ static PyGetSetDef getset[] = {
 	F("prefer_alloc_in_same_node", BOOL, same_node),
 	F("_data_type", NUMBER, data_type),
 	F("group_ids", MAYBE_STRINGS, group_ids),
+	F("_residency_affinity_ids", MAYBE_STRINGS, affinity_ids),
+	F("_session_ids", MAYBE_STRINGS, session_ids),
+	F("_preferred_hca_names", MAYBE_STRINGS, nics),
+	F("_per_key_preferred_hca_names", MAYBE_LISTS, key_nics),
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 

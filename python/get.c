@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * get.c - methods that read objects: into new memory, into the caller's memory, and by ranges. */
+ * get.c - methods that read objects: into new memory and into the caller's memory. */
 #include "python/mcpy.h"
 
 #include <stdlib.h>
-
-static int64_t get_code(int64_t r, struct mcs_key key)
-{
-	return r < 0 && !key.len ? MCPY_NO_OBJECT : mcpy_code(r);
-}
 
 static PyObject *get_results(const struct mcs_get_item *items, Py_ssize_t n)
 {
@@ -214,7 +209,7 @@ MCPY_METHOD(store_get_into, "get_into", 3, "key", "buffer_ptr", "size")
 		iov = (struct iovec){ (void *)(uintptr_t)at, at ? size : 0 };
 		get_cut_iov(&iov, 1);
 		Py_BEGIN_ALLOW_THREADS
-		r = get_code(mcs_get(c->mcs, key, &iov, 1, -1), key);
+		r = mcpy_get_code(mcs_get(c->mcs, key, &iov, 1, -1), key);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -234,26 +229,23 @@ static void get_run(PyObject *self, struct mcs_get_item *items, Py_ssize_t n)
 		Py_END_ALLOW_THREADS
 	}
 	for (Py_ssize_t i = 0; i < n; i++)
-		items[i].result = c ? get_code(items[i].result, items[i].key) : MCPY_INVALID_PARAMS;
+		items[i].result = c ? mcpy_get_code(items[i].result, items[i].key) : MCPY_INVALID_PARAMS;
 }
 
-/* Read objects, or with @offsets ranges of objects, into one buffer each. */
-static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObject *offsets,
-			  PyObject *sizes)
+/* Read whole objects, into one buffer each. */
+MCPY_METHOD(store_batch_get_into, "batch_get_into", 3, "keys", "buffer_ptrs", "sizes")
 {
-	struct mcpy_numbers at = { 0 }, offset = { 0 }, size = { 0 };
+	struct mcpy_numbers at = { 0 }, size = { 0 };
 	struct mcs_get_item *items = NULL;
 	struct iovec *iov = NULL;
 	PyObject *list = NULL;
 	struct mcpy_keys keys;
 
-	if (mcpy_keys(names, &keys) < 0)
+	if (mcpy_keys(a[0], &keys) < 0)
 		return NULL;
-	if (mcpy_numbers(ptrs, "buffer_ptrs", &at) < 0 ||
-	    (offsets && mcpy_numbers(offsets, "offsets", &offset) < 0) ||
-	    mcpy_numbers(sizes, "sizes", &size) < 0)
+	if (mcpy_numbers(a[1], "buffer_ptrs", &at) < 0 || mcpy_numbers(a[2], "sizes", &size) < 0)
 		goto out;
-	if (at.n != keys.n || size.n != keys.n || (offsets && offset.n != keys.n)) {
+	if (at.n != keys.n || size.n != keys.n) {
 		list = mcpy_list_of(keys.n, MCPY_INVALID_PARAMS);
 		goto out;
 	}
@@ -267,36 +259,19 @@ static PyObject *get_into(PyObject *self, PyObject *names, PyObject *ptrs, PyObj
 		iov[i] = (struct iovec){ (void *)(uintptr_t)at.v[i], at.v[i] ? size.v[i] : 0 };
 	get_cut_iov(iov, keys.n);
 	for (Py_ssize_t i = 0; i < keys.n; i++) {
-		items[i].whole = !offsets;
-		items[i].offset = offsets ? offset.v[i] : 0;
+		items[i].whole = 1;
 		items[i].iov = &iov[i];
 		items[i].iovcnt = 1;
 	}
 	get_run(self, items, keys.n);
-	/* A range that is only partly inside the object is an error. */
-	for (Py_ssize_t i = 0; i < keys.n && offsets; i++)
-		if (items[i].result >= 0 && (uint64_t)items[i].result != size.v[i])
-			items[i].result = MCPY_INVALID_PARAMS;
 	list = get_results(items, keys.n);
 out:
 	PyMem_RawFree(iov);
 	PyMem_RawFree(items);
 	PyMem_RawFree(at.v);
-	PyMem_RawFree(offset.v);
 	PyMem_RawFree(size.v);
 	mcpy_keys_done(&keys);
 	return list;
-}
-
-MCPY_METHOD(store_batch_get_into, "batch_get_into", 3, "keys", "buffer_ptrs", "sizes")
-{
-	return get_into(self, a[0], a[1], NULL, a[2]);
-}
-
-/* For get_into_ranges(). */
-MCPY_METHOD(store_ranges, "_get_ranges", 4, "keys", "buffer_ptrs", "offsets", "sizes")
-{
-	return get_into(self, a[0], a[1], a[2], a[3]);
 }
 
 static bool get_null_piece(const struct iovec *iov, Py_ssize_t n)
@@ -385,8 +360,5 @@ PyMethodDef mcpy_get_methods[] = {
 	  "batch_get_into_multi_buffers(keys: list, all_buffer_ptrs: list[list[int]], "
 	  "all_sizes: list[list[int]], prefer_alloc_in_same_node: bool = False) -> list[int]\n\n"
 	  "Each object fills its buffers in order.  One result for each key:\n" CODES },
-	{ "_get_ranges", MCPY_FAST(store_ranges),
-	  "_get_ranges(keys, buffer_ptrs, offsets, sizes) -> list[int]\n\nRead ranges of objects.  Bytes read, or "
-	  "-600 for a range not inside the object." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -70,6 +70,9 @@ void mcpy_keys_done(struct mcpy_keys *k);
 /* An integer from 0 to 2^64 - 1; otherwise a TypeError that names @arg.  NULL: *@ret stays unchanged. */
 int mcpy_u64(PyObject *obj, const char *arg, uint64_t *ret);
 
+/* A tuple of the elements of a list or tuple; otherwise a TypeError that names @arg. */
+PyObject *mcpy_tuple(PyObject *obj, const char *arg);
+
 struct mcpy_numbers {
 	uint64_t *v;
 	Py_ssize_t n;
@@ -112,6 +115,11 @@ bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);
 
 /* Upstream's error code for a result of mcs.h. */
 int64_t mcpy_code(int64_t r);
+/* The same for a read of @key: an empty one is a miss. */
+static inline int64_t mcpy_get_code(int64_t r, struct mcs_key key)
+{
+	return r < 0 && !key.len ? MCPY_NO_OBJECT : mcpy_code(r);
+}
 /* [@value] * n */
 PyObject *mcpy_list_of(Py_ssize_t n, int64_t value);
 /* The numbers as a list. */
@@ -132,6 +140,7 @@ static inline void mcpy_list_take(PyObject **list, Py_ssize_t i, PyObject *v)
 struct mcpy_core {
 	mcs_t *mcs;
 	pid_t pid;			/* process that opened it */
+	uint64_t serial;		/* no other open store of this process has or had it */
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
 	/* under lock */
@@ -139,11 +148,18 @@ struct mcpy_core {
 	bool closed;
 };
 
+/* A successful register_buffer(). */
+struct mcpy_registration {
+	uint64_t at, end;
+	bool noted;			/* it overlaps another one, so only this file knows it */
+};
+
 struct mcpy_store {
 	PyObject_HEAD
 	/* under the GIL */
 	struct mcpy_core *core;		/* NULL: not set up, or closed */
-	PyObject *noted;		/* address -> number of registrations after the first */
+	struct mcpy_registration *reg;	/* in the order of the calls */
+	size_t n_reg, cap_reg;
 };
 
 PyType_Spec *mcpy_store_spec(void);
@@ -153,8 +169,20 @@ struct mcpy_core *mcpy_enter(PyObject *self);
 /* May be called with or without the GIL; does not take it. */
 void mcpy_leave(struct mcpy_core *core);
 
+/* ---- registered.c: registered memory; needs the GIL ---- */
+
+/* End of the registered memory that contains @at; 0: none does. */
+uint64_t mcpy_registered_end(const struct mcpy_store *store, uint64_t at);
+/* Forget all, when the store is closed. */
+void mcpy_registered_clear(struct mcpy_store *store);
+
+/* ---- methods ---- */
+
 extern PyMethodDef mcpy_put_methods[];
 extern PyMethodDef mcpy_get_methods[];
+extern PyMethodDef mcpy_range_methods[];
+extern PyMethodDef mcpy_probe_methods[];
+extern PyMethodDef mcpy_registered_methods[];
 extern PyMethodDef mcpy_name_methods[];
 extern PyMethodDef mcpy_object_methods[];
 extern PyMethodDef mcpy_pool_methods[];
@@ -181,6 +209,10 @@ extern PyType_Spec mcpy_handle_spec;
 /* Takes ownership of @data, which malloc() returned. */
 PyObject *mcpy_handle_new(void *data, Py_ssize_t size);
 
+/* ---- ranges.c: ranged reads ---- */
+
+extern PyType_Spec mcpy_snapshot_spec;
+
 /* ---- object.c: open objects, for sessions ---- */
 
 extern PyType_Spec mcpy_object_spec;
@@ -193,7 +225,7 @@ extern PyMethodDef mcpy_memory_functions[];
 /* ---- module.c ---- */
 
 struct mcpy_types {
-	PyObject *store, *config, *handle, *object, *allocator;
+	PyObject *store, *config, *handle, *object, *allocator, *snapshot;
 };
 /* The types are never freed, because instances may outlive the module at exit. */
 extern struct mcpy_types mcpy_types;

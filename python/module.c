@@ -140,6 +140,7 @@ PyMODINIT_FUNC PyInit__store(void)
 	    module_add(m, &mcpy_handle_spec, &mcpy_types.handle) < 0 ||
 	    module_add(m, &mcpy_object_spec, &mcpy_types.object) < 0 ||
 	    module_add(m, &mcpy_allocator_spec, &mcpy_types.allocator) < 0 ||
+	    module_add(m, &mcpy_snapshot_spec, &mcpy_types.snapshot) < 0 ||
 	    PyModule_AddFunctions(m, mcpy_memory_functions) < 0)
 		Py_CLEAR(m);
 	return m;

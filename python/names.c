@@ -16,6 +16,8 @@ static int exist_prefetch(PyObject *options, bool *ret)
 	value = PyObject_GetAttrString(options, "prefetch_to_memory");
 	on = value ? PyObject_IsTrue(value) : -1;
 	Py_XDECREF(value);
+	if (!value)
+		PyErr_Format(PyExc_TypeError, "options must be an ExistOptions, not %.100s", Py_TYPE(options)->tp_name);
 	*ret = on > 0;
 	return on < 0 ? -1 : 0;
 }

@@ -53,7 +53,7 @@ setup(
     version=VERSION,
     ext_modules=[
         extension("mooncake._store",
-                  ["args.c", "store.c", "put.c", "get.c", "names.c", "config.c", "handle.c", "mapped.c", "memory.c", "object.c", "pool.c",
+                  ["args.c", "store.c", "put.c", "get.c", "ranges.c", "probe.c", "registered.c", "names.c", "config.c", "handle.c", "mapped.c", "memory.c", "object.c", "pool.c",
                    "module.c"],
                   **flags("mooncake-store", "client", "mooncake_store")),
         extension("mooncake._engine", ["args.c", "engine.c", "mapped.c"],

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store.c - the store object: open, close, references of running calls, registered memory. */
+ * store.c - the store object: open, close, references of running calls. */
 #include "python/mcpy.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -76,12 +75,14 @@ static void core_close(struct mcpy_core *c)
 
 static int core_new(struct mcpy_core **ret)
 {
+	static uint64_t serials;	/* atomic */
 	struct mcpy_core *c = calloc(1, sizeof(*c));
 	pthread_condattr_t attr;
 
 	if (!c)
 		return -ENOMEM;
 	c->pid = getpid();
+	c->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -97,8 +98,7 @@ static void store_detach(struct mcpy_store *self)
 	struct mcpy_core *c = self->core;
 
 	self->core = NULL;
-	if (self->noted)
-		PyDict_Clear(self->noted);
+	mcpy_registered_clear(self);
 	if (!c)
 		return;
 	Py_BEGIN_ALLOW_THREADS
@@ -108,14 +108,7 @@ static void store_detach(struct mcpy_store *self)
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	PyObject *self = type->tp_alloc(type, 0);
-
-	if (!self)
-		return NULL;
-	((struct mcpy_store *)self)->noted = PyDict_New();
-	if (!((struct mcpy_store *)self)->noted)
-		Py_CLEAR(self);
-	return self;
+	return type->tp_alloc(type, 0);
 }
 
 static void store_dealloc(PyObject *self)
@@ -127,7 +120,7 @@ static void store_dealloc(PyObject *self)
 	PyErr_Fetch(&kind, &value, &trace);
 	store_detach((struct mcpy_store *)self);
 	PyErr_Restore(kind, value, trace);
-	Py_CLEAR(((struct mcpy_store *)self)->noted);
+	PyMem_Free(((struct mcpy_store *)self)->reg);
 	type->tp_free(self);
 	Py_DECREF(type);
 }
@@ -135,7 +128,6 @@ static void store_dealloc(PyObject *self)
 static int store_traverse(PyObject *self, visitproc visit, void *arg)
 {
 	Py_VISIT(Py_TYPE(self));
-	Py_VISIT(((struct mcpy_store *)self)->noted);
 	return 0;
 }
 
@@ -270,85 +262,6 @@ static PyObject *store_hostname(PyObject *self, PyObject *none)
 	return name;
 }
 
-/* ---- registered memory ---- */
-
-/* Without RDMA, registration has no effect on transfers.  mcs.h rejects one that overlaps another, so count it here;
- * @add is 1 to register, -1 to unregister. */
-static int store_note(struct mcpy_store *store, uint64_t at, long add, long *ret_before)
-{
-	PyObject *key = PyLong_FromUnsignedLongLong(at), *count, *after = NULL;
-	int r = -1;
-
-	if (!key)
-		return -1;
-	count = PyDict_GetItemWithError(store->noted, key);
-	*ret_before = count ? PyLong_AsLong(count) : 0;
-	if (*ret_before + add < 0)
-		r = PyErr_Occurred() ? -1 : 0;
-	else if (*ret_before + add == 0)
-		r = count ? PyDict_DelItem(store->noted, key) : 0;
-	else if ((after = PyLong_FromLong(*ret_before + add)))
-		r = PyDict_SetItem(store->noted, key, after);
-	Py_XDECREF(after);
-	Py_DECREF(key);
-	return r;
-}
-
-MCPY_METHOD(store_register, "register_buffer", 2, "buffer_ptr", "size")
-{
-	struct mcpy_core *c;
-	uint64_t at, size;
-	long before;
-	int r;
-
-	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 || mcpy_u64(a[1], "size", &size) < 0)
-		return NULL;
-	c = mcpy_enter(self);
-	if (!c || !at || !size || at + size < at)
-		r = MCPY_INVALID_PARAMS;
-	else if (mcpy_reach(at, size, 0) < size)
-		r = MCPY_INVALID_PARAMS;
-	else {
-		Py_BEGIN_ALLOW_THREADS
-		r = mcs_register_buffer(c->mcs, (void *)(uintptr_t)at, size);
-		Py_END_ALLOW_THREADS
-		r = r == -EEXIST ? 1 : (int)mcpy_code(r);
-	}
-	if (c) {
-		Py_BEGIN_ALLOW_THREADS
-		mcpy_leave(c);
-		Py_END_ALLOW_THREADS
-	}
-	if (r == 1) {
-		if (store_note((struct mcpy_store *)self, at, 1, &before) < 0)
-			return NULL;
-		r = 0;
-	}
-	return PyLong_FromLong(r);
-}
-
-MCPY_METHOD(store_unregister, "unregister_buffer", 1, "buffer_ptr")
-{
-	int r = MCPY_INVALID_PARAMS;
-	struct mcpy_core *c;
-	uint64_t at;
-	long before;
-
-	if (mcpy_u64(a[0], "buffer_ptr", &at) < 0 ||
-	    store_note((struct mcpy_store *)self, at, -1, &before) < 0)
-		return NULL;
-	if (before > 0)
-		return PyLong_FromLong(0);
-	c = mcpy_enter(self);
-	if (c) {
-		Py_BEGIN_ALLOW_THREADS
-		r = (int)mcpy_code(mcs_unregister_buffer(c->mcs, (void *)(uintptr_t)at));
-		mcpy_leave(c);
-		Py_END_ALLOW_THREADS
-	}
-	return PyLong_FromLong(r);
-}
-
 static PyMethodDef store_methods[] = {
 	{ "_open", MCPY_FAST(store_open), "Connect; (code, why)." },
 	{ "close", store_close, METH_NOARGS,
@@ -359,16 +272,10 @@ static PyMethodDef store_methods[] = {
 	  "health_check() -> int\n\n0: healthy, 1: not set up or closed, 2: the master is not reachable." },
 	{ "get_hostname", store_hostname, METH_NOARGS,
 	  "get_hostname() -> str\n\n\"host:port\": the name of this store's segment." },
-	{ "register_buffer", MCPY_FAST(store_register),
-	  "register_buffer(buffer_ptr: int, size: int) -> int\n\nRegister size bytes at buffer_ptr for transfers.  The "
-	  "caller must unregister them before freeing them.\n0, or -600, also if this process cannot access them.  "
-	  "Transfers over TCP and shared memory need no\nregistration; ranges may overlap." },
-	{ "unregister_buffer", MCPY_FAST(store_unregister),
-	  "unregister_buffer(buffer_ptr: int) -> int\n\n0, or -600 if nothing is registered at that address." },
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyMethodDef all_methods[64];
+static PyMethodDef all_methods[80];
 
 static PyType_Slot slots[] = {
 	{ Py_tp_new, store_new },
@@ -389,8 +296,8 @@ static PyType_Spec spec = {
 PyType_Spec *mcpy_store_spec(void)
 {
 	PyMethodDef *const tables[] = {
-		store_methods, mcpy_put_methods, mcpy_get_methods, mcpy_name_methods,
-		mcpy_object_methods, mcpy_pool_methods,
+		store_methods, mcpy_registered_methods, mcpy_put_methods, mcpy_get_methods, mcpy_range_methods,
+		mcpy_name_methods, mcpy_probe_methods, mcpy_object_methods, mcpy_pool_methods,
 	};
 	size_t k = 0;
 

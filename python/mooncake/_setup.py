@@ -48,6 +48,12 @@ KEYS = {
     "tenant_id": "default",
     "enable_client_http_server": False,
     "client_http_port": 9300,
+    "enable_ssd_prefetch": False,
+    "ssd_prefetch_cooldown_sec": 5,
+    "ssd_prefetch_dedup_ttl_sec": 30,
+    "enable_egm_store_pool": False,
+    "egm_numa_nodes": "auto",
+    "enable_embedded_master": False,
 }
 ALIASES = {
     "device_name": "rdma_devices",
@@ -151,7 +157,7 @@ def check_metadata(server):
 _warned = set()
 
 
-def _once(text, *args, logger=log):
+def once(text, *args, logger=log):
     if (logger, text % args) not in _warned:
         _warned.add((logger, text % args))
         logger.warning(text, *args)
@@ -161,10 +167,10 @@ def engine_protocol(protocol, logger):
     """Warn about a protocol that is not available.  As in upstream, the engine chooses one that both ends support."""
     name = str(protocol if protocol is not None else "")
     if name in FALLBACK:
-        _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name,
+        once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name,
               logger=logger)
     elif name not in ("", "tcp", "rdma"):
-        _once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp", "rdma") + FALLBACK), logger=logger)
+        once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp", "rdma") + FALLBACK), logger=logger)
 
 
 def check_protocol(protocol, segment_size):
@@ -176,7 +182,7 @@ def check_protocol(protocol, segment_size):
             raise Bad("protocol rpc_only contributes no memory: global_segment_size must be 0")
         return
     if name in FALLBACK:
-        _once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name)
+        once('protocol "%s" is not available, continuing with tcp (and shared memory on the same host)', name)
         return
     raise Bad(f'unknown protocol "{name}"{nearest(name, ("tcp", "rdma", "rpc_only") + FALLBACK)}')
 
@@ -202,6 +208,20 @@ def forced_tcp():
     return value is not None and (value == "" or value.strip().lower() not in FALSE)
 
 
+def check_newer(a):
+    """The keys that upstream's 0.3.14 added.  ExistOptions works with or without enable_ssd_prefetch."""
+    if parse_bool(a.get("enable_egm_store_pool", False), "enable_egm_store_pool"):
+        raise Bad("enable_egm_store_pool: this package has no memory behind NVLink (EGM)")
+    if parse_bool(a.get("enable_embedded_master", False), "enable_embedded_master"):
+        raise Bad("enable_embedded_master: this package starts no master in the process, start the program mooncake_master")
+    parse_bool(a.get("enable_ssd_prefetch", False), "enable_ssd_prefetch")
+    for name in ("ssd_prefetch_cooldown_sec", "ssd_prefetch_dedup_ttl_sec"):
+        if name in a and parse_size(a[name], name) != KEYS[name]:
+            once("%s has no effect: the master drops repeated requests for a copy, and limits their number", name)
+    if a.get("egm_numa_nodes", "auto") != "auto":
+        once("egm_numa_nodes has no effect without enable_egm_store_pool")
+
+
 def prepare(a):
     """Convert the arguments of setup() to those of Store._open(); raises Bad for invalid ones."""
     segment = parse_size(a["global_segment_size"], "global_segment_size")
@@ -210,10 +230,11 @@ def prepare(a):
         raise Bad(f"global_segment_size: {segment} bytes are less than 1 MiB")
     check_metadata(a["metadata_server"])
     check_protocol(a["protocol"], segment)
+    check_newer(a)
     # As in upstream, the path alone switches nothing on.
     offload = parse_bool(a["enable_ssd_offload"], "enable_ssd_offload")
     if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
-        _once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
+        once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
               "mc_store_rest_server have one)")
     protocol = str(a["protocol"] if a["protocol"] is not None else "tcp")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),

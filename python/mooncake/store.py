@@ -18,8 +18,8 @@ from mooncake._api.tensors import (Tensors as _Tensors, deserialize as _deserial
                                metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
 from mooncake._api.enums import ExistOptions, ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._api.tasks import QueryTaskResponse, Tasks as _Tasks
-from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, ReplicateConfig as _Config, Store as _Store,
-                             bind_to_numa_node)
+from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, RangedReadSnapshot, ReplicateConfig as _Config,
+                             Store as _Store, bind_to_numa_node)
 
 RegisteredBufferPool, RegisteredBufferLease, RegisteredBufferLeaseView = BufferPool, BufferLease, BufferLeaseView
 
@@ -50,6 +50,19 @@ def _enum_property(name, kind, doc):
     return property(get, put, doc=doc)
 
 
+def _hint_property(name, why):
+    """A field that upstream has, and that is checked but has no effect here: the log says so once."""
+    def get(self):
+        return getattr(_Config, name).__get__(self)
+
+    def put(self, value):
+        getattr(_Config, name).__set__(self, value)
+        if value:
+            _setup.once("ReplicateConfig.%s has no effect: %s", name[1:], why)
+
+    return property(get, put, doc=f"no effect: {why}")
+
+
 class ReplicateConfig(_Config):
     """Options for storing objects.
 
@@ -58,12 +71,18 @@ class ReplicateConfig(_Config):
     preferred_segments: names of segments ("host:port") to try first; unknown ones are ignored.  group_ids: one for each
     key of the call, or None.  data_type: a label.  prefer_alloc_in_same_node: for batch_put_from_multi_buffers() only.
     nof_replica_num, dfs_replica_num: replicas in tiers that this store does not have, so a put with one of them above 0
-    fails with upstream's code, -600 or -1601.  preferred_nof_segments: ignored."""
+    fails with upstream's code, -600 or -1601.  preferred_nof_segments: ignored.  residency_affinity_ids and session_ids (one
+    for each key), preferred_hca_names and per_key_preferred_hca_names: checked, and without effect."""
 
     __slots__ = ()
 
     soft_pin_action = _enum_property("_soft_pin_action", SoftPinAction, "PRESERVE, ENABLE or DISABLE")
     data_type = _enum_property("_data_type", ObjectDataType, "a label for the kind of object")
+
+    residency_affinity_ids = _hint_property("_residency_affinity_ids", "there are no managed weights")
+    session_ids = _hint_property("_session_ids", "events have no session")
+    preferred_hca_names = _hint_property("_preferred_hca_names", "the engine chooses the NICs")
+    per_key_preferred_hca_names = _hint_property("_per_key_preferred_hca_names", "the engine chooses the NICs")
 
     @property
     def with_soft_pin(self):
@@ -92,14 +111,19 @@ class ReplicateConfig(_Config):
                 f"preferred_segments: [{', '.join(self.preferred_segments)}], "
                 f"preferred_nof_segments: [{', '.join(self.preferred_nof_segments)}], "
                 f"prefer_alloc_in_same_node: {int(self.prefer_alloc_in_same_node)}, "
-                f"data_type: {self.data_type.name} }}")
+                f"data_type: {self.data_type.name}{self._lists()} }}")
+
+    def _lists(self):
+        """The lists that are set, for the text."""
+        return "".join(f", {name}: [{', '.join(getattr(self, name))}]" for name in ("group_ids", "residency_affinity_ids")
+                       if getattr(self, name))
 
 
 _SETUP_NAMES = ("local_hostname", "metadata_server", "global_segment_size", "local_buffer_size", "protocol",
                 "rdma_devices", "master_server_addr", "engine", "enable_ssd_offload", "ssd_offload_path", "tenant_id",
-                "enable_client_http_server", "client_http_port")
+                "enable_client_http_server", "client_http_port", "enable_embedded_master")
 _SETUP_DEFAULTS = {"engine": None, "enable_ssd_offload": False, "ssd_offload_path": "", "tenant_id": "default",
-                   "enable_client_http_server": False, "client_http_port": 9300}
+                   "enable_client_http_server": False, "client_http_port": 9300, "enable_embedded_master": False}
 
 
 def _setup_args(args, kwargs):
@@ -135,6 +159,8 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
     _base_type = _Store
     _log = _setup.log
     _conf = None
+    # local_buffer_size of setup(); BufferPool uses it
+    _local_buffer = 0
 
     def close(self):
         self._end_sessions()
@@ -147,7 +173,7 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
         """setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
         protocol: str, rdma_devices: str, master_server_addr: str, engine=None, enable_ssd_offload: bool = False,
         ssd_offload_path: str = "", tenant_id: str = "default", enable_client_http_server: bool = False,
-        client_http_port: int = 9300) -> int
+        client_http_port: int = 9300, enable_embedded_master: bool = False) -> int
         setup(config: dict) -> int
 
         Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name local_hostname
@@ -165,13 +191,15 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
             values = _setup_args(args, kwargs)
             take = lambda: values
         try:
-            conf = _setup.prepare(take())
+            given = take()
+            conf = _setup.prepare(given)
         except _setup.Bad as e:
             _setup.log.error("setup: %s", e)
             return _setup.INVALID_PARAMS
-        return self._connect(conf)
+        return self._connect(conf, _setup.parse_size(given["local_buffer_size"]))
 
-    def _connect(self, conf):
+    def _connect(self, conf, local_buffer=0):
+        self._local_buffer = local_buffer
         self._end_sessions()
         self._close_segments()
         code, why = self._open(**conf)
@@ -204,35 +232,5 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
             _setup.log.error('setup_dummy: "%s" is no address of a daemon (host:port, unix:PATH)', server_address)
             return _setup.INVALID_PARAMS
         return self._connect(dict(hostname="127.0.0.1", segment_size=0, master=_setup.DEFAULT_MASTER,
-                                  daemon=server_address, daemon_buffer=local_buffer_size, daemon_pool=mem_pool_size))
-
-    # ---- parts of objects ----
-
-    def get_into_ranges(self, buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes):
-        """get_into_ranges(buffer_ptrs: list[int], all_keys: list[list[str]], all_dst_offsets: list[list[list[int]]],
-        all_src_offsets: list[list[list[int]]], all_sizes: list[list[list[int]]]) -> list[list[list[int]]]
-
-        Read fragments in one request: all_sizes[b][k][f] bytes of key all_keys[b][k] from offset all_src_offsets[b][k][f]
-        to address buffer_ptrs[b] + all_dst_offsets[b][k][f].  The result has the same shape: bytes read, -704 for a miss,
-        -600 for a fragment not inside the object; [[[-600]]] if the lists do not match.  TypeError for negative numbers,
-        before anything is read."""
-        keys, at, offsets, sizes, shape = [], [], [], [], []
-        try:
-            for base, names, dst, src, size in zip(buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes,
-                                                   strict=True):
-                rows = []
-                for name, d, o, n in zip(names, dst, src, size, strict=True):
-                    if not len(d) == len(o) == len(n):
-                        return [[[_setup.INVALID_PARAMS]]]
-                    if base < 0 or any(x < 0 for x in d):
-                        raise TypeError("buffer_ptrs and all_dst_offsets must not be negative")
-                    keys += [name] * len(n)
-                    at += [base + x for x in d]
-                    offsets += o
-                    sizes += n
-                    rows.append(len(n))
-                shape.append(rows)
-        except ValueError:
-            return [[[_setup.INVALID_PARAMS]]]
-        got = iter(self._get_ranges(keys, at, offsets, sizes))
-        return [[[next(got) for _ in range(n)] for n in rows] for rows in shape]
+                                  daemon=server_address, daemon_buffer=local_buffer_size, daemon_pool=mem_pool_size),
+                             local_buffer_size)

@@ -12,6 +12,22 @@ CLOSED_LEASE = "buffer lease is closed"
 VIEWED_LEASE = "cannot release buffer while exported views exist"
 MIN_CLASS = 64 << 10
 PAGE = 4096
+POINTER = 8
+# How long acquire() waits for a release when no timeout is given.
+WAIT_S = 30
+
+
+def _number(what, value):
+    """A size from 0 on; otherwise TypeError, as in upstream."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{what} must be an int from 0 on, not {value!r}")
+    return value
+
+
+def _seconds(value):
+    if value is not None and value < 0:
+        raise RuntimeError("timeout must be non-negative")
+    return value
 
 
 class _Region:
@@ -109,25 +125,32 @@ class BufferPool:
     """BufferPool(store, max_bytes=0, min_size_class=65536, max_size_class=None, alignment=8388608,
     block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0)
 
-    A pool of buffers in size classes: powers of two from min_size_class on; larger than max_size_class: rounded to pages.
-    max_bytes and max_regions limit the allocated memory (0, None: no limit).  At a limit, acquire() waits for a release
-    for default_timeout seconds (None: no timeout), or raises if block_on_exhaustion is false."""
+    A pool of buffers in size classes: powers of two from min_size_class on; larger than max_size_class, or than the pool:
+    rounded to pages.
+    All begin at a page; alignment is only checked.  max_bytes limits the memory, but not below the store's
+    local_buffer_size, which upstream lends first; max_regions limits the number of buffers (0, None: no limit).  At a
+    limit, acquire() waits for a release for default_timeout seconds (None: 30), or raises if block_on_exhaustion is
+    false.  Prewarming ends silently at a limit."""
 
     def __init__(self, store, max_bytes=0, min_size_class=MIN_CLASS, max_size_class=None, alignment=8 << 20,
                  block_on_exhaustion=True, default_timeout=None, max_regions=None, prewarm_size=None, prewarm_count=0):
         if store is None or store.health_check() == 1:
             raise RuntimeError("MooncakeDistributedStore is not initialized")
-        if min_size_class <= 0 or (max_size_class is not None and max_size_class < min_size_class):
-            raise ValueError("size classes must be above 0, and the largest not below the smallest")
-        if max_bytes < 0 or (max_regions is not None and max_regions <= 0):
-            raise ValueError("limits must not be negative")
+        if not _number("min_size_class", min_size_class) or not _number("alignment", alignment):
+            raise RuntimeError("min_size_class and alignment must be positive")
+        if alignment & (alignment - 1) or alignment < POINTER:
+            raise RuntimeError(f"alignment {alignment} is not a power of two from {POINTER} on")
+        if max_regions is not None and max_regions < 0:
+            raise RuntimeError("max_regions must not be negative")
         self._store = store
-        self._max_bytes = max_bytes
+        self._max_bytes = _number("max_bytes", max_bytes)
+        if max_bytes:
+            self._max_bytes = max(max_bytes, getattr(store, "_local_buffer", 0))
         self._max_regions = max_regions
         self._min_class = min_size_class
         self._max_class = max_size_class
         self._block = block_on_exhaustion
-        self._timeout = default_timeout
+        self._timeout = _seconds(default_timeout)
         self._changed = _locks.condition()
         self._free = collections.defaultdict(list)
         self._bytes = self._regions = self._lent = 0
@@ -136,16 +159,17 @@ class BufferPool:
             self.prewarm(prewarm_size, prewarm_count)
 
     def _class_of(self, size):
+        pages = -(-size // PAGE) * PAGE
         if self._max_class is not None and size > self._max_class:
-            return -(-size // PAGE) * PAGE
+            return pages
         c = self._min_class
         while c < size:
             c *= 2
-        return c
+        return pages if self._max_bytes and c > self._max_bytes else c
 
     def _room(self, size):
         return (not self._max_bytes or self._bytes + size <= self._max_bytes) and (
-            self._max_regions is None or self._regions < self._max_regions)
+            not self._max_regions or self._regions < self._max_regions)
 
     def _drop_idle(self, size):
         """Free unused buffers of other classes until @size bytes fit."""
@@ -173,24 +197,22 @@ class BufferPool:
     def acquire(self, size, block=None, timeout=None):
         """acquire(size: int, block: bool = None, timeout: float = None) -> BufferLease
 
-        Lend a buffer of size bytes.  TimeoutError if none becomes free in time; RuntimeError if the pool is closed, or
-        exhausted and block is false."""
-        if not isinstance(size, int) or size < 0:
-            raise ValueError("size must be an int from 0 on")
-        rounded = self._class_of(size)
+        Lend a buffer of size bytes.  RuntimeError if none becomes free in time, the pool is closed, it can never lend that
+        many bytes, or it is exhausted and block is false."""
+        rounded = self._class_of(_number("size", size))
         if self._max_bytes and rounded > self._max_bytes:
-            raise RuntimeError(f"{size} bytes are more than the pool may have")
+            raise RuntimeError(f"requested buffer size exceeds pool capacity: {size} of {self._max_bytes} bytes")
         block = self._block if block is None else block
-        timeout = self._timeout if timeout is None else timeout
-        end = None if timeout is None else time.monotonic() + timeout
+        timeout = self._timeout if timeout is None else _seconds(timeout)
+        end = time.monotonic() + (WAIT_S if timeout is None else timeout)
         with self._changed:
             region = self._take(rounded)
             while region is None:
                 if not block:
                     raise RuntimeError("buffer pool is exhausted")
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError("no buffer was given back in time")
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise RuntimeError("timed out waiting for buffer: all are lent")
                 self._changed.wait(left)
                 region = self._take(rounded)
             self._lent += 1
@@ -205,14 +227,16 @@ class BufferPool:
             self._changed.notify_all()
 
     def prewarm(self, size, count):
-        """prewarm(size: int, count: int): allocate that many buffers in advance."""
-        leases = []
-        try:
-            for _ in range(count):
-                leases.append(self.acquire(size, block=False))
-        finally:
-            for lease in leases:
-                lease.release()
+        """prewarm(size: int, count: int): allocate that many buffers in advance, as far as the limits allow."""
+        rounded, taken = self._class_of(_number("size", size)), []
+        with self._changed:
+            for _ in range(_number("count", count)):
+                region = self._take(rounded)
+                if region is None:
+                    break
+                taken.append(region)
+            self._free[rounded] += taken
+            self._changed.notify_all()
 
     def close(self):
         """Free all buffers; RuntimeError while some are lent."""

@@ -59,3 +59,13 @@ class ExistOptions:
 
     def __init__(self, prefetch_to_memory=False):
         self.prefetch_to_memory = prefetch_to_memory
+
+    @property
+    def prefetch_to_memory(self):
+        return self._prefetch
+
+    @prefetch_to_memory.setter
+    def prefetch_to_memory(self, on):
+        if not isinstance(on, (bool, int, type(None))):
+            raise TypeError(f"prefetch_to_memory must be a bool, not {type(on).__name__}")
+        self._prefetch = bool(on)

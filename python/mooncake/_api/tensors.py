@@ -436,13 +436,15 @@ class Tensors:
     def batch_get_tensor_into(self, keys, buffer_ptrs, sizes):
         """batch_get_tensor_into(keys: list[str], buffer_ptrs: list[int], sizes: list[int]) -> list
 
-        get_tensor_into() of each, in one request."""
+        get_tensor_into() of each, in one request; -600 for each if the lists differ in length."""
         keys = list(keys)
+        if not len(keys) == len(buffer_ptrs) == len(sizes):
+            return [INVALID_PARAMS] * len(keys)
         out = []
         for got, at in zip(self.batch_get_into(keys, buffer_ptrs, sizes), buffer_ptrs):
             header = Header.unpack(_store.peek(at, HEADER), got) if got >= HEADER else None
             out.append(None if header is None else tensor_at(header, at, got))
-        return out + [None] * (len(keys) - len(out))
+        return out
 
     def get_tensor_into_cuda(self, key, tensor):
         """get_tensor_into_cuda(key: str, tensor) -> int
@@ -584,7 +586,9 @@ class Tensors:
         """batch_get_tensor_with_tp_into(base_keys: list[str], buffer_ptrs: list[int], sizes: list[int],
         tp_rank: int = 0, tp_size: int = 1) -> list
 
-        get_tensor_with_tp_into() of each, in one request."""
+        get_tensor_with_tp_into() of each, in one request; -600 for each if the lists differ in length."""
+        if not len(base_keys) == len(buffer_ptrs) == len(sizes):
+            return [INVALID_PARAMS] * len(base_keys)
         keys = self._shard_keys(base_keys, tp_rank, tp_size)
         return [None] * len(base_keys) if keys is None else self.batch_get_tensor_into(keys, buffer_ptrs, sizes)
 
