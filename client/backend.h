@@ -79,8 +79,8 @@ struct mcs_backend_ops {
 	 * into the items' iov.  Keys are not checked yet.  Results as for put_batch. */
 	int (*get_batch)(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,
 			 void *arg, uint64_t deadline);
-	/* Look up and lease @n keys, whose number may be 0.  get_found: read item i of the key @which[i] of those; results
-	 * as for get_batch. */
+	/* Look up and lease @n keys, whose number may be 0.  get_found: read item i of the key @which[i] of those;
+	 * results as for get_batch. */
 	int (*find)(struct mcs_backend *b, const struct mcs_key *keys, unsigned n, struct mcs_found **ret,
 		    uint64_t deadline);
 	int (*get_found)(struct mcs_found *f, const unsigned *which, struct mcs_get_item *items, unsigned n,

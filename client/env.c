@@ -32,8 +32,8 @@ void mcs_env_ports(int *ret_min, int *ret_max)
 	int max = (int)mc_env_int("MC_STORE_CLIENT_MAX_PORT", PORT_MAX, 0, 65535);
 
 	if (!port_valid(min) || !port_valid(max) || min > max) {
-		mc_warn("client", "MC_STORE_CLIENT_MIN_PORT=%d and MC_STORE_CLIENT_MAX_PORT=%d are no range of ports from 1024 "
-			"to 32767 or from 61000 on, using %d to %d", min, max, PORT_MIN, PORT_MAX);
+		mc_warn("client", "MC_STORE_CLIENT_MIN_PORT=%d and MC_STORE_CLIENT_MAX_PORT=%d are no range of ports "
+			"from 1024 to 32767 or from 61000 on, using %d to %d", min, max, PORT_MIN, PORT_MAX);
 		min = PORT_MIN;
 		max = PORT_MAX;
 	}
@@ -98,7 +98,8 @@ static uint64_t report_interval(void)
 static void report_write(const char *hostname, const struct totals *before, double seconds)
 {
 	static struct mc_log_site site;
-	const char *cluster = mc_env_str("MC_STORE_CLUSTER_ID"), *bandwidth = mc_env_str("MC_STORE_CLIENT_METRIC_BANDWIDTH");
+	const char *cluster = mc_env_str("MC_STORE_CLUSTER_ID");
+	const char *bandwidth = mc_env_str("MC_STORE_CLIENT_METRIC_BANDWIDTH");
 	char rates[96] = "";
 	struct totals t;
 
@@ -108,12 +109,13 @@ static void report_write(const char *hostname, const struct totals *before, doub
 			 (double)(t.get_bytes - before->get_bytes) / 1e6 / seconds,
 			 (double)(t.put_bytes - before->put_bytes) / 1e6 / seconds);
 	/* The user has asked for the line, so the level of the log does not matter. */
-	mc_log_write(&site, "client", MC_LOG_INFO, "metrics of this process hostname=%s cluster=%s seconds=%.0f gets=%lld "
-		     "hits=%lld get_errors=%lld get_bytes=%lld puts=%lld put_errors=%lld put_bytes=%lld%s", hostname,
-		     cluster ? cluster : "-", seconds, (long long)(t.gets - before->gets),
+	mc_log_write(&site, "client", MC_LOG_INFO, "metrics of this process hostname=%s cluster=%s seconds=%.0f "
+		     "gets=%lld hits=%lld get_errors=%lld get_bytes=%lld puts=%lld put_errors=%lld put_bytes=%lld%s",
+		     hostname, cluster ? cluster : "-", seconds, (long long)(t.gets - before->gets),
 		     (long long)(t.hits - before->hits), (long long)(t.get_errors - before->get_errors),
 		     (long long)(t.get_bytes - before->get_bytes), (long long)(t.puts - before->puts),
-		     (long long)(t.put_errors - before->put_errors), (long long)(t.put_bytes - before->put_bytes), rates);
+		     (long long)(t.put_errors - before->put_errors), (long long)(t.put_bytes - before->put_bytes),
+		     rates);
 }
 
 void mcs_report(const char *hostname)
@@ -124,8 +126,8 @@ void mcs_report(const char *hostname)
 	static bool busy, ready;	/* atomic */
 	uint64_t now = mc_now_ns();
 
-	if (__atomic_load_n(&ready, __ATOMIC_ACQUIRE) && (!interval_ns || now - __atomic_load_n(&last_ns, __ATOMIC_RELAXED) <
-							  interval_ns))
+	if (__atomic_load_n(&ready, __ATOMIC_ACQUIRE) &&
+	    (!interval_ns || now - __atomic_load_n(&last_ns, __ATOMIC_RELAXED) < interval_ns))
 		return;
 	if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE))
 		return;

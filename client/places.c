@@ -133,7 +133,8 @@ int mcs_places_find(struct mcs *s, const struct mcs_key *keys, unsigned n, struc
 }
 
 /* Read the items; those of unknown keys get -MC_EPARAM. */
-static int places_get(struct mcs_places *p, struct shot *shot, struct mcs_get_item *items, unsigned n, uint64_t deadline)
+static int places_get(struct mcs_places *p, struct shot *shot, struct mcs_get_item *items, unsigned n,
+		      uint64_t deadline)
 {
 	struct mcs_get_item *some = calloc((size_t)n + 1, sizeof(*some));
 	unsigned *which = calloc((size_t)n + 1, sizeof(*which)), k = 0;

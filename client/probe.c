@@ -11,8 +11,8 @@ static struct mcs_key probe_key(const void *keys, unsigned i)
 	return ((const struct mcs_key *)keys)[i];
 }
 
-static int probe_request(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n, uint8_t *present,
-			 uint64_t deadline)
+static int probe_request(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
+			 uint8_t *present, uint64_t deadline)
 {
 	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	struct mcp_exist msg = { .flags = MCP_EXIST_PEEK, .tenant = s->tenant };

@@ -96,8 +96,8 @@ static const char *const inert[] = {
 /* Those of a row that have an effect. */
 static const char *const effective[] = {
 	"MC_STORE_CLUSTER_ID", "MC_STORE_CLIENT_MIN_PORT", "MC_STORE_CLIENT_MAX_PORT", "MC_STORE_CLIENT_METRIC",
-	"MC_STORE_CLIENT_METRIC_INTERVAL", "MC_STORE_CLIENT_METRIC_BANDWIDTH", "MC_STORE_MEMCPY", "MC_STORE_USE_HUGEPAGE",
-	"MC_STORE_HUGEPAGE_SIZE",
+	"MC_STORE_CLIENT_METRIC_INTERVAL", "MC_STORE_CLIENT_METRIC_BANDWIDTH", "MC_STORE_MEMCPY",
+	"MC_STORE_USE_HUGEPAGE", "MC_STORE_HUGEPAGE_SIZE",
 };
 
 /* The length of the name of "NAME=value" if the variable is in the table, and set to something; else 0. */

@@ -87,12 +87,12 @@ MCPY_METHOD(store_batch_probe_key, "batch_probe_key", 1, "keys", "policy", "cand
 
 PyMethodDef mcpy_probe_methods[] = {
 	{ "probe_key", MCPY_FAST(store_probe_key),
-	  "probe_key(key: str) -> int\n\n1: the object exists now; 0: it does not; negative: an error.  Unlike is_exist(), "
-	  "neither protects the object nor\ncounts as a use of it." },
+	  "probe_key(key: str) -> int\n\n1: the object exists now; 0: it does not; negative: an error.  Unlike "
+	  "is_exist(), neither protects the object nor\ncounts as a use of it." },
 	{ "batch_probe_key", MCPY_FAST(store_batch_probe_key),
 	  "batch_probe_key(keys: list, policy: str = \"none\", candidate_size: int = 1) -> list[int]\n\n"
-	  "As probe_key(), one result for each key.  policy \"LastHitOnly\": of the groups of candidate_size keys, the last "
-	  "one that\nexists as a whole is protected for the master's lease time; -600 for each key unless they are whole "
-	  "groups." },
+	  "As probe_key(), one result for each key.  policy \"LastHitOnly\": of the groups of candidate_size "
+	  "keys, the last one that\nexists as a whole is protected for the master's lease time; -600 for each key "
+	  "unless they are whole groups." },
 	{ NULL, NULL, 0, NULL }
 };

@@ -364,17 +364,18 @@ PyMethodDef mcpy_range_methods[] = {
 	{ "get_into_ranges", MCPY_FAST(store_get_ranges),
 	  "get_into_ranges(" LISTS_OF ") -> list[list[list[int]]]\n\n"
 	  "Read fragments in one request: all_sizes[b][k][f] bytes of key all_keys[b][k] from offset "
-	  "all_src_offsets[b][k][f]\nto address buffer_ptrs[b] + all_dst_offsets[b][k][f].  The result has the shape of "
-	  "all_dst_offsets: bytes read, -704\nfor a miss, -600 for a fragment that is not inside the object, or not "
+	  "all_src_offsets[b][k][f]\nto address buffer_ptrs[b] + all_dst_offsets[b][k][f].  The result has the shape "
+	  "of all_dst_offsets: bytes read, -704\nfor a miss, -600 for a fragment that is not inside the object, or not "
 	  "inside the registered memory that has\nbuffer_ptrs[b].  Lists of unequal length: -600 for their fragments, "
 	  "the others are read.  TypeError for negative\nnumbers, before anything is read." },
 	{ "prepare_get_into_ranges_snapshot", MCPY_FAST(store_prepare),
 	  "prepare_get_into_ranges_snapshot(keys: list[str]) -> RangedReadSnapshot\n\n"
-	  "Look up and lease objects for get_into_ranges_from_snapshot().  RuntimeError if the master does not answer." },
+	  "Look up and lease objects for get_into_ranges_from_snapshot().  RuntimeError if the master does not "
+	  "answer." },
 	{ "get_into_ranges_from_snapshot", MCPY_FAST(store_from_snapshot),
 	  "get_into_ranges_from_snapshot(snapshot: RangedReadSnapshot, " LISTS_OF ") -> list[list[list[int]]]\n\n"
-	  "As get_into_ranges() without a request to the master: the versions of the snapshot are read.  In the second "
-	  "half\nof their lease, a call looks them up again first.  -600 also for keys that are not in the snapshot.  "
-	  "ValueError for a\nsnapshot of another store." },
+	  "As get_into_ranges() without a request to the master: the versions of the snapshot are read.  In the "
+	  "second half\nof their lease, a call looks them up again first.  -600 also for keys that are not in the "
+	  "snapshot.  ValueError for a\nsnapshot of another store." },
 	{ NULL, NULL, 0, NULL }
 };

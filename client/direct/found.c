@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * found.c - versions that were looked up once, for several reads.  Their leases expire at the master without a release. */
+ * found.c - versions that were looked up once, for several reads.  Their leases expire at the master, unreleased. */
 #include <config.h>
 
 #include <errno.h>

@@ -307,8 +307,9 @@ static void get_count(const struct mcs_get_item *items, unsigned n)
 	mc_metric_add(&bytes, sum);
 }
 
-/* One request's items; the first one is number @first of the caller's batch.  @known: versions to read without asking the
- * master, NULL for those that are not known; NULL: none is.  Negative: items without an own result have this one. */
+/* One request's items; the first one is number @first of the caller's batch.  @known: versions to read without
+ * asking the master, NULL for those that are not known; NULL: none is.  Negative: items without an own result have
+ * this one. */
 static int get_request(struct mcs_direct *s, struct mcs_get_item *items, const struct mcs_version *const *known,
 		       unsigned n, unsigned first, const struct provider *provider, uint64_t deadline)
 {
@@ -343,8 +344,8 @@ static struct mcs_key get_key(const void *items, unsigned i)
 	return ((const struct mcs_get_item *)items)[i].key;
 }
 
-static int get_all(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known, unsigned n,
-		   const struct provider *provider, uint64_t deadline)
+static int get_all(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known,
+		   unsigned n, const struct provider *provider, uint64_t deadline)
 {
 	uint64_t began = mc_now_ns();
 	int r = 0;

@@ -10,7 +10,7 @@ page=man/transfer_engine.7.in
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # MC_FAULTS and other variables of common/ are for tests.
-# MC_STORE_CLUSTER_ID, of clients that look for a leader, is in mooncake_master(1).
+# MC_STORE_CLUSTER_ID, of clients that look for a leader, is in mcs(3) and mooncake_master(1).
 find engine meta -name '*.[ch]' ! -name leader.c -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
 sed -n '/^\.SH ENVIRONMENT/,/^\.SS Without effect/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/told"
 sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/inert"
@@ -63,8 +63,17 @@ covered() {
 }
 find common proto meta engine tiers client master node mcfs tools python include -name '*.[ch]' -o -name '*.def' -o -name '*.py' |
 	grep -v '^common/env.c$' | xargs grep -hoE '"(MC|MOONCAKE)_[A-Z0-9_]+"' | tr -d '"' | sort -u >"$tmp/used"
+# exceptions from rows of the table: the sources read them, and a page has them
+sed -n '/^static const char \*const effective/,/^};/p' common/env.c | grep -oE '"[A-Z0-9_]+"' | tr -d '"' | sort -u >"$tmp/excepted"
+[ -s "$tmp/excepted" ] || { echo "common/env.c has no exceptions"; exit 1; }
+comm -23 "$tmp/excepted" "$tmp/used" >"$tmp/unread"
+complain "common/env.c says that it has an effect, but no code reads" "$tmp/unread"
+while read -r name; do
+	grep -qw -- "$name" man/mcs.3.in || echo "$name"
+done <"$tmp/excepted" >"$tmp/untold"
+complain "mcs(3) says nothing of" "$tmp/untold"
 # the Python package reads these only to warn that they have no effect
-grep -vxE 'MOONCAKE_OFFLOAD_(ENABLED|FILE_STORAGE_PATH)|MC_STORE_CLUSTER_ID' "$tmp/used" >"$tmp/effective"
+grep -vxE 'MOONCAKE_OFFLOAD_(ENABLED|FILE_STORAGE_PATH)' "$tmp/used" | comm -23 - "$tmp/excepted" >"$tmp/effective"
 covered "$tmp/effective" >"$tmp/wrong"
 complain "common/env.c says that it has no effect, but the sources read" "$tmp/wrong"
 # the documents' lists

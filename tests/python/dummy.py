@@ -43,6 +43,16 @@ expect(s.batch_put_from(["o"], [there], [64000]), [0])
 expect(s.batch_get_into(["o", "none"], [at + MIB] * 2, [64000] * 2), [64000, -704])
 assert ctypes.string_at(at + MIB, 64000) == value[:64000]
 expect(s.batch_is_exist(keys + ["none"]), [1] * 64 + [0])
+
+# probes, and ranges with and without a snapshot
+expect((s.probe_key("b0"), s.probe_key("none"), s.batch_probe_key(["b0", "none", "b1"])), (1, 0, [1, 0, 1]))
+snapshot = s.prepare_get_into_ranges_snapshot(["b0", "b1", "none"])
+for read in (s.get_into_ranges, lambda *a: s.get_into_ranges_from_snapshot(snapshot, *a)):
+    ctypes.memset(there, 0, 64000)
+    expect(read([there], [["b0", "none", "b1"]], [[[0], [50], [100, 200]]], [[[10], [0], [0, 990]]],
+                [[[50], [5], [30, 11]]]), [[[50], [-704], [30, -600]]])
+    expect((outside.raw[:60], outside.raw[100:130]), (value[10:60] + bytes(10), value[1000:1030]))
+expect(s.get_into_ranges_from_snapshot(snapshot, [there], [["b2"]], [[[0]]], [[[0]]], [[[5]]]), [[[-600]]])
 expect((s.alloc_from_mem_pool(1 << 40), s.alloc_from_mem_pool(0)), (0, 0))
 
 # The daemon keeps objects that its clients read; their removal by a client succeeds at once, that by others at

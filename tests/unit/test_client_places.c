@@ -67,7 +67,8 @@ static int64_t read_ten(mcs_t *s, mcs_places_t *p, const char *key, uint64_t off
 
 static void places_keep_the_version_for_half_the_lease(void **state)
 {
-	const struct mcs_key keys[] = { fixture_key("b"), fixture_key("a"), fixture_key("a"), fixture_key("gone"), { "", 0 } };
+	const struct mcs_key keys[] = { fixture_key("b"), fixture_key("a"), fixture_key("a"), fixture_key("gone"),
+		{ "", 0 } };
 	unsigned char buf[10];
 	mcs_places_t *p;
 	mcs_t *s, *other;
