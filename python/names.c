@@ -210,6 +210,48 @@ out:
 	return list;
 }
 
+/* The keys of @tuple with result 0. */
+static PyObject *names_cleared(PyObject *tuple, const int *result)
+{
+	PyObject *list = PyList_New(0);
+
+	for (Py_ssize_t i = 0; list && i < PyTuple_GET_SIZE(tuple); i++)
+		if (result[i] == 0 && PyList_Append(list, PyTuple_GET_ITEM(tuple, i)) < 0)
+			Py_CLEAR(list);
+	return list;
+}
+
+MCPY_METHOD(store_replica_clear, "batch_replica_clear", 1, "keys", "segment_name")
+{
+	const char *segment = "";
+	PyObject *list = NULL;
+	struct mcpy_core *c;
+	struct mcpy_keys keys;
+	int *result;
+
+	if (mcpy_text(a[1], "segment_name", &segment) < 0 || mcpy_keys(a[0], &keys) < 0)
+		return NULL;
+	result = PyMem_RawMalloc(((size_t)keys.n + 1) * sizeof(*result));
+	if (!result) {
+		PyErr_NoMemory();
+		goto out;
+	}
+	for (Py_ssize_t i = 0; i < keys.n; i++)
+		result[i] = MCPY_INVALID_PARAMS;
+	c = mcpy_enter(self);
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		(void)mcs_clear_batch(c->mcs, keys.key, (unsigned)keys.n, segment, result, -1);
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	list = names_cleared(keys.tuple, result);
+out:
+	PyMem_RawFree(result);
+	mcpy_keys_done(&keys);
+	return list;
+}
+
 static PyObject *names_remove_match(PyObject *self, const char *pattern, bool force)
 {
 	struct mcpy_core *c = mcpy_enter(self);
@@ -273,6 +315,10 @@ PyMethodDef mcpy_name_methods[] = {
 	{ "batch_remove", MCPY_FAST(store_batch_remove),
 	  "batch_remove(keys: list, force: bool = False) -> list[int]\n\nAs remove(), one result for each "
 	  "key." },
+	{ "batch_replica_clear", MCPY_FAST(store_replica_clear),
+	  "batch_replica_clear(keys: list, segment_name: str = '') -> list\n\n"
+	  "Free the copies in the segment of that name, or all copies.  An object is removed with its last copy.\n"
+	  "Returns the keys of which a copy was freed: no lease protected the object, and it had one there." },
 	{ "remove_by_regex", MCPY_FAST(store_remove_regex),
 	  "remove_by_regex(regex_pattern: str, force: bool = False) -> int\n\n"
 	  "Remove all keys that match the pattern anywhere (PCRE2; \\0 for a NUL), leased ones only with force.\n"

@@ -29,6 +29,7 @@ enum {
 	MCS_ENOSPACE = 1006,	/* no space, although everything evictable was evicted */
 	MCS_EKEY = 1008,
 	MCS_EPARAM = 1009,
+	MCS_EREPLICA = 1012,	/* the object has no such copy */
 	MCS_ENOTREADY = 1013,	/* the master restarted and does not know yet whether the object exists: try again */
 	MCS_ENOOBJECT = 1014,	/* a miss */
 	MCS_EEXISTS = 1015,
@@ -455,6 +456,11 @@ int mcs_remove(mcs_t *s, struct mcs_key key, unsigned flags, int64_t timeout_ms)
 /* results[i] as of mcs_remove(); may be NULL.  Number removed. */
 int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned flags, int *results,
 		     int64_t timeout_ms);
+/* Free the copies in the segments of @segment, a name or the endpoint of memory; NULL or "": all copies.  The other
+ * copies stay.  results[i], which may be NULL, as of mcs_remove(); -MCS_EREPLICA: no copy is there.  Number of keys
+ * with result 0; -MCS_ENOTSUP: the master has an earlier version. */
+int mcs_clear_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, const char *segment, int *results,
+		    int64_t timeout_ms);
 /* Copy objects soon to memory (MCS_IN_MEMORY) or to a disk (MCS_ON_DISK) of the node that has them; does not wait for
  * the copies.  results[i], which may be NULL: 0 also when there is one; -MCS_ENOOBJECT; -MCS_EUNAVAILABLE: the node has
  * no disk, or too many objects wait there.  Returns the number of keys with result 0. */

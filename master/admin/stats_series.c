@@ -60,7 +60,6 @@ static const struct zero zeros[] = {
 	COUNTER("master_promotion_execution_gave_up_total")
 	PAIR("get_replica_list_by_regex")
 	BATCH("query_ip")
-	BATCH("replica_clear")
 	GAUGE("ha_oplog_last_sequence_id")
 	GAUGE("ha_oplog_applied_sequence_id")
 	GAUGE("ha_oplog_standby_lag")

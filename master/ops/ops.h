@@ -32,6 +32,9 @@ int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsig
 
 /* -MC_ENOOBJECT, -MC_ELEASED, -MC_ENOTEMPTY, -MC_EKEY. */
 int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
+/* Free the copies of @key's object in the segments named @segment ("": all), as a CLEAR request.  As mcm_remove(), and
+ * -MC_EREPLICA. */
+int mcm_clear(struct mcm *m, struct mcp_bytes segment, struct mcp_bytes key);
 /* Leased objects are skipped unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern;
  * -ENOMEM. */
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * remove.c - removal of one key, or of all that match.
+ * remove.c - removal of one key, of its copies in a segment, or of all keys that match.
  *
  * Matching scans the index in steps: keys are copied under the shard's lock, matched without it,
  * and removed if they are unchanged. */
@@ -95,6 +95,75 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 	if (!slot && ((const char *)key.data)[key.len - 1] == '/' &&
 	    mcm_names_busy(&m->names, key.data, key.len))
 		r = -MC_ENOTEMPTY;
+	return r;
+}
+
+/* ---- copies ---- */
+
+static bool is_name(const char *is, struct mcp_bytes name)
+{
+	return strlen(is) == name.len && !memcmp(is, name.data, name.len);
+}
+
+/* the segments' table locked */
+static bool segment_is_named(const struct mcm_segment *s, struct mcp_bytes name)
+{
+	return is_name(s->name, name) || (s->medium == MCP_MEDIUM_MEMORY && is_name(s->endpoint, name));
+}
+
+/* shard locked: move those of the @n copies that are in segments of this name to the front; their number */
+static unsigned extents_named(struct mcm *m, struct mcm_extent *p, unsigned n, struct mcp_bytes name)
+{
+	unsigned k = 0;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	for (unsigned i = 0; i < n; i++)
+		if (segment_is_named(mcm_segment(&m->segments, p[i].segment), name))
+			p[k++] = p[i];
+	pthread_rwlock_unlock(&m->segments.lock);
+	return k;
+}
+
+/* shard locked */
+static int clear_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcp_bytes segment)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n, k;
+
+	if (!segment.len)
+		return remove_found(m, sh, slot, 0);
+	n = mcm_object_extents(&m->index, o, p);
+	k = extents_named(m, p, n, segment);
+	if (!k)
+		return -MC_EREPLICA;
+	if (k == n)
+		return remove_found(m, sh, slot, 0);
+	/* Pins of all kinds, also one for readers of an earlier master: the memory is free at once. */
+	if (remove_is_leased(m, o) || o->pins)
+		return -MC_ELEASED;
+	while (k--)
+		mcm_object_remove_copy(m, sh, slot, p[k]);
+	return 0;
+}
+
+int mcm_clear(struct mcm *m, struct mcp_bytes segment, struct mcp_bytes key)
+{
+	uint32_t hash, slot;
+	struct mcm_shard *sh;
+	int r = -MC_ENOOBJECT;
+
+	if (!mcm_key_ok(key))
+		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	pthread_mutex_lock(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (slot)
+		r = clear_found(m, sh, slot, segment);
+	if (r < 0)
+		mcm_journal_depend(m);
+	pthread_mutex_unlock(&sh->lock);
 	return r;
 }
 

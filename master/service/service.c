@@ -304,6 +304,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_COPIED, mcm_serve_copied },
 	{ MCP_EVENTS, mcm_serve_events },
 	{ MCP_TIER, mcm_serve_tier },
+	{ MCP_CLEAR, mcm_serve_clear },
 	{ MCP_BAD_COPY, mcm_serve_bad_copy },
 	{ MCP_JOIN, serve_join },
 	{ 0, NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_name.c - REMOVE, REMOVE_MATCH, RENAME, LIST. */
+ * service_name.c - REMOVE, CLEAR, REMOVE_MATCH, RENAME, LIST. */
 #include <config.h>
 
 #include <errno.h>
@@ -19,6 +19,13 @@ MC_COUNTER(match_failures, "master_remove_by_regex_failures_total", "",
 	   "Removals by pattern or prefix that failed")
 MC_COUNTER(alls, "master_remove_all_requests_total", "", "Removals of all objects")
 MC_COUNTER(all_failures, "master_remove_all_failures_total", "", "Removals of all objects that failed")
+
+MC_COUNTER(clears, "master_batch_replica_clear_requests_total", "", "Requests to free copies in a segment")
+MC_COUNTER(clear_failures, "master_batch_replica_clear_failures_total", "", "Those that failed for every key")
+MC_COUNTER(clears_partial, "master_batch_replica_clear_partial_successes_total", "", "Those that failed for some keys")
+MC_COUNTER(clear_keys, "master_batch_replica_clear_items_total", "", "Keys in requests to free copies")
+MC_COUNTER(clear_key_failures, "master_batch_replica_clear_failed_items_total", "",
+	   "Keys of which no copy was freed")
 
 int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
@@ -51,6 +58,42 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 	mc_metric_add(&removes, rq.keys.count);
 	reply.results = mcp_seq(status, rq.keys.count);
 	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
+}
+
+int mcm_serve_clear(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_clear_reply reply = { 0 };
+	struct mcp_status *status, *st;
+	char buf[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	unsigned failed = 0;
+	struct mcp_clear rq;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_clear, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r < 0)
+		return r;
+	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
+	if (!status)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); st++) {
+		r = mcm_clear(arg, rq.segment, mcm_scope_key(sc, key.key, buf));
+		st->status = r < 0 ? mc_err_to_wire(r) : 0;
+		failed += r < 0;
+	}
+	mc_metric_add(&clears, 1);
+	mc_metric_add(&clear_keys, rq.keys.count);
+	mc_metric_add(&clear_key_failures, failed);
+	if (failed)
+		mc_metric_add(failed == rq.keys.count ? &clear_failures : &clears_partial, 1);
+	reply.results = mcp_seq(status, rq.keys.count);
+	return mcp_answer(answer, &mcp_desc_clear_reply, &reply);
 }
 
 /* For a client that does not ask for slices: make them here, and serve other requests in between. */

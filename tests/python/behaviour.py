@@ -610,8 +610,8 @@ class Threads(unittest.TestCase):
         self.assertEqual([s.put("c1", b"x", here), s.put("c2", b"x", there), s.put("c3", b"x", ms.ReplicateConfig(replica_num=2))],
                          [0, 0, 0])
         self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], "no:1"), [])
-        self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], t.get_hostname()), ["c2"])
-        self.assertEqual(s.is_exist("c1"), 1)
+        self.assertEqual(s.batch_replica_clear(["c1", "c2", "c3", "none"], t.get_hostname()), ["c2", "c3"])
+        self.assertEqual(s.batch_is_exist(["c1", "c2"]), [1, 0])
         # the object is leased now
         self.assertEqual(s.batch_replica_clear(["c1", "c3", "none"]), ["c3"])
         end = time.monotonic() + 20

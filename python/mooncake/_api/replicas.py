@@ -81,17 +81,3 @@ class Replicas:
 
         get_replica_desc() of many keys, without those that do not exist."""
         return self._replica_lists(list(keys))
-
-    def batch_replica_clear(self, keys, segment_name=""):
-        """batch_replica_clear(keys: list[str], segment_name: str = "") -> list[str]
-
-        Remove objects that are not leased; with segment_name, only objects whose copies are all in that segment.  Returns
-        the removed keys."""
-        keys = list(keys)
-        if segment_name:
-            found = self._replicas(keys, False)
-            if isinstance(found, int):
-                return []
-            keys = [key for key, copies in zip(keys, found)
-                    if copies and all(segment_name in (name, endpoint) for name, endpoint, *_ in copies)]
-        return [key for key, code in zip(keys, self.batch_remove(keys)) if code == 0]
