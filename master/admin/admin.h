@@ -8,7 +8,7 @@
 #include "common/net/httpd.h"
 
 #define MCM_HTTP_THREADS 4
-#define MCM_HTTP_BODY_MAX 65536
+#define MCM_HTTP_BODY_MAX (4 << 20)	/* MCM_ADMIN_PINS keys of 1 KiB */
 
 /* The handlers' argument is the struct mcm.  Until the master is ready, routes about its health and
  * metrics answer, and all others return 503. */
@@ -37,6 +37,9 @@ void mcm_admin_snapshots(struct mc_http_request *rq, void *arg);
 void mcm_admin_snapshot_verify(struct mc_http_request *rq, void *arg);
 void mcm_admin_snapshot_restore(struct mc_http_request *rq, void *arg);
 void mcm_admin_failover(struct mc_http_request *rq, void *arg);
+
+/* ---- admin_soft_pin.c ---- */
+void mcm_admin_soft_pin(struct mc_http_request *rq, void *arg);
 
 /* ---- admin_tenants.c ---- */
 void mcm_admin_tenants(struct mc_http_request *rq, void *arg);

@@ -58,6 +58,13 @@ static void serve_leader(struct mc_http_request *rq, void *arg)
 					   l ? json_integer((json_int_t)l->term) : json_null()));
 }
 
+static void serve_version(struct mc_http_request *rq, void *arg)
+{
+	(void)arg;
+	mcm_answer_json(rq, 200, json_pack("{s:s, s:s}", "version", PACKAGE_VERSION, "display_version",
+					   PACKAGE_VERSION " (" PACKAGE_NAME ")"));
+}
+
 static void serve_metrics(struct mc_http_request *rq, void *arg)
 {
 	mc_http_metrics(rq, NULL);
@@ -175,10 +182,12 @@ static void serve_kv_events(struct mc_http_request *rq, void *arg)
 {
 	struct mcm_kv_events_stats st = mcm_kv_events_stats(arg);
 
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I, s:I, s:I}", "enabled", st.enabled,
+	/* The last two are the same number: upstream renamed it in 0.3.14. */
+	mcm_answer_json(rq, 200, json_pack("{s:b, s:I, s:I, s:I, s:I, s:I}", "enabled", st.enabled,
 					   "published_batches", (json_int_t)st.batches,
 					   "published_events", (json_int_t)st.events,
 					   "dropped_events", (json_int_t)st.dropped,
+					   "skipped_keyless_events", (json_int_t)st.skipped,
 					   "skipped_unparsed_keys", (json_int_t)st.skipped));
 }
 
@@ -227,6 +236,7 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("GET", "/role", serve_role, true) \
 	X("GET", "/ha_status", serve_ha_status, true) \
 	X("GET", "/leader", serve_leader, true) \
+	X("GET", "/version", serve_version, true) \
 	X("GET", "/metrics", serve_metrics, true) \
 	X("GET", "/metrics/summary", serve_summary, true) \
 	X("GET", "/get_all_segments", serve_segment_names, false) \
@@ -248,6 +258,8 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false) \
 	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false) \
 	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
+	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false) \
+	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false) \
 	X("GET", "/api/v1/whatif", mcm_admin_whatif, false) \
 	X("GET", "/kv_events/status", serve_kv_events, false)
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "master/tenant/tenant.h"
 #include "proto/codec.h"
 
 const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT])
@@ -127,10 +128,10 @@ static int names_of(const json_t *list, const char *what, struct mcp_bytes **ret
 	return 0;
 }
 
-static json_t *object_of(const char *body, size_t len)
+static json_t *object_of(const char *body, size_t len, size_t flags)
 {
 	json_error_t why;
-	json_t *json = json_loadb(body, len, 0, &why);
+	json_t *json = json_loadb(body, len, flags, &why);
 
 	if (!json)
 		mc_fail(-MC_EPARAM, "Invalid JSON body: %s", why.text);
@@ -148,7 +149,7 @@ int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *re
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
-	ret->json = object_of(body, len);
+	ret->json = object_of(body, len, 0);
 	if (!ret->json)
 		return -MC_EPARAM;
 	r = names_of(json_object_get(ret->json, "segments"), "segments", &ret->source, &ret->n_sources);
@@ -172,9 +173,60 @@ void mcm_drain_body_done(struct mcm_drain_body *b)
 	json_decref(b->json);
 }
 
+/* A member of the right kind, NULL: none.  -MC_EPARAM. */
+static int pin_member(const json_t *body, const char *name, json_type type, const json_t **ret)
+{
+	const json_t *json = json_object_get(body, name);
+
+	*ret = json_is_null(json) ? NULL : json;
+	return *ret && json_typeof(*ret) != type ?
+		mc_fail(-MC_EPARAM, "Invalid JSON body: %s is not %s", name,
+			type == JSON_ARRAY ? "a list" : type == JSON_INTEGER ? "a number from 0 to 2^63-1" : "a string") : 0;
+}
+
+static int pin_keys_check(const json_t *keys)
+{
+	const json_t *key;
+	size_t i;
+
+	json_array_foreach(keys, i, key)
+		if (!json_is_string(key))
+			return mc_fail(-MC_EPARAM, "Invalid JSON body: keys has a value that is not a string");
+	return 0;
+}
+
+int mcm_pin_body_parse(const char *body, size_t len, bool pin, struct mcm_pin_body *ret)
+{
+	const json_t *tenant = NULL, *ttl = NULL;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	/* A key may have a NUL. */
+	ret->json = object_of(body, len, JSON_ALLOW_NUL);
+	r = ret->json ? pin_member(ret->json, "keys", JSON_ARRAY, &ret->keys) : -MC_EPARAM;
+	if (r == 0)
+		r = pin_keys_check(ret->keys);
+	if (r == 0)
+		r = pin_member(ret->json, "tenant_id", JSON_STRING, &tenant);
+	if (r == 0)
+		r = pin_member(ret->json, "ttl_ms", JSON_INTEGER, &ttl);
+	if (r == 0 && ttl && json_integer_value(ttl) < 0)
+		r = mc_fail(-MC_EPARAM, "Invalid JSON body: ttl_ms is not a number from 0 to 2^63-1");
+	if (r < 0)
+		return r;
+	if (tenant)
+		ret->tenant = mcp_bytes(json_string_value(tenant), (uint32_t)json_string_length(tenant));
+	if (!json_array_size(ret->keys) || json_array_size(ret->keys) > MCM_ADMIN_PINS || pin != (ttl != NULL) ||
+	    mcm_tenant_check_name(ret->tenant) < 0)
+		return mc_fail(-MC_EPARAM, "Expected 1..%u keys, a valid tenant, and ttl_ms only for soft_pin",
+			       MCM_ADMIN_PINS);
+	ret->ttl_ms = ttl ? (uint64_t)json_integer_value(ttl) : 0;
+	return 0;
+}
+
 int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes)
 {
-	json_t *json = object_of(body, len);
+	json_t *json = object_of(body, len, 0);
 	const json_t *bytes = json ? json_object_get(json, "requested_quota_bytes") : NULL;
 	int r = -MC_EPARAM;
 

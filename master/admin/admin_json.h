@@ -12,6 +12,7 @@
 #define MCM_ID_TEXT 48
 #define MCM_ADMIN_NAMES 1024	/* segments in a request */
 #define MCM_ADMIN_KEYS 65536	/* keys in a request */
+#define MCM_ADMIN_PINS 4096	/* keys in a request about soft pins */
 
 /* Format an id as upstream does. */
 const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT]);
@@ -37,6 +38,16 @@ struct mcm_drain_body {
 /* -MC_EPARAM with a detail.  Call mcm_drain_body_done() afterwards in any case. */
 int mcm_drain_body_parse(const char *body, size_t len, struct mcm_drain_body *ret);
 void mcm_drain_body_done(struct mcm_drain_body *b);
+
+/* The body of POST /api/v1/soft_pin and /api/v1/soft_unpin. */
+struct mcm_pin_body {
+	json_t *json;			/* owns the strings; the caller releases it in any case */
+	const json_t *keys;		/* a list of strings */
+	struct mcp_bytes tenant;
+	uint64_t ttl_ms;		/* 0 to end pins */
+};
+/* @pin: the body must have a duration; else it must not.  -MC_EPARAM with upstream's text. */
+int mcm_pin_body_parse(const char *body, size_t len, bool pin, struct mcm_pin_body *ret);
 
 /* The body of PUT /api/v1/tenant_quotas.  -MC_EPARAM. */
 int mcm_quota_body_parse(const char *body, size_t len, uint64_t *ret_bytes);

@@ -483,6 +483,52 @@ void mcm_object_retire_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 		object_retire_copy_now(m, sh, slot);
 }
 
+/* Its list depends on the soft pin: the evictor moves objects to the list of soft pins, but finds those that have lost
+ * theirs early only at the end of that list. */
+static void object_list_again(struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+		struct mcm_evict_view v = mcm_evict_view_of(m, s);
+
+		pthread_mutex_lock(&s->lock);
+		if (mcm_segment_state(s) != MCM_SEG_NONE && mcm_range(&s->alloc, p[i].range)->flags & MCM_RANGE_LISTED) {
+			s->evict->remove(s->policy, &v, p[i].range);
+			s->evict->insert(s->policy, &v, p[i].range, false);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+int mcm_object_soft_pin(struct mcm *m, uint32_t slot, uint64_t ttl_ms)
+{
+	struct mcm_object *o = mcm_object(&m->index, slot);
+	bool was = o->flags & MCM_OBJ_SOFT;
+	int r = 0;
+
+	if (!was && !ttl_ms)
+		return 0;
+	if (!o->ext)
+		r = object_extend(m, o);
+	if (r < 0)
+		return r;
+	mcm_store_relaxed(&mcm_ext(&m->index, o->ext)->soft_until, ttl_ms ? mcm_tick_after(mcm_now_ms(m) + ttl_ms) : 0);
+	if (was != (ttl_ms > 0)) {
+		mcm_store_relaxed(&o->flags, (uint8_t)(o->flags ^ MCM_OBJ_SOFT));
+		mc_metric_add(&soft_pins, was ? -1 : 1);
+	}
+	mcm_journal_object(m, slot);
+	if (!ttl_ms) {
+		object_list_again(m, slot);
+		object_shrink(m, o);
+	}
+	return 0;
+}
+
 uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o)
 {
 	return o->pins + (o->pins == MCM_PINS_FEW && o->ext ? mcm_ext(&m->index, o->ext)->more_pins : 0);

@@ -227,6 +227,8 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent);
 /* Remove a copy of a live object as soon as the object has no pin, unless it is then the only copy.
  * A copy that the object no longer has is ignored. */
 void mcm_object_retire_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent);
+/* Give a live object a soft pin of @ttl_ms from now, instead of the one that it has; 0: none.  -ENOMEM, -MC_ELIMIT. */
+int mcm_object_soft_pin(struct mcm *m, uint32_t slot, uint64_t ttl_ms);
 /* Whether this copy waits for its removal and another copy exists. */
 bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_object *o,
 			      struct mcm_extent extent);

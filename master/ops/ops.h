@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ops.h - operations on committed objects, one file each: get (and exist), remove, rename, list. */
+ * ops.h - operations on committed objects, one file each: get (and exist), remove, soft pin, rename, list. */
 #ifndef MCM_OPS_H
 #define MCM_OPS_H
 
@@ -40,6 +40,12 @@ int mcm_clear(struct mcm *m, struct mcp_bytes segment, struct mcp_bytes key);
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
 /* The same; with rq->sliced it stops after about half a millisecond, and ret->at says where to continue. */
 int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp_remove_match_reply *ret);
+
+/* ---- soft_pin.c ---- */
+
+/* Give @key's object a soft pin of @ttl_ms from now, instead of the one that it has; 0: none.  -MC_EPARAM with a detail
+ * for a duration above max_kv_soft_pin_ttl; -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
+int mcm_soft_pin(struct mcm *m, struct mcp_bytes key, uint64_t ttl_ms);
 
 /* ---- rename.c ---- */
 

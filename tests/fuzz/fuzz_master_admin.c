@@ -31,6 +31,17 @@ static void drain(const char *text, size_t len)
 	mcm_drain_body_done(&b);
 }
 
+static void pins(const char *text, size_t len, bool pin)
+{
+	struct mcm_pin_body b;
+
+	if (mcm_pin_body_parse(text, len, pin, &b) == 0 &&
+	    (!json_array_size(b.keys) || json_array_size(b.keys) > MCM_ADMIN_PINS || b.ttl_ms > INT64_MAX ||
+	     b.tenant.len > MCP_TENANT_MAX || (!pin && b.ttl_ms)))
+		abort();
+	json_decref(b.json);
+}
+
 static void id(const char *text)
 {
 	char again[MCM_ID_TEXT];
@@ -67,6 +78,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (mcm_quota_body_parse(text, size - 1, &bytes) == 0 &&
 		    (!bytes || bytes > INT64_MAX))
 			abort();
+		break;
+	case 'p':
+	case 'u':
+		pins(text, size - 1, data[0] == 'p');
 		break;
 	case 'i':
 		id(text);

@@ -84,6 +84,9 @@ def show(method, path, body=None, note="", settled=None):
     line = f"{method} {path.replace(SEGMENT, 'SEGMENT').replace(JOB, 'JOB')} {note}: {status}"
     if kind == "application/json":
         value = json.loads(text)
+        if isinstance(value, dict):
+            # the name before 0.3.14, which ours keeps beside the new one
+            value.pop("skipped_unparsed_keys", None)
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             value["data"].sort(key=lambda row: row.get("tenant_id", ""))
         line += f" {kind} {shape(value)} {' '.join(words(value, []))}"
@@ -129,6 +132,19 @@ for path in "/metrics", "/metrics/summary", "/health", "/role", "/ha_status", "/
     show("GET", path)
 for path in "/health", "/query_key?key=plain", "/get_segments_detail", "/api/v1/drain_jobs/query", "/nothing":
     show("POST", path, b"")
+for action in "soft_pin", "soft_unpin":
+    show("GET", "/api/v1/" + action)
+    for body in b"[]", b"{}", b'{"keys":[]}', b'{"keys":"plain"}', b'{"keys":[1]}', b'{"keys":["plain"]}', \
+            b'{"keys":["plain","none","","plain"],"ttl_ms":1000}', b'{"keys":["plain","none",""]}', \
+            b'{"keys":["plain"],"ttl_ms":0}', b'{"keys":["plain"],"ttl_ms":null}', b'{"keys":["plain"],"ttl_ms":-1}', \
+            b'{"keys":["plain"],"ttl_ms":1.5}', b'{"keys":["plain"],"ttl_ms":"1"}', \
+            b'{"keys":["plain"],"ttl_ms":604800000}', b'{"keys":["plain"],"ttl_ms":604800001}', \
+            b'{"keys":["plain"],"tenant_id":"_x","ttl_ms":1}', b'{"keys":["plain"],"tenant_id":"x\\n","ttl_ms":1}', \
+            b'{"keys":["plain"],"tenant_id":"default","other":1}', b'{"keys":["plain"]} x':
+        show("POST", "/api/v1/" + action, body, body)
+    for n in 4096, 4097:
+        body = {"keys": [f"key-{i}" for i in range(n)]} | ({"ttl_ms": 1} if action == "soft_pin" else {})
+        show("POST", "/api/v1/" + action, json.dumps(body).encode(), n)
 show("PUT", "/api/v1/tenant_quotas?tenant_id=x", b'{"requested_quota_bytes":5}')
 show("DELETE", "/api/v1/tenant_quotas?tenant_id=x")
 

@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/upstream.sh"
 requires curl jq
-upstream_python 0.3.13.post1
+upstream_python 0.3.14
 theirs=$(dirname "$("$UPSTREAM_PYTHON" -c 'import mooncake; print(list(mooncake.__path__)[0])')")/mooncake/mooncake_master
 [ -x "$theirs" ] || chmod +x "$theirs"
 printf 'version: 1\ntenants:\n  - name: default\n    quota: 8MB\n  - name: blue\n    quota: 4MB\n' >"$tmp/policy.yaml"
@@ -39,10 +39,10 @@ ask_theirs() {
 	free_port rpc
 	free_port http
 	MASTER=127.0.0.1:$rpc MASTER_HTTP=127.0.0.1:$http
-	spawn upstream "$theirs" --rpc_port="$rpc" --metrics_port="$http" "${@:3}"
+	spawn upstream env LD_LIBRARY_PATH="$UPSTREAM_LIBRARIES" "$theirs" --rpc_port="$rpc" --metrics_port="$http" "${@:3}"
 	master=$SPAWNED
 	started "$master" "upstream's master" 30 curl -sf "http://$MASTER_HTTP/health"
-	spawn their_owner "$UPSTREAM_PYTHON" -c '
+	spawn their_owner env LD_LIBRARY_PATH="$UPSTREAM_LIBRARIES" "$UPSTREAM_PYTHON" -c '
 import sys, time
 from mooncake.store import MooncakeDistributedStore
 s = MooncakeDistributedStore()
