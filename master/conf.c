@@ -22,6 +22,7 @@ static const struct mc_opt_row rows[] = {
 };
 
 static const struct mc_opt_alias aliases[] = {
+	{ "client_active_ttl_sec", "client_ttl" },
 	{ "client_live_ttl_sec", "client_ttl" },
 	{ "snapshot_payload_store_type", "snapshot_object_store_type" },
 	{ "snapshot_payload_backend_type", "snapshot_object_store_type" },
@@ -36,6 +37,7 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_SNAPSHOT "snapshots are written by a thread, and found by their names in the store"
 #define NO_STANDBY "standbys get the journal from the leader as it is written"
 #define NO_CXL "there is no CXL tier"
+#define NO_WEIGHTS "there are no managed weights"
 #define NO_ARENA "the master does not store objects"
 #define NO_DISK "there is no shared-filesystem tier; for disks of the nodes use --enable_offload"
 
@@ -69,6 +71,16 @@ static const struct mc_opt_absent absent[] = {
 	{ NULL, NULL, NULL },
 };
 
+/* They would change no result. */
+static const struct mc_opt_absent idle[] = {
+	{ "handler_worker_thread_num", "0", "the RPC threads (rpc_thread_num) run the requests, in slices" },
+	{ "tenant_eviction_high_watermark_ratio", "0.9",
+	  "a put beyond the tenant's quota evicts objects of the tenant and is not rejected" },
+	{ "weight_import_idle_timeout_ms", "300000", NO_WEIGHTS },
+	{ "weight_management_oplog_capability_confirmed", "false", NO_WEIGHTS },
+	{ NULL, NULL, NULL },
+};
+
 const struct mc_program mcm_program = {
 	.name = "mooncake_master",
 	.synopsis = "[OPTION]...",
@@ -76,6 +88,7 @@ const struct mc_program mcm_program = {
 	.rows = rows,
 	.aliases = aliases,
 	.absent = absent,
+	.idle = idle,
 };
 
 int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner)

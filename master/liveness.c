@@ -36,6 +36,11 @@ MC_COUNTER(ping_failures, "master_ping_failures_total", "",
 	   "Heartbeats of clients that must register or mount again")
 MC_COUNTER(stalled, "mooncake_master_stalled_ms_total", "", "Time in which the master process did not run")
 
+MC_COUNTER(suspicions, "master_client_liveness_suspected_transitions_total", "", "Clients that became suspected")
+MC_COUNTER(offlines, "master_client_liveness_offline_transitions_total", "", "Clients that became offline")
+MC_COUNTER(recoveries, "master_client_liveness_recoveries_total", "",
+	   "Clients that became active again with their segments")
+
 uint64_t mcm_tick_ms(const struct mcm *m)
 {
 	uint64_t ms = m->conf.client_ttl / 20;
@@ -158,9 +163,48 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 		reattach |= mcm_segment_state(mc_container_of(at, struct mcm_segment, link)) ==
 			MCP_SEG_SILENT;
 	c->hidden = reattach;
-	if (reattach)
+	if (reattach) {
 		mc_metric_add(&ping_failures, 1);
+	} else if (c->suspected) {
+		c->suspected = c->offline = false;
+		mc_metric_add(&recoveries, 1);
+	}
 	return reattach;
+}
+
+/* Both tables locked.  Is it the first segment of its client that is hidden?  Then it stands for the client. */
+static struct mcm_client *hidden_client(struct mcm *m, const struct mcm_segment *s)
+{
+	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
+	struct mc_list *at;
+
+	mc_list_for_each(at, &c->segments)
+		if (mcm_segment_state(mc_container_of(at, struct mcm_segment, link)) == MCP_SEG_SILENT)
+			return mc_container_of(at, struct mcm_segment, link) == s ? c : NULL;
+	return NULL;
+}
+
+static bool is_offline(struct mcm *m, const struct mcm_segment *s)
+{
+	return mcm_now_ms(m) >= s->silent_ms + m->conf.client_suspicion_ttl_sec;
+}
+
+struct mcm_liveness mcm_liveness_counts(struct mcm *m)
+{
+	struct mcm_segments *ss = &m->segments;
+	struct mcm_liveness n = { 0, 0, 0 };
+
+	MC_LOCKED(&m->clients.lock);
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; mcm_load_relaxed(&ss->n_hidden) && i < ss->n_live; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (mcm_segment_state(s) == MCP_SEG_SILENT && hidden_client(m, s))
+			is_offline(m, s) ? n.offline++ : n.suspected++;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	n.active = m->clients.count - n.suspected - n.offline;
+	return n;
 }
 
 unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq *confirmed,
@@ -188,13 +232,18 @@ static uint64_t forget_ttl(const struct mcm *m, const struct mcm_segment *s)
 static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 {
 	const struct mcm_client *c;
+	uint64_t ttl;
 
 	switch (mcm_segment_state(s)) {
 	case MCP_SEG_OK:
 		c = mcm_client_find(&m->clients, s->client);
 		return (c ? c->seen_ms : 0) + m->conf.client_ttl;
 	case MCP_SEG_SILENT:
-		return s->silent_ms + forget_ttl(m, s);
+		c = mcm_client_find(&m->clients, s->client);
+		ttl = forget_ttl(m, s);
+		if (c && c->suspected && !c->offline && m->conf.client_suspicion_ttl_sec < ttl)
+			ttl = m->conf.client_suspicion_ttl_sec;
+		return s->silent_ms + ttl;
 	default:
 		return UINT64_MAX;
 	}
@@ -204,10 +253,12 @@ static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 {
 	uint64_t ttl = m->conf.client_ttl, forget = m->conf.client_forget_ttl, due, first;
+	uint64_t suspicion = m->conf.client_suspicion_ttl_sec;
 	struct mcm_segments *ss = &m->segments;
 	unsigned i;
 
-	first = now + (ttl < forget ? ttl : forget);
+	ttl = ttl < forget ? ttl : forget;
+	first = now + (suspicion < ttl ? suspicion : ttl);
 	pthread_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++) {
 		due = segment_due_ms(m, ss->at[ss->live[i]]);
@@ -217,12 +268,21 @@ static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 	return first;
 }
 
-/* A due segment: hide it, or drop it if it was hidden before.  True: dropped.  Both tables locked. */
+/* A due segment: hide it; if it was hidden before, its client is offline, or it is dropped.  True: dropped.  Both tables locked. */
 static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 {
 	unsigned long long objects = mcm_load_relaxed(&s->objects);
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
+	if (mcm_segment_state(s) != MCP_SEG_OK && now < s->silent_ms + forget_ttl(m, s)) {
+		if (c && !c->offline) {
+			c->offline = true;
+			mc_metric_add(&offlines, 1);
+			mc_warn(LOG, "owner is offline, keeping its objects hidden segment=%s objects=%llu", s->name,
+				objects);
+		}
+		return false;
+	}
 	if (mcm_segment_state(s) != MCP_SEG_OK) {
 		mc_warn(LOG, "owner was silent for too long, dropping segment=%s objects=%llu",
 			s->name, objects);
@@ -233,6 +293,9 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 	mcm_segments_set_silent(&m->segments, s, true);
 	if (c) {
 		c->hidden = true;
+		if (!c->suspected)
+			mc_metric_add(&suspicions, 1);
+		c->suspected = true;
 		mcm_offload_disks_changed(m, c);
 	}
 	if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)

@@ -26,6 +26,14 @@ uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
 uint64_t mcm_heartbeat_idle_ms(const struct mcm *m);
 uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients);
 
+/* Clients by state: active; suspected, whose segments are hidden; offline, for which they are hidden for longer than
+ * client_suspicion_ttl_sec. */
+struct mcm_liveness {
+	unsigned active, suspected, offline;
+};
+
+struct mcm_liveness mcm_liveness_counts(struct mcm *m);
+
 /* ---- the monitor thread ---- */
 
 /* Call before the first tick: the time before it is not counted against clients. */

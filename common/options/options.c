@@ -53,9 +53,16 @@ static int fail_unknown(const struct mc_options *o, const char *prefix, const ch
 	return mc_fail(-EINVAL, "%s%s is unknown; --help lists the options", prefix, name);
 }
 
-static int fail_absent(const char *prefix, const char *name, const char *why)
+/* An option that this version lacks is set; @value NULL: without a value. */
+static int set_absent(const struct mc_options *o, const char *prefix, const char *name, const char *value,
+		      const struct mc_opt_absent *absent)
 {
-	return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, why);
+	if (mc_opt_absent_harmless(absent, value))
+		return 0;
+	if (!mc_opt_idle(o->prog, absent))
+		return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, absent->why);
+	fprintf(stderr, "%s: warning: %s%s has no effect: %s\n", o->prog->name, prefix, name, absent->why);
+	return 0;
 }
 
 /* ---- the command line ----
@@ -139,8 +146,7 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 
 	if (absent) {
 		*ret_used = !value && takes_word(o->prog, absent, next);
-		return mc_opt_absent_harmless(absent, *ret_used ? next : value) ? 0 :
-			fail_absent(prefix, name, absent->why);
+		return set_absent(o, prefix, name, *ret_used ? next : value, absent);
 	}
 	/* Switching off an option that this version lacks is allowed. */
 	if ((off && mc_opt_absent(o->prog, off)) || !strcmp(name, "undefok"))
@@ -396,8 +402,7 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 	if (!row) {
 		absent = mc_opt_absent(t->o->prog, key);
 		if (absent)
-			return value && mc_opt_absent_harmless(absent, value) ? 0 :
-				fail_absent("", key, absent->why);
+			return set_absent(t->o, "", key, value, absent);
 		/* The values in the map are reported under their own names. */
 		if (shape == MC_CONF_MAP)
 			return 0;

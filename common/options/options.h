@@ -82,6 +82,8 @@ struct mc_program {
 	/* Setting one of them to another value than its default is an error with a detail that says
 	 * so; switching one off is allowed.  Ends with a NULL name; may be NULL. */
 	const struct mc_opt_absent *absent;
+	/* The same for options of which another value is only reported, because it would change no result. */
+	const struct mc_opt_absent *idle;
 	const char *details;		/* further text of --help, whole lines; may be NULL */
 	bool strict;			/* An unknown flag is an error instead of a warning, and the word behind a
 					 * switch is never its value: for programs where a wrong guess does harm. */

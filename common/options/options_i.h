@@ -37,6 +37,8 @@ const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *
 
 /* The option of that name if upstream has it and this version lacks it, else NULL. */
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name);
+/* Is it one of those that are only reported? */
+bool mc_opt_idle(const struct mc_program *prog, const struct mc_opt_absent *a);
 /* Does @value (NULL: the bare switch) request only the behaviour that the program has anyway? */
 bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value);
 

@@ -58,12 +58,24 @@ const struct mc_opt_general *mc_opt_find_general(const char *name)
 	return NULL;
 }
 
-const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
+static const struct mc_opt_absent *absent_find(const struct mc_opt_absent *list, const char *name)
 {
-	for (const struct mc_opt_absent *a = prog->absent; a && a->name; a++)
+	for (const struct mc_opt_absent *a = list; a && a->name; a++)
 		if (name_equal(a->name, name))
 			return a;
 	return NULL;
+}
+
+const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
+{
+	const struct mc_opt_absent *a = absent_find(prog->absent, name);
+
+	return a ? a : absent_find(prog->idle, name);
+}
+
+bool mc_opt_idle(const struct mc_program *prog, const struct mc_opt_absent *a)
+{
+	return absent_find(prog->idle, a->name) == a;
 }
 
 static bool same_number(const char *a, const char *b)

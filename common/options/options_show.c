@@ -160,6 +160,19 @@ static void man_row(const struct mc_program *prog, const struct mc_opt_row *r, F
 	}
 }
 
+static void man_absent(const struct mc_opt_absent *list, FILE *to)
+{
+	for (const struct mc_opt_absent *a = list; a && a->name; a++) {
+		fputs(".TP\n\\fB\\-\\-", to);
+		print_roff(to, a->name);
+		fputs("\\fR\n", to);
+		print_roff(to, a->why);
+		fputs(".\nDefault: \\fB", to);
+		print_roff(to, *a->def ? a->def : "(empty)");
+		fputs("\\fR.\n", to);
+	}
+}
+
 void mc_opt_man(const struct mc_program *prog, FILE *to)
 {
 	fputs(".SH OPTIONS\n", to);
@@ -172,20 +185,15 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		print_roff(to, g->help);
 		fputs(".\n", to);
 	}
-	if (!prog->absent || !prog->absent->name)
-		return;
-	fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
-	      "Setting one of these to anything but its default is an error that says \\(lqnot built into\n"
-	      "this version\\(rq and gives the reason.\n", to);
-	for (const struct mc_opt_absent *a = prog->absent; a->name; a++) {
-		fputs(".TP\n\\fB\\-\\-", to);
-		print_roff(to, a->name);
-		fputs("\\fR\n", to);
-		print_roff(to, a->why);
-		fputs(".\nDefault: \\fB", to);
-		print_roff(to, *a->def ? a->def : "(empty)");
-		fputs("\\fR.\n", to);
-	}
+	if (prog->absent && prog->absent->name)
+		fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
+		      "Setting one of these to anything but its default is an error that says \\(lqnot built into\n"
+		      "this version\\(rq and gives the reason.\n", to);
+	man_absent(prog->absent, to);
+	if (prog->idle && prog->idle->name)
+		fputs(".SH OPTIONS OF UPSTREAM WITHOUT EFFECT\n"
+		      "Setting one of these to anything but its default is a warning that gives the reason.\n", to);
+	man_absent(prog->idle, to);
 }
 
 void mc_opt_version(const struct mc_program *prog, FILE *to)

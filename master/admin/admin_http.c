@@ -71,6 +71,7 @@ static void serve_metrics(struct mc_http_request *rq, void *arg)
 	mcm_stats_print_segments(arg, rq->out);
 	mcm_stats_print_tenants(arg, rq->out);
 	mcm_stats_print_series(rq->out);
+	mcm_stats_print_process(rq->out);
 }
 
 static void serve_summary(struct mc_http_request *rq, void *arg)

@@ -17,6 +17,11 @@ MC_GAUGE(disk_keys, "file_cache_nums_", "", "Objects on disks")
 MC_GAUGE(disk_allocated, "master_allocated_file_size_bytes", "", "Bytes used on disks")
 MC_GAUGE(disk_capacity, "master_total_file_capacity_bytes", "", "Bytes of all mounted disks")
 MC_GAUGE(clients, "master_active_clients", "", "Clients known")
+MC_GAUGE(active, "master_client_liveness_active_clients", "", "Clients that are not suspected or offline")
+MC_GAUGE(suspected, "master_client_liveness_suspected_clients", "",
+	 "Clients whose segments are hidden because they were silent")
+MC_GAUGE(offline, "master_client_liveness_offline_clients", "",
+	 "Clients whose segments are hidden for longer than client_suspicion_ttl_sec")
 MC_GAUGE(evictable, "mooncake_master_evictable_bytes", "", "Bytes of objects that may be evicted")
 MC_GAUGE(directories, "mooncake_master_directories", "", "Directories of keys with slashes")
 MC_GAUGE(silent, "mooncake_master_silent_segments", "", "Segments whose owner is silent")
@@ -78,6 +83,7 @@ void mcm_stats_collect(void *arg)
 	struct mcm *m = arg;
 	struct mcp_stats_reply st;
 	uint64_t copies[MCP_MEDIA] = { 0 };
+	struct mcm_liveness live;
 	unsigned i, n = 0;
 
 	mcm_stats(m, &st);
@@ -98,6 +104,10 @@ void mcm_stats_collect(void *arg)
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
 	mc_metric_set(&silent, n);
+	live = mcm_liveness_counts(m);
+	mc_metric_set(&active, live.active);
+	mc_metric_set(&suspected, live.suspected);
+	mc_metric_set(&offline, live.offline);
 	mcm_stats_whatif(m);
 	mc_metric_set(&disk_keys, (int64_t)copies[MCP_MEDIUM_DISK]);
 	mc_metric_set(&disk_allocated, (int64_t)st.disk_used);

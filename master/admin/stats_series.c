@@ -9,6 +9,7 @@
 #include "master/admin/stats_series.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "master/admin/stats.h"
 #include "master/mcm_i.h"
@@ -32,7 +33,7 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* There is no NVMe-oF pool, no shared file system and no standby.  Clients use LIST
+/* There is no NVMe-oF pool, no shared file system, no managed weights and no queue of departed clients.  Clients use LIST
  * and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	GAUGE("master_nof_allocated_bytes")
@@ -60,6 +61,20 @@ static const struct zero zeros[] = {
 	COUNTER("master_promotion_execution_gave_up_total")
 	PAIR("get_replica_list_by_regex")
 	BATCH("query_ip")
+	GAUGE("master_dfs_allocated_bytes")
+	GAUGE("master_dfs_file_count")
+	GAUGE("master_dfs_total_capacity_bytes")
+	GAUGE("master_weight_active_leases")
+	GAUGE("master_weight_oldest_operation_age_ms")
+	GAUGE("master_weight_pending_operations")
+	GAUGE("master_weight_revision_residency")
+	GAUGE("master_weight_revisions")
+	COUNTER("master_weight_reconciliation_failures_total")
+	GAUGE("master_client_offboarding_queue_depth")
+	COUNTER("master_client_offboarding_retries_total")
+	COUNTER("master_client_offboarding_alerts_total")
+	GAUGE("mooncake_jemalloc_enabled")
+	GAUGE("ha_snapshot_enabled")
 	GAUGE("ha_oplog_last_sequence_id")
 	GAUGE("ha_oplog_applied_sequence_id")
 	GAUGE("ha_oplog_standby_lag")
@@ -117,6 +132,45 @@ void mcm_stats_print_series(FILE *to)
 		fprintf(to, "%s %" PRId64 "\n", aliases[i].name,
 			mcm_stats_counter(aliases[i].of, aliases[i].labels));
 	}
+}
+
+/* ---- the process ---- */
+
+/* Lines of /proc/self/status. */
+static const struct {
+	const char *line, *name, *help;
+} memory_series[] = {
+	{ "VmRSS", "rss", "Memory in RAM" },
+	{ "VmHWM", "rss_peak", "Most memory in RAM so far" },
+	{ "RssAnon", "rss_anon", "Memory in RAM that is not of a file" },
+	{ "RssFile", "rss_file", "Memory in RAM that is of files" },
+	{ "RssShmem", "rss_shmem", "Shared memory in RAM" },
+	{ "VmSize", "vsize", "Size of the address space" },
+	{ "VmSwap", "swap", "Memory in swap space" },
+};
+
+void mcm_stats_print_process(FILE *to)
+{
+	char line[128], name[64], word[32];
+	unsigned long long kib;
+	FILE *status = fopen("/proc/self/status", "re");
+
+	print_head(to, "mooncake_build_info", "gauge", "Version of the master");
+	fprintf(to, "mooncake_build_info{display_version=\"%s (%s)\",version=\"%s\"} 1\n", PACKAGE_VERSION,
+		PACKAGE_NAME, PACKAGE_VERSION);
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "%31[^:]: %llu", word, &kib) != 2)
+			continue;
+		for (unsigned i = 0; i < sizeof(memory_series) / sizeof(memory_series[0]); i++) {
+			if (strcmp(word, memory_series[i].line))
+				continue;
+			snprintf(name, sizeof(name), "mooncake_process_%s_bytes", memory_series[i].name);
+			print_head(to, name, "gauge", memory_series[i].help);
+			fprintf(to, "%s %llu\n", name, kib * 1024);
+		}
+	}
+	if (status)
+		fclose(status);
 }
 
 /* ---- tenants ---- */

@@ -9,6 +9,8 @@ struct mcm;
 
 /* Upstream's series of parts that this version does not have, and upstream's names of existing series. */
 void mcm_stats_print_series(FILE *to);
+/* Version and memory of this process. */
+void mcm_stats_print_process(FILE *to);
 /* Figures by tenant. */
 void mcm_stats_print_tenants(struct mcm *m, FILE *to);
 

@@ -114,6 +114,10 @@ struct mcm_put_started {
 	/* followed by the grants and replicas */
 };
 
+MC_COUNTER(existing, "master_put_start_object_already_exists_total", "", "Single puts of keys that had a value")
+MC_COUNTER(batch_existing, "master_batch_put_start_object_already_exists_total", "",
+	   "Items of batched puts whose keys had a value")
+
 static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
 {
 	unsigned failed = 0;
@@ -121,6 +125,16 @@ static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
 	while (n)
 		failed += grant[--n].status != 0;
 	return failed;
+}
+
+static void count_existing(const struct mcp_put_grant *grant, unsigned n)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		found += grant[i].status == mc_err_to_wire(-MC_EEXISTS);
+	if (found)
+		mc_metric_add(n == 1 ? &existing : &batch_existing, found);
 }
 
 /* Save the progress between slices, because other requests use the thread's scratch memory.
@@ -254,6 +268,7 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 	if (s->started)
 		mcm_journal_depend(m);
 	mcm_op_count(&starts, rq->items.count, count_failures(pg.grant, rq->items.count));
+	count_existing(pg.grant, rq->items.count);
 	ret->grants = mcp_seq(pg.grant, rq->items.count);
 	return 0;
 }

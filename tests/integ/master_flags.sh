@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Every flag of upstream's master (upstream_flags.txt) is accepted with its default.  Another value
-# is either honoured (on the command line, in JSON and in YAML) or refused at the start with a
-# reason; refused flags are listed in the manual page.  No flag is silently ignored.
+# is either honoured (on the command line, in JSON and in YAML), refused at the start with a reason, or
+# reported as without effect; the manual page lists refused and reported flags.  No flag is silently ignored.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires curl
 master=$top_builddir/master/mooncake_master
@@ -16,6 +16,7 @@ alias_of() {
 	snapshot_payload_store_type | snapshot_payload_backend_type) echo snapshot_object_store_type ;;
 	snapshot_catalog_backend_type) echo snapshot_catalog_store_type ;;
 	enable_oplog_snapshot) echo enable_snapshot ;;
+	client_active_ttl_sec) echo client_ttl ;;
 	*) echo "$1" ;;
 	esac
 }
@@ -31,7 +32,8 @@ differs() { # differs TYPE DEFAULT - a value of that type that is not the defaul
 	*) echo $(($2 + 7)) ;;
 	esac
 }
-honoured=0 refused=0
+sed -n '/OF UPSTREAM WITHOUT EFFECT/,$p' "$page" >"$tmp/idle"
+honoured=0 refused=0 idle=0
 while read -r name type default; do
 	[ "$name" != '#' ] || continue
 	[ "$default" != - ] || default=''
@@ -51,6 +53,11 @@ while read -r name type default; do
 			fail "--$name=$value changes nothing: $(grep "^$own = " "$tmp/config")"
 		grep -qF -- "\\fB\\-\\-$own\\fR" "$page" || fail "$name is not in the manual page"
 		[ "$own" != "$name" ] || other[$name]=$value
+	elif grep -qF -- "\\fB\\-\\-$name\\fR" "$tmp/idle"; then
+		idle=$((idle + 1))
+		"$master" --print_config "--$name=$value" >"$tmp/config" 2>"$tmp/warning"
+		grep -q "warning: --$name has no effect: " "$tmp/warning" || fail "--$name=$value: no warning"
+		equal "lines about $name" "$(wc -l <"$tmp/warning")" 1
 	else
 		refused=$((refused + 1))
 		# "off" is the only state of a missing feature
@@ -63,7 +70,7 @@ while read -r name type default; do
 	fi
 done <"$top_srcdir/tests/integ/upstream_flags.txt"
 [ "$honoured" -ge 60 ] || fail "fewer flags than expected are honoured: $honoured"
-echo "$honoured honoured, $refused refused"
+echo "$honoured honoured, $refused refused, $idle without effect"
 
 # the list also has values that are not supported
 for value in tenant_quota_connector_type=etcd \

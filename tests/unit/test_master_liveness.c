@@ -53,6 +53,44 @@ static unsigned listed(struct fixture *fx)
 	return n;
 }
 
+static void assert_clients(struct fixture *fx, unsigned active, unsigned suspected, unsigned offline)
+{
+	struct mcm_liveness n = mcm_liveness_counts(fx->m);
+
+	assert_int_equal(n.active, active);
+	assert_int_equal(n.suspected, suspected);
+	assert_int_equal(n.offline, offline);
+}
+
+static void a_silent_client_is_suspected_then_offline_and_recovers(void **state)
+{
+	int64_t suspicions = fx_metric("master_client_liveness_suspected_transitions_total");
+	int64_t offlines = fx_metric("master_client_liveness_offline_transitions_total");
+	int64_t recoveries = fx_metric("master_client_liveness_recoveries_total");
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	/* two segments: the client counts once */
+	fx_up(&fx, 2, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_clients(&fx, 1, 0, 0);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_clients(&fx, 0, 1, 0);
+	fx_advance(&fx, fx.conf.client_suspicion_ttl_sec + fx.conf.client_ttl);
+	assert_clients(&fx, 0, 0, 1);
+	assert_int_equal(fx_metric("master_client_liveness_suspected_transitions_total"), suspicions + 1);
+	assert_int_equal(fx_metric("master_client_liveness_offline_transitions_total"), offlines + 1);
+	/* The objects of an offline client are kept. */
+	for (unsigned i = 1; i <= 2; i++)
+		assert_int_equal(fx_mount(&fx, 1, i, 100 + i, MIB, &reply), 0);
+	assert_false(beat(&fx, 1));
+	assert_clients(&fx, 1, 0, 0);
+	assert_int_equal(fx_exist(&fx, "a", 0), 1);
+	assert_int_equal(fx_metric("master_client_liveness_recoveries_total"), recoveries + 1);
+	fx_down(&fx);
+}
+
 static void test_silent_and_back(void **state)
 {
 	struct mcp_mount_reply reply;
@@ -521,6 +559,7 @@ static void test_idle_client_becomes_owner(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_silent_client_is_suspected_then_offline_and_recovers),
 		cmocka_unit_test(test_silent_and_back),
 		cmocka_unit_test(test_replaced_while_silent),
 		cmocka_unit_test(test_other_epoch),
