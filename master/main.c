@@ -186,6 +186,22 @@ static void fit_descriptors(struct mcm_conf *conf)
 		(int64_t)(more.rlim_cur - DESCRIPTORS_BESIDE) : (int64_t)(more.rlim_cur / 2);
 }
 
+/* The last lines have the words of upstream's releases, for which scripts search. */
+static void log_up(const struct mcm_conf *conf, const struct mcm *m)
+{
+	const char *port = strrchr(mcm_addr(m, 0), ':');
+
+	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
+		mcm_http_port(m));
+	mc_info(LOG, "Mooncake master version: " PACKAGE_VERSION);
+	mc_info(LOG, "Master service started on port %s, metrics_port=%d, metrics_host=%s", port ? port + 1 : "none",
+		mcm_http_port(m), conf->metrics_host);
+	if (conf->enable_http_metadata_server)
+		mc_info(LOG, "HTTP metadata server started on %s:%d", conf->http_metadata_server_host, mcm_meta_port(m));
+	mc_info(LOG, "HTTP metrics server started on port %d", mcm_http_port(m));
+	mc_info(LOG, "Master admin server started on port %d", mcm_http_port(m));
+}
+
 static int serve(struct mcm_conf *conf, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
@@ -222,8 +238,7 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 	if (conf->max_connections < asked)
 		mc_info(LOG, "max_connections lowered to the limit of open files requested=%lld connections=%lld",
 			(long long)asked, (long long)conf->max_connections);
-	mc_info(LOG, "mooncake_master " PACKAGE_VERSION " is up rpc=%s http_port=%d", mcm_addr(m, 0),
-		mcm_http_port(m));
+	log_up(conf, m);
 	wait_for_end(argc, argv);
 	mcm_stop(m);
 	if (ha)

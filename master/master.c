@@ -387,6 +387,11 @@ const char *mcm_addr(const struct mcm *m, unsigned i)
 	return mcp_server_addr(m->server, i);
 }
 
+int mcm_meta_port(const struct mcm *m)
+{
+	return m->meta ? m->meta_port : 0;
+}
+
 int mcm_http_port(const struct mcm *m)
 {
 	return m->http_port;

@@ -39,5 +39,7 @@ void mcm_stop(struct mcm *m);
 /* The i-th bound RPC address with its real port, NULL past the end; the HTTP port, 0: none. */
 const char *mcm_addr(const struct mcm *m, unsigned i);
 int mcm_http_port(const struct mcm *m);
+/* Port of the metadata server inside; 0: there is none. */
+int mcm_meta_port(const struct mcm *m);
 
 #endif

@@ -105,7 +105,10 @@ static int start_http(struct running *run)
 		return r;
 	(void)snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host,
 		       (int)run->conf.http_port);
-	return mc_httpd_start(addr, 2, 4096, routes, run, &port, &run->httpd);
+	r = mc_httpd_start(addr, 2, 4096, routes, run, &port, &run->httpd);
+	if (r == 0)
+		mc_info("node", "Client HTTP server started on port %d", port);
+	return r;
 }
 
 /* ---- start and end ---- */
@@ -210,6 +213,9 @@ static int main_serve(struct running *run)
 	if (r == 0) {
 		mc_info("node", "mooncake_client " PACKAGE_VERSION " is up node=%s socket=%s",
 			mcs_hostname(run->store), mcn_address(run->node));
+		/* The words of upstream's releases, for which scripts search. */
+		mc_info("node", "Mooncake real client version: " PACKAGE_VERSION);
+		mc_info("node", "Starting real client service on %s", mcn_address(run->node));
 		wait_for_end(&run->conf);
 		/* Without a master, running calls and attempts to connect have nothing to lose. */
 		if (mcs_health(run->store) == 1)

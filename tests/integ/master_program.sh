@@ -107,6 +107,11 @@ grep -q '^eviction_ratio = 0.3' "$tmp/config"
 start_master --config_path="$tmp/m.json" --log_dir="$tmp/logs" --rpc_socket="$tmp/master.sock"
 test -S "$tmp/master.sock"
 wait_for 10 grep -q 'is up' "$tmp/logs/mooncake_master.INFO"
+# the lines of upstream's log for which scripts search
+for line in "Master service started on port ${MASTER##*:}, " "HTTP metrics server started on port ${MASTER_HTTP##*:}\$" \
+	"Master admin server started on port ${MASTER_HTTP##*:}\$"; do
+	wait_for 10 grep -q "$line" "$tmp/logs/mooncake_master.INFO"
+done
 kill -HUP "$MASTER_PID"
 curl -sf --max-time 5 "http://$MASTER_HTTP/health" >/dev/null
 stop_pid "$MASTER_PID"

@@ -75,6 +75,8 @@ if [ "$(id -u)" -eq 0 ] && nobody "$python" -c '' 2>/dev/null; then
 else
 	echo "only root can become another user, so this part is left out"
 fi
+# upstream's words, for which scripts search
+grep -q "Client HTTP server started on port $http\$" "$tmp/client-"*.log || fail "no line about the HTTP server"
 stop_pid "$CLIENT_PID"
 
 # Automatically: at the well-known port, if no other program has it.
