@@ -268,6 +268,12 @@ struct mce_req {
 	uint32_t *crc;
 	uint64_t crc_len;
 	bool crc_tail;
+	/* Hints for a request without device memory; they change nothing where they cannot be followed.  The path to
+	 * offer it to first (MCE_PATH_NONE: the best one; MCE_PATH_TCP also means upstream's protocol,
+	 * MCE_PATH_MAPPED any path of one host).  The NICs for RDMA, bits by index of mce_engine_nics() (0: those
+	 * near its memory). */
+	enum mce_path prefer;
+	uint16_t nics;
 	/* Of device memory in iov: the caller has ordered its own work on the GPU.  Otherwise copies begin after all
 	 * work that it has given to the default stream (engine/gpu/gpu_i.h). */
 	bool ordered;

@@ -273,19 +273,50 @@ bool mce_peer_in_doubt_locked(struct mce_peer *p, enum mce_path path)
 	return other;
 }
 
-/* 0: taken.  -EAGAIN: the peer has to be connected, or the region prepared, first. */
-static int req_offer(struct mce_peer *p, struct mce_req *req)
+/* The hint of the request; none with device memory, whose copies have to follow the program's work on the GPU. */
+static enum mce_path req_prefer(struct mce_req *req)
 {
-	int r;
+	return mce_reqx(req)->gpu ? MCE_PATH_NONE : req->prefer;
+}
 
-	for (const struct mce_transport *const *t = p->transports; *t; t++) {
-		if (mce_reqx(req)->gpu && !(*t)->gpu)
+/* @prefer is not MCE_PATH_NONE. */
+static bool transport_is(const struct mce_transport *t, enum mce_path prefer)
+{
+	switch (t->path) {
+	case MCE_PATH_UPSTREAM:
+		return prefer == MCE_PATH_TCP;
+	case MCE_PATH_LOCAL:
+	case MCE_PATH_PROCESS_VM:
+		return prefer == MCE_PATH_MAPPED;
+	default:
+		return prefer == t->path;
+	}
+}
+
+/* Offer it to the transports of the path @prefer only (MCE_PATH_NONE: to all). */
+static int req_offer_to(struct mce_peer *p, struct mce_req *req, enum mce_path prefer)
+{
+	int r = -MC_ENOTSUP;
+
+	for (const struct mce_transport *const *t = p->transports; *t && r == -MC_ENOTSUP; t++) {
+		if ((mce_reqx(req)->gpu && !(*t)->gpu) || (prefer && !transport_is(*t, prefer)))
 			continue;
 		mce_reqx(req)->owner = *t;
 		r = (*t)->submit(p, req);
-		if (r != -MC_ENOTSUP)
-			return r;
 	}
+	return r;
+}
+
+/* 0: taken.  -EAGAIN: the peer has to be connected, or the region prepared, first. */
+static int req_offer(struct mce_peer *p, struct mce_req *req)
+{
+	enum mce_path prefer = req_prefer(req);
+	int r = prefer ? req_offer_to(p, req, prefer) : -MC_ENOTSUP;
+
+	if (r == -MC_ENOTSUP)
+		r = req_offer_to(p, req, MCE_PATH_NONE);
+	if (r != -MC_ENOTSUP)
+		return r;
 	mce_complete(req, MCE_PATH_NONE, -MC_ETRANSFER);
 	return 0;
 }
@@ -413,17 +444,17 @@ static unsigned pending_take(struct mce_peer *p, unsigned max, struct mce_req **
 
 unsigned mce_peer_offer_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
-	unsigned took = 0;
-
+	enum mce_path prefer = n ? req_prefer(reqs) : MCE_PATH_NONE;
 	bool gpu = n && mce_reqx(reqs)->gpu;
-	unsigned alike = 1;
+	unsigned took = 0, alike = 1;
 
 	if (mc_fault("engine.peer.run") < 0)
 		return 0;
-	while (alike < n && (mce_reqx(&reqs[alike])->gpu > 0) == gpu)
+	while (alike < n && (mce_reqx(&reqs[alike])->gpu > 0) == gpu && req_prefer(&reqs[alike]) == prefer)
 		alike++;
+	/* Requests that no preferred transport takes together are offered singly, to all. */
 	for (const struct mce_transport *const *t = p->transports; n > 1 && *t && !took; t++)
-		if (!gpu || (*t)->gpu)
+		if ((!gpu || (*t)->gpu) && (!prefer || transport_is(*t, prefer)))
 			took = (*t)->submit_run(p, reqs, alike);
 	return took;
 }

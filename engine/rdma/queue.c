@@ -461,7 +461,9 @@ void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req)
 	/* Empty pieces at the beginning. */
 	while (req->iov[x->iov_idx].iov_len == 0)
 		x->iov_idx++;
-	x->nics = __atomic_load_n(&rp->r->picky, __ATOMIC_RELAXED) ? req_nics(rp, req) : 0;
+	x->nics = req->nics;
+	if (!x->nics && __atomic_load_n(&rp->r->picky, __ATOMIC_RELAXED))
+		x->nics = req_nics(rp, req);
 	mc_list_push_back(&rp->queue, &x->node);
 	x->owner = &mce_rdma_transport;
 	mce_req_move(req, MCE_AT_TRANSPORT);

@@ -208,7 +208,8 @@ static void submit_tasks(struct mce_te_batch *b, size_t first, size_t n)
 	mce_te_asks_done(&all);
 }
 
-static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n, bool ordered)
+static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_request *reqs, size_t n,
+			       const struct mce_te_hints *hints, bool ordered)
 {
 	for (size_t k = 0; k < n; k++) {
 		size_t i = b->n + k;
@@ -223,6 +224,8 @@ static void submit_fill_locked(struct mce_te_batch *b, const struct transfer_req
 		req->iov = &b->iovs[i];
 		req->iovcnt = 1;
 		req->ordered = ordered;
+		req->prefer = hints->path;
+		req->nics = hints->nics;
 		b->tasks[i].segment = reqs[k].target_id;
 		b->tasks[i].retried = b->tasks[i].later = false;
 		mce_req_set_status(req, -EINPROGRESS);
@@ -359,6 +362,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 		  const struct mce_te_submit_opts *opts)
 {
 	struct mce_te_submit_opts o;
+	struct mce_te_hints hints;
 	struct mce_te_batch *b;
 	size_t first;
 	int r;
@@ -366,6 +370,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 	r = opts_check(opts, &o);
 	if (r < 0)
 		return r;
+	mce_te_hints(te, &o, &hints);
 	b = submit_lock(te, id, reqs, n, &r);
 	if (!b)
 		return r;
@@ -379,7 +384,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 		return r;
 	}
 	first = b->n;
-	submit_fill_locked(b, reqs, n, o.ordered);
+	submit_fill_locked(b, reqs, n, &hints, o.ordered);
 	b->n += n;
 	submit_begin_locked(b, first);
 	mce_te_batch_unlock(b);
@@ -391,6 +396,7 @@ int mce_te_submit(struct mce_te *te, batch_id_t id, const struct transfer_reques
 int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_request *reqs, size_t n)
 {
 	struct mce_te_cache cache = { .view = NULL };
+	struct mce_te_hints none = { .nics = 0 };
 	struct mce_te_asks all = { .uncached = true };
 	struct mce_te_batch *b;
 	bool before;
@@ -411,7 +417,7 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 	before = b->prepared;
 	/* Set before the network is used: a concurrent submission would otherwise use the same tasks. */
 	b->prepared = true;
-	submit_fill_locked(b, reqs, n, false);
+	submit_fill_locked(b, reqs, n, &none, false);
 	b->submitters++;
 	mce_te_batch_unlock(b);
 	all.b = b;
@@ -440,6 +446,7 @@ static void submit_wait_stoppers_locked(struct mce_te_batch *b, batch_id_t id)
 int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opts *opts)
 {
 	struct mce_te_submit_opts o;
+	struct mce_te_hints hints;
 	struct mce_te_batch *b;
 	size_t n;
 	int r;
@@ -447,6 +454,7 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 	r = opts_check(opts, &o);
 	if (r < 0)
 		return r;
+	mce_te_hints(te, &o, &hints);
 	b = submit_lock(te, id, NULL, 0, &r);
 	if (!b)
 		return r;
@@ -464,6 +472,8 @@ int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opt
 		return r;
 	}
 	for (size_t i = 0; i < b->n; i++) {
+		b->reqs[i].prefer = hints.path;
+		b->reqs[i].nics = hints.nics;
 		mce_req_set_status(&b->reqs[i], -EINPROGRESS);
 		b->tasks[i].retried = false;
 	}

@@ -268,6 +268,16 @@ struct mce_te_cache {
  * again.  0, or the status that the task ends with. */
 int mce_te_resolve(struct mce_te_batch *b, size_t i, bool reload, struct mce_te_cache *cache);
 
+/* ---- hints (hint.c) ----------------------------------------------------------------------------- */
+
+/* As in struct mce_req. */
+struct mce_te_hints {
+	enum mce_path path;
+	uint16_t nics;
+};
+/* The hints of the options; names that the engine does not have are logged once each, and mean no hint. */
+void mce_te_hints(struct mce_te *te, const struct mce_te_submit_opts *opts, struct mce_te_hints *ret);
+
 /* ---- fetching several descriptors (ask.c) -------------------------------------------------------- */
 
 struct mce_te_ask {

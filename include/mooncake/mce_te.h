@@ -111,6 +111,12 @@ struct mce_te_submit_opts {
 	 * all work that it has given to the GPU's default stream and to the streams that are ordered with it.  When a
 	 * transfer has ended, its bytes are in place for work that is started then. */
 	int ordered;
+	/* Hints, NULL or "": none.  transport: the way that is taken where the peer and this engine have it: "tcp",
+	 * "rdma", or "shm" (memory of this host).  nic: the NIC of this engine that transfers over RDMA use if it can
+	 * carry them.  A hint that is not such a name, or cannot be followed, changes nothing; names that this engine
+	 * does not have are logged once each. */
+	const char *transport;
+	const char *nic;
 };
 
 struct mce_te_batch_status {

@@ -245,6 +245,33 @@ static void near_nics_come_first(void **state)
 	pair_close(&p);
 }
 
+static enum mce_path hinted(struct pair *p, enum mce_path prefer, uint16_t nics)
+{
+	struct iovec iov = { p->user.mem, 256 << 10 };
+	struct mce_req req = req_of(p, MCE_WRITE, 0, &iov, 1);
+
+	req.prefer = prefer;
+	req.nics = nics;
+	assert_int_equal(mce_transfer(p->user.e, &req, SECONDS(20)), 0);
+	return req.path;
+}
+
+static void a_hint_chooses_path_and_nic(void **state)
+{
+	uint64_t before;
+	struct pair p;
+
+	pair_open(&p, 2);
+	assert_int_equal(hinted(&p, MCE_PATH_TCP, 0), MCE_PATH_TCP);
+	assert_int_equal(hinted(&p, MCE_PATH_RDMA, 0), MCE_PATH_RDMA);
+	assert_int_equal(hinted(&p, MCE_PATH_MAPPED, 0), MCE_PATH_RDMA);
+	before = fake_bytes(0);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(hinted(&p, MCE_PATH_NONE, 1u << 1), MCE_PATH_RDMA);
+	assert_true(fake_bytes(0) - before <= 512 << 10);
+	pair_close(&p);
+}
+
 /* The index of the peer's NIC that our first NIC is connected to. */
 static unsigned first_pair(struct pair *p)
 {
@@ -740,6 +767,7 @@ int main(void)
 		cmocka_unit_test(many_small_requests_share_doorbells),
 		cmocka_unit_test(nics_share_the_bytes),
 		cmocka_unit_test(near_nics_come_first),
+		cmocka_unit_test(a_hint_chooses_path_and_nic),
 		cmocka_unit_test(the_affinity_of_nics_is_the_users),
 		cmocka_unit_test(the_list_of_nics_may_be_by_rank),
 		cmocka_unit_test(a_nic_that_goes_down_loses_nothing),
