@@ -46,7 +46,7 @@ def extension(name, sources, **where):
     where["extra_compile_args"] = where.get("extra_compile_args", []) + [
         "-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden"]
     headers = glob.glob(os.path.join(HERE, "..", "include", "mooncake", "*.h"))
-    return Extension(name, sources=sources, depends=["mcpy.h"] + headers, **where)
+    return Extension(name, sources=sources, depends=["mcpy.h", "engine.h"] + headers, **where)
 
 
 setup(
@@ -56,7 +56,7 @@ setup(
                   ["args.c", "store.c", "put.c", "get.c", "ranges.c", "probe.c", "registered.c", "names.c", "config.c", "handle.c", "mapped.c", "memory.c", "object.c", "pool.c",
                    "module.c"],
                   **flags("mooncake-store", "client", "mooncake_store")),
-        extension("mooncake._engine", ["args.c", "engine.c", "mapped.c"],
+        extension("mooncake._engine", ["args.c", "engine.c", "mapped.c", "pages.c", "scatter.c", "transfer.c"],
                   **flags("transfer-engine", "engine", "transfer_engine")),
     ],
 )

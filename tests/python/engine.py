@@ -3,11 +3,13 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 import unittest
+from array import array
 
 import mooncake.engine as me
 
@@ -151,6 +153,133 @@ class TwoEngines(unittest.TestCase):
             t.join()
         self.assertEqual(wrong, [])
         self.assertEqual(self.theirs.bytes(0, MIB - 48576), self.mine.bytes(0, MIB - 48576))
+
+
+CHILD = ("import mooncake.engine as me, ctypes, sys\n"
+         "e = me.TransferEngine(); e.initialize('127.0.0.1', 'P2PHANDSHAKE', 'tcp', '')\n"
+         "m = ctypes.create_string_buffer(8 << 20); p = ctypes.addressof(m)\n"
+         "e.register_memory(p, 8 << 20)\n"
+         "print(e.get_rpc_port(), p, flush=True); sys.stdin.readline()\n")
+
+
+class Scatter(unittest.TestCase):
+    """What observe/engine14_*.py cannot compare with upstream's."""
+
+    Status = me.ScatterTransferCompletionStatus
+
+    def whole(self, e, name, mine, ptr, n):
+        return e.submit_scatter_write(name, [mine.ptr], [n], [ptr], [n], [[0]], [[0]], [[n]])
+
+    def test_a_silent_peer(self):
+        """A ticket is unknown while its transfers run; the time limit of transfers ends it.  With the hint "tcp" the
+        bytes do not go through memory of this host, for which the peer need not run."""
+        os.environ.update(MC_TRANSFER_TIMEOUT="5", MC_FORCE_TCP="1")
+        over_tcp, _ = opened()
+        del os.environ["MC_FORCE_TCP"]
+        hinted, _ = opened()
+        mine, n = Memory(pattern(8 * MIB)), 64
+        with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            port, ptr = map(int, child.stdout.readline().split())
+            name = f"127.0.0.1:{port}"
+            for e in (over_tcp, hinted):
+                self.assertIs(self.whole(e, name, mine, ptr, 100).drain(10000), self.Status.COMPLETED)
+            child.send_signal(signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                lists = [[mine.ptr] * n, [8 * MIB] * n, [ptr] * n, [8 * MIB] * n, [[0]] * n, [[0]] * n, [[8 * MIB]] * n]
+                ticket = over_tcp.submit_scatter_write(name, *lists)
+                running = hinted.batch_transfer_async_write(name, lists[0], lists[2], lists[1], "tcp")
+                self.assertEqual((ticket.drain(100), ticket.drained), (self.Status.COMPLETION_UNKNOWN, False))
+                self.assertEqual((ticket.drain(20000), ticket.drained), (self.Status.FAILED_DRAINED, True))
+                self.assertEqual(hinted.get_batch_transfer_status([running]), -1)
+                self.assertLess(time.monotonic() - began, 20)
+            finally:
+                child.send_signal(signal.SIGCONT)
+                del os.environ["MC_TRANSFER_TIMEOUT"]
+            child.stdin.close()
+
+    def test_the_end_of_a_ticket_waits(self):
+        """Dropping a ticket ends only after its bytes have arrived; the engine stays open until then."""
+        a, _ = opened()
+        b, name = opened()
+        mine, theirs = Memory(pattern(64 * MIB)), Memory(bytes(64 * MIB))
+        self.assertEqual(b.register_memory(theirs.ptr, theirs.size), 0)
+        ticket = self.whole(a, name, mine, theirs.ptr, mine.size)
+        del a
+        self.assertEqual((ticket.status, ticket.drained), (self.Status.COMPLETION_UNKNOWN, False))
+        del ticket
+        self.assertEqual(theirs.bytes(), mine.bytes())
+
+    def test_many_threads_drain_one_ticket(self):
+        a, _ = opened()
+        b, name = opened()
+        mine, theirs = Memory(pattern(MIB)), Memory(bytes(MIB))
+        self.assertEqual(b.register_memory(theirs.ptr, MIB), 0)
+        for _ in range(50):
+            ticket, results = self.whole(a, name, mine, theirs.ptr, MIB), []
+            threads = [threading.Thread(target=lambda: results.append(ticket.drain(10000))) for _ in range(6)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertEqual(results, [self.Status.COMPLETED] * 6)
+
+    def test_failures_are_logged(self):
+        e, name = opened()
+        m = Memory(bytes(100))
+        other = me.TransferEngine()
+        for engine, peer, room, said in ((other, name, 100, "not initialized"), (e, "127.0.0.1:1", 100, "127.0.0.1:1"),
+                                         (e, name, 5, "range 0: fragment 0 is outside of the local range")):
+            with self.assertLogs("mooncake.engine", "ERROR") as log:
+                ticket = engine.submit_scatter_read(peer, [m.ptr], [room], [m.ptr], [100], [[0]], [[0]], [[10]])
+            self.assertIs(ticket.status, self.Status.FAILED_DRAINED)
+            self.assertIn(said, log.output[0])
+
+    def test_memory_of_this_engine_only(self):
+        a, _ = opened()
+        b, name = opened()
+        here, there = Memory(b"x" * 100), Memory(bytes(100))
+        self.assertEqual(b.register_memory(there.ptr, 100, "*", False), 0)
+        self.assertEqual((a.transfer_sync_write(name, here.ptr, there.ptr, 100), there.bytes()), (-1, bytes(100)))
+        self.assertEqual(a.transfer_sync_read(name, here.ptr, there.ptr, 100), -1)
+
+    def test_numpy(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("no numpy")
+        a, _ = opened()
+        b, name = opened()
+        mine, theirs = Memory(pattern(MIB)), Memory(bytes(MIB))
+        self.assertEqual(b.register_memory(theirs.ptr, MIB), 0)
+        at = np.arange(100, dtype=np.uint64) * 100
+        for kind in (np.uint64, np.int64):
+            args = (at + mine.ptr).astype(kind), (at[::-1] + theirs.ptr).astype(kind), np.full(100, 100, kind)
+            self.assertEqual(a.batch_transfer_sync_write_arrays(name, *args), 0)
+        self.assertTrue(all(theirs.bytes(9900 - i * 100, 100) == mine.bytes(i * 100, 100) for i in range(100)))
+        fields = np.array([[mine.ptr, 64, theirs.ptr, 128, 64]], dtype=np.int64)
+        pages = np.arange(100)
+        self.assertEqual(a.batch_transfer_sync_write_pages(name, pages, pages + 5, fields, 7), 0)
+        self.assertTrue(all(theirs.bytes((i + 5) * 128, 64) == mine.bytes(i * 64, 64) for i in range(100)))
+        self.assertEqual(a.batch_transfer_sync_write_pages(name, pages, pages, fields[:0]), 0)
+        for wrong in (at.astype(">u8"), at.astype(np.uint32), at.reshape(10, 10), at[::2]):
+            with self.assertRaises(TypeError):
+                a.batch_transfer_sync_write_arrays(name, wrong, at, at)
+        with self.assertRaisesRegex(TypeError, "C-contiguous"):
+            a.batch_transfer_sync_write_pages(name, pages, pages, np.asfortranarray(np.repeat(fields, 2, 0)))
+
+    def test_memory_without_access_is_not_transferred(self):
+        a, _ = opened()
+        b, name = opened()
+        theirs = Memory(bytes(100))
+        self.assertEqual(b.register_memory(theirs.ptr, 100), 0)
+        numbers = array("Q", [4096]), array("Q", [theirs.ptr]), array("Q", [10])
+        self.assertEqual(a.batch_transfer_sync_read_arrays(name, *numbers), -1)
+        self.assertEqual(a.batch_transfer_async_write_arrays(name, *numbers), 0)
+        fields = memoryview(array("Q", [4096, 0, theirs.ptr, 0, 10])).cast("B").cast("Q", [1, 5])
+        self.assertEqual(a.batch_transfer_sync_read_pages(name, numbers[2], numbers[2], fields), -1)
+        with self.assertLogs("mooncake.engine", "ERROR"):
+            self.assertTrue(a.submit_scatter_write(name, [4096], [9], [theirs.ptr], [9], [[0]], [[0]], [[9]]).drained)
 
 
 class Others(unittest.TestCase):

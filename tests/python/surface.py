@@ -107,7 +107,7 @@ def type_files():
 
 def compare(module, kind, node):
     doc = inspect.getdoc(getattr(getattr(module, kind.name), node.name)) or ""
-    said = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
+    said = [a.arg for a in node.args.posonlyargs + node.args.args + node.args.kwonlyargs if a.arg != "self"]
     found = re.findall(rf"{node.name}\((.*?)\)(?: ->|:|$)", doc, re.S | re.M)
     if not found:
         return
