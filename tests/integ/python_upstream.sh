@@ -3,6 +3,8 @@
 # The results of upstream's package that are committed are right: the package is installed from PyPI
 # and gives the same results again.  0.3.13.post1: tests/python/upstream.json; 0.3.14: tests/python/observe/*.json.
 #
+# docs/COMPATIBILITY_NAMES.tsv has all names of 0.3.14.
+#
 # "python_upstream.sh SUBJECT" runs observe/SUBJECT.py alone; with RECORD=1 it writes the results to observe/SUBJECT.json.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
@@ -10,12 +12,15 @@
 find_python || skip "no python3 >= 3.10"
 python=$top_srcdir/tests/python
 
+wheel_directory() {
+	echo "$(dirname "$UPSTREAM_PYTHON")"/../lib/python3*/site-packages/mooncake
+}
+
 # master_of_wheel NAME FLAG... - sets MASTER and MASTER_HTTP
 master_of_wheel() {
 	local wheel rpc='' http='' name=$1
 	shift
-	wheel=$(dirname "$UPSTREAM_PYTHON")/../lib
-	wheel=$(echo "$wheel"/python3*/site-packages/mooncake)
+	wheel=$(wheel_directory)
 	free_port rpc
 	free_port http
 	spawn "$name" env LD_LIBRARY_PATH="${UPSTREAM_LIBRARIES-}" "$wheel/mooncake_master" --rpc_port="$rpc" \
@@ -46,6 +51,14 @@ if [ $# -eq 0 ]; then
 	same "$python/observe.py" "$python/upstream.json"
 fi
 upstream_python 0.3.14
+if [ $# -eq 0 ]; then
+	wheel=$(wheel_directory)
+	# gflags ends with status 1
+	LD_LIBRARY_PATH=${UPSTREAM_LIBRARIES-} timeout 60 "$wheel/mooncake_master" --help >"$tmp/flags" 2>&1 || :
+	echo "names:"
+	LD_LIBRARY_PATH=${UPSTREAM_LIBRARIES-} timeout 60 "$UPSTREAM_PYTHON" "$python/compat.py" wheel \
+		"$top_srcdir/docs/COMPATIBILITY_NAMES.tsv" "$wheel" "$tmp/flags"
+fi
 master_of_wheel master14 --default_kv_lease_ttl=500
 for script in "$python/observe/${1:-}"*.py; do
 	[ "$(basename "$script")" = cases.py ] || same "$script" "${script%.py}.json"
