@@ -27,6 +27,7 @@ SEGMENT_MIN = 1 << 20
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20,
          "mib": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
          "tib": 1 << 40}
+LONGEST_FIRST = sorted(UNITS, key=len, reverse=True)
 TRUE = ("true", "1", "yes", "on", "enable", "enabled")
 FALSE = ("false", "0", "no", "off", "disable", "disabled", "", "none")
 # Protocols of upstream that this library replaces with shared memory and TCP; common/net/protocol.c has the same list.
@@ -68,25 +69,22 @@ class Bad(ValueError):
 
 
 def parse_size(value, what="size"):
-    """Bytes: an int, "1073741824", "1 GB", "1.5gb" (binary units)."""
-    if isinstance(value, bool):
-        raise Bad(f"{what}: {value!r} is not a size")
-    if isinstance(value, (int, float)):
-        number, unit = value, ""
-    else:
-        text = str(value).strip().lower()
-        unit = text.lstrip("+-0123456789.").strip()
-        digits = text[: len(text) - len(unit)].strip() if unit else text
+    """Bytes: a number, "1073741824", "1e9", "1 GB", "1.5gb" (binary units); fractions of a byte are cut off."""
+    number, unit = value, ""
+    if not isinstance(value, (int, float)):
+        digits = str(value).strip().lower()
+        unit = next((u for u in LONGEST_FIRST if digits.endswith(u)), "")
+        digits = digits[:len(digits) - len(unit)].strip()
         try:
-            number = float(digits) if "." in digits else int(digits)
+            number = int(digits) if digits.lstrip("+-").isdigit() else float(digits)
         except ValueError:
-            unit = None
-    if unit not in UNITS:
+            number = None
+    if number is None or isinstance(value, bool):
         raise Bad(f"{what}: {value!r} is not a size (a number, or one with b, kb, mb, gb, tb)")
-    size = int(number * UNITS[unit])
-    if size < 0 or size >= 1 << 63:
-        raise Bad(f"{what}: {value!r} is out of range")
-    return size
+    # as floats also the infinite and "not a number"
+    if not 0 <= number * UNITS[unit] < 1 << 63:
+        raise Bad(f"Invalid {what}: {value!r} is out of range")
+    return int(number * UNITS[unit])
 
 
 def parse_bool(value, what):

@@ -11,7 +11,7 @@ from mooncake import _setup
 
 DEFAULT_GLOBAL_SEGMENT_SIZE = 3355443200
 DEFAULT_LOCAL_BUFFER_SIZE = 1073741824
-PROTOCOLS = ("tcp", "rpc_only") + _setup.FALLBACK
+PROTOCOLS = ("tcp", "rdma", "rpc_only") + _setup.FALLBACK
 
 logger = logging.getLogger("mooncake.config")
 
@@ -57,15 +57,24 @@ class MooncakeConfig:
     client_http_port: int = 9300
 
     def __post_init__(self):
-        for name in ("global_segment_size", "local_buffer_size"):
-            setattr(self, name, _setup.parse_size(getattr(self, name), name))
-        for name in ("enable_ssd_offload", "enable_client_http_server"):
-            setattr(self, name, _setup.parse_bool(getattr(self, name), name))
+        if not isinstance(self.protocol, str) or not self.protocol.strip():
+            raise ValueError(f"Invalid protocol: {self.protocol!r} is not a non-empty string, such as tcp or rdma")
+        self.protocol = self.protocol.strip().lower()
+        for name in REQUIRED:
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.strip():
+                raise ValueError(f"{name} must be a non-empty string, not {value!r}")
+        try:
+            for name in ("global_segment_size", "local_buffer_size"):
+                setattr(self, name, _setup.parse_size(getattr(self, name), name))
+            for name in ("enable_ssd_offload", "enable_client_http_server"):
+                setattr(self, name, _setup.parse_bool(getattr(self, name), name))
+        except _setup.Bad as e:
+            raise ValueError(str(e)) from None
         try:
             self.client_http_port = int(self.client_http_port)
         except (TypeError, ValueError):
             raise ValueError(f"client_http_port: {self.client_http_port!r} is no port") from None
-        self.protocol = str(self.protocol).lower()
         if self.protocol not in PROTOCOLS:
             logger.warning('protocol "%s" is not known%s', self.protocol, _setup.nearest(self.protocol, PROTOCOLS))
 
@@ -84,9 +93,14 @@ class MooncakeConfig:
             else:
                 logger.warning('%s: unknown key "%s" is ignored%s', file_path, key,
                                _setup.nearest(key, list(ENVIRONMENT) + list(ALIASES)))
-        missing = [name for name in REQUIRED if not known.get(name)]
-        if missing:
-            raise ValueError(f"{file_path}: missing required: {', '.join(missing)}")
+        for name in REQUIRED:
+            if name not in known:
+                raise ValueError(f"{file_path}: Missing required config field: {name}")
+        for name in ("ssd_offload_path", "tenant_id"):
+            if known.get(name) is None:
+                known.pop(name, None)
+            else:
+                known[name] = str(known[name])
         return MooncakeConfig(**{**DEFAULTS, **known})
 
     @staticmethod
@@ -97,6 +111,7 @@ class MooncakeConfig:
         if path:
             return MooncakeConfig.from_file(path)
         if not os.getenv("MOONCAKE_MASTER"):
-            raise ValueError("neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER is set in the environment")
+            raise ValueError("Neither the environment variable MOONCAKE_CONFIG_PATH (a file) nor MOONCAKE_MASTER "
+                             "(the master's HOST:PORT) is set")
         found = {name: os.environ[variable] for name, variable in ENVIRONMENT.items() if variable in os.environ}
         return MooncakeConfig(**{**DEFAULTS, **found})

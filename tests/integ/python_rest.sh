@@ -65,7 +65,7 @@ export MOONCAKE_LOCAL_HOSTNAME=127.0.0.1
 MOONCAKE_MASTER=127.0.0.1:1 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest" --max-wait-time 0
 grep -q "127.0.0.1:1: connection refused" "$tmp/fails.out" || fail "the cause is not reported: $(cat "$tmp/fails.out")"
 fails timeout 60 "$PYTHON" -m mooncake.mooncake_store_service --port "$rest"
-grep -q "neither MOONCAKE_CONFIG_PATH nor MOONCAKE_MASTER" "$tmp/fails.out"
+grep -q "Neither the environment variable MOONCAKE_CONFIG_PATH" "$tmp/fails.out"
 
 # the metadata server, started as TorchSpec and SGLang do
 export MOONCAKE_BIN_DIR=$top_builddir/tools:$top_builddir/master
