@@ -19,11 +19,12 @@ BACKLOG = 128
 
 
 class Refused(Exception):
-    """A request that is answered with this HTTP status and text."""
+    """A request that is answered with this HTTP status, text, and more members of the JSON object."""
 
-    def __init__(self, status, text):
+    def __init__(self, status, text, **more):
         super().__init__(text)
         self.status = status
+        self.more = more
 
 
 # ---- connections ----
@@ -149,7 +150,7 @@ def _open_file(path, flags):
     except ValueError as e:
         raise Refused(400, f"path: {e}") from None
     except OSError as e:
-        raise Refused(500, f"{path}: {e.strerror}") from None
+        raise Refused(500, f"Mount failed: {path}: {e.strerror}") from None
 
 
 def open_segment(path, directories):
@@ -171,9 +172,8 @@ def open_segment(path, directories):
     return fd
 
 
-def open_shm(name):
+def open_shm(path):
     """A descriptor of the shared memory, which must be a file of the service's own user."""
-    path = "/dev/shm/" + name
     fd = _open_file(path, os.O_NOFOLLOW)
     info = os.fstat(fd)
     if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():

@@ -19,7 +19,7 @@ service=$SPAWNED
 started "$service" service 20 connects "127.0.0.1:$rest"
 grep -q 'unknown key "local_bufer_size" is ignored, did you mean "local_buffer_size"' "$tmp/service.log" ||
 	fail "a mistyped setting is not reported"
-grep -q 'D bogus=1 is ignored' "$tmp/service.log" || fail "a wrong -D is not reported"
+grep -q 'the setting "bogus" is ignored' "$tmp/service.log" || fail "a wrong -D is not reported"
 timeout 250 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$rest" "$tmp/segments"
 # the service has an answer for every request: its log has no unexpected exception
 ! grep -a -A20 "ERROR mooncake.service" "$tmp/service.log" || fail "a request caused an unexpected exception"
@@ -35,6 +35,12 @@ equal "killed" "$(cat "$tmp/fails.out")" ""
 equal "an object of a killed owner" "$(curl -s -o "$tmp/dead" -w '%{http_code}' "http://127.0.0.1:$rest/api/get/of%20the%20dead")" 500
 grep -q error "$tmp/dead"
 stop_pid "$service"
+# the flags of upstream's guide, without a file or variables
+spawn flags env -u MOONCAKE_MASTER "$PYTHON" -m mooncake.mooncake_store_service --local_hostname=127.0.0.1 \
+	--metadata_server=P2PHANDSHAKE --master_server="$MASTER" -D global_segment_size=32mb --port="$rest"
+started "$SPAWNED" flags 20 connects "127.0.0.1:$rest"
+equal "a key through the service of flags" "$(curl -s "http://127.0.0.1:$rest/api/exist/a")" '{"exists": false}'
+stop_pid "$SPAWNED"
 
 # the rest of this test depends on timing and on other programs
 [ -z "${SANITIZER-}" ] || exit 0
@@ -42,7 +48,7 @@ stop_pid "$service"
 late=
 free_port late
 late_service() {
-	spawn late "$PYTHON" -c 'import mooncake.mooncake_store_service as m; m.READ_SECONDS = 1; m.main()' \
+	spawn late "$PYTHON" -c 'import mooncake.mooncake_store_service as m; m.READ_SECONDS = 1; m.sync_main()' \
 		--config "$tmp/conf.json" --port "$late"
 	service=$SPAWNED
 	wait_for 60 grep -q "$MASTER: connection refused" "$tmp/late.log"

@@ -59,8 +59,9 @@ def routes():
         expect(("POST", "/api/unmount", {"segment_ids": got["segment_ids"], "grace_period_seconds": grace}), 400)
         expect(("POST", "/api/unmount_local_disk", {"grace_period_seconds": grace}), 400)
     expect(("POST", "/api/unmount", {"segment_ids": got["segment_ids"] + ["1-2"]}), 500,
-           {"error": "not unmounted", "failed_segment_ids": ["1-2"]})
-    expect(("POST", "/api/unmount_local_disk"), 200)
+           {"error": "Unmount and free failed, ret=-1", "failed_segment_ids": ["1-2"]})
+    expect(("POST", "/api/unmount_local_disk"), 400)
+    expect(("POST", "/api/unmount_local_disk", {}), 200)
     expect(("GET", "/api/nothing"), 404)
     expect(("POST", "/api/put", {}), 405)
     expect(("DELETE", "/api/remove_all"), 200)
@@ -85,7 +86,7 @@ def files(directory):
             expect(("POST", "/api/mount_shm", bad), 500)
         expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"][0]}), 200, {"status": "success"})
         expect(("POST", "/api/unmount_shm", {"segment_ids": got["segment_ids"]}), 500,
-               {"error": "not unmounted", "failed_segment_ids": got["segment_ids"]})
+               {"error": "Unmount failed for one or more segments", "failed_segment_ids": got["segment_ids"]})
         # another part replaces the first one; a failure loses nothing
         first = expect(("POST", "/api/reconfigure", {"mode": "decode", "path": path, "size": 4 << 20}), 200)
         assert first["mode"] == "decode" and len(first["segment_ids"]) == 1
