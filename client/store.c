@@ -10,6 +10,7 @@
 #include "client/direct/direct.h"
 #include "client/store_i.h"
 #include "common/env.h"
+#include "common/net/httpd.h"
 #include "common/net/protocol.h"
 #include "common/gpu/gpu.h"
 
@@ -81,7 +82,7 @@ static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
-				  &c->ssd_path, &c->ssd_policy };
+				  &c->ssd_path, &c->ssd_policy, &c->http_addr };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -106,6 +107,7 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->rdma_devices);
 	free((char *)c->ssd_path);
 	free((char *)c->ssd_policy);
+	free((char *)c->http_addr);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
@@ -134,6 +136,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		goto fail;
 	s->session = s->backend->session;
 	s->tenant = s->backend->tenant;
+	mcs_http_start(s);
 	*ret = s;
 	return 0;
 fail:
@@ -146,6 +149,7 @@ void mcs_close(struct mcs *s)
 	/* A forked child has none of the threads, and everything else belongs to the parent. */
 	if (!s || mcs_check_fork(s) < 0)
 		return;
+	mc_httpd_stop(s->httpd);
 	if (s->fallback)
 		s->fallback->ops->close(s->fallback);
 	if (s->backend)

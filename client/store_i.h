@@ -17,6 +17,8 @@
 #define MCS_REQUEST_ITEMS 4096
 #define MCS_REQUEST_BYTES (8u << 20)	/* of keys */
 
+struct mc_httpd;
+
 struct mcs {
 	/* constant after open */
 	struct mcs_conf conf;	/* its strings are copies */
@@ -32,7 +34,12 @@ struct mcs {
 	struct mcs_backend *fallback;
 	uint64_t fallback_until_ns;	/* atomic; calls use it until then; 0: never used */
 	pthread_mutex_t fallback_lock;	/* held while it is opened */
+
+	struct mc_httpd *httpd;		/* NULL: none; constant after open */
 };
+
+/* http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */
+void mcs_http_start(struct mcs *s);
 
 /* 0, or -MC_EUNAVAILABLE in a forked child.  Requests to the master, the engine or the daemon
  * check this too; this check is for calls that only use memory. */

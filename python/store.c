@@ -134,7 +134,7 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 /* ---- open and close ---- */
 
 enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_PATH, A_OFFSET,
-       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS, A_SSD };
+       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS, A_SSD, A_HTTP };
 
 /* The file to contribute as the segment; the path points into @a. */
 static int conf_path(PyObject *const *a, struct mcs_conf *conf)
@@ -167,7 +167,8 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	    mcpy_u64(a[A_POOL], "daemon_pool", &conf->daemon_pool) < 0 ||
 	    mcpy_text(a[A_PROTOCOL], "protocol", &conf->protocol) < 0 ||
 	    mcpy_text(a[A_NICS], "rdma_devices", &conf->rdma_devices) < 0 ||
-	    mcpy_text(a[A_SSD], "ssd_path", &conf->ssd_path) < 0)
+	    mcpy_text(a[A_SSD], "ssd_path", &conf->ssd_path) < 0 ||
+	    mcpy_text(a[A_HTTP], "http_addr", &conf->http_addr) < 0)
 		return -1;
 	conf->force_tcp = on;
 	conf->timeout_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
@@ -176,7 +177,7 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 
 MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant",
 	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool", "protocol", "rdma_devices",
-	    "ssd_path")
+	    "ssd_path", "http_addr")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;

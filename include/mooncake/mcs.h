@@ -114,6 +114,9 @@ struct mcs_conf {
 	int ssd_threads;		/* use threads instead of io_uring */
 	unsigned ssd_high, ssd_low;	/* percent of a disk at which eviction begins and ends; 0: the master's */
 	const char *ssd_policy;		/* order of eviction: "lru" or "fifo"; NULL: the master's */
+	/* "host:port": serve /health (200 or 503, as mcs_health()) and /metrics (of this process, for Prometheus) over
+	 * HTTP until mcs_close().  An address that cannot be had is a warning in the log.  NULL or "": none */
+	const char *http_addr;
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most

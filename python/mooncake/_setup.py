@@ -98,6 +98,16 @@ def parse_bool(value, what):
     raise Bad(f"{what}: {value!r} is neither true nor false")
 
 
+def parse_port(value, what):
+    try:
+        port = int(value)
+    except (TypeError, ValueError):
+        raise Bad(f"{what}: {value!r} is no port") from None
+    if not 0 < port < 65536:
+        raise Bad(f"{what}: {port} is out of range")
+    return port
+
+
 def nearest(name, names):
     """', did you mean "x"?', or ''."""
     import difflib
@@ -231,15 +241,14 @@ def prepare(a):
     check_newer(a)
     # As in upstream, the path alone switches nothing on.
     offload = parse_bool(a["enable_ssd_offload"], "enable_ssd_offload")
-    if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
-        once("enable_client_http_server: this client has no HTTP server, continuing without (the master's /metrics and "
-              "mc_store_rest_server have one)")
     protocol = str(a["protocol"] if a["protocol"] is not None else "tcp")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
                  tenant=str(a["tenant_id"] or "default"), protocol="rdma" if protocol == "rdma" else "tcp",
                  rdma_devices=str(a["rdma_devices"] or ""))
     if offload:
         names["ssd_path"] = str(a["ssd_offload_path"] or "")
+    if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):
+        names["http_addr"] = f"0.0.0.0:{parse_port(a['client_http_port'], 'client_http_port')}"
     for what, name in names.items():
         # C code would use only the part before the NUL, which may be another valid name
         if "\0" in name:

@@ -178,7 +178,8 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
 
         Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name local_hostname
         ("host" or "host:port", at which peers reach this process).  The dict has the same names; sizes may be texts
-        ("4gb"), None means the default.  device_name is an alias of rdma_devices, master_server_address of
+        ("4gb"), None means the default.  enable_client_http_server: serve /health and /metrics of this process on
+        client_http_port of all addresses; a port in use is a warning in the log.  device_name is an alias of rdma_devices, master_server_address of
         master_server_addr.
 
         0, -600 for wrong values, -1 if the master is not reachable within 5 seconds; the log "mooncake.store" gives the

@@ -45,11 +45,12 @@ stop_pid "$SPAWNED"
 # the rest of this test depends on timing and on other programs
 [ -z "${SANITIZER-}" ] || exit 0
 # a service that starts before its master, limits bodies to one second, and loses its master
-late=
+late='' late_http=''
 free_port late
+free_port late_http
 late_service() {
 	spawn late "$PYTHON" -c 'import mooncake.mooncake_store_service as m; m.READ_SECONDS = 1; m.sync_main()' \
-		--config "$tmp/conf.json" --port "$late"
+		--config "$tmp/conf.json" --port "$late" -D enable_client_http_server=true -D client_http_port="$late_http"
 	service=$SPAWNED
 	wait_for 60 grep -q "$MASTER: connection refused" "$tmp/late.log"
 }
@@ -57,7 +58,7 @@ kill_pid "$MASTER_PID"
 late_service
 restart_master
 started "$service" late 60 connects "127.0.0.1:$late"
-timeout 100 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$late" --late "$MASTER_PID"
+timeout 100 "$PYTHON" "$top_srcdir/tests/python/rest.py" "$late" --late "$MASTER_PID" "$late_http"
 ! grep -a -A20 "ERROR mooncake.service" "$tmp/late.log" || fail "a request caused an unexpected exception"
 stop_pid "$service" 60
 # a service that waits for a master ends when requested

@@ -429,7 +429,7 @@ class Handles(WithStore):
             s.batch_put_session_start(["w4"], [1], 5)
         self.assertEqual(s.batch_put_session_end(["w4"]), [-600])
 
-    def test_no_disk_and_no_server(self):
+    def test_no_disk(self):
         s, new = self.s, ms.MooncakeDistributedStore()
         self.assertEqual((s.unmount_local_disk_segment(), s.unmount_local_disk_segment(grace_period_seconds=3)), (0, 0))
         self.assertEqual((new.unmount_local_disk_segment(), new.get_offload_rpc_read_count()), (-1, 0))
@@ -437,9 +437,6 @@ class Handles(WithStore):
         for call in (lambda: s.unmount_local_disk_segment(-1), lambda: s.unmount_local_disk_segment("x"), ms.DiskDescriptor):
             with self.assertRaises(TypeError):
                 call()
-        with self.assertLogs("mooncake.store", "WARNING") as log:
-            opened(0, enable_client_http_server=True, client_http_port=1).close()
-        self.assertIn("enable_client_http_server", "".join(log.output))
 
     def test_segments(self):
         got = self.s.allocate_and_mount_segment(1000)

@@ -2,7 +2,8 @@
 """Every route of the REST service with valid and invalid requests, then random bytes.
 
 rest.py PORT DIR: with files in DIR, which is a --segment_dir of the service
-rest.py PORT --late MASTER_PID: a service that waits one second for a body, and whose master is killed here"""
+rest.py PORT --late MASTER_PID HTTP: a service that waits one second for a body, and whose master is killed here; HTTP is
+its client_http_port"""
 
 import http.client
 import json
@@ -15,8 +16,8 @@ import sys
 PORT = int(sys.argv[1])
 
 
-def ask(method, path, body=None):
-    c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+def ask(method, path, body=None, port=PORT):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         c.request(method, path, body=body if body is None or isinstance(body, (bytes, str)) else json.dumps(body),
                   headers={} if body is None else {"Content-Type": "application/json; charset=utf-8"})
@@ -235,7 +236,7 @@ def drip():
     expect(("GET", "/api/get/drip"), 200, b"drop")
 
 
-def late(master):
+def late(master, client_http):
     """A body that is late gives 408; without a master no request reports a miss."""
     with socket.create_connection(("127.0.0.1", PORT), timeout=60) as s:
         s.sendall(b'PUT /api/put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"key":')
@@ -243,13 +244,15 @@ def late(master):
         assert b" 408 " in answer, answer
     expect(("PUT", "/api/put", {"key": "k", "value": "x"}), 200)
     expect(("GET", "/api/get/k"), 200, b"x")
+    assert ask("GET", "/health", port=client_http) == (200, {"status": "healthy", "code": 0})
     os.kill(master, signal.SIGKILL)
     expect(("GET", "/api/get/none"), 500)
     expect(("GET", "/api/exist/k"), 500)
+    assert ask("GET", "/health", port=client_http) == (503, {"status": "master_unreachable", "code": 2})
 
 
 if sys.argv[2:3] == ["--late"]:
-    late(int(sys.argv[3]))
+    late(int(sys.argv[3]), int(sys.argv[4]))
     sys.exit(0)
 routes()
 files(sys.argv[2])

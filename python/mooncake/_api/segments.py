@@ -74,8 +74,8 @@ class Segments:
         if conf is None or self.health_check() == 1:
             return None
         node = self._base_type()
-        # This client has the disks.
-        conf = {name: value for name, value in conf.items() if name != "ssd_path"}
+        # This client has the disks and the HTTP server.
+        conf = {name: value for name, value in conf.items() if name not in ("ssd_path", "http_addr")}
         code, why = node._open(**{**conf, "hostname": host_of(conf["hostname"]), **more})
         if code:
             self._log.error("%s: %s", what, why)
