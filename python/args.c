@@ -353,8 +353,8 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret)
 	int r;
 
 	if (!PyObject_CheckBuffer(obj)) {
-		PyErr_Format(PyExc_TypeError, "a value must have a buffer (bytes, memoryview, numpy "
-			     "array), not %.100s", Py_TYPE(obj)->tp_name);
+		PyErr_Format(PyExc_TypeError, "a bytes-like object is required, not '%.100s'",
+			     Py_TYPE(obj)->tp_name);
 		return -1;
 	}
 	if (PyObject_GetBuffer(obj, ret, PyBUF_C_CONTIGUOUS) == 0)

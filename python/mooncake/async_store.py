@@ -13,7 +13,11 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
     def __getattr__(self, name):
         if not name.startswith("async_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        method = getattr(self, name[len("async_"):])
+        plain = name[len("async_"):]
+        try:
+            method = getattr(self, plain)
+        except AttributeError:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}' (nor '{plain}')") from None
 
         @functools.wraps(method)
         async def call(*args, **kwargs):

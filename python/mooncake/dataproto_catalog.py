@@ -24,19 +24,19 @@ Handle = Mapping[str, Any]
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{what} is a text with characters")
+        raise ValueError(f"{what} must be a non-empty string")
     return value
 
 
 def _names(values: Any, what: str) -> tuple[str, ...]:
     """Distinct names; a ValueError if there are none."""
     if isinstance(values, str):
-        raise ValueError(f"{what} are several texts, not one")
+        raise ValueError(f"{what} must be a sequence of non-empty strings, not one string")
     names = tuple(values)
     if not names or not all(isinstance(n, str) and n for n in names):
-        raise ValueError(f"{what} are one or more texts with characters")
+        raise ValueError(f"{what} must be non-empty strings, at least one")
     if len(set(names)) < len(names):
-        raise ValueError(f"{what} are there twice")
+        raise ValueError(f"{what} must be unique")
     return names
 
 
@@ -44,9 +44,9 @@ def _tags(tags: Optional[Sequence[Mapping[str, Any]]], count: int) -> Optional[l
     if tags is None:
         return None
     if len(tags) != count:
-        raise ValueError("there is a tag for each key")
+        raise ValueError("tags must have the same length as keys")
     if not all(isinstance(tag, Mapping) for tag in tags):
-        raise TypeError("a tag is a mapping")
+        raise TypeError("tags must be mappings")
     return [copy.deepcopy(dict(tag)) for tag in tags]
 
 
@@ -124,22 +124,22 @@ class DataProtoCatalog:
     def _append(self, fragment_id: str, partition: str, keys: Sequence[str], before: Handle,
                 after: Handle) -> dict[str, Any]:
         if self._drained:
-            return {"append_rejected": "the catalog has been drained"}
+            return {"append_rejected": "the DataProto catalog is drained"}
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
         (old, old_handle), (new, new_handle) = _read(before), _read(after)
         fragment = self._fragments.get(fragment_id)
         if fragment is None or not fragment.managed or fragment.handle != old_handle:
-            return {"append_rejected": f"the fragment is another one by now: {fragment_id!r}"}
+            return {"append_rejected": f"stale DataProto append handle: {fragment_id!r}"}
         if not new.batch_size == old.batch_size == len(keys) or not new.partition == old.partition == partition or (
                 new._storage_group_id != old._storage_group_id):
-            return {"append_rejected": "the appended data does not belong to this fragment: other rows, partition or group"}
+            return {"append_rejected": "appended DataProto handle changed fragment identity: other rows, partition or group"}
         if any(new.field_index.get(name) != at for name, at in old.field_index.items()):
-            return {"append_rejected": "the appended data has other fields than the fragment"}
+            return {"append_rejected": "appended DataProto handle changed existing fields"}
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
         if missing:
-            return {"append_rejected": f"the partition {partition!r} has not the keys {missing}"}
+            return {"append_rejected": f"keys not found in partition {partition!r}: {missing}"}
         fragment.handle = new_handle
         added = [name for name in new.field_index if name not in old.field_index]
         for i, key in enumerate(keys):
@@ -149,11 +149,11 @@ class DataProtoCatalog:
     def _enter(self, partition: str, keys: Sequence[str], tags: Optional[Sequence[Mapping[str, Any]]],
                handle: Optional[Handle], managed: bool) -> dict[str, Any]:
         if self._drained:
-            raise RuntimeError("the catalog has been drained")
+            raise RuntimeError("the DataProto catalog is drained")
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         added = _tags(tags, len(keys))
         if added is None and handle is None:
-            raise ValueError("tags or a handle are wanted")
+            raise ValueError("a catalog update requires tags or a DataProto handle")
         fragment_id, fields = "", ()
         if handle is not None:
             fragment_id, fields = self._take(handle, len(keys), managed)
@@ -168,19 +168,19 @@ class DataProtoCatalog:
         """Register a fragment; returns its id, which is the key of its manifest, and its fields."""
         ref, one_form = _read(handle)
         if len(ref.stage_refs) != 1:
-            raise ValueError("a fragment has one stage")
+            raise ValueError("catalog fragments must contain exactly one DataProto stage")
         fragment_id = next(iter(ref.stage_refs.values())).manifest_key
         if ref.batch_size != rows:
-            raise ValueError(f"{rows} keys for a fragment of {ref.batch_size} rows")
+            raise ValueError(f"DataProto batch size {ref.batch_size} does not match {rows} logical keys")
         if not ref.field_index:
-            raise ValueError("a fragment has fields")
+            raise ValueError("DataProto catalog fragments cannot be empty")
         known = self._fragments.get(fragment_id)
         if known is not None and known.handle != one_form:
-            raise ValueError(f"another fragment has this name: {fragment_id!r}")
+            raise ValueError(f"DataProto fragment id collision: {fragment_id!r}")
         if known is not None and known.managed != managed:
-            raise ValueError(f"a fragment is managed or is not, for good: {fragment_id!r}")
+            raise ValueError(f"DataProto fragment management mismatch: {fragment_id!r}")
         if fragment_id in self._retired:
-            raise ValueError(f"the fragment is about to be removed: {fragment_id!r}")
+            raise ValueError(f"DataProto fragment id is pending retirement: {fragment_id!r}")
         self._fragments.setdefault(fragment_id, _Fragment(one_form, managed))
         return fragment_id, tuple(ref.field_index)
 
@@ -233,7 +233,7 @@ class DataProtoCatalog:
         """Remove everything and reject further additions: retired_handles has every managed fragment.  A RuntimeError
         while reads pin fragments."""
         if self._pins:
-            raise RuntimeError(f"{len(self._pins)} reads hold fragments of the catalog")
+            raise RuntimeError(f"cannot drain DataProto catalog with {len(self._pins)} active read(s)")
         self._retired.update({i: f.handle for i, f in self._fragments.items() if f.managed})
         for books in (self._rows, self._fragments, self._answers):
             books.clear()
@@ -251,7 +251,7 @@ class DataProtoCatalog:
                 continue
             named = [r.manifest_key for r in ref.stage_refs.values()]
             if len(named) == 1 and named[0] in self._retired:
-                raise ValueError(f"this is not the handle that was given out: {named[0]!r}")
+                raise ValueError(f"retired DataProto fragment mismatch: {named[0]!r}")
         return self._retired_result()
 
     # ---- queries ----
@@ -266,14 +266,14 @@ class DataProtoCatalog:
         rows = self._rows.get(partition, {})
         missing = [key for key in keys if key not in rows]
         if missing:
-            raise ValueError(f"the partition {partition!r} has not the keys {missing}")
+            raise ValueError(f"keys were not found in partition {partition!r}: {missing}")
         selected = self._fields(rows, keys) if fields is None else list(_names(fields, "field names"))
         if not selected:
-            raise ValueError("these rows have no fields")
+            raise ValueError("requested keys do not contain any fields")
         for key in keys:
             without = [name for name in selected if name not in rows[key].fields]
             if without:
-                raise ValueError(f"the row {key!r} has not the fields {without}")
+                raise ValueError(f"fields are not ready for key {key!r}: {without}")
         groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
         for name in selected:
             groups.setdefault(tuple(rows[key].fields[name] for key in keys), []).append(name)
@@ -283,7 +283,7 @@ class DataProtoCatalog:
         for handle in handles.values():
             for name, value in handle.get("meta_info", {}).items():
                 if meta_info.setdefault(name, copy.deepcopy(value)) != value:
-                    raise ValueError(f"fragments have different meta_info for {name!r}")
+                    raise ValueError(f"conflicting DataProto meta_info value for {name!r}")
         result = {"keys": list(keys), "tags": [copy.deepcopy(rows[key].tag) for key in keys], "fields": selected,
                   "field_groups": [{"fields": names, "locations": list(at)} for at, names in groups.items()],
                   "handles": handles, "meta_info": meta_info}
@@ -336,7 +336,7 @@ class DataProtoCatalogTransfer:
         partition, keys = _text(partition, "partition"), _names(keys, "keys")
         tags = _tags(tags, len(keys))
         if data is None and tags is None:
-            raise ValueError("tags or data are wanted")
+            raise ValueError("a catalog update requires tags or DataProto data")
         handle = None
         if data is not None:
             self._check_rows(data, keys)
@@ -352,14 +352,14 @@ class DataProtoCatalogTransfer:
         fragment_id, partition = _text(fragment_id, "fragment_id"), _text(partition, "partition")
         keys = _names(keys, "keys")
         if append_kwargs.get("overwrite"):
-            raise ValueError("an append cannot overwrite")
+            raise ValueError("catalog append does not support overwrite")
         self._check_rows(data, keys)
         ref, before = _read(handle)
         if ref.partition != partition:
-            raise ValueError("the handle is of another partition")
+            raise ValueError("DataProto handle partition does not match Catalog partition")
         plan = self._catalog_call("resolve", partition, keys, list(ref.field_index))
         if plan["handles"].get(fragment_id) != before:
-            raise ValueError(f"the fragment is another one by now: {fragment_id!r}")
+            raise ValueError(f"stale DataProto append handle: {fragment_id!r}")
         after = self._exported(self.transfer.append_dataproto_fields(before, data, stage=stage, **append_kwargs),
                                lambda appended: self.transfer.cleanup_dataproto_append(before, appended))
         result = self._told_twice((uuid.uuid4().hex, "publish_append", (fragment_id, partition, keys),
@@ -371,7 +371,7 @@ class DataProtoCatalogTransfer:
     @staticmethod
     def _check_rows(data: Any, keys: Sequence[str]) -> None:
         if len(data) != len(keys):
-            raise ValueError(f"{len(keys)} keys for {len(data)} rows")
+            raise ValueError(f"DataProto batch size {len(data)} does not match {len(keys)} logical keys")
 
     @staticmethod
     def _exported(ref: Any, take_back: Callable[[Any], None]) -> dict[str, Any]:
@@ -484,7 +484,7 @@ class DataProtoCatalogTransfer:
                 if strict:
                     raise
         if strict and failed:
-            raise RuntimeError(f"{failed} unreferenced fragments could not be removed")
+            raise RuntimeError(f"failed to clean up {failed} retired DataProto fragment(s)")
 
     def _retry(self, pending: list[Any], action: Callable[[Any], Any], what: str, strict: bool,
                more: Sequence[Any] = (), times: int = 1) -> None:
@@ -505,4 +505,4 @@ class DataProtoCatalogTransfer:
             pending.extend(items)
             left = len(pending)
         if strict and left:
-            raise RuntimeError(f"cannot {what}: {left} of them")
+            raise RuntimeError(f"failed to {what} for {left} item(s)")

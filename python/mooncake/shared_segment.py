@@ -26,11 +26,11 @@ class _Block:
             self.dtype = spec["dtype"]
             one = torch.empty(0, dtype=self.dtype).element_size()
         except (KeyError, TypeError, ValueError, RuntimeError) as e:
-            raise SharedSegmentError(f"block {name!r} needs count, shape and dtype") from e
+            raise SharedSegmentError(f"Block {name!r} needs count, shape and dtype") from e
         if self.count <= 0:
-            raise SharedSegmentError(f"block {name!r} needs a count above 0")
+            raise SharedSegmentError(f"Block {name!r} needs a positive count")
         if not self.shape or min(self.shape) <= 0:
-            raise SharedSegmentError(f"block {name!r} needs a shape of dimensions above 0")
+            raise SharedSegmentError(f"Block {name!r} needs a positive shape")
         self.nbytes = math.prod(self.shape) * one
         self.offset = 0
 
@@ -50,7 +50,7 @@ class SharedSegment:
         """tensors(block: str) -> list[torch.Tensor]: the tensors of a block in order, without copies."""
         found = self._blocks.get(block)
         if found is None:
-            raise SharedSegmentError(f"unknown block {block!r}")
+            raise SharedSegmentError(f"Unknown shared segment block {block!r}")
         memory = self._segment._memory
         return [torch.frombuffer(memory, dtype=found.dtype, offset=found.offset + i * self._stride,
                                  count=math.prod(found.shape)).reshape(found.shape) for i in range(found.count)]
@@ -92,16 +92,16 @@ def create_shared_segment(name, blocks, world_size, rank_id, owner_rank=0, devic
     torch.dtype}.  comm_group: the torch process group of the ranks, or an object that has it as cpu_group; not needed for
     world_size 1.  tp_group: the former name of comm_group.  If one rank fails, all ranks raise SharedSegmentError."""
     if comm_group is not None and tp_group is not None and comm_group is not tp_group:
-        raise SharedSegmentError("tp_group is the former name of comm_group: give one of them")
+        raise SharedSegmentError("pass only comm_group; tp_group is a deprecated alias of comm_group")
     group = tp_group if comm_group is None else comm_group
     group = getattr(group, "cpu_group", None) or group
     if not shared_segment_supported(mmap, host_register):
         raise SharedSegmentError("memory of devices cannot be shared by this package (mmap=True, host_register=False)")
     if world_size > 1 and group is None:
-        raise SharedSegmentError("comm_group is needed where world_size is above 1")
+        raise SharedSegmentError("comm_group is required when world_size > 1")
     found = {block: _Block(block, blocks[block]) for block in sorted(blocks)}
     if not found:
-        raise SharedSegmentError("no blocks")
+        raise SharedSegmentError("Shared segment needs at least one block")
     stride = 0
     for block in found.values():
         block.offset = stride

@@ -56,7 +56,7 @@ class StructuredObjectPayload:
 
     def __init__(self, metadata: Optional[Mapping[str, Any]] = None, buffers: Optional[Mapping[str, Any]] = None) -> None:
         if buffers is None:
-            raise TypeError("a StructuredObjectPayload has buffers")
+            raise TypeError("StructuredObjectPayload requires buffers")
         object.__setattr__(self, "metadata", {} if metadata is None else metadata)
         object.__setattr__(self, "buffers", buffers)
 
@@ -94,7 +94,7 @@ class StructuredObjectReadSpec:
 def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
     specs = metadata.get(STRUCTURED_FIELD_SPECS_KEY, {})
     if not isinstance(specs, dict) or not all(isinstance(s, dict) for s in specs.values()):
-        raise ValueError("the metadata of the members is not an object")
+        raise ValueError("structured field specs must be a dict of dicts")
     return specs
 
 
@@ -102,9 +102,9 @@ def _slice(member: str, wanted: Optional[StructuredMemberSlice]) -> Optional[sli
     if wanted is None:
         return None
     if wanted.axis != 0:
-        raise ValueError(f"{member}: rows are along the axis 0")
+        raise ValueError(f"structured member {member}: slicing currently supports axis=0 only")
     if wanted.step <= 0:
-        raise ValueError(f"{member}: rows are read upwards only")
+        raise ValueError(f"structured member {member}: slicing step must be positive")
     return slice(wanted.start, wanted.end, wanted.step)
 
 
@@ -145,23 +145,23 @@ class MooncakeBundleTransfer:
     def _put(self, payload: StructuredObjectPayload, partition: str, chunk_bytes: Optional[int],
              policy: BundleTransferPolicy, config: Any, onto: Optional[RemoteBundleRef] = None) -> RemoteBundleRef:
         if not isinstance(payload.metadata, Mapping):
-            raise TypeError("metadata is a mapping")
+            raise TypeError("structured metadata must be a mapping")
         metadata = {**payload.metadata}
         if STRUCTURED_FIELD_SPECS_KEY in metadata:
-            raise ValueError(f"{STRUCTURED_FIELD_SPECS_KEY!r} is taken in metadata")
+            raise ValueError(f"structured metadata key {STRUCTURED_FIELD_SPECS_KEY!r} is reserved")
         if not isinstance(metadata.setdefault("layout", "structured"), str):
-            raise ValueError("layout in metadata is a text")
+            raise ValueError("structured metadata layout must be a string")
         specs, members = {}, {}
         if onto is not None:
             old = self._bundles.read_meta(self._bundles.resolve(onto))
             if old.get("dataproto") != metadata.get("dataproto"):
-                raise ValueError("the stage to append to is of another DataProto")
+                raise ValueError("DataProto stage metadata mismatch: the stage to append to is of another DataProto")
             metadata = {k: v for k, v in old.items() if k != STRUCTURED_FIELD_SPECS_KEY}
             specs.update(_specs(old))
         for name, value in payload.buffers.items():
             _fmt.check_segment(name, "buffer name")
             if name in specs:
-                raise ValueError(f"there are such members already: {[name]}")
+                raise ValueError(f"structured members already exist: {[name]}")
             specs[name], members[name] = _encode(value, name)
         if specs:
             metadata[STRUCTURED_FIELD_SPECS_KEY] = specs
@@ -202,7 +202,7 @@ class MooncakeBundleTransfer:
         """As materialize(), but read some members into the caller's memory: {name: array of the same type and shape,
         raw_destination() or tensor_object_buffer()}.  After an error, that memory is undefined."""
         if spec.member_names is not None and not spec.member_names:
-            raise ValueError("no members are selected")
+            raise ValueError("structured read spec selected no members")
         manifest = self._bundles.resolve(spec.ref)
         metadata = self._bundles.read_meta(manifest)
         slices = {name: _slice(name, part) for name, part in spec.member_slices}
@@ -215,7 +215,7 @@ class MooncakeBundleTransfer:
         specs, buffers = _specs(metadata), manifest["buffers"]
         missing = [name for name in names if name not in buffers]
         if missing:
-            raise KeyError(f"there are no such members: {missing}")
+            raise KeyError(f"unknown bundle buffers: {missing}")
         return {name: _read_member(self._bundles.payloads, name, buffers[name], specs.get(name, {}), rows.get(name),
                                    destinations.get(name)) for name in names}
 
@@ -258,7 +258,7 @@ class MooncakeBundleTransfer:
         meta_info is kept in the reference, not in the store.  All keys are in one group of the store.  Errors as
         put_bundle(); a ValueError or TypeError for columns that cannot be stored, or of unequal lengths."""
         if type not in ("dataproto", "dict"):
-            raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
+            raise ValueError(f"unsupported Mooncake payload type: {type!r} (dataproto or dict)")
         if type == "dict":
             data = _dp.from_flat(data, field_schemas or {})
         return self._put_stage(None, data, namespace, partition, stage, chunk_bytes, policy, False, field_schemas, config)
@@ -301,7 +301,7 @@ class MooncakeBundleTransfer:
                 value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
             if not is_column:
                 if schema is not None and not isinstance(value, np.ndarray):
-                    raise TypeError(f"{name!r} has a FieldSchema, and is neither an array nor a list")
+                    raise TypeError(f"non_tensor_batch field {name!r} with FieldSchema must be an ndarray or non-string sequence")
                 members[member] = value
                 continue
             try:
@@ -325,7 +325,7 @@ class MooncakeBundleTransfer:
             ref = MooncakeDataProtoRef(rows, {}, {}, {}, namespace, partition, None, {},
                                        f"structured-{uuid.uuid4().hex}" if group is None else group or None)
         elif rows != ref.batch_size:
-            raise ValueError(f"{rows} rows cannot be appended to {ref.batch_size}")
+            raise ValueError(f"DataProto append batch size {rows} does not match ref batch size {ref.batch_size}")
         out = MooncakeDataProtoRef(ref.batch_size, dict(ref.stage_refs), dict(ref.field_index),
                                    {**ref.meta_info, **meta_info}, namespace, partition, ref.global_indexes,
                                    dict(ref.encoded_non_tensor), ref._storage_group_id)
@@ -334,10 +334,10 @@ class MooncakeBundleTransfer:
         members, index, coded = self._columns(stage, batch, non_tensor, schemas or {})
         twice = sorted(set(ref.field_index) & set(index))
         if twice and not overwrite:
-            raise ValueError(f"there are such fields already: {twice}")
+            raise ValueError(f"DataProto fields already exist: {twice}")
         left = sorted(n for n, at in ref.field_index.items() if at.stage == stage and n not in index)
         if overwrite and left:
-            raise ValueError(f"data that overwrites the stage {stage!r} must have the fields {left}")
+            raise ValueError(f"DataProto overwrite for stage {stage!r} must include existing fields: {left}")
         if ref._storage_group_id is not None:
             config = _with_group(config, ref._storage_group_id)
         payload = StructuredObjectPayload({"layout": "dataproto_stage", "dataproto": {
@@ -369,7 +369,7 @@ class MooncakeBundleTransfer:
         materialize_into(), by field.  Encoded columns are returned as arrays of objects, in flat dicts as lists.  Errors as
         materialize(); an IndexError for rows out of range."""
         if type not in ("dataproto", "dict"):
-            raise ValueError(f"type is neither 'dataproto' nor 'dict': {type!r}")
+            raise ValueError(f"unsupported Mooncake payload type: {type!r} (dataproto or dict)")
         ref = _dp.ref_of(ref)
         chosen = _dp.rows_of(rows, ref.batch_size)
         stages: dict[str, list[str]] = {}
@@ -400,14 +400,14 @@ class MooncakeBundleTransfer:
             total = ref.batch_size if rows is None else len(rows)
             if member not in into and _specs(metadata).get(member, {}).get("encoding", "bytes") != "bytes" and (
                     not getattr(value, "ndim", 0) or value.shape[0] != total):
-                raise ValueError(f"the field {plain[member]!r} has not {total} rows")
+                raise ValueError(f"DataProto field {plain[member]!r} does not have {total} rows")
         out = {plain[member]: value for member, value in found.items()}
         for name in names:
             if name in ref.encoded_non_tensor:
                 coded = ref.encoded_non_tensor[name]
                 members = coded.get("payload_members")
                 if not isinstance(members, Mapping) or any(m not in manifest["buffers"] for m in members.values()):
-                    raise KeyError(f"there are no such members for the field {name!r}: {members}")
+                    raise KeyError(f"the members of DataProto field {name!r} were not found: {members}")
                 columns = _Columns(self._bundles.payloads, manifest["buffers"], _specs(metadata), members)
                 out[name] = _decode_column(coded, columns, range(ref.batch_size) if rows is None else rows)
         return out

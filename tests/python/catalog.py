@@ -90,15 +90,15 @@ def test_append():
         return c.publish_append(operation, fragment, "p", keys, previous_handle=before, handle=after)
 
     for n, (what, kwargs) in enumerate((
-            ("another one", {"fragment": "none"}), ("another one", {"before": handle("h", 2, ["y"])}),
-            ("another one", {"fragment": "mine", "before": handle("mine", 1, ["y"]), "keys": ["b"]}),
-            ("does not belong to this fragment", {"after": handle("h+", 3, ["x", "z"])}), ("does not belong to this fragment", {"keys": ["a"]}),
-            ("does not belong to this fragment", {"after": handle("h+", 2, ["x", "z"], partition="q")}),
-            ("does not belong to this fragment", {"after": handle("h+", 2, ["x", "z"], group="other")}),
-            ("other fields", {"after": handle("h+", 2, ["z"])}), ("has not the keys", {"keys": ["a", "c"]}))):
+            ("stale DataProto append handle", {"fragment": "none"}), ("stale DataProto append handle", {"before": handle("h", 2, ["y"])}),
+            ("stale DataProto append handle", {"fragment": "mine", "before": handle("mine", 1, ["y"]), "keys": ["b"]}),
+            ("changed fragment identity", {"after": handle("h+", 3, ["x", "z"])}), ("changed fragment identity", {"keys": ["a"]}),
+            ("changed fragment identity", {"after": handle("h+", 2, ["x", "z"], partition="q")}),
+            ("changed fragment identity", {"after": handle("h+", 2, ["x", "z"], group="other")}),
+            ("changed existing fields", {"after": handle("h+", 2, ["z"])}), ("keys not found in partition", {"keys": ["a", "c"]}))):
         assert what in append(f"r{n}", **kwargs)["append_rejected"], (what, kwargs)
     assert append("ok")["fields"] == ["x", "z", "y"] == append("ok", "nonsense")["fields"]
-    assert "another one" in append("again")["append_rejected"]
+    assert "stale DataProto append handle" in append("again")["append_rejected"]
     assert c.resolve("p", ["b"], ["z", "x"])["handles"] == {"h": new}
     # both rows use the first one's name, until its last field is replaced
     c.publish("x", "p", ["a", "b"], handle=handle("h2", 2, ["x"]))

@@ -281,7 +281,7 @@ def test_dataproto():
         check(data.batch, batch, "batch")
         check({**data.non_tensor_batch, "plain": np.array(["p", "q", "r"], object)}, columns_, "non_tensor_batch")
         assert meta == data.meta_info
-    assert "takes no batch" in raises(TypeError, t.get, ref, data_cls=int)
+    assert "cannot be constructed from batch" in raises(TypeError, t.get, ref, data_cls=int)
     t.cleanup_dataproto(ref)
     for bad in ({"batch": {"a": np.ones(2)}, "non_tensor_batch": {"b": np.ones(3)}},
                 {"batch": {"a": np.ones(2)}, "non_tensor_batch": {"a": np.ones(2)}},

@@ -59,7 +59,7 @@ def checked_policy(policy: Optional[BundleTransferPolicy], inflight: Optional[in
     if inflight is not None:
         policy = BundleTransferPolicy(inflight, policy.put_mode, policy.copy_mode)
     if policy.max_inflight_put < 1:
-        raise ValueError("max_inflight_put is 1 at least")
+        raise ValueError("max_inflight_put must be positive")
     if policy.put_mode not in ("auto", "batch", "parallel"):
         raise ValueError(f"unsupported put_mode: {policy.put_mode}")
     if policy.copy_mode not in ("auto", "zero_copy", "copy"):
@@ -69,7 +69,7 @@ def checked_policy(policy: Optional[BundleTransferPolicy], inflight: Optional[in
 
 def checked_chunk_bytes(size: int) -> int:
     if size <= 0:
-        raise ValueError("chunk_bytes is 1 at least")
+        raise ValueError("chunk_bytes must be positive")
     return size
 
 
@@ -77,34 +77,34 @@ def checked_prefix(prefix: str) -> str:
     """@prefix without slashes around it."""
     prefix = prefix.strip("/")
     if not prefix or min(prefix) < " ":
-        raise ValueError("key_prefix needs characters, and no control characters")
+        raise ValueError("key_prefix must be a non-empty key prefix without control characters")
     return prefix
 
 
 def check_segment(value: Any, what: str) -> None:
     """A ValueError unless @value is valid as a component of a key."""
     if not isinstance(value, str) or not value or "/" in value or min(value) < " ":
-        raise ValueError(f"{value!r} can be no {what}: it needs characters, none of them a slash or control character")
+        raise ValueError(f"invalid bundle {what}: {value!r} must be a non-empty string without slashes and control characters")
 
 
 def encode_json(value: Mapping[str, Any], what: str) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":")).encode()
     except TypeError as e:
-        raise TypeError(f"{what} is no JSON: {e}") from e
+        raise TypeError(f"{what} must be JSON-serializable: {e}") from e
 
 
 def decode_json(data: Any, what: str) -> dict[str, Any]:
     """Parse @data as a JSON object; a ValueError if it is another value, or empty."""
     data = bytes(data)
     if not data:
-        raise ValueError(f"{what}: there is no such object")
+        raise ValueError(f"{what} was not found")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{what} is damaged: {e}") from e
     if not isinstance(value, dict):
-        raise ValueError(f"{what} must be a JSON object, not {type(value).__name__}")
+        raise ValueError(f"{what} must decode to a dict, not {type(value).__name__}")
     return value
 
 
@@ -137,55 +137,55 @@ def object_id_of(key: str, prefix: str) -> Optional[str]:
 
 def _count(value: Any, what: str) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"the manifest has no count of bytes for a {what}: {value!r}")
+        raise ValueError(f"bundle {what} bytes must be non-negative, not {value!r}")
     return value
 
 
 def _check_payload(payload: Any, bases: Sequence[str]) -> None:
     if not isinstance(payload, dict):
-        raise ValueError("a payload in the manifest is no object")
+        raise ValueError("bundle payload spec must be a dict")
     key = payload.get("key")
     if not isinstance(key, str) or not key.startswith(tuple(f"{base}/" for base in bases)):
-        raise ValueError(f"a payload has a key that is none of its bundle: {key!r}")
+        raise ValueError(f"bundle payload key is outside the bundle namespace: {key!r}")
     total = _count(payload.get("bytes"), "payload")
     chunks = payload.get("chunks")
     if not isinstance(chunks, list) or (total and not chunks):
-        raise ValueError("a payload has no list of chunks")
+        raise ValueError("bundle payload chunks are invalid: not a list")
     found, seen = 0, set()
     for chunk in chunks:
         if not isinstance(chunk, dict):
-            raise ValueError("a chunk in the manifest is no object")
+            raise ValueError("bundle chunk must be a dict")
         name = chunk.get("key")
         if not isinstance(name, str) or (name != key and not name.startswith(f"{key}/")):
-            raise ValueError(f"a chunk has a key that is none of its payload: {name!r}")
+            raise ValueError(f"bundle chunk key is outside the payload namespace: {name!r}")
         if name in seen:
-            raise ValueError(f"two chunks have one key: {name!r}")
+            raise ValueError(f"bundle chunk keys must be unique: {name!r}")
         seen.add(name)
         found += _count(chunk.get("bytes"), "chunk")
     if found != total:
-        raise ValueError(f"chunks of {found} bytes for a payload of {total}")
+        raise ValueError(f"bundle payload chunks total {found} bytes, expected {total}")
 
 
 def check_manifest(manifest: Any, prefix: str) -> None:
     """A ValueError unless @manifest is that of a bundle below @prefix, has keys only below its own bundles, and has
     consistent sizes."""
     if not isinstance(manifest, Mapping) or manifest.get("version") != 1 or manifest.get("layout") != "bundle":
-        raise ValueError("no manifest of a bundle, or of another version")
+        raise ValueError("invalid bundle manifest, or one of another version")
     own = manifest.get("object_id")
     if not isinstance(own, str):
-        raise ValueError("object_id of the manifest is no text")
+        raise ValueError("bundle manifest object_id must be a string")
     ids = manifest.get("buffer_object_ids", [own])
     if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
-        raise ValueError("buffer_object_ids of the manifest is no list of texts")
+        raise ValueError("bundle manifest buffer_object_ids must be a list of strings")
     bases = [f"{prefix}/{i}" for i in ids]
     _check_payload(manifest.get("meta"), [f"{prefix}/{own}"])
     inside = tuple(f"{base}/" for base in bases)
     cleanup = manifest.get("cleanup_keys", [])
     if not isinstance(cleanup, list) or not all(isinstance(k, str) and k.startswith(inside) for k in cleanup):
-        raise ValueError("cleanup_keys of the manifest are none of its bundles")
+        raise ValueError("bundle manifest cleanup_keys are outside the bundle namespace")
     buffers = manifest.get("buffers")
     if not isinstance(buffers, dict):
-        raise ValueError("buffers of the manifest are no object")
+        raise ValueError("bundle manifest buffers must be a dict")
     for name, payload in buffers.items():
         check_segment(name, "buffer name")
         _check_payload(payload, bases)

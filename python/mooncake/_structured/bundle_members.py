@@ -56,7 +56,7 @@ class TensorObjectBuffer:
 
     def __len__(self) -> int:
         if self.batch_size is None:
-            raise TypeError("a tensor_object_buffer() without batch_size has no number of rows")
+            raise TypeError("tensor object buffer requires batch_size for DataProto use")
         return self.batch_size
 
 
@@ -98,7 +98,7 @@ def _encode_tensor(tensor: Any) -> tuple[dict[str, Any], Any]:
         return {"encoding": "torch_tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
                 "element_size": int(tensor.element_size())}, TensorMember(tensor)
     if tensor.layout != torch.jagged:
-        raise ValueError("nested tensors are stored in the layout torch.jagged only")
+        raise ValueError("structured nested tensor fields require torch.jagged layout")
     lengths = tensor.lengths()
     pieces = [_serialized(t) for t in (tensor.values(), tensor.offsets(), lengths) if t is not None]
     return {"encoding": "torch_tensor", "dtype": str(tensor.dtype), "nested": True, "format": "tensor_parts",
@@ -158,7 +158,7 @@ def put_members(payloads: Payloads, base: str, members: Mapping[str, Any], chunk
             continue
         if isinstance(value, TensorMember):
             if policy.copy_mode == "zero_copy":
-                raise ValueError("zero-copy structured tensor fields require a tensor_object_buffer()")
+                raise ValueError("zero-copy structured tensor fields require a BufferPool tensor-object buffer: tensor_object_buffer()")
             stored = None
             if policy.copy_mode != "copy":
                 written.append(key)
@@ -172,7 +172,7 @@ def put_members(payloads: Payloads, base: str, members: Mapping[str, Any], chunk
             buffers = list(value.buffers) if isinstance(value, Parts) else [bytes_view(value, name)]
         groups = split(buffers, size)
         if groups and policy.copy_mode == "zero_copy":
-            raise RuntimeError("zero-copy put requires a tensor_object_buffer()")
+            raise RuntimeError("zero-copy put requires tensor-object buffers: tensor_object_buffer()")
         out[name] = {**describe(key, [sum(map(len, group)) for group in groups]), **extra}
         chunks += [(chunk["key"], group) for chunk, group in zip(out[name]["chunks"], groups)]
     written += [key for key, _ in chunks]
@@ -187,7 +187,7 @@ def _put_tensor_buffer(payloads: Payloads, key: str, value: TensorObjectBuffer, 
     elif callable(getattr(store, "put_from", None)):
         payloads.stored_config("put_from", key, value.ptr, value.size, config=config)
     else:
-        raise RuntimeError("the store has no put_from")
+        raise RuntimeError("put_from is unavailable: the store does not have it")
     return describe(key, [value.size])
 
 
@@ -231,13 +231,13 @@ def _check_rows(name: str, rows: Rows, total: int) -> None:
     # ranges have a positive step
     ends = (rows[0], rows[-1]) if isinstance(rows, range) and rows else rows
     if ends and (min(ends) < 0 or max(ends) >= total):
-        raise ValueError(f"structured member {name} has {total} rows, not rows {min(ends)} to {max(ends)}")
+        raise ValueError(f"structured member {name}: rows {min(ends)} to {max(ends)} are out of range, it has {total}")
 
 
 def _shape_of(spec: Mapping[str, Any], name: str) -> tuple[int, ...]:
     shape = spec.get("shape")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"structured field {name} has no shape: {shape!r}")
+        raise ValueError(f"structured field {name} is missing a valid shape: {shape!r}")
     return tuple(shape)
 
 
@@ -248,7 +248,7 @@ def dtype_of(spec: Mapping[str, Any], name: str) -> np.dtype[Any]:
             raise TypeError("no text")
         dtype = np.dtype(spec["dtype"])
     except (TypeError, ValueError, SyntaxError) as e:
-        raise ValueError(f"the array {name} has no dtype: {spec.get('dtype')!r}") from e
+        raise ValueError(f"structured ndarray field {name} is missing dtype or shape: {spec.get('dtype')!r}") from e
     if dtype.hasobject:
         raise ValueError(f"the array {name} would be Python objects")
     return dtype
@@ -259,23 +259,23 @@ def _destination_array(name: str, destination: Any, dtype: np.dtype[Any], shape:
     size = math.prod(shape) * dtype.itemsize
     if isinstance(destination, RawDestination):
         if destination.size < size:
-            raise ValueError(f"{size} bytes for a raw destination of {destination.size}")
+            raise ValueError(f"raw destination has {destination.size} bytes, expected at least {size}")
         raw = (ctypes.c_uint8 * size).from_address(destination.ptr)
         raw.held = destination.owner
         return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape) if size else np.empty(shape, dtype)
     if not isinstance(destination, np.ndarray):
-        raise TypeError(f"{name} is an array: its destination is an array or a raw_destination()")
+        raise TypeError(f"structured ndarray field {name} destination must be a numpy.ndarray or raw_destination()")
     problem = None
     if destination.dtype != dtype:
-        problem = f"is of {destination.dtype.str}, not of {dtype.str}"
+        problem = f"dtype mismatch: expected {dtype.str}, got {destination.dtype.str}"
     elif destination.shape != shape:
-        problem = f"is of the shape {destination.shape}, not {shape}"
+        problem = f"shape mismatch: expected {shape}, got {destination.shape}"
     elif not destination.flags.c_contiguous:
-        problem = "is not in C order"
+        problem = "must be C-contiguous"
     elif not destination.flags.writeable:
-        problem = "cannot be written to"
+        problem = "must be writeable"
     if problem:
-        raise ValueError(f"the destination of the array {name}: {problem}")
+        raise ValueError(f"structured ndarray field {name} destination {problem}")
     return destination
 
 
@@ -288,7 +288,7 @@ def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: 
     if rows is None:
         spans, out_shape = [(0, 0, payload["bytes"])], () if spec.get("ndim") == 0 and shape == (1,) else shape
     elif not shape or spec.get("ndim") == 0:
-        raise ValueError(f"the array {name} has no dimension to take rows of")
+        raise ValueError(f"structured ndarray field {name}: slicing requires at least one dimension")
     else:
         _check_rows(name, rows, shape[0])
         width = math.prod(shape[1:]) * dtype.itemsize
@@ -327,10 +327,10 @@ def _load(data: Any, name: str) -> Any:
 
 def _check_tensor_destination(name: str, destination: Any, size: int) -> None:
     if not isinstance(destination, (TensorObjectBuffer, RawDestination)):
-        raise ValueError(f"{name} is a tensor: its destination is a tensor_object_buffer() or a "
-                         "raw_destination()")
+        raise ValueError(f"structured tensor member {name} only supports tensor_object_buffer or raw_destination "
+                         "destinations")
     if destination.size < size:
-        raise ValueError(f"{size} bytes for a destination of {destination.size}")
+        raise ValueError(f"tensor destination has {destination.size} bytes, expected at least {size}")
 
 
 def _read_tensor_into(payloads: Payloads, name: str, payload: Mapping[str, Any], destination: Any) -> Any:
@@ -352,7 +352,7 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
     if header is None or ("shape" in spec and _shape_of(spec, name) != header.shape):
         raise ValueError(f"the tensor {name} is damaged: its header is not that of its shape")
     if not header.shape:
-        raise ValueError(f"the tensor {name} has no dimension to take rows of")
+        raise ValueError(f"structured tensor member {name}: slicing requires at least one dimension")
     _check_rows(name, rows, header.shape[0])
     width = math.prod(header.shape[1:]) * _tensors.TYPES[header.code][1]
     part = _tensors.Header(header.code, (len(rows), *header.shape[1:]))
@@ -385,7 +385,7 @@ def _nested(data: np.ndarray, spec: Mapping[str, Any], name: str) -> Any:
         parts = [_tensor_from(data[end - n:end].copy(), name) for end, n in zip(ends, sizes)]
         parts += [None] * (3 - len(parts))
     else:
-        raise ValueError(f"nested tensors in an unknown format: {spec['format']}")
+        raise ValueError(f"unsupported nested tensor payload format: {spec['format']}")
     values, offsets, lengths = parts
     each = offsets.diff() if lengths is None else lengths
     if (each.numel() and int(each.min()) < 0) or offsets.numel() < 1 or int(offsets[0]) < 0 or (
@@ -412,8 +412,8 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
     """Read a tensor, or rows of it (a slice or indices), into new memory or into a destination."""
     nested, pickled = spec.get("nested"), payload.get("format") == "torch_save"
     if (nested or pickled) and destination is not None:
-        raise ValueError(f"structured {'nested' if nested else 'torch_save'} tensor {name} is not read into a "
-                         "destination")
+        raise ValueError(f"structured {'nested' if nested else 'torch_save'} tensor member {name} does not support "
+                         "destinations")
     if nested:
         value = _nested(payloads.read(payload), spec, name)
         if rows is None:
@@ -452,11 +452,11 @@ def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
             rows = resolved(rows, shape[0] if shape else 0)
         return read_array(payloads, name, payload, spec, rows, destination)
     if encoding != "bytes":
-        raise ValueError(f"a member in an unknown encoding: {encoding}")
+        raise ValueError(f"unsupported structured field encoding: {encoding}")
     if rows is not None:
-        raise ValueError(f"{name} is bytes, of which no rows are read")
+        raise ValueError(f"structured bytes member {name} does not support slicing")
     if destination is not None:
-        raise ValueError(f"{name} is bytes, which are read into no destination")
+        raise ValueError(f"structured bytes member {name} does not support materialize_into")
     if payload["bytes"] and payloads.direct:
         return payloads.read(payload, pooled=True)
     return payloads.read(payload).tobytes()

@@ -35,7 +35,7 @@ def bytes_view(value: Any, what: str) -> memoryview:
     try:
         view = memoryview(value)
     except TypeError as e:
-        raise TypeError(f"{what} has no buffer, being {type(value).__name__}") from e
+        raise TypeError(f"{what} must be bytes-like, got {type(value).__name__}") from e
     if not view.c_contiguous or not view.nbytes:
         return memoryview(view.tobytes())
     return view.cast("B")
@@ -109,7 +109,7 @@ def _copied_config(config: Any) -> Any:
         for name in names:
             setattr(out, name, getattr(config, name))
     except Exception as e:
-        raise TypeError("config must be copyable, or one that can be made anew and written to") from e
+        raise TypeError("structured object store config must be copyable or default-constructible, and writable") from e
     return out
 
 
@@ -121,11 +121,11 @@ def group_of(config: Any) -> Optional[str]:
     try:
         groups = list(groups)
     except TypeError as e:
-        raise ValueError("config.group_ids are no texts") from e
+        raise ValueError("structured object store config.group_ids must contain strings") from e
     if len(groups) > 1:
-        raise ValueError("config.group_ids is one group, which every key of the object gets")
+        raise ValueError("structured object store config.group_ids must contain exactly one logical group id, which all keys get")
     if groups and not isinstance(groups[0], str):
-        raise ValueError("config.group_ids are no texts")
+        raise ValueError("structured object store config.group_ids must contain strings")
     return groups[0] if groups else None
 
 
@@ -133,7 +133,7 @@ def with_group(config: Any, group: str) -> Any:
     """@config, or a default one, with that group; a ValueError if it has another."""
     named = group_of(config)
     if named and named != group:
-        raise ValueError("config.group_ids is not the group that the DataProto is in")
+        raise ValueError("config.group_ids conflicts with the DataProto storage group")
     if config is None:
         from mooncake.store import ReplicateConfig
 
@@ -263,7 +263,7 @@ class Payloads:
             if status not in (None, 0, MISSING_OBJECT_ERROR):
                 failed.append((key, status))
         if failed and strict:
-            raise RuntimeError(f"{len(failed)} keys cannot be removed: {failed[:3]}")
+            raise RuntimeError(f"failed to remove {len(failed)} Mooncake keys: {failed[:3]}")
         for key, status in failed:
             _setup.log.warning("%s is not removed: %s", key, status)
 
@@ -277,7 +277,7 @@ class Payloads:
             if chunk["bytes"] > ASKED_CHUNK:
                 size = get_size(chunk["key"])
                 if size != chunk["bytes"]:
-                    raise RuntimeError(f"{chunk['key']} has not {chunk['bytes']} bytes: {size}")
+                    raise RuntimeError(f"get failed for {chunk['key']}: expected {chunk['bytes']} bytes, got {size}")
 
     def memory(self, payload: Mapping[str, Any], size: int, pooled: bool = False) -> np.ndarray:
         """Allocate @size bytes for reading @payload; @pooled: from the pool, if there is one.  A RuntimeError if the sizes
@@ -339,13 +339,13 @@ class Payloads:
             raise RuntimeError(f"{len(got)} results for {len(keys)} chunks")
         for key, n, result in zip(keys, wanted, got):
             if (list(result) if isinstance(n, list) else result) != n:
-                raise RuntimeError(f"{key} cannot be read: {result}, not {n} bytes")
+                raise RuntimeError(f"get_into failed for {key}: expected {n} bytes, got {result}")
 
     def _fill_by_get(self, chunks: Sequence[Mapping[str, Any]], found: Mapping[int, list[Span]], address: int) -> None:
         for i, each in found.items():
             data = self.store.get(chunks[i]["key"])
             if len(data) != chunks[i]["bytes"]:
-                raise RuntimeError(f"{chunks[i]['key']} has {len(data)} bytes, not {chunks[i]['bytes']}")
+                raise RuntimeError(f"get failed for {chunks[i]['key']}: expected {chunks[i]['bytes']} bytes, got {len(data)}")
             view = memoryview(data)
             for source, target, n in each:
                 ctypes.memmove(address + target, bytes(view[source:source + n]), n)

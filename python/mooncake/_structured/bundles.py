@@ -59,7 +59,7 @@ class Bundles:
         old = self.resolve(onto)
         twice = sorted(set(old["buffers"]) & set(manifest["buffers"]))
         if twice:
-            raise ValueError(f"there are such members already: {twice}")
+            raise ValueError(f"structured members already exist: {twice}")
         manifest["buffers"] = {**old["buffers"], **manifest["buffers"]}
         cleanup = [*old.get("cleanup_keys", ()), self.manifest_key(onto, old), *fmt.payload_keys(old["meta"])]
         keys = [payload["key"] for payload in manifest["buffers"].values()] + cleanup
@@ -72,7 +72,7 @@ class Bundles:
         key, manifest = parts_of_ref(ref)
         if manifest is None:
             if not isinstance(key, str):
-                raise ValueError("a reference without a manifest_key")
+                raise ValueError("bundle ref must include manifest_key")
             manifest = fmt.decode_json(self.payloads.store.get(key), f"bundle manifest {key}")
         fmt.check_manifest(manifest, self.prefix)
         return manifest
@@ -81,7 +81,7 @@ class Bundles:
         expected = f"{self.prefix}/{manifest['object_id']}/manifest"
         key, _ = parts_of_ref(ref)
         if key is not None and key != expected:
-            raise ValueError("the manifest_key is not that of the manifest")
+            raise ValueError("bundle manifest_key does not match manifest object_id")
         return expected
 
     def exists(self, key: Any) -> Optional[bool]:
@@ -92,7 +92,7 @@ class Bundles:
         # is_exist() returns 0 also if the master is not reachable
         status = many([key])[0] if callable(many) else one(key)
         if status not in (0, 1):
-            raise RuntimeError(f"{key} cannot be asked for: {status}")
+            raise RuntimeError(f"is_exist failed for {key}: {status}")
         return status == 1
 
     def remove(self, ref: BundleRef) -> None:

@@ -72,7 +72,7 @@ def _json_safe(value: Any) -> Any:
         return {str(k): _json_safe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_safe(v) for v in value]
-    raise TypeError(f"handles are JSON, which has no {type(value).__name__}")
+    raise TypeError(f"DataProto ref handles support only JSON-safe values, got {type(value).__name__}")
 
 
 def is_dataproto_ref_handle(value: Any) -> bool:
@@ -83,7 +83,7 @@ def is_dataproto_ref_handle(value: Any) -> bool:
 def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
     """A reference as a dict for JSON.  A TypeError if meta_info has values that JSON does not support."""
     if not isinstance(ref, MooncakeDataProtoRef):
-        raise TypeError(f"no MooncakeDataProtoRef: {type(ref).__name__}")
+        raise TypeError(f"expected MooncakeDataProtoRef, got {type(ref).__name__}")
     handle: dict[str, Any] = {
         "type": DATAPROTO_REF_HANDLE_TYPE, "version": DATAPROTO_REF_HANDLE_VERSION, "kind": "bundle_stages",
         "batch_size": int(ref.batch_size), "namespace": ref.namespace, "partition": ref.partition,
@@ -101,29 +101,29 @@ def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} of a handle is no mapping")
+        raise ValueError(f"DataProto ref handle {what} must be a mapping")
     return value
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"a {what} of a handle is no name: {value!r}")
+        raise ValueError(f"DataProto ref handle: each {what} must be a non-empty string, not {value!r}")
     return value
 
 
 def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
     """The reference of a handle; does not access the store.  A ValueError if it is invalid or of a later version."""
     if not is_dataproto_ref_handle(handle):
-        raise ValueError("this is no handle of a DataProto")
+        raise ValueError("not a Mooncake DataProto ref handle")
     try:
         version = int(handle.get("version", -1))
         batch_size = int(handle["batch_size"])
     except (KeyError, TypeError, ValueError) as e:
-        raise ValueError(f"a handle without a version or a batch_size: {e!r}") from e
+        raise ValueError(f"DataProto ref handle without a valid version or batch_size: {e!r}") from e
     if version not in (1, 2) or batch_size < 0:
-        raise ValueError(f"a handle of an unknown version: {handle.get('version')!r}")
+        raise ValueError(f"unsupported DataProto ref handle version: {handle.get('version')!r}")
     if handle.get("kind") != "bundle_stages":
-        raise ValueError(f"a handle of an unknown kind: {handle.get('kind')!r}")
+        raise ValueError(f"unsupported DataProto ref handle kind: {handle.get('kind')!r}")
     stages = {}
     for stage, about in _mapping(handle.get("stage_refs"), "stage_refs").items():
         key = _text(_mapping(about, "stage").get("manifest_key"), "manifest_key")
@@ -132,17 +132,17 @@ def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
     for name, about in _mapping(handle.get("field_index"), "field_index").items():
         about = _mapping(about, f"field_index[{name!r}]")
         if about.get("section") not in SECTIONS[:2]:
-            raise ValueError(f"no section of fields: {about.get('section')!r}")
+            raise ValueError(f"invalid DataProto field section: {about.get('section')!r}")
         fields[_text(name, "field")] = at = StructuredFieldLocation(
             _text(about.get("stage"), "stage"), _text(about.get("member"), "member"), about["section"])
         if at.stage not in stages:
-            raise ValueError(f"{name!r} of a handle lies in {at.stage!r}, a stage that it has not")
+            raise ValueError(f"DataProto ref handle field {name!r} references unknown stage {at.stage!r}")
     group = handle.get(STORAGE_GROUP_ID)
     if group is not None or version == 2:
         _text(group, STORAGE_GROUP_ID)
     indexes = handle.get("global_indexes")
     if indexes is not None and (not isinstance(indexes, list) or not all(type(i) is int for i in indexes)):
-        raise ValueError("global_indexes of a handle are no integers")
+        raise ValueError("DataProto ref handle global_indexes must contain integers")
     return MooncakeDataProtoRef(
         batch_size, stages, fields, dict(_mapping(handle.get("meta_info", {}), "meta_info")),
         str(handle.get("namespace", "default")), str(handle.get("partition", "default")),
@@ -156,7 +156,7 @@ def ref_of(ref: Any) -> MooncakeDataProtoRef:
         return ref
     if is_dataproto_ref_handle(ref):
         return import_dataproto_ref(ref)
-    raise TypeError(f"neither a MooncakeDataProtoRef nor a handle: {type(ref).__name__}")
+    raise TypeError(f"expected MooncakeDataProtoRef or DataProto handle, got {type(ref).__name__}")
 
 
 # ---- rows ----
@@ -168,21 +168,21 @@ def rows_of(rows: Any, total: int) -> Optional[Rows]:
         return None
     if isinstance(rows, StructuredMemberSlice):
         if rows.axis != 0:
-            raise ValueError("rows are along the axis 0")
+            raise ValueError("DataProto row slicing currently supports axis=0 only")
         rows = slice(rows.start, rows.end, rows.step)
     if isinstance(rows, slice):
         start, stop, step = rows.indices(total)
         if step <= 0:
-            raise ValueError("rows are read upwards only")
+            raise ValueError("DataProto row slicing step must be positive")
         return range(start, max(start, stop), step)
     if not isinstance(rows, AnySequence) or isinstance(rows, (str, bytes, bytearray)):
-        raise TypeError("rows are a slice, a StructuredMemberSlice or a sequence of integers")
+        raise TypeError("DataProto rows must be a slice, StructuredMemberSlice, or row index sequence")
     out = []
     for row in rows:
         if not isinstance(row, (int, np.integer)):
-            raise TypeError("a row that is no integer")
+            raise TypeError("DataProto row indices must be integers")
         if not -total <= row < total:
-            raise IndexError(f"there is no row {row}, but {total} rows")
+            raise IndexError(f"row index out of range: {row} of {total} rows")
         out.append(int(row) % total)
     return tuple(out)
 
@@ -217,7 +217,7 @@ def as_dict(value: Any) -> dict[str, Any]:
         return dict(value)
     if callable(getattr(value, "items", None)):
         return dict(value.items())
-    raise TypeError(f"fields by name are wanted, not a {type(value).__name__}")
+    raise TypeError(f"expected mapping-like value, got {type(value).__name__}")
 
 
 def sections_of(data: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -234,7 +234,7 @@ def sections_of(data: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
 def section_named(name: str, schema: FieldSchema) -> Optional[str]:
     section = schema.metadata.get("section")
     if section is not None and section not in SECTIONS:
-        raise ValueError(f"the FieldSchema of {name!r} names no section: metadata['section'] is one of {SECTIONS}")
+        raise ValueError(f"FieldSchema for {name!r} metadata['section'] must be one of {SECTIONS}")
     return section
 
 
@@ -246,13 +246,13 @@ def check_sections(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta
         wanted = section_named(name, schema)
         found = [s for s, fields in zip(SECTIONS, (batch, non_tensor, meta_info)) if name in fields]
         if wanted is not None and found and wanted not in found:
-            raise ValueError(f"{name!r} is in {found}, and its FieldSchema says {wanted!r}")
+            raise ValueError(f"FieldSchema for {name!r} declares section {wanted!r}, but data contains it in {found}")
     sizes = {len(v) for fields in (batch, non_tensor) for v in fields.values()}
     if len(sizes) > 1:
-        raise ValueError(f"fields have not the same number of rows: {sorted(sizes)}")
+        raise ValueError(f"DataProto fields have inconsistent batch sizes: {sorted(sizes)}")
     both = sorted(set(batch) & set(non_tensor))
     if both:
-        raise ValueError(f"fields are both in batch and in non_tensor_batch: {both}")
+        raise ValueError(f"DataProto batch and non_tensor_batch fields overlap: {both}")
     return sizes.pop() if sizes else 0
 
 
@@ -262,8 +262,8 @@ def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
     for what, suits in (("dense ", _is_dense), ("", lambda v: _is_list(v) or (isinstance(v, np.ndarray) and v.ndim > 0))):
         sizes = {len(v) for v in fields.values() if suits(v)}
         if len(sizes) > 1:
-            raise ValueError(f"{what}fields of a flat dict have {sorted(sizes)} rows; name the section in the metadata of "
-                             "a FieldSchema for those that are no rows")
+            raise ValueError(f"flat dict {what}fields have ambiguous batch sizes: {sorted(sizes)}; pass FieldSchema "
+                             "metadata['section'] for those that are metadata")
         if sizes:
             return sizes.pop()
     return 0
@@ -272,9 +272,9 @@ def _flat_rows(data: Mapping[str, Any], passed: set[str]) -> int:
 def _flat_column(name: str, value: Any, rows: int, schema: Optional[FieldSchema]) -> Any:
     """A column of a flat dict as an array, of objects if it was a list."""
     if not isinstance(value, np.ndarray) and not _is_list(value):
-        raise TypeError(f"{name!r} is a column of rows, and neither an array nor a list")
+        raise TypeError(f"flat dict non_tensor_batch field {name!r} must be an ndarray or non-string sequence")
     if len(value) != rows:
-        raise ValueError(f"{name!r} has {len(value)} rows, not {rows}")
+        raise ValueError(f"flat dict non_tensor_batch field {name!r} has batch size {len(value)}, expected {rows}")
     if not isinstance(value, np.ndarray):
         return object_array(value)
     dtype = schema_dtype(schema) if schema is not None and schema.codec == "ndarray" else None
@@ -288,7 +288,7 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
     non_tensor_batch, other values to meta_info.  Schemas can override this; if one does, lists without a schema belong to
     meta_info."""
     if not isinstance(data, Mapping):
-        raise TypeError("a flat dict is a mapping")
+        raise TypeError("flat dict payload must be a mapping")
     named = {k: section_named(k, s) for k, s in schemas.items() if k in data}
     told = set()
     for name, section in named.items():
@@ -296,9 +296,9 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema]) -> dict[str, Any]:
             try:
                 told.add(len(data[name]))
             except TypeError as e:
-                raise ValueError(f"{name!r} has no number of rows") from e
+                raise ValueError(f"flat dict row-aligned field {name!r} must be sized") from e
     if len(told) > 1:
-        raise ValueError(f"fields of a flat dict have not the same number of rows: {sorted(told)}")
+        raise ValueError(f"flat dict fields have inconsistent batch sizes: {sorted(told)}")
     by_schema = told.pop() if told else 0
     rows = by_schema or _flat_rows(data, {k for k, section in named.items() if section == "meta_info"})
     out: dict[str, Any] = {name: {} for name in SECTIONS}
@@ -321,7 +321,7 @@ def to_flat(batch: Mapping[str, Any], non_tensor: Mapping[str, Any], meta_info: 
     """One dict of all sections; a ValueError if a name is in two of them."""
     if len({*batch, *non_tensor, *meta_info}) < len(batch) + len(non_tensor) + len(meta_info):
         twice = (set(meta_info) & (set(batch) | set(non_tensor))) | (set(batch) & set(non_tensor))
-        raise ValueError(f"names are in two sections: {sorted(twice)}")
+        raise ValueError(f"Duplicate keys found across DataProto sections: {sorted(twice)}")
     return {**meta_info, **batch, **{k: v.tolist() if isinstance(v, np.ndarray) and v.dtype == object else v
                                      for k, v in non_tensor.items()}}
 
@@ -335,19 +335,19 @@ def built(batch: dict[str, Any], non_tensor: dict[str, Any], meta_info: dict[str
             return cls.from_dict(batch, non_tensor, meta_info=meta_info)
         return cls(batch=batch, non_tensor_batch=non_tensor, meta_info=meta_info)
     except TypeError as e:
-        raise TypeError(f"{getattr(cls, '__name__', cls)!r} takes no batch, non_tensor_batch and "
-                        f"meta_info: {e}") from e
+        raise TypeError(f"{getattr(cls, '__name__', cls)!r} cannot be constructed from "
+                        f"batch, non_tensor_batch, and meta_info: {e}") from e
 
 
 def chosen_fields(ref: MooncakeDataProtoRef, fields: Optional[Sequence[str]], batch: Optional[Sequence[str]],
                   non_tensor: Optional[Sequence[str]]) -> list[str]:
     """The names of the requested fields; a KeyError for unknown ones."""
     if fields is not None and (batch is not None or non_tensor is not None):
-        raise ValueError("fields is given, or else batch_fields and non_tensor_fields")
+        raise ValueError("fields cannot be combined with batch_fields or non_tensor_fields")
     if fields is None and batch is None and non_tensor is None:
         return list(ref.field_index)
     names = list(fields) if fields is not None else [*(batch or ()), *(non_tensor or ())]
     unknown = [name for name in names if name not in ref.field_index]
     if unknown:
-        raise KeyError(f"there are no such fields: {unknown}")
+        raise KeyError(f"unknown DataProto fields: {unknown}")
     return names

@@ -229,7 +229,7 @@ def decode_numbers(columns: Columns, rows: Rows, metadata: Mapping[str, Any]) ->
 
 def _torch_type(name: str) -> Any:
     if torch is None:
-        raise RuntimeError("torch is required for rows of tensors")
+        raise RuntimeError("torch is required to encode or decode ragged tensor fields")
     found = getattr(torch, str(name).removeprefix("torch."), None)
     if not isinstance(found, torch.dtype) or found == torch.bfloat16:
         raise ValueError(f"no torch dtype that numpy has: {name}")
@@ -238,11 +238,11 @@ def _torch_type(name: str) -> Any:
 
 def encode_tensors(values: Sequence[Any]) -> Encoded:
     if torch is None:
-        raise RuntimeError("torch is required for rows of tensors")
+        raise RuntimeError("torch is required to encode or decode ragged tensor fields")
     tensors = [None if v is None else torch.as_tensor(v).detach().cpu() for v in values]
     kinds = {t.dtype for t in tensors if t is not None}
     if len(kinds) > 1:
-        raise ValueError(f"tensors of several types: {sorted(map(str, kinds))}")
+        raise ValueError(f"mixed tensor dtype: {sorted(map(str, kinds))}")
     name = str(kinds.pop() if kinds else torch.float32)
     dtype = torch.empty(0, dtype=_torch_type(name)).numpy().dtype
     payload, metadata = encode_typed_ragged([None if t is None else t.numpy() for t in tensors], dtype)
@@ -260,11 +260,11 @@ def _tensor_names(names: Any) -> list[str]:
     names = list(names)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError("names of tensors in rows are texts")
+            raise TypeError("ragged_tensor_dict keys must be strings")
         if not name or any(c in name for c in "./\\"):
-            raise ValueError(f"names of tensors in rows have characters, but no dot, slash or backslash: {name!r}")
+            raise ValueError(f"ragged_tensor_dict keys must not be empty and must not contain '.', '/', or '\\': {name!r}")
     if len(set(names)) < len(names):
-        raise ValueError(f"tensors of one name in rows: {names}")
+        raise ValueError(f"ragged_tensor_dict keys contain duplicate key: {names}")
     return names
 
 
@@ -275,12 +275,13 @@ def encode_tensor_dicts(values: Sequence[Any], names: Any = None) -> Encoded:
         if row is None:
             continue
         if not isinstance(row, Mapping):
-            raise TypeError(f"row {i} is a {type(row).__name__}, not a mapping of tensors")
+            raise TypeError(f"ragged_tensor_dict rows must be mappings or None; row {i} is {type(row).__name__}")
         if any(v is None for v in row.values()):
-            raise TypeError(f"row {i} has None for a tensor")
+            raise TypeError(f"ragged_tensor_dict rows cannot contain explicit None tensor values; row {i} has one")
         found.update(_tensor_names(row))
         if declared is not None and found - set(declared):
-            raise ValueError(f"row {i} has tensors that the FieldSchema does not name: {sorted(found - set(declared))}")
+            raise ValueError(f"ragged_tensor_dict rows contain keys not declared in FieldSchema metadata['keys']; row {i} has "
+                             f"keys not declared: {sorted(found - set(declared))}")
     names = sorted(found) if declared is None else declared
     payload: Payload = {"null_mask": _nulls(values)}
     codecs = {}
@@ -288,7 +289,7 @@ def encode_tensor_dicts(values: Sequence[Any], names: Any = None) -> Encoded:
         try:
             part, codecs[name] = encode_tensors([None if row is None else row.get(name) for row in values])
         except (TypeError, ValueError, RuntimeError) as e:
-            raise ValueError(f"the tensors {name!r} of rows cannot be stored: {e}") from e
+            raise ValueError(f"failed to encode ragged_tensor_dict key {name!r}: {e}") from e
         payload.update({f"{name}.{what}": column for what, column in part.items()})
     return payload, {"keys": names, "key_codecs": codecs}
 
@@ -454,16 +455,16 @@ def schema_dtype(schema: FieldSchema) -> Optional[np.dtype[Any]]:
     try:
         dtype = np.dtype(name)
     except (TypeError, ValueError) as e:
-        raise ValueError(f"a FieldSchema with no dtype in metadata['dtype']: {name!r}") from e
+        raise ValueError(f"invalid FieldSchema metadata['dtype']: {name!r}") from e
     if dtype.kind not in "biufc":
-        raise ValueError(f"metadata['dtype'] of a FieldSchema is one of numbers or bool, not {dtype}")
+        raise ValueError(f"FieldSchema metadata['dtype'] must be numeric or bool, got {dtype}")
     return dtype
 
 
 def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] = None) -> Encoded:
     """Encode values with a codec; a ValueError or TypeError if it does not support them."""
     if codec not in CODECS:
-        raise ValueError(f"there is no codec {codec!r}")
+        raise ValueError(f"unsupported schema codec: {codec!r}")
     encode = CODECS[codec][0]
     if schema is not None and codec in ("typed_ragged", "ndarray"):
         return encode(values, schema_dtype(schema))
@@ -475,7 +476,7 @@ def encode_as(codec: str, values: Sequence[Any], schema: Optional[FieldSchema] =
 def decode_as(codec: Any, columns: Columns, rows: Rows, metadata: Optional[Mapping[str, Any]]) -> list[Any]:
     """Decode rows; a ValueError if the members are damaged or of another codec."""
     if codec not in CODECS:
-        raise ValueError(f"rows of an unknown codec: {codec}")
+        raise ValueError(f"unknown structured non-tensor codec: {codec}")
     try:
         return CODECS[codec][1](columns, rows, metadata or {})
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as e:

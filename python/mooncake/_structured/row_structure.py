@@ -146,7 +146,7 @@ def infer_structure(path: str, values: list[Any], leaves: list[Leaf], nodes: lis
     children.  In a column, a row without the entry has MISSING, and a row whose parent is None has None.  A ValueError for
     more than 32 levels."""
     if _depth > DEPTH_MAX:
-        raise ValueError(f"{path!r} is deeper than {DEPTH_MAX} levels")
+        raise ValueError(f"infer_structure exceeded max depth {DEPTH_MAX} at {path!r}")
     missing = [v is MISSING for v in values]
     keys = _dict_keys(values)
     length = _list_length(values) if keys is None else None
@@ -175,7 +175,7 @@ def _needs_tree(leaf: Leaf) -> bool:
 
 def _encode_choice(path: str, values: Sequence[Any], choice: Choice) -> EncodedColumn:
     if not choice.accepted:
-        raise ValueError(f"{path} cannot be stored: {choice.reason}")
+        raise ValueError(f"unsupported structured non-tensor field {path}: {choice.reason}")
     payload, metadata = encode_as(choice.codec, values)
     metadata.update(schema_source="inferred_from_runtime_values", decision_reason=choice.reason,
                     normalized_type=choice.normalized_type)
@@ -211,7 +211,7 @@ def encode_column(path: str, values: Sequence[Any], schema: Optional[FieldSchema
     """Encode a column by its schema, or else by its values.  A ValueError or TypeError if it cannot be stored."""
     values = list(values)
     if schema is not None and not schema.nullable and any(v is None for v in values):
-        raise ValueError(f"{path!r} has a row that is None, which its FieldSchema excludes")
+        raise ValueError(f"FieldSchema for {path!r} is not nullable, and a row is None")
     if schema is not None and schema.codec != "auto" and (schema.codec != "ndarray" or "dtype" in schema.metadata):
         payload, metadata = encode_as(schema.codec, values, schema)
         return EncodedColumn(schema.codec, len(values), payload, metadata)
