@@ -47,7 +47,7 @@ def success(**more):
 # ---- requests ----
 
 def answered(handle):
-    """A handler that answers what it refuses, and unexpected exceptions, as JSON."""
+    """A handler that answers refused requests and unexpected exceptions with JSON."""
     @functools.wraps(handle)
     async def handler(self, request):
         try:
