@@ -199,6 +199,10 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
             return _setup.INVALID_PARAMS
         return self._connect(conf, _setup.parse_size(given["local_buffer_size"]))
 
+    def _get_pyclient_capsule(self):
+        # upstream's name for the object behind a store; objects that wrap a store pass it on
+        return self
+
     def _connect(self, conf, local_buffer=0):
         self._local_buffer = local_buffer
         self._end_sessions()

@@ -193,8 +193,9 @@ class MooncakeBundleTransfer:
         return StructuredObjectReadSpec(ref)
 
     def materialize(self, spec: StructuredObjectReadSpec) -> StructuredObjectResult:
-        """Read members.  Bytes are returned as arrays of uint8 if the store can read into memory.  A KeyError for unknown
-        members, a ValueError for damaged ones or an impossible slice, a RuntimeError if the store fails."""
+        """Read members.  Bytes are returned as arrays of uint8, or as bytes from a store object that the caller wrote.  A
+        KeyError for unknown members, a ValueError for damaged ones or an impossible slice, a RuntimeError if the store
+        fails."""
         return self.materialize_into(spec, None)
 
     def materialize_into(self, spec: StructuredObjectReadSpec,
@@ -308,7 +309,7 @@ class MooncakeBundleTransfer:
                 found = _encode_column(member, value, schema)
             except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as e:
                 how = "" if schema is None else f" as {schema.codec}"
-                kind = next((k for k in (TypeError, RuntimeError) if isinstance(e, k)), ValueError)
+                kind = next((k for k in (TypeError, RuntimeError, AttributeError) if isinstance(e, k)), ValueError)
                 raise kind(f"the column {name!r} cannot be stored{how}: {e}") from e
             members.update({f"{member}.{part}": what for part, what in found.payload.items()})
             coded[name] = {"codec": found.codec, "rows": found.rows, "metadata": found.metadata,

@@ -20,8 +20,14 @@ wrong=
 shopt -s nullglob
 for results in "$python/observe/${1:-}"*.json; do
 	subject=$(basename "$results" .json)
+	rc=0
 	timeout 120 "$PYTHON" "$python/observe/$subject.py" "$MASTER" "$MASTER_HTTP" >"$tmp/$subject.json" \
-		2>"$tmp/$subject.log" || fail "observe/$subject.py failed"
+		2>"$tmp/$subject.log" || rc=$?
+	if [ "$rc" -eq 77 ]; then
+		echo "# $subject is not compared: $(cat "$tmp/$subject.log")"
+		continue
+	fi
+	[ "$rc" -eq 0 ] || fail "observe/$subject.py failed"
 	echo "$subject:"
 	"$PYTHON" "$python/compare.py" "$results" "$tmp/$subject.json" || wrong="$wrong $subject"
 done

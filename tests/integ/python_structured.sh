@@ -34,6 +34,12 @@ in_each structured_faults.py "$MASTER"
 # warnings in the log are intended by the test
 timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" 2>"$tmp/catalog.log"
 
+# subjects of python_observed.sh that need numpy
+for script in $(grep -l 'needs("numpy")' "$top_srcdir"/tests/python/observe/*.py); do
+	timeout 120 "$tmp/venv/bin/python" "$script" "$MASTER" "$MASTER_HTTP" >"$tmp/observed.json"
+	"$PYTHON" "$top_srcdir/tests/python/compare.py" "${script%.py}.json" "$tmp/observed.json"
+done
+
 # without numpy the error names the missing package
 ! "$PYTHON" -c 'import sys; sys.modules["numpy"] = None; import mooncake.structured_object_store' 2>"$tmp/bare" ||
 	fail "the import succeeds without numpy"

@@ -438,6 +438,33 @@ def test_threads():
         t.remove_bundle(ref)
 
 
+class Keeper(Little):
+    """A store with tensors in a format of its own."""
+
+    def put_tensor(self, key, tensor, config=None):
+        self.objects[key] = tensor.clone()
+        return 0
+
+    pub_tensor = put_tensor
+
+    def get_tensor(self, key):
+        return self.objects.get(key)
+
+
+def test_tensors_of_another_store():
+    if torch is None:
+        return
+    store = Keeper()
+    t = so.MooncakeBundleTransfer(store)
+    for config in (None, ReplicateConfig()):
+        ref = t.put_object({"t": torch.arange(6.).reshape(2, 3)}, config=config)
+        check(torch.arange(6.).reshape(2, 3), t.get_object(ref)["t"], "get_tensor")
+        del store.objects[ref.manifest["buffers"]["t"]["key"]]
+        assert "found no tensor" in raises(RuntimeError, t.get_object, ref)
+    store.get_tensor = None
+    assert "does not support get_tensor" in raises(RuntimeError, t.get_object, ref)
+
+
 def test_pool():
     pool = BufferPool(other, max_bytes=4 << 20, block_on_exhaustion=False)
     t = so.MooncakeBundleTransfer(other, buffer_pool=pool)

@@ -18,7 +18,8 @@ import numpy as np
 
 from mooncake._api import tensors as _tensors
 from mooncake._structured.bundle_format import BundleTransferPolicy, check_segment
-from mooncake._structured.bundle_payload import Payloads, Span, bytes_view, check_status, describe, split
+from mooncake._structured.bundle_payload import (Payloads, Span, bytes_view, check_status, describe, lease_of,
+                                                split)
 
 try:
     import torch
@@ -434,15 +435,30 @@ def read_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
             shape = _shape_of(spec, name)
             rows = resolved(rows, shape[0] if shape else 0)
         return _read_tensor_rows(payloads, name, payload, spec, rows, destination)
+    if payload.get("kind") == "tensor" and not payloads.own:
+        return _of_put_tensor(payloads, name, payload, destination)
     if destination is not None:
         return _read_tensor_into(payloads, name, payload, destination)
     return _tensor_from(payloads.read(payload), name)
 
 
+def _of_put_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], destination: Any) -> Any:
+    """Read a tensor that put_tensor() of the caller's own store wrote, in a format that only that store knows."""
+    key = payload["key"]
+    if destination is None:
+        value = payloads.method("get_tensor", f"the tensor {name}")(key)
+        if value is None:
+            raise RuntimeError(f"{key} cannot be read: get_tensor found no tensor")
+        return value
+    _check_tensor_destination(name, destination, payload["bytes"])
+    value = payloads.method("get_tensor_into", f"the tensor {name}")(key, destination.ptr, destination.size)
+    return destination if value is None else value
+
+
 def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
                 rows: Any = None, destination: Any = None) -> Any:
     """Read a member.  @rows (a slice, range or indices) is for arrays and tensors only.  Bytes are returned as an array of
-    uint8 if the store can read into memory, else as bytes."""
+    uint8 if a store of ours or the caller's pool has the memory, else as bytes."""
     encoding = spec.get("encoding", "bytes")
     if encoding == "torch_tensor":
         return read_tensor(payloads, name, payload, spec, rows, destination)
@@ -457,6 +473,5 @@ def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec:
         raise ValueError(f"structured bytes member {name} does not support slicing")
     if destination is not None:
         raise ValueError(f"structured bytes member {name} does not support materialize_into")
-    if payload["bytes"] and payloads.direct:
-        return payloads.read(payload, pooled=True)
-    return payloads.read(payload).tobytes()
+    found = payloads.read(payload, pooled=True)
+    return found if len(found) and (payloads.own or lease_of(found) is not None) else found.tobytes()

@@ -13,6 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 import numpy as np
 
 from mooncake import _setup
+from mooncake._api.buffers import BufferPool
 from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, MISSING_OBJECT_ERROR,
                                      BundleTransferPolicy)
 
@@ -149,7 +150,7 @@ def config_for(config: Any, keys: int) -> Any:
     if config is None or getattr(config, "group_ids", None) is None:
         return config
     group = group_of(config)
-    wanted = [group] * keys if group else None
+    wanted = None if group is None else [group] * keys
     if config.group_ids == wanted:
         return config
     config = _copied_config(config)
@@ -160,6 +161,21 @@ def config_for(config: Any, keys: int) -> Any:
 def check_status(status: Any, call: str, key: str) -> None:
     if status is not None and status != 0:
         raise RuntimeError(f"{call} failed for {key}: {status}")
+
+
+class _Lease:
+    """Memory of a pool; returned once, at the latest when it is freed."""
+
+    def __init__(self, lease: Any) -> None:
+        self._lease = lease
+
+    def release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    def __del__(self) -> None:
+        self.release()
 
 
 class Payloads:
@@ -175,9 +191,17 @@ class Payloads:
         return found if callable(found) else None
 
     @property
-    def direct(self) -> bool:
-        """Whether the store can read into memory."""
-        return self._call("batch_get_into") is not None or self._call("get_into_ranges") is not None
+    def own(self) -> bool:
+        """Whether the store is a MooncakeDistributedStore, or wraps one; not an object that the caller wrote."""
+        capsule = self._call("_get_pyclient_capsule")
+        return capsule is not None and capsule() is not None
+
+    def method(self, name: str, what: str) -> Any:
+        """A method of the store, needed for @what; a RuntimeError if the store lacks it."""
+        found = self._call(name)
+        if found is None:
+            raise RuntimeError(f"{what}: the store does not support {name}")
+        return found
 
     def stored_config(self, call: str, key: str, *args: Any, config: Any = None) -> None:
         """Call @call(key, *args), with @config if given; a RuntimeError if it fails."""
@@ -286,14 +310,18 @@ class Payloads:
             self._check_sizes(payload)
         if pooled and self.pool is not None and size:
             try:
-                lease = self.pool.acquire(size, block=False)
+                # the caller's own pool may have no option beside the size
+                lease = self.pool.acquire(size, **({"block": False} if isinstance(self.pool, BufferPool) else {}))
             except RuntimeError:
                 return np.empty(size, np.uint8)
             raw = (ctypes.c_uint8 * size).from_address(lease.ptr)
             # every view of the array keeps this object, and so the lease
-            raw.lease = lease
+            raw.lease = _Lease(lease)
             return np.frombuffer(raw, np.uint8)
         return np.empty(size, np.uint8)
+
+    def _can_register(self) -> bool:
+        return self._call("register_buffer") is not None and self._call("unregister_buffer") is not None
 
     @contextlib.contextmanager
     def _registered(self, address: int, size: int) -> Iterator[None]:
@@ -320,9 +348,10 @@ class Payloads:
             raise ValueError(f"more bytes than the {size} of the destination")
         if not found:
             return
-        whole = all(each == [(0, each[0][1], chunks[i]["bytes"])] for i, each in found.items())
+        whole = self._can_register() and self._call("batch_get_into") is not None and all(
+            each == [(0, each[0][1], chunks[i]["bytes"])] for i, each in found.items())
         call = self._call("batch_get_into" if whole else "get_into_ranges")
-        if call is None:
+        if call is None or not (registered or self._can_register()):
             self._fill_by_get(chunks, found, address)
             return
         with contextlib.nullcontext() if registered else self._registered(address, size):
@@ -352,8 +381,8 @@ class Payloads:
 
     def fill(self, payload: Mapping[str, Any], spans: Sequence[Span], target: np.ndarray,
              registered: bool = False) -> None:
-        """fill_at() into an array in C order."""
-        self.fill_at(payload, spans, target.ctypes.data, target.nbytes, registered)
+        """fill_at() into an array in C order; a pool has registered its memory."""
+        self.fill_at(payload, spans, target.ctypes.data, target.nbytes, registered or lease_of(target) is not None)
 
     def read(self, payload: Mapping[str, Any], pooled: bool = False) -> np.ndarray:
         """All bytes of a payload."""

@@ -178,7 +178,8 @@ def encode_typed_ragged(values: Sequence[Any], dtype: Optional[np.dtype[Any]] = 
     rows = "ndarray" if len(flat) == sum(is_array) else "mixed" if any(is_array) else "list"
     metadata: dict[str, Any] = {"dtype": str(kind), "max_ndim": deepest, "shape_policy": "ragged", "row_format": rows,
                                 "ndarray_rows": is_array if rows == "mixed" else None}
-    if rows == "ndarray" and n and len({a.ndim for a in flat.values()}) < 2:
+    # with it, upstream's readers give rows without dimensions the dimension of the others
+    if rows == "ndarray" and n and len({a.ndim > 0 for a in flat.values()}) < 2:
         metadata["physical_layout"] = "contiguous_flat"
     return {"data": data, "offsets": offsets, "shapes": shapes, "ndims": ndims, "nulls": _nulls(values)}, metadata
 
