@@ -193,7 +193,7 @@ class Case(unittest.TestCase):
         s, data = self.s, bytes(range(60))
         value = memoryview(bytearray(data)).cast("B", (3, 4, 5))
         config = ms.ReplicateConfig()
-        for dim, n, sizes in ((0, 3, (1, 1, 1)), (0, 2, (2, 1)), (1, 2, (2, 2)), (2, 5, (1,) * 5), (2, 2, (3, 2))):
+        for dim, n, sizes in ((0, 3, (1, 1, 1)), (1, 2, (2, 2)), (2, 5, (1,) * 5)):
             key = f"s{dim}{n}"
             self.assertEqual(s.put_tensor_with_tp(key, value, 0, n, dim), 0)
             self.assertEqual(s.batch_pub_tensor_with_tp([key + "b"], [value], config, 0, n, dim), [0])
@@ -212,6 +212,9 @@ class Case(unittest.TestCase):
                     whole[tuple(place)] = byte
                 at += size
             self.assertEqual(bytes(whole[a, b, c] for a in range(3) for b in range(4) for c in range(5)), data)
+        # unequal shards, as upstream
+        self.assertEqual([s.put_tensor_with_tp("uneven", value, 0, 2, dim) for dim in (0, 2)], [-600, -600])
+        self.assertEqual([s.get_tensor_with_tp("uneven", r, 2) for r in range(2)], [None, None])
         # from memory; one rank; invalid arguments
         room = ctypes.create_string_buffer(_tensors.Header(3, (3, 4, 5)).pack() + data)
         self.assertEqual(s.put_tensor_with_tp_from("f", ctypes.addressof(room), len(room), 0, 3, 0), 0)
@@ -355,6 +358,19 @@ class WithParallelism(unittest.TestCase):
             self.assertEqual(self.header(name), (1, (), (4, 6), (4, 6)))
             self.assertEqual(self.read("k", shard(of)), ((4, 6), bytes(range(24))))
         self.assertEqual(s.get("k__parallelism_manifest"), b"")
+
+    def test_needed_numbers(self):
+        """As upstream: "ep" needs expert_id, "pp" needs stage_id; a tensor that does not split into equal pieces has none."""
+        s = self.s
+        for of in (axis("ep", 0, 2), axis("ep", 0, 2, stage_id=1), axis("pp", 0, 2), axis("pp", 0, 2, expert_id=1)):
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, axes(of)), -600)
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE, axes(axis("tp", 0, 2, 0), of)), -600)
+            self.assertIsNone(self.read("k", shard(of)))
+        self.assertEqual(s.remove_all(True), 0)
+        for r in range(2):
+            self.assertEqual(s.put_tensor_with_parallelism("k", self.WHOLE[2 * r:2 * r + 2], axes(axis("tp", r, 2, 0))), 0)
+        self.assertEqual([self.read("k", shard(axis("tp", r, 3, 0))) for r in range(3)], [None] * 3)
+        self.assertEqual([self.read("k", shard(axis("tp", r, 5, 0))) for r in range(5)], [None] * 5)
 
     def test_several_axes(self):
         s, pp = self.s, axis("pp", 0, 2, stage_id=1)

@@ -21,8 +21,8 @@ SIZE_MAX = 1 << 20
 
 
 class ParallelAxis:
-    """One axis of parallelism: kind ("dp", "tp", "ep", "pp"), rank, size; split_dim: the dimension that "tp" splits;
-    expert_id ("ep"), stage_id ("pp")."""
+    """One axis of parallelism: kind ("dp", "tp", "ep", "pp"), rank, size.  Needed are split_dim, the dimension that "tp"
+    splits, for "tp", expert_id for "ep", stage_id for "pp"."""
 
     __slots__ = ("kind", "rank", "size", "split_dim", "expert_id", "stage_id")
 
@@ -84,6 +84,8 @@ def _axis(axis):
         raise _Bad("split_dim")
     if split is not None:
         _whole(split, 0, DIMS_MAX - 1, "split_dim")
+    if (kind == "ep" and expert is None) or (kind == "pp" and stage is None):
+        raise _Bad("expert_id of ep, stage_id of pp")
     for number in (expert, stage):
         if number is not None:
             _whole(number, 0, 1 << 31, "expert_id, stage_id")
@@ -341,14 +343,12 @@ class Parallel:
         if whole is None or dim >= len(whole[0].shape):
             return None
         header, data = whole
-        step = -(-header.shape[dim] // size)
-        first = min(rank * step, header.shape[dim])
-        count = min(step, header.shape[dim] - first)
-        if not count:
+        step = header.shape[dim] // size
+        if not step or header.shape[dim] % size:
             return None
-        shape = header.shape[:dim] + (count,) + header.shape[dim + 1:]
+        shape = header.shape[:dim] + (step,) + header.shape[dim + 1:]
         return (Header(header.code, shape, header.shape, SHARD),
-                _slice(data, header.shape, TYPES[header.code][1], dim, first, count))
+                _slice(data, header.shape, TYPES[header.code][1], dim, rank * step, step))
 
     def _parallel_get(self, key, target):
         """(Header, bytes), or None."""
@@ -378,7 +378,7 @@ class Parallel:
         """get_tensor_with_parallelism(key: str, target: ReadTarget = None) -> tensor, or None
 
         Read the object of the key, a piece, or the whole joined from pieces; returns a tensor over a private copy.  None
-        for a miss, a missing piece, or wrong axes."""
+        for a miss, a missing piece, wrong axes, or a tensor that does not split into equal pieces."""
         return self.batch_get_tensor_with_parallelism([key], [target])[0]
 
     def batch_get_tensor_with_parallelism(self, keys, targets=None):

@@ -475,23 +475,24 @@ class Tensors:
     # ---- tensor parallelism: shard r of a key is the object key_tp_r ----
 
     def _shards(self, tensor, tp_size, split_dim):
-        """tp_size pieces of a tensor along a dimension, with the sizes of torch.chunk(); None if it cannot be split."""
+        """tp_size equal pieces of a tensor along a dimension; None if it cannot be split."""
         found = elements(tensor)
         if found is None or not isinstance(tp_size, int) or tp_size < 1:
             return None
         shape = found.header.shape
         if not isinstance(split_dim, int) or not 0 <= split_dim < len(shape) or shape[split_dim] < tp_size:
             return None
-        step = -(-shape[split_dim] // tp_size)
-        if step * (tp_size - 1) >= shape[split_dim]:
+        if shape[split_dim] % tp_size:
+            self._log.error("only uniform sharding is supported: %d rows of dimension %d for %d ranks", shape[split_dim],
+                            split_dim, tp_size)
             return None
+        step = shape[split_dim] // tp_size
         outer, inner = math.prod(shape[:split_dim]), math.prod(shape[split_dim + 1:]) * TYPES[found.header.code][1]
         whole = bytes_of(found)
         row, out = shape[split_dim] * inner, []
         for at in range(0, shape[split_dim], step):
-            n = min(step, shape[split_dim] - at)
-            piece = bytearray().join(whole[o * row + at * inner:o * row + (at + n) * inner] for o in range(outer))
-            header = Header(found.header.code, shape[:split_dim] + (n,) + shape[split_dim + 1:])
+            piece = bytearray().join(whole[o * row + at * inner:o * row + (at + step) * inner] for o in range(outer))
+            header = Header(found.header.code, shape[:split_dim] + (step,) + shape[split_dim + 1:])
             raw = memory_at(ctypes.addressof(ctypes.c_char.from_buffer(piece)), len(piece)) if piece else None
             out.append(Elements(header, ctypes.addressof(raw) if raw is not None else 0, (piece, raw)))
         return out
@@ -515,8 +516,8 @@ class Tensors:
     def put_tensor_with_tp(self, key, tensor, tp_rank=0, tp_size=1, split_dim=0):
         """put_tensor_with_tp(key: str, tensor, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> int
 
-        Split a whole tensor along a dimension and store the shards of all ranks, for any tp_rank.  0; -600 if it cannot be
-        split; or the first error of a shard."""
+        Split a whole tensor along a dimension and store the shards of all ranks, for any tp_rank.  0; -600 if it does not
+        split into equal shards; or the first error of a shard."""
         return self._put_shards(key, tensor, None, tp_size, split_dim)
 
     def pub_tensor_with_tp(self, key, tensor, config=None, tp_rank=0, tp_size=1, split_dim=0):
