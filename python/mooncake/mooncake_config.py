@@ -115,3 +115,12 @@ class MooncakeConfig:
                              "(the master's HOST:PORT) is set")
         found = {name: os.environ[variable] for name, variable in ENVIRONMENT.items() if variable in os.environ}
         return MooncakeConfig(**{**DEFAULTS, **found})
+
+
+# upstream's names, which programs import
+def _parse_segment_size(value):
+    return _setup.parse_size(value, "segment size")
+
+
+def _parse_bool(value):
+    return _setup.parse_bool(value, "boolean")

@@ -18,6 +18,7 @@ from mooncake._api.tensors import (Tensors as _Tensors, deserialize as _deserial
                                metadata_size as _tensor_metadata_size, serialize as _serialize_tensor)
 from mooncake._api.enums import ExistOptions, ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._api.tasks import QueryTaskResponse, Tasks as _Tasks
+from mooncake.engram import EngramStore, EngramStoreConfig
 from mooncake._store import (BufferHandle, MooncakeHostMemAllocator, RangedReadSnapshot, ReplicateConfig as _Config,
                              Store as _Store, bind_to_numa_node)
 

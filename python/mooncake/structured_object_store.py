@@ -29,19 +29,23 @@ from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PA
                                      BundleTransferPolicy, RemoteBundleRef)
 from mooncake._structured.bundle_members import (encode as _encode, raw_destination, read_member as _read_member,
                                       tensor_object_buffer)
-from mooncake._structured.bundle_payload import (Payloads as _Payloads, group_of as _group_of, lease_of as _lease_of,
-                                      with_group as _with_group)
+from mooncake._structured.bundle_payload import (Payloads as _Payloads, config_for as _config_for, group_of as _group_of,
+                                      lease_of as _lease_of, with_group as _with_group)
 from mooncake._structured.bundles import Bundles as _Bundles
 from mooncake._structured.dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO_REF_HANDLE_VERSION, STORAGE_GROUP_ID,
                                  DataProtoRefLike, MooncakeDataProtoRef, StructuredFieldLocation,
                                  StructuredMemberSlice, export_dataproto_ref, import_dataproto_ref,
                                  is_dataproto_ref_handle)
 from mooncake._structured.row_codecs import Columns as _Columns, FieldSchema
-from mooncake._structured.row_structure import (MISSING, decode_column as _decode_column, encode_column as _encode_column,
-                                     infer_structure)
+from mooncake._structured.row_structure import (MISSING, choose as _choose, decode_column as _decode_column,
+                                     encode_column as _encode_column, escape as _escape, infer_structure)
 
 export_ref = export_dataproto_ref
 import_ref = import_dataproto_ref
+
+# upstream's names, which programs import
+_choose_leaf_codec, _config_for_grouped_keys = _choose, _config_for
+_escape_key = _escape
 
 _WRAPPED = "__mooncake_wrapped_object__"
 _BundleRef = Union[RemoteBundleRef, Mapping[str, Any]]
@@ -89,6 +93,10 @@ class StructuredObjectReadSpec:
     def member_slice(self, name: str) -> Optional[StructuredMemberSlice]:
         """The slice set by slice_member(), or None."""
         return dict(self.member_slices).get(name)
+
+
+def _decode_manifest(payload: bytes) -> dict[str, Any]:
+    return _fmt.decode_json(payload, "bundle manifest")
 
 
 def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:

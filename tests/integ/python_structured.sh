@@ -31,6 +31,7 @@ in_each() {
 
 in_each structured.py "$MASTER"
 in_each structured_faults.py "$MASTER"
+timeout 60 "$tmp/venv/bin/python" "$top_srcdir/tests/python/engram.py" "$MASTER"
 # warnings in the log are intended by the test
 timeout 250 "$tmp/venv/bin/python" "$top_srcdir/tests/python/catalog.py" "$MASTER" 2>"$tmp/catalog.log"
 

@@ -49,6 +49,8 @@ if [ $# -eq 0 ]; then
 	upstream_python 0.3.13.post1
 	master_of_wheel master13 --default_kv_lease_ttl=2000
 	same "$python/observe.py" "$python/upstream.json"
+	# 77: without numpy
+	timeout 60 "$UPSTREAM_PYTHON" "$python/engram.py" "$MASTER" || [ $? -eq 77 ]
 fi
 upstream_python 0.3.14
 if [ $# -eq 0 ]; then

@@ -9,7 +9,7 @@
 # test if it cannot be installed.  Since 0.3.14 the only wheels are those for CUDA: their programs need
 # LD_LIBRARY_PATH=$UPSTREAM_LIBRARIES, which has a driver without GPUs.
 upstream_python() {
-	local dir=$top_builddir/tests/wheels/$1 packages=mooncake-transfer-engine-non-cuda==$1 sites
+	local dir=$top_builddir/tests/wheels/$1 packages="mooncake-transfer-engine-non-cuda==$1 numpy" sites
 	UPSTREAM_VERSION=$1 UPSTREAM_LIBRARIES=''
 	unless_sanitized "upstream's programs are not sanitized"
 	requires python3 flock

@@ -196,11 +196,11 @@ class Payloads:
         capsule = self._call("_get_pyclient_capsule")
         return capsule is not None and capsule() is not None
 
-    def method(self, name: str, what: str) -> Any:
-        """A method of the store, needed for @what; a RuntimeError if the store lacks it."""
+    def method(self, name: str, member: str) -> Any:
+        """A method of the store, to read @member; a RuntimeError if the store lacks it."""
         found = self._call(name)
         if found is None:
-            raise RuntimeError(f"{what}: the store does not support {name}")
+            raise RuntimeError(f"{member}: the store does not support {name}")
         return found
 
     def stored_config(self, call: str, key: str, *args: Any, config: Any = None) -> None:

@@ -135,10 +135,13 @@ def _list_length(values: Sequence[Any]) -> Optional[int]:
     return longest if longest <= ITEMS_MAX and all(inner) else None
 
 
+def escape(key: str) -> str:
+    """A key of a dict as a component of a path."""
+    return "".join("\\" + c if c in "\\.[" else c for c in key)
+
+
 def child_path(path: str, kind: str, child: Any) -> str:
-    if kind == "list":
-        return f"{path}[{int(child)}]"
-    return path + "." + "".join("\\" + c if c in "\\.[" else c for c in str(child))
+    return f"{path}[{int(child)}]" if kind == "list" else f"{path}.{escape(str(child))}"
 
 
 def infer_structure(path: str, values: list[Any], leaves: list[Leaf], nodes: list[Node], *, _depth: int = 0) -> None:

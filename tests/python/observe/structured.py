@@ -189,6 +189,29 @@ ROWS = {"same": [np.zeros(3), np.zeros(3)], "ragged": [np.zeros(3), np.zeros(2)]
 for name, rows in ROWS.items():
     case(f"rows: {name}", lambda: column(rows))
 
+
+
+def choice(values):
+    found = so._choose_leaf_codec(values)
+    return [found.accepted, found.codec, found.reason, found.normalized_type]
+
+
+for values in ([1, 2], ["a", None], [b"a"], [[1, 2], [3]], [{"a": 1}], [np.zeros(2), None]):
+    case(f"_choose_leaf_codec of {type(values[0]).__name__}", lambda: choice(values))
+case("_escape_key", lambda: so._escape_key("a.b[0]\\c"))
+case("_decode_manifest", lambda: so._decode_manifest(b'{"version": 1}'))
+case("_decode_manifest of a list", lambda: so._decode_manifest(b"[]"))
+
+
+def grouped(value, keys):
+    config = Config()
+    config.group_ids = value
+    return so._config_for_grouped_keys(config, keys).group_ids
+
+
+for value in (["g"], "g", [""], [], ["g", "h"], None):
+    case(f"_config_for_grouped_keys {value!r}", lambda: grouped(value, 3))
+
 finish({
     "rows: scalar and row": ([{"max_ndim": 1, "row_format": "ndarray", "physical_layout": None}, [[], [2]]],
                              "upstream gives a dimension to the row that has none"),
