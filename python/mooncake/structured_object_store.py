@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any, Literal, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from mooncake._structured.dataproto import (DATAPROTO_REF_HANDLE_TYPE, DATAPROTO
                                  DataProtoRefLike, MooncakeDataProtoRef, StructuredFieldLocation,
                                  StructuredMemberSlice, export_dataproto_ref, import_dataproto_ref,
                                  is_dataproto_ref_handle)
+from mooncake._structured import ranges as _ranges
+from mooncake._structured.ranges import (PreparedRangeLayoutChanged, PreparedStructuredMemberRanges,
+                                     StructuredMemberRange)
 from mooncake._structured.row_codecs import Columns as _Columns, FieldSchema
 from mooncake._structured.row_structure import (MISSING, choose as _choose, decode_column as _decode_column,
                                      encode_column as _encode_column, escape as _escape, infer_structure)
@@ -104,6 +107,12 @@ def _specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(specs, dict) or not all(isinstance(s, dict) for s in specs.values()):
         raise ValueError("structured field specs must be a dict of dicts")
     return specs
+
+
+def _check_names(names: Any, buffers: Mapping[str, Any]) -> None:
+    missing = [name for name in names if name not in buffers]
+    if missing:
+        raise KeyError(f"unknown bundle buffers: {missing}")
 
 
 def _slice(member: str, wanted: Optional[StructuredMemberSlice]) -> Optional[slice]:
@@ -222,11 +231,50 @@ class MooncakeBundleTransfer:
     def _members(self, manifest: Mapping[str, Any], metadata: Mapping[str, Any], names: Any, rows: Mapping[str, Any],
                  destinations: Mapping[str, Any]) -> dict[str, Any]:
         specs, buffers = _specs(metadata), manifest["buffers"]
-        missing = [name for name in names if name not in buffers]
-        if missing:
-            raise KeyError(f"unknown bundle buffers: {missing}")
+        _check_names(names, buffers)
         return {name: _read_member(self._bundles.payloads, name, buffers[name], specs.get(name, {}), rows.get(name),
                                    destinations.get(name)) for name in names}
+
+    def _range_inputs(self, spec: StructuredObjectReadSpec, destinations: Any) -> tuple[dict[str, Any], Any, Any]:
+        if spec.member_slices:
+            raise ValueError("structured member slices cannot be combined with byte ranges")
+        _ranges.check_destinations(destinations)
+        manifest = self._bundles.resolve(spec.ref)
+        names = manifest["buffers"] if spec.member_names is None else spec.member_names
+        _check_names(names, manifest["buffers"])
+        return self._bundles.read_meta(manifest), manifest["buffers"], names
+
+    def prepare_member_ranges(self, spec: StructuredObjectReadSpec, ranges: Sequence[StructuredMemberRange],
+                              destination: Any) -> PreparedStructuredMemberRanges:
+        """Plan the reading of byte ranges of one member, without reading it; destination as for materialize_ranges_into().
+        The plan is for all bundles in which the member has the same type, shape and chunks."""
+        ranges = tuple(ranges)
+        if not ranges or not isinstance(ranges[0], StructuredMemberRange):
+            raise ValueError("prepared member read requires StructuredMemberRange values")
+        name = ranges[0].member_name
+        return _ranges.prepare(*self._range_inputs(spec, {name: destination}), ranges, {name: destination})[name]
+
+    def materialize_prepared_ranges_into(self, spec: StructuredObjectReadSpec, prepared: PreparedStructuredMemberRanges,
+                                         destination: Any) -> StructuredObjectResult:
+        """Read byte ranges by a plan.  PreparedRangeLayoutChanged if the member of this bundle differs from the plan."""
+        if not isinstance(prepared, PreparedStructuredMemberRanges):
+            raise TypeError("prepared must be PreparedStructuredMemberRanges")
+        return self._read_ranges(spec, {prepared.member_name: destination}, lambda *_: {prepared.member_name: prepared})
+
+    def materialize_ranges_into(self, spec: StructuredObjectReadSpec, ranges: Sequence[StructuredMemberRange],
+                                destinations: Mapping[str, Any]) -> StructuredObjectResult:
+        """Read byte ranges of members, bytes or arrays, into the caller's memory: a pre_registered raw_destination() with an
+        owner for each member.  ValueError for ranges outside of the member or of its destination, unaligned ones, or ones
+        that overlap; RuntimeError if the store fails, after which that memory is undefined."""
+        return self._read_ranges(spec, destinations, lambda *inputs: _ranges.prepare(*inputs, tuple(ranges), destinations))
+
+    def _read_ranges(self, spec: StructuredObjectReadSpec, destinations: Mapping[str, Any],
+                     plan: Callable[..., Any]) -> StructuredObjectResult:
+        inputs = self._range_inputs(spec, destinations)
+        requests = [(destinations[name], _ranges.bind(*inputs, each, destinations[name]), each)
+                    for name, each in plan(*inputs).items()]
+        _ranges.execute(self._bundles.payloads.method("get_into_ranges", "byte ranges"), requests)
+        return StructuredObjectResult(inputs[0], dict(destinations))
 
     @staticmethod
     def release_result(result: Any) -> None:
@@ -489,7 +537,8 @@ __all__ = [
     "AUTO_PARALLEL_MIN_BYTES", "AUTO_PARALLEL_MIN_CHUNKS", "DATAPROTO_REF_HANDLE_TYPE", "DATAPROTO_REF_HANDLE_VERSION",
     "DEFAULT_BUNDLE_CHUNK_BYTES", "MISSING", "MISSING_OBJECT_ERROR", "STORAGE_GROUP_ID", "STRUCTURED_FIELD_SPECS_KEY",
     "BundleStore", "BundleTransferPolicy", "DataProtoRefLike", "FieldSchema", "MooncakeBundleTransfer",
-    "MooncakeDataProtoRef", "RemoteBundleRef", "StructuredFieldLocation", "StructuredMemberSlice",
+    "MooncakeDataProtoRef", "PreparedRangeLayoutChanged", "PreparedStructuredMemberRanges", "RemoteBundleRef",
+    "StructuredMemberRange", "StructuredFieldLocation", "StructuredMemberSlice",
     "StructuredObjectPayload", "StructuredObjectReadSpec", "StructuredObjectResult", "export_dataproto_ref",
     "export_ref", "import_dataproto_ref", "import_ref", "infer_structure", "is_dataproto_ref_handle", "raw_destination",
     "tensor_object_buffer",

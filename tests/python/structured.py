@@ -438,6 +438,27 @@ def test_threads():
         t.remove_bundle(ref)
 
 
+def test_byte_ranges():
+    """More cases: observe/structured_ranges.py."""
+    t = so.MooncakeBundleTransfer(one, default_chunk_bytes=100)
+    data = bytes(range(256)) * 3
+    ref = t.put_object({"b": data})
+    memory = np.zeros(512, np.uint8)
+    assert other.register_buffer(memory.ctypes.data, memory.nbytes) == 0
+    reader = so.MooncakeBundleTransfer(other)
+    into = so.raw_destination(memory.ctypes.data, memory.nbytes, memory, pre_registered=True)
+    ranges = [so.StructuredMemberRange("b", 50, 300, 100), so.StructuredMemberRange("b", 700, 7, 3)]
+    spec = reader.read_spec({"manifest_key": ref.manifest_key})
+    plan = reader.prepare_member_ranges(spec, ranges, into)
+    for call, what in ((reader.materialize_ranges_into, (ranges, {"b": into})), (reader.materialize_prepared_ranges_into, (plan, into))):
+        memory[:] = 0
+        call(spec, *what)
+        assert memory.tobytes() == bytes(3) + data[700:707] + bytes(90) + data[50:350] + bytes(112)
+    t.remove_bundle(ref)
+    raises(ValueError, reader.materialize_prepared_ranges_into, spec, plan, into)
+    assert other.unregister_buffer(memory.ctypes.data) == 0
+
+
 class Keeper(Little):
     """A store with tensors in a format of its own."""
 

@@ -65,7 +65,7 @@ def describe(key: str, sizes: Sequence[int]) -> dict[str, Any]:
     return {"key": key, "bytes": sum(sizes), "chunks": [{"key": k, "bytes": n} for k, n in zip(keys, sizes)]}
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
+def merged(spans: Sequence[Span]) -> list[Span]:
     """The same bytes in as few spans as possible."""
     out: list[Span] = []
     for source, target, length in spans:
@@ -76,14 +76,14 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
     return out
 
 
-def _by_chunk(chunks: Sequence[Mapping[str, Any]], spans: Sequence[Span]) -> dict[int, list[Span]]:
+def by_chunk(chunks: Sequence[Mapping[str, Any]], spans: Sequence[Span]) -> dict[int, list[Span]]:
     """The spans by chunk: {index of the chunk: spans with offsets in the chunk}."""
     starts, total = [], 0
     for chunk in chunks:
         starts.append(total)
         total += chunk["bytes"]
     out: dict[int, list[Span]] = {}
-    for source, target, length in _merged(spans):
+    for source, target, length in merged(spans):
         if source < 0 or source + length > total:
             raise ValueError(f"bytes {source} to {source + length} of a payload of {total} bytes")
         i = bisect.bisect_right(starts, source) - 1
@@ -343,7 +343,7 @@ class Payloads:
         """Read @spans of @payload into the caller's memory, @size bytes at @address.  If a chunk is missing or has the wrong
         size, raises RuntimeError, and the memory is undefined."""
         chunks = payload["chunks"]
-        found = _by_chunk(chunks, spans)
+        found = by_chunk(chunks, spans)
         if any(target < 0 or target + n > size for each in found.values() for _, target, n in each):
             raise ValueError(f"more bytes than the {size} of the destination")
         if not found:
