@@ -27,7 +27,7 @@ from mooncake import _setup
 from mooncake._structured.bundle_format import (AUTO_PARALLEL_MIN_BYTES, AUTO_PARALLEL_MIN_CHUNKS, DEFAULT_BUNDLE_CHUNK_BYTES,
                                      MISSING_OBJECT_ERROR, STRUCTURED_FIELD_SPECS_KEY, BundleStore,
                                      BundleTransferPolicy, RemoteBundleRef)
-from mooncake._structured.bundle_members import (encode as _encode, raw_destination, read_member as _read_member,
+from mooncake._structured.bundle_members import (encode as _encode, raw_destination, read_matrix as _read_matrix, read_member as _read_member,
                                       tensor_object_buffer)
 from mooncake._structured.bundle_payload import (Payloads as _Payloads, config_for as _config_for, group_of as _group_of,
                                       lease_of as _lease_of, with_group as _with_group)
@@ -418,11 +418,13 @@ class MooncakeBundleTransfer:
             fields: Optional[Sequence[str]] = None, batch_fields: Optional[Sequence[str]] = None,
             non_tensor_fields: Optional[Sequence[str]] = None, meta_info_keys: Optional[Sequence[str]] = None,
             data_cls: Optional[Any] = None, destinations: Optional[Mapping[str, Any]] = None,
-            rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None) -> Any:
+            rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None,
+            batch_slices: Optional[Mapping[str, slice]] = None) -> Any:
         """Read all or the named fields of a DataProto: a dict of the three sections, or a data_cls made of them; for
         type="dict" one flat dict.
 
-        rows: a slice with a positive step, or indices; only these are transferred.  destinations: as for
+        rows: a slice with a positive step, or indices; only these are transferred.  batch_slices: columns of matrices of the
+        batch, by field; only these are transferred.  destinations: as for
         materialize_into(), by field.  Encoded columns are returned as arrays of objects, in flat dicts as lists.  Errors as
         materialize(); an IndexError for rows out of range."""
         if type not in ("dataproto", "dict"):
@@ -433,9 +435,10 @@ class MooncakeBundleTransfer:
         names = _dp.chosen_fields(ref, fields, batch_fields, non_tensor_fields)
         for name in names:
             stages.setdefault(ref.field_index[name].stage, []).append(name)
+        _dp.check_slices(ref, names, batch_slices or {})
         found: dict[str, Any] = {}
         for stage, of_stage in stages.items():
-            found.update(self._read_stage(ref, stage, of_stage, chosen, destinations or {}))
+            found.update(self._read_stage(ref, stage, of_stage, chosen, destinations or {}, batch_slices or {}))
         batch, non_tensor = ({name: found[name] for name in names if ref.field_index[name].section == section}
                              for section in _dp.SECTIONS[:2])
         meta_info = dict(ref.meta_info) if meta_info_keys is None else {
@@ -446,13 +449,19 @@ class MooncakeBundleTransfer:
                                  for n, v in non_tensor.items()}, meta_info, data_cls)
 
     def _read_stage(self, ref: MooncakeDataProtoRef, stage: str, names: Sequence[str], rows: Any,
-                    destinations: Mapping[str, Any]) -> dict[str, Any]:
+                    destinations: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Any]:
         """Fields of one stage; encoded columns as lists."""
         manifest = self._bundles.resolve(ref.stage_refs[stage])
         metadata = self._bundles.read_meta(manifest)
         plain = {ref.field_index[n].member: n for n in names if n not in ref.encoded_non_tensor}
         into = {member: destinations[name] for member, name in plain.items() if name in destinations}
-        found = self._members(manifest, metadata, list(plain), {} if rows is None else dict.fromkeys(plain, rows), into)
+        cut = {member: slices[name] for member, name in plain.items() if name in slices}
+        found = self._members(manifest, metadata, [member for member in plain if member not in cut],
+                              {} if rows is None else dict.fromkeys(plain, rows), into)
+        for member, columns in cut.items():
+            _check_names([member], manifest["buffers"])
+            found[member] = _read_matrix(self._bundles.payloads, member, manifest["buffers"][member],
+                                         _specs(metadata).get(member, {}), rows, columns, into.get(member))
         for member, value in found.items():
             total = ref.batch_size if rows is None else len(rows)
             if member not in into and _specs(metadata).get(member, {}).get("encoding", "bytes") != "bytes" and (
@@ -473,10 +482,12 @@ class MooncakeBundleTransfer:
                       batch_fields: Optional[Sequence[str]] = None, non_tensor_fields: Optional[Sequence[str]] = None,
                       meta_info_keys: Optional[Sequence[str]] = None, data_cls: Optional[Any] = None,
                       destinations: Optional[Mapping[str, Any]] = None,
-                      rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None) -> Any:
+                      rows: Union[slice, StructuredMemberSlice, Sequence[int], None] = None,
+                      batch_slices: Optional[Mapping[str, slice]] = None) -> Any:
         """get(type="dataproto")."""
         return self.get(ref, fields=fields, batch_fields=batch_fields, non_tensor_fields=non_tensor_fields,
-                        meta_info_keys=meta_info_keys, data_cls=data_cls, destinations=destinations, rows=rows)
+                        meta_info_keys=meta_info_keys, data_cls=data_cls, destinations=destinations, rows=rows,
+                        batch_slices=batch_slices)
 
     def dataproto_manifest_view(self, ref: DataProtoRefLike) -> dict[str, Any]:
         """Describe a stored DataProto: fields by section with stage, member and type, and stages with their manifest keys.

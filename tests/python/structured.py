@@ -459,6 +459,21 @@ def test_byte_ranges():
     assert other.unregister_buffer(memory.ctypes.data) == 0
 
 
+def test_columns_of_matrices():
+    """More cases: observe/structured_columns.py."""
+    t = so.MooncakeBundleTransfer(one, default_chunk_bytes=100)
+    batch = {"m": np.arange(60).reshape(5, 12)}
+    if torch is not None:
+        batch["t"] = torch.arange(60.).reshape(5, 12)
+    for policy in (None, so.BundleTransferPolicy(copy_mode="copy")):
+        ref = t.put({"batch": batch}, policy=policy)
+        got = t.get(ref, batch_slices=dict.fromkeys(batch, slice(3, 9)))["batch"]
+        check_dict({name: value[:, 3:9] for name, value in batch.items()}, got, "columns")
+        got = t.get(ref, rows=[4, 0], batch_slices=dict.fromkeys(batch, slice(-1, None)))["batch"]
+        check_dict({name: value[[4, 0]][:, -1:] for name, value in batch.items()}, got, "columns of rows")
+        t.cleanup_dataproto(ref)
+
+
 class Keeper(Little):
     """A store with tensors in a format of its own."""
 

@@ -227,6 +227,21 @@ def _row_spans(rows: Rows, width: int, at: int = 0, into: int = 0) -> list[Span]
     return [(at + row * width, into + i * width, width) for i, row in enumerate(rows)]
 
 
+def _column_spans(rows: Rows, row: int, columns: range, item: int, at: int = 0) -> list[Span]:
+    """As _row_spans(), for columns of rows of @row elements of @item bytes; both begin at byte @at."""
+    width = len(columns) * item
+    return [(at + (n * row + columns.start) * item, at + i * width, width) for i, n in enumerate(rows)]
+
+
+def _columns_of(name: str, wanted: slice, shape: Sequence[int]) -> range:
+    if len(shape) != 2:
+        raise TypeError(f"{name} is not a dense matrix: its shape is {list(shape)}")
+    start, stop, step = wanted.indices(shape[1])
+    if step != 1:
+        raise ValueError(f"column slice step must be None or 1: {name}")
+    return range(start, max(start, stop))
+
+
 def _check_rows(name: str, rows: Rows, total: int) -> None:
     """A ValueError unless a member of @total rows has these."""
     # ranges have a positive step
@@ -281,12 +296,17 @@ def _destination_array(name: str, destination: Any, dtype: np.dtype[Any], shape:
 
 
 def read_array(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
-               rows: Optional[Rows] = None, destination: Any = None) -> np.ndarray:
-    """An array, or rows of it, in new memory or in the caller's."""
+               rows: Optional[Rows] = None, destination: Any = None, columns: Optional[slice] = None) -> np.ndarray:
+    """An array, or rows of it, or columns of its rows, in new memory or in the caller's."""
     dtype, shape = dtype_of(spec, name), _shape_of(spec, name)
     if math.prod(shape) * dtype.itemsize != payload["bytes"]:
         raise ValueError(f"the array {name} of {shape} has {payload['bytes']} bytes")
-    if rows is None:
+    if columns is not None:
+        chosen = _columns_of(name, columns, shape)
+        rows = range(shape[0]) if rows is None else rows
+        _check_rows(name, rows, shape[0])
+        spans, out_shape = _column_spans(rows, shape[1], chosen, dtype.itemsize), (len(rows), len(chosen))
+    elif rows is None:
         spans, out_shape = [(0, 0, payload["bytes"])], () if spec.get("ndim") == 0 and shape == (1,) else shape
     elif not shape or spec.get("ndim") == 0:
         raise ValueError(f"structured ndarray field {name}: slicing requires at least one dimension")
@@ -346,7 +366,7 @@ def _read_tensor_into(payloads: Payloads, name: str, payload: Mapping[str, Any],
 
 
 def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],
-                      rows: Rows, destination: Any) -> Any:
+                      rows: Optional[Rows], destination: Any, columns: Optional[slice] = None) -> Any:
     head = np.empty(_tensors.HEADER, np.uint8)
     payloads.fill(payload, [(0, 0, _tensors.HEADER)], head)
     header = _tensors.Header.unpack(head.tobytes(), payload["bytes"])
@@ -354,11 +374,17 @@ def _read_tensor_rows(payloads: Payloads, name: str, payload: Mapping[str, Any],
         raise ValueError(f"the tensor {name} is damaged: its header is not that of its shape")
     if not header.shape:
         raise ValueError(f"structured tensor member {name}: slicing requires at least one dimension")
+    rows = range(header.shape[0]) if rows is None else rows
     _check_rows(name, rows, header.shape[0])
-    width = math.prod(header.shape[1:]) * _tensors.TYPES[header.code][1]
-    part = _tensors.Header(header.code, (len(rows), *header.shape[1:]))
+    item = _tensors.TYPES[header.code][1]
+    if columns is None:
+        part = _tensors.Header(header.code, (len(rows), *header.shape[1:]))
+        spans = _row_spans(rows, math.prod(header.shape[1:]) * item, _tensors.HEADER, _tensors.HEADER)
+    else:
+        chosen = _columns_of(name, columns, header.shape)
+        part = _tensors.Header(header.code, (len(rows), len(chosen)))
+        spans = _column_spans(rows, header.shape[1], chosen, item, _tensors.HEADER)
     size = _tensors.HEADER + part.nbytes
-    spans = _row_spans(rows, width, _tensors.HEADER, _tensors.HEADER)
     if destination is None:
         out = payloads.memory(payload, size)
         payloads.fill(payload, spans, out)
@@ -453,6 +479,17 @@ def _of_put_tensor(payloads: Payloads, name: str, payload: Mapping[str, Any], de
     _check_tensor_destination(name, destination, payload["bytes"])
     value = payloads.method("get_tensor_into", f"the tensor {name}")(key, destination.ptr, destination.size)
     return destination if value is None else value
+
+
+def read_matrix(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any], rows: Optional[Rows],
+                columns: slice, destination: Any) -> Any:
+    """Columns of a matrix, or of some of its rows; a TypeError for another member."""
+    encoding = spec.get("encoding", "bytes")
+    if encoding == "ndarray":
+        return read_array(payloads, name, payload, spec, rows, destination, columns)
+    if encoding != "torch_tensor" or spec.get("nested") or payload.get("format") == "torch_save":
+        raise TypeError(f"{name} is not a dense matrix")
+    return _read_tensor_rows(payloads, name, payload, spec, rows, destination, columns)
 
 
 def read_member(payloads: Payloads, name: str, payload: Mapping[str, Any], spec: Mapping[str, Any],

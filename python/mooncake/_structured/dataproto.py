@@ -339,6 +339,17 @@ def built(batch: dict[str, Any], non_tensor: dict[str, Any], meta_info: dict[str
                         f"batch, non_tensor_batch, and meta_info: {e}") from e
 
 
+def check_slices(ref: MooncakeDataProtoRef, names: Sequence[str], slices: Mapping[str, slice]) -> None:
+    """Check batch_slices of get() for the selected fields."""
+    for name, columns in slices.items():
+        if name not in ref.field_index:
+            raise KeyError(f"unknown DataProto field: {name!r}")
+        if name not in names or ref.field_index[name].section != "batch":
+            raise ValueError(f"DataProto matrix field {name!r} is not selected")
+        if not isinstance(columns, slice):
+            raise TypeError(f"DataProto batch_slices for {name!r} must be a slice")
+
+
 def chosen_fields(ref: MooncakeDataProtoRef, fields: Optional[Sequence[str]], batch: Optional[Sequence[str]],
                   non_tensor: Optional[Sequence[str]]) -> list[str]:
     """The names of the requested fields; a KeyError for unknown ones."""
