@@ -178,7 +178,7 @@ class Case(unittest.TestCase):
             self.assertEqual(s.put_tensor_from("lie2", at, len(lie)), -600, n)
         self.assertEqual(s.is_exist("lie2"), 0)
         self.assertIsNone(s.get_tensor_into("g", at, 10))
-        self.assertEqual(s.batch_get_tensor_into(["g"], [at], [2000, 1]), [None])
+        self.assertEqual(s.batch_get_tensor_into(["g"], [at], [2000, 1]), [-600])
         self.assertEqual(s.put_tensor_from("x", 0, 1000), -600)
         for call in (lambda: s.put_tensor(), lambda: s.put_tensor(5, good), lambda: s.put_tensor_from("k", "p", 1),
                      lambda: s.get_tensor_into("g", "p", 1), lambda: s.batch_get_tensor(None), lambda: s.get_tensor(None)):
