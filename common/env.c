@@ -93,7 +93,7 @@ static const char *const inert[] = {
 	/* remote calls, metadata */
 	"MC_USE_TENT", "MC_USE_TEV1", "MC_TENT_", "MC_RPC_PROTOCOL", "MC_RPC_CLIENT_IO_THREADS",
 	"MC_TE_RPC_CLIENT_IO_THREADS", "MC_YLT_LOG_LEVEL", "MC_HANDSHAKE_MAX_NOTIFY_ENTRIES",
-	"MC_METADATA_HTTP_TOKEN", "MC_METADATA_HTTP_ALLOW_INSECURE", "MC_METADATA_MAX_",
+	"MC_METADATA_MAX_CONCURRENT_PUTS",
 };
 
 /* Those of a row that have an effect. */

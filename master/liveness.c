@@ -268,7 +268,8 @@ static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 	return first;
 }
 
-/* A due segment: hide it; if it was hidden before, its client is offline, or it is dropped.  True: dropped.  Both tables locked. */
+/* A due segment: hide it; if it was hidden before, its client is offline, or it is dropped.  True: dropped.  Both
+ * tables locked. */
 static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 {
 	unsigned long long objects = mcm_load_relaxed(&s->objects);

@@ -197,7 +197,8 @@ static void log_up(const struct mcm_conf *conf, const struct mcm *m)
 	mc_info(LOG, "Master service started on port %s, metrics_port=%d, metrics_host=%s", port ? port + 1 : "none",
 		mcm_http_port(m), conf->metrics_host);
 	if (conf->enable_http_metadata_server)
-		mc_info(LOG, "HTTP metadata server started on %s:%d", conf->http_metadata_server_host, mcm_meta_port(m));
+		mc_info(LOG, "HTTP metadata server started on %s:%d", conf->http_metadata_server_host,
+			mcm_meta_port(m));
 	mc_info(LOG, "HTTP metrics server started on port %d", mcm_http_port(m));
 	mc_info(LOG, "Master admin server started on port %d", mcm_http_port(m));
 }

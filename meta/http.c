@@ -12,13 +12,16 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "meta/meta_i.h"
+#include "meta/token.h"
 
 struct http {
 	struct mcd_backend base;
 	struct mcd_web *web;
 	char *url;
+	char *header;		/* the token's; NULL: no token */
 	unsigned ttl_s;
 };
 
@@ -33,7 +36,21 @@ static void http_close(struct mcd_backend *b)
 
 	mcd_web_close(h->web);
 	free(h->url);
+	free(h->header);
 	free(h);
+}
+
+/* *ret stays NULL without a token. */
+static int http_token(char **ret)
+{
+	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
+	int r = token ? mcd_token_check(token) : 0;
+
+	if (r == 0 && token && asprintf(ret, "Authorization: Bearer %s", token) < 0) {
+		*ret = NULL;
+		r = mc_fail(-ENOMEM, "no memory for a token");
+	}
+	return r;
 }
 
 static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned ttl_s,
@@ -52,6 +69,8 @@ static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned t
 	h->ttl_s = ttl_s;
 	h->url = strdup(where);
 	r = h->url ? mcd_web_open(&h->web) : mc_fail(-ENOMEM, "no memory for a metadata client");
+	if (r == 0)
+		r = http_token(&h->header);
 	if (r < 0) {
 		http_close(&h->base);
 		return r;
@@ -86,6 +105,7 @@ static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mcd_
 	if (!url)
 		return mc_fail(-ENOMEM, "no memory for an HTTP call");
 	c->url = url;
+	c->header = h->header;
 	r = mcd_web_run(h->web, c);
 	c->url = NULL;
 	return r;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -15,6 +16,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "meta/server_store_i.h"
+#include "meta/token.h"
 
 #define LOG "metadata"
 #define THREADS 4
@@ -24,9 +26,12 @@ MC_COUNTER(gets, "mooncake_metadata_requests_total", "method=\"get\"", "Requests
 MC_COUNTER(puts_, "mooncake_metadata_requests_total", "method=\"put\"", "Requests for a metadata key");
 MC_COUNTER(dels, "mooncake_metadata_requests_total", "method=\"delete\"", "Requests for a metadata key");
 
+MC_COUNTER(refused, "mooncake_metadata_unauthorized_total", "", "Requests without the right token");
+
 struct mcd_server {
 	struct mc_httpd *httpd;
 	struct mcd_store *store;
+	char *token;		/* NULL: none */
 };
 
 static void http_answer(struct mc_http_request *rq, int status, const char *text)
@@ -35,13 +40,37 @@ static void http_answer(struct mc_http_request *rq, int status, const char *text
 	fputs(text, rq->out);
 }
 
+/* The time depends on the lengths only, so that it tells nothing about the token's text. */
+static bool token_equal(const char *token, const char *given)
+{
+	size_t len = strlen(token), given_len = strlen(given);
+	volatile unsigned char differ = given_len != len;
+
+	for (size_t i = 0; i < given_len; i++)
+		differ |= (unsigned char)(given[i] ^ token[i % len]);
+	return !differ;
+}
+
+static bool http_allowed(const struct mcd_server *m, struct mc_http_request *rq)
+{
+	const char *given = mc_http_header(rq, "Authorization");
+
+	if (!m->token || (given && !strncasecmp(given, "Bearer ", 7) && token_equal(m->token, given + 7)))
+		return true;
+	mc_metric_add(&refused, 1);
+	http_answer(rq, 401, "unauthorized");
+	return false;
+}
+
 /* The key without surrounding white space, malloc'ed; NULL: an error was answered. */
-static char *http_key(struct mc_http_request *rq)
+static char *http_key(const struct mcd_server *m, struct mc_http_request *rq)
 {
 	const char *key = mc_http_query(rq, "key");
 	size_t len;
 	char *copy;
 
+	if (!http_allowed(m, rq))
+		return NULL;
 	while (key && isspace((unsigned char)*key))
 		key++;
 	len = key ? strlen(key) : 0;
@@ -80,7 +109,7 @@ static int http_ttl(struct mc_http_request *rq, uint32_t *ret)
 static void on_get(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = http_key(rq), *text = NULL;
+	auto_free char *key = http_key(m, rq), *text = NULL;
 	size_t len;
 	int r;
 
@@ -101,7 +130,7 @@ static void on_get(struct mc_http_request *rq, void *arg)
 static void on_put(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = http_key(rq);
+	auto_free char *key = http_key(m, rq);
 	uint32_t ttl_s;
 	bool once;
 	int r;
@@ -126,7 +155,7 @@ static void on_put(struct mc_http_request *rq, void *arg)
 static void on_delete(struct mc_http_request *rq, void *arg)
 {
 	struct mcd_server *m = arg;
-	auto_free char *key = http_key(rq);
+	auto_free char *key = http_key(m, rq);
 	int r;
 
 	mc_metric_add(&dels, 1);
@@ -164,8 +193,17 @@ int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct m
 		return mc_fail(-ENOMEM, "no memory for a metadata server");
 	r = mcd_store_open(conf->persist, conf->max_bytes ? conf->max_bytes : BYTES_MAX, &m->store);
 	if (r == 0)
+		m->store->max_keys = conf->max_keys;
+	if (r == 0 && conf->token)
+		r = mcd_token_check(conf->token);
+	if (r == 0 && conf->token) {
+		m->token = strdup(conf->token);
+		r = m->token ? 0 : mc_fail(-ENOMEM, "no memory for a token");
+	}
+	if (r == 0)
 		r = mc_httpd_start(conf->addr, conf->threads ? conf->threads : THREADS,
-				   MCD_SERVER_TEXT_MAX, routes, m, ret_port, &m->httpd);
+				   conf->max_body ? conf->max_body : MCD_SERVER_TEXT_MAX, routes, m, ret_port,
+				   &m->httpd);
 	if (r < 0) {
 		mcd_server_stop(m);
 		return r;
@@ -180,6 +218,7 @@ void mcd_server_stop(struct mcd_server *m)
 		return;
 	mc_httpd_stop(m->httpd);
 	mcd_store_close(m->store);
+	free(m->token);
 	free(m);
 }
 

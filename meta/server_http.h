@@ -22,6 +22,9 @@ struct mcd_server_conf {
 	unsigned threads;	/* 0: 4 */
 	const char *persist;	/* file that keeps all texts for a restart; NULL: none */
 	uint64_t max_bytes;	/* limit for keys and texts, status 507 above it; 0: 1 GiB */
+	uint64_t max_keys;	/* limit of keys, status 507 above it; 0: none */
+	uint64_t max_body;	/* limit of one text, status 413 above it; 0: 64 MiB, the most */
+	const char *token;	/* for "Authorization: Bearer", else /metadata answers 401; NULL: none is needed */
 };
 
 /* -EBUSY: another server uses the file; -EINVAL: it is not a metadata file. */

@@ -172,9 +172,11 @@ static int store_check_put(struct mcd_store *s, const char *key, const char *tex
 	}
 	if (e)
 		freed = entry_cost(e->key_len, e->len);
+	else if (s->max_keys && s->n >= s->max_keys)
+		return mc_fail(-ENOSPC, "metadata key budget exhausted: there are %zu keys, as many as allowed", s->n);
 	if (s->bytes - freed + entry_cost(strlen(key), len) > s->max_bytes)
-		return mc_fail(-ENOSPC, "%zu texts use all of the %llu bytes allowed", s->n,
-			       (unsigned long long)s->max_bytes);
+		return mc_fail(-ENOSPC, "metadata size budget exhausted: %zu texts use all of the %llu bytes allowed",
+			       s->n, (unsigned long long)s->max_bytes);
 	return 0;
 }
 

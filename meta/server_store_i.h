@@ -40,6 +40,7 @@ struct mcd_store {
 	struct mcd_entry **bucket;
 	size_t nbuckets, n;
 	uint64_t bytes, max_bytes;
+	uint64_t max_keys;	/* 0: no limit; constant once the store is shared */
 };
 
 int mcd_store_open(const char *persist, uint64_t max_bytes, struct mcd_store **ret);

@@ -2,7 +2,9 @@
  * mooncake_http_metadata_server.c - the metadata server of transfer engines as a program. */
 #include <config.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,17 +61,48 @@ static int open_log(const struct conf *conf)
 	return mc_log_open(&log);
 }
 
+static bool is_loopback(const char *host)
+{
+	struct in6_addr six;
+	struct in_addr four;
+
+	if (inet_pton(AF_INET, host, &four) == 1)
+		return ntohl(four.s_addr) >> 24 == 127;
+	return !strcmp(host, "localhost") || (inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
+}
+
+/* As upstream: other hosts may reach a server without a token only if the operator wants that. */
+static int check_access(const struct conf *conf, const char *token)
+{
+	if (token || is_loopback(conf->host))
+		return 0;
+	if (!mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE"))
+		return mc_fail(-EACCES, "host=%s: refuses to bind other addresses than loopback without an "
+			       "authentication token, because every host could read and change the metadata: set "
+			       "MC_METADATA_HTTP_TOKEN here and for all engines, or --host=127.0.0.1, or "
+			       "MC_METADATA_HTTP_ALLOW_INSECURE=1", conf->host);
+	mc_warn(LOG, "no token: every host that reaches this server can read and change the metadata host=%s",
+		conf->host);
+	return 0;
+}
+
 static int start(const struct conf *conf, int *ret_port, struct mcd_server **ret)
 {
+	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
 	char addr[MC_ADDR_MAX];
 	struct mcd_server_conf mc = {
 		.addr = addr,
 		.threads = (unsigned)conf->threads,
 		.persist = *conf->persist ? conf->persist : NULL,
 		.max_bytes = conf->max_size,
+		.max_keys = (uint64_t)conf->max_keys,
+		.max_body = conf->max_body,
+		.token = token,
 	};
-	int r = mc_addr_join(conf->host, (int)conf->port, addr);
+	int r = check_access(conf, token);
 
+	if (r == 0)
+		r = mc_addr_join(conf->host, (int)conf->port, addr);
 	return r < 0 ? r : mcd_server_start(&mc, ret_port, ret);
 }
 

@@ -191,7 +191,7 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		      "this version\\(rq and gives the reason.\n", to);
 	man_absent(prog->absent, to);
 	if (prog->idle && prog->idle->name)
-		fputs(".SH OPTIONS OF UPSTREAM WITHOUT EFFECT\n"
+		fputs(".SH UPSTREAM OPTIONS WITHOUT EFFECT\n"
 		      "Setting one of these to anything but its default is a warning that gives the reason.\n", to);
 	man_absent(prog->idle, to);
 }

@@ -179,9 +179,10 @@ static int pin_member(const json_t *body, const char *name, json_type type, cons
 	const json_t *json = json_object_get(body, name);
 
 	*ret = json_is_null(json) ? NULL : json;
-	return *ret && json_typeof(*ret) != type ?
-		mc_fail(-MC_EPARAM, "Invalid JSON body: %s is not %s", name,
-			type == JSON_ARRAY ? "a list" : type == JSON_INTEGER ? "a number from 0 to 2^63-1" : "a string") : 0;
+	if (!*ret || json_typeof(*ret) == type)
+		return 0;
+	return mc_fail(-MC_EPARAM, "Invalid JSON body: %s is not %s", name, type == JSON_ARRAY ? "a list" :
+		       type == JSON_INTEGER ? "a number from 0 to 2^63-1" : "a string");
 }
 
 static int pin_keys_check(const json_t *keys)

@@ -33,7 +33,7 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* There is no NVMe-oF pool, no shared file system, no managed weights and no queue of departed clients.  Clients use LIST
+/* There is no NVMe-oF pool, no shared file system, no managed weights, no queue of departed clients.  Clients use LIST
  * and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	GAUGE("master_nof_allocated_bytes")

@@ -496,7 +496,8 @@ static void object_list_again(struct mcm *m, uint32_t slot)
 		struct mcm_evict_view v = mcm_evict_view_of(m, s);
 
 		pthread_mutex_lock(&s->lock);
-		if (mcm_segment_state(s) != MCM_SEG_NONE && mcm_range(&s->alloc, p[i].range)->flags & MCM_RANGE_LISTED) {
+		if (mcm_segment_state(s) != MCM_SEG_NONE &&
+		    mcm_range(&s->alloc, p[i].range)->flags & MCM_RANGE_LISTED) {
 			s->evict->remove(s->policy, &v, p[i].range);
 			s->evict->insert(s->policy, &v, p[i].range, false);
 		}

@@ -32,7 +32,7 @@ differs() { # differs TYPE DEFAULT - a value of that type that is not the defaul
 	*) echo $(($2 + 7)) ;;
 	esac
 }
-sed -n '/OF UPSTREAM WITHOUT EFFECT/,$p' "$page" >"$tmp/idle"
+sed -n '/UPSTREAM OPTIONS WITHOUT EFFECT/,$p' "$page" >"$tmp/idle"
 honoured=0 refused=0 idle=0
 while read -r name type default; do
 	[ "$name" != '#' ] || continue

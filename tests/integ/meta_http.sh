@@ -119,7 +119,7 @@ wait_for 60 lapsed
 # only one server may use the file
 spare=''
 free_port spare
-fails timeout 20 "$program" --port "$spare" --persist "$tmp/file"
+fails timeout 20 "$program" --host 127.0.0.1 --port "$spare" --persist "$tmp/file"
 grep -q 'another metadata server uses' "$tmp/fails.out"
 # the file does not grow without limit
 for ((i = 0; i < 60; i++)); do
@@ -144,7 +144,7 @@ grep -q 'torn record' "$tmp/server.log"
 stop_pid "$SERVER_PID"
 refuses_file() {
 	cp "$tmp/file" "$tmp/copy"
-	fails timeout 20 "$program" --port "$spare" --persist "$tmp/file"
+	fails timeout 20 "$program" --host 127.0.0.1 --port "$spare" --persist "$tmp/file"
 	grep -q "$1" "$tmp/fails.out" || fail "no '$1' in: $(cat "$tmp/fails.out")"
 	cmp "$tmp/file" "$tmp/copy"
 }
@@ -153,11 +153,11 @@ printf X | dd of="$tmp/file" bs=1 seek=40 conv=notrunc status=none
 refuses_file 'is damaged at byte'
 echo 'my diary' >"$tmp/file"
 refuses_file 'is not a metadata file'
-fails timeout 20 "$program" --port "$spare" --persist "$tmp/none/file"
+fails timeout 20 "$program" --host 127.0.0.1 --port "$spare" --persist "$tmp/none/file"
 grep -q "cannot open $tmp/none/file" "$tmp/fails.out"
-fails timeout 20 "$program" --port "$spare" --log-level loud
+fails timeout 20 "$program" --host 127.0.0.1 --port "$spare" --log-level loud
 grep -q 'log_level=loud' "$tmp/fails.out"
-fails timeout 20 "$program" --port "$spare" extra
+fails timeout 20 "$program" --host 127.0.0.1 --port "$spare" extra
 : >"$tmp/file"
 server_start
 expect_http 200 '' -X PUT -d x "${base}k"

@@ -55,6 +55,11 @@ check_absent() {
 			bad "$1 --$name=7654321: $(cat "$tmp/out")"
 		fi
 	done <"$tmp/absent"
+	sed -n '/^\.SH UPSTREAM OPTIONS WITHOUT EFFECT/,/^\.SH [^U]/s/^\\fB\\-\\-\(.*\)\\fR$/\1/p' "$2" >"$tmp/idle"
+	while read -r name; do
+		"./$1" --print_config "--$name=7654321" 2>&1 | grep -q "$name has no effect: " ||
+			bad "$1 --$name=7654321: no warning, but $2 says that it has no effect"
+	done <"$tmp/idle"
 }
 
 check_warnings() {
