@@ -6,6 +6,7 @@ do not.  SOURCE: the top of the tree; MASTER: the program; HOST:PORT of a runnin
 mooncake is importable.
 compat.py wheel TABLE WHEEL MASTER_HELP: the names of the wheel are those of the table.  WHEEL: its directory mooncake,
 for an interpreter that can import it; MASTER_HELP: the output of mooncake_master --help.
+compat.py fix TABLE SOURCE MASTER HTTP: print the table; rows that are wrong get the state that was found.
 compat.py make TABLE WHEEL MASTER_HELP: print the table with rows for new names ("?").
 
 A row is KIND<tab>NAME<tab>STATE<tab>REMARK."""
@@ -40,7 +41,7 @@ wrong = []
 
 def say(text):
     wrong.append(text)
-    print(text)
+    print(text, file=sys.stderr)
 
 
 def rows(path):
@@ -57,7 +58,7 @@ def rows(path):
                 say(f"{path}:{number}: {parts[1]} again")
             else:
                 table[parts[0], parts[1]] = parts[2], parts[3]
-                if parts[2] != "same" and not parts[3]:
+                if parts[2] != "same" and parts[3] in ("", "?"):
                     say(f"{path}:{number}: {parts[1]} is {parts[2]} without a reason")
     return table
 
@@ -146,7 +147,8 @@ class Ours:
 
 
 def check_ours(table, source, master, http):
-    ours = Ours(source, master, http)
+    """The states that were found, of the rows that are wrong."""
+    ours, fixed = Ours(source, master, http), {}
     for (kind, name), (state, remark) in table.items():
         found = getattr(ours, kind)(name)
         expected = "here" if state in ("same", "better") else state
@@ -154,7 +156,10 @@ def check_ours(table, source, master, http):
         if state == "no effect" and (kind != "env" or remark.startswith("read")):
             expected = "here"
         if found != expected:
+            old = "0.3.13" if "0.3.13" in remark else ""
+            fixed[kind, name] = ("same", old) if found == "here" else (found, "; ".join(filter(None, (old, "?"))))
             say(f"{kind} {name}: the table says {state}, but it is {found}")
+    return fixed
 
 
 # ---- the wheel
@@ -245,19 +250,24 @@ def check_wheel(table, wheel, master_help):
             say(f"too few names were found: {kind}")
 
 
-def make(table, wheel, master_help):
-    for key in wheel_names(wheel, master_help):
-        table.setdefault(key, ("?", ""))
+def show(table):
     for kind in KINDS:
         for (k, name), row in sorted(table.items()):
             if k == kind:
                 print(kind, name, *row, sep="\t")
 
 
+def fix(table, *args):
+    show({**table, **check_ours(table, *args)})
+
+
+def make(table, *args):
+    show({**dict.fromkeys(wheel_names(*args), ("?", "")), **table})
+
+
 def main(mode, path, *args):
-    {"ours": check_ours, "wheel": check_wheel, "make": make}[mode](rows(path), *args)
-    if mode != "make":
-        print(f"{len(wrong)} wrong")
+    {"ours": check_ours, "wheel": check_wheel, "make": make, "fix": fix}[mode](rows(path), *args)
+    print(f"{len(wrong)} wrong", file=sys.stderr)
     return bool(wrong)
 
 
