@@ -80,7 +80,7 @@ class Ours:
                     if name.endswith((".c", ".h", ".def", ".py")) and not (folder == "common" and name == "env.c"):
                         with open(os.path.join(at, name), encoding="utf-8") as f:
                             self.read |= set(re.findall(r'"((?:MC|MOONCAKE)_[A-Z0-9_]+)[="]', f.read()))
-        self.stubs = {}
+        self.members = {}
 
     def flag(self, name):
         # one of the two is not the default of a flag that is refused
@@ -113,15 +113,15 @@ class Ours:
 
     def attributes(self, module):
         """Names of instances, from the .pyi."""
-        if module not in self.stubs:
+        if module not in self.members:
             found, path = {}, sys.modules[module].__file__ + "i"
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as f:
                     for c in ast.parse(f.read()).body:
                         if isinstance(c, ast.ClassDef):
                             found[c.name] = {a.target.id for a in c.body if isinstance(a, ast.AnnAssign)}
-            self.stubs[module] = found
-        return self.stubs[module]
+            self.members[module] = found
+        return self.members[module]
 
     def python(self, name):
         parts = name.split(".")
