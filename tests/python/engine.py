@@ -235,6 +235,18 @@ class Scatter(unittest.TestCase):
             self.assertIs(ticket.status, self.Status.FAILED_DRAINED)
             self.assertIn(said, log.output[0])
 
+    def test_unknown_hints_are_logged_once(self):
+        text = ("import mooncake.engine as me, ctypes\n"
+                "e = me.TransferEngine(); assert e.initialize('127.0.0.1', 'P2PHANDSHAKE', 'tcp', '') == 0\n"
+                "m = ctypes.create_string_buffer(100); p = ctypes.addressof(m); assert e.register_memory(p, 100) == 0\n"
+                "name = f'127.0.0.1:{e.get_rpc_port()}'\n"
+                "for i in range(3):\n"
+                "    assert e.transfer_sync_write(name, p, p + 50, 10, 'rmda', '') == 0\n"
+                "    assert e.transfer_sync_write(name, p, p + 50, 10, 'tcp') == 0\n")
+        said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True).stderr
+        self.assertEqual(said.count("transport=rmda"), 1, said)
+        self.assertNotIn("transport=tcp", said)
+
     def test_memory_of_this_engine_only(self):
         a, _ = opened()
         b, name = opened()
