@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 
 from cases import case, finish
-from mooncake.mooncake_store_service import MooncakeStoreService
+from mooncake.mooncake_store_service import MooncakeStoreService, _shm_name_to_path
 
 MIB = 1 << 20
 os.environ.update(MOONCAKE_MASTER=sys.argv[1], MOONCAKE_LOCAL_HOSTNAME="127.0.0.1", MOONCAKE_LOCAL_BUFFER_SIZE="16mb")
@@ -139,6 +139,7 @@ def modes():
     case("mode with a lost segment", lambda: service.current_mode)
 
 
+case("names of shared memory", lambda: [_shm_name_to_path(n) for n in ("a", "/a", "//a", "a/b", "", ".", "..", "/", None, 5)])
 try:
     case("start_store_service", lambda: do(service.start_store_service(max_wait_time=30)))
     PORT = free_port()
