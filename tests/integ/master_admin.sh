@@ -80,8 +80,8 @@ ask 404 GET /api/v1/remove_all
 ask 404 POST /health
 ask 404 DELETE /metrics
 ask 404 PATCH /api/v1/tenant_quotas
-ask 404 GET /version
-head -c 70000 /dev/zero | tr '\0' x >"$tmp/large"
+ask 404 GET /versions
+head -c 4300000 /dev/zero | tr '\0' x >"$tmp/large"
 ask 413 POST /api/v1/drain_jobs --data-binary "@$tmp/large"
 # nested so deeply that a recursive decoder without a limit would overflow its stack
 head -c 60000 /dev/zero | tr '\0' '[' >"$tmp/deep"

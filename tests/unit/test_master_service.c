@@ -554,7 +554,7 @@ static void test_fetch_in_parts(void **state)
 /* ---- HTTP ---- */
 
 struct page {
-	char text[65536];
+	char text[262144];
 	size_t len;
 	long status;
 };
