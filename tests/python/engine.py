@@ -163,7 +163,7 @@ CHILD = ("import mooncake.engine as me, ctypes, sys\n"
 
 
 class Scatter(unittest.TestCase):
-    """What observe/engine14_*.py cannot compare with upstream's."""
+    """Behaviours that upstream does not have, or cannot show; observe/engine14_*.py compares the others."""
 
     Status = me.ScatterTransferCompletionStatus
 
