@@ -36,7 +36,7 @@ struct mcs_object {
 	const struct mcs_info *info;	/* points into the back end's struct */
 };
 
-/* What was found of keys at one time.  Freed with free(). */
+/* The versions of keys at one time, and their locations.  Freed with free(). */
 struct mcs_found {
 	uint64_t until_ns;		/* look them up again from this time on */
 	struct mcs_backend *backend;

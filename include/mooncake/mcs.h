@@ -369,7 +369,7 @@ void mcs_replicas_free(struct mcs_replicas *r, unsigned n);
 
 typedef struct mcs_places mcs_places_t;
 
-/* Look up @n keys and keep what was found for the master's lease time, also when they are freed earlier.  An invalid
+/* Look up @n keys, and keep the versions for the master's lease time, also when @ret is freed earlier.  An invalid
  * key is a miss.  Not to be used with another handle. */
 int mcs_places_find(mcs_t *s, const struct mcs_key *keys, unsigned n, mcs_places_t **ret, int64_t timeout_ms);
 /* As mcs_get_batch(), but reads the versions that were found, and asks the master only about those that cannot be

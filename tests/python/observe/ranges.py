@@ -18,7 +18,7 @@ store.put("rb", b"abcdefghij")
 
 
 def read(name, *lists, get=store.get_into_ranges):
-    """Record the result, and what was written: offset and bytes of all."""
+    """Record the result, and the offset and bytes of all writes."""
     ctypes.memset(at, ord("."), len(memory))
     case(name, lambda: get(*lists))
     raw = memory.raw
