@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the scripts in this folder, which print the result of each call as JSON.
+"""Output of the scripts in this folder: the result of each call, as JSON.
 
 A script runs on upstream's package and on ours: NAME.py MASTER ADMIN (HOST:PORT of the master's RPC and HTTP).
 NAME.json beside it holds the results of upstream's release "version"; python_upstream.sh records them again and
 compares, python_observed.sh compares ours.  Leave out pointers, ports and times."""
 
+import importlib
 import json
+import sys
 
 results = {}
 
@@ -40,6 +42,15 @@ def says(name, call, *words):
         results[name] = plain(call())
     except Exception as e:
         results[name] = [type(e).__name__] + [w for w in words if w in str(e)]
+
+
+def needs(module):
+    """Import a module, or skip the script."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        print(f"no {module}", file=sys.stderr)
+        sys.exit(77)
 
 
 def finish(differences):
