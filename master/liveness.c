@@ -107,6 +107,14 @@ static uint64_t stall_ms(const struct mcm *m, uint64_t now_ns)
 	return gap > tick ? gap - tick : 0;
 }
 
+uint64_t mcm_now_exact_ms(const struct mcm *m)
+{
+	uint64_t max = __atomic_load_n(&m->clock_max_ms, __ATOMIC_ACQUIRE);
+	uint64_t now = mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+
+	return now <= max + (STALL_TICKS - 1) * mcm_tick_ms(m) ? now : max;
+}
+
 void mcm_clock_start(struct mcm *m)
 {
 	uint64_t now = mc_now_ns();

@@ -105,12 +105,9 @@ static inline uint64_t mcm_now_ms(const struct mcm *m)
 	return now < max ? now : max;
 }
 
-/* The same without that limit, for a client that waited for the end of a lease and removes the object: the monitor
- * may be late. */
-static inline uint64_t mcm_now_exact_ms(const struct mcm *m)
-{
-	return mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
-}
+/* The same, but also exact while the monitor is late by a time that does not count as a stall: for a client that
+ * waited for the end of a lease and removes the object. */
+uint64_t mcm_now_exact_ms(const struct mcm *m);
 
 static inline uint32_t mcm_now_tick(const struct mcm *m)
 {
