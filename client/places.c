@@ -141,8 +141,8 @@ static int places_get(struct mcs_places *p, struct shot *shot, struct mcs_get_it
 	const struct mcs_key *key = NULL;
 	int r = 0;
 
-	if (!some || !which)
-		r = -ENOMEM;
+	for (unsigned i = 0; i < n && (!some || !which); i++)
+		items[i].result = r = -ENOMEM;
 	for (unsigned i = 0; i < n && r == 0; i++) {
 		/* Parts of one object are mostly neighbours. */
 		if (!key || places_compare(key, &items[i].key))

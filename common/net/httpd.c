@@ -547,9 +547,17 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 
 void mc_httpd_stop(struct mc_httpd *h)
 {
+	MHD_socket fd;
+
 	if (!h)
 		return;
+	/* A forked child may have the socket too: without shutdown() it would go on to accept connections. */
+	fd = MHD_quiesce_daemon(h->daemon);
+	if (fd != MHD_INVALID_SOCKET)
+		(void)shutdown(fd, SHUT_RDWR);
 	MHD_stop_daemon(h->daemon);
+	if (fd != MHD_INVALID_SOCKET)
+		close(fd);
 	free_server(h);
 }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -528,6 +530,26 @@ static void a_port_in_use(void **state)
 
 #define SERVED(f) cmocka_unit_test_setup_teardown(f, start, stop)
 
+static void stop_closes_the_port_of_forked_children_too(void **state)
+{
+	struct mc_httpd *second;
+	pid_t child;
+	int st;
+
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	(void)stop(state);
+	server = NULL;
+	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, &second), 0);
+	mc_httpd_stop(second);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, &st, 0), child);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +567,7 @@ int main(void)
 		SERVED(several_clients),
 		SERVED(stop_does_not_wait_for_clients),
 		SERVED(a_port_in_use),
+		SERVED(stop_closes_the_port_of_forked_children_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,8 +73,10 @@ class PreparedStructuredMemberRanges:
             if not fragments[0] or len({len(fragment) for fragment in fragments}) > 1:
                 raise ValueError("prepared fragment columns differ in length or are empty")
             for target, source, size in zip(*fragments):
-                if min(_integer(target, "destination offset"), _integer(source, "source offset")) < 0 or (
-                        _integer(size, "range size") <= 0):
+                # as ints, whose sums do not wrap
+                target, source = _integer(target, "destination offset"), _integer(source, "source offset")
+                size = _integer(size, "range size")
+                if min(target, source) < 0 or size <= 0:
                     raise ValueError("prepared offsets must be non-negative and sizes positive")
                 if source + size > self.chunk_bytes[index] or target + size > self.destination_bytes:
                     raise ValueError("prepared range exceeds buffer bounds")
