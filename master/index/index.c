@@ -210,23 +210,25 @@ static int slot_alloc(struct mcm_index *ix, struct mcm_shard *sh, uint32_t *ret)
 
 	if (sh->free) {
 		*ret = sh->free;
-		sh->free = mcm_object(ix, *ret)->next;
+		mcm_store_relaxed(&sh->free, mcm_object(ix, *ret)->next);
 		return 0;
 	}
 	if (sh->fresh == sh->fresh_end) {
-		r = mcm_slab_take(&ix->objects, FRESH_SLOTS, &sh->fresh);
+		r = mcm_slab_take(&ix->objects, FRESH_SLOTS, ret);
 		if (r < 0)
 			return r;
-		sh->fresh_end = sh->fresh + FRESH_SLOTS;
+		mcm_store_relaxed(&sh->fresh, *ret);
+		sh->fresh_end = *ret + FRESH_SLOTS;
 	}
-	*ret = sh->fresh++;
+	*ret = sh->fresh;
+	mcm_store_relaxed(&sh->fresh, *ret + 1);
 	return 0;
 }
 
 static void slot_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 {
 	mcm_store_relaxed(&mcm_object(ix, slot)->next, sh->free);
-	sh->free = slot;
+	mcm_store_relaxed(&sh->free, slot);
 }
 
 int mcm_shard_new(struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash, const void *key,

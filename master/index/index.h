@@ -23,8 +23,8 @@
 struct mcm_shard {
 	pthread_mutex_t lock;
 	struct mcm_table table;
-	uint32_t free;			/* free list of slots, linked by next */
-	uint32_t fresh, fresh_end;	/* slots that were never used */
+	uint32_t free;			/* free list of slots, linked by next; relaxed */
+	uint32_t fresh, fresh_end;	/* slots that were never used; relaxed */
 	struct mcm_keys keys;
 } __attribute__((aligned(64)));
 
