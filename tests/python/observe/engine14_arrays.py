@@ -82,7 +82,7 @@ case("pages are read", lambda: (get(peer, q(9, 8), q(7, 20), table(row)),
 case("in parts", lambda: (put(peer, q(*range(60)), q(*range(2, 32), *range(2, 32)), table(row), 1),
                           put(peer, array("q", range(30)), q(*range(30)), table(row), max_batch_size=7, transport_hint="", nic_hint="")))
 case("no pages", lambda: (put(peer, q(), q(), table(row)), put("127.0.0.1:1", q(), q(), table(row))))
-case("pages of nobody", lambda: (put("127.0.0.1:1", q(0), q(0), table(row)), put(peer, q(0), q(1000000), table(row))))
+case("pages of an absent peer", lambda: (put("127.0.0.1:1", q(0), q(0), table(row)), put(peer, q(0), q(1000000), table(row))))
 case("a stride of 0", lambda: put(peer, q(0, 1), q(0, 1), table([m, 0, t, 8, 8])))
 says("more pages on one side", lambda: put(peer, q(0, 1), q(0), table(row)), "src_pages and dst_pages must have the same length")
 says("a negative page", lambda: put(peer, array("q", [-1]), q(0), table(row)), "src_pages must not contain negative values")
