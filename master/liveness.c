@@ -110,7 +110,8 @@ static uint64_t stall_ms(const struct mcm *m, uint64_t now_ns)
 uint64_t mcm_now_exact_ms(const struct mcm *m)
 {
 	uint64_t max = __atomic_load_n(&m->clock_max_ms, __ATOMIC_ACQUIRE);
-	uint64_t now = mc_now_ms() - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
+	/* The coarse clock of mc_now_ms() may be some ms late, at the end of a lease more than at its begin. */
+	uint64_t now = mc_now_ns() / MC_NS_PER_MS - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
 
 	return now <= max + (STALL_TICKS - 1) * mcm_tick_ms(m) ? now : max;
 }
