@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "client/direct/async.h"
+#include "client/direct/cache.h"
 #include "client/direct/object.h"
 #include "client/env.h"
 #include "client/session/heartbeat.h"
@@ -278,10 +279,22 @@ static void direct_name_metrics(const char *hostname)
 	mc_metric_register(&info);
 }
 
+static void direct_open_cache(struct mcs_direct *s)
+{
+	struct mcs_cache_conf conf;
+
+	if (!mcs_cache_wanted(&conf))
+		return;
+	s->cache = mcs_cache_new(&conf);
+	if (!s->cache)
+		mc_warn("client", "MC_STORE_LOCAL_HOT_CACHE_SIZE: no memory for the hot cache, continuing without");
+}
+
 static int direct_start(struct mcs_direct *s)
 {
 	int r;
 
+	direct_open_cache(s);
 	r = mcs_leases_init(&s->leases, direct_wake, s);
 	if (r == 0)
 		r = direct_open_engine(s);
@@ -321,6 +334,7 @@ static void direct_close(struct mcs_backend *b)
 	mcs_session_close(s->base.session);
 	mcs_owner_close(s->owner);
 	mcs_disks_close(s->disks);
+	mcs_cache_free(s->cache);
 	mcs_buffers_done(&s->buffers);
 	mcs_segmap_close(s->segmap);
 	mce_engine_close(s->engine);

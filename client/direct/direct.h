@@ -31,6 +31,7 @@ struct mcs_direct {
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
 	struct mcs_offloader *offloader;	/* NULL: it has no disks */
 	struct mcs_async *async;
+	struct mcs_cache *cache;	/* NULL: the environment asks for none */
 	struct mcs_heartbeat *heartbeat;
 
 	/* with their own locks */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "client/layout.h"
+#include "client/direct/cache.h"
 #include "client/direct/read.h"
 #include "common/fault.h"
 #include "common/metrics.h"
@@ -195,12 +196,32 @@ static void get_next_state(struct get_op *op, uint64_t deadline)
 		get_done(op, mcs_part_verdict(p));
 }
 
-static unsigned get_gather(struct get_op *ops, unsigned n, struct mcs_part **parts)
+/* End the item with bytes from the hot cache, if its version is there. */
+static bool get_cached(struct mcs_cache *c, struct get_op *op)
+{
+	const struct mcs_part *p = &op->part;
+
+	if (!mcs_cache_read(c, op->item->key, &op->v.info, p->offset, p->iov, p->iovcnt, p->len))
+		return false;
+	get_done(op, (int64_t)p->len);
+	return true;
+}
+
+/* Offer the hot cache an object that was read whole over a network. */
+static void get_offer(struct mcs_cache *c, const struct get_op *op)
+{
+	const struct mcs_part *p = &op->part;
+
+	if (!p->status && p->len == op->v.info.size && mce_path_distance(p->path) == MCE_DISTANCE_NETWORK)
+		mcs_cache_offer(c, op->item->key, &op->v.info, p->iov, p->iovcnt);
+}
+
+static unsigned get_gather(struct mcs_direct *s, struct get_op *ops, unsigned n, struct mcs_part **parts)
 {
 	unsigned k = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		if (ops[i].state == READ)
+		if (ops[i].state == READ && !(s->cache && get_cached(s->cache, &ops[i])))
 			parts[k++] = &ops[i].part;
 	return k;
 }
@@ -211,11 +232,15 @@ static void get_read_found(struct mcs_direct *s, struct mcs_scratch *sc, struct 
 {
 	unsigned k;
 
-	while ((k = get_gather(ops, n, parts)) > 0) {
+	while ((k = get_gather(s, ops, n, parts)) > 0) {
 		mcs_read(s, sc, parts, k, deadline);
-		for (unsigned i = 0; i < n; i++)
-			if (ops[i].state == READ)
-				get_next_state(&ops[i], deadline);
+		for (unsigned i = 0; i < n; i++) {
+			if (ops[i].state != READ)
+				continue;
+			if (s->cache)
+				get_offer(s->cache, &ops[i]);
+			get_next_state(&ops[i], deadline);
+		}
 	}
 }
 

@@ -308,7 +308,8 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 		return;
 	}
 	p->status = 0;
-	__atomic_store_n(&p->seg->path, p->req[0].path, __ATOMIC_RELAXED);
+	p->path = p->req[0].path;
+	__atomic_store_n(&p->seg->path, p->path, __ATOMIC_RELAXED);
 	mc_metric_add(&read_bytes, (int64_t)p->len);
 	if (!part_matches(p)) {
 		if (++p->mismatched[p->replica] == 2) {
