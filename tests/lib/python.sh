@@ -32,7 +32,7 @@ sanitized_python() {
 	local wrapper=$tmp/sanitized-python
 	cat >"$wrapper" <<-W
 		#!/bin/sh
-		export LD_PRELOAD='$("${CC:-cc}" -print-file-name=libasan.so)' ASAN_OPTIONS='${ASAN_OPTIONS-}:detect_leaks=0'
+		export LD_PRELOAD='$(${CC:-cc} -print-file-name=libasan.so)' ASAN_OPTIONS='${ASAN_OPTIONS-}:detect_leaks=0'
 		exec '$(command -v "$PYTHON")' "\$@"
 	W
 	chmod +x "$wrapper"
