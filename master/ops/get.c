@@ -145,7 +145,7 @@ static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret, 
 static void get_describe_attrs(struct mcm *m, uint32_t flags, struct mcp_bytes key, uint32_t slot,
 			       struct mcm_attrs_memory *mem, struct mcp_object *ret)
 {
-	bool dir = flags & MCP_GET_DIRS && ret->kind == MCP_KIND_DIR;
+	bool dir = flags & MCP_GET_DIRS && ((const char *)key.data)[key.len - 1] == '/';
 	struct mcm_names_stat st = { 0 };
 
 	if (dir)
