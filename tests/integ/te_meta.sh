@@ -27,6 +27,9 @@ without_server() {
 	# other engines find it once the server is reachable
 	expect late 'fill 6' ok
 	wait_for 20 says a 'read late 6' ok
+	# the server has forgotten a, which publishes again on its next refresh
+	expect a 'fill 3' ok
+	wait_for 20 says late 'read a 3' ok
 	both_ways late a
 	both_ways a b
 }
