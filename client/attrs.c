@@ -139,8 +139,8 @@ static int xattrs_copy(const struct mcp_seq *list, struct mcs_xattr **ret, unsig
 	return 0;
 }
 
-int mcs_get_xattrs(struct mcs *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n, struct mcs_info *ret_info,
-		   int64_t timeout_ms)
+int mcs_get_xattrs(struct mcs *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n,
+		   struct mcs_info *ret_info, int64_t timeout_ms)
 {
 	struct mcp_key one = { mcp_bytes(key.data, (uint32_t)key.len) };
 	struct mcp_get msg = { .flags = MCP_GET_DIRS | MCP_GET_XATTRS, .keys = mcp_seq(&one, 1), .tenant = s->tenant };

@@ -102,8 +102,8 @@ void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_nam
 	if (!has && !dir)
 		return;
 	*mem->attrs = (struct mcp_attrs){
-		.set = v.set, .mode = v.mode, .uid = v.uid, .gid = v.gid, .mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns,
-		.ino = v.ino, .rdev = v.rdev,
+		.set = v.set, .mode = v.mode, .uid = v.uid, .gid = v.gid,
+		.mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns, .ino = v.ino, .rdev = v.rdev,
 	};
 	attrs_add_xattrs(v.xattrs, mem);
 	if (dir)

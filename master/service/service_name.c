@@ -188,7 +188,7 @@ int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, str
 	r = mcm_set_attrs(arg, &rq);
 	if (r < 0)
 		return r;
-	/* The key may have been removed since; then the change was made all the same. */
+	/* The key may have been removed since the change. */
 	r = mcm_get_attrs(arg, NULL, MCP_GET_DIRS, rq.key, &obj, part, &copies, &mem);
 	obj.status = r < 0 ? mc_err_to_wire(r) : 0;
 	obj.replicas = mcp_seq(part, r < 0 ? 0 : copies);

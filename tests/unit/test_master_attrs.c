@@ -48,7 +48,9 @@ static int set_mode(struct fixture *fx, const char *key, uint64_t generation, ui
 {
 	const struct mcp_attrs a = { .set = MCP_ATTR_MODE | MCP_ATTR_UID, .mode = mode, .uid = 7 };
 
-	return set(fx, (struct mcp_set_attrs){ .key = fx_bytes(key), .generation = generation, .attrs = mcp_seq(&a, 1) });
+	return set(fx, (struct mcp_set_attrs){
+		.key = fx_bytes(key), .generation = generation, .attrs = mcp_seq(&a, 1),
+	});
 }
 
 static int set_mtime(struct fixture *fx, const char *key, uint64_t ns)
