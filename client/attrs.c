@@ -25,8 +25,8 @@ struct mcp_attrs mcs_attrs_wire(const struct mcs_attrs *a)
 	if (!a)
 		return (struct mcp_attrs){ 0 };
 	return (struct mcp_attrs){
-		.set = (uint16_t)(a->set & ~(MCS_ATTR_CTIME | MCS_ATTR_INO)), .mode = a->mode, .uid = a->uid, .gid = a->gid,
-		.mtime_ns = a->mtime_ns, .rdev = a->rdev,
+		.set = (uint16_t)(a->set & ~(MCS_ATTR_CTIME | MCS_ATTR_INO)),
+		.mode = a->mode, .uid = a->uid, .gid = a->gid, .mtime_ns = a->mtime_ns, .rdev = a->rdev,
 	};
 }
 
@@ -68,8 +68,8 @@ static int attrs_object(const struct mcp_seq *objects, struct mcp_object *ret, s
 static int attrs_check_xattr(const struct mcs_xattr *x)
 {
 	if (!x->name.len || x->name.len > MCS_XATTR_NAME_MAX)
-		return mc_fail(-ERANGE, "the name of an extended attribute has %zu bytes, must have 1 to %u", x->name.len,
-			       MCS_XATTR_NAME_MAX);
+		return mc_fail(-ERANGE, "the name of an extended attribute has %zu bytes, must have 1 to %u",
+			       x->name.len, MCS_XATTR_NAME_MAX);
 	if (x->value.len > MCS_XATTRS_MAX)
 		return mc_fail(-ENOSPC, "an extended attribute of %zu bytes, an object has room for %u", x->value.len,
 			       MCS_XATTRS_MAX);

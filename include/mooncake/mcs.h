@@ -505,9 +505,9 @@ struct mcs_xattr {
 	struct mcs_key value;
 };
 /* Change attributes of an object, or of a directory's marker (a key that ends in '/'), in one request; its bytes and
- * its generation stay.  Those in attrs->set get new values (MODE, UID, GID, MTIME), @xattr is added, replaced or removed;
- * both may be NULL.  The time of change becomes the master's present time.  @generation: only if the key has this
- * version, else -ESTALE; 0: any.  *ret (NULL: not needed) is as of mcs_stat_batch().  -MCS_ENOOBJECT; -EEXIST,
+ * its generation stay.  Those in attrs->set get new values (MODE, UID, GID, MTIME), @xattr is added, replaced or
+ * removed; both may be NULL.  The time of change becomes the master's present time.  @generation: only if the key has
+ * this version, else -ESTALE; 0: any.  *ret (NULL: not needed) is as of mcs_stat_batch().  -MCS_ENOOBJECT; -EEXIST,
  * -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -MCS_ENOTSUP: the master has an earlier version. */
 int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *attrs,
 		  const struct mcs_xattr *xattr, struct mcs_info *ret, int64_t timeout_ms);
