@@ -77,11 +77,18 @@ static uint32_t extra_len(uint16_t set, uint32_t xattrs)
 	       (set & MCP_ATTR_RDEV ? (uint32_t)sizeof(uint32_t) : 0) + xattrs;
 }
 
-static int extra_add(struct mcm_shard *sh, const struct mcm_attrs_value *v, uint32_t *ret)
+/* Long ones count as more objects, as long keys do: clients must not fill the master's memory with them. */
+static uint64_t extra_weight(const struct mcm_index *ix, uint32_t len)
+{
+	return ix->max && ix->by_memory ? len / MCM_KEY_WEIGHT : 0;
+}
+
+static int extra_add(struct mcm_index *ix, struct mcm_shard *sh, const struct mcm_attrs_value *v, uint32_t *ret)
 {
 	uint32_t len = extra_len(v->set, v->xattrs.len), at = EXTRA_HEAD;
 	uint16_t xattrs = (uint16_t)v->xattrs.len;
 	uint8_t buf[EXTRA_MAX];
+	int r;
 
 	*ret = 0;
 	if (len == EXTRA_HEAD)
@@ -97,7 +104,10 @@ static int extra_add(struct mcm_shard *sh, const struct mcm_attrs_value *v, uint
 	}
 	if (xattrs)
 		memcpy(buf + at, v->xattrs.data, xattrs);
-	return mcm_keys_add(&sh->keys, buf, len, ret);
+	r = mcm_keys_add(&sh->keys, buf, len, ret);
+	if (r == 0)
+		__atomic_fetch_add(&ix->count, extra_weight(ix, len), __ATOMIC_RELAXED);
+	return r;
 }
 
 static void extra_get(const struct mcm_shard *sh, const struct mcm_attrs *a, struct mcm_attrs_value *v)
@@ -118,14 +128,20 @@ static void extra_get(const struct mcm_shard *sh, const struct mcm_attrs *a, str
 	v->xattrs = (struct mcp_bytes){ p, xattrs };
 }
 
-static void extra_del(struct mcm_shard *sh, const struct mcm_attrs *a)
+static void extra_del(struct mcm_index *ix, struct mcm_shard *sh, uint32_t extra, uint32_t len)
+{
+	mcm_keys_del(&sh->keys, extra, len);
+	__atomic_fetch_sub(&ix->count, extra_weight(ix, len), __ATOMIC_RELAXED);
+}
+
+static void extra_free(struct mcm_index *ix, struct mcm_shard *sh, const struct mcm_attrs *a)
 {
 	uint16_t xattrs;
 
 	if (!a->extra)
 		return;
 	memcpy(&xattrs, mcm_keys_at(&sh->keys, a->extra), EXTRA_HEAD);
-	mcm_keys_del(&sh->keys, a->extra, extra_len(a->set, xattrs));
+	extra_del(ix, sh, a->extra, extra_len(a->set, xattrs));
 }
 
 /* ---- objects ---- */
@@ -165,7 +181,7 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 		mcm_attrs_drop(ix, sh, slot);
 		return 0;
 	}
-	r = extra_add(sh, v, &extra);
+	r = extra_add(ix, sh, v, &extra);
 	if (r < 0)
 		return r;
 	id = attrs_find(ix, sh, slot);
@@ -173,7 +189,7 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 		r = attrs_new(ix, &id);
 		if (r < 0) {
 			if (extra)
-				mcm_keys_del(&sh->keys, extra, extra_len(v->set, v->xattrs.len));
+				extra_del(ix, sh, extra, extra_len(v->set, v->xattrs.len));
 			return r;
 		}
 		a = attrs_at(ix, id);
@@ -181,7 +197,7 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 		mcm_table_insert(&sh->attrs, &by_slot, &ix->attrs, id);
 	} else {
 		a = attrs_at(ix, id);
-		extra_del(sh, a);
+		extra_free(ix, sh, a);
 	}
 	a->set = v->set;
 	a->mode = v->mode;
@@ -203,7 +219,7 @@ void mcm_attrs_drop(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 		return;
 	id = attrs_find(ix, sh, slot);
 	if (id) {
-		extra_del(sh, attrs_at(ix, id));
+		extra_free(ix, sh, attrs_at(ix, id));
 		mcm_table_remove(&sh->attrs, &by_slot, &ix->attrs, id);
 		attrs_free(ix, id);
 	}
@@ -217,6 +233,12 @@ void mcm_attrs_carry(struct mcm_attrs_value *v)
 	v->set &= (uint16_t)~(MCP_ATTR_MTIME | MCP_ATTR_CTIME);
 	v->mode &= MCM_ATTRS_MODE_CARRIED;
 	v->mtime_ns = v->ctime_ns = 0;
+}
+
+bool mcm_attrs_room(const struct mcm_index *ix, uint32_t xattrs)
+{
+	return !ix->max || mcm_load_relaxed(&ix->count) + extra_weight(ix, EXTRA_MAX) < ix->max ||
+	       !extra_weight(ix, xattrs);
 }
 
 /* ---- extended attributes ---- */

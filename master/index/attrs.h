@@ -43,6 +43,8 @@ bool mcm_attrs_get(const struct mcm_index *ix, uint32_t slot, struct mcm_attrs_v
 int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, const struct mcm_attrs_value *v);
 /* Free the attributes that @sh has for this slot, if any. */
 void mcm_attrs_drop(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot);
+/* Whether extended attributes of this many bytes fit into the limit of the master's memory. */
+bool mcm_attrs_room(const struct mcm_index *ix, uint32_t xattrs);
 /* The attributes of a new version that replaces one with @v: without times, set-user-ID and set-group-ID. */
 void mcm_attrs_carry(struct mcm_attrs_value *v);
 

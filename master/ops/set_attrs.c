@@ -134,6 +134,7 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	uint8_t buf[MCP_XATTRS_MAX];
 	struct mcm_attrs_value v;
 	struct mcp_attrs a;
+	uint32_t before;
 	int r;
 
 	if (!mcm_object_readable(m, o))
@@ -147,7 +148,10 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 			a.mtime_ns = now_ns;
 		attrs_assign(&v, &a, a.set & SETTABLE);
 	}
+	before = v.xattrs.len;
 	r = attrs_change_xattr(rq, &v, buf);
+	if (r == 0 && v.xattrs.len > before && !mcm_attrs_room(&m->index, v.xattrs.len))
+		r = mc_fail(-ENOSPC, "the master's memory for objects is full");
 	if (r < 0)
 		return r;
 	v.ctime_ns = now_ns;
