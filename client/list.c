@@ -184,6 +184,7 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		.generation = e.generation,
 		.mtime_ms = e.mtime_ms,
 		.kind = (enum mcs_kind)e.kind,
+		.attrs = e.attrs,
 		.media = (e.media & 1u << MCP_MEDIUM_MEMORY ? MCS_IN_MEMORY : 0) |
 			 (e.media & 1u << MCP_MEDIUM_DISK ? MCS_ON_DISK : 0),
 	};

@@ -27,7 +27,7 @@ static int put_check_opts(const struct mcs_put_opts *opts)
 		return mc_fail(-MC_EPARAM, "a put is either UPSERT or EXCL");
 	if (opts->replicas > UINT16_MAX)
 		return mc_fail(-MC_EPARAM, "%u replicas", opts->replicas);
-	if ((unsigned)opts->kind > MCS_SYMLINK)
+	if ((unsigned)opts->kind > MCS_SPECIAL)
 		return mc_fail(-MC_EPARAM, "unknown kind %u", (unsigned)opts->kind);
 	if ((unsigned)opts->data_type >= MCP_DATA_TYPES)
 		return mc_fail(-MC_EPARAM, "unknown data type %u", (unsigned)opts->data_type);

@@ -15,7 +15,7 @@
 #define WAIT_LAST_MS 100
 #define ASK_MIN_MS 1000		/* the master gets at least this time to answer, however short the timeout */
 
-_Static_assert((int)MCS_EVENT_RENAME == (int)MCP_EVENT_RENAME &&
+_Static_assert((int)MCS_EVENT_ATTRS == (int)MCP_EVENT_ATTRS &&
 	       (int)MCS_EVENT_GAP == (int)MCP_EVENT_TYPES, "types are sent unchanged");
 
 struct mcs_watch {

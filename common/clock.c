@@ -36,6 +36,11 @@ uint64_t mc_wall_ns(void)
 	return read_clock(CLOCK_REALTIME);
 }
 
+uint64_t mc_wall_ms(void)
+{
+	return read_clock(CLOCK_REALTIME_COARSE) / MC_NS_PER_MS;
+}
+
 uint64_t mc_deadline_ms(int64_t ms)
 {
 	uint64_t ns, due;

@@ -21,6 +21,9 @@ uint64_t mc_now_ms(void);
 /* Wall-clock time in nanoseconds since the Unix epoch: only for timestamps shown to people. */
 uint64_t mc_wall_ns(void);
 
+/* The same in milliseconds; cheap (coarse clock, a few ms late). */
+uint64_t mc_wall_ms(void);
+
 /* Absolute deadline @ms from now on the mc_now_ns() scale; @ms < 0 is MC_NEVER. */
 uint64_t mc_deadline_ms(int64_t ms);
 

@@ -19,7 +19,8 @@
 #define MCP_FENCES_MAX 64
 
 enum mcp_channel { MCP_CHANNEL_CONTROL, MCP_CHANNEL_HEARTBEAT };
-enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK };
+/* SPECIAL: a fifo, socket or device node; only its attributes say more. */
+enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK, MCP_KIND_SPECIAL };
 /* Soft pin of an upserted object: the one of the value that it replaces, a new one, or none. */
 enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
 enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
@@ -45,7 +46,7 @@ enum mcp_task_status {
 };
 
 enum mcp_event_type {
-	MCP_EVENT_PUT, MCP_EVENT_REMOVE, MCP_EVENT_EVICT, MCP_EVENT_RENAME, MCP_EVENT_TYPES
+	MCP_EVENT_PUT, MCP_EVENT_REMOVE, MCP_EVENT_EVICT, MCP_EVENT_RENAME, MCP_EVENT_ATTRS, MCP_EVENT_TYPES
 };
 
 #define MCP_PUT_UPSERT		0x01u	/* replace an existing value when the put ends */
@@ -59,10 +60,25 @@ enum mcp_event_type {
 #define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while there are keys below it */
 #define MCP_GET_PROMISE		0x08u
 #define MCP_GET_DESCRIBE	0x10u
+#define MCP_GET_XATTRS		0x20u
 #define MCP_EXIST_PEEK		0x01u
 #define MCP_REMOVE_FORCE	0x01u
 #define MCP_REMOVE_TENANTS	0x02u
 #define MCP_RENAME_NOREPLACE	0x01u
+#define MCP_RENAME_KEEP_INO	0x02u	/* remember the inode number that mounts show */
+#define MCP_ATTR_MODE		0x01u
+#define MCP_ATTR_UID		0x02u
+#define MCP_ATTR_GID		0x04u
+#define MCP_ATTR_MTIME		0x08u
+#define MCP_ATTR_CTIME		0x10u	/* not set by clients */
+#define MCP_ATTR_INO		0x20u	/* not set by clients */
+#define MCP_ATTR_RDEV		0x40u	/* only by a put */
+#define MCP_SET_NOW		0x01u	/* mtime_ns is the present */
+#define MCP_XATTR_CREATE	0x02u
+#define MCP_XATTR_REPLACE	0x04u
+#define MCP_XATTR_REMOVE	0x08u	/* the value is ignored */
+#define MCP_XATTR_NAME_MAX	250u	/* bytes */
+#define MCP_XATTRS_MAX		4072u	/* names, values and 3 bytes for each, of one object */
 #define MCP_LIST_DIR		0x01u
 #define MCP_OBJ_HARD_PIN	0x01u
 #define MCP_OBJ_SOFT_PIN	0x02u

@@ -218,6 +218,8 @@ int mcs_daemon_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsi
 	struct mcs_daemon *d = mcs_daemon_of(b);
 	int r = 0;
 
+	if (opts->attrs)
+		return mc_fail(-MC_ENOTSUP, "a put through a daemon has no attributes");
 	if (n)
 		r = put_once(d, items, n, dedup, opts, deadline);
 	/* A repeated put succeeds if the first attempt stored the value, except with EXCL. */

@@ -171,6 +171,7 @@ static int put_request(struct mcs_direct *s, struct mcs_put_item *items, unsigne
 		.soft_pin = mcs_put_soft_pin(opts),
 		.data_type = (uint8_t)opts->data_type,
 		.group = opts->group,
+		.attrs = mcs_attrs_wire(opts->attrs),
 		.preferred = mcs_put_preferred(s, opts, own),
 		.sc = mcs_scratch_get(s->base.scratch),
 	};

@@ -3,6 +3,7 @@
 #ifndef MCS_PUT_I_H
 #define MCS_PUT_I_H
 
+#include "client/attrs.h"
 #include "client/direct/direct.h"
 
 /* Attempts per object for reasons other than a full pool. */
@@ -40,6 +41,7 @@ struct mcs_put_request {
 	enum mcs_soft_pin soft_pin;
 	uint8_t data_type;
 	struct mcs_key group;		/* eviction group of items without an own one */
+	struct mcp_attrs attrs;		/* of all items; set 0: none */
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
 	uint64_t granted_ns;		/* when the last reservation was sent */
@@ -76,6 +78,12 @@ static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, c
 	own[0] = s->owner ? mce_engine_endpoint(s->engine) : NULL;
 	own[1] = NULL;
 	return opts->preferred ? opts->preferred : own;
+}
+
+/* The attributes as a list for a message. */
+static inline struct mcp_seq mcs_put_attrs(const struct mcp_attrs *attrs)
+{
+	return mcp_seq(attrs, attrs->set != 0);
 }
 
 void mcs_put_done(struct mcs_put_op *op, int result);

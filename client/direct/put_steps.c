@@ -18,7 +18,8 @@ _Static_assert(MCS_PUT_UPSERT == MCP_PUT_UPSERT && MCS_PUT_HARD_PIN == MCP_PUT_H
 	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE, "flags are sent unchanged");
 _Static_assert((int)MCS_SOFT_PIN_ENABLE == (int)MCP_SOFT_PIN_ENABLE &&
 	       (int)MCS_SOFT_PIN_DISABLE == (int)MCP_SOFT_PIN_DISABLE, "pins are sent unchanged");
-_Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP_KIND_SYMLINK,
+_Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP_KIND_SYMLINK &&
+	       (int)MCS_SPECIAL == (int)MCP_KIND_SPECIAL,
 	       "kinds are sent unchanged");
 
 #define WIRE_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_ALL_REPLICAS | \
@@ -85,6 +86,7 @@ static int put_reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 			.size = op->size,
 			.kind = (uint8_t)b->kind,
 			.group = put_group_name(b, op->item),
+			.attrs = mcs_put_attrs(&b->attrs),
 		};
 	}
 	ret->items = mcp_seq(items, n);
@@ -358,6 +360,7 @@ static int put_done_list(struct mcs_put_request *b, enum mcs_put_step state, str
 			.key = mcp_bytes(op->item->key.data, (uint32_t)op->item->key.len),
 			.generation = op->generation,
 			.crc = op->crc,
+			.attrs = mcs_put_attrs(&b->attrs),
 		};
 	}
 	*ret = mcp_seq(items, n);

@@ -32,6 +32,7 @@ struct mcs_stream {
 	unsigned n;
 	struct mcp_replica *replica;	/* n of them */
 	struct mcs_seg **seg;
+	struct mcp_attrs attrs;		/* set 0: none; set before the commit */
 	uint32_t *crc;			/* of the chunks; each is set by the thread that writes the chunk */
 	/* atomic */
 	uint64_t heard_ns;		/* when the master last answered this stream */
@@ -156,6 +157,7 @@ int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t r
 	st->s = mcs_direct_of(b);
 	st->room = room;
 	st->flags = opts->flags;
+	st->attrs = mcs_attrs_wire(opts->attrs);
 	st->key_len = key.len;
 	memcpy(st->key, key.data, key.len);
 	st->began_ns = st->heard_ns = mc_now_ns();
@@ -282,7 +284,7 @@ static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, ui
 {
 	struct mcp_put_done item = {
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len),
-		.generation = st->generation, .crc = crc, .size = size,
+		.generation = st->generation, .crc = crc, .size = size, .attrs = mcs_put_attrs(&st->attrs),
 	};
 	struct mcp_put_end msg = { .items = mcp_seq(&item, 1), .tenant = st->s->base.tenant };
 	struct mcp_put_end_reply reply;
@@ -326,6 +328,11 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	mc_metric_add(&streamed, 1);
 	stream_free(st);
 	return 0;
+}
+
+void mcs_stream_set_attrs(struct mcs_stream *st, const struct mcs_attrs *attrs)
+{
+	st->attrs = mcs_attrs_wire(attrs);
 }
 
 void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/attrs.h"
 #include "client/layout.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -83,7 +84,7 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 				 (obj->flags & MCP_OBJ_SOFT_PIN ? MCS_PUT_SOFT_PIN : 0),
 			.replicas = obj->replicas.count,
 			.data_type = (enum mcs_data_type)obj->data_type,
-			.soft_pin_ms = obj->soft_pin_ms,
+			.soft_pin_ms = obj->soft_pin_ms, .attrs = mcs_attrs_decode(&obj->attrs),
 		},
 		.pin = { .id = obj->pin, .epoch = epoch },
 		.asked_ns = asked_ns,

@@ -190,7 +190,27 @@ struct mcs_key {
 	size_t len;
 };
 
-enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK };
+/* MCS_SPECIAL: a fifo, socket or device node, which has no bytes; the type is in its mode. */
+enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
+
+/* Attributes that mounts show; they do not belong to the bytes.  The pool keeps those in @set; mounts have defaults for
+ * the others. */
+#define MCS_ATTR_MODE		0x01u
+#define MCS_ATTR_UID		0x02u
+#define MCS_ATTR_GID		0x04u
+#define MCS_ATTR_MTIME		0x08u
+#define MCS_ATTR_CTIME		0x10u	/* the pool sets these two */
+#define MCS_ATTR_INO		0x20u
+#define MCS_ATTR_RDEV		0x40u	/* of MCS_SPECIAL; only in mcs_put_opts */
+struct mcs_attrs {
+	unsigned set;			/* MCS_ATTR_* */
+	uint32_t mode;			/* 07777; of MCS_SPECIAL also the type */
+	uint32_t uid, gid;
+	uint64_t mtime_ns, ctime_ns;	/* Unix epoch */
+	uint64_t ino;			/* the inode number from before a rename */
+	uint32_t rdev;
+	uint32_t nlink;			/* filled in for a directory by mcs_stat_batch(): 2 and its subdirectories */
+};
 
 #define MCS_IN_MEMORY		0x1000u
 #define MCS_ON_DISK		0x2000u
@@ -223,6 +243,10 @@ struct mcs_put_opts {
 	/* Name of an eviction group, up to 1024 bytes: its objects are kept while one of them is
 	 * read, and evicted together.  An upsert must not change it.  Empty: none. */
 	struct mcs_key group;
+	/* Attributes of the object, before those of a version that it replaces; NULL: none.  A new version keeps mode
+	 * (without set-user-ID and set-group-ID), owner, group and extended attributes of the one that it replaces.
+	 * -MCS_ENOTSUP through a daemon. */
+	const struct mcs_attrs *attrs;
 };
 
 /* Store the bytes of @iov.  Without UPSERT and EXCL, returns 0 also when the key exists (nothing
@@ -274,6 +298,8 @@ int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov,
 int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms);
 /* Free the space and the stream; nothing is published.  NULL is fine. */
 void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms);
+/* Attributes instead of those of the options; before the commit. */
+void mcs_stream_set_attrs(mcs_stream_t *st, const struct mcs_attrs *attrs);
 
 /* ---- get --------------------------------------------------------------------------------------- */
 
@@ -288,6 +314,7 @@ struct mcs_info {
 	unsigned replicas;		/* readable ones */
 	enum mcs_data_type data_type;
 	uint32_t soft_pin_ms;		/* remaining time of the soft pin, 0: none */
+	struct mcs_attrs attrs;		/* set: 0 if it has none, and through a daemon */
 };
 
 /* Read the whole object.  Returns its size; -ENOBUFS: @iov is smaller, and unchanged. */
@@ -464,6 +491,31 @@ int mcs_remove_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned 
  * with result 0; -MCS_ENOTSUP: the master has an earlier version. */
 int mcs_clear_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, const char *segment, int *results,
 		    int64_t timeout_ms);
+/* ---- attributes of files --------------------------------------------------------------------------- */
+
+#define MCS_SET_NOW		0x01u	/* mtime_ns is the master's present time */
+#define MCS_XATTR_CREATE	0x02u	/* -EEXIST if there is one of this name */
+#define MCS_XATTR_REPLACE	0x04u	/* -ENODATA if there is none */
+#define MCS_XATTR_REMOVE	0x08u	/* remove it; -ENODATA if there is none */
+#define MCS_XATTR_NAME_MAX	250u
+#define MCS_XATTRS_MAX		4072u	/* bytes of names and values, and 3 for each, of one object */
+
+struct mcs_xattr {
+	struct mcs_key name;		/* without "user." */
+	struct mcs_key value;
+};
+/* Change attributes of an object, or of a directory's marker (a key that ends in '/'), in one request; its bytes and
+ * its generation stay.  Those in attrs->set get new values (MODE, UID, GID, MTIME), @xattr is added, replaced or
+ * removed; both may be NULL.  The time of change becomes the master's present time.  @generation: only if the key has
+ * this version, else -ESTALE; 0: any.  *ret (NULL: not needed) is as of mcs_stat_batch().  -MCS_ENOOBJECT; -EEXIST,
+ * -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -MCS_ENOTSUP: the master has an earlier version. */
+int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *attrs,
+		  const struct mcs_xattr *xattr, struct mcs_info *ret, int64_t timeout_ms);
+/* The extended attributes of an object: *ret is an array of *ret_n, to be freed with free().  *ret_info (NULL: not
+ * needed) is as of mcs_stat_batch(). */
+int mcs_get_xattrs(mcs_t *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n, struct mcs_info *ret_info,
+		   int64_t timeout_ms);
+
 /* Copy objects soon to memory (MCS_IN_MEMORY) or to a disk (MCS_ON_DISK) of the node that has them; does not wait for
  * the copies.  results[i], which may be NULL: 0 also when there is one; -MCS_ENOOBJECT; -MCS_EUNAVAILABLE: the node has
  * no disk, or too many objects wait there.  Returns the number of keys with result 0. */
@@ -479,6 +531,7 @@ int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, u
 int64_t mcs_remove_tenant(mcs_t *s, const char *tenant, unsigned flags, int64_t timeout_ms);
 
 #define MCS_RENAME_NOREPLACE	0x1u
+#define MCS_RENAME_KEEP_INO	0x2u	/* for mounts: remember the inode number in the attributes */
 /* Atomic: every reader sees the object under the old name or the new one.  Replaces @to. */
 int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	       int64_t timeout_ms);
@@ -488,6 +541,7 @@ struct mcs_entry {
 	uint64_t size, generation, mtime_ms;
 	enum mcs_kind kind;
 	unsigned media;			/* MCS_IN_MEMORY, MCS_ON_DISK; 0: no bytes, or an older master */
+	int attrs;			/* 1: it has attributes; 0 for a directory */
 };
 typedef struct mcs_list mcs_list_t;
 /* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix
@@ -586,6 +640,7 @@ enum mcs_event_type {
 	MCS_EVENT_REMOVE,	/* was removed */
 	MCS_EVENT_EVICT,	/* was evicted, or lost with its memory */
 	MCS_EVENT_RENAME,	/* is now called @to */
+	MCS_EVENT_ATTRS,	/* its attributes changed, not its value */
 	MCS_EVENT_GAP		/* @lost events were missed: read the state of the keys again */
 };
 

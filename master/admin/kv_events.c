@@ -111,7 +111,7 @@ static bool publish_some(struct mcm *m, struct mcm_kv_events *k)
 	k->pack.overflow = false;
 	mcm_kv_pack_head(&k->pack, mc_wall_ns() / MC_NS_PER_MS, events);
 	for (i = 0; i < n; i++)
-		if (k->entry[i].event.kind == MCP_KIND_OBJECT)
+		if (k->entry[i].event.kind == MCP_KIND_OBJECT && k->entry[i].event.type != MCP_EVENT_ATTRS)
 			mcm_kv_pack_event(&k->pack, m, &k->entry[i], tenant_of(m, k->entry[i].tenant));
 	mcm_kv_pack_tail(&k->pack);
 	if (k->pack.overflow) {

@@ -144,8 +144,8 @@ unsigned mcm_kv_event_count(const struct mcm *m, const struct mcm_event_entry *e
 	bool renamed = e->event.type == MCP_EVENT_RENAME;
 	unsigned n, all = renamed ? 2 : 1;
 
-	/* Directories and links contain no KV cache. */
-	if (e->event.kind != MCP_KIND_OBJECT)
+	/* Directories and links contain no KV cache, attributes do not change it. */
+	if (e->event.kind != MCP_KIND_OBJECT || e->event.type == MCP_EVENT_ATTRS)
 		return 0;
 	n = is_published(m, e->event.key);
 	if (renamed)

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "master/index/attrs.h"
 #include "master/lock_hold.h"
 
 #define EXTS_SHIFT 14
@@ -34,6 +35,7 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	mcm_key_pool_init(&ix->keys);
 	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);
 	pthread_mutex_init(&ix->ext_lock, NULL);
+	mcm_attrs_init(ix);
 	for (i = 0; i < MCM_SHARDS; i++) {
 		pthread_mutex_init(&ix->shard[i].lock, NULL);
 		mcm_table_init_in(&ix->shard[i].table, &ix->buckets, i);
@@ -56,6 +58,7 @@ void mcm_index_done(struct mcm_index *ix)
 		mcm_keys_done(&ix->shard[i].keys);
 		pthread_mutex_destroy(&ix->shard[i].lock);
 	}
+	mcm_attrs_done(ix);
 	mcm_table_mem_done(&ix->buckets);
 	pthread_mutex_destroy(&ix->ext_lock);
 	mcm_key_pool_done(&ix->keys);
@@ -299,6 +302,7 @@ void mcm_shard_free(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 
 	mcm_store_relaxed(&o->flags, 0);
 	mcm_store_relaxed(&o->generation, 0);
+	mcm_attrs_drop(ix, sh, slot);
 	mcm_keys_del(&sh->keys, o->key, o->key_len);
 	slot_free(ix, sh, slot);
 }

@@ -26,6 +26,7 @@ struct mcm_shard {
 	uint32_t free;			/* free list of slots, linked by next; relaxed */
 	uint32_t fresh, fresh_end;	/* slots that were never used; relaxed */
 	struct mcm_keys keys;
+	struct mcm_table attrs;		/* of the few objects that have some (attrs.h) */
 } __attribute__((aligned(64)));
 
 struct mcm_index {
@@ -40,6 +41,8 @@ struct mcm_index {
 	struct mcm_table_mem buckets;	/* memory of the shards' tables */
 	pthread_mutex_t ext_lock;
 	uint32_t ext_free;
+	struct mcm_slab attrs;
+	uint32_t attrs_free;		/* guarded by ext_lock */
 	struct mcm_shard shard[MCM_SHARDS];
 };
 

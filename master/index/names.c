@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 
@@ -94,6 +95,14 @@ static bool dir_empty(const struct mcm_dir *d)
 	return !d->objects.count && !d->dirs.count && !d->marker && !d->refs;
 }
 
+/* The times of a directory only grow.  After a restart they are those of its children, which have the times of their
+ * puts. */
+static void dir_changed(struct mcm_dir *d, uint64_t ms)
+{
+	if (mcm_load_relaxed(&d->changed_ms) < ms)
+		mcm_store_relaxed(&d->changed_ms, ms);
+}
+
 /* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */
 static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const char *name,
 		   uint32_t len, uint32_t *ret)
@@ -169,6 +178,7 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 		st = stripe_of(nm, hash);
 		pthread_mutex_lock(&st->lock);
 		mcm_table_remove(&mcm_dir(nm, parent)->dirs, &mcm_names_by_sibling, &nm->dirs, id);
+		dir_changed(mcm_dir(nm, parent), mc_wall_ms());
 		pthread_mutex_unlock(&st->lock);
 		mcm_keys_del(&nm->arena, d->name, d->name_len);
 		d->parent = 0;
@@ -181,11 +191,16 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 
 static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uint32_t slot, bool marker)
 {
+	uint64_t ms = mcm_object_mtime(mcm_object(nm->ix, slot));
+
 	mcm_object(nm->ix, slot)->dir = id;
-	if (marker)
+	if (marker) {
 		d->marker = slot;
-	else
+		dir_changed(mcm_dir(nm, d->parent ? d->parent : id), ms);
+	} else {
 		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
+		dir_changed(d, ms);
+	}
 }
 
 /* Link @slot, or with 0 count a reference, in a directory that exists.  False: it does not exist. */
@@ -283,6 +298,8 @@ void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 
 	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
 	child_link(nm, d, dir, slot, slot_is_marker(nm, slot));
+	/* A renamed object keeps its time. */
+	dir_changed(d, mc_wall_ms());
 	d->refs--;
 }
 
@@ -398,6 +415,7 @@ void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
 		d->marker = 0;
 	else
 		mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
+	dir_changed(d, mc_wall_ms());
 	empty = dir_empty(d);
 	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
@@ -461,6 +479,25 @@ bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len)
 
 	pthread_mutex_unlock(lock);
 	return busy;
+}
+
+bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret)
+{
+	pthread_mutex_t *lock;
+	uint32_t id = mcm_names_lock_dir(nm, path, len, &lock);
+	const struct mcm_dir *d = mcm_dir(nm, id);
+	bool exists = id && (d->objects.count || d->dirs.count || d->marker);
+
+	*ret = (struct mcm_names_stat){ 0 };
+	if (exists)
+		*ret = (struct mcm_names_stat){ mcm_load_relaxed(&d->changed_ms), d->dirs.count };
+	pthread_mutex_unlock(lock);
+	return exists;
+}
+
+void mcm_names_touch(struct mcm_names *nm, uint32_t slot)
+{
+	dir_changed(mcm_dir(nm, mcm_object(nm->ix, slot)->dir), mc_wall_ms());
 }
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)

@@ -35,6 +35,7 @@ struct mcm_dir {
 	uint32_t marker;		/* the object whose key is this path, 0: none */
 	struct mcm_table objects;	/* children, without the marker */
 	struct mcm_table dirs;
+	uint64_t changed_ms;		/* when a child came or went, Unix epoch; atomic */
 };
 
 struct mcm_names_stripe {
@@ -97,6 +98,16 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot);
 /* Whether the directory of this path, which ends in '/', has keys other than its marker. */
 bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len);
 
+/* A directory as mounts show it. */
+struct mcm_names_stat {
+	uint64_t changed_ms;		/* when a child came or went, as far as this master knows; 0: never */
+	uint32_t dirs;			/* subdirectories */
+};
+/* Whether the directory of this path, which ends in '/', exists with or without a marker.  *ret is zero if not. */
+bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret);
+/* A child of the directory of @slot was replaced. */
+void mcm_names_touch(struct mcm_names *nm, uint32_t slot);
+
 /* ---- listing (names_list.c) ---- */
 
 /* Where a listing continues: directories first, then objects, each in the order of their hashes. */
@@ -112,6 +123,7 @@ struct mcm_names_item {
 	uint64_t size, generation, mtime_ms;
 	uint8_t kind;
 	uint8_t media;		/* bit per enum mcp_medium */
+	uint8_t attrs;		/* 1: it has attributes */
 };
 
 /* One step of a listing.  It has only whole groups of equal hashes, so that a cursor needs nothing

@@ -78,6 +78,7 @@ static int list_emit(struct list_call *c, bool objects, uint32_t id)
 		it->generation = mcm_load_relaxed(&o->generation);
 		it->mtime_ms = mcm_object_mtime(o);
 		it->kind = mcm_load_relaxed(&o->flags) & MCM_OBJ_KIND;
+		it->attrs = !!(mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS);
 		it->media = (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY |
 				      mcm_object_on_disk(o) << MCP_MEDIUM_DISK);
 	} else {

@@ -10,6 +10,7 @@
  * Only readers clear the mark, because evictors of different segments share no lock either. */
 #include <config.h>
 
+#include "master/index/attrs.h"
 #include "master/mcm_i.h"
 #include "master/ops/uses.h"
 
@@ -317,6 +318,8 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 		r = mcm_learn_cover(&m->learn, slot);
 	if (r == 0)
 		r = object_fill(m, c, mcm_object(&m->index, slot));
+	if (r == 0 && c->attrs)
+		r = mcm_attrs_set(&m->index, sh, slot, c->attrs);
 	if (r == 0)
 		r = mcm_empties_cover(m, slot);
 	if (r < 0) {

@@ -46,6 +46,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARKS_OF_READS (MCM_MARK_TOUCHED | MCM_MARK_READ | MCM_MARK_AGAIN)
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 #define MCM_MARK_RETIRING 0x04u	/* the copy ext.retiring is freed when no pin is left */
+#define MCM_MARK_ATTRS 0x10u	/* it has attributes (attrs.h) */
 #define MCM_MARK_RESTORED 0x08u	/* one pin stands for possible readers of an earlier master */
 
 struct mcm_extent {
@@ -188,6 +189,7 @@ struct mcm_index;
 struct mcm_shard;
 
 /* A version to be published. */
+struct mcm_attrs_value;
 struct mcm_commit {
 	const char *key;
 	uint32_t len, hash;
@@ -200,6 +202,7 @@ struct mcm_commit {
 	uint8_t flags;			/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint64_t now_ms, wall_ms;	/* now, on the master's clock and the wall clock */
 	uint32_t dir;			/* the key's directory, opened (names.h); 0: look it up */
+	const struct mcm_attrs_value *attrs;	/* NULL: none */
 	uint64_t charged;		/* bytes already charged to the tenant */
 	bool counted;			/* by mcm_count_admit(); the object takes that over, unless the commit fails */
 	unsigned copies;

@@ -110,8 +110,27 @@ void mcm_pack_header(struct mcm_packer *p, const struct mcm_header_record *r)
 	frame_end(p, MCM_REC_HEADER);
 }
 
+/* Its own length first: later versions add fields at its end. */
+#define ATTRS_FIXED (2u + 2u + 4u + 4u + 4u + 8u + 8u + 8u)
+
+static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
+{
+	put_int(p, ATTRS_FIXED, 1);
+	put_int(p, v->set, 2);
+	put_int(p, v->mode, 2);
+	put_int(p, v->uid, 4);
+	put_int(p, v->gid, 4);
+	put_int(p, v->rdev, 4);
+	put_int(p, v->mtime_ns, 8);
+	put_int(p, v->ctime_ns, 8);
+	put_int(p, v->ino, 8);
+	put_bytes(p, v->xattrs);
+}
+
 static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 {
+	bool attrs;
+
 	put_int(p, r->generation, 8);
 	put_int(p, r->size, 8);
 	put_int(p, r->mtime_ms, 8);
@@ -124,12 +143,15 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_int(p, r->soft_until_ms, 8);
 	put_bytes(p, r->group);
 	put_int(p, r->data_type, 1);
-	if (r->reads || r->traits)
+	attrs = r->attrs.set || r->attrs.xattrs.len;
+	if (r->reads || r->traits || attrs)
 		put_int(p, r->reads, 1);
-	if (r->traits) {
+	if (r->traits || attrs) {
 		put_int(p, r->traits, 2);
 		put_int(p, r->age, 4);
 	}
+	if (attrs)
+		put_attrs(p, &r->attrs);
 }
 
 void mcm_pack_object(struct mcm_packer *p, const struct mcm_object_record *r)
@@ -350,6 +372,29 @@ int mcm_unpack_header(const struct mcm_record *r, struct mcm_header_record *ret)
 	return cursor_result(&c, "header");
 }
 
+static void get_attrs(struct cursor *c, struct mcm_attrs_value *ret)
+{
+	unsigned fixed = (unsigned)get_int(c, 1);
+
+	if (fixed < ATTRS_FIXED || fixed > c->left) {
+		c->bad = true;
+		return;
+	}
+	ret->set = (uint16_t)get_int(c, 2);
+	ret->mode = (uint16_t)get_int(c, 2);
+	ret->uid = (uint32_t)get_int(c, 4);
+	ret->gid = (uint32_t)get_int(c, 4);
+	ret->rdev = (uint32_t)get_int(c, 4);
+	ret->mtime_ns = get_int(c, 8);
+	ret->ctime_ns = get_int(c, 8);
+	ret->ino = get_int(c, 8);
+	c->p += fixed - ATTRS_FIXED;
+	c->left -= fixed - ATTRS_FIXED;
+	ret->xattrs = get_bytes(c);
+	if (!mcm_xattrs_ok(ret->xattrs))
+		c->bad = true;
+}
+
 static void get_object(struct cursor *c, struct mcm_object_record *ret)
 {
 	memset(ret, 0, offsetof(struct mcm_object_record, extent));
@@ -374,6 +419,8 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	ret->reads = get_late(c, 1) & MCM_MARKS_OF_READS;
 	ret->traits = (uint16_t)get_late(c, 2);
 	ret->age = (uint32_t)get_late(c, 4);
+	if (c->left)
+		get_attrs(c, &ret->attrs);
 	if (ret->flags & ~(MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT) ||
 	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies) ||
 	    ret->group.len > MCM_GROUP_NAME_MAX || ret->data_type >= MCP_DATA_TYPES)

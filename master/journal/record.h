@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "master/index/object.h"
+#include "master/index/attrs.h"
 
 /* The version that is written; all versions up to this one are read. */
 #define MCM_RECORD_VERSION 1u
@@ -22,7 +22,7 @@
 #define MCM_RECORD_HEAD 12u
 #define MCM_RECORD_BODY_MAX 32768u
 /* Any object's frame fits: two keys, and room for all other fields. */
-#define MCM_RECORD_OBJECT_MAX (2u * MCP_KEY_MAX + 4096u)
+#define MCM_RECORD_OBJECT_MAX (2u * MCP_KEY_MAX + MCP_XATTRS_MAX + 4096u)
 
 /* Numbers are never reused. */
 enum mcm_record_type {
@@ -59,6 +59,7 @@ struct mcm_object_record {
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written */
 	uint8_t copies;
+	struct mcm_attrs_value attrs;	/* set 0 and no xattrs: none */
 	/* in checkpoints only: the object's traits and age for the policy learn (learn/learn.h) */
 	uint16_t traits;
 	uint32_t age;

@@ -41,6 +41,7 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 	}
 	ret->data_type = mcm_object_type(o);
 	ret->group = mcm_group_of(m, o);
+	mcm_attrs_get(&m->index, slot, &ret->attrs);
 	ret->copies = (uint8_t)mcm_object_extents(&m->index, o, extent);
 	for (i = 0; i < ret->copies; i++)
 		ret->extent[i] = mcm_extent_record_of(m, extent[i]);
@@ -72,6 +73,8 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 			return e;
 	}
 	e = mcm_tenant_cover(m, slot);
+	if (e == 0 && (r->attrs.set || r->attrs.xattrs.len))
+		e = mcm_attrs_set(&m->index, mcm_index_shard(&m->index, o->hash), slot, &r->attrs);
 	if (e < 0) {
 		mcm_group_unref(m, group);
 		return e;

@@ -10,7 +10,7 @@
 
 struct mcm_list_page;
 
-enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, MCM_SCRATCH_TEXT,
+enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, MCM_SCRATCH_TEXT, MCM_SCRATCH_ATTRS,
 			MCM_SCRATCH_USES };
 
 /* Memory for at least @count elements of @size bytes, contents undefined; valid until this thread's

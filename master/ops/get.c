@@ -127,19 +127,41 @@ static void promise_lease(struct mcm *m, struct mcm_object *o, uint64_t ms)
 }
 
 /* A directory that exists because it has children. */
-static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret, unsigned *ret_copies)
+static int get_dir(struct mcm *m, struct mcp_bytes key, struct mcp_object *ret, unsigned *ret_copies,
+		   struct mcm_attrs_memory *mem)
 {
-	if (((const char *)key.data)[key.len - 1] != '/' || !mcm_names_busy(&m->names, key.data, key.len))
+	struct mcm_names_stat st;
+
+	if (((const char *)key.data)[key.len - 1] != '/' || !mcm_names_stat(&m->names, key.data, key.len, &st))
 		return -MC_ENOOBJECT;
 	memset(ret, 0, sizeof(*ret));
 	ret->kind = MCP_KIND_DIR;
 	*ret_copies = 0;
+	if (mem)
+		mcm_attrs_describe(m, 0, &st, mem, ret);
 	return 0;
+}
+
+static void get_describe_attrs(struct mcm *m, uint32_t flags, struct mcp_bytes key, uint32_t slot,
+			       struct mcm_attrs_memory *mem, struct mcp_object *ret)
+{
+	bool dir = flags & MCP_GET_DIRS && ((const char *)key.data)[key.len - 1] == '/';
+	struct mcm_names_stat st = { 0 };
+
+	if (dir)
+		(void)mcm_names_stat(&m->names, key.data, key.len, &st);
+	mcm_attrs_describe(m, slot, dir ? &st : NULL, mem, ret);
 }
 
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies)
+{
+	return mcm_get_attrs(m, s, flags, key, ret, ret_replica, ret_copies, NULL);
+}
+
+int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key, struct mcp_object *ret,
+		  struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies, struct mcm_attrs_memory *mem)
 {
 	struct mcm_shard *sh;
 	struct mcm_object *o;
@@ -155,7 +177,7 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (!slot)
-		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies) : -MC_ENOOBJECT;
+		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies, mem) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
 	*ret_copies = get_replicas(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
 	if (o->range && (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))))
@@ -164,6 +186,8 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	if (flags & MCP_GET_PROMISE)
 		promise_lease(m, o, promise_lease_end(m));
 	get_describe(m, o, ret);
+	if (mem)
+		get_describe_attrs(m, flags, key, slot, mem, ret);
 	if (flags & HOLDS) {
 		mcm_object_read(o);
 		mcm_group_touch(m, o);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ops.h - operations on committed objects, one file each: get (and exist), remove, soft pin, rename, list. */
+ * ops.h - operations on committed objects, one file each: get (and exist), remove, soft pin, attributes, rename,
+ * list. */
 #ifndef MCM_OPS_H
 #define MCM_OPS_H
 
 #include <stdint.h>
 
+#include "master/index/attrs.h"
 #include "master/index/names.h"
 #include "proto/msg.h"
 
@@ -19,6 +21,19 @@ struct mcm_session;
 int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key,
 	    struct mcp_object *ret, struct mcp_replica ret_replica[MCM_REPLICA_MAX],
 	    unsigned *ret_copies);
+
+/* Memory for attributes in an answer: of the next object that has some. */
+struct mcm_xattrs_memory {
+	struct mcp_xattr item[MCP_XATTRS_MAX / 4];
+	char text[MCP_XATTRS_MAX];
+};
+struct mcm_attrs_memory {
+	struct mcp_attrs *attrs;
+	struct mcm_xattrs_memory *xattrs;	/* NULL: not requested */
+};
+/* The same, with the attributes of the object, or of a directory with MCP_GET_DIRS; they are in @mem. */
+int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key, struct mcp_object *ret,
+		  struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies, struct mcm_attrs_memory *mem);
 
 /* Copy the name of the group of @key's object; returns its length, 0: no group. */
 uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
@@ -46,6 +61,20 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp
 /* Give @key's object a soft pin of @ttl_ms from now, instead of the one that it has; 0: none.  -MC_EPARAM with a detail
  * for a duration above max_kv_soft_pin_ttl; -MC_ENOOBJECT, -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
 int mcm_soft_pin(struct mcm *m, struct mcp_bytes key, uint64_t ttl_ms);
+
+/* ---- set_attrs.c ---- */
+
+/* As a SET_ATTRS request.  -MC_ENOOBJECT, -MC_ENOTREADY, -ESTALE, -EEXIST, -ENODATA, -ENOSPC, -ERANGE, -MC_EKEY,
+ * -MC_ELIMIT, -ENOMEM. */
+int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq);
+/* Shard locked.  The attributes of a version that is put with @put (a list of none or one), and replaces @old (0: it
+ * replaces none).  Extended attributes are borrowed from @old. */
+void mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
+		      struct mcm_attrs_value *ret);
+/* Shard locked.  Set ret->attrs: those of the object @slot (0: none), and of the directory @dir (NULL: it is none).
+ * Memory is @mem.  The other fields of @ret are set already. */
+void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,
+			struct mcm_attrs_memory *mem, struct mcp_object *ret);
 
 /* ---- rename.c ---- */
 

@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/ops/ops.h"
 #include "master/ops/uses.h"
 #include "master/session.h"
 #include "master/task/task.h"
@@ -295,8 +296,8 @@ static int put_check_item(const struct mcp_put_item *item)
 {
 	if (!mcm_key_ok(item->key))
 		return mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", item->key.len, MCP_KEY_MAX);
-	if (item->kind > MCP_KIND_SYMLINK)
-		return mc_fail(-MC_EPARAM, "unknown object kind %u", item->kind);
+	if (item->kind > MCP_KIND_SPECIAL || (item->kind == MCP_KIND_SPECIAL && item->size))
+		return mc_fail(-MC_EPARAM, "unknown object kind %u, or a special file with bytes", item->kind);
 	if (item->size > MCM_SIZE_MAX)
 		return mc_fail(-MC_ETOOBIG, "object has %llu bytes", (unsigned long long)item->size);
 	return 0;
@@ -363,7 +364,7 @@ static struct publication publication_now(const struct mcm *m)
 
 /* Publish a put that was claimed or never registered.  Its ranges are used or freed. */
 static int put_publish(struct mcm *m, const struct publication *pb, const struct mcm_put *put,
-		       struct mcp_bytes key, uint32_t hash, uint32_t crc)
+		       struct mcp_bytes key, uint32_t hash, uint32_t crc, const struct mcp_seq *attrs)
 {
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	struct mcm_commit c = {
@@ -375,8 +376,9 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		.group = put->group, .data_type = put->data_type, .charged = put->charged,
 		.counted = put->counted,
 	};
+	struct mcm_attrs_value has;
 	const struct mcm_object *o;
-	uint32_t old;
+	uint32_t old, keeps = 0;
 	int r = 0;
 
 	memcpy(c.extent, put->extent, put->copies * sizeof(c.extent[0]));
@@ -393,8 +395,14 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 			r = mc_fail(-MC_ESTALE_PUT, "a newer version was committed meanwhile");
 		else
 			r = put_check_group(m, o, put->group);
-		if (r == 0 && mcm_object_readable(m, o))
+		if (r == 0 && mcm_object_readable(m, o)) {
 			commit_inherit(m, put, o, &c);
+			keeps = mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS ? old : 0;
+		}
+	}
+	if (r == 0 && (keeps || attrs->count)) {
+		mcm_attrs_of_put(m, attrs, put->kind, keeps, &has);
+		c.attrs = &has;
 	}
 	if (r == 0) {
 		r = mcm_object_commit(m, sh, &c, old);
@@ -502,7 +510,7 @@ static int put_begin(struct mcm *m, struct mcm_put_request *rq, const struct mcp
 		return r;
 	if (put_at_once(rq, item)) {
 		pb = publication_now(m);
-		return put_publish(m, &pb, put, item->key, hash, 0);
+		return put_publish(m, &pb, put, item->key, hash, 0, &item->attrs);
 	}
 	room->puts--;
 	room->keys -= item->key.len;
@@ -641,7 +649,7 @@ void mcm_put_end_many(struct mcm *m, const struct mcm_session *s, const struct m
 		if (ret[i] == 0)
 			ret[i] = put_trim(m, &put[i], done[i].size);
 		if (ret[i] == 0)
-			ret[i] = put_publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc);
+			ret[i] = put_publish(m, &pb, &put[i], done[i].key, hash[i], done[i].crc, &done[i].attrs);
 	}
 	mcm_names_close(&m->names, &pb.at);
 }

@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/metrics.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
@@ -39,9 +40,12 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	o->key_len = (uint16_t)rn->to.len;
 	mcm_store_relaxed(&o->hash, rn->to_hash);
 	mcm_store_relaxed(&o->generation, mcm_generation_next(m, 0));
+	if (rn->from_shard != rn->to_shard)
+		mcm_attrs_drop(&m->index, rn->from_shard, slot);
 	mcm_journal_renamed(m, rn->from, slot);
 	if (target) {
 		mcm_names_replace(&m->names, target, slot);
+		mcm_names_touch(&m->names, slot);
 		mcm_object_unindex(m, rn->to_shard, target);
 		mcm_names_dir_unref(&m->names, rn->dir);
 	} else {
@@ -51,6 +55,24 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	mcm_shard_link(&m->index, rn->to_shard, slot);
 	mcm_event_rename(m, slot, rn->from);
 	return o->generation;
+}
+
+/* Both shards locked: give the object's attributes to its new shard, with the inode number that mounts show for its old
+ * key (a hash, mcfs/inode.c).  A failure changes nothing. */
+static int rename_attrs(struct rename *rn, uint32_t slot, uint32_t flags)
+{
+	struct mcp_bytes bare = mcm_key_bare(rn->from, NULL);
+	struct mcm_attrs_value v;
+
+	if (!mcm_attrs_get(&rn->m->index, slot, &v) && !(flags & MCP_RENAME_KEEP_INO))
+		return 0;
+	if (flags & MCP_RENAME_KEEP_INO) {
+		if (!(v.set & MCP_ATTR_INO))
+			v.ino = mc_hash(bare.data, bare.len, 0);
+		v.set |= MCP_ATTR_INO | MCP_ATTR_CTIME;
+		v.ctime_ns = mc_wall_ns();
+	}
+	return mcm_attrs_set(&rn->m->index, rn->to_shard, slot, &v);
 }
 
 /* May an object replace @target, which clients must not see any more? */
@@ -83,6 +105,11 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	r = mcm_keys_add(&rn->to_shard->keys, rn->to.data, rn->to.len, &key);
 	if (r < 0)
 		return r;
+	r = rename_attrs(rn, slot, flags);
+	if (r < 0) {
+		mcm_keys_del(&rn->to_shard->keys, key, rn->to.len);
+		return r;
+	}
 	*ret_generation = rename_move(rn, slot, target, key);
 	mc_metric_add(&renames, 1);
 	return 0;

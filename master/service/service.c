@@ -305,6 +305,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_EVENTS, mcm_serve_events },
 	{ MCP_TIER, mcm_serve_tier },
 	{ MCP_CLEAR, mcm_serve_clear },
+	{ MCP_SET_ATTRS, mcm_serve_set_attrs },
 	{ MCP_BAD_COPY, mcm_serve_bad_copy },
 	{ MCP_JOIN, serve_join },
 	{ 0, NULL },

@@ -22,7 +22,7 @@ MCM_OP_METRICS(exists, "exist_key", "batch_exist_key")
 /* Session locked: pins are added.  @names: memory for the groups' names, NULL: not requested. */
 static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope sc,
 			  const struct mcp_get *rq, struct mcp_object *obj,
-			  struct mcp_replica *part, char *names)
+			  struct mcp_replica *part, char *names, struct mcm_attrs_memory *mem)
 {
 	char buf[MCM_KEY_MAX];
 	unsigned failed = 0, copies, i;
@@ -36,7 +36,7 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope
 			mcm_serve_prefetch(m, it, offsetof(struct mcp_key, key));
 		mcp_iter_next(&it, &key);
 		key.key = mcm_scope_key(sc, key.key, buf);
-		r = mcm_get(m, s, rq->flags, key.key, obj, part, &copies);
+		r = mcm_get_attrs(m, s, rq->flags, key.key, obj, part, &copies, mem);
 		if (r < 0) {
 			memset(obj, 0, sizeof(*obj));
 			obj->status = mc_err_to_wire(r);
@@ -45,6 +45,7 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope
 		}
 		obj->replicas = mcp_seq(part, copies);
 		part += copies;
+		mem->attrs += obj->attrs.count;
 		if (names) {
 			obj->group = mcp_bytes(names, mcm_get_group(m, key.key, names));
 			names += obj->group.len;
@@ -53,12 +54,25 @@ static unsigned get_items(struct mcm *m, struct mcm_session *s, struct mcm_scope
 	return failed;
 }
 
+/* Memory for the attributes of all keys, of which only the needed part is used. */
+static struct mcm_attrs_memory get_attrs_memory(const struct mcp_get *rq)
+{
+	size_t attrs = (rq->keys.count + 1) * sizeof(struct mcp_attrs);
+	bool xattrs = rq->flags & MCP_GET_XATTRS;
+	char *p = mcm_scratch(MCM_SCRATCH_ATTRS, attrs + (xattrs ? sizeof(struct mcm_xattrs_memory) : 0), 1);
+
+	return (struct mcm_attrs_memory){
+		(struct mcp_attrs *)(void *)p, p && xattrs ? (struct mcm_xattrs_memory *)(void *)(p + attrs) : NULL
+	};
+}
+
 int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
 {
 	struct mcm_session *ms = mcp_session_get(s);
 	struct mcp_get_reply reply = { 0 };
 	struct mcp_object *obj;
 	struct mcp_replica *part;
+	struct mcm_attrs_memory mem;
 	char *names = NULL;
 	struct mcm_scope sc;
 	struct mcp_get rq;
@@ -68,6 +82,8 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 	r = mcp_decode(&mcp_desc_get, body, len, &rq);
 	if (r == 0)
 		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	if (r == 0 && rq.flags & MCP_GET_XATTRS && rq.keys.count != 1)
+		r = mc_fail(-MC_EPARAM, "extended attributes of %u keys, not of one", rq.keys.count);
 	if (r == 0 && rq.flags & MCP_GET_DESCRIBE && rq.keys.count > DESCRIBE_MAX)
 		r = mc_fail(-MC_EPARAM, "too many keys to describe: count=%u maximum=%u",
 			    rq.keys.count, DESCRIBE_MAX);
@@ -75,12 +91,13 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 		return r;
 	obj = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*obj));
 	part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq.keys.count * MCM_REPLICA_MAX, sizeof(*part));
+	mem = get_attrs_memory(&rq);
 	if (rq.flags & MCP_GET_DESCRIBE)
 		names = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.count, MCP_GROUP_MAX);
-	if (!obj || !part || (rq.flags & MCP_GET_DESCRIBE && !names))
+	if (!obj || !part || !mem.attrs || (rq.flags & MCP_GET_DESCRIBE && !names))
 		return -ENOMEM;
 	pthread_mutex_lock(&ms->lock);
-	failed = get_items(arg, ms, sc, &rq, obj, part, names);
+	failed = get_items(arg, ms, sc, &rq, obj, part, names, &mem);
 	pthread_mutex_unlock(&ms->lock);
 	mcm_op_count(&gets, rq.keys.count, failed);
 	reply.objects = mcp_seq(obj, rq.keys.count);

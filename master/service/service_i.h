@@ -38,6 +38,7 @@ MCM_HANDLER(mcm_serve_tier);
 /* ---- service_name.c ---- */
 MCM_HANDLER(mcm_serve_remove);
 MCM_HANDLER(mcm_serve_clear);
+MCM_HANDLER(mcm_serve_set_attrs);
 MCM_HANDLER(mcm_serve_remove_match);
 MCM_HANDLER(mcm_serve_rename);
 MCM_HANDLER(mcm_serve_list);

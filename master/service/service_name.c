@@ -165,6 +165,37 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);
 }
 
+int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_set_attrs_reply reply = { 0 };
+	struct mcp_replica part[MCM_REPLICA_MAX];
+	struct mcp_attrs attrs;
+	struct mcm_attrs_memory mem = { &attrs, NULL };
+	struct mcp_object obj = { 0 };
+	struct mcp_set_attrs rq;
+	char buf[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	unsigned copies = 0;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_set_attrs, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+	if (r < 0)
+		return r;
+	rq.key = mcm_scope_key(sc, rq.key, buf);
+	r = mcm_set_attrs(arg, &rq);
+	if (r < 0)
+		return r;
+	/* The key may have been removed since the change. */
+	r = mcm_get_attrs(arg, NULL, MCP_GET_DIRS, rq.key, &obj, part, &copies, &mem);
+	obj.status = r < 0 ? mc_err_to_wire(r) : 0;
+	obj.replicas = mcp_seq(part, r < 0 ? 0 : copies);
+	reply.objects = mcp_seq(&obj, 1);
+	return mcp_answer(answer, &mcp_desc_set_attrs_reply, &reply);
+}
+
 int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 		   struct mcp_answer *answer, void *arg)
 {
@@ -191,6 +222,7 @@ int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 			.name = mcp_bytes(pg->names.text + item->name, item->name_len),
 			.size = item->size, .generation = item->generation,
 			.mtime_ms = item->mtime_ms, .kind = item->kind, .media = item->media,
+			.attrs = item->attrs,
 		};
 	}
 	reply.entries = mcp_seq(entry, pg->names.count);

@@ -174,7 +174,7 @@ static void tell_event(const struct mcs_event *e)
 {
 	static const char *const names[] = {
 		[MCS_EVENT_PUT] = "put", [MCS_EVENT_REMOVE] = "remove", [MCS_EVENT_EVICT] = "evict",
-		[MCS_EVENT_RENAME] = "rename", [MCS_EVENT_GAP] = "gap",
+		[MCS_EVENT_RENAME] = "rename", [MCS_EVENT_ATTRS] = "attrs", [MCS_EVENT_GAP] = "gap",
 	};
 	static char key[4 * MCFS_KEY_MAX], to[4 * MCFS_KEY_MAX], line[10 * MCFS_KEY_MAX];
 	char when[40];

@@ -23,6 +23,8 @@
 #define CELLS (8u << 20)
 #define INLINE_KEY 56
 #define REST_KEY 120
+/* The attributes are at the end of struct mcs_info, and are looked up again. */
+#define INFO_KEPT offsetof(struct mcs_info, attrs)
 
 /* Memory is allocated on first use, so the table may have many cells. */
 struct cell {
@@ -31,7 +33,7 @@ struct cell {
 	union {
 		struct {
 			uint64_t nlookup;	/* atomic */
-			struct mcs_info info;
+			uint64_t info[INFO_KEPT / 8];
 			uint32_t key_len;
 			uint8_t implied;
 			uint8_t hashed;		/* atomic */
@@ -305,7 +307,7 @@ uint64_t mcfs_handoff_add(const struct mcfs_handoff_entry *e, void *object)
 	c->next = 0;
 	if (e->type == MCFS_HANDOFF_INODE) {
 		c->inode.nlookup = e->nlookup;
-		c->inode.info = e->info;
+		memcpy(c->inode.info, &e->info, INFO_KEPT);
 		c->inode.implied = e->implied;
 		c->inode.hashed = e->hashed;
 		if (cell_write_key_locked(c, e->key, e->key_len) < 0) {
@@ -414,7 +416,7 @@ static void cell_read_inode(const struct cell *c, struct mcfs_handoff_entry *ret
 {
 	size_t len = c->inode.key_len, n = len < INLINE_KEY ? len : INLINE_KEY;
 
-	ret->info = c->inode.info;
+	memcpy(&ret->info, c->inode.info, INFO_KEPT);
 	ret->nlookup = c->inode.nlookup;
 	ret->implied = c->inode.implied;
 	ret->hashed = c->inode.hashed;

@@ -22,6 +22,8 @@ const char *mcctl_kind_name(enum mcs_kind kind)
 		return "directory";
 	case MCS_SYMLINK:
 		return "symlink";
+	case MCS_SPECIAL:
+		return "special";
 	case MCS_OBJECT:
 		break;
 	}

@@ -8,7 +8,7 @@
 
 static const char *const names[] = {
 	[MCS_EVENT_PUT] = "put", [MCS_EVENT_REMOVE] = "remove", [MCS_EVENT_EVICT] = "evict",
-	[MCS_EVENT_RENAME] = "rename", [MCS_EVENT_GAP] = "gap",
+	[MCS_EVENT_RENAME] = "rename", [MCS_EVENT_ATTRS] = "attrs", [MCS_EVENT_GAP] = "gap",
 };
 
 static enum mcctl_status print_json(const struct mcs_event *e)

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * set_attrs.c - attributes of files: those of a put, changes, and the form in which clients get them. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "master/ops/ops.h"
+#include "proto/codec.h"
+
+MC_COUNTER(changes, "mooncake_master_attribute_changes_total", "", "Changes of attributes of files")
+
+/* Attributes that clients may set. */
+#define SETTABLE (MCP_ATTR_MODE | MCP_ATTR_UID | MCP_ATTR_GID | MCP_ATTR_MTIME)
+#define MODE_BITS 07777u
+
+/* Set the fields of @a that are in @set. */
+static void attrs_assign(struct mcm_attrs_value *v, const struct mcp_attrs *a, uint16_t set)
+{
+	v->set |= set;
+	if (set & MCP_ATTR_MODE)
+		v->mode = (uint16_t)a->mode;
+	if (set & MCP_ATTR_UID)
+		v->uid = a->uid;
+	if (set & MCP_ATTR_GID)
+		v->gid = a->gid;
+	if (set & MCP_ATTR_MTIME)
+		v->mtime_ns = a->mtime_ns;
+	if (set & MCP_ATTR_RDEV)
+		v->rdev = a->rdev;
+}
+
+static bool attrs_first(const struct mcp_seq *list, struct mcp_attrs *ret)
+{
+	struct mcp_iter it;
+
+	if (!list->count)
+		return false;
+	mcp_iter_init(&it, list, &mcp_desc_attrs);
+	return mcp_iter_next(&it, ret);
+}
+
+void mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
+		      struct mcm_attrs_value *ret)
+{
+	struct mcp_attrs a;
+
+	*ret = (struct mcm_attrs_value){ 0 };
+	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind && mcm_attrs_get(&m->index, old, ret))
+		mcm_attrs_carry(ret);
+	if (!attrs_first(put, &a))
+		return;
+	if (kind != MCP_KIND_SPECIAL)
+		a.mode &= MODE_BITS;
+	attrs_assign(ret, &a, a.set & (SETTABLE | (kind == MCP_KIND_SPECIAL ? MCP_ATTR_RDEV : 0)));
+}
+
+/* ---- answers ---- */
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* A directory's times change with its attributes and with its children, whichever is later. */
+static void attrs_add_dir(struct mcp_attrs *a, const struct mcm_names_stat *st, uint64_t mtime_ms)
+{
+	uint64_t changed_ns = later(st->changed_ms, mtime_ms) * MC_NS_PER_MS;
+
+	if (!(a->set & MCP_ATTR_MTIME) || st->changed_ms > a->ctime_ns / MC_NS_PER_MS)
+		a->mtime_ns = changed_ns;
+	a->ctime_ns = later(a->ctime_ns, changed_ns);
+	a->set |= MCP_ATTR_MTIME | MCP_ATTR_CTIME;
+	a->nlink = 2 + st->dirs;
+}
+
+static void attrs_add_xattrs(struct mcp_bytes all, struct mcm_attrs_memory *mem)
+{
+	struct mcm_xattrs_memory *to = mem->xattrs;
+	unsigned n = 0;
+
+	if (!to || !all.len)
+		return;
+	memcpy(to->text, all.data, all.len);
+	all.data = to->text;
+	while (mcm_xattrs_next(&all, &to->item[n]))
+		n++;
+	mem->attrs->xattrs = mcp_seq(to->item, n);
+}
+
+void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,
+			struct mcm_attrs_memory *mem, struct mcp_object *ret)
+{
+	struct mcm_attrs_value v = { 0 };
+	bool has = slot && mcm_attrs_get(&m->index, slot, &v);
+
+	if (!has && !dir)
+		return;
+	*mem->attrs = (struct mcp_attrs){
+		.set = v.set, .mode = v.mode, .uid = v.uid, .gid = v.gid,
+		.mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns, .ino = v.ino, .rdev = v.rdev,
+	};
+	attrs_add_xattrs(v.xattrs, mem);
+	if (dir)
+		attrs_add_dir(mem->attrs, dir, ret->mtime_ms);
+	ret->attrs = mcp_seq(mem->attrs, 1);
+}
+
+/* ---- changes ---- */
+
+static int attrs_change_xattr(const struct mcp_set_attrs *rq, struct mcm_attrs_value *v, uint8_t buf[MCP_XATTRS_MAX])
+{
+	struct mcp_xattr x;
+	struct mcp_iter it;
+
+	if (!rq->xattrs.count)
+		return 0;
+	mcp_iter_init(&it, &rq->xattrs, &mcp_desc_xattr);
+	if (!mcp_iter_next(&it, &x))
+		return -MC_EPROTO;
+	return mcm_xattrs_change(v->xattrs, rq->flags, &x, buf, &v->xattrs);
+}
+
+/* Shard locked. */
+static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, const struct mcp_set_attrs *rq)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	uint64_t now_ns = mc_wall_ns();
+	uint8_t buf[MCP_XATTRS_MAX];
+	struct mcm_attrs_value v;
+	struct mcp_attrs a;
+	uint32_t before;
+	int r;
+
+	if (!mcm_object_readable(m, o))
+		return mcm_object_missing(m, o);
+	if (rq->generation && rq->generation != o->generation)
+		return mc_fail(-ESTALE, "the key has another version");
+	mcm_attrs_get(&m->index, slot, &v);
+	if (attrs_first(&rq->attrs, &a)) {
+		a.mode = (a.mode & MODE_BITS) | (v.mode & S_IFMT);
+		if (rq->flags & MCP_SET_NOW)
+			a.mtime_ns = now_ns;
+		attrs_assign(&v, &a, a.set & SETTABLE);
+	}
+	before = v.xattrs.len;
+	r = attrs_change_xattr(rq, &v, buf);
+	if (r == 0 && v.xattrs.len > before && !mcm_attrs_room(&m->index, v.xattrs.len))
+		r = mc_fail(-ENOSPC, "the master's memory for objects is full");
+	if (r < 0)
+		return r;
+	v.ctime_ns = now_ns;
+	v.set |= MCP_ATTR_CTIME;
+	r = mcm_attrs_set(&m->index, sh, slot, &v);
+	if (r < 0)
+		return r;
+	mcm_journal_object(m, slot);
+	mcm_event_object(m, MCP_EVENT_ATTRS, slot);
+	mc_metric_add(&changes, 1);
+	return 0;
+}
+
+int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq)
+{
+	struct mcp_bytes key = rq->key;
+	uint32_t hash, slot;
+	struct mcm_shard *sh;
+	int r;
+
+	if (!mcm_key_ok(key))
+		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
+	hash = mcm_index_hash(&m->index, key.data, key.len);
+	sh = mcm_index_shard(&m->index, hash);
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	r = slot ? attrs_change(m, sh, slot, rq) : -MC_ENOOBJECT;
+	if (r < 0)
+		mcm_journal_depend(m);
+	return r;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_client_attrs.c - attributes of files in the C API, with a master in this process. */
+#include <config.h>
+
+#include "test_client_fixture.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static mcs_t *s;
+
+static int setup(void **state)
+{
+	(void)state;
+	fixture_master(NULL);
+	s = fixture_store_with(16 * MIB, 1, fixture_master_addr());
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	mcs_close(s);
+	fixture_master_stop();
+	return 0;
+}
+
+static struct mcs_info stat_of(const char *name)
+{
+	struct mcs_key key = fixture_key(name);
+	struct mcs_info info;
+	int result;
+
+	assert_int_equal(mcs_stat_batch(s, &key, 1, &info, &result, -1), 1);
+	return info;
+}
+
+static void a_put_carries_attributes(void **state)
+{
+	static char bytes[3 << 16];
+	const struct mcs_attrs a = {
+		.set = MCS_ATTR_MODE | MCS_ATTR_UID | MCS_ATTR_MTIME, .mode = 0640, .uid = 5, .mtime_ns = 77,
+	};
+	const struct mcs_attrs fifo = { .set = MCS_ATTR_MODE | MCS_ATTR_RDEV, .mode = S_IFIFO | 0600, .rdev = 9 };
+	struct mcs_put_opts opts = { .attrs = &a, .flags = MCS_PUT_EXCL };
+	struct iovec iov = { bytes, sizeof(bytes) };
+	struct mcs_info info;
+	mcs_stream_t *st;
+
+	(void)state;
+	assert_int_equal(mcs_put(s, fixture_key("put"), &iov, 1, &opts, -1), 0);
+	/* Without bytes, and without EXCL, a put is one request. */
+	assert_int_equal(mcs_put(s, fixture_key("empty"), NULL, 0, &opts, -1), 0);
+	opts.flags = 0;
+	assert_int_equal(mcs_put(s, fixture_key("empty 2"), NULL, 0, &opts, -1), 0);
+	assert_int_equal(mcs_stream_open(s, fixture_key("stream"), sizeof(bytes), &opts, &st, -1), 0);
+	assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
+	assert_int_equal(mcs_stream_commit(st, sizeof(bytes), -1), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		static const char *const names[] = { "put", "empty", "empty 2", "stream" };
+
+		info = stat_of(names[i]);
+		assert_int_equal(info.attrs.set, a.set);
+		assert_int_equal(info.attrs.mode, 0640);
+		assert_int_equal(info.attrs.uid, 5);
+		assert_int_equal(info.attrs.mtime_ns, 77);
+	}
+	assert_int_equal(mcs_stream_open(s, fixture_key("stream 2"), sizeof(bytes), NULL, &st, -1), 0);
+	assert_int_equal(mcs_stream_write(st, 0, &iov, 1, -1), 0);
+	mcs_stream_set_attrs(st, &a);
+	assert_int_equal(mcs_stream_commit(st, sizeof(bytes), -1), 0);
+	assert_int_equal(stat_of("stream 2").attrs.mode, 0640);
+	opts = (struct mcs_put_opts){ .attrs = &fifo, .kind = MCS_SPECIAL };
+	assert_int_equal(mcs_put(s, fixture_key("fifo"), NULL, 0, &opts, -1), 0);
+	info = stat_of("fifo");
+	assert_int_equal(info.kind, MCS_SPECIAL);
+	assert_int_equal(info.attrs.mode, S_IFIFO | 0600);
+	assert_int_equal(info.attrs.rdev, 9);
+}
+
+static void attributes_change(void **state)
+{
+	const struct mcs_attrs a = { .set = MCS_ATTR_GID, .gid = 6 };
+	const struct mcs_xattr x = { { "name", 4 }, { "value", 5 } };
+	struct mcs_key key = fixture_key("f");
+	struct mcs_info info, before;
+	struct mcs_xattr *xattrs;
+	unsigned n;
+
+	(void)state;
+	fixture_put_ok(s, "f", 1000, 1);
+	before = stat_of("f");
+	assert_int_equal(before.attrs.set, 0);
+	assert_int_equal(mcs_set_attrs(s, key, before.generation, 0, &a, &x, &info, -1), 0);
+	assert_int_equal(info.generation, before.generation);
+	assert_int_equal(info.attrs.gid, 6);
+	assert_int_equal(mcs_set_attrs(s, key, 0, MCS_XATTR_CREATE, NULL, &x, NULL, -1), -EEXIST);
+	assert_int_equal(mcs_set_attrs(s, key, 1, 0, &a, NULL, NULL, -1), -ESTALE);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("none"), 0, 0, &a, NULL, NULL, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0x100, &a, NULL, NULL, -1), -MCS_EPARAM);
+	assert_int_equal(mcs_get_xattrs(s, key, &xattrs, &n, &info, -1), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(xattrs[0].name.len, 4);
+	assert_memory_equal(xattrs[0].name.data, "name", 4);
+	assert_int_equal(xattrs[0].value.len, 5);
+	assert_memory_equal(xattrs[0].value.data, "value", 5);
+	assert_int_equal(info.size, 1000);
+	free(xattrs);
+	fixture_expect(s, "f", 1000, 1);
+}
+
+static void listings_and_watches_show_changes(void **state)
+{
+	const struct mcs_attrs a = { .set = MCS_ATTR_MODE, .mode = 0600 };
+	struct mcs_event event;
+	struct mcs_entry e;
+	mcs_watch_t *watch;
+	mcs_list_t *l;
+	unsigned with = 0, all = 0;
+
+	(void)state;
+	fixture_put_ok(s, "d/a", 10, 1);
+	fixture_put_ok(s, "d/b", 10, 1);
+	assert_int_equal(mcs_watch_open(s, fixture_key("d/"), 1u << MCS_EVENT_ATTRS, &watch, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("d/b"), 0, 0, &a, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_watch_next(watch, &event, 5000), 1);
+	assert_int_equal(event.type, MCS_EVENT_ATTRS);
+	assert_memory_equal(event.key.data, "d/b", 3);
+	mcs_watch_close(watch);
+	assert_int_equal(mcs_list_open(s, fixture_key("d/"), 1, &l), 0);
+	while (mcs_list_next(l, &e, -1) == 1) {
+		all++;
+		with += e.attrs != 0;
+	}
+	mcs_list_close(l);
+	assert_int_equal(all, 2);
+	assert_int_equal(with, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_put_carries_attributes, setup, teardown),
+		cmocka_unit_test_setup_teardown(attributes_change, setup, teardown),
+		cmocka_unit_test_setup_teardown(listings_and_watches_show_changes, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_master_attrs.c - attributes of files: changes, new versions, renames, restarts, directories. */
+#include <config.h>
+
+#include "test_master_journal_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/hash.h"
+#include "master/index/attrs.h"
+#include "master/journal/journal.h"
+
+#define MIB (1ull << 20)
+#define SIZE 1000u
+
+static struct mcp_object got;
+static struct mcp_attrs attrs;
+static struct mcm_xattrs_memory xattrs;
+
+/* Look the key up as a mount does; its attributes are in attrs, zero if it has none. */
+static int look(struct fixture *fx, const char *key)
+{
+	struct mcp_replica replica[MCM_REPLICA_MAX];
+	struct mcm_attrs_memory mem = { &attrs, &xattrs };
+	unsigned n;
+
+	memset(&attrs, 0, sizeof(attrs));
+	return mcm_get_attrs(fx->m, NULL, MCP_GET_DIRS, fx_bytes(key), &got, replica, &n, &mem);
+}
+
+/* The operations read the lists of decoded messages. */
+static int set(struct fixture *fx, struct mcp_set_attrs msg)
+{
+	struct mcp_buf b = { 0 };
+	struct mcp_set_attrs rq;
+	int r;
+
+	assert_int_equal(mcp_encode(&mcp_desc_set_attrs, &msg, &b), 0);
+	assert_int_equal(mcp_decode(&mcp_desc_set_attrs, b.data, b.len, &rq), 0);
+	r = mcm_set_attrs(fx->m, &rq);
+	mcp_buf_free(&b);
+	return r;
+}
+
+static int set_mode(struct fixture *fx, const char *key, uint64_t generation, uint32_t mode)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MODE | MCP_ATTR_UID, .mode = mode, .uid = 7 };
+
+	return set(fx, (struct mcp_set_attrs){
+		.key = fx_bytes(key), .generation = generation, .attrs = mcp_seq(&a, 1),
+	});
+}
+
+static int set_mtime(struct fixture *fx, const char *key, uint64_t ns)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MTIME, .mtime_ns = ns };
+
+	return set(fx, (struct mcp_set_attrs){ .key = fx_bytes(key), .attrs = mcp_seq(&a, 1) });
+}
+
+static int set_xattr(struct fixture *fx, const char *key, const char *name, const void *value, size_t len,
+		     uint32_t flags)
+{
+	const struct mcp_xattr x = { fx_bytes(name), mcp_bytes(value, len) };
+
+	return set(fx, (struct mcp_set_attrs){ .key = fx_bytes(key), .flags = flags, .xattrs = mcp_seq(&x, 1) });
+}
+
+/* The value of an extended attribute of the last look-up, as text; NULL: there is none. */
+static const char *xattr(const char *name)
+{
+	static char value[MCP_XATTRS_MAX + 1];
+
+	for (unsigned i = 0; i < attrs.xattrs.count; i++) {
+		const struct mcp_xattr *x = &((const struct mcp_xattr *)attrs.xattrs.items)[i];
+
+		if (x->name.len != strlen(name) || memcmp(x->name.data, name, x->name.len) != 0)
+			continue;
+		memcpy(value, x->value.data, x->value.len);
+		value[x->value.len] = '\0';
+		return value;
+	}
+	return NULL;
+}
+
+static void changes_keep_bytes_and_generation(void **state)
+{
+	struct fixture fx;
+	uint64_t generation;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(got.attrs.count, 0);
+	generation = got.generation;
+	assert_int_equal(set_mode(&fx, "f", generation, 04755), 0);
+	assert_int_equal(set_mtime(&fx, "f", 123456789), 0);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(got.generation, generation);
+	assert_int_equal(got.size, SIZE);
+	assert_int_equal(attrs.set, MCP_ATTR_MODE | MCP_ATTR_UID | MCP_ATTR_MTIME | MCP_ATTR_CTIME);
+	assert_int_equal(attrs.mode, 04755);
+	assert_int_equal(attrs.uid, 7);
+	assert_int_equal(attrs.mtime_ns, 123456789);
+	assert_true(attrs.ctime_ns / 1000000 >= got.mtime_ms);
+	assert_int_equal(set_mode(&fx, "f", generation + 1, 0), -ESTALE);
+	assert_int_equal(set_mode(&fx, "none", 0, 0), -MC_ENOOBJECT);
+	assert_int_equal(set_mode(&fx, "", 0, 0), -MC_EKEY);
+	fx_down(&fx);
+}
+
+static void a_new_version_keeps_mode_and_owner(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(set_mode(&fx, "f", 0, 06750), 0);
+	assert_int_equal(set_mtime(&fx, "f", 5), 0);
+	assert_int_equal(set_xattr(&fx, "f", "a", "1", 1, 0), 0);
+	assert_int_equal(fx_put(&fx, "f", 2 * SIZE, MCP_PUT_UPSERT), 0);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(attrs.set, MCP_ATTR_MODE | MCP_ATTR_UID);
+	assert_int_equal(attrs.mode, 0750);
+	assert_string_equal(xattr("a"), "1");
+	assert_int_equal(fx_remove(&fx, "f", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(got.attrs.count, 0);
+	fx_down(&fx);
+}
+
+static void extended_attributes(void **state)
+{
+	static char large[MCP_XATTRS_MAX];
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(set_xattr(&fx, "f", "a", "one", 3, MCP_XATTR_REPLACE), -ENODATA);
+	assert_int_equal(set_xattr(&fx, "f", "a", "one", 3, MCP_XATTR_CREATE), 0);
+	assert_int_equal(set_xattr(&fx, "f", "a", "two", 3, MCP_XATTR_CREATE), -EEXIST);
+	assert_int_equal(set_xattr(&fx, "f", "a", "two", 3, 0), 0);
+	assert_int_equal(set_xattr(&fx, "f", "empty", "", 0, 0), 0);
+	assert_int_equal(set_xattr(&fx, "f", "b", large, sizeof(large), 0), -ENOSPC);
+	assert_int_equal(set_xattr(&fx, "f", "", "x", 1, 0), -ERANGE);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(attrs.xattrs.count, 2);
+	assert_string_equal(xattr("a"), "two");
+	assert_string_equal(xattr("empty"), "");
+	assert_int_equal(set_xattr(&fx, "f", "a", "", 0, MCP_XATTR_REMOVE), 0);
+	assert_int_equal(set_xattr(&fx, "f", "a", "", 0, MCP_XATTR_REMOVE), -ENODATA);
+	/* As many bytes as there is room for: name, value and 3 bytes. */
+	assert_int_equal(set_xattr(&fx, "f", "empty", "", 0, MCP_XATTR_REMOVE), 0);
+	assert_int_equal(set_xattr(&fx, "f", "b", large, sizeof(large) - 4, 0), 0);
+	assert_int_equal(set_xattr(&fx, "f", "c", "", 0, 0), -ENOSPC);
+	fx_down(&fx);
+}
+
+static void a_rename_keeps_attributes_and_inode_number(void **state)
+{
+	uint64_t ino = mc_hash("from", 4, 0);
+	struct fixture fx;
+	char to[16];
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "from", SIZE, 0), 0);
+	assert_int_equal(set_mode(&fx, "from", 0, 0600), 0);
+	assert_int_equal(set_xattr(&fx, "from", "a", "1", 1, 0), 0);
+	assert_int_equal(fx_put(&fx, "to 0", SIZE, 0), 0);
+	assert_int_equal(set_mode(&fx, "to 0", 0, 0444), 0);
+	assert_int_equal(fx_rename(&fx, "from", "to 0", MCP_RENAME_KEEP_INO), 0);
+	/* Other shards, and the same one. */
+	for (unsigned i = 0; i < 300; i++) {
+		char from[16];
+
+		snprintf(from, sizeof(from), "to %u", i);
+		snprintf(to, sizeof(to), "to %u", i + 1);
+		assert_int_equal(fx_rename(&fx, from, to, MCP_RENAME_KEEP_INO), 0);
+	}
+	assert_int_equal(look(&fx, to), 0);
+	assert_int_equal(attrs.mode, 0600);
+	assert_int_equal(attrs.uid, 7);
+	assert_int_equal(attrs.ino, ino);
+	assert_string_equal(xattr("a"), "1");
+	/* Without the flag nothing is stored. */
+	assert_int_equal(fx_put(&fx, "plain", SIZE, 0), 0);
+	assert_int_equal(fx_rename(&fx, "plain", "plain 2", 0), 0);
+	assert_int_equal(look(&fx, "plain 2"), 0);
+	assert_int_equal(got.attrs.count, 0);
+	fx_down(&fx);
+}
+
+static void expect_kept(struct fixture *fx)
+{
+	assert_int_equal(look(fx, "f"), 0);
+	assert_int_equal(attrs.mode, 0640);
+	assert_int_equal(attrs.mtime_ns, 987654321);
+	assert_string_equal(xattr("x"), "value");
+	assert_int_equal(look(fx, "moved"), 0);
+	assert_int_equal(attrs.ino, mc_hash("m", 1, 0));
+	assert_int_equal(look(fx, "plain"), 0);
+	assert_int_equal(got.attrs.count, 0);
+	assert_int_equal(look(fx, "d/"), 0);
+	assert_int_equal(attrs.mode, 0700);
+}
+
+static void they_survive_kills_and_checkpoints(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "m", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "plain", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/", 0, 0), 0);
+	assert_int_equal(set_mode(&fx, "f", 0, 0640), 0);
+	assert_int_equal(set_mtime(&fx, "f", 987654321), 0);
+	assert_int_equal(set_xattr(&fx, "f", "x", "value", 5, 0), 0);
+	assert_int_equal(set_mode(&fx, "d/", 0, 0700), 0);
+	assert_int_equal(fx_rename(&fx, "m", "moved", MCP_RENAME_KEEP_INO), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	expect_kept(&fx);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	expect_kept(&fx);
+	fx_down(&fx);
+}
+
+static void a_directory_has_times_and_links(void **state)
+{
+	struct fixture fx;
+	uint64_t before;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "d/", 0, 0), 0);
+	assert_int_equal(look(&fx, "d/"), 0);
+	assert_int_equal(attrs.nlink, 2);
+	assert_int_equal(attrs.set, MCP_ATTR_MTIME | MCP_ATTR_CTIME);
+	assert_int_equal(set_mtime(&fx, "d/", 5), 0);
+	assert_int_equal(look(&fx, "d/"), 0);
+	assert_int_equal(attrs.mtime_ns, 5);
+	before = attrs.ctime_ns;
+	/* A child is a later change than the time that was set. */
+	fx_advance(&fx, 1000);
+	assert_int_equal(fx_put(&fx, "d/sub/", 0, 0), 0);
+	assert_int_equal(look(&fx, "d/"), 0);
+	assert_int_equal(attrs.nlink, 3);
+	assert_true(attrs.mtime_ns >= before);
+	/* Without a marker. */
+	assert_int_equal(fx_put(&fx, "e/f/g", SIZE, 0), 0);
+	assert_int_equal(look(&fx, "e/"), 0);
+	assert_int_equal(got.kind, MCP_KIND_DIR);
+	assert_int_equal(attrs.nlink, 3);
+	assert_int_equal(look(&fx, "e/f/"), 0);
+	assert_int_equal(attrs.nlink, 2);
+	assert_true(attrs.mtime_ns > 0);
+	fx_down(&fx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(changes_keep_bytes_and_generation),
+		cmocka_unit_test(a_new_version_keeps_mode_and_owner),
+		cmocka_unit_test(extended_attributes),
+		cmocka_unit_test(a_rename_keeps_attributes_and_inode_number),
+		cmocka_unit_test(they_survive_kills_and_checkpoints),
+		cmocka_unit_test(a_directory_has_times_and_links),
+	};
+
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
+}
