@@ -222,7 +222,7 @@ static void put_batch(struct bench *b, unsigned n)
 	while (mcp_iter_next(&it, &g)) {
 		if (g.status)
 			die("put", mc_err_from_wire(g.status));
-		b->done[i] = (struct mcp_put_done){ b->key[i].key, g.generation, 1, 0 };
+		b->done[i] = (struct mcp_put_done){ .key = b->key[i].key, .generation = g.generation, .crc = 1 };
 		i++;
 	}
 	mcp_reply_done(&mem);

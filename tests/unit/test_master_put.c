@@ -388,7 +388,7 @@ static void end_many(struct fixture *fx, const char *const *key, unsigned n,
 	unsigned i;
 
 	for (i = 0; i < n; i++)
-		done[i] = (struct mcp_put_done){ fx_bytes(key[i]), g[i].generation, i, 0 };
+		done[i] = (struct mcp_put_done){ .key = fx_bytes(key[i]), .generation = g[i].generation, .crc = i };
 	mcm_put_end_many(fx->m, fx->s, done, n, ret);
 }
 

@@ -184,7 +184,8 @@ static void keys_that_begin_with_nul(void **state)
 	fx_up(&fx, 1, 16 * MIB, NULL);
 	item.key = mcm_scope_key(sc, mcp_bytes("\0x", 2), buf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &pr, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	/* The root lists the key once, in its original form, but on a separate page. */
 	assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
 	assert_int_equal(pg.names.count, 0);
@@ -298,17 +299,20 @@ static void charges_follow_puts(void **state)
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(g.copies, 2);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
-	assert_int_equal(mcm_put_revoke(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_revoke(fx.m, fx.s, &(struct mcp_put_done){
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 0);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	assert_int_equal(tx_figures(&fx, "alice").objects, 1);
 	/* During an upsert both versions are charged. */
 	rq.flags = MCP_PUT_UPSERT;
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 4 * MIB);
-	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	assert_int_equal(tx_figures(&fx, "alice").charged, 2 * MIB);
 	/* After its writer's connection has ended, a put is charged until its writer is fenced. */
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
@@ -454,7 +458,8 @@ static void tenants_and_groups_survive_a_restart(void **state)
 	item.key = mcm_scope_key(tx_scope(&fx, "alice"), fx_bytes("grouped"), buf);
 	item.group = mcm_scope_name(tx_scope(&fx, "alice"), fx_bytes("team"), MCP_GROUP_MAX, gbuf);
 	assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
-	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+	assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	before = tx_scope(&fx, "alice").tenant;
 	assert_int_equal(mcm_checkpoint(fx.m), 0);
 	mcm_journal_wait(fx.m);

@@ -96,7 +96,7 @@ static void fill_group(struct fixture *fx, const char *prefix, unsigned n, uint6
 		item.group = mcm_scope_name(tx_scope(fx, "alice"), fx_bytes(group), MCP_GROUP_MAX, gbuf);
 		assert_int_equal(mcm_put_start(fx->m, fx->s, &rq, &item, &g), 0);
 		assert_int_equal(mcm_put_end(fx->m, fx->s, &(struct mcp_put_done){
-				 item.key, g.generation, 1, 0 }), 0);
+				 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 	}
 }
 
@@ -382,7 +382,8 @@ static void an_object_is_paid_for_by_its_put(void **state)
 		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 		k.took = 0;
 		t = take_begin(&k);
-		assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){ item.key, g.generation, 1, 0 }), 0);
+		assert_int_equal(mcm_put_end(fx.m, fx.s, &(struct mcp_put_done){
+					 .key = item.key, .generation = g.generation, .crc = 1 }), 0);
 		take_end(&k, t);
 		assert_int_equal(k.took, 0);
 		assert_int_equal(k.highest, 32 * SMALL);
