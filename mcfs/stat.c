@@ -11,7 +11,7 @@ static void stat_fill(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, u
 		 uint64_t mtime_ms, struct stat *ret)
 {
 	static const mode_t types[] = {
-		[MCS_OBJECT] = S_IFREG, [MCS_DIR] = S_IFDIR, [MCS_SYMLINK] = S_IFLNK,
+		[MCS_OBJECT] = S_IFREG, [MCS_DIR] = S_IFDIR, [MCS_SYMLINK] = S_IFLNK, [MCS_SPECIAL] = S_IFREG,
 	};
 
 	memset(ret, 0, sizeof(*ret));

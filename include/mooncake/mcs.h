@@ -193,7 +193,7 @@ struct mcs_key {
 /* MCS_SPECIAL: a fifo, socket or device node, which has no bytes; the type is in its mode. */
 enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 
-/* Attributes that mounts show; they do not belong to the bytes.  The pool keeps those in @set; mounts have defaults for
+/* Attributes of files; they do not belong to the bytes.  The pool keeps those in @set; programs have defaults for
  * the others. */
 #define MCS_ATTR_MODE		0x01u
 #define MCS_ATTR_UID		0x02u

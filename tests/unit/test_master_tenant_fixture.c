@@ -55,7 +55,8 @@ int tx_put(struct fixture *fx, const char *tenant, const char *key, uint64_t siz
 	r = mcm_put_start(fx->m, fx->s, &rq, &item, &g);
 	if (r < 0)
 		return r;
-	return mcm_put_end(fx->m, fx->s, &(struct mcp_put_done){ .key = item.key, .generation = g.generation, .crc = 1 });
+	return mcm_put_end(fx->m, fx->s, &(struct mcp_put_done){
+			   .key = item.key, .generation = g.generation, .crc = 1 });
 }
 
 int tx_stat(struct fixture *fx, const char *tenant, const char *key, uint64_t *size)
