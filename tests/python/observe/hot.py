@@ -3,7 +3,6 @@
 
 import os
 import sys
-import time
 
 os.environ.update(MC_STORE_MEMCPY="0", MC_STORE_LOCAL_HOT_CACHE_SIZE=str(64 << 20),
                   MC_STORE_LOCAL_HOT_BLOCK_SIZE=str(1 << 20), MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD="1")
@@ -46,7 +45,6 @@ def batch(owner, reader):
 def main(master):
     owner, reader = store(master, 64 << 20), store(master, 0)
     owner.put("hot", b"a" * SIZE)
-    time.sleep(0.2)
     case("read often", lambda: reads(reader, "hot"))
     case("another object of this name", lambda: changed(owner, reader))
     case("removed", lambda: removed(owner, reader))
