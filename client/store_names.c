@@ -145,9 +145,8 @@ int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned f
 	struct mcp_reply mem = { 0 };
 	int r;
 
-	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE && MCS_RENAME_KEEP_INO == MCP_RENAME_KEEP_INO,
-		       "flags are sent unchanged");
-	if (flags & ~(MCS_RENAME_NOREPLACE | MCS_RENAME_KEEP_INO))
+	_Static_assert(MCS_RENAME_NOREPLACE == MCP_RENAME_NOREPLACE, "flags are sent unchanged");
+	if (flags & ~MCS_RENAME_NOREPLACE)
 		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
 	r = mcs_key_check(from);
 	if (!r)

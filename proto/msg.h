@@ -65,14 +65,12 @@ enum mcp_event_type {
 #define MCP_REMOVE_FORCE	0x01u
 #define MCP_REMOVE_TENANTS	0x02u
 #define MCP_RENAME_NOREPLACE	0x01u
-#define MCP_RENAME_KEEP_INO	0x02u	/* remember the inode number that mounts show */
 #define MCP_ATTR_MODE		0x01u
 #define MCP_ATTR_UID		0x02u
 #define MCP_ATTR_GID		0x04u
 #define MCP_ATTR_MTIME		0x08u
 #define MCP_ATTR_CTIME		0x10u	/* not set by clients */
-#define MCP_ATTR_INO		0x20u	/* not set by clients */
-#define MCP_ATTR_RDEV		0x40u	/* only by a put */
+#define MCP_ATTR_RDEV		0x20u	/* only by a put */
 #define MCP_SET_NOW		0x01u	/* mtime_ns is the present */
 #define MCP_XATTR_CREATE	0x02u
 #define MCP_XATTR_REPLACE	0x04u

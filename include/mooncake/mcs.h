@@ -199,15 +199,13 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 #define MCS_ATTR_UID		0x02u
 #define MCS_ATTR_GID		0x04u
 #define MCS_ATTR_MTIME		0x08u
-#define MCS_ATTR_CTIME		0x10u	/* the pool sets these two */
-#define MCS_ATTR_INO		0x20u
-#define MCS_ATTR_RDEV		0x40u	/* of MCS_SPECIAL; only in mcs_put_opts */
+#define MCS_ATTR_CTIME		0x10u	/* set by the pool only */
+#define MCS_ATTR_RDEV		0x20u	/* of MCS_SPECIAL; only in mcs_put_opts */
 struct mcs_attrs {
 	unsigned set;			/* MCS_ATTR_* */
 	uint32_t mode;			/* 07777; of MCS_SPECIAL also the type */
 	uint32_t uid, gid;
 	uint64_t mtime_ns, ctime_ns;	/* Unix epoch */
-	uint64_t ino;			/* the inode number from before a rename */
 	uint32_t rdev;
 	uint32_t nlink;			/* filled in for a directory by mcs_stat_batch(): 2 and its subdirectories */
 };
@@ -531,7 +529,6 @@ int64_t mcs_remove_match(mcs_t *s, struct mcs_key prefix, const char *pattern, u
 int64_t mcs_remove_tenant(mcs_t *s, const char *tenant, unsigned flags, int64_t timeout_ms);
 
 #define MCS_RENAME_NOREPLACE	0x1u
-#define MCS_RENAME_KEEP_INO	0x2u	/* for mounts: remember the inode number in the attributes */
 /* Atomic: every reader sees the object under the old name or the new one.  Replaces @to. */
 int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	       int64_t timeout_ms);

@@ -13,7 +13,7 @@
 #define ATTRS_SHIFT 14
 #define PAIR_HEAD 3u		/* bytes before a pair's name */
 #define EXTRA_HEAD 2u
-#define EXTRA_MAX (EXTRA_HEAD + sizeof(uint64_t) + sizeof(uint32_t) + MCP_XATTRS_MAX)
+#define EXTRA_MAX (EXTRA_HEAD + sizeof(uint32_t) + MCP_XATTRS_MAX)
 _Static_assert(EXTRA_MAX <= MCM_KEYS_MAX, "the arena of keys takes the longest");
 
 static const struct mcm_table_type by_slot = {
@@ -73,8 +73,7 @@ static void attrs_free(struct mcm_index *ix, uint32_t id)
 
 static uint32_t extra_len(uint16_t set, uint32_t xattrs)
 {
-	return EXTRA_HEAD + (set & MCP_ATTR_INO ? (uint32_t)sizeof(uint64_t) : 0) +
-	       (set & MCP_ATTR_RDEV ? (uint32_t)sizeof(uint32_t) : 0) + xattrs;
+	return EXTRA_HEAD + (set & MCP_ATTR_RDEV ? (uint32_t)sizeof(uint32_t) : 0) + xattrs;
 }
 
 /* Long ones count as more objects, as long keys do: clients must not fill the master's memory with them. */
@@ -94,10 +93,6 @@ static int extra_add(struct mcm_index *ix, struct mcm_shard *sh, const struct mc
 	if (len == EXTRA_HEAD)
 		return 0;
 	memcpy(buf, &xattrs, EXTRA_HEAD);
-	if (v->set & MCP_ATTR_INO) {
-		memcpy(buf + at, &v->ino, sizeof(v->ino));
-		at += (uint32_t)sizeof(v->ino);
-	}
 	if (v->set & MCP_ATTR_RDEV) {
 		memcpy(buf + at, &v->rdev, sizeof(v->rdev));
 		at += (uint32_t)sizeof(v->rdev);
@@ -117,10 +112,6 @@ static void extra_get(const struct mcm_shard *sh, const struct mcm_attrs *a, str
 
 	memcpy(&xattrs, p, EXTRA_HEAD);
 	p += EXTRA_HEAD;
-	if (a->set & MCP_ATTR_INO) {
-		memcpy(&v->ino, p, sizeof(v->ino));
-		p += sizeof(v->ino);
-	}
 	if (a->set & MCP_ATTR_RDEV) {
 		memcpy(&v->rdev, p, sizeof(v->rdev));
 		p += sizeof(v->rdev);

@@ -2,7 +2,7 @@
  * attrs.h - attributes of files that mounts show: mode, owner, times, extended attributes.
  *
  * Few objects have some, so they are not in struct mcm_object: a mark says that the object's shard has a record of 40
- * bytes, found by the slot.  Attributes that fewer objects have (inode number, device, xattrs) are in the shard's arena
+ * bytes, found by the slot.  Attributes that fewer objects have (device, xattrs) are in the shard's arena
  * of keys.  The shard's lock guards all of it. */
 #ifndef MCM_ATTRS_H
 #define MCM_ATTRS_H
@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct mcm_attrs) == 40, "memory of an object with attribu
 struct mcm_attrs_value {
 	uint16_t set, mode;
 	uint32_t uid, gid, rdev;
-	uint64_t mtime_ns, ctime_ns, ino;
+	uint64_t mtime_ns, ctime_ns;
 	struct mcp_bytes xattrs;	/* borrowed */
 };
 

@@ -111,7 +111,7 @@ void mcm_pack_header(struct mcm_packer *p, const struct mcm_header_record *r)
 }
 
 /* Its own length first: later versions add fields at its end. */
-#define ATTRS_FIXED (2u + 2u + 4u + 4u + 4u + 8u + 8u + 8u)
+#define ATTRS_FIXED (2u + 2u + 4u + 4u + 4u + 8u + 8u)
 
 static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
 {
@@ -123,7 +123,6 @@ static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
 	put_int(p, v->rdev, 4);
 	put_int(p, v->mtime_ns, 8);
 	put_int(p, v->ctime_ns, 8);
-	put_int(p, v->ino, 8);
 	put_bytes(p, v->xattrs);
 }
 
@@ -387,7 +386,6 @@ static void get_attrs(struct cursor *c, struct mcm_attrs_value *ret)
 	ret->rdev = (uint32_t)get_int(c, 4);
 	ret->mtime_ns = get_int(c, 8);
 	ret->ctime_ns = get_int(c, 8);
-	ret->ino = get_int(c, 8);
 	c->p += fixed - ATTRS_FIXED;
 	c->left -= fixed - ATTRS_FIXED;
 	ret->xattrs = get_bytes(c);

@@ -6,7 +6,6 @@
 #include <config.h>
 
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/metrics.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
@@ -57,21 +56,16 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	return o->generation;
 }
 
-/* Both shards locked: give the object's attributes to its new shard, with the inode number that mounts show for its old
- * key (a hash, mcfs/inode.c).  A failure changes nothing. */
-static int rename_attrs(struct rename *rn, uint32_t slot, uint32_t flags)
+/* Both shards locked: give the object's attributes, if it has some, to its new shard.  A rename changes ctime.  A
+ * failure changes nothing. */
+static int rename_attrs(struct rename *rn, uint32_t slot)
 {
-	struct mcp_bytes bare = mcm_key_bare(rn->from, NULL);
 	struct mcm_attrs_value v;
 
-	if (!mcm_attrs_get(&rn->m->index, slot, &v) && !(flags & MCP_RENAME_KEEP_INO))
+	if (!mcm_attrs_get(&rn->m->index, slot, &v))
 		return 0;
-	if (flags & MCP_RENAME_KEEP_INO) {
-		if (!(v.set & MCP_ATTR_INO))
-			v.ino = mc_hash(bare.data, bare.len, 0);
-		v.set |= MCP_ATTR_INO | MCP_ATTR_CTIME;
-		v.ctime_ns = mc_wall_ns();
-	}
+	v.set |= MCP_ATTR_CTIME;
+	v.ctime_ns = mc_wall_ns();
 	return mcm_attrs_set(&rn->m->index, rn->to_shard, slot, &v);
 }
 
@@ -105,7 +99,7 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	r = mcm_keys_add(&rn->to_shard->keys, rn->to.data, rn->to.len, &key);
 	if (r < 0)
 		return r;
-	r = rename_attrs(rn, slot, flags);
+	r = rename_attrs(rn, slot);
 	if (r < 0) {
 		mcm_keys_del(&rn->to_shard->keys, key, rn->to.len);
 		return r;

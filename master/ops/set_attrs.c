@@ -103,7 +103,7 @@ void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_nam
 		return;
 	*mem->attrs = (struct mcp_attrs){
 		.set = v.set, .mode = v.mode, .uid = v.uid, .gid = v.gid,
-		.mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns, .ino = v.ino, .rdev = v.rdev,
+		.mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns, .rdev = v.rdev,
 	};
 	attrs_add_xattrs(v.xattrs, mem);
 	if (dir)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/hash.h"
 #include "master/index/attrs.h"
 #include "master/journal/journal.h"
 
@@ -162,10 +161,10 @@ static void extended_attributes(void **state)
 	fx_down(&fx);
 }
 
-static void a_rename_keeps_attributes_and_inode_number(void **state)
+static void a_rename_keeps_attributes(void **state)
 {
-	uint64_t ino = mc_hash("from", 4, 0);
 	struct fixture fx;
+	uint64_t before;
 	char to[16];
 
 	(void)state;
@@ -175,21 +174,25 @@ static void a_rename_keeps_attributes_and_inode_number(void **state)
 	assert_int_equal(set_xattr(&fx, "from", "a", "1", 1, 0), 0);
 	assert_int_equal(fx_put(&fx, "to 0", SIZE, 0), 0);
 	assert_int_equal(set_mode(&fx, "to 0", 0, 0444), 0);
-	assert_int_equal(fx_rename(&fx, "from", "to 0", MCP_RENAME_KEEP_INO), 0);
+	assert_int_equal(look(&fx, "from"), 0);
+	before = attrs.ctime_ns;
+	fx_advance(&fx, 1);
+	assert_int_equal(fx_rename(&fx, "from", "to 0", 0), 0);
 	/* Other shards, and the same one. */
 	for (unsigned i = 0; i < 300; i++) {
 		char from[16];
 
 		snprintf(from, sizeof(from), "to %u", i);
 		snprintf(to, sizeof(to), "to %u", i + 1);
-		assert_int_equal(fx_rename(&fx, from, to, MCP_RENAME_KEEP_INO), 0);
+		assert_int_equal(fx_rename(&fx, from, to, 0), 0);
 	}
 	assert_int_equal(look(&fx, to), 0);
 	assert_int_equal(attrs.mode, 0600);
 	assert_int_equal(attrs.uid, 7);
-	assert_int_equal(attrs.ino, ino);
+	assert_int_equal(attrs.set, MCP_ATTR_MODE | MCP_ATTR_UID | MCP_ATTR_CTIME);
+	assert_true(attrs.ctime_ns > before);
 	assert_string_equal(xattr("a"), "1");
-	/* Without the flag nothing is stored. */
+	/* An object without attributes stays without. */
 	assert_int_equal(fx_put(&fx, "plain", SIZE, 0), 0);
 	assert_int_equal(fx_rename(&fx, "plain", "plain 2", 0), 0);
 	assert_int_equal(look(&fx, "plain 2"), 0);
@@ -204,7 +207,7 @@ static void expect_kept(struct fixture *fx)
 	assert_int_equal(attrs.mtime_ns, 987654321);
 	assert_string_equal(xattr("x"), "value");
 	assert_int_equal(look(fx, "moved"), 0);
-	assert_int_equal(attrs.ino, mc_hash("m", 1, 0));
+	assert_int_equal(attrs.mode, 0604);
 	assert_int_equal(look(fx, "plain"), 0);
 	assert_int_equal(got.attrs.count, 0);
 	assert_int_equal(look(fx, "d/"), 0);
@@ -225,7 +228,8 @@ static void they_survive_kills_and_checkpoints(void **state)
 	assert_int_equal(set_mtime(&fx, "f", 987654321), 0);
 	assert_int_equal(set_xattr(&fx, "f", "x", "value", 5, 0), 0);
 	assert_int_equal(set_mode(&fx, "d/", 0, 0700), 0);
-	assert_int_equal(fx_rename(&fx, "m", "moved", MCP_RENAME_KEEP_INO), 0);
+	assert_int_equal(set_mode(&fx, "m", 0, 0604), 0);
+	assert_int_equal(fx_rename(&fx, "m", "moved", 0), 0);
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
 	expect_kept(&fx);
@@ -274,7 +278,7 @@ int main(void)
 		cmocka_unit_test(changes_keep_bytes_and_generation),
 		cmocka_unit_test(a_new_version_keeps_mode_and_owner),
 		cmocka_unit_test(extended_attributes),
-		cmocka_unit_test(a_rename_keeps_attributes_and_inode_number),
+		cmocka_unit_test(a_rename_keeps_attributes),
 		cmocka_unit_test(they_survive_kills_and_checkpoints),
 		cmocka_unit_test(a_directory_has_times_and_links),
 	};
