@@ -76,8 +76,9 @@ static int attrs_check_xattr(const struct mcs_xattr *x)
 	return 0;
 }
 
-int mcs_set_attrs(struct mcs *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *attrs,
-		  const struct mcs_xattr *xattr, struct mcs_info *ret, int64_t timeout_ms)
+int mcs_set_attrs(struct mcs *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *seen,
+		  const struct mcs_attrs *attrs, const struct mcs_xattr *xattr, struct mcs_info *ret,
+		  int64_t timeout_ms)
 {
 	const struct mcp_attrs wire = mcs_attrs_wire(attrs);
 	struct mcp_set_attrs msg = {
@@ -98,6 +99,10 @@ int mcs_set_attrs(struct mcs *s, struct mcs_key key, uint64_t generation, unsign
 	if (r < 0)
 		return r;
 	msg.key = mcp_bytes(key.data, (uint32_t)key.len);
+	if (seen) {
+		msg.flags |= seen->set & MCS_ATTR_UID ? MCP_SET_IF_OWNER : MCP_SET_IF_NO_OWNER;
+		msg.owner = seen->uid;
+	}
 	if (xattr) {
 		x = (struct mcp_xattr){ mcp_bytes(xattr->name.data, (uint32_t)xattr->name.len),
 					mcp_bytes(xattr->value.data, (uint32_t)xattr->value.len) };

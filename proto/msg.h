@@ -75,6 +75,8 @@ enum mcp_event_type {
 #define MCP_XATTR_CREATE	0x02u
 #define MCP_XATTR_REPLACE	0x04u
 #define MCP_XATTR_REMOVE	0x08u	/* the value is ignored */
+#define MCP_SET_IF_OWNER	0x10u	/* only if the attribute uid is set_attrs.owner */
+#define MCP_SET_IF_NO_OWNER	0x20u	/* only if there is no attribute uid */
 #define MCP_XATTR_NAME_MAX	250u	/* bytes */
 #define MCP_XATTRS_MAX		4072u	/* names, values and 3 bytes for each, of one object */
 #define MCP_LIST_DIR		0x01u

@@ -505,10 +505,15 @@ struct mcs_xattr {
 /* Change attributes of an object, or of a directory's marker (a key that ends in '/'), in one request; its bytes and
  * its generation stay.  Those in attrs->set get new values (MODE, UID, GID, MTIME), @xattr is added, replaced or
  * removed; both may be NULL.  The time of change becomes the master's present time.  @generation: only if the key has
- * this version, else -ESTALE; 0: any.  *ret (NULL: not needed) is as of mcs_stat_batch().  -MCS_ENOOBJECT; -EEXIST,
- * -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -MCS_ENOTSUP: the master has an earlier version. */
-int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *attrs,
-		  const struct mcs_xattr *xattr, struct mcs_info *ret, int64_t timeout_ms);
+ * this version, else -ESTALE; 0: any.  @seen: only if the owner is still the one that the caller saw and for which it
+ * checked that the change is permitted, else -ESTALE: the attribute UID of the object equals seen->uid or, without UID
+ * in seen->set, the object has no attribute UID; NULL: any.  *ret (NULL: not needed) is as of mcs_stat_batch().
+ * -MCS_ENOOBJECT; -EEXIST, -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -MCS_ENOTSUP: the master has an earlier
+ * version.  If the connection to the master breaks, the request is repeated: its conditions may fail then because the
+ * first attempt made the change. */
+int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *seen,
+		  const struct mcs_attrs *attrs, const struct mcs_xattr *xattr, struct mcs_info *ret,
+		  int64_t timeout_ms);
 /* The extended attributes of an object: *ret is an array of *ret_n, to be freed with free().  *ret_info (NULL: not
  * needed) is as of mcs_stat_batch(). */
 int mcs_get_xattrs(mcs_t *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n, struct mcs_info *ret_info,

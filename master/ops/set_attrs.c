@@ -126,6 +126,17 @@ static int attrs_change_xattr(const struct mcp_set_attrs *rq, struct mcm_attrs_v
 	return mcm_xattrs_change(v->xattrs, rq->flags, &x, buf, &v->xattrs);
 }
 
+/* Is the owner still the one for which the caller checked that the change is permitted? */
+static int attrs_check_owner(const struct mcp_set_attrs *rq, const struct mcm_attrs_value *v)
+{
+	bool has = v->set & MCP_ATTR_UID;
+
+	if ((rq->flags & MCP_SET_IF_OWNER && !(has && v->uid == rq->owner)) ||
+	    (rq->flags & MCP_SET_IF_NO_OWNER && has))
+		return mc_fail(-ESTALE, "the owner of the file has changed");
+	return 0;
+}
+
 /* Shard locked. */
 static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, const struct mcp_set_attrs *rq)
 {
@@ -142,6 +153,9 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	if (rq->generation && rq->generation != o->generation)
 		return mc_fail(-ESTALE, "the key has another version");
 	mcm_attrs_get(&m->index, slot, &v);
+	r = attrs_check_owner(rq, &v);
+	if (r < 0)
+		return r;
 	if (attrs_first(&rq->attrs, &a)) {
 		a.mode = (a.mode & MODE_BITS) | (v.mode & S_IFMT);
 		if (rq->flags & MCP_SET_NOW)

@@ -93,13 +93,13 @@ static void attributes_change(void **state)
 	fixture_put_ok(s, "f", 1000, 1);
 	before = stat_of("f");
 	assert_int_equal(before.attrs.set, 0);
-	assert_int_equal(mcs_set_attrs(s, key, before.generation, 0, &a, &x, &info, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, key, before.generation, 0, NULL, &a, &x, &info, -1), 0);
 	assert_int_equal(info.generation, before.generation);
 	assert_int_equal(info.attrs.gid, 6);
-	assert_int_equal(mcs_set_attrs(s, key, 0, MCS_XATTR_CREATE, NULL, &x, NULL, -1), -EEXIST);
-	assert_int_equal(mcs_set_attrs(s, key, 1, 0, &a, NULL, NULL, -1), -ESTALE);
-	assert_int_equal(mcs_set_attrs(s, fixture_key("none"), 0, 0, &a, NULL, NULL, -1), -MCS_ENOOBJECT);
-	assert_int_equal(mcs_set_attrs(s, key, 0, 0x100, &a, NULL, NULL, -1), -MCS_EPARAM);
+	assert_int_equal(mcs_set_attrs(s, key, 0, MCS_XATTR_CREATE, NULL, NULL, &x, NULL, -1), -EEXIST);
+	assert_int_equal(mcs_set_attrs(s, key, 1, 0, NULL, &a, NULL, NULL, -1), -ESTALE);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("none"), 0, 0, NULL, &a, NULL, NULL, -1), -MCS_ENOOBJECT);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0x100, NULL, &a, NULL, NULL, -1), -MCS_EPARAM);
 	assert_int_equal(mcs_get_xattrs(s, key, &xattrs, &n, &info, -1), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(xattrs[0].name.len, 4);
@@ -109,6 +109,26 @@ static void attributes_change(void **state)
 	assert_int_equal(info.size, 1000);
 	free(xattrs);
 	fixture_expect(s, "f", 1000, 1);
+}
+
+static void a_change_needs_the_owner_that_was_seen(void **state)
+{
+	const struct mcs_attrs mode = { .set = MCS_ATTR_MODE, .mode = 0600 }, five = { .set = MCS_ATTR_UID, .uid = 5 };
+	const struct mcs_attrs zero = { .set = MCS_ATTR_UID }, none = { .set = MCS_ATTR_MODE, .uid = 5 };
+	struct mcs_key key = fixture_key("owned");
+
+	(void)state;
+	fixture_put_ok(s, "owned", 10, 1);
+	/* An object without the attribute has no owner, also not 0. */
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &zero, &mode, NULL, NULL, -1), -ESTALE);
+	assert_int_equal(stat_of("owned").attrs.set, 0);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &none, &mode, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &none, &five, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &none, &mode, NULL, NULL, -1), -ESTALE);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &zero, &mode, NULL, NULL, -1), -ESTALE);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &five, &zero, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, &zero, &mode, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, &mode, NULL, NULL, -1), 0);
 }
 
 static void listings_and_watches_show_changes(void **state)
@@ -124,7 +144,7 @@ static void listings_and_watches_show_changes(void **state)
 	fixture_put_ok(s, "d/a", 10, 1);
 	fixture_put_ok(s, "d/b", 10, 1);
 	assert_int_equal(mcs_watch_open(s, fixture_key("d/"), 1u << MCS_EVENT_ATTRS, &watch, -1), 0);
-	assert_int_equal(mcs_set_attrs(s, fixture_key("d/b"), 0, 0, &a, NULL, NULL, -1), 0);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("d/b"), 0, 0, NULL, &a, NULL, NULL, -1), 0);
 	assert_int_equal(mcs_watch_next(watch, &event, 5000), 1);
 	assert_int_equal(event.type, MCS_EVENT_ATTRS);
 	assert_memory_equal(event.key.data, "d/b", 3);
@@ -144,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_put_carries_attributes, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_change, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_change_needs_the_owner_that_was_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(listings_and_watches_show_changes, setup, teardown),
 	};
 

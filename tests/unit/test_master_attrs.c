@@ -111,6 +111,38 @@ static void changes_keep_bytes_and_generation(void **state)
 	fx_down(&fx);
 }
 
+static int set_mode_of(struct fixture *fx, uint32_t flags, uint32_t owner)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MODE, .mode = 0600 };
+
+	return set(fx, (struct mcp_set_attrs){
+		.key = fx_bytes("f"), .flags = flags, .owner = owner, .attrs = mcp_seq(&a, 1),
+	});
+}
+
+static void another_owner_than_the_checked_one_is_refused(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "f", SIZE, 0), 0);
+	assert_int_equal(set_mode_of(&fx, MCP_SET_IF_OWNER, 0), -ESTALE);
+	assert_string_equal(mc_err_detail(-ESTALE), "the owner of the file has changed");
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(got.attrs.count, 0);
+	assert_int_equal(set_mode_of(&fx, MCP_SET_IF_NO_OWNER, 0), 0);
+	assert_int_equal(set_mode(&fx, "f", 0, 0644), 0);
+	assert_int_equal(set_mode_of(&fx, MCP_SET_IF_NO_OWNER, 7), -ESTALE);
+	assert_int_equal(set_mode_of(&fx, MCP_SET_IF_OWNER, 6), -ESTALE);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(attrs.mode, 0644);
+	assert_int_equal(set_mode_of(&fx, MCP_SET_IF_OWNER, 7), 0);
+	assert_int_equal(look(&fx, "f"), 0);
+	assert_int_equal(attrs.mode, 0600);
+	fx_down(&fx);
+}
+
 static void a_new_version_keeps_mode_and_owner(void **state)
 {
 	struct fixture fx;
@@ -276,6 +308,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(changes_keep_bytes_and_generation),
+		cmocka_unit_test(another_owner_than_the_checked_one_is_refused),
 		cmocka_unit_test(a_new_version_keeps_mode_and_owner),
 		cmocka_unit_test(extended_attributes),
 		cmocka_unit_test(a_rename_keeps_attributes),
