@@ -99,8 +99,17 @@ static bool dir_empty(const struct mcm_dir *d)
  * puts. */
 static void dir_changed(struct mcm_dir *d, uint64_t ms)
 {
-	if (mcm_load_relaxed(&d->changed_ms) < ms)
-		mcm_store_relaxed(&d->changed_ms, ms);
+	uint64_t was = mcm_load_relaxed(&d->changed_ms);
+
+	while (was < ms && !__atomic_compare_exchange_n(&d->changed_ms, &was, ms, false, __ATOMIC_RELAXED,
+							__ATOMIC_RELAXED))
+		;
+}
+
+/* The directory above one that has a marker, so that it is not the root. */
+static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_dir *d)
+{
+	return mcm_dir(nm, d->parent);
 }
 
 /* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */
@@ -189,6 +198,7 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 	}
 }
 
+/* A marker is a child of the directory above. */
 static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uint32_t slot, bool marker)
 {
 	uint64_t ms = mcm_object_mtime(mcm_object(nm->ix, slot));
@@ -196,7 +206,7 @@ static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uin
 	mcm_object(nm->ix, slot)->dir = id;
 	if (marker) {
 		d->marker = slot;
-		dir_changed(mcm_dir(nm, d->parent ? d->parent : id), ms);
+		dir_changed(dir_above(nm, d), ms);
 	} else {
 		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
 		dir_changed(d, ms);
@@ -222,9 +232,9 @@ static bool dir_link_existing(struct mcm_names *nm, uint32_t hash, const char *p
 	return true;
 }
 
-/* tree_lock held: find or create the directory of a path other than the root, and its ancestors.  A path is
- * walked from the top, so an error leaves only empty ancestors, which the caller prunes through @ret_id. */
-static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32_t *ret_id)
+/* tree_lock held: find or create the directory of a path other than the root, and its ancestors, at the time @ms.  A
+ * path is walked from the top, so an error leaves only empty ancestors, which the caller prunes through @ret_id. */
+static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint64_t ms, uint32_t *ret_id)
 {
 	uint32_t id = nm->root, at = 0;
 
@@ -243,6 +253,7 @@ static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint32
 			if (r < 0)
 				return r;
 			dir_publish(nm, sub);
+			dir_changed(mcm_dir(nm, id), ms);
 		}
 		*ret_id = id = sub;
 		at = end;
@@ -261,7 +272,7 @@ static int dir_link_or_ref(struct mcm_names *nm, const char *key, uint32_t len, 
 	if (dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		return 0;
 	pthread_mutex_lock(&nm->tree_lock);
-	r = dir_make(nm, key, plen, &id);
+	r = dir_make(nm, key, plen, slot ? mcm_object_mtime(mcm_object(nm->ix, slot)) : mc_wall_ms(), &id);
 	/* Directories are destroyed under tree_lock only. */
 	if (r == 0 && !dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		r = -MC_EINTERNAL;
@@ -295,11 +306,12 @@ static bool slot_is_marker(const struct mcm_names *nm, uint32_t slot)
 void mcm_names_link(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 {
 	struct mcm_dir *d = mcm_dir(nm, dir);
+	bool marker = slot_is_marker(nm, slot);
 
 	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
-	child_link(nm, d, dir, slot, slot_is_marker(nm, slot));
+	child_link(nm, d, dir, slot, marker);
 	/* A renamed object keeps its time. */
-	dir_changed(d, mc_wall_ms());
+	dir_changed(marker ? dir_above(nm, d) : d, mc_wall_ms());
 	d->refs--;
 }
 
@@ -407,15 +419,19 @@ void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
 {
 	uint32_t dir = mcm_object(nm->ix, slot)->dir;
 	struct mcm_dir *d = mcm_dir(nm, dir);
+	uint64_t now_ms = mc_wall_ms();
 	uint32_t hash = d->hash;
 	bool empty;
 
 	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
-	if (d->marker == slot)
+	if (d->marker == slot) {
 		d->marker = 0;
-	else
+		dir_changed(dir_above(nm, d), now_ms);
+	} else {
 		mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
-	dir_changed(d, mc_wall_ms());
+	}
+	/* Without its marker too: it may have children that keep it in existence, and has no other time now. */
+	dir_changed(d, now_ms);
 	empty = dir_empty(d);
 	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
@@ -449,6 +465,7 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
 	busy = is && (d->objects.count || d->dirs.count);
 	if (is && !busy) {
 		d->marker = 0;
+		dir_changed(dir_above(nm, d), mc_wall_ms());
 		empty = dir_empty(d);
 	}
 	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
@@ -497,7 +514,9 @@ bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct
 
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot)
 {
-	dir_changed(mcm_dir(nm, mcm_object(nm->ix, slot)->dir), mc_wall_ms());
+	struct mcm_dir *d = mcm_dir(nm, mcm_object(nm->ix, slot)->dir);
+
+	dir_changed(slot_is_marker(nm, slot) ? dir_above(nm, d) : d, mc_wall_ms());
 }
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)

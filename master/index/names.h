@@ -35,7 +35,7 @@ struct mcm_dir {
 	uint32_t marker;		/* the object whose key is this path, 0: none */
 	struct mcm_table objects;	/* children, without the marker */
 	struct mcm_table dirs;
-	uint64_t changed_ms;		/* when a child came or went, Unix epoch; atomic */
+	uint64_t changed_ms;		/* when a child or subdirectory came or went, Unix epoch; atomic */
 };
 
 struct mcm_names_stripe {
@@ -100,12 +100,13 @@ bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len);
 
 /* A directory as mounts show it. */
 struct mcm_names_stat {
-	uint64_t changed_ms;		/* when a child came or went, as far as this master knows; 0: never */
+	uint64_t changed_ms;		/* when a child or subdirectory came or went, as far as known; 0: never */
 	uint32_t dirs;			/* subdirectories */
 };
 /* Whether the directory of this path, which ends in '/', exists with or without a marker.  *ret is zero if not. */
 bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret);
-/* A child of the directory of @slot was replaced. */
+/* @slot replaced an object of the same name: its directory changed, or the one above if it is a marker.  Changes of
+ * names.h itself do this on their own. */
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot);
 
 /* ---- listing (names_list.c) ---- */

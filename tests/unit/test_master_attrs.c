@@ -304,6 +304,59 @@ static void a_directory_has_times_and_links(void **state)
 	fx_down(&fx);
 }
 
+static uint64_t mtime_of(struct fixture *fx, const char *key)
+{
+	assert_int_equal(look(fx, key), 0);
+	assert_true(attrs.set & MCP_ATTR_MTIME);
+	return attrs.mtime_ns;
+}
+
+/* The directory changed since the last call, in which all time is the same. */
+static void expect_changed(struct fixture *fx, const char *key)
+{
+	assert_int_equal(mtime_of(fx, key) / MC_NS_PER_MS, mc_wall_ms());
+	fx_advance(fx, 10);
+}
+
+static void subdirectories_change_the_directory_above(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "b/", 0, 0), 0);
+	fx_advance(&fx, 10);
+	assert_int_equal(fx_put(&fx, "a/sub/", 0, 0), 0);
+	expect_changed(&fx, "a/");
+	assert_int_equal(fx_rename(&fx, "a/sub/", "b/sub/", 0), 0);
+	assert_int_equal(mtime_of(&fx, "a/"), mtime_of(&fx, "b/"));
+	expect_changed(&fx, "b/");
+	/* The moved directory itself did not change. */
+	assert_true(mtime_of(&fx, "b/sub/") < mtime_of(&fx, "b/"));
+	assert_int_equal(fx_put(&fx, "b/other/", 0, 0), 0);
+	fx_advance(&fx, 10);
+	assert_int_equal(fx_rename(&fx, "b/sub/", "b/other/", 0), 0);
+	expect_changed(&fx, "b/");
+	assert_int_equal(fx_remove(&fx, "b/other/", 0), 0);
+	expect_changed(&fx, "b/");
+	/* Without markers. */
+	assert_int_equal(fx_put(&fx, "b/x/y/f", SIZE, 0), 0);
+	assert_int_equal(mtime_of(&fx, "b/x/"), mtime_of(&fx, "b/"));
+	expect_changed(&fx, "b/");
+	assert_int_equal(fx_rename(&fx, "b/x/y/f", "a/z/f", 0), 0);
+	assert_int_equal(look(&fx, "b/x/"), -MC_ENOOBJECT);
+	assert_int_equal(mtime_of(&fx, "a/"), mtime_of(&fx, "b/"));
+	expect_changed(&fx, "a/");
+	/* Children keep a directory without its marker. */
+	assert_int_equal(fx_put(&fx, "a/z/", 0, 0), 0);
+	expect_changed(&fx, "a/");
+	assert_int_equal(fx_rename(&fx, "a/z/", "b/z/", 0), 0);
+	assert_int_equal(mtime_of(&fx, "a/z/"), mtime_of(&fx, "a/"));
+	expect_changed(&fx, "a/");
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +367,7 @@ int main(void)
 		cmocka_unit_test(a_rename_keeps_attributes),
 		cmocka_unit_test(they_survive_kills_and_checkpoints),
 		cmocka_unit_test(a_directory_has_times_and_links),
+		cmocka_unit_test(subdirectories_change_the_directory_above),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
