@@ -95,8 +95,8 @@ static bool dir_empty(const struct mcm_dir *d)
 	return !d->objects.count && !d->dirs.count && !d->marker && !d->refs;
 }
 
-/* The times of a directory only grow.  After a restart they are those of its children, which have the times of their
- * puts. */
+/* The time only grows, except when mcm_names_swap_changed() sets it.  After a restart it is that of the children, which
+ * have the times of their puts. */
 static void dir_changed(struct mcm_dir *d, uint64_t ms)
 {
 	uint64_t was = mcm_load_relaxed(&d->changed_ms);
@@ -510,6 +510,22 @@ bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct
 		*ret = (struct mcm_names_stat){ mcm_load_relaxed(&d->changed_ms), d->dirs.count };
 	pthread_mutex_unlock(lock);
 	return exists;
+}
+
+/* Only operations on the marker change which object that is, and the caller's shard lock excludes these. */
+uint64_t mcm_names_changed(const struct mcm_names *nm, uint32_t slot)
+{
+	const struct mcm_dir *d = mcm_dir(nm, mcm_object(nm->ix, slot)->dir);
+
+	return d->marker == slot ? mcm_load_relaxed(&d->changed_ms) : 0;
+}
+
+void mcm_names_swap_changed(struct mcm_names *nm, uint32_t slot, uint64_t was, uint64_t ms)
+{
+	struct mcm_dir *d = mcm_dir(nm, mcm_object(nm->ix, slot)->dir);
+
+	if (d->marker == slot)
+		__atomic_compare_exchange_n(&d->changed_ms, &was, ms, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot)

@@ -35,7 +35,8 @@ struct mcm_dir {
 	uint32_t marker;		/* the object whose key is this path, 0: none */
 	struct mcm_table objects;	/* children, without the marker */
 	struct mcm_table dirs;
-	uint64_t changed_ms;		/* when a child or subdirectory came or went, Unix epoch; atomic */
+	uint64_t changed_ms;		/* when a child or subdirectory came or went, Unix epoch; 0: never, or not since
+					 * the last change of the marker's attributes; atomic */
 };
 
 struct mcm_names_stripe {
@@ -100,11 +101,15 @@ bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len);
 
 /* A directory as mounts show it. */
 struct mcm_names_stat {
-	uint64_t changed_ms;		/* when a child or subdirectory came or went, as far as known; 0: never */
+	uint64_t changed_ms;		/* as in struct mcm_dir */
 	uint32_t dirs;			/* subdirectories */
 };
 /* Whether the directory of this path, which ends in '/', exists with or without a marker.  *ret is zero if not. */
 bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret);
+/* changed_ms of the directory whose marker is @slot; 0 if @slot is no marker.  Its shard is locked, here and below. */
+uint64_t mcm_names_changed(const struct mcm_names *nm, uint32_t slot);
+/* Set it to @ms, unless a child came or went since it was @was.  Does nothing if @slot is no marker. */
+void mcm_names_swap_changed(struct mcm_names *nm, uint32_t slot, uint64_t was, uint64_t ms);
 /* @slot replaced an object of the same name: its directory changed, or the one above if it is a marker.  Changes of
  * names.h itself do this on their own. */
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot);

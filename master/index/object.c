@@ -354,6 +354,9 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 			return r;
 		}
 	}
+	/* The put set the time of a directory that may have had children before. */
+	if (c->attrs && c->attrs->set & MCP_ATTR_MTIME)
+		mcm_names_swap_changed(&m->names, slot, mcm_names_changed(&m->names, slot), 0);
 	if (c->counted)
 		mcm_shard_link_counted(&m->index, sh, slot);
 	else

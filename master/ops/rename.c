@@ -31,6 +31,7 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 {
 	struct mcm *m = rn->m;
 	struct mcm_object *o = mcm_object(&m->index, slot);
+	uint64_t changed_ms = mcm_names_changed(&m->names, slot);
 
 	mcm_names_remove(&m->names, slot);
 	mcm_shard_unlink(&m->index, rn->from_shard, slot);
@@ -51,6 +52,8 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 		mcm_names_link(&m->names, slot, rn->dir);
 	}
 	rn->dir = 0;
+	/* A directory keeps its time. */
+	mcm_names_swap_changed(&m->names, slot, mcm_names_changed(&m->names, slot), changed_ms);
 	mcm_shard_link(&m->index, rn->to_shard, slot);
 	mcm_event_rename(m, slot, rn->from);
 	return o->generation;

@@ -67,12 +67,13 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* A directory's times change with its attributes and with its children, whichever is later. */
+/* A directory's time changes when it is set and with the children.  The later event wins, without a comparison of
+ * clocks: setting attributes resets changed_ms. */
 static void attrs_add_dir(struct mcp_attrs *a, const struct mcm_names_stat *st, uint64_t mtime_ms)
 {
 	uint64_t changed_ns = later(st->changed_ms, mtime_ms) * MC_NS_PER_MS;
 
-	if (!(a->set & MCP_ATTR_MTIME) || st->changed_ms > a->ctime_ns / MC_NS_PER_MS)
+	if (!(a->set & MCP_ATTR_MTIME) || st->changed_ms)
 		a->mtime_ns = changed_ns;
 	a->ctime_ns = later(a->ctime_ns, changed_ns);
 	a->set |= MCP_ATTR_MTIME | MCP_ATTR_CTIME;
@@ -137,11 +138,22 @@ static int attrs_check_owner(const struct mcp_set_attrs *rq, const struct mcm_at
 	return 0;
 }
 
+/* The time of change.  That of a directory is after the millisecond of the last change of its children, so that a
+ * restarted master too knows the order; therefore it does not go back. */
+static void attrs_set_ctime(struct mcm_attrs_value *v, struct mcp_bytes key, uint64_t changed_ms, uint64_t now_ns)
+{
+	bool dir = ((const char *)key.data)[key.len - 1] == '/';
+	uint64_t after_ns = changed_ms ? (changed_ms + 1) * MC_NS_PER_MS : 0;
+
+	v->ctime_ns = dir ? later(later(v->ctime_ns, after_ns), now_ns) : now_ns;
+	v->set |= MCP_ATTR_CTIME;
+}
+
 /* Shard locked. */
 static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, const struct mcp_set_attrs *rq)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
-	uint64_t now_ns = mc_wall_ns();
+	uint64_t now_ns = mc_wall_ns(), changed_ms;
 	uint8_t buf[MCP_XATTRS_MAX];
 	struct mcm_attrs_value v;
 	struct mcp_attrs a;
@@ -156,6 +168,13 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	r = attrs_check_owner(rq, &v);
 	if (r < 0)
 		return r;
+	/* The last change of the children is later than a time that was set. */
+	changed_ms = mcm_names_changed(&m->names, slot);
+	if (changed_ms) {
+		v.mtime_ns = later(changed_ms, mcm_object_mtime(o)) * MC_NS_PER_MS;
+		v.set |= MCP_ATTR_MTIME;
+	}
+	attrs_set_ctime(&v, rq->key, changed_ms, now_ns);
 	if (attrs_first(&rq->attrs, &a)) {
 		a.mode = (a.mode & MODE_BITS) | (v.mode & S_IFMT);
 		if (rq->flags & MCP_SET_NOW)
@@ -168,11 +187,10 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 		r = mc_fail(-ENOSPC, "the master's memory for objects is full");
 	if (r < 0)
 		return r;
-	v.ctime_ns = now_ns;
-	v.set |= MCP_ATTR_CTIME;
 	r = mcm_attrs_set(&m->index, sh, slot, &v);
 	if (r < 0)
 		return r;
+	mcm_names_swap_changed(&m->names, slot, changed_ms, 0);
 	mcm_journal_object(m, slot);
 	mcm_event_object(m, MCP_EVENT_ATTRS, slot);
 	mc_metric_add(&changes, 1);

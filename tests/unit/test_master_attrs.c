@@ -43,6 +43,22 @@ static int set(struct fixture *fx, struct mcp_set_attrs msg)
 	return r;
 }
 
+/* A put without bytes that ends at once. */
+static int put_item(struct fixture *fx, const struct mcp_put_item *put)
+{
+	struct mcm_put_request rq = { .flags = MCP_PUT_UPSERT | MCP_PUT_COMMIT, .copies = 1 };
+	struct mcm_put_granted granted;
+	struct mcp_put_item item;
+	struct mcp_buf b = { 0 };
+	int r;
+
+	assert_int_equal(mcp_encode(&mcp_desc_put_item, put, &b), 0);
+	assert_int_equal(mcp_decode(&mcp_desc_put_item, b.data, b.len, &item), 0);
+	r = mcm_put_start(fx->m, fx->s, &rq, &item, &granted);
+	mcp_buf_free(&b);
+	return r;
+}
+
 static int set_mode(struct fixture *fx, const char *key, uint64_t generation, uint32_t mode)
 {
 	const struct mcp_attrs a = { .set = MCP_ATTR_MODE | MCP_ATTR_UID, .mode = mode, .uid = 7 };
@@ -357,6 +373,48 @@ static void subdirectories_change_the_directory_above(void **state)
 	fx_down(&fx);
 }
 
+/* All of it within one millisecond, in which only the order of the events decides. */
+static void the_later_of_children_and_attributes_sets_the_time(void **state)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MTIME, .mtime_ns = 9 };
+	const struct mcp_put_item put = { .key = fx_bytes("e/"), .kind = MCP_KIND_DIR, .attrs = mcp_seq(&a, 1) };
+	struct fixture fx;
+	uint64_t now;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "d/", 0, 0), 0);
+	fx_advance(&fx, 10);
+	now = mc_wall_ms() * MC_NS_PER_MS;
+	assert_int_equal(set_mtime(&fx, "d/", 5), 0);
+	assert_int_equal(fx_put(&fx, "d/f", SIZE, 0), 0);
+	assert_int_equal(mtime_of(&fx, "d/"), now);
+	assert_int_equal(set_mode(&fx, "d/", 0, 0700), 0);
+	assert_int_equal(mtime_of(&fx, "d/"), now);
+	assert_true(attrs.ctime_ns > now);
+	assert_int_equal(set_mtime(&fx, "d/", 6), 0);
+	assert_int_equal(mtime_of(&fx, "d/"), 6);
+	assert_int_equal(set_mode(&fx, "d/", 0, 0711), 0);
+	assert_int_equal(mtime_of(&fx, "d/"), 6);
+	assert_int_equal(fx_remove(&fx, "d/f", 0), 0);
+	assert_int_equal(mtime_of(&fx, "d/"), now);
+	/* A change that fails changes no time. */
+	assert_int_equal(set_xattr(&fx, "d/", "a", "", 0, MCP_XATTR_REMOVE), -ENODATA);
+	assert_int_equal(mtime_of(&fx, "d/"), now);
+	/* A rename of the directory itself does not change it. */
+	fx_advance(&fx, 10);
+	assert_int_equal(fx_rename(&fx, "d/", "moved/", 0), 0);
+	assert_int_equal(mtime_of(&fx, "moved/"), now);
+	assert_int_equal(set_mtime(&fx, "moved/", 7), 0);
+	assert_int_equal(fx_rename(&fx, "moved/", "again/", 0), 0);
+	assert_int_equal(mtime_of(&fx, "again/"), 7);
+	/* A directory that already had children gets its marker. */
+	assert_int_equal(fx_put(&fx, "e/f", SIZE, 0), 0);
+	assert_int_equal(put_item(&fx, &put), 0);
+	assert_int_equal(mtime_of(&fx, "e/"), 9);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +426,7 @@ int main(void)
 		cmocka_unit_test(they_survive_kills_and_checkpoints),
 		cmocka_unit_test(a_directory_has_times_and_links),
 		cmocka_unit_test(subdirectories_change_the_directory_above),
+		cmocka_unit_test(the_later_of_children_and_attributes_sets_the_time),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
