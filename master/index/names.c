@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "master/index/attrs.h"
 
 #define DIRS_SHIFT 12
 #define CHAIN_PREFETCH 6		/* objects of a chain that are prefetched */
@@ -95,8 +96,7 @@ static bool dir_empty(const struct mcm_dir *d)
 	return !d->objects.count && !d->dirs.count && !d->marker && !d->refs;
 }
 
-/* The time only grows, except when mcm_names_swap_changed() sets it.  After a restart it is that of the children, which
- * have the times of their puts. */
+/* The time only grows, except when mcm_names_swap_changed() sets it. */
 static void dir_changed(struct mcm_dir *d, uint64_t ms)
 {
 	uint64_t was = mcm_load_relaxed(&d->changed_ms);
@@ -106,7 +106,7 @@ static void dir_changed(struct mcm_dir *d, uint64_t ms)
 		;
 }
 
-/* The directory above one that has a marker, so that it is not the root. */
+/* Not of the root, which has no marker. */
 static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_dir *d)
 {
 	return mcm_dir(nm, d->parent);
@@ -535,6 +535,53 @@ void mcm_names_touch(struct mcm_names *nm, uint32_t slot)
 	dir_changed(slot_is_marker(nm, slot) ? dir_above(nm, d) : d, mc_wall_ms());
 }
 
+static void dirs_each(struct mcm_names *nm, void (*fn)(struct mcm_names *nm, struct mcm_dir *d))
+{
+	uint32_t id, next;
+
+	for (unsigned i = 0; i < MCM_NAMES_STRIPES; i++) {
+		struct mcm_table *t = &nm->stripe[i].table;
+		uint64_t pos = 0;
+
+		while (pos < MCM_TABLE_END) {
+			for (id = *mcm_table_head(t, (uint32_t)pos); id; id = next) {
+				next = mcm_dir(nm, id)->next;
+				fn(nm, mcm_dir(nm, id));
+			}
+			pos = mcm_table_chain_end(t, (uint32_t)pos);
+		}
+	}
+}
+
+/* A directory without a marker was created with one of its children, but which was the first is not known. */
+static void dir_change_above(struct mcm_names *nm, struct mcm_dir *d)
+{
+	uint64_t ms = d->changed_ms;
+
+	for (; d->parent && !d->marker; d = dir_above(nm, d))
+		dir_changed(dir_above(nm, d), ms);
+}
+
+/* Were the attributes set after the last change of the children? */
+static void dir_compare_attrs(struct mcm_names *nm, struct mcm_dir *d)
+{
+	struct mcm_attrs_value v;
+	uint64_t set_ms;
+
+	if (!d->marker || !mcm_attrs_get(nm->ix, d->marker, &v) || !(v.set & MCP_ATTR_MTIME))
+		return;
+	set_ms = v.set & MCP_ATTR_CTIME ? v.ctime_ns / MC_NS_PER_MS :
+		mcm_object_mtime(mcm_object(nm->ix, d->marker));
+	if (d->changed_ms < set_ms)
+		d->changed_ms = 0;
+}
+
+void mcm_names_restored(struct mcm_names *nm)
+{
+	dirs_each(nm, dir_change_above);
+	dirs_each(nm, dir_compare_attrs);
+}
+
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 {
 	unsigned i;
@@ -556,26 +603,22 @@ int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 	return 0;
 }
 
+static void dir_done(struct mcm_names *nm, struct mcm_dir *d)
+{
+	(void)nm;
+	mcm_table_done(&d->objects);
+	mcm_table_done(&d->dirs);
+}
+
 void mcm_names_done(struct mcm_names *nm)
 {
-	uint32_t id, next;
 	unsigned i;
 
 	if (!nm->ix)
 		return;
+	dirs_each(nm, dir_done);
 	for (i = 0; i < MCM_NAMES_STRIPES; i++) {
-		struct mcm_table *t = &nm->stripe[i].table;
-		uint64_t pos = 0;
-
-		while (pos < MCM_TABLE_END) {
-			for (id = *mcm_table_head(t, (uint32_t)pos); id; id = next) {
-				next = mcm_dir(nm, id)->next;
-				mcm_table_done(&mcm_dir(nm, id)->objects);
-				mcm_table_done(&mcm_dir(nm, id)->dirs);
-			}
-			pos = mcm_table_chain_end(t, (uint32_t)pos);
-		}
-		mcm_table_done(t);
+		mcm_table_done(&nm->stripe[i].table);
 		pthread_mutex_destroy(&nm->stripe[i].lock);
 	}
 	pthread_mutex_destroy(&nm->tree_lock);

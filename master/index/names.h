@@ -110,6 +110,10 @@ bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct
 uint64_t mcm_names_changed(const struct mcm_names *nm, uint32_t slot);
 /* Set it to @ms, unless a child came or went since it was @was.  Does nothing if @slot is no marker. */
 void mcm_names_swap_changed(struct mcm_names *nm, uint32_t slot, uint64_t was, uint64_t ms);
+/* All objects of an earlier master were added, whose changes of directories are not known: changed_ms becomes the
+ * newest mtime of the objects and markers directly below, and of those below subdirectories without a marker; 0 if the
+ * marker's attributes were changed after that.  No other thread runs. */
+void mcm_names_restored(struct mcm_names *nm);
 /* @slot replaced an object of the same name: its directory changed, or the one above if it is a marker.  Changes of
  * names.h itself do this on their own. */
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot);

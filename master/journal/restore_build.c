@@ -597,6 +597,7 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 		b.error = make_ranges(&b);
 	if (!b.error)
 		b.error = make_objects(&b);
+	mcm_names_restored(&m->names);
 	if (!b.error)
 		b.error = make_lists(&b);
 	free(b.claim);

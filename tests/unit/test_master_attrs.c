@@ -415,6 +415,61 @@ static void the_later_of_children_and_attributes_sets_the_time(void **state)
 	fx_down(&fx);
 }
 
+static void expect_times(struct fixture *fx, uint64_t late)
+{
+	assert_int_equal(mtime_of(fx, "late/"), late);
+	assert_int_equal(mtime_of(fx, "early/"), 5);
+	assert_int_equal(mtime_of(fx, "kept/"), late);
+	assert_int_equal(mtime_of(fx, "put/"), 9);
+	assert_int_equal(mtime_of(fx, "i/"), late);
+	assert_int_equal(mtime_of(fx, "i/j/"), late);
+	assert_int_equal(mtime_of(fx, "up/"), late);
+	assert_int_equal(attrs.ctime_ns, late);
+}
+
+static void directories_have_times_after_a_restart(void **state)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MTIME, .mtime_ns = 9 };
+	const struct mcp_put_item put = { .key = fx_bytes("put/"), .kind = MCP_KIND_DIR, .attrs = mcp_seq(&a, 1) };
+	struct fixture fx;
+	uint64_t late;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(fx_put(&fx, "late/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "early/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "kept/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "up/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "put/f", SIZE, 0), 0);
+	fx_advance(&fx, 10);
+	late = mc_wall_ms() * MC_NS_PER_MS;
+	/* All within a millisecond: a time that is set before or after the last child. */
+	assert_int_equal(set_mtime(&fx, "late/", 5), 0);
+	assert_int_equal(fx_put(&fx, "late/f", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "early/f", SIZE, 0), 0);
+	assert_int_equal(set_mtime(&fx, "early/", 5), 0);
+	assert_int_equal(set_mode(&fx, "early/", 0, 0700), 0);
+	assert_int_equal(put_item(&fx, &put), 0);
+	/* The change of attributes keeps the time of a removal. */
+	assert_int_equal(set_mtime(&fx, "kept/", 5), 0);
+	assert_int_equal(fx_put(&fx, "kept/f", SIZE, 0), 0);
+	assert_int_equal(fx_remove(&fx, "kept/f", 0), 0);
+	assert_int_equal(set_mode(&fx, "kept/", 0, 0700), 0);
+	/* Without markers. */
+	assert_int_equal(fx_put(&fx, "i/j/f", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "up/i/j/f", SIZE, 0), 0);
+	expect_times(&fx, late);
+	fx_advance(&fx, 1000);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	expect_times(&fx, late);
+	assert_int_equal(mcm_checkpoint(fx.m), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	expect_times(&fx, late);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +481,7 @@ int main(void)
 		cmocka_unit_test(they_survive_kills_and_checkpoints),
 		cmocka_unit_test(a_directory_has_times_and_links),
 		cmocka_unit_test(subdirectories_change_the_directory_above),
+		cmocka_unit_test(directories_have_times_after_a_restart),
 		cmocka_unit_test(the_later_of_children_and_attributes_sets_the_time),
 	};
 
