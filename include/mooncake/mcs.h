@@ -190,7 +190,8 @@ struct mcs_key {
 	size_t len;
 };
 
-/* MCS_SPECIAL: a fifo, socket or device node, which has no bytes; the type is in its mode. */
+/* MCS_SPECIAL: a fifo, socket or device node, which has no bytes.  The type is in its mode, which every put of one has
+ * to give, else -MCS_EPARAM. */
 enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 
 /* Attributes of files; they do not belong to the bytes.  The pool keeps those in @set; programs have defaults for

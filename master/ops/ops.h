@@ -68,9 +68,10 @@ int mcm_soft_pin(struct mcm *m, struct mcp_bytes key, uint64_t ttl_ms);
  * -MC_ELIMIT, -ENOMEM. */
 int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq);
 /* Shard locked.  The attributes of a version that is put with @put (a list of none or one), and replaces @old (0: it
- * replaces none).  Extended attributes are borrowed from @old. */
-void mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
-		      struct mcm_attrs_value *ret);
+ * replaces none).  Extended attributes are borrowed from @old.  -MC_EPARAM with a detail: @put of a special file has no
+ * mode, or another type than fifo, socket and device. */
+int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
+		     struct mcm_attrs_value *ret);
 /* Shard locked.  Set ret->attrs: those of the object @slot (0: none), and of the directory @dir (NULL: it is none).
  * Memory is @mem.  The other fields of @ret are set already. */
 void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,

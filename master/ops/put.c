@@ -400,8 +400,8 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 			keeps = mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS ? old : 0;
 		}
 	}
-	if (r == 0 && (keeps || attrs->count)) {
-		mcm_attrs_of_put(m, attrs, put->kind, keeps, &has);
+	if (r == 0 && (keeps || attrs->count || put->kind == MCP_KIND_SPECIAL)) {
+		r = mcm_attrs_of_put(m, attrs, put->kind, keeps, &has);
 		c.attrs = &has;
 	}
 	if (r == 0) {

@@ -103,7 +103,7 @@ struct mcm_put_granted {
 int mcm_put_start(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
 		  const struct mcp_put_item *item, struct mcm_put_granted *ret);
 /* Commit.  -MC_ESTALE_PUT, -MC_EEXISTS, -MC_EREPLICA_GONE when its segments were unmounted,
- * -MC_EPARAM for a size larger than reserved, -ENOMEM. */
+ * -MC_EPARAM for a size larger than reserved or for attributes that its kind cannot have, -ENOMEM. */
 int mcm_put_end(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done);
 /* The same for up to MCM_PREFETCH_MAX items in their order, with common prefetches, clock reads and
  * lock holds.  @ret has a result per item; after one with MCP_AGAIN all are. */

@@ -45,19 +45,35 @@ static bool attrs_first(const struct mcp_seq *list, struct mcp_attrs *ret)
 	return mcp_iter_next(&it, ret);
 }
 
-void mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
-		      struct mcm_attrs_value *ret)
+static int attrs_check_special(const struct mcp_attrs *a)
 {
-	struct mcp_attrs a;
+	uint32_t type = a->mode & S_IFMT;
 
+	if (!(a->set & MCP_ATTR_MODE))
+		return mc_fail(-MC_EPARAM, "a special file needs a mode");
+	if (type != S_IFIFO && type != S_IFSOCK && type != S_IFCHR && type != S_IFBLK)
+		return mc_fail(-MC_EPARAM, "a special file is a fifo, socket or device, not of type 0%o", type);
+	return 0;
+}
+
+int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
+		     struct mcm_attrs_value *ret)
+{
+	struct mcp_attrs a = { 0 };
+	bool given = attrs_first(put, &a);
+	int r = kind == MCP_KIND_SPECIAL ? attrs_check_special(&a) : 0;
+
+	if (r < 0)
+		return r;
 	*ret = (struct mcm_attrs_value){ 0 };
 	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind && mcm_attrs_get(&m->index, old, ret))
 		mcm_attrs_carry(ret);
-	if (!attrs_first(put, &a))
-		return;
+	if (!given)
+		return 0;
 	if (kind != MCP_KIND_SPECIAL)
 		a.mode &= MODE_BITS;
 	attrs_assign(ret, &a, a.set & (SETTABLE | (kind == MCP_KIND_SPECIAL ? MCP_ATTR_RDEV : 0)));
+	return 0;
 }
 
 /* ---- answers ---- */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "master/index/attrs.h"
 #include "master/journal/journal.h"
@@ -470,6 +471,46 @@ static void directories_have_times_after_a_restart(void **state)
 	fx_down(&fx);
 }
 
+static int put_special(struct fixture *fx, uint16_t mask, uint32_t mode)
+{
+	const struct mcp_attrs a = { .set = mask, .mode = mode };
+
+	return put_item(fx, &(struct mcp_put_item){
+		.key = fx_bytes("s"), .kind = MCP_KIND_SPECIAL, .attrs = mcp_seq(&a, mask != 0),
+	});
+}
+
+static void special_files_need_their_type(void **state)
+{
+	static const uint32_t good[] = { S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK };
+	static const uint32_t bad[] = { 0, S_IFREG, S_IFDIR, S_IFLNK };
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(put_special(&fx, 0, 0), -MC_EPARAM);
+	assert_string_equal(mc_err_detail(-MC_EPARAM), "a special file needs a mode");
+	assert_int_equal(put_special(&fx, MCP_ATTR_UID, S_IFIFO), -MC_EPARAM);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(put_special(&fx, MCP_ATTR_MODE, bad[i] | 0600), -MC_EPARAM);
+		assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "not of type"));
+	}
+	assert_int_equal(look(&fx, "s"), -MC_ENOOBJECT);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(put_special(&fx, MCP_ATTR_MODE, good[i] | 0600), 0);
+		assert_int_equal(look(&fx, "s"), 0);
+		assert_int_equal(attrs.mode, good[i] | 0600);
+	}
+	/* The type stays when the mode changes. */
+	assert_int_equal(set_mode(&fx, "s", 0, S_IFREG | 0640), 0);
+	assert_int_equal(look(&fx, "s"), 0);
+	assert_int_equal(attrs.mode, S_IFBLK | 0640);
+	/* Nothing of refused puts is left. */
+	assert_int_equal(put_special(&fx, 0, 0), -MC_EPARAM);
+	assert_int_equal(look(&fx, "s"), 0);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -478,6 +519,7 @@ int main(void)
 		cmocka_unit_test(a_new_version_keeps_mode_and_owner),
 		cmocka_unit_test(extended_attributes),
 		cmocka_unit_test(a_rename_keeps_attributes),
+		cmocka_unit_test(special_files_need_their_type),
 		cmocka_unit_test(they_survive_kills_and_checkpoints),
 		cmocka_unit_test(a_directory_has_times_and_links),
 		cmocka_unit_test(subdirectories_change_the_directory_above),
