@@ -70,6 +70,11 @@ static int attrs_check_xattr(const struct mcs_xattr *x)
 	if (!x->name.len || x->name.len > MCS_XATTR_NAME_MAX)
 		return mc_fail(-ERANGE, "the name of an extended attribute has %zu bytes, must have 1 to %u",
 			       x->name.len, MCS_XATTR_NAME_MAX);
+	if (memchr(x->name.data, 0, x->name.len))
+		return mc_fail(-MC_EPARAM, "the name of an extended attribute contains a NUL");
+	if (x->name.len >= strlen(MCP_XATTR_RESERVED) &&
+	    !memcmp(x->name.data, MCP_XATTR_RESERVED, strlen(MCP_XATTR_RESERVED)))
+		return mc_fail(-MC_EPARAM, "extended attributes \"" MCP_XATTR_RESERVED "*\" are reserved for mounts");
 	if (x->value.len > MCS_XATTRS_MAX)
 		return mc_fail(-ENOSPC, "an extended attribute of %zu bytes, an object has room for %u", x->value.len,
 			       MCS_XATTRS_MAX);

@@ -78,6 +78,7 @@ enum mcp_event_type {
 #define MCP_SET_IF_OWNER	0x10u	/* only if the attribute uid is set_attrs.owner */
 #define MCP_SET_IF_NO_OWNER	0x20u	/* only if there is no attribute uid */
 #define MCP_XATTR_NAME_MAX	250u	/* bytes */
+#define MCP_XATTR_RESERVED	"mooncake."	/* names that begin so belong to mounts; none has a NUL */
 #define MCP_XATTRS_MAX		4072u	/* names, values and 3 bytes for each, of one object */
 #define MCP_LIST_DIR		0x01u
 #define MCP_OBJ_HARD_PIN	0x01u

@@ -500,16 +500,17 @@ int mcs_clear_batch(mcs_t *s, const struct mcs_key *keys, unsigned n, const char
 #define MCS_XATTRS_MAX		4072u	/* bytes of names and values, and 3 for each, of one object */
 
 struct mcs_xattr {
-	struct mcs_key name;		/* without "user." */
+	struct mcs_key name;		/* without "user."; no NUL; "mooncake." at its begin is reserved for mounts */
 	struct mcs_key value;
 };
 /* Change attributes of an object, or of a directory's marker (a key that ends in '/'), in one request; its bytes and
  * its generation stay.  Those in attrs->set get new values (MODE, UID, GID, MTIME), @xattr is added, replaced or
- * removed; both may be NULL.  The time of change becomes the master's present time.  @generation: only if the key has
- * this version, else -ESTALE; 0: any.  @seen: only if the owner is still the one that the caller saw and for which it
- * checked that the change is permitted, else -ESTALE: the attribute UID of the object equals seen->uid or, without UID
- * in seen->set, the object has no attribute UID; NULL: any.  *ret (NULL: not needed) is as of mcs_stat_batch().
- * -MCS_ENOOBJECT; -EEXIST, -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -MCS_ENOTSUP: the master has an earlier
+ * removed; both may be NULL.  The time of change becomes the master's present time (of a directory, up to 1 ms later).
+ * @generation: only if the key has this version, else -ESTALE; 0: any.  @seen: only if the owner is still the one that
+ * the caller saw and for which it checked that the change is permitted, else -ESTALE: the attribute UID of the object
+ * equals seen->uid or, without UID in seen->set, the object has no attribute UID; NULL: any.  *ret (NULL: not needed)
+ * is as of mcs_stat_batch().  -MCS_ENOOBJECT; -EEXIST, -ENODATA; -ENOSPC: more than MCS_XATTRS_MAX; -ERANGE,
+ * -MCS_EPARAM: the name is too long or empty, is reserved or contains NUL; -MCS_ENOTSUP: the master has an earlier
  * version.  If the connection to the master breaks, the request is repeated: its conditions may fail then because the
  * first attempt made the change. */
 int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *seen,

@@ -283,16 +283,30 @@ static bool same_name(const struct mcp_xattr *a, const struct mcp_xattr *b)
 	return a->name.len == b->name.len && !memcmp(a->name.data, b->name.data, a->name.len);
 }
 
+static int check_name(struct mcp_bytes name)
+{
+	static const char reserved[] = MCP_XATTR_RESERVED;
+	const uint32_t len = sizeof(reserved) - 1;
+
+	if (!name.len || name.len > MCP_XATTR_NAME_MAX)
+		return mc_fail(-ERANGE, "the name of an extended attribute has %u bytes", name.len);
+	if (memchr(name.data, 0, name.len))
+		return mc_fail(-MC_EPARAM, "the name of an extended attribute contains a NUL");
+	if (name.len >= len && !memcmp(name.data, reserved, len))
+		return mc_fail(-MC_EPARAM, "extended attributes \"%s*\" are reserved for mounts", reserved);
+	return 0;
+}
+
 int mcm_xattrs_change(struct mcp_bytes all, uint32_t flags, const struct mcp_xattr *x, uint8_t buf[MCP_XATTRS_MAX],
 		      struct mcp_bytes *ret)
 {
 	struct mcp_xattr has;
 	bool found = false;
 	uint32_t len = 0;
-	int r = 0;
+	int r = check_name(x->name);
 
-	if (!x->name.len || x->name.len > MCP_XATTR_NAME_MAX)
-		return mc_fail(-ERANGE, "the name of an extended attribute has %u bytes", x->name.len);
+	if (r < 0)
+		return r;
 	while (r == 0 && mcm_xattrs_next(&all, &has)) {
 		if (same_name(&has, x))
 			found = true;

@@ -54,7 +54,8 @@ void mcm_attrs_carry(struct mcm_attrs_value *v);
 bool mcm_xattrs_next(struct mcp_bytes *rest, struct mcp_xattr *ret);
 /* Are these bytes well-formed pairs? */
 bool mcm_xattrs_ok(struct mcp_bytes all);
-/* Apply MCP_XATTR_* @flags for @x to @all.  The result is in @buf.  -EEXIST, -ENODATA, -ENOSPC, -ERANGE. */
+/* Apply MCP_XATTR_* @flags for @x to @all.  The result is in @buf.  -EEXIST, -ENODATA, -ENOSPC, -ERANGE;
+ * -MC_EPARAM with a detail: the name is reserved or contains NUL. */
 int mcm_xattrs_change(struct mcp_bytes all, uint32_t flags, const struct mcp_xattr *x, uint8_t buf[MCP_XATTRS_MAX],
 		      struct mcp_bytes *ret);
 

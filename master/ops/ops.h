@@ -64,8 +64,8 @@ int mcm_soft_pin(struct mcm *m, struct mcp_bytes key, uint64_t ttl_ms);
 
 /* ---- set_attrs.c ---- */
 
-/* As a SET_ATTRS request.  -MC_ENOOBJECT, -MC_ENOTREADY, -ESTALE, -EEXIST, -ENODATA, -ENOSPC, -ERANGE, -MC_EKEY,
- * -MC_ELIMIT, -ENOMEM. */
+/* As a SET_ATTRS request.  -MC_ENOOBJECT, -MC_ENOTREADY, -ESTALE, -EEXIST, -ENODATA, -ENOSPC, -ERANGE, -MC_EPARAM,
+ * -MC_EKEY, -MC_ELIMIT, -ENOMEM. */
 int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq);
 /* Shard locked.  The attributes of a version that is put with @put (a list of none or one), and replaces @old (0: it
  * replaces none).  Extended attributes are borrowed from @old.  -MC_EPARAM with a detail: @put of a special file has no

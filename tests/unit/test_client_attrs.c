@@ -131,6 +131,24 @@ static void a_change_needs_the_owner_that_was_seen(void **state)
 	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, &mode, NULL, NULL, -1), 0);
 }
 
+static void names_of_extended_attributes_are_checked(void **state)
+{
+	struct mcs_key key = fixture_key("named");
+	struct mcs_xattr x = { { "mooncake.crc", 12 }, { "x", 1 } };
+
+	(void)state;
+	fixture_put_ok(s, "named", 10, 1);
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, NULL, &x, NULL, -1), -MCS_EPARAM);
+	assert_non_null(strstr(mcs_error_detail(-MCS_EPARAM), "reserved"));
+	x.name = (struct mcs_key){ "a\0b", 3 };
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, NULL, &x, NULL, -1), -MCS_EPARAM);
+	assert_non_null(strstr(mcs_error_detail(-MCS_EPARAM), "NUL"));
+	x.name.len = 0;
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, NULL, &x, NULL, -1), -ERANGE);
+	x.name = (struct mcs_key){ "mooncak", 7 };
+	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, NULL, &x, NULL, -1), 0);
+}
+
 static void listings_and_watches_show_changes(void **state)
 {
 	const struct mcs_attrs a = { .set = MCS_ATTR_MODE, .mode = 0600 };
@@ -165,6 +183,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_put_carries_attributes, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_needs_the_owner_that_was_seen, setup, teardown),
+		cmocka_unit_test_setup_teardown(names_of_extended_attributes_are_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(listings_and_watches_show_changes, setup, teardown),
 	};
 

@@ -184,6 +184,7 @@ static void a_new_version_keeps_mode_and_owner(void **state)
 
 static void extended_attributes(void **state)
 {
+	const struct mcp_xattr nul = { mcp_bytes("a\0b", 3), mcp_bytes("x", 1) };
 	static char large[MCP_XATTRS_MAX];
 	struct fixture fx;
 
@@ -197,6 +198,14 @@ static void extended_attributes(void **state)
 	assert_int_equal(set_xattr(&fx, "f", "empty", "", 0, 0), 0);
 	assert_int_equal(set_xattr(&fx, "f", "b", large, sizeof(large), 0), -ENOSPC);
 	assert_int_equal(set_xattr(&fx, "f", "", "x", 1, 0), -ERANGE);
+	assert_int_equal(set_xattr(&fx, "f", "mooncake.", "x", 1, 0), -MC_EPARAM);
+	assert_int_equal(set_xattr(&fx, "f", "mooncake.crc", "x", 1, 0), -MC_EPARAM);
+	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "reserved"));
+	assert_int_equal(set_xattr(&fx, "f", "mooncake", "x", 1, 0), 0);
+	assert_int_equal(set_xattr(&fx, "f", "mooncake", "x", 1, MCP_XATTR_REMOVE), 0);
+	assert_int_equal(set(&fx, (struct mcp_set_attrs){ .key = fx_bytes("f"), .xattrs = mcp_seq(&nul, 1) }),
+			 -MC_EPARAM);
+	assert_non_null(strstr(mc_err_detail(-MC_EPARAM), "NUL"));
 	assert_int_equal(look(&fx, "f"), 0);
 	assert_int_equal(attrs.xattrs.count, 2);
 	assert_string_equal(xattr("a"), "two");
