@@ -72,6 +72,9 @@ int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq);
  * mode, or another type than fifo, socket and device. */
 int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
 		     struct mcm_attrs_value *ret);
+/* Shard locked.  @v becomes the new attributes of @slot: set its time of change and, of a directory with children that
+ * changed later than @v, its mtime.  Returns mcm_names_changed(), which the caller may reset once @v is stored. */
+uint64_t mcm_attrs_changing(const struct mcm *m, uint32_t slot, uint64_t now_ns, struct mcm_attrs_value *v);
 /* Shard locked.  Set ret->attrs: those of the object @slot (0: none), and of the directory @dir (NULL: it is none).
  * Memory is @mem.  The other fields of @ret are set already. */
 void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,

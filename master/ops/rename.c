@@ -67,8 +67,7 @@ static int rename_attrs(struct rename *rn, uint32_t slot)
 
 	if (!mcm_attrs_get(&rn->m->index, slot, &v))
 		return 0;
-	v.set |= MCP_ATTR_CTIME;
-	v.ctime_ns = mc_wall_ns();
+	(void)mcm_attrs_changing(rn->m, slot, mc_wall_ns(), &v);
 	return mcm_attrs_set(&rn->m->index, rn->to_shard, slot, &v);
 }
 

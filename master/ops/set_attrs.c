@@ -154,15 +154,23 @@ static int attrs_check_owner(const struct mcp_set_attrs *rq, const struct mcm_at
 	return 0;
 }
 
-/* The time of change.  That of a directory is after the millisecond of the last change of its children, so that a
- * restarted master too knows the order; therefore it does not go back. */
-static void attrs_set_ctime(struct mcm_attrs_value *v, struct mcp_bytes key, uint64_t changed_ms, uint64_t now_ns)
+uint64_t mcm_attrs_changing(const struct mcm *m, uint32_t slot, uint64_t now_ns, struct mcm_attrs_value *v)
 {
-	bool dir = ((const char *)key.data)[key.len - 1] == '/';
-	uint64_t after_ns = changed_ms ? (changed_ms + 1) * MC_NS_PER_MS : 0;
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	bool dir = mcm_shard_key(&m->index, slot)[o->key_len - 1] == '/';
+	uint64_t changed_ms = mcm_names_changed(&m->names, slot), after_ns;
 
+	/* The last change of the children is later than a time that was set. */
+	if (changed_ms) {
+		v->mtime_ns = later(changed_ms, mcm_object_mtime(o)) * MC_NS_PER_MS;
+		v->set |= MCP_ATTR_MTIME;
+	}
+	/* That of a directory is after the millisecond of that change, so that a restarted master too knows the
+	 * order; therefore it does not go back. */
+	after_ns = changed_ms ? (changed_ms + 1) * MC_NS_PER_MS : 0;
 	v->ctime_ns = dir ? later(later(v->ctime_ns, after_ns), now_ns) : now_ns;
 	v->set |= MCP_ATTR_CTIME;
+	return changed_ms;
 }
 
 /* Shard locked. */
@@ -184,13 +192,7 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	r = attrs_check_owner(rq, &v);
 	if (r < 0)
 		return r;
-	/* The last change of the children is later than a time that was set. */
-	changed_ms = mcm_names_changed(&m->names, slot);
-	if (changed_ms) {
-		v.mtime_ns = later(changed_ms, mcm_object_mtime(o)) * MC_NS_PER_MS;
-		v.set |= MCP_ATTR_MTIME;
-	}
-	attrs_set_ctime(&v, rq->key, changed_ms, now_ns);
+	changed_ms = mcm_attrs_changing(m, slot, now_ns, &v);
 	if (attrs_first(&rq->attrs, &a)) {
 		a.mode = (a.mode & MODE_BITS) | (v.mode & S_IFMT);
 		if (rq->flags & MCP_SET_NOW)

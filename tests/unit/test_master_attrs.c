@@ -432,6 +432,7 @@ static void expect_times(struct fixture *fx, uint64_t late)
 	assert_int_equal(mtime_of(fx, "late/"), late);
 	assert_int_equal(mtime_of(fx, "early/"), 5);
 	assert_int_equal(mtime_of(fx, "kept/"), late);
+	assert_int_equal(mtime_of(fx, "moved/"), late);
 	assert_int_equal(mtime_of(fx, "put/"), 9);
 	assert_int_equal(mtime_of(fx, "i/"), late);
 	assert_int_equal(mtime_of(fx, "i/j/"), late);
@@ -451,6 +452,7 @@ static void directories_have_times_after_a_restart(void **state)
 	assert_int_equal(fx_put(&fx, "late/", 0, 0), 0);
 	assert_int_equal(fx_put(&fx, "early/", 0, 0), 0);
 	assert_int_equal(fx_put(&fx, "kept/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "m/", 0, 0), 0);
 	assert_int_equal(fx_put(&fx, "up/", 0, 0), 0);
 	assert_int_equal(fx_put(&fx, "put/f", SIZE, 0), 0);
 	fx_advance(&fx, 10);
@@ -467,6 +469,11 @@ static void directories_have_times_after_a_restart(void **state)
 	assert_int_equal(fx_put(&fx, "kept/f", SIZE, 0), 0);
 	assert_int_equal(fx_remove(&fx, "kept/f", 0), 0);
 	assert_int_equal(set_mode(&fx, "kept/", 0, 0700), 0);
+	/* So does a rename of the directory. */
+	assert_int_equal(set_mtime(&fx, "m/", 5), 0);
+	assert_int_equal(fx_put(&fx, "m/f", SIZE, 0), 0);
+	assert_int_equal(fx_remove(&fx, "m/f", 0), 0);
+	assert_int_equal(fx_rename(&fx, "m/", "moved/", 0), 0);
 	/* Without markers. */
 	assert_int_equal(fx_put(&fx, "i/j/f", SIZE, 0), 0);
 	assert_int_equal(fx_put(&fx, "up/i/j/f", SIZE, 0), 0);
