@@ -172,13 +172,8 @@ static void list_key(void *arg, uint32_t slot)
 	    (c->prefix.len && memcmp(key.data, c->prefix.data, c->prefix.len) != 0))
 		return;
 	c->error = mcm_names_page_add(c->pg, key.data, key.len, &it);
-	if (c->error < 0)
-		return;
-	it->slot = slot;
-	it->size = mcm_object_size(o);
-	it->generation = o->generation;
-	it->mtime_ms = mcm_object_mtime(o);
-	it->kind = o->flags & MCM_OBJ_KIND;
+	if (c->error == 0)
+		mcm_names_item_describe(&c->m->index, slot, it);
 }
 
 static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
