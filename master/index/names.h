@@ -123,7 +123,7 @@ struct mcm_names_item {
 	uint64_t size, generation, mtime_ms;
 	uint8_t kind;
 	uint8_t media;		/* bit per enum mcp_medium */
-	uint8_t attrs;		/* 1: it has attributes */
+	uint8_t attrs;		/* 1: the object has attributes */
 };
 /* Fill in the fields of an object, but not its name. */
 void mcm_names_item_describe(const struct mcm_index *ix, uint32_t slot, struct mcm_names_item *ret);
