@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/attrs.h"
 #include "client/store_i.h"
 #include "common/hash.h"
 
@@ -184,7 +185,7 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		.generation = e.generation,
 		.mtime_ms = e.mtime_ms,
 		.kind = (enum mcs_kind)e.kind,
-		.attrs = e.attrs,
+		.attrs = l->s->backend->daemon ? (struct mcs_attrs){ 0 } : mcs_attrs_decode(&e.attrs),
 		.media = (e.media & 1u << MCP_MEDIUM_MEMORY ? MCS_IN_MEMORY : 0) |
 			 (e.media & 1u << MCP_MEDIUM_DISK ? MCS_ON_DISK : 0),
 	};

@@ -208,7 +208,7 @@ struct mcs_attrs {
 	uint32_t uid, gid;
 	uint64_t mtime_ns, ctime_ns;	/* Unix epoch */
 	uint32_t rdev;
-	uint32_t nlink;			/* filled in for a directory by mcs_stat_batch(): 2 and its subdirectories */
+	uint32_t nlink;			/* filled in for a directory: 2 and its subdirectories */
 };
 
 #define MCS_IN_MEMORY		0x1000u
@@ -545,11 +545,13 @@ struct mcs_entry {
 	uint64_t size, generation, mtime_ms;
 	enum mcs_kind kind;
 	unsigned media;			/* MCS_IN_MEMORY, MCS_ON_DISK; 0: no bytes, or an older master */
-	int attrs;			/* 1: it has attributes; 0 for a directory */
+	/* As mcs_info.attrs.  set: 0 if it has none, with an older master, and through a daemon. */
+	struct mcs_attrs attrs;
 };
 typedef struct mcs_list mcs_list_t;
 /* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix
- * "" or ending in '/'; subdirectories once each, without the '/'). */
+ * "" or ending in '/'; subdirectories once each, without the '/').  A subdirectory has the attributes of its marker,
+ * the time of the last change among its children and nlink, also without a marker. */
 int mcs_list_open(mcs_t *s, struct mcs_key prefix, int dir, mcs_list_t **ret);
 /* 1 and the next entry, 0 at the end, negative on failure. */
 int mcs_list_next(mcs_list_t *l, struct mcs_entry *ret, int64_t timeout_ms);

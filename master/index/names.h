@@ -133,8 +133,10 @@ struct mcm_names_item {
 	uint64_t size, generation, mtime_ms;
 	uint8_t kind;
 	uint8_t media;		/* bit per enum mcp_medium */
-	uint8_t attrs;		/* 1: it has attributes */
+	uint8_t attrs;		/* 1: the object has attributes */
 };
+/* Fill in the fields of an object, but not its name. */
+void mcm_names_item_describe(const struct mcm_index *ix, uint32_t slot, struct mcm_names_item *ret);
 
 /* One step of a listing.  It has only whole groups of equal hashes, so that a cursor needs nothing
  * but a hash.  @max limits the entries, except that one group is never split. */

@@ -61,6 +61,19 @@ int mcm_names_page_add(struct mcm_names_page *pg, const char *name, uint32_t len
 	return 0;
 }
 
+void mcm_names_item_describe(const struct mcm_index *ix, uint32_t slot, struct mcm_names_item *ret)
+{
+	const struct mcm_object *o = mcm_object(ix, slot);
+
+	ret->slot = slot;
+	ret->size = mcm_object_size(o);
+	ret->generation = mcm_load_relaxed(&o->generation);
+	ret->mtime_ms = mcm_object_mtime(o);
+	ret->kind = mcm_load_relaxed(&o->flags) & MCM_OBJ_KIND;
+	ret->attrs = !!(mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS);
+	ret->media = (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY | mcm_object_on_disk(o) << MCP_MEDIUM_DISK);
+}
+
 static int list_emit(struct list_call *c, bool objects, uint32_t id)
 {
 	struct mcm_names_item *it;
@@ -73,14 +86,7 @@ static int list_emit(struct list_call *c, bool objects, uint32_t id)
 				       o->key_len - c->dir_len, &it);
 		if (r < 0)
 			return r;
-		it->slot = id;
-		it->size = mcm_object_size(o);
-		it->generation = mcm_load_relaxed(&o->generation);
-		it->mtime_ms = mcm_object_mtime(o);
-		it->kind = mcm_load_relaxed(&o->flags) & MCM_OBJ_KIND;
-		it->attrs = !!(mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS);
-		it->media = (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY |
-				      mcm_object_on_disk(o) << MCP_MEDIUM_DISK);
+		mcm_names_item_describe(c->nm->ix, id, it);
 	} else {
 		const struct mcm_dir *d = mcm_dir(c->nm, id);
 

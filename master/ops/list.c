@@ -7,13 +7,14 @@
 
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
 #define LIMIT_DEFAULT 1000u
-#define LIMIT_MAX 8192u
+#define LIMIT_MAX 8192u		/* an entry with attributes has 92 bytes and its name */
 #define TEXT_MAX (4u << 20)	/* bytes of names per page, about */
 #define SLICE 256u		/* entries copied under one lock */
 #define SCAN_SLICE 1024u
@@ -172,13 +173,8 @@ static void list_key(void *arg, uint32_t slot)
 	    (c->prefix.len && memcmp(key.data, c->prefix.data, c->prefix.len) != 0))
 		return;
 	c->error = mcm_names_page_add(c->pg, key.data, key.len, &it);
-	if (c->error < 0)
-		return;
-	it->slot = slot;
-	it->size = mcm_object_size(o);
-	it->generation = o->generation;
-	it->mtime_ms = mcm_object_mtime(o);
-	it->kind = o->flags & MCM_OBJ_KIND;
+	if (c->error == 0)
+		mcm_names_item_describe(&c->m->index, slot, it);
 }
 
 static int list_keys(struct mcm *m, struct mcm_scope sc, const struct mcp_list *rq, unsigned limit,
@@ -227,4 +223,73 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
 		list_keys(m, sc, rq, limit, pg);
 	return r < 0 ? r : list_drop_unreadable(m, &pg->names);
+}
+
+/* ---- attributes ---- */
+
+/* The whole key of an entry, with the tenant's prefix; it is in one of the buffers. */
+static struct mcp_bytes entry_key(struct mcm_scope sc, const struct mcp_list *rq, const struct mcm_names_page *pg,
+				  const struct mcm_names_item *it, char key[2 * MCM_KEY_MAX + 1],
+				  char scoped[MCM_KEY_MAX])
+{
+	uint32_t len = rq->flags & MCP_LIST_DIR ? rq->prefix.len : 0;
+
+	if (len)
+		memcpy(key, rq->prefix.data, len);
+	memcpy(key + len, pg->text + it->name, it->name_len);
+	len += it->name_len;
+	if (!it->slot)
+		key[len++] = '/';
+	return mcm_scope_key(sc, mcp_bytes(key, len), scoped);
+}
+
+/* The attributes of an entry that has some.  They are looked up after the walk over the directory, under whose lock no
+ * shard can be locked.  So the entry becomes that of the object that has the key now.  False: the key was removed. */
+static bool entry_attrs(struct mcm *m, struct mcp_bytes key, struct mcm_names_item *it, struct mcm_attrs_memory *mem,
+			struct mcp_seq *ret)
+{
+	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
+	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
+	struct mcp_object obj = { 0 };
+	bool dir = !it->slot, exists;
+	struct mcm_names_stat st;
+
+	MC_LOCKED(&sh->lock);
+	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	exists = dir ? mcm_names_stat(&m->names, key.data, key.len, &st) : slot;
+	if (!exists)
+		return false;
+	if (!dir)
+		mcm_names_item_describe(&m->index, slot, it);
+	if (slot)
+		obj.mtime_ms = mcm_object_mtime(mcm_object(&m->index, slot));
+	mcm_attrs_describe(m, slot, dir ? &st : NULL, mem, &obj);
+	*ret = obj.attrs;
+	return true;
+}
+
+int mcm_list_entries(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg, struct mcp_attrs *attrs,
+		     struct mcp_entry *ret)
+{
+	struct mcm_attrs_memory mem = { attrs, NULL };
+	char key[2 * MCM_KEY_MAX + 1], scoped[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	int r, n = 0;
+
+	r = mcm_scope_begin(m, rq->tenant, false, &sc);
+	for (unsigned i = 0; r == 0 && i < pg->names.count; i++) {
+		struct mcm_names_item *it = &pg->names.item[i];
+		struct mcp_seq list = { 0 };
+
+		if ((it->attrs || !it->slot) &&
+		    !entry_attrs(m, entry_key(sc, rq, &pg->names, it, key, scoped), it, &mem, &list))
+			continue;
+		mem.attrs += list.count;
+		ret[n++] = (struct mcp_entry){
+			.name = mcp_bytes(pg->names.text + it->name, it->name_len),
+			.size = it->size, .generation = it->generation, .mtime_ms = it->mtime_ms,
+			.kind = it->kind, .media = it->media, .attrs = list,
+		};
+	}
+	return r < 0 ? r : n;
 }

@@ -96,5 +96,10 @@ struct mcm_list_page {
 /* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix; -MC_ENOTREADY if it is not known of an
  * entry yet whether it can be read (mcm_object_missing()). */
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);
+/* Make the entries of the answer to @rq from its page, with their attributes.  Both arrays have room for all entries of
+ * the page.  An entry with attributes is that of the object that has its key now, and absent if no object has.  Returns
+ * the number of entries; errors as mcm_scope_begin(). */
+int mcm_list_entries(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg, struct mcp_attrs *attrs,
+		     struct mcp_entry *ret);
 
 #endif

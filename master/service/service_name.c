@@ -202,8 +202,8 @@ int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 	struct mcm_list_page *pg = mcm_scratch_page();
 	struct mcp_list_reply reply = { 0 };
 	struct mcp_entry *entry;
+	struct mcp_attrs *attrs;
 	struct mcp_list rq;
-	unsigned i;
 	int r;
 
 	(void)s;
@@ -213,19 +213,11 @@ int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	entry = mcm_scratch(MCM_SCRATCH_ITEMS, pg->names.count, sizeof(*entry));
-	if (!entry)
-		return -ENOMEM;
-	for (i = 0; i < pg->names.count; i++) {
-		const struct mcm_names_item *item = &pg->names.item[i];
-
-		entry[i] = (struct mcp_entry){
-			.name = mcp_bytes(pg->names.text + item->name, item->name_len),
-			.size = item->size, .generation = item->generation,
-			.mtime_ms = item->mtime_ms, .kind = item->kind, .media = item->media,
-			.attrs = item->attrs,
-		};
-	}
-	reply.entries = mcp_seq(entry, pg->names.count);
+	attrs = mcm_scratch(MCM_SCRATCH_ATTRS, pg->names.count, sizeof(*attrs));
+	r = entry && attrs ? mcm_list_entries(arg, &rq, pg, attrs, entry) : -ENOMEM;
+	if (r < 0)
+		return r;
+	reply.entries = mcp_seq(entry, (uint32_t)r);
 	reply.cursor = mcp_bytes(pg->cursor, pg->cursor_len);
 	return mcp_answer(answer, &mcp_desc_list_reply, &reply);
 }

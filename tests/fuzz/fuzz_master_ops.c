@@ -10,6 +10,8 @@
 #include "../unit/test_master_fixture.h"
 #include "common/log.h"
 
+#define ENTRIES 1024
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct input {
@@ -113,6 +115,8 @@ static void op_pin(struct input *in, struct mcm_session *s, bool renew)
 
 static void op_names(struct input *in, unsigned op)
 {
+	static struct mcp_entry entry[ENTRIES];
+	static struct mcp_attrs attrs[ENTRIES];
 	struct mcm_list_page pg = { 0 };
 	struct mcp_bytes key;
 	uint8_t present;
@@ -134,7 +138,8 @@ static void op_names(struct input *in, unsigned op)
 
 		rq.prefix = string(in);
 		rq.cursor = string(in);
-		(void)mcm_list(fx.m, &rq, &pg);
+		if (mcm_list(fx.m, &rq, &pg) == 0 && pg.names.count <= ENTRIES)
+			(void)mcm_list_entries(fx.m, &rq, &pg, attrs, entry);
 		mcm_names_page_done(&pg.names);
 	} else {
 		struct mcp_remove_match rq = { .flags = (uint32_t)number(in, 1) };

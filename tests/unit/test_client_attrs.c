@@ -151,12 +151,12 @@ static void names_of_extended_attributes_are_checked(void **state)
 
 static void listings_and_watches_show_changes(void **state)
 {
-	const struct mcs_attrs a = { .set = MCS_ATTR_MODE, .mode = 0600 };
+	const struct mcs_attrs a = { .set = MCS_ATTR_MODE | MCS_ATTR_UID, .mode = 0600, .uid = 5 };
 	struct mcs_event event;
 	struct mcs_entry e;
 	mcs_watch_t *watch;
 	mcs_list_t *l;
-	unsigned with = 0, all = 0;
+	unsigned all = 0;
 
 	(void)state;
 	fixture_put_ok(s, "d/a", 10, 1);
@@ -167,14 +167,32 @@ static void listings_and_watches_show_changes(void **state)
 	assert_int_equal(event.type, MCS_EVENT_ATTRS);
 	assert_memory_equal(event.key.data, "d/b", 3);
 	mcs_watch_close(watch);
+	fixture_put_ok(s, "d/implied/x", 10, 1);
+	fixture_put_ok(s, "d/implied/sub/x", 10, 1);
+	assert_int_equal(mcs_put(s, fixture_key("d/marked/"), NULL, 0, &(struct mcs_put_opts){
+				 .attrs = &a, .kind = MCS_DIR }, -1), 0);
 	assert_int_equal(mcs_list_open(s, fixture_key("d/"), 1, &l), 0);
-	while (mcs_list_next(l, &e, -1) == 1) {
-		all++;
-		with += e.attrs != 0;
+	for (; mcs_list_next(l, &e, -1) == 1; all++) {
+		const char *name = e.name.data;
+
+		if (*name == 'a') {
+			assert_int_equal(e.attrs.set, 0);
+		} else if (*name == 'b') {
+			assert_int_equal(e.attrs.set, a.set | MCS_ATTR_CTIME);
+			assert_int_equal(e.attrs.mode, 0600);
+			assert_int_equal(e.attrs.uid, 5);
+		} else if (*name == 'i') {
+			assert_int_equal(e.attrs.set, MCS_ATTR_MTIME | MCS_ATTR_CTIME);
+			assert_int_equal(e.attrs.nlink, 3);
+			assert_true(e.attrs.mtime_ns > 0);
+		} else {
+			assert_int_equal(e.attrs.set, a.set | MCS_ATTR_MTIME | MCS_ATTR_CTIME);
+			assert_int_equal(e.attrs.mode, 0600);
+			assert_int_equal(e.attrs.nlink, 2);
+		}
 	}
 	mcs_list_close(l);
-	assert_int_equal(all, 2);
-	assert_int_equal(with, 1);
+	assert_int_equal(all, 4);
 }
 
 int main(void)

@@ -416,6 +416,7 @@ static void listings_are_complete(void **state)
 		i = strtol(strchr(key, 'f') + 1, &end, 10);
 		assert_true(i >= 0 && i < N && !seen[i]);
 		assert_int_equal(e.size, 8);
+		assert_int_equal(e.media, MCS_IN_MEMORY);
 		seen[i] = 1;
 		n++;
 	}
@@ -430,6 +431,7 @@ static void listings_are_complete(void **state)
 			dirs++;
 		} else {
 			assert_int_equal(e.size, 123);
+			assert_int_equal(e.media, MCS_IN_MEMORY);
 			files++;
 		}
 	}

@@ -529,6 +529,128 @@ static void special_files_need_their_type(void **state)
 	fx_down(&fx);
 }
 
+/* ---- listings ---- */
+
+#define ENTRIES 8
+
+static struct mcp_entry entry[ENTRIES];
+static struct mcp_attrs entry_attrs[ENTRIES];
+static struct mcm_list_page pg;
+
+/* One page has all entries. */
+static struct mcp_list list_begin(struct fixture *fx, const char *prefix, uint32_t flags)
+{
+	struct mcp_list rq = { .flags = flags, .prefix = fx_bytes(prefix) };
+
+	assert_int_equal(mcm_list(fx->m, &rq, &pg), 0);
+	assert_int_equal(pg.cursor_len, 0);
+	assert_true(pg.names.count <= ENTRIES);
+	return rq;
+}
+
+static int list(struct fixture *fx, const char *prefix, uint32_t flags)
+{
+	struct mcp_list rq = list_begin(fx, prefix, flags);
+
+	return mcm_list_entries(fx->m, &rq, &pg, entry_attrs, entry);
+}
+
+/* The attributes of an entry among @n, NULL if it has none. */
+static const struct mcp_attrs *entry_of(const char *name, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (entry[i].name.len == strlen(name) && !memcmp(entry[i].name.data, name, strlen(name)))
+			return entry[i].attrs.count ? entry[i].attrs.items : NULL;
+	fail_msg("no entry %s", name);
+	return NULL;
+}
+
+/* The entry has the attributes that a look-up of its key finds, except extended attributes. */
+static void expect_same(struct fixture *fx, const char *name, const char *key, int n)
+{
+	const struct mcp_attrs *a = entry_of(name, n);
+
+	assert_int_equal(look(fx, key), 0);
+	assert_int_equal(got.attrs.count, a != NULL);
+	if (!a)
+		return;
+	assert_int_equal(a->xattrs.count, 0);
+	attrs.xattrs = a->xattrs;
+	assert_memory_equal(a, &attrs, sizeof(attrs));
+}
+
+static void a_listing_has_the_attributes_of_a_look_up(void **state)
+{
+	struct fixture fx;
+	int n;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "d/file", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/plain", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/marked/", 0, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/marked/x", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/implied/x", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/implied/sub/x", SIZE, 0), 0);
+	assert_int_equal(set_mode(&fx, "d/file", 0, 0640), 0);
+	assert_int_equal(set_xattr(&fx, "d/file", "a", "1", 1, 0), 0);
+	assert_int_equal(set_mode(&fx, "d/marked/", 0, 0700), 0);
+	n = list(&fx, "d/", MCP_LIST_DIR);
+	assert_int_equal(n, 4);
+	assert_null(entry_of("plain", n));
+	assert_int_equal(entry_of("file", n)->set, MCP_ATTR_MODE | MCP_ATTR_UID | MCP_ATTR_CTIME);
+	assert_int_equal(entry_of("file", n)->mode, 0640);
+	assert_int_equal(entry_of("file", n)->uid, 7);
+	assert_int_equal(entry_of("marked", n)->mode, 0700);
+	assert_int_equal(entry_of("marked", n)->nlink, 2);
+	assert_int_equal(entry_of("implied", n)->set, MCP_ATTR_MTIME | MCP_ATTR_CTIME);
+	assert_int_equal(entry_of("implied", n)->nlink, 3);
+	assert_true(entry_of("implied", n)->mtime_ns > 0);
+	expect_same(&fx, "plain", "d/plain", n);
+	expect_same(&fx, "file", "d/file", n);
+	expect_same(&fx, "marked", "d/marked/", n);
+	expect_same(&fx, "implied", "d/implied/", n);
+	/* In a listing of whole keys a marker is an object like others. */
+	n = list(&fx, "d/", 0);
+	assert_int_equal(n, 6);
+	assert_null(entry_of("d/plain", n));
+	assert_int_equal(entry_of("d/file", n)->mode, 0640);
+	assert_int_equal(entry_of("d/marked/", n)->mode, 0700);
+	assert_int_equal(entry_of("d/marked/", n)->nlink, 0);
+	mcm_names_page_done(&pg.names);
+	fx_down(&fx);
+}
+
+static void an_entry_with_attributes_is_of_the_present_version(void **state)
+{
+	struct mcp_list rq;
+	struct fixture fx;
+	int n;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "d/replaced", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/removed", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "d/gone/x", SIZE, 0), 0);
+	assert_int_equal(set_mode(&fx, "d/replaced", 0, 0640), 0);
+	assert_int_equal(set_mode(&fx, "d/removed", 0, 0640), 0);
+	rq = list_begin(&fx, "d/", MCP_LIST_DIR);
+	assert_int_equal(pg.names.count, 3);
+	/* Between the walk over the directory and the look-ups. */
+	assert_int_equal(fx_put(&fx, "d/replaced", 2 * SIZE, MCP_PUT_UPSERT), 0);
+	assert_int_equal(set_mode(&fx, "d/replaced", 0, 0604), 0);
+	assert_int_equal(fx_remove(&fx, "d/removed", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_remove(&fx, "d/gone/x", MCP_REMOVE_FORCE), 0);
+	n = mcm_list_entries(fx.m, &rq, &pg, entry_attrs, entry);
+	assert_int_equal(n, 1);
+	assert_int_equal(entry_of("replaced", n)->mode, 0604);
+	assert_int_equal(look(&fx, "d/replaced"), 0);
+	assert_int_equal(entry[0].size, 2 * SIZE);
+	assert_int_equal(entry[0].generation, got.generation);
+	mcm_names_page_done(&pg.names);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,6 +665,8 @@ int main(void)
 		cmocka_unit_test(subdirectories_change_the_directory_above),
 		cmocka_unit_test(directories_have_times_after_a_restart),
 		cmocka_unit_test(the_later_of_children_and_attributes_sets_the_time),
+		cmocka_unit_test(a_listing_has_the_attributes_of_a_look_up),
+		cmocka_unit_test(an_entry_with_attributes_is_of_the_present_version),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);

@@ -107,6 +107,8 @@ static void do_exist(void)
 static void do_list(void)
 {
 	struct mcm_list_page pg = { 0 };
+	struct mcp_attrs attrs[KEYS];
+	struct mcp_entry entry[KEYS];
 	struct mcp_list rq = {
 		.flags = rnd() % 2 ? MCP_LIST_DIR : 0, .limit = 50,
 		.prefix = fx_bytes(rnd() % 2 ? "" : "d3/"),
@@ -115,6 +117,8 @@ static void do_list(void)
 
 	do {
 		assert_int_equal(mcm_list(fx.m, &rq, &pg), 0);
+		assert_true(pg.names.count <= KEYS);
+		assert_true(mcm_list_entries(fx.m, &rq, &pg, attrs, entry) >= 0);
 		memcpy(cursor, pg.cursor, sizeof(cursor));
 		rq.cursor = mcp_bytes(cursor, pg.cursor_len);
 	} while (pg.cursor_len);
@@ -157,6 +161,10 @@ static void step(struct mcm_session **s)
 	case 11:
 		fx_put(&fx, "d6/", 0, MCP_PUT_COMMIT | MCP_PUT_UPSERT);
 		fx_remove(&fx, "d6/", 0);
+		break;
+	case 12:
+		/* It gets a time of change. */
+		(void)mcm_set_attrs(fx.m, &(struct mcp_set_attrs){ .key = fx_bytes(key) });
 		break;
 	default:
 		if (rnd() % 2)

@@ -307,6 +307,7 @@ static void test_pool(void **state)
 
 static void test_names(void **state)
 {
+	const struct mcs_attrs mode = { .set = MCS_ATTR_MODE, .mode = 0600 };
 	struct mcs_entry e;
 	struct mcs_info info;
 	struct mcs_pool pool;
@@ -323,9 +324,11 @@ static void test_names(void **state)
 	assert_int_equal(mcs_stat(c, k[1], &info, -1), -MCS_ENOOBJECT);
 	assert_int_equal(mcs_rename(c, k[0], fixture_key("d/b"), 0, -1), 0);
 	fixture_expect(c, "d/b", 10, 1);
+	assert_int_equal(mcs_set_attrs(c, fixture_key("d/b"), 0, 0, NULL, &mode, NULL, NULL, -1), 0);
 	assert_int_equal(mcs_list_open(c, fixture_key("d/"), 1, &l), 0);
 	assert_int_equal(mcs_list_next(l, &e, -1), 1);
 	assert_int_equal(e.name.len, 1);
+	assert_int_equal(e.attrs.set, 0);
 	mcs_list_close(l);
 	assert_int_equal(mcs_pool_stat(c, &pool, -1), 0);
 	assert_int_equal(pool.capacity, NODE_SEGMENT);
