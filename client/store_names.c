@@ -140,6 +140,12 @@ int64_t mcs_remove_match(struct mcs *s, struct mcs_key prefix, const char *patte
 
 int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags, int64_t timeout_ms)
 {
+	return mcs_rename_version(s, from, to, flags, NULL, NULL, timeout_ms);
+}
+
+int mcs_rename_version(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_was,
+		       uint64_t *ret_now, int64_t timeout_ms)
+{
 	struct mcp_rename msg = { .flags = flags, .tenant = s->tenant };
 	struct mcp_rename_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -158,6 +164,10 @@ int mcs_rename(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned f
 	r = mcs_call_once(s->session, MCP_RENAME, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
 	if (r < 0)
 		return r;
+	if (ret_was)
+		*ret_was = reply.was;
+	if (ret_now)
+		*ret_now = reply.generation;
 	mcp_reply_done(&mem);
 	return 0;
 }

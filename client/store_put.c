@@ -86,6 +86,8 @@ int mcs_put_batch(struct mcs *s, struct mcs_put_item *items, unsigned n,
 	int r, ok = 0;
 
 	opts = opts ? opts : &put_defaults;
+	for (unsigned i = 0; i < n; i++)
+		items[i].generation = 0;
 	r = mcs_check_fork(s);
 	if (r == 0)
 		r = put_check_opts(opts);

@@ -25,6 +25,7 @@ void mcs_put_done(struct mcs_put_op *op, int result)
 {
 	op->state = MCS_STEP_DONE;
 	op->item->result = result;
+	op->item->generation = result || op->item->existed ? 0 : op->generation;
 }
 
 void mcs_put_lost(const struct mcs_put_request *b, struct mcs_put_op *op)

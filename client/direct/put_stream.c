@@ -330,6 +330,11 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	return 0;
 }
 
+uint64_t mcs_stream_generation(const struct mcs_stream *st)
+{
+	return st->generation;
+}
+
 void mcs_stream_set_attrs(struct mcs_stream *st, const struct mcs_attrs *attrs)
 {
 	st->attrs = mcs_attrs_wire(attrs);

@@ -194,8 +194,8 @@ struct mcs_key {
  * to give, else -MCS_EPARAM. */
 enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 
-/* Attributes of files; they do not belong to the bytes.  The pool keeps those in @set; programs have defaults for
- * the others. */
+/* Attributes of files; they do not belong to the bytes.  The pool keeps those in @set; mounts have defaults for the
+ * others. */
 #define MCS_ATTR_MODE		0x01u
 #define MCS_ATTR_UID		0x02u
 #define MCS_ATTR_GID		0x04u
@@ -262,6 +262,7 @@ struct mcs_put_item {
 	int result;			/* filled in: as returned by mcs_put() */
 	int existed;			/* filled in: 1 when the key had a value, nothing was written */
 	struct mcs_key group;		/* instead of that of the options; empty: that of the options */
+	uint64_t generation;		/* filled in: of the stored version; 0: none was stored, or through a daemon */
 };
 /* Many at once: one request to the master per step, all transfers at the same time.  Number of
  * items that succeeded, or negative: nothing was attempted.  Of items with the same key the
@@ -286,6 +287,8 @@ typedef struct mcs_stream mcs_stream_t;
 int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    mcs_stream_t **ret, int64_t timeout_ms);
 uint64_t mcs_stream_room(const mcs_stream_t *st);
+/* The generation of the version that a commit publishes. */
+uint64_t mcs_stream_generation(const mcs_stream_t *st);
 /* Store bytes at @offset, a multiple of 64 KiB; their number is one too, except at the end.  In any order, also
  * over bytes that were stored before; several threads may write at a time, but not to the same bytes. */
 int mcs_stream_write(mcs_stream_t *st, uint64_t offset, const struct iovec *iov, int iovcnt,
@@ -539,6 +542,10 @@ int64_t mcs_remove_tenant(mcs_t *s, const char *tenant, unsigned flags, int64_t 
 /* Atomic: every reader sees the object under the old name or the new one.  Replaces @to. */
 int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	       int64_t timeout_ms);
+/* The same.  The object gets a new generation: *ret_was has the old one (0: the master has an earlier version and does
+ * not tell), *ret_now the new one. */
+int mcs_rename_version(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_was,
+		       uint64_t *ret_now, int64_t timeout_ms);
 
 struct mcs_entry {
 	struct mcs_key name;		/* valid until the next mcs_list_next() */

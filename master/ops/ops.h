@@ -83,7 +83,7 @@ void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_nam
 /* ---- rename.c ---- */
 
 /* -MC_ENOOBJECT, -MC_ENOTREADY, -MC_EEXISTS, -MC_EKEY, -ENOMEM. */
-int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation);
+int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation, uint64_t *ret_was);
 
 /* ---- list.c ---- */
 

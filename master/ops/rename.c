@@ -79,7 +79,7 @@ static int rename_check_free(const struct mcm *m, const struct mcm_object *targe
 	return mcm_object_missing(m, target) == -MC_ENOTREADY ? -MC_ENOTREADY : 0;
 }
 
-static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_generation)
+static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_generation, uint64_t *ret_was)
 {
 	struct mcm *m = rn->m;
 	uint32_t slot, target, key;
@@ -94,8 +94,9 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	r = target && flags & MCP_RENAME_NOREPLACE ? rename_check_free(m, mcm_object(&m->index, target)) : 0;
 	if (r < 0)
 		return r;
+	*ret_was = mcm_object(&m->index, slot)->generation;
 	if (target == slot) {
-		*ret_generation = mcm_object(&m->index, slot)->generation;
+		*ret_generation = *ret_was;
 		return 0;
 	}
 	r = mcm_keys_add(&rn->to_shard->keys, rn->to.data, rn->to.len, &key);
@@ -111,7 +112,7 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	return 0;
 }
 
-int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation)
+int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation, uint64_t *ret_was)
 {
 	struct rename rn = { .m = m, .from = rq->from, .to = rq->to };
 	int r;
@@ -128,7 +129,7 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
 	rn.from_shard = mcm_index_shard(&m->index, rn.from_hash);
 	rn.to_shard = mcm_index_shard(&m->index, rn.to_hash);
 	mcm_index_lock_two(rn.from_shard, rn.to_shard);
-	r = rename_locked(&rn, rq->flags, ret_generation);
+	r = rename_locked(&rn, rq->flags, ret_generation, ret_was);
 	/* Without a rename too, the answer depends on changes by others, which have to be durable. */
 	mcm_journal_depend(m);
 	mcm_index_unlock_two(rn.from_shard, rn.to_shard);

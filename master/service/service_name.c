@@ -161,7 +161,7 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 	rq.from = mcm_scope_key(sc, rq.from, from);
 	rq.to = mcm_scope_key(sc, rq.to, to);
 	if (r == 0)
-		r = mcm_rename(arg, &rq, &reply.generation);
+		r = mcm_rename(arg, &rq, &reply.generation, &reply.was);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);
 }
 

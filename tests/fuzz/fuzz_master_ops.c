@@ -132,7 +132,7 @@ static void op_names(struct input *in, unsigned op)
 
 		rq.from = string(in);
 		rq.to = string(in);
-		(void)mcm_rename(fx.m, &rq, &out);
+		(void)mcm_rename(fx.m, &rq, &out, &out);
 	} else if (op == 3) {
 		struct mcp_list rq = { .flags = (uint32_t)number(in, 1), .limit = number(in, 1) % 5 };
 

@@ -178,6 +178,22 @@ int mcs_put(mcs_t *s, struct mcs_key key, const struct iovec *iov, int iovcnt,
 	return 0;
 }
 
+int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n, const struct mcs_put_opts *opts,
+		  int64_t timeout_ms)
+{
+	int ok = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct mcs_put_item *p = &items[i];
+
+		p->result = mcs_put(s, p->key, p->iov, p->iovcnt, opts, timeout_ms);
+		p->existed = 0;
+		p->generation = p->result ? 0 : s->generation;
+		ok += !p->result;
+	}
+	return ok;
+}
+
 struct mcs_stream {
 	mcs_t *s;
 	uint64_t room;
@@ -258,6 +274,16 @@ void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms)
 	pthread_mutex_unlock(&st->s->lock);
 	free(st->data);
 	free(st);
+}
+
+uint64_t mcs_stream_generation(const mcs_stream_t *st)
+{
+	MC_LOCKED(&st->s->lock);
+	return st->s->generation + 1;
+}
+
+void mcs_stream_set_attrs(mcs_stream_t *st, const struct mcs_attrs *attrs)
+{
 }
 
 int mcs_stream_commit(mcs_stream_t *st, uint64_t size, int64_t timeout_ms)
@@ -426,6 +452,20 @@ int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 	version_unref(old);
 	set(s, to, v);
 	return 0;
+}
+
+/* Attributes are not kept. */
+int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned flags, const struct mcs_attrs *seen,
+		  const struct mcs_attrs *attrs, const struct mcs_xattr *xattr, struct mcs_info *ret,
+		  int64_t timeout_ms)
+{
+	return -MCS_ENOTSUP;
+}
+
+int mcs_get_xattrs(mcs_t *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n, struct mcs_info *ret_info,
+		   int64_t timeout_ms)
+{
+	return -MCS_ENOTSUP;
 }
 
 int mcs_errno(int err)

@@ -212,9 +212,9 @@ int fx_remove(struct fixture *fx, const char *key, uint32_t flags)
 int fx_rename(struct fixture *fx, const char *from, const char *to, uint32_t flags)
 {
 	struct mcp_rename rq = { .flags = flags, .from = fx_bytes(from), .to = fx_bytes(to) };
-	uint64_t generation;
+	uint64_t was, generation;
 
-	return mcm_rename(fx->m, &rq, &generation);
+	return mcm_rename(fx->m, &rq, &generation, &was);
 }
 
 void fx_advance(struct fixture *fx, uint64_t ms)

@@ -448,9 +448,9 @@ static void op_rename(const struct op *op)
 		.from = key_bytes(from), .to = key_bytes(to),
 	};
 	int want = !v ? -MC_ENOOBJECT : old && rq.flags ? -MC_EEXISTS : 0, r;
-	uint64_t generation = 0;
+	uint64_t was, generation = 0;
 
-	r = mcm_rename(mo.fx.m, &rq, &generation);
+	r = mcm_rename(mo.fx.m, &rq, &generation, &was);
 	MUST(r == want, "rename of %s to %s: %d, expected %d", mo.name[from], mo.name[to], r, want);
 	if (r < 0)
 		return;
