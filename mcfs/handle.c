@@ -224,6 +224,20 @@ void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w)
 	mcfs_handle_unref(fs, h);
 }
 
+void mcfs_handles_unlinked(struct mcfs *fs, struct mcs_key key)
+{
+	struct mcfs_writer *w = NULL;
+
+	while ((w = mcfs_writer_next(&fs->versions, w, key))) {
+		struct mcfs_handle *h = handle_with(fs, w);
+
+		if (h && h->inode)
+			(void)fuse_lowlevel_notify_inval_inode(fs->session, mcfs_inode_nodeid(&fs->inodes, h->inode),
+							       -1, 0);
+		mcfs_handle_unref(fs, h);
+	}
+}
+
 static struct mcfs_handle *first_handle(struct mcfs *fs)
 {
 	MC_LOCKED(&fs->handles_lock);

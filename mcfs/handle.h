@@ -67,6 +67,9 @@ void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h);
  * mcfs_handle_changed(). */
 void mcfs_handle_changes(struct mcfs *fs, const struct mcfs_writer *w);
 
+/* Files being written under @key have lost their name: the kernel's copies of their attributes are out of date. */
+void mcfs_handles_unlinked(struct mcfs *fs, struct mcs_key key);
+
 /* The newest writer that has @in open, with a reference; NULL: none. */
 struct mcfs_writer *mcfs_handle_writer_on(struct mcfs *fs, const struct mcfs_inode *in);
 /* The newest writer under name @key that is pending (mcfs_writer_pending()); the same. */

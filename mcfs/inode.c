@@ -36,12 +36,22 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 		return -ENOMEM;
 	}
 	mc_list_init(&t->root.bucket);
+	mc_list_init(&t->moved);
 	t->lost.kind = MCS_OBJECT;
 	t->lost.ino = FIRST_INO;
 	t->lost.info.generation = 1;
 	t->lost.nlookup = 1;
 	t->lost.key = t->root.key;
 	return -pthread_mutex_init(&t->lock, NULL);
+}
+
+static void inode_free(struct mcfs_inode *in)
+{
+	if (in->moved_key)
+		mc_list_remove(&in->moved);
+	free(in->moved_key);
+	free(in->key);
+	free(in);
 }
 
 /* Hidden inodes stay in their bucket, so that the end of a mount frees all inodes. */
@@ -53,8 +63,7 @@ void mcfs_inodes_done(struct mcfs_inodes *t)
 		mc_list_for_each_safe(pos, tmp, &t->bucket[i]) {
 			struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
 
-			free(in->key);
-			free(in);
+			inode_free(in);
 		}
 	}
 	free(t->bucket);
@@ -202,8 +211,7 @@ static struct mcfs_inode *inodes_add(struct mcfs_inodes *t, struct mcs_key key, 
 		return NULL;
 	in->implied = implied;
 	if (!inode_note_handoff(in)) {
-		free(in->key);
-		free(in);
+		inode_free(in);
 		return NULL;
 	}
 	inodes_insert(t, in);
@@ -242,25 +250,105 @@ static void set_lookups(struct mcfs_inode *in, uint64_t n)
 	mcfs_handoff_set_nlookup(in->number, n);
 }
 
+/* ---- attributes ---- */
+
+static void inode_describe(struct mcfs_inode *in, const struct mcs_attrs *attrs)
+{
+	in->attrs = *attrs;
+	in->known = true;
+	in->gone = false;
+}
+
+bool mcfs_inode_attrs(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcs_attrs *ret, bool *ret_gone)
+{
+	MC_LOCKED(&t->lock);
+	*ret = in->attrs;
+	*ret_gone = in->gone;
+	return in->known;
+}
+
+void mcfs_inode_set_attrs(struct mcfs_inodes *t, struct mcfs_inode *in, const struct mcs_attrs *attrs)
+{
+	MC_LOCKED(&t->lock);
+	inode_describe(in, attrs);
+}
+
+void mcfs_inode_set_gone(struct mcfs_inodes *t, struct mcfs_inode *in)
+{
+	MC_LOCKED(&t->lock);
+	in->gone = true;
+}
+
+uint64_t mcfs_inode_version(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret)
+{
+	MC_LOCKED(&t->lock);
+	ret->len = in->moved_key ? in->moved_len : in->key_len;
+	memcpy(ret->data, in->moved_key ? in->moved_key : in->key, ret->len);
+	return in->moved_key ? in->moved_generation : in->info.generation;
+}
+
+/* Without memory the inode keeps the old name: changes through its descriptors fail with ESTALE. */
+static void inode_move(struct mcfs_inodes *t, struct mcfs_inode *in, struct mcs_key to, uint64_t now)
+{
+	char *key = malloc(to.len + 1);
+
+	if (!key)
+		return;
+	memcpy(key, to.data, to.len);
+	if (!in->moved_key)
+		mc_list_push_back(&t->moved, &in->moved);
+	free(in->moved_key);
+	in->moved_key = key;
+	in->moved_len = to.len;
+	in->moved_generation = now;
+}
+
+/* Only descriptors use an inode after a rename, since each path is looked up again. */
+void mcfs_inode_move_file(struct mcfs_inodes *t, struct mcs_key from, uint64_t generation, struct mcs_key to,
+			  uint64_t now)
+{
+	struct mc_list *pos, *tmp, *head;
+
+	MC_LOCKED(&t->lock);
+	mc_list_for_each(pos, &t->moved) {
+		struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, moved);
+
+		if (in->moved_generation == generation && in->moved_len == from.len &&
+		    memcmp(in->moved_key, from.data, from.len) == 0)
+			inode_move(t, in, to, now);
+	}
+	head = bucket_of(t, hash_of(from, generation));
+	mc_list_for_each_safe(pos, tmp, head) {
+		struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
+
+		if (in->readers && !in->moved_key && in->info.generation == generation && in->key_len == from.len &&
+		    memcmp(in->key, from.data, from.len) == 0)
+			inode_move(t, in, to, now);
+	}
+}
+
 /* ---- lookups ---- */
 
-struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
-				     const struct mcs_info *info, bool implied, bool own)
+struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, struct mcs_info *info, bool listed,
+				     bool implied, bool own)
 {
 	static const struct mcs_info none;
+	/* A directory keeps its inode when its marker changes. */
+	const struct mcs_info *version = info->kind == MCS_DIR ? &none : info;
 	struct mcfs_inode *in;
 
-	/* A directory keeps its inode when its marker changes. */
-	if (kind == MCS_DIR)
-		info = &none;
-	own = own && kind == MCS_OBJECT;
+	own = own && info->kind == MCS_OBJECT;
 	MC_LOCKED(&t->lock);
-	in = own ? NULL : inodes_find(t, key, kind, info->generation);
-	if (in) {
+	in = own ? NULL : inodes_find(t, key, info->kind, version->generation);
+	if (in)
 		set_lookups(in, in->nlookup + 1);
-		return in;
-	}
-	return inodes_add(t, key, kind, info, !own, implied);
+	else
+		in = inodes_add(t, key, info->kind, version, !own, implied);
+	if (in && listed && in->known && in->attrs.ctime_ns > info->attrs.ctime_ns)
+		info->attrs = in->attrs;
+	else if (in)
+		inode_describe(in, &info->attrs);
+	return in;
 }
 
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key)
@@ -291,8 +379,7 @@ static void drop_unused(struct mcfs_inodes *t, struct mcfs_inode *in)
 	mcfs_handoff_remove(in->number);
 	mc_list_remove(&in->bucket);
 	t->count--;
-	free(in->key);
-	free(in);
+	inode_free(in);
 }
 
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n)

@@ -39,7 +39,8 @@ struct mcfs_inode {
 	/* constant */
 	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
-	/* of the version; generation 0: no version committed yet, or a directory that is not a view */
+	/* of the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
+	 * view */
 	struct mcs_info info;
 	bool implied;			/* a directory without a marker key */
 	/* in the handoff table (handoff.h), 0: the kernel's node id is the address */
@@ -53,6 +54,13 @@ struct mcfs_inode {
 	unsigned readers, writers;	/* number of open handles */
 	struct mcfs_object *object;	/* one reference while there are readers */
 	uint64_t listed_ms;		/* start of the last listing cached by the kernel, 0: none */
+	struct mcs_attrs attrs;		/* as the master last described them; known: it did, to this daemon */
+	bool known, gone;		/* gone: the version has lost its name */
+	/* After a rename of a file with readers: the version's present name and generation. NULL: key and info */
+	char *moved_key;
+	size_t moved_len;
+	uint64_t moved_generation;
+	struct mc_list moved;		/* in the list of such inodes, if there is a moved_key */
 	/* the kernel's size may differ from a writer's size; never cleared */
 	bool kernel_size_stale;
 	size_t key_len;
@@ -64,6 +72,7 @@ struct mcfs_inodes {
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
+	struct mc_list moved;		/* inodes that have a moved_key */
 	/* stands for every node id that the handoff table does not contain; all operations on it fail */
 	struct mcfs_inode lost;
 };
@@ -83,9 +92,10 @@ fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inod
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
 
 /* The inode of a version or directory, with one kernel lookup added. @own: a file gets a new inode
- * that is not shared. NULL: no memory. */
-struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, enum mcs_kind kind,
-				     const struct mcs_info *info, bool implied, bool own);
+ * that is not shared. NULL: no memory. Its attributes become those of @info, unless @listed and it has later ones:
+ * then @info gets them. */
+struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, struct mcs_info *info, bool listed,
+				     bool implied, bool own);
 /* The inode of the directory .mcfs/prefix/P, which lists the keys that begin with @key; as above. */
 struct mcfs_inode *mcfs_inode_view(struct mcfs_inodes *t, struct mcs_key key);
 static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
@@ -96,6 +106,18 @@ static inline bool mcfs_inode_is_view(const struct mcfs_inode *in)
 struct mcfs_inode *mcfs_inode_private(struct mcfs_inodes *t, struct mcs_key key,
 				      const struct mcs_info *info);
 void mcfs_inode_forget(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t n);
+
+/* Copy the attributes of the inode's file; *ret_gone: its name was removed. False: not known, because the inode is
+ * older than this daemon. */
+bool mcfs_inode_attrs(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcs_attrs *ret, bool *ret_gone);
+void mcfs_inode_set_attrs(struct mcfs_inodes *t, struct mcfs_inode *in, const struct mcs_attrs *attrs);
+/* The version has lost its name: it was removed or replaced. */
+void mcfs_inode_set_gone(struct mcfs_inodes *t, struct mcfs_inode *in);
+/* The name and generation under which the master has the inode's version; 0: a directory. */
+uint64_t mcfs_inode_version(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);
+/* Version @generation of file @from was renamed to @to and has generation @now. */
+void mcfs_inode_move_file(struct mcfs_inodes *t, struct mcs_key from, uint64_t generation, struct mcs_key to,
+			  uint64_t now);
 
 /* Copy the inode's current key. */
 void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);

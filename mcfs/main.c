@@ -165,7 +165,7 @@ static int check_conf(struct mcfs *fs)
 		c->staging_max = quarter_of_memory();
 	if (c->staging_max < MCFS_SLOT)
 		return mc_fail(-EINVAL, "staging_max: less than 1 MiB");
-	fs->name_max = 255;
+	fs->name_max = fs->new_name_max = 255;
 	fs->start_wall_ms = mc_wall_ns() / MC_NS_PER_MS;
 	return 0;
 }

@@ -45,6 +45,8 @@ struct mcfs {
 	enum { MCFS_LIST_ALL, MCFS_LIST_LOCAL, MCFS_LIST_OFF } listed;
 	enum { MCFS_RM_FORCE, MCFS_RM_UNREAD, MCFS_RM_DENY } rm;
 	unsigned name_max;		/* longest name in bytes that this kernel accepts */
+	/* longest name that can be created: such a name fits into a path below a directory */
+	unsigned new_name_max;
 	unsigned fuse_minor;		/* minor version of the kernel's FUSE protocol */
 	uint64_t start_wall_ms;
 	/* the mount was made by a daemon that has died (life/takeover.c) */
@@ -95,12 +97,16 @@ void mcfs_standalone_stop(struct mcfs_standalone *s);	/* NULL is fine */
 
 /* ---- stat.c ------------------------------------------------------------------------------------ */
 
-/* Attributes of a file or directory. @in is constant or protected by the caller. */
-void mcfs_stat_inode(const struct mcfs *fs, const struct mcfs_inode *in, struct stat *ret);
-/* The same, with the size and time of @w's staged bytes. */
+/* From @info's kind, size, time of the put and attributes. */
+void mcfs_stat_fill(const struct mcfs *fs, uint64_t ino, const struct mcs_info *info, struct stat *ret);
+/* Permission bits of a file with these attributes. */
+mode_t mcfs_stat_perm(const struct mcfs *fs, enum mcs_kind kind, const struct mcs_attrs *a);
+/* Of a file or directory, as the master last described it; st_nlink 0: its name was removed. */
+void mcfs_stat_inode(struct mcfs *fs, const struct mcfs_inode *in, struct stat *ret);
+/* The same, with the attributes of the file that @w writes, and the size and time of its staged bytes. */
 void mcfs_stat_writer(const struct mcfs *fs, const struct mcfs_inode *in,
-		      const struct mcfs_writer *w, struct stat *ret);
-/* Attributes from a directory listing's entry. */
+		      struct mcfs_writer *w, struct stat *ret);
+/* Without attributes. */
 void mcfs_stat_entry(const struct mcfs *fs, uint64_t ino, enum mcs_kind kind, uint64_t size,
 		     uint64_t mtime_ms, struct stat *ret);
 

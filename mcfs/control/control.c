@@ -48,7 +48,7 @@ static void say_features(struct mcfs *fs, FILE *to)
 	yes_or_no(to, "supervised", mcfs_handoff() != NULL);
 	yes_or_no(to, "all_processes_seen", mcfs_caller_all_seen());
 	yes_or_no(to, "all_ends_seen", mcfs_caller_all_ends_seen());
-	print_line(to, "name_max", fs->name_max);
+	print_line(to, "name_max", fs->new_name_max);
 }
 
 static void say_master(struct mcfs *fs, FILE *to)
@@ -149,21 +149,22 @@ static const struct control {
 	const char *name;
 	void (*say)(struct mcfs *fs, FILE *to);		/* NULL: a stream */
 	enum mcfs_stream_kind stream;
+	bool names;		/* contains names of files */
 } files[] = {
-	{ "version", say_version, 0 },
-	{ "config", say_config, 0 },
-	{ "stats", say_stats, 0 },
-	{ "metrics", say_metrics, 0 },
-	{ "health", say_health, 0 },
-	{ "errors", say_errors, 0 },
-	{ "top", say_top, 0 },
-	{ "nodes", say_nodes, 0 },
-	{ "trace", NULL, MCFS_TRACE },
-	{ "events", NULL, MCFS_EVENTS },
+	{ "version", say_version, 0, false },
+	{ "config", say_config, 0, false },
+	{ "stats", say_stats, 0, false },
+	{ "metrics", say_metrics, 0, false },
+	{ "health", say_health, 0, false },
+	{ "errors", say_errors, 0, true },
+	{ "top", say_top, 0, true },
+	{ "nodes", say_nodes, 0, false },
+	{ "trace", NULL, MCFS_TRACE, true },
+	{ "events", NULL, MCFS_EVENTS, true },
 	/* A file's inode number is its index here. Append only: the kernel may know the numbers
 	 * from a previous daemon. */
-	{ "features", say_features, 0 },
-	{ "master", say_master, 0 },
+	{ "features", say_features, 0, false },
+	{ "master", say_master, 0, false },
 };
 #define NFILES (sizeof(files) / sizeof(files[0]))
 #define FIRST_FILE (MCFS_CONTROL_DIR + 1)
@@ -185,6 +186,14 @@ static bool is_dir(fuse_ino_t ino)
 		ino == MCFS_CONTROL_PREFIX;
 }
 
+/* Does it show names or contents of files, which may be in directories that other users cannot search? */
+static bool shows_names(fuse_ino_t ino)
+{
+	if (ino >= FIRST_FILE && ino < FIRST_FILE + NFILES)
+		return files[ino - FIRST_FILE].names;
+	return ino == MCFS_CONTROL_BY_KEY || ino == MCFS_CONTROL_LOCAL || ino == MCFS_CONTROL_PREFIX;
+}
+
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 {
 	bool dir = is_dir(ino);
@@ -201,6 +210,8 @@ int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret)
 	mcfs_stat_entry(fs, ino, dir ? MCS_DIR : MCS_OBJECT, 0, mc_wall_ns() / MC_NS_PER_MS, ret);
 	/* The files are read-only. */
 	ret->st_mode &= ~(mode_t)0222;
+	if (fs->conf.attrs && shows_names(ino))
+		ret->st_mode &= ~(mode_t)0077;
 	return 0;
 }
 

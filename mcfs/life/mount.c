@@ -85,6 +85,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
 	fs->fuse_minor = conn->proto_minor;
 	fs->name_max = conn->proto_minor >= LONG_NAMES_MINOR ? MCFS_NAME_MAX : SHORT_NAME_MAX;
+	fs->new_name_max = fs->flat ? fs->name_max : SHORT_NAME_MAX;
 	mc_info("mcfs", "mounted dir=%s protocol=%u.%u", fs->mountpoint, conn->proto_major,
 		conn->proto_minor);
 	pthread_mutex_lock(&session.lock);

@@ -1,32 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attr.c - attributes: readable; the size can be set, other changes are accepted and ignored. */
+ * attr.c - reading and changing attributes. The master keeps them with the file's version; the mount asks it whenever
+ * the kernel's copy has expired. */
 #include <config.h>
 
 #include <errno.h>
+#include <string.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
 
-static void reply_attr(struct mcfs_op *op, struct mcfs_inode *in, const struct mcfs_handle *h)
+/* Access times are not kept. */
+#define SET_ATTRS (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MTIME)
+#define SET_TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)
+#define NS_MAX_SEC ((time_t)(UINT64_MAX / MC_NS_PER_SEC - 1))
+
+/* ---- reading ---- */
+
+static int refresh_dir(struct mcfs_op *op, struct mcfs_inode *in)
+{
+	struct mcfs_found found;
+	struct mcfs_key key;
+	int r;
+
+	if (in == &op->fs->inodes.root || mcfs_inode_is_view(in))
+		return 0;
+	mcfs_inode_key(&op->fs->inodes, in, &key);
+	r = mcfs_find_dir(op, &key, &found);
+	if (r == 0)
+		mcfs_inode_set_attrs(&op->fs->inodes, in, &found.info.attrs);
+	return r;
+}
+
+int mcfs_attrs_refresh(struct mcfs_op *op, struct mcfs_inode *in)
+{
+	struct mcfs_inodes *t = &op->fs->inodes;
+	struct mcfs_key key;
+	struct mcs_info info;
+	uint64_t version;
+	int r;
+
+	if (in->kind == MCS_DIR)
+		return refresh_dir(op, in);
+	version = mcfs_inode_version(t, in, &key);
+	if (!version)
+		return 0;
+	r = mcs_stat(op->fs->store, mcfs_key_of(&key), &info, mcfs_op_left_ms(op));
+	if (r < 0 && mcs_errno(r) != ENOENT)
+		return r;
+	if (r == 0 && info.generation == version)
+		mcfs_inode_set_attrs(t, in, &info.attrs);
+	/* Not if the version was renamed meanwhile. */
+	else if (mcfs_inode_version(t, in, &key) == version)
+		mcfs_inode_set_gone(t, in);
+	return 0;
+}
+
+static void refresh_writer(struct mcfs_op *op, struct mcfs_writer *w)
+{
+	struct mcs_info info;
+	struct mcfs_key key;
+	uint64_t version = mcfs_writer_version(w, key.data, &key.len);
+	int r;
+
+	if (!version)
+		return;
+	r = mcs_stat(op->fs->store, mcfs_key_of(&key), &info, mcfs_op_left_ms(op));
+	if (r == 0 && info.generation == version)
+		mcfs_writer_describe(w, version, &info);
+	else if (r == 0 || mcs_errno(r) == ENOENT)
+		mcfs_writer_describe(w, version, NULL);
+}
+
+/* Attributes that cannot be asked for now are those of the last answer; only those of an inode that is older than this
+ * daemon are not known at all. */
+static void reply_attr(struct mcfs_op *op, struct mcfs_inode *in, const struct mcfs_handle *h, bool refresh)
 {
 	struct mcfs *fs = op->fs;
 	uint64_t timeout = mcfs_live(&fs->conf.attr_timeout);
-	struct mcfs_writer *w = NULL;
+	struct mcfs_writer *w = h && h->writer ? h->writer : mcfs_handle_writer_seen(fs, in);
+	struct mcs_attrs attrs;
 	struct stat st;
+	bool gone;
+	int r = 0;
 
-	if (h && h->writer) {
-		mcfs_stat_writer(fs, in, h->writer, &st);
-		timeout = 0;
-	} else if ((w = mcfs_handle_writer_seen(fs, in))) {
+	if (w) {
+		if (refresh)
+			refresh_writer(op, w);
 		mcfs_stat_writer(fs, in, w, &st);
 		timeout = 0;
 	} else {
+		r = refresh ? mcfs_attrs_refresh(op, in) : 0;
+		if (r < 0 && mcfs_inode_attrs(&fs->inodes, in, &attrs, &gone))
+			r = 0;
 		mcfs_stat_inode(fs, in, &st);
 	}
-	mcfs_writer_unref(w);
-	(void)mcfs_reply_attr(op, &st, timeout);
+	if (!h || w != h->writer)
+		mcfs_writer_unref(w);
+	if (r < 0)
+		(void)mcfs_reply_err(op, r);
+	else
+		(void)mcfs_reply_attr(op, &st, timeout);
 }
 
 static void control_attr(struct mcfs_op *op, fuse_ino_t ino)
@@ -49,8 +125,10 @@ void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!op.in)
 		control_attr(&op, ino);
 	else
-		reply_attr(&op, op.in, op.handle);
+		reply_attr(&op, op.in, op.handle, true);
 }
+
+/* ---- the size ---- */
 
 /* truncate(2) of a path: publish a truncated version before the call returns. */
 static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
@@ -134,6 +212,163 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 	return r;
 }
 
+/* ---- other attributes ---- */
+
+void mcfs_attrs_new(struct mcfs_op *op, const struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
+		    struct mcs_attrs *ret)
+{
+	const struct mcfs *fs = op->fs;
+	const struct mcs_attrs none = { 0 };
+	gid_t gid = op->ctx.gid;
+	struct mcs_attrs dir;
+	bool gone;
+
+	*ret = none;
+	if (!fs->conf.attrs)
+		return;
+	(void)mcfs_inode_attrs(&op->fs->inodes, parent, &dir, &gone);
+	if (mcfs_stat_perm(fs, MCS_DIR, &dir) & S_ISGID) {
+		gid = dir.set & MCS_ATTR_GID ? dir.gid : fs->gid;
+		mode |= kind == MCS_DIR ? S_ISGID : 0;
+	}
+	mode &= kind == MCS_SPECIAL ? S_IFMT | 07777 : 07777;
+	if (op->ctx.uid == fs->uid && gid == fs->gid &&
+	    (kind == MCS_SYMLINK || mode == mcfs_stat_perm(fs, kind, &none)))
+		return;
+	/* Set all of them: mounts may have other defaults. */
+	ret->set = MCS_ATTR_UID | MCS_ATTR_GID | (kind == MCS_SYMLINK ? 0 : MCS_ATTR_MODE);
+	ret->mode = mode;
+	ret->uid = op->ctx.uid;
+	ret->gid = gid;
+}
+
+int mcfs_attrs_allowed(const struct mcfs_op *op, const struct mcfs_inode *in)
+{
+	if (!op->fs->conf.attrs)
+		return mc_fail(-EPERM, "the mount has the option noattrs");
+	if (in == &op->fs->inodes.root || mcfs_inode_is_view(in))
+		return mc_fail(-EPERM, "the attributes of this directory are options of the mount");
+	return 0;
+}
+
+/* A directory that exists only because of its contents gets a marker. */
+static int make_marker(struct mcfs_op *op, const struct mcfs_key *key, const struct mcs_attrs *a, unsigned flags)
+{
+	struct mcs_attrs first = a ? *a : (struct mcs_attrs){ 0 };
+	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_DIR, .attrs = &first };
+	struct mcfs_found found;
+	int r = mcfs_find_dir(op, key, &found);
+
+	if (r < 0)
+		return r;
+	if (flags & MCS_SET_NOW)
+		first.mtime_ns = mc_wall_ns();
+	r = mcs_put(op->fs->store, mcfs_key_of(key), NULL, 0, &opts, mcfs_op_left_ms(op));
+	return mcs_errno(r) == EEXIST ? 0 : r;
+}
+
+static int change_once(struct mcfs_op *op, struct mcfs_inode *in, const struct mcs_attrs *a,
+		       const struct mcs_xattr *x, unsigned flags)
+{
+	struct mcfs_inodes *t = &op->fs->inodes;
+	struct mcs_attrs seen;
+	struct mcs_info info;
+	struct mcfs_key key;
+	uint64_t version = mcfs_inode_version(t, in, &key);
+	bool gone;
+	int r = 0;
+
+	if (!mcfs_inode_attrs(t, in, &seen, &gone))
+		r = mcfs_attrs_refresh(op, in);
+	if (r < 0)
+		return r;
+	(void)mcfs_inode_attrs(t, in, &seen, &gone);
+	r = mcs_set_attrs(op->fs->store, mcfs_key_of(&key), version, flags, &seen, a, x, &info, mcfs_op_left_ms(op));
+	if (r == 0)
+		mcfs_inode_set_attrs(t, in, &info.attrs);
+	return r;
+}
+
+int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mcs_attrs *a,
+		      const struct mcs_xattr *x, unsigned flags)
+{
+	struct mcfs_key key;
+	int r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ? change_once(op, in, a, x, flags) : -EINTR;
+
+	if (mcs_errno(r) == ENOENT && in->kind == MCS_DIR) {
+		mcfs_inode_key(&op->fs->inodes, in, &key);
+		r = make_marker(op, &key, a, flags);
+		if (r == 0)
+			r = change_once(op, in, a, x, flags);
+	}
+	/* The kernel looks a path up again and checks the permissions of what it finds. */
+	if (mcs_errno(r) == ESTALE || mcs_errno(r) == ENOENT)
+		return mc_fail(-ESTALE, "the file was replaced or removed, or its owner has changed");
+	return r;
+}
+
+/* chown(2) of a file that can be executed ends set-user-ID and set-group-ID. */
+static void drop_privileges(struct mcs_attrs *a, mode_t perm)
+{
+	mode_t rest = perm & ~(mode_t)(S_ISUID | (perm & S_IXGRP ? S_ISGID : 0));
+
+	if (a->set & MCS_ATTR_MODE || !(a->set & (MCS_ATTR_UID | MCS_ATTR_GID)) || rest == perm)
+		return;
+	a->set |= MCS_ATTR_MODE;
+	a->mode = rest;
+}
+
+/* 0; -EINVAL: a time that is not between 1970 and 2554. */
+static int requested(const struct stat *attr, int to_set, struct mcs_attrs *ret, unsigned *ret_flags)
+{
+	*ret = (struct mcs_attrs){
+		.set = (to_set & FUSE_SET_ATTR_MODE ? MCS_ATTR_MODE : 0) |
+			(to_set & FUSE_SET_ATTR_UID ? MCS_ATTR_UID : 0) |
+			(to_set & FUSE_SET_ATTR_GID ? MCS_ATTR_GID : 0) |
+			(to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW) ? MCS_ATTR_MTIME : 0),
+		.mode = attr->st_mode & 07777, .uid = attr->st_uid, .gid = attr->st_gid,
+	};
+	*ret_flags = to_set & FUSE_SET_ATTR_MTIME_NOW ? MCS_SET_NOW : 0;
+	if (!(to_set & FUSE_SET_ATTR_MTIME) || *ret_flags)
+		return 0;
+	if (attr->st_mtim.tv_sec < 0 || attr->st_mtim.tv_sec > NS_MAX_SEC)
+		return mc_fail(-EINVAL, "times before 1970 and after 2554 are not supported");
+	ret->mtime_ns = (uint64_t)attr->st_mtim.tv_sec * MC_NS_PER_SEC + (uint64_t)attr->st_mtim.tv_nsec;
+	return 0;
+}
+
+static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
+{
+	struct mcfs_handle *h = op->handle;
+	struct mcfs_inode *in = op->in;
+	struct mcs_attrs a, now;
+	struct mcfs_writer *w;
+	unsigned flags;
+	bool gone;
+	int r = mcfs_attrs_allowed(op, in);
+
+	if (r == 0)
+		r = requested(attr, to_set, &a, &flags);
+	if (r < 0)
+		return r;
+	/* fchmod(2) does not tell the descriptor, but a path is looked up again and then has no writer of another
+	 * version. A file without a version is known only by its writer. */
+	w = h && h->type == MCFS_WRITE && h->writer ? h->writer : mcfs_handle_writer_seen(op->fs, in);
+	if (w)
+		mcfs_writer_attrs(w, &now, &gone);
+	else
+		(void)mcfs_inode_attrs(&op->fs->inodes, in, &now, &gone);
+	if (in->kind != MCS_DIR && in->kind != MCS_SYMLINK)
+		drop_privileges(&a, mcfs_stat_perm(op->fs, in->kind, &now));
+	if (!w && !in->info.generation && in->kind != MCS_DIR)
+		r = -ESTALE;
+	else
+		r = w ? mcfs_writer_set_attrs(w, &a, flags, op) : mcfs_attrs_change(op, in, &a, NULL, flags);
+	if (!h || w != h->writer)
+		mcfs_writer_unref(w);
+	return r;
+}
+
 void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		     struct fuse_file_info *fi)
 {
@@ -152,10 +387,15 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 	}
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		r = set_size(&op, op.in, op.handle, (uint64_t)attr->st_size);
+	/* The kernel adds the present time to a new size, which has it in any case. */
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		to_set &= ~SET_TIMES;
+	if (r == 0 && to_set & (SET_ATTRS | SET_TIMES))
+		r = set_attrs(&op, attr, to_set);
 	/* A version truncated by path is a new version with a new inode. Keep this inode's size:
 	 * the file may be open and mapped, and the kernel would cut it off for its readers. */
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else
-		reply_attr(&op, op.in, op.handle);
+		reply_attr(&op, op.in, op.handle, false);
 }

@@ -30,10 +30,13 @@ static bool is_owner(const struct mcfs_op *op)
 	return !op->ctx.uid || op->ctx.uid == op->fs->uid || op->ctx.uid == geteuid();
 }
 
-/* The kernel does not look up keys passed to ioctl, so check the modes here. */
+/* The kernel does not look up keys passed to ioctl, so check the modes here. With attributes, files and the directories
+ * above them have modes of their own. */
 static int may_read(const struct call *c)
 {
-	return is_owner(c->op) || (c->op->fs->file_mode & 0004) ? 0 : -EACCES;
+	if (is_owner(c->op) || (!c->op->fs->conf.attrs && c->op->fs->file_mode & 0004))
+		return 0;
+	return mc_fail(-EACCES, "keys in ioctl need the owner of the mount, or the option noattrs");
 }
 
 static int may_write(const struct call *c)
@@ -42,7 +45,9 @@ static int may_write(const struct call *c)
 
 	if (fs->conf.ro || !fs->conf.rw)
 		return -EROFS;
-	return is_owner(c->op) || (fs->dir_mode & 0002) ? 0 : -EACCES;
+	if (is_owner(c->op) || (!fs->conf.attrs && fs->dir_mode & 0002))
+		return 0;
+	return mc_fail(-EACCES, "keys in ioctl need the owner of the mount, or the option noattrs");
 }
 
 static int check_key(uint32_t version, uint32_t len)

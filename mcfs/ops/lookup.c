@@ -18,6 +18,15 @@ static bool is_missing(int err)
 	return mcs_errno(err) == ENOENT;
 }
 
+/* Of a directory only the attributes are shown, not size and generation of its marker. @info may be &ret->info. */
+static void found_dir(const struct mcs_info *info, struct mcfs_found *ret)
+{
+	const struct mcs_attrs attrs = info->attrs;
+
+	ret->implied = !info->generation;
+	ret->info = (struct mcs_info){ .kind = MCS_DIR, .attrs = attrs };
+}
+
 int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret)
 {
 	struct mcs_key k = mcfs_key_of(key);
@@ -33,9 +42,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 	r = mcs_stat_batch(op->fs->store, &k, 1, &ret->info, &result, mcfs_op_left_ms(op));
 	if (r < 0 || result < 0)
 		return r < 0 ? r : result;
-	/* Only the existence of a directory is shown, because listings return no more. */
-	ret->implied = !ret->info.generation;
-	ret->info = (struct mcs_info){ .kind = MCS_DIR };
+	found_dir(&ret->info, ret);
 	return 0;
 }
 
@@ -49,6 +56,7 @@ static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mc
 	unsigned n = 0, file = 2, directory = 2;
 	int results[3], r;
 
+	ret->listed = false;
 	results[2] = -MCS_ENOOBJECT;
 	dir.data[dir.len++] = '/';
 	if (mcfs_key_is_object(key)) {
@@ -67,8 +75,7 @@ static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mc
 		return r;
 	/* A directory hides an object of the same name. */
 	if (results[directory] == 0) {
-		ret->implied = !infos[directory].generation;
-		ret->info = (struct mcs_info){ .kind = MCS_DIR };
+		found_dir(&infos[directory], ret);
 		return 0;
 	}
 	if (!is_missing(results[directory]))
@@ -128,21 +135,21 @@ static void lookup_fill(const struct mcfs *fs, const struct mcfs_inode *in, stru
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
 {
+	struct mcs_info info = found->info;
 	struct mcfs *fs = op->fs;
 	struct mcfs_inode *in;
 
-	in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), found->info.kind, &found->info,
-			       found->implied, own);
+	in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), &info, found->listed, found->implied, own);
 	if (!in)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
 	lookup_fill(fs, in, ret);
-	mcfs_stat_entry(fs, in->ino, in->kind, found->info.size, found->info.mtime_ms, &ret->attr);
+	mcfs_stat_fill(fs, in->ino, &info, &ret->attr);
 	*ret_inode = in;
 	return 0;
 }
 
-void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_writer *w,
 			  struct fuse_entry_param *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -237,6 +244,9 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	} while (is_missing(r) && commits != mcfs_commits(&op.fs->versions, key.data, key.len));
 	if (r == 0 && found.info.kind == MCS_DIR)
 		key.data[key.len++] = '/';
+	/* The kernel looks a name up before it creates it. */
+	if (is_missing(r) && strlen(name) > op.fs->new_name_max)
+		r = -ENAMETOOLONG;
 	if (r == 0)
 		r = mcfs_fill_entry(&op, &key, &found, retry, &e, &in);
 	if (r < 0)

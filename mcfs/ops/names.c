@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"
@@ -28,8 +29,9 @@ static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const
 
 void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	static const struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_DIR };
 	struct mcfs_found found = { .info = { .kind = MCS_DIR } };
+	struct mcs_attrs attrs;
+	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_DIR, .attrs = &attrs };
 	struct fuse_entry_param e;
 	struct mcfs_inode *in;
 	struct mcfs_key key;
@@ -39,8 +41,13 @@ void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (!mcfs_op_begin(&op, req, MCFS_OP_mkdir, parent, NULL))
 		return;
 	r = child_dir_key(op.fs, op.in, name, &key);
-	if (r == 0)
+	if (r == 0) {
+		mcfs_attrs_new(&op, op.in, MCS_DIR, mode, &attrs);
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), NULL, 0, &opts, mcfs_op_left_ms(&op));
+	}
+	found.info.attrs = attrs;
+	found.info.attrs.nlink = 2;
+	found.info.mtime_ms = mc_wall_ms();
 	if (r == 0)
 		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
 	if (r < 0)
@@ -101,6 +108,8 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	if (r == 0 || mcs_errno(r) == ENOENT)
 		mcfs_hold_unlink(&hold, name);
 	mcfs_hold_end(&hold);
+	if (pending)
+		mcfs_handles_unlinked(op->fs, name);
 	return pending && mcs_errno(r) == ENOENT ? 0 : r;
 }
 
@@ -118,12 +127,48 @@ void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	(void)mcfs_reply_err(&op, r);
 }
 
+/* A special file is an object without bytes: only its name and its attributes matter. */
+static int make_node(struct mcfs_op *op, const struct mcfs_key *key, mode_t mode, dev_t rdev)
+{
+	struct mcs_attrs attrs;
+	struct mcs_put_opts opts = {
+		.flags = MCS_PUT_EXCL, .kind = S_ISREG(mode) ? MCS_OBJECT : MCS_SPECIAL, .attrs = &attrs,
+	};
+
+	mcfs_attrs_new(op, op->in, opts.kind, mode, &attrs);
+	if (opts.kind == MCS_SPECIAL && !attrs.set)
+		return mc_fail(-EPERM, "special files are attributes, and the mount has the option noattrs");
+	if (S_ISCHR(mode) || S_ISBLK(mode)) {
+		attrs.set |= MCS_ATTR_RDEV;
+		attrs.rdev = (uint32_t)rdev;
+	}
+	return mcs_put(op->fs->store, mcfs_key_of(key), NULL, 0, &opts, mcfs_op_left_ms(op));
+}
+
 void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
+	struct fuse_entry_param e;
+	struct mcfs_found found;
+	struct mcfs_inode *in;
+	struct mcfs_key key;
 	struct mcfs_op op;
+	int r;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_mknod, 0, NULL))
-		(void)mcfs_reply_err(&op, -EPERM);
+	if (!mcfs_op_begin(&op, req, MCFS_OP_mknod, parent, NULL))
+		return;
+	r = mcfs_child_key(op.fs, op.in, name, &key);
+	if (r == 0 && !mcfs_key_is_object(&key))
+		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
+	if (r == 0)
+		r = make_node(&op, &key, mode, rdev);
+	if (r == 0)
+		r = mcfs_find(&op, &key, &found);
+	if (r == 0)
+		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(&op, r);
+	else if (mcfs_reply_entry(&op, &e) < 0)
+		mcfs_inode_forget(&op.fs->inodes, in, 1);
 }
 
 void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)

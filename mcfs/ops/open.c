@@ -181,14 +181,15 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	struct mcfs_op *op = p->op;
 	struct mcfs *fs = op->fs;
 	struct mcfs_inode *in = p->inode;
+	struct mcs_attrs attrs;
 	struct mcfs_writer_args args = {
 		.inode = in, .generation = in->info.generation,
-		.tid = op->ctx.pid,
+		.tid = op->ctx.pid, .attrs = in->info.generation ? &attrs : NULL,
 	};
 	/* A retried open that finds a writer again did no lookup: it opens a path in /proc/self/fd.
 	 * The kernel does not retry twice, so let both writers share the inode. A write-only
 	 * descriptor cannot be mapped, so it adds no pages to the other's page cache. */
-	bool share = p->retry && (p->flags & O_ACCMODE) == O_WRONLY;
+	bool share = p->retry && (p->flags & O_ACCMODE) == O_WRONLY, gone;
 	struct mcfs_handle *h;
 	int r;
 
@@ -220,6 +221,7 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	/* The inode was looked up by name only, so the kernel may have the size of another writer. */
 	if (!in->info.generation)
 		mcfs_inode_set_kernel_size_stale(&fs->inodes, in);
+	(void)mcfs_inode_attrs(&fs->inodes, in, &attrs, &gone);
 	args.key = p->key->data;
 	args.len = p->key->len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
@@ -283,9 +285,10 @@ void mcfs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 /* ---- creating ---- */
 
 /* Create an empty version. */
-static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flags, struct mcfs_object **ret)
+static int make_version(struct mcfs_op *op, const struct mcfs_key *key, const struct mcs_attrs *attrs, int flags,
+			struct mcfs_object **ret)
 {
-	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_OBJECT };
+	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_OBJECT, .attrs = attrs };
 	mcs_t *store = op->fs->store;
 	int r = mc_fault("mcfs.open.make");
 
@@ -308,19 +311,21 @@ static int make_version(struct mcfs_op *op, const struct mcfs_key *key, int flag
 
 /* Create a file with a read-only descriptor, as lock files are. It can never be written, so publish
  * it empty and open it as a reader. */
-static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, const struct mcs_attrs *attrs, int flags,
 			  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_object *o, *none;
 	struct mcfs_handle *h;
 	struct mcfs_inode *in;
-	int r = make_version(op, key, flags, &o);
+	int r = make_version(op, key, attrs, flags, &o);
 
 	if (r < 0)
 		return r;
 	h = mcfs_handle_new(fs, MCFS_READ);
 	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), mcfs_object_info(o));
+	if (in)
+		mcfs_inode_set_attrs(&fs->inodes, in, &mcfs_object_info(o)->attrs);
 	if (!h || !in)
 		goto fail;
 	/* Cannot fail: a new inode has no writer. */
@@ -343,13 +348,13 @@ fail:
 	return -ENOMEM;
 }
 
-static int open_create(struct mcfs_op *op, const struct mcfs_key *key, int flags,
+static int open_create(struct mcfs_op *op, const struct mcfs_key *key, const struct mcs_attrs *attrs, int flags,
 		  struct mcfs_inode **ret_inode, struct mcfs_handle **ret)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer_args args = {
 		.key = key->data, .len = key->len, .flags = MCFS_WRITER_FRESH,
-		.tid = op->ctx.pid,
+		.tid = op->ctx.pid, .attrs = attrs,
 	};
 	struct mcfs_handle *h = mcfs_handle_new(fs, MCFS_WRITE);
 	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
@@ -385,6 +390,7 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		    struct fuse_file_info *fi)
 {
 	struct fuse_entry_param e;
+	struct mcs_attrs attrs;
 	struct mcfs_handle *h = NULL;
 	struct mcfs_inode *in = NULL;
 	struct mcfs_key key;
@@ -398,10 +404,11 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0) {
 		mcfs_refresh_limit(&op);
+		mcfs_attrs_new(&op, op.in, MCS_OBJECT, mode, &attrs);
 		if ((fi->flags & O_ACCMODE) == O_RDONLY)
-			r = create_to_read(&op, &key, fi->flags, &in, &h);
+			r = create_to_read(&op, &key, &attrs, fi->flags, &in, &h);
 		else
-			r = open_create(&op, &key, fi->flags, &in, &h);
+			r = open_create(&op, &key, &attrs, fi->flags, &in, &h);
 	}
 	if (mcs_errno(r) == ESTALE && mcfs_open_pins_retry(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid))
 		mcfs_reply_attend();

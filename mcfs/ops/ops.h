@@ -10,6 +10,7 @@
 struct mcfs_found {
 	struct mcs_info info;	/* info.kind tells the type */
 	bool implied;		/* a directory that exists only because of its contents */
+	bool listed;		/* from a listing, whose answer may be older than a change that followed it */
 };
 /* Look up a name: 0, or -MCS_ENOOBJECT. @key does not end in '/'. */
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);
@@ -20,7 +21,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode);
 /* The same for an open file: @w is its writer, NULL: a reader. */
-void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, const struct mcfs_writer *w,
+void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_writer *w,
 			  struct fuse_entry_param *ret);
 /* Key of @name in directory @parent, NULL: .mcfs. -ENAMETOOLONG, or -EPERM for reserved names. */
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
@@ -41,6 +42,17 @@ bool mcfs_is_view(const struct mcfs_op *op, fuse_ino_t ino);
 void mcfs_view_lookup(struct mcfs_op *op, fuse_ino_t parent, const char *name);
 
 /* attr.c */
+/* The attributes of a file of @kind that @op's caller creates in @parent: those that differ from the mount's defaults.
+ * @mode: without the bits of the umask. */
+void mcfs_attrs_new(struct mcfs_op *op, const struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
+		    struct mcs_attrs *ret);
+/* Ask the master for the attributes of @in. If it does not answer, the known ones stay: the error. */
+int mcfs_attrs_refresh(struct mcfs_op *op, struct mcfs_inode *in);
+/* May @op change attributes of @in? -EPERM. */
+int mcfs_attrs_allowed(const struct mcfs_op *op, const struct mcfs_inode *in);
+/* As mcs_set_attrs(), for a version or a directory, which may have no marker yet. */
+int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mcs_attrs *a,
+		      const struct mcs_xattr *x, unsigned flags);
 void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		     struct fuse_file_info *fi);
@@ -103,6 +115,17 @@ void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 		      size_t size, int flags);
 void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+/* user_xattr.c */
+bool mcfs_is_user_xattr(const char *name);
+/* All of a file, whose names lack "user."; free(*ret), also after an error. */
+int mcfs_user_xattrs(struct mcfs_op *op, struct mcfs_inode *in, struct mcs_xattr **ret, unsigned *ret_n);
+/* Their names as listxattr(2) returns them; @ret NULL: only the number of bytes. */
+size_t mcfs_user_xattr_names(const struct mcs_xattr *list, unsigned n, char *ret);
+/* Answer @op. */
+void mcfs_user_xattr_get(struct mcfs_op *op, const char *name, size_t size);
+/* @flags: MCS_XATTR_* */
+int mcfs_user_xattr_set(struct mcfs_op *op, const char *name, const void *value, size_t size, unsigned flags);
 
 /* ioctl.c */
 void mcfs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,

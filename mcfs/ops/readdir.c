@@ -25,6 +25,7 @@ struct entry {
 	uint64_t index;		/* position in the listing; the offset behind it is one more */
 	enum mcs_kind kind;
 	uint64_t size, generation, mtime_ms;
+	struct mcs_attrs attrs;
 	char *name;		/* as displayed */
 	size_t comp_len;
 	char *comp;		/* as in the key; stored behind the name */
@@ -267,6 +268,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 		ret->size = e.size;
 		ret->generation = e.generation;
 		ret->mtime_ms = e.mtime_ms;
+		ret->attrs = e.attrs;
 		return r;
 	}
 	while (d->pending_at < d->npending) {
@@ -385,8 +387,8 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 {
 	struct mcfs_found found = { .info = {
 		.size = e->size, .generation = e->generation, .mtime_ms = e->mtime_ms,
-		.kind = e->kind,
-	} };
+		.kind = e->kind, .attrs = e->attrs,
+	}, .listed = true };
 	struct fuse_entry_param param;
 	const struct mcfs_key *key = entry_key(d, e);
 	struct mcfs_inode *in = NULL;
@@ -400,8 +402,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 	    mcfs_fill_entry(a->op, key, &found, false, &param, &in) < 0)
 		in = NULL;
 	if (!in) {
-		mcfs_stat_entry(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), e->kind, e->size,
-				e->mtime_ms, &st);
+		mcfs_stat_fill(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), &found.info, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
 	}
 	n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, e->name, &param,

@@ -75,7 +75,8 @@ static int replace_when_published(const struct renaming *rn, const struct mcfs_h
 static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 {
 	unsigned flags = rn->noreplace ? MCS_RENAME_NOREPLACE : 0;
-	int r = mcs_rename(rn->op->fs->store, rn->from, rn->to, flags, mcfs_op_left_ms(rn->op));
+	uint64_t was = 0, now = 0;
+	int r = mcs_rename_version(rn->op->fs->store, rn->from, rn->to, flags, &was, &now, mcfs_op_left_ms(rn->op));
 
 	MC_FAULT_POINT("mcfs.rename.asked");
 	if (mcs_errno(r) == ENOENT && mcfs_hold_pending(hold, rn->from, true))
@@ -84,7 +85,9 @@ static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 		return r;
 	/* The new name is replaced: files being written under it lose it. */
 	mcfs_hold_unlink(hold, rn->to);
-	return mcfs_hold_rename(hold, rn->from, rn->to);
+	if (was)
+		mcfs_inode_move_file(&rn->op->fs->inodes, rn->from, was, rn->to, now);
+	return mcfs_hold_rename(hold, rn->from, rn->to, now);
 }
 
 static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,

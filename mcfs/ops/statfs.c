@@ -76,6 +76,6 @@ void mcfs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 	/* The number of objects is not limited separately. */
 	st.f_ffree = st.f_favail = INT32_MAX;
 	st.f_files += st.f_ffree;
-	st.f_namemax = op.fs->name_max;
+	st.f_namemax = op.fs->new_name_max;
 	(void)mcfs_reply_statfs(&op, &st);
 }

@@ -13,7 +13,8 @@
 
 void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	static const struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_SYMLINK };
+	struct mcs_attrs attrs;
+	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_SYMLINK, .attrs = &attrs };
 	struct iovec iov = { (void *)(uintptr_t)target, strlen(target) };
 	struct fuse_entry_param e;
 	struct mcfs_found found;
@@ -27,8 +28,10 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 	r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && !mcfs_key_is_object(&key))
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
-	if (r == 0)
+	if (r == 0) {
+		mcfs_attrs_new(&op, op.in, MCS_SYMLINK, 0, &attrs);
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), &iov, 1, &opts, mcfs_op_left_ms(&op));
+	}
 	if (r == 0)
 		r = mcfs_find(&op, &key, &found);
 	if (r == 0)

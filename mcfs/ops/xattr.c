@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xattr.c - the pool's facts about a file, as user.mooncake.* attributes. All other namespaces are refused with
- * EOPNOTSUPP: ls reads two of them for every file, and remembers this error for the whole mount. */
+ * xattr.c - the pool's facts about a file, as user.mooncake.* attributes; other user.* attributes are in user_xattr.c.
+ * All other namespaces are refused with EOPNOTSUPP: ls reads two of them for every file, and remembers this error for
+ * the whole mount. */
 #include <config.h>
 
 #include <errno.h>
@@ -19,6 +20,8 @@
 #define VALUE_MAX 64
 #define WHERE_MAX 2048u
 #define REPLICAS_MAX 64u
+/* more than the names of all attributes below */
+#define FACT_NAMES_MAX 512u
 
 struct file_facts {
 	struct mcfs_key key;
@@ -235,6 +238,10 @@ void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_getxattr, ino, NULL))
 		return;
+	if (mcfs_is_user_xattr(name)) {
+		mcfs_user_xattr_get(&op, name, size);
+		return;
+	}
 	in = op.in;
 	if (strncmp(name, "user.", strlen("user.")) != 0)
 		r = -EOPNOTSUPP;
@@ -250,32 +257,50 @@ void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 		(void)mcfs_reply_xattr(&op, buf, a->get(&facts, buf), size);
 }
 
+/* Names of the pool's facts. */
+static size_t list_facts(const struct file_facts *f, char *buf)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < NATTRIBUTES; i++) {
+		if (attributes[i].committed && f->writing)
+			continue;
+		memcpy(buf + n, attributes[i].name, strlen(attributes[i].name) + 1);
+		n += strlen(attributes[i].name) + 1;
+	}
+	return n;
+}
+
 void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	struct mcfs_inode *in;
+	struct mcs_xattr *user = NULL;
 	struct file_facts facts;
 	struct mcfs_op op;
-	char buf[512];
+	char *buf = NULL;
+	unsigned nuser = 0;
 	size_t n = 0;
 	int r = 0;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_listxattr, ino, NULL))
 		return;
-	in = op.in;
-	if (in && in->kind != MCS_DIR)
-		r = xattr_learn(&op, in, &facts);
-	else
-		in = NULL;
-	for (size_t i = 0; i < NATTRIBUTES && in && r == 0; i++) {
-		if (attributes[i].committed && facts.writing)
-			continue;
-		memcpy(buf + n, attributes[i].name, strlen(attributes[i].name) + 1);
-		n += strlen(attributes[i].name) + 1;
+	if (op.in && op.in->kind != MCS_DIR)
+		r = xattr_learn(&op, op.in, &facts);
+	if (r == 0 && op.in)
+		r = mcfs_user_xattrs(&op, op.in, &user, &nuser);
+	if (r == 0) {
+		buf = malloc(FACT_NAMES_MAX + mcfs_user_xattr_names(user, nuser, NULL));
+		r = buf ? 0 : -ENOMEM;
 	}
+	if (r == 0 && op.in && op.in->kind != MCS_DIR)
+		n = list_facts(&facts, buf);
+	if (r == 0)
+		n += mcfs_user_xattr_names(user, nuser, buf + n);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else
 		(void)mcfs_reply_xattr(&op, buf, n, size);
+	free(user);
+	free(buf);
 }
 
 static int xattr_set(struct mcfs_op *op, const struct attribute *a, const char *value, size_t size)
@@ -307,17 +332,26 @@ void mcfs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const ch
 		      size_t size, int flags)
 {
 	struct mcfs_op op;
+	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_setxattr, ino, NULL))
 		return;
-	(void)mcfs_reply_err(&op, xattr_find(name) && (flags & XATTR_CREATE) ? -EEXIST :
-			     xattr_set(&op, xattr_find(name), value, size));
+	if (mcfs_is_user_xattr(name))
+		r = mcfs_user_xattr_set(&op, name, value, size, (flags & XATTR_CREATE ? MCS_XATTR_CREATE : 0) |
+					(flags & XATTR_REPLACE ? MCS_XATTR_REPLACE : 0));
+	else if (xattr_find(name) && flags & XATTR_CREATE)
+		r = -EEXIST;
+	else
+		r = xattr_set(&op, xattr_find(name), value, size);
+	(void)mcfs_reply_err(&op, r);
 }
 
 void mcfs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct mcfs_op op;
 
-	if (mcfs_op_begin(&op, req, MCFS_OP_removexattr, 0, NULL))
-		(void)mcfs_reply_err(&op, -EOPNOTSUPP);
+	if (!mcfs_op_begin(&op, req, MCFS_OP_removexattr, ino, NULL))
+		return;
+	(void)mcfs_reply_err(&op, mcfs_is_user_xattr(name) ?
+			     mcfs_user_xattr_set(&op, name, NULL, 0, MCS_XATTR_REMOVE) : -EOPNOTSUPP);
 }

@@ -131,7 +131,7 @@ void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key)
 	}
 }
 
-int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to)
+int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to, uint64_t generation)
 {
 	struct mc_list *pos;
 	int r = 0;
@@ -140,7 +140,7 @@ int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_
 		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
 
 		if (r == 0 && is_named(w, from) && !mcfs_writer_is_apart(w))
-			r = mcfs_writer_rename(w, to.data, to.len);
+			r = mcfs_writer_rename(w, to.data, to.len, generation);
 	}
 	return r;
 }

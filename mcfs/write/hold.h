@@ -33,8 +33,9 @@ bool mcfs_hold_pending(const struct mcfs_hold *h, struct mcs_key key, bool to_re
 /* The name was removed, or replaced by another file. */
 void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key);
 /* The file was renamed: writers that have it open continue under the new name. 0 or -ENOMEM. Two writers of one
- * name are two files: a writer whose name has another writer's version keeps the old name. */
-int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to);
+ * name are two files: a writer whose name has another writer's version keeps the old name.  @generation: of the version
+ * under the new name; 0: there is none. */
+int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to, uint64_t generation);
 /* To be called before mcfs_hold_rename() if @from has no version: the first commit of its writers replaces
  * version @generation of the new name, 0: none. @noreplace: it fails if the name has any other version. */
 void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace);

@@ -13,6 +13,7 @@
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/thread.h"
+#include "mcfs/write/attrs.h"
 #include "mcfs/reply.h"
 
 /* A put of this many bytes gets COMMIT_RATE_MS more time than other operations. */
@@ -58,6 +59,7 @@ static void writer_touched(struct mcfs_writer *w)
 	__atomic_fetch_and(&w->others, ~MCFS_OTHERS_LATER, __ATOMIC_RELAXED);
 	w->dirty = true;
 	w->flushed = false;
+	mcfs_writer_attrs_touched(w);
 	__atomic_store_n(&w->mtime_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
 	writer_show(w);
 }
@@ -84,7 +86,13 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->inode = args->inode;
 	w->fresh = args->flags & MCFS_WRITER_FRESH;
 	w->excl = args->flags & MCFS_WRITER_EXCL;
-	w->base_generation = args->generation;
+	w->base_generation = w->version = args->generation;
+	if (args->attrs)
+		w->attrs = *args->attrs;
+	if (args->attrs && !args->generation) {
+		w->unsent = *args->attrs;
+		w->created = w->unsent.set;
+	}
 	w->refs = 1;
 	memcpy(w->key, args->key, args->len);
 	w->key_len = args->len;
@@ -125,6 +133,7 @@ void mcfs_writer_unref(struct mcfs_writer *w)
 		return;
 	mcfs_writeback_done(w);
 	mcfs_stage_clear(&w->stage);
+	mcfs_xattrs_clear(&w->xattrs);
 	pthread_cond_destroy(&w->hold_ended);
 	pthread_mutex_destroy(&w->lock);
 	free(w->key);
@@ -355,21 +364,36 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pi
 	return r;
 }
 
+static int writer_put_once(struct mcfs_writer *w, const struct mcs_put_item *staged, const struct mcs_put_opts *opts,
+			   uint64_t deadline)
+{
+	struct mcs_put_item item = *staged;
+
+	(void)mcs_put_batch(w->env->store, &item, 1, opts, mc_deadline_left_ms(deadline));
+	if (item.result == 0)
+		mcfs_writer_attrs_sent(w, item.generation);
+	return item.result;
+}
+
 static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned put_flags, uint64_t deadline)
 {
 	struct mcs_put_opts opts = {
 		.flags = put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
+		.attrs = mcfs_writer_attrs_unsent(w),
 	};
+	struct mcs_put_item item = { .key = key };
 	struct iovec *iov = NULL;
 	int n = 0, r;
 
 	r = mcfs_stage_vectors(&w->stage, deadline, &iov, &n);
 	if (r < 0)
 		return r;
-	r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+	item.iov = iov;
+	item.iovcnt = n;
+	r = writer_put_once(w, &item, &opts, deadline);
 	/* Space that other writers reserved in advance is usable. */
 	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->writeback_pool, w))
-		r = mcs_put(w->env->store, key, iov, n, &opts, mc_deadline_left_ms(deadline));
+		r = writer_put_once(w, &item, &opts, deadline);
 	free(iov);
 	return r;
 }
@@ -429,6 +453,16 @@ static void writer_report_failure(struct mcfs_writer *w, int err, const char *wh
 		w->env->failed(w->env, w->key, w->key_len, err, when, w->pid);
 }
 
+/* After a commit. The bytes are stored, so a failure does not change the writer's state. */
+static int writer_finish(struct mcfs_writer *w, const char *when, uint64_t deadline)
+{
+	int r = mcfs_writer_send_xattrs(w, deadline);
+
+	if (r < 0)
+		writer_report_failure(w, r, when);
+	return r;
+}
+
 static int writer_commit(struct mcfs_writer *w, const char *when, uint64_t deadline)
 {
 	int r;
@@ -441,7 +475,7 @@ static int writer_commit(struct mcfs_writer *w, const char *when, uint64_t deadl
 	}
 	w->dirty = w->fresh = w->excl = w->mapped = w->abandoned = false;
 	writer_show(w);
-	return 0;
+	return writer_finish(w, when, deadline);
 }
 
 /* Commit a file that was created or truncated but not written: it is empty, unless another put gave
@@ -483,7 +517,7 @@ static int writer_commit_all(struct mcfs_writer *w, const char *when, uint64_t d
 		writer_report_failure(w, r, when);
 		return writer_fail(w, r);
 	}
-	return 0;
+	return writer_finish(w, when, deadline);
 }
 
 /* Wait for a hold before any publication: the name may be about to change. */
@@ -637,6 +671,9 @@ void mcfs_writer_unlink(struct mcfs_writer *w)
 	MC_LOCKED(&w->lock);
 	w->unlinked = true;
 	writer_show(w);
+	pthread_mutex_lock(&w->env->names);
+	w->gone = true;
+	pthread_mutex_unlock(&w->env->names);
 }
 
 void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)
@@ -646,7 +683,7 @@ void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)
 	w->excl = excl && w->fresh;
 }
 
-int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len)
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, uint64_t generation)
 {
 	char *key = malloc(len ? len : 1), *old;
 
@@ -659,6 +696,8 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len)
 	w->key = key;
 	w->key_len = len;
 	w->key_hash = mc_hash(key, len, 0);
+	if (w->version && generation)
+		w->version = generation;
 	pthread_mutex_unlock(&w->env->names);
 	free(old);
 	return 0;

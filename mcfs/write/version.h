@@ -23,6 +23,9 @@
  * writer does not. In state failed, flushes repeat the error. A failed, abandoned, unlinked or
  * revoked writer publishes nothing; a revoked one has also freed its bytes.
  *
+ * Attributes of a file that has a version are changed at the master at once. Those of a file without one, and those
+ * that the next version would not keep (times, set-user-ID), are sent with the commit.
+ *
  * All functions may be called from any thread; they wait for each other. */
 #ifndef MCFS_VERSION_H
 #define MCFS_VERSION_H
@@ -38,6 +41,7 @@
 #include "mcfs/write/writeback.h"
 #include "mcfs/read/object.h"
 #include "mcfs/write/stage.h"
+#include "mcfs/write/xattrs.h"
 
 struct mcfs_hold;
 struct mcfs_inode;
@@ -91,12 +95,19 @@ struct mcfs_writer {
 	int failed;			/* 0, or the error because of which nothing is published */
 	unsigned put_flags;		/* MCS_PUT_*_PIN of the next commits */
 	unsigned replicas;		/* number of replicas, 0: the default */
+	unsigned created;		/* MCS_ATTR_*: those in @unsent that come from the creation */
+	struct mcfs_xattrs xattrs;	/* they wait for the first commit */
 	pthread_cond_t hold_ended;		/* no hold owns the writer any more; monotonic clock */
 
 	/* changed under lock and env->names: either one suffices to read */
 	char *key;
 	size_t key_len;
 	uint64_t key_hash;
+	/* generation of the version that the writer opened or published last, 0: none; a rename changes it */
+	uint64_t version;
+	struct mcs_attrs attrs;		/* of the file, as its descriptors show them */
+	struct mcs_attrs unsent;	/* those that the next commit sets */
+	bool gone;			/* the file's name was removed or replaced */
 
 	/* changed under lock, atomic for a hold that checks whether it owns the writer */
 	struct mcfs_hold *holder;	/* commits wait until it is NULL (hold.h) */
@@ -124,6 +135,7 @@ struct mcfs_writer_args {
 	unsigned flags;			/* MCFS_WRITER_* */
 	struct mcfs_object *base;	/* initial contents of the file; NULL: empty */
 	uint64_t generation;		/* of the name's current version, 0: none */
+	const struct mcs_attrs *attrs;	/* of that version, or those of a new file; NULL: none */
 	/* referenced by the caller; NULL: none, and lookups by name ignore the writer */
 	struct mcfs_inode *inode;
 	pid_t tid;
@@ -155,6 +167,19 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pi
 /* Options of the next versions: @put_flags, MCS_PUT_*_PIN; @replicas, 0: the default. */
 int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_op *op);
 int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mcfs_op *op);
+
+/* Copy the attributes of the file; *ret_gone: the name was removed or replaced. */
+void mcfs_writer_attrs(struct mcfs_writer *w, struct mcs_attrs *ret, bool *ret_gone);
+/* Name and generation under which the master has the file's version; 0: there is none. @ret_key: room for a key. */
+uint64_t mcfs_writer_version(struct mcfs_writer *w, void *ret_key, size_t *ret_len);
+/* The master describes the file's version @version like this; NULL: its name was removed or replaced. */
+void mcfs_writer_describe(struct mcfs_writer *w, uint64_t version, const struct mcs_info *info);
+/* Change attributes of the file, as mcs_set_attrs() with @flags: of its version at once, otherwise with the commit. */
+int mcfs_writer_set_attrs(struct mcfs_writer *w, const struct mcs_attrs *a, unsigned flags, struct mcfs_op *op);
+/* The same for an extended attribute. */
+int mcfs_writer_set_xattr(struct mcfs_writer *w, const struct mcs_xattr *x, unsigned flags, struct mcfs_op *op);
+/* As mcs_get_xattrs(), of the version and of those that wait for the commit. */
+int mcfs_writer_get_xattrs(struct mcfs_writer *w, struct mcs_xattr **ret, unsigned *ret_n, uint64_t deadline);
 
 /* Thread @tid, whose process has @fate, closed a descriptor. */
 int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uint64_t deadline);
@@ -193,8 +218,8 @@ uint32_t mcfs_commits(const struct mcfs_version_env *env, const void *key, size_
 
 /* The name was removed or replaced: nothing is published any more. This and the next two need a hold (hold.h). */
 void mcfs_writer_unlink(struct mcfs_writer *w);
-/* The name changes to @to, without publishing: 0 or -ENOMEM. */
-int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len);
+/* The name changes to @to, without publishing: 0 or -ENOMEM. @generation: of the version that was renamed, 0: none. */
+int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, uint64_t generation);
 /* Set the version that the first commit replaces: @generation, 0: none. @excl: the commit fails if
  * there is another one. */
 void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl);

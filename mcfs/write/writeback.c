@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/thread.h"
-#include "mcfs/write/version.h"
+#include "mcfs/write/attrs.h"
 
 #define THREADS 2
 /* Smaller files are stored faster than a stream is opened for them. */
@@ -501,7 +501,8 @@ int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, un
 		      uint64_t deadline)
 {
 	struct mcfs_writeback *wb = &w->writeback;
-	uint64_t size = w->stage.size;
+	uint64_t size = w->stage.size, generation;
+	const struct mcs_attrs *attrs;
 	struct iovec *iov = NULL;
 	mcs_stream_t *st;
 	int n = 0, r;
@@ -524,9 +525,15 @@ int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, un
 		return 0;
 	}
 	st = wb->stream;
+	attrs = mcfs_writer_attrs_unsent(w);
+	if (attrs)
+		mcs_stream_set_attrs(st, attrs);
+	generation = mcs_stream_generation(st);
 	r = mcs_stream_commit(st, size, mc_deadline_left_ms(deadline));
 	forget_stream(w);
-	if (r == 0)
+	if (r == 0) {
+		mcfs_writer_attrs_sent(w, generation);
 		return 1;
+	}
 	return r == -MCS_EEXISTS && put_flags & MCS_PUT_EXCL ? r : 0;
 }

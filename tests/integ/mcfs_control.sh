@@ -36,7 +36,7 @@ cat "$m/f" >/dev/null
 grep -q '^mcfs_ops_total{op="write"} 1$' "$m/.mcfs/metrics" || fail "metrics do not count a write"
 grep -q '^mcfs_written_bytes_total 9$' "$m/.mcfs/metrics" || fail "metrics do not count bytes"
 [ "$(metric "127.0.0.1:$http" mcfs_ops_total 'op="lookup"')" -gt 0 ] || fail "metrics over HTTP"
-equal "owner and mode" "$(stat -c '%u %a' "$m/f")" "$owner 640"
+equal "owner and mode of the root" "$(stat -c '%u %a' "$m")" "$owner 755"
 
 fails touch "$m/.mcfs/new"
 fails mkdir "$m/.mcfs/dir"
@@ -87,7 +87,7 @@ fails xattr set mooncake.pin none "$m/pinned"
 grep -q "not permitted" "$tmp/fails.out" || fail "a version can be changed: $(cat "$tmp/fails.out")"
 fails xattr set mooncake.key x "$m/pinned"
 grep -q "not permitted" "$tmp/fails.out" || fail "a key can be set: $(cat "$tmp/fails.out")"
-fails xattr set other x "$m/pinned"
+fails xattr set mooncake.other x "$m/pinned"
 grep -q "not supported" "$tmp/fails.out" || fail "other attributes: $(cat "$tmp/fails.out")"
 rm "$m/pinned"
 

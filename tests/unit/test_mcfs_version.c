@@ -593,7 +593,7 @@ static void a_carried_writer_publishes_later(void **state)
 	struct mcfs_writer *w = vx_create(f, "log"), *found;
 
 	vx_write(w, 0, "line");
-	assert_int_equal(mcfs_writer_rename(w, "log.1", 5), 0);
+	assert_int_equal(mcfs_writer_rename(w, "log.1", 5, 0), 0);
 	vx_stored(f, "log.1", NULL);
 	assert_null(mcfs_writer_next(&f->env, NULL, (struct mcs_key){ "log", 3 }));
 	found = mcfs_writer_next(&f->env, NULL, (struct mcs_key){ "log.1", 5 });

@@ -117,7 +117,7 @@ static void a_file_without_writeback_is_put(void **state)
 	/* After a rename, the stream of the old name cannot be used. */
 	w = vx_create(f, "a");
 	write_some(w, data, 0, CARRIED);
-	assert_int_equal(mcfs_writer_rename(w, "b", 1), 0);
+	assert_int_equal(mcfs_writer_rename(w, "b", 1, 0), 0);
 	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
 	vx_stored(f, "a", NULL);
 	stored_bytes(f, "b", data, CARRIED);
