@@ -25,6 +25,7 @@ struct mcs_list {
 	struct mcp_reply page;		/* the reply that @it iterates over */
 	struct mcp_iter it;
 	bool begun, last;
+	uint64_t asked_ns;		/* when the page was requested */
 	unsigned char *cursor;
 	uint32_t cursor_len;
 
@@ -141,6 +142,7 @@ static int list_next_page(struct mcs_list *l, uint64_t deadline)
 	struct mcp_reply mem = { 0 };
 	int r;
 
+	l->asked_ns = mc_now_ns();
 	r = mcs_call(l->s->session, MCP_LIST, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
@@ -184,6 +186,7 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		.size = e.size,
 		.generation = e.generation,
 		.mtime_ms = e.mtime_ms,
+		.asked_ns = l->asked_ns,
 		.kind = (enum mcs_kind)e.kind,
 		.attrs = l->s->backend->daemon ? (struct mcs_attrs){ 0 } : mcs_attrs_decode(&e.attrs),
 		.media = (e.media & 1u << MCP_MEDIUM_MEMORY ? MCS_IN_MEMORY : 0) |

@@ -171,12 +171,14 @@ struct mcfs_writer *mcfs_handle_pending(struct mcfs *fs, struct mcs_key key)
 struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_inode *in)
 {
 	struct mcfs_writer *w = mcfs_handle_writer_on(fs, in);
-	struct mcfs_key key;
 
-	if (w || in->info.generation || in->kind != MCS_OBJECT)
+	if (w || !in->writer_serial)
 		return w;
-	mcfs_inode_key(&fs->inodes, in, &key);
-	return mcfs_handle_pending(fs, mcfs_key_of(&key));
+	w = mcfs_writer_at(&fs->versions, in->writer_serial);
+	if (!w || mcfs_writer_pending(w))
+		return w;
+	mcfs_writer_unref(w);
+	return NULL;
 }
 
 void mcfs_handle_hide(struct mcfs *fs, struct mcfs_handle *h)

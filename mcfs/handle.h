@@ -74,8 +74,8 @@ void mcfs_handles_unlinked(struct mcfs *fs, struct mcs_key key);
 struct mcfs_writer *mcfs_handle_writer_on(struct mcfs *fs, const struct mcfs_inode *in);
 /* The newest writer under name @key that is pending (mcfs_writer_pending()); the same. */
 struct mcfs_writer *mcfs_handle_pending(struct mcfs *fs, struct mcs_key key);
-/* The writer whose staged bytes a lookup of @in shows: found by the inode, or by the name if the
- * inode belongs to a name without a version. With a reference; NULL: none. */
+/* The writer whose staged bytes @in shows: the one that has it open, or the pending one that the lookup found if the
+ * name had no version. With a reference; NULL: none. */
 struct mcfs_writer *mcfs_handle_writer_seen(struct mcfs *fs, const struct mcfs_inode *in);
 
 /* The session has ended: publish or drop the uncommitted bytes of all handles. @open: their

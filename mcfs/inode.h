@@ -43,6 +43,8 @@ struct mcfs_inode {
 	 * view */
 	struct mcs_info info;
 	bool implied;			/* a directory without a marker key */
+	/* a file without a version: serial number of the writer that a lookup found, 0: none */
+	uint64_t writer_serial;
 	/* in the handoff table (handoff.h), 0: the kernel's node id is the address */
 	uint64_t number;
 

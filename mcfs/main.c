@@ -367,6 +367,7 @@ static int run_start_parts(struct running *run)
 		return r;
 	run->versions = true;
 	fs->versions.failed = on_failed;
+	fs->versions.uid = fs->uid;
 	fs->versions.max_size = MCFS_SIZE_MAX;
 	r = mcfs_errors_init(&fs->errors);
 	if (r < 0)

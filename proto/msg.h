@@ -71,6 +71,9 @@ enum mcp_event_type {
 #define MCP_ATTR_MTIME		0x08u
 #define MCP_ATTR_CTIME		0x10u	/* not set by clients */
 #define MCP_ATTR_RDEV		0x20u	/* only by a put */
+/* Conditions of a put: an object that it replaces has the uid attrs.owner; has none.  Otherwise -EPERM. */
+#define MCP_ATTR_IF_OWNER	0x40u
+#define MCP_ATTR_IF_NO_OWNER	0x80u
 #define MCP_SET_NOW		0x01u	/* mtime_ns is the present */
 #define MCP_XATTR_CREATE	0x02u
 #define MCP_XATTR_REPLACE	0x04u

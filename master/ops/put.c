@@ -378,7 +378,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 	};
 	struct mcm_attrs_value has;
 	const struct mcm_object *o;
-	uint32_t old, keeps = 0;
+	uint32_t old, replaced = 0, keeps = 0;
 	int r = 0;
 
 	memcpy(c.extent, put->extent, put->copies * sizeof(c.extent[0]));
@@ -397,11 +397,12 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 			r = put_check_group(m, o, put->group);
 		if (r == 0 && mcm_object_readable(m, o)) {
 			commit_inherit(m, put, o, &c);
+			replaced = old;
 			keeps = mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS ? old : 0;
 		}
 	}
 	if (r == 0 && (keeps || attrs->count || put->kind == MCP_KIND_SPECIAL)) {
-		r = mcm_attrs_of_put(m, attrs, put->kind, keeps, &has);
+		r = mcm_attrs_of_put(m, attrs, put->kind, replaced, &has);
 		c.attrs = &has;
 	}
 	if (r == 0) {

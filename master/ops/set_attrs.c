@@ -56,6 +56,17 @@ static int attrs_check_special(const struct mcp_attrs *a)
 	return 0;
 }
 
+/* The writer's user was checked against the owner of the file that it opened, not of one that has its name now. */
+static int attrs_check_replaced(const struct mcp_attrs *a, const struct mcm_attrs_value *old)
+{
+	bool has = old->set & MCP_ATTR_UID;
+
+	if ((a->set & MCP_ATTR_IF_OWNER && !(has && old->uid == a->owner)) ||
+	    (a->set & MCP_ATTR_IF_NO_OWNER && has))
+		return mc_fail(-EPERM, "the key has an object of another owner");
+	return 0;
+}
+
 int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kind, uint32_t old,
 		     struct mcm_attrs_value *ret)
 {
@@ -63,11 +74,17 @@ int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kin
 	bool given = attrs_first(put, &a);
 	int r = kind == MCP_KIND_SPECIAL ? attrs_check_special(&a) : 0;
 
+	*ret = (struct mcm_attrs_value){ 0 };
+	if (old)
+		(void)mcm_attrs_get(&m->index, old, ret);
+	if (r == 0 && old)
+		r = attrs_check_replaced(&a, ret);
 	if (r < 0)
 		return r;
-	*ret = (struct mcm_attrs_value){ 0 };
-	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind && mcm_attrs_get(&m->index, old, ret))
+	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind)
 		mcm_attrs_carry(ret);
+	else
+		*ret = (struct mcm_attrs_value){ 0 };
 	if (!given)
 		return 0;
 	if (kind != MCP_KIND_SPECIAL)
@@ -173,6 +190,15 @@ uint64_t mcm_attrs_changing(const struct mcm *m, uint32_t slot, uint64_t now_ns,
 	return changed_ms;
 }
 
+/* A change of owner or group ends set-user-ID and set-group-ID, as chown(2). */
+static void attrs_drop_privileges(const struct mcm_object *o, uint16_t set, struct mcm_attrs_value *v)
+{
+	if (set & MCP_ATTR_MODE || !(set & (MCP_ATTR_UID | MCP_ATTR_GID)) || !(v->set & MCP_ATTR_MODE) ||
+	    (o->flags & MCM_OBJ_KIND) == MCP_KIND_DIR)
+		return;
+	v->mode &= (uint16_t)~(S_ISUID | (v->mode & S_IXGRP ? S_ISGID : 0));
+}
+
 /* Shard locked. */
 static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, const struct mcp_set_attrs *rq)
 {
@@ -198,6 +224,7 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 		if (rq->flags & MCP_SET_NOW)
 			a.mtime_ns = now_ns;
 		attrs_assign(&v, &a, a.set & SETTABLE);
+		attrs_drop_privileges(o, a.set, &v);
 	}
 	before = v.xattrs.len;
 	r = attrs_change_xattr(rq, &v, buf);

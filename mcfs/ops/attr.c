@@ -11,6 +11,7 @@
 #include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
+#include "mcfs/write/attrs.h"
 
 /* Access times are not kept. */
 #define SET_ATTRS (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MTIME)
@@ -130,36 +131,11 @@ void mcfs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* ---- the size ---- */
 
-/* truncate(2) of a path: publish a truncated version before the call returns. */
-static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
+static int check_generation(const struct mcfs_inode *in, const struct mcs_info *info)
 {
-	struct mcfs *fs = op->fs;
-	struct mcfs_writer_args args = { .tid = op->ctx.pid };
-	struct mcfs_writer *w = NULL;
-	struct mcfs_key key;
-	int r = 0;
-
-	if (mcfs_live(&fs->conf.immutable))
-		return -EPERM;
-	if (in->info.generation && size == in->info.size)
+	if (info->generation == in->info.generation)
 		return 0;
-	mcfs_refresh_limit(op);
-	mcfs_inode_key(&fs->inodes, in, &key);
-	args.key = key.data;
-	args.len = key.len;
-	if (size)
-		r = mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &args.base);
-	else
-		args.flags = MCFS_WRITER_FRESH;
-	if (r == 0)
-		r = mcfs_writer_new(&fs->versions, &args, &w);
-	if (r == 0)
-		r = mcfs_writer_truncate(w, size, op->ctx.pid, NULL);
-	if (r == 0 && mcfs_op_claim(op, MCFS_UNLESS_KILLED))
-		r = mcfs_writer_sync(w, op->deadline);
-	mcfs_writer_unref(w);
-	mcfs_object_unref(args.base);
-	return r;
+	return mc_fail(-ESTALE, "the file was replaced, renamed or removed since it was opened");
 }
 
 /* Check that the inode is still the file of its name. A path lookup guarantees that; a descriptor's
@@ -172,8 +148,46 @@ static int check_shown(struct mcfs_op *op, const struct mcfs_inode *in)
 
 	mcfs_inode_key(&op->fs->inodes, in, &key);
 	r = mcs_stat(op->fs->store, mcfs_key_of(&key), &info, mcfs_op_left_ms(op));
-	if (mcs_errno(r) == ENOENT || (r == 0 && info.generation != in->info.generation))
-		return mc_fail(-ESTALE, "the file was replaced, renamed or removed since it was opened");
+	if (mcs_errno(r) == ENOENT)
+		info.generation = 0;
+	return r < 0 && mcs_errno(r) != ENOENT ? r : check_generation(in, &info);
+}
+
+/* truncate(2) of a path: publish a truncated version before the call returns. */
+static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t size)
+{
+	struct mcs_attrs attrs;
+	struct mcfs_writer_args args = { .tid = op->ctx.pid, .uid = op->ctx.uid, .attrs = &attrs };
+	struct mcfs *fs = op->fs;
+	struct mcfs_writer *w = NULL;
+	struct mcfs_key key;
+	bool gone;
+	int r = 0;
+
+	if (mcfs_live(&fs->conf.immutable))
+		return -EPERM;
+	if (in->info.generation && size == in->info.size)
+		return 0;
+	mcfs_refresh_limit(op);
+	mcfs_inode_key(&fs->inodes, in, &key);
+	(void)mcfs_inode_attrs(&fs->inodes, in, &attrs, &gone);
+	args.key = key.data;
+	args.len = key.len;
+	args.generation = in->info.generation;
+	if (size)
+		r = mcfs_object_open(fs->store, mcfs_key_of(&key), op->deadline, &args.base);
+	else
+		args.flags = MCFS_WRITER_FRESH;
+	if (r == 0 && in->info.generation)
+		r = size ? check_generation(in, mcfs_object_info(args.base)) : check_shown(op, in);
+	if (r == 0)
+		r = mcfs_writer_new(&fs->versions, &args, &w);
+	if (r == 0)
+		r = mcfs_writer_truncate(w, size, op->ctx.pid, NULL);
+	if (r == 0 && mcfs_op_claim(op, MCFS_UNLESS_KILLED))
+		r = mcfs_writer_sync(w, op->deadline);
+	mcfs_writer_unref(w);
+	mcfs_object_unref(args.base);
 	return r;
 }
 
@@ -199,9 +213,6 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 		/* Another descriptor is writing the file: its staged bytes belong to another version. */
 		mcfs_writer_unref(w);
 		w = NULL;
-		r = check_shown(op, in);
-		if (r < 0)
-			return r;
 	}
 	if (!w)
 		return truncate_version(op, in, size);
@@ -214,7 +225,7 @@ static int set_size(struct mcfs_op *op, struct mcfs_inode *in, struct mcfs_handl
 
 /* ---- other attributes ---- */
 
-void mcfs_attrs_new(struct mcfs_op *op, const struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
+void mcfs_attrs_new(struct mcfs_op *op, struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
 		    struct mcs_attrs *ret)
 {
 	const struct mcfs *fs = op->fs;
@@ -226,7 +237,10 @@ void mcfs_attrs_new(struct mcfs_op *op, const struct mcfs_inode *parent, enum mc
 	*ret = none;
 	if (!fs->conf.attrs)
 		return;
-	(void)mcfs_inode_attrs(&op->fs->inodes, parent, &dir, &gone);
+	if (!mcfs_inode_attrs(&op->fs->inodes, parent, &dir, &gone)) {
+		(void)mcfs_attrs_refresh(op, parent);
+		(void)mcfs_inode_attrs(&op->fs->inodes, parent, &dir, &gone);
+	}
 	if (mcfs_stat_perm(fs, MCS_DIR, &dir) & S_ISGID) {
 		gid = dir.set & MCS_ATTR_GID ? dir.gid : fs->gid;
 		mode |= kind == MCS_DIR ? S_ISGID : 0;
@@ -251,7 +265,7 @@ int mcfs_attrs_allowed(const struct mcfs_op *op, const struct mcfs_inode *in)
 	return 0;
 }
 
-/* A directory that exists only because of its contents gets a marker. */
+/* A directory that exists only because of its contents gets a marker with these attributes: 1; 0: it has one. */
 static int make_marker(struct mcfs_op *op, const struct mcfs_key *key, const struct mcs_attrs *a, unsigned flags)
 {
 	struct mcs_attrs first = a ? *a : (struct mcs_attrs){ 0 };
@@ -264,7 +278,7 @@ static int make_marker(struct mcfs_op *op, const struct mcfs_key *key, const str
 	if (flags & MCS_SET_NOW)
 		first.mtime_ns = mc_wall_ns();
 	r = mcs_put(op->fs->store, mcfs_key_of(key), NULL, 0, &opts, mcfs_op_left_ms(op));
-	return mcs_errno(r) == EEXIST ? 0 : r;
+	return mcs_errno(r) == EEXIST ? 0 : r < 0 ? r : 1;
 }
 
 static int change_once(struct mcfs_op *op, struct mcfs_inode *in, const struct mcs_attrs *a,
@@ -283,6 +297,9 @@ static int change_once(struct mcfs_op *op, struct mcfs_inode *in, const struct m
 	if (r < 0)
 		return r;
 	(void)mcfs_inode_attrs(t, in, &seen, &gone);
+	r = a ? mcfs_attrs_check_owner(op->ctx.uid, op->fs->uid, &seen, a, flags) : 0;
+	if (r < 0)
+		return r;
 	r = mcs_set_attrs(op->fs->store, mcfs_key_of(&key), version, flags, &seen, a, x, &info, mcfs_op_left_ms(op));
 	if (r == 0)
 		mcfs_inode_set_attrs(t, in, &info.attrs);
@@ -298,24 +315,17 @@ int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mc
 	if (mcs_errno(r) == ENOENT && in->kind == MCS_DIR) {
 		mcfs_inode_key(&op->fs->inodes, in, &key);
 		r = make_marker(op, &key, a, flags);
-		if (r == 0)
+		if (r == 1) {
+			r = mcfs_attrs_refresh(op, in);
+			a = NULL;
+		}
+		if (r == 0 && (a || x))
 			r = change_once(op, in, a, x, flags);
 	}
 	/* The kernel looks a path up again and checks the permissions of what it finds. */
 	if (mcs_errno(r) == ESTALE || mcs_errno(r) == ENOENT)
 		return mc_fail(-ESTALE, "the file was replaced or removed, or its owner has changed");
 	return r;
-}
-
-/* chown(2) of a file that can be executed ends set-user-ID and set-group-ID. */
-static void drop_privileges(struct mcs_attrs *a, mode_t perm)
-{
-	mode_t rest = perm & ~(mode_t)(S_ISUID | (perm & S_IXGRP ? S_ISGID : 0));
-
-	if (a->set & MCS_ATTR_MODE || !(a->set & (MCS_ATTR_UID | MCS_ATTR_GID)) || rest == perm)
-		return;
-	a->set |= MCS_ATTR_MODE;
-	a->mode = rest;
 }
 
 /* 0; -EINVAL: a time that is not between 1970 and 2554. */
@@ -341,10 +351,9 @@ static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
 {
 	struct mcfs_handle *h = op->handle;
 	struct mcfs_inode *in = op->in;
-	struct mcs_attrs a, now;
 	struct mcfs_writer *w;
+	struct mcs_attrs a;
 	unsigned flags;
-	bool gone;
 	int r = mcfs_attrs_allowed(op, in);
 
 	if (r == 0)
@@ -354,12 +363,6 @@ static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
 	/* fchmod(2) does not tell the descriptor, but a path is looked up again and then has no writer of another
 	 * version. A file without a version is known only by its writer. */
 	w = h && h->type == MCFS_WRITE && h->writer ? h->writer : mcfs_handle_writer_seen(op->fs, in);
-	if (w)
-		mcfs_writer_attrs(w, &now, &gone);
-	else
-		(void)mcfs_inode_attrs(&op->fs->inodes, in, &now, &gone);
-	if (in->kind != MCS_DIR && in->kind != MCS_SYMLINK)
-		drop_privileges(&a, mcfs_stat_perm(op->fs, in->kind, &now));
 	if (!w && !in->info.generation && in->kind != MCS_DIR)
 		r = -ESTALE;
 	else
@@ -387,10 +390,8 @@ void mcfs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_s
 	}
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		r = set_size(&op, op.in, op.handle, (uint64_t)attr->st_size);
-	/* The kernel adds the present time to a new size, which has it in any case. */
-	if (to_set & FUSE_SET_ATTR_SIZE)
-		to_set &= ~SET_TIMES;
-	if (r == 0 && to_set & (SET_ATTRS | SET_TIMES))
+	/* The kernel adds the present time to a new size, and ends set-user-ID: a new version does both. */
+	else if (to_set & (SET_ATTRS | SET_TIMES))
 		r = set_attrs(&op, attr, to_set);
 	/* A version truncated by path is a new version with a new inode. Keep this inode's size:
 	 * the file may be open and mapped, and the kernel would cut it off for its readers. */

@@ -192,6 +192,7 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	if (!in) {
 		(void)mcfs_reply_err(op, -ENOMEM);
 	} else {
+		in->writer_serial = w->serial;
 		mcfs_fill_open_entry(fs, in, w, &e);
 		if (mcfs_reply_entry(op, &e) < 0)
 			mcfs_inode_forget(&fs->inodes, in, 1);

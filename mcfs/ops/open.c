@@ -184,12 +184,13 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	struct mcs_attrs attrs;
 	struct mcfs_writer_args args = {
 		.inode = in, .generation = in->info.generation,
-		.tid = op->ctx.pid, .attrs = in->info.generation ? &attrs : NULL,
+		.tid = op->ctx.pid, .uid = op->ctx.uid, .attrs = &attrs,
 	};
 	/* A retried open that finds a writer again did no lookup: it opens a path in /proc/self/fd.
 	 * The kernel does not retry twice, so let both writers share the inode. A write-only
 	 * descriptor cannot be mapped, so it adds no pages to the other's page cache. */
 	bool share = p->retry && (p->flags & O_ACCMODE) == O_WRONLY, gone;
+	struct mcfs_writer *w = NULL;
 	struct mcfs_handle *h;
 	int r;
 
@@ -222,6 +223,10 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	if (!in->info.generation)
 		mcfs_inode_set_kernel_size_stale(&fs->inodes, in);
 	(void)mcfs_inode_attrs(&fs->inodes, in, &attrs, &gone);
+	/* Two writers of a new file give it the same attributes. */
+	if (!in->info.generation && (w = mcfs_handle_writer_seen(fs, in)))
+		mcfs_writer_attrs(w, &attrs, &gone);
+	mcfs_writer_unref(w);
 	args.key = p->key->data;
 	args.len = p->key->len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
@@ -354,7 +359,7 @@ static int open_create(struct mcfs_op *op, const struct mcfs_key *key, const str
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer_args args = {
 		.key = key->data, .len = key->len, .flags = MCFS_WRITER_FRESH,
-		.tid = op->ctx.pid, .attrs = attrs,
+		.tid = op->ctx.pid, .uid = op->ctx.uid, .attrs = attrs,
 	};
 	struct mcfs_handle *h = mcfs_handle_new(fs, MCFS_WRITE);
 	struct mcfs_inode *in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);

@@ -44,7 +44,7 @@ void mcfs_view_lookup(struct mcfs_op *op, fuse_ino_t parent, const char *name);
 /* attr.c */
 /* The attributes of a file of @kind that @op's caller creates in @parent: those that differ from the mount's defaults.
  * @mode: without the bits of the umask. */
-void mcfs_attrs_new(struct mcfs_op *op, const struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
+void mcfs_attrs_new(struct mcfs_op *op, struct mcfs_inode *parent, enum mcs_kind kind, mode_t mode,
 		    struct mcs_attrs *ret);
 /* Ask the master for the attributes of @in. If it does not answer, the known ones stay: the error. */
 int mcfs_attrs_refresh(struct mcfs_op *op, struct mcfs_inode *in);

@@ -25,6 +25,7 @@ struct entry {
 	uint64_t index;		/* position in the listing; the offset behind it is one more */
 	enum mcs_kind kind;
 	uint64_t size, generation, mtime_ms;
+	uint64_t asked_ns;	/* when the master was asked for it; 0: it was not */
 	struct mcs_attrs attrs;
 	char *name;		/* as displayed */
 	size_t comp_len;
@@ -269,6 +270,7 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 		ret->generation = e.generation;
 		ret->mtime_ms = e.mtime_ms;
 		ret->attrs = e.attrs;
+		ret->asked_ns = e.asked_ns;
 		return r;
 	}
 	while (d->pending_at < d->npending) {
@@ -383,6 +385,15 @@ static const struct mcfs_key *entry_key(struct mcfs_dir *d, const struct entry *
 	return k;
 }
 
+/* The kernel may use an entry only as long as one that the master gave just now. */
+static void entry_age(struct fuse_entry_param *e, uint64_t now_ns, uint64_t asked_ns)
+{
+	double age = asked_ns && now_ns > asked_ns ? (double)(now_ns - asked_ns) / MC_NS_PER_SEC : 0;
+
+	e->attr_timeout = e->attr_timeout > age ? e->attr_timeout - age : 0;
+	e->entry_timeout = e->entry_timeout > age ? e->entry_timeout - age : 0;
+}
+
 static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *e)
 {
 	struct mcfs_found found = { .info = {
@@ -405,6 +416,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 		mcfs_stat_fill(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), &found.info, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
 	}
+	entry_age(&param, a->op->start_ns, e->asked_ns);
 	n = fuse_add_direntry_plus(a->op->req, a->buf + a->len, a->size - a->len, e->name, &param,
 				   (off_t)(e->index + 1));
 	if (n > a->size - a->len) {

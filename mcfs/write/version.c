@@ -82,17 +82,13 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	w->env = env;
 	w->flags = args->flags;
 	w->tid = args->tid;
+	w->uid = args->uid;
 	w->pid = mcfs_caller_process(args->tid);
 	w->inode = args->inode;
 	w->fresh = args->flags & MCFS_WRITER_FRESH;
 	w->excl = args->flags & MCFS_WRITER_EXCL;
 	w->base_generation = w->version = args->generation;
-	if (args->attrs)
-		w->attrs = *args->attrs;
-	if (args->attrs && !args->generation) {
-		w->unsent = *args->attrs;
-		w->created = w->unsent.set;
-	}
+	mcfs_writer_attrs_init(w, args);
 	w->refs = 1;
 	memcpy(w->key, args->key, args->len);
 	w->key_len = args->len;
@@ -105,6 +101,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
 	writer_show(w);
 	pthread_mutex_lock(&env->names);
+	w->serial = ++env->serial;
 	mc_list_push_front(&env->writers, &w->link);
 	pthread_mutex_unlock(&env->names);
 	/* Once stored in a handle, other threads can find it. */
@@ -161,6 +158,22 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 	pthread_mutex_unlock(&env->names);
 	mcfs_writer_unref(prev);
 	return found;
+}
+
+struct mcfs_writer *mcfs_writer_at(struct mcfs_version_env *env, uint64_t serial)
+{
+	struct mc_list *pos;
+
+	MC_LOCKED(&env->names);
+	mc_list_for_each(pos, &env->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (w->serial != serial)
+			continue;
+		w->refs++;
+		return w;
+	}
+	return NULL;
 }
 
 int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline)
@@ -379,7 +392,7 @@ static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned
 {
 	struct mcs_put_opts opts = {
 		.flags = put_flags, .replicas = w->replicas, .kind = MCS_OBJECT,
-		.attrs = mcfs_writer_attrs_unsent(w),
+		.attrs = mcfs_writer_attrs_put(w),
 	};
 	struct mcs_put_item item = { .key = key };
 	struct iovec *iov = NULL;
@@ -394,8 +407,12 @@ static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned
 	/* Space that other writers reserved in advance is usable. */
 	if (mcs_errno(r) == ENOSPC && mcfs_writeback_pool_yield(w->env->writeback_pool, w))
 		r = writer_put_once(w, &item, &opts, deadline);
+	if (r == -EPERM && mcfs_writer_attrs_owner_changed(w, deadline)) {
+		opts.attrs = mcfs_writer_attrs_put(w);
+		r = writer_put_once(w, &item, &opts, deadline);
+	}
 	free(iov);
-	return r;
+	return r == -EPERM ? mc_fail(r, "the name has a file of another user now") : r;
 }
 
 /* The name now has @w's version. Other writers under the name now write another file, and those
@@ -490,7 +507,7 @@ static int writer_commit_untouched(struct mcfs_writer *w, uint64_t deadline)
 		/* EEXIST: the version is another node's, and overtakes no writer here. */
 		r = writer_put(w, MCS_PUT_EXCL, deadline);
 		if (mcs_errno(r) == EEXIST)
-			r = 0;
+			r = mcfs_writer_attrs_lost(w);
 	} else {
 		r = mcs_stat(w->env->store, key, &info, mc_deadline_left_ms(deadline));
 		if (r == 0 && info.generation == w->base_generation)
@@ -513,6 +530,10 @@ static int writer_commit_all(struct mcfs_writer *w, const char *when, uint64_t d
 	if (!w->fresh)
 		return 0;
 	r = writer_commit_untouched(w, deadline);
+	if (r == -ESTALE) {
+		writer_report_failure(w, r, when);
+		return r;
+	}
 	if (r < 0) {
 		writer_report_failure(w, r, when);
 		return writer_fail(w, r);
@@ -575,7 +596,9 @@ int mcfs_writer_flush(struct mcfs_writer *w, pid_t tid, enum mcfs_fate fate, uin
 		return 0;
 	if (fate == MCFS_EXITED)
 		return writer_commit_all(w, "exit", deadline);
-	return w->dirty ? writer_commit(w, "close", deadline) : 0;
+	if (w->dirty)
+		return writer_commit(w, "close", deadline);
+	return w->xattrs.n && mcfs_writer_is_apart(w) ? mcfs_writer_attrs_lost(w) : 0;
 }
 
 static int writer_sync_locked(struct mcfs_writer *w, const char *when, uint64_t deadline)
@@ -696,8 +719,11 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, uint64
 	w->key = key;
 	w->key_len = len;
 	w->key_hash = mc_hash(key, len, 0);
-	if (w->version && generation)
+	/* A look at the old name in between did not find it. */
+	if (w->version && generation) {
 		w->version = generation;
+		w->gone = false;
+	}
 	pthread_mutex_unlock(&w->env->names);
 	free(old);
 	return 0;

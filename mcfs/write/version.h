@@ -56,6 +56,8 @@ struct mcfs_version_env {	/* shared by all writers of a mount */
 	uint64_t max_size;	/* atomic: size of the largest object that can be stored */
 	pthread_mutex_t names;	/* innermost lock; guards the writers' names and the list */
 	struct mc_list writers;	/* linked by mcfs_writer.link, newest first; guarded by names */
+	uint64_t serial;	/* of the last writer; guarded by names */
+	uid_t uid;		/* owner of files that have none in the pool; constant */
 	/* atomic: number of published versions, by the hash of their keys */
 	uint32_t commits[MCFS_COMMITS];
 	/* Reports that a version could not be published. @key is borrowed. */
@@ -73,9 +75,11 @@ struct mcfs_version_env {	/* shared by all writers of a mount */
 #define MCFS_PENDING_NAME	0x2u	/* the name must exist, even if empty */
 
 struct mcfs_writer {
-	struct mcfs_version_env *env;	/* constant, as are tid, pid and flags */
+	struct mcfs_version_env *env;	/* constant, as are the next five */
 	pid_t tid, pid;			/* thread and process of the opener */
+	uid_t uid;			/* user of the opener */
 	unsigned flags;
+	uint64_t serial;		/* unique in the mount, not 0 */
 
 	pthread_mutex_t lock;
 	/* guarded by lock */
@@ -96,6 +100,7 @@ struct mcfs_writer {
 	unsigned put_flags;		/* MCS_PUT_*_PIN of the next commits */
 	unsigned replicas;		/* number of replicas, 0: the default */
 	unsigned created;		/* MCS_ATTR_*: those in @unsent that come from the creation */
+	struct mcs_attrs put;		/* attributes and conditions of the put that is being made */
 	struct mcfs_xattrs xattrs;	/* they wait for the first commit */
 	pthread_cond_t hold_ended;		/* no hold owns the writer any more; monotonic clock */
 
@@ -108,6 +113,8 @@ struct mcfs_writer {
 	struct mcs_attrs attrs;		/* of the file, as its descriptors show them */
 	struct mcs_attrs unsent;	/* those that the next commit sets */
 	bool gone;			/* the file's name was removed or replaced */
+	/* atomic; a change of bytes ends some of @attrs or @unsent */
+	bool ending;
 
 	/* changed under lock, atomic for a hold that checks whether it owns the writer */
 	struct mcfs_hold *holder;	/* commits wait until it is NULL (hold.h) */
@@ -136,6 +143,7 @@ struct mcfs_writer_args {
 	struct mcfs_object *base;	/* initial contents of the file; NULL: empty */
 	uint64_t generation;		/* of the name's current version, 0: none */
 	const struct mcs_attrs *attrs;	/* of that version, or those of a new file; NULL: none */
+	uid_t uid;			/* user of the opener */
 	/* referenced by the caller; NULL: none, and lookups by name ignore the writer */
 	struct mcfs_inode *inode;
 	pid_t tid;
@@ -148,6 +156,8 @@ void mcfs_writer_unref(struct mcfs_writer *w);
 /* The newest writer under @key or, in exchange for the reference to @prev, the next older one. With
  * a reference; NULL: none. */
 struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_writer *prev, struct mcs_key key);
+/* The writer with this serial number, with a reference; NULL: none. */
+struct mcfs_writer *mcfs_writer_at(struct mcfs_version_env *env, uint64_t serial);
 /* Acquire the writer's lock without waiting for a commit beyond @deadline: 0 or -ETIMEDOUT. */
 int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline);
 

@@ -525,7 +525,7 @@ int mcfs_writeback_commit(struct mcfs_writer *w, const void *key, size_t len, un
 		return 0;
 	}
 	st = wb->stream;
-	attrs = mcfs_writer_attrs_unsent(w);
+	attrs = mcfs_writer_attrs_put(w);
 	if (attrs)
 		mcs_stream_set_attrs(st, attrs);
 	generation = mcs_stream_generation(st);

@@ -162,6 +162,53 @@ touch "$tmp/go"
 wait "$given" || fail "a former owner changed the mode ($?)"
 is "%a %u" given "640 0"
 
+# ---- users against each other
+mkdir -m 1777 "$a/tmp"
+python3 - "$a/tmp" "$b/tmp" <<'PY' || fail "users"
+import errno, os, sys
+a, b = sys.argv[1:]
+def fails(numbers, f, *args):
+	try: f(*args)
+	except OSError as e: assert e.errno in numbers, e
+	else: raise AssertionError(f)
+def as_root(f):
+	os.seteuid(0); os.setegid(0)
+	try: return f()
+	finally: os.setegid(65534); os.seteuid(65534)
+def root_puts(path, mode, data):
+	def put():
+		f = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode); os.write(f, data); os.close(f)
+	as_root(put)
+def state(path):
+	return as_root(lambda: (oct(os.stat(path).st_mode & 0o7777), os.stat(path).st_uid, open(path).read()))
+os.umask(0o022); os.setgroups([]); os.setegid(65534); os.seteuid(65534)
+# a file of mode 0600 stays one when a second descriptor publishes it
+f = os.open(a + "/own", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+g = os.open(a + "/own", os.O_WRONLY); os.fchmod(f, 0o620); os.write(g, b"secret"); os.close(g); os.close(f)
+assert state(b + "/own") == ("0o620", 65534, "secret"), state(b + "/own")
+# a former owner, whose kernel does not know the change
+f = os.open(a + "/own", os.O_RDWR); os.write(f, b"SECRET")
+as_root(lambda: (os.chown(b + "/own", 0, 0), os.chmod(b + "/own", 0o700)))
+for i in range(3): fails([errno.EPERM, errno.ESTALE], os.fchmod, f, 0o4755)
+os.close(f)
+assert state(a + "/own")[:2] == ("0o700", 0), state(a + "/own")
+# a commit does not replace the file of another user, a truncation neither
+f = os.open(a + "/two", os.O_CREAT | os.O_RDWR, 0o666); os.write(f, b"mine")
+root_puts(b + "/two", 0o600, b"root's")
+fails([errno.EPERM], os.close, f)
+assert state(a + "/two") == ("0o600", 0, "root's"), state(a + "/two")
+f = os.open(a + "/three", os.O_CREAT | os.O_RDWR, 0o666); os.write(f, b"mine"); os.close(f)
+f = os.open(a + "/three", os.O_RDONLY)
+root_puts(a + "/new", 0o600, b"root's"); as_root(lambda: os.rename(a + "/new", a + "/three"))
+for size in 0, 3: fails([errno.ESTALE], os.truncate, "/proc/self/fd/%d" % f, size)
+os.close(f)
+assert state(a + "/three") == ("0o600", 0, "root's"), state(a + "/three")
+# attributes of a version that was replaced
+f = os.open(a + "/four", os.O_CREAT | os.O_RDWR); os.write(f, b"1"); os.close(f)
+f = os.open(a + "/four", os.O_RDWR); open(b + "/four", "w").write("2")
+for i in range(3): fails([errno.ESTALE], os.getxattr, f, "user.k")
+os.close(f)
+PY
 # ---- the master is killed after a change
 mkdir -m 711 "$a/d"
 echo x >"$a/d/f"
