@@ -202,7 +202,7 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 #define MCS_ATTR_MTIME		0x08u
 #define MCS_ATTR_CTIME		0x10u	/* set by the pool only */
 #define MCS_ATTR_RDEV		0x20u	/* of MCS_SPECIAL; only in mcs_put_opts */
-/* Conditions of a put: the object that it replaces, if there is one, has the uid @owner; has none.  Otherwise -EPERM. */
+/* Conditions of a put: the object that it replaces, if there is one, has the uid @owner; has none.  Else -EPERM. */
 #define MCS_ATTR_IF_OWNER	0x40u
 #define MCS_ATTR_IF_NO_OWNER	0x80u
 struct mcs_attrs {
@@ -558,7 +558,7 @@ struct mcs_entry {
 	unsigned media;			/* MCS_IN_MEMORY, MCS_ON_DISK; 0: no bytes, or an older master */
 	/* As mcs_info.attrs.  set: 0 if it has none, with an older master, and through a daemon. */
 	struct mcs_attrs attrs;
-	uint64_t asked_ns;		/* when the master was asked for it, CLOCK_MONOTONIC: it may be out of date since */
+	uint64_t asked_ns;		/* CLOCK_MONOTONIC, when the master was asked: it may be out of date since */
 };
 typedef struct mcs_list mcs_list_t;
 /* List all keys with a prefix (dir 0), or the names directly below a directory (dir 1; @prefix

@@ -322,7 +322,7 @@ int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mc
 		if (r == 0 && (a || x))
 			r = change_once(op, in, a, x, flags);
 	}
-	/* The kernel looks a path up again and checks the permissions of what it finds. */
+	/* The kernel looks a path up again and checks the permissions of the file that it finds. */
 	if (mcs_errno(r) == ESTALE || mcs_errno(r) == ENOENT)
 		return mc_fail(-ESTALE, "the file was replaced or removed, or its owner has changed");
 	return r;

@@ -49,9 +49,9 @@ int mcfs_attrs_check_owner(uid_t caller, uid_t owner, const struct mcs_attrs *se
 /* The names' lock is held in these. */
 static void attrs_note_ending(struct mcfs_writer *w)
 {
-	bool ending = w->attrs.set & TIMES || w->unsent.set & MCS_ATTR_MTIME || (w->attrs.mode | w->unsent.mode) & PRIVILEGES;
+	bool times = w->attrs.set & TIMES || w->unsent.set & MCS_ATTR_MTIME;
 
-	__atomic_store_n(&w->ending, ending, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->ending, times || (w->attrs.mode | w->unsent.mode) & PRIVILEGES, __ATOMIC_RELAXED);
 }
 
 static void attrs_end(struct mcfs_writer *w)

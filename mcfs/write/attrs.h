@@ -5,8 +5,8 @@
 
 #include "mcfs/write/version.h"
 
-/* May user @caller set @a (MCS_SET_* @flags) of a file with attributes @seen? @owner: of a file that has no owner in the
- * pool. 0 or -EPERM. The kernel has checked it too, perhaps with attributes that have changed since. */
+/* May user @caller set @a (MCS_SET_* @flags) of a file with attributes @seen? @owner: of a file that has no owner in
+ * the pool. 0 or -EPERM. The kernel has checked it too, perhaps with attributes that have changed since. */
 int mcfs_attrs_check_owner(uid_t caller, uid_t owner, const struct mcs_attrs *seen, const struct mcs_attrs *a,
 			   unsigned flags);
 
@@ -19,7 +19,8 @@ void mcfs_writer_attrs_touched(struct mcfs_writer *w);
 const struct mcs_attrs *mcfs_writer_attrs_put(struct mcfs_writer *w);
 /* That condition failed: did the owner of the same file change? */
 bool mcfs_writer_attrs_owner_changed(struct mcfs_writer *w, uint64_t deadline);
-/* The name has the file of another node or descriptor: 0, or -ESTALE if changes of attributes that waited for the commit are lost. */
+/* The name has the file of another node or descriptor: 0, or -ESTALE if changes of attributes that waited for the commit
+ * are lost. */
 int mcfs_writer_attrs_lost(struct mcfs_writer *w);
 /* They were set, with version @generation. */
 void mcfs_writer_attrs_sent(struct mcfs_writer *w, uint64_t generation);
