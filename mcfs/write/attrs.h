@@ -19,8 +19,8 @@ void mcfs_writer_attrs_touched(struct mcfs_writer *w);
 const struct mcs_attrs *mcfs_writer_attrs_put(struct mcfs_writer *w);
 /* That condition failed: did the owner of the same file change? */
 bool mcfs_writer_attrs_owner_changed(struct mcfs_writer *w, uint64_t deadline);
-/* The name has the file of another node or descriptor: 0, or -ESTALE if changes of attributes that waited for the commit
- * are lost. */
+/* The name has the file of another node or descriptor: 0, or -ESTALE if changes of attributes that waited for the
+ * commit are lost. */
 int mcfs_writer_attrs_lost(struct mcfs_writer *w);
 /* They were set, with version @generation. */
 void mcfs_writer_attrs_sent(struct mcfs_writer *w, uint64_t generation);

@@ -131,6 +131,44 @@ static void a_change_needs_the_owner_that_was_seen(void **state)
 	assert_int_equal(mcs_set_attrs(s, key, 0, 0, NULL, &mode, NULL, NULL, -1), 0);
 }
 
+static int put_if(const char *key, unsigned set, uint32_t owner, uint64_t *ret_generation)
+{
+	const struct mcs_attrs cond = { .set = set, .owner = owner };
+	const struct mcs_put_opts opts = { .flags = MCS_PUT_UPSERT, .attrs = &cond };
+	struct iovec iov = { (void *)(uintptr_t)"bytes", 5 };
+	struct mcs_put_item item = { .key = fixture_key(key), .iov = &iov, .iovcnt = 1 };
+
+	(void)mcs_put_batch(s, &item, 1, &opts, -1);
+	*ret_generation = item.generation;
+	return item.result;
+}
+
+static void a_put_replaces_objects_of_one_owner_only(void **state)
+{
+	const struct mcs_attrs five = { .set = MCS_ATTR_UID | MCS_ATTR_MODE, .uid = 5, .mode = 06755 };
+	const struct mcs_attrs six = { .set = MCS_ATTR_UID, .uid = 6 };
+	uint64_t generation, was, now;
+
+	(void)state;
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_OWNER, 5, &generation), 0);
+	assert_true(generation == stat_of("mine").generation);
+	assert_int_equal(stat_of("mine").attrs.set, 0);
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_NO_OWNER, 0, &generation), 0);
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_OWNER, 0, &now), -EPERM);
+	assert_int_equal(now, 0);
+	assert_true(generation == stat_of("mine").generation);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("mine"), 0, 0, NULL, &five, NULL, NULL, -1), 0);
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_NO_OWNER, 0, &now), -EPERM);
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_OWNER, 6, &now), -EPERM);
+	/* A change of the owner ends set-user-ID, and so does a new version. */
+	assert_int_equal(stat_of("mine").attrs.mode, 06755);
+	assert_int_equal(mcs_set_attrs(s, fixture_key("mine"), 0, 0, NULL, &six, NULL, NULL, -1), 0);
+	assert_int_equal(stat_of("mine").attrs.mode, 0755);
+	assert_int_equal(put_if("mine", MCS_ATTR_IF_OWNER, 6, &generation), 0);
+	assert_int_equal(mcs_rename_version(s, fixture_key("mine"), fixture_key("moved"), 0, &was, &now, -1), 0);
+	assert_true(was == generation && now == stat_of("moved").generation && now != was);
+}
+
 static void names_of_extended_attributes_are_checked(void **state)
 {
 	struct mcs_key key = fixture_key("named");
@@ -201,6 +239,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_put_carries_attributes, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_needs_the_owner_that_was_seen, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_put_replaces_objects_of_one_owner_only, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_of_extended_attributes_are_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(listings_and_watches_show_changes, setup, teardown),
 	};
