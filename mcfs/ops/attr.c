@@ -347,6 +347,26 @@ static int requested(const struct stat *attr, int to_set, struct mcs_attrs *ret,
 	return 0;
 }
 
+/* The mount point has no key. cp -a and rsync -a set its time last, which lasts as long as the mount. */
+static int set_root(struct mcfs_op *op, struct mcs_attrs *a, unsigned flags)
+{
+	struct mcfs_inode *in = op->in;
+	struct stat st;
+
+	mcfs_stat_inode(op->fs, in, &st);
+	if ((a->set & MCS_ATTR_MODE && a->mode != (st.st_mode & 07777)) ||
+	    (a->set & MCS_ATTR_UID && a->uid != st.st_uid) || (a->set & MCS_ATTR_GID && a->gid != st.st_gid))
+		return mc_fail(-EPERM, "mode and owner of the mount point are options of the mount");
+	if (!(a->set & MCS_ATTR_MTIME))
+		return 0;
+	a->set = MCS_ATTR_MTIME | MCS_ATTR_CTIME;
+	a->ctime_ns = mc_wall_ns();
+	if (flags & MCS_SET_NOW)
+		a->mtime_ns = a->ctime_ns;
+	mcfs_inode_set_attrs(&op->fs->inodes, in, a);
+	return 0;
+}
+
 static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
 {
 	struct mcfs_handle *h = op->handle;
@@ -354,10 +374,12 @@ static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
 	struct mcfs_writer *w;
 	struct mcs_attrs a;
 	unsigned flags;
-	int r = mcfs_attrs_allowed(op, in);
+	int r = requested(attr, to_set, &a, &flags);
 
+	if (r == 0 && op->fs->conf.attrs && in == &op->fs->inodes.root)
+		return set_root(op, &a, flags);
 	if (r == 0)
-		r = requested(attr, to_set, &a, &flags);
+		r = mcfs_attrs_allowed(op, in);
 	if (r < 0)
 		return r;
 	/* fchmod(2) does not tell the descriptor, but a path is looked up again and then has no writer of another

@@ -37,6 +37,9 @@ equal "time of a copied directory" "$(stat -c %Y "$m/cp/sub")" "$(stat -c %Y "$s
 rsync -a "$src/" "$m/rsync/"
 same "rsync -a" "$m/rsync"
 equal "what a second rsync -a transfers" "$(rsync -ai "$src/" "$m/rsync/")" ""
+rsync -a "$src/sub/" "$m/" || fail "rsync -a to the mount point"
+equal "time of the mount point" "$(stat -c %Y "$m")" "$(stat -c %Y "$src/sub")"
+fails chmod 700 "$m"
 tar cpf "$m/t.tar" --format=posix -C "$src" .
 mkdir "$m/tar"
 tar xpf "$m/t.tar" -C "$m/tar" --same-owner
