@@ -205,7 +205,7 @@ static void child_link(struct mcm_names *nm, struct mcm_dir *d, uint32_t id, uin
 
 	mcm_object(nm->ix, slot)->dir = id;
 	if (marker) {
-		d->marker = slot;
+		mcm_store_relaxed(&d->marker, slot);
 		dir_changed(dir_above(nm, d), ms);
 	} else {
 		mcm_table_insert(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
@@ -425,7 +425,7 @@ void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
 
 	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
 	if (d->marker == slot) {
-		d->marker = 0;
+		mcm_store_relaxed(&d->marker, 0);
 		dir_changed(dir_above(nm, d), now_ms);
 	} else {
 		mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, slot);
@@ -446,7 +446,7 @@ void mcm_names_replace(struct mcm_names *nm, uint32_t from, uint32_t to)
 	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
 	mcm_object(nm->ix, to)->dir = dir;
 	if (d->marker == from) {
-		d->marker = to;
+		mcm_store_relaxed(&d->marker, to);
 		return;
 	}
 	mcm_table_remove(&d->objects, &mcm_names_by_child, &nm->ix->objects, from);
@@ -464,7 +464,7 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
 	is = d->marker == slot;
 	busy = is && (d->objects.count || d->dirs.count);
 	if (is && !busy) {
-		d->marker = 0;
+		mcm_store_relaxed(&d->marker, 0);
 		dir_changed(dir_above(nm, d), mc_wall_ms());
 		empty = dir_empty(d);
 	}
@@ -517,14 +517,14 @@ uint64_t mcm_names_changed(const struct mcm_names *nm, uint32_t slot)
 {
 	const struct mcm_dir *d = mcm_dir(nm, mcm_object(nm->ix, slot)->dir);
 
-	return d->marker == slot ? mcm_load_relaxed(&d->changed_ms) : 0;
+	return mcm_load_relaxed(&d->marker) == slot ? mcm_load_relaxed(&d->changed_ms) : 0;
 }
 
 void mcm_names_swap_changed(struct mcm_names *nm, uint32_t slot, uint64_t was, uint64_t ms)
 {
 	struct mcm_dir *d = mcm_dir(nm, mcm_object(nm->ix, slot)->dir);
 
-	if (d->marker == slot)
+	if (mcm_load_relaxed(&d->marker) == slot)
 		__atomic_compare_exchange_n(&d->changed_ms, &was, ms, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 

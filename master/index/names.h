@@ -32,7 +32,7 @@ struct mcm_dir {
 	uint32_t name;			/* last component with its '/', in the names' arena */
 	uint16_t name_len;		/* 0: the root */
 	uint16_t refs;			/* counted by mcm_names_dir_ref() */
-	uint32_t marker;		/* the object whose key is this path, 0: none */
+	uint32_t marker;		/* the object whose key is this path, 0: none; atomic */
 	struct mcm_table objects;	/* children, without the marker */
 	struct mcm_table dirs;
 	uint64_t changed_ms;		/* when a child or subdirectory came or went, Unix epoch; 0: never, or not since
