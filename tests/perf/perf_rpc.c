@@ -56,7 +56,7 @@ static void pin(unsigned cpu)
 
 static int rename_(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a, void *arg)
 {
-	struct mcp_rename_reply reply = { 1 };
+	struct mcp_rename_reply reply = { .generation = 1 };
 	struct mcp_rename rq;
 	int r = mcp_decode(&mcp_desc_rename, body, len, &rq);
 

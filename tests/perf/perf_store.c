@@ -247,7 +247,7 @@ static struct rates measure_store(mcs_t *s, char *src, char *dst, size_t size)
 			in[i] = (struct iovec){ src + i * size, size };
 			out[i] = (struct iovec){ dst + i * size, size };
 			put[i] = (struct mcs_put_item){
-				{ name[i], strlen(name[i]) }, &in[i], 1, 0, 0, { NULL, 0 } };
+				.key = { name[i], strlen(name[i]) }, .iov = &in[i], .iovcnt = 1 };
 			get[i] = (struct mcs_get_item){
 				{ name[i], strlen(name[i]) }, 0, 1, &out[i], 1, 0 };
 		}
@@ -386,7 +386,7 @@ static double exist_rate(mcs_t *s, char *buf)
 
 	for (unsigned i = 0; i < N; i++) {
 		keys[i] = (struct mcs_key){ name[i], (size_t)snprintf(name[i], 32, "exist-%u", i) };
-		put[i] = (struct mcs_put_item){ keys[i], &iov, 1, 0, 0, { NULL, 0 } };
+		put[i] = (struct mcs_put_item){ .key = keys[i], .iov = &iov, .iovcnt = 1 };
 	}
 	if (mcs_put_batch(s, put, N, NULL, -1) != N)
 		die("put", put[0].result);
