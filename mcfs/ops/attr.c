@@ -75,8 +75,8 @@ static void refresh_writer(struct mcfs_op *op, struct mcfs_writer *w)
 		mcfs_writer_describe(w, version, NULL);
 }
 
-/* Attributes that cannot be asked for now are those of the last answer; only those of an inode that is older than this
- * daemon are not known at all. */
+/* If the master does not answer, reply with the attributes of its last answer. An inode that a previous daemon created
+ * may have no such answer: then reply with the error. */
 static void reply_attr(struct mcfs_op *op, struct mcfs_inode *in, const struct mcfs_handle *h, bool refresh)
 {
 	struct mcfs *fs = op->fs;

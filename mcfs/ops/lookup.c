@@ -163,6 +163,23 @@ void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_wr
 	mcfs_stat_writer(fs, in, w, &ret->attr);
 }
 
+void mcfs_reply_created(struct mcfs_op *op, const struct mcfs_key *key, int r)
+{
+	struct fuse_entry_param e;
+	struct mcfs *fs = op->fs;
+	struct mcfs_found found;
+	struct mcfs_inode *in;
+
+	if (r == 0)
+		r = mcfs_find(op, key, &found);
+	if (r == 0)
+		r = mcfs_fill_entry(op, key, &found, false, &e, &in);
+	if (r < 0)
+		(void)mcfs_reply_err(op, r);
+	else if (mcfs_reply_entry(op, &e) < 0)
+		mcfs_inode_forget(&fs->inodes, in, 1);
+}
+
 static void lookup_control(struct mcfs_op *op, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e = { 0 };

@@ -147,9 +147,6 @@ static int make_node(struct mcfs_op *op, const struct mcfs_key *key, mode_t mode
 
 void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	struct fuse_entry_param e;
-	struct mcfs_found found;
-	struct mcfs_inode *in;
 	struct mcfs_key key;
 	struct mcfs_op op;
 	int r;
@@ -161,14 +158,7 @@ void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0)
 		r = make_node(&op, &key, mode, rdev);
-	if (r == 0)
-		r = mcfs_find(&op, &key, &found);
-	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
-	if (r < 0)
-		(void)mcfs_reply_err(&op, r);
-	else if (mcfs_reply_entry(&op, &e) < 0)
-		mcfs_inode_forget(&op.fs->inodes, in, 1);
+	mcfs_reply_created(&op, &key, r);
 }
 
 void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)

@@ -23,6 +23,8 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 /* The same for an open file: @w is its writer, NULL: a reader. */
 void mcfs_fill_open_entry(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_writer *w,
 			  struct fuse_entry_param *ret);
+/* Answer a request that has created file @key (@r 0, or the error): the entry that the name has now. */
+void mcfs_reply_created(struct mcfs_op *op, const struct mcfs_key *key, int r);
 /* Key of @name in directory @parent, NULL: .mcfs. -ENAMETOOLONG, or -EPERM for reserved names. */
 int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
 		   struct mcfs_key *ret);

@@ -16,9 +16,6 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 	struct mcs_attrs attrs;
 	struct mcs_put_opts opts = { .flags = MCS_PUT_EXCL, .kind = MCS_SYMLINK, .attrs = &attrs };
 	struct iovec iov = { (void *)(uintptr_t)target, strlen(target) };
-	struct fuse_entry_param e;
-	struct mcfs_found found;
-	struct mcfs_inode *in;
 	struct mcfs_key key;
 	struct mcfs_op op;
 	int r;
@@ -32,14 +29,7 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 		mcfs_attrs_new(&op, op.in, MCS_SYMLINK, 0, &attrs);
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), &iov, 1, &opts, mcfs_op_left_ms(&op));
 	}
-	if (r == 0)
-		r = mcfs_find(&op, &key, &found);
-	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, false, &e, &in);
-	if (r < 0)
-		(void)mcfs_reply_err(&op, r);
-	else if (mcfs_reply_entry(&op, &e) < 0)
-		mcfs_inode_forget(&op.fs->inodes, in, 1);
+	mcfs_reply_created(&op, &key, r);
 }
 
 static int read_target(struct mcfs_op *op, const struct mcfs_key *key, char ret[PATH_MAX])
