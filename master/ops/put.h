@@ -88,6 +88,7 @@ struct mcm_put_request {
 	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; in and out */
 	uint64_t refused;		/* shortest length refused in this request, 0: none; in and out */
 	struct mcm_slice slice;		/* in and out, except for its end */
+	bool full;			/* private to allocate.c: a search met full segments only */
 };
 
 struct mcm_put_granted {

@@ -16,7 +16,10 @@
 
 /* segments asked for free space before eviction is considered (upstream's limit too) */
 #define FREE_TRIES 100
-#define STACK_CANDIDATES 128
+/* the same for the other puts of a request, once such a search has found all of them full */
+#define FREE_TRIES_FULL 8
+/* of the strategy's order, and of preferred segments, so many are searched for victims before any other segment */
+#define FIRST_MAX 8u
 
 MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
 	   "Puts refused because no space could be freed")
@@ -95,8 +98,10 @@ static int allocate_free(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s;
+	uint64_t granules = p->len >> MCM_GRANULE_SHIFT;
 	struct mcm_pick pick;
-	unsigned i, tries;
+	unsigned i, tries, most = p->rq->full ? FREE_TRIES_FULL : FREE_TRIES;
+	uint32_t number;
 	int r;
 
 	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
@@ -115,38 +120,19 @@ static int allocate_free(struct allocation *p)
 		}
 	}
 	pick = pick_begin(p);
-	for (tries = 0; tries < FREE_TRIES && p->n < p->rq->copies; tries++) {
-		s = pick.next(&pick);
-		if (!s)
+	for (tries = 0; tries < most && p->n < p->rq->copies; tries++) {
+		number = pick.next(&pick);
+		if (number == MCM_NO_SEGMENT)
 			break;
-		r = allocation_try_free(p, s);
+		/* Most segments of a full pool are full: their structs are not read. */
+		if (mcm_load_relaxed(&ss->room[number]) < granules)
+			continue;
+		r = allocation_try_free(p, ss->at[number]);
 		if (r < 0 && r != -MC_ENOSPACE)
 			return r;
 	}
+	p->rq->full |= tries == FREE_TRIES;
 	return 0;
-}
-
-/* Table lock held: segments on which to evict, preferred ones first.  @ret has room for all. */
-static unsigned allocation_candidates(const struct allocation *p, uint16_t *ret)
-{
-	struct mcm_pick pick = pick_begin(p);
-	struct mcm_segment *s;
-	unsigned i, n = 0;
-
-	/* Continue where the last slice ended. */
-	if (p->rq->slice.segment) {
-		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
-		if (allocation_eligible(p, s))
-			ret[n++] = s->index;
-	}
-	for (i = 0; i < p->rq->n_preferred; i++)
-		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
-			if (allocation_eligible(p, s) && n < p->m->segments.n_live)
-				ret[n++] = s->index;
-	while ((s = pick.next(&pick)))
-		if (allocation_eligible(p, s) && n < 2 * p->m->segments.n_live)
-			ret[n++] = s->index;
-	return n;
 }
 
 /* Whether a harsher level is not worth it: all copies have a range, or at least one has and the
@@ -156,45 +142,105 @@ static bool allocation_enough(const struct allocation *p)
 	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
 }
 
-/* Evict on the candidates in turn, level by level. */
-static int allocate_evicting_from(struct allocation *p, const uint16_t *cand, unsigned n)
+static void first_add(const struct allocation *p, unsigned level, uint16_t number, uint16_t *ret, unsigned *n)
 {
-	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels_put(p->m, level), l, i;
+	if (*n < FIRST_MAX && mcm_candidates_has(p->m->segments.candidates, number, level))
+		ret[(*n)++] = number;
+}
+
+/* Candidates that are searched before all others: the preferred segments, and the first ones in the order of the
+ * strategy. */
+static unsigned first_candidates(const struct allocation *p, unsigned level, uint16_t ret[FIRST_MAX])
+{
+	struct mcm_segments *ss = &p->m->segments;
+	struct mcm_segment *s;
+	struct mcm_pick pick;
+	unsigned n = 0, tries;
+	uint32_t number;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < p->rq->n_preferred; i++)
+		for (s = NULL; (s = mcm_segments_named(ss, p->rq->preferred[i], s));)
+			first_add(p, level, s->index, ret, &n);
+	pick = pick_begin(p);
+	for (tries = 0; tries < FREE_TRIES && n < FIRST_MAX; tries++) {
+		number = pick.next(&pick);
+		if (number == MCM_NO_SEGMENT)
+			break;
+		first_add(p, level, (uint16_t)number, ret, &n);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return n;
+}
+
+/* Evict on one segment.  MCP_AGAIN, -ENOMEM; 0 also when the segment has no space to give. */
+static int evict_on(struct allocation *p, unsigned level, uint16_t number)
+{
+	struct mcm_segment *s = mcm_segment(&p->m->segments, number);
+	uint64_t name = mcm_load_relaxed(&s->name_hash);
 	uint32_t range;
 	int r;
 
-	/* Skip the levels that an earlier slice found too mild. */
-	for (l = 0; l < steps && p->rq->slice.segment && level[l] != p->rq->slice.level; l++)
-		;
-	for (l = l < steps ? l : 0; l < steps; l++) {
-		for (i = 0; i < n && p->n < p->rq->copies; i++) {
-			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
-			uint64_t name = mcm_load_relaxed(&s->name_hash);
-
-			if (!allocation_eligible(p, s))
-				continue;
-			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &range);
-			if (r == 0)
-				allocation_add(p, s, name, range);
-			if (r == MCP_AGAIN) {
-				p->rq->slice.segment = s->index + 1u;
-				p->rq->slice.level = level[l];
-			}
-			if (r < 0 && r != -MC_ENOSPACE)
-				return r;
-		}
-		if (allocation_enough(p))
-			return 0;
+	if (!allocation_eligible(p, s)) {
+		if (!mcm_segment_allocatable(s))
+			mcm_segment_unusable(&p->m->segments, s);
+		return 0;
 	}
-	return 0;
+	r = mcm_make_room(p->m, s, p->len, level, &p->rq->slice, &range);
+	if (r == 0)
+		allocation_add(p, s, name, range);
+	return r == -MC_ENOSPACE ? 0 : r;
+}
+
+/* Evict on the candidates of a level with numbers in [@from, @to). */
+static int evict_between(struct allocation *p, unsigned level, uint32_t from, uint32_t to)
+{
+	const struct mcm_candidates *c = p->m->segments.candidates;
+	int r = 0;
+
+	while (r == 0 && p->n < p->rq->copies && (from = mcm_candidates_next(c, level, from)) < to) {
+		r = evict_on(p, level, (uint16_t)from++);
+		if (r == 0 && p->n < p->rq->copies && mcm_slice_over(&p->rq->slice)) {
+			p->rq->slice.segment = 0;
+			r = MCP_AGAIN;
+		}
+	}
+	return r;
+}
+
+static int evict_at_level(struct allocation *p, unsigned level)
+{
+	uint16_t first[FIRST_MAX];
+	uint32_t middle;
+	unsigned n, i;
+	int r = 0;
+
+	if (mcm_candidates_next(p->m->segments.candidates, level, 0) == MCM_NO_SEGMENT)
+		return 0;
+	n = first_candidates(p, level, first);
+	for (i = 0; r == 0 && i < n && p->n < p->rq->copies; i++)
+		r = evict_on(p, level, first[i]);
+	if (r < 0 || p->n == p->rq->copies)
+		return r;
+	/* From the last one on, so that other puts search elsewhere. */
+	middle = n ? first[n - 1] : 0;
+	r = evict_between(p, level, middle, MCM_CANDIDATES_MAX);
+	return r < 0 ? r : evict_between(p, level, 0, middle);
+}
+
+/* Continue the run that the last slice began. */
+static int evict_continue(struct allocation *p, unsigned level)
+{
+	uint16_t number = (uint16_t)(p->rq->slice.segment - 1);
+
+	return p->rq->slice.segment ? evict_on(p, level, number) : 0;
 }
 
 static int allocate_evicting(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
-	uint16_t few[STACK_CANDIDATES], *cand = few;
-	unsigned n;
-	int r;
+	unsigned level[MCM_EVICT_LEVELS], steps, l;
+	int r = 0;
 
 	/* Evict objects of tenants above their quota share first, on any segment. */
 	if (mcm_tenants_over_quota(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
@@ -206,14 +252,18 @@ static int allocate_evicting(struct allocation *p)
 		if (mcm_slice_over(&p->rq->slice))
 			return MCP_AGAIN;
 	}
-	pthread_rwlock_rdlock(&ss->lock);
-	if (ss->n_live > STACK_CANDIDATES / 2)
-		cand = malloc(2 * ss->n_live * sizeof(*cand));
-	n = cand ? allocation_candidates(p, cand) : 0;
-	pthread_rwlock_unlock(&ss->lock);
-	r = cand ? allocate_evicting_from(p, cand, n) : -ENOMEM;
-	if (cand != few)
-		free(cand);
+	mcm_candidates_turn(ss->candidates, mcm_now_tick(p->m));
+	steps = mcm_evict_levels_put(p->m, level);
+	/* Skip the levels that an earlier slice found too mild. */
+	for (l = 0; l < steps && p->rq->slice.segment && (level[l] & ~MCM_EVICT_WAITING) != p->rq->slice.level; l++)
+		;
+	for (l = l < steps ? l : 0; l < steps; l++) {
+		r = evict_continue(p, level[l]);
+		if (r == 0 && p->n < p->rq->copies)
+			r = evict_at_level(p, level[l]);
+		if (r < 0 || allocation_enough(p))
+			break;
+	}
 	return r;
 }
 
