@@ -51,7 +51,7 @@ static void put_granted(struct open_put *p, const struct mcm_put_granted *g)
 		p->range[i] = range_of(&g->replica[i], p->size);
 		MUST(p->range[i].at + p->range[i].granules <= mo.seg[p->range[i].segment].granules,
 		     "a range reaches behind the segment");
-		MUST(p->range[i].granules < MCM_PAGE_GRANULES || p->range[i].at % MCM_PAGE_GRANULES == 0,
+		MUST(!mcm_alloc_aligns(p->range[i].granules) || p->range[i].at % MCM_PAGE_GRANULES == 0,
 		     "a range is not aligned");
 		range_take(&p->range[i], WHO_PUT);
 		for (j = 0; j < i; j++)
