@@ -11,8 +11,8 @@
 #include "master/memory/alloc.h"
 #include "tests/perf/row.h"
 
-#define SEGMENT (16ull << 30)
-#define PAIRS 4000000u
+#define SEGMENT perf_n(16ull << 30, 64u << 20)
+#define PAIRS perf_n(4000000, 4000)
 
 /* CPU time of this process: other programs do not disturb it. */
 static uint64_t cpu_ns(void)
@@ -119,14 +119,14 @@ struct held {
  * held ranges has room for ranges of 4 KiB on average. */
 static void utilisation(const char *name, uint64_t (*size)(void), unsigned rounds, bool oldest)
 {
-	uint64_t n = 0, first = 0, cap = SEGMENT / 4096, len, sum = 0, i, pairs = 0, began;
+	uint64_t segment = SEGMENT, n = 0, first = 0, cap = segment / 4096, len, sum = 0, i, pairs = 0, began;
 	struct held *held = calloc(cap, sizeof(*held));
 	double low = 1, total = 0, u;
 	struct mcm_alloc a;
 	uint32_t range;
 	char what[64];
 
-	if (!held || mcm_alloc_init(&a, SEGMENT) < 0)
+	if (!held || mcm_alloc_init(&a, segment) < 0)
 		exit(1);
 	state = SEED;
 	began = 0;
@@ -137,7 +137,7 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 
 			if (!began)
 				began = cpu_ns();
-			u = (double)sum / (double)SEGMENT;
+			u = (double)sum / (double)segment;
 			total += u;
 			low = u < low ? u : low;
 			i++;
@@ -162,6 +162,7 @@ static void utilisation(const char *name, uint64_t (*size)(void), unsigned round
 
 static double pairs_per_sec(uint64_t (*size)(void), unsigned live)
 {
+	uint64_t pairs = PAIRS;
 	uint32_t *range = calloc(live, sizeof(*range));
 	struct mcm_alloc a;
 	uint64_t began;
@@ -174,7 +175,7 @@ static double pairs_per_sec(uint64_t (*size)(void), unsigned live)
 		if (mcm_alloc_take(&a, size(), &range[i]) < 0)
 			exit(1);
 	began = cpu_ns();
-	for (i = 0; i < PAIRS; i++) {
+	for (i = 0; i < pairs; i++) {
 		uint32_t *slot = &range[rnd() % live];
 
 		mcm_alloc_free(&a, *slot);
@@ -184,11 +185,12 @@ static double pairs_per_sec(uint64_t (*size)(void), unsigned live)
 	began = cpu_ns() - began;
 	mcm_alloc_done(&a);
 	free(range);
-	return PAIRS * 1e3 / (double)began;
+	return (double)pairs * 1e3 / (double)began;
 }
 
 static double malloc_pairs_per_sec(unsigned live)
 {
+	uint64_t pairs = PAIRS;
 	void **p = calloc(live, sizeof(*p));
 	uint64_t began;
 	unsigned i;
@@ -197,7 +199,7 @@ static double malloc_pairs_per_sec(unsigned live)
 		exit(1);
 	state = SEED;
 	began = cpu_ns();
-	for (i = 0; i < PAIRS; i++) {
+	for (i = 0; i < pairs; i++) {
 		void **slot = &p[rnd() % live];
 
 		free(*slot);
@@ -207,7 +209,7 @@ static double malloc_pairs_per_sec(unsigned live)
 	for (i = 0; i < live; i++)
 		free(p[i]);
 	free(p);
-	return PAIRS * 1e3 / (double)began;
+	return (double)pairs * 1e3 / (double)began;
 }
 
 int main(void)
@@ -241,8 +243,9 @@ int main(void)
 	perf_row("malloc+free, 64 B..4 KiB, 10000 live", "rate", malloc_pairs_per_sec(10000),
 		 "M pairs/s");
 	for (size_t i = 0; i < sizeof(mix) / sizeof(mix[0]); i++)
-		perf_row(mix[i].what, "rate", pairs_per_sec(mix[i].size, mix[i].live), "M pairs/s");
+		perf_row(mix[i].what, "rate",
+			 pairs_per_sec(mix[i].size, (unsigned)perf_n(mix[i].live, 1000)), "M pairs/s");
 	for (size_t i = 0; i < 2 * sizeof(fill) / sizeof(fill[0]); i++)
-		utilisation(fill[i / 2].what, fill[i / 2].size, fill[i / 2].rounds, i % 2);
+		utilisation(fill[i / 2].what, fill[i / 2].size, (unsigned)perf_n(fill[i / 2].rounds, 500), i % 2);
 	return 0;
 }
