@@ -18,7 +18,7 @@
 #define MCM_GRANULE_SHIFT 6
 #define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
 #define MCM_PAGE_GRANULES 64u		/* 4 KiB */
-#define MCM_ALIGN_GRANULES 1024u	/* 64 KiB: ranges from this length on are aligned to pages, whatever their length */
+#define MCM_ALIGN_GRANULES 1024u	/* 64 KiB: from this length on also ranges of odd length are aligned */
 #define MCM_ALLOC_MAX ((1ull << 45) - 4096)	/* bytes of a segment, at most */
 
 #define MCM_BIN_SUB_SHIFT 5

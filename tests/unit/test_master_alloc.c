@@ -143,7 +143,8 @@ static void recycle(uint64_t len, uint64_t size)
 static void test_uniform(void **state)
 {
 	static const uint64_t len[] = { 1, 64, 100, 4095, 4096, 4097, 4096 + 17, 5000, 8192 + 17,
-					36881, 61440, 65535, 65536, 65536 + 17, 131088, 100000, 1 << 20, (1 << 20) + 64 };
+					36881, 61440, 65535, 65536, 65536 + 17, 131088, 100000,
+					1 << 20, (1 << 20) + 64 };
 	unsigned i;
 
 	(void)state;
