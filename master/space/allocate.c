@@ -47,11 +47,28 @@ static bool allocation_eligible(const struct allocation *p, const struct mcm_seg
 	return true;
 }
 
+/* Table lock held: could the missing copies, or at least one of them, have ranges if all evictable objects were
+ * evicted?  An object that cannot fit must not cost others their memory. */
+static bool allocation_possible(const struct allocation *p)
+{
+	uint64_t want = mcm_alloc_round(p->len) << MCM_GRANULE_SHIFT;
+	const struct mcm_segments *ss = &p->m->segments;
+	struct allocation all = *p;
+	unsigned need = p->rq->flags & MCP_PUT_ALL_REPLICAS ? p->rq->copies : p->n + 1;
+
+	for (unsigned i = 0; i < ss->n_live && all.n < need; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (allocation_eligible(&all, s) && mcm_segment_could_hold(s, want))
+			all.name[all.n++] = mcm_load_relaxed(&s->name_hash);
+	}
+	return all.n >= need;
+}
+
 static void allocation_add(struct allocation *p, const struct mcm_segment *s, uint64_t name, uint32_t range)
 {
 	p->name[p->n] = name;
 	p->extent[p->n++] = (struct mcm_extent){ range, s->index };
-	mcm_evict_kick(p->m, s);
 }
 
 /* -MC_ENOSPACE is the expected error: the caller tries another segment. */
@@ -61,6 +78,8 @@ static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 	int r;
 
 	if (!allocation_eligible(p, s) || mcm_load_relaxed(&s->size) - mcm_load_relaxed(&s->used) < p->len)
+		return -MC_ENOSPACE;
+	if (p->rq->flags & MCP_PUT_NO_EVICT && mcm_evict_begins_with(p->m, s, p->len))
 		return -MC_ENOSPACE;
 	r = mcm_segment_take(s, p->len, &range);
 	if (r == 0)
@@ -289,6 +308,8 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 {
 	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
 
+	if (rq->flags & MCP_PUT_NO_EVICT && len <= largest)
+		return mc_fail(-MC_ENOSPACE, "no space for %llu bytes without eviction", (unsigned long long)len);
 	mc_metric_add(&alloc_failures, 1);
 	if (owners_awaited(m))
 		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet");
@@ -302,10 +323,22 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 	return mc_fail(-MC_ENOSPACE, "no space for %llu bytes", (unsigned long long)len);
 }
 
+int mcm_allocate_check(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
+{
+	const struct allocation p = { .m = m, .rq = rq, .len = len };
+	bool possible;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	possible = allocation_possible(&p);
+	pthread_rwlock_unlock(&m->segments.lock);
+	return possible ? 0 : allocation_failed(m, rq, len);
+}
+
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		   struct mcm_extent *ret_extents, unsigned *ret_copies)
 {
 	struct allocation p = { .m = m, .rq = rq, .len = len, .extent = ret_extents };
+	bool evict;
 	int r;
 
 	/* A length that found no space earlier in this request needs no second search. */
@@ -313,8 +346,9 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		return allocation_failed(m, rq, len);
 	pthread_rwlock_rdlock(&m->segments.lock);
 	r = allocate_free(&p);
+	evict = r == 0 && p.n < rq->copies && !(rq->flags & MCP_PUT_NO_EVICT) && allocation_possible(&p);
 	pthread_rwlock_unlock(&m->segments.lock);
-	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED))
+	if (evict)
 		r = allocate_evicting(&p);
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
@@ -324,6 +358,8 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		rq->slice.segment = 0;
 	if (!p.n)
 		return r < 0 ? r : allocation_failed(m, rq, len);
+	for (unsigned i = 0; i < p.n; i++)
+		mcm_evict_kick(m, mcm_segment(&m->segments, ret_extents[i].segment));
 	if (!rq->same_node)
 		rq->same_node = p.name[0];
 	if (p.n < rq->copies)

@@ -265,7 +265,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	int r;
 
 	/* A put that cannot succeed must not evict anything. */
-	if (mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) < mcm_load_relaxed(&s->used) + want) {
+	if (!mcm_segment_could_hold(s, want)) {
 		if (!mcm_load_relaxed(&s->evictable))
 			mcm_segment_unusable(&m->segments, s);
 		return -MC_ENOSPACE;
@@ -329,17 +329,27 @@ static double segment_low(const struct mcm *m, const struct mcm_segment *s)
 	return low > 0 ? low : 0;
 }
 
-/* Bytes to evict until the used share of the segment is @ratio.  The share is taken of the bytes
- * that eviction can free: a segment with many hard-pinned objects and unfinished puts would
- * otherwise lose everything else at once, even objects that were just put. */
-static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
+/* Bytes to evict until the used share of the segment is @ratio, if @more bytes were used by unfinished puts.
+ * The share is taken of the bytes that eviction can free: a segment with many hard-pinned objects and
+ * unfinished puts would otherwise lose everything else at once, even objects that were just put. */
+static uint64_t segment_excess_with(const struct mcm_segment *s, uint64_t more, double ratio)
 {
 	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
-	uint64_t fixed = used > evictable ? used - evictable : 0;
+	uint64_t fixed = (used > evictable ? used - evictable : 0) + more;
 	uint64_t size = mcm_load_relaxed(&s->size), room = size > fixed ? size - fixed : 0;
 	uint64_t goal = (uint64_t)((double)room * ratio);
 
 	return evictable > goal ? evictable - goal : 0;
+}
+
+static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
+{
+	return segment_excess_with(s, 0, ratio);
+}
+
+bool mcm_evict_begins_with(const struct mcm *m, const struct mcm_segment *s, uint64_t more)
+{
+	return segment_excess_with(s, more, segment_high(m, s));
 }
 
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)

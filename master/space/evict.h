@@ -97,6 +97,8 @@ unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
  * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */
 int mcm_count_admit(struct mcm *m, uint32_t key_len);
+/* Would mcm_count_admit() evict?  Other puts may change the answer meanwhile. */
+bool mcm_count_full(const struct mcm *m, uint32_t key_len);
 void mcm_count_leave(struct mcm *m, uint32_t key_len);
 
 /* The policies' view for selecting victims of a segment.  Recent are: the last eighth of the
@@ -113,5 +115,7 @@ bool mcm_promise_leases_active(const struct mcm *m);
 bool mcm_evict_background(struct mcm *m);
 /* Wake the background evictor when @s is above the watermark. */
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s);
+/* Would an unfinished put of @more bytes bring the segment above its watermark? */
+bool mcm_evict_begins_with(const struct mcm *m, const struct mcm_segment *s, uint64_t more);
 
 #endif

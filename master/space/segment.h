@@ -172,6 +172,12 @@ static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }
 
+/* Are @want bytes, whole granules, free or evictable?  They need not be in one piece. */
+static inline bool mcm_segment_could_hold(const struct mcm_segment *s, uint64_t want)
+{
+	return mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) >= mcm_load_relaxed(&s->used) + want;
+}
+
 /* ---- the table's lock is held ---- */
 
 /* The mounted segment with an id; NULL: there is none. */

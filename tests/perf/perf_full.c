@@ -4,7 +4,7 @@
  *	perf_full [PART]
  *
  * PART: leased, segments or pinned; default: all of them.  PERF_OBJECTS: objects in the pool, default 300000;
- * PERF_SECONDS: duration of each case, default 1.
+ * PERF_SECONDS: duration of each case, default 1.  A case needs 16 objects per segment.
  *
  * A master's core without sockets, in one process: puts in batches of 32, in slices as its RPC threads make them.
  * A step is the work on one slice, in CPU time: for
@@ -32,8 +32,8 @@
 #define STEPS_MAX 4000000u
 
 static const struct mcp_id me = { 1, 2 };
-static uint64_t n_objects = 300000;
-static double seconds = 1;
+static uint64_t n_objects;
+static double seconds;
 
 struct pool {
 	struct mcm *m;
@@ -189,7 +189,8 @@ static int compare(const void *a, const void *b)
 static struct figures put_for(struct pool *p, double secs)
 {
 	uint32_t *step = malloc(STEPS_MAX * sizeof(*step));
-	uint64_t puts = 0, cpu = cpu_ns(), began = mc_now_ns(), now = began, at = began, end, since = 0, steps = 0, other = 0;
+	uint64_t puts = 0, since = 0, steps = 0, other = 0, cpu = cpu_ns();
+	uint64_t began = mc_now_ns(), now = began, at = began, end;
 	struct figures f = { .second_min = 1e12 };
 
 	if (!step)
@@ -234,7 +235,7 @@ static void bench_leased(char *policy)
 	static const unsigned share[] = { 0, 50, 90, 95, 99, 100 }, segments[] = { 1, 100, 1000 };
 	char what[96];
 
-	for (unsigned g = 0; g < 3; g++) {
+	for (unsigned g = 0; g < 3 && segments[g] <= n_objects / 16; g++) {
 		double base = 0;
 
 		for (unsigned i = 0; i < 6; i++) {
@@ -263,7 +264,7 @@ static void bench_segments(char *policy)
 	double ten = 0;
 	char what[96];
 
-	for (unsigned g = 0; g < 5; g++) {
+	for (unsigned g = 0; g < 5 && segments[g] <= n_objects / 16; g++) {
 		struct figures f;
 		struct pool p;
 
@@ -299,7 +300,7 @@ static void bench_pinned(char *policy, bool hard)
 	static const unsigned segments[] = { 1, 1000, 10000 };
 	char what[96];
 
-	for (unsigned g = 0; g < 3; g++) {
+	for (unsigned g = 0; g < 3 && segments[g] <= n_objects / 16; g++) {
 		struct figures f;
 		struct pool p;
 
@@ -331,10 +332,10 @@ int main(int argc, char **argv)
 	static char lru[] = "lru", learn[] = "learn";
 	const char *part = argc > 1 ? argv[1] : "", *env;
 
-	if ((env = getenv("PERF_OBJECTS")))
-		n_objects = strtoull(env, NULL, 10) / BATCH * BATCH;
-	if ((env = getenv("PERF_SECONDS")))
-		seconds = strtod(env, NULL);
+	env = getenv("PERF_OBJECTS");
+	n_objects = (env ? strtoull(env, NULL, 10) : perf_n(300000, 3200)) / BATCH * BATCH;
+	env = getenv("PERF_SECONDS");
+	seconds = env ? strtod(env, NULL) : (double)perf_n(1000, 2) / 1000;
 	for (int i = 0; i < 2; i++) {
 		char *policy = i ? lru : learn;
 

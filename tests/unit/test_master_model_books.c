@@ -239,6 +239,21 @@ unsigned window_level(uint64_t len)
 	return NO_LEVEL;
 }
 
+int expected_memory(const struct open_put *p, bool fits)
+{
+	unsigned s;
+	uint64_t largest = 0;
+
+	if (!p->size)
+		return 0;
+	for (s = 1; s <= mo.setup->segments; s++)
+		if (mo.seg[s].mounted && mo.seg[s].granules * MCM_GRANULE > largest)
+			largest = mo.seg[s].granules * MCM_GRANULE;
+	if (largest && mcm_object_reserve(p->size) > largest)
+		return -MC_ETOOBIG;
+	return fits ? 0 : -MC_ENOSPACE;
+}
+
 /* ---- tenants ---- */
 
 uint64_t tenant_charged(unsigned tenant)

@@ -165,6 +165,8 @@ bool window(uint64_t len, unsigned level);
 /* The mildest level at which they fit; NO_LEVEL: none. */
 #define NO_LEVEL MCM_EVICT_FLAG_SETS
 unsigned window_level(uint64_t len);
+/* The result of allocating memory for the put; @fits: there is a run of granules for it. */
+int expected_memory(const struct open_put *p, bool fits);
 /* Removed from the index: removed, replaced or evicted. */
 void version_unindex(struct version *v);
 void unpin(struct held_pin *p);
