@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_full.c - puts into a full pool: by the share of objects with a lease, and by the number of segments.
+  A part of perf_master.
  *
- *	perf_full [PART]
- *
- * PART: leased, segments or pinned; default: all of them.  PERF_OBJECTS: objects in the pool, default 300000;
  * PERF_SECONDS: duration of each case, default 1.  A case needs 16 objects per segment.
  *
  * A master's core without sockets, in one process: puts in batches of 32, in slices as its RPC threads make them.
  * A step is the work on one slice, in CPU time: for
  * that long the thread serves no other client. */
 #include <config.h>
+
+#include "tests/perf/perf_full.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,14 +327,12 @@ static void bench_pinned(char *policy, bool hard)
 	}
 }
 
-int main(int argc, char **argv)
+void perf_full(uint64_t objects, const char *part)
 {
 	static char lru[] = "lru", learn[] = "learn";
-	const char *part = argc > 1 ? argv[1] : "", *env;
+	const char *env = getenv("PERF_SECONDS");
 
-	env = getenv("PERF_OBJECTS");
-	n_objects = (env ? strtoull(env, NULL, 10) : perf_n(300000, 3200)) / BATCH * BATCH;
-	env = getenv("PERF_SECONDS");
+	n_objects = objects / BATCH * BATCH;
 	seconds = env ? strtod(env, NULL) : (double)perf_n(1000, 2) / 1000;
 	for (int i = 0; i < 2; i++) {
 		char *policy = i ? lru : learn;
@@ -348,5 +346,4 @@ int main(int argc, char **argv)
 			bench_pinned(policy, false);
 		}
 	}
-	return 0;
 }

@@ -5,8 +5,8 @@
  *
  *	perf_master [OBJECTS [PART]]
  *
- * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or
- * evict; default: all of them.
+ * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core,
+ * evict, or of perf_full.h leased, segments, pinned; default: all of them.
  *
  * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
 #include <config.h>
@@ -33,10 +33,12 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
+#include "tests/perf/perf_full.h"
 #include "tests/perf/row.h"
 
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
+#define FULL_MAX 300000u	/* objects of the pools of perf_full.h */
 
 /* Length of the keys: the last half contains all digits of the number. */
 static unsigned key_len = KEY_LEN;
@@ -787,5 +789,6 @@ int main(int argc, char **argv)
 		bench_core(objects);
 	if (!*part || !strcmp(part, "evict"))
 		bench_core_evict();
+	perf_full(objects < FULL_MAX ? objects : FULL_MAX, part);
 	return 0;
 }
