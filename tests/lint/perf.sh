@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each program of tests/perf is in EXTRA_PROGRAMS, whose programs tests/integ/perf_programs.sh runs; each script is in the
-# tarball and parses; the programs that scripts name exist.
+# Each source file of tests/perf belongs to a program of EXTRA_PROGRAMS, all of which tests/integ/perf_programs.sh runs;
+# each script is in the tarball and parses; the programs that scripts name exist.
 set -eu
 cd "${top_srcdir:?}"
 tmp=$(mktemp -d)
@@ -20,10 +20,19 @@ words() {
 }
 words EXTRA_PROGRAMS >"$tmp/programs"
 words EXTRA_DIST >"$tmp/dist"
+# Further source files of these programs.
+while read -r program; do
+	variable=%C%_$(echo "${program#tests/}" | tr / _)_SOURCES
+	awk -v name="$variable" '$1 == name { $1 = $2 = ""; gsub(/%D%/, "tests"); print }' tests/*.am
+done <"$tmp/programs" | tr -s ' \t' '\n' >"$tmp/sources"
 [ "$(wc -l <"$tmp/programs")" -ge 19 ] || complain "EXTRA_PROGRAMS is not found in tests/*.am"
 for file in tests/perf/*; do
 	case $file in
-	*.c) grep -qx "${file%.c}" "$tmp/programs" || complain "$file: not in EXTRA_PROGRAMS, so nothing runs it" ;;
+	*.c)
+		grep -qx "${file%.c}" "$tmp/programs" || grep -qx "$file" "$tmp/sources" ||
+			complain "$file: not in EXTRA_PROGRAMS, so nothing runs it"
+		;;
+	*.h) grep -qxE "$file" "$tmp/dist" "$tmp/sources" || complain "$file: not in EXTRA_DIST" ;;
 	*) grep -qx "$file" "$tmp/dist" || complain "$file: not in EXTRA_DIST" ;;
 	esac
 	case $file in

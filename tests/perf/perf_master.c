@@ -6,7 +6,7 @@
  *	perf_master [OBJECTS [PART]]
  *
  * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core,
- * evict, or of perf_full.h leased, segments, pinned; default: all of them.
+ * evict, or of full_pool.h leased, segments, pinned; default: all of them.
  *
  * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
 #include <config.h>
@@ -33,12 +33,12 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
-#include "tests/perf/perf_full.h"
+#include "tests/perf/full_pool.h"
 #include "tests/perf/row.h"
 
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
-#define FULL_MAX 300000u	/* objects of the pools of perf_full.h */
+#define FULL_MAX 300000u	/* objects of the pools of full_pool.h */
 
 /* Length of the keys: the last half contains all digits of the number. */
 static unsigned key_len = KEY_LEN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_full.c - puts into a full pool: by the share of objects with a lease, and by the number of segments.
+ * full_pool.c - puts into a full pool: by the share of objects with a lease, and by the number of segments.
   A part of perf_master.
  *
  * PERF_SECONDS: duration of each case, default 1.  A case needs 16 objects per segment.
@@ -9,7 +9,7 @@
  * that long the thread serves no other client. */
 #include <config.h>
 
-#include "tests/perf/perf_full.h"
+#include "tests/perf/full_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>

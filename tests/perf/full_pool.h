@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * perf_full.h - the part of perf_master with puts into a full pool. */
-#ifndef PERF_FULL_H
-#define PERF_FULL_H
+ * full_pool.h - the part of perf_master with puts into a full pool. */
+#ifndef FULL_POOL_H
+#define FULL_POOL_H
 
 #include <stdint.h>
 
