@@ -70,7 +70,8 @@ struct mcm {
 	struct mcm_durables durables;
 	struct mcm_journal *journal;	/* NULL: none */
 	struct mcm_kv_events *kv_events;	/* constant while served; NULL: switched off */
-	/* owned by the evictor: slots that may have a grace pin, grace_next .. grace_end - 1 */
+	/* owned by the evictor: slots that may have a grace pin, grace_next .. grace_end - 1, maybe none; grace_end 0:
+	 * there was no grace period */
 	uint32_t grace_next, grace_end;
 	/* owned by the monitor */
 	uint64_t grace_until_ms;	/* earliest end of the grace period; 0: it is over, or there was none */

@@ -114,8 +114,8 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 
 /* ---- restore_grace.c ---- */
 
-/* Give a restored object its grace pin; after the last one begin the grace period, which depends on
- * their number. */
+/* Give a restored object its grace pin; after the last one begin the grace period, unless neither an object nor a
+ * segment was restored. */
 void mcm_grace_pin(struct mcm *m, uint32_t slot);
 void mcm_grace_begin(struct mcm *m, uint64_t objects);
 

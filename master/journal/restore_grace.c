@@ -35,9 +35,14 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects)
 	m->grace_next = 1;
 	m->grace_from_ms = mcm_now_ms(m);
 	m->awaits = objects > 0;
+	m->grace_until_ms = 0;
+	if (!objects && !m->segments.n_live)
+		return;
+	/* Objects without bytes have no pins, and the owners of empty segments need time too. */
+	if (!m->grace_end)
+		m->grace_end = m->grace_next;
 	/* There is at most one owner per segment, but any number of readers. */
-	m->grace_until_ms = !objects ? 0 :
-		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
+	m->grace_until_ms = mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
 }
 
 /* A slot with a grace pin is not reused before this. */
@@ -131,7 +136,7 @@ bool mcm_grace_release(struct mcm *m)
 {
 	uint32_t end = m->grace_end;
 
-	if (!__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE) || m->grace_next >= end)
 		return false;
 	if (end - m->grace_next > STEP)
 		end = m->grace_next + STEP;
