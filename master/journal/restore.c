@@ -506,6 +506,8 @@ int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 				r->segments, (unsigned long long)r->puts,
 				(unsigned long long)ld.records, (unsigned long long)ld.damaged,
 				(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS));
+		if (r->uncorrected)
+			j->based = false;
 	}
 	mcm_restored_done(r);
 	mcm_journal_files_done(&files);

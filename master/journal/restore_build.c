@@ -424,6 +424,40 @@ static int make_ranges(struct build *b)
 	return r;
 }
 
+/* ---- rejected claims ---- */
+
+/* The files still have the records of rejected claims.  Once their segments' numbers, or their memory, are used again,
+ * the next start would restore these claims: foreign bytes.  So later records correct them, and where there are too
+ * many for the journal's buffer, a checkpoint does. */
+static bool may_correct(struct build *b)
+{
+	struct mcm_journal *j = b->m->journal;
+	bool room = j->len < MCM_JOURNAL_BUFFER / 2;
+
+	b->r->uncorrected |= !room;
+	return room;
+}
+
+/* Claims of one put are adjacent. */
+static void correct_puts(struct build *b)
+{
+	struct mcm_extent left[MCM_REPLICA_MAX];
+	size_t i, end;
+	unsigned n;
+
+	for (i = 0; i < b->n; i = end) {
+		const struct claim *p = &b->claim[i];
+
+		for (end = i, n = 0; end < b->n && !b->claim[end].slot && b->claim[end].generation == p->generation; end++)
+			if (b->claim[end].len)
+				left[n++] = (struct mcm_extent){ b->claim[end].range, segment_of(&b->claim[end]) };
+		if (end == i)
+			end++;
+		else if (n < end - i && may_correct(b))
+			n ? mcm_journal_put(b->m, p->generation, left, n) : mcm_journal_put_gone(b->m, p->generation);
+	}
+}
+
 /* ---- objects ---- */
 
 static void drop_object(struct build *b, uint32_t slot)
@@ -474,16 +508,19 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 {
 	uint32_t slot = p->slot;
 	struct mcm_object_record o;
-	unsigned copies = 0;
+	unsigned copies = 0, had;
 	size_t i;
 	int r;
 
 	r = object_of(b->r->frame[slot], &o);
 	if (r < 0)
 		return r;
+	had = o.copies;
 	for (i = 0; i < n; i++)
 		copies += p[i].len != 0;
 	if (o.size && !copies) {
+		if (may_correct(b))
+			mcm_journal_object_gone(b->m, slot);
 		drop_object(b, slot);
 		return 0;
 	}
@@ -499,6 +536,8 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 	for (i = 0, copies = 0; i < n; i++)
 		if (p[i].len)
 			set_extent(b, slot, &p[i], copies++);
+	if (copies < had && may_correct(b))
+		mcm_journal_object(b->m, slot);
 	if (copies)
 		mcm_grace_pin(b->m, slot);
 	b->r->objects++;
@@ -600,6 +639,8 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 	mcm_names_restored(&m->names);
 	if (!b.error)
 		b.error = make_lists(&b);
+	if (!b.error)
+		correct_puts(&b);
 	free(b.claim);
 	if (b.error)
 		return mc_fail(b.error, "cannot restore the index from %s: %s", m->journal->path,

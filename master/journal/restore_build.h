@@ -3,6 +3,7 @@
 #ifndef MCM_RESTORE_BUILD_H
 #define MCM_RESTORE_BUILD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ struct mcm_restored {
 	/* results */
 	uint64_t objects, dropped;
 	unsigned segments;
+	bool uncorrected;		/* the files have claims that were rejected: a checkpoint is needed now */
 };
 
 struct mcm_restored *mcm_restored_new(void);
