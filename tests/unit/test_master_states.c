@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "master/journal/check.h"
 #include "master/journal/copy.h"
 
 #define RUNS 240u		/* random states, besides those of one part each */
@@ -157,11 +158,30 @@ static void master_stop(struct run *t)
 		t->dir = !t->dir;
 }
 
+/* The files say what the next master will find. */
+static void files_check(struct run *t)
+{
+	struct mcm_check c;
+	int r = mcm_journal_check(&t->st.fx.conf, dirs[t->dir], &c);
+
+	t->when = "check of the files";
+	if (r < 0)
+		run_fail(t, "%s", mc_err_detail(r));
+	if (c.faults)
+		run_fail(t, "%s", c.fault[0]);
+	if (!t->pressed && !t->sweeping &&
+	    c.objects != (uint64_t)atoll(look_at(&t->was, "count objects")))
+		run_fail(t, "the files have %llu objects, the master had %s", (unsigned long long)c.objects,
+			 look_at(&t->was, "count objects"));
+	mcm_check_done(&c);
+}
+
 static void master_start(struct run *t)
 {
 	struct fixture *fx = &t->st.fx;
 	int r;
 
+	files_check(t);
 	t->starts++;
 	t->when = "start";
 	fx->conf.journal_dir = dirs[t->dir];
