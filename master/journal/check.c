@@ -255,8 +255,8 @@ void mcm_check_print(const struct mcm_check *c, const char *dir, FILE *to)
 	if (c->empty)
 		fprintf(to, "files none, a master begins an empty pool\n");
 	else
-		fprintf(to, "files checkpoint %016" PRIx64 ", journals %016" PRIx64 " to %016" PRIx64 "\n", c->checkpoint,
-			c->first, c->last);
+		fprintf(to, "files checkpoint %016" PRIx64 ", journals %016" PRIx64 " to %016" PRIx64 "\n",
+			c->checkpoint, c->first, c->last);
 	fprintf(to, "file_bytes %" PRIu64 "\nrecords %" PRIu64 "\nincomplete_bytes %" PRIu64 "\nended %s\n", c->bytes,
 		c->records, c->torn_bytes, c->ended ? "yes" : "no");
 	fprintf(to, "objects %" PRIu64 "\nobject_bytes %" PRIu64 "\nempty_objects %" PRIu64 "\ndirectories %" PRIu64

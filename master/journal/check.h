@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * check.h - reading a journal without serving, and saying what is wrong with it (mooncake_master --check_journal).
+ * check.h - reading a journal without serving, and reporting its faults (mooncake_master --check_journal).
  *
- * The check is a start: the same code reads the same files into an empty master.  Instead of logging what it skips,
- * it reports that, and it changes nothing.  Then it compares the ranges, objects and sums of the restored state.
+ * The check is a start: the same code reads the same files into an empty master.  It reports the faults that a start
+ * would log, and changes nothing.  Then it compares the ranges, objects and sums of the restored state.
  *
  * No lock is taken, so that a master can start, run and write checkpoints meanwhile.  If the files have changed since
  * they were listed, the check begins again. */

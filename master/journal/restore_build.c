@@ -482,9 +482,13 @@ static void correct_puts(struct build *b)
 	for (i = 0; i < b->n; i = end) {
 		const struct claim *p = &b->claim[i];
 
-		for (end = i, n = 0; end < b->n && !b->claim[end].slot && b->claim[end].generation == p->generation; end++)
+		n = 0;
+		for (end = i; end < b->n && !b->claim[end].slot; end++) {
+			if (b->claim[end].generation != p->generation)
+				break;
 			if (b->claim[end].len)
 				left[n++] = (struct mcm_extent){ b->claim[end].range, segment_of(&b->claim[end]) };
+		}
 		if (end == i)
 			end++;
 		else if (n < end - i && may_correct(b))

@@ -46,8 +46,8 @@ void mcm_restored_done(struct mcm_restored *r);
 int mcm_restored_put_set(struct mcm_restored *r, uint64_t generation, const uint8_t *frame);
 void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation);
 
-/* Files are damaged, or contradict each other: count it, and log it, or report it to a check.  @file NULL: no single one;
- * @record: its number in the file, 0: unknown. */
+/* Files are damaged, or contradict each other: count the fault, and log it, or report it to a check.  @file NULL: it is
+ * in no single file; @record: its number in the file, 0: unknown. */
 void mcm_restored_fault(struct mcm *m, struct mcm_restored *r, const char *file, uint64_t at, uint64_t record,
 			const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 

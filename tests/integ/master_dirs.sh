@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A pool that has directories but no object with bytes: its master starts again and again, and outlives the grace period
-# of each start.  The check of its journal says what the next master finds, and what is wrong with the files.
+# of each start.  The check of its journal counts the objects that the next master finds, and names faults of the files.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 journal=$tmp/journal

@@ -33,7 +33,7 @@ static void __attribute__((format(printf, 2, 3))) line_add(struct look *l, const
 	l->line[l->n++] = text;
 }
 
-/* ---- what the master has to remember ---- */
+/* ---- durable properties ---- */
 
 static char *name_of(const char *key, uint32_t len)
 {
@@ -235,10 +235,10 @@ static void look_segments(struct fixture *fx, struct look *l)
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
-		line_add(l, "segment %u\tname=%s size=%llu epoch=%llu base=%llx medium=%u state=%u draining=%u used=%llu "
-			 "objects=%llu", s->index, s->name, (unsigned long long)s->size, (unsigned long long)s->epoch,
-			 (unsigned long long)s->base, s->medium, mcm_segment_state(s), s->draining,
-			 (unsigned long long)s->used, (unsigned long long)s->objects);
+		line_add(l, "segment %u\tname=%s size=%llu epoch=%llu base=%llx medium=%u state=%u draining=%u "
+			 "used=%llu objects=%llu", s->index, s->name, (unsigned long long)s->size,
+			 (unsigned long long)s->epoch, (unsigned long long)s->base, s->medium, mcm_segment_state(s),
+			 s->draining, (unsigned long long)s->used, (unsigned long long)s->objects);
 	}
 }
 
@@ -263,8 +263,8 @@ void look_take(struct fixture *fx, const struct look_key *keys, size_t n, bool t
 		look_lists(fx, keys, n, i, ret);
 	look_segments(fx, ret);
 	for (unsigned i = 0; mcm_tenant_describe(fx->m, i, &t); i++)
-		line_add(ret, "tenant %.*s\tnumber=%u requested=%llu effective=%llu objects=%llu charged=%llu closed=%u",
-			 (int)t.name.len, (const char *)t.name.data, i, (unsigned long long)t.requested,
+		line_add(ret, "tenant %.*s\tnumber=%u requested=%llu effective=%llu objects=%llu charged=%llu "
+			 "closed=%u", (int)t.name.len, (const char *)t.name.data, i, (unsigned long long)t.requested,
 			 (unsigned long long)t.effective, (unsigned long long)t.objects,
 			 (unsigned long long)t.charged, t.admission_closed);
 	assert_int_equal(mcm_task_each(fx->m, (struct mcp_id){ 0, 0 }, look_task, ret), 0);

@@ -3,7 +3,7 @@
  *
  * A line is a subject, a tab and the answer.  Subjects of a key, where K is its name, with @ and its tenant's:
  *
- *	index K		what the master has to remember: all durable properties, then |, then its copies
+ *	index K		all durable properties, then |, then its copies
  *	stat K		the answer to a look-up, or an error; without the copies
  *	copies K	the copies in that answer
  *	exist K		1, 0 or an error
@@ -12,8 +12,8 @@
  *
  * Others: segment N (its number), count WHAT, tenant NAME, task ID.
  *
- * Lines leave out what a restart changes by design: the time left of leases, and the times of a directory that are not
- * attributes of its marker (names.h, mcm_names_restored()). */
+ * A restart changes the time left of leases, and the times of a directory that are not attributes of its marker
+ * (names.h, mcm_names_restored()): lines leave these out. */
 #ifndef TEST_MASTER_LOOK_H
 #define TEST_MASTER_LOOK_H
 

@@ -24,7 +24,7 @@ struct run;
 static char dirs[2][32];
 static struct run *running;	/* NULL: the last run succeeded */
 
-/* ---- what makes runs repeatable and fast ---- */
+/* ---- repeatable and fast runs ---- */
 
 int __wrap_fsync(int fd);
 int __wrap_fdatasync(int fd);
@@ -266,7 +266,7 @@ static bool same_copies(const char *a, const char *b)
 	return true;
 }
 
-/* What the master remembers of a key.  Allowed differences: copies in segments that were dropped are gone, and the
+/* The durable properties of a key.  Allowed differences: copies in segments that were dropped are gone, and the
  * object with its last one; the evictor may go on below a watermark, except with hard pins. */
 static void compare_index(struct run *t, const struct look *now, const char *was, const char *key)
 {
@@ -401,7 +401,7 @@ static void compare_line(struct run *t, const struct look *now, const char *line
 		compare_segment(t, now, was, (unsigned)atoi(subject + 8));
 	else if (!strncmp(subject, "tenant ", 7))
 		compare_tenant(t, now, was, subject + 7);
-	/* Tasks that have ended are not kept; what a drain has achieved is in its segment's line. */
+	/* Tasks that have ended are not kept; the effect of a drain is in its segment's line. */
 	else if (!strncmp(subject, "task ", 5) && look_number(was, "status=") <= MCP_TASK_RUNNING &&
 		 !look_at(now, "%s", subject))
 		run_fail(t, "%s is gone: %s", subject, was);
@@ -473,7 +473,7 @@ static void remember(struct run *t)
 	}
 }
 
-/* Objects in memory that an owner has lost are gone at once: compare with what is left. */
+/* Objects in memory that an owner has lost are gone at once: compare with the others. */
 static void owners_lose(struct run *t)
 {
 	bool lost = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_states.h - one generated state of a master: its clients, its keys, and what becomes of its owners. */
+ * test_master_states.h - one generated state of a master: its clients, its keys, and the fates of its owners. */
 #ifndef TEST_MASTER_STATES_H
 #define TEST_MASTER_STATES_H
 
@@ -8,7 +8,7 @@
 #define OWNERS 2u		/* clients 1 and 2: segments 0 and 1 of memory, and one disk each, segments 2 and 3 */
 #define KEYS_MAX 500u		/* the parts make fewer than 400 */
 
-/* What becomes of an owner before the master stops; then what it does at the next master. */
+/* An owner before the master stops, and at the next master. */
 enum fate {
 	BACK,			/* alive; mounts its segments again */
 	OTHER_MEMORY,		/* alive; mounts them with another epoch: its objects are lost */

@@ -56,8 +56,8 @@ void state_tune(const struct state *st, struct mcm_conf *conf)
 
 /* ---- keys and puts ---- */
 
-static const char *key_new(struct state *st, unsigned tenant, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static const char *key_new(struct state *st, unsigned tenant, const char *fmt, ...)
+static const char * __attribute__((format(printf, 3, 4)))
+key_new(struct state *st, unsigned tenant, const char *fmt, ...)
 {
 	struct look_key *k = &st->key[st->keys++];
 	va_list ap;
@@ -228,7 +228,8 @@ static void make_files(struct state *st)
 static void make_replicas(struct state *st)
 {
 	for (unsigned i = few(4); i--;)
-		(void)put_whole(st, &(struct put){ .key = key_new(st, 0, "two%u", i), .size = some_size(), .copies = 2 });
+		(void)put_whole(st, &(struct put){ .key = key_new(st, 0, "two%u", i), .size = some_size(),
+						   .copies = 2 });
 }
 
 static void make_hard(struct state *st)
@@ -246,7 +247,8 @@ static void make_soft(struct state *st)
 static void make_groups(struct state *st)
 {
 	for (unsigned i = few(5); i--;)
-		(void)put_whole(st, &(struct put){ .key = key_new(st, 0, "group%u", i), .size = rnd() % 2 ? some_size() : 0,
+		(void)put_whole(st, &(struct put){ .key = key_new(st, 0, "group%u", i),
+						   .size = rnd() % 2 ? some_size() : 0,
 						   .group = i % 2 ? "odd" : "even" });
 }
 
@@ -326,8 +328,8 @@ static void make_tenants(struct state *st)
 {
 	for (unsigned t = 1; t < LOOK_TENANTS; t++)
 		for (unsigned i = few(4); i--;)
-			(void)put_whole(st, &(struct put){ .key = key_new(st, t, i % 2 ? "x%u" : "dir/x%u", i), .tenant = t,
-							   .size = rnd() % 2 ? some_size() : 0 });
+			(void)put_whole(st, &(struct put){ .key = key_new(st, t, i % 2 ? "x%u" : "dir/x%u", i),
+							   .tenant = t, .size = rnd() % 2 ? some_size() : 0 });
 }
 
 static void make_disk_only(struct state *st)
