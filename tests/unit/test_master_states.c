@@ -507,6 +507,13 @@ static void owners_return(struct run *t)
 	}
 }
 
+/* Let time pass; a failure names it. */
+static void pass(struct run *t, uint64_t ms, const char *until)
+{
+	t->when = until;
+	state_advance(&t->st, ms);
+}
+
 /* One master from its start to its end.  @brief: it ends before any owner returns. */
 static void life(struct run *t, bool brief)
 {
@@ -521,15 +528,15 @@ static void life(struct run *t, bool brief)
 	owners_lose(t);
 	feed_pump(t);
 	t->moves = true;
-	state_advance(st, 5000);
+	pass(t, 5000, "grace period");
 	compare(t, "after the grace period");
-	state_advance(st, st->fx.conf.client_ttl + 1000);
+	pass(t, st->fx.conf.client_ttl + 1000, "client_ttl");
 	t->awaits = false;
 	compare(t, "after client_ttl");
 	if (t->starts < 2)
 		return;
 	/* Leases, unfinished puts and soft pins end, owners that do not return are forgotten, writers are fenced. */
-	state_advance(st, st->fx.conf.client_forget_ttl + 60000);
+	pass(t, st->fx.conf.client_forget_ttl + 60000, "all durations");
 	fx_confirm(&st->fx);
 	state_advance(st, 1000);
 	t->forgotten = true;
