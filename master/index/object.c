@@ -453,8 +453,10 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
-	if (mcm_extents_in_memory(m, &extent, 1))
+	if (mcm_extents_in_memory(m, &extent, 1)) {
 		mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
+		mcm_tenant_relist(m, slot);
+	}
 	mcm_journal_object(m, slot);
 	return 0;
 }

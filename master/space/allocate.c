@@ -298,7 +298,9 @@ static bool owners_awaited(struct mcm *m)
 	for (unsigned i = 0; i < ss->n_live && !awaited; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
-		awaited = s->medium == MCP_MEDIUM_MEMORY && !__atomic_load_n(&s->connected, __ATOMIC_RELAXED);
+		/* A connected owner has not mounted its memory yet. */
+		awaited = s->medium == MCP_MEDIUM_MEMORY && (mcm_segment_state(s) == MCP_SEG_SILENT ||
+							     !__atomic_load_n(&s->connected, __ATOMIC_RELAXED));
 	}
 	pthread_rwlock_unlock(&ss->lock);
 	return awaited;

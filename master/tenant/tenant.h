@@ -131,7 +131,8 @@ int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged);
 /* The object leaves the index.  Its memory is refunded later, when the last reader has released it. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot);
-/* Make a live object evictable again: its last reader released it, or it was a victim that was not evicted. */
+/* Make a live object evictable again: its last reader released it, it was a victim that was not evicted, or it has a
+ * copy in memory again. */
 void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */
