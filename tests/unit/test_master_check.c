@@ -210,7 +210,8 @@ static void wrong_ranges_are_found(void **state)
 	c = checked(&fx, 1, "an object has memory behind the end of segment 0");
 	starts_with(&fx, &c);
 	jx_copy_dir();
-	append_object(&fx, "same", 0, 0);
+	/* Where the first one is: odd lengths are cut off the end. */
+	append_object(&fx, "same", MIB / MCM_GRANULE - mcm_alloc_round(5000), 0);
 	c = checked(&fx, 1, "two records claim the same memory");
 	assert_int_equal(c.objects, 21);
 	starts_with(&fx, &c);

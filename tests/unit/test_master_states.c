@@ -409,7 +409,9 @@ static void compare_line(struct run *t, const struct look *now, const char *line
 		is = look_at(now, "%s", subject);
 		/* Objects and segments may be dropped by the rules above. */
 		if (strcmp(is, was) != 0 && !((t->forgotten || t->pressed || t->sweeping) &&
-					      strcmp(subject, "count pool") != 0))
+					      strcmp(subject, "count pool") != 0) &&
+		    /* A drain that goes on leaves less room. */
+		    !(t->moves && !strcmp(subject, "count largest_put")))
 			run_fail(t, "%s is %s, it was %s", subject, is, was);
 	}
 }
