@@ -316,7 +316,7 @@ bool mcp_list_check(const struct mcp_desc *elem, const uint8_t **p, const uint8_
 	if ((size_t)(end - begin) < len)
 		return false;
 	*p += len;
-	return (!count && !len) || check_list(elem, &f, count, begin, *p, &flaw);
+	return check_list(elem, &f, count, begin, *p, &flaw);
 }
 
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end, struct flaw *flaw)

@@ -40,8 +40,7 @@ struct mcp_desc {
 	const struct mcp_elem *elem;	/* NULL: interpret the table */
 };
 
-/* For elem.c: of a list with at least one element; write and check also of an empty one.  *@p is behind the list's
- * header, and behind the list afterwards. */
+/* For elem.c, of lists that are not empty.  *@p is behind the list's header, and behind the list afterwards. */
 struct mcp_seq;
 bool mcp_list_measure(const struct mcp_desc *elem, const struct mcp_seq *list, uint64_t *size);
 uint8_t *mcp_list_write(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p);

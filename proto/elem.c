@@ -3,8 +3,8 @@
  *
  * Most of a large message is the elements of its lists.  The interpreters of codec.c need some twenty instructions per
  * field; these functions need three.  They do the same for valid input.  For other input measure() and check() only
- * return false: then the interpreter finds out what is wrong.  Messages and replies open functions here too, which
- * the compiler drops. */
+ * return false: then the interpreter names the wrong field.  Messages and replies open functions here too, which the
+ * compiler drops. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -48,7 +48,8 @@
 #define MCP_BYTES(s, f)			mcp_put_u32(p, m->f.len); p += 4; \
 	if (m->f.len) memcpy(p, m->f.data, m->f.len); \
 	p += m->f.len;
-#define MCP_LIST(s, f, e)		p = mcp_list_write(&mcp_desc_##e, &m->f, p);
+#define MCP_LIST(s, f, e)		if (m->f.count) p = mcp_list_write(&mcp_desc_##e, &m->f, p); \
+	else { mcp_put_u64(p, 0); p += 8; }
 #define MCP_END(s)			return p; }
 #include "proto/msg_each.h"
 #undef BEGIN
@@ -67,7 +68,8 @@
 #define MCP_I32(s, f)			SKIP(4)
 #define MCP_ID(s, f)			SKIP(16)
 #define MCP_BYTES(s, f)			SKIP(4) SKIP(mcp_get_u32(p - 4))
-#define MCP_LIST(s, f, e)		SKIP(8) if (!mcp_list_check(&mcp_desc_##e, &p, end)) return false;
+#define MCP_LIST(s, f, e)		SKIP(8) \
+	if (mcp_get_u64(p - 8) && !mcp_list_check(&mcp_desc_##e, &p, end)) return false;
 #define MCP_SINCE(s, v)			if (p == end) return true;
 #define MCP_END(s)			return true; }
 #include "proto/msg_each.h"

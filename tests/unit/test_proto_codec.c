@@ -174,7 +174,7 @@ static void damaged_input_is_safe(void **state)
 	fclose(null);
 }
 
-/* The decoder interprets the outermost table, so it says what an element's own code must do. */
+/* The decoder interprets the outermost table, so it gives the expected result of an element's own code. */
 static void elem_loads_as_decoded(const struct mcp_desc *d, const uint8_t *data, size_t len, unsigned *good)
 {
 	void *decoded = malloc(d->size), *loaded = malloc(d->size);
@@ -191,7 +191,7 @@ static void elem_loads_as_decoded(const struct mcp_desc *d, const uint8_t *data,
 	free(loaded);
 }
 
-static void code_of_elements_does_what_their_tables_say(void **state)
+static void code_of_elements_agrees_with_their_tables(void **state)
 {
 	unsigned elems = 0, good = 0, all = 0;
 	const struct mcp_desc *d;
@@ -551,7 +551,7 @@ int main(void)
 		cmocka_unit_test(every_table_round_trips),
 		cmocka_unit_test(every_prefix_is_refused),
 		cmocka_unit_test(damaged_input_is_safe),
-		cmocka_unit_test(code_of_elements_does_what_their_tables_say),
+		cmocka_unit_test(code_of_elements_agrees_with_their_tables),
 		cmocka_unit_test(unknown_tails_are_skipped),
 		cmocka_unit_test(malformed_lists_are_named),
 		cmocka_unit_test(rest_of_a_list_is_no_element),
