@@ -206,8 +206,8 @@ void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type, cons
 	}
 	if (4ull * t->count > load && t->bits < MAX_BITS - type->shift)
 		resize_begin(t, t->bits ? t->bits + 1u : MIN_BITS);
-	else if (t->bits > MIN_BITS && 32ull * t->count < load)
+	else if (t->bits > MIN_BITS && t->bits > type->keep && 32ull * t->count < load)
 		resize_begin(t, t->bits - 1u);
-	else if (t->bits == MIN_BITS && !t->count)
+	else if (t->bits == MIN_BITS && !t->count && !type->keep)
 		resize_begin(t, 0);
 }

@@ -22,6 +22,9 @@ struct mcm_table_type {
 	size_t hash;		/* offset of the uint32_t hash */
 	uint8_t shift;		/* number of top hash bits that are equal in one table */
 	uint8_t load;		/* elements per four buckets at which it grows */
+	/* Number of bits down to which it shrinks; for a table that fills and empties all the time.  0: it releases its
+	 * memory when it is empty */
+	uint8_t keep;
 };
 
 /* Memory for the buckets of tables that grow and shrink together: those of one size are adjacent
