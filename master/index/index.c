@@ -135,58 +135,70 @@ static void prefetch_new(struct mcm_index *ix, const struct mcm_shard *sh, uint3
 	mcm_keys_prefetch(&sh->keys, len);
 }
 
-static uint32_t prefetch_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
+/* Prefetch the first object of each key's chain; *@ret: those objects, NULL: none.  Adjacent keys of one shard share a
+ * lock. */
+static void prefetch_objects(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len,
+			     const struct mcm_object **ret)
 {
-	struct mcm_shard *sh = mcm_index_shard(ix, hash);
+	struct mcm_shard *locked = NULL, *sh;
 	uint32_t slot;
 
-	pthread_mutex_lock(&sh->lock);
-	slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
-	if (new_len)
-		prefetch_new(ix, sh, *new_len);
-	pthread_mutex_unlock(&sh->lock);
-	/* Slots stay mapped, so the prefetch is harmless even if the object was freed. */
-	if (slot)
-		__builtin_prefetch(mcm_object(ix, slot), 1);
-	return slot;
+	for (unsigned i = 0; i < n; i++) {
+		sh = mcm_index_shard(ix, hash[i]);
+		if (sh != locked) {
+			if (locked)
+				pthread_mutex_unlock(&locked->lock);
+			pthread_mutex_lock(&sh->lock);
+			locked = sh;
+		}
+		slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash[i]));
+		if (new_len)
+			prefetch_new(ix, sh, new_len[i]);
+		/* Slots stay mapped, so the prefetch is harmless even if the object was freed. */
+		ret[i] = slot ? mcm_object(ix, slot) : NULL;
+		if (slot)
+			__builtin_prefetch(ret[i], 1);
+	}
+	if (locked)
+		pthread_mutex_unlock(&locked->lock);
 }
 
-/* Prefetch the key if @slot has the hash; else prefetch and return the next object of the chain. */
-static uint32_t prefetch_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
+/* Prefetch the key if @o has the hash; else prefetch and return the next object of the chain. */
+static const struct mcm_object *prefetch_key(struct mcm_index *ix, uint32_t hash, const struct mcm_object *o)
 {
-	const struct mcm_object *o = mcm_object(ix, slot);
 	const char *key;
 	uint32_t next;
 
 	if (mcm_load_relaxed(&o->hash) != hash) {
 		next = mcm_load_relaxed(&o->next);
-		if (next)
-			__builtin_prefetch(mcm_object(ix, next), 1);
-		return next;
+		if (!next)
+			return NULL;
+		o = mcm_object(ix, next);
+		__builtin_prefetch(o, 1);
+		return o;
 	}
 	key = mcm_keys_at(&mcm_index_shard(ix, hash)->keys, mcm_load_relaxed(&o->key));
 	__builtin_prefetch(key);
 	__builtin_prefetch(key + 63);
-	return 0;
+	return NULL;
 }
 
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len)
 {
-	uint32_t slot[MCM_PREFETCH_MAX];
+	const struct mcm_object *o[MCM_PREFETCH_MAX];
 	unsigned i, round, left;
 
 	if (!new_len && n && mcm_load_relaxed(&mcm_index_shard(ix, hash[0])->table.bits) < COLD_BITS)
 		return;
 	for (i = 0; i < n; i++)
 		prefetch_head(ix, hash[i]);
-	for (i = 0; i < n; i++)
-		slot[i] = prefetch_object(ix, hash[i], new_len ? &new_len[i] : NULL);
+	prefetch_objects(ix, hash, n, new_len, o);
 	for (round = 0, left = n; left && round < CHAIN_PREFETCH; round++) {
 		for (i = left = 0; i < n; i++) {
-			if (!slot[i])
+			if (!o[i])
 				continue;
-			slot[i] = prefetch_key(ix, hash[i], slot[i]);
-			left += slot[i] != 0;
+			o[i] = prefetch_key(ix, hash[i], o[i]);
+			left += o[i] != NULL;
 		}
 	}
 }
