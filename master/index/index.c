@@ -109,12 +109,10 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 /* The values may change concurrently, but a prefetch of a wrong address is harmless. */
 static void prefetch_head(struct mcm_index *ix, uint32_t hash)
 {
-	struct mcm_shard *sh = mcm_index_shard(ix, hash);
-	uint32_t pos = mcm_table_pos(&by_key, hash), *heads = mcm_load_relaxed(&sh->table.bucket);
-	unsigned bits = mcm_load_relaxed(&sh->table.bits);
+	const uint32_t *head = mcm_table_peek(&mcm_index_shard(ix, hash)->table, mcm_table_pos(&by_key, hash));
 
-	if (bits)
-		__builtin_prefetch(&heads[pos >> (32 - bits)]);
+	if (head)
+		__builtin_prefetch(head);
 }
 
 uint32_t mcm_shard_next(struct mcm_index *ix, uint32_t hash)
@@ -135,32 +133,29 @@ static void prefetch_new(struct mcm_index *ix, const struct mcm_shard *sh, uint3
 	mcm_keys_prefetch(&sh->keys, len);
 }
 
-/* Prefetch the first object of each key's chain; *@ret: those objects, NULL: none.  Adjacent keys of one shard share a
- * lock. */
-static void prefetch_objects(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len,
-			     const struct mcm_object **ret)
+/* Prefetch the memory to which a new object and its key of @len bytes will be written. */
+static void prefetch_new_of(struct mcm_index *ix, uint32_t hash, uint32_t len)
 {
-	struct mcm_shard *locked = NULL, *sh;
-	uint32_t slot;
+	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 
-	for (unsigned i = 0; i < n; i++) {
-		sh = mcm_index_shard(ix, hash[i]);
-		if (sh != locked) {
-			if (locked)
-				pthread_mutex_unlock(&locked->lock);
-			pthread_mutex_lock(&sh->lock);
-			locked = sh;
-		}
-		slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash[i]));
-		if (new_len)
-			prefetch_new(ix, sh, new_len[i]);
-		/* Slots stay mapped, so the prefetch is harmless even if the object was freed. */
-		ret[i] = slot ? mcm_object(ix, slot) : NULL;
-		if (slot)
-			__builtin_prefetch(ret[i], 1);
-	}
-	if (locked)
-		pthread_mutex_unlock(&locked->lock);
+	pthread_mutex_lock(&sh->lock);
+	prefetch_new(ix, sh, len);
+	pthread_mutex_unlock(&sh->lock);
+}
+
+/* Prefetch and return the first object of the key's chain; NULL: there is none.  Slots stay mapped, so it is harmless
+ * if the object was freed meanwhile. */
+static const struct mcm_object *prefetch_object(struct mcm_index *ix, uint32_t hash)
+{
+	const uint32_t *head = mcm_table_peek(&mcm_index_shard(ix, hash)->table, mcm_table_pos(&by_key, hash));
+	uint32_t slot = head ? mcm_load_relaxed(head) : 0;
+	const struct mcm_object *o;
+
+	if (!slot)
+		return NULL;
+	o = mcm_object(ix, slot);
+	__builtin_prefetch(o, 1);
+	return o;
 }
 
 /* Prefetch the key if @o has the hash; else prefetch and return the next object of the chain. */
@@ -192,7 +187,11 @@ void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, 
 		return;
 	for (i = 0; i < n; i++)
 		prefetch_head(ix, hash[i]);
-	prefetch_objects(ix, hash, n, new_len, o);
+	for (i = 0; i < n; i++) {
+		o[i] = prefetch_object(ix, hash[i]);
+		if (new_len)
+			prefetch_new_of(ix, hash[i], new_len[i]);
+	}
 	for (round = 0, left = n; left && round < CHAIN_PREFETCH; round++) {
 		for (i = left = 0; i < n; i++) {
 			if (!o[i])
