@@ -17,6 +17,7 @@
 #define LEAVES_SHIFT 8
 #define YOUNG 4u		/* steps */
 #define OBJECTS_MORE 256u
+#define SAMPLED_TOGETHER 32u	/* keys whose records are prefetched together */
 
 /* Traits. */
 #define TURN_SHIFT 0
@@ -314,17 +315,24 @@ static void chain_use_sampled(struct mcm_learn *l, const struct mcm_asked *keys,
 static void chain_sample(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now,
 			 const uint16_t *traits)
 {
+	struct mcm_sample_use use[SAMPLED_TOGETHER];
 	struct mcm_sampled s = { 0 };
-	unsigned found = 0;
+	unsigned found = 0, k = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		found += keys[i].slot != 0;
-		if (mcm_sample_has(&l->sample, keys[i].hash))
-			mcm_sample_use(&l->sample, &s, &(struct mcm_sample_use){
-				.hash = keys[i].hash, .now = now, .there = keys[i].slot != 0, .size = keys[i].size,
-				.class = traits ? (uint8_t)class_of(traits[i]) : 0,
-			});
+		if (!mcm_sample_has(&l->sample, keys[i].hash))
+			continue;
+		use[k++] = (struct mcm_sample_use){
+			.hash = keys[i].hash, .now = now, .there = keys[i].slot != 0, .size = keys[i].size,
+			.class = traits ? (uint8_t)class_of(traits[i]) : 0,
+		};
+		if (k == SAMPLED_TOGETHER) {
+			mcm_sample_use_many(&l->sample, &s, use, k);
+			k = 0;
+		}
 	}
+	mcm_sample_use_many(&l->sample, &s, use, k);
 	if (found)
 		__atomic_fetch_add(&l->found, found, __ATOMIC_RELAXED);
 	mcm_sample_end(&l->sample, &s, load(&l->clock));
