@@ -111,6 +111,14 @@ static inline uint64_t mcm_now_ms(const struct mcm *m)
  * waited for the end of a lease and removes the object. */
 uint64_t mcm_now_exact_ms(const struct mcm *m);
 
+/* Would mcm_count_admit() evict?  Other puts may change the answer meanwhile. */
+static inline bool mcm_count_full(const struct mcm *m, uint32_t key_len)
+{
+	uint64_t max = m->index.max;
+
+	return max && mcm_load_relaxed(&m->index.count) + mcm_index_weight(&m->index, key_len) > max;
+}
+
 static inline uint32_t mcm_now_tick(const struct mcm *m)
 {
 	return mcm_tick(mcm_now_ms(m));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec.c - interpreters of field tables: an encoder and a decoder.
+ * codec.c - interpreters of field tables: an encoder and a decoder.  elem.c has code for the elements of lists.
  *
  * The encoder first measures, then writes without checks: it appends all or nothing.  The decoder
  * first checks, including lists and their elements, then loads without checks: a failure changes
@@ -15,6 +15,8 @@
 #include "proto/codec_i.h"
 
 #define BUF_MIN 512
+/* A call of their own would cost small messages 4 % of their instructions. */
+#define INLINED inline __attribute__((always_inline))
 
 /* Bytes on the wire of a field; of the fixed part of MCP_F_BYTES and MCP_F_LIST. */
 static const uint8_t width[] = {
@@ -79,7 +81,7 @@ static int measure_bytes(const struct mcp_desc *d, const struct mcp_field *f,
 	return 0;
 }
 
-static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
+static INLINED int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 			const struct mcp_seq *list, uint64_t *size)
 {
 	const char *item = list->items;
@@ -105,7 +107,8 @@ static int measure_list(const struct mcp_desc *d, const struct mcp_field *f,
 	}
 	for (uint32_t i = 0; i < list->count && r == 0; i++, item += f->elem->size) {
 		*size += 4;
-		r = measure_fields(f->elem, item, size);
+		if (!f->elem->elem || !f->elem->elem->measure(item, size))
+			r = measure_fields(f->elem, item, size);
 	}
 	return r;
 }
@@ -141,7 +144,7 @@ static uint8_t *write_bytes(const void *data, uint32_t len, uint8_t *p)
 	return p + len;
 }
 
-static uint8_t *write_list(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p)
+static INLINED uint8_t *write_list(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p)
 {
 	const char *item = list->items;
 	uint8_t *begin = p + 8, *end = begin;
@@ -162,7 +165,7 @@ static uint8_t *write_list(const struct mcp_desc *elem, const struct mcp_seq *li
 	for (uint32_t i = 0; item && i < list->count; i++, item += elem->size) {
 		uint8_t *at = end;
 
-		end = write_fields(elem, item, at + 4);
+		end = elem->elem ? elem->elem->write(item, at + 4) : write_fields(elem, item, at + 4);
 		mcp_put_u32(at, (uint32_t)(end - at - 4));
 	}
 	mcp_put_u32(p, list->count);
@@ -214,6 +217,18 @@ static uint8_t *write_fields(const struct mcp_desc *d, const void *msg, uint8_t 
 		p += width[f->kind];
 	}
 	return p;
+}
+
+bool mcp_list_measure(const struct mcp_desc *elem, const struct mcp_seq *list, uint64_t *size)
+{
+	const struct mcp_field f = { .name = "", .elem = elem };
+
+	return measure_list(elem, &f, list, size) == 0;
+}
+
+uint8_t *mcp_list_write(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p)
+{
+	return write_list(elem, list, p);
 }
 
 int mcp_encode(const struct mcp_desc *d, const void *msg, struct mcp_buf *b)
@@ -268,7 +283,7 @@ static bool bytes_list_good(uint32_t count, const uint8_t *p, const uint8_t *end
 	return p == end;
 }
 
-static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint32_t count,
+static INLINED bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint32_t count,
 		       const uint8_t *p, const uint8_t *end, struct flaw *flaw)
 {
 	if (count > MCP_BATCH_MAX)
@@ -284,11 +299,24 @@ static bool check_list(const struct mcp_desc *d, const struct mcp_field *f, uint
 		p += 4;
 		if (len > (size_t)(end - p))
 			return set_flaw(flaw, d, f, "an element ends outside the list");
-		if (!check_fields(f->elem, p, p + len, flaw))
+		if (!(f->elem->elem && f->elem->elem->check(p, p + len)) && !check_fields(f->elem, p, p + len, flaw))
 			return false;
 		p += len;
 	}
 	return p == end || set_flaw(flaw, d, f, "bytes behind the last element");
+}
+
+bool mcp_list_check(const struct mcp_desc *elem, const uint8_t **p, const uint8_t *end)
+{
+	uint32_t count = mcp_get_u32(*p - 8), len = mcp_get_u32(*p - 4);
+	const struct mcp_field f = { .elem = elem };
+	const uint8_t *begin = *p;
+	struct flaw flaw;
+
+	if ((size_t)(end - begin) < len)
+		return false;
+	*p += len;
+	return check_list(elem, &f, count, begin, *p, &flaw);
 }
 
 static bool check_fields(const struct mcp_desc *d, const uint8_t *p, const uint8_t *end, struct flaw *flaw)
@@ -407,6 +435,9 @@ bool mcp_iter_next(struct mcp_iter *it, void *ret_elem)
 		*bytes = (struct mcp_bytes){ p + 8, mcp_get_u32(p + 4) };
 		return true;
 	}
-	load_fields(it->d, p + 4, it->p, ret_elem);
+	if (it->d->elem)
+		it->d->elem->load(p + 4, it->p, ret_elem);
+	else
+		load_fields(it->d, p + 4, it->p, ret_elem);
 	return true;
 }

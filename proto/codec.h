@@ -10,9 +10,11 @@
 #ifndef MCP_CODEC_H
 #define MCP_CODEC_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "proto/msg.h"
 
@@ -60,6 +62,20 @@ struct mcp_iter {
 /* @d is the element's table. */
 void mcp_iter_init(struct mcp_iter *it, const struct mcp_seq *list, const struct mcp_desc *d);
 bool mcp_iter_next(struct mcp_iter *it, void *ret_elem);
+/* The same, for elements that have one byte string: struct mcp_key. */
+static inline bool mcp_iter_next_bytes(struct mcp_iter *it, struct mcp_bytes *ret)
+{
+	uint32_t elem, len;
+
+	if (it->p == it->end)
+		return false;
+	memcpy(&elem, it->p, sizeof(elem));
+	memcpy(&len, it->p + 4, sizeof(len));
+	ret->data = it->p + 8;
+	ret->len = le32toh(len);
+	it->p += 4 + (size_t)le32toh(elem);
+	return true;
+}
 
 /* ---- frames ---- */
 

@@ -5,6 +5,7 @@
 #define MCP_CODEC_I_H
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -22,11 +23,28 @@ struct mcp_field {
 	uint8_t kind;			/* enum mcp_field_kind */
 };
 
+/* Code for list elements of one table (elem.c). */
+struct mcp_elem {
+	/* Add the bytes of the encoding.  False: something is wrong, *@size is unchanged. */
+	bool (*measure)(const void *msg, uint64_t *size);
+	uint8_t *(*write)(const void *msg, uint8_t *p);
+	/* Is the body good?  Also false if it is not certain. */
+	bool (*check)(const uint8_t *p, const uint8_t *end);
+	void (*load)(const uint8_t *p, const uint8_t *end, void *out);
+};
+
 struct mcp_desc {
 	const char *name;
 	const struct mcp_field *fields;	/* ends with MCP_F_END */
 	size_t size;			/* of the C struct */
+	const struct mcp_elem *elem;	/* NULL: interpret the table */
 };
+
+/* For elem.c, of lists that are not empty.  *@p is behind the list's header, and behind the list afterwards. */
+struct mcp_seq;
+bool mcp_list_measure(const struct mcp_desc *elem, const struct mcp_seq *list, uint64_t *size);
+uint8_t *mcp_list_write(const struct mcp_desc *elem, const struct mcp_seq *list, uint8_t *p);
+bool mcp_list_check(const struct mcp_desc *elem, const uint8_t **p, const uint8_t *end);
 
 /* Little-endian integers at any alignment. */
 static inline uint16_t mcp_get_u16(const uint8_t *p)

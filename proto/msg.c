@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg.c - field tables from three passes over msg.def: fields, descriptors, and descriptors by number. */
+ * msg.c - field tables from passes over msg.def: fields, descriptors, and descriptors by number. */
 #include <config.h>
 
 #include "proto/codec.h"
@@ -23,11 +23,14 @@
 #define MCP_END(s)			{ NULL, NULL, 0, MCP_F_END } };
 #include "proto/msg_each.h"
 
-#define DESC(name) \
-	const struct mcp_desc mcp_desc_##name = { #name, fields_##name, sizeof(struct mcp_##name) };
-#define MCP_STRUCT(name)		DESC(name)
-#define MCP_MESSAGE(NAME, name, num)	DESC(name)
-#define MCP_REPLY(NAME, name)		DESC(name##_reply)
+#define MCP_STRUCT(name)		extern const struct mcp_elem mcp_elem_##name;
+#include "proto/msg_each.h"
+
+#define DESC(name, elem) \
+	const struct mcp_desc mcp_desc_##name = { #name, fields_##name, sizeof(struct mcp_##name), elem };
+#define MCP_STRUCT(name)		DESC(name, &mcp_elem_##name)
+#define MCP_MESSAGE(NAME, name, num)	DESC(name, NULL)
+#define MCP_REPLY(NAME, name)		DESC(name##_reply, NULL)
 #include "proto/msg_each.h"
 
 static const struct {

@@ -277,11 +277,13 @@ bool mcm_group_leased(const struct mcm *m, const struct mcm_object *o)
 static void group_lend_lease(const struct mcm *m, struct mcm_object *o, const struct mcm_group *g)
 {
 	uint64_t until = mcm_load_relaxed(&g->lease_ms), now = mcm_now_ms(m);
+	struct mcm_lease lease;
 
 	/* A pin has no known end. */
 	if (mcm_load_relaxed(&g->pins) && until < now + READER_MS)
 		until = now + READER_MS;
-	mcm_object_lease(o, until);
+	lease = mcm_lease_until(until);
+	mcm_object_lease(o, &lease);
 }
 
 bool mcm_group_may_evict(struct mcm *m, struct mcm_object *o, unsigned level, uint32_t *ret_group)

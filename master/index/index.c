@@ -109,12 +109,10 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 /* The values may change concurrently, but a prefetch of a wrong address is harmless. */
 static void prefetch_head(struct mcm_index *ix, uint32_t hash)
 {
-	struct mcm_shard *sh = mcm_index_shard(ix, hash);
-	uint32_t pos = mcm_table_pos(&by_key, hash), *heads = mcm_load_relaxed(&sh->table.bucket);
-	unsigned bits = mcm_load_relaxed(&sh->table.bits);
+	const uint32_t *head = mcm_table_peek(&mcm_index_shard(ix, hash)->table, mcm_table_pos(&by_key, hash));
 
-	if (bits)
-		__builtin_prefetch(&heads[pos >> (32 - bits)]);
+	if (head)
+		__builtin_prefetch(head);
 }
 
 uint32_t mcm_shard_next(struct mcm_index *ix, uint32_t hash)
@@ -135,58 +133,71 @@ static void prefetch_new(struct mcm_index *ix, const struct mcm_shard *sh, uint3
 	mcm_keys_prefetch(&sh->keys, len);
 }
 
-static uint32_t prefetch_object(struct mcm_index *ix, uint32_t hash, const uint32_t *new_len)
+/* Prefetch the memory to which a new object and its key of @len bytes will be written. */
+static void prefetch_new_of(struct mcm_index *ix, uint32_t hash, uint32_t len)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
-	uint32_t slot;
 
 	pthread_mutex_lock(&sh->lock);
-	slot = *mcm_table_head(&sh->table, mcm_table_pos(&by_key, hash));
-	if (new_len)
-		prefetch_new(ix, sh, *new_len);
+	prefetch_new(ix, sh, len);
 	pthread_mutex_unlock(&sh->lock);
-	/* Slots stay mapped, so the prefetch is harmless even if the object was freed. */
-	if (slot)
-		__builtin_prefetch(mcm_object(ix, slot), 1);
-	return slot;
 }
 
-/* Prefetch the key if @slot has the hash; else prefetch and return the next object of the chain. */
-static uint32_t prefetch_key(struct mcm_index *ix, uint32_t hash, uint32_t slot)
+/* Prefetch and return the first object of the key's chain; NULL: there is none.  Slots stay mapped, so it is harmless
+ * if the object was freed meanwhile. */
+static const struct mcm_object *prefetch_object(struct mcm_index *ix, uint32_t hash)
 {
-	const struct mcm_object *o = mcm_object(ix, slot);
+	const uint32_t *head = mcm_table_peek(&mcm_index_shard(ix, hash)->table, mcm_table_pos(&by_key, hash));
+	uint32_t slot = head ? mcm_load_relaxed(head) : 0;
+	const struct mcm_object *o;
+
+	if (!slot)
+		return NULL;
+	o = mcm_object(ix, slot);
+	__builtin_prefetch(o, 1);
+	return o;
+}
+
+/* Prefetch the key if @o has the hash; else prefetch and return the next object of the chain. */
+static const struct mcm_object *prefetch_key(struct mcm_index *ix, uint32_t hash, const struct mcm_object *o)
+{
 	const char *key;
 	uint32_t next;
 
 	if (mcm_load_relaxed(&o->hash) != hash) {
 		next = mcm_load_relaxed(&o->next);
-		if (next)
-			__builtin_prefetch(mcm_object(ix, next), 1);
-		return next;
+		if (!next)
+			return NULL;
+		o = mcm_object(ix, next);
+		__builtin_prefetch(o, 1);
+		return o;
 	}
 	key = mcm_keys_at(&mcm_index_shard(ix, hash)->keys, mcm_load_relaxed(&o->key));
 	__builtin_prefetch(key);
 	__builtin_prefetch(key + 63);
-	return 0;
+	return NULL;
 }
 
 void mcm_index_prefetch(struct mcm_index *ix, const uint32_t *hash, unsigned n, const uint32_t *new_len)
 {
-	uint32_t slot[MCM_PREFETCH_MAX];
+	const struct mcm_object *o[MCM_PREFETCH_MAX];
 	unsigned i, round, left;
 
 	if (!new_len && n && mcm_load_relaxed(&mcm_index_shard(ix, hash[0])->table.bits) < COLD_BITS)
 		return;
 	for (i = 0; i < n; i++)
 		prefetch_head(ix, hash[i]);
-	for (i = 0; i < n; i++)
-		slot[i] = prefetch_object(ix, hash[i], new_len ? &new_len[i] : NULL);
+	for (i = 0; i < n; i++) {
+		o[i] = prefetch_object(ix, hash[i]);
+		if (new_len)
+			prefetch_new_of(ix, hash[i], new_len[i]);
+	}
 	for (round = 0, left = n; left && round < CHAIN_PREFETCH; round++) {
 		for (i = left = 0; i < n; i++) {
-			if (!slot[i])
+			if (!o[i])
 				continue;
-			slot[i] = prefetch_key(ix, hash[i], slot[i]);
-			left += slot[i] != 0;
+			o[i] = prefetch_key(ix, hash[i], o[i]);
+			left += o[i] != NULL;
 		}
 	}
 }

@@ -138,16 +138,30 @@ static inline uint64_t mcm_object_lease_end(const struct mcm_object *o)
 	return (uint64_t)(o->lease - 1) << MCM_TICK_SHIFT | mcm_load_relaxed(&o->mtime_hi) >> MCM_LEASE_SHIFT;
 }
 
-/* shard locked: the lease ends at @ms, unless it ends later already.  For the evictor it ends with the tick of @ms:
- * it never evicts too early, and a remove may succeed at @ms exactly. */
-static inline void mcm_object_lease(struct mcm_object *o, uint64_t ms)
+/* An end of promise leases, as objects store it; all 0: none. */
+struct mcm_lease {
+	uint64_t ms;		/* on the master's clock */
+	uint32_t tick;		/* the next one */
+	uint16_t rest;		/* ms since the tick began, shifted to their place in mtime_hi */
+};
+static inline struct mcm_lease mcm_lease_until(uint64_t ms)
 {
-	unsigned rest = (unsigned)ms & ((1u << MCM_TICK_SHIFT) - 1), mtime = (1u << MCM_LEASE_SHIFT) - 1;
+	return (struct mcm_lease){
+		ms, ms ? mcm_tick_after(ms) : 0,
+		(uint16_t)((ms & ((1u << MCM_TICK_SHIFT) - 1)) << MCM_LEASE_SHIFT)
+	};
+}
 
-	if (mcm_object_lease_end(o) >= ms)
+/* shard locked: the lease ends at @until, unless it ends later already.  For the evictor it ends with the tick:
+ * it never evicts too early, and a remove may succeed at that time exactly. */
+static inline void mcm_object_lease(struct mcm_object *o, const struct mcm_lease *until)
+{
+	const uint16_t mtime = (1u << MCM_LEASE_SHIFT) - 1;
+
+	if (o->lease > until->tick || (o->lease == until->tick && (o->mtime_hi & ~mtime) >= until->rest))
 		return;
-	mcm_store_relaxed(&o->lease, mcm_tick_after(ms));
-	mcm_store_relaxed(&o->mtime_hi, (uint16_t)((o->mtime_hi & mtime) | rest << MCM_LEASE_SHIFT));
+	mcm_store_relaxed(&o->lease, until->tick);
+	mcm_store_relaxed(&o->mtime_hi, (uint16_t)((o->mtime_hi & mtime) | until->rest));
 }
 
 static inline unsigned mcm_object_shard(const struct mcm_object *o)

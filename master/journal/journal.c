@@ -108,11 +108,12 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 {
 	uint8_t mem[256];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
-	struct mcm_put_record r = { .generation = generation, .copies = (uint8_t)copies };
+	struct mcm_put_record r;
 	unsigned i;
 
 	if (!m->journal || !copies)
 		return;
+	r = (struct mcm_put_record){ .generation = generation, .copies = (uint8_t)copies };
 	for (i = 0; i < copies; i++) {
 		r.extent[i] = mcm_extent_record_of(m, extent[i]);
 		if (r.extent[i].len > granules)

@@ -64,41 +64,58 @@ static uint64_t *entry_of(const struct mcm_ghosts *g, uint32_t hash)
 	return NULL;
 }
 
+static void entry_read(const uint64_t *e, struct mcm_ghost *ret)
+{
+	uint64_t second = load(e + 1);
+
+	*ret = (struct mcm_ghost){ (uint32_t)load(e), (uint32_t)(second >> 32), (uint16_t)(second >> 16) };
+}
+
 bool mcm_ghosts_find(const struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret)
 {
 	const uint64_t *e = entry_of(g, hash);
-	uint64_t second;
+
+	if (e)
+		entry_read(e, ret);
+	return e;
+}
+
+bool mcm_ghosts_take(struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret)
+{
+	uint64_t *e = entry_of(g, hash);
 
 	if (!e)
 		return false;
-	second = load(e + 1);
-	*ret = (struct mcm_ghost){ (uint32_t)load(e), (uint32_t)(second >> 32), (uint16_t)(second >> 16) };
+	entry_read(e, ret);
+	store(e + 1, 0);
 	return true;
+}
+
+/* The key's own entry, else a free one, else the oldest. */
+static uint64_t *entry_for(const struct mcm_ghosts *g, uint32_t hash, uint32_t now)
+{
+	uint64_t *b = bucket_of(g, hash), *to = b, most = 0;
+
+	for (unsigned i = 0; i < MCM_GHOSTS_WAYS; i++, b += 2) {
+		uint64_t first = load(b), age = UINT64_MAX;
+
+		if (load(b + 1) & IN_USE) {
+			if (first >> 32 == hash)
+				return b;
+			age = now - (uint32_t)first;
+		}
+		if (age > most) {
+			most = age;
+			to = b;
+		}
+	}
+	return to;
 }
 
 void mcm_ghosts_add(struct mcm_ghosts *g, uint32_t hash, const struct mcm_ghost *e, uint32_t now)
 {
-	uint64_t *b = bucket_of(g, hash), *to = entry_of(g, hash);
-	uint32_t age, oldest = 0;
+	uint64_t *to = entry_for(g, hash, now);
 
-	for (unsigned i = 0; i < MCM_GHOSTS_WAYS && !to; i++)
-		if (!(load(b + 2 * i + 1) & IN_USE))
-			to = b + 2 * i;
-	for (unsigned i = 0; i < MCM_GHOSTS_WAYS && (!to || oldest); i++) {
-		age = now - (uint32_t)load(b + 2 * i) + 1;
-		if (!to || age > oldest) {
-			to = b + 2 * i;
-			oldest = age;
-		}
-	}
 	store(to, (uint64_t)hash << 32 | e->last);
 	store(to + 1, (uint64_t)e->before << 32 | (uint64_t)e->traits << 16 | IN_USE);
-}
-
-void mcm_ghosts_drop(struct mcm_ghosts *g, uint32_t hash)
-{
-	uint64_t *e = entry_of(g, hash);
-
-	if (e)
-		store(e + 1, 0);
 }

@@ -27,8 +27,9 @@ struct mcm_ghosts {
 int mcm_ghosts_init(struct mcm_ghosts *g);
 void mcm_ghosts_done(struct mcm_ghosts *g);
 bool mcm_ghosts_find(const struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret);
+/* The same, and the entry is free afterwards. */
+bool mcm_ghosts_take(struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret);
 void mcm_ghosts_add(struct mcm_ghosts *g, uint32_t hash, const struct mcm_ghost *e, uint32_t now);
-void mcm_ghosts_drop(struct mcm_ghosts *g, uint32_t hash);
 void mcm_ghosts_prefetch(const struct mcm_ghosts *g, uint32_t hash);
 
 #endif

@@ -17,6 +17,7 @@
 #define LEAVES_SHIFT 8
 #define YOUNG 4u		/* steps */
 #define OBJECTS_MORE 256u
+#define SAMPLED_TOGETHER 32u	/* keys whose records are prefetched together */
 
 /* Traits. */
 #define TURN_SHIFT 0
@@ -130,13 +131,20 @@ static unsigned length_of(unsigned n)
 	return n <= 4 ? 0 : n <= 16 ? 1 : n <= 64 ? 2 : MOST;
 }
 
-/* Traits of a key, which had @traits (0: it was not known), after a use. */
-static uint16_t traits_used(uint16_t traits, unsigned now, unsigned length)
+/* The part of the traits that all keys of a chain have in common after its use. */
+static uint16_t traits_chain(unsigned now, unsigned length)
 {
-	unsigned turn = traits ? trait(traits, TURN_SHIFT) : now, uses = traits ? trait(traits, USES_SHIFT) : 0;
+	return (uint16_t)(now << NOW_SHIFT | length << LENGTH_SHIFT | ASKED);
+}
 
-	return (uint16_t)(turn << TURN_SHIFT | now << NOW_SHIFT | at_most(uses + 1, MOST) << USES_SHIFT |
-			  length << LENGTH_SHIFT | trait_ends(traits) << ENDS_SHIFT | ASKED);
+/* Traits of a key, which had @traits (0: it was not known), after a use in a chain. */
+static uint16_t traits_used(uint16_t traits, uint16_t chain)
+{
+	unsigned kept = traits & (MOST << TURN_SHIFT | ENDS_MOST << ENDS_SHIFT);
+
+	if (!traits)
+		return (uint16_t)(chain | trait(chain, NOW_SHIFT) << TURN_SHIFT | 1u << USES_SHIFT);
+	return (uint16_t)(chain | kept | at_most(trait(traits, USES_SHIFT) + 1, MOST) << USES_SHIFT);
 }
 
 /* ---- chains ---- */
@@ -165,6 +173,14 @@ static uint32_t before_of(const struct mcm_learn *l, const struct mcm_learned *o
 	return slot && own_life(learned(l, slot)) == link_life(link) ? slot : 0;
 }
 
+/* Is @o linked behind the object in slot @before, whose record is @b? */
+static bool is_behind(const struct mcm_learned *o, uint32_t before, const struct mcm_learned *b)
+{
+	uint64_t link = load(&o->link);
+
+	return link_slot(link) == before && link_life(link) == own_life(b);
+}
+
 /* Replace the object before @o; the counts of both change.  Links lead to objects that were put earlier, so they make
  * no circle.  Returns the previous one, if it has no other behind it now. */
 static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t before)
@@ -189,10 +205,17 @@ static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t
 	return __atomic_sub_fetch(&b->after, 1, __ATOMIC_RELAXED) == 0 ? link_slot(old) : 0;
 }
 
-/* A new object in the slot: links to the previous one are void. */
-static void new_life(struct mcm_learned *o)
+/* A new object in the slot, behind the one in slot @before, 0: none.  Links to the slot's previous object are void. */
+static void new_life(const struct mcm_learn *l, struct mcm_learned *o, uint32_t before)
 {
-	store(&o->link, (uint64_t)(uint16_t)(own_life(o) + 1) << 48);
+	uint64_t link = (uint64_t)(uint16_t)(own_life(o) + 1) << 48;
+	struct mcm_learned *b = before ? learned(l, before) : NULL;
+
+	if (b && load(&b->after) < AFTER_MAX) {
+		__atomic_fetch_add(&b->after, 1, __ATOMIC_RELAXED);
+		link |= (uint64_t)own_life(b) << 32 | before;
+	}
+	store(&o->link, link);
 	store(&o->after, 0);
 }
 
@@ -218,11 +241,6 @@ static void chain_traits(const struct mcm_learn *l, const struct mcm_asked *keys
 {
 	struct mcm_ghost ghost;
 
-	for (unsigned i = 0; i < n; i++)
-		if (keys[i].slot)
-			__builtin_prefetch(learned(l, keys[i].slot), 1);
-		else
-			mcm_ghosts_prefetch(&l->ghosts, keys[i].hash);
 	for (unsigned i = 0; i < n; i++) {
 		if (keys[i].slot)
 			ret[i] = load(&learned(l, keys[i].slot)->traits);
@@ -251,54 +269,87 @@ static void left_add(struct mcm_left *left, uint32_t slot)
 		left->slot[left->n++] = slot;
 }
 
+/* The pool does not have the key. */
+static void chain_use_ghost(struct mcm_learn *l, const struct mcm_asked *key, const struct mcm_asked *before,
+			    uint32_t now, uint16_t traits)
+{
+	struct mcm_ghost ghost = { now, before ? before->hash : 0, traits };
+
+	mcm_ghosts_add(&l->ghosts, key->hash, &ghost, now);
+	if (l->tracks && before && before->slot)
+		recent_add(l, before->hash, before->slot);
+}
+
 static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now, uint16_t *traits,
 		      struct mcm_left *left)
 {
-	unsigned turn = chain_turn(traits, n), length = length_of(n);
+	uint16_t chain = traits_chain(chain_turn(traits, n), length_of(n));
+	struct mcm_learned *o, *before = NULL;
 
-	for (unsigned i = 0; i < n; i++) {
-		struct mcm_learned *o;
-
-		traits[i] = traits_used(traits[i], turn, length);
-		if (!keys[i].slot && (l->tracks || mcm_sample_has(&l->sample, keys[i].hash))) {
-			struct mcm_ghost ghost = { now, i ? keys[i - 1].hash : 0, traits[i] };
-
-			mcm_ghosts_add(&l->ghosts, keys[i].hash, &ghost, now);
-			if (l->tracks && i && keys[i - 1].slot)
-				recent_add(l, keys[i - 1].hash, keys[i - 1].slot);
-		}
-		if (!keys[i].slot || !l->tracks)
+	for (unsigned i = 0; i < n; i++, before = o) {
+		traits[i] = traits_used(traits[i], chain);
+		o = NULL;
+		if (!keys[i].slot) {
+			chain_use_ghost(l, &keys[i], i ? &keys[i - 1] : NULL, now, traits[i]);
 			continue;
+		}
 		o = learned(l, keys[i].slot);
 		store(&o->last, now);
 		store(&o->traits, traits[i]);
-		if (i && keys[i - 1].slot && keys[i - 1].generation < keys[i].generation)
+		if (before && !is_behind(o, keys[i - 1].slot, before) && keys[i - 1].generation < keys[i].generation)
 			left_add(left, link_before(l, o, keys[i - 1].slot));
 	}
+}
+
+/* Without traits, only ghosts of sampled keys are remembered. */
+static void chain_use_sampled(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now)
+{
+	uint16_t traits = traits_used(0, traits_chain(1, length_of(n)));
+
+	for (unsigned i = 0; i < n; i++)
+		if (!keys[i].slot && mcm_sample_has(&l->sample, keys[i].hash))
+			chain_use_ghost(l, &keys[i], i ? &keys[i - 1] : NULL, now, traits);
+}
+
+/* Tell the sample; @traits NULL: there are none. */
+static void chain_sample(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, uint32_t now,
+			 const uint16_t *traits)
+{
+	struct mcm_sample_use use[SAMPLED_TOGETHER];
+	struct mcm_sampled s = { 0 };
+	unsigned found = 0, k = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		found += keys[i].slot != 0;
+		if (!mcm_sample_has(&l->sample, keys[i].hash))
+			continue;
+		use[k++] = (struct mcm_sample_use){
+			.hash = keys[i].hash, .now = now, .there = keys[i].slot != 0, .size = keys[i].size,
+			.class = traits ? (uint8_t)class_of(traits[i]) : 0,
+		};
+		if (k == SAMPLED_TOGETHER) {
+			mcm_sample_use_many(&l->sample, &s, use, k);
+			k = 0;
+		}
+	}
+	mcm_sample_use_many(&l->sample, &s, use, k);
+	if (found)
+		__atomic_fetch_add(&l->found, found, __ATOMIC_RELAXED);
+	mcm_sample_end(&l->sample, &s, load(&l->clock));
 }
 
 void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, struct mcm_left *left)
 {
 	uint32_t now = (uint32_t)(__atomic_fetch_add(&l->clock, n, __ATOMIC_RELAXED) >> MCM_CLOCK_SHIFT);
 	uint16_t traits[MCM_CHAIN_MAX];
-	struct mcm_sampled s = { 0 };
-	unsigned found = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		found += keys[i].slot != 0;
-	__atomic_fetch_add(&l->found, found, __ATOMIC_RELAXED);
-	if (l->tracks)
+	if (l->tracks) {
 		chain_traits(l, keys, n, traits);
-	else
-		memset(traits, 0, n * sizeof(traits[0]));
-	chain_use(l, keys, n, now, traits, left);
-	for (unsigned i = 0; i < n; i++)
-		if (mcm_sample_has(&l->sample, keys[i].hash))
-			mcm_sample_use(&l->sample, &s, &(struct mcm_sample_use){
-				.hash = keys[i].hash, .now = now, .there = keys[i].slot != 0, .size = keys[i].size,
-				.class = l->tracks ? (uint8_t)class_of(traits[i]) : 0,
-			});
-	mcm_sample_end(&l->sample, &s, load(&l->clock));
+		chain_use(l, keys, n, now, traits, left);
+	} else {
+		chain_use_sampled(l, keys, n, now);
+	}
+	chain_sample(l, keys, n, now, l->tracks ? traits : NULL);
 }
 
 void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n)
@@ -336,7 +387,7 @@ void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
 	}
 	clock = __atomic_add_fetch(&l->clock, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&l->found, 1, __ATOMIC_RELAXED);
-	traits = traits_used(traits, traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT));
+	traits = traits_used(traits, traits_chain(traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT)));
 	traits &= (uint16_t)~ASKED;
 	store(&o->traits, traits);
 	store(&o->last, (uint32_t)(clock >> MCM_CLOCK_SHIFT));
@@ -350,21 +401,21 @@ void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
 
 void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
 {
-	struct mcm_ghost ghost = { clock_now(l), 0, traits_used(0, 1, 0) };
+	struct mcm_ghost ghost = { clock_now(l), 0, traits_used(0, traits_chain(1, 0)) };
+	bool sampled = mcm_sample_has(&l->sample, key->hash);
 	struct mcm_learned *o;
 
 	__atomic_fetch_add(&l->objects, 1, __ATOMIC_RELAXED);
-	if ((l->tracks || mcm_sample_has(&l->sample, key->hash)) && mcm_ghosts_find(&l->ghosts, key->hash, &ghost))
-		mcm_ghosts_drop(&l->ghosts, key->hash);
+	if (l->tracks || sampled)
+		(void)mcm_ghosts_take(&l->ghosts, key->hash, &ghost);
 	if (l->tracks) {
 		o = learned(l, key->slot);
-		new_life(o);
+		new_life(l, o, recent_find(l, ghost.before));
 		store(&o->last, ghost.last);
 		store(&o->traits, (uint16_t)(ghost.traits & ~ASKED));
-		(void)link_before(l, o, recent_find(l, ghost.before));
 		recent_add(l, key->hash, key->slot);
 	}
-	if (mcm_sample_has(&l->sample, key->hash))
+	if (sampled)
 		mcm_sample_put(&l->sample, key->hash, key->size);
 }
 

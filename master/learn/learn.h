@@ -66,7 +66,8 @@ struct mcm_learn {
 
 struct mcm_asked {
 	uint32_t hash, slot;	/* of the key and its object; slot 0: the pool does not have it */
-	/* if there is an object: bytes that it occupies; a larger number if it was put later than another */
+	/* if there is an object: bytes that it occupies, if the key is sampled; a larger number if it was put later
+	 * than another */
 	uint64_t size, generation;
 };
 
@@ -105,7 +106,8 @@ struct mcm_left {
 	uint32_t slot[MCM_LEFT_MAX];
 	unsigned n;
 };
-/* A client asked for these keys, in this order; at most MCM_CHAIN_MAX.  @left: NULL, or some are added. */
+/* A client asked for these keys, in this order; at most MCM_CHAIN_MAX.  @left: NULL, or some are added.  The caller
+ * has prefetched each object, or the key that has none, as soon as it knew it. */
 void mcm_learn_asked(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n, struct mcm_left *left);
 /* A client begins to put keys.  If it did not ask for them before, they are a chain that it asks for now. */
 void mcm_learn_puts(struct mcm_learn *l, const struct mcm_asked *keys, unsigned n);

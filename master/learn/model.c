@@ -59,15 +59,13 @@ void mcm_model_init(struct mcm_model *md)
 }
 
 /* The best rate of hits of an object that has just reached @bin; later ages than @end are not looked at. */
-static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin, unsigned end)
+static float best_rate(const float chance[MCM_AGE_BINS], const float width[MCM_AGE_BINS], unsigned bin, unsigned end)
 {
 	float alive = 1, used = 0, time = 0, best = 0;
 
 	for (unsigned t = bin; t < end; t++) {
-		float width = bin_begin(t + 1) - bin_begin(t);
-
 		/* On average, an object is in the middle of its bin. */
-		time += alive * (t == bin ? width / 2 : width) * (1 - chance[t] / 2);
+		time += alive * (t == bin ? width[t] / 2 : width[t]) * (1 - chance[t] / 2);
 		used += alive * chance[t];
 		alive *= 1 - chance[t];
 		if (used > best * time)
@@ -76,9 +74,10 @@ static float best_rate(const float chance[MCM_AGE_BINS], unsigned bin, unsigned 
 	return best;
 }
 
-void mcm_model_learn(struct mcm_model *md)
+/* Chances of use at each age of all classes together; returns the bin behind the last one that matters. */
+static unsigned learn_all(const struct mcm_model *md, float all[MCM_AGE_BINS])
 {
-	float all[MCM_AGE_BINS], chance[MCM_AGE_BINS], last = FIRST_CHANCE;
+	float last = FIRST_CHANCE;
 	unsigned end = 0;
 
 	for (unsigned b = 0; b < MCM_AGE_BINS; b++) {
@@ -91,8 +90,33 @@ void mcm_model_learn(struct mcm_model *md)
 		end = reached > 0 ? b + BEYOND : end;
 		last = all[b] = (used + FEW * LATER * last) / (reached + FEW);
 	}
-	end = end < MCM_AGE_BINS ? end : MCM_AGE_BINS;
+	return end < MCM_AGE_BINS ? end : MCM_AGE_BINS;
+}
+
+static bool class_is_empty(const struct mcm_model *md, unsigned class)
+{
+	for (unsigned b = 0; b < MCM_AGE_BINS; b++)
+		if (md->reached[class][b] > 0 || md->used[class][b] > 0)
+			return false;
+	return true;
+}
+
+void mcm_model_learn(struct mcm_model *md)
+{
+	float all[MCM_AGE_BINS], chance[MCM_AGE_BINS], width[MCM_AGE_BINS];
+	unsigned end = learn_all(md, all), empty = MCM_CLASSES;
+
+	for (unsigned b = 0; b < MCM_AGE_BINS; b++)
+		width[b] = bin_begin(b + 1) - bin_begin(b);
 	for (unsigned c = 0; c < MCM_CLASSES; c++) {
+		/* Classes without observations, mostly the majority, have the same values. */
+		if (class_is_empty(md, c)) {
+			for (unsigned b = 0; empty < c && b < MCM_AGE_BINS; b++)
+				value_set(md, c, b, value_get(md, empty, b));
+			if (empty < c)
+				continue;
+			empty = c;
+		}
 		for (unsigned b = 0; b < MCM_AGE_BINS; b++) {
 			chance[b] = (md->used[c][b] + PRIOR * all[b]) / (md->reached[c][b] + PRIOR);
 			if (chance[b] > 1)
@@ -101,7 +125,7 @@ void mcm_model_learn(struct mcm_model *md)
 			md->used[c][b] *= FORGET;
 		}
 		for (unsigned b = 0; b < MCM_AGE_BINS; b++)
-			value_set(md, c, b, best_rate(chance, b, b < end ? end : b + 1));
+			value_set(md, c, b, best_rate(chance, width, b, b < end ? end : b + 1));
 	}
 }
 

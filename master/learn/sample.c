@@ -336,6 +336,37 @@ void mcm_sample_use(struct mcm_key_sample *s, struct mcm_sampled *b, const struc
 	learn(s);
 }
 
+/* Lock held: the memory that these uses read. */
+static void uses_prefetch(struct mcm_key_sample *s, const struct mcm_sample_use *u, unsigned n)
+{
+	uint32_t id;
+
+	for (unsigned i = 0; i < n; i++)
+		__builtin_prefetch(bucket_of(s, u[i].hash));
+	for (unsigned i = 0; i < n; i++)
+		__builtin_prefetch(&s->key[*bucket_of(s, u[i].hash)], 1);
+	for (unsigned i = 0; i < n; i++) {
+		id = find(s, u[i].hash);
+		if (!id)
+			continue;
+		__builtin_prefetch(&s->key[s->key[id].newer], 1);
+		__builtin_prefetch(&s->key[s->key[id].older], 1);
+		__builtin_prefetch(&s->key[s->key[id].before], 1);
+	}
+}
+
+void mcm_sample_use_many(struct mcm_key_sample *s, struct mcm_sampled *b, const struct mcm_sample_use *u, unsigned n)
+{
+	if (!n)
+		return;
+	if (!b->locked)
+		pthread_mutex_lock(&s->lock);
+	b->locked = true;
+	uses_prefetch(s, u, n);
+	for (unsigned i = 0; i < n; i++)
+		mcm_sample_use(s, b, &u[i]);
+}
+
 static void expect(struct mcm_key_sample *s, uint64_t clock)
 {
 	s->expected += (double)(clock - s->clock) / (double)(1u << s->shift);

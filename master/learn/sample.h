@@ -97,6 +97,8 @@ void mcm_sample_pool(struct mcm_key_sample *s, uint64_t memory, uint64_t disk, u
 
 /* A sampled key is used.  @b: zero before the first key of a batch; mcm_sample_end() after the last one. */
 void mcm_sample_use(struct mcm_key_sample *s, struct mcm_sampled *b, const struct mcm_sample_use *u);
+/* The same for several keys, whose records are prefetched together. */
+void mcm_sample_use_many(struct mcm_key_sample *s, struct mcm_sampled *b, const struct mcm_sample_use *u, unsigned n);
 /* @clock: uses of all keys so far. */
 void mcm_sample_end(struct mcm_key_sample *s, struct mcm_sampled *b, uint64_t clock);
 /* A sampled key is put. */

@@ -258,13 +258,17 @@ bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
 }
 
 /* Where @want granules begin in a free range. */
-static uint64_t carve_start(uint64_t at, uint64_t granules, uint64_t want)
+static inline uint64_t carve_start(const struct mcm_range *n, uint64_t want)
 {
-	return want < MCM_PAGE_GRANULES || wants_alignment(want) ? aligned_start(at, want) : at + granules - want;
+	uint64_t at = mcm_range_at(n);
+
+	if (wants_alignment(want))
+		return (at + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
+	return want < MCM_PAGE_GRANULES ? at : at + mcm_range_free_len(n) - want;
 }
 
 /* First range of the first non-empty bin that is not below @bin; 0: all are empty. */
-static uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
+static inline uint32_t bin_first(const struct mcm_alloc *a, unsigned bin)
 {
 	unsigned top = bin / MCM_BIN_SUB;
 	uint32_t subs = a->sub_map[top] & ~0u << bin % MCM_BIN_SUB;
@@ -301,11 +305,9 @@ static uint32_t bin_next(const struct mcm_alloc *a, uint32_t id)
 	return next ? next : bin_first(a, range_bin(range_of(a, id)) + 1);
 }
 
-/* A range of a bin from @bin on for less than MCM_ALIGN_GRANULES of whole pages. */
-static uint32_t pages_find(const struct mcm_alloc *a, unsigned bin, uint64_t want)
+/* A range from @id on, in the order of bins, for less than MCM_ALIGN_GRANULES of whole pages. */
+static uint32_t pages_find(const struct mcm_alloc *a, uint32_t id, uint64_t want)
 {
-	uint32_t id = bin_first(a, bin);
-
 	for (unsigned i = 0; id && i < PAGES_TRIES; i++) {
 		const struct mcm_range *n = range_of(a, id);
 
@@ -323,10 +325,11 @@ static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 	uint32_t id;
 
 	id = bin_try(a, a->bin[bin], OWN_BIN_TRIES, want);
-	if (!id && is_aligned(want) && want < MCM_ALIGN_GRANULES)
-		id = pages_find(a, bin + 1, want);
-	else if (!id)
+	if (!id) {
 		id = bin_first(a, bin + 1);
+		if (id && !is_aligned(mcm_range_at(range_of(a, id))) && is_aligned(want) && want < MCM_ALIGN_GRANULES)
+			id = pages_find(a, id, want);
+	}
 	/* The evictor leaves the cursor on the run that it emptied for this request. */
 	if (!id && !(range_of(a, a->cursor)->flags & MCM_RANGE_USED))
 		id = bin_try(a, a->cursor, 1, want);
@@ -432,7 +435,6 @@ static int range_carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len);
-	const struct mcm_range *n;
 	uint32_t id;
 
 	if (want > a->granules - a->used)
@@ -440,8 +442,7 @@ int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range)
 	id = range_find(a, want);
 	if (!id)
 		return -MC_ENOSPACE;
-	n = range_of(a, id);
-	return range_carve(a, id, carve_start(mcm_range_at(n), mcm_range_free_len(n), want), want, ret_range);
+	return range_carve(a, id, carve_start(range_of(a, id), want), want, ret_range);
 }
 
 int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_range)

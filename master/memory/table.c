@@ -41,6 +41,9 @@ void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables)
 
 void mcm_table_mem_done(struct mcm_table_mem *mem)
 {
+	for (unsigned bits = 0; bits < MCM_TABLE_LEVELS; bits++)
+		if (mem->level[bits].base)
+			munmap(mem->level[bits].base, level_bytes(mem, bits));
 	pthread_mutex_destroy(&mem->lock);
 }
 
@@ -48,7 +51,7 @@ static uint32_t *level_get(struct mcm_table_mem *mem, unsigned nth, unsigned bit
 {
 	MC_LOCKED(&mem->lock);
 	if (!mem->level[bits].base)
-		mem->level[bits].base = heads_map(level_bytes(mem, bits));
+		__atomic_store_n(&mem->level[bits].base, heads_map(level_bytes(mem, bits)), __ATOMIC_RELAXED);
 	if (!mem->level[bits].base)
 		return NULL;
 	mem->level[bits].users++;
@@ -58,10 +61,9 @@ static uint32_t *level_get(struct mcm_table_mem *mem, unsigned nth, unsigned bit
 static void level_put(struct mcm_table_mem *mem, unsigned bits)
 {
 	MC_LOCKED(&mem->lock);
-	if (--mem->level[bits].users)
-		return;
-	munmap(mem->level[bits].base, level_bytes(mem, bits));
-	mem->level[bits].base = NULL;
+	/* The addresses stay mapped for threads that prefetch without the lock (mcm_table_peek()). */
+	if (--mem->level[bits].users == 0)
+		(void)madvise(mem->level[bits].base, level_bytes(mem, bits), MADV_DONTNEED);
 }
 
 /* All zero; NULL: no memory. */
@@ -130,7 +132,7 @@ static void chain_relink(struct mcm_table *t, const struct mcm_table_type *type,
 		uint32_t *head = mcm_table_head(t, pos);
 
 		mcm_table_set(link, *head);
-		*head = id;
+		mcm_table_set(head, id);
 		id = next;
 	}
 }
@@ -175,7 +177,7 @@ static void resize_step(struct mcm_table *t, const struct mcm_table_type *type, 
 			uint32_t *head = mcm_table_head(t, (uint32_t)pos), id = *head, *last;
 
 			pos = mcm_table_chain_end(t, (uint32_t)pos);
-			*head = 0;
+			mcm_table_set(head, 0);
 			if (!id)
 				continue;
 			for (last = mcm_table_link(type, slab, id); *last;)
@@ -206,8 +208,8 @@ void mcm_table_step(struct mcm_table *t, const struct mcm_table_type *type, cons
 	}
 	if (4ull * t->count > load && t->bits < MAX_BITS - type->shift)
 		resize_begin(t, t->bits ? t->bits + 1u : MIN_BITS);
-	else if (t->bits > MIN_BITS && 32ull * t->count < load)
+	else if (t->bits > MIN_BITS && t->bits > type->keep && 32ull * t->count < load)
 		resize_begin(t, t->bits - 1u);
-	else if (t->bits == MIN_BITS && !t->count)
+	else if (t->bits == MIN_BITS && !t->count && !type->keep)
 		resize_begin(t, 0);
 }

@@ -22,10 +22,13 @@ struct mcm_table_type {
 	size_t hash;		/* offset of the uint32_t hash */
 	uint8_t shift;		/* number of top hash bits that are equal in one table */
 	uint8_t load;		/* elements per four buckets at which it grows */
+	/* Number of bits down to which it shrinks; for a table that fills and empties all the time.  0: it releases its
+	 * memory when it is empty */
+	uint8_t keep;
 };
 
 /* Memory for the buckets of tables that grow and shrink together: those of one size are adjacent
- * and fill large pages; a size that no table uses has no memory. */
+ * and fill large pages; a size that no table uses has no memory, but keeps its addresses. */
 #define MCM_TABLE_LEVELS 29
 
 struct mcm_table_mem {
@@ -33,7 +36,7 @@ struct mcm_table_mem {
 	/* guarded by lock, a leaf */
 	pthread_mutex_t lock;
 	struct {
-		uint32_t *base;		/* NULL: no table has this size */
+		uint32_t *base;		/* atomic; NULL: no table has had this size */
 		unsigned users;
 	} level[MCM_TABLE_LEVELS];
 };
@@ -54,6 +57,18 @@ struct mcm_table {
 
 void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables);
 void mcm_table_mem_done(struct mcm_table_mem *mem);	/* its tables are done */
+
+/* For threads that prefetch without the lock, from a table with a struct mcm_table_mem: where the head of a chain
+ * is or will be.  During a resize the head may still be 0.  NULL: not known. */
+static inline const uint32_t *mcm_table_peek(const struct mcm_table *t, uint32_t pos)
+{
+	unsigned bits = __atomic_load_n(&t->bits, __ATOMIC_RELAXED);
+	const uint32_t *base = __atomic_load_n(&t->mem->level[bits].base, __ATOMIC_RELAXED);
+
+	if (!bits)
+		return &t->one;
+	return base ? base + ((size_t)t->nth << bits) + (pos >> (32 - bits)) : NULL;
+}
 
 /* A zeroed struct is an empty table with memory of its own. */
 void mcm_table_init_in(struct mcm_table *t, struct mcm_table_mem *mem, unsigned nth);
@@ -108,7 +123,7 @@ static inline void mcm_table_insert(struct mcm_table *t, const struct mcm_table_
 	uint32_t *head = mcm_table_head(t, mcm_table_pos(type, *(uint32_t *)(e + type->hash)));
 
 	mcm_table_set((uint32_t *)(e + type->link), *head);
-	*head = id;
+	mcm_table_set(head, id);
 	t->count++;
 	mcm_table_step(t, type, slab);
 }

@@ -102,28 +102,25 @@ static int get_pin(struct mcm *m, struct mcm_session *s, uint32_t flags, struct 
 }
 
 /* Time at which promise leases granted now end; 0: none are granted. */
-static uint64_t promise_lease_end(struct mcm *m)
+static struct mcm_lease promise_lease_end(struct mcm *m)
 {
-	uint32_t tick;
-	uint64_t ms;
+	struct mcm_lease lease;
 
 	if (!m->conf.default_kv_lease_ttl)
-		return 0;
-	ms = mcm_now_ms(m) + m->conf.default_kv_lease_ttl;
-	tick = mcm_tick_after(ms);
-	if (mcm_load_relaxed(&m->promise_lease_end) != tick)
-		mcm_store_relaxed(&m->promise_lease_end, tick);
-	return ms;
+		return (struct mcm_lease){ 0 };
+	lease = mcm_lease_until(mcm_now_ms(m) + m->conf.default_kv_lease_ttl);
+	if (mcm_load_relaxed(&m->promise_lease_end) != lease.tick)
+		mcm_store_relaxed(&m->promise_lease_end, lease.tick);
+	return lease;
 }
 
-/* Extend the promise lease of the object and its group to @ms; the object counts as asked for,
- * also if @ms is 0. */
-static void promise_lease(struct mcm *m, struct mcm_object *o, uint64_t ms)
+/* Extend the promise lease of the object and its group; the object counts as asked for, also without a lease. */
+static void promise_lease(struct mcm *m, struct mcm_object *o, const struct mcm_lease *lease)
 {
-	mcm_object_lease(o, ms);
+	mcm_object_lease(o, lease);
 	mcm_object_touch(o);
 	if (o->ext)
-		mcm_group_lease(m, o, ms);
+		mcm_group_lease(m, o, lease->ms);
 }
 
 /* A directory that exists because it has children. */
@@ -166,6 +163,7 @@ int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct m
 	struct mcm_shard *sh;
 	struct mcm_object *o;
 	uint32_t hash, slot;
+	struct mcm_lease lease;
 	bool memory;
 	int r;
 
@@ -183,8 +181,10 @@ int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct m
 	if (o->range && (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))))
 		return mcm_object_missing(m, o);
 	memset(ret, 0, sizeof(*ret));
-	if (flags & MCP_GET_PROMISE)
-		promise_lease(m, o, promise_lease_end(m));
+	if (flags & MCP_GET_PROMISE) {
+		lease = promise_lease_end(m);
+		promise_lease(m, o, &lease);
+	}
 	get_describe(m, o, ret);
 	if (mem)
 		get_describe_attrs(m, flags, key, slot, mem, ret);
@@ -227,22 +227,30 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 /* Answer of exist for one key; the first two are sent to clients. */
 enum { ABSENT, PRESENT, NOT_READY };
 
-/* Shard locked.  *@asked gets the slot of the object that is present. */
+/* Shard locked.  *@asked gets the slot of the object that is present, unless @flags has MCP_EXIST_PEEK. */
 static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, struct mcm_asked *asked,
-		      uint32_t flags, uint64_t lease)
+		      uint32_t flags, const struct mcm_lease *lease)
 {
 	uint32_t slot = mcm_shard_find(&m->index, sh, asked->hash, key->data, key->len);
 	struct mcm_object *o;
 
-	if (!slot)
+	if (!slot) {
+		mcm_learn_prefetch(&m->learn, asked->hash);
 		return ABSENT;
+	}
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
-	if (!(flags & MCP_EXIST_PEEK))
-		promise_lease(m, o, lease);
-	if (mcm_object_size(o))
-		mcm_uses_describe(m, slot, asked);
+	if (flags & MCP_EXIST_PEEK)
+		return PRESENT;
+	mcm_learn_prefetch_object(&m->learn, slot);
+	promise_lease(m, o, lease);
+	if (mcm_object_size(o)) {
+		asked->slot = slot;
+		asked->generation = o->generation;
+		if (mcm_learn_samples(&m->learn, asked->hash))
+			mcm_uses_describe(m, slot, asked);
+	}
 	return PRESENT;
 }
 
@@ -264,7 +272,7 @@ static void exist_by_shard(const struct mcm_asked *asked, unsigned n, uint16_t *
 }
 
 /* At most MCM_PREFETCH_MAX keys, selected by @order; an invalid key is not present. */
-static void exist_window(struct mcm *m, uint32_t flags, uint64_t lease, const struct mcp_bytes *keys,
+static void exist_window(struct mcm *m, uint32_t flags, const struct mcm_lease *lease, const struct mcp_bytes *keys,
 			 struct mcm_asked *asked, const uint16_t *order, unsigned n,
 			 uint8_t *ret_present)
 {
@@ -293,7 +301,7 @@ static void exist_window(struct mcm *m, uint32_t flags, uint64_t lease, const st
 		pthread_mutex_unlock(&locked->lock);
 }
 
-static void exist_block(struct mcm *m, uint32_t flags, uint64_t lease, const struct mcp_bytes *keys,
+static void exist_block(struct mcm *m, uint32_t flags, const struct mcm_lease *lease, const struct mcp_bytes *keys,
 			unsigned n, uint8_t *ret_present)
 {
 	uint16_t order[EXIST_BLOCK];
@@ -319,14 +327,14 @@ int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsig
 	      uint8_t *ret_present)
 {
 	bool hidden = __atomic_load_n(&m->segments.n_hidden, __ATOMIC_RELAXED) > 0;
-	uint64_t lease = 0;
+	struct mcm_lease lease = { 0 };
 	unsigned i, w;
 
 	if (!(flags & MCP_EXIST_PEEK))
 		lease = promise_lease_end(m);
 	for (i = 0; i < n; i += w) {
 		w = n - i < EXIST_BLOCK ? n - i : EXIST_BLOCK;
-		exist_block(m, flags, lease, keys + i, w, ret_present + i);
+		exist_block(m, flags, &lease, keys + i, w, ret_present + i);
 	}
 	return hidden && memchr(ret_present, NOT_READY, n) ? -MC_ENOTREADY : 0;
 }

@@ -12,6 +12,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/ops/ops.h"
+#include "master/ops/put_charge.h"
 #include "master/ops/uses.h"
 #include "master/session.h"
 #include "master/task/task.h"
@@ -29,7 +30,8 @@ MC_COUNTER(abandoned, "mooncake_master_puts_abandoned_total", "",
 
 const struct mcm_table_type mcm_puts_by_generation = {
 	.link = offsetof(struct mcm_put, next), .hash = offsetof(struct mcm_put, hash),
-	.shift = 0, .load = 4,
+	/* Each batch fills it again. */
+	.shift = 0, .load = 4, .keep = 9,
 };
 
 void mcm_puts_init(struct mcm_puts *ps)

@@ -135,11 +135,9 @@ struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
 /* -MC_ELIMIT: there is no room for a put with such a key. */
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);
 
-/* Charge @bytes to put->tenant (put->charged).  If this, or counting the object, has to evict objects, check first
- * that the object can fit at all: errors as of mcm_tenant_charge() and mcm_allocate().  With MCP_PUT_NO_EVICT,
- * -MC_EQUOTA or -MC_ENOSPACE instead. */
-int mcm_put_charge(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
-		   struct mcm_put *put);
+/* For mcm_put_charge(): the quota, unless put->charged is set, or the number of objects needs an eviction. */
+int mcm_put_charge_full(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
+			struct mcm_put *put);
 
 /* ---- puts of tasks' copies, named by their generation ---- */
 

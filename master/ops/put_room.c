@@ -43,15 +43,12 @@ int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uin
 	return 0;
 }
 
-int mcm_put_charge(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
-		   struct mcm_put *put)
+int mcm_put_charge_full(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
+			struct mcm_put *put)
 {
-	bool charged = mcm_tenant_charge_free(m, put->tenant, bytes);
+	bool charged = put->charged || !bytes;
 	int r = 0;
 
-	put->charged = charged ? bytes : 0;
-	if (charged && !mcm_count_full(m, item->key.len))
-		return 0;
 	if (rq->flags & MCP_PUT_NO_EVICT)
 		return mc_fail(charged ? -MC_ENOSPACE : -MC_EQUOTA, "%s without eviction",
 			       charged ? "the object limit admits no put" : "the tenant's quota has no space");

@@ -61,7 +61,9 @@ void mcm_uses_describe(struct mcm *m, uint32_t slot, struct mcm_asked *ret)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 
-	*ret = (struct mcm_asked){ o->hash, slot, object_bytes(m, slot), o->generation };
+	*ret = (struct mcm_asked){
+		o->hash, slot, mcm_learn_samples(&m->learn, o->hash) ? object_bytes(m, slot) : 0, o->generation
+	};
 }
 
 void mcm_uses_asked(struct mcm *m, const struct mcm_asked *keys, unsigned n)

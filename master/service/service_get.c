@@ -199,7 +199,7 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_bytes *keys;
 	struct mcp_exist rq;
 	struct mcp_iter it;
-	struct mcp_key key;
+	struct mcp_bytes key;
 	struct mcm_scope sc;
 	uint8_t *present;
 	uint32_t n = 0;
@@ -219,9 +219,8 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 	if (!keys || !present || !text)
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
-	for (; mcp_iter_next(&it, &key); n++) {
-		/* Copy members: one load of the struct would stall until both stores to it complete. */
-		keys[n] = mcm_scope_key(sc, mcp_bytes(key.key.data, key.key.len), text);
+	for (; mcp_iter_next_bytes(&it, &key); n++) {
+		keys[n] = mcm_scope_key(sc, key, text);
 		text += keys[n].data == text ? keys[n].len : 0;
 	}
 	r = mcm_exist(arg, rq.flags, keys, n, present);

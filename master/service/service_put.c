@@ -129,10 +129,11 @@ static unsigned count_failures(const struct mcp_put_grant *grant, unsigned n)
 
 static void count_existing(const struct mcp_put_grant *grant, unsigned n)
 {
+	const int32_t existing_status = mc_err_to_wire(-MC_EEXISTS);
 	unsigned found = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		found += grant[i].status == mc_err_to_wire(-MC_EEXISTS);
+		found += grant[i].status == existing_status;
 	if (found)
 		mc_metric_add(n == 1 ? &existing : &batch_existing, found);
 }

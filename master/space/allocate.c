@@ -35,7 +35,7 @@ struct allocation {
 	unsigned n;
 };
 
-static bool allocation_eligible(const struct allocation *p, const struct mcm_segment *s)
+static inline bool allocation_eligible(const struct allocation *p, const struct mcm_segment *s)
 {
 	unsigned i;
 
@@ -72,7 +72,7 @@ static void allocation_add(struct allocation *p, const struct mcm_segment *s, ui
 }
 
 /* -MC_ENOSPACE is the expected error: the caller tries another segment. */
-static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
+static inline int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 {
 	uint32_t range;
 	int r;
@@ -87,11 +87,8 @@ static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 	return r;
 }
 
-static struct mcm_pick pick_begin(const struct allocation *p)
+static void pick_begin(const struct allocation *p, struct mcm_pick *ret)
 {
-	struct mcm_pick pick = {
-		.ss = &p->m->segments, .copies = p->rq->copies, .host = p->rq->host,
-	};
 	const struct mcm_strategy *st = p->m->strategy;
 	static __thread uint64_t random;
 
@@ -101,15 +98,19 @@ static struct mcm_pick pick_begin(const struct allocation *p)
 	random ^= random << 13;
 	random ^= random >> 7;
 	random ^= random << 17;
-	pick.random = random >> 16;
+	/* Its private fields belong to the strategy. */
+	ret->ss = &p->m->segments;
+	ret->copies = p->rq->copies;
+	ret->host = p->rq->host;
+	ret->at = 0;
+	ret->random = random >> 16;
 	if (p->rq->flags & MCP_PUT_SAME_NODE)
 		st = &mcm_strategy_local;
 	/* Copies on one host would be lost together. */
 	if (st == &mcm_strategy_local && p->rq->copies > 1)
 		st = &mcm_strategy_random;
-	pick.next = st->next;
-	st->begin(&pick);
-	return pick;
+	ret->next = st->next;
+	st->begin(ret);
 }
 
 /* Table lock held: allocate from free space only. */
@@ -138,7 +139,7 @@ static int allocate_free(struct allocation *p)
 				return r;
 		}
 	}
-	pick = pick_begin(p);
+	pick_begin(p, &pick);
 	for (tries = 0; tries < most && p->n < p->rq->copies; tries++) {
 		number = pick.next(&pick);
 		if (number == MCM_NO_SEGMENT)
@@ -181,7 +182,7 @@ static unsigned first_candidates(const struct allocation *p, unsigned level, uin
 	for (unsigned i = 0; i < p->rq->n_preferred; i++)
 		for (s = NULL; (s = mcm_segments_named(ss, p->rq->preferred[i], s));)
 			first_add(p, level, s->index, ret, &n);
-	pick = pick_begin(p);
+	pick_begin(p, &pick);
 	for (tries = 0; tries < FREE_TRIES && n < FIRST_MAX; tries++) {
 		number = pick.next(&pick);
 		if (number == MCM_NO_SEGMENT)

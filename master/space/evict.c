@@ -309,7 +309,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 
 /* ---- background ---- */
 
-static double segment_high(const struct mcm *m, const struct mcm_segment *s)
+static inline double segment_high(const struct mcm *m, const struct mcm_segment *s)
 {
 	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED);
 
@@ -332,7 +332,7 @@ static double segment_low(const struct mcm *m, const struct mcm_segment *s)
 /* Bytes to evict until the used share of the segment is @ratio, if @more bytes were used by unfinished puts.
  * The share is taken of the bytes that eviction can free: a segment with many hard-pinned objects and
  * unfinished puts would otherwise lose everything else at once, even objects that were just put. */
-static uint64_t segment_excess_with(const struct mcm_segment *s, uint64_t more, double ratio)
+static inline uint64_t segment_excess_with(const struct mcm_segment *s, uint64_t more, double ratio)
 {
 	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
 	uint64_t fixed = (used > evictable ? used - evictable : 0) + more;

@@ -97,8 +97,6 @@ unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
  * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */
 int mcm_count_admit(struct mcm *m, uint32_t key_len);
-/* Would mcm_count_admit() evict?  Other puts may change the answer meanwhile. */
-bool mcm_count_full(const struct mcm *m, uint32_t key_len);
 void mcm_count_leave(struct mcm *m, uint32_t key_len);
 
 /* The policies' view for selecting victims of a segment.  Recent are: the last eighth of the

@@ -490,14 +490,12 @@ void mcm_segment_used(struct mcm_segment *s)
 	mcm_store_relaxed(s->room, room < UINT32_MAX ? (uint32_t)room : UINT32_MAX);
 }
 
-void mcm_segment_list(struct mcm_segments *ss, struct mcm_segment *s, const struct mcm_evict_view *v,
-		      uint32_t range, bool fresh)
+void mcm_segment_listed(struct mcm_segments *ss, struct mcm_segment *s, uint32_t now, bool fresh)
 {
-	s->evict->insert(s->policy, v, range, fresh);
-	if (s->medium != MCP_MEDIUM_MEMORY || !ss->candidates->left[s->index])
+	if (s->medium != MCP_MEDIUM_MEMORY)
 		return;
 	if (fresh)
-		mcm_candidates_put(ss->candidates, s->index, v->now + mcm_tick_after(MCM_RECENT_MIN_MS));
+		mcm_candidates_put(ss->candidates, s->index, now + mcm_tick_after(MCM_RECENT_MIN_MS));
 	else
 		mcm_candidates_all(ss->candidates, s->index);
 }

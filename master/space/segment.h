@@ -236,8 +236,15 @@ int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_r
 void mcm_segment_free_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
 			     const struct mcm_index *ix, uint32_t range);
 void mcm_segment_used(struct mcm_segment *s);
+/* A range was listed at the tick @now: puts search there again. */
+void mcm_segment_listed(struct mcm_segments *ss, struct mcm_segment *s, uint32_t now, bool fresh);
 /* List a range for eviction: its object was just put (@fresh), or can be evicted again. */
-void mcm_segment_list(struct mcm_segments *ss, struct mcm_segment *s, const struct mcm_evict_view *v,
-		      uint32_t range, bool fresh);
+static inline void mcm_segment_list(struct mcm_segments *ss, struct mcm_segment *s, const struct mcm_evict_view *v,
+				    uint32_t range, bool fresh)
+{
+	s->evict->insert(s->policy, v, range, fresh);
+	if (ss->candidates->left[s->index])
+		mcm_segment_listed(ss, s, v->now, fresh);
+}
 
 #endif

@@ -83,18 +83,18 @@ struct mcm_scope {
 /* Resolve the tenant of a request.  @write: the tenant must be in the policy, else -MC_ENOTENANT.
  * -MC_EPARAM. */
 int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret);
+/* Does @key need no buffer? */
+static inline bool mcm_scope_plain(struct mcm_scope sc, struct mcp_bytes key)
+{
+	return sc.tenant == MCM_TENANT_DEFAULT && key.len && ((const char *)key.data)[0];
+}
 /* Add the tenant's prefix to @name: returns @name itself, or the result in @buf, which needs
  * @name's length + MCM_PREFIX_MAX bytes.  A name that is empty or longer than @max becomes empty,
  * which is not a valid key. */
 struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint32_t max, char *buf);
 static inline struct mcp_bytes mcm_scope_key(struct mcm_scope sc, struct mcp_bytes key, char *buf)
 {
-	return mcm_scope_name(sc, key, MCP_KEY_MAX, buf);
-}
-/* Does @key need no buffer? */
-static inline bool mcm_scope_plain(struct mcm_scope sc, struct mcp_bytes key)
-{
-	return sc.tenant == MCM_TENANT_DEFAULT && key.len && ((const char *)key.data)[0];
+	return key.len <= MCP_KEY_MAX && mcm_scope_plain(sc, key) ? key : mcm_scope_name(sc, key, MCP_KEY_MAX, buf);
 }
 /* Make the prefix of a tenant's keys. */
 void mcm_tenant_prefix(uint32_t tenant, char ret[MCM_PREFIX_MAX]);

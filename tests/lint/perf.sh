@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each source file of tests/perf belongs to a program of EXTRA_PROGRAMS, all of which tests/integ/perf_programs.sh runs;
+# Each source file of tests/perf belongs to a program of EXTRA_PROGRAMS, all of which tests/integ/perf_programs.sh runs, or
+# to one of make check;
 # each script is in the tarball and parses; the programs that scripts name exist.
 set -eu
 cd "${top_srcdir:?}"
@@ -18,8 +19,8 @@ words() {
 		$1 == name && $2 == "+=" { on = 1; $1 = $2 = "" }
 		on { more = sub(/\\$/, ""); gsub(/%D%/, "tests"); print; on = more }' tests/*.am | tr -s ' \t' '\n'
 }
-words EXTRA_PROGRAMS >"$tmp/programs"
-words EXTRA_DIST >"$tmp/dist"
+{ words EXTRA_PROGRAMS; words check_PROGRAMS | grep '^tests/perf/'; } >"$tmp/programs"
+{ words EXTRA_DIST; words dist_check_SCRIPTS; } >"$tmp/dist"
 # Further source files of these programs.
 while read -r program; do
 	variable=%C%_$(echo "${program#tests/}" | tr / _)_SOURCES

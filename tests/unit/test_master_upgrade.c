@@ -46,6 +46,7 @@ static const struct mcp_desc *old_table(const struct mcp_desc *d)
 	known[i].version = old_version;
 	known[i].then = *d;
 	known[i].then.fields = known[i].field;
+	known[i].then.elem = NULL;
 	for (k = 0; d->fields[k].kind != MCP_F_END; k++) {
 		if (d->fields[k].kind == MCP_F_SINCE && d->fields[k].offset > old_version)
 			break;
