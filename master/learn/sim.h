@@ -8,7 +8,7 @@
 
 #include "master/learn/sample.h"
 
-#define MCM_SAMPLE_KEYS 65536u
+#define MCM_SAMPLE_KEYS 32768u
 
 /* A sampled key; 0 is no key. */
 struct mcm_sample_key {
