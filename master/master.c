@@ -272,6 +272,11 @@ static uint64_t journal_pending(void *arg)
 	return mcm_journal_pending_lsn(arg);
 }
 
+static bool answers_may_leave(void *arg)
+{
+	return mcm_feeders_lead(((const struct mcm *)arg)->feeders);
+}
+
 static void journal_synced(struct mcm *m, uint64_t lsn)
 {
 	struct mcp_server *s = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
@@ -316,6 +321,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.keeps = mcm_session_keeps,
 		.make_durable = journal_wait,
 		.pending_mark = journal_pending,
+		.may_send = m->feeders ? answers_may_leave : NULL,
 		.arg = m,
 	};
 
