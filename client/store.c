@@ -23,7 +23,7 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 		.protocol = "tcp",
 		.segment_kind = "auto",
 		.timeout_ms = 30000,
-		.setup_timeout_ms = 5000,
+		.setup_timeout_ms = MCS_SETUP_TIMEOUT_MS,
 		.verify = 1,
 	};
 

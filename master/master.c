@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/hash.h"
@@ -333,6 +334,16 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 	return r;
 }
 
+/* The last leader may still answer, and its clients may not notice for a while that this master leads. */
+static void follow_leader(struct mcm *m)
+{
+	struct timespec t = mc_timespec(mc_deadline_left_ns(m->lead->serve_from));
+
+	mcm_grace_extend(m, m->lead->last_lease_ms);
+	while (nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
+}
+
 int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret)
 {
 	struct mcm *m;
@@ -345,6 +356,7 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (m->lead) {
 		mcm_feeders_attach(m->lead->feeders, m);
 		m->journal->lead = m->lead;
+		follow_leader(m);
 	}
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */

@@ -21,6 +21,10 @@
 #define BACKOFF_LAST_MS 100
 /* Minimum time between two resets of the connection, because each disturbs all running calls. */
 #define CLEANSE_MS 1000
+/* With several masters, until one has said how long a takeover takes: upstream's lease, and a second. */
+#define TAKEOVER_MS 6000
+/* A takeover may be followed by the return of owners and, in a full pool, of readers. */
+#define RETURN_MS 3000
 
 MC_COUNTER(connects, "mooncake_client_master_connects_total", "", "connections made to the master")
 MC_COUNTER(retries, "mooncake_client_retries_total", "cause=\"master\"",
@@ -37,7 +41,7 @@ struct mcs_session {
 	uint64_t down_since;	/* when the first request failed to reach the master, 0: it is up */
 	uint64_t tainted;	/* epoch whose connection is to be reset, 0: none */
 	uint64_t changed_ns;	/* when another master was found, 0: never */
-	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms, takeover_ms;
 	uint64_t fence, earlier;
 	unsigned version;	/* of the protocol */
 	uint64_t server_lo;	/* half of the id of the server of the connection, 0: none so far */
@@ -74,6 +78,9 @@ static int session_register(struct mcs_session *s, struct mcp_client *c, uint64_
 	__atomic_store_n(&s->heartbeat_ms, reply.heartbeat_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->lease_ttl_ms, reply.lease_ttl_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->earlier, reply.earlier, __ATOMIC_RELAXED);
+	/* A store of leaders is there for takeovers, even if this master is too old to say so. */
+	if (reply.takeover_ms || !s->masters)
+		__atomic_store_n(&s->takeover_ms, reply.takeover_ms, __ATOMIC_RELAXED);
 	*ret_fence = reply.fence;
 	mcp_reply_done(&mem);
 	return 0;
@@ -147,6 +154,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 		free(s);
 		return r;
 	}
+	s->takeover_ms = s->masters || strchr(conf->addrs, ',') ? TAKEOVER_MS : 0;
 	/* A store has one leader, as if there were one address. */
 	mcs_same_pool_init(&s->pool, s->masters ? "" : conf->addrs, conf->pool);
 	r = mcp_client_open(&rpc, &s->rpc);
@@ -210,6 +218,7 @@ struct mcs_terms mcs_session_terms(const struct mcs_session *s)
 		.lease_ttl_ms = __atomic_load_n(&s->lease_ttl_ms, __ATOMIC_RELAXED),
 		.fence = __atomic_load_n(&s->fence, __ATOMIC_ACQUIRE),
 		.earlier = __atomic_load_n(&s->earlier, __ATOMIC_RELAXED),
+		.takeover_ms = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED),
 		.server = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED),
 	};
 }
@@ -264,10 +273,18 @@ static bool session_back_off(unsigned n, uint64_t until)
 	return true;
 }
 
+static uint64_t session_grace_ms(const struct mcs_session *s)
+{
+	uint64_t takeover = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED), most = 2 * takeover + RETURN_MS;
+
+	return takeover && s->conf.grace_ms >= MCS_SETUP_TIMEOUT_MS && s->conf.grace_ms < most ? most :
+		s->conf.grace_ms;
+}
+
 /* Until when a call retries, if the master is down since @since. */
 static uint64_t session_retry_until(const struct mcs_session *s, uint64_t since, uint64_t deadline)
 {
-	uint64_t until = since + s->conf.grace_ms * MC_NS_PER_MS;
+	uint64_t until = since + session_grace_ms(s) * MC_NS_PER_MS;
 
 	return until < deadline ? until : deadline;
 }
