@@ -18,6 +18,8 @@
 #include "common/metrics.h"
 
 #define BACKOFF_FIRST_MS 5
+#define BACKOFF_SOON_MS 50	/* a takeover lasts some tenths of a second */
+#define BACKOFF_SOON 10
 #define BACKOFF_LAST_MS 100
 /* Minimum time between two resets of the connection, because each disturbs all running calls. */
 #define CLEANSE_MS 1000
@@ -262,10 +264,10 @@ static uint64_t session_note(struct mcs_session *s, int r)
 /* Wait before attempt number @n + 1; false: @until would pass. */
 static bool session_back_off(unsigned n, uint64_t until)
 {
-	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5);
+	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5), most = n < BACKOFF_SOON ? BACKOFF_SOON_MS : BACKOFF_LAST_MS;
 
-	if (ms > BACKOFF_LAST_MS)
-		ms = BACKOFF_LAST_MS;
+	if (ms > most)
+		ms = most;
 	if (mc_now_ns() + ms * MC_NS_PER_MS >= until)
 		return false;
 	mc_metric_add(&retries, 1);
@@ -436,12 +438,14 @@ void mcs_session_cleanse(struct mcs_session *s)
 	mcp_client_reset(s->rpc);
 }
 
-void mcs_session_met(struct mcs_session *s, struct mcp_id server)
+void mcs_session_met(struct mcs_session *s, struct mcp_id server, const char *addr)
 {
 	uint64_t ours = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED);
 
-	if (ours && ours != server.lo)
-		mcp_client_reset(s->rpc);
+	if (!ours || ours == server.lo)
+		return;
+	mcp_client_prefer(s->rpc, addr);
+	mcp_client_reset(s->rpc);
 }
 
 int mcs_send(struct mcs_session *s, uint16_t type, const void *msg)

@@ -26,7 +26,7 @@
 #define LOG "feeder"
 #define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
 #define PART (1u << 20)		/* bytes of one message */
-#define BEAT_MS 50		/* an empty part shows that the leader lives */
+#define BEAT_MS 30		/* an empty part shows that the leader lives */
 #define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
 
 MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")

@@ -23,7 +23,7 @@ struct mcm_feeders;
 
 /* A master that replaces an ended one serves after this time at the latest; a standby that does not confirm for longer
  * delays all answers. */
-#define MCM_PROMISE_MS 200u
+#define MCM_PROMISE_MS 150u
 
 struct mcm_feeders_conf {
 	uint64_t term;
