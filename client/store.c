@@ -165,6 +165,11 @@ unsigned mcs_lease_ms(struct mcs *s)
 	return mcs_session_terms(s->session).lease_ttl_ms;
 }
 
+unsigned mcs_takeover_ms(struct mcs *s)
+{
+	return (unsigned)mcs_session_takeover_ms(s->session);
+}
+
 int mcs_health(struct mcs *s)
 {
 	struct mcs_backend *b = s->backend;

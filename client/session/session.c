@@ -275,18 +275,24 @@ static bool session_back_off(unsigned n, uint64_t until)
 	return true;
 }
 
-static uint64_t session_grace_ms(const struct mcs_session *s)
+uint64_t mcs_session_takeover_ms(const struct mcs_session *s)
 {
-	uint64_t takeover = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED), most = 2 * takeover + RETURN_MS;
+	uint64_t ms = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED);
 
-	return takeover && s->conf.grace_ms >= MCS_SETUP_TIMEOUT_MS && s->conf.grace_ms < most ? most :
-		s->conf.grace_ms;
+	return ms ? 2 * ms + RETURN_MS : 0;
+}
+
+uint64_t mcs_session_grace_ms(const struct mcs_session *s)
+{
+	uint64_t ms = mcs_session_takeover_ms(s), grace = s->conf.grace_ms;
+
+	return grace >= MCS_SETUP_TIMEOUT_MS && grace < ms ? ms : grace;
 }
 
 /* Until when a call retries, if the master is down since @since. */
 static uint64_t session_retry_until(const struct mcs_session *s, uint64_t since, uint64_t deadline)
 {
-	uint64_t until = since + session_grace_ms(s) * MC_NS_PER_MS;
+	uint64_t until = since + mcs_session_grace_ms(s) * MC_NS_PER_MS;
 
 	return until < deadline ? until : deadline;
 }

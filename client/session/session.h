@@ -77,6 +77,10 @@ struct mcp_id mcs_session_pool(const struct mcs_session *s);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
+/* As mcs_takeover_ms(). */
+uint64_t mcs_session_takeover_ms(const struct mcs_session *s);
+/* For how long calls wait for a master that is down: conf.grace_ms, or longer. */
+uint64_t mcs_session_grace_ms(const struct mcs_session *s);
 /* The master asked for another heartbeat_ms. */
 void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
 

@@ -22,7 +22,8 @@ explore() {
 
 explore all "-DMASTERS=${1:-2}" || { cat pan.log; exit 1; }
 echo "ha.pml: ${1:-2} masters: $states states, no error"
-for rule in NO_FENCE NO_LEASE_IN_READS NO_REMOVAL_IN_STORE NO_WAIT; do
+for rule in NO_FENCE NO_LEASE_IN_READS NO_REMOVAL_IN_STORE NO_WAIT NO_PROMISE_IN_READS NO_PROMISE_WAIT NO_REFUSAL \
+	NO_MEMBER_CHECK; do
 	! explore "$rule" "-DMASTERS=2" "-DBROKEN=$rule" || { echo "without a rule ($rule) there is no error"; exit 1; }
 	echo "ha.pml: $rule: $(sed -n 's/^pan:1: *//p' pan.log | head -n 1)"
 done
