@@ -67,8 +67,8 @@ void mcs_session_cleanse(struct mcs_session *s);
 
 bool mcs_session_up(const struct mcs_session *s);
 bool mcs_session_ever(const struct mcs_session *s);	/* has there ever been a connection? */
-/* Another connection of this process has found @server as the master, at @addr.  A connection to another one is of no use any
- * more, although its machine may be silent: close it. */
+/* Another connection of this process has found @server as the master, at @addr.  A connection to another one is
+ * of no use any more, although its machine may be silent: close it. */
 void mcs_session_met(struct mcs_session *s, struct mcp_id server, const char *addr);
 /* Has another master process replaced the previous one less than @ms ago?  Then owners may still come back. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);

@@ -482,7 +482,8 @@ static int notice(struct mcm_ha *ha, uint64_t *ret_term)
 		mcm_standby_accept(ha->standby);
 		return 0;
 	}
-	mc_warn(LOG, "the leader's process has ended: it closed its connection, and refuses others leader=%s", v.leader);
+	mc_warn(LOG, "the leader's process has ended: it closed its connection, and refuses others leader=%s",
+		v.leader);
 	ha->serve_from = promised;
 	return 1;
 }
