@@ -339,7 +339,7 @@ static void follow_leader(struct mcm *m)
 {
 	struct timespec t = mc_timespec(mc_deadline_left_ns(m->lead->serve_from));
 
-	mcm_grace_extend(m, m->lead->last_lease_ms);
+	mcm_grace_extend(m, m->lead->silence_ms);
 	while (nanosleep(&t, &t) < 0 && errno == EINTR)
 		;
 }

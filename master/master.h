@@ -16,8 +16,7 @@ struct mcm_lead {
 	uint64_t term;
 	/* Serve clients only from then on (mc_now_ns() scale): until then the last leader may still answer. */
 	uint64_t serve_from;
-	/* For this time clients may still depend on the last leader without noticing that this one leads. */
-	uint64_t last_lease_ms;
+	uint64_t silence_ms;		/* clients of the last leader may need so much longer than usually to find this one */
 	uint32_t takeover_ms;		/* after a loss of this master another one leads within this time */
 	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
 	/* Give the lead to a standby soon.  -MC_EMODE with a detail: none could take over. */

@@ -34,6 +34,8 @@
 #define NOTICE_MS 10		/* and so often whether it has lost its leader */
 #define PROBE_MS 200		/* time limit of a connection to a leader that may have ended */
 #define PROBES_MS 1000		/* a lost leader is probed for this time */
+/* A leader that was replaced by mistake closes no connection, but answers no heartbeat: clients wait for the answer. */
+#define SILENCE_MS 1000
 #define TAKEOVER_MS 1000	/* a standby leads so long after the end of the lease, at the latest */
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
@@ -314,8 +316,7 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 	ha->lead = (struct mcm_lead){
 		.feeders = ha->feeders, .name = ha->addr, .term = term, .stopped = stopped, .step_down = step_down,
 		.lost = lost, .arg = ha, .serve_from = ha->serve_from,
-		/* A leader that was replaced during its lease may serve to the end of it. */
-		.last_lease_ms = ha->serve_from ? ha->ttl_ms : 0, .takeover_ms = ha->ttl_ms + TAKEOVER_MS,
+		.silence_ms = ha->serve_from ? SILENCE_MS : 0, .takeover_ms = ha->ttl_ms + TAKEOVER_MS,
 	};
 	where->lead = &ha->lead;
 	return 1;
