@@ -6,8 +6,8 @@
  * time is removed from the members in the store; only then do answers stop waiting for it.
  *
  * A standby that confirms also promises not to serve for MCM_PROMISE_MS: it may replace this master during the lease,
- * if this process seems to have ended.  Answers leave only while the promises of all members last, so what they say
- * is still true when they leave.
+ * if this process seems to have ended.  Answers leave only while the promises of all members last, so they
+ * are still true when they leave.
  *
  * The protocol is the one of docs/models/ha.pml. */
 #ifndef MCM_FEEDER_H
@@ -21,8 +21,8 @@
 struct mcm;
 struct mcm_feeders;
 
-/* A master that replaces an ended one waits at most for this time; a standby that does not confirm for longer delays all
- * answers. */
+/* A master that replaces an ended one waits at most for this time; a standby that does not confirm for longer delays
+ * all answers. */
 #define MCM_PROMISE_MS 150u
 
 struct mcm_feeders_conf {
