@@ -19,7 +19,7 @@ static const struct mcs_put_opts put_defaults;
 static int put_check_opts(const struct mcs_put_opts *opts)
 {
 	const unsigned all = MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL |
-		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST;
+		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST | MCS_PUT_NO_EVICT;
 
 	if (opts->flags & ~all)
 		return mc_fail(-MC_EPARAM, "unknown put flags 0x%x", opts->flags & ~all);

@@ -112,6 +112,8 @@ static void set_connected(struct mcm *m, const struct mcm_client *c)
 		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
 
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+		if (c->sessions)
+			mcm_segment_usable(&m->segments, s);
 	}
 }
 
@@ -449,6 +451,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 			return r;
 		client_own(&m->clients, c, s);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
+		mcm_segment_usable(&m->segments, s);
 	}
 	mcm_journal_segment(m, s);
 	mcm_offload_disks_changed(m, c);

@@ -20,6 +20,7 @@
 #include "common/process/stdfds.h"
 #include "common/thread.h"
 #include "master/ha/ha.h"
+#include "master/journal/check.h"
 #include "master/journal/journal.h"
 #include "master/master.h"
 
@@ -249,6 +250,24 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 	return 0;
 }
 
+/* Exit statuses of --check_journal. */
+enum { CHECK_GOOD, CHECK_DAMAGED, CHECK_UNREADABLE };
+
+static int check_journal(const struct mcm_conf *conf)
+{
+	struct mcm_check c;
+	int r = mcm_journal_check(conf, conf->check_journal, &c), status = c.faults ? CHECK_DAMAGED : CHECK_GOOD;
+
+	if (r < 0)
+		fail(r);
+	else
+		mcm_check_print(&c, conf->check_journal, stdout);
+	mcm_check_done(&c);
+	if (r < 0 || fflush(stdout) != 0)
+		return CHECK_UNREADABLE;
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct mc_options *options = NULL;
@@ -264,7 +283,9 @@ int main(int argc, char **argv)
 		return 0;
 	if (mc_options_argc(options)) {
 		fprintf(stderr, "mooncake_master: unexpected argument %s\n", mc_options_argv(options, 0));
-		r = 1;
+		r = *conf.check_journal ? CHECK_UNREADABLE : 1;
+	} else if (*conf.check_journal) {
+		r = check_journal(&conf);
 	} else {
 		r = serve(&conf, argc, argv);
 	}

@@ -46,7 +46,8 @@ static uint64_t half_of_memory(void)
 	return pages * page / 2;
 }
 
-int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
+/* @check: only read the journal in @dir, NULL: use that of @conf. */
+static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret)
 {
 	struct mcm *m;
 	void *mem;
@@ -102,10 +103,10 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)
 		r = mcm_durables_init(&m->durables);
-	if (r == 0)
+	if (r == 0 && !check)
 		r = mcm_snapshots_open(m);
 	if (r == 0)
-		r = mcm_journal_open(m);
+		r = check ? mcm_check_read(m, dir, check) : mcm_journal_open(m);
 	if (r == 0)
 		r = mcm_pool_load(m);
 	if (r == 0)
@@ -120,6 +121,16 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 	}
 	*ret = m;
 	return 0;
+}
+
+int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
+{
+	return core_new(conf, NULL, NULL, ret);
+}
+
+int mcm_core_read(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret)
+{
+	return core_new(conf, dir, check, ret);
 }
 
 void mcm_core_free(struct mcm *m)

@@ -70,8 +70,10 @@ struct mcm {
 	struct mcm_durables durables;
 	struct mcm_journal *journal;	/* NULL: none */
 	struct mcm_kv_events *kv_events;	/* constant while served; NULL: switched off */
-	/* owned by the evictor: slots that may have a grace pin, grace_next .. grace_end - 1 */
+	/* owned by the evictor: slots that may have a grace pin, grace_next .. grace_end - 1, maybe none; grace_end 0:
+	 * there was no grace period */
 	uint32_t grace_next, grace_end;
+	bool grace_released;		/* all of them were released */
 	/* owned by the monitor */
 	uint64_t grace_until_ms;	/* earliest end of the grace period; 0: it is over, or there was none */
 	uint64_t grace_from_ms;
@@ -127,6 +129,9 @@ static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
 /* A master without threads, sockets and sessions, which tests drive with a fake clock.  @conf is
  * copied except for its strings. */
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);
+/* The same with the state of the journal in @dir, which is only read (journal/check.h); the master keeps no journal. */
+struct mcm_check;
+int mcm_core_read(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret);
 void mcm_core_free(struct mcm *m);
 
 #endif

@@ -55,6 +55,7 @@ enum mcp_event_type {
 #define MCP_PUT_COMMIT		0x08u	/* items of size 0 need no PUT_END */
 #define MCP_PUT_ALL_REPLICAS	0x10u	/* fail instead of granting fewer replicas */
 #define MCP_PUT_SAME_NODE	0x20u	/* one replica per item, all items on the writer's host */
+#define MCP_PUT_NO_EVICT	0x80u	/* fail instead of evicting objects, now or in the background */
 #define MCP_GET_LEASE		0x01u
 #define MCP_GET_HOLD		0x02u
 #define MCP_GET_DIRS		0x04u	/* a key that ends in '/' is found while there are keys below it */

@@ -113,7 +113,7 @@ static void put_wait_for_room(struct mcs_put_request *b)
 	ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
 	left = (uint64_t)mc_deadline_left_ms(b->deadline);
 	b->hopeless = put_hope(b) ? 0 : b->hopeless + 1;
-	if (b->hopeless >= HOPELESS_MAX || ms >= left) {
+	if (b->hopeless >= HOPELESS_MAX || ms >= left || b->flags & MCS_PUT_NO_EVICT) {
 		for (unsigned i = 0; i < b->n; i++)
 			if (b->ops[i].state == MCS_STEP_RESERVE)
 				mcs_put_done(&b->ops[i], b->ops[i].refused);

@@ -15,7 +15,8 @@
 _Static_assert(MCS_PUT_UPSERT == MCP_PUT_UPSERT && MCS_PUT_HARD_PIN == MCP_PUT_HARD_PIN &&
 	       MCS_PUT_SOFT_PIN == MCP_PUT_SOFT_PIN &&
 	       MCS_PUT_ALL_REPLICAS == MCP_PUT_ALL_REPLICAS &&
-	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE, "flags are sent unchanged");
+	       MCS_PUT_SAME_NODE == MCP_PUT_SAME_NODE &&
+	       MCS_PUT_NO_EVICT == MCP_PUT_NO_EVICT, "flags are sent unchanged");
 _Static_assert((int)MCS_SOFT_PIN_ENABLE == (int)MCP_SOFT_PIN_ENABLE &&
 	       (int)MCS_SOFT_PIN_DISABLE == (int)MCP_SOFT_PIN_DISABLE, "pins are sent unchanged");
 _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP_KIND_SYMLINK &&
@@ -23,7 +24,7 @@ _Static_assert((int)MCS_DIR == (int)MCP_KIND_DIR && (int)MCS_SYMLINK == (int)MCP
 	       "kinds are sent unchanged");
 
 #define WIRE_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_ALL_REPLICAS | \
-		    MCS_PUT_SAME_NODE)
+		    MCS_PUT_SAME_NODE | MCS_PUT_NO_EVICT)
 
 /* Half of the default of put_start_release_timeout. */
 #define WRITE_MAX_MS 300000ull

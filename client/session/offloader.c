@@ -141,7 +141,7 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 
 	if (!data || !m)
 		return mc_fail(-MC_EPROTO, "protocol error: a copy is not between this process's memory and disks");
-	/* The master aligns ranges of a block and more. */
+	/* The master aligns ranges of whole blocks, and those of 64 KiB and more. */
 	if ((uintptr_t)data % MCT_BLOCK)
 		whole = 0;
 	for (uint64_t pos = 0; pos < whole && e == 0; pos += len) {

@@ -228,6 +228,7 @@ struct mcs_attrs {
 #define MCS_PUT_ALL_REPLICAS	0x10u	/* fail unless there is space for all replicas */
 #define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on this host; keep the items of a batch together */
 #define MCS_PUT_LAST		0x40u	/* of items with the same key the last is stored, not the first */
+#define MCS_PUT_NO_EVICT	0x80u	/* -MCS_ENOSPACE or -MCS_EQUOTA instead of evicting objects */
 
 /* The soft pin of an upsert's new version: that of the replaced version, a new one, or none. */
 enum mcs_soft_pin { MCS_SOFT_PIN_PRESERVE, MCS_SOFT_PIN_ENABLE, MCS_SOFT_PIN_DISABLE };

@@ -66,7 +66,7 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 		ret->capacity += s->size;
 		ret->used += mcm_load_relaxed(&s->used);
 		ret->evictable += mcm_load_relaxed(&s->evictable);
-		if (s->size > ret->largest_put)
+		if (s->size > ret->largest_put && !mcm_load_relaxed(&s->draining))
 			ret->largest_put = s->size;
 	}
 	ret->segments = ss->n_live;

@@ -71,7 +71,7 @@ static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uin
 		if (object_evictable(mcm_object(&m->index, slot))) {
 			n->flags |= MCM_RANGE_EVICTABLE;
 			if (!fresh || !mcm_offload_put_locked(m, s, slot, p.range))
-				s->evict->insert(s->policy, &v, p.range, true);
+				mcm_segment_list(&m->segments, s, &v, p.range, true);
 			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.range));
 		}
 		mcm_store_relaxed(&s->objects, s->objects + 1);
@@ -453,8 +453,10 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
-	if (mcm_extents_in_memory(m, &extent, 1))
+	if (mcm_extents_in_memory(m, &extent, 1)) {
 		mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
+		mcm_tenant_relist(m, slot);
+	}
 	mcm_journal_object(m, slot);
 	return 0;
 }
@@ -505,7 +507,7 @@ static void object_list_again(struct mcm *m, uint32_t slot)
 		if (mcm_segment_state(s) != MCM_SEG_NONE &&
 		    mcm_range(&s->alloc, p[i].range)->flags & MCM_RANGE_LISTED) {
 			s->evict->remove(s->policy, &v, p[i].range);
-			s->evict->insert(s->policy, &v, p[i].range, false);
+			mcm_segment_list(&m->segments, s, &v, p[i].range, false);
 		}
 		pthread_mutex_unlock(&s->lock);
 	}
@@ -529,10 +531,11 @@ int mcm_object_soft_pin(struct mcm *m, uint32_t slot, uint64_t ttl_ms)
 		mc_metric_add(&soft_pins, was ? -1 : 1);
 	}
 	mcm_journal_object(m, slot);
-	if (!ttl_ms) {
+	/* An earlier end than that of the pin before. */
+	if (was)
 		object_list_again(m, slot);
+	if (!ttl_ms)
 		object_shrink(m, o);
-	}
 	return 0;
 }
 

@@ -158,6 +158,16 @@ static void write_segments(struct writer *w)
 		mcm_pack_segment(&p, &r);
 		pack_end(w, &p);
 	}
+	/* Objects in them are still being removed, and this checkpoint may have their records. */
+	for (i = 0; i < ss->top; i++) {
+		struct mcm_packer p;
+
+		if (mcm_segment_state(ss->at[i]) != MCP_SEG_UNMOUNTING)
+			continue;
+		p = pack_begin(w, 64);
+		mcm_pack_number(&p, MCM_REC_SEGMENT_GONE, i);
+		pack_end(w, &p);
+	}
 	pthread_rwlock_unlock(&ss->lock);
 }
 

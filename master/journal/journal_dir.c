@@ -159,15 +159,31 @@ static int collect_file(void *arg, int dirfd, const char *name, enum kind kind, 
 {
 	struct mcm_journal_files *f = arg;
 
-	if (kind == UNFINISHED) {
-		(void)unlinkat(dirfd, name, 0);
+	(void)dirfd;
+	(void)name;
+	if (kind == UNFINISHED)
 		return 0;
-	}
 	return kind == CHECKPOINT ? sequence_add(&f->checkpoint, &f->checkpoints, sequence) :
 		sequence_add(&f->journal, &f->journals, sequence);
 }
 
+static int remove_unfinished(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
+{
+	(void)arg;
+	(void)sequence;
+	if (kind == UNFINISHED)
+		(void)unlinkat(dirfd, name, 0);
+	return 0;
+}
+
 int mcm_journal_files(int dirfd, struct mcm_journal_files *ret)
+{
+	int r = each_file(dirfd, remove_unfinished, NULL);
+
+	return r < 0 ? r : mcm_journal_list(dirfd, ret);
+}
+
+int mcm_journal_list(int dirfd, struct mcm_journal_files *ret)
 {
 	int r;
 

@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 #include "common/thread.h"
+#include "master/journal/check.h"
 #include "master/journal/journal.h"
+#include "master/journal/restore_build.h"
 #include "master/snapshot/snapshot.h"
 
 /* Records that wait to be written: more than a slow disk leaves unwritten for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
-#define MCM_JOURNAL_NAME 40u	/* bytes of a file's name in the directory */
 #define MCM_JOURNAL_HEAD_MAX 512u	/* bytes of a file's two headers */
 
 struct mcm_journal {
@@ -27,6 +28,7 @@ struct mcm_journal {
 	uint64_t restored;
 	enum mcm_origin origin;		/* of the restored state */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
+	struct mcm_check *check;	/* not NULL: only read, and report faults here */
 	/* guarded by lock, innermost */
 	pthread_mutex_t lock;
 	uint8_t *buf;			/* MCM_JOURNAL_BUFFER, mapped */
@@ -83,11 +85,19 @@ struct mcm_journal_files {
 };
 /* List the directory, and remove files that a crash left incomplete. */
 int mcm_journal_files(int dirfd, struct mcm_journal_files *ret);
+/* Only list it: a running master may be writing a file that is incomplete now. */
+int mcm_journal_list(int dirfd, struct mcm_journal_files *ret);
 void mcm_journal_files_done(struct mcm_journal_files *f);
 /* Remove journals and checkpoints below @sequence; all with UINT64_MAX. */
 int mcm_journal_remove_below(int dirfd, uint64_t sequence);
 /* Sync all files and the directory, whichever process wrote them. */
 int mcm_journal_sync_files(int dirfd);
+
+/* ---- journal_run.c ---- */
+
+/* The journal at @path, which is not opened yet.  -ENOMEM. */
+int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret);
+void mcm_journal_free(struct mcm_journal *j);
 
 /* ---- journal.c ---- */
 
@@ -114,8 +124,8 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 
 /* ---- restore_grace.c ---- */
 
-/* Give a restored object its grace pin; after the last one begin the grace period, which depends on
- * their number. */
+/* Give a restored object its grace pin; after the last one begin the grace period, unless neither an object nor a
+ * segment was restored. */
 void mcm_grace_pin(struct mcm *m, uint32_t slot);
 void mcm_grace_begin(struct mcm *m, uint64_t objects);
 

@@ -103,7 +103,7 @@ static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 		memset(ret, 0, MCM_BOOT_ID);
 }
 
-static void journal_free(struct mcm_journal *j)
+void mcm_journal_free(struct mcm_journal *j)
 {
 	if (!j)
 		return;
@@ -128,7 +128,7 @@ static void journal_free(struct mcm_journal *j)
 	free(j);
 }
 
-static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret)
+int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret)
 {
 	struct mcm_journal *j = calloc(1, sizeof(*j));
 	int r;
@@ -151,14 +151,11 @@ static int journal_new(const struct mcm_conf *conf, const char *path, struct mcm
 	j->interval_ms = conf->snapshot_interval_seconds;
 	read_boot_id(j->boot);
 	r = j->path && j->cluster && j->buf && j->spare ? 0 : -ENOMEM;
-	if (r == 0)
-		r = mcm_journal_dir_open(path, &j->dirfd, &j->lockfd);
-	if (r < 0) {
-		journal_free(j);
-		return r;
-	}
-	*ret = j;
-	return 0;
+	if (r < 0)
+		mcm_journal_free(j);
+	else
+		*ret = j;
+	return r;
 }
 
 /* Begin the file that this start appends to; in a directory without a state also write an empty checkpoint. */
@@ -221,7 +218,9 @@ int mcm_journal_open(struct mcm *m)
 	r = mcm_journal_wanted(&m->conf, &path);
 	if (r <= 0)
 		return r;
-	r = journal_new(&m->conf, path, &m->journal);
+	r = mcm_journal_new(&m->conf, path, &m->journal);
+	if (r == 0)
+		r = mcm_journal_dir_open(path, &m->journal->dirfd, &m->journal->lockfd);
 	if (r == 0)
 		r = mcm_snapshot_fetch(m, m->journal->dirfd, &m->journal->origin, &m->snapshot_proof);
 	if (r == 0)
@@ -234,7 +233,7 @@ int mcm_journal_open(struct mcm *m)
 	if (r == 0)
 		r = journal_from_snapshot(m);
 	if (r < 0) {
-		journal_free(m->journal);
+		mcm_journal_free(m->journal);
 		m->journal = NULL;
 		return r;
 	}
@@ -270,7 +269,7 @@ void mcm_journal_close(struct mcm *m, bool clean)
 			(void)fsync(j->fd);
 	}
 	m->journal = NULL;
-	journal_free(j);
+	mcm_journal_free(j);
 }
 
 /* ---- the thread ---- */

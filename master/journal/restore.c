@@ -12,6 +12,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,11 +37,32 @@ MC_COUNTER(damaged, "mooncake_master_journal_damaged_total", "",
 struct load {
 	struct mcm *m;
 	struct mcm_restored *r;
-	uint64_t records, damaged, torn;
+	uint64_t records, torn;
+	uint64_t record;	/* number of the file's next record */
+	uint64_t torn_bytes;
 	bool ended;		/* the last record is an end record */
 	bool other_boot;	/* from an earlier boot of the machine, neither synced nor ended */
 	bool headless;		/* the last journal is missing, or has neither a header nor an end record */
 };
+
+void mcm_restored_fault(struct mcm *m, struct mcm_restored *r, const char *file, uint64_t at, uint64_t record,
+			const char *fmt, ...)
+{
+	char why[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	r->damaged++;
+	if (m->journal->check)
+		mcm_check_fault(m->journal->check, file, at, record, why);
+	else if (file)
+		mc_err(LOG, "%s: %s at=%llu record=%llu", file, why, (unsigned long long)at,
+		       (unsigned long long)record);
+	else
+		mc_err(LOG, "%s", why);
+}
 
 /* ---- one record ---- */
 
@@ -138,6 +161,7 @@ static int apply_segment(struct load *ld, const struct mcm_record *rec, const ui
 	if (s.index >= MCM_SEGMENTS_MAX)
 		return mc_fail(-MC_EPROTO, "segment number %u out of range", s.index);
 	ld->r->segment[s.index] = frame;
+	ld->r->unmounted[s.index] = false;
 	return 0;
 }
 
@@ -168,6 +192,8 @@ static int apply_number(struct load *ld, const struct mcm_record *rec)
 		mcm_restored_put_drop(ld->r, v);
 	else if (v < MCM_SEGMENTS_MAX)
 		ld->r->segment[v] = NULL;
+	if (rec->type == MCM_REC_SEGMENT_GONE && v < MCM_SEGMENTS_MAX)
+		ld->r->unmounted[v] = true;
 	return 0;
 }
 
@@ -215,7 +241,8 @@ static int map_file(struct load *ld, const char *name, struct mcm_restored_file 
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return mc_fail(-errno, "cannot open %s/%s", j->path, name);
-	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size };
+	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size, "" };
+	snprintf(ret->name, sizeof(ret->name), "%s", name);
 	if (!ret->len)
 		return 0;
 	ret->p = mmap(NULL, ret->len, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
@@ -270,11 +297,11 @@ static size_t skip_damaged(struct load *ld, const char *name, const struct mcm_r
 
 	if (next >= f->len) {
 		ld->torn++;
+		ld->torn_bytes += f->len - at;
 		mc_info(LOG, "%s ends with an incomplete record at=%zu bytes=%zu", name, at, f->len - at);
 		return f->len;
 	}
-	ld->damaged++;
-	mc_err(LOG, "%s is damaged, skipping unreadable bytes at=%zu bytes=%zu", name, at, next - at);
+	mcm_restored_fault(ld->m, ld->r, name, at, ld->record, "%zu unreadable bytes were skipped", next - at);
 	return next;
 }
 
@@ -293,13 +320,13 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 			continue;
 		}
 		r = apply_record(ld, &rec, frame);
-		if (r == -MC_EPROTO || r == -MC_EPARAM || r == -MC_ELIMIT) {
-			ld->damaged++;
-			mc_err(LOG, "skipping a record of %s: %s at=%zu", name, mc_err_detail(r), at);
-		} else if (r < 0) {
+		if (r == -MC_EPROTO || r == -MC_EPARAM || r == -MC_ELIMIT)
+			mcm_restored_fault(ld->m, ld->r, name, at, ld->record, "a record was skipped: %s",
+					   mc_err_detail(r));
+		else if (r < 0)
 			return r;
-		}
 		ld->records++;
+		ld->record++;
 	}
 	return 0;
 }
@@ -320,8 +347,7 @@ static int read_header(struct load *ld, const char *name, const struct mcm_resto
 		if (at >= f->len)
 			return mc_fail(-MC_EPROTO, "%s/%s has no header", ld->m->journal->path, name);
 		n = mcm_record_next((const uint8_t *)f->p + at, f->len - at, &rec);
-		ld->damaged++;
-		mc_err(LOG, "%s is damaged, skipping unreadable bytes at=0 bytes=%zu", name, at);
+		mcm_restored_fault(ld->m, ld->r, name, 0, 1, "%zu unreadable bytes were skipped", at);
 	}
 	ld->headless = !checkpoint && rec.type != MCM_REC_HEADER;
 	if (ld->headless) {
@@ -329,6 +355,7 @@ static int read_header(struct load *ld, const char *name, const struct mcm_resto
 		return 0;
 	}
 	*ret_at = at + n;
+	ld->record++;
 	r = mcm_unpack_header(&rec, ret);
 	return r < 0 ? mc_fail(r, "%s/%s: %s", ld->m->journal->path, name, mc_err_detail(r)) : 0;
 }
@@ -353,6 +380,7 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 	if (r < 0)
 		return r;
 	ld->ended = ld->headless = false;
+	ld->record = 1;
 	r = read_header(ld, name, &f, checkpoint, &h, &at);
 	if (r == -MC_EPROTO && only_begun(&f, checkpoint, at)) {
 		mc_warn(LOG, "%s, continuing", mc_err_detail(r));
@@ -372,7 +400,7 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 	if (r == 0 && checkpoint) {
 		ld->m->journal->last_bytes = f.len;
 		if (!ld->ended)
-			ld->damaged++;
+			mcm_restored_fault(ld->m, ld->r, name, f.len, ld->record, "its last record is missing");
 	}
 	return r;
 }
@@ -383,6 +411,10 @@ static void discard_state(struct load *ld, const char *why)
 {
 	struct mcm_journal *j = ld->m->journal;
 
+	if (j->check) {
+		mcm_restored_fault(ld->m, ld->r, NULL, 0, 0, "a master would discard the state: %s", why);
+		return;
+	}
 	mc_err(LOG, "cannot use the journal, starting with an empty index: %s dir=%s", why, j->path);
 	(void)mcm_journal_remove_below(j->dirfd, UINT64_MAX);
 	j->file_bytes = 0;
@@ -397,16 +429,13 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 	for (i = 0; i < files->journals; i++) {
 		if (files->journal[i] < from)
 			continue;
-		if (files->journal[i] != want) {
-			ld->damaged++;
-			mc_err(LOG, "journals %llu to %llu are missing", (unsigned long long)want,
-				 (unsigned long long)files->journal[i] - 1);
-		}
+		if (files->journal[i] != want)
+			mcm_restored_fault(ld->m, ld->r, NULL, 0, 0, "journals %llu to %llu are missing",
+					   (unsigned long long)want, (unsigned long long)files->journal[i] - 1);
 		want = files->journal[i] + 1;
 		r = load_file(ld, files->journal[i], false);
 		if (r == -MC_EPROTO) {
-			ld->damaged++;
-			mc_err(LOG, "skipping a journal: %s", mc_err_detail(r));
+			mcm_restored_fault(ld->m, ld->r, NULL, 0, 0, "a journal was skipped: %s", mc_err_detail(r));
 			r = 0;
 		}
 		if (r < 0)
@@ -414,9 +443,8 @@ static int load_journals(struct load *ld, const struct mcm_journal_files *files,
 	}
 	/* The journal was created before the checkpoint of the same number. */
 	if (want == from) {
-		ld->damaged++;
 		ld->headless = true;
-		mc_err(LOG, "journal %llu is missing", (unsigned long long)from);
+		mcm_restored_fault(ld->m, ld->r, NULL, 0, 0, "journal %llu is missing", (unsigned long long)from);
 	}
 	return 0;
 }
@@ -429,10 +457,8 @@ static int load_all(struct load *ld, const struct mcm_journal_files *files)
 
 	while (i && r == -MC_EPROTO) {
 		r = load_file(ld, files->checkpoint[--i], true);
-		if (r == -MC_EPROTO) {
-			ld->damaged++;
-			mc_err(LOG, "%s", mc_err_detail(r));
-		}
+		if (r == -MC_EPROTO)
+			mcm_restored_fault(ld->m, ld->r, NULL, 0, 0, "%s", mc_err_detail(r));
 	}
 	if (r == -MC_EPROTO) {
 		if (files->journals || files->checkpoints)
@@ -479,6 +505,21 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 	return mcm_restored_build(ld->m, ld->r);
 }
 
+static void describe_files(struct mcm_check *c, const struct load *ld, const struct mcm_journal_files *f)
+{
+	c->empty = !f->checkpoints && !f->journals;
+	c->checkpoint = f->checkpoints ? f->checkpoint[f->checkpoints - 1] : 0;
+	c->first = f->journals ? f->journal[0] : 0;
+	c->last = f->journals ? f->journal[f->journals - 1] : 0;
+	c->records = ld->records;
+	for (size_t i = 0; i < ld->r->files; i++)
+		c->bytes += ld->r->file[i].len;
+	c->torn_bytes = ld->torn_bytes;
+	c->ended = ld->ended;
+	c->dropped = ld->r->dropped;
+	c->puts = ld->r->puts;
+}
+
 int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 {
 	struct mcm_journal *j = m->journal;
@@ -488,24 +529,28 @@ int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 	struct load ld = { .m = m };
 	int e;
 
-	e = mcm_journal_files(j->dirfd, &files);
+	e = j->check ? mcm_journal_list(j->dirfd, &files) : mcm_journal_files(j->dirfd, &files);
 	if (e < 0)
 		return e;
 	r = mcm_restored_new();
 	ld.r = r;
 	e = r ? load_and_build(&ld, &files) : -ENOMEM;
 	if (e == 0) {
-		mc_metric_add(&damaged, (int64_t)ld.damaged);
+		mc_metric_add(&damaged, (int64_t)r->damaged);
 		*ret_next = next_sequence(&files);
-		*ret_again = ld.damaged || j->file_bytes > j->checkpoint_bytes;
+		*ret_again = r->damaged || j->file_bytes > j->checkpoint_bytes;
 		j->restored = r->objects;
 		if (j->based)
 			mc_info(LOG, "index restored dir=%s objects=%llu dropped=%llu segments=%u "
 				"puts=%llu records=%llu damaged=%llu ms=%llu", j->path,
 				(unsigned long long)r->objects, (unsigned long long)r->dropped,
 				r->segments, (unsigned long long)r->puts,
-				(unsigned long long)ld.records, (unsigned long long)ld.damaged,
+				(unsigned long long)ld.records, (unsigned long long)r->damaged,
 				(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS));
+		if (r->uncorrected)
+			j->based = false;
+		if (j->check)
+			describe_files(j->check, &ld, &files);
 	}
 	mcm_restored_done(r);
 	mcm_journal_files_done(&files);

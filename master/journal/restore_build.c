@@ -12,18 +12,18 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "common/err.h"
-#include "common/log.h"
 #include "master/mcm_i.h"
 #include "master/journal/journal_i.h"
 #include "master/journal/restore_build.h"
 #include "proto/codec.h"
 
-#define LOG "journal"
 #define SCAN 4096
 #define AHEAD 16		/* elements prefetched */
 #define AT_BITS 40		/* of a position in a segment, as in records */
@@ -92,10 +92,12 @@ struct mcm_restored *mcm_restored_new(void)
 {
 	struct mcm_restored *r = calloc(1, sizeof(*r));
 
-	if (r)
-		r->segment = calloc(MCM_SEGMENTS_MAX, sizeof(*r->segment));
-	if (r && !r->segment) {
-		free(r);
+	if (!r)
+		return NULL;
+	r->segment = calloc(MCM_SEGMENTS_MAX, sizeof(*r->segment));
+	r->unmounted = calloc(MCM_SEGMENTS_MAX, sizeof(*r->unmounted));
+	if (!r->segment || !r->unmounted) {
+		mcm_restored_done(r);
 		return NULL;
 	}
 	return r;
@@ -112,6 +114,7 @@ void mcm_restored_done(struct mcm_restored *r)
 	free(r->file);
 	free(r->frame);
 	free(r->segment);
+	free(r->unmounted);
 	free(r->put);
 	free(r);
 }
@@ -184,6 +187,25 @@ void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation)
 		}
 	}
 	r->put[i].frame = NULL;
+}
+
+/* A fault of the record at @frame. */
+static void __attribute__((format(printf, 3, 4))) restored_fault(struct build *b, const uint8_t *frame,
+								 const char *fmt, ...)
+{
+	const struct mcm_restored_file *f = b->r->file, *end = f + b->r->files;
+	char why[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	while (f < end && (frame < (const uint8_t *)f->p || frame >= (const uint8_t *)f->p + f->len))
+		f++;
+	if (f < end)
+		mcm_restored_fault(b->m, b->r, f->name, (uint64_t)(frame - (const uint8_t *)f->p), 0, "%s", why);
+	else
+		mcm_restored_fault(b->m, b->r, NULL, 0, 0, "%s", why);
 }
 
 /* ---- collecting ---- */
@@ -267,7 +289,7 @@ static int make_segments(struct build *b)
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
-			mc_err(LOG, "cannot restore a segment: %s", mc_err_detail(r));
+			restored_fault(b, b->r->segment[i], "cannot restore segment %u: %s", i, mc_err_detail(r));
 		else
 			b->r->segments++;
 	}
@@ -336,13 +358,27 @@ static struct order *order_of(const struct build *b, bool by_position, size_t *r
 	return o;
 }
 
-static bool in_segment(const struct mcm *m, const struct claim *p)
+static const uint8_t *frame_of(const struct mcm_restored *r, const struct claim *p)
 {
-	const struct mcm_segment *s = segment_of(p) < m->segments.top ?
-		m->segments.at[segment_of(p)] : NULL;
+	return p->slot ? r->frame[p->slot] : r->put[put_find(r, p->generation)].frame;
+}
 
-	return s && mcm_segment_state(s) == MCP_SEG_SILENT && at_of(p) < s->alloc.granules &&
-	       p->len <= s->alloc.granules - at_of(p);
+/* Is the range in a mounted segment?  If its segment was unmounted, the master was killed before it had removed the
+ * object; else the files are wrong. */
+static bool in_segment(struct build *b, const struct claim *p)
+{
+	const struct mcm_segment *s = segment_of(p) < b->m->segments.top ?
+		b->m->segments.at[segment_of(p)] : NULL;
+	bool mounted = s && mcm_segment_state(s) == MCP_SEG_SILENT;
+
+	if (mounted && at_of(p) < s->alloc.granules && p->len <= s->alloc.granules - at_of(p))
+		return true;
+	if (mounted || !b->r->unmounted[segment_of(p)])
+		restored_fault(b, frame_of(b->r, p), "%s memory %s segment %u, which is dropped: granules %llu to %llu",
+			       p->slot ? "an object has" : "an unfinished put has",
+			       mounted ? "behind the end of" : "in the unmounted", segment_of(p),
+			       (unsigned long long)at_of(p), (unsigned long long)(at_of(p) + p->len - 1));
+	return false;
 }
 
 static int take_range(struct build *b, struct claim *p)
@@ -357,7 +393,7 @@ static int take_range(struct build *b, struct claim *p)
 /* Position of the claim's record among all records, in the order in which they were applied. */
 static uint64_t record_position(const struct mcm_restored *r, const struct claim *p)
 {
-	const uint8_t *frame = p->slot ? r->frame[p->slot] : r->put[put_find(r, p->generation)].frame;
+	const uint8_t *frame = frame_of(r, p);
 	uint64_t before = 0;
 	size_t i;
 
@@ -376,7 +412,6 @@ static uint64_t record_position(const struct mcm_restored *r, const struct claim
 static int take_ranges(struct build *b, const struct order *o, size_t n)
 {
 	struct claim *last = NULL;
-	uint64_t overlaps = 0;
 	size_t i;
 	int r = 0;
 
@@ -384,13 +419,15 @@ static int take_ranges(struct build *b, const struct order *o, size_t n)
 		struct claim *p = &b->claim[o[i].claim];
 
 		__builtin_prefetch(&b->claim[o[i + AHEAD < n ? i + AHEAD : i].claim], 1);
-		if (!in_segment(b->m, p)) {
+		if (!in_segment(b, p)) {
 			p->len = 0;
 			continue;
 		}
 		/* Only claims of the same segment can overlap: no range reaches beyond its segment. */
 		if (last && last->where + last->len > p->where) {
-			overlaps++;
+			restored_fault(b, frame_of(b->r, p), "two records claim the same memory, of which the later "
+				       "one counts: segment %u, granule %llu", segment_of(p),
+				       (unsigned long long)at_of(p));
 			if (record_position(b->r, last) > record_position(b->r, p)) {
 				p->len = 0;
 				continue;
@@ -404,9 +441,6 @@ static int take_ranges(struct build *b, const struct order *o, size_t n)
 	}
 	if (r == 0 && last)
 		r = take_range(b, last);
-	if (overlaps)
-		mc_warn(LOG, "records claim the same memory twice, using the later record ranges=%llu",
-			(unsigned long long)overlaps);
 	return r;
 }
 
@@ -422,6 +456,44 @@ static int make_ranges(struct build *b)
 	r = o ? take_ranges(b, o, n) : -ENOMEM;
 	free(o);
 	return r;
+}
+
+/* ---- rejected claims ---- */
+
+/* The files still have the records of rejected claims.  Once their segments' numbers, or their memory, are used again,
+ * the next start would restore these claims: foreign bytes.  So later records correct them, and where there are too
+ * many for the journal's buffer, a checkpoint does. */
+static bool may_correct(struct build *b)
+{
+	struct mcm_journal *j = b->m->journal;
+	bool room = j->len < MCM_JOURNAL_BUFFER / 2;
+
+	b->r->uncorrected |= !room;
+	return room;
+}
+
+/* Claims of one put are adjacent. */
+static void correct_puts(struct build *b)
+{
+	struct mcm_extent left[MCM_REPLICA_MAX];
+	size_t i, end;
+	unsigned n;
+
+	for (i = 0; i < b->n; i = end) {
+		const struct claim *p = &b->claim[i];
+
+		n = 0;
+		for (end = i; end < b->n && !b->claim[end].slot; end++) {
+			if (b->claim[end].generation != p->generation)
+				break;
+			if (b->claim[end].len)
+				left[n++] = (struct mcm_extent){ b->claim[end].range, segment_of(&b->claim[end]) };
+		}
+		if (end == i)
+			end++;
+		else if (n < end - i && may_correct(b))
+			n ? mcm_journal_put(b->m, p->generation, left, n) : mcm_journal_put_gone(b->m, p->generation);
+	}
 }
 
 /* ---- objects ---- */
@@ -474,16 +546,19 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 {
 	uint32_t slot = p->slot;
 	struct mcm_object_record o;
-	unsigned copies = 0;
+	unsigned copies = 0, had;
 	size_t i;
 	int r;
 
 	r = object_of(b->r->frame[slot], &o);
 	if (r < 0)
 		return r;
+	had = o.copies;
 	for (i = 0; i < n; i++)
 		copies += p[i].len != 0;
 	if (o.size && !copies) {
+		if (may_correct(b))
+			mcm_journal_object_gone(b->m, slot);
 		drop_object(b, slot);
 		return 0;
 	}
@@ -499,6 +574,8 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 	for (i = 0, copies = 0; i < n; i++)
 		if (p[i].len)
 			set_extent(b, slot, &p[i], copies++);
+	if (copies < had && may_correct(b))
+		mcm_journal_object(b->m, slot);
 	if (copies)
 		mcm_grace_pin(b->m, slot);
 	b->r->objects++;
@@ -572,6 +649,7 @@ void mcm_restored_forget(struct mcm *m, struct mcm_restored *r)
 		drop_object(&b, b.claim[i].slot);
 	free(b.claim);
 	memset(r->segment, 0, MCM_SEGMENTS_MAX * sizeof(*r->segment));
+	memset(r->unmounted, 0, MCM_SEGMENTS_MAX * sizeof(*r->unmounted));
 	free(r->put);
 	r->put = NULL;
 	r->put_cap = r->puts = 0;
@@ -600,6 +678,8 @@ int mcm_restored_build(struct mcm *m, struct mcm_restored *r)
 	mcm_names_restored(&m->names);
 	if (!b.error)
 		b.error = make_lists(&b);
+	if (!b.error)
+		correct_puts(&b);
 	free(b.claim);
 	if (b.error)
 		return mc_fail(b.error, "cannot restore the index from %s: %s", m->journal->path,

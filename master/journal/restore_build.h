@@ -3,15 +3,19 @@
 #ifndef MCM_RESTORE_BUILD_H
 #define MCM_RESTORE_BUILD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct mcm;
 
+#define MCM_JOURNAL_NAME 40u	/* bytes of a file's name in the directory */
+
 /* A file's contents, mapped. */
 struct mcm_restored_file {
 	void *p;
 	size_t len;
+	char name[MCM_JOURNAL_NAME];
 };
 
 /* Frames of records point into the files. */
@@ -21,6 +25,7 @@ struct mcm_restored {
 	const uint8_t **frame;		/* by slot: the record of the key's version */
 	size_t frames;
 	const uint8_t **segment;	/* by number, MCM_SEGMENTS_MAX of them */
+	bool *unmounted;		/* by number: the last record of the segment says that it is gone */
 	/* unfinished puts by generation: open addressing, put_cap is a power of two */
 	struct mcm_restored_put {
 		uint64_t generation;
@@ -30,7 +35,9 @@ struct mcm_restored {
 	uint64_t generation;		/* the largest in any record */
 	/* results */
 	uint64_t objects, dropped;
+	uint64_t damaged;		/* faults of the files */
 	unsigned segments;
+	bool uncorrected;		/* the files have claims that were rejected: a checkpoint is needed now */
 };
 
 struct mcm_restored *mcm_restored_new(void);
@@ -38,6 +45,11 @@ void mcm_restored_done(struct mcm_restored *r);
 
 int mcm_restored_put_set(struct mcm_restored *r, uint64_t generation, const uint8_t *frame);
 void mcm_restored_put_drop(struct mcm_restored *r, uint64_t generation);
+
+/* Files are damaged, or contradict each other: count the fault, and log it, or report it to a check.  @file NULL: it is
+ * in no single file; @record: its number in the file, 0: unknown. */
+void mcm_restored_fault(struct mcm *m, struct mcm_restored *r, const char *file, uint64_t at, uint64_t record,
+			const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
 /* Forget everything that was applied, except the generation. */
 void mcm_restored_forget(struct mcm *m, struct mcm_restored *r);

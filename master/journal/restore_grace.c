@@ -16,6 +16,7 @@
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 
+#define LOG "journal"
 #define STEP 65536u		/* slots checked per call, between which the evictor does its other work */
 #define HEARTBEATS 3		/* heartbeat intervals in which a live client finds this master */
 
@@ -35,9 +36,14 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects)
 	m->grace_next = 1;
 	m->grace_from_ms = mcm_now_ms(m);
 	m->awaits = objects > 0;
+	m->grace_until_ms = 0;
+	if (!objects && !m->segments.n_live)
+		return;
+	/* Objects without bytes have no pins, and the owners of empty segments need time too. */
+	if (!m->grace_end)
+		m->grace_end = m->grace_next;
 	/* There is at most one owner per segment, but any number of readers. */
-	m->grace_until_ms = !objects ? 0 :
-		mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
+	m->grace_until_ms = mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
 }
 
 void mcm_grace_extend(struct mcm *m, uint64_t ms)
@@ -94,7 +100,7 @@ void mcm_grace_proven(struct mcm *m)
 	mcm_journal_catch_up(m);
 	r = mcm_snapshot_mark(j->dirfd, MCM_ORIGIN_JOURNAL);
 	if (r < 0)
-		mc_warn("journal", "%s", mc_err_detail(r));
+		mc_warn(LOG, "%s", mc_err_detail(r));
 }
 
 /* An owner that has not returned in the time after which the silence of any owner hides its objects is not
@@ -135,16 +141,20 @@ bool mcm_grace_active(const struct mcm *m)
 
 bool mcm_grace_release(struct mcm *m)
 {
-	uint32_t end = m->grace_end;
+	uint32_t next = m->grace_next, end = m->grace_end;
 
-	if (!__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&m->grace_over, __ATOMIC_ACQUIRE) || m->grace_released)
 		return false;
-	if (end - m->grace_next > STEP)
-		end = m->grace_next + STEP;
-	for (uint32_t slot = m->grace_next; slot < end; slot++)
-		unpin_slot(m, slot);
-	__atomic_store_n(&m->grace_next, end, __ATOMIC_RELAXED);
-	return end < m->grace_end;
+	/* @next may be behind the end: no object has a grace pin. */
+	if (next < end && end - next > STEP)
+		end = next + STEP;
+	for (; next < end; next++)
+		unpin_slot(m, next);
+	__atomic_store_n(&m->grace_next, next, __ATOMIC_RELAXED);
+	m->grace_released = next >= m->grace_end;
+	if (m->grace_released)
+		mc_info(LOG, "grace period after the start is over: restored objects can be evicted");
+	return !m->grace_released;
 }
 
 bool mcm_grace_pins_left(const struct mcm *m)

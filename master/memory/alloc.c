@@ -4,7 +4,11 @@
  * Bin (top, sub) has the free ranges whose length has the same highest bit and the same five bits
  * below it, so lengths in a bin differ by at most 3 %.  A request first checks a few ranges of its
  * own bin, which has the ranges of exactly its length: equal sizes are recycled without loss and
- * without rounding lengths up to a bin's.  Every range of a higher bin is long enough. */
+ * without rounding lengths up to a bin's.  Every range of a higher bin is long enough, but for one case: a request
+ * of a few whole pages may need up to a page more in a range that does not begin at a page.
+ *
+ * Odd lengths below 64 KiB are cut off the end of a free range, so that its begin stays aligned for the next whole
+ * pages. */
 #include <config.h>
 
 #include "master/memory/alloc.h"
@@ -15,6 +19,7 @@
 
 #define ID_MASK ((1u << MCM_RANGE_ID_BITS) - 1)
 #define OWN_BIN_TRIES 4
+#define PAGES_TRIES 8		/* ranges that a request of whole pages checks in the bins above its own */
 
 /* The slab's array of chunks changes under the segment's lock only, so no atomic load is needed. */
 static inline struct mcm_range *range_of(const struct mcm_alloc *a, uint32_t id)
@@ -32,14 +37,32 @@ static inline unsigned bin_of(uint64_t granules)
 	return (shift << MCM_BIN_SUB_SHIFT) + (unsigned)(granules >> shift);
 }
 
+static inline bool is_aligned(uint64_t granules)
+{
+	return granules % MCM_PAGE_GRANULES == 0;
+}
+
+static inline bool wants_alignment(uint64_t want)
+{
+	return want >= MCM_ALIGN_GRANULES || is_aligned(want);
+}
+
+bool mcm_alloc_aligns(uint64_t granules)
+{
+	return wants_alignment(granules);
+}
+
 /* Length of the longest request that fits into a range, alignment included. */
 static inline uint64_t usable_granules(uint64_t at, uint64_t granules)
 {
 	uint64_t pad = -at & (MCM_PAGE_GRANULES - 1);
 
-	if (granules < MCM_PAGE_GRANULES)
+	if (!pad || !wants_alignment(granules))
 		return granules;
-	return granules - pad < MCM_PAGE_GRANULES ? MCM_PAGE_GRANULES - 1 : granules - pad;
+	/* Without alignment: the longest odd length. */
+	if (granules < MCM_ALIGN_GRANULES)
+		return granules - 1;
+	return granules - pad < MCM_ALIGN_GRANULES ? MCM_ALIGN_GRANULES - 1 : granules - pad;
 }
 
 static inline unsigned range_bin(const struct mcm_range *n)
@@ -219,7 +242,7 @@ uint64_t mcm_alloc_round(uint64_t len)
 
 static uint64_t aligned_start(uint64_t at, uint64_t want)
 {
-	if (want < MCM_PAGE_GRANULES)
+	if (!wants_alignment(want))
 		return at;
 	return (at + MCM_PAGE_GRANULES - 1) & ~(uint64_t)(MCM_PAGE_GRANULES - 1);
 }
@@ -232,6 +255,12 @@ static bool range_fits(uint64_t at, uint64_t granules, uint64_t want)
 bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len)
 {
 	return range_fits(at, granules, mcm_alloc_round(len));
+}
+
+/* Where @want granules begin in a free range. */
+static uint64_t carve_start(uint64_t at, uint64_t granules, uint64_t want)
+{
+	return want < MCM_PAGE_GRANULES || wants_alignment(want) ? aligned_start(at, want) : at + granules - want;
 }
 
 /* First range of the first non-empty bin that is not below @bin; 0: all are empty. */
@@ -264,6 +293,29 @@ static uint32_t bin_try(const struct mcm_alloc *a, uint32_t id, unsigned tries, 
 	return 0;
 }
 
+/* The next range in the order of bins, within a bin that of its list. */
+static uint32_t bin_next(const struct mcm_alloc *a, uint32_t id)
+{
+	uint32_t next = range_of(a, id)->list_next;
+
+	return next ? next : bin_first(a, range_bin(range_of(a, id)) + 1);
+}
+
+/* A range of a bin from @bin on for less than MCM_ALIGN_GRANULES of whole pages. */
+static uint32_t pages_find(const struct mcm_alloc *a, unsigned bin, uint64_t want)
+{
+	uint32_t id = bin_first(a, bin);
+
+	for (unsigned i = 0; id && i < PAGES_TRIES; i++) {
+		const struct mcm_range *n = range_of(a, id);
+
+		if (range_fits(mcm_range_at(n), mcm_range_free_len(n), want))
+			return id;
+		id = bin_next(a, id);
+	}
+	return id ? bin_first(a, bin_of(want + MCM_PAGE_GRANULES - 1) + 1) : 0;
+}
+
 /* A free range for @want granules; 0: none found. */
 static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 {
@@ -271,7 +323,9 @@ static uint32_t range_find(const struct mcm_alloc *a, uint64_t want)
 	uint32_t id;
 
 	id = bin_try(a, a->bin[bin], OWN_BIN_TRIES, want);
-	if (!id)
+	if (!id && is_aligned(want) && want < MCM_ALIGN_GRANULES)
+		id = pages_find(a, bin + 1, want);
+	else if (!id)
 		id = bin_first(a, bin + 1);
 	/* The evictor leaves the cursor on the run that it emptied for this request. */
 	if (!id && !(range_of(a, a->cursor)->flags & MCM_RANGE_USED))
@@ -378,6 +432,7 @@ static int range_carve(struct mcm_alloc *a, uint32_t id, uint64_t start, uint64_
 int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len);
+	const struct mcm_range *n;
 	uint32_t id;
 
 	if (want > a->granules - a->used)
@@ -385,7 +440,8 @@ int mcm_alloc_take(struct mcm_alloc *a, uint64_t len, uint32_t *ret_range)
 	id = range_find(a, want);
 	if (!id)
 		return -MC_ENOSPACE;
-	return range_carve(a, id, aligned_start(mcm_range_at(range_of(a, id)), want), want, ret_range);
+	n = range_of(a, id);
+	return range_carve(a, id, carve_start(mcm_range_at(n), mcm_range_free_len(n), want), want, ret_range);
 }
 
 int mcm_alloc_take_at(struct mcm_alloc *a, uint64_t at, uint64_t granules, uint32_t *ret_range)
@@ -485,12 +541,7 @@ uint32_t mcm_alloc_largest(const struct mcm_alloc *a)
 uint64_t mcm_alloc_largest_free(const struct mcm_alloc *a)
 {
 	uint32_t id = mcm_alloc_largest(a);
-	uint64_t at, g, pad;
+	const struct mcm_range *n = id ? range_of(a, id) : NULL;
 
-	if (!id)
-		return 0;
-	at = mcm_range_at(range_of(a, id));
-	g = mcm_range_free_len(range_of(a, id));
-	pad = aligned_start(at, g) - at;
-	return (pad < g ? g - pad : g) << MCM_GRANULE_SHIFT;
+	return n ? usable_granules(mcm_range_at(n), mcm_range_free_len(n)) << MCM_GRANULE_SHIFT : 0;
 }

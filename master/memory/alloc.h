@@ -3,8 +3,10 @@
  *
  * Constant time: free ranges are in bins of similar size, found through a two-level bitmap; free neighbours are
  * merged at once.  The segment's memory belongs to another process, so the allocator keeps its records (24
- * bytes per range, never moved) in a slab of its own.  Lengths are whole granules of 64 bytes; ranges of 4 KiB
- * and more are aligned to 4 KiB.  No locks: the caller holds the segment's lock. */
+ * bytes per range, never moved) in a slab of its own.  Lengths are whole granules of 64 bytes.  A range is allocated
+ * aligned to 4 KiB when that costs less than 1/16 of it: ranges of whole pages, and of 64 KiB and more; between 4
+ * and 64 KiB, one of odd length would leave up to half of its memory unused.  No locks: the caller holds the
+ * segment's lock. */
 #ifndef MCM_ALLOC_H
 #define MCM_ALLOC_H
 
@@ -16,6 +18,7 @@
 #define MCM_GRANULE_SHIFT 6
 #define MCM_GRANULE (1u << MCM_GRANULE_SHIFT)
 #define MCM_PAGE_GRANULES 64u		/* 4 KiB */
+#define MCM_ALIGN_GRANULES 1024u	/* 64 KiB: from this length on also ranges of odd length are aligned */
 #define MCM_ALLOC_MAX ((1ull << 45) - 4096)	/* bytes of a segment, at most */
 
 #define MCM_BIN_SUB_SHIFT 5
@@ -81,6 +84,8 @@ int mcm_alloc_trim(struct mcm_alloc *a, uint32_t range, uint64_t granules);
 
 /* Granules that mcm_alloc_take() allocates for @len bytes. */
 uint64_t mcm_alloc_round(uint64_t len);
+/* Whether a range of @granules is allocated at a multiple of 4 KiB. */
+bool mcm_alloc_aligns(uint64_t granules);
 /* Whether @len bytes fit into a free range of @granules that begins at granule @at. */
 bool mcm_alloc_fits(uint64_t at, uint64_t granules, uint64_t len);
 /* One of the largest free ranges; 0: no range is free. */

@@ -447,10 +447,9 @@ static int put_acquire(struct mcm *m, struct mcm_put_request *rq, const struct m
 	}
 	put->key_len = (uint16_t)item->key.len;
 	put->tenant = mcm_key_tenant(item->key.data, item->key.len);
-	r = mcm_tenant_charge(m, put->tenant, want, &rq->slice);
+	r = mcm_put_charge(m, rq, item, want, put);
 	if (r < 0)
 		goto fail;
-	put->charged = want;
 	r = put_count(m, rq, item->key, hash, put);
 	if (r == 0 && item->size)
 		r = mcm_allocate(m, rq, mcm_object_reserve(item->size), put->extent, &copies);

@@ -88,6 +88,7 @@ struct mcm_put_request {
 	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; in and out */
 	uint64_t refused;		/* shortest length refused in this request, 0: none; in and out */
 	struct mcm_slice slice;		/* in and out, except for its end */
+	bool full;			/* private to allocate.c: a search met full segments only */
 };
 
 struct mcm_put_granted {
@@ -121,7 +122,7 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
  * journal), numbers up to it count as those of earlier masters, and later generations are larger. */
 void mcm_generation_seen(struct mcm *m, uint64_t seen);
 
-/* ---- limits of a session's puts (put_room.c) ---- */
+/* ---- limits that a put meets before it gets memory (put_room.c) ---- */
 
 /* Puts that a session may still begin, and bytes of their keys. */
 struct mcm_put_room {
@@ -133,6 +134,12 @@ struct mcm_put_room {
 struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
 /* -MC_ELIMIT: there is no room for a put with such a key. */
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);
+
+/* Charge @bytes to put->tenant (put->charged).  If this, or counting the object, has to evict objects, check first
+ * that the object can fit at all: errors as of mcm_tenant_charge() and mcm_allocate().  With MCP_PUT_NO_EVICT,
+ * -MC_EQUOTA or -MC_ENOSPACE instead. */
+int mcm_put_charge(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
+		   struct mcm_put *put);
 
 /* ---- puts of tasks' copies, named by their generation ---- */
 

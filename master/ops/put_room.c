@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * put_room.c - limits of one session's unfinished puts. */
+ * put_room.c - limits that a put meets before it gets memory: its session's unfinished puts, its tenant's quota. */
 #include <config.h>
 
 #include "master/ops/put.h"
@@ -41,4 +41,25 @@ int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uin
 			       "bytes (%u times --max_session_puts)",
 			       (unsigned long long)(room_keys_max(m) - room->keys), KEY_BYTES);
 	return 0;
+}
+
+int mcm_put_charge(struct mcm *m, struct mcm_put_request *rq, const struct mcp_put_item *item, uint64_t bytes,
+		   struct mcm_put *put)
+{
+	bool charged = mcm_tenant_charge_free(m, put->tenant, bytes);
+	int r = 0;
+
+	put->charged = charged ? bytes : 0;
+	if (charged && !mcm_count_full(m, item->key.len))
+		return 0;
+	if (rq->flags & MCP_PUT_NO_EVICT)
+		return mc_fail(charged ? -MC_ENOSPACE : -MC_EQUOTA, "%s without eviction",
+			       charged ? "the object limit admits no put" : "the tenant's quota has no space");
+	if (item->size)
+		r = mcm_allocate_check(m, rq, mcm_object_reserve(item->size));
+	if (r < 0 || charged)
+		return r;
+	r = mcm_tenant_charge(m, put->tenant, bytes, &rq->slice);
+	put->charged = r < 0 ? 0 : bytes;
+	return r;
 }

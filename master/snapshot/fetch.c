@@ -47,8 +47,7 @@ int mcm_snapshot_mark(int dirfd, enum mcm_origin origin)
 	return 0;
 }
 
-/* The meaning of the mark. */
-static int mark_read(int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
+int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
 {
 	auto_close int fd = openat(dirfd, MARK, O_RDONLY | O_CLOEXEC);
 	char text[32] = "";
@@ -251,5 +250,5 @@ int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t 
 		r = fetch_any(m, dirfd);
 	else if (empty)
 		r = mcm_snapshot_mark(dirfd, MCM_ORIGIN_JOURNAL);
-	return r < 0 ? r : mark_read(dirfd, ret, ret_server);
+	return r < 0 ? r : mcm_snapshot_origin(dirfd, ret, ret_server);
 }

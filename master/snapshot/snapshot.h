@@ -54,6 +54,8 @@ int mcm_snapshot_choose(struct mcm *m, const char *id);
  * good snapshot.  *ret: the kind of the state in the directory, fetched now or by an earlier start; *ret_server, for
  * MCM_ORIGIN_PROVEN: the master that wrote it. */
 int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
+/* Only say which kind of state the directory has. */
+int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
 /* From now on the state in the directory is of this kind: MCM_ORIGIN_NOTES or MCM_ORIGIN_JOURNAL. */
 int mcm_snapshot_mark(int dirfd, enum mcm_origin origin);
 

@@ -16,7 +16,10 @@
 
 /* segments asked for free space before eviction is considered (upstream's limit too) */
 #define FREE_TRIES 100
-#define STACK_CANDIDATES 128
+/* the same for the other puts of a request, once such a search has found all of them full */
+#define FREE_TRIES_FULL 8
+/* of the strategy's order, and of preferred segments, so many are searched for victims before any other segment */
+#define FIRST_MAX 8u
 
 MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",
 	   "Puts refused because no space could be freed")
@@ -44,11 +47,28 @@ static bool allocation_eligible(const struct allocation *p, const struct mcm_seg
 	return true;
 }
 
+/* Table lock held: could the missing copies, or at least one of them, have ranges if all evictable objects were
+ * evicted?  An object that cannot fit must not cost others their memory. */
+static bool allocation_possible(const struct allocation *p)
+{
+	uint64_t want = mcm_alloc_round(p->len) << MCM_GRANULE_SHIFT;
+	const struct mcm_segments *ss = &p->m->segments;
+	struct allocation all = *p;
+	unsigned need = p->rq->flags & MCP_PUT_ALL_REPLICAS ? p->rq->copies : p->n + 1;
+
+	for (unsigned i = 0; i < ss->n_live && all.n < need; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (allocation_eligible(&all, s) && mcm_segment_could_hold(s, want))
+			all.name[all.n++] = mcm_load_relaxed(&s->name_hash);
+	}
+	return all.n >= need;
+}
+
 static void allocation_add(struct allocation *p, const struct mcm_segment *s, uint64_t name, uint32_t range)
 {
 	p->name[p->n] = name;
 	p->extent[p->n++] = (struct mcm_extent){ range, s->index };
-	mcm_evict_kick(p->m, s);
 }
 
 /* -MC_ENOSPACE is the expected error: the caller tries another segment. */
@@ -58,6 +78,8 @@ static int allocation_try_free(struct allocation *p, struct mcm_segment *s)
 	int r;
 
 	if (!allocation_eligible(p, s) || mcm_load_relaxed(&s->size) - mcm_load_relaxed(&s->used) < p->len)
+		return -MC_ENOSPACE;
+	if (p->rq->flags & MCP_PUT_NO_EVICT && mcm_evict_begins_with(p->m, s, p->len))
 		return -MC_ENOSPACE;
 	r = mcm_segment_take(s, p->len, &range);
 	if (r == 0)
@@ -95,8 +117,10 @@ static int allocate_free(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s;
+	uint64_t granules = p->len >> MCM_GRANULE_SHIFT;
 	struct mcm_pick pick;
-	unsigned i, tries;
+	unsigned i, tries, most = p->rq->full ? FREE_TRIES_FULL : FREE_TRIES;
+	uint32_t number;
 	int r;
 
 	if (p->rq->flags & MCP_PUT_SAME_NODE && p->rq->same_node && p->rq->copies == 1) {
@@ -115,38 +139,19 @@ static int allocate_free(struct allocation *p)
 		}
 	}
 	pick = pick_begin(p);
-	for (tries = 0; tries < FREE_TRIES && p->n < p->rq->copies; tries++) {
-		s = pick.next(&pick);
-		if (!s)
+	for (tries = 0; tries < most && p->n < p->rq->copies; tries++) {
+		number = pick.next(&pick);
+		if (number == MCM_NO_SEGMENT)
 			break;
-		r = allocation_try_free(p, s);
+		/* Most segments of a full pool are full: their structs are not read. */
+		if (mcm_load_relaxed(&ss->room[number]) < granules)
+			continue;
+		r = allocation_try_free(p, ss->at[number]);
 		if (r < 0 && r != -MC_ENOSPACE)
 			return r;
 	}
+	p->rq->full |= tries == FREE_TRIES;
 	return 0;
-}
-
-/* Table lock held: segments on which to evict, preferred ones first.  @ret has room for all. */
-static unsigned allocation_candidates(const struct allocation *p, uint16_t *ret)
-{
-	struct mcm_pick pick = pick_begin(p);
-	struct mcm_segment *s;
-	unsigned i, n = 0;
-
-	/* Continue where the last slice ended. */
-	if (p->rq->slice.segment) {
-		s = mcm_segment(&p->m->segments, (uint16_t)(p->rq->slice.segment - 1));
-		if (allocation_eligible(p, s))
-			ret[n++] = s->index;
-	}
-	for (i = 0; i < p->rq->n_preferred; i++)
-		for (s = NULL; (s = mcm_segments_named(&p->m->segments, p->rq->preferred[i], s));)
-			if (allocation_eligible(p, s) && n < p->m->segments.n_live)
-				ret[n++] = s->index;
-	while ((s = pick.next(&pick)))
-		if (allocation_eligible(p, s) && n < 2 * p->m->segments.n_live)
-			ret[n++] = s->index;
-	return n;
 }
 
 /* Whether a harsher level is not worth it: all copies have a range, or at least one has and the
@@ -156,45 +161,105 @@ static bool allocation_enough(const struct allocation *p)
 	return p->n && (p->n == p->rq->copies || !(p->rq->flags & MCP_PUT_ALL_REPLICAS));
 }
 
-/* Evict on the candidates in turn, level by level. */
-static int allocate_evicting_from(struct allocation *p, const uint16_t *cand, unsigned n)
+static void first_add(const struct allocation *p, unsigned level, uint16_t number, uint16_t *ret, unsigned *n)
 {
-	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels_put(p->m, level), l, i;
+	if (*n < FIRST_MAX && mcm_candidates_has(p->m->segments.candidates, number, level))
+		ret[(*n)++] = number;
+}
+
+/* Candidates that are searched before all others: the preferred segments, and the first ones in the order of the
+ * strategy. */
+static unsigned first_candidates(const struct allocation *p, unsigned level, uint16_t ret[FIRST_MAX])
+{
+	struct mcm_segments *ss = &p->m->segments;
+	struct mcm_segment *s;
+	struct mcm_pick pick;
+	unsigned n = 0, tries;
+	uint32_t number;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < p->rq->n_preferred; i++)
+		for (s = NULL; (s = mcm_segments_named(ss, p->rq->preferred[i], s));)
+			first_add(p, level, s->index, ret, &n);
+	pick = pick_begin(p);
+	for (tries = 0; tries < FREE_TRIES && n < FIRST_MAX; tries++) {
+		number = pick.next(&pick);
+		if (number == MCM_NO_SEGMENT)
+			break;
+		first_add(p, level, (uint16_t)number, ret, &n);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return n;
+}
+
+/* Evict on one segment.  MCP_AGAIN, -ENOMEM; 0 also when the segment has no space to give. */
+static int evict_on(struct allocation *p, unsigned level, uint16_t number)
+{
+	struct mcm_segment *s = mcm_segment(&p->m->segments, number);
+	uint64_t name = mcm_load_relaxed(&s->name_hash);
 	uint32_t range;
 	int r;
 
-	/* Skip the levels that an earlier slice found too mild. */
-	for (l = 0; l < steps && p->rq->slice.segment && level[l] != p->rq->slice.level; l++)
-		;
-	for (l = l < steps ? l : 0; l < steps; l++) {
-		for (i = 0; i < n && p->n < p->rq->copies; i++) {
-			struct mcm_segment *s = mcm_segment(&p->m->segments, cand[i]);
-			uint64_t name = mcm_load_relaxed(&s->name_hash);
-
-			if (!allocation_eligible(p, s))
-				continue;
-			r = mcm_make_room(p->m, s, p->len, level[l], &p->rq->slice, &range);
-			if (r == 0)
-				allocation_add(p, s, name, range);
-			if (r == MCP_AGAIN) {
-				p->rq->slice.segment = s->index + 1u;
-				p->rq->slice.level = level[l];
-			}
-			if (r < 0 && r != -MC_ENOSPACE)
-				return r;
-		}
-		if (allocation_enough(p))
-			return 0;
+	if (!allocation_eligible(p, s)) {
+		if (!mcm_segment_allocatable(s))
+			mcm_segment_unusable(&p->m->segments, s);
+		return 0;
 	}
-	return 0;
+	r = mcm_make_room(p->m, s, p->len, level, &p->rq->slice, &range);
+	if (r == 0)
+		allocation_add(p, s, name, range);
+	return r == -MC_ENOSPACE ? 0 : r;
+}
+
+/* Evict on the candidates of a level with numbers in [@from, @to). */
+static int evict_between(struct allocation *p, unsigned level, uint32_t from, uint32_t to)
+{
+	const struct mcm_candidates *c = p->m->segments.candidates;
+	int r = 0;
+
+	while (r == 0 && p->n < p->rq->copies && (from = mcm_candidates_next(c, level, from)) < to) {
+		r = evict_on(p, level, (uint16_t)from++);
+		if (r == 0 && p->n < p->rq->copies && mcm_slice_over(&p->rq->slice)) {
+			p->rq->slice.segment = 0;
+			r = MCP_AGAIN;
+		}
+	}
+	return r;
+}
+
+static int evict_at_level(struct allocation *p, unsigned level)
+{
+	uint16_t first[FIRST_MAX];
+	uint32_t middle;
+	unsigned n, i;
+	int r = 0;
+
+	if (mcm_candidates_next(p->m->segments.candidates, level, 0) == MCM_NO_SEGMENT)
+		return 0;
+	n = first_candidates(p, level, first);
+	for (i = 0; r == 0 && i < n && p->n < p->rq->copies; i++)
+		r = evict_on(p, level, first[i]);
+	if (r < 0 || p->n == p->rq->copies)
+		return r;
+	/* From the last one on, so that other puts search elsewhere. */
+	middle = n ? first[n - 1] : 0;
+	r = evict_between(p, level, middle, MCM_CANDIDATES_MAX);
+	return r < 0 ? r : evict_between(p, level, 0, middle);
+}
+
+/* Continue the run that the last slice began. */
+static int evict_continue(struct allocation *p, unsigned level)
+{
+	uint16_t number = (uint16_t)(p->rq->slice.segment - 1);
+
+	return p->rq->slice.segment ? evict_on(p, level, number) : 0;
 }
 
 static int allocate_evicting(struct allocation *p)
 {
 	struct mcm_segments *ss = &p->m->segments;
-	uint16_t few[STACK_CANDIDATES], *cand = few;
-	unsigned n;
-	int r;
+	unsigned level[MCM_EVICT_LEVELS], steps, l;
+	int r = 0;
 
 	/* Evict objects of tenants above their quota share first, on any segment. */
 	if (mcm_tenants_over_quota(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
@@ -206,14 +271,18 @@ static int allocate_evicting(struct allocation *p)
 		if (mcm_slice_over(&p->rq->slice))
 			return MCP_AGAIN;
 	}
-	pthread_rwlock_rdlock(&ss->lock);
-	if (ss->n_live > STACK_CANDIDATES / 2)
-		cand = malloc(2 * ss->n_live * sizeof(*cand));
-	n = cand ? allocation_candidates(p, cand) : 0;
-	pthread_rwlock_unlock(&ss->lock);
-	r = cand ? allocate_evicting_from(p, cand, n) : -ENOMEM;
-	if (cand != few)
-		free(cand);
+	mcm_candidates_turn(ss->candidates, mcm_now_tick(p->m));
+	steps = mcm_evict_levels_put(p->m, level);
+	/* Skip the levels that an earlier slice found too mild. */
+	for (l = 0; l < steps && p->rq->slice.segment && (level[l] & ~MCM_EVICT_WAITING) != p->rq->slice.level; l++)
+		;
+	for (l = l < steps ? l : 0; l < steps; l++) {
+		r = evict_continue(p, level[l]);
+		if (r == 0 && p->n < p->rq->copies)
+			r = evict_at_level(p, level[l]);
+		if (r < 0 || allocation_enough(p))
+			break;
+	}
 	return r;
 }
 
@@ -229,7 +298,9 @@ static bool owners_awaited(struct mcm *m)
 	for (unsigned i = 0; i < ss->n_live && !awaited; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
-		awaited = s->medium == MCP_MEDIUM_MEMORY && !__atomic_load_n(&s->connected, __ATOMIC_RELAXED);
+		/* A connected owner has not mounted its memory yet. */
+		awaited = s->medium == MCP_MEDIUM_MEMORY && (mcm_segment_state(s) == MCP_SEG_SILENT ||
+							     !__atomic_load_n(&s->connected, __ATOMIC_RELAXED));
 	}
 	pthread_rwlock_unlock(&ss->lock);
 	return awaited;
@@ -239,6 +310,8 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 {
 	uint64_t largest = __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED);
 
+	if (rq->flags & MCP_PUT_NO_EVICT && len <= largest)
+		return mc_fail(-MC_ENOSPACE, "no space for %llu bytes without eviction", (unsigned long long)len);
 	mc_metric_add(&alloc_failures, 1);
 	if (owners_awaited(m))
 		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet");
@@ -254,10 +327,22 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 	return mc_fail(-MC_ENOSPACE, "no space for %llu bytes", (unsigned long long)len);
 }
 
+int mcm_allocate_check(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
+{
+	const struct allocation p = { .m = m, .rq = rq, .len = len };
+	bool possible;
+
+	pthread_rwlock_rdlock(&m->segments.lock);
+	possible = allocation_possible(&p);
+	pthread_rwlock_unlock(&m->segments.lock);
+	return possible ? 0 : allocation_failed(m, rq, len);
+}
+
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		   struct mcm_extent *ret_extents, unsigned *ret_copies)
 {
 	struct allocation p = { .m = m, .rq = rq, .len = len, .extent = ret_extents };
+	bool evict;
 	int r;
 
 	/* A length that found no space earlier in this request needs no second search. */
@@ -265,8 +350,9 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		return allocation_failed(m, rq, len);
 	pthread_rwlock_rdlock(&m->segments.lock);
 	r = allocate_free(&p);
+	evict = r == 0 && p.n < rq->copies && !(rq->flags & MCP_PUT_NO_EVICT) && allocation_possible(&p);
 	pthread_rwlock_unlock(&m->segments.lock);
-	if (r == 0 && p.n < rq->copies && len <= __atomic_load_n(&m->segments.largest, __ATOMIC_RELAXED))
+	if (evict)
 		r = allocate_evicting(&p);
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
@@ -276,6 +362,8 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		rq->slice.segment = 0;
 	if (!p.n)
 		return r < 0 ? r : allocation_failed(m, rq, len);
+	for (unsigned i = 0; i < p.n; i++)
+		mcm_evict_kick(m, mcm_segment(&m->segments, ret_extents[i].segment));
 	if (!rq->same_node)
 		rq->same_node = p.name[0];
 	if (p.n < rq->copies)

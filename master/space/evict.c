@@ -40,7 +40,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 		n = mcm_range(&s->alloc, range);
 		if (n->flags & MCM_RANGE_USED && n->owner == slot &&
 		    n->flags & MCM_RANGE_EVICTABLE && !(n->flags & MCM_RANGE_LISTED))
-			s->evict->insert(s->policy, &v, range, false);
+			mcm_segment_list(&m->segments, s, &v, range, false);
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -218,7 +218,8 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 			       unsigned level, uint64_t want, struct mcm_victim *v,
 			       unsigned *n, bool *more, uint32_t *ret_range)
 {
-	struct mcm_evict_view view = mcm_evict_view_of(m, s);
+	unsigned plain = level & ~MCM_EVICT_WAITING;
+	struct mcm_evict_view view;
 	int r;
 
 	*n = 0;
@@ -227,7 +228,12 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 	r = mcm_segment_take_locked(s, len, ret_range);
 	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
 		mc_metric_add(&attempts, 1);
-		*n = s->evict->victims(s->policy, &view, level, want, v, BATCH, more);
+		view = mcm_evict_view_of(m, s);
+		*n = s->evict->victims(s->policy, &view, plain, want, v, BATCH, more);
+		/* Objects that wait to be copied are not listed yet. */
+		if (!*n && !*more && s->medium == MCP_MEDIUM_MEMORY && !(level & MCM_EVICT_WAITING && s->backlog.n))
+			mcm_candidates_leave(m->segments.candidates, s->index, level,
+					     s->evict->retry(s->policy, &view, plain));
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -243,48 +249,60 @@ static uint64_t room_ahead(const struct mcm_segment *s, uint64_t want, unsigned 
 }
 
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_range)
+		  struct mcm_slice *sl, uint32_t *ret_range)
 {
 	uint64_t want = mcm_alloc_round(len) << MCM_GRANULE_SHIFT, freed = 0;
-	bool waiting = level & MCM_EVICT_WAITING;
+	bool waiting = level & MCM_EVICT_WAITING, some = false;
 	unsigned plain = level & ~MCM_EVICT_WAITING;
 	uint64_t ahead = room_ahead(s, want, plain);
 	/* More rounds than the ranges need, because other puts may take the space that this one
 	 * frees; but not without limit. */
 	uint64_t rounds = mcm_load_relaxed(&s->objects) / 16 + 1024;
 	struct mcm_victim v[BATCH];
+	uint64_t before;
 	unsigned n, tries;
 	bool more = true;
 	int r;
 
 	/* A put that cannot succeed must not evict anything. */
-	if (mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) < mcm_load_relaxed(&s->used) + want)
+	if (!mcm_segment_could_hold(s, want)) {
+		if (!mcm_load_relaxed(&s->evictable))
+			mcm_segment_unusable(&m->segments, s);
 		return -MC_ENOSPACE;
+	}
 	mc_metric_add(&inline_evictions, 1);
 	/* If the average object is tiny compared to this one, evicting in the policy's order would
 	 * free bytes all over the segment, and a run of neighbours would have to be evicted
 	 * nevertheless.  After a slice that ended in a run, continue with the run. */
-	if (mcm_slice_continues(sl, s, level) ||
+	if (mcm_slice_continues(sl, s, plain) ||
 	    want / TINY > mcm_load_relaxed(&s->used) / (mcm_load_relaxed(&s->objects) + 1))
 		rounds = 0;
+	some = !rounds;
 	while (rounds--) {
-		r = room_take_or_choose(m, s, len, plain, freed < want ? want - freed + ahead : 0, v, &n,
+		r = room_take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
 					&more, ret_range);
 		if (r != -MC_ENOSPACE)
 			return r;
+		before = freed;
 		if (n) {
 			mc_metric_add(&successes, 1);
+			some = true;
 			freed += mcm_evict_victims(m, s, v, n, plain);
 		} else if (!more && !(waiting && freed < want && mcm_offload_give_up(m, s, want - freed))) {
 			break;
 		}
+		if (freed == before && mcm_slice_over(sl)) {
+			sl->segment = 0;
+			return MCP_AGAIN;
+		}
 	}
+	/* Without anything to evict there is no run of neighbours either. */
+	if (!some)
+		return -MC_ENOSPACE;
 	for (tries = 0; tries < RUN_TRIES; tries++) {
 		r = mcm_evict_run(m, s, len, plain, sl, ret_range);
 		if (r != -EAGAIN)
 			return r;
-		if (mcm_slice_over(sl))
-			return MCP_AGAIN;
 	}
 	return -MC_ENOSPACE;
 }
@@ -311,17 +329,27 @@ static double segment_low(const struct mcm *m, const struct mcm_segment *s)
 	return low > 0 ? low : 0;
 }
 
-/* Bytes to evict until the used share of the segment is @ratio.  The share is taken of the bytes
- * that eviction can free: a segment with many hard-pinned objects and unfinished puts would
- * otherwise lose everything else at once, even objects that were just put. */
-static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
+/* Bytes to evict until the used share of the segment is @ratio, if @more bytes were used by unfinished puts.
+ * The share is taken of the bytes that eviction can free: a segment with many hard-pinned objects and
+ * unfinished puts would otherwise lose everything else at once, even objects that were just put. */
+static uint64_t segment_excess_with(const struct mcm_segment *s, uint64_t more, double ratio)
 {
 	uint64_t used = mcm_load_relaxed(&s->used), evictable = mcm_load_relaxed(&s->evictable);
-	uint64_t fixed = used > evictable ? used - evictable : 0;
+	uint64_t fixed = (used > evictable ? used - evictable : 0) + more;
 	uint64_t size = mcm_load_relaxed(&s->size), room = size > fixed ? size - fixed : 0;
 	uint64_t goal = (uint64_t)((double)room * ratio);
 
 	return evictable > goal ? evictable - goal : 0;
+}
+
+static uint64_t segment_excess(const struct mcm_segment *s, double ratio)
+{
+	return segment_excess_with(s, 0, ratio);
+}
+
+bool mcm_evict_begins_with(const struct mcm *m, const struct mcm_segment *s, uint64_t more)
+{
+	return segment_excess_with(s, more, segment_high(m, s));
 }
 
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s)

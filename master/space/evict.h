@@ -30,7 +30,8 @@ struct mcm_put_samples {
  * serves other requests. */
 struct mcm_slice {
 	uint64_t end_ns;		/* mc_now_ns(), 0: no limit */
-	unsigned segment, level;	/* where the last slice ended; segment + 1, 0: nowhere */
+	/* the last slice ended while it evicted a run here (mcm_evict_run()); segment + 1, 0: it did not */
+	unsigned segment, level;
 };
 
 /* @sl: NULL is a slice without limit. */
@@ -50,9 +51,10 @@ static inline bool mcm_slice_continues(const struct mcm_slice *sl, const struct 
 /* Allocate a range of @len bytes on @s, evicting objects that @level allows: first about that many bytes
  * in the policy's order; then, when free space is fragmented, neighbouring ranges.  -MC_ENOSPACE when
  * evicting everything that the level allows makes no range long enough; -ENOMEM; MCP_AGAIN when the slice
- * is over: evicted objects stay evicted, and mostly the largest free range grows from slice to slice. */
+ * is over: evicted objects stay evicted, and mostly the largest free range grows from slice to slice.
+ * When nothing is evictable, the segment leaves the candidates of the level (candidates.h). */
 int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_range);
+		  struct mcm_slice *sl, uint32_t *ret_range);
 
 /* Remove selected victims; returns the bytes freed.  A victim that has to stay is put back on its list. */
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
@@ -70,9 +72,9 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 
 /* Evict a run of neighbouring ranges that together have @len bytes, and allocate it (evict_run.c).
  * -EAGAIN: another put took it, or an object of the run was pinned meanwhile.  -MC_ENOSPACE: there
- * is no such run.  MCP_AGAIN: the slice is over, and a part of the run is free. */
+ * is no such run.  MCP_AGAIN: the slice is over, and a part of the run is free; @sl names the segment. */
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_range);
+		  struct mcm_slice *sl, uint32_t *ret_range);
 
 /* The levels of eviction (evict_level.c): a level is tried on every segment, and only if that frees
  * too little, the next one.  A recent object is one that was put lately (mcm_evict_view_of()); it
@@ -95,6 +97,8 @@ unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.
  * If there are too many, others are evicted (evict_count.c).  -MC_ENOSPACE when none is evictable. */
 int mcm_count_admit(struct mcm *m, uint32_t key_len);
+/* Would mcm_count_admit() evict?  Other puts may change the answer meanwhile. */
+bool mcm_count_full(const struct mcm *m, uint32_t key_len);
 void mcm_count_leave(struct mcm *m, uint32_t key_len);
 
 /* The policies' view for selecting victims of a segment.  Recent are: the last eighth of the
@@ -111,5 +115,7 @@ bool mcm_promise_leases_active(const struct mcm *m);
 bool mcm_evict_background(struct mcm *m);
 /* Wake the background evictor when @s is above the watermark. */
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s);
+/* Would an unfinished put of @more bytes bring the segment above its watermark? */
+bool mcm_evict_begins_with(const struct mcm *m, const struct mcm_segment *s, uint64_t more);
 
 #endif

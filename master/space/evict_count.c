@@ -113,6 +113,13 @@ static int count_refuse(const struct mcm *m)
 		       (unsigned long long)m->index.max, from);
 }
 
+bool mcm_count_full(const struct mcm *m, uint32_t key_len)
+{
+	uint64_t max = m->index.max;
+
+	return max && mcm_load_relaxed(&m->index.count) + mcm_index_weight(&m->index, key_len) > max;
+}
+
 int mcm_count_admit(struct mcm *m, uint32_t key_len)
 {
 	uint64_t max = m->index.max, n;

@@ -53,12 +53,13 @@ static void *learn_shared(struct mcm_learn *learn)
 	return learn;
 }
 
-static void learn_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
+static void learn_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool newest)
 {
 	struct learn *s = (struct learn *)l;
 	struct mcm_range *n = mcm_range(v->a, range);
 	bool inner = mcm_learn_inner(s->learn, n->owner);
 
+	(void)newest;
 	n->policy = inner ? n->policy | INNER : n->policy & ~INNER;
 	mcm_list_tail(l, v->a, inner ? s->inner : s->head, range);
 }
@@ -132,7 +133,7 @@ static void set_inner(struct learn *s, const struct mcm_evict_view *v, uint32_t 
 
 	if (!(n->policy & INNER) == !inner)
 		return;
-	if (n->policy & (MCM_LIST_WHEEL | MCM_LIST_SOFT))
+	if (n->policy & (MCM_LIST_WHEEL | MCM_LIST_SOFT | MCM_LIST_RECENT))
 		return;
 	mcm_lists_del(&s->lists, v->a, range);
 	n->policy ^= INNER;
@@ -148,7 +149,7 @@ static void learn_insert(void *state, const struct mcm_evict_view *v, uint32_t r
 
 	if (inner)
 		set_inner(s, v, inner, true);
-	mcm_lists_insert(&s->lists, v, range);
+	mcm_lists_insert(&s->lists, v, range, fresh);
 }
 
 /* Objects that have no other behind them any more. */
@@ -336,7 +337,7 @@ static bool victim_find(struct mcm_selection *h, struct learn *s, const struct m
 		return true;
 	}
 	s->fruitless += (uint64_t)(steps - h->steps);
-	others = s->lists.waiting + (uint64_t)s->lists.softs;
+	others = s->lists.waiting + (uint64_t)s->lists.softs + s->lists.recents;
 	if (h->steps < steps && s->fruitless + others <= s->lists.count[0] + s->lists.count[1])
 		return true;
 	s->fruitless = 0;
@@ -364,7 +365,7 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 {
 	struct learn *s = state;
 	struct mcm_selection h = mcm_selection_begin(&s->lists, v, level, want, ret, max);
-	bool keep_recent = h.keep_recent, by_age = !mcm_learn_ahead(s->learn), none = false;
+	bool by_age = !mcm_learn_ahead(s->learn), none = false;
 	uint32_t id;
 
 	if (by_age != s->by_age)
@@ -373,13 +374,10 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 	for (unsigned i = 0; i < s->n_best; i++)
 		s->best[i].last = false;
 	leaves_take(s, v);
-	/* The lists are not in the order of the puts: recent objects are passed over one by one. */
-	h.keep_recent = false;
 	s->young_too = false;
 	while (!mcm_selection_full(&h) && !none)
 		none = !victim_find(&h, s, v, level);
 	look_at_inner(s, v, 1 + h.n / INNER_SHARE);
-	h.keep_recent = keep_recent;
 	if (none) {
 		/* All were looked at: then those that clients are using now. */
 		s->young_too = true;
@@ -401,5 +399,6 @@ const struct mcm_evict_ops mcm_evict_learn = {
 	.insert = learn_insert,
 	.remove = learn_remove,
 	.victims = learn_victims,
+	.retry = mcm_lists_retry,
 	.evicted = mcm_evict_ignore,
 };

@@ -66,6 +66,9 @@ struct mcm_evict_ops {
 	 * another call may find victims although this one has found none. */
 	unsigned (*victims)(void *state, const struct mcm_evict_view *v, unsigned level,
 			    uint64_t want, struct mcm_victim *ret, unsigned max, bool *ret_more);
+	/* After victims() found none: the tick from which a call at this level may find some without another insert(),
+	 * or MCM_TICK_NEVER.  An early answer costs a search, a late one an eviction in another order. */
+	uint32_t (*retry)(const void *state, const struct mcm_evict_view *v, unsigned level);
 	/* A victim was removed: the object of the key with this hash.  The segment's lock is not held. */
 	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };

@@ -15,18 +15,20 @@ struct queue {
 	uint32_t head;
 };
 
-static void lru_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
+static void lru_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool newest)
 {
+	(void)newest;
 	mcm_list_tail(l, v->a, ((struct queue *)l)->head, range);
 }
 
-static void fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
+static void fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool newest)
 {
-	mcm_list_front(l, v->a, ((struct queue *)l)->head, range);
+	(newest ? mcm_list_tail : mcm_list_front)(l, v->a, ((struct queue *)l)->head, range);
 }
 
 static int queue_init(struct queue *q, struct mcm_alloc *a, uint32_t lease_ticks,
-		      void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range))
+		      void (*requeue)(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range,
+				      bool newest))
 {
 	int r = mcm_lists_init(&q->lists, a, lease_ticks, requeue);
 
@@ -45,20 +47,9 @@ static int fifo_init(void *state, void *shared, struct mcm_alloc *a, uint32_t le
 	return queue_init(state, a, lease_ticks, fifo_requeue);
 }
 
-static void lru_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
+static void queue_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
 {
-	(void)fresh;
-	mcm_lists_insert(state, v, range);
-}
-
-static void fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t range, bool fresh)
-{
-	struct queue *q = state;
-
-	if (fresh && !mcm_evict_soft(v->ix, mcm_evict_owner(v, range), v->now))
-		mcm_list_tail(&q->lists, v->a, q->head, range);
-	else
-		mcm_lists_insert(&q->lists, v, range);
+	mcm_lists_insert(state, v, range, fresh);
 }
 
 static void queue_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
@@ -105,9 +96,10 @@ static unsigned fifo_victims(void *state, const struct mcm_evict_view *v, unsign
 	.shared_new = mcm_evict_shared_none, \
 	.shared_free = mcm_evict_shared_free, \
 	.init = policy##_init, \
-	.insert = policy##_insert, \
+	.insert = queue_insert, \
 	.remove = queue_remove, \
 	.victims = policy##_victims, \
+	.retry = mcm_lists_retry, \
 	.evicted = mcm_evict_ignore, \
 }
 

@@ -195,7 +195,7 @@ static bool run_collect(const struct run *r, const struct window *w, struct mcm_
 			continue;
 		if (!run_movable(r, id)) {
 			while (*n)
-				r->s->evict->insert(r->s->policy, &r->v, v[--*n].range, false);
+				mcm_segment_list(&r->m->segments, r->s, &r->v, v[--*n].range, false);
 			return false;
 		}
 		if (range->flags & MCM_RANGE_LISTED)
@@ -278,7 +278,7 @@ static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
 }
 
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
-		  const struct mcm_slice *sl, uint32_t *ret_range)
+		  struct mcm_slice *sl, uint32_t *ret_range)
 {
 	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
 	int r;
@@ -291,5 +291,11 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	r = run_evict(&run, level, ret_range);
 	pthread_mutex_unlock(&s->lock);
 	mcm_lock_held(MCM_HOLD_SEGMENT, run.held);
+	if (r == -EAGAIN && mcm_slice_over(sl))
+		r = MCP_AGAIN;
+	if (r == MCP_AGAIN) {
+		sl->segment = s->index + 1u;
+		sl->level = level;
+	}
 	return r;
 }

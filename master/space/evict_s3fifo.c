@@ -124,10 +124,11 @@ static bool range_is_main(const struct mcm_evict_view *v, uint32_t range)
 	return mcm_range(v->a, range)->policy & MCM_LIST_CLASS;
 }
 
-static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
+static void s3fifo_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool newest)
 {
 	struct s3fifo *s = (struct s3fifo *)l;
 
+	(void)newest;
 	mcm_list_tail(l, v->a, range_is_main(v, range) ? s->main : s->small, range);
 }
 
@@ -160,7 +161,7 @@ static void s3fifo_insert(void *state, const struct mcm_evict_view *v, uint32_t 
 
 	if (fresh && ghost_there(s->ghosts, mcm_load_relaxed(&mcm_evict_owner(v, range)->hash)))
 		mcm_range(v->a, range)->policy |= MCM_LIST_CLASS;
-	mcm_lists_insert(&s->lists, v, range);
+	mcm_lists_insert(&s->lists, v, range, fresh);
 }
 
 static void s3fifo_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
@@ -236,5 +237,6 @@ const struct mcm_evict_ops mcm_evict_s3fifo = {
 	.insert = s3fifo_insert,
 	.remove = s3fifo_remove,
 	.victims = s3fifo_victims,
+	.retry = mcm_lists_retry,
 	.evicted = s3fifo_evicted,
 };

@@ -35,12 +35,14 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	/* Full size from the beginning, because they are read without a lock; unused pages cost nothing. */
 	ss->at = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->at));
 	ss->live = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->live));
+	ss->room = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->room));
+	ss->candidates = mcm_candidates_new();
 	ss->by_host = calloc(MCM_SEGMENTS_MAX, sizeof(*ss->by_host));
 	ss->by_id = calloc(BUCKETS, sizeof(*ss->by_id));
 	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
 	mc_list_init(&ss->free);
 	ss->evict_shared = evict->shared_new(learn);
-	if (!ss->at || !ss->live || !ss->by_host || !ss->by_id || !ss->by_name || !ss->evict_shared) {
+	if (!ss->at || !ss->live || !ss->room || !ss->candidates || !ss->by_host || !ss->by_id || !ss->by_name || !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}
@@ -69,6 +71,8 @@ void mcm_segments_done(struct mcm_segments *ss)
 		ss->evict->shared_free(ss->evict_shared);
 	free(ss->at);
 	free(ss->live);
+	free(ss->room);
+	mcm_candidates_free(ss->candidates);
 	free(ss->by_host);
 	free(ss->by_id);
 	free(ss->by_name);
@@ -239,9 +243,13 @@ static void segment_set_state(struct mcm_segments *ss, struct mcm_segment *s, ui
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
 }
 
+/* The segment's lock is held too. */
 static void live_add(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
 {
 	segment_set_state(ss, s, state);
+	mcm_candidates_none(ss->candidates, s->index);
+	if (s->medium == MCP_MEDIUM_MEMORY)
+		mcm_candidates_all(ss->candidates, s->index);
 	s->live_at = ss->n_live;
 	ss->live[ss->n_live] = s->index;
 	mcm_store_relaxed(&ss->n_live, ss->n_live + 1);
@@ -303,6 +311,7 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	pthread_mutex_init(&s->run_lock, NULL);
 	mc_list_init(&s->fences);
 	s->index = (uint16_t)ss->top;
+	s->room = &ss->room[s->index];
 	mc_list_push_back(&ss->free, &s->link);
 	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);
 	*ret = s;
@@ -360,6 +369,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
 		mc_list_remove(&s->link);
 		live_add(ss, s, state);
+		mcm_segment_used(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -413,20 +423,24 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 
 	pthread_mutex_lock(&s->lock);
 	r = mcm_alloc_grow(&s->alloc, size);
-	if (r == 0)
+	if (r == 0) {
 		totals_grow(ss, s, size);
+		mcm_segment_used(s);
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)
 		return r;
 	/* The last search for a run did not find one in the smaller segment. */
 	for (i = 0; i < MCM_EVICT_FLAG_SETS; i++)
 		mcm_store_relaxed(&s->walk[i].retry_ns, 0);
+	mcm_segment_usable(ss, s);
 	return 0;
 }
 
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent)
 {
 	segment_set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
+	mcm_segment_usable(ss, s);
 }
 
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
@@ -436,6 +450,7 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 	/* Under its own lock too: no range is allocated after this. */
 	pthread_mutex_lock(&s->lock);
 	segment_set_state(ss, s, MCP_SEG_UNMOUNTING);
+	mcm_candidates_none(ss->candidates, s->index);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -452,9 +467,39 @@ void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
 	pthread_rwlock_unlock(&ss->lock);
 }
 
+void mcm_segment_usable(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	MC_LOCKED(&s->lock);
+	if (s->medium == MCP_MEDIUM_MEMORY && mcm_segment_state(s) == MCP_SEG_OK)
+		mcm_candidates_all(ss->candidates, s->index);
+}
+
+void mcm_segment_unusable(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	MC_LOCKED(&s->lock);
+	/* Under the lock that mcm_segment_usable() takes after the change: the later one of the two decides. */
+	if (!mcm_segment_allocatable(s) || !mcm_load_relaxed(&s->evictable))
+		mcm_candidates_none(ss->candidates, s->index);
+}
+
 void mcm_segment_used(struct mcm_segment *s)
 {
+	uint64_t room = s->alloc.granules - s->alloc.used;
+
 	mcm_store_relaxed(&s->used, s->alloc.used << MCM_GRANULE_SHIFT);
+	mcm_store_relaxed(s->room, room < UINT32_MAX ? (uint32_t)room : UINT32_MAX);
+}
+
+void mcm_segment_list(struct mcm_segments *ss, struct mcm_segment *s, const struct mcm_evict_view *v,
+		      uint32_t range, bool fresh)
+{
+	s->evict->insert(s->policy, v, range, fresh);
+	if (s->medium != MCP_MEDIUM_MEMORY || !ss->candidates->left[s->index])
+		return;
+	if (fresh)
+		mcm_candidates_put(ss->candidates, s->index, v->now + mcm_tick_after(MCM_RECENT_MIN_MS));
+	else
+		mcm_candidates_all(ss->candidates, s->index);
 }
 
 int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_range)

@@ -15,6 +15,7 @@
 #include "common/list.h"
 #include "master/memory/alloc.h"
 #include "master/space/backlog.h"
+#include "master/space/candidates.h"
 #include "master/space/evict_policy.h"
 #include "proto/msg.h"
 
@@ -26,17 +27,39 @@
 #define MCM_SEG_NONE 0
 
 struct mcm_segment {
-	/* constant once the struct exists */
+	/* First what each put reads, in as few cache lines as possible: in a pool of many segments they are cold.
+	 * Constant once the struct exists: */
 	uint16_t index;
-	pthread_mutex_t lock;
-	/* constant while mounted; changed under the table's lock for writing. size and name_hash
-	 * are also read without it (relaxed). */
-	struct mcp_id id, client;
-	uint64_t epoch, base, rkey, size;
+	/* constant while mounted; changed under the table's lock for writing; also read without it (relaxed) */
 	uint8_t medium;			/* enum mcp_medium */
-	uint8_t high, low;		/* percent, 0: the master's; these three are also read without the lock */
+	uint8_t high, low;		/* percent, 0: the master's */
+	/* atomic */
+	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
+	bool connected;			/* its owner has an open connection: it accepts new objects */
+	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
+	bool offloads;			/* memory whose owner has a disk in service, */
+	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
+	uint16_t disk;			/* number + 1 of one of the owner's disks */
+	uint64_t objects;		/* committed copies */
+	uint64_t evictable;		/* bytes of the copies that a policy may choose */
+	uint64_t used;			/* bytes allocated, as of the last change of alloc */
+	/* constant while mounted, as above */
+	uint64_t size, name_hash;
+	/* constant once the struct exists */
+	uint32_t *room;			/* its entry of mcm_segments.room */
+	pthread_mutex_t lock;
+	/* guarded by lock */
+	const struct mcm_evict_ops *evict;	/* constant while mounted: the policy, */
+	void *policy;			/* and its state */
+	struct mcm_alloc alloc;
+	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
+	/* atomic */
+	unsigned errors;		/* a disk: copies to it that failed since the last good one */
+	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
+	/* constant while mounted; changed under the table's lock for writing */
+	struct mcp_id id, client;
+	uint64_t epoch, base, rkey;
 	uint8_t own_policy;		/* enum mcp_evict_policy */
-	uint64_t name_hash;
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
 	/* guarded by the table's lock */
@@ -48,23 +71,6 @@ struct mcm_segment {
 	struct mc_list link;
 	/* guarded by the quarantine's lock */
 	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
-	/* atomic */
-	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
-	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
-	bool connected;			/* its owner has an open connection: it accepts new objects */
-	bool offloads;			/* memory whose owner has a disk in service, */
-	uint16_t disk;			/* number + 1 of one of these disks */
-	unsigned errors;		/* a disk: copies to it that failed since the last good one */
-	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
-	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
-	uint64_t objects;		/* committed copies */
-	uint64_t evictable;		/* bytes of the copies that a policy may choose */
-	uint64_t used;			/* bytes allocated, as of the last change of alloc */
-	/* guarded by lock */
-	struct mcm_alloc alloc;
-	const struct mcm_evict_ops *evict;	/* constant while mounted: the policy, */
-	void *policy;			/* and its state */
-	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
 	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
 	pthread_mutex_t run_lock;
 	struct {
@@ -79,6 +85,9 @@ struct mcm_segments {
 	void *evict_shared;
 	uint32_t lease_ticks;
 	struct mcm_segment **at;	/* by number; each entry is set once, atomically */
+	/* free granules by number, atomic: a put finds full segments without their structs */
+	uint32_t *room;
+	struct mcm_candidates *candidates;	/* segments of memory on which puts may evict */
 	unsigned top;			/* numbers ever used */
 	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
@@ -163,6 +172,12 @@ static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }
 
+/* Are @want bytes, whole granules, free or evictable?  They need not be in one piece. */
+static inline bool mcm_segment_could_hold(const struct mcm_segment *s, uint64_t want)
+{
+	return mcm_load_relaxed(&s->evictable) + mcm_load_relaxed(&s->size) >= mcm_load_relaxed(&s->used) + want;
+}
+
 /* ---- the table's lock is held ---- */
 
 /* The mounted segment with an id; NULL: there is none. */
@@ -201,6 +216,11 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 /* The sums by name, in the order of names; the caller frees *ret, which is NULL when there are none.  -ENOMEM. */
 int mcm_segments_sums(struct mcm_segments *ss, struct mcm_segment_sum **ret, unsigned *ret_n);
 
+/* The segment accepts new objects again, or may have others to evict: puts search there again. */
+void mcm_segment_usable(struct mcm_segments *ss, struct mcm_segment *s);
+/* Puts need not search on a segment that accepts no objects, or has none that can be evicted. */
+void mcm_segment_unusable(struct mcm_segments *ss, struct mcm_segment *s);
+
 /* Make the struct of an unmounted segment available when no range is left. */
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s);
 
@@ -216,5 +236,8 @@ int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_r
 void mcm_segment_free_locked(struct mcm_segment *s, const struct mcm_evict_ops *ops,
 			     const struct mcm_index *ix, uint32_t range);
 void mcm_segment_used(struct mcm_segment *s);
+/* List a range for eviction: its object was just put (@fresh), or can be evicted again. */
+void mcm_segment_list(struct mcm_segments *ss, struct mcm_segment *s, const struct mcm_evict_view *v,
+		      uint32_t range, bool fresh);
 
 #endif

@@ -6,13 +6,19 @@
 
 #include <string.h>
 
-static struct mcm_segment *pick_live(const struct mcm_pick *p, unsigned i)
+static void pick_first(struct mcm_pick *p)
+{
+	p->first = p->ss->n_live ? (unsigned)(p->random % p->ss->n_live) : 0;
+}
+
+static uint32_t pick_live(const struct mcm_pick *p, unsigned i)
 {
 	const struct mcm_segments *ss = p->ss;
+	unsigned at = p->first + i;
 
 	if (i >= ss->n_live)
-		return NULL;
-	return ss->at[ss->live[(p->random + i) % ss->n_live]];
+		return MCM_NO_SEGMENT;
+	return ss->live[at < ss->n_live ? at : at - ss->n_live];
 }
 
 /* ---- random: all segments, beginning with a random one ---- */
@@ -20,9 +26,10 @@ static struct mcm_segment *pick_live(const struct mcm_pick *p, unsigned i)
 static void random_begin(struct mcm_pick *p)
 {
 	p->n_sample = 0;
+	pick_first(p);
 }
 
-static struct mcm_segment *random_next(struct mcm_pick *p)
+static uint32_t random_next(struct mcm_pick *p)
 {
 	return pick_live(p, p->at++);
 }
@@ -52,14 +59,17 @@ static void sample_by(struct mcm_pick *p, bool disks)
 	unsigned n = SAMPLE_PER_COPY * p->copies, i, j;
 	double ratio[MCM_PICK_SAMPLE];
 
+	pick_first(p);
 	if (n > MCM_PICK_SAMPLE)
 		n = MCM_PICK_SAMPLE;
 	for (i = 0; i < n; i++) {
-		const struct mcm_segment *s = pick_live(p, i);
+		uint32_t number = pick_live(p, i);
+		const struct mcm_segment *s;
 		double r;
 
-		if (!s)
+		if (number == MCM_NO_SEGMENT)
 			break;
+		s = p->ss->at[number];
 		r = disks ? disk_free_ratio(p->ss, s) : free_ratio(s);
 		for (j = i; j && ratio[j - 1] < r; j--) {
 			ratio[j] = ratio[j - 1];
@@ -81,12 +91,12 @@ static void ssd_free_ratio_begin(struct mcm_pick *p)
 	sample_by(p, true);
 }
 
-static struct mcm_segment *free_ratio_next(struct mcm_pick *p)
+static uint32_t free_ratio_next(struct mcm_pick *p)
 {
 	unsigned i = p->at++;
 
 	if (i < p->n_sample)
-		return p->ss->at[p->sample[i]];
+		return p->sample[i];
 	/* The sample is the beginning of the walk, so it is not met again. */
 	return pick_live(p, i);
 }

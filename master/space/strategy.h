@@ -15,20 +15,21 @@ struct mcm_pick {
 	const struct mcm_segments *ss;
 	uint64_t random;
 	unsigned copies;			/* copies requested */
+	unsigned first;				/* private: where the walk begins in mcm_segments.live */
 	unsigned at;				/* candidates returned so far */
 	uint16_t sample[MCM_PICK_SAMPLE];	/* private to the strategy */
 	unsigned n_sample;
 	struct mcp_bytes host;			/* the writer's host, "": unknown */
 	/* the strategy's next() */
-	struct mcm_segment *(*next)(struct mcm_pick *p);
+	uint32_t (*next)(struct mcm_pick *p);
 };
 
 struct mcm_strategy {
 	const char *name;
 	/* Begin a walk.  All fields but the private ones are set. */
 	void (*begin)(struct mcm_pick *p);
-	/* The next candidate: every mounted segment at least once, then NULL. */
-	struct mcm_segment *(*next)(struct mcm_pick *p);
+	/* The number of the next candidate: every mounted segment at least once, then MCM_NO_SEGMENT. */
+	uint32_t (*next)(struct mcm_pick *p);
 };
 
 extern const struct mcm_strategy mcm_strategy_random;

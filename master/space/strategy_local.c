@@ -93,16 +93,16 @@ static void local_begin(struct mcm_pick *p)
 	p->sample[2] = (uint16_t)(p->random / 7 % (end - first));
 }
 
-static struct mcm_segment *local_next(struct mcm_pick *p)
+static uint32_t local_next(struct mcm_pick *p)
 {
 	const struct mcm_segments *ss = p->ss;
 	unsigned i = p->at++, at;
 
 	if (i >= ss->n_by_host)
-		return NULL;
+		return MCM_NO_SEGMENT;
 	at = i < p->sample[1] ? p->sample[0] + (i + p->sample[2]) % p->sample[1] :
 		(p->sample[0] + i) % ss->n_by_host;
-	return ss->at[ss->by_host[at]];
+	return ss->by_host[at];
 }
 
 const struct mcm_strategy mcm_strategy_local = { "local_first", local_begin, local_next };

@@ -112,7 +112,11 @@ bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot,
 
 	if (!__atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
 		return false;
-	return backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false) && !m->conf.offload_force_evict;
+	if (!backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false) || m->conf.offload_force_evict)
+		return false;
+	/* It is on no list, but a put may evict it at the levels that end the wait. */
+	mcm_candidates_put(m->segments.candidates, s->index, mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
+	return true;
 }
 
 void mcm_offload_dropped(unsigned n, uint8_t medium)
@@ -132,7 +136,10 @@ static bool range_list_locked(struct mcm *m, struct mcm_segment *s, const struct
 	if (!(n->flags & MCM_RANGE_USED) || n->owner != slot || !(n->flags & MCM_RANGE_EVICTABLE) ||
 	    n->flags & (MCM_RANGE_LISTED | MCM_RANGE_MOVING))
 		return false;
-	s->evict->insert(s->policy, v, range, true);
+	mcm_segment_list(&m->segments, s, v, range, true);
+	/* It may have been put long ago. */
+	if (s->medium == MCP_MEDIUM_MEMORY)
+		mcm_candidates_all(m->segments.candidates, s->index);
 	return true;
 }
 

@@ -421,8 +421,10 @@ static void set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state)
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
 		struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
-		if (mcm_task_names(t->source, t->n_sources, s->name_hash))
+		if (mcm_task_names(t->source, t->n_sources, s->name_hash)) {
 			__atomic_store_n(&s->draining, state, __ATOMIC_RELAXED);
+			mcm_segment_usable(&m->segments, s);
+		}
 	}
 	pthread_rwlock_unlock(&m->segments.lock);
 }

@@ -135,8 +135,8 @@ static int copy_evict(const struct mcm_plan *p, struct mcm_segment *s, uint64_t 
 	if (mcm_slice_over(sl))
 		return MCP_AGAIN;
 	r = mcm_make_room(p->m, s, len, MCM_EVICT_PLAIN, sl, ret_range);
-	sl->segment = r == MCP_AGAIN ? s->index + 1u : 0;
-	sl->level = MCM_EVICT_PLAIN;
+	if (r != MCP_AGAIN)
+		sl->segment = 0;
 	return r;
 }
 

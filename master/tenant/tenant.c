@@ -265,6 +265,14 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const stru
 	return 0;
 }
 
+bool mcm_tenant_charge_free(struct mcm *m, uint32_t tenant, uint64_t bytes)
+{
+	if (!m->tenants.on)
+		return true;
+	update_quotas(m);
+	return try_charge(tenant_at(m, tenant), bytes);
+}
+
 int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes)
 {
 	struct mcm_tenant *t;

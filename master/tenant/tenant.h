@@ -114,6 +114,8 @@ struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
 /* Charge @bytes for a put, evicting the tenant's own objects if necessary.  -MC_EQUOTA, MCP_AGAIN;
  * -MC_EUNAVAILABLE while grace pins may protect objects of the tenant. */
 int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const struct mcm_slice *sl);
+/* Charge @bytes that are free in the quota; false: they are not. */
+bool mcm_tenant_charge_free(struct mcm *m, uint32_t tenant, uint64_t bytes);
 /* Charge one more replica of an object, without eviction. */
 int mcm_tenant_charge_copy(struct mcm *m, uint32_t tenant, uint64_t bytes);
 /* Charge without a check, for the new extent of an object that is being moved. */
@@ -129,7 +131,8 @@ int mcm_tenant_cover(struct mcm *m, uint32_t slot);
 void mcm_tenant_join(struct mcm *m, uint32_t slot, uint64_t charged);
 /* The object leaves the index.  Its memory is refunded later, when the last reader has released it. */
 void mcm_tenant_leave(struct mcm *m, uint32_t slot);
-/* Make a live object evictable again: its last reader released it, or it was a victim that was not evicted. */
+/* Make a live object evictable again: its last reader released it, it was a victim that was not evicted, or it has a
+ * copy in memory again. */
 void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 
 /* ---- no lock held ---- */

@@ -67,7 +67,8 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 
-	if (m->tenants.on && o->flags & MCM_OBJ_LIVE && is_listable(o))
+	/* Eviction would free nothing of an object that is only on a disk. */
+	if (m->tenants.on && o->flags & MCM_OBJ_LIVE && is_listable(o) && mcm_object_in_memory(o))
 		mcm_object_lists_add(m, &m->tenants.at[tenant_of(m, slot)]->lists, slot);
 }
 
@@ -105,7 +106,8 @@ static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
 			while (n > i)
 				return_victim(m, t, v[--n].slot);
 			over = mcm_slice_over(sl);
-		} while (freed < want && (n || more) && rounds-- && !over);
+			rounds -= rounds > 0;
+		} while (freed < want && (n || more) && rounds && !over);
 	}
 	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);
 	return freed;

@@ -293,6 +293,8 @@ static int writer_set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, stru
 	if (!writer_claim(op))
 		return -EINTR;
 	w->failed = 0;
+	if (size > w->stage.size)
+		w->writeback.hint = size;
 	r = mcfs_stage_truncate(&w->stage, size);
 	if (r < 0)
 		return r;

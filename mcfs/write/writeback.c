@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * writeback.c - threads that copy full slots to the pool while the file is still being written. The final size
  * is unknown until the close, so the space to allocate is a guess: the size of the last large file, and a
- * multiple whenever that was too small, which copies all slots again. The commit returns the excess. */
+ * multiple whenever that was too small, which copies all slots again. The commit returns the excess.
+ * For a guess no object is evicted, because the file may turn out to be larger than any object can be. Without
+ * free space the commit stores the file, and evicts for its size. */
 #include <config.h>
 #include "mcfs/write/writeback.h"
 
@@ -22,7 +24,7 @@
 #define FIRST_BYTES (6 * MCFS_SLOT)
 #define FIRST_ROOM (8 * MCFS_SLOT)
 #define GUESS_MAX (256 * MCFS_SLOT)
-/* Factor of a guess that was too small: a larger one would evict objects, or choose another node, needlessly. */
+/* Factor of a guess that was too small: a larger one would choose another node needlessly. */
 #define GROWTH 2
 /* Fraction of the pool that all writers of this node may reserve together. */
 #define SHARE 2
@@ -157,8 +159,8 @@ static unsigned put_flags_of(const struct mcfs_writer *w)
 	return (w->excl ? MCS_PUT_EXCL : MCS_PUT_UPSERT) | w->put_flags;
 }
 
-/* Space to allocate; 0: no more than now. */
-static uint64_t writeback_room(const struct mcfs_writer *w)
+/* Space to allocate; 0: no more than now.  *@announced: it is enough for the size that the program announced. */
+static uint64_t writeback_room(const struct mcfs_writer *w, bool *announced)
 {
 	const struct mcfs_writeback_pool *pool = pool_of(w);
 	const struct mcfs_writeback *wb = &w->writeback;
@@ -169,7 +171,9 @@ static uint64_t writeback_room(const struct mcfs_writer *w)
 
 	if (!wb->room && guess > room)
 		room = guess < GUESS_MAX ? guess : GUESS_MAX;
-	if (room < known)
+	/* A file that has become longer than announced has an unknown size, too. */
+	*announced = wb->hint && wb->hint >= w->stage.size;
+	if (room < known || *announced)
 		room = (known + MCFS_SLOT - 1) / MCFS_SLOT * MCFS_SLOT;
 	if (room > load_relaxed(&w->env->max_size))
 		room = load_relaxed(&w->env->max_size);
@@ -178,6 +182,7 @@ static uint64_t writeback_room(const struct mcfs_writer *w)
 	if (room > limit - held)
 		room = limit - held;
 	room -= room % MCFS_SLOT;
+	*announced &= room >= known;
 	return room > wb->room && room >= need ? room : 0;
 }
 
@@ -231,7 +236,8 @@ static void make_room(struct mcfs_writer *w)
 {
 	struct mcfs_writeback *wb = &w->writeback;
 	struct mcs_put_opts opts = { .kind = MCS_OBJECT };
-	uint64_t room = writeback_room(w);
+	bool announced;
+	uint64_t room = writeback_room(w, &announced);
 	mcs_stream_t *old = wb->stream, *st = NULL;
 	int r;
 
@@ -239,7 +245,7 @@ static void make_room(struct mcfs_writer *w)
 		drop_stream(w, MC_NEVER);
 		return;
 	}
-	opts.flags = wb->flags;
+	opts.flags = wb->flags | (announced ? 0 : MCS_PUT_NO_EVICT);
 	opts.replicas = wb->replicas;
 	if (old)
 		forget_stream(w);

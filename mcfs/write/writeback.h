@@ -33,7 +33,7 @@ struct mcfs_writeback {
 	size_t nsent;
 	size_t next;			/* threads have processed the slots before this one */
 	uint64_t seq;			/* number of bytes written sequentially from the start */
-	uint64_t hint;			/* final size that the program announced; 0: none */
+	uint64_t hint;			/* size that the program announced, by fallocate(2) or ftruncate(2); 0: none */
 	uint64_t last_ns;		/* time of the last copy */
 	bool busy;			/* a thread is executing a step, without the lock */
 	size_t busy_slot;		/* slot that the thread reads; SIZE_MAX: none */

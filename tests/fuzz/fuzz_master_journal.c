@@ -3,7 +3,7 @@
  * first byte: bit 0: as a checkpoint, or as the journal after an empty checkpoint; bit 1:
  * unchanged, or as records (u8 type, u16 length, body) that are framed and checksummed here, so
  * that the master decodes the bodies.  A master that starts must have consistent ranges, and must
- * be able to write a checkpoint that it can read again. */
+ * be able to write a checkpoint that it can read again.  A check finds as many objects as the start. */
 #include <config.h>
 
 #include <dirent.h>
@@ -15,6 +15,7 @@
 
 #include "common/crc32c.h"
 #include "common/err.h"
+#include "master/journal/check.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 #include "tests/unit/test_master_alloc_check.h"
@@ -118,6 +119,16 @@ static int64_t start(const struct mcm_conf *conf, bool checkpoint)
 	return n;
 }
 
+/* Number of objects that a master would find, without a start. */
+static int64_t check(const struct mcm_conf *conf)
+{
+	struct mcm_check c;
+	int64_t n = mcm_journal_check(conf, conf->journal_dir, &c) < 0 ? -1 : (int64_t)c.objects;
+
+	mcm_check_done(&c);
+	return n;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct mc_options *options;
@@ -142,7 +153,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else
 		add(data + 1, size - 1);
 	write_file(dir, data[0] & 1 ? "checkpoint-0000000000000001" : "journal-0000000000000001");
-	n = start(&conf, true);
+	n = check(&conf);
+	if (start(&conf, true) != n)
+		abort();
 	if (n >= 0 && start(&conf, false) != n)
 		abort();
 	remove_dir(dir);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A full pool evicts for new files; a file that cannot fit is refused at write or close and leaves
-# nothing behind; staging memory is limited.
+# A full pool evicts for new files; a file that cannot fit is refused at write or close, evicts nothing
+# and leaves nothing behind; staging memory is limited.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 requires_fuse
 requires_memory 2048
@@ -59,8 +59,42 @@ for job in $(jobs -p); do
 done
 equal "copies at the same time that failed" "$failed" 0
 
-# ---- the quota of the mount's tenant
+# ---- a file that cannot fit evicts nothing: neither its put nor the space reserved while it is written
 stop_pid "$MCFS_PID"
+start_master
+start_mcfs "$MASTER" "$tmp/keep" --global_segment_size=96MiB --staging_max=160MiB
+k=$tmp/keep pid_keep=$MCFS_PID
+start_mcfs "$MASTER" "$tmp/keep2" --global_segment_size=24MiB
+head -c 17000000 /dev/urandom >"$tmp/s"
+for i in 1 2 3 4; do cp "$tmp/s" "$k/keep$i"; done
+kept() {
+	for i in 1 2 3 4; do cmp "$tmp/s" "$k/keep$i" || return; done
+}
+of_stats() {
+	sed -nE "s/^$1 +//p" "$k/.mcfs/stats"
+}
+carried() {
+	awk '$1 == "mcfs_carried_bytes_total" { print $2 }' "$k/.mcfs/metrics"
+}
+for i in 1 2; do
+	fails dd if=/dev/zero of="$k/doomed" bs=1M count=150 status=none
+	grep -q "File too large" "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+	[ ! -e "$k/doomed" ] || fail "a refused file exists"
+	equal "objects evicted for a file that cannot fit" "$(of_stats pool_evictions)" 0
+done
+kept || fail "a file is lost although the other one did not fit"
+[ "$(carried)" -gt 0 ] || fail "the free space was not used while the file was written"
+# A file that fits does evict, when its size is known: at the close, or when the program announces it.
+head -c 80000000 /dev/urandom >"$tmp/fits"
+cp "$tmp/fits" "$k/fits" || fail "a file that fits"
+cmp "$tmp/fits" "$k/fits" || fail "the file that fits"
+[ "$(of_stats pool_evictions)" -gt 0 ] || fail "nothing was evicted for a file that fits"
+rm "$k/fits"
+stop_pid "$MCFS_PID"
+stop_pid "$pid_keep"
+stop_pid "$MASTER_PID"
+
+# ---- the quota of the mount's tenant
 start_master --enable_multi_tenants
 start_mcfs "$MASTER" "$tmp/q" --global_segment_size=64MiB
 mcctl() {

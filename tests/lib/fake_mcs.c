@@ -30,7 +30,7 @@ struct mcs {
 	pthread_mutex_t lock;
 	struct mc_list items;
 	uint64_t generation;
-	unsigned fail_puts, fail_reads, fail_streams, puts, open, streamed, streams;
+	unsigned stream_flags, fail_puts, fail_reads, fail_streams, puts, open, streamed, streams;
 	uint64_t stream_bytes;
 	int put_err, read_err, stream_err;
 	void (*on_put)(void *arg);
@@ -220,6 +220,12 @@ uint64_t fake_mcs_stream_bytes(mcs_t *s)
 	return s->stream_bytes;
 }
 
+unsigned fake_mcs_stream_flags(mcs_t *s)
+{
+	MC_LOCKED(&s->lock);
+	return s->stream_flags;
+}
+
 void fake_mcs_fail_streams(mcs_t *s, unsigned n, int err)
 {
 	MC_LOCKED(&s->lock);
@@ -241,6 +247,7 @@ int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mc
 	memcpy(st->key, key.data, key.len);
 	MC_LOCKED(&s->lock);
 	s->streams++;
+	s->stream_flags = opts->flags;
 	*ret = st;
 	return 0;
 }

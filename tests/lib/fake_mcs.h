@@ -22,6 +22,8 @@ unsigned fake_mcs_open_objects(const mcs_t *s);
 unsigned fake_mcs_streamed(const mcs_t *s);
 unsigned fake_mcs_open_streams(mcs_t *s);
 uint64_t fake_mcs_stream_bytes(mcs_t *s);
+/* Flags of the stream that was opened last. */
+unsigned fake_mcs_stream_flags(mcs_t *s);
 /* Call @fn in each write to a stream before the stream stores the bytes. */
 void fake_mcs_on_stream(mcs_t *s, void (*fn)(void *arg), void *arg);
 /* The next @n writes to streams return @err. */

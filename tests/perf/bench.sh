@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bench.sh BENCH PROGRAM... - run the programs of tests/perf (only perf_BENCH if BENCH is not empty)
+# bench.sh 'NAME...' PROGRAM... - run the programs of tests/perf (only perf_NAME... unless the list is empty)
 # one after the other, and print their rows as one table.  Next to every figure is a comparison from
 # the same run: a ratio is meaningful on any machine, a number is not.
 set -eu
@@ -14,8 +14,8 @@ for program in "$@"; do
 	*.sh) program=${top_srcdir:?}/$program ;;
 	*) program=${top_builddir:?}/$program ;;
 	esac
-	case $name in
-	perf_"${want:-${name#perf_}}") ;;
+	case " ${want:-${name#perf_}} " in
+	*" ${name#perf_} "*) ;;
 	*) continue ;;
 	esac
 	ran=1

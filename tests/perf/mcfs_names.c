@@ -17,7 +17,7 @@
 #include "tests/perf/row.h"
 
 #define SIZE 4096
-#define OPS 200
+#define OPS (unsigned)perf_n(200, 10)
 #define ROUNDS_MAX 51
 #define WHAT 3
 
@@ -50,25 +50,26 @@ static void read_whole(const char *p)
 static void one_round(const char *p, double ret[WHAT])
 {
 	uint64_t t, sum = 0;
+	unsigned ops = OPS;
 	struct stat st;
 
-	for (unsigned i = 0; i < OPS; i++) {
+	for (unsigned i = 0; i < ops; i++) {
 		t = mc_now_ns();
 		create(p);
 		sum += mc_now_ns() - t;
-		if (i + 1 < OPS && unlink(p) < 0)
+		if (i + 1 < ops && unlink(p) < 0)
 			die(p);
 	}
-	ret[0] = (double)sum / OPS;
+	ret[0] = (double)sum / ops;
 	t = mc_now_ns();
-	for (unsigned i = 0; i < OPS; i++)
+	for (unsigned i = 0; i < ops; i++)
 		read_whole(p);
-	ret[1] = (double)(mc_now_ns() - t) / OPS;
+	ret[1] = (double)(mc_now_ns() - t) / ops;
 	t = mc_now_ns();
-	for (unsigned i = 0; i < OPS; i++)
+	for (unsigned i = 0; i < ops; i++)
 		if (stat(p, &st) < 0)
 			die(p);
-	ret[2] = (double)(mc_now_ns() - t) / OPS;
+	ret[2] = (double)(mc_now_ns() - t) / ops;
 	if (unlink(p) < 0)
 		die(p);
 }

@@ -132,7 +132,7 @@ static void join(const char *addr, unsigned i, bool owner)
 	struct mcp_register reg = { .client = { 7, i + 1 }, .name = mcp_bytes("perf", 4) };
 	struct mcp_hello hello = {
 		.magic = MCP_MAGIC, .version = MCP_VERSION, .min_version = MCP_MIN_VERSION,
-		.client = { 7, i + 1 }, .lane = MCP_CHANNEL_HEARTBEAT, .software = mcp_bytes("perf", 4),
+		.client = { 7, i + 1 }, .lane = MCP_CHANNEL_CONTROL, .software = mcp_bytes("perf", 4),
 	};
 
 	fds[i] = mc_connect(addr, mc_deadline_ms(20000));
@@ -144,10 +144,10 @@ static void join(const char *addr, unsigned i, bool owner)
 		offer(i);
 }
 
-/* Each client sends one heartbeat per period, in turn, for @seconds. */
-static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
+/* Each client sends one heartbeat per period, in turn, for @for_ms. */
+static uint64_t beat_all(unsigned n, uint64_t for_ms, uint32_t *ret_ms)
 {
-	uint64_t began = mc_now_ns(), end = began + seconds * MC_NS_PER_SEC, beats = 0, due = began, now;
+	uint64_t began = mc_now_ns(), end = began + for_ms * MC_NS_PER_MS, beats = 0, due = began, now;
 	struct mcp_heartbeat_reply reply;
 	uint32_t ms = *ret_ms;
 	uint8_t body[256];
@@ -175,7 +175,7 @@ static uint64_t beat_all(unsigned n, uint64_t seconds, uint32_t *ret_ms)
 	return beats;
 }
 
-static void bench(const char *addr, const char *what, unsigned n, uint64_t seconds, bool owner)
+static void bench(const char *addr, const char *what, unsigned n, uint64_t for_ms, bool owner)
 {
 	pid_t master = master_start(addr);
 	uint64_t cpu, began, beats, wall, come;
@@ -198,11 +198,11 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t secon
 				receive(k, owner ? 3 : 2, body);
 	}
 	come = cpu_ns_of(master) - come;
-	beat_all(n, 2 * seconds / 5 + 1, &ms);
+	beat_all(n, 2 * for_ms / 5, &ms);
 	offers = 0;
 	cpu = cpu_ns_of(master);
 	began = mc_now_ns();
-	beats = beat_all(n, seconds, &ms);
+	beats = beat_all(n, for_ms, &ms);
 	wall = mc_now_ns() - began;
 	cpu = cpu_ns_of(master) - cpu;
 	perf_row(what, "one comes", (double)come / 1e3 / n, "us of the master's CPU time");
@@ -220,8 +220,8 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t secon
 
 int main(int argc, char **argv)
 {
-	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 10000;
-	uint64_t seconds = argc > 2 ? strtoull(argv[2], NULL, 10) : 10;
+	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)perf_n(10000, 50);
+	uint64_t for_ms = argc > 2 ? 1000 * strtoull(argv[2], NULL, 10) : perf_n(10000, 100);
 	struct rlimit lim;
 	char addr[64];
 
@@ -233,10 +233,10 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	snprintf(addr, sizeof(addr), "unix:@perf-clients-%d", (int)getpid());
-	bench(addr, "idle clients, unix", n, seconds, false);
+	bench(addr, "idle clients, unix", n, for_ms, false);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 21000 + (int)(getpid() % 9000));
-	bench(addr, "idle clients, tcp", n, seconds, false);
+	bench(addr, "idle clients, tcp", n, for_ms, false);
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", 30000 + (int)(getpid() % 1000));
-	bench(addr, "idle owners of segments, tcp", n, seconds, true);
+	bench(addr, "idle owners of segments, tcp", n, for_ms, true);
 	return 0;
 }

@@ -33,9 +33,9 @@
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
 /* Larger than the CPU caches. */
-#define REGION (256 * MIB)
-#define REPEATS 5
-#define SPELL_NS (250 * MC_NS_PER_MS)
+#define REGION perf_n(256 * MIB, 64 * MIB)
+#define REPEATS_MAX 5
+#define SPELL_NS perf_n(250 * MC_NS_PER_MS, MC_NS_PER_MS)
 #define STREAMS 2
 #define FLIGHT_MAX 256u
 
@@ -45,7 +45,9 @@ struct offer {
 	uint64_t addr, rkey;
 };
 
-static char *local;		/* REGION bytes in this process */
+static uint64_t region, spell_ns;
+static unsigned repeats;
+static char *local;		/* region bytes in this process */
 static struct offer offer;
 static const char *only = "";	/* run only rows whose names contain this */
 static pid_t owner_pid;
@@ -65,13 +67,13 @@ static char *huge_memory(int *ret_fd)
 	int fd = memfd_create("perf", MFD_CLOEXEC);
 	char *mem;
 
-	if (fd < 0 || ftruncate(fd, REGION))
+	if (fd < 0 || ftruncate(fd, region))
 		die("memfd", -errno);
-	mem = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	mem = mmap(NULL, region, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED)
 		die("mmap", -errno);
-	madvise(mem, REGION, MADV_HUGEPAGE);
-	memset(mem, 1, REGION);
+	madvise(mem, region, MADV_HUGEPAGE);
+	memset(mem, 1, region);
 	*ret_fd = fd;
 	return mem;
 }
@@ -95,15 +97,15 @@ static void *raw_serve(void *arg)
 		into = huge_memory(&(int){ 0 });
 	pthread_mutex_unlock(&lock);
 	n = recv(fd, head, sizeof(head), MSG_WAITALL);
-	part = into + head[2] % STREAMS * (REGION / STREAMS);
+	part = into + head[2] % STREAMS * (region / STREAMS);
 	while (n > 0) {
 		if (head[0] == PLAIN_PING)
-			n = recv(fd, part + REGION / STREAMS - PING_BYTES, PING_BYTES, MSG_WAITALL);
+			n = recv(fd, part + region / STREAMS - PING_BYTES, PING_BYTES, MSG_WAITALL);
 		if (n <= 0)
 			break;
 		n = head[0] ? send(fd, part + off, head[1], MSG_NOSIGNAL) :
 			recv(fd, part + off, head[1], MSG_WAITALL);
-		off = (off + head[1]) % (REGION / STREAMS);
+		off = (off + head[1]) % (region / STREAMS);
 	}
 	close(fd);
 	return NULL;
@@ -131,7 +133,7 @@ static void *raw_accept(void *arg)
 static void owner(int out, unsigned spin_us)
 {
 	struct mce_conf conf = { .spin_us = spin_us };
-	struct mce_mr_attr attr = { .len = REGION, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct mce_mr_attr attr = { .len = region, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	struct mce_engine *e;
 	struct mce_mr *mr;
 	struct offer o = { .addr = 0 };
@@ -179,10 +181,10 @@ static double run_memcpy(const char *from, uint64_t size)
 {
 	uint64_t began = mc_now_ns(), now = began, bytes = 0, off = 0;
 
-	while (now - began < SPELL_NS) {
+	while (now - began < spell_ns) {
 		for (uint64_t k = 0; k < 8 * MIB; k += size) {
 			memcpy(local + off, from + off, size);
-			off = (off + size) % REGION;
+			off = (off + size) % region;
 			bytes += size;
 		}
 		now = mc_now_ns();
@@ -199,7 +201,7 @@ static void *raw_main(void *arg)
 {
 	struct stream *s = arg;
 	uint64_t head[3] = { s->op == MCE_READ ? PLAIN_READ : PLAIN_WRITE, s->size, s->n }, off = 0;
-	char *part = local + s->n * (REGION / STREAMS);
+	char *part = local + s->n * (region / STREAMS);
 	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
 	ssize_t n = 1;
 
@@ -212,7 +214,7 @@ static void *raw_main(void *arg)
 		n = s->op == MCE_READ ? recv(fd, part + off, s->size, MSG_WAITALL) :
 			send(fd, part + off, s->size, MSG_NOSIGNAL);
 		s->bytes += n > 0 ? (uint64_t)n : 0;
-		off = (off + s->size) % (REGION / STREAMS);
+		off = (off + s->size) % (region / STREAMS);
 	}
 	close(fd);
 	return NULL;
@@ -262,7 +264,7 @@ static double run_raw(enum mce_op op, uint64_t size)
 	uint64_t began = mc_now_ns(), bytes = 0;
 
 	for (unsigned i = 0; i < STREAMS; i++) {
-		s[i] = (struct stream){ .op = op, .size = size, .end = began + SPELL_NS, .n = i };
+		s[i] = (struct stream){ .op = op, .size = size, .end = began + spell_ns, .n = i };
 		if (pthread_create(&t[i], NULL, raw_main, &s[i]))
 			die("thread", -EAGAIN);
 	}
@@ -312,7 +314,7 @@ static void half_submit(const struct load *l, struct half *h, uint64_t *off)
 			q->crc = h->crc[i];
 			q->crc_len = l->size;
 		}
-		*off = (*off + l->size) % REGION;
+		*off = (*off + l->size) % region;
 	}
 	mce_batch_init(&h->batch);
 	mce_submit(l->e, &h->batch, h->reqs, h->n);
@@ -337,7 +339,7 @@ static double run_engine(const struct load *l)
 		half[i].n = l->flight / halves;
 		half_submit(l, &half[i], &off);
 	}
-	while (now - began < SPELL_NS) {
+	while (now - began < spell_ns) {
 		bytes += half_wait(l, &half[turn]);
 		half_submit(l, &half[turn], &off);
 		turn = (turn + 1) % halves;
@@ -370,7 +372,7 @@ static double median(double *v, unsigned n)
 
 static void compare(struct load *l, const char *path)
 {
-	double mine = 0, theirs = 0, v, cpu[2] = { 0 }, bytes[2] = { 0 }, ratio[REPEATS], from;
+	double mine = 0, theirs = 0, v, cpu[2] = { 0 }, bytes[2] = { 0 }, ratio[REPEATS_MAX], from;
 	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
 
@@ -380,23 +382,23 @@ static void compare(struct load *l, const char *path)
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), ", %u at once", l->flight);
 	if (!strstr(name, only))
 		return;
-	for (unsigned i = 0; i < REPEATS; i++) {
+	for (unsigned i = 0; i < repeats; i++) {
 		from = tcp ? cpu_seconds() : 0;
 		v = tcp ? run_raw(l->op, l->size) : run_memcpy((const char *)(uintptr_t)l->addr, l->size);
 		theirs = v > theirs ? v : theirs;
 		ratio[i] = v;
 		cpu[0] += tcp ? cpu_seconds() - from : 0;
-		bytes[0] += v * (double)SPELL_NS;
+		bytes[0] += v * (double)spell_ns;
 		from = tcp ? cpu_seconds() : 0;
 		v = run_engine(l);
 		mine = v > mine ? v : mine;
 		ratio[i] = v / ratio[i];
 		cpu[1] += tcp ? cpu_seconds() - from : 0;
-		bytes[1] += v * (double)SPELL_NS;
+		bytes[1] += v * (double)spell_ns;
 	}
 	perf_row(name, "engine", mine, "GB/s");
 	perf_row(name, tcp ? "2 sockets" : "memcpy", theirs, "GB/s");
-	perf_row(name, "ratio", median(ratio, REPEATS), tcp ? "x sockets" : "x memcpy");
+	perf_row(name, "ratio", median(ratio, repeats), tcp ? "x sockets" : "x memcpy");
 	if (!tcp)
 		return;
 	perf_row(name, "engine cpu", cpu[1] / bytes[1] * 1e9, "s/GB");
@@ -405,12 +407,12 @@ static void compare(struct load *l, const char *path)
 
 static void latency(struct load *l, const char *path)
 {
-	const unsigned rounds = l->size <= 4 * KIB ? 5000 : 500;
+	const unsigned rounds = (unsigned)perf_n(l->size <= 4 * KIB ? 5000 : 500, 20);
 	struct iovec iov = { .iov_base = local, .iov_len = l->size };
 	struct mce_req req = {
 		.op = l->op, .peer = l->peer, .addr = l->addr, .rkey = l->rkey, .iov = &iov, .iovcnt = 1,
 	};
-	double mine = 1e9, theirs = 1e9, ratio[REPEATS], v;
+	double mine = 1e9, theirs = 1e9, ratio[REPEATS_MAX], v;
 	bool tcp = l->path == MCE_PATH_TCP;
 	char name[80], size[16];
 
@@ -418,7 +420,7 @@ static void latency(struct load *l, const char *path)
 		 l->op == MCE_READ ? "read" : "write", size_name(l->size, size));
 	if (!strstr(name, only))
 		return;
-	for (unsigned k = 0; k < REPEATS; k++) {
+	for (unsigned k = 0; k < repeats; k++) {
 		uint64_t began = mc_now_ns();
 
 		for (unsigned i = 0; i < rounds; i++)
@@ -435,7 +437,7 @@ static void latency(struct load *l, const char *path)
 	if (!tcp)
 		return;
 	perf_row(name, "ping-pong", theirs, "us");
-	perf_row(name, "ratio", median(ratio, REPEATS), "x ping-pong");
+	perf_row(name, "ratio", median(ratio, repeats), "x ping-pong");
 }
 
 static const uint64_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB };
@@ -460,7 +462,7 @@ static void same_host(struct mce_engine *e, struct load *l, const char *path)
 
 static void local_path(void)
 {
-	struct mce_mr_attr attr = { .len = REGION, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
+	struct mce_mr_attr attr = { .len = region, .access = MCE_ACCESS_READ | MCE_ACCESS_WRITE };
 	struct load l = { .op = MCE_READ, .path = MCE_PATH_LOCAL };
 	struct mce_conf conf = { .spin_us = 50 };
 	struct mce_mr *mr;
@@ -479,7 +481,7 @@ static void local_path(void)
 	same_host(l.e, &l, "local");
 	mce_peer_put(l.peer);
 	mce_engine_close(l.e);
-	munmap(attr.base, REGION);
+	munmap(attr.base, region);
 	close(attr.fd);
 }
 
@@ -497,11 +499,11 @@ static void mapped_path(void)
 		r = mce_peer_get(l.e, offer.endpoint, &l.peer);
 	if (r < 0)
 		die("mapped", r);
-	at = mce_peer_map(l.peer, offer.addr, offer.rkey, REGION, mc_deadline_ms(5000), &err);
+	at = mce_peer_map(l.peer, offer.addr, offer.rkey, region, mc_deadline_ms(5000), &err);
 	if (!at)
 		die("map", err);
 	l.flight = 1;
-	for (unsigned k = 0; k < REPEATS; k++)
+	for (unsigned k = 0; k < repeats; k++)
 		for (unsigned i = 0; i < 4; i++) {
 			v = run_memcpy(at, sizes[i]);
 			copy[i] = v > copy[i] ? v : copy[i];
@@ -571,6 +573,9 @@ int main(int argc, char **argv)
 
 	if (argc > 3)
 		only = argv[3];
+	region = REGION;
+	spell_ns = SPELL_NS;
+	repeats = (unsigned)perf_n(REPEATS_MAX, 1);
 	owner_pid = owner_start(spin_us);
 	local = huge_memory(&fd);
 	if (argc <= 2 || strcmp(argv[2], "tcp")) {

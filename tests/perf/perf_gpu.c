@@ -33,8 +33,9 @@
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
 #define REGION (128 * MIB)
-#define REPEATS 7
-#define SPELL_NS (250 * MC_NS_PER_MS)
+#define REPEATS_MAX 7
+#define REPEATS (unsigned)perf_n(REPEATS_MAX, 1)
+#define SPELL_NS perf_n(250 * MC_NS_PER_MS, MC_NS_PER_MS)
 #define FLIGHT_MAX 4096u
 
 struct offer {
@@ -125,10 +126,10 @@ static double spell(const struct work *w, char *mem)
 	static struct mce_req req[FLIGHT_MAX];
 	static struct iovec iov[FLIGHT_MAX];
 	static uint32_t crc[FLIGHT_MAX * 4];
-	uint64_t begin = mc_now_ns(), now = begin, bytes = 0, at = 0;
+	uint64_t begin = mc_now_ns(), now = begin, end = begin + SPELL_NS, bytes = 0, at = 0;
 	struct mce_batch b;
 
-	for (; now < begin + SPELL_NS; now = mc_now_ns()) {
+	for (; now < end; now = mc_now_ns()) {
 		for (unsigned i = 0; i < w->n; i++, at = (at + w->block) % (REGION - w->block)) {
 			at &= ~63ull;
 			iov[i] = (struct iovec){ mem + at, w->block };
@@ -153,9 +154,9 @@ static double spell(const struct work *w, char *mem)
 /* Plain copies of the driver between pinned memory and the GPU. */
 static double spell_memcpy(const struct work *w, char *pinned)
 {
-	uint64_t begin = mc_now_ns(), now = begin, bytes = 0, at = 0;
+	uint64_t begin = mc_now_ns(), now = begin, end = begin + SPELL_NS, bytes = 0, at = 0;
 
-	for (; now < begin + SPELL_NS; now = mc_now_ns()) {
+	for (; now < end; now = mc_now_ns()) {
 		for (unsigned i = 0; i < w->n; i++, at = (at + w->block) % (REGION - w->block)) {
 			char *d = device + at, *h = pinned + at;
 			int r = gpu->copy_now(w->op == MCE_READ ? d : h, w->op == MCE_READ ? h : d, w->block);
@@ -178,19 +179,20 @@ static int by_value(const void *a, const void *b)
 static void compare(const char *name, const struct work *w, double (*other)(const struct work *w, char *mem), char *mem,
 		    const char *against)
 {
-	double best = 0, best_other = 0, ratio[REPEATS];
+	double best = 0, best_other = 0, ratio[REPEATS_MAX];
+	unsigned n = REPEATS;
 
-	for (unsigned i = 0; i < REPEATS; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		double with = spell(w, device), without = other(w, mem);
 
 		best = with > best ? with : best;
 		best_other = without > best_other ? without : best_other;
 		ratio[i] = with / without;
 	}
-	qsort(ratio, REPEATS, sizeof(ratio[0]), by_value);
+	qsort(ratio, n, sizeof(ratio[0]), by_value);
 	perf_row(name, "GPU memory", best, "GB/s");
 	perf_row(name, against, best_other, "GB/s");
-	perf_row(name, "ratio", ratio[REPEATS / 2], against);
+	perf_row(name, "ratio", ratio[n / 2], against);
 }
 
 static void table(const char *path, bool fake)

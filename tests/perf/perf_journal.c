@@ -26,8 +26,8 @@
 
 #define KEY_LEN 64u
 #define ROUNDS 5
-#define PUTS 100000u		/* of a round */
-#define SYNCED 20u		/* divisor of PUTS when each answer is synced */
+#define PUTS perf_n(100000, 1000)	/* of a round */
+#define SYNCED perf_n(20, 1)	/* answers of a round when each is synced */
 
 static const struct mcp_id me = { 1, 2 };
 static char dir[256];
@@ -216,7 +216,7 @@ static void bench_restart(uint64_t objects)
 
 int main(int argc, char **argv)
 {
-	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
+	uint64_t objects = argc > 1 ? strtoull(argv[1], NULL, 10) : perf_n(1000000, 2000);
 
 	snprintf(dir, sizeof(dir), "%s/mc-perf-journal-%d", argc > 2 ? argv[2] : "/tmp", (int)getpid());
 	if (argc < 4) {

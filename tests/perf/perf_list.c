@@ -29,7 +29,7 @@
 #include "proto/codec.h"
 #include "tests/perf/row.h"
 
-#define PUTS 400000u
+#define PUTS perf_n(400000, 2000)
 #define EVENTS 4096u
 #define EVENT_BYTES (1u << 20)
 
@@ -37,7 +37,7 @@ static const struct mcp_id me = { 1, 2 };
 static struct mc_options *options;
 static struct mcm *m;
 static struct mcm_session *session;
-static uint64_t keys = 1000000, next_key;
+static uint64_t keys, next_key;
 static bool enough;
 static uint64_t listings, listed, events, lost, longest_page;
 
@@ -150,7 +150,7 @@ static long preemptions(void)
 static void bench_puts(const char *what, bool lists, bool watches)
 {
 	struct mc_hist *h = calloc(1, sizeof(*h));
-	uint64_t began, took, most = 0, undisturbed = 0, i;
+	uint64_t began, took, most = 0, undisturbed = 0, i, puts = PUTS;
 	pthread_t thread[2];
 	unsigned n = 0;
 
@@ -159,7 +159,7 @@ static void bench_puts(const char *what, bool lists, bool watches)
 	if (!h || (lists && mc_thread_start(&thread[n++], "list", lister, NULL) < 0) ||
 	    (watches && mc_thread_start(&thread[n++], "watch", watcher, NULL) < 0))
 		die("threads", -ENOMEM);
-	for (i = 0; i < PUTS; i++) {
+	for (i = 0; i < puts; i++) {
 		long before = preemptions();
 
 		began = mc_now_ns();
@@ -195,6 +195,7 @@ int main(int argc, char **argv)
 	uint64_t began;
 	int r;
 
+	keys = perf_n(1000000, 10000);
 	if (argc > 1 || getenv("PERF_OBJECTS"))
 		keys = strtoull(argc > 1 ? argv[1] : getenv("PERF_OBJECTS"), NULL, 10);
 	r = mcm_conf_defaults(&conf, &options);

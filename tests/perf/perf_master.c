@@ -5,8 +5,8 @@
  *
  *	perf_master [OBJECTS [PART]]
  *
- * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core or
- * evict; default: all of them.
+ * PERF_POLICY: the eviction policy.  OBJECTS: default 10^6 or PERF_OBJECTS; PART: wire, sizes, latency, core,
+ * evict, or of full_pool.h leased, segments, pinned; default: all of them.
  *
  * With 10^7 objects or more, keys have 32 bytes, which changes the memory per object. */
 #include <config.h>
@@ -33,10 +33,12 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "proto/rpc_client.h"
+#include "tests/perf/full_pool.h"
 #include "tests/perf/row.h"
 
 #define BATCH_MAX 5000u
 #define KEY_LEN 64u
+#define FULL_MAX 300000u	/* objects of the pools of full_pool.h */
 
 /* Length of the keys: the last half contains all digits of the number. */
 static unsigned key_len = KEY_LEN;
@@ -299,7 +301,7 @@ static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint
 			 const char *what)
 {
 	struct mcp_exist rq = { .flags = flags, .keys = mcp_seq(b->key, batch) };
-	uint64_t total = 2000000, done, encode = 0, began;
+	uint64_t total = perf_n(2000000, 20000), done, encode = 0, began;
 	struct mcp_exist_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct timing t = timing_begin(b);
@@ -324,7 +326,7 @@ static void bench_exists(struct bench *b, uint64_t objects, unsigned batch, uint
 static void bench_gets(struct bench *b, uint64_t objects, unsigned batch)
 {
 	struct mcp_get rq = { .flags = MCP_GET_LEASE, .keys = mcp_seq(b->key, batch) };
-	uint64_t total = 500000, done, other = 0, began;
+	uint64_t total = perf_n(500000, 5000), done, other = 0, began;
 	static struct mcp_pin pin[BATCH_MAX];
 	struct mcp_release release = { .pins = mcp_seq(pin, batch) };
 	struct mcp_get_reply reply;
@@ -377,7 +379,7 @@ static void bench_sizes(struct bench *b, uint64_t most)
 	struct mcp_exist_reply reply;
 	struct mcp_reply mem = { 0 };
 	char what[64], addr[64];
-	uint64_t n, i, before, cpu;
+	uint64_t n, i, before, cpu, puts = perf_n(50000, 1000), asks = perf_n(20000, 200);
 	struct timing t;
 
 	for (n = 10000; n <= most; n *= 10) {
@@ -392,21 +394,21 @@ static void bench_sizes(struct bench *b, uint64_t most)
 		if (n >= 1000000)
 			memory_print(b, what, before, n);
 		t = timing_begin(b);
-		for (i = 0; i < 50000; i += 500) {
+		for (i = 0; i < puts; i += 500) {
 			fill_keys(b, n + i, 500, 1, UINT64_MAX);
 			put_batch(b, 500);
 		}
-		timing_print(b, what, t, 50000);
+		timing_print(b, what, t, puts);
 		snprintf(what, sizeof(what), "%llu objects, exists, 500", (unsigned long long)n);
 		bench_exists(b, n, 500, 0, what);
 		snprintf(what, sizeof(what), "%llu objects, one exist", (unsigned long long)n);
 		cpu = cpu_ns_of(b->master);
-		for (i = 0; i < 20000; i++) {
+		for (i = 0; i < asks; i++) {
 			fill_keys(b, i * 7919, 1, 1, n);
 			call(b, MCP_EXIST, &one, &reply, &mem);
 			mcp_reply_done(&mem);
 		}
-		perf_row(what, "CPU time", (double)(cpu_ns_of(b->master) - cpu) / 20000e3, "us");
+		perf_row(what, "CPU time", (double)(cpu_ns_of(b->master) - cpu) / 1e3 / (double)asks, "us");
 		bench_end(b);
 	}
 	key_len = KEY_LEN;
@@ -415,7 +417,7 @@ static void bench_sizes(struct bench *b, uint64_t most)
 /* A full pool: each put evicts. */
 static void bench_evict(struct bench *b, uint64_t objects)
 {
-	uint64_t total = 200000, i;
+	uint64_t total = perf_n(200000, 2000), i;
 	struct timing t = timing_begin(b);
 
 	for (i = 0; i < total; i += 500) {
@@ -427,7 +429,7 @@ static void bench_evict(struct bench *b, uint64_t objects)
 
 /* ---- latency of one request during heavy requests of other clients ---- */
 
-#define ASKS 20000u
+#define ASKS perf_n(20000, 200)
 
 static const char *busy_addr;
 static volatile bool busy_end;
@@ -498,12 +500,12 @@ static double ask_often(struct bench *b, uint64_t objects, const char *what)
 	struct mc_hist *h = calloc(1, sizeof(*h));
 	struct mcp_exist_reply reply;
 	struct mcp_reply mem = { 0 };
-	uint64_t began;
+	uint64_t began, asks = ASKS;
 	unsigned i;
 
 	if (!h)
 		die("memory", -ENOMEM);
-	for (i = 0; i < ASKS; i++) {
+	for (i = 0; i < asks; i++) {
 		fill_keys(b, (uint64_t)i * 7919, 1, 1, objects);
 		began = mc_now_ns();
 		call(b, MCP_EXIST, &rq, &reply, &mem);
@@ -531,7 +533,7 @@ static double ping_pong(unsigned spinners, const char *what)
 	volatile bool end = false;
 	char bytes[64] = { 0 };
 	pthread_t thread[16];
-	uint64_t began;
+	uint64_t began, asks = ASKS;
 	int pair[2];
 	unsigned i;
 	pid_t pid;
@@ -552,7 +554,7 @@ static double ping_pong(unsigned spinners, const char *what)
 	for (i = 0; i < spinners; i++)
 		if (mc_thread_start(&thread[i], "spin", spin, (void *)&end) < 0)
 			die("threads", -EAGAIN);
-	for (i = 0; i < ASKS; i++) {
+	for (i = 0; i < asks; i++) {
 		began = mc_now_ns();
 		if (write(pair[0], bytes, sizeof(bytes)) != sizeof(bytes) ||
 		    read(pair[0], bytes, sizeof(bytes)) != sizeof(bytes))
@@ -671,7 +673,7 @@ static void promise_all(struct mcm *m, uint64_t first, uint64_t n)
 /* Evict 1 GiB of 4 KiB objects for as many new ones, one put after the other. */
 static void bench_core_evict(void)
 {
-	uint64_t n = 262144, cpu, empty, full, worst;
+	uint64_t n = perf_n(262144, 4096), cpu, empty, full, worst;
 	struct mcm_session *s = NULL;
 	struct mcm_conf conf;
 	struct mcm *m;
@@ -714,7 +716,7 @@ static void bench_core(uint64_t objects)
 	uint8_t present[500];
 	struct mcm_session *s;
 	struct mcm_conf conf;
-	uint64_t i, began, spent = 0, total = 2000000;
+	uint64_t i, began, spent = 0, total = perf_n(2000000, 20000);
 	struct mcm *m;
 	unsigned j;
 	int r;
@@ -771,7 +773,7 @@ static void bench_wire(struct bench *b, uint64_t objects)
 int main(int argc, char **argv)
 {
 	const char *number = argc > 1 ? argv[1] : getenv("PERF_OBJECTS");
-	uint64_t objects = number ? strtoull(number, NULL, 10) : 1000000;
+	uint64_t objects = number ? strtoull(number, NULL, 10) : perf_n(1000000, 10000);
 	const char *part = argc > 2 ? argv[2] : "";
 	static struct bench b;
 
@@ -787,5 +789,6 @@ int main(int argc, char **argv)
 		bench_core(objects);
 	if (!*part || !strcmp(part, "evict"))
 		bench_core_evict();
+	perf_full(objects < FULL_MAX ? objects : FULL_MAX, part);
 	return 0;
 }

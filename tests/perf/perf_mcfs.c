@@ -309,7 +309,7 @@ static void mount_bindfs(void)
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 1, 4, 16, 64 };
-	unsigned rounds = 15;
+	unsigned rounds = (unsigned)perf_n(15, 1);
 	int c;
 
 	while ((c = getopt(argc, argv, "r:m:")) != -1) {
@@ -338,6 +338,6 @@ int main(int argc, char **argv)
 		compare(sizes[i], rounds);
 	passed_through(16, rounds, MIB);
 	passed_through(16, rounds, 0);
-	names(2000);
+	names((unsigned)perf_n(2000, 20));
 	return 0;
 }

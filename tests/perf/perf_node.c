@@ -24,10 +24,12 @@
 #include "tests/perf/row.h"
 
 #define MIB ((size_t)1 << 20)
-#define CALLS 5000
-#define SLEEPS 500
+#define CALLS_MAX 5000
+#define CALLS (unsigned)perf_n(CALLS_MAX, 100)
+#define SLEEPS_MAX 500
+#define SLEEPS (unsigned)perf_n(SLEEPS_MAX, 20)
 #define SLOTS 32		/* number of 1 MiB objects used in turn, so that CPU caches do not help */
-#define ROUNDS 9
+#define ROUNDS_MAX 9
 
 static char dir[64], path[96], addr[112];
 static struct mcm *master;
@@ -93,7 +95,7 @@ static struct {
 /* Sleep until there is a request, and answer it: the minimum cost of a sleeping daemon. */
 static void *bare_sleeper(void *arg)
 {
-	for (uint32_t n = 0; n < SLEEPS; n++) {
+	for (uint32_t n = 0, end = SLEEPS; n < end; n++) {
 		while (__atomic_load_n(&bare.asked, __ATOMIC_ACQUIRE) == n)
 			(void)syscall(SYS_futex, &bare.asked, FUTEX_WAIT, n, NULL, NULL, 0);
 		__atomic_store_n(&bare.answered, n + 1, __ATOMIC_RELEASE);
@@ -104,7 +106,7 @@ static void *bare_sleeper(void *arg)
 /* Cost of a bare wake-up on this machine. */
 static void bare_rows(void)
 {
-	static uint64_t ns[SLEEPS];
+	static uint64_t ns[SLEEPS_MAX];
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	pthread_t t;
 
@@ -128,7 +130,7 @@ static void bare_rows(void)
 
 static void ring_rows(const char *what, bool asleep)
 {
-	static uint64_t ns[CALLS];
+	static uint64_t ns[CALLS_MAX];
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mcs_conf conf;
 	struct mcs_daemon *n;
@@ -185,7 +187,7 @@ static mcs_t *client(void)
 
 static void map_rows(mcs_t *s, const char *name, size_t size, unsigned flags)
 {
-	static uint64_t ns[CALLS];
+	static uint64_t ns[CALLS_MAX];
 	struct mcs_key key = { name, strlen(name) };
 	unsigned char *data = calloc(1, size);
 	struct iovec iov = { data, size };
@@ -194,7 +196,7 @@ static void map_rows(mcs_t *s, const char *name, size_t size, unsigned flags)
 
 	if (r < 0)
 		die("put", r);
-	for (unsigned i = 0; i < CALLS; i++) {
+	for (unsigned i = 0, end = CALLS; i < end; i++) {
 		uint64_t at = mc_now_ns();
 		struct mcs_map m;
 
@@ -241,7 +243,8 @@ static uint64_t move_all(mcs_t *s, unsigned char *p, unsigned round, bool put)
 
 static void lane_c_rows(mcs_t *s)
 {
-	uint64_t copy[ROUNDS], put[ROUNDS], get[ROUNDS];
+	uint64_t copy[ROUNDS_MAX], put[ROUNDS_MAX], get[ROUNDS_MAX];
+	unsigned rounds = (unsigned)perf_n(ROUNDS_MAX, 1);
 	unsigned char *p = mcs_pool_alloc(s, SLOTS * MIB);
 	unsigned char *q = mmap(NULL, SLOTS * MIB, PROT_READ | PROT_WRITE,
 				MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -250,7 +253,7 @@ static void lane_c_rows(mcs_t *s)
 	if (!p || q == MAP_FAILED)
 		die("memory", -12);
 	memset(p, 7, SLOTS * MIB);
-	for (unsigned i = 0; i < ROUNDS; i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		copy[i] = copy_all(q, p);
 		put[i] = move_all(s, p, i % 8, true);
 		get[i] = move_all(s, p, i % 8, false);
@@ -258,10 +261,10 @@ static void lane_c_rows(mcs_t *s)
 			(void)mcs_remove_match(owner, (struct mcs_key){ "c", 1 }, NULL,
 					       MCS_REMOVE_FORCE, -1);
 	}
-	c = quantile(copy, ROUNDS, 0.5);
+	c = quantile(copy, rounds, 0.5);
 	perf_row("lane C 1 MiB", "memcpy", SLOTS * MIB / c / 1000, "GB/s");
-	perf_row("lane C put 1 MiB", "ratio", c / quantile(put, ROUNDS, 0.5), "x memcpy");
-	perf_row("lane C get 1 MiB", "ratio", c / quantile(get, ROUNDS, 0.5), "x memcpy");
+	perf_row("lane C put 1 MiB", "ratio", c / quantile(put, rounds, 0.5), "x memcpy");
+	perf_row("lane C get 1 MiB", "ratio", c / quantile(get, rounds, 0.5), "x memcpy");
 	munmap(q, SLOTS * MIB);
 	mcs_pool_free(s, p);
 }
@@ -283,7 +286,7 @@ int main(int argc, char **argv)
 	snprintf(addr, sizeof(addr), "unix:%s", path);
 	start(&options);
 	/* Wait: a thread still touches the segment's pages in the background, which uses a CPU. */
-	sleep(1);
+	sleep((unsigned)perf_n(1, 0));
 	if (wanted(argc, argv, "ring")) {
 		ring_rows("ring, polling", false);
 		bare_rows();

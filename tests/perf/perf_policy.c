@@ -134,6 +134,6 @@ int main(int argc, char **argv)
 {
 	const char *number = argc > 1 ? argv[1] : getenv("PERF_OBJECTS");
 
-	bench_policies(number ? strtoull(number, NULL, 10) : 300000);
+	bench_policies(number ? strtoull(number, NULL, 10) : perf_n(300000, 3200));
 	return 0;
 }

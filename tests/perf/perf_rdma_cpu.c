@@ -21,7 +21,8 @@
 #define REGION (64u << 20)
 /* Room in the queue pairs of an endpoint. */
 #define N 500u
-#define ROUNDS 500u
+#define ROUNDS (unsigned)perf_n(500, 2)
+#define WARM (unsigned)perf_n(10, 1)	/* rounds in which the sides connect */
 
 struct side {
 	struct mce_engine *e;
@@ -64,6 +65,7 @@ static void measure(struct side *owner, struct side *user, enum mce_op op, uint6
 {
 	static struct mce_req reqs[N];
 	static struct iovec iov[N];
+	unsigned rounds = ROUNDS, warm = WARM;
 	struct mce_peer *peer;
 	struct mce_batch b;
 	uint64_t post = 0, complete = 0, begin, mid;
@@ -71,7 +73,7 @@ static void measure(struct side *owner, struct side *user, enum mce_op op, uint6
 
 	if (mce_peer_get(user->e, mce_engine_endpoint(owner->e), &peer) < 0)
 		die("peer", -EINVAL);
-	for (unsigned round = 0; round < ROUNDS + 10; round++) {
+	for (unsigned round = 0; round < rounds + warm; round++) {
 		for (unsigned i = 0; i < N; i++) {
 			iov[i] = (struct iovec){ user->mem + (uint64_t)i * size, size };
 			reqs[i] = (struct mce_req){
@@ -79,25 +81,25 @@ static void measure(struct side *owner, struct side *user, enum mce_op op, uint6
 				.rkey = mce_mr_rkey(owner->mr), .iov = &iov[i], .iovcnt = 1,
 			};
 		}
-		fake_hold(round >= 10);
+		fake_hold(round >= warm);
 		mce_batch_init(&b);
 		begin = thread_cpu();
 		mce_submit(user->e, &b, reqs, N);
 		mid = thread_cpu();
 		/* after the first rounds, which connect */
-		post += round >= 10 ? mid - begin : 0;
-		usleep(round < 10 ? 100000 : 3000);
+		post += round >= warm ? mid - begin : 0;
+		usleep(round < warm ? 100000 : 3000);
 		fake_hold(false);
 		begin = thread_cpu();
-		while (round >= 10 && !mce_batch_done(&b))
+		while (round >= warm && !mce_batch_done(&b))
 			mce_req_poll(&reqs[N - 1]);
 		if (mce_batch_wait(user->e, &b, reqs, N, mc_deadline_ms(10000)) < 0 || b.failed)
 			die("transfer", reqs[0].status ? reqs[0].status : -MC_ETRANSFER);
-		complete += round >= 10 ? thread_cpu() - begin : 0;
+		complete += round >= warm ? thread_cpu() - begin : 0;
 	}
 	snprintf(name, sizeof(name), "%s %lu B, fake NIC", op == MCE_WRITE ? "write" : "read", (unsigned long)size);
-	perf_row(name, "post", (double)post / ROUNDS / N / 1000, "us CPU/request");
-	perf_row(name, "complete", (double)complete / ROUNDS / N / 1000, "us CPU/request");
+	perf_row(name, "post", (double)post / rounds / N / 1000, "us CPU/request");
+	perf_row(name, "complete", (double)complete / rounds / N / 1000, "us CPU/request");
 	mce_peer_put(peer);
 }
 

@@ -27,8 +27,9 @@
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
 #define REGION (256 * MIB)
-#define REPEATS 5
-#define SPELL_NS (300 * MC_NS_PER_MS)
+#define REPEATS_MAX 5
+#define REPEATS (unsigned)perf_n(REPEATS_MAX, 1)
+#define SPELL_NS perf_n(300 * MC_NS_PER_MS, 5 * MC_NS_PER_MS)
 #define FLIGHT_MAX 4096u
 
 struct child {
@@ -158,7 +159,7 @@ struct load {
 };
 
 struct figure {
-	double rate[REPEATS], cpu, bytes;
+	double rate[REPEATS_MAX], cpu, bytes;
 };
 
 static void note(struct figure *f, unsigned i, double rate)
@@ -241,7 +242,7 @@ static void compare(struct mce_engine *e, struct mce_peer *peer, const struct of
 {
 	struct figure ours = { .cpu = 0 }, theirs = { .cpu = 0 };
 	unsigned threads = best_threads(l);
-	double ratio[REPEATS], from;
+	double ratio[REPEATS_MAX], from;
 	char name[80];
 
 	for (unsigned i = 0; i < REPEATS; i++) {

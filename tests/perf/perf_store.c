@@ -29,10 +29,10 @@
 #include "master/master.h"
 #include "tests/perf/row.h"
 
-#define WORKING_SET ((size_t)256 << 20)
-#define SEGMENT ((size_t)1 << 30)
+#define WORKING_SET perf_n(256 << 20, 4 << 20)	/* four times as large is the segment */
+#define ROUNDS perf_n(3, 1)
 #define BATCH_BYTES ((size_t)64 << 20)
-#define LATENCY_ROUNDS 4000
+#define LATENCY_ROUNDS perf_n(4000, 100)
 #define SPIN_US 50
 
 static char master_addr[MC_ADDR_MAX];
@@ -131,7 +131,7 @@ static mcs_t *open_store(uint64_t segment, int force_tcp)
 
 static void run_owner(int out)
 {
-	(void)open_store(SEGMENT, 0);
+	(void)open_store(4 * WORKING_SET, 0);
 	if (write(out, "x", 1) != 1)
 		exit(1);
 }
@@ -211,14 +211,15 @@ static double best(double a, double b)
 /* Bytes per ns of copying the working set in pieces of @size. */
 static double measure_memcpy(char *dst, const char *src, size_t size)
 {
+	size_t set = WORKING_SET;
 	double result = 0;
 
-	for (int round = 0; round < 3; round++) {
+	for (unsigned round = 0; round < ROUNDS; round++) {
 		uint64_t began = mc_now_ns();
 
-		for (size_t at = 0; at + size <= WORKING_SET; at += size)
+		for (size_t at = 0; at + size <= set; at += size)
 			memcpy(dst + at, src + at, size);
-		result = best(result, gbs(WORKING_SET / size * size, mc_now_ns() - began));
+		result = best(result, gbs(set / size * size, mc_now_ns() - began));
 	}
 	return result;
 }
@@ -239,7 +240,7 @@ static struct rates measure_store(mcs_t *s, char *src, char *dst, size_t size)
 
 	per = per ? per : 1;
 	per = per < 256 ? per : 256;
-	for (int round = 0; round < 3; round++) {
+	for (unsigned round = 0; round < ROUNDS; round++) {
 		uint64_t began, put_ns, get_ns;
 
 		for (unsigned i = 0; i < total; i++) {
@@ -287,7 +288,7 @@ static void bandwidth(mcs_t *s, const char *how, char *src, char *dst)
 		4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
 	};
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= WORKING_SET; i++) {
 		size_t size = sizes[i];
 		double copy = measure_memcpy(dst, src, size);
 		struct rates r = measure_store(s, src, dst, size);
@@ -344,8 +345,8 @@ static void small_get_latency(mcs_t *s, char *buf, const char *echo_addr)
 	if (mcs_put(s, key, &iov, 1, NULL, -1))
 		die("put", -EIO);
 	for (int turn = 0; turn < 20; turn++) {
-		raw_round_trips(fd, LATENCY_ROUNDS / 20, &raw);
-		small_gets(s, buf, LATENCY_ROUNDS / 20, &get);
+		raw_round_trips(fd, (unsigned)LATENCY_ROUNDS / 20, &raw);
+		small_gets(s, buf, (unsigned)LATENCY_ROUNDS / 20, &get);
 	}
 	close(fd);
 	ratio = (double)mc_hist_quantile(&get, 0.5) / (double)mc_hist_quantile(&raw, 0.5);
@@ -360,9 +361,9 @@ static uint64_t small_put(mcs_t *s, char *buf)
 	struct iovec iov = { buf, 4096 };
 	struct mc_hist hist = { 0 };
 
-	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+	for (unsigned i = 0; i < LATENCY_ROUNDS; i++) {
 		char name[32];
-		struct mcs_key key = { name, (size_t)snprintf(name, sizeof(name), "put-%d", i) };
+		struct mcs_key key = { name, (size_t)snprintf(name, sizeof(name), "put-%u", i) };
 		uint64_t began = mc_now_ns();
 
 		if (mcs_put(s, key, &iov, 1, NULL, -1))
@@ -414,7 +415,7 @@ static uint64_t mapped_read(mcs_t *s)
 	r = mcs_object_open(s, key, &o, -1);
 	if (r < 0)
 		die("open", r);
-	for (int i = 0; i < LATENCY_ROUNDS; i++) {
+	for (unsigned i = 0; i < LATENCY_ROUNDS; i++) {
 		uint64_t began = mc_now_ns();
 		const void *p;
 

@@ -13,10 +13,12 @@
 
 #include <mooncake/mce_te.h>
 
-#define WORKING (128ul << 20)
-#define ROUNDS 7
+#define WORKING perf_n(128 << 20, 32 << 20)
+#define ROUNDS_MAX 7
+#define ROUNDS (unsigned)perf_n(ROUNDS_MAX, 1)
 #define SMALL 4096u
-#define SMALLS 20000u
+#define SMALLS_MAX 20000u
+#define SMALLS (unsigned)perf_n(SMALLS_MAX, 200)
 
 static int managed;
 
@@ -108,25 +110,27 @@ static int by_value(const void *a, const void *b)
 
 static double latency(struct pair *x, int opcode, move_fn *move)
 {
-	static double t[SMALLS];
+	static double t[SMALLS_MAX];
+	const unsigned n = SMALLS;
 
-	for (unsigned i = 0; i < SMALLS; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		double begin = now();
 
 		move(x, opcode, (uint64_t)(i * 37 % 1024) * SMALL, SMALL);
 		t[i] = now() - begin;
 	}
-	qsort(t, SMALLS, sizeof(t[0]), by_value);
-	return t[SMALLS / 2] * 1e6;
+	qsort(t, n, sizeof(t[0]), by_value);
+	return t[n / 2] * 1e6;
 }
 
 static double bandwidth(struct pair *x, int opcode, uint64_t len, move_fn *move)
 {
+	uint64_t set = WORKING;
 	double begin = now();
 
-	for (uint64_t at = 0; at + len <= WORKING; at += len)
+	for (uint64_t at = 0; at + len <= set; at += len)
 		move(x, opcode, at, len);
-	return (double)(WORKING / len * len) / (now() - begin) / 1e9;
+	return (double)(set / len * len) / (now() - begin) / 1e9;
 }
 
 static void median(double *v, unsigned n, double *ret)
@@ -168,7 +172,7 @@ static double apart(struct pair *x, int opcode)
 
 static void batches(struct pair *x, int opcode, const char *what)
 {
-	double ours[4 * ROUNDS], theirs[4 * ROUNDS], us, bare;
+	double ours[4 * ROUNDS_MAX], theirs[4 * ROUNDS_MAX], us, bare;
 	char name[64];
 
 	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
@@ -197,7 +201,7 @@ static void measure(struct pair *x, int opcode, const char *what)
 	perf_row(name, managed ? "memcpy p50" : "bare p50", theirs, "us");
 	batches(x, opcode, what);
 	for (unsigned s = 0; s < 3; s++) {
-		double rate[ROUNDS], ratio[ROUNDS];
+		double rate[ROUNDS_MAX], ratio[ROUNDS_MAX];
 
 		for (unsigned i = 0; i < ROUNDS; i++) {
 			rate[i] = bandwidth(x, opcode, sizes[s], engine_move);

@@ -34,9 +34,11 @@ static void mark(uint8_t *map, const struct held *h, bool on)
 
 static uint64_t random_len(unsigned seed)
 {
-	switch (seed % 4) {
+	switch (seed % 5) {
 	case 0:
 		return 1 + rnd() % 200;
+	case 4:
+		return 4096 + rnd() % 70000;
 	case 1:
 		return 1 + rnd() % 5000;
 	case 2:
@@ -86,7 +88,8 @@ static void test_random(void **state)
 			h->at = mcm_range_offset(&a, h->range);
 			assert_true(h->at + h->len <= size);
 			assert_int_equal(h->at % MCM_GRANULE, 0);
-			if (h->len >= 4096)
+			/* Whole pages can be mapped, and so can large ranges. */
+			if (h->len % 4096 == 0 || h->len >= 65536 || mcm_alloc_aligns(mcm_alloc_round(h->len)))
 				assert_int_equal(h->at % 4096, 0);
 			mark(map, h, true);
 		}
@@ -111,8 +114,10 @@ static void recycle(uint64_t len, uint64_t size)
 	struct mcm_alloc a;
 	uint32_t *range, id;
 
-	step = takes >= 4096 ? (takes + 4095) / 4096 * 4096 : takes;
+	step = mcm_alloc_aligns(takes / MCM_GRANULE) ? (takes + 4095) / 4096 * 4096 : takes;
 	n = (size - takes) / step + 1;
+	/* Alignment costs less than 1/16. */
+	assert_true(takes < MCM_GRANULE * 16 || n * takes > size / 16 * 15);
 	range = calloc(n, sizeof(*range));
 	assert_non_null(range);
 	assert_int_equal(mcm_alloc_init(&a, size), 0);
@@ -137,7 +142,8 @@ static void recycle(uint64_t len, uint64_t size)
 
 static void test_uniform(void **state)
 {
-	static const uint64_t len[] = { 1, 64, 100, 4095, 4096, 4097, 5000, 65536, 131088, 100000,
+	static const uint64_t len[] = { 1, 64, 100, 4095, 4096, 4097, 4096 + 17, 5000, 8192 + 17,
+					36881, 61440, 65535, 65536, 65536 + 17, 131088, 100000,
 					1 << 20, (1 << 20) + 64 };
 	unsigned i;
 
@@ -167,6 +173,38 @@ static void test_bounds(void **state)
 	assert_int_equal(mcm_alloc_take(&a, 64, &range), 0);
 	assert_books(&a);
 	mcm_alloc_free(&a, range);
+	assert_books(&a);
+	mcm_alloc_done(&a);
+}
+
+/* Odd lengths leave the begin of free memory aligned, and a request of whole pages finds an aligned part among odd
+ * free ranges of about its length. */
+static void test_pages_among_odd(void **state)
+{
+	uint32_t odd[100], page[100], id, i;
+	struct mcm_alloc a;
+
+	(void)state;
+	assert_int_equal(mcm_alloc_init(&a, 400 * 4096), 0);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(mcm_alloc_take(&a, 4096 + 17, &odd[i]), 0);
+		assert_int_equal(mcm_alloc_take(&a, 4096, &page[i]), 0);
+		assert_int_equal(mcm_range_offset(&a, page[i]), i * 4096);
+	}
+	/* Leave no page free, then one odd range in two, then also a page. */
+	assert_int_equal(mcm_alloc_take(&a, mcm_alloc_largest_free(&a) / 4096 * 4096, &id), 0);
+	for (i = 0; i < 100; i += 2)
+		mcm_alloc_free(&a, odd[i]);
+	assert_books(&a);
+	assert_int_equal(mcm_alloc_largest_free(&a), 4096 + 64);
+	for (i = 0; i < 100; i++)
+		if (mcm_alloc_take(&a, 4096, &id) < 0)
+			break;
+	/* Two of 64 begins are so that a page fits. */
+	assert_in_range(i, 0, 2);
+	mcm_alloc_free(&a, page[7]);
+	assert_int_equal(mcm_alloc_take(&a, 4096, &id), 0);
+	assert_int_equal(mcm_range_offset(&a, id) % 4096, 0);
 	assert_books(&a);
 	mcm_alloc_done(&a);
 }
@@ -221,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_pages_among_odd),
 		cmocka_unit_test(test_cursor),
 		cmocka_unit_test(test_crowded_bin),
 	};

@@ -39,7 +39,8 @@ static int alloc_check_ranges(const struct mcm_alloc *a, uint64_t *ret_free)
 		if (n->flags & MCM_RANGE_USED) {
 			used += g;
 			ranges++;
-			if (g >= MCM_PAGE_GRANULES && at % MCM_PAGE_GRANULES)
+			/* A shorter one may be the rest of a longer one of odd length. */
+			if (g >= MCM_ALIGN_GRANULES && at % MCM_PAGE_GRANULES)
 				return mc_fail(-MC_EINTERNAL, "range %u is not aligned", id);
 		} else if (was_free) {
 			return mc_fail(-MC_EINTERNAL, "range %u and its predecessor are both free", id);

@@ -167,6 +167,18 @@ static bool may_go(const struct version *v, unsigned level)
 	       (level & MCM_EVICT_LEASED || !version_leased(v));
 }
 
+/* Whether the object has not been recent for so long that the master must have noticed it. */
+static bool version_settled(struct version *v, const struct segment_map *sm)
+{
+	uint64_t now = mc_wall_ns() / MC_NS_PER_MS;
+
+	if (v->generation >= sm->recent || v->committed + sm->moment > now)
+		v->settled_ms = 0;
+	else if (!v->settled_ms)
+		v->settled_ms = now;
+	return v->settled_ms && now - v->settled_ms >= SETTLE_MS;
+}
+
 bool window(uint64_t len, unsigned level)
 {
 	uint64_t want = mcm_alloc_round(len), g, begin;
@@ -183,11 +195,9 @@ bool window(uint64_t len, unsigned level)
 		for (g = 0; g < sm->granules; g++)
 			stays[g] = sm->who[g] != 0;
 		for (k = 1; k <= mo.setup->keys; k++) {
-			const struct version *v = mo.of_key[k];
+			struct version *v = mo.of_key[k];
 
-			if (v && level & MCM_EVICT_KEEP_RECENT &&
-			    (v->generation >= sm->recent ||
-			     v->committed + sm->moment > mc_wall_ns() / MC_NS_PER_MS))
+			if (v && level & MCM_EVICT_KEEP_RECENT && !version_settled(v, sm))
 				continue;
 			for (i = 0; v && may_go(v, level) && i < v->copies; i++)
 				if (v->range[i].segment == s && range_there(&v->range[i]))
@@ -227,6 +237,21 @@ unsigned window_level(uint64_t len)
 		if (window(len, level[i]))
 			return level[i];
 	return NO_LEVEL;
+}
+
+int expected_memory(const struct open_put *p, bool fits)
+{
+	unsigned s;
+	uint64_t largest = 0;
+
+	if (!p->size)
+		return 0;
+	for (s = 1; s <= mo.setup->segments; s++)
+		if (mo.seg[s].mounted && mo.seg[s].granules * MCM_GRANULE > largest)
+			largest = mo.seg[s].granules * MCM_GRANULE;
+	if (largest && mcm_object_reserve(p->size) > largest)
+		return -MC_ETOOBIG;
+	return fits ? 0 : -MC_ENOSPACE;
 }
 
 /* ---- tenants ---- */

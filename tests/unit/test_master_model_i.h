@@ -14,6 +14,8 @@
 #define SEGMENTS_MAX 3u
 #define LEASE_MS 256u
 #define DISCARD_MS 500u
+/* The master finds out at most that late that an object is not recent any more (master/space/candidates.h). */
+#define SETTLE_MS 256u
 #define RELEASE_MS 2000u
 #define SOFT_MS 3000u
 
@@ -29,6 +31,7 @@ struct version {
 	uint32_t crc;
 	uint32_t key;		/* 0: removed from the index */
 	uint64_t lease_ms;	/* end of the promise lease */
+	uint64_t settled_ms;	/* when the model first saw that it is not recent any more; 0: it is recent */
 	uint32_t soft_until;	/* tick, 0: no soft pin */
 	uint8_t kind, hard;
 	unsigned group;		/* 0: none */
@@ -162,6 +165,8 @@ bool window(uint64_t len, unsigned level);
 /* The mildest level at which they fit; NO_LEVEL: none. */
 #define NO_LEVEL MCM_EVICT_FLAG_SETS
 unsigned window_level(uint64_t len);
+/* The result of allocating memory for the put; @fits: there is a run of granules for it. */
+int expected_memory(const struct open_put *p, bool fits);
 /* Removed from the index: removed, replaced or evicted. */
 void version_unindex(struct version *v);
 void unpin(struct held_pin *p);

@@ -51,7 +51,7 @@ static void put_granted(struct open_put *p, const struct mcm_put_granted *g)
 		p->range[i] = range_of(&g->replica[i], p->size);
 		MUST(p->range[i].at + p->range[i].granules <= mo.seg[p->range[i].segment].granules,
 		     "a range reaches behind the segment");
-		MUST(p->range[i].granules < MCM_PAGE_GRANULES || p->range[i].at % MCM_PAGE_GRANULES == 0,
+		MUST(!mcm_alloc_aligns(p->range[i].granules) || p->range[i].at % MCM_PAGE_GRANULES == 0,
 		     "a range is not aligned");
 		range_take(&p->range[i], WHO_PUT);
 		for (j = 0; j < i; j++)
@@ -113,23 +113,13 @@ static bool other_group(const struct open_put *p)
 
 static int expected_start(const struct open_put *p, unsigned copies, bool fits)
 {
-	unsigned s;
-	uint64_t largest = 0;
-
 	if (!(p->flags & MCP_PUT_UPSERT) && mo.of_key[p->key])
 		return -MC_EEXISTS;
 	if (other_group(p))
 		return -MC_EPARAM;
 	if (!within_quota(p, copies, MCM_EVICT_LEASED | (mo.setup->soft_may_go ? MCM_EVICT_SOFT : 0)))
 		return -MC_EQUOTA;
-	if (!p->size)
-		return 0;
-	for (s = 1; s <= mo.setup->segments; s++)
-		if (mo.seg[s].mounted && mo.seg[s].granules * MCM_GRANULE > largest)
-			largest = mo.seg[s].granules * MCM_GRANULE;
-	if (largest && mcm_object_reserve(p->size) > largest)
-		return -MC_ETOOBIG;
-	return fits ? 0 : -MC_ENOSPACE;
+	return expected_memory(p, fits);
 }
 
 static void op_start(const struct op *op)
@@ -167,6 +157,9 @@ static void op_start(const struct op *op)
 	want = expected_start(&put, rq.copies, level != NO_LEVEL);
 	quota = quota_level(&put, rq.copies);
 	r = mcm_put_start(mo.fx.m, mo.session[put.session], &rq, &item, &g);
+	/* Before it evicts for the quota, the master asks whether the object can fit. */
+	if (want == -MC_EQUOTA && r < 0 && r == expected_memory(&put, level != NO_LEVEL))
+		want = r;
 	MUST(r == want, "start of %s with %llu bytes: %d, expected %d", mo.name[put.key],
 	     (unsigned long long)put.size, r, want);
 	look_for_evicted((level == NO_LEVEL ? MCM_EVICT_SOFT | MCM_EVICT_LEASED : level) | quota |

@@ -514,6 +514,41 @@ static void puts_go_where_the_disk_is_emptiest(void **state)
 	fx_down(&fx);
 }
 
+static void tenants_promoting(struct mcm_conf *c)
+{
+	promoting(c);
+	c->enable_multi_tenants = true;
+}
+
+/* A full quota is an error at once, although the tenant has objects that are not pinned, and eviction goes on with an
+ * object that is in memory again. */
+static void objects_on_disks_only_make_no_room_in_a_quota(void **state)
+{
+	uint64_t effective;
+	struct fixture fx;
+	unsigned disk;
+
+	(void)state;
+	up(&fx, tenants_promoting);
+	assert_int_equal(mcm_tenant_set_quota(fx.m, fx_bytes("default"), 1000000, &effective), 0);
+	assert_int_equal(fx_put(&fx, "on disk", 300000, 0), 0);
+	assert_int_equal(work(&fx), 1);
+	assert_int_equal(mcm_clear(fx.m, fx_bytes("seg-1"), fx_bytes("on disk")), 0);
+	assert_int_equal(where(&fx, "on disk", &disk), 0);
+	assert_int_equal(disk, 1);
+	assert_int_equal(fx_put(&fx, "pinned", 600000, MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx_put(&fx, "new", 500000, 0), -MC_EQUOTA);
+	assert_int_equal(where(&fx, "on disk", &disk), 0);
+	assert_int_equal(disk, 1);
+	assert_int_equal(mcm_offload_tier(fx.m, fx_bytes("on disk"), MCP_MEDIUM_MEMORY), 0);
+	assert_true(work(&fx) > 0);
+	assert_int_equal(where(&fx, "on disk", &disk), 1);
+	assert_int_equal(fx_put(&fx, "new", 400000, 0), 0);
+	assert_int_equal(where(&fx, "on disk", &disk), 0);
+	assert_int_equal(disk, 1);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -529,6 +564,7 @@ int main(void)
 		cmocka_unit_test(a_bad_copy_is_dropped),
 		cmocka_unit_test(puts_get_memory_only),
 		cmocka_unit_test(puts_go_where_the_disk_is_emptiest),
+		cmocka_unit_test(objects_on_disks_only_make_no_room_in_a_quota),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,10 +246,11 @@ static void learner_shared_free(void *shared)
 	free(shared);
 }
 
-static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range)
+static void learner_requeue(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool newest)
 {
 	bool back = mcm_range(v->a, range)->policy & MCM_LIST_CLASS;
 
+	(void)newest;
 	mcm_list_tail(l, v->a, ((struct learner *)l)->list[back], range);
 }
 
@@ -270,7 +271,7 @@ static void learner_insert(void *state, const struct mcm_evict_view *v, uint32_t
 
 	if (fresh && mcm_load_relaxed(&le->gone[mcm_load_relaxed(&mcm_evict_owner(v, range)->hash) % HISTORY]))
 		mcm_range(v->a, range)->policy |= MCM_LIST_CLASS;
-	mcm_lists_insert(&le->lists, v, range);
+	mcm_lists_insert(&le->lists, v, range, fresh);
 }
 
 static void learner_remove(void *state, const struct mcm_evict_view *v, uint32_t range)
@@ -301,7 +302,8 @@ static void learner_evicted(void *shared, const struct mcm_victim *victim, uint3
 static const struct mcm_evict_ops learner = {
 	.name = "learner", .state_size = sizeof(struct learner), .shared_new = learner_shared_new,
 	.shared_free = learner_shared_free, .init = learner_init, .insert = learner_insert,
-	.remove = learner_remove, .victims = learner_victims, .evicted = learner_evicted,
+	.remove = learner_remove, .victims = learner_victims, .retry = mcm_lists_retry,
+	.evicted = learner_evicted,
 };
 
 static void test_one_more(void **state)

@@ -456,7 +456,7 @@ static void a_copy_that_ends_meets_no_other_range(void **state)
 
 	fx_up(&fx, 1, 8 * MIB, NULL);
 	number = seg(&fx, 1)->index;
-	assert_int_equal(fx_put(&fx, "k", 10000, 0), 0);
+	assert_int_equal(fx_put(&fx, "k", 12288, 0), 0);
 	range = seg(&fx, 1)->alloc.first;
 	slot = mcm_range(&seg(&fx, 1)->alloc, range)->owner;
 	o = mcm_object(&fx.m->index, slot);
@@ -478,7 +478,7 @@ static void a_copy_that_ends_meets_no_other_range(void **state)
 	assert_int_equal(seg(&fx, 4)->index, number);
 	for (unsigned i = 2; i <= 3; i++)
 		seg(&fx, i)->connected = false;
-	assert_int_equal(fx_put(&fx, "stranger", 10000, 0), 0);
+	assert_int_equal(fx_put(&fx, "stranger", 12288, 0), 0);
 	for (unsigned i = 2; i <= 3; i++)
 		seg(&fx, i)->connected = true;
 	assert_true(mcm_range(&seg(&fx, 4)->alloc, range)->owner);

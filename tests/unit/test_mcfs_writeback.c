@@ -236,6 +236,33 @@ static void room_ahead_is_given_up_for_a_put(void **state)
 	free(data);
 }
 
+/* For a size that is only guessed, no object may be evicted: the file may become too large for the pool. */
+static void only_an_announced_size_evicts(void **state)
+{
+	struct vx *f = *state;
+	char *data = large_file();
+	struct mcfs_writer *w = vx_create(f, "k");
+
+	write_carried(f, w, data);
+	assert_true(fake_mcs_stream_flags(f->store) & MCS_PUT_NO_EVICT);
+	assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+	for (unsigned by = 0; by < 2; by++) {
+		uint64_t before = fake_mcs_stream_bytes(f->store);
+
+		w = vx_create(f, by ? "truncated" : "allocated");
+		assert_int_equal(by ? mcfs_writer_truncate(w, CARRIED, getpid(), NULL) :
+				 mcfs_writer_allocate(w, CARRIED, true, getpid(), NULL), 0);
+		write_some(w, data, 0, CARRIED);
+		carried(f, before + 12 * MCFS_SLOT);
+		assert_false(fake_mcs_stream_flags(f->store) & MCS_PUT_NO_EVICT);
+		assert_int_equal(vx_flush(w), 0);
+		assert_int_equal(vx_release(w, MCFS_ALIVE), 0);
+		stored_bytes(f, by ? "truncated" : "allocated", data, CARRIED);
+	}
+	assert_int_equal(fake_mcs_streamed(f->store), 3);
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +273,7 @@ int main(void)
 		VX_TEST(a_close_waits_for_one_slot_only),
 		VX_TEST(a_close_ends_in_its_time),
 		VX_TEST(room_ahead_is_given_up_for_a_put),
+		VX_TEST(only_an_announced_size_evicts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
