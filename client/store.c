@@ -23,7 +23,7 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 		.protocol = "tcp",
 		.segment_kind = "auto",
 		.timeout_ms = 30000,
-		.setup_timeout_ms = 5000,
+		.setup_timeout_ms = MCS_SETUP_TIMEOUT_MS,
 		.verify = 1,
 	};
 
@@ -163,6 +163,11 @@ void mcs_close(struct mcs *s)
 unsigned mcs_lease_ms(struct mcs *s)
 {
 	return mcs_session_terms(s->session).lease_ttl_ms;
+}
+
+unsigned mcs_takeover_ms(struct mcs *s)
+{
+	return (unsigned)mcs_session_takeover_ms(s->session);
 }
 
 int mcs_health(struct mcs *s)

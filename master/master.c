@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/hash.h"
@@ -283,6 +284,11 @@ static uint64_t journal_pending(void *arg)
 	return mcm_journal_pending_lsn(arg);
 }
 
+static bool answers_may_leave(void *arg)
+{
+	return mcm_feeders_lead(((const struct mcm *)arg)->feeders);
+}
+
 static void journal_synced(struct mcm *m, uint64_t lsn)
 {
 	struct mcp_server *s = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
@@ -327,6 +333,7 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.keeps = mcm_session_keeps,
 		.make_durable = journal_wait,
 		.pending_mark = journal_pending,
+		.may_send = m->feeders ? answers_may_leave : NULL,
 		.arg = m,
 	};
 
@@ -336,6 +343,16 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 	if (r == 0)
 		__atomic_store_n(&m->server, server, __ATOMIC_RELEASE);
 	return r;
+}
+
+/* The last leader may still answer, and its clients may not notice for a while that this master leads. */
+static void follow_leader(struct mcm *m)
+{
+	struct timespec t = mc_timespec(mc_deadline_left_ns(m->lead->serve_from));
+
+	mcm_grace_extend(m, m->lead->silence_ms);
+	while (nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
 }
 
 int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret)
@@ -350,6 +367,7 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	if (m->lead) {
 		mcm_feeders_attach(m->lead->feeders, m);
 		m->journal->lead = m->lead;
+		follow_leader(m);
 	}
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */

@@ -293,7 +293,7 @@ static void handles_end_kept(struct mcfs *fs)
 
 void mcfs_handles_end(struct mcfs *fs, bool open)
 {
-	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
+	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(fs));
 	struct mcfs_handle *h;
 	unsigned lost = 0;
 
@@ -383,7 +383,7 @@ static int handle_reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 		return mc_fail(-ESTALE, "the file was replaced while no daemon was running");
 	}
 	mcfs_inode_share(&fs->inodes, in, o);
-	h->ahead = mcfs_ahead_new(fs->pool, o, mcfs_live(&fs->conf.timeout));
+	h->ahead = mcfs_ahead_new(fs->pool, o, mcfs_timeout_ms(fs));
 	h->object = o;
 	__atomic_store_n(&h->lost, false, __ATOMIC_RELEASE);
 	return 0;
@@ -423,7 +423,7 @@ static unsigned lost_readers(struct mcfs *fs, struct mcfs_handle ***ret)
 
 void mcfs_handles_continue(struct mcfs *fs)
 {
-	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_live(&fs->conf.timeout));
+	uint64_t deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(fs));
 	struct mcfs_handle **all;
 	unsigned n = lost_readers(fs, &all), gone = 0, later = 0;
 

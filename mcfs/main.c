@@ -283,7 +283,8 @@ static int open_store(struct running *run, const char *master)
 	conf.rdma_devices = fs->conf.device_names;
 	conf.segment_size = fs->conf.global_segment_size;
 	conf.segment_kind = fs->conf.segment_kind;
-	conf.timeout_ms = (int64_t)fs->conf.timeout;
+	if (fs->conf.timeout)
+		conf.timeout_ms = (int64_t)fs->conf.timeout;
 	conf.daemon = "off";	/* this process is the daemon */
 	conf.ssd_path = fs->conf.ssd_offload_path;
 	conf.ssd_size = fs->conf.ssd_offload_size;

@@ -27,6 +27,9 @@ struct mcfs_conf {
 /* An option that a reload (SIGHUP) may change while other threads read it. */
 #define mcfs_live(field) __atomic_load_n(field, __ATOMIC_RELAXED)
 
+/* With one master, a deadline of operations that a user sees. */
+#define MCFS_TIMEOUT_MS 5000
+
 /* Upper limit of file sizes, independent of the pool's: such a file's table of slots takes 32 MiB. */
 #define MCFS_SIZE_MAX ((uint64_t)4 << 40)
 
@@ -75,6 +78,14 @@ struct mcfs {
 	/* atomic */
 	uint64_t limit_read_ms;		/* when versions.max_size was last refreshed */
 };
+
+/* The option "timeout"; by default the time of a change of the master, where there are several. */
+static inline uint64_t mcfs_timeout_ms(const struct mcfs *fs)
+{
+	uint64_t ms = mcfs_live(&fs->conf.timeout), takeover = ms ? 0 : mcs_takeover_ms(fs->store);
+
+	return ms ? ms : takeover > MCFS_TIMEOUT_MS ? takeover : MCFS_TIMEOUT_MS;
+}
 
 static inline struct mcfs *mcfs_of(fuse_req_t req)
 {

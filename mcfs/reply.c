@@ -287,7 +287,7 @@ static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 	int64_t busy = __atomic_add_fetch(&inflight.value, 1, __ATOMIC_RELAXED);
 
 	op->start_ns = mc_now_ns();
-	op->deadline = op->start_ns + mcfs_live(&op->fs->conf.timeout) * MC_NS_PER_MS;
+	op->deadline = op->start_ns + mcfs_timeout_ms(op->fs) * MC_NS_PER_MS;
 	op->claim = always_claims(op->code) ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED;
 	op->bytes = 0;
 	op->watched = false;

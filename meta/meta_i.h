@@ -25,7 +25,8 @@ struct mcd_backend {
 struct mcd_turn {
 	const char *leader_key, *state_key;
 	const char *mine;	/* text of the leader's key for this lease, unique */
-	bool take;		/* the leader's key must not exist, and is created for ttl_ms; else it must be @mine */
+	bool take;		/* the leader's key is written, for ttl_ms; else it must be @mine */
+	const char *instead;	/* take: the text that the leader's key must have; NULL: it must not exist */
 	const char *seen;	/* the state must have this text; NULL: it must not exist */
 	const char *state;	/* its new text */
 	unsigned ttl_ms;

@@ -33,6 +33,7 @@ struct mcd_seat {
 	/* the thread that calls */
 	struct mcd_seat_view view;
 	char *seen;		/* text of the state, NULL: there is none */
+	char *seen_leader;	/* text of the leader's key at the last look, NULL: there was none */
 	char *mine;		/* text of the leader's key while this process leads */
 	/* atomic */
 	uint64_t until;
@@ -166,6 +167,7 @@ void mcd_seat_close(struct mcd_seat *s)
 	if (s->backend)
 		s->backend->ops->close(s->backend);
 	free(s->seen);
+	free(s->seen_leader);
 	free(s->mine);
 	free(s);
 }
@@ -215,17 +217,20 @@ int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadli
 		return r;
 	free(s->seen);
 	s->seen = TAKE_PTR(state);
+	free(s->seen_leader);
+	s->seen_leader = TAKE_PTR(leader);
 	s->view = *ret = v;
 	return 0;
 }
 
 /* Change the state from the one that was seen to @state, which this takes over. */
-static int seat_turn(struct mcd_seat *s, const char *mine, bool take, char *state, uint64_t deadline)
+static int seat_turn(struct mcd_seat *s, const char *mine, bool take, const char *instead, char *state,
+		     uint64_t deadline)
 {
 	const struct mcd_wait w = { .deadline = deadline };
 	const struct mcd_turn t = {
-		.leader_key = s->leader_key, .state_key = s->state_key, .mine = mine, .take = take, .seen = s->seen,
-		.state = state, .ttl_ms = s->ttl_ms,
+		.leader_key = s->leader_key, .state_key = s->state_key, .mine = mine, .take = take,
+		.instead = instead, .seen = s->seen, .state = state, .ttl_ms = s->ttl_ms,
 	};
 	int r = s->backend->ops->turn(s->backend, &t, &w);
 
@@ -238,7 +243,8 @@ static int seat_turn(struct mcd_seat *s, const char *mine, bool take, char *stat
 	return mcd_seat_state_decode(s, state, &s->view);
 }
 
-int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t *ret_term)
+/* @instead: text of the leader's key that is replaced, NULL: there is none. */
+static int seat_take(struct mcd_seat *s, uint64_t term, const char *instead, uint64_t deadline, uint64_t *ret_term)
 {
 	const char *member[MCD_SEAT_MEMBERS_MAX] = { s->name };
 	unsigned n = s->view.exists ? s->view.n : 1;
@@ -257,7 +263,7 @@ int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t
 		free(state);
 		return mc_fail(-ENOMEM, "no memory for a lease");
 	}
-	r = seat_turn(s, mine, true, state, deadline);
+	r = seat_turn(s, mine, true, instead, state, deadline);
 	if (r < 0) {
 		free(mine);
 		return r;
@@ -266,6 +272,18 @@ int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t
 	lease_holds(s, begin);
 	*ret_term = term;
 	return 0;
+}
+
+int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t *ret_term)
+{
+	return seat_take(s, term, NULL, deadline, ret_term);
+}
+
+int mcd_seat_replace(struct mcd_seat *s, uint64_t deadline, uint64_t *ret_term)
+{
+	if (!s->seen_leader || !s->view.exists)
+		return mc_fail(-EAGAIN, "no master leads that could be replaced");
+	return seat_take(s, 0, s->seen_leader, deadline, ret_term);
 }
 
 static int not_leader(const struct mcd_seat *s)
@@ -304,7 +322,7 @@ int mcd_seat_set_members(struct mcd_seat *s, const char *const *member, unsigned
 	state = state_encode(s->view.term, member, n);
 	if (!state)
 		return mc_fail(-ENOMEM, "no memory for a lease");
-	r = seat_turn(s, s->mine, false, state, deadline);
+	r = seat_turn(s, s->mine, false, NULL, state, deadline);
 	if (r == -EAGAIN) {
 		lease_ends(s);
 		return mc_fail(-MC_EOWNER, "%s: another master leads", s->name);

@@ -4,7 +4,7 @@
  * Two keys: "mooncake-store/CLUSTER/master_view" has the name of the leader, and expires with its lease;
  * "mooncake-store/CLUSTER/master_state" stays, and has the term and the members that may lead.  Each change is one
  * transaction of the server: it happens only if the state is the one that the caller has seen, and the lease is free,
- * or the caller's.  docs/models/ha.pml has the protocol that is built on it.
+ * the caller's, or that of the leader that it replaces.  docs/models/ha.pml has the protocol that is built on it.
  *
  * The lease of a leader is valid until a time on the leader's own clock, which runs from before the request was sent:
  * so it ends before the server gives the lease to another process.
@@ -52,6 +52,10 @@ int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadli
 /* Become the leader, with a new term of at least @term; the members stay, and this process is added in a cluster
  * without a state.  -EAGAIN */
 int mcd_seat_take(struct mcd_seat *s, uint64_t term, uint64_t deadline, uint64_t *ret_term);
+/* The same, instead of the leader that the last look has seen, although its lease lasts.  The caller knows that this
+ * leader answers nothing any more (docs/models/ha.pml, "notice").  Its lease is lost from this moment on: it cannot
+ * prolong it, nor set the members.  -EAGAIN: also when that leader, the term or the members have changed since. */
+int mcd_seat_replace(struct mcd_seat *s, uint64_t deadline, uint64_t *ret_term);
 /* Leader: prolong the lease. */
 int mcd_seat_renew(struct mcd_seat *s, uint64_t deadline);
 /* Leader: set the members.  -MC_EOWNER: not done, and the lease is lost. */

@@ -53,7 +53,7 @@ static int lease_revoke(struct mcd_backend *b, const char *id, const struct mcd_
 /* ---- transactions ------------------------------------------------------------------------------ */
 
 struct encoded {
-	char *leader_key, *state_key, *mine, *seen, *state;
+	char *leader_key, *state_key, *mine, *instead, *seen, *state;
 };
 
 static void encoded_free(struct encoded *e)
@@ -61,6 +61,7 @@ static void encoded_free(struct encoded *e)
 	free(e->leader_key);
 	free(e->state_key);
 	free(e->mine);
+	free(e->instead);
 	free(e->seen);
 	free(e->state);
 }
@@ -81,7 +82,7 @@ static json_t *turn_encode(const struct mcd_turn *t, const struct encoded *e, co
 {
 	json_t *put, *conditions = json_array(), *puts = json_array();
 
-	(void)json_array_append_new(conditions, condition(e->leader_key, t->take ? NULL : e->mine));
+	(void)json_array_append_new(conditions, condition(e->leader_key, t->take ? e->instead : e->mine));
 	(void)json_array_append_new(conditions, condition(e->state_key, e->seen));
 	put = json_pack("{s:{s:s, s:s}}", "requestPut", "key", e->state_key, "value", e->state);
 	(void)json_array_append_new(puts, put);
@@ -125,14 +126,15 @@ int mcd_etcd_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct 
 {
 	struct mcd_web_call c = { .text = NULL };
 	struct encoded e = {
-		encode(t->leader_key), encode(t->state_key), encode(t->mine), t->seen ? encode(t->seen) : NULL,
-		encode(t->state),
+		encode(t->leader_key), encode(t->state_key), encode(t->mine), t->instead ? encode(t->instead) : NULL,
+		t->seen ? encode(t->seen) : NULL, encode(t->state),
 	};
 	char id[24];
 	int r = 0;
 
 	lease_id(t->mine, id);
-	if (!e.leader_key || !e.state_key || !e.mine || (t->seen && !e.seen) || !e.state)
+	if (!e.leader_key || !e.state_key || !e.mine || (t->instead && !e.instead) || (t->seen && !e.seen) ||
+	    !e.state)
 		r = mc_fail(-ENOMEM, "no memory for etcd");
 	if (r == 0 && t->take)
 		r = lease_grant(b, id, t->ttl_ms, w);

@@ -15,7 +15,7 @@ static const char turn_script[] =
 	"local mine = leader == ARGV[1]\n"
 	"if mine and state == ARGV[4] then return 1 end\n"
 	"if ARGV[2] == '0' and not mine then return 0 end\n"
-	"if ARGV[2] ~= '0' and leader then return 0 end\n"
+	"if ARGV[2] ~= '0' and (leader or '') ~= ARGV[6] then return 0 end\n"
 	"if (ARGV[5] == '1') ~= (state and true or false) then return 0 end\n"
 	"if state and state ~= ARGV[3] then return 0 end\n"
 	"if ARGV[2] ~= '0' then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end\n"
@@ -33,7 +33,7 @@ int mcd_redis_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct
 	char ttl[16] = "0";
 	const char *argv[] = {
 		"EVAL", turn_script, "2", t->leader_key, t->state_key, t->mine, ttl, t->seen ? t->seen : "", t->state,
-		t->seen ? "1" : "0",
+		t->seen ? "1" : "0", t->instead ? t->instead : "",
 	};
 	long long done = 0;
 	int r;

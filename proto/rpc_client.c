@@ -459,6 +459,14 @@ bool mcp_client_up(const struct mcp_client *c)
 	return c->link && !c->link->dead && !mcp_link_is_over(c->link);
 }
 
+void mcp_client_prefer(struct mcp_client *c, const char *addr)
+{
+	MC_LOCKED(&c->lock);
+	for (unsigned i = 0; i < c->addr_count; i++)
+		if (!strcmp(c->addr[i], addr))
+			c->addr_prefer = i + 1;
+}
+
 void mcp_client_reset(struct mcp_client *c)
 {
 	struct mcp_link *l, *last = NULL;

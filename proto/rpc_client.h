@@ -78,6 +78,8 @@ const char *mcp_client_greeting(const struct mcp_client *c);
 
 /* Is a connection up right now?  Queries the socket, so an end that no call has noticed yet counts too. */
 bool mcp_client_up(const struct mcp_client *c);
+/* Connect to @addr first the next time, if it is one of the addresses. */
+void mcp_client_prefer(struct mcp_client *c, const char *addr);
 /* Close the connection; running calls fail, the next call connects again. */
 void mcp_client_reset(struct mcp_client *c);
 

@@ -97,6 +97,7 @@ struct mcp_client {
 	struct mcp_slot *slots[MCP_SLOTS];
 	unsigned slot_count;
 	struct mcp_slot *free_slots;
+	unsigned addr_prefer;		/* the address to begin with next time, counted from 1; 0: addr_next */
 	/* owned by the connector */
 	unsigned addr_next;		/* the address to begin with */
 };

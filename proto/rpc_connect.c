@@ -165,6 +165,9 @@ static int connect_attempt_locked(struct mcp_client *c, uint64_t deadline)
 
 	c->connecting = true;
 	c->connector = pthread_self();
+	if (c->addr_prefer)
+		c->addr_next = c->addr_prefer - 1;
+	c->addr_prefer = 0;
 	pthread_mutex_unlock(&c->lock);
 	r = c->conf.find ? connect_found(c, deadline) : connect_any(c, deadline);
 	pthread_mutex_lock(&c->lock);

@@ -120,7 +120,15 @@ static inline void mcp_serve_make_durable(const struct mcp_session *s)
 	if (s->server->conf.make_durable)
 		s->server->conf.make_durable(s->server->conf.arg);
 }
-/* The same without waiting: the mark that the replies have to wait for; 0: none. */
+/* May replies that have a mark be sent?  They were made before this call. */
+static inline bool mcp_serve_may_send(const struct mcp_session *s)
+{
+	const struct mcp_server_conf *conf = &s->server->conf;
+
+	return !conf->may_send || conf->may_send(conf->arg);
+}
+
+/* As make_durable(), without waiting: the mark that the replies have to wait for; 0: none. */
 static inline uint64_t mcp_serve_pending_mark(struct mcp_session *s)
 {
 	uint64_t mark;
@@ -130,7 +138,7 @@ static inline uint64_t mcp_serve_pending_mark(struct mcp_session *s)
 		return 0;
 	}
 	mark = s->server->conf.pending_mark(s->server->conf.arg);
-	return mark > atomic_load(&s->server->durable) ? mark : 0;
+	return mark && (mark > atomic_load(&s->server->durable) || !mcp_serve_may_send(s)) ? mark : 0;
 }
 /* Count and log a malformed header; the caller closes the session. */
 void mcp_serve_bad_header(const struct mcp_session *s);

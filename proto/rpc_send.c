@@ -199,7 +199,7 @@ int mcp_conn_send_pending(struct mcp_conn *c)
 /* Open the gates whose marks are durable, and send. */
 static int conn_release(struct mcp_conn *c)
 {
-	uint64_t durable = atomic_load(&c->s.server->durable);
+	uint64_t durable = c->first.len && mcp_serve_may_send(&c->s) ? atomic_load(&c->s.server->durable) : 0;
 
 	while (c->first.len && c->first.mark <= durable) {
 		c->first = c->second;

@@ -87,6 +87,9 @@ struct mcp_server_conf {
 	 * mcp_server_durable() has been called with this mark or a higher one; 0: at once.  Marks
 	 * grow.  Meanwhile the thread serves other sessions.  NULL: make_durable(). */
 	uint64_t (*pending_mark)(void *arg);
+	/* Replies that have a mark are sent only while this is true, even if the mark is durable already; they are
+	 * tried again at each mcp_server_durable().  Same threads as handlers.  NULL: always. */
+	bool (*may_send)(void *arg);
 	void *arg;
 };
 

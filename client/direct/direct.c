@@ -158,7 +158,7 @@ static int direct_open_session(struct mcs_direct *s)
 	if (r < 0)
 		return r;
 	r = c->lazy ? mcs_session_probe(s->base.session, mc_deadline_ms(LAZY_MS)) :
-		mcs_session_connect(s->base.session, mc_deadline_ms(c->setup_timeout_ms));
+		mcs_session_connect(s->base.session, mc_deadline_ms((int64_t)mcs_session_grace_ms(s->base.session)));
 	if (r < 0 && c->lazy && (r == -MC_ERPC || r == -MC_ETIMEDOUT))
 		return 0;
 	if (r < 0) {

@@ -20,6 +20,9 @@
 #define IDLE_MS 1000		/* after this time without released pins the thread checks less often */
 #define TICK_MAX_MS 500
 #define RETRY_MS 200		/* between attempts to reach the master, or to pin open objects again */
+/* Where another master takes over, and at first, owners return to it sooner: requests for their objects wait. */
+#define RETURN_MS 50
+#define RETURNS_MS 2000
 #define CALL_MS 2000
 
 struct revoke {
@@ -46,6 +49,7 @@ struct mcs_background {
 
 	/* used by the thread only */
 	uint64_t busy_until_ns, retry_ns;
+	uint64_t up_ns;		/* when the connection to the master was last seen */
 	uint64_t repin_ns;		/* when to pin open objects again, 0: never */
 };
 
@@ -196,16 +200,26 @@ static bool background_send_revokes(struct mcs_background *b)
 	return background_count_revokes(b);
 }
 
+static uint64_t background_retry_ms(const struct mcs_background *b)
+{
+	bool soon = mcs_session_terms(b->s->base.session).takeover_ms &&
+		    mc_now_ns() - b->up_ns < RETURNS_MS * MC_NS_PER_MS;
+
+	return soon ? RETURN_MS : RETRY_MS;
+}
+
 /* Try to reach the master if the connection is down.  True: it is up. */
 static bool background_reach_master(struct mcs_background *b)
 {
 	uint64_t now = mc_now_ns();
 
-	if (mcs_session_up(b->s->base.session))
+	if (mcs_session_up(b->s->base.session)) {
+		b->up_ns = now;
 		return true;
+	}
 	if (now < b->retry_ns)
 		return false;
-	b->retry_ns = now + RETRY_MS * MC_NS_PER_MS;
+	b->retry_ns = now + background_retry_ms(b) * MC_NS_PER_MS;
 	return mcs_session_probe(b->s->base.session, mc_deadline_ms(CALL_MS)) >= 0;
 }
 
@@ -239,9 +253,12 @@ static uint64_t background_tick_ms(const struct mcs_background *b, bool work)
 	if (work)
 		return MCS_RELEASE_MS / 2;
 	if (!mcs_session_up(b->s->base.session))
-		ms = RETRY_MS;
+		ms = background_retry_ms(b);
 	if (ms > TICK_MAX_MS)
 		ms = TICK_MAX_MS;
+	/* The end of the connection is noticed at the next tick. */
+	if (mcs_session_terms(b->s->base.session).takeover_ms && ms > RETURN_MS)
+		ms = background_retry_ms(b);
 	if (b->repin_ns && ms > RETRY_MS)
 		ms = RETRY_MS;
 	return ms ? ms : 1;

@@ -18,6 +18,10 @@
 
 #define ANSWER_MIN_MS 1000
 #define FAILURES_MAX 5		/* then reconnect */
+/* Where another master takes over a silent one, it is looked for like this, that many times. */
+#define SEEK_MS 100
+#define SEEK_ANSWER_MS 400
+#define SEEKS_MAX 60
 
 MC_COUNTER(beats, "mooncake_client_heartbeats_total", "result=\"ok\"", "heartbeats sent")
 MC_COUNTER(lost, "mooncake_client_heartbeats_total", "result=\"failed\"", "heartbeats sent")
@@ -49,12 +53,20 @@ static uint32_t heartbeat_owner_ms(const struct mcs_heartbeat *h)
 	return ms ? ms : 1000;
 }
 
+/* The master has not answered, and another one may take over, or has done so. */
+static bool heartbeat_seeks(const struct mcs_heartbeat *h)
+{
+	return h->failures && h->failures <= SEEKS_MAX && mcs_session_terms(h->s->base.session).takeover_ms;
+}
+
 /* The period that the master asked for.  At most that of an owner while the master does not
  * answer, and for an owner, because the master may not know yet that this client is one. */
 static uint32_t heartbeat_period_ms(const struct mcs_heartbeat *h)
 {
 	uint32_t ms = mcs_session_terms(h->s->base.session).heartbeat_ms, most = heartbeat_owner_ms(h);
 
+	if (heartbeat_seeks(h))
+		return SEEK_MS;
 	ms = ms ? ms : 1000;
 	return ms > most && (h->failures || h->s->owner) ? most : ms;
 }
@@ -63,6 +75,8 @@ static uint32_t heartbeat_answer_ms(const struct mcs_heartbeat *h)
 {
 	uint32_t ms = heartbeat_period_ms(h), most = heartbeat_owner_ms(h);
 
+	if (heartbeat_seeks(h))
+		return SEEK_ANSWER_MS;
 	ms = ms < most ? ms : most;
 	return ms > ANSWER_MIN_MS ? ms : ANSWER_MIN_MS;
 }
@@ -115,7 +129,7 @@ static int heartbeat_connected(struct mcp_client *c, const struct mcp_hello_repl
 	if (!heartbeat_same_pool(h, hello->pool))
 		return mc_fail(-MC_ERPC, "%s is the master of another pool", mcp_client_greeting(c));
 	h->pool = hello->pool;
-	mcs_session_met(h->s->base.session, hello->server);
+	mcs_session_met(h->s->base.session, hello->server, mcp_client_greeting(c));
 	return 0;
 }
 
@@ -167,7 +181,7 @@ static void heartbeat_note(struct mcs_heartbeat *h, int r)
 		mc_warn("client", "the master does not answer, will retry master=%s "
 			"error=\"%s\"", h->s->base.store->conf.master, mc_err_detail(r));
 	/* TCP may not have noticed yet that the connection is dead. */
-	if (h->failures % FAILURES_MAX == 0)
+	if (h->failures % FAILURES_MAX == 0 || heartbeat_seeks(h))
 		mcp_client_reset(h->rpc);
 }
 

@@ -18,9 +18,15 @@
 #include "common/metrics.h"
 
 #define BACKOFF_FIRST_MS 5
+#define BACKOFF_SOON_MS 50	/* a takeover lasts some tenths of a second */
+#define BACKOFF_SOON 10
 #define BACKOFF_LAST_MS 100
 /* Minimum time between two resets of the connection, because each disturbs all running calls. */
 #define CLEANSE_MS 1000
+/* With several masters, until one has said how long a takeover takes: upstream's lease, and a second. */
+#define TAKEOVER_MS 6000
+/* A takeover may be followed by the return of owners and, in a full pool, of readers. */
+#define RETURN_MS 3000
 
 MC_COUNTER(connects, "mooncake_client_master_connects_total", "", "connections made to the master")
 MC_COUNTER(retries, "mooncake_client_retries_total", "cause=\"master\"",
@@ -37,7 +43,7 @@ struct mcs_session {
 	uint64_t down_since;	/* when the first request failed to reach the master, 0: it is up */
 	uint64_t tainted;	/* epoch whose connection is to be reset, 0: none */
 	uint64_t changed_ns;	/* when another master was found, 0: never */
-	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms;
+	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms, takeover_ms;
 	uint64_t fence, earlier;
 	unsigned version;	/* of the protocol */
 	uint64_t server_lo;	/* half of the id of the server of the connection, 0: none so far */
@@ -74,6 +80,9 @@ static int session_register(struct mcs_session *s, struct mcp_client *c, uint64_
 	__atomic_store_n(&s->heartbeat_ms, reply.heartbeat_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->lease_ttl_ms, reply.lease_ttl_ms, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->earlier, reply.earlier, __ATOMIC_RELAXED);
+	/* A store of leaders is there for takeovers, even if this master is too old to say so. */
+	if (reply.takeover_ms || !s->masters)
+		__atomic_store_n(&s->takeover_ms, reply.takeover_ms, __ATOMIC_RELAXED);
 	*ret_fence = reply.fence;
 	mcp_reply_done(&mem);
 	return 0;
@@ -147,6 +156,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 		free(s);
 		return r;
 	}
+	s->takeover_ms = s->masters || strchr(conf->addrs, ',') ? TAKEOVER_MS : 0;
 	/* A store has one leader, as if there were one address. */
 	mcs_same_pool_init(&s->pool, s->masters ? "" : conf->addrs, conf->pool);
 	r = mcp_client_open(&rpc, &s->rpc);
@@ -210,6 +220,7 @@ struct mcs_terms mcs_session_terms(const struct mcs_session *s)
 		.lease_ttl_ms = __atomic_load_n(&s->lease_ttl_ms, __ATOMIC_RELAXED),
 		.fence = __atomic_load_n(&s->fence, __ATOMIC_ACQUIRE),
 		.earlier = __atomic_load_n(&s->earlier, __ATOMIC_RELAXED),
+		.takeover_ms = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED),
 		.server = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED),
 	};
 }
@@ -253,10 +264,10 @@ static uint64_t session_note(struct mcs_session *s, int r)
 /* Wait before attempt number @n + 1; false: @until would pass. */
 static bool session_back_off(unsigned n, uint64_t until)
 {
-	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5);
+	uint64_t ms = BACKOFF_FIRST_MS << (n < 5 ? n : 5), most = n < BACKOFF_SOON ? BACKOFF_SOON_MS : BACKOFF_LAST_MS;
 
-	if (ms > BACKOFF_LAST_MS)
-		ms = BACKOFF_LAST_MS;
+	if (ms > most)
+		ms = most;
 	if (mc_now_ns() + ms * MC_NS_PER_MS >= until)
 		return false;
 	mc_metric_add(&retries, 1);
@@ -264,10 +275,24 @@ static bool session_back_off(unsigned n, uint64_t until)
 	return true;
 }
 
+uint64_t mcs_session_takeover_ms(const struct mcs_session *s)
+{
+	uint64_t ms = __atomic_load_n(&s->takeover_ms, __ATOMIC_RELAXED);
+
+	return ms ? 2 * ms + RETURN_MS : 0;
+}
+
+uint64_t mcs_session_grace_ms(const struct mcs_session *s)
+{
+	uint64_t ms = mcs_session_takeover_ms(s), grace = s->conf.grace_ms;
+
+	return grace >= MCS_SETUP_TIMEOUT_MS && grace < ms ? ms : grace;
+}
+
 /* Until when a call retries, if the master is down since @since. */
 static uint64_t session_retry_until(const struct mcs_session *s, uint64_t since, uint64_t deadline)
 {
-	uint64_t until = since + s->conf.grace_ms * MC_NS_PER_MS;
+	uint64_t until = since + mcs_session_grace_ms(s) * MC_NS_PER_MS;
 
 	return until < deadline ? until : deadline;
 }
@@ -419,12 +444,14 @@ void mcs_session_cleanse(struct mcs_session *s)
 	mcp_client_reset(s->rpc);
 }
 
-void mcs_session_met(struct mcs_session *s, struct mcp_id server)
+void mcs_session_met(struct mcs_session *s, struct mcp_id server, const char *addr)
 {
 	uint64_t ours = __atomic_load_n(&s->server_lo, __ATOMIC_RELAXED);
 
-	if (ours && ours != server.lo)
-		mcp_client_reset(s->rpc);
+	if (!ours || ours == server.lo)
+		return;
+	mcp_client_prefer(s->rpc, addr);
+	mcp_client_reset(s->rpc);
 }
 
 int mcs_send(struct mcs_session *s, uint16_t type, const void *msg)

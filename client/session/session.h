@@ -4,7 +4,8 @@
  * A call that cannot reach the master retries until its deadline, but not longer than the grace
  * period after the master was last up: calls wait for a master that restarts; when it stays down
  * they fail at once with -MC_ERPC.  The same time limits repetitions of requests that a restarted
- * master cannot answer before an owner has returned.
+ * master cannot answer before an owner has returned.  Where another master takes over, the grace period is longer than
+ * the slowest takeover.
  *
  * Each new connection has a number, the epoch.  The master frees everything that belongs to a
  * connection (pins, open puts) when it ends, so it is gone when the epoch has changed. */
@@ -16,6 +17,8 @@
 
 #include "proto/rpc_client.h"
 
+#define MCS_SETUP_TIMEOUT_MS 5000	/* default of mcs_conf.setup_timeout_ms */
+
 struct mcs_session;
 
 /* Values from the master's reply to the registration. */
@@ -25,6 +28,7 @@ struct mcs_terms {
 	 * of an earlier one. */
 	uint64_t fence, earlier;
 	uint64_t server;	/* lower half of the id of the master's process; 0: none so far */
+	uint32_t takeover_ms;	/* if the master is lost, another one leads after this time; 0: none does */
 };
 
 struct mcs_session_conf {
@@ -36,6 +40,8 @@ struct mcs_session_conf {
 	struct mcp_id pool;		/* of the process that this one replaces, zero: none (same_pool.h) */
 	unsigned min_version;		/* of the protocol: an older master is refused */
 	unsigned spin_us;
+	/* How long calls wait for a master that is down; longer where another one may take over, unless it is less than
+	 * the default of mcs_conf.setup_timeout_ms, because then the program wants errors early. */
 	uint64_t grace_ms;
 	/* NULL, or called on every new connection, after it is registered and before other calls use it: offers
 	 * the segments again.  May call through @c.  Negative: the connection is closed. */
@@ -61,9 +67,9 @@ void mcs_session_cleanse(struct mcs_session *s);
 
 bool mcs_session_up(const struct mcs_session *s);
 bool mcs_session_ever(const struct mcs_session *s);	/* has there ever been a connection? */
-/* Another connection of this process has found @server as the master.  A connection to another one is of no use any
- * more, although its machine may be silent: close it. */
-void mcs_session_met(struct mcs_session *s, struct mcp_id server);
+/* Another connection of this process has found @server as the master, at @addr.  A connection to another one is
+ * of no use any more, although its machine may be silent: close it. */
+void mcs_session_met(struct mcs_session *s, struct mcp_id server, const char *addr);
 /* Has another master process replaced the previous one less than @ms ago?  Then owners may still come back. */
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 /* Identity of the pool that this process belongs to (same_pool.h), zero: not known. */
@@ -71,6 +77,10 @@ struct mcp_id mcs_session_pool(const struct mcs_session *s);
 unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
+/* As mcs_takeover_ms(). */
+uint64_t mcs_session_takeover_ms(const struct mcs_session *s);
+/* For how long calls wait for a master that is down: conf.grace_ms, or longer. */
+uint64_t mcs_session_grace_ms(const struct mcs_session *s);
 /* The master asked for another heartbeat_ms. */
 void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ha.pml - a model of the masters' election and replication, for the model checker Spin.
  *
- * Checked: an acknowledged object is not lost and never reported as absent while it lives, and committed memory is not
- * overwritten, whatever master is slow, killed or restarted, and whenever the lease ends.  README has the command.
+ * Checked: an acknowledged object is not lost and never reported as absent while it lives, no reader finds an object that
+ * was removed before it asked, and committed memory is not overwritten, whatever master is slow, killed or restarted,
+ * whenever the lease ends, and whichever standby believes that the leader's process has ended.  README has the command.
  *
  * The parts, as docs/ARCHITECTURE.md "High availability" has them:
  *	store	etcd or Redis: the leader, its term, and the masters in sync ("insync"); all changes are transactions
@@ -10,6 +11,11 @@
  *		that depends on it any time may pass
  *	journal	a record is answered for when all masters in sync have it.  A master that does not confirm is removed
  *		from the set in the store first.  Only a member may become leader
+ *	notice	a standby in sync may take the lead during the lease, because the leader seems to have ended.  It may be
+ *		wrong.  It confirms nothing from then on; one transaction replaces the leader, if this is still the same
+ *		and the standby a member
+ *	promise	each confirmation of a standby is a promise not to serve for a time, which ends on the leader's clock
+ *		first.  The leader answers reads only while it has the promises of all members
  *	fence	an owner of memory refuses writers of older terms once a leader has attached it
  * One key, one range of memory; each value is put by one writer. */
 
@@ -30,8 +36,15 @@
 #define NO_LEASE_IN_READS 2
 #define NO_REMOVAL_IN_STORE 3
 #define NO_WAIT 4
+#define NO_PROMISE_IN_READS 5
+#define NO_PROMISE_WAIT 6
+#define NO_REFUSAL 7
+#define NO_MEMBER_CHECK 8
 #ifndef KILLS
 #define KILLS 1
+#endif
+#ifndef NOTICES
+#define NOTICES 1
 #endif
 #define NONE 255
 #define BIT(i) (1 << (i))
@@ -45,6 +58,13 @@ byte value[MASTERS], range[MASTERS];
 bool leads[MASTERS];		/* has the lease by its own clock */
 byte my_term[MASTERS], seen_term[MASTERS];
 byte life[MASTERS];		/* counts kills: a killed master's step is not continued */
+bool serves[MASTERS];		/* no promise to the last leader is left */
+byte need[MASTERS];		/* the members whose promise the leader needs */
+byte relies[MASTERS];		/* those whose promise lasts, by the leader's clock */
+bool bound[MASTERS];		/* the standby's promise lasts, by its own clock */
+bool fed[MASTERS];		/* the standby has confirmed in this life */
+bool noticed[MASTERS];		/* it confirms nothing; its promises are counted */
+byte notices;
 
 /* ---- the owner of the memory ---- */
 byte memory = 0, fence = 0;
@@ -52,11 +72,27 @@ byte memory = 0, fence = 0;
 /* ---- what clients know ---- */
 byte acknowledged = 0;		/* the last value that was put and not dropped */
 bool ended[VALUES + 1];		/* the value was dropped, or replaced */
+byte gone = 0;			/* values whose removal was answered for, or whose memory may have been granted again */
 
 /* ---- puts: one for each value; the term of the grant ---- */
 byte next = 1;
 bool written[VALUES + 1];
 byte grant[VALUES + 1];
+
+/* By its own clock. */
+#define ANSWERS(x) (x < MASTERS && leads[x % MASTERS] && serves[x % MASTERS] && !(need[x % MASTERS] & ~relies[x % MASTERS]))
+/* Will @x confirm to a leader of term @t? */
+#define CONFIRMS(x, t) (seen_term[x] <= t && !leads[x] && (!noticed[x] || BROKEN == NO_REFUSAL))
+
+inline promise(x, to) {
+#if NOTICES
+	relies[to] = relies[to] | BIT(x);
+	bound[x] = (noticed[x] -> bound[x] : true);
+	fed[x] = true
+#else
+	skip
+#endif
+}
 
 /* Wait until every master in sync has the journal of @m.  A member that does not answer is removed from the set, which
  * the store does for the leader only. */
@@ -67,10 +103,11 @@ inline replicate(m, t) {
 	:: j < MASTERS && j != m && (insync & BIT(j)) ->
 		if
 		/* It refuses a leader of an older term. */
-		:: atomic { life[m] == born && seen_term[j] <= t && !leads[j] ->
-			seen_term[j] = t; value[j] = value[m]; range[j] = range[m] }; j++
+		:: atomic { life[m] == born && CONFIRMS(j, t) ->
+			seen_term[j] = t; value[j] = value[m]; range[j] = range[m]; promise(j, m) }; j++
 		:: atomic { life[m] == born && (BROKEN == NO_REMOVAL_IN_STORE || leader == m && term == t) ->
-			insync = (BROKEN == NO_REMOVAL_IN_STORE -> insync : insync & ~BIT(j)) }; j++
+			insync = (BROKEN == NO_REMOVAL_IN_STORE -> insync : insync & ~BIT(j));
+			need[m] = need[m] & ~BIT(j) }; j++
 		:: life[m] != born || term != t -> goto lost
 		fi
 	:: j == MASTERS -> j = 0; break
@@ -80,12 +117,35 @@ inline replicate(m, t) {
 inline join(x) {
 	atomic {
 		m != x && !(insync & BIT(x)) && leader == m && term == t && leads[m] && life[m] == born &&
-		seen_term[x] <= t && !leads[x] ->
+		CONFIRMS(x, t) ->
 		seen_term[x] = t;
 		value[x] = value[m];
 		range[x] = range[m];
-		insync = insync | BIT(x)
+		insync = insync | BIT(x);
+		need[m] = (NOTICES -> need[m] | BIT(x) : 0);
+		promise(x, m)
 	}
+}
+
+/* An empty part shows that the leader lives. */
+inline beat(x) {
+	atomic { (need[m] & ~relies[m] & BIT(x)) && life[m] == born && CONFIRMS(x, t) -> seen_term[x] = t; promise(x, m) }
+}
+
+/* One transaction.  Nothing that was acknowledged is lost. */
+inline become_leader(m) {
+	born = life[m];
+	term++;
+	leader = m;
+	t = term;
+	my_term[m] = t;
+	seen_term[m] = t;
+	leads[m] = true;
+#if NOTICES
+	need[m] = insync & ~BIT(m);
+	relies[m] = 0;
+#endif
+	assert(!acknowledged || value[m] == acknowledged)
 }
 
 /* ---- one master ---- */
@@ -93,20 +153,38 @@ proctype master(byte m) {
 	byte j, t, v, born;
 
 standby:
-	atomic { leads[m] = false; born = life[m]; t = 0; v = 0; j = 0 }
-	/* Become the leader: one transaction. */
-	atomic {
-		leader == NONE && (insync & BIT(m)) && term < TERMS ->
-		born = life[m];
-		term++;
-		leader = m;
-		t = term;
-		my_term[m] = t;
-		seen_term[m] = t;
-		leads[m] = true;
-		/* Nothing that was acknowledged is lost. */
-		assert(!acknowledged || value[m] == acknowledged)
-	}
+	atomic { leads[m] = false; serves[m] = false; noticed[m] = false; born = life[m]; t = 0; v = 0; j = 0 }
+	if
+	:: atomic {
+			leader == NONE && (insync & BIT(m)) && term < TERMS ->
+			become_leader(m);
+			serves[m] = true
+		}
+	/* The leader seems to have ended. */
+	:: atomic {
+			notices < NOTICES && fed[m] && leader != NONE && leader != m && (insync & BIT(m)) &&
+			seen_term[m] == term && term < TERMS ->
+			born = life[m];
+			notices++;
+			noticed[m] = true;
+			j = leader;
+			t = term
+		};
+		if
+		:: atomic {
+				life[m] == born && leader == j && term == t &&
+				((insync & BIT(m)) || BROKEN == NO_MEMBER_CHECK) ->
+				j = 0;
+				become_leader(m)
+			}
+		:: goto standby
+		fi;
+		/* The last leader's reads end. */
+		if
+		:: atomic { life[m] == born && leads[m] && (!bound[m] || BROKEN == NO_PROMISE_WAIT) -> serves[m] = true }
+		:: atomic { life[m] != born || !leads[m] -> goto standby }
+		fi
+	fi;
 	/* The owner attaches, and fences writers of older terms.  Memory of an unfinished put is free after that. */
 	atomic {
 		if
@@ -127,6 +205,11 @@ standby:
 	:: join(1)
 #if MASTERS > 2
 	:: join(2)
+#endif
+	:: beat(0)
+	:: beat(1)
+#if MASTERS > 2
+	:: beat(2)
 #endif
 	/* A put: only into free memory. */
 	:: atomic {
@@ -150,12 +233,14 @@ standby:
 		fi
 	/* Eviction.  The memory is granted again only after this record, so not before it is replicated. */
 	:: atomic { value[m] && leads[m] && life[m] == born ->
-			ended[value[m]] = true;
-			acknowledged = (acknowledged == value[m] -> 0 : acknowledged);
+			v = value[m];
+			ended[v] = true;
+			acknowledged = (acknowledged == v -> 0 : acknowledged);
 			value[m] = 0;
 			range[m] = 0
 		};
-		replicate(m, t)
+		replicate(m, t);
+		atomic { gone = gone | BIT(v); v = 0 }
 	od;
 lost:
 	goto standby
@@ -173,23 +258,25 @@ proctype writer(byte v) {
 }
 
 inline read(x) {
-	atomic { my_term[x] -> before = acknowledged };
+	atomic { my_term[x] -> before = acknowledged; dead = gone };
 	atomic { t = my_term[x]; v = value[x] };
 	atomic {
 		if
-		:: leads[x] && my_term[x] == t || BROKEN == NO_LEASE_IN_READS ->
+		:: leads[x] && serves[x] && my_term[x] == t && (ANSWERS(x) || BROKEN == NO_PROMISE_IN_READS) ||
+		   BROKEN == NO_LEASE_IN_READS ->
+			assert(!v || !(dead & BIT(v)));
 			/* The value lived all the time. */
 			assert(!before || before != acknowledged || v == before);
 			assert(!v || v != acknowledged || memory == v)
 		:: else		/* no answer */
 		fi;
-		t = 0; v = 0; before = 0
+		t = 0; v = 0; before = 0; dead = 0
 	}
 }
 
 /* A get: the master looks, and checks its lease after the request came; the answer leaves, however late. */
 proctype reader() {
-	byte t, v, before;
+	byte t, v, before, dead;
 
 	do
 	:: read(0)
@@ -200,13 +287,41 @@ proctype reader() {
 	od
 }
 
-/* The lease ends: by the leader's clock, then by the store's. */
+#if MASTERS > 2
+#define RELIES(x) ((relies[0] | relies[1] | relies[2]) & BIT(x))
+#else
+#define RELIES(x) ((relies[0] | relies[1]) & BIT(x))
+#endif
+
+/* The lease ends: by the leader's clock, then by the store's; so do promises. */
 proctype clock() {
 	do
+	:: atomic { relies[0] -> relies[0] = 0 }
+	:: atomic { relies[1] -> relies[1] = 0 }
+	:: atomic { bound[0] && !RELIES(0) -> bound[0] = false }
+	:: atomic { bound[1] && !RELIES(1) -> bound[1] = false }
+	/* That of a leader which was replaced. */
+	:: atomic { leads[0] && leader != 0 -> leads[0] = false }
+	:: atomic { leads[1] && leader != 1 -> leads[1] = false }
+#if MASTERS > 2
+	:: atomic { relies[2] -> relies[2] = 0 }
+	:: atomic { bound[2] && !RELIES(2) -> bound[2] = false }
+	:: atomic { leads[2] && leader != 2 -> leads[2] = false }
+#endif
 	:: atomic { leader != NONE && term < TERMS -> leads[leader] = false }
-	:: atomic { leader != NONE && !leads[leader] -> leader = NONE }
+	/* A lease is longer than a promise: a leader that was replaced answers nothing any more. */
+	:: atomic { leader != NONE && !leads[leader] && !ANSWERS(0) && !ANSWERS(1) && !ANSWERS(2) -> leader = NONE }
 	:: atomic { leader == NONE && term == TERMS -> break }
 	od
+}
+
+inline kill(x) {
+	life[x]++;
+	leads[x] = false;
+	serves[x] = false;
+	noticed[x] = false;
+	fed[x] = false;
+	bound[x] = false
 }
 
 /* kill -9 of any master, KILLS times; it starts again at once, as a standby. */
@@ -214,8 +329,8 @@ proctype killer() {
 	byte n;
 
 	do
-	:: atomic { n < KILLS -> life[0]++; leads[0] = false; n++ }
-	:: atomic { n < KILLS -> life[1]++; leads[1] = false; n++ }
+	:: atomic { n < KILLS -> kill(0); n++ }
+	:: atomic { n < KILLS -> kill(1); n++ }
 	:: break
 	od
 }

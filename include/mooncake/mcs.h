@@ -74,8 +74,9 @@ struct mcs_conf {
 	uint64_t segment_size;		/* bytes of memory to contribute, 0: none */
 	const char *segment_kind;	/* "auto", "tmpfs", "memfd", "hugetlb" */
 	int64_t timeout_ms;		/* default deadline of calls, 30000 */
-	/* How long mcs_open() tries to reach the master, and how long calls wait for a master
-	 * that is down (never beyond their own deadline); 5000 */
+	/* How long mcs_open() tries to reach the master, and how long calls wait for a master that is down (never
+	 * beyond their own deadline); 5000.  Where another master takes over, both wait for mcs_takeover_ms() if that
+	 * is longer, unless this value is below 5000. */
 	int64_t setup_timeout_ms;
 	unsigned io_threads;		/* threads of the transfer engine, 0: its default */
 	unsigned spin_us;		/* how long waits poll before they sleep, 0: never */
@@ -163,6 +164,9 @@ int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_
 int mcs_health(mcs_t *s);
 /* The time for which the master protects an object after a read or a query, from the last registration; ms. */
 unsigned mcs_lease_ms(mcs_t *s);
+/* The time for which a call must be able to wait so that a change of the master does not make it fail, ms; 0: no other
+ * master takes over.  Any thread. */
+unsigned mcs_takeover_ms(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
 
 /* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered

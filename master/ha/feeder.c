@@ -26,7 +26,8 @@
 #define LOG "feeder"
 #define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
 #define PART (1u << 20)		/* bytes of one message */
-#define BEAT_MS 50		/* an empty part shows that the leader lives */
+#define BEAT_MS 30		/* an empty part shows that the leader lives */
+#define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
 
 MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")
 MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in sync that did not confirm in time")
@@ -38,7 +39,9 @@ struct feeder {
 	bool used, ended;	/* ended: the thread can be joined */
 	bool waited;		/* answers wait for it */
 	bool member;		/* in the store */
+	bool listed;		/* it is in the store, or may be: its promise is needed */
 	uint64_t lsn;		/* it has the records up to here */
+	uint64_t promised;	/* it does not lead before then */
 };
 
 struct mcm_feeders {
@@ -57,6 +60,7 @@ struct mcm_feeders {
 	struct feeder feeder[STANDBYS_MAX];
 	uint64_t written;
 	bool stopping;
+	uint64_t promised;		/* atomic: the first end of the promises that are needed; MC_NEVER: none is */
 };
 
 int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **ret)
@@ -68,6 +72,7 @@ int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **re
 	f->conf = *conf;
 	snprintf(f->self, sizeof(f->self), "%s", conf->self);
 	f->conf.self = f->self;
+	f->promised = MC_NEVER;
 	pthread_mutex_init(&f->members_lock, NULL);
 	pthread_mutex_init(&f->report_lock, NULL);
 	pthread_mutex_init(&f->lock, NULL);
@@ -182,7 +187,10 @@ static void report(struct mcm_feeders *f)
 
 bool mcm_feeders_lead(const struct mcm_feeders *f)
 {
-	return mc_now_ns() < __atomic_load_n(f->conf.until, __ATOMIC_ACQUIRE);
+	uint64_t now = mc_now_ns();
+
+	return now < __atomic_load_n(f->conf.until, __ATOMIC_ACQUIRE) &&
+	       now < __atomic_load_n(&f->promised, __ATOMIC_ACQUIRE);
 }
 
 void mcm_feeders_prolonged(struct mcm_feeders *f)
@@ -193,7 +201,25 @@ void mcm_feeders_prolonged(struct mcm_feeders *f)
 
 /* ---- members in the store ------------------------------------------------------------------------ */
 
-/* Add the standby to the members in the store, or remove it. */
+/* Lock held. */
+static void promises_changed(struct mcm_feeders *f)
+{
+	uint64_t first = MC_NEVER;
+
+	for (unsigned i = 0; i < STANDBYS_MAX; i++)
+		if (f->feeder[i].used && f->feeder[i].listed && f->feeder[i].promised < first)
+			first = f->feeder[i].promised;
+	__atomic_store_n(&f->promised, first, __ATOMIC_RELEASE);
+}
+
+static void need_promise(struct feeder *p, bool on)
+{
+	MC_LOCKED(&p->all->lock);
+	p->listed = on;
+	promises_changed(p->all);
+}
+
+/* Add the standby to the members in the store, or remove it.  After a failure it may be among them or not. */
 static int member_set(struct feeder *p, bool is)
 {
 	struct mcm_feeders *f = p->all;
@@ -210,9 +236,13 @@ static int member_set(struct feeder *p, bool is)
 			name[n++] = q->name;
 	}
 	pthread_mutex_unlock(&f->lock);
+	if (is)
+		need_promise(p, true);
 	r = f->conf.set_members(f->conf.arg, name, n);
 	if (r < 0)
 		return r;
+	if (!is)
+		need_promise(p, false);
 	pthread_mutex_lock(&f->lock);
 	p->member = is;
 	for (unsigned i = 0; i < STANDBYS_MAX; i++)
@@ -237,16 +267,30 @@ struct feeding {
 	uint8_t *buf;
 };
 
+/* @asked: before the request was sent that it has confirmed. */
+static void promised(struct feeder *p, uint64_t asked)
+{
+	MC_LOCKED(&p->all->lock);
+	p->promised = asked + (MCM_PROMISE_MS - MCM_PROMISE_MS / DRIFT_SHARE) * MC_NS_PER_MS;
+	promises_changed(p->all);
+}
+
 static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin)
 {
 	const struct mcm_feeders *f = g->p->all;
 	const struct mcp_feed msg = {
 		.term = f->conf.term, .begin = begin, .checkpoint = part->checkpoint, .last = part->last,
 		.sequence = part->sequence, .offset = part->offset, .data = mcp_bytes(g->buf, part->len),
+		.promise_ms = MCM_PROMISE_MS,
 	};
 	struct mcp_feed_reply reply;
+	uint64_t asked = mc_now_ns();
+	int r;
 
-	return mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
+	r = mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
+	if (r == 0)
+		promised(g->p, asked);
+	return r;
 }
 
 /* Send the next part.  1: sent; 0: there is none. */
@@ -341,9 +385,9 @@ static void take_out(struct feeding *g)
 	const struct timespec pause = { .tv_nsec = 100000000 };
 	bool was = g->p->member;
 
-	while (g->p->member && !stopping(f) && member_set(g->p, false) < 0)
+	while (g->p->listed && !stopping(f) && member_set(g->p, false) < 0)
 		nanosleep(&pause, NULL);
-	if (g->p->member)
+	if (g->p->listed)
 		return;
 	if (was)
 		mc_metric_add(&removed, 1);
@@ -390,7 +434,7 @@ static struct feeder *place_for(struct mcm_feeders *f, struct mcp_bytes name, bo
 	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
 		struct feeder *p = &f->feeder[i];
 
-		if (p->used && p->ended && !p->member) {
+		if (p->used && p->ended && !p->listed) {
 			pthread_join(p->thread, NULL);
 			*p = (struct feeder){ .all = f };
 		}

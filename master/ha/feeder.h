@@ -5,6 +5,10 @@
  * master.  From before that moment every answer waits until it has the records.  A standby that does not confirm in
  * time is removed from the members in the store; only then do answers stop waiting for it.
  *
+ * A standby that confirms also promises not to serve for MCM_PROMISE_MS: it may replace this master during the lease,
+ * if this process seems to have ended.  Answers leave only while the promises of all members last, so they
+ * are still true when they leave.
+ *
  * The protocol is the one of docs/models/ha.pml. */
 #ifndef MCM_FEEDER_H
 #define MCM_FEEDER_H
@@ -16,6 +20,10 @@
 
 struct mcm;
 struct mcm_feeders;
+
+/* A master that replaces an ended one waits at most for this time; a standby that does not confirm for longer delays
+ * all answers. */
+#define MCM_PROMISE_MS 150u
 
 struct mcm_feeders_conf {
 	uint64_t term;
@@ -42,7 +50,7 @@ int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret
 bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn);
 /* Wait for that. */
 void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn);
-/* Does this master lead, by its own clock?  Answers leave only then. */
+/* Does this master lead, by its own clock and the promises of the standbys?  Answers leave only then. */
 bool mcm_feeders_lead(const struct mcm_feeders *f);
 /* The lease was prolonged: let answers leave that waited for that. */
 void mcm_feeders_prolonged(struct mcm_feeders *f);

@@ -19,6 +19,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/net/httpd.h"
+#include "common/net/net.h"
 #include "common/thread.h"
 #include "master/ha/feeder.h"
 #include "master/ha/identity.h"
@@ -30,6 +31,12 @@
 
 #define LOG "ha"
 #define POLL_MS 100		/* a standby looks at the store so often */
+#define NOTICE_MS 10		/* and so often whether it has lost its leader */
+#define PROBE_MS 200		/* time limit of a connection to a leader that may have ended */
+#define PROBES_MS 1000		/* a lost leader is probed for this time */
+/* A leader that was replaced by mistake closes no connection, but answers no heartbeat: clients wait for the answer. */
+#define SILENCE_MS 1000
+#define TAKEOVER_MS 1000	/* a standby leads so long after the end of the lease, at the latest */
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
 #define RENEWALS 4		/* in the time of a lease */
@@ -59,6 +66,8 @@ struct mcm_ha {
 	bool stepping_down;		/* atomic: the end is not that of the program */
 	struct mcm_lead lead;
 	/* standby */
+	uint64_t looked_ns;		/* when the store was last looked at */
+	uint64_t serve_from;		/* of mcm_lead, 0: at once */
 	struct mc_httpd *httpd;
 	struct mcm_identity me;
 	uint64_t stateless_ns;		/* since when the store has no state; 0: it has */
@@ -167,9 +176,16 @@ static bool is_member(const struct mcm_ha *ha, const struct mcd_seat_view *v)
 static int set_members(void *arg, const char *const *member, unsigned n)
 {
 	struct mcm_ha *ha = arg;
+	int r;
 
 	MC_LOCKED(&ha->lock);
-	return mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
+	r = mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
+	if (r == -MC_EOWNER && ha->renews && !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE)) {
+		/* Another master leads: the thread that renews ends this one. */
+		__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
+		mc_stop_kick(&ha->stop);
+	}
+	return r;
 }
 
 /* Another master may lead: nothing of this process counts any more. */
@@ -299,7 +315,8 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
 	ha->lead = (struct mcm_lead){
 		.feeders = ha->feeders, .name = ha->addr, .term = term, .stopped = stopped, .step_down = step_down,
-		.lost = lost, .arg = ha,
+		.lost = lost, .arg = ha, .serve_from = ha->serve_from,
+		.silence_ms = ha->serve_from ? SILENCE_MS : 0, .takeover_ms = ha->ttl_ms + TAKEOVER_MS,
 	};
 	where->lead = &ha->lead;
 	return 1;
@@ -430,6 +447,67 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	return r == 0;
 }
 
+/* Does nothing listen at that address?  Only a refusal is a sign of that. */
+static bool refuses(const char *name)
+{
+	char addr[MCD_SEAT_NAME_MAX];
+	int fd;
+
+	mcd_seat_address(name, addr);
+	fd = mc_connect(addr, mc_deadline_ms(PROBE_MS));
+	if (fd >= 0)
+		close(fd);
+	return fd == -ECONNREFUSED;
+}
+
+/* The connection from the leader has ended.  1: nothing listens at its address any more either, so its process has
+ * ended, and this master has the lease instead. */
+static int notice(struct mcm_ha *ha, uint64_t *ret_term)
+{
+	uint64_t term, since, promised;
+	struct mcd_seat_view v;
+	int r;
+
+	if (!mcm_standby_lost(ha->standby, &term, &since) || mc_now_ns() - since > PROBES_MS * MC_NS_PER_MS)
+		return 0;
+	r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(PROBE_MS));
+	if (r < 0 || v.term != term || !*v.leader || !strcmp(v.leader, ha->name) || !is_member(ha, &v) ||
+	    !mcm_standby_whole(ha->standby) || !refuses(v.leader))
+		return 0;
+	/* The sign may be wrong.  A leader that lives cannot answer writes from now on, nor reads after the promise. */
+	promised = mcm_standby_refuse(ha->standby);
+	r = mcd_seat_replace(ha->seat, mc_deadline_ms(CALL_MS), ret_term);
+	if (r < 0) {
+		if (r != -EAGAIN)
+			mc_warn(LOG, "cannot replace the leader, whose process has ended: %s", mc_err_detail(r));
+		mcm_standby_accept(ha->standby);
+		return 0;
+	}
+	mc_warn(LOG, "the leader's process has ended: it closed its connection, and refuses others leader=%s",
+		v.leader);
+	ha->serve_from = promised;
+	return 1;
+}
+
+/* Whatever comes first: this master has the lease (1), or a signal (0). */
+static int await_lease(struct mcm_ha *ha, uint64_t *ret_term)
+{
+	int sig;
+
+	for (;;) {
+		if (notice(ha, ret_term))
+			return 1;
+		if (mc_now_ns() - ha->looked_ns >= POLL_MS * MC_NS_PER_MS) {
+			if (look(ha, ret_term))
+				return 1;
+			ha->looked_ns = mc_now_ns();
+		}
+		sig = mc_signals_wait_ms(NOTICE_MS);
+		if (sig == SIGINT || sig == SIGTERM)
+			return 0;
+	}
+}
+
 int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 {
 	const struct mcm_standby_conf standby = {
@@ -440,7 +518,7 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 		.conn = ha->store, .cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
 	};
 	uint64_t term = 0;
-	int r, sig;
+	int r;
 
 	r = mcm_standby_start(&standby, &ha->standby);
 	if (r == 0)
@@ -454,10 +532,5 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 	if (r < 0)
 		return r;
 	mc_info(LOG, "standby name=%s", ha->name);
-	while (!look(ha, &term)) {
-		sig = mc_signals_wait_ms(POLL_MS);
-		if (sig == SIGINT || sig == SIGTERM)
-			return 0;
-	}
-	return lead(ha, term, where);
+	return await_lease(ha, &term) ? lead(ha, term, where) : 0;
 }

@@ -25,8 +25,28 @@ struct mcm_standby {
 	struct mcm_copy *copy;
 	uint64_t term;		/* the newest seen */
 	uint64_t fed_ns;
+	/* Until when this master promised the leader of that term not to replace it; MC_NEVER: as long as its lease. */
+	uint64_t promised, promised_term;
+	const struct mcp_session *feeder;	/* of the last confirmation; NULL: it has ended, or there was none */
+	uint64_t lost_ns;	/* when that session ended; 0: it has not */
+	bool refuses;
 	bool whole;
 };
+
+/* @came: when the request came.  The leader counts from before it sent the request. */
+static void promise_locked(struct mcm_standby *s, const struct mcp_session *session, const struct mcp_feed *rq,
+			   uint64_t came)
+{
+	/* An older version of the leader gives no time: it answers reads without a promise. */
+	uint64_t until = rq->promise_ms ? came + rq->promise_ms * MC_NS_PER_MS : MC_NEVER;
+
+	/* Leaders of older terms have ended. */
+	if (rq->term > s->promised_term || until > s->promised)
+		s->promised = until;
+	s->promised_term = rq->term;
+	s->feeder = session;
+	s->lost_ns = 0;
+}
 
 static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
 {
@@ -39,6 +59,8 @@ static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
 	if (rq->term < s->term)
 		return mc_fail(-MC_ESTALE_PUT, "the leader of term %llu was replaced, the term is %llu",
 			       (unsigned long long)rq->term, (unsigned long long)s->term);
+	if (s->refuses)
+		return mc_fail(-MC_EMODE, "this master takes the lead, because the leader seemed to have ended");
 	s->term = rq->term;
 	s->fed_ns = mc_now_ns();
 	if (rq->begin) {
@@ -61,14 +83,16 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 {
 	struct mcm_standby *s = arg;
 	struct mcp_feed_reply reply = { 0 };
+	uint64_t came = mc_now_ns();
 	struct mcp_feed rq;
 	int r = mcp_decode(&mcp_desc_feed, body, len, &rq);
 
-	(void)session;
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
 	r = feed_locked(s, &rq);
+	if (r == 0)
+		promise_locked(s, session, &rq, came);
 	reply.complete = s->whole;
 	pthread_mutex_unlock(&s->lock);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_feed_reply, &reply);
@@ -83,8 +107,13 @@ static int opened(struct mcp_session *session, void *arg)
 
 static void closed(struct mcp_session *session, void *arg)
 {
-	(void)session;
-	(void)arg;
+	struct mcm_standby *s = arg;
+
+	MC_LOCKED(&s->lock);
+	if (session != s->feeder)
+		return;
+	s->feeder = NULL;
+	s->lost_ns = mc_now_ns();
 }
 
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret)
@@ -140,4 +169,27 @@ uint64_t mcm_standby_fed(struct mcm_standby *s)
 {
 	MC_LOCKED(&s->lock);
 	return s->fed_ns;
+}
+
+bool mcm_standby_lost(struct mcm_standby *s, uint64_t *ret_term, uint64_t *ret_since)
+{
+	MC_LOCKED(&s->lock);
+	if (!s->lost_ns || s->promised == MC_NEVER)
+		return false;
+	*ret_term = s->promised_term;
+	*ret_since = s->lost_ns;
+	return true;
+}
+
+uint64_t mcm_standby_refuse(struct mcm_standby *s)
+{
+	MC_LOCKED(&s->lock);
+	s->refuses = true;
+	return s->promised;
+}
+
+void mcm_standby_accept(struct mcm_standby *s)
+{
+	MC_LOCKED(&s->lock);
+	s->refuses = false;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * standby.h - a master while another one leads: it serves no client, and copies the leader's journal.
  *
- * The leader connects to it (MCP_FEED).  A leader of an older term than the newest seen is refused. */
+ * The leader connects to it (MCP_FEED).  A leader of an older term than the newest seen is refused.  Each confirmation
+ * promises for a short time that this master does not replace the leader during its lease (docs/ARCHITECTURE.md,
+ * "Several masters"). */
 #ifndef MCM_STANDBY_H
 #define MCM_STANDBY_H
 
@@ -29,6 +31,13 @@ void mcm_standby_stop(struct mcm_standby *s);
 bool mcm_standby_whole(struct mcm_standby *s);
 /* Refuse leaders of older terms. */
 void mcm_standby_term(struct mcm_standby *s, uint64_t term);
+/* The connection of the leader that fed this standby has ended, and no leader has fed it since: true, with the leader's
+ * term and when that was. */
+bool mcm_standby_lost(struct mcm_standby *s, uint64_t *ret_term, uint64_t *ret_since);
+/* Confirm nothing to any leader, until mcm_standby_accept().  Returns when the last promise to a leader ends: the
+ * leaders that rely on it answer nothing after that (mc_now_ns() scale). */
+uint64_t mcm_standby_refuse(struct mcm_standby *s);
+void mcm_standby_accept(struct mcm_standby *s);
 /* When the last part came (mc_now_ns() scale); 0: none has. */
 uint64_t mcm_standby_fed(struct mcm_standby *s);
 

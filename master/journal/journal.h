@@ -107,6 +107,8 @@ int mcm_checkpoint(struct mcm *m);
 /* Restored objects keep their memory until clients have had time to find the new master and to
  * repeat their pins. */
 
+/* Before the monitor runs: clients may notice the restart @ms later than usually. */
+void mcm_grace_extend(struct mcm *m, uint64_t ms);
 /* For the monitor, which decides when the grace period is over. */
 void mcm_grace_tick(struct mcm *m);
 bool mcm_grace_active(const struct mcm *m);

@@ -46,6 +46,12 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects)
 	m->grace_until_ms = mcm_now_ms(m) + HEARTBEATS * mcm_heartbeat_of(m, m->segments.n_live);
 }
 
+void mcm_grace_extend(struct mcm *m, uint64_t ms)
+{
+	m->grace_from_ms += ms;
+	m->grace_until_ms += m->grace_until_ms ? ms : 0;
+}
+
 /* A slot with a grace pin is not reused before this. */
 static void unpin_slot(struct mcm *m, uint32_t slot)
 {

@@ -126,6 +126,7 @@ static int serve_register(struct mcp_session *s, const void *body, size_t len,
 		.lease_ttl_ms = (uint32_t)mcm_read_lease_ms(m),
 		.fence = ms->fence,
 		.earlier = __atomic_load_n(&m->puts.quarantine.restored_upto, __ATOMIC_RELAXED),
+		.takeover_ms = m->lead ? m->lead->takeover_ms : 0,
 	};
 	return mcp_answer(answer, &mcp_desc_register_reply, &reply);
 }

@@ -316,6 +316,8 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 	mc_metric_add(&alloc_failures, 1);
 	if (owners_awaited(m))
 		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet");
+	if (len <= largest && mcm_grace_pins_left(m))
+		return mc_fail(-MC_ENOTREADY, "clients of the last master may still read the objects in the memory");
 	if (!largest)
 		return mc_fail(-MC_ENOSPACE, "no segment is mounted");
 	if (len > largest)

@@ -469,6 +469,8 @@ bool mcm_evict_background(struct mcm *m)
 	unsigned keep_recent = mcm_promise_leases_active(m) ? MCM_EVICT_KEEP_RECENT : 0;
 	unsigned i, top;
 	bool more = mcm_grace_release(m);
+	/* The oldest objects have grace pins, so the newest ones would be evicted. */
+	bool held = mcm_grace_pins_left(m);
 
 	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
 	pthread_rwlock_rdlock(&m->segments.lock);
@@ -482,7 +484,7 @@ bool mcm_evict_background(struct mcm *m)
 
 		if (state == MCP_SEG_UNMOUNTING) {
 			segment_sweep(m, s);
-		} else if (state == MCP_SEG_OK && segment_excess(s, segment_high(m, s))) {
+		} else if (state == MCP_SEG_OK && !held && segment_excess(s, segment_high(m, s))) {
 			if (segment_lower(m, s, keep_recent))
 				more = true;
 			else if (m->conf.allow_evict_soft_pinned_objects &&

@@ -168,7 +168,7 @@ static int open_reader(struct opening *p, struct mcfs_handle **ret)
 			goto fail;
 		mcfs_inode_share(&fs->inodes, in, h->object);
 	}
-	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
+	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_timeout_ms(fs));
 	*ret = h;
 	return 0;
 fail:
@@ -339,7 +339,7 @@ static int create_to_read(struct mcfs_op *op, const struct mcfs_key *key, const 
 	h->object = o;
 	o = NULL;
 	mcfs_inode_share(&fs->inodes, in, h->object);
-	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_live(&fs->conf.timeout));
+	h->ahead = mcfs_ahead_new(fs->pool, h->object, mcfs_timeout_ms(fs));
 	if (!mcfs_handle_number(fs, h))
 		goto fail;
 	*ret_inode = in;

@@ -53,7 +53,7 @@ static int publish_own(const struct renaming *rn)
 	/* A commit may take longer than the operation's deadline, in proportion to the size:
 	 * restart the deadline for the remaining steps. */
 	if (own)
-		rn->op->deadline = mc_deadline_ms((int64_t)mcfs_live(&rn->op->fs->conf.timeout));
+		rn->op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(rn->op->fs));
 	mcfs_writer_unref(own);
 	return r;
 }

@@ -11,6 +11,34 @@ seat() {
 	node_run "$1" "$top_builddir/tests/integ/seat_node" "$CONN" "${CLUSTER:-c}" "$1:1" "$TTL"
 }
 
+# B leads with term 70, and A replaces it during its lease, once: B's lease is lost.
+check_replace() {
+	expect b 'members a:1' ok
+	expect_error a replace -11 'the state has changed'
+	expect b 'members a:1,b:1' ok
+	expect a look 'term=70 leader=b:1 members=a:1,b:1'
+	expect a replace 'term=71'
+	expect a leads yes
+	expect_error b 'members b:1' -1010 'another master leads'
+	expect a look 'term=71 leader=a:1 members=a:1,b:1'
+	expect a renew ok
+	# The end of the replaced leader does not end the lease of the next one.
+	expect b look 'term=71 leader=a:1 members=a:1,b:1'
+	expect b replace 'term=72'
+	expect a leave ok
+	expect a look 'term=72 leader=b:1 members=a:1,b:1'
+	expect_error a renew -1010 'does not lead'
+	expect b renew ok
+	# Both replace the same leader: one of them leads.
+	expect b look 'term=72 leader=b:1 members=a:1,b:1'
+	expect a replace 'term=73'
+	expect_error b replace -11 'another master leads'
+	expect a leave ok
+	expect b look 'term=73 leader= members=a:1,b:1'
+	expect_error b replace -11 'could be replaced'
+	expect b take 'term=74'
+}
+
 # nodes A and B; A leads with @1
 check_two() {
 	local term
@@ -35,30 +63,31 @@ check_two() {
 	expect b look 'term=1 leader= members=a:1,b:1'
 	expect b 'take 70' 'term=70'
 	expect a look 'term=70 leader=b:1 members=a:1,b:1'
+	check_replace
 	# A killed leader's lease expires, not earlier than it may still lead.
 	node_kill b
 	expect_error a take -11 'another master leads'
 	wait_for 8 taken a
-	expect a look 'term=71 leader=a:1 members=a:1,b:1'
+	expect a look 'term=75 leader=a:1 members=a:1,b:1'
 	expect a renew ok
 }
 
 taken() {
-	[[ "$(ask "$1" look)" == *' leader= '* ]] && [ "$(ask "$1" take)" = "term=${2:-71}" ]
+	[[ "$(ask "$1" look)" == *' leader= '* ]] && [ "$(ask "$1" take)" = "term=${2:-75}" ]
 }
 
 # A leads: it is stopped longer than its lease, and another node leads meanwhile.
 check_stopped() {
 	seat b
 	kill -STOP "${NODE_PID[a]}"
-	wait_for 8 taken b 72
+	wait_for 8 taken b 76
 	kill -CONT "${NODE_PID[a]}"
 	expect a leads no
 	expect_error a 'members a:1' -1010 'another master leads'
 	expect_error a renew -1010 'does not lead'
 	expect b leads yes
 	expect b renew ok
-	expect a look 'term=72 leader=b:1 members=a:1,b:1'
+	expect a look 'term=76 leader=b:1 members=a:1,b:1'
 	expect b leave ok
 }
 
@@ -118,9 +147,8 @@ if command -v etcd >/dev/null; then
 	check_races
 	# One member less: the others serve.
 	kill_pid "${member[1]}"
-	ask b look >/dev/null
 	# etcd may have to elect its own leader first
-	takes() { [[ "$(ask b take)" == term=* ]]; }
+	takes() { ask b look >/dev/null; [[ "$(ask b take)" == term=* ]]; }
 	wait_for 20 takes || fail "no leader with two members of etcd"
 	expect b leave ok
 	etcd_member 1

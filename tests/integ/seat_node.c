@@ -4,6 +4,7 @@
  *
  *	look			"term=N leader=NAME members=A,B"
  *	take [TERM]		"term=N"
+ *	replace			"term=N"
  *	renew | leave
  *	members A,B
  *	leads			"yes" or "no": by its own clock
@@ -45,10 +46,11 @@ static void look(struct mcd_seat *s)
 	printf("\n");
 }
 
-static void take(struct mcd_seat *s, const char *least)
+static void lead(struct mcd_seat *s, const char *least, bool replace)
 {
-	uint64_t term = 0;
-	int r = mcd_seat_take(s, least ? strtoull(least, NULL, 10) : 0, mc_deadline_ms(CALL_MS), &term);
+	uint64_t term = 0, end = mc_deadline_ms(CALL_MS);
+	int r = replace ? mcd_seat_replace(s, end, &term) :
+		mcd_seat_take(s, least ? strtoull(least, NULL, 10) : 0, end, &term);
 
 	if (r < 0)
 		answer(r);
@@ -91,8 +93,8 @@ int main(int argc, char **argv)
 			break;
 		if (!strcmp(command, "look"))
 			look(s);
-		else if (!strcmp(command, "take"))
-			take(s, arg);
+		else if (!strcmp(command, "take") || !strcmp(command, "replace"))
+			lead(s, arg, *command == 'r');
 		else if (!strcmp(command, "renew"))
 			answer(mcd_seat_renew(s, mc_deadline_ms(CALL_MS)));
 		else if (!strcmp(command, "leave"))

@@ -15,7 +15,8 @@
 
 #define MIB (1u << 20)
 
-/* Restored objects have grace pins, so that clients can repeat the pins that they had. */
+/* Restored objects have grace pins, so that clients can repeat the pins that they had.  A put that needs their memory
+ * waits for the end of the grace period. */
 static void t_held(void **state)
 {
 	struct mcp_object o;
@@ -27,10 +28,10 @@ static void t_held(void **state)
 	assert_int_equal(fx_put(&fx, "b", 400 << 10, 0), 0);
 	jx_again(&fx);
 	jx_attach(&fx, 1, MIB);
-	assert_int_equal(fx_put(&fx, "c", 500 << 10, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "c", 500 << 10, 0), -MC_ENOTREADY);
 	/* a grace pin does not prevent a removal, but the memory stays allocated */
 	assert_int_equal(fx_remove(&fx, "b", 0), 0);
-	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), -MC_ENOTREADY);
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_HOLD, &o, NULL), 0);
 	fx_advance(&fx, 4000);
 	assert_int_equal(fx_put(&fx, "c", 450 << 10, 0), 0);
@@ -126,7 +127,7 @@ static void t_held_for_many(void **state)
 			crowd[n] = fx_session(&fx, 1000 + n);
 		fx_advance(&fx, 1000);
 		fx_beat(&fx, fx.s->client);
-		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 42 ? -MC_ENOSPACE : i == 42 ? 0 : -MC_EEXISTS);
+		assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), i < 42 ? -MC_ENOTREADY : i == 42 ? 0 : -MC_EEXISTS);
 	}
 	while (n)
 		fx_session_end(&fx, crowd[--n]);
@@ -145,9 +146,9 @@ static void t_held_over_a_stall(void **state)
 	mc_clock_advance(60 * MC_NS_PER_SEC);
 	while (mcm_evict_background(fx.m))
 		;
-	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOTREADY);
 	fx_advance(&fx, 1000);
-	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), -MC_ENOTREADY);
 	fx_advance(&fx, 3000);
 	assert_int_equal(fx_put(&fx, "c", 600 << 10, 0), 0);
 	fx_down(&fx);
@@ -531,7 +532,7 @@ static void t_very_large(void **state)
 	assert_int_equal(fx_stat(&fx, "object", NULL), 0);
 	assert_int_equal(fx_used(&fx), used);
 	/* 324 GiB are left, less the space of checksums */
-	assert_int_equal(fx_start(&fx, fx.s, "other", 325 * GIB, 0, &g), -MC_ENOSPACE);
+	assert_int_equal(fx_start(&fx, fx.s, "other", 325 * GIB, 0, &g), -MC_ENOTREADY);
 	assert_int_equal(fx_start(&fx, fx.s, "other", 200 * GIB, 0, &g), 0);
 	fx_down(&fx);
 }

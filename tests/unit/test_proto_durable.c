@@ -25,16 +25,25 @@ static uint64_t pending_mark(void *arg)
 	return now;
 }
 
+static atomic_bool may_send;
+
+static bool may_send_now(void *arg)
+{
+	return atomic_load(&may_send);
+}
+
 /* One loop for all sessions: a session that blocked it would delay the others. */
 static void one_loop(struct mcp_server_conf *conf)
 {
 	conf->loops = 1;
 	conf->pending_mark = pending_mark;
+	conf->may_send = may_send_now;
 }
 
 static int start(void **state)
 {
 	atomic_store(&mark, 0);
+	atomic_store(&may_send, true);
 	fixture_start(&fx, one_loop);
 	return 0;
 }
@@ -111,6 +120,25 @@ static void replies_wait_and_others_do_not(void **state)
 	/* A reply whose mark is already durable does not wait. */
 	ask(fd, 3);
 	expect(fd, 3);
+	close(fd);
+}
+
+/* A leader without its lease: a mark that was durable before the request lets no reply leave. */
+static void replies_with_a_durable_mark_wait_for_permission(void **state)
+{
+	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+
+	mcp_server_durable(fx.server, 5);
+	atomic_store(&may_send, false);
+	atomic_store(&mark, 5);
+	ask_and_wait(fd, 1);
+	assert_false(has_reply(fd, 100));
+	mcp_server_durable(fx.server, 6);
+	others_are_answered(5);
+	assert_false(has_reply(fd, 0));
+	atomic_store(&may_send, true);
+	mcp_server_durable(fx.server, 6);
+	expect(fd, 1);
 	close(fd);
 }
 
@@ -220,6 +248,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(replies_wait_and_others_do_not),
+		TEST(replies_with_a_durable_mark_wait_for_permission),
 		TEST(the_oldest_reply_is_sent_first),
 		TEST(a_peer_that_goes_is_forgotten),
 		TEST(many_at_once),
