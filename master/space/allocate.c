@@ -18,7 +18,7 @@
 #define FREE_TRIES 100
 /* the same for the other puts of a request, once such a search has found all of them full */
 #define FREE_TRIES_FULL 8
-/* of the strategy's order, and of preferred segments, so many are searched for victims before any other segment */
+/* preferred segments, and first ones in the strategy's order, that are searched for victims before all others */
 #define FIRST_MAX 8u
 
 MC_COUNTER(alloc_failures, "master_put_start_alloc_failures_total", "",

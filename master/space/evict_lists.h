@@ -81,7 +81,8 @@ uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 /* Make the range that mcm_selection_next() returned a victim. */
 void mcm_selection_take(struct mcm_selection *h, struct mcm_lists *l, const struct mcm_evict_view *v,
 			uint32_t id);
-/* End: add recent and soft-pinned ranges after the plain ones, when @level allows it.  Returns the number of victims. */
+/* End: add recent and soft-pinned ranges after the plain ones, when @level allows it.  Returns the number of
+ * victims. */
 unsigned mcm_selection_end(struct mcm_selection *h, struct mcm_lists *l,
 			   const struct mcm_evict_view *v, unsigned level, bool *ret_more);
 

@@ -42,7 +42,8 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 	ss->by_name = calloc(BUCKETS, sizeof(*ss->by_name));
 	mc_list_init(&ss->free);
 	ss->evict_shared = evict->shared_new(learn);
-	if (!ss->at || !ss->live || !ss->room || !ss->candidates || !ss->by_host || !ss->by_id || !ss->by_name || !ss->evict_shared) {
+	if (!ss->at || !ss->live || !ss->room || !ss->candidates || !ss->by_host || !ss->by_id || !ss->by_name ||
+	    !ss->evict_shared) {
 		mcm_segments_done(ss);
 		return -ENOMEM;
 	}

@@ -27,7 +27,7 @@
 #define MCM_SEG_NONE 0
 
 struct mcm_segment {
-	/* First what each put reads, in as few cache lines as possible: in a pool of many segments they are cold.
+	/* The fields that each put reads come first, in few cache lines: in a pool of many segments they are cold.
 	 * Constant once the struct exists: */
 	uint16_t index;
 	/* constant while mounted; changed under the table's lock for writing; also read without it (relaxed) */

@@ -147,7 +147,9 @@ static unsigned put_step(struct pool *p, struct mcm_put_request *rq, unsigned do
 		else if (outcome[i] < 0)
 			die("put", outcome[i]);
 		if (outcome[i] == 0)
-			end[granted_n++] = (struct mcp_put_done){ .key = item[i].key, .generation = granted[i].generation };
+			end[granted_n++] = (struct mcp_put_done){
+				.key = item[i].key, .generation = granted[i].generation
+			};
 	}
 	mcm_put_end_many(p->m, p->s, end, granted_n, outcome);
 	return done + i;
@@ -247,7 +249,8 @@ static void bench_leased(char *policy)
 			lease(&p, share[i]);
 			f = put_for(&p, seconds);
 			base = i ? base : f.cpu_us;
-			snprintf(what, sizeof(what), "full, %s, %u segments, %u %% leased", policy, segments[g], share[i]);
+			snprintf(what, sizeof(what), "full, %s, %u segments, %u %% leased", policy, segments[g],
+				 share[i]);
 			perf_row(what, "CPU of a put", f.cpu_us, "us");
 			perf_row(what, "speed", base / f.cpu_us, "x without leases");
 			perf_row(what, "worst 1/4 s", f.second_min / 1e3, "k puts/s");

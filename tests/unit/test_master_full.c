@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A full pool in which most objects, or all, have leases or are pinned: a put needs few searches, with any number of
- * segments, and finds what has become evictable. */
+ * segments, and finds each object that has become evictable. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -87,8 +87,8 @@ static void leased_share(const char *policy, unsigned segments, unsigned percent
 		assert_int_equal(fx_put(&fx, key_of(OBJECTS + i), BLOCK, 0), 0);
 		/* No promise is broken while an object without one is evictable. */
 		if (i < free && broken() != promises)
-			fail_msg("%s, %u segments, %u %% leased: put %u of %u broke a promise", policy, segments, percent,
-				 i, free);
+			fail_msg("%s, %u segments, %u %% leased: put %u of %u broke a promise", policy, segments,
+				 percent, i, free);
 		if (i % 50 == 49)
 			fx_advance(&fx, 10);
 	}

@@ -167,7 +167,7 @@ static bool may_go(const struct version *v, unsigned level)
 	       (level & MCM_EVICT_LEASED || !version_leased(v));
 }
 
-/* Whether the object has not been recent for so long that the master must have noticed it. */
+/* Has the object not been recent for SETTLE_MS?  Then the master must have noticed it. */
 static bool version_settled(struct version *v, const struct segment_map *sm)
 {
 	uint64_t now = mc_wall_ns() / MC_NS_PER_MS;
