@@ -25,6 +25,8 @@
 
 #define KEY_LEN 64u
 #define BATCH 500u
+#define SEGMENTS 1000u
+#define LEASED_SEGMENTS 100u
 #define WARM 20000u	/* objects put before the count begins */
 #define COUNTED 10000u	/* operations of a row */
 #define PAGE 1000u	/* entries of one LIST */
@@ -74,25 +76,32 @@ static void call(struct world *w, uint16_t type, const void *rq, void *ret, stru
 	must("call", mcp_call(w->c, type, rq, ret, mem, MC_NEVER));
 }
 
-static void world_connect(struct world *w, uint64_t segment)
+static void world_mount(struct world *w, unsigned n, uint64_t size)
+{
+	struct mcp_mount mount = {
+		.segment = { 3, 4 + n }, .client = me, .epoch = 1, .size = size,
+		.endpoint = mcp_bytes("cost:2", 6), .protocol = mcp_bytes("tcp", 3),
+	};
+	struct mcp_mount_reply mounted;
+	struct mcp_reply mem = { 0 };
+	char name[32];
+
+	mount.name = mcp_bytes(name, (size_t)snprintf(name, sizeof(name), "cost-%u:1", n));
+	call(w, MCP_MOUNT, &mount, &mounted, &mem);
+	mcp_reply_done(&mem);
+}
+
+static void world_connect(struct world *w)
 {
 	struct mcp_client_conf conf = {
 		.addrs = "local:cost", .client = me, .channel = MCP_CHANNEL_CONTROL, .software = "cost",
 	};
 	struct mcp_register reg = { .client = me, .name = mcp_bytes("cost:1", 6), .engine = me };
-	struct mcp_mount mount = {
-		.segment = { 3, 4 }, .client = me, .epoch = 1, .size = segment,
-		.name = mcp_bytes("cost:1", 6), .endpoint = mcp_bytes("cost:2", 6),
-		.protocol = mcp_bytes("tcp", 3),
-	};
 	struct mcp_register_reply registered;
-	struct mcp_mount_reply mounted;
 	struct mcp_reply mem = { 0 };
 
 	must("client", mcp_client_open(&conf, &w->c));
 	call(w, MCP_REGISTER, &reg, &registered, &mem);
-	mcp_reply_done(&mem);
-	call(w, MCP_MOUNT, &mount, &mounted, &mem);
 	mcp_reply_done(&mem);
 }
 
@@ -101,8 +110,8 @@ static void durable(void *arg)
 	mcm_journal_wait(arg);
 }
 
-/* @objects: room of the segment. */
-static void world_up(struct world *w, uint64_t objects, char *journal_dir)
+/* @objects: room of the segments together. */
+static void world_up(struct world *w, uint64_t objects, unsigned segments, char *journal_dir)
 {
 	static const char *const none[] = { NULL };
 	struct mcp_server_conf conf = {
@@ -122,7 +131,9 @@ static void world_up(struct world *w, uint64_t objects, char *journal_dir)
 	/* As few keys are sampled as in a pool of this many objects. */
 	mcm_sample_pool(&w->m->learn.sample, POOL * (uint64_t)OBJECT_SIZE, 0, POOL);
 	must("server", mcp_server_start(&conf, &w->server));
-	world_connect(w, objects * OBJECT_SIZE);
+	world_connect(w);
+	for (i = 0; i < segments; i++)
+		world_mount(w, i, objects / segments * OBJECT_SIZE);
 	w->text = malloc((WARM + 2 * COUNTED) * sizeof(*w->text));
 	if (!w->text)
 		die("memory", -ENOMEM);
@@ -210,6 +221,20 @@ static void exist_all(struct world *w, unsigned n)
 	}
 }
 
+/* Not all objects are present any more: the background evictor kept to its watermark. */
+static void lease_all(struct world *w)
+{
+	struct mcp_exist rq = { .keys = mcp_seq(w->key, BATCH) };
+	struct mcp_exist_reply reply;
+	struct mcp_reply mem = { 0 };
+
+	for (unsigned i = 0; i < WARM; i += BATCH) {
+		keys_set(w, i, 1, WARM);
+		call(w, MCP_EXIST, &rq, &reply, &mem);
+		mcp_reply_done(&mem);
+	}
+}
+
 static void get_all(struct world *w, unsigned n)
 {
 	struct mcp_get rq = { .flags = MCP_GET_LEASE, .keys = mcp_seq(w->key, BATCH) };
@@ -285,6 +310,18 @@ ROW row_put_evict(struct world *w)
 	put_all(w, WARM + COUNTED, WARM + 2 * COUNTED);
 }
 
+ROW row_put_segments(struct world *w);
+ROW row_put_segments(struct world *w)
+{
+	put_all(w, WARM + COUNTED, WARM + 2 * COUNTED);
+}
+
+ROW row_put_leased(struct world *w);
+ROW row_put_leased(struct world *w)
+{
+	put_all(w, WARM, WARM + COUNTED);
+}
+
 ROW row_put_journal(struct world *w);
 ROW row_put_journal(struct world *w)
 {
@@ -346,7 +383,7 @@ static void cost_roomy(void)
 {
 	struct world w;
 
-	world_up(&w, 4 * (WARM + COUNTED), NULL);
+	world_up(&w, 4 * (WARM + COUNTED), 1, NULL);
 	put_all(&w, 0, WARM);
 	row_put(&w);
 	told("put", COUNTED);
@@ -371,7 +408,7 @@ static void cost_full(void)
 	uint64_t objects;
 	struct world w;
 
-	world_up(&w, WARM, NULL);
+	world_up(&w, WARM, 1, NULL);
 	/* After the leases. */
 	mc_clock_advance(60 * MC_NS_PER_SEC);
 	put_all(&w, 0, WARM + COUNTED);
@@ -380,6 +417,31 @@ static void cost_full(void)
 	objects = mcm_index_count(&w.m->index);
 	row_evict(&w);
 	told("evict", objects - mcm_index_count(&w.m->index));
+	world_down(&w);
+}
+
+/* The same, in many segments, and with leases for all objects. */
+static void cost_full_many(void)
+{
+	struct world w;
+
+	world_up(&w, WARM, SEGMENTS, NULL);
+	put_all(&w, 0, WARM + COUNTED);
+	row_put_segments(&w);
+	told("put_segments", COUNTED);
+	world_down(&w);
+}
+
+static void cost_full_leased(void)
+{
+	struct world w;
+
+	world_up(&w, WARM, LEASED_SEGMENTS, NULL);
+	put_all(&w, 0, WARM);
+	mc_clock_advance(2 * MC_NS_PER_SEC);
+	lease_all(&w);
+	row_put_leased(&w);
+	told("put_leased", COUNTED);
 	world_down(&w);
 }
 
@@ -399,7 +461,7 @@ static void cost_journal(void)
 
 	if (!mkdtemp(dir))
 		die("journal", -errno);
-	world_up(&w, 4 * (WARM + COUNTED), dir);
+	world_up(&w, 4 * (WARM + COUNTED), 1, dir);
 	put_all(&w, 0, WARM);
 	row_put_journal(&w);
 	told("put_journal", COUNTED);
@@ -414,6 +476,8 @@ int main(void)
 {
 	cost_roomy();
 	cost_full();
+	cost_full_many();
+	cost_full_leased();
 	cost_journal();
 	return 0;
 }
