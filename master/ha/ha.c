@@ -39,6 +39,9 @@
 #define TAKEOVER_MS 1000	/* a standby leads so long after the end of the lease, at the latest */
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
+/* A member asks a silent leader to feed it so often, and for so long: it may have to lead instead soon. */
+#define JOIN_PAUSE_MS 1000
+#define JOIN_MS 100
 #define RENEWALS 4		/* in the time of a lease */
 #define HANDOVER_MS 5000		/* a master that stepped down waits so long for the next leader */
 #define ANSWER_MS 20
@@ -67,6 +70,7 @@ struct mcm_ha {
 	struct mcm_lead lead;
 	/* standby */
 	uint64_t looked_ns;		/* when the store was last looked at */
+	uint64_t joined_ns;		/* when the leader was last asked to feed this master */
 	uint64_t serve_from;		/* of mcm_lead, 0: at once */
 	struct mc_httpd *httpd;
 	struct mcm_identity me;
@@ -384,13 +388,13 @@ static void say_waits(struct mcm_ha *ha, const struct mcd_seat_view *v, bool wai
 		v->n > 2 ? ", ..." : "", ha->conf->cluster_id);
 }
 
-/* Ask the leader to connect to us. */
-static void join(struct mcm_ha *ha, const char *leader)
+/* Ask the leader to connect to us.  @member: this master could lead. */
+static void join(struct mcm_ha *ha, const char *leader, bool member)
 {
 	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
 		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
-		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = CALL_MS,
+		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = member ? JOIN_MS : CALL_MS,
 	};
 	const struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
 	uint64_t fed = mcm_standby_fed(ha->standby);
@@ -400,6 +404,9 @@ static void join(struct mcm_ha *ha, const char *leader)
 
 	if (fed && mc_now_ns() - fed < FED_MS * MC_NS_PER_MS)
 		return;
+	if (member && mc_now_ns() - ha->joined_ns < JOIN_PAUSE_MS * MC_NS_PER_MS)
+		return;
+	ha->joined_ns = mc_now_ns();
 	mcd_seat_address(leader, addr);
 	if (!ha->twin && !strcmp(addr, ha->addr))
 		mc_warn(LOG, "another master has the address of this one, or this one had another journal before; "
@@ -410,7 +417,7 @@ static void join(struct mcm_ha *ha, const char *leader)
 	r = mcp_client_open(&conf, &c);
 	if (r < 0)
 		return;
-	r = mcp_call(c, MCP_JOIN, &msg, &reply, NULL, mc_deadline_ms(CALL_MS));
+	r = mcp_call(c, MCP_JOIN, &msg, &reply, NULL, mc_deadline_ms(conf.connect_timeout_ms));
 	mcp_client_close(c);
 	if (r < 0)
 		mc_info(LOG, "cannot join the leader yet leader=%s: %s", leader, mc_err_detail(r));
@@ -438,7 +445,7 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	if (v.exists)
 		note(ha, v.term, is_member(ha, &v) ? MCM_MEMBER : MCM_OUT);
 	if (*v.leader && strcmp(v.leader, ha->name) != 0)
-		join(ha, v.leader);
+		join(ha, v.leader, is_member(ha, &v));
 	if (*v.leader || !may)
 		return 0;
 	r = mcd_seat_take(ha->seat, ha->me.term + 1, mc_deadline_ms(CALL_MS), ret_term);
