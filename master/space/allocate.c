@@ -220,12 +220,29 @@ static int evict_between(struct allocation *p, unsigned level, uint32_t from, ui
 
 	while (r == 0 && p->n < p->rq->copies && (from = mcm_candidates_next(c, level, from)) < to) {
 		r = evict_on(p, level, (uint16_t)from++);
-		if (r == 0 && p->n < p->rq->copies && mcm_slice_over(&p->rq->slice)) {
+		/* Not behind the last one, whose next number would begin a new round.  A copy that was found would be
+		 * freed. */
+		if (r == 0 && !p->n && mcm_slice_over(&p->rq->slice) && mcm_candidates_next(c, level, from) < to) {
 			p->rq->slice.segment = 0;
+			p->rq->slice.at = level + 1;
+			p->rq->slice.next = from;
 			r = MCP_AGAIN;
 		}
 	}
 	return r;
+}
+
+/* Continue with the segments that the last slice did not reach. */
+static int evict_next(struct allocation *p, unsigned level)
+{
+	uint32_t next = p->rq->slice.next, origin = p->rq->slice.origin;
+	int r;
+
+	p->rq->slice.at = 0;
+	if (next < origin)
+		return evict_between(p, level, next, origin);
+	r = evict_between(p, level, next, MCM_CANDIDATES_MAX);
+	return r < 0 ? r : evict_between(p, level, 0, origin);
 }
 
 static int evict_at_level(struct allocation *p, unsigned level)
@@ -237,6 +254,8 @@ static int evict_at_level(struct allocation *p, unsigned level)
 
 	if (mcm_candidates_next(p->m->segments.candidates, level, 0) == MCM_NO_SEGMENT)
 		return 0;
+	if (p->rq->slice.at == level + 1)
+		return evict_next(p, level);
 	n = first_candidates(p, level, first);
 	for (i = 0; r == 0 && i < n && p->n < p->rq->copies; i++)
 		r = evict_on(p, level, first[i]);
@@ -244,6 +263,7 @@ static int evict_at_level(struct allocation *p, unsigned level)
 		return r;
 	/* From the last one on, so that other puts search elsewhere. */
 	middle = n ? first[n - 1] : 0;
+	p->rq->slice.origin = middle;
 	r = evict_between(p, level, middle, MCM_CANDIDATES_MAX);
 	return r < 0 ? r : evict_between(p, level, 0, middle);
 }
@@ -254,6 +274,30 @@ static int evict_continue(struct allocation *p, unsigned level)
 	uint16_t number = (uint16_t)(p->rq->slice.segment - 1);
 
 	return p->rq->slice.segment ? evict_on(p, level, number) : 0;
+}
+
+/* Did the last slice reach this level?  Without one, the first level is. */
+static bool slice_stopped_at(const struct mcm_slice *sl, unsigned level)
+{
+	if (sl->segment)
+		return (level & ~MCM_EVICT_WAITING) == sl->level;
+	return !sl->at || level + 1 == sl->at;
+}
+
+/* Free space on any segment: those that have no evictable objects are no candidates, and the first search met a part
+ * of the segments only. */
+static int allocate_anywhere(struct allocation *p)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	uint64_t granules = p->len >> MCM_GRANULE_SHIFT;
+	int r = 0;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && p->n < p->rq->copies && (r == 0 || r == -MC_ENOSPACE); i++)
+		if (mcm_load_relaxed(&ss->room[ss->live[i]]) >= granules)
+			r = allocation_try_free(p, ss->at[ss->live[i]]);
+	pthread_rwlock_unlock(&ss->lock);
+	return r == -MC_ENOSPACE ? 0 : r;
 }
 
 static int allocate_evicting(struct allocation *p)
@@ -275,7 +319,7 @@ static int allocate_evicting(struct allocation *p)
 	mcm_candidates_turn(ss->candidates, mcm_now_tick(p->m));
 	steps = mcm_evict_levels_put(p->m, level);
 	/* Skip the levels that an earlier slice found too mild. */
-	for (l = 0; l < steps && p->rq->slice.segment && (level[l] & ~MCM_EVICT_WAITING) != p->rq->slice.level; l++)
+	for (l = 0; l < steps && !slice_stopped_at(&p->rq->slice, level[l]); l++)
 		;
 	for (l = l < steps ? l : 0; l < steps; l++) {
 		r = evict_continue(p, level[l]);
@@ -355,12 +399,14 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	pthread_rwlock_unlock(&m->segments.lock);
 	if (evict)
 		r = allocate_evicting(&p);
+	if (evict && r == 0 && p.n < rq->copies)
+		r = allocate_anywhere(&p);
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
 			mcm_extent_free(m, &p.extent[--p.n]);
 	}
 	if (r != MCP_AGAIN)
-		rq->slice.segment = 0;
+		rq->slice.segment = rq->slice.at = 0;
 	if (!p.n)
 		return r < 0 ? r : allocation_failed(m, rq, len);
 	for (unsigned i = 0; i < p.n; i++)

@@ -139,6 +139,7 @@ static void set_turn(struct mcm_candidates *c, unsigned set, uint32_t now)
 {
 	/* Entries that change from here on are noted in due again. */
 	__atomic_store_n(&c->due[set], MCM_TICK_NEVER, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0, top = __atomic_load_n(&c->top, __ATOMIC_ACQUIRE); i < top; i++) {
 		uint32_t tick = mcm_load_relaxed(&c->retry[set][i]);
 

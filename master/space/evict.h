@@ -32,6 +32,8 @@ struct mcm_slice {
 	uint64_t end_ns;		/* mc_now_ns(), 0: no limit */
 	/* the last slice ended while it evicted a run here (mcm_evict_run()); segment + 1, 0: it did not */
 	unsigned segment, level;
+	/* the last slice ended between two segments: level + 1 (0: it did not), the next number, and the first one */
+	unsigned at, next, origin;
 };
 
 /* @sl: NULL is a slice without limit. */

@@ -143,6 +143,9 @@ static void soft_add(struct mcm_lists *l, const struct mcm_evict_view *v, uint32
 	mcm_range(v->a, id)->policy |= MCM_LIST_SOFT;
 	if (!l->softs++ || until < l->soft_end)
 		l->soft_end = until;
+	/* A walk that has begun will not meet it. */
+	if (l->soft_seen && until < l->soft_next)
+		l->soft_next = until;
 }
 
 void mcm_lists_insert(struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t range, bool fresh)
@@ -343,7 +346,8 @@ uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 			break;
 		case MCM_OWNER_TOUCHED:
 		case MCM_OWNER_COLD:
-			if (!aside(h, l, v, head, id))
+			if (!(h->keep_recent || mcm_load_relaxed(&o->flags) & MCM_OBJ_SOFT) ||
+			    !aside(h, l, v, head, id))
 				return id;
 			break;
 		}
@@ -426,6 +430,8 @@ unsigned mcm_selection_end(struct mcm_selection *h, struct mcm_lists *l,
 	plain = l->count[0] + l->count[1] - l->softs;
 	if (!h->n && !(level & MCM_EVICT_SOFT))
 		soft_pins_walk(l, v, &h->steps);
-	*ret_more = h->steps <= 0 || plain != l->count[0] + l->count[1] - l->softs;
+	/* Also when the wheel has not been turned to the end: leases that have ended may be behind renewed ones. */
+	*ret_more = h->steps <= 0 || (l->waiting && l->turn < v->now >> l->shift) ||
+		plain != l->count[0] + l->count[1] - l->softs;
 	return h->n;
 }

@@ -67,8 +67,8 @@ struct mcm_selection {
 	bool keep_recent;			/* MCM_EVICT_KEEP_RECENT */
 };
 
-/* Begin a selection: ranges whose lease or soft pin has ended, or that are not recent any more, are requeued.  If @level allows
- * leased objects, they are the first victims, those whose leases end first at the front: the plain
+/* Begin a selection: ranges whose lease or soft pin has ended, or that are not recent any more, are requeued.  If
+ * @level allows leased objects, they are the first victims, those whose leases end first at the front: the plain
  * objects that are left are recent then. */
 struct mcm_selection mcm_selection_begin(struct mcm_lists *l, const struct mcm_evict_view *v,
 					 unsigned level, uint64_t want, struct mcm_victim *ret,

@@ -127,14 +127,15 @@ void mcm_offload_dropped(unsigned n, uint8_t medium)
 		direction_end(d, d->cancelled, n);
 }
 
-/* The lock of @s is held: list the range of a live object, unless it is listed, or being copied. */
+/* The lock of @s is held: list the range of a live object, unless it is listed. */
 static bool range_list_locked(struct mcm *m, struct mcm_segment *s, const struct mcm_evict_view *v, uint32_t range,
 			      uint32_t slot)
 {
 	const struct mcm_range *n = mcm_range(&s->alloc, range);
 
+	/* An object that a task copies meanwhile is pinned: a search parks it, and its unpin lists it again. */
 	if (!(n->flags & MCM_RANGE_USED) || n->owner != slot || !(n->flags & MCM_RANGE_EVICTABLE) ||
-	    n->flags & (MCM_RANGE_LISTED | MCM_RANGE_MOVING))
+	    n->flags & MCM_RANGE_LISTED)
 		return false;
 	mcm_segment_list(&m->segments, s, v, range, true);
 	/* It may have been put long ago. */

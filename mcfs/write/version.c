@@ -295,6 +295,8 @@ static int writer_set_size(struct mcfs_writer *w, uint64_t size, pid_t tid, stru
 	w->failed = 0;
 	if (size > w->stage.size)
 		w->writeback.hint = size;
+	else if (w->writeback.hint > size)
+		w->writeback.hint = 0;
 	r = mcfs_stage_truncate(&w->stage, size);
 	if (r < 0)
 		return r;

@@ -30,7 +30,7 @@ grows() {
 	echo "memory after $1: $now MiB, before: $before"
 	[ -n "${SANITIZER-}" ] || [ "$now" -le $((before + $2)) ] || fail "$1 took the daemon from $before to $now MiB"
 }
-grows "three listings" 24
+grows "three listings" 40
 equal "du" "$(find "$m/dir" -printf '%s\n' | awk '{ n += $1 } END { print n }')" $((n * 5))
 # A reader of the first three names does not wait for all of them.
 ms=$((${EPOCHREALTIME/./} / 1000))

@@ -248,6 +248,107 @@ static void a_segment_that_returns_is_searched_again(void **state)
 	fx_down(&fx);
 }
 
+/* The only free space is on one of many segments without anything evictable. */
+static void free_space_is_found_on_any_segment(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	up(&fx, "learn", 320);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		assert_int_equal(fx_put(&fx, key_of(i), BLOCK, MCP_PUT_HARD_PIN), 0);
+	for (unsigned i = 0; i < 200; i++) {
+		assert_int_equal(fx_remove(&fx, key_of(i), MCP_REMOVE_FORCE), 0);
+		assert_int_equal(fx_put(&fx, key_of(OBJECTS + i), BLOCK, MCP_PUT_HARD_PIN), 0);
+	}
+	fx_down(&fx);
+}
+
+/* Leases that have ended are found behind many that were renewed. */
+static void renewed_leases_hide_no_ended_ones(void **state)
+{
+	struct fixture fx;
+	int64_t promises;
+
+	(void)state;
+	up(&fx, "lru", 1);
+	fill(&fx, 0);
+	fx_advance(&fx, 2000);
+	lease(&fx, 100);
+	/* A search moves all of them to the wheel. */
+	assert_int_equal(fx_put(&fx, "one", BLOCK, 0), 0);
+	fx_advance(&fx, 1000);
+	for (unsigned i = 0; i < 1500; i++)
+		(void)fx_exist(&fx, key_of(i), 0);
+	fx_advance(&fx, fx.conf.default_kv_lease_ttl - 400);
+	promises = broken();
+	for (unsigned k = 0; k < 20; k++)
+		assert_int_equal(fx_put(&fx, key_of(OBJECTS + k), BLOCK, 0), 0);
+	assert_int_equal(broken(), promises);
+	fx_down(&fx);
+}
+
+static int put_soft(struct fixture *fx, const char *key, uint32_t ms)
+{
+	struct mcm_put_request rq = {
+		.copies = 1, .flags = MCP_PUT_SOFT_PIN, .soft_pin = MCP_SOFT_PIN_ENABLE, .soft_ms = ms
+	};
+	struct mcp_put_item item = { .size = BLOCK, .key = fx_bytes(key) };
+	struct mcm_put_granted granted;
+	int r = mcm_put_start(fx->m, fx->s, &rq, &item, &granted);
+
+	return r ? r : fx_end(fx, key, granted.generation);
+}
+
+/* A soft pin that is given during a walk over all of them. */
+static void a_soft_pin_behind_a_walk_is_noticed(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	soft_may_go = false;
+	up(&fx, "lru", 1);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		assert_int_equal(put_soft(&fx, key_of(i), i == 500 ? 1000 : 3600 * 1000), 0);
+	fx_advance(&fx, 2000);
+	assert_int_equal(put_soft(&fx, "short", 10 * 1000), 0);
+	assert_int_equal(fx_exist(&fx, key_of(500), MCP_EXIST_PEEK), 0);
+	fx_advance(&fx, 1000);
+	assert_int_equal(fx_put(&fx, "early", BLOCK, 0), -MC_ENOSPACE);
+	fx_advance(&fx, 15000);
+	assert_int_equal(fx_put(&fx, "late", BLOCK, 0), 0);
+	assert_int_equal(fx_exist(&fx, "short", MCP_EXIST_PEEK), 0);
+	soft_may_go = true;
+	fx_down(&fx);
+}
+
+/* A large put among small objects makes progress from slice to slice. */
+static void a_large_put_ends(void **state)
+{
+	struct mcm_put_request rq = { .copies = 1 };
+	struct mcp_put_item item = { .size = 64 * BLOCK, .key = fx_bytes("large") };
+	struct mcm_put_granted granted;
+	unsigned slices = 0;
+	struct fixture fx;
+	int r;
+
+	(void)state;
+	snprintf(policy_name, sizeof(policy_name), "lru");
+	fx_up(&fx, 20, 80 * BLOCK, tune);
+	for (unsigned i = 0; fx_used(&fx) + 512 <= 20 * 80 * BLOCK; i++)
+		assert_int_equal(fx_put(&fx, key_of(i), 512, 0), 0);
+	fx_advance(&fx, 2000);
+	for (unsigned i = 0; i < 20 * 80 * BLOCK / 512; i++)
+		(void)fx_exist(&fx, key_of(i), 0);
+	do {
+		/* Each slice is over as soon as it may end. */
+		rq.slice.end_ns = 1;
+		r = mcm_put_start(fx.m, fx.s, &rq, &item, &granted);
+	} while (r == MCP_AGAIN && ++slices < 1000);
+	assert_int_equal(r, 0);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +357,10 @@ int main(void)
 		cmocka_unit_test(the_end_of_leases_is_noticed),
 		cmocka_unit_test(the_end_of_soft_pins_is_noticed),
 		cmocka_unit_test(a_segment_that_returns_is_searched_again),
+		cmocka_unit_test(free_space_is_found_on_any_segment),
+		cmocka_unit_test(renewed_leases_hide_no_ended_ones),
+		cmocka_unit_test(a_soft_pin_behind_a_walk_is_noticed),
+		cmocka_unit_test(a_large_put_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

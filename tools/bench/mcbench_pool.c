@@ -28,7 +28,8 @@
 #define END_MS 5000
 #define LOOK_MS 10
 #define GRANULE 64u		/* the master's unit of memory */
-#define PAGE 4096u		/* alignment of ranges of this size or more */
+#define PAGE 4096u		/* alignment of ranges of ALIGNED bytes or more */
+#define ALIGNED 65536u
 #define FILLER 65536u		/* an object of this size has no checksums in the segment */
 
 uint64_t mcbench_pool_stride(uint64_t size)
@@ -39,7 +40,7 @@ uint64_t mcbench_pool_stride(uint64_t size)
 	if (size > MC_CRC_CHUNK)
 		bytes = ((size + 3) & ~UINT64_C(3)) + 4 * mc_crc_chunks(size);
 	bytes = (bytes + GRANULE - 1) & ~(uint64_t)(GRANULE - 1);
-	return bytes < PAGE ? bytes : (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	return bytes < ALIGNED ? bytes : (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 }
 
 /* ---- the program ---- */
