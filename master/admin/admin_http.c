@@ -15,6 +15,7 @@
 #include "master/admin/admin_json.h"
 #include "master/admin/stats.h"
 #include "master/admin/stats_series.h"
+#include "master/ha/feeder.h"
 #include "master/mcm_i.h"
 
 #define TEXT "text/plain; version=0.0.4"
@@ -201,6 +202,27 @@ struct guarded {
 
 static const struct guarded table[];
 
+static void answer_inactive(struct mc_http_request *rq)
+{
+	mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code", -1011, "error_message",
+					   "service plane is not active"));
+}
+
+/* HTTP answers wait for the journal like RPC replies, and do not leave either when another master may serve. */
+static void finish(struct mc_http_request *rq, const struct guarded *g, struct mcm *m)
+{
+	mcm_journal_wait(m);
+	if (g->early || !m->feeders || mcm_feeders_lead(m->feeders))
+		return;
+	if (rq->done)
+		rq->done(rq->state);
+	rq->more = NULL;
+	rq->done = NULL;
+	/* The body is what is before this position. */
+	rewind(rq->out);
+	answer_inactive(rq);
+}
+
 /* Call the route's handler if the master is ready for it. */
 static void serve_guarded(struct mc_http_request *rq, void *arg)
 {
@@ -215,12 +237,9 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 		return;
 	if (g->route.path && (g->early || is_ready(arg))) {
 		g->route.handle(rq, arg);
-		/* HTTP answers wait for the journal like RPC replies. */
-		mcm_journal_wait(arg);
+		finish(rq, g, arg);
 	} else {
-		mcm_answer_json(rq, 503, json_pack("{s:b, s:i, s:s}", "success", 0, "error_code",
-						   -1011, "error_message",
-						   "service plane is not active"));
+		answer_inactive(rq);
 	}
 }
 

@@ -28,6 +28,7 @@
 #define PART (1u << 20)		/* bytes of one message */
 #define BEAT_MS 30		/* an empty part shows that the leader lives */
 #define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
+#define JOIN_SHARE 2u		/* a standby that joins confirms within this part of a promise */
 
 MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")
 MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in sync that did not confirm in time")
@@ -265,31 +266,76 @@ struct feeding {
 	struct mcp_client *client;
 	struct mcm_feed *feed;
 	uint8_t *buf;
+	bool answers;		/* the connection lives: the last part was confirmed */
+	bool in;		/* its promises must come in time */
+	uint64_t sent;		/* when the last part was sent */
+	uint64_t late;		/* when the first part was sent of those confirmed after their promise; 0: not so */
 };
 
-/* @asked: before the request was sent that it has confirmed. */
-static void promised(struct feeder *p, uint64_t asked)
+/* It has confirmed the part that was sent at g->sent.  -ETIMEDOUT: it confirms, but for long only when the promise is
+ * over, so no answer can leave. */
+static int promised(struct feeding *g, unsigned promise_ms)
 {
-	MC_LOCKED(&p->all->lock);
-	p->promised = asked + (MCM_PROMISE_MS - MCM_PROMISE_MS / DRIFT_SHARE) * MC_NS_PER_MS;
-	promises_changed(p->all);
+	const struct mcm_feeders *f = g->p->all;
+	uint64_t until = g->sent + (promise_ms - promise_ms / DRIFT_SHARE) * MC_NS_PER_MS, now = mc_now_ns();
+
+	pthread_mutex_lock(&g->p->all->lock);
+	g->p->promised = until;
+	promises_changed(g->p->all);
+	pthread_mutex_unlock(&g->p->all->lock);
+	if (now < until || !g->in) {
+		g->late = 0;
+		return 0;
+	}
+	if (!g->late)	/* once does not count: this process may have stood still */
+		g->late = g->sent;
+	else if (now - g->late > f->conf.timeout_ms * MC_NS_PER_MS)
+		return mc_fail(-ETIMEDOUT, "for %u ms every confirmation came after its promise of %u ms",
+			       f->conf.timeout_ms, promise_ms);
+	return 0;
 }
 
-static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin)
+static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin, unsigned promise_ms)
 {
 	const struct mcm_feeders *f = g->p->all;
 	const struct mcp_feed msg = {
 		.term = f->conf.term, .begin = begin, .checkpoint = part->checkpoint, .last = part->last,
 		.sequence = part->sequence, .offset = part->offset, .data = mcp_bytes(g->buf, part->len),
-		.promise_ms = MCM_PROMISE_MS,
+		.promise_ms = promise_ms,
 	};
 	struct mcp_feed_reply reply;
-	uint64_t asked = mc_now_ns();
 	int r;
 
+	g->sent = mc_now_ns();
 	r = mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
-	if (r == 0)
-		promised(g->p, asked);
+	g->answers = r == 0;
+	return r < 0 ? r : promised(g, promise_ms);
+}
+
+/* An empty part. */
+static int beat(struct feeding *g, unsigned promise_ms)
+{
+	const struct mcm_feed_part none = { .len = 0 };
+
+	return send_part(g, &none, false, promise_ms);
+}
+
+/* A promise for the time of a change of the members, when nothing is sent. */
+static unsigned long_promise_ms(const struct mcm_feeders *f)
+{
+	return f->conf.set_ms + MCM_PROMISE_MS;
+}
+
+/* Does it confirm fast enough that its promises let answers leave? */
+static int try_promise(struct feeding *g, unsigned promise_ms)
+{
+	uint64_t ns;
+	int r = beat(g, promise_ms);
+
+	ns = mc_now_ns() - g->sent;
+	if (r == 0 && ns > MCM_PROMISE_MS / JOIN_SHARE * MC_NS_PER_MS)
+		r = mc_fail(-ETIMEDOUT, "it confirms after %u ms, and a standby in sync must within %u ms",
+			    (unsigned)(ns / MC_NS_PER_MS), MCM_PROMISE_MS / JOIN_SHARE);
 	return r;
 }
 
@@ -302,16 +348,17 @@ static int step(struct feeding *g)
 
 	if (r <= 0)
 		return r;
-	r = send_part(g, &part, false);
+	r = send_part(g, &part, false, MCM_PROMISE_MS);
 	if (r < 0)
 		return r;
 	if (part.lsn) {
 		pthread_mutex_lock(&f->lock);
 		g->p->lsn = part.lsn;
 		pthread_mutex_unlock(&f->lock);
-		if (g->p->waited)
-			report(f);
 	}
+	/* Also without a record: answers may have waited for the promise. */
+	if (g->p->waited)
+		report(f);
 	return 1;
 }
 
@@ -333,12 +380,15 @@ static void wait_for(struct feeding *g, bool on)
 	g->p->waited = on;
 }
 
-/* A whole copy; then answers wait for the standby, and it becomes a member. */
+/* A whole copy; then answers wait for the standby, and it becomes a member.  A slow standby keeps the copy that it has:
+ * it asks again later. */
 static int bring_in(struct feeding *g)
 {
 	const struct mcm_feed_part none = { .len = 0 };
-	int r = send_part(g, &none, true);
+	int r = try_promise(g, MCM_PROMISE_MS);
 
+	if (r == 0)
+		r = send_part(g, &none, true, MCM_PROMISE_MS);
 	if (r == 0)
 		r = mcm_feed_open(g->p->all->m, &g->feed);
 	if (r == 0)
@@ -348,6 +398,10 @@ static int bring_in(struct feeding *g)
 	wait_for(g, true);
 	/* Including the records that were answered for before that. */
 	r = steps(g);
+	/* Nothing is sent while the store is asked.  The price: if this process ends just after that, a master that
+	 * replaces it by notice waits for this longer promise before it serves. */
+	if (r == 0)
+		r = try_promise(g, long_promise_ms(g->p->all));
 	if (r == 0)
 		r = member_set(g->p, true);
 	return r;
@@ -355,38 +409,45 @@ static int bring_in(struct feeding *g)
 
 static int keep_in(struct feeding *g)
 {
-	const struct mcm_feed_part none = { .len = 0 };
 	struct mcm_feeders *f = g->p->all;
 	int r;
 
+	g->in = true;
 	for (;;) {
+		/* Before the records, which may wait for this master's disk. */
+		if (mc_now_ns() - g->sent >= BEAT_MS * MC_NS_PER_MS) {
+			r = beat(g, MCM_PROMISE_MS);
+			if (r < 0)
+				return r;
+			/* An answer may have begun to wait after the last report. */
+			report(f);
+		}
 		r = steps(g);
 		if (r < 0)
 			return r;
 		pthread_mutex_lock(&f->lock);
-		r = 0;
 		while (!f->stopping && f->written <= g->p->lsn && r == 0)
 			r = mc_cond_wait_until(&f->change, &f->lock, mc_deadline_ms(BEAT_MS));
 		pthread_mutex_unlock(&f->lock);
-		if (r == -ETIMEDOUT) {
-			r = send_part(g, &none, false);
-			/* An answer may have begun to wait after the last report. */
-			report(f);
-		}
-		if (r < 0)
+		if (r < 0 && r != -ETIMEDOUT)
 			return r;
 	}
 }
 
-/* It may not lead any more; only then answers go on without it. */
+/* It may not lead any more; only then answers go on without it.  While the store does not say so, they need its
+ * promises, and writes its copy. */
 static void take_out(struct feeding *g)
 {
 	struct mcm_feeders *f = g->p->all;
 	const struct timespec pause = { .tv_nsec = 100000000 };
 	bool was = g->p->member;
 
-	while (g->p->listed && !stopping(f) && member_set(g->p, false) < 0)
+	g->in = false;
+	while (g->p->listed && !stopping(f) && member_set(g->p, false) < 0) {
 		nanosleep(&pause, NULL);
+		if (g->answers && steps(g) == 0 && beat(g, long_promise_ms(f)) == 0)
+			report(f);
+	}
 	if (g->p->listed)
 		return;
 	if (was)

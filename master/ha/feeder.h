@@ -7,7 +7,9 @@
  *
  * A standby that confirms also promises not to serve for MCM_PROMISE_MS: it may replace this master during the lease,
  * if this process seems to have ended.  Answers leave only while the promises of all members last, so they
- * are still true when they leave.
+ * are still true when they leave.  A standby whose confirmations come after their promise for the same time is removed
+ * too, and one that needs more than half of a promise is not added.  For the time of a change of the members it
+ * promises longer.
  *
  * The protocol is the one of docs/models/ha.pml. */
 #ifndef MCM_FEEDER_H
@@ -30,6 +32,7 @@ struct mcm_feeders_conf {
 	const char *self;	/* name of this master */
 	unsigned timeout_ms;	/* a standby that has confirmed nothing for this time is removed */
 	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
+	unsigned set_ms;	/* set_members takes no longer */
 	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
 	int (*set_members)(void *arg, const char *const *member, unsigned n);
 	void *arg;

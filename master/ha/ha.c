@@ -180,10 +180,12 @@ static bool is_member(const struct mcm_ha *ha, const struct mcd_seat_view *v)
 static int set_members(void *arg, const char *const *member, unsigned n)
 {
 	struct mcm_ha *ha = arg;
-	int r;
+	int r = mc_lock_until(&ha->lock, mc_deadline_ms(CALL_MS));
 
-	MC_LOCKED(&ha->lock);
+	if (r < 0)
+		return mc_fail(r, "the lease is being prolonged");
 	r = mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
+	pthread_mutex_unlock(&ha->lock);
 	if (r == -MC_EOWNER && ha->renews && !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE)) {
 		/* Another master leads: the thread that renews ends this one. */
 		__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
@@ -296,7 +298,7 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
 		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
-		.until = &ha->until, .arg = ha,
+		.set_ms = 2 * CALL_MS, .until = &ha->until, .arg = ha,
 	};
 	const char *self = ha->name;
 	int r;

@@ -16,6 +16,7 @@
 #include "proto/rpc_server.h"
 
 #define LOG "standby"
+#define PROMISE_MAX_MS 10000u	/* a leader that wants more is not replaced during its lease */
 
 struct mcm_standby {
 	struct mcp_server *server;
@@ -38,7 +39,8 @@ static void promise_locked(struct mcm_standby *s, const struct mcp_session *sess
 			   uint64_t came)
 {
 	/* An older version of the leader gives no time: it answers reads without a promise. */
-	uint64_t until = rq->promise_ms ? came + rq->promise_ms * MC_NS_PER_MS : MC_NEVER;
+	bool limited = rq->promise_ms && rq->promise_ms <= PROMISE_MAX_MS;
+	uint64_t until = limited ? came + rq->promise_ms * MC_NS_PER_MS : MC_NEVER;
 
 	/* Leaders of older terms have ended. */
 	if (rq->term > s->promised_term || until > s->promised)

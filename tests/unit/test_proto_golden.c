@@ -194,12 +194,29 @@ static void version_3_is_as_it_was(void **state)
 	assert_int_equal(check_version(3), 32);
 }
 
+/* Masters of version 3 before high availability sent no takeover_ms. */
+static void a_register_reply_without_takeover_is_understood(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	struct mcp_register_reply reply;
+	char dir[4096];
+
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
+	read_transcript(path_of(dir, "register"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_register_reply, t->data[1] + MCP_FRAME_HEADER,
+				    t->len[1] - MCP_FRAME_HEADER - sizeof(reply.takeover_ms), &reply), 0);
+	assert_int_equal(reply.earlier, 2893323226570760737);
+	assert_int_equal(reply.takeover_ms, 0);
+	free(t);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(version_1_is_understood),
 		cmocka_unit_test(version_2_is_understood),
 		cmocka_unit_test(version_3_is_as_it_was),
+		cmocka_unit_test(a_register_reply_without_takeover_is_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {
