@@ -218,7 +218,7 @@ static void finish(struct mc_http_request *rq, const struct guarded *g, struct m
 		rq->done(rq->state);
 	rq->more = NULL;
 	rq->done = NULL;
-	/* The body is what is before this position. */
+	/* The body ends at this position. */
 	rewind(rq->out);
 	answer_inactive(rq);
 }

@@ -39,7 +39,7 @@
 #define TAKEOVER_MS 1000	/* a standby leads so long after the end of the lease, at the latest */
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
 #define FED_MS 500		/* a standby that was fed so recently does not join again */
-/* A member asks a silent leader to feed it so often, and for so long: it may have to lead instead soon. */
+/* A member asks a silent leader to feed it, with this pause and time limit: it may have to lead instead soon. */
 #define JOIN_PAUSE_MS 1000
 #define JOIN_MS 100
 #define RENEWALS 4		/* in the time of a lease */

@@ -489,3 +489,9 @@ const char *mcs_error_detail(int err)
 {
 	return mc_err_detail(err);
 }
+
+/* One master. */
+unsigned mcs_takeover_ms(mcs_t *s)
+{
+	return 0;
+}
