@@ -295,6 +295,18 @@ static int promised(struct feeding *g, unsigned promise_ms)
 	return 0;
 }
 
+/* The standby forgets a longer promise when it gets the part that is about to be sent. */
+static void shorten_promise(struct feeding *g, unsigned promise_ms)
+{
+	uint64_t until = g->sent + (promise_ms - promise_ms / DRIFT_SHARE) * MC_NS_PER_MS;
+
+	MC_LOCKED(&g->p->all->lock);
+	if (g->p->promised <= until)
+		return;
+	g->p->promised = until;
+	promises_changed(g->p->all);
+}
+
 static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin, unsigned promise_ms)
 {
 	const struct mcm_feeders *f = g->p->all;
@@ -307,6 +319,7 @@ static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool b
 	int r;
 
 	g->sent = mc_now_ns();
+	shorten_promise(g, promise_ms);
 	r = mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
 	g->answers = r == 0;
 	return r < 0 ? r : promised(g, promise_ms);
@@ -398,12 +411,14 @@ static int bring_in(struct feeding *g)
 	wait_for(g, true);
 	/* Including the records that were answered for before that. */
 	r = steps(g);
-	/* Nothing is sent while the store is asked.  The price: if this process ends just after that, a master that
-	 * replaces it by notice waits for this longer promise before it serves. */
+	/* Nothing is sent while the store is asked.  Then a part shortens this promise: a master that replaces this one
+	 * by notice waits for it before it serves. */
 	if (r == 0)
 		r = try_promise(g, long_promise_ms(g->p->all));
 	if (r == 0)
 		r = member_set(g->p, true);
+	if (r == 0)
+		r = beat(g, MCM_PROMISE_MS);
 	return r;
 }
 

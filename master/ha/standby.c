@@ -42,8 +42,9 @@ static void promise_locked(struct mcm_standby *s, const struct mcp_session *sess
 	bool limited = rq->promise_ms && rq->promise_ms <= PROMISE_MAX_MS;
 	uint64_t until = limited ? came + rq->promise_ms * MC_NS_PER_MS : MC_NEVER;
 
-	/* Leaders of older terms have ended. */
-	if (rq->term > s->promised_term || until > s->promised)
+	/* Leaders of older terms have ended.  A leader that sends on the same connection depends on the last promise
+	 * only: it gave a longer one up before it sent. */
+	if (rq->term > s->promised_term || session == s->feeder || until > s->promised)
 		s->promised = until;
 	s->promised_term = rq->term;
 	s->feeder = session;
