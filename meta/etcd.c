@@ -102,6 +102,8 @@ static int etcd_parse_user(struct etcd *e, const char **where)
 
 	if (!at)
 		return 0;
+	if (!strncmp(*where, "http://", 7) || !strncmp(*where, "https://", 8))
+		return mc_fail(-EINVAL, "etcd: write USER:PASSWORD@ before the first http:// or https://");
 	if (!colon || colon > at || colon == *where)
 		return mc_fail(-EINVAL, "etcd: the part before the @ must be USER:PASSWORD");
 	e->user = curl_easy_unescape(NULL, *where, (int)(colon - *where), NULL);

@@ -95,6 +95,9 @@ static int store_of(const struct mcm_conf *c, char **ret)
 		return mc_fail(-EINVAL, "ha_backend_type=%s: unknown, use etcd or redis", type);
 	if (!*where)
 		return mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
+	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP. */
+	if (!strcmp(type, "etcd") && (!strncmp(where, "http://", 7) || !strncmp(where, "https://", 8)))
+		return asprintf(ret, "etcd://%s", where) < 0 ? -ENOMEM : 0;
 	if (strstr(where, "://") ? asprintf(ret, "%s", where) < 0 : asprintf(ret, "%s://%s", type, where) < 0)
 		return -ENOMEM;
 	return 0;

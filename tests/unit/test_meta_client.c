@@ -366,12 +366,13 @@ static void connection_strings(void **state)
 	static const char *const bad[] = {
 		"", "host", "mysql://h:1", "P2PHANDSHAKE", "://h:1", "http://", "http:///metadata",
 		"etcd://", "etcd://u@h:1", "etcd://:p@h:1", "etcd://u:p@",
-		"etcd://h:x", "etcd://h:0", "h:1,", "h:70000", "h:1/x", "redis://",
+		"etcd://http://u:p@h:1", "etcd://h:x", "etcd://h:0", "h:1,", "h:70000", "h:1/x", "redis://",
 		"redis://h:1/256", "redis://h:1/x", "redis://user@h:1", "redis://h:0",
 	};
 	static const char *const good[] = {
 		"http://h/metadata", "https://h:1/metadata?x=1", "etcd://h", "etcd://u:p%40:@h:1,h2", "h:1", "h:1,h2:2",
-		"etcd://http://h:1,https://h2:2", "[::1]:2379", "redis://h", "redis://:p@h:1/255",
+		"etcd://http://h:1,https://h2:2", "etcd://u:p@http://h:1", "[::1]:2379", "redis://h",
+		"redis://:p@h:1/255",
 		"redis://u:p@[::1]:6379",
 	};
 	struct mcd_client *m = NULL;
