@@ -520,10 +520,22 @@ static int await_lease(struct mcm_ha *ha, uint64_t *ret_term)
 	}
 }
 
+/* A copy has at most two checkpoints, and journals of about half of one, or of the option's size.  A checkpoint is
+ * smaller than the index in memory. */
+static uint64_t copy_limit(uint64_t checkpoint_size)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return 3 * memory + 2 * checkpoint_size;
+}
+
 int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 {
 	const struct mcm_standby_conf standby = {
-		.addrs = ha->where->addrs, .journal_dir = ha->journal_dir,
+		.addrs = ha->where->addrs, .copy = {
+			.dir = ha->journal_dir, .cluster = ha->conf->cluster_id,
+			.max_bytes = copy_limit(ha->conf->journal_checkpoint_size),
+		},
 		.sync = !strcmp(ha->conf->journal_sync, "fdatasync"),
 	};
 	struct mcd_seat_conf seat = {

@@ -133,7 +133,7 @@ int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
 	s->sync = conf->sync;
-	r = mcm_copy_open(conf->journal_dir, &s->copy);
+	r = mcm_copy_open(&conf->copy, &s->copy);
 	if (r == 0)
 		s->whole = mcm_copy_complete(s->copy);
 	if (r == 0)

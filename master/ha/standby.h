@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "master/journal/copy.h"
 #include "proto/codec.h"
 
 /* Clients are refused, as if nothing listened; the leader has a client id that begins with this number. */
@@ -19,7 +20,7 @@ struct mcm_standby;
 
 struct mcm_standby_conf {
 	const char *const *addrs;	/* NULL-ended */
-	const char *journal_dir;
+	struct mcm_copy_conf copy;
 	bool sync;			/* confirm parts when they are on the disk */
 };
 

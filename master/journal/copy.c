@@ -9,10 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "master/journal/journal_i.h"
+
+#define LOG "standby"
+#define FREE_SHARE 20u		/* this part of the file system stays free */
+#define FREE_MAX (1ull << 30)	/* but not more than that many bytes */
 
 struct file {
 	int fd;			/* -1: none */
@@ -21,7 +29,8 @@ struct file {
 
 struct mcm_copy {
 	int dirfd, lockfd;
-	char *path;
+	char *path, *cluster;
+	uint64_t max_bytes, bytes;	/* of all files of the copy */
 	struct file checkpoint, journal;
 	bool complete;
 };
@@ -33,23 +42,65 @@ static void file_close(struct file *f)
 	f->fd = -1;
 }
 
-int mcm_copy_open(const char *path, struct mcm_copy **ret)
+/* Is the file a checkpoint that a master of this cluster can read?  Errors of mcm_journal_belongs(); -MC_EPROTO. */
+static int check_header(struct mcm_copy *c, const char *name, uint64_t sequence)
+{
+	auto_close int fd = openat(c->dirfd, name, O_RDONLY | O_CLOEXEC);
+	uint8_t head[2 * MCM_JOURNAL_HEAD_MAX];
+	ssize_t len = fd < 0 ? -1 : pread(fd, head, sizeof(head), 0);
+	struct mcm_header_record h;
+	struct mcm_record rec;
+	size_t at;
+	int r;
+
+	if (len < 0)
+		return mc_fail(-errno, "cannot read %s/%s", c->path, name);
+	/* There are two copies of the header, of which one may be damaged. */
+	at = mcm_record_next(head, (size_t)len, &rec) ? 0 : mcm_record_resync(head, (size_t)len, 8);
+	if (!mcm_record_next(head + at, (size_t)len - at, &rec))
+		return mc_fail(-MC_EPROTO, "%s/%s has no header", c->path, name);
+	r = mcm_unpack_header(&rec, &h);
+	if (r < 0)
+		return mc_fail(r, "%s/%s: %s", c->path, name, strdupa(mc_err_detail(r)));
+	return mcm_journal_belongs(&h, c->path, name, c->cluster, sequence, true);
+}
+
+/* The newest checkpoint that can be read makes the directory a whole state, as mcm_restore() finds it. */
+static int find_state(struct mcm_copy *c)
+{
+	struct mcm_journal_files found;
+	char name[MCM_JOURNAL_NAME];
+	int r = mcm_journal_files(c->dirfd, &found);
+
+	if (r < 0)
+		return r;
+	for (size_t i = found.checkpoints; i-- > 0 && !c->complete && r == 0;) {
+		mcm_journal_name(name, true, found.checkpoint[i]);
+		r = check_header(c, name, found.checkpoint[i]);
+		c->complete = r == 0;
+		if (r == -MC_EPROTO) {
+			mc_warn(LOG, "a checkpoint is not used: %s", mc_err_detail(r));
+			r = 0;
+		}
+	}
+	mcm_journal_files_done(&found);
+	return r;
+}
+
+int mcm_copy_open(const struct mcm_copy_conf *conf, struct mcm_copy **ret)
 {
 	struct mcm_copy *c = calloc(1, sizeof(*c));
-	struct mcm_journal_files found;
 	int r;
 
 	if (!c)
 		return -ENOMEM;
 	c->dirfd = c->lockfd = c->checkpoint.fd = c->journal.fd = -1;
-	c->path = strdup(path);
-	r = c->path ? mcm_journal_dir_open(path, &c->dirfd, &c->lockfd) : -ENOMEM;
+	c->path = strdup(conf->dir);
+	c->cluster = strdup(conf->cluster);
+	c->max_bytes = conf->max_bytes;
+	r = c->path && c->cluster ? mcm_journal_dir_open(c->path, &c->dirfd, &c->lockfd) : -ENOMEM;
 	if (r == 0)
-		r = mcm_journal_files(c->dirfd, &found);
-	if (r == 0) {
-		c->complete = found.checkpoints;
-		mcm_journal_files_done(&found);
-	}
+		r = find_state(c);
 	if (r < 0) {
 		mcm_copy_close(c);
 		return r;
@@ -69,6 +120,7 @@ void mcm_copy_close(struct mcm_copy *c)
 	if (c->lockfd >= 0)
 		close(c->lockfd);
 	free(c->path);
+	free(c->cluster);
 	free(c);
 }
 
@@ -80,6 +132,7 @@ int mcm_copy_begin(struct mcm_copy *c)
 	file_close(&c->checkpoint);
 	file_close(&c->journal);
 	c->complete = false;
+	c->bytes = 0;
 	r = mcm_journal_remove_below(c->dirfd, UINT64_MAX);
 	if (r == 0)
 		r = mcm_snapshot_mark(c->dirfd, MCM_ORIGIN_JOURNAL);
@@ -127,31 +180,79 @@ static int file_of(struct mcm_copy *c, const struct mcm_feed_part *p, struct fil
 	return 0;
 }
 
+/* Bytes of the files that are left. */
+static int count_bytes(struct mcm_copy *c)
+{
+	struct mcm_journal_files f;
+	char name[MCM_JOURNAL_NAME];
+	struct stat st;
+	int r = mcm_journal_list(c->dirfd, &f);
+
+	if (r < 0)
+		return r;
+	c->bytes = 0;
+	for (size_t i = 0; i < f.checkpoints + f.journals; i++) {
+		mcm_journal_name(name, i < f.checkpoints,
+				 i < f.checkpoints ? f.checkpoint[i] : f.journal[i - f.checkpoints]);
+		c->bytes += fstatat(c->dirfd, name, &st, 0) < 0 ? 0 : (uint64_t)st.st_size;
+	}
+	mcm_journal_files_done(&f);
+	return 0;
+}
+
 /* From here on the copy begins with this checkpoint. */
 static int checkpoint_end(struct mcm_copy *c, const struct mcm_feed_part *p)
 {
 	char from[MCM_JOURNAL_NAME + 4], to[MCM_JOURNAL_NAME + 4];
+	int r;
 
 	file_name(p, true, from);
 	file_name(p, false, to);
+	/* A state that this master could not lead with must not replace one that it can. */
+	r = check_header(c, from, p->sequence);
+	if (r < 0)
+		return r;
 	/* Its content must be there before its name is. */
 	if (fdatasync(c->checkpoint.fd) < 0 || renameat(c->dirfd, from, c->dirfd, to) < 0 || fsync(c->dirfd) < 0)
 		return mc_fail(-errno, "cannot finish %s/%s", c->path, to);
 	file_close(&c->checkpoint);
 	c->complete = true;
-	return mcm_journal_remove_below(c->dirfd, p->sequence);
+	r = mcm_journal_remove_below(c->dirfd, p->sequence);
+	return r < 0 ? r : count_bytes(c);
+}
+
+/* A feed without an end must not fill the disk. */
+static int check_room(const struct mcm_copy *c, uint64_t len)
+{
+	struct statvfs st;
+	uint64_t all, keep;
+
+	if (c->max_bytes && c->bytes + len > c->max_bytes)
+		return mc_fail(-ENOSPC, "the copy of the leader's journal in %s would have more than %llu bytes",
+			       c->path, (unsigned long long)c->max_bytes);
+	if (fstatvfs(c->dirfd, &st) < 0)
+		return mc_fail(-errno, "cannot find the free space of %s", c->path);
+	all = (uint64_t)st.f_blocks * st.f_frsize;
+	keep = all / FREE_SHARE < FREE_MAX ? all / FREE_SHARE : FREE_MAX;
+	if ((uint64_t)st.f_bavail * st.f_frsize < keep + len)
+		return mc_fail(-ENOSPC, "the file system of %s has less than %llu bytes free", c->path,
+			       (unsigned long long)(keep + len));
+	return 0;
 }
 
 int mcm_copy_add(struct mcm_copy *c, const struct mcm_feed_part *p, const void *bytes)
 {
 	struct file *f = NULL;
-	int r = file_of(c, p, &f);
+	int r = check_room(c, p->len);
 
+	if (r == 0)
+		r = file_of(c, p, &f);
 	if (r == 0)
 		r = mcm_journal_write(f->fd, bytes, p->len);
 	if (r < 0)
 		return r;
 	f->size += p->len;
+	c->bytes += p->len;
 	return p->checkpoint && p->last ? checkpoint_end(c, p) : 0;
 }
 

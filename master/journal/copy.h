@@ -13,13 +13,20 @@
 
 struct mcm_copy;
 
-/* Lock the directory (journal.h has the errors). */
-int mcm_copy_open(const char *path, struct mcm_copy **ret);
+struct mcm_copy_conf {
+	const char *dir, *cluster;	/* copied */
+	uint64_t max_bytes;		/* limit of all files of a copy; 0: none */
+};
+
+/* Lock the directory (journal.h has the errors; also those of a checkpoint of another cluster or of a newer format). */
+int mcm_copy_open(const struct mcm_copy_conf *conf, struct mcm_copy **ret);
 /* Unlock it. */
 void mcm_copy_close(struct mcm_copy *c);
 /* A new copy begins: remove all files. */
 int mcm_copy_begin(struct mcm_copy *c);
-/* -EINVAL: the part does not continue its file; -errno.  After an error the copy must begin again. */
+/* -EINVAL: the part does not continue its file, or ends a checkpoint of another cluster; -MC_EVERSION, -MC_EPROTO: the
+ * checkpoint has another format; -ENOSPC: also when the copy would exceed its limit, or leave less than a twentieth of
+ * the file system (at most 1 GiB) free; -errno.  After an error the copy must begin again. */
 int mcm_copy_add(struct mcm_copy *c, const struct mcm_feed_part *part, const void *bytes);
 /* Is there a checkpoint, of this copy or of the files that were found? */
 bool mcm_copy_complete(const struct mcm_copy *c);

@@ -131,6 +131,11 @@ void mcm_grace_begin(struct mcm *m, uint64_t objects);
 
 /* ---- restore.c ---- */
 
+/* Is @h the header of the file @name in @dir, of this cluster?  -EINVAL: of another cluster; -MC_EPROTO: of another
+ * file.  Both have a detail. */
+int mcm_journal_belongs(const struct mcm_header_record *h, const char *dir, const char *name, const char *cluster,
+			uint64_t sequence, bool checkpoint);
+
 /* Load the newest state of the directory into @m and set its journal's counts and sizes.
  * *ret_next: the sequence of the next file; *ret_again: a checkpoint should be written soon. */
 int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again);

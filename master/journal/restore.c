@@ -269,19 +269,26 @@ static bool same_boot(const struct mcm_journal *j, const struct mcm_header_recor
 	return memcmp(h->boot, j->boot, MCM_BOOT_ID) == 0 && memcmp(h->boot, unknown, MCM_BOOT_ID) != 0;
 }
 
+int mcm_journal_belongs(const struct mcm_header_record *h, const char *dir, const char *name, const char *cluster,
+			uint64_t sequence, bool checkpoint)
+{
+	if (h->cluster.len != strlen(cluster) || memcmp(h->cluster.data, cluster, h->cluster.len) != 0)
+		return mc_fail(-EINVAL, "%s/%s belongs to cluster_id=%.*s, but this master's is %s", dir, name,
+			       (int)h->cluster.len, (const char *)h->cluster.data, cluster);
+	if (h->sequence != sequence || h->checkpoint != checkpoint)
+		return mc_fail(-MC_EPROTO, "%s/%s has the contents of another file", dir, name);
+	return 0;
+}
+
 /* Does the file belong to this pool and this name, and was it synced? */
 static int check_header(struct load *ld, const char *name, const struct mcm_header_record *h,
 			uint64_t sequence, bool checkpoint)
 {
 	const struct mcm_journal *j = ld->m->journal;
+	int r = mcm_journal_belongs(h, j->path, name, j->cluster, sequence, checkpoint);
 
-	if (h->cluster.len != strlen(j->cluster) ||
-	    memcmp(h->cluster.data, j->cluster, h->cluster.len) != 0)
-		return mc_fail(-EINVAL, "%s/%s belongs to cluster_id=%.*s, but this master's is %s",
-			       j->path, name, (int)h->cluster.len, (const char *)h->cluster.data,
-			       j->cluster);
-	if (h->sequence != sequence || h->checkpoint != checkpoint)
-		return mc_fail(-MC_EPROTO, "%s/%s has the contents of another file", j->path, name);
+	if (r < 0)
+		return r;
 	seen_generation(ld, h->generation);
 	if (checkpoint)
 		return adopt_seed(ld->m, h->seed);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/err.h"
 #include "master/journal/copy.h"
 #include "master/journal/journal_i.h"
 
@@ -23,12 +24,21 @@ struct pair {
 	unsigned parts;
 };
 
+static int copy_open(struct fixture *fx, uint64_t max_bytes, struct mcm_copy **ret)
+{
+	const struct mcm_copy_conf conf = {
+		.dir = jx_copy, .cluster = fx->m->conf.cluster_id, .max_bytes = max_bytes,
+	};
+
+	return mcm_copy_open(&conf, ret);
+}
+
 static void pair_open(struct fixture *fx, struct pair *p)
 {
 	*p = (struct pair){ .lsn = 0 };
 	snprintf(jx_copy, sizeof(jx_copy), "%s.copy", jx_dir);
 	mkdir(jx_copy, 0700);
-	assert_int_equal(mcm_copy_open(jx_copy, &p->copy), 0);
+	assert_int_equal(copy_open(fx, 0, &p->copy), 0);
 	assert_int_equal(mcm_copy_begin(p->copy), 0);
 	assert_int_equal(mcm_feed_open(fx->m, &p->feed), 0);
 }
@@ -208,7 +218,126 @@ static void a_part_that_does_not_fit_is_refused(void **state)
 	part.offset = 3;
 	assert_int_equal(mcm_copy_add(p.copy, &part, "abc"), 0);
 	/* Another process has the directory. */
-	assert_int_equal(mcm_copy_open(jx_copy, &(struct mcm_copy *){ NULL }), -EBUSY);
+	assert_int_equal(copy_open(&fx, 0, &(struct mcm_copy *){ NULL }), -EBUSY);
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+/* Copy all there is; the result of the first part that was refused. */
+static int pump_until_refused(struct pair *p)
+{
+	struct mcm_feed_part part;
+	char buf[PART];
+	int r = 0;
+
+	while (r == 0 && mcm_feed_read(p->feed, buf, sizeof(buf), &part) > 0)
+		r = mcm_copy_add(p->copy, &part, buf);
+	return r;
+}
+
+static void a_checkpoint_of_another_cluster_is_no_state(void **state)
+{
+	struct mcm_copy_conf conf = { .dir = jx_copy, .cluster = "other" };
+	struct fixture fx;
+	struct pair p;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	put(&fx, 0, 10);
+	pair_open(&fx, &p);
+	mcm_copy_close(p.copy);
+	assert_int_equal(mcm_copy_open(&conf, &p.copy), 0);
+	assert_int_equal(pump_until_refused(&p), -EINVAL);
+	assert_non_null(strstr(mc_err_detail(-EINVAL), "but this master's is other"));
+	assert_false(mcm_copy_complete(p.copy));
+	/* One that an earlier life has left: known before the master is a standby. */
+	pair_close(&p);
+	pair_open(&fx, &p);
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	mcm_copy_close(p.copy);
+	p.copy = NULL;
+	assert_int_equal(mcm_copy_open(&conf, &p.copy), -EINVAL);
+	assert_int_equal(copy_open(&fx, 0, &p.copy), 0);
+	assert_true(mcm_copy_complete(p.copy));
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+/* Both headers of the only checkpoint are unreadable: a standby must not lead with that. */
+static void a_damaged_checkpoint_is_no_state(void **state)
+{
+	static const char zeros[600];
+	struct fixture fx;
+	struct pair p;
+	FILE *f;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	put(&fx, 0, 10);
+	pair_open(&fx, &p);
+	assert_int_equal(pump(&p, UINT32_MAX), 0);
+	mcm_copy_close(p.copy);
+	p.copy = NULL;
+	f = fopen(jx_file(jx_copy, "checkpoint-"), "r+");
+	assert_non_null(f);
+	assert_int_equal(fwrite(zeros, 1, sizeof(zeros), f), sizeof(zeros));
+	fclose(f);
+	assert_int_equal(copy_open(&fx, 0, &p.copy), 0);
+	assert_false(mcm_copy_complete(p.copy));
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+static void a_copy_has_a_limit(void **state)
+{
+	struct mcm_feed_part part = { .sequence = 1, .len = 1000 };
+	char buf[1000] = "";
+	struct fixture fx;
+	struct pair p;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	pair_open(&fx, &p);
+	mcm_copy_close(p.copy);
+	p.copy = NULL;
+	assert_int_equal(copy_open(&fx, 10 * 1000, &p.copy), 0);
+	for (; part.offset < 10 * 1000; part.offset += 1000)
+		assert_int_equal(mcm_copy_add(p.copy, &part, buf), 0);
+	assert_int_equal(mcm_copy_add(p.copy, &part, buf), -ENOSPC);
+	/* Another file is of the same copy; another copy begins anew. */
+	part = (struct mcm_feed_part){ .sequence = 2, .len = 1000 };
+	assert_int_equal(mcm_copy_add(p.copy, &part, buf), -ENOSPC);
+	assert_int_equal(mcm_copy_begin(p.copy), 0);
+	assert_int_equal(mcm_copy_add(p.copy, &part, buf), 0);
+	pair_close(&p);
+	fx_down(&fx);
+}
+
+/* The limit is of the present files: those before a checkpoint are removed. */
+static void removed_files_do_not_count(void **state)
+{
+	struct fixture fx;
+	struct pair p;
+
+	(void)state;
+	jx_up(&fx, 1, 4 * MIB);
+	pair_open(&fx, &p);
+	mcm_copy_close(p.copy);
+	p.copy = NULL;
+	assert_int_equal(copy_open(&fx, 64 * 1024, &p.copy), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		put(&fx, 50 * i, 50 * i + 50);
+		for (unsigned k = 50 * i; k < 50 * i + 50; k++) {
+			char key[16];
+
+			snprintf(key, sizeof(key), "k%u", k);
+			assert_int_equal(fx_remove(&fx, key, 0), 0);
+		}
+		jx_answer(&fx);
+		assert_int_equal(pump_until_refused(&p), 0);
+		assert_int_equal(mcm_checkpoint(fx.m), 0);
+		assert_int_equal(pump_until_refused(&p), 0);
+	}
 	pair_close(&p);
 	fx_down(&fx);
 }
@@ -220,6 +349,10 @@ int main(void)
 		cmocka_unit_test(a_copy_that_ends_early_is_an_earlier_state_or_none),
 		cmocka_unit_test(a_lost_state_ends_the_copy),
 		cmocka_unit_test(a_part_that_does_not_fit_is_refused),
+		cmocka_unit_test(a_checkpoint_of_another_cluster_is_no_state),
+		cmocka_unit_test(a_damaged_checkpoint_is_no_state),
+		cmocka_unit_test(a_copy_has_a_limit),
+		cmocka_unit_test(removed_files_do_not_count),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);

@@ -113,7 +113,9 @@ static void dir_clear(const char *dir)
 
 static void feed_open(struct run *t)
 {
-	assert_int_equal(mcm_copy_open(dirs[!t->dir], &t->copy), 0);
+	const struct mcm_copy_conf conf = { .dir = dirs[!t->dir], .cluster = t->st.fx.m->conf.cluster_id };
+
+	assert_int_equal(mcm_copy_open(&conf, &t->copy), 0);
 	assert_int_equal(mcm_copy_begin(t->copy), 0);
 	assert_int_equal(mcm_feed_open(t->st.fx.m, &t->feed), 0);
 }
