@@ -41,7 +41,7 @@ struct mcd_seat {
 
 /* ---- texts ------------------------------------------------------------------------------------- */
 
-static bool name_is_valid(const char *name)
+bool mcd_seat_name_valid(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -60,7 +60,7 @@ static bool name_of(const json_t *o, char ret[MCD_SEAT_NAME_MAX])
 {
 	const char *text = json_string_value(o);
 
-	if (!text || !name_is_valid(text))
+	if (!text || !mcd_seat_name_valid(text))
 		return false;
 	strcpy(ret, text);
 	return true;
@@ -138,7 +138,7 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 
 	if (!s)
 		return mc_fail(-ENOMEM, "no memory for a lease");
-	if (!name_is_valid(conf->name))
+	if (!mcd_seat_name_valid(conf->name))
 		r = mc_fail(-EINVAL, "invalid name of a master: %.100s", conf->name);
 	else if (!*conf->cluster || strlen(conf->cluster) > MCD_SEAT_CLUSTER_MAX)
 		r = mc_fail(-EINVAL, "the cluster's name must have 1 to %u bytes", MCD_SEAT_CLUSTER_MAX);
@@ -315,7 +315,7 @@ int mcd_seat_set_members(struct mcd_seat *s, const char *const *member, unsigned
 	if (!s->mine)
 		return not_leader(s);
 	for (unsigned i = 0; i < n; i++)
-		if (!name_is_valid(member[i]))
+		if (!mcd_seat_name_valid(member[i]))
 			return mc_fail(-EINVAL, "invalid name of a master: %.100s", member[i]);
 	if (n > MCD_SEAT_MEMBERS_MAX)
 		return mc_fail(-EINVAL, "more than %u masters", MCD_SEAT_MEMBERS_MAX);

@@ -39,6 +39,7 @@ struct mcd_seat_view {
 	char member[MCD_SEAT_MEMBERS_MAX][MCD_SEAT_NAME_MAX];
 };
 
+bool mcd_seat_name_valid(const char *name);
 /* The address in a name. */
 void mcd_seat_address(const char *name, char ret[MCD_SEAT_NAME_MAX]);
 

@@ -250,6 +250,45 @@ static int tcp_lookup(const char *addr, int flags, uint64_t deadline, struct add
 	return r;
 }
 
+/* The address as IPv6; one of IPv4 is mapped, as a socket for both has it. */
+static bool sockaddr_v6(const struct sockaddr *sa, struct in6_addr *ret)
+{
+	*ret = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	if (sa->sa_family == AF_INET)
+		memcpy(&ret->s6_addr[12], &((const struct sockaddr_in *)sa)->sin_addr, 4);
+	else if (sa->sa_family == AF_INET6)
+		*ret = ((const struct sockaddr_in6 *)sa)->sin6_addr;
+	return sa->sa_family == AF_INET || sa->sa_family == AF_INET6;
+}
+
+int mc_addr_is_of(const char *addr, const char *ip, uint64_t deadline)
+{
+	char host[MC_ADDR_MAX], plain[MC_ADDR_MAX];
+	struct addrinfo *want = NULL, *found = NULL;
+	struct in6_addr a, b;
+	int port, r, is = 0;
+
+	r = mc_addr_split(addr, host, sizeof(host), -1, &port);
+	if (r == 0)
+		r = mc_addr_split(ip, plain, sizeof(plain), 0, &port);
+	if (r < 0)
+		return r;
+	if (host_lookup(plain, "0", AI_NUMERICHOST, &want))
+		return 0;
+	if (!deadline)
+		r = host_lookup(host, "0", AI_NUMERICHOST, &found) ? -EAGAIN : 0;
+	else
+		r = tcp_lookup(addr, 0, deadline, &found);
+	if (r == -EAGAIN && !deadline)
+		(void)mc_fail(r, "%s has to be looked up", host);
+	for (struct addrinfo *at = r == 0 ? found : NULL; at && !is; at = at->ai_next)
+		is = sockaddr_v6(want->ai_addr, &a) && sockaddr_v6(at->ai_addr, &b) && !memcmp(&a, &b, sizeof(a));
+	if (r == 0)
+		freeaddrinfo(found);
+	freeaddrinfo(want);
+	return r < 0 ? r : is;
+}
+
 static int new_socket(int family, const char *addr)
 {
 	int fd, one = 1;

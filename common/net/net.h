@@ -29,6 +29,9 @@ const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX]);
 
 /* Split "host:port"; without a port *ret_port is @default_port.  -EINVAL for an invalid address. */
 int mc_addr_split(const char *addr, char *host, size_t host_len, int default_port, int *ret_port);
+/* Is @ip (a numeric address, in brackets or not) an address of HOST in @addr ("HOST:PORT")?  1 or 0.
+ * @deadline 0: if HOST is a name, -EAGAIN without a lookup; else the errors of a lookup, with a detail. */
+int mc_addr_is_of(const char *addr, const char *ip, uint64_t deadline);
 /* Make "host:port"; an IPv6 address gets brackets.  -EINVAL if the host is too long. */
 int mc_addr_join(const char *host, int port, char ret[MC_ADDR_MAX]);
 

@@ -68,11 +68,15 @@ static void serve_version(struct mc_http_request *rq, void *arg)
 
 static void serve_metrics(struct mc_http_request *rq, void *arg)
 {
+	const struct mcm *m = arg;
+
 	mc_http_metrics(rq, NULL);
 	mcm_stats_print_segments(arg, rq->out);
 	mcm_stats_print_tenants(arg, rq->out);
 	mcm_stats_print_series(rq->out);
 	mcm_stats_print_process(rq->out);
+	if (m->feeders)
+		mcm_feeders_print(m->feeders, rq->out);
 }
 
 static void serve_summary(struct mc_http_request *rq, void *arg)

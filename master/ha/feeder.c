@@ -5,6 +5,7 @@
 #include "master/ha/feeder.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "master/ha/gate.h"
 #include "master/ha/standby.h"
 #include "master/journal/feed.h"
 #include "master/mcm_i.h"
@@ -26,6 +28,7 @@
 #define LOG "feeder"
 #define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
 #define PART (1u << 20)		/* bytes of one message */
+#define SMALL (64u << 10)	/* a standby that joins must confirm such a part quickly */
 #define BEAT_MS 30		/* an empty part shows that the leader lives */
 #define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
 #define JOIN_SHARE 2u		/* a standby that joins confirms within this part of a promise */
@@ -35,14 +38,21 @@ MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in s
 
 struct feeder {
 	struct mcm_feeders *all;
+	/* constant */
 	char name[MCD_SEAT_NAME_MAX];
+	char peer[MCM_GATE_HOST_MAX];	/* the host that asked for it */
+	struct mcp_id nonce;		/* of its JOIN; zero: an older version */
+	bool unchecked;			/* its address has to be looked up */
+	/* guarded by the lock */
 	pthread_t thread;
+	bool known;		/* the receiver has confirmed that it is the one of that name */
 	bool used, ended;	/* ended: the thread can be joined */
 	bool waited;		/* answers wait for it */
 	bool member;		/* in the store */
 	bool listed;		/* it is in the store, or may be: its promise is needed */
 	uint64_t lsn;		/* it has the records up to here */
 	uint64_t promised;	/* it does not lead before then */
+	uint64_t confirms, confirm_ns;	/* of records, and how long they took together */
 };
 
 struct mcm_feeders {
@@ -59,6 +69,7 @@ struct mcm_feeders {
 	pthread_cond_t progress;	/* a standby has more records, or is not waited for any more */
 	/* guarded by lock */
 	struct feeder feeder[STANDBYS_MAX];
+	struct mcm_gate gate;
 	uint64_t written;
 	bool stopping;
 	uint64_t promised;		/* atomic: the first end of the promises that are needed; MC_NEVER: none is */
@@ -266,8 +277,13 @@ struct feeding {
 	struct mcp_client *client;
 	struct mcm_feed *feed;
 	uint8_t *buf;
+	struct mcm_pace pace;
+	bool begun;		/* the receiver has removed its old copy */
+	bool complete;		/* as the last confirmation said */
+	bool whole;		/* it has a whole copy, and must keep it */
 	bool answers;		/* the connection lives: the last part was confirmed */
 	bool in;		/* its promises must come in time */
+	uint64_t took;		/* nanoseconds of the last call */
 	uint64_t sent;		/* when the last part was sent */
 	uint64_t late;		/* when the first part was sent of those confirmed after their promise; 0: not so */
 };
@@ -307,10 +323,43 @@ static void shorten_promise(struct feeding *g, unsigned promise_ms)
 	promises_changed(g->p->all);
 }
 
+/* Is this the standby that the feed is for, with the copy that it must have? */
+static int check_reply(struct feeding *g, const struct mcp_feed_reply *reply)
+{
+	struct feeder *p = g->p;
+
+	if (!mcp_id_zero(p->nonce) && !mcp_id_eq(reply->nonce, p->nonce))
+		return mc_fail(-MC_EFEED, "the receiver does not repeat the nonce of the JOIN: it is another standby, "
+			       "or one of an older version");
+	g->complete = reply->complete;
+	if (g->whole && !g->complete)
+		return mc_fail(-MC_EFEED, "the standby has lost its copy");
+	if (p->known)
+		return 0;
+	MC_LOCKED(&p->all->lock);
+	p->known = true;
+	return 0;
+}
+
+/* A part with records that answers may wait for was confirmed. */
+static int count_records(struct feeding *g, size_t len)
+{
+	struct feeder *p = g->p;
+
+	/* A copy begins with large parts, which say nothing about the speed of later ones. */
+	if (!p->waited && len > SMALL)
+		return 0;
+	pthread_mutex_lock(&p->all->lock);
+	p->confirms++;
+	p->confirm_ns += g->took;
+	pthread_mutex_unlock(&p->all->lock);
+	return mcm_pace_add(&g->pace, g->sent, g->sent + g->took);
+}
+
 static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool begin, unsigned promise_ms)
 {
 	const struct mcm_feeders *f = g->p->all;
-	const struct mcp_feed msg = {
+	struct mcp_feed msg = {
 		.term = f->conf.term, .begin = begin, .checkpoint = part->checkpoint, .last = part->last,
 		.sequence = part->sequence, .offset = part->offset, .data = mcp_bytes(g->buf, part->len),
 		.promise_ms = promise_ms,
@@ -318,11 +367,22 @@ static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool b
 	struct mcp_feed_reply reply;
 	int r;
 
+	if (!g->begun && !mcp_id_zero(g->p->nonce)) {
+		msg.nonce = g->p->nonce;
+		msg.receiver = mcp_bytes(g->p->name, strlen(g->p->name));
+	}
 	g->sent = mc_now_ns();
 	shorten_promise(g, promise_ms);
 	r = mcp_call(g->client, MCP_FEED, &msg, &reply, NULL, mc_deadline_ms(f->conf.timeout_ms));
+	g->took = mc_now_ns() - g->sent;
+	if (r == 0)
+		r = check_reply(g, &reply);
 	g->answers = r == 0;
-	return r < 0 ? r : promised(g, promise_ms);
+	if (r == 0)
+		r = promised(g, promise_ms);
+	if (r == 0 && part->lsn)
+		r = count_records(g, part->len);
+	return r;
 }
 
 /* An empty part. */
@@ -337,6 +397,14 @@ static int beat(struct feeding *g, unsigned promise_ms)
 static unsigned long_promise_ms(const struct mcm_feeders *f)
 {
 	return f->conf.set_ms + MCM_PROMISE_MS;
+}
+
+/* A confirmation after its promise delays reads too. */
+static unsigned slow_ms(const struct mcm_feeders *f)
+{
+	unsigned promise_ms = MCM_PROMISE_MS - MCM_PROMISE_MS / DRIFT_SHARE;
+
+	return f->conf.slow_ms < promise_ms ? f->conf.slow_ms : promise_ms;
 }
 
 /* Does it confirm fast enough that its promises let answers leave? */
@@ -402,12 +470,18 @@ static int bring_in(struct feeding *g)
 
 	if (r == 0)
 		r = send_part(g, &none, true, MCM_PROMISE_MS);
+	g->begun = r == 0;
 	if (r == 0)
 		r = mcm_feed_open(g->p->all->m, &g->feed);
 	if (r == 0)
 		r = steps(g);
+	if (r == 0 && !g->complete)
+		r = mc_fail(-MC_EFEED, "the standby has all parts, but no complete copy");
+	if (r == 0 && mcm_pace_slow(&g->pace))
+		r = mc_fail(-ETIMEDOUT, "it needs more than %u ms to confirm records", g->pace.limit_ms);
 	if (r < 0)
 		return r;
+	g->whole = true;
 	wait_for(g, true);
 	/* Including the records that were answered for before that. */
 	r = steps(g);
@@ -471,10 +545,22 @@ static void take_out(struct feeding *g)
 	report(f);
 }
 
+/* Did answers wait for this standby longer than for one that works? */
+static bool was_late(const struct feeding *g, int r)
+{
+	return g->p->waited && (r == -ETIMEDOUT || g->took > g->pace.limit_ms * MC_NS_PER_MS);
+}
+
+static void remember_late(struct feeder *p)
+{
+	MC_LOCKED(&p->all->lock);
+	mcm_gate_late(&p->all->gate, p->peer, mc_now_ns());
+}
+
 static void *feeder_main(void *arg)
 {
 	struct feeder *p = arg;
-	struct feeding g = { .p = p, .buf = malloc(PART) };
+	struct feeding g = { .p = p, .buf = malloc(PART), .pace.limit_ms = slow_ms(p->all) };
 	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
 		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
@@ -484,6 +570,8 @@ static void *feeder_main(void *arg)
 
 	mcd_seat_address(p->name, addr);
 	r = g.buf ? mcp_client_open(&conf, &g.client) : -ENOMEM;
+	if (r == 0 && p->unchecked)
+		r = mcm_gate_address("", addr, p->peer, mc_deadline_ms(p->all->conf.timeout_ms));
 	if (r == 0)
 		r = bring_in(&g);
 	if (r == 0) {
@@ -492,6 +580,8 @@ static void *feeder_main(void *arg)
 	}
 	if (r != -ECANCELED)
 		mc_warn(LOG, "a standby is not fed any more standby=%s: %s", p->name, mc_err_detail(r));
+	if (r != -ECANCELED && was_late(&g, r))
+		remember_late(p);
 	take_out(&g);
 	mcm_feed_close(g.feed);
 	mcp_client_close(g.client);
@@ -501,12 +591,31 @@ static void *feeder_main(void *arg)
 	return NULL;
 }
 
-/* Lock held: a place for @name; NULL: it is being fed, or there is none. */
-static struct feeder *place_for(struct mcm_feeders *f, struct mcp_bytes name, bool *ret_known)
-{
-	struct feeder *place = NULL;
+/* ---- joining ------------------------------------------------------------------------------------- */
 
-	*ret_known = false;
+static bool same_address(const char *a, const char *b)
+{
+	char x[MCD_SEAT_NAME_MAX], y[MCD_SEAT_NAME_MAX];
+
+	mcd_seat_address(a, x);
+	mcd_seat_address(b, y);
+	return !strcmp(x, y);
+}
+
+/* Lock held: is @p the feed that @j asks for?  One that another host has asked for, and that the receiver has not
+ * confirmed, is not. */
+static bool is_fed(const struct feeder *p, const struct feeder *j)
+{
+	return p->used && !strcmp(p->name, j->name) &&
+	       (p->known || mcp_id_zero(j->nonce) || !strcmp(p->peer, j->peer));
+}
+
+/* Lock held: a place for @j.  0 and NULL: it is being fed. */
+static int place_for(struct mcm_feeders *f, const struct feeder *j, struct feeder **ret)
+{
+	unsigned of_host = 0;
+
+	*ret = NULL;
 	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
 		struct feeder *p = &f->feeder[i];
 
@@ -514,30 +623,81 @@ static struct feeder *place_for(struct mcm_feeders *f, struct mcp_bytes name, bo
 			pthread_join(p->thread, NULL);
 			*p = (struct feeder){ .all = f };
 		}
-		if (p->used && strlen(p->name) == name.len && !memcmp(p->name, name.data, name.len))
-			*ret_known = true;
-		if (!p->used && !place)
-			place = p;
+		if (is_fed(p, j)) {
+			*ret = NULL;
+			return 0;
+		}
+		/* A standby of an older version cannot confirm its name. */
+		if (p->used && mcp_id_zero(j->nonce) && same_address(p->name, j->name))
+			return mc_fail(-MC_EJOIN, "%s is fed, and %s has the same address", p->name, j->name);
+		of_host += p->used && !strcmp(p->peer, j->peer);
+		if (!p->used && !*ret)
+			*ret = p;
 	}
-	return *ret_known ? NULL : place;
+	if (of_host >= MCM_GATE_PER_HOST)
+		return mc_fail(-MC_ELIMIT, "%s has asked for %u standbys already", j->peer, MCM_GATE_PER_HOST);
+	return *ret ? 0 : mc_fail(-MC_ELIMIT, "there are %u standbys already", STANDBYS_MAX);
 }
 
-int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret_term)
+static int feeder_start(struct mcm_feeders *f, const struct feeder *j)
 {
-	struct feeder *p;
-	bool known;
+	struct feeder *p = NULL;
 	int r;
 
-	if (!name.len || name.len >= MCD_SEAT_NAME_MAX || memchr(name.data, 0, name.len))
-		return mc_fail(-MC_EPARAM, "invalid name of a standby");
-	*ret_term = f->conf.term;
 	MC_LOCKED(&f->lock);
-	p = f->stopping ? NULL : place_for(f, name, &known);
-	if (!p)
-		return f->stopping || known ? 0 : mc_fail(-MC_ELIMIT, "there are %u standbys already", STANDBYS_MAX);
-	*p = (struct feeder){ .all = f };
-	memcpy(p->name, name.data, name.len);
+	if (f->stopping)
+		return 0;
+	r = mcm_gate_wait(&f->gate, j->peer, mc_now_ns());
+	if (r == 0)
+		r = place_for(f, j, &p);
+	if (r < 0 || !p)
+		return r;
+	*p = *j;
 	r = mc_thread_start(&p->thread, "mc-feeder", feeder_main, p);
 	p->used = r == 0;
 	return r;
+}
+
+int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mcp_bytes peer, uint64_t *ret_term)
+{
+	struct feeder j = { .all = f, .nonce = rq->nonce };
+	char addr[MCD_SEAT_NAME_MAX];
+	int r;
+
+	if (rq->name.len >= sizeof(j.name) || memchr(rq->name.data, 0, rq->name.len) || peer.len >= sizeof(j.peer))
+		return mc_fail(-MC_EPARAM, "invalid name of a standby");
+	memcpy(j.name, rq->name.data, rq->name.len);
+	memcpy(j.peer, peer.data, peer.len);
+	if (!mcd_seat_name_valid(j.name))
+		return mc_fail(-MC_EPARAM, "invalid name of a standby");
+	*ret_term = f->conf.term;
+	mcd_seat_address(j.name, addr);
+	r = mcm_gate_address(f->conf.members, addr, j.peer, 0);
+	j.unchecked = r == -EAGAIN;
+	if (r == 0 || j.unchecked)
+		r = feeder_start(f, &j);
+	if (r < 0)
+		mc_warn(LOG, "a standby is not fed standby=%s: %s", j.name, mc_err_detail(r));
+	return r;
+}
+
+void mcm_feeders_print(struct mcm_feeders *f, FILE *to)
+{
+	char addr[MCD_SEAT_NAME_MAX];
+
+	fputs("# HELP mooncake_master_standby_confirm_seconds Time until a standby confirmed records that were sent\n"
+	      "# TYPE mooncake_master_standby_confirm_seconds summary\n", to);
+	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
+		struct feeder p;
+
+		pthread_mutex_lock(&f->lock);
+		p = f->feeder[i];
+		pthread_mutex_unlock(&f->lock);
+		if (!p.used || p.ended || !p.known)
+			continue;
+		mcd_seat_address(p.name, addr);
+		fprintf(to, "mooncake_master_standby_confirm_seconds_sum{standby=\"%s\"} %.6f\n"
+			"mooncake_master_standby_confirm_seconds_count{standby=\"%s\"} %" PRIu64 "\n",
+			addr, (double)p.confirm_ns / (double)MC_NS_PER_SEC, addr, p.confirms);
+	}
 }

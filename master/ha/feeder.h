@@ -11,12 +11,17 @@
  * too, and one that needs more than half of a promise is not added.  For the time of a change of the members it
  * promises longer.
  *
+ * Nothing is sent to a standby, and none becomes a member, before the receiver at its address has repeated the nonce of
+ * its JOIN; a JOIN with another name than that of the receiver changes nothing.  gate.h has the limits that keep a
+ * standby from delaying answers for long.
+ *
  * The protocol is the one of docs/models/ha.pml. */
 #ifndef MCM_FEEDER_H
 #define MCM_FEEDER_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "proto/codec.h"
 
@@ -31,6 +36,8 @@ struct mcm_feeders_conf {
 	uint64_t term;
 	const char *self;	/* name of this master */
 	unsigned timeout_ms;	/* a standby that has confirmed nothing for this time is removed */
+	unsigned slow_ms;	/* so is one that often needs longer than this, or than a promise (gate.h) */
+	const char *members;	/* addresses that may join (gate.h); must stay */
 	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
 	unsigned set_ms;	/* set_members takes no longer */
 	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
@@ -47,8 +54,10 @@ void mcm_feeders_stop(struct mcm_feeders *f);
 /* After the end of the server.  NULL is fine. */
 void mcm_feeders_free(struct mcm_feeders *f);
 
-/* MCP_JOIN: begin to feed the standby at @name; nothing if it is being fed. */
-int mcm_feeders_join(struct mcm_feeders *f, struct mcp_bytes name, uint64_t *ret_term);
+/* MCP_JOIN by a process at @peer, a numeric address: begin to feed the standby, or nothing if it is being fed. */
+int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mcp_bytes peer, uint64_t *ret_term);
+/* How long the confirmations of records by each standby took, as text for Prometheus. */
+void mcm_feeders_print(struct mcm_feeders *f, FILE *to);
 /* Records up to @lsn are written: tell the threads.  True: every standby in sync has them. */
 bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn);
 /* Wait for that. */

@@ -47,6 +47,7 @@
 #define ANSWER_MS 20
 #define WAITS_MS 10000		/* between messages of a master that waits for another one */
 #define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
+#define SLOW_SHARE 10		/* one that often needs longer than this part is removed */
 
 struct mcm_ha {
 	const struct mcm_conf *conf;
@@ -103,6 +104,26 @@ static int store_of(const struct mcm_conf *c, char **ret)
 	return 0;
 }
 
+/* A list of HOST:PORT that has this master. */
+static int check_members(const struct mcm_ha *ha)
+{
+	auto_free char *list = strdup(ha->conf->ha_members);
+	char host[MC_ADDR_MAX], *save = NULL;
+	bool is_one = !*ha->conf->ha_members;
+	int port, r;
+
+	if (!list)
+		return -ENOMEM;
+	for (char *at = strtok_r(list, ",", &save); at; at = strtok_r(NULL, ",", &save)) {
+		r = mc_addr_split(at, host, sizeof(host), -1, &port);
+		if (r < 0 || !*host)
+			return mc_fail(-EINVAL, "ha_members=%s: not a list of HOST:PORT", ha->conf->ha_members);
+		is_one |= !strcmp(at, ha->addr);
+	}
+	return is_one ? 0 : mc_fail(-EINVAL, "ha_members=%s does not have the address of this master, %s",
+				    ha->conf->ha_members, ha->addr);
+}
+
 static int check(struct mcm_ha *ha)
 {
 	int r = mcm_journal_wanted(ha->conf, &ha->journal_dir);
@@ -115,7 +136,7 @@ static int check(struct mcm_ha *ha)
 	if (!strncmp(ha->addr, "0.0.0.0:", 8) || !strncmp(ha->addr, "[::]:", 5))
 		return mc_fail(-EINVAL, "enable_ha needs rpc_address or rpc_interface: clients and other masters "
 			       "connect to it, so it cannot be %s", ha->addr);
-	return 0;
+	return check_members(ha);
 }
 
 int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret)
@@ -301,7 +322,8 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
 		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
-		.set_ms = 2 * CALL_MS, .until = &ha->until, .arg = ha,
+		.slow_ms = ha->ttl_ms / SLOW_SHARE, .members = ha->conf->ha_members, .set_ms = 2 * CALL_MS,
+		.until = &ha->until, .arg = ha,
 	};
 	const char *self = ha->name;
 	int r;
@@ -401,7 +423,7 @@ static void join(struct mcm_ha *ha, const char *leader, bool member)
 		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
 		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = member ? JOIN_MS : CALL_MS,
 	};
-	const struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
+	struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
 	uint64_t fed = mcm_standby_fed(ha->standby);
 	struct mcp_join_reply reply;
 	struct mcp_client *c;
@@ -422,6 +444,7 @@ static void join(struct mcm_ha *ha, const char *leader, bool member)
 	r = mcp_client_open(&conf, &c);
 	if (r < 0)
 		return;
+	msg.nonce = mcm_standby_join(ha->standby, ha->name);
 	r = mcp_call(c, MCP_JOIN, &msg, &reply, NULL, mc_deadline_ms(conf.connect_timeout_ms));
 	mcp_client_close(c);
 	if (r < 0)
@@ -443,7 +466,9 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 		return 0;
 	}
 	ha->silent = false;
-	mcm_standby_term(ha->standby, v.term);
+	/* Without a state (a store that lost its data) the leader keeps its term to the end of its lease. */
+	if (v.exists)
+		mcm_standby_term(ha->standby, v.term);
 	may = may_lead(ha, &v);
 	view_set(ha, &v, may);
 	say_waits(ha, &v, !*v.leader && !may);

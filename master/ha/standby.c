@@ -6,17 +6,29 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "master/journal/copy.h"
+#include "meta/seat.h"
 #include "proto/rpc_server.h"
 
 #define LOG "standby"
 #define PROMISE_MAX_MS 10000u	/* a leader that wants more is not replaced during its lease */
+#define JOINS 8u		/* the leader may answer an earlier JOIN than the last one */
+#define JOIN_MS 10000u		/* but not after this time */
+
+/* A JOIN that no leader has answered with a feed. */
+struct join {
+	struct mcp_id nonce;
+	uint64_t until;		/* 0: none */
+};
 
 struct mcm_standby {
 	struct mcp_server *server;
@@ -24,8 +36,15 @@ struct mcm_standby {
 	pthread_mutex_t lock;
 	/* guarded by lock */
 	struct mcm_copy *copy;
-	uint64_t term;		/* the newest seen */
+	uint64_t term;		/* of the store; no message changes it */
 	uint64_t fed_ns;
+	char name[MCD_SEAT_NAME_MAX];
+	struct join join[JOINS];
+	unsigned joins;
+	/* The session whose feed answers a JOIN, NULL: none; the nonce of that JOIN; whether the copy was begun. */
+	const struct mcp_session *leader;
+	struct mcp_id nonce;
+	bool begun;
 	/* Until when this master promised the leader of that term not to replace it; MC_NEVER: as long as its lease. */
 	uint64_t promised, promised_term;
 	const struct mcp_session *feeder;	/* of the last confirmation; NULL: it has ended, or there was none */
@@ -44,14 +63,56 @@ static void promise_locked(struct mcm_standby *s, const struct mcp_session *sess
 
 	/* Leaders of older terms have ended.  A leader that sends on the same connection depends on the last promise
 	 * only: it gave a longer one up before it sent. */
-	if (rq->term > s->promised_term || session == s->feeder || until > s->promised)
+	if (rq->term != s->promised_term || session == s->feeder || until > s->promised)
 		s->promised = until;
 	s->promised_term = rq->term;
 	s->feeder = session;
 	s->lost_ns = 0;
 }
 
-static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
+static bool joined_locked(const struct mcm_standby *s, struct mcp_id nonce)
+{
+	uint64_t now = mc_now_ns();
+
+	for (unsigned i = 0; i < JOINS; i++)
+		if (now < s->join[i].until && mcp_id_eq(s->join[i].nonce, nonce))
+			return true;
+	return false;
+}
+
+/* Is this the leader that the store names, and that this standby has asked?  Only that leader knows the nonce. */
+static int admit_locked(struct mcm_standby *s, const struct mcp_session *session, const struct mcp_feed *rq)
+{
+	if (rq->term != s->term)
+		return mc_fail(-MC_EFEED, "it is of term %llu, and the term in the store is %llu",
+			       (unsigned long long)rq->term, (unsigned long long)s->term);
+	if (session == s->leader)
+		return 0;
+	if (mcp_id_zero(rq->nonce))
+		return mc_fail(-MC_EFEED, "the sender does not repeat the nonce of a JOIN: it is not the leader, or a "
+			       "leader of an older version; the leader must be upgraded first");
+	if (!joined_locked(s, rq->nonce))
+		return mc_fail(-MC_EFEED, "no open JOIN of this standby has this nonce");
+	if (strlen(s->name) != rq->receiver.len || memcmp(s->name, rq->receiver.data, rq->receiver.len) != 0)
+		return mc_fail(-MC_EFEED, "it is for another standby");
+	s->leader = session;
+	s->nonce = rq->nonce;
+	s->begun = false;
+	memset(s->join, 0, sizeof(s->join));
+	return 0;
+}
+
+/* A JOIN is worth one copy: the old one is removed only once for it. */
+static int begin_locked(struct mcm_standby *s)
+{
+	if (s->begun)
+		return mc_fail(-MC_EFEED, "the copy has begun already; another one needs a new JOIN");
+	s->begun = true;
+	s->whole = false;
+	return mcm_copy_begin(s->copy);
+}
+
+static int part_locked(struct mcm_standby *s, const struct mcp_feed *rq)
 {
 	const struct mcm_feed_part part = {
 		.checkpoint = rq->checkpoint, .last = rq->last, .sequence = rq->sequence, .offset = rq->offset,
@@ -59,19 +120,8 @@ static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
 	};
 	int r;
 
-	if (rq->term < s->term)
-		return mc_fail(-MC_ESTALE_PUT, "the leader of term %llu was replaced, the term is %llu",
-			       (unsigned long long)rq->term, (unsigned long long)s->term);
-	if (s->refuses)
-		return mc_fail(-MC_EMODE, "this master takes the lead, because the leader seemed to have ended");
-	s->term = rq->term;
-	s->fed_ns = mc_now_ns();
-	if (rq->begin) {
-		s->whole = false;
-		return mcm_copy_begin(s->copy);
-	}
-	if (!rq->data.len && !rq->last)
-		return 0;
+	if (!s->begun)
+		return mc_fail(-MC_EFEED, "a part came before the begin of the copy");
 	r = mcm_copy_add(s->copy, &part, rq->data.data);
 	if (r == 0 && s->sync)
 		r = mcm_copy_sync(s->copy);
@@ -80,6 +130,21 @@ static int feed_locked(struct mcm_standby *s, const struct mcp_feed *rq)
 	else
 		mc_warn(LOG, "cannot copy the leader's journal: %s", mc_err_detail(r));
 	return r == -EINVAL ? -MC_EPROTO : r;
+}
+
+static int feed_locked(struct mcm_standby *s, const struct mcp_session *session, const struct mcp_feed *rq)
+{
+	int r;
+
+	if (s->refuses)
+		return mc_fail(-MC_EMODE, "this master takes the lead, because the leader seemed to have ended");
+	r = admit_locked(s, session, rq);
+	if (r < 0)
+		return r;
+	s->fed_ns = mc_now_ns();
+	if (rq->begin)
+		return begin_locked(s);
+	return rq->data.len || rq->last ? part_locked(s, rq) : 0;
 }
 
 static int serve_feed(struct mcp_session *session, const void *body, size_t len, struct mcp_answer *answer, void *arg)
@@ -93,11 +158,15 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&s->lock);
-	r = feed_locked(s, &rq);
+	r = feed_locked(s, session, &rq);
 	if (r == 0)
 		promise_locked(s, session, &rq, came);
 	reply.complete = s->whole;
+	reply.nonce = s->nonce;
 	pthread_mutex_unlock(&s->lock);
+	if (r == -MC_EFEED)
+		mc_warn(LOG, "refused a feed: %s peer=%.*s", mc_err_detail(r), (int)mcp_session_host(session).len,
+			(const char *)mcp_session_host(session).data);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_feed_reply, &reply);
 }
 
@@ -113,6 +182,8 @@ static void closed(struct mcp_session *session, void *arg)
 	struct mcm_standby *s = arg;
 
 	MC_LOCKED(&s->lock);
+	if (session == s->leader)
+		s->leader = NULL;
 	if (session != s->feeder)
 		return;
 	s->feeder = NULL;
@@ -165,7 +236,21 @@ bool mcm_standby_whole(struct mcm_standby *s)
 void mcm_standby_term(struct mcm_standby *s, uint64_t term)
 {
 	MC_LOCKED(&s->lock);
-	s->term = s->term > term ? s->term : term;
+	if (s->term == term)
+		return;
+	/* The JOINs went to the leader of another term. */
+	memset(s->join, 0, sizeof(s->join));
+	s->term = term;
+}
+
+struct mcp_id mcm_standby_join(struct mcm_standby *s, const char *name)
+{
+	struct join j = { { mc_random_u64() | 1, mc_random_u64() }, mc_deadline_ms(JOIN_MS) };
+
+	MC_LOCKED(&s->lock);
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	s->join[s->joins++ % JOINS] = j;
+	return j.nonce;
 }
 
 uint64_t mcm_standby_fed(struct mcm_standby *s)

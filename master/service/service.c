@@ -84,12 +84,11 @@ static int serve_join(struct mcp_session *s, const void *body, size_t len, struc
 	struct mcm *m = arg;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_join, body, len, &rq);
 	if (r == 0 && !m->feeders)
 		r = mc_fail(-MC_ENOTSUP, "this master was started without enable_ha");
 	if (r == 0)
-		r = mcm_feeders_join(m->feeders, rq.name, &reply.term);
+		r = mcm_feeders_join(m->feeders, &rq, mcp_session_host(s), &reply.term);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_join_reply, &reply);
 }
 

@@ -134,6 +134,10 @@ run
 grep -q 'needs etcd_endpoints or ha_backend_connstring' "$tmp/fails.out"
 run --ha_backend_type=k8s
 grep -q 'k8s is not built' "$tmp/fails.out"
+run "${STORE[@]}" --ha_members=10.0.0.1:50051,10.0.0.2
+grep -q 'not a list of HOST:PORT' "$tmp/fails.out"
+run "${STORE[@]}" --ha_members=10.0.0.1:50051,10.0.0.2:50051
+grep -q 'does not have the address of this master, 127.0.0.1:' "$tmp/fails.out"
 run "${STORE[@]}" --journal_dir=none
 grep -q 'needs a journal' "$tmp/fails.out"
 run "${STORE[@]}" --rpc_address=0.0.0.0

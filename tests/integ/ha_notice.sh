@@ -16,7 +16,7 @@ NS=$NS_B started "$SPAWNED" redis 20 connects "$ADDR_B:6379"
 # master NAME ADDRESS - in namespace $NS
 master() {
 	spawn "master-$1" "$top_builddir/master/mooncake_master" --enable_ha --ha_backend_type=redis \
-		--ha_backend_connstring="$ADDR_B:6379" --rpc_address="$2" --metrics_host="$2" --metrics_port=9003 \
+		--ha_backend_connstring="$ADDR_B:6379" --ha_members="$ADDR_A:50051,$ADDR_B:50051" --rpc_address="$2" --metrics_host="$2" --metrics_port=9003 \
 		--journal_dir="$tmp/journal-$1"
 	PID[$1]=$SPAWNED
 }

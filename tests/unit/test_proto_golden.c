@@ -210,6 +210,32 @@ static void a_register_reply_without_takeover_is_understood(void **state)
 	free(t);
 }
 
+/* Masters of version 3 before the nonces of JOIN: the bodies end where these begin. */
+static void masters_without_nonces_are_understood(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	const size_t nonce = 16, receiver = 4 + strlen("receiver");
+	struct mcp_feed_reply reply;
+	struct mcp_join join;
+	struct mcp_feed feed;
+	char dir[4096];
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
+	read_transcript(path_of(dir, "join"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_join, t->data[0] + MCP_FRAME_HEADER,
+				    t->len[0] - MCP_FRAME_HEADER - nonce, &join), 0);
+	assert_true(join.name.len == 4 && mcp_id_zero(join.nonce));
+	read_transcript(path_of(dir, "feed"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_feed, t->data[0] + MCP_FRAME_HEADER,
+				    t->len[0] - MCP_FRAME_HEADER - nonce - receiver, &feed), 0);
+	assert_true(feed.promise_ms == 875770417 && mcp_id_zero(feed.nonce) && !feed.receiver.len);
+	assert_int_equal(mcp_decode(&mcp_desc_feed_reply, t->data[1] + MCP_FRAME_HEADER,
+				    t->len[1] - MCP_FRAME_HEADER - nonce, &reply), 0);
+	assert_true(reply.complete && mcp_id_zero(reply.nonce));
+	free(t);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +243,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(version_2_is_understood),
 		cmocka_unit_test(version_3_is_as_it_was),
 		cmocka_unit_test(a_register_reply_without_takeover_is_understood),
+		cmocka_unit_test(masters_without_nonces_are_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {
