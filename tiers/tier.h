@@ -11,6 +11,7 @@
 #ifndef MCT_TIER_H
 #define MCT_TIER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
@@ -26,6 +27,7 @@ struct mct_conf {
 	int numa_node;		/* bind memory to this node, -1: none */
 	int prefault;		/* allocate pages in a background thread, lowest address first */
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
+	bool format;		/* a blank device may be initialised */
 };
 
 #define MCT_PIECE_MAX (1u << 20)	/* bytes of one read, or of one buffer for writing */

@@ -80,6 +80,7 @@ static int disk_open(const struct mcs_disks_conf *conf, const char *path, struct
 {
 	const struct mct_conf medium = {
 		.size = conf->size, .path = path, .buffers = conf->buffers, .kind = conf->threads ? "threads" : NULL,
+		.format = conf->format,
 	};
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .fd = -1 };
 	struct mct_status status;

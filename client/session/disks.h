@@ -24,6 +24,7 @@ struct mcs_disks_conf {
 	uint64_t size;			/* bytes of each, 0: the tier's default */
 	uint64_t buffers;		/* the same, of buffers */
 	bool threads;			/* not io_uring */
+	bool format;			/* blank devices may be initialised */
 	unsigned high, low;		/* percent at which eviction begins and ends, 0: the master's */
 	const char *policy;		/* "lru", "fifo", NULL: the master's */
 };

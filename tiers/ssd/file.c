@@ -78,8 +78,8 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	return 0;
 }
 
-/* The header's content; *ret_size 0: there is none.  *ret_other: the block has other bytes. */
-static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
+/* The header's content; *ret_size 0: it is damaged.  *ret_none: there is none. */
+static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_none)
 {
 	auto_free void *block = NULL;
 	struct header *h;
@@ -87,7 +87,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
 	int r = block_new(&block);
 
 	*ret_size = 0;
-	*ret_other = false;
+	*ret_none = false;
 	if (r < 0)
 		return r;
 	n = pread(d->fd, block, MCT_BLOCK, 0);
@@ -95,8 +95,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
 		return mc_fail(-errno, "cannot read %s: %m", d->path);
 	h = block;
 	if (memcmp(h->magic, magic, sizeof(magic))) {
-		for (unsigned i = 0; i < MCT_BLOCK; i++)
-			*ret_other |= ((char *)block)[i] != 0;
+		*ret_none = true;
 		return 0;
 	}
 	if (le32toh(h->version) > LAYOUT_VERSION)
@@ -216,10 +215,35 @@ static int choose_size(struct mct_ssd *d, const struct mct_conf *conf, bool devi
 	return 0;
 }
 
+/* May a device or file without a header be initialised? */
+static int check_new(struct mct_ssd *d, bool device, bool format)
+{
+	uint64_t bytes = 0;
+	struct stat st;
+	char what[64];
+	int r;
+
+	if (fstat(d->fd, &st) || (device && ioctl(d->fd, BLKGETSIZE64, &bytes)))
+		return mc_fail(-errno, "cannot get the size of %s: %m", d->path);
+	r = mct_ssd_content(d->fd, device ? bytes : (uint64_t)st.st_size, what, sizeof(what));
+	if (r < 0)
+		return mc_fail(r, "cannot read %s: %s", d->path, strerror(-r));
+	if (r && device)
+		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If all of it may be lost, "
+			       "erase it (blkdiscard -z %s) and start again with --ssd_format", d->path, what, d->path);
+	if (r)
+		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If it is not needed, remove it",
+			       d->path, what);
+	if (device && !format)
+		return mc_fail(-EPERM, "%s is empty and was not used before.  Nothing was changed.  To initialise it, "
+			       "start once with --ssd_format", d->path);
+	return 0;
+}
+
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 {
 	uint64_t had, most = 0, size = 0;
-	bool device, other;
+	bool device, none;
 	struct stat st;
 	int r;
 
@@ -230,10 +254,9 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 		return mc_fail(-ENOTDIR, "%s is neither a directory nor a block device", conf->path);
 	r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
 	if (r == 0)
-		r = header_read(d, &had, &other);
-	if (r == 0 && other)
-		r = mc_fail(-EEXIST, "%s has other content; if it is not needed any more: wipefs -a %s", d->path,
-			    d->path);
+		r = header_read(d, &had, &none);
+	if (r == 0 && none)
+		r = check_new(d, device, conf->format);
 	if (r == 0)
 		r = device ? device_size(d, &most) : default_size(d, conf->path, &most);
 	if (r == 0)
