@@ -32,7 +32,7 @@ struct mct_conf {
 
 #define MCT_PIECE_MAX (1u << 20)	/* bytes of one read, or of one buffer for writing */
 #define MCT_BLOCK 4096u			/* unit of writes */
-#define MCT_IDENTITY 5			/* words that a medium keeps for its owner */
+#define MCT_IDENTITY 9			/* words that a medium keeps for its owner */
 
 /* One read.  It belongs to the caller before read_start and from @done on, which runs on any thread, maybe before
  * read_start returns, and must not block. */
@@ -102,6 +102,8 @@ struct mct_tier_ops {
 	int (*buffer_get)(struct mct_medium *m, uint64_t deadline, void **ret);
 	void (*buffer_put)(struct mct_medium *m, void *buf);
 	void (*write_start)(struct mct_medium *m, struct mct_write *w);
+	/* Bytes before the returned offset, from @off on, were never written; the size if all are.  Any thread. */
+	uint64_t (*data_next)(const struct mct_medium *m, uint64_t off);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */
 	void (*close)(struct mct_medium *m);
@@ -123,5 +125,6 @@ void mct_no_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
 void mct_no_buffer_put(struct mct_medium *m, void *buf);
 void mct_no_write_start(struct mct_medium *m, struct mct_write *w);
+uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off);
 
 #endif

@@ -64,6 +64,7 @@ struct mcm_segment {
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
+	bool adopting;			/* a disk that gets no copies yet; also read without the lock (task/adopt.h) */
 	bool unproven;			/* from a snapshot: see mount.seen */
 	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in

@@ -5,8 +5,11 @@
  *	16 u64 size of the medium
  *	24 u64 words of identity[5]
  *	64 u32 CRC-32C of the bytes before
+ *	128 u64 further words of identity[4]
+ *	160 u32 CRC-32C of these words
  *
- * in one block, little-endian. */
+ * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC the
+ * further words are 0. */
 #include <config.h>
 
 #include <dirent.h>
@@ -31,6 +34,7 @@
 #include "tiers/ssd/ssd_i.h"
 
 #define LAYOUT_VERSION 1u
+#define WORDS 5u
 #define FILES_MAX 1024u		/* owners of one directory */
 #define SIZE_MIN (1ull << 20)
 #define SIZE_MAX_BYTES (1ull << 44)
@@ -42,10 +46,13 @@ struct header {
 	char magic[12];
 	uint32_t version;
 	uint64_t size;
-	uint64_t words[MCT_IDENTITY];
+	uint64_t words[WORDS];
 	uint32_t crc;
+	char zero[60];
+	uint64_t more[MCT_IDENTITY - WORDS];
+	uint32_t more_crc;
 } __attribute__((packed));
-_Static_assert(sizeof(struct header) == 68, "as in the comment above");
+_Static_assert(offsetof(struct header, more) == 128 && sizeof(struct header) == 164, "as in the comment above");
 
 /* ---- the header -------------------------------------------------------------------------------- */
 
@@ -56,6 +63,25 @@ static int block_new(void **ret)
 	if (r == 0)
 		memset(*ret, 0, MCT_BLOCK);
 	return -r;
+}
+
+static void header_put_words(struct header *h, const uint64_t words[MCT_IDENTITY])
+{
+	for (unsigned i = 0; i < WORDS; i++)
+		h->words[i] = htole64(words[i]);
+	for (unsigned i = WORDS; i < MCT_IDENTITY; i++)
+		h->more[i - WORDS] = htole64(words[i]);
+	h->more_crc = htole32(mc_crc32c(h->more, sizeof(h->more)));
+}
+
+static void header_get_words(const struct header *h, uint64_t ret[MCT_IDENTITY])
+{
+	bool more = le32toh(h->more_crc) == mc_crc32c(h->more, sizeof(h->more));
+
+	for (unsigned i = 0; i < WORDS; i++)
+		ret[i] = le64toh(h->words[i]);
+	for (unsigned i = WORDS; i < MCT_IDENTITY; i++)
+		ret[i] = more ? le64toh(h->more[i - WORDS]) : 0;
 }
 
 int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY])
@@ -70,8 +96,7 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	memcpy(h->magic, magic, sizeof(magic));
 	h->version = htole32(LAYOUT_VERSION);
 	h->size = htole64(size);
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		h->words[i] = htole64(words[i]);
+	header_put_words(h, words);
 	h->crc = htole32(mc_crc32c(h, offsetof(struct header, crc)));
 	if (pwrite(d->fd, block, MCT_BLOCK, 0) != MCT_BLOCK || fdatasync(d->fd))
 		return mc_fail(errno ? -errno : -EIO, "cannot write the header of %s: %m", d->path);
@@ -105,8 +130,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_none)
 		return 0;
 	}
 	*ret_size = le64toh(h->size);
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		d->words[i] = le64toh(h->words[i]);
+	header_get_words(h, d->words);
 	return 0;
 }
 
