@@ -301,9 +301,21 @@ void mcs_disks_leave(struct mcs_disks *d, struct mcs_session *s, uint64_t deadli
 
 int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline)
 {
+	int r;
+
 	if (!d || __atomic_exchange_n(&d->removed, true, __ATOMIC_SEQ_CST))
 		return 0;
-	return disks_unmount(d, s, false, deadline);
+	r = disks_unmount(d, s, false, deadline);
+	/* Also if the master does not answer: no other pool gets their objects. */
+	pthread_mutex_lock(&d->lock);
+	for (unsigned i = 0; i < d->n; i++) {
+		disk_void_records(&d->disk[i]);
+		d->disk[i].offers = false;
+		if (disk_keep_identity(&d->disk[i]) < 0)
+			mc_warn("client", "the objects of a removed disk may come back if the master's journal is lost");
+	}
+	pthread_mutex_unlock(&d->lock);
+	return r;
 }
 
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len)

@@ -509,6 +509,14 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	return p.n;
 }
 
+void mcm_offload_again(struct mcm *m, uint16_t segment)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, segment);
+
+	MC_LOCKED(&s->lock);
+	s->backlog.missed = true;
+}
+
 void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mcm_object *o)
 {
 	if (u->task->type == MCM_TASK_OFFLOAD && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, u->from))
@@ -519,7 +527,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 {
 	bool offload = u->task->type == MCM_TASK_OFFLOAD;
 	const struct direction *d = offload ? &offloading : &promotion;
-	struct mcm_segment *disk = mcm_segment(&m->segments, u->to.segment), *s;
+	struct mcm_segment *disk = mcm_segment(&m->segments, u->to.segment);
 
 	if (result == 0) {
 		if (offload)
@@ -536,10 +544,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	direction_end(d, d->failed, 1);
 	if (!offload)
 		return;
-	s = mcm_segment(&m->segments, u->from.segment);
-	pthread_mutex_lock(&s->lock);
-	s->backlog.missed = true;
-	pthread_mutex_unlock(&s->lock);
+	mcm_offload_again(m, u->from.segment);
 	mc_warn(LOG, "a copy to a disk failed segment=%s: %s", disk->name, mc_strerror(result));
 	if (__atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) < ERRORS_MAX)
 		return;

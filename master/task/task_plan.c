@@ -253,7 +253,7 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	*u = (struct mcm_unit){
 		.tenant = c->tenant, .task = p->t, .session = p->s, .version = c->generation, .size = c->size,
 		.crc = c->crc, .slot = c->slot, .from = c->from, .target = c->target_index,
-		.move = c->move, .began_ms = mcm_now_ms(p->m),
+		.move = c->move, .described = c->record_len != 0, .began_ms = mcm_now_ms(p->m),
 	};
 	/* A moved object is charged for already; disks are not charged for. */
 	if (!c->move && p->t->type != MCM_TASK_OFFLOAD) {

@@ -50,11 +50,13 @@ static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 	struct mcm_object *o = mcm_object(&m->index, u->slot);
 	int r = -MC_ENOOBJECT;
 
-	/* The pin prevents reuse of the slot.  A renamed object still has the same bytes. */
-	if (o->flags & MCM_OBJ_LIVE)
-		r = mcm_object_add_copy(m, u->slot, u->to);
-	else
+	/* The pin prevents reuse of the slot.  A renamed object still has the same bytes, but the old name in its record. */
+	if (!(o->flags & MCM_OBJ_LIVE) || (u->described && o->generation != u->version))
 		mcm_extent_free(m, &u->to);
+	else
+		r = mcm_object_add_copy(m, u->slot, u->to);
+	if (r == -MC_ENOOBJECT && o->flags & MCM_OBJ_LIVE)
+		mcm_offload_again(m, u->from.segment);
 	if (r == 0 && u->move)
 		mcm_object_retire_copy(m, sh, u->slot, u->from);
 	pthread_mutex_unlock(&sh->lock);

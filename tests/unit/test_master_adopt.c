@@ -235,6 +235,35 @@ static void a_disk_gets_no_copies_until_all_is_offered(void **state)
 	fx_down(&fx);
 }
 
+/* A rename during the copy: the record has the old key, so the copy is made once more. */
+static void a_record_has_the_last_key(void **state)
+{
+	static struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
+	static uint8_t record[MCM_FETCH_MAX][MCM_ADOPT_MAX];
+	static struct mcp_copy copy[MCM_FETCH_MAX];
+	struct mcp_copied done;
+	struct fixture fx;
+
+	n_stored = next_offset[0] = 0;
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 1, false, 0, NULL), 0);
+	assert_int_equal(fx_put(&fx, "before", 5000, 0), 0);
+	assert_int_equal(mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, copy, from, to, record[0]), 1);
+	assert_int_equal(fx_rename(&fx, "before", "after", 0), 0);
+	done = (struct mcp_copied){ .put = copy[0].put, .crc = copy[0].crc };
+	assert_int_equal(mcm_task_copied(fx.m, fx.s, &done), -MC_ENOOBJECT);
+	assert_int_equal(store_copies(&fx), 1);
+	assert_int_equal(store_copies(&fx), 0);
+	fx_check(&fx);
+	fx_down(&fx);
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 2, true, 0, NULL), 0);
+	assert_int_equal(adopt_next(&fx, 100, 0), 0);
+	assert_int_equal(fx_stat(&fx, "after", NULL), 0);
+	assert_int_equal(fx_stat(&fx, "before", NULL), -MC_ENOOBJECT);
+	fx_down(&fx);
+}
+
 static void few_objects(struct mcm_conf *c)
 {
 	with_offload(c);
@@ -321,6 +350,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(adopted_objects_are_as_before_and_survive_a_restart, jx_setup, jx_teardown),
 		cmocka_unit_test(the_newest_version_of_all_disks_wins),
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
+		cmocka_unit_test(a_record_has_the_last_key),
 		cmocka_unit_test(only_what_the_owner_may_offer_is_taken),
 		cmocka_unit_test(damaged_descriptions_are_refused),
 	};
