@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/session/disk_notes.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/err.h"
@@ -247,13 +248,17 @@ static int offer_found(struct mcs_session *s, const struct mcs_disk_offered *o, 
 int mcs_disk_offer(struct mcs_session *s, const struct mcs_disk_offered *o, struct mc_stop *stop)
 {
 	struct offer_scan scan = { .plan = { scan_next, scan_take }, .disk = o };
-	int r = reader_run(o->medium, stop, &scan.plan);
+	auto_free struct mct_note *note = NULL;
+	size_t notes = 0;
+	int r = mcs_disk_notes_read(o->medium, o->secret, &note, &notes);
 
+	if (r == 0)
+		r = reader_run(o->medium, stop, &scan.plan);
 	if (scan.unread)
 		mc_warn("client", "parts of our disk cannot be read, so their objects are lost bytes=%llu",
 			(unsigned long long)scan.unread);
 	if (r == 0)
-		r = offer_found(s, o, stop, scan.found, mct_records_live(scan.found, scan.n));
+		r = offer_found(s, o, stop, scan.found, mct_records_live(scan.found, scan.n, note, notes));
 	free(scan.found);
 	return r;
 }

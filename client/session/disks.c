@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/session/disk_notes.h"
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
@@ -25,6 +26,8 @@ struct disk {
 	struct mce_mr *mr;
 	uint64_t size;
 	struct mcp_id segment;
+	/* guarded by notes_lock */
+	struct mcs_disk_notes *notes;
 	/* guarded by the lock */
 	uint64_t epoch;
 	struct mcp_id pool;
@@ -42,6 +45,7 @@ struct mcs_disks {
 	unsigned n;
 	uint8_t policy;
 	pthread_mutex_t lock;
+	pthread_mutex_t notes_lock;
 	/* atomic */
 	uint64_t writing[MCS_DISK_WRITERS];	/* numbers with which writes run, 0: none */
 	uint64_t fenced;	/* the largest number that was fenced */
@@ -112,6 +116,8 @@ static int disk_open(const struct mcs_disks_conf *conf, const char *path, struct
 	r = mct_medium_open("ssd", &medium, &d->medium);
 	if (r == 0)
 		r = disk_identify(d);
+	if (r == 0)
+		r = mcs_disk_notes_open(d->medium, d->secret, &d->notes);
 	if (r < 0)
 		return r;
 	d->medium->ops->status(d->medium, &status);
@@ -153,6 +159,7 @@ int mcs_disks_open(const struct mcs_disks_conf *conf, struct mcs_disks **ret)
 	if (conf->policy)
 		d->policy = !strcmp(conf->policy, "lru") ? MCP_EVICT_LRU : MCP_EVICT_FIFO;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->notes_lock, NULL);
 	r = disks_open_paths(d, paths);
 	if (r < 0) {
 		mcs_disks_close(d);
@@ -168,9 +175,11 @@ void mcs_disks_close(struct mcs_disks *d)
 		return;
 	for (unsigned i = 0; i < d->n; i++) {
 		mce_mr_unregister(d->disk[i].mr);
+		mcs_disk_notes_close(d->disk[i].notes);
 		mct_medium_close(d->disk[i].medium);
 	}
 	free(d->disk);
+	pthread_mutex_destroy(&d->notes_lock);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -346,6 +355,39 @@ void mcs_disks_seal(struct mcs_disks *d, struct mcp_id segment, void *block, con
 	memcpy(secret, at->secret, sizeof(secret));
 	pthread_mutex_unlock(&d->lock);
 	mct_record_seal(block, r, secret);
+}
+
+static int disk_gone(struct mcs_disks *d, struct disk *at, const struct mct_note *note, size_t n)
+{
+	uint64_t secret[2];
+
+	pthread_mutex_lock(&d->lock);
+	memcpy(secret, at->secret, sizeof(secret));
+	pthread_mutex_unlock(&d->lock);
+	return mcs_disk_notes_add(at->notes, note, n, secret);
+}
+
+void mcs_disks_gone(struct mcs_disks *d, const struct mcp_seq *gone)
+{
+	auto_free struct mct_note *note = gone->count ? malloc(gone->count * sizeof(*note)) : NULL;
+	struct mcp_gone g;
+	struct mcp_iter it;
+	int r = 0;
+
+	if (!note)
+		return;
+	MC_LOCKED(&d->notes_lock);
+	for (unsigned i = 0; i < d->n && r == 0; i++) {
+		size_t n = 0;
+
+		mcp_iter_init(&it, gone, &mcp_desc_gone);
+		while (mcp_iter_next(&it, &g))
+			if (mcp_id_eq(g.segment, d->disk[i].segment))
+				note[n++] = (struct mct_note){ g.offset, g.generation };
+		r = disk_gone(d, &d->disk[i], note, n);
+	}
+	if (r < 0)
+		mc_warn("client", "removed objects may come back if the master's journal is lost: %s", mc_err_detail(r));
 }
 
 bool mcs_disks_offer_next(struct mcs_disks *d, struct mcs_disk_offered *ret)

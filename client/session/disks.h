@@ -50,6 +50,9 @@ struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment
 struct mct_record;
 void mcs_disks_seal(struct mcs_disks *d, struct mcp_id segment, void *block, const struct mct_record *r);
 
+/* Note that records are void: elements of struct mcp_gone.  Blocks while a block is written to each disk. */
+void mcs_disks_gone(struct mcs_disks *d, const struct mcp_seq *gone);
+
 /* A disk whose objects are to be offered to the master. */
 struct mcs_disk_offered {
 	struct mct_medium *medium;

@@ -309,6 +309,7 @@ static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret
 		    !offloader_one_replica(&c.to, &jobs[n].to))
 			n++;
 	}
+	mcs_disks_gone(s->disks, &reply.gone);
 	*ret_n = n;
 	return 0;
 }

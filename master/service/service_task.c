@@ -16,6 +16,7 @@
 #include "master/task/adopt.h"
 #include "proto/rpc_server.h"
 
+#define GONE_MAX 1024u		/* notes of removed objects in one answer */
 #define FETCH_PARTS 64u		/* most parts of a fetch, even if none of them found a copy */
 
 MC_COUNTER(copies_created, "master_create_copy_task_requests_total", "", "Requests to create a copy task")
@@ -216,6 +217,7 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_replica *part = NULL;
 	struct mcp_copy *copy = NULL;
 	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_gone *gone;
 	uint8_t *records = NULL;
 	unsigned n;
 	bool more;
@@ -252,6 +254,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	if (ms->fetch_parts)
 		return MCP_AGAIN;
 	reply.copies = mcp_seq(copy, n);
+	gone = records ? mcm_scratch(MCM_SCRATCH_TEXT, GONE_MAX, sizeof(*gone)) : NULL;
+	reply.gone = mcp_seq(gone, gone ? mcm_adopt_fetch_gone(arg, ms, GONE_MAX, gone) : 0);
 	return mcp_answer(answer, &mcp_desc_task_fetch_reply, &reply);
 }
 

@@ -4,6 +4,7 @@
 
 #include "master/task/adopt.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -11,13 +12,16 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "master/mcm_i.h"
+#include "master/task/task_i.h"
 #include "proto/codec.h"
 
 #define LOG "adopt"
 
 MC_COUNTER(adopted, "mooncake_master_adopted_objects_total", "",
 	   "Objects of a lost journal that were found on disks and are in the pool again")
+
+MC_COUNTER(unnoted, "mooncake_master_removals_not_noted_total", "",
+	   "Removed objects that their disk was not told of, because there were too many at once")
 
 _Static_assert(MCP_TENANT_MAX <= UINT8_MAX, "the length of a tenant's name is one byte");
 
@@ -51,6 +55,72 @@ uint32_t mcm_adopt_describe(const struct mcm *m, uint32_t slot, void *buf, uint6
 	p.cap = MCM_ADOPT_MAX - 1 - tenant.len;
 	mcm_pack_object(&p, &rec);
 	return p.overflow ? 0 : (uint32_t)(1 + tenant.len + p.len);
+}
+
+/* ---- notes ------------------------------------------------------------------------------------- */
+
+/* The segment's lock is held. */
+static void gone_push(struct mcm_segment *s, uint64_t offset, uint64_t generation)
+{
+	struct mcm_gone *g = &s->gone;
+
+	if (!g->ring)
+		g->ring = malloc(MCM_GONE_MAX * sizeof(*g->ring));
+	if (!g->ring)
+		return;
+	if (g->n == MCM_GONE_MAX) {
+		g->head++;
+		g->n--;
+		mc_metric_add(&unnoted, 1);
+	}
+	g->ring[(g->head + g->n) % MCM_GONE_MAX].offset = offset;
+	g->ring[(g->head + g->n++) % MCM_GONE_MAX].generation = generation;
+}
+
+void mcm_adopt_note(struct mcm *m, struct mcm_extent to, uint64_t generation)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, to.segment);
+
+	MC_LOCKED(&s->lock);
+	if (s->medium == MCP_MEDIUM_DISK && mcm_segment_state(s) != MCP_SEG_UNMOUNTING)
+		gone_push(s, mcm_range_offset(&s->alloc, to.range), generation);
+}
+
+void mcm_adopt_note_gone(struct mcm *m, uint32_t slot)
+{
+	const struct mcm_object *o = mcm_object(&m->index, slot);
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p);
+
+	for (unsigned i = 0; i < n; i++)
+		mcm_adopt_note(m, p[i], o->generation);
+}
+
+static unsigned gone_pop(struct mcm_segment *s, unsigned max, struct mcp_gone *ret)
+{
+	struct mcm_gone *g = &s->gone;
+	unsigned n = 0;
+
+	MC_LOCKED(&s->lock);
+	for (; mcm_segment_state(s) == MCP_SEG_OK && g->n && n < max; g->n--, n++) {
+		unsigned at = g->head++ % MCM_GONE_MAX;
+
+		ret[n] = (struct mcp_gone){ s->id, g->ring[at].offset, g->ring[at].generation };
+	}
+	return n;
+}
+
+unsigned mcm_adopt_fetch_gone(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_gone *ret)
+{
+	struct mcm_plan p = { .m = m, .s = s };
+	struct mcm_segment *at;
+	unsigned i = 0, n = 0;
+
+	MC_LOCKED(&m->tasks.lock);
+	while (n < max && (at = mcm_plan_own(&p, &i)))
+		if (at->medium == MCP_MEDIUM_DISK)
+			n += gone_pop(at, max - n, ret + n);
+	return n;
 }
 
 /* ---- adding ------------------------------------------------------------------------------------ */

@@ -16,10 +16,9 @@
 
 #include <stdint.h>
 
-#include "master/space/segment.h"
-#include "proto/msg.h"
+#include "master/mcm_i.h"
 
-struct mcm;
+struct mcm_session;
 
 /* A longer description does not fit into one block of a disk with the record's head. */
 #define MCM_ADOPT_MAX (MCM_DISK_BLOCK - MCP_DISK_RECORD_HEAD)
@@ -27,6 +26,20 @@ struct mcm;
 /* The object's shard is locked: write its description to @buf of MCM_ADOPT_MAX bytes.  *ret_name: hash of tenant and key.
  * Its length; 0: it is too long, so the object is lost with the journal. */
 uint32_t mcm_adopt_describe(const struct mcm *m, uint32_t slot, void *buf, uint64_t *ret_name);
+
+/* The object's shard is locked.  Its key's version ends, but not because of an eviction: the owners of its disks are to
+ * note that the records there are void.  A note may get lost: then the object may come back after a loss of the
+ * journal. */
+void mcm_adopt_note_gone(struct mcm *m, uint32_t slot);
+static inline void mcm_adopt_gone(struct mcm *m, uint32_t slot)
+{
+	if (mcm_object_on_disk(mcm_object(&m->index, slot)))
+		mcm_adopt_note_gone(m, slot);
+}
+/* The same for a copy at @to that was written and is not used. */
+void mcm_adopt_note(struct mcm *m, struct mcm_extent to, uint64_t generation);
+/* Notes for the disks of the client of @s; at most @max. */
+unsigned mcm_adopt_fetch_gone(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_gone *ret);
 
 /* Hash of this master's cluster_id; not 0. */
 uint64_t mcm_adopt_cluster(const struct mcm *m);

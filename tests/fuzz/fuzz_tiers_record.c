@@ -13,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define RECORDS 512
 
 static const uint64_t secret[2] = { 1, 2 };
+static struct mct_note note[MCT_NOTES];
 static unsigned char block[MCT_BLOCK] __attribute__((aligned(4096)));
 
 static void check(int ok)
@@ -42,6 +43,8 @@ static void raw(const uint8_t *data, size_t size)
 	memcpy(&len, block + MCT_BLOCK - 40, sizeof(len));
 	opened(off + len);
 	opened(MCT_BLOCK);
+	memmove(block, data, size);
+	check(mct_notes_open(block, secret, &off, note) <= MCT_NOTES);
 }
 
 static void sealed(const uint8_t *data, size_t size)
@@ -71,7 +74,7 @@ static void list(const uint8_t *data, size_t size)
 
 	for (; size >= 5 && n < RECORDS; data += 5, size -= 5)
 		f[n++] = (struct mct_found){ data[0], 1 + data[1] % 16, data[2], data[3], data[4] };
-	kept = mct_records_live(f, n);
+	kept = mct_records_live(f, n, NULL, 0);
 	check(kept <= n && (kept || !n));
 	for (size_t i = 0; i < kept; i++) {
 		check(!i || f[i].off >= f[i - 1].off + f[i - 1].len);

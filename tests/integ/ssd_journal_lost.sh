@@ -46,6 +46,11 @@ all_objects() {
 	all_versions "$1"
 }
 
+removed_are_gone() {
+	equal "removed blocks" "$(BLOCK=30000 blocks get 6000 20)" "equal 0 miss 20 error 0"
+	if "$mcctl" --master="$MASTER" get r/old "$tmp/got" 2>/dev/null; then fail "a renamed object has its old key"; fi
+}
+
 start_master "${master_flags[@]}"
 start_owner --global_segment_size=32MB --ssd_offload_size=256MB
 put_versions old
@@ -54,6 +59,14 @@ BLOCK=20017 blocks put 9000 50 >/dev/null || fail "puts failed"
 BLOCK=4096 blocks put 8000 50 >/dev/null || fail "puts failed"
 BLOCK=1 blocks put 7000 1 >/dev/null || fail "puts failed"
 blocks put 0 $N 5000 >/dev/null || fail "puts failed"
+# On the disk, and then removed or renamed; the put that follows shows that the disk's owner knows.
+BLOCK=30000 blocks put 6000 20 >/dev/null || fail "puts failed"
+"$mcctl" --master="$MASTER" put r/old "$tmp/v.7.old"
+wait_for 20 offload_idle
+for ((i = 6000; i < 6020; i++)); do
+	"$mcctl" --master="$MASTER" rm --force "block/$i"
+done
+"$mcctl" --master="$MASTER" mv r/old r/new
 put_versions new
 all_objects new
 
@@ -62,6 +75,7 @@ master_lost
 wait_for 30 offered || fail "$(cat "$tmp/owner.log")"
 grep "offered the objects" "$tmp/owner.log"
 all_objects new
+removed_are_gone
 [ "$(metric "$MASTER_HTTP" mooncake_master_adopted_objects_total)" -ge $((N + 109)) ] || fail "not all were adopted"
 # The disk takes copies again, and new versions replace adopted ones.
 put_versions second
@@ -77,6 +91,7 @@ wait_for 30 gone "$SPAWNED" || fail "the fault point was not passed: $(cat "$tmp
 start_owner --global_segment_size=32MB
 wait_for 30 offered || fail "$(cat "$tmp/owner.log")"
 all_objects second
+removed_are_gone
 
 echo "the new journal decides from then on"
 "$mcctl" --master="$MASTER" rm v/0 --force

@@ -264,6 +264,68 @@ static void a_record_has_the_last_key(void **state)
 	fx_down(&fx);
 }
 
+/* The owner is told of the next void record: key @i as it was stored the @nth time. */
+static void told(const struct mcp_gone *g, unsigned nth, uint64_t generation)
+{
+	assert_int_equal(g->segment.lo, 100);
+	assert_int_equal(g->offset, stored[nth].item.offset);
+	assert_int_equal(g->generation, generation);
+}
+
+static void the_owner_learns_of_void_records(void **state)
+{
+	static struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
+	static uint8_t record[MCM_FETCH_MAX][MCM_ADOPT_MAX];
+	static struct mcp_copy copy[MCM_FETCH_MAX];
+	static struct mcp_gone gone[MCM_GONE_MAX + 1];
+	struct mcp_copied done;
+	uint64_t generation[4];
+	struct mcp_object o;
+	struct fixture fx;
+
+	n_stored = 0;
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 1, false, 0, NULL), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(fx_put(&fx, key_of(i), 5000, 0), 0);
+		assert_int_equal(fx_stat(&fx, key_of(i), &o), 0);
+		generation[i] = o.generation;
+		assert_int_equal(store_copies(&fx), 1);
+	}
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 10, gone), 0);
+	assert_int_equal(fx_remove(&fx, key_of(0), 0), 0);
+	assert_int_equal(fx_put(&fx, key_of(1), 5000, MCP_PUT_UPSERT), 0);
+	/* The renamed one, and the one that it replaces. */
+	assert_int_equal(fx_rename(&fx, key_of(2), "dir/key-3", 0), 0);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 3, gone), 3);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 10, gone + 3), 1);
+	for (unsigned i = 0; i < 4; i++)
+		told(&gone[i], i, generation[i]);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 10, gone), 0);
+	/* Removed while the copy is being made. */
+	assert_int_equal(mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, copy, from, to, record[0]), 1);
+	assert_int_equal(fx_remove(&fx, key_of(1), MCP_REMOVE_FORCE), 0);
+	done = (struct mcp_copied){ .put = copy[0].put, .crc = copy[0].crc };
+	assert_int_equal(mcm_task_copied(fx.m, fx.s, &done), -MC_ENOOBJECT);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 10, gone), 1);
+	assert_int_equal(gone[0].offset, to[0].offset);
+	assert_int_equal(gone[0].generation, copy[0].version);
+	/* Objects in memory only concern no disk; of very many the latest are kept. */
+	assert_int_equal(fx_put(&fx, "m", 100, 0), 0);
+	assert_int_equal(fx_remove(&fx, "m", 0), 0);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 10, gone), 0);
+	n_stored = 0;
+	for (unsigned i = 0; i < MCM_GONE_MAX + 3; i++) {
+		assert_int_equal(fx_put(&fx, "many", 100, MCP_PUT_UPSERT), 0);
+		assert_int_equal(store_copies(&fx), 1);
+		n_stored = 0;
+	}
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, MCM_GONE_MAX + 1, gone), MCM_GONE_MAX);
+	assert_true(fx_metric("mooncake_master_removals_not_noted_total") >= 2);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void few_objects(struct mcm_conf *c)
 {
 	with_offload(c);
@@ -351,6 +413,7 @@ int main(void)
 		cmocka_unit_test(the_newest_version_of_all_disks_wins),
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
 		cmocka_unit_test(a_record_has_the_last_key),
+		cmocka_unit_test(the_owner_learns_of_void_records),
 		cmocka_unit_test(only_what_the_owner_may_offer_is_taken),
 		cmocka_unit_test(damaged_descriptions_are_refused),
 	};

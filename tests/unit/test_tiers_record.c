@@ -79,7 +79,7 @@ static void live_is(const struct mct_found *f, size_t n, const uint64_t *off, si
 	struct mct_found *copy = malloc(n * sizeof(*copy));
 
 	memcpy(copy, f, n * sizeof(*copy));
-	assert_int_equal(mct_records_live(copy, n), kept);
+	assert_int_equal(mct_records_live(copy, n, NULL, 0), kept);
 	for (size_t i = 0; i < kept; i++)
 		assert_int_equal(copy[i].off, off[i] * B);
 	free(copy);
@@ -109,6 +109,32 @@ static void of_a_name_only_the_newest_version_is_live(void **state)
 	live_is(g, 0, NULL, 0);
 }
 
+static void a_note_voids_the_newest_version_and_brings_back_no_older_one(void **state)
+{
+	struct mct_found f[] = { F(0, 1, 1, 10, 7), F(1, 1, 2, 20, 7), F(2, 1, 3, 30, 8), F(3, 1, 4, 40, 9) };
+	/* The third one's range has another generation now. */
+	struct mct_note note[] = { { 2 * B, 29 }, { 1 * B, 20 }, { 9 * B, 40 } }, back[MCT_NOTES];
+	const uint64_t other[2] = { 1, 2 };
+	uint64_t sequence;
+
+	assert_int_equal(mct_records_live(f, 4, note, 3), 2);
+	assert_int_equal(f[0].name, 8);
+	assert_int_equal(f[1].name, 9);
+	mct_notes_seal(block, 5, note, 3, secret);
+	assert_int_equal(mct_notes_open(block, secret, &sequence, back), 3);
+	assert_int_equal(sequence, 5);
+	assert_memory_equal(back, note, sizeof(note));
+	assert_int_equal(mct_notes_open(block, other, &sequence, back), 0);
+	assert_int_equal(sequence, 0);
+	for (unsigned i = 0; i < 32 + sizeof(note); i++) {
+		block[i] ^= 4;
+		assert_int_equal(mct_notes_open(block, secret, &sequence, back), 0);
+		block[i] ^= 4;
+	}
+	memset(block, 0, sizeof(block));
+	assert_int_equal(mct_notes_open(block, secret, &sequence, back), 0);
+}
+
 /* Against the plain rule. */
 static void any_set_agrees_with_the_rule(void **state)
 {
@@ -122,7 +148,7 @@ static void any_set_agrees_with_the_rule(void **state)
 			f[i] = (struct mct_found){ (uint64_t)(rand() % 16) * B, (uint64_t)(1 + rand() % 5) * B, 100 + i,
 						   1 + (uint64_t)(rand() % 20), (uint64_t)(rand() % 6) };
 		memcpy(got, f, sizeof(f));
-		kept = mct_records_live(got, n);
+		kept = mct_records_live(got, n, NULL, 0);
 		for (size_t i = 0; i < n; i++) {
 			bool dead = false;
 
@@ -154,6 +180,7 @@ int main(void)
 		cmocka_unit_test(every_flipped_bit_and_each_other_place_voids_it),
 		cmocka_unit_test(a_range_that_was_written_again_has_its_last_object),
 		cmocka_unit_test(of_a_name_only_the_newest_version_is_live),
+		cmocka_unit_test(a_note_voids_the_newest_version_and_brings_back_no_older_one),
 		cmocka_unit_test(any_set_agrees_with_the_rule),
 	};
 

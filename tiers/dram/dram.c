@@ -475,5 +475,6 @@ const struct mct_tier_ops mct_dram_tier = {
 	.buffer_put = mct_no_buffer_put,
 	.write_start = mct_no_write_start,
 	.data_next = mct_no_data_next,
+	.note = mct_no_note,
 	.close = dram_close,
 };

@@ -64,6 +64,52 @@ bool mct_record_open(const void *block, uint64_t end, const uint64_t secret[2], 
 	return true;
 }
 
+/* ---- notes ---- */
+
+struct notes {
+	char magic[8];
+	uint64_t sequence, n, check;
+	struct mct_note note[MCT_NOTES];
+};
+_Static_assert(sizeof(struct notes) == MCT_BLOCK, "as in the header");
+static const char notes_magic[8] = { 'm', 'c', '-', 'g', 'o', 'n', 'e', '1' };
+
+static uint64_t notes_check(const struct notes *b, size_t n, const uint64_t secret[2])
+{
+	uint64_t head = mc_hash(b, offsetof(struct notes, check), mc_hash(&secret[1], sizeof(secret[1]), secret[0]));
+
+	return mc_hash(b->note, n * sizeof(b->note[0]), head);
+}
+
+void mct_notes_seal(void *block, uint64_t sequence, const struct mct_note *note, size_t n, const uint64_t secret[2])
+{
+	struct notes *b = block;
+
+	memset(b, 0, sizeof(*b));
+	memcpy(b->magic, notes_magic, sizeof(notes_magic));
+	b->sequence = htole64(sequence);
+	b->n = htole64(n);
+	for (size_t i = 0; i < n; i++)
+		b->note[i] = (struct mct_note){ htole64(note[i].off), htole64(note[i].generation) };
+	b->check = htole64(notes_check(b, n, secret));
+}
+
+size_t mct_notes_open(const void *block, const uint64_t secret[2], uint64_t *ret_sequence,
+		      struct mct_note ret[MCT_NOTES])
+{
+	const struct notes *b = block;
+	uint64_t n = le64toh(b->n);
+
+	*ret_sequence = 0;
+	if (memcmp(b->magic, notes_magic, sizeof(notes_magic)) || n > MCT_NOTES ||
+	    le64toh(b->check) != notes_check(b, n, secret))
+		return 0;
+	*ret_sequence = le64toh(b->sequence);
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (struct mct_note){ le64toh(b->note[i].off), le64toh(b->note[i].generation) };
+	return n;
+}
+
 /* ---- the records of a medium ---- */
 
 static int by_name(const void *a, const void *b)
@@ -125,7 +171,16 @@ static size_t drop_overwritten(struct mct_found *f, size_t n)
 	return found_pack(f, n);
 }
 
-size_t mct_records_live(struct mct_found *f, size_t n)
+static int by_note(const void *a, const void *b)
+{
+	const struct mct_note *x = a, *y = b;
+
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	return x->generation < y->generation ? -1 : x->generation > y->generation;
+}
+
+size_t mct_records_live(struct mct_found *f, size_t n, struct mct_note *note, size_t notes)
 {
 	qsort(f, n, sizeof(*f), by_place);
 	n = drop_overwritten(f, n);
@@ -133,6 +188,14 @@ size_t mct_records_live(struct mct_found *f, size_t n)
 	for (size_t i = n; i-- > 1;)
 		if (f[i].name == f[i - 1].name)
 			f[i].len = 0;
+	if (notes)
+		qsort(note, notes, sizeof(*note), by_note);
+	for (size_t i = 0; notes && i < n; i++) {
+		const struct mct_note key = { f[i].off, f[i].generation };
+
+		if (bsearch(&key, note, notes, sizeof(*note), by_note))
+			f[i].len = 0;
+	}
 	n = found_pack(f, n);
 	qsort(f, n, sizeof(*f), by_place);
 	return n;

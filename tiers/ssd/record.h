@@ -17,7 +17,16 @@
  *
  * little-endian.  The body belongs to the master (master/task/adopt.h).  The secret (random, in the medium's header)
  * keeps bytes that a client has put from being taken for a record, and voids all records when it is replaced.  The
- * record of an object that was evicted or removed stays until the block is written again. */
+ * record of an object that was evicted stays until the block is written again.
+ *
+ * Records of objects that were removed, replaced or renamed are named by notes, in a ring of blocks (mct_tier_ops.note)
+ * that has the latest 64,000:
+ *
+ *	block	 0 "mc-gone1"
+ *		 8 u64 sequence: the larger, the later in the ring; not 0
+ *		16 u64 number of notes
+ *		24 u64 checksum of the block up to the last note, without itself, with the secret
+ *		32 {u64 offset of the range, u64 generation of the object}[] */
 #ifndef MCT_RECORD_H
 #define MCT_RECORD_H
 
@@ -55,8 +64,21 @@ struct mct_found {
 	uint64_t off, len, order, generation, name;
 };
 
-/* Remove records of ranges that were written again later, and all but the newest version of each name; the others are
- * sorted by offset.  Their number; @found is scratch behind it. */
-size_t mct_records_live(struct mct_found *found, size_t n);
+/* The record at this offset, of this generation, is void. */
+struct mct_note {
+	uint64_t off, generation;
+};
+#define MCT_NOTES ((MCT_BLOCK - 32u) / sizeof(struct mct_note))	/* in one block */
+
+/* @n: up to MCT_NOTES. */
+void mct_notes_seal(void *block, uint64_t sequence, const struct mct_note *note, size_t n, const uint64_t secret[2]);
+/* Number of notes in @ret; 0: the block has none, is damaged, or has another secret; then *ret_sequence is 0. */
+size_t mct_notes_open(const void *block, const uint64_t secret[2], uint64_t *ret_sequence,
+		      struct mct_note ret[MCT_NOTES]);
+
+/* Remove records of ranges that were written again later, all but the newest version of each name, and then those that a
+ * note names: also no older version of a removed object is left.  The others are sorted by offset, as are the notes.
+ * Their number; @found is scratch behind it. */
+size_t mct_records_live(struct mct_found *found, size_t n, struct mct_note *note, size_t notes);
 
 #endif

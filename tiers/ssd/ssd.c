@@ -129,6 +129,17 @@ static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off)
 	return (uint64_t)at - MCT_SSD_DATA_AT < size ? (uint64_t)at - MCT_SSD_DATA_AT : size;
 }
 
+static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
+{
+	const struct mct_ssd *d = ssd_of(m);
+	off_t at = (off_t)(1 + nth) * MCT_BLOCK;
+	ssize_t n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
+
+	if (n != MCT_BLOCK)
+		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read", d->path);
+	return 0;
+}
+
 const struct mct_tier_ops mct_ssd_tier = {
 	.name = "ssd",
 	.open = ssd_open,
@@ -143,5 +154,6 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.buffer_put = mct_ssd_buffer_put,
 	.write_start = mct_ssd_write_start,
 	.data_next = ssd_data_next,
+	.note = ssd_note,
 	.close = ssd_close,
 };

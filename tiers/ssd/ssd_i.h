@@ -9,6 +9,7 @@
 #include "tiers/ssd/ssd.h"
 
 #define MCT_SSD_DATA_AT (1u << 20)
+_Static_assert((1 + MCT_NOTE_BLOCKS) * MCT_BLOCK <= MCT_SSD_DATA_AT, "the notes are between header and data");
 /* A read of any bytes needs whole blocks. */
 #define MCT_SSD_BUF (MCT_PIECE_MAX + 2 * MCT_BLOCK)
 #define MCT_SSD_BUCKETS 256u
