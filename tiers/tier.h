@@ -105,8 +105,8 @@ struct mct_tier_ops {
 	void (*write_start)(struct mct_medium *m, struct mct_write *w);
 	/* Bytes before the returned offset, from @off on, were never written; the size if all are.  Any thread. */
 	uint64_t (*data_next)(const struct mct_medium *m, uint64_t off);
-	/* Read or write block @nth of the owner's notes, of MCT_BLOCK bytes at a multiple of that; all 0 in a new medium.
-	 * Blocks; two threads need not see one block whole. */
+	/* Read or write block @nth of the owner's notes, of MCT_BLOCK bytes at a multiple of that; all 0 in a new
+	 * medium.  Blocks; two threads need not see one block whole. */
 	int (*note)(struct mct_medium *m, unsigned nth, void *buf, bool write);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */

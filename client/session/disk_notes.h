@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * disk_notes.h - the notes of void records on a disk (tiers/ssd/record.h): a ring of blocks.
  *
- * The block that is being filled is written again for each addition, so the latest notes are lost if that write is torn.
- * A start begins a new block. */
+ * The block that is being filled is written again for each addition, so the latest notes are lost if that write is
+ * torn.  A start begins a new block. */
 #ifndef MCS_DISK_NOTES_H
 #define MCS_DISK_NOTES_H
 

@@ -239,8 +239,9 @@ static int offer_found(struct mcs_session *s, const struct mcs_disk_offered *o, 
 	if (r == 0)
 		r = batch_send(b, true);
 	if (r == 0)
-		mc_info("client", "offered the objects of our disk to the new pool found=%zu taken=%zu refused=%zu%s%s", n,
-			b->adopted, b->refused, b->refused ? " last reason: " : "", b->refused ? mc_strerror(b->why) : "");
+		mc_info("client", "offered the objects of our disk to the new pool found=%zu taken=%zu refused=%zu%s%s",
+			n, b->adopted, b->refused, b->refused ? " last reason: " : "",
+			b->refused ? mc_strerror(b->why) : "");
 	free(b);
 	return r;
 }

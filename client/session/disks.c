@@ -208,8 +208,8 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 	return r;
 }
 
-/* The lock is held: the master has answered.  If it does not know the segment, although the pool is the one that the disk
- * was in, or if it is not of the same cluster, then the disk's objects are over. */
+/* The lock is held: the master has answered.  If it does not know the segment, although it is of the disk's pool, or if
+ * it is of another cluster, then the disk's objects are over. */
 static void disk_mounted(struct disk *d, const struct mcp_mount_reply *reply)
 {
 	struct disk next = *d;
@@ -321,7 +321,7 @@ int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadl
 		disk_void_records(&d->disk[i]);
 		d->disk[i].offers = false;
 		if (disk_keep_identity(&d->disk[i]) < 0)
-			mc_warn("client", "the objects of a removed disk may come back if the master's journal is lost");
+			mc_warn("client", "objects of a removed disk may come back if the master's journal is lost");
 	}
 	pthread_mutex_unlock(&d->lock);
 	return r;
@@ -387,7 +387,8 @@ void mcs_disks_gone(struct mcs_disks *d, const struct mcp_seq *gone)
 		r = disk_gone(d, &d->disk[i], note, n);
 	}
 	if (r < 0)
-		mc_warn("client", "removed objects may come back if the master's journal is lost: %s", mc_err_detail(r));
+		mc_warn("client", "removed objects may come back if the master's journal is lost error=\"%s\"",
+			mc_err_detail(r));
 }
 
 bool mcs_disks_offer_next(struct mcs_disks *d, struct mcs_disk_offered *ret)

@@ -70,26 +70,17 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
 	return n << MCM_PUT_SHARD_BITS | shard;
 }
 
-int mcm_generation_above(struct mcm *m, uint64_t generation)
+void mcm_generation_seen(struct mcm *m, uint64_t seen)
 {
-	uint64_t n = generation >> MCM_PUT_SHARD_BITS, now = __atomic_load_n(&m->generation, __ATOMIC_RELAXED);
+	uint64_t n = seen >> MCM_PUT_SHARD_BITS, now = __atomic_load_n(&m->generation, __ATOMIC_RELAXED);
+	uint64_t upto = __atomic_load_n(&m->puts.quarantine.restored_upto, __ATOMIC_RELAXED);
 
 	/* The upper half stays free, so that no client can use up the numbers. */
-	if (n > UINT64_MAX >> (MCM_PUT_SHARD_BITS + 1))
-		return mc_fail(-MC_EPROTO, "no master has assigned the generation %llu", (unsigned long long)generation);
+	if (n < now || n > UINT64_MAX >> (MCM_PUT_SHARD_BITS + 1))
+		return;
 	while (n >= now && !__atomic_compare_exchange_n(&m->generation, &now, n + 1, false, __ATOMIC_RELAXED,
 							__ATOMIC_RELAXED))
 		;
-	return 0;
-}
-
-void mcm_generation_seen(struct mcm *m, uint64_t seen)
-{
-	uint64_t upto = __atomic_load_n(&m->puts.quarantine.restored_upto, __ATOMIC_RELAXED);
-
-	if (seen >> MCM_PUT_SHARD_BITS < __atomic_load_n(&m->generation, __ATOMIC_RELAXED) ||
-	    mcm_generation_above(m, seen) < 0)
-		return;
 	while (seen > upto && !__atomic_compare_exchange_n(&m->puts.quarantine.restored_upto, &upto, seen, false,
 							   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;

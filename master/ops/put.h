@@ -122,9 +122,6 @@ uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
  * journal), numbers up to it count as those of earlier masters, and later generations are larger. */
 void mcm_generation_seen(struct mcm *m, uint64_t seen);
 
-/* Later generations are larger than @generation of another pool.  -MC_EPROTO: no master has assigned such a number. */
-int mcm_generation_above(struct mcm *m, uint64_t generation);
-
 /* ---- limits that a put meets before it gets memory (put_room.c) ---- */
 
 /* Puts that a session may still begin, and bytes of their keys. */

@@ -255,6 +255,22 @@ static int adopt_commit(struct mcm *m, const struct offered *of, struct mcm_exte
 	return 0;
 }
 
+/* Later generations are larger than @generation of another pool: of a version that is put from now on, and of a copy
+ * that is written over this range. */
+static int generation_above(struct mcm *m, uint64_t generation)
+{
+	uint64_t n = generation >> MCM_PUT_SHARD_BITS, now = __atomic_load_n(&m->generation, __ATOMIC_RELAXED);
+
+	/* The upper half stays free, so that no client can use up the numbers. */
+	if (n > UINT64_MAX >> (MCM_PUT_SHARD_BITS + 1))
+		return mc_fail(-MC_EPROTO, "no master has assigned the generation %llu",
+			       (unsigned long long)generation);
+	while (n >= now && !__atomic_compare_exchange_n(&m->generation, &now, n + 1, false, __ATOMIC_RELAXED,
+							__ATOMIC_RELAXED))
+		;
+	return 0;
+}
+
 int mcm_adopt(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq, const struct mcp_adopt_item *item)
 {
 	struct mcm_extent extent;
@@ -263,9 +279,8 @@ int mcm_adopt(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq, c
 	int r;
 
 	r = offered_open(m, item, &of);
-	/* A version that is put from now on is newer, and so is a copy that is written over this range. */
 	if (r == 0)
-		r = mcm_generation_above(m, of.rec.generation > item->order ? of.rec.generation : item->order);
+		r = generation_above(m, of.rec.generation > item->order ? of.rec.generation : item->order);
 	if (r == 0 && mcm_count_full(m, of.key.len))
 		r = mc_fail(-MC_ENOSPACE, "object limit %llu reached", (unsigned long long)m->index.max);
 	if (r == 0)

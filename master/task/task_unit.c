@@ -51,7 +51,7 @@ static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 	struct mcm_object *o = mcm_object(&m->index, u->slot);
 	int r = -MC_ENOOBJECT;
 
-	/* The pin prevents reuse of the slot.  A renamed object still has the same bytes, but the old name in its record. */
+	/* The pin prevents reuse of the slot.  The record of a renamed object has its old key. */
 	if (!(o->flags & MCM_OBJ_LIVE) || (u->described && o->generation != u->version)) {
 		if (u->described)
 			mcm_adopt_note(m, u->to, u->version);

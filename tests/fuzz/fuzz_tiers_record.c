@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_tiers_record.c - any bytes as the end of a block of a disk: as they are, as a record that is sealed here, or as the
- * list of all records of a disk; the first byte chooses. */
+ * fuzz_tiers_record.c - any bytes as the end of a block of a disk, as a record that is sealed here, or as the list of
+ * all records of a disk; the first byte chooses. */
 #include <config.h>
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #define CLIENT ((struct mcp_id){ 7, 1 })
 #define KEYS 6
 
-/* What the owner has on its disk. */
+/* An object on the disk. */
 struct stored {
 	struct mcp_adopt_item item;
 	char record[MCM_ADOPT_MAX];
@@ -63,7 +63,7 @@ static void with_offload(struct mcm_conf *c)
 	c->default_kv_lease_ttl = 0;
 }
 
-/* Make the copies that the master wants, and keep what is stored for them. */
+/* Make the copies that the master wants, and keep their descriptions. */
 static unsigned store_copies(struct fixture *fx)
 {
 	static struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
@@ -264,7 +264,7 @@ static void a_record_has_the_last_key(void **state)
 	fx_down(&fx);
 }
 
-/* The owner is told of the next void record: key @i as it was stored the @nth time. */
+/* The note is about the @nth object that was stored. */
 static void told(const struct mcp_gone *g, unsigned nth, uint64_t generation)
 {
 	assert_int_equal(g->segment.lo, 100);
@@ -332,7 +332,7 @@ static void few_objects(struct mcm_conf *c)
 	c->max_objects = 2;
 }
 
-static void only_what_the_owner_may_offer_is_taken(void **state)
+static void offers_that_are_not_permitted_are_refused(void **state)
 {
 	const struct mcp_adopt wrong_epoch = { .segment = { 7, 100 }, .epoch = 1 };
 	const struct mcp_adopt right = { .segment = { 7, 100 }, .epoch = 2 };
@@ -409,12 +409,13 @@ static void damaged_descriptions_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(adopted_objects_are_as_before_and_survive_a_restart, jx_setup, jx_teardown),
+		cmocka_unit_test_setup_teardown(adopted_objects_are_as_before_and_survive_a_restart, jx_setup,
+						jx_teardown),
 		cmocka_unit_test(the_newest_version_of_all_disks_wins),
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
 		cmocka_unit_test(a_record_has_the_last_key),
 		cmocka_unit_test(the_owner_learns_of_void_records),
-		cmocka_unit_test(only_what_the_owner_may_offer_is_taken),
+		cmocka_unit_test(offers_that_are_not_permitted_are_refused),
 		cmocka_unit_test(damaged_descriptions_are_refused),
 	};
 

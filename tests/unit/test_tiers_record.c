@@ -88,7 +88,8 @@ static void live_is(const struct mct_found *f, size_t n, const uint64_t *off, si
 static void a_range_that_was_written_again_has_its_last_object(void **state)
 {
 	/* 100 was freed; 2 and 3 took its begin; the later write of 1 covers the end of 3 and is over itself. */
-	const struct mct_found f[] = { F(0, 10, 100, 1, 1), F(0, 2, 200, 2, 2), F(2, 3, 150, 3, 3), F(4, 2, 300, 4, 4) };
+	const struct mct_found f[] = { F(0, 10, 100, 1, 1), F(0, 2, 200, 2, 2), F(2, 3, 150, 3, 3),
+				       F(4, 2, 300, 4, 4) };
 	const uint64_t live[] = { 0, 4 };
 
 	live_is(f, 4, live, 2);

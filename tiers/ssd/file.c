@@ -8,8 +8,8 @@
  *	128 u64 further words of identity[4]
  *	160 u32 CRC-32C of these words
  *
- * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC the
- * further words are 0. */
+ * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC
+ * the further words are 0. */
 #include <config.h>
 
 #include <dirent.h>
@@ -256,8 +256,8 @@ static int check_new(struct mct_ssd *d, bool device, bool format)
 		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If all of it may be lost, "
 			       "erase it (blkdiscard -z %s) and start again with --ssd_format", d->path, what, d->path);
 	if (r)
-		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If it is not needed, remove it",
-			       d->path, what);
+		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If it is not needed, "
+			       "remove it", d->path, what);
 	if (device && !format)
 		return mc_fail(-EPERM, "%s is empty and was not used before.  Nothing was changed.  To initialise it, "
 			       "start once with --ssd_format", d->path);

@@ -27,8 +27,9 @@ _Static_assert(sizeof(struct head) == MCT_RECORD_HEAD, "as in the header");
 static uint64_t record_check(const struct head *h, uint32_t body_len, const uint64_t secret[2])
 {
 	const unsigned char *from = (const unsigned char *)h - body_len;
+	uint64_t seed = mc_hash(&secret[1], sizeof(secret[1]), secret[0]);
 
-	return mc_hash(from, body_len + offsetof(struct head, check), mc_hash(&secret[1], sizeof(secret[1]), secret[0]));
+	return mc_hash(from, body_len + offsetof(struct head, check), seed);
 }
 
 void mct_record_seal(void *block, const struct mct_record *r, const uint64_t secret[2])

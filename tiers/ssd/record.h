@@ -76,8 +76,8 @@ void mct_notes_seal(void *block, uint64_t sequence, const struct mct_note *note,
 size_t mct_notes_open(const void *block, const uint64_t secret[2], uint64_t *ret_sequence,
 		      struct mct_note ret[MCT_NOTES]);
 
-/* Remove records of ranges that were written again later, all but the newest version of each name, and then those that a
- * note names: also no older version of a removed object is left.  The others are sorted by offset, as are the notes.
+/* Remove records of ranges that were written again later, all but the newest version of each name, and then those that
+ * a note names: also no older version of a removed object is left.  The others are sorted by offset, as are the notes.
  * Their number; @found is scratch behind it. */
 size_t mct_records_live(struct mct_found *found, size_t n, struct mct_note *note, size_t notes);
 

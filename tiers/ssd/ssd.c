@@ -136,7 +136,8 @@ static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 	ssize_t n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
 
 	if (n != MCT_BLOCK)
-		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read", d->path);
+		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read",
+			       d->path);
 	return 0;
 }
 

@@ -13,8 +13,8 @@
  * free space, less the space that other owners of the directory may still use.  A medium with content never shrinks.
  * The file is sparse: space is used as it is written.
  *
- * Layout: a header of one block at offset 0, the owner's notes in the next 255 blocks, the bytes of the medium from 1 MiB
- * on. */
+ * Layout: a header of one block at offset 0, the owner's notes in the next 255 blocks, the bytes of the medium from
+ * 1 MiB on. */
 #ifndef MCT_SSD_H
 #define MCT_SSD_H
 
