@@ -18,7 +18,7 @@
 #include "tiers/ssd/record.h"
 
 #define DEPTH 4u		/* reads at one time */
-#define CALL_MS 30000
+#define CALL_MS 10000
 
 /* ---- reads, several at a time, taken in their order ---------------------------------------------- */
 
