@@ -266,8 +266,8 @@ static int check_new(struct mct_ssd *d, bool device, bool format)
 
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 {
-	uint64_t had, most = 0, size = 0;
-	bool device, none;
+	uint64_t had = 0, most = 0, size = 0;
+	bool device, none = false;
 	struct stat st;
 	int r;
 
