@@ -131,5 +131,7 @@ int mcs_conf_offload(struct mcs_conf *conf)
 		conf->ssd_buffers = bytes_of("MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES", NULL);
 	if (uring && (!strcmp(uring, "0") || !strcasecmp(uring, "false")))
 		conf->ssd_threads = 1;
+	if (!conf->ssd_format)
+		conf->ssd_format = mc_env_on("MOONCAKE_SSD_FORMAT");
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/task/adopt.h"
 #include "proto/codec.h"
 
 #define LOG "segment"
@@ -453,6 +454,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segment_usable(&m->segments, s);
 	}
+	ret->cluster = mcm_adopt_cluster(m);
+	ret->adopts = rq->offers && rq->medium == MCP_MEDIUM_DISK && rq->cluster == ret->cluster;
+	mcm_store_relaxed(&s->adopting, ret->adopts);
 	mcm_journal_segment(m, s);
 	mcm_offload_disks_changed(m, c);
 	mcm_client_drop_replaced(m, s);

@@ -85,6 +85,8 @@ enum mcp_event_type {
 #define MCP_XATTR_RESERVED	"mooncake."	/* names that begin so belong to mounts; none has a NUL */
 #define MCP_XATTRS_MAX		4072u	/* names, values and 3 bytes for each, of one object */
 #define MCP_LIST_DIR		0x01u
+#define MCP_ADOPT_MAX 64u	/* items of one ADOPT */
+#define MCP_DISK_RECORD_HEAD 64u	/* bytes that a disk's owner adds to copy.record */
 #define MCP_OBJ_HARD_PIN	0x01u
 #define MCP_OBJ_SOFT_PIN	0x02u
 

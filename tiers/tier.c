@@ -64,3 +64,18 @@ void mct_no_write_start(struct mct_medium *m, struct mct_write *w)
 	w->status = -MC_ENOTSUP;
 	w->done(w);
 }
+
+uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off)
+{
+	(void)m;
+	return off;
+}
+
+int mct_no_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
+{
+	(void)m;
+	(void)nth;
+	(void)buf;
+	(void)write;
+	return mc_fail(-MC_ENOTSUP, "this tier keeps no notes");
+}

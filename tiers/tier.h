@@ -11,6 +11,7 @@
 #ifndef MCT_TIER_H
 #define MCT_TIER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
@@ -26,11 +27,13 @@ struct mct_conf {
 	int numa_node;		/* bind memory to this node, -1: none */
 	int prefault;		/* allocate pages in a background thread, lowest address first */
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
+	bool format;		/* a blank device may be initialised */
 };
 
 #define MCT_PIECE_MAX (1u << 20)	/* bytes of one read, or of one buffer for writing */
 #define MCT_BLOCK 4096u			/* unit of writes */
-#define MCT_IDENTITY 5			/* words that a medium keeps for its owner */
+#define MCT_NOTE_BLOCKS 255u		/* blocks that it keeps for its owner */
+#define MCT_IDENTITY 9			/* words that a medium keeps for its owner */
 
 /* One read.  It belongs to the caller before read_start and from @done on, which runs on any thread, maybe before
  * read_start returns, and must not block. */
@@ -100,6 +103,11 @@ struct mct_tier_ops {
 	int (*buffer_get)(struct mct_medium *m, uint64_t deadline, void **ret);
 	void (*buffer_put)(struct mct_medium *m, void *buf);
 	void (*write_start)(struct mct_medium *m, struct mct_write *w);
+	/* Bytes before the returned offset, from @off on, were never written; the size if all are.  Any thread. */
+	uint64_t (*data_next)(const struct mct_medium *m, uint64_t off);
+	/* Read or write block @nth of the owner's notes, of MCT_BLOCK bytes at a multiple of that; all 0 in a new
+	 * medium.  Blocks; two threads need not see one block whole. */
+	int (*note)(struct mct_medium *m, unsigned nth, void *buf, bool write);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */
 	void (*close)(struct mct_medium *m);
@@ -121,5 +129,7 @@ void mct_no_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
 void mct_no_buffer_put(struct mct_medium *m, void *buf);
 void mct_no_write_start(struct mct_medium *m, struct mct_write *w);
+int mct_no_note(struct mct_medium *m, unsigned nth, void *buf, bool write);
+uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off);
 
 #endif

@@ -194,7 +194,7 @@ static int direct_open_disks(struct mcs_direct *s)
 	const struct mcs_disks_conf conf = {
 		.engine = s->engine, .client = s->client, .paths = c->ssd_path, .size = c->ssd_size,
 		.buffers = c->ssd_buffers, .threads = c->ssd_threads, .high = c->ssd_high, .low = c->ssd_low,
-		.policy = c->ssd_policy,
+		.policy = c->ssd_policy, .format = c->ssd_format > 0,
 	};
 
 	return c->ssd_path && *c->ssd_path ? mcs_disks_open(&conf, &s->disks) : 0;

@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/session/disk_notes.h"
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/thread.h"
+#include "tiers/ssd/record.h"
 
 #define NAME_MAX_BYTES 300
 
@@ -23,10 +26,16 @@ struct disk {
 	struct mce_mr *mr;
 	uint64_t size;
 	struct mcp_id segment;
+	/* guarded by notes_lock */
+	struct mcs_disk_notes *notes;
 	/* guarded by the lock */
 	uint64_t epoch;
 	struct mcp_id pool;
 	uint64_t server;	/* process of the master that this process mounted it at, as mcs_terms; 0: none */
+	uint64_t secret[2];	/* of the objects' records (tiers/ssd/record.h) */
+	uint64_t cluster;	/* hash of the cluster_id of the pool's master; 0: not known */
+	bool pending;		/* it has objects of an earlier pool that were not offered yet */
+	bool offers;		/* the master waits for them */
 };
 
 struct mcs_disks {
@@ -36,6 +45,7 @@ struct mcs_disks {
 	unsigned n;
 	uint8_t policy;
 	pthread_mutex_t lock;
+	pthread_mutex_t notes_lock;
 	/* atomic */
 	uint64_t writing[MCS_DISK_WRITERS];	/* numbers with which writes run, 0: none */
 	uint64_t fenced;	/* the largest number that was fenced */
@@ -54,9 +64,20 @@ static uint64_t disk_random(void)
 
 static int disk_keep_identity(const struct disk *d)
 {
-	const uint64_t words[MCT_IDENTITY] = { d->segment.hi, d->segment.lo, d->epoch, d->pool.hi, d->pool.lo };
+	const uint64_t words[MCT_IDENTITY] = {
+		d->segment.hi, d->segment.lo, d->epoch, d->pool.hi, d->pool.lo,
+		d->secret[0], d->secret[1], d->cluster, d->pending,
+	};
 
 	return d->medium->ops->set_identity(d->medium, words);
+}
+
+/* The disk's objects do not count any more. */
+static void disk_void_records(struct disk *d)
+{
+	d->secret[0] = disk_random();
+	d->secret[1] = disk_random();
+	d->pending = false;
 }
 
 static int disk_identify(struct disk *d)
@@ -69,10 +90,16 @@ static int disk_identify(struct disk *d)
 	d->segment = (struct mcp_id){ words[0], words[1] };
 	d->epoch = words[2];
 	d->pool = (struct mcp_id){ words[3], words[4] };
-	if (!mcp_id_zero(d->segment))
+	d->cluster = words[7];
+	d->pending = words[8];
+	memcpy(d->secret, &words[5], sizeof(d->secret));
+	if (!mcp_id_zero(d->segment) && d->secret[0])
 		return 0;
-	d->segment = (struct mcp_id){ disk_random(), disk_random() };
-	d->epoch = disk_random();
+	disk_void_records(d);
+	if (mcp_id_zero(d->segment)) {
+		d->segment = (struct mcp_id){ disk_random(), disk_random() };
+		d->epoch = disk_random();
+	}
 	return disk_keep_identity(d);
 }
 
@@ -80,6 +107,7 @@ static int disk_open(const struct mcs_disks_conf *conf, const char *path, struct
 {
 	const struct mct_conf medium = {
 		.size = conf->size, .path = path, .buffers = conf->buffers, .kind = conf->threads ? "threads" : NULL,
+		.format = conf->format,
 	};
 	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .fd = -1 };
 	struct mct_status status;
@@ -88,6 +116,8 @@ static int disk_open(const struct mcs_disks_conf *conf, const char *path, struct
 	r = mct_medium_open("ssd", &medium, &d->medium);
 	if (r == 0)
 		r = disk_identify(d);
+	if (r == 0)
+		r = mcs_disk_notes_open(d->medium, d->secret, &d->notes);
 	if (r < 0)
 		return r;
 	d->medium->ops->status(d->medium, &status);
@@ -129,6 +159,7 @@ int mcs_disks_open(const struct mcs_disks_conf *conf, struct mcs_disks **ret)
 	if (conf->policy)
 		d->policy = !strcmp(conf->policy, "lru") ? MCP_EVICT_LRU : MCP_EVICT_FIFO;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->notes_lock, NULL);
 	r = disks_open_paths(d, paths);
 	if (r < 0) {
 		mcs_disks_close(d);
@@ -144,16 +175,19 @@ void mcs_disks_close(struct mcs_disks *d)
 		return;
 	for (unsigned i = 0; i < d->n; i++) {
 		mce_mr_unregister(d->disk[i].mr);
+		mcs_disk_notes_close(d->disk[i].notes);
 		mct_medium_close(d->disk[i].medium);
 	}
 	free(d->disk);
+	pthread_mutex_destroy(&d->notes_lock);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
 /* ---- the master --------------------------------------------------------------------------------- */
 
-/* The epoch of the segment in @pool.  A disk that cannot keep a new one keeps its objects from this pool only. */
+/* The epoch of the segment in @pool.  A disk that cannot keep a new one keeps its objects from this pool only.  Objects
+ * of which the last pool's cluster is not known were written by an older version, without records. */
 static int disk_enter(struct disk *d, struct mcp_id pool)
 {
 	struct disk next = *d;
@@ -162,14 +196,37 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 	if (mcp_id_zero(pool) || mcp_id_eq(pool, d->pool))
 		return 0;
 	if (!mcp_id_zero(d->pool)) {
-		mc_warn("client", "the disk has objects of another pool, which are dropped");
 		next.epoch = disk_random();
+		next.pending = d->pending || d->cluster;
+		if (!next.pending)
+			mc_warn("client", "the disk has objects of another pool, which are dropped");
 	}
 	next.pool = pool;
 	r = disk_keep_identity(&next);
 	if (r == 0)
 		*d = next;
 	return r;
+}
+
+/* The lock is held: the master has answered.  If it does not know the segment, although it is of the disk's pool, or if
+ * it is of another cluster, then the disk's objects are over. */
+static void disk_mounted(struct disk *d, const struct mcp_mount_reply *reply)
+{
+	struct disk next = *d;
+	int r = 0;
+
+	next.cluster = reply->cluster;
+	next.offers = reply->adopts && d->pending;
+	if (!reply->adopts && d->pending)
+		mc_warn("client", "the disk has objects of another pool, which are dropped: %s",
+			reply->cluster ? "the master has another cluster_id" : "the master is of an older version");
+	if (!reply->adopts && d->cluster && (d->pending || !reply->objects))
+		disk_void_records(&next);
+	if (next.cluster != d->cluster || next.pending != d->pending || next.secret[0] != d->secret[0])
+		r = disk_keep_identity(&next);
+	if (r < 0)
+		mc_warn("client", "%s", mc_err_detail(r));
+	*d = next;
 }
 
 static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c, struct mcs_session *s,
@@ -191,7 +248,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes("tcp", 3), .unfenced = !fenced, .medium = MCP_MEDIUM_DISK,
 		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
-		.seen = d->server,
+		.seen = d->server, .offers = d->pending, .cluster = d->cluster,
 	};
 	pthread_mutex_unlock(&ds->lock);
 	if (r == 0)
@@ -201,6 +258,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		return r;
 	pthread_mutex_lock(&ds->lock);
 	/* 0 if another one may have answered. */
+	disk_mounted(d, &reply);
 	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
 	pthread_mutex_unlock(&ds->lock);
 	if (reply.reattached)
@@ -252,9 +310,21 @@ void mcs_disks_leave(struct mcs_disks *d, struct mcs_session *s, uint64_t deadli
 
 int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline)
 {
+	int r;
+
 	if (!d || __atomic_exchange_n(&d->removed, true, __ATOMIC_SEQ_CST))
 		return 0;
-	return disks_unmount(d, s, false, deadline);
+	r = disks_unmount(d, s, false, deadline);
+	/* Also if the master does not answer: no other pool gets their objects. */
+	pthread_mutex_lock(&d->lock);
+	for (unsigned i = 0; i < d->n; i++) {
+		disk_void_records(&d->disk[i]);
+		d->disk[i].offers = false;
+		if (disk_keep_identity(&d->disk[i]) < 0)
+			mc_warn("client", "objects of a removed disk may come back if the master's journal is lost");
+	}
+	pthread_mutex_unlock(&d->lock);
+	return r;
 }
 
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len)
@@ -263,6 +333,94 @@ struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment
 		if (mcp_id_eq(d->disk[i].segment, segment))
 			return offset <= d->disk[i].size && len <= d->disk[i].size - offset ? d->disk[i].medium : NULL;
 	return NULL;
+}
+
+/* ---- records ----------------------------------------------------------------------------------- */
+
+static struct disk *disk_of(struct mcs_disks *d, struct mcp_id segment)
+{
+	unsigned i = 0;
+
+	while (i < d->n && !mcp_id_eq(d->disk[i].segment, segment))
+		i++;
+	return i < d->n ? &d->disk[i] : NULL;
+}
+
+void mcs_disks_seal(struct mcs_disks *d, struct mcp_id segment, void *block, const struct mct_record *r)
+{
+	const struct disk *at = disk_of(d, segment);
+	uint64_t secret[2];
+
+	pthread_mutex_lock(&d->lock);
+	memcpy(secret, at->secret, sizeof(secret));
+	pthread_mutex_unlock(&d->lock);
+	mct_record_seal(block, r, secret);
+}
+
+static int disk_gone(struct mcs_disks *d, struct disk *at, const struct mct_note *note, size_t n)
+{
+	uint64_t secret[2];
+
+	pthread_mutex_lock(&d->lock);
+	memcpy(secret, at->secret, sizeof(secret));
+	pthread_mutex_unlock(&d->lock);
+	return mcs_disk_notes_add(at->notes, note, n, secret);
+}
+
+void mcs_disks_gone(struct mcs_disks *d, const struct mcp_seq *gone)
+{
+	auto_free struct mct_note *note = gone->count ? malloc(gone->count * sizeof(*note)) : NULL;
+	struct mcp_gone g;
+	struct mcp_iter it;
+	int r = 0;
+
+	if (!note)
+		return;
+	MC_LOCKED(&d->notes_lock);
+	for (unsigned i = 0; i < d->n && r == 0; i++) {
+		size_t n = 0;
+
+		mcp_iter_init(&it, gone, &mcp_desc_gone);
+		while (mcp_iter_next(&it, &g))
+			if (mcp_id_eq(g.segment, d->disk[i].segment))
+				note[n++] = (struct mct_note){ g.offset, g.generation };
+		r = disk_gone(d, &d->disk[i], note, n);
+	}
+	if (r < 0)
+		mc_warn("client", "removed objects may come back if the master's journal is lost error=\"%s\"",
+			mc_err_detail(r));
+}
+
+bool mcs_disks_offer_next(struct mcs_disks *d, struct mcs_disk_offered *ret)
+{
+	MC_LOCKED(&d->lock);
+	for (unsigned i = 0; i < d->n; i++) {
+		const struct disk *at = &d->disk[i];
+
+		if (!at->offers)
+			continue;
+		*ret = (struct mcs_disk_offered){
+			at->medium, at->size, at->segment, at->epoch, { at->secret[0], at->secret[1] }
+		};
+		return true;
+	}
+	return false;
+}
+
+void mcs_disks_offer_done(struct mcs_disks *d, const struct mcs_disk_offered *o)
+{
+	struct disk *at = disk_of(d, o->segment);
+	int r;
+
+	MC_LOCKED(&d->lock);
+	/* It was mounted in yet another pool meanwhile. */
+	if (at->epoch != o->epoch)
+		return;
+	at->offers = at->pending = false;
+	/* Else they are offered again to the next pool, or by the next process. */
+	r = disk_keep_identity(at);
+	if (r < 0)
+		mc_warn("client", "%s", mc_err_detail(r));
 }
 
 /* ---- fencing ------------------------------------------------------------------------------------

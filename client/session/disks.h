@@ -3,7 +3,9 @@
  * the master.  Only this process writes to them (offloader.c).
  *
  * A disk keeps id, epoch and pool of its segment itself, so that any process that opens it continues with its
- * objects.  In another pool it gets another epoch, and its objects are lost (owner.h).
+ * objects.  In another pool it gets another epoch (owner.h).  If that pool's master has the same cluster_id, it lost
+ * its journal, and the disk's objects are offered to it (disk_offer.h); else they are lost.  While the master knows the
+ * segment, it alone decides which objects the disk has.
  *
  * Any thread, unless a function says otherwise.  A NULL mcs_disks is an empty set. */
 #ifndef MCS_DISKS_H
@@ -24,6 +26,7 @@ struct mcs_disks_conf {
 	uint64_t size;			/* bytes of each, 0: the tier's default */
 	uint64_t buffers;		/* the same, of buffers */
 	bool threads;			/* not io_uring */
+	bool format;			/* blank devices may be initialised */
 	unsigned high, low;		/* percent at which eviction begins and ends, 0: the master's */
 	const char *policy;		/* "lru", "fifo", NULL: the master's */
 };
@@ -42,6 +45,26 @@ int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadl
 
 /* The medium of a segment, if it has [@offset, @offset + @len); NULL. */
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len);
+
+/* Write the record of an object to the end of @block, for a range of that segment, which is one of these disks. */
+struct mct_record;
+void mcs_disks_seal(struct mcs_disks *d, struct mcp_id segment, void *block, const struct mct_record *r);
+
+/* Note that records are void: elements of struct mcp_gone.  Blocks while a block is written to each disk. */
+void mcs_disks_gone(struct mcs_disks *d, const struct mcp_seq *gone);
+
+/* A disk whose objects are to be offered to the master. */
+struct mcs_disk_offered {
+	struct mct_medium *medium;
+	uint64_t size;
+	struct mcp_id segment;
+	uint64_t epoch;
+	uint64_t secret[2];	/* of its records */
+};
+/* False: there is none. */
+bool mcs_disks_offer_next(struct mcs_disks *d, struct mcs_disk_offered *ret);
+/* The master knows all of them. */
+void mcs_disks_offer_done(struct mcs_disks *d, const struct mcs_disk_offered *o);
 
 /* Around writes into ranges that were granted with a fence number, by thread @writer.  False: the number was fenced. */
 #define MCS_DISK_WRITERS 2u

@@ -3,7 +3,8 @@
  *
  * To a disk: whole blocks are written straight from the segment's memory, which is pinned, and the rest through a
  * buffer.  The layout in the range is the one in memory (layout.h), so that a reader does not know the difference.
- * The CRC is not computed here: every read compares it.
+ * The CRC is not computed here: every read compares it.  At the end of the range is the object's record
+ * (tiers/ssd/record.h), in the write of the object's last bytes.
  *
  * To memory: parts are read through the engine into memory of this thread and written as a put's are. */
 #include <config.h>
@@ -16,12 +17,14 @@
 
 #include "client/direct/put_i.h"
 #include "client/layout.h"
+#include "client/session/disk_offer.h"
 #include "client/session/disks.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/thread.h"
+#include "tiers/ssd/record.h"
 
 #define FETCH 64u
 #define CALL_MS 5000
@@ -59,9 +62,10 @@ struct round {
 };
 
 struct job {
-	uint64_t put, size;
+	uint64_t put, size, version, name;
 	uint32_t crc;
 	struct mcp_replica from, to;
+	struct mcp_bytes record;	/* as long as the reply of the fetch */
 	int status;		/* with the round's lock, while writes run */
 };
 
@@ -111,21 +115,36 @@ static int piece_write(struct round *r, struct job *j, struct mct_medium *m, con
 	return 0;
 }
 
-/* The end of an object, from @pos on: less than a block, or all of an object whose memory is not aligned. */
-static int job_store_end(struct round *r, struct job *j, struct mct_medium *m, const char *data, uint64_t pos,
-			 uint64_t stored, uint64_t deadline)
+/* Bytes of the range that are written: the object, and its record at the end. */
+static uint64_t job_bytes(const struct job *j)
 {
-	uint64_t len = (stored - pos + MCT_BLOCK - 1) / MCT_BLOCK * MCT_BLOCK;
+	uint64_t bytes = mcs_stored_size(j->size) + (j->record.len ? mct_record_size(j->record.len) : 0);
+
+	return (bytes + MCT_BLOCK - 1) / MCT_BLOCK * MCT_BLOCK;
+}
+
+/* The end of the range, from @pos on: less than a block of the object, or all of an object whose memory is not aligned,
+ * and the record. */
+static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, struct mct_medium *m, const char *data,
+			 uint64_t pos, uint64_t deadline)
+{
+	uint64_t left = mcs_stored_size(j->size) - pos, len = job_bytes(j) - pos;
+	struct mct_record rec = {
+		.off = j->to.offset, .len = job_bytes(j), .order = j->put, .generation = j->version, .name = j->name,
+		.body = j->record.data, .body_len = j->record.len,
+	};
 	void *buf;
 	int e;
 
-	if (pos == stored)
+	if (!len)
 		return 0;
 	e = m->ops->buffer_get(m, deadline, &buf);
 	if (e < 0)
 		return e;
-	memcpy(buf, data + pos, stored - pos);
-	memset((char *)buf + (stored - pos), 0, len - (stored - pos));
+	memcpy(buf, data + pos, left);
+	memset((char *)buf + left, 0, len - left);
+	if (rec.body_len)
+		mcs_disks_seal(s->disks, j->to.segment, (char *)buf + len - MCT_BLOCK, &rec);
 	e = piece_write(r, j, m, buf, buf, pos, len);
 	if (e < 0)
 		m->ops->buffer_put(m, buf);
@@ -136,10 +155,10 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 {
 	uint64_t stored = mcs_stored_size(j->size), whole = stored / MCT_BLOCK * MCT_BLOCK, len;
 	const char *data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, stored);
-	struct mct_medium *m = mcs_disks_at(s->disks, j->to.segment, j->to.offset, stored);
+	struct mct_medium *m = mcs_disks_at(s->disks, j->to.segment, j->to.offset, job_bytes(j));
 	int e = 0;
 
-	if (!data || !m)
+	if (!data || !m || j->record.len > MCT_RECORD_BODY_MAX)
 		return mc_fail(-MC_EPROTO, "protocol error: a copy is not between this process's memory and disks");
 	/* The master aligns ranges of whole blocks, and those of 64 KiB and more. */
 	if ((uintptr_t)data % MCT_BLOCK)
@@ -148,9 +167,9 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 		len = whole - pos < MCT_PIECE_MAX ? whole - pos : MCT_PIECE_MAX;
 		e = piece_write(r, j, m, data + pos, NULL, pos, len);
 	}
-	if (stored - whole > MCT_PIECE_MAX)
+	if (job_bytes(j) - whole > MCT_PIECE_MAX)
 		return mc_fail(-MC_EPROTO, "protocol error: a copy's source is not aligned");
-	return e < 0 ? e : job_store_end(r, j, m, data, whole, stored, deadline);
+	return e < 0 ? e : job_store_end(s, r, j, m, data, whole, deadline);
 }
 
 /* ---- to memory ---------------------------------------------------------------------------------- */
@@ -264,17 +283,17 @@ static int offloader_one_replica(const struct mcp_seq *list, struct mcp_replica 
 	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "protocol error: a copy without a replica");
 }
 
-static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret_n)
+/* The jobs point into the reply, which the caller frees, unless this fails. */
+static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret_n, struct mcp_reply *ret_mem)
 {
-	const struct mcp_task_fetch msg = { .max = FETCH, .disk = 1 };
+	const struct mcp_task_fetch msg = { .max = FETCH, .disk = 1, .records = 1 };
 	struct mcp_task_fetch_reply reply;
-	struct mcp_reply mem = { 0 };
 	struct mcp_copy c;
 	struct mcp_iter it;
 	unsigned n = 0;
 	int r;
 
-	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, ret_mem, mc_deadline_ms(CALL_MS));
 	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
 	if (r == -MC_ETIMEDOUT)
 		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
@@ -282,12 +301,15 @@ static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret
 		return r;
 	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
 	while (n < FETCH && mcp_iter_next(&it, &c)) {
-		jobs[n] = (struct job){ .put = c.put, .size = c.size, .crc = c.crc };
+		jobs[n] = (struct job){
+			.put = c.put, .size = c.size, .crc = c.crc, .version = c.version, .name = c.name,
+			.record = c.record,
+		};
 		if (c.size <= MCS_SIZE_MAX && !offloader_one_replica(&c.from, &jobs[n].from) &&
 		    !offloader_one_replica(&c.to, &jobs[n].to))
 			n++;
 	}
-	mcp_reply_done(&mem);
+	mcs_disks_gone(s->disks, &reply.gone);
 	*ret_n = n;
 	return 0;
 }
@@ -359,6 +381,7 @@ static int offloader_round(struct worker *o, struct round *round)
 {
 	struct mcs_direct *s = o->s;
 	struct mcp_copied done[FETCH];
+	struct mcp_reply mem = { 0 };
 	struct job jobs[FETCH];
 	uint64_t epoch, fence;
 	unsigned n, reported = 0;
@@ -371,10 +394,14 @@ static int offloader_round(struct worker *o, struct round *round)
 		return r;
 	epoch = mcs_direct_epoch(s);
 	fence = mcs_session_terms(s->base.session).fence;
-	r = offloader_fetch(s, jobs, &n);
-	if (r < 0 || n == 0)
+	r = offloader_fetch(s, jobs, &n, &mem);
+	if (r < 0)
 		return r;
-	offloader_store(o, round, jobs, n, fence);
+	if (n)
+		offloader_store(o, round, jobs, n, fence);
+	mcp_reply_done(&mem);
+	if (n == 0)
+		return 0;
 	for (unsigned i = 0; i < n; i++) {
 		struct mcs_seg *doubt = NULL;
 
@@ -389,6 +416,20 @@ static int offloader_round(struct worker *o, struct round *round)
 	return r < 0 ? r : (int)n;
 }
 
+/* Offer the objects of disks to a master that lost its journal: one thread does. */
+static int offloader_offer(struct worker *o)
+{
+	struct mcs_disk_offered disk;
+	int r = 0;
+
+	while (o->writer == 0 && r == 0 && mcs_disks_offer_next(o->s->disks, &disk)) {
+		r = mcs_disk_offer(o->s->base.session, &disk, &o->stop);
+		if (r == 0)
+			mcs_disks_offer_done(o->s->disks, &disk);
+	}
+	return r;
+}
+
 static void *offloader_main(void *arg)
 {
 	struct worker *o = arg;
@@ -401,6 +442,12 @@ static void *offloader_main(void *arg)
 	pthread_mutex_init(&round.lock, NULL);
 	pthread_cond_init(&round.ended, NULL);
 	while (!mc_stop_wait(&o->stop, nap)) {
+		r = offloader_offer(o);
+		if (r == -ECANCELED)
+			break;
+		if (r < 0)
+			mc_warn("client", "cannot offer the objects of our disk, will retry error=\"%s\"",
+				mc_err_detail(r));
 		do
 			r = offloader_round(o, &round);
 		while (r > 0 && (nap = NAP_MIN_MS) && !mc_stop_wait(&o->stop, 0));

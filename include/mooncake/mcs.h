@@ -118,6 +118,9 @@ struct mcs_conf {
 	/* "host:port": serve /health (200 or 503, as mcs_health()) and /metrics (of this process, for Prometheus) over
 	 * HTTP until mcs_close().  An address that cannot be had is a warning in the log.  NULL or "": none */
 	const char *http_addr;
+	/* 1: initialise block devices of ssd_path that are blank; a device with other content is refused in any case.
+	 * -1: no; 0: if MOONCAKE_SSD_FORMAT says so (mcs_conf_offload()), else no */
+	int ssd_format;
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most

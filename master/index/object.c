@@ -13,6 +13,7 @@
 #include "master/index/attrs.h"
 #include "master/mcm_i.h"
 #include "master/ops/uses.h"
+#include "master/task/adopt.h"
 
 #include "common/err.h"
 #include "common/fault.h"
@@ -343,6 +344,7 @@ int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_comm
 	mcm_journal_object(m, slot);
 	if (old) {
 		mcm_names_replace(&m->names, old, slot);
+		mcm_adopt_gone(m, old);
 		mcm_object_unindex(m, sh, old);
 	} else if (c->dir) {
 		mcm_names_link_open(&m->names, slot, c->dir);

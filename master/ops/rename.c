@@ -9,6 +9,7 @@
 #include "common/metrics.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
+#include "master/task/adopt.h"
 
 MC_COUNTER(renames, "mooncake_master_renames_total", "", "Objects renamed")
 
@@ -33,6 +34,7 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	uint64_t changed_ms = mcm_names_changed(&m->names, slot);
 
+	mcm_adopt_gone(m, slot);
 	mcm_names_remove(&m->names, slot);
 	mcm_shard_unlink(&m->index, rn->from_shard, slot);
 	mcm_keys_del(&rn->from_shard->keys, o->key, o->key_len);
@@ -46,6 +48,7 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	if (target) {
 		mcm_names_replace(&m->names, target, slot);
 		mcm_names_touch(&m->names, slot);
+		mcm_adopt_gone(m, target);
 		mcm_object_unindex(m, rn->to_shard, target);
 		mcm_names_dir_unref(&m->names, rn->dir);
 	} else {

@@ -302,6 +302,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
 	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
 	{ MCP_COPIED, mcm_serve_copied },
+	{ MCP_ADOPT, mcm_serve_adopt },
 	{ MCP_EVENTS, mcm_serve_events },
 	{ MCP_TIER, mcm_serve_tier },
 	{ MCP_CLEAR, mcm_serve_clear },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED. */
+ * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED, ADOPT. */
 #include <config.h>
 
 #include <errno.h>
@@ -13,8 +13,10 @@
 #include "master/memory/scratch.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
+#include "master/task/adopt.h"
 #include "proto/rpc_server.h"
 
+#define GONE_MAX 1024u		/* notes of removed objects in one answer */
 #define FETCH_PARTS 64u		/* most parts of a fetch, even if none of them found a copy */
 
 MC_COUNTER(copies_created, "master_create_copy_task_requests_total", "", "Requests to create a copy task")
@@ -215,6 +217,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_replica *part = NULL;
 	struct mcp_copy *copy = NULL;
 	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_gone *gone;
+	uint8_t *records = NULL;
 	unsigned n;
 	bool more;
 	int r;
@@ -231,13 +235,17 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 		part = mcm_scratch(MCM_SCRATCH_PARTS, 2 * MCM_FETCH_MAX, sizeof(*part));
 		r = copy && part ? 0 : -ENOMEM;
 	}
+	if (r == 0 && rq.disk && rq.records) {
+		records = mcm_scratch(MCM_SCRATCH_BYTES, MCM_FETCH_MAX, MCM_ADOPT_MAX);
+		r = records ? 0 : -ENOMEM;
+	}
 	if (r < 0) {
 		mc_metric_add(&fetch_failures, 1);
 		ms->fetch_parts = 0;
 		return r;
 	}
 	if (rq.disk) {
-		n = mcm_offload_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX);
+		n = mcm_offload_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX, records);
 		more = false;
 	} else {
 		n = mcm_task_fetch(arg, ms, rq.max, copy, part, part + MCM_FETCH_MAX, &more);
@@ -246,6 +254,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	if (ms->fetch_parts)
 		return MCP_AGAIN;
 	reply.copies = mcp_seq(copy, n);
+	gone = records ? mcm_scratch(MCM_SCRATCH_TEXT, GONE_MAX, sizeof(*gone)) : NULL;
+	reply.gone = mcp_seq(gone, gone ? mcm_adopt_fetch_gone(arg, ms, GONE_MAX, gone) : 0);
 	return mcp_answer(answer, &mcp_desc_task_fetch_reply, &reply);
 }
 
@@ -275,4 +285,35 @@ int mcm_serve_copied(struct mcp_session *s, const void *body, size_t len,
 	}
 	reply.results = mcp_seq(status, rq.items.count);
 	return mcp_answer(answer, &mcp_desc_copied_list_reply, &reply);
+}
+
+int mcm_serve_adopt(struct mcp_session *s, const void *body, size_t len,
+		    struct mcp_answer *answer, void *arg)
+{
+	struct mcp_adopt_reply reply;
+	struct mcp_status status[MCP_ADOPT_MAX];
+	struct mcp_adopt_item item;
+	struct mcp_adopt rq;
+	struct mcp_iter it;
+	unsigned n = 0;
+	int r;
+
+	r = mcp_decode(&mcp_desc_adopt, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_check_registered(s);
+	if (r == 0 && rq.items.count > MCP_ADOPT_MAX)
+		r = mc_fail(-MC_EPARAM, "%u items, at most %u are accepted", rq.items.count, MCP_ADOPT_MAX);
+	if (r < 0)
+		return r;
+	mcp_iter_init(&it, &rq.items, &mcp_desc_adopt_item);
+	for (; r == 0 && mcp_iter_next(&it, &item); n++) {
+		int one = mcm_adopt(arg, mcp_session_client(s), &rq, &item);
+
+		status[n].status = one < 0 ? mc_err_to_wire(one) : 0;
+		r = one == -MC_ENOSEGMENT || one == -MC_ENOTREADY ? one : 0;
+	}
+	if (r == 0 && rq.end)
+		r = mcm_adopt_end(arg, mcp_session_client(s), &rq);
+	reply.results = mcp_seq(status, n);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_adopt_reply, &reply);
 }

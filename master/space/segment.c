@@ -56,6 +56,8 @@ static void segment_contents_free(struct mcm_segment *s)
 	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), s->medium);
 	free(s->policy);
 	s->policy = NULL;
+	free(s->gone.ring);
+	s->gone = (struct mcm_gone){ .ring = NULL };
 }
 
 void mcm_segments_done(struct mcm_segments *ss)

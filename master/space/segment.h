@@ -23,6 +23,15 @@
 #define MCM_DISK_BLOCK 4096u	/* unit of a segment on a disk */
 #define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint or protocol, at most */
 
+/* Objects of a disk that were removed, replaced or renamed, until its owner learns of them: the latest ones. */
+#define MCM_GONE_MAX 4096u
+struct mcm_gone {
+	struct {
+		uint64_t offset, generation;
+	} *ring;			/* NULL: none yet */
+	unsigned head, n;
+};
+
 /* No segment; the other states are those of enum mcp_segment_state. */
 #define MCM_SEG_NONE 0
 
@@ -53,6 +62,7 @@ struct mcm_segment {
 	void *policy;			/* and its state */
 	struct mcm_alloc alloc;
 	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
+	struct mcm_gone gone;		/* of a disk (task/adopt.h) */
 	/* atomic */
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
 	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
@@ -64,6 +74,7 @@ struct mcm_segment {
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
+	bool adopting;			/* a disk that gets no copies yet; also read without the lock (task/adopt.h) */
 	bool unproven;			/* from a snapshot: see mount.seen */
 	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in

@@ -14,6 +14,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
+#include "master/task/adopt.h"
 #include "master/task/task_i.h"
 #include "proto/rpc_server.h"
 
@@ -215,7 +216,7 @@ static struct mcm_segment *disk_choose(const struct mcm_plan *p)
 	unsigned i = 0;
 
 	while ((s = mcm_plan_own(p, &i))) {
-		if (!mcm_segment_offloadable(s) ||
+		if (!mcm_segment_offloadable(s) || mcm_load_relaxed(&s->adopting) ||
 		    __atomic_load_n(&s->pause_ms, __ATOMIC_RELAXED) > mcm_now_ms(p->m))
 			continue;
 		fill = (double)mcm_load_relaxed(&s->used) / (double)mcm_load_relaxed(&s->size);
@@ -251,6 +252,8 @@ static bool offload_describe(const struct mcm_plan *p, const struct mcm_segment 
 	if (s->medium == MCP_MEDIUM_MEMORY ? mcm_object_on_disk(o) : mcm_object_in_memory(o))
 		return false;
 	mcm_plan_describe(p->m, o, e->slot, c);
+	if (p->record && s->medium == MCP_MEDIUM_MEMORY)
+		c->record_len = mcm_adopt_describe(p->m, e->slot, p->record + (size_t)p->n * MCM_ADOPT_MAX, &c->name);
 	return true;
 }
 
@@ -485,12 +488,13 @@ void mcm_offload_read(struct mcm *m, uint32_t slot, bool memory)
 /* ---- copies ------------------------------------------------------------------------------------- */
 
 unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
-			   struct mcp_replica *ret_from, struct mcp_replica *ret_to)
+			   struct mcp_replica *ret_from, struct mcp_replica *ret_to, uint8_t *records)
 {
 	struct mcm_plan p = mcm_plan_begin(m, s, max, ret, ret_from, ret_to);
 	struct mcm_segment *seg;
 	unsigned i = 0;
 
+	p.record = records;
 	if (!m->offload.on)
 		return 0;
 	MC_LOCKED(&m->tasks.lock);
@@ -505,6 +509,14 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	return p.n;
 }
 
+void mcm_offload_again(struct mcm *m, uint16_t segment)
+{
+	struct mcm_segment *s = mcm_segment(&m->segments, segment);
+
+	MC_LOCKED(&s->lock);
+	s->backlog.missed = true;
+}
+
 void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mcm_object *o)
 {
 	if (u->task->type == MCM_TASK_OFFLOAD && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, u->from))
@@ -515,7 +527,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 {
 	bool offload = u->task->type == MCM_TASK_OFFLOAD;
 	const struct direction *d = offload ? &offloading : &promotion;
-	struct mcm_segment *disk = mcm_segment(&m->segments, u->to.segment), *s;
+	struct mcm_segment *disk = mcm_segment(&m->segments, u->to.segment);
 
 	if (result == 0) {
 		if (offload)
@@ -532,10 +544,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	direction_end(d, d->failed, 1);
 	if (!offload)
 		return;
-	s = mcm_segment(&m->segments, u->from.segment);
-	pthread_mutex_lock(&s->lock);
-	s->backlog.missed = true;
-	pthread_mutex_unlock(&s->lock);
+	mcm_offload_again(m, u->from.segment);
 	mc_warn(LOG, "a copy to a disk failed segment=%s: %s", disk->name, mc_strerror(result));
 	if (__atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) < ERRORS_MAX)
 		return;

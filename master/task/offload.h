@@ -49,11 +49,14 @@ void mcm_offload_dropped(unsigned n, uint8_t medium);
 /* Both tables locked: the client has other disks than before. */
 void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c);
 
-/* As mcm_task_fetch(), for copies from and to disks. */
+/* As mcm_task_fetch(), for copies from and to disks.  @records: memory for the descriptions of copies to disks,
+ * MCM_ADOPT_MAX bytes for each copy, valid as long as @ret; NULL: the owner stores none. */
 unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
-			   struct mcp_replica *ret_from, struct mcp_replica *ret_to);
+			   struct mcp_replica *ret_from, struct mcp_replica *ret_to, uint8_t *records);
 /* tasks.lock held: a copy has ended. */
 void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result);
+/* A copy from memory segment @segment has to be made once more: a walk will find the object.  Takes its lock. */
+void mcm_offload_again(struct mcm *m, uint16_t segment);
 /* The object's shard is locked, and it still has the source: its range may be listed. */
 void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mcm_object *o);
 

@@ -93,6 +93,7 @@ struct mcm_unit {
 	struct mcm_extent from, to;
 	unsigned target;		/* copy task: index of the target */
 	bool move;
+	bool described;			/* the owner stores the object's key with the copy */
 	uint32_t tenant;		/* of the object */
 	uint64_t charged;		/* bytes charged to the tenant until the object has the replica */
 };

@@ -14,6 +14,7 @@ struct mcm_plan {
 	uint64_t bytes;
 	struct mcp_copy *copy;
 	struct mcp_replica *from, *to;
+	uint8_t *record;	/* MCM_ADOPT_MAX bytes for each copy; NULL: the owner stores no records */
 	uint64_t until_ns;	/* end of the time for evictions */
 	bool cut;		/* the limits of one fetch stopped the search */
 	/* for the current segment: ranges that may still be visited, objects that may still fail;
@@ -32,6 +33,8 @@ struct mcm_copy_spec {
 	uint64_t target;		/* hash of the only segment it may go to, 0: any */
 	unsigned target_index;
 	bool move;
+	uint32_t record_len;		/* of the description in plan.record; 0: none */
+	uint64_t name;			/* hash of tenant and key, if there is one */
 	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */
 	unsigned n_have;
 };

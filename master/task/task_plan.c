@@ -18,6 +18,7 @@
 #include "master/mcm_i.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
+#include "master/task/adopt.h"
 #include "master/task/offload.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"
@@ -145,7 +146,7 @@ static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE &&
 		     (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
-	uint64_t len = mcm_object_reserve(c->size);
+	uint64_t len = mcm_object_reserve(c->size) + (c->record_len ? MCP_DISK_RECORD_HEAD + c->record_len : 0);
 	struct mcm_segment *s[TARGET_TRIES];
 	unsigned n = targets_of(p, c, len, s), i;
 	int r = -MC_ENOSPACE;
@@ -229,14 +230,15 @@ static int pin_source(const struct mcm_plan *p, const struct mcm_copy_spec *c, u
 }
 
 /* Add the copy to the reply; pin_source() has filled in the source. */
-static void plan_add(struct mcm_plan *p, const struct mcm_unit *u)
+static void plan_add(struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_unit *u)
 {
 	unsigned i = p->n++;
 
 	p->to[i] = replica_at(p->m, u->to);
 	p->copy[i] = (struct mcp_copy){
 		.put = u->put, .size = u->size, .crc = u->crc, .from = mcp_seq(&p->from[i], 1),
-		.to = mcp_seq(&p->to[i], 1),
+		.to = mcp_seq(&p->to[i], 1), .version = u->version, .name = c->name,
+		.record = mcp_bytes(c->record_len ? p->record + (size_t)i * MCM_ADOPT_MAX : NULL, c->record_len),
 	};
 	p->bytes += u->size;
 }
@@ -251,7 +253,7 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	*u = (struct mcm_unit){
 		.tenant = c->tenant, .task = p->t, .session = p->s, .version = c->generation, .size = c->size,
 		.crc = c->crc, .slot = c->slot, .from = c->from, .target = c->target_index,
-		.move = c->move, .began_ms = mcm_now_ms(p->m),
+		.move = c->move, .described = c->record_len != 0, .began_ms = mcm_now_ms(p->m),
 	};
 	/* A moved object is charged for already; disks are not charged for. */
 	if (!c->move && p->t->type != MCM_TASK_OFFLOAD) {
@@ -274,7 +276,7 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	__atomic_fetch_add(&p->s->n_units, 1, __ATOMIC_RELAXED);
 	p->t->active++;
 	p->t->client = p->s->client;
-	plan_add(p, u);
+	plan_add(p, c, u);
 	if (p->t->type < MCP_TASK_TYPES)
 		mcm_unit_started(c->move, 0);
 	return 0;

@@ -13,6 +13,7 @@
 #include "master/mcm_i.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
+#include "master/task/adopt.h"
 #include "master/task/offload.h"
 
 MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")
@@ -50,11 +51,16 @@ static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 	struct mcm_object *o = mcm_object(&m->index, u->slot);
 	int r = -MC_ENOOBJECT;
 
-	/* The pin prevents reuse of the slot.  A renamed object still has the same bytes. */
-	if (o->flags & MCM_OBJ_LIVE)
-		r = mcm_object_add_copy(m, u->slot, u->to);
-	else
+	/* The pin prevents reuse of the slot.  The record of a renamed object has its old key. */
+	if (!(o->flags & MCM_OBJ_LIVE) || (u->described && o->generation != u->version)) {
+		if (u->described)
+			mcm_adopt_note(m, u->to, u->version);
 		mcm_extent_free(m, &u->to);
+	} else {
+		r = mcm_object_add_copy(m, u->slot, u->to);
+	}
+	if (r == -MC_ENOOBJECT && o->flags & MCM_OBJ_LIVE)
+		mcm_offload_again(m, u->from.segment);
 	if (r == 0 && u->move)
 		mcm_object_retire_copy(m, sh, u->slot, u->from);
 	pthread_mutex_unlock(&sh->lock);

@@ -134,4 +134,37 @@ for arg in --ssd_offload_path=/nonexistent --ssd_offload_path=/dev/null; do
 	fi
 	grep -q "${arg#*=}" "$tmp/out" || fail "$arg: $(cat "$tmp/out")"
 done
+
+echo "a block device"
+loop=
+loop_detach() { [ -z "$loop" ] || losetup -d "$loop"; }
+cleanup_fn loop_detach
+truncate -s 32M "$ssd/image"
+# device_refused WHY [FLAG...] - the device is refused and does not change
+device_refused() {
+	local why=$1 before
+	shift
+	before=$(sha256sum <"$loop")
+	fails "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$loop" \
+		--master_server_address="$MASTER" "$@"
+	grep -q "$why" "$tmp/fails.out" || fail "$*: $(cat "$tmp/fails.out")"
+	equal "bytes of the device" "$(sha256sum <"$loop")" "$before"
+}
+if loop=$(losetup -f --show "$ssd/image" 2>/dev/null); then
+	printf _BHRfS_M | dd of="$loop" bs=1 seek=65600 conv=notrunc status=none
+	device_refused "other content: btrfs"
+	device_refused "other content: btrfs" --ssd_format
+	dd if=/dev/zero of="$loop" bs=64k count=2 conv=notrunc status=none
+	device_refused "start once with --ssd_format"
+	with_faults "" --ssd_offload_path="$loop" --ssd_format
+	blocks put 0 40 >/dev/null || fail "puts failed"
+	wait_for 20 offload_idle
+	kill_pid "$OWNER_PID"
+	start_owner --global_segment_size=32MB --ssd_offload_path="$loop"
+	all_blocks 40
+	stop_pid "$OWNER_PID"
+else
+	loop=
+	echo "no loop device: tests/unit/test_tiers_blank.c has the check alone"
+fi
 offload_adds_up

@@ -96,7 +96,7 @@ static void up(struct fixture *fx, void (*tune)(struct mcm_conf *c))
 
 static unsigned fetch(struct fixture *fx, struct fetched *f)
 {
-	f->n = mcm_offload_fetch(fx->m, fx->s, MCM_FETCH_MAX, f->copy, f->from, f->to);
+	f->n = mcm_offload_fetch(fx->m, fx->s, MCM_FETCH_MAX, f->copy, f->from, f->to, NULL);
 	return f->n;
 }
 

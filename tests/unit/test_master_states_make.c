@@ -160,7 +160,7 @@ static void disks_work(struct state *st)
 	unsigned n;
 
 	for (unsigned i = 0; i < OWNERS; i++) {
-		while ((n = mcm_offload_fetch(st->fx.m, st->owner[i], MCM_FETCH_MAX, copy, from, to)))
+		while ((n = mcm_offload_fetch(st->fx.m, st->owner[i], MCM_FETCH_MAX, copy, from, to, NULL)))
 			for (unsigned k = 0; k < n; k++)
 				(void)mcm_task_copied(st->fx.m, st->owner[i], &(struct mcp_copied){
 						      .put = copy[k].put, .crc = copy[k].crc });

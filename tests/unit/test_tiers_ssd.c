@@ -184,15 +184,42 @@ static void errors_end_one_transfer(void **state)
 
 static void identity_stays_with_the_file(void **state)
 {
-	const uint64_t words[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX };
-	uint64_t found[MCT_IDENTITY];
+	const uint64_t words[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX, 6, 7, 8, 9 };
+	uint64_t found[MCT_IDENTITY], older[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX };
 	struct mct_medium *m = medium(NULL, 0);
+	char path[64], zero[64] = { 0 };
+	int fd;
 
 	assert_int_equal(m->ops->set_identity(m, words), 0);
 	mct_medium_close(m);
 	m = medium(NULL, 32 * MIB);
 	assert_int_equal(m->ops->identity(m, found), 0);
 	assert_memory_equal(found, words, sizeof(words));
+	mct_medium_close(m);
+	/* The first versions wrote no further words. */
+	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", dir);
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, zero, sizeof(zero), 128), sizeof(zero));
+	close(fd);
+	m = medium(NULL, 32 * MIB);
+	assert_int_equal(m->ops->identity(m, found), 0);
+	assert_memory_equal(found, older, sizeof(older));
+	mct_medium_close(m);
+}
+
+static void holes_are_skipped(void **state)
+{
+	struct mct_medium *m = medium(NULL, 32 * MIB);
+	uint64_t at;
+
+	assert_int_equal(store(m, 20 * MIB, 4096, 1), 0);
+	/* Not every filesystem has holes. */
+	at = m->ops->data_next(m, 19 * MIB);
+	assert_true(at == 19 * MIB || at == 20 * MIB);
+	assert_int_equal(m->ops->data_next(m, 20 * MIB), 20 * MIB);
+	at = m->ops->data_next(m, 21 * MIB);
+	assert_true(at >= 21 * MIB && at <= 32 * MIB);
+	assert_int_equal(m->ops->data_next(m, 32 * MIB), 32 * MIB);
 	mct_medium_close(m);
 }
 
@@ -265,6 +292,7 @@ int main(void)
 		cmocka_unit_test(writers_leave_buffers_for_reads),
 		cmocka_unit_test(errors_end_one_transfer),
 		cmocka_unit_test(identity_stays_with_the_file),
+		cmocka_unit_test(holes_are_skipped),
 		cmocka_unit_test(a_directory_has_a_file_for_each_owner),
 		cmocka_unit_test(a_damaged_header_is_a_new_medium),
 		cmocka_unit_test(wrong_paths_are_refused),

@@ -474,5 +474,7 @@ const struct mct_tier_ops mct_dram_tier = {
 	.buffer_get = mct_no_buffer_get,
 	.buffer_put = mct_no_buffer_put,
 	.write_start = mct_no_write_start,
+	.data_next = mct_no_data_next,
+	.note = mct_no_note,
 	.close = dram_close,
 };

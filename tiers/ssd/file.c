@@ -5,8 +5,11 @@
  *	16 u64 size of the medium
  *	24 u64 words of identity[5]
  *	64 u32 CRC-32C of the bytes before
+ *	128 u64 further words of identity[4]
+ *	160 u32 CRC-32C of these words
  *
- * in one block, little-endian. */
+ * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC
+ * the further words are 0. */
 #include <config.h>
 
 #include <dirent.h>
@@ -31,6 +34,7 @@
 #include "tiers/ssd/ssd_i.h"
 
 #define LAYOUT_VERSION 1u
+#define WORDS 5u
 #define FILES_MAX 1024u		/* owners of one directory */
 #define SIZE_MIN (1ull << 20)
 #define SIZE_MAX_BYTES (1ull << 44)
@@ -42,10 +46,13 @@ struct header {
 	char magic[12];
 	uint32_t version;
 	uint64_t size;
-	uint64_t words[MCT_IDENTITY];
+	uint64_t words[WORDS];
 	uint32_t crc;
+	char zero[60];
+	uint64_t more[MCT_IDENTITY - WORDS];
+	uint32_t more_crc;
 } __attribute__((packed));
-_Static_assert(sizeof(struct header) == 68, "as in the comment above");
+_Static_assert(offsetof(struct header, more) == 128 && sizeof(struct header) == 164, "as in the comment above");
 
 /* ---- the header -------------------------------------------------------------------------------- */
 
@@ -56,6 +63,25 @@ static int block_new(void **ret)
 	if (r == 0)
 		memset(*ret, 0, MCT_BLOCK);
 	return -r;
+}
+
+static void header_put_words(struct header *h, const uint64_t words[MCT_IDENTITY])
+{
+	for (unsigned i = 0; i < WORDS; i++)
+		h->words[i] = htole64(words[i]);
+	for (unsigned i = WORDS; i < MCT_IDENTITY; i++)
+		h->more[i - WORDS] = htole64(words[i]);
+	h->more_crc = htole32(mc_crc32c(h->more, sizeof(h->more)));
+}
+
+static void header_get_words(const struct header *h, uint64_t ret[MCT_IDENTITY])
+{
+	bool more = le32toh(h->more_crc) == mc_crc32c(h->more, sizeof(h->more));
+
+	for (unsigned i = 0; i < WORDS; i++)
+		ret[i] = le64toh(h->words[i]);
+	for (unsigned i = WORDS; i < MCT_IDENTITY; i++)
+		ret[i] = more ? le64toh(h->more[i - WORDS]) : 0;
 }
 
 int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY])
@@ -70,16 +96,15 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	memcpy(h->magic, magic, sizeof(magic));
 	h->version = htole32(LAYOUT_VERSION);
 	h->size = htole64(size);
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		h->words[i] = htole64(words[i]);
+	header_put_words(h, words);
 	h->crc = htole32(mc_crc32c(h, offsetof(struct header, crc)));
 	if (pwrite(d->fd, block, MCT_BLOCK, 0) != MCT_BLOCK || fdatasync(d->fd))
 		return mc_fail(errno ? -errno : -EIO, "cannot write the header of %s: %m", d->path);
 	return 0;
 }
 
-/* The header's content; *ret_size 0: there is none.  *ret_other: the block has other bytes. */
-static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
+/* The header's content; *ret_size 0: it is damaged.  *ret_none: there is none. */
+static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_none)
 {
 	auto_free void *block = NULL;
 	struct header *h;
@@ -87,7 +112,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
 	int r = block_new(&block);
 
 	*ret_size = 0;
-	*ret_other = false;
+	*ret_none = false;
 	if (r < 0)
 		return r;
 	n = pread(d->fd, block, MCT_BLOCK, 0);
@@ -95,8 +120,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
 		return mc_fail(-errno, "cannot read %s: %m", d->path);
 	h = block;
 	if (memcmp(h->magic, magic, sizeof(magic))) {
-		for (unsigned i = 0; i < MCT_BLOCK; i++)
-			*ret_other |= ((char *)block)[i] != 0;
+		*ret_none = true;
 		return 0;
 	}
 	if (le32toh(h->version) > LAYOUT_VERSION)
@@ -106,8 +130,7 @@ static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_other)
 		return 0;
 	}
 	*ret_size = le64toh(h->size);
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		d->words[i] = le64toh(h->words[i]);
+	header_get_words(h, d->words);
 	return 0;
 }
 
@@ -216,10 +239,35 @@ static int choose_size(struct mct_ssd *d, const struct mct_conf *conf, bool devi
 	return 0;
 }
 
+/* May a device or file without a header be initialised? */
+static int check_new(struct mct_ssd *d, bool device, bool format)
+{
+	uint64_t bytes = 0;
+	struct stat st;
+	char what[64];
+	int r;
+
+	if (fstat(d->fd, &st) || (device && ioctl(d->fd, BLKGETSIZE64, &bytes)))
+		return mc_fail(-errno, "cannot get the size of %s: %m", d->path);
+	r = mct_ssd_content(d->fd, device ? bytes : (uint64_t)st.st_size, what, sizeof(what));
+	if (r < 0)
+		return mc_fail(r, "cannot read %s: %s", d->path, strerror(-r));
+	if (r && device)
+		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If all of it may be lost, "
+			       "erase it (blkdiscard -z %s) and start again with --ssd_format", d->path, what, d->path);
+	if (r)
+		return mc_fail(-EEXIST, "%s has other content: %s.  Nothing was changed.  If it is not needed, "
+			       "remove it", d->path, what);
+	if (device && !format)
+		return mc_fail(-EPERM, "%s is empty and was not used before.  Nothing was changed.  To initialise it, "
+			       "start once with --ssd_format", d->path);
+	return 0;
+}
+
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 {
-	uint64_t had, most = 0, size = 0;
-	bool device, other;
+	uint64_t had = 0, most = 0, size = 0;
+	bool device, none = false;
 	struct stat st;
 	int r;
 
@@ -230,10 +278,9 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 		return mc_fail(-ENOTDIR, "%s is neither a directory nor a block device", conf->path);
 	r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
 	if (r == 0)
-		r = header_read(d, &had, &other);
-	if (r == 0 && other)
-		r = mc_fail(-EEXIST, "%s has other content; if it is not needed any more: wipefs -a %s", d->path,
-			    d->path);
+		r = header_read(d, &had, &none);
+	if (r == 0 && none)
+		r = check_new(d, device, conf->format);
 	if (r == 0)
 		r = device ? device_size(d, &most) : default_size(d, conf->path, &most);
 	if (r == 0)

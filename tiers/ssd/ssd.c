@@ -118,6 +118,29 @@ static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENT
 	return r;
 }
 
+static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off)
+{
+	const struct mct_ssd *d = ssd_of(m);
+	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
+	off_t at = lseek(d->fd, (off_t)(MCT_SSD_DATA_AT + off), SEEK_DATA);
+
+	if (at < 0)
+		return errno == ENXIO ? size : off;
+	return (uint64_t)at - MCT_SSD_DATA_AT < size ? (uint64_t)at - MCT_SSD_DATA_AT : size;
+}
+
+static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
+{
+	const struct mct_ssd *d = ssd_of(m);
+	off_t at = (off_t)(1 + nth) * MCT_BLOCK;
+	ssize_t n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
+
+	if (n != MCT_BLOCK)
+		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read",
+			       d->path);
+	return 0;
+}
+
 const struct mct_tier_ops mct_ssd_tier = {
 	.name = "ssd",
 	.open = ssd_open,
@@ -131,5 +154,7 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.buffer_get = mct_ssd_buffer_get,
 	.buffer_put = mct_ssd_buffer_put,
 	.write_start = mct_ssd_write_start,
+	.data_next = ssd_data_next,
+	.note = ssd_note,
 	.close = ssd_close,
 };

@@ -3,7 +3,9 @@
  *
  * mct_conf.path names an existing directory or a block device.  A directory holds a file "mooncake-N.ssd" for each
  * process that uses it at the same time; a process takes the first one that no other process has locked, with its
- * content, or makes a new one.  A block device must be empty or one that this tier has used before.
+ * content, or makes a new one.  A file that has other content is refused, as is a block device whose first or last MiB
+ * is not zero.  A zero one is initialised only with mct_conf.format; a device that this tier has used before needs no
+ * such permission.
  *
  * Kinds: "auto" (default): io_uring, or threads where the kernel refuses it; "threads".
  *
@@ -11,7 +13,8 @@
  * free space, less the space that other owners of the directory may still use.  A medium with content never shrinks.
  * The file is sparse: space is used as it is written.
  *
- * Layout: a header of one block at offset 0, the bytes of the medium from 1 MiB on. */
+ * Layout: a header of one block at offset 0, the owner's notes in the next 255 blocks, the bytes of the medium from
+ * 1 MiB on. */
 #ifndef MCT_SSD_H
 #define MCT_SSD_H
 

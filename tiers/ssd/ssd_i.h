@@ -9,6 +9,7 @@
 #include "tiers/ssd/ssd.h"
 
 #define MCT_SSD_DATA_AT (1u << 20)
+_Static_assert((1 + MCT_NOTE_BLOCKS) * MCT_BLOCK <= MCT_SSD_DATA_AT, "the notes are between header and data");
 /* A read of any bytes needs whole blocks. */
 #define MCT_SSD_BUF (MCT_PIECE_MAX + 2 * MCT_BLOCK)
 #define MCT_SSD_BUCKETS 256u
@@ -54,6 +55,10 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf);
 int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size);
 /* Write the header. */
 int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY]);
+
+/* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
+ * @ret says what was found.  Changes nothing.  -EIO, ... */
+int mct_ssd_content(int fd, uint64_t size, char *ret, size_t ret_len);
 
 /* piece.c */
 int mct_ssd_pieces_open(struct mct_ssd *d, uint64_t bytes);

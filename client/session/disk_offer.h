@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * disk_offer.h - the objects on a disk, offered to a master that has no journal of them.
+ *
+ * All blocks of the disk are read once, for the records in them (tiers/ssd/record.h), and the objects that these name
+ * are offered in batches, in the order of their offsets.  The bytes are not compared here: every read does that. */
+#ifndef MCS_DISK_OFFER_H
+#define MCS_DISK_OFFER_H
+
+#include "client/session/disks.h"
+#include "common/thread.h"
+
+/* Takes as long as reading the disk.  0: all were offered, and the master knows that; -ECANCELED: @stop is set; else
+ * try again.  One thread at a time. */
+int mcs_disk_offer(struct mcs_session *s, const struct mcs_disk_offered *o, struct mc_stop *stop);
+
+#endif
