@@ -27,6 +27,7 @@ struct disk {
 	uint64_t epoch;
 	struct mcp_id pool;
 	uint64_t server;	/* process of the master that this process mounted it at, as mcs_terms; 0: none */
+	bool confirms;		/* the master wants its objects to be compared (confirm.h) */
 };
 
 struct mcs_disks {
@@ -191,7 +192,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes("tcp", 3), .unfenced = !fenced, .medium = MCP_MEDIUM_DISK,
 		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
-		.seen = d->server,
+		.seen = d->server, .confirms = 1,
 	};
 	pthread_mutex_unlock(&ds->lock);
 	if (r == 0)
@@ -202,6 +203,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 	pthread_mutex_lock(&ds->lock);
 	/* 0 if another one may have answered. */
 	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
+	d->confirms = reply.confirm;
 	pthread_mutex_unlock(&ds->lock);
 	if (reply.reattached)
 		mc_info("client", "the master knows the objects of our disk segment=%s objects=%llu", name,
@@ -255,6 +257,34 @@ int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadl
 	if (!d || __atomic_exchange_n(&d->removed, true, __ATOMIC_SEQ_CST))
 		return 0;
 	return disks_unmount(d, s, false, deadline);
+}
+
+bool mcs_disks_confirm(struct mcs_disks *d)
+{
+	bool any = false;
+
+	if (!d)
+		return false;
+	MC_LOCKED(&d->lock);
+	for (unsigned i = 0; i < d->n; i++)
+		any |= d->disk[i].confirms;
+	return any;
+}
+
+bool mcs_disks_confirm_take(struct mcs_disks *d, unsigned i, struct mcp_id *ret)
+{
+	if (!d || i >= d->n)
+		return false;
+	MC_LOCKED(&d->lock);
+	*ret = d->disk[i].confirms ? d->disk[i].segment : (struct mcp_id){ 0, 0 };
+	d->disk[i].confirms = false;
+	return true;
+}
+
+void mcs_disks_confirm_again(struct mcs_disks *d, unsigned i)
+{
+	MC_LOCKED(&d->lock);
+	d->disk[i].confirms = true;
 }
 
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len)

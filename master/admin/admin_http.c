@@ -98,6 +98,8 @@ static const char *state_name(uint8_t shown)
 		return "DRAINED";
 	case MCP_SEG_SILENT:
 		return "SILENT";
+	case MCP_SEG_CONFIRMING:
+		return "CONFIRMING";
 	default:
 		return "UNMOUNTING";
 	}

@@ -191,7 +191,7 @@ static void version_2_is_understood(void **state)
 
 static void version_3_is_as_it_was(void **state)
 {
-	assert_int_equal(check_version(3), 32);
+	assert_int_equal(check_version(3), 33);
 }
 
 /* Masters of version 3 before high availability sent no takeover_ms. */
@@ -210,6 +210,22 @@ static void a_register_reply_without_takeover_is_understood(void **state)
 	free(t);
 }
 
+/* Owners of version 3 before comparisons with snapshots sent no confirms. */
+static void a_mount_without_confirms_is_understood(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	struct mcp_mount msg;
+	char dir[4096];
+
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
+	read_transcript(path_of(dir, "mount"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_mount, t->data[0] + MCP_FRAME_HEADER,
+				    t->len[0] - MCP_FRAME_HEADER - sizeof(msg.confirms), &msg), 0);
+	assert_int_equal(msg.seen, 8101815670912281193);
+	assert_int_equal(msg.confirms, 0);
+	free(t);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +233,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(version_2_is_understood),
 		cmocka_unit_test(version_3_is_as_it_was),
 		cmocka_unit_test(a_register_reply_without_takeover_is_understood),
+		cmocka_unit_test(a_mount_without_confirms_is_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {
