@@ -44,6 +44,8 @@ const char *mcs_segment_state_name(uint8_t state)
 		return "drained";
 	case MCP_SEG_UNMOUNTING:
 		return "unmounting";
+	case MCP_SEG_CONFIRMING:
+		return "confirming";
 	default:
 		return "unknown";
 	}

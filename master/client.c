@@ -255,7 +255,7 @@ static bool segment_served(struct mcm *m, const struct mcm_segment *s)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
-	return c && c->sessions && mcm_segment_state(s) == MCP_SEG_OK;
+	return c && c->sessions && mcm_segment_attached(s);
 }
 
 /* Does the request conflict with other segments, or with @s, the known segment of the same id
@@ -295,7 +295,7 @@ static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct 
 
 	if (mcp_id_eq(s->client, rq->client))
 		return 0;
-	if (old && old->sessions && mcm_segment_state(s) == MCP_SEG_OK)
+	if (old && old->sessions && mcm_segment_attached(s))
 		return s->epoch == rq->epoch ?
 			mc_fail(-MC_EOWNER, "the segment's owner is still connected") :
 			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment with this id");
@@ -312,6 +312,9 @@ static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct 
 
 static void segment_drop(struct mcm *m, struct mcm_client *c, struct mcm_segment *s)
 {
+	if (s->unproven)
+		mcm_confirm_rest(m, s, MCM_CONFIRM_LOST);
+	s->unproven = false;
 	mcm_journal_segment_gone(m, s);
 	mcm_segments_remove(&m->segments, s);
 	mcm_quarantine_unmounted(m);
@@ -325,28 +328,6 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 
 	segment_drop(m, c, s);
 	mcm_client_unneeded(&m->clients, c);
-}
-
-void mcm_clients_drop_unproven(struct mcm *m)
-{
-	struct mcm_segments *ss = &m->segments;
-
-	pthread_mutex_lock(&m->clients.lock);
-	pthread_rwlock_wrlock(&ss->lock);
-	for (unsigned i = ss->n_live; i--;) {
-		struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (!s->unproven)
-			continue;
-		mc_info(LOG, "dropping a segment of the snapshot: its owner has not come segment=%s objects=%llu",
-			s->name, (unsigned long long)mcm_load_relaxed(&s->objects));
-		s->unproven = false;
-		mcm_client_drop_segment(m, s);
-	}
-	pthread_rwlock_unlock(&ss->lock);
-	pthread_mutex_unlock(&m->clients.lock);
-	/* The evictor removes their objects. */
-	mc_stop_kick(&m->evictor_stop);
 }
 
 /* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of
@@ -407,22 +388,43 @@ static uint64_t mount_size(const struct mcm *m, const struct mcm_segment *s, con
 	return most;
 }
 
+/* Its objects are from a snapshot, and another master may have served its memory since that was written. */
+static bool is_doubtful(const struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
+{
+	return s->unproven && (!rq->seen || rq->seen != m->snapshot_proof || s->confirm.doubted);
+}
+
+/* The owner of @s is back with the memory. */
+static void segment_attach(struct mcm *m, struct mcm_segment *s, bool confirms)
+{
+	if (confirms) {
+		mcm_segments_set_confirming(&m->segments, s);
+		return;
+	}
+	if (s->unproven)
+		mcm_confirm_rest(m, s, MCM_CONFIRM_PROVEN);
+	s->unproven = false;
+	mcm_segments_set_silent(&m->segments, s, false);
+}
+
 static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
 {
 	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
 	struct mcm_client *c = client_get(m, asked->client);
 	struct mcp_mount capped = *asked;
 	const struct mcp_mount *rq = &capped;
+	bool doubtful = s && is_doubtful(m, s, asked), confirms = doubtful && s->confirm.n;
 	int r;
 
-	/* After a snapshot was restored: another master has served this memory since, so its objects may be others. */
-	if (s && s->unproven && (!asked->seen || asked->seen != m->snapshot_proof))
-		s->epoch = ~asked->epoch;
 	capped.size = mount_size(m, s, asked);
 
 	if (!c)
 		return -ENOMEM;
 	r = check_others(m, s, rq);
+	/* A snapshot does not know the ranges of later puts. */
+	if (r == 0 && doubtful && rq->unfenced)
+		r = mc_fail(-MC_EUNAVAILABLE, "a process on the owner's host is still copying into the segment, which "
+			    "is known from a snapshot only");
 	if (r == 0 && s)
 		r = segment_take_over(m, s, rq);
 	/* The same memory, possibly enlarged. */
@@ -430,11 +432,16 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		r = segment_grow(m, s, rq->size);
 	if (r < 0)
 		return r;
+	if (confirms && !rq->confirms && s->epoch == rq->epoch) {
+		mcm_confirm_rest(m, s, MCM_CONFIRM_OLD);
+		s->unproven = false;
+		s->epoch = ~rq->epoch;
+	}
 	if (s && s->epoch == rq->epoch) {
 		mcm_segments_describe(&m->segments, s, rq);
-		s->unproven = false;
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
-		mcm_segments_set_silent(&m->segments, s, false);
+		segment_attach(m, s, confirms);
+		ret->confirm = confirms;
 		ret->reattached = 1;
 		ret->objects = mcm_load_relaxed(&s->objects);
 	} else {
@@ -477,7 +484,7 @@ static int check_record(const struct mcm_segment_record *rec)
 	return check_mount(rec->client, &rq);
 }
 
-int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
+int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, bool unproven)
 {
 	struct mcm_segment *s;
 	struct mcm_client *c;
@@ -496,6 +503,8 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec)
 		mcm_client_unneeded(&m->clients, c);
 		return r;
 	}
+	s->unproven = unproven;
+	s->confirm.doubted = rec->unproven;
 	s->silent_ms = mcm_now_ms(m);
 	c->hidden = true;
 	client_own(&m->clients, c, s);
@@ -528,12 +537,12 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, s
 		mc_warn(LOG, "cannot mount a segment: %s", mc_err_detail(r));
 		return r;
 	}
-	mcm_grace_proven(m);
 	if (ret->reattached)
 		mc_metric_add(&remounts, 1);
 	else
 		mcm_tasks_mounted(m, rq->name);
 	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
+		ret->confirm ? "segment mounted again, its owner compares the objects of the snapshot" :
 		ret->reattached ? "segment mounted again with its objects" : "segment mounted",
 		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,
 		(unsigned long long)ret->objects);

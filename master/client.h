@@ -65,9 +65,9 @@ int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint
 /* The same, but a later owner may mount the segment again with its objects, as if this owner had fallen silent. */
 int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment);
 
-/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  -MC_EPARAM,
- * -ENOMEM. */
-int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec);
+/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  @unproven: its objects may have
+ * changed (snapshot/confirm.h).  -MC_EPARAM, -ENOMEM. */
+int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, bool unproven);
 
 /* ---- clients' lock held; for mcm_client_drop_*() the segments' lock for writing too ---- */
 
@@ -75,8 +75,6 @@ struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
 /* Forget the client unless it has a connection or a segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
 void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
-/* Drop the segments that are still unproven.  Takes both tables' locks. */
-void mcm_clients_drop_unproven(struct mcm *m);
 /* Drop the segments of processes that @by's owner has replaced; during the grace period of a
  * restart only remember that there are some (mcm_clients.replaced). */
 void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);

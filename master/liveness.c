@@ -245,6 +245,7 @@ static uint64_t segment_due_ms(struct mcm *m, const struct mcm_segment *s)
 
 	switch (mcm_segment_state(s)) {
 	case MCP_SEG_OK:
+	case MCP_SEG_CONFIRMING:
 		c = mcm_client_find(&m->clients, s->client);
 		return (c ? c->seen_ms : 0) + m->conf.client_ttl;
 	case MCP_SEG_SILENT:
@@ -284,7 +285,7 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 	unsigned long long objects = mcm_load_relaxed(&s->objects);
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
-	if (mcm_segment_state(s) != MCP_SEG_OK && now < s->silent_ms + forget_ttl(m, s)) {
+	if (!mcm_segment_attached(s) && now < s->silent_ms + forget_ttl(m, s)) {
 		if (c && !c->offline) {
 			c->offline = true;
 			mc_metric_add(&offlines, 1);
@@ -293,7 +294,7 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 		}
 		return false;
 	}
-	if (mcm_segment_state(s) != MCP_SEG_OK) {
+	if (!mcm_segment_attached(s)) {
 		mc_warn(LOG, "owner was silent for too long, dropping segment=%s objects=%llu",
 			s->name, objects);
 		mcm_client_drop_segment(m, s);

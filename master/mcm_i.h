@@ -48,6 +48,7 @@ struct mcm {
 	bool evict_wanted;
 	uint32_t promise_lease_end;	/* tick at which the last promise lease ends */
 	bool ready;			/* clients are served */
+	uint64_t confirmed[MCM_CONFIRM_RESULTS];	/* copies of a restored snapshot (snapshot/confirm.h) */
 	bool grace_over;		/* restored objects may lose their grace pins (restore_grace.c) */
 	/* each with its own locks */
 	struct mcm_index index;
@@ -77,6 +78,7 @@ struct mcm {
 	/* owned by the monitor */
 	uint64_t grace_until_ms;	/* earliest end of the grace period; 0: it is over, or there was none */
 	uint64_t grace_from_ms;
+	bool unproven;			/* some segment may be unproven (snapshot/confirm.h) */
 	bool awaits;			/* some restored segments may be awaited */
 	uint64_t tick_ns;		/* time of its last tick */
 	uint64_t due_ms;		/* no segment has to be hidden or dropped before */

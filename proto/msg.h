@@ -25,7 +25,9 @@ enum mcp_kind { MCP_KIND_OBJECT, MCP_KIND_DIR, MCP_KIND_SYMLINK, MCP_KIND_SPECIA
 enum mcp_soft_pin { MCP_SOFT_PIN_PRESERVE, MCP_SOFT_PIN_ENABLE, MCP_SOFT_PIN_DISABLE };
 enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
 	/* OK, but takes no new objects; since version 2 */
-	MCP_SEG_DRAINING, MCP_SEG_DRAINED };
+	MCP_SEG_DRAINING, MCP_SEG_DRAINED,
+	/* its owner compares the objects of a snapshot with its memory (CONFIRM); since version 3 */
+	MCP_SEG_CONFIRMING };
 
 enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIA };
 

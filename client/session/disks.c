@@ -36,6 +36,7 @@ struct disk {
 	uint64_t cluster;	/* hash of the cluster_id of the pool's master; 0: not known */
 	bool pending;		/* it has objects of an earlier pool that were not offered yet */
 	bool offers;		/* the master waits for them */
+	bool confirms;		/* the master wants its objects to be compared (confirm.h) */
 };
 
 struct mcs_disks {
@@ -248,7 +249,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
 		.protocol = mcp_bytes("tcp", 3), .unfenced = !fenced, .medium = MCP_MEDIUM_DISK,
 		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
-		.seen = d->server, .offers = d->pending, .cluster = d->cluster,
+		.seen = d->server, .offers = d->pending, .cluster = d->cluster, .confirms = 1,
 	};
 	pthread_mutex_unlock(&ds->lock);
 	if (r == 0)
@@ -260,6 +261,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 	/* 0 if another one may have answered. */
 	disk_mounted(d, &reply);
 	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
+	d->confirms = reply.confirm;
 	pthread_mutex_unlock(&ds->lock);
 	if (reply.reattached)
 		mc_info("client", "the master knows the objects of our disk segment=%s objects=%llu", name,
@@ -325,6 +327,34 @@ int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadl
 	}
 	pthread_mutex_unlock(&d->lock);
 	return r;
+}
+
+bool mcs_disks_confirm(struct mcs_disks *d)
+{
+	bool any = false;
+
+	if (!d)
+		return false;
+	MC_LOCKED(&d->lock);
+	for (unsigned i = 0; i < d->n; i++)
+		any |= d->disk[i].confirms;
+	return any;
+}
+
+bool mcs_disks_confirm_take(struct mcs_disks *d, unsigned i, struct mcp_id *ret)
+{
+	if (!d || i >= d->n)
+		return false;
+	MC_LOCKED(&d->lock);
+	*ret = d->disk[i].confirms ? d->disk[i].segment : (struct mcp_id){ 0, 0 };
+	d->disk[i].confirms = false;
+	return true;
+}
+
+void mcs_disks_confirm_again(struct mcs_disks *d, unsigned i)
+{
+	MC_LOCKED(&d->lock);
+	d->disk[i].confirms = true;
 }
 
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len)

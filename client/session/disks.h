@@ -11,6 +11,7 @@
 #ifndef MCS_DISKS_H
 #define MCS_DISKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/session/session.h"
@@ -42,6 +43,12 @@ int mcs_disks_mount(struct mcs_disks *d, struct mcp_client *c, struct mcs_sessio
 void mcs_disks_leave(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline);
 /* Remove all from the pool, with their objects, and offer none any more; returns the first error. */
 int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadline);
+
+/* Does the master wish to have the objects of a disk compared (confirm.h)? */
+bool mcs_disks_confirm(struct mcs_disks *d);
+/* False: there is no @i-th disk.  Take the wish for it: *ret is its segment, zero: there was none; or renew it. */
+bool mcs_disks_confirm_take(struct mcs_disks *d, unsigned i, struct mcp_id *ret);
+void mcs_disks_confirm_again(struct mcs_disks *d, unsigned i);
 
 /* The medium of a segment, if it has [@offset, @offset + @len); NULL. */
 struct mct_medium *mcs_disks_at(const struct mcs_disks *d, struct mcp_id segment, uint64_t offset, uint64_t len);

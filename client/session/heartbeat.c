@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/direct/direct.h"
+#include "client/session/confirm.h"
 #include "client/session/masters.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -154,7 +155,7 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 		return r;
 	if (reply.reattach)
 		mcs_background_remount(h->s->background);
-	if (reply.tasks)
+	if (reply.tasks || mcs_confirm_wanted(h->s))
 		mcs_mover_kick(h->s->mover);
 	h->n_fenced = 0;
 	heartbeat_fence(h, &reply.fences);

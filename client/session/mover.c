@@ -15,6 +15,7 @@
 
 #include "client/layout.h"
 #include "client/direct/put_i.h"
+#include "client/session/confirm.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -232,6 +233,12 @@ static void *mover_main(void *arg)
 	int r;
 
 	while (!mc_stop_wait(&m->stop, IDLE_MS)) {
+		r = mcs_confirm(m->s, &m->stop);
+		if (r == -ECANCELED)
+			break;
+		if (r < 0)
+			mc_warn("client", "comparing our memory with the objects of a snapshot failed, will retry "
+				"error=\"%s\"", mc_err_detail(r));
 		do {
 			r = mover_round(m->s);
 		} while (r > 0 && !mc_stop_wait(&m->stop, 0));

@@ -32,6 +32,8 @@ struct mcs_owner {
 	uint64_t epoch;
 	struct mcp_id pool;		/* that the segment was last offered to; zero: none, or not known */
 	uint64_t server;		/* process of the master that has mounted it, as mcs_terms; 0: none */
+	/* atomic */
+	bool confirms;			/* the master wants its objects to be compared (confirm.h) */
 };
 
 static uint64_t owner_random(void)
@@ -159,6 +161,7 @@ static struct mcp_mount owner_mount_msg(struct mcs_owner *o, struct mcp_id pool,
 		.protocol = mcp_bytes(o->conf.protocol, strlen(o->conf.protocol)),
 		.unfenced = mce_engine_fence(o->conf.engine, NULL, terms->earlier) < 0,
 		.seen = __atomic_load_n(&o->server, __ATOMIC_RELAXED),
+		.confirms = 1,
 	};
 }
 
@@ -168,6 +171,7 @@ static int owner_mounted(struct mcs_owner *o, uint64_t server, const struct mcp_
 {
 	__atomic_store_n(&o->server, server, __ATOMIC_RELAXED);
 	mc_metric_add(&mounts, 1);
+	mcs_owner_confirm_set(o, reply->confirm);
 	if (reply->reattached)
 		mc_debug("client", "the master knows our segment again objects=%llu",
 			 (unsigned long long)reply->objects);
@@ -205,6 +209,24 @@ int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadl
 	if (r < 0)
 		return r;
 	return owner_mounted(o, mcs_session_terms(s).server == terms.server ? terms.server : 0, &reply, &mem);
+}
+
+bool mcs_owner_confirms(const struct mcs_owner *o)
+{
+	return o && __atomic_load_n(&o->confirms, __ATOMIC_ACQUIRE);
+}
+
+bool mcs_owner_confirm_take(struct mcs_owner *o, struct mcp_id *ret)
+{
+	if (!o || !__atomic_exchange_n(&o->confirms, false, __ATOMIC_ACQ_REL))
+		return false;
+	*ret = o->segment;
+	return true;
+}
+
+void mcs_owner_confirm_set(struct mcs_owner *o, bool wish)
+{
+	__atomic_store_n(&o->confirms, wish, __ATOMIC_RELEASE);
 }
 
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len)

@@ -6,6 +6,7 @@
 #ifndef MCS_OWNER_H
 #define MCS_OWNER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/session/session.h"
@@ -40,6 +41,11 @@ int mcs_owner_mount(struct mcs_owner *o, struct mcp_client *c, struct mcp_id poo
 int mcs_owner_remount(struct mcs_owner *o, struct mcs_session *s, uint64_t deadline);
 /* The @len bytes of the segment at @offset; NULL: not this owner's segment, or out of its bounds. */
 const void *mcs_owner_at(const struct mcs_owner *o, struct mcp_id segment, uint64_t offset, uint64_t len);
+/* Does the master wish to have the objects of this segment compared (confirm.h)?  Take the wish, if there is one; or
+ * set it. */
+bool mcs_owner_confirms(const struct mcs_owner *o);
+bool mcs_owner_confirm_take(struct mcs_owner *o, struct mcp_id *ret);
+void mcs_owner_confirm_set(struct mcs_owner *o, bool wish);
 /* Keep the identity words there from now on; -EINVAL: @o is NULL. */
 int mcs_owner_keep_at(struct mcs_owner *o, uint64_t *identity);
 /* The segment's file, and how many of its bytes may be mapped; -EINVAL: @o is NULL. */

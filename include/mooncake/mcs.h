@@ -592,7 +592,7 @@ struct mcs_segment {
 	char id[44];			/* upstream's form: two decimal numbers joined by '-' */
 	char name[256];
 	uint64_t size, used, largest_free, objects;
-	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting"; static */
+	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting", "confirming"; static */
 	int on_disk;
 };
 /* Array of all segments; free() it.  Number of them. */

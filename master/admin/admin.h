@@ -38,6 +38,10 @@ void mcm_admin_snapshot_verify(struct mc_http_request *rq, void *arg);
 void mcm_admin_snapshot_restore(struct mc_http_request *rq, void *arg);
 void mcm_admin_failover(struct mc_http_request *rq, void *arg);
 
+/* ---- admin_quarantine.c ---- */
+void mcm_admin_quarantine(struct mc_http_request *rq, void *arg);
+void mcm_admin_quarantine_release(struct mc_http_request *rq, void *arg);
+
 /* ---- admin_soft_pin.c ---- */
 void mcm_admin_soft_pin(struct mc_http_request *rq, void *arg);
 

@@ -102,6 +102,8 @@ static const char *state_name(uint8_t shown)
 		return "DRAINED";
 	case MCP_SEG_SILENT:
 		return "SILENT";
+	case MCP_SEG_CONFIRMING:
+		return "CONFIRMING";
 	default:
 		return "UNMOUNTING";
 	}
@@ -281,6 +283,8 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false) \
 	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false) \
 	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false) \
+	X("GET", "/api/v1/quarantine", mcm_admin_quarantine, false) \
+	X("POST", "/api/v1/quarantine/release", mcm_admin_quarantine_release, false) \
 	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
 	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false) \
 	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false) \

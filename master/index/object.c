@@ -169,8 +169,8 @@ bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
 	if (!o->range || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
 		return true;
 	n = mcm_object_extents(&m->index, o, p);
-	for (i = 1; i < n; i++)
-		if (mcm_segment_readable(mcm_segment(&m->segments, p[i].segment)))
+	for (i = 0; i < n; i++)
+		if (mcm_confirm_state(mcm_segment(&m->segments, p[i].segment), o, p[i].range) == MCP_SEG_OK)
 			return true;
 	return false;
 }
@@ -184,9 +184,10 @@ int mcm_object_missing(const struct mcm *m, const struct mcm_object *o)
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 
 		/* The owner may have returned since the caller looked. */
-		if (__atomic_load_n(&s->awaited, __ATOMIC_ACQUIRE) || mcm_segment_readable(s))
+		if (__atomic_load_n(&s->awaited, __ATOMIC_ACQUIRE) ||
+		    mcm_confirm_state(s, o, p[i].range) == MCP_SEG_OK)
 			return mc_fail(-MC_ENOTREADY, "the master restarted, and the owner of the object has not "
-				       "returned yet; try again");
+				       "returned yet, or not compared it with its memory; try again");
 	}
 	return -MC_ENOOBJECT;
 }

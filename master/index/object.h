@@ -48,6 +48,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARK_RETIRING 0x04u	/* the copy ext.retiring is freed when no pin is left */
 #define MCM_MARK_ATTRS 0x10u	/* it has attributes (attrs.h) */
 #define MCM_MARK_ADOPTED 0x20u	/* from a disk of another pool (task/adopt.h) */
+#define MCM_MARK_UNCONFIRMED 0x40u	/* from a snapshot; its copies count as snapshot/confirm.h says */
 #define MCM_MARK_RESTORED 0x08u	/* one pin stands for possible readers of an earlier master */
 
 struct mcm_extent {

@@ -153,6 +153,7 @@ void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment
 		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
 		.medium = s->medium, .high = s->high, .low = s->low, .policy = s->own_policy,
+		.unproven = s->unproven,
 	};
 }
 

@@ -112,8 +112,6 @@ void mcm_grace_extend(struct mcm *m, uint64_t ms);
 /* For the monitor, which decides when the grace period is over. */
 void mcm_grace_tick(struct mcm *m);
 bool mcm_grace_active(const struct mcm *m);
-/* After a mount, without locks: a restored snapshot is an ordinary state once no segment of it is unproven. */
-void mcm_grace_proven(struct mcm *m);
 /* For the evictor: release some grace pins after the end of the grace period.  True: there are more to release. */
 bool mcm_grace_release(struct mcm *m);
 /* Any thread: may there still be objects with a grace pin? */

@@ -26,7 +26,7 @@ struct mcm_journal {
 	uint64_t interval_ms;		/* time after which a checkpoint is due, 0: none */
 	uint8_t boot[MCM_BOOT_ID];	/* of the machine; all zero: unknown */
 	uint64_t restored;
-	enum mcm_origin origin;		/* of the restored state */
+	enum mcm_origin origin;		/* of the restored state; later owned by the monitor */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	struct mcm_check *check;	/* not NULL: only read, and report faults here */
 	/* guarded by lock, innermost */

@@ -180,23 +180,21 @@ static int journal_begin(struct mcm *m, uint64_t sequence)
 	return 0;
 }
 
-/* From here on the state is an ordinary one, except that owners must prove that they know no later master.  If this
- * process ends before they had time for that, the next one believes none. */
+/* From here on the state is an ordinary one, except that segments are unproven, as their records say.  An older master
+ * would not understand that: the mark makes it believe no object until the last segment is proven. */
 static int journal_from_snapshot(struct mcm *m)
 {
 	struct mcm_journal *j = m->journal;
-	struct mcm_segments *ss = &m->segments;
+	const struct mcm_segments *ss = &m->segments;
+	bool unproven = mcm_confirm_begin(m);
 
 	if (j->origin == MCM_ORIGIN_JOURNAL)
 		return 0;
-	if (j->origin == MCM_ORIGIN_NOTES && j->based)
-		return mcm_snapshot_mark(j->dirfd, MCM_ORIGIN_JOURNAL);
-	for (unsigned i = 0; i < ss->n_live; i++)
-		ss->at[ss->live[i]]->unproven = true;
-	/* Nothing waits for owners without objects. */
-	if (!m->awaits)
-		mcm_clients_drop_unproven(m);
-	return mcm_snapshot_mark(j->dirfd, m->awaits ? MCM_ORIGIN_NOTES : MCM_ORIGIN_JOURNAL);
+	for (unsigned i = 0; i < ss->n_live && j->origin == MCM_ORIGIN_SNAPSHOT; i++)
+		mcm_journal_segment(m, ss->at[ss->live[i]]);
+	mcm_journal_catch_up(m);
+	j->origin = unproven ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_JOURNAL;
+	return mcm_snapshot_mark(j->dirfd, j->origin);
 }
 
 static void warn_unknown_boot(const struct mcm_journal *j)
@@ -225,9 +223,6 @@ int mcm_journal_open(struct mcm *m)
 		r = mcm_snapshot_fetch(m, m->journal->dirfd, &m->journal->origin, &m->snapshot_proof);
 	if (r == 0)
 		r = mcm_restore(m, &next, &again);
-	/* The files of a snapshot that is not true are replaced at once. */
-	if (r == 0 && m->journal->origin == MCM_ORIGIN_NOTES)
-		m->journal->based = false;
 	if (r == 0)
 		r = journal_begin(m, next);
 	if (r == 0)

@@ -207,6 +207,7 @@ void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r)
 	put_int(p, r->high, 1);
 	put_int(p, r->low, 1);
 	put_int(p, r->policy, 1);
+	put_int(p, r->unproven, 1);
 	frame_end(p, MCM_REC_SEGMENT);
 }
 
@@ -494,6 +495,7 @@ int mcm_unpack_segment(const struct mcm_record *r, struct mcm_segment_record *re
 	ret->high = (uint8_t)get_late(&c, 1);
 	ret->low = (uint8_t)get_late(&c, 1);
 	ret->policy = (uint8_t)get_late(&c, 1);
+	ret->unproven = (uint8_t)get_late(&c, 1);
 	return cursor_result(&c, "segment");
 }
 

@@ -78,6 +78,7 @@ struct mcm_segment_record {
 	uint64_t epoch, base, rkey, size;
 	struct mcp_bytes name, endpoint, protocol;	/* borrowed */
 	uint8_t medium, high, low, policy;
+	uint8_t unproven;	/* its objects are from a snapshot, and its owner has not confirmed all of them */
 };
 
 struct mcm_durable_record {

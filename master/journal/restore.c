@@ -172,9 +172,6 @@ static int apply_note(struct load *ld, const struct mcm_record *rec)
 
 	if (r < 0)
 		return r;
-	/* Without its objects it is another pool, and tasks have nothing to move. */
-	if (ld->m->journal->origin == MCM_ORIGIN_NOTES && n.kind != MCM_DURABLE_TENANT)
-		return 0;
 	if (rec->type == MCM_REC_DURABLE)
 		return mcm_durable_set(ld->m, (enum mcm_durable_kind)n.kind, n.name, n.value);
 	mcm_durable_drop(ld->m, (enum mcm_durable_kind)n.kind, n.name);
@@ -203,8 +200,6 @@ static int apply_record(struct load *ld, const struct mcm_record *rec, const uin
 	int r;
 
 	ld->ended = rec->type == MCM_REC_END;
-	if (ld->m->journal->origin == MCM_ORIGIN_NOTES)
-		return rec->type == MCM_REC_DURABLE || rec->type == MCM_REC_DURABLE_GONE ? apply_note(ld, rec) : 0;
 	switch (rec->type) {
 	case MCM_REC_OBJECT:
 	case MCM_REC_RENAMED:

@@ -285,7 +285,7 @@ static int make_segments(struct build *b)
 		record_of(b->r->segment[i], &rec);
 		r = mcm_unpack_segment(&rec, &s);
 		if (r == 0)
-			r = mcm_segment_restore(b->m, &s);
+			r = mcm_segment_restore(b->m, &s, b->m->journal->origin == MCM_ORIGIN_SNAPSHOT || s.unproven);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
@@ -387,6 +387,8 @@ static int take_range(struct build *b, struct claim *p)
 	int r = mcm_alloc_take_at(&s->alloc, at_of(p), p->len, &p->range);
 
 	mcm_segment_used(s);
+	if (r == 0 && s->unproven && p->slot)
+		r = mcm_confirm_note(s, p->slot, p->range);
 	return r;
 }
 
@@ -514,6 +516,8 @@ static void set_extent(struct build *b, uint32_t slot, const struct claim *p, un
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_object_ext *e;
 
+	if (mcm_segment(&m->segments, segment_of(p))->unproven)
+		__atomic_fetch_or(&o->marks, MCM_MARK_UNCONFIRMED, __ATOMIC_RELAXED);
 	if (nth == 0) {
 		mcm_store_relaxed(&o->range, p->range);
 		o->segment = segment_of(p);

@@ -74,35 +74,6 @@ static bool clients_may_come(const struct mcm *m)
 	return now < m->grace_until_ms || now < m->grace_from_ms + beat;
 }
 
-static bool any_unproven(struct mcm *m)
-{
-	struct mcm_segments *ss = &m->segments;
-	bool any = false;
-
-	pthread_rwlock_rdlock(&ss->lock);
-	for (unsigned i = 0; i < ss->n_live; i++)
-		any |= ss->at[ss->live[i]]->unproven;
-	pthread_rwlock_unlock(&ss->lock);
-	return any;
-}
-
-void mcm_grace_proven(struct mcm *m)
-{
-	struct mcm_journal *j = m->journal;
-	enum mcm_origin proven = MCM_ORIGIN_PROVEN;
-	int r;
-
-	if (!j || __atomic_load_n(&j->origin, __ATOMIC_ACQUIRE) != proven || any_unproven(m))
-		return;
-	if (!__atomic_compare_exchange_n(&j->origin, &proven, MCM_ORIGIN_JOURNAL, false, __ATOMIC_ACQ_REL,
-					 __ATOMIC_ACQUIRE))
-		return;
-	mcm_journal_catch_up(m);
-	r = mcm_snapshot_mark(j->dirfd, MCM_ORIGIN_JOURNAL);
-	if (r < 0)
-		mc_warn(LOG, "%s", mc_err_detail(r));
-}
-
 /* An owner that has not returned in the time after which the silence of any owner hides its objects is not
  * awaited any more: clients are told that its objects are missing. */
 static void await_end(struct mcm *m)
@@ -117,10 +88,6 @@ static void await_end(struct mcm *m)
 	for (i = 0; i < ss->n_live; i++)
 		mcm_store_relaxed(&ss->at[ss->live[i]]->awaited, false);
 	pthread_rwlock_unlock(&ss->lock);
-	/* An owner that comes later may come from another master. */
-	if (m->journal && __atomic_load_n(&m->journal->origin, __ATOMIC_ACQUIRE) == MCM_ORIGIN_PROVEN)
-		mcm_clients_drop_unproven(m);
-	mcm_grace_proven(m);
 }
 
 /* Called by the monitor after it has updated the clock; before that, time in which the master was
@@ -128,6 +95,7 @@ static void await_end(struct mcm *m)
 void mcm_grace_tick(struct mcm *m)
 {
 	await_end(m);
+	mcm_confirm_tick(m);
 	if (!m->grace_until_ms || clients_may_come(m))
 		return;
 	m->grace_until_ms = 0;

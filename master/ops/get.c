@@ -34,17 +34,21 @@ static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bo
 
 	for (i = 0; i < n; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
+		uint8_t state = mcm_segment_state(s);
 
 		/* Range and segment id do not change while the object has the range. */
-		if (!all && !mcm_segment_readable(s))
-			continue;
+		if (state != MCP_SEG_OK) {
+			state = mcm_confirm_state(s, o, p[i].range);
+			if (!all && state != MCP_SEG_OK)
+				continue;
+		}
 		/* Those in memory first. */
 		for (at = copies++; at && s->medium < ret[at - 1].medium; at--)
 			ret[at] = ret[at - 1];
 		ret[at] = (struct mcp_replica){
 				.segment = s->id,
 				.offset = mcm_range_offset(&s->alloc, p[i].range),
-				.state = mcm_segment_state(s),
+				.state = state,
 				.medium = s->medium,
 			};
 	}

@@ -128,6 +128,7 @@ void mcm_generation_seen(struct mcm *m, uint64_t seen);
 struct mcm_put_room {
 	unsigned puts;
 	uint64_t keys;
+	uint64_t quarantined;		/* it has reached that limit (quarantine.h); else 0 */
 };
 
 /* The requests of a session run one after another, so no other one begins puts now. */

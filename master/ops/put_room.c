@@ -23,7 +23,10 @@ struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s)
 {
 	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
 	uint64_t puts = (uint64_t)m->conf.max_session_puts, keys = room_keys_max(m);
+	uint64_t quarantined = mcm_quarantine_over(m, s->client);
 
+	if (quarantined)
+		return (struct mcm_put_room){ .quarantined = quarantined };
 	MC_LOCKED(&ps->lock);
 	return (struct mcm_put_room){
 		.puts = s->n_puts < puts ? (unsigned)(puts - s->n_puts) : 0,
@@ -33,6 +36,11 @@ struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s)
 
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len)
 {
+	if (room->quarantined)
+		return mc_fail(-MC_ELIMIT, "quarantine limit reached: %llu bytes of this client's aborted puts wait "
+			       "until it is certain that it writes there no more, the limit is %llu "
+			       "(--max_client_quarantine_ratio); mcctl quarantine shows them",
+			       (unsigned long long)room->quarantined, (unsigned long long)mcm_quarantine_limit(m));
 	if (!room->puts)
 		return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts "
 			       "(--max_session_puts)", m->conf.max_session_puts);

@@ -6,10 +6,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cleanup.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
@@ -17,6 +20,12 @@ MC_COUNTER(discarded, "master_put_start_discard_cnt", "",
 	   "Copies of aborted puts whose ranges were quarantined")
 MC_COUNTER(released, "master_put_start_release_cnt", "", "Quarantined copies that were freed")
 MC_GAUGE(staging, "master_put_start_discarded_staging_size", "", "Bytes in quarantine")
+MC_GAUGE(held, "mooncake_master_quarantined_bytes", "",
+	 "Bytes of ranges that wait until owners have fenced the writers of aborted puts")
+MC_COUNTER(refused, "mooncake_master_quarantine_refused_puts_total", "",
+	   "Requests for puts that were refused because of --max_client_quarantine_ratio")
+MC_COUNTER(ended, "mooncake_master_quarantine_ended_bytes_total", "",
+	   "Bytes of ranges that an operator released from quarantine")
 MC_GAUGE(unconfirmed, "mooncake_master_unconfirmed_fences", "",
 	 "Orders to fence a writer that owners have not confirmed yet")
 
@@ -48,6 +57,7 @@ void mcm_quarantine_done(struct mcm *m)
 	unsigned i;
 
 	mc_metric_add(&unconfirmed, -(int64_t)q->pending);
+	mc_metric_add(&held, -(int64_t)q->bytes);
 	for (i = 0; m->segments.at && i < m->segments.top; i++)
 		fences_free(&m->segments.at[i]->fences);
 	fences_free(&q->confirmed);
@@ -76,10 +86,17 @@ static struct mcm_fence *fence_find(const struct mcm_segment *s, struct mcp_id e
 	return NULL;
 }
 
+/* Who writes, or wrote. */
+struct writer {
+	struct mcp_id engine, client;	/* zero: of an earlier master */
+	uint64_t upto;			/* number of the session */
+	char name[MCM_NAME_MAX + 1], host[MCM_NAME_MAX + 1];
+};
+
 /* The order for the session's ranges in the segment; NULL: no memory. */
-static struct mcm_fence *fence_get(struct mcm *m, struct mcm_segment *s, struct mcp_id engine, uint64_t upto)
+static struct mcm_fence *fence_get(struct mcm *m, struct mcm_segment *s, const struct writer *w)
 {
-	struct mcm_fence *f = fence_find(s, engine, upto);
+	struct mcm_fence *f = fence_find(s, w->engine, w->upto);
 
 	if (f)
 		return f;
@@ -87,8 +104,12 @@ static struct mcm_fence *fence_get(struct mcm *m, struct mcm_segment *s, struct 
 	if (!f)
 		return NULL;
 	f->number = mcm_generation_next(m, 0);
-	f->engine = engine;
-	f->upto = upto;
+	f->engine = w->engine;
+	f->upto = w->upto;
+	f->client = w->client;
+	f->since_ms = mcm_now_ms(m);
+	memcpy(f->name, w->name, sizeof(f->name));
+	memcpy(f->host, w->host, sizeof(f->host));
 	mc_list_push_back(&s->fences, &f->link);
 	__atomic_add_fetch(&m->puts.quarantine.pending, 1, __ATOMIC_RELAXED);
 	mc_metric_add(&unconfirmed, 1);
@@ -113,13 +134,17 @@ static int fence_add(struct mcm_fence *f, struct mcm_aborted *put, struct mcm_ex
 }
 
 /* Hold one range of @a for the session; -ENOMEM: it is not held. */
-static int hold_range(struct mcm *m, struct mcm_aborted *a, struct mcm_extent extent, struct mcp_id engine,
-		      uint64_t upto)
+static int hold_range(struct mcm *m, struct mcm_aborted *a, struct mcm_extent extent, const struct writer *w)
 {
-	struct mcm_fence *f = fence_get(m, mcm_segment(&m->segments, extent.segment), engine, upto);
+	struct mcm_fence *f = fence_get(m, mcm_segment(&m->segments, extent.segment), w);
+	uint64_t bytes;
 
 	if (!f || fence_add(f, a, extent) < 0)
 		return -ENOMEM;
+	bytes = mcm_extent_record_of(m, extent).len << MCM_GRANULE_SHIFT;
+	f->bytes += bytes;
+	__atomic_add_fetch(&m->puts.quarantine.bytes, bytes, __ATOMIC_RELAXED);
+	mc_metric_add(&held, (int64_t)bytes);
 	a->extent[a->copies++] = extent;
 	return 0;
 }
@@ -157,10 +182,25 @@ static void fence_confirmed(struct mcm *m, struct mcm_fence *f)
 	mc_list_remove(&f->link);
 	mc_list_push_back(&m->puts.quarantine.confirmed, &f->link);
 	__atomic_sub_fetch(&m->puts.quarantine.pending, 1, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&m->puts.quarantine.bytes, f->bytes, __ATOMIC_RELAXED);
 	mc_metric_add(&unconfirmed, -1);
+	mc_metric_add(&held, -(int64_t)f->bytes);
 }
 
 /* ---- holding ---- */
+
+static void writer_of(struct mcm *m, const struct mcm_put *put, struct writer *ret)
+{
+	const struct mcm_client *c;
+
+	*ret = (struct writer){ .engine = put->engine, .client = put->client, .upto = put->fence };
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, put->client);
+	if (!c)
+		return;
+	memcpy(ret->name, c->name, sizeof(ret->name));
+	memcpy(ret->host, c->host, sizeof(ret->host));
+}
 
 void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 {
@@ -169,14 +209,16 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	struct mcm_aborted *a;
 	unsigned i, kept = 0;
 	bool unmounted = false;
+	struct writer w;
 
+	writer_of(m, put, &w);
 	pthread_mutex_lock(&q->lock);
 	/* Journal it again: a running checkpoint may have read the shard after it left and the
 	 * quarantine before it came. */
 	mcm_journal_put(m, put->generation, put->extent, put->copies);
 	a = aborted_new(q, put->generation);
 	for (i = 0; a && i < put->copies; i++) {
-		if (hold_range(m, a, put->extent[i], put->engine, put->fence) < 0)
+		if (hold_range(m, a, put->extent[i], &w) < 0)
 			break;
 		kept++;
 		unmounted |= mcm_segment_state(mcm_segment(&m->segments, put->extent[i].segment)) ==
@@ -208,6 +250,7 @@ int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent
 	struct mcm_quarantine *q = &m->puts.quarantine;
 	struct mcm_aborted *a = mc_list_empty(&q->aborted) ? NULL :
 		mc_container_of(q->aborted.prev, struct mcm_aborted, link);
+	const struct writer w = { .upto = q->restored_upto };
 
 	MC_LOCKED(&q->lock);
 	if (a && a->generation != generation)
@@ -215,7 +258,7 @@ int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent
 	if (!a)
 		a = aborted_new(q, generation);
 	/* The record does not name the tenant, so no tenant is charged. */
-	return a ? hold_range(m, a, extent, (struct mcp_id){ 0 }, q->restored_upto) : -ENOMEM;
+	return a ? hold_range(m, a, extent, &w) : -ENOMEM;
 }
 
 /* ---- orders ---- */
@@ -311,6 +354,135 @@ unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct
 	if (any)
 		mc_stop_kick(&m->monitor_stop);
 	return n;
+}
+
+/* ---- the limit, and an operator's view ---- */
+
+uint64_t mcm_quarantine_limit(const struct mcm *m)
+{
+	return (uint64_t)((double)mcm_load_relaxed(&m->segments.capacity) * m->conf.max_client_quarantine_ratio);
+}
+
+/* The quarantine's lock held. */
+static uint64_t bytes_of_client(const struct mcm *m, struct mcp_id client)
+{
+	unsigned top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
+	uint64_t bytes = 0;
+	struct mc_list *at;
+
+	for (unsigned i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		/* That an owner does not answer is not its writers' fault. */
+		if (!mcm_segment_attached(s))
+			continue;
+		mc_list_for_each(at, &s->fences) {
+			const struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
+
+			bytes += mcp_id_eq(f->client, client) ? f->bytes : 0;
+		}
+	}
+	return bytes;
+}
+
+uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client)
+{
+	struct mcm_quarantine *q = &m->puts.quarantine;
+	uint64_t limit, bytes;
+
+	if (!mcm_load_relaxed(&q->bytes))
+		return 0;
+	limit = mcm_quarantine_limit(m);
+	if (mcm_load_relaxed(&q->bytes) <= limit || m->conf.max_client_quarantine_ratio >= 1)
+		return 0;
+	MC_LOCKED(&q->lock);
+	bytes = bytes_of_client(m, client);
+	if (bytes <= limit)
+		return 0;
+	mc_metric_add(&refused, 1);
+	return bytes;
+}
+
+/* The clients' and the quarantine's lock held. */
+static void quarantined_of(struct mcm *m, const struct mcm_segment *s, const struct mcm_fence *f,
+			   struct mcm_quarantined *ret)
+{
+	const struct mcm_client *c = mcm_client_find(&m->clients, f->client);
+
+	*ret = (struct mcm_quarantined){
+		.client = f->client, .bytes = f->bytes, .ranges = f->n, .age_ms = mcm_now_ms(m) - f->since_ms,
+		.connected = c && c->sessions, .served = mcm_segment_attached(s),
+	};
+	memcpy(ret->name, f->name, sizeof(ret->name));
+	memcpy(ret->host, f->host, sizeof(ret->host));
+	memcpy(ret->segment, s->name, sizeof(ret->segment));
+}
+
+unsigned mcm_quarantine_list(struct mcm *m, struct mcm_quarantined *ret, unsigned max)
+{
+	unsigned n = 0, top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
+	struct mc_list *at;
+
+	pthread_mutex_lock(&m->clients.lock);
+	pthread_mutex_lock(&m->puts.quarantine.lock);
+	for (unsigned i = 0; i < top; i++) {
+		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		mc_list_for_each(at, &s->fences)
+			if (n < max)
+				quarantined_of(m, s, mc_container_of(at, struct mcm_fence, link), &ret[n++]);
+	}
+	pthread_mutex_unlock(&m->puts.quarantine.lock);
+	pthread_mutex_unlock(&m->clients.lock);
+	return n;
+}
+
+static void release_locked(struct mcm *m, struct mcp_id client, uint64_t *ret_ranges, uint64_t *ret_bytes)
+{
+	unsigned top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
+	struct mc_list *at, *next;
+
+	for (unsigned i = 0; i < top; i++) {
+		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
+
+		mc_list_for_each_safe(at, next, &s->fences) {
+			struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
+
+			if (!mcp_id_eq(f->client, client))
+				continue;
+			*ret_ranges += f->n;
+			*ret_bytes += f->bytes;
+			fence_confirmed(m, f);
+		}
+	}
+}
+
+int mcm_quarantine_release(struct mcm *m, struct mcp_id client, uint64_t *ret_ranges, uint64_t *ret_bytes)
+{
+	uint64_t ranges = 0, bytes = 0;
+	const struct mcm_client *c;
+	bool lives;
+
+	pthread_mutex_lock(&m->clients.lock);
+	c = mcm_client_find(&m->clients, client);
+	lives = c && c->sessions;
+	if (!lives) {
+		pthread_mutex_lock(&m->puts.quarantine.lock);
+		release_locked(m, client, &ranges, &bytes);
+		pthread_mutex_unlock(&m->puts.quarantine.lock);
+	}
+	pthread_mutex_unlock(&m->clients.lock);
+	if (lives)
+		return mc_fail(-MC_EMODE, "the client is connected, so its process has not ended: kill it first");
+	if (!ranges)
+		return mc_fail(-MC_ENOCLIENT, "no range of such a client is in quarantine");
+	mc_metric_add(&ended, (int64_t)bytes);
+	mc_warn("put", "an operator released ranges from quarantine ranges=%llu bytes=%llu",
+		(unsigned long long)ranges, (unsigned long long)bytes);
+	mc_stop_kick(&m->monitor_stop);
+	*ret_ranges = ranges;
+	*ret_bytes = bytes;
+	return 0;
 }
 
 /* ---- freeing ---- */

@@ -11,11 +11,13 @@
 #define MCM_QUARANTINE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/list.h"
 #include "master/index/object.h"
+#include "master/space/segment.h"
 #include "proto/msg.h"
 
 struct mcm;
@@ -43,13 +45,19 @@ struct mcm_fence {
 		struct mcm_extent extent;
 	} *range;
 	size_t n, cap;
+	uint64_t bytes;			/* of the ranges */
+	uint64_t since_ms;		/* the master's clock */
+	/* the writer; zero and "": one of an earlier master */
+	struct mcp_id client;
+	char name[MCM_NAME_MAX + 1], host[MCM_NAME_MAX + 1];
 };
 
 struct mcm_quarantine {
 	pthread_mutex_t lock;		/* also for mcm_segment.fences */
 	struct mc_list aborted;
 	struct mc_list confirmed;	/* fences whose ranges the monitor frees */
-	unsigned pending;		/* fences that are not confirmed; atomic */
+	unsigned pending;		/* fences that are not confirmed, */
+	uint64_t bytes;			/* and their ranges' bytes; atomic */
 	bool unmounted;			/* a segment with fences was unmounted; atomic */
 	uint64_t restored_upto;		/* numbers up to this one are of earlier masters; atomic */
 };
@@ -67,6 +75,31 @@ int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent
  * has not to @ret; their number. */
 unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct mcp_seq *confirmed,
 			       struct mcp_fence *ret, unsigned max);
+/* ---- the limit, and an operator's view ----
+ *
+ * A writer that stands still keeps its ranges out of the pool for as long as it likes.  Further puts of a client are
+ * refused while its unconfirmed ranges in segments that are in service have more than --max_client_quarantine_ratio of
+ * the pool's memory.  So one client id keeps at most that much and what it had reserved when the limit was reached.  A
+ * process may use several ids; tenants' quotas limit those together, because ranges stay charged. */
+
+/* The client's unconfirmed bytes if it may begin no puts now; 0: it may. */
+uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client);
+/* Bytes that a client may have there. */
+uint64_t mcm_quarantine_limit(const struct mcm *m);
+
+struct mcm_quarantined {
+	struct mcp_id client;
+	char name[MCM_NAME_MAX + 1], host[MCM_NAME_MAX + 1], segment[MCM_NAME_MAX + 1];
+	uint64_t bytes, ranges, age_ms;
+	bool connected;			/* the client has a connection */
+	bool served;			/* the segment's owner is in service */
+};
+/* The unconfirmed orders, at most @max of them; their number. */
+unsigned mcm_quarantine_list(struct mcm *m, struct mcm_quarantined *ret, unsigned max);
+/* An operator states that the client's process has ended: free its ranges without the confirmations of owners.
+ * -MC_ENOCLIENT: it has none; -MC_EMODE: the client has a connection, so its process lives. */
+int mcm_quarantine_release(struct mcm *m, struct mcp_id client, uint64_t *ret_ranges, uint64_t *ret_bytes);
+
 /* A segment with fences may have been unmounted: the monitor frees its ranges. */
 void mcm_quarantine_unmounted(struct mcm *m);
 /* Free the ranges that need to wait no longer. */

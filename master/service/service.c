@@ -195,6 +195,20 @@ static int serve_unmount(struct mcp_session *s, const void *body, size_t len,
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_unmount_reply, &reply);
 }
 
+static int serve_confirm(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_confirm_reply reply;
+	struct mcp_confirm rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_confirm, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_check_registered(s);
+	if (r == 0)
+		r = mcm_confirm(arg, mcp_session_client(s), &rq, &reply);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_confirm_reply, &reply);
+}
+
 /* @caller: whose segments are described with their client id, which allows to act as their owner. */
 static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id caller)
 {
@@ -309,6 +323,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_SET_ATTRS, mcm_serve_set_attrs },
 	{ MCP_BAD_COPY, mcm_serve_bad_copy },
 	{ MCP_JOIN, serve_join },
+	{ MCP_CONFIRM, serve_confirm },
 	{ 0, NULL },
 };
 

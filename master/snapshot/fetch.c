@@ -23,7 +23,9 @@
 
 #define LOG "snapshot"
 #define MARK "from-snapshot"
+/* An older master takes no objects from either. */
 #define NOTES "notes"
+#define UNPROVEN "unproven"
 
 /* ---- the mark ------------------------------------------------------------------------------------ */
 
@@ -40,8 +42,8 @@ static int mark_write(int dirfd, const char *text)
 
 int mcm_snapshot_mark(int dirfd, enum mcm_origin origin)
 {
-	if (origin == MCM_ORIGIN_NOTES)
-		return mark_write(dirfd, NOTES);
+	if (origin == MCM_ORIGIN_UNPROVEN)
+		return mark_write(dirfd, UNPROVEN);
 	if ((unlinkat(dirfd, MARK, 0) < 0 && errno != ENOENT) || fsync(dirfd) < 0)
 		return mc_fail(-errno, "cannot remove " MARK " from the journal's directory");
 	return 0;
@@ -57,7 +59,9 @@ int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
 		return errno == ENOENT ? 0 : mc_fail(-errno, "cannot read " MARK " in the journal's directory");
 	if (read(fd, text, sizeof(text) - 1) < 0)
 		return mc_fail(-errno, "cannot read " MARK " in the journal's directory");
-	*ret = sscanf(text, "last %16" SCNx64, ret_server) == 1 ? MCM_ORIGIN_PROVEN : MCM_ORIGIN_NOTES;
+	*ret = !strcmp(text, UNPROVEN) ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_SNAPSHOT;
+	if (sscanf(text, "last %16" SCNx64, ret_server) != 1)
+		*ret_server = 0;
 	return 0;
 }
 
@@ -175,8 +179,7 @@ static int snapshot_fetch(struct mcm *m, const char *id, int dirfd)
 
 	if (r < 0)
 		return r;
-	/* The standbys of several masters would not know what the state is good for. */
-	if (json_is_true(json_object_get(manifest, "last")) && !m->conf.enable_ha)
+	if (json_is_true(json_object_get(manifest, "last")))
 		snprintf(mark, sizeof(mark), "last %s", json_string_value(json_object_get(manifest, "server")));
 	r = mark_write(dirfd, mark);
 	if (r == 0)

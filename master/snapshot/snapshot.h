@@ -6,10 +6,9 @@
  *	mooncake_master_snapshot/CLUSTER/ID/manifest.json	written last: sizes and checksums of the pieces
  *	mooncake_master_snapshot/CLUSTER/restore.txt		the ID that was chosen to be restored, if any
  *
- * A snapshot is older than the memory that it describes: ranges may have been reused since.  So the objects come back
- * only from the snapshot that a master writes when it ends in an orderly way, and only with owners that no other master
- * has served since (mount.seen of the protocol).  From any other snapshot come the tenants and their quotas; then the
- * pool is a new one, as when a master has lost its journal.
+ * A snapshot is older than the memory that it describes: ranges may have been reused since.  So owners compare the
+ * objects with their memory (confirm.h), unless the snapshot is the one that a master writes when it ends in an orderly
+ * way, and no other master has served the owner since (mount.seen of the protocol).
  *
  * A snapshot reads files and takes no lock of objects, so it does not stop requests. */
 #ifndef MCM_SNAPSHOT_H
@@ -26,9 +25,9 @@ struct mcm_snapshots;
 #define MCM_SNAPSHOT_ID 32	/* bytes of an id, with the NUL: YYYYMMDD_HHMMSS_mmm */
 
 enum mcm_origin {
-	MCM_ORIGIN_JOURNAL,	/* all of it is true */
-	MCM_ORIGIN_PROVEN,	/* objects of owners that prove that nothing has changed */
-	MCM_ORIGIN_NOTES,	/* no objects */
+	MCM_ORIGIN_JOURNAL,	/* all of it is true, or the records of segments say what is unproven */
+	MCM_ORIGIN_SNAPSHOT,	/* all segments are unproven */
+	MCM_ORIGIN_UNPROVEN,	/* as JOURNAL, and there may be unproven segments */
 };
 
 /* Do the options ask for a store of snapshots?  0: no; 1; -EINVAL with a detail. */
@@ -51,12 +50,12 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 int mcm_snapshot_choose(struct mcm *m, const char *id);
 
 /* By mcm_journal_open(): if the directory @dirfd has no state and --enable_snapshot_restore is set, fetch the newest
- * good snapshot.  *ret: the kind of the state in the directory, fetched now or by an earlier start; *ret_server, for
- * MCM_ORIGIN_PROVEN: the master that wrote it. */
+ * good snapshot.  *ret: the kind of the state in the directory, fetched now or by an earlier start; *ret_server: the
+ * master that wrote it when it ended, 0: it went on. */
 int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
 /* Only say which kind of state the directory has. */
 int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
-/* From now on the state in the directory is of this kind: MCM_ORIGIN_NOTES or MCM_ORIGIN_JOURNAL. */
+/* From now on the state in the directory is of this kind: MCM_ORIGIN_UNPROVEN or MCM_ORIGIN_JOURNAL. */
 int mcm_snapshot_mark(int dirfd, enum mcm_origin origin);
 
 #endif

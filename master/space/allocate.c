@@ -331,21 +331,24 @@ static int allocate_evicting(struct allocation *p)
 	return r;
 }
 
-/* After a restart or a change of the leader: there is memory whose owner has not returned yet. */
+/* After a restart or a change of the leader: there is memory whose owner has not returned yet, or compares the objects
+ * of a snapshot with it. */
 static bool owners_awaited(struct mcm *m)
 {
 	struct mcm_segments *ss = &m->segments;
-	bool awaited = false;
+	bool awaited = false, grace = mcm_grace_active(m);
 
-	if (!mcm_grace_active(m))
+	if (!grace && !__atomic_load_n(&ss->n_confirming, __ATOMIC_RELAXED))
 		return false;
 	pthread_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && !awaited; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		/* A connected owner has not mounted its memory yet. */
-		awaited = s->medium == MCP_MEDIUM_MEMORY && (mcm_segment_state(s) == MCP_SEG_SILENT ||
-							     !__atomic_load_n(&s->connected, __ATOMIC_RELAXED));
+		awaited = s->medium == MCP_MEDIUM_MEMORY &&
+			  (mcm_segment_state(s) == MCP_SEG_CONFIRMING ||
+			   (grace && (mcm_segment_state(s) == MCP_SEG_SILENT ||
+				      !__atomic_load_n(&s->connected, __ATOMIC_RELAXED))));
 	}
 	pthread_rwlock_unlock(&ss->lock);
 	return awaited;
@@ -359,7 +362,8 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 		return mc_fail(-MC_ENOSPACE, "no space for %llu bytes without eviction", (unsigned long long)len);
 	mc_metric_add(&alloc_failures, 1);
 	if (owners_awaited(m))
-		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet");
+		return mc_fail(-MC_ENOTREADY, "the owners of memory have not returned yet, or not compared the "
+			       "objects of a snapshot with it");
 	if (len <= largest && mcm_grace_pins_left(m))
 		return mc_fail(-MC_ENOTREADY, "clients of the last master may still read the objects in the memory");
 	if (!largest)

@@ -68,6 +68,7 @@ void mcm_segments_done(struct mcm_segments *ss)
 		segment_contents_free(ss->at[i]);
 		pthread_mutex_destroy(&ss->at[i]->lock);
 		pthread_mutex_destroy(&ss->at[i]->run_lock);
+		mcm_confirm_done(&ss->at[i]->confirm);
 		free(ss->at[i]);
 	}
 	if (ss->evict_shared)
@@ -233,17 +234,21 @@ static void totals_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t
 
 static bool state_hides(uint8_t state)
 {
-	return state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
+	return state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING || state == MCP_SEG_CONFIRMING;
 }
 
 static void segment_set_state(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
 {
-	unsigned hidden = ss->n_hidden - state_hides(mcm_segment_state(s)) + state_hides(state);
+	uint8_t was = mcm_segment_state(s);
+	unsigned hidden = ss->n_hidden - state_hides(was) + state_hides(state), confirming = ss->n_confirming;
 
+	confirming = confirming - (was == MCP_SEG_CONFIRMING) + (state == MCP_SEG_CONFIRMING);
 	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
 	/* After the state: a reader between the two may see an object, or wait for it, but never miss it. */
-	__atomic_store_n(&s->awaited, false, __ATOMIC_RELEASE);
+	if (state != MCP_SEG_CONFIRMING)
+		__atomic_store_n(&s->awaited, false, __ATOMIC_RELEASE);
 	__atomic_store_n(&ss->n_hidden, hidden, __ATOMIC_RELAXED);
+	__atomic_store_n(&ss->n_confirming, confirming, __ATOMIC_RELAXED);
 }
 
 /* The segment's lock is held too. */
@@ -312,6 +317,7 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->run_lock, NULL);
+	pthread_mutex_init(&s->confirm.lock, NULL);
 	mc_list_init(&s->fences);
 	s->index = (uint16_t)ss->top;
 	s->room = &ss->room[s->index];
@@ -444,6 +450,11 @@ void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, boo
 {
 	segment_set_state(ss, s, silent ? MCP_SEG_SILENT : MCP_SEG_OK);
 	mcm_segment_usable(ss, s);
+}
+
+void mcm_segments_set_confirming(struct mcm_segments *ss, struct mcm_segment *s)
+{
+	segment_set_state(ss, s, MCP_SEG_CONFIRMING);
 }
 
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)

@@ -16,6 +16,7 @@
 #include "master/memory/alloc.h"
 #include "master/space/backlog.h"
 #include "master/space/candidates.h"
+#include "master/snapshot/confirm.h"
 #include "master/space/evict_policy.h"
 #include "proto/msg.h"
 
@@ -75,13 +76,14 @@ struct mcm_segment {
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
 	bool adopting;			/* a disk that gets no copies yet; also read without the lock (task/adopt.h) */
-	bool unproven;			/* from a snapshot: see mount.seen */
+	bool unproven;			/* from a snapshot, and its owner has not confirmed all objects */
 	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in
 	 * the list of unused structs */
 	struct mc_list link;
 	/* guarded by the quarantine's lock */
 	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
+	struct mcm_confirm confirm;	/* of an unproven segment */
 	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
 	pthread_mutex_t run_lock;
 	struct {
@@ -103,7 +105,8 @@ struct mcm_segments {
 	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
-	unsigned n_hidden;		/* segments whose objects readers cannot see; atomic */
+	unsigned n_hidden;		/* segments with objects that readers cannot see; atomic */
+	unsigned n_confirming;		/* segments in that state; atomic */
 	uint64_t largest;		/* bytes of the largest mounted segment of memory; atomic */
 	unsigned n_largest;		/* number of segments of that size */
 	uint64_t capacity;		/* sum of all mounted segments of memory; atomic */
@@ -144,6 +147,14 @@ static inline uint8_t mcm_segment_state(const struct mcm_segment *s)
 static inline bool mcm_segment_readable(const struct mcm_segment *s)
 {
 	return mcm_segment_state(s) == MCP_SEG_OK;
+}
+
+/* Its owner serves it, but maybe not all of its objects. */
+static inline bool mcm_segment_attached(const struct mcm_segment *s)
+{
+	uint8_t state = mcm_segment_state(s);
+
+	return state == MCP_SEG_OK || state == MCP_SEG_CONFIRMING;
 }
 
 /* A segment's owner, also read without the table's lock: then two owners may be mixed while it changes. */
@@ -212,6 +223,8 @@ void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s, const
 int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t size);
 /* @s is mounted.  Lock held for writing. */
 void mcm_segments_set_silent(struct mcm_segments *ss, struct mcm_segment *s, bool silent);
+/* Its owner is back, and compares its objects with its memory (snapshot/confirm.h).  Lock held for writing. */
+void mcm_segments_set_confirming(struct mcm_segments *ss, struct mcm_segment *s);
 /* Unmount: readers no longer see its objects, the background evictor removes them, and it leaves
  * its owner's list.  Lock held for writing. */
 void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s);

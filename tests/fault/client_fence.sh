@@ -4,6 +4,7 @@
 # another put before its owner has fenced it: when the writer goes on, the other clients' objects are unchanged.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/fault/client_lib.sh"
+requires jq
 
 held=0
 stopped() {
@@ -61,9 +62,19 @@ ends_by() {
 	sleep 3
 }
 
+ctl() {
+	"$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" "$@"
+}
+
+# writer FILTER - of the first writer whose memory is in quarantine
+writer() {
+	ctl --json quarantine | jq -r ".writers[0]$1"
+}
+
 flags=(--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --client_ttl=2 --journal_dir="$tmp/journal")
 start_master "${flags[@]}"
 start_actor owner own 32
+ACTOR_OWNER=$ACTOR_PID
 wait_pool 10 capacity $((32 * MIB))
 
 for how in timeout restart; do
@@ -74,6 +85,15 @@ for how in timeout restart; do
 	actor_status 2 3000 put other $((20 * MIB)) 2
 	grep -q 'error -1006' "$tmp/actor.out" || fail "not the error of a full pool: $(cat "$tmp/actor.out")"
 	actor_status 0 5000 put other $((8 * MIB)) 2
+	# An operator sees it, and cannot take the memory back while the process lives.
+	[ "$(writer .bytes)" -ge $((20 * MIB)) ] || fail "the quarantine is $(ctl quarantine)"
+	[ "$(metric "$MASTER_HTTP" mooncake_master_quarantined_bytes)" -ge $((20 * MIB)) ] || fail "the metric is wrong"
+	if [ "$how" = timeout ]; then
+		fails ctl quarantine release "$(writer .client)"
+		grep -q 'with --dead' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+		fails ctl quarantine release "$(writer .client)" --dead
+		grep -q 'is connected' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	fi
 	goes_on $((8 * MIB))
 
 	# Killed, the writer is fenced when its process has ended.
@@ -93,3 +113,19 @@ for how in timeout restart; do
 	actor_status 0 20000 put other $((20 * MIB)) 2
 	goes_on $((20 * MIB))
 done
+
+# An owner that cannot learn that the writer has ended: the operator says so.
+kill_pid "$ACTOR_OWNER"
+MC_FAULTS=client.heartbeat.fence=error:EAGAIN start_actor blind own 32
+wait_pool 20 capacity $((64 * MIB))
+begin engine.copy.chunk=stop@150
+kill_pid "$slow"
+quarantined() {
+	[ "$(writer .connected)" = false ]
+}
+wait_for 20 quarantined
+ctl quarantine | found " gone "
+actor_status 2 1000 put other $((20 * MIB)) 2
+ctl quarantine release "$(writer .client)" --dead | found "released 1 ranges"
+wait_pool 20 used 0
+actor_status 0 5000 put other $((20 * MIB)) 2

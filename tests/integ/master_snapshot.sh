@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Snapshots in a directory and on a real S3 server: objects come back on another machine after an orderly end, and never
-# after anything else; a damaged snapshot is passed over; old ones are deleted, and nothing else.
+# Snapshots in a directory and on a real S3 server: objects come back on another machine after an orderly end, and after a
+# kill those whose bytes their owner still has, never with others; a damaged snapshot is passed over; old ones are
+# deleted, and nothing else.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/s3.sh"
 mcctl=$top_builddir/tools/mcctl
@@ -19,11 +20,41 @@ start() {
 		--snapshot_object_store_type="$type" --client_ttl=5 "$@"
 }
 
+# put_all - small objects, and one with a trailer
+put_all() {
+	local i
+	for ((i = 0; i < OBJECTS; i++)); do
+		echo "value $i" >"$tmp/value"
+		ctl put "k$i" "$tmp/value"
+	done
+	ctl put big "$tmp/big"
+}
+
 all_there() {
 	local i
 	for ((i = 0; i < OBJECTS; i++)); do
 		[ "$(ctl get "k$i" -)" = "value $i" ] || return 1
 	done
+	ctl get big - | cmp - "$tmp/big"
+}
+
+# none_wrong - each object is right or missing; $there: how many are right
+none_wrong() {
+	local i got
+	there=0
+	for ((i = 0; i < OBJECTS; i++)); do
+		if got=$(ctl get "k$i" - 2>"$tmp/none_wrong"); then
+			equal "k$i" "$got" "value $i"
+			there=$((there + 1))
+		else
+			grep -q 'no such object' "$tmp/none_wrong" || fail "k$i: $(cat "$tmp/none_wrong")"
+		fi
+	done
+}
+
+# compared PATTERN - the owner has compared all objects of the snapshot, with this result
+compared() {
+	wait_for 20 grep -q "no object of the snapshot is in doubt any more: copies back=.*$1" "$tmp/master.log"
 }
 
 node_back() {
@@ -62,15 +93,73 @@ kills() {
 		rm -rf "$tmp/at-$i"
 	done
 	spawn master env MC_FAULTS=snapshot.fetched=kill "$top_builddir/master/mooncake_master" --rpc_port="${MASTER##*:}" \
-		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/seven" --enable_snapshot_restore \
+		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/nine" --enable_snapshot_restore \
 		--snapshot_object_store_type="$type"
 	wait_for 20 gone "$SPAWNED"
-	id=$(ls "$tmp/seven")
+	id=$(ls "$tmp/nine")
 	[[ $id == *from-snapshot* ]] || fail "no mark: $id"
-	start seven
+	start nine
 	equal "snapshots" "$(ctl --json snapshot list | jq length)" 2
 	id=$(newest)
 	ctl snapshot restore "$id" >/dev/null
+}
+
+# an owner and master "two" run; after this master "six" does
+crashes() {
+	local i
+	echo "a kill: the owner compares the objects with its memory"
+	ctl put new "$tmp/value"
+	kill_pid "$MASTER_PID"
+	start three
+	compared "(0 proven, $((OBJECTS + 1)) compared) gone=0 "
+	all_there || fail "objects are missing"
+	fails ctl get new -
+	grep -q 'no such object' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
+	ctl put new "$tmp/value"
+
+	echo "a kill after the memory was reused: changed objects are dropped"
+	ctl snapshot create >/dev/null
+	for ((i = 0; i < OBJECTS; i += 2)); do
+		ctl rm --force "k$i"
+	done
+	for ((i = 0; i < 2 * OBJECTS; i++)); do
+		echo "VALUE $i" >"$tmp/value"
+		ctl put "n$i" "$tmp/value"
+	done
+	kill_pid "$MASTER_PID"
+	start four
+	compared " gone=[1-9][0-9]* ([1-9][0-9]* changed, 0 unreadable, 0 without"
+	none_wrong
+	[ "$there" -ge $((OBJECTS / 2)) ] && [ "$there" -lt "$OBJECTS" ] || fail "$there objects are there"
+	fails ctl get n1 -
+	ctl get big - | cmp - "$tmp/big"
+	for ((i = 0; i < OBJECTS; i++)); do
+		echo "value $i" >"$tmp/value"
+		ctl put --upsert "k$i" "$tmp/value"
+	done
+	all_there || fail "objects are missing"
+
+	echo "a kill while the owner compares: the next master begins again"
+	kill_pid "$MASTER_PID"
+	MC_FAULTS=snapshot.confirm=kill start five
+	wait_for 20 gone "$MASTER_PID"
+	start five
+	compared " gone=[0-9]* ([0-9]* changed, 0 unreadable, 0 without"
+	none_wrong
+
+	echo "an old snapshot of an orderly end, while another master has served since"
+	stop_pid "$MASTER_PID"
+	restart_master --journal_dir="$tmp/five" --client_ttl=5
+	wait_for 20 node_back
+	for ((i = 0; i < OBJECTS; i++)); do
+		ctl rm --force "k$i" || true
+		echo "OTHER $i" >"$tmp/value"
+		ctl put --upsert "n$i" "$tmp/value"
+	done
+	kill_pid "$MASTER_PID"
+	start six
+	compared " gone=[1-9][0-9]* ([1-9][0-9]* changed, 0 unreadable, 0 without"
+	none_wrong
 }
 
 check() {
@@ -85,10 +174,7 @@ check() {
 		--global_segment_size=64MB
 	node=$SPAWNED
 	wait_for 20 node_back
-	for ((i = 0; i < OBJECTS; i++)); do
-		echo "value $i" >"$tmp/value"
-		ctl put "k$i" "$tmp/value"
-	done
+	put_all
 	ctl snapshot create | found "snapshot [0-9_]* written"
 	ctl snapshot verify | found "snapshot $(newest) is good"
 	id=$(newest)
@@ -100,35 +186,14 @@ check() {
 	all_there || fail "objects are missing"
 	equal "snapshots" "$(ctl --json snapshot list | jq -r '[.[].last] | @csv')" false,false
 
-	echo "a kill: the same snapshot gives no objects"
-	ctl put new "$tmp/value"
-	kill_pid "$MASTER_PID"
-	start three
-	wait_for 20 node_back
-	fails ctl get k0 -
-	grep -q 'no such object' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
-	echo "value 0" >"$tmp/value"
-	ctl put k0 "$tmp/value"
-
-	echo "an old snapshot of an orderly end, while another master has served since"
-	stop_pid "$MASTER_PID"
-	restart_master --journal_dir="$tmp/three" --client_ttl=5
-	wait_for 20 node_back
-	ctl rm --force k0
-	echo "other value" >"$tmp/value"
-	ctl put other "$tmp/value"
-	kill_pid "$MASTER_PID"
-	start four
-	wait_for 20 node_back
-	fails ctl get k0 -
-
+	crashes
 	echo "the newest is damaged"
 	for ((i = 0; i < OBJECTS; i++)); do
 		echo "value $i" >"$tmp/value"
-		ctl put "k$i" "$tmp/value"
+		ctl put --upsert "k$i" "$tmp/value"
 	done
 	stop_pid "$MASTER_PID"
-	start five --snapshot_retention_count=100
+	start seven --snapshot_retention_count=100
 	wait_for 20 node_back
 	all_there || fail "objects are missing"
 	ctl snapshot create >/dev/null
@@ -137,7 +202,7 @@ check() {
 	grep -q "piece 0 of snapshot $(newest) is damaged" "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
 	id=$(newest)
 	kill_pid "$MASTER_PID"
-	start six
+	start eight
 	wait_for 20 node_back
 	grep -q "cannot restore a snapshot, trying the one before it id=$id" "$tmp/master.log" || fail "it was restored"
 
@@ -145,17 +210,18 @@ check() {
 	kill_pid "$MASTER_PID"
 	kills
 	kill_pid "$MASTER_PID"
-	start eight
+	start ten
 	grep -q "restoring a snapshot id=$id" "$tmp/master.log" || fail "another one was restored"
 	stop_pid "$MASTER_PID"
 	kill_pid "$node"
-	rm -rf "$tmp"/{one,two,three,four,five,six,seven,eight}
+	rm -rf "$tmp"/{one,two,three,four,five,six,seven,eight,nine,ten}
 }
 
 pieces() {
 	find "$1" -path "*/$2/0000"
 }
 
+head -c 3000001 /dev/urandom >"$tmp/big"
 store=$tmp/local
 damage() {
 	local piece

@@ -11,7 +11,9 @@ owner_has_more() {
 	[ "$(metric "$MASTER_HTTP" master_offload_completed_total)" -gt 50 ]
 }
 
-start_master --enable_offload
+export MOONCAKE_SNAPSHOT_LOCAL_PATH=$tmp/snapshots
+snapshots=(--enable_offload --enable_snapshot --enable_snapshot_restore --snapshot_object_store_type=local)
+start_master "${snapshots[@]}"
 start_owner --global_segment_size=32MB --ssd_offload_size=512MB
 # Some of odd length, whose memory is not aligned to the disk's blocks; the others evict them from memory.
 odd() { BLOCK=20017 blocks "$1" 9000 50; }
@@ -32,8 +34,24 @@ grep -q "objects=$((3 * PROMPT + 50))" "$tmp/owner.log" || fail "the owner did n
 
 echo "master killed"
 kill_pid "$MASTER_PID"
-restart_master --enable_offload
+restart_master "${snapshots[@]}"
 all_blocks $((3 * PROMPT))
+
+echo "the master's journal is lost with it: the owner, then the next one, compares the disk with a snapshot"
+"$top_builddir/tools/mcctl" --master="$MASTER" --metrics_port="${MASTER_HTTP##*:}" snapshot create >/dev/null
+kill_pid "$MASTER_PID"
+restart_master "${snapshots[@]}" --journal_dir="$tmp/journal2"
+wait_for 20 grep -q "the owner has compared .*/ssd-.* equal=$((3 * PROMPT + 50)) changed=0 unreadable=0" "$tmp/master.log"
+all_blocks $((3 * PROMPT))
+kill_pid "$OWNER_PID"
+kill_pid "$MASTER_PID"
+restart_master "${snapshots[@]}" --journal_dir="$tmp/journal3"
+printf '\xa5' | dd of="$ssd/mooncake-0.ssd" bs=1 seek=$((40 << 20)) conv=notrunc status=none
+start_owner --global_segment_size=32MB
+wait_for 20 grep -q "the owner has compared .*/ssd-.* changed=1 unreadable=0" "$tmp/master.log"
+blocks get 0 $((3 * PROMPT)) >"$tmp/get.out" || fail "wrong bytes: $(cat "$tmp/get.out")"
+equal "blocks" "$(cat "$tmp/get.out")" "equal $((3 * PROMPT - 1)) miss 1 error 0"
+blocks put 0 $((3 * PROMPT)) 5000 >/dev/null || fail "puts failed"
 
 echo "both killed during puts"
 blocks put $((3 * PROMPT)) 1000 2000 >"$tmp/put.out" 2>&1 &
@@ -41,7 +59,7 @@ put=$!
 wait_for 10 owner_has_more
 kill_pid "$OWNER_PID"
 kill_pid "$MASTER_PID"
-restart_master --enable_offload
+restart_master --enable_offload --journal_dir="$tmp/journal3"
 start_owner --global_segment_size=32MB
 wait "$put" || :
 all_blocks $((3 * PROMPT))

@@ -395,8 +395,8 @@ static void check_segments(struct mcm_segments *ss)
 		struct mcm_segment *s = ss->at[i], *t;
 		uint8_t state = mcm_segment_state(s);
 
-		hidden += state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING;
-		if (state != MCP_SEG_OK && state != MCP_SEG_SILENT)
+		hidden += state == MCP_SEG_SILENT || state == MCP_SEG_UNMOUNTING || state == MCP_SEG_CONFIRMING;
+		if (state != MCP_SEG_OK && state != MCP_SEG_SILENT && state != MCP_SEG_CONFIRMING)
 			continue;
 		live++;
 		usable = s->size / MCM_GRANULE * MCM_GRANULE;

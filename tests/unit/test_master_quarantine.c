@@ -291,6 +291,106 @@ static void a_silent_owner_keeps_its_ranges_aside(void **state)
 	fx_down(&fx);
 }
 
+/* ---- the limit, and an operator's release ---- */
+
+/* A session of client 3 that ends in the middle of a put. */
+static int stand_still(struct fixture *fx, const char *key, uint64_t size)
+{
+	struct mcm_session *s = fx_session(fx, 3);
+	int r = fx_start(fx, s, key, size, 0, NULL);
+
+	fx_session_end(fx, s);
+	return r;
+}
+
+/* A client whose writers stand still keeps a quarter of the pool, and the put that reached the limit; other clients are
+ * not affected. */
+static void a_client_keeps_a_limited_part_of_the_pool(void **state)
+{
+	struct mcm_quarantined q[4];
+	struct mcm_session *other;
+	int64_t refused;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	refused = fx_metric("mooncake_master_quarantine_refused_puts_total");
+	assert_int_equal(mcm_quarantine_limit(fx.m), MIB / 4);
+	assert_int_equal(stand_still(&fx, "a", 200 << 10), 0);
+	assert_int_equal(stand_still(&fx, "b", 200 << 10), 0);
+	assert_int_equal(stand_still(&fx, "c", 64), -MC_ELIMIT);
+	fx_stays_aside(&fx, HOUR);
+	assert_int_equal(stand_still(&fx, "c", 64), -MC_ELIMIT);
+	other = fx_session(&fx, 4);
+	assert_int_equal(fx_start(&fx, other, "d", 200 << 10, 0, NULL), 0);
+	assert_int_equal(fx_metric("mooncake_master_quarantine_refused_puts_total"), refused + 2);
+	assert_true(fx_metric("mooncake_master_quarantined_bytes") >= 400 << 10);
+	assert_int_equal(mcm_quarantine_list(fx.m, q, 4), 2);
+	assert_true(mcp_id_eq(q[0].client, (struct mcp_id){ 7, 3 }));
+	assert_true(q[0].bytes >= 200 << 10 && q[0].ranges == 1 && q[0].age_ms >= HOUR);
+	assert_true(q[0].served && !q[0].connected);
+	assert_string_equal(q[0].segment, "seg-1");
+	/* When its writers are fenced, it is a client like others. */
+	fx_confirm(&fx);
+	assert_int_equal(fx_metric("mooncake_master_quarantined_bytes"), 0);
+	assert_int_equal(stand_still(&fx, "c", 64), 0);
+	fx_down(&fx);
+}
+
+/* That an owner is silent is not its writers' fault. */
+static void ranges_of_silent_owners_do_not_count(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	fx_session(&fx, 2);
+	assert_int_equal(stand_still(&fx, "a", 600 << 10), 0);
+	for (unsigned i = 0; i < 30; i++)
+		fx_advance(&fx, 1000);
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCP_SEG_SILENT);
+	assert_int_equal(fx_mount(&fx, 2, 2, 102, MIB, NULL), 0);
+	assert_int_equal(stand_still(&fx, "b", 64), 0);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, NULL), 0);
+	assert_int_equal(stand_still(&fx, "c", 64), -MC_ELIMIT);
+	fx_down(&fx);
+}
+
+static void an_operator_ends_the_quarantine_of_the_dead(void **state)
+{
+	const struct mcp_id writer = { 7, 3 }, other = { 7, 4 };
+	uint64_t ranges = 0, bytes = 0;
+	struct mcm_session *s;
+	struct fixture fx;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	assert_int_equal(stand_still(&fx, "a", 600 << 10), 0);
+	s = fx_session(&fx, 4);
+	assert_int_equal(fx_start(&fx, s, "b", 64, 0, NULL), 0);
+	fx_session_end(&fx, s);
+	assert_int_equal(fx_put(&fx, "other", 600 << 10, 0), -MC_ENOSPACE);
+	/* A process with a connection lives. */
+	s = fx_session(&fx, 3);
+	assert_int_equal(mcm_quarantine_release(fx.m, writer, &ranges, &bytes), -MC_EMODE);
+	fx_session_end(&fx, s);
+	assert_int_equal(mcm_quarantine_release(fx.m, (struct mcp_id){ 7, 5 }, &ranges, &bytes), -MC_ENOCLIENT);
+	assert_int_equal(mcm_quarantine_release(fx.m, writer, &ranges, &bytes), 0);
+	assert_int_equal(ranges, 1);
+	assert_true(bytes >= 600 << 10);
+	fx_advance(&fx, 1000);
+	assert_int_equal(fx_used(&fx), 64);
+	assert_int_equal(fx_put(&fx, "other", 600 << 10, 0), 0);
+	assert_int_equal(mcm_quarantine_release(fx.m, writer, &ranges, &bytes), -MC_ENOCLIENT);
+	/* After a restart the master does not know the client of the rest. */
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	assert_int_equal(mcm_quarantine_release(fx.m, other, &ranges, &bytes), -MC_ENOCLIENT);
+	assert_int_equal(mcm_quarantine_release(fx.m, (struct mcp_id){ 0, 0 }, &ranges, &bytes), 0);
+	assert_int_equal(bytes, 64);
+	fx_down(&fx);
+}
+
 /* ---- the journal ---- */
 
 /* After a restart, a master knows neither engines nor sessions of the last one: all engines are fenced, up to a number
@@ -439,6 +539,9 @@ int main(void)
 		cmocka_unit_test(ranges_of_an_unmounted_segment_are_freed),
 		cmocka_unit_test(mounting_again_does_not_free),
 		cmocka_unit_test(a_silent_owner_keeps_its_ranges_aside),
+		cmocka_unit_test(a_client_keeps_a_limited_part_of_the_pool),
+		cmocka_unit_test(ranges_of_silent_owners_do_not_count),
+		cmocka_unit_test(an_operator_ends_the_quarantine_of_the_dead),
 		cmocka_unit_test(the_journal_keeps_unconfirmed_ranges),
 		cmocka_unit_test(without_memory_a_range_stays_unused),
 	};

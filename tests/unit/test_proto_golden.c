@@ -191,7 +191,7 @@ static void version_2_is_understood(void **state)
 
 static void version_3_is_as_it_was(void **state)
 {
-	assert_int_equal(check_version(3), 33);
+	assert_int_equal(check_version(3), 34);
 }
 
 /* Masters of version 3 before high availability sent no takeover_ms. */
@@ -236,6 +236,23 @@ static void masters_without_nonces_are_understood(void **state)
 	free(t);
 }
 
+/* Owners of version 3 before offers of disks and comparisons with snapshots: the bodies end where these begin. */
+static void a_mount_without_confirms_is_understood(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	struct mcp_mount msg;
+	const size_t added = sizeof(msg.offers) + sizeof(msg.cluster) + sizeof(msg.confirms);
+	char dir[4096];
+
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
+	read_transcript(path_of(dir, "mount"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_mount, t->data[0] + MCP_FRAME_HEADER,
+				    t->len[0] - MCP_FRAME_HEADER - added, &msg), 0);
+	assert_int_equal(msg.seen, 8101815670912281193);
+	assert_true(!msg.offers && !msg.cluster && !msg.confirms);
+	free(t);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +261,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(version_3_is_as_it_was),
 		cmocka_unit_test(a_register_reply_without_takeover_is_understood),
 		cmocka_unit_test(masters_without_nonces_are_understood),
+		cmocka_unit_test(a_mount_without_confirms_is_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {

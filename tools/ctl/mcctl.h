@@ -57,6 +57,7 @@ int mcctl_quota(struct mcctl *c);
 int mcctl_watch(struct mcctl *c);
 int mcctl_top(struct mcctl *c);
 int mcctl_doctor(struct mcctl *c);
+int mcctl_quarantine(struct mcctl *c);
 int mcctl_snapshot(struct mcctl *c);
 int mcctl_failover(struct mcctl *c);
 

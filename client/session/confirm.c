@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * confirm.c - the owner compares its memory and its disks with the objects of a restored snapshot. */
+#include <config.h>
+
+#include "client/session/confirm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/direct/put_i.h"
+#include "client/layout.h"
+#include "client/session/disks.h"
+#include "common/cleanup.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/thread.h"
+
+#define CALL_MS 5000
+#define READ_MS 30000
+#define PART (8u << 20)		/* bytes that are compared between two looks at the stop */
+
+MC_COUNTER(equal, "mooncake_client_confirmed_copies_total", "result=\"equal\"",
+	   "copies of a restored snapshot that this process compared with its memory or disk")
+MC_COUNTER(other, "mooncake_client_confirmed_copies_total", "result=\"other\"",
+	   "copies of a restored snapshot that this process compared with its memory or disk")
+
+/* Of one object. */
+struct comparison {
+	struct mcs_direct *s;
+	struct mc_stop *stop;
+	struct mcp_id segment;
+	struct mcp_confirm_item item;
+	uint32_t *crc;		/* of its chunks */
+	char *buf;		/* PART bytes; NULL: the segment is memory */
+	struct mcs_seg *seg;	/* of a disk */
+};
+
+/* The CRCs of the chunks at [@pos, @pos + @len). */
+static int part_of_memory(const struct comparison *c, uint64_t pos, uint64_t len)
+{
+	const char *p = mcs_owner_at(c->s->owner, c->segment, c->item.offset + pos, len);
+
+	for (uint64_t at = 0; p && at < len; at += MC_CRC_CHUNK)
+		c->crc[(pos + at) / MC_CRC_CHUNK] =
+			mc_crc32c(p + at, len - at < MC_CRC_CHUNK ? len - at : MC_CRC_CHUNK);
+	return p ? 0 : mc_fail(-MC_EPROTO, "protocol error: an object behind the end of its segment");
+}
+
+/* @crc NULL: only the bytes, into c->buf. */
+static int part_of_disk(const struct comparison *c, uint64_t pos, uint64_t len, uint32_t *crc)
+{
+	struct iovec iov = { c->buf, len };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = c->seg->peer, .addr = c->seg->base + c->item.offset + pos, .rkey = c->seg->rkey,
+		.iov = &iov, .iovcnt = 1, .crc = crc, .crc_len = crc ? len : 0,
+	};
+	struct mce_batch b;
+
+	mce_batch_init(&b);
+	mce_submit(c->s->engine, &b, &req, 1);
+	(void)mce_batch_wait(c->s->engine, &b, &req, 1, mc_deadline_ms(READ_MS));
+	return req.status < 0 ? mcs_transfer_error(req.status) : 0;
+}
+
+/* The trailer is as long as the CRCs of the chunks. */
+static int trailer_compare(const struct comparison *c, uint64_t at, uint64_t len)
+{
+	const char *want = (const char *)c->crc;
+	int r = 0;
+
+	for (uint64_t pos = 0, n; pos < len && r == 0; pos += n) {
+		const char *p = c->buf;
+
+		n = len - pos < PART ? len - pos : PART;
+		if (c->buf)
+			r = part_of_disk(c, at + pos, n, NULL);
+		else
+			p = mcs_owner_at(c->s->owner, c->segment, c->item.offset + at + pos, n);
+		if (r == 0 && (!p || memcmp(p, want + pos, n) != 0))
+			r = -MC_ECHECKSUM;
+	}
+	return r;
+}
+
+static int object_compare(struct comparison *c)
+{
+	uint64_t size = c->item.size, chunks = mc_crc_chunks(size);
+	int r = mc_fault("client.confirm.read");
+
+	if (size > MCS_SIZE_MAX)
+		return mc_fail(-MC_EPROTO, "protocol error: an object of %llu bytes", (unsigned long long)size);
+	c->crc = calloc(chunks ? chunks : 1, sizeof(*c->crc));
+	if (!c->crc)
+		return -ENOMEM;
+	for (uint64_t pos = 0, len; pos < size && r == 0; pos += len) {
+		len = size - pos < PART ? size - pos : PART;
+		r = c->buf ? part_of_disk(c, pos, len, c->crc + pos / MC_CRC_CHUNK) : part_of_memory(c, pos, len);
+		if (mc_stop_wait(c->stop, 0))
+			r = -ECANCELED;
+	}
+	if (r == 0 && mcs_crc_of_chunks(c->crc, size) != c->item.crc)
+		r = -MC_ECHECKSUM;
+	if (r == 0)
+		r = trailer_compare(c, mcs_trailer_offset(size), mcs_trailer_size(size));
+	free(c->crc);
+	c->crc = NULL;
+	mc_metric_add(r == 0 ? &equal : &other, 1);
+	return r;
+}
+
+/* Results of the batch, which the caller frees. */
+static int batch_compare(struct comparison *c, const struct mcp_seq *items, struct mcp_status **ret)
+{
+	struct mcp_status *result = calloc(items->count + 1, sizeof(*result));
+	unsigned n = 0;
+	struct mcp_iter it;
+	int r = 0;
+
+	if (!result)
+		return -ENOMEM;
+	mcp_iter_init(&it, items, &mcp_desc_confirm_item);
+	while (r != -ECANCELED && n < items->count && mcp_iter_next(&it, &c->item)) {
+		r = object_compare(c);
+		result[n++].status = mc_err_to_wire(r);
+	}
+	if (r == -ECANCELED || n < items->count) {
+		free(result);
+		return r == -ECANCELED ? r : mc_fail(-MC_EPROTO, "protocol error: a batch that cannot be decoded");
+	}
+	*ret = result;
+	return 0;
+}
+
+static int segment_confirm(struct comparison *c)
+{
+	struct mcp_confirm msg = { .segment = c->segment };
+	auto_free struct mcp_status *result = NULL;
+	struct mcp_confirm_reply reply;
+	struct mcp_reply mem;
+	int r;
+
+	do {
+		mem = (struct mcp_reply){ 0 };
+		MC_FAULT_POINT("client.confirm.ask");
+		r = mcs_call(c->s->base.session, MCP_CONFIRM, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+		if (r < 0)
+			return r;
+		free(TAKE_PTR(result));
+		r = batch_compare(c, &reply.items, &result);
+		msg.number = reply.number;
+		msg.results = mcp_seq(result, r < 0 ? 0 : reply.items.count);
+		mcp_reply_done(&mem);
+	} while (r == 0 && reply.left);
+	return r;
+}
+
+static int disk_confirm(struct comparison *c)
+{
+	auto_free char *buf = malloc(PART);
+	int r = buf ? mcs_segmap_get(c->s->segmap, c->segment, mc_deadline_ms(CALL_MS), &c->seg) : -ENOMEM;
+
+	c->buf = buf;
+	if (r == 0)
+		r = segment_confirm(c);
+	mcs_seg_put(c->seg);
+	return r;
+}
+
+bool mcs_confirm_wanted(struct mcs_direct *s)
+{
+	return mcs_owner_confirms(s->owner) || mcs_disks_confirm(s->disks);
+}
+
+/* Not that of a master which does not know the segment any more. */
+static bool worth_repeating(int r)
+{
+	return r < 0 && r != -MC_ENOSEGMENT && r != -MC_EOWNER;
+}
+
+int mcs_confirm(struct mcs_direct *s, struct mc_stop *stop)
+{
+	struct comparison c = { .s = s, .stop = stop };
+	struct mcp_id id;
+	int r = 0;
+
+	if (mcs_owner_confirm_take(s->owner, &c.segment)) {
+		r = segment_confirm(&c);
+		if (worth_repeating(r))
+			mcs_owner_confirm_set(s->owner, true);
+	}
+	for (unsigned i = 0; !worth_repeating(r) && mcs_disks_confirm_take(s->disks, i, &id); i++) {
+		struct comparison d = { .s = s, .stop = stop, .segment = id };
+
+		if (mcp_id_zero(id))
+			continue;
+		r = disk_confirm(&d);
+		if (worth_repeating(r))
+			mcs_disks_confirm_again(s->disks, i);
+	}
+	return worth_repeating(r) ? r : 0;
+}

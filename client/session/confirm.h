@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * confirm.h - the owner compares its memory and its disks with the objects of a snapshot that the master has restored.
+ *
+ * A mount's reply asks for it (mount_reply.confirm).  After the next heartbeat the mover's thread fetches batches of
+ * objects (CONFIRM), computes their checksums, and answers, one batch after another; copies for the master wait
+ * meanwhile. */
+#ifndef MCS_CONFIRM_H
+#define MCS_CONFIRM_H
+
+#include <stdbool.h>
+
+struct mc_stop;
+struct mcs_direct;
+
+/* Any thread: does the master want that? */
+bool mcs_confirm_wanted(struct mcs_direct *s);
+/* Compare what the master wants to know about all segments of this process; it may want nothing.  The mover's thread.
+ * 0; -ECANCELED: @stop is set; or the error of a request: it is wanted again. */
+int mcs_confirm(struct mcs_direct *s, struct mc_stop *stop);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * confirm.h - the objects of a restored snapshot, which their owners compare with their memory.
+ *
+ * A snapshot is older than the memory that it describes: later puts may have reused ranges, and nothing tells which
+ * ones.  So a restored segment is unproven.  When its owner mounts it again, either mount.seen proves that no master
+ * has served since the snapshot was written, and all objects count at once; or the segment is CONFIRMING: the owner
+ * gets all of its objects in batches (CONFIRM), in the order of their positions, compares bytes and trailers with the
+ * checksums, and the master drops each copy whose bytes are others.
+ *
+ * Until its copy is confirmed, an object cannot be read: requests are answered as for an owner that has not returned
+ * (restore_grace.c).  A CONFIRMING segment accepts no new objects, so no range is reused before its turn, and puts that
+ * find no other memory are asked to try again.  Writers of earlier masters were fenced before the owner mounted the
+ * segment (mount.unfenced), so nothing changes the bytes after the comparison.
+ *
+ * The journal's record of the segment says that it is unproven, so a later start, or a standby that takes over, begins
+ * the comparison again. */
+#ifndef MCM_CONFIRM_H
+#define MCM_CONFIRM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/msg.h"
+
+struct mcm;
+struct mcm_object;
+struct mcm_segment;
+
+#define MCM_CONFIRM_ITEMS 1024u			/* of a batch, at most */
+#define MCM_CONFIRM_BYTES (64u << 20)		/* of its objects; one object may have more */
+
+/* What became of a copy that a snapshot has. */
+enum mcm_confirm_result {
+	MCM_CONFIRM_PROVEN,		/* nothing can have changed */
+	MCM_CONFIRM_EQUAL,		/* the owner found its bytes */
+	MCM_CONFIRM_CHANGED,		/* the owner found other bytes */
+	MCM_CONFIRM_UNREADABLE,		/* the owner could not read it */
+	MCM_CONFIRM_LOST,		/* its owner has other memory, or did not return */
+	MCM_CONFIRM_OLD,		/* its owner is of a version that cannot compare */
+	MCM_CONFIRM_RESULTS
+};
+
+/* Of an unproven segment. */
+struct mcm_confirm {
+	pthread_mutex_t lock;		/* taken before those of shards */
+	/* constant after the restore, until the segment is proven or dropped */
+	struct mcm_confirm_entry {
+		uint32_t slot, range;
+	} *entry;			/* by position; owned */
+	size_t n, cap;
+	bool doubted;			/* an earlier master has not proven it: its snapshots prove nothing */
+	/* guarded by lock */
+	size_t next, given;		/* entries before @next (atomic) are done, those before @given in the batch */
+	uint64_t number;		/* of the batch */
+	struct mcm_confirm_sent {
+		struct mcm_confirm_entry entry;
+		struct mcp_confirm_item item;
+	} *sent;			/* MCM_CONFIRM_ITEMS of them, owned; NULL: none was needed yet */
+	unsigned n_sent;
+	uint64_t count[MCM_CONFIRM_RESULTS];
+	uint64_t began_ms;
+	/* atomic */
+	uint64_t upto;			/* ranges that begin before this granule are confirmed */
+};
+
+/* Before threads run: the object in @slot has this range; called in the order of positions.  -ENOMEM. */
+int mcm_confirm_note(struct mcm_segment *s, uint32_t slot, uint32_t range);
+/* Before threads run, after the restore: does any segment have to be proven? */
+bool mcm_confirm_begin(struct mcm *m);
+void mcm_confirm_done(struct mcm_confirm *c);
+
+/* The object's shard locked: the segment's state for this copy: OK or SILENT of a segment that is CONFIRMING. */
+uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *o, uint32_t range);
+
+/* CONFIRM of the client @sender.  The items of *@ret are in the thread's scratch memory.  -MC_ENOSEGMENT, -MC_EOWNER,
+ * -MC_EPROTO, -ENOMEM. */
+int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *rq, struct mcp_confirm_reply *ret);
+/* Both tables locked: the rest of the segment's objects get this result. */
+void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_result result);
+
+/* For the monitor: when no segment is unproven any more, the state is an ordinary one. */
+void mcm_confirm_tick(struct mcm *m);
+
+#endif
