@@ -316,6 +316,7 @@ static int allocate_evicting(struct allocation *p)
 		if (mcm_slice_over(&p->rq->slice))
 			return MCP_AGAIN;
 	}
+	p->rq->slice.awaits = false;
 	mcm_candidates_turn(ss->candidates, mcm_now_tick(p->m));
 	steps = mcm_evict_levels_put(p->m, level);
 	/* Skip the levels that an earlier slice found too mild. */
@@ -373,6 +374,8 @@ static int allocation_failed(struct mcm *m, struct mcm_put_request *rq, uint64_t
 			       (unsigned long long)len, (unsigned long long)largest);
 	if (!rq->refused || len < rq->refused)
 		rq->refused = len;
+	if (rq->slice.awaits)
+		return mcm_offload_put_waits(m, len);
 	return mc_fail(-MC_ENOSPACE, "no space for %llu bytes", (unsigned long long)len);
 }
 

@@ -18,6 +18,9 @@ struct mcm_backlog {
 	unsigned cap, head, n;
 	unsigned urgent;	/* entries at the front that were asked for */
 	bool missed;		/* objects may have to be copied that are not in the queue */
+	bool walks;		/* a walk that looks for them has not come to its end */
+	bool unlisted;		/* memory: of these, some may be on no list of the eviction policy either */
+	bool wanted;		/* memory: a put needs the space of objects that wait; relaxed atomic */
 };
 
 /* At most @max entries; false: it is full, or there is no memory. */

@@ -18,6 +18,7 @@
 /* Rounds of the background evictor on one segment before it continues with the next one. */
 #define BACKGROUND_ROUNDS 256
 #define RUN_TRIES 64
+#define AWAIT_MS 250	/* a segment whose objects wait for a disk is searched again after this time */
 #define TINY 64		/* the object that needs space is that many times larger than the average one */
 
 MC_COUNTER(evicted_keys, "master_evicted_key_count", "", "Objects evicted")
@@ -26,8 +27,6 @@ MC_COUNTER(attempts, "master_attempted_evictions_total", "", "Searches for objec
 MC_COUNTER(successes, "master_successful_evictions_total", "", "Searches that found objects to evict")
 MC_COUNTER(broken, "mooncake_master_promises_broken_total", "",
 	   "Objects evicted under a promise lease, because no other was left")
-MC_COUNTER(uncopied, "mooncake_master_evicted_without_copy_total", "",
-	   "Objects evicted before they were copied to a disk, although their node has one")
 MC_COUNTER(inline_evictions, "mooncake_master_inline_evictions_total", "", "Puts that had to evict objects")
 
 void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint32_t slot)
@@ -39,8 +38,12 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 	if (mcm_segment_state(s) != MCM_SEG_NONE) {
 		n = mcm_range(&s->alloc, range);
 		if (n->flags & MCM_RANGE_USED && n->owner == slot &&
-		    n->flags & MCM_RANGE_EVICTABLE && !(n->flags & MCM_RANGE_LISTED))
-			mcm_segment_list(&m->segments, s, &v, range, false);
+		    n->flags & MCM_RANGE_EVICTABLE && !(n->flags & MCM_RANGE_LISTED)) {
+			if (m->offload.keep && mcm_offload_keeps(m, s, mcm_object(&m->index, slot)))
+				mcm_offload_await_locked(m, s, slot, range);
+			else
+				mcm_segment_list(&m->segments, s, &v, range, false);
+		}
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -66,11 +69,12 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	uint64_t bytes = mcm_object_size(o);
 	struct mcm_extent extent = { v->range, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
-	bool lost = __atomic_load_n(&s->offloads, __ATOMIC_RELAXED) && !mcm_object_on_disk(o);
+	/* It is on no disk, and has no other copy. */
+	bool last = m->offload.on && !mcm_object_on_disk(o) && !(o->ext && mcm_ext(&m->index, o->ext)->copies);
 	uint32_t hash = o->hash;
 	uint32_t group = 0;
-	bool done = victim_evictable(m, o, v, level) && mcm_group_may_evict_copy(m, o, level, &group) &&
-		mcm_object_remove_copy(m, sh, v->slot, extent);
+	bool done = victim_evictable(m, o, v, level) && !(last && mcm_offload_keeps(m, s, o)) &&
+		mcm_group_may_evict_copy(m, o, level, &group) && mcm_object_remove_copy(m, sh, v->slot, extent);
 
 	/* As long as a live object (perhaps renamed) has the range, the segment exists; without one
 	 * even the range may be gone. */
@@ -84,8 +88,8 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	s->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
 		mc_metric_add(&broken, 1);
-	if (lost)
-		mc_metric_add(&uncopied, 1);
+	if (last)
+		mcm_offload_lost(m, s, bytes);
 	mc_metric_add(&evicted_keys, 1);
 	mc_metric_add(&evicted_bytes, (int64_t)bytes);
 	return mcm_alloc_round(mcm_object_reserve(bytes)) << MCM_GRANULE_SHIFT;
@@ -127,8 +131,8 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 }
 
 /* shard locked: put the ranges of a victim that stays back on the lists.  If no live object has
- * them, the ranges may be gone. */
-static void object_relist(struct mcm *m, uint32_t slot)
+ * them, the ranges may be gone.  @kept: until it is on a disk; its ranges are listed or queued already. */
+static void object_relist(struct mcm *m, uint32_t slot, bool kept)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
@@ -136,7 +140,7 @@ static void object_relist(struct mcm *m, uint32_t slot)
 
 	if (!(o->flags & MCM_OBJ_LIVE))
 		return;
-	n = mcm_object_extents(&m->index, o, p);
+	n = kept ? 0 : mcm_object_extents(&m->index, o, p);
 	for (i = 0; i < n; i++)
 		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
 	mcm_tenant_relist(m, slot);
@@ -166,9 +170,12 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 	uint64_t bytes = mcm_object_size(o);
 	unsigned copies = mcm_extents_in_memory(m, p, mcm_object_extents(&m->index, o, p));
 	uint32_t hash = o->hash;
+	/* The object limit drops objects from disks as well: a copy there would not keep them. */
+	bool kept = !whole && mcm_offload_keeps_any(m, o);
+	const struct mcm_segment *lost = NULL;
 
 	/* A member without bytes does not follow its group: evicting it frees none. */
-	done = victim_evictable(m, o, v, level) && (o->range || group) && !(o->flags & MCM_OBJ_HARD) &&
+	done = victim_evictable(m, o, v, level) && !kept && (o->range || group) && !(o->flags & MCM_OBJ_HARD) &&
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
 		(!group || mcm_group_may_evict(m, o, level, group));
 	/* Without memory there is nothing to free. */
@@ -177,14 +184,18 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 	if (done && !whole && mcm_object_on_disk(o)) {
 		object_leave_memory(m, sh, v->slot);
 	} else if (done) {
+		if (m->offload.on && !whole && o->range)
+			lost = mcm_segment(&m->segments, o->segment);
 		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
 		mcm_object_remove(m, sh, v->slot);
 	} else if (group) {
-		object_relist(m, v->slot);
+		object_relist(m, v->slot, kept);
 	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!done)
 		return false;
+	if (lost)
+		mcm_offload_lost(m, lost, bytes);
 	if (v->range)
 		m->evict->evicted(m->segments.evict_shared, v, hash);
 	if (leased)
@@ -213,12 +224,34 @@ bool mcm_evict_object(struct mcm *m, const struct mcm_victim *v, unsigned level,
 	return done;
 }
 
+/* The lock of @s is held: do objects stay that this put could use? */
+static bool room_awaits(const struct mcm *m, struct mcm_segment *s, unsigned level, struct mcm_slice *sl)
+{
+	bool awaits = level & MCM_EVICT_WAITING && mcm_offload_awaits(m, s) && mcm_offload_waiting_locked(s, true);
+
+	if (awaits && sl)
+		sl->awaits = true;
+	return awaits;
+}
+
+/* A search at @level has found nothing. */
+static void room_none(struct mcm *m, struct mcm_segment *s, const struct mcm_evict_view *v, unsigned level,
+		      struct mcm_slice *sl)
+{
+	uint32_t retry = s->evict->retry(s->policy, v, level & ~MCM_EVICT_WAITING);
+
+	if (room_awaits(m, s, level, sl) && retry > v->now + mcm_tick_after(AWAIT_MS))
+		retry = v->now + mcm_tick_after(AWAIT_MS);
+	else if (level & MCM_EVICT_WAITING && !mcm_offload_awaits(m, s) && mcm_offload_waiting_locked(s, false))
+		return;		/* they are not listed yet; the caller lists them */
+	mcm_candidates_leave(m->segments.candidates, s->index, level, retry);
+}
+
 /* One attempt of a put: allocate the range if there is space by now, else select victims for @want bytes. */
 static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t len,
 			       unsigned level, uint64_t want, struct mcm_victim *v,
-			       unsigned *n, bool *more, uint32_t *ret_range)
+			       unsigned *n, bool *more, struct mcm_slice *sl, uint32_t *ret_range)
 {
-	unsigned plain = level & ~MCM_EVICT_WAITING;
 	struct mcm_evict_view view;
 	int r;
 
@@ -229,11 +262,9 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
 		mc_metric_add(&attempts, 1);
 		view = mcm_evict_view_of(m, s);
-		*n = s->evict->victims(s->policy, &view, plain, want, v, BATCH, more);
-		/* Objects that wait to be copied are not listed yet. */
-		if (!*n && !*more && s->medium == MCP_MEDIUM_MEMORY && !(level & MCM_EVICT_WAITING && s->backlog.n))
-			mcm_candidates_leave(m->segments.candidates, s->index, level,
-					     s->evict->retry(s->policy, &view, plain));
+		*n = s->evict->victims(s->policy, &view, level & ~MCM_EVICT_WAITING, want, v, BATCH, more);
+		if (!*n && !*more && s->medium == MCP_MEDIUM_MEMORY)
+			room_none(m, s, &view, level, sl);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
@@ -280,7 +311,7 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	some = !rounds;
 	while (rounds--) {
 		r = room_take_or_choose(m, s, len, level, freed < want ? want - freed + ahead : 0, v, &n,
-					&more, ret_range);
+					&more, sl, ret_range);
 		if (r != -MC_ENOSPACE)
 			return r;
 		before = freed;
@@ -302,9 +333,14 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	for (tries = 0; tries < RUN_TRIES; tries++) {
 		r = mcm_evict_run(m, s, len, plain, sl, ret_range);
 		if (r != -EAGAIN)
-			return r;
+			break;
 	}
-	return -MC_ENOSPACE;
+	if (r == -MC_ENOSPACE && waiting) {
+		pthread_mutex_lock(&s->lock);
+		(void)room_awaits(m, s, level, sl);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return r == -EAGAIN ? -MC_ENOSPACE : r;
 }
 
 /* ---- background ---- */
@@ -482,6 +518,8 @@ bool mcm_evict_background(struct mcm *m)
 		struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 		uint8_t state = mcm_segment_state(s);
 
+		if (m->offload.keep)
+			mcm_offload_release(m, s);
 		if (state == MCP_SEG_UNMOUNTING) {
 			segment_sweep(m, s);
 		} else if (state == MCP_SEG_OK && !held && segment_excess(s, segment_high(m, s))) {

@@ -34,6 +34,8 @@ struct mcm_slice {
 	unsigned segment, level;
 	/* the last slice ended between two segments: level + 1 (0: it did not), the next number, and the first one */
 	unsigned at, next, origin;
+	/* the search met objects that stay until they are on a disk (offload.h) */
+	bool awaits;
 };
 
 /* @sl: NULL is a slice without limit. */
@@ -93,7 +95,8 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
  * background evictor uses levels 1 and 2.  Returns the number of levels, without repetitions. */
 #define MCM_EVICT_LEVELS 5
 unsigned mcm_evict_levels(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS]);
-/* The same for puts: from the third one on, also objects that wait to be copied to a disk (MCM_EVICT_WAITING). */
+/* The same for puts: from the third one on, also objects that wait to be copied to a disk
+ * (MCM_EVICT_WAITING), if they need not stay for it (offload.h). */
 unsigned mcm_evict_levels_put(const struct mcm *m, unsigned ret_level[MCM_EVICT_LEVELS]);
 
 /* Count a put for --max_objects until mcm_count_leave(); committed objects are counted by the index.

@@ -39,6 +39,7 @@ struct run {
 	const struct mcm_slice *sl;
 	unsigned part;		/* ranges by which the run is widened at a time, 0: no limit */
 	unsigned held;		/* ranges examined since the segment was locked */
+	bool keeps;		/* objects may have to stay until they are on a disk (offload.h) */
 };
 
 /* Whether evicting at this level could free the range. */
@@ -52,7 +53,7 @@ static bool run_movable(const struct run *r, uint32_t id)
 	if (!(n->flags & MCM_RANGE_EVICTABLE))
 		return false;
 	o = mcm_object(r->v.ix, n->owner);
-	if (mcm_load_relaxed(&o->pins))
+	if (mcm_load_relaxed(&o->pins) || (r->keeps && mcm_offload_keeps(r->m, r->s, o)))
 		return false;
 	if (!(r->level & MCM_EVICT_LEASED) && mcm_load_relaxed(&o->lease) > r->v.now)
 		return false;
@@ -280,7 +281,7 @@ static int run_evict(struct run *run, unsigned level, uint32_t *ret_range)
 int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned level,
 		  struct mcm_slice *sl, uint32_t *ret_range)
 {
-	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0 };
+	struct run run = { m, s, mcm_evict_view_of(m, s), level, len, sl, 0, 0, mcm_offload_awaits(m, s) };
 	int r;
 
 	/* An earlier slice found the whole run and began to evict it: do not search for all of it again. */

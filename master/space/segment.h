@@ -47,7 +47,7 @@ struct mcm_segment {
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
-	bool offloads;			/* memory whose owner has a disk in service, */
+	bool offloads;			/* memory whose owner has a disk, or had one before the master's restart */
 	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
 	uint16_t disk;			/* number + 1 of one of the owner's disks */
 	uint64_t objects;		/* committed copies */
@@ -67,6 +67,10 @@ struct mcm_segment {
 	/* atomic */
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
 	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
+	bool refuses;			/* a disk: the last copies to it failed, or found no space (offload.h) */
+	/* memory: bytes of the largest range that one of the owner's disks takes, 0: none takes any */
+	uint64_t copy_max;
+	uint64_t fetched_ms;		/* memory: when its owner last asked for copies to its disks */
 	/* constant while mounted; changed under the table's lock for writing */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey;

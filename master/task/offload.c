@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "master/lock_hold.h"
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
@@ -26,6 +27,7 @@
 /* A disk with ERRORS_MAX errors in a row gets no copies for this time. */
 #define ERRORS_MAX 8u
 #define PAUSE_MS 2000u
+#define SPACE_PAUSE_MS 500u	/* after a copy that found no space on a disk */
 /* Count-min sketch of reads: rows of 2^16 counters, halved every AGE_READS reads. */
 #define ROWS 4u
 #define ROW_SHIFT 16u
@@ -78,6 +80,7 @@ int mcm_offload_init(struct mcm *m)
 	double most = (double)m->conf.offloading_queue_limit * m->conf.offload_cap_ratio;
 
 	m->offload.on = m->conf.enable_offload;
+	m->offload.keep = m->offload.on && !m->conf.offload_force_evict;
 	m->offload.offload = internal_task(MCM_TASK_OFFLOAD, most < 1 ? 1 : (unsigned)most);
 	m->offload.promote = internal_task(MCM_TASK_PROMOTE, UINT_MAX);
 	if (!m->offload.on)
@@ -111,13 +114,35 @@ bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot,
 {
 	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation };
 
+	bool keeps, queued;
+
 	if (!__atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
 		return false;
-	if (!backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false) || m->conf.offload_force_evict)
+	keeps = mcm_offload_keeps(m, s, mcm_object(&m->index, slot));
+	queued = backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false);
+	s->backlog.unlisted |= keeps && !queued;
+	if (!keeps && (m->offload.keep || !queued))
 		return false;
 	/* It is on no list, but a put may evict it at the levels that end the wait. */
 	mcm_candidates_put(m->segments.candidates, s->index, mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
 	return true;
+}
+
+void mcm_offload_await_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot, uint32_t range)
+{
+	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation };
+
+	if (!backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false))
+		s->backlog.unlisted = true;
+}
+
+bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted)
+{
+	bool some = s->backlog.n || s->backlog.unlisted;
+
+	if (some && wanted)
+		mcm_store_relaxed(&s->backlog.wanted, true);
+	return some;
 }
 
 void mcm_offload_dropped(unsigned n, uint8_t medium)
@@ -154,7 +179,46 @@ static void range_list(struct mcm *m, struct mcm_segment *s, uint32_t range, uin
 		(void)range_list_locked(m, s, &v, range, slot);
 }
 
-bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
+/* List ranges of objects that found the queue full, with @bytes together, at most @max of them; returns how many. */
+static unsigned unlisted_list(struct mcm *m, struct mcm_segment *s, uint64_t bytes, unsigned max)
+{
+	struct mcm_evict_view v = mcm_evict_view_of(m, s);
+	struct mcm_alloc *a = &s->alloc;
+	uint64_t listed = 0;
+	unsigned n = 0, held;
+
+	MC_LOCKED(&s->run_lock);
+	pthread_mutex_lock(&s->lock);
+	if (mcm_segment_state(s) == MCP_SEG_OK)
+		a->cursor = a->first;
+	/* Ranges that are left out from here on set it again. */
+	s->backlog.unlisted = false;
+	while (mcm_segment_state(s) == MCP_SEG_OK && a->cursor != a->end && listed < bytes && n < max) {
+		for (held = 0; held < WALK_RANGES && a->cursor != a->end && listed < bytes && n < max; held++) {
+			const struct mcm_range *range = mcm_range(a, a->cursor);
+
+			/* One that is being copied is listed afterwards. */
+			if (!(range->flags & MCM_RANGE_MOVING) &&
+			    range_list_locked(m, s, &v, a->cursor, range->owner)) {
+				listed += mcm_range_granules(a, range) << MCM_GRANULE_SHIFT;
+				n++;
+			}
+			a->cursor = mcm_range_next(range);
+		}
+		pthread_mutex_unlock(&s->lock);
+		mcm_lock_held(MCM_HOLD_SEGMENT, held);
+		pthread_mutex_lock(&s->lock);
+	}
+	if (mcm_segment_state(s) == MCP_SEG_OK) {
+		s->backlog.unlisted |= a->cursor != a->end;
+		a->cursor = a->first;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* List the oldest objects of the backlog that have @bytes together.  True: there were some. */
+static bool backlog_list(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 {
 	struct mcm_evict_view v = mcm_evict_view_of(m, s);
 	struct mcm_backlog_entry e;
@@ -173,19 +237,57 @@ bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 	return n > 0;
 }
 
+bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
+{
+	bool unlisted, empty;
+
+	pthread_mutex_lock(&s->lock);
+	empty = !s->backlog.n;
+	unlisted = s->backlog.unlisted && s->medium == MCP_MEDIUM_MEMORY;
+	pthread_mutex_unlock(&s->lock);
+	/* The search for victims finds them, and queues them.  Not those that are queued once more. */
+	if (mcm_offload_awaits(m, s))
+		return unlisted && empty && unlisted_list(m, s, UINT64_MAX, (unsigned)m->conf.offloading_queue_limit);
+	if (backlog_list(m, s, bytes))
+		return true;
+	/* Many at a time, because each walk begins at the first range. */
+	if (bytes < mcm_load_relaxed(&s->evictable) / 8)
+		bytes = mcm_load_relaxed(&s->evictable) / 8;
+	return unlisted && unlisted_list(m, s, bytes, UINT_MAX);
+}
+
+void mcm_offload_release(struct mcm *m, struct mcm_segment *s)
+{
+	bool waiting;
+
+	if (!m->offload.keep || mcm_load_relaxed(&s->medium) != MCP_MEDIUM_MEMORY ||
+	    mcm_offload_awaits(m, s))
+		return;
+	pthread_mutex_lock(&s->lock);
+	waiting = mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_waiting_locked(s, false);
+	s->backlog.missed |= waiting;
+	pthread_mutex_unlock(&s->lock);
+	if (!waiting)
+		return;
+	(void)backlog_list(m, s, UINT64_MAX);
+	(void)unlisted_list(m, s, UINT64_MAX, UINT_MAX);
+}
+
 void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 {
+	uint64_t takes = 0;
 	uint16_t disk = 0;
-	bool was;
+	bool was, has;
 	struct mc_list *at;
 
 	if (!m->offload.on)
 		return;
 	mc_list_for_each(at, &c->segments) {
-		const struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
 
 		if (mcm_segment_offloadable(s))
 			disk = (uint16_t)(s->index + 1);
+		takes = mcm_offload_disk_takes(m, s, takes);
 	}
 	mc_list_for_each(at, &c->segments) {
 		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
@@ -193,12 +295,14 @@ void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 		if (s->medium != MCP_MEDIUM_MEMORY)
 			continue;
 		was = s->offloads;
+		has = disk || takes;
+		mcm_offload_set_takes(m, s, takes);
 		__atomic_store_n(&s->disk, disk, __ATOMIC_RELAXED);
-		__atomic_store_n(&s->offloads, disk != 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->offloads, has, __ATOMIC_RELAXED);
 		/* Without a disk they wait for nothing; with one, a walk finds objects from before. */
-		if (was && !disk)
-			(void)mcm_offload_give_up(m, s, UINT64_MAX);
-		if (!was && disk) {
+		if (was && !has)
+			(void)backlog_list(m, s, UINT64_MAX);
+		if (!was && has) {
 			pthread_mutex_lock(&s->lock);
 			s->backlog.missed = true;
 			pthread_mutex_unlock(&s->lock);
@@ -208,8 +312,8 @@ void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 
 /* ---- offload ------------------------------------------------------------------------------------ */
 
-/* The emptiest disk of this client that works. */
-static struct mcm_segment *disk_choose(const struct mcm_plan *p)
+/* The emptiest disk of this client that works, and can take an object of @size bytes. */
+static struct mcm_segment *disk_choose(const struct mcm_plan *p, uint64_t size)
 {
 	struct mcm_segment *s, *best = NULL;
 	double fill, least = 2;
@@ -218,6 +322,8 @@ static struct mcm_segment *disk_choose(const struct mcm_plan *p)
 	while ((s = mcm_plan_own(p, &i))) {
 		if (!mcm_segment_offloadable(s) || mcm_load_relaxed(&s->adopting) ||
 		    __atomic_load_n(&s->pause_ms, __ATOMIC_RELAXED) > mcm_now_ms(p->m))
+			continue;
+		if (size && !mcm_offload_disk_fits(p->m, s, size))
 			continue;
 		fill = (double)mcm_load_relaxed(&s->used) / (double)mcm_load_relaxed(&s->size);
 		if (fill < least) {
@@ -233,7 +339,7 @@ static bool memory_needed(const struct mcm *m, const struct mcm_segment *s)
 {
 	double ahead = 2 * m->conf.eviction_ratio;
 
-	if (!m->conf.offload_on_evict)
+	if (!m->conf.offload_on_evict || mcm_load_relaxed(&s->backlog.wanted))
 		return true;
 	ahead = m->conf.eviction_high_watermark_ratio - (ahead > AHEAD_MIN ? ahead : AHEAD_MIN);
 	return (double)mcm_load_relaxed(&s->used) >= ahead * (double)mcm_load_relaxed(&s->size);
@@ -267,28 +373,75 @@ static bool entry_describe(const struct mcm_plan *p, const struct mcm_segment *s
 	return wanted;
 }
 
+/* The disk has failed a copy, or has found no space for one, @n times in a row. */
+static void disk_refuses(const struct mcm *m, struct mcm_segment *disk, unsigned n, const char *why)
+{
+	uint64_t pause = PAUSE_MS;
+
+	if (n < ERRORS_MAX)
+		return;
+	mcm_store_relaxed(&disk->errors, 0);
+	mcm_store_relaxed(&disk->pause_ms, mcm_now_ms(m) + pause);
+	if (!__atomic_exchange_n(&disk->refuses, true, __ATOMIC_RELAXED))
+		mc_warn(LOG, "%s, pausing the disk; until a copy succeeds, objects of its node are evicted without one "
+			"segment=%s", why, disk->name);
+}
+
+/* A copy did not begin because of @r: the disk found no space, or the time for evictions is over. */
+static void disk_not_now(const struct mcm *m, struct mcm_segment *disk, int r)
+{
+	unsigned n;
+
+	if (r == MCP_AGAIN)
+		return;
+	mcm_store_relaxed(&disk->pause_ms, mcm_now_ms(m) + (m->offload.keep ? SPACE_PAUSE_MS : PAUSE_MS));
+	if (r != -MC_ENOSPACE || !m->offload.keep)
+		return;
+	/* Leases of its objects end.  Without eviction, waiting does not help. */
+	n = m->conf.enable_disk_eviction ? __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) : ERRORS_MAX;
+	disk_refuses(m, disk, n, "a disk is full");
+}
+
+/* The copy of the entry cannot begin now: it stays the first one.  False: it need not wait, or cannot. */
+static bool entry_return(struct mcm *m, struct mcm_segment *s, const struct mcm_backlog_entry *e)
+{
+	bool kept = false;
+
+	MC_LOCKED(&s->lock);
+	s->backlog.missed = true;
+	if (mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_awaits(m, s)) {
+		kept = mcm_backlog_push_front(&s->backlog, m->conf.offloading_queue_limit, e);
+		s->backlog.urgent -= kept;
+		s->backlog.unlisted |= !kept;
+	}
+	return kept;
+}
+
 /* Begin the copy of an entry that was counted.  False: stop for now. */
 static bool offload_one(struct mcm_plan *p, struct mcm_segment *s, struct mcm_segment *disk,
 			const struct mcm_backlog_entry *e)
 {
-	struct mcm_copy_spec c = { .target = mcm_load_relaxed(&disk->name_hash) };
+	struct mcm_copy_spec c = { .slot = 0 };
 	int r = -MC_ENOOBJECT;
 
-	if (entry_describe(p, s, e, &c))
-		r = mcm_plan_copy(p, &c);
+	if (entry_describe(p, s, e, &c)) {
+		/* An object that no disk can take must not pause the disk for others. */
+		if (p->m->offload.keep && !mcm_offload_disk_fits(p->m, disk, c.size))
+			disk = disk_choose(p, c.size);
+		c.target = disk ? mcm_load_relaxed(&disk->name_hash) : 0;
+		r = disk ? mcm_plan_copy(p, &c) : -MC_ETOOBIG;
+	}
 	if (r == 0)
 		return true;
+	if (r != -MC_ENOOBJECT && r != -MC_ETOOBIG) {
+		/* A walk finds the object again. */
+		disk_not_now(p->m, disk, r);
+		if (entry_return(p->m, s, e))
+			return false;
+	}
 	direction_end(&offloading, r == -MC_ENOOBJECT || r == MCP_AGAIN ? &cancelled : &failed, 1);
 	range_list(p->m, s, e->range, e->slot);
-	if (r == -MC_ENOOBJECT)
-		return true;
-	/* A full disk, or no time: a walk finds the object again. */
-	pthread_mutex_lock(&s->lock);
-	s->backlog.missed = true;
-	pthread_mutex_unlock(&s->lock);
-	if (r != MCP_AGAIN)
-		mcm_store_relaxed(&disk->pause_ms, mcm_now_ms(p->m) + PAUSE_MS);
-	return false;
+	return r == -MC_ENOOBJECT || r == -MC_ETOOBIG;
 }
 
 static void offload_backlog(struct mcm_plan *p, struct mcm_segment *s, struct mcm_segment *disk)
@@ -311,10 +464,19 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 {
 	struct mcm_victim v[WALK_BATCH];
 	bool end = false, more = true;
-	unsigned begun = p->n, n, i;
+	unsigned n, i;
 
 	if (pthread_mutex_trylock(&s->run_lock))
 		return;
+	pthread_mutex_lock(&s->lock);
+	/* One walk for all that was missed until now: on a disk that is smaller than the memory, objects without a copy
+	 * are always left. */
+	if (!s->backlog.walks && mcm_segment_state(s) == MCP_SEG_OK) {
+		s->alloc.cursor = s->alloc.first;
+		s->backlog.missed = false;
+		s->backlog.walks = true;
+	}
+	pthread_mutex_unlock(&s->lock);
 	p->ranges = WALK_RANGES;
 	while (more && !end && p->ranges && !mcm_plan_full(p)) {
 		n = mcm_plan_walk(p, s, v, WALK_BATCH, &end);
@@ -329,12 +491,12 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 			mc_metric_add(&pending, 1);
 			more = offload_one(p, s, disk, &e);
 		}
-		/* The cursor is behind the rest of the batch. */
-		more = more && (i == n || end);
-	}
-	if (end && p->n == begun && more) {
+		if (!end && i == n)
+			continue;
 		pthread_mutex_lock(&s->lock);
-		s->backlog.missed = false;
+		s->backlog.walks = !end;
+		/* The cursor is behind the rest of the batch. */
+		s->backlog.missed |= i < n;
 		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->run_lock);
@@ -342,14 +504,20 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 
 static void offload_segment(struct mcm_plan *p, struct mcm_segment *s)
 {
-	struct mcm_segment *disk = disk_choose(p);
+	struct mcm_segment *disk = disk_choose(p, 0);
+	bool missed;
 
 	p->t = &p->m->offload.offload;
 	if (!disk)
 		return;
 	offload_backlog(p, s, disk);
-	if (s->backlog.missed && memory_needed(p->m, s) && !mcm_plan_full(p))
+	pthread_mutex_lock(&s->lock);
+	missed = s->backlog.missed || s->backlog.walks;
+	pthread_mutex_unlock(&s->lock);
+	if (missed && memory_needed(p->m, s) && !mcm_plan_full(p))
 		offload_walk(p, s, disk);
+	if (!mcm_plan_full(p))
+		mcm_store_relaxed(&s->backlog.wanted, false);
 }
 
 /* ---- promotion ---------------------------------------------------------------------------------- */
@@ -497,6 +665,7 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	p.record = records;
 	if (!m->offload.on)
 		return 0;
+	mcm_offload_owner_asks(m, s->client);
 	MC_LOCKED(&m->tasks.lock);
 	p.t = &m->offload.promote;
 	while ((seg = mcm_plan_own(&p, &i)) && !mcm_plan_full(&p))
@@ -519,8 +688,15 @@ void mcm_offload_again(struct mcm *m, uint16_t segment)
 
 void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mcm_object *o)
 {
-	if (u->task->type == MCM_TASK_OFFLOAD && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, u->from))
-		range_list(m, mcm_segment(&m->segments, u->from.segment), u->from.range, u->slot);
+	struct mcm_segment *s = mcm_segment(&m->segments, u->from.segment);
+
+	if (!m->offload.on || !(o->flags & MCM_OBJ_LIVE) || !mcm_object_has(&m->index, o, u->from))
+		return;
+	/* A copy that failed is made again.  Another task may have kept unlisted_list() from the range. */
+	if (mcm_offload_keeps(m, s, o))
+		mcm_evict_relist(m, s, u->from.range, u->slot);
+	else if (u->task->type == MCM_TASK_OFFLOAD)
+		range_list(m, s, u->from.range, u->slot);
 }
 
 void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
@@ -532,6 +708,8 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	if (result == 0) {
 		if (offload)
 			mcm_store_relaxed(&disk->errors, 0);
+		if (offload && __atomic_exchange_n(&disk->refuses, false, __ATOMIC_RELAXED))
+			mc_info(LOG, "the disk takes copies again segment=%s", disk->name);
 		direction_end(d, d->done, 1);
 		mc_metric_add(d->done_bytes, (int64_t)u->size);
 		return;
@@ -546,9 +724,5 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 		return;
 	mcm_offload_again(m, u->from.segment);
 	mc_warn(LOG, "a copy to a disk failed segment=%s: %s", disk->name, mc_strerror(result));
-	if (__atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) < ERRORS_MAX)
-		return;
-	mcm_store_relaxed(&disk->errors, 0);
-	mcm_store_relaxed(&disk->pause_ms, mcm_now_ms(m) + PAUSE_MS);
-	mc_warn(LOG, "many copies to a disk failed in a row, pausing it segment=%s", disk->name);
+	disk_refuses(m, disk, __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED), "many copies failed in a row");
 }

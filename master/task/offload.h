@@ -3,9 +3,16 @@
  *
  * Offload: a committed object of a segment whose owner has a disk enters the segment's backlog.  The owner fetches
  * copies to make (MCP_TASK_FETCH with disk 1), as for a task; a copy that ended well is one more replica of the object.
- * Meanwhile the object's range is on no eviction list, so eviction takes objects that have their copy already, and
- * never waits for a disk.  When a put finds no memory otherwise, the oldest objects of the backlog are listed, and are
- * lost when they are evicted.
+ * Meanwhile the object's range is on no eviction list, so eviction takes objects that have their copy already.
+ *
+ * With --offload_force_evict=false, memory keeps an object until it is on a disk: a victim that is on no disk enters
+ * the backlog instead, whatever selected it.  A put that finds no other memory is refused (-MC_ENOSPACE), and its
+ * client tries again until its deadline.  An object is not kept when no disk can take it: the owner has no disk in
+ * service; the object is larger than the disks can free; all disks refuse copies (the last ones failed, or found no
+ * space); the owner has not asked for copies for 30 s.  So a put does not fail for long because of a broken disk.
+ *
+ * With --offload_force_evict=true, and for objects that are not kept, a put that finds no memory otherwise lists the
+ * oldest objects of the backlog.  They are lost when they are evicted: counted, and named once per reason in the log.
  *
  * Promotion: an object without a replica in memory that is read often, or asked for in advance, enters the backlog of
  * the disk's segment, and the owner makes a copy in memory.
@@ -30,9 +37,12 @@ struct mcm_client;
 struct mcm_offload {
 	/* constant */
 	bool on;
+	bool keep;		/* on, without --offload_force_evict: objects stay in memory until they are on a disk */
 	uint8_t *sketch;	/* counters of reads; NULL: no promotion.  Relaxed atomics */
 	/* atomic */
 	uint32_t reads;		/* since the counters were halved */
+	unsigned told;		/* reasons of losses that the log has, a bit each */
+	bool told_wait;		/* the log says that puts wait */
 	/* guarded by tasks.lock */
 	struct mcm_task offload, promote;
 };
@@ -42,8 +52,16 @@ void mcm_offload_done(struct mcm_offload *f);
 
 /* The lock of @s is held: the range of a new object was committed.  True: do not list it for eviction. */
 bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot, uint32_t range);
-/* List the oldest objects of the backlog that have @bytes together.  False: there is none.  Takes the lock of @s. */
+/* The lock of @s is held, and the shard of the live object in @slot.  Its range, which is on no list, waits for a
+ * copy. */
+void mcm_offload_await_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot, uint32_t range);
+/* The lock of @s is held.  Objects wait for copies; a put needs their memory (@wanted: it may not have it yet). */
+bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted);
+/* List objects that wait for a copy, the oldest first, with @bytes together.  Those that are kept are not listed for
+ * eviction, but queued if the backlog has space again.  False: there is none.  No lock held. */
 bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes);
+/* If objects of @s need not stay any more: list all that wait, so that the policy chooses among all.  No lock held. */
+void mcm_offload_release(struct mcm *m, struct mcm_segment *s);
 /* A segment with @n entries in its backlog is gone. */
 void mcm_offload_dropped(unsigned n, uint8_t medium);
 /* Both tables locked: the client has other disks than before. */
@@ -59,6 +77,31 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result);
 void mcm_offload_again(struct mcm *m, uint16_t segment);
 /* The object's shard is locked, and it still has the source: its range may be listed. */
 void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mcm_object *o);
+
+/* ---- objects that stay in memory until they are on a disk (offload_keep.c) ---- */
+
+/* Do some objects of @s stay until they are on a disk? */
+bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s);
+/* Does the object, which has its only copy in memory on @s, stay?  The shard or the lock of @s is held. */
+bool mcm_offload_keeps(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o);
+/* Shard locked.  The same for any of its segments. */
+bool mcm_offload_keeps_any(const struct mcm *m, const struct mcm_object *o);
+/* A put is refused because of objects that stay.  Returns -MC_ENOSPACE with a detail. */
+int mcm_offload_put_waits(struct mcm *m, uint64_t len);
+/* No lock held.  An object that was on no disk has left the memory of @s: count it, and log the reason once. */
+void mcm_offload_lost(struct mcm *m, const struct mcm_segment *s, uint64_t size);
+
+/* The larger one of @most and of the largest range that @disk takes from its owner's memory, in bytes.  The table's
+ * lock is held. */
+uint64_t mcm_offload_disk_takes(const struct mcm *m, struct mcm_segment *disk, uint64_t most);
+/* Could a disk that works take an object of @size bytes, if its last copies had not failed? */
+bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size);
+/* The disks of the owner of @s take ranges of up to @takes bytes. */
+void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes);
+/* The owner asks for copies: it is alive, and its disks may have changed. */
+void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client);
+
+/* ---- reads ---- */
 
 /* Shard locked.  A read of an object; @memory: it has a replica in memory. */
 void mcm_offload_read(struct mcm *m, uint32_t slot, bool memory);

@@ -236,6 +236,14 @@ static int grace_error(const struct mcm_tenant *t)
 		       "evicted until clients have reconnected after the restart", t->name);
 }
 
+/* The tenant's objects become evictable when they are on a disk. */
+static int kept_error(struct mcm_tenant *t)
+{
+	__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
+	return mc_fail(-MC_EUNAVAILABLE, "the quota of tenant %s is full until its objects in memory are on a disk",
+		       t->name);
+}
+
 static int quota_error(struct mcm_tenant *t)
 {
 	__atomic_fetch_add(&t->counts.rejected, 1, __ATOMIC_RELAXED);
@@ -247,6 +255,7 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const stru
 {
 	unsigned rounds, failures = 0;
 	struct mcm_tenant *t;
+	bool kept = false;
 
 	if (!m->tenants.on)
 		return 0;
@@ -255,9 +264,11 @@ int mcm_tenant_charge(struct mcm *m, uint32_t tenant, uint64_t bytes, const stru
 	for (rounds = 0; !try_charge(t, bytes); rounds++) {
 		uint64_t limit = mcm_load_relaxed(&t->effective), charged = mcm_load_relaxed(&t->charged);
 
+		if (bytes <= limit && failures == EVICT_TRIES && kept)
+			return kept_error(t);
 		if (bytes > limit || failures == EVICT_TRIES || rounds == ROUNDS_MAX)
 			return bytes <= limit && mcm_grace_pins_left(m) ? grace_error(t) : quota_error(t);
-		if (charged + bytes > limit && !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl))
+		if (charged + bytes > limit && !mcm_tenant_evict(m, tenant, charged + bytes - limit, sl, &kept))
 			failures++;
 		if (mcm_slice_over(sl))
 			return try_charge(t, bytes) ? 0 : MCP_AGAIN;

@@ -138,8 +138,8 @@ void mcm_tenant_relist(struct mcm *m, uint32_t slot);
 /* ---- no lock held ---- */
 
 /* Evict about @want bytes of a tenant's objects, fewer when the slice (evict.h) is over.  Returns
- * the bytes freed (tenant_evict.c). */
-uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl);
+ * the bytes freed (tenant_evict.c).  *ret_kept: some objects were left because they stay until they are on a disk. */
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl, bool *ret_kept);
 /* May a tenant of the policy use more than its share, because the shares have become smaller? */
 bool mcm_tenants_over_quota(struct mcm *m);
 /* Evict up to @want bytes of such tenants, each at most down to its share; objects with a lease are

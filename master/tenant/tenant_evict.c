@@ -7,6 +7,7 @@
 #include "common/cleanup.h"
 
 #define BATCH 32
+#define KEPT_MAX (2 * BATCH)
 
 int mcm_tenant_cover(struct mcm *m, uint32_t slot)
 {
@@ -85,40 +86,62 @@ static void return_victim(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 	pthread_mutex_unlock(&sh->lock);
 }
 
-/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more victims. */
-static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want,
-			     const unsigned *levels, unsigned n_levels, const struct mcm_slice *sl)
+/* Does a victim that was not evicted wait for a disk? */
+static bool victim_kept(struct mcm *m, const struct mcm_victim *v)
+{
+	const struct mcm_object *o = mcm_object(&m->index, v->slot);
+	struct mcm_shard *sh;
+	bool kept;
+
+	if (!m->offload.keep)
+		return false;
+	sh = mcm_index_lock_slot(&m->index, v->slot);
+	kept = o->flags & MCM_OBJ_LIVE && o->generation == v->generation && mcm_offload_keeps_any(m, o);
+	pthread_mutex_unlock(&sh->lock);
+	return kept;
+}
+
+/* Evict about @want bytes of one tenant.  A level is used only when the level before has no more victims, or when many
+ * in a row stay until they are on a disk (*ret_kept). */
+static uint64_t evict_levels(struct mcm *m, struct mcm_tenant *t, uint64_t want, const unsigned *levels,
+			     unsigned n_levels, const struct mcm_slice *sl, bool *ret_kept)
 {
 	/* More rounds than the objects could need: other threads may put objects back, but the loop must end. */
 	uint64_t rounds = mcm_load_relaxed(&t->objects) / 16 + 1024, freed = 0;
 	struct mcm_evict_view view = { .ix = &m->index, .now = mcm_now_tick(m) };
 	struct mcm_victim v[BATCH];
-	unsigned n, i;
+	unsigned n, i, kept;
 	bool more, over = false;
 
+	*ret_kept = false;
 	for (unsigned l = 0; l < n_levels && freed < want && !over; l++) {
+		kept = 0;
 		do {
 			n = mcm_object_lists_choose(m, &t->lists, &view, levels[l], want - freed, v, BATCH,
 						    &more);
 			for (i = 0; i < n && freed < want; i++)
-				(void)mcm_evict_object(m, &v[i], levels[l], false, &freed);
+				if (mcm_evict_object(m, &v[i], levels[l], false, &freed))
+					kept = 0;
+				else
+					kept += victim_kept(m, &v[i]);
+			*ret_kept |= kept;
 			/* Evicting the group of one victim may have freed enough. */
 			while (n > i)
 				return_victim(m, t, v[--n].slot);
 			over = mcm_slice_over(sl);
 			rounds -= rounds > 0;
-		} while (freed < want && (n || more) && rounds && !over);
+		} while (freed < want && (n || more) && rounds && !over && kept < KEPT_MAX);
 	}
 	__atomic_fetch_add(&t->counts.evicted_bytes, freed, __ATOMIC_RELAXED);
 	return freed;
 }
 
-uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl)
+uint64_t mcm_tenant_evict(struct mcm *m, uint32_t tenant, uint64_t want, const struct mcm_slice *sl, bool *ret_kept)
 {
 	unsigned soft = m->conf.allow_evict_soft_pinned_objects ? MCM_EVICT_SOFT : 0;
 	const unsigned levels[] = { MCM_EVICT_PLAIN, soft, soft | MCM_EVICT_LEASED };
 
-	return evict_levels(m, m->tenants.at[tenant], want, levels, 3, sl);
+	return evict_levels(m, m->tenants.at[tenant], want, levels, 3, sl, ret_kept);
 }
 
 /* Bytes that a tenant of the policy uses above its share. */
@@ -137,7 +160,7 @@ uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *
 	};
 	unsigned i, n = mcm_load_relaxed(&m->tenants.count);
 	uint64_t freed = 0;
-	bool left = false;
+	bool left = false, kept;
 
 	if (!mcm_tenants_over_quota(m))
 		return 0;
@@ -149,7 +172,7 @@ uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *
 
 		if (over)
 			freed += evict_levels(m, t, over < want - freed ? over : want - freed,
-					      levels, 2, sl);
+					      levels, 2, sl, &kept);
 	}
 	for (i = 0; i < n && !left; i++)
 		left = bytes_above(__atomic_load_n(&m->tenants.at[i], __ATOMIC_ACQUIRE));

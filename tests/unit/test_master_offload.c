@@ -195,8 +195,14 @@ static void eviction_keeps_the_copy_on_the_disk(void **state)
 	fx_down(&fx);
 }
 
-/* A put never waits for the disk: the oldest objects are lost, and counted. */
-static void a_disk_that_does_not_keep_up_costs_objects_not_puts(void **state)
+static void forced(struct mcm_conf *c)
+{
+	eager(c);
+	c->offload_force_evict = true;
+}
+
+/* A put does not wait for the disk: the oldest objects are lost, and counted. */
+static void by_force_a_disk_that_does_not_keep_up_costs_objects_not_puts(void **state)
 {
 	int64_t lost = fx_metric("mooncake_master_evicted_without_copy_total");
 	struct sums was = sums_now();
@@ -204,7 +210,7 @@ static void a_disk_that_does_not_keep_up_costs_objects_not_puts(void **state)
 	unsigned disk;
 	char key[16];
 
-	up(&fx, eager);
+	up(&fx, forced);
 	for (unsigned i = 0; i < 200; i++) {
 		sprintf(key, "k%u", i);
 		assert_int_equal(fx_put(&fx, key, 100000, 0), 0);
@@ -554,7 +560,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_put_is_copied_to_its_owners_disk),
 		cmocka_unit_test(eviction_keeps_the_copy_on_the_disk),
-		cmocka_unit_test(a_disk_that_does_not_keep_up_costs_objects_not_puts),
+		cmocka_unit_test(by_force_a_disk_that_does_not_keep_up_costs_objects_not_puts),
 		cmocka_unit_test(on_eviction_memory_is_copied_when_it_is_needed),
 		cmocka_unit_test(a_walk_finds_objects_that_the_queue_missed),
 		cmocka_unit_test(an_object_that_ends_before_its_copy_is_cancelled),

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * offload_keep.c - which objects stay in memory until they are on a disk, and the count of those that are lost. */
+#include <config.h>
+
+#include "master/task/offload.h"
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "master/mcm_i.h"
+#include "proto/codec.h"
+
+#define LOG "offload"
+/* An owner that has asked for no copies during this time hangs, or its disk does.  A healthy owner asks again when its
+ * disk has the copies of one fetch: 256 MiB at most. */
+#define STALL_MS 30000u
+
+MC_COUNTER(lost, "mooncake_master_evicted_without_copy_total", "",
+	   "With --enable_offload: objects evicted that were on no disk")
+MC_COUNTER(waits, "mooncake_master_put_waits_for_disk_total", "",
+	   "Puts refused because the objects in memory waited for their copies on disks; clients try again")
+
+/* Why an object was lost. */
+enum reason { FORCED, NO_DISK, TOO_LARGE, REFUSES, STALLED, REASONS };
+
+static const char *const reasons[REASONS] = {
+	[FORCED] = "puts are faster than the disk; with --offload_force_evict=false they wait for it",
+	[NO_DISK] = "its node has no disk in service; give the node one (--enable_offload, --ssd_offload_path)",
+	[TOO_LARGE] = "it is larger than the space that the disks of its node can free; enlarge --ssd_offload_size",
+	[REFUSES] = "the disk of its node fails or is full; see the owner's log, mcctl df",
+	[STALLED] = "its node has not copied for 30 s; see the owner's log, and whether its disk hangs",
+};
+
+static uint64_t space_of(uint64_t size)
+{
+	return mcm_alloc_round(mcm_object_reserve(size)) << MCM_GRANULE_SHIFT;
+}
+
+/* ---- what disks take ---------------------------------------------------------------------------- */
+
+/* Bytes of the largest range that eviction, if it is permitted, can free on the disk. */
+static uint64_t disk_space(const struct mcm *m, struct mcm_segment *d)
+{
+	uint64_t sum;
+
+	if (m->conf.enable_disk_eviction) {
+		sum = mcm_load_relaxed(&d->size) + mcm_load_relaxed(&d->evictable);
+		return sum > mcm_load_relaxed(&d->used) ? sum - mcm_load_relaxed(&d->used) : 0;
+	}
+	MC_LOCKED(&d->lock);
+	return mcm_segment_state(d) == MCM_SEG_NONE ? 0 : mcm_alloc_largest_free(&d->alloc);
+}
+
+/* The same if the disk takes copies of its owner's memory; else 0. */
+static uint64_t disk_takes(const struct mcm *m, struct mcm_segment *d)
+{
+	if (d->medium != MCP_MEDIUM_DISK || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
+		return 0;
+	/* After a restart of the master, an owner mounts its memory before its disk. */
+	if (mcm_segment_state(d) != MCP_SEG_OK && !mcm_load_relaxed(&d->awaited))
+		return 0;
+	return disk_space(m, d);
+}
+
+uint64_t mcm_offload_disk_takes(const struct mcm *m, struct mcm_segment *disk, uint64_t most)
+{
+	uint64_t takes = m->offload.keep ? disk_takes(m, disk) : 0;
+
+	return takes > most ? takes : most;
+}
+
+void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes)
+{
+	uint64_t was = mcm_load_relaxed(&s->copy_max);
+
+	mcm_store_relaxed(&s->copy_max, takes);
+	mcm_store_relaxed(&s->fetched_ms, mcm_now_ms(m));
+	if (takes || !was)
+		return;
+	/* It lists what waited. */
+	mc_stop_kick(&m->evictor_stop);
+}
+
+void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
+{
+	struct mcm_segments *ss = &m->segments;
+	uint64_t takes = 0;
+
+	if (!m->offload.keep)
+		return;
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live; i++)
+		if (mcp_id_eq(ss->at[ss->live[i]]->client, client))
+			takes = mcm_offload_disk_takes(m, ss->at[ss->live[i]], takes);
+	for (unsigned i = 0; i < ss->n_live; i++) {
+		struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (s->medium == MCP_MEDIUM_MEMORY && mcp_id_eq(s->client, client))
+			mcm_offload_set_takes(m, s, takes);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+}
+
+bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size)
+{
+	return space_of(size) <= disk_space(m, disk);
+}
+
+/* ---- objects that stay -------------------------------------------------------------------------- */
+
+static bool has_stalled(const struct mcm *m, const struct mcm_segment *s)
+{
+	return mcm_now_ms(m) - mcm_load_relaxed(&s->fetched_ms) >= STALL_MS;
+}
+
+bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s)
+{
+	return m->offload.keep && mcm_load_relaxed(&s->copy_max) && !has_stalled(m, s);
+}
+
+bool mcm_offload_keeps(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o)
+{
+	return !mcm_object_on_disk(o) && mcm_offload_awaits(m, s) &&
+	       space_of(mcm_object_size(o)) <= mcm_load_relaxed(&s->copy_max);
+}
+
+bool mcm_offload_keeps_any(const struct mcm *m, const struct mcm_object *o)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n;
+
+	if (!m->offload.keep || mcm_object_on_disk(o))
+		return false;
+	n = mcm_object_extents(&m->index, o, p);
+	for (unsigned i = 0; i < n; i++)
+		if (mcm_offload_keeps(m, mcm_segment(&m->segments, p[i].segment), o))
+			return true;
+	return false;
+}
+
+int mcm_offload_put_waits(struct mcm *m, uint64_t len)
+{
+	static const char why[] = "no space until the objects in memory are on a disk";
+
+	mc_metric_add(&waits, 1);
+	if (!__atomic_exchange_n(&m->offload.told_wait, true, __ATOMIC_RELAXED))
+		mc_warn(LOG, "puts wait for a disk that is slower than they are: faster disks or more memory help, "
+			"--offload_force_evict=true drops objects instead bytes=%llu", (unsigned long long)len);
+	return mc_fail(-MC_ENOSPACE, "%s: bytes=%llu", why, (unsigned long long)len);
+}
+
+/* ---- objects that are lost ---------------------------------------------------------------------- */
+
+static enum reason reason_of(const struct mcm *m, const struct mcm_segment *s, uint64_t size)
+{
+	if (!__atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
+		return NO_DISK;
+	if (!m->offload.keep)
+		return FORCED;
+	if (!mcm_load_relaxed(&s->copy_max))
+		return REFUSES;
+	return space_of(size) > mcm_load_relaxed(&s->copy_max) ? TOO_LARGE : STALLED;
+}
+
+void mcm_offload_lost(struct mcm *m, const struct mcm_segment *s, uint64_t size)
+{
+	enum reason why = reason_of(m, s, size);
+	unsigned bit = 1u << why, *told = &m->offload.told;
+
+	mc_metric_add(&lost, 1);
+	if (mcm_load_relaxed(told) & bit || __atomic_fetch_or(told, bit, __ATOMIC_RELAXED) & bit)
+		return;
+	mc_warn(LOG, "an object was evicted that is on no disk: %s (mooncake_master_evicted_without_copy_total counts "
+		"these) segment=%s bytes=%llu", reasons[why], s->name, (unsigned long long)size);
+}
