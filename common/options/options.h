@@ -14,9 +14,9 @@
  * --nox for booleans (in a program that is not strict also followed by the word true, false, 0 or
  * 1); '-' and '_' are equal; --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of
  * options in mount(8) form.  An unknown flag is an error, and an unknown config key a warning; both name
- * the nearest option.  Flags of glog and gflags that have no effect cause a warning.  An empty environment variable counts as unset.  Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all
- * powers of 1024, as in upstream).  Durations: 10s, 500ms, 2m, 1h, 1d; a bare number is in the
- * row's unit. */
+ * the nearest option.  Flags of glog and gflags that have no effect cause a warning.  An empty
+ * environment variable counts as unset.  Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024,
+ * as in upstream).  Durations: 10s, 500ms, 2m, 1h, 1d; a bare number is in the row's unit. */
 #ifndef MC_OPTIONS_H
 #define MC_OPTIONS_H
 
@@ -84,8 +84,9 @@ struct mc_program {
 	/* The same for options of which another value is only reported, because it would change no result. */
 	const struct mc_opt_absent *idle;
 	const char *details;		/* further text of --help, whole lines; may be NULL */
-	bool strict;			/* for a program that upstream does not have: flags of glog and gflags are unknown,
-					 * and the word behind a switch is never its value */
+	/* For a program that upstream does not have: flags of glog and gflags are unknown, and the word behind a
+	 * switch is never its value. */
+	bool strict;
 };
 
 /* Exit status of a program after a failure of mc_options_parse(), or after a wrong number of arguments. */

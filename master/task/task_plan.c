@@ -73,7 +73,8 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 /* ---- targets ---- */
 
 /* May the task ever put the object there? */
-static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c, const struct mcm_segment *s, uint64_t len)
+static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c, const struct mcm_segment *s,
+			 uint64_t len)
 {
 	if (mcm_load_relaxed(&s->size) < len)
 		return false;

@@ -54,7 +54,7 @@ for line in 'config key evicton_ratio is unknown and ignored; did you mean evict
 	'mmap_arena_pool_size has no effect: ' 'alsologtostderr has no effect: '; do
 	equal "lines about $line" "$(cat "$tmp"/named/mooncake_master.INFO.* | grep -c "$line")" 1
 done
-# what ends the master is in its log file too
+# a fatal error is in the log file too
 refuses 'enable_ha needs' --enable_ha --log_dir="$tmp/fatal"
 grep -q 'err main: .*enable_ha needs' "$tmp/fatal/mooncake_master.INFO"
 connects "$MASTER"

@@ -78,8 +78,8 @@ static void read_sizes(void)
 static void sizes_have_units(void **state)
 {
 	/* one line per second for one place */
-	assert_int_equal(count(output_of(read_sizes), "not a size from 1 B to 1 GiB, such as 1048576 or 64MB, using 7 B: "
-			       "MC_SIZE=-1"), 1);
+	assert_int_equal(count(output_of(read_sizes), "not a size from 1 B to 1 GiB, such as 1048576 or 64MB, "
+			       "using 7 B: MC_SIZE=-1"), 1);
 }
 
 static void report_some(void)

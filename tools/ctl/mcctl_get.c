@@ -49,7 +49,7 @@ static void ends_set(bool on)
 	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		sigaddset(&sa.sa_mask, ends[i]);
 	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		/* Keep what "nohup" and the like ignore. */
+		/* A signal that nohup(1) or a shell ignores stays ignored. */
 		if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
 			(void)sigaction(ends[i], on ? &sa : &(const struct sigaction){ .sa_handler = SIG_DFL }, NULL);
 }

@@ -229,5 +229,6 @@ enum mcctl_status mcctl_pool_check_default(const char *master)
 	if (!n)
 		return MCCTL_OK;
 	return mcctl_complain(MCCTL_FAILED, "no master answers at %s; local pools are on\n%s\n"
-			      "       choose one with --mount=DIR, or give a master with --master=HOST:PORT", master, dirs);
+			      "       choose one with --mount=DIR, or give a master with --master=HOST:PORT", master,
+			      dirs);
 }
