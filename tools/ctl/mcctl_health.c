@@ -25,18 +25,24 @@ struct answers {
 	char http_text[512], rpc_text[512];
 };
 
-/* Where the HTTP server is of the master that serves, or of the first in the list. */
-static void find_http(const struct mcctl_conf *conf, int64_t timeout_ms, char ret[MC_ADDR_MAX], int *ret_port)
+/* Where the HTTP server is of the master that serves, or of the first in the list.  Negative: the store of several
+ * masters names none. */
+static int find_http(const struct mcctl_conf *conf, int64_t timeout_ms, char ret[MC_ADDR_MAX], int *ret_port)
 {
 	bool several = strchr(conf->master, ',') || strstr(conf->master, "://");
 	char addr[MC_ADDR_MAX];
-	int port, named = 0;
+	int port, named = 0, r = -ENOENT;
 
-	if (!several || mcs_find_master_http(conf->master, addr, sizeof(addr), &named, timeout_ms) < 0)
+	if (several)
+		r = mcs_find_master_http(conf->master, addr, sizeof(addr), &named, timeout_ms);
+	if (r < 0 && strstr(conf->master, "://"))
+		return mc_fail(r, "%s", strdupa(mcs_error_detail(r)));
+	if (r < 0)
 		snprintf(addr, sizeof(addr), "%.*s", (int)strcspn(conf->master, ","), conf->master);
 	if (!strncmp(addr, "unix:", 5) || mc_addr_split(addr, ret, MC_ADDR_MAX, 50051, &port) < 0)
 		strcpy(ret, "127.0.0.1");
 	*ret_port = conf->metrics_port ? (int)conf->metrics_port : named ? named : HTTP_PORT;
+	return 0;
 }
 
 /* At the default port, the master of another pool may answer. */
@@ -48,12 +54,12 @@ static int no_http(void)
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body)
 {
 	char host[MC_ADDR_MAX];
-	int port;
+	int port, r;
 
 	if (c->local)
 		return no_http();
-	find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
-	return mcctl_http_get(host, port, path, (int64_t)c->conf->timeout,
+	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
+	return r < 0 ? r : mcctl_http_get(host, port, path, (int64_t)c->conf->timeout,
 			      ret_code, ret_body);
 }
 
@@ -61,12 +67,12 @@ int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path,
 		    long *ret_code, char **ret_body)
 {
 	char host[MC_ADDR_MAX];
-	int port;
+	int port, r;
 
 	if (c->local)
 		return no_http();
-	find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
-	return mcctl_http(host, port, method, path, body,
+	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
+	return r < 0 ? r : mcctl_http(host, port, method, path, body,
 			  (int64_t)c->conf->timeout, ret_code, ret_body);
 }
 
@@ -144,14 +150,18 @@ int mcctl_health(struct mcctl *c)
 	int64_t timeout_ms = (int64_t)c->conf->timeout;
 	struct answers a = { .http = false };
 	enum health health;
+	int r;
 
 	if (timeout_ms > TIMEOUT_MS)
 		timeout_ms = TIMEOUT_MS;
-	find_http(c->conf, timeout_ms, a.host, &a.port);
+	r = find_http(c->conf, timeout_ms, a.host, &a.port);
 	ask_rpc(&a, c->conf, timeout_ms);
 	if (c->local) {
 		a.http = a.rpc;
 		strcpy(a.http_text, "not served by a local pool");
+	} else if (r < 0) {
+		strcpy(a.host, "?");
+		snprintf(a.http_text, sizeof(a.http_text), "unknown, no master leads");
 	} else {
 		ask_http(&a, timeout_ms);
 	}
