@@ -508,7 +508,7 @@ void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generati
 	t->error = why;
 	if (t->type == MCP_TASK_DRAIN && why == -MC_EEXISTS)
 		snprintf(t->message, sizeof(t->message),
-			 "%llu objects stay: every other segment has a copy already, so none is lost when the node ends",
+			 "%llu objects stay: every other segment has a copy, so none is lost when the node ends",
 			 (unsigned long long)++t->spare);
 	else
 		snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
