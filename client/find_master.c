@@ -24,6 +24,13 @@ static int found(struct mcp_client *c, const struct mcp_hello_reply *hello, void
 
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms)
 {
+	int port;
+
+	return mcs_find_master_http(master, ret, size, &port, timeout_ms);
+}
+
+int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_port, int64_t timeout_ms)
+{
 	char addr[MC_ADDR_MAX] = "", why[256];
 	struct mcp_client_conf conf = {
 		.channel = MCP_CHANNEL_CONTROL, .software = "libmooncake_store", .connected = found, .arg = addr,
@@ -32,7 +39,7 @@ int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_
 	const struct mcp_stats msg = { 0 };
 	struct mcs_masters *masters;
 	struct mcp_client *c;
-	int r;
+	int r, port;
 
 	r = mcs_masters_open(master, &conf, &masters);
 	if (r < 0)
@@ -45,11 +52,13 @@ int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_
 	r = mcp_call(c, MCP_STATS, &msg, NULL, NULL, mc_deadline_ms(timeout_ms));
 	snprintf(why, sizeof(why), "%s", mc_err_detail(r));
 	mcp_client_close(c);
+	port = mcs_masters_http_port(masters);
 	mcs_masters_close(masters);
 	if (!*addr)
 		return mc_fail(r < 0 ? r : -MC_ERPC, "%s", why);
 	if (strlen(addr) >= size)
 		return mc_fail(-MC_EPARAM, "an address of %zu bytes does not fit", strlen(addr));
 	strcpy(ret, addr);
+	*ret_port = port;
 	return 0;
 }

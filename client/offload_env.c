@@ -16,7 +16,7 @@
 #include "common/err.h"
 
 #define PATH_DEFAULT "/data/file_storage"
-#define BYTES_MAX (1ll << 50)
+#define BYTES_MAX (1ull << 50)
 
 /* The value of the variable, or of its short name; NULL. */
 static const char *either(const char *name, const char *alias)
@@ -28,7 +28,7 @@ static const char *either(const char *name, const char *alias)
 
 static uint64_t bytes_of(const char *name, const char *alias)
 {
-	return (uint64_t)mc_env_int(mc_env_str(name) || !alias ? name : alias, 0, 0, BYTES_MAX);
+	return mc_env_size(mc_env_str(name) || !alias ? name : alias, 0, 0, BYTES_MAX);
 }
 
 static int backend_check(void)

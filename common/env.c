@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/options/options.h"
 
 const char *mc_env_str(const char *name)
 {
@@ -34,6 +35,22 @@ int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max)
 		return n;
 	mc_warn("env", "not a number from %lld to %lld, using %lld: %s=%s", (long long)min,
 		(long long)max, (long long)def, name, v);
+	return def;
+}
+
+uint64_t mc_env_size(const char *name, uint64_t def, uint64_t min, uint64_t max)
+{
+	const char *v = mc_env_str(name);
+	char a[32], b[32], c[32];
+	uint64_t n;
+
+	if (!v)
+		return def;
+	if (mc_parse_size(v, &n) == 0 && n >= min && n <= max)
+		return n;
+	mc_warn("env", "not a size from %s to %s, such as 1048576 or 64MB, using %s: %s=%s",
+		mc_format_size(min, a, sizeof(a)), mc_format_size(max, b, sizeof(b)), mc_format_size(def, c, sizeof(c)),
+		name, v);
 	return def;
 }
 

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max);
+/* Bytes, also with a unit, such as 64MB. */
+uint64_t mc_env_size(const char *name, uint64_t def, uint64_t min, uint64_t max);
 /* Set to anything but 0, false, no or off. */
 bool mc_env_on(const char *name);
 const char *mc_env_str(const char *name);	/* NULL when unset */

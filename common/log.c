@@ -17,6 +17,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
@@ -271,6 +272,14 @@ static void log_rotate(void)
 		log_prune(the_log.dir, the_log.program, the_log.max_files + 1);
 }
 
+/* Create the directory if only its last part is absent. */
+static int make_dir(const char *dir)
+{
+	if (mkdir(dir, 0755) == 0 || errno == EEXIST)
+		return 0;
+	return mc_fail(-errno, "cannot create the directory of the log %s: %s", dir, mc_strerror(errno));
+}
+
 int mc_log_open(const struct mc_log_conf *conf)
 {
 	const char *program = conf->program ? conf->program : program_invocation_short_name;
@@ -288,7 +297,8 @@ int mc_log_open(const struct mc_log_conf *conf)
 		return mc_fail(-ENAMETOOLONG, "cannot write the log %s/%s.INFO: invalid name",
 			       conf->dir, program);
 	if (to_file) {
-		fd = open_file(conf->dir, program);
+		r = make_dir(conf->dir);
+		fd = r < 0 ? r : open_file(conf->dir, program);
 		if (fd < 0)
 			return fd;
 	}
@@ -428,4 +438,22 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	line[len++] = '\n';
 	log_emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level);
 	errno = saved;
+}
+
+void mc_log_fatal(const char *program, const char *component, const char *fmt, ...)
+{
+	struct mc_log_site site = { 0 };
+	char text[LINE_SIZE];
+	bool elsewhere;
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "%s: %s\n", program, text);
+	pthread_mutex_lock(&the_log.lock);
+	elsewhere = the_log.fd >= 0 || the_log.syslog;
+	pthread_mutex_unlock(&the_log.lock);
+	if (elsewhere && mc_log_on(component, MC_LOG_ERR))
+		mc_log_write(&site, component, MC_LOG_ERR, "%s", text);
 }

@@ -19,7 +19,7 @@ enum mc_log_level { MC_LOG_ERR, MC_LOG_WARN, MC_LOG_INFO, MC_LOG_DEBUG, MC_LOG_T
 struct mc_log_conf {
 	const char *program;	/* name in file names; NULL: the process's */
 	const char *dir;	/* NULL or "": stderr; else <dir>/<program>.INFO.<date>-<pid>.log
-				 * and a link <dir>/<program>.INFO to the newest */
+				 * and a link <dir>/<program>.INFO to the newest; created if absent */
 	bool syslog;		/* instead of stderr, when there is no @dir */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
 	unsigned max_files;	/* rotated files of this program to keep, 0: all */
@@ -46,6 +46,11 @@ struct mc_log_site {	/* one per call site, static: rate limit */
 };
 void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
 		  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* For the end of a program after a failure: "@program: TEXT" on stderr, and a line of level err in the log
+ * if the log is not stderr. */
+void mc_log_fatal(const char *program, const char *component, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 #define mc_log(component, level, ...) do { \
 	static struct mc_log_site mc_log_here; \

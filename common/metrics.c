@@ -24,6 +24,7 @@ struct collector {
 };
 
 static struct mc_metric *registry;	/* atomic; newest first */
+static struct mc_metric_part *parts;	/* constant after the constructors */
 static pthread_mutex_t collectors_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct collector *collectors;	/* with collectors_lock held */
 MC_FORK_KEEP(collectors_lock, MC_FORK_COLLECTORS)
@@ -34,6 +35,24 @@ void mc_metric_register(struct mc_metric *m)
 	while (!__atomic_compare_exchange_n(&registry, &m->next, m, false, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED))
 		;
+}
+
+void mc_metric_part_register(struct mc_metric_part *p)
+{
+	p->next = parts;
+	parts = p;
+}
+
+static bool is_shown(const struct mc_metric *m)
+{
+	for (const struct mc_metric_part *p = parts; p; p = p->next) {
+		if (__atomic_load_n(&p->shown, __ATOMIC_RELAXED))
+			continue;
+		for (const char *const *prefix = p->prefixes; *prefix; prefix++)
+			if (!strncmp(m->name, *prefix, strlen(*prefix)))
+				return false;
+	}
+	return true;
 }
 
 /* ---- histograms ----
@@ -248,7 +267,7 @@ int mc_metrics_print(FILE *to)
 {
 	struct mc_metric *first, *m;
 	auto_free struct mc_metric **sorted = NULL;
-	size_t n = 0, i = 0;
+	size_t n = 0, i;
 
 	metrics_collect();
 	first = __atomic_load_n(&registry, __ATOMIC_ACQUIRE);
@@ -257,8 +276,10 @@ int mc_metrics_print(FILE *to)
 	sorted = calloc(n + 1, sizeof(*sorted));
 	if (!sorted)
 		return mc_fail(-ENOMEM, "no memory to print the metrics");
+	n = 0;
 	for (m = first; m; m = m->next)
-		sorted[i++] = m;
+		if (is_shown(m))
+			sorted[n++] = m;
 	/* All samples of a name have to be adjacent. */
 	qsort(sorted, n, sizeof(*sorted), by_name_and_labels);
 	for (i = 0; i < n; i++) {

@@ -6,6 +6,7 @@
 #ifndef MC_METRICS_H
 #define MC_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -68,13 +69,31 @@ uint64_t mc_hist_quantile(const struct mc_hist *h, double q);
 #define mc_metric_observe(m, v) mc_hist_add((m)->hist, v)
 #define mc_metric_observe_many(m, v, n) mc_hist_add_many((m)->hist, v, n)
 
+/* A part of the program that may not run in this process: series whose names begin with one of its prefixes are printed
+ * only while it is shown.  MC_METRIC_PART at file scope; hidden at first. */
+struct mc_metric_part {
+	const char *const *prefixes;	/* ends with NULL */
+	bool shown;			/* atomic */
+	struct mc_metric_part *next;
+};
+void mc_metric_part_register(struct mc_metric_part *p);
+#define MC_METRIC_PART(var, ...) \
+	static const char *const var##_prefixes[] = { __VA_ARGS__, NULL }; \
+	static struct mc_metric_part var = { var##_prefixes, false, NULL }; \
+	__attribute__((constructor)) static void var##_register(void) { mc_metric_part_register(&var); }
+
+static inline void mc_metric_part_show(struct mc_metric_part *p)
+{
+	__atomic_store_n(&p->shown, true, __ATOMIC_RELAXED);
+}
+
 /* For gauges that are expensive to compute: @fn is called before each print, in the order of
  * registration, under a lock, so it must not print, add or remove collectors.  -ENOMEM.  After
  * _remove() has returned @fn does not run any more. */
 int mc_metrics_collector(void (*fn)(void *arg), void *arg);
 void mc_metrics_collector_remove(void (*fn)(void *arg), void *arg);
 
-/* All metrics in Prometheus text format 0.0.4, HELP and TYPE once per name. */
+/* All metrics that are shown, in Prometheus text format 0.0.4, HELP and TYPE once per name. */
 int mc_metrics_print(FILE *to);
 
 /* Value of a counter or gauge by name and labels, for tests and summaries; -ENOENT when unknown.

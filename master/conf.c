@@ -66,13 +66,13 @@ static const struct mc_opt_absent absent[] = {
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
 	{ "memory_allocator=cachelib", "offset", "deprecated upstream, and there is no CXL tier" },
 	{ "allocation_strategy=cxl", "random", NO_CXL },
-	{ "use_mmap_arena_allocator", "false", NO_ARENA },
-	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ NULL, NULL, NULL },
 };
 
 /* They would change no result. */
 static const struct mc_opt_absent idle[] = {
+	{ "use_mmap_arena_allocator", "false", NO_ARENA },
+	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ "handler_worker_thread_num", "0", "the RPC threads (rpc_thread_num) run the requests, in slices" },
 	{ "tenant_eviction_high_watermark_ratio", "0.9",
 	  "a put beyond the tenant's quota evicts objects of the tenant and is not rejected" },

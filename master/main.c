@@ -31,7 +31,7 @@
 
 static int fail(int err)
 {
-	fprintf(stderr, "mooncake_master: %s\n", mc_err_detail(err));
+	mc_log_fatal("mooncake_master", LOG, "%s", mc_err_detail(err));
 	return 1;
 }
 
@@ -204,7 +204,7 @@ static void log_up(const struct mcm_conf *conf, const struct mcm *m)
 	mc_info(LOG, "Master admin server started on port %d", mcm_http_port(m));
 }
 
-static int serve(struct mcm_conf *conf, int argc, char **argv)
+static int serve(struct mcm_conf *conf, const struct mc_options *options, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
 	char journal[MCM_JOURNAL_PATH_MAX];
@@ -213,11 +213,13 @@ static int serve(struct mcm_conf *conf, int argc, char **argv)
 	struct mcm *m;
 	int r;
 
-	r = listen_of(conf, &w);
+	r = open_log(conf);
+	if (r == 0)
+		mc_options_report(options);
+	if (r == 0)
+		r = listen_of(conf, &w);
 	if (r == 0)
 		r = mcm_conf_check(conf);
-	if (r == 0)
-		r = open_log(conf);
 	if (r == 0)
 		r = check_listen(&w);
 	if (r < 0)
@@ -277,17 +279,19 @@ int main(int argc, char **argv)
 	mc_stdfds_open();
 	mc_signals_block();
 	r = mc_options_parse(&mcm_program, argc, argv, &conf, &options);
-	if (r < 0)
-		return fail(r);
+	if (r < 0) {
+		fail(r);
+		return MC_OPTIONS_STATUS;
+	}
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
 		fprintf(stderr, "mooncake_master: unexpected argument %s\n", mc_options_argv(options, 0));
-		r = *conf.check_journal ? CHECK_UNREADABLE : 1;
+		r = MC_OPTIONS_STATUS;
 	} else if (*conf.check_journal) {
 		r = check_journal(&conf);
 	} else {
-		r = serve(&conf, argc, argv);
+		r = serve(&conf, options, argc, argv);
 	}
 	mc_options_free(options);
 	return r;

@@ -76,8 +76,8 @@ struct running {
 
 static int print_error(int err)
 {
-	fprintf(stderr, "mcfs: %s%s\n", mcs_error_detail(err),
-		err == -MC_ERPC ? "; is mooncake_master running there? --standalone needs none" : "");
+	mc_log_fatal("mcfs", "mcfs", "%s%s", mcs_error_detail(err),
+		     err == -MC_ERPC ? "; is mooncake_master running there? --standalone needs none" : "");
 	return err;
 }
 
@@ -714,12 +714,13 @@ int main(int argc, char **argv)
 	run.argv = argv;
 	run.dir = realpath(".", NULL);
 	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);
-	if (r == 1)
-		return 0;
-	if (r == 0)
-		r = check_conf(fs);
+	if (r)
+		return r > 0 ? 0 : (print_error(r), MC_OPTIONS_STATUS);
+	r = check_conf(fs);
 	if (r == 0)
 		r = begin_log(&fs->conf);
+	if (r == 0)
+		mc_options_report(fs->options);
 	in_front = fs->conf.foreground || fs->conf.debug;
 	/* systemd's descriptor store, which it offers to a service in the foreground. */
 	has_fdstore = in_front && mcfs_fdstore_there();

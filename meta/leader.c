@@ -60,21 +60,22 @@ void mcd_leader_close(struct mcd_leader *l)
 	free(l);
 }
 
-int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, uint64_t deadline)
+int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, int *ret_http_port, uint64_t deadline)
 {
 	char name[MCD_SEAT_NAME_MAX], addr[MCD_SEAT_NAME_MAX];
 	auto_free char *text = NULL;
-	int r = mcd_get(l->meta, l->key, &text, deadline);
+	int r = mcd_get(l->meta, l->key, &text, deadline), port = 0;
 
 	if (r == -ENOENT)
 		return mc_fail(r, "no master leads cluster %s", l->cluster);
 	if (r == 0)
-		r = mcd_seat_leader_decode(text, name);
+		r = mcd_seat_leader_decode(text, name, &port);
 	if (r < 0)
 		return r == -EINVAL ? mc_fail(r, "key %s has an unknown content", l->key) : r;
 	mcd_seat_address(name, addr);
 	if (strlen(addr) >= size)
 		return mc_fail(-EINVAL, "the leader's address is too long: %.100s", addr);
 	strcpy(ret, addr);
+	*ret_http_port = port;
 	return 0;
 }

@@ -17,7 +17,8 @@ bool mcd_leader_is_store(const char *addrs);
 int mcd_leader_open(const char *conn, struct mcd_leader **ret);
 /* NULL is fine. */
 void mcd_leader_close(struct mcd_leader *l);
-/* -ENOENT: no master leads now; errors of meta.h. */
-int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, uint64_t deadline);
+/* *ret_http_port: of the leader's HTTP server, 0: the leader does not name it.  -ENOENT: no master leads now; errors of
+ * meta.h. */
+int mcd_leader_find(struct mcd_leader *l, char *ret, size_t size, int *ret_http_port, uint64_t deadline);
 
 #endif

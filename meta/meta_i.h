@@ -66,7 +66,8 @@ int mcd_seat_state_decode(const struct mcd_seat *s, const char *text, struct mcd
 
 /* The key of the leader's name, and the name in its text: -EINVAL. */
 void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX]);
-int mcd_seat_leader_decode(const char *text, char *ret);	/* MCD_SEAT_NAME_MAX bytes */
+/* MCD_SEAT_NAME_MAX bytes; *ret_http_port (NULL is fine): 0 in a text of an older version. */
+int mcd_seat_leader_decode(const char *text, char *ret, int *ret_http_port);
 
 /* meta.c: the backend that @conn names (meta.h). */
 int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);

@@ -30,6 +30,7 @@ struct mcd_seat {
 	char name[MCD_SEAT_NAME_MAX];
 	char leader_key[MCD_KEY_MAX], state_key[MCD_KEY_MAX];
 	unsigned ttl_ms;
+	int http_port;
 	/* the thread that calls */
 	struct mcd_seat_view view;
 	char *seen;		/* text of the state, NULL: there is none */
@@ -76,11 +77,15 @@ void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX])
 	snprintf(ret, MCD_KEY_MAX, KEYS "%s/master_view", cluster);
 }
 
-int mcd_seat_leader_decode(const char *text, char *ret)
+int mcd_seat_leader_decode(const char *text, char *ret, int *ret_http_port)
 {
 	json_t *o = json_loads(text, 0, NULL);
+	json_int_t port = json_integer_value(json_object_get(o, "http_port"));
 	bool ok = name_of(json_object_get(o, "address"), ret);
 
+	/* Leaders of older versions name no port. */
+	if (ok && ret_http_port)
+		*ret_http_port = port > 0 && port <= 65535 ? (int)port : 0;
 	json_decref(o);
 	return ok ? 0 : -EINVAL;
 }
@@ -123,7 +128,8 @@ static char *leader_encode(const struct mcd_seat *s, uint64_t term)
 	json_t *o;
 
 	snprintf(nonce, sizeof(nonce), "%016" PRIx64, mc_random_u64());
-	o = json_pack("{s:s, s:I, s:s}", "address", s->name, "term", (json_int_t)term, "lease", nonce);
+	o = json_pack("{s:s, s:I, s:s, s:i}", "address", s->name, "term", (json_int_t)term, "lease", nonce,
+		      "http_port", s->http_port);
 	text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;
@@ -154,6 +160,7 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 	}
 	strcpy(s->name, conf->name);
 	s->ttl_ms = conf->ttl_ms;
+	s->http_port = conf->http_port;
 	mcd_seat_leader_key(conf->cluster, s->leader_key);
 	snprintf(s->state_key, sizeof(s->state_key), KEYS "%s/master_state", conf->cluster);
 	*ret = s;
@@ -209,7 +216,7 @@ int mcd_seat_look(struct mcd_seat *s, struct mcd_seat_view *ret, uint64_t deadli
 	if (r < 0 && r != -ENOENT)
 		return r;
 	r = 0;
-	if (leader && mcd_seat_leader_decode(leader, v.leader) < 0)
+	if (leader && mcd_seat_leader_decode(leader, v.leader, NULL) < 0)
 		r = bad_text(s, s->leader_key);
 	if (r == 0 && state)
 		r = mcd_seat_state_decode(s, state, &v);

@@ -29,6 +29,7 @@ struct mcd_seat_conf {
 	const char *cluster;	/* part of the keys */
 	const char *name;	/* of this process: the address by which clients reach it, and "#ID" */
 	unsigned ttl_ms;	/* of the lease; etcd rounds up to seconds */
+	int http_port;		/* of this process, for operators' tools; 0: none */
 };
 
 struct mcd_seat_view {

@@ -33,11 +33,18 @@ static const struct mc_opt_row rows[] = {
 	{ 0 },
 };
 
+/* The guides' name of device_names. */
+static const struct mc_opt_alias aliases[] = {
+	{ "device_name", "device_names" },
+	{ NULL, NULL },
+};
+
 static const struct mc_program program = {
 	.name = "mooncake_client",
 	.synopsis = "[OPTION]...",
 	.summary = "contribute memory to the pool, and serve the programs of this node",
 	.rows = rows,
+	.aliases = aliases,
 };
 
 /* The parts of the daemon in the order in which they start. */
@@ -50,8 +57,8 @@ struct running {
 
 static int main_fail(int err)
 {
-	fprintf(stderr, "mooncake_client: %s%s\n", mc_err_detail(err),
-		err == -MC_ERPC ? "; is mooncake_master running there?" : "");
+	mc_log_fatal("mooncake_client", "node", "%s%s", mc_err_detail(err),
+		     err == -MC_ERPC ? "; is mooncake_master running there?" : "");
 	return 1;
 }
 
@@ -200,11 +207,13 @@ static void raise_limits(void)
 	}
 }
 
-static int main_serve(struct running *run)
+static int main_serve(struct running *run, const struct mc_options *options)
 {
 	int r;
 
 	r = open_log(&run->conf);
+	if (r == 0)
+		mc_options_report(options);
 	if (r == 0)
 		r = open_store(run);
 	if (r == 0)
@@ -238,15 +247,17 @@ int main(int argc, char **argv)
 	mc_signals_block();
 	raise_limits();
 	r = mc_options_parse(&program, argc, argv, &run.conf, &options);
-	if (r < 0)
-		return main_fail(r);
+	if (r < 0) {
+		main_fail(r);
+		return MC_OPTIONS_STATUS;
+	}
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
 		fprintf(stderr, "mooncake_client: unexpected argument %s\n", mc_options_argv(options, 0));
-		r = 1;
+		r = MC_OPTIONS_STATUS;
 	} else {
-		r = main_serve(&run);
+		r = main_serve(&run, options);
 	}
 	mc_options_free(options);
 	return r;

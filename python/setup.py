@@ -49,8 +49,25 @@ def extension(name, sources, **where):
     return Extension(name, sources=sources, depends=["mcpy.h", "engine.h"] + headers, **where)
 
 
+# Programs that wheel.sh puts into the package, with the functions that become them.  Without the programs there are no
+# scripts of these names: in the same prefix they would replace the programs of "make install".
+PROGRAMS = {
+    "mooncake_master": "mooncake.cli:main",
+    "mooncake_client": "mooncake.cli:main",
+    "transfer_engine_bench": "mooncake.cli:main",
+    "mcfs": "mooncake.cli:main",
+    "mcctl": "mooncake.cli:main",
+    "mooncake_http_metadata_server": "mooncake.http_metadata_server:main",
+}
+SCRIPTS = {
+    "transfer_engine_topology_dump": "mooncake.transfer_engine_topology_dump:main",
+    "mc_store_rest_server": "mooncake.mooncake_store_service:sync_main",
+}
+SCRIPTS.update({name: main for name, main in PROGRAMS.items() if os.path.exists(os.path.join(HERE, "mooncake", name))})
+
 setup(
     version=VERSION,
+    entry_points={"console_scripts": [f"{name} = {main}" for name, main in SCRIPTS.items()]},
     ext_modules=[
         extension("mooncake._store",
                   ["args.c", "store.c", "put.c", "get.c", "ranges.c", "probe.c", "registered.c", "names.c", "config.c", "handle.c", "mapped.c", "memory.c", "object.c", "pool.c",

@@ -43,7 +43,7 @@ static const struct mc_program program = {
 
 static int fail(int err)
 {
-	fprintf(stderr, NAME ": %s\n", mc_err_detail(err));
+	mc_log_fatal(NAME, LOG, "%s", mc_err_detail(err));
 	return 1;
 }
 
@@ -61,6 +61,8 @@ static int open_log(const struct conf *conf)
 	return mc_log_open(&log);
 }
 
+static char loopback[] = "127.0.0.1";
+
 static bool is_loopback(const char *host)
 {
 	struct in6_addr six;
@@ -71,11 +73,19 @@ static bool is_loopback(const char *host)
 	return !strcmp(host, "localhost") || (inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
 }
 
-/* As upstream: other hosts may reach a server without a token only if the operator wants that. */
-static int check_access(const struct conf *conf, const char *token)
+/* Other hosts may reach a server without a token only if the operator wants that.  The guides start it without options:
+ * then it serves this host only. */
+static int check_access(struct conf *conf, const char *token, bool host_given)
 {
 	if (token || is_loopback(conf->host))
 		return 0;
+	if (!host_given && !mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE")) {
+		conf->host = loopback;
+		mc_warn(LOG, "serving this host only, because there is no token: for other hosts set "
+			"MC_METADATA_HTTP_TOKEN here and for all engines, or MC_METADATA_HTTP_ALLOW_INSECURE=1 host=%s",
+			conf->host);
+		return 0;
+	}
 	if (!mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE"))
 		return mc_fail(-EACCES, "host=%s: refuses to bind other addresses than loopback without an "
 			       "authentication token, because every host could read and change the metadata: set "
@@ -86,7 +96,7 @@ static int check_access(const struct conf *conf, const char *token)
 	return 0;
 }
 
-static int start(const struct conf *conf, int *ret_port, struct mcd_server **ret)
+static int start(struct conf *conf, bool host_given, int *ret_port, struct mcd_server **ret)
 {
 	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
 	char addr[MC_ADDR_MAX];
@@ -99,14 +109,14 @@ static int start(const struct conf *conf, int *ret_port, struct mcd_server **ret
 		.max_body = conf->max_body,
 		.token = token,
 	};
-	int r = check_access(conf, token);
+	int r = check_access(conf, token, host_given);
 
 	if (r == 0)
 		r = mc_addr_join(conf->host, (int)conf->port, addr);
 	return r < 0 ? r : mcd_server_start(&mc, ret_port, ret);
 }
 
-static int run(const struct conf *conf)
+static int run(struct conf *conf, const struct mc_options *options)
 {
 	struct mcd_server *m;
 	int r, port, sig;
@@ -114,8 +124,9 @@ static int run(const struct conf *conf)
 	r = open_log(conf);
 	if (r < 0)
 		return fail(r);
+	mc_options_report(options);
 	mc_env_report_inert();
-	r = start(conf, &port, &m);
+	r = start(conf, mc_options_origin(options, "host") != MC_ORIGIN_DEFAULT, &port, &m);
 	if (r < 0)
 		return fail(r);
 	mc_info(LOG, NAME " " PACKAGE_VERSION " is up host=%s port=%d persist=%s", conf->host, port,
@@ -138,15 +149,17 @@ int main(int argc, char **argv)
 	mc_stdfds_open();
 	mc_signals_block();
 	r = mc_options_parse(&program, argc, argv, &conf, &options);
-	if (r < 0)
-		return fail(r);
+	if (r < 0) {
+		fail(r);
+		return MC_OPTIONS_STATUS;
+	}
 	if (r > 0)
 		return 0;
 	if (mc_options_argc(options)) {
 		fprintf(stderr, NAME ": unexpected argument %s\n", mc_options_argv(options, 0));
-		r = 1;
+		r = MC_OPTIONS_STATUS;
 	} else {
-		r = run(&conf);
+		r = run(&conf, options);
 	}
 	mc_options_free(options);
 	return r;

@@ -368,6 +368,8 @@ int main(int argc, char **argv)
 	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
 	if (r > 0)
 		return 0;
+	if (r == 0)
+		mc_options_report(o);
 	if (r == 0 && mc_options_argc(o))
 		r = mc_fail(-EINVAL, "unexpected argument \"%s\"; options begin with --", mc_options_argv(o, 0));
 	if (r == 0)

@@ -67,13 +67,13 @@ bool mcs_cache_wanted(struct mcs_cache_conf *ret)
 	const char *threshold = mc_env_str("MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD") ?
 		"MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD" : "MC_STORE_LOCAL_HOT_ADMISSION_THR";
 
-	ret->size = (uint64_t)mc_env_int("MC_STORE_LOCAL_HOT_CACHE_SIZE", 0, 0, INT64_MAX);
+	ret->size = mc_env_size("MC_STORE_LOCAL_HOT_CACHE_SIZE", 0, 0, INT64_MAX);
 	if (!ret->size) {
 		if (mc_env_str("MC_STORE_LOCAL_HOT_BLOCK_SIZE") || mc_env_str(threshold))
 			mc_info("client", "no hot cache: MC_STORE_LOCAL_HOT_CACHE_SIZE is not set");
 		return false;
 	}
-	ret->object_max = (uint64_t)mc_env_int("MC_STORE_LOCAL_HOT_BLOCK_SIZE", OBJECT_MAX, 1, INT64_MAX);
+	ret->object_max = mc_env_size("MC_STORE_LOCAL_HOT_BLOCK_SIZE", OBJECT_MAX, 1, INT64_MAX);
 	ret->threshold = (unsigned)mc_env_int(threshold, THRESHOLD, 1, 255);
 	return true;
 }

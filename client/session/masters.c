@@ -14,12 +14,17 @@
 
 struct mcs_masters {
 	struct mcd_leader *leader;
+	int http_port;			/* atomic: of the leader that was found last, 0: unknown */
 };
 
 /* A client has one connecting thread at a time, so this runs on one thread. */
 static int masters_find(void *arg, char *ret, size_t size, uint64_t deadline)
 {
-	int r = mcd_leader_find(((struct mcs_masters *)arg)->leader, ret, size, deadline);
+	struct mcs_masters *m = arg;
+	int port = 0, r = mcd_leader_find(m->leader, ret, size, &port, deadline);
+
+	if (r == 0)
+		__atomic_store_n(&m->http_port, port, __ATOMIC_RELAXED);
 
 	/* All of them may pass: the store comes back, a master begins to lead. */
 	return r < 0 && r != -ENOMEM ? mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r))) : r;
@@ -46,6 +51,11 @@ int mcs_masters_open(const char *text, struct mcp_client_conf *conf, struct mcs_
 	conf->find_arg = m;
 	*ret = m;
 	return 0;
+}
+
+int mcs_masters_http_port(const struct mcs_masters *m)
+{
+	return m ? __atomic_load_n(&m->http_port, __ATOMIC_RELAXED) : 0;
 }
 
 void mcs_masters_close(struct mcs_masters *m)

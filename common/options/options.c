@@ -6,12 +6,14 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "common/options/options_i.h"
 
 #define FLAGFILE_DEPTH_MAX 4
@@ -33,15 +35,33 @@ static bool is_flag(const char *prefix)
 	return !strcmp(prefix, "--");
 }
 
-static void warn_unknown(const struct mc_options *o, const char *prefix, const char *name)
+/* Keep a warning until the program can log it. */
+static int note(struct mc_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int note(struct mc_options *o, const char *fmt, ...)
 {
-	const char *near = mc_opt_nearest(o->prog, name, is_flag(prefix));
+	char **more = realloc(o->notes, (o->n_notes + 1) * sizeof(*more));
+	va_list ap;
+	int n = -1;
 
-	fprintf(stderr, "%s: warning: %s%s is unknown and ignored", o->prog->name, prefix, name);
+	if (more) {
+		o->notes = more;
+		va_start(ap, fmt);
+		n = vasprintf(&o->notes[o->n_notes], fmt, ap);
+		va_end(ap);
+	}
+	if (n < 0)
+		return mc_fail(-ENOMEM, "no memory for the options");
+	o->n_notes++;
+	return 0;
+}
+
+static int note_unknown_key(struct mc_options *o, const char *key)
+{
+	const char *near = mc_opt_nearest(o->prog, key, false);
+
 	if (near)
-		fprintf(stderr, "; did you mean %s%s?\n", prefix, near);
-	else
-		fprintf(stderr, "; --help lists the options\n");
+		return note(o, "config key %s is unknown and ignored; did you mean %s?", key, near);
+	return note(o, "config key %s is unknown and ignored; --help lists the options", key);
 }
 
 static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
@@ -54,15 +74,14 @@ static int fail_unknown(const struct mc_options *o, const char *prefix, const ch
 }
 
 /* An option that this version lacks is set; @value NULL: without a value. */
-static int set_absent(const struct mc_options *o, const char *prefix, const char *name, const char *value,
+static int set_absent(struct mc_options *o, const char *prefix, const char *name, const char *value,
 		      const struct mc_opt_absent *absent)
 {
 	if (mc_opt_absent_harmless(absent, value))
 		return 0;
 	if (!mc_opt_idle(o->prog, absent))
 		return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, absent->why);
-	fprintf(stderr, "%s: warning: %s%s has no effect: %s\n", o->prog->name, prefix, name, absent->why);
-	return 0;
+	return note(o, "%s%s has no effect: %s", prefix, name, absent->why);
 }
 
 /* ---- the command line ----
@@ -110,16 +129,6 @@ static bool is_mount_word(const char *name)
 	return !strncasecmp(name, "x-", 2);
 }
 
-/* Does the program take arguments that are not options? */
-static bool has_arguments(const struct mc_program *prog)
-{
-	const char *s = prog->synopsis ? prog->synopsis : "";
-
-	if (!strncmp(s, "[OPTION]...", 11))
-		s += 11;
-	return s[strspn(s, " ")];
-}
-
 /* Is the word behind a switch its value?  Only these words, since others are arguments far more
  * often.  In a strict program every word is an argument. */
 static bool is_switch_word(const struct mc_program *prog, const char *s)
@@ -149,16 +158,11 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 		return set_absent(o, prefix, name, *ret_used ? next : value, absent);
 	}
 	/* Switching off an option that this version lacks is allowed. */
-	if ((off && mc_opt_absent(o->prog, off)) || !strcmp(name, "undefok"))
+	if (off && mc_opt_absent(o->prog, off))
 		return 0;
 	if (prefix[1] == 'o' && is_mount_word(name))
 		return 0;
-	if (o->prog->strict)
-		return fail_unknown(o, prefix, name);
-	/* If the program takes no arguments, the next word can only be the unknown option's value. */
-	*ret_used = !value && next && next[0] != '-' && !has_arguments(o->prog);
-	warn_unknown(o, prefix, name);
-	return 0;
+	return fail_unknown(o, prefix, name);
 }
 
 /* One option.  @next is the word behind it, which may be its value, NULL: none. */
@@ -406,8 +410,7 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 		/* The values in the map are reported under their own names. */
 		if (shape == MC_CONF_MAP)
 			return 0;
-		warn_unknown(t->o, "config key ", key);
-		return 0;
+		return note_unknown_key(t->o, key);
 	}
 	if (t->o->in_file[index_of(t->o, row)])
 		return mc_fail(-EINVAL, "%s is set twice", row->name);
@@ -509,6 +512,9 @@ void mc_options_free(struct mc_options *o)
 	}
 	for (int i = 0; i < o->n_rest; i++)
 		free(o->rest[i]);
+	for (size_t i = 0; i < o->n_notes; i++)
+		free(o->notes[i]);
+	free(o->notes);
 	free(o->origins);
 	free(o->strings);
 	free(o->args);
@@ -569,9 +575,21 @@ int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void 
 		*ret = o;
 		return 0;
 	}
+	for (size_t i = 0; i < o->n_notes; i++)
+		fprintf(stderr, "%s: warning: %s\n", prog->name, o->notes[i]);
 	forget_strings(o, conf);
 	mc_options_free(o);
 	return r;
+}
+
+void mc_options_report(const struct mc_options *o)
+{
+	for (size_t i = 0; i < o->n_notes; i++) {
+		struct mc_log_site site = { 0 };
+
+		if (mc_log_on("options", MC_LOG_WARN))
+			mc_log_write(&site, "options", MC_LOG_WARN, "%s", o->notes[i]);
+	}
 }
 
 int mc_options_argc(const struct mc_options *o)

@@ -13,11 +13,10 @@
  * Spellings are those of gflags, so that upstream's command lines work: -x=1, --x=1, --x 1; --x and
  * --nox for booleans (in a program that is not strict also followed by the word true, false, 0 or
  * 1); '-' and '_' are equal; --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of
- * options in mount(8) form.  An unknown flag or config key causes a warning that names the nearest
- * option.  The word behind an unknown flag counts as its value when the program takes no arguments.
- * An empty environment variable counts as unset.  Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all
- * powers of 1024, as in upstream).  Durations: 10s, 500ms, 2m, 1h, 1d; a bare number is in the
- * row's unit. */
+ * options in mount(8) form.  An unknown flag is an error, and an unknown config key a warning; both name
+ * the nearest option.  Flags of glog and gflags that have no effect cause a warning.  An empty
+ * environment variable counts as unset.  Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024,
+ * as in upstream).  Durations: 10s, 500ms, 2m, 1h, 1d; a bare number is in the row's unit. */
 #ifndef MC_OPTIONS_H
 #define MC_OPTIONS_H
 
@@ -85,19 +84,26 @@ struct mc_program {
 	/* The same for options of which another value is only reported, because it would change no result. */
 	const struct mc_opt_absent *idle;
 	const char *details;		/* further text of --help, whole lines; may be NULL */
-	bool strict;			/* An unknown flag is an error instead of a warning, and the word behind a
-					 * switch is never its value: for programs where a wrong guess does harm. */
+	/* For a program that upstream does not have: flags of glog and gflags are unknown, and the word behind a
+	 * switch is never its value. */
+	bool strict;
 };
+
+/* Exit status of a program after a failure of mc_options_parse(), or after a wrong number of arguments. */
+#define MC_OPTIONS_STATUS 2
 
 struct mc_options;	/* result of parsing: origins and positional arguments */
 
 /* Parse into @conf, the program's struct; its strings are freed with *ret and are NULL on failure.
  * --help, --version, --print_config and --help=man (roff source of the OPTIONS section) are printed
  * to stdout; the result is 1 then, and the caller exits with status 0.  Otherwise 0, or negative
- * with mc_err_detail() for a value out of range, a missing value, an unreadable config file, or a
- * failed write to stdout.  Warnings are printed to stderr. */
+ * with mc_err_detail() for an unknown flag, a value out of range, a missing value, an unreadable config
+ * file, or a failed write to stdout.  Warnings are kept for mc_options_report() if the result is 0, else
+ * printed to stderr. */
 int mc_options_parse(const struct mc_program *prog, int argc, char **argv, void *conf,
 		     struct mc_options **ret);
+/* Log the warnings.  Every program calls it once, when its log is open. */
+void mc_options_report(const struct mc_options *o);
 void mc_options_free(struct mc_options *o);
 
 int mc_options_argc(const struct mc_options *o);		/* positional arguments */

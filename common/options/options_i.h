@@ -17,6 +17,8 @@ struct mc_options {
 	char *file;			/* config file that was read, NULL: none */
 	char **rest;			/* positional arguments */
 	int n_rest;
+	char **notes;			/* warnings for the log */
+	size_t n_notes;
 	enum { MC_SHOW_NOTHING, MC_SHOW_HELP, MC_SHOW_MAN, MC_SHOW_VERSION, MC_SHOW_CONFIG } show;
 	unsigned flagfile_depth;
 };
@@ -35,12 +37,16 @@ const char *mc_opt_format(const struct mc_opt_row *row, const void *field, char 
 /* Row of a name or alias, NULL when unknown; '-' and '_' are equal. */
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name);
 
-/* The option of that name if upstream has it and this version lacks it, else NULL. */
+/* The option of that name if upstream has it and this version lacks it, else NULL.  Programs that upstream has too
+ * (not strict) have the flags of glog and gflags besides those in their tables. */
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name);
 /* Is it one of those that are only reported? */
 bool mc_opt_idle(const struct mc_program *prog, const struct mc_opt_absent *a);
 /* Does @value (NULL: the bare switch) request only the behaviour that the program has anyway? */
 bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value);
+
+/* Flags of glog and gflags without effect, in programs that upstream has too.  Ends with a NULL name. */
+extern const struct mc_opt_absent mc_opt_inherited[];
 
 /* Options of every program, only on the command line. */
 struct mc_opt_general {

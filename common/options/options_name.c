@@ -66,16 +66,57 @@ static const struct mc_opt_absent *absent_find(const struct mc_opt_absent *list,
 	return NULL;
 }
 
+#define GLOG "the log of this program has its own form and files"
+#define GFLAGS "flags are read from the command line and from --flagfile"
+
+const struct mc_opt_absent mc_opt_inherited[] = {
+	{ "alsologtoemail", "", GLOG },
+	{ "alsologtostderr", "false", GLOG },
+	{ "colorlogtostderr", "false", GLOG },
+	{ "colorlogtostdout", "false", GLOG },
+	{ "drop_log_memory", "true", GLOG },
+	{ "log_backtrace_at", "", GLOG },
+	{ "log_dir", "", GLOG },
+	{ "log_link", "", GLOG },
+	{ "log_prefix", "true", GLOG },
+	{ "log_utc_time", "false", GLOG },
+	{ "log_year_in_prefix", "true", GLOG },
+	{ "logbuflevel", "0", GLOG },
+	{ "logbufsecs", "30", GLOG },
+	{ "logcleansecs", "300", GLOG },
+	{ "logemaillevel", "999", GLOG },
+	{ "logfile_mode", "436", GLOG },
+	{ "logmailer", "", GLOG },
+	{ "logtostderr", "false", GLOG },
+	{ "logtostdout", "false", GLOG },
+	{ "max_log_size", "1800", GLOG },
+	{ "minloglevel", "0", GLOG },
+	{ "stderrthreshold", "2", GLOG },
+	{ "stop_logging_if_full_disk", "false", GLOG },
+	{ "symbolize_stacktrace", "true", GLOG },
+	{ "timestamp_in_logfile_name", "true", GLOG },
+	{ "v", "0", GLOG },
+	{ "vmodule", "", GLOG },
+	{ "fromenv", "", GFLAGS },
+	{ "tryfromenv", "", GFLAGS },
+	{ "undefok", "", "an unknown flag is always an error" },
+	{ "tab_completion_columns", "80", "there is no completion by the program" },
+	{ "tab_completion_word", "", "there is no completion by the program" },
+	{ NULL, NULL, NULL },
+};
+
 const struct mc_opt_absent *mc_opt_absent(const struct mc_program *prog, const char *name)
 {
 	const struct mc_opt_absent *a = absent_find(prog->absent, name);
 
-	return a ? a : absent_find(prog->idle, name);
+	if (!a)
+		a = absent_find(prog->idle, name);
+	return a || prog->strict ? a : absent_find(mc_opt_inherited, name);
 }
 
 bool mc_opt_idle(const struct mc_program *prog, const struct mc_opt_absent *a)
 {
-	return absent_find(prog->idle, a->name) == a;
+	return absent_find(prog->absent, a->name) != a;
 }
 
 static bool same_number(const char *a, const char *b)
@@ -91,7 +132,7 @@ bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value)
 	bool on;
 
 	if (!value)
-		return false;
+		return !strcmp(a->def, "true");
 	if (!strcmp(value, a->def) || same_number(value, a->def))
 		return true;
 	return !mc_parse_bool(value, &on) && (!on || !strcmp(a->def, "true"));

@@ -173,6 +173,23 @@ static void man_absent(const struct mc_opt_absent *list, FILE *to)
 	}
 }
 
+/* The names in one paragraph, without those that the program has. */
+static void man_inherited(const struct mc_program *prog, FILE *to)
+{
+	const char *sep = "Flags of glog and gflags:\n";
+
+	fputs(".PP\n", to);
+	for (const struct mc_opt_absent *a = mc_opt_inherited; a->name; a++) {
+		if (mc_opt_find(prog, a->name))
+			continue;
+		fprintf(to, "%s\\fB%s", sep, flag_dashes(a->name)[1] ? "\\-\\-" : "\\-");
+		print_roff(to, a->name);
+		fputs("\\fR", to);
+		sep = ",\n";
+	}
+	fputs(".\n", to);
+}
+
 void mc_opt_man(const struct mc_program *prog, FILE *to)
 {
 	fputs(".SH OPTIONS\n", to);
@@ -190,10 +207,13 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		      "Setting one of these to anything but its default is an error that says \\(lqnot built into\n"
 		      "this version\\(rq and gives the reason.\n", to);
 	man_absent(prog->absent, to);
-	if (prog->idle && prog->idle->name)
+	if (!prog->strict || (prog->idle && prog->idle->name))
 		fputs(".SH UPSTREAM OPTIONS WITHOUT EFFECT\n"
-		      "Setting one of these to anything but its default is a warning that gives the reason.\n", to);
+		      "Setting one of these to anything but its default is a warning in the log, which gives the\n"
+		      "reason.\n", to);
 	man_absent(prog->idle, to);
+	if (!prog->strict)
+		man_inherited(prog, to);
 }
 
 void mc_opt_version(const struct mc_program *prog, FILE *to)

@@ -163,6 +163,9 @@ int mcs_gpu_memcpy(void *dst, const void *src, size_t n);
 /* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form
  * of one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);
+/* The same, and the port of that master's HTTP server, as the store of several masters names it; 0: unknown, it is not
+ * such a store, or a master of an older version. */
+int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_port, int64_t timeout_ms);
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
 /* The time for which the master protects an object after a read or a query, from the last registration; ms. */

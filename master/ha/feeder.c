@@ -33,6 +33,8 @@
 #define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
 #define JOIN_SHARE 2u		/* a standby that joins confirms within this part of a promise */
 
+/* Only a leader knows its standbys: elsewhere a 0 would be an alarm. */
+MC_METRIC_PART(leader_series, "mooncake_master_standbys_")
 MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")
 MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in sync that did not confirm in time")
 
@@ -81,6 +83,7 @@ int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **re
 
 	if (!f)
 		return -ENOMEM;
+	mc_metric_part_show(&leader_series);
 	f->conf = *conf;
 	snprintf(f->self, sizeof(f->self), "%s", conf->self);
 	f->conf.self = f->self;

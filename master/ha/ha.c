@@ -565,6 +565,7 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 	};
 	struct mcd_seat_conf seat = {
 		.conn = ha->store, .cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
+		.http_port = (int)ha->conf->metrics_port,
 	};
 	uint64_t term = 0;
 	int r;
@@ -580,6 +581,7 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &ha->httpd);
 	if (r < 0)
 		return r;
+	mcm_series_show();
 	mc_info(LOG, "standby name=%s", ha->name);
 	return await_lease(ha, &term) ? lead(ha, term, where) : 0;
 }

@@ -15,10 +15,12 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/task/task_i.h"
 #include "proto/codec.h"
 
 #define LOG "task"
 #define PERIOD_MS 100
+#define DRAIN_STUCK_MS 10000
 #define ACTIVE_DEFAULT 4
 #define ACTIVE_MAX 1024
 
@@ -504,7 +506,12 @@ void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generati
 		return;
 	t->failed++;
 	t->error = why;
-	snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
+	if (t->type == MCP_TASK_DRAIN && why == -MC_EEXISTS)
+		snprintf(t->message, sizeof(t->message),
+			 "%llu objects stay: every other segment has a copy, so none is lost when the node ends",
+			 (unsigned long long)++t->spare);
+	else
+		snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
 	if (t->failed >= MCM_TASK_FAILURES && t->status == MCP_TASK_RUNNING)
 		mcm_task_end(m, t, MCP_TASK_FAILED, why, "too many objects could not be copied");
 }
@@ -643,6 +650,28 @@ struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t
 	return s;
 }
 
+/* The drain has objects and nowhere to move them.  Owners that restart, and new nodes, have some time to come. */
+static void drain_waits(struct mcm *m, struct mcm_task *t)
+{
+	static const char why[] = "no other segment takes the objects";
+	uint64_t now = mcm_now_ms(m);
+
+	if (!t->stuck_ms) {
+		t->stuck_ms = now;
+		snprintf(t->message, sizeof(t->message), "%s", why);
+	} else if (now >= t->stuck_ms + DRAIN_STUCK_MS && !t->active) {
+		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ENOSPACE, why);
+	}
+}
+
+static void drain_goes_on(struct mcm_task *t)
+{
+	if (!t->stuck_ms)
+		return;
+	t->stuck_ms = 0;
+	t->message[0] = '\0';
+}
+
 static void step_drain(struct mcm *m, struct mcm_task *t)
 {
 	uint64_t ranges = 0, objects = 0;
@@ -661,6 +690,10 @@ static void step_drain(struct mcm *m, struct mcm_task *t)
 		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are empty");
 	else if (!t->active && t->failed && objects <= t->failed)
 		mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
+	else if (!mcm_drain_has_target(m, t))
+		drain_waits(m, t);
+	else
+		drain_goes_on(t);
 }
 
 static void step_rebalance(struct mcm *m, struct mcm_task *t)

@@ -73,6 +73,22 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 
 /* ---- targets ---- */
 
+/* May the task ever put the object there? */
+static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c, const struct mcm_segment *s,
+			 uint64_t len)
+{
+	if (mcm_load_relaxed(&s->size) < len)
+		return false;
+	if (c->target ? s->name_hash != c->target : mcm_task_names(t->source, t->n_sources, s->name_hash))
+		return false;
+	if (t->n_targets && !c->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
+		return false;
+	for (unsigned i = 0; i < c->n_have; i++)
+		if (c->have[i] == s->name_hash)
+			return false;
+	return true;
+}
+
 static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_segment *s,
 			   uint64_t len, double mean)
 {
@@ -80,21 +96,36 @@ static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec 
 
 	if (t->type == MCM_TASK_OFFLOAD ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
 		return false;
-	if (mcm_load_relaxed(&s->size) < len)
-		return false;
-	if (c->target ? s->name_hash != c->target : mcm_task_names(t->source, t->n_sources, s->name_hash))
-		return false;
-	if (t->n_targets && !c->target && !mcm_task_names(t->target, t->n_targets, s->name_hash))
+	if (!target_suits(t, c, s, len))
 		return false;
 	if (t->type == MCP_TASK_REBALANCE &&
 	    (double)(mcm_load_relaxed(&s->used) + len) / (double)s->size > mean + REBALANCE_SPREAD / 2)
 		return false;
-	if (t->type == MCP_TASK_REPLICATE && fill_of(s) > REPLICATE_BELOW)
-		return false;
-	for (unsigned i = 0; i < c->n_have; i++)
-		if (c->have[i] == s->name_hash)
-			return false;
-	return true;
+	return t->type != MCP_TASK_REPLICATE || fill_of(s) <= REPLICATE_BELOW;
+}
+
+/* Is there a segment to which the task could move the object, now or when it has room or its owner is back? */
+static bool target_exists(struct mcm *m, const struct mcm_task *t, const struct mcm_copy_spec *c, uint64_t len)
+{
+	struct mcm_segments *ss = &m->segments;
+	bool exists = false;
+
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && !exists; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		exists = s->medium == MCP_MEDIUM_MEMORY && !mcm_load_relaxed(&s->draining) &&
+			 mcm_segment_state(s) != MCP_SEG_UNMOUNTING && target_suits(t, c, s, len);
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return exists;
+}
+
+bool mcm_drain_has_target(struct mcm *m, const struct mcm_task *t)
+{
+	const struct mcm_copy_spec any = { .slot = 0 };
+
+	return target_exists(m, t, &any, 0);
 }
 
 /* The emptiest segments that accept the object, best first; at most TARGET_TRIES. */
@@ -375,6 +406,9 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	r = mcm_plan_copy(p, &c);
 	if (r < 0)
 		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
+	if (r == -MC_ENOSPACE && p->t->type == MCP_TASK_DRAIN &&
+	    !target_exists(p->m, p->t, &c, mcm_object_reserve(c.size)))
+		mcm_task_object_failed(p->m, p->t, c.generation, c.n_have > 1 ? -MC_EEXISTS : r);
 	if (r == -MC_ENOSPACE && c.n_have == 1)
 		p->too_long = c.size;
 }

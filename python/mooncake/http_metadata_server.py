@@ -187,14 +187,15 @@ class KVBootstrapServer:
 def main():
     parser = argparse.ArgumentParser(prog="mooncake_http_metadata_server",
                                      description="The key-value server at which transfer engines meet.")
-    parser.add_argument("--host", default="0.0.0.0", help="address to listen on (%(default)s)")
+    parser.add_argument("--host", help="address to listen on (0.0.0.0; without a token: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8080, help="port (%(default)s)")
     parser.add_argument("--log-level", default="INFO", type=str.upper,
                         choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), help="least level that is logged")
     args, more = parser.parse_known_args()
     level = "ERROR" if args.log_level == "CRITICAL" else args.log_level
     become("mooncake_http_metadata_server",
-           [f"--host={args.host}", f"--port={args.port}", f"--log_level={level}"] + more)
+           ([] if args.host is None else [f"--host={args.host}"]) +
+           [f"--port={args.port}", f"--log_level={level}"] + more)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ static void seat(const char *s)
 	char leader[MCD_SEAT_NAME_MAX], addr[MCD_SEAT_NAME_MAX];
 	struct mcd_seat_view v = { .exists = false };
 	struct mcd_seat *seat;
+	int port = -1;
 
 	check(mcd_seat_open(&conf, &seat) == 0);
 	if (mcd_seat_state_decode(seat, s, &v) == 0) {
@@ -116,9 +117,9 @@ static void seat(const char *s)
 			check(*v.member[i] != 0);
 	}
 	mcd_seat_close(seat);
-	if (mcd_seat_leader_decode(s, leader) == 0) {
+	if (mcd_seat_leader_decode(s, leader, &port) == 0) {
 		mcd_seat_address(leader, addr);
-		check(*leader && strlen(addr) <= strlen(leader));
+		check(*leader && strlen(addr) <= strlen(leader) && port >= 0 && port <= 65535);
 	}
 }
 

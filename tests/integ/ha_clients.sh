@@ -43,7 +43,7 @@ check() {
 	start_ha a
 	wait_for 20 leader >/dev/null
 	equal "ready without a standby" "$(health a ready)" 200
-	fails "$mcctl" --master="$STORE_URL" --metrics_port="${HTTP[a]##*:}" failover
+	fails "$mcctl" --master="$STORE_URL" failover
 	grep -q 'no standby is in sync' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
 	start_ha b
 	wait_for 20 in_sync a 1
@@ -72,7 +72,7 @@ check() {
 	echo "a planned change"
 	load
 	sleep 1
-	"$mcctl" --master="$STORE_URL" --metrics_port="${HTTP[a]##*:}" failover | found "${RPC[b]} leads instead of ${RPC[a]}"
+	"$mcctl" --master="$STORE_URL" failover | found "${RPC[b]} leads instead of ${RPC[a]}"
 	wait_for 20 in_sync b 1
 	load_ends
 

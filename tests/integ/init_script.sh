@@ -7,6 +7,8 @@ requires curl start-stop-daemon
 [ -r /lib/lsb/init-functions ] || skip "no LSB init functions"
 requires_plain_program "$top_builddir/master/mooncake_master"
 
+mkdir -m 0700 "$tmp/unreachable"
+chmod 755 "$tmp"
 free_port rpc
 free_port http
 mkdir -p "$tmp/default"
@@ -25,8 +27,27 @@ serves() { master_serves "127.0.0.1:$http"; }
 cleanup_fn "$tmp/init" stop
 
 fails "$tmp/init" status
+# start fails when the master does not serve, and says why: a port in use, a wrong option, a log that it cannot write
+cannot_start() { # cannot_start WORDS LINE-OF-SETTINGS
+	cp "$tmp/default/mooncake-master" "$tmp/settings"
+	echo "$2" >>"$tmp/default/mooncake-master"
+	fails "$tmp/init" start
+	grep -q -- "$1" "$tmp/fails.out" || fail "no \"$1\" in: $(cat "$tmp/fails.out")"
+	fails "$tmp/init" status
+	cp "$tmp/settings" "$tmp/default/mooncake-master"
+}
+busy='' rpc='' http=''
+free_port busy
+spawn busy python3 -c "import socket, time; s = socket.create_server(('127.0.0.1', $busy)); time.sleep(600)"
+wait_for 20 connects "127.0.0.1:$busy"
+cannot_start "does not serve: .*address already in use: .*:$busy" \
+	"MASTER_OPTIONS=\"\$MASTER_OPTIONS --rpc_port=$busy\""
+cannot_start 'did you mean --rpc_port' 'MASTER_OPTIONS="$MASTER_OPTIONS --rpc_prot=1"'
+cannot_start "does not serve: .*the log $tmp/unreachable/log: permission denied" "RUN_AS=nobody LOG_DIR=$tmp/unreachable/log"
+end_pid "$SPAWNED"
+# it returns when the master serves
 "$tmp/init" start
-wait_for 20 serves
+serves || fail "start returned before the master served"
 "$tmp/init" status
 pid=$(cat "$tmp/pid")
 "$tmp/init" start
@@ -42,7 +63,7 @@ wait_for 10 grep -rq "debug main: log options reloaded" "$tmp/log"
 equal "pid after reload" "$(cat "$tmp/pid")" "$pid"
 
 "$tmp/init" restart
-wait_for 20 serves
+serves || fail "restart returned before the master served"
 [ "$(cat "$tmp/pid")" != "$pid" ] || fail "restart kept the process"
 gone "$pid" || fail "the old process is still there"
 

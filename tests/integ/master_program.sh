@@ -40,9 +40,23 @@ refuses "$tmp/none" --log_dir="$tmp/none/dir" --rpc_port="$spare" --metrics_port
 refuses 'cannot\|no such\|not' --rpc_address=no.such.host.invalid --rpc_port="$spare" \
 	--metrics_port="$spare_http"
 
-# an unknown flag gives a warning with the most similar flag
-start_master --evicton_ratio=0.1
-grep -q 'evicton_ratio is unknown.*eviction_ratio' "$tmp/master.log"
+# an unknown flag is refused, with the most similar flag, and status 2
+refuses 'evicton_ratio is unknown; did you mean --eviction_ratio' --evicton_ratio=0.1
+status=0
+"$master" --evicton_ratio=0.1 2>"$tmp/status" || status=$?
+equal "status after an unknown flag" "$status" 2
+# unknown keys of a file and flags of glog are named once in the log, which is a file here, in a directory that is made
+printf 'evicton_ratio: 0.1\nmmap_arena_pool_size: 1gb\n' >"$tmp/named.yaml"
+start_master --config_path="$tmp/named.yaml" --alsologtostderr --log_dir="$tmp/named" --v=1
+kill -HUP "$MASTER_PID"
+wait_for 10 grep -q 'log options reloaded' "$tmp/named/mooncake_master.INFO"
+for line in 'config key evicton_ratio is unknown and ignored; did you mean eviction_ratio' \
+	'mmap_arena_pool_size has no effect: ' 'alsologtostderr has no effect: '; do
+	equal "lines about $line" "$(cat "$tmp"/named/mooncake_master.INFO.* | grep -c "$line")" 1
+done
+# a fatal error is in the log file too
+refuses 'enable_ha needs' --enable_ha --log_dir="$tmp/fatal"
+grep -q 'err main: .*enable_ha needs' "$tmp/fatal/mooncake_master.INFO"
 connects "$MASTER"
 equal health "$(curl -sf --max-time 5 "http://$MASTER_HTTP/health")" \
 	'{"status":"ok","role":"leader","ha_state":"serving","service_ready":true,"leader_address":null,"view_version":null}'

@@ -31,4 +31,14 @@ equal "renamed back" "$(ctl get plain)" 1
 ctl rm plain
 [ ! -e "$tmp/mnt/plain" ] || fail "mcctl removed the key, but the mount still shows the file"
 equal "df" "$(df -B1 --output=size "$tmp/mnt" | tail -n 1 | tr -d ' ')" "$(ctl --json df | jq .pool.capacity)"
+# This node runs no master, so its metrics have no series of one: an alarm about them would be false.
+cat "$tmp/mnt/.mcfs/metrics" >"$tmp/metrics"
+grep -q '^mcfs_ops_total' "$tmp/metrics"
+if grep '^[a-z]' "$tmp/metrics" | grep -vE '^(mcfs|mooncake)_' || grep mooncake_master_ "$tmp/metrics"; then
+	fail "a node has series of a master"
+fi
+# the master has its own, but without --enable_ha none about standbys
+curl -sf --max-time 5 -o "$tmp/metrics" "http://$MASTER_HTTP/metrics"
+grep -q '^mooncake_master_evictable_bytes ' "$tmp/metrics"
+! grep standbys_ "$tmp/metrics" || fail "a master without --enable_ha counts standbys"
 stop_pid "$MCFS_PID" 30

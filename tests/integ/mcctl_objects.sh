@@ -38,6 +38,23 @@ chmod 600 "$tmp/out"
 ctl get data/big "$tmp/out"
 equal "mode of a replaced file" "$(stat -c %a "$tmp/out")" 600
 status 3 ctl get data/big "$tmp/no/such/directory"
+# a signal ends get, and leaves neither a temporary file nor a changed one
+get_stopped() { grep -q '^State:.*T' "/proc/$SPAWNED/status"; }
+for signal in INT TERM HUP; do
+	printf old >"$tmp/out"
+	# bash lets children in the background ignore SIGINT
+	spawn get env --default-signal=INT MC_FAULTS=mcctl.get.write=stop "$top_builddir/tools/mcctl" --master="$MASTER" \
+		get data/big "$tmp/out"
+	wait_for 20 get_stopped
+	[ -n "$(find "$tmp" -name 'out.*')" ] || fail "there is no temporary file to remove"
+	kill -"$signal" "$SPAWNED"
+	kill -CONT "$SPAWNED"
+	got=0
+	wait "$SPAWNED" || got=$?
+	equal "status after SIG$signal" "$got" $((128 + $(kill -l "$signal")))
+	equal "files left by SIG$signal" "$(find "$tmp" -name 'out.*')" ""
+	equal "file after SIG$signal" "$(cat "$tmp/out")" old
+done
 status 3 ctl put key "$tmp/no/such/file"
 
 # stat
@@ -87,6 +104,8 @@ done
 ctl rm data/small data/deep/x
 status 1 ctl stat data/small >/dev/null
 status 1 ctl rm data/small
+status 0 ctl rm -f data/small nothing
+equal "message of rm -f" "$(cat "$tmp/stderr")" ""
 equal "rm --json" "$(ctl --json rm data/big nothing 2>/dev/null | jq -c '[.removed, [.refused[].key]]')" '[1,["nothing"]]'
 
 # df, health

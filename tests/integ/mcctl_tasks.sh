@@ -142,3 +142,20 @@ grep -q 'mcctl tasks' "$tmp/fails.out"
 ctl tasks --cancel "$id"
 ctl get lonely "$tmp/read"
 cmp "$tmp/read" "$tmp/data"
+
+# a drain that cannot place its objects says so, and fails: each other segment has a copy, or there is none
+ctl put --replicas=2 twice "$tmp/data"
+ctl rm -f lonely
+stuck() { # stuck SEGMENT... - the drain ends with status 3
+	local got=0
+	timeout 60 "$top_builddir/tools/mcctl" --master="$MASTER" drain "$@" 2>"$tmp/stderr" || got=$?
+	equal "status of the drain of $*" "$got" 3
+}
+stuck "$a"
+grep -q 'drain failed: 1 objects stay: every other segment has a copy' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+ctl get twice "$tmp/read"
+cmp "$tmp/read" "$tmp/data"
+equal "states after a failed drain" "$(ctl df --json | jq -c '[.segments[].state] | unique')" '["ok"]'
+stuck "$a" "$b"
+grep -q 'the drain waits: no other segment takes the objects' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+grep -q 'drain failed: no other segment takes the objects' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"

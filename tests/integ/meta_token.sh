@@ -34,6 +34,15 @@ for host in 0.0.0.0 :: example.invalid; do
 	grep -q "host=$host: refuses.*MC_METADATA_HTTP_TOKEN.*MC_METADATA_HTTP_ALLOW_INSECURE=1" "$tmp/fails.out" ||
 		fail "$host: $(cat "$tmp/fails.out")"
 done
+# without options, as the guides start it: for this host, and one line says how to serve others
+spawn server env -u MC_METADATA_HTTP_TOKEN -u MC_METADATA_HTTP_ALLOW_INSECURE "$program" --port "$PORT"
+SERVER_PID=$SPAWNED
+started "$SERVER_PID" server 20 answers
+equal "lines of the log" "$(grep -c 'serving this host only.*MC_METADATA_HTTP_TOKEN' "$tmp/server.log")" 1
+if curl -s --noproxy '*' --max-time 5 "http://$(hostname -I | cut -d' ' -f1):$PORT/health"; then
+	fail "the server without a token serves other hosts"
+fi
+end_pid "$SERVER_PID"
 for host in localhost 127.0.0.1; do
 	server_start "$host" MC_METADATA_HTTP_TOKEN=
 	expect_http 404 "${base}k"

@@ -28,7 +28,12 @@ MOONCAKE_BUILD_DIR=$top_builddir "$tmp/venv/bin/pip" -q install --no-build-isola
 works "$tmp/venv"
 "$tmp/venv/bin/pip" show mooncake-transfer-engine >"$tmp/show" 2>/dev/null
 grep -q '^Version: 0\.3\.13' "$tmp/show"
-MOONCAKE_BIN_DIR=$top_builddir/master "$tmp/venv/bin/mooncake_master" --help >"$tmp/help"
+# no script hides a program that "make install" put into the same directory
+for program in mooncake_master mooncake_client mcfs mcctl mooncake_http_metadata_server transfer_engine_bench; do
+	[ ! -e "$tmp/venv/bin/$program" ] || fail "pip install ./python made a script $program"
+done
+[ -x "$tmp/venv/bin/mc_store_rest_server" ] || fail "no script mc_store_rest_server"
+MOONCAKE_BIN_DIR=$top_builddir/master "$tmp/venv/bin/python" -m mooncake.cli --help >"$tmp/help"
 grep -q rpc_port "$tmp/help"
 
 # the wheel

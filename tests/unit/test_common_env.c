@@ -57,6 +57,31 @@ static unsigned count(const char *text, const char *what)
 	return n;
 }
 
+static void read_sizes(void)
+{
+	static const struct {
+		const char *text;
+		uint64_t want;
+	} cases[] = {
+		{ "64MB", 64 << 20 }, { "67108864", 64 << 20 }, { "1.5 KiB", 1536 }, { "", 7 },
+		{ "-1", 7 }, { "64 cats", 7 }, { "2GB", 7 },
+	};
+	int wrong = 0;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("MC_SIZE", cases[i].text, 1);
+		wrong += mc_env_size("MC_SIZE", 7, 1, 1 << 30) != cases[i].want;
+	}
+	_exit(wrong);
+}
+
+static void sizes_have_units(void **state)
+{
+	/* one line per second for one place */
+	assert_int_equal(count(output_of(read_sizes), "not a size from 1 B to 1 GiB, such as 1048576 or 64MB, "
+			       "using 7 B: MC_SIZE=-1"), 1);
+}
+
 static void report_some(void)
 {
 	clearenv();
@@ -147,6 +172,7 @@ static void an_unavailable_protocol_is_reported_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes_have_units),
 		cmocka_unit_test(variables_without_effect_are_named_in_one_line),
 		cmocka_unit_test(nothing_is_reported_without_such_variables),
 		cmocka_unit_test(a_long_list_ends_with_a_number),

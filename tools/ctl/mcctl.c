@@ -22,46 +22,45 @@ static const struct command {
 	const char *help;
 	int min_args, max_args;		/* max -1: any number */
 	enum {
-		READS,			/* changes nothing */
-		CHANGES,
+		CONNECTS,
 		OFFLINE,		/* runs without a connection, or connects by itself */
 	} kind;
 	int (*run)(struct mcctl *c);
 } commands[] = {
-	{ "ls", "[PREFIX]", "list keys, one level or recursively", 0, 1, READS, mcctl_ls },
-	{ "stat", "KEY...", "show the attributes of objects", 1, -1, READS, mcctl_stat },
+	{ "ls", "[PREFIX]", "list keys, one level or recursively", 0, 1, CONNECTS, mcctl_ls },
+	{ "stat", "KEY...", "show the attributes of objects", 1, -1, CONNECTS, mcctl_stat },
 	{ "get", "KEY [FILE|-]", "write an object's bytes to a file or to standard output", 1, 2,
-	  READS, mcctl_get },
-	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, CHANGES, mcctl_put },
-	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, CHANGES,
+	  CONNECTS, mcctl_get },
+	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, CONNECTS, mcctl_put },
+	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, CONNECTS,
 	  mcctl_rm },
-	{ "mv", "FROM TO", "rename an object atomically", 2, 2, CHANGES, mcctl_mv },
-	{ "df", "", "show the pool and its segments", 0, 0, READS, mcctl_df },
-	{ "segments", "", "the same as df", 0, 0, READS, mcctl_df },
+	{ "mv", "FROM TO", "rename an object atomically", 2, 2, CONNECTS, mcctl_mv },
+	{ "df", "", "show the pool and its segments", 0, 0, CONNECTS, mcctl_df },
+	{ "segments", "", "the same as df", 0, 0, CONNECTS, mcctl_df },
 	{ "drain", "SEGMENT...", "move all objects off segments, and allocate nothing new there", 1, -1,
-	  CHANGES, mcctl_drain },
-	{ "evict", "SEGMENT...", "evict all evictable objects of segments", 1, -1, CHANGES,
+	  CONNECTS, mcctl_drain },
+	{ "evict", "SEGMENT...", "evict all evictable objects of segments", 1, -1, CONNECTS,
 	  mcctl_evict },
-	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, CHANGES,
+	{ "rebalance", "", "move objects from full segments to empty ones", 0, 0, CONNECTS,
 	  mcctl_rebalance },
-	{ "copy", "KEY SEGMENT...", "give an object copies on segments", 2, -1, CHANGES,
+	{ "copy", "KEY SEGMENT...", "give an object copies on segments", 2, -1, CONNECTS,
 	  mcctl_copy },
-	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, CHANGES,
+	{ "move", "KEY FROM TO", "move an object's copy between segments", 3, 3, CONNECTS,
 	  mcctl_move },
-	{ "offload", "KEY...", "copy objects to the disks of their nodes soon", 1, -1, CHANGES,
+	{ "offload", "KEY...", "copy objects to the disks of their nodes soon", 1, -1, CONNECTS,
 	  mcctl_offload },
-	{ "promote", "KEY...", "copy objects that are on a disk only back to memory soon", 1, -1, CHANGES,
+	{ "promote", "KEY...", "copy objects that are on a disk only back to memory soon", 1, -1, CONNECTS,
 	  mcctl_promote },
-	{ "tasks", "[ID]", "show tasks; --cancel cancels one", 0, 1, CHANGES, mcctl_tasks },
-	{ "tenants", "", "show tenants, their use and their quotas", 0, 0, READS,
+	{ "tasks", "[ID]", "show tasks; --cancel cancels one", 0, 1, CONNECTS, mcctl_tasks },
+	{ "tenants", "", "show tenants, their use and their quotas", 0, 0, CONNECTS,
 	  mcctl_tenants },
 	{ "quota", "TENANT [SIZE]", "show or set a tenant's quota; 0 removes it", 1, 2,
-	  CHANGES, mcctl_quota },
-	{ "watch", "[PREFIX]", "print changes of keys as they happen", 0, 1, READS,
+	  CONNECTS, mcctl_quota },
+	{ "watch", "[PREFIX]", "print changes of keys as they happen", 0, 1, CONNECTS,
 	  mcctl_watch },
-	{ "top", "", "print figures and rates every --interval", 0, 0, READS, mcctl_top },
+	{ "top", "", "print figures and rates every --interval", 0, 0, CONNECTS, mcctl_top },
 	{ "doctor", "[DIR]...", "diagnose the pool and the given mounts (default: all), with advice", 0,
-	  -1, READS, mcctl_doctor },
+	  -1, CONNECTS, mcctl_doctor },
 	{ "snapshot", "[create|list|verify [ID]|restore ID]", "write, list, check and choose snapshots of the index",
 	  0, 2, OFFLINE, mcctl_snapshot },
 	{ "quarantine", "[list|release CLIENT]", "show memory that writers of aborted puts keep, and take it back", 0,
@@ -171,7 +170,7 @@ static enum mcctl_status connect_store(struct mcctl *c)
 	return r < 0 ? mcctl_error(r, "cannot use the store at %s", conf.master) : MCCTL_OK;
 }
 
-/* Replace conf->master by that of --mount or of the local pool, in the buffer @addr. */
+/* Replace conf->master by that of --mount, in the buffer @addr. */
 static enum mcctl_status choose_pool(struct mcctl *c, struct mcctl_conf *conf, const struct mc_options *o,
 				     const struct command *cmd, char addr[MCCTL_POOL_ADDR])
 {
@@ -184,7 +183,7 @@ static enum mcctl_status choose_pool(struct mcctl *c, struct mcctl_conf *conf, c
 	if (*conf->mount)
 		status = mcctl_pool_of_mount(conf->mount, addr, &c->local);
 	else if (origin == MC_ORIGIN_DEFAULT && cmd->kind != OFFLINE)
-		status = mcctl_pool_choose(conf->master, cmd->kind == READS, addr, &c->local);
+		status = mcctl_pool_check_default(conf->master);
 	if (*addr)
 		conf->master = addr;
 	return status;

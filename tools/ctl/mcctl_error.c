@@ -29,6 +29,7 @@ static const struct advice {
 	{ MCS_ELIMIT, MCCTL_NO, "the limits of one connection are options of the master, --max_session_..." },
 	{ MCS_EMODE, MCCTL_NO, "tenants need a master with --enable_multi_tenants" },
 	{ MCS_ENOOBJECT, MCCTL_NO, NULL },
+	{ MCS_EREPLICA, MCCTL_NO, "the object has no copy on that segment; \"mcctl df\" shows the segments" },
 	{ ENOENT, MCCTL_NO, NULL },
 	{ MCS_EEXISTS, MCCTL_NO, NULL },
 	{ EEXIST, MCCTL_NO, NULL },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mcctl_get.c - write an object to a file or to standard output.
  *
- * A file gets its name only when it is complete: it is written under a temporary name first. */
+ * A file gets its name only when it is complete: it is written under a temporary name first, which a signal removes. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
@@ -9,12 +9,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/fault.h"
+#include "common/hash.h"
 
 #define PIECE (8u << 20)
 
@@ -23,6 +26,33 @@ struct output {
 	char *tmp;		/* NULL: written in place (a device, a pipe) */
 	int fd;
 };
+
+/* The temporary file that a signal must remove; NULL: none. */
+static char *volatile unfinished;
+
+/* End as if the signal had no handler, so that a shell sees it. */
+static void on_end(int sig)
+{
+	char *name = unfinished;
+
+	if (name)
+		(void)unlink(name);
+	(void)raise(sig);
+}
+
+static void ends_set(bool on)
+{
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ };
+	struct sigaction sa = { .sa_handler = on_end, .sa_flags = (int)SA_RESETHAND }, old;
+	size_t i;
+
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigaddset(&sa.sa_mask, ends[i]);
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		/* A signal that nohup(1) or a shell ignores stays ignored. */
+		if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			(void)sigaction(ends[i], on ? &sa : &(const struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+}
 
 static enum mcctl_status complain_file(const char *what, const char *name)
 {
@@ -46,16 +76,21 @@ static enum mcctl_status output_open(struct output *out, const char *name)
 		out->fd = open(name, O_WRONLY | O_CLOEXEC);
 		return out->fd < 0 ? complain_file("open", name) : MCCTL_OK;
 	}
-	if (asprintf(&out->tmp, "%s.XXXXXX", name) < 0) {
+	if (asprintf(&out->tmp, "%s.%016" PRIx64, name, mc_random_u64()) < 0) {
 		out->tmp = NULL;
 		return mcctl_complain(MCCTL_FAILED, "out of memory");
 	}
-	out->fd = mkostemp(out->tmp, O_CLOEXEC);
+	/* Before the file exists: a signal may come at any time, on any thread. */
+	unfinished = out->tmp;
+	ends_set(true);
+	out->fd = open(out->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (out->fd < 0) {
+		ends_set(false);
+		unfinished = NULL;
 		free(TAKE_PTR(out->tmp));
 		return complain_file("create", name);
 	}
-	/* mkostemp() creates the file with mode 0600; a replaced file keeps its mode. */
+	/* A replaced file keeps its mode. */
 	if (fchmod(out->fd, stat(name, &st) == 0 ? st.st_mode & 0777 : 0666 & ~mask) < 0)
 		return complain_file("set the mode of", out->tmp);
 	return MCCTL_OK;
@@ -71,6 +106,8 @@ static enum mcctl_status output_close(struct output *out, enum mcctl_status stat
 			status = complain_file("write", out->name);
 		if (status != MCCTL_OK)
 			unlink(out->tmp);
+		ends_set(false);
+		unfinished = NULL;
 	}
 	free(TAKE_PTR(out->tmp));
 	return status;
@@ -78,6 +115,7 @@ static enum mcctl_status output_close(struct output *out, enum mcctl_status stat
 
 static enum mcctl_status output_write(struct output *out, const char *p, size_t len)
 {
+	MC_FAULT_POINT("mcctl.get.write");
 	while (len) {
 		ssize_t n = write(out->fd, p, len);
 

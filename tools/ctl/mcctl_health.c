@@ -14,6 +14,7 @@
 #include "common/net/net.h"
 
 #define TIMEOUT_MS 5000
+#define HTTP_PORT 9003	/* the masters' default */
 
 enum health { HEALTHY, DEGRADED, UNREACHABLE };
 
@@ -24,17 +25,24 @@ struct answers {
 	char http_text[512], rpc_text[512];
 };
 
-/* Host of the master that serves, or of the first in the list; its HTTP server is there. */
-static void find_host(const struct mcctl_conf *conf, char ret[MC_ADDR_MAX])
+/* Where the HTTP server is of the master that serves, or of the first in the list.  Negative: the store of several
+ * masters names none. */
+static int find_http(const struct mcctl_conf *conf, int64_t timeout_ms, char ret[MC_ADDR_MAX], int *ret_port)
 {
 	bool several = strchr(conf->master, ',') || strstr(conf->master, "://");
 	char addr[MC_ADDR_MAX];
-	int port;
+	int port, named = 0, r = -ENOENT;
 
-	if (!several || mcs_find_master(conf->master, addr, sizeof(addr), (int64_t)conf->timeout) < 0)
+	if (several)
+		r = mcs_find_master_http(conf->master, addr, sizeof(addr), &named, timeout_ms);
+	if (r < 0 && strstr(conf->master, "://"))
+		return mc_fail(r, "%s", strdupa(mcs_error_detail(r)));
+	if (r < 0)
 		snprintf(addr, sizeof(addr), "%.*s", (int)strcspn(conf->master, ","), conf->master);
 	if (!strncmp(addr, "unix:", 5) || mc_addr_split(addr, ret, MC_ADDR_MAX, 50051, &port) < 0)
 		strcpy(ret, "127.0.0.1");
+	*ret_port = conf->metrics_port ? (int)conf->metrics_port : named ? named : HTTP_PORT;
+	return 0;
 }
 
 /* At the default port, the master of another pool may answer. */
@@ -46,11 +54,12 @@ static int no_http(void)
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body)
 {
 	char host[MC_ADDR_MAX];
+	int port, r;
 
 	if (c->local)
 		return no_http();
-	find_host(c->conf, host);
-	return mcctl_http_get(host, (int)c->conf->metrics_port, path, (int64_t)c->conf->timeout,
+	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
+	return r < 0 ? r : mcctl_http_get(host, port, path, (int64_t)c->conf->timeout,
 			      ret_code, ret_body);
 }
 
@@ -58,11 +67,12 @@ int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path,
 		    long *ret_code, char **ret_body)
 {
 	char host[MC_ADDR_MAX];
+	int port, r;
 
 	if (c->local)
 		return no_http();
-	find_host(c->conf, host);
-	return mcctl_http(host, (int)c->conf->metrics_port, method, path, body,
+	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
+	return r < 0 ? r : mcctl_http(host, port, method, path, body,
 			  (int64_t)c->conf->timeout, ret_code, ret_body);
 }
 
@@ -140,15 +150,18 @@ int mcctl_health(struct mcctl *c)
 	int64_t timeout_ms = (int64_t)c->conf->timeout;
 	struct answers a = { .http = false };
 	enum health health;
+	int r;
 
 	if (timeout_ms > TIMEOUT_MS)
 		timeout_ms = TIMEOUT_MS;
-	find_host(c->conf, a.host);
-	a.port = (int)c->conf->metrics_port;
+	r = find_http(c->conf, timeout_ms, a.host, &a.port);
 	ask_rpc(&a, c->conf, timeout_ms);
 	if (c->local) {
 		a.http = a.rpc;
 		strcpy(a.http_text, "not served by a local pool");
+	} else if (r < 0) {
+		strcpy(a.host, "?");
+		snprintf(a.http_text, sizeof(a.http_text), "unknown, no master leads");
 	} else {
 		ask_http(&a, timeout_ms);
 	}

@@ -214,7 +214,7 @@ static unsigned pools_find(char (*pools)[MCCTL_POOL_ADDR], char **ret_dirs)
 	return n;
 }
 
-enum mcctl_status mcctl_pool_choose(const char *master, bool reads, char ret[MCCTL_POOL_ADDR], bool *ret_local)
+enum mcctl_status mcctl_pool_check_default(const char *master)
 {
 	static char pools[POOLS_MAX][MCCTL_POOL_ADDR];
 	auto_free char *dirs = NULL;
@@ -228,13 +228,7 @@ enum mcctl_status mcctl_pool_choose(const char *master, bool reads, char ret[MCC
 	n = pools_find(pools, &dirs);
 	if (!n)
 		return MCCTL_OK;
-	if (n > 1 || !reads)
-		return mcctl_complain(MCCTL_USAGE, "no master answers at %s; %s local pool%s, on\n%s\n"
-				      "       choose one with --mount=DIR, or give a master with --master=HOST:PORT",
-				      master, n > 1 ? "there are several" : "a command that changes something does not "
-				      "choose the", n > 1 ? "s" : "", dirs);
-	fprintf(stderr, "mcctl: no master answers at %s, using the local pool on %s\n", master, dirs);
-	strcpy(ret, pools[0]);
-	*ret_local = true;
-	return MCCTL_OK;
+	return mcctl_complain(MCCTL_FAILED, "no master answers at %s; local pools are on\n%s\n"
+			      "       choose one with --mount=DIR, or give a master with --master=HOST:PORT", master,
+			      dirs);
 }

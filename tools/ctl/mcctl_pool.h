@@ -14,9 +14,8 @@
 bool mcctl_pool_is_path(const char *path, const char *dir);
 /* The master of the pool that is mounted on @dir.  MCCTL_OK, or the exit status after a message. */
 enum mcctl_status mcctl_pool_of_mount(const char *dir, char ret[MCCTL_POOL_ADDR], bool *ret_local);
-/* The user named no master. If none answers at the default address @master, and this user has exactly one local
- * pool, set *ret and *ret_local; otherwise they stay unchanged.  @reads: the command changes nothing; other
- * commands need an explicit choice.  MCCTL_OK, or the exit status after a message. */
-enum mcctl_status mcctl_pool_choose(const char *master, bool reads, char ret[MCCTL_POOL_ADDR], bool *ret_local);
+/* The user named no master.  If none answers at the default address @master, and this user has local pools, name them:
+ * MCCTL_FAILED after a message.  Otherwise MCCTL_OK. */
+enum mcctl_status mcctl_pool_check_default(const char *master);
 
 #endif

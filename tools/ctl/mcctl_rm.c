@@ -4,6 +4,7 @@
 
 #include "tools/ctl/mcctl_rm.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/cleanup.h"
@@ -33,6 +34,9 @@ static enum mcctl_status remove_batch(struct removal *rm, int at, unsigned n)
 			rm->removed++;
 			continue;
 		}
+		/* As rm(1): -f asks that the name is gone. */
+		if (rm->c->conf->force && mcs_errno(rm->results[i]) == ENOENT)
+			continue;
 		one = mcctl_error(rm->results[i], "cannot remove %s", rm->c->argv[at + (int)i]);
 		if (one > status)
 			status = one;

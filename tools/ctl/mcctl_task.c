@@ -142,7 +142,7 @@ static void wait_a_little(void)
 static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
 {
 	struct mcctl_progress p;
-	bool begun = false;
+	bool begun = false, told = false;
 	int r;
 
 	for (;;) {
@@ -157,6 +157,11 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ? (*ret)->total - (*ret)->left : 0);
 		if (over(*ret) || interrupted)
 			break;
+		if (*(*ret)->message && !told) {
+			mcctl_progress_end(&p);
+			fprintf(stderr, "mcctl: the %s waits: %s\n", what, (*ret)->message);
+			told = true;
+		}
 		wait_a_little();
 	}
 	if (begun)

@@ -29,7 +29,10 @@ static int tier_all(struct mcctl *c, unsigned medium)
 		one = mcctl_key_parse(c, c->argv[i], &key);
 		if (one == MCCTL_OK) {
 			r = mcs_tier(c->store, &key, 1, medium, &result, -1);
-			if (r < 0 || result < 0)
+			if (r >= 0 && result == -MCS_EUNAVAILABLE)
+				one = mcctl_complain(MCCTL_NO, "cannot copy %s: the master has no --enable_offload, or "
+						     "its node has no disk or too many waiting objects", c->argv[i]);
+			else if (r < 0 || result < 0)
 				one = mcctl_error(r < 0 ? r : result, "%s", c->argv[i]);
 			mcctl_key_free(&key);
 		}
