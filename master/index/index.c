@@ -440,3 +440,9 @@ uint64_t mcm_index_count(struct mcm_index *ix)
 	}
 	return n;
 }
+
+uint64_t mcm_index_bytes(struct mcm_index *ix)
+{
+	return mcm_slab_bytes(&ix->objects) + mcm_slab_bytes(&ix->exts) + mcm_slab_bytes(&ix->attrs) +
+		mcm_slab_bytes(&ix->keys.units) + mcm_table_mem_bytes(&ix->buckets);
+}

@@ -33,7 +33,8 @@ struct mcm_index {
 	uint64_t seed;			/* of the hash: clients cannot choose keys that collide */
 	uint64_t max;			/* limit of count; 0: none */
 	bool by_memory;			/* the limit is one of memory: a long key counts more than once */
-	/* atomic: weights of the objects in the tables and of admitted puts; counted only when there is a limit */
+	/* atomic: weights of the objects in the tables, of admitted puts and of the directories (names.h); counted only
+	 * when there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
 	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
@@ -120,5 +121,8 @@ unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			void (*fn)(void *arg, uint32_t slot), void *arg);
 
 uint64_t mcm_index_count(struct mcm_index *ix);
+/* Bytes of memory that objects, keys, attributes and tables have taken; memory of removed objects is not returned, but
+ * used for later ones. */
+uint64_t mcm_index_bytes(struct mcm_index *ix);
 
 #endif

@@ -112,6 +112,14 @@ static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_di
 	return mcm_dir(nm, d->parent);
 }
 
+/* A directory counts like an object whose key is its name: clients must not fill the master's memory with long paths. */
+static void dir_count(struct mcm_names *nm, uint32_t name_len, int64_t by)
+{
+	if (nm->ix->max && name_len)
+		__atomic_fetch_add(&nm->ix->count, (uint64_t)(by * (int64_t)mcm_index_weight(nm->ix, name_len)),
+				   __ATOMIC_RELAXED);
+}
+
 /* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */
 static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const char *name,
 		   uint32_t len, uint32_t *ret)
@@ -140,6 +148,7 @@ static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const c
 	*d = (struct mcm_dir){ .hash = hash, .parent = parent, .name = ref,
 			       .name_len = (uint16_t)len };
 	nm->count++;
+	dir_count(nm, len, 1);
 	*ret = id;
 	return 0;
 }
@@ -190,6 +199,7 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 		dir_changed(mcm_dir(nm, parent), mc_wall_ms());
 		pthread_mutex_unlock(&st->lock);
 		mcm_keys_del(&nm->arena, d->name, d->name_len);
+		dir_count(nm, d->name_len, -1);
 		d->parent = 0;
 		d->next = nm->free;
 		nm->free = id;
@@ -601,6 +611,11 @@ int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 	}
 	dir_publish(nm, nm->root);
 	return 0;
+}
+
+uint64_t mcm_names_bytes(struct mcm_names *nm)
+{
+	return mcm_slab_bytes(&nm->dirs) + mcm_slab_bytes(&nm->arena.pool->units);
 }
 
 static void dir_done(struct mcm_names *nm, struct mcm_dir *d)

@@ -51,12 +51,15 @@ struct mcm_names {
 	pthread_mutex_t tree_lock;
 	struct mcm_keys arena;		/* changed under tree_lock */
 	uint32_t free;			/* under tree_lock */
-	uint64_t count;			/* directories; under tree_lock */
+	uint64_t count;			/* directories; under tree_lock.  mcm_index.count has them too, as weights */
 	struct mcm_names_stripe stripe[MCM_NAMES_STRIPES];
 };
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix);	/* -ENOMEM */
 void mcm_names_done(struct mcm_names *nm);
+
+/* Bytes of memory that the directories have taken, without the tables of their children. */
+uint64_t mcm_names_bytes(struct mcm_names *nm);
 
 /* Add an object to its directory, which is created when needed.  -ENOMEM. */
 int mcm_names_add(struct mcm_names *nm, uint32_t slot);
