@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * index.h - the index: 256 shards, each a hash table of objects under a mutex that is held shortly.
+ * index.h - the index: MCM_SHARDS shards, each a hash table of objects under a mutex that is held shortly.
  *
  * Functions mcm_shard_* need the shard's lock.  The slot of an object that the caller protects in
  * another way (a pin, ownership of a range) is locked with mcm_index_lock_slot(). */
@@ -15,7 +15,7 @@
 #include "master/memory/slab.h"
 #include "master/memory/table.h"
 
-#define MCM_SHARDS 256u
+#define MCM_SHARDS (1u << MCM_SHARD_BITS)
 /* Memory of an object with a key of ordinary length: its cache line, hash bucket, directory entry and key. */
 #define MCM_OBJECT_BYTES 300u
 #define MCM_KEY_WEIGHT 256u	/* bytes of a key that count as one more object, if memory is limited */
@@ -62,7 +62,7 @@ static inline unsigned mcm_index_weight(const struct mcm_index *ix, uint32_t key
 uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len);
 static inline unsigned mcm_index_shard_nr(uint32_t hash)
 {
-	return hash >> 24;
+	return hash >> (32 - MCM_SHARD_BITS);
 }
 
 static inline struct mcm_shard *mcm_index_shard(struct mcm_index *ix, uint32_t hash)
@@ -88,6 +88,9 @@ struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);
 /* Lock two shards in the order of their addresses; they may be the same. */
 void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b);
 void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b);
+/* Lock every shard, in the order of their addresses: for a change that readers must see as a whole. */
+void mcm_index_lock_all(struct mcm_index *ix);
+void mcm_index_unlock_all(struct mcm_index *ix);
 
 /* The live object of a key; 0: none. */
 uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
