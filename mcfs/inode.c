@@ -524,34 +524,99 @@ uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in)
 	return in->listed_ms;
 }
 
+/* ---- renamed directories ---- */
+
+struct move {
+	struct mcs_key from, to;
+};
+
+static bool is_in(const char *key, size_t len, struct mcs_key dir)
+{
+	return len >= dir.len && memcmp(key, dir.data, dir.len) == 0;
+}
+
+/* The new key, from malloc(); NULL: no memory, or it is too long for a key. */
+static char *moved_key(const struct move *mv, const char *key, size_t len, size_t *ret_len)
+{
+	char *p;
+
+	*ret_len = len - mv->from.len + mv->to.len;
+	p = *ret_len <= MCFS_KEY_MAX ? malloc(*ret_len + 1) : NULL;
+	if (!p)
+		return NULL;
+	memcpy(p, mv->to.data, mv->to.len);
+	memcpy(p + mv->to.len, key + mv->from.len, len - mv->from.len);
+	return p;
+}
+
+static void inode_unhash(struct mcfs_inode *in)
+{
+	in->hashed = false;
+	mcfs_handoff_set_hashed(in->number, false);
+}
+
+static void dir_set_key(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in)
+{
+	size_t len;
+	char *key = moved_key(mv, in->key, in->key_len, &len);
+
+	if (key) {
+		(void)mcfs_handoff_set_key(in->number, key, len);
+		free(in->key);
+		in->key = key;
+		in->key_len = len;
+		__atomic_store_n(&in->ino, mcfs_inode_number(key_of(in)), __ATOMIC_RELAXED);
+	} else {
+		/* The kernel looks the name up again when its entry times out. */
+		inode_unhash(in);
+	}
+	mc_list_remove(&in->bucket);
+	mc_list_push_front(bucket_of(t, hash_of(key_of(in), 0)), &in->bucket);
+}
+
+static void file_set_moved(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in)
+{
+	uint64_t generation = in->moved_key ? in->moved_generation : in->info.generation;
+	size_t len;
+	char *key = moved_key(mv, in->moved_key ? in->moved_key : in->key,
+			      in->moved_key ? in->moved_len : in->key_len, &len);
+
+	if (key)
+		inode_move(t, in, (struct mcs_key){ key, len }, generation);
+	free(key);
+}
+
+/* A directory is collected in @dirs, because its new bucket may be visited later. */
+static void inode_visit(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in, struct mc_list *dirs)
+{
+	bool dir = in->kind == MCS_DIR && !mcfs_inode_is_view(in);
+
+	if (in->moved_key) {
+		if (is_in(in->moved_key, in->moved_len, mv->from))
+			file_set_moved(t, mv, in);
+	} else if (is_in(in->key, in->key_len, mv->from)) {
+		if (dir) {
+			mc_list_remove(&in->bucket);
+			mc_list_push_back(dirs, &in->bucket);
+		} else if (in->readers) {
+			file_set_moved(t, mv, in);
+		}
+	} else if (dir && in->hashed && is_in(in->key, in->key_len, mv->to)) {
+		/* a directory that was replaced, or removed before */
+		inode_unhash(in);
+	}
+}
+
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)
 {
-	struct mcfs_inode *in, *over;
-	char *key = malloc(to.len + 1);
+	const struct move mv = { from, to };
+	struct mc_list *pos, *tmp, dirs;
 
+	mc_list_init(&dirs);
 	MC_LOCKED(&t->lock);
-	in = inodes_find(t, from, MCS_DIR, 0);
-	over = inodes_find(t, to, MCS_DIR, 0);
-	if (over) {
-		over->hashed = false;
-		mcfs_handoff_set_hashed(over->number, false);
-	}
-	if (!in)
-		goto out;
-	if (!key) {
-		/* The kernel looks the name up again when its entry times out. */
-		in->hashed = false;
-		mcfs_handoff_set_hashed(in->number, false);
-		goto out;
-	}
-	(void)mcfs_handoff_set_key(in->number, to.data, to.len);
-	memcpy(key, to.data, to.len);
-	free(in->key);
-	in->key = key;
-	in->key_len = to.len;
-	key = NULL;
-	mc_list_remove(&in->bucket);
-	mc_list_push_front(bucket_of(t, hash_of(to, 0)), &in->bucket);
-out:
-	free(key);
+	for (size_t i = 0; i < t->nbucket; i++)
+		mc_list_for_each_safe(pos, tmp, &t->bucket[i])
+			inode_visit(t, &mv, mc_container_of(pos, struct mcfs_inode, bucket), &dirs);
+	mc_list_for_each_safe(pos, tmp, &dirs)
+		dir_set_key(t, &mv, mc_container_of(pos, struct mcfs_inode, bucket));
 }

@@ -36,8 +36,8 @@ static inline bool mcfs_key_equal(const struct mcfs_key *a, const struct mcfs_ke
 }
 
 struct mcfs_inode {
+	uint64_t ino;			/* st_ino; atomic: that of a directory changes with its name */
 	/* constant */
-	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
 	/* of the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
 	 * view */
@@ -89,6 +89,10 @@ size_t mcfs_inodes_count(struct mcfs_inodes *t);
 /* st_ino of a key (a directory's includes its '/'). It is the same on all nodes and for all
  * versions, because programs treat a file whose number changed as another file. */
 uint64_t mcfs_inode_number(struct mcs_key key);
+static inline uint64_t mcfs_inode_ino(const struct mcfs_inode *in)
+{
+	return __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
+}
 /* The kernel's node id of an inode, and the inode of a node id. */
 fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
@@ -151,7 +155,8 @@ bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_in
 /* Start time of the complete listing of an open directory that the kernel caches. */
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
 uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);
-/* Directory @from was renamed to @to; both keys end in '/'. */
+/* Directory @from was renamed to @to, with everything below it; both keys end in '/'. The directories get their new
+ * keys; files are looked up again, and those with readers keep their versions, as by mcfs_inode_move_file(). */
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
 
 #endif

@@ -144,7 +144,7 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
 	lookup_fill(fs, in, ret);
-	mcfs_stat_fill(fs, in->ino, &info, &ret->attr);
+	mcfs_stat_fill(fs, mcfs_inode_ino(in), &info, &ret->attr);
 	*ret_inode = in;
 	return 0;
 }
