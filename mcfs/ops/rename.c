@@ -160,14 +160,16 @@ static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, con
 static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace,
 			   const struct mcfs_hold *hold)
 {
-	int r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
-			       noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
+	int r;
 
+	mcfs_inode_move_begin(&op->fs->inodes);
+	r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
+			   noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
 	MC_FAULT_POINT("mcfs.rename.moved");
-	if (r < 0)
-		return r;
-	mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
-	return mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
+	if (r == 0)
+		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	mcfs_inode_move_end(&op->fs->inodes);
+	return r < 0 ? r : mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
 }
 
 static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)

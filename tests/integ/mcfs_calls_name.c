@@ -199,6 +199,34 @@ static void directories_are_renamed_in_use(void)
 	absent("a");
 }
 
+/* A process in the directory finds its files at any time. */
+static void files_are_found_while_their_directory_is_renamed(void)
+{
+	int here = open(".", O_RDONLY | O_DIRECTORY), status = 0, fd;
+	unsigned reads = 0;
+	struct stat st;
+	pid_t pid;
+	char c;
+
+	CHECK(here >= 0 && mkdir("a", 0755) == 0 && mkdir("a/s", 0755) == 0);
+	put_text("a/s/f", "x");
+	pid = fork();
+	if (pid == 0) {
+		for (int i = 0; i < 400; i++)
+			CHECK(rename(i % 2 ? "b" : "a", i % 2 ? "a" : "b") == 0);
+		_exit(0);
+	}
+	CHECK(pid > 0 && chdir("a/s") == 0);
+	while (waitpid(pid, &status, WNOHANG) == 0 || !reads) {
+		CHECK(stat("f", &st) == 0);
+		fd = opened("f", O_RDONLY);
+		CHECK(read(fd, &c, 1) == 1 && c == 'x' && close(fd) == 0);
+		reads++;
+	}
+	CHECK(status == 0 && fchdir(here) == 0 && close(here) == 0);
+	holds_text("a/s/f", "x");
+}
+
 static unsigned count_entries(DIR *d, const char *find, unsigned char *ret_type)
 {
 	struct dirent *e;
@@ -529,6 +557,7 @@ const struct call_case name_cases[] = {
 	{ "directories_are_renamed_when_empty", directories_are_renamed_when_empty },
 	{ "directories_are_renamed_with_their_contents", directories_are_renamed_with_their_contents },
 	{ "directories_are_renamed_in_use", directories_are_renamed_in_use },
+	{ "files_are_found_while_their_directory_is_renamed", files_are_found_while_their_directory_is_renamed },
 	{ "names_of_all_kinds", names_of_all_kinds },
 	{ "long_paths", long_paths },
 	{ "symbolic_links", symbolic_links },
