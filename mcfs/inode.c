@@ -631,8 +631,8 @@ static void file_set_moved(struct mcfs_inodes *t, const struct move *mv, struct 
 	free(key);
 }
 
-/* An inode that gets another key is collected in @found, because its new bucket may be visited later.  File locks belong
- * to the key, so a file with handles keeps it. */
+/* An inode that gets another key is collected in @found, because its new bucket may be visited later.  File locks
+ * belong to the key, so a file with handles keeps it. */
 static void inode_visit(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in, struct mc_list *found)
 {
 	if (mcfs_inode_is_view(in))

@@ -75,8 +75,8 @@ struct mcfs_inodes {
 	size_t nbucket, count;
 	struct mcfs_inode root;
 	struct mc_list moved;		/* inodes that have a moved_key */
-	/* renames of directories: number that run, changed under lock; number after which the inodes have their new keys,
-	 * changed under lock, atomic */
+	/* renames of directories: number that run, changed under lock; number after which the inodes have their new
+	 * keys, changed under lock, atomic */
 	unsigned moving;
 	uint64_t moves;
 	pthread_cond_t move_ended;

@@ -122,7 +122,7 @@ static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_di
 	return mcm_dir(nm, d->parent);
 }
 
-/* A directory counts like an object whose key is its name: clients must not fill the master's memory with long paths. */
+/* A directory counts like an object whose key is its name: long paths must not fill the master's memory. */
 static void dir_count(struct mcm_names *nm, uint32_t name_len, int64_t by)
 {
 	if (nm->ix->max && name_len)

@@ -2,9 +2,9 @@
  * evict_count.c - limit of the number of objects: --max_objects.
  *
  * A put is counted when it begins, so that it does not fail when it ends.  If there are too many objects and
- * directories then, as many as are above the limit are evicted, on any segment or among the objects without bytes.  These
- * sources are asked in turn, beginning with a random one, chosen with a probability proportional to its number of
- * objects. */
+ * directories then, as many as are above the limit are evicted, on any segment or among the objects without bytes.
+ * These sources are asked in turn, beginning with a random one, chosen with a probability proportional to its number
+ * of objects. */
 #include <config.h>
 
 #include "common/err.h"

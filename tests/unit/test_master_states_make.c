@@ -304,7 +304,8 @@ static void rename_dir(struct state *st, const char *name)
 	char to[32];
 
 	snprintf(to, sizeof(to), "moved%zu/", n);
-	if (mcm_rename_dir(st->fx.m, &(struct mcp_rename_dir){ .from = fx_bytes(name), .to = fx_bytes(to) }, &moved) < 0)
+	if (mcm_rename_dir(st->fx.m, &(struct mcp_rename_dir){ .from = fx_bytes(name), .to = fx_bytes(to) },
+			   &moved) < 0)
 		return;
 	for (size_t i = 0; i < n && st->keys < KEYS_MAX - 60; i++)
 		if (!st->key[i].tenant && !strncmp(st->key[i].name, name, len))
