@@ -143,7 +143,7 @@ struct mcm_names_tree {
 	uint32_t branches, branch_cap, slots, slot_cap;
 };
 
-/* Count what is below the directory of @path, and take memory for that: it need not be exact.  *ret_slots: objects.
+/* Count the names below the directory of @path, and allocate memory for them: it need not be exact.  *ret_slots: objects.
  * No locks.  -ENOMEM; -MC_ELIMIT above @max directories and objects.  Nothing is there: 0, and 0 objects. */
 int mcm_names_tree_count(struct mcm_names *nm, const char *path, uint32_t len, uint32_t max, struct mcm_names_tree *t,
 			 uint32_t *ret_slots);

@@ -99,7 +99,7 @@ static int prepare_attrs(struct rename_dir *rn, uint32_t slot, struct new_key *k
 	return r;
 }
 
-/* The renamed directory itself gets a time of change, as by rename(2); what is below it does not. */
+/* The renamed directory itself gets a time of change, as by rename(2); the names below it do not. */
 static int prepare_top(struct rename_dir *rn)
 {
 	struct mcm_attrs_value v;

@@ -25,7 +25,7 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* In a child, whose descriptors are its own: inherit @n descriptors from 3 on, call @fn, return what it returns. */
+/* In a child, whose descriptors are its own: inherit @n descriptors from 3 on, call @fn, return its result. */
 static int in_child(int n, int (*fn)(void))
 {
 	int status;

@@ -489,7 +489,7 @@ static void *remover(void *arg)
 }
 
 /* Objects that have left a directory are not removed with it. */
-static void a_removal_by_prefix_spares_what_was_renamed(void **state)
+static void a_removal_by_prefix_spares_renamed_objects(void **state)
 {
 	pthread_t thread;
 	uint64_t moved, kept = 0;
@@ -534,7 +534,7 @@ int main(void)
 		cmocka_unit_test(a_restart_knows_the_new_names),
 		cmocka_unit_test(a_torn_rename_did_not_happen),
 		cmocka_unit_test(readers_see_one_name_of_the_whole_directory),
-		cmocka_unit_test(a_removal_by_prefix_spares_what_was_renamed),
+		cmocka_unit_test(a_removal_by_prefix_spares_renamed_objects),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
