@@ -138,8 +138,8 @@ static int has_children(struct mcfs_op *op, const struct mcfs_key *key)
 	return r;
 }
 
-/* The master cannot rename the directory with its contents: they are too many or too deep, or the master is too old. An empty
- * directory is a single key. For others mv(1) copies after EXDEV. */
+/* The master cannot rename the directory with its contents: they are too many or too deep, or the master is too old.
+ * An empty directory is a single key. For others mv(1) copies after EXDEV. */
 static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace)
 {
 	int r = has_children(op, from);
