@@ -143,8 +143,8 @@ struct mcm_names_tree {
 	uint32_t branches, branch_cap, slots, slot_cap;
 };
 
-/* Count the names below the directory of @path, and allocate memory for them: it need not be exact.  *ret_slots: objects.
- * No locks.  -ENOMEM; -MC_ELIMIT above @max directories and objects.  Nothing is there: 0, and 0 objects. */
+/* Count the names below the directory of @path, and allocate memory for them: it need not be exact.  *ret_slots:
+ * objects, 0 if the directory does not exist.  No locks.  -ENOMEM; -MC_ELIMIT above @max directories and objects. */
 int mcm_names_tree_count(struct mcm_names *nm, const char *path, uint32_t len, uint32_t max, struct mcm_names_tree *t,
 			 uint32_t *ret_slots);
 /* Find the directories and objects.  All shards are locked, and move_lock is held for writing; also below.  Errors as

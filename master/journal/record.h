@@ -37,7 +37,7 @@ enum mcm_record_type {
 	MCM_REC_DURABLE,	/* a named value (durable.h) */
 	MCM_REC_DURABLE_GONE,
 	MCM_REC_END,		/* the file is complete up to here */
-	MCM_REC_BATCH,		/* its number of bytes follows: records that are applied all, or none if some are missing */
+	MCM_REC_BATCH,		/* so long are the records behind it: apply all, or none if some are missing */
 };
 
 /* A range of a segment, in granules; segment is its number. */
