@@ -171,3 +171,29 @@ int mcs_rename_version(struct mcs *s, struct mcs_key from, struct mcs_key to, un
 	mcp_reply_done(&mem);
 	return 0;
 }
+
+int mcs_rename_dir(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_moved,
+		   int64_t timeout_ms)
+{
+	struct mcp_rename_dir msg = { .flags = flags, .tenant = s->tenant };
+	struct mcp_rename_dir_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r;
+
+	if (flags & ~MCS_RENAME_NOREPLACE)
+		return mc_fail(-MC_EPARAM, "unknown rename flags 0x%x", flags);
+	r = mcs_key_check(from);
+	if (!r)
+		r = mcs_key_check(to);
+	if (r < 0)
+		return r;
+	msg.from = mcp_bytes(from.data, (uint32_t)from.len);
+	msg.to = mcp_bytes(to.data, (uint32_t)to.len);
+	r = mcs_call_once(s->session, MCP_RENAME_DIR, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	if (r < 0)
+		return r;
+	if (ret_moved)
+		*ret_moved = reply.moved;
+	mcp_reply_done(&mem);
+	return 0;
+}

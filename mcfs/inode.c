@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "common/thread.h"
 #include "mcfs/life/handoff.h"
 
 #define FIRST_BUCKETS 4096u
@@ -37,6 +38,7 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 	}
 	mc_list_init(&t->root.bucket);
 	mc_list_init(&t->moved);
+	mc_cond_init(&t->move_ended);
 	t->lost.kind = MCS_OBJECT;
 	t->lost.ino = FIRST_INO;
 	t->lost.info.generation = 1;
@@ -45,11 +47,17 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 	return -pthread_mutex_init(&t->lock, NULL);
 }
 
-static void inode_free(struct mcfs_inode *in)
+static void inode_unmove(struct mcfs_inode *in)
 {
 	if (in->moved_key)
 		mc_list_remove(&in->moved);
 	free(in->moved_key);
+	in->moved_key = NULL;
+}
+
+static void inode_free(struct mcfs_inode *in)
+{
+	inode_unmove(in);
 	free(in->key);
 	free(in);
 }
@@ -68,6 +76,7 @@ void mcfs_inodes_done(struct mcfs_inodes *t)
 	}
 	free(t->bucket);
 	free(t->root.key);
+	pthread_cond_destroy(&t->move_ended);
 	pthread_mutex_destroy(&t->lock);
 }
 
@@ -340,10 +349,13 @@ struct mcfs_inode *mcfs_inode_lookup(struct mcfs_inodes *t, struct mcs_key key, 
 	own = own && info->kind == MCS_OBJECT;
 	MC_LOCKED(&t->lock);
 	in = own ? NULL : inodes_find(t, key, info->kind, version->generation);
-	if (in)
+	if (in) {
+		/* A directory was renamed there and back: the version has the name that it had. */
+		inode_unmove(in);
 		set_lookups(in, in->nlookup + 1);
-	else
+	} else {
 		in = inodes_add(t, key, info->kind, version, !own, implied);
+	}
 	if (in && listed && in->known && in->attrs.ctime_ns > info->attrs.ctime_ns)
 		info->attrs = in->attrs;
 	else if (in)
@@ -396,6 +408,16 @@ void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct m
 	MC_LOCKED(&t->lock);
 	ret->len = in->key_len;
 	memcpy(ret->data, in->key, in->key_len);
+}
+
+void mcfs_inode_open_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret)
+{
+	bool moved;
+
+	MC_LOCKED(&t->lock);
+	moved = in->moved_key && in->moved_generation == in->info.generation;
+	ret->len = moved ? in->moved_len : in->key_len;
+	memcpy(ret->data, moved ? in->moved_key : in->key, ret->len);
 }
 
 int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
@@ -524,34 +546,128 @@ uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in)
 	return in->listed_ms;
 }
 
-void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)
+/* ---- renamed directories ---- */
+
+void mcfs_inode_move_begin(struct mcfs_inodes *t)
 {
-	struct mcfs_inode *in, *over;
-	char *key = malloc(to.len + 1);
+	MC_LOCKED(&t->lock);
+	t->moving++;
+}
+
+void mcfs_inode_move_end(struct mcfs_inodes *t)
+{
+	MC_LOCKED(&t->lock);
+	t->moving--;
+	pthread_cond_broadcast(&t->move_ended);
+}
+
+bool mcfs_inode_moved_since(struct mcfs_inodes *t, uint64_t moves, uint64_t deadline)
+{
+	int r = 0;
 
 	MC_LOCKED(&t->lock);
-	in = inodes_find(t, from, MCS_DIR, 0);
-	over = inodes_find(t, to, MCS_DIR, 0);
-	if (over) {
-		over->hashed = false;
-		mcfs_handoff_set_hashed(over->number, false);
-	}
-	if (!in)
-		goto out;
-	if (!key) {
+	while (t->moving && r == 0)
+		r = mc_cond_wait_until(&t->move_ended, &t->lock, deadline);
+	return t->moves != moves;
+}
+
+struct move {
+	struct mcs_key from, to;
+};
+
+static bool is_in(const char *key, size_t len, struct mcs_key dir)
+{
+	return len >= dir.len && memcmp(key, dir.data, dir.len) == 0;
+}
+
+/* The new key, from malloc(); NULL: no memory, or it is too long for a key. */
+static char *moved_key(const struct move *mv, const char *key, size_t len, size_t *ret_len)
+{
+	char *p;
+
+	*ret_len = len - mv->from.len + mv->to.len;
+	p = *ret_len <= MCFS_KEY_MAX ? malloc(*ret_len + 1) : NULL;
+	if (!p)
+		return NULL;
+	memcpy(p, mv->to.data, mv->to.len);
+	memcpy(p + mv->to.len, key + mv->from.len, len - mv->from.len);
+	return p;
+}
+
+static void inode_unhash(struct mcfs_inode *in)
+{
+	in->hashed = false;
+	mcfs_handoff_set_hashed(in->number, false);
+}
+
+/* @in is in no bucket. */
+static void inode_set_key(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in)
+{
+	size_t len;
+	char *key = moved_key(mv, in->key, in->key_len, &len);
+
+	if (key) {
+		(void)mcfs_handoff_set_key(in->number, key, len);
+		free(in->key);
+		in->key = key;
+		in->key_len = len;
+		__atomic_store_n(&in->ino, mcfs_inode_number(key_of(in)), __ATOMIC_RELAXED);
+	} else {
 		/* The kernel looks the name up again when its entry times out. */
-		in->hashed = false;
-		mcfs_handoff_set_hashed(in->number, false);
-		goto out;
+		inode_unhash(in);
 	}
-	(void)mcfs_handoff_set_key(in->number, to.data, to.len);
-	memcpy(key, to.data, to.len);
-	free(in->key);
-	in->key = key;
-	in->key_len = to.len;
-	key = NULL;
-	mc_list_remove(&in->bucket);
-	mc_list_push_front(bucket_of(t, hash_of(to, 0)), &in->bucket);
-out:
+	mc_list_push_front(bucket_of(t, hash_of(key_of(in), in->info.generation)), &in->bucket);
+}
+
+static void file_set_moved(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in)
+{
+	uint64_t generation = in->moved_key ? in->moved_generation : in->info.generation;
+	size_t len;
+	char *key = moved_key(mv, in->moved_key ? in->moved_key : in->key,
+			      in->moved_key ? in->moved_len : in->key_len, &len);
+
+	if (key)
+		inode_move(t, in, (struct mcs_key){ key, len }, generation);
 	free(key);
+}
+
+/* An inode that gets another key is collected in @found, because its new bucket may be visited later.  File locks
+ * belong to the key, so a file with handles keeps it. */
+static void inode_visit(struct mcfs_inodes *t, const struct move *mv, struct mcfs_inode *in, struct mc_list *found)
+{
+	if (mcfs_inode_is_view(in))
+		return;
+	if (in->moved_key) {
+		if (is_in(in->moved_key, in->moved_len, mv->from))
+			file_set_moved(t, mv, in);
+	} else if (is_in(in->key, in->key_len, mv->from)) {
+		if (in->readers) {
+			file_set_moved(t, mv, in);
+		} else if (!in->writers) {
+			mc_list_remove(&in->bucket);
+			mc_list_push_back(found, &in->bucket);
+		}
+	} else if (in->kind == MCS_DIR && in->hashed && is_in(in->key, in->key_len, mv->to)) {
+		/* a directory that was replaced, or removed before */
+		inode_unhash(in);
+	}
+}
+
+void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to)
+{
+	const struct move mv = { from, to };
+	struct mc_list *pos, *tmp, found;
+
+	mc_list_init(&found);
+	MC_LOCKED(&t->lock);
+	__atomic_store_n(&t->moves, t->moves + 1, __ATOMIC_RELEASE);
+	for (size_t i = 0; i < t->nbucket; i++)
+		mc_list_for_each_safe(pos, tmp, &t->bucket[i])
+			inode_visit(t, &mv, mc_container_of(pos, struct mcfs_inode, bucket), &found);
+	mc_list_for_each_safe(pos, tmp, &found) {
+		struct mcfs_inode *in = mc_container_of(pos, struct mcfs_inode, bucket);
+
+		mc_list_remove(pos);
+		inode_set_key(t, &mv, in);
+	}
 }

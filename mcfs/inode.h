@@ -36,8 +36,8 @@ static inline bool mcfs_key_equal(const struct mcfs_key *a, const struct mcfs_ke
 }
 
 struct mcfs_inode {
+	uint64_t ino;			/* st_ino; atomic: that of a directory changes with its name */
 	/* constant */
-	uint64_t ino;			/* st_ino */
 	enum mcs_kind kind;
 	/* of the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
 	 * view */
@@ -75,6 +75,11 @@ struct mcfs_inodes {
 	size_t nbucket, count;
 	struct mcfs_inode root;
 	struct mc_list moved;		/* inodes that have a moved_key */
+	/* renames of directories: number that run, changed under lock; number after which the inodes have their new
+	 * keys, changed under lock, atomic */
+	unsigned moving;
+	uint64_t moves;
+	pthread_cond_t move_ended;
 	/* stands for every node id that the handoff table does not contain; all operations on it fail */
 	struct mcfs_inode lost;
 };
@@ -89,6 +94,10 @@ size_t mcfs_inodes_count(struct mcfs_inodes *t);
 /* st_ino of a key (a directory's includes its '/'). It is the same on all nodes and for all
  * versions, because programs treat a file whose number changed as another file. */
 uint64_t mcfs_inode_number(struct mcs_key key);
+static inline uint64_t mcfs_inode_ino(const struct mcfs_inode *in)
+{
+	return __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
+}
 /* The kernel's node id of an inode, and the inode of a node id. */
 fuse_ino_t mcfs_inode_nodeid(const struct mcfs_inodes *t, const struct mcfs_inode *in);
 struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node);
@@ -123,6 +132,8 @@ void mcfs_inode_move_file(struct mcfs_inodes *t, struct mcs_key from, uint64_t g
 
 /* Copy the inode's current key. */
 void mcfs_inode_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);
+/* The key under which the master has the inode's version, if directories were renamed since: they keep generations. */
+void mcfs_inode_open_key(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcfs_key *ret);
 /* The key of @name in directory @dir.  -ENAMETOOLONG, -EINVAL. */
 int mcfs_inode_child_key(struct mcfs_inodes *t, const struct mcfs_inode *dir, const char *name,
 			 struct mcfs_key *ret);
@@ -151,7 +162,20 @@ bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_in
 /* Start time of the complete listing of an open directory that the kernel caches. */
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
 uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);
-/* Directory @from was renamed to @to; both keys end in '/'. */
+/* Call this pair around a request to the master that renames a directory, and mcfs_inode_move_dir(). */
+void mcfs_inode_move_begin(struct mcfs_inodes *t);
+void mcfs_inode_move_end(struct mcfs_inodes *t);
+/* Number of such renames so far.  A thread that reads it, copies a key and adds an inode with that key finds another
+ * number afterwards if the key was outdated. */
+static inline uint64_t mcfs_inode_moves(const struct mcfs_inodes *t)
+{
+	return __atomic_load_n(&t->moves, __ATOMIC_ACQUIRE);
+}
+/* The master does not know a key that was copied from an inode: did a directory get another name since @moves was
+ * counted?  Waits for the end of a rename until @deadline. */
+bool mcfs_inode_moved_since(struct mcfs_inodes *t, uint64_t moves, uint64_t deadline);
+/* Directory @from was renamed to @to, with everything below it; both keys end in '/'. The inodes get their new keys,
+ * except files with handles: those with readers know the new one, as after mcfs_inode_move_file(). */
 void mcfs_inode_move_dir(struct mcfs_inodes *t, struct mcs_key from, struct mcs_key to);
 
 #endif

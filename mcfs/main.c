@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/net/protocol.h"
+#include "common/process/inherited.h"
 #include "common/process/stdfds.h"
 #include "common/thread.h"
 #include "mcfs/control/control.h"
@@ -605,7 +606,7 @@ static void run_wait(struct running *run)
 
 /* The parent waits for the child's status of the start and exits with it: 0, the mount is there; otherwise the
  * reason has been printed. Returns, in the child, the descriptor to report the status on. */
-static int become_daemon(void)
+static int become_daemon(int argc, char **argv)
 {
 	int fds[2], status = 1, fd;
 	ssize_t n;
@@ -626,6 +627,7 @@ static int become_daemon(void)
 		_exit(n == sizeof(status) ? status : 1);
 	}
 	close(fds[0]);
+	mc_inherited_close(argc, argv);
 	(void)setsid();
 	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (fd > 0) {
@@ -710,6 +712,7 @@ int main(int argc, char **argv)
 	bool in_front, has_fdstore;
 
 	mc_stdfds_open();
+	mc_inherited_note();
 	run.argc = argc;
 	run.argv = argv;
 	run.dir = realpath(".", NULL);
@@ -729,7 +732,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		r = check_arguments(fs);
 	if (r == 0 && !in_front) {
-		parent = become_daemon();
+		parent = become_daemon(argc, argv);
 		r = parent < 0 ? parent : 0;
 	}
 	if (r == 0 && fs->conf.supervise && !has_fdstore) {

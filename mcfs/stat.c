@@ -74,7 +74,7 @@ void mcfs_stat_inode(struct mcfs *fs, const struct mcfs_inode *in, struct stat *
 	bool gone;
 
 	(void)mcfs_inode_attrs(&fs->inodes, in, &info.attrs, &gone);
-	mcfs_stat_fill(fs, in->ino, &info, ret);
+	mcfs_stat_fill(fs, mcfs_inode_ino(in), &info, ret);
 	if (gone)
 		ret->st_nlink = 0;
 }
@@ -90,7 +90,7 @@ void mcfs_stat_writer(const struct mcfs *fs, const struct mcfs_inode *in,
 	bool gone;
 
 	mcfs_writer_attrs(w, &info.attrs, &gone);
-	mcfs_stat_fill(fs, in->ino, &info, ret);
+	mcfs_stat_fill(fs, mcfs_inode_ino(in), &info, ret);
 	if (gone)
 		ret->st_nlink = 0;
 }

@@ -562,6 +562,13 @@ int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 int mcs_rename_version(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_was,
 		       uint64_t *ret_now, int64_t timeout_ms);
 
+/* Give the directory @from the name @to, and everything below it keys that begin with @to; both end in '/'.  Atomic, as
+ * above; the objects keep their generations.  An empty directory @to is replaced, of another the errno is ENOTEMPTY.
+ * *ret_moved (NULL allowed): number of objects.  MCS_ELIMIT: too much is below it, MCS_ENOTSUP: an earlier master; then
+ * copy and remove, or rename each object.  MCS_EPARAM: into itself; MCS_ENOOBJECT; MCS_EEXISTS. */
+int mcs_rename_dir(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_moved,
+		   int64_t timeout_ms);
+
 struct mcs_entry {
 	struct mcs_key name;		/* valid until the next mcs_list_next() */
 	uint64_t size, generation, mtime_ms;

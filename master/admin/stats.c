@@ -24,6 +24,10 @@ MC_GAUGE(offline, "master_client_liveness_offline_clients", "",
 	 "Clients whose segments are hidden for longer than client_suspicion_ttl_sec")
 MC_GAUGE(evictable, "mooncake_master_evictable_bytes", "", "Bytes of objects that may be evicted")
 MC_GAUGE(directories, "mooncake_master_directories", "", "Directories of keys with slashes")
+MC_GAUGE(index_bytes, "mooncake_master_index_bytes", "",
+	 "Memory that objects, their keys and directories have taken; later ones reuse that of removed ones")
+MC_GAUGE(counted, "mooncake_master_counted_objects", "",
+	 "Objects, unfinished puts and directories as --max_objects counts them")
 MC_GAUGE(silent, "mooncake_master_silent_segments", "", "Segments whose owner is silent")
 
 int64_t mcm_stats_counter(const char *name, const char *labels)
@@ -95,6 +99,8 @@ void mcm_stats_collect(void *arg)
 	pthread_mutex_lock(&m->names.tree_lock);
 	mc_metric_set(&directories, (int64_t)m->names.count);
 	pthread_mutex_unlock(&m->names.tree_lock);
+	mc_metric_set(&index_bytes, (int64_t)(mcm_index_bytes(&m->index) + mcm_names_bytes(&m->names)));
+	mc_metric_set(&counted, (int64_t)mcm_load_relaxed(&m->index.count));
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];

@@ -19,7 +19,7 @@
 static const struct mcm_table_type by_key = {
 	.link = offsetof(struct mcm_object, next),
 	.hash = offsetof(struct mcm_object, hash),
-	.shift = 8,
+	.shift = MCM_SHARD_BITS,
 	.load = 8,
 };
 
@@ -104,6 +104,18 @@ void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 	pthread_mutex_unlock(&a->lock);
 	if (b != a)
 		pthread_mutex_unlock(&b->lock);
+}
+
+void mcm_index_lock_all(struct mcm_index *ix)
+{
+	for (unsigned i = 0; i < MCM_SHARDS; i++)
+		pthread_mutex_lock(&ix->shard[i].lock);
+}
+
+void mcm_index_unlock_all(struct mcm_index *ix)
+{
+	for (unsigned i = MCM_SHARDS; i--;)
+		pthread_mutex_unlock(&ix->shard[i].lock);
 }
 
 /* The values may change concurrently, but a prefetch of a wrong address is harmless. */
@@ -341,6 +353,7 @@ int mcm_ext_new(struct mcm_index *ix, uint32_t *ret_ext)
 
 		mcm_store_relaxed(&e->soft_until, 0);
 		e->copies = 0;
+		e->adopted = false;
 		e->more_pins = 0;
 		e->group = 0;
 	}
@@ -354,7 +367,7 @@ void mcm_ext_free(struct mcm_index *ix, uint32_t ext)
 	ix->ext_free = ext;
 }
 
-#define SHARD_POSITIONS (1ull << 24)
+#define SHARD_POSITIONS (1ull << (32 - MCM_SHARD_BITS))
 #define CHAINS_PER_LOCK 64
 
 struct scan {
@@ -395,8 +408,8 @@ static uint64_t scan_shard(struct scan *sc, struct mcm_shard *sh, uint64_t in)
 	uint32_t head;
 
 	for (chains = 0; chains < CHAINS_PER_LOCK && sc->left && in < SHARD_POSITIONS; chains++) {
-		head = *mcm_table_head(&sh->table, (uint32_t)(in << 8));
-		end = mcm_table_chain_end(&sh->table, (uint32_t)(in << 8)) >> 8;
+		head = *mcm_table_head(&sh->table, (uint32_t)(in << MCM_SHARD_BITS));
+		end = mcm_table_chain_end(&sh->table, (uint32_t)(in << MCM_SHARD_BITS)) >> MCM_SHARD_BITS;
 		low = end;
 		n = scan_chain(sc, head, in, end, &low);
 		if (n > sc->left)
@@ -439,4 +452,10 @@ uint64_t mcm_index_count(struct mcm_index *ix)
 		pthread_mutex_unlock(&ix->shard[i].lock);
 	}
 	return n;
+}
+
+uint64_t mcm_index_bytes(struct mcm_index *ix)
+{
+	return mcm_slab_bytes(&ix->objects) + mcm_slab_bytes(&ix->exts) + mcm_slab_bytes(&ix->attrs) +
+		mcm_slab_bytes(&ix->keys.units) + mcm_table_mem_bytes(&ix->buckets);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * index.h - the index: 256 shards, each a hash table of objects under a mutex that is held shortly.
+ * index.h - the index: MCM_SHARDS shards, each a hash table of objects under a mutex that is held shortly.
  *
  * Functions mcm_shard_* need the shard's lock.  The slot of an object that the caller protects in
  * another way (a pin, ownership of a range) is locked with mcm_index_lock_slot(). */
@@ -15,7 +15,7 @@
 #include "master/memory/slab.h"
 #include "master/memory/table.h"
 
-#define MCM_SHARDS 256u
+#define MCM_SHARDS (1u << MCM_SHARD_BITS)
 /* Memory of an object with a key of ordinary length: its cache line, hash bucket, directory entry and key. */
 #define MCM_OBJECT_BYTES 300u
 #define MCM_KEY_WEIGHT 256u	/* bytes of a key that count as one more object, if memory is limited */
@@ -33,7 +33,8 @@ struct mcm_index {
 	uint64_t seed;			/* of the hash: clients cannot choose keys that collide */
 	uint64_t max;			/* limit of count; 0: none */
 	bool by_memory;			/* the limit is one of memory: a long key counts more than once */
-	/* atomic: weights of the objects in the tables and of admitted puts; counted only when there is a limit */
+	/* atomic: weights of the objects in the tables, of admitted puts and of the directories (names.h); counted only
+	 * when there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
 	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
@@ -61,7 +62,7 @@ static inline unsigned mcm_index_weight(const struct mcm_index *ix, uint32_t key
 uint32_t mcm_index_hash(const struct mcm_index *ix, const void *key, uint32_t len);
 static inline unsigned mcm_index_shard_nr(uint32_t hash)
 {
-	return hash >> 24;
+	return hash >> (32 - MCM_SHARD_BITS);
 }
 
 static inline struct mcm_shard *mcm_index_shard(struct mcm_index *ix, uint32_t hash)
@@ -87,6 +88,9 @@ struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot);
 /* Lock two shards in the order of their addresses; they may be the same. */
 void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b);
 void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b);
+/* Lock every shard, in the order of their addresses: for a change that readers must see as a whole. */
+void mcm_index_lock_all(struct mcm_index *ix);
+void mcm_index_unlock_all(struct mcm_index *ix);
 
 /* The live object of a key; 0: none. */
 uint32_t mcm_shard_find(const struct mcm_index *ix, struct mcm_shard *sh, uint32_t hash,
@@ -120,5 +124,8 @@ unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 			void (*fn)(void *arg, uint32_t slot), void *arg);
 
 uint64_t mcm_index_count(struct mcm_index *ix);
+/* Bytes of memory that objects, keys, attributes and tables have taken; memory of removed objects is not returned, but
+ * used for later ones. */
+uint64_t mcm_index_bytes(struct mcm_index *ix);
 
 #endif

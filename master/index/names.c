@@ -106,10 +106,28 @@ static void dir_changed(struct mcm_dir *d, uint64_t ms)
 		;
 }
 
+pthread_mutex_t *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d)
+{
+	return &stripe_of(nm, d->hash)->lock;
+}
+
+void mcm_names_dir_changed(struct mcm_names *nm, uint32_t dir, uint64_t ms)
+{
+	dir_changed(mcm_dir(nm, dir), ms);
+}
+
 /* Not of the root, which has no marker. */
 static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_dir *d)
 {
 	return mcm_dir(nm, d->parent);
+}
+
+/* A directory counts like an object whose key is its name: long paths must not fill the master's memory. */
+static void dir_count(struct mcm_names *nm, uint32_t name_len, int64_t by)
+{
+	if (nm->ix->max && name_len)
+		__atomic_fetch_add(&nm->ix->count, (uint64_t)(by * (int64_t)mcm_index_weight(nm->ix, name_len)),
+				   __ATOMIC_RELAXED);
 }
 
 /* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */
@@ -140,6 +158,7 @@ static int dir_new(struct mcm_names *nm, uint32_t parent, uint32_t hash, const c
 	*d = (struct mcm_dir){ .hash = hash, .parent = parent, .name = ref,
 			       .name_len = (uint16_t)len };
 	nm->count++;
+	dir_count(nm, len, 1);
 	*ret = id;
 	return 0;
 }
@@ -190,6 +209,7 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 		dir_changed(mcm_dir(nm, parent), mc_wall_ms());
 		pthread_mutex_unlock(&st->lock);
 		mcm_keys_del(&nm->arena, d->name, d->name_len);
+		dir_count(nm, d->name_len, -1);
 		d->parent = 0;
 		d->next = nm->free;
 		nm->free = id;
@@ -409,6 +429,14 @@ void mcm_names_link_open(struct mcm_names *nm, uint32_t slot, uint32_t dir)
 	child_link(nm, d, dir, slot, false);
 }
 
+void mcm_names_tree_link(struct mcm_names *nm, const struct mcm_names_branch *to, uint32_t slot, bool marker)
+{
+	struct mcm_dir *d = mcm_dir(nm, to->to);
+
+	MC_LOCKED(&stripe_of(nm, d->hash)->lock);
+	child_link(nm, d, to->to, slot, marker);
+}
+
 void mcm_names_close(struct mcm_names *nm, const struct mcm_names_dir *at)
 {
 	if (at->dir)
@@ -491,24 +519,33 @@ uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len
 bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len)
 {
 	pthread_mutex_t *lock;
-	uint32_t id = mcm_names_lock_dir(nm, path, len, &lock);
-	bool busy = id && (mcm_dir(nm, id)->objects.count || mcm_dir(nm, id)->dirs.count);
+	uint32_t id;
+	bool busy;
 
+	pthread_rwlock_rdlock(&nm->move_lock);
+	id = mcm_names_lock_dir(nm, path, len, &lock);
+	busy = id && (mcm_dir(nm, id)->objects.count || mcm_dir(nm, id)->dirs.count);
 	pthread_mutex_unlock(lock);
+	pthread_rwlock_unlock(&nm->move_lock);
 	return busy;
 }
 
 bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret)
 {
+	const struct mcm_dir *d;
 	pthread_mutex_t *lock;
-	uint32_t id = mcm_names_lock_dir(nm, path, len, &lock);
-	const struct mcm_dir *d = mcm_dir(nm, id);
-	bool exists = id && (d->objects.count || d->dirs.count || d->marker);
+	uint32_t id;
+	bool exists;
 
+	pthread_rwlock_rdlock(&nm->move_lock);
+	id = mcm_names_lock_dir(nm, path, len, &lock);
+	d = mcm_dir(nm, id);
+	exists = id && (d->objects.count || d->dirs.count || d->marker);
 	*ret = (struct mcm_names_stat){ 0 };
 	if (exists)
 		*ret = (struct mcm_names_stat){ mcm_load_relaxed(&d->changed_ms), d->dirs.count };
 	pthread_mutex_unlock(lock);
+	pthread_rwlock_unlock(&nm->move_lock);
 	return exists;
 }
 
@@ -584,6 +621,7 @@ void mcm_names_restored(struct mcm_names *nm)
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 {
+	pthread_rwlockattr_t attr;
 	unsigned i;
 	int r;
 
@@ -592,6 +630,11 @@ int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 	mcm_slab_init(&nm->dirs, sizeof(struct mcm_dir), DIRS_SHIFT);
 	mcm_keys_init(&nm->arena);
 	pthread_mutex_init(&nm->tree_lock, NULL);
+	/* The thread that moves a directory has locked all shards: listings must not make it wait for long. */
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&nm->move_lock, &attr);
+	pthread_rwlockattr_destroy(&attr);
 	for (i = 0; i < MCM_NAMES_STRIPES; i++)
 		pthread_mutex_init(&nm->stripe[i].lock, NULL);
 	r = dir_new(nm, 0, path_hash(nm, "", 0), "", 0, &nm->root);
@@ -601,6 +644,11 @@ int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 	}
 	dir_publish(nm, nm->root);
 	return 0;
+}
+
+uint64_t mcm_names_bytes(struct mcm_names *nm)
+{
+	return mcm_slab_bytes(&nm->dirs) + mcm_slab_bytes(&nm->arena.pool->units);
 }
 
 static void dir_done(struct mcm_names *nm, struct mcm_dir *d)
@@ -622,6 +670,7 @@ void mcm_names_done(struct mcm_names *nm)
 		pthread_mutex_destroy(&nm->stripe[i].lock);
 	}
 	pthread_mutex_destroy(&nm->tree_lock);
+	pthread_rwlock_destroy(&nm->move_lock);
 	mcm_keys_done(&nm->arena);
 	mcm_slab_done(&nm->dirs);
 	nm->ix = NULL;

@@ -11,7 +11,7 @@
  *
  * Locks: the stripe of a directory guards its children; creating or destroying a directory also needs
  * tree_lock, taken first.  A caller that adds or removes an object holds its shard's lock; listing
- * needs no lock. */
+ * needs no lock.  A directory moves with everything below it under the locks of all shards (names_tree.c). */
 #ifndef MCM_NAMES_H
 #define MCM_NAMES_H
 
@@ -48,15 +48,21 @@ struct mcm_names {
 	struct mcm_index *ix;
 	struct mcm_slab dirs;
 	uint32_t root;
+	/* for reading while a listing, or a question whether a directory exists, examines one; for writing while a
+	 * directory moves, which these see as a whole */
+	pthread_rwlock_t move_lock;
 	pthread_mutex_t tree_lock;
 	struct mcm_keys arena;		/* changed under tree_lock */
 	uint32_t free;			/* under tree_lock */
-	uint64_t count;			/* directories; under tree_lock */
+	uint64_t count;			/* directories; under tree_lock.  mcm_index.count has them too, as weights */
 	struct mcm_names_stripe stripe[MCM_NAMES_STRIPES];
 };
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix);	/* -ENOMEM */
 void mcm_names_done(struct mcm_names *nm);
+
+/* Bytes of memory that the directories have taken, without the tables of their children. */
+uint64_t mcm_names_bytes(struct mcm_names *nm);
 
 /* Add an object to its directory, which is created when needed.  -ENOMEM. */
 int mcm_names_add(struct mcm_names *nm, uint32_t slot);
@@ -118,6 +124,42 @@ void mcm_names_restored(struct mcm_names *nm);
  * names.h itself do this on their own. */
 void mcm_names_touch(struct mcm_names *nm, uint32_t slot);
 
+/* ---- a directory with everything below it (names_tree.c) ---- */
+
+/* A directory of the tree, and its objects slot[first .. first + count), the marker first. */
+struct mcm_names_branch {
+	uint32_t dir;		/* its record */
+	uint32_t above;		/* number of the directory above, which is smaller */
+	uint32_t path_len, depth;	/* of its path */
+	uint32_t first, count;
+	uint32_t to;		/* with a reference: the directory that its objects move to; 0: none yet */
+	uint64_t changed_ms;
+	bool marker;
+};
+
+struct mcm_names_tree {
+	struct mcm_names_branch *branch;	/* the directory itself is the first */
+	uint32_t *slot;
+	uint32_t branches, branch_cap, slots, slot_cap;
+};
+
+/* Count the names below the directory of @path, and allocate memory for them: it need not be exact.  *ret_slots:
+ * objects, 0 if the directory does not exist.  No locks.  -ENOMEM; -MC_ELIMIT above @max directories and objects. */
+int mcm_names_tree_count(struct mcm_names *nm, const char *path, uint32_t len, uint32_t max, struct mcm_names_tree *t,
+			 uint32_t *ret_slots);
+/* Find the directories and objects.  All shards are locked, and move_lock is held for writing; also below.  Errors as
+ * above. */
+int mcm_names_tree_find(struct mcm_names *nm, const char *path, uint32_t len, uint32_t max, struct mcm_names_tree *t);
+/* Create the directories of the same tree at @path.  On failure, and if nothing moves, call mcm_names_tree_settle(). */
+int mcm_names_tree_make(struct mcm_names *nm, struct mcm_names_tree *t, const char *path, uint32_t len);
+/* Link an object that was removed from its directory, and has its new key. */
+void mcm_names_tree_link(struct mcm_names *nm, const struct mcm_names_branch *to, uint32_t slot, bool marker);
+/* The objects have moved: give the directories their times, and drop the references.  @moved: false if nothing did. */
+void mcm_names_tree_settle(struct mcm_names *nm, struct mcm_names_tree *t, bool moved);
+void mcm_names_tree_free(struct mcm_names_tree *t);
+/* The marker of the directory of @path, 0: none.  *ret_busy: it has children. */
+uint32_t mcm_names_marker(struct mcm_names *nm, const char *path, uint32_t len, bool *ret_busy);
+
 /* ---- listing (names_list.c) ---- */
 
 /* Where a listing continues: directories first, then objects, each in the order of their hashes. */
@@ -161,6 +203,9 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 /* For names_list.c: the directory of @path, its stripe locked; 0, also locked, when it does not exist. */
 uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
 			    pthread_mutex_t **ret_lock);
+/* For names_tree.c: the lock of the children of @d; directory @dir got or lost a child at @ms. */
+pthread_mutex_t *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d);
+void mcm_names_dir_changed(struct mcm_names *nm, uint32_t dir, uint64_t ms);
 extern const struct mcm_table_type mcm_names_by_sibling, mcm_names_by_child;
 static inline struct mcm_dir *mcm_dir(const struct mcm_names *nm, uint32_t id)
 {

@@ -186,6 +186,7 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 	uint32_t id;
 	int r = 0;
 
+	pthread_rwlock_rdlock(&nm->move_lock);
 	id = mcm_names_lock_dir(nm, path, len, &lock);
 	if (!id) {
 		*cur = (struct mcm_names_cursor){ true, MCM_TABLE_END };
@@ -203,6 +204,7 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 			r = walk_table(&c, &objects, &cur->pos);
 	}
 	pthread_mutex_unlock(lock);
+	pthread_rwlock_unlock(&nm->move_lock);
 	mcm_lock_held(MCM_HOLD_NAMES, c.steps);
 	return r;
 }

@@ -269,12 +269,13 @@ static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_obj
 	uint32_t ext = 0;
 	int r;
 
-	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group) {
+	if (c->copies > 1 || c->flags & MCM_OBJ_SOFT || c->group || c->adopted) {
 		r = mcm_ext_new(&m->index, &ext);
 		if (r < 0)
 			return r;
 		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, c->soft_until ? c->soft_until :
 			 mcm_tick_after(c->now_ms + c->soft_ms));
+		mcm_ext(&m->index, ext)->adopted = c->adopted;
 		mcm_store_relaxed(&o->ext, ext);
 	}
 	mcm_object_set(o, c->size, c->crc, c->generation, c->wall_ms, c->flags);
@@ -382,7 +383,7 @@ static void object_shrink(struct mcm *m, struct mcm_object *o)
 	const struct mcm_object_ext *e = mcm_ext(&m->index, o->ext);
 	uint32_t ext = o->ext;
 
-	if (e->copies || e->group || e->more_pins || o->flags & MCM_OBJ_SOFT ||
+	if (e->copies || e->group || e->more_pins || e->adopted || o->flags & MCM_OBJ_SOFT ||
 	    mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING)
 		return;
 	mcm_store_relaxed(&o->ext, 0);

@@ -15,6 +15,12 @@
 #include "common/crc32c.h"
 #include "proto/msg.h"
 
+/* ThreadSanitizer's lock-order check allows a thread 64 locks, and mcm_index_lock_all() takes all shards'. */
+#ifdef __SANITIZE_THREAD__
+#define MCM_SHARD_BITS 5u
+#else
+#define MCM_SHARD_BITS 8u
+#endif
 #define MCM_REPLICA_MAX 8	/* copies of an object, at most */
 #define MCM_SIZE_MAX ((1ull << 44) - 1)
 #define MCM_TYPE_SHIFT 12	/* position of the data type in size_hi */
@@ -47,8 +53,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 #define MCM_MARK_RETIRING 0x04u	/* the copy ext.retiring is freed when no pin is left */
 #define MCM_MARK_ATTRS 0x10u	/* it has attributes (attrs.h) */
-#define MCM_MARK_ADOPTED 0x20u	/* from a disk of another pool (task/adopt.h) */
-#define MCM_MARK_UNCONFIRMED 0x40u	/* from a snapshot; its copies count as snapshot/confirm.h says */
+#define MCM_MARK_UNCONFIRMED 0x20u	/* from a snapshot; its copies count as snapshot/confirm.h says */
 #define MCM_MARK_RESTORED 0x08u	/* one pin stands for possible readers of an earlier master */
 
 struct mcm_extent {
@@ -58,7 +63,7 @@ struct mcm_extent {
 
 struct mcm_object {
 	uint32_t next;			/* hash chain; free list; relaxed */
-	uint32_t hash;			/* relaxed; the shard's number is the top byte */
+	uint32_t hash;			/* relaxed; the shard's number is in the top bits (index.h) */
 	uint32_t key;			/* in the shard's arena; relaxed */
 	uint32_t crc;
 	uint32_t size_lo;
@@ -86,6 +91,7 @@ struct mcm_object_ext {
 	uint32_t range[MCM_REPLICA_MAX - 1];
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* number of further copies, in range[] and segment[] */
+	bool adopted;			/* from a disk of another pool (task/adopt.h) */
 	uint32_t more_pins;
 	struct mcm_extent retiring;	/* the copy to free, with MCM_MARK_RETIRING */
 	/* guarded by the groups' lock; group by the shard's lock too */
@@ -168,7 +174,7 @@ static inline void mcm_object_lease(struct mcm_object *o, const struct mcm_lease
 
 static inline unsigned mcm_object_shard(const struct mcm_object *o)
 {
-	return mcm_load_relaxed(&o->hash) >> 24;
+	return mcm_load_relaxed(&o->hash) >> (32 - MCM_SHARD_BITS);
 }
 
 static inline void mcm_object_touch(struct mcm_object *o)
@@ -220,6 +226,7 @@ struct mcm_commit {
 	uint32_t dir;			/* the key's directory, opened (names.h); 0: look it up */
 	const struct mcm_attrs_value *attrs;	/* NULL: none */
 	uint64_t charged;		/* bytes already charged to the tenant */
+	bool adopted;			/* sets mcm_object_ext.adopted */
 	bool counted;			/* by mcm_count_admit(); the object takes that over, unless the commit fails */
 	unsigned copies;
 	struct mcm_extent extent[MCM_REPLICA_MAX];

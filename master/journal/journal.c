@@ -36,7 +36,7 @@ static __thread uint64_t pending_lsn;
 
 /* ---- appending ---- */
 
-static void journal_append(struct mcm_journal *j, const struct mcm_packer *p)
+void mcm_journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 {
 	bool full = false, kick = false;
 
@@ -78,7 +78,7 @@ static void journal_object(struct mcm *m, struct mcp_bytes from, uint32_t slot)
 		mcm_pack_renamed(&p, from, &r);
 	else
 		mcm_pack_object(&p, &r);
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 void mcm_journal_object(struct mcm *m, uint32_t slot)
@@ -100,7 +100,7 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
 		return;
 	mcm_pack_object_gone(&p, mcp_bytes(mcm_shard_key(&m->index, slot),
 					   mcm_object(&m->index, slot)->key_len));
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mcm_extent *extent,
@@ -120,7 +120,7 @@ void mcm_journal_put_trimmed(struct mcm *m, uint64_t generation, const struct mc
 			r.extent[i].len = granules;
 	}
 	mcm_pack_put(&p, &r);
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 void mcm_journal_put(struct mcm *m, uint64_t generation, const struct mcm_extent *extent, unsigned copies)
@@ -136,7 +136,7 @@ static void journal_number(struct mcm *m, enum mcm_record_type type, uint64_t v)
 	if (!m->journal)
 		return;
 	mcm_pack_number(&p, type, v);
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 void mcm_journal_put_gone(struct mcm *m, uint64_t generation)
@@ -168,7 +168,7 @@ void mcm_journal_segment_grows(struct mcm *m, const struct mcm_segment *s, uint6
 	mcm_segment_describe_record(s, &r);
 	r.size = size;
 	mcm_pack_segment(&p, &r);
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s)
@@ -192,7 +192,7 @@ void mcm_journal_durable(struct mcm *m, const struct mcm_durable_record *r, bool
 		mcm_pack_durable_gone(&p, r->kind, r->name);
 	else
 		mcm_pack_durable(&p, r);
-	journal_append(m->journal, &p);
+	mcm_journal_append(m->journal, &p);
 }
 
 /* ---- writing ---- */

@@ -75,6 +75,23 @@ void mcm_journal_object(struct mcm *m, uint32_t slot);
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot);
 /* @slot has its new key and generation already. */
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot);
+/* A change of many objects, whose records a restart applies all or not at all.  begin: @bytes of memory, at least
+ * MCM_JOURNAL_BATCH_EACH for each record, besides its key, old key, group and extended attributes; -ENOMEM,
+ * -MC_ELIMIT when the journal's buffer is not made for that many.  Locks of all shards for the next three. */
+struct mcm_journal_batch {
+	uint8_t *bytes;		/* NULL: there is no journal */
+	size_t len, cap;
+	bool overflow;
+};
+#define MCM_JOURNAL_BATCH_EACH 320u
+int mcm_journal_batch_begin(struct mcm *m, size_t bytes, struct mcm_journal_batch *ret);
+/* As mcm_journal_renamed() and mcm_journal_object_gone(). */
+void mcm_journal_batch_renamed(struct mcm *m, struct mcm_journal_batch *b, struct mcp_bytes from, uint32_t slot);
+void mcm_journal_batch_object_gone(struct mcm *m, struct mcm_journal_batch *b, uint32_t slot);
+void mcm_journal_batch_end(struct mcm *m, struct mcm_journal_batch *b);
+void mcm_journal_batch_free(struct mcm_journal_batch *b);
+/* Without locks, before a batch: write the buffer if a batch might not fit. */
+void mcm_journal_batch_room(struct mcm *m);
 /* Segments' lock for writing. */
 void mcm_journal_segment(struct mcm *m, const struct mcm_segment *s);
 /* The segment will have @size bytes.  Call it before a put can allocate any of the new memory. */

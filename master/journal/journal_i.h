@@ -15,6 +15,7 @@
 
 /* Records that wait to be written: more than a slow disk leaves unwritten for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
+#define MCM_JOURNAL_BATCH_MAX (MCM_JOURNAL_BUFFER / 2)	/* bytes of one change of many objects */
 #define MCM_JOURNAL_HEAD_MAX 512u	/* bytes of a file's two headers */
 
 struct mcm_journal {
@@ -100,6 +101,9 @@ int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_jo
 void mcm_journal_free(struct mcm_journal *j);
 
 /* ---- journal.c ---- */
+
+/* Append the packed records.  If they do not fit or overflowed, the state on disk is discarded later. */
+void mcm_journal_append(struct mcm_journal *j, const struct mcm_packer *p);
 
 /* Create file @sequence with its header, written twice so that one may be damaged; a journal is synced. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,

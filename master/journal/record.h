@@ -37,6 +37,7 @@ enum mcm_record_type {
 	MCM_REC_DURABLE,	/* a named value (durable.h) */
 	MCM_REC_DURABLE_GONE,
 	MCM_REC_END,		/* the file is complete up to here */
+	MCM_REC_BATCH,		/* so long are the records behind it: apply all, or none if some are missing */
 };
 
 /* A range of a segment, in granules; segment is its number. */
@@ -114,7 +115,8 @@ void mcm_pack_put(struct mcm_packer *p, const struct mcm_put_record *r);
 void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r);
 void mcm_pack_durable(struct mcm_packer *p, const struct mcm_durable_record *r);
 void mcm_pack_durable_gone(struct mcm_packer *p, uint16_t kind, struct mcp_bytes name);
-/* MCM_REC_PUT_GONE: generation; MCM_REC_SEGMENT_GONE: number of the segment; MCM_REC_END: number of records. */
+/* MCM_REC_PUT_GONE: generation; MCM_REC_SEGMENT_GONE: number of the segment; MCM_REC_END: number of records;
+ * MCM_REC_BATCH: bytes. */
 void mcm_pack_number(struct mcm_packer *p, enum mcm_record_type type, uint64_t v);
 
 /* ---- reading ---- */

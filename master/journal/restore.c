@@ -221,6 +221,7 @@ static int apply_record(struct load *ld, const struct mcm_record *rec, const uin
 		return apply_note(ld, rec);
 	case MCM_REC_HEADER:
 	case MCM_REC_END:
+	case MCM_REC_BATCH:	/* its records are complete, and follow */
 		return 0;
 	}
 	return mc_fail(-MC_EPROTO, "record of unknown type %d", (int)rec->type);
@@ -307,6 +308,21 @@ static size_t skip_damaged(struct load *ld, const char *name, const struct mcm_r
 	return next;
 }
 
+/* Does the file end before the last record of a change of many objects?  Then the change was not answered. */
+static bool batch_is_torn(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at,
+			  const struct mcm_record *rec, size_t n)
+{
+	uint64_t bytes;
+
+	if (rec->type != MCM_REC_BATCH || mcm_unpack_number(rec, &bytes) < 0 || bytes <= f->len - at - n)
+		return false;
+	ld->torn++;
+	ld->torn_bytes += f->len - at;
+	ld->ended = false;
+	mc_info(LOG, "%s ends with an incomplete change of many objects at=%zu bytes=%zu", name, at, f->len - at);
+	return true;
+}
+
 static int apply_file(struct load *ld, const char *name, const struct mcm_restored_file *f, size_t at)
 {
 	struct mcm_record rec;
@@ -321,6 +337,8 @@ static int apply_file(struct load *ld, const char *name, const struct mcm_restor
 			n = skip_damaged(ld, name, f, at) - at;
 			continue;
 		}
+		if (batch_is_torn(ld, name, f, at, &rec, n))
+			return 0;
 		r = apply_record(ld, &rec, frame);
 		if (r == -MC_EPROTO || r == -MC_EPARAM || r == -MC_ELIMIT)
 			mcm_restored_fault(ld->m, ld->r, name, at, ld->record, "a record was skipped: %s",

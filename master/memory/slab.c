@@ -112,6 +112,12 @@ static void first_chunk_use_huge(struct mcm_slab *s)
 		(void)madvise(s->chunk[0] + HUGE, bytes - HUGE, MADV_HUGEPAGE);
 }
 
+uint64_t mcm_slab_bytes(struct mcm_slab *s)
+{
+	MC_LOCKED(&s->lock);
+	return (s->next - 1) * s->elem;
+}
+
 int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first)
 {
 	uint64_t per = 1ull << s->shift, n, chunk;

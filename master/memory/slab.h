@@ -39,6 +39,9 @@ void mcm_slab_done(struct mcm_slab *s);
  * *ret_first is never 0.  @count: at most a chunk.  -ENOMEM, -MC_ELIMIT. */
 int mcm_slab_take(struct mcm_slab *s, uint32_t count, uint32_t *ret_first);
 
+/* Bytes of all elements that were ever returned. */
+uint64_t mcm_slab_bytes(struct mcm_slab *s);
+
 /* Memory for element @id of a slab whose elements are numbered by another slab.  Zero at first.
  * -ENOMEM. */
 int mcm_slab_cover(struct mcm_slab *s, uint32_t id);

@@ -47,6 +47,16 @@ void mcm_table_mem_done(struct mcm_table_mem *mem)
 	pthread_mutex_destroy(&mem->lock);
 }
 
+uint64_t mcm_table_mem_bytes(struct mcm_table_mem *mem)
+{
+	uint64_t bytes = 0;
+
+	MC_LOCKED(&mem->lock);
+	for (unsigned bits = 0; bits < MCM_TABLE_LEVELS; bits++)
+		bytes += mem->level[bits].users ? level_bytes(mem, bits) : 0;
+	return bytes;
+}
+
 static uint32_t *level_get(struct mcm_table_mem *mem, unsigned nth, unsigned bits)
 {
 	MC_LOCKED(&mem->lock);

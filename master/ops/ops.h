@@ -85,6 +85,17 @@ void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_nam
 /* -MC_ENOOBJECT, -MC_ENOTREADY, -MC_EEXISTS, -MC_EKEY, -ENOMEM. */
 int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generation, uint64_t *ret_was);
 
+/* ---- rename_dir.c ---- */
+
+/* Objects and directories below a directory, at most, that a rename moves: other requests wait for it, up to 40 ms with
+ * a journal (measured on a busy machine of two cores). */
+#define MCM_RENAME_DIR_MAX 50000u
+/* Rename the directory rq->from with everything below it; both names end in '/'.  *ret_moved: objects.  -MC_ENOOBJECT;
+ * -MC_ENOTEMPTY: @to has children; -MC_EEXISTS with MCP_RENAME_NOREPLACE; -MC_EPARAM: into itself; -ENAMETOOLONG;
+ * -MC_ELIMIT: too many objects, levels, or bytes of keys; -MC_EUNAVAILABLE; -MC_EKEY; -ENOMEM.  A failure changes
+ * nothing. */
+int mcm_rename_dir(struct mcm *m, const struct mcp_rename_dir *rq, uint64_t *ret_moved);
+
 /* ---- list.c ---- */
 
 struct mcm_list_page {

@@ -61,12 +61,18 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	return 0;
 }
 
-/* shard locked.  Objects below a matching marker either match too, or keep the directory in existence. */
-static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f, uint32_t flags)
+/* shard locked.  Objects below a matching marker either match too, or keep the directory in existence.  @key: its bare
+ * key, or the part that decides, when it was found: an object whose directory was renamed keeps its generation. */
+static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct found *f, struct mcp_bytes key,
+			   uint32_t flags)
 {
 	const struct mcm_object *o = mcm_object(&m->index, f->slot);
+	struct mcp_bytes now;
 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != f->generation)
+		return false;
+	now = mcm_key_bare(mcp_bytes(mcm_shard_key(&m->index, f->slot), o->key_len), NULL);
+	if (now.len < key.len || (key.len && memcmp(now.data, key.data, key.len) != 0))
 		return false;
 	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
 		return false;
@@ -279,8 +285,11 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 
 	for (i = 0; i < mt->n; i++) {
 		const struct found *f = &mt->found[i];
+		struct mcp_bytes key = mt->prefix;
 		struct mcm_shard *sh;
 
+		if (mt->keep_text)
+			key = mcp_bytes(mt->text + f->key, f->len);
 		r = p->code ? pattern_match(p, mt->text + f->key, f->len) : 1;
 		if (r < 0) {
 			*error = r;
@@ -289,7 +298,7 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 		if (!r)
 			continue;
 		sh = mcm_index_lock_slot(&m->index, f->slot);
-		n += remove_matched(m, sh, f, flags);
+		n += remove_matched(m, sh, f, key, flags);
 		pthread_mutex_unlock(&sh->lock);
 	}
 	return n;

@@ -308,6 +308,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_REMOVE, mcm_serve_remove },
 	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
 	{ MCP_RENAME, mcm_serve_rename },
+	{ MCP_RENAME_DIR, mcm_serve_rename_dir },
 	{ MCP_LIST, mcm_serve_list },
 	{ MCP_TENANTS, mcm_serve_tenants },
 	{ MCP_QUOTA, mcm_serve_quota },

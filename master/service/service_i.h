@@ -41,6 +41,7 @@ MCM_HANDLER(mcm_serve_clear);
 MCM_HANDLER(mcm_serve_set_attrs);
 MCM_HANDLER(mcm_serve_remove_match);
 MCM_HANDLER(mcm_serve_rename);
+MCM_HANDLER(mcm_serve_rename_dir);
 MCM_HANDLER(mcm_serve_list);
 
 /* ---- service_task.c ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_name.c - REMOVE, CLEAR, REMOVE_MATCH, RENAME, LIST. */
+ * service_name.c - REMOVE, CLEAR, REMOVE_MATCH, RENAME, RENAME_DIR, LIST. */
 #include <config.h>
 
 #include <errno.h>
@@ -163,6 +163,27 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 	if (r == 0)
 		r = mcm_rename(arg, &rq, &reply.generation, &reply.was);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_reply, &reply);
+}
+
+int mcm_serve_rename_dir(struct mcp_session *s, const void *body, size_t len,
+			 struct mcp_answer *answer, void *arg)
+{
+	struct mcp_rename_dir_reply reply = { 0 };
+	char from[MCM_KEY_MAX], to[MCM_KEY_MAX];
+	struct mcp_rename_dir rq;
+	struct mcm_scope sc;
+	int r;
+
+	(void)s;
+	r = mcp_decode(&mcp_desc_rename_dir, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+	if (r < 0)
+		return r;
+	rq.from = mcm_scope_key(sc, rq.from, from);
+	rq.to = mcm_scope_key(sc, rq.to, to);
+	r = mcm_rename_dir(arg, &rq, &reply.moved);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_dir_reply, &reply);
 }
 
 int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * evict_count.c - limit of the number of objects: --max_objects.
  *
- * A put is counted when it begins, so that it does not fail when it ends.  If there are too many objects
- * then, as many as are above the limit are evicted, on any segment or among the objects without bytes.  These
- * sources are asked in turn, beginning with a random one, chosen with a probability proportional to its number of
- * objects. */
+ * A put is counted when it begins, so that it does not fail when it ends.  If there are too many objects and
+ * directories then, as many as are above the limit are evicted, on any segment or among the objects without bytes.
+ * These sources are asked in turn, beginning with a random one, chosen with a probability proportional to its number
+ * of objects. */
 #include <config.h>
 
 #include "common/err.h"
 #include "common/hash.h"
 #include "master/mcm_i.h"
 
-#define BATCH 32		/* objects evicted for one put, at most */
+#define BATCH 32		/* objects evicted at a time */
+/* Objects evicted for one put, at most: as many as one put can add, with the weights of its key and its directories. */
+#define MOST (1 + 2 * (MCP_KEY_MAX / MCM_KEY_WEIGHT) + MCM_NAMES_DEPTH)
 #define AHEAD_SHARE 4096	/* 1/4096 of the limit is evicted ahead of need */
 
 /* The sources by number: the segments, then the objects without bytes. */
@@ -122,7 +124,7 @@ int mcm_count_admit(struct mcm *m, uint32_t key_len)
 		return 0;
 	n = __atomic_add_fetch(&m->index.count, mcm_index_weight(&m->index, key_len), __ATOMIC_RELAXED);
 	/* After a restart with a smaller limit there may be many more: each put evicts some of them. */
-	while (n > max && evicted < BATCH) {
+	while (n > max && evicted < MOST) {
 		got = count_evict(m, n - max < BATCH ? (unsigned)(n - max) : BATCH);
 		if (!got) {
 			mcm_count_leave(m, key_len);

@@ -212,7 +212,7 @@ static bool adopt_replaces(const struct mcm *m, uint32_t old, const struct mcm_o
 {
 	const struct mcm_object *o = mcm_object(&m->index, old);
 
-	return mcm_load_relaxed(&o->marks) & MCM_MARK_ADOPTED && o->generation < rec->generation;
+	return o->ext && mcm_ext(&m->index, o->ext)->adopted && o->generation < rec->generation;
 }
 
 static uint32_t soft_left(const struct mcm *m, const struct mcm_object_record *rec, uint64_t wall)
@@ -227,16 +227,15 @@ static uint32_t soft_left(const struct mcm *m, const struct mcm_object_record *r
 static int adopt_commit(struct mcm *m, const struct offered *of, struct mcm_extent extent, uint32_t group)
 {
 	const struct mcm_object_record *rec = &of->rec;
-	uint32_t hash = mcm_index_hash(&m->index, of->key.data, of->key.len), old, slot;
+	uint32_t hash = mcm_index_hash(&m->index, of->key.data, of->key.len), old;
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
 	struct mcm_commit c = {
 		.key = of->key.data, .len = of->key.len, .hash = hash, .crc = rec->crc, .size = rec->size,
 		.generation = rec->generation, .group = group, .data_type = rec->data_type,
 		.flags = rec->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD), .now_ms = mcm_now_ms(m), .wall_ms = rec->mtime_ms,
-		.attrs = rec->attrs.set || rec->attrs.xattrs.len ? &rec->attrs : NULL, .counted = true, .copies = 1,
+		.attrs = rec->attrs.set || rec->attrs.xattrs.len ? &rec->attrs : NULL, .adopted = true, .counted = true, .copies = 1,
 		.extent = { extent },
 	};
-	int r;
 
 	c.soft_ms = soft_left(m, rec, mc_wall_ns() / MC_NS_PER_MS);
 	c.flags |= c.soft_ms ? MCM_OBJ_SOFT : 0;
@@ -247,12 +246,7 @@ static int adopt_commit(struct mcm *m, const struct offered *of, struct mcm_exte
 		mcm_journal_depend(m);
 		return mc_fail(-MC_EEXISTS, "the key exists");
 	}
-	r = mcm_object_commit(m, sh, &c, old);
-	if (r < 0)
-		return r;
-	slot = mcm_shard_find(&m->index, sh, hash, of->key.data, of->key.len);
-	__atomic_fetch_or(&mcm_object(&m->index, slot)->marks, MCM_MARK_ADOPTED, __ATOMIC_RELAXED);
-	return 0;
+	return mcm_object_commit(m, sh, &c, old);
 }
 
 /* Later generations are larger than @generation of another pool: of a version that is put from now on, and of a copy

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/control/control.h"
@@ -50,7 +51,7 @@ int mcfs_find_dir(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_fo
 static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret,
 		struct mcfs_object **ret_open)
 {
-	struct mcfs_key dir = *key;
+	struct mcfs_key dir;
 	struct mcs_key keys[2];
 	struct mcs_info infos[2];
 	unsigned n = 0, file = 2, directory = 2;
@@ -58,6 +59,9 @@ static int lookup_find(struct mcfs_op *op, const struct mcfs_key *key, struct mc
 
 	ret->listed = false;
 	results[2] = -MCS_ENOOBJECT;
+	/* Not the whole struct, most of which is unused. */
+	memcpy(dir.data, key->data, key->len);
+	dir.len = key->len;
 	dir.data[dir.len++] = '/';
 	if (mcfs_key_is_object(key)) {
 		file = n;
@@ -144,7 +148,7 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
 	lookup_fill(fs, in, ret);
-	mcfs_stat_fill(fs, in->ino, &info, &ret->attr);
+	mcfs_stat_fill(fs, mcfs_inode_ino(in), &info, &ret->attr);
 	*ret_inode = in;
 	return 0;
 }
@@ -218,16 +222,80 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 	return true;
 }
 
-void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* Was a directory renamed since @moves was counted?  Then @key becomes the name's present key, perhaps the same: there
+ * and back. */
+static bool lookup_moved(struct mcfs_op *op, const char *name, uint64_t *moves, struct mcfs_key *key)
 {
+	if (!mcfs_inode_moved_since(&op->fs->inodes, *moves, op->deadline))
+		return false;
+	*moves = mcfs_inode_moves(&op->fs->inodes);
+	return mcfs_child_key(op->fs, op->in, name, key) == 0;
+}
+
+/* Look the key up in the pool and among the writers; 1: answered. */
+static int lookup_in_pool(struct mcfs_op *op, const char *name, bool pin, uint64_t *moves, struct mcfs_key *key,
+			  struct mcfs_found *found, struct mcfs_object **ret_open)
+{
+	uint32_t commits;
+	int r;
+
+	do {
+		commits = mcfs_commits(&op->fs->versions, key->data, key->len);
+		r = pin ? find_to_open(op, key, found, ret_open) : mcfs_find(op, key, found);
+		MC_FAULT_POINT("mcfs.lookup.looked");
+		if (r < 0 || found->info.kind != MCS_OBJECT)
+			mcfs_open_pins_no_file(&op->fs->open_pins, op->ctx.pid, r < 0);
+		if (is_missing(r) && lookup_pending(op, key))
+			return 1;
+	} while (is_missing(r) && (commits != mcfs_commits(&op->fs->versions, key->data, key->len) ||
+				   lookup_moved(op, name, moves, key)));
+	return r;
+}
+
+/* A name in a directory; -ESTALE: a directory was renamed meanwhile, try again. */
+static int lookup_name(struct mcfs_op *op, const char *name)
+{
+	uint64_t moves = mcfs_inode_moves(&op->fs->inodes);
+	struct mcfs_object *o = NULL;
 	struct fuse_entry_param e;
 	struct mcfs_found found;
 	struct mcfs_inode *in;
 	struct mcfs_key key;
-	struct mcfs_object *o = NULL;
-	struct mcfs_op op;
-	uint32_t commits;
 	bool retry, pin;
+	int r;
+
+	r = mcfs_child_key(op->fs, op->in, name, &key);
+	if (r < 0)	/* A name that is not valid does not exist. */
+		return r == -EINVAL ? -ENOENT : r;
+	pin = mcfs_open_pins_lookup(&op->fs->open_pins, mcfs_key_of(&key), op->ctx.pid, &retry);
+	r = lookup_in_pool(op, name, pin, &moves, &key, &found, &o);
+	if (r > 0)
+		return 0;
+	if (r == 0 && found.info.kind == MCS_DIR)
+		key.data[key.len++] = '/';
+	/* The kernel looks a name up before it creates it. */
+	if (is_missing(r) && strlen(name) > op->fs->new_name_max)
+		r = -ENAMETOOLONG;
+	if (r == 0)
+		r = mcfs_fill_entry(op, &key, &found, retry, &e, &in);
+	if (r == 0 && moves != mcfs_inode_moves(&op->fs->inodes)) {
+		mcfs_inode_forget(&op->fs->inodes, in, 1);
+		r = -ESTALE;
+	}
+	if (r < 0) {
+		mcfs_object_unref(o);
+		return r;
+	}
+	if (pin && mcfs_open_pins_keep(&op->fs->open_pins, mcfs_key_of(&key), op->ctx.pid, o))
+		mcfs_reply_attend();
+	if (mcfs_reply_entry(op, &e) < 0)
+		mcfs_inode_forget(&op->fs->inodes, in, 1);
+	return 0;
+}
+
+void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mcfs_op op;
 	int r;
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_lookup, parent, NULL))
@@ -244,37 +312,11 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		lookup_control(&op, parent, name);
 		return;
 	}
-	r = mcfs_child_key(op.fs, op.in, name, &key);
-	if (r < 0) {
-		/* A name that is not valid does not exist. */
-		(void)mcfs_reply_err(&op, r == -EINVAL ? -ENOENT : r);
-		return;
-	}
-	pin = mcfs_open_pins_lookup(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid, &retry);
-	do {
-		commits = mcfs_commits(&op.fs->versions, key.data, key.len);
-		r = pin ? find_to_open(&op, &key, &found, &o) : mcfs_find(&op, &key, &found);
-		MC_FAULT_POINT("mcfs.lookup.looked");
-		if (r < 0 || found.info.kind != MCS_OBJECT)
-			mcfs_open_pins_no_file(&op.fs->open_pins, op.ctx.pid, r < 0);
-		if (is_missing(r) && lookup_pending(&op, &key))
-			return;
-	} while (is_missing(r) && commits != mcfs_commits(&op.fs->versions, key.data, key.len));
-	if (r == 0 && found.info.kind == MCS_DIR)
-		key.data[key.len++] = '/';
-	/* The kernel looks a name up before it creates it. */
-	if (is_missing(r) && strlen(name) > op.fs->new_name_max)
-		r = -ENAMETOOLONG;
-	if (r == 0)
-		r = mcfs_fill_entry(&op, &key, &found, retry, &e, &in);
-	if (r < 0)
-		mcfs_object_unref(o);
-	else if (pin && mcfs_open_pins_keep(&op.fs->open_pins, mcfs_key_of(&key), op.ctx.pid, o))
-		mcfs_reply_attend();
+	do
+		r = lookup_name(&op, name);
+	while (r == -ESTALE && mc_now_ns() < op.deadline);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
-	else if (mcfs_reply_entry(&op, &e) < 0)
-		mcfs_inode_forget(&op.fs->inodes, in, 1);
 }
 
 static void lookup_forget(struct mcfs *fs, fuse_ino_t ino, uint64_t n)

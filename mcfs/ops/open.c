@@ -243,6 +243,22 @@ out:
 	return r;
 }
 
+/* The inode's file under its present name; a directory may get another name meanwhile. */
+static int open_named(struct opening *p, bool reads, struct mcfs_key *key, struct mcfs_handle **ret)
+{
+	struct mcfs_inodes *t = &p->op->fs->inodes;
+	uint64_t moves;
+	int r;
+
+	do {
+		moves = mcfs_inode_moves(t);
+		mcfs_inode_open_key(t, p->inode, key);
+		r = reads ? open_reader(p, ret) : open_writer(p, ret);
+	} while (mcs_errno(r) == ENOENT && mcfs_inode_moved_since(t, moves, p->op->deadline) &&
+		 mc_now_ns() < p->op->deadline);
+	return r;
+}
+
 static int open_object(struct mcfs_op *op, struct mcfs_inode *in, int flags, struct mcfs_handle **ret)
 {
 	struct mcfs_key key;
@@ -253,15 +269,12 @@ static int open_object(struct mcfs_op *op, struct mcfs_inode *in, int flags, str
 
 	if (in->kind != MCS_OBJECT)
 		return in->kind == MCS_DIR ? -EISDIR : -ELOOP;
-	mcfs_inode_key(&fs->inodes, in, &key);
+	mcfs_inode_open_key(&fs->inodes, in, &key);
 	reads = (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC);
 	wanted = in->info.generation && (reads || (!(flags & O_TRUNC) && in->info.size));
 	p.retry = mcfs_open_pins_open(&fs->open_pins, mcfs_key_of(&key), op->ctx.pid, in->info.generation, wanted,
 				      &p.pinned);
-	if (reads)
-		r = open_reader(&p, ret);
-	else
-		r = open_writer(&p, ret);
+	r = open_named(&p, reads, &key, ret);
 	mcfs_object_unref(p.pinned);
 	if (mcs_errno(r) == ESTALE && mcfs_open_pins_retry(&fs->open_pins, mcfs_key_of(&key), op->ctx.pid))
 		mcfs_reply_attend();

@@ -5,7 +5,9 @@
  * with uncommitted bytes, the rename commits it first: programs write a temporary file, rename it
  * and close it afterwards, and the new name must exist, complete, when rename returns. Exception: a
  * writer that opened the name later has published another version; then that version is renamed.
- * Other processes' uncommitted files move to the new name without being published. */
+ * Other processes' uncommitted files move to the new name without being published.
+ *
+ * A directory is renamed with everything below it, also in one step. */
 #include <config.h>
 
 #include <errno.h>
@@ -136,16 +138,12 @@ static int has_children(struct mcfs_op *op, const struct mcfs_key *key)
 	return r;
 }
 
-/* Only an empty directory is a single key. For others mv(1) copies after EXDEV. */
-static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
+/* The master cannot rename the directory with its contents: they are too many or too deep, or the master is too old.
+ * An empty directory is a single key. For others mv(1) copies after EXDEV. */
+static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace)
 {
-	int r;
+	int r = has_children(op, from);
 
-	if (from->len == MCFS_KEY_MAX || to->len == MCFS_KEY_MAX)
-		return -ENAMETOOLONG;
-	from->data[from->len++] = '/';
-	to->data[to->len++] = '/';
-	r = has_children(op, from);
 	if (r)
 		return r < 0 ? r : -EXDEV;
 	r = has_children(op, to);
@@ -155,6 +153,43 @@ static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key
 		       noreplace ? MCS_RENAME_NOREPLACE : 0, mcfs_op_left_ms(op));
 	if (r == 0)
 		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	return r;
+}
+
+/* Files being written below @from move along without being published, as those of rename_file() that are others'. */
+static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace,
+			   const struct mcfs_hold *hold)
+{
+	int r;
+
+	mcfs_inode_move_begin(&op->fs->inodes);
+	r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
+			   noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
+	MC_FAULT_POINT("mcfs.rename.moved");
+	if (r == 0)
+		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	mcfs_inode_move_end(&op->fs->inodes);
+	return r < 0 ? r : mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
+}
+
+static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
+{
+	struct mcfs_hold hold;
+	int r;
+
+	if (from->len == MCFS_KEY_MAX || to->len == MCFS_KEY_MAX)
+		return -ENAMETOOLONG;
+	from->data[from->len++] = '/';
+	to->data[to->len++] = '/';
+	if (mcfs_writers_below(&op->fs->versions, to->data, to->len))
+		return noreplace ? -EEXIST : -ENOTEMPTY;
+	r = mcfs_hold_begin_below(&hold, &op->fs->versions, mcfs_key_of(from), op->deadline);
+	if (r < 0)
+		return r;
+	r = rename_dir_held(op, from, to, noreplace, &hold);
+	mcfs_hold_end(&hold);
+	if (r == -MCS_ENOTSUP || r == -MCS_ELIMIT)
+		r = rename_dir_alone(op, from, to, noreplace);
 	return r;
 }
 

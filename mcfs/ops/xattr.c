@@ -20,8 +20,6 @@
 #define VALUE_MAX 64
 #define WHERE_MAX 2048u
 #define REPLICAS_MAX 64u
-/* more than the names of all attributes below */
-#define FACT_NAMES_MAX 512u
 
 struct file_facts {
 	struct mcfs_key key;
@@ -257,24 +255,10 @@ void mcfs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 		(void)mcfs_reply_xattr(&op, buf, a->get(&facts, buf), size);
 }
 
-/* Names of the pool's facts. */
-static size_t list_facts(const struct file_facts *f, char *buf)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < NATTRIBUTES; i++) {
-		if (attributes[i].committed && f->writing)
-			continue;
-		memcpy(buf + n, attributes[i].name, strlen(attributes[i].name) + 1);
-		n += strlen(attributes[i].name) + 1;
-	}
-	return n;
-}
-
+/* Only names that a copy of the file can set: mv, cp -a, rsync -X and tar --xattrs try to set every listed name. */
 void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct mcs_xattr *user = NULL;
-	struct file_facts facts;
 	struct mcfs_op op;
 	char *buf = NULL;
 	unsigned nuser = 0;
@@ -283,18 +267,15 @@ void mcfs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_listxattr, ino, NULL))
 		return;
-	if (op.in && op.in->kind != MCS_DIR)
-		r = xattr_learn(&op, op.in, &facts);
-	if (r == 0 && op.in)
+	if (op.in)
 		r = mcfs_user_xattrs(&op, op.in, &user, &nuser);
 	if (r == 0) {
-		buf = malloc(FACT_NAMES_MAX + mcfs_user_xattr_names(user, nuser, NULL));
+		n = mcfs_user_xattr_names(user, nuser, NULL);
+		buf = malloc(n + 1);
 		r = buf ? 0 : -ENOMEM;
 	}
-	if (r == 0 && op.in && op.in->kind != MCS_DIR)
-		n = list_facts(&facts, buf);
 	if (r == 0)
-		n += mcfs_user_xattr_names(user, nuser, buf + n);
+		(void)mcfs_user_xattr_names(user, nuser, buf);
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
 	else

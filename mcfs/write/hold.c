@@ -9,10 +9,28 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/thread.h"
+#include "mcfs/keymap.h"
+
+/* The names to hold: some, or all that begin with one. */
+struct wanted {
+	const struct mcs_key *names;
+	unsigned n;
+	bool below;
+};
 
 static bool is_named(const struct mcfs_writer *w, struct mcs_key key)
 {
 	return w->key_len == key.len && memcmp(w->key, key.data, key.len) == 0;
+}
+
+static bool is_below(const struct mcfs_writer *w, struct mcs_key dir)
+{
+	return w->key_len > dir.len && memcmp(w->key, dir.data, dir.len) == 0;
+}
+
+static bool is_wanted(const struct wanted *want, const struct mcfs_writer *w, struct mcs_key key)
+{
+	return want->below ? is_below(w, key) : is_named(w, key);
 }
 
 /* @w's lock is held, and no hold owns @w. */
@@ -24,7 +42,7 @@ static void hold_add(struct mcfs_hold *h, struct mcfs_writer *w)
 }
 
 /* False: a commit or another hold is active. */
-static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key)
+static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, const struct wanted *want, struct mcs_key key)
 {
 	bool done;
 
@@ -34,24 +52,29 @@ static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key 
 		return false;
 	done = !w->holder;
 	/* If the writer was renamed meanwhile, it does not belong to this hold. */
-	if (done && is_named(w, key))
+	if (done && is_wanted(want, w, key))
 		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);
 	return done;
 }
 
+static struct mcfs_writer *wanted_next(struct mcfs_hold *h, const struct wanted *want, struct mcfs_writer *prev,
+				       struct mcs_key key)
+{
+	return want->below ? mcfs_writer_next_below(h->env, prev, key) : mcfs_writer_next(h->env, prev, key);
+}
+
 /* Hold all writers that are free. Returns a busy writer with a reference, *ret_key is its name;
  * NULL: all are held. */
-static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct mcs_key *names, unsigned n,
-					     struct mcs_key *ret_key)
+static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct wanted *want, struct mcs_key *ret_key)
 {
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < want->n; i++) {
 		struct mcfs_writer *w = NULL;
 
-		while ((w = mcfs_writer_next(h->env, w, names[i]))) {
-			if (try_hold(h, w, names[i]))
+		while ((w = wanted_next(h, want, w, want->names[i]))) {
+			if (try_hold(h, w, want, want->names[i]))
 				continue;
-			*ret_key = names[i];
+			*ret_key = want->names[i];
 			return w;
 		}
 	}
@@ -59,7 +82,8 @@ static struct mcfs_writer *hold_or_find_busy(struct mcfs_hold *h, const struct m
 }
 
 /* Wait until the writer is free, then hold it. */
-static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key key, uint64_t deadline)
+static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, const struct wanted *want, struct mcs_key key,
+		     uint64_t deadline)
 {
 	int r = mc_now_ns() < deadline ? mcfs_writer_lock(w, deadline) : -ETIMEDOUT;
 
@@ -67,14 +91,13 @@ static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, struct mcs_key 
 		return r;
 	while (w->holder && r == 0)
 		r = mc_cond_wait_until(&w->hold_ended, &w->lock, deadline);
-	if (r == 0 && is_named(w, key))
+	if (r == 0 && is_wanted(want, w, key))
 		hold_add(h, w);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
 
-int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const struct mcs_key *names, unsigned n,
-		    uint64_t deadline)
+static int hold_all(struct mcfs_hold *h, struct mcfs_version_env *env, const struct wanted *want, uint64_t deadline)
 {
 	struct mcfs_writer *busy;
 	struct mcs_key key;
@@ -82,14 +105,25 @@ int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const str
 
 	h->env = env;
 	mc_list_init(&h->writers);
-	while (r == 0 && (busy = hold_or_find_busy(h, names, n, &key))) {
+	while (r == 0 && (busy = hold_or_find_busy(h, want, &key))) {
 		/* Release all writers while waiting, so that their commits proceed and two holds of
 		 * the same names do not deadlock. */
 		mcfs_hold_end(h);
-		r = hold_busy(h, busy, key, deadline);
+		r = hold_busy(h, busy, want, key, deadline);
 		mcfs_writer_unref(busy);
 	}
 	return r;
+}
+
+int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const struct mcs_key *names, unsigned n,
+		    uint64_t deadline)
+{
+	return hold_all(h, env, &(struct wanted){ names, n, false }, deadline);
+}
+
+int mcfs_hold_begin_below(struct mcfs_hold *h, struct mcfs_version_env *env, struct mcs_key prefix, uint64_t deadline)
+{
+	return hold_all(h, env, &(struct wanted){ &prefix, 1, true }, deadline);
 }
 
 void mcfs_hold_end(struct mcfs_hold *h)
@@ -155,4 +189,29 @@ void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t g
 		if (is_named(w, from) && !mcfs_writer_is_apart(w))
 			mcfs_writer_rebase(w, generation, noreplace);
 	}
+}
+
+int mcfs_hold_rename_below(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to)
+{
+	char key[MCFS_KEY_MAX];
+	struct mc_list *pos;
+	int r = 0;
+
+	mc_list_for_each(pos, &h->writers) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, held);
+		size_t rest = w->key_len - from.len;
+
+		if (r < 0 || !is_below(w, from))
+			continue;
+		if (to.len + rest > sizeof(key)) {
+			/* Its commit fails: it has no name any more. */
+			mcfs_writer_unlink(w);
+			continue;
+		}
+		memcpy(key, to.data, to.len);
+		memcpy(key + to.len, w->key + from.len, rest);
+		/* The versions below keep their generations. */
+		r = mcfs_writer_rename(w, key, to.len + rest, 0);
+	}
+	return r;
 }

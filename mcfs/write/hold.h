@@ -24,6 +24,8 @@ struct mcfs_hold {
  * -ETIMEDOUT with none held. */
 int mcfs_hold_begin(struct mcfs_hold *h, struct mcfs_version_env *env, const struct mcs_key *names, unsigned n,
 		    uint64_t deadline);
+/* The same for the writers of all names that begin with @prefix. */
+int mcfs_hold_begin_below(struct mcfs_hold *h, struct mcfs_version_env *env, struct mcs_key prefix, uint64_t deadline);
 void mcfs_hold_end(struct mcfs_hold *h);
 
 /* ---- the held writers of one of the names ---- */
@@ -36,6 +38,8 @@ void mcfs_hold_unlink(const struct mcfs_hold *h, struct mcs_key key);
  * name are two files: a writer whose name has another writer's version keeps the old name.  @generation: of the version
  * under the new name; 0: there is none. */
 int mcfs_hold_rename(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to, uint64_t generation);
+/* Directory @from became @to; both end in '/'. */
+int mcfs_hold_rename_below(const struct mcfs_hold *h, struct mcs_key from, struct mcs_key to);
 /* To be called before mcfs_hold_rename() if @from has no version: the first commit of its writers replaces
  * version @generation of the new name, 0: none. @noreplace: it fails if the name has any other version. */
 void mcfs_hold_rebase(const struct mcfs_hold *h, struct mcs_key from, uint64_t generation, bool noreplace);

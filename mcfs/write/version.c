@@ -160,6 +160,26 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 	return found;
 }
 
+struct mcfs_writer *mcfs_writer_next_below(struct mcfs_version_env *env, struct mcfs_writer *prev,
+					   struct mcs_key prefix)
+{
+	struct mcfs_writer *found = NULL;
+
+	pthread_mutex_lock(&env->names);
+	for (struct mc_list *pos = prev ? prev->link.next : env->writers.next; pos != &env->writers && !found;
+	     pos = pos->next) {
+		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
+
+		if (w->key_len > prefix.len && memcmp(w->key, prefix.data, prefix.len) == 0)
+			found = w;
+	}
+	if (found)
+		found->refs++;
+	pthread_mutex_unlock(&env->names);
+	mcfs_writer_unref(prev);
+	return found;
+}
+
 struct mcfs_writer *mcfs_writer_at(struct mcfs_version_env *env, uint64_t serial)
 {
 	struct mc_list *pos;

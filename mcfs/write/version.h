@@ -156,6 +156,9 @@ void mcfs_writer_unref(struct mcfs_writer *w);
 /* The newest writer under @key or, in exchange for the reference to @prev, the next older one. With
  * a reference; NULL: none. */
 struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_writer *prev, struct mcs_key key);
+/* The same for the writers of all names that are longer than @prefix and begin with it. */
+struct mcfs_writer *mcfs_writer_next_below(struct mcfs_version_env *env, struct mcfs_writer *prev,
+					   struct mcs_key prefix);
 /* The writer with this serial number, with a reference; NULL: none. */
 struct mcfs_writer *mcfs_writer_at(struct mcfs_version_env *env, uint64_t serial);
 /* Acquire the writer's lock without waiting for a commit beyond @deadline: 0 or -ETIMEDOUT. */

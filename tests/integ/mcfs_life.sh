@@ -75,9 +75,17 @@ ended() {
 	[ -z "$(processes_left)" ] || fail "processes are left: $(processes_left)"
 	return 0
 }
+# none of the daemon's processes keeps a lock, or a pipe, of the program that started it
+start_daemon_under_lock() {
+	exec 8>"$tmp/lock"
+	flock 8
+	start_daemon "$@"
+	exec 8>&-
+	flock -n "$tmp/lock" true || fail "a process of the daemon has the lock: $(ls -l /proc/*/fd 2>/dev/null | grep "$tmp/lock")"
+}
 mounts_here() { grep -cF "$tmp" /proc/self/mounts || :; }
 before=$(mounts_here)
-start_daemon
+start_daemon_under_lock
 echo text >"$m/f"
 equal "a file" "$(cat "$m/f")" text
 equal "working directory of the daemon" "$(readlink "/proc/$pid/cwd")" /

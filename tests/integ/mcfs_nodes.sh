@@ -33,6 +33,29 @@ cmp "$tmp/s" "$b/g" || fail "a renamed file"
 fails test -e "$b/f3"
 mv "$b/g" "$b/f1"
 cmp "$tmp/s" "$a/f1" || fail "a file that was replaced by a rename"
+# A directory, in one step: its files have their new names, and only these; a reader on b continues.
+mkdir -p "$a/tree/s"
+cp "$tmp/s" "$a/tree/s/f"
+cp "$tmp/s2" "$a/tree/f"
+cmp "$tmp/s" "$b/tree/s/f" || fail "a file in a directory"
+generation=$(xattr get mooncake.generation "$b/tree/s/f")
+exec 3<"$b/tree/s/f"
+mv "$a/tree" "$a/moved"
+cmp "$tmp/s" "$b/moved/s/f" || fail "a file of a renamed directory"
+equal "version of a file of a renamed directory" "$(xattr get mooncake.generation "$b/moved/s/f")" "$generation"
+fails test -e "$b/tree/s/f"
+fails test -e "$b/tree/f"
+equal "names of a renamed directory" "$(ls "$b/moved" "$b/moved/s" | tr '\n' ' ')" "$b/moved: f s  $b/moved/s: f "
+cmp "$tmp/s" - <&3 || fail "a reader in a renamed directory"
+exec 3<&-
+mkdir -p "$a/tree/s"
+cp "$tmp/s2" "$a/tree/s/f"
+cmp "$tmp/s2" "$b/tree/s/f" || fail "another file under the old name"
+cmp "$tmp/s" "$b/moved/s/f" || fail "a file of a renamed directory, beside one under its old name"
+fails mcctl mv tree/ moved/
+mcctl mv tree/ moved/tree/
+cmp "$tmp/s2" "$a/moved/tree/s/f" || fail "a directory that mcctl renamed"
+rm -r "$a/moved"
 # A reader keeps the version that it has opened.
 exec 3<"$a/f4"
 cp "$tmp/s2" "$b/f4"

@@ -65,6 +65,30 @@ cp "$s" "$m/keep"; gzip -k "$m/keep"; gzip -dc "$m/keep.gz" >"$tmp/out"; is "gzi
 mkdir -p "$m/p/q/r"; cp -r "$m/tar" "$m/p/q/r/"; is "cp -r" "$m/p/q/r/tar/source"; is "cp -r" "$m/p/q/r/tar/both" "$b"
 cp "$s" "$m/k"; gzip "$m/k"; gone_file "gzip in place" "$m/k"; gunzip "$m/k.gz"; is gunzip "$m/k"
 
+# ---- attributes: copies have those that were set, and no program complains of the pool's own
+# quietly COMMAND...
+quietly() {
+	"$@" >"$tmp/quiet" 2>&1 || fail "$*: $(cat "$tmp/quiet")"
+	[ ! -s "$tmp/quiet" ] || fail "$*: $(cat "$tmp/quiet")"
+}
+# marked WHAT DIR
+marked() {
+	is "$1" "$2/f"
+	equal "attributes after $1" "$(xattr list "$2/f") $(xattr get own "$2/f")" "user.own 1"
+}
+mkdir "$m/x"; cp "$s" "$m/x/f"; xattr set own 1 "$m/x/f"
+quietly cp -a "$m/x" "$m/x-cp"; marked "cp -a" "$m/x-cp"
+tar --xattrs -cf "$tmp/x.tar" -C "$m" x 2>"$tmp/quiet"; [ ! -s "$tmp/quiet" ] || fail "tar c --xattrs: $(cat "$tmp/quiet")"
+mkdir "$m/x-tar"; quietly tar --xattrs --xattrs-include='user.*' -xf "$tmp/x.tar" -C "$m/x-tar"
+marked "tar x --xattrs" "$m/x-tar/x"
+if has rsync; then
+	quietly rsync -aX "$m/x/" "$m/x-rsync/"; marked "rsync -aX" "$m/x-rsync"
+	quietly rsync -aX "$m/x/" "$m/x-rsync/"
+fi
+quietly mv "$m/x-cp" "$tmp/x-out"; quietly mv "$tmp/x-out" "$m/x-back"; is "mv out and back" "$m/x-back/f"
+! xattr set own 1 "$tmp" 2>/dev/null || marked "mv out and back" "$m/x-back"
+rm -r "$m"/x*
+
 # ---- changing
 cp "$s" "$tmp/moved"; mv "$tmp/moved" "$m/mv-in"; is "mv into" "$m/mv-in"
 mv "$m/mv-in" "$m/mv"; is "mv inside" "$m/mv"; gone_file "mv inside" "$m/mv-in"

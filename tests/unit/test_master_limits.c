@@ -43,7 +43,8 @@ static void test_max_objects_empty(void **state)
 		fx_advance(&fx, i % 100 ? 0 : 150);
 		assert_in_range(mcm_index_count(&fx.m->index), 1, 1000);
 	}
-	assert_int_equal(mcm_index_count(&fx.m->index), 1000);
+	/* with the directory "marker/" */
+	assert_int_equal(mcm_index_count(&fx.m->index), 1000 - 1);
 	for (i = 0; i < 2000; i++) {
 		snprintf(key, sizeof(key), "n%u", i);
 		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
@@ -97,6 +98,86 @@ static void test_max_objects_of_memory(void **state)
 		assert_int_equal(mcm_put_start(fx.m, fx.s, &rq, &item, &g), 0);
 		assert_in_range(fx.m->index.count, 1, 170);
 	}
+	fx_down(&fx);
+}
+
+/* A directory counts like an object, as long as it exists. */
+static void test_directories_count(void **state)
+{
+	struct fixture fx;
+	char key[600];
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, a_thousand);
+	assert_int_equal(fx.m->index.count, 0);
+	assert_int_equal(fx_put(&fx, "a/b/one", 64, 0), 0);
+	assert_int_equal(fx.m->index.count, 3);
+	assert_int_equal(fx_put(&fx, "a/b/two", 0, MCP_PUT_COMMIT), 0);
+	assert_int_equal(fx.m->index.count, 4);
+	assert_int_equal(fx_put(&fx, "a/c/", 0, MCP_PUT_COMMIT | MCP_PUT_HARD_PIN), 0);
+	assert_int_equal(fx.m->index.count, 6);
+	assert_int_equal(fx_rename(&fx, "a/b/one", "d/one", 0), 0);
+	assert_int_equal(fx.m->index.count, 7);
+	assert_int_equal(fx_remove(&fx, "a/b/two", 0), 0);
+	assert_int_equal(fx.m->index.count, 5);
+	assert_int_equal(fx_remove(&fx, "a/c/", 0), 0);
+	assert_int_equal(fx.m->index.count, 2);
+	assert_int_equal(fx_remove(&fx, "d/one", 0), 0);
+	assert_int_equal(fx.m->index.count, 0);
+	/* an unfinished put has no directory yet */
+	assert_int_equal(fx_start(&fx, fx.s, "x/y", 64, 0, NULL), 0);
+	assert_int_equal(fx.m->index.count, 1);
+	fx_down(&fx);
+	/* a limit of memory: a long name counts for more, the whole path does not count again */
+	fx_up(&fx, 1, 16 * MIB, NULL);
+	memset(key, 'k', sizeof(key));
+	key[300] = key[302] = '/';
+	key[304] = '\0';
+	assert_int_equal(fx_put(&fx, key, 64, 0), 0);
+	assert_int_equal(fx.m->index.count, 2 + 2 + 1);
+	fx_down(&fx);
+}
+
+/* Whatever keys clients put, and whatever was there before, directories do not fill the memory. */
+static void test_deep_keys_stay_within_the_limit(void **state)
+{
+	struct mcp_remove_match rq = { .flags = MCP_REMOVE_FORCE };
+	uint64_t bytes, most = 0, first = 0, removed;
+	struct fixture fx;
+	char key[4096];
+	unsigned i, at;
+
+	(void)state;
+	fx_up(&fx, 1, 16 * MIB, a_thousand);
+	for (i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "small%u", i);
+		assert_int_equal(fx_put(&fx, key, 64, 0), 0);
+	}
+	fx_advance(&fx, 2000);
+	for (i = 0; i < 3000; i++) {
+		at = (unsigned)snprintf(key, sizeof(key), "h%u", i);
+		while (at < 1000) {
+			key[at++] = '/';
+			key[at++] = 'x';
+		}
+		key[at] = '\0';
+		assert_int_equal(fx_put(&fx, key, i % 2 ? 64 : 0, i % 2 ? 0 : MCP_PUT_COMMIT), 0);
+		fx_advance(&fx, i % 100 ? 0 : 150);
+		if (fx.m->index.count > most)
+			most = fx.m->index.count;
+		assert_in_range(fx.m->names.count, 1, 1000 + 200);
+		bytes = mcm_index_bytes(&fx.m->index) + mcm_names_bytes(&fx.m->names);
+		if (i == 200)
+			first = bytes;
+		/* chunks of the shards' memory are taken a few at a time */
+		assert_true(!first || bytes < 2 * first + MIB);
+	}
+	/* the directories of the last put come after its admission */
+	assert_in_range(most, 1000, 1000 + MCM_NAMES_DEPTH);
+	/* they end with their objects */
+	assert_int_equal(mcm_remove_match(fx.m, &rq, &removed), 0);
+	assert_int_equal(fx.m->names.count, 1);
+	assert_int_equal(fx.m->index.count, 0);
 	fx_down(&fx);
 }
 
@@ -232,7 +313,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_max_objects_empty),
-		cmocka_unit_test(test_max_objects_of_memory),
+		cmocka_unit_test(test_max_objects_of_memory), cmocka_unit_test(test_directories_count),
+		cmocka_unit_test(test_deep_keys_stay_within_the_limit),
 		cmocka_unit_test(test_keys_of_unfinished_puts),
 		cmocka_unit_test(test_pinned_bytes),
 		cmocka_unit_test(test_pinned_table),

@@ -296,6 +296,22 @@ static void make_one_byte(struct state *st)
 	state_put(st, key_new(st, 0, "one"), 1, MCP_KIND_OBJECT, 0);
 }
 
+/* Rename a directory; everything below it has other keys then. */
+static void rename_dir(struct state *st, const char *name)
+{
+	size_t len = strlen(name), n = st->keys;
+	uint64_t moved;
+	char to[32];
+
+	snprintf(to, sizeof(to), "moved%zu/", n);
+	if (mcm_rename_dir(st->fx.m, &(struct mcp_rename_dir){ .from = fx_bytes(name), .to = fx_bytes(to) },
+			   &moved) < 0)
+		return;
+	for (size_t i = 0; i < n && st->keys < KEYS_MAX - 60; i++)
+		if (!st->key[i].tenant && !strncmp(st->key[i].name, name, len))
+			(void)key_new(st, 0, "%s%s", to, st->key[i].name + len);
+}
+
 /* Keys that were removed, renamed and replaced. */
 static void make_changes(struct state *st)
 {
@@ -312,8 +328,10 @@ static void make_changes(struct state *st)
 			(void)fx_remove(&st->fx, k.name, MCP_REMOVE_FORCE);
 			break;
 		case 1:
-			if (k.name[strlen(k.name) - 1] == '/')
+			if (k.name[strlen(k.name) - 1] == '/') {
+				rename_dir(st, k.name);
 				break;
+			}
 			(void)mcm_rename(st->fx.m, &(struct mcp_rename){ .from = fx_bytes(k.name),
 					 .to = fx_bytes(key_new(st, 0, "renamed%zu", st->keys)) }, &generation, &was);
 			break;

@@ -162,6 +162,10 @@ static void step(struct mcm_session **s)
 		fx_put(&fx, "d6/", 0, MCP_PUT_COMMIT | MCP_PUT_UPSERT);
 		fx_remove(&fx, "d6/", 0);
 		break;
+	case 13:
+		(void)mcm_rename_dir(fx.m, &(struct mcp_rename_dir){ .from = fx_bytes(rnd() % 2 ? "d1/" : "d6/"),
+				     .to = fx_bytes(rnd() % 2 ? "d1/" : "d6/") }, &removed);
+		break;
 	case 12:
 		/* It gets a time of change. */
 		(void)mcm_set_attrs(fx.m, &(struct mcp_set_attrs){ .key = fx_bytes(key) });

@@ -34,7 +34,7 @@ static const struct command {
 	{ "put", "KEY [FILE|-]", "store a file or standard input", 1, 2, CONNECTS, mcctl_put },
 	{ "rm", "KEY...", "remove objects; --prefix and --match remove many", 0, -1, CONNECTS,
 	  mcctl_rm },
-	{ "mv", "FROM TO", "rename an object atomically", 2, 2, CONNECTS, mcctl_mv },
+	{ "mv", "FROM TO", "rename an object, or a directory, atomically", 2, 2, CONNECTS, mcctl_mv },
 	{ "df", "", "show the pool and its segments", 0, 0, CONNECTS, mcctl_df },
 	{ "segments", "", "the same as df", 0, 0, CONNECTS, mcctl_df },
 	{ "drain", "SEGMENT...", "move all objects off segments, and allocate nothing new there", 1, -1,

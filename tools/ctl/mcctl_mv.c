@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mcctl_mv.c - rename an object. */
+ * mcctl_mv.c - rename an object, or a directory with everything below it. */
 #include <config.h>
 
 #include "tools/ctl/mcctl.h"
+
+static bool is_dir(struct mcs_key key)
+{
+	return key.len && ((const char *)key.data)[key.len - 1] == '/';
+}
 
 int mcctl_mv(struct mcctl *c)
 {
@@ -15,7 +20,10 @@ int mcctl_mv(struct mcctl *c)
 	if (status == MCCTL_OK)
 		status = mcctl_key_parse(c, c->argv[1], &to);
 	if (status == MCCTL_OK) {
-		r = mcs_rename(c->store, from, to, flags, -1);
+		if (is_dir(from) && is_dir(to))
+			r = mcs_rename_dir(c->store, from, to, flags, NULL, -1);
+		else
+			r = mcs_rename(c->store, from, to, flags, -1);
 		if (r < 0)
 			status = mcctl_error(r, "cannot rename %s to %s", c->argv[0], c->argv[1]);
 		else if (c->conf->json)
