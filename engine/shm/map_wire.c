@@ -72,10 +72,9 @@ int mce_map_recv(int sock, struct mce_map_msg *ret, int *ret_fd)
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	if (n == 0)
-		return -ECONNRESET;
+	/* An empty packet looks like the end, but may have descriptors. */
 	fd = mc_take_fd(&msg);
-	r = mce_map_msg_unpack(buf, (size_t)n, ret);
+	r = n == 0 ? -ECONNRESET : mce_map_msg_unpack(buf, (size_t)n, ret);
 	if (r < 0) {
 		if (fd >= 0)
 			close(fd);

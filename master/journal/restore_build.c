@@ -370,10 +370,12 @@ static bool in_segment(struct build *b, const struct claim *p)
 	const struct mcm_segment *s = segment_of(p) < b->m->segments.top ?
 		b->m->segments.at[segment_of(p)] : NULL;
 	bool mounted = s && mcm_segment_state(s) == MCP_SEG_SILENT;
+	/* A damaged record may have a number that no segment gets. */
+	bool unmounted = segment_of(p) < MCM_SEGMENTS_MAX && b->r->unmounted[segment_of(p)];
 
 	if (mounted && at_of(p) < s->alloc.granules && p->len <= s->alloc.granules - at_of(p))
 		return true;
-	if (mounted || !b->r->unmounted[segment_of(p)])
+	if (mounted || !unmounted)
 		restored_fault(b, frame_of(b->r, p), "%s memory %s segment %u, which is dropped: granules %llu to %llu",
 			       p->slot ? "an object has" : "an unfinished put has",
 			       mounted ? "behind the end of" : "in the unmounted", segment_of(p),

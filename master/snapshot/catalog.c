@@ -52,7 +52,7 @@ static bool manifest_is_valid(const json_t *m, const char *id)
 	const json_t *files = json_object_get(m, "files"), *pieces = json_object_get(m, "pieces");
 	const char *own = json_string_value(json_object_get(m, "id"));
 	const char *server = json_string_value(json_object_get(m, "server"));
-	json_int_t bytes = 0, sum = 0;
+	json_int_t bytes = 0, sum = 0, size;
 	size_t i;
 
 	if (json_integer_value(json_object_get(m, "format")) != 1 || !own || strcmp(own, id) != 0 || !server ||
@@ -70,9 +70,10 @@ static bool manifest_is_valid(const json_t *m, const char *id)
 		/* One checkpoint, then journals. */
 		if (!file_is_valid(f) || json_is_true(json_object_get(f, "checkpoint")) != (i == 0))
 			return false;
-		bytes += json_integer_value(json_object_get(f, "size"));
-		if (bytes > sum)
+		size = json_integer_value(json_object_get(f, "size"));
+		if (size > sum - bytes)
 			return false;
+		bytes += size;
 	}
 	return bytes == sum;
 }

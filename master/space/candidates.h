@@ -16,7 +16,11 @@
 #include <stdint.h>
 
 #define MCM_CANDIDATE_SETS 16u		/* of the flags of a level, except KEEP_NEWEST */
+#ifdef MC_FUZZING
+#define MCM_CANDIDATES_MAX 4096u	/* see MCM_SEGMENTS_MAX */
+#else
 #define MCM_CANDIDATES_MAX 65536u	/* segments */
+#endif
 #define MCM_CANDIDATES_WORDS (MCM_CANDIDATES_MAX / 64)
 #define MCM_NO_SEGMENT UINT32_MAX
 #define MCM_TICK_NEVER UINT32_MAX

@@ -17,7 +17,7 @@
 #include "master/task/offload.h"
 #include "proto/codec.h"
 
-#define BUCKETS 65536u
+#define BUCKETS (MCM_SEGMENTS_MAX + 1u)
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
 		      uint32_t lease_ticks)

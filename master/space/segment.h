@@ -20,7 +20,11 @@
 #include "master/space/evict_policy.h"
 #include "proto/msg.h"
 
+#ifdef MC_FUZZING
+#define MCM_SEGMENTS_MAX 255u	/* a fuzz target starts masters for every input; tables of this size cost most of it */
+#else
 #define MCM_SEGMENTS_MAX 65535u
+#endif
 #define MCM_DISK_BLOCK 4096u	/* unit of a segment on a disk */
 #define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint or protocol, at most */
 

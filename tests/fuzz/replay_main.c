@@ -5,7 +5,8 @@
  *	fuzz_ROOM_NAME [-n RUNS] [-s SEED] [FILE|DIR]...
  *
  * Without a FILE the corpus is tests/fuzz/corpus/fuzz_ROOM_NAME/.  RUNS is 50000 mutations unless
- * -n or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (5) of them.  Inputs end at a
+ * -n or MC_FUZZ_RUNS say otherwise, but no more than MC_FUZZ_SECONDS (5; a target may be built with
+ * another default, FUZZ_SECONDS; 0 ends within the first second) of them.  Inputs end at a
  * page that cannot be read, so that reading past the end is found without a sanitizer.  When an
  * input kills the target it is saved as crash-fuzz_ROOM_NAME; give that FILE with -n 0 to see it
  * again. */
@@ -44,6 +45,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 #define INPUT_MAX 65536u
 #define CORPUS_MAX 4096
 #define HANG_SECONDS 30		/* for 64 inputs */
+#ifndef FUZZ_SECONDS
+#define FUZZ_SECONDS 5
+#endif
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -319,7 +323,7 @@ int main(int argc, char **argv)
 	if (pid < 0)
 		die("cannot fork", name);
 	if (pid == 0) {
-		run_inputs(seed, runs, number(getenv("MC_FUZZ_SECONDS"), 5), progress);
+		run_inputs(seed, runs, number(getenv("MC_FUZZ_SECONDS"), FUZZ_SECONDS), progress);
 		exit(0);
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
