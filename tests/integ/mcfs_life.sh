@@ -79,9 +79,9 @@ ended() {
 start_daemon_under_lock() {
 	exec 8>"$tmp/lock"
 	flock 8
-	start_daemon "$@"
+	start_daemon
 	exec 8>&-
-	flock -n "$tmp/lock" true || fail "a process of the daemon has the lock: $(ls -l /proc/*/fd 2>/dev/null | grep "$tmp/lock")"
+	flock -n "$tmp/lock" true || fail "a process of the daemon has the lock: $(processes_left)"
 }
 mounts_here() { grep -cF "$tmp" /proc/self/mounts || :; }
 before=$(mounts_here)
