@@ -52,13 +52,19 @@ static uint64_t disk_space(const struct mcm *m, struct mcm_segment *d)
 	return mcm_segment_state(d) == MCM_SEG_NONE ? 0 : mcm_alloc_largest_free(&d->alloc);
 }
 
+/* Its owner compares or offers what is there, and copies nothing before the end of that: minutes, with a large disk. */
+static bool disk_busy(const struct mcm_segment *d)
+{
+	return mcm_load_relaxed(&d->adopting) || mcm_segment_state(d) == MCP_SEG_CONFIRMING;
+}
+
 /* The same if the disk takes copies of its owner's memory; else 0. */
 static uint64_t disk_takes(const struct mcm *m, struct mcm_segment *d)
 {
 	if (d->medium != MCP_MEDIUM_DISK || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
 		return 0;
 	/* After a restart of the master, an owner mounts its memory before its disk. */
-	if (mcm_segment_state(d) != MCP_SEG_OK && !mcm_load_relaxed(&d->awaited))
+	if (mcm_segment_state(d) != MCP_SEG_OK && !mcm_load_relaxed(&d->awaited) && !disk_busy(d))
 		return 0;
 	return disk_space(m, d);
 }
@@ -85,15 +91,22 @@ void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes)
 void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 {
 	struct mcm_segments *ss = &m->segments;
+	bool copies = false, busy = false;
 	uint64_t takes = 0;
 
 	if (!m->offload.keep)
 		return;
 	pthread_rwlock_rdlock(&ss->lock);
-	for (unsigned i = 0; i < ss->n_live; i++)
-		if (mcp_id_eq(ss->at[ss->live[i]]->client, client))
-			takes = mcm_offload_disk_takes(m, ss->at[ss->live[i]], takes);
 	for (unsigned i = 0; i < ss->n_live; i++) {
+		struct mcm_segment *d = ss->at[ss->live[i]];
+		uint64_t here = mcp_id_eq(d->client, client) ? mcm_offload_disk_takes(m, d, 0) : 0;
+
+		takes = here > takes ? here : takes;
+		*(here && disk_busy(d) ? &busy : &copies) |= here > 0;
+	}
+	/* After STALL_MS of this, puts do not wait for the disk any more. */
+	busy = busy && !copies;
+	for (unsigned i = 0; i < ss->n_live && !busy; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
 		if (s->medium == MCP_MEDIUM_MEMORY && mcp_id_eq(s->client, client))

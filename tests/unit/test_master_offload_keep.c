@@ -69,7 +69,7 @@ static unsigned fetch(struct fixture *fx, int status)
 {
 	struct fetched f;
 
-	f.n = mcm_offload_fetch(fx->m, fx->s, MCM_FETCH_MAX, f.copy, f.from, f.to);
+	f.n = mcm_offload_fetch(fx->m, fx->s, MCM_FETCH_MAX, f.copy, f.from, f.to, NULL);
 	for (unsigned i = 0; i < f.n; i++) {
 		const struct mcp_copied done = {
 			.put = f.copy[i].put, .status = mc_err_to_wire(status), .crc = f.copy[i].crc,
@@ -217,7 +217,7 @@ static void a_run_of_neighbours_is_kept_too(void **state)
 		struct fetched f;
 		unsigned half = 35;
 
-		f.n = mcm_offload_fetch(fx.m, fx.s, half, f.copy, f.from, f.to);
+		f.n = mcm_offload_fetch(fx.m, fx.s, half, f.copy, f.from, f.to, NULL);
 		assert_int_equal(f.n, half);
 		for (unsigned i = 0; i < f.n; i++)
 			assert_int_equal(mcm_task_copied(fx.m, fx.s, &(struct mcp_copied){
@@ -287,7 +287,7 @@ static void a_disk_that_hangs_holds_puts_for_half_a_minute(void **state)
 
 	up(&fx, 64 * MIB, keeping);
 	n = fill(&fx, 0);
-	f.n = mcm_offload_fetch(fx.m, fx.s, 10, f.copy, f.from, f.to);
+	f.n = mcm_offload_fetch(fx.m, fx.s, 10, f.copy, f.from, f.to, NULL);
 	assert_int_equal(f.n, 10);
 	pass(&fx, 25000);
 	assert_int_equal(put(&fx, n, SIZE), -MC_ENOSPACE);
@@ -298,6 +298,39 @@ static void a_disk_that_hangs_holds_puts_for_half_a_minute(void **state)
 		fx_advance(&fx, 10);
 	}
 	assert_true(lost() >= 100);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+/* The owner asks for copies, but gets none until it has offered the objects of its disk; that may take long. */
+static void a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute(void **state)
+{
+	struct fixture fx;
+	unsigned n, i;
+
+	up(&fx, 64 * MIB, keeping);
+	mcm_store_relaxed(&mcm_segment(&fx.m->segments, 1)->adopting, true);
+	n = fill(&fx, 0);
+	for (i = 0; i < 25; i++) {
+		pass(&fx, 1000);
+		assert_int_equal(fetch(&fx, 0), 0);
+	}
+	assert_int_equal(put(&fx, n, SIZE), -MC_ENOSPACE);
+	assert_int_equal(lost(), 0);
+	for (i = 0; i < 6; i++) {
+		pass(&fx, 1000);
+		assert_int_equal(fetch(&fx, 0), 0);
+	}
+	assert_int_equal(put(&fx, n, SIZE), 0);
+	assert_true(lost() > 0);
+	mcm_store_relaxed(&mcm_segment(&fx.m->segments, 1)->adopting, false);
+	fx_advance(&fx, 300);
+	assert_true(fetch(&fx, 0) > 0);
+	n = (unsigned)lost();
+	for (i = 1000; i < 1100; i++)
+		if (put(&fx, i, SIZE) == -MC_ENOSPACE)
+			(void)fetch(&fx, 0);
+	assert_int_equal(lost(), n);
 	fx_check(&fx);
 	fx_down(&fx);
 }
@@ -417,6 +450,7 @@ int main(void)
 		cmocka_unit_test(a_disk_that_fails_keeps_no_objects),
 		cmocka_unit_test(a_copy_that_fails_is_made_again),
 		cmocka_unit_test(a_disk_that_hangs_holds_puts_for_half_a_minute),
+		cmocka_unit_test(a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute),
 		cmocka_unit_test(an_object_that_no_disk_can_take_is_not_kept),
 		cmocka_unit_test(a_full_disk_without_eviction_keeps_no_objects),
 		cmocka_unit_test(an_owner_without_a_disk_keeps_no_objects),
