@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_engine_map.c - packets with descriptors between engines of one machine.  Input: packets of u8 options, u8 length,
- * bytes.  Options:
+ * fuzz_engine_map.c - packets with descriptors between engines of one machine.  Input: packets of u8 options, u8
+ * length, bytes.  Options:
  *	0x07 number of descriptors
  *	0x38 kind of the first: pipe, empty memfd, memfd, sealed memfd, hazard page, directory; the others are the pipe
  *	0x40 the receiver takes no descriptor
  *	0x80 to a running owner; of these packets the first has to be a HELLO, and "RKEYRKEY" becomes its region's key
  *
- * A received message is the bytes that were sent, and survives sending.  No copy of the pipe stays open, whatever was
- * received, and only a sealed memfd is safe to map.  The owner sends valid messages, and serves a well-behaved mapper. */
+ * A received message is the bytes that were sent, and survives sending.  No copy of the pipe stays open after any
+ * packet, and only a sealed memfd is safe to map.  The owner sends valid messages, and serves a well-behaved mapper. */
 #include <config.h>
 
 #include <errno.h>

@@ -9,8 +9,8 @@
  *	5 u8 length and the bytes of a SET_ATTRS message		6 u8 length and the bytes of a put_item
  *	7 the master is killed and started again
  *
- * A change sets what it names and nothing else; a refused one changes nothing.  A new version keeps the extended
- * attributes.  The restarted master has the same attributes.  No memory is left when all keys were removed. */
+ * A change sets the attributes that it names and no others; a refused one changes nothing.  A new version keeps the
+ * extended attributes.  The restarted master has the same attributes.  No memory is left when all keys were removed. */
 #include <config.h>
 
 #include <stdbool.h>
@@ -31,7 +31,7 @@ struct input {
 	const uint8_t *p, *end;
 };
 
-/* What a mount sees of a key. */
+/* A key as a mount sees it. */
 struct seen {
 	int status;
 	uint8_t kind;
@@ -57,7 +57,7 @@ static uint32_t number(struct input *in, unsigned bytes)
 	return v;
 }
 
-/* ---- what is seen ---- */
+/* ---- look-ups ---- */
 
 static void look(unsigned k, struct seen *ret)
 {
@@ -126,7 +126,7 @@ static int set(const struct mcp_set_attrs *msg)
 	return r;
 }
 
-/* What the change names is set. */
+/* The named attributes are set, and no others. */
 static void check_changed(const struct seen *was, const struct seen *is, const struct mcp_set_attrs *rq,
 			  const struct mcp_attrs *a, const struct mcp_xattr *x)
 {

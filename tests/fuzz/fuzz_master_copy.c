@@ -2,7 +2,7 @@
  * fuzz_master_copy.c - a standby's copy that receives any parts of a journal.  The first input makes a leader's journal
  * of two checkpoints, in parts.  Input: operations of a byte, of which the low 3 bits count, and its arguments:
  *	0-2 the next part of the leader's		3 part u8 of the leader's; the parts after it are next
- *	4 the next part, changed: u8 bits 0-3 what, u8	5 any part: u8 flags, u8 number, u8 offset, u8 length, bytes
+ *	4 the next part, changed: u8 fields, u8 by	5 any part: u8 flags, u8 number, u8 offset, u8 length, bytes
  *	6 sync						7 u8 bit 0: close and open, else begin again
  *
  * After an error the copy begins again, as its contract demands.  At the end a master starts with the directory: a copy

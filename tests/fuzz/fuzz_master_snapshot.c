@@ -3,9 +3,9 @@
  * made right, bit 1: the snapshot was chosen to be restored; the manifest's text up to a NUL; the bytes of the pieces,
  * which are repeated up to the length of each piece, at most 4096.  The store is in memory.
  *
- * A manifest that is accepted has as many bytes in its files as in its pieces.  It is listed as good, a master can claim
- * it and accepts it again, and if all pieces are right it is fetched: into files of these sizes, with which a master
- * starts or which it refuses. */
+ * A manifest that is accepted has the same number of bytes in files and pieces.  It is listed as good, a master can
+ * claim it and accepts it again, and if all pieces are right it is fetched: into files of these sizes, with which a
+ * master starts or which it refuses. */
 #include <config.h>
 
 #include <errno.h>

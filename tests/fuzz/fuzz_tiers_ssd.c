@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_tiers_ssd.c - any bytes as the first block of a file that a medium is opened on.  Bits of the input's first byte:
+ * fuzz_tiers_ssd.c - any bytes as the first block of a file that a medium is opened on.  Bits of the first byte:
  *	0x01 the checksum is made right
  *	0x06 the wanted size: 0 none, 1 the least, 2 larger and no multiple of a block, 3 less than the least
  *	0x08 zeros follow the bytes up to a whole block, else the file ends with them

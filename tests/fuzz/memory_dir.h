@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * memory_dir.h - a directory of a fuzz target's process, in memory where the machine has /dev/shm: fsync(2) costs nothing
- * there.  It has no subdirectories.  These functions abort when they fail. */
+ * memory_dir.h - a directory of a fuzz target's process, in memory where the machine has /dev/shm: there fsync(2) costs
+ * nothing.  It has no subdirectories.  These functions abort when they fail. */
 #ifndef TEST_MEMORY_DIR_H
 #define TEST_MEMORY_DIR_H
 

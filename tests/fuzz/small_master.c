@@ -41,13 +41,14 @@ void __wrap_mcm_ghosts_done(struct mcm_ghosts *g)
 	g->entry = NULL;
 }
 
+/* The next master continues it. */
+static struct mcm_key_sample sample;
+
 int __wrap_mcm_sample_init(struct mcm_key_sample *s, bool simulates)
 {
-	static struct mcm_key_sample all;
-
-	if (!all.key && __real_mcm_sample_init(&all, simulates) < 0)
+	if (!sample.key && __real_mcm_sample_init(&sample, simulates) < 0)
 		abort();
-	*s = all;
+	*s = sample;
 	pthread_mutex_init(&s->lock, NULL);
 	return 0;
 }
@@ -55,6 +56,7 @@ int __wrap_mcm_sample_init(struct mcm_key_sample *s, bool simulates)
 void __wrap_mcm_sample_done(struct mcm_key_sample *s)
 {
 	pthread_mutex_destroy(&s->lock);
+	sample = *s;
 }
 
 struct mcm_conf *small_master_conf(void)

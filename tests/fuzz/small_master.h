@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * small_master.h - masters that start in a fraction of a millisecond, for fuzz targets that start one or more with every
+ * small_master.h - masters that start in a fraction of a millisecond, for fuzz targets that start one or more with each
  * input.  Link small_master.c with $(small_master_flags): the history of evicted keys and the sample of keys belong
  * to the process (one master at a time), and the rates of the summary line begin without a look at every counter.
  * None of these is a part of the state that a journal keeps. */
