@@ -6,8 +6,8 @@
  *	0x40 the receiver takes no descriptor
  *	0x80 to a running owner; of these packets the first has to be a HELLO, and "RKEYRKEY" becomes its region's key
  *
- * A received message is the bytes that were sent, and survives sending.  No copy of the pipe stays open after any packet,
- * and only a sealed memfd is safe to map.  The owner sends valid messages, and serves a well-behaved mapper. */
+ * A received message is the bytes that were sent, and survives sending.  No copy of the pipe stays open after any
+ * packet, and only a sealed memfd is safe to map.  The owner sends valid messages, and serves a well-behaved mapper. */
 #include <config.h>
 
 #include <errno.h>

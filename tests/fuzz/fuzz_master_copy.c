@@ -50,7 +50,9 @@ static void check(bool ok)
 
 static void copy_open(struct run *r)
 {
-	check(mcm_copy_open(memory_dir(), &r->copy) == 0);
+	const struct mcm_copy_conf conf = { .dir = memory_dir(), .cluster = small_master_conf()->cluster_id };
+
+	check(mcm_copy_open(&conf, &r->copy) == 0);
 }
 
 static void copy_begin(struct run *r)
