@@ -79,8 +79,8 @@ unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct
  *
  * A writer that stands still keeps its ranges out of the pool for as long as it likes.  Further puts of a client are
  * refused while its unconfirmed ranges in segments that are in service have more than --max_client_quarantine_ratio of
- * the pool's memory.  So one client id keeps at most that much and what it had reserved when the limit was reached.  A
- * process may use several ids; tenants' quotas limit those together, because ranges stay charged. */
+ * the pool's memory.  So one client id keeps at most that share, and ranges that it had reserved before it reached the
+ * limit.  A process may use several ids; tenants' quotas limit those together, because ranges stay charged. */
 
 /* The client's unconfirmed bytes if it may begin no puts now; 0: it may. */
 uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client);

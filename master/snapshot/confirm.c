@@ -22,7 +22,7 @@
 #define LOOKS 16384u		/* entries examined for one request */
 
 #define NAME "mooncake_master_snapshot_copies_total"
-#define HELP "Copies of objects of a restored snapshot, by what became of them"
+#define HELP "Copies of objects of a restored snapshot, by result"
 MC_COUNTER(proven, NAME, "result=\"proven\"", HELP)
 MC_COUNTER(equal, NAME, "result=\"equal\"", HELP)
 MC_COUNTER(changed, NAME, "result=\"changed\"", HELP)
@@ -99,7 +99,7 @@ static struct mcm_shard *entry_lock(struct mcm *m, const struct mcm_segment *s, 
 	return NULL;
 }
 
-/* The copy is not what the snapshot says. */
+/* The copy differs from the snapshot. */
 static void entry_drop(struct mcm *m, struct mcm_segment *s, struct mcm_shard *sh, struct mcm_confirm_entry e)
 {
 	(void)mcm_object_remove_copy(m, sh, e.slot, (struct mcm_extent){ e.range, s->index });

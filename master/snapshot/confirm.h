@@ -31,7 +31,7 @@ struct mcm_segment;
 #define MCM_CONFIRM_ITEMS 1024u			/* of a batch, at most */
 #define MCM_CONFIRM_BYTES (64u << 20)		/* of its objects; one object may have more */
 
-/* What became of a copy that a snapshot has. */
+/* Result for a copy that a snapshot has. */
 enum mcm_confirm_result {
 	MCM_CONFIRM_PROVEN,		/* nothing can have changed */
 	MCM_CONFIRM_EQUAL,		/* the owner found its bytes */

@@ -233,8 +233,8 @@ static int adopt_commit(struct mcm *m, const struct offered *of, struct mcm_exte
 		.key = of->key.data, .len = of->key.len, .hash = hash, .crc = rec->crc, .size = rec->size,
 		.generation = rec->generation, .group = group, .data_type = rec->data_type,
 		.flags = rec->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD), .now_ms = mcm_now_ms(m), .wall_ms = rec->mtime_ms,
-		.attrs = rec->attrs.set || rec->attrs.xattrs.len ? &rec->attrs : NULL, .adopted = true, .counted = true, .copies = 1,
-		.extent = { extent },
+		.attrs = rec->attrs.set || rec->attrs.xattrs.len ? &rec->attrs : NULL, .adopted = true, .counted = true,
+		.copies = 1, .extent = { extent },
 	};
 
 	c.soft_ms = soft_left(m, rec, mc_wall_ns() / MC_NS_PER_MS);

@@ -52,7 +52,7 @@ static uint64_t disk_space(const struct mcm *m, struct mcm_segment *d)
 	return mcm_segment_state(d) == MCM_SEG_NONE ? 0 : mcm_alloc_largest_free(&d->alloc);
 }
 
-/* Its owner compares or offers what is there, and copies nothing before the end of that: minutes, with a large disk. */
+/* Its owner compares or offers its objects, and copies nothing before the end of that: minutes, with a large disk. */
 static bool disk_busy(const struct mcm_segment *d)
 {
 	return mcm_load_relaxed(&d->adopting) || mcm_segment_state(d) == MCP_SEG_CONFIRMING;

@@ -641,6 +641,7 @@ static void tune(struct mcm_conf *conf)
 	conf->put_start_release_timeout_sec = RELEASE_MS;
 	conf->enable_multi_tenants = mo.setup->tenants;
 	conf->max_session_pinned_ratio = 1;	/* test_master_limits.c tests it */
+	conf->max_client_quarantine_ratio = 1;	/* test_master_quarantine.c tests it */
 }
 
 static void begin(void)
