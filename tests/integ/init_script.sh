@@ -9,6 +9,7 @@ requires_plain_program "$top_builddir/master/mooncake_master"
 
 mkdir -m 0700 "$tmp/unreachable"
 chmod 755 "$tmp"
+rpc='' http='' busy=''
 free_port rpc
 free_port http
 mkdir -p "$tmp/default"
@@ -36,7 +37,6 @@ cannot_start() { # cannot_start WORDS LINE-OF-SETTINGS
 	fails "$tmp/init" status
 	cp "$tmp/settings" "$tmp/default/mooncake-master"
 }
-busy='' rpc='' http=''
 free_port busy
 spawn busy python3 -c "import socket, time; s = socket.create_server(('127.0.0.1', $busy)); time.sleep(600)"
 wait_for 20 connects "127.0.0.1:$busy"
