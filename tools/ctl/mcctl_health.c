@@ -155,13 +155,14 @@ int mcctl_health(struct mcctl *c)
 	if (timeout_ms > TIMEOUT_MS)
 		timeout_ms = TIMEOUT_MS;
 	r = find_http(c->conf, timeout_ms, a.host, &a.port);
+	if (r < 0)
+		snprintf(a.http_text, sizeof(a.http_text), "unknown: %s", mc_err_detail(r));
 	ask_rpc(&a, c->conf, timeout_ms);
 	if (c->local) {
 		a.http = a.rpc;
 		strcpy(a.http_text, "not served by a local pool");
 	} else if (r < 0) {
 		strcpy(a.host, "?");
-		snprintf(a.http_text, sizeof(a.http_text), "unknown, no master leads");
 	} else {
 		ask_http(&a, timeout_ms);
 	}
