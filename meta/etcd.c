@@ -67,6 +67,8 @@ static int etcd_add_endpoint(struct etcd *e, const char *s, size_t len)
 		s += 8;
 		len -= 8;
 	}
+	if (len && s[len - 1] == '/')
+		len--;
 	if (len == 0 || len >= sizeof(addr) || e->n == ENDPOINTS_MAX)
 		return mc_fail(-EINVAL, "etcd: the address must be a list of 1 to %u HOST:PORT", ENDPOINTS_MAX);
 	memcpy(addr, s, len);

@@ -89,6 +89,7 @@ static int store_of(const struct mcm_conf *c, char **ret)
 {
 	const char *where = *c->ha_backend_connstring ? c->ha_backend_connstring : c->etcd_endpoints;
 	const char *type = c->ha_backend_type;
+	bool is_url;
 
 	if (!strcmp(type, "k8s"))
 		return mc_fail(-EINVAL, "ha_backend_type=k8s is not built into this version, use etcd or redis");
@@ -96,12 +97,10 @@ static int store_of(const struct mcm_conf *c, char **ret)
 		return mc_fail(-EINVAL, "ha_backend_type=%s: unknown, use etcd or redis", type);
 	if (!*where)
 		return mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
-	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP. */
-	if (!strcmp(type, "etcd") && (!strncmp(where, "http://", 7) || !strncmp(where, "https://", 8)))
-		return asprintf(ret, "etcd://%s", where) < 0 ? -ENOMEM : 0;
-	if (strstr(where, "://") ? asprintf(ret, "%s", where) < 0 : asprintf(ret, "%s://%s", type, where) < 0)
-		return -ENOMEM;
-	return 0;
+	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP; they may
+	 * follow others, or USER:PASSWORD@. */
+	is_url = !strcmp(type, "etcd") ? !strncmp(where, "etcd://", 7) : strstr(where, "://") != NULL;
+	return (is_url ? asprintf(ret, "%s", where) : asprintf(ret, "%s://%s", type, where)) < 0 ? -ENOMEM : 0;
 }
 
 /* A list of HOST:PORT that has this master. */
