@@ -119,8 +119,10 @@ static const char *negated_name(const char *name)
 static bool is_mount_word(const char *name)
 {
 	static const char *const words[] = {
-		"defaults", "auto", "noauto", "nofail", "user", "nouser", "users", "_netdev",
-		"comment",
+		"defaults", "auto", "noauto", "nofail", "user", "nouser", "users", "owner", "group", "_netdev",
+		"comment", "loop", "rw", "exec", "async", "atime", "noatime", "relatime", "strictatime", "diratime",
+		"nodiratime", "lazytime", "nolazytime", "silent", "loud", "iversion", "noiversion", "mand", "nomand",
+		"nosymfollow",
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
