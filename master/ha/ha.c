@@ -97,8 +97,8 @@ static int store_of(const struct mcm_conf *c, char **ret)
 		return mc_fail(-EINVAL, "ha_backend_type=%s: unknown, use etcd or redis", type);
 	if (!*where)
 		return mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
-	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP; they may
-	 * follow others, or USER:PASSWORD@. */
+	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP; they
+	 * may follow others, or USER:PASSWORD@. */
 	is_url = !strcmp(type, "etcd") ? !strncmp(where, "etcd://", 7) : strstr(where, "://") != NULL;
 	return (is_url ? asprintf(ret, "%s", where) : asprintf(ret, "%s://%s", type, where)) < 0 ? -ENOMEM : 0;
 }

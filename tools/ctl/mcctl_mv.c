@@ -20,8 +20,8 @@ int mcctl_mv(struct mcctl *c)
 	if (status == MCCTL_OK)
 		status = mcctl_key_parse(c, c->argv[1], &to);
 	if (status == MCCTL_OK && is_dir(from) != is_dir(to))
-		status = mcctl_complain(MCCTL_USAGE, "end both names with a slash to rename a directory, or none to rename "
-					"an object: %s %s", c->argv[0], c->argv[1]);
+		status = mcctl_complain(MCCTL_USAGE, "end both names with a slash to rename a directory, or "
+					"none to rename an object: %s %s", c->argv[0], c->argv[1]);
 	if (status == MCCTL_OK) {
 		if (is_dir(from) && is_dir(to))
 			r = mcs_rename_dir(c->store, from, to, flags, NULL, -1);
