@@ -404,6 +404,37 @@ static void a_torn_rename_did_not_happen(void **state)
 	fx_down(&fx);
 }
 
+/* While the disk stalls: a batch that does not fit is refused before the first change, so no record is lost. */
+static void a_full_journal_refuses_a_batch_before_it_begins(void **state)
+{
+	struct mcm_journal_batch b;
+	struct mcm_journal_stats st;
+	struct fixture fx;
+	unsigned n = 0;
+	int r;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	mcm_index_lock_all(&fx.m->index);
+	while ((r = mcm_journal_batch_begin(fx.m, 30 * MIB, &b)) == 0 && n++ < 10) {
+		memset(b.bytes + b.len, 0, b.cap - b.len);
+		b.len = b.cap;
+		mcm_journal_batch_end(fx.m, &b);
+		mcm_journal_batch_free(&b);
+	}
+	mcm_index_unlock_all(&fx.m->index);
+	assert_int_equal(r, -MC_EUNAVAILABLE);
+	assert_int_equal(n, 2);
+	mcm_journal_batch_room(fx.m);
+	mcm_journal_stats(fx.m, &st);
+	assert_false(st.lost);
+	mkdir_at(&fx, "a/");
+	assert_int_equal(rename_dir(&fx, "a/", "b/"), 0);
+	assert_int_equal(mcm_journal_batch_begin(fx.m, 30 * MIB, &b), 0);
+	mcm_journal_batch_free(&b);
+	fx_down(&fx);
+}
+
 /* ---- other threads ---- */
 
 static struct fixture shared;
@@ -533,6 +564,7 @@ int main(void)
 		cmocka_unit_test(watchers_see_each_object),
 		cmocka_unit_test(a_restart_knows_the_new_names),
 		cmocka_unit_test(a_torn_rename_did_not_happen),
+		cmocka_unit_test(a_full_journal_refuses_a_batch_before_it_begins),
 		cmocka_unit_test(readers_see_one_name_of_the_whole_directory),
 		cmocka_unit_test(a_removal_by_prefix_spares_renamed_objects),
 	};
