@@ -290,6 +290,43 @@ static void a_large_directory_is_refused_before_other_requests_wait(void **state
 	fx_down(&fx);
 }
 
+/* Puts meanwhile must not evict for a tree that is there twice for a moment. */
+static void a_tree_counts_once_while_it_moves(void **state)
+{
+	struct mcm_names_tree t = { 0 };
+	struct mcm_names *nm;
+	struct fixture fx;
+	uint64_t count;
+	char key[64];
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	nm = &fx.m->names;
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "d/s%u/k", i);
+		assert_int_equal(fx_put(&fx, key, 0, MCP_PUT_COMMIT), 0);
+	}
+	count = fx.m->index.count;
+	assert_int_equal(count, 201);
+	mcm_index_lock_all(&fx.m->index);
+	pthread_rwlock_wrlock(&nm->move_lock);
+	assert_int_equal(mcm_names_tree_find(nm, "d/", 2, MCM_RENAME_DIR_MAX, &t), 0);
+	assert_int_equal(mcm_names_tree_make(nm, &t, "e/", 2), 0);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(nm->count, 203);
+	mcm_names_tree_settle(nm, &t, false);
+	pthread_rwlock_unlock(&nm->move_lock);
+	mcm_index_unlock_all(&fx.m->index);
+	mcm_names_tree_free(&t);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(rename_dir(&fx, "d/", "e/"), 0);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(rename_dir(&fx, "e/", "f/g/"), 0);
+	assert_int_equal(fx.m->index.count, count + 1);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static char text[4096];
 
 static int events_since(struct fixture *fx, uint64_t since, struct mcp_event *ret, uint64_t *next, uint64_t *lost)
@@ -561,6 +598,7 @@ int main(void)
 		cmocka_unit_test(an_empty_directory_is_replaced_and_no_other),
 		cmocka_unit_test(a_refused_rename_changes_nothing),
 		cmocka_unit_test(a_large_directory_is_refused_before_other_requests_wait),
+		cmocka_unit_test(a_tree_counts_once_while_it_moves),
 		cmocka_unit_test(watchers_see_each_object),
 		cmocka_unit_test(a_restart_knows_the_new_names),
 		cmocka_unit_test(a_torn_rename_did_not_happen),
