@@ -124,7 +124,8 @@ bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64
 
 static bool has_stalled(const struct mcm *m, const struct mcm_segment *s)
 {
-	return mcm_now_ms(m) - mcm_load_relaxed(&s->fetched_ms) >= STALL_MS;
+	/* Another thread may store a time after this one's: the difference is signed. */
+	return (int64_t)(mcm_now_ms(m) - mcm_load_relaxed(&s->fetched_ms)) >= (int64_t)STALL_MS;
 }
 
 bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s)
