@@ -74,7 +74,7 @@ struct mcm_segment {
 	bool refuses;			/* a disk: the last copies to it failed, or found no space (offload.h) */
 	/* memory: bytes of the largest range that one of the owner's disks takes, 0: none takes any */
 	uint64_t copy_max;
-	uint64_t fetched_ms;		/* memory: when its owner last asked for copies to its disks */
+	uint64_t fetched_ms;		/* memory: when its owner last could get copies to its disks */
 	/* constant while mounted; changed under the table's lock for writing */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey;

@@ -665,8 +665,11 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	p.record = records;
 	if (!m->offload.on)
 		return 0;
-	mcm_offload_owner_asks(m, s->client);
 	MC_LOCKED(&m->tasks.lock);
+	p.t = &m->offload.offload;
+	/* If others' copies, or its own, hang for long, puts do not wait for its disks any more. */
+	if (!mcm_plan_barred(&p))
+		mcm_offload_owner_asks(m, s->client);
 	p.t = &m->offload.promote;
 	while ((seg = mcm_plan_own(&p, &i)) && !mcm_plan_full(&p))
 		if (seg->medium == MCP_MEDIUM_DISK)

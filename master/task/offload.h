@@ -9,7 +9,8 @@
  * the backlog instead, whatever selected it.  A put that finds no other memory is refused (-MC_ENOSPACE), and its
  * client tries again until its deadline.  An object is not kept when no disk can take it: the owner has no disk in
  * service; the object is larger than the disks can free; all disks refuse copies (the last ones failed, or found no
- * space); the owner has not asked for copies for 30 s.  So a put does not fail for long because of a broken disk.
+ * space); for 30 s the owner has not asked for copies, or could get none because too many run that do not end.  So a put
+ * does not fail for long because of a broken disk.
  *
  * With --offload_force_evict=true, and for objects that are not kept, a put that finds no memory otherwise lists the
  * oldest objects of the backlog.  They are lost when they are evicted: counted, and named once per reason in the log.
