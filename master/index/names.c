@@ -122,12 +122,28 @@ static struct mcm_dir *dir_above(const struct mcm_names *nm, const struct mcm_di
 	return mcm_dir(nm, d->parent);
 }
 
-/* A directory counts like an object whose key is its name: long paths must not fill the master's memory. */
+/* tree_lock held.  A directory counts like an object whose key is its name: long paths must not fill the master's
+ * memory. */
 static void dir_count(struct mcm_names *nm, uint32_t name_len, int64_t by)
 {
-	if (nm->ix->max && name_len)
-		__atomic_fetch_add(&nm->ix->count, (uint64_t)(by * (int64_t)mcm_index_weight(nm->ix, name_len)),
-				   __ATOMIC_RELAXED);
+	int64_t weight = by * (int64_t)mcm_index_weight(nm->ix, name_len);
+
+	if (!nm->ix->max || !name_len)
+		return;
+	if (nm->moves)
+		nm->moved_weight += weight;
+	else
+		__atomic_fetch_add(&nm->ix->count, (uint64_t)weight, __ATOMIC_RELAXED);
+}
+
+void mcm_names_count_later(struct mcm_names *nm, bool later)
+{
+	MC_LOCKED(&nm->tree_lock);
+	nm->moves = later;
+	if (!nm->moved_weight)
+		return;
+	__atomic_fetch_add(&nm->ix->count, (uint64_t)nm->moved_weight, __ATOMIC_RELAXED);
+	nm->moved_weight = 0;
 }
 
 /* tree_lock held: a new record in no table.  @name has @len bytes, '/' included. */

@@ -55,6 +55,10 @@ struct mcm_names {
 	struct mcm_keys arena;		/* changed under tree_lock */
 	uint32_t free;			/* under tree_lock */
 	uint64_t count;			/* directories; under tree_lock.  mcm_index.count has them too, as weights */
+	/* under tree_lock: while a directory moves, the weights of created and removed directories, which are added to
+	 * mcm_index.count at the end: the same tree is not there twice */
+	bool moves;
+	int64_t moved_weight;
 	struct mcm_names_stripe stripe[MCM_NAMES_STRIPES];
 };
 
@@ -203,7 +207,9 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 /* For names_list.c: the directory of @path, its stripe locked; 0, also locked, when it does not exist. */
 uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
 			    pthread_mutex_t **ret_lock);
-/* For names_tree.c: the lock of the children of @d; directory @dir got or lost a child at @ms. */
+/* For names_tree.c: while a directory moves, count created and removed directories @later; the lock of the children of
+ * @d; directory @dir got or lost a child at @ms. */
+void mcm_names_count_later(struct mcm_names *nm, bool later);
 pthread_mutex_t *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d);
 void mcm_names_dir_changed(struct mcm_names *nm, uint32_t dir, uint64_t ms);
 extern const struct mcm_table_type mcm_names_by_sibling, mcm_names_by_child;

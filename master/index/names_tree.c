@@ -168,6 +168,7 @@ int mcm_names_tree_make(struct mcm_names *nm, struct mcm_names_tree *t, const ch
 	unsigned depth = path_depth(path, len);
 	char buf[MCM_KEY_MAX];
 
+	mcm_names_count_later(nm, true);
 	for (uint32_t i = 0; i < t->branches; i++) {
 		struct mcm_names_branch *b = &t->branch[i];
 		uint32_t n;
@@ -202,6 +203,7 @@ void mcm_names_tree_settle(struct mcm_names *nm, struct mcm_names_tree *t, bool 
 			mcm_names_dir_unref(nm, b->to);
 		b->to = 0;
 	}
+	mcm_names_count_later(nm, false);
 }
 
 void mcm_names_tree_free(struct mcm_names_tree *t)

@@ -77,7 +77,8 @@ void mcm_journal_object_gone(struct mcm *m, uint32_t slot);
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot);
 /* A change of many objects, whose records a restart applies all or not at all.  begin: @bytes of memory, at least
  * MCM_JOURNAL_BATCH_EACH for each record, besides its key, old key, group and extended attributes; -ENOMEM,
- * -MC_ELIMIT when the journal's buffer is not made for that many.  Locks of all shards for the next three. */
+ * -MC_ELIMIT when the journal's buffer is not made for that many; -MC_EUNAVAILABLE: it is too full now, call
+ * mcm_journal_batch_room().  Locks of all shards for all but free. */
 struct mcm_journal_batch {
 	uint8_t *bytes;		/* NULL: there is no journal */
 	size_t len, cap;

@@ -15,6 +15,8 @@
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 
+#define OTHERS_MAX (1u << 20)	/* records that threads without a shard's lock append during a batch */
+
 static size_t batch_pack_head(uint8_t *bytes, size_t cap, size_t len)
 {
 	struct mcm_packer p = { .bytes = bytes, .cap = cap };
@@ -37,6 +39,13 @@ void mcm_journal_batch_room(struct mcm *m)
 		mcm_journal_flush(m);
 }
 
+/* All shards are locked until the batch is appended, so no other batch takes the space. */
+static bool batch_fits(struct mcm_journal *j, size_t cap)
+{
+	MC_LOCKED(&j->lock);
+	return MCM_JOURNAL_BUFFER - j->len >= cap + OTHERS_MAX;
+}
+
 int mcm_journal_batch_begin(struct mcm *m, size_t bytes, struct mcm_journal_batch *ret)
 {
 	*ret = (struct mcm_journal_batch){ .cap = bytes + MCM_JOURNAL_BATCH_EACH };
@@ -44,6 +53,8 @@ int mcm_journal_batch_begin(struct mcm *m, size_t bytes, struct mcm_journal_batc
 		return 0;
 	if (ret->cap > MCM_JOURNAL_BATCH_MAX)
 		return mc_fail(-MC_ELIMIT, "%zu bytes of keys and attributes are too many for one change", bytes);
+	if (!batch_fits(m->journal, ret->cap))
+		return mc_fail(-MC_EUNAVAILABLE, "the journal's disk is slow, its buffer is full");
 	ret->bytes = malloc(ret->cap);
 	if (!ret->bytes)
 		return -ENOMEM;

@@ -18,6 +18,7 @@
 #include "master/mcm_i.h"
 
 #define TRIES 4		/* while objects are being put into the directory */
+#define JOURNAL_WAIT_MS 10000u	/* while renames fill the journal's buffer faster than its disk empties it */
 
 MC_COUNTER(renames, "mooncake_master_directory_renames_total", "", "Directories renamed with everything below them")
 MC_COUNTER(moved, "mooncake_master_directory_rename_objects_total", "", "Objects that got another key by that")
@@ -37,6 +38,7 @@ struct rename_dir {
 	uint32_t key_cap, keys;
 	uint32_t replaced;	/* marker of @to, 0: none */
 	struct mcm_journal_batch batch;
+	bool journal_full;
 };
 
 static bool is_dir_path(struct mcp_bytes path)
@@ -162,6 +164,7 @@ static int prepare(struct rename_dir *rn)
 	r = measure(rn, &bytes);
 	if (r == 0)
 		r = mcm_journal_batch_begin(rn->m, bytes, &rn->batch);
+	rn->journal_full = r == -MC_EUNAVAILABLE;
 	if (r == 0)
 		r = mcm_names_tree_make(&rn->m->names, &rn->tree, rn->to.data, rn->to.len);
 	for (uint32_t i = 0; i < rn->tree.slots && r == 0; i++)
@@ -258,7 +261,7 @@ static int rename_dir_locked(struct rename_dir *rn, uint32_t flags)
 
 /* ---- */
 
-/* -MC_EUNAVAILABLE: more objects came after they were counted. */
+/* -MC_EUNAVAILABLE: more objects came after they were counted, or rn->journal_full. */
 static int rename_dir_try(struct rename_dir *rn, uint32_t flags)
 {
 	struct mcm *m = rn->m;
@@ -269,6 +272,7 @@ static int rename_dir_try(struct rename_dir *rn, uint32_t flags)
 	if (r < 0)
 		return r;
 	rn->key_cap = rn->tree.slot_cap;
+	rn->journal_full = false;
 	free(rn->key);
 	rn->key = malloc((rn->key_cap + 1) * sizeof(*rn->key));
 	if (!rn->key)
@@ -289,15 +293,17 @@ static int rename_dir_try(struct rename_dir *rn, uint32_t flags)
 int mcm_rename_dir(struct mcm *m, const struct mcp_rename_dir *rq, uint64_t *ret_moved)
 {
 	struct rename_dir rn = { .m = m, .from = rq->from, .to = rq->to };
+	uint64_t until = mc_now_ns() + JOURNAL_WAIT_MS * MC_NS_PER_MS;
 	unsigned tries = TRIES;
 	int r;
 
 	r = rename_dir_check(&rn);
 	if (r < 0)
 		return r;
+	/* With a full journal, the next try waits for the disk first. */
 	do
 		r = rename_dir_try(&rn, rq->flags);
-	while (r == -MC_EUNAVAILABLE && --tries);
+	while (r == -MC_EUNAVAILABLE && (rn.journal_full ? mc_now_ns() < until : --tries));
 	if (r == 0) {
 		*ret_moved = rn.keys;
 		mc_metric_add(&renames, 1);

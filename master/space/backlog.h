@@ -11,6 +11,7 @@
 struct mcm_backlog_entry {
 	uint32_t slot, range;
 	uint64_t generation;
+	unsigned failures;	/* to find space for its copy */
 };
 
 struct mcm_backlog {

@@ -370,6 +370,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->pause_ms = 0;
 		s->errors = 0;
 		mcm_store_relaxed(&s->refuses, false);
+		mcm_store_relaxed(&s->unfit_ms, 0);
 		mcm_store_relaxed(&s->copy_max, 0);
 		__atomic_store_n(&s->offloads, false, __ATOMIC_RELAXED);
 		mcm_store_relaxed(&s->disk, 0);

@@ -72,9 +72,11 @@ struct mcm_segment {
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
 	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
 	bool refuses;			/* a disk: the last copies to it failed, or found no space (offload.h) */
+	/* a disk: before unfit_ms, no range of unfit bytes is looked for: eviction frees as much only in pieces */
+	uint64_t unfit, unfit_ms;
 	/* memory: bytes of the largest range that one of the owner's disks takes, 0: none takes any */
 	uint64_t copy_max;
-	uint64_t fetched_ms;		/* memory: when its owner last asked for copies to its disks */
+	uint64_t fetched_ms;		/* memory: when its owner last could get copies to its disks */
 	/* constant while mounted; changed under the table's lock for writing */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey;

@@ -28,6 +28,7 @@
 #define ERRORS_MAX 8u
 #define PAUSE_MS 2000u
 #define SPACE_PAUSE_MS 500u	/* after a copy that found no space on a disk */
+#define FAILURES_MAX 8u		/* of one object, to find space on a disk */
 /* Count-min sketch of reads: rows of 2^16 counters, halved every AGE_READS reads. */
 #define ROWS 4u
 #define ROW_SHIFT 16u
@@ -112,7 +113,7 @@ static bool backlog_add(struct mcm_segment *s, unsigned max, const struct mcm_ba
 
 bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot, uint32_t range)
 {
-	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation };
+	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation, 0 };
 
 	bool keeps, queued;
 
@@ -130,7 +131,7 @@ bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot,
 
 void mcm_offload_await_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot, uint32_t range)
 {
-	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation };
+	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation, 0 };
 
 	if (!backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false))
 		s->backlog.unlisted = true;
@@ -402,24 +403,41 @@ static void disk_not_now(const struct mcm *m, struct mcm_segment *disk, int r)
 	disk_refuses(m, disk, n, "a disk is full");
 }
 
-/* The copy of the entry cannot begin now: it stays the first one.  False: it need not wait, or cannot. */
-static bool entry_return(struct mcm *m, struct mcm_segment *s, const struct mcm_backlog_entry *e)
+/* The copy of the entry cannot begin now.  It stays the first one, or becomes the last one if it found no space: others
+ * may find some.  False: it need not wait, or cannot. */
+static bool entry_return(struct mcm *m, struct mcm_segment *s, const struct mcm_backlog_entry *e, bool last)
 {
+	unsigned max = m->conf.offloading_queue_limit;
 	bool kept = false;
 
 	MC_LOCKED(&s->lock);
-	s->backlog.missed = true;
 	if (mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_awaits(m, s)) {
-		kept = mcm_backlog_push_front(&s->backlog, m->conf.offloading_queue_limit, e);
-		s->backlog.urgent -= kept;
+		kept = (last ? mcm_backlog_push : mcm_backlog_push_front)(&s->backlog, max, e);
+		s->backlog.urgent -= kept && !last;
 		s->backlog.unlisted |= !kept;
 	}
+	/* Otherwise a walk finds the object again. */
+	s->backlog.missed |= !kept;
 	return kept;
+}
+
+/* The copy of the entry did not begin because of @r.  True: the entry waits. */
+static bool offload_later(struct mcm_plan *p, struct mcm_segment *s, struct mcm_segment *disk,
+			  struct mcm_backlog_entry *e, uint64_t size, int r)
+{
+	bool space = r == -MC_ENOSPACE;
+
+	disk_not_now(p->m, disk, r);
+	e->failures += space;
+	if (e->failures < FAILURES_MAX || !p->m->conf.enable_disk_eviction)
+		return entry_return(p->m, s, e, space);
+	mcm_offload_disk_unfit(p->m, disk, size);
+	return false;
 }
 
 /* Begin the copy of an entry that was counted.  False: stop for now. */
 static bool offload_one(struct mcm_plan *p, struct mcm_segment *s, struct mcm_segment *disk,
-			const struct mcm_backlog_entry *e)
+			struct mcm_backlog_entry *e)
 {
 	struct mcm_copy_spec c = { .slot = 0 };
 	int r = -MC_ENOOBJECT;
@@ -433,12 +451,8 @@ static bool offload_one(struct mcm_plan *p, struct mcm_segment *s, struct mcm_se
 	}
 	if (r == 0)
 		return true;
-	if (r != -MC_ENOOBJECT && r != -MC_ETOOBIG) {
-		/* A walk finds the object again. */
-		disk_not_now(p->m, disk, r);
-		if (entry_return(p->m, s, e))
-			return false;
-	}
+	if (r != -MC_ENOOBJECT && r != -MC_ETOOBIG && offload_later(p, s, disk, e, c.size, r))
+		return false;
 	direction_end(&offloading, r == -MC_ENOOBJECT || r == MCP_AGAIN ? &cancelled : &failed, 1);
 	range_list(p->m, s, e->range, e->slot);
 	return r == -MC_ENOOBJECT || r == -MC_ETOOBIG;
@@ -481,7 +495,7 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 	while (more && !end && p->ranges && !mcm_plan_full(p)) {
 		n = mcm_plan_walk(p, s, v, WALK_BATCH, &end);
 		for (i = 0; i < n && more && !mcm_plan_full(p); i++) {
-			const struct mcm_backlog_entry e = { v[i].slot, v[i].range, v[i].generation };
+			struct mcm_backlog_entry e = { v[i].slot, v[i].range, v[i].generation, 0 };
 			struct mcm_copy_spec c;
 
 			if (mcm_load_relaxed(&mcm_object(&p->m->index, v[i].slot)->flags) &
@@ -586,7 +600,7 @@ static bool promote_queue(struct mcm *m, uint32_t slot)
 
 	(void)mcm_object_extents(&m->index, o, p);
 	s = mcm_segment(&m->segments, p[0].segment);
-	e = (struct mcm_backlog_entry){ slot, p[0].range, o->generation };
+	e = (struct mcm_backlog_entry){ slot, p[0].range, o->generation, 0 };
 	pthread_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
 		queued = backlog_add(s, m->conf.promotion_queue_limit, &e, &promotion, false);
@@ -604,7 +618,7 @@ static bool offload_queue(struct mcm *m, uint32_t slot)
 
 	for (i = 0; i < n && !queued; i++) {
 		struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
-		const struct mcm_backlog_entry e = { slot, p[i].range, o->generation };
+		const struct mcm_backlog_entry e = { slot, p[i].range, o->generation, 0 };
 
 		pthread_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_OK && __atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
@@ -665,8 +679,11 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	p.record = records;
 	if (!m->offload.on)
 		return 0;
-	mcm_offload_owner_asks(m, s->client);
 	MC_LOCKED(&m->tasks.lock);
+	p.t = &m->offload.offload;
+	/* If others' copies, or its own, hang for long, puts do not wait for its disks any more. */
+	if (!mcm_plan_barred(&p))
+		mcm_offload_owner_asks(m, s->client);
 	p.t = &m->offload.promote;
 	while ((seg = mcm_plan_own(&p, &i)) && !mcm_plan_full(&p))
 		if (seg->medium == MCP_MEDIUM_DISK)

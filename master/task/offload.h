@@ -8,8 +8,9 @@
  * With --offload_force_evict=false, memory keeps an object until it is on a disk: a victim that is on no disk enters
  * the backlog instead, whatever selected it.  A put that finds no other memory is refused (-MC_ENOSPACE), and its
  * client tries again until its deadline.  An object is not kept when no disk can take it: the owner has no disk in
- * service; the object is larger than the disks can free; all disks refuse copies (the last ones failed, or found no
- * space); the owner has not asked for copies for 30 s.  So a put does not fail for long because of a broken disk.
+ * service; the object is larger than the disks can free, or found no piece there eight times; all disks refuse copies
+ * (the last ones failed, or found no space); for 30 s the owner has not asked for copies, or could get none because too
+ * many run that do not end.  So a put does not fail for long because of a broken disk.
  *
  * With --offload_force_evict=true, and for objects that are not kept, a put that finds no memory otherwise lists the
  * oldest objects of the backlog.  They are lost when they are evicted: counted, and named once per reason in the log.
@@ -96,6 +97,9 @@ void mcm_offload_lost(struct mcm *m, const struct mcm_segment *s, uint64_t size)
 uint64_t mcm_offload_disk_takes(const struct mcm *m, struct mcm_segment *disk, uint64_t most);
 /* Could a disk that works take an object of @size bytes, if its last copies had not failed? */
 bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size);
+/* An object of @size bytes found no range on the disk many times, though it should: do not try such objects for 10 s,
+ * nor keep them.  tasks.lock held. */
+void mcm_offload_disk_unfit(const struct mcm *m, struct mcm_segment *disk, uint64_t size);
 /* The disks of the owner of @s take ranges of up to @takes bytes. */
 void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes);
 /* The owner asks for copies: it is alive, and its disks may have changed. */

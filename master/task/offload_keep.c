@@ -15,6 +15,8 @@
 /* An owner that has asked for no copies during this time hangs, or its disk does.  A healthy owner asks again when its
  * disk has the copies of one fetch: 256 MiB at most. */
 #define STALL_MS 30000u
+/* So long, objects are not kept that are as large as one that found no place on the disk many times. */
+#define UNFIT_MS 10000u
 
 MC_COUNTER(lost, "mooncake_master_evicted_without_copy_total", "",
 	   "With --enable_offload: objects evicted that were on no disk")
@@ -32,22 +34,30 @@ static const char *const reasons[REASONS] = {
 	[STALLED] = "its node has not copied for 30 s; see the owner's log, and whether its disk hangs",
 };
 
+/* On a disk, at most: its owner adds a record. */
 static uint64_t space_of(uint64_t size)
 {
-	return mcm_alloc_round(mcm_object_reserve(size)) << MCM_GRANULE_SHIFT;
+	return mcm_alloc_round(mcm_object_reserve(size) + MCM_DISK_BLOCK) << MCM_GRANULE_SHIFT;
 }
 
 /* ---- what disks take ---------------------------------------------------------------------------- */
 
+/* Bytes that eviction can free on the disk, but fewer than one piece that was not found lately. */
+static uint64_t disk_evictable(const struct mcm *m, struct mcm_segment *d)
+{
+	uint64_t sum = mcm_load_relaxed(&d->size) + mcm_load_relaxed(&d->evictable), used = mcm_load_relaxed(&d->used);
+
+	sum = sum > used ? sum - used : 0;
+	if (__atomic_load_n(&d->unfit_ms, __ATOMIC_ACQUIRE) > mcm_now_ms(m) && sum >= mcm_load_relaxed(&d->unfit))
+		return mcm_load_relaxed(&d->unfit) - 1;
+	return sum;
+}
+
 /* Bytes of the largest range that eviction, if it is permitted, can free on the disk. */
 static uint64_t disk_space(const struct mcm *m, struct mcm_segment *d)
 {
-	uint64_t sum;
-
-	if (m->conf.enable_disk_eviction) {
-		sum = mcm_load_relaxed(&d->size) + mcm_load_relaxed(&d->evictable);
-		return sum > mcm_load_relaxed(&d->used) ? sum - mcm_load_relaxed(&d->used) : 0;
-	}
+	if (m->conf.enable_disk_eviction)
+		return disk_evictable(m, d);
 	MC_LOCKED(&d->lock);
 	return mcm_segment_state(d) == MCM_SEG_NONE ? 0 : mcm_alloc_largest_free(&d->alloc);
 }
@@ -120,11 +130,18 @@ bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64
 	return space_of(size) <= disk_space(m, disk);
 }
 
+void mcm_offload_disk_unfit(const struct mcm *m, struct mcm_segment *disk, uint64_t size)
+{
+	mcm_store_relaxed(&disk->unfit, space_of(size));
+	__atomic_store_n(&disk->unfit_ms, mcm_now_ms(m) + UNFIT_MS, __ATOMIC_RELEASE);
+}
+
 /* ---- objects that stay -------------------------------------------------------------------------- */
 
 static bool has_stalled(const struct mcm *m, const struct mcm_segment *s)
 {
-	return mcm_now_ms(m) - mcm_load_relaxed(&s->fetched_ms) >= STALL_MS;
+	/* Another thread may store a time after this one's: the difference is signed. */
+	return (int64_t)(mcm_now_ms(m) - mcm_load_relaxed(&s->fetched_ms)) >= (int64_t)STALL_MS;
 }
 
 bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s)

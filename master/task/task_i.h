@@ -42,6 +42,8 @@ struct mcm_copy_spec {
 struct mcm_plan mcm_plan_begin(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
 			       struct mcp_replica *ret_from, struct mcp_replica *ret_to);
 bool mcm_plan_full(const struct mcm_plan *p);
+/* Running copies, of this session or of all, bar further ones. */
+bool mcm_plan_barred(const struct mcm_plan *p);
 /* Shard locked: describe the object, except its source. */
 void mcm_plan_describe(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct mcm_copy_spec *c);
 /* Is there any segment, perhaps of a silent owner, that a drain may move objects to? */

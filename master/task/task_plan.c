@@ -29,6 +29,7 @@
 #define SLICE_NS (500 * 1000)		/* time for evictions per fetch */
 #define TARGET_TRIES 8
 #define BYTES_MAX (256ull << 20)	/* copied per fetch */
+#define UNITS_MAX (4 * MCM_FETCH_MAX)	/* running copies of one session: others need theirs while it hangs */
 #define REBALANCE_SPREAD 0.05
 #define REPLICATE_BELOW 0.85		/* upstream's fill limit of targets for replicas of hot objects */
 
@@ -327,10 +328,15 @@ fail:
 	return r;
 }
 
+bool mcm_plan_barred(const struct mcm_plan *p)
+{
+	return p->t->active >= p->t->max_active || mcm_load_relaxed(&p->s->n_units) >= UNITS_MAX ||
+	       p->m->tasks.n_units >= p->m->conf.max_total_processing_tasks;
+}
+
 bool mcm_plan_full(const struct mcm_plan *p)
 {
-	return p->n >= p->max || p->bytes >= BYTES_MAX || p->t->active >= p->t->max_active ||
-	       p->m->tasks.n_units >= p->m->conf.max_total_processing_tasks;
+	return p->n >= p->max || p->bytes >= BYTES_MAX || mcm_plan_barred(p);
 }
 
 /* Shard locked. */

@@ -302,6 +302,61 @@ static void a_disk_that_hangs_holds_puts_for_half_a_minute(void **state)
 	fx_down(&fx);
 }
 
+/* A client that fetches copies and ends none has a limited number of them, and so delays no other one. */
+static void copies_that_never_end_are_few(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+	unsigned n = 0, i;
+
+	up(&fx, 64 * MIB, keeping);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(put(&fx, i, 10), 0);
+	do {
+		f.n = mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, f.copy, f.from, f.to, NULL);
+		n += f.n;
+	} while (f.n);
+	assert_int_equal(n, 4 * MCM_FETCH_MAX);
+	n = fill(&fx, i);
+	/* It asks for more, in vain: its memory does not wait for the copies for ever. */
+	for (i = 0; i < 31; i++) {
+		pass(&fx, 1000);
+		assert_int_equal(mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, f.copy, f.from, f.to, NULL), 0);
+	}
+	assert_int_equal(put(&fx, n, SIZE), 0);
+	assert_true(lost() > 0);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+static void few_copies(struct mcm_conf *c)
+{
+	keeping(c);
+	c->max_total_processing_tasks = 10;
+}
+
+/* Copies of another client that never end. */
+static void copies_that_bar_others_hold_puts_for_half_a_minute(void **state)
+{
+	struct fixture fx;
+	struct fetched f;
+	unsigned n, i;
+
+	up(&fx, 64 * MIB, few_copies);
+	n = fill(&fx, 0);
+	f.n = mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, f.copy, f.from, f.to, NULL);
+	assert_int_equal(f.n, 10);
+	for (i = 0; i < 30; i++) {
+		assert_int_equal(put(&fx, n, SIZE), -MC_ENOSPACE);
+		pass(&fx, 1000);
+		assert_int_equal(fetch(&fx, 0), 0);
+	}
+	assert_int_equal(put(&fx, n, SIZE), 0);
+	assert_true(lost() > 0);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 /* The owner asks for copies, but gets none until it has offered the objects of its disk; that may take long. */
 static void a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute(void **state)
 {
@@ -358,6 +413,47 @@ static void an_object_that_no_disk_can_take_is_not_kept(void **state)
 	assert_int_equal(fetch(&fx, 0), 1);
 	n = fill(&fx, 2000);
 	assert_true(is_there(&fx, 1000));
+	assert_int_equal(lost(), 1);
+	down(&fx);
+}
+
+/* Eviction could free its space, but not in one piece: others do not wait behind it, and are kept; it is not. */
+static void an_object_that_finds_no_piece_of_the_disk_delays_no_others(void **state)
+{
+	const struct mcm_segment *disk;
+	struct mcp_object pinned;
+	struct fixture fx;
+	char key[16];
+	unsigned n, i;
+
+	up(&fx, 2 * MIB, keeping);
+	for (i = 0; i < 20; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(put(&fx, i, SIZE), 0);
+		assert_int_equal(fetch(&fx, 0), 1);
+		if (i % 2)
+			assert_int_equal(fx_pin(&fx, fx.s, key, MCP_GET_HOLD, &pinned, NULL), 0);
+	}
+	disk = mcm_segment(&fx.m->segments, 1);
+	fx_advance(&fx, 300);
+	assert_int_equal(put(&fx, 100, 500000), 0);
+	for (n = 101; n < 104; n++)
+		assert_int_equal(put(&fx, n, SIZE), 0);
+	assert_int_equal(fetch(&fx, 0), 0);
+	pass(&fx, 1000);
+	assert_int_equal(fetch(&fx, 0), 3);
+	for (i = 0; i < 20 && !disk->unfit_ms; i++) {
+		pass(&fx, 1000);
+		assert_int_equal(put(&fx, n++, SIZE), 0);
+		(void)fetch(&fx, 0);
+	}
+	assert_in_range(i, 6, 16);
+	assert_true(is_there(&fx, 100));
+	assert_int_equal(lost(), 0);
+	pass(&fx, 1000);
+	(void)fetch(&fx, 0);
+	n = fill(&fx, n);
+	assert_false(is_there(&fx, 100));
 	assert_int_equal(lost(), 1);
 	down(&fx);
 }
@@ -450,8 +546,11 @@ int main(void)
 		cmocka_unit_test(a_disk_that_fails_keeps_no_objects),
 		cmocka_unit_test(a_copy_that_fails_is_made_again),
 		cmocka_unit_test(a_disk_that_hangs_holds_puts_for_half_a_minute),
+		cmocka_unit_test(copies_that_never_end_are_few),
+		cmocka_unit_test(copies_that_bar_others_hold_puts_for_half_a_minute),
 		cmocka_unit_test(a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute),
 		cmocka_unit_test(an_object_that_no_disk_can_take_is_not_kept),
+		cmocka_unit_test(an_object_that_finds_no_piece_of_the_disk_delays_no_others),
 		cmocka_unit_test(a_full_disk_without_eviction_keeps_no_objects),
 		cmocka_unit_test(an_owner_without_a_disk_keeps_no_objects),
 		cmocka_unit_test(a_full_quota_waits_for_the_disk),

@@ -290,6 +290,43 @@ static void a_large_directory_is_refused_before_other_requests_wait(void **state
 	fx_down(&fx);
 }
 
+/* Puts meanwhile must not evict for a tree that is there twice for a moment. */
+static void a_tree_counts_once_while_it_moves(void **state)
+{
+	struct mcm_names_tree t = { 0 };
+	struct mcm_names *nm;
+	struct fixture fx;
+	uint64_t count;
+	char key[64];
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	nm = &fx.m->names;
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "d/s%u/k", i);
+		assert_int_equal(fx_put(&fx, key, 0, MCP_PUT_COMMIT), 0);
+	}
+	count = fx.m->index.count;
+	assert_int_equal(count, 201);
+	mcm_index_lock_all(&fx.m->index);
+	pthread_rwlock_wrlock(&nm->move_lock);
+	assert_int_equal(mcm_names_tree_find(nm, "d/", 2, MCM_RENAME_DIR_MAX, &t), 0);
+	assert_int_equal(mcm_names_tree_make(nm, &t, "e/", 2), 0);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(nm->count, 203);
+	mcm_names_tree_settle(nm, &t, false);
+	pthread_rwlock_unlock(&nm->move_lock);
+	mcm_index_unlock_all(&fx.m->index);
+	mcm_names_tree_free(&t);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(rename_dir(&fx, "d/", "e/"), 0);
+	assert_int_equal(fx.m->index.count, count);
+	assert_int_equal(rename_dir(&fx, "e/", "f/g/"), 0);
+	assert_int_equal(fx.m->index.count, count + 1);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static char text[4096];
 
 static int events_since(struct fixture *fx, uint64_t since, struct mcp_event *ret, uint64_t *next, uint64_t *lost)
@@ -401,6 +438,37 @@ static void a_torn_rename_did_not_happen(void **state)
 	assert_true(whole == 1 && cuts > 50);
 	jx_dump_free(&before);
 	jx_dump_free(&after);
+	fx_down(&fx);
+}
+
+/* While the disk stalls: a batch that does not fit is refused before the first change, so no record is lost. */
+static void a_full_journal_refuses_a_batch_before_it_begins(void **state)
+{
+	struct mcm_journal_batch b;
+	struct mcm_journal_stats st;
+	struct fixture fx;
+	unsigned n = 0;
+	int r;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	mcm_index_lock_all(&fx.m->index);
+	while ((r = mcm_journal_batch_begin(fx.m, 30 * MIB, &b)) == 0 && n++ < 10) {
+		memset(b.bytes + b.len, 0, b.cap - b.len);
+		b.len = b.cap;
+		mcm_journal_batch_end(fx.m, &b);
+		mcm_journal_batch_free(&b);
+	}
+	mcm_index_unlock_all(&fx.m->index);
+	assert_int_equal(r, -MC_EUNAVAILABLE);
+	assert_int_equal(n, 2);
+	mcm_journal_batch_room(fx.m);
+	mcm_journal_stats(fx.m, &st);
+	assert_false(st.lost);
+	mkdir_at(&fx, "a/");
+	assert_int_equal(rename_dir(&fx, "a/", "b/"), 0);
+	assert_int_equal(mcm_journal_batch_begin(fx.m, 30 * MIB, &b), 0);
+	mcm_journal_batch_free(&b);
 	fx_down(&fx);
 }
 
@@ -530,9 +598,11 @@ int main(void)
 		cmocka_unit_test(an_empty_directory_is_replaced_and_no_other),
 		cmocka_unit_test(a_refused_rename_changes_nothing),
 		cmocka_unit_test(a_large_directory_is_refused_before_other_requests_wait),
+		cmocka_unit_test(a_tree_counts_once_while_it_moves),
 		cmocka_unit_test(watchers_see_each_object),
 		cmocka_unit_test(a_restart_knows_the_new_names),
 		cmocka_unit_test(a_torn_rename_did_not_happen),
+		cmocka_unit_test(a_full_journal_refuses_a_batch_before_it_begins),
 		cmocka_unit_test(readers_see_one_name_of_the_whole_directory),
 		cmocka_unit_test(a_removal_by_prefix_spares_renamed_objects),
 	};
