@@ -220,8 +220,7 @@ static int confirm_next(struct mcm *m, struct mcm_segment *s, const struct mcp_c
 
 /* ---- a segment ----------------------------------------------------------------------------------- */
 
-/* All is compared: the segment is an ordinary one. */
-static void confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
+void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
 {
 	struct mcm_segments *ss = &m->segments;
 	const struct mcm_confirm *c = &s->confirm;
@@ -229,7 +228,9 @@ static void confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id i
 
 	pthread_mutex_lock(&m->clients.lock);
 	pthread_rwlock_wrlock(&ss->lock);
-	ends = mcm_segment_state(s) == MCP_SEG_CONFIRMING && mcp_id_eq(s->id, id);
+	/* The batch found the segment hidden if it was mounted again only now: then nothing of it was compared. */
+	ends = mcm_segment_state(s) == MCP_SEG_CONFIRMING && mcp_id_eq(s->id, id) && s->unproven &&
+	       mcm_load_relaxed(&c->next) >= c->n;
 	if (ends) {
 		s->unproven = false;
 		mcm_segments_set_silent(ss, s, false);
@@ -265,7 +266,7 @@ int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *r
 	if (r == 0)
 		r = confirm_next(m, s, rq, ret);
 	if (r == 0 && !ret->left)
-		confirm_finish(m, s, rq->segment);
+		mcm_confirm_finish(m, s, rq->segment);
 	return r;
 }
 

@@ -77,6 +77,8 @@ uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *
 /* CONFIRM of the client @sender.  The items of *@ret are in the thread's scratch memory.  -MC_ENOSEGMENT, -MC_EOWNER,
  * -MC_EPROTO, -ENOMEM. */
 int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *rq, struct mcp_confirm_reply *ret);
+/* After a batch: the segment is an ordinary one if it has this id and state, and all of its objects are compared. */
+void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id);
 /* Both tables locked: the rest of the segment's objects get this result. */
 void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_result result);
 

@@ -191,6 +191,32 @@ static void waiting_ends_with_the_grace_period(void **state)
 	fx_down(&fx);
 }
 
+/* A repeated CONFIRM finds the segment hidden; before it ends, the owner mounts the segment again. */
+static void a_mount_during_a_confirm_ends_no_comparison(void **state)
+{
+	struct mcp_confirm_reply reply;
+	struct mcm_segment *s;
+	struct fixture fx;
+
+	(void)state;
+	restored(&fx, 3, SIZE, "notes");
+	attach(&fx);
+	reply = confirm(&fx, 0, 0, 0);
+	s = fx.m->segments.at[0];
+	mcm_segments_set_silent(&fx.m->segments, s, true);
+	assert_int_equal(confirm(&fx, reply.number, 3, 3).left, 0);
+	attach(&fx);
+	mcm_confirm_finish(fx.m, s, segment1);
+	assert_int_equal(mcm_segment_state(s), MCP_SEG_CONFIRMING);
+	/* An owner that was silent is not awaited. */
+	assert_int_equal(fx_stat(&fx, "k1", NULL), -MC_ENOOBJECT);
+	assert_int_equal(confirm(&fx, reply.number, 3, 0).left, 0);
+	assert_int_equal(mcm_segment_state(s), MCP_SEG_OK);
+	assert_int_equal(fx_stat(&fx, "k0", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_stat(&fx, "k1", NULL), 0);
+	fx_down(&fx);
+}
+
 /* After a restart the comparison begins again, also in a standby, which has the journal but not the mark. */
 static void a_comparison_is_not_forgotten(void **state)
 {
@@ -330,6 +356,7 @@ int main(void)
 		cmocka_unit_test(no_object_is_found_before_it_is_confirmed),
 		cmocka_unit_test(batches_count_one_by_one),
 		cmocka_unit_test(waiting_ends_with_the_grace_period),
+		cmocka_unit_test(a_mount_during_a_confirm_ends_no_comparison),
 		cmocka_unit_test(a_comparison_is_not_forgotten),
 		cmocka_unit_test(no_comparison_without_fences),
 		cmocka_unit_test(an_owner_that_cannot_compare_loses_the_objects),
