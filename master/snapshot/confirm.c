@@ -417,7 +417,7 @@ void mcm_confirm_tick(struct mcm *m)
 	refuse_overdue(m);
 	if (any_unproven(m))
 		return;
-	m->unproven = false;
+	mcm_store_relaxed(&m->unproven, false);
 	free_all(m);
 	mc_info(LOG, "no object of the snapshot is in doubt any more: copies back=%llu (%llu proven, %llu compared) "
 		"gone=%llu (%llu changed, %llu unreadable, %llu without their owner's memory, %llu of old owners)",
