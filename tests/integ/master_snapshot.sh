@@ -104,12 +104,21 @@ kills() {
 	ctl snapshot restore "$id" >/dev/null
 }
 
+graces() {
+	grep -c "grace period after the start is over" "$tmp/master.log" || true
+}
+
+grace_is_over() {
+	[ "$(graces)" -gt "$1" ]
+}
+
 # an owner and master "two" run; after this master "six" does
 crashes() {
-	local i
+	local i was
 	echo "a kill: the owner compares the objects with its memory"
 	ctl put new "$tmp/value"
 	kill_pid "$MASTER_PID"
+	was=$(graces)
 	start three
 	compared "(0 proven, $((OBJECTS + 1)) compared) gone=0 "
 	grep -q "comparing our memory with the objects of a snapshot failed, will retry" "$tmp/node.log" ||
@@ -121,6 +130,8 @@ crashes() {
 
 	echo "a kill after the memory was reused: changed objects are dropped"
 	ctl snapshot create >/dev/null
+	# Before that, no memory of the removed objects is reused.
+	wait_for 20 grace_is_over "$was"
 	for ((i = 0; i < OBJECTS; i += 2)); do
 		ctl rm --force "k$i"
 	done
