@@ -395,9 +395,11 @@ static bool is_doubtful(const struct mcm *m, const struct mcm_segment *s, const 
 }
 
 /* The owner of @s is back with the memory. */
-static void segment_attach(struct mcm *m, struct mcm_segment *s, bool confirms)
+static void segment_attach(struct mcm *m, struct mcm_client *c, struct mcm_segment *s, bool confirms)
 {
 	if (confirms) {
+		if (mcm_segment_state(s) != MCP_SEG_CONFIRMING)
+			mcm_confirm_allow(m, c, 0);
 		mcm_segments_set_confirming(&m->segments, s);
 		return;
 	}
@@ -440,7 +442,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 	if (s && s->epoch == rq->epoch) {
 		mcm_segments_describe(&m->segments, s, rq);
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
-		segment_attach(m, s, confirms);
+		segment_attach(m, c, s, confirms);
 		ret->confirm = confirms;
 		ret->reattached = 1;
 		ret->objects = mcm_load_relaxed(&s->objects);

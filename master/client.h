@@ -29,6 +29,7 @@ struct mcm_client {
 	unsigned sessions;
 	struct mc_list segments;	/* owned by the client; changed under the segments' lock too */
 	uint64_t seen_ms;	/* last heartbeat; in the future: the next heartbeat is not due before */
+	uint64_t confirm_due_ms;	/* it must compare objects of a snapshot before (snapshot/confirm.h) */
 	uint64_t beat_ms;	/* heartbeat interval in the last reply to the client */
 	unsigned fence_turn;	/* which of its segments comes first in the next list of orders (quarantine.h) */
 };

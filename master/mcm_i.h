@@ -78,7 +78,7 @@ struct mcm {
 	/* owned by the monitor */
 	uint64_t grace_until_ms;	/* earliest end of the grace period; 0: it is over, or there was none */
 	uint64_t grace_from_ms;
-	bool unproven;			/* some segment may be unproven (snapshot/confirm.h) */
+	bool unproven;			/* some segment may be unproven (snapshot/confirm.h); atomic */
 	bool awaits;			/* some restored segments may be awaited */
 	uint64_t tick_ns;		/* time of its last tick */
 	uint64_t due_ms;		/* no segment has to be hidden or dropped before */

@@ -19,6 +19,7 @@
 
 #define CALL_MS 5000
 #define READ_MS 30000
+#define READS 3			/* of an object that the disk cannot read */
 #define PART (8u << 20)		/* bytes that are compared between two looks at the stop */
 
 MC_COUNTER(equal, "mooncake_client_confirmed_copies_total", "result=\"equal\"",
@@ -61,6 +62,8 @@ static int part_of_disk(const struct comparison *c, uint64_t pos, uint64_t len, 
 	mce_batch_init(&b);
 	mce_submit(c->s->engine, &b, &req, 1);
 	(void)mce_batch_wait(c->s->engine, &b, &req, 1, mc_deadline_ms(READ_MS));
+	if (req.status == -EIO)
+		return mc_fail(-EIO, "cannot read the disk");
 	return req.status < 0 ? mcs_transfer_error(req.status) : 0;
 }
 
@@ -106,8 +109,27 @@ static int object_compare(struct comparison *c)
 		r = trailer_compare(c, mcs_trailer_offset(size), mcs_trailer_size(size));
 	free(c->crc);
 	c->crc = NULL;
-	mc_metric_add(r == 0 ? &equal : &other, 1);
 	return r;
+}
+
+/* Does the error say that the copy is not there?  The master drops the copy then.  After another error, as of little
+ * memory or a busy disk, the batch is compared again. */
+static bool is_result(int r)
+{
+	return r == 0 || r == -MC_ECHECKSUM || r == -EIO || r == -MC_EPROTO;
+}
+
+static int item_compare(struct comparison *c, struct mcp_status *ret)
+{
+	int r = object_compare(c);
+
+	for (unsigned reads = 1; r == -EIO && reads < READS; reads++)
+		r = object_compare(c);
+	if (!is_result(r))
+		return r;
+	mc_metric_add(r == 0 ? &equal : &other, 1);
+	ret->status = mc_err_to_wire(r);
+	return 0;
 }
 
 /* Results of the batch, which the caller frees. */
@@ -121,16 +143,15 @@ static int batch_compare(struct comparison *c, const struct mcp_seq *items, stru
 	if (!result)
 		return -ENOMEM;
 	mcp_iter_init(&it, items, &mcp_desc_confirm_item);
-	while (r != -ECANCELED && n < items->count && mcp_iter_next(&it, &c->item)) {
-		r = object_compare(c);
-		result[n++].status = mc_err_to_wire(r);
-	}
-	if (r == -ECANCELED || n < items->count) {
+	while (r == 0 && n < items->count && mcp_iter_next(&it, &c->item))
+		r = item_compare(c, &result[n++]);
+	if (r == 0 && n < items->count)
+		r = mc_fail(-MC_EPROTO, "protocol error: a batch that cannot be decoded");
+	if (r < 0)
 		free(result);
-		return r == -ECANCELED ? r : mc_fail(-MC_EPROTO, "protocol error: a batch that cannot be decoded");
-	}
-	*ret = result;
-	return 0;
+	else
+		*ret = result;
+	return r;
 }
 
 static int segment_confirm(struct comparison *c)

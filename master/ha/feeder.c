@@ -674,6 +674,10 @@ int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mc
 	if (!mcd_seat_name_valid(j.name))
 		return mc_fail(-MC_EPARAM, "invalid name of a standby");
 	*ret_term = f->conf.term;
+	/* An older version takes all objects of its copy for true.  The state becomes unproven at no later time. */
+	if (mcp_id_zero(j.nonce) && mcm_load_relaxed(&f->m->unproven))
+		return mc_fail(-MC_EUNAVAILABLE, "a standby of an older version is not fed before all objects of the "
+			       "restored snapshot are compared");
 	mcd_seat_address(j.name, addr);
 	r = mcm_gate_address(f->conf.members, addr, j.peer, 0);
 	j.unchecked = r == -EAGAIN;

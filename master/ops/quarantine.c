@@ -463,6 +463,10 @@ int mcm_quarantine_release(struct mcm *m, struct mcp_id client, uint64_t *ret_ra
 	const struct mcm_client *c;
 	bool lives;
 
+	/* No check of connections is possible: any client may be one of these writers. */
+	if (mcp_id_zero(client))
+		return mc_fail(-MC_EPARAM, "the writers of an earlier master are not known, so they may live: their "
+			       "ranges are released when the segment's owner fences them, or unmounts the segment");
 	pthread_mutex_lock(&m->clients.lock);
 	c = mcm_client_find(&m->clients, client);
 	lives = c && c->sessions;

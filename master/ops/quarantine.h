@@ -97,7 +97,8 @@ struct mcm_quarantined {
 /* The unconfirmed orders, at most @max of them; their number. */
 unsigned mcm_quarantine_list(struct mcm *m, struct mcm_quarantined *ret, unsigned max);
 /* An operator states that the client's process has ended: free its ranges without the confirmations of owners.
- * -MC_ENOCLIENT: it has none; -MC_EMODE: the client has a connection, so its process lives. */
+ * -MC_ENOCLIENT: it has none; -MC_EMODE: the client has a connection, so its process lives; -MC_EPARAM: the id is zero,
+ * and any client may be one of an earlier master. */
 int mcm_quarantine_release(struct mcm *m, struct mcp_id client, uint64_t *ret_ranges, uint64_t *ret_bytes);
 
 /* A segment with fences may have been unmounted: the monitor frees its ranges. */

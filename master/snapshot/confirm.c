@@ -19,7 +19,8 @@
 #include "proto/codec.h"
 
 #define LOG "snapshot"
-#define LOOKS 16384u		/* entries examined for one request */
+#define LOOKS 16384u		/* entries examined for one request, or in one tick of the monitor */
+#define SLOW_SHIFT 12		/* a slow disk reads that power of two of bytes in a millisecond */
 
 #define NAME "mooncake_master_snapshot_copies_total"
 #define HELP "Copies of objects of a restored snapshot, by result"
@@ -65,6 +66,7 @@ static void confirm_free(struct mcm_confirm *c)
 	c->entry = NULL;
 	c->sent = NULL;
 	c->n = c->cap = c->next = c->given = c->n_sent = 0;
+	c->refused = false;
 }
 
 void mcm_confirm_done(struct mcm_confirm *c)
@@ -105,7 +107,7 @@ static void entry_drop(struct mcm *m, struct mcm_segment *s, struct mcm_shard *s
 	(void)mcm_object_remove_copy(m, sh, e.slot, (struct mcm_extent){ e.range, s->index });
 }
 
-static void batch_answer(struct mcm *m, struct mcm_segment *s, struct mcm_confirm_entry e, int status)
+static void entry_answer(struct mcm *m, struct mcm_segment *s, struct mcm_confirm_entry e, int status)
 {
 	struct mcm_shard *sh = entry_lock(m, s, e);
 	enum mcm_confirm_result result = status == 0 ? MCM_CONFIRM_EQUAL :
@@ -135,7 +137,7 @@ static int batch_answers(struct mcm *m, struct mcm_segment *s, const struct mcp_
 		return mc_fail(-MC_EPROTO, "%u results of a comparison of %u objects", results->count, c->n_sent);
 	mcp_iter_init(&it, results, &mcp_desc_status);
 	while (i < c->n_sent && mcp_iter_next(&it, &one)) {
-		batch_answer(m, s, c->sent[i].entry, mc_err_from_wire(one.status));
+		entry_answer(m, s, c->sent[i].entry, mc_err_from_wire(one.status));
 		i++;
 	}
 	if (i < c->n_sent)
@@ -200,28 +202,39 @@ static int batch_reply(const struct mcm_confirm *c, struct mcp_confirm_reply *re
 	return 0;
 }
 
+static uint64_t batch_bytes(const struct mcm_confirm *c)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < c->n_sent; i++)
+		bytes += c->sent[i].item.size;
+	return bytes;
+}
+
+/* *@ret_new: it is another batch than that of the last request, and has *@ret_bytes. */
 static int confirm_next(struct mcm *m, struct mcm_segment *s, const struct mcp_confirm *rq,
-			struct mcp_confirm_reply *ret)
+			struct mcp_confirm_reply *ret, bool *ret_new, uint64_t *ret_bytes)
 {
 	struct mcm_confirm *c = &s->confirm;
 	int r = 0;
 
 	MC_LOCKED(&c->lock);
-	/* Another connection of the owner may have ended it. */
-	if (mcm_segment_state(s) != MCP_SEG_CONFIRMING || !mcp_id_eq(s->id, rq->segment))
+	/* Another connection of the owner, or the monitor, may have ended it. */
+	if (mcm_segment_state(s) != MCP_SEG_CONFIRMING || !mcp_id_eq(s->id, rq->segment) || c->refused)
 		return 0;
 	MC_FAULT_POINT("snapshot.confirm");
 	if (c->n_sent && rq->number == c->number)
 		r = batch_answers(m, s, &rq->results);
-	if (r == 0 && !c->n_sent)
+	*ret_new = r == 0 && !c->n_sent;
+	if (*ret_new)
 		r = batch_make(m, s);
+	*ret_bytes = batch_bytes(c);
 	return r < 0 ? r : batch_reply(c, ret);
 }
 
 /* ---- a segment ----------------------------------------------------------------------------------- */
 
-/* All is compared: the segment is an ordinary one. */
-static void confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
+void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
 {
 	struct mcm_segments *ss = &m->segments;
 	const struct mcm_confirm *c = &s->confirm;
@@ -229,14 +242,20 @@ static void confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id i
 
 	pthread_mutex_lock(&m->clients.lock);
 	pthread_rwlock_wrlock(&ss->lock);
-	ends = mcm_segment_state(s) == MCP_SEG_CONFIRMING && mcp_id_eq(s->id, id);
+	/* The batch found the segment hidden if it was mounted again only now: then nothing of it was compared. */
+	ends = mcm_segment_state(s) == MCP_SEG_CONFIRMING && mcp_id_eq(s->id, id) && s->unproven &&
+	       mcm_load_relaxed(&c->next) >= c->n;
 	if (ends) {
+		bool refused = mcm_load_relaxed(&c->refused);
+
 		s->unproven = false;
 		mcm_segments_set_silent(ss, s, false);
 		mcm_journal_segment(m, s);
 		mcm_offload_disks_changed(m, mcm_client_find(&m->clients, s->client));
-		mc_info(LOG, "the owner has compared the objects of the snapshot with its memory segment=%s equal=%llu "
-			"changed=%llu unreadable=%llu ms=%llu", s->name,
+		mc_log(LOG, refused ? MC_LOG_WARN : MC_LOG_INFO, "%s segment=%s equal=%llu changed=%llu "
+			"unreadable=%llu ms=%llu", refused ?
+			"dropped objects of the snapshot, because the owner does not go on comparing them" :
+			"the owner has compared the objects of the snapshot with its memory", s->name,
 			(unsigned long long)c->count[MCM_CONFIRM_EQUAL],
 			(unsigned long long)c->count[MCM_CONFIRM_CHANGED],
 			(unsigned long long)c->count[MCM_CONFIRM_UNREADABLE],
@@ -248,10 +267,29 @@ static void confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id i
 		mc_stop_kick(&m->evictor_stop);
 }
 
+void mcm_confirm_allow(const struct mcm *m, struct mcm_client *c, uint64_t bytes)
+{
+	uint64_t due = mcm_now_ms(m) + m->conf.client_forget_ttl + (bytes >> SLOW_SHIFT);
+
+	c->confirm_due_ms = due > c->confirm_due_ms ? due : c->confirm_due_ms;
+}
+
+static void owner_allow(struct mcm *m, struct mcp_id id, uint64_t bytes)
+{
+	struct mcm_client *c;
+
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	if (c)
+		mcm_confirm_allow(m, c, bytes);
+}
+
 int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *rq, struct mcp_confirm_reply *ret)
 {
 	struct mcm_segments *ss = &m->segments;
 	struct mcm_segment *s;
+	bool is_new = false;
+	uint64_t bytes = 0;
 	int r = 0;
 
 	*ret = (struct mcp_confirm_reply){ 0 };
@@ -263,9 +301,11 @@ int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *r
 		r = mc_fail(-MC_EOWNER, "the segment belongs to another client");
 	pthread_rwlock_unlock(&ss->lock);
 	if (r == 0)
-		r = confirm_next(m, s, rq, ret);
+		r = confirm_next(m, s, rq, ret, &is_new, &bytes);
+	if (is_new)
+		owner_allow(m, sender, bytes);
 	if (r == 0 && !ret->left)
-		confirm_finish(m, s, rq->segment);
+		mcm_confirm_finish(m, s, rq->segment);
 	return r;
 }
 
@@ -279,6 +319,59 @@ void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_res
 		mc_warn(LOG, "dropping the objects of the snapshot in a segment: %s segment=%s copies=%llu",
 			result == MCM_CONFIRM_OLD ? "its owner is too old to compare them with its memory" :
 			"its owner has other memory, or did not return", s->name, (unsigned long long)n);
+}
+
+/* A segment whose owner is too slow, and its id. */
+static struct mcm_segment *overdue(struct mcm *m, struct mcp_id *ret)
+{
+	struct mcm_segments *ss = &m->segments;
+	struct mcm_segment *found = NULL;
+
+	if (!mcm_load_relaxed(&ss->n_confirming))
+		return NULL;
+	MC_LOCKED(&m->clients.lock);
+	pthread_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && !found; i++) {
+		struct mcm_segment *s = ss->at[ss->live[i]];
+		const struct mcm_client *c;
+
+		if (mcm_segment_state(s) != MCP_SEG_CONFIRMING)
+			continue;
+		c = mcm_client_find(&m->clients, s->client);
+		if (!mcm_load_relaxed(&s->confirm.refused) && c && mcm_now_ms(m) <= c->confirm_due_ms)
+			continue;
+		found = s;
+		*ret = s->id;
+	}
+	pthread_rwlock_unlock(&ss->lock);
+	return found;
+}
+
+/* Drop some of the objects that were not compared. */
+static void rest_drop(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
+{
+	struct mcm_confirm *c = &s->confirm;
+
+	MC_LOCKED(&c->lock);
+	if (mcm_segment_state(s) != MCP_SEG_CONFIRMING || !mcp_id_eq(s->id, id))
+		return;
+	mcm_store_relaxed(&c->refused, true);
+	c->n_sent = 0;
+	c->given = c->next;
+	for (unsigned looks = 0; looks < LOOKS && c->given < c->n; looks++)
+		entry_answer(m, s, c->entry[c->given++], -MC_EUNAVAILABLE);
+	mcm_store_relaxed(&c->next, c->given);
+}
+
+static void refuse_overdue(struct mcm *m)
+{
+	struct mcp_id id;
+	struct mcm_segment *s = overdue(m, &id);
+
+	if (!s)
+		return;
+	rest_drop(m, s, id);
+	mcm_confirm_finish(m, s, id);
 }
 
 /* ---- the state --------------------------------------------------------------------------------- */
@@ -319,9 +412,12 @@ void mcm_confirm_tick(struct mcm *m)
 	const uint64_t *n = m->confirmed;
 	int r = 0;
 
-	if (!m->unproven || any_unproven(m))
+	if (!m->unproven)
 		return;
-	m->unproven = false;
+	refuse_overdue(m);
+	if (any_unproven(m))
+		return;
+	mcm_store_relaxed(&m->unproven, false);
 	free_all(m);
 	mc_info(LOG, "no object of the snapshot is in doubt any more: copies back=%llu (%llu proven, %llu compared) "
 		"gone=%llu (%llu changed, %llu unreadable, %llu without their owner's memory, %llu of old owners)",

@@ -12,6 +12,10 @@
  * find no other memory are asked to try again.  Writers of earlier masters were fenced before the owner mounted the
  * segment (mount.unfenced), so nothing changes the bytes after the comparison.
  *
+ * An owner that answers no batch for client_forget_ttl, and for the time that a slow disk needs to read the batch, is
+ * not awaited any more: the copies that it has not compared are dropped.  An answer for one of its segments counts for
+ * all of them, because it compares them one after the other.
+ *
  * The journal's record of the segment says that it is unproven, so a later start, or a standby that takes over, begins
  * the comparison again. */
 #ifndef MCM_CONFIRM_H
@@ -25,6 +29,7 @@
 #include "proto/msg.h"
 
 struct mcm;
+struct mcm_client;
 struct mcm_object;
 struct mcm_segment;
 
@@ -61,6 +66,7 @@ struct mcm_confirm {
 	unsigned n_sent;
 	uint64_t count[MCM_CONFIRM_RESULTS];
 	uint64_t began_ms;
+	bool refused;			/* atomic: the owner was too slow, the rest is dropped */
 	/* atomic */
 	uint64_t upto;			/* ranges that begin before this granule are confirmed */
 };
@@ -77,10 +83,15 @@ uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *
 /* CONFIRM of the client @sender.  The items of *@ret are in the thread's scratch memory.  -MC_ENOSEGMENT, -MC_EOWNER,
  * -MC_EPROTO, -ENOMEM. */
 int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *rq, struct mcp_confirm_reply *ret);
+/* After a batch: the segment is an ordinary one if it has this id and state, and all of its objects are compared. */
+void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id);
+/* The clients' lock held: the time for the owner's next answer, for objects of @bytes, begins now. */
+void mcm_confirm_allow(const struct mcm *m, struct mcm_client *c, uint64_t bytes);
 /* Both tables locked: the rest of the segment's objects get this result. */
 void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_result result);
 
-/* For the monitor: when no segment is unproven any more, the state is an ordinary one. */
+/* For the monitor: drop the objects that were not compared in time; when no segment is unproven any more, the state is
+ * an ordinary one. */
 void mcm_confirm_tick(struct mcm *m);
 
 #endif

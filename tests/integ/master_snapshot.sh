@@ -104,14 +104,25 @@ kills() {
 	ctl snapshot restore "$id" >/dev/null
 }
 
+graces() {
+	grep -c "grace period after the start is over" "$tmp/master.log" || true
+}
+
+grace_is_over() {
+	[ "$(graces)" -gt "$1" ]
+}
+
 # an owner and master "two" run; after this master "six" does
 crashes() {
-	local i
+	local i was
 	echo "a kill: the owner compares the objects with its memory"
 	ctl put new "$tmp/value"
 	kill_pid "$MASTER_PID"
+	was=$(graces)
 	start three
 	compared "(0 proven, $((OBJECTS + 1)) compared) gone=0 "
+	grep -q "comparing our memory with the objects of a snapshot failed, will retry" "$tmp/node.log" ||
+		fail "the owner has compared once"
 	all_there || fail "objects are missing"
 	fails ctl get new -
 	grep -q 'no such object' "$tmp/fails.out" || fail "$(cat "$tmp/fails.out")"
@@ -119,6 +130,8 @@ crashes() {
 
 	echo "a kill after the memory was reused: changed objects are dropped"
 	ctl snapshot create >/dev/null
+	# Before that, no memory of the removed objects is reused.
+	wait_for 20 grace_is_over "$was"
 	for ((i = 0; i < OBJECTS; i += 2)); do
 		ctl rm --force "k$i"
 	done
@@ -141,8 +154,11 @@ crashes() {
 
 	echo "a kill while the owner compares: the next master begins again"
 	kill_pid "$MASTER_PID"
-	MC_FAULTS=snapshot.confirm=kill start five
-	wait_for 20 gone "$MASTER_PID"
+	# The owner may ask for the first batch before the start is complete.
+	spawn master env MC_FAULTS=snapshot.confirm=kill "$top_builddir/master/mooncake_master" --rpc_port="${MASTER##*:}" \
+		--metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/five" --enable_snapshot --enable_snapshot_restore \
+		--snapshot_object_store_type="$type" --client_ttl=5
+	wait_for 20 gone "$SPAWNED"
 	start five
 	compared " gone=[0-9]* ([0-9]* changed, 0 unreadable, 0 without"
 	none_wrong
@@ -163,14 +179,16 @@ crashes() {
 }
 
 check() {
-	local i node at id
+	local i node at id faults
 	free_port at
 	MASTER=127.0.0.1:$at
 	free_port at
 	MASTER_HTTP=127.0.0.1:$at
 	start one
 	free_port at
-	spawn node "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" --master_server_address="$MASTER" \
+	# The owner compares again after each of these errors.
+	faults=client.confirm.read=error:ENOMEM@2,client.confirm.read=error:EIO@5
+	spawn node env "MC_FAULTS=$faults" "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" --master_server_address="$MASTER" \
 		--global_segment_size=64MB
 	node=$SPAWNED
 	wait_for 20 node_back

@@ -62,6 +62,7 @@ static mcs_t *open_at(const char *masters, uint64_t segment)
 {
 	struct mcs_conf conf;
 	mcs_t *s = NULL;
+	int r;
 
 	mcs_conf_init(&conf);
 	conf.master = masters;
@@ -70,8 +71,9 @@ static mcs_t *open_at(const char *masters, uint64_t segment)
 	conf.timeout_ms = 10000;
 	conf.setup_timeout_ms = 300;
 	conf.segment_identity = segment ? identity : NULL;
-	if (mcs_open(&conf, &s) < 0)
-		fail_msg("mcs_open: %s", mcs_error_detail(-1));
+	r = mcs_open(&conf, &s);
+	if (r < 0)
+		fail_msg("mcs_open: %s", mcs_error_detail(r));
 	return s;
 }
 

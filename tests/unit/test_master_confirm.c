@@ -171,6 +171,14 @@ static void batches_count_one_by_one(void **state)
 	fx_down(&fx);
 }
 
+static void beats(struct fixture *fx, unsigned seconds)
+{
+	for (unsigned i = 0; i < seconds; i++) {
+		fx_beat(fx, owner1);
+		fx_advance(fx, 1000);
+	}
+}
+
 /* Requests wait as long as for an owner that does not return; the comparison goes on. */
 static void waiting_ends_with_the_grace_period(void **state)
 {
@@ -179,15 +187,74 @@ static void waiting_ends_with_the_grace_period(void **state)
 
 	(void)state;
 	restored(&fx, 3, SIZE, "notes");
+	fx.m->conf.client_forget_ttl = 2000000;
 	attach(&fx);
-	for (unsigned i = 0; i < 1100; i++) {
-		fx_beat(&fx, owner1);
-		fx_advance(&fx, 1000);
-	}
+	beats(&fx, 1100);
 	assert_int_equal(fx_stat(&fx, "k0", NULL), -MC_ENOOBJECT);
 	reply = confirm(&fx, 0, 0, 0);
 	assert_int_equal(confirm(&fx, reply.number, 3, 3).left, 0);
 	assert_int_equal(fx_stat(&fx, "k0", NULL), 0);
+	fx_down(&fx);
+}
+
+/* An owner whose mover hangs loses the objects that it has not compared, and its memory takes objects again. */
+static void a_comparison_without_progress_ends(void **state)
+{
+	enum { N = 2 * MCM_CONFIRM_ITEMS };
+	int64_t unreadable = copies("result=\"unreadable\"");
+	struct mcp_confirm_reply reply;
+	struct fixture fx;
+	char last[16];
+
+	(void)state;
+	restored(&fx, N, 64, "notes");
+	snprintf(last, sizeof(last), "k%u", N - 1);
+	attach(&fx);
+	reply = confirm(&fx, 0, 0, 0);
+	beats(&fx, 550);
+	/* An answer is progress, a request without one is not. */
+	reply = confirm(&fx, reply.number, MCM_CONFIRM_ITEMS, N);
+	beats(&fx, 550);
+	assert_int_equal(confirm(&fx, 0, 0, 0).number, reply.number);
+	assert_int_equal(fx_put(&fx, "new", 64, 0), -MC_ENOTREADY);
+	beats(&fx, 100);
+	assert_int_equal(confirm(&fx, reply.number, MCM_CONFIRM_ITEMS, N).left, 0);
+	assert_int_equal(mcm_segment_state(fx.m->segments.at[0]), MCP_SEG_OK);
+	assert_int_equal(fx_stat(&fx, "k0", NULL), 0);
+	assert_int_equal(fx_stat(&fx, last, NULL), -MC_ENOOBJECT);
+	assert_int_equal(mcm_index_count(&fx.m->index), N - MCM_CONFIRM_ITEMS);
+	assert_int_equal(copies("result=\"unreadable\""), unreadable + MCM_CONFIRM_ITEMS);
+	assert_int_equal(fx_put(&fx, "new", 64, 0), 0);
+	jx_again(&fx);
+	jx_attach(&fx, 1, MIB);
+	assert_int_equal(fx_stat(&fx, "k0", NULL), 0);
+	assert_int_equal(fx_stat(&fx, last, NULL), -MC_ENOOBJECT);
+	fx_down(&fx);
+}
+
+/* A repeated CONFIRM finds the segment hidden; before it ends, the owner mounts the segment again. */
+static void a_mount_during_a_confirm_ends_no_comparison(void **state)
+{
+	struct mcp_confirm_reply reply;
+	struct mcm_segment *s;
+	struct fixture fx;
+
+	(void)state;
+	restored(&fx, 3, SIZE, "notes");
+	attach(&fx);
+	reply = confirm(&fx, 0, 0, 0);
+	s = fx.m->segments.at[0];
+	mcm_segments_set_silent(&fx.m->segments, s, true);
+	assert_int_equal(confirm(&fx, reply.number, 3, 3).left, 0);
+	attach(&fx);
+	mcm_confirm_finish(fx.m, s, segment1);
+	assert_int_equal(mcm_segment_state(s), MCP_SEG_CONFIRMING);
+	/* An owner that was silent is not awaited. */
+	assert_int_equal(fx_stat(&fx, "k1", NULL), -MC_ENOOBJECT);
+	assert_int_equal(confirm(&fx, reply.number, 3, 0).left, 0);
+	assert_int_equal(mcm_segment_state(s), MCP_SEG_OK);
+	assert_int_equal(fx_stat(&fx, "k0", NULL), -MC_ENOOBJECT);
+	assert_int_equal(fx_stat(&fx, "k1", NULL), 0);
 	fx_down(&fx);
 }
 
@@ -330,6 +397,8 @@ int main(void)
 		cmocka_unit_test(no_object_is_found_before_it_is_confirmed),
 		cmocka_unit_test(batches_count_one_by_one),
 		cmocka_unit_test(waiting_ends_with_the_grace_period),
+		cmocka_unit_test(a_comparison_without_progress_ends),
+		cmocka_unit_test(a_mount_during_a_confirm_ends_no_comparison),
 		cmocka_unit_test(a_comparison_is_not_forgotten),
 		cmocka_unit_test(no_comparison_without_fences),
 		cmocka_unit_test(an_owner_that_cannot_compare_loses_the_objects),
