@@ -166,10 +166,13 @@ static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, cons
 	r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
 			   noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
 	MC_FAULT_POINT("mcfs.rename.moved");
-	if (r == 0)
+	/* A look-up with a new key must find the writers. */
+	if (r == 0) {
+		r = mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
 		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	}
 	mcfs_inode_move_end(&op->fs->inodes);
-	return r < 0 ? r : mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
+	return r;
 }
 
 static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
