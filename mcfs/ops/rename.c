@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/log.h"
 #include "mcfs/handle.h"
 #include "mcfs/write/hold.h"
 #include "mcfs/ops/ops.h"
@@ -175,6 +176,20 @@ static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, con
 	return r;
 }
 
+/* The answer @r of the master is lost, and the master may have renamed the directory: 0, if it has only its new name. */
+static int find_renamed(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, int r)
+{
+	struct mcfs_found found;
+
+	if (r != -MCS_ERPC && r != -MCS_ETIMEDOUT)
+		return r;
+	op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(op->fs));
+	if (mcs_errno(mcfs_find_dir(op, from, &found)) != ENOENT || mcfs_find_dir(op, to, &found) < 0)
+		return r;
+	mc_info("mcfs", "the answer to the rename of a directory is lost, and it has the new name");
+	return 0;
+}
+
 /* Files being written below @from move along without being published, as those of rename_file() that are others'. */
 static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace,
 			   const struct mcfs_hold *hold)
@@ -184,7 +199,9 @@ static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, cons
 	mcfs_inode_move_begin(&op->fs->inodes);
 	r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
 			   noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
-	MC_FAULT_POINT("mcfs.rename.moved");
+	if (r == 0)
+		r = mc_fault("mcfs.rename.moved");
+	r = find_renamed(op, from, to, r);
 	/* A look-up with a new key must find the writers. */
 	if (r == 0) {
 		r = mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
