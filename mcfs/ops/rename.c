@@ -176,7 +176,7 @@ static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, con
 	return r;
 }
 
-/* The answer @r of the master is lost, and the master may have renamed the directory: 0, if it has only its new name. */
+/* The answer @r of the master is lost, and it may have renamed the directory: 0, if that has only its new name. */
 static int find_renamed(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, int r)
 {
 	struct mcfs_found found;

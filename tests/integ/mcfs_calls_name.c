@@ -295,6 +295,33 @@ static void names_are_changed_while_their_directory_is_renamed(void)
 	}
 }
 
+/* The entries that a listing gives after the rename lead to the present names. */
+static void directories_are_renamed_while_they_are_listed(void)
+{
+	char path[64];
+	struct dirent *e;
+	unsigned n = 0;
+	DIR *d;
+
+	CHECK(mkdir("a", 0755) == 0);
+	for (int i = 0; i < 600; i++) {
+		(void)snprintf(path, sizeof(path), "a/%0*d", 40, i);
+		CHECK(mkdir(path, 0755) == 0);
+	}
+	d = opendir("a");
+	CHECK(d && readdir(d) && rename("a", "b") == 0);
+	while ((e = readdir(d)))
+		if (strlen(e->d_name) == 40) {
+			(void)snprintf(path, sizeof(path), "b/%.40s/f", e->d_name);
+			put_text(path, "x");
+		}
+	absent("a");
+	rewinddir(d);
+	while ((e = readdir(d)))
+		n += strlen(e->d_name) == 40;
+	CHECK(n == 600 && closedir(d) == 0);
+}
+
 static unsigned count_entries(DIR *d, const char *find, unsigned char *ret_type)
 {
 	struct dirent *e;
@@ -626,6 +653,7 @@ const struct call_case name_cases[] = {
 	{ "directories_are_renamed_with_their_contents", directories_are_renamed_with_their_contents },
 	{ "directories_are_renamed_in_use", directories_are_renamed_in_use },
 	{ "files_are_found_while_their_directory_is_renamed", files_are_found_while_their_directory_is_renamed },
+	{ "directories_are_renamed_while_they_are_listed", directories_are_renamed_while_they_are_listed },
 	{ "names_are_changed_while_their_directory_is_renamed", names_are_changed_while_their_directory_is_renamed },
 	{ "names_of_all_kinds", names_of_all_kinds },
 	{ "long_paths", long_paths },
