@@ -551,22 +551,24 @@ uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in)
 void mcfs_inode_move_begin(struct mcfs_inodes *t)
 {
 	MC_LOCKED(&t->lock);
-	t->moving++;
+	t->moves_begun++;
 }
 
 void mcfs_inode_move_end(struct mcfs_inodes *t)
 {
 	MC_LOCKED(&t->lock);
-	t->moving--;
+	t->moves_ended++;
 	pthread_cond_broadcast(&t->move_ended);
 }
 
 bool mcfs_inode_moved_since(struct mcfs_inodes *t, uint64_t moves, uint64_t deadline)
 {
+	uint64_t begun;
 	int r = 0;
 
 	MC_LOCKED(&t->lock);
-	while (t->moving && r == 0)
+	begun = t->moves_begun;
+	while (t->moves_ended < begun && r == 0)
 		r = mc_cond_wait_until(&t->move_ended, &t->lock, deadline);
 	return t->moves != moves;
 }

@@ -75,9 +75,9 @@ struct mcfs_inodes {
 	size_t nbucket, count;
 	struct mcfs_inode root;
 	struct mc_list moved;		/* inodes that have a moved_key */
-	/* renames of directories: number that run, changed under lock; number after which the inodes have their new
-	 * keys, changed under lock, atomic */
-	unsigned moving;
+	/* renames of directories, changed under lock: numbers of those that have begun and ended, one after the other;
+	 * number after which the inodes have their new keys, atomic */
+	uint64_t moves_begun, moves_ended;
 	uint64_t moves;
 	pthread_cond_t move_ended;
 	/* stands for every node id that the handoff table does not contain; all operations on it fail */
@@ -162,7 +162,8 @@ bool mcfs_inode_is_kernel_size_stale(struct mcfs_inodes *t, const struct mcfs_in
 /* Start time of the complete listing of an open directory that the kernel caches. */
 void mcfs_inode_set_listed(struct mcfs_inodes *t, struct mcfs_inode *in, uint64_t began_ms);
 uint64_t mcfs_inode_listed(struct mcfs_inodes *t, const struct mcfs_inode *in);
-/* Call this pair around a request to the master that renames a directory, and mcfs_inode_move_dir(). */
+/* Call this pair around a request to the master that renames a directory, and mcfs_inode_move_dir(). The caller has the
+ * tree of directories alone (tree.h). */
 void mcfs_inode_move_begin(struct mcfs_inodes *t);
 void mcfs_inode_move_end(struct mcfs_inodes *t);
 /* Number of such renames so far.  A thread that reads it, copies a key and adds an inode with that key finds another
@@ -172,7 +173,7 @@ static inline uint64_t mcfs_inode_moves(const struct mcfs_inodes *t)
 	return __atomic_load_n(&t->moves, __ATOMIC_ACQUIRE);
 }
 /* The master does not know a key that was copied from an inode: did a directory get another name since @moves was
- * counted?  Waits for the end of a rename until @deadline. */
+ * counted?  Waits for the end of a rename that has begun, not of later ones, until @deadline. */
 bool mcfs_inode_moved_since(struct mcfs_inodes *t, uint64_t moves, uint64_t deadline);
 /* Directory @from was renamed to @to, with everything below it; both keys end in '/'. The inodes get their new keys,
  * except files with handles: those with readers know the new one, as after mcfs_inode_move_file(). */

@@ -318,6 +318,7 @@ static int files_start(struct running *run)
 
 	if (r < 0)
 		return r;
+	mcfs_tree_init(&fs->tree);
 	mcfs_open_pins_init(&fs->open_pins);
 	mcfs_locks_init(&fs->locks, (unsigned)fs->conf.max_threads / 2);
 	run->files = true;
@@ -338,6 +339,7 @@ static void files_stop(struct running *run)
 	if (run->files) {
 		mcfs_open_pins_done(&fs->open_pins);
 		mcfs_locks_done(&fs->locks);
+		mcfs_tree_done(&fs->tree);
 		mcfs_inodes_done(&fs->inodes);
 	}
 	run->replies = run->files = false;

@@ -14,6 +14,7 @@
 #include "mcfs/inode.h"
 #include "mcfs/lock.h"
 #include "mcfs/read/open_pins.h"
+#include "mcfs/tree.h"
 #include "mcfs/write/slot.h"
 #include "mcfs/write/version.h"
 #include <mooncake/mcs.h>
@@ -68,6 +69,7 @@ struct mcfs {
 	/* each with its own lock */
 	struct mcfs_version_env versions;
 	struct mcfs_inodes inodes;
+	struct mcfs_tree tree;
 	struct mcfs_open_pins open_pins;
 	struct mcfs_locks locks;
 	struct mcfs_errors errors;

@@ -290,6 +290,7 @@ static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 	op->deadline = op->start_ns + mcfs_timeout_ms(op->fs) * MC_NS_PER_MS;
 	op->claim = always_claims(op->code) ? MCFS_UNLESS_KILLED : MCFS_UNCLAIMED;
 	op->bytes = 0;
+	op->tree = MCFS_TREE_FREE;
 	op->watched = false;
 	/* The previous daemon died while changing the inode's key: the key is unknown. */
 	if (op->in == &op->fs->inodes.lost || op->other == &op->fs->inodes.lost) {
@@ -370,6 +371,31 @@ int64_t mcfs_op_left_ms(const struct mcfs_op *op)
 	return mc_deadline_left_ms(op->deadline);
 }
 
+int mcfs_op_share_tree(struct mcfs_op *op)
+{
+	int r = mcfs_tree_share(&op->fs->tree, op->deadline);
+
+	if (r == 0)
+		op->tree = MCFS_TREE_SHARED;
+	return r;
+}
+
+int mcfs_op_take_tree(struct mcfs_op *op)
+{
+	int r = mcfs_tree_take(&op->fs->tree, op->deadline);
+
+	if (r == 0)
+		op->tree = MCFS_TREE_ALONE;
+	return r;
+}
+
+void mcfs_op_leave_tree(struct mcfs_op *op)
+{
+	if (op->tree)
+		mcfs_tree_leave(&op->fs->tree, op->tree);
+	op->tree = MCFS_TREE_FREE;
+}
+
 /* Take the right to answer. Afterwards no other thread uses @op. */
 static bool op_take(struct mcfs_op *op)
 {
@@ -390,6 +416,8 @@ static bool op_take(struct mcfs_op *op)
 static void op_end(struct mcfs_op *op, int err)
 {
 	op_count(op, err);
+	if (op->tree)
+		mcfs_op_leave_tree(op);
 	if (op->handle)
 		mcfs_handle_unref(op->fs, op->handle);
 	else if (op->in)

@@ -16,6 +16,7 @@
 
 #include "common/list.h"
 #include "mcfs/life/compat.h"
+#include "mcfs/tree.h"
 
 struct mcfs;
 struct mcfs_handle;
@@ -56,6 +57,7 @@ struct mcfs_op {
 	size_t bytes;		/* bytes read or written */
 	uint64_t deadline;	/* on the mc_now_ns() scale */
 	int claim;		/* atomic; enum mcfs_claim */
+	enum mcfs_tree_use tree;
 	bool beginning;		/* atomic; libfuse still uses the request */
 	/* guarded by the interrupts' lock */
 	bool watched, killed;
@@ -94,6 +96,12 @@ static inline bool mcfs_op_claim(struct mcfs_op *op, enum mcfs_claim claim)
 }
 /* Milliseconds until the deadline, for calls of the store; never negative. */
 int64_t mcfs_op_left_ms(const struct mcfs_op *op);
+
+/* Share the tree of directories, or have it alone (tree.h), until the end of @op or mcfs_op_leave_tree(). @op does not
+ * use it yet. 0 or -ETIMEDOUT. */
+int mcfs_op_share_tree(struct mcfs_op *op);
+int mcfs_op_take_tree(struct mcfs_op *op);
+void mcfs_op_leave_tree(struct mcfs_op *op);
 
 /* Each reply function ends @op and drops its references. @err is 0 or negative, also an error of
  * the store. Returns 0, or -ECANCELED if the kernel did not accept the answer. */

@@ -15,7 +15,8 @@ struct mcs_direct;
 /* Any thread: does the master want that? */
 bool mcs_confirm_wanted(struct mcs_direct *s);
 /* Compare the objects that the master asks for, in all segments of this process; there may be none.  The mover's
- * thread.  0; -ECANCELED: @stop is set; or the error of a request: it is wanted again. */
+ * thread.  0; -ECANCELED: @stop is set; or the error of a request, of little memory or of a busy disk: it is wanted
+ * again, from the last batch on. */
 int mcs_confirm(struct mcs_direct *s, struct mc_stop *stop);
 
 #endif

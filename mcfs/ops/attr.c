@@ -169,6 +169,9 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 	if (in->info.generation && size == in->info.size)
 		return 0;
 	mcfs_refresh_limit(op);
+	r = mcfs_op_share_tree(op);
+	if (r < 0)
+		return r;
 	mcfs_inode_key(&fs->inodes, in, &key);
 	(void)mcfs_inode_attrs(&fs->inodes, in, &attrs, &gone);
 	args.key = key.data;
@@ -182,6 +185,8 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 		r = size ? check_generation(in, mcfs_object_info(args.base)) : check_shown(op, in);
 	if (r == 0)
 		r = mcfs_writer_new(&fs->versions, &args, &w);
+	/* From here on a rename waits for the commit or moves the writer along. */
+	mcfs_op_leave_tree(op);
 	if (r == 0)
 		r = mcfs_writer_truncate(w, size, op->ctx.pid, NULL);
 	if (r == 0 && mcfs_op_claim(op, MCFS_UNLESS_KILLED))
@@ -310,8 +315,10 @@ int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mc
 		      const struct mcs_xattr *x, unsigned flags)
 {
 	struct mcfs_key key;
-	int r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ? change_once(op, in, a, x, flags) : -EINTR;
+	int r = mcfs_op_share_tree(op);
 
+	if (r == 0)
+		r = mcfs_op_claim(op, MCFS_UNLESS_KILLED) ? change_once(op, in, a, x, flags) : -EINTR;
 	if (mcs_errno(r) == ENOENT && in->kind == MCS_DIR) {
 		mcfs_inode_key(&op->fs->inodes, in, &key);
 		r = make_marker(op, &key, a, flags);

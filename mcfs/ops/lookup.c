@@ -198,20 +198,24 @@ static void lookup_control(struct mcfs_op *op, fuse_ino_t parent, const char *na
 }
 
 /* Look up a file without a version that is being written on this node: it exists, with its staged
- * size. True: answered. */
-static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
+ * size. 1: answered; -ESTALE: a directory was renamed since @moves was counted. */
+static int lookup_pending(struct mcfs_op *op, const struct mcfs_key *key, uint64_t moves)
 {
 	struct mcfs *fs = op->fs;
 	struct mcfs_writer *w = mcfs_handle_pending(fs, mcfs_key_of(key));
 	struct fuse_entry_param e;
 	struct mcfs_inode *in;
+	int r = 1;
 
 	if (!w)
-		return false;
+		return 0;
 	/* Use a new inode, not the writer's: another writer of this name is another file. */
 	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
 	if (!in) {
 		(void)mcfs_reply_err(op, -ENOMEM);
+	} else if (moves != mcfs_inode_moves(&fs->inodes)) {
+		mcfs_inode_forget(&fs->inodes, in, 1);
+		r = -ESTALE;
 	} else {
 		in->writer_serial = w->serial;
 		mcfs_fill_open_entry(fs, in, w, &e);
@@ -219,7 +223,7 @@ static bool lookup_pending(struct mcfs_op *op, const struct mcfs_key *key)
 			mcfs_inode_forget(&fs->inodes, in, 1);
 	}
 	mcfs_writer_unref(w);
-	return true;
+	return r;
 }
 
 /* Was a directory renamed since @moves was counted?  Then @key becomes the name's present key, perhaps the same: there
@@ -232,12 +236,12 @@ static bool lookup_moved(struct mcfs_op *op, const char *name, uint64_t *moves, 
 	return mcfs_child_key(op->fs, op->in, name, key) == 0;
 }
 
-/* Look the key up in the pool and among the writers; 1: answered. */
+/* Look the key up in the pool and among the writers; 1: answered; -ESTALE: as lookup_pending(). */
 static int lookup_in_pool(struct mcfs_op *op, const char *name, bool pin, uint64_t *moves, struct mcfs_key *key,
 			  struct mcfs_found *found, struct mcfs_object **ret_open)
 {
 	uint32_t commits;
-	int r;
+	int r, answered;
 
 	do {
 		commits = mcfs_commits(&op->fs->versions, key->data, key->len);
@@ -245,8 +249,9 @@ static int lookup_in_pool(struct mcfs_op *op, const char *name, bool pin, uint64
 		MC_FAULT_POINT("mcfs.lookup.looked");
 		if (r < 0 || found->info.kind != MCS_OBJECT)
 			mcfs_open_pins_no_file(&op->fs->open_pins, op->ctx.pid, r < 0);
-		if (is_missing(r) && lookup_pending(op, key))
-			return 1;
+		answered = is_missing(r) ? lookup_pending(op, key, *moves) : 0;
+		if (answered)
+			return answered;
 	} while (is_missing(r) && (commits != mcfs_commits(&op->fs->versions, key->data, key->len) ||
 				   lookup_moved(op, name, moves, key)));
 	return r;

@@ -12,14 +12,16 @@
 #include "mcfs/write/hold.h"
 #include "mcfs/ops/ops.h"
 
-static int child_dir_key(struct mcfs *fs, const struct mcfs_inode *parent, const char *name,
-			 struct mcfs_key *ret)
+/* The key stays valid until the end of @op. */
+static int child_dir_key(struct mcfs_op *op, const char *name, struct mcfs_key *ret)
 {
-	int r = mcfs_child_key(fs, parent, name, ret);
+	int r = mcfs_op_share_tree(op);
 
+	if (r == 0)
+		r = mcfs_child_key(op->fs, op->in, name, ret);
 	if (r < 0)
 		return r;
-	if (fs->flat)
+	if (op->fs->flat)
 		return mc_fail(-EPERM, "keymap=flat has no directories");
 	if (ret->len == MCFS_KEY_MAX)
 		return -ENAMETOOLONG;
@@ -40,7 +42,7 @@ void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_mkdir, parent, NULL))
 		return;
-	r = child_dir_key(op.fs, op.in, name, &key);
+	r = child_dir_key(&op, name, &key);
 	if (r == 0) {
 		mcfs_attrs_new(&op, op.in, MCS_DIR, mode, &attrs);
 		r = mcs_put(op.fs->store, mcfs_key_of(&key), NULL, 0, &opts, mcfs_op_left_ms(&op));
@@ -81,7 +83,7 @@ void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_rmdir, parent, NULL))
 		return;
-	r = child_dir_key(op.fs, op.in, name, &key);
+	r = child_dir_key(&op, name, &key);
 	if (r == 0)
 		r = remove_dir(&op, &key);
 	(void)mcfs_reply_err(&op, r);
@@ -121,7 +123,9 @@ void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_unlink, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, op.in, name, &key);
+	r = mcfs_op_share_tree(&op);
+	if (r == 0)
+		r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0)
 		r = remove_file(&op, &key);
 	(void)mcfs_reply_err(&op, r);
@@ -153,7 +157,9 @@ void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_mknod, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, op.in, name, &key);
+	r = mcfs_op_share_tree(&op);
+	if (r == 0)
+		r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && !mcfs_key_is_object(&key))
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0)

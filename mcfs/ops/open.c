@@ -243,7 +243,7 @@ out:
 	return r;
 }
 
-/* The inode's file under its present name; a directory may get another name meanwhile. */
+/* The inode's file under its present name; for a reader a directory may get another name meanwhile. */
 static int open_named(struct opening *p, bool reads, struct mcfs_key *key, struct mcfs_handle **ret)
 {
 	struct mcfs_inodes *t = &p->op->fs->inodes;
@@ -269,8 +269,11 @@ static int open_object(struct mcfs_op *op, struct mcfs_inode *in, int flags, str
 
 	if (in->kind != MCS_OBJECT)
 		return in->kind == MCS_DIR ? -EISDIR : -ELOOP;
-	mcfs_inode_open_key(&fs->inodes, in, &key);
 	reads = (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC);
+	r = reads ? 0 : mcfs_op_share_tree(op);
+	if (r < 0)
+		return r;
+	mcfs_inode_open_key(&fs->inodes, in, &key);
 	wanted = in->info.generation && (reads || (!(flags & O_TRUNC) && in->info.size));
 	p.retry = mcfs_open_pins_open(&fs->open_pins, mcfs_key_of(&key), op->ctx.pid, in->info.generation, wanted,
 				      &p.pinned);
@@ -417,7 +420,9 @@ void mcfs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_create, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, op.in, name, &key);
+	r = mcfs_op_share_tree(&op);
+	if (r == 0)
+		r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && !mcfs_key_is_object(&key))
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0) {

@@ -56,7 +56,9 @@ struct mcfs_dir {
 	int64_t left_ms;
 	uint64_t next;		/* index of the next entry from the stream */
 	uint64_t max;		/* limit of next, 0: none */
-	struct mcfs_inode *cached;	/* one reference; the kernel caches the listing; NULL: it does not */
+	struct mcfs_inode *in;		/* one reference; NULL: a directory below .mcfs without an inode */
+	uint64_t moves;			/* mcfs_inode_moves() when it had the key */
+	bool cached;			/* the kernel caches the listing */
 	uint64_t opened_ms;
 	struct entry *window;	/* entries of the last answer, in order */
 	size_t nwindow, cap_window;
@@ -102,8 +104,8 @@ void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d)
 	if (!d)
 		return;
 	rewind_stream(d);
-	if (d->cached)
-		mcfs_inode_unref(&fs->inodes, d->cached);
+	if (d->in)
+		mcfs_inode_unref(&fs->inodes, d->in);
 	free(d->window);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -224,10 +226,21 @@ static void dir_listed(struct mcfs_dir *d, const char *comp, size_t len)
 	}
 }
 
+static void dir_copy_key(struct mcfs *fs, struct mcfs_dir *d)
+{
+	if (!d->in)
+		return;
+	d->moves = mcfs_inode_moves(&fs->inodes);
+	mcfs_inode_key(&fs->inodes, d->in, &d->key);
+	memcpy(d->child.data, d->key.data, d->key.len);
+}
+
 static int dir_begin(struct mcfs_op *op, struct mcfs_dir *d)
 {
-	int r = d->pending_too ? collect_pending(op->fs, d) : 0;
+	int r;
 
+	dir_copy_key(op->fs, d);
+	r = d->pending_too ? collect_pending(op->fs, d) : 0;
 	if (r == 0 && d->local)
 		r = mcfs_local_list_open(op->fs->store, mcfs_key_of(&d->key), !d->flat, &d->local_list);
 	else if (r == 0 && !d->nothing)
@@ -394,6 +407,21 @@ static void entry_age(struct fuse_entry_param *e, uint64_t now_ns, uint64_t aske
 	e->entry_timeout = e->entry_timeout > age ? e->entry_timeout - age : 0;
 }
 
+/* Does the directory have another key than its listing? */
+static bool dir_moved(struct mcfs *fs, struct mcfs_dir *d)
+{
+	uint64_t moves = mcfs_inode_moves(&fs->inodes);
+	struct mcfs_key now;
+
+	if (!d->in || moves == d->moves)
+		return false;
+	mcfs_inode_key(&fs->inodes, d->in, &now);
+	if (!mcfs_key_equal(&now, &d->key))
+		return true;
+	d->moves = moves;
+	return false;
+}
+
 static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *e)
 {
 	struct mcfs_found found = { .info = {
@@ -412,6 +440,11 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 	if (a->plus && (e->kind == MCS_DIR || e->generation) &&
 	    mcfs_fill_entry(a->op, key, &found, false, &param, &in) < 0)
 		in = NULL;
+	/* The kernel would make changes through an inode with an outdated key. */
+	if (in && dir_moved(a->op->fs, d)) {
+		mcfs_inode_forget(&a->op->fs->inodes, in, 1);
+		in = NULL;
+	}
 	if (!in) {
 		mcfs_stat_fill(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), &found.info, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
@@ -442,7 +475,7 @@ static int dir_fill(struct answer *a, struct mcfs_dir *d, uint64_t offset)
 	for (;; offset++) {
 		r = entry_at(a->op, d, offset, &e);
 		if (r == 0 && d->cached)
-			mcfs_inode_set_listed(&a->op->fs->inodes, d->cached, d->opened_ms);
+			mcfs_inode_set_listed(&a->op->fs->inodes, d->in, d->opened_ms);
 		/* Return the entries so far; the next call reports the error. */
 		if (r <= 0)
 			return a->len ? 0 : r;
@@ -544,9 +577,10 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino
 		free(d);
 		return NULL;
 	}
+	d->in = in;
+	/* An operation answered early may end after the close. */
 	if (in)
-		mcfs_inode_key(&fs->inodes, in, &d->key);
-	memcpy(d->child.data, d->key.data, d->key.len);
+		mcfs_inode_ref(&fs->inodes, in);
 	d->flat = view || fs->flat;
 	d->top = in == &fs->inodes.root;
 	d->nothing = fs->listed == MCFS_LIST_OFF;
@@ -565,9 +599,7 @@ static void keep_listing(struct mcfs *fs, struct mcfs_inode *in, struct mcfs_dir
 
 	if (!ms || !in || mcfs_inode_is_view(in))
 		return;
-	/* An operation answered early may end after the close. */
-	mcfs_inode_ref(&fs->inodes, in);
-	d->cached = in;
+	d->cached = true;
 	d->opened_ms = mc_now_ms();
 	listed_ms = mcfs_inode_listed(&fs->inodes, in);
 	fi->cache_readdir = 1;

@@ -16,15 +16,33 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/log.h"
 #include "mcfs/handle.h"
 #include "mcfs/write/hold.h"
 #include "mcfs/ops/ops.h"
 
 struct renaming {
 	struct mcfs_op *op;
-	struct mcs_key from, to;
+	const char *name, *to_name;
 	bool noreplace;
+	struct mcfs_key from_key, to_key;
+	struct mcs_key from, to;	/* the same */
 };
+
+/* The keys stay valid while the operation shares the tree of directories, or has it alone. */
+static int copy_keys(struct renaming *rn)
+{
+	const struct mcfs_op *op = rn->op;
+	int r = mcfs_child_key(op->fs, op->in, rn->name, &rn->from_key);
+
+	if (r == 0)
+		r = mcfs_child_key(op->fs, op->other, rn->to_name, &rn->to_key);
+	if (r == 0 && !mcfs_key_is_object(&rn->to_key))
+		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
+	rn->from = mcfs_key_of(&rn->from_key);
+	rn->to = mcfs_key_of(&rn->to_key);
+	return r;
+}
 
 /* The caller's pending writer of the old name: its thread's, otherwise its process's. With a reference. */
 static struct mcfs_writer *find_own(const struct renaming *rn)
@@ -47,17 +65,22 @@ static struct mcfs_writer *find_own(const struct renaming *rn)
 	return found;
 }
 
-static int publish_own(const struct renaming *rn)
+static int publish_own(struct renaming *rn)
 {
 	struct mcfs_writer *own = find_own(rn);
-	int r = own ? mcfs_writer_publish(own, rn->op->deadline) : 0;
+	int r;
 
-	/* A commit may take longer than the operation's deadline, in proportion to the size:
-	 * restart the deadline for the remaining steps. */
-	if (own)
-		rn->op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(rn->op->fs));
+	if (!own)
+		return 0;
+	/* A commit may take longer than the operation's deadline, in proportion to the size: let renames of directories
+	 * pass, and restart the deadline for the remaining steps. */
+	mcfs_op_leave_tree(rn->op);
+	r = mcfs_writer_publish(own, rn->op->deadline);
+	rn->op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(rn->op->fs));
 	mcfs_writer_unref(own);
-	return r;
+	if (r == 0)
+		r = mcfs_op_share_tree(rn->op);
+	return r < 0 ? r : copy_keys(rn);
 }
 
 /* A file without a version only changes its name; its close publishes it there. */
@@ -92,31 +115,28 @@ static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 	return mcfs_hold_rename(hold, rn->from, rn->to, now);
 }
 
-static int rename_file(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to,
-		       bool noreplace)
+static int rename_file(struct renaming *rn)
 {
+	struct mcfs_op *op = rn->op;
 	const bool immutable = mcfs_live(&op->fs->conf.immutable);
-	const struct mcs_key both[] = { mcfs_key_of(from), mcfs_key_of(to) };
-	struct renaming rn = {
-		.op = op, .from = both[0], .to = both[1], .noreplace = noreplace || immutable,
-	};
 	struct mcfs_found found;
 	struct mcfs_hold hold;
 	int r;
 
-	if (immutable && !noreplace) {
-		r = mcfs_find(op, to, &found);
+	if (immutable && !rn->noreplace) {
+		r = mcfs_find(op, &rn->to_key, &found);
 		if (r == 0)
 			return -EPERM;
 		if (mcs_errno(r) != ENOENT)
 			return r;
 	}
-	r = publish_own(&rn);
+	rn->noreplace |= immutable;
+	r = publish_own(rn);
 	if (r == 0)
-		r = mcfs_hold_begin(&hold, &op->fs->versions, both, 2, op->deadline);
+		r = mcfs_hold_begin(&hold, &op->fs->versions, (struct mcs_key[]){ rn->from, rn->to }, 2, op->deadline);
 	if (r < 0)
 		return r;
-	r = rename_held(&rn, &hold);
+	r = rename_held(rn, &hold);
 	mcfs_hold_end(&hold);
 	return r;
 }
@@ -156,6 +176,20 @@ static int rename_dir_alone(struct mcfs_op *op, const struct mcfs_key *from, con
 	return r;
 }
 
+/* The answer @r of the master is lost, and it may have renamed the directory: 0, if that has only its new name. */
+static int find_renamed(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, int r)
+{
+	struct mcfs_found found;
+
+	if (r != -MCS_ERPC && r != -MCS_ETIMEDOUT)
+		return r;
+	op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(op->fs));
+	if (mcs_errno(mcfs_find_dir(op, from, &found)) != ENOENT || mcfs_find_dir(op, to, &found) < 0)
+		return r;
+	mc_info("mcfs", "the answer to the rename of a directory is lost, and it has the new name");
+	return 0;
+}
+
 /* Files being written below @from move along without being published, as those of rename_file() that are others'. */
 static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, const struct mcfs_key *to, bool noreplace,
 			   const struct mcfs_hold *hold)
@@ -165,18 +199,48 @@ static int rename_dir_held(struct mcfs_op *op, const struct mcfs_key *from, cons
 	mcfs_inode_move_begin(&op->fs->inodes);
 	r = mcs_rename_dir(op->fs->store, mcfs_key_of(from), mcfs_key_of(to),
 			   noreplace ? MCS_RENAME_NOREPLACE : 0, NULL, mcfs_op_left_ms(op));
-	MC_FAULT_POINT("mcfs.rename.moved");
 	if (r == 0)
+		r = mc_fault("mcfs.rename.moved");
+	r = find_renamed(op, from, to, r);
+	/* A look-up with a new key must find the writers. */
+	if (r == 0) {
+		r = mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
 		mcfs_inode_move_dir(&op->fs->inodes, mcfs_key_of(from), mcfs_key_of(to));
+	}
 	mcfs_inode_move_end(&op->fs->inodes);
-	return r < 0 ? r : mcfs_hold_rename_below(hold, mcfs_key_of(from), mcfs_key_of(to));
+	return r;
 }
 
-static int rename_dir(struct mcfs_op *op, struct mcfs_key *from, struct mcfs_key *to, bool noreplace)
+/* Commits may take long: wait for those that run before others wait for the end of this rename. */
+static int wait_for_commits(struct mcfs_op *op, struct mcfs_key *from)
 {
 	struct mcfs_hold hold;
 	int r;
 
+	if (from->len == MCFS_KEY_MAX)
+		return -ENAMETOOLONG;
+	from->data[from->len++] = '/';
+	r = mcfs_hold_begin_below(&hold, &op->fs->versions, mcfs_key_of(from), op->deadline);
+	mcfs_hold_end(&hold);
+	return r;
+}
+
+static int rename_dir(struct renaming *rn)
+{
+	struct mcfs_key *from = &rn->from_key, *to = &rn->to_key;
+	const bool noreplace = rn->noreplace;
+	struct mcfs_op *op = rn->op;
+	struct mcfs_hold hold;
+	int r;
+
+	mcfs_op_leave_tree(op);
+	r = wait_for_commits(op, from);
+	if (r == 0)
+		r = mcfs_op_take_tree(op);
+	if (r == 0)
+		r = copy_keys(rn);
+	if (r < 0)
+		return r;
 	if (from->len == MCFS_KEY_MAX || to->len == MCFS_KEY_MAX)
 		return -ENAMETOOLONG;
 	from->data[from->len++] = '/';
@@ -219,31 +283,31 @@ static int is_dir(struct mcfs_op *op, const struct mcfs_key *key)
 	return r < 0 ? r : found.info.kind == MCS_DIR;
 }
 
+static int rename_named(struct renaming *rn)
+{
+	int r = mcfs_op_share_tree(rn->op);
+
+	if (r == 0)
+		r = copy_keys(rn);
+	if (r < 0)
+		return r;
+	if (mcfs_key_equal(&rn->from_key, &rn->to_key))
+		return rename_to_itself(rn->op, &rn->from_key, rn->noreplace);
+	r = is_dir(rn->op, &rn->from_key);
+	if (r < 0)
+		return r;
+	return r ? rename_dir(rn) : rename_file(rn);
+}
+
 void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to_parent,
 		    const char *to_name, unsigned flags)
 {
-	struct mcfs_key from, to;
 	struct mcfs_op op;
-	int r;
+	struct renaming rn = {
+		.op = &op, .name = name, .to_name = to_name, .noreplace = flags & RENAME_NOREPLACE,
+	};
 
 	if (!mcfs_op_begin_two(&op, req, MCFS_OP_rename, parent, to_parent))
 		return;
-	r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
-	if (r == 0)
-		r = mcfs_child_key(op.fs, op.in, name, &from);
-	if (r == 0)
-		r = mcfs_child_key(op.fs, op.other, to_name, &to);
-	if (r == 0 && !mcfs_key_is_object(&to))
-		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
-	if (r == 0 && mcfs_key_equal(&from, &to)) {
-		(void)mcfs_reply_err(&op, rename_to_itself(&op, &from, flags & RENAME_NOREPLACE));
-		return;
-	}
-	if (r == 0)
-		r = is_dir(&op, &from);
-	if (r > 0)
-		r = rename_dir(&op, &from, &to, flags & RENAME_NOREPLACE);
-	else if (r == 0)
-		r = rename_file(&op, &from, &to, flags & RENAME_NOREPLACE);
-	(void)mcfs_reply_err(&op, r);
+	(void)mcfs_reply_err(&op, flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : rename_named(&rn));
 }

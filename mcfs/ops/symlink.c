@@ -22,7 +22,9 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 
 	if (!mcfs_op_begin(&op, req, MCFS_OP_symlink, parent, NULL))
 		return;
-	r = mcfs_child_key(op.fs, op.in, name, &key);
+	r = mcfs_op_share_tree(&op);
+	if (r == 0)
+		r = mcfs_child_key(op.fs, op.in, name, &key);
 	if (r == 0 && !mcfs_key_is_object(&key))
 		r = mc_fail(-EINVAL, "an object's key is not empty and does not end in '/'");
 	if (r == 0) {

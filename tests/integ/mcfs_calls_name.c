@@ -228,6 +228,100 @@ static void files_are_found_while_their_directory_is_renamed(void)
 	holds_text("a/s/f", "x");
 }
 
+/* One round of changes; all of them succeed. */
+static void change_names(unsigned n)
+{
+	char text[32], name[32];
+	int fd;
+
+	(void)snprintf(text, sizeof(text), "%08u", n);
+	(void)snprintf(name, sizeof(name), "f%u", n);
+	put_text(name, text);
+	fd = opened("w", O_WRONLY);
+	wrote(fd, text, 8);
+	CHECK(close(fd) == 0);
+	(void)snprintf(name, sizeof(name), "d%u", n);
+	CHECK(mkdir(name, 0755) == 0);
+	(void)snprintf(name, sizeof(name), "l%u", n);
+	CHECK(symlink(text, name) == 0 && truncate("w", n % 2 ? 8 : 7) == 0 && chmod("w", n % 2 ? 0600 : 0644) == 0);
+	/* without a version until its last close ends */
+	CHECK(close(opened("e", O_WRONLY | O_CREAT)) == 0 && unlink("e") == 0);
+	put_text("u", text);
+	CHECK(rename("u", "v") == 0 && unlink("v") == 0);
+	if (n % 2) {
+		(void)snprintf(name, sizeof(name), "d%u", n);
+		CHECK(rmdir(name) == 0);
+	}
+}
+
+/* A process in the directory changes its files at any time, and nothing stays below the other name. */
+static void names_are_changed_while_their_directory_is_renamed(void)
+{
+	int here = open(".", O_RDONLY | O_DIRECTORY), status = 0;
+	char name[32], text[32];
+	struct stat st;
+	unsigned n = 0;
+	pid_t pid;
+
+	CHECK(here >= 0 && mkdir("a", 0755) == 0);
+	put_text("a/w", "00000000");
+	pid = fork();
+	if (pid == 0) {
+		for (int i = 0; i < 2000; i++)
+			CHECK(rename(i % 2 ? "b" : "a", i % 2 ? "a" : "b") == 0);
+		_exit(0);
+	}
+	CHECK(pid > 0 && chdir("a") == 0);
+	while (waitpid(pid, &status, WNOHANG) == 0 || !n)
+		change_names(n++);
+	CHECK(status == 0 && fchdir(here) == 0 && close(here) == 0);
+	absent("b");
+	(void)snprintf(text, sizeof(text), "%08u", n - 1);
+	text[(n - 1) % 2 ? 8 : 7] = '\0';
+	holds_text("a/w", text);
+	absent("a/u");
+	absent("a/v");
+	for (unsigned i = 0; i < n; i++) {
+		(void)snprintf(text, sizeof(text), "%08u", i);
+		(void)snprintf(name, sizeof(name), "a/f%u", i);
+		holds_text(name, text);
+		(void)snprintf(name, sizeof(name), "a/l%u", i);
+		CHECK(lstat(name, &st) == 0 && S_ISLNK(st.st_mode));
+		(void)snprintf(name, sizeof(name), "a/d%u", i);
+		if (i % 2)
+			absent(name);
+		else
+			CHECK(stat(name, &st) == 0 && S_ISDIR(st.st_mode));
+	}
+}
+
+/* The entries that a listing gives after the rename lead to the present names. */
+static void directories_are_renamed_while_they_are_listed(void)
+{
+	char path[64];
+	struct dirent *e;
+	unsigned n = 0;
+	DIR *d;
+
+	CHECK(mkdir("a", 0755) == 0);
+	for (int i = 0; i < 600; i++) {
+		(void)snprintf(path, sizeof(path), "a/%0*d", 40, i);
+		CHECK(mkdir(path, 0755) == 0);
+	}
+	d = opendir("a");
+	CHECK(d && readdir(d) && rename("a", "b") == 0);
+	while ((e = readdir(d)))
+		if (strlen(e->d_name) == 40) {
+			(void)snprintf(path, sizeof(path), "b/%.40s/f", e->d_name);
+			put_text(path, "x");
+		}
+	absent("a");
+	rewinddir(d);
+	while ((e = readdir(d)))
+		n += strlen(e->d_name) == 40;
+	CHECK(n == 600 && closedir(d) == 0);
+}
+
 static unsigned count_entries(DIR *d, const char *find, unsigned char *ret_type)
 {
 	struct dirent *e;
@@ -559,6 +653,8 @@ const struct call_case name_cases[] = {
 	{ "directories_are_renamed_with_their_contents", directories_are_renamed_with_their_contents },
 	{ "directories_are_renamed_in_use", directories_are_renamed_in_use },
 	{ "files_are_found_while_their_directory_is_renamed", files_are_found_while_their_directory_is_renamed },
+	{ "directories_are_renamed_while_they_are_listed", directories_are_renamed_while_they_are_listed },
+	{ "names_are_changed_while_their_directory_is_renamed", names_are_changed_while_their_directory_is_renamed },
 	{ "names_of_all_kinds", names_of_all_kinds },
 	{ "long_paths", long_paths },
 	{ "symbolic_links", symbolic_links },

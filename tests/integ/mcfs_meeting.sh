@@ -87,3 +87,24 @@ sys.exit(size != [1000])
 EOF
 unmount "$tmp/mnt2"
 wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"
+
+# The master renames a directory, but its answer is lost.
+MC_FAULTS=mcfs.rename.moved=error:MC_ERPC@1,mcfs.rename.moved=error:MC_ETIMEDOUT@2 \
+	start_standalone "$tmp/mnt6" --global_segment_size=64MiB
+timeout 60 python3 - "$tmp/mnt6" <<'EOF' || fail "a directory whose rename was not answered"
+import os, sys
+os.chdir(sys.argv[1])
+os.makedirs("a/s")
+here = os.open("a/s", os.O_RDONLY)
+with open("a/s/f", "w") as f:
+    f.write("half")
+    f.flush()
+    os.rename("a", "b")
+    os.rename("b/s", "b/t")
+    f.write("+half")
+assert open("b/t/f").read() == "half+half"
+os.close(os.open("new", os.O_WRONLY | os.O_CREAT, dir_fd=here))
+assert sorted(os.listdir("b/t")) == ["f", "new"] and os.listdir("b") == ["t"] and not os.path.exists("a")
+EOF
+unmount "$tmp/mnt6"
+wait_for 15 gone "$MCFS_PID" || fail "mcfs does not end when it is unmounted"

@@ -131,6 +131,7 @@ static void mount_up(struct mcfs *fs)
 		r = mcfs_inodes_init(&fs->inodes);
 	if (r < 0)
 		die("mount", r);
+	mcfs_tree_init(&fs->tree);
 	mcfs_open_pins_init(&fs->open_pins);
 	mcfs_locks_init(&fs->locks, 16);
 	r = mcfs_reply_init(fs);
@@ -143,6 +144,7 @@ static void mount_down(struct mcfs *fs)
 	mcfs_reply_done(fs);
 	mcfs_open_pins_done(&fs->open_pins);
 	mcfs_locks_done(&fs->locks);
+	mcfs_tree_done(&fs->tree);
 	mcfs_inodes_done(&fs->inodes);
 	mcfs_version_env_done(&fs->versions);
 	mcfs_pool_free(fs->pool);
