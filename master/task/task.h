@@ -65,12 +65,13 @@ struct mcm_task {
 	uint64_t retry_ms;
 	struct mcm_slice slice;		/* progress of evictions for its copies */
 	uint64_t stuck_ms;		/* drain: since when no segment takes its objects; 0: one does */
+	bool no_room;			/* drain: no segment had room for an object, and no copy has begun since */
 	uint64_t turn;			/* eviction task: number of its last round */
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
-	uint64_t began_ms;		/* the master's clock; begin of the wait for a client */
+	uint64_t began_ms;		/* the master's clock; begin of the wait for a client, last begin or end of a copy */
 	uint64_t succeeded, failed, blocked, bytes, total;
-	uint64_t spare;			/* of failed: objects that every other segment has */
+	uint64_t spare;			/* of failed: objects with a copy on another node */
 	unsigned active;		/* running copies, and other users that keep the struct allocated */
 	bool drained;			/* successful drain whose sources still accept no objects */
 	struct mcp_id client;
