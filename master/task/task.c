@@ -78,6 +78,7 @@ void mcm_tasks_done(struct mcm *m)
 
 	list_free(&ts->active);
 	list_free(&ts->finished);
+	free(ts->loss);
 	mc_stop_done(&ts->stop);
 	pthread_mutex_destroy(&ts->lock);
 }
@@ -294,6 +295,8 @@ static void task_add(struct mcm *m, struct mcm_task *t)
 	mc_metric_add(&created, 1);
 	mc_metric_add(&running, 1);
 	t->total = mcm_task_left(m, t);
+	/* Those of an earlier drain do not count. */
+	(void)mcm_drain_losses(m, t);
 	mcm_task_keep(m, t);
 }
 

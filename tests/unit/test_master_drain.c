@@ -182,12 +182,70 @@ static void a_drain_without_room_ends(void **state)
 	fx_down(&fx);
 }
 
+/* A source that goes with objects makes the drain fail; one that goes when it is empty does not. */
+static void a_source_that_goes_is_no_success(void **state)
+{
+	struct mcm_session *other;
+	struct mcp_id id;
+	struct fixture fx;
+	struct mcm_task t;
+	uint64_t lost;
+
+	(void)state;
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), 0);
+	other = fx_session(&fx, 2);
+	assert_int_equal(fx_mount(&fx, 2, 2, 1, 8 * MIB, NULL), 0);
+	id = drain(&fx, "seg-1", NULL);
+	assert_int_equal(mcm_unmount(fx.m, fx.s->client, (struct mcp_id){ 7, 1 }, &lost), 0);
+	assert_int_equal(lost, 2);
+	fx_advance(&fx, 100);
+	mcm_tasks_tick(fx.m);
+	t = look(&fx, id);
+	assert_int_equal(t.status, MCP_TASK_FAILED);
+	assert_non_null(strstr(t.message, "2 objects were lost with their node"));
+
+	/* The loss counts once. */
+	assert_int_equal(fx_mount(&fx, 1, 1, 9, 8 * MIB, NULL), 0);
+	assert_int_equal(fx_put(&fx, "c", 1000, 0), 0);
+	id = drain(&fx, "seg-1", NULL);
+	pass(&fx, 1, 1 << 2);
+	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
+	assert_int_equal(mcm_task_cancel(fx.m, id, &t.status), 0);
+
+	/* Its owner is silent, and then forgotten. */
+	assert_int_equal(fx_put(&fx, "d", 1000, 0), 0);
+	assert_int_equal(fx_put(&fx, "e", 1000, 0), 0);
+	assert_true(seg(&fx, 1)->objects > 0);
+	id = drain(&fx, "seg-1", NULL);
+	for (unsigned i = 0; i < 30; i++) {
+		fx_advance(&fx, 1000);
+		fx_beat(&fx, (struct mcp_id){ 7, 2 });
+		mcm_tasks_tick(fx.m);
+	}
+	t = look(&fx, id);
+	assert_int_equal(t.status, MCP_TASK_RUNNING);
+	assert_string_equal(t.message, "the node of seg-1 does not answer");
+	for (unsigned i = 0; i < 700; i++) {
+		fx_advance(&fx, 1000);
+		fx_beat(&fx, (struct mcp_id){ 7, 2 });
+		mcm_tasks_tick(fx.m);
+	}
+	t = look(&fx, id);
+	assert_int_equal(t.status, MCP_TASK_FAILED);
+	assert_non_null(strstr(t.message, "objects were lost with their node"));
+	fx_session_end(&fx, other);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_copy_of_the_same_node_is_no_comfort),
 		cmocka_unit_test(a_copy_of_another_node_is),
 		cmocka_unit_test(a_drain_without_room_ends),
+		cmocka_unit_test(a_source_that_goes_is_no_success),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
