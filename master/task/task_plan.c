@@ -89,6 +89,13 @@ static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c
 	return true;
 }
 
+/* Objects that leave a disk for memory would soon be evicted for each other, from there as well: a drain of a disk
+ * uses memory that is free. */
+static bool drains_disk(const struct mcm_plan *p, const struct mcm_copy_spec *c)
+{
+	return p->t->type == MCP_TASK_DRAIN && mcm_segment(&p->m->segments, c->from.segment)->medium == MCP_MEDIUM_DISK;
+}
+
 static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_segment *s,
 			   uint64_t len, double mean)
 {
@@ -97,6 +104,8 @@ static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec 
 	if (t->type == MCM_TASK_OFFLOAD ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
 		return false;
 	if (!target_suits(t, c, s, len))
+		return false;
+	if (drains_disk(p, c) && !mcm_evict_stays_below(p->m, s, len))
 		return false;
 	if (t->type == MCP_TASK_REBALANCE &&
 	    (double)(mcm_load_relaxed(&s->used) + len) / (double)s->size > mean + REBALANCE_SPREAD / 2)
@@ -172,11 +181,12 @@ static int copy_evict(const struct mcm_plan *p, struct mcm_segment *s, uint64_t 
 	return r;
 }
 
-/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
+/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks, and drains of
+ * disks, evict nothing. */
 static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c, struct mcm_extent *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE &&
-		     (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
+		     !drains_disk(p, c) && (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
 	uint64_t len = mcm_object_reserve(c->size) + (c->record_len ? MCP_DISK_RECORD_HEAD + c->record_len : 0);
 	struct mcm_segment *s[TARGET_TRIES];
 	unsigned n = targets_of(p, c, len, s), i;
@@ -414,6 +424,7 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	/* A copy on a disk is not needed when there is one in memory. */
 	if (fits && s->medium == MCP_MEDIUM_DISK && mcm_object_in_memory(o)) {
 		p->t->succeeded++;
+		p->t->began_ms = mcm_now_ms(p->m);
 		mcm_object_retire_copy(p->m, sh, v->slot, c.from);
 		fits = false;
 	}
