@@ -114,8 +114,9 @@ static void failed_objects(struct mcm *m, struct mcm_task *t)
 		snprintf(t->message, sizeof(t->message),
 			 "%llu objects stay; none is lost when the node ends: each has a copy on another node", failed);
 	else if (spare)
-		snprintf(t->message, sizeof(t->message), "%llu objects stay, %llu of them with a copy on another node: %s",
-			 failed, spare, mc_strerror(t->error));
+		snprintf(t->message, sizeof(t->message),
+			 "%llu objects stay, %llu of them with a copy on another node: %s", failed, spare,
+			 mc_strerror(t->error));
 	else
 		snprintf(t->message, sizeof(t->message), "%llu objects stay: %s", failed, mc_strerror(t->error));
 	mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
