@@ -69,7 +69,7 @@ struct mcm_task {
 	uint64_t turn;			/* eviction task: number of its last round */
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
-	uint64_t began_ms;		/* the master's clock: begin of the wait for a client, or of a copy, or its end */
+	uint64_t began_ms;		/* the master's clock: begin of the wait for a client, or of a copy; its end */
 	uint64_t succeeded, failed, blocked, bytes, total;
 	uint64_t lost;			/* drain: objects that were in its sources when these went */
 	uint64_t spare;			/* of failed: objects with a copy on another node */
