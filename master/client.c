@@ -316,6 +316,7 @@ static void segment_drop(struct mcm *m, struct mcm_client *c, struct mcm_segment
 		mcm_confirm_rest(m, s, MCM_CONFIRM_LOST);
 	s->unproven = false;
 	mcm_journal_segment_gone(m, s);
+	mcm_drain_lost(m, s);
 	mcm_segments_remove(&m->segments, s);
 	mcm_quarantine_unmounted(m);
 	client_disowned(&m->clients, c);

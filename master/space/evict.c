@@ -355,6 +355,11 @@ static inline double segment_high(const struct mcm *m, const struct mcm_segment 
 	return high ? high / 100.0 : m->conf.eviction_high_watermark_ratio;
 }
 
+bool mcm_evict_stays_below(const struct mcm *m, const struct mcm_segment *s, uint64_t more)
+{
+	return (double)(mcm_load_relaxed(&s->used) + more) <= segment_high(m, s) * (double)mcm_load_relaxed(&s->size);
+}
+
 static double segment_low(const struct mcm *m, const struct mcm_segment *s)
 {
 	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED), own = __atomic_load_n(&s->low, __ATOMIC_RELAXED);

@@ -120,5 +120,7 @@ bool mcm_evict_background(struct mcm *m);
 void mcm_evict_kick(struct mcm *m, const struct mcm_segment *s);
 /* Would an unfinished put of @more bytes bring the segment above its watermark? */
 bool mcm_evict_begins_with(const struct mcm *m, const struct mcm_segment *s, uint64_t more);
+/* Does the segment stay below its watermark with objects of @more bytes more? */
+bool mcm_evict_stays_below(const struct mcm *m, const struct mcm_segment *s, uint64_t more);
 
 #endif

@@ -24,13 +24,14 @@ MC_COUNTER(waits, "mooncake_master_put_waits_for_disk_total", "",
 	   "Puts refused because the objects in memory waited for their copies on disks; clients try again")
 
 /* Why an object was lost. */
-enum reason { FORCED, NO_DISK, TOO_LARGE, REFUSES, STALLED, REASONS };
+enum reason { FORCED, NO_DISK, TOO_LARGE, REFUSES, STALLED, DRAINED, REASONS };
 
 static const char *const reasons[REASONS] = {
 	[FORCED] = "puts are faster than the disk; with --offload_force_evict=false they wait for it",
 	[NO_DISK] = "its node has no disk in service; give the node one (--enable_offload, --ssd_offload_path)",
 	[TOO_LARGE] = "it is larger than the space that the disks of its node can free; enlarge --ssd_offload_size",
 	[REFUSES] = "the disk of its node fails or is full; see the owner's log, mcctl df",
+	[DRAINED] = "the disk of its node is being drained",
 	[STALLED] = "its node has not copied for 30 s; see the owner's log, and whether its disk hangs",
 };
 
@@ -184,12 +185,14 @@ int mcm_offload_put_waits(struct mcm *m, uint64_t len)
 
 static enum reason reason_of(const struct mcm *m, const struct mcm_segment *s, uint64_t size)
 {
+	uint16_t disk = mcm_load_relaxed(&s->disk);
+
 	if (!__atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
 		return NO_DISK;
 	if (!m->offload.keep)
 		return FORCED;
 	if (!mcm_load_relaxed(&s->copy_max))
-		return REFUSES;
+		return disk && mcm_load_relaxed(&mcm_segment(&m->segments, disk - 1)->draining) ? DRAINED : REFUSES;
 	return space_of(size) > mcm_load_relaxed(&s->copy_max) ? TOO_LARGE : STALLED;
 }
 

@@ -20,7 +20,6 @@
 
 #define LOG "task"
 #define PERIOD_MS 100
-#define DRAIN_STUCK_MS 10000
 #define ACTIVE_DEFAULT 4
 #define ACTIVE_MAX 1024
 
@@ -79,6 +78,7 @@ void mcm_tasks_done(struct mcm *m)
 
 	list_free(&ts->active);
 	list_free(&ts->finished);
+	free(ts->loss);
 	mc_stop_done(&ts->stop);
 	pthread_mutex_destroy(&ts->lock);
 }
@@ -295,6 +295,8 @@ static void task_add(struct mcm *m, struct mcm_task *t)
 	mc_metric_add(&created, 1);
 	mc_metric_add(&running, 1);
 	t->total = mcm_task_left(m, t);
+	/* Those of an earlier drain do not count. */
+	(void)mcm_drain_losses(m, t);
 	mcm_task_keep(m, t);
 }
 
@@ -417,7 +419,7 @@ int mcm_task_each(struct mcm *m, struct mcp_id id,
 
 /* ---- ending; tasks.lock held ---- */
 
-static void set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state)
+void mcm_task_set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state)
 {
 	pthread_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
@@ -443,7 +445,7 @@ void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, 
 	if (why != t->message)
 		snprintf(t->message, sizeof(t->message), "%s", why);
 	if (t->type == MCP_TASK_DRAIN)
-		set_draining(m, t, status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : 0);
+		mcm_task_set_draining(m, t, status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : 0);
 	t->drained = t->type == MCP_TASK_DRAIN && status == MCP_TASK_SUCCEEDED;
 	if (t->drained)
 		mcm_task_keep(m, t);
@@ -505,12 +507,11 @@ void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generati
 	if (f->tries < MCM_UNIT_TRIES)
 		return;
 	t->failed++;
-	t->error = why;
-	if (t->type == MCP_TASK_DRAIN && why == -MC_EEXISTS)
-		snprintf(t->message, sizeof(t->message),
-			 "%llu objects stay: every other segment has a copy, so none is lost when the node ends",
-			 (unsigned long long)++t->spare);
-	else
+	t->spare += why == -MC_EEXISTS;
+	if (why != -MC_EEXISTS || t->spare == t->failed)
+		t->error = why;
+	/* The message of a drain tells why it waits, until the drain ends. */
+	if (t->type != MCP_TASK_DRAIN)
 		snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
 	if (t->failed >= MCM_TASK_FAILURES && t->status == MCP_TASK_RUNNING)
 		mcm_task_end(m, t, MCP_TASK_FAILED, why, "too many objects could not be copied");
@@ -567,7 +568,7 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 		mc_metric_add(&running, 1);
 	}
 	if (t->type == MCP_TASK_DRAIN)
-		set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : MCP_SEG_DRAINING);
+		mcm_task_set_draining(m, t, msg->status == MCP_TASK_SUCCEEDED ? MCP_SEG_DRAINED : MCP_SEG_DRAINING);
 	return 0;
 }
 
@@ -618,7 +619,7 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 			return mc_fail(-MC_ENOTASK, "no task has this id");
 		}
 		if (t->drained) {
-			set_draining(m, t, 0);
+			mcm_task_set_draining(m, t, 0);
 			mcm_task_drop(m, id);
 			t->drained = false;
 		}
@@ -650,52 +651,6 @@ struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t
 	return s;
 }
 
-/* The drain has objects and nowhere to move them.  Owners that restart, and new nodes, have some time to come. */
-static void drain_waits(struct mcm *m, struct mcm_task *t)
-{
-	static const char why[] = "no other segment takes the objects";
-	uint64_t now = mcm_now_ms(m);
-
-	if (!t->stuck_ms) {
-		t->stuck_ms = now;
-		snprintf(t->message, sizeof(t->message), "%s", why);
-	} else if (now >= t->stuck_ms + DRAIN_STUCK_MS && !t->active) {
-		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ENOSPACE, why);
-	}
-}
-
-static void drain_goes_on(struct mcm_task *t)
-{
-	if (!t->stuck_ms)
-		return;
-	t->stuck_ms = 0;
-	t->message[0] = '\0';
-}
-
-static void step_drain(struct mcm *m, struct mcm_task *t)
-{
-	uint64_t ranges = 0, objects = 0;
-	struct mcm_segment *s;
-	unsigned i = 0;
-
-	set_draining(m, t, MCP_SEG_DRAINING);
-	while ((s = mcm_task_next_source(m, t, &i))) {
-		pthread_mutex_lock(&s->lock);
-		ranges += s->alloc.ranges;
-		objects += s->objects;
-		pthread_mutex_unlock(&s->lock);
-	}
-	t->blocked = ranges > objects ? ranges - objects : 0;
-	if (!ranges)
-		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are empty");
-	else if (!t->active && t->failed && objects <= t->failed)
-		mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
-	else if (!mcm_drain_has_target(m, t))
-		drain_waits(m, t);
-	else
-		drain_goes_on(t);
-}
-
 static void step_rebalance(struct mcm *m, struct mcm_task *t)
 {
 	uint64_t limit = m->conf.pending_task_timeout_sec;
@@ -725,7 +680,7 @@ static void task_step(struct mcm *m, struct mcm_task *t)
 	}
 	switch (t->type) {
 	case MCP_TASK_DRAIN:
-		step_drain(m, t);
+		mcm_drain_step(m, t);
 		break;
 	case MCP_TASK_EVICT:
 		break;

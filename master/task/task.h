@@ -65,12 +65,14 @@ struct mcm_task {
 	uint64_t retry_ms;
 	struct mcm_slice slice;		/* progress of evictions for its copies */
 	uint64_t stuck_ms;		/* drain: since when no segment takes its objects; 0: one does */
+	bool no_room;			/* drain: no segment had room for an object, and no copy has begun since */
 	uint64_t turn;			/* eviction task: number of its last round */
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
-	uint64_t began_ms;		/* the master's clock; begin of the wait for a client */
+	uint64_t began_ms;		/* the master's clock: begin of the wait for a client, or of a copy; its end */
 	uint64_t succeeded, failed, blocked, bytes, total;
-	uint64_t spare;			/* of failed: objects that every other segment has */
+	uint64_t lost;			/* drain: objects that were in its sources when these went */
+	uint64_t spare;			/* of failed: objects with a copy on another node */
 	unsigned active;		/* running copies, and other users that keep the struct allocated */
 	bool drained;			/* successful drain whose sources still accept no objects */
 	struct mcp_id client;
@@ -107,6 +109,11 @@ struct mcm_tasks {
 	unsigned n_pending, n_finished, n_units;
 	unsigned n_active;			/* length of active; atomic, also read without the lock */
 	uint64_t turn;				/* number of rounds of eviction tasks */
+	/* Segments that went while they were drained; segments.lock.  A drain takes its own from here. */
+	struct mcm_drain_loss {
+		uint64_t name, objects;
+	} *loss;
+	unsigned n_losses;			/* atomic, also read without the lock */
 	struct mc_stop stop;
 	pthread_t thread;
 	bool runs;
@@ -142,6 +149,8 @@ int mcm_task_each(struct mcm *m, struct mcp_id id,
 		  int (*fn)(void *arg, const struct mcm_task *t), void *arg);
 /* Bytes still stored in the task's sources. */
 uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
+/* segments.lock held for writing: the segment goes; a drain must tell about its objects (task_drain.c). */
+void mcm_drain_lost(struct mcm *m, const struct mcm_segment *s);
 /* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object is active. */
 int mcm_task_replicate(struct mcm *m, struct mcp_bytes key);
 

@@ -46,6 +46,12 @@ bool mcm_plan_full(const struct mcm_plan *p);
 bool mcm_plan_barred(const struct mcm_plan *p);
 /* Shard locked: describe the object, except its source. */
 void mcm_plan_describe(const struct mcm *m, const struct mcm_object *o, uint32_t slot, struct mcm_copy_spec *c);
+/* Count the objects that are left in the sources of a drain, and end it when it can do no more (task_drain.c). */
+void mcm_drain_step(struct mcm *m, struct mcm_task *t);
+/* Number of objects in sources that went since the last call. */
+uint64_t mcm_drain_losses(struct mcm *m, const struct mcm_task *t);
+/* All mounted segments of its sources: MCP_SEG_DRAINING, _DRAINED, or 0 (task.c). */
+void mcm_task_set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state);
 /* Is there any segment, perhaps of a silent owner, that a drain may move objects to? */
 bool mcm_drain_has_target(struct mcm *m, const struct mcm_task *t);
 /* Begin the copy: allocate its range, pin its source, add it to the reply.  MCP_AGAIN: the time for evictions is over;

@@ -90,6 +90,13 @@ static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c
 	return true;
 }
 
+/* Objects that leave a disk for memory would soon be evicted for each other, from there as well: a drain of a disk
+ * uses memory that is free. */
+static bool drains_disk(const struct mcm_plan *p, const struct mcm_copy_spec *c)
+{
+	return p->t->type == MCP_TASK_DRAIN && mcm_segment(&p->m->segments, c->from.segment)->medium == MCP_MEDIUM_DISK;
+}
+
 static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_segment *s,
 			   uint64_t len, double mean)
 {
@@ -98,6 +105,8 @@ static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec 
 	if (t->type == MCM_TASK_OFFLOAD ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
 		return false;
 	if (!target_suits(t, c, s, len))
+		return false;
+	if (drains_disk(p, c) && !mcm_evict_stays_below(p->m, s, len))
 		return false;
 	if (t->type == MCP_TASK_REBALANCE &&
 	    (double)(mcm_load_relaxed(&s->used) + len) / (double)s->size > mean + REBALANCE_SPREAD / 2)
@@ -173,11 +182,12 @@ static int copy_evict(const struct mcm_plan *p, struct mcm_segment *s, uint64_t 
 	return r;
 }
 
-/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks evict nothing. */
+/* Allocate the target range, from free memory if possible.  Rebalance and replicate tasks, and drains of
+ * disks, evict nothing. */
 static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c, struct mcm_extent *ret)
 {
 	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE &&
-		     (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
+		     !drains_disk(p, c) && (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
 	uint64_t len = mcm_object_reserve(c->size) + (c->record_len ? MCP_DISK_RECORD_HEAD + c->record_len : 0);
 	struct mcm_segment *s[TARGET_TRIES];
 	unsigned n = targets_of(p, c, len, s), i;
@@ -307,6 +317,8 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	p->m->tasks.n_units++;
 	__atomic_fetch_add(&p->s->n_units, 1, __ATOMIC_RELAXED);
 	p->t->active++;
+	p->t->began_ms = u->began_ms;
+	p->t->no_room = false;
 	p->t->client = p->s->client;
 	plan_add(p, c, u);
 	if (p->t->type < MCP_TASK_TYPES)
@@ -385,6 +397,22 @@ unsigned mcm_plan_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_vic
 	return n;
 }
 
+/* Shard locked.  Does another node than that of @s serve a copy, which is not to be drained either? */
+static bool on_other_node(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o)
+{
+	struct mcm_extent extent[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, extent);
+	bool found = false;
+
+	for (unsigned i = 0; i < n && !found; i++) {
+		const struct mcm_segment *it = mcm_segment(&m->segments, extent[i].segment);
+
+		found = mcm_segment_readable(it) && !mcm_load_relaxed(&it->draining) &&
+			!mcp_id_eq(mcm_segment_client(it), mcm_segment_client(s));
+	}
+	return found;
+}
+
 /* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found
  * again by the next walk.  If an object finds no room, skip all objects that are as large, unless
  * its own other replicas were the reason. */
@@ -396,25 +424,32 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
 		    mcm_object_has(&p->m->index, o, c.from) &&
 		    !mcm_object_copy_retiring(&p->m->index, o, c.from) && mcm_object_size(o) < p->too_long;
+	bool elsewhere = false;
 	int r;
 
 	/* A copy on a disk is not needed when there is one in memory. */
 	if (fits && s->medium == MCP_MEDIUM_DISK && mcm_object_in_memory(o)) {
 		p->t->succeeded++;
+		p->t->began_ms = mcm_now_ms(p->m);
 		mcm_object_retire_copy(p->m, sh, v->slot, c.from);
 		fits = false;
 	}
-	if (fits)
+	if (fits) {
 		mcm_plan_describe(p->m, o, v->slot, &c);
+		elsewhere = on_other_node(p->m, s, o);
+	}
 	pthread_mutex_unlock(&sh->lock);
 	if (!fits || !mcm_task_object_due(p->m, p->t, c.generation))
 		return;
 	r = mcm_plan_copy(p, &c);
 	if (r < 0)
 		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
-	if (r == -MC_ENOSPACE && p->t->type == MCP_TASK_DRAIN &&
-	    !target_exists(p->m, p->t, &c, mcm_object_reserve(c.size)))
-		mcm_task_object_failed(p->m, p->t, c.generation, c.n_have > 1 ? -MC_EEXISTS : r);
+	if (r == -MC_ENOSPACE && p->t->type == MCP_TASK_DRAIN) {
+		if (target_exists(p->m, p->t, &c, mcm_object_reserve(c.size)))
+			p->t->no_room = true;
+		else
+			mcm_task_object_failed(p->m, p->t, c.generation, elsewhere ? -MC_EEXISTS : r);
+	}
 	if (r == -MC_ENOSPACE && c.n_have == 1)
 		p->too_long = c.size;
 }

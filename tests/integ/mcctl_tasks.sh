@@ -32,7 +32,7 @@ fails ctl tasks --cancel
 grep -q 'needs the id' "$tmp/fails.out"
 
 start_owner a 64
-a=$SEGMENT
+a=$SEGMENT owner_a=$SPAWNED
 head -c 300000 /dev/urandom >"$tmp/data"
 for i in $(seq 40); do ctl put "k$i" "$tmp/data"; done
 start_owner b 128
@@ -152,10 +152,21 @@ stuck() { # stuck SEGMENT... - the drain ends with status 3
 	equal "status of the drain of $*" "$got" 3
 }
 stuck "$a"
-grep -q 'drain failed: 1 objects stay: every other segment has a copy' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+grep -q 'drain failed: 1 objects stay; none is lost when the node ends' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+! grep -E 'mcctl df|waits' "$tmp/stderr" || fail "advice about memory that is no help"
 ctl get twice "$tmp/read"
 cmp "$tmp/read" "$tmp/data"
 equal "states after a failed drain" "$(ctl df --json | jq -c '[.segments[].state] | unique')" '["ok"]'
 stuck "$a" "$b"
 grep -q 'the drain waits: no other segment takes the objects' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
 grep -q 'drain failed: no other segment takes the objects' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+grep -q 'mcctl df' "$tmp/stderr" || fail "$(cat "$tmp/stderr")"
+
+# a drain says that a node is silent, and does not succeed because it is gone
+kill_pid "$owner_a"
+silent() { [ "$(ctl segments --json | jq -r --arg n "$a" '.segments[] | select(.name == $n) | .state')" = silent ]; }
+wait_for 30 silent
+id=$(ctl drain --background "$a")
+says() { ctl tasks "$id" | grep -q "running .*the node of $a does not answer"; }
+wait_for 20 says || fail "$(ctl tasks "$id")"
+ctl tasks --cancel "$id"

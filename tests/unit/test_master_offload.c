@@ -195,6 +195,52 @@ static void eviction_keeps_the_copy_on_the_disk(void **state)
 	fx_down(&fx);
 }
 
+static int keep_task(void *arg, const struct mcm_task *t)
+{
+	*(struct mcm_task *)arg = *t;
+	return 0;
+}
+
+/* The memory is too small for the objects of a disk: none of them is evicted for the next. */
+static void a_drained_disk_loses_nothing(void **state)
+{
+	struct mcp_bytes source = fx_bytes("disk");
+	struct mcm_task_request rq = { .type = MCP_TASK_DRAIN, .source = &source, .n_sources = 1 };
+	struct fixture fx;
+	struct mcm_task t;
+	struct mcp_id id;
+	struct fetched f;
+	unsigned disk;
+	char key[16];
+	bool more;
+
+	up(&fx, eager);
+	for (unsigned i = 0; i < 320; i++) {
+		sprintf(key, "k%u", i);
+		assert_int_equal(fx_put(&fx, key, 100000, 0), 0);
+		work(&fx);
+		fx_advance(&fx, 1);
+	}
+	assert_int_equal(mcm_task_create(fx.m, &rq, &id), 0);
+	for (unsigned i = 0; i < 600; i++) {
+		fx_advance(&fx, 50);
+		fx_beat(&fx, fx.s->client);
+		f.n = mcm_task_fetch(fx.m, fx.s, MCM_FETCH_MAX, f.copy, f.from, f.to, &more);
+		for (unsigned k = 0; k < f.n; k++)
+			assert_int_equal(copied(&fx, &f.copy[k], 0), 0);
+		mcm_tasks_tick(fx.m);
+	}
+	for (unsigned i = 0; i < 320; i++) {
+		sprintf(key, "k%u", i);
+		assert_true(where(&fx, key, &disk) + disk > 0);
+	}
+	assert_int_equal(mcm_task_each(fx.m, id, keep_task, &t), 0);
+	assert_int_equal(t.status, MCP_TASK_FAILED);
+	assert_int_equal(t.error, -MC_ENOSPACE);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void forced(struct mcm_conf *c)
 {
 	eager(c);
@@ -560,6 +606,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_put_is_copied_to_its_owners_disk),
 		cmocka_unit_test(eviction_keeps_the_copy_on_the_disk),
+		cmocka_unit_test(a_drained_disk_loses_nothing),
 		cmocka_unit_test(by_force_a_disk_that_does_not_keep_up_costs_objects_not_puts),
 		cmocka_unit_test(on_eviction_memory_is_copied_when_it_is_needed),
 		cmocka_unit_test(a_walk_finds_objects_that_the_queue_missed),

@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 
 #define LOOK_MS 100
+#define WAIT_LOOKS 10		/* a drain that gives the same reason so often waits */
 
 static volatile sig_atomic_t interrupted;
 
@@ -142,7 +143,8 @@ static void wait_a_little(void)
 static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
 {
 	struct mcctl_progress p;
-	bool begun = false, told = false;
+	unsigned waits = 0;
+	bool begun = false;
 	int r;
 
 	for (;;) {
@@ -157,10 +159,13 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ? (*ret)->total - (*ret)->left : 0);
 		if (over(*ret) || interrupted)
 			break;
-		if (*(*ret)->message && !told) {
+		/* Only the message of a running drain is the reason why it waits. */
+		if (waits < WAIT_LOOKS)
+			waits = *(*ret)->message && !strcmp((*ret)->kind, "drain") ? waits + 1 : 0;
+		if (waits == WAIT_LOOKS) {
 			mcctl_progress_end(&p);
 			fprintf(stderr, "mcctl: the %s waits: %s\n", what, (*ret)->message);
-			told = true;
+			waits++;
 		}
 		wait_a_little();
 	}
@@ -186,7 +191,7 @@ static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, cons
 		return mcctl_complain(MCCTL_FAILED, "%s continues; show it with \"mcctl tasks %s\", cancel it "
 				      "with \"mcctl tasks --cancel %s\"", what, t->id, t->id);
 	return mcctl_complain(MCCTL_FAILED, "%s %s: %s%s", what, t->status, t->message,
-			      !strcmp(t->kind, "drain") && !strcmp(t->status, "failed") ?
+			      !strcmp(t->kind, "drain") && t->error == -MCS_ENOSPACE ?
 			      "\n       \"mcctl df\" shows whether the other segments have free memory; "
 			      "failed objects are still in their old segment" : "");
 }

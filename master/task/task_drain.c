@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task_drain.c - the periodic work of drains: their progress, and how they end. */
+#include <config.h>
+
+#include "master/task/task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/err.h"
+#include "master/mcm_i.h"
+#include "master/task/task_i.h"
+
+#define STUCK_MS 10000
+
+/* ---- sources that go ---- */
+
+void mcm_drain_lost(struct mcm *m, const struct mcm_segment *s)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	uint64_t objects = mcm_load_relaxed(&s->objects);
+	struct mcm_drain_loss *loss;
+
+	if (!objects || mcm_load_relaxed(&s->draining) != MCP_SEG_DRAINING)
+		return;
+	for (unsigned i = 0; i < ts->n_losses; i++) {
+		if (ts->loss[i].name == s->name_hash) {
+			ts->loss[i].objects += objects;
+			return;
+		}
+	}
+	loss = realloc(ts->loss, (ts->n_losses + 1) * sizeof(*loss));
+	if (!loss)
+		return;
+	loss[ts->n_losses] = (struct mcm_drain_loss){ .name = s->name_hash, .objects = objects };
+	ts->loss = loss;
+	mcm_store_relaxed(&ts->n_losses, ts->n_losses + 1);
+}
+
+uint64_t mcm_drain_losses(struct mcm *m, const struct mcm_task *t)
+{
+	struct mcm_tasks *ts = &m->tasks;
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	if (t->type != MCP_TASK_DRAIN || !mcm_load_relaxed(&ts->n_losses))
+		return 0;
+	pthread_rwlock_wrlock(&m->segments.lock);
+	for (unsigned i = 0; i < ts->n_losses; i++) {
+		if (mcm_task_names(t->source, t->n_sources, ts->loss[i].name))
+			sum += ts->loss[i].objects;
+		else
+			ts->loss[n++] = ts->loss[i];
+	}
+	mcm_store_relaxed(&ts->n_losses, n);
+	pthread_rwlock_unlock(&m->segments.lock);
+	return sum;
+}
+
+/* ---- steps ---- */
+
+struct left {
+	uint64_t ranges, objects;
+	char silent[MCM_NAME_MAX + 1];	/* a source with objects whose owner does not answer; "": none */
+};
+
+static struct left what_is_left(struct mcm *m, const struct mcm_task *t)
+{
+	struct left left = { .ranges = 0 };
+	struct mcm_segment *s;
+	unsigned i = 0;
+
+	while ((s = mcm_task_next_source(m, t, &i))) {
+		pthread_mutex_lock(&s->lock);
+		left.ranges += s->alloc.ranges;
+		left.objects += s->objects;
+		if (s->objects && mcm_segment_state(s) == MCP_SEG_SILENT)
+			snprintf(left.silent, sizeof(left.silent), "%s", s->name);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return left;
+}
+
+/* The drain has objects and nowhere to move them.  Owners that restart, new nodes and evictions have some time. */
+static void drain_waits(struct mcm *m, struct mcm_task *t)
+{
+	static const char why[] = "no other segment takes the objects";
+	uint64_t now = mcm_now_ms(m);
+
+	if (!t->stuck_ms || t->stuck_ms < t->began_ms)
+		t->stuck_ms = now;
+	snprintf(t->message, sizeof(t->message), "%s", why);
+	if (now >= t->stuck_ms + STUCK_MS)
+		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ENOSPACE, why);
+}
+
+static void drain_waits_for_source(struct mcm_task *t, const char *name)
+{
+	t->stuck_ms = 0;
+	snprintf(t->message, sizeof(t->message), "the node of %.120s does not answer", name);
+}
+
+static void drain_goes_on(struct mcm_task *t)
+{
+	t->stuck_ms = 0;
+	t->message[0] = '\0';
+}
+
+static void failed_objects(struct mcm *m, struct mcm_task *t)
+{
+	unsigned long long failed = t->failed, spare = t->spare;
+
+	if (spare == failed)
+		snprintf(t->message, sizeof(t->message),
+			 "%llu objects stay; none is lost when the node ends: each has a copy on another node", failed);
+	else if (spare)
+		snprintf(t->message, sizeof(t->message),
+			 "%llu objects stay, %llu of them with a copy on another node: %s", failed, spare,
+			 mc_strerror(t->error));
+	else
+		snprintf(t->message, sizeof(t->message), "%llu objects stay: %s", failed, mc_strerror(t->error));
+	mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
+}
+
+void mcm_drain_step(struct mcm *m, struct mcm_task *t)
+{
+	struct left left;
+	char why[80];
+
+	mcm_task_set_draining(m, t, MCP_SEG_DRAINING);
+	left = what_is_left(m, t);
+	t->blocked = left.ranges > left.objects ? left.ranges - left.objects : 0;
+	/* A source that went after this look is not yet missing from it. */
+	t->lost += mcm_drain_losses(m, t);
+	snprintf(why, sizeof(why), "%llu objects were lost with their node, except those with a copy elsewhere",
+		 (unsigned long long)t->lost);
+	if (!left.ranges && t->lost)
+		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ENOSEGMENT, why);
+	else if (!left.ranges)
+		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are empty");
+	else if (!t->active && t->failed && left.objects <= t->failed)
+		failed_objects(m, t);
+	else if (*left.silent)
+		drain_waits_for_source(t, left.silent);
+	else if (left.objects && !t->active && (t->no_room || !mcm_drain_has_target(m, t)))
+		drain_waits(m, t);
+	else
+		drain_goes_on(t);
+}
