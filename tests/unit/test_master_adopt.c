@@ -264,6 +264,49 @@ static void a_record_has_the_last_key(void **state)
 	fx_down(&fx);
 }
 
+/* The same with the rename of a directory, and the record of a copy that was made before it is void. */
+static void a_directory_s_records_have_the_last_keys(void **state)
+{
+	static struct mcp_replica from[MCM_FETCH_MAX], to[MCM_FETCH_MAX];
+	static uint8_t record[MCM_FETCH_MAX][MCM_ADOPT_MAX];
+	static struct mcp_copy copy[MCM_FETCH_MAX];
+	static struct mcp_gone gone[4];
+	const struct mcp_rename_dir rq = { .from = fx_bytes("before/"), .to = fx_bytes("after/") };
+	struct mcp_copied done;
+	struct mcp_object o;
+	struct fixture fx;
+	uint64_t moved;
+
+	n_stored = 0;
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 1, false, 0, NULL), 0);
+	assert_int_equal(fx_put(&fx, "before/a", 5000, 0), 0);
+	assert_int_equal(fx_stat(&fx, "before/a", &o), 0);
+	assert_int_equal(store_copies(&fx), 1);
+	assert_int_equal(fx_put(&fx, "before/b", 5000, 0), 0);
+	assert_int_equal(mcm_offload_fetch(fx.m, fx.s, MCM_FETCH_MAX, copy, from, to, record[0]), 1);
+	assert_int_equal(mcm_rename_dir(fx.m, &rq, &moved), 0);
+	assert_int_equal(moved, 2);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 4, gone), 1);
+	assert_int_equal(gone[0].offset, stored[0].item.offset);
+	assert_int_equal(gone[0].generation, o.generation);
+	done = (struct mcp_copied){ .put = copy[0].put, .crc = copy[0].crc };
+	assert_int_equal(mcm_task_copied(fx.m, fx.s, &done), -MC_ENOOBJECT);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 4, gone), 1);
+	assert_int_equal(gone[0].offset, to[0].offset);
+	assert_int_equal(store_copies(&fx), 1);
+	assert_int_equal(store_copies(&fx), 0);
+	fx_check(&fx);
+	fx_down(&fx);
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 2, true, 0, NULL), 0);
+	next_offset[0] = 0;
+	assert_int_equal(adopt_next(&fx, 100, 1), 0);
+	assert_int_equal(fx_stat(&fx, "after/b", NULL), 0);
+	assert_int_equal(fx_stat(&fx, "before/b", NULL), -MC_ENOOBJECT);
+	fx_down(&fx);
+}
+
 /* The note is about the @nth object that was stored. */
 static void told(const struct mcp_gone *g, unsigned nth, uint64_t generation)
 {
@@ -414,6 +457,7 @@ int main(void)
 		cmocka_unit_test(the_newest_version_of_all_disks_wins),
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
 		cmocka_unit_test(a_record_has_the_last_key),
+		cmocka_unit_test(a_directory_s_records_have_the_last_keys),
 		cmocka_unit_test(the_owner_learns_of_void_records),
 		cmocka_unit_test(offers_that_are_not_permitted_are_refused),
 		cmocka_unit_test(damaged_descriptions_are_refused),
