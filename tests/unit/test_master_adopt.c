@@ -307,6 +307,37 @@ static void a_directory_s_records_have_the_last_keys(void **state)
 	fx_down(&fx);
 }
 
+/* A full disk drops its copy, and the object is removed from memory later. */
+static void a_copy_that_left_the_disk_before_the_removal_is_void(void **state)
+{
+	static struct mcp_gone gone[4];
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	struct mcm_shard *sh;
+	struct mcp_object o;
+	struct fixture fx;
+	uint32_t hash, slot;
+
+	n_stored = 0;
+	fx_up(&fx, 1, 8 * MIB, with_offload);
+	assert_int_equal(mount_disk(&fx, 100, 1, false, 0, NULL), 0);
+	assert_int_equal(fx_put(&fx, "key", 5000, 0), 0);
+	assert_int_equal(fx_stat(&fx, "key", &o), 0);
+	assert_int_equal(store_copies(&fx), 1);
+	hash = mcm_index_hash(&fx.m->index, "key", 3);
+	sh = mcm_index_shard(&fx.m->index, hash);
+	pthread_mutex_lock(&sh->lock);
+	slot = mcm_shard_find(&fx.m->index, sh, hash, "key", 3);
+	assert_int_equal(mcm_object_extents(&fx.m->index, mcm_object(&fx.m->index, slot), p), 2);
+	assert_true(mcm_object_remove_copy(fx.m, sh, slot, p[1]));
+	pthread_mutex_unlock(&sh->lock);
+	assert_int_equal(fx_remove(&fx, "key", 0), 0);
+	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 4, gone), 1);
+	assert_int_equal(gone[0].offset, stored[0].item.offset);
+	assert_int_equal(gone[0].generation, o.generation);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 /* The note is about the @nth object that was stored. */
 static void told(const struct mcp_gone *g, unsigned nth, uint64_t generation)
 {
@@ -456,6 +487,7 @@ int main(void)
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
 		cmocka_unit_test(a_record_has_the_last_key),
 		cmocka_unit_test(a_directory_s_records_have_the_last_keys),
+		cmocka_unit_test(a_copy_that_left_the_disk_before_the_removal_is_void),
 		cmocka_unit_test(the_owner_learns_of_void_records),
 		cmocka_unit_test(offers_that_are_not_permitted_are_refused),
 		cmocka_unit_test(damaged_descriptions_are_refused),
