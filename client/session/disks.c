@@ -199,8 +199,10 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 	if (!mcp_id_zero(d->pool)) {
 		next.epoch = disk_random();
 		next.pending = d->pending || d->cluster;
-		if (!next.pending)
+		if (!next.pending) {
 			mc_warn("client", "the disk has objects of another pool, which are dropped");
+			disk_void_records(&next);
+		}
 	}
 	next.pool = pool;
 	r = disk_keep_identity(&next);
