@@ -212,6 +212,31 @@ static void the_newest_version_of_all_disks_wins(void **state)
 	fx_down(&fx);
 }
 
+/* The next master still knows which objects are adopted. */
+static void the_newest_version_wins_after_a_restart_too(void **state)
+{
+	struct fixture fx;
+
+	first_master();
+	jx_up(&fx, 1, 8 * MIB);
+	assert_int_equal(mount_disk(&fx, 100, 2, true, 0, NULL), 0);
+	assert_int_equal(adopt_next(&fx, 100, 0), 0);
+	assert_int_equal(adopt_next(&fx, 100, 2), 0);
+	assert_int_equal(fx_put(&fx, key_of(2), 100, MCP_PUT_UPSERT), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		jx_answer(&fx);
+		jx_again(&fx);
+		jx_attach(&fx, 1, 8 * MIB);
+	}
+	assert_int_equal(mount_disk(&fx, 100, 2, true, 0, NULL), 0);
+	assert_int_equal(mount_disk(&fx, 101, 2, true, 0, NULL), 0);
+	assert_int_equal(adopt_next(&fx, 101, KEYS), 0);
+	is_as_before(&fx, 0);
+	assert_int_equal(adopt_next(&fx, 101, KEYS + 1), -MC_EEXISTS);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
 static void a_disk_gets_no_copies_until_all_is_offered(void **state)
 {
 	struct fixture fx;
@@ -481,9 +506,9 @@ static void damaged_descriptions_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(adopted_objects_are_as_before_and_survive_a_restart, jx_setup,
-						jx_teardown),
+		cmocka_unit_test(adopted_objects_are_as_before_and_survive_a_restart),
 		cmocka_unit_test(the_newest_version_of_all_disks_wins),
+		cmocka_unit_test(the_newest_version_wins_after_a_restart_too),
 		cmocka_unit_test(a_disk_gets_no_copies_until_all_is_offered),
 		cmocka_unit_test(a_record_has_the_last_key),
 		cmocka_unit_test(a_directory_s_records_have_the_last_keys),
@@ -493,5 +518,5 @@ int main(void)
 		cmocka_unit_test(damaged_descriptions_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
 }
