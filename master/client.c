@@ -410,6 +410,18 @@ static void segment_attach(struct mcm *m, struct mcm_client *c, struct mcm_segme
 	mcm_segments_set_silent(&m->segments, s, false);
 }
 
+/* Must the owner of the disk offer its objects?  The owner asks for an offer in a pool that is new to the disk.  A
+ * restored snapshot may be older than the disk: then the owner offers them too, unless it has been at this master
+ * before, or at the one that wrote the snapshot at its end. */
+static bool mount_adopts(const struct mcm *m, const struct mcp_mount *rq, const struct mcp_mount_reply *reply)
+{
+	bool returns = rq->seen && (rq->seen == m->snapshot_proof || rq->seen == m->id.lo);
+
+	if (rq->medium != MCP_MEDIUM_DISK || rq->cluster != reply->cluster)
+		return false;
+	return rq->offers || (m->from_snapshot && !returns && !reply->objects && !reply->confirm);
+}
+
 static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
 {
 	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
@@ -465,7 +477,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		mcm_segment_usable(&m->segments, s);
 	}
 	ret->cluster = mcm_adopt_cluster(m);
-	ret->adopts = rq->offers && rq->medium == MCP_MEDIUM_DISK && rq->cluster == ret->cluster;
+	ret->adopts = mount_adopts(m, rq, ret);
 	mcm_store_relaxed(&s->adopting, ret->adopts);
 	mcm_journal_segment(m, s);
 	mcm_offload_disks_changed(m, c);

@@ -39,6 +39,7 @@ struct mcm {
 	struct mcp_id pool;		/* identity of the pool (pool.h) */
 	struct mcp_id id;		/* of this process, in replies to HELLO */
 	uint64_t snapshot_proof;	/* mount.seen of owners whose objects a restored snapshot has */
+	bool from_snapshot;		/* the state is from a snapshot, and some of it was in doubt at the start */
 	/* atomic */
 	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* intervals for owners and for other clients (liveness.c) */
 	uint64_t stalled_ms;		/* total time in which the master did not run (liveness.c) */

@@ -44,6 +44,11 @@ static int pool_create(struct mcm *m)
 	return r;
 }
 
+void mcm_pool_forget(struct mcm *m)
+{
+	mcm_durable_drop(m, MCM_DURABLE_POOL, mcp_bytes(NAME, strlen(NAME)));
+}
+
 int mcm_pool_load(struct mcm *m)
 {
 	bool is_new;

@@ -12,5 +12,7 @@ struct mcm;
 /* Set m->pool from the restored state, or create an identity and record it; it is written to the journal
  * before this returns.  Call it after mcm_journal_open().  -ENOMEM, -MC_ELIMIT. */
 int mcm_pool_load(struct mcm *m);
+/* The restored index was discarded: mcm_pool_load() creates a new identity, as for a journal that was removed. */
+void mcm_pool_forget(struct mcm *m);
 
 #endif

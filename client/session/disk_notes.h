@@ -18,12 +18,12 @@ struct mcs_disk_notes {
 	struct mct_note note[MCT_NOTES];	/* in it */
 };
 
-/* Find the end of the ring.  -EIO, -ENOMEM. */
+/* Find the end of the ring.  Unreadable blocks count as empty.  -ENOMEM, ... */
 int mcs_disk_notes_open(struct mct_medium *m, const uint64_t secret[2], struct mcs_disk_notes **ret);
 void mcs_disk_notes_close(struct mcs_disk_notes *n);	/* NULL is fine */
 /* Add notes, and write them.  One thread at a time. */
 int mcs_disk_notes_add(struct mcs_disk_notes *n, const struct mct_note *note, size_t count, const uint64_t secret[2]);
-/* All notes of the disk; the caller frees *ret.  -EIO, -ENOMEM. */
+/* All notes of the disk that can be read; the caller frees *ret.  -ENOMEM, ... */
 int mcs_disk_notes_read(struct mct_medium *m, const uint64_t secret[2], struct mct_note **ret, size_t *ret_n);
 
 #endif

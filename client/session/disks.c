@@ -199,8 +199,10 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 	if (!mcp_id_zero(d->pool)) {
 		next.epoch = disk_random();
 		next.pending = d->pending || d->cluster;
-		if (!next.pending)
+		if (!next.pending) {
 			mc_warn("client", "the disk has objects of another pool, which are dropped");
+			disk_void_records(&next);
+		}
 	}
 	next.pool = pool;
 	r = disk_keep_identity(&next);
@@ -209,19 +211,23 @@ static int disk_enter(struct disk *d, struct mcp_id pool)
 	return r;
 }
 
-/* The lock is held: the master has answered.  If it does not know the segment, although it is of the disk's pool, or if
- * it is of another cluster, then the disk's objects are over. */
-static void disk_mounted(struct disk *d, const struct mcp_mount_reply *reply)
+/* The lock is held: the master process @server has answered.  If it does not know the segment, although it is of the
+ * disk's pool, or if it is of another cluster, then the disk's objects are over.  A master whose state is from a
+ * snapshot wants them offered instead.  It may also wait for an offer whose end this process did not know of when it
+ * asked. */
+static void disk_mounted(struct disk *d, const struct mcp_mount_reply *reply, uint64_t server)
 {
+	bool again = reply->reattached && d->server && d->server == server;
 	struct disk next = *d;
 	int r = 0;
 
 	next.cluster = reply->cluster;
-	next.offers = reply->adopts && d->pending;
+	next.offers = reply->adopts;
+	next.pending = d->pending || reply->adopts;
 	if (!reply->adopts && d->pending)
 		mc_warn("client", "the disk has objects of another pool, which are dropped: %s",
 			reply->cluster ? "the master has another cluster_id" : "the master is of an older version");
-	if (!reply->adopts && d->cluster && (d->pending || !reply->objects))
+	if (!reply->adopts && d->cluster && (d->pending || !(reply->objects || again)))
 		disk_void_records(&next);
 	if (next.cluster != d->cluster || next.pending != d->pending || next.secret[0] != d->secret[0])
 		r = disk_keep_identity(&next);
@@ -258,8 +264,8 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&ds->lock);
+	disk_mounted(d, &reply, terms->server);
 	/* 0 if another one may have answered. */
-	disk_mounted(d, &reply);
 	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
 	d->confirms = reply.confirm;
 	pthread_mutex_unlock(&ds->lock);

@@ -4,8 +4,9 @@
  *
  * A disk keeps id, epoch and pool of its segment itself, so that any process that opens it continues with its
  * objects.  In another pool it gets another epoch (owner.h).  If that pool's master has the same cluster_id, it lost
- * its journal, and the disk's objects are offered to it (disk_offer.h); else they are lost.  While the master knows the
- * segment, it alone decides which objects the disk has.
+ * its journal, and the disk's objects are offered to it (disk_offer.h); else they are lost.  The same holds if a master
+ * that restored a snapshot asks for them.  While the master knows the segment, it alone decides which objects the disk
+ * has.
  *
  * Any thread, unless a function says otherwise.  A NULL mcs_disks is an empty set. */
 #ifndef MCS_DISKS_H

@@ -421,6 +421,8 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 	if (!mcm_object_in_memory(o))
 		mcm_uses_left_memory(m, slot);
 	mcm_journal_object(m, slot);
+	/* A later removal does not know this place any more. */
+	mcm_adopt_note(m, extent, o->generation);
 	object_detach(m, extent, false);
 	object_refund(m, slot, &extent, 1);
 	object_shrink(m, o);

@@ -188,7 +188,8 @@ static int journal_from_snapshot(struct mcm *m)
 	const struct mcm_segments *ss = &m->segments;
 	bool unproven = mcm_confirm_begin(m);
 
-	if (j->origin == MCM_ORIGIN_JOURNAL)
+	m->from_snapshot = j->origin != MCM_ORIGIN_JOURNAL;
+	if (!m->from_snapshot)
 		return 0;
 	for (unsigned i = 0; i < ss->n_live && j->origin == MCM_ORIGIN_SNAPSHOT; i++)
 		mcm_journal_segment(m, ss->at[ss->live[i]]);

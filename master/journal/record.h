@@ -59,6 +59,7 @@ struct mcm_object_record {
 	uint8_t data_type;
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
 	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written */
+	bool adopted;		/* from a disk of another pool (task/adopt.h) */
 	uint8_t copies;
 	struct mcm_attrs_value attrs;	/* set 0 and no xattrs: none */
 	/* in checkpoints only: the object's traits and age for the policy learn (learn/learn.h) */

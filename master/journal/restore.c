@@ -25,6 +25,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/pool.h"
 #include "master/journal/journal_i.h"
 #include "master/journal/restore_build.h"
 #include "proto/codec.h"
@@ -521,6 +522,8 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 			      "the last journal has no header, so the machine may have restarted since");
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
+		/* In the same pool, owners would take their disks' objects for removed ones. */
+		mcm_pool_forget(ld->m);
 	}
 	return mcm_restored_build(ld->m, ld->r);
 }

@@ -46,6 +46,7 @@ uint32_t mcm_adopt_describe(const struct mcm *m, uint32_t slot, void *buf, uint6
 	rec.key_len = key.len;
 	if (rec.group.len)
 		rec.group = mcm_key_bare(rec.group, NULL);
+	rec.adopted = false;
 	rec.copies = 1;
 	rec.extent[0] = (struct mcm_extent_record){ .len = 1 };
 	*ret_name = mc_hash(key.data, key.len, mc_hash(tenant.data, tenant.len, 0));
@@ -165,6 +166,9 @@ static int offered_open(struct mcm *m, const struct mcp_adopt_item *item, struct
 	if (r == 0 && (item->offset % MCM_DISK_BLOCK || item->length % MCM_DISK_BLOCK ||
 		       item->length < mcm_object_reserve(o->rec.size)))
 		r = mc_fail(-MC_EPROTO, "a range that cannot have the object");
+	if (r == 0 && !m->tenants.on && !mcm_tenant_is_default(tenant))
+		r = mc_fail(-MC_ENOTENANT, "tenant \"%.*s\", but this master has no tenants", (int)tenant.len,
+			    (const char *)tenant.data);
 	if (r == 0)
 		r = mcm_scope_begin(m, tenant, true, &sc);
 	if (r < 0)

@@ -9,7 +9,8 @@
  * with the key and the group without the tenant's prefix, and an extent without meaning.
  *
  * While the journal lives, it decides: a segment adopts objects only if its owner mounts it in another pool than
- * before, with the same cluster_id (struct mcp_mount.offers).  Until the owner has offered all of them the disk gets no
+ * before, with the same cluster_id (struct mcp_mount.offers), or if a master that restored a snapshot knows no object
+ * there (mount_adopts() in client.c).  Until the owner has offered all of them the disk gets no
  * copies, so that ranges are allocated from front to back. */
 #ifndef MCM_ADOPT_H
 #define MCM_ADOPT_H
@@ -36,7 +37,8 @@ static inline void mcm_adopt_gone(struct mcm *m, uint32_t slot)
 	if (mcm_object_on_disk(mcm_object(&m->index, slot)))
 		mcm_adopt_note_gone(m, slot);
 }
-/* The same for a copy at @to that was written and is not used. */
+/* The same for a copy at @to that was written and is not used, or one of several copies of a version.  The note also
+ * voids the record of a later copy of the same version at the same place. */
 void mcm_adopt_note(struct mcm *m, struct mcm_extent to, uint64_t generation);
 /* Notes for the disks of the client of @s; at most @max. */
 unsigned mcm_adopt_fetch_gone(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_gone *ret);

@@ -102,22 +102,20 @@ void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes)
 void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 {
 	struct mcm_segments *ss = &m->segments;
-	bool copies = false, busy = false;
-	uint64_t takes = 0;
+	uint64_t takes = 0, later = 0;
 
 	if (!m->offload.keep)
 		return;
 	pthread_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *d = ss->at[ss->live[i]];
-		uint64_t here = mcp_id_eq(d->client, client) ? mcm_offload_disk_takes(m, d, 0) : 0;
+		uint64_t *sum = disk_busy(d) ? &later : &takes;
 
-		takes = here > takes ? here : takes;
-		*(here && disk_busy(d) ? &busy : &copies) |= here > 0;
+		if (mcp_id_eq(d->client, client))
+			*sum = mcm_offload_disk_takes(m, d, *sum);
 	}
-	/* After STALL_MS of this, puts do not wait for the disk any more. */
-	busy = busy && !copies;
-	for (unsigned i = 0; i < ss->n_live && !busy; i++) {
+	/* All disks are busy: after STALL_MS of this, puts do not wait for them any more. */
+	for (unsigned i = 0; i < ss->n_live && (takes || !later); i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
 		if (s->medium == MCP_MEDIUM_MEMORY && mcp_id_eq(s->client, client))

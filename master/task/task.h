@@ -98,6 +98,8 @@ struct mcm_unit {
 	unsigned target;		/* copy task: index of the target */
 	bool move;
 	bool described;			/* the owner stores the object's key with the copy */
+	uint16_t key_len;		/* of that key */
+	uint32_t hash;
 	uint32_t tenant;		/* of the object */
 	uint64_t charged;		/* bytes charged to the tenant until the object has the replica */
 };

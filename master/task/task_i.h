@@ -34,6 +34,8 @@ struct mcm_copy_spec {
 	unsigned target_index;
 	bool move;
 	uint32_t record_len;		/* of the description in plan.record; 0: none */
+	uint32_t hash;			/* of the key, and its length */
+	uint16_t key_len;
 	uint64_t name;			/* hash of tenant and key, if there is one */
 	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */
 	unsigned n_have;

@@ -295,7 +295,8 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	*u = (struct mcm_unit){
 		.tenant = c->tenant, .task = p->t, .session = p->s, .version = c->generation, .size = c->size,
 		.crc = c->crc, .slot = c->slot, .from = c->from, .target = c->target_index,
-		.move = c->move, .described = c->record_len != 0, .began_ms = mcm_now_ms(p->m),
+		.move = c->move, .described = c->record_len != 0, .hash = c->hash, .key_len = c->key_len,
+		.began_ms = mcm_now_ms(p->m),
 	};
 	/* A moved object is charged for already; disks are not charged for. */
 	if (!c->move && p->t->type != MCM_TASK_OFFLOAD) {
@@ -360,6 +361,8 @@ void mcm_plan_describe(const struct mcm *m, const struct mcm_object *o, uint32_t
 	c->generation = o->generation;
 	c->size = mcm_object_size(o);
 	c->crc = o->crc;
+	c->hash = o->hash;
+	c->key_len = o->key_len;
 	c->tenant = mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len);
 	c->n_have = mcm_object_extents(&m->index, o, extent);
 	for (unsigned i = 0; i < c->n_have; i++)

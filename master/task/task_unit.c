@@ -44,6 +44,13 @@ void mcm_unit_started(bool move, int result)
 	step_count(move ? move_start : copy_start, result < 0);
 }
 
+/* The object was renamed during the copy, so the owner has stored the old key.  A rename of its directory does not
+ * change the generation. */
+static bool unit_outdated(const struct mcm_unit *u, const struct mcm_object *o)
+{
+	return u->described && (o->generation != u->version || o->hash != u->hash || o->key_len != u->key_len);
+}
+
 /* Give the new extent to the object, or free it if the object is gone. */
 static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 {
@@ -51,8 +58,8 @@ static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 	struct mcm_object *o = mcm_object(&m->index, u->slot);
 	int r = -MC_ENOOBJECT;
 
-	/* The pin prevents reuse of the slot.  The record of a renamed object has its old key. */
-	if (!(o->flags & MCM_OBJ_LIVE) || (u->described && o->generation != u->version)) {
+	/* The pin prevents reuse of the slot. */
+	if (!(o->flags & MCM_OBJ_LIVE) || unit_outdated(u, o)) {
 		if (u->described)
 			mcm_adopt_note(m, u->to, u->version);
 		mcm_extent_free(m, &u->to);

@@ -58,7 +58,7 @@ int mcm_tenant_check_name(struct mcp_bytes name)
 	return 0;
 }
 
-static bool is_default(struct mcp_bytes name)
+bool mcm_tenant_is_default(struct mcp_bytes name)
 {
 	return !name.len || (name.len == 7 && !memcmp(name.data, "default", 7));
 }
@@ -79,7 +79,7 @@ uint32_t mcm_tenant_lookup(const struct mcm *m, struct mcp_bytes name)
 	const struct mcm_tenant *t;
 	uint32_t i;
 
-	if (is_default(name))
+	if (mcm_tenant_is_default(name))
 		return MCM_TENANT_DEFAULT;
 	for (i = *name_bucket(&m->tenants, name.data, name.len); i; i = t->next_name) {
 		t = tenant_at(m, i);

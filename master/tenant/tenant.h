@@ -88,6 +88,8 @@ static inline bool mcm_scope_plain(struct mcm_scope sc, struct mcp_bytes key)
 {
 	return sc.tenant == MCM_TENANT_DEFAULT && key.len && ((const char *)key.data)[0];
 }
+/* The default tenant's name, or none. */
+bool mcm_tenant_is_default(struct mcp_bytes name);
 /* Add the tenant's prefix to @name: returns @name itself, or the result in @buf, which needs
  * @name's length + MCM_PREFIX_MAX bytes.  A name that is empty or longer than @max becomes empty,
  * which is not a valid key. */

@@ -20,6 +20,11 @@ offered() {
 	grep -q "offered the objects of our disk" "$tmp/owner.log"
 }
 
+# The log has one such line a second at most.
+all_adopted() {
+	[ "$(metric "$MASTER_HTTP" mooncake_master_adopted_objects_total)" -ge $((N + 109)) ]
+}
+
 # put_versions NAME - version NAME of eight keys of several sizes, on the disk
 put_versions() {
 	local i
@@ -76,10 +81,17 @@ wait_for 30 offered || fail "$(cat "$tmp/owner.log")"
 grep "offered the objects" "$tmp/owner.log"
 all_objects new
 removed_are_gone
-[ "$(metric "$MASTER_HTTP" mooncake_master_adopted_objects_total)" -ge $((N + 109)) ] || fail "not all were adopted"
+all_adopted || fail "not all were adopted"
 # The disk takes copies again, and new versions replace adopted ones.
 put_versions second
 all_versions second
+
+echo "the master's machine restarts before the journal was synced"
+kill_pid "$MASTER_PID"
+MC_FAULTS=journal.boot_id=error:EACCES restart_master "${master_flags[@]}"
+wait_for 30 all_adopted || fail "$(cat "$tmp/owner.log")"
+all_objects second
+removed_are_gone
 
 echo "the node is killed too, and once more while it offers its objects"
 kill_pid "$OWNER_PID"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/metrics.h"
+#include "master/task/adopt.h"
 
 #define MIB (1u << 20)
 #define SIZE (100u << 10)
@@ -348,6 +349,42 @@ static void a_proof_replaces_the_comparison(void **state)
 	fx_down(&fx);
 }
 
+/* A snapshot may be older than a disk: its owner offers the objects, unless it proves that the master knew all. */
+static void a_disk_that_the_snapshot_does_not_know_is_offered(void **state)
+{
+	static const struct {
+		const char *mark;
+		uint64_t seen, other_cluster;
+		bool adopts;
+	} cases[] = {
+		{ "notes", 0, 0, true }, { "notes", 0xab, 0, true },
+		{ "notes", 0, 1, false }, { "notes", 0xcd, 0, false },
+		{ "last 00000000000000ab", 0xab, 0, false }, { "last 00000000000000ab", 0xac, 0, true },
+		{ NULL, 0, 0, false },
+	};
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct mcp_mount rq = {
+			.segment = { 7, 100 }, .client = owner1, .epoch = 1, .size = MIB, .base = 1ull << 50, .rkey = 6,
+			.name = fx_bytes("disk"), .endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
+			.medium = MCP_MEDIUM_DISK, .seen = cases[i].seen,
+		};
+
+		if (cases[i].mark)
+			restored(&fx, 1, SIZE, cases[i].mark);
+		else
+			jx_up(&fx, 1, MIB);
+		fx.m->id.lo = 0xcd;
+		rq.cluster = mcm_adopt_cluster(fx.m) + cases[i].other_cluster;
+		assert_int_equal(mcm_mount(fx.m, owner1, &rq, &reply), 0);
+		assert_int_equal(reply.adopts, cases[i].adopts);
+		fx_down(&fx);
+	}
+}
+
 /* A master that ends in an orderly way before owners have compared their objects has proven nothing. */
 static void an_orderly_end_proves_no_doubted_object(void **state)
 {
@@ -403,6 +440,7 @@ int main(void)
 		cmocka_unit_test(no_comparison_without_fences),
 		cmocka_unit_test(an_owner_that_cannot_compare_loses_the_objects),
 		cmocka_unit_test(a_proof_replaces_the_comparison),
+		cmocka_unit_test(a_disk_that_the_snapshot_does_not_know_is_offered),
 		cmocka_unit_test(an_orderly_end_proves_no_doubted_object),
 		cmocka_unit_test(wrong_requests_are_refused),
 	};

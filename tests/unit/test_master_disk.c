@@ -170,6 +170,11 @@ static uint64_t found(struct fixture *fx)
 	struct mcm *other = jx_open_copy(fx, 0);
 	uint64_t n = mcm_index_count(&other->index);
 
+	/* Owners offer the objects on their disks to another pool only. */
+	if (!n)
+		assert_false(mcp_id_eq(other->pool, fx->m->pool));
+	else
+		assert_true(mcp_id_eq(other->pool, fx->m->pool));
 	mcm_core_free(other);
 	return n;
 }

@@ -357,6 +357,24 @@ static void copies_that_bar_others_hold_puts_for_half_a_minute(void **state)
 	fx_down(&fx);
 }
 
+/* Of two disks, one offers its objects: only the other one takes copies until then. */
+static void memory_waits_for_disks_in_service_only(void **state)
+{
+	struct mcm_segment *memory;
+	struct fixture fx;
+
+	up(&fx, 64 * MIB, keeping);
+	assert_int_equal(mount_disk(&fx, 1, MIB), 0);
+	memory = mcm_segment(&fx.m->segments, 0);
+	mcm_store_relaxed(&mcm_segment(&fx.m->segments, 1)->adopting, true);
+	(void)fetch(&fx, 0);
+	assert_int_equal(memory->copy_max, MIB);
+	mcm_store_relaxed(&mcm_segment(&fx.m->segments, 1)->adopting, false);
+	(void)fetch(&fx, 0);
+	assert_int_equal(memory->copy_max, 64 * MIB);
+	down(&fx);
+}
+
 /* The owner asks for copies, but gets none until it has offered the objects of its disk; that may take long. */
 static void a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute(void **state)
 {
@@ -548,6 +566,7 @@ int main(void)
 		cmocka_unit_test(a_disk_that_hangs_holds_puts_for_half_a_minute),
 		cmocka_unit_test(copies_that_never_end_are_few),
 		cmocka_unit_test(copies_that_bar_others_hold_puts_for_half_a_minute),
+		cmocka_unit_test(memory_waits_for_disks_in_service_only),
 		cmocka_unit_test(a_disk_whose_objects_are_offered_holds_puts_for_half_a_minute),
 		cmocka_unit_test(an_object_that_no_disk_can_take_is_not_kept),
 		cmocka_unit_test(an_object_that_finds_no_piece_of_the_disk_delays_no_others),
