@@ -126,13 +126,8 @@ static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
 	put_bytes(p, v->xattrs);
 }
 
-/* A bit of the byte with the reads, of which older versions ignore the others. */
-#define ADOPTED 0x08u
-_Static_assert(!(MCM_MARKS_OF_READS & ADOPTED), "they are in one byte");
-
 static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 {
-	uint8_t reads = (uint8_t)(r->reads | (r->adopted ? ADOPTED : 0));
 	bool attrs;
 
 	put_int(p, r->generation, 8);
@@ -148,8 +143,8 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 	put_bytes(p, r->group);
 	put_int(p, r->data_type, 1);
 	attrs = r->attrs.set || r->attrs.xattrs.len;
-	if (reads || r->traits || attrs)
-		put_int(p, reads, 1);
+	if (r->reads || r->traits || attrs)
+		put_int(p, r->reads, 1);
 	if (r->traits || attrs) {
 		put_int(p, r->traits, 2);
 		put_int(p, r->age, 4);
@@ -401,8 +396,6 @@ static void get_attrs(struct cursor *c, struct mcm_attrs_value *ret)
 
 static void get_object(struct cursor *c, struct mcm_object_record *ret)
 {
-	uint8_t reads;
-
 	memset(ret, 0, offsetof(struct mcm_object_record, extent));
 	ret->generation = get_int(c, 8);
 	ret->size = get_int(c, 8);
@@ -422,9 +415,7 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	if (c->left)
 		ret->group = get_bytes(c);
 	ret->data_type = (uint8_t)get_late(c, 1);
-	reads = (uint8_t)get_late(c, 1);
-	ret->reads = reads & MCM_MARKS_OF_READS;
-	ret->adopted = reads & ADOPTED;
+	ret->reads = get_late(c, 1) & (MCM_MARKS_OF_READS | MCM_RECORD_ADOPTED);
 	ret->traits = (uint16_t)get_late(c, 2);
 	ret->age = (uint32_t)get_late(c, 4);
 	if (c->left)

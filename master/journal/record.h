@@ -46,6 +46,10 @@ struct mcm_extent_record {
 	uint16_t segment;
 };
 
+/* mcm_object_ext.adopted: a bit of the byte with the reads, of which older versions ignore the others */
+#define MCM_RECORD_ADOPTED 0x08u
+_Static_assert(!(MCM_MARKS_OF_READS & MCM_RECORD_ADOPTED), "they are in one byte");
+
 /* All durable properties of a committed object.  Add a new one here, in mcm_object_describe() and
  * mcm_object_restore() (restore_object.c), and at the end of the record's body (record.c). */
 struct mcm_object_record {
@@ -58,8 +62,7 @@ struct mcm_object_record {
 	struct mcp_bytes group;	/* borrowed; with the tenant's prefix (tenant.h), "": none */
 	uint8_t data_type;
 	uint8_t flags;		/* MCM_OBJ_KIND, _HARD, _SOFT */
-	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written */
-	bool adopted;		/* from a disk of another pool (task/adopt.h) */
+	uint8_t reads;		/* MCM_MARK_TOUCHED, _READ, _AGAIN when the record was written; MCM_RECORD_ADOPTED */
 	uint8_t copies;
 	struct mcm_attrs_value attrs;	/* set 0 and no xattrs: none */
 	/* in checkpoints only: the object's traits and age for the policy learn (learn/learn.h) */

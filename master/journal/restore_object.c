@@ -32,7 +32,8 @@ void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_r
 	ret->mtime_ms = mcm_object_mtime(o);
 	ret->flags = o->flags & (MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT);
 	ret->reads = mcm_load_relaxed(&o->marks) & MCM_MARKS_OF_READS;
-	ret->adopted = o->ext && mcm_ext(&m->index, o->ext)->adopted;
+	if (o->ext && mcm_ext(&m->index, o->ext)->adopted)
+		ret->reads |= MCM_RECORD_ADOPTED;
 	ret->traits = 0;
 	ret->age = 0;
 	ret->soft_until_ms = 0;
@@ -80,20 +81,20 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 		mcm_group_unref(m, group);
 		return e;
 	}
-	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || r->adopted) {
+	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || r->reads & MCM_RECORD_ADOPTED) {
 		e = mcm_ext_new(&m->index, &ext);
 		if (e < 0) {
 			mcm_group_unref(m, group);
 			return e;
 		}
 		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, soft_tick(m, r));
-		mcm_ext(&m->index, ext)->adopted = r->adopted;
+		mcm_ext(&m->index, ext)->adopted = r->reads & MCM_RECORD_ADOPTED;
 		mcm_store_relaxed(&o->ext, ext);
 	}
 	mcm_object_set(o, r->size, r->crc, r->generation, r->mtime_ms, r->flags);
 	mcm_object_set_type(o, r->data_type);
 	/* So that eviction does not begin with the objects that are in use. */
-	__atomic_fetch_or(&o->marks, r->reads, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&o->marks, r->reads & MCM_MARKS_OF_READS, __ATOMIC_RELAXED);
 	mcm_uses_restored(m, slot, r->traits, r->age);
 	if (group)
 		mcm_group_join(m, group, slot);

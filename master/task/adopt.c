@@ -46,7 +46,7 @@ uint32_t mcm_adopt_describe(const struct mcm *m, uint32_t slot, void *buf, uint6
 	rec.key_len = key.len;
 	if (rec.group.len)
 		rec.group = mcm_key_bare(rec.group, NULL);
-	rec.adopted = false;
+	rec.reads &= MCM_MARKS_OF_READS;
 	rec.copies = 1;
 	rec.extent[0] = (struct mcm_extent_record){ .len = 1 };
 	*ret_name = mc_hash(key.data, key.len, mc_hash(tenant.data, tenant.len, 0));
