@@ -246,7 +246,7 @@ kill -HUP "$pid"
 wait_for 20 grep -q "cannot reload" "$tmp/logs/mcfs.INFO" || fail "no new log file after an invalid option"
 umount "$m"
 ended
-refused "cannot write the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
+refused "cannot create the directory of the log" "$mcfs" "${flags[@]}" --log_dir="$tmp/none/where" "$m"
 # ---- read-only, immutable
 start_daemon -o ro
 for call in "touch $m/f" "mkdir $m/d" "ln -s x $m/l"; do
