@@ -28,8 +28,9 @@
 #define MCM_DISK_BLOCK 4096u	/* unit of a segment on a disk */
 #define MCM_NAME_MAX 255u	/* bytes of a segment's name, endpoint or protocol, at most */
 
-/* Objects of a disk that were removed, replaced or renamed, until its owner learns of them: the latest ones. */
-#define MCM_GONE_MAX 4096u
+/* Objects of a disk that were removed, replaced or renamed, until its owner learns of them: the latest ones.
+ * A rename of a directory (MCM_RENAME_DIR_MAX) has room. */
+#define MCM_GONE_MAX 16384u
 struct mcm_gone {
 	struct {
 		uint64_t offset, generation;
