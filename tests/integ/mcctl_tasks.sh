@@ -167,6 +167,6 @@ kill_pid "$owner_a"
 silent() { [ "$(ctl segments --json | jq -r --arg n "$a" '.segments[] | select(.name == $n) | .state')" = silent ]; }
 wait_for 30 silent
 id=$(ctl drain --background "$a")
-says() { ctl tasks "$id" | grep -q "running .*the node of $a does not answer"; }
+says() { ctl tasks "$id" | found "running .*the node of $a does not answer"; }
 wait_for 20 says || fail "$(ctl tasks "$id")"
 ctl tasks --cancel "$id"
