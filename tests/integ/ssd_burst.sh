@@ -86,7 +86,7 @@ equal "lost objects" "$(lost)" 0
 
 echo "by force"
 again --offload_force_evict
-slow 500 start_owner --global_segment_size=32MB
+slow 100 start_owner --global_segment_size=32MB
 put_all 0 150
 [ "$(lost)" -gt 0 ] || fail "the disk is faster than the puts"
 losses_named 'offload_force_evict=false'
