@@ -28,7 +28,7 @@ static void buffer_free(struct buffer *b)
 
 void mcs_buffers_init(struct mcs_buffers *l)
 {
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	mc_list_init(&l->list);
 }
 
@@ -40,7 +40,7 @@ void mcs_buffers_done(struct mcs_buffers *l)
 		mc_list_remove(&b->link);
 		buffer_free(b);
 	}
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 }
 
 int mcs_buffers_add(struct mcs_buffers *l, void *base, size_t len, struct mce_mr *mr, bool pool)

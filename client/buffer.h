@@ -3,15 +3,15 @@
 #ifndef MCS_BUFFER_H
 #define MCS_BUFFER_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "engine/mce.h"
 
 struct mcs_buffers {
-	pthread_mutex_t lock;	/* leaf */
+	struct mc_mutex lock;	/* leaf */
 	struct mc_list list;	/* with the lock held */
 };
 

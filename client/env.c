@@ -7,10 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/clock.h"
 #include "common/env.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 
 /* Upstream's range and limits: the ports between 32768 and 60999 are those that Linux gives to outgoing connections. */
 #define PORT_MIN 12300

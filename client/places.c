@@ -8,6 +8,7 @@
 
 #include "client/store_i.h"
 #include "common/cleanup.h"
+#include "common/sys/lock.h"
 
 /* One look-up; the last reader frees it. */
 struct shot {
@@ -20,7 +21,7 @@ struct mcs_places {
 	struct mcs *store;
 	unsigned n;
 	struct mcs_key *key;		/* sorted, without repetitions; the bytes follow */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct shot *shot;		/* the latest; under lock */
 };
 
@@ -59,7 +60,7 @@ static struct mcs_places *places_new(struct mcs *s, const struct mcs_key *keys, 
 		if (!n || places_compare(&p->key[n - 1], &p->key[i]))
 			p->key[n++] = p->key[i];
 	p->n = n;
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 	return p;
 }
 
@@ -99,10 +100,10 @@ static int places_look(struct mcs_places *p, struct mcs_backend *b, struct shot 
 		return r;
 	}
 	shot->refs = 2;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	shot_unref_locked(p->shot);
 	p->shot = shot;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	*ret = shot;
 	return 0;
 }
@@ -199,6 +200,6 @@ void mcs_places_free(struct mcs_places *p)
 		free(p->shot->found);
 		free(p->shot);
 	}
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 	free(p);
 }

@@ -30,7 +30,7 @@ struct mcs_scratch {
 
 void mcs_scratch_pool_init(struct mcs_scratch_pool *p)
 {
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 	p->free = NULL;
 	p->n_free = 0;
 }
@@ -55,20 +55,20 @@ void mcs_scratch_pool_done(struct mcs_scratch_pool *p)
 		scratch_free_blocks(s);
 		free(s);
 	}
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 }
 
 struct mcs_scratch *mcs_scratch_get(struct mcs_scratch_pool *p)
 {
 	struct mcs_scratch *s;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	s = p->free;
 	if (s) {
 		p->free = s->next;
 		p->n_free--;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	return s ? s : calloc(1, sizeof(*s));
 }
 
@@ -101,14 +101,14 @@ void mcs_scratch_put(struct mcs_scratch_pool *p, struct mcs_scratch *s)
 	}
 	s->used = 0;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (p->n_free < POOL_MAX) {
 		s->next = p->free;
 		p->free = s;
 		p->n_free++;
 		s = NULL;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (s) {
 		scratch_free_blocks(s);
 		free(s);

@@ -5,13 +5,14 @@
 #ifndef MCS_SCRATCH_H
 #define MCS_SCRATCH_H
 
-#include <pthread.h>
 #include <stddef.h>
+
+#include "common/sys/lock.h"
 
 struct mcs_scratch;
 
 struct mcs_scratch_pool {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcs_scratch *free;	/* with the lock held */
 	unsigned n_free;
 };

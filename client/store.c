@@ -119,7 +119,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		return -ENOMEM;
 	mc_env_report_inert();
 	s->fork_depth = mc_fork_depth;
-	pthread_mutex_init(&s->fallback_lock, NULL);
+	mc_mutex_init(&s->fallback_lock);
 	mcs_scratch_pool_init(&s->scratch);
 	r = conf_check(conf, &s->conf);
 	if (r < 0) {
@@ -155,7 +155,7 @@ void mcs_close(struct mcs *s)
 	if (s->backend)
 		s->backend->ops->close(s->backend);
 	mcs_scratch_pool_done(&s->scratch);
-	pthread_mutex_destroy(&s->fallback_lock);
+	mc_mutex_destroy(&s->fallback_lock);
 	conf_free_strings(&s->conf);
 	free(s);
 }

@@ -5,17 +5,17 @@
 #include <mooncake/store_c.h>
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
-#include "common/process/fork.h"
 #include "common/log.h"
 #include "common/net/net.h"
-#include "common/options/options.h"
 #include "common/net/protocol.h"
+#include "common/options/options.h"
+#include "common/process/fork.h"
+#include "common/sys/lock.h"
 #include "meta/leader.h"
 #include <mooncake/mcs.h>
 
@@ -30,7 +30,7 @@
 #define DEFAULT_DAEMON "127.0.0.1:50052"
 
 struct handle {
-	pthread_rwlock_t lock;	/* held for writing during setup and destroy */
+	struct mc_rwlock lock;	/* held for writing during setup and destroy */
 	mcs_t *mcs;		/* NULL: not set up */
 	unsigned fork_depth;	/* of the process that set it up */
 };
@@ -39,14 +39,14 @@ static mcs_t *handle_lock(struct handle *h)
 {
 	if (mc_fork_check(h->fork_depth) < 0)
 		return NULL;
-	pthread_rwlock_rdlock(&h->lock);
+	mc_rwlock_rdlock(&h->lock);
 	return h->mcs;
 }
 
 static void handle_unlock(struct handle *h)
 {
 	if (mc_fork_check(h->fork_depth) == 0)
-		pthread_rwlock_unlock(&h->lock);
+		mc_rwlock_unlock(&h->lock);
 }
 
 /* Unlock and return @result, or the error that the store is not set up. */
@@ -74,7 +74,7 @@ mooncake_store_t mooncake_store_create(void)
 
 	if (!h)
 		return NULL;
-	pthread_rwlock_init(&h->lock, NULL);
+	mc_rwlock_init(&h->lock);
 	h->fork_depth = mc_fork_depth;
 	return h;
 }
@@ -86,7 +86,7 @@ void mooncake_store_destroy(mooncake_store_t store)
 	if (!h)
 		return;
 	mcs_close(h->mcs);
-	pthread_rwlock_destroy(&h->lock);
+	mc_rwlock_destroy(&h->lock);
 	free(h);
 }
 
@@ -123,7 +123,7 @@ static int setup_force_tcp(void)
 /* In a forked child: the store belongs to the parent, where a thread may hold the lock. */
 static void handle_after_fork(struct handle *h)
 {
-	pthread_rwlock_init(&h->lock, NULL);
+	mc_rwlock_init(&h->lock);
 	h->mcs = NULL;
 	h->fork_depth = mc_fork_depth;
 }
@@ -136,13 +136,13 @@ static int handle_reopen(struct handle *h, const struct mcs_conf *conf)
 
 	if (mc_fork_check(h->fork_depth) < 0)
 		handle_after_fork(h);
-	pthread_rwlock_wrlock(&h->lock);
+	mc_rwlock_wrlock(&h->lock);
 	mcs_close(h->mcs);
 	h->mcs = NULL;
 	r = mcs_open(conf, &s);
 	if (!r)
 		h->mcs = s;
-	pthread_rwlock_unlock(&h->lock);
+	mc_rwlock_unlock(&h->lock);
 	return r;
 }
 

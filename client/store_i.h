@@ -3,14 +3,13 @@
 #ifndef MCS_STORE_I_H
 #define MCS_STORE_I_H
 
-#include <pthread.h>
-
 #include "client/backend.h"
 #include "client/scratch.h"
 #include "client/session/session.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include <mooncake/mcs.h>
 
 /* Limits of one request; a longer batch is split. */
@@ -33,7 +32,7 @@ struct mcs {
 	 * fallback_lock held, and closed with the handle.  So calls that run keep their back end. */
 	struct mcs_backend *fallback;
 	uint64_t fallback_until_ns;	/* atomic; calls use it until then; 0: never used */
-	pthread_mutex_t fallback_lock;	/* held while it is opened */
+	struct mc_mutex fallback_lock;	/* held while it is opened */
 
 	struct mc_httpd *httpd;		/* NULL: none; constant after open */
 };

@@ -128,7 +128,7 @@ static bool watch_nap(struct mcs_watch *w, uint64_t deadline)
 	ns = w->wait_ms * MC_NS_PER_MS;
 	if (ns > deadline - now)
 		ns = deadline - now;
-	nanosleep(&(struct timespec){ .tv_sec = 0, .tv_nsec = (long)ns }, NULL);
+	mc_sleep_ns(ns);
 	return true;
 }
 

@@ -3,9 +3,10 @@
 #ifndef MC_CLEANUP_H
 #define MC_CLEANUP_H
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "common/sys/lock.h"
 
 static inline void mc_cleanup_free(void *p)
 {
@@ -18,10 +19,10 @@ static inline void mc_cleanup_close(int *fd)
 		close(*fd);
 }
 
-static inline void mc_cleanup_unlock(pthread_mutex_t **m)
+static inline void mc_cleanup_unlock(struct mc_mutex **m)
 {
 	if (*m)
-		pthread_mutex_unlock(*m);
+		mc_mutex_unlock(*m);
 }
 
 #define auto_free __attribute__((cleanup(mc_cleanup_free)))
@@ -31,8 +32,8 @@ static inline void mc_cleanup_unlock(pthread_mutex_t **m)
 #define MC_CONCAT_(a, b) a##b
 #define MC_CONCAT(a, b) MC_CONCAT_(a, b)
 #define MC_LOCKED(m) \
-	pthread_mutex_t *MC_CONCAT(mc_locked_, __LINE__) \
-		__attribute__((cleanup(mc_cleanup_unlock), unused)) = (pthread_mutex_lock(m), (m))
+	struct mc_mutex *MC_CONCAT(mc_locked_, __LINE__) \
+		__attribute__((cleanup(mc_cleanup_unlock), unused)) = (mc_mutex_lock(m), (m))
 
 /* Pass on ownership of a pointer or descriptor: returns it and clears the variable. */
 #define TAKE_PTR(p) ({ __typeof__(p) mc_taken = (p); (p) = NULL; mc_taken; })

@@ -3,9 +3,9 @@
 #include <config.h>
 
 #include "common/fault.h"
+#include "common/sys/lock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
 #include "common/hash.h"
@@ -37,7 +37,7 @@ struct entry {
 
 bool mc_faults_on;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex lock = MC_MUTEX_INIT;
 MC_FORK_KEEP(lock, MC_FORK_LEAF)
 static struct entry set[SET_MAX];	/* with the lock held */
 static unsigned set_n;
@@ -185,20 +185,12 @@ static bool entry_strikes(struct entry *e)
 	return !e->percent || mc_random_u64() % 100 < (uint64_t)e->percent;
 }
 
-static void sleep_ms(int ms)
-{
-	struct timespec left = mc_timespec((uint64_t)ms * MC_NS_PER_MS);
-
-	while (nanosleep(&left, &left) < 0 && errno == EINTR)
-		;
-}
-
 int mc_fault_slow(const char *point)
 {
 	int delay = 0, err = 0, sig = 0;
 
 	/* Decide with the lock, act without it: a delayed thread must not stop the others. */
-	pthread_mutex_lock(&lock);
+	mc_mutex_lock(&lock);
 	for (unsigned i = 0; i < set_n; i++) {
 		struct entry *e = &set[i];
 
@@ -213,10 +205,10 @@ int mc_fault_slow(const char *point)
 		else if (e->action == ACTION_STOP && !sig)
 			sig = SIGSTOP;
 	}
-	pthread_mutex_unlock(&lock);
+	mc_mutex_unlock(&lock);
 
 	if (delay)
-		sleep_ms(delay);
+		mc_sleep_ms((uint64_t)delay);
 	if (sig)
 		kill(getpid(), sig);
 	return err ? mc_fail(err, "fault point %s: %s", point, mc_strerror(err)) : 0;

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 /* Returns when the word is woken, after @ns, or at once when the word is not @seen. */
 static inline void mc_futex_wait(uint32_t *word, uint32_t seen, uint64_t ns)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 uint64_t mc_hash(const void *p, size_t len, uint64_t seed)
 {

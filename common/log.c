@@ -3,13 +3,13 @@
 #include <config.h>
 
 #include "common/log.h"
+#include "common/sys/lock.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 
 #define LINE_SIZE 2048
 #define COMPONENTS_MAX 32
@@ -47,7 +47,7 @@ static struct {
 	atomic_int other;
 	atomic_uint n_rows;
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct levels levels;
 	int fd;			/* -1: stderr, or syslog */
 	bool syslog;
@@ -55,7 +55,7 @@ static struct {
 	uint64_t size, max_size;
 	unsigned max_files;
 } the_log = {
-	.most = MC_LOG_WARN, .other = MC_LOG_WARN, .lock = PTHREAD_MUTEX_INITIALIZER,
+	.most = MC_LOG_WARN, .other = MC_LOG_WARN, .lock = MC_MUTEX_INIT,
 	.levels.other = MC_LOG_WARN, .fd = -1,
 };
 MC_FORK_KEEP(the_log.lock, MC_FORK_LOG)
@@ -451,9 +451,9 @@ void mc_log_fatal(const char *program, const char *component, const char *fmt, .
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "%s: %s\n", program, text);
-	pthread_mutex_lock(&the_log.lock);
+	mc_mutex_lock(&the_log.lock);
 	elsewhere = the_log.fd >= 0 || the_log.syslog;
-	pthread_mutex_unlock(&the_log.lock);
+	mc_mutex_unlock(&the_log.lock);
 	if (elsewhere && mc_log_on(component, MC_LOG_ERR))
 		mc_log_write(&site, component, MC_LOG_ERR, "%s", text);
 }

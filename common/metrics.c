@@ -3,10 +3,10 @@
 #include <config.h>
 
 #include "common/metrics.h"
+#include "common/sys/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct collector {
 
 static struct mc_metric *registry;	/* atomic; newest first */
 static struct mc_metric_part *parts;	/* constant after the constructors */
-static pthread_mutex_t collectors_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex collectors_lock = MC_MUTEX_INIT;
 static struct collector *collectors;	/* with collectors_lock held */
 MC_FORK_KEEP(collectors_lock, MC_FORK_COLLECTORS)
 

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 #include "engine/engine_i.h"
 
 #define SLEEPER (1u << 31)

@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "tiers/tier.h"
 
@@ -22,7 +23,7 @@ struct disk_piece {
 struct disk_job {
 	struct mce_mr *mr;
 	uint64_t off, total;	/* of the request, in the region */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mce_req *req;	/* NULL: cancelled; changed with jobs_lock too */
 	int status;
@@ -31,7 +32,7 @@ struct disk_job {
 	struct disk_piece piece[];
 };
 
-static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex jobs_lock = MC_MUTEX_INIT;
 static struct mc_list jobs = { &jobs, &jobs };	/* guarded by jobs_lock */
 
 /* With jobs_lock: take the request away from the job, for its end; NULL: it was cancelled. */
@@ -40,9 +41,9 @@ static struct mce_req *disk_take_locked(struct disk_job *job)
 	struct mce_req *req;
 
 	/* Waits for a piece that is being copied. */
-	pthread_mutex_lock(&job->lock);
+	mc_mutex_lock(&job->lock);
 	req = TAKE_PTR(job->req);
-	pthread_mutex_unlock(&job->lock);
+	mc_mutex_unlock(&job->lock);
 	if (req) {
 		mc_list_remove(&job->node);
 		mce_req_move(req, MCE_AT_DONE);
@@ -55,13 +56,13 @@ static void disk_end(struct disk_job *job)
 {
 	struct mce_req *req;
 
-	pthread_mutex_lock(&jobs_lock);
+	mc_mutex_lock(&jobs_lock);
 	req = disk_take_locked(job);
-	pthread_mutex_unlock(&jobs_lock);
+	mc_mutex_unlock(&jobs_lock);
 	mce_mr_unref(job->mr);
 	if (req)
 		mce_complete(req, MCE_PATH_DISK, job->status);
-	pthread_mutex_destroy(&job->lock);
+	mc_mutex_destroy(&job->lock);
 	free(job);
 }
 
@@ -73,13 +74,13 @@ static void disk_arrived(struct mct_read *r)
 	uint64_t pos = r->off - job->off;
 	bool last;
 
-	pthread_mutex_lock(&job->lock);
+	mc_mutex_lock(&job->lock);
 	if (r->status < 0 && job->status == 0)
 		job->status = r->status;
 	if (r->status == 0 && job->req && job->status == 0)
 		mce_copy_part(job->req, pos, r->at, r->len);
 	last = --job->left == 0;
-	pthread_mutex_unlock(&job->lock);
+	mc_mutex_unlock(&job->lock);
 	if (r->status == 0)
 		m->ops->read_end(m, r);
 	if (last)
@@ -100,15 +101,15 @@ static int disk_begin(struct mce_peer *p, struct mce_req *req, struct mce_mr *mr
 	job->req = req;
 	/* One more than the pieces: the job must not end while they are being begun. */
 	job->left = n + 1;
-	pthread_mutex_init(&job->lock, NULL);
-	pthread_mutex_lock(&jobs_lock);
+	mc_mutex_init(&job->lock);
+	mc_mutex_lock(&jobs_lock);
 	mc_list_push_back(&jobs, &job->node);
-	pthread_mutex_unlock(&jobs_lock);
+	mc_mutex_unlock(&jobs_lock);
 	/* Then it can be cancelled. */
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	mce_reqx(req)->owner = &mce_disk_transport;
 	mce_req_move(req, MCE_AT_TRANSPORT);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t pos = i * MCT_PIECE_MAX;
 
@@ -120,9 +121,9 @@ static int disk_begin(struct mce_peer *p, struct mce_req *req, struct mce_mr *mr
 		};
 		mr->medium->ops->read_start(mr->medium, &job->piece[i].read);
 	}
-	pthread_mutex_lock(&job->lock);
+	mc_mutex_lock(&job->lock);
 	n = --job->left;
-	pthread_mutex_unlock(&job->lock);
+	mc_mutex_unlock(&job->lock);
 	if (n == 0)
 		disk_end(job);
 	return 0;
@@ -152,7 +153,7 @@ static void disk_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	struct disk_job *job = NULL;
 	struct mc_list *pos;
 
-	pthread_mutex_lock(&jobs_lock);
+	mc_mutex_lock(&jobs_lock);
 	mc_list_for_each(pos, &jobs) {
 		job = mc_container_of(pos, struct disk_job, node);
 		if (job->req == req)
@@ -161,7 +162,7 @@ static void disk_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	}
 	if (job)
 		(void)disk_take_locked(job);
-	pthread_mutex_unlock(&jobs_lock);
+	mc_mutex_unlock(&jobs_lock);
 	if (job)
 		mce_complete(req, MCE_PATH_DISK, status);
 }

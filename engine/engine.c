@@ -113,8 +113,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return -ENOMEM;
-	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->idle, NULL);
+	mc_mutex_init(&e->lock);
+	mc_cond_init(&e->idle);
 	mc_list_init(&e->peers);
 	mc_list_init(&e->fences);
 	mc_list_init(&e->owed);
@@ -147,9 +147,9 @@ void mce_engine_close(struct mce_engine *e)
 {
 	if (!e || mc_fork_check(e->fork_depth) < 0)
 		return;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	mce_peers_close(e);
 	mce_fences_close(e);
 	mce_gpus_stop(e);
@@ -162,8 +162,8 @@ void mce_engine_close(struct mce_engine *e)
 	mce_writers_done(&e->writers);
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
-	pthread_cond_destroy(&e->idle);
-	pthread_mutex_destroy(&e->lock);
+	mc_cond_destroy(&e->idle);
+	mc_mutex_destroy(&e->lock);
 	free(e);
 }
 

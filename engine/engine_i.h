@@ -6,14 +6,14 @@
 #ifndef MCE_ENGINE_I_H
 #define MCE_ENGINE_I_H
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/net/evloop.h"
 #include "common/list.h"
+#include "common/net/evloop.h"
 #include "common/net/net.h"
+#include "common/sys/lock.h"
 #include "engine/mce.h"
 #include "engine/service.h"
 #include "engine/transport.h"
@@ -115,7 +115,7 @@ struct mce_mr {
 #define MCE_NUMA_ASK (-2)
 
 struct mce_mr_table {
-	pthread_rwlock_t lock;
+	struct mc_rwlock lock;
 	struct mce_mr *bucket[MCE_MR_BUCKETS];
 	struct mce_mr **by_base;	/* sorted */
 	unsigned n, cap;
@@ -236,7 +236,7 @@ struct mce_peer {
 	bool closing;		/* its last handle is being put: wait for mce_engine.idle */
 	struct mc_list owed_node;	/* mce_engine.owed */
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	bool local;		/* it is this engine */
 	bool resolving;		/* a resolver thread runs */
 	bool kicked;		/* the resolver has to make another round */
@@ -307,7 +307,7 @@ struct mce_writer {
 };
 
 struct mce_writers {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mce_writer *table;	/* MCE_WRITERS_MAX of them */
 	unsigned next, used;
 	uint64_t upto_all;
@@ -349,8 +349,8 @@ struct mce_engine {
 	uint64_t fence;		/* of mce_engine_set_fence() */
 	uint64_t refused_fence;	/* with which a WRITE was refused, 0: none */
 	/* guarded by lock */
-	pthread_mutex_t lock;
-	pthread_cond_t idle;	/* resolvers became 0; a closing peer was freed, or stays */
+	struct mc_mutex lock;
+	struct mc_cond idle;	/* resolvers became 0; a closing peer was freed, or stays */
 	struct mc_list peers;
 	struct mc_list fences;	/* records of freed peers */
 	unsigned nfences;

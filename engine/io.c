@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "engine/engine_i.h"
 
 static uint64_t stall_ms(const struct mce_io *io)
@@ -95,11 +95,9 @@ bool mce_io_stalled(struct mce_io *io)
 
 void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg)
 {
-	static const struct timespec pause = { .tv_nsec = 1000000 };
-
 	/* The caller cannot continue without the call, so wait until there is memory. */
 	while (mc_evloop_call(io->loop, fn, arg) == -ENOMEM)
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(1);
 }
 
 int mce_cpus_parse(const char *list, cpu_set_t *ret)

@@ -37,7 +37,7 @@ int mce_mr_table_init(struct mce_mr_table *t)
 {
 	memset(t, 0, sizeof(*t));
 	t->next_base = MCE_MEDIUM_BASE;
-	return -pthread_rwlock_init(&t->lock, NULL);
+	return -mc_rwlock_init(&t->lock);
 }
 
 void mce_mr_table_clear(struct mce_mr_table *t)
@@ -49,7 +49,7 @@ void mce_mr_table_clear(struct mce_mr_table *t)
 void mce_mr_table_done(struct mce_mr_table *t)
 {
 	free(t->by_base);
-	pthread_rwlock_destroy(&t->lock);
+	mc_rwlock_destroy(&t->lock);
 }
 
 int mce_range_check(uint64_t base, uint64_t room, uint64_t addr, uint64_t len)
@@ -82,12 +82,12 @@ int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret)
 	struct mce_mr_table *t = &e->mrs;
 	struct mce_mr *mr;
 
-	pthread_rwlock_rdlock(&t->lock);
+	mc_rwlock_rdlock(&t->lock);
 	for (mr = *mr_bucket(t, rkey); mr && mr->rkey != rkey; mr = mr->next)
 		;
 	if (mr)
 		__atomic_fetch_add(&mr->refs, 1, __ATOMIC_RELAXED);
-	pthread_rwlock_unlock(&t->lock);
+	mc_rwlock_unlock(&t->lock);
 	if (!mr)
 		return -ESTALE;
 	*ret = mr;
@@ -133,7 +133,7 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 	unsigned at;
 	int r = -ERANGE;
 
-	pthread_rwlock_rdlock(&t->lock);
+	mc_rwlock_rdlock(&t->lock);
 	at = mr_position(t, addr);
 	if (at > 0) {
 		mr = t->by_base[at - 1];
@@ -143,7 +143,7 @@ int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned ac
 		r = len ? -EACCES : -ERANGE;
 	if (r == 0)
 		__atomic_fetch_add(&mr->refs, 1, __ATOMIC_RELAXED);
-	pthread_rwlock_unlock(&t->lock);
+	mc_rwlock_unlock(&t->lock);
 	if (r == 0)
 		*ret = mr;
 	return r;
@@ -167,7 +167,7 @@ int mce_mr_numa_node(struct mce_engine *e, uint64_t addr)
 
 	if (!e->numa_nodes)
 		return numa;
-	pthread_rwlock_rdlock(&t->lock);
+	mc_rwlock_rdlock(&t->lock);
 	at = mr_position(t, addr);
 	if (at > 0 && addr - t->by_base[at - 1]->base < t->by_base[at - 1]->len) {
 		struct mce_mr *mr = t->by_base[at - 1];
@@ -178,7 +178,7 @@ int mce_mr_numa_node(struct mce_engine *e, uint64_t addr)
 			__atomic_store_n(&mr->numa, numa, __ATOMIC_RELAXED);
 		}
 	}
-	pthread_rwlock_unlock(&t->lock);
+	mc_rwlock_unlock(&t->lock);
 	return numa < 0 ? MCE_NUMA_ANY : numa;
 }
 
@@ -292,13 +292,13 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	while (mr->rkey == 0);
 	for (const struct mce_service *const *s = mce_services; *s; s++)
 		(*s)->region_add(mr, a);
-	pthread_rwlock_wrlock(&e->mrs.lock);
+	mc_rwlock_wrlock(&e->mrs.lock);
 	if (mr->medium) {
 		mr->base = e->mrs.next_base;
 		e->mrs.next_base += (mr->len | (MEDIUM_GAP - 1)) + 1;
 	}
 	r = mr_insert_locked(&e->mrs, mr);
-	pthread_rwlock_unlock(&e->mrs.lock);
+	mc_rwlock_unlock(&e->mrs.lock);
 	if (r < 0) {
 		mr_free(mr);
 		return r;
@@ -317,10 +317,10 @@ void mce_mr_unregister(struct mce_mr *mr)
 	if (!mr || mc_fork_check(mr->e->fork_depth) < 0)
 		return;
 	e = mr->e;
-	pthread_rwlock_wrlock(&e->mrs.lock);
+	mc_rwlock_wrlock(&e->mrs.lock);
 	mr_remove_locked(&e->mrs, mr);
 	__atomic_store_n(&mr->dead, true, __ATOMIC_RELEASE);
-	pthread_rwlock_unlock(&e->mrs.lock);
+	mc_rwlock_unlock(&e->mrs.lock);
 	for (const struct mce_service *const *s = mce_services; *s; s++)
 		(*s)->revoke_begin(mr);
 	/* The remaining references are those of local copies in other threads, and of lookups. */

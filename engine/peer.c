@@ -11,13 +11,13 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/process/fork.h"
 #include "common/hash.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "engine/engine_i.h"
 
 /* Offers of one request after connecting for it; more mean that the peer is lost again and again. */
@@ -36,7 +36,7 @@ static void peer_free(struct mce_peer *p)
 	mce_staged_transport.detach(p);
 	for (const struct mce_transport *const *t = p->transports; *t; t++)
 		(*t)->detach(p);
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 	free(p);
 	mc_metric_add(&peers_open, -1);
 }
@@ -67,7 +67,7 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	mc_list_init(&p->pending);
 	mc_list_init(&p->node);
 	mc_list_init(&p->owed_node);
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 	mc_metric_add(&peers_open, 1);
 	for (const struct mce_transport *const *t = p->transports; *t; t++) {
 		r = (*t)->attach(p);
@@ -104,7 +104,7 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	MC_LOCKED(&e->lock);
 	/* The record of its WRITEs in doubt (fence.c) is not written yet. */
 	while ((p = peer_find_locked(e, endpoint, upstream)) && p->closing)
-		pthread_cond_wait(&e->idle, &e->lock);
+		mc_cond_wait(&e->idle, &e->lock);
 	if (p) {
 		p->refs++;
 	} else {
@@ -155,7 +155,7 @@ static bool peer_close_begin(struct mce_peer *p)
 static bool peer_close_end(struct mce_peer *p, bool fence)
 {
 	MC_LOCKED(&p->e->lock);
-	pthread_cond_broadcast(&p->e->idle);
+	mc_cond_broadcast(&p->e->idle);
 	p->closing = false;
 	if (--p->refs > 0)
 		return false;
@@ -176,12 +176,12 @@ void mce_peers_close(struct mce_engine *e)
 {
 	struct mc_list *pos, *next;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	while (e->resolvers)
-		pthread_cond_wait(&e->idle, &e->lock);
+		mc_cond_wait(&e->idle, &e->lock);
 	while (!mc_list_empty(&e->owed))
 		mc_list_remove(e->owed.next);
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	mc_list_for_each_safe(pos, next, &e->peers) {
 		struct mce_peer *p = mc_container_of(pos, struct mce_peer, node);
 
@@ -235,7 +235,7 @@ struct mce_peer *mce_peer_next(struct mce_engine *e, struct mce_peer *p)
 	struct mce_peer *next = NULL;
 	struct mc_list *pos;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	for (pos = p ? p->node.next : e->peers.next; pos != &e->peers && !next; pos = pos->next) {
 		next = mc_container_of(pos, struct mce_peer, node);
 		if (next->closing)
@@ -243,7 +243,7 @@ struct mce_peer *mce_peer_next(struct mce_engine *e, struct mce_peer *p)
 	}
 	if (next)
 		next->refs++;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	mce_peer_put(p);
 	return next;
 }
@@ -326,13 +326,13 @@ void mce_peer_fail_pending(struct mce_peer *p, int status)
 	struct mc_list failed, *pos, *next;
 
 	mc_list_init(&failed);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	mc_list_for_each_safe(pos, next, &p->pending) {
 		mc_list_remove(pos);
 		mc_list_push_back(&failed, pos);
 		mce_req_move(mce_req_of(pos), MCE_AT_DONE);
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mc_list_for_each_safe(pos, next, &failed)
 		mce_complete(mce_req_of(pos), MCE_PATH_NONE, status);
 }
@@ -343,7 +343,7 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	const struct mce_transport *owner = NULL;
 	bool mine = false;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	switch (mce_req_at(req)) {
 	case MCE_AT_PENDING:
 		mc_list_remove(&x->node);
@@ -359,7 +359,7 @@ void mce_peer_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	default:
 		break;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (mine)
 		mce_complete(req, MCE_PATH_NONE, status);
 	else if (owner)
@@ -375,7 +375,7 @@ static void req_requeue(struct mce_peer *p, struct mce_req *req, int why, bool c
 	struct mce_reqx *x = mce_reqx(req);
 	int status = 0;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (x->status < 0)
 		status = x->status;
 	else if (mce_closing(p->e))
@@ -389,7 +389,7 @@ static void req_requeue(struct mce_peer *p, struct mce_req *req, int why, bool c
 	mce_req_move(req, status < 0 ? MCE_AT_DONE : MCE_AT_PENDING);
 	if (status == 0)
 		mc_list_push_back(&p->pending, &x->node);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (status < 0)
 		mce_complete(req, MCE_PATH_NONE, status);
 }
@@ -407,7 +407,7 @@ void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
 	int status;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	status = mce_closing(p->e) ? -ECANCELED : mce_peer_resolve_locked(p);
 	for (unsigned i = 0; i < n; i++) {
 		struct mce_reqx *x = mce_reqx(&reqs[i]);
@@ -417,7 +417,7 @@ void mce_peer_pend(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 		if (status == 0)
 			mc_list_push_back(&p->pending, &x->node);
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	for (unsigned i = 0; status < 0 && i < n; i++)
 		mce_complete(&reqs[i], MCE_PATH_NONE, status);
 }
@@ -588,16 +588,16 @@ static void *resolver_main(void *arg)
 	struct mce_peer *p = arg;
 	struct mce_engine *e = p->e;
 
-	pthread_detach(pthread_self());
+	mc_thread_detach(mc_thread_self());
 	while (resolver_continues(p))
 		round_run(p);
 	if (mce_closing(e))
 		mce_peer_fail_pending(p, -ECANCELED);
 	mce_peer_put(p);
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	if (--e->resolvers == 0)
-		pthread_cond_broadcast(&e->idle);
-	pthread_mutex_unlock(&e->lock);
+		mc_cond_broadcast(&e->idle);
+	mc_mutex_unlock(&e->lock);
 	return NULL;
 }
 
@@ -605,7 +605,7 @@ static void *resolver_main(void *arg)
 static int resolver_start_locked(struct mce_peer *p)
 {
 	struct mce_engine *e = p->e;
-	pthread_t thread;
+	struct mc_thread thread;
 	int r = mc_fault("engine.peer.resolver");
 
 	if (e->closing)
@@ -652,12 +652,12 @@ void mce_peers_resolve_owed(struct mce_engine *e)
 		struct mce_peer *p = mc_container_of(pos, struct mce_peer, owed_node);
 
 		/* Against the lock order, so a peer whose lock is taken has to wait for the next tick. */
-		if (pthread_mutex_trylock(&p->lock))
+		if (mc_mutex_trylock(&p->lock))
 			continue;
 		r = p->resolving ? 0 : resolver_start_locked(p);
 		if (r == 0)
 			mc_list_remove(&p->owed_node);
-		pthread_mutex_unlock(&p->lock);
+		mc_mutex_unlock(&p->lock);
 		if (r < 0)
 			break;
 	}

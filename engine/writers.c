@@ -7,13 +7,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "engine/engine_i.h"
 
 int mce_slot_take(uint64_t slots[], unsigned n, uint64_t value, unsigned *ret)
@@ -46,7 +45,7 @@ int mce_writers_init(struct mce_writers *w)
 	w->table = calloc(MCE_WRITERS_MAX, sizeof(*w->table));
 	if (!w->table)
 		return -ENOMEM;
-	pthread_mutex_init(&w->lock, NULL);
+	mc_mutex_init(&w->lock);
 	return 0;
 }
 
@@ -55,7 +54,7 @@ void mce_writers_done(struct mce_writers *w)
 	if (!w->table)
 		return;
 	free(w->table);
-	pthread_mutex_destroy(&w->lock);
+	mc_mutex_destroy(&w->lock);
 }
 
 bool mce_fence_matches(const uint8_t nonce[16], uint64_t upto, const uint8_t of[16], uint64_t fence)
@@ -131,7 +130,7 @@ int mce_own_write_begin(struct mce_engine *e, uint64_t fence, unsigned *ret_slot
 
 	/* As many threads as slots are copying: each of them ends soon. */
 	while (mce_slot_take(w->copies, MCE_SLOTS, fence, ret_slot) < 0)
-		sched_yield();
+		mc_thread_yield();
 	if (fence > __atomic_load_n(&w->upto_own, __ATOMIC_SEQ_CST))
 		return 0;
 	mce_slot_clear(w->copies, *ret_slot);

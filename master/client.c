@@ -31,7 +31,7 @@ MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "", "Unmou
 void mcm_clients_init(struct mcm_clients *cs)
 {
 	memset(cs, 0, sizeof(*cs));
-	pthread_mutex_init(&cs->lock, NULL);
+	mc_mutex_init(&cs->lock);
 }
 
 void mcm_clients_done(struct mcm_clients *cs)
@@ -45,7 +45,7 @@ void mcm_clients_done(struct mcm_clients *cs)
 			free(c);
 		}
 	}
-	pthread_mutex_destroy(&cs->lock);
+	mc_mutex_destroy(&cs->lock);
 }
 
 /* ---- lock held ---- */
@@ -536,16 +536,16 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, s
 	if (r == 0) {
 		struct mcm_client *c;
 
-		pthread_mutex_lock(&m->clients.lock);
-		pthread_rwlock_wrlock(&m->segments.lock);
+		mc_mutex_lock(&m->clients.lock);
+		mc_rwlock_wrlock(&m->segments.lock);
 		r = mount_locked(m, rq, ret);
 		if (r < 0 && mcm_segments_find(&m->segments, rq->segment))
 			mc_metric_add(&remount_failures, 1);
-		pthread_rwlock_unlock(&m->segments.lock);
+		mc_rwlock_unlock(&m->segments.lock);
 		c = r < 0 ? mcm_client_find(&m->clients, rq->client) : NULL;
 		if (c)
 			mcm_client_unneeded(&m->clients, c);
-		pthread_mutex_unlock(&m->clients.lock);
+		mc_mutex_unlock(&m->clients.lock);
 	}
 	if (r < 0) {
 		mc_metric_add(&mount_failures, 1);
@@ -582,8 +582,8 @@ static int client_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id seg
 	int r = 0;
 
 	mc_metric_add(&unmounts, 1);
-	pthread_mutex_lock(&m->clients.lock);
-	pthread_rwlock_wrlock(&m->segments.lock);
+	mc_mutex_lock(&m->clients.lock);
+	mc_rwlock_wrlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, segment);
 	if (!s) {
 		r = mc_fail(-MC_ENOSEGMENT, "no segment with this id is mounted");
@@ -598,8 +598,8 @@ static int client_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id seg
 		else
 			mcm_client_drop_segment(m, s);
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
-	pthread_mutex_unlock(&m->clients.lock);
+	mc_rwlock_unlock(&m->segments.lock);
+	mc_mutex_unlock(&m->clients.lock);
 	if (r < 0) {
 		mc_metric_add(&unmount_failures, 1);
 		return r;

@@ -6,9 +6,10 @@
 #ifndef MCM_CLIENT_H
 #define MCM_CLIENT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/space/segment.h"
 #include "proto/msg.h"
@@ -35,7 +36,7 @@ struct mcm_client {
 };
 
 struct mcm_clients {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	unsigned count, owners;	/* clients; clients that have a segment */
 	bool replaced;		/* drop replaced segments when the grace period of a restart ends */
 	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];

@@ -204,14 +204,14 @@ struct mcm_liveness mcm_liveness_counts(struct mcm *m)
 	struct mcm_liveness n = { 0, 0, 0 };
 
 	MC_LOCKED(&m->clients.lock);
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; mcm_load_relaxed(&ss->n_hidden) && i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		if (mcm_segment_state(s) == MCP_SEG_SILENT && hidden_client(m, s))
 			is_offline(m, s) ? n.offline++ : n.suspected++;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	n.active = m->clients.count - n.suspected - n.offline;
 	return n;
 }
@@ -269,12 +269,12 @@ static uint64_t segments_due_ms(struct mcm *m, uint64_t now)
 
 	ttl = ttl < forget ? ttl : forget;
 	first = now + (suspicion < ttl ? suspicion : ttl);
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++) {
 		due = segment_due_ms(m, ss->at[ss->live[i]]);
 		first = due < first ? due : first;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return first;
 }
 
@@ -324,12 +324,12 @@ static void drop_replaced(struct mcm *m)
 	if (!m->clients.replaced || mcm_grace_active(m))
 		return;
 	m->clients.replaced = false;
-	pthread_rwlock_wrlock(&ss->lock);
+	mc_rwlock_wrlock(&ss->lock);
 	/* From the end: the segment that moves into a dropped one's position was checked already. */
 	for (i = ss->n_live; i--;)
 		if (i < ss->n_live && mcm_segment_readable(ss->at[ss->live[i]]))
 			mcm_client_drop_replaced(m, ss->at[ss->live[i]]);
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 }
 
 void mcm_liveness_tick(struct mcm *m)
@@ -349,7 +349,7 @@ void mcm_liveness_tick(struct mcm *m)
 	m->due_ms = segments_due_ms(m, now);
 	if (now <= m->due_ms)
 		return;
-	pthread_rwlock_wrlock(&ss->lock);
+	mc_rwlock_wrlock(&ss->lock);
 	while (i < ss->n_live && dropped < DROPS) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
@@ -359,7 +359,7 @@ void mcm_liveness_tick(struct mcm *m)
 		else
 			i++;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	if (dropped)
 		mc_stop_kick(&m->evictor_stop);
 }

@@ -18,7 +18,7 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/process/stdfds.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/ha/ha.h"
 #include "master/journal/check.h"
 #include "master/journal/journal.h"

@@ -74,7 +74,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	 * a millisecond. */
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_MS) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
-	pthread_mutex_init(&m->sessions_lock, NULL);
+	mc_mutex_init(&m->sessions_lock);
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
@@ -162,7 +162,7 @@ void mcm_core_free(struct mcm *m)
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
 	mc_stop_done(&m->monitor_stop);
-	pthread_mutex_destroy(&m->sessions_lock);
+	mc_mutex_destroy(&m->sessions_lock);
 	free(m);
 }
 
@@ -251,9 +251,9 @@ static void threads_stop(struct mcm *m)
 	mc_stop_set(&m->monitor_stop);
 	mc_stop_set(&m->evictor_stop);
 	if (m->monitor_runs)
-		pthread_join(m->monitor, NULL);
+		mc_thread_join(m->monitor);
 	if (m->evictor_runs)
-		pthread_join(m->evictor, NULL);
+		mc_thread_join(m->evictor);
 	mcm_journal_stop(m);
 }
 
@@ -351,11 +351,8 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 /* The last leader may still answer, and its clients may not notice for a while that this master leads. */
 static void follow_leader(struct mcm *m)
 {
-	struct timespec t = mc_timespec(mc_deadline_left_ns(m->lead->serve_from));
-
 	mcm_grace_extend(m, m->lead->silence_ms);
-	while (nanosleep(&t, &t) < 0 && errno == EINTR)
-		;
+	mc_sleep_until(m->lead->serve_from);
 }
 
 int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struct mcm **ret)

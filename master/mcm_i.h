@@ -3,9 +3,9 @@
 #ifndef MCM_MCM_I_H
 #define MCM_MCM_I_H
 
-#include "common/clock.h"
 #include "common/list.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "master/admin/kv_events.h"
 #include "master/admin/stats_summary.h"
 #include "master/client.h"
@@ -67,7 +67,7 @@ struct mcm {
 	struct mcm_learn learn;
 	struct mcm_rates rates;
 	struct mcm_hot hot;
-	pthread_mutex_t sessions_lock;
+	struct mc_mutex sessions_lock;
 	struct mc_list sessions;
 	struct mcm_durables durables;
 	struct mcm_journal *journal;	/* NULL: none */
@@ -86,7 +86,7 @@ struct mcm {
 	uint64_t pins_turn;		/* number of its round over the sessions' leases */
 	/* owned by the thread that starts and stops the master */
 	struct mc_stop monitor_stop, evictor_stop;
-	pthread_t monitor, evictor;
+	struct mc_thread monitor, evictor;
 	bool monitor_runs, evictor_runs;
 	struct mcp_server *server;	/* atomic */
 	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */

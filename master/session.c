@@ -23,7 +23,7 @@ int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **re
 	s->client = client;
 	s->put_shard = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) % MCM_PUT_SHARDS;
 	s->number = s->fence = mcm_generation_next(m, 0);
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	MC_LOCKED(&m->sessions_lock);
 	mc_list_push_back(&m->sessions, &s->link);
 	*ret = s;
@@ -32,17 +32,17 @@ int mcm_session_new(struct mcm *m, struct mcp_id client, struct mcm_session **re
 
 void mcm_session_free(struct mcm *m, struct mcm_session *s)
 {
-	pthread_mutex_lock(&m->sessions_lock);
+	mc_mutex_lock(&m->sessions_lock);
 	mc_list_remove(&s->link);
-	pthread_mutex_unlock(&m->sessions_lock);
+	mc_mutex_unlock(&m->sessions_lock);
 	/* Wait for the monitor, which may still use the session; it cannot find it again. */
-	pthread_mutex_lock(&s->lock);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_lock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	/* Before the pins: ending copies release their own pins. */
 	mcm_puts_abandon(m, s);
 	mcm_tasks_session_gone(m, s);
 	mcm_pins_remove_all(m, s);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s->started);
 	free(s->pin);
 	mcm_pinned_done(&s->pinned);

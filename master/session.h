@@ -6,11 +6,11 @@
 #ifndef MCM_SESSION_H
 #define MCM_SESSION_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "master/ops/pinned.h"
 #include "proto/msg.h"
 
@@ -42,7 +42,7 @@ struct mcm_session {
 	uint32_t n_puts;
 	uint64_t put_keys;	/* bytes of their keys */
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_pin *pin;	/* [0] is not used */
 	uint32_t pin_cap, pin_used, pin_free, n_pins;
 	struct mcm_pinned pinned;

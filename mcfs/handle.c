@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -125,10 +125,10 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 {
 	if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	pthread_mutex_lock(&fs->handles_lock);
+	mc_mutex_lock(&fs->handles_lock);
 	mc_list_remove(&h->link);
 	fs->nhandles--;
-	pthread_mutex_unlock(&fs->handles_lock);
+	mc_mutex_unlock(&fs->handles_lock);
 	mcfs_handle_closed(h);
 	mcfs_ahead_free(h->ahead);
 	mcn_pins_free(h->pins);
@@ -391,7 +391,7 @@ static int handle_reopen(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadli
 
 int mcfs_handle_continue(struct mcfs *fs, struct mcfs_handle *h, uint64_t deadline)
 {
-	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+	static struct mc_mutex one = MC_MUTEX_INIT;
 
 	if (!__atomic_load_n(&h->lost, __ATOMIC_ACQUIRE))
 		return 0;

@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "mcfs/life/handoff.h"
 
 #define FIRST_BUCKETS 4096u
@@ -44,7 +44,7 @@ int mcfs_inodes_init(struct mcfs_inodes *t)
 	t->lost.info.generation = 1;
 	t->lost.nlookup = 1;
 	t->lost.key = t->root.key;
-	return -pthread_mutex_init(&t->lock, NULL);
+	return -mc_mutex_init(&t->lock);
 }
 
 static void inode_unmove(struct mcfs_inode *in)
@@ -76,8 +76,8 @@ void mcfs_inodes_done(struct mcfs_inodes *t)
 	}
 	free(t->bucket);
 	free(t->root.key);
-	pthread_cond_destroy(&t->move_ended);
-	pthread_mutex_destroy(&t->lock);
+	mc_cond_destroy(&t->move_ended);
+	mc_mutex_destroy(&t->lock);
 }
 
 size_t mcfs_inodes_count(struct mcfs_inodes *t)
@@ -483,14 +483,14 @@ void mcfs_inode_close_reader(struct mcfs_inodes *t, struct mcfs_inode *in)
 {
 	struct mcfs_object *o = NULL;
 
-	pthread_mutex_lock(&t->lock);
+	mc_mutex_lock(&t->lock);
 	if (!--in->readers) {
 		o = in->object;
 		in->object = NULL;
 	}
 	in->refs--;
 	drop_unused(t, in);
-	pthread_mutex_unlock(&t->lock);
+	mc_mutex_unlock(&t->lock);
 	/* May send a request to the master, so call it without the lock. */
 	mcfs_object_unref(o);
 }
@@ -558,7 +558,7 @@ void mcfs_inode_move_end(struct mcfs_inodes *t)
 {
 	MC_LOCKED(&t->lock);
 	t->moves_ended++;
-	pthread_cond_broadcast(&t->move_ended);
+	mc_cond_broadcast(&t->move_ended);
 }
 
 bool mcfs_inode_moved_since(struct mcfs_inodes *t, uint64_t moves, uint64_t deadline)

@@ -9,7 +9,6 @@
 #ifndef MCFS_INODE_H
 #define MCFS_INODE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +16,7 @@
 #include <sys/types.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "mcfs/life/compat.h"
 #include "mcfs/keymap.h"
 #include "mcfs/read/object.h"
@@ -70,7 +70,7 @@ struct mcfs_inode {
 };
 
 struct mcfs_inodes {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list *bucket;
 	size_t nbucket, count;
 	struct mcfs_inode root;
@@ -79,7 +79,7 @@ struct mcfs_inodes {
 	 * number after which the inodes have their new keys, atomic */
 	uint64_t moves_begun, moves_ended;
 	uint64_t moves;
-	pthread_cond_t move_ended;
+	struct mc_cond move_ended;
 	/* stands for every node id that the handoff table does not contain; all operations on it fail */
 	struct mcfs_inode lost;
 };

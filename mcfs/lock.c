@@ -41,7 +41,7 @@ struct held_lock {
 void mcfs_locks_init(struct mcfs_locks *l, unsigned max_waiting)
 {
 	memset(l, 0, sizeof(*l));
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	l->max_waiting = max_waiting;
 	for (unsigned i = 0; i < MCFS_LOCK_BUCKETS; i++)
 		mc_list_init(&l->file[i]);
@@ -331,12 +331,12 @@ static unsigned lock_collect(struct mcfs_locks *l, struct lock_file *f, struct a
 static void send_answers(struct mcfs_locks *l, struct lock_file *f, struct answer *a, unsigned n)
 {
 	f->users++;
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	for (unsigned i = 0; i < n; i++) {
 		a[i].accepted = mcfs_reply_err(&a[i].w->op, a[i].err) == 0;
 		free(a[i].w);
 	}
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	f->users--;
 	for (unsigned i = 0; i < n; i++) {
 		/* The caller never learned that it holds the lock, so release it. */
@@ -378,10 +378,10 @@ void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wa
 	struct answer a = { .w = w, .args = w->args };
 	struct lock_file *f;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	f = file_get(l, key);
 	if (!f) {
-		pthread_mutex_unlock(&l->lock);
+		mc_mutex_unlock(&l->lock);
 		(void)mcfs_reply_err(&w->op, -ENOLCK);
 		free(w);
 		return;
@@ -395,7 +395,7 @@ void mcfs_lock_set(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_wa
 	if (a.w)
 		send_answers(l, f, &a, 1);
 	lock_serve(l, f);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 }
 
 bool mcfs_lock_test(struct mcfs_locks *l, struct mcs_key key, struct mcfs_lock_args *args)
@@ -556,5 +556,5 @@ void mcfs_locks_done(struct mcfs_locks *l)
 			free(f);
 		}
 	}
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 }

@@ -6,11 +6,11 @@
 #ifndef MCFS_LOCK_H
 #define MCFS_LOCK_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/reply.h"
 #include <mooncake/mcs.h>
@@ -19,7 +19,7 @@
 #define MCFS_LOCKS_MAX 65536u
 
 struct mcfs_locks {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_list file[MCFS_LOCK_BUCKETS];
 	unsigned nwaiting;		/* also read without the lock */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/env.h"
 #include "common/err.h"
 #include "common/net/httpd.h"
@@ -21,7 +21,7 @@
 #include "common/net/protocol.h"
 #include "common/process/inherited.h"
 #include "common/process/stdfds.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "mcfs/control/control.h"
 #include "mcfs/life/life.h"
 #include "mcfs/read/ahead.h"
@@ -351,7 +351,7 @@ static int run_start_parts(struct running *run)
 	const char *master = fs->master, *public = master;
 	int r;
 
-	pthread_mutex_init(&fs->handles_lock, NULL);
+	mc_mutex_init(&fs->handles_lock);
 	mc_list_init(&fs->handles);
 	mc_list_init(&fs->kept);
 	r = mcfs_takeover_handoff(fs);
@@ -455,7 +455,7 @@ static int run_stop(struct running *run)
 		mcfs_version_env_done(&fs->versions);
 	mcfs_standalone_stop(run->standalone);
 	mcfs_pool_free(fs->pool);
-	pthread_mutex_destroy(&fs->handles_lock);
+	mc_mutex_destroy(&fs->handles_lock);
 	return 0;
 }
 

@@ -3,12 +3,12 @@
 #ifndef MCFS_MCFS_H
 #define MCFS_MCFS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
 #include "common/options/options.h"
+#include "common/sys/lock.h"
 #include "mcfs/life/compat.h"
 #include "mcfs/control/errors.h"
 #include "mcfs/inode.h"
@@ -73,7 +73,7 @@ struct mcfs {
 	struct mcfs_open_pins open_pins;
 	struct mcfs_locks locks;
 	struct mcfs_errors errors;
-	pthread_mutex_t handles_lock;
+	struct mc_mutex handles_lock;
 	/* guarded by handles_lock; kept: handles of a mount that was aborted (handle.h) */
 	struct mc_list handles, kept;
 	unsigned nhandles;

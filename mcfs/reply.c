@@ -10,13 +10,12 @@
 #include "mcfs/reply.h"
 
 #include <errno.h>
-#include <pthread.h>
 
-#include "common/clock.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "mcfs/control/account.h"
 #include "mcfs/control/control.h"
 #include "mcfs/handle.h"
@@ -94,12 +93,12 @@ MC_COUNTER(refused, "mcfs_refused_total", "", "operations refused because max_th
 /* ---- interrupted callers ---- */
 
 static struct {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list ops;	/* guarded by lock */
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool lock_wait_ended;		/* atomic; a caller stopped waiting for a lock */
-} interrupts = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} interrupts = { .lock = MC_MUTEX_INIT };
 
 /* After the answer, @op may be freed at any moment. */
 static void interrupt_now(struct mcfs_op *op, fuse_req_t req, bool killed)
@@ -143,7 +142,7 @@ static int64_t reply_watch_once(void)
 	uint64_t now = mc_now_ns();
 	int64_t ms = LONG_MS;
 
-	pthread_mutex_lock(&interrupts.lock);
+	mc_mutex_lock(&interrupts.lock);
 	mc_list_for_each_safe(pos, tmp, &interrupts.ops) {
 		struct mcfs_op *op = mc_container_of(pos, struct mcfs_op, link);
 
@@ -153,7 +152,7 @@ static int64_t reply_watch_once(void)
 		op->watched = false;
 		interrupt_now(op, op->req, op->killed);
 	}
-	pthread_mutex_unlock(&interrupts.lock);
+	mc_mutex_unlock(&interrupts.lock);
 	return ms;
 }
 
@@ -204,12 +203,12 @@ static void on_interrupt(fuse_req_t req, void *arg)
 		mc_stop_kick(&interrupts.stop);
 		return;
 	}
-	pthread_mutex_lock(&interrupts.lock);
+	mc_mutex_lock(&interrupts.lock);
 	op->watched = true;
 	op->killed = killed;
 	op->due_ns = mc_now_ns() + due_ms(op, killed) * MC_NS_PER_MS;
 	mc_list_push_back(&interrupts.ops, &op->link);
-	pthread_mutex_unlock(&interrupts.lock);
+	mc_mutex_unlock(&interrupts.lock);
 	mc_stop_kick(&interrupts.stop);
 }
 
@@ -239,7 +238,7 @@ int mcfs_reply_init(struct mcfs *fs)
 void mcfs_reply_done(struct mcfs *fs)
 {
 	mc_stop_set(&interrupts.stop);
-	pthread_join(interrupts.thread, NULL);
+	mc_thread_join(interrupts.thread);
 	mc_stop_done(&interrupts.stop);
 }
 
@@ -404,11 +403,11 @@ static bool op_take(struct mcfs_op *op)
 	/* Waits for a running interrupt handler, which is safe while the request is unanswered. */
 	if (ours)
 		fuse_req_interrupt_func(op->req, NULL, NULL);
-	pthread_mutex_lock(&interrupts.lock);
+	mc_mutex_lock(&interrupts.lock);
 	if (op->watched)
 		mc_list_remove(&op->link);
 	op->watched = false;
-	pthread_mutex_unlock(&interrupts.lock);
+	mc_mutex_unlock(&interrupts.lock);
 	return ours;
 }
 

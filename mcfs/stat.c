@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "mcfs/mcfs.h"
 
 static struct timespec time_of(uint64_t ns)

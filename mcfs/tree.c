@@ -5,18 +5,18 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 void mcfs_tree_init(struct mcfs_tree *t)
 {
-	*t = (struct mcfs_tree){ .lock = PTHREAD_MUTEX_INITIALIZER };
+	*t = (struct mcfs_tree){ .lock = MC_MUTEX_INIT };
 	(void)mc_cond_init(&t->changed);
 }
 
 void mcfs_tree_done(struct mcfs_tree *t)
 {
-	pthread_cond_destroy(&t->changed);
-	pthread_mutex_destroy(&t->lock);
+	mc_cond_destroy(&t->changed);
+	mc_mutex_destroy(&t->lock);
 }
 
 int mcfs_tree_share(struct mcfs_tree *t, uint64_t deadline)
@@ -30,7 +30,7 @@ int mcfs_tree_share(struct mcfs_tree *t, uint64_t deadline)
 	t->queued--;
 	if (r < 0) {
 		t->admitted = t->admitted < t->queued ? t->admitted : t->queued;
-		pthread_cond_broadcast(&t->changed);
+		mc_cond_broadcast(&t->changed);
 		return mc_fail(r, "timed out waiting for the rename of a directory");
 	}
 	t->admitted -= t->admitted > 0;
@@ -49,7 +49,7 @@ int mcfs_tree_take(struct mcfs_tree *t, uint64_t deadline)
 	t->waiting--;
 	if (r < 0) {
 		/* Others may have waited for this thread. */
-		pthread_cond_broadcast(&t->changed);
+		mc_cond_broadcast(&t->changed);
 		return mc_fail(r, "timed out waiting for changes of names");
 	}
 	t->alone = true;
@@ -66,5 +66,5 @@ void mcfs_tree_leave(struct mcfs_tree *t, enum mcfs_tree_use use)
 		t->sharers--;
 	}
 	if (!t->sharers)
-		pthread_cond_broadcast(&t->changed);
+		mc_cond_broadcast(&t->changed);
 }

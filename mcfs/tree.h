@@ -12,13 +12,14 @@
 #ifndef MCFS_TREE_H
 #define MCFS_TREE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/sys/lock.h"
+
 struct mcfs_tree {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mc_mutex lock;
+	struct mc_cond changed;
 	unsigned sharers;
 	unsigned waiting, queued;	/* waiting to have it alone, and to share it */
 	unsigned admitted;		/* number of the queued that precede the waiting */

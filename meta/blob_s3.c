@@ -12,10 +12,10 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/env.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 #include "meta/blob_i.h"
 #include "meta/meta_i.h"
 
@@ -130,7 +130,7 @@ static int s3_run(struct s3 *s, const char *name, struct mcd_web_call *c)
 		if (i == ATTEMPTS || !may_pass(r, c))
 			break;
 		free(c->text);
-		nanosleep(&(const struct timespec){ .tv_nsec = pause_ms * 1000000L }, NULL);
+		mc_sleep_ms(pause_ms);
 	}
 	if (r == 0) {
 		r = s3_error(s, name, c);

@@ -11,15 +11,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "meta/meta_i.h"
 #include "meta/seat_i.h"
 
@@ -38,7 +38,7 @@ struct etcd {
 	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
 	char *user, *password;	/* allocated by curl, NULL: none */
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	unsigned good;		/* index of the endpoint that answered last */
 	char *token;		/* of the user, NULL: not logged in */
 	int64_t lease;		/* 0: none */
@@ -90,7 +90,7 @@ static void etcd_close(struct mcd_backend *b)
 	struct etcd *e = etcd_of(b);
 
 	mcd_web_close(e->web);
-	pthread_mutex_destroy(&e->lock);
+	mc_mutex_destroy(&e->lock);
 	curl_free(e->user);
 	curl_free(e->password);
 	free(e->token);
@@ -124,7 +124,7 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	e->base.ops = &mcd_etcd;
 	e->ttl_s = ttl_s;
-	pthread_mutex_init(&e->lock, NULL);
+	mc_mutex_init(&e->lock);
 	r = etcd_parse_user(e, &where);
 	while (r == 0) {
 		len = strcspn(where, ",;");
@@ -190,9 +190,9 @@ static int etcd_post(struct etcd *e, const char *path, const char *body, const c
 	uint64_t latest;
 	int r = 0, grpc;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	first = e->good;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	for (unsigned i = 0; i < e->n; i++) {
 		free(c->text);
 		at = (first + i) % e->n;
@@ -209,9 +209,9 @@ static int etcd_post(struct etcd *e, const char *path, const char *body, const c
 	c->url = c->header = NULL;
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	e->good = at;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return c->status == 200 ? 0 : etcd_error(c, &grpc);
 }
 
@@ -250,10 +250,10 @@ static int etcd_log_in(struct etcd *e, const struct mcd_wait *w)
 	free(c.text);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	free(e->token);
 	e->token = token;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return 0;
 }
 
@@ -263,16 +263,16 @@ static int etcd_authorization(struct etcd *e, const struct mcd_wait *w, bool ren
 	bool none;
 	int r = 0;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	none = !e->token;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	if (none || renew)
 		r = etcd_log_in(e, w);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	r = asprintf(ret, "Authorization: %s", e->token);
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return r < 0 ? mc_fail(-ENOMEM, "no memory for etcd") : 0;
 }
 
@@ -416,9 +416,9 @@ static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
 	int64_t id;
 	int r;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	id = e->lease;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	if (id) {
 		*ret = id;
 		return 0;
@@ -429,22 +429,22 @@ static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
 	free(c.text);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	if (!e->lease)
 		e->lease = id;
 	*ret = e->lease;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return 0;
 }
 
 static void lease_lost(struct etcd *e, int64_t id)
 {
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	if (e->lease == id) {
 		e->lease = 0;
 		e->lost = true;
 	}
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 }
 
 static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
@@ -456,11 +456,11 @@ static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
 	bool lost;
 	int r;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	id = e->lease;
 	lost = e->lost;
 	e->lost = false;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	if (!id || lost)
 		return 1;
 	snprintf(number, sizeof(number), "%" PRId64, id);
@@ -472,10 +472,10 @@ static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
 		return r;
 	if (r == 0 && ttl > 0)
 		return 0;
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	if (e->lease == id)
 		e->lease = 0;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return 1;
 }
 
@@ -555,9 +555,9 @@ static int64_t lease_current(struct etcd *e)
 {
 	int64_t lease;
 
-	pthread_mutex_lock(&e->lock);
+	mc_mutex_lock(&e->lock);
 	lease = e->lease;
-	pthread_mutex_unlock(&e->lock);
+	mc_mutex_unlock(&e->lock);
 	return lease;
 }
 

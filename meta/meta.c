@@ -13,14 +13,14 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/process/fork.h"
 #include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "common/env.h"
 #include "meta/meta_i.h"
 
@@ -55,14 +55,14 @@ struct mcd_client {
 	unsigned fork_depth;	/* of the process that has the connections and the refresher */
 	char server[160];	/* name for messages, without a password */
 	/* guarded by lock */
-	pthread_mutex_t lock;
-	pthread_cond_t idle;	/* a call with an entry ended */
+	struct mc_mutex lock;
+	struct mc_cond idle;	/* a call with an entry ended */
 	struct mc_list entries;
 	bool running;		/* the refresher was started */
 	char *taken;		/* detail, if another live node has a key that belongs to us; NULL: none has */
 	/* used only by the refresher */
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	uint64_t round;
 	bool down;
 	atomic_bool cancel;
@@ -139,20 +139,16 @@ static void entry_release(struct mcd_client *m, struct entry *e)
 	}
 	if (e->deleted)
 		entry_free(e);
-	pthread_cond_broadcast(&m->idle);
+	mc_cond_broadcast(&m->idle);
 }
 
 /* Find the entry, wait for its running call, and mark it busy.  *ret is NULL if there is none. */
 static int entry_claim(struct mcd_client *m, const char *key, uint64_t deadline, struct entry **ret)
 {
-	struct timespec due = {
-		.tv_sec = (time_t)(deadline / MC_NS_PER_SEC),
-		.tv_nsec = (long)(deadline % MC_NS_PER_SEC),
-	};
 	struct entry *e;
 
 	while ((e = entry_find(m, key)) && e->busy) {
-		if (pthread_cond_timedwait(&m->idle, &m->lock, &due) == ETIMEDOUT)
+		if (mc_cond_wait_until(&m->idle, &m->lock, deadline) == -ETIMEDOUT)
 			return mc_fail(-ETIMEDOUT, "%s: no answer in time", m->server);
 	}
 	if (e)
@@ -276,11 +272,11 @@ static int refresher_entry(struct mcd_client *m, struct entry *e)
 	bool remove = e->removing;
 	int r;
 
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	r = refresher_send(m, e, remove);
 	if (meta_refused(r) && !e->claim)
 		mc_warn(LOG, "%s key=%s", mc_err_detail(r), e->key);
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	if (e->claim && !remove)
 		refresher_note_taken(m, e, r);
 	if (remove)
@@ -299,7 +295,7 @@ static int refresher_round(struct mcd_client *m)
 	int r, lost;
 
 	r = lost = m->backend->ops->beat(m->backend, &w);
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	if (lost > 0)
 		entries_undeliver(m);
 	m->round++;
@@ -307,7 +303,7 @@ static int refresher_round(struct mcd_client *m)
 	 * may not be ours. */
 	while (r >= 0 && (e = refresher_next(m)))
 		r = refresher_entry(m, e);
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	if (r < 0)
 		mc_metric_add(&calls_failed, 1);
 	atomic_store(&m->unreachable, r < 0);
@@ -426,23 +422,23 @@ static int meta_publish(struct mcd_client *m, const char *key, const char *text,
 		return mc_fail(-EINVAL, "the key is too long: %zu bytes", strlen(key));
 	if (strlen(text) > MCD_TEXT_MAX)
 		return mc_fail(-EMSGSIZE, "%s: the text is too long: %zu bytes", key, strlen(text));
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	if (m->taken && !claim)
 		r = mc_fail(-MC_EOWNER, "%s", m->taken);
 	else
 		r = entry_prepare(m, key, text, deadline, &e, &is_new);
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	if (r < 0)
 		return r;
 	e->claim = claim;
 	r = meta_put(m, key, text, claim, &w);
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	e->delivered = r == 0;
 	e->arrived = e->arrived || r == 0;
 	if (is_new && meta_refused(r))
 		e->deleted = true;
 	entry_release(m, e);
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	atomic_store(&m->unreachable, mcd_will_retry(r));
 	if (r < 0)
 		mc_stop_kick(&m->stop);
@@ -480,7 +476,7 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 	r = mc_fork_check(m->fork_depth);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	r = entry_claim(m, key, deadline, &e);
 	/* In any case the refresher must not put the key again but remove it: with a live lease it would never
 	 * expire. */
@@ -498,14 +494,14 @@ int mcd_unpublish(struct mcd_client *m, const char *key, uint64_t deadline)
 		}
 		entry_release(m, e);
 	}
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	if (r < 0 || !e || taken)
 		return meta_count(r);
 	r = m->backend->ops->del_own(m->backend, key, e->text, e->previous, &w);
-	pthread_mutex_lock(&m->lock);
+	mc_mutex_lock(&m->lock);
 	e->deleted = r == 0;
 	entry_release(m, e);
-	pthread_mutex_unlock(&m->lock);
+	mc_mutex_unlock(&m->lock);
 	return meta_count(r);
 }
 
@@ -556,8 +552,8 @@ static void meta_free(struct mcd_client *m)
 		m->backend->ops->close(m->backend);
 	free(m->taken);
 	mc_stop_done(&m->stop);
-	pthread_cond_destroy(&m->idle);
-	pthread_mutex_destroy(&m->lock);
+	mc_cond_destroy(&m->idle);
+	mc_mutex_destroy(&m->lock);
 	free(m);
 }
 
@@ -569,7 +565,7 @@ static int meta_new(struct mcd_client **ret)
 		free(m);
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	}
-	pthread_mutex_init(&m->lock, NULL);
+	mc_mutex_init(&m->lock);
 	(void)mc_cond_init(&m->idle);
 	mc_list_init(&m->entries);
 	m->fork_depth = mc_fork_depth;
@@ -614,6 +610,6 @@ void mcd_close(struct mcd_client *m)
 	atomic_store(&m->cancel, true);
 	mc_stop_set(&m->stop);
 	if (m->running)
-		pthread_join(m->thread, NULL);
+		mc_thread_join(m->thread);
 	meta_free(m);
 }

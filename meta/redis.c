@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <hiredis.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +15,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "meta/meta_i.h"
 #include "meta/redis_i.h"
 #include "meta/seat_i.h"
@@ -39,7 +39,7 @@ struct redis {
 	struct mcd_redis_where where;
 	char ttl[16];
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct session *idle[IDLE_MAX];
 	unsigned nidle;
 	bool lost;		/* a connection failed: the server may have restarted without our keys */
@@ -68,7 +68,7 @@ static void redis_close(struct mcd_backend *b)
 	while (rd->nidle)
 		session_free(rd->idle[--rd->nidle]);
 	mcd_redis_where_done(&rd->where);
-	pthread_mutex_destroy(&rd->lock);
+	mc_mutex_destroy(&rd->lock);
 	free(rd);
 }
 
@@ -80,7 +80,7 @@ static int redis_open(const char *where, unsigned ttl_s, struct mcd_backend **re
 	if (!rd)
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	rd->base.ops = &mcd_redis;
-	pthread_mutex_init(&rd->lock, NULL);
+	mc_mutex_init(&rd->lock);
 	snprintf(rd->ttl, sizeof(rd->ttl), "%u", ttl_s);
 	r = mcd_redis_where_parse(where, &rd->where);
 	if (r < 0) {
@@ -246,10 +246,10 @@ static int session_get(struct redis *rd, const struct mcd_wait *w, struct sessio
 {
 	struct session *s = NULL;
 
-	pthread_mutex_lock(&rd->lock);
+	mc_mutex_lock(&rd->lock);
 	if (rd->nidle)
 		s = rd->idle[--rd->nidle];
-	pthread_mutex_unlock(&rd->lock);
+	mc_mutex_unlock(&rd->lock);
 	if (!s)
 		return session_open(rd, w, ret);
 	s->fresh = false;
@@ -259,12 +259,12 @@ static int session_get(struct redis *rd, const struct mcd_wait *w, struct sessio
 
 static void session_put(struct redis *rd, struct session *s)
 {
-	pthread_mutex_lock(&rd->lock);
+	mc_mutex_lock(&rd->lock);
 	if (rd->nidle < IDLE_MAX) {
 		rd->idle[rd->nidle++] = s;
 		s = NULL;
 	}
-	pthread_mutex_unlock(&rd->lock);
+	mc_mutex_unlock(&rd->lock);
 	session_free(s);
 }
 
@@ -272,11 +272,11 @@ static void session_put(struct redis *rd, struct session *s)
 static void session_lost(struct redis *rd, struct session *s)
 {
 	session_free(s);
-	pthread_mutex_lock(&rd->lock);
+	mc_mutex_lock(&rd->lock);
 	rd->lost = true;
 	while (rd->nidle)
 		session_free(rd->idle[--rd->nidle]);
-	pthread_mutex_unlock(&rd->lock);
+	mc_mutex_unlock(&rd->lock);
 }
 
 /* 0 with a reply, which may be an error. */
@@ -290,9 +290,9 @@ static int redis_run(struct redis *rd, int argc, const char **argv, const struct
 	do {
 		r = session_get(rd, w, &s);
 		if (r < 0) {
-			pthread_mutex_lock(&rd->lock);
+			mc_mutex_lock(&rd->lock);
 			rd->lost = true;
-			pthread_mutex_unlock(&rd->lock);
+			mc_mutex_unlock(&rd->lock);
 			return r;
 		}
 		old = !s->fresh;
@@ -369,10 +369,10 @@ static int redis_beat(struct mcd_backend *b, const struct mcd_wait *w)
 	struct redis *rd = redis_of(b);
 	bool lost;
 
-	pthread_mutex_lock(&rd->lock);
+	mc_mutex_lock(&rd->lock);
 	lost = rd->lost;
 	rd->lost = false;
-	pthread_mutex_unlock(&rd->lock);
+	mc_mutex_unlock(&rd->lock);
 	return lost;
 }
 
@@ -393,9 +393,9 @@ static int redis_refresh(struct mcd_backend *b, const char *key, const char *tex
 		r = redis_do(rd, 3, argv, w, &n);
 		return r == 0 && n == 0 ? redis_put(b, key, text, w) : r;
 	}
-	pthread_mutex_lock(&rd->lock);
+	mc_mutex_lock(&rd->lock);
 	lost = rd->lost;
-	pthread_mutex_unlock(&rd->lock);
+	mc_mutex_unlock(&rd->lock);
 	/* After a restart the server may have an older text of ours from a snapshot. */
 	return lost ? redis_put(b, key, text, w) : 0;
 }

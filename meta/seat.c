@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/sys/clock.h"
 #include "meta/meta_i.h"
 
 #define KEYS "mooncake-store/"

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "meta/server_store_i.h"
 
 #define LOG "metadata"
@@ -217,9 +217,9 @@ int mcd_store_put(struct mcd_store *s, const char *key, const char *text, size_t
 		free(e);
 		return r;
 	}
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	entry_insert(s, e);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return 0;
 }
 
@@ -236,9 +236,9 @@ static int store_del(struct mcd_store *s, const char *key)
 	r = store_journal(s, key, NULL, 0, 0);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	entry_drop(s, at);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return there ? 0 : -ENOENT;
 }
 
@@ -296,8 +296,8 @@ void mcd_store_close(struct mcd_store *s)
 		while (s->bucket[i])
 			entry_drop(s, &s->bucket[i]);
 	free(s->bucket);
-	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->write);
+	mc_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->write);
 	free(s);
 }
 
@@ -310,8 +310,8 @@ int mcd_store_open(const char *persist, uint64_t max_bytes, struct mcd_store **r
 		return mc_fail(-ENOMEM, "no memory for a metadata server");
 	s->journal.fd = -1;
 	s->max_bytes = max_bytes;
-	pthread_mutex_init(&s->write, NULL);
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->write);
+	mc_mutex_init(&s->lock);
 	s->bucket = calloc(BUCKETS_MIN, sizeof(struct mcd_entry *));
 	s->nbuckets = s->bucket ? BUCKETS_MIN : 0;
 	if (!s->bucket)

@@ -5,10 +5,11 @@
 #ifndef MCD_SERVER_STORE_I_H
 #define MCD_SERVER_STORE_I_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #define MCD_SERVER_KEY_MAX 4096u
 #define MCD_SERVER_TEXT_MAX (64u << 20)
@@ -32,11 +33,11 @@ struct mcd_journal {
 
 struct mcd_store {
 	/* guarded by write */
-	pthread_mutex_t write;
+	struct mc_mutex write;
 	struct mcd_journal journal;
 	size_t sweep;		/* next bucket to search for expired entries */
 	/* changed under both, read under either */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcd_entry **bucket;
 	size_t nbuckets, n;
 	uint64_t bytes, max_bytes;

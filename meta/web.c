@@ -12,9 +12,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/env.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "meta/meta_i.h"
 
 #define IDLE_MAX 4
@@ -23,7 +24,7 @@
 #define ABANDONED_NS (60 * MC_NS_PER_SEC)
 
 struct mcd_web {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint64_t abandoned[ABANDONED_MAX];	/* times of abandoned lookups, a ring; 0: unused */
 	unsigned nabandoned;
 	CURL *idle[IDLE_MAX];
@@ -44,7 +45,7 @@ int mcd_web_open(struct mcd_web **ret)
 	if (!web)
 		return mc_fail(-ENOMEM, "no memory for an HTTP client");
 	pthread_once(&once, curl_once);
-	pthread_mutex_init(&web->lock, NULL);
+	mc_mutex_init(&web->lock);
 	web->proxy = mc_env_on("MC_METADATA_USE_PROXY");
 	*ret = web;
 	return 0;
@@ -56,7 +57,7 @@ void mcd_web_close(struct mcd_web *web)
 		return;
 	while (web->nidle)
 		curl_easy_cleanup(web->idle[--web->nidle]);
-	pthread_mutex_destroy(&web->lock);
+	mc_mutex_destroy(&web->lock);
 	free(web);
 }
 
@@ -64,22 +65,22 @@ static CURL *handle_get(struct mcd_web *web)
 {
 	CURL *h = NULL;
 
-	pthread_mutex_lock(&web->lock);
+	mc_mutex_lock(&web->lock);
 	if (web->nidle)
 		h = web->idle[--web->nidle];
-	pthread_mutex_unlock(&web->lock);
+	mc_mutex_unlock(&web->lock);
 	return h ? h : curl_easy_init();
 }
 
 static void handle_put(struct mcd_web *web, CURL *h)
 {
 	curl_easy_reset(h);
-	pthread_mutex_lock(&web->lock);
+	mc_mutex_lock(&web->lock);
 	if (web->nidle < IDLE_MAX) {
 		web->idle[web->nidle++] = h;
 		h = NULL;
 	}
-	pthread_mutex_unlock(&web->lock);
+	mc_mutex_unlock(&web->lock);
 	curl_easy_cleanup(h);
 }
 
@@ -144,9 +145,9 @@ static void web_set_quick_exit(struct mcd_web *web, CURL *h)
 #if LIBCURL_VERSION_NUM >= 0x075700
 	uint64_t oldest;
 
-	pthread_mutex_lock(&web->lock);
+	mc_mutex_lock(&web->lock);
 	oldest = web->abandoned[web->nabandoned % ABANDONED_MAX];
-	pthread_mutex_unlock(&web->lock);
+	mc_mutex_unlock(&web->lock);
 	curl_easy_setopt(h, CURLOPT_QUICK_EXIT, !oldest || mc_now_ns() - oldest > ABANDONED_NS ? 1L : 0L);
 #endif
 }
@@ -158,9 +159,9 @@ static void web_note_abandoned(struct mcd_web *web, CURL *h, CURLcode code)
 	curl_easy_getinfo(h, CURLINFO_NAMELOOKUP_TIME_T, &lookup_us);
 	if (lookup_us || (code != CURLE_OPERATION_TIMEDOUT && code != CURLE_ABORTED_BY_CALLBACK))
 		return;
-	pthread_mutex_lock(&web->lock);
+	mc_mutex_lock(&web->lock);
 	web->abandoned[web->nabandoned++ % ABANDONED_MAX] = mc_now_ns();
-	pthread_mutex_unlock(&web->lock);
+	mc_mutex_unlock(&web->lock);
 }
 
 static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers)

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/packet.h"
+#include "common/sys/clock.h"
 #include "node/node_i.h"
 
 static int send_msg(struct mcn_conn *c, struct mcfs_msg *out, int fd)
@@ -35,10 +35,10 @@ static void buffer_free(struct mcn_conn *c, struct mcn_buffer *b)
 {
 	munmap(b->base, b->size);
 	__atomic_fetch_sub(&c->n->nbuffers, 1, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->nbuffers--;
 	c->buffer_bytes -= b->size;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	free(b);
 }
 
@@ -66,19 +66,19 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b)
 	struct mcfs_msg out = { .type = MCFS_MSG_UNBUFFER };
 	bool last, tell;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	last = !--b->refs;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	if (!last)
 		return;
 	tell = b->unbuffer;
 	out.id = b->id;
 	buffer_free(c, b);
 	/* Not after the close: a closed socket already answers everything for the client. */
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	if (tell && !c->over)
 		(void)send_msg(c, &out, -1);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 }
 
 /* If the client could truncate the file, our next access would raise SIGBUS: require the seal against shrinking. */
@@ -180,14 +180,14 @@ static int serve_unbuffer(struct mcn_conn *c, const struct mcfs_msg *in)
 {
 	struct mcn_buffer *b = NULL;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	if (in->id && in->id <= MCN_CONN_BUFFERS)
 		b = c->buffer[in->id - 1];
 	if (b) {
 		c->buffer[in->id - 1] = NULL;
 		b->unbuffer = true;
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	if (!b)
 		return mc_fail(-ENOENT, "there is no buffer %u", in->id);
 	mcn_buffer_put(c, b);
@@ -203,9 +203,9 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 	unsigned now;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	now = c->nrings;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	if (now == MCN_CONN_RINGS)
 		return mc_fail(-ENOBUFS, "a client has %u rings", now);
 	mcn_use_of(c->n, c->uid, &use);
@@ -215,9 +215,9 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 	if (r < 0)
 		return r;
 	/* The ring's thread searches this table when it ends; it has no reason to end before the answer is sent. */
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->ring[c->nrings++] = ring;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	out->entries = in->entries;
 	return 0;
 }
@@ -290,11 +290,11 @@ int mcn_conn_serve(struct mcn_conn *c, const struct mcfs_msg *in, int fd)
 
 void mcn_conn_over(struct mcn_conn *c)
 {
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->over = true;
 	for (unsigned i = 0; i < c->nrings; i++)
 		mcn_ring_stop(c->ring[i]);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	/* Running operations continue until their deadline and keep their buffers; pins are released now. */
 	mcn_pins_end(c->pins);
 }
@@ -324,6 +324,6 @@ void mcn_conn_free(struct mcn_conn *c)
 		close(c->process.fd);
 	if (c->evfd.fd >= 0)
 		close(c->evfd.fd);
-	pthread_mutex_destroy(&c->lock);
+	mc_mutex_destroy(&c->lock);
 	free(c);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "node/node_i.h"
 
 struct slot {
@@ -20,7 +20,7 @@ struct slot {
 };
 
 struct mcn_deferred {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	unsigned refs;			/* the node's and one per thread */
 	struct slot slot[MCN_UIDS_MAX + 2];	/* one per user that may connect; n 0: free */
@@ -38,7 +38,7 @@ int mcn_deferred_new(struct mcn_deferred **ret)
 
 	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->refs = 1;
 	*ret = s;
 	return 0;
@@ -48,14 +48,14 @@ static void deferred_unref(struct mcn_deferred *s, struct slot *p)
 {
 	bool last;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (p)
 		p->n--;
 	last = !--s->refs;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (!last)
 		return;
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -106,7 +106,7 @@ bool mcn_is_memory(int fd)
 void mcn_deferred_close(struct mcn_deferred *s, uid_t uid, int fd)
 {
 	struct closing *t = mcn_is_memory(fd) ? NULL : malloc(sizeof(*t));
-	pthread_t thread;
+	struct mc_thread thread;
 
 	if (!t) {
 		close(fd);
@@ -114,17 +114,17 @@ void mcn_deferred_close(struct mcn_deferred *s, uid_t uid, int fd)
 	}
 	t->all = s;
 	t->fd = fd;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	t->slot = slot_locked(s, uid);
 	if (t->slot) {
 		t->slot->uid = uid;
 		t->slot->n++;
 	}
 	s->refs++;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	/* Without a thread, let the loop block rather than leak the descriptor. */
 	if (mc_thread_start(&thread, "mcn-close", close_it, t) < 0)
 		(void)close_it(t);
 	else
-		pthread_detach(thread);
+		mc_thread_detach(thread);
 }

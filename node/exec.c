@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 #include "node/node_i.h"
 
 #define SILENT_NS (500 * MC_NS_PER_MS)	/* a query that fails after this time was not answered by the master */

@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/list.h"
 #include "common/metrics.h"
 #include "common/space.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 
 #define BUCKETS 4096u
 #define GRAIN 4096u
@@ -55,7 +56,7 @@ struct mcn_hot {
 	unsigned char *base;
 	uint64_t size;
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	struct mcn_entry *bucket[BUCKETS];
 	struct mc_list idle;
@@ -102,7 +103,7 @@ int mcn_hot_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_hot **ret)
 	h->store = store;
 	h->age_ns = ms * MC_NS_PER_MS;
 	h->fd = -1;
-	pthread_mutex_init(&h->lock, NULL);
+	mc_mutex_init(&h->lock);
 	mc_list_init(&h->idle);
 	r = open_memory(h, size);
 	if (r == 0)
@@ -198,7 +199,7 @@ void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e)
 
 	if (!e)
 		return;
-	pthread_mutex_lock(&h->lock);
+	mc_mutex_lock(&h->lock);
 	if (!--e->refs) {
 		if (e->listed && h->nidle < ENTRIES_MAX) {
 			mc_list_push_back(&h->idle, &e->idle);
@@ -207,7 +208,7 @@ void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e)
 			o = drop_locked(h, e);
 		}
 	}
-	pthread_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&h->lock);
 	mcs_object_close(o);
 }
 
@@ -217,11 +218,11 @@ void mcn_hot_release(struct mcn_hot *h, struct mcs_key key)
 	mcs_object_t *o = NULL;
 	struct mcn_entry *e;
 
-	pthread_mutex_lock(&h->lock);
+	mc_mutex_lock(&h->lock);
 	e = *hot_find(h, hash, key);
 	if (e && !e->refs && e->object)
 		o = drop_locked(h, e);
-	pthread_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&h->lock);
 	mcs_object_close(o);
 }
 
@@ -231,13 +232,13 @@ void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
 	mcs_object_t *o = NULL;
 	struct mcn_entry *e;
 
-	pthread_mutex_lock(&h->lock);
+	mc_mutex_lock(&h->lock);
 	e = *hot_find(h, hash, key);
 	if (e && !e->refs)
 		o = drop_locked(h, e);
 	else if (e)
 		unlist_locked(h, e);
-	pthread_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&h->lock);
 	mcs_object_close(o);
 }
 
@@ -247,7 +248,7 @@ static bool sweep_one(struct mcn_hot *h, uint64_t before)
 	mcs_object_t *o = NULL;
 	struct mc_list *pos;
 
-	pthread_mutex_lock(&h->lock);
+	mc_mutex_lock(&h->lock);
 	mc_list_for_each(pos, &h->idle) {
 		struct mcn_entry *e = mc_container_of(pos, struct mcn_entry, idle);
 
@@ -256,7 +257,7 @@ static bool sweep_one(struct mcn_hot *h, uint64_t before)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&h->lock);
 	mcs_object_close(o);
 	return o;
 }
@@ -284,7 +285,7 @@ void mcn_hot_free(struct mcn_hot *h)
 		munmap(h->base, h->size);
 	if (h->fd >= 0)
 		close(h->fd);
-	pthread_mutex_destroy(&h->lock);
+	mc_mutex_destroy(&h->lock);
 	free(h);
 }
 
@@ -405,7 +406,7 @@ static struct mcn_entry *hot_enter(struct mcn_hot *h, struct mcn_entry *e, uint6
 	mcs_object_t *o = NULL;
 	struct mcn_entry *old;
 
-	pthread_mutex_lock(&h->lock);
+	mc_mutex_lock(&h->lock);
 	old = *hot_find(h, e->hash, key);
 	if (old && old->extent.generation == e->extent.generation && !old->object) {
 		/* Two copies are equivalent.  Of two pins the newer one is certain to hold, so that one replaces. */
@@ -423,7 +424,7 @@ static struct mcn_entry *hot_enter(struct mcn_hot *h, struct mcn_entry *e, uint6
 	/* If a newer version was published meanwhile, @e stays unlisted: this caller uses it, lookups do not. */
 	ref_locked(h, e);
 	e->checked_ns = e->checked_ns > asked_ns ? e->checked_ns : asked_ns;
-	pthread_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&h->lock);
 	mcs_object_close(o);
 	return e;
 }

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "node/node_i.h"
 
 #define GROUP_MAX 1024u

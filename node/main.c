@@ -13,7 +13,7 @@
 #include "common/net/net.h"
 #include "common/options/options.h"
 #include "common/process/stdfds.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "node/host.h"
 #include "node/node.h"
 

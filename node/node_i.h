@@ -3,10 +3,9 @@
 #ifndef MCN_NODE_I_H
 #define MCN_NODE_I_H
 
-#include <pthread.h>
-
-#include "common/net/evloop.h"
 #include "common/list.h"
+#include "common/net/evloop.h"
+#include "common/sys/lock.h"
 #include "node/hot.h"
 #include "node/node.h"
 
@@ -51,8 +50,8 @@ struct mcn {
 	struct mc_evtimer sweep;
 	struct mc_evtimer retry;	/* resumes accepting after the process ran out of descriptors */
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mc_mutex lock;
+	struct mc_cond changed;
 	/* with the lock held */
 	struct mc_list conns;
 	unsigned nconns, nrings;
@@ -85,7 +84,7 @@ struct mcn_conn {
 	struct mc_list link;
 	unsigned refs;			/* the loop's, one per ring, one per running ioctl */
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	struct mcn_buffer *buffer[MCN_CONN_BUFFERS];
 	struct mcn_ring *ring[MCN_CONN_RINGS];

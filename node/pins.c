@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/lock.h"
 #include "node/node_i.h"
 
 struct slot {
@@ -18,7 +19,7 @@ struct slot {
 
 struct mcn_pins {
 	struct mcn *n;			/* constant */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	struct slot *slot;
 	uint32_t cap, free;
@@ -32,7 +33,7 @@ int mcn_pins_new(struct mcn *n, struct mcn_pins **ret)
 	if (!p)
 		return -ENOMEM;
 	p->n = n;
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 	*ret = p;
 	return 0;
 }
@@ -42,13 +43,13 @@ void mcn_pins_end(struct mcn_pins *p)
 	struct slot *slot;
 	uint32_t cap;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	slot = p->slot;
 	cap = p->cap;
 	p->slot = NULL;
 	p->cap = p->free = 0;
 	p->ended = true;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	for (uint32_t i = 0; i < cap; i++) {
 		if (!slot[i].entry)
 			continue;
@@ -63,7 +64,7 @@ void mcn_pins_free(struct mcn_pins *p)
 	if (!p)
 		return;
 	mcn_pins_end(p);
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 	free(p);
 }
 
@@ -135,7 +136,7 @@ int mcn_unpin(struct mcn_pins *p, uint64_t pin)
 	uint32_t at = (uint32_t)pin, used = (uint32_t)(pin >> 32);
 	struct mcn_entry *e = NULL;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (at && at <= p->cap && p->slot[at - 1].used == used) {
 		e = p->slot[at - 1].entry;
 		if (e) {
@@ -144,7 +145,7 @@ int mcn_unpin(struct mcn_pins *p, uint64_t pin)
 			p->free = at;
 		}
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (!e)
 		return mc_fail(-EINVAL, "there is no such pin");
 	__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
@@ -158,13 +159,13 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 	struct mcn_entry *e = NULL;
 	int r;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (at && at <= p->cap && p->slot[at - 1].used == used)
 		e = p->slot[at - 1].entry;
 	/* The query can take a second; keep the lock free for other threads meanwhile. */
 	if (e)
 		mcn_hot_ref(p->n->hot, e);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (!e)
 		return mc_fail(-EINVAL, "there is no such pin");
 	r = mcn_hot_held(e);

@@ -12,12 +12,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/futex.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "node/node_i.h"
 
 #define JOBS 1024u
@@ -272,17 +272,17 @@ static void *ring_main(void *arg)
 	}
 	__atomic_store_n(&r->hdr->closed, 1, __ATOMIC_SEQ_CST);
 	mc_futex_wake(&r->hdr->cq_tail);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < c->nrings; i++) {
 		if (c->ring[i] != r)
 			continue;
 		c->ring[i] = c->ring[--c->nrings];
 		break;
 	}
-	pthread_mutex_unlock(&c->lock);
-	pthread_mutex_lock(&c->n->lock);
+	mc_mutex_unlock(&c->lock);
+	mc_mutex_lock(&c->n->lock);
 	c->n->nrings--;
-	pthread_mutex_unlock(&c->n->lock);
+	mc_mutex_unlock(&c->n->lock);
 	mc_metric_add(&nrings, -1);
 	ring_free(r);
 	mcn_conn_unref(c);
@@ -323,12 +323,12 @@ static int ring_count(struct mcn *n)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	if (n->nrings >= MCN_RINGS_MAX)
 		r = mc_fail(-ENOBUFS, "there are %u rings", n->nrings);
 	else
 		n->nrings++;
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	return r;
 }
 
@@ -336,7 +336,7 @@ int mcn_ring_new(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mc
 		 int *ret_fd, uint64_t *ret_size)
 {
 	struct mcn_ring *r = NULL;
-	pthread_t thread;
+	struct mc_thread thread;
 	int err;
 
 	if (entries < 2 || entries > MCFS_RING_ENTRIES_MAX || (entries & (entries - 1)) ||
@@ -364,13 +364,13 @@ int mcn_ring_new(struct mcn_conn *c, uint32_t entries, uint64_t arena, struct mc
 		close(*ret_fd);
 		goto fail;
 	}
-	pthread_detach(thread);
+	mc_thread_detach(thread);
 	return 0;
 fail:
 	if (r)
 		ring_free(r);
-	pthread_mutex_lock(&c->n->lock);
+	mc_mutex_lock(&c->n->lock);
 	c->n->nrings--;
-	pthread_mutex_unlock(&c->n->lock);
+	mc_mutex_unlock(&c->n->lock);
 	return err;
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
@@ -22,7 +21,8 @@
 #include "common/metrics.h"
 #include "common/net/net.h"
 #include "common/net/packet.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "node/node_i.h"
 
 #define BACKLOG 64
@@ -45,19 +45,19 @@ void mcn_conn_unref(struct mcn_conn *c)
 	struct mcn *n = c->n;
 	bool last;
 
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	last = !--c->refs;
 	if (last)
 		mc_list_remove(&c->link);
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	if (!last)
 		return;
 	mcn_conn_free(c);
 	mc_metric_add(&nconns, -1);
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	n->nconns--;
-	pthread_cond_broadcast(&n->changed);
-	pthread_mutex_unlock(&n->lock);
+	mc_cond_broadcast(&n->changed);
+	mc_mutex_unlock(&n->lock);
 }
 
 void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret)
@@ -71,12 +71,12 @@ void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret)
 
 		if (c->uid != uid)
 			continue;
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		ret->conns++;
 		ret->rings += c->nrings;
 		ret->buffers += c->nbuffers;
 		ret->bytes += c->buffer_bytes;
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 	}
 }
 
@@ -168,11 +168,11 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	c->refs = 1;
 	c->evfd = (struct mc_evfd){ .fd = fd, .ready = conn_ready };
 	c->process = (struct mc_evfd){ .fd = -1, .ready = process_ended };
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_init(&c->lock);
+	mc_mutex_lock(&n->lock);
 	mc_list_push_back(&n->conns, &c->link);
 	n->nconns++;
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	mc_metric_add(&nconns, 1);
 	r = mc_evloop_add(n->loop, &c->evfd, EPOLLIN);
 	if (r < 0) {
@@ -209,9 +209,9 @@ static int conn_check(struct mcn *n, int fd, struct ucred *ret)
 	if (!may_connect(n, ret->uid))
 		return mc_fail(-EACCES, "user %u may not use the daemon of user %u",
 			       (unsigned)ret->uid, (unsigned)geteuid());
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	now = n->nconns;
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	if (now >= MCN_CONNS_MAX)
 		return mc_fail(-ENOBUFS, "there are %u clients", now);
 	mcn_use_of(n, ret->uid, &use);
@@ -380,7 +380,7 @@ int mcn_start(const struct mcn_conf *conf, struct mcn **ret)
 		return -ENOMEM;
 	n->conf = *conf;
 	n->segment_fd = -1;
-	pthread_mutex_init(&n->lock, NULL);
+	mc_mutex_init(&n->lock);
 	(void)mc_cond_init(&n->changed);
 	mc_list_init(&n->conns);
 	n->master = strdup(conf->master ? conf->master : "");
@@ -406,7 +406,7 @@ static void close_all(void *arg)
 		struct mcn_conn *found = NULL;
 		struct mc_list *pos;
 
-		pthread_mutex_lock(&n->lock);
+		mc_mutex_lock(&n->lock);
 		mc_list_for_each(pos, &n->conns) {
 			struct mcn_conn *c = mc_container_of(pos, struct mcn_conn, link);
 
@@ -416,7 +416,7 @@ static void close_all(void *arg)
 				break;
 			}
 		}
-		pthread_mutex_unlock(&n->lock);
+		mc_mutex_unlock(&n->lock);
 		if (!found)
 			return;
 		conn_close(found);
@@ -429,10 +429,10 @@ void mcn_stop(struct mcn *n)
 		return;
 	if (n->started)
 		(void)mc_evloop_call(n->loop, close_all, n);
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	while (n->nconns)
-		pthread_cond_wait(&n->changed, &n->lock);
-	pthread_mutex_unlock(&n->lock);
+		mc_cond_wait(&n->changed, &n->lock);
+	mc_mutex_unlock(&n->lock);
 	mc_evloop_free(n->loop);
 	for (unsigned i = 0; i < n->nlisteners; i++) {
 		/* Unlink before close: after it another daemon may own the path. */
@@ -444,8 +444,8 @@ void mcn_stop(struct mcn *n)
 	mcn_deferred_free(n->deferred);
 	if (n->segment_fd >= 0)
 		close(n->segment_fd);
-	pthread_cond_destroy(&n->changed);
-	pthread_mutex_destroy(&n->lock);
+	mc_cond_destroy(&n->changed);
+	mc_mutex_destroy(&n->lock);
 	free(n->master);
 	free(n->tenant);
 	free(n);
@@ -460,10 +460,10 @@ const char *mcn_address(const struct mcn *n)
 
 void mcn_count(struct mcn *n, struct mcn_counts *ret)
 {
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	ret->connections = n->nconns;
 	ret->rings = n->nrings;
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	ret->buffers = __atomic_load_n(&n->nbuffers, __ATOMIC_RELAXED);
 	ret->pins = __atomic_load_n(&n->npins, __ATOMIC_RELAXED);
 }
@@ -503,14 +503,14 @@ int mcn_io_begin(struct mcn *n, const struct mcn_io *io, void **ret_hold, struct
 
 	if (!h)
 		return -ENOMEM;
-	pthread_mutex_lock(&n->lock);
+	mc_mutex_lock(&n->lock);
 	h->conn = conn_find_locked(n, io->token);
 	/* To another user a token must look unknown. */
 	if (!h->conn || (io->uid && io->uid != h->conn->uid))
 		r = mc_fail(-ENOENT, "no connection has that token");
 	else
 		h->conn->refs++;
-	pthread_mutex_unlock(&n->lock);
+	mc_mutex_unlock(&n->lock);
 	if (r == 0) {
 		r = mcn_buffer_get(h->conn, io->buffer, io->at, io->len, &h->buffer, &ret->iov_base);
 		if (r == 0 && !mcn_memory_is_present(ret->iov_base, io->len)) {
@@ -549,14 +549,14 @@ unsigned mcn_buffers(struct mcn *n, uid_t uid, struct mcn_buffer_info *ret, unsi
 
 		if (uid && uid != c->uid)
 			continue;
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		for (unsigned i = 0; i < MCN_CONN_BUFFERS && k < max; i++)
 			if (c->buffer[i])
 				ret[k++] = (struct mcn_buffer_info){
 					.token = c->token, .size = c->buffer[i]->size,
 					.id = i + 1, .uid = c->uid, .pid = c->pid,
 				};
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 	}
 	return k;
 }

@@ -17,14 +17,14 @@ MC_GAUGE(unfinished, "mooncake_rpc_unfinished_bytes", "", "Bytes reserved for in
 void mcp_budget_init(struct mcp_budget *b, uint64_t max)
 {
 	b->max = max;
-	pthread_mutex_init(&b->lock, NULL);
+	mc_mutex_init(&b->lock);
 	mc_list_init(&b->small);
 	mc_list_init(&b->large);
 }
 
 void mcp_budget_done(struct mcp_budget *b)
 {
-	pthread_mutex_destroy(&b->lock);
+	mc_mutex_destroy(&b->lock);
 }
 
 static bool budget_is_small(const struct mcp_budget *b, uint64_t whole)

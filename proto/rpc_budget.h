@@ -8,18 +8,18 @@
 #ifndef MCP_RPC_BUDGET_H
 #define MCP_RPC_BUDGET_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 
 struct mcp_budget {
 	uint64_t max;			/* bytes; constant */
 	atomic_uint waiting;		/* connections */
 	/* guarded by lock, a leaf */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint64_t used;			/* reserved bytes */
 	uint64_t parked;		/* bytes that waiting connections have received */
 	struct mc_list small, large;	/* waiting reservations */

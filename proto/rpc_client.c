@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 /* A slot's buffer is kept up to this size. */
@@ -58,13 +58,13 @@ static void client_free(struct mcp_client *c)
 	for (unsigned i = 0; i < c->slot_count; i++) {
 		struct mcp_slot *slot = c->slots[i];
 
-		pthread_cond_destroy(&slot->cond);
+		mc_cond_destroy(&slot->cond);
 		mcp_buf_free(&slot->tx);
 		free(slot->body);
 		free(slot);
 	}
-	pthread_cond_destroy(&c->changed);
-	pthread_mutex_destroy(&c->lock);
+	mc_cond_destroy(&c->changed);
+	mc_mutex_destroy(&c->lock);
 	free(c->addr);
 	free(c->addrs);
 	free((char *)c->conf.addrs);
@@ -80,7 +80,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return mc_fail(-ENOMEM, "no memory for an rpc client");
-	pthread_mutex_init(&c->lock, NULL);
+	mc_mutex_init(&c->lock);
 	(void)mc_cond_init(&c->changed);
 	c->fork_depth = mc_fork_depth;
 	c->conf = *conf;
@@ -175,7 +175,7 @@ void mcp_slot_done_locked(struct mcp_slot *slot, int err)
 		return;
 	/* Off the list, so that the reader's role is offered only to callers that still wait. */
 	mc_list_remove(&slot->waiter);
-	pthread_cond_signal(&slot->cond);
+	mc_cond_signal(&slot->cond);
 }
 
 int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_frame *f, void *body)
@@ -184,7 +184,7 @@ int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_
 	struct mcp_slot *slot;
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	slot = index < c->slot_count ? c->slots[index] : NULL;
 	if (!slot || slot->state != MCP_SLOT_WAITING || slot->id != f->id || slot->link != l) {
 		mc_metric_add(&late, 1);
@@ -196,7 +196,7 @@ int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_
 		slot->body = TAKE_PTR(body);
 		mcp_slot_done_locked(slot, 0);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	free(body);
 	return r;
 }
@@ -206,7 +206,7 @@ int mcp_client_reply(struct mcp_client *c, struct mcp_link *l, const struct mcp_
 static void client_leave_locked(struct mcp_client *c)
 {
 	if (--c->users == 0 && c->closing)
-		pthread_cond_broadcast(&c->changed);
+		mc_cond_broadcast(&c->changed);
 }
 
 static int call_encode(const struct mcp_slot *slot, struct mcp_buf *tx, const void *msg)
@@ -239,10 +239,10 @@ static int call_start_locked(struct mcp_client *c, uint16_t type, const void *ms
 		return r;
 	r = slot_new_locked(c, l, type, &slot);
 	ahead = l == c->link;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	if (r < 0) {
 		mcp_link_unref(l);
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		return r;
 	}
 	r = call_encode(slot, &slot->tx, msg);
@@ -250,15 +250,15 @@ static int call_start_locked(struct mcp_client *c, uint16_t type, const void *ms
 		r = mcp_link_send(l, &slot->tx, ahead, deadline);
 	if (slot->tx.cap > TX_KEEP)
 		mcp_buf_free(&slot->tx);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	if (r == 0) {
 		*ret = slot;
 		return 0;
 	}
 	last = slot_free_locked(c, slot);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	mcp_link_free(last);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	return r;
 }
 
@@ -286,9 +286,9 @@ static int call_wait_locked(struct mcp_client *c, struct mcp_slot *slot, uint64_
 			continue;
 		}
 		l->reading = true;
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 		mcp_link_read(l, POLLIN, deadline);
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		l->reading = false;
 	}
 	/* Also when this caller never had the role: it may have been offered to it just now. */
@@ -319,12 +319,12 @@ static void call_finish_locked(struct mcp_client *c, struct mcp_slot *slot, uint
 	o->body = TAKE_PTR(slot->body);
 	last = slot_free_locked(c, slot);
 	if (last) {
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 		mcp_link_free(last);
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 	}
 	client_leave_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 }
 
 static int call_read_outcome(struct call_outcome *o, void *ret_msg, struct mcp_reply *ret_reply)
@@ -356,12 +356,12 @@ int mcp_call(struct mcp_client *c, uint16_t type, const void *msg, void *ret_msg
 	r = mc_fork_check(c->fork_depth);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->users++;
 	r = call_start_locked(c, type, msg, deadline, &slot);
 	if (r < 0) {
 		client_leave_locked(c);
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 		return r;
 	}
 	call_finish_locked(c, slot, deadline, &o);
@@ -396,10 +396,10 @@ int mcp_call_wait(struct mcp_client *c, struct mcp_ticket t, void *ret_msg,
 	r = mc_fork_check(c->fork_depth);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	slot = t.slot < c->slot_count ? c->slots[t.slot] : NULL;
 	if (!slot || slot->state == MCP_SLOT_FREE || slot->id != t.id) {
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 		return mc_fail(-MC_EPARAM, "invalid ticket");
 	}
 	c->users++;
@@ -422,25 +422,25 @@ int mcp_send(struct mcp_client *c, uint16_t type, const void *msg)
 		r = mcp_frame_append(&tx, f, mcp_desc_of(type, false), msg);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->users++;
-	if (c->greeting && pthread_equal(c->connector, pthread_self()))
+	if (c->greeting && mc_thread_equal(c->connector, mc_thread_self()))
 		l = c->greeting;
 	else if (c->link && !c->link->dead)
 		l = c->link;
 	if (l)
 		l->refs++;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	r = l ? mcp_link_send(l, &tx, false, deadline) : mc_fail(-MC_ERPC, "not connected");
 	mcp_buf_free(&tx);
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	last = l ? mcp_link_unref_locked(l) : NULL;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	mcp_link_free(last);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	client_leave_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	return r;
 }
 
@@ -455,7 +455,7 @@ bool mcp_client_up(const struct mcp_client *c)
 {
 	if (mc_fork_check(c->fork_depth) < 0)
 		return false;
-	MC_LOCKED((pthread_mutex_t *)&c->lock);
+	MC_LOCKED((struct mc_mutex *)&c->lock);
 	return c->link && !c->link->dead && !mcp_link_is_over(c->link);
 }
 
@@ -473,13 +473,13 @@ void mcp_client_reset(struct mcp_client *c)
 
 	if (mc_fork_check(c->fork_depth) < 0)
 		return;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	l = TAKE_PTR(c->link);
 	if (l) {
 		mcp_link_fail_locked(l, "reset");
 		last = mcp_link_unref_locked(l);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	mcp_link_free(last);
 }
 
@@ -491,9 +491,9 @@ static void client_drop_tickets(struct mcp_client *c)
 	for (unsigned i = 0; i < c->slot_count; i++) {
 		if (c->slots[i]->state == MCP_SLOT_FREE)
 			continue;
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		last = slot_free_locked(c, c->slots[i]);
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 		mcp_link_free(last);
 	}
 }
@@ -502,17 +502,17 @@ void mcp_client_close(struct mcp_client *c)
 {
 	if (!c || mc_fork_check(c->fork_depth) < 0)
 		return;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->closing = true;
 	if (c->link)
 		mcp_link_fail_locked(c->link, "client closed");
 	if (c->greeting)
 		mcp_link_fail_locked(c->greeting, "client closed");
-	pthread_cond_broadcast(&c->changed);
+	mc_cond_broadcast(&c->changed);
 	/* Each of them returns: its link has failed, or its attempt to connect times out. */
 	while (c->users)
-		pthread_cond_wait(&c->changed, &c->lock);
-	pthread_mutex_unlock(&c->lock);
+		mc_cond_wait(&c->changed, &c->lock);
+	mc_mutex_unlock(&c->lock);
 	client_drop_tickets(c);
 	mcp_client_reset(c);
 	client_free(c);

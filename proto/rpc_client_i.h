@@ -11,12 +11,12 @@
 #ifndef MCP_RPC_CLIENT_I_H
 #define MCP_RPC_CLIENT_I_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "common/list.h"
 #include "common/net/net.h"
 #include "common/net/stream.h"
+#include "common/sys/thread.h"
 #include "proto/rpc_client.h"
 
 struct mcp_local;
@@ -48,7 +48,7 @@ struct mcp_link {
 	struct mcp_buf rx;
 	uint64_t spin_ns;
 	/* guarded by send_lock */
-	pthread_mutex_t send_lock;
+	struct mc_mutex send_lock;
 	struct mcp_buf ahead;		/* one-way frames */
 	struct mcp_buf unsent;		/* rest of frames whose sender timed out */
 };
@@ -63,7 +63,7 @@ struct mcp_slot {
 	uint32_t id;
 	uint16_t type;
 	struct mcp_link *link;
-	pthread_cond_t cond;
+	struct mc_cond cond;
 	struct mc_list waiter;
 	struct mcp_slot *next_free;
 	int status;			/* when done: status from the wire */
@@ -83,13 +83,13 @@ struct mcp_client {
 	uint64_t spin_max_ns;
 	unsigned fork_depth;
 	/* guarded by lock */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;		/* an attempt to connect, or the last user, has ended */
+	struct mc_mutex lock;
+	struct mc_cond changed;		/* an attempt to connect, or the last user, has ended */
 	bool closing;
 	unsigned users;			/* threads inside calls */
 	struct mcp_link *link;		/* NULL: not connected */
 	bool connecting;
-	pthread_t connector;		/* the thread that connects */
+	struct mc_thread connector;		/* the thread that connects */
 	struct mcp_link *greeting;	/* its new link, which only it may use until the hello is done */
 	uint64_t attempts;
 	int attempt_err;		/* result of the last attempt */

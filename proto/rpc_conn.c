@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 #define SCRATCH (256u << 10)
 /* Replies of a batch are sent when they reach this many bytes, to keep the loop's buffer in the CPU cache. */
@@ -89,11 +89,11 @@ static void conn_give_way(void *loop)
 	struct mcp_conn *c;
 
 	for (;;) {
-		pthread_mutex_lock(&ps->lock);
+		mc_mutex_lock(&ps->lock);
 		c = mc_list_empty(&l->leaving) ? NULL : mc_list_first(&l->leaving, struct mcp_conn, leave_link);
 		if (c)
 			mc_list_remove(&c->leave_link);
-		pthread_mutex_unlock(&ps->lock);
+		mc_mutex_unlock(&ps->lock);
 		if (!c)
 			return;
 		mc_metric_add(&gave_way, 1);
@@ -113,7 +113,7 @@ static int conn_take_place(struct mcp_conn *c)
 	unsigned used;
 	int r;
 
-	pthread_mutex_lock(&s->places.lock);
+	mc_mutex_lock(&s->places.lock);
 	r = mcp_place_take_locked(&s->places, c->s.peer, &c->place, &gone);
 	used = s->places.used;
 	if (gone) {
@@ -122,7 +122,7 @@ static int conn_take_place(struct mcp_conn *c)
 		loop = old->loop;
 		mc_list_push_back(&loop->leaving, &old->leave_link);
 	}
-	pthread_mutex_unlock(&s->places.lock);
+	mc_mutex_unlock(&s->places.lock);
 	/* Without memory for the post: the next one closes that connection too. */
 	if (loop)
 		(void)mc_evloop_post(loop->ev, conn_give_way, loop);

@@ -13,12 +13,12 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 /* A connection that was idle this long is checked for its end before it is used. */
 #define STALE_CHECK_MS 20
@@ -58,7 +58,7 @@ static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t dead
 
 const char *mcp_client_greeting(const struct mcp_client *c)
 {
-	MC_LOCKED((pthread_mutex_t *)&c->lock);
+	MC_LOCKED((struct mc_mutex *)&c->lock);
 	return c->greeting->peer;
 }
 
@@ -73,16 +73,16 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 		r = mcp_link_new(c, addr, deadline, &l);
 	if (r < 0)
 		return r == -ENOMEM ? r : mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->greeting = l;
 	/* mcp_client_close() fails the links that it finds; it could not find this one. */
 	if (c->closing)
 		mcp_link_fail_locked(l, "closed");
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 
 	r = connect_hello(c, l, deadline);
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->greeting = NULL;
 	if (r == 0 && l->dead)
 		r = mc_fail(-MC_ERPC, "connection to %s lost: %s", addr, l->why);
@@ -92,7 +92,7 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 		mcp_link_fail_locked(l, "refused");
 		last = mcp_link_unref_locked(l);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	mcp_link_free(last);
 	return r;
 }
@@ -164,18 +164,18 @@ static int connect_attempt_locked(struct mcp_client *c, uint64_t deadline)
 	int r;
 
 	c->connecting = true;
-	c->connector = pthread_self();
+	c->connector = mc_thread_self();
 	if (c->addr_prefer)
 		c->addr_next = c->addr_prefer - 1;
 	c->addr_prefer = 0;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	r = c->conf.find ? connect_found(c, deadline) : connect_any(c, deadline);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->connecting = false;
 	c->attempts++;
 	c->attempt_err = r;
 	snprintf(c->attempt_why, sizeof(c->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
-	pthread_cond_broadcast(&c->changed);
+	mc_cond_broadcast(&c->changed);
 	return r;
 }
 
@@ -223,13 +223,13 @@ int mcp_connect_locked(struct mcp_client *c, uint64_t deadline, struct mcp_link 
 			return mc_fail(-MC_ERPC, "client is being closed");
 		if (mc_now_ns() >= deadline)
 			return mc_fail(-MC_ETIMEDOUT, "deadline exceeded before the call");
-		if (c->greeting && pthread_equal(c->connector, pthread_self()))
+		if (c->greeting && mc_thread_equal(c->connector, mc_thread_self()))
 			return connect_use_locked(c->greeting, ret);
 		last = c->link ? connect_drop_dead_locked(c) : NULL;
 		if (last) {
-			pthread_mutex_unlock(&c->lock);
+			mc_mutex_unlock(&c->lock);
 			mcp_link_free(last);
-			pthread_mutex_lock(&c->lock);
+			mc_mutex_lock(&c->lock);
 			continue;
 		}
 		if (c->link)

@@ -6,13 +6,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "proto/codec_i.h"
 #include "proto/rpc_i.h"
 
@@ -44,7 +43,7 @@ int mcp_link_new(struct mcp_client *c, const char *addr, uint64_t deadline, stru
 	l->active_ms = mc_now_ms();
 	strncpy(l->peer, addr, sizeof(l->peer) - 1);
 	mc_list_init(&l->waiters);
-	pthread_mutex_init(&l->send_lock, NULL);
+	mc_mutex_init(&l->send_lock);
 	if (!strncmp(addr, LOCAL_PREFIX, strlen(LOCAL_PREFIX)))
 		r = mcp_local_open(addr + strlen(LOCAL_PREFIX), &l->local);
 	else
@@ -69,7 +68,7 @@ void mcp_link_free(struct mcp_link *l)
 	mcp_buf_free(&l->rx);
 	mcp_buf_free(&l->ahead);
 	mcp_buf_free(&l->unsent);
-	pthread_mutex_destroy(&l->send_lock);
+	mc_mutex_destroy(&l->send_lock);
 	free(l);
 }
 
@@ -82,9 +81,9 @@ void mcp_link_unref(struct mcp_link *l)
 {
 	struct mcp_client *c = l->client;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	l = mcp_link_unref_locked(l);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	mcp_link_free(l);
 }
 
@@ -106,9 +105,9 @@ void mcp_link_fail_locked(struct mcp_link *l, const char *why)
 
 void mcp_link_fail(struct mcp_link *l, const char *why)
 {
-	pthread_mutex_lock(&l->client->lock);
+	mc_mutex_lock(&l->client->lock);
 	mcp_link_fail_locked(l, why);
-	pthread_mutex_unlock(&l->client->lock);
+	mc_mutex_unlock(&l->client->lock);
 }
 
 bool mcp_link_is_stale(struct mcp_link *l)
@@ -134,9 +133,9 @@ static int link_lost(struct mcp_link *l)
 {
 	char why[sizeof(l->why)];
 
-	pthread_mutex_lock(&l->client->lock);
+	mc_mutex_lock(&l->client->lock);
 	memcpy(why, l->why, sizeof(why));
-	pthread_mutex_unlock(&l->client->lock);
+	mc_mutex_unlock(&l->client->lock);
 	return mc_fail(-MC_ERPC, "connection to %s lost: %s", l->peer, why);
 }
 
@@ -237,7 +236,7 @@ static ssize_t link_spin(struct mcp_link *l, uint64_t deadline)
 		}
 		/* The server may be waiting for this processor. */
 		if (i % SPIN_YIELD == 0)
-			sched_yield();
+			mc_thread_yield();
 		now = mc_now_ns();
 	}
 	if (l->spin_ns > l->client->spin_max_ns / SPIN_SHRINK)
@@ -268,7 +267,7 @@ void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 void mcp_link_offer_locked(struct mcp_link *l)
 {
 	if (!l->reading && !mc_list_empty(&l->waiters))
-		pthread_cond_signal(&mc_list_first(&l->waiters, struct mcp_slot, waiter)->cond);
+		mc_cond_signal(&mc_list_first(&l->waiters, struct mcp_slot, waiter)->cond);
 }
 
 /* ---- sending ---- */
@@ -283,10 +282,10 @@ static void link_wait_writable(struct mcp_link *l, uint64_t deadline)
 	uint64_t ns;
 	bool role;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	role = !l->reading;
 	l->reading = true;
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	if (!role) {
 		ns = mc_deadline_left_ns(deadline);
 		left = mc_timespec(ns < ROLE_CHECK_NS ? ns : ROLE_CHECK_NS);
@@ -294,10 +293,10 @@ static void link_wait_writable(struct mcp_link *l, uint64_t deadline)
 		return;
 	}
 	mcp_link_read(l, POLLIN | POLLOUT, deadline);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	l->reading = false;
 	mcp_link_offer_locked(l);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 }
 
 /* Send all of @iov.  0, -MC_ETIMEDOUT with the unsent rest in @iov, -MC_ERPC. */
@@ -431,10 +430,10 @@ int mcp_link_send(struct mcp_link *l, const struct mcp_buf *frames, bool ahead, 
 {
 	int r;
 
-	if (mc_lock_until(&l->send_lock, deadline) < 0)
+	if (mc_mutex_lock_until(&l->send_lock, deadline) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still running");
 	r = link_send_locked(l, frames, ahead, deadline);
-	pthread_mutex_unlock(&l->send_lock);
+	mc_mutex_unlock(&l->send_lock);
 	if (r == -MC_ERPC)
 		return link_lost(l);
 	if (r == -MC_ETIMEDOUT)

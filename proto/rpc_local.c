@@ -14,24 +14,24 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 struct mcp_local {
 	/* guarded by the registry's lock */
 	struct mc_list link;		/* server's locals */
 	unsigned refs;
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcp_session s;
 	bool greeted;			/* closed() has to be called */
 	/* atomic; set with lock */
 	atomic_bool ended;		/* s.server must not be used any more */
 };
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex registry_lock = MC_MUTEX_INIT;
 static struct mc_list registry = { &registry, &registry };
 MC_FORK_KEEP(registry_lock, MC_FORK_LEAF)
 
@@ -61,12 +61,12 @@ static void local_unref(struct mcp_local *l)
 {
 	bool last;
 
-	pthread_mutex_lock(&registry_lock);
+	mc_mutex_lock(&registry_lock);
 	last = --l->refs == 0;
-	pthread_mutex_unlock(&registry_lock);
+	mc_mutex_unlock(&registry_lock);
 	if (!last)
 		return;
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 	free(l);
 }
 
@@ -76,16 +76,16 @@ static void local_end(struct mcp_local *l)
 {
 	struct mcp_server *s = l->s.server;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	if (!l->ended) {
 		l->ended = true;
 		if (l->greeted && s->conf.closed)
 			s->conf.closed(&l->s, s->conf.arg);
 	}
-	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_lock(&registry_lock);
+	mc_mutex_unlock(&l->lock);
+	mc_mutex_lock(&registry_lock);
 	mc_list_remove(&l->link);
-	pthread_mutex_unlock(&registry_lock);
+	mc_mutex_unlock(&registry_lock);
 }
 
 static struct mcp_local *local_first(struct mcp_server *s)
@@ -104,9 +104,9 @@ void mcp_local_retire(struct mcp_server *s)
 {
 	struct mcp_local *l;
 
-	pthread_mutex_lock(&registry_lock);
+	mc_mutex_lock(&registry_lock);
 	mc_list_remove(&s->named);
-	pthread_mutex_unlock(&registry_lock);
+	mc_mutex_unlock(&registry_lock);
 	while ((l = local_first(s))) {
 		local_end(l);
 		local_unref(l);
@@ -121,17 +121,17 @@ int mcp_local_open(const char *name, struct mcp_local **ret)
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return mc_fail(-ENOMEM, "no memory for a local session");
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	l->refs = 1;
 	strcpy(l->s.peer, "local");
 
-	pthread_mutex_lock(&registry_lock);
+	mc_mutex_lock(&registry_lock);
 	s = local_find_locked(name);
 	if (s) {
 		l->s.server = s;
 		mc_list_push_back(&s->locals, &l->link);
 	}
-	pthread_mutex_unlock(&registry_lock);
+	mc_mutex_unlock(&registry_lock);
 	if (!s) {
 		local_unref(l);
 		return mc_fail(-MC_ERPC, "no server has the name local:%s", name);
@@ -185,12 +185,12 @@ int mcp_local_exchange(struct mcp_local *l, const struct mcp_buf *in, struct mcp
 {
 	int r;
 
-	if (mc_lock_until(&l->lock, deadline) < 0)
+	if (mc_mutex_lock_until(&l->lock, deadline) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "deadline exceeded, an earlier request is still running");
 	r = local_exchange_locked(l, in, out);
 	if (!l->ended)
 		mcp_serve_make_durable(&l->s);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	return r;
 }
 

@@ -5,8 +5,8 @@
 
 #include "proto/rpc_conn_i.h"
 
-#include "common/clock.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 #define TURN_NS (2 * MC_NS_PER_MS)	/* between checks of connections that wait for memory */
 /* Time to complete a request: REST_MS, and a second for every RATE bytes received. */

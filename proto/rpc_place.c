@@ -17,13 +17,13 @@ void mcp_places_init(struct mcp_places *ps, uint32_t max, uint32_t max_peer)
 	memset(ps, 0, sizeof(*ps));
 	ps->max = max;
 	ps->max_peer = max_peer;
-	pthread_mutex_init(&ps->lock, NULL);
+	mc_mutex_init(&ps->lock);
 	mc_list_init(&ps->spare);
 }
 
 void mcp_places_done(struct mcp_places *ps)
 {
-	pthread_mutex_destroy(&ps->lock);
+	mc_mutex_destroy(&ps->lock);
 }
 
 size_t mcp_peer_host(const char *peer)

@@ -6,12 +6,12 @@
 #ifndef MCP_RPC_PLACE_H
 #define MCP_RPC_PLACE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
 #include "common/net/net.h"
+#include "common/sys/lock.h"
 
 #define MCP_PEER_BUCKETS 1024u
 
@@ -26,7 +26,7 @@ struct mcp_peer {
 struct mcp_places {
 	/* constant */
 	uint32_t max, max_peer;
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	unsigned used;
 	struct mc_list spare;		/* of all peers */

@@ -15,8 +15,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 /* Limit of unread bytes per connection while all together exceed max_unread. */
 #define CROWDED_MAX (64u << 10)

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 #define PROTOCOL_ERRORS "mooncake_rpc_protocol_errors_total"
 #define PROTOCOL_HELP "Malformed input from clients"

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 #define BACKLOG 1024
 #define SCRATCH (256u << 10)

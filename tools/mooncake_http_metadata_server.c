@@ -15,7 +15,7 @@
 #include "common/net/net.h"
 #include "common/options/options.h"
 #include "common/process/stdfds.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "meta/server_http.h"
 
 #define NAME "mooncake_http_metadata_server"

@@ -15,14 +15,14 @@
 
 #include <mooncake/mce_te.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"
 #include "common/metrics.h"
 #include "common/options/options.h"
 #include "common/net/protocol.h"
 #include "common/process/stdfds.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define OPT MC_OPT_FIELD
 struct conf {
@@ -56,7 +56,7 @@ struct bench {
 struct worker {
 	struct bench *b;
 	unsigned index;
-	pthread_t thread;
+	struct mc_thread thread;
 };
 
 /* Copy the library's error detail to ours. */
@@ -207,10 +207,10 @@ static int run_threads(struct bench *b)
 		started += r == 0;
 	}
 	while (r == 0 && mc_now_ns() < end && !__atomic_load_n(&b->failed, __ATOMIC_RELAXED))
-		usleep(10000);
+		mc_sleep_ms(10);
 	__atomic_store_n(&b->stop, true, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < started; i++)
-		pthread_join(w[i].thread, NULL);
+		mc_thread_join(w[i].thread);
 	free(w);
 	if (r == 0)
 		report(b, (double)(mc_now_ns() - begin) / 1e9);

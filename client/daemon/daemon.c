@@ -13,7 +13,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/net/net.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define BOUNCE_DEFAULT ((uint64_t)16 << 20)
 #define SPIN_US 10		/* default: about the time of one sleep and wake-up */
@@ -155,7 +155,7 @@ static int daemon_open_at(const struct mcs_conf *conf, const char *where, bool f
 
 	if (!d)
 		return -ENOMEM;
-	pthread_mutex_init(&d->lock, NULL);
+	mc_mutex_init(&d->lock);
 	(void)mc_cond_init(&d->changed);
 	mcs_buffers_init(&d->buffers);
 	d->base.ops = &daemon_ops;
@@ -243,7 +243,7 @@ void mcs_daemon_close(struct mcs_daemon *d)
 	mcs_daemon_conn_put(d->conn);
 	mcs_daemon_mem_close(d);
 	mcs_buffers_done(&d->buffers);
-	pthread_cond_destroy(&d->changed);
-	pthread_mutex_destroy(&d->lock);
+	mc_cond_destroy(&d->changed);
+	mc_mutex_destroy(&d->lock);
 	free(d);
 }

@@ -14,7 +14,7 @@
 #include "client/daemon/daemon_i.h"
 #include "common/cleanup.h"
 #include "common/net/packet.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define ANSWER_MS 10000
 #define GRACE_MS 3000		/* wait this much longer than the deadline, as for answers in rings */
@@ -49,9 +49,9 @@ void mcs_daemon_conn_put(struct mcs_daemon_conn *c)
 		(void)shutdown(c->sock, SHUT_RDWR);
 		close(c->sock);
 	}
-	pthread_mutex_destroy(&c->rings_lock);
-	pthread_mutex_destroy(&c->tell_lock);
-	pthread_mutex_destroy(&c->ask_lock);
+	mc_mutex_destroy(&c->rings_lock);
+	mc_mutex_destroy(&c->tell_lock);
+	mc_mutex_destroy(&c->ask_lock);
 	free(c);
 }
 
@@ -148,10 +148,10 @@ int mcs_daemon_conn_ask(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd,
 	r = mc_fork_check(c->d->fork_depth);
 	if (r < 0)
 		return r;
-	if (mc_lock_until(&c->ask_lock, until) < 0)
+	if (mc_mutex_lock_until(&c->ask_lock, until) < 0)
 		return conn_busy();
 	r = conn_ask_locked(c, msg, fd, until, ret_fd);
-	pthread_mutex_unlock(&c->ask_lock);
+	mc_mutex_unlock(&c->ask_lock);
 	return r;
 }
 
@@ -209,9 +209,9 @@ static int conn_open(struct mcs_daemon *d, uint64_t until)
 		return -ENOMEM;
 	c->d = d;
 	c->refs = 1;
-	pthread_mutex_init(&c->rings_lock, NULL);
-	pthread_mutex_init(&c->tell_lock, NULL);
-	pthread_mutex_init(&c->ask_lock, NULL);
+	mc_mutex_init(&c->rings_lock);
+	mc_mutex_init(&c->tell_lock);
+	mc_mutex_init(&c->ask_lock);
 	c->sock = mc_packet_connect(d->addr, until);
 	if (c->sock < 0)
 		r = mc_fail(-MC_ERPC, "no daemon at %s: %s", d->addr, mc_strerror(c->sock));
@@ -231,15 +231,15 @@ static int conn_attempt_locked(struct mcs_daemon *d, uint64_t until)
 	int r;
 
 	d->connecting = true;
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	r = conn_open(d, until);
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	d->connecting = false;
 	d->attempts++;
 	d->attempt_err = r;
 	d->attempt_late = mc_now_ns() >= until;
 	snprintf(d->attempt_why, sizeof(d->attempt_why), "%s", r < 0 ? mc_err_detail(r) : "");
-	pthread_cond_broadcast(&d->changed);
+	mc_cond_broadcast(&d->changed);
 	return r;
 }
 
@@ -308,10 +308,10 @@ static int conn_map_segment(struct mcs_daemon_conn *c, unsigned id, uint64_t unt
 {
 	int r;
 
-	if (mc_lock_until(&c->ask_lock, until) < 0)
+	if (mc_mutex_lock_until(&c->ask_lock, until) < 0)
 		return conn_busy();
 	r = conn_map_segment_locked(c, id, until);
-	pthread_mutex_unlock(&c->ask_lock);
+	mc_mutex_unlock(&c->ask_lock);
 	return r;
 }
 

@@ -7,6 +7,7 @@
 #include "client/daemon/daemon.h"
 #include "client/store_i.h"
 #include "common/space.h"
+#include "common/sys/lock.h"
 
 #define MCS_DAEMON_MEMS 200		/* buffers shared with the daemon */
 #define MCS_DAEMON_RINGS 32
@@ -40,8 +41,8 @@ struct mcs_daemon {
 	uint64_t bounce_size, pool_size;
 	unsigned fork_depth;
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed;		/* an attempt to connect has ended */
+	struct mc_mutex lock;
+	struct mc_cond changed;		/* an attempt to connect has ended */
 	/* with the lock held */
 	struct mcs_daemon_conn *conn;	/* NULL: not connected */
 	bool connecting;		/* one thread connects */
@@ -71,9 +72,9 @@ struct mcs_daemon_conn {
 	uint32_t id[MCS_DAEMON_MEMS];	/* the daemon's id of each buffer, */
 	uint64_t told[MCS_DAEMON_MEMS];	/* and the serial that it belongs to; 0: not handed over */
 
-	pthread_mutex_t tell_lock;	/* one thread hands over or takes back a buffer */
-	pthread_mutex_t rings_lock;	/* one thread makes a ring */
-	pthread_mutex_t ask_lock;	/* one request at the socket; also when rings are made and segments mapped */
+	struct mc_mutex tell_lock;	/* one thread hands over or takes back a buffer */
+	struct mc_mutex rings_lock;	/* one thread makes a ring */
+	struct mc_mutex ask_lock;	/* one request at the socket; also when rings are made and segments mapped */
 	struct mcs_daemon_ring *ring[MCS_DAEMON_RINGS]; /* atomic pointers, set once */
 	struct {
 		const unsigned char *base; /* atomic, set once */

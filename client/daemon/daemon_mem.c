@@ -10,7 +10,7 @@
 
 #include "client/daemon/daemon_i.h"
 #include "common/cleanup.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define GRAIN 4096u
 /* Slots of mem[]: */
@@ -118,9 +118,9 @@ static int mem_tell_locked(struct mcs_daemon_conn *c, unsigned i, uint64_t until
 			return mc_fail(-errno, "the buffer's descriptor: %s", mc_strerror(errno));
 		msg = (struct mcfs_msg){ .type = MCFS_MSG_BUFFER, .size = m.fd_offset + m.len };
 	}
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	r = mcs_daemon_conn_ask(c, &msg, fd, until, NULL);
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	if (r == 0 && !back) {
 		c->id[i] = msg.id;
 		c->told[i] = m.serial;
@@ -133,13 +133,13 @@ static int mem_tell(struct mcs_daemon_conn *c, unsigned i, uint64_t until)
 {
 	int r = 0;
 
-	if (mc_lock_until(&c->tell_lock, until) < 0)
+	if (mc_mutex_lock_until(&c->tell_lock, until) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
-	pthread_mutex_lock(&c->d->lock);
+	mc_mutex_lock(&c->d->lock);
 	while (r == 0 && !mem_told(c, i))
 		r = mem_tell_locked(c, i, until);
-	pthread_mutex_unlock(&c->d->lock);
-	pthread_mutex_unlock(&c->tell_lock);
+	mc_mutex_unlock(&c->d->lock);
+	mc_mutex_unlock(&c->tell_lock);
 	return r;
 }
 
@@ -230,10 +230,10 @@ static int mem_hand_over(struct mcs_daemon *d, unsigned i, uint64_t serial)
 	struct mcs_daemon_conn *c = NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	if (d->conn)
 		c = mcs_daemon_conn_ref(d->conn);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (c)
 		r = mem_tell(c, i, mcs_daemon_until(MC_NEVER));
 	mcs_daemon_conn_put(c);
@@ -269,10 +269,10 @@ int mcs_daemon_register_memfd(struct mcs_backend *b, void *buf, size_t len, int 
 	m.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (m.fd < 0)
 		return mc_fail(-errno, "the buffer's descriptor: %s", mc_strerror(errno));
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	r = mem_overlaps_locked(d, buf, len) ? mc_fail(-EEXIST, "a buffer at %p is registered", buf) :
 		mem_add_locked(d, &m, &at);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (r == 0)
 		r = mem_hand_over(d, at, m.serial);
 	if (r < 0)
@@ -286,12 +286,12 @@ static void mem_remove(struct mcs_daemon *d, unsigned i)
 	struct mcs_daemon_conn *c = NULL;
 	struct mcs_daemon_mem m;
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	m = d->mem[i];
 	d->mem[i] = (struct mcs_daemon_mem){ .fd = -1 };
 	if (d->conn && d->conn->told[i])
 		c = mcs_daemon_conn_ref(d->conn);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (c)
 		(void)mem_tell(c, i, mcs_daemon_until(mc_now_ns()));
 	mcs_daemon_conn_put(c);
@@ -303,11 +303,11 @@ int mcs_daemon_unregister_buffer(struct mcs_backend *b, void *buf)
 	struct mcs_daemon *d = mcs_daemon_of(b);
 	unsigned i;
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	for (i = FIRST; i < MCS_DAEMON_MEMS; i++)
 		if (d->mem[i].base == buf && !d->mem[i].own)
 			break;
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (i < MCS_DAEMON_MEMS)
 		mem_remove(d, i);
 	else if (!mcs_buffers_remove(&d->buffers, buf, false))
@@ -327,9 +327,9 @@ static int bounce_new(struct mcs_daemon_conn *c, uint64_t len, struct mcs_daemon
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	r = mem_add_locked(d, &m, &at);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (r == 0)
 		r = mem_hand_over(d, at, m.serial);
 	if (r < 0) {
@@ -353,7 +353,7 @@ int mcs_daemon_bounce_take(struct mcs_daemon_conn *c, uint64_t len, bool last,
 	if (len > d->bounce.size)
 		return bounce_new(c, len, ret);
 	*ret = (struct mcs_daemon_bounce){ .len = len };
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	mem_reclaim_locked(d, false);
 	less = d->left;
 	r = mc_space_take(&d->bounce, len, &ret->at);
@@ -361,7 +361,7 @@ int mcs_daemon_bounce_take(struct mcs_daemon_conn *c, uint64_t len, bool last,
 		ret->p = d->mem[BOUNCE].base + ret->at;
 		ret->range = (struct mcfs_ring_range){ c->id[BOUNCE], 0, ret->at, len };
 	}
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	/* Other calls may release too little for it. */
 	return r == -ENOBUFS && (less || last) ? bounce_new(c, len, ret) : r;
 }

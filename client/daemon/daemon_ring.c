@@ -15,7 +15,7 @@
 #include "client/daemon/daemon_i.h"
 #include "common/cleanup.h"
 #include "common/futex.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define ENTRIES 1024u
 #define ARENA ((uint64_t)1 << 20)
@@ -38,7 +38,7 @@ struct mcs_daemon_ring {
 	uint64_t arena_size;
 	uint32_t mask;
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	uint32_t tail, head;		/* requests written, answers read */
 	uint32_t series;		/* number of the window, part of the tags */
@@ -75,7 +75,7 @@ static int ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon
 	r->arena_size = h->arena_size;
 	r->mask = h->entries - 1;
 	r->spin_ns = c->d->spin_us * 1000ull;
-	pthread_mutex_init(&r->lock, NULL);
+	mc_mutex_init(&r->lock);
 	*ret = r;
 	return 0;
 }
@@ -83,7 +83,7 @@ static int ring_new(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon
 void mcs_daemon_ring_free(struct mcs_daemon_ring *r)
 {
 	munmap(r->hdr, r->len);
-	pthread_mutex_destroy(&r->lock);
+	mc_mutex_destroy(&r->lock);
 	free(r);
 }
 
@@ -97,7 +97,7 @@ static int ring_add_locked(struct mcs_daemon_conn *c, uint64_t until, struct mcs
 	r = ring_new(c, until, ret);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&(*ret)->lock);
+	mc_mutex_lock(&(*ret)->lock);
 	__atomic_store_n(&c->ring[c->nrings], *ret, __ATOMIC_RELEASE);
 	__atomic_store_n(&c->nrings, c->nrings + 1, __ATOMIC_RELEASE);
 	return 1;
@@ -107,10 +107,10 @@ static int ring_add(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemon
 {
 	int r;
 
-	if (mc_lock_until(&c->rings_lock, until) < 0)
+	if (mc_mutex_lock_until(&c->rings_lock, until) < 0)
 		return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
 	r = ring_add_locked(c, until, ret);
-	pthread_mutex_unlock(&c->rings_lock);
+	mc_mutex_unlock(&c->rings_lock);
 	return r;
 }
 
@@ -126,7 +126,7 @@ static int ring_lock(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemo
 		mine = __atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < n; i++) {
 		*ret = __atomic_load_n(&c->ring[(mine - 1 + i) % n], __ATOMIC_ACQUIRE);
-		if (pthread_mutex_trylock(&(*ret)->lock) == 0)
+		if (mc_mutex_trylock(&(*ret)->lock) == 0)
 			return 0;
 	}
 	r = ring_add(c, until, ret);
@@ -136,7 +136,7 @@ static int ring_lock(struct mcs_daemon_conn *c, uint64_t until, struct mcs_daemo
 		if (!n)
 			return r < 0 ? r : -ENOBUFS;
 		*ret = c->ring[(mine - 1) % n];
-		if (mc_lock_until(&(*ret)->lock, until) < 0)
+		if (mc_mutex_lock_until(&(*ret)->lock, until) < 0)
 			return mc_fail(-MC_ETIMEDOUT, "the node's daemon has not answered other threads yet");
 	}
 	return 0;
@@ -408,7 +408,7 @@ static int ring_run(struct mcs_daemon_conn *c, struct mcs_daemon_req *reqs, unsi
 				mc_fail(-MC_EPARAM, "a request that is too long for a ring");
 		done += w.n;
 	}
-	pthread_mutex_unlock(&ring->lock);
+	mc_mutex_unlock(&ring->lock);
 	return r;
 }
 

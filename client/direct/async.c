@@ -11,7 +11,7 @@
 #include "client/direct/object.h"
 #include "common/cleanup.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define THREADS_MAX 8u
 /* Maximum of threads that repeat failed reads, so that some stay free for other reads. */
@@ -44,9 +44,9 @@ struct job {
 
 struct mcs_async {
 	struct mcs_direct *s;
-	pthread_mutex_t lock;
-	pthread_cond_t work;		/* for threads */
-	pthread_cond_t changed;		/* a job was swept, a thread ended, nothing is left */
+	struct mc_mutex lock;
+	struct mc_cond work;		/* for threads */
+	struct mc_cond changed;		/* a job was swept, a thread ended, nothing is left */
 	/* guarded by lock */
 	struct mc_list moving;		/* jobs whose transfers run, oldest first */
 	struct mc_list arrived;		/* jobs whose transfers have ended or failed */
@@ -65,7 +65,7 @@ int mcs_async_open(struct mcs_direct *s, struct mcs_async **ret)
 	mc_list_init(&a->moving);
 	mc_list_init(&a->arrived);
 	mc_list_init(&a->again);
-	pthread_mutex_init(&a->lock, NULL);
+	mc_mutex_init(&a->lock);
 	(void)mc_cond_init(&a->work);
 	(void)mc_cond_init(&a->changed);
 	*ret = a;
@@ -76,17 +76,17 @@ void mcs_async_close(struct mcs_async *a)
 {
 	if (!a)
 		return;
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	while (a->jobs)
-		pthread_cond_wait(&a->changed, &a->lock);
+		mc_cond_wait(&a->changed, &a->lock);
 	a->stopping = true;
-	pthread_cond_broadcast(&a->work);
+	mc_cond_broadcast(&a->work);
 	while (a->threads)
-		pthread_cond_wait(&a->changed, &a->lock);
-	pthread_mutex_unlock(&a->lock);
-	pthread_cond_destroy(&a->work);
-	pthread_cond_destroy(&a->changed);
-	pthread_mutex_destroy(&a->lock);
+		mc_cond_wait(&a->changed, &a->lock);
+	mc_mutex_unlock(&a->lock);
+	mc_cond_destroy(&a->work);
+	mc_cond_destroy(&a->changed);
+	mc_mutex_destroy(&a->lock);
 	free(a);
 }
 
@@ -100,10 +100,10 @@ static void job_free(struct job *j)
 	mcs_direct_object_unref(j->o);
 	free(j);
 	mc_metric_add(&under_way, -1);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	if (!--a->jobs)
-		pthread_cond_broadcast(&a->changed);
-	pthread_mutex_unlock(&a->lock);
+		mc_cond_broadcast(&a->changed);
+	mc_mutex_unlock(&a->lock);
 }
 
 static void job_finish(struct job *j, int64_t result)
@@ -160,12 +160,12 @@ static bool async_sweep(struct mcs_async *a)
 		return false;
 	j->swept = true;
 	mc_list_remove(&j->link);
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	(void)mce_batch_wait(a->s->engine, &j->batch, j->part.req, j->part.n_req, 0);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	/* The callback of the batch may still run. */
 	while (!j->ended)
-		pthread_cond_wait(&a->changed, &a->lock);
+		mc_cond_wait(&a->changed, &a->lock);
 	mc_list_push_back(&a->arrived, &j->link);
 	return true;
 }
@@ -185,11 +185,11 @@ static bool async_work(struct mcs_async *a)
 
 	if (!mc_list_empty(&a->arrived)) {
 		j = async_take(&a->arrived);
-		pthread_mutex_unlock(&a->lock);
+		mc_mutex_unlock(&a->lock);
 		if (job_check(j)) {
-			pthread_mutex_lock(&a->lock);
+			mc_mutex_lock(&a->lock);
 		} else {
-			pthread_mutex_lock(&a->lock);
+			mc_mutex_lock(&a->lock);
 			mc_list_push_back(&a->again, &j->link);
 		}
 		return true;
@@ -197,9 +197,9 @@ static bool async_work(struct mcs_async *a)
 	if (!mc_list_empty(&a->again) && a->busy_again < AGAIN_MAX) {
 		j = async_take(&a->again);
 		a->busy_again++;
-		pthread_mutex_unlock(&a->lock);
+		mc_mutex_unlock(&a->lock);
 		job_read_again(j);
-		pthread_mutex_lock(&a->lock);
+		mc_mutex_lock(&a->lock);
 		a->busy_again--;
 		return true;
 	}
@@ -208,14 +208,8 @@ static bool async_work(struct mcs_async *a)
 
 static void async_nap(struct mcs_async *a, uint64_t ms)
 {
-	uint64_t until = mc_deadline_ms((int64_t)ms);
-	struct timespec ts = {
-		.tv_sec = (time_t)(until / MC_NS_PER_SEC),
-		.tv_nsec = (long)(until % MC_NS_PER_SEC),
-	};
-
 	a->idle++;
-	(void)pthread_cond_timedwait(&a->work, &a->lock, &ts);
+	(void)mc_cond_wait_until(&a->work, &a->lock, mc_deadline_ms((int64_t)ms));
 	a->idle--;
 }
 
@@ -224,7 +218,7 @@ static void *async_main(void *arg)
 	struct mcs_async *a = arg;
 	uint64_t last = mc_now_ms();
 
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	while (!a->stopping) {
 		if (async_work(a)) {
 			last = mc_now_ms();
@@ -236,19 +230,19 @@ static void *async_main(void *arg)
 		async_nap(a, a->jobs ? SWEEP_MS : IDLE_MS);
 	}
 	a->threads--;
-	pthread_cond_broadcast(&a->changed);
-	pthread_mutex_unlock(&a->lock);
+	mc_cond_broadcast(&a->changed);
+	mc_mutex_unlock(&a->lock);
 	return NULL;
 }
 
 /* With the lock held: wake or start a thread for one more piece of work. */
 static int async_want_thread(struct mcs_async *a)
 {
-	pthread_t thread;
+	struct mc_thread thread;
 	int r;
 
 	if (a->idle) {
-		pthread_cond_signal(&a->work);
+		mc_cond_signal(&a->work);
 		return 0;
 	}
 	if (a->threads == THREADS_MAX)
@@ -256,7 +250,7 @@ static int async_want_thread(struct mcs_async *a)
 	r = mc_thread_start(&thread, "mcs-read", async_main, a);
 	if (r < 0)
 		return a->threads ? 0 : r;
-	pthread_detach(thread);
+	mc_thread_detach(thread);
 	a->threads++;
 	return 0;
 }
@@ -272,7 +266,7 @@ static void job_on_batch(void *arg)
 	MC_LOCKED(&a->lock);
 	j->ended = true;
 	if (j->swept) {
-		pthread_cond_broadcast(&a->changed);
+		mc_cond_broadcast(&a->changed);
 		return;
 	}
 	mc_list_remove(&j->link);
@@ -325,19 +319,19 @@ static bool job_submit(struct mcs_direct *s, struct job *j)
 		j->batch.done = NULL;
 		mce_batch_release(&j->batch);
 		if (!job_check(j)) {
-			pthread_mutex_lock(&a->lock);
+			mc_mutex_lock(&a->lock);
 			mc_list_push_back(&a->again, &j->link);
 			(void)async_want_thread(a);
-			pthread_mutex_unlock(&a->lock);
+			mc_mutex_unlock(&a->lock);
 		}
 		return true;
 	}
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	/* Wake a thread that sleeps for long: it must check for late transfers now. */
 	if (mc_list_empty(&a->moving))
-		pthread_cond_signal(&a->work);
+		mc_cond_signal(&a->work);
 	mc_list_push_back(&a->moving, &j->link);
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	mce_batch_release(&j->batch);
 	return true;
 }
@@ -363,20 +357,20 @@ int mcs_direct_object_read_start(struct mcs_object *obj, uint64_t offset, void *
 		return -ENOMEM;
 	j->done = done;
 	j->arg = arg;
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	a->jobs++;
 	/* Start a thread before the job depends on one. */
 	r = a->threads ? 0 : async_want_thread(a);
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	if (r < 0) {
 		job_free(j);
 		return r;
 	}
 	if (job_submit(s, j))
 		return 0;
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	mc_list_push_back(&a->again, &j->link);
 	(void)async_want_thread(a);
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	return 0;
 }

@@ -4,7 +4,6 @@
 
 #include "client/direct/cache.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@
 #include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/lock.h"
 
 #define OBJECT_MAX ((int64_t)16 << 20)
 #define THRESHOLD 2
@@ -53,7 +53,7 @@ struct mcs_cache {
 	struct mcs_cache_conf conf;
 	size_t n_lists;			/* a power of two */
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by the lock */
 	struct copy **lists;
 	struct mc_list used_last;
@@ -94,7 +94,7 @@ struct mcs_cache *mcs_cache_new(const struct mcs_cache_conf *conf)
 		return NULL;
 	}
 	mc_list_init(&c->used_last);
-	pthread_mutex_init(&c->lock, NULL);
+	mc_mutex_init(&c->lock);
 	return c;
 }
 
@@ -197,7 +197,7 @@ static void cache_put(struct mcs_cache *c, struct copy *e, bool bad)
 {
 	struct copy *dead = NULL;
 
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	e->refs--;
 	if (bad && !e->gone) {
 		dead = cache_take_out(c, cache_find(c, e->hash, (struct mcs_key){ e->key, e->key_len }));
@@ -205,7 +205,7 @@ static void cache_put(struct mcs_cache *c, struct copy *e, bool bad)
 		cache_uncharge(c, e->memory);
 		dead = e;
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	free(dead);
 }
 
@@ -332,13 +332,13 @@ void mcs_cache_offer(struct mcs_cache *c, struct mcs_key key, const struct mcs_i
 
 	if (info->size > c->conf.object_max || memory > c->conf.size || mc_gpu_of_iov(iov, (unsigned)iovcnt) >= 0)
 		return;
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	if (cache_count(c, hash)) {
 		struct copy *known = *cache_find(c, hash, key);
 
 		room = (!known || known->generation < info->generation) && cache_reserve(c, memory, &victims);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	copies_free(victims);
 	if (!room)
 		return;
@@ -347,9 +347,9 @@ void mcs_cache_offer(struct mcs_cache *c, struct mcs_key key, const struct mcs_i
 		free(cache_insert(c, key, e));
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	cache_uncharge(c, memory);
-	pthread_mutex_unlock(&c->lock);
+	mc_mutex_unlock(&c->lock);
 	free(e);
 }
 
@@ -362,7 +362,7 @@ void mcs_cache_free(struct mcs_cache *c)
 
 		free(cache_take_out(c, cache_find(c, e->hash, (struct mcs_key){ e->key, e->key_len })));
 	}
-	pthread_mutex_destroy(&c->lock);
+	mc_mutex_destroy(&c->lock);
 	free(c->lists);
 	free(c);
 }

@@ -171,9 +171,8 @@ static int direct_open_session(struct mcs_direct *s)
 /* The master may not know yet that the previous owner of the segment has died. */
 static bool direct_await_owner(uint64_t deadline)
 {
-	const struct timespec nap = { .tv_nsec = OWNER_NAP_NS };
-
-	return nanosleep(&nap, NULL) == 0 && mc_now_ns() < deadline;
+	mc_sleep_ns(OWNER_NAP_NS);
+	return mc_now_ns() < deadline;
 }
 
 int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline)
@@ -259,7 +258,7 @@ static struct mc_metric info = {
 	.type = MC_GAUGE_TYPE, .value = 1, .scale = 1,
 };
 
-static pthread_mutex_t info_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex info_lock = MC_MUTEX_INIT;
 MC_FORK_KEEP(info_lock, MC_FORK_LEAF)
 
 static void direct_name_metrics(const char *hostname)
@@ -339,8 +338,8 @@ static void direct_close(struct mcs_backend *b)
 	mcs_segmap_close(s->segmap);
 	mce_engine_close(s->engine);
 	mcs_leases_done(&s->leases);
-	pthread_mutex_destroy(&s->grow_lock);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->grow_lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -477,8 +476,8 @@ int mcs_direct_open(struct mcs *store, struct mcs_backend **ret)
 	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
 	s->silence_ms = SILENCE_MS;
 	s->answered_ms = mc_now_ms();
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->grow_lock, NULL);
+	mc_mutex_init(&s->lock);
+	mc_mutex_init(&s->grow_lock);
 	mc_list_init(&s->objects);
 	mcs_buffers_init(&s->buffers);
 	r = direct_start(s);

@@ -3,8 +3,6 @@
 #ifndef MCS_DIRECT_H
 #define MCS_DIRECT_H
 
-#include <pthread.h>
-
 #include "client/backend.h"
 #include "client/buffer.h"
 #include "client/session/background.h"
@@ -16,6 +14,7 @@
 #include "client/session/segmap.h"
 #include "client/session/session.h"
 #include "client/store_i.h"
+#include "common/sys/lock.h"
 #include "engine/mce.h"
 
 struct mcs_direct {
@@ -38,8 +37,8 @@ struct mcs_direct {
 	struct mcs_leases leases;
 	struct mcs_buffers buffers;
 
-	pthread_mutex_t grow_lock;	/* one enlarging of the segment at a time */
-	pthread_mutex_t lock;
+	struct mc_mutex grow_lock;	/* one enlarging of the segment at a time */
+	struct mc_mutex lock;
 	struct mc_list objects;		/* with the lock held: open struct mcs_direct_object */
 
 	/* atomic */

@@ -255,7 +255,6 @@ static bool get_must_ask(const struct get_op *ops, unsigned n)
 /* The master has pinned @pins of the items.  Wait if it pins no more for this client now. */
 static void get_wait_for_pins(struct get_op *ops, unsigned n, unsigned pins, uint64_t deadline)
 {
-	const struct timespec nap = { .tv_nsec = LIMIT_NAP_NS };
 	bool waits = false;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -269,7 +268,7 @@ static void get_wait_for_pins(struct get_op *ops, unsigned n, unsigned pins, uin
 			waits = true;
 	}
 	if (waits)
-		nanosleep(&nap, NULL);
+		mc_sleep_ns(LIMIT_NAP_NS);
 }
 
 /* Items whose owner may return to a restarted master: wait a little before the master is asked again, or fail them. */

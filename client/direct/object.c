@@ -121,10 +121,10 @@ static int object_new(struct mcs_direct *s, struct mcs_key key, const struct mcs
 	o->refs = 1;
 	memcpy(o->key_bytes, key.data, key.len);
 	o->key = (struct mcs_key){ o->key_bytes, key.len };
-	pthread_mutex_init(&o->lock, NULL);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_init(&o->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_push_back(&s->objects, &o->link);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	mc_metric_add(&open_objects, 1);
 	/* The background thread may have gone through the list just before. */
 	if (o->v.pin.epoch != mcs_direct_epoch(s))
@@ -193,16 +193,16 @@ static void object_unref(struct mcs_direct_object *o, bool unlink)
 	struct mcs_direct *s = mcs_direct_object_owner(o);
 	bool last;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (unlink)
 		mc_list_remove(&o->link);
 	last = !--o->refs;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (!last)
 		return;
 	mcs_leases_release(&s->leases, o->pin);
 	mcs_seg_put(o->mapped);
-	pthread_mutex_destroy(&o->lock);
+	mc_mutex_destroy(&o->lock);
 	free(o->trailer);
 	free(o);
 }
@@ -238,9 +238,9 @@ static struct mcs_direct_object *repin_next(struct mcs_direct *s, uint64_t epoch
 	mc_list_for_each(pos, &s->objects) {
 		struct mcs_direct_object *o = mc_container_of(pos, struct mcs_direct_object, link);
 
-		pthread_mutex_lock(&o->lock);
+		mc_mutex_lock(&o->lock);
 		if (o->pin.epoch == epoch && !(again && o->missed && o->asked_ns < began_ns)) {
-			pthread_mutex_unlock(&o->lock);
+			mc_mutex_unlock(&o->lock);
 			continue;
 		}
 		/* Each object is asked for once per pass, whatever the result. */
@@ -249,7 +249,7 @@ static struct mcs_direct_object *repin_next(struct mcs_direct *s, uint64_t epoch
 		o->pin = (struct mcs_pin){ 0, epoch };
 		o->missed = false;
 		o->asked_ns = mc_now_ns();
-		pthread_mutex_unlock(&o->lock);
+		mc_mutex_unlock(&o->lock);
 		o->refs++;
 		return o;
 	}
@@ -291,9 +291,9 @@ static bool repin_one(struct mcs_direct *s, struct mcs_direct_object *o, uint64_
 		mcs_leases_release(&s->leases, v.pin);
 		return !same;	/* the key has another version now */
 	}
-	pthread_mutex_lock(&o->lock);
+	mc_mutex_lock(&o->lock);
 	o->pin = v.pin;
-	pthread_mutex_unlock(&o->lock);
+	mc_mutex_unlock(&o->lock);
 	mc_metric_add(&repins, 1);
 	return true;
 }
@@ -352,10 +352,10 @@ void mcs_direct_object_keep_trailer(struct mcs_direct_object *o, const uint32_t 
 	if (!copy)
 		return;
 	memcpy(copy, trailer, size);
-	pthread_mutex_lock(&o->lock);
+	mc_mutex_lock(&o->lock);
 	if (!o->trailer)
 		o->trailer = TAKE_PTR(copy);
-	pthread_mutex_unlock(&o->lock);
+	mc_mutex_unlock(&o->lock);
 	free(copy);
 }
 
@@ -472,13 +472,13 @@ static const void *object_mapping(struct mcs_direct_object *o)
 /* Keep a mapping, unless another thread has kept one; returns the kept one. */
 static const void *object_keep_mapping(struct mcs_direct_object *o, const void *map, struct mcs_seg *seg)
 {
-	pthread_mutex_lock(&o->lock);
+	mc_mutex_lock(&o->lock);
 	if (!o->map) {
 		o->map = map;
 		o->mapped = TAKE_PTR(seg);
 	}
 	map = o->map;
-	pthread_mutex_unlock(&o->lock);
+	mc_mutex_unlock(&o->lock);
 	mcs_seg_put(seg);
 	return map;
 }

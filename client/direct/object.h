@@ -5,6 +5,7 @@
 
 #include "client/direct/direct.h"
 #include "client/direct/read.h"
+#include "common/sys/lock.h"
 
 struct mcs_direct_object {
 	struct mcs_object base;
@@ -17,7 +18,7 @@ struct mcs_direct_object {
 	struct mc_list link;
 	unsigned refs;
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* with the lock held */
 	struct mcs_pin pin;
 	bool missed;			/* on the connection of @pin: the master was asked and did not find it */

@@ -107,7 +107,6 @@ static bool put_hope(struct mcs_put_request *b)
 static void put_wait_for_room(struct mcs_put_request *b)
 {
 	uint64_t ms = 1ull << (b->rounds < 6 ? b->rounds : 6), left;
-	struct timespec t;
 
 	b->rounds++;
 	ms = ms < BACKOFF_LAST_MS ? ms : BACKOFF_LAST_MS;
@@ -120,8 +119,7 @@ static void put_wait_for_room(struct mcs_put_request *b)
 		return;
 	}
 	mc_metric_add(&waits, 1);
-	t = (struct timespec){ .tv_nsec = (long)(ms * MC_NS_PER_MS) };
-	nanosleep(&t, NULL);
+	mc_sleep_ms(ms);
 }
 
 /* A timeout while waiting for space is reported as lack of space. */

@@ -12,7 +12,7 @@
 #include "client/env.h"
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 /* Maximum of puts that wait to be revoked.  More wait only if the master is down, and then the puts
  * end with its connection. */
@@ -37,10 +37,10 @@ struct revoke {
 struct mcs_background {
 	/* constant after start */
 	struct mcs_direct *s;
-	pthread_t thread;
+	struct mc_thread thread;
 	struct mc_stop stop;
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list revokes;		/* with the lock held */
 	unsigned n_revokes;
 
@@ -124,14 +124,14 @@ void mcs_background_revoke(struct mcs_background *b, const void *key, size_t key
 		.generation = generation, .epoch = epoch, .seg = seg, .n_segs = n, .key_len = key_len,
 	};
 	memcpy(rv->key, key, key_len);
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	mc_list_push_back(&b->revokes, &rv->link);
 	if (++b->n_revokes > REVOKES_MAX) {
 		oldest = mc_list_first(&b->revokes, struct revoke, link);
 		mc_list_remove(&oldest->link);
 		b->n_revokes--;
 	}
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	if (oldest)
 		mcs_session_taint(b->s->base.session, oldest->epoch);
 	revoke_free(oldest);
@@ -310,7 +310,7 @@ int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret)
 	if (!b)
 		return -ENOMEM;
 	b->s = s;
-	pthread_mutex_init(&b->lock, NULL);
+	mc_mutex_init(&b->lock);
 	mc_list_init(&b->revokes);
 	r = mc_stop_init(&b->stop);
 	if (r < 0)
@@ -322,7 +322,7 @@ int mcs_background_start(struct mcs_direct *s, struct mcs_background **ret)
 	*ret = NULL;
 	mc_stop_done(&b->stop);
 fail:
-	pthread_mutex_destroy(&b->lock);
+	mc_mutex_destroy(&b->lock);
 	free(b);
 	return r;
 }
@@ -334,10 +334,10 @@ void mcs_background_stop(struct mcs_background *b)
 	if (!b)
 		return;
 	mc_stop_set(&b->stop);
-	pthread_join(b->thread, NULL);
+	mc_thread_join(b->thread);
 	while ((rv = background_take_revoke(b)))
 		revoke_free(rv);
 	mc_stop_done(&b->stop);
-	pthread_mutex_destroy(&b->lock);
+	mc_mutex_destroy(&b->lock);
 	free(b);
 }

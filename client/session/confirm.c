@@ -15,7 +15,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define CALL_MS 5000
 #define READ_MS 30000

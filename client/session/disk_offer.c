@@ -5,16 +5,16 @@
 #include "client/session/disk_offer.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/session/disk_notes.h"
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "tiers/ssd/record.h"
 
 #define DEPTH 4u		/* reads at one time */
@@ -31,8 +31,8 @@ struct offer_read {
 struct offer_reader {
 	struct mct_medium *medium;
 	struct mc_stop *stop;
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mc_mutex lock;
+	struct mc_cond cond;
 	struct offer_read slot[DEPTH];
 };
 
@@ -46,10 +46,10 @@ static void offer_read_done(struct mct_read *r)
 {
 	struct offer_read *o = mc_container_of(r, struct offer_read, r);
 
-	pthread_mutex_lock(&o->of->lock);
+	mc_mutex_lock(&o->of->lock);
 	o->done = true;
-	pthread_cond_signal(&o->of->cond);
-	pthread_mutex_unlock(&o->of->lock);
+	mc_cond_signal(&o->of->cond);
+	mc_mutex_unlock(&o->of->lock);
 }
 
 static void reader_start(struct offer_reader *of, struct offer_read *o, uint64_t off, uint32_t len)
@@ -63,7 +63,7 @@ static void reader_wait(struct offer_reader *of, const struct offer_read *o)
 	MC_LOCKED(&of->lock);
 	/* Every read of a medium ends. */
 	while (!o->done)
-		pthread_cond_wait(&of->cond, &of->lock);
+		mc_cond_wait(&of->cond, &of->lock);
 }
 
 static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct offer_plan *p)
@@ -74,8 +74,8 @@ static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct of
 	uint64_t off;
 	int r = 0;
 
-	pthread_mutex_init(&of.lock, NULL);
-	pthread_cond_init(&of.cond, NULL);
+	mc_mutex_init(&of.lock);
+	mc_cond_init(&of.cond);
 	do {
 		while (r == 0 && begun - taken < DEPTH && p->next(p, &off, &len))
 			reader_start(&of, &of.slot[begun++ % DEPTH], off, len);
@@ -91,8 +91,8 @@ static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct of
 		if (r == 0 && mc_stop_wait(stop, 0))
 			r = -ECANCELED;
 	} while (begun != taken);
-	pthread_cond_destroy(&of.cond);
-	pthread_mutex_destroy(&of.lock);
+	mc_cond_destroy(&of.cond);
+	mc_mutex_destroy(&of.lock);
 	return r;
 }
 

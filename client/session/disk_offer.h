@@ -7,7 +7,7 @@
 #define MCS_DISK_OFFER_H
 
 #include "client/session/disks.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 /* Takes as long as reading the disk.  0: all were offered, and the master knows that; -ECANCELED: @stop is set; else
  * try again.  One thread at a time. */

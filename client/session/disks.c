@@ -5,7 +5,6 @@
 #include "client/session/disks.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/record.h"
 
 #define NAME_MAX_BYTES 300
@@ -45,8 +44,8 @@ struct mcs_disks {
 	struct disk *disk;
 	unsigned n;
 	uint8_t policy;
-	pthread_mutex_t lock;
-	pthread_mutex_t notes_lock;
+	struct mc_mutex lock;
+	struct mc_mutex notes_lock;
 	/* atomic */
 	uint64_t writing[MCS_DISK_WRITERS];	/* numbers with which writes run, 0: none */
 	uint64_t fenced;	/* the largest number that was fenced */
@@ -159,8 +158,8 @@ int mcs_disks_open(const struct mcs_disks_conf *conf, struct mcs_disks **ret)
 	d->conf.paths = d->conf.policy = NULL;
 	if (conf->policy)
 		d->policy = !strcmp(conf->policy, "lru") ? MCP_EVICT_LRU : MCP_EVICT_FIFO;
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->notes_lock, NULL);
+	mc_mutex_init(&d->lock);
+	mc_mutex_init(&d->notes_lock);
 	r = disks_open_paths(d, paths);
 	if (r < 0) {
 		mcs_disks_close(d);
@@ -180,8 +179,8 @@ void mcs_disks_close(struct mcs_disks *d)
 		mct_medium_close(d->disk[i].medium);
 	}
 	free(d->disk);
-	pthread_mutex_destroy(&d->notes_lock);
-	pthread_mutex_destroy(&d->lock);
+	mc_mutex_destroy(&d->notes_lock);
+	mc_mutex_destroy(&d->lock);
 	free(d);
 }
 
@@ -246,7 +245,7 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 	struct mcp_mount msg;
 	int r;
 
-	pthread_mutex_lock(&ds->lock);
+	mc_mutex_lock(&ds->lock);
 	r = disk_enter(d, pool);
 	snprintf(name, sizeof(name), "%s/ssd-%08x", endpoint, (unsigned)(d->segment.lo & UINT32_MAX));
 	msg = (struct mcp_mount){
@@ -257,18 +256,18 @@ static int disk_mount(struct mcs_disks *ds, struct disk *d, struct mcp_client *c
 		.high = (uint8_t)ds->conf.high, .low = (uint8_t)ds->conf.low, .policy = ds->policy,
 		.seen = d->server, .offers = d->pending, .cluster = d->cluster, .confirms = 1,
 	};
-	pthread_mutex_unlock(&ds->lock);
+	mc_mutex_unlock(&ds->lock);
 	if (r == 0)
 		r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
 			mcs_call(s, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&ds->lock);
+	mc_mutex_lock(&ds->lock);
 	disk_mounted(d, &reply, terms->server);
 	/* 0 if another one may have answered. */
 	d->server = !s || mcs_session_terms(s).server == terms->server ? terms->server : 0;
 	d->confirms = reply.confirm;
-	pthread_mutex_unlock(&ds->lock);
+	mc_mutex_unlock(&ds->lock);
 	if (reply.reattached)
 		mc_info("client", "the master knows the objects of our disk segment=%s objects=%llu", name,
 			(unsigned long long)reply.objects);
@@ -324,14 +323,14 @@ int mcs_disks_unmount(struct mcs_disks *d, struct mcs_session *s, uint64_t deadl
 		return 0;
 	r = disks_unmount(d, s, false, deadline);
 	/* Also if the master does not answer: no other pool gets their objects. */
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	for (unsigned i = 0; i < d->n; i++) {
 		disk_void_records(&d->disk[i]);
 		d->disk[i].offers = false;
 		if (disk_keep_identity(&d->disk[i]) < 0)
 			mc_warn("client", "objects of a removed disk may come back if the master's journal is lost");
 	}
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	return r;
 }
 
@@ -387,9 +386,9 @@ void mcs_disks_seal(struct mcs_disks *d, struct mcp_id segment, void *block, con
 	const struct disk *at = disk_of(d, segment);
 	uint64_t secret[2];
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	memcpy(secret, at->secret, sizeof(secret));
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	mct_record_seal(block, r, secret);
 }
 
@@ -397,9 +396,9 @@ static int disk_gone(struct mcs_disks *d, struct disk *at, const struct mct_note
 {
 	uint64_t secret[2];
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	memcpy(secret, at->secret, sizeof(secret));
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	return mcs_disk_notes_add(at->notes, note, n, secret);
 }
 

@@ -15,7 +15,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define ANSWER_MIN_MS 1000
 #define FAILURES_MAX 5		/* then reconnect */
@@ -32,7 +32,7 @@ struct mcs_heartbeat {
 	struct mcs_direct *s;
 	struct mcp_client *rpc;
 	struct mcs_masters *masters;
-	pthread_t thread;
+	struct mc_thread thread;
 	struct mc_stop stop;
 
 	/* atomic */
@@ -246,7 +246,7 @@ void mcs_heartbeat_stop(struct mcs_heartbeat *h)
 		return;
 	mc_stop_set(&h->stop);
 	mcp_client_reset(h->rpc);	/* ends the wait for an answer */
-	pthread_join(h->thread, NULL);
+	mc_thread_join(h->thread);
 	mcp_client_close(h->rpc);
 	mcs_masters_close(h->masters);
 	mc_stop_done(&h->stop);

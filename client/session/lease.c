@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 
 #define QUEUE_MIN 1024
 /* Maximum of pins in one message. */
@@ -24,7 +24,7 @@ MC_COUNTER(dropped, "mooncake_client_releases_dropped_total", "",
 int mcs_leases_init(struct mcs_leases *l, void (*wake)(void *arg), void *arg)
 {
 	memset(l, 0, sizeof(*l));
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	mc_list_init(&l->readings);
 	l->wake = wake;
 	l->arg = arg;
@@ -38,7 +38,7 @@ void mcs_leases_done(struct mcs_leases *l)
 {
 	free(l->queue);
 	free(l->message);
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 }
 
 void mcs_leases_epoch(struct mcs_leases *l, uint64_t epoch)
@@ -102,11 +102,11 @@ void mcs_leases_end(struct mcs_leases *l, struct mcs_reading *rd)
 {
 	bool wake = false;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	mc_list_remove(&rd->link);
 	for (unsigned i = 0; i < rd->n; i++)
 		wake |= lease_queue_pin(l, rd->pins[i]);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	if (wake)
 		l->wake(l->arg);
 }
@@ -115,9 +115,9 @@ void mcs_leases_release(struct mcs_leases *l, struct mcs_pin pin)
 {
 	bool wake;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	wake = lease_queue_pin(l, pin);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	if (wake)
 		l->wake(l->arg);
 }
@@ -174,10 +174,10 @@ bool mcs_leases_flush(struct mcs_leases *l, struct mcs_session *s)
 	bool wait;
 	unsigned n;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	n = l->n_queue;
 	wait = mc_now_ns() - l->flushed_ns < MCS_RELEASE_MS * MC_NS_PER_MS / 2;
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	if (!n || wait)
 		return n > 0;
 	while ((n = lease_take_message(l, &epoch)) > 0) {
@@ -201,7 +201,7 @@ void mcs_leases_renew(struct mcs_leases *l, struct mcs_session *s, uint32_t leas
 	struct mc_list *pos;
 	unsigned n = 0;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	mc_list_for_each(pos, &l->readings) {
 		struct mcs_reading *rd = mc_container_of(pos, struct mcs_reading, link);
 
@@ -213,7 +213,7 @@ void mcs_leases_renew(struct mcs_leases *l, struct mcs_session *s, uint32_t leas
 				pins[n++] = rd->pins[i].id;
 		rd->renewed_ns = now;
 	}
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	if (!n)
 		return;
 	msg.pins = mcp_seq(pins, n);

@@ -7,12 +7,12 @@
 #ifndef MCS_LEASE_H
 #define MCS_LEASE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "client/session/session.h"
 #include "common/list.h"
+#include "common/sys/lock.h"
 
 #define MCS_RELEASE_MS 20
 
@@ -30,7 +30,7 @@ struct mcs_reading {
 };
 
 struct mcs_leases {
-	pthread_mutex_t lock;	/* leaf */
+	struct mc_mutex lock;	/* leaf */
 	/* with the lock held */
 	uint64_t epoch;		/* of the pins in the queue */
 	uint64_t *queue;	/* pins to release */

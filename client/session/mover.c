@@ -19,10 +19,11 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define FETCH 16
 #define CALL_MS 5000
+#define SETTLE_MS 20		/* between two questions whether a WRITE has ended */
 #define TRANSFER_MS 5000		/* plus 1 ms for each BYTES_PER_MS */
 #define BYTES_PER_MS 50000
 #define IDLE_MS 3600000
@@ -34,7 +35,7 @@ MC_COUNTER(failed, "mooncake_client_move_failures_total", "", "copies for the ma
 struct mcs_mover {
 	/* constant after start */
 	struct mcs_direct *s;
-	pthread_t thread;
+	struct mc_thread thread;
 	struct mc_stop stop;
 };
 
@@ -108,7 +109,6 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, ui
  * with the connection, which is reset. */
 static bool mover_settled(struct mcs_direct *s, const struct job *j)
 {
-	const struct timespec tick = { .tv_nsec = 20000000 };
 	uint64_t deadline = mc_deadline_ms(CALL_MS);
 
 	if (j->whole ? !j->dst : !j->submitted || j->req.status >= 0)
@@ -118,7 +118,7 @@ static bool mover_settled(struct mcs_direct *s, const struct job *j)
 			mcs_session_taint(s->base.session, mcs_direct_epoch(s));
 			return false;
 		}
-		nanosleep(&tick, NULL);
+		mc_sleep_ms(SETTLE_MS);
 	}
 	return true;
 }

@@ -23,11 +23,12 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/record.h"
 
 #define FETCH 64u
 #define CALL_MS 5000
+#define SETTLE_MS 20		/* between two questions whether a WRITE has ended */
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
 /* Pause without work: the master is asked more seldom the longer there was none. */
@@ -45,7 +46,7 @@ struct worker {
 	/* constant after start */
 	struct mcs_direct *s;
 	unsigned writer;	/* number in mcs_disks_write_begin() */
-	pthread_t thread;
+	struct mc_thread thread;
 	struct mc_stop stop;
 	bool runs;
 };
@@ -56,8 +57,8 @@ struct mcs_offloader {
 
 /* The copies of one round that are being written. */
 struct round {
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
+	struct mc_mutex lock;
+	struct mc_cond ended;
 	unsigned writes;	/* with the lock held */
 };
 
@@ -87,12 +88,12 @@ static void piece_written(struct mct_write *w)
 
 	if (p->buffer)
 		p->medium->ops->buffer_put(p->medium, p->buffer);
-	pthread_mutex_lock(&r->lock);
+	mc_mutex_lock(&r->lock);
 	if (w->status < 0 && p->job->status == 0)
 		p->job->status = w->status;
 	if (--r->writes == 0)
-		pthread_cond_signal(&r->ended);
-	pthread_mutex_unlock(&r->lock);
+		mc_cond_signal(&r->ended);
+	mc_mutex_unlock(&r->lock);
 	free(p);
 }
 
@@ -108,9 +109,9 @@ static int piece_write(struct round *r, struct job *j, struct mct_medium *m, con
 		.w = { .off = j->to.offset + pos, .len = (uint32_t)len, .buf = from, .done = piece_written },
 		.medium = m, .round = r, .job = j, .buffer = buffer,
 	};
-	pthread_mutex_lock(&r->lock);
+	mc_mutex_lock(&r->lock);
 	r->writes++;
-	pthread_mutex_unlock(&r->lock);
+	mc_mutex_unlock(&r->lock);
 	m->ops->write_start(m, &p->w);
 	return 0;
 }
@@ -261,12 +262,11 @@ int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, con
  * connection. */
 static bool job_settled(struct mcs_direct *s, struct mcs_seg *doubt)
 {
-	const struct timespec tick = { .tv_nsec = 20000000 };
 	uint64_t deadline = mc_deadline_ms(CALL_MS);
 	bool settled = true;
 
 	while (doubt && !(settled = mce_peer_settle(doubt->peer)) && mc_now_ns() < deadline)
-		nanosleep(&tick, NULL);
+		mc_sleep_ms(SETTLE_MS);
 	if (!settled)
 		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
 	mcs_seg_put(doubt);
@@ -341,10 +341,10 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 			job_fail(r, j, e);
 	}
 	/* Not shorter: the ranges are written to until then. */
-	pthread_mutex_lock(&r->lock);
+	mc_mutex_lock(&r->lock);
 	while (r->writes)
-		pthread_cond_wait(&r->ended, &r->lock);
-	pthread_mutex_unlock(&r->lock);
+		mc_cond_wait(&r->ended, &r->lock);
+	mc_mutex_unlock(&r->lock);
 	mcs_disks_write_end(s->disks, o->writer);
 }
 
@@ -439,8 +439,8 @@ static void *offloader_main(void *arg)
 	int r;
 
 	mc_thread_background();
-	pthread_mutex_init(&round.lock, NULL);
-	pthread_cond_init(&round.ended, NULL);
+	mc_mutex_init(&round.lock);
+	mc_cond_init(&round.ended);
 	while (!mc_stop_wait(&o->stop, nap)) {
 		r = offloader_offer(o);
 		if (r == -ECANCELED)
@@ -457,8 +457,8 @@ static void *offloader_main(void *arg)
 		was_good = r >= 0;
 		nap = nap * 2 < NAP_MAX_MS ? nap * 2 : NAP_MAX_MS;
 	}
-	pthread_cond_destroy(&round.ended);
-	pthread_mutex_destroy(&round.lock);
+	mc_cond_destroy(&round.ended);
+	mc_mutex_destroy(&round.lock);
 	return NULL;
 }
 

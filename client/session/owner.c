@@ -5,7 +5,6 @@
 #include "client/session/owner.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/lock.h"
 #include "tiers/tier.h"
 
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
@@ -28,7 +28,7 @@ struct mcs_owner {
 	struct mce_mr *mr;
 	struct mcp_id segment;
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint64_t epoch;
 	struct mcp_id pool;		/* that the segment was last offered to; zero: none, or not known */
 	uint64_t server;		/* process of the master that has mounted it, as mcs_terms; 0: none */
@@ -70,7 +70,7 @@ int mcs_owner_open(const struct mcs_owner_conf *conf, struct mcs_owner **ret)
 
 	if (!o)
 		return -ENOMEM;
-	pthread_mutex_init(&o->lock, NULL);
+	mc_mutex_init(&o->lock);
 	o->conf = *conf;
 	r = mct_medium_open("dram", &medium, &o->medium);
 	if (r == 0)
@@ -109,7 +109,7 @@ void mcs_owner_close(struct mcs_owner *o)
 	if (o->mr)
 		mce_mr_unregister(o->mr);
 	mct_medium_close(o->medium);
-	pthread_mutex_destroy(&o->lock);
+	mc_mutex_destroy(&o->lock);
 	free(o);
 }
 

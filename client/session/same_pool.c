@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 
 #define ASK_MS 500		/* of the first connection, for each other address */
 #define ID_TEXT 9		/* the first digits are enough to tell pools apart */
@@ -19,17 +19,17 @@
 void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool)
 {
 	*p = (struct mcs_same_pool){ .addrs = addrs, .pool = pool, .addr = "unknown" };
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 }
 
 void mcs_same_pool_done(struct mcs_same_pool *p)
 {
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 }
 
 struct mcp_id mcs_same_pool_id(const struct mcs_same_pool *p)
 {
-	MC_LOCKED((pthread_mutex_t *)&p->lock);
+	MC_LOCKED((struct mc_mutex *)&p->lock);
 	return p->pool;
 }
 
@@ -41,9 +41,9 @@ static const char *pool_text(struct mcp_id id, char text[ID_TEXT])
 
 static void pool_is(struct mcs_same_pool *p, const char *addr, struct mcp_id pool)
 {
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	p->pool = pool;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	(void)snprintf(p->addr, sizeof(p->addr), "%s", addr);
 	p->foreign_ns = 0;
 }

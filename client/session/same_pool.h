@@ -12,9 +12,8 @@
 #ifndef MCS_SAME_POOL_H
 #define MCS_SAME_POOL_H
 
-#include <pthread.h>
-
 #include "common/net/net.h"
+#include "common/sys/lock.h"
 #include "proto/rpc_client.h"
 
 #define MCS_POOL_TTLS 3
@@ -23,7 +22,7 @@ struct mcs_same_pool {
 	/* constant after init */
 	const char *addrs;
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcp_id pool;		/* zero: not known yet */
 	/* used by the connecting thread, one at a time */
 	char addr[MC_ADDR_MAX];		/* of the last master of the pool */

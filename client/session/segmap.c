@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/list.h"
 #include "common/net/net.h"
+#include "common/sys/lock.h"
 
 #define BUCKETS 1024
 /* Entries of owners that have ended stay in the cache; at this number all entries are dropped. */
@@ -28,7 +29,7 @@ struct mcs_segmap {
 	struct mcs_session *session;
 	struct mcp_id client;
 
-	pthread_rwlock_t lock;
+	struct mc_rwlock lock;
 	/* with the lock held */
 	struct entry *bucket[BUCKETS];
 	unsigned n;		/* also read without the lock */
@@ -49,7 +50,7 @@ int mcs_segmap_open(struct mce_engine *e, struct mcs_session *s, struct mcp_id c
 	m->engine = e;
 	m->session = s;
 	m->client = client;
-	pthread_rwlock_init(&m->lock, NULL);
+	mc_rwlock_init(&m->lock);
 	*ret = m;
 	return 0;
 }
@@ -79,7 +80,7 @@ void mcs_segmap_close(struct mcs_segmap *m)
 	if (!m)
 		return;
 	segmap_drop_all(m);
-	pthread_rwlock_destroy(&m->lock);
+	mc_rwlock_destroy(&m->lock);
 	free(m);
 }
 
@@ -88,14 +89,14 @@ struct mcs_seg *mcs_segmap_peek(struct mcs_segmap *m, struct mcp_id id)
 	struct mcs_seg *seg = NULL;
 	struct entry *e;
 
-	pthread_rwlock_rdlock(&m->lock);
+	mc_rwlock_rdlock(&m->lock);
 	for (e = m->bucket[segmap_bucket(id)]; e; e = e->next)
 		if (mcp_id_eq(e->seg.id, id)) {
 			seg = &e->seg;
 			__atomic_add_fetch(&seg->refs, 1, __ATOMIC_RELAXED);
 			break;
 		}
-	pthread_rwlock_unlock(&m->lock);
+	mc_rwlock_unlock(&m->lock);
 	return seg;
 }
 
@@ -140,7 +141,7 @@ static int segmap_add(struct mcs_segmap *m, const struct mcp_segment *msg)
 	if (r < 0)
 		return r;
 
-	pthread_rwlock_wrlock(&m->lock);
+	mc_rwlock_wrlock(&m->lock);
 	for (pos = m->bucket[b]; pos && !mcp_id_eq(pos->seg.id, msg->segment); pos = pos->next)
 		;
 	if (!pos) {
@@ -150,7 +151,7 @@ static int segmap_add(struct mcs_segmap *m, const struct mcp_segment *msg)
 		m->bucket[b] = e;
 		__atomic_add_fetch(&m->n, 1, __ATOMIC_RELAXED);
 	}
-	pthread_rwlock_unlock(&m->lock);
+	mc_rwlock_unlock(&m->lock);
 	if (pos)
 		mcs_seg_put(&e->seg);
 	return 0;
@@ -204,7 +205,7 @@ void mcs_segmap_forget(struct mcs_segmap *m, struct mcp_id id)
 {
 	struct entry **pos, *e = NULL;
 
-	pthread_rwlock_wrlock(&m->lock);
+	mc_rwlock_wrlock(&m->lock);
 	for (pos = &m->bucket[segmap_bucket(id)]; *pos; pos = &(*pos)->next)
 		if (mcp_id_eq((*pos)->seg.id, id)) {
 			e = *pos;
@@ -212,7 +213,7 @@ void mcs_segmap_forget(struct mcs_segmap *m, struct mcp_id id)
 			__atomic_sub_fetch(&m->n, 1, __ATOMIC_RELAXED);
 			break;
 		}
-	pthread_rwlock_unlock(&m->lock);
+	mc_rwlock_unlock(&m->lock);
 	if (e)
 		mcs_seg_put(&e->seg);
 }

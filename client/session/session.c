@@ -11,11 +11,11 @@
 
 #include "client/session/masters.h"
 #include "client/session/same_pool.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 
 #define BACKOFF_FIRST_MS 5
 #define BACKOFF_SOON_MS 50	/* a takeover lasts some tenths of a second */
@@ -230,14 +230,6 @@ void mcs_session_set_heartbeat(struct mcs_session *s, uint32_t ms)
 	__atomic_store_n(&s->heartbeat_ms, ms, __ATOMIC_RELAXED);
 }
 
-static void session_sleep(uint64_t ms)
-{
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-
-	while (nanosleep(&t, &t) < 0 && errno == EINTR)
-		;
-}
-
 /* Was the connection lost, rather than the request refused? */
 static bool session_lost(int r)
 {
@@ -271,7 +263,7 @@ static bool session_back_off(unsigned n, uint64_t until)
 	if (mc_now_ns() + ms * MC_NS_PER_MS >= until)
 		return false;
 	mc_metric_add(&retries, 1);
-	session_sleep(ms);
+	mc_sleep_ms(ms);
 	return true;
 }
 

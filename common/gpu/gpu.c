@@ -3,10 +3,11 @@
 #include <config.h>
 
 #include "common/gpu/gpu.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 
 #include <errno.h>
 #include <link.h>
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,7 +21,7 @@
 
 static const struct mc_gpu_driver *driver;	/* atomic; set once */
 static uint64_t next_look_ms;			/* atomic */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex lock = MC_MUTEX_INIT;
 static unsigned long long looked;		/* guarded by lock: libraries loaded at the last look */
 
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *arg)
@@ -51,14 +52,6 @@ static const struct mc_gpu_driver *look(bool load)
 	return d;
 }
 
-static uint64_t coarse_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 const struct mc_gpu_driver *mc_gpu(void)
 {
 	const struct mc_gpu_driver *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
@@ -66,7 +59,7 @@ const struct mc_gpu_driver *mc_gpu(void)
 
 	if (d)
 		return d;
-	now = coarse_ms();
+	now = mc_now_ms();
 	if (now < __atomic_load_n(&next_look_ms, __ATOMIC_RELAXED))
 		return NULL;
 	__atomic_store_n(&next_look_ms, now + LOOK_MS, __ATOMIC_RELAXED);

@@ -5,14 +5,13 @@
 #include "common/gpu/queue.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/gpu/gpu.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 /* Events that are kept for further jobs. */
 #define EVENTS_KEPT 64u
@@ -21,10 +20,10 @@ struct mc_gpu_queue {
 	/* constant */
 	const struct mc_gpu_driver *d;
 	struct mc_gpu_stream *stream;
-	pthread_t thread;
+	struct mc_thread thread;
 	/* guarded by lock, which is held while copies are added: the order of jobs is that of the copies */
-	pthread_mutex_t lock;
-	pthread_cond_t added;
+	struct mc_mutex lock;
+	struct mc_cond added;
 	struct mc_list jobs;
 	bool closing;
 	struct mc_gpu_event *kept[EVENTS_KEPT];
@@ -41,12 +40,12 @@ static int event_take_locked(struct mc_gpu_queue *q, struct mc_gpu_event **ret)
 
 static void event_keep(struct mc_gpu_queue *q, struct mc_gpu_event *ev)
 {
-	pthread_mutex_lock(&q->lock);
+	mc_mutex_lock(&q->lock);
 	if (q->nkept < EVENTS_KEPT) {
 		q->kept[q->nkept++] = ev;
 		ev = NULL;
 	}
-	pthread_mutex_unlock(&q->lock);
+	mc_mutex_unlock(&q->lock);
 	q->d->event_close(ev);
 }
 
@@ -74,7 +73,7 @@ void mc_gpu_queue_add(struct mc_gpu_queue *q, struct mc_gpu_job *job)
 	MC_LOCKED(&q->lock);
 	job->status = job_start_locked(q, job);
 	mc_list_push_back(&q->jobs, &job->node);
-	pthread_cond_signal(&q->added);
+	mc_cond_signal(&q->added);
 }
 
 static struct mc_gpu_job *job_next(struct mc_gpu_queue *q)
@@ -85,7 +84,7 @@ static struct mc_gpu_job *job_next(struct mc_gpu_queue *q)
 	while (mc_list_empty(&q->jobs)) {
 		if (q->closing)
 			return NULL;
-		pthread_cond_wait(&q->added, &q->lock);
+		mc_cond_wait(&q->added, &q->lock);
 	}
 	job = mc_list_first(&q->jobs, struct mc_gpu_job, node);
 	mc_list_remove(&job->node);
@@ -126,8 +125,8 @@ int mc_gpu_queue_open(int gpu, const char *name, struct mc_gpu_queue **ret)
 		return -ENOMEM;
 	q->d = d;
 	mc_list_init(&q->jobs);
-	pthread_mutex_init(&q->lock, NULL);
-	pthread_cond_init(&q->added, NULL);
+	mc_mutex_init(&q->lock);
+	mc_cond_init(&q->added);
 	r = d->stream_open(gpu, &q->stream);
 	if (r == 0) {
 		r = mc_thread_start(&q->thread, name, queue_main, q);
@@ -135,8 +134,8 @@ int mc_gpu_queue_open(int gpu, const char *name, struct mc_gpu_queue **ret)
 			d->stream_close(q->stream);
 	}
 	if (r < 0) {
-		pthread_cond_destroy(&q->added);
-		pthread_mutex_destroy(&q->lock);
+		mc_cond_destroy(&q->added);
+		mc_mutex_destroy(&q->lock);
 		free(q);
 		return r;
 	}
@@ -148,15 +147,15 @@ void mc_gpu_queue_close(struct mc_gpu_queue *q)
 {
 	if (!q)
 		return;
-	pthread_mutex_lock(&q->lock);
+	mc_mutex_lock(&q->lock);
 	q->closing = true;
-	pthread_cond_signal(&q->added);
-	pthread_mutex_unlock(&q->lock);
-	pthread_join(q->thread, NULL);
+	mc_cond_signal(&q->added);
+	mc_mutex_unlock(&q->lock);
+	mc_thread_join(q->thread);
 	while (q->nkept)
 		q->d->event_close(q->kept[--q->nkept]);
 	q->d->stream_close(q->stream);
-	pthread_cond_destroy(&q->added);
-	pthread_mutex_destroy(&q->lock);
+	mc_cond_destroy(&q->added);
+	mc_mutex_destroy(&q->lock);
 	free(q);
 }

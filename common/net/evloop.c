@@ -8,8 +8,6 @@
 #include "common/net/evloop.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +16,9 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 #define BATCH 64
 /* Limit of timers fired between two polls: a timer that rearms itself for now must not starve the descriptors. */
@@ -40,12 +38,12 @@ struct mc_evloop {
 	int epfd, wakefd;
 	char name[16];
 	uint64_t spin_max_ns;
-	long gather_ns;		/* owned by the loop's thread */
+	uint64_t gather_ns;	/* owned by the loop's thread */
 	/* owned by the thread that starts and frees the loop */
-	pthread_t thread;
+	struct mc_thread thread;
 	bool started;
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct work *head, **tail;
 	bool sleeping;		/* the next poster has to write wakefd */
 	bool closed;		/* no more work is accepted */
@@ -162,9 +160,9 @@ static int loop_post(struct mc_evloop *l, struct work *w)
 {
 	bool wake;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	if (l->closed) {
-		pthread_mutex_unlock(&l->lock);
+		mc_mutex_unlock(&l->lock);
 		return mc_fail(-ESHUTDOWN, "loop %s has ended", l->name);
 	}
 	*l->tail = w;
@@ -175,7 +173,7 @@ static int loop_post(struct mc_evloop *l, struct work *w)
 	/* With the lock held: as soon as it is free, @fn may run and cause the owner to free the loop. */
 	if (wake)
 		eventfd_write(l->wakefd, 1);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	return 0;
 }
 
@@ -199,12 +197,12 @@ static void loop_run_posted(struct mc_evloop *l)
 
 	if (!atomic_load_explicit(&l->posted, memory_order_relaxed))
 		return;
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	w = l->head;
 	l->head = NULL;
 	l->tail = &l->head;
 	atomic_store_explicit(&l->posted, false, memory_order_relaxed);
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	for (; w; w = next) {
 		bool allocated = w->allocated;
 
@@ -219,8 +217,8 @@ struct call {
 	struct work work;
 	void (*fn)(void *arg);
 	void *arg;
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mc_mutex lock;
+	struct mc_cond cond;
 	bool done;
 };
 
@@ -229,10 +227,10 @@ static void call_run(void *p)
 	struct call *c = p;
 
 	c->fn(c->arg);
-	pthread_mutex_lock(&c->lock);
+	mc_mutex_lock(&c->lock);
 	c->done = true;
-	pthread_cond_signal(&c->cond);
-	pthread_mutex_unlock(&c->lock);
+	mc_cond_signal(&c->cond);
+	mc_mutex_unlock(&c->lock);
 }
 
 int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
@@ -240,7 +238,7 @@ int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 	/* No allocation: owners stop by this call, which must not fail. */
 	struct call c = {
 		.work = { .fn = call_run, .arg = &c }, .fn = fn, .arg = arg,
-		.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,
+		.lock = MC_MUTEX_INIT, .cond = MC_COND_INIT,
 	};
 	int r;
 
@@ -249,12 +247,12 @@ int mc_evloop_call(struct mc_evloop *l, void (*fn)(void *arg), void *arg)
 	r = loop_post(l, &c.work);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c.lock);
+	mc_mutex_lock(&c.lock);
 	while (!c.done)
-		pthread_cond_wait(&c.cond, &c.lock);
-	pthread_mutex_unlock(&c.lock);
-	pthread_cond_destroy(&c.cond);
-	pthread_mutex_destroy(&c.lock);
+		mc_cond_wait(&c.cond, &c.lock);
+	mc_mutex_unlock(&c.lock);
+	mc_cond_destroy(&c.cond);
+	mc_mutex_destroy(&c.lock);
 	return 0;
 }
 
@@ -333,7 +331,7 @@ static bool loop_spin(struct mc_evloop *l)
 		}
 		now = mc_now_ns();
 		/* Another thread that is ready on this processor may be the one that has to make the event. */
-		sched_yield();
+		mc_thread_yield();
 	} while (now < until);
 	if (l->spin_ns > l->spin_max_ns / SPIN_SHRINK)
 		l->spin_ns /= 2;
@@ -344,10 +342,10 @@ static int loop_sleep_ms(struct mc_evloop *l)
 {
 	bool work;
 
-	pthread_mutex_lock(&l->lock);
+	mc_mutex_lock(&l->lock);
 	work = l->head || atomic_load(&l->stop);
 	l->sleeping = !work;
-	pthread_mutex_unlock(&l->lock);
+	mc_mutex_unlock(&l->lock);
 	if (work)
 		return 0;
 	return l->timers ? mc_deadline_left_ms(l->timers->due_ns) : -1;
@@ -355,27 +353,26 @@ static int loop_sleep_ms(struct mc_evloop *l)
 
 void mc_evloop_gather(struct mc_evloop *l, unsigned us)
 {
-	l->gather_ns = us * 1000l;
+	l->gather_ns = us * 1000ull;
 }
 
 static void loop_wait(struct mc_evloop *l)
 {
-	struct timespec gather = { .tv_nsec = l->gather_ns };
 	uint64_t from;
 	int ms;
 
 	l->batch_n = 0;
-	if (gather.tv_nsec)
-		(void)nanosleep(&gather, NULL);
+	if (l->gather_ns)
+		mc_sleep_ns(l->gather_ns);
 	if (l->spin_ns && loop_spin(l))
 		return;
 	from = l->spin_max_ns ? mc_now_ns() : 0;
 	ms = loop_sleep_ms(l);
 	l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, ms);
 	if (ms) {
-		pthread_mutex_lock(&l->lock);
+		mc_mutex_lock(&l->lock);
 		l->sleeping = false;
-		pthread_mutex_unlock(&l->lock);
+		mc_mutex_unlock(&l->lock);
 	}
 	if (l->spin_max_ns && mc_now_ns() - from < l->spin_max_ns)
 		l->spin_ns = l->spin_max_ns;
@@ -418,7 +415,7 @@ int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret)
 	if (!l)
 		return mc_fail(-ENOMEM, "no memory for loop %s", name);
 	snprintf(l->name, sizeof(l->name), "%s", name);
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	l->tail = &l->head;
 	/* Not with one processor: the peer could not run while this thread spins. */
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
@@ -456,7 +453,7 @@ void mc_evloop_free(struct mc_evloop *l)
 	if (l->started) {
 		atomic_store(&l->stop, true);
 		eventfd_write(l->wakefd, 1);
-		pthread_join(l->thread, NULL);
+		mc_thread_join(l->thread);
 	}
 	while (l->head) {
 		struct work *w = l->head;
@@ -469,6 +466,6 @@ void mc_evloop_free(struct mc_evloop *l)
 		close(l->wakefd);
 	if (l->epfd >= 0)
 		close(l->epfd);
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 	free(l);
 }

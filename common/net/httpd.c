@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "common/net/httpd.h"
+#include "common/sys/lock.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -53,7 +54,7 @@ struct mc_httpd {
 	atomic_ullong held;		/* bytes of responses in memory */
 	atomic_ullong receiving;	/* bytes of memory for request bodies */
 	/* guarded by lock, a leaf */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list conns;		/* first: the one without progress for the longest time */
 	unsigned n_conns;
 };
@@ -132,9 +133,9 @@ static void on_connection(void *arg, struct MHD_Connection *conn, void **socket_
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
 		peer_arrive(h, conn, socket_context);
 	} else if (p) {
-		pthread_mutex_lock(&h->lock);
+		mc_mutex_lock(&h->lock);
 		peer_leave(h, p);
-		pthread_mutex_unlock(&h->lock);
+		mc_mutex_unlock(&h->lock);
 		free(p);
 		*socket_context = NULL;
 	}
@@ -507,7 +508,7 @@ static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned thre
 
 static void free_server(struct mc_httpd *h)
 {
-	pthread_mutex_destroy(&h->lock);
+	mc_mutex_destroy(&h->lock);
 	free(h);
 }
 
@@ -526,7 +527,7 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	h->max_body = max_body;
 	h->arg = arg;
 	mc_list_init(&h->conns);
-	pthread_mutex_init(&h->lock, NULL);
+	mc_mutex_init(&h->lock);
 	fd = mc_listen(addr, 128, 0, bound);
 	if (fd < 0) {
 		free_server(h);

@@ -21,13 +21,14 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 #define UNIX_PREFIX "unix:"
 /* Limit of name lookups that still run after their caller's deadline. */
 #define RESOLVERS_MAX 64
+#define CONNECT_PAUSE_MS 2	/* between two attempts at a unix listener whose backlog is full */
 
 static bool is_unix(const char *addr)
 {
@@ -125,8 +126,8 @@ static int resolve_error(int gai, const char *addr)
 /* A name lookup on its own thread, because getaddrinfo() has no deadline.  A caller that times out
  * abandons it, and the thread frees it then. */
 struct lookup {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mc_mutex lock;
+	struct mc_cond cond;
 	bool done, abandoned;
 	int gai, err;
 	int flags;
@@ -149,8 +150,8 @@ static void lookup_free(struct lookup *lk)
 {
 	if (lk->found)
 		freeaddrinfo(lk->found);
-	pthread_cond_destroy(&lk->cond);
-	pthread_mutex_destroy(&lk->lock);
+	mc_cond_destroy(&lk->cond);
+	mc_mutex_destroy(&lk->lock);
 	free(lk);
 }
 
@@ -162,14 +163,14 @@ static void *lookup_main(void *arg)
 	int gai;
 
 	gai = host_lookup(lk->host, lk->port, lk->flags, &found);
-	pthread_mutex_lock(&lk->lock);
+	mc_mutex_lock(&lk->lock);
 	lk->err = errno;
 	lk->gai = gai;
 	lk->found = gai ? NULL : found;
 	lk->done = true;
 	abandoned = lk->abandoned;
-	pthread_cond_signal(&lk->cond);
-	pthread_mutex_unlock(&lk->lock);
+	mc_cond_signal(&lk->cond);
+	mc_mutex_unlock(&lk->lock);
 	if (abandoned) {
 		lookup_free(lk);
 		atomic_fetch_sub(&abandoned_lookups, 1);
@@ -184,7 +185,7 @@ static struct lookup *lookup_new(const char *host, const char *port, int flags)
 	lk = calloc(1, sizeof(*lk));
 	if (!lk)
 		return NULL;
-	pthread_mutex_init(&lk->lock, NULL);
+	mc_mutex_init(&lk->lock);
 	(void)mc_cond_init(&lk->cond);
 	snprintf(lk->host, sizeof(lk->host), "%s", host);
 	snprintf(lk->port, sizeof(lk->port), "%s", port);
@@ -197,7 +198,7 @@ static bool lookup_wait(struct lookup *lk, uint64_t deadline)
 {
 	bool done;
 
-	pthread_mutex_lock(&lk->lock);
+	mc_mutex_lock(&lk->lock);
 	while (!lk->done)
 		if (mc_cond_wait_until(&lk->cond, &lk->lock, deadline) == -ETIMEDOUT)
 			break;
@@ -205,7 +206,7 @@ static bool lookup_wait(struct lookup *lk, uint64_t deadline)
 	lk->abandoned = !done;
 	if (!done)
 		atomic_fetch_add(&abandoned_lookups, 1);
-	pthread_mutex_unlock(&lk->lock);
+	mc_mutex_unlock(&lk->lock);
 	return done;
 }
 
@@ -214,7 +215,7 @@ static int tcp_lookup(const char *addr, int flags, uint64_t deadline, struct add
 {
 	char host[MC_ADDR_MAX], port[8];
 	struct lookup *lk;
-	pthread_t thread;
+	struct mc_thread thread;
 	int number, gai, r;
 
 	r = mc_addr_split(addr, host, sizeof(host), -1, &number);
@@ -238,10 +239,10 @@ static int tcp_lookup(const char *addr, int flags, uint64_t deadline, struct add
 		return r;
 	}
 	if (!lookup_wait(lk, deadline)) {
-		pthread_detach(thread);
+		mc_thread_detach(thread);
 		return mc_fail(-ETIMEDOUT, "timed out looking up %s", addr);
 	}
-	pthread_join(thread, NULL);
+	mc_thread_join(thread);
 	errno = lk->err;
 	r = lk->gai ? resolve_error(lk->gai, addr) : 0;
 	if (!r)
@@ -448,7 +449,6 @@ static bool met_itself(int fd)
 
 static int connect_one(const struct sockaddr *sa, socklen_t len, const char *addr, uint64_t deadline)
 {
-	static const struct timespec pause = { .tv_nsec = 2000000 };
 	auto_close int fd = -1;
 	socklen_t err_len = sizeof(int);
 	int err = 0, r;
@@ -462,7 +462,7 @@ static int connect_one(const struct sockaddr *sa, socklen_t len, const char *add
 		if (err == EINTR || (err == EAGAIN && sa->sa_family == AF_UNIX)) {
 			if (mc_deadline_left_ms(deadline) == 0)
 				return -ETIMEDOUT;
-			nanosleep(&pause, NULL);
+			mc_sleep_ms(CONNECT_PAUSE_MS);
 			continue;
 		}
 		if (err == EISCONN)

@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 
-#define RETRY_US 2000
+#define RETRY_NS 2000000
 
 /* Length of the address, or negative. */
 static int packet_address(const char *addr, struct sockaddr_un *sa)
@@ -103,7 +103,7 @@ int mc_packet_connect(const char *addr, uint64_t deadline)
 			continue;
 		if (r != -EAGAIN || mc_now_ns() >= deadline)
 			return mc_fail(r, "cannot connect to %s: %s", addr, mc_strerror(r));
-		(void)usleep(RETRY_US);
+		mc_sleep_ns(RETRY_NS);
 	}
 	return TAKE_FD(fd);
 }

@@ -5,44 +5,43 @@
 #include "common/process/fork.h"
 
 #include <stdbool.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/err.h"
+#include "common/sys/clock.h"
 
 #define LOCKS_MAX 16
-#define PATIENCE_S 1
+#define PATIENCE_MS 1000
 
 unsigned mc_fork_depth;
 
 /* In the order in which they are locked; filled by constructors, constant afterwards. */
 static struct kept {
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	enum mc_fork_order order;
 	bool taken;		/* by fork_prepare() of the thread that forks */
 } kept[LOCKS_MAX];
 static unsigned n_kept;
 
 /* Serialises threads that fork at the same time. */
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex turn = MC_MUTEX_INIT;
 
 static void fork_prepare(void)
 {
-	struct timespec until;
+	uint64_t until = mc_deadline_ms(PATIENCE_MS);
 
-	pthread_mutex_lock(&turn);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE_S;
+	mc_mutex_lock(&turn);
 	for (unsigned i = 0; i < n_kept; i++)
-		kept[i].taken = pthread_mutex_timedlock(kept[i].lock, &until) == 0;
+		kept[i].taken = mc_mutex_lock_until(kept[i].lock, until) == 0;
 }
 
 static void fork_in_parent(void)
 {
 	for (unsigned i = n_kept; i-- > 0;)
 		if (kept[i].taken)
-			pthread_mutex_unlock(kept[i].lock);
-	pthread_mutex_unlock(&turn);
+			mc_mutex_unlock(kept[i].lock);
+	mc_mutex_unlock(&turn);
 }
 
 static void fork_in_child(void)
@@ -50,11 +49,11 @@ static void fork_in_child(void)
 	mc_fork_depth++;
 	for (unsigned i = 0; i < n_kept; i++)
 		if (!kept[i].taken)
-			pthread_mutex_init(kept[i].lock, NULL);
+			mc_mutex_init(kept[i].lock);
 	fork_in_parent();
 }
 
-void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order)
+void mc_fork_keep(struct mc_mutex *lock, enum mc_fork_order order)
 {
 	unsigned at = n_kept++;
 

@@ -9,7 +9,7 @@
 #ifndef MC_FORK_H
 #define MC_FORK_H
 
-#include <pthread.h>
+#include "common/sys/lock.h"
 
 /* Number of forks between the process that loaded this library and this one; changes only in a new child. */
 extern unsigned mc_fork_depth;
@@ -26,7 +26,7 @@ static inline int mc_fork_check(unsigned depth)
  * otherwise.  A lock that cannot be taken within a second (its holder may be waiting) is initialised again in
  * the child.  @lock exists as long as the process.  From constructors only. */
 enum mc_fork_order { MC_FORK_COLLECTORS, MC_FORK_LEAF, MC_FORK_LOG };
-void mc_fork_keep(pthread_mutex_t *lock, enum mc_fork_order order);
+void mc_fork_keep(struct mc_mutex *lock, enum mc_fork_order order);
 #define MC_FORK_KEEP(lock, order) \
 	__attribute__((constructor)) static void keep_over_forks(void) \
 	{ \

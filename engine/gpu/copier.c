@@ -11,6 +11,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/lock.h"
 #include "engine/gpu/gpu_i.h"
 
 /* Pinning takes some 10 ms per window, once; a window is wholly in memory then. */
@@ -54,18 +55,18 @@ int mce_copier_take(struct mce_engine *e, int gpu, struct mce_copier **ret)
 {
 	struct mc_list *pos;
 
-	pthread_mutex_lock(&e->gpus->lock);
+	mc_mutex_lock(&e->gpus->lock);
 	mc_list_for_each(pos, &e->gpus->copiers) {
 		struct mce_copier *c = mc_container_of(pos, struct mce_copier, node);
 
 		if (c->gpu != gpu)
 			continue;
 		mc_list_remove(pos);
-		pthread_mutex_unlock(&e->gpus->lock);
+		mc_mutex_unlock(&e->gpus->lock);
 		*ret = c;
 		return 0;
 	}
-	pthread_mutex_unlock(&e->gpus->lock);
+	mc_mutex_unlock(&e->gpus->lock);
 	return copier_new(gpu, ret);
 }
 
@@ -140,7 +141,7 @@ int mce_gpus_open(struct mce_engine *e)
 	if (!g)
 		return -ENOMEM;
 	g->e = e;
-	pthread_mutex_init(&g->lock, NULL);
+	mc_mutex_init(&g->lock);
 	mc_list_init(&g->copiers);
 	mc_list_init(&g->reads.waiting);
 	mce_follower_init(&g->follower);
@@ -170,7 +171,7 @@ void mce_gpus_close(struct mce_engine *e)
 		mc_list_remove(&c->node);
 		copier_free(c);
 	}
-	pthread_mutex_destroy(&g->lock);
+	mc_mutex_destroy(&g->lock);
 	free(g);
 	e->gpus = NULL;
 }
@@ -247,7 +248,7 @@ void mce_pinned_free(void *p, size_t len)
 enum { UNTRIED, PINNED, PAGEABLE };
 
 struct mce_pins {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	char *base;
 	uint64_t len;
 	bool read_only;
@@ -264,7 +265,7 @@ static struct mce_pins *pins_get(struct mce_pins **at, void *base, uint64_t len,
 	p = calloc(1, sizeof(*p) + (len - 1) / WINDOW + 1);
 	if (!p)
 		return NULL;
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 	p->base = base;
 	p->len = len;
 	p->read_only = read_only;
@@ -314,6 +315,6 @@ void mce_pins_free(struct mce_pins *p)
 	for (uint64_t i = 0; i * WINDOW < p->len; i++)
 		if (p->state[i] == PINNED)
 			mc_gpu()->unpin(p->base + i * WINDOW);
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 	free(p);
 }

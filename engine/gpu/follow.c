@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "engine/gpu/gpu_i.h"
 
 struct waiting {
@@ -46,25 +47,25 @@ static struct mce_req *group_take(struct group *g, struct mce_peer **ret_p)
 	struct waiting *w;
 
 	*ret_p = NULL;
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	w = mc_list_empty(&g->list) ? NULL : mc_list_first(&g->list, struct waiting, node);
 	if (w) {
 		*ret_p = w->p;
 		f->ending++;
 	}
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	if (!w)
 		return NULL;
-	pthread_mutex_lock(&(*ret_p)->lock);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&(*ret_p)->lock);
+	mc_mutex_lock(&f->lock);
 	if (!mc_list_empty(&g->list) && mc_list_first(&g->list, struct waiting, node) == w && w->p == *ret_p) {
 		req = w->req;
 		mc_list_remove(&w->node);
 		free(w);
 		mce_req_move(req, MCE_AT_BUSY);
 	}
-	pthread_mutex_unlock(&f->lock);
-	pthread_mutex_unlock(&(*ret_p)->lock);
+	mc_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&(*ret_p)->lock);
 	return req;
 }
 
@@ -97,11 +98,11 @@ static void group_over(struct group *g, int status)
 	}
 	if (last)
 		peer_flush(last);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	mc_list_remove(&g->node);
 	f->ending -= n;
-	pthread_cond_broadcast(&f->changed);
-	pthread_mutex_unlock(&f->lock);
+	mc_cond_broadcast(&f->changed);
+	mc_mutex_unlock(&f->lock);
 	free(g);
 }
 
@@ -158,7 +159,7 @@ static int follow_submit(struct mce_peer *p, struct mce_req *req)
 	if (!x->gpu || req->ordered || x->followed)
 		return -MC_ENOTSUP;
 	w = malloc(sizeof(*w));
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (x->status < 0)
 		r = x->status;
 	else if (!w)
@@ -167,11 +168,11 @@ static int follow_submit(struct mce_peer *p, struct mce_req *req)
 	x->owner = &mce_follow_transport;
 	if (r == 0) {
 		*w = (struct waiting){ .req = req, .p = p, .gpus = mce_req_gpus(req) };
-		pthread_mutex_lock(&f->lock);
+		mc_mutex_lock(&f->lock);
 		mc_list_push_back(&f->fresh, &w->node);
-		pthread_mutex_unlock(&f->lock);
+		mc_mutex_unlock(&f->lock);
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (r < 0) {
 		free(w);
 		mce_complete(req, MCE_PATH_NONE, r);
@@ -190,22 +191,21 @@ static unsigned follow_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 
 static void follow_flush(struct mce_peer *p)
 {
-	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mce_follower *f = follower_of(p);
 	struct group *g;
 	bool any;
 
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	any = !mc_list_empty(&f->fresh);
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	if (!any)
 		return;
 	/* The requests are taken, so wait until there is memory. */
 	while (!(g = calloc(1, sizeof(*g))))
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(1);
 	g->f = f;
 	mc_list_init(&g->list);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	while (!mc_list_empty(&f->fresh)) {
 		struct waiting *w = mc_list_first(&f->fresh, struct waiting, node);
 
@@ -214,7 +214,7 @@ static void follow_flush(struct mce_peer *p)
 		g->gpus |= w->gpus;
 	}
 	mc_list_push_back(&f->groups, &g->node);
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	group_step(g);
 }
 
@@ -241,16 +241,16 @@ static void follow_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	struct mc_list *pos;
 	bool found;
 
-	pthread_mutex_lock(&p->lock);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&p->lock);
+	mc_mutex_lock(&f->lock);
 	found = list_drop_locked(&f->fresh, req);
 	mc_list_for_each(pos, &f->groups)
 		if (!found)
 			found = list_drop_locked(&mc_container_of(pos, struct group, node)->list, req);
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	if (found)
 		mce_req_move(req, MCE_AT_DONE);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (found)
 		mce_complete(req, MCE_PATH_NONE, status);
 }
@@ -288,13 +288,13 @@ static void follow_detach(struct mce_peer *p)
 		follow_cancel(p, req, -ECANCELED);
 	MC_LOCKED(&f->lock);
 	while (f->ending)
-		pthread_cond_wait(&f->changed, &f->lock);
+		mc_cond_wait(&f->changed, &f->lock);
 }
 
 void mce_follower_init(struct mce_follower *f)
 {
-	pthread_mutex_init(&f->lock, NULL);
-	pthread_cond_init(&f->changed, NULL);
+	mc_mutex_init(&f->lock);
+	mc_cond_init(&f->changed);
 	mc_list_init(&f->fresh);
 	mc_list_init(&f->groups);
 }
@@ -309,8 +309,8 @@ void mce_follower_stop(struct mce_follower *f)
 
 void mce_follower_done(struct mce_follower *f)
 {
-	pthread_cond_destroy(&f->changed);
-	pthread_mutex_destroy(&f->lock);
+	mc_cond_destroy(&f->changed);
+	mc_mutex_destroy(&f->lock);
 }
 
 const struct mce_transport mce_follow_transport = {

@@ -19,6 +19,7 @@
 
 #include "common/gpu/gpu.h"
 #include "common/gpu/queue.h"
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 
 #define MCE_GPUS_MAX 64u
@@ -139,8 +140,8 @@ int mce_gpu_inbox_flush(struct mce_gpu_inbox *in);
 
 /* follow.c: requests that wait for the program's work on the GPU. */
 struct mce_follower {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;		/* ending became less */
+	struct mc_mutex lock;
+	struct mc_cond changed;		/* ending became less */
 	/* guarded by lock */
 	struct mc_list fresh, groups;	/* not flushed yet; under way */
 	struct mc_gpu_queue *queue[MCE_GPUS_MAX];
@@ -153,7 +154,7 @@ void mce_follower_done(struct mce_follower *f);
 struct mce_stager;
 struct mce_gpus {
 	struct mce_engine *e;
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_list copiers;		/* that no thread uses */
 	struct mce_gpu_buffers reads;

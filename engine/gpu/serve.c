@@ -55,7 +55,7 @@ static int read_begin(struct mce_gpu_read *r)
 	struct mc_gpu_queue *q;
 	int err;
 
-	pthread_mutex_lock(&r->gpus->lock);
+	mc_mutex_lock(&r->gpus->lock);
 	err = read_queue_locked(b, r->gpu);
 	q = b->queue[r->gpu];
 	if (err == 0 && !buffer_take_locked(b, r->len, &r->at)) {
@@ -64,7 +64,7 @@ static int read_begin(struct mce_gpu_read *r)
 	} else if (err == 0 && !r->at) {
 		err = -ENOMEM;
 	}
-	pthread_mutex_unlock(&r->gpus->lock);
+	mc_mutex_unlock(&r->gpus->lock);
 	if (err < 0 || !q)
 		return err;
 	r->span = (struct mc_gpu_span){ r->at, r->from, r->len };
@@ -93,19 +93,19 @@ void mce_gpu_read_end(struct mce_gpu_read *r)
 	struct mce_gpu_read *next;
 	int err = -ENOMEM;
 
-	pthread_mutex_lock(&g->lock);
+	mc_mutex_lock(&g->lock);
 	for (unsigned i = 0; i < MCE_GPU_READS; i++)
 		if (b->buf[i].mem == r->at)
 			b->buf[i].used = false;
-	pthread_mutex_unlock(&g->lock);
+	mc_mutex_unlock(&g->lock);
 	r->at = NULL;
 	/* Until one that waits has got the buffer. */
 	while (err < 0) {
-		pthread_mutex_lock(&g->lock);
+		mc_mutex_lock(&g->lock);
 		next = mc_list_empty(&b->waiting) ? NULL : mc_list_first(&b->waiting, struct mce_gpu_read, node);
 		if (next)
 			mc_list_remove(&next->node);
-		pthread_mutex_unlock(&g->lock);
+		mc_mutex_unlock(&g->lock);
 		if (!next)
 			return;
 		err = read_begin(next);

@@ -17,7 +17,7 @@
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "engine/gpu/gpu_i.h"
 
 #define LOADS 32u
@@ -73,10 +73,10 @@ struct mce_stager {
 	struct mce_engine *e;
 	char *arena;
 	struct mce_mr *mr;		/* of the arena, NULL without NICs */
-	pthread_t thread;
+	struct mc_thread thread;
 	/* guarded by lock */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;		/* a load or a task has ended; the thread has work */
+	struct mc_mutex lock;
+	struct mc_cond changed;		/* a load or a task has ended; the thread has work */
 	struct mc_list tasks, queue, idle, busy;
 	struct mc_list tails;		/* tasks whose trailer has to be submitted */
 	struct mc_gpu_queue *to_host[MCE_GPUS_MAX], *to_gpu[MCE_GPUS_MAX];
@@ -117,10 +117,10 @@ static void task_end(struct mce_stager *st, struct task *t)
 	free(t);
 	mce_complete(req, path, status);
 	/* Only now may the peer and the engine be freed. */
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	st->ending--;
-	pthread_cond_broadcast(&st->changed);
-	pthread_mutex_unlock(&st->lock);
+	mc_cond_broadcast(&st->changed);
+	mc_mutex_unlock(&st->lock);
 }
 
 /* A hold on the task ends.  The lock is released meanwhile. */
@@ -131,16 +131,16 @@ static void task_unhold_locked(struct mce_stager *st, struct task *t)
 
 	/* It was cancelled while its trailer was being submitted. */
 	if (cancel) {
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 		mce_peer_cancel(t->p, &t->tail, status);
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 	}
 	t->loads--;
 	over = task_take_locked(st, t);
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	if (over)
 		task_end(st, t);
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 }
 
 static void tail_done(void *arg)
@@ -275,7 +275,7 @@ static void load_recycle_locked(struct mce_stager *st, struct load *l)
 {
 	mc_list_remove(&l->node);
 	mc_list_push_back(&st->idle, &l->node);
-	pthread_cond_broadcast(&st->changed);
+	mc_cond_broadcast(&st->changed);
 }
 
 /* Everything of the load is done: end the tasks that it completes.  @status: of its copy.  A lock of a transport may be
@@ -286,7 +286,7 @@ static void load_end(struct load *l, int status)
 	struct task *over[PIECES];
 	unsigned nover = 0;
 
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++) {
 		struct task *t = l->piece[i].t;
 		int r = status < 0 ? status : mce_req_status(&l->req[i]);
@@ -305,8 +305,8 @@ static void load_end(struct load *l, int status)
 	l->over = l->holds > 0;
 	if (!l->over)
 		load_recycle_locked(st, l);
-	pthread_cond_broadcast(&st->changed);
-	pthread_mutex_unlock(&st->lock);
+	mc_cond_broadcast(&st->changed);
+	mc_mutex_unlock(&st->lock);
 	for (unsigned i = 0; i < nover; i++)
 		task_end(st, over[i]);
 }
@@ -333,9 +333,9 @@ static void load_copy(struct load *l, void (*done)(struct mc_gpu_job *job, int s
 	struct mce_stager *st = l->st;
 	struct mc_gpu_queue *q;
 
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	q = l->gpu_spans.n ? queue_of_locked(st, l->op, l->gpu) : NULL;
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	l->job = (struct mc_gpu_job){ .spans = l->gpu_spans.s, .n = l->gpu_spans.n, .done = done };
 	if (q)
 		mc_gpu_queue_add(q, &l->job);
@@ -397,11 +397,11 @@ static void load_cancel_late(struct load *l)
 	struct mce_stager *st = l->st;
 	int status[PIECES];
 
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	l->sent = true;
 	for (unsigned i = 0; i < l->npieces; i++)
 		status[i] = l->piece[i].t->status;
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++)
 		if (status[i] < 0)
 			mce_peer_cancel(l->p, &l->req[i], status[i]);
@@ -413,10 +413,10 @@ static void load_send(struct load *l)
 	bool was = submitting;
 
 	MC_FAULT_POINT("engine.gpu.send");
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++)
 		piece_request(l, i, l->piece[i].t->status < 0);
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	mce_batch_init(&l->batch);
 	l->batch.done = load_sent;
 	l->batch.arg = l;
@@ -464,11 +464,11 @@ static void tail_submit_locked(struct mce_stager *st)
 	mc_list_remove(&t->queue_node);
 	/* Its end, and that of the peer, wait for this thread. */
 	t->loads++;
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	submitting = true;
 	mce_submit(st->e, &t->tail_batch, &t->tail, 1);
 	submitting = was;
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	task_unhold_locked(st, t);
 }
 
@@ -486,9 +486,9 @@ static void stager_pump_locked(struct mce_stager *st)
 		mc_list_remove(&l->node);
 		mc_list_push_back(&st->busy, &l->node);
 		load_fill_locked(st, l);
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 		load_start(l);
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 	}
 	st->pumps--;
 }
@@ -502,7 +502,7 @@ static void *stager_main(void *arg)
 		if (stager_has_work(st) && st->pumps == 0)
 			stager_pump_locked(st);
 		else
-			pthread_cond_wait(&st->changed, &st->lock);
+			mc_cond_wait(&st->changed, &st->lock);
 	}
 	return NULL;
 }
@@ -519,8 +519,8 @@ static void stager_close(struct mce_stager *st)
 	}
 	mce_mr_unregister(st->mr);
 	mce_pinned_free(st->arena, (size_t)LOADS * MCE_GPU_SLOT);
-	pthread_cond_destroy(&st->changed);
-	pthread_mutex_destroy(&st->lock);
+	mc_cond_destroy(&st->changed);
+	mc_mutex_destroy(&st->lock);
 	free(st);
 }
 
@@ -532,8 +532,8 @@ static struct mce_stager *stager_new(struct mce_engine *e)
 	if (!st)
 		return NULL;
 	st->e = e;
-	pthread_mutex_init(&st->lock, NULL);
-	pthread_cond_init(&st->changed, NULL);
+	mc_mutex_init(&st->lock);
+	mc_cond_init(&st->changed);
 	mc_list_init(&st->tasks);
 	mc_list_init(&st->queue);
 	mc_list_init(&st->tails);
@@ -575,11 +575,11 @@ void mce_stager_free(struct mce_stager *st)
 {
 	if (!st)
 		return;
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	st->closing = true;
-	pthread_cond_broadcast(&st->changed);
-	pthread_mutex_unlock(&st->lock);
-	pthread_join(st->thread, NULL);
+	mc_cond_broadcast(&st->changed);
+	mc_mutex_unlock(&st->lock);
+	mc_thread_join(st->thread);
 	stager_close(st);
 }
 
@@ -613,11 +613,11 @@ static int task_queue(struct mce_stager *st, struct task *t)
 	x->staged = true;
 	x->owner = &mce_staged_transport;
 	/* From now on a cancellation finds it in the lists. */
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	mce_req_move(t->req, MCE_AT_TRANSPORT);
 	mc_list_push_back(&st->tasks, &t->node);
 	mc_list_push_back(&st->queue, &t->queue_node);
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	return 0;
 }
 
@@ -694,14 +694,14 @@ static void task_cancel_locked(struct mce_stager *st, struct task *t, int status
 		mc_list_remove(&t->queue_node);
 	n = task_loads_locked(st, t, loads);
 	t->loads++;
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	for (unsigned k = 0; k < n; k++)
 		for (unsigned i = 0; i < loads[k]->npieces; i++)
 			if (loads[k]->piece[i].t == t)
 				mce_peer_cancel(t->p, &loads[k]->req[i], status);
 	if (tail)
 		mce_peer_cancel(t->p, &t->tail, status);
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	for (unsigned k = 0; k < n; k++)
 		if (--loads[k]->holds == 0 && loads[k]->over) {
 			loads[k]->over = false;
@@ -709,10 +709,10 @@ static void task_cancel_locked(struct mce_stager *st, struct task *t, int status
 		}
 	t->loads--;
 	over = task_take_locked(st, t);
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 	if (over)
 		task_end(st, t);
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 }
 
 static void staged_cancel(struct mce_peer *p, struct mce_req *req, int status)
@@ -767,7 +767,7 @@ static void staged_detach(struct mce_peer *p)
 		if (t)
 			task_cancel_locked(st, t, -ECANCELED);
 		else
-			pthread_cond_wait(&st->changed, &st->lock);
+			mc_cond_wait(&st->changed, &st->lock);
 	}
 }
 

@@ -12,10 +12,10 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/rdma_i.h"
 
 #define POLL_MAX 32
@@ -170,16 +170,16 @@ static void wcs_take(struct mce_rdma_cq *cq, const struct ibv_wc *wc, int n, str
 		if (rp != qp->ep->rp) {
 			if (rp) {
 				mce_rdma_pump_locked(rp, over);
-				pthread_mutex_unlock(&rp->p->lock);
+				mc_mutex_unlock(&rp->p->lock);
 			}
 			rp = qp->ep->rp;
-			pthread_mutex_lock(&rp->p->lock);
+			mc_mutex_lock(&rp->p->lock);
 		}
 		wc_take(qp, &wc[i], over);
 	}
 	if (rp) {
 		mce_rdma_pump_locked(rp, over);
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 	}
 }
 
@@ -201,13 +201,13 @@ static int cq_poll(struct mce_rdma_cq *cq, bool wait)
 
 	mc_list_init(&over);
 	if (wait)
-		pthread_mutex_lock(&cq->lock);
-	else if (pthread_mutex_trylock(&cq->lock))
+		mc_mutex_lock(&cq->lock);
+	else if (mc_mutex_trylock(&cq->lock))
 		return 0;	/* another thread is doing it */
 	n = cq_poll_locked(cq, &over);
 	if (!wait)
 		cq->taken += (unsigned)n;
-	pthread_mutex_unlock(&cq->lock);
+	mc_mutex_unlock(&cq->lock);
 	mce_rdma_over(&over);
 	return n;
 }
@@ -245,14 +245,14 @@ static bool cq_arm(struct mce_rdma_cq *cq, bool now)
 	int n = 0;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&cq->lock);
+	mc_mutex_lock(&cq->lock);
 	cq->watched &= !now;
 	if (!cq->watched) {
 		if (!cq->armed)
 			cq->armed = cq->nic->r->v->req_notify_cq(cq->cq, 0) == 0;
 		n = cq_poll_locked(cq, &over);
 	}
-	pthread_mutex_unlock(&cq->lock);
+	mc_mutex_unlock(&cq->lock);
 	mce_rdma_over(&over);
 	return n > 0;
 }
@@ -281,12 +281,12 @@ static bool cq_look(struct mce_rdma_cq *cq)
 	bool was, is;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&cq->lock);
+	mc_mutex_lock(&cq->lock);
 	was = cq->watched;
 	is = was && cq->taken && cq_poll_locked(cq, &over) == 0;
 	cq->taken = 0;
 	cq->watched = is;
-	pthread_mutex_unlock(&cq->lock);
+	mc_mutex_unlock(&cq->lock);
 	mce_rdma_over(&over);
 	if (was && !is)
 		cq_serve(cq);
@@ -319,12 +319,12 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 		struct mce_rdma_cq *cq = context;
 
 		v->ack_cq_events(ib, 1);
-		pthread_mutex_lock(&cq->lock);
+		mc_mutex_lock(&cq->lock);
 		cq->armed = false;
 		polled = led(nic->r) || cq->taken;
 		cq->watched |= polled;
 		cq->taken = 0;
-		pthread_mutex_unlock(&cq->lock);
+		mc_mutex_unlock(&cq->lock);
 		if (polled) {
 			nic->r->look_ns = LOOK_MIN_NS;
 			mc_evtimer_arm(nic->r->io.loop, &nic->r->look, mc_now_ns() + LOOK_MIN_NS);
@@ -398,22 +398,22 @@ void mce_rdma_unstarve(struct mce_rdma *r)
 	struct mc_list over, *pos;
 	bool starved;
 
-	pthread_mutex_lock(&r->stage.lock);
+	mc_mutex_lock(&r->stage.lock);
 	starved = r->stage.starved;
 	r->stage.starved = r->stage.told = false;
-	pthread_mutex_unlock(&r->stage.lock);
+	mc_mutex_unlock(&r->stage.lock);
 	if (!starved)
 		return;
 	mc_list_init(&over);
-	pthread_mutex_lock(&r->lock);
+	mc_mutex_lock(&r->lock);
 	mc_list_for_each(pos, &r->peers) {
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
-		pthread_mutex_lock(&rp->p->lock);
+		mc_mutex_lock(&rp->p->lock);
 		mce_rdma_pump_locked(rp, &over);
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 	}
-	pthread_mutex_unlock(&r->lock);
+	mc_mutex_unlock(&r->lock);
 	mce_rdma_over(&over);
 }
 
@@ -429,12 +429,12 @@ void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 	mc_list_for_each(pos, &r->peers) {
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
-		pthread_mutex_lock(&rp->p->lock);
+		mc_mutex_lock(&rp->p->lock);
 		kick = !mc_list_empty(&rp->retry) || (rp->again_ms && now_ms >= rp->again_ms);
 		mc_list_for_each(at, &rp->eps)
 			kick |= mc_container_of(at, struct mce_rdma_ep, node)->state == MCE_RDMA_EP_BROKEN;
 		if (kick)
 			mce_rdma_kick_locked(rp);
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 	}
 }

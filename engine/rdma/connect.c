@@ -8,9 +8,9 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/rdma_i.h"
 
 /* A peer that cannot be reached over RDMA is tried again after this time, if there is traffic. */
@@ -80,11 +80,11 @@ static void ep_end(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 
 	mc_list_init(&over);
 	mce_rdma_ep_close(ep);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	for (unsigned i = 0; i < ep->nqps; i++)
 		mce_rdma_qp_drain_locked(&ep->qp[i], &over);
 	mc_list_remove(&ep->node);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	if (ep->failed) {
 		if (ep->broken_ms - ep->up_ms > PAUSE_MAX_MS)
 			rp->pair_fails[ep->nic->index][ep->remote] = 0;
@@ -142,13 +142,13 @@ static bool ep_list(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 	MC_LOCKED(&rp->r->lock);
 	replaced = rp->trying && rp->try == MCE_TRY_REPLACED;
 	rp->trying = NULL;
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
 	__atomic_store_n(&rp->nup, rp->nup + 1, __ATOMIC_RELAXED);
 	/* The port may have gone down before it was on the list. */
 	if (!mce_nic_up(ep->nic) || replaced)
 		mce_rdma_ep_break_locked(ep);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	return !replaced;
 }
 
@@ -229,13 +229,12 @@ static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 /* Without an endpoint, and without another path: wait for the first pair of NICs that may be tried. */
 static void pairs_wait(struct mce_rdma_peer *rp, uint64_t deadline)
 {
-	static const struct timespec pause = { .tv_nsec = 5 * (long)MC_NS_PER_MS };
 	uint64_t at = pairs_again(rp);
 
 	if (at > mc_now_ms() + WAIT_MS)
 		return;
 	while (mc_now_ms() < at && mc_now_ns() < deadline && !mce_closing(rp->p->e))
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(5);
 }
 
 static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
@@ -244,11 +243,11 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	int r, err = -ENETDOWN;
 	bool back, lacking = false, first, later = false;
 
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	back = rp->nic_back;
 	rp->nic_back = false;
 	first = rp->nup == 0;
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	if (back)
 		memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
 	if (first && rp->proto->only_path)
@@ -294,10 +293,10 @@ static void region_gone(struct mce_rdma_peer *rp, uint64_t rkey, int status)
 	struct mc_list over;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	mce_rdma_fail_region_locked(rp, rkey, status, &over);
 	mce_rdma_remote_drop_locked(rp, rkey);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	mce_rdma_over(&over);
 }
 
@@ -323,9 +322,9 @@ int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 
 	if (!rp || !rp->open)
 		return 0;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	known = rp->state != MCE_RDMA_UP || mce_rdma_remote_find_locked(rp, rkey);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (known)
 		return 0;
 	r = rp->proto->region(rp, rkey, deadline);
@@ -377,7 +376,7 @@ static void conclude(struct mce_rdma_peer *rp, int err)
 	struct mc_list *pos;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	doubt = mce_rdma_writes_in_doubt(rp->p);
 	mc_list_for_each(pos, &rp->eps)
 		flushing |= !mce_rdma_ep_idle_locked(mc_container_of(pos, struct mce_rdma_ep, node));
@@ -396,7 +395,7 @@ static void conclude(struct mce_rdma_peer *rp, int err)
 			mce_rdma_fail_locked(rp, -MC_ETRANSFER, false, &over);
 	}
 	mce_rdma_pump_locked(rp, &over);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	mce_rdma_over(&over);
 }
 
@@ -430,11 +429,11 @@ void mce_rdma_new_fence(struct mce_peer *p)
 	if (!rp)
 		return;
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	mce_rdma_fail_locked(rp, -ESTALE, true, &over);
 	mc_list_for_each(pos, &rp->eps)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mce_rdma_over(&over);
 }
 
@@ -486,23 +485,23 @@ void mce_rdma_detach(struct mce_peer *p)
 		return;
 	mc_list_init(&over);
 	if (!mc_list_empty(&rp->node)) {
-		pthread_mutex_lock(&rp->r->lock);
+		mc_mutex_lock(&rp->r->lock);
 		mc_list_remove(&rp->node);
-		pthread_mutex_unlock(&rp->r->lock);
+		mc_mutex_unlock(&rp->r->lock);
 	}
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	rp->detaching = true;
 	mc_list_for_each(pos, &rp->eps)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	/* The next handle of this peer must not write before the owner has ended the WRITEs in doubt of this one. */
 	settle(rp, mc_deadline_ms(FLUSH_MS));
 	mc_list_for_each_safe(pos, next, &rp->eps)
 		ep_end(rp, mc_container_of(pos, struct mce_rdma_ep, node));
 	rp->proto->close(rp);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	mce_rdma_fail_locked(rp, -ECANCELED, false, &over);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mce_rdma_over(&over);
 	mce_rdma_remotes_free(rp);
 	for (unsigned i = 0; i < rp->nchunks; i++)

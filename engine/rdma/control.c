@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/rdma_i.h"
 #include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_server.h"

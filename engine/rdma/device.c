@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +116,7 @@ static int cq_new(struct mce_nic *nic, struct mce_rdma_cq **ret)
 		free(cq);
 		return mc_fail(-errno, "%s: completion queue: %m", nic->addr.name);
 	}
-	pthread_mutex_init(&cq->lock, NULL);
+	mc_mutex_init(&cq->lock);
 	/* While no thread polls, the next completion wakes the I/O thread. */
 	cq->armed = nic->r->v->req_notify_cq(cq->cq, 0) == 0;
 	*ret = cq;
@@ -166,7 +165,7 @@ static void nic_changed(struct mce_nic *nic, bool up)
 	mc_list_for_each(pos, &nic->r->peers) {
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
-		pthread_mutex_lock(&rp->p->lock);
+		mc_mutex_lock(&rp->p->lock);
 		mc_list_for_each(at, &rp->eps) {
 			struct mce_rdma_ep *ep = mc_container_of(at, struct mce_rdma_ep, node);
 
@@ -178,7 +177,7 @@ static void nic_changed(struct mce_nic *nic, bool up)
 			rp->retry_ms = 0;
 			mce_rdma_kick_locked(rp);
 		}
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 	}
 }
 
@@ -213,7 +212,7 @@ struct nic_counter {
 	char labels[MCE_RDMA_NAME_MAX + 8];
 };
 
-static pthread_mutex_t counters_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex counters_lock = MC_MUTEX_INIT;
 MC_FORK_KEEP(counters_lock, MC_FORK_LEAF)
 
 static struct mc_metric *nic_counter(const char *name)
@@ -288,7 +287,7 @@ static void nic_close(struct mce_nic *nic)
 
 	for (unsigned i = 0; i < nic->ncqs; i++) {
 		v->destroy_cq(nic->cq[i]->cq);
-		pthread_mutex_destroy(&nic->cq[i]->lock);
+		mc_mutex_destroy(&nic->cq[i]->lock);
 		free(nic->cq[i]->qp);
 		free(nic->cq[i]);
 	}
@@ -298,7 +297,7 @@ static void nic_close(struct mce_nic *nic)
 		v->dealloc_pd(nic->pd);
 	if (nic->ctx)
 		v->close_device(nic->ctx);
-	pthread_mutex_destroy(&nic->lock);
+	mc_mutex_destroy(&nic->lock);
 	memset(nic, 0, sizeof(*nic));
 }
 
@@ -318,7 +317,7 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	if (r == 0 && dev->transport_type == IBV_TRANSPORT_IWARP)
 		r = mc_fail(-MC_ENOTSUP, "%s is an iWARP NIC, and only InfiniBand and RoCE are supported",
 			    v->get_device_name(dev));
-	pthread_mutex_init(&nic->lock, NULL);
+	mc_mutex_init(&nic->lock);
 	(void)strncpy(nic->addr.name, v->get_device_name(dev), sizeof(nic->addr.name) - 1);
 	nic->ctx = r == 0 ? v->open_device(dev) : NULL;
 	if (!nic->ctx)

@@ -186,8 +186,8 @@ void mce_rdma_pump(struct mce_rdma_peer *rp)
 	struct mc_list over;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	mce_rdma_pump_locked(rp, &over);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	mce_rdma_over(&over);
 }

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/rdma_i.h"
 
 #define CHUNK 64u
@@ -705,7 +705,7 @@ void mce_rdma_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	struct mc_list over, *pos, *next;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (mce_req_at(req) != MCE_AT_TRANSPORT || x->owner->path != MCE_PATH_RDMA)
 		goto out;
 	if (x->status == 0)
@@ -735,6 +735,6 @@ void mce_rdma_cancel(struct mce_peer *p, struct mce_req *req, int status)
 			mce_rdma_ep_break_locked(ep);
 	}
 out:
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mce_rdma_over(&over);
 }

@@ -43,8 +43,8 @@ static int rdma_new(struct mce_engine *e, const struct mce_conf *conf, struct mc
 	mc_list_init(&r->guests);
 	mc_list_init(&r->strangers);
 	mc_list_init(&r->peers);
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_mutex_init(&r->stage.lock, NULL);
+	mc_mutex_init(&r->lock);
+	mc_mutex_init(&r->stage.lock);
 	r->watcher.tick = mce_rdma_tick;
 	r->look.fire = mce_rdma_look;
 	mce_rdma_tune_read(&r->tune);
@@ -88,7 +88,7 @@ static void rdma_close(struct mce_engine *e)
 	mce_io_close(&r->io);
 	mce_rdma_stage_close(r);
 	mce_nics_close(r);
-	pthread_mutex_destroy(&r->lock);
+	mc_mutex_destroy(&r->lock);
 	free(r->name);
 	free(r->affinity);
 	free(r);

@@ -17,6 +17,7 @@
 #define MCE_RDMA_I_H
 
 #include "common/metrics.h"
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "engine/rdma/verbs.h"
 #include "engine/tcp/tcp_wire.h"
@@ -63,7 +64,7 @@ struct mce_rdma_cq {
 	struct mce_nic *nic;
 	struct ibv_cq *cq;
 	uint32_t room;		/* completions that no queue pair has reserved; guarded by the NIC's lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	bool armed;		/* the next completion makes an event */
 	bool watched;		/* other threads poll it, and the I/O thread looks from time to time */
@@ -87,7 +88,7 @@ struct mce_nic {
 	struct mc_metric *carried;	/* bytes of ended slices; NULL: no memory for it */
 	struct mc_evfd async_evfd, channel_evfd;
 	/* guarded by lock; the name is constant */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mce_rdma_addr addr;
 	int gid_index;
 	struct mce_rdma_cq *cq[MCE_RDMA_CQS_MAX];
@@ -99,7 +100,7 @@ struct mce_nic {
 
 /* Memory for bytes of programs that have not registered theirs, and for checksums: slots of one slice each. */
 struct mce_rdma_stage {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	char *base;
 	uint64_t slot, len;	/* bytes of a slot, of all */
 	void *free;		/* list through the first word of each slot */
@@ -125,7 +126,7 @@ struct mce_rdma {
 	/* Of the watched queues; loop of io. */
 	struct mc_evtimer look;
 	uint64_t look_ns;
-	pthread_mutex_t lock;	/* comes before a peer's lock */
+	struct mc_mutex lock;	/* comes before a peer's lock */
 	struct mc_list peers;	/* mce_rdma_peer.node of those that were connected once */
 	struct mce_rdma_stage stage;
 	/* mce_conf.upstream_name and upstream_setup */

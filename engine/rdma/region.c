@@ -15,7 +15,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "engine/rdma/rdma_i.h"
 
 #define STAGE_BYTES (16u << 20)
@@ -48,7 +48,7 @@ struct share {
 	const struct mce_mr *mr;
 	const struct mce_rdma_dmabuf *bufs;	/* one for each part; NULL: by its address */
 	int err;		/* why a part cannot be registered; 0 */
-	pthread_t thread;
+	struct mc_thread thread;
 	bool started;
 };
 
@@ -98,7 +98,7 @@ static void shares_run(struct share *share, unsigned n)
 	}
 	for (unsigned i = 0; i < n; i++)
 		if (share[i].started)
-			pthread_join(share[i].thread, NULL);
+			mc_thread_join(share[i].thread);
 }
 
 static uint64_t nic_part(const struct mce_rdma *r)
@@ -361,5 +361,5 @@ void mce_rdma_stage_close(struct mce_rdma *r)
 			(void)r->v->dereg_mr(st->mr[i]);
 	if (st->base)
 		munmap(st->base, st->len);
-	pthread_mutex_destroy(&st->lock);
+	mc_mutex_destroy(&st->lock);
 }

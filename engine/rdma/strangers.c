@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/upstream_i.h"
 
 MC_GAUGE(strangers_now, "mooncake_transfer_rdma_upstream_in", "",
@@ -263,13 +263,12 @@ static void take_run(void *arg)
 struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path,
 					   uint64_t deadline)
 {
-	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
 	struct take_call t = { .r = r, .nic = nic, .path = path };
 
 	for (;;) {
 		mce_io_call(&r->ctl, take_run, &t);
 		if (!t.waits || mc_now_ns() >= deadline || mce_closing(r->e))
 			return t.ep;
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(1);
 	}
 }

@@ -15,10 +15,10 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/upstream_i.h"
 #include "engine/upstream/handshake.h"
 
@@ -150,7 +150,7 @@ static void node_learn(struct mce_rdma_peer *rp, struct node *n)
 	struct mc_list over;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	if (rp->up->node && !rp->up->fresh && node_same_place(rp->up->node, n)) {
 		regions_use_locked(rp, n, &over);
 		/* It has just answered. */
@@ -162,7 +162,7 @@ static void node_learn(struct mce_rdma_peer *rp, struct node *n)
 		n = old;
 		rp->state = MCE_RDMA_NEW;
 	}
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	node_free(n);
 	mce_rdma_over(&over);
 }
@@ -212,10 +212,10 @@ static void up_recheck(struct mce_rdma_peer *rp)
 	struct node *n, *old;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	n = rp->up->fresh;
 	if (!n) {
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 		return;
 	}
 	rp->up->fresh = NULL;
@@ -226,7 +226,7 @@ static void up_recheck(struct mce_rdma_peer *rp)
 	mc_list_for_each(pos, &rp->eps)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 	regions_use_locked(rp, n, &over);
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	memset(rp->pair_ms, 0, sizeof(rp->pair_ms));
 	node_free(old);
 	mce_rdma_over(&over);
@@ -258,13 +258,9 @@ static void up_settle(struct mce_rdma_peer *rp, uint64_t deadline)
 static void up_close(struct mce_rdma_peer *rp)
 {
 	uint64_t now = mc_now_ms();
-	struct timespec pause = { 0 };
 
-	if (now < rp->up->quiet_ms) {
-		pause.tv_sec = (time_t)((rp->up->quiet_ms - now) / 1000);
-		pause.tv_nsec = (long)((rp->up->quiet_ms - now) % 1000 * MC_NS_PER_MS);
-		nanosleep(&pause, NULL);
-	}
+	if (now < rp->up->quiet_ms)
+		mc_sleep_ms(rp->up->quiet_ms - now);
 	node_free(rp->up->node);
 	node_free(rp->up->fresh);
 	free(rp->up);
@@ -324,22 +320,21 @@ static void trying_set(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 /* Wait until no message of the peer is being taken for @ep, or with @accept for such a message, until @deadline. */
 static enum mce_rdma_try trying_wait(struct mce_rdma_peer *rp, bool accept, uint64_t deadline, uint32_t *ret_qpn)
 {
-	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
 	enum mce_rdma_try try;
 	bool ready;
 
 	for (;;) {
-		pthread_mutex_lock(&rp->r->lock);
+		mc_mutex_lock(&rp->r->lock);
 		try = rp->try;
 		ready = rp->try_ready;
 		*ret_qpn = rp->try_qpn;
-		pthread_mutex_unlock(&rp->r->lock);
+		mc_mutex_unlock(&rp->r->lock);
 		if (try == MCE_TRY_FAILED || (try == MCE_TRY_ASKED && !accept) ||
 		    (try == MCE_TRY_ACCEPTED && (ready || !accept)))
 			return try;
 		if (mc_now_ns() >= deadline || mce_closing(rp->p->e))
 			return MCE_TRY_FAILED;
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(1);
 	}
 }
 
@@ -400,11 +395,11 @@ static int answer_join(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const s
 	/* The peer refuses because it asks as well: its message comes. */
 	try = trying_wait(rp, r == 0 && *in->reply && loses, soon < deadline ? soon : deadline, &qpn);
 	if (try == MCE_TRY_ASKED && r == 0) {
-		pthread_mutex_lock(&rp->r->lock);
+		mc_mutex_lock(&rp->r->lock);
 		try = rp->try;
 		if (try == MCE_TRY_ASKED)
 			rp->try = MCE_TRY_ANSWERED;
-		pthread_mutex_unlock(&rp->r->lock);
+		mc_mutex_unlock(&rp->r->lock);
 		if (try == MCE_TRY_ASKED)
 			return answer_take(rp, ep, out, in);
 		try = trying_wait(rp, false, deadline, &qpn);
@@ -445,22 +440,22 @@ static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64
 	ep = mce_rdma_stranger_take(rp->r, own->nic, path, deadline);
 	if (!ep)
 		return false;
-	pthread_mutex_lock(&rp->r->lock);
+	mc_mutex_lock(&rp->r->lock);
 	/* A newer message has connected @own. */
 	newer = rp->try != MCE_TRY_ASKED;
 	if (!newer) {
 		rp->trying = ep;
 		rp->try = MCE_TRY_ANSWERED;
 	}
-	pthread_mutex_unlock(&rp->r->lock);
+	mc_mutex_unlock(&rp->r->lock);
 	if (newer) {
 		mce_rdma_ep_discard(ep);
 		return false;
 	}
 	ep->remote = own->remote;
-	pthread_mutex_lock(&rp->p->lock);
+	mc_mutex_lock(&rp->p->lock);
 	ep->rp = rp;
-	pthread_mutex_unlock(&rp->p->lock);
+	mc_mutex_unlock(&rp->p->lock);
 	mce_rdma_ep_discard(own);
 	pair_replace(rp, ep, false);
 	*ret = ep;
@@ -470,16 +465,14 @@ static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64
 /* The attempt has failed; after return no message is being taken for the endpoint. */
 static void trying_end(struct mce_rdma_peer *rp)
 {
-	static const struct timespec pause = { .tv_nsec = (long)MC_NS_PER_MS };
-
-	pthread_mutex_lock(&rp->r->lock);
+	mc_mutex_lock(&rp->r->lock);
 	while (rp->try == MCE_TRY_ACCEPTING) {
-		pthread_mutex_unlock(&rp->r->lock);
-		nanosleep(&pause, NULL);
-		pthread_mutex_lock(&rp->r->lock);
+		mc_mutex_unlock(&rp->r->lock);
+		mc_sleep_ms(1);
+		mc_mutex_lock(&rp->r->lock);
 	}
 	rp->trying = NULL;
-	pthread_mutex_unlock(&rp->r->lock);
+	mc_mutex_unlock(&rp->r->lock);
 }
 
 /* One attempt; -ECONNREFUSED when the peer refuses. */
@@ -606,10 +599,10 @@ void mce_rdma_up_ready(struct mce_rdma *r, const struct mce_nic *nic, const stru
 
 		if (!rp->up || !rp->trying || rp->trying->nic != nic)
 			continue;
-		pthread_mutex_lock(&rp->p->lock);
+		mc_mutex_lock(&rp->p->lock);
 		if (path_index_locked(rp, in->local) == (int)rp->trying->remote)
 			rp->try_ready = true;
-		pthread_mutex_unlock(&rp->p->lock);
+		mc_mutex_unlock(&rp->p->lock);
 	}
 }
 

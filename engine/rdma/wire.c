@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "engine/rdma/rdma_i.h"
 #include "engine/tcp/tcp_wire.h"
 

@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "engine/gpu/gpu_i.h"
 #include "engine/shm/mapped.h"
 
@@ -193,7 +193,7 @@ static void mapped_down_locked(struct mce_mapped *m)
 	if (m->epochs)
 		munmap((void *)(uintptr_t)m->epochs, MCE_EPOCH_BYTES);
 	m->epochs = NULL;
-	pthread_cond_broadcast(&m->news);
+	mc_cond_broadcast(&m->news);
 }
 
 /* An answer may arrive after its wait has ended, or while another one is awaited. */
@@ -224,7 +224,7 @@ static int mapped_take_locked(struct mce_mapped *m, const struct mce_map_msg *ms
 		m->reply = *msg;
 		m->reply_fd = fd;
 		m->replied = true;
-		pthread_cond_broadcast(&m->news);
+		mc_cond_broadcast(&m->news);
 		return 0;
 	default:
 		r = -MC_EPROTO;
@@ -274,7 +274,6 @@ static void reply_forget_locked(struct mce_mapped *m)
 
 static int reply_wait_locked(struct mce_mapped *m, uint64_t deadline)
 {
-	struct timespec until;
 	uint64_t next;
 
 	while (!m->replied) {
@@ -288,9 +287,7 @@ static int reply_wait_locked(struct mce_mapped *m, uint64_t deadline)
 		next += CLOSE_LOOK_NS;
 		if (next > deadline)
 			next = deadline;
-		until.tv_sec = (time_t)(next / MC_NS_PER_SEC);
-		until.tv_nsec = (long)(next % MC_NS_PER_SEC);
-		pthread_cond_timedwait(&m->news, &m->p->lock, &until);
+		(void)mc_cond_wait_until(&m->news, &m->p->lock, next);
 	}
 	return 0;
 }
@@ -402,7 +399,7 @@ static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, ui
 			mc_strerror(fd), p->endpoint);
 		return;
 	}
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	m->evfd.fd = fd;
 	m->stranger = stranger;
 	m->state = MCE_MAPPED_GREETING;
@@ -420,7 +417,7 @@ static void mapped_try_connect(struct mce_mapped *m, const struct mce_id *id, ui
 		close(m->hazards->fd);
 		m->hazards->fd = -1;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (r < 0)
 		mce_io_call(m->io, mapped_down_run, m);
 }
@@ -434,15 +431,15 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 		return 0;
 	/* The end of the previous engine at the same address may not have been noticed. */
 	mce_io_call(m->io, mapped_down_run, m);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	id = p->id;
 	memcpy(m->tried, id.nonce, sizeof(m->tried));
 	m->connecting = true;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mapped_try_connect(m, &id, deadline);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	m->connecting = false;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	return 0;
 }
 
@@ -592,13 +589,13 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 	unsigned slot = 0;
 	int r, copied;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	r = mapped_lookup_locked(m, req, mce_req_span(req), &mp);
 	if (r == 0)
 		r = mapped_announce_locked(m, req, &hazards, &slot);
 	if (r == 0)
 		mp->refs++;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (r == -EAGAIN || r == -MC_ENOTSUP)
 		return r;
 	if (r == 0) {
@@ -606,10 +603,10 @@ static int mapped_submit(struct mce_peer *p, struct mce_req *req)
 		if (hazards)
 			mce_slot_clear(hazards->slots, slot);
 		mce_hazards_unref(hazards);
-		pthread_mutex_lock(&p->lock);
+		mc_mutex_lock(&p->lock);
 		r = mce_mapping_check_locked(m, mp);
 		mce_mapping_unref_locked(mp);
-		pthread_mutex_unlock(&p->lock);
+		mc_mutex_unlock(&p->lock);
 		if (r == -EAGAIN)
 			return r;
 		r = r < 0 ? r : copied;
@@ -645,23 +642,23 @@ static unsigned mapped_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 
 	if (!mce_reqx(reqs)->gpu)
 		return 0;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	k = run_take_locked(m, reqs, n, flat, &mp);
 	if (k && mapped_announce_locked(m, reqs, &hazards, &slot) < 0)
 		k = 0;
 	if (k)
 		mp->refs++;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (k == 0)
 		return 0;
 	mce_gpu_copy(p->e, flat, k);
 	if (hazards)
 		mce_slot_clear(hazards->slots, slot);
 	mce_hazards_unref(hazards);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	r = mce_mapping_check_locked(m, mp);
 	mce_mapping_unref_locked(mp);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	/* All may be repeated. */
 	if (r == -EAGAIN)
 		return 0;
@@ -710,9 +707,9 @@ static void mapped_detach(struct mce_peer *p)
 
 	if (!m)
 		return;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	talked = m->state != MCE_MAPPED_NONE;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (talked)
 		mce_io_call(m->io, mapped_down_run, m);
 	reply_forget_locked(m);
@@ -722,7 +719,7 @@ static void mapped_detach(struct mce_peer *p)
 		m->kept = mp->next;
 		mapping_free(mp);
 	}
-	pthread_cond_destroy(&m->news);
+	mc_cond_destroy(&m->news);
 	free(m);
 	p->tp[MCE_PATH_MAPPED] = NULL;
 }

@@ -4,6 +4,7 @@
 #ifndef MCE_MAPPED_H
 #define MCE_MAPPED_H
 
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "engine/shm/map_wire.h"
 
@@ -39,7 +40,7 @@ struct mce_mapped {
 	uint64_t up_ms;		/* when the state became UP */
 	unsigned short_lived;	/* consecutive connections that were lost within SHORT_MS */
 	struct mc_evfd evfd;	/* watched when fd >= 0 */
-	pthread_cond_t news;	/* the I/O thread has received an answer, or the connection is down */
+	struct mc_cond news;	/* the I/O thread has received an answer, or the connection is down */
 	const uint64_t *epochs;	/* the owner's epoch page; NULL: the connection is down and all mappings are dead */
 	bool asked;		/* the resolver waits for an answer to: */
 	struct mce_map_msg question;

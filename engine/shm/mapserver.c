@@ -19,10 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "engine/shm/map_wire.h"
 
@@ -48,7 +49,7 @@ struct mce_mapserver {
 	struct mce_watcher watcher;
 	bool paused;		/* no descriptors left: accept again at the next tick */
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	unsigned next_slot, used;
 };
 
@@ -84,7 +85,7 @@ static int epoch_slot_take(struct mce_mapserver *s, uint64_t rkey, unsigned *ret
 	unsigned slot;
 	int r = -ENOSPC;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (s->used < MCE_EPOCH_SLOTS) {
 		while (s->epochs[s->next_slot % MCE_EPOCH_SLOTS])
 			s->next_slot++;
@@ -94,7 +95,7 @@ static int epoch_slot_take(struct mce_mapserver *s, uint64_t rkey, unsigned *ret
 		*ret_slot = slot;
 		r = 0;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return r;
 }
 
@@ -489,7 +490,7 @@ static void hazard_run(void *arg)
 static void hazard_wait(struct forget *f)
 {
 	uint64_t deadline = mc_deadline_ms(MCE_HAZARD_WAIT_MS);
-	struct timespec pause = { .tv_nsec = 20000 };
+	uint64_t pause_ns = 20000;
 
 	for (;;) {
 		mce_io_call(f->s->io, hazard_run, f);
@@ -499,9 +500,9 @@ static void hazard_wait(struct forget *f)
 			mc_warn("engine", "a same-host peer does not end its copy, no longer waiting for it");
 			return;
 		}
-		nanosleep(&pause, NULL);
-		if (pause.tv_nsec < 1000000)
-			pause.tv_nsec *= 2;
+		mc_sleep_ns(pause_ns);
+		if (pause_ns < MC_NS_PER_MS)
+			pause_ns *= 2;
 	}
 }
 
@@ -558,11 +559,11 @@ static void map_revoke_wait(struct mce_mr *mr)
 
 	if (!region)
 		return;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	/* Before the hazard pages are read: a mapper writes its own and then reads this. */
 	__atomic_store_n(&s->epochs[region->slot], 0, __ATOMIC_SEQ_CST);
 	s->used--;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	mce_io_call(s->io, forget_run, &f);
 	hazard_wait(&f);
 	if (region->fd >= 0)
@@ -615,7 +616,7 @@ static int map_open(struct mce_engine *e)
 	s->epoch_fd = -1;
 	mc_list_init(&s->mappers);
 	mc_list_init(&s->orphans);
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->watcher.tick = server_tick;
 	s->listener.ready = server_accept_ready;
 	s->listener.fd = listen_abstract(&e->id);
@@ -647,7 +648,7 @@ static void map_close(struct mce_engine *e)
 		close(s->epoch_fd);
 	if (s->epochs)
 		munmap(s->epochs, FILE_BYTES);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 

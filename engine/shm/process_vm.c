@@ -366,11 +366,11 @@ static int copy_run(struct copy *c)
 
 	r = copy_all(c);
 	mce_slot_clear(c->vm->hazards->slots, c->slot);
-	pthread_mutex_lock(&m->p->lock);
+	mc_mutex_lock(&m->p->lock);
 	if (r == 0)
 		r = mce_mapping_check_locked(m, mp);
 	mce_mapping_unref_locked(mp);
-	pthread_mutex_unlock(&m->p->lock);
+	mc_mutex_unlock(&m->p->lock);
 	mce_vm_unref(c->vm);
 	return r;
 }
@@ -380,9 +380,9 @@ static int vm_submit(struct mce_peer *p, struct mce_req *req)
 	struct copy c = { .m = mce_mapped_of(p), .req = req };
 	int r;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	r = copy_begin_locked(&c, mce_req_span(req));
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (r == 0)
 		r = copy_run(&c);
 	if (r == -EAGAIN || r == -MC_ENOTSUP)
@@ -534,7 +534,7 @@ static void run_end(struct run *run)
 {
 	for (unsigned i = 0; i < run->nregions; i++)
 		mce_slot_clear(run->vm->hazards->slots, run->region[i].slot);
-	pthread_mutex_lock(&run->m->p->lock);
+	mc_mutex_lock(&run->m->p->lock);
 	for (unsigned i = 0; i < run->nregions; i++) {
 		struct mce_mapping *mp = run->region[i].mp;
 		int r = mce_mapping_check_locked(run->m, mp);
@@ -545,7 +545,7 @@ static void run_end(struct run *run)
 			run->n = 0;
 		mce_mapping_unref_locked(mp);
 	}
-	pthread_mutex_unlock(&run->m->p->lock);
+	mc_mutex_unlock(&run->m->p->lock);
 	mce_vm_unref(run->vm);
 }
 

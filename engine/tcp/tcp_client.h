@@ -41,6 +41,7 @@
 #ifndef MCE_TCP_CLIENT_H
 #define MCE_TCP_CLIENT_H
 
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "engine/tcp/tcp_rx.h"
 #include "engine/tcp/tcp_wire.h"
@@ -124,10 +125,10 @@ struct mce_tcp_conn {
 	/* changed under tx_lock and rx_lock, on the loop */
 	int fd;			/* -1: down */
 	/* tx_lock */
-	pthread_mutex_t tx_lock;
+	struct mc_mutex tx_lock;
 	uint64_t tx_moved;
 	/* rx_lock */
-	pthread_mutex_t rx_lock;
+	struct mc_mutex rx_lock;
 	struct mce_rx rx;
 	struct mce_fragment *cur;	/* whose payload is being received */
 	uint32_t left;		/* bytes of it */

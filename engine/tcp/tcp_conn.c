@@ -119,7 +119,7 @@ static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 
 	batch->niov = batch->n = 0;
 	batch->bytes = 0;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	pos = conn->txq.next;
 	for (;;) {
 		if (pos == &conn->txq) {
@@ -132,10 +132,10 @@ static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 		 * fragment's position on txq: that takes tx_lock. */
 		sums = frag->write && frag->req && frag->req->crc;
 		if (sums)
-			pthread_mutex_unlock(&p->lock);
+			mc_mutex_unlock(&p->lock);
 		more = tx_batch_add(batch, frag, &crc);
 		if (sums)
-			pthread_mutex_lock(&p->lock);
+			mc_mutex_lock(&p->lock);
 		if (crc && frag->req)
 			mce_crc_made_locked(conn->t, frag->req, crc);
 		if (!more)
@@ -148,7 +148,7 @@ static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 		if (batch->entry[i].whole)
 			batch->entry[i].frag->state = MCE_FRAGMENT_FLYING;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 }
 
 /* @n bytes of the entry are sent.  -MC_EPROTO when it was answered although bytes are missing. */
@@ -192,7 +192,7 @@ static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, s
 	int r = 0;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	for (unsigned i = 0; i < batch->n; i++) {
 		struct tx_entry *entry = &batch->entry[i];
 		uint32_t all = entry->hdr + entry->payload + entry->trail, n = sent < all ? (uint32_t)sent : all;
@@ -201,7 +201,7 @@ static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, s
 		if (tx_entry_account(entry, n, &over) < 0)
 			r = -MC_EPROTO;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	any = !mc_list_empty(&over);
 	mce_complete_list(conn->t, &over);
 	/* The thread that waits for them has already received the answers and sleeps now. */
@@ -312,14 +312,14 @@ void mce_tcp_conns_pump(struct mce_tcp *t)
 
 	for (rounds = 0; rounds < PUMP_ROUNDS && (conn = conn_pick(t, skip)); rounds++) {
 		/* The thread that holds the lock looks for work again after releasing it, as this loop does. */
-		if (pthread_mutex_trylock(&conn->tx_lock)) {
+		if (mc_mutex_trylock(&conn->tx_lock)) {
 			skip |= 1u << conn->idx;
 			continue;
 		}
 		r = conn_send_some(conn);
 		if (r < 0 && r != -EAGAIN)
 			conn_failed(conn, r);
-		pthread_mutex_unlock(&conn->tx_lock);
+		mc_mutex_unlock(&conn->tx_lock);
 	}
 	/* If the post fails for lack of memory, the next completion or submit pumps again. */
 	if (rounds == PUMP_ROUNDS)
@@ -335,7 +335,7 @@ static int fragment_answered(struct mce_tcp_conn *conn, struct mce_fragment *fra
 	struct mce_req *over = NULL;
 	int r = 1;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (frag->in_call) {
 		frag->answered = true;
 		frag->answer = status;
@@ -347,7 +347,7 @@ static int fragment_answered(struct mce_tcp_conn *conn, struct mce_fragment *fra
 	}
 	if (r > 0 && status == 0)
 		conn->t->lost = 0;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (over)
 		mce_complete(over, conn->t->proto->path, mce_reqx(over)->status);
 	return r;
@@ -474,7 +474,7 @@ void mce_tcp_poll(struct mce_peer *p)
 	for (unsigned i = 0; i < t->nconns; i++) {
 		struct mce_tcp_conn *conn = &t->conns[i];
 
-		if (pthread_mutex_trylock(&conn->rx_lock))
+		if (mc_mutex_trylock(&conn->rx_lock))
 			continue;
 		moved = conn->rx.moved;
 		conn->rx.dry = false;
@@ -482,7 +482,7 @@ void mce_tcp_poll(struct mce_peer *p)
 		moved = conn->rx.moved - moved;
 		if (r < 0 && r != -EAGAIN)
 			conn_failed(conn, r);
-		pthread_mutex_unlock(&conn->rx_lock);
+		mc_mutex_unlock(&conn->rx_lock);
 		if (moved)
 			mce_tcp_conns_pump(t);
 		if (moved && tcp_is_led(t))
@@ -527,10 +527,10 @@ static void conn_hang_up(struct mce_tcp_conn *conn)
 	const struct sockaddr disconnect = { .sa_family = AF_UNSPEC };
 	bool owed;
 
-	pthread_mutex_lock(&conn->t->p->lock);
+	mc_mutex_lock(&conn->t->p->lock);
 	owed = conn->n > 0 && !conn->t->proto->in_order;
 	mce_tcp_wait_del_locked(conn);
-	pthread_mutex_unlock(&conn->t->p->lock);
+	mc_mutex_unlock(&conn->t->p->lock);
 	if (!owed || connect(conn->fd, &disconnect, sizeof(disconnect)))
 		shutdown(conn->fd, SHUT_RDWR);
 	close(conn->fd);
@@ -545,8 +545,8 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 	bool hopeless;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&conn->tx_lock);
-	pthread_mutex_lock(&conn->rx_lock);
+	mc_mutex_lock(&conn->tx_lock);
+	mc_mutex_lock(&conn->rx_lock);
 	if (conn->fd >= 0) {
 		mc_evloop_del(conn->io->loop, &conn->evfd);
 		mce_io_unwatch(conn->io, &conn->watcher);
@@ -557,7 +557,7 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 	}
 	conn->cur = NULL;
 	conn->left = 0;
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (conn->up)
 		t->up--;
 	conn->up = false;
@@ -570,9 +570,9 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 		mce_queue_fail_locked(t, NULL, -MC_ETRANSFER, &over);
 	if (status == 0 && (!mc_list_empty(&t->retry) || mce_tcp_queued_locked(t)))
 		mce_peer_resolve_later_locked(p);
-	pthread_mutex_unlock(&p->lock);
-	pthread_mutex_unlock(&conn->rx_lock);
-	pthread_mutex_unlock(&conn->tx_lock);
+	mc_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&conn->rx_lock);
+	mc_mutex_unlock(&conn->tx_lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_notify(t);
 	if (status == 0)
@@ -585,9 +585,9 @@ static void renew_run(void *arg)
 	struct mce_peer *p = conn->t->p;
 	bool old;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	old = conn->up && conn->fence != __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (old)
 		mce_tcp_conn_down(conn, 0);
 }
@@ -605,12 +605,12 @@ static int conn_take_turn(struct mce_tcp_conn *conn)
 	int r;
 
 	for (;;) {
-		pthread_mutex_lock(&conn->rx_lock);
+		mc_mutex_lock(&conn->rx_lock);
 		if (until == 0)
 			until = conn->rx.moved + TURN;
 		r = conn_receive(conn);
 		moved = conn->rx.moved;
-		pthread_mutex_unlock(&conn->rx_lock);
+		mc_mutex_unlock(&conn->rx_lock);
 		if (r != -EAGAIN || moved >= until)
 			return r;
 		mce_tcp_conns_pump(conn->t);
@@ -644,9 +644,9 @@ void mce_tcp_conn_ready(struct mc_evfd *e, uint32_t events)
 
 	if (events & EPOLLOUT) {
 		/* Only after a thread that just found the socket full has stored that. */
-		pthread_mutex_lock(&conn->tx_lock);
+		mc_mutex_lock(&conn->tx_lock);
 		__atomic_store_n(&conn->blocked, false, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&conn->tx_lock);
+		mc_mutex_unlock(&conn->tx_lock);
 	}
 	if (tcp_is_led(conn->t) && !ending) {
 		/* Other threads may have tried to send while we had the lock. */
@@ -654,11 +654,11 @@ void mce_tcp_conn_ready(struct mc_evfd *e, uint32_t events)
 			mce_tcp_conns_pump(conn->t);
 		return;
 	}
-	pthread_mutex_lock(&conn->rx_lock);
+	mc_mutex_lock(&conn->rx_lock);
 	conn->rx.dry = false;
 	if (ending)
 		conn->rx.ending = true;
-	pthread_mutex_unlock(&conn->rx_lock);
+	mc_mutex_unlock(&conn->rx_lock);
 	conn_run(conn);
 }
 
@@ -679,13 +679,13 @@ static void conn_check_answer(struct mce_tcp_conn *conn, uint64_t now_ms)
 
 	if (!conn->t->proto->in_order)
 		return;
-	pthread_mutex_lock(&conn->rx_lock);
+	mc_mutex_lock(&conn->rx_lock);
 	received = conn->rx.moved;
-	pthread_mutex_unlock(&conn->rx_lock);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_unlock(&conn->rx_lock);
+	mc_mutex_lock(&p->lock);
 	if (!mc_list_empty(&conn->fragments))
 		owes = mc_list_first(&conn->fragments, struct mce_fragment, node)->state == MCE_FRAGMENT_FLYING;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (!owes || received != conn->seen_received || mce_io_stalled(conn->io))
 		conn->owes_ms = now_ms;
 	conn->seen_received = received;
@@ -702,15 +702,15 @@ void mce_tcp_conn_tick(struct mce_watcher *w, uint64_t now_ms)
 	uint64_t moved;
 	bool busy;
 
-	pthread_mutex_lock(&conn->tx_lock);
+	mc_mutex_lock(&conn->tx_lock);
 	moved = conn->tx_moved;
-	pthread_mutex_unlock(&conn->tx_lock);
-	pthread_mutex_lock(&conn->rx_lock);
+	mc_mutex_unlock(&conn->tx_lock);
+	mc_mutex_lock(&conn->rx_lock);
 	moved += conn->rx.moved;
-	pthread_mutex_unlock(&conn->rx_lock);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_unlock(&conn->rx_lock);
+	mc_mutex_lock(&p->lock);
 	busy = conn->n > 0;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (!busy || moved != conn->seen_moved) {
 		conn->seen_moved = moved;
 		conn->since_ms = now_ms;

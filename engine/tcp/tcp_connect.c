@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 #include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_server.h"
 
@@ -65,8 +65,8 @@ static void conn_begin_run(void *arg)
 	struct mce_tcp *t = conn->t;
 	bool outdated;
 
-	pthread_mutex_lock(&conn->tx_lock);
-	pthread_mutex_lock(&conn->rx_lock);
+	mc_mutex_lock(&conn->tx_lock);
+	mc_mutex_lock(&conn->rx_lock);
 	b->result = conn_is_outdated(t, b->fence) ? -EAGAIN : mce_rx_init(&conn->rx, b->fd, t->proto->answer_len);
 	if (b->result == 0) {
 		conn->evfd.fd = b->fd;
@@ -83,7 +83,7 @@ static void conn_begin_run(void *arg)
 		conn->refused = false;
 		conn->acks_upto = b->g.features & MCE_FEATURE_ACK_UPTO;
 		mce_io_watch(conn->io, &conn->watcher);
-		pthread_mutex_lock(&t->p->lock);
+		mc_mutex_lock(&t->p->lock);
 		/* The fence number has changed since the greeting: the connection is made again. */
 		outdated = conn_is_outdated(t, b->fence);
 		if (!t->p->upstream && !outdated)
@@ -97,12 +97,12 @@ static void conn_begin_run(void *arg)
 		conn->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
 		mce_tcp_wait_add_locked(conn, b->fd);
-		pthread_mutex_unlock(&t->p->lock);
+		mc_mutex_unlock(&t->p->lock);
 		if (outdated)
 			mce_tcp_conn_break(conn);
 	}
-	pthread_mutex_unlock(&conn->rx_lock);
-	pthread_mutex_unlock(&conn->tx_lock);
+	mc_mutex_unlock(&conn->rx_lock);
+	mc_mutex_unlock(&conn->tx_lock);
 }
 
 /* -EAGAIN: the fence number changed meanwhile. */
@@ -113,10 +113,10 @@ static int conn_connect_once(struct mce_tcp_conn *conn, uint64_t deadline)
 	auto_close int fd = -1;
 	int r;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	b.epoch = ++conn->epoch;
 	b.fence = __atomic_load_n(&p->e->fence, __ATOMIC_SEQ_CST);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	r = mc_fault("engine.tcp.connect");
 	if (r < 0)
 		return mc_fail(r, "fault point");
@@ -173,9 +173,9 @@ static int conn_connect_failed(struct mce_tcp_conn *conn, int err)
 	if (err != -ECANCELED)
 		mc_warn("engine", "cannot reach peer: %s peer=%s conn=%u", mc_err_detail(err),
 			t->p->endpoint, conn->idx);
-	pthread_mutex_lock(&t->p->lock);
+	mc_mutex_lock(&t->p->lock);
 	conn->retry_ms = mc_now_ms() + RETRY_MS;
-	pthread_mutex_unlock(&t->p->lock);
+	mc_mutex_unlock(&t->p->lock);
 	return err == -MC_EVERSION ? err : -MC_ETRANSFER;
 }
 
@@ -234,8 +234,8 @@ static void conn_init(struct mce_tcp *t, unsigned i)
 	conn->evfd.ready = mce_tcp_conn_ready;
 	conn->watcher.tick = mce_tcp_conn_tick;
 	conn->watcher.resume = mce_tcp_conn_resume;
-	pthread_mutex_init(&conn->tx_lock, NULL);
-	pthread_mutex_init(&conn->rx_lock, NULL);
+	mc_mutex_init(&conn->tx_lock);
+	mc_mutex_init(&conn->rx_lock);
 	mc_list_init(&conn->fragments);
 	mc_list_init(&conn->txq);
 }
@@ -298,8 +298,8 @@ void mce_tcp_detach(struct mce_peer *p)
 	mce_queue_fail(t, NULL, -ECANCELED);
 	for (unsigned i = 0; i < t->nconns; i++) {
 		mce_rx_done(&t->conns[i].rx);
-		pthread_mutex_destroy(&t->conns[i].tx_lock);
-		pthread_mutex_destroy(&t->conns[i].rx_lock);
+		mc_mutex_destroy(&t->conns[i].tx_lock);
+		mc_mutex_destroy(&t->conns[i].rx_lock);
 	}
 	free(t->fence);
 	free(t->conns);
@@ -337,7 +337,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 
 	x->numa = (int8_t)(req->iovcnt ? mce_mr_numa_node(p->e, (uintptr_t)req->iov[0].iov_base) :
 					  MCE_NUMA_ANY);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (x->status == 0 && mce_tcp_outdated(t, req))
 		x->status = -ESTALE;
 	if (x->status < 0 || x->total == 0) {
@@ -354,7 +354,7 @@ int mce_tcp_submit(struct mce_peer *p, struct mce_req *req)
 		conns_want_locked(t, req->op == MCE_WRITE);
 		status = 1;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	if (status == -EAGAIN)
 		return status;
 	if (status <= 0)

@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "engine/tcp/tcp_server.h"
 #include "tiers/tier.h"
 
@@ -82,12 +83,12 @@ static void reads_ready(void *arg)
 	struct mc_list *pos;
 
 	do {
-		pthread_mutex_lock(&y->lock);
+		mc_mutex_lock(&y->lock);
 		y->posted = false;
 		pos = mc_list_empty(&y->list) ? NULL : y->list.next;
 		if (pos)
 			mc_list_remove(pos);
-		pthread_mutex_unlock(&y->lock);
+		mc_mutex_unlock(&y->lock);
 		if (pos)
 			read_answer(mc_container_of(pos, struct mce_medium_read, node));
 	} while (pos);
@@ -97,7 +98,6 @@ static void reads_ready(void *arg)
 static void read_ready(struct mce_medium_read *r)
 {
 	struct mce_medium_ready *y = mce_serve_medium_ready(r->c);
-	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct mce_io *io = r->c->io;
 
 	MC_LOCKED(&y->lock);
@@ -106,7 +106,7 @@ static void read_ready(struct mce_medium_read *r)
 		return;
 	/* The answer must not be lost, so wait until there is memory. */
 	while (mc_evloop_post(io->loop, reads_ready, y) == -ENOMEM)
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(1);
 	y->posted = true;
 }
 

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "engine/tcp/tcp_client.h"
 
 /* A wait for a greeting checks for the engine's end this often. */
@@ -133,9 +133,9 @@ static int ours_acked_upto(struct mce_tcp_conn *conn, uint64_t seq)
 	if (!conn->acks_upto)
 		return mc_fail(-MC_EPROTO, "response of a kind that was not negotiated");
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	r = mce_tcp_conn_acked_locked(conn, seq, &over);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mce_complete_list(conn->t, &over);
 	return r < 0 ? r : 1;
 }

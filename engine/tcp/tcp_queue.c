@@ -547,9 +547,9 @@ void mce_queue_fail(struct mce_tcp *t, struct mce_tcp_conn *conn, int status)
 	struct mc_list over;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&t->p->lock);
+	mc_mutex_lock(&t->p->lock);
 	mce_queue_fail_locked(t, conn, status, &over);
-	pthread_mutex_unlock(&t->p->lock);
+	mc_mutex_unlock(&t->p->lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_notify(t);
 }
@@ -562,7 +562,7 @@ void mce_tcp_new_fence(struct mce_peer *p)
 	struct mc_list over, *pos, *next;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	/* The owner knows a same-host peer by its TCP connections, so these come first again. */
 	p->introduced = false;
 	mc_list_for_each_safe(pos, next, &t->retry) {
@@ -575,7 +575,7 @@ void mce_tcp_new_fence(struct mce_peer *p)
 		mc_list_for_each_safe(pos, next, &t->queue[i])
 			if (mce_tcp_outdated(t, mce_req_of(pos)))
 				over_add(queue_end_locked(mce_req_of(pos), -ESTALE), &over);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mce_complete_list(t, &over);
 	mce_tcp_wait_notify(t);
 	mce_tcp_conns_renew(t);
@@ -614,18 +614,18 @@ static void cancel_on_conn(struct mce_tcp_conn *conn, struct mce_req *req, int s
 {
 	struct mc_list *pos, *next;
 
-	pthread_mutex_lock(&conn->tx_lock);
-	pthread_mutex_lock(&conn->rx_lock);
-	pthread_mutex_lock(&conn->t->p->lock);
+	mc_mutex_lock(&conn->tx_lock);
+	mc_mutex_lock(&conn->rx_lock);
+	mc_mutex_lock(&conn->t->p->lock);
 	mc_list_for_each_safe(pos, next, &conn->fragments) {
 		struct mce_fragment *frag = mc_container_of(pos, struct mce_fragment, node);
 
 		if (frag->req == req)
 			fragment_cancel_locked(frag, status, over);
 	}
-	pthread_mutex_unlock(&conn->t->p->lock);
-	pthread_mutex_unlock(&conn->rx_lock);
-	pthread_mutex_unlock(&conn->tx_lock);
+	mc_mutex_unlock(&conn->t->p->lock);
+	mc_mutex_unlock(&conn->rx_lock);
+	mc_mutex_unlock(&conn->tx_lock);
 }
 
 void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
@@ -636,7 +636,7 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	bool mine;
 
 	mc_list_init(&over);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	mine = mce_req_at(req) == MCE_AT_TRANSPORT;
 	if (mine) {
 		/* From here on it gets no new fragments, and fragments that lose their connection end. */
@@ -653,7 +653,7 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	}
 	/* After the unlock the answers to its fragments may end the request; our caller keeps it allocated. */
 	mine = mine && mc_list_empty(&over);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	for (unsigned i = 0; mine && i < t->nconns; i++)
 		cancel_on_conn(&t->conns[i], req, status, &over);
 	mce_complete_list(t, &over);

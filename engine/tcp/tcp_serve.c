@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "engine/peers_bytes.h"
 #include "engine/tcp/tcp_server.h"
 

@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "engine/tcp/tcp_server.h"
 
 #define BACKLOG 512
@@ -54,7 +55,7 @@ struct mce_tcp_server {
 	struct mc_list on_io[MCE_IO_MAX];
 	struct mce_medium_ready ready[MCE_IO_MAX];
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list conns;
 	unsigned nconns;
 };
@@ -76,14 +77,14 @@ void mce_serve_conn_unref(struct mce_serve_conn *c)
 {
 	bool last;
 
-	pthread_mutex_lock(&c->s->lock);
+	mc_mutex_lock(&c->s->lock);
 	last = --c->refs == 0;
-	pthread_mutex_unlock(&c->s->lock);
+	mc_mutex_unlock(&c->s->lock);
 	if (!last)
 		return;
 	close(c->evfd.fd);
 	mce_rx_done(&c->rx);
-	pthread_mutex_destroy(&c->lock);
+	mc_mutex_destroy(&c->lock);
 	free(c);
 }
 
@@ -101,10 +102,10 @@ static void conn_close(struct mce_serve_conn *c)
 		shutdown(c->evfd.fd, SHUT_RDWR);
 	mc_list_remove(&c->io_node);
 	mce_serve_done(c);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_remove(&c->node);
 	s->nconns--;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	mc_metric_add(&conns_in, -1);
 	mce_serve_conn_unref(c);
 }
@@ -122,7 +123,7 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 	struct mc_list *pos;
 	int r = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *o = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -145,7 +146,7 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		if (old)
 			old->refs++;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	*ret_old = r == 0 ? old : NULL;
 	return r;
 }
@@ -153,9 +154,9 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 /* After return no request in the socket of @old is carried out. */
 static void conn_fence(struct mce_serve_conn *old)
 {
-	pthread_mutex_lock(&old->lock);
+	mc_mutex_lock(&old->lock);
 	old->fenced = true;
-	pthread_mutex_unlock(&old->lock);
+	mc_mutex_unlock(&old->lock);
 	shutdown(old->evfd.fd, SHUT_RDWR);
 	mce_serve_conn_unref(old);
 }
@@ -245,9 +246,9 @@ static void conn_run(struct mce_serve_conn *c)
 	if (!conn_is_greeted(c))
 		r = conn_greet(c);
 	if (r == 0 && conn_is_greeted(c)) {
-		pthread_mutex_lock(&c->lock);
+		mc_mutex_lock(&c->lock);
 		r = c->fenced ? -ESTALE : mce_serve(c);
-		pthread_mutex_unlock(&c->lock);
+		mc_mutex_unlock(&c->lock);
 	}
 	if (r == -EAGAIN)
 		mce_io_resume_later(c->io, &c->watcher);
@@ -343,9 +344,9 @@ static void conn_yield(void *arg)
 		mc_metric_add(&yielded, 1);
 		conn_close(c);
 	} else {
-		pthread_mutex_lock(&c->s->lock);
+		mc_mutex_lock(&c->s->lock);
 		c->yields = false;
-		pthread_mutex_unlock(&c->s->lock);
+		mc_mutex_unlock(&c->s->lock);
 	}
 	mce_serve_conn_unref(c);
 }
@@ -361,11 +362,11 @@ static int conn_admit(struct mce_tcp_server *s, const struct in6_addr *from)
 	struct mce_serve_conn *yields;
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = mce_idle_admit_locked(&s->conns, s->e->conf.max_peers_in, from, mc_now_ms(), &yields);
 	if (yields)
 		yields->refs++;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (yields)
 		conn_post_yield(yields);
 	return r;
@@ -377,11 +378,11 @@ static void server_free_descriptors(struct mce_tcp_server *s)
 	struct mce_serve_conn *c;
 
 	for (unsigned i = 0; i < YIELD_TOGETHER; i++) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		c = mce_idle_pick_locked(&s->conns, NULL, mc_now_ms());
 		if (c)
 			c->refs++;
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		if (!c)
 			return;
 		conn_post_yield(c);
@@ -422,18 +423,18 @@ static int conn_new(struct listener *from, int fd)
 	mc_list_init(&c->io_node);
 	mc_list_init(&c->watcher.node);
 	mc_list_init(&c->watcher.resume_node);
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_init(&c->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_push_back(&s->conns, &c->node);
 	s->nconns++;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	mc_metric_add(&conns_in, 1);
 	r = mc_evloop_post(c->io->loop, conn_begin, c);
 	if (r < 0) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		mc_list_remove(&c->node);
 		s->nconns--;
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		mc_metric_add(&conns_in, -1);
 		mce_serve_conn_unref(c);
 	}
@@ -490,7 +491,7 @@ static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_non
 	struct mc_list *pos;
 	bool found = false;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -499,7 +500,7 @@ static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_non
 		memcpy(ret_nonce, c->nonce, sizeof(c->nonce));
 		found = true;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return found;
 }
 
@@ -509,7 +510,7 @@ static struct mce_serve_conn *conn_to_fence(struct mce_tcp_server *s, const uint
 	struct mce_serve_conn *found = NULL;
 	struct mc_list *pos;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mc_list_for_each(pos, &s->conns) {
 		struct mce_serve_conn *c = mc_container_of(pos, struct mce_serve_conn, node);
 
@@ -520,7 +521,7 @@ static struct mce_serve_conn *conn_to_fence(struct mce_tcp_server *s, const uint
 			break;
 		}
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return found;
 }
 
@@ -602,9 +603,9 @@ static int tcp_open(struct mce_engine *e)
 	for (unsigned i = 0; i < MCE_IO_MAX; i++) {
 		mc_list_init(&s->on_io[i]);
 		mc_list_init(&s->ready[i].list);
-		pthread_mutex_init(&s->ready[i].lock, NULL);
+		mc_mutex_init(&s->ready[i].lock);
 	}
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->watcher.tick = server_tick;
 	return mc_evloop_post(e->io[0].loop, server_begin, s);
 }
@@ -705,7 +706,7 @@ static void tcp_close(struct mce_engine *e)
 		conn_close(mc_list_first(&s->conns, struct mce_serve_conn, node));
 	listener_close(&s->ours);
 	listener_close(&s->upstream);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 

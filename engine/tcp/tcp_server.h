@@ -6,6 +6,8 @@
 
 #include <netinet/in.h>
 
+#include "common/sys/lock.h"
+
 #include "engine/engine_i.h"
 #include "engine/gpu/gpu_i.h"
 #include "engine/tcp/tcp_rx.h"
@@ -43,7 +45,7 @@ struct mce_serve_conn {
 	uint8_t nonce[16];	/* of the peer's engine */
 	uint64_t fence;		/* the number that it greeted with */
 	/* held by the I/O thread while it carries out requests, and by the thread that fences the connection */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	bool fenced;
 	uint64_t idle_ms;	/* atomic: since when it has neither work nor traffic, 0: it has */
 	/* owned by the loop */
@@ -156,7 +158,7 @@ int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, u
 void mce_medium_read_end(struct mce_medium_read *r);
 /* Of each I/O thread: READs that their media have delivered. */
 struct mce_medium_ready {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list list;
 	bool posted;
 };

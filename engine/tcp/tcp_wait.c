@@ -15,14 +15,14 @@
 #include <config.h>
 
 #include <errno.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "engine/tcp/tcp_client.h"
 
 /* With more bytes in flight, several I/O threads in parallel are faster. */
@@ -49,8 +49,8 @@ static bool wait_is_little(struct mce_tcp *t)
 static void wait_for_receivers(struct mce_tcp *t)
 {
 	for (unsigned i = 0; i < t->nconns; i++) {
-		pthread_mutex_lock(&t->conns[i].rx_lock);
-		pthread_mutex_unlock(&t->conns[i].rx_lock);
+		mc_mutex_lock(&t->conns[i].rx_lock);
+		mc_mutex_unlock(&t->conns[i].rx_lock);
 	}
 }
 
@@ -162,7 +162,7 @@ static void wait_poll(struct mce_tcp *t, const struct mce_batch *b, uint64_t unt
 {
 	while (!mce_batch_done(b) && mc_now_ns() < until) {
 		wait_take(t, until, 0);
-		sched_yield();
+		mc_thread_yield();
 	}
 }
 

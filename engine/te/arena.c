@@ -225,10 +225,10 @@ static int arena_add(struct mce_te *te, uint64_t whole, int node, struct mce_te_
 		arena_free(a);
 		return r;
 	}
-	pthread_mutex_lock(&te->arena_lock);
+	mc_mutex_lock(&te->arena_lock);
 	a->next = te->arenas;
 	te->arenas = a;
-	pthread_mutex_unlock(&te->arena_lock);
+	mc_mutex_unlock(&te->arena_lock);
 	*ret = a;
 	return 0;
 }
@@ -323,5 +323,5 @@ void mce_te_arenas_done(struct mce_te *te)
 		te->arenas = a->next;
 		arena_free(a);
 	}
-	pthread_mutex_destroy(&te->arena_lock);
+	mc_mutex_destroy(&te->arena_lock);
 }

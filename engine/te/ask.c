@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/fault.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 /* Requests of one batch that run at the same time. */
 #define PARALLEL_MAX 16u
@@ -84,7 +84,7 @@ static void *ask_main(void *arg)
 
 void mce_te_asks_run(struct mce_te_asks *a)
 {
-	pthread_t helper[PARALLEL_MAX - 1];
+	struct mc_thread helper[PARALLEL_MAX - 1];
 	unsigned helpers = 0;
 
 	/* If threads cannot be started, the requests only take longer. */
@@ -93,7 +93,7 @@ void mce_te_asks_run(struct mce_te_asks *a)
 		helpers++;
 	(void)ask_main(a);
 	while (helpers > 0)
-		pthread_join(helper[--helpers], NULL);
+		mc_thread_join(helper[--helpers]);
 }
 
 int mce_te_asks_view(const struct mce_te_asks *a, segment_id_t segment, struct mce_te_view **ret)

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,11 +16,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
 #include "common/hash.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define INDEX_BITS 20
 #define GENERATION_MASK ((1ull << (63 - INDEX_BITS)) - 1)
@@ -35,7 +34,7 @@ _Static_assert(MCE_TE_CHUNKS * MCE_TE_CHUNK == 1u << INDEX_BITS, "an id has bits
 
 static void slot_init(struct mce_te *te, struct mce_te_batch *b, uint32_t index)
 {
-	pthread_mutex_init(&b->lock, NULL);
+	mc_mutex_init(&b->lock);
 	(void)mc_cond_init(&b->change);
 	b->te = te;
 	b->index = index;
@@ -85,20 +84,20 @@ static int slot_take(struct mce_te *te, struct mce_te_batch **ret)
 {
 	int r = 0;
 
-	pthread_mutex_lock(&te->slot_lock);
+	mc_mutex_lock(&te->slot_lock);
 	if (te->nfree == 0)
 		r = chunk_add_locked(te);
 	if (r == 0)
 		*ret = slot_at(te, te->free_slot[--te->nfree]);
-	pthread_mutex_unlock(&te->slot_lock);
+	mc_mutex_unlock(&te->slot_lock);
 	return r;
 }
 
 static void slot_give(struct mce_te *te, struct mce_te_batch *b)
 {
-	pthread_mutex_lock(&te->slot_lock);
+	mc_mutex_lock(&te->slot_lock);
 	te->free_slot[te->nfree++] = b->index;
-	pthread_mutex_unlock(&te->slot_lock);
+	mc_mutex_unlock(&te->slot_lock);
 }
 
 struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id)
@@ -110,16 +109,16 @@ struct mce_te_batch *mce_te_batch_lock(struct mce_te *te, batch_id_t id)
 	b = id && id != INVALID_BATCH ? slot_at(te, (uint32_t)(id & ((1u << INDEX_BITS) - 1))) : NULL;
 	if (!b)
 		return NULL;
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	if (b->id == id)
 		return b;
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	return NULL;
 }
 
 void mce_te_batch_unlock(struct mce_te_batch *b)
 {
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 }
 
 static int no_batch(void)
@@ -169,7 +168,7 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
 	r = slot_take(te, &b);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	r = tasks_alloc(b, capacity);
 	if (r == 0) {
 		b->generation = b->generation % GENERATION_MASK + 1;
@@ -181,7 +180,7 @@ int mce_te_batch_new(struct mce_te *te, size_t capacity, batch_id_t *ret)
 		b->group.arg = b;
 		*ret = b->id;
 	}
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	if (r < 0)
 		slot_give(te, b);
 	return r;
@@ -207,7 +206,7 @@ int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
 	unsigned i;
 	int r = 0;
 
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	for (i = 0; i < b->nviews && b->views[i] != v; i++)
 		;
 	if (i == b->nviews && i == b->views_cap)
@@ -216,7 +215,7 @@ int mce_te_batch_keep(struct mce_te_batch *b, struct mce_te_view *v)
 		b->views[b->nviews++] = v;
 		v = NULL;
 	}
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	/* Already in the list: the batch has a reference.  Without memory: the caller must not use the view. */
 	mce_te_view_unref(v);
 	return r;
@@ -236,15 +235,10 @@ int mce_te_batch_stopped(const struct mce_te_batch *b)
 
 static void wait_change_locked(struct mce_te_batch *b, uint64_t deadline)
 {
-	struct timespec until;
-
-	if (deadline == MC_NEVER) {
-		pthread_cond_wait(&b->change, &b->lock);
-		return;
-	}
-	until.tv_sec = (time_t)(deadline / MC_NS_PER_SEC);
-	until.tv_nsec = (long)(deadline % MC_NS_PER_SEC);
-	pthread_cond_timedwait(&b->change, &b->lock, &until);
+	if (deadline == MC_NEVER)
+		mc_cond_wait(&b->change, &b->lock);
+	else
+		(void)mc_cond_wait_until(&b->change, &b->lock, deadline);
 }
 
 /* Views taken out of a batch, to be released without its lock. */
@@ -344,12 +338,12 @@ void mce_te_batches_stop(struct mce_te *te)
 	for (uint32_t i = 0; i < te->nslots; i++) {
 		struct mce_te_batch *b = slot_at(te, i);
 
-		pthread_mutex_lock(&b->lock);
+		mc_mutex_lock(&b->lock);
 		if (b->busy)
 			mce_te_batch_stop_locked(b, -ECANCELED);
 		while (b->busy)
 			wait_change_locked(b, MC_NEVER);
-		pthread_mutex_unlock(&b->lock);
+		mc_mutex_unlock(&b->lock);
 	}
 }
 
@@ -370,13 +364,13 @@ void mce_te_batches_free(struct mce_te *te)
 	for (uint32_t i = 0; i < te->nslots; i++) {
 		struct mce_te_batch *b = slot_at(te, i);
 
-		pthread_cond_destroy(&b->change);
-		pthread_mutex_destroy(&b->lock);
+		mc_cond_destroy(&b->change);
+		mc_mutex_destroy(&b->lock);
 	}
 	for (uint32_t i = 0; i * MCE_TE_CHUNK < te->nslots; i++)
 		free(te->chunk[i]);
 	free(te->free_slot);
-	pthread_mutex_destroy(&te->slot_lock);
+	mc_mutex_destroy(&te->slot_lock);
 }
 
 /* ---- states ------------------------------------------------------------------------------------ */
@@ -402,7 +396,7 @@ void mce_te_batch_settle_locked(struct mce_te_batch *b)
 		mce_te_deadline_set(b, MC_NEVER);
 	}
 	eventfd_signal_locked(b);
-	pthread_cond_broadcast(&b->change);
+	mc_cond_broadcast(&b->change);
 }
 
 /* A failure is final when all tasks of the batch are: until then the task may be retried.  Tasks that
@@ -433,13 +427,13 @@ static void poll_task(struct mce_te_batch *b, size_t task)
 	if (b->finishing || b->submitters || mce_req_status(&b->reqs[task]) != -EINPROGRESS)
 		return;
 	b->pollers++;
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	mce_req_poll(&b->reqs[task]);
 	if (mce_req_status(&b->reqs[task]) == -EINPROGRESS)
-		sched_yield();
-	pthread_mutex_lock(&b->lock);
+		mc_thread_yield();
+	mc_mutex_lock(&b->lock);
 	if (--b->pollers == 0)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 }
 
 int mce_te_task_status(struct mce_te *te, batch_id_t id, size_t task, struct transfer_status *ret)
@@ -559,11 +553,11 @@ static void lead_locked(struct mce_te_batch *b, uint64_t deadline)
 	if (!b->busy || b->finishing || b->submitters || n > UINT_MAX)
 		return;
 	b->pollers++;
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	mce_batch_lead(&b->group, b->reqs, (unsigned)n, until);
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	if (--b->pollers == 0)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 }
 
 int mce_te_wait(struct mce_te *te, batch_id_t id, int64_t timeout_ms)
@@ -585,7 +579,7 @@ int mce_te_wait(struct mce_te *te, batch_id_t id, int64_t timeout_ms)
 			wait_change_locked(b, deadline);
 	}
 	if (--b->users == 0)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 	mce_te_batch_unlock(b);
 	return r;
 }
@@ -603,7 +597,7 @@ int mce_te_cancel(struct mce_te *te, batch_id_t id)
 	while (b->busy)
 		wait_change_locked(b, MC_NEVER);
 	if (--b->users == 0)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 	mce_te_batch_unlock(b);
 	return 0;
 }
@@ -652,16 +646,16 @@ static void range_wait(struct mce_te_batch *b, uint64_t addr, uint64_t len, uint
 		pause = pause * 2 < CHECK_MAX_NS ? pause * 2 : CHECK_MAX_NS;
 	} while (range_used_locked(b, addr, len));
 	if (--b->users == 0)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 }
 
 void mce_te_batches_wait_range(struct mce_te *te, uint64_t addr, uint64_t len, uint64_t deadline)
 {
 	uint32_t n;
 
-	pthread_mutex_lock(&te->slot_lock);
+	mc_mutex_lock(&te->slot_lock);
 	n = te->nslots;
-	pthread_mutex_unlock(&te->slot_lock);
+	mc_mutex_unlock(&te->slot_lock);
 	for (uint32_t i = 0; i < n; i++)
 		range_wait(slot_at(te, i), addr, len, deadline);
 }

@@ -13,11 +13,11 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 /* ---- retry ------------------------------------------------------------------------------------- */
 
@@ -163,9 +163,9 @@ void mce_te_batch_ended(void *arg)
 	struct mce_te_batch *b = arg;
 	int r;
 
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	r = finish_locked(b);
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	if (r < 0)
 		mc_warn("engine", "a notification is lost, cannot start a worker thread: %s", mc_strerror(r));
 }
@@ -179,16 +179,16 @@ static void finish_batch(struct mce_te_batch *b)
 	int stop = 0;
 	size_t n;
 
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	while (b->pollers)
-		pthread_cond_wait(&b->change, &b->lock);
+		mc_cond_wait(&b->change, &b->lock);
 	n = b->n;
 	again = b->group.failed && !mce_te_stopping(b->te);
 	mce_batch_hold(&b->group);
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	again = again && retry_run(b, n);
 	MC_FAULT_POINT("te.finish.tell");
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	/* The cursor may already be past the retried tasks. */
 	if (again)
 		b->cursor = 0;
@@ -201,10 +201,10 @@ static void finish_batch(struct mce_te_batch *b)
 		name = TAKE_PTR(b->notify_name);
 		msg = TAKE_PTR(b->notify_msg);
 	}
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	if (send && finish_notify(b, segment, name, msg) < 0)
 		stop = mce_te_batch_stopped(b);
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	/* The next notification may have been set meanwhile; a stopped batch keeps its flag for the
 	 * stop status. */
 	if (over && !stop && !b->notify_name)
@@ -215,7 +215,7 @@ static void finish_batch(struct mce_te_batch *b)
 	/* Requests submitted by the retry do not have the stop status. */
 	if (b->stop_status)
 		mce_te_batch_stop_locked(b, b->stop_status);
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	mce_batch_release(&b->group);
 }
 
@@ -229,7 +229,7 @@ static struct mce_te_batch *queue_take(struct mce_te_queue *queue)
 	MC_LOCKED(&w->lock);
 	while (mc_list_empty(&queue->list) && !w->stopping) {
 		queue->idle++;
-		pthread_cond_wait(&queue->added, &w->lock);
+		mc_cond_wait(&queue->added, &w->lock);
 		queue->idle--;
 	}
 	if (!mc_list_empty(&queue->list)) {
@@ -279,7 +279,7 @@ static int queue_add(struct mce_te_queue *queue, struct mce_te_batch *b)
 			return r;
 	}
 	mc_list_push_back(&queue->list, &b->work_node);
-	pthread_cond_signal(&queue->added);
+	mc_cond_signal(&queue->added);
 	return 0;
 }
 
@@ -312,16 +312,16 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status)
 	n = b->n;
 	b->pollers++;
 	b->stoppers++;
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	MC_FAULT_POINT("te.finish.stop");
 	for (size_t i = 0; i < n; i++)
 		if (mce_req_status(&b->reqs[i]) == -EINPROGRESS)
 			mce_peer_cancel(b->reqs[i].peer, &b->reqs[i], status);
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	b->stoppers--;
 	b->pollers--;
 	if (!b->pollers || !b->stoppers)
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 	/* All requests had ended, and no completion will finish the batch. */
 	if (unqueued)
 		(void)finish_locked(b);
@@ -351,13 +351,10 @@ static struct mce_te_batch *timer_take_late(struct mce_te_work *w, uint64_t now,
 
 static void timer_sleep(struct mce_te_work *w, uint64_t until)
 {
-	struct timespec ts = { .tv_sec = (time_t)(until / MC_NS_PER_SEC),
-			       .tv_nsec = (long)(until % MC_NS_PER_SEC) };
-
 	if (until == MC_NEVER)
-		pthread_cond_wait(&w->timer_changed, &w->lock);
+		mc_cond_wait(&w->timer_changed, &w->lock);
 	else
-		pthread_cond_timedwait(&w->timer_changed, &w->lock, &ts);
+		(void)mc_cond_wait_until(&w->timer_changed, &w->lock, until);
 }
 
 /* Check again: the batch may have ended meanwhile, or another batch may use the slot. */
@@ -375,18 +372,18 @@ static void *timer_main(void *arg)
 	struct mce_te_batch *b;
 	uint64_t next;
 
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	while (!w->stopping) {
 		b = timer_take_late(w, mc_now_ns(), &next);
 		if (b) {
-			pthread_mutex_unlock(&w->lock);
+			mc_mutex_unlock(&w->lock);
 			timer_stop_late(b);
-			pthread_mutex_lock(&w->lock);
+			mc_mutex_lock(&w->lock);
 		} else {
 			timer_sleep(w, next);
 		}
 	}
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return NULL;
 }
 
@@ -409,18 +406,18 @@ static void *refresh_main(void *arg)
 	struct mce_te_work *w = &te->work;
 	uint64_t every = te->env.refresh_ms * MC_NS_PER_MS, next = mc_now_ns() + every;
 
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	while (!w->stopping) {
 		if (mc_now_ns() < next) {
 			timer_sleep(w, next);
 			continue;
 		}
-		pthread_mutex_unlock(&w->lock);
+		mc_mutex_unlock(&w->lock);
 		(void)mce_te_sync(te);
 		next = mc_now_ns() + every;
-		pthread_mutex_lock(&w->lock);
+		mc_mutex_lock(&w->lock);
 	}
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return NULL;
 }
 
@@ -445,7 +442,7 @@ int mce_te_timer_add(struct mce_te_batch *b)
 		return r;
 	mc_list_remove(&b->timer_node);
 	mc_list_push_back(&w->timed, &b->timer_node);
-	pthread_cond_broadcast(&w->timer_changed);
+	mc_cond_broadcast(&w->timer_changed);
 	return 0;
 }
 
@@ -461,7 +458,7 @@ static void queue_init(struct mce_te *te, struct mce_te_queue *queue)
 {
 	queue->te = te;
 	mc_list_init(&queue->list);
-	pthread_cond_init(&queue->added, NULL);
+	mc_cond_init(&queue->added);
 }
 
 void mce_te_work_init(struct mce_te *te)
@@ -472,7 +469,7 @@ void mce_te_work_init(struct mce_te *te)
 	queue_init(te, &w->notify);
 	mc_list_init(&w->timed);
 	w->last = MC_NEVER;
-	pthread_mutex_init(&w->lock, NULL);
+	mc_mutex_init(&w->lock);
 	(void)mc_cond_init(&w->timer_changed);
 }
 
@@ -491,7 +488,7 @@ uint64_t mce_te_ask_by(const struct mce_te *te)
 static void queue_join(struct mce_te_queue *queue)
 {
 	while (queue->workers > 0)
-		pthread_join(queue->worker[--queue->workers], NULL);
+		mc_thread_join(queue->worker[--queue->workers]);
 }
 
 void mce_te_work_stop(struct mce_te *te)
@@ -499,25 +496,25 @@ void mce_te_work_stop(struct mce_te *te)
 	struct mce_te_work *w = &te->work;
 
 	__atomic_store_n(&w->last, mc_deadline_ms(MCE_TE_ASK_MS), __ATOMIC_RELAXED);
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	w->stopping = true;
-	pthread_cond_broadcast(&w->retry.added);
-	pthread_cond_broadcast(&w->notify.added);
-	pthread_cond_broadcast(&w->timer_changed);
-	pthread_mutex_unlock(&w->lock);
+	mc_cond_broadcast(&w->retry.added);
+	mc_cond_broadcast(&w->notify.added);
+	mc_cond_broadcast(&w->timer_changed);
+	mc_mutex_unlock(&w->lock);
 	queue_join(&w->retry);
 	queue_join(&w->notify);
 	if (w->timer_runs)
-		pthread_join(w->timer, NULL);
+		mc_thread_join(w->timer);
 	if (w->refresher_runs)
-		pthread_join(w->refresher, NULL);
+		mc_thread_join(w->refresher);
 	w->timer_runs = w->refresher_runs = false;
 }
 
 void mce_te_work_done(struct mce_te_work *w)
 {
-	pthread_cond_destroy(&w->retry.added);
-	pthread_cond_destroy(&w->notify.added);
-	pthread_cond_destroy(&w->timer_changed);
-	pthread_mutex_destroy(&w->lock);
+	mc_cond_destroy(&w->retry.added);
+	mc_cond_destroy(&w->notify.added);
+	mc_cond_destroy(&w->timer_changed);
+	mc_mutex_destroy(&w->lock);
 }

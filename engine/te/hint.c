@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define NICS_MAX 16u
 /* Names that were logged; more are not. */
@@ -24,7 +24,7 @@ static const struct {
 
 static bool hint_is_new(const char *name)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct mc_mutex lock = MC_MUTEX_INIT;
 	static char said[SAID_MAX][SAID_BYTES];
 	static unsigned n;
 

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 #include "engine/topo/topo.h"
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
@@ -126,9 +126,9 @@ static json_t *peers_json(struct mce_te *te)
 {
 	struct peer_list g = { .te = te, .list = json_array(), .pairs = all_pairs_json(te) };
 
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	mce_peers_each(te->engine, peer_json, &g);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	json_decref(g.pairs);
 	return g.list;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/gpu/gpu.h"
@@ -180,13 +180,13 @@ int mce_te_publish_rdma(struct mce_te *te, bool rdma)
 {
 	bool changed;
 
-	pthread_mutex_lock(&te->mem_lock);
+	mc_mutex_lock(&te->mem_lock);
 	changed = rdma != te->rdma && mce_engine_has_rdma(te->engine);
 	if (changed) {
 		te->rdma = rdma;
 		mem_changed_locked(te);
 	}
-	pthread_mutex_unlock(&te->mem_lock);
+	mc_mutex_unlock(&te->mem_lock);
 	return changed ? mce_te_mem_publish(te, false) : 0;
 }
 
@@ -234,7 +234,7 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 	if (!m.location)
 		return -ENOMEM;
 	with_nics.nics = mce_te_location_nics(te, m.location);
-	pthread_mutex_lock(&te->mem_lock);
+	mc_mutex_lock(&te->mem_lock);
 	r = mce_mr_register(te->engine, &with_nics, &m.mr);
 	/* The number of pieces depends on how the NICs have registered it. */
 	if (r == 0)
@@ -244,7 +244,7 @@ int mce_te_mem_add(struct mce_te *te, const struct mce_mr_attr *attr, const char
 		te->npieces += mem_pieces(te, &m);
 		mem_changed_locked(te);
 	}
-	pthread_mutex_unlock(&te->mem_lock);
+	mc_mutex_unlock(&te->mem_lock);
 	if (r < 0) {
 		mce_mr_unregister(m.mr);
 		free(m.location);
@@ -263,11 +263,11 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len)
 	r = mc_fork_check(te->fork_depth);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&te->mem_lock);
+	mc_mutex_lock(&te->mem_lock);
 	for (i = 0; i < te->nmem && te->mem[i].addr != addr; i++)
 		;
 	if (i == te->nmem) {
-		pthread_mutex_unlock(&te->mem_lock);
+		mc_mutex_unlock(&te->mem_lock);
 		return mc_fail(-ENOENT, "no memory is registered at 0x%llx", (unsigned long long)addr);
 	}
 	m = te->mem[i];
@@ -275,7 +275,7 @@ int mce_te_mem_remove(struct mce_te *te, uint64_t addr, uint64_t *ret_len)
 	te->nmem--;
 	te->npieces -= mem_pieces(te, &m);
 	mem_changed_locked(te);
-	pthread_mutex_unlock(&te->mem_lock);
+	mc_mutex_unlock(&te->mem_lock);
 	mce_te_own_view_drop(te);
 	mce_mr_unregister(m.mr);
 	free(m.location);
@@ -295,7 +295,7 @@ void mce_te_mem_done(struct mce_te *te)
 	te->mem = NULL;
 	te->text = NULL;
 	te->nmem = 0;
-	pthread_mutex_destroy(&te->mem_lock);
+	mc_mutex_destroy(&te->mem_lock);
 }
 
 /* ---- public ------------------------------------------------------------------------------------ */

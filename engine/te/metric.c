@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "common/env.h"
 #include "engine/te/te_i.h"
 
@@ -23,7 +23,7 @@ struct mce_te_metric {
 	struct mce_te *te;
 	uint64_t every_ms;
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	struct mc_hist batches;		/* times in ns; several threads add */
 	/* used only by the thread */
 	struct mc_hist last;		/* state at the last line */

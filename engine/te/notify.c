@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 
 /* ---- inbox ------------------------------------------------------------------------------------- */
 
@@ -82,7 +82,7 @@ void mce_te_inbox_free(notify_msg_t *item, int n)
 void mce_te_inbox_done(struct mce_te_inbox *in)
 {
 	mce_te_inbox_free(in->item, (int)in->n);
-	pthread_mutex_destroy(&in->lock);
+	mc_mutex_destroy(&in->lock);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------- */

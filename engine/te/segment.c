@@ -13,9 +13,9 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 
 #define SEGMENTS_MAX (1u << 20)
 /* A segment counts as silent if a request to it fails after at least this time. */
@@ -228,10 +228,10 @@ void mce_te_own_view_drop(struct mce_te *te)
 {
 	struct mce_te_view *old;
 
-	pthread_rwlock_wrlock(&te->seg_lock);
+	mc_rwlock_wrlock(&te->seg_lock);
 	old = te->own;
 	te->own = NULL;
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	mce_te_view_unref(old);
 }
 
@@ -259,11 +259,11 @@ static int own_view_make(struct mce_te *te, struct mce_te_view **ret)
 		v->first = v->buf[0];
 	qsort(v->buf, v->n, sizeof(v->buf[0]), buf_by_addr);
 	/* Still with mem_lock, so that a later change of the memory finds and drops this view. */
-	pthread_rwlock_wrlock(&te->seg_lock);
+	mc_rwlock_wrlock(&te->seg_lock);
 	if (te->own)
 		mce_te_view_unref(te->own);
 	te->own = view_ref(v);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	*ret = v;
 	return 0;
 }
@@ -272,10 +272,10 @@ static int own_view_get(struct mce_te *te, struct mce_te_view **ret)
 {
 	struct mce_te_view *v = NULL;
 
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	if (te->own)
 		v = view_ref(te->own);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	if (!v)
 		return own_view_make(te, ret);
 	*ret = v;
@@ -296,10 +296,10 @@ static struct mce_te_segment *segment_by_id(struct mce_te *te, segment_id_t id)
 {
 	struct mce_te_segment *s = NULL;
 
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	if (id > 0 && (unsigned)id <= te->nsegments)
 		s = te->segment[id - 1];
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	return s;
 }
 
@@ -308,7 +308,7 @@ static void segment_free(struct mce_te_segment *s)
 	if (!s)
 		return;
 	mce_te_view_unref(s->view);
-	pthread_mutex_destroy(&s->reload_lock);
+	mc_mutex_destroy(&s->reload_lock);
 	free(s->name);
 	free(s);
 }
@@ -344,9 +344,9 @@ static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *
 		mce_te_view_unref(v);
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&s->reload_lock, NULL);
+	mc_mutex_init(&s->reload_lock);
 	s->view = v;
-	pthread_rwlock_wrlock(&te->seg_lock);
+	mc_rwlock_wrlock(&te->seg_lock);
 	other = segment_find_locked(te, name);
 	if (!other)
 		r = segment_add_locked(te, s);
@@ -354,7 +354,7 @@ static int segment_add(struct mce_te *te, const char *name, struct mce_te_view *
 		*ret = s->id;
 	else if (other)
 		*ret = other->id;
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	if (other || r < 0)
 		segment_free(s);
 	return r;
@@ -386,20 +386,20 @@ static int segment_reload_locked(struct mce_te *te, struct mce_te_segment *s, co
 	bool replaced;
 	int r;
 
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	replaced = known && s->view != known;
 	if (replaced)
 		*ret = view_ref(s->view);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	if (replaced)
 		return 0;
 	r = segment_fetch_locked(te, s, deadline, patient, &v);
 	if (r < 0)
 		return r;
-	pthread_rwlock_wrlock(&te->seg_lock);
+	mc_rwlock_wrlock(&te->seg_lock);
 	old = s->view;
 	s->view = view_ref(v);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	mce_te_view_unref(old);
 	*ret = v;
 	return 0;
@@ -408,9 +408,8 @@ static int segment_reload_locked(struct mce_te *te, struct mce_te_segment *s, co
 static int segment_refetch(struct mce_te *te, segment_id_t id, const struct mce_te_view *known, uint64_t deadline,
 			   bool patient, struct mce_te_view **ret)
 {
-	uint64_t latest = mce_te_ask_by(te), now = mc_now_ns(), left_ns;
+	uint64_t latest = mce_te_ask_by(te);
 	struct mce_te_segment *s;
-	struct timespec until;
 	int r;
 
 	if (id == LOCAL_SEGMENT)
@@ -420,18 +419,11 @@ static int segment_refetch(struct mce_te *te, segment_id_t id, const struct mce_
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
 	if (deadline > latest)
 		deadline = latest;
-	/* The thread with the lock may wait for a silent peer, but only up to its own deadline; so a
-	 * change of the real-time clock does little harm here. */
-	clock_gettime(CLOCK_REALTIME, &until);
-	left_ns = deadline > now ? deadline - now : 0;
-	left_ns += (uint64_t)until.tv_nsec;
-	until.tv_sec += (time_t)(left_ns / MC_NS_PER_SEC);
-	until.tv_nsec = (long)(left_ns % MC_NS_PER_SEC);
-	r = pthread_mutex_timedlock(&s->reload_lock, &until);
-	if (r)
-		return mc_fail(-r, "another thread is still fetching the descriptor of segment %s", s->name);
+	r = mc_mutex_lock_until(&s->reload_lock, deadline);
+	if (r < 0)
+		return mc_fail(r, "another thread is still fetching the descriptor of segment %s", s->name);
 	r = segment_reload_locked(te, s, known, deadline, patient, ret);
-	pthread_mutex_unlock(&s->reload_lock);
+	mc_mutex_unlock(&s->reload_lock);
 	return r;
 }
 
@@ -446,9 +438,9 @@ int mce_te_view_get(struct mce_te *te, segment_id_t id, uint64_t deadline, struc
 	s = segment_by_id(te, id);
 	if (!s)
 		return mc_fail(-ENOENT, "no segment has the id %d", id);
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	*ret = view_ref(s->view);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	return 0;
 }
 
@@ -496,7 +488,7 @@ void mce_te_segments_done(struct mce_te *te)
 	free(te->segment);
 	mce_te_view_unref(te->own);
 	te->own = NULL;
-	pthread_rwlock_destroy(&te->seg_lock);
+	mc_rwlock_destroy(&te->seg_lock);
 }
 
 /* ---- public ------------------------------------------------------------------------------------ */
@@ -516,9 +508,9 @@ int mce_te_open_segment(struct mce_te *te, const char *name, unsigned flags, seg
 		*ret = LOCAL_SEGMENT;
 		return 0;
 	}
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	s = segment_find_locked(te, name);
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	if (!s) {
 		r = segment_fetch(te, name, mce_te_ask_by(te), &v);
 		return r < 0 ? r : segment_add(te, name, v, ret);
@@ -569,9 +561,9 @@ int mce_te_sync(struct mce_te *te)
 	r = mc_fork_check(te->fork_depth);
 	if (r < 0)
 		return r;
-	pthread_rwlock_rdlock(&te->seg_lock);
+	mc_rwlock_rdlock(&te->seg_lock);
 	n = te->nsegments;
-	pthread_rwlock_unlock(&te->seg_lock);
+	mc_rwlock_unlock(&te->seg_lock);
 	for (unsigned i = 1; i <= n; i++) {
 		if (mce_te_stopping(te))
 			return mc_fail(-ECANCELED, "the engine is being closed");

@@ -17,9 +17,9 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/process/fork.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
-static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mc_mutex live_lock = MC_MUTEX_INIT;
 static struct mc_list live = { &live, &live };
 static bool hooked;
 /* Process that installed the hooks.  Not mc_fork_depth: a child can receive a signal before that is increased. */
@@ -66,7 +66,7 @@ static void *signal_main(void *arg)
 	unsigned char sig;
 	ssize_t n;
 
-	pthread_detach(pthread_self());
+	mc_thread_detach(mc_thread_self());
 	while ((n = read(wake[0], &sig, 1)) != 0) {
 		if (n < 0 && errno != EINTR)
 			break;
@@ -110,7 +110,7 @@ static void unhook_locked(void)
 static int hook_locked(void)
 {
 	static bool at_exit;
-	pthread_t thread;
+	struct mc_thread thread;
 	int r;
 
 	if (hooked && hooked_by != getpid())

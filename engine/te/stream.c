@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"
 #include "common/log.h"
 #include "common/process/fork.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 /* How long a close waits for streams. */
 #define STOP_MS 30000
@@ -58,12 +58,12 @@ static void *streams_main(void *arg)
 	MC_LOCKED(&w->lock);
 	for (;;) {
 		while (mc_list_empty(&w->queue) && !w->closing)
-			pthread_cond_wait(&w->change, &w->lock);
+			mc_cond_wait(&w->change, &w->lock);
 		if (mc_list_empty(&w->queue))
 			return NULL;
 		s = mc_list_first(&w->queue, struct streamed, node);
 		mc_list_remove(&s->node);
-		pthread_mutex_unlock(&w->lock);
+		mc_mutex_unlock(&w->lock);
 		r = streamed_run(s);
 		if (r < 0) {
 			/* As in upstream: the work that follows on the stream would use wrong bytes. */
@@ -71,9 +71,9 @@ static void *streams_main(void *arg)
 			       mc_err_detail(r));
 			_exit(1);
 		}
-		pthread_mutex_lock(&w->lock);
+		mc_mutex_lock(&w->lock);
 		s->done = true;
-		pthread_cond_broadcast(&w->change);
+		mc_cond_broadcast(&w->change);
 	}
 }
 
@@ -83,14 +83,14 @@ static void stream_is_there(void *arg)
 	struct streamed *s = arg;
 	struct mce_te_streams *w = &s->te->streams;
 
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	mc_list_push_back(&w->queue, &s->node);
-	pthread_cond_broadcast(&w->change);
+	mc_cond_broadcast(&w->change);
 	while (!s->done)
-		pthread_cond_wait(&w->change, &w->lock);
+		mc_cond_wait(&w->change, &w->lock);
 	w->pending--;
-	pthread_cond_broadcast(&w->change);
-	pthread_mutex_unlock(&w->lock);
+	mc_cond_broadcast(&w->change);
+	mc_mutex_unlock(&w->lock);
 	free(s);
 }
 
@@ -112,7 +112,7 @@ static void streams_forget(struct mce_te_streams *w)
 {
 	MC_LOCKED(&w->lock);
 	w->pending--;
-	pthread_cond_broadcast(&w->change);
+	mc_cond_broadcast(&w->change);
 }
 
 int mce_te_submit_on_stream(struct mce_te *te, uintptr_t stream, const struct transfer_request *reqs, size_t n)
@@ -165,7 +165,7 @@ int mce_te_gpu_memcpy(void *dst, const void *src, size_t n)
 
 void mce_te_streams_init(struct mce_te_streams *w)
 {
-	pthread_mutex_init(&w->lock, NULL);
+	mc_mutex_init(&w->lock);
 	(void)mc_cond_init(&w->change);
 	mc_list_init(&w->queue);
 }
@@ -175,27 +175,27 @@ bool mce_te_streams_stop(struct mce_te_streams *w)
 	uint64_t deadline = mc_deadline_ms(STOP_MS);
 	bool started;
 
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	/* Streams will still get to the queued transfers; but not after an error of the GPU. */
 	while (w->pending && mc_now_ns() < deadline)
 		(void)mc_cond_wait_until(&w->change, &w->lock, deadline);
 	if (w->pending) {
 		mc_err("engine", "a stream of a GPU does not get to its transfers, the engine is not freed "
 		       "transfers=%u", w->pending);
-		pthread_mutex_unlock(&w->lock);
+		mc_mutex_unlock(&w->lock);
 		return false;
 	}
 	w->closing = true;
 	started = w->started;
-	pthread_cond_broadcast(&w->change);
-	pthread_mutex_unlock(&w->lock);
+	mc_cond_broadcast(&w->change);
+	mc_mutex_unlock(&w->lock);
 	if (started)
-		pthread_join(w->thread, NULL);
+		mc_thread_join(w->thread);
 	return true;
 }
 
 void mce_te_streams_done(struct mce_te_streams *w)
 {
-	pthread_cond_destroy(&w->change);
-	pthread_mutex_destroy(&w->lock);
+	mc_cond_destroy(&w->change);
+	mc_mutex_destroy(&w->lock);
 }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/sys/clock.h"
 
 /* ---- resolving --------------------------------------------------------------------------------- */
 
@@ -323,13 +323,13 @@ static void submit_begin_locked(struct mce_te_batch *b, size_t first)
 
 static void submit_end(struct mce_te_batch *b)
 {
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	if (--b->submitters == 0) {
-		pthread_cond_broadcast(&b->change);
+		mc_cond_broadcast(&b->change);
 		if (b->stop_status)
 			mce_te_batch_stop_locked(b, b->stop_status);
 	}
-	pthread_mutex_unlock(&b->lock);
+	mc_mutex_unlock(&b->lock);
 	mce_batch_release(&b->group);
 }
 
@@ -425,14 +425,14 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 	for (size_t i = first; i < first + n && r == 0; i++)
 		r = mce_te_resolve(b, i, !cache.answers, &cache);
 	mce_te_asks_done(&all);
-	pthread_mutex_lock(&b->lock);
+	mc_mutex_lock(&b->lock);
 	if (r == 0)
 		b->n += n;
 	else
 		b->prepared = before;
 	if (--b->submitters == 0)
-		pthread_cond_broadcast(&b->change);
-	pthread_mutex_unlock(&b->lock);
+		mc_cond_broadcast(&b->change);
+	mc_mutex_unlock(&b->lock);
 	return r;
 }
 
@@ -440,7 +440,7 @@ int mce_te_prepare(struct mce_te *te, batch_id_t id, const struct transfer_reque
 static void submit_wait_stoppers_locked(struct mce_te_batch *b, batch_id_t id)
 {
 	while (b->id == id && b->stoppers)
-		pthread_cond_wait(&b->change, &b->lock);
+		mc_cond_wait(&b->change, &b->lock);
 }
 
 int mce_te_post(struct mce_te *te, batch_id_t id, const struct mce_te_submit_opts *opts)

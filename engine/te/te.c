@@ -263,13 +263,13 @@ static int te_publish(struct mce_te *te)
 
 static void te_init_locks(struct mce_te *te)
 {
-	pthread_mutex_init(&te->publish_lock, NULL);
-	pthread_mutex_init(&te->mem_lock, NULL);
-	pthread_mutex_init(&te->arena_lock, NULL);
-	pthread_rwlock_init(&te->seg_lock, NULL);
-	pthread_mutex_init(&te->slot_lock, NULL);
-	pthread_mutex_init(&te->inbox.lock, NULL);
-	pthread_mutex_init(&te->topo_lock, NULL);
+	mc_mutex_init(&te->publish_lock);
+	mc_mutex_init(&te->mem_lock);
+	mc_mutex_init(&te->arena_lock);
+	mc_rwlock_init(&te->seg_lock);
+	mc_mutex_init(&te->slot_lock);
+	mc_mutex_init(&te->inbox.lock);
+	mc_mutex_init(&te->topo_lock);
 	mce_te_work_init(te);
 	mce_te_streams_init(&te->streams);
 	mc_list_init(&te->live_node);
@@ -359,8 +359,8 @@ void mce_te_close(struct mce_te *te)
 	mce_te_streams_done(&te->streams);
 	mce_te_inbox_done(&te->inbox);
 	mce_topo_free(te->topo);
-	pthread_mutex_destroy(&te->topo_lock);
-	pthread_mutex_destroy(&te->publish_lock);
+	mc_mutex_destroy(&te->topo_lock);
+	mc_mutex_destroy(&te->publish_lock);
 	free(te->nic_filter);
 	free(te->matrix_nics);
 	free(te);

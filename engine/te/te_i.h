@@ -8,7 +8,6 @@
 #define MCE_TE_I_H
 
 #include <net/if.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +15,7 @@
 
 #include "common/list.h"
 #include "common/net/net.h"
+#include "common/sys/thread.h"
 #include "engine/engine_i.h"
 #include "engine/upstream/handshake.h"
 #include "engine/upstream/port.h"
@@ -137,7 +137,7 @@ struct mce_te_view {
 struct mce_te_segment {
 	segment_id_t id;	/* constant */
 	char *name;
-	pthread_mutex_t reload_lock;
+	struct mc_mutex reload_lock;
 	/* guarded by reload_lock */
 	uint64_t silent_until;	/* it did not answer: until then no request for several segments; 0: it did */
 	/* guarded by mce_te.seg_lock */
@@ -183,8 +183,8 @@ struct mce_te_task {
 /* A slot for a batch.  Slots are freed only when the engine is closed, so a thread may look up the id
  * of a freed batch. */
 struct mce_te_batch {
-	pthread_mutex_t lock;
-	pthread_cond_t change;	/* monotonic clock */
+	struct mc_mutex lock;
+	struct mc_cond change;	/* monotonic clock */
 	struct mce_te *te;
 	uint32_t index;
 	struct mce_batch group;
@@ -308,20 +308,20 @@ void mce_te_asks_done(struct mce_te_asks *a);
 /* A queue of batches and its worker threads. */
 struct mce_te_queue {
 	struct mce_te *te;
-	pthread_cond_t added;
+	struct mc_cond added;
 	struct mc_list list;
 	unsigned workers, idle;
-	pthread_t worker[MCE_TE_WORKERS];
+	struct mc_thread worker[MCE_TE_WORKERS];
 };
 
 struct mce_te_work {
-	pthread_mutex_t lock;
-	pthread_cond_t timer_changed;	/* monotonic clock; of timer and refresher */
+	struct mc_mutex lock;
+	struct mc_cond timer_changed;	/* monotonic clock; of timer and refresher */
 	/* Batches to retry may wait for silent peers; batches that only send a notification do not wait
 	 * for them. */
 	struct mce_te_queue retry, notify;
 	struct mc_list timed;	/* batches with a deadline */
-	pthread_t timer, refresher;
+	struct mc_thread timer, refresher;
 	bool timer_runs, refresher_runs, stopping;
 	/* atomic */
 	uint64_t last;		/* end of all requests to peers; MC_NEVER while the engine is open */
@@ -352,7 +352,7 @@ void mce_te_batch_stop_locked(struct mce_te_batch *b, int status);
 #define MCE_TE_INBOX_BYTES (64u << 20)
 
 struct mce_te_inbox {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	notify_msg_t *item;
 	unsigned n, cap;
 	uint64_t bytes;
@@ -380,13 +380,13 @@ struct mce_te_rate {
 /* ---- transfers on streams of a GPU (stream.c) -------------------------------------------------- */
 
 struct mce_te_streams {
-	pthread_mutex_t lock;
-	pthread_cond_t change;
+	struct mc_mutex lock;
+	struct mc_cond change;
 	/* guarded by lock */
 	struct mc_list queue;	/* whose streams have got to them */
 	unsigned pending;	/* submitted, and not over */
 	bool started, closing;
-	pthread_t thread;
+	struct mc_thread thread;
 };
 void mce_te_streams_init(struct mce_te_streams *w);
 /* Waits for all that are submitted; false: some do not end, so that the engine has to stay. */
@@ -411,26 +411,26 @@ struct mce_te {
 	bool matrix;		/* the topology is the user's */
 	bool ready;		/* atomic: name and engine are set */
 	/* guarded by publish_lock, which is held during network requests */
-	pthread_mutex_t publish_lock;
+	struct mc_mutex publish_lock;
 	bool withdrawn;		/* never published again */
 	bool removed;		/* not published until memory is registered */
 	/* guarded by mem_lock */
-	pthread_mutex_t mem_lock;
+	struct mc_mutex mem_lock;
 	struct mce_te_mem *mem;	/* in the order of registration */
 	unsigned nmem, mem_cap;
 	uint64_t npieces;	/* published entries for all of @mem */
 	bool rdma;		/* publish the NICs and their keys */
 	char *text;		/* the descriptor, NULL: encode it at the next use */
 	/* guarded by arena_lock */
-	pthread_mutex_t arena_lock;
+	struct mc_mutex arena_lock;
 	struct mce_te_arena *arenas;
 	/* guarded by seg_lock */
-	pthread_rwlock_t seg_lock;
+	struct mc_rwlock seg_lock;
 	struct mce_te_segment **segment;	/* [id - 1] */
 	unsigned nsegments, segments_cap;
 	struct mce_te_view *own;	/* NULL: make it at the next use */
 	/* guarded by slot_lock; chunk[] is also read without lock */
-	pthread_mutex_t slot_lock;
+	struct mc_mutex slot_lock;
 	struct mce_te_batch *chunk[MCE_TE_CHUNKS];
 	uint32_t *free_slot;
 	uint32_t nslots, nfree;
@@ -438,7 +438,7 @@ struct mce_te {
 	struct mce_te_work work;
 	struct mce_te_streams streams;
 	struct mce_te_inbox inbox;
-	pthread_mutex_t topo_lock;
+	struct mc_mutex topo_lock;
 	struct mce_topo *topo;
 	struct mce_te_rate rate;
 	struct mc_list live_node;	/* shutdown.c */

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
 #include "common/env.h"

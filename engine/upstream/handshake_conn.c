@@ -10,11 +10,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 #include "engine/upstream/handshake_i.h"
 
 #define LOG "handshake"

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "engine/upstream/segdesc.h"
 
 static const char *text_of(const char *s)

@@ -171,12 +171,12 @@ static void serve_segment(struct mc_http_request *rq, void *arg)
 
 	rq->content_type = TEXT;
 	hash = name ? mc_hash(name, strlen(name), 0) : 0;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	while (name && (s = mcm_segments_named(ss, hash, s))) {
 		used += mcm_load_relaxed(&s->used);
 		size += s->size;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	if (size) {
 		fprintf(rq->out, "%s\nUsed(bytes): %" PRIu64 "\nCapacity(bytes) : %" PRIu64 "\n", name,
 			used, size);

@@ -152,13 +152,13 @@ static int segment_status(struct mcm *m, const char *name, const char **ret_name
 	const struct mcm_segment *s;
 	int r = -MC_ENOSEGMENT;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	s = mcm_segments_named(ss, mc_hash(name, strlen(name), 0), NULL);
 	if (s) {
 		*ret_name = by_state[mcm_segment_shown(s)].name;
 		r = by_state[mcm_segment_shown(s)].number;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return r;
 }
 

@@ -69,7 +69,7 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	const struct mcm_segment *s;
 	json_t *json = NULL;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, r->segment);
 	/* As upstream's descriptor of a copy on a node's disk; the owner's id is shown to the owner only. */
 	if (s && s->medium == MCP_MEDIUM_DISK)
@@ -79,7 +79,7 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 		json = json_pack("{s:I, s:I, s:s, s:s}", "size_", (json_int_t)size, "buffer_address_",
 				 (json_int_t)(s->base + r->offset), "protocol_", s->protocol,
 				 "transport_endpoint_", s->endpoint);
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return json;
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/admin/kv_events_pack.h"
 #include "master/admin/kv_events_zmq.h"
 #include "master/mcm_i.h"
@@ -34,7 +34,7 @@ struct mcm_kv_events {
 	/* atomic */
 	uint64_t batches, events, dropped, skipped;
 	/* start and stop */
-	pthread_t thread;
+	struct mc_thread thread;
 	bool runs;
 	struct mc_stop stop;
 };
@@ -193,7 +193,7 @@ void mcm_kv_events_stop(struct mcm *m)
 	if (!k)
 		return;
 	mc_stop_set(&k->stop);
-	pthread_join(k->thread, NULL);
+	mc_thread_join(k->thread);
 	m->kv_events = NULL;
 	kv_events_free(k);
 }

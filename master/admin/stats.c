@@ -58,7 +58,7 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 	unsigned i;
 
 	*ret = (struct mcp_stats_reply){ .clients = mcm_client_count(m) };
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
@@ -74,7 +74,7 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 			ret->largest_put = s->size;
 	}
 	ret->segments = ss->n_live;
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	ret->largest_put = largest_object(ret->largest_put);
 	ret->objects = mcm_index_count(&m->index);
 	ret->evictions = (uint64_t)mcm_stats_counter("master_evicted_key_count", "");
@@ -96,19 +96,19 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&keys, (int64_t)st.objects);
 	mc_metric_set(&clients, st.clients);
 	mc_metric_set(&evictable, (int64_t)st.evictable);
-	pthread_mutex_lock(&m->names.tree_lock);
+	mc_mutex_lock(&m->names.tree_lock);
 	mc_metric_set(&directories, (int64_t)m->names.count);
-	pthread_mutex_unlock(&m->names.tree_lock);
+	mc_mutex_unlock(&m->names.tree_lock);
 	mc_metric_set(&index_bytes, (int64_t)(mcm_index_bytes(&m->index) + mcm_names_bytes(&m->names)));
 	mc_metric_set(&counted, (int64_t)mcm_load_relaxed(&m->index.count));
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	for (i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
 		n += mcm_segment_state(s) == MCP_SEG_SILENT;
 		copies[s->medium] += mcm_load_relaxed(&s->objects);
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	mc_metric_set(&silent, n);
 	live = mcm_liveness_counts(m);
 	mc_metric_set(&active, live.active);

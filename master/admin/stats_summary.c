@@ -69,14 +69,14 @@ static void sample_take(struct mcm_sample *s)
 
 void mcm_rates_init(struct mcm_rates *r)
 {
-	pthread_mutex_init(&r->lock, NULL);
+	mc_mutex_init(&r->lock);
 	sample_take(&r->old);
 	r->recent = r->old;
 }
 
 void mcm_rates_done(struct mcm_rates *r)
 {
-	pthread_mutex_destroy(&r->lock);
+	mc_mutex_destroy(&r->lock);
 }
 
 void mcm_rates_tick(struct mcm_rates *r)
@@ -94,9 +94,9 @@ static void print_rates(struct mcm_rates *rates, FILE *to)
 	double seconds;
 
 	sample_take(&now);
-	pthread_mutex_lock(&rates->lock);
+	mc_mutex_lock(&rates->lock);
 	then = rates->old;
-	pthread_mutex_unlock(&rates->lock);
+	mc_mutex_unlock(&rates->lock);
 	seconds = now.at_ns > then.at_ns ? (double)(now.at_ns - then.at_ns) / MC_NS_PER_SEC : 1;
 	fputs(" | Requests (Success/Total per sec): ", to);
 	for (unsigned i = 0; i < MCM_SUMMARY_OPS; i++) {

@@ -3,9 +3,10 @@
 #ifndef MCM_STATS_SUMMARY_H
 #define MCM_STATS_SUMMARY_H
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "common/sys/lock.h"
 
 struct mcm;
 
@@ -20,7 +21,7 @@ struct mcm_sample {
 
 /* Rates are measured from the older sample on. */
 struct mcm_rates {
-	pthread_mutex_t lock;		/* guards both; a leaf */
+	struct mc_mutex lock;		/* guards both; a leaf */
 	struct mcm_sample old, recent;
 };
 

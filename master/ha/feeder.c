@@ -6,17 +6,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "master/ha/gate.h"
 #include "master/ha/standby.h"
 #include "master/journal/feed.h"
@@ -29,6 +28,7 @@
 #define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
 #define PART (1u << 20)		/* bytes of one message */
 #define SMALL (64u << 10)	/* a standby that joins must confirm such a part quickly */
+#define STORE_PAUSE_MS 100	/* between two attempts to write to the store */
 #define BEAT_MS 30		/* an empty part shows that the leader lives */
 #define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
 #define JOIN_SHARE 2u		/* a standby that joins confirms within this part of a promise */
@@ -46,7 +46,7 @@ struct feeder {
 	struct mcp_id nonce;		/* of its JOIN; zero: an older version */
 	bool unchecked;			/* its address has to be looked up */
 	/* guarded by the lock */
-	pthread_t thread;
+	struct mc_thread thread;
 	bool known;		/* the receiver has confirmed that it is the one of that name */
 	bool used, ended;	/* ended: the thread can be joined */
 	bool waited;		/* answers wait for it */
@@ -63,12 +63,12 @@ struct mcm_feeders {
 	char self[MCD_SEAT_NAME_MAX];
 	struct mcm *m;
 	/* serializes changes of the members in the store; taken before lock */
-	pthread_mutex_t members_lock;
+	struct mc_mutex members_lock;
 	/* held while the server is told; the server ends after the stop has had it; taken before lock */
-	pthread_mutex_t report_lock;
-	pthread_mutex_t lock;
-	pthread_cond_t change;		/* records were written, or the threads must end */
-	pthread_cond_t progress;	/* a standby has more records, or is not waited for any more */
+	struct mc_mutex report_lock;
+	struct mc_mutex lock;
+	struct mc_cond change;		/* records were written, or the threads must end */
+	struct mc_cond progress;	/* a standby has more records, or is not waited for any more */
 	/* guarded by lock */
 	struct feeder feeder[STANDBYS_MAX];
 	struct mcm_gate gate;
@@ -88,9 +88,9 @@ int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **re
 	snprintf(f->self, sizeof(f->self), "%s", conf->self);
 	f->conf.self = f->self;
 	f->promised = MC_NEVER;
-	pthread_mutex_init(&f->members_lock, NULL);
-	pthread_mutex_init(&f->report_lock, NULL);
-	pthread_mutex_init(&f->lock, NULL);
+	mc_mutex_init(&f->members_lock);
+	mc_mutex_init(&f->report_lock);
+	mc_mutex_init(&f->lock);
 	(void)mc_cond_init(&f->change);
 	(void)mc_cond_init(&f->progress);
 	*ret = f;
@@ -105,16 +105,16 @@ void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m)
 
 void mcm_feeders_stop(struct mcm_feeders *f)
 {
-	pthread_mutex_lock(&f->report_lock);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->report_lock);
+	mc_mutex_lock(&f->lock);
 	f->stopping = true;
-	pthread_cond_broadcast(&f->change);
-	pthread_cond_broadcast(&f->progress);
-	pthread_mutex_unlock(&f->lock);
-	pthread_mutex_unlock(&f->report_lock);
+	mc_cond_broadcast(&f->change);
+	mc_cond_broadcast(&f->progress);
+	mc_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->report_lock);
 	for (unsigned i = 0; i < STANDBYS_MAX; i++)
 		if (f->feeder[i].used)
-			pthread_join(f->feeder[i].thread, NULL);
+			mc_thread_join(f->feeder[i].thread);
 	/* The thread that prolongs the lease lives longer than the server. */
 	MC_LOCKED(&f->report_lock);
 	__atomic_store_n(&f->m, NULL, __ATOMIC_RELEASE);
@@ -124,11 +124,11 @@ void mcm_feeders_free(struct mcm_feeders *f)
 {
 	if (!f)
 		return;
-	pthread_cond_destroy(&f->progress);
-	pthread_cond_destroy(&f->change);
-	pthread_mutex_destroy(&f->lock);
-	pthread_mutex_destroy(&f->report_lock);
-	pthread_mutex_destroy(&f->members_lock);
+	mc_cond_destroy(&f->progress);
+	mc_cond_destroy(&f->change);
+	mc_mutex_destroy(&f->lock);
+	mc_mutex_destroy(&f->report_lock);
+	mc_mutex_destroy(&f->members_lock);
 	free(f);
 }
 
@@ -153,7 +153,7 @@ bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn)
 	have = common_lsn(f) >= lsn && !f->stopping;
 	if (lsn > f->written) {
 		f->written = lsn;
-		pthread_cond_broadcast(&f->change);
+		mc_cond_broadcast(&f->change);
 	}
 	return have;
 }
@@ -164,7 +164,7 @@ void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn)
 		return;
 	MC_LOCKED(&f->lock);
 	while (common_lsn(f) < lsn && !f->stopping)
-		pthread_cond_wait(&f->progress, &f->lock);
+		mc_cond_wait(&f->progress, &f->lock);
 }
 
 unsigned mcm_feeders_in_sync(struct mcm_feeders *f)
@@ -190,12 +190,12 @@ static void report(struct mcm_feeders *f)
 	if (!m)
 		return;
 	server = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	stops = f->stopping;
 	lsn = common_lsn(f);
 	lsn = lsn < f->written ? lsn : f->written;
-	pthread_cond_broadcast(&f->progress);
-	pthread_mutex_unlock(&f->lock);
+	mc_cond_broadcast(&f->progress);
+	mc_mutex_unlock(&f->lock);
 	if (server && !stops && mcm_feeders_lead(f))
 		mcp_server_durable(server, lsn + 1);
 }
@@ -243,14 +243,14 @@ static int member_set(struct feeder *p, bool is)
 	int r;
 
 	MC_LOCKED(&f->members_lock);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
 		const struct feeder *q = &f->feeder[i];
 
 		if (q->used && (q == p ? is : q->member))
 			name[n++] = q->name;
 	}
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	if (is)
 		need_promise(p, true);
 	r = f->conf.set_members(f->conf.arg, name, n);
@@ -258,11 +258,11 @@ static int member_set(struct feeder *p, bool is)
 		return r;
 	if (!is)
 		need_promise(p, false);
-	pthread_mutex_lock(&f->lock);
+	mc_mutex_lock(&f->lock);
 	p->member = is;
 	for (unsigned i = 0; i < STANDBYS_MAX; i++)
 		in += f->feeder[i].used && f->feeder[i].member;
-	pthread_mutex_unlock(&f->lock);
+	mc_mutex_unlock(&f->lock);
 	mc_metric_set(&in_sync, in);
 	return 0;
 }
@@ -298,10 +298,10 @@ static int promised(struct feeding *g, unsigned promise_ms)
 	const struct mcm_feeders *f = g->p->all;
 	uint64_t until = g->sent + (promise_ms - promise_ms / DRIFT_SHARE) * MC_NS_PER_MS, now = mc_now_ns();
 
-	pthread_mutex_lock(&g->p->all->lock);
+	mc_mutex_lock(&g->p->all->lock);
 	g->p->promised = until;
 	promises_changed(g->p->all);
-	pthread_mutex_unlock(&g->p->all->lock);
+	mc_mutex_unlock(&g->p->all->lock);
 	if (now < until || !g->in) {
 		g->late = 0;
 		return 0;
@@ -352,10 +352,10 @@ static int count_records(struct feeding *g, size_t len)
 	/* A copy begins with large parts, which say nothing about the speed of later ones. */
 	if (!p->waited && len > SMALL)
 		return 0;
-	pthread_mutex_lock(&p->all->lock);
+	mc_mutex_lock(&p->all->lock);
 	p->confirms++;
 	p->confirm_ns += g->took;
-	pthread_mutex_unlock(&p->all->lock);
+	mc_mutex_unlock(&p->all->lock);
 	return mcm_pace_add(&g->pace, g->sent, g->sent + g->took);
 }
 
@@ -436,9 +436,9 @@ static int step(struct feeding *g)
 	if (r < 0)
 		return r;
 	if (part.lsn) {
-		pthread_mutex_lock(&f->lock);
+		mc_mutex_lock(&f->lock);
 		g->p->lsn = part.lsn;
-		pthread_mutex_unlock(&f->lock);
+		mc_mutex_unlock(&f->lock);
 	}
 	/* Also without a record: answers may have waited for the promise. */
 	if (g->p->waited)
@@ -517,10 +517,10 @@ static int keep_in(struct feeding *g)
 		r = steps(g);
 		if (r < 0)
 			return r;
-		pthread_mutex_lock(&f->lock);
+		mc_mutex_lock(&f->lock);
 		while (!f->stopping && f->written <= g->p->lsn && r == 0)
 			r = mc_cond_wait_until(&f->change, &f->lock, mc_deadline_ms(BEAT_MS));
-		pthread_mutex_unlock(&f->lock);
+		mc_mutex_unlock(&f->lock);
 		if (r < 0 && r != -ETIMEDOUT)
 			return r;
 	}
@@ -531,12 +531,11 @@ static int keep_in(struct feeding *g)
 static void take_out(struct feeding *g)
 {
 	struct mcm_feeders *f = g->p->all;
-	const struct timespec pause = { .tv_nsec = 100000000 };
 	bool was = g->p->member;
 
 	g->in = false;
 	while (g->p->listed && !stopping(f) && member_set(g->p, false) < 0) {
-		nanosleep(&pause, NULL);
+		mc_sleep_ms(STORE_PAUSE_MS);
 		if (g->answers && steps(g) == 0 && beat(g, long_promise_ms(f)) == 0)
 			report(f);
 	}
@@ -623,7 +622,7 @@ static int place_for(struct mcm_feeders *f, const struct feeder *j, struct feede
 		struct feeder *p = &f->feeder[i];
 
 		if (p->used && p->ended && !p->listed) {
-			pthread_join(p->thread, NULL);
+			mc_thread_join(p->thread);
 			*p = (struct feeder){ .all = f };
 		}
 		if (is_fed(p, j)) {
@@ -697,9 +696,9 @@ void mcm_feeders_print(struct mcm_feeders *f, FILE *to)
 	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
 		struct feeder p;
 
-		pthread_mutex_lock(&f->lock);
+		mc_mutex_lock(&f->lock);
 		p = f->feeder[i];
-		pthread_mutex_unlock(&f->lock);
+		mc_mutex_unlock(&f->lock);
 		if (!p.used || p.ended || !p.known)
 			continue;
 		mcd_seat_address(p.name, addr);

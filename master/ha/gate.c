@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 
 #define PAUSE_MS 1000u
 #define PAUSE_DOUBLES 5u	/* up to 32 s */

@@ -5,7 +5,6 @@
 #include "master/ha/ha.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +13,13 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/net/httpd.h"
 #include "common/net/net.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "master/ha/feeder.h"
 #include "master/ha/identity.h"
 #include "master/ha/standby.h"
@@ -59,12 +58,12 @@ struct mcm_ha {
 	unsigned ttl_ms;
 	struct mcm_standby *standby;
 	struct mcm_feeders *feeders;
-	pthread_mutex_t lock;		/* of the seat, once it renews */
+	struct mc_mutex lock;		/* of the seat, once it renews */
 	struct mcd_seat *seat;
 	uint64_t until;			/* atomic: this master leads until then */
 	bool leaving;			/* atomic: an orderly end has begun */
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool renews;
 	bool silent;			/* the store's failure was logged */
 	bool stepping_down;		/* atomic: the end is not that of the program */
@@ -78,7 +77,7 @@ struct mcm_ha {
 	uint64_t stateless_ns;		/* since when the store has no state; 0: it has */
 	uint64_t waits_ns;		/* since when no master leads, and this one may not; 0: not so */
 	bool twin;			/* another master with this address was logged */
-	pthread_mutex_t view_lock;
+	struct mc_mutex view_lock;
 	struct mcm_standby_view view;	/* guarded by view_lock */
 };
 
@@ -150,8 +149,8 @@ int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char
 	ha->argv = argv;
 	ha->addr = where->addrs[0];
 	ha->ttl_ms = (unsigned)conf->ha_leader_lease_ttl_sec * 1000;
-	pthread_mutex_init(&ha->lock, NULL);
-	pthread_mutex_init(&ha->view_lock, NULL);
+	mc_mutex_init(&ha->lock);
+	mc_mutex_init(&ha->view_lock);
 	r = check(ha);
 	if (r == 0)
 		r = store_of(conf, &ha->store);
@@ -174,8 +173,8 @@ void mcm_ha_free(struct mcm_ha *ha)
 	mcm_feeders_free(ha->feeders);
 	mcd_seat_close(ha->seat);
 	free(ha->store);
-	pthread_mutex_destroy(&ha->view_lock);
-	pthread_mutex_destroy(&ha->lock);
+	mc_mutex_destroy(&ha->view_lock);
+	mc_mutex_destroy(&ha->lock);
 	free(ha);
 }
 
@@ -203,12 +202,12 @@ static bool is_member(const struct mcm_ha *ha, const struct mcd_seat_view *v)
 static int set_members(void *arg, const char *const *member, unsigned n)
 {
 	struct mcm_ha *ha = arg;
-	int r = mc_lock_until(&ha->lock, mc_deadline_ms(CALL_MS));
+	int r = mc_mutex_lock_until(&ha->lock, mc_deadline_ms(CALL_MS));
 
 	if (r < 0)
 		return mc_fail(r, "the lease is being prolonged");
 	r = mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
-	pthread_mutex_unlock(&ha->lock);
+	mc_mutex_unlock(&ha->lock);
 	if (r == -MC_EOWNER && ha->renews && !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE)) {
 		/* Another master leads: the thread that renews ends this one. */
 		__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
@@ -236,17 +235,17 @@ static void *renew_main(void *arg)
 	while (!mc_stop_wait(&ha->stop, ha->ttl_ms / RENEWALS)) {
 		if (!told && __atomic_load_n(&ha->stepping_down, __ATOMIC_ACQUIRE)) {
 			/* The answer to the order leaves first. */
-			nanosleep(&(const struct timespec){ .tv_nsec = ANSWER_MS * 1000000L }, NULL);
+			mc_sleep_ms(ANSWER_MS);
 			told = kill(getpid(), SIGTERM) == 0;
 		}
 		if (__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
 			continue;
 		until = __atomic_load_n(&ha->until, __ATOMIC_RELAXED);
-		pthread_mutex_lock(&ha->lock);
+		mc_mutex_lock(&ha->lock);
 		r = mcd_seat_renew(ha->seat, until);
 		/* A later end never makes answers wait that an earlier one let leave. */
 		__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&ha->lock);
+		mc_mutex_unlock(&ha->lock);
 		if (r < 0 && !failing)
 			mc_warn(LOG, "cannot prolong the lease, serving until its end: %s", mc_err_detail(r));
 		if (r == 0 && failing)

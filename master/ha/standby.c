@@ -5,16 +5,16 @@
 #include "master/ha/standby.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "master/journal/copy.h"
 #include "meta/seat.h"
 #include "proto/rpc_server.h"
@@ -33,7 +33,7 @@ struct join {
 struct mcm_standby {
 	struct mcp_server *server;
 	bool sync;		/* constant after start */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mcm_copy *copy;
 	uint64_t term;		/* of the store; no message changes it */
@@ -157,13 +157,13 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = feed_locked(s, session, &rq);
 	if (r == 0)
 		promise_locked(s, session, &rq, came);
 	reply.complete = s->whole;
 	reply.nonce = s->nonce;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (r == -MC_EFEED)
 		mc_warn(LOG, "refused a feed: %s peer=%.*s", mc_err_detail(r), (int)mcp_session_host(session).len,
 			(const char *)mcp_session_host(session).data);
@@ -202,7 +202,7 @@ int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **
 
 	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->sync = conf->sync;
 	r = mcm_copy_open(&conf->copy, &s->copy);
 	if (r == 0)
@@ -223,7 +223,7 @@ void mcm_standby_stop(struct mcm_standby *s)
 		return;
 	mcp_server_stop(s->server);
 	mcm_copy_close(s->copy);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 

@@ -29,7 +29,7 @@ static const struct mcm_table_type by_name = {
 void mcm_groups_init(struct mcm_groups *gs)
 {
 	memset(gs, 0, sizeof(*gs));
-	pthread_mutex_init(&gs->lock, NULL);
+	mc_mutex_init(&gs->lock);
 	mcm_slab_init(&gs->slab, sizeof(struct mcm_group), GROUPS_SHIFT);
 	mcm_keys_init(&gs->names);
 }
@@ -39,7 +39,7 @@ void mcm_groups_done(struct mcm_groups *gs)
 	mcm_table_done(&gs->table);
 	mcm_keys_done(&gs->names);
 	mcm_slab_done(&gs->slab);
-	pthread_mutex_destroy(&gs->lock);
+	mc_mutex_destroy(&gs->lock);
 }
 
 static struct mcm_group *group_at(const struct mcm *m, uint32_t id)
@@ -369,7 +369,7 @@ uint64_t mcm_group_evict(struct mcm *m, uint32_t id)
 	uint64_t freed;
 
 	freed = group_evict_members(m, id, INLINE_BATCHES);
-	pthread_mutex_lock(&gs->lock);
+	mc_mutex_lock(&gs->lock);
 	if (g->evicting && !g->queued) {
 		/* The queue takes over our reference. */
 		g->queued = kick = true;
@@ -378,7 +378,7 @@ uint64_t mcm_group_evict(struct mcm *m, uint32_t id)
 	} else {
 		group_unref(m, id);
 	}
-	pthread_mutex_unlock(&gs->lock);
+	mc_mutex_unlock(&gs->lock);
 	if (kick && !__atomic_exchange_n(&m->evict_wanted, true, __ATOMIC_RELAXED))
 		mc_stop_kick(&m->evictor_stop);
 	return freed;
@@ -389,13 +389,13 @@ bool mcm_groups_background(struct mcm *m)
 	struct mcm_groups *gs = &m->groups;
 	uint32_t id;
 
-	pthread_mutex_lock(&gs->lock);
+	mc_mutex_lock(&gs->lock);
 	id = gs->evicting;
 	if (id) {
 		gs->evicting = group_at(m, id)->queue_next;
 		group_at(m, id)->queued = false;
 	}
-	pthread_mutex_unlock(&gs->lock);
+	mc_mutex_unlock(&gs->lock);
 	if (!id)
 		return false;
 	(void)group_evict_members(m, id, BACKGROUND_BATCHES);

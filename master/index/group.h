@@ -10,12 +10,13 @@
 #ifndef MCM_GROUP_H
 #define MCM_GROUP_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "master/memory/keys.h"
+#include "common/sys/lock.h"
+
 #include "master/index/object.h"
+#include "master/memory/keys.h"
 #include "master/memory/table.h"
 
 struct mcm;
@@ -42,7 +43,7 @@ struct mcm_group {
 };
 
 struct mcm_groups {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_table table;
 	struct mcm_slab slab;
 	struct mcm_keys names;

@@ -34,10 +34,10 @@ void mcm_index_init(struct mcm_index *ix, uint64_t max_objects)
 	mcm_table_mem_init(&ix->buckets, MCM_SHARDS);
 	mcm_key_pool_init(&ix->keys);
 	mcm_slab_init(&ix->exts, sizeof(struct mcm_object_ext), EXTS_SHIFT);
-	pthread_mutex_init(&ix->ext_lock, NULL);
+	mc_mutex_init(&ix->ext_lock);
 	mcm_attrs_init(ix);
 	for (i = 0; i < MCM_SHARDS; i++) {
-		pthread_mutex_init(&ix->shard[i].lock, NULL);
+		mc_mutex_init(&ix->shard[i].lock);
 		mcm_table_init_in(&ix->shard[i].table, &ix->buckets, i);
 		mcm_keys_init_in(&ix->shard[i].keys, &ix->keys);
 	}
@@ -56,11 +56,11 @@ void mcm_index_done(struct mcm_index *ix)
 	for (i = 0; i < MCM_SHARDS; i++) {
 		mcm_table_done(&ix->shard[i].table);
 		mcm_keys_done(&ix->shard[i].keys);
-		pthread_mutex_destroy(&ix->shard[i].lock);
+		mc_mutex_destroy(&ix->shard[i].lock);
 	}
 	mcm_attrs_done(ix);
 	mcm_table_mem_done(&ix->buckets);
-	pthread_mutex_destroy(&ix->ext_lock);
+	mc_mutex_destroy(&ix->ext_lock);
 	mcm_key_pool_done(&ix->keys);
 	mcm_slab_done(&ix->exts);
 	mcm_slab_done(&ix->objects);
@@ -79,10 +79,10 @@ struct mcm_shard *mcm_index_lock_slot(struct mcm_index *ix, uint32_t slot)
 		unsigned i = mcm_object_shard(o);
 		struct mcm_shard *sh = &ix->shard[i];
 
-		pthread_mutex_lock(&sh->lock);
+		mc_mutex_lock(&sh->lock);
 		if (mcm_object_shard(o) == i)
 			return sh;
-		pthread_mutex_unlock(&sh->lock);
+		mc_mutex_unlock(&sh->lock);
 	}
 }
 
@@ -94,28 +94,28 @@ void mcm_index_lock_two(struct mcm_shard *a, struct mcm_shard *b)
 		a = b;
 		b = tmp;
 	}
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	if (b != a)
-		pthread_mutex_lock(&b->lock);
+		mc_mutex_lock(&b->lock);
 }
 
 void mcm_index_unlock_two(struct mcm_shard *a, struct mcm_shard *b)
 {
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	if (b != a)
-		pthread_mutex_unlock(&b->lock);
+		mc_mutex_unlock(&b->lock);
 }
 
 void mcm_index_lock_all(struct mcm_index *ix)
 {
 	for (unsigned i = 0; i < MCM_SHARDS; i++)
-		pthread_mutex_lock(&ix->shard[i].lock);
+		mc_mutex_lock(&ix->shard[i].lock);
 }
 
 void mcm_index_unlock_all(struct mcm_index *ix)
 {
 	for (unsigned i = MCM_SHARDS; i--;)
-		pthread_mutex_unlock(&ix->shard[i].lock);
+		mc_mutex_unlock(&ix->shard[i].lock);
 }
 
 /* The values may change concurrently, but a prefetch of a wrong address is harmless. */
@@ -150,9 +150,9 @@ static void prefetch_new_of(struct mcm_index *ix, uint32_t hash, uint32_t len)
 {
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	prefetch_new(ix, sh, len);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 /* Prefetch and return the first object of the key's chain; NULL: there is none.  Slots stay mapped, so it is harmless
@@ -433,9 +433,9 @@ unsigned mcm_index_scan(struct mcm_index *ix, uint64_t *pos, unsigned max,
 		uint64_t base = *pos & ~(SHARD_POSITIONS - 1);
 
 		sc.steps = 0;
-		pthread_mutex_lock(&sh->lock);
+		mc_mutex_lock(&sh->lock);
 		*pos = base + scan_shard(&sc, sh, *pos - base);
-		pthread_mutex_unlock(&sh->lock);
+		mc_mutex_unlock(&sh->lock);
 		mcm_lock_held(MCM_HOLD_SHARD, sc.steps);
 	}
 	return max - sc.left;
@@ -447,9 +447,9 @@ uint64_t mcm_index_count(struct mcm_index *ix)
 	unsigned i;
 
 	for (i = 0; i < MCM_SHARDS; i++) {
-		pthread_mutex_lock(&ix->shard[i].lock);
+		mc_mutex_lock(&ix->shard[i].lock);
 		n += ix->shard[i].table.count;
-		pthread_mutex_unlock(&ix->shard[i].lock);
+		mc_mutex_unlock(&ix->shard[i].lock);
 	}
 	return n;
 }

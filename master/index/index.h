@@ -6,12 +6,13 @@
 #ifndef MCM_INDEX_H
 #define MCM_INDEX_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "master/memory/keys.h"
+#include "common/sys/lock.h"
+
 #include "master/index/object.h"
+#include "master/memory/keys.h"
 #include "master/memory/slab.h"
 #include "master/memory/table.h"
 
@@ -21,7 +22,7 @@
 #define MCM_KEY_WEIGHT 256u	/* bytes of a key that count as one more object, if memory is limited */
 
 struct mcm_shard {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_table table;
 	uint32_t free;			/* free list of slots, linked by next; relaxed */
 	uint32_t fresh, fresh_end;	/* slots that were never used; relaxed */
@@ -40,7 +41,7 @@ struct mcm_index {
 	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
 	struct mcm_slab exts;
 	struct mcm_table_mem buckets;	/* memory of the shards' tables */
-	pthread_mutex_t ext_lock;
+	struct mc_mutex ext_lock;
 	uint32_t ext_free;
 	struct mcm_slab attrs;
 	uint32_t attrs_free;		/* guarded by ext_lock */

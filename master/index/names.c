@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/sys/clock.h"
 #include "master/index/attrs.h"
 
 #define DIRS_SHIFT 12
@@ -106,7 +106,7 @@ static void dir_changed(struct mcm_dir *d, uint64_t ms)
 		;
 }
 
-pthread_mutex_t *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d)
+struct mc_mutex *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d)
 {
 	return &stripe_of(nm, d->hash)->lock;
 }
@@ -187,14 +187,14 @@ static void dir_publish(struct mcm_names *nm, uint32_t id)
 
 	if (d->parent) {
 		st = stripe_of(nm, mcm_dir(nm, d->parent)->hash);
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 		mcm_table_insert(&mcm_dir(nm, d->parent)->dirs, &mcm_names_by_sibling, &nm->dirs, id);
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 	}
 	st = stripe_of(nm, d->hash);
-	pthread_mutex_lock(&st->lock);
+	mc_mutex_lock(&st->lock);
 	mcm_table_insert(&st->table, &by_path, &nm->dirs, id);
-	pthread_mutex_unlock(&st->lock);
+	mc_mutex_unlock(&st->lock);
 }
 
 /* Destroy a directory, then its parents in turn, when they are empty.  The record may have been
@@ -208,22 +208,22 @@ static void dir_prune(struct mcm_names *nm, uint32_t id, uint32_t hash)
 		uint32_t parent = d->parent;
 		bool gone;
 
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 		gone = parent && d->hash == hash && dir_empty(d);
 		if (gone) {
 			mcm_table_remove(&st->table, &by_path, &nm->dirs, id);
 			mcm_table_done(&d->objects);
 			mcm_table_done(&d->dirs);
 		}
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 		if (!gone)
 			return;
 		hash = mcm_dir(nm, parent)->hash;
 		st = stripe_of(nm, hash);
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 		mcm_table_remove(&mcm_dir(nm, parent)->dirs, &mcm_names_by_sibling, &nm->dirs, id);
 		dir_changed(mcm_dir(nm, parent), mc_wall_ms());
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 		mcm_keys_del(&nm->arena, d->name, d->name_len);
 		dir_count(nm, d->name_len, -1);
 		d->parent = 0;
@@ -281,9 +281,9 @@ static int dir_make(struct mcm_names *nm, const char *path, uint32_t len, uint64
 		struct mcm_names_stripe *st = stripe_of(nm, hash);
 		int r;
 
-		pthread_mutex_lock(&st->lock);
+		mc_mutex_lock(&st->lock);
 		sub = dir_find(nm, hash, path, end);
-		pthread_mutex_unlock(&st->lock);
+		mc_mutex_unlock(&st->lock);
 		if (!sub) {
 			r = dir_new(nm, id, hash, path + at, end - at, &sub);
 			if (r < 0)
@@ -307,13 +307,13 @@ static int dir_link_or_ref(struct mcm_names *nm, const char *key, uint32_t len, 
 
 	if (dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		return 0;
-	pthread_mutex_lock(&nm->tree_lock);
+	mc_mutex_lock(&nm->tree_lock);
 	r = dir_make(nm, key, plen, slot ? mcm_object_mtime(mcm_object(nm->ix, slot)) : mc_wall_ms(), &id);
 	/* Directories are destroyed under tree_lock only. */
 	if (r == 0 && !dir_link_existing(nm, hash, key, plen, slot, marker, ret_dir))
 		r = -MC_EINTERNAL;
 	id_hash = mcm_dir(nm, id)->hash;
-	pthread_mutex_unlock(&nm->tree_lock);
+	mc_mutex_unlock(&nm->tree_lock);
 	if (r < 0)
 		dir_prune(nm, id, id_hash);
 	return r;
@@ -357,10 +357,10 @@ void mcm_names_dir_unref(struct mcm_names *nm, uint32_t dir)
 	uint32_t hash = d->hash;
 	bool empty;
 
-	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	mc_mutex_lock(&stripe_of(nm, hash)->lock);
 	d->refs--;
 	empty = dir_empty(d);
-	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	mc_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
 		dir_prune(nm, dir, hash);
 }
@@ -467,7 +467,7 @@ void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
 	uint32_t hash = d->hash;
 	bool empty;
 
-	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	mc_mutex_lock(&stripe_of(nm, hash)->lock);
 	if (d->marker == slot) {
 		mcm_store_relaxed(&d->marker, 0);
 		dir_changed(dir_above(nm, d), now_ms);
@@ -477,7 +477,7 @@ void mcm_names_remove(struct mcm_names *nm, uint32_t slot)
 	/* Without its marker too: it may have children that keep it in existence, and has no other time now. */
 	dir_changed(d, now_ms);
 	empty = dir_empty(d);
-	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	mc_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (empty)
 		dir_prune(nm, dir, hash);
 }
@@ -504,7 +504,7 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
 	uint32_t hash = d->hash;
 	bool is = false, busy = false, empty = false;
 
-	pthread_mutex_lock(&stripe_of(nm, hash)->lock);
+	mc_mutex_lock(&stripe_of(nm, hash)->lock);
 	is = d->marker == slot;
 	busy = is && (d->objects.count || d->dirs.count);
 	if (is && !busy) {
@@ -512,7 +512,7 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
 		dir_changed(dir_above(nm, d), mc_wall_ms());
 		empty = dir_empty(d);
 	}
-	pthread_mutex_unlock(&stripe_of(nm, hash)->lock);
+	mc_mutex_unlock(&stripe_of(nm, hash)->lock);
 	if (busy)
 		return -MC_ENOTEMPTY;
 	if (!is)
@@ -523,45 +523,45 @@ int mcm_names_remove_marker(struct mcm_names *nm, uint32_t slot)
 }
 
 uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
-			    pthread_mutex_t **ret_lock)
+			    struct mc_mutex **ret_lock)
 {
 	uint32_t hash = path_hash(nm, path, len);
 
 	*ret_lock = &stripe_of(nm, hash)->lock;
-	pthread_mutex_lock(*ret_lock);
+	mc_mutex_lock(*ret_lock);
 	return dir_find(nm, hash, path, len);
 }
 
 bool mcm_names_busy(struct mcm_names *nm, const char *path, uint32_t len)
 {
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	uint32_t id;
 	bool busy;
 
-	pthread_rwlock_rdlock(&nm->move_lock);
+	mc_rwlock_rdlock(&nm->move_lock);
 	id = mcm_names_lock_dir(nm, path, len, &lock);
 	busy = id && (mcm_dir(nm, id)->objects.count || mcm_dir(nm, id)->dirs.count);
-	pthread_mutex_unlock(lock);
-	pthread_rwlock_unlock(&nm->move_lock);
+	mc_mutex_unlock(lock);
+	mc_rwlock_unlock(&nm->move_lock);
 	return busy;
 }
 
 bool mcm_names_stat(struct mcm_names *nm, const char *path, uint32_t len, struct mcm_names_stat *ret)
 {
 	const struct mcm_dir *d;
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	uint32_t id;
 	bool exists;
 
-	pthread_rwlock_rdlock(&nm->move_lock);
+	mc_rwlock_rdlock(&nm->move_lock);
 	id = mcm_names_lock_dir(nm, path, len, &lock);
 	d = mcm_dir(nm, id);
 	exists = id && (d->objects.count || d->dirs.count || d->marker);
 	*ret = (struct mcm_names_stat){ 0 };
 	if (exists)
 		*ret = (struct mcm_names_stat){ mcm_load_relaxed(&d->changed_ms), d->dirs.count };
-	pthread_mutex_unlock(lock);
-	pthread_rwlock_unlock(&nm->move_lock);
+	mc_mutex_unlock(lock);
+	mc_rwlock_unlock(&nm->move_lock);
 	return exists;
 }
 
@@ -637,7 +637,6 @@ void mcm_names_restored(struct mcm_names *nm)
 
 int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 {
-	pthread_rwlockattr_t attr;
 	unsigned i;
 	int r;
 
@@ -645,14 +644,11 @@ int mcm_names_init(struct mcm_names *nm, struct mcm_index *ix)
 	nm->ix = ix;
 	mcm_slab_init(&nm->dirs, sizeof(struct mcm_dir), DIRS_SHIFT);
 	mcm_keys_init(&nm->arena);
-	pthread_mutex_init(&nm->tree_lock, NULL);
+	mc_mutex_init(&nm->tree_lock);
 	/* The thread that moves a directory has locked all shards: listings must not make it wait for long. */
-	pthread_rwlockattr_init(&attr);
-	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&nm->move_lock, &attr);
-	pthread_rwlockattr_destroy(&attr);
+	mc_rwlock_init_writers(&nm->move_lock);
 	for (i = 0; i < MCM_NAMES_STRIPES; i++)
-		pthread_mutex_init(&nm->stripe[i].lock, NULL);
+		mc_mutex_init(&nm->stripe[i].lock);
 	r = dir_new(nm, 0, path_hash(nm, "", 0), "", 0, &nm->root);
 	if (r < 0) {
 		mcm_names_done(nm);
@@ -683,10 +679,10 @@ void mcm_names_done(struct mcm_names *nm)
 	dirs_each(nm, dir_done);
 	for (i = 0; i < MCM_NAMES_STRIPES; i++) {
 		mcm_table_done(&nm->stripe[i].table);
-		pthread_mutex_destroy(&nm->stripe[i].lock);
+		mc_mutex_destroy(&nm->stripe[i].lock);
 	}
-	pthread_mutex_destroy(&nm->tree_lock);
-	pthread_rwlock_destroy(&nm->move_lock);
+	mc_mutex_destroy(&nm->tree_lock);
+	mc_rwlock_destroy(&nm->move_lock);
 	mcm_keys_done(&nm->arena);
 	mcm_slab_done(&nm->dirs);
 	nm->ix = NULL;

@@ -15,9 +15,10 @@
 #ifndef MCM_NAMES_H
 #define MCM_NAMES_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/index/index.h"
 
@@ -40,7 +41,7 @@ struct mcm_dir {
 };
 
 struct mcm_names_stripe {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_table table;		/* directories by path */
 } __attribute__((aligned(64)));
 
@@ -50,8 +51,8 @@ struct mcm_names {
 	uint32_t root;
 	/* for reading while a listing, or a question whether a directory exists, examines one; for writing while a
 	 * directory moves, which these see as a whole */
-	pthread_rwlock_t move_lock;
-	pthread_mutex_t tree_lock;
+	struct mc_rwlock move_lock;
+	struct mc_mutex tree_lock;
 	struct mcm_keys arena;		/* changed under tree_lock */
 	uint32_t free;			/* under tree_lock */
 	uint64_t count;			/* directories; under tree_lock.  mcm_index.count has them too, as weights */
@@ -206,11 +207,11 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 
 /* For names_list.c: the directory of @path, its stripe locked; 0, also locked, when it does not exist. */
 uint32_t mcm_names_lock_dir(struct mcm_names *nm, const char *path, uint32_t len,
-			    pthread_mutex_t **ret_lock);
+			    struct mc_mutex **ret_lock);
 /* For names_tree.c: while a directory moves, count created and removed directories @later; the lock of the children of
  * @d; directory @dir got or lost a child at @ms. */
 void mcm_names_count_later(struct mcm_names *nm, bool later);
-pthread_mutex_t *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d);
+struct mc_mutex *mcm_names_lock_of(struct mcm_names *nm, const struct mcm_dir *d);
 void mcm_names_dir_changed(struct mcm_names *nm, uint32_t dir, uint64_t ms);
 extern const struct mcm_table_type mcm_names_by_sibling, mcm_names_by_child;
 static inline struct mcm_dir *mcm_dir(const struct mcm_names *nm, uint32_t id)

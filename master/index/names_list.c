@@ -182,11 +182,11 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 		   struct mcm_names_cursor *cur, struct mcm_names_page *pg)
 {
 	struct list_call c = { nm, len, max, 0, pg };
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	uint32_t id;
 	int r = 0;
 
-	pthread_rwlock_rdlock(&nm->move_lock);
+	mc_rwlock_rdlock(&nm->move_lock);
 	id = mcm_names_lock_dir(nm, path, len, &lock);
 	if (!id) {
 		*cur = (struct mcm_names_cursor){ true, MCM_TABLE_END };
@@ -203,8 +203,8 @@ int mcm_names_list(struct mcm_names *nm, const char *path, uint32_t len, unsigne
 		if (r == 0 && cur->objects)
 			r = walk_table(&c, &objects, &cur->pos);
 	}
-	pthread_mutex_unlock(lock);
-	pthread_rwlock_unlock(&nm->move_lock);
+	mc_mutex_unlock(lock);
+	mc_rwlock_unlock(&nm->move_lock);
 	mcm_lock_held(MCM_HOLD_NAMES, c.steps);
 	return r;
 }

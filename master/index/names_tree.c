@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 
 #define FIRST_CAP 64u
 #define SPARE_SLOTS 256u	/* for objects that come between counting and finding */
@@ -101,14 +101,14 @@ static int branch_add_slots(struct mcm_names *nm, struct mcm_names_tree *t, stru
 static int tree_walk(struct mcm_names *nm, const char *path, uint32_t len, uint32_t max, bool find,
 		     struct mcm_names_tree *t, uint32_t *ret_slots)
 {
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	uint32_t id, n = 0;
 	int r = 0;
 
 	t->branches = t->slots = 0;
-	pthread_mutex_lock(&nm->tree_lock);
+	mc_mutex_lock(&nm->tree_lock);
 	id = mcm_names_lock_dir(nm, path, len, &lock);
-	pthread_mutex_unlock(lock);
+	mc_mutex_unlock(lock);
 	if (id)
 		r = branch_add(t, &(struct mcm_names_branch){
 			.dir = id, .path_len = len, .depth = path_depth(path, len) });
@@ -116,7 +116,7 @@ static int tree_walk(struct mcm_names *nm, const char *path, uint32_t len, uint3
 		struct mcm_dir *d = mcm_dir(nm, t->branch[i].dir);
 
 		lock = mcm_names_lock_of(nm, d);
-		pthread_mutex_lock(lock);
+		mc_mutex_lock(lock);
 		n += d->objects.count + !!d->marker;
 		if (n + t->branches + d->dirs.count > max || t->branch[i].depth >= MCM_NAMES_DEPTH)
 			r = mc_fail(-MC_ELIMIT, "the directory has more than %u names or %u levels", max,
@@ -125,9 +125,9 @@ static int tree_walk(struct mcm_names *nm, const char *path, uint32_t len, uint3
 			r = branch_add_slots(nm, t, &t->branch[i]);
 		if (r == 0)
 			r = branch_add_dirs(nm, t, i);
-		pthread_mutex_unlock(lock);
+		mc_mutex_unlock(lock);
 	}
-	pthread_mutex_unlock(&nm->tree_lock);
+	mc_mutex_unlock(&nm->tree_lock);
 	*ret_slots = n;
 	return r;
 }
@@ -215,7 +215,7 @@ void mcm_names_tree_free(struct mcm_names_tree *t)
 
 uint32_t mcm_names_marker(struct mcm_names *nm, const char *path, uint32_t len, bool *ret_busy)
 {
-	pthread_mutex_t *lock;
+	struct mc_mutex *lock;
 	uint32_t id = mcm_names_lock_dir(nm, path, len, &lock), marker = 0;
 
 	*ret_busy = false;
@@ -223,6 +223,6 @@ uint32_t mcm_names_marker(struct mcm_names *nm, const char *path, uint32_t len, 
 		marker = mcm_dir(nm, id)->marker;
 		*ret_busy = mcm_dir(nm, id)->objects.count || mcm_dir(nm, id)->dirs.count;
 	}
-	pthread_mutex_unlock(lock);
+	mc_mutex_unlock(lock);
 	return marker;
 }

@@ -64,7 +64,7 @@ static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uin
 	struct mcm_range *n;
 	bool there;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	there = mcm_segment_state(s) != MCP_SEG_UNMOUNTING;
 	if (there) {
 		n = mcm_range(&s->alloc, p.range);
@@ -79,7 +79,7 @@ static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uin
 	} else {
 		mcm_segment_free_locked(s, s->evict, &m->index, p.range);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (there)
 		object_media(m, mcm_object(&m->index, slot), s);
 	return there;
@@ -98,7 +98,7 @@ static void object_detach(struct mcm *m, struct mcm_extent p, bool keep)
 	struct mcm_evict_view v = evict_view(m, s, 0);
 	struct mcm_range *n;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	n = mcm_range(&s->alloc, p.range);
 	if (n->flags & MCM_RANGE_EVICTABLE)
 		mcm_store_relaxed(&s->evictable, s->evictable - range_bytes(s, p.range));
@@ -108,7 +108,7 @@ static void object_detach(struct mcm *m, struct mcm_extent p, bool keep)
 	mcm_store_relaxed(&s->objects, s->objects - 1);
 	if (!keep)
 		mcm_segment_free_locked(s, s->evict, &m->index, p.range);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object *o,
@@ -509,13 +509,13 @@ static void object_list_again(struct mcm *m, uint32_t slot)
 		struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 		struct mcm_evict_view v = mcm_evict_view_of(m, s);
 
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) != MCM_SEG_NONE &&
 		    mcm_range(&s->alloc, p[i].range)->flags & MCM_RANGE_LISTED) {
 			s->evict->remove(s->policy, &v, p[i].range);
 			mcm_segment_list(&m->segments, s, &v, p[i].range, false);
 		}
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 	}
 }
 
@@ -624,5 +624,5 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 		if (mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING)
 			object_retire_copy_now(m, sh, slot);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }

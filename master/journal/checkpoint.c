@@ -8,7 +8,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +18,7 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/thread.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/ops/uses.h"
@@ -102,17 +102,9 @@ static void write_object(void *arg, uint32_t slot)
 	pack_end(w, &p);
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-	struct timespec ts;
-
-	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) < 0 ? 0 :
-		(uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 static void write_objects(struct writer *w)
 {
-	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = thread_cpu_ns(),
+	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = mc_thread_cpu_ns(),
 		cpu_took = 0;
 
 	while (pos < MCM_TABLE_END && !w->error) {
@@ -123,7 +115,7 @@ static void write_objects(struct writer *w)
 			longest = took;
 			/* CPU time since the last yield: reading the clock before each step would
 			 * cost more than a step. */
-			cpu_took = thread_cpu_ns() - cpu;
+			cpu_took = mc_thread_cpu_ns() - cpu;
 		}
 		MC_FAULT_POINT("checkpoint.step");
 		if (w->len >= WRITE_BYTES) {
@@ -134,9 +126,9 @@ static void write_objects(struct writer *w)
 		}
 		/* Yield here, so that the scheduler need not preempt this thread while it holds a lock. */
 		if (began + took - turn > TURN_NS) {
-			sched_yield();
+			mc_thread_yield();
 			turn = mc_now_ns();
-			cpu = thread_cpu_ns();
+			cpu = mc_thread_cpu_ns();
 		}
 	}
 	mc_metric_observe(&step_time, longest);
@@ -150,7 +142,7 @@ static void write_segments(struct writer *w)
 	struct mcm_segment_record r;
 	unsigned i;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++) {
 		struct mcm_packer p = pack_begin(w, 4 * MCM_NAME_MAX);
 
@@ -168,7 +160,7 @@ static void write_segments(struct writer *w)
 		mcm_pack_number(&p, MCM_REC_SEGMENT_GONE, i);
 		pack_end(w, &p);
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 }
 
 static void write_put(void *arg, const struct mcm_put_record *r)
@@ -223,14 +215,14 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	 * that had the same memory one after the other.  The journal resolves that, so write it first. */
 	mcm_journal_catch_up(m);
 	MC_FAULT_POINT("checkpoint.rename");
-	pthread_mutex_lock(&j->file_lock);
+	mc_mutex_lock(&j->file_lock);
 	if (j->losses != losses)
 		r = mc_fail(-EIO, "records were lost while the checkpoint was written");
 	else if (renameat(j->dirfd, tmp, j->dirfd, name) < 0)
 		r = mc_fail(-errno, "cannot publish %s/%s", j->path, name);
 	else
 		__atomic_store_n(&j->based, true, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&j->file_lock);
+	mc_mutex_unlock(&j->file_lock);
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("checkpoint.published");
@@ -273,9 +265,9 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 	char name[MCM_JOURNAL_NAME];
 	int fd, r;
 
-	pthread_mutex_lock(&j->file_lock);
+	mc_mutex_lock(&j->file_lock);
 	*ret_losses = j->losses;
-	pthread_mutex_unlock(&j->file_lock);
+	mc_mutex_unlock(&j->file_lock);
 	mcm_journal_name(name, false, sequence);
 	r = mcm_journal_begin_file(m, false, name, sequence, &fd);
 	if (r < 0)
@@ -287,9 +279,9 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 		(void)unlinkat(j->dirfd, name, 0);
 		return r;
 	}
-	pthread_mutex_lock(&j->file_lock);
+	mc_mutex_lock(&j->file_lock);
 	*ret_older = j->file_bytes;
-	pthread_mutex_unlock(&j->file_lock);
+	mc_mutex_unlock(&j->file_lock);
 	*ret_sequence = sequence;
 	return 0;
 }

@@ -31,7 +31,7 @@ struct mcm_durable {
 int mcm_durables_init(struct mcm_durables *ds)
 {
 	*ds = (struct mcm_durables){ .buckets = DURABLE_BUCKETS_MIN };
-	pthread_mutex_init(&ds->lock, NULL);
+	mc_mutex_init(&ds->lock);
 	ds->bucket = calloc(DURABLE_BUCKETS_MIN, sizeof(*ds->bucket));
 	return ds->bucket ? 0 : -ENOMEM;
 }
@@ -48,7 +48,7 @@ void mcm_durables_done(struct mcm_durables *ds)
 		}
 	}
 	free(ds->bucket);
-	pthread_mutex_destroy(&ds->lock);
+	mc_mutex_destroy(&ds->lock);
 }
 
 /* ---- lock held ---- */

@@ -5,9 +5,10 @@
 #ifndef MCM_DURABLE_H
 #define MCM_DURABLE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "proto/msg.h"
 
@@ -27,7 +28,7 @@ enum mcm_durable_kind {		/* stored: numbers are never reused */
 
 /* A hash table; kind and name are unique. */
 struct mcm_durables {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_durable **bucket;
 	unsigned buckets, count;
 };

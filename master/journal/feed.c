@@ -61,9 +61,9 @@ int mcm_feed_open(struct mcm *m, struct mcm_feed **ret)
 	f->checkpoint = f->journal = -1;
 	/* No checkpoint removes the files meanwhile. */
 	MC_LOCKED(&j->checkpoint_lock);
-	pthread_mutex_lock(&j->file_lock);
+	mc_mutex_lock(&j->file_lock);
 	f->losses = j->losses;
-	pthread_mutex_unlock(&j->file_lock);
+	mc_mutex_unlock(&j->file_lock);
 	r = newest_checkpoint(j, &f->checkpoint_sequence);
 	if (r == 0)
 		r = f->checkpoint = file_open(j, true, f->checkpoint_sequence);

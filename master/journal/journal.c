@@ -40,7 +40,7 @@ void mcm_journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 {
 	bool full = false, kick = false;
 
-	pthread_mutex_lock(&j->lock);
+	mc_mutex_lock(&j->lock);
 	if (p->overflow || MCM_JOURNAL_BUFFER - j->len < p->len) {
 		full = !j->lost;
 		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
@@ -53,7 +53,7 @@ void mcm_journal_append(struct mcm_journal *j, const struct mcm_packer *p)
 	}
 	/* Also for a dropped record: then the state on disk must be removed before the answer leaves. */
 	pending_lsn = j->appended + 1;
-	pthread_mutex_unlock(&j->lock);
+	mc_mutex_unlock(&j->lock);
 	if (full || kick)
 		mc_stop_kick(&j->stop);
 }
@@ -241,9 +241,9 @@ void mcm_journal_lose(struct mcm *m, int why)
 	struct mcm_journal *j = m->journal;
 
 	MC_LOCKED(&j->file_lock);
-	pthread_mutex_lock(&j->lock);
+	mc_mutex_lock(&j->lock);
 	__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&j->lock);
+	mc_mutex_unlock(&j->lock);
 	if (!j->discarded)
 		journal_discard(j, why);
 }
@@ -257,7 +257,7 @@ static void journal_flush_locked(struct mcm_journal *j)
 	bool lost;
 	int r;
 
-	pthread_mutex_lock(&j->lock);
+	mc_mutex_lock(&j->lock);
 	len = j->len;
 	if (len) {
 		j->buf = j->spare;
@@ -266,17 +266,17 @@ static void journal_flush_locked(struct mcm_journal *j)
 	}
 	end = j->appended;
 	lost = j->lost;
-	pthread_mutex_unlock(&j->lock);
+	mc_mutex_unlock(&j->lock);
 	r = mc_fault("journal.write");
 	if (r == 0 && len && !lost) {
 		r = mcm_journal_write(j->fd, full, len);
 		mc_metric_add(&writes, 1);
 	}
 	if (r < 0) {
-		pthread_mutex_lock(&j->lock);
+		mc_mutex_lock(&j->lock);
 		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
 		j->len = 0;
-		pthread_mutex_unlock(&j->lock);
+		mc_mutex_unlock(&j->lock);
 		lost = true;
 	} else if (!lost) {
 		mc_metric_add(&bytes, (int64_t)len);
@@ -305,12 +305,12 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	MC_LOCKED(&j->sync_lock);
 	if (__atomic_load_n(&j->synced, __ATOMIC_ACQUIRE) >= end)
 		return;
-	pthread_mutex_lock(&j->file_lock);
+	mc_mutex_lock(&j->file_lock);
 	/* One write and sync also covers later records of other threads. */
 	journal_flush_locked(j);
 	target = j->written;
 	fd = j->fd;
-	pthread_mutex_unlock(&j->file_lock);
+	mc_mutex_unlock(&j->file_lock);
 	began = mc_now_ns();
 	r = mc_fault("journal.sync");
 	if (r == 0 && fdatasync(fd) < 0)
@@ -339,10 +339,10 @@ static void journal_wait_for(struct mcm *m, uint64_t end)
 
 	if (__atomic_load_n(&j->written, __ATOMIC_ACQUIRE) < end ||
 	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED)) {
-		pthread_mutex_lock(&j->file_lock);
+		mc_mutex_lock(&j->file_lock);
 		if (j->written < end || !j->discarded)
 			journal_flush_locked(j);
-		pthread_mutex_unlock(&j->file_lock);
+		mc_mutex_unlock(&j->file_lock);
 	}
 	if (j->sync)
 		mcm_journal_sync_to(m, end);
@@ -418,15 +418,15 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	if (j->sync && !j->discarded && fdatasync(j->fd) < 0) {
 		int why = -errno;
 
-		pthread_mutex_lock(&j->lock);
+		mc_mutex_lock(&j->lock);
 		__atomic_store_n(&j->lost, true, __ATOMIC_RELAXED);
-		pthread_mutex_unlock(&j->lock);
+		mc_mutex_unlock(&j->lock);
 		journal_discard(j, why);
 	}
 	__atomic_store_n(&j->synced, j->written, __ATOMIC_RELEASE);
 	if (j->losses != losses_then)
 		return switch_fail(j);
-	pthread_mutex_lock(&j->lock);
+	mc_mutex_lock(&j->lock);
 	/* The buffer may have become full since the flush, without a discard so far. */
 	full = j->lost && !j->discarded;
 	if (!full) {
@@ -437,7 +437,7 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 		j->fd = fd;
 		j->sequence = sequence;
 	}
-	pthread_mutex_unlock(&j->lock);
+	mc_mutex_unlock(&j->lock);
 	if (full) {
 		journal_discard(j, 0);
 		return switch_fail(j);

@@ -32,9 +32,9 @@ void mcm_journal_batch_room(struct mcm *m)
 
 	if (!j)
 		return;
-	pthread_mutex_lock(&j->lock);
+	mc_mutex_lock(&j->lock);
 	full = j->len > (MCM_JOURNAL_BUFFER - MCM_JOURNAL_BATCH_MAX) / 2;
-	pthread_mutex_unlock(&j->lock);
+	mc_mutex_unlock(&j->lock);
 	if (full)
 		mcm_journal_flush(m);
 }

@@ -3,11 +3,10 @@
 #ifndef MCM_JOURNAL_I_H
 #define MCM_JOURNAL_I_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/journal/check.h"
 #include "master/journal/journal.h"
 #include "master/journal/restore_build.h"
@@ -31,14 +30,14 @@ struct mcm_journal {
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	struct mcm_check *check;	/* not NULL: only read, and report faults here */
 	/* guarded by lock, innermost */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint8_t *buf;			/* MCM_JOURNAL_BUFFER, mapped */
 	size_t len;
 	/* written with lock held, read without */
 	uint64_t appended;		/* bytes ever appended */
 	bool lost;			/* records are dropped since some could not be written */
 	/* guarded by file_lock */
-	pthread_mutex_t file_lock;
+	struct mc_mutex file_lock;
 	uint8_t *spare;			/* the other buffer */
 	int fd;
 	bool discarded;			/* the files of a lost state were removed */
@@ -51,21 +50,21 @@ struct mcm_journal {
 	uint64_t file_bytes;		/* journals since the last checkpoint */
 	uint64_t checkpoint_ms;
 	/* guarded by sync_lock, taken before file_lock */
-	pthread_mutex_t sync_lock;
+	struct mc_mutex sync_lock;
 	/* the thread that syncs for RPC threads; atomic: */
 	bool syncs;			/* the thread runs */
 	uint64_t sync_wanted;		/* up to which of appended answers wait for a sync */
 	/* constant while it runs */
 	void (*on_sync)(struct mcm *m, uint64_t lsn);
-	pthread_t sync_thread;
+	struct mc_thread sync_thread;
 	struct mc_stop sync_stop;
 	/* guarded by checkpoint_lock, the outermost */
-	pthread_mutex_t checkpoint_lock;
+	struct mc_mutex checkpoint_lock;
 	uint64_t last_bytes;		/* size of the last checkpoint; also read without the lock */
 	uint64_t longest_ns;		/* longest time that the last checkpoint held a lock of objects */
 	uint64_t longest_cpu_ns;	/* upper bound of the CPU time in longest_ns */
 	/* the thread that writes records and checkpoints */
-	pthread_t thread;
+	struct mc_thread thread;
 	bool runs;
 	struct mc_stop stop;
 	/* owned by that thread */

@@ -119,10 +119,10 @@ void mcm_journal_free(struct mcm_journal *j)
 		munmap(j->spare, MCM_JOURNAL_BUFFER);
 	mc_stop_done(&j->sync_stop);
 	mc_stop_done(&j->stop);
-	pthread_mutex_destroy(&j->checkpoint_lock);
-	pthread_mutex_destroy(&j->sync_lock);
-	pthread_mutex_destroy(&j->file_lock);
-	pthread_mutex_destroy(&j->lock);
+	mc_mutex_destroy(&j->checkpoint_lock);
+	mc_mutex_destroy(&j->sync_lock);
+	mc_mutex_destroy(&j->file_lock);
+	mc_mutex_destroy(&j->lock);
 	free(j->cluster);
 	free(j->path);
 	free(j);
@@ -136,10 +136,10 @@ int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_jo
 	if (!j)
 		return -ENOMEM;
 	j->fd = j->dirfd = j->lockfd = -1;
-	pthread_mutex_init(&j->lock, NULL);
-	pthread_mutex_init(&j->file_lock, NULL);
-	pthread_mutex_init(&j->sync_lock, NULL);
-	pthread_mutex_init(&j->checkpoint_lock, NULL);
+	mc_mutex_init(&j->lock);
+	mc_mutex_init(&j->file_lock);
+	mc_mutex_init(&j->sync_lock);
+	mc_mutex_init(&j->checkpoint_lock);
 	mc_stop_init(&j->stop);
 	mc_stop_init(&j->sync_stop);
 	j->path = strdup(path);
@@ -332,7 +332,7 @@ void mcm_journal_stop(struct mcm *m)
 	if (!j || !j->runs)
 		return;
 	mc_stop_set(&j->stop);
-	pthread_join(j->thread, NULL);
+	mc_thread_join(j->thread);
 	j->runs = false;
 }
 
@@ -381,7 +381,7 @@ void mcm_journal_sync_stop(struct mcm *m)
 	 * that still wait. */
 	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
 	mc_stop_set(&j->sync_stop);
-	pthread_join(j->sync_thread, NULL);
+	mc_thread_join(j->sync_thread);
 }
 
 void mcm_journal_stats(struct mcm *m, struct mcm_journal_stats *ret)

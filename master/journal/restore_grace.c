@@ -84,10 +84,10 @@ static void await_end(struct mcm *m)
 	if (!m->awaits || clients_may_come(m) || mcm_now_ms(m) < m->grace_from_ms + m->conf.client_ttl)
 		return;
 	m->awaits = false;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (i = 0; i < ss->n_live; i++)
 		mcm_store_relaxed(&ss->at[ss->live[i]]->awaited, false);
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 }
 
 /* Called by the monitor after it has updated the clock; before that, time in which the master was

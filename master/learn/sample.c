@@ -29,7 +29,7 @@
 int mcm_sample_init(struct mcm_key_sample *s, bool simulates)
 {
 	memset(s, 0, sizeof(*s));
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->simulates = simulates;
 	s->shift = SHIFT_FIRST;
 	s->rest = s->period = PERIOD_FIRST;
@@ -52,7 +52,7 @@ void mcm_sample_done(struct mcm_key_sample *s)
 		free(s->sim[i]);
 	free(s->bucket);
 	free(s->key);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 }
 
 static uint32_t *bucket_of(struct mcm_key_sample *s, uint32_t hash)
@@ -186,14 +186,14 @@ bool mcm_sample_crowded(const struct mcm_key_sample *s, uint64_t objects)
 
 void mcm_sample_pool(struct mcm_key_sample *s, uint64_t memory, uint64_t disk, uint64_t objects)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	s->objects = objects;
 	while (mcm_sample_crowded(s, objects))
 		rate_halve(s);
 	s->memory = memory;
 	s->disk = disk;
 	rooms_set(s);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 /* ---- learning ---- */
@@ -309,7 +309,7 @@ void mcm_sample_use(struct mcm_key_sample *s, struct mcm_sampled *b, const struc
 	uint32_t id;
 
 	if (!b->locked)
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 	b->locked = true;
 	s->uses++;
 	id = find(s, u->hash);
@@ -360,7 +360,7 @@ void mcm_sample_use_many(struct mcm_key_sample *s, struct mcm_sampled *b, const 
 	if (!n)
 		return;
 	if (!b->locked)
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 	b->locked = true;
 	uses_prefetch(s, u, n);
 	for (unsigned i = 0; i < n; i++)
@@ -379,18 +379,18 @@ void mcm_sample_end(struct mcm_key_sample *s, struct mcm_sampled *b, uint64_t cl
 		return;
 	if (clock > s->clock)
 		expect(s, clock);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mcm_sample_put(struct mcm_key_sample *s, uint32_t hash, uint64_t size)
 {
 	uint32_t id;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	id = find(s, hash);
 	if (id)
 		store(s, id, size);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 /* ---- results ---- */
@@ -406,7 +406,7 @@ static double ratio(const struct mcm_key_sample *s, double hits)
 
 void mcm_sample_curve(struct mcm_key_sample *s, uint64_t clock, struct mcm_curve *ret)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (clock > s->clock)
 		expect(s, clock);
 	for (unsigned i = 0; i < MCM_LRU_SIZES; i++)
@@ -417,35 +417,35 @@ void mcm_sample_curve(struct mcm_key_sample *s, uint64_t clock, struct mcm_curve
 	ret->uses = (uint64_t)s->uses;
 	ret->rate = 1.0 / (1u << s->shift);
 	ret->behind = s->behind;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mcm_sample_save(struct mcm_key_sample *s, unsigned class, float ret_reached[MCM_AGE_BINS],
 		     float ret_used[MCM_AGE_BINS])
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	memcpy(ret_reached, s->model.reached[class], sizeof(s->model.reached[class]));
 	memcpy(ret_used, s->model.used[class], sizeof(s->model.used[class]));
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mcm_sample_load(struct mcm_key_sample *s, unsigned class, const float reached[MCM_AGE_BINS],
 		     const float used[MCM_AGE_BINS])
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	memcpy(s->model.reached[class], reached, sizeof(s->model.reached[class]));
 	memcpy(s->model.used[class], used, sizeof(s->model.used[class]));
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mcm_sample_loaded(struct mcm_key_sample *s)
 {
 	float any = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	for (unsigned c = 0; c < MCM_CLASSES; c++)
 		any += s->model.reached[c][0];
 	if (any > LOADED_MIN)
 		mcm_model_learn(&s->model);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }

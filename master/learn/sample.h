@@ -13,9 +13,10 @@
 #ifndef MCM_SAMPLE_H
 #define MCM_SAMPLE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/learn/model.h"
 
@@ -41,7 +42,7 @@ struct mcm_key_sample {
 	uint32_t shift;			/* one of 2^shift keys is sampled */
 	bool behind;			/* LRU has more hits than `learn` */
 	struct mcm_model model;		/* its values are atomic, its counts guarded by the lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by the lock */
 	uint64_t memory, disk, objects;	/* bytes and (roughly) objects of the real pool */
 	struct mcm_sample_key *key;	/* 0: the head of the list by last use */

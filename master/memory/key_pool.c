@@ -23,12 +23,12 @@ void mcm_key_pool_init(struct mcm_key_pool *p)
 	*p = (struct mcm_key_pool){ 0 };
 	mcm_slab_init(&p->units, MCM_KEYS_UNIT, MCM_KEYS_SHIFT);
 	mcm_slab_init(&p->info, sizeof(uint16_t), INFO_SHIFT);
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 }
 
 void mcm_key_pool_done(struct mcm_key_pool *p)
 {
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 	mcm_slab_done(&p->info);
 	mcm_slab_done(&p->units);
 }

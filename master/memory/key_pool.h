@@ -6,8 +6,9 @@
 #ifndef MCM_KEY_POOL_H
 #define MCM_KEY_POOL_H
 
-#include <pthread.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/memory/slab.h"
 
@@ -24,7 +25,7 @@ struct mcm_key_pool {
 	 * a flag and its order.  Atomic, because freeing a block reads its buddy's entry, which
 	 * another arena may be changing. */
 	struct mcm_slab info;
-	pthread_mutex_t lock;		/* guards the rest; a leaf */
+	struct mc_mutex lock;		/* guards the rest; a leaf */
 	uint32_t free[MCM_BLOCK_ORDERS];	/* first free block of each order, 0: none */
 	uint64_t blocks, pooled;		/* blocks ever made; free ones among them */
 };

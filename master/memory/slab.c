@@ -19,7 +19,7 @@ void mcm_slab_init(struct mcm_slab *s, size_t elem, unsigned shift)
 	*s = (struct mcm_slab){
 		.elem = elem, .shift = shift, .next = 1, .chunk = s->few, .chunks = MCM_SLAB_FEW,
 	};
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 }
 
 static size_t chunk_bytes(const struct mcm_slab *s)
@@ -39,7 +39,7 @@ void mcm_slab_done(struct mcm_slab *s)
 		before = (char **)(void *)array[-1];
 		free(array - 1);
 	}
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 }
 
 /* Untouched pages cost nothing, so a chunk may be mapped long before it is full.  Huge pages are

@@ -8,10 +8,11 @@
 #ifndef MCM_SLAB_H
 #define MCM_SLAB_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #define MCM_SLAB_FEW 4u
 
@@ -28,7 +29,7 @@ struct mcm_slab {
 	/* guarded by lock */
 	uint64_t next;
 	bool large;			/* the chunks use huge pages, but for the first 2 MiB */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 };
 
 /* @shift: log2 of the elements per chunk; only used pages cost memory, so some MiB per chunk are fine. */

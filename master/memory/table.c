@@ -36,7 +36,7 @@ static size_t level_bytes(const struct mcm_table_mem *mem, unsigned bits)
 void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables)
 {
 	*mem = (struct mcm_table_mem){ .tables = tables };
-	pthread_mutex_init(&mem->lock, NULL);
+	mc_mutex_init(&mem->lock);
 }
 
 void mcm_table_mem_done(struct mcm_table_mem *mem)
@@ -44,7 +44,7 @@ void mcm_table_mem_done(struct mcm_table_mem *mem)
 	for (unsigned bits = 0; bits < MCM_TABLE_LEVELS; bits++)
 		if (mem->level[bits].base)
 			munmap(mem->level[bits].base, level_bytes(mem, bits));
-	pthread_mutex_destroy(&mem->lock);
+	mc_mutex_destroy(&mem->lock);
 }
 
 uint64_t mcm_table_mem_bytes(struct mcm_table_mem *mem)

@@ -9,10 +9,11 @@
 #ifndef MCM_TABLE_H
 #define MCM_TABLE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/memory/slab.h"
 
@@ -34,7 +35,7 @@ struct mcm_table_type {
 struct mcm_table_mem {
 	unsigned tables;		/* constant */
 	/* guarded by lock, a leaf */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct {
 		uint32_t *base;		/* atomic; NULL: no table has had this size */
 		unsigned users;

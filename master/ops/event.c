@@ -30,7 +30,7 @@ struct record {
 void mcm_events_init(struct mcm_events *e)
 {
 	memset(e, 0, sizeof(*e));
-	pthread_mutex_init(&e->lock, NULL);
+	mc_mutex_init(&e->lock);
 	/* Numbers of an earlier master are smaller, so its watchers learn that they missed events. */
 	e->first = e->next = mc_wall_ns() / 1000;
 }
@@ -39,7 +39,7 @@ void mcm_events_done(struct mcm_events *e)
 {
 	free(e->ring);
 	free(e->at);
-	pthread_mutex_destroy(&e->lock);
+	mc_mutex_destroy(&e->lock);
 }
 
 /* Lock held. */

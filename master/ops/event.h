@@ -8,9 +8,10 @@
 #ifndef MCM_EVENT_H
 #define MCM_EVENT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "proto/msg.h"
 
@@ -24,7 +25,7 @@ struct mcm_events {
 	bool on;			/* atomic: events are recorded */
 	bool groups;			/* constant after start: record groups too */
 	/* guarded by lock, a leaf */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint8_t *ring;			/* NULL: not recording */
 	uint64_t *at;			/* position of event n in at[n % MCM_EVENTS_MAX] */
 	uint64_t end;			/* bytes written since recording began */

@@ -294,15 +294,15 @@ static void exist_window(struct mcm *m, uint32_t flags, const struct mcm_lease *
 		sh = mcm_index_shard(&m->index, hash[i]);
 		if (sh != locked) {
 			if (locked)
-				pthread_mutex_unlock(&locked->lock);
-			pthread_mutex_lock(&sh->lock);
+				mc_mutex_unlock(&locked->lock);
+			mc_mutex_lock(&sh->lock);
 			locked = sh;
 		}
 		ret_present[order[i]] = mcm_key_ok(*key) ?
 			exist_one(m, sh, key, &asked[order[i]], flags, lease) : ABSENT;
 	}
 	if (locked)
-		pthread_mutex_unlock(&locked->lock);
+		mc_mutex_unlock(&locked->lock);
 }
 
 static void exist_block(struct mcm *m, uint32_t flags, const struct mcm_lease *lease, const struct mcp_bytes *keys,

@@ -44,7 +44,7 @@ int mcm_hot_init(struct mcm *m)
 	struct mcm_hot *h = &m->hot;
 	double reads;
 
-	pthread_mutex_init(&h->lock, NULL);
+	mc_mutex_init(&h->lock);
 	if (!strcmp(c->dynamic_replication_mode, "off"))
 		return 0;
 	if (window < 1000)
@@ -67,7 +67,7 @@ void mcm_hot_done(struct mcm_hot *h)
 {
 	free(h->entries);
 	free(h->queue);
-	pthread_mutex_destroy(&h->lock);
+	mc_mutex_destroy(&h->lock);
 }
 
 /* ---- reads ---- */
@@ -148,7 +148,7 @@ static uint32_t candidate_key(struct mcm *m, const struct mcm_hot_candidate *c, 
 		len = o->key_len;
 		memcpy(key, mcm_shard_key(&m->index, c->slot), len);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return len;
 }
 

@@ -9,9 +9,10 @@
 #ifndef MCM_HOT_H
 #define MCM_HOT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #define MCM_HOT_ENTRIES 64u	/* per shard; 16384 in all, like upstream */
 #define MCM_HOT_QUEUE 4096u	/* waiting candidates; further ones are dropped and found again */
@@ -40,7 +41,7 @@ struct mcm_hot {
 	uint32_t threshold;		/* reads in a window */
 	unsigned copies_max;
 	/* guarded by lock, a leaf */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_hot_candidate *queue;
 	unsigned head, count;
 };

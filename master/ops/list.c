@@ -73,7 +73,7 @@ static int list_drop_unreadable(struct mcm *m, struct mcm_names_page *pg)
 			keep = o->generation != it->generation || mcm_object_readable(m, o);
 			if (!keep && mcm_object_missing(m, o) == -MC_ENOTREADY)
 				r = -MC_ENOTREADY;
-			pthread_mutex_unlock(&sh->lock);
+			mc_mutex_unlock(&sh->lock);
 		}
 		if (keep)
 			pg->item[n++] = *it;

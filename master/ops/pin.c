@@ -197,7 +197,7 @@ void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct
 			mcm_object_remove(m, sh, slot);
 		}
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin)
@@ -227,7 +227,7 @@ static struct mcm_session *pins_next_session(struct mcm *m, uint64_t turn)
 	/* To the back: a tick begins with the sessions that have waited longest. */
 	mc_list_remove(&s->link);
 	mc_list_push_back(&m->sessions, &s->link);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	return s;
 }
 
@@ -250,7 +250,7 @@ bool mcm_pins_tick(struct mcm *m)
 			pin_drop(m, s, s->lease_first);
 		}
 		more |= session_has_expired(s, now);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		all += n;
 	}
 	return more || all >= EXPIRE_TICK;

@@ -40,7 +40,7 @@ void mcm_puts_init(struct mcm_puts *ps)
 
 	memset(ps, 0, sizeof(*ps));
 	for (i = 0; i < MCM_PUT_SHARDS; i++) {
-		pthread_mutex_init(&ps->shard[i].lock, NULL);
+		mc_mutex_init(&ps->shard[i].lock);
 		mcm_slab_init(&ps->shard[i].slab, sizeof(struct mcm_put), PUTS_SHIFT);
 		mcm_keys_init(&ps->shard[i].keys);
 	}
@@ -54,7 +54,7 @@ void mcm_puts_done(struct mcm_puts *ps)
 		mcm_table_done(&ps->shard[i].table);
 		mcm_keys_done(&ps->shard[i].keys);
 		mcm_slab_done(&ps->shard[i].slab);
-		pthread_mutex_destroy(&ps->shard[i].lock);
+		mc_mutex_destroy(&ps->shard[i].lock);
 	}
 }
 
@@ -214,9 +214,9 @@ static int put_claim(struct mcm *m, const struct mcm_session *s, const struct mc
 	struct mcm_put_shard *ps = put_shard_of(m, done->generation);
 	int r;
 
-	pthread_mutex_lock(&ps->lock);
+	mc_mutex_lock(&ps->lock);
 	r = put_claim_locked(ps, s, done, ret);
-	pthread_mutex_unlock(&ps->lock);
+	mc_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, -1);
 	return r;
@@ -233,15 +233,15 @@ static void put_claim_many(struct mcm *m, const struct mcm_session *s, const str
 		next = put_shard_of(m, done[i].generation);
 		if (next != ps) {
 			if (ps)
-				pthread_mutex_unlock(&ps->lock);
+				mc_mutex_unlock(&ps->lock);
 			ps = next;
-			pthread_mutex_lock(&ps->lock);
+			mc_mutex_lock(&ps->lock);
 		}
 		ret[i] = put_claim_locked(ps, s, &done[i], &put[i]);
 		claimed += ret[i] == 0;
 	}
 	if (ps)
-		pthread_mutex_unlock(&ps->lock);
+		mc_mutex_unlock(&ps->lock);
 	mc_metric_add(&unfinished, -(int64_t)claimed);
 }
 
@@ -384,7 +384,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 	int r = 0;
 
 	memcpy(c.extent, put->extent, put->copies * sizeof(c.extent[0]));
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	old = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (old) {
 		o = mcm_object(&m->index, old);
@@ -414,7 +414,7 @@ static int put_publish(struct mcm *m, const struct publication *pb, const struct
 		mcm_tenant_refund(m, put->tenant, put->charged);
 		mcm_journal_depend(m);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	if (r < 0 && put->counted)
 		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
@@ -527,7 +527,7 @@ static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
 	bool lost[MCM_PREFETCH_MAX] = { false };
 	unsigned i, inserted = 0;
 
-	pthread_mutex_lock(&ps->lock);
+	mc_mutex_lock(&ps->lock);
 	for (i = 0; i < n; i++) {
 		if (ret[i] < 0 || put_at_once(rq, &items[i]))
 			continue;
@@ -535,7 +535,7 @@ static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
 		lost[i] = ret[i] < 0;
 		inserted += !lost[i];
 	}
-	pthread_mutex_unlock(&ps->lock);
+	mc_mutex_unlock(&ps->lock);
 	mc_metric_add(&unfinished, inserted);
 	for (i = 0; i < n; i++) {
 		if (!lost[i])
@@ -693,9 +693,9 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	if (r < 0)
 		return r;
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
-	pthread_mutex_lock(&ps->lock);
+	mc_mutex_lock(&ps->lock);
 	r = put_insert(m, ps, &put, COPY_KEY);
-	pthread_mutex_unlock(&ps->lock);
+	mc_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, 1);
 	return r;
@@ -726,11 +726,11 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 	struct mcm_unit *u = NULL;
 	uint32_t id;
 
-	pthread_mutex_lock(&ps->lock);
+	mc_mutex_lock(&ps->lock);
 	id = put_find(ps, generation);
 	if (id)
 		u = TAKE_PTR(mcm_put_at(ps, id)->unit);
-	pthread_mutex_unlock(&ps->lock);
+	mc_mutex_unlock(&ps->lock);
 	if (u)
 		mcm_unit_revoked(m, u);
 }
@@ -742,11 +742,11 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 	bool found;
 
 	do {
-		pthread_mutex_lock(&ps->lock);
+		mc_mutex_lock(&ps->lock);
 		found = s->puts;
 		if (found)
 			put_remove(ps, s->puts, &put);
-		pthread_mutex_unlock(&ps->lock);
+		mc_mutex_unlock(&ps->lock);
 		if (found) {
 			mc_metric_add(&unfinished, -1);
 			mc_metric_add(&abandoned, 1);

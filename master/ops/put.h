@@ -6,9 +6,10 @@
 #ifndef MCM_PUT_H
 #define MCM_PUT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/index/object.h"
 #include "master/memory/keys.h"
@@ -53,7 +54,7 @@ struct mcm_put {
 };
 
 struct mcm_put_shard {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mcm_table table;
 	struct mcm_slab slab;
 	struct mcm_keys keys;

@@ -33,7 +33,7 @@ void mcm_quarantine_init(struct mcm *m)
 {
 	struct mcm_quarantine *q = &m->puts.quarantine;
 
-	pthread_mutex_init(&q->lock, NULL);
+	mc_mutex_init(&q->lock);
 	mc_list_init(&q->aborted);
 	mc_list_init(&q->confirmed);
 }
@@ -67,7 +67,7 @@ void mcm_quarantine_done(struct mcm *m)
 		mc_list_remove(&a->link);
 		free(a);
 	}
-	pthread_mutex_destroy(&q->lock);
+	mc_mutex_destroy(&q->lock);
 }
 
 /* ---- the quarantine's lock held ---- */
@@ -212,7 +212,7 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	struct writer w;
 
 	writer_of(m, put, &w);
-	pthread_mutex_lock(&q->lock);
+	mc_mutex_lock(&q->lock);
 	/* Journal it again: a running checkpoint may have read the shard after it left and the
 	 * quarantine before it came. */
 	mcm_journal_put(m, put->generation, put->extent, put->copies);
@@ -233,7 +233,7 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 		mc_list_remove(&a->link);
 		free(a);
 	}
-	pthread_mutex_unlock(&q->lock);
+	mc_mutex_unlock(&q->lock);
 	if (unmounted)
 		mcm_quarantine_unmounted(m);
 	mc_metric_add(&discarded, kept);
@@ -345,12 +345,12 @@ unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct
 
 	if (!__atomic_load_n(&q->pending, __ATOMIC_RELAXED))
 		return 0;
-	pthread_mutex_lock(&q->lock);
+	mc_mutex_lock(&q->lock);
 	mcp_iter_init(&it, confirmed, &mcp_desc_fenced);
 	while (mcp_iter_next(&it, &one))
 		any |= confirm_one(m, c, one.number);
 	n = orders_of_all(c, ret, max);
-	pthread_mutex_unlock(&q->lock);
+	mc_mutex_unlock(&q->lock);
 	if (any)
 		mc_stop_kick(&m->monitor_stop);
 	return n;
@@ -423,8 +423,8 @@ unsigned mcm_quarantine_list(struct mcm *m, struct mcm_quarantined *ret, unsigne
 	unsigned n = 0, top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
 	struct mc_list *at;
 
-	pthread_mutex_lock(&m->clients.lock);
-	pthread_mutex_lock(&m->puts.quarantine.lock);
+	mc_mutex_lock(&m->clients.lock);
+	mc_mutex_lock(&m->puts.quarantine.lock);
 	for (unsigned i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 
@@ -432,8 +432,8 @@ unsigned mcm_quarantine_list(struct mcm *m, struct mcm_quarantined *ret, unsigne
 			if (n < max)
 				quarantined_of(m, s, mc_container_of(at, struct mcm_fence, link), &ret[n++]);
 	}
-	pthread_mutex_unlock(&m->puts.quarantine.lock);
-	pthread_mutex_unlock(&m->clients.lock);
+	mc_mutex_unlock(&m->puts.quarantine.lock);
+	mc_mutex_unlock(&m->clients.lock);
 	return n;
 }
 
@@ -467,15 +467,15 @@ int mcm_quarantine_release(struct mcm *m, struct mcp_id client, uint64_t *ret_ra
 	if (mcp_id_zero(client))
 		return mc_fail(-MC_EPARAM, "the writers of an earlier master are not known, so they may live: their "
 			       "ranges are released when the segment's owner fences them, or unmounts the segment");
-	pthread_mutex_lock(&m->clients.lock);
+	mc_mutex_lock(&m->clients.lock);
 	c = mcm_client_find(&m->clients, client);
 	lives = c && c->sessions;
 	if (!lives) {
-		pthread_mutex_lock(&m->puts.quarantine.lock);
+		mc_mutex_lock(&m->puts.quarantine.lock);
 		release_locked(m, client, &ranges, &bytes);
-		pthread_mutex_unlock(&m->puts.quarantine.lock);
+		mc_mutex_unlock(&m->puts.quarantine.lock);
 	}
-	pthread_mutex_unlock(&m->clients.lock);
+	mc_mutex_unlock(&m->clients.lock);
 	if (lives)
 		return mc_fail(-MC_EMODE, "the client is connected, so its process has not ended: kill it first");
 	if (!ranges)

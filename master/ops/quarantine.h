@@ -10,12 +10,12 @@
 #ifndef MCM_QUARANTINE_H
 #define MCM_QUARANTINE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "master/index/object.h"
 #include "master/space/segment.h"
 #include "proto/msg.h"
@@ -53,7 +53,7 @@ struct mcm_fence {
 };
 
 struct mcm_quarantine {
-	pthread_mutex_t lock;		/* also for mcm_segment.fences */
+	struct mc_mutex lock;		/* also for mcm_segment.fences */
 	struct mc_list aborted;
 	struct mc_list confirmed;	/* fences whose ranges the monitor frees */
 	unsigned pending;		/* fences that are not confirmed, */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "master/ops/ops.h"
@@ -93,13 +93,13 @@ int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key)
 		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (slot)
 		r = remove_found(m, sh, slot, flags);
 	else
 		mcm_journal_depend(m);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	/* A directory without marker may have children too. */
 	if (!slot && ((const char *)key.data)[key.len - 1] == '/' &&
 	    mcm_names_busy(&m->names, key.data, key.len))
@@ -125,11 +125,11 @@ static unsigned extents_named(struct mcm *m, struct mcm_extent *p, unsigned n, s
 {
 	unsigned k = 0;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < n; i++)
 		if (segment_is_named(mcm_segment(&m->segments, p[i].segment), name))
 			p[k++] = p[i];
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return k;
 }
 
@@ -166,13 +166,13 @@ int mcm_clear(struct mcm *m, struct mcp_bytes segment, struct mcp_bytes key)
 		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	if (slot)
 		r = clear_found(m, sh, slot, segment);
 	if (r < 0)
 		mcm_journal_depend(m);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return r;
 }
 
@@ -299,7 +299,7 @@ static uint64_t remove_batch(struct mcm *m, const struct match *mt, const struct
 			continue;
 		sh = mcm_index_lock_slot(&m->index, f->slot);
 		n += remove_matched(m, sh, f, key, flags);
-		pthread_mutex_unlock(&sh->lock);
+		mc_mutex_unlock(&sh->lock);
 	}
 	return n;
 }

@@ -282,9 +282,9 @@ static int rename_dir_try(struct rename_dir *rn, uint32_t flags)
 		return -ENOMEM;
 	mcm_journal_batch_room(m);
 	mcm_index_lock_all(&m->index);
-	pthread_rwlock_wrlock(&m->names.move_lock);
+	mc_rwlock_wrlock(&m->names.move_lock);
 	r = rename_dir_locked(rn, flags);
-	pthread_rwlock_unlock(&m->names.move_lock);
+	mc_rwlock_unlock(&m->names.move_lock);
 	/* Without a rename too, the answer depends on changes by others, which have to be durable. */
 	mcm_journal_depend(m);
 	mcm_index_unlock_all(&m->index);

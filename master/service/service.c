@@ -59,9 +59,9 @@ bool mcm_session_keeps(struct mcp_session *s, void *arg)
 	/* Only a registered session begins puts.  Heartbeats have a connection of their own. */
 	if (mcm_client_registered(arg, ms->client))
 		return true;
-	pthread_mutex_lock(&ms->lock);
+	mc_mutex_lock(&ms->lock);
 	busy = ms->n_pins;
-	pthread_mutex_unlock(&ms->lock);
+	mc_mutex_unlock(&ms->lock);
 	return busy;
 }
 
@@ -222,9 +222,9 @@ static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id 
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
 	};
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	d.largest_free = mcm_alloc_largest_free(&s->alloc);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return d;
 }
 
@@ -244,7 +244,7 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	r = mcp_decode(&mcp_desc_segments, body, len, &rq);
 	if (r < 0)
 		return r;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	one = mcp_id_zero(rq.segment) ? NULL : mcm_segments_find(ss, rq.segment);
 	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
 	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
@@ -253,7 +253,7 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	reply.segments = mcp_seq(seg, most);
 	/* The names are borrowed from the table, so encode them under its lock. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return r;
 }
 

@@ -96,9 +96,9 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 		names = mcm_scratch(MCM_SCRATCH_TEXT, rq.keys.count, MCP_GROUP_MAX);
 	if (!obj || !part || !mem.attrs || (rq.flags & MCP_GET_DESCRIBE && !names))
 		return -ENOMEM;
-	pthread_mutex_lock(&ms->lock);
+	mc_mutex_lock(&ms->lock);
 	failed = get_items(arg, ms, sc, &rq, obj, part, names, &mem);
-	pthread_mutex_unlock(&ms->lock);
+	mc_mutex_unlock(&ms->lock);
 	mcm_op_count(&gets, rq.keys.count, failed);
 	reply.objects = mcp_seq(obj, rq.keys.count);
 	return mcp_answer(answer, &mcp_desc_get_reply, &reply);
@@ -110,11 +110,11 @@ static void each_pin(struct mcm *m, struct mcm_session *s, const struct mcp_seq 
 	struct mcp_iter it;
 	struct mcp_pin pin;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mcp_iter_init(&it, pins, &mcp_desc_pin);
 	while (mcp_iter_next(&it, &pin))
 		fn(m, s, pin.pin);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 int mcm_serve_release(struct mcp_session *s, const void *body, size_t len,
@@ -154,9 +154,9 @@ int mcm_serve_bad_copy(struct mcp_session *s, const void *body, size_t len,
 	r = mcp_decode(&mcp_desc_bad_copy, body, len, &rq);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&ms->lock);
+	mc_mutex_lock(&ms->lock);
 	mcm_pin_bad_copy(arg, ms, rq.pin, rq.segment);
-	pthread_mutex_unlock(&ms->lock);
+	mc_mutex_unlock(&ms->lock);
 	return 0;
 }
 

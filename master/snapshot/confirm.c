@@ -72,7 +72,7 @@ static void confirm_free(struct mcm_confirm *c)
 void mcm_confirm_done(struct mcm_confirm *c)
 {
 	confirm_free(c);
-	pthread_mutex_destroy(&c->lock);
+	mc_mutex_destroy(&c->lock);
 }
 
 uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *o, uint32_t range)
@@ -97,7 +97,7 @@ static struct mcm_shard *entry_lock(struct mcm *m, const struct mcm_segment *s, 
 	if (o->flags & MCM_OBJ_LIVE && mcm_load_relaxed(&o->marks) & MCM_MARK_UNCONFIRMED &&
 	    mcm_object_has(&m->index, o, (struct mcm_extent){ e.range, s->index }))
 		return sh;
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return NULL;
 }
 
@@ -123,7 +123,7 @@ static void entry_answer(struct mcm *m, struct mcm_segment *s, struct mcm_confir
 		entry_drop(m, s, sh, e);
 	else if (!o->ext || !mcm_ext(&m->index, o->ext)->copies)
 		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_UNCONFIRMED, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 static int batch_answers(struct mcm *m, struct mcm_segment *s, const struct mcp_seq *results)
@@ -162,7 +162,7 @@ static bool batch_add(struct mcm *m, struct mcm_segment *s, struct mcm_confirm_e
 		.entry = e,
 		.item = { .offset = mcm_range_offset(&s->alloc, e.range), .size = mcm_object_size(o), .crc = o->crc },
 	};
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return true;
 }
 
@@ -240,8 +240,8 @@ void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
 	const struct mcm_confirm *c = &s->confirm;
 	bool ends;
 
-	pthread_mutex_lock(&m->clients.lock);
-	pthread_rwlock_wrlock(&ss->lock);
+	mc_mutex_lock(&m->clients.lock);
+	mc_rwlock_wrlock(&ss->lock);
 	/* The batch found the segment hidden if it was mounted again only now: then nothing of it was compared. */
 	ends = mcm_segment_state(s) == MCP_SEG_CONFIRMING && mcp_id_eq(s->id, id) && s->unproven &&
 	       mcm_load_relaxed(&c->next) >= c->n;
@@ -261,8 +261,8 @@ void mcm_confirm_finish(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
 			(unsigned long long)c->count[MCM_CONFIRM_UNREADABLE],
 			(unsigned long long)(mcm_now_ms(m) - c->began_ms));
 	}
-	pthread_rwlock_unlock(&ss->lock);
-	pthread_mutex_unlock(&m->clients.lock);
+	mc_rwlock_unlock(&ss->lock);
+	mc_mutex_unlock(&m->clients.lock);
 	if (ends)
 		mc_stop_kick(&m->evictor_stop);
 }
@@ -293,13 +293,13 @@ int mcm_confirm(struct mcm *m, struct mcp_id sender, const struct mcp_confirm *r
 	int r = 0;
 
 	*ret = (struct mcp_confirm_reply){ 0 };
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	s = mcm_segments_find(ss, rq->segment);
 	if (!s)
 		r = mc_fail(-MC_ENOSEGMENT, "no segment with this id is mounted");
 	else if (!mcp_id_eq(s->client, sender))
 		r = mc_fail(-MC_EOWNER, "the segment belongs to another client");
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	if (r == 0)
 		r = confirm_next(m, s, rq, ret, &is_new, &bytes);
 	if (is_new)
@@ -330,7 +330,7 @@ static struct mcm_segment *overdue(struct mcm *m, struct mcp_id *ret)
 	if (!mcm_load_relaxed(&ss->n_confirming))
 		return NULL;
 	MC_LOCKED(&m->clients.lock);
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && !found; i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 		const struct mcm_client *c;
@@ -343,7 +343,7 @@ static struct mcm_segment *overdue(struct mcm *m, struct mcp_id *ret)
 		found = s;
 		*ret = s->id;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return found;
 }
 
@@ -390,10 +390,10 @@ static bool any_unproven(struct mcm *m)
 	struct mcm_segments *ss = &m->segments;
 	bool any = false;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && !any; i++)
 		any = ss->at[ss->live[i]]->unproven;
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return any;
 }
 

@@ -21,10 +21,11 @@
 #ifndef MCM_CONFIRM_H
 #define MCM_CONFIRM_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "proto/msg.h"
 
@@ -49,7 +50,7 @@ enum mcm_confirm_result {
 
 /* Of an unproven segment. */
 struct mcm_confirm {
-	pthread_mutex_t lock;		/* taken before those of shards */
+	struct mc_mutex lock;		/* taken before those of shards */
 	/* constant after the restore, until the segment is proven or dropped */
 	struct mcm_confirm_entry {
 		uint32_t slot, range;

@@ -64,7 +64,7 @@ int mcm_snapshots_open(struct mcm *m)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	s->interval_ms = c->enable_snapshot ? c->snapshot_interval_seconds : 0;
 	s->keep = (uint64_t)c->snapshot_retention_count;
 	snprintf(s->root, sizeof(s->root), "mooncake_master_snapshot/%s/", c->cluster_id);
@@ -82,7 +82,7 @@ void mcm_snapshots_close(struct mcm *m)
 	if (!s)
 		return;
 	mcd_blobs_close(s->blobs);
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 	m->snapshots = NULL;
 }
@@ -287,9 +287,9 @@ int mcm_snapshots_start(struct mcm *m)
 
 	if (!s || !m->journal || !s->interval_ms)
 		return 0;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	claim_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	r = mc_stop_start(&s->stop, &s->thread, "mc-snapshot", snapshots_main, m);
 	s->runs = r == 0;
 	return r;

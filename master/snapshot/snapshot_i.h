@@ -3,9 +3,7 @@
 #ifndef MCM_SNAPSHOT_I_H
 #define MCM_SNAPSHOT_I_H
 
-#include <pthread.h>
-
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/snapshot/snapshot.h"
 #include "meta/blob.h"
 
@@ -18,10 +16,10 @@ struct mcm_snapshots {
 	char root[256];		/* ends in '/' */
 	uint64_t interval_ms, keep;
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool runs;
 	/* guards all below: one creation, or change of the catalog, at a time */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	bool claimed;		/* no manifest in the store says any more that its master was the last one */
 	uint64_t appended;	/* of the journal, when the last snapshot was made */
 	bool made;		/* there was one in this life */

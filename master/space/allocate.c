@@ -178,7 +178,7 @@ static unsigned first_candidates(const struct allocation *p, unsigned level, uin
 	unsigned n = 0, tries;
 	uint32_t number;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < p->rq->n_preferred; i++)
 		for (s = NULL; (s = mcm_segments_named(ss, p->rq->preferred[i], s));)
 			first_add(p, level, s->index, ret, &n);
@@ -189,7 +189,7 @@ static unsigned first_candidates(const struct allocation *p, unsigned level, uin
 			break;
 		first_add(p, level, (uint16_t)number, ret, &n);
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return n;
 }
 
@@ -292,11 +292,11 @@ static int allocate_anywhere(struct allocation *p)
 	uint64_t granules = p->len >> MCM_GRANULE_SHIFT;
 	int r = 0;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && p->n < p->rq->copies && (r == 0 || r == -MC_ENOSPACE); i++)
 		if (mcm_load_relaxed(&ss->room[ss->live[i]]) >= granules)
 			r = allocation_try_free(p, ss->at[ss->live[i]]);
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return r == -MC_ENOSPACE ? 0 : r;
 }
 
@@ -308,9 +308,9 @@ static int allocate_evicting(struct allocation *p)
 
 	/* Evict objects of tenants above their quota share first, on any segment. */
 	if (mcm_tenants_over_quota(p->m) && mcm_tenants_trim(p->m, p->len * p->rq->copies, &p->rq->slice)) {
-		pthread_rwlock_rdlock(&ss->lock);
+		mc_rwlock_rdlock(&ss->lock);
 		r = allocate_free(p);
-		pthread_rwlock_unlock(&ss->lock);
+		mc_rwlock_unlock(&ss->lock);
 		if (r < 0 || p->n == p->rq->copies)
 			return r;
 		if (mcm_slice_over(&p->rq->slice))
@@ -341,7 +341,7 @@ static bool owners_awaited(struct mcm *m)
 
 	if (!grace && !__atomic_load_n(&ss->n_confirming, __ATOMIC_RELAXED))
 		return false;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && !awaited; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
@@ -351,7 +351,7 @@ static bool owners_awaited(struct mcm *m)
 			   (grace && (mcm_segment_state(s) == MCP_SEG_SILENT ||
 				      !__atomic_load_n(&s->connected, __ATOMIC_RELAXED))));
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return awaited;
 }
 
@@ -384,9 +384,9 @@ int mcm_allocate_check(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
 	const struct allocation p = { .m = m, .rq = rq, .len = len };
 	bool possible;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	possible = allocation_possible(&p);
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return possible ? 0 : allocation_failed(m, rq, len);
 }
 
@@ -400,10 +400,10 @@ int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 	/* A length that found no space earlier in this request needs no second search. */
 	if (rq->refused && len >= rq->refused)
 		return allocation_failed(m, rq, len);
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	r = allocate_free(&p);
 	evict = r == 0 && p.n < rq->copies && !(rq->flags & MCP_PUT_NO_EVICT) && allocation_possible(&p);
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	if (evict)
 		r = allocate_evicting(&p);
 	if (evict && r == 0 && p.n < rq->copies)

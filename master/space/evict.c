@@ -34,7 +34,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 	struct mcm_evict_view v = mcm_evict_view_of(m, s);
 	struct mcm_range *n;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) != MCM_SEG_NONE) {
 		n = mcm_range(&s->alloc, range);
 		if (n->flags & MCM_RANGE_USED && n->owner == slot &&
@@ -45,7 +45,7 @@ void mcm_evict_relist(struct mcm *m, struct mcm_segment *s, uint32_t range, uint
 				mcm_segment_list(&m->segments, s, &v, range, false);
 		}
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 /* shard locked: whether the victim may still be evicted */
@@ -80,7 +80,7 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	 * even the range may be gone. */
 	if (!done && o->flags & MCM_OBJ_LIVE && mcm_object_has(&m->index, o, extent))
 		mcm_evict_relist(m, s, v->range, v->slot);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	if (group)
 		(void)mcm_group_evict(m, group);
 	if (!done)
@@ -114,7 +114,7 @@ static void victims_prefetch(struct mcm *m, const struct mcm_victim *v, unsigned
 	/* The directory exists as long as the object does. */
 	if (o->flags & MCM_OBJ_LIVE && o->generation == v[0].generation)
 		mcm_names_prefetch_remove(&m->names, o->dir, hash, n);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mcm_victim *v,
@@ -191,7 +191,7 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 	} else if (group) {
 		object_relist(m, v->slot, kept);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	if (!done)
 		return false;
 	if (lost)
@@ -257,7 +257,7 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 
 	*n = 0;
 	*more = false;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = mcm_segment_take_locked(s, len, ret_range);
 	if (r == -MC_ENOSPACE && want && mcm_segment_state(s) == MCP_SEG_OK) {
 		mc_metric_add(&attempts, 1);
@@ -266,7 +266,7 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 		if (!*n && !*more && s->medium == MCP_MEDIUM_MEMORY)
 			room_none(m, s, &view, level, sl);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return r;
 }
 
@@ -336,9 +336,9 @@ int mcm_make_room(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 			break;
 	}
 	if (r == -MC_ENOSPACE && waiting) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		(void)room_awaits(m, s, level, sl);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 	}
 	return r == -EAGAIN ? -MC_ENOSPACE : r;
 }
@@ -414,7 +414,7 @@ static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 		struct mcm_evict_view view = mcm_evict_view_of(m, s);
 		uint64_t want;
 
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		want = segment_excess(s, low);
 		n = 0;
 		more = false;
@@ -422,7 +422,7 @@ static bool segment_lower(struct mcm *m, struct mcm_segment *s, unsigned level)
 			mc_metric_add(&attempts, 1);
 			n = s->evict->victims(s->policy, &view, level, want, v, BATCH, &more);
 		}
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		if (n) {
 			mc_metric_add(&successes, 1);
 			mcm_evict_victims(m, s, v, n, level);
@@ -464,18 +464,18 @@ static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 	unsigned n, i;
 	bool end;
 
-	pthread_mutex_lock(&s->run_lock);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->run_lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
 		s->alloc.cursor = s->alloc.first;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	do {
 		n = 0;
 		end = true;
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING)
 			end = segment_sweep_collect(m, s, v, &n);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		for (i = 0; i < n; i++) {
 			struct mcm_shard *sh = mcm_index_lock_slot(&m->index, v[i].slot);
 			struct mcm_object *o = mcm_object(&m->index, v[i].slot);
@@ -483,10 +483,10 @@ static void segment_sweep(struct mcm *m, struct mcm_segment *s)
 			if (o->flags & MCM_OBJ_LIVE && o->generation == v[i].generation)
 				mcm_object_remove_copy(m, sh, v[i].slot,
 						       (struct mcm_extent){ v[i].range, s->index });
-			pthread_mutex_unlock(&sh->lock);
+			mc_mutex_unlock(&sh->lock);
 		}
 	} while (!end);
-	pthread_mutex_unlock(&s->run_lock);
+	mc_mutex_unlock(&s->run_lock);
 	mcm_segments_reap(&m->segments, s);
 }
 
@@ -514,9 +514,9 @@ bool mcm_evict_background(struct mcm *m)
 	bool held = mcm_grace_pins_left(m);
 
 	__atomic_store_n(&m->evict_wanted, false, __ATOMIC_RELAXED);
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	if (mcm_tenants_over_quota(m))
 		(void)mcm_tenants_trim(m, segments_excess(m, top), NULL);
 	for (i = 0; i < top; i++) {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "master/space/evict_policy.h"
 #include "master/index/object.h"
 #include "master/space/segment.h"

@@ -59,10 +59,10 @@ static unsigned source_victims(struct mcm *m, unsigned top, unsigned i, unsigned
 	}
 	s = mcm_segment(&m->segments, (uint16_t)i);
 	view = mcm_evict_view_of(m, s);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
 		n = s->evict->victims(s->policy, &view, level, UINT64_MAX, v, max, more);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return n;
 }
 
@@ -87,9 +87,9 @@ static unsigned count_evict(struct mcm *m, unsigned want)
 	uint64_t ahead = m->index.max / AHEAD_SHARE;
 	unsigned level[MCM_EVICT_LEVELS], steps = mcm_evict_levels(m, level), i, l, top, evicted = 0;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	top = m->segments.top;
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	if (ahead > BATCH)
 		ahead = BATCH;
 	for (l = 0; l < steps && evicted < want; l++) {

@@ -84,9 +84,9 @@ static bool run_step(struct run *r, struct window *w, uint32_t *id)
 		return true;
 	a->cursor = *id;
 	a->window = w->first;
-	pthread_mutex_unlock(&r->s->lock);
+	mc_mutex_unlock(&r->s->lock);
 	mcm_lock_held(MCM_HOLD_SEGMENT, r->held);
-	pthread_mutex_lock(&r->s->lock);
+	mc_mutex_lock(&r->s->lock);
 	r->held = 0;
 	if (mcm_segment_state(r->s) != MCP_SEG_OK)
 		return false;
@@ -222,9 +222,9 @@ static int run_empty_and_take(struct run *r, const struct window *w, uint32_t *r
 			return -EAGAIN;
 		if (!n)
 			break;
-		pthread_mutex_unlock(&r->s->lock);
+		mc_mutex_unlock(&r->s->lock);
 		mcm_evict_victims(r->m, r->s, v, n, r->level);
-		pthread_mutex_lock(&r->s->lock);
+		mc_mutex_lock(&r->s->lock);
 		/* Check only after a batch: each slice has to make progress. */
 		if (mcm_slice_over(r->sl)) {
 			again = MCP_AGAIN;
@@ -288,9 +288,9 @@ int mcm_evict_run(struct mcm *m, struct mcm_segment *s, uint64_t len, unsigned l
 	if (mcm_slice_continues(sl, s, level) && sl->end_ns)
 		run.part = PART;
 	MC_LOCKED(&s->run_lock);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = run_evict(&run, level, ret_range);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	mcm_lock_held(MCM_HOLD_SEGMENT, run.held);
 	if (r == -EAGAIN && mcm_slice_over(sl))
 		r = MCP_AGAIN;

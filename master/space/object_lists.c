@@ -22,14 +22,14 @@ _Static_assert(MCM_OBJECT_LISTS == WHEEL + MCM_OBJECT_WHEEL, "each slot of the w
 
 void mcm_object_lists_init(struct mcm_object_lists *l)
 {
-	pthread_mutex_init(&l->lock, NULL);
+	mc_mutex_init(&l->lock);
 	for (unsigned i = 0; i < MCM_OBJECT_LISTS; i++)
 		l->head[i].prev = l->head[i].next = HEAD(i);
 }
 
 void mcm_object_lists_done(struct mcm_object_lists *l)
 {
-	pthread_mutex_destroy(&l->lock);
+	mc_mutex_destroy(&l->lock);
 }
 
 int mcm_object_lists_cover(struct mcm *m, uint32_t slot)

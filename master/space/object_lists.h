@@ -11,9 +11,10 @@
 #ifndef MCM_OBJECT_LISTS_H
 #define MCM_OBJECT_LISTS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "common/sys/lock.h"
 
 #include "master/memory/slab.h"
 #include "master/space/evict_policy.h"
@@ -29,7 +30,7 @@ struct mcm_object_link {
 #define MCM_OBJECT_LISTS (2 + MCM_OBJECT_WHEEL)
 
 struct mcm_object_lists {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mcm_object_link head[MCM_OBJECT_LISTS];	/* oldest objects first */
 	uint32_t turn;			/* oldest slot of the wheel that may be non-empty */

@@ -22,14 +22,9 @@
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
 		      uint32_t lease_ticks)
 {
-	pthread_rwlockattr_t attr;
-
 	memset(ss, 0, sizeof(*ss));
 	/* Puts hold it for reading all the time; a mount must get it nevertheless. */
-	pthread_rwlockattr_init(&attr);
-	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&ss->lock, &attr);
-	pthread_rwlockattr_destroy(&attr);
+	mc_rwlock_init_writers(&ss->lock);
 	ss->evict = evict;
 	ss->lease_ticks = lease_ticks;
 	/* Full size from the beginning, because they are read without a lock; unused pages cost nothing. */
@@ -66,8 +61,8 @@ void mcm_segments_done(struct mcm_segments *ss)
 
 	for (i = 0; i < ss->top; i++) {
 		segment_contents_free(ss->at[i]);
-		pthread_mutex_destroy(&ss->at[i]->lock);
-		pthread_mutex_destroy(&ss->at[i]->run_lock);
+		mc_mutex_destroy(&ss->at[i]->lock);
+		mc_mutex_destroy(&ss->at[i]->run_lock);
 		mcm_confirm_done(&ss->at[i]->confirm);
 		free(ss->at[i]);
 	}
@@ -80,7 +75,7 @@ void mcm_segments_done(struct mcm_segments *ss)
 	free(ss->by_host);
 	free(ss->by_id);
 	free(ss->by_name);
-	pthread_rwlock_destroy(&ss->lock);
+	mc_rwlock_destroy(&ss->lock);
 	memset(ss, 0, sizeof(*ss));
 }
 
@@ -315,9 +310,9 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->run_lock, NULL);
-	pthread_mutex_init(&s->confirm.lock, NULL);
+	mc_mutex_init(&s->lock);
+	mc_mutex_init(&s->run_lock);
+	mc_mutex_init(&s->confirm.lock);
 	mc_list_init(&s->fences);
 	s->index = (uint16_t)ss->top;
 	s->room = &ss->room[s->index];
@@ -358,7 +353,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 {
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = segment_contents_make(ss, s, rq->size, rq->policy);
 	if (r == 0) {
 		s->id = rq->segment;
@@ -383,7 +378,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		live_add(ss, s, state);
 		mcm_segment_used(s);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return r;
 }
 
@@ -433,13 +428,13 @@ int mcm_segments_grow(struct mcm_segments *ss, struct mcm_segment *s, uint64_t s
 	unsigned i;
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = mcm_alloc_grow(&s->alloc, size);
 	if (r == 0) {
 		totals_grow(ss, s, size);
 		mcm_segment_used(s);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (r < 0)
 		return r;
 	/* The last search for a run did not find one in the smaller segment. */
@@ -465,23 +460,23 @@ void mcm_segments_remove(struct mcm_segments *ss, struct mcm_segment *s)
 	live_remove(ss, s);
 	mc_list_remove(&s->link);
 	/* Under its own lock too: no range is allocated after this. */
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	segment_set_state(ss, s, MCP_SEG_UNMOUNTING);
 	mcm_candidates_none(ss->candidates, s->index);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
 {
-	pthread_rwlock_wrlock(&ss->lock);
-	pthread_mutex_lock(&s->lock);
+	mc_rwlock_wrlock(&ss->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_UNMOUNTING && !s->alloc.ranges) {
 		segment_contents_free(s);
 		segment_set_state(ss, s, MCM_SEG_NONE);
 		mc_list_push_back(&ss->free, &s->link);
 	}
-	pthread_mutex_unlock(&s->lock);
-	pthread_rwlock_unlock(&ss->lock);
+	mc_mutex_unlock(&s->lock);
+	mc_rwlock_unlock(&ss->lock);
 }
 
 void mcm_segment_usable(struct mcm_segments *ss, struct mcm_segment *s)

@@ -8,11 +8,11 @@
 #ifndef MCM_SEGMENT_H
 #define MCM_SEGMENT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "master/memory/alloc.h"
 #include "master/space/backlog.h"
 #include "master/space/candidates.h"
@@ -62,7 +62,7 @@ struct mcm_segment {
 	uint64_t size, name_hash;
 	/* constant once the struct exists */
 	uint32_t *room;			/* its entry of mcm_segments.room */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	const struct mcm_evict_ops *evict;	/* constant while mounted: the policy, */
 	void *policy;			/* and its state */
@@ -96,7 +96,7 @@ struct mcm_segment {
 	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
 	struct mcm_confirm confirm;	/* of an unproven segment */
 	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
-	pthread_mutex_t run_lock;
+	struct mc_mutex run_lock;
 	struct {
 		uint64_t retry_ns;	/* no search before this time; atomic: growing sets it to 0 */
 		uint64_t want;		/* holds for that many granules or more */
@@ -104,7 +104,7 @@ struct mcm_segment {
 };
 
 struct mcm_segments {
-	pthread_rwlock_t lock;
+	struct mc_rwlock lock;
 	const struct mcm_evict_ops *evict;
 	void *evict_shared;
 	uint32_t lease_ticks;

@@ -34,7 +34,7 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 	bool more;
 
 	*n = 0;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (; *next < ss->top && *n < MCM_SEGMENT_VIEWS && looks < LOOKS; ++*next, looks++) {
 		const struct mcm_segment *s = ss->at[*next];
 
@@ -43,7 +43,7 @@ bool mcm_segments_view(struct mcm_segments *ss, unsigned *next, struct mcm_segme
 			view_copy(&v[(*n)++], s);
 	}
 	more = *next < ss->top;
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	mcm_lock_held(MCM_HOLD_SEGMENTS, looks);
 	return more;
 }

@@ -197,17 +197,17 @@ static int adopt_take(struct mcm *m, struct mcp_id client, const struct mcp_adop
 	struct mcm_segment *s;
 	int r;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	r = adopt_segment(m, client, rq, &s);
 	if (r == 0) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		r = mcm_alloc_take_at(&s->alloc, item->offset >> MCM_GRANULE_SHIFT, item->length >> MCM_GRANULE_SHIFT,
 				      &ret->range);
 		mcm_segment_used(s);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		ret->segment = s->index;
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return r == -MC_EINTERNAL ? -MC_EEXISTS : r;
 }
 
@@ -306,14 +306,14 @@ int mcm_adopt_end(struct mcm *m, struct mcp_id client, const struct mcp_adopt *r
 	uint64_t objects = 0;
 	int r;
 
-	pthread_rwlock_wrlock(&m->segments.lock);
+	mc_rwlock_wrlock(&m->segments.lock);
 	r = adopt_segment(m, client, rq, &s);
 	if (r == 0) {
 		mcm_store_relaxed(&s->adopting, false);
 		objects = mcm_load_relaxed(&s->objects);
 		memcpy(name, s->name, sizeof(name));
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	if (r < 0)
 		return r;
 	mc_info(LOG, "a disk of another pool has offered its objects segment=%s objects=%llu", name,

@@ -189,7 +189,7 @@ static unsigned unlisted_list(struct mcm *m, struct mcm_segment *s, uint64_t byt
 	unsigned n = 0, held;
 
 	MC_LOCKED(&s->run_lock);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
 		a->cursor = a->first;
 	/* Ranges that are left out from here on set it again. */
@@ -206,15 +206,15 @@ static unsigned unlisted_list(struct mcm *m, struct mcm_segment *s, uint64_t byt
 			}
 			a->cursor = mcm_range_next(range);
 		}
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		mcm_lock_held(MCM_HOLD_SEGMENT, held);
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 	}
 	if (mcm_segment_state(s) == MCP_SEG_OK) {
 		s->backlog.unlisted |= a->cursor != a->end;
 		a->cursor = a->first;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return n;
 }
 
@@ -226,14 +226,14 @@ static bool backlog_list(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 	uint64_t listed = 0;
 	unsigned n = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	while (mcm_segment_state(s) != MCM_SEG_NONE && s->medium == MCP_MEDIUM_MEMORY && listed < bytes &&
 	       mcm_backlog_pop(&s->backlog, &e)) {
 		n++;
 		if (range_list_locked(m, s, &v, e.range, e.slot))
 			listed += mcm_range_granules(&s->alloc, mcm_range(&s->alloc, e.range)) << MCM_GRANULE_SHIFT;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	direction_end(&offloading, &cancelled, n);
 	return n > 0;
 }
@@ -242,10 +242,10 @@ bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 {
 	bool unlisted, empty;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	empty = !s->backlog.n;
 	unlisted = s->backlog.unlisted && s->medium == MCP_MEDIUM_MEMORY;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	/* The search for victims finds them, and queues them.  Not those that are queued once more. */
 	if (mcm_offload_awaits(m, s))
 		return unlisted && empty && unlisted_list(m, s, UINT64_MAX, (unsigned)m->conf.offloading_queue_limit);
@@ -264,10 +264,10 @@ void mcm_offload_release(struct mcm *m, struct mcm_segment *s)
 	if (!m->offload.keep || mcm_load_relaxed(&s->medium) != MCP_MEDIUM_MEMORY ||
 	    mcm_offload_awaits(m, s))
 		return;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	waiting = mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_waiting_locked(s, false);
 	s->backlog.missed |= waiting;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (!waiting)
 		return;
 	(void)backlog_list(m, s, UINT64_MAX);
@@ -304,9 +304,9 @@ void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 		if (was && !has)
 			(void)backlog_list(m, s, UINT64_MAX);
 		if (!was && has) {
-			pthread_mutex_lock(&s->lock);
+			mc_mutex_lock(&s->lock);
 			s->backlog.missed = true;
-			pthread_mutex_unlock(&s->lock);
+			mc_mutex_unlock(&s->lock);
 		}
 	}
 }
@@ -370,7 +370,7 @@ static bool entry_describe(const struct mcm_plan *p, const struct mcm_segment *s
 	struct mcm_shard *sh = mcm_index_lock_slot(&p->m->index, e->slot);
 	bool wanted = offload_describe(p, s, e, c);
 
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return wanted;
 }
 
@@ -464,10 +464,10 @@ static void offload_backlog(struct mcm_plan *p, struct mcm_segment *s, struct mc
 	bool more = true;
 
 	while (more && !mcm_plan_full(p)) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		more = mcm_segment_state(s) == MCP_SEG_OK && (s->backlog.urgent || memory_needed(p->m, s)) &&
 		       mcm_backlog_pop(&s->backlog, &e);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		if (more)
 			more = offload_one(p, s, disk, &e);
 	}
@@ -480,9 +480,9 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 	bool end = false, more = true;
 	unsigned n, i;
 
-	if (pthread_mutex_trylock(&s->run_lock))
+	if (mc_mutex_trylock(&s->run_lock))
 		return;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	/* One walk for all that was missed until now: on a disk that is smaller than the memory, objects without a copy
 	 * are always left. */
 	if (!s->backlog.walks && mcm_segment_state(s) == MCP_SEG_OK) {
@@ -490,7 +490,7 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 		s->backlog.missed = false;
 		s->backlog.walks = true;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	p->ranges = WALK_RANGES;
 	while (more && !end && p->ranges && !mcm_plan_full(p)) {
 		n = mcm_plan_walk(p, s, v, WALK_BATCH, &end);
@@ -507,13 +507,13 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 		}
 		if (!end && i == n)
 			continue;
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		s->backlog.walks = !end;
 		/* The cursor is behind the rest of the batch. */
 		s->backlog.missed |= i < n;
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 	}
-	pthread_mutex_unlock(&s->run_lock);
+	mc_mutex_unlock(&s->run_lock);
 }
 
 static void offload_segment(struct mcm_plan *p, struct mcm_segment *s)
@@ -525,9 +525,9 @@ static void offload_segment(struct mcm_plan *p, struct mcm_segment *s)
 	if (!disk)
 		return;
 	offload_backlog(p, s, disk);
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	missed = s->backlog.missed || s->backlog.walks;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (missed && memory_needed(p->m, s) && !mcm_plan_full(p))
 		offload_walk(p, s, disk);
 	if (!mcm_plan_full(p))
@@ -548,9 +548,9 @@ static void promote_segment(struct mcm_plan *p, struct mcm_segment *s)
 		struct mcm_copy_spec c = { .slot = 0 };
 		int r = -MC_ENOOBJECT;
 
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		more = mcm_segment_state(s) == MCP_SEG_OK && mcm_backlog_pop(&s->backlog, &e);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		if (!more)
 			return;
 		if (entry_describe(p, s, &e, &c))
@@ -601,10 +601,10 @@ static bool promote_queue(struct mcm *m, uint32_t slot)
 	(void)mcm_object_extents(&m->index, o, p);
 	s = mcm_segment(&m->segments, p[0].segment);
 	e = (struct mcm_backlog_entry){ slot, p[0].range, o->generation, 0 };
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
 		queued = backlog_add(s, m->conf.promotion_queue_limit, &e, &promotion, false);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return queued;
 }
 
@@ -620,10 +620,10 @@ static bool offload_queue(struct mcm *m, uint32_t slot)
 		struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 		const struct mcm_backlog_entry e = { slot, p[i].range, o->generation, 0 };
 
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_OK && __atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
 			queued = backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, true);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 	}
 	return queued;
 }

@@ -106,7 +106,7 @@ void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 
 	if (!m->offload.keep)
 		return;
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *d = ss->at[ss->live[i]];
 		uint64_t *sum = disk_busy(d) ? &later : &takes;
@@ -121,7 +121,7 @@ void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 		if (s->medium == MCP_MEDIUM_MEMORY && mcp_id_eq(s->client, client))
 			mcm_offload_set_takes(m, s, takes);
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 }
 
 bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size)

@@ -37,7 +37,7 @@ static uint64_t wall_ms(void)
 void mcm_tasks_init(struct mcm_tasks *t)
 {
 	memset(t, 0, sizeof(*t));
-	pthread_mutex_init(&t->lock, NULL);
+	mc_mutex_init(&t->lock);
 	mc_list_init(&t->active);
 	mc_list_init(&t->finished);
 	mc_list_init(&t->units);
@@ -80,7 +80,7 @@ void mcm_tasks_done(struct mcm *m)
 	list_free(&ts->finished);
 	free(ts->loss);
 	mc_stop_done(&ts->stop);
-	pthread_mutex_destroy(&ts->lock);
+	mc_mutex_destroy(&ts->lock);
 }
 
 /* ---- names ---- */
@@ -152,11 +152,11 @@ static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsig
 {
 	int r = 0;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < n && r == 0; i++)
 		if (!mcm_segments_named(&m->segments, names[i].hash, NULL))
 			r = mc_fail(-MC_ENOSEGMENT, "no segment is named %s", names[i].name);
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return r;
 }
 
@@ -344,16 +344,16 @@ int mcm_task_replicate(struct mcm *m, struct mcp_bytes key)
 	struct mc_list *pos;
 	struct mcp_id id;
 
-	pthread_mutex_lock(&m->tasks.lock);
+	mc_mutex_lock(&m->tasks.lock);
 	mc_list_for_each(pos, &m->tasks.active) {
 		const struct mcm_task *t = mc_container_of(pos, struct mcm_task, link);
 
 		if (t->key_len == key.len && !memcmp(t->key, key.data, key.len)) {
-			pthread_mutex_unlock(&m->tasks.lock);
+			mc_mutex_unlock(&m->tasks.lock);
 			return -MC_EUNAVAILABLE;
 		}
 	}
-	pthread_mutex_unlock(&m->tasks.lock);
+	mc_mutex_unlock(&m->tasks.lock);
 	return mcm_task_create(m, &rq, &id);
 }
 
@@ -365,14 +365,14 @@ uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t)
 
 	if (t->key || !t->n_sources)
 		return 0;
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
 		if (mcm_task_names(t->source, t->n_sources, s->name_hash))
 			sum += mcm_load_relaxed(&s->used);
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return sum;
 }
 
@@ -421,7 +421,7 @@ int mcm_task_each(struct mcm *m, struct mcp_id id,
 
 void mcm_task_set_draining(struct mcm *m, const struct mcm_task *t, uint8_t state)
 {
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
 		struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
@@ -430,7 +430,7 @@ void mcm_task_set_draining(struct mcm *m, const struct mcm_task *t, uint8_t stat
 			mcm_segment_usable(&m->segments, s);
 		}
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 }
 
 void mcm_task_end(struct mcm *m, struct mcm_task *t, uint8_t status, int error, const char *why)
@@ -608,14 +608,14 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 	struct mcm_tasks *ts = &m->tasks;
 	struct mcm_task *t;
 
-	pthread_mutex_lock(&ts->lock);
+	mc_mutex_lock(&ts->lock);
 	t = task_find(&ts->active, id);
 	if (t) {
 		mcm_task_end(m, t, MCP_TASK_CANCELED, 0, "canceled");
 	} else {
 		t = task_find(&ts->finished, id);
 		if (!t) {
-			pthread_mutex_unlock(&ts->lock);
+			mc_mutex_unlock(&ts->lock);
 			return mc_fail(-MC_ENOTASK, "no task has this id");
 		}
 		if (t->drained) {
@@ -626,12 +626,12 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status)
 	}
 	*ret_status = t->status;
 	t->active++;		/* keeps the task while its copies are revoked */
-	pthread_mutex_unlock(&ts->lock);
+	mc_mutex_unlock(&ts->lock);
 	revoke_units(m, t);
-	pthread_mutex_lock(&ts->lock);
+	mc_mutex_lock(&ts->lock);
 	t->active--;
 	tasks_forget_old(m);
-	pthread_mutex_unlock(&ts->lock);
+	mc_mutex_unlock(&ts->lock);
 	return 0;
 }
 
@@ -641,13 +641,13 @@ struct mcm_segment *mcm_task_next_source(struct mcm *m, const struct mcm_task *t
 {
 	struct mcm_segment *s = NULL;
 
-	pthread_rwlock_rdlock(&m->segments.lock);
+	mc_rwlock_rdlock(&m->segments.lock);
 	while (*i < m->segments.n_live && !s) {
 		s = m->segments.at[m->segments.live[(*i)++]];
 		if (!mcm_task_names(t->source, t->n_sources, s->name_hash))
 			s = NULL;
 	}
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return s;
 }
 
@@ -701,14 +701,14 @@ void mcm_tasks_tick(struct mcm *m)
 	if (!__atomic_load_n(&ts->n_active, __ATOMIC_RELAXED))
 		return;
 	revoke_units(m, NULL);
-	pthread_mutex_lock(&ts->lock);
+	mc_mutex_lock(&ts->lock);
 	mc_list_for_each_safe(pos, tmp, &ts->active)
 		task_step(m, mc_container_of(pos, struct mcm_task, link));
-	pthread_mutex_unlock(&ts->lock);
+	mc_mutex_unlock(&ts->lock);
 	mcm_tasks_evict(m);
-	pthread_mutex_lock(&ts->lock);
+	mc_mutex_lock(&ts->lock);
 	tasks_forget_old(m);
-	pthread_mutex_unlock(&ts->lock);
+	mc_mutex_unlock(&ts->lock);
 }
 
 static void *tasks_run(void *arg)
@@ -734,6 +734,6 @@ void mcm_tasks_stop(struct mcm *m)
 {
 	mc_stop_set(&m->tasks.stop);
 	if (m->tasks.runs)
-		pthread_join(m->tasks.thread, NULL);
+		mc_thread_join(m->tasks.thread);
 	m->tasks.runs = false;
 }

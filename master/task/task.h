@@ -16,12 +16,11 @@
 #ifndef MCM_TASK_H
 #define MCM_TASK_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/list.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/space/evict.h"
 #include "master/index/object.h"
 #include "proto/msg.h"
@@ -105,7 +104,7 @@ struct mcm_unit {
 };
 
 struct mcm_tasks {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list active, finished;	/* oldest first */
 	struct mc_list units;			/* oldest first */
 	unsigned n_pending, n_finished, n_units;
@@ -117,7 +116,7 @@ struct mcm_tasks {
 	} *loss;
 	unsigned n_losses;			/* atomic, also read without the lock */
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool runs;
 };
 

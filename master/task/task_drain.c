@@ -45,7 +45,7 @@ uint64_t mcm_drain_losses(struct mcm *m, const struct mcm_task *t)
 
 	if (t->type != MCP_TASK_DRAIN || !mcm_load_relaxed(&ts->n_losses))
 		return 0;
-	pthread_rwlock_wrlock(&m->segments.lock);
+	mc_rwlock_wrlock(&m->segments.lock);
 	for (unsigned i = 0; i < ts->n_losses; i++) {
 		if (mcm_task_names(t->source, t->n_sources, ts->loss[i].name))
 			sum += ts->loss[i].objects;
@@ -53,7 +53,7 @@ uint64_t mcm_drain_losses(struct mcm *m, const struct mcm_task *t)
 			ts->loss[n++] = ts->loss[i];
 	}
 	mcm_store_relaxed(&ts->n_losses, n);
-	pthread_rwlock_unlock(&m->segments.lock);
+	mc_rwlock_unlock(&m->segments.lock);
 	return sum;
 }
 
@@ -71,12 +71,12 @@ static struct left what_is_left(struct mcm *m, const struct mcm_task *t)
 	unsigned i = 0;
 
 	while ((s = mcm_task_next_source(m, t, &i))) {
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		left.ranges += s->alloc.ranges;
 		left.objects += s->objects;
 		if (s->objects && mcm_segment_state(s) == MCP_SEG_SILENT)
 			snprintf(left.silent, sizeof(left.silent), "%s", s->name);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 	}
 	return left;
 }

@@ -7,7 +7,7 @@
 #include "master/task/task.h"
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "master/mcm_i.h"
 
 #define EVICT_BATCH 32
@@ -30,11 +30,11 @@ static bool evict_some(struct mcm *m, struct mcm_segment *s, struct eviction_sum
 	for (rounds = 0; rounds < EVICT_ROUNDS; rounds++) {
 		n = 0;
 		more = false;
-		pthread_mutex_lock(&s->lock);
+		mc_mutex_lock(&s->lock);
 		before = mcm_load_relaxed(&s->objects);
 		if (mcm_segment_state(s) == MCP_SEG_OK)
 			n = s->evict->victims(s->policy, &view, level, UINT64_MAX, v, EVICT_BATCH, &more);
-		pthread_mutex_unlock(&s->lock);
+		mc_mutex_unlock(&s->lock);
 		if (n) {
 			sum->bytes += mcm_evict_victims(m, s, v, n, level);
 			if (before > mcm_load_relaxed(&s->objects))
@@ -88,9 +88,9 @@ void mcm_tasks_evict(struct mcm *m)
 	struct mcm_task *t;
 	uint64_t turn;
 
-	pthread_mutex_lock(&ts->lock);
+	mc_mutex_lock(&ts->lock);
 	turn = ++ts->turn;
-	pthread_mutex_unlock(&ts->lock);
+	mc_mutex_unlock(&ts->lock);
 	while ((t = next_eviction(ts, turn)))
 		evict_for(m, t);
 }

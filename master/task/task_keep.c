@@ -98,10 +98,10 @@ static bool is_drained(struct mcm *m, uint64_t name)
 	const struct mcm_segment *s = NULL;
 	bool drained = false;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	while (!drained && (s = mcm_segments_named(ss, name, s)))
 		drained = mcm_load_relaxed(&s->draining) == MCP_SEG_DRAINED;
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return drained;
 }
 
@@ -149,12 +149,12 @@ static bool drain_applies(struct mcm *m, uint64_t name)
 	struct mcm_segment *s;
 	bool applies = false;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (s = NULL; (s = mcm_segments_named(ss, name, s));)
 		applies |= mcm_segment_shown(s) == MCP_SEG_DRAINED;
 	for (s = NULL; applies && (s = mcm_segments_named(ss, name, s));)
 		__atomic_store_n(&s->draining, MCP_SEG_DRAINED, __ATOMIC_RELAXED);
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return applies;
 }
 

@@ -60,7 +60,7 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 	bool wanted = false;
 	double mean;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	mean = mean_fill(ss);
 	for (unsigned i = 0; i < ss->n_live && !wanted; i++) {
 		const struct mcm_segment *it = ss->at[ss->live[i]];
@@ -68,7 +68,7 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 		wanted = (!s || s == it) && mcm_segment_allocatable(it) &&
 			 fill_of(it) > mean + REBALANCE_SPREAD;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return wanted;
 }
 
@@ -120,14 +120,14 @@ static bool target_exists(struct mcm *m, const struct mcm_task *t, const struct 
 	struct mcm_segments *ss = &m->segments;
 	bool exists = false;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && !exists; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		exists = s->medium == MCP_MEDIUM_MEMORY && !mcm_load_relaxed(&s->draining) &&
 			 mcm_segment_state(s) != MCP_SEG_UNMOUNTING && target_suits(t, c, s, len);
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return exists;
 }
 
@@ -146,7 +146,7 @@ static unsigned targets_of(const struct mcm_plan *p, const struct mcm_copy_spec 
 	unsigned n = 0, at;
 	double mean = 0;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	if (p->t->type == MCP_TASK_REBALANCE)
 		mean = mean_fill(ss);
 	for (unsigned i = 0; i < ss->n_live; i++) {
@@ -162,7 +162,7 @@ static unsigned targets_of(const struct mcm_plan *p, const struct mcm_copy_spec 
 		if (n < TARGET_TRIES)
 			n++;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return n;
 }
 
@@ -212,10 +212,10 @@ static void set_moving(struct mcm *m, struct mcm_extent p, bool moving)
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
 	struct mcm_range *n;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	n = mcm_range(&s->alloc, p.range);
 	n->flags = moving ? n->flags | MCM_RANGE_MOVING : n->flags & ~MCM_RANGE_MOVING;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 /* The pin keeps the object, but not each of its replicas: a replica is lost with its segment, whose number is
@@ -228,7 +228,7 @@ void mcm_unit_unmark(struct mcm *m, const struct mcm_unit *u)
 	if (o->flags & (MCM_OBJ_LIVE | MCM_OBJ_ZOMBIE) && mcm_object_has(&m->index, o, u->from))
 		set_moving(m, u->from, false);
 	mcm_offload_unmark(m, u, o);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 static struct mcp_replica replica_at(const struct mcm *m, struct mcm_extent p)
@@ -249,7 +249,7 @@ static int pin_source(const struct mcm_plan *p, const struct mcm_copy_spec *c, u
 	struct mcm_shard *sh;
 	int r;
 
-	pthread_mutex_lock(&p->s->lock);
+	mc_mutex_lock(&p->s->lock);
 	r = mcm_pin_reserve(p->m, p->s);
 	if (r == 0) {
 		sh = mcm_index_lock_slot(&p->m->index, c->slot);
@@ -263,11 +263,11 @@ static int pin_source(const struct mcm_plan *p, const struct mcm_copy_spec *c, u
 			set_moving(p->m, c->from, true);
 			*ret_from = replica_at(p->m, c->from);
 		}
-		pthread_mutex_unlock(&sh->lock);
+		mc_mutex_unlock(&sh->lock);
 		if (r == 0)
 			*ret_pin = mcm_pin_add(p->s, c->slot, 0, 0);
 	}
-	pthread_mutex_unlock(&p->s->lock);
+	mc_mutex_unlock(&p->s->lock);
 	return r;
 }
 
@@ -327,9 +327,9 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 	return 0;
 fail_pin:
 	mcm_unit_unmark(p->m, u);
-	pthread_mutex_lock(&p->s->lock);
+	mc_mutex_lock(&p->s->lock);
 	mcm_pin_release(p->m, p->s, u->pin);
-	pthread_mutex_unlock(&p->s->lock);
+	mc_mutex_unlock(&p->s->lock);
 fail_room:
 	mcm_extent_free(p->m, &u->to);
 fail_charge:
@@ -441,7 +441,7 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 		mcm_plan_describe(p->m, o, v->slot, &c);
 		elsewhere = on_other_node(p->m, s, o);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	if (!fits || !mcm_task_object_due(p->m, p->t, c.generation))
 		return;
 	r = mcm_plan_copy(p, &c);
@@ -463,7 +463,7 @@ static void plan_segment(struct mcm_plan *p, struct mcm_segment *s)
 	unsigned n, i, room, laps = 0;
 	bool end;
 
-	if (pthread_mutex_trylock(&s->run_lock))
+	if (mc_mutex_trylock(&s->run_lock))
 		return;
 	p->ranges = MCM_FETCH_RANGES;
 	p->misses = MISSES_MAX;
@@ -479,7 +479,7 @@ static void plan_segment(struct mcm_plan *p, struct mcm_segment *s)
 	/* The cursor keeps the position for the next call. */
 	p->cut |= !p->ranges || !p->misses;
 	mcm_lock_held(MCM_HOLD_TASKS, MCM_FETCH_RANGES - p->ranges);
-	pthread_mutex_unlock(&s->run_lock);
+	mc_mutex_unlock(&s->run_lock);
 }
 
 /* The next segment of this client after position *@i; NULL at the end. */
@@ -488,13 +488,13 @@ struct mcm_segment *mcm_plan_own(const struct mcm_plan *p, unsigned *i)
 	struct mcm_segments *ss = &p->m->segments;
 	struct mcm_segment *s = NULL;
 
-	pthread_rwlock_rdlock(&ss->lock);
+	mc_rwlock_rdlock(&ss->lock);
 	while (*i < ss->n_live && !s) {
 		s = ss->at[ss->live[(*i)++]];
 		if (!mcp_id_eq(s->client, p->s->client) || mcm_segment_state(s) != MCP_SEG_OK)
 			s = NULL;
 	}
-	pthread_rwlock_unlock(&ss->lock);
+	mc_rwlock_unlock(&ss->lock);
 	return s;
 }
 
@@ -523,7 +523,7 @@ static bool own_copy(const struct mcm_plan *p, const struct mcm_object *o, uint6
 	unsigned n = mcm_object_extents(&p->m->index, o, extent), i;
 	bool own = false;
 
-	pthread_rwlock_rdlock(&p->m->segments.lock);
+	mc_rwlock_rdlock(&p->m->segments.lock);
 	for (i = 0; i < n && !own; i++) {
 		const struct mcm_segment *s = mcm_segment(&p->m->segments, extent[i].segment);
 
@@ -532,7 +532,7 @@ static bool own_copy(const struct mcm_plan *p, const struct mcm_object *o, uint6
 		if (own)
 			*ret = extent[i];
 	}
-	pthread_rwlock_unlock(&p->m->segments.lock);
+	mc_rwlock_unlock(&p->m->segments.lock);
 	return own;
 }
 
@@ -612,7 +612,7 @@ static void plan_object(struct mcm_plan *p)
 
 	if (mcm_now_ms(p->m) < t->retry_ms || mcm_plan_full(p))
 		return;
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&p->m->index, sh, hash, t->key, t->key_len);
 	if (slot) {
 		struct mcm_object *o = mcm_object(&p->m->index, slot);
@@ -621,7 +621,7 @@ static void plan_object(struct mcm_plan *p)
 		if (own)
 			mcm_plan_describe(p->m, o, slot, &c);
 	}
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	if (!slot && !t->active)
 		mcm_task_end(p->m, t, MCP_TASK_FAILED, -MC_ENOOBJECT, "the object is gone");
 	if (!own)

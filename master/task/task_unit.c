@@ -70,7 +70,7 @@ static int unit_publish(struct mcm *m, const struct mcm_unit *u)
 		mcm_offload_again(m, u->from.segment);
 	if (r == 0 && u->move)
 		mcm_object_retire_copy(m, sh, u->slot, u->from);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return r;
 }
 
@@ -106,11 +106,11 @@ static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 	mcm_unit_unmark(m, u);
 	/* If the copy was published, mcm_object_add_copy() has charged the object for it. */
 	mcm_tenant_refund(m, u->tenant, u->charged);
-	pthread_mutex_lock(&m->tasks.lock);
+	mc_mutex_lock(&m->tasks.lock);
 	if (u->session) {
-		pthread_mutex_lock(&u->session->lock);
+		mc_mutex_lock(&u->session->lock);
 		mcm_pin_release(m, u->session, u->pin);
-		pthread_mutex_unlock(&u->session->lock);
+		mc_mutex_unlock(&u->session->lock);
 		/* The session may be freed from here on. */
 		__atomic_fetch_sub(&u->session->n_units, 1, __ATOMIC_RELEASE);
 	}
@@ -132,7 +132,7 @@ static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 	} else if (open && result != -MC_ENOOBJECT && result != -ECANCELED) {
 		mcm_task_object_failed(m, t, u->version, result);
 	}
-	pthread_mutex_unlock(&m->tasks.lock);
+	mc_mutex_unlock(&m->tasks.lock);
 	if (t->type < MCP_TASK_TYPES) {
 		mc_metric_add(result == 0 ? &copies : &failures, 1);
 		mc_metric_add(&bytes, result == 0 ? (int64_t)u->size : 0);
@@ -207,6 +207,6 @@ void mcm_task_move_within(struct mcm *m, struct mcm_task *t, uint32_t slot, uint
 
 	if (o->flags & MCM_OBJ_LIVE && o->generation == generation)
 		mcm_object_retire_copy(m, sh, slot, from);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the target had a copy already");
 }

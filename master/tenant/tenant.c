@@ -129,12 +129,12 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 	r = mcm_tenant_check_name(tenant);
 	if (r < 0)
 		return r;
-	pthread_rwlock_rdlock(&ts->lock);
+	mc_rwlock_rdlock(&ts->lock);
 	ret->tenant = mcm_tenant_lookup(m, tenant);
 	may = ret->tenant != MCM_TENANT_NONE && tenant_at(m, ret->tenant)->explicit_policy;
 	if (!may && ret->tenant != MCM_TENANT_NONE)
 		mcm_store_relaxed(&tenant_at(m, ret->tenant)->seen_ms, mcm_now_ms(m));
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	if (write && !may)
 		return mc_fail(-MC_ENOTENANT, "tenant \"%.*s\" is not in the quota policy",
 			       (int)tenant.len, tenant.len ? (const char *)tenant.data : "");
@@ -212,9 +212,9 @@ static void update_quotas(struct mcm *m)
 
 	if (mcm_load_relaxed(&m->segments.capacity) == mcm_load_relaxed(&ts->quota_capacity))
 		return;
-	pthread_rwlock_wrlock(&ts->lock);
+	mc_rwlock_wrlock(&ts->lock);
 	mcm_tenants_update_quotas(m);
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 }
 
 static bool try_charge(struct mcm_tenant *t, uint64_t bytes)
@@ -328,7 +328,7 @@ bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 	const struct mcm_tenant *t;
 
 	update_quotas(m);
-	pthread_rwlock_rdlock(&ts->lock);
+	mc_rwlock_rdlock(&ts->lock);
 	t = i < ts->count ? tenant_at(m, i) : NULL;
 	if (t)
 		*ret = (struct mcp_tenant){
@@ -338,7 +338,7 @@ bool mcm_tenant_describe(struct mcm *m, unsigned i, struct mcp_tenant *ret)
 			.explicit_policy = t->explicit_policy,
 			.admission_closed = !t->explicit_policy,
 		};
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	return t;
 }
 
@@ -360,9 +360,9 @@ struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i)
 
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret)
 {
-	pthread_rwlock_rdlock(&m->tenants.lock);
+	mc_rwlock_rdlock(&m->tenants.lock);
 	*ret = mcm_tenant_lookup(m, name);
-	pthread_rwlock_unlock(&m->tenants.lock);
+	mc_rwlock_unlock(&m->tenants.lock);
 	return *ret == MCM_TENANT_NONE ? mc_fail(-MC_ENOTENANT, "no such tenant") : 0;
 }
 
@@ -417,7 +417,7 @@ void mcm_tenants_free(struct mcm_tenant *t)
 
 	for (; t; t = next) {
 		next = t->retired;
-		pthread_mutex_destroy(&t->lists.lock);
+		mc_mutex_destroy(&t->lists.lock);
 		free(t);
 	}
 }

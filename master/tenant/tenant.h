@@ -13,11 +13,12 @@
 #ifndef MCM_TENANT_H
 #define MCM_TENANT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/sys/lock.h"
 
 #include "master/index/object.h"
 #include "master/space/object_lists.h"
@@ -53,7 +54,7 @@ struct mcm_tenant {
 
 struct mcm_tenants {
 	bool on;			/* constant */
-	pthread_rwlock_t lock;
+	struct mc_rwlock lock;
 	/* guarded by lock; atomic: a number that is still in use can be resolved without the lock */
 	struct mcm_tenant **at;		/* by number; [0] is the default tenant */
 	struct mcm_tenant *retired;	/* tenants whose number was reused */
@@ -62,7 +63,7 @@ struct mcm_tenants {
 	bool above;			/* atomic: some tenant may exceed its share */
 	uint64_t quota_capacity;	/* used for the quotas in force; read without the lock */
 	/* the policy file (tenant_policy.c); guarded by policy_lock */
-	pthread_mutex_t policy_lock;
+	struct mc_mutex policy_lock;
 	uint64_t file_stamp;
 	uint64_t checked_ms;
 };

@@ -83,7 +83,7 @@ static void return_victim(struct mcm *m, struct mcm_tenant *t, uint32_t slot)
 	mcm_tenant_relist(m, slot);
 	/* The slot may belong to another tenant by now. */
 	mcm_object_lists_front(m, &t->lists, slot);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 /* Does a victim that was not evicted wait for a disk? */
@@ -97,7 +97,7 @@ static bool victim_kept(struct mcm *m, const struct mcm_victim *v)
 		return false;
 	sh = mcm_index_lock_slot(&m->index, v->slot);
 	kept = o->flags & MCM_OBJ_LIVE && o->generation == v->generation && mcm_offload_keeps_any(m, o);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return kept;
 }
 

@@ -197,7 +197,7 @@ static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
 	size_t j;
 	int r = 0;
 
-	pthread_rwlock_wrlock(&ts->lock);
+	mc_rwlock_wrlock(&ts->lock);
 	for (j = 0; j < p->count && r == 0; j++)
 		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
 	for (i = 0; i < ts->count && r == 0; i++) {
@@ -214,7 +214,7 @@ static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
 		mcm_tenant_save(m, t);
 	}
 	mcm_tenants_update_quotas(m);
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	return r;
 }
 
@@ -299,14 +299,14 @@ static int print_policy(struct mcm *m, FILE *to)
 	unsigned i;
 
 	fputs("version: 1\ntenants:\n", to);
-	pthread_rwlock_rdlock(&ts->lock);
+	mc_rwlock_rdlock(&ts->lock);
 	for (i = 0; i < ts->count; i++) {
 		if (!ts->at[i]->explicit_policy)
 			continue;
 		print_name(to, ts->at[i]->name);
 		fprintf(to, "    quota: \"%" PRIu64 "\"\n", ts->at[i]->requested);
 	}
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	if (fflush(to) || ferror(to) || fsync(fileno(to)) < 0)
 		return -errno;
 	return 0;
@@ -405,11 +405,11 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, u
 	if (r < 0)
 		return r;
 	MC_LOCKED(&ts->policy_lock);
-	pthread_rwlock_wrlock(&ts->lock);
+	mc_rwlock_wrlock(&ts->lock);
 	r = policy_change(m, name, quota, &t, &was);
 	if (r == 0)
 		effective = t->effective;
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	if (r < 0)
 		return r;
 	r = policy_save(m);
@@ -418,9 +418,9 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, u
 		return 0;
 	}
 	/* A change that could not be written must not stay in force. */
-	pthread_rwlock_wrlock(&ts->lock);
+	mc_rwlock_wrlock(&ts->lock);
 	tenant_set_terms(m, t, was);
-	pthread_rwlock_unlock(&ts->lock);
+	mc_rwlock_unlock(&ts->lock);
 	return r;
 }
 
@@ -546,8 +546,8 @@ int mcm_tenants_init(struct mcm *m)
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t;
 
-	pthread_rwlock_init(&ts->lock, NULL);
-	pthread_mutex_init(&ts->policy_lock, NULL);
+	mc_rwlock_init(&ts->lock);
+	mc_mutex_init(&ts->policy_lock);
 	ts->at = calloc(MCM_TENANTS_MAX, sizeof(*ts->at));
 	ts->by_name = calloc(MCM_TENANT_BUCKETS, sizeof(*ts->by_name));
 	t = calloc(1, sizeof(*t));
@@ -575,6 +575,6 @@ void mcm_tenants_done(struct mcm *m)
 	mcm_tenants_free(ts->retired);
 	free(ts->at);
 	free(ts->by_name);
-	pthread_mutex_destroy(&ts->policy_lock);
-	pthread_rwlock_destroy(&ts->lock);
+	mc_mutex_destroy(&ts->policy_lock);
+	mc_rwlock_destroy(&ts->lock);
 }

@@ -5,11 +5,11 @@
 #include "mcfs/control/account.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "mcfs/handle.h"
 #include "mcfs/control/stream.h"
 
@@ -22,15 +22,15 @@ struct caller {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct caller caller[CALLERS];
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} table = { .lock = MC_MUTEX_INIT };
 
 static void account_count(const struct mcfs_op *op, int err, uint64_t ns)
 {
 	struct caller *c = &table.caller[(unsigned)op->ctx.pid % CALLERS];
 
-	pthread_mutex_lock(&table.lock);
+	mc_mutex_lock(&table.lock);
 	if (c->tid != op->ctx.pid) {
 		memset(c, 0, sizeof(*c));
 		c->tid = op->ctx.pid;
@@ -44,7 +44,7 @@ static void account_count(const struct mcfs_op *op, int err, uint64_t ns)
 		c->written += op->bytes;
 	c->busy_ns += ns;
 	c->last_ms = op->start_ns / MC_NS_PER_MS;
-	pthread_mutex_unlock(&table.lock);
+	mc_mutex_unlock(&table.lock);
 }
 
 static void account_trace(const struct mcfs_op *op, const char *name, int err, uint64_t ns)
@@ -109,9 +109,9 @@ void mcfs_account_print(FILE *to)
 
 	if (!c)
 		return;
-	pthread_mutex_lock(&table.lock);
+	mc_mutex_lock(&table.lock);
 	memcpy(c, table.caller, sizeof(table.caller));
-	pthread_mutex_unlock(&table.lock);
+	mc_mutex_unlock(&table.lock);
 	qsort(c, CALLERS, sizeof(*c), account_busier);
 	fprintf(to, "%8s %6s %-16s %10s %8s %14s %14s %10s %6s\n", "pid", "uid", "command", "ops",
 		"errors", "read", "written", "busy_ms", "idle_s");

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/metrics.h"
 #include "mcfs/control/control.h"
 #include "mcfs/life/handoff.h"
@@ -109,9 +109,9 @@ static void say_stats(struct mcfs *fs, FILE *to)
 	uint64_t now_ms = mc_wall_ns() / MC_NS_PER_MS;
 	uint64_t nhandles;
 
-	pthread_mutex_lock(&fs->handles_lock);
+	mc_mutex_lock(&fs->handles_lock);
 	nhandles = fs->nhandles;
-	pthread_mutex_unlock(&fs->handles_lock);
+	mc_mutex_unlock(&fs->handles_lock);
 	fprintf(to, "%-24s %s\n", "master", fs->master);
 	fprintf(to, "%-24s %s\n", "node", mcs_hostname(fs->store));
 	fprintf(to, "%-24s %s\n", "health", mcfs_health(fs, &(int){ 0 }));

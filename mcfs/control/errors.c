@@ -8,13 +8,13 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "mcfs/keymap.h"
 
 int mcfs_errors_init(struct mcfs_errors *e)
 {
 	memset(e, 0, sizeof(*e));
-	return -pthread_mutex_init(&e->lock, NULL);
+	return -mc_mutex_init(&e->lock);
 }
 
 static void error_clear(struct mcfs_error *one)
@@ -28,7 +28,7 @@ void mcfs_errors_done(struct mcfs_errors *e)
 {
 	for (size_t i = 0; i < MCFS_ERRORS_KEPT; i++)
 		error_clear(&e->ring[i]);
-	pthread_mutex_destroy(&e->lock);
+	mc_mutex_destroy(&e->lock);
 }
 
 void mcfs_errors_add(struct mcfs_errors *e, const void *key, size_t len, int err, const char *when,

@@ -4,11 +4,12 @@
 #ifndef MCFS_ERRORS_H
 #define MCFS_ERRORS_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+
+#include "common/sys/lock.h"
 
 #include <mooncake/mcs.h>
 
@@ -22,7 +23,7 @@ struct mcfs_error {
 };
 
 struct mcfs_errors {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	uint64_t count;		/* total number of failures so far */
 	struct mcfs_error ring[MCFS_ERRORS_KEPT];
 };

@@ -9,15 +9,16 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/handle.h"
 
 struct mcfs_service {
 	struct mcn *node;		/* constant */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	int backing[MCN_SEGMENTS];	/* the kernel's id of the backing file, 0: not registered yet */
 };
@@ -52,10 +53,10 @@ int mcfs_service_start(struct mcfs *fs, const char *master)
 
 	if (!s)
 		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	r = start_node(fs, master, &s->node);
 	if (r < 0) {
-		pthread_mutex_destroy(&s->lock);
+		mc_mutex_destroy(&s->lock);
 		free(s);
 		return r;
 	}
@@ -68,7 +69,7 @@ void mcfs_service_stop(struct mcfs *fs)
 	if (!fs->service)
 		return;
 	mcn_stop(fs->service->node);
-	pthread_mutex_destroy(&fs->service->lock);
+	mc_mutex_destroy(&fs->service->lock);
 	free(fs->service);
 	fs->service = NULL;
 }

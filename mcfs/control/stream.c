@@ -6,13 +6,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "mcfs/keymap.h"
 #include "mcfs/mcfs.h"
 
@@ -30,7 +29,7 @@ struct mcfs_stream {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_list list;
 	unsigned n;
@@ -38,10 +37,10 @@ static struct {
 	bool ended;		/* streams end: reads no longer wait */
 	struct mcfs *fs;
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	/* atomic */
 	unsigned open[MCFS_STREAM_KINDS];
-} streams = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} streams = { .lock = MC_MUTEX_INIT };
 
 /* ---- lines ---- */
 
@@ -119,7 +118,7 @@ static void streams_serve(void)
 	struct mc_list *at, *pos, *tmp, answers;
 
 	mc_list_init(&answers);
-	pthread_mutex_lock(&streams.lock);
+	mc_mutex_lock(&streams.lock);
 	mc_list_for_each(at, &streams.list) {
 		struct mcfs_stream *s = mc_container_of(at, struct mcfs_stream, link);
 
@@ -137,7 +136,7 @@ static void streams_serve(void)
 			mc_list_push_back(&answers, &a->link);
 		}
 	}
-	pthread_mutex_unlock(&streams.lock);
+	mc_mutex_unlock(&streams.lock);
 	mc_list_for_each_safe(pos, tmp, &answers)
 		send_answer(mc_container_of(pos, struct answer, link));
 }
@@ -254,14 +253,14 @@ int mcfs_stream_open(struct mcfs *fs, enum mcfs_stream_kind kind, struct mcfs_st
 	s->kind = kind;
 	mc_list_init(&s->waiting);
 	s->text = malloc(ROOM);
-	pthread_mutex_lock(&streams.lock);
+	mc_mutex_lock(&streams.lock);
 	r = !s->text ? -ENOMEM : streams.n >= STREAMS_MAX ? -EMFILE : streams_begin(fs);
 	if (r == 0) {
 		mc_list_push_back(&streams.list, &s->link);
 		streams.n++;
 		__atomic_add_fetch(&streams.open[kind], 1, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(&streams.lock);
+	mc_mutex_unlock(&streams.lock);
 	if (r < 0) {
 		free(s->text);
 		free(s);
@@ -276,11 +275,11 @@ void mcfs_stream_close(struct mcfs_stream *s)
 {
 	if (!s)
 		return;
-	pthread_mutex_lock(&streams.lock);
+	mc_mutex_lock(&streams.lock);
 	mc_list_remove(&s->link);
 	streams.n--;
 	__atomic_sub_fetch(&streams.open[s->kind], 1, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&streams.lock);
+	mc_mutex_unlock(&streams.lock);
 	free(s->text);
 	free(s);
 }
@@ -290,14 +289,14 @@ void mcfs_stream_read(struct mcfs_stream *s, struct mcfs_read *rd, bool nonblock
 	bool now, ready;
 	struct answer *a = NULL;
 
-	pthread_mutex_lock(&streams.lock);
+	mc_mutex_lock(&streams.lock);
 	ready = s->len || streams.ended;
 	now = ready || nonblock;
 	if (now)
 		a = answer_new(s, rd, ready ? 0 : -EAGAIN);
 	else
 		mc_list_push_back(&s->waiting, &rd->link);
-	pthread_mutex_unlock(&streams.lock);
+	mc_mutex_unlock(&streams.lock);
 	if (a) {
 		send_answer(a);
 	} else if (now) {
@@ -308,9 +307,9 @@ void mcfs_stream_read(struct mcfs_stream *s, struct mcfs_read *rd, bool nonblock
 
 void mcfs_streams_hang_up(void)
 {
-	pthread_mutex_lock(&streams.lock);
+	mc_mutex_lock(&streams.lock);
 	streams.ended = true;
-	pthread_mutex_unlock(&streams.lock);
+	mc_mutex_unlock(&streams.lock);
 	if (streams.begun)
 		streams_serve();
 }

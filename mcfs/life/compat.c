@@ -15,9 +15,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/write/slot.h"
 
@@ -452,6 +452,6 @@ void mcfs_compat_detach(void)
 	hook.attached = false;
 	/* Surplus threads of libfuse end detached, so wait until they have returned their slots. */
 	while (__atomic_load_n(&hook.slots, __ATOMIC_ACQUIRE) > 0 && mc_now_ns() < deadline)
-		(void)usleep(1000);
+		mc_sleep_ms(1);
 	pthread_key_delete(hook.slot_key);
 }

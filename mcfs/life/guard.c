@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "mcfs/life/life.h"
 
 /* interval of checks; the daemon ticks twice as often */
@@ -42,7 +42,7 @@ static struct {
 	struct clock *clock;
 	pid_t pid;
 	struct mc_stop stop;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool ticking;
 	char dir[PATH_MAX];
 } guard;
@@ -264,7 +264,7 @@ void mcfs_guard_end(void)
 	guard.pid = 0;
 	if (guard.ticking) {
 		mc_stop_set(&guard.stop);
-		pthread_join(guard.thread, NULL);
+		mc_thread_join(guard.thread);
 		guard.ticking = false;
 	}
 	mc_stop_done(&guard.stop);

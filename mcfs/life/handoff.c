@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <linux/memfd.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/sys/lock.h"
 
 #define MAGIC "mcfsbook"
 #define TABLE_VERSION 4u
@@ -61,12 +61,12 @@ static struct {
 	struct mcfs_handoff_head *head;	/* NULL: there is no table */
 	struct cell *cell;
 	void **object;			/* atomic elements */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	uint32_t *free;			/* free cells */
 	size_t nfree, free_cap;
 	unsigned char key[65536];
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} table = { .lock = MC_MUTEX_INIT };
 
 static int table_map(int fd)
 {

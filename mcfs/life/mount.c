@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "mcfs/life/handoff.h"
 #include "mcfs/keymap.h"
 #include "mcfs/life/life.h"
@@ -30,15 +30,15 @@
 
 /* One mount per process. Guarded by lock unless noted otherwise. */
 static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct mc_mutex lock;
+	struct mc_cond changed;
 	bool ready, ended;
 	void (*tell)(void *arg);
 	void *arg;
-	pthread_t thread;
+	struct mc_thread thread;
 	bool started;
 	char last_message[256];		/* libfuse's last message, for errors of the mount */
-} session = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} session = { .lock = MC_MUTEX_INIT };
 
 /* Interrupts the thread that waits for libfuse's threads: only a signal can end that wait. */
 #define WAKE_SIGNAL SIGUSR2
@@ -60,9 +60,9 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 	n = strlen(text);
 	if (n && text[n - 1] == '\n')
 		text[n - 1] = '\0';
-	pthread_mutex_lock(&session.lock);
+	mc_mutex_lock(&session.lock);
 	memcpy(session.last_message, text, sizeof(text));
-	pthread_mutex_unlock(&session.lock);
+	mc_mutex_unlock(&session.lock);
 	if (level <= FUSE_LOG_ERR)
 		mc_warn("mcfs", "libfuse: %s", text);
 	else
@@ -88,10 +88,10 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	fs->new_name_max = fs->flat ? fs->name_max : SHORT_NAME_MAX;
 	mc_info("mcfs", "mounted dir=%s protocol=%u.%u", fs->mountpoint, conn->proto_major,
 		conn->proto_minor);
-	pthread_mutex_lock(&session.lock);
+	mc_mutex_lock(&session.lock);
 	session.ready = true;
-	pthread_cond_broadcast(&session.changed);
-	pthread_mutex_unlock(&session.lock);
+	mc_cond_broadcast(&session.changed);
+	mc_mutex_unlock(&session.lock);
 }
 
 static const struct fuse_lowlevel_ops operations = {
@@ -154,10 +154,10 @@ static void *session_serve(void *arg)
 	fuse_loop_cfg_destroy(cfg);
 	if (r < 0)
 		mc_warn("mcfs", "the session ended with an error: %s", mc_strerror(r));
-	pthread_mutex_lock(&session.lock);
+	mc_mutex_lock(&session.lock);
 	session.ended = true;
-	pthread_cond_broadcast(&session.changed);
-	pthread_mutex_unlock(&session.lock);
+	mc_cond_broadcast(&session.changed);
+	mc_mutex_unlock(&session.lock);
 	session.tell(session.arg);
 	return NULL;
 }
@@ -272,7 +272,7 @@ static int session_drain(struct mcfs *fs, uint64_t deadline)
 	do {
 		if ((has_ended() || poll(&pfd, 1, 0) == 0) && mcfs_reply_inflight() == 0)
 			return 0;
-		(void)usleep(2000);
+		mc_sleep_ms(2);
 	} while (mc_now_ns() < deadline);
 	return mc_fail(-ETIMEDOUT, "operations are still running");
 }
@@ -311,18 +311,18 @@ int mcfs_session_join(struct mcfs *fs, uint64_t ms)
 	if (r < 0)
 		return r;
 	fuse_session_exit(fs->session);
-	pthread_mutex_lock(&session.lock);
+	mc_mutex_lock(&session.lock);
 	while (!session.ended && mc_now_ns() < deadline) {
 		/* Repeat the signal: the first one may arrive just before libfuse starts to wait. */
-		(void)pthread_kill(session.thread, WAKE_SIGNAL);
+		(void)pthread_kill(session.thread.id, WAKE_SIGNAL);
 		(void)mc_cond_wait_until(&session.changed, &session.lock, mc_deadline_ms(20));
 	}
 	if (!session.ended) {
-		pthread_mutex_unlock(&session.lock);
+		mc_mutex_unlock(&session.lock);
 		return mc_fail(-ETIMEDOUT, "threads of the session are still running");
 	}
-	pthread_mutex_unlock(&session.lock);
-	pthread_join(session.thread, NULL);
+	mc_mutex_unlock(&session.lock);
+	mc_thread_join(session.thread);
 	session.started = false;
 	return 0;
 }
@@ -351,5 +351,5 @@ void mcfs_session_free(struct mcfs *fs)
 	}
 	fuse_session_destroy(fs->session);
 	fs->session = NULL;
-	pthread_cond_destroy(&session.changed);
+	mc_cond_destroy(&session.changed);
 }

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "mcfs/keymap.h"
 #include "mcfs/life/life.h"
 

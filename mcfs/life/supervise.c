@@ -18,10 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "mcfs/life/guard.h"
 #include "mcfs/life/life.h"
 
@@ -199,7 +199,6 @@ static int start_daemon(void)
 static bool daemon_restarts(int status)
 {
 	uint64_t lived_ms = (mc_now_ns() - sup.started_ns) / MC_NS_PER_MS;
-	struct timespec pause;
 
 	/* Process the messages that it sent before its end. */
 	for (int i = 0; i < 64; i++)
@@ -217,8 +216,7 @@ static bool daemon_restarts(int status)
 		       WTERMSIG(status), (int)sup.pid);
 	else
 		mc_err("mcfs", "the daemon failed, starting another one pid=%d", (int)sup.pid);
-	pause = mc_timespec(sup.tries > 1 ? (PAUSE_MS << (sup.tries - 2)) * MC_NS_PER_MS : 0);
-	(void)nanosleep(&pause, NULL);
+	mc_sleep_ms(sup.tries > 1 ? PAUSE_MS << (sup.tries - 2) : 0);
 	return true;
 }
 

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"

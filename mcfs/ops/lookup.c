@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/control/control.h"

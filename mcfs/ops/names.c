@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "mcfs/handle.h"

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"

@@ -7,14 +7,14 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "mcfs/control/control.h"
 #include "mcfs/handle.h"
 #include "mcfs/control/local_service.h"
@@ -39,7 +39,7 @@ struct seen {
 };
 
 struct mcfs_dir {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mcfs_key key;
 	struct mcfs_key child;	/* scratch: key, followed by the current entry's name */
@@ -107,7 +107,7 @@ void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d)
 	if (d->in)
 		mcfs_inode_unref(&fs->inodes, d->in);
 	free(d->window);
-	pthread_mutex_destroy(&d->lock);
+	mc_mutex_destroy(&d->lock);
 	free(d);
 }
 
@@ -543,10 +543,10 @@ static void answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, uint64_t
 	if (!h->dir) {
 		r = fill_control(&a, ino, offset);
 	} else {
-		pthread_mutex_lock(&h->dir->lock);
+		mc_mutex_lock(&h->dir->lock);
 		h->dir->left_ms = mcfs_op_left_ms(&op);
 		r = dir_fill(&a, h->dir, offset);
-		pthread_mutex_unlock(&h->dir->lock);
+		mc_mutex_unlock(&h->dir->lock);
 	}
 	if (r < 0)
 		(void)mcfs_reply_err(&op, r);
@@ -573,7 +573,7 @@ static struct mcfs_dir *dir_new(struct mcfs *fs, struct mcfs_inode *in, fuse_ino
 
 	if (!d)
 		return NULL;
-	if (pthread_mutex_init(&d->lock, NULL)) {
+	if (mc_mutex_init(&d->lock)) {
 		free(d);
 		return NULL;
 	}

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"

@@ -212,7 +212,7 @@ static int xattr_learn(struct mcfs_op *op, struct mcfs_inode *in, struct file_fa
 		ret->info.size = w->stage.size;
 		ret->info.flags = w->put_flags;
 		ret->info.replicas = w->replicas ? w->replicas : 1;
-		pthread_mutex_unlock(&w->lock);
+		mc_mutex_unlock(&w->lock);
 	}
 	mcfs_writer_unref(w);
 	if (ret->writing)

@@ -4,11 +4,11 @@
 #include "mcfs/read/ahead.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "common/clock.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 
 #define CHUNK_SIZE MCFS_SLOT
 #define CHUNKS 16u		/* chunks of a window: those ahead, and those being answered from */
@@ -41,7 +41,7 @@ struct mcfs_ahead {
 	struct mcfs_object *o;
 	uint64_t size, timeout_ms;
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	unsigned refs;		/* one for the descriptor, one per chunk that is loading */
 	bool closed;
@@ -66,7 +66,7 @@ struct mcfs_ahead *mcfs_ahead_new(struct mcfs_pool *pool, struct mcfs_object *o,
 	a->size = mcfs_object_info(o)->size;
 	a->timeout_ms = timeout_ms;
 	a->refs = 1;
-	pthread_mutex_init(&a->lock, NULL);
+	mc_mutex_init(&a->lock);
 	mc_list_init(&a->waiting);
 	for (unsigned i = 0; i < CHUNKS; i++)
 		a->chunk[i].a = a;
@@ -87,14 +87,14 @@ static void unref_unlock(struct mcfs_ahead *a)
 {
 	bool last = --a->refs == 0;
 
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	if (!last)
 		return;
 	for (unsigned i = 0; i < CHUNKS; i++)
 		if (a->chunk[i].state != EMPTY)
 			chunk_drop(&a->chunk[i]);
 	mcfs_object_unref(a->o);
-	pthread_mutex_destroy(&a->lock);
+	mc_mutex_destroy(&a->lock);
 	free(a);
 }
 
@@ -102,7 +102,7 @@ void mcfs_ahead_free(struct mcfs_ahead *a)
 {
 	if (!a)
 		return;
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	a->closed = true;
 	unref_unlock(a);
 }
@@ -165,7 +165,7 @@ static void ahead_answer(struct mcfs_ahead *a, struct mcfs_read *rd, struct chun
 	mc_metric_add(&from_window, 1);
 	(void)mcfs_reply_read(&rd->op, iov, (int)n, rd->len);
 	free(rd);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	for (unsigned i = 0; i < n; i++)
 		c[i]->users--;
 	unref_unlock(a);
@@ -217,13 +217,13 @@ static bool read_straight(struct mcfs_ahead *a, struct mcfs_read *rd)
 		return false;
 	completed_inline = false;
 	/* The answer may close the descriptor and free @a. */
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	a->refs++;
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	r = mcfs_object_start(a->o, rd->offset, rd->slot, rd->len, deadline, on_read, rd);
 	if (r < 0)
 		on_read(rd, r);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	a->is_local = completed_inline;
 	unref_unlock(a);
 	return true;
@@ -238,7 +238,7 @@ static void on_chunk(void *arg, int64_t result)
 	struct mcfs_read *rd;
 	bool ready;
 
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	if (result == (int64_t)c->len) {
 		c->state = READY;
 		mc_metric_add(&chunks, 1);
@@ -248,14 +248,14 @@ static void on_chunk(void *arg, int64_t result)
 	while ((rd = next_served(a, &ready))) {
 		unsigned n = ready ? take_chunks(a, rd, taken) : 0;
 
-		pthread_mutex_unlock(&a->lock);
+		mc_mutex_unlock(&a->lock);
 		if (ready) {
 			ahead_answer(a, rd, taken, n);
 		} else if (!read_straight(a, rd)) {
 			(void)mcfs_reply_err(&rd->op, -ENOMEM);
 			free(rd);
 		}
-		pthread_mutex_lock(&a->lock);
+		mc_mutex_lock(&a->lock);
 	}
 	unref_unlock(a);
 }
@@ -283,12 +283,12 @@ static void ahead_load(struct mcfs_ahead *a, uint64_t index)
 	c->index = index;
 	c->len = a->size - start < CHUNK_SIZE ? (size_t)(a->size - start) : CHUNK_SIZE;
 	a->refs++;
-	pthread_mutex_unlock(&a->lock);
+	mc_mutex_unlock(&a->lock);
 	r = mcfs_object_start(a->o, start, c->slot, c->len, mc_deadline_ms((int64_t)a->timeout_ms),
 			      on_chunk, c);
 	if (r < 0)
 		on_chunk(c, r);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 }
 
 /* Update the expected offset. Lock held. True: the reader is sequential. */
@@ -338,7 +338,7 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 	}
 	if (rd->len > a->size - rd->offset)
 		rd->len = (size_t)(a->size - rd->offset);
-	pthread_mutex_lock(&a->lock);
+	mc_mutex_lock(&a->lock);
 	/* Loading releases the lock, so that another thread's answer could drop the last reference. */
 	a->refs++;
 	if (ahead_follow(a, rd))
@@ -346,16 +346,16 @@ bool mcfs_ahead_read(struct mcfs_ahead *a, struct mcfs_read *rd)
 	n = ahead_covered(a, rd, &ready);
 	want = (unsigned)(last_index(rd) - rd->offset / CHUNK_SIZE + 1);
 	if (n < want) {
-		pthread_mutex_unlock(&a->lock);
+		mc_mutex_unlock(&a->lock);
 		ready = read_straight(a, rd);
-		pthread_mutex_lock(&a->lock);
+		mc_mutex_lock(&a->lock);
 		unref_unlock(a);
 		return ready;
 	}
 	if (ready) {
 		n = take_chunks(a, rd, taken);
 		a->refs--;
-		pthread_mutex_unlock(&a->lock);
+		mc_mutex_unlock(&a->lock);
 		ahead_answer(a, rd, taken, n);
 		return true;
 	}

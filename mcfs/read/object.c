@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 
 struct mcfs_object {
 	unsigned refs;		/* atomic */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 
 #define SCORE_MAX 3u
 #define SCORE_OPENS 2u		/* an open is expected from this score on */
@@ -20,7 +20,7 @@ MC_COUNTER(used, "mcfs_expected_opens_taken_total", "", "pinned versions that th
 void mcfs_open_pins_init(struct mcfs_open_pins *p)
 {
 	memset(p, 0, sizeof(*p));
-	pthread_mutex_init(&p->lock, NULL);
+	mc_mutex_init(&p->lock);
 }
 
 /* Lock held: end the retry and return the pinned version. */
@@ -35,7 +35,7 @@ void mcfs_open_pins_done(struct mcfs_open_pins *p)
 {
 	for (unsigned i = 0; i < p->n; i++)
 		mcfs_object_unref(pin_clear(&p->thread[i]));
-	pthread_mutex_destroy(&p->lock);
+	mc_mutex_destroy(&p->lock);
 }
 
 /* Lock held. */
@@ -90,7 +90,7 @@ bool mcfs_open_pins_lookup(struct mcfs_open_pins *p, struct mcs_key key, pid_t t
 	struct mcfs_pin_thread *t;
 	bool pin;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	t = pin_get(p, tid, &old);
 	if (t->looked_up && t->score)
 		t->score--;
@@ -103,7 +103,7 @@ bool mcfs_open_pins_lookup(struct mcfs_open_pins *p, struct mcs_key key, pid_t t
 	}
 	/* A retry must keep its pin while the thread looks up the directories of the path. */
 	pin = t->key ? *ret_retry : t->score >= SCORE_OPENS;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mcfs_object_unref(old);
 	return pin;
 }
@@ -127,7 +127,7 @@ bool mcfs_open_pins_keep(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid
 	struct mcfs_pin_thread *t;
 	bool start = false;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	t = pin_find(p, tid);
 	if (t && (!t->key || is_retry(t, key))) {
 		old = t->object;
@@ -138,7 +138,7 @@ bool mcfs_open_pins_keep(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid
 		}
 		start = o && start_sweeping(p);
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mcfs_object_unref(old);
 	return start;
 }
@@ -150,7 +150,7 @@ bool mcfs_open_pins_open(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid
 	struct mcfs_pin_thread *t;
 	bool retry = false, valid = false;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	t = pin_find(p, tid);
 	if (t) {
 		retry = is_retry(t, key);
@@ -162,7 +162,7 @@ bool mcfs_open_pins_open(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid
 			t->score += t->score < SCORE_MAX;
 		}
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	*ret = NULL;
 	if (o && wanted && valid && mcfs_object_info(o)->generation == generation)
 		*ret = TAKE_PTR(o);
@@ -182,7 +182,7 @@ bool mcfs_open_pins_retry(struct mcfs_open_pins *p, struct mcs_key key, pid_t ti
 	if (!copy)
 		return false;
 	memcpy(copy, key.data, key.len);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	t = pin_get(p, tid, &old);
 	if (!old)
 		old = pin_clear(t);
@@ -191,7 +191,7 @@ bool mcfs_open_pins_retry(struct mcfs_open_pins *p, struct mcs_key key, pid_t ti
 	t->lookups = 0;
 	t->since_ms = mc_now_ms();
 	start = start_sweeping(p);
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	mcfs_object_unref(old);
 	return start;
 }
@@ -203,7 +203,7 @@ bool mcfs_open_pins_sweep(struct mcfs_open_pins *p)
 	bool left = false;
 	uint64_t now;
 
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	/* Read under the lock: a time of before an entry was made would expire it at once. */
 	now = mc_now_ms();
 	for (unsigned i = 0; i < p->n; i++) {
@@ -217,7 +217,7 @@ bool mcfs_open_pins_sweep(struct mcfs_open_pins *p)
 			left = true;
 	}
 	p->sweeping = left;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	for (unsigned i = 0; i < n; i++)
 		mcfs_object_unref(late[i]);
 	return left;

@@ -15,10 +15,11 @@
 #ifndef MCFS_OPEN_PINS_H
 #define MCFS_OPEN_PINS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "common/sys/lock.h"
 
 #include "mcfs/read/object.h"
 
@@ -28,7 +29,7 @@
 #define MCFS_RETRY_LOOKUPS 100u	/* under contention a retried open may need many lookups */
 
 struct mcfs_open_pins {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	bool sweeping;			/* mcfs_open_pins_sweep() will be called again */
 	unsigned n;

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "mcfs/reply.h"
 
 #define TIMES (MCS_ATTR_MTIME | MCS_ATTR_CTIME)
@@ -201,10 +201,10 @@ static int attrs_begin(struct mcfs_writer *w, struct mcfs_op *op)
 	if (r < 0)
 		return r;
 	while (w->holder)
-		pthread_cond_wait(&w->hold_ended, &w->lock);
+		mc_cond_wait(&w->hold_ended, &w->lock);
 	if (mcfs_op_claim(op, MCFS_UNLESS_KILLED))
 		return 0;
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return -EINTR;
 }
 
@@ -294,11 +294,11 @@ int mcfs_writer_set_attrs(struct mcfs_writer *w, const struct mcs_attrs *a, unsi
 		r = attrs_keep_all(w, &later);
 	} else if (r > 0 && (w->dirty || w->fresh)) {
 		/* A new version does not keep the time. */
-		pthread_mutex_lock(&w->env->names);
+		mc_mutex_lock(&w->env->names);
 		attrs_keep(w, &later, later.set & MCS_ATTR_MTIME);
-		pthread_mutex_unlock(&w->env->names);
+		mc_mutex_unlock(&w->env->names);
 	}
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r < 0 ? r : 0;
 }
 
@@ -313,7 +313,7 @@ int mcfs_writer_set_xattr(struct mcfs_writer *w, const struct mcs_xattr *x, unsi
 		r = mc_fail(-ESTALE, "the file was removed, replaced or published by another descriptor");
 	else if (r == 0)
 		r = mcfs_xattrs_change(&w->xattrs, x, flags);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r < 0 ? r : 0;
 }
 
@@ -326,7 +326,7 @@ int mcfs_writer_get_xattrs(struct mcfs_writer *w, struct mcs_xattr **ret, unsign
 		return r;
 	if (!w->version || w->gone) {
 		r = mcfs_xattrs_copy(&w->xattrs, ret, ret_n);
-		pthread_mutex_unlock(&w->lock);
+		mc_mutex_unlock(&w->lock);
 		return r;
 	}
 	r = mcs_get_xattrs(w->env->store, (struct mcs_key){ w->key, w->key_len }, ret, ret_n, &info,
@@ -337,6 +337,6 @@ int mcfs_writer_get_xattrs(struct mcfs_writer *w, struct mcs_xattr **ret, unsign
 		*ret_n = 0;
 		r = mc_fail(-ESTALE, "the file was replaced");
 	}
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }

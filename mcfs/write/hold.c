@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "mcfs/keymap.h"
 
 /* The names to hold: some, or all that begin with one. */
@@ -48,13 +48,13 @@ static bool try_hold(struct mcfs_hold *h, struct mcfs_writer *w, const struct wa
 
 	if (__atomic_load_n(&w->holder, __ATOMIC_RELAXED) == h)
 		return true;
-	if (pthread_mutex_trylock(&w->lock))
+	if (mc_mutex_trylock(&w->lock))
 		return false;
 	done = !w->holder;
 	/* If the writer was renamed meanwhile, it does not belong to this hold. */
 	if (done && is_wanted(want, w, key))
 		hold_add(h, w);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return done;
 }
 
@@ -93,7 +93,7 @@ static int hold_busy(struct mcfs_hold *h, struct mcfs_writer *w, const struct wa
 		r = mc_cond_wait_until(&w->hold_ended, &w->lock, deadline);
 	if (r == 0 && is_wanted(want, w, key))
 		hold_add(h, w);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }
 
@@ -132,10 +132,10 @@ void mcfs_hold_end(struct mcfs_hold *h)
 		struct mcfs_writer *w = mc_list_first(&h->writers, struct mcfs_writer, held);
 
 		mc_list_remove(&w->held);
-		pthread_mutex_lock(&w->lock);
+		mc_mutex_lock(&w->lock);
 		__atomic_store_n(&w->holder, NULL, __ATOMIC_RELAXED);
-		pthread_cond_broadcast(&w->hold_ended);
-		pthread_mutex_unlock(&w->lock);
+		mc_cond_broadcast(&w->hold_ended);
+		mc_mutex_unlock(&w->lock);
 		mcfs_writer_unref(w);
 	}
 }

@@ -4,13 +4,12 @@
 #include "mcfs/write/slot.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* free slots that keep their memory; further ones return it to the system */
@@ -25,8 +24,8 @@ struct mcfs_pool {
 	uint32_t nslots;
 	size_t max_charged;
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed;	/* the charge or the number of puts decreased */
+	struct mc_mutex lock;
+	struct mc_cond changed;	/* the charge or the number of puts decreased */
 	uint32_t fresh;		/* slots from this index on were never used */
 	uint32_t *warm, nwarm;	/* free slots with memory; last in, first out */
 	uint32_t *cold, ncold;	/* free slots without memory */
@@ -38,7 +37,7 @@ static int init_locks(struct mcfs_pool *p)
 {
 	int r;
 
-	r = pthread_mutex_init(&p->lock, NULL);
+	r = mc_mutex_init(&p->lock);
 	if (r)
 		return -r;
 	return mc_cond_init(&p->changed);
@@ -94,8 +93,8 @@ void mcfs_pool_free(struct mcfs_pool *p)
 		munmap(p->map, p->map_len);
 	free(p->warm);
 	free(p->cold);
-	pthread_cond_destroy(&p->changed);
-	pthread_mutex_destroy(&p->lock);
+	mc_cond_destroy(&p->changed);
+	mc_mutex_destroy(&p->lock);
 	free(p);
 }
 
@@ -122,18 +121,18 @@ void mcfs_slot_put(struct mcfs_pool *p, void *slot)
 	if (!slot)
 		return;
 	i = (uint32_t)((size_t)((char *)slot - p->base) / MCFS_SLOT);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	if (p->nwarm < WARM_SLOTS) {
 		p->warm[p->nwarm++] = i;
-		pthread_mutex_unlock(&p->lock);
+		mc_mutex_unlock(&p->lock);
 		return;
 	}
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 	/* No other thread has the slot yet, so no other user's bytes are lost. */
 	(void)madvise(slot, MCFS_SLOT, MADV_DONTNEED);
-	pthread_mutex_lock(&p->lock);
+	mc_mutex_lock(&p->lock);
 	p->cold[p->ncold++] = i;
-	pthread_mutex_unlock(&p->lock);
+	mc_mutex_unlock(&p->lock);
 }
 
 int mcfs_pool_charge(struct mcfs_pool *p, size_t n, uint64_t deadline)
@@ -154,7 +153,7 @@ void mcfs_pool_uncharge(struct mcfs_pool *p, size_t n)
 		return;
 	MC_LOCKED(&p->lock);
 	p->charged -= n;
-	pthread_cond_broadcast(&p->changed);
+	mc_cond_broadcast(&p->changed);
 }
 
 void mcfs_pool_put_begin(struct mcfs_pool *p)
@@ -168,7 +167,7 @@ void mcfs_pool_put_end(struct mcfs_pool *p)
 	MC_LOCKED(&p->lock);
 	p->putting--;
 	/* Also if no memory was freed: waiters must notice that no put will free any. */
-	pthread_cond_broadcast(&p->changed);
+	mc_cond_broadcast(&p->changed);
 }
 
 uint64_t mcfs_pool_staged(struct mcfs_pool *p)

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/hash.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "mcfs/write/attrs.h"
 #include "mcfs/reply.h"
 
@@ -28,13 +28,13 @@ int mcfs_version_env_init(struct mcfs_version_env *env, mcs_t *store, struct mcf
 	env->max_size = INT64_MAX;
 	mc_list_init(&env->writers);
 	env->writeback_pool = mcfs_writeback_pool_new(env);
-	return -pthread_mutex_init(&env->names, NULL);
+	return -mc_mutex_init(&env->names);
 }
 
 void mcfs_version_env_done(struct mcfs_version_env *env)
 {
 	mcfs_writeback_pool_free(env->writeback_pool);
-	pthread_mutex_destroy(&env->names);
+	mc_mutex_destroy(&env->names);
 }
 
 static void writer_show(struct mcfs_writer *w)
@@ -73,7 +73,7 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	if (!w)
 		return -ENOMEM;
 	w->key = malloc(args->len ? args->len : 1);
-	r = w->key ? -pthread_mutex_init(&w->lock, NULL) : -ENOMEM;
+	r = w->key ? -mc_mutex_init(&w->lock) : -ENOMEM;
 	if (r < 0) {
 		free(w->key);
 		free(w);
@@ -100,10 +100,10 @@ int mcfs_writer_new(struct mcfs_version_env *env, const struct mcfs_writer_args 
 	if (args->base)
 		mcfs_stage_begin(&w->stage, mcfs_object_ref(args->base));
 	writer_show(w);
-	pthread_mutex_lock(&env->names);
+	mc_mutex_lock(&env->names);
 	w->serial = ++env->serial;
 	mc_list_push_front(&env->writers, &w->link);
-	pthread_mutex_unlock(&env->names);
+	mc_mutex_unlock(&env->names);
 	/* Once stored in a handle, other threads can find it. */
 	__atomic_store_n(ret, w, __ATOMIC_RELEASE);
 	return 0;
@@ -121,18 +121,18 @@ void mcfs_writer_unref(struct mcfs_writer *w)
 
 	if (!w)
 		return;
-	pthread_mutex_lock(&w->env->names);
+	mc_mutex_lock(&w->env->names);
 	last = --w->refs == 0;
 	if (last)
 		mc_list_remove(&w->link);
-	pthread_mutex_unlock(&w->env->names);
+	mc_mutex_unlock(&w->env->names);
 	if (!last)
 		return;
 	mcfs_writeback_done(w);
 	mcfs_stage_clear(&w->stage);
 	mcfs_xattrs_clear(&w->xattrs);
-	pthread_cond_destroy(&w->hold_ended);
-	pthread_mutex_destroy(&w->lock);
+	mc_cond_destroy(&w->hold_ended);
+	mc_mutex_destroy(&w->lock);
 	free(w->key);
 	free(w);
 }
@@ -142,7 +142,7 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 	struct mcfs_writer *found = NULL;
 	uint64_t hash;
 
-	pthread_mutex_lock(&env->names);
+	mc_mutex_lock(&env->names);
 	if (!mc_list_empty(&env->writers)) {
 		hash = mc_hash(key.data, key.len, 0);
 		for (struct mc_list *pos = prev ? prev->link.next : env->writers.next; pos != &env->writers && !found;
@@ -155,7 +155,7 @@ struct mcfs_writer *mcfs_writer_next(struct mcfs_version_env *env, struct mcfs_w
 		if (found)
 			found->refs++;
 	}
-	pthread_mutex_unlock(&env->names);
+	mc_mutex_unlock(&env->names);
 	mcfs_writer_unref(prev);
 	return found;
 }
@@ -165,7 +165,7 @@ struct mcfs_writer *mcfs_writer_next_below(struct mcfs_version_env *env, struct 
 {
 	struct mcfs_writer *found = NULL;
 
-	pthread_mutex_lock(&env->names);
+	mc_mutex_lock(&env->names);
 	for (struct mc_list *pos = prev ? prev->link.next : env->writers.next; pos != &env->writers && !found;
 	     pos = pos->next) {
 		struct mcfs_writer *w = mc_container_of(pos, struct mcfs_writer, link);
@@ -175,7 +175,7 @@ struct mcfs_writer *mcfs_writer_next_below(struct mcfs_version_env *env, struct 
 	}
 	if (found)
 		found->refs++;
-	pthread_mutex_unlock(&env->names);
+	mc_mutex_unlock(&env->names);
 	mcfs_writer_unref(prev);
 	return found;
 }
@@ -198,7 +198,7 @@ struct mcfs_writer *mcfs_writer_at(struct mcfs_version_env *env, uint64_t serial
 
 int mcfs_writer_lock(struct mcfs_writer *w, uint64_t deadline)
 {
-	int r = mc_lock_until(&w->lock, deadline);
+	int r = mc_mutex_lock_until(&w->lock, deadline);
 
 	return r < 0 ? mc_fail(r, "timed out waiting for a commit of the same file") : 0;
 }
@@ -254,7 +254,7 @@ static int writer_lock_for(struct mcfs_writer *w, const struct mcfs_op *op)
 {
 	if (op)
 		return mcfs_writer_lock(w, op->deadline);
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	return 0;
 }
 
@@ -347,7 +347,7 @@ int mcfs_writer_truncate(struct mcfs_writer *w, uint64_t size, pid_t tid, struct
 	if (r < 0)
 		return r;
 	r = writer_truncate_locked(w, size, tid, op);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }
 
@@ -361,7 +361,7 @@ int mcfs_writer_set_pin(struct mcfs_writer *w, unsigned put_flags, struct mcfs_o
 		w->put_flags = put_flags;
 	else
 		r = -EINTR;
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }
 
@@ -375,7 +375,7 @@ int mcfs_writer_set_replicas(struct mcfs_writer *w, unsigned replicas, struct mc
 		w->replicas = replicas;
 	else
 		r = -EINTR;
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }
 
@@ -397,7 +397,7 @@ int mcfs_writer_allocate(struct mcfs_writer *w, uint64_t end, bool keep_size, pi
 	if (r < 0)
 		return r;
 	r = writer_allocate_locked(w, end, keep_size, tid, op);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	return r;
 }
 
@@ -569,7 +569,7 @@ static int writer_commit_all(struct mcfs_writer *w, const char *when, uint64_t d
 static void writer_wait_for_name(struct mcfs_writer *w)
 {
 	while (w->holder)
-		pthread_cond_wait(&w->hold_ended, &w->lock);
+		mc_cond_wait(&w->hold_ended, &w->lock);
 }
 
 /* A flush by another process: part of a pipeline, or a child that inherited the descriptor. It says
@@ -718,9 +718,9 @@ void mcfs_writer_unlink(struct mcfs_writer *w)
 	MC_LOCKED(&w->lock);
 	w->unlinked = true;
 	writer_show(w);
-	pthread_mutex_lock(&w->env->names);
+	mc_mutex_lock(&w->env->names);
 	w->gone = true;
-	pthread_mutex_unlock(&w->env->names);
+	mc_mutex_unlock(&w->env->names);
 }
 
 void mcfs_writer_rebase(struct mcfs_writer *w, uint64_t generation, bool excl)
@@ -738,7 +738,7 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, uint64
 		return -ENOMEM;
 	memcpy(key, to, len);
 	MC_LOCKED(&w->lock);
-	pthread_mutex_lock(&w->env->names);
+	mc_mutex_lock(&w->env->names);
 	old = w->key;
 	w->key = key;
 	w->key_len = len;
@@ -748,7 +748,7 @@ int mcfs_writer_rename(struct mcfs_writer *w, const void *to, size_t len, uint64
 		w->version = generation;
 		w->gone = false;
 	}
-	pthread_mutex_unlock(&w->env->names);
+	mc_mutex_unlock(&w->env->names);
 	free(old);
 	return 0;
 }

@@ -30,13 +30,13 @@
 #ifndef MCFS_VERSION_H
 #define MCFS_VERSION_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include "mcfs/caller.h"
 #include "mcfs/write/writeback.h"
 #include "mcfs/read/object.h"
@@ -54,7 +54,7 @@ struct mcfs_version_env {	/* shared by all writers of a mount */
 	struct mcfs_pool *pool;
 	struct mcfs_writeback_pool *writeback_pool;	/* NULL: no writeback */
 	uint64_t max_size;	/* atomic: size of the largest object that can be stored */
-	pthread_mutex_t names;	/* innermost lock; guards the writers' names and the list */
+	struct mc_mutex names;	/* innermost lock; guards the writers' names and the list */
 	struct mc_list writers;	/* linked by mcfs_writer.link, newest first; guarded by names */
 	uint64_t serial;	/* of the last writer; guarded by names */
 	uid_t uid;		/* owner of files that have none in the pool; constant */
@@ -81,7 +81,7 @@ struct mcfs_writer {
 	unsigned flags;
 	uint64_t serial;		/* unique in the mount, not 0 */
 
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mcfs_stage stage;
 	struct mcfs_writeback writeback;
@@ -102,7 +102,7 @@ struct mcfs_writer {
 	unsigned created;		/* MCS_ATTR_*: those in @unsent that come from the creation */
 	struct mcs_attrs put;		/* attributes and conditions of the put that is being made */
 	struct mcfs_xattrs xattrs;	/* they wait for the first commit */
-	pthread_cond_t hold_ended;		/* no hold owns the writer any more; monotonic clock */
+	struct mc_cond hold_ended;		/* no hold owns the writer any more; monotonic clock */
 
 	/* changed under lock and env->names: either one suffices to read */
 	char *key;

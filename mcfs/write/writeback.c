@@ -13,10 +13,10 @@
 #include <time.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "mcfs/write/attrs.h"
 
 #define THREADS 2
@@ -38,11 +38,11 @@
 
 struct mcfs_writeback_pool {
 	struct mcfs_version_env *env;
-	pthread_mutex_t lock;
-	pthread_cond_t work;
+	struct mc_mutex lock;
+	struct mc_cond work;
 	/* guarded by lock */
 	struct mc_list queue;		/* of struct mcfs_writeback, each with a reference to its writer */
-	pthread_t thread[THREADS];
+	struct mc_thread thread[THREADS];
 	unsigned threads;
 	bool ended;
 	/* atomic */
@@ -113,7 +113,7 @@ void mcfs_writeback_init(struct mcfs_writer *w)
 void mcfs_writeback_done(struct mcfs_writer *w)
 {
 	mcfs_writeback_stop(w);
-	pthread_cond_destroy(&w->writeback.idle);
+	mc_cond_destroy(&w->writeback.idle);
 	free(w->writeback.sent);
 	free(w->writeback.key);
 }
@@ -131,7 +131,7 @@ void mcfs_writeback_touch(struct mcfs_writer *w, uint64_t from, uint64_t to)
 	size_t first = (size_t)(from / MCFS_SLOT), end = (size_t)((to + MCFS_SLOT - 1) / MCFS_SLOT);
 
 	while (wb->busy && wb->busy_slot >= first && wb->busy_slot < end)
-		pthread_cond_wait(&wb->idle, &w->lock);
+		mc_cond_wait(&wb->idle, &w->lock);
 	for (size_t i = first; i < end && i < wb->nsent; i++)
 		wb->sent[i] = false;
 }
@@ -221,15 +221,15 @@ static void begin_busy(struct mcfs_writer *w, size_t slot)
 {
 	w->writeback.busy = true;
 	w->writeback.busy_slot = slot;
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 }
 
 static void end_busy(struct mcfs_writer *w)
 {
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	w->writeback.busy = false;
 	w->writeback.busy_slot = SIZE_MAX;
-	pthread_cond_broadcast(&w->writeback.idle);
+	mc_cond_broadcast(&w->writeback.idle);
 }
 
 static void make_room(struct mcfs_writer *w)
@@ -297,7 +297,7 @@ static void writeback_serve(struct mcfs_writer *w)
 {
 	struct mcfs_writeback *wb = &w->writeback;
 
-	pthread_mutex_lock(&w->lock);
+	mc_mutex_lock(&w->lock);
 	while (has_work(w)) {
 		if (!wb->stream || ((uint64_t)wb->next + 1) * MCFS_SLOT > wb->room)
 			make_room(w);
@@ -305,7 +305,7 @@ static void writeback_serve(struct mcfs_writer *w)
 			send_slot(w);
 	}
 	wb->queued = false;
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 }
 
 /* Drop the streams of idle writers; @every: of all writers except @but. A writer whose stream is in
@@ -317,7 +317,7 @@ static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writ
 	bool any = false;
 	size_t n = 0;
 
-	pthread_mutex_lock(&env->names);
+	mc_mutex_lock(&env->names);
 	mc_list_for_each(pos, &env->writers) {
 		struct mcfs_writer *one = mc_container_of(pos, struct mcfs_writer, link);
 
@@ -328,17 +328,17 @@ static bool writeback_sweep(struct mcfs_version_env *env, const struct mcfs_writ
 		one->refs++;
 		w[n++] = one;
 	}
-	pthread_mutex_unlock(&env->names);
+	mc_mutex_unlock(&env->names);
 	for (size_t i = 0; i < n; i++) {
 		struct mcfs_writeback *wb = &w[i]->writeback;
 
-		if (pthread_mutex_trylock(&w[i]->lock) == 0) {
+		if (mc_mutex_trylock(&w[i]->lock) == 0) {
 			if (wb->stream && !wb->busy &&
 			    (every || mc_now_ns() - wb->last_ns > IDLE_MS * MC_NS_PER_MS)) {
 				drop_stream(w[i], MC_NEVER);
 				any = true;
 			}
-			pthread_mutex_unlock(&w[i]->lock);
+			mc_mutex_unlock(&w[i]->lock);
 		}
 		mcfs_writer_unref(w[i]);
 	}
@@ -357,7 +357,7 @@ static struct mcfs_writer *next_writer(struct mcfs_writeback_pool *pool, bool *r
 	while (mc_list_empty(&pool->queue) && !pool->ended && r != -ETIMEDOUT) {
 		/* If no space is reserved, there is nothing to sweep. */
 		if (!load_relaxed(&pool->reserved))
-			pthread_cond_wait(&pool->work, &pool->lock);
+			mc_cond_wait(&pool->work, &pool->lock);
 		else
 			r = mc_cond_wait_until(&pool->work, &pool->lock, mc_deadline_ms(TICK_MS));
 	}
@@ -399,15 +399,15 @@ static void writeback_enqueue(struct mcfs_writer *w)
 {
 	struct mcfs_writeback_pool *pool = pool_of(w);
 
-	pthread_mutex_lock(&w->env->names);
+	mc_mutex_lock(&w->env->names);
 	w->refs++;
-	pthread_mutex_unlock(&w->env->names);
+	mc_mutex_unlock(&w->env->names);
 	MC_LOCKED(&pool->lock);
 	if (!pool->ended)
 		(void)start_threads(pool);
 	mc_list_push_back(&pool->queue, &w->writeback.link);
 	w->writeback.queued = true;
-	pthread_cond_signal(&pool->work);
+	mc_cond_signal(&pool->work);
 }
 
 void mcfs_writeback_wrote(struct mcfs_writer *w, uint64_t offset, size_t len)
@@ -429,7 +429,7 @@ struct mcfs_writeback_pool *mcfs_writeback_pool_new(struct mcfs_version_env *env
 		return NULL;
 	pool->env = env;
 	mc_list_init(&pool->queue);
-	pthread_mutex_init(&pool->lock, NULL);
+	mc_mutex_init(&pool->lock);
 	(void)mc_cond_init(&pool->work);
 	return pool;
 }
@@ -438,20 +438,20 @@ void mcfs_writeback_pool_free(struct mcfs_writeback_pool *pool)
 {
 	if (!pool)
 		return;
-	pthread_mutex_lock(&pool->lock);
+	mc_mutex_lock(&pool->lock);
 	pool->ended = true;
-	pthread_cond_broadcast(&pool->work);
-	pthread_mutex_unlock(&pool->lock);
+	mc_cond_broadcast(&pool->work);
+	mc_mutex_unlock(&pool->lock);
 	for (unsigned i = 0; i < pool->threads; i++)
-		pthread_join(pool->thread[i], NULL);
+		mc_thread_join(pool->thread[i]);
 	while (!mc_list_empty(&pool->queue)) {
 		struct mcfs_writeback *wb = mc_list_first(&pool->queue, struct mcfs_writeback, link);
 
 		mc_list_remove(&wb->link);
 		mcfs_writer_unref(writer_of(wb));
 	}
-	pthread_cond_destroy(&pool->work);
-	pthread_mutex_destroy(&pool->lock);
+	mc_cond_destroy(&pool->work);
+	mc_mutex_destroy(&pool->lock);
 	free(pool);
 }
 
@@ -463,13 +463,12 @@ void mcfs_writeback_pool_set_capacity(struct mcfs_writeback_pool *pool, uint64_t
 
 bool mcfs_writeback_pool_yield(struct mcfs_writeback_pool *pool, const struct mcfs_writer *but)
 {
-	const struct timespec moment = { .tv_nsec = YIELD_MS * (long)MC_NS_PER_MS };
 	bool any = false;
 
 	/* Writers that were busy a moment ago may be idle now. */
 	for (int i = 0; pool && load_relaxed(&pool->reserved) && i < YIELD_TRIES; i++) {
 		if (i)
-			nanosleep(&moment, NULL);
+			mc_sleep_ms(YIELD_MS);
 		any |= writeback_sweep(pool->env, but, true);
 	}
 	return any;

@@ -11,12 +11,12 @@
 #ifndef MCFS_WRITEBACK_H
 #define MCFS_WRITEBACK_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/sys/lock.h"
 #include <mooncake/mcs.h>
 
 struct mcfs_version_env;
@@ -39,7 +39,7 @@ struct mcfs_writeback {
 	size_t busy_slot;		/* slot that the thread reads; SIZE_MAX: none */
 	bool off;			/* no more steps */
 	bool queued;
-	pthread_cond_t idle;		/* busy has become false */
+	struct mc_cond idle;		/* busy has become false */
 	struct mc_list link;		/* guarded by the pool's lock */
 };
 

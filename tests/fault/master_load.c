@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 #define KEYS 120u
 #define SIZE_MAX_ 60000u

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "engine/mce.h"
 #include "engine/tcp/tcp_wire.h"
 

@@ -97,20 +97,20 @@ static void op_get(struct input *in, struct mcm_session *s)
 	struct mcp_object o;
 	unsigned n;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (mcm_get(fx.m, s, flags, string(in), &o, replica, &n) == 0)
 		remember(o.pin);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 static void op_pin(struct input *in, struct mcm_session *s, bool renew)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (renew)
 		mcm_pin_renew(fx.m, s, token(in));
 	else
 		mcm_pin_release(fx.m, s, token(in));
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 static void op_names(struct input *in, unsigned op)

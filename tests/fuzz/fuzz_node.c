@@ -21,8 +21,8 @@ static struct mcn_conn *connect_one(void)
 	struct mcn_conn *c = calloc(1, sizeof(*c));
 
 	if (!node.hot) {
-		pthread_mutex_init(&node.lock, NULL);
-		pthread_cond_init(&node.changed, NULL);
+		mc_mutex_init(&node.lock);
+		mc_cond_init(&node.changed);
 		mc_list_init(&node.conns);
 		if (mcn_hot_new(NULL, 65536, 0, &node.hot) < 0 || mcn_deferred_new(&node.deferred) < 0)
 			abort();
@@ -33,7 +33,7 @@ static struct mcn_conn *connect_one(void)
 	c->refs = 1;
 	c->greeted = true;
 	c->evfd.fd = c->process.fd = -1;
-	pthread_mutex_init(&c->lock, NULL);
+	mc_mutex_init(&c->lock);
 	mc_list_push_back(&node.conns, &c->link);
 	node.nconns++;
 	return c;
@@ -44,10 +44,10 @@ static void disconnect(struct mcn_conn *c)
 {
 	mcn_conn_over(c);
 	mcn_conn_unref(c);
-	pthread_mutex_lock(&node.lock);
+	mc_mutex_lock(&node.lock);
 	while (node.nconns)
-		pthread_cond_wait(&node.changed, &node.lock);
-	pthread_mutex_unlock(&node.lock);
+		mc_cond_wait(&node.changed, &node.lock);
+	mc_mutex_unlock(&node.lock);
 }
 
 static bool within(const struct mcn_scratch *sc, const void *p, size_t len)

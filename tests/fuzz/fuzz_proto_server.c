@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/log.h"
 #include "common/net/net.h"
 #include "proto/rpc_client.h"

@@ -23,7 +23,7 @@ int __real_mcm_sample_init(struct mcm_key_sample *s, bool simulates);
 void __wrap_mcm_rates_init(struct mcm_rates *r)
 {
 	memset(r, 0, sizeof(*r));
-	pthread_mutex_init(&r->lock, NULL);
+	mc_mutex_init(&r->lock);
 }
 
 int __wrap_mcm_ghosts_init(struct mcm_ghosts *g)
@@ -49,13 +49,13 @@ int __wrap_mcm_sample_init(struct mcm_key_sample *s, bool simulates)
 	if (!sample.key && __real_mcm_sample_init(&sample, simulates) < 0)
 		abort();
 	*s = sample;
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	return 0;
 }
 
 void __wrap_mcm_sample_done(struct mcm_key_sample *s)
 {
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	sample = *s;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tests/history/hist_actor.h"
 
 #define TIMEOUT_MS 8000			/* longer than most stops: a writer continues after them */

@@ -3,7 +3,6 @@
 #include "tests/lib/fake_mcs.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/list.h"
+#include "common/sys/lock.h"
 
 struct version {
 	unsigned refs;
@@ -27,7 +27,7 @@ struct item {
 };
 
 struct mcs {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list items;
 	uint64_t generation;
 	unsigned stream_flags, fail_puts, fail_reads, fail_streams, puts, open, streamed, streams;
@@ -48,7 +48,7 @@ mcs_t *fake_mcs_new(void)
 {
 	mcs_t *s = calloc(1, sizeof(*s));
 
-	pthread_mutex_init(&s->lock, NULL);
+	mc_mutex_init(&s->lock);
 	mc_list_init(&s->items);
 	return s;
 }
@@ -76,7 +76,7 @@ void fake_mcs_free(mcs_t *s)
 	}
 	while (!mc_list_empty(&s->items))
 		item_free(mc_list_first(&s->items, struct item, link));
-	pthread_mutex_destroy(&s->lock);
+	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -276,9 +276,9 @@ void mcs_stream_drop(mcs_stream_t *st, int64_t timeout_ms)
 {
 	if (!st)
 		return;
-	pthread_mutex_lock(&st->s->lock);
+	mc_mutex_lock(&st->s->lock);
 	st->s->streams--;
-	pthread_mutex_unlock(&st->s->lock);
+	mc_mutex_unlock(&st->s->lock);
 	free(st->data);
 	free(st);
 }
@@ -416,10 +416,10 @@ void mcs_object_close(mcs_object_t *o)
 	if (!o)
 		return;
 	s = o->s;
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	version_unref(o->v);
 	s->open--;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	free(o);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 #define RETRY_MS 30			/* until a responder that does not answer is an error */
 #define LATE_MS 50

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "mcfs/mcfs.h"
 #include "mcfs/ops/ops.h"
@@ -120,7 +120,7 @@ static void mount_up(struct mcfs *fs)
 	fs->name_max = fs->new_name_max = 1024;
 	fs->file_mode = 0644;
 	fs->dir_mode = 0755;
-	pthread_mutex_init(&fs->handles_lock, NULL);
+	mc_mutex_init(&fs->handles_lock);
 	mc_list_init(&fs->handles);
 	mc_list_init(&fs->kept);
 	if (r == 0)

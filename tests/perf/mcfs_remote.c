@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tests/perf/row.h"
 #include <mooncake/mcs.h>
 

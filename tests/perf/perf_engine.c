@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/net/net.h"

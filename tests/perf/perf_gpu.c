@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"

@@ -19,10 +19,10 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
 #include "master/session.h"

@@ -24,10 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "master/ops/ops.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tests/perf/row.h"
 
 #define MIB ((size_t)1 << 20)

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "client/daemon/daemon.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "master/master.h"
 #include "node/node.h"
 #include "tests/perf/row.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "master/mcm_i.h"
 #include "master/ops/ops.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/metrics.h"
 
 #define SIZE ((size_t)5 * MIB + 12345)

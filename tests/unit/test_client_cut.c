@@ -17,7 +17,7 @@
 
 #include "client/direct/direct.h"
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 #include "common/net/net.h"

@@ -4,7 +4,6 @@
 
 #include "tests/unit/test_client_fake.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/lock.h"
 
 #define OBJECTS 256
 
@@ -25,7 +25,7 @@ struct entry {
 };
 
 static struct mcp_server *server;
-pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+struct mc_mutex fake_lock = MC_MUTEX_INIT;
 static struct entry entries[OBJECTS];
 static struct mcp_mount mounted;
 static char endpoint[128];

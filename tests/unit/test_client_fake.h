@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <pthread.h>
+
+#include "common/sys/lock.h"
 
 #include "proto/rpc_server.h"
 
@@ -44,7 +45,7 @@ struct fake {
 	unsigned open_puts, pins, revoked;
 };
 extern struct fake fake;
-extern pthread_mutex_t fake_lock;	/* guards it */
+extern struct mc_mutex fake_lock;	/* guards it */
 unsigned fake_count(const unsigned *counter);
 
 void fake_start(void);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 
 static struct mcm *master;

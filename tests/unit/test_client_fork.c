@@ -18,7 +18,7 @@
 
 #include <mooncake/store_c.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 #define CHILD_S 20
 #define SIZE ((size_t)100000)

@@ -12,14 +12,14 @@
 
 #include <mooncake/mcs.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 
 /* Other threads are served meanwhile. */
 #define SET(field, value) do { \
-	pthread_mutex_lock(&fake_lock); \
+	mc_mutex_lock(&fake_lock); \
 	fake.field = (value); \
-	pthread_mutex_unlock(&fake_lock); \
+	mc_mutex_unlock(&fake_lock); \
 } while (0)
 #define COUNT(field) fake_count(&fake.field)
 

@@ -10,16 +10,15 @@
 #include "tests/unit/test_client_fixture.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/net/net.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define THREADS 8u
 #define STORES 4u		/* two threads each */
@@ -36,7 +35,7 @@ static unsigned reads, misses;
 /* ---- contents: each word is the first word plus its position ---- */
 
 struct work {
-	pthread_t thread;
+	struct mc_thread thread;
 	unsigned number;
 	mcs_t *s;
 	uint64_t rnd;
@@ -435,7 +434,7 @@ static void stop(void)
 static void everything_at_once(void **state)
 {
 	struct work work[THREADS];
-	pthread_t beside[2];
+	struct mc_thread beside[2];
 	unsigned i;
 
 	(void)state;
@@ -452,10 +451,10 @@ static void everything_at_once(void **state)
 		assert_int_equal(mc_thread_start(&work[i].thread, "worker", worker, &work[i]), 0);
 	}
 	for (i = 0; i < THREADS; i++)
-		pthread_join(work[i].thread, NULL);
+		mc_thread_join(work[i].thread);
 	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
 	for (i = 0; i < 2; i++)
-		pthread_join(beside[i], NULL);
+		mc_thread_join(beside[i]);
 	printf("%u objects read, %u calls found nothing, no room, or a reader\n", reads, misses);
 	/* The calls succeeded often enough: the test did not run on errors only. */
 	assert_true(reads > THREADS * steps / 20);

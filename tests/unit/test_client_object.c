@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 #include "engine/mce.h"

@@ -8,12 +8,11 @@
 
 #include "tests/unit/test_client_fixture.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define WRITERS 8u
 #define POOL (256 * MIB)
@@ -28,7 +27,7 @@ static mcs_t *owner;
 static unsigned all_puts;
 
 struct writer {
-	pthread_t thread;
+	struct mc_thread thread;
 	unsigned number;
 	size_t bytes;		/* to put */
 	int read_once;
@@ -122,7 +121,7 @@ static void press(int read_once)
 		assert_int_equal(mc_thread_start(&w[i].thread, "writer", writer_run, &w[i]), 0);
 	}
 	for (i = 0; i < WRITERS; i++) {
-		pthread_join(w[i].thread, NULL);
+		mc_thread_join(w[i].thread);
 		puts += w[i].puts;
 		failed += w[i].failed;
 		unreadable += w[i].unreadable;

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/net/net.h"
 #include "proto/codec.h"
 
 struct relay relay;
-pthread_mutex_t relay_dialling = PTHREAD_MUTEX_INITIALIZER;
+struct mc_mutex relay_dialling = MC_MUTEX_INIT;
 
 static bool stopping(void)
 {

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "common/net/net.h"
+#include "common/sys/lock.h"
 
 struct relay {
 	int listener;
@@ -24,7 +25,7 @@ struct relay {
 };
 extern struct relay relay;
 /* Held while a connection is made to the master or while the master restarts. */
-extern pthread_mutex_t relay_dialling;
+extern struct mc_mutex relay_dialling;
 
 void relay_start(void);
 void relay_stop(void);

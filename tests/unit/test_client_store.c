@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/crc32c.h"
 #include "common/metrics.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 
 #define CHUNK ((size_t)64 << 10)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/list.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 static struct mc_evloop *loop;
 

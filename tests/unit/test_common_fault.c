@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 
 static int all_off(void **state)

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/net/net.h"

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 
 /* 2026-11-21 08:30:00.123456 */

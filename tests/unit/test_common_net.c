@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 
 #define SOON mc_deadline_ms(5000)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 struct seen {
 	char name[16];
@@ -32,11 +32,11 @@ static void thread_has_name_and_mask(void **state)
 {
 	struct seen s;
 	sigset_t mine;
-	pthread_t t;
+	struct mc_thread t;
 	void *ret;
 
 	assert_int_equal(mc_thread_start(&t, "a-name-that-is-too-long", look, &s), 0);
-	pthread_join(t, &ret);
+	pthread_join(t.id, &ret);
 	assert_ptr_equal(ret, &s);
 	assert_string_equal(s.name, "a-name-that-is-");
 	assert_true(sigismember(&s.mask, SIGTERM) == 1);
@@ -67,7 +67,7 @@ static void *wait_long(void *arg)
 static void stop_ends_every_wait(void **state)
 {
 	struct mc_stop s;
-	pthread_t t[3];
+	struct mc_thread t[3];
 	void *ret;
 
 	assert_int_equal(mc_stop_init(&s), 0);
@@ -75,7 +75,7 @@ static void stop_ends_every_wait(void **state)
 		assert_int_equal(mc_thread_start(&t[i], "waiter", wait_long, &s), 0);
 	mc_stop_set(&s);
 	for (int i = 0; i < 3; i++) {
-		pthread_join(t[i], &ret);
+		pthread_join(t[i].id, &ret);
 		assert_ptr_equal(ret, &s);
 	}
 	assert_true(mc_stop_wait(&s, 1000000));
@@ -99,7 +99,7 @@ static void *count_turns(void *arg)
 static void a_started_thread_runs_until_it_is_joined(void **state)
 {
 	struct turns a = { .n = 0 };
-	pthread_t t;
+	struct mc_thread t;
 
 	assert_int_equal(mc_stop_start(&a.stop, &t, "turns", count_turns, &a), 0);
 	while (__atomic_load_n(&a.n, __ATOMIC_RELAXED) < 3)
@@ -111,13 +111,13 @@ static void kick_ends_one_wait_early(void **state)
 {
 	struct mc_stop s;
 	uint64_t begin;
-	pthread_t t;
+	struct mc_thread t;
 	void *ret;
 
 	assert_int_equal(mc_stop_init(&s), 0);
 	assert_int_equal(mc_thread_start(&t, "waiter", wait_long, &s), 0);
 	mc_stop_kick(&s);
-	pthread_join(t, &ret);
+	pthread_join(t.id, &ret);
 	assert_null(ret);
 	/* A kick before the wait ends that wait, and no other. */
 	mc_stop_kick(&s);

@@ -16,10 +16,11 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "engine/engine_i.h"
 #include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_wire.h"
@@ -33,13 +34,13 @@
 
 /* Sums over the wrapped calls since calls_forget(), also those of the I/O threads. */
 static struct {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	const char *from, *to;	/* the destination of reads */
 	unsigned sends;
 	uint64_t most_sent;	/* by one call */
 	uint64_t received, received_there;
 	uint64_t sent_on[FDS];
-} calls = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} calls = { .lock = MC_MUTEX_INIT };
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
@@ -74,14 +75,14 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 	if (dawdles)
 		dawdle();
 
-	pthread_mutex_lock(&calls.lock);
+	mc_mutex_lock(&calls.lock);
 	if (n > 0 && fd < FDS) {
 		calls.sends++;
 		calls.sent_on[fd] += (uint64_t)n;
 		if ((uint64_t)n > calls.most_sent)
 			calls.most_sent = (uint64_t)n;
 	}
-	pthread_mutex_unlock(&calls.lock);
+	mc_mutex_unlock(&calls.lock);
 	return n;
 }
 
@@ -89,7 +90,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t n = __real_recvmsg(fd, msg, flags), left = n;
 
-	pthread_mutex_lock(&calls.lock);
+	mc_mutex_lock(&calls.lock);
 	calls.received += n > 0 ? (uint64_t)n : 0;
 	for (size_t i = 0; i < msg->msg_iovlen && left > 0; i++) {
 		const struct iovec *v = &msg->msg_iov[i];
@@ -100,7 +101,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 			calls.received_there += here;
 		left -= (ssize_t)here;
 	}
-	pthread_mutex_unlock(&calls.lock);
+	mc_mutex_unlock(&calls.lock);
 	return n;
 }
 
@@ -124,13 +125,13 @@ int __wrap_epoll_wait(int fd, struct epoll_event *ev, int max, int ms)
 
 static void calls_forget(const char *from, uint64_t len)
 {
-	pthread_mutex_lock(&calls.lock);
+	mc_mutex_lock(&calls.lock);
 	calls.from = from;
 	calls.to = from + len;
 	calls.sends = 0;
 	calls.most_sent = calls.received = calls.received_there = 0;
 	memset(calls.sent_on, 0, sizeof(calls.sent_on));
-	pthread_mutex_unlock(&calls.lock);
+	mc_mutex_unlock(&calls.lock);
 }
 
 struct client {
@@ -206,10 +207,10 @@ static void payload_is_received_into_its_destination(void **state)
 	move(c, MCE_READ, LEN);
 	pattern_check(c->mem, LEN, SEED, 0);
 	/* All bytes except those received ahead with a header. A thread may still be receiving. */
-	pthread_mutex_lock(&calls.lock);
+	mc_mutex_lock(&calls.lock);
 	received = calls.received;
 	there = calls.received_there;
-	pthread_mutex_unlock(&calls.lock);
+	mc_mutex_unlock(&calls.lock);
 	assert_true(received >= LEN);
 	assert_true(there > LEN - LEN / 64);
 }
@@ -396,11 +397,11 @@ static void a_request_is_sent_though_the_connections_were_locked(void **state)
 	struct mce_batch b;
 
 	for (unsigned i = 0; i < t->nconns; i++)
-		pthread_mutex_lock(&t->conns[i].tx_lock);
+		mc_mutex_lock(&t->conns[i].tx_lock);
 	mce_batch_init(&b);
 	mce_submit(c->e, &b, &req, 1);
 	for (unsigned i = 0; i < t->nconns; i++)
-		pthread_mutex_unlock(&t->conns[i].tx_lock);
+		mc_mutex_unlock(&t->conns[i].tx_lock);
 	assert_int_equal(mce_batch_wait(c->e, &b, &req, 1, SECONDS(20)), 0);
 	assert_int_equal(req.status, 0);
 }
@@ -437,9 +438,9 @@ static void a_connection_is_watched_before_a_thread_sleeps(void **state)
 
 		assert_int_equal(mce_transfer(d.e, &req, SECONDS(20)), 0);
 	}
-	pthread_mutex_lock(&d.peer->lock);
+	mc_mutex_lock(&d.peer->lock);
 	assert_true(t->conns[0].watched && t->conns[1].watched);
-	pthread_mutex_unlock(&d.peer->lock);
+	mc_mutex_unlock(&d.peer->lock);
 	mce_peer_put(d.peer);
 	mce_engine_close(d.e);
 }

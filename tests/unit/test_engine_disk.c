@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/fault.h"

@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "engine/shm/mapped.h"
 #include "engine/tcp/tcp_wire.h"
 
@@ -39,14 +40,14 @@ struct pair {
 };
 
 static struct forwarder {
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	pthread_t thread;
 	int listener;
 	char addr[MC_ADDR_MAX], to[MC_ADDR_MAX];
 	bool stop, refuses;
 	unsigned n, max;	/* connections, those that are taken */
 	struct pair pair[PAIRS];
-} fw = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} fw = { .lock = MC_MUTEX_INIT };
 
 static void end(int *fd)
 {
@@ -134,12 +135,12 @@ static void *forwarder_main(void *arg)
 	(void)arg;
 	do {
 		poll(NULL, 0, TICK_MS);
-		pthread_mutex_lock(&fw.lock);
+		mc_mutex_lock(&fw.lock);
 		take_new();
 		for (unsigned i = 0; i < fw.n; i++)
 			forward(&fw.pair[i]);
 		stop = fw.stop;
-		pthread_mutex_unlock(&fw.lock);
+		mc_mutex_unlock(&fw.lock);
 	} while (!stop);
 	return NULL;
 }
@@ -213,9 +214,9 @@ static void finish(struct fixture *f)
 {
 	mce_peer_put(f->peer);
 	mce_engine_close(f->e);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	fw.stop = true;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	pthread_join(fw.thread, NULL);
 	for (unsigned i = 0; i < fw.n; i++) {
 		end(&fw.pair[i].client);
@@ -299,15 +300,15 @@ static void let_go(const struct pair *held)
 	uint64_t until = mc_deadline_ms(20000), before;
 	bool over = false;
 
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	before = p->answered;
 	p->held = false;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	while (!over && mc_now_ns() < until) {
 		poll(NULL, 0, TICK_MS);
-		pthread_mutex_lock(&fw.lock);
+		mc_mutex_lock(&fw.lock);
 		over = p->server < 0 || (p->n == 0 && p->answered > before);
-		pthread_mutex_unlock(&fw.lock);
+		mc_mutex_unlock(&fw.lock);
 	}
 	assert_true(over);
 }
@@ -375,14 +376,14 @@ static void writes_fail_while_the_connection_in_doubt_is_down(void **state)
 
 	begin(f, 2000);
 	held = give_up(f);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	fw.refuses = true;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
 	assert_int_equal(write_within(f, 5, 20000), -MC_ETRANSFER);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	fw.refuses = false;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	assert_int_equal(write_within(f, 6, 20000), 0);
 	let_go(held);
 	pattern_check(f->s.mem, LEN, 6, 0);
@@ -444,9 +445,9 @@ static void reads_do_not_wait_for_connections_in_doubt(void **state)
 
 	begin(f, 2000);
 	give_up(f);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	fw.refuses = true;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	assert_int_equal(write_within(f, 4, 20000), -MC_ETRANSFER);
 	before = failed_connects();
 	for (unsigned i = 0; i < 200; i++) {
@@ -455,9 +456,9 @@ static void reads_do_not_wait_for_connections_in_doubt(void **state)
 	}
 	/* One attempt a second and connection. */
 	assert_true(failed_connects() - before < 50);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	fw.refuses = false;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	assert_int_equal(write_within(f, 6, 20000), 0);
 	pattern_check(f->s.mem, LEN, 6, 0);
 	finish(f);
@@ -513,13 +514,13 @@ static void lose_the_conn(struct fixture *f)
 	mce_batch_init(&f->b);
 	mce_submit(f->e, &f->b, &f->req, 1);
 	wait_held(1, 0);
-	pthread_mutex_lock(&fw.lock);
+	mc_mutex_lock(&fw.lock);
 	for (unsigned i = 0; i < fw.n; i++)
 		if (fw.pair[i].n >= LEN)
 			with = &fw.pair[i];
 		else
 			fw.pair[i].held = false;
-	pthread_mutex_unlock(&fw.lock);
+	mc_mutex_unlock(&fw.lock);
 	assert_non_null(with);
 	cut(with);
 }

@@ -10,7 +10,7 @@
 
 #include <mooncake/mce_te.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"
 #include "engine/rdma/rdma_i.h"

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/net/net.h"
 #include "engine/upstream/upstream_wire.h"
 

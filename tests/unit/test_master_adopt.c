@@ -350,11 +350,11 @@ static void a_copy_that_left_the_disk_before_the_removal_is_void(void **state)
 	assert_int_equal(store_copies(&fx), 1);
 	hash = mcm_index_hash(&fx.m->index, "key", 3);
 	sh = mcm_index_shard(&fx.m->index, hash);
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	slot = mcm_shard_find(&fx.m->index, sh, hash, "key", 3);
 	assert_int_equal(mcm_object_extents(&fx.m->index, mcm_object(&fx.m->index, slot), p), 2);
 	assert_true(mcm_object_remove_copy(fx.m, sh, slot, p[1]));
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	assert_int_equal(fx_remove(&fx, "key", 0), 0);
 	assert_int_equal(mcm_adopt_fetch_gone(fx.m, fx.s, 4, gone), 1);
 	assert_int_equal(gone[0].offset, stored[0].item.offset);

@@ -3,6 +3,7 @@
  * evictable. */
 #include <config.h>
 
+#include "common/sys/lock.h"
 #include "test_master_fixture.h"
 
 #include "proto/rpc_server.h"
@@ -179,9 +180,9 @@ static void test_renewed(void **state)
 	assert_int_equal(fx_pin(&fx, fx.s, "a", MCP_GET_LEASE, &o, NULL), 0);
 	for (i = 0; i < 5; i++) {
 		fx_advance(&fx, fx.conf.default_kv_lease_ttl / 2);
-		pthread_mutex_lock(&fx.s->lock);
+		mc_mutex_lock(&fx.s->lock);
 		mcm_pin_renew(fx.m, fx.s, o.pin);
-		pthread_mutex_unlock(&fx.s->lock);
+		mc_mutex_unlock(&fx.s->lock);
 		assert_int_equal(fx_put(&fx, "b", 4 * KIB, 0), -MC_ENOSPACE);
 	}
 	fx_advance(&fx, fx.conf.default_kv_lease_ttl + 2 * mcm_tick_ms(fx.m));
@@ -231,14 +232,14 @@ static void leases_end_some_at_a_time(void **state)
 
 	/* The monitor stops in the middle of one session, then of the other one, which ends. */
 	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "a", 1));
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	assert_int_equal(pthread_create(&monitor, NULL, expire, &fx), 0);
 	while (fx_metric(pins) - before == 1500 + 500)
 		sched_yield();
-	assert_int_equal(pthread_mutex_trylock(&fx.m->sessions_lock), 0);
-	pthread_mutex_unlock(&fx.m->sessions_lock);
+	assert_int_equal(mc_mutex_trylock(&fx.m->sessions_lock), 0);
+	mc_mutex_unlock(&fx.m->sessions_lock);
 	assert_int_equal(pthread_create(&leaver, NULL, fx_session_ends, &e), 0);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	pthread_join(monitor, NULL);
 	pthread_join(leaver, NULL);
 	assert_int_equal(fx_metric(pins), before);
@@ -385,9 +386,9 @@ static void test_no_promises(void **state)
 	assert_int_equal(fx_pin(&fx, fx.s, "key-1", MCP_GET_LEASE, &o, NULL), 0);
 	assert_int_equal(o.lease_ms, MCM_READ_LEASE_MIN_MS);
 	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
-	pthread_mutex_lock(&fx.s->lock);
+	mc_mutex_lock(&fx.s->lock);
 	mcm_pin_renew(fx.m, fx.s, o.pin);
-	pthread_mutex_unlock(&fx.s->lock);
+	mc_mutex_unlock(&fx.s->lock);
 	fx_advance(&fx, MCM_READ_LEASE_MIN_MS - 1);
 	assert_int_equal(fx_remove(&fx, "key-1", 0), -MC_ELEASED);
 	assert_int_equal(fx_put(&fx, "large", 255 * 4 * KIB, 0), -MC_ENOSPACE);

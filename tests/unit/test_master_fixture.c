@@ -180,9 +180,9 @@ int fx_pin(struct fixture *fx, struct mcm_session *s, const char *key, uint32_t 
 	unsigned n;
 	int r;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	r = mcm_get(fx->m, s, flags, fx_bytes(key), ret, replica, &n);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (r == 0 && ret_replica)
 		*ret_replica = replica[0];
 	return r;
@@ -190,9 +190,9 @@ int fx_pin(struct fixture *fx, struct mcm_session *s, const char *key, uint32_t 
 
 void fx_release(struct fixture *fx, struct mcm_session *s, uint64_t pin)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	mcm_pin_release(fx->m, s, pin);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 }
 
 int fx_exist(struct fixture *fx, const char *key, uint32_t flags)

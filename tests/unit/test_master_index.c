@@ -25,11 +25,11 @@ static uint32_t insert(struct mcm_index *ix, unsigned i)
 	uint32_t hash = mcm_index_hash(ix, key, len), slot;
 	struct mcm_shard *sh = mcm_index_shard(ix, hash);
 
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	assert_int_equal(mcm_shard_new(ix, sh, hash, key, len, &slot), 0);
 	mcm_object(ix, slot)->crc = i;
 	mcm_shard_link(ix, sh, slot);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 	return slot;
 }
 
@@ -48,7 +48,7 @@ static void erase(struct mcm_index *ix, uint32_t slot)
 
 	mcm_shard_unlink(ix, sh, slot);
 	mcm_shard_free(ix, sh, slot);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 struct seen {

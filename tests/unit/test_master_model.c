@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 
 #define OPS_DEFAULT 6000u
 #define SHRINK_SECONDS 60

@@ -272,9 +272,9 @@ static void op_get(const struct op *op)
 	if (i == PINS_MAX)
 		return;
 	look(key, false);
-	pthread_mutex_lock(&mo.session[s]->lock);
+	mc_mutex_lock(&mo.session[s]->lock);
 	r = mcm_get(mo.fx.m, mo.session[s], flags, key_bytes(key), &o, rep, &n);
-	pthread_mutex_unlock(&mo.session[s]->lock);
+	mc_mutex_unlock(&mo.session[s]->lock);
 	MUST(r == (v ? 0 : -MC_ENOOBJECT), "get of %s: %d", mo.name[key], r);
 	if (!v)
 		return;
@@ -306,12 +306,12 @@ static void op_release(const struct op *op, bool renew)
 	if (!p)
 		return;
 	s = mo.session[p->session];
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	if (renew)
 		mcm_pin_renew(mo.fx.m, s, p->id);
 	else
 		mcm_pin_release(mo.fx.m, s, p->id);
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	if (!renew)
 		unpin(p);
 	else if (p->until)

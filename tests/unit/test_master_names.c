@@ -112,9 +112,9 @@ static void found(struct fixture *fx, const char *key, int kind)
 	unsigned n;
 	int r;
 
-	pthread_mutex_lock(&fx->s->lock);
+	mc_mutex_lock(&fx->s->lock);
 	r = mcm_get(fx->m, fx->s, MCP_GET_DIRS, fx_bytes(key), &o, where, &n);
-	pthread_mutex_unlock(&fx->s->lock);
+	mc_mutex_unlock(&fx->s->lock);
 	assert_int_equal(r, kind < 0 ? -MC_ENOOBJECT : 0);
 	if (r == 0)
 		assert_int_equal(o.kind, kind);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define MIB (1u << 20)
 #define MANY 300u
@@ -309,13 +309,13 @@ static void a_tree_counts_once_while_it_moves(void **state)
 	count = fx.m->index.count;
 	assert_int_equal(count, 201);
 	mcm_index_lock_all(&fx.m->index);
-	pthread_rwlock_wrlock(&nm->move_lock);
+	mc_rwlock_wrlock(&nm->move_lock);
 	assert_int_equal(mcm_names_tree_find(nm, "d/", 2, MCM_RENAME_DIR_MAX, &t), 0);
 	assert_int_equal(mcm_names_tree_make(nm, &t, "e/", 2), 0);
 	assert_int_equal(fx.m->index.count, count);
 	assert_int_equal(nm->count, 203);
 	mcm_names_tree_settle(nm, &t, false);
-	pthread_rwlock_unlock(&nm->move_lock);
+	mc_rwlock_unlock(&nm->move_lock);
 	mcm_index_unlock_all(&fx.m->index);
 	mcm_names_tree_free(&t);
 	assert_int_equal(fx.m->index.count, count);
@@ -517,7 +517,7 @@ static void *reader(void *arg)
 
 static void readers_see_one_name_of_the_whole_directory(void **state)
 {
-	pthread_t thread[2];
+	struct mc_thread thread[2];
 	uint64_t seen = 0;
 	char key[32];
 
@@ -539,7 +539,7 @@ static void readers_see_one_name_of_the_whole_directory(void **state)
 	}
 	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 2; i++)
-		pthread_join(thread[i], NULL);
+		mc_thread_join(thread[i]);
 	assert_true(seen > 0);
 	fx_check(&shared);
 	fx_down(&shared);
@@ -559,7 +559,7 @@ static void *remover(void *arg)
 /* Objects that have left a directory are not removed with it. */
 static void a_removal_by_prefix_spares_renamed_objects(void **state)
 {
-	pthread_t thread;
+	struct mc_thread thread;
 	uint64_t moved, kept = 0;
 	char key[32], to[32];
 
@@ -580,7 +580,7 @@ static void a_removal_by_prefix_spares_renamed_objects(void **state)
 			sched_yield();
 	}
 	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
-	pthread_join(thread, NULL);
+	mc_thread_join(thread);
 	for (unsigned k = 0; k < 20; k++) {
 		snprintf(key, sizeof(key), "a/%u", k);
 		(void)fx_remove(&shared, key, MCP_REMOVE_FORCE);

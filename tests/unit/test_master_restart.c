@@ -465,9 +465,9 @@ static void copy(struct fixture *fx, const char *key, uint64_t size)
 	struct mcm_extent p = { .segment = 1 };
 
 	assert_int_equal(mcm_segment_take(mcm_segment(&fx->m->segments, 1), mcm_object_reserve(size), &p.range), 0);
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	assert_int_equal(mcm_object_add_copy(fx->m, mcm_shard_find(ix, sh, hash, key, (uint32_t)strlen(key)), p), 0);
-	pthread_mutex_unlock(&sh->lock);
+	mc_mutex_unlock(&sh->lock);
 }
 
 /* Damage the last record of type @type in the file. */

@@ -355,10 +355,10 @@ static ssize_t take_text(void *arg, const char *p, size_t len)
 {
 	struct shown *sh = arg;
 
-	if (pthread_rwlock_trywrlock(&sh->ss->lock))
+	if (mc_rwlock_trywrlock(&sh->ss->lock))
 		sh->locked = true;
 	else
-		pthread_rwlock_unlock(&sh->ss->lock);
+		mc_rwlock_unlock(&sh->ss->lock);
 	assert_true(sh->len + len < sizeof(sh->text));
 	memcpy(sh->text + sh->len, p, len);
 	sh->len += len;

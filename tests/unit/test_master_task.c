@@ -3,6 +3,7 @@
  * owner that copies. */
 #include <config.h>
 
+#include "common/sys/lock.h"
 #include "test_master_fixture.h"
 
 #include <pthread.h>
@@ -668,10 +669,10 @@ static unsigned listed(struct mcm_segment *s)
 	const struct mcm_alloc *a = &s->alloc;
 	unsigned both = MCM_RANGE_USED | MCM_RANGE_LISTED, n = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	for (uint32_t id = a->first; id != a->end; id = mcm_range_next(mcm_range(a, id)))
 		n += (mcm_range(a, id)->flags & both) == both;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return n;
 }
 
@@ -687,23 +688,23 @@ static void a_session_without_copies_waits_for_no_task(void **state)
 	fx_up(&fx, 1, 8 * MIB, NULL);
 	put_many(&fx, 40, 10000);
 	e = (struct fx_ending){ &fx, fx_session(&fx, 2) };
-	pthread_mutex_lock(&fx.m->tasks.lock);
+	mc_mutex_lock(&fx.m->tasks.lock);
 	assert_int_equal(pthread_create(&thread, NULL, fx_session_ends, &e), 0);
 	join(thread);
-	pthread_mutex_unlock(&fx.m->tasks.lock);
+	mc_mutex_unlock(&fx.m->tasks.lock);
 
 	/* An eviction task does not hold the tasks' lock while it evicts: this one is stopped in
 	 * the middle. */
 	assert_int_equal(create(&fx, MCP_TASK_EVICT, NULL, "seg-1", NULL, &id), 0);
 	assert_int_equal(seg(&fx, 1)->objects, 40);
 	sh = mcm_index_shard(&fx.m->index, mcm_index_hash(&fx.m->index, "k0", 2));
-	pthread_mutex_lock(&sh->lock);
+	mc_mutex_lock(&sh->lock);
 	assert_int_equal(pthread_create(&thread, NULL, tick, &fx), 0);
 	while (listed(seg(&fx, 1)) == 40)
 		sched_yield();
-	assert_int_equal(pthread_mutex_trylock(&fx.m->tasks.lock), 0);
-	pthread_mutex_unlock(&fx.m->tasks.lock);
-	pthread_mutex_unlock(&sh->lock);
+	assert_int_equal(mc_mutex_trylock(&fx.m->tasks.lock), 0);
+	mc_mutex_unlock(&fx.m->tasks.lock);
+	mc_mutex_unlock(&sh->lock);
 	join(thread);
 	assert_int_equal(look(&fx, id).status, MCP_TASK_SUCCEEDED);
 	assert_int_equal(look(&fx, id).succeeded, 40);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "master/memory/scratch.h"
 #include "master/service/service_i.h"
 

@@ -64,9 +64,9 @@ static uint64_t hold(struct fixture *fx, const char *key)
 	struct mcp_object o;
 	unsigned n;
 
-	pthread_mutex_lock(&fx->s->lock);
+	mc_mutex_lock(&fx->s->lock);
 	assert_int_equal(mcm_get(fx->m, fx->s, MCP_GET_HOLD, key_of(fx, key, buf), &o, rep, &n), 0);
-	pthread_mutex_unlock(&fx->s->lock);
+	mc_mutex_unlock(&fx->s->lock);
 	return o.pin;
 }
 

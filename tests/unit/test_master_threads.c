@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #define MIB (1u << 20)
 #define THREADS 8
@@ -226,7 +226,7 @@ static void quick_leases(struct mcm_conf *conf)
 static void test_hammer(void **state)
 {
 	struct mcp_remove_match all = { .flags = MCP_REMOVE_FORCE };
-	pthread_t thread[THREADS], keeper;
+	struct mc_thread thread[THREADS], keeper;
 	uint64_t removed;
 	uintptr_t i;
 
@@ -243,9 +243,9 @@ static void test_hammer(void **state)
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(mc_thread_start(&thread[i], "worker", worker, (void *)i), 0);
 	for (i = 0; i < THREADS; i++)
-		pthread_join(thread[i], NULL);
+		mc_thread_join(thread[i]);
 	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
-	pthread_join(keeper, NULL);
+	mc_thread_join(keeper);
 
 	/* All sessions of the workers have ended: nothing is pinned, unfinished or lost. */
 	fx_check(&fx);
@@ -295,7 +295,7 @@ static void *watcher(void *arg)
 
 static void test_renames(void **state)
 {
-	pthread_t thread[3];
+	struct mc_thread thread[3];
 	char key[32];
 	unsigned i;
 
@@ -313,7 +313,7 @@ static void test_renames(void **state)
 	}
 	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
 	for (i = 0; i < 3; i++)
-		pthread_join(thread[i], NULL);
+		mc_thread_join(thread[i]);
 	assert_int_equal(mcm_index_count(&fx.m->index), 1);
 	fx_down(&fx);
 }

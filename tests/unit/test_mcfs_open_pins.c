@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "mcfs/read/open_pins.h"
 #include "tests/lib/fake_mcs.h"
 

@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
+#include "common/sys/lock.h"
 #include "mcfs/tree.h"
 
 #define THREADS 6
@@ -68,9 +69,9 @@ static void await(const unsigned *number, unsigned n)
 	bool is = false;
 
 	while (!is) {
-		pthread_mutex_lock(&tree.lock);
+		mc_mutex_lock(&tree.lock);
 		is = *number == n;
-		pthread_mutex_unlock(&tree.lock);
+		mc_mutex_unlock(&tree.lock);
 		sched_yield();
 	}
 }

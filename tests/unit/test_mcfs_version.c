@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
+#include "common/sys/lock.h"
 #include "test_mcfs_version_fixture.h"
 
 #include <errno.h>
@@ -701,7 +702,7 @@ static void a_commit_is_waited_for_until_the_deadline(void **state)
 	assert_int_equal(mcfs_writer_lock(w, DEADLINE), 0);
 	assert_int_equal(pthread_create(&thread, NULL, truncate_others, w), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	pthread_mutex_unlock(&w->lock);
+	mc_mutex_unlock(&w->lock);
 	assert_int_equal(w->put_flags | w->replicas, 0);
 	assert_int_equal(vx_flush(w), 0);
 	vx_stored(f, "k", "old bytes that stay");

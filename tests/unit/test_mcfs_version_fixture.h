@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "mcfs/write/version.h"
 #include "tests/lib/fake_mcs.h"
 

@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 #include "common/futex.h"
 #include "common/net/packet.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/daemon/daemon_i.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 #include "common/net/packet.h"
 #include "tests/unit/node_fixture.h"

@@ -11,7 +11,7 @@
 
 #include "client/session/session.h"
 #include "client/store_i.h"
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/fault.h"
 #include "tests/unit/node_fixture.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"

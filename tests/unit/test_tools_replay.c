@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tests/unit/test_tools_fake.h"
 
 static char dir[] = "/tmp/test_tools_replay.XXXXXX", trace[64], out[64];

@@ -23,7 +23,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/dram/memlimit.h"
 
 #define HUGE_SIZE (2ull << 20)
@@ -40,7 +40,7 @@ struct mct_dram {
 	bool prefault;
 	/* used only by the threads that open, grow and close */
 	bool thread_started;
-	pthread_t thread;
+	struct mc_thread thread;
 	/* atomic */
 	uint64_t size;
 	bool stop;
@@ -320,7 +320,7 @@ static int prefault_start(struct mct_dram *d)
 		return 0;
 	/* The flag was false, so an earlier thread has ended or is about to. */
 	if (d->thread_started)
-		pthread_join(d->thread, NULL);
+		mc_thread_join(d->thread);
 	r = mc_thread_start(&d->thread, "mct-prefault", prefault_main, d);
 	d->thread_started = r == 0;
 	if (r < 0)
@@ -371,7 +371,7 @@ static void dram_close(struct mct_medium *m)
 
 	if (d->thread_started) {
 		__atomic_store_n(&d->stop, true, __ATOMIC_RELAXED);
-		pthread_join(d->thread, NULL);
+		mc_thread_join(d->thread);
 	}
 	if (d->mem.base)
 		munmap(d->mem.base, d->mem.len);

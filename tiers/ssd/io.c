@@ -10,6 +10,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/lock.h"
 #include "tiers/ssd/io_i.h"
 
 static int io_start(struct mct_io *io, const struct mct_io_conf *conf)
@@ -37,11 +38,11 @@ int mct_io_open(const struct mct_io_conf *conf, struct mct_io **ret)
 	if (!io)
 		return -ENOMEM;
 	io->depth = conf->depth;
-	pthread_mutex_init(&io->lock, NULL);
+	mc_mutex_init(&io->lock);
 	mc_list_init(&io->queue);
 	r = io_start(io, conf);
 	if (r < 0) {
-		pthread_mutex_destroy(&io->lock);
+		mc_mutex_destroy(&io->lock);
 		free(io);
 		return r;
 	}
@@ -53,12 +54,12 @@ void mct_io_close(struct mct_io *io)
 {
 	if (!io)
 		return;
-	pthread_mutex_lock(&io->lock);
+	mc_mutex_lock(&io->lock);
 	io->stopping = true;
 	io->ops->kick_locked(io);
-	pthread_mutex_unlock(&io->lock);
+	mc_mutex_unlock(&io->lock);
 	io->ops->stop(io);
-	pthread_mutex_destroy(&io->lock);
+	mc_mutex_destroy(&io->lock);
 	free(io);
 }
 
@@ -105,8 +106,8 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 
 struct waiter {
 	struct mct_io_op op;
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
+	struct mc_mutex lock;
+	struct mc_cond cond;
 	bool done;
 };
 
@@ -116,19 +117,19 @@ static void waiter_done(struct mct_io_op *op)
 
 	MC_LOCKED(&w->lock);
 	w->done = true;
-	pthread_cond_signal(&w->cond);
+	mc_cond_signal(&w->cond);
 }
 
 int mct_io_run(struct mct_io *io, struct mct_io_op *op)
 {
-	struct waiter w = { .op = *op, .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	struct waiter w = { .op = *op, .lock = MC_MUTEX_INIT, .cond = MC_COND_INIT };
 
 	w.op.done = waiter_done;
 	mct_io_submit(io, &w.op);
-	pthread_mutex_lock(&w.lock);
+	mc_mutex_lock(&w.lock);
 	while (!w.done)
-		pthread_cond_wait(&w.cond, &w.lock);
-	pthread_mutex_unlock(&w.lock);
+		mc_cond_wait(&w.cond, &w.lock);
+	mc_mutex_unlock(&w.lock);
 	op->status = w.op.status;
 	return op->status;
 }

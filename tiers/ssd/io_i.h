@@ -3,8 +3,7 @@
 #ifndef MCT_IO_I_H
 #define MCT_IO_I_H
 
-#include <pthread.h>
-
+#include "common/sys/lock.h"
 #include "tiers/ssd/io.h"
 
 struct mct_io {
@@ -13,7 +12,7 @@ struct mct_io {
 	unsigned depth;
 	void *part;		/* of the way */
 	/* guarded by lock */
-	pthread_mutex_t lock;
+	struct mc_mutex lock;
 	struct mc_list queue;	/* ops that are not begun */
 	bool stopping;
 };

@@ -13,7 +13,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/ssd_i.h"
 
 #define BUFFERS_DEFAULT (64ull << 20)
@@ -149,7 +149,7 @@ static void read_waiting(struct mct_ssd *d)
 	bool ready;
 
 	do {
-		pthread_mutex_lock(&d->lock);
+		mc_mutex_lock(&d->lock);
 		r = NULL;
 		ready = false;
 		op = NULL;
@@ -158,7 +158,7 @@ static void read_waiting(struct mct_ssd *d)
 			mc_list_remove(&r->node);
 			ready = read_begin_locked(d, r, &op);
 		}
-		pthread_mutex_unlock(&d->lock);
+		mc_mutex_unlock(&d->lock);
 		if (op)
 			mct_io_submit(d->io, op);
 		if (ready)
@@ -169,10 +169,10 @@ static void read_waiting(struct mct_ssd *d)
 /* The piece is on no list and has no reader. */
 static void piece_free(struct mct_ssd *d, struct mct_piece *p)
 {
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	mc_list_push_back(&d->free, &p->node);
-	pthread_cond_signal(&d->freed);
-	pthread_mutex_unlock(&d->lock);
+	mc_cond_signal(&d->freed);
+	mc_mutex_unlock(&d->lock);
 	read_waiting(d);
 }
 
@@ -186,7 +186,7 @@ static void read_loaded(struct mct_io_op *op)
 	if (status == 0)
 		status = op->status;
 	mc_list_init(&over);
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	while (!mc_list_empty(&p->readers)) {
 		struct mct_read *r = mc_list_first(&p->readers, struct mct_read, node);
 
@@ -202,7 +202,7 @@ static void read_loaded(struct mct_io_op *op)
 		mc_list_remove(&p->node);
 		p->refs = 0;
 	}
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	mc_metric_add(status < 0 ? &read_errors : &read_bytes, status < 0 ? 1 : op->len);
 	if (status < 0)
 		piece_free(d, p);
@@ -227,9 +227,9 @@ void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r)
 		r->done(r);
 		return;
 	}
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	ready = read_begin_locked(d, r, &op);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (op)
 		mct_io_submit(d->io, op);
 	if (ready)
@@ -242,11 +242,11 @@ void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r)
 	struct mct_piece *p = r->piece;
 	bool last;
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	last = --p->refs == 0;
 	if (last)
 		mc_list_remove(&p->node);
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	if (last)
 		piece_free(d, p);
 }
@@ -277,9 +277,9 @@ void mct_ssd_buffer_put(struct mct_medium *m, void *buf)
 {
 	struct mct_ssd *d = ssd_of(m);
 
-	pthread_mutex_lock(&d->lock);
+	mc_mutex_lock(&d->lock);
 	d->writing--;
-	pthread_mutex_unlock(&d->lock);
+	mc_mutex_unlock(&d->lock);
 	piece_free(d, piece_of(d, buf));
 }
 

@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/ssd_i.h"
 
 #define DEPTH 64u
@@ -47,8 +47,8 @@ static void ssd_close(struct mct_medium *m)
 	/* The lock of the file ends here. */
 	if (d->fd >= 0)
 		close(d->fd);
-	pthread_cond_destroy(&d->freed);
-	pthread_mutex_destroy(&d->lock);
+	mc_cond_destroy(&d->freed);
+	mc_mutex_destroy(&d->lock);
 	free(d->path);
 	free(d);
 }
@@ -67,7 +67,7 @@ static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
 		return -ENOMEM;
 	d->medium.ops = &mct_ssd_tier;
 	d->fd = -1;
-	pthread_mutex_init(&d->lock, NULL);
+	mc_mutex_init(&d->lock);
 	(void)mc_cond_init(&d->freed);
 	mc_list_init(&d->free);
 	mc_list_init(&d->waiting);

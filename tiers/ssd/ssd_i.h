@@ -3,8 +3,7 @@
 #ifndef MCT_SSD_I_H
 #define MCT_SSD_I_H
 
-#include <pthread.h>
-
+#include "common/sys/lock.h"
 #include "tiers/ssd/io.h"
 #include "tiers/ssd/ssd.h"
 
@@ -41,8 +40,8 @@ struct mct_ssd {
 	uint64_t size;
 	uint64_t words[MCT_IDENTITY];	/* set by one thread at a time */
 	/* guarded by lock */
-	pthread_mutex_t lock;
-	pthread_cond_t freed;
+	struct mc_mutex lock;
+	struct mc_cond freed;
 	struct mc_list free;
 	struct mc_list bucket[MCT_SSD_BUCKETS];	/* pieces with a read, by offset */
 	struct mc_list waiting;			/* struct mct_read without a buffer, oldest first */

@@ -8,15 +8,15 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/io_i.h"
 
 /* A thread for each transfer up to this number. */
 #define THREADS_MAX 16u
 
 struct threads {
-	pthread_cond_t added;
-	pthread_t thread[THREADS_MAX];
+	struct mc_cond added;
+	struct mc_thread thread[THREADS_MAX];
 	unsigned n;
 };
 
@@ -28,7 +28,7 @@ static struct mct_io_op *op_wait(struct mct_io *io)
 
 	MC_LOCKED(&io->lock);
 	while (mc_list_empty(&io->queue) && !io->stopping)
-		pthread_cond_wait(&t->added, &io->lock);
+		mc_cond_wait(&t->added, &io->lock);
 	if (mc_list_empty(&io->queue))
 		return NULL;
 	op = mc_list_first(&io->queue, struct mct_io_op, node);
@@ -59,8 +59,8 @@ static void threads_stop(struct mct_io *io)
 	struct threads *t = io->part;
 
 	for (unsigned i = 0; i < t->n; i++)
-		pthread_join(t->thread[i], NULL);
-	pthread_cond_destroy(&t->added);
+		mc_thread_join(t->thread[i]);
+	mc_cond_destroy(&t->added);
 	free(t);
 }
 
@@ -69,9 +69,9 @@ static void threads_kick_locked(struct mct_io *io)
 	struct threads *t = io->part;
 
 	if (io->stopping)
-		pthread_cond_broadcast(&t->added);
+		mc_cond_broadcast(&t->added);
 	else
-		pthread_cond_signal(&t->added);
+		mc_cond_signal(&t->added);
 }
 
 static int threads_start(struct mct_io *io, const struct mct_io_conf *conf)
@@ -82,7 +82,7 @@ static int threads_start(struct mct_io *io, const struct mct_io_conf *conf)
 
 	if (!t)
 		return -ENOMEM;
-	pthread_cond_init(&t->added, NULL);
+	mc_cond_init(&t->added);
 	io->part = t;
 	while (t->n < n && r == 0) {
 		r = mc_thread_start(&t->thread[t->n], "mct-io", thread_main, io);
@@ -90,7 +90,7 @@ static int threads_start(struct mct_io *io, const struct mct_io_conf *conf)
 	}
 	if (t->n > 0)
 		return 0;
-	pthread_cond_destroy(&t->added);
+	mc_cond_destroy(&t->added);
 	free(t);
 	return mc_fail(r, "no thread for transfers: %s", mc_strerror(r));
 }

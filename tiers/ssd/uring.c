@@ -13,12 +13,12 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/io_i.h"
 
 struct ring {
 	struct io_uring ring;
-	pthread_t thread;
+	struct mc_thread thread;
 	int wake_fd;
 	char *pool;		/* registered, NULL: none */
 	size_t pool_len;
@@ -110,10 +110,10 @@ static bool ring_over(struct mct_io *io, struct ring *g)
 {
 	bool over;
 
-	pthread_mutex_lock(&io->lock);
+	mc_mutex_lock(&io->lock);
 	g->kicked = false;
 	over = io->stopping && mc_list_empty(&io->queue) && !g->flying && mc_list_empty(&g->again);
-	pthread_mutex_unlock(&io->lock);
+	mc_mutex_unlock(&io->lock);
 	return over;
 }
 
@@ -145,7 +145,7 @@ static void ring_stop(struct mct_io *io)
 {
 	struct ring *g = io->part;
 
-	pthread_join(g->thread, NULL);
+	mc_thread_join(g->thread);
 	ring_free(g);
 }
 

@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/hash.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 #include "tools/bench/mcbench_content.h"
 #include "tools/bench/mcbench_reference.h"
 #include "tools/bench/mcbench_stats.h"
@@ -46,7 +46,7 @@ struct micro {
 };
 
 struct runner {
-	pthread_t thread;
+	struct mc_thread thread;
 	struct micro *m;
 	enum op op;
 	uint32_t first;			/* object */
@@ -269,7 +269,7 @@ static int run_op(struct micro *m, enum op op)
 			break;
 	}
 	for (unsigned i = 0; i < started; i++) {
-		pthread_join(all[i].thread, NULL);
+		mc_thread_join(all[i].thread);
 		err = err ? err : all[i].err;
 	}
 	free(all);

@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 
 #define PROGRAM "mooncake_master"
 #define START_MS 30000

@@ -11,17 +11,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
-#include "common/thread.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 #define QUESTION 64u
 #define PEER_TIMEOUT_MS 10000
 
 struct copier {
-	pthread_t thread;
+	struct mc_thread thread;
 	const char *from;
 	size_t size, total, first;
 	uint64_t until_ns, bytes;
@@ -82,7 +82,7 @@ int mcbench_reference_memcpy(size_t size, size_t total, unsigned threads, uint64
 			break;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		pthread_join(all[i].thread, NULL);
+		mc_thread_join(all[i].thread);
 		bytes += all[i].bytes;
 		err = err ? err : all[i].err;
 	}
@@ -96,7 +96,7 @@ int mcbench_reference_memcpy(size_t size, size_t total, unsigned threads, uint64
 /* ---- the socket ---- */
 
 struct peer {
-	pthread_t thread;
+	struct mc_thread thread;
 	int fd;
 	char *buf;
 	size_t size;
@@ -168,7 +168,7 @@ static int talk(int fd, struct peer *p, char *buf, uint64_t ms, struct mc_hist *
 		return err;
 	err = ask(fd, buf, p->size, ms, hist);
 	shutdown(fd, SHUT_RDWR);
-	pthread_join(p->thread, NULL);
+	mc_thread_join(p->thread);
 	return err;
 }
 

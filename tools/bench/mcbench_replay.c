@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "tools/bar.h"
 
 #define LOOK_MS 200
@@ -62,7 +62,7 @@ static void watch(struct mcbench_replay *r)
 static int run_workers(struct mcbench_replay *r)
 {
 	unsigned n = (unsigned)r->b->conf->threads, started;
-	pthread_t *threads = calloc(n, sizeof(*threads));
+	struct mc_thread *threads = calloc(n, sizeof(*threads));
 	int err = 0;
 
 	if (!threads)
@@ -79,7 +79,7 @@ static int run_workers(struct mcbench_replay *r)
 	else
 		mc_stop_set(&r->stop);
 	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+		mc_thread_join(threads[i]);
 	r->ended_ns = mc_now_ns();
 	free(threads);
 	return err < 0 ? err : r->failed;

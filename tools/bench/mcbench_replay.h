@@ -4,9 +4,8 @@
 #define MCBENCH_REPLAY_H
 
 #include <jansson.h>
-#include <pthread.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 #include "tools/bench/mcbench.h"
 #include "tools/bench/mcbench_stats.h"
 #include "tools/bench/mcbench_trace.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tools/bench/mcbench_content.h"
 
 #define KEY_SIZE 96u

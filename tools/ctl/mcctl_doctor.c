@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 
 #define TEXT_MAX 400
 

@@ -18,19 +18,18 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 #include "tools/ctl/mcctl_pool.h"
 
 #define PROBE_MS 3000
-#define NAP_NS (20 * MC_NS_PER_MS)
+#define NAP_MS 20
 #define MEMLOCK_WANTED ((rlim_t)64 << 20)
 
 /* stat() of a mount, in a child process because it may hang: 0, an errno, or ETIMEDOUT. */
 static int probe(const char *dir)
 {
 	uint64_t deadline = mc_deadline_ms(PROBE_MS);
-	struct timespec nap = { .tv_nsec = NAP_NS };
 	char path[PATH_MAX + 32];
 	pid_t pid, r;
 	int status;
@@ -50,7 +49,7 @@ static int probe(const char *dir)
 			kill(pid, SIGKILL);
 			return ETIMEDOUT;
 		}
-		nanosleep(&nap, NULL);
+		mc_sleep_ms(NAP_MS);
 	}
 	return r > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 
 #define LOOK_MS 500	/* time limit of a look for the next leader */
 #define PAUSE_NS 50000000
@@ -16,13 +16,12 @@
 /* The address of the next leader; false: there was none in time. */
 static bool next_leader(struct mcctl *c, const char *previous, char ret[MC_ADDR_MAX])
 {
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 	uint64_t deadline = mc_deadline_ms((int64_t)c->conf->timeout);
 
 	while (mc_now_ns() < deadline) {
 		if (mcs_find_master(c->conf->master, ret, MC_ADDR_MAX, LOOK_MS) == 0 && strcmp(ret, previous) != 0)
 			return true;
-		nanosleep(&pause, NULL);
+		mc_sleep_ns(PAUSE_NS);
 	}
 	return false;
 }

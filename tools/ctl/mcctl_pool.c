@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/sys/clock.h"
 
 #define ANSWER_MS 3000
 #define CONNECT_MS 1000

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "tools/bar.h"
 
 #define FIRST_NS (500 * MC_NS_PER_MS)	/* quick work shows no bar */

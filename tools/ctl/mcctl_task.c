@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/cleanup.h"
+#include "common/sys/clock.h"
 
 #define LOOK_MS 100
 #define WAIT_LOOKS 10		/* a drain that gives the same reason so often waits */
@@ -132,13 +133,6 @@ int mcctl_tasks(struct mcctl *c)
 
 /* ---- starting a task and following it ---- */
 
-static void wait_a_little(void)
-{
-	const struct timespec t = { .tv_nsec = LOOK_MS * 1000000l };
-
-	nanosleep(&t, NULL);
-}
-
 /* Wait until the task has ended or the user interrupts. */
 static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
 {
@@ -167,7 +161,7 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 			fprintf(stderr, "mcctl: the %s waits: %s\n", what, (*ret)->message);
 			waits++;
 		}
-		wait_a_little();
+		mc_sleep_ms(LOOK_MS);
 	}
 	if (begun)
 		mcctl_progress_end(&p);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
 #include "common/err.h"
+#include "common/sys/clock.h"
 
 /* Counters of the master that are shown as rates; single-key and batch counters of an operation are added up. */
 static const struct {
@@ -110,13 +110,12 @@ static void print_line(const struct sample *a, const struct sample *b, int64_t l
 int mcctl_top(struct mcctl *c)
 {
 	const uint64_t ms = c->conf->interval;
-	const struct timespec t = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
 	enum mcctl_status status;
 	struct sample last, now;
 
 	status = take(c, &last);
 	for (int64_t i = 0; status == MCCTL_OK && (!c->conf->count || i < c->conf->count); i++) {
-		nanosleep(&t, NULL);
+		mc_sleep_ms(ms);
 		status = take(c, &now);
 		if (status != MCCTL_OK)
 			break;

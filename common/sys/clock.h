@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clock.h - clocks and deadlines.  Durations are measured on a monotonic clock.  Processes send
+ * clock.h - clocks, deadlines and sleep.  Durations are measured on a monotonic clock.  Processes send
  * each other only durations, never instants.  Tests replace the clocks. */
 #ifndef MC_CLOCK_H
 #define MC_CLOCK_H
@@ -32,13 +32,22 @@ uint64_t mc_deadline_left_ns(uint64_t deadline);
 /* Milliseconds left until @deadline for poll(): rounded up, 0 when it has passed, at most INT32_MAX. */
 int mc_deadline_left_ms(uint64_t deadline);
 
+/* CPU time of the calling thread in nanoseconds. */
+uint64_t mc_thread_cpu_ns(void);
+
+/* Sleep until @deadline or for a time.  A signal does not end the sleep. */
+void mc_sleep_until(uint64_t deadline);
+void mc_sleep_ns(uint64_t ns);
+void mc_sleep_ms(uint64_t ms);
+
 static inline struct timespec mc_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / MC_NS_PER_SEC), .tv_nsec = (long)(ns % MC_NS_PER_SEC) };
 }
 
 /* Tests: replace all three clocks by one that shows @ns and moves only by mc_clock_advance();
- * mc_clock_real() ends that.  Not thread-safe against running timers. */
+ * mc_clock_real() ends that.  Waits with a deadline wait for this clock, too.  Not thread-safe against
+ * running timers. */
 void mc_clock_fake(uint64_t ns);
 void mc_clock_advance(uint64_t ns);
 void mc_clock_real(void);

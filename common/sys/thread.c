@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thread.c - start of threads, timed waits, stop flags, signals of the process. */
+ * thread.c - start of threads, stop flags, signals of the process. */
 #include <config.h>
 
-#include "common/thread.h"
+#include "common/sys/thread.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -16,11 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/sys/clock.h"
 #include "common/err.h"
-
-/* Longer waits are cut to this: their callers loop, and sums of timespecs cannot overflow. */
-#define WAIT_MAX_NS (365ull * 86400 * MC_NS_PER_SEC)
 
 /* The kernel's minimum slice. */
 #define PROMPT_NS (100 * 1000)
@@ -41,7 +38,7 @@ static void *thread_main(void *p)
 	return b.fn(b.arg);
 }
 
-int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
+static int thread_start_kernel(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
 {
 	/* Signals of the thread's own faults must reach their handlers (SIGBUS in a truncated mapped file). */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
@@ -68,6 +65,57 @@ int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), vo
 		return mc_fail(-r, "cannot start thread %s: %s", name, mc_strerror(r));
 	}
 	return 0;
+}
+
+int mc_thread_start(struct mc_thread *ret, const char *name, void *(*fn)(void *arg), void *arg)
+{
+	struct mc_world *w = mc_world();
+
+	ret->simulated = NULL;
+	return w ? w->ops->thread_start(w, name, fn, arg, &ret->simulated) :
+		   thread_start_kernel(&ret->id, name, fn, arg);
+}
+
+void mc_thread_join(struct mc_thread t)
+{
+	struct mc_world *w = mc_world();
+
+	if (t.simulated)
+		w->ops->thread_join(w, t.simulated);
+	else
+		pthread_join(t.id, NULL);
+}
+
+void mc_thread_detach(struct mc_thread t)
+{
+	struct mc_world *w = mc_world();
+
+	if (t.simulated)
+		w->ops->thread_detach(w, t.simulated);
+	else
+		pthread_detach(t.id);
+}
+
+struct mc_thread mc_thread_self(void)
+{
+	struct mc_world *w = mc_world();
+
+	return (struct mc_thread){ .id = pthread_self(), .simulated = w ? w->ops->thread_self(w) : NULL };
+}
+
+bool mc_thread_equal(struct mc_thread a, struct mc_thread b)
+{
+	return a.simulated == b.simulated && (a.simulated || pthread_equal(a.id, b.id));
+}
+
+void mc_thread_yield(void)
+{
+	struct mc_world *w = mc_world();
+
+	if (w)
+		w->ops->block(w, NULL, MC_NEVER);
+	else
+		sched_yield();
 }
 
 /* As in linux/sched/types.h, which conflicts with the C library's headers. */
@@ -97,34 +145,22 @@ void mc_thread_prompt(void)
 	(void)syscall(SYS_sched_setattr, 0, &w, 0);
 }
 
-int mc_cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-	int r;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-	return -r;
-}
-
 int mc_stop_init(struct mc_stop *s)
 {
 	int r;
 
 	memset(s, 0, sizeof(*s));
 	r = mc_cond_init(&s->cond);
-	return r < 0 ? r : -pthread_mutex_init(&s->lock, NULL);
+	return r < 0 ? r : mc_mutex_init(&s->lock);
 }
 
 void mc_stop_done(struct mc_stop *s)
 {
-	pthread_cond_destroy(&s->cond);
-	pthread_mutex_destroy(&s->lock);
+	mc_cond_destroy(&s->cond);
+	mc_mutex_destroy(&s->lock);
 }
 
-int mc_stop_start(struct mc_stop *s, pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg)
+int mc_stop_start(struct mc_stop *s, struct mc_thread *ret, const char *name, void *(*fn)(void *arg), void *arg)
 {
 	int r;
 
@@ -137,75 +173,41 @@ int mc_stop_start(struct mc_stop *s, pthread_t *ret, const char *name, void *(*f
 	return r;
 }
 
-void mc_stop_join(struct mc_stop *s, pthread_t thread)
+void mc_stop_join(struct mc_stop *s, struct mc_thread thread)
 {
 	mc_stop_set(s);
-	pthread_join(thread, NULL);
+	mc_thread_join(thread);
 	mc_stop_done(s);
 }
 
 void mc_stop_set(struct mc_stop *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	s->stopping = true;
-	pthread_cond_broadcast(&s->cond);
-	pthread_mutex_unlock(&s->lock);
+	mc_cond_broadcast(&s->cond);
+	mc_mutex_unlock(&s->lock);
 }
 
 void mc_stop_kick(struct mc_stop *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	s->kicked = true;
-	pthread_cond_signal(&s->cond);
-	pthread_mutex_unlock(&s->lock);
-}
-
-/* @ns from now on @clock itself: tests may replace the clock of mc_now_ns(). */
-static struct timespec due_in(clockid_t clock, uint64_t ns)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return mc_timespec((uint64_t)now.tv_sec * MC_NS_PER_SEC + (uint64_t)now.tv_nsec +
-			   (ns < WAIT_MAX_NS ? ns : WAIT_MAX_NS));
-}
-
-int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline)
-{
-	struct timespec due = due_in(CLOCK_MONOTONIC, mc_deadline_left_ns(deadline));
-
-	return -pthread_cond_timedwait(cond, m, &due);
-}
-
-int mc_lock_until(pthread_mutex_t *m, uint64_t deadline)
-{
-	struct timespec due;
-
-	if (pthread_mutex_trylock(m) == 0)
-		return 0;
-#ifdef __SANITIZE_THREAD__
-	/* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
-	due = due_in(CLOCK_REALTIME, mc_deadline_left_ns(deadline));
-	return -pthread_mutex_timedlock(m, &due);
-#else
-	due = due_in(CLOCK_MONOTONIC, mc_deadline_left_ns(deadline));
-	return -pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &due);
-#endif
+	mc_cond_signal(&s->cond);
+	mc_mutex_unlock(&s->lock);
 }
 
 bool mc_stop_wait(struct mc_stop *s, uint64_t ms)
 {
-	uint64_t ns = ms < WAIT_MAX_NS / MC_NS_PER_MS ? ms * MC_NS_PER_MS : WAIT_MAX_NS;
-	struct timespec due = due_in(CLOCK_MONOTONIC, ns);
+	uint64_t due = mc_deadline_ms(ms < INT64_MAX ? (int64_t)ms : -1);
 	bool stopping;
 
-	pthread_mutex_lock(&s->lock);
+	mc_mutex_lock(&s->lock);
 	while (!s->stopping && !s->kicked)
-		if (pthread_cond_timedwait(&s->cond, &s->lock, &due) == ETIMEDOUT)
+		if (mc_cond_wait_until(&s->cond, &s->lock, due) == -ETIMEDOUT)
 			break;
 	s->kicked = false;
 	stopping = s->stopping;
-	pthread_mutex_unlock(&s->lock);
+	mc_mutex_unlock(&s->lock);
 	return stopping;
 }
 

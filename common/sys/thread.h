@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thread.h - threads with names, timed waits, stop flags, signals. */
+ * thread.h - threads with names, stop flags, signals. */
 #ifndef MC_THREAD_H
 #define MC_THREAD_H
 
@@ -7,10 +7,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/sys/lock.h"
+
+/* A handle of a thread; may be copied. */
+struct mc_thread {
+	pthread_t id;
+	void *simulated;	/* the thread of a simulated process (world.h), else NULL */
+};
+
 /* Start a thread with the given name (15 bytes are shown).  All signals but those of its own faults
  * (SIGSEGV, SIGBUS...)  are blocked in it, because the process handles them in one place.  0 or
  * -errno. */
-int mc_thread_start(pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
+int mc_thread_start(struct mc_thread *ret, const char *name, void *(*fn)(void *arg), void *arg);
+
+/* Wait for the end of @t, or let it free itself at its end.  Each thread needs one of them once. */
+void mc_thread_join(struct mc_thread t);
+void mc_thread_detach(struct mc_thread t);
+
+struct mc_thread mc_thread_self(void);
+bool mc_thread_equal(struct mc_thread a, struct mc_thread b);
+/* Let other threads that are ready use this processor first. */
+void mc_thread_yield(void);
 
 /* Ask the scheduler to run this thread soon and briefly rather than late and long: for threads that
  * serve others.  Its share of the processor stays the same.  No effect on kernels before 6.12. */
@@ -19,28 +36,19 @@ void mc_thread_prompt(void);
 /* Give this thread a small share of the processor when others want it: for work in the background. */
 void mc_thread_background(void);
 
-/* A condition with timed waits on the monotonic clock.  0, or -errno, which no C library of Linux returns. */
-int mc_cond_init(pthread_cond_t *cond);
-
-/* Wait for @cond, of mc_cond_init(), with @m locked.  0, or -ETIMEDOUT at @deadline (mc_now_ns() scale). */
-int mc_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *m, uint64_t deadline);
-
-/* Lock @m by @deadline (mc_now_ns() scale).  0, or -ETIMEDOUT: it is not locked. */
-int mc_lock_until(pthread_mutex_t *m, uint64_t deadline);
-
 /* A stop flag: worker threads sleep on it, shutdown sets it. */
 struct mc_stop {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;	/* monotonic clock */
+	struct mc_mutex lock;
+	struct mc_cond cond;
 	bool stopping;
 	bool kicked;
 };
 int mc_stop_init(struct mc_stop *s);
 void mc_stop_done(struct mc_stop *s);
 /* mc_stop_init() and start a thread that runs until mc_stop_wait() is true.  On failure neither is left. */
-int mc_stop_start(struct mc_stop *s, pthread_t *ret, const char *name, void *(*fn)(void *arg), void *arg);
+int mc_stop_start(struct mc_stop *s, struct mc_thread *ret, const char *name, void *(*fn)(void *arg), void *arg);
 /* Stop such a thread, wait for its end, and mc_stop_done(). */
-void mc_stop_join(struct mc_stop *s, pthread_t thread);
+void mc_stop_join(struct mc_stop *s, struct mc_thread thread);
 void mc_stop_set(struct mc_stop *s);
 /* Wake one mc_stop_wait() early without stopping. */
 void mc_stop_kick(struct mc_stop *s);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * lock.c - waiting for locks and conditions. */
+#include <config.h>
+
+#include "common/sys/lock.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "common/sys/clock_i.h"
+
+/* Let another thread of the simulated process run, and try again: an unlock does not call the simulator. */
+static void lock_yield(struct mc_world *w)
+{
+	w->ops->block(w, NULL, MC_NEVER);
+}
+
+void mc_mutex_wait(struct mc_mutex *m)
+{
+	struct mc_world *w = mc_world();
+
+	if (!w) {
+		pthread_mutex_lock(&m->m);
+		return;
+	}
+	while (pthread_mutex_trylock(&m->m))
+		lock_yield(w);
+}
+
+void mc_rwlock_wait_read(struct mc_rwlock *l)
+{
+	struct mc_world *w = mc_world();
+
+	if (!w) {
+		pthread_rwlock_rdlock(&l->l);
+		return;
+	}
+	while (pthread_rwlock_tryrdlock(&l->l))
+		lock_yield(w);
+}
+
+void mc_rwlock_wait_write(struct mc_rwlock *l)
+{
+	struct mc_world *w = mc_world();
+
+	if (!w) {
+		pthread_rwlock_wrlock(&l->l);
+		return;
+	}
+	while (pthread_rwlock_trywrlock(&l->l))
+		lock_yield(w);
+}
+
+int mc_rwlock_init_writers(struct mc_rwlock *l)
+{
+	pthread_rwlockattr_t attr;
+	int r;
+
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	r = pthread_rwlock_init(&l->l, &attr);
+	pthread_rwlockattr_destroy(&attr);
+	return -r;
+}
+
+int mc_cond_init(struct mc_cond *c)
+{
+	pthread_condattr_t attr;
+	int r;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	r = pthread_cond_init(&c->c, &attr);
+	pthread_condattr_destroy(&attr);
+	return -r;
+}
+
+void mc_cond_wait(struct mc_cond *c, struct mc_mutex *m)
+{
+	struct mc_world *w = mc_world();
+
+	if (!w) {
+		pthread_cond_wait(&c->c, &m->m);
+		return;
+	}
+	/* No thread runs between the unlock and the wait, so no wake-up is lost. */
+	mc_mutex_unlock(m);
+	w->ops->block(w, c, MC_NEVER);
+	mc_mutex_lock(m);
+}
+
+int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
+{
+	struct mc_world *w = mc_world();
+	struct timespec due;
+
+	if (w) {
+		mc_mutex_unlock(m);
+		w->ops->block(w, c, deadline);
+		mc_mutex_lock(m);
+		return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
+	}
+	due = mc_clock_due(CLOCK_MONOTONIC, deadline);
+	if (!pthread_cond_timedwait(&c->c, &m->m, &due))
+		return 0;
+	return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
+}
+
+int mc_mutex_lock_until(struct mc_mutex *m, uint64_t deadline)
+{
+	struct mc_world *w = mc_world();
+	struct timespec due;
+
+	for (;;) {
+		if (pthread_mutex_trylock(&m->m) == 0)
+			return 0;
+		if (w) {
+			w->ops->block(w, NULL, deadline);
+		} else {
+#ifdef __SANITIZE_THREAD__
+			/* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
+			due = mc_clock_due(CLOCK_REALTIME, deadline);
+			if (pthread_mutex_timedlock(&m->m, &due) == 0)
+				return 0;
+#else
+			due = mc_clock_due(CLOCK_MONOTONIC, deadline);
+			if (pthread_mutex_clocklock(&m->m, CLOCK_MONOTONIC, &due) == 0)
+				return 0;
+#endif
+		}
+		if (mc_now_ns() >= deadline)
+			return -ETIMEDOUT;
+	}
+}
