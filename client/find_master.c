@@ -10,9 +10,9 @@
 #include "client/store_i.h"
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 
 /* The first master that accepts clients: a standby refuses them.  The address is all that is wanted. */
 static int found(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "common/err.h"
+#include "common/sys/world.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -54,6 +55,8 @@ static const struct {
 
 static __thread int detail_err;
 static __thread char detail_text[512];
+MC_WORLD_LOCAL(detail_err)
+MC_WORLD_LOCAL(detail_text)
 
 static pthread_once_t texts_once = PTHREAD_ONCE_INIT;
 static char texts[ERRNO_LIMIT][64];

@@ -4,6 +4,8 @@
 
 #include "common/fault.h"
 #include "common/sys/lock.h"
+#include "common/sys/process.h"
+#include "common/sys/random.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +20,6 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
-#include "common/hash.h"
 
 #define SET_MAX 64		/* points in a set */
 #define POINT_MAX 64		/* bytes of a name, with the NUL */
@@ -222,5 +223,5 @@ __attribute__((constructor)) static void faults_from_environment(void)
 	if (!spec || !mc_fault_set(spec))
 		return;
 	dprintf(STDERR_FILENO, "MC_FAULTS: %s\n", mc_err_detail(-EINVAL));
-	_exit(2);
+	mc_process_end(2);
 }

@@ -8,7 +8,4 @@
 
 uint64_t mc_hash(const void *p, size_t len, uint64_t seed);
 
-/* 64 random bits from the kernel; for ids and nonces. */
-uint64_t mc_random_u64(void);
-
 #endif

@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/random.h"
 #include "engine/engine_i.h"
 
 static int hex_digit(char c)
@@ -51,9 +51,11 @@ int mce_id_make(struct mce_id *ret)
 {
 	struct mce_id id = { .netns_dev = 0 };
 	struct stat st;
+	int r;
 
-	if (getrandom(id.nonce, sizeof(id.nonce), 0) != sizeof(id.nonce))
-		return mc_fail(-errno, "no random numbers: %s", strerror(errno));
+	r = mc_random_bytes(id.nonce, sizeof(id.nonce));
+	if (r < 0)
+		return r;
 	read_boot_id(id.boot);
 	if (stat("/proc/self/ns/net", &st) == 0) {
 		id.netns_dev = st.st_dev;

@@ -15,9 +15,9 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/process/fork.h"
-#include "common/hash.h"
 #include "common/metrics.h"
+#include "common/process/fork.h"
+#include "common/sys/random.h"
 #include "engine/engine_i.h"
 #include "engine/gpu/gpu_i.h"
 

@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/process/fork.h"
-#include "common/hash.h"
 #include "common/metrics.h"
+#include "common/process/fork.h"
+#include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "engine/engine_i.h"
 

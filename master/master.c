@@ -14,20 +14,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/httpd.h"
 #include "common/net/net.h"
+#include "common/sys/random.h"
 #include "master/admin/admin.h"
 #include "master/admin/stats.h"
 #include "master/ha/feeder.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
-#include "master/ops/uses.h"
-#include "master/service/service.h"
 #include "master/ops/pin.h"
+#include "master/ops/uses.h"
 #include "master/pool.h"
+#include "master/service/service.h"
 #include "master/session.h"
 #include "master/snapshot/snapshot.h"
 #include "meta/server_http.h"

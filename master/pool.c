@@ -7,8 +7,8 @@
 #include <endian.h>
 #include <string.h>
 
-#include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/random.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
 

@@ -12,27 +12,28 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/sys/clock.h"
 #include "common/env.h"
 #include "common/err.h"
-#include "common/net/httpd.h"
 #include "common/log.h"
+#include "common/net/httpd.h"
 #include "common/net/net.h"
 #include "common/net/protocol.h"
 #include "common/process/inherited.h"
 #include "common/process/stdfds.h"
+#include "common/sys/clock.h"
+#include "common/sys/process.h"
 #include "common/sys/thread.h"
 #include "mcfs/control/control.h"
-#include "mcfs/life/life.h"
-#include "mcfs/read/ahead.h"
-#include "mcfs/life/handoff.h"
+#include "mcfs/control/local_service.h"
+#include "mcfs/control/stream.h"
+#include "mcfs/handle.h"
 #include "mcfs/life/fdstore.h"
 #include "mcfs/life/guard.h"
-#include "mcfs/handle.h"
-#include "mcfs/control/local_service.h"
+#include "mcfs/life/handoff.h"
+#include "mcfs/life/life.h"
 #include "mcfs/mcfs.h"
+#include "mcfs/read/ahead.h"
 #include "mcfs/reply.h"
-#include "mcfs/control/stream.h"
 #include "node/host.h"
 
 #define READY_MS 20000
@@ -436,7 +437,7 @@ static int run_stop(struct running *run)
 		mc_log_close();
 		/* The guard notices our death and removes the files of a standalone pool. Status 0
 		 * after an unmount: the supervisor must not start another daemon. */
-		_exit(unmounted ? 0 : 1);
+		mc_process_end(unmounted ? 0 : 1);
 	}
 	mcfs_guard_end();
 	/* After umount(8) no file is open unless the unmount was forced. After a signal, files may
@@ -626,7 +627,7 @@ static int become_daemon(int argc, char **argv)
 		while (n < 0 && errno == EINTR);
 		if (n != sizeof(status))
 			fprintf(stderr, "mcfs: the daemon died at its start\n");
-		_exit(n == sizeof(status) ? status : 1);
+		mc_process_end(n == sizeof(status) ? status : 1);
 	}
 	close(fds[0]);
 	mc_inherited_close(argc, argv);
@@ -684,7 +685,7 @@ static int run_mount(struct running *run, int parent)
 		(void)print_error(r);
 		/* The objects and open files belong to the next daemon, if there is one. */
 		if (run->fs.taken_over || run->fs.segment_fd >= 0)
-			_exit(1);
+			mc_process_end(1);
 		(void)run_stop(run);
 		tell_parent(parent, 1);
 		return 1;

@@ -16,8 +16,8 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/hash.h"
-#include "common/sync.h"
+#include "common/sys/file.h"
+#include "common/sys/random.h"
 #include "meta/blob_i.h"
 
 /* First byte of the name of an unfinished file; no valid name has it.  The rest is random: a suffix to the blob's name
@@ -59,7 +59,7 @@ static int make_dirs(const struct mcd_blobs *b, char *path)
 		if (mkdir(path, 0700) < 0 && errno != EEXIST)
 			r = mc_fail(-errno, "cannot create %s: %s", path, mc_strerror(errno));
 		else
-			r = mc_sync_entry(path);
+			r = mc_file_sync_entry(path);
 		*at = '/';
 	}
 	return r;
@@ -139,7 +139,7 @@ static int dir_put(struct mcd_blobs *b, const char *name, const void *data, size
 			return r;
 		r = put_once(path, data, len);
 	}
-	return r < 0 ? mc_fail(r, "cannot write %s: %s", path, mc_strerror(r)) : mc_sync_entry(path);
+	return r < 0 ? mc_fail(r, "cannot write %s: %s", path, mc_strerror(r)) : mc_file_sync_entry(path);
 }
 
 /* ---- get and delete ------------------------------------------------------------------------------ */
@@ -204,7 +204,7 @@ static int dir_del(struct mcd_blobs *b, const char *name)
 	/* EISDIR: other names begin with "NAME/", and this one does not exist. */
 	if (unlink(path) < 0 && errno != ENOENT && errno != ENOTDIR && errno != EISDIR)
 		return mc_fail(-errno, "cannot delete %s: %s", path, mc_strerror(errno));
-	r = mc_sync_entry(path);
+	r = mc_file_sync_entry(path);
 	/* Another process may have removed the directory, with the file. */
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 		return r;
@@ -284,7 +284,7 @@ int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 	int r;
 
 	if (mkdir(dir, 0700) == 0)
-		r = mc_sync_entry(dir);
+		r = mc_file_sync_entry(dir);
 	else
 		r = errno == EEXIST ? 0 :
 			mc_fail(-errno, "cannot create the directory of snapshots, %s: %s", dir, mc_strerror(errno));

@@ -13,8 +13,8 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "meta/meta_i.h"
 
 #define KEYS "mooncake-store/"

@@ -7,12 +7,9 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -20,7 +17,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/sync.h"
+#include "common/sys/file.h"
 #include "meta/server_store_i.h"
 
 #define LOG "metadata"
@@ -120,27 +117,53 @@ static int journal_read(struct mcd_journal *j, FILE *f,
 	return r == 0 && ferror(f) ? journal_fail("read", j->path) : r;
 }
 
+/* A stream of a file from its beginning. */
+struct reading {
+	int fd;
+	off_t at;
+};
+
+static ssize_t reading_next(void *cookie, char *buf, size_t len)
+{
+	struct reading *from = cookie;
+	ssize_t n;
+
+	do
+		n = mc_file_pread(from->fd, buf, len, from->at);
+	while (n < 0 && errno == EINTR);
+	from->at += n > 0 ? n : 0;
+	return n;
+}
+
+/* For ftello(), which asks where the buffer begins. */
+static int reading_seek(void *cookie, off64_t *at, int whence)
+{
+	struct reading *from = cookie;
+
+	if (whence == SEEK_END)
+		return -1;
+	*at += whence == SEEK_CUR ? from->at : 0;
+	from->at = *at;
+	return 0;
+}
+
 static int journal_load(struct mcd_journal *j,
 			int (*put)(void *arg, const char *key, const char *text, size_t len, uint32_t ttl_s),
 			void (*del)(void *arg, const char *key), void *arg)
 {
 	char magic[sizeof(MAGIC)] = "";
+	struct reading from = { .fd = j->fd };
 	struct stat st;
 	FILE *f;
-	int fd, r;
+	int r;
 
-	if (fstat(j->fd, &st) < 0)
+	if (mc_file_fstat(j->fd, &st) < 0)
 		return journal_fail("read", j->path);
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
 		return mc_fail(-EINVAL, "%s is not a metadata file", j->path);
-	fd = dup(j->fd);
-	f = fd < 0 ? NULL : fdopen(fd, "r");
-	if (!f) {
-		r = journal_fail("read", j->path);
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
+	f = fopencookie(&from, "r", (cookie_io_functions_t){ .read = reading_next, .seek = reading_seek });
+	if (!f)
+		return journal_fail("read", j->path);
 	/* A crash during creation may leave a part of the first line. */
 	r = 0;
 	if (fread(magic, 1, sizeof(MAGIC) - 1, f) != sizeof(MAGIC) - 1)
@@ -168,12 +191,12 @@ static int journal_write(int fd, const char *p, size_t len)
 	r = mc_fault("meta.journal.write");
 	if (r < 0) {
 		/* like a full disk: a part is written */
-		n = write(fd, p, len / 2);
+		n = mc_file_write(fd, p, len / 2);
 		errno = -r;
 		return -1;
 	}
 	while (len) {
-		n = write(fd, p, len);
+		n = mc_file_write(fd, p, len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -214,7 +237,7 @@ int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, si
 
 	if (!rec)
 		return mc_fail(-ENOMEM, "no memory for %zu bytes", len);
-	if (journal_write(j->fd, rec, n) < 0 || fdatasync(j->fd) < 0)
+	if (journal_write(j->fd, rec, n) < 0 || mc_file_fdatasync(j->fd) < 0)
 		r = journal_fail("write", j->path);
 	free(rec);
 	if (r == 0) {
@@ -222,7 +245,7 @@ int mcd_journal_add(struct mcd_journal *j, const char *key, const char *text, si
 		return 0;
 	}
 	/* Records after a torn one could not be read again, so cut it off. */
-	if (ftruncate(j->fd, (off_t)j->size) < 0 || lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
+	if (mc_file_ftruncate(j->fd, (off_t)j->size) < 0 || mc_file_lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
 		j->broken = true;
 	return r;
 }
@@ -244,13 +267,13 @@ static int journal_write_entries(int fd, const struct mcd_store *s, uint64_t *re
 			size += n;
 		}
 	*ret_size = size;
-	return fsync(fd);
+	return mc_file_fsync(fd);
 }
 
 int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 {
 	auto_free char *tmp = NULL;
-	auto_close int fd = -1;
+	auto_file int fd = -1;
 	uint64_t size = 0;
 	int r;
 
@@ -258,16 +281,16 @@ int mcd_journal_rewrite(struct mcd_journal *j, const struct mcd_store *s)
 		tmp = NULL;
 		return mc_fail(-ENOMEM, "no memory to write %s", j->path);
 	}
-	fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	fd = mc_file_open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	/* Lock before the rename, so that the file with the name is locked at all times. */
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || journal_write_entries(fd, s, &size) < 0 ||
-	    rename(tmp, j->path) < 0) {
+	if (fd < 0 || mc_file_flock(fd, LOCK_EX | LOCK_NB) < 0 || journal_write_entries(fd, s, &size) < 0 ||
+	    mc_file_rename(tmp, j->path) < 0) {
 		r = journal_fail("write", tmp);
-		unlink(tmp);
+		mc_file_unlink(tmp);
 		return r;
 	}
-	(void)mc_sync_entry(j->path);
-	close(j->fd);
+	(void)mc_file_sync_entry(j->path);
+	mc_file_close(j->fd);
 	j->fd = TAKE_FD(fd);
 	j->size = size;
 	j->broken = false;
@@ -283,20 +306,20 @@ static int journal_open_locked(const char *path)
 	int fd, r;
 
 	for (;;) {
-		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+		fd = mc_file_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 		if (fd < 0)
 			return journal_fail("open", path);
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (mc_file_flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			r = errno == EWOULDBLOCK ?
 				mc_fail(-EBUSY, "another metadata server uses %s", path) :
 				journal_fail("lock", path);
-			close(fd);
+			mc_file_close(fd);
 			return r;
 		}
-		if (fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+		if (mc_file_fstat(fd, &a) == 0 && mc_file_stat(path, &b) == 0 && a.st_ino == b.st_ino &&
 		    a.st_dev == b.st_dev)
 			return fd;
-		close(fd);
+		mc_file_close(fd);
 	}
 }
 
@@ -314,13 +337,13 @@ int mcd_journal_open(struct mcd_journal *j, const char *path,
 		r = journal_load(j, put, del, arg);
 	if (r < 0)
 		return r;
-	if (ftruncate(j->fd, (off_t)j->size) < 0 || lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
+	if (mc_file_ftruncate(j->fd, (off_t)j->size) < 0 || mc_file_lseek(j->fd, (off_t)j->size, SEEK_SET) < 0)
 		return journal_fail("write", path);
 	if (j->size)
 		return 0;
-	if (journal_write(j->fd, MAGIC, sizeof(MAGIC) - 1) < 0 || fsync(j->fd) < 0)
+	if (journal_write(j->fd, MAGIC, sizeof(MAGIC) - 1) < 0 || mc_file_fsync(j->fd) < 0)
 		return journal_fail("write", path);
-	r = mc_sync_entry(path);
+	r = mc_file_sync_entry(path);
 	if (r < 0)
 		return r;
 	j->size = sizeof(MAGIC) - 1;
@@ -330,7 +353,7 @@ int mcd_journal_open(struct mcd_journal *j, const char *path,
 void mcd_journal_close(struct mcd_journal *j)
 {
 	if (j->fd >= 0)
-		close(j->fd);
+		mc_file_close(j->fd);
 	free(j->path);
 	j->fd = -1;
 	j->path = NULL;

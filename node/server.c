@@ -16,12 +16,12 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
 #include "common/net/packet.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "node/node_i.h"
 

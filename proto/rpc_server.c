@@ -13,9 +13,9 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 
 #define BACKLOG 1024
 #define SCRATCH (256u << 10)

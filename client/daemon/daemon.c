@@ -10,9 +10,9 @@
 
 #include "client/daemon/daemon_i.h"
 #include "common/cleanup.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/net/net.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 
 #define BOUNCE_DEFAULT ((uint64_t)16 << 20)

@@ -18,10 +18,10 @@
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/fault.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/net.h"
+#include "common/sys/random.h"
 
 #define MOUNT_MS 5000
 #define UNMOUNT_MS 2000

@@ -12,8 +12,8 @@
 #include "client/session/disk_notes.h"
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "tiers/ssd/record.h"
 

@@ -12,10 +12,10 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/lock.h"
+#include "common/sys/random.h"
 #include "tiers/tier.h"
 
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")

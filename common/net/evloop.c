@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include "common/net/evloop.h"
+#include "common/sys/world.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -57,6 +58,7 @@ struct mc_evloop {
 };
 
 static __thread const struct mc_evloop *current;
+MC_WORLD_LOCAL(current)
 
 /* ---- timers ---- */
 

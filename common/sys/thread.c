@@ -22,6 +22,8 @@
 /* The kernel's minimum slice. */
 #define PROMPT_NS (100 * 1000)
 #define BACKGROUND_NICE 10
+/* In a simulated process, how long a thread yields if no other thread can run. */
+#define YIELD_NS 10000
 
 struct birth {
 	void *(*fn)(void *arg);
@@ -113,7 +115,7 @@ void mc_thread_yield(void)
 	struct mc_world *w = mc_world();
 
 	if (w)
-		w->ops->block(w, NULL, MC_NEVER);
+		w->ops->block(w, NULL, mc_now_ns() + YIELD_NS);
 	else
 		sched_yield();
 }

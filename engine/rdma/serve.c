@@ -15,10 +15,10 @@
 
 #include "common/err.h"
 #include "common/fault.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "engine/rdma/rdma_i.h"
 
 /* Endpoints of one peer on each of our NICs: more than it can have NICs would only use up queue pairs. */

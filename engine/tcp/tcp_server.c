@@ -14,11 +14,11 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
+#include "common/sys/random.h"
 #include "engine/tcp/tcp_server.h"
 
 #define BACKLOG 512

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/process/fork.h"
-#include "common/hash.h"
+#include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 
 #define INDEX_BITS 20

@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/process/fork.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 #include "common/sys/thread.h"
 
 /* How long a close waits for streams. */
@@ -69,7 +70,7 @@ static void *streams_main(void *arg)
 			/* As in upstream: the work that follows on the stream would use wrong bytes. */
 			mc_err("engine", "a transfer on a GPU's stream failed, ending the process: %s",
 			       mc_err_detail(r));
-			_exit(1);
+			mc_process_end(1);
 		}
 		mc_mutex_lock(&w->lock);
 		s->done = true;

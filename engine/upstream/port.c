@@ -9,11 +9,11 @@
 
 #include <errno.h>
 
+#include "common/env.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/net/net.h"
-#include "common/env.h"
+#include "common/sys/random.h"
 
 #define TRIES 500
 #define MIN_PORT 15000

@@ -11,10 +11,10 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "master/ha/gate.h"
 #include "master/ha/standby.h"

@@ -14,11 +14,12 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/net/httpd.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "master/ha/feeder.h"
 #include "master/ha/identity.h"
@@ -222,7 +223,7 @@ static void start_again(struct mcm_ha *ha, const char *why)
 	mc_warn(LOG, "%s, starting again as a standby name=%s", why, ha->name);
 	execv("/proc/self/exe", ha->argv);
 	mc_err(LOG, "cannot start again: %s", mc_strerror(-errno));
-	_exit(1);
+	mc_process_end(1);
 }
 
 static void *renew_main(void *arg)

@@ -5,32 +5,31 @@
 #include "master/ha/identity.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
+#include "common/sys/file.h"
+#include "common/sys/random.h"
 
 #define FILE_NAME "master"
 #define FORMAT "%16[0-9a-f] %" SCNu64 " %u\n"
 
 static int file_write(const struct mcm_identity *me)
 {
-	auto_close int dir = open(me->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+	auto_file int dir = mc_file_open(me->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), fd = -1;
 	char text[64];
 	int n = snprintf(text, sizeof(text), "%s %" PRIu64 " %u\n", me->id, me->term, (unsigned)me->standing);
 
 	if (dir >= 0)
-		fd = openat(dir, FILE_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		fd = mc_file_openat(dir, FILE_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "cannot write %s/" FILE_NAME, me->dir);
 	errno = ENOSPC;		/* of a short write */
-	if (write(fd, text, (size_t)n) != n || fsync(fd) < 0 ||
-	    renameat(dir, FILE_NAME ".tmp", dir, FILE_NAME) < 0 || fsync(dir) < 0)
+	if (mc_file_write(fd, text, (size_t)n) != n || mc_file_fsync(fd) < 0 ||
+	    mc_file_renameat(dir, FILE_NAME ".tmp", dir, FILE_NAME) < 0 || mc_file_fsync(dir) < 0)
 		return mc_fail(-errno, "cannot write %s/" FILE_NAME, me->dir);
 	return 0;
 }
@@ -38,24 +37,25 @@ static int file_write(const struct mcm_identity *me)
 int mcm_identity_open(const char *dir, struct mcm_identity *ret)
 {
 	struct mcm_identity me = { .dir = dir };
+	auto_file int fd = -1;
 	unsigned standing = 0;
-	char path[4096];
-	FILE *f;
-	int n;
+	char path[4096], text[65];
+	ssize_t n;
 
 	if (snprintf(path, sizeof(path), "%s/" FILE_NAME, dir) >= (int)sizeof(path))
 		return mc_fail(-ENAMETOOLONG, "path too long: %s", dir);
-	f = fopen(path, "re");
-	if (!f && errno != ENOENT)
+	fd = mc_file_open(path, O_RDONLY | O_CLOEXEC, 0);
+	n = fd < 0 ? -1 : mc_file_read(fd, text, sizeof(text) - 1);
+	if (n < 0 && (fd >= 0 || errno != ENOENT))
 		return mc_fail(-errno, "cannot read %s", path);
-	if (!f) {
+	if (fd < 0) {
 		snprintf(me.id, sizeof(me.id), "%016" PRIx64, mc_random_u64());
 		*ret = me;
 		return file_write(ret);
 	}
-	n = fscanf(f, FORMAT, me.id, &me.term, &standing);
-	fclose(f);
-	if (n != 3 || strlen(me.id) != sizeof(me.id) - 1 || standing > MCM_LEADER)
+	text[n] = '\0';
+	if (sscanf(text, FORMAT, me.id, &me.term, &standing) != 3 ||
+	    strlen(me.id) != sizeof(me.id) - 1 || standing > MCM_LEADER)
 		return mc_fail(-EINVAL, "%s is damaged; without it this master would be a new one, without the "
 			       "state", path);
 	me.standing = (enum mcm_standing)standing;

@@ -11,10 +11,10 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
+#include "common/sys/random.h"
 #include "master/journal/copy.h"
 #include "meta/seat.h"
 #include "proto/rpc_server.h"

@@ -8,6 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "common/sys/random.h"
 #include "master/index/attrs.h"
 #include "master/lock_hold.h"
 

@@ -5,15 +5,14 @@
 #include "master/journal/check.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -71,7 +70,7 @@ int mcm_check_read(struct mcm *m, const char *dir, struct mcm_check *c)
 	if (r < 0)
 		return r;
 	m->journal->check = c;
-	m->journal->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	m->journal->dirfd = mc_file_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (m->journal->dirfd < 0)
 		r = mc_fail(-errno, "cannot read the directory %s: %s", dir, mc_strerror(-errno));
 	if (r == 0)
@@ -212,7 +211,7 @@ static int check_once(const struct mcm_conf *conf, const char *dir, struct mcm_c
 /* The numbers of all files, as one number. */
 static int files_sum(const char *dir, uint64_t *ret)
 {
-	auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_file int fd = mc_file_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	struct mcm_journal_files f;
 	int r;
 

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/file.h"
 #include "common/sys/thread.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
@@ -218,7 +218,7 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	mc_mutex_lock(&j->file_lock);
 	if (j->losses != losses)
 		r = mc_fail(-EIO, "records were lost while the checkpoint was written");
-	else if (renameat(j->dirfd, tmp, j->dirfd, name) < 0)
+	else if (mc_file_renameat(j->dirfd, tmp, j->dirfd, name) < 0)
 		r = mc_fail(-errno, "cannot publish %s/%s", j->path, name);
 	else
 		__atomic_store_n(&j->based, true, __ATOMIC_RELAXED);
@@ -226,7 +226,7 @@ static int checkpoint_publish(struct mcm *m, const char *tmp, uint64_t sequence,
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("checkpoint.published");
-	if (fsync(j->dirfd) < 0)
+	if (mc_file_fsync(j->dirfd) < 0)
 		return mc_fail(-errno, "cannot sync %s", j->path);
 	__atomic_store_n(&j->checkpoint_ms, mc_wall_ns() / MC_NS_PER_MS, __ATOMIC_RELAXED);
 	return 0;
@@ -245,15 +245,15 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses, 
 		return r;
 	r = write_contents(m, fd, ret);
 	MC_FAULT_POINT("checkpoint.sync");
-	if (r == 0 && fsync(fd) < 0)
+	if (r == 0 && mc_file_fsync(fd) < 0)
 		r = -errno;
-	close(fd);
+	mc_file_close(fd);
 	if (r < 0)
 		mc_fail(r, "cannot write %s/%s", j->path, name);
 	else
 		r = checkpoint_publish(m, tmp, sequence, losses);
 	if (r < 0)
-		(void)unlinkat(j->dirfd, tmp, 0);
+		(void)mc_file_unlinkat(j->dirfd, tmp, 0);
 	return r;
 }
 
@@ -275,8 +275,8 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 	MC_FAULT_POINT("checkpoint.switch");
 	r = mcm_journal_switch(m, fd, sequence, *ret_losses);
 	if (r < 0) {
-		close(fd);
-		(void)unlinkat(j->dirfd, name, 0);
+		mc_file_close(fd);
+		(void)mc_file_unlinkat(j->dirfd, name, 0);
 		return r;
 	}
 	mc_mutex_lock(&j->file_lock);

@@ -5,17 +5,15 @@
 #include "master/journal/copy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 
 #define LOG "standby"
@@ -38,16 +36,16 @@ struct mcm_copy {
 static void file_close(struct file *f)
 {
 	if (f->fd >= 0)
-		close(f->fd);
+		mc_file_close(f->fd);
 	f->fd = -1;
 }
 
 /* Is the file a checkpoint that a master of this cluster can read?  Errors of mcm_journal_belongs(); -MC_EPROTO. */
 static int check_header(struct mcm_copy *c, const char *name, uint64_t sequence)
 {
-	auto_close int fd = openat(c->dirfd, name, O_RDONLY | O_CLOEXEC);
+	auto_file int fd = mc_file_openat(c->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
 	uint8_t head[2 * MCM_JOURNAL_HEAD_MAX];
-	ssize_t len = fd < 0 ? -1 : pread(fd, head, sizeof(head), 0);
+	ssize_t len = fd < 0 ? -1 : mc_file_pread(fd, head, sizeof(head), 0);
 	struct mcm_header_record h;
 	struct mcm_record rec;
 	size_t at;
@@ -116,9 +114,9 @@ void mcm_copy_close(struct mcm_copy *c)
 	file_close(&c->checkpoint);
 	file_close(&c->journal);
 	if (c->dirfd >= 0)
-		close(c->dirfd);
+		mc_file_close(c->dirfd);
 	if (c->lockfd >= 0)
-		close(c->lockfd);
+		mc_file_close(c->lockfd);
 	free(c->path);
 	free(c->cluster);
 	free(c);
@@ -166,7 +164,7 @@ static int file_of(struct mcm_copy *c, const struct mcm_feed_part *p, struct fil
 	if (p->offset == 0 && (f->fd < 0 || f->sequence != p->sequence)) {
 		file_close(f);
 		file_name(p, p->checkpoint, name);
-		f->fd = openat(c->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		f->fd = mc_file_openat(c->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 		if (f->fd < 0)
 			return mc_fail(-errno, "cannot begin %s/%s", c->path, name);
 		f->sequence = p->sequence;
@@ -194,7 +192,7 @@ static int count_bytes(struct mcm_copy *c)
 	for (size_t i = 0; i < f.checkpoints + f.journals; i++) {
 		mcm_journal_name(name, i < f.checkpoints,
 				 i < f.checkpoints ? f.checkpoint[i] : f.journal[i - f.checkpoints]);
-		c->bytes += fstatat(c->dirfd, name, &st, 0) < 0 ? 0 : (uint64_t)st.st_size;
+		c->bytes += mc_file_fstatat(c->dirfd, name, &st, 0) < 0 ? 0 : (uint64_t)st.st_size;
 	}
 	mcm_journal_files_done(&f);
 	return 0;
@@ -213,7 +211,8 @@ static int checkpoint_end(struct mcm_copy *c, const struct mcm_feed_part *p)
 	if (r < 0)
 		return r;
 	/* Its content must be there before its name is. */
-	if (fdatasync(c->checkpoint.fd) < 0 || renameat(c->dirfd, from, c->dirfd, to) < 0 || fsync(c->dirfd) < 0)
+	if (mc_file_fdatasync(c->checkpoint.fd) < 0 || mc_file_renameat(c->dirfd, from, c->dirfd, to) < 0 ||
+	    mc_file_fsync(c->dirfd) < 0)
 		return mc_fail(-errno, "cannot finish %s/%s", c->path, to);
 	file_close(&c->checkpoint);
 	c->complete = true;
@@ -258,5 +257,7 @@ int mcm_copy_add(struct mcm_copy *c, const struct mcm_feed_part *p, const void *
 
 int mcm_copy_sync(struct mcm_copy *c)
 {
-	return c->journal.fd >= 0 && fdatasync(c->journal.fd) < 0 ? mc_fail(-errno, "cannot sync %s", c->path) : 0;
+	if (c->journal.fd >= 0 && mc_file_fdatasync(c->journal.fd) < 0)
+		return mc_fail(-errno, "cannot sync %s", c->path);
+	return 0;
 }

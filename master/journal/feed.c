@@ -5,13 +5,11 @@
 #include "master/journal/feed.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 
@@ -30,7 +28,7 @@ static int file_open(const struct mcm_journal *j, bool checkpoint, uint64_t sequ
 	int fd;
 
 	mcm_journal_name(name, checkpoint, sequence);
-	fd = openat(j->dirfd, name, O_RDONLY | O_CLOEXEC);
+	fd = mc_file_openat(j->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -83,9 +81,9 @@ void mcm_feed_close(struct mcm_feed *f)
 	if (!f)
 		return;
 	if (f->checkpoint >= 0)
-		close(f->checkpoint);
+		mc_file_close(f->checkpoint);
 	if (f->journal >= 0)
-		close(f->journal);
+		mc_file_close(f->journal);
 	free(f);
 }
 
@@ -94,7 +92,7 @@ static ssize_t file_read(int fd, void *buf, size_t max, uint64_t at)
 	ssize_t n;
 
 	do
-		n = pread(fd, buf, max, (off_t)at);
+		n = mc_file_pread(fd, buf, max, (off_t)at);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
@@ -107,7 +105,7 @@ static int read_checkpoint(struct mcm_feed *f, void *buf, size_t max, struct mcm
 
 	if (n < 0)
 		return (int)n;
-	if (fstat(f->checkpoint, &st) < 0)
+	if (mc_file_fstat(f->checkpoint, &st) < 0)
 		return -errno;
 	*ret = (struct mcm_feed_part){
 		.checkpoint = true, .sequence = f->checkpoint_sequence, .offset = f->checkpoint_at, .len = (size_t)n,
@@ -115,7 +113,7 @@ static int read_checkpoint(struct mcm_feed *f, void *buf, size_t max, struct mcm
 	};
 	f->checkpoint_at += (uint64_t)n;
 	if (ret->last) {
-		close(f->checkpoint);
+		mc_file_close(f->checkpoint);
 		f->checkpoint = -1;
 	}
 	return 1;
@@ -134,7 +132,7 @@ static int journal_end(struct mcm_feed *f, struct end *ret)
 	MC_LOCKED(&j->file_lock);
 	if (j->losses != f->losses || j->discarded)
 		return mc_fail(-ESTALE, "the journal's state was lost");
-	if (fstat(j->fd, &st) < 0)
+	if (mc_file_fstat(j->fd, &st) < 0)
 		return -errno;
 	*ret = (struct end){ j->sequence, (uint64_t)st.st_size, j->written };
 	return 0;
@@ -147,7 +145,7 @@ static int next_journal(struct mcm_feed *f)
 
 	if (fd < 0)
 		return fd == -ENOENT ? mc_fail(-ESTALE, "the journal's files were removed before they were read") : fd;
-	close(f->journal);
+	mc_file_close(f->journal);
 	f->journal = fd;
 	f->journal_sequence++;
 	f->journal_at = 0;

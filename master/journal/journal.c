@@ -8,15 +8,15 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/file.h"
+#include "common/sys/world.h"
 #include "master/ha/feeder.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
@@ -33,6 +33,7 @@ MC_HISTOGRAM(sync_time, "mooncake_master_journal_sync_seconds", "", "Duration of
 
 /* LSN + 1 up to which the journal must be written before this thread's answers may leave; 0: none. */
 static __thread uint64_t pending_lsn;
+MC_WORLD_LOCAL(pending_lsn)
 
 /* ---- appending ---- */
 
@@ -203,7 +204,7 @@ int mcm_journal_write(int fd, const void *p, size_t len)
 	ssize_t n;
 
 	while (len) {
-		n = write(fd, at, len);
+		n = mc_file_write(fd, at, len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -224,7 +225,7 @@ static void journal_discard(struct mcm_journal *j, int why)
 	j->losses++;
 	mc_metric_add(&losses, 1);
 	r = mcm_journal_remove_below(j->dirfd, UINT64_MAX);
-	if (r == 0 && j->sync && fsync(j->dirfd) < 0)
+	if (r == 0 && j->sync && mc_file_fsync(j->dirfd) < 0)
 		r = -errno;
 	mc_err(LOG, "cannot write the journal, continuing without it; a restart now loses the index "
 		 "dir=%s error=\"%s\"", j->path, why < 0 ? mc_strerror(why) : "buffer full");
@@ -313,7 +314,7 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	mc_mutex_unlock(&j->file_lock);
 	began = mc_now_ns();
 	r = mc_fault("journal.sync");
-	if (r == 0 && fdatasync(fd) < 0)
+	if (r == 0 && mc_file_fdatasync(fd) < 0)
 		r = -errno;
 	mc_metric_observe(&sync_time, mc_now_ns() - began);
 	if (r < 0)
@@ -415,7 +416,7 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 	MC_LOCKED(&j->file_lock);
 	journal_flush_locked(j);
 	/* Sync the old file here for the threads that wait for its records. */
-	if (j->sync && !j->discarded && fdatasync(j->fd) < 0) {
+	if (j->sync && !j->discarded && mc_file_fdatasync(j->fd) < 0) {
 		int why = -errno;
 
 		mc_mutex_lock(&j->lock);
@@ -443,7 +444,7 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 		return switch_fail(j);
 	}
 	if (old >= 0)
-		close(old);
+		mc_file_close(old);
 	return 0;
 }
 
@@ -466,19 +467,19 @@ int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uin
 		return mc_fail(-EINVAL, "cluster_id is too long");
 	memcpy(mem + p.len, mem, p.len);
 	r = mc_fault("journal.create");
-	fd = r < 0 ? -1 : openat(j->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = r < 0 ? -1 : mc_file_openat(j->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (r == 0 && fd < 0)
 		r = -errno;
 	if (r == 0)
 		r = mcm_journal_write(fd, mem, 2 * p.len);
 	/* Sync the header and the name: after a machine failure, a journal without them looks like
 	 * one to which nothing was written. */
-	if (r == 0 && !checkpoint && (fsync(fd) < 0 || fsync(j->dirfd) < 0))
+	if (r == 0 && !checkpoint && (mc_file_fsync(fd) < 0 || mc_file_fsync(j->dirfd) < 0))
 		r = -errno;
 	if (r < 0) {
 		if (fd >= 0) {
-			close(fd);
-			(void)unlinkat(j->dirfd, name, 0);
+			mc_file_close(fd);
+			(void)mc_file_unlinkat(j->dirfd, name, 0);
 		}
 		return mc_fail(r, "cannot begin %s/%s", j->path, name);
 	}

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/file.h"
 #include "master/conf.h"
 #include "master/journal/journal_i.h"
 
@@ -45,7 +45,7 @@ static int make_parents(char *path)
 		int r;
 
 		*at = 0;
-		r = mkdir(path, 0700) < 0 && errno != EEXIST ? mc_fail(-errno, "cannot create %s", path) : 0;
+		r = mc_file_mkdir(path, 0700) < 0 && errno != EEXIST ? mc_fail(-errno, "cannot create %s", path) : 0;
 		*at = '/';
 		if (r < 0)
 			return r;
@@ -56,7 +56,7 @@ static int make_parents(char *path)
 static int auto_dir(const struct mcm_conf *conf, char path[MCM_JOURNAL_PATH_MAX])
 {
 	int64_t port = conf->rpc_port ? conf->rpc_port : conf->port;
-	auto_close int dir = -1, lock = -1;
+	auto_file int dir = -1, lock = -1;
 	size_t len;
 	int r;
 

@@ -2,21 +2,17 @@
  * journal_dir.c - the journal's directory: its lock file and the names of its files. */
 #include <config.h>
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/sync.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 
 #define LOCK_NAME "lock"
@@ -30,7 +26,7 @@ void mcm_journal_name(char ret[MCM_JOURNAL_NAME], bool checkpoint, uint64_t sequ
 static long lock_holder(int fd)
 {
 	char text[32];
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+	ssize_t n = mc_file_pread(fd, text, sizeof(text) - 1, 0);
 
 	text[n > 0 ? n : 0] = 0;
 	return strtol(text, NULL, 10);
@@ -41,35 +37,35 @@ static int dir_lock(const char *path, int fd)
 	char text[32];
 	int n;
 
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (mc_file_flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ?
 			mc_fail(-EBUSY, "journal_dir=%s is in use by another master, process %ld", path,
 				lock_holder(fd)) :
 			mc_fail(-errno, "journal_dir=%s: cannot lock it", path);
 	/* Writing the id may fail on a full disk; the lock is held nevertheless. */
 	n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-	if (ftruncate(fd, 0) == 0)
-		(void)!pwrite(fd, text, (size_t)n, 0);
+	if (mc_file_ftruncate(fd, 0) == 0)
+		(void)!mc_file_pwrite(fd, text, (size_t)n, 0);
 	return 0;
 }
 
 int mcm_journal_dir_open(const char *path, int *ret_dir, int *ret_lock)
 {
-	auto_close int dir = -1, fd = -1;
+	auto_file int dir = -1, fd = -1;
 	bool created;
 	int r;
 
-	created = mkdir(path, 0700) == 0;
+	created = mc_file_mkdir(path, 0700) == 0;
 	if (!created && errno != EEXIST)
 		return mc_fail(-errno, "journal_dir=%s: cannot create it", path);
 	/* The creator of an older directory is responsible for its entry, which this user may be unable to sync. */
-	r = mc_sync_entry(path);
+	r = mc_file_sync_entry(path);
 	if (r < 0 && created)
 		return r;
-	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = mc_file_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (dir < 0)
 		return mc_fail(-errno, "journal_dir=%s: cannot open it", path);
-	fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	fd = mc_file_openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "journal_dir=%s: cannot write to it", path);
 	r = dir_lock(path, fd);
@@ -127,32 +123,32 @@ static int ascending(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+struct each {
+	int (*fn)(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence);
+	void *arg;
+	int dirfd, result;
+};
+
+static int each_entry(void *arg, const char *name)
+{
+	struct each *e = arg;
+	uint64_t sequence = 0;
+	enum kind kind = parse_name(name, &sequence);
+
+	if (kind != OTHER)
+		e->result = e->fn(e->arg, e->dirfd, name, kind, sequence);
+	return e->result;
+}
+
 /* Call @fn for each file of the journal. */
 static int each_file(int dirfd, int (*fn)(void *arg, int dirfd, const char *name, enum kind kind,
 					  uint64_t sequence), void *arg)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
+	struct each e = { .fn = fn, .arg = arg, .dirfd = dirfd };
 
-	if (!d) {
-		r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return mc_fail(r, "cannot read the journal's directory");
-	}
-	while (r == 0 && (errno = 0, e = readdir(d))) {
-		uint64_t sequence = 0;
-		enum kind kind = parse_name(e->d_name, &sequence);
-
-		if (kind != OTHER)
-			r = fn(arg, dirfd, e->d_name, kind, sequence);
-	}
-	/* Some of the files would be a different state. */
-	if (r == 0 && errno)
-		r = mc_fail(-errno, "cannot read the journal's directory");
-	closedir(d);
-	return r;
+	if (mc_file_list(dirfd, each_entry, &e) < 0 && e.result == 0)
+		return mc_fail(-errno, "cannot read the journal's directory");
+	return e.result;
 }
 
 static int collect_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
@@ -172,7 +168,7 @@ static int remove_unfinished(void *arg, int dirfd, const char *name, enum kind k
 	(void)arg;
 	(void)sequence;
 	if (kind == UNFINISHED)
-		(void)unlinkat(dirfd, name, 0);
+		(void)mc_file_unlinkat(dirfd, name, 0);
 	return 0;
 }
 
@@ -219,7 +215,7 @@ static int remove_file(void *arg, int dirfd, const char *name, enum kind kind, u
 
 	if (kind == UNFINISHED || sequence >= rm->below || (kind == CHECKPOINT) != rm->checkpoints)
 		return 0;
-	if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
+	if (mc_file_unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
 		rm->error = -errno;
 	return 0;
 }
@@ -239,11 +235,11 @@ int mcm_journal_remove_below(int dirfd, uint64_t sequence)
 
 static int sync_file(void *arg, int dirfd, const char *name, enum kind kind, uint64_t sequence)
 {
-	auto_close int fd = kind == UNFINISHED ? -1 : openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	auto_file int fd = kind == UNFINISHED ? -1 : mc_file_openat(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
 
 	(void)arg;
 	(void)sequence;
-	if (kind != UNFINISHED && (fd < 0 || fsync(fd) < 0))
+	if (kind != UNFINISHED && (fd < 0 || mc_file_fsync(fd) < 0))
 		return mc_fail(-errno, "cannot sync the journal's file %s", name);
 	return 0;
 }
@@ -252,7 +248,7 @@ int mcm_journal_sync_files(int dirfd)
 {
 	int r = each_file(dirfd, sync_file, NULL);
 
-	if (r == 0 && fsync(dirfd) < 0)
+	if (r == 0 && mc_file_fsync(dirfd) < 0)
 		r = mc_fail(-errno, "cannot sync the journal's directory");
 	return r;
 }

@@ -3,16 +3,15 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -84,10 +83,10 @@ static void *map_buffer(void)
  * All zero: unknown (some sandboxes hide it), which is the same boot as no other. */
 static void read_boot_id(uint8_t ret[MCM_BOOT_ID])
 {
-	auto_close int fd = mc_fault("journal.boot_id") < 0 ? -1 :
-		open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	auto_file int fd = mc_fault("journal.boot_id") < 0 ? -1 :
+		mc_file_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
 	char text[40];
-	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	ssize_t n = fd < 0 ? 0 : mc_file_read(fd, text, sizeof(text) - 1);
 	unsigned at = 0;
 
 	memset(ret, 0, MCM_BOOT_ID);
@@ -108,11 +107,11 @@ void mcm_journal_free(struct mcm_journal *j)
 	if (!j)
 		return;
 	if (j->fd >= 0)
-		close(j->fd);
+		mc_file_close(j->fd);
 	if (j->dirfd >= 0)
-		close(j->dirfd);
+		mc_file_close(j->dirfd);
 	if (j->lockfd >= 0)
-		close(j->lockfd);
+		mc_file_close(j->lockfd);
 	if (j->buf)
 		munmap(j->buf, MCM_JOURNAL_BUFFER);
 	if (j->spare)
@@ -262,7 +261,7 @@ void mcm_journal_close(struct mcm *m, bool clean)
 		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 		mcm_pack_number(&p, MCM_REC_END, 0);
 		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
-			(void)fsync(j->fd);
+			(void)mc_file_fsync(j->fd);
 	}
 	m->journal = NULL;
 	mcm_journal_free(j);

@@ -11,23 +11,21 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "master/mcm_i.h"
-#include "master/pool.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 #include "master/journal/restore_build.h"
+#include "master/mcm_i.h"
+#include "master/pool.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
@@ -233,17 +231,17 @@ static int apply_record(struct load *ld, const struct mcm_record *rec, const uin
 static int map_file(struct load *ld, const char *name, struct mcm_restored_file *ret)
 {
 	struct mcm_journal *j = ld->m->journal;
-	auto_close int fd = openat(j->dirfd, name, O_RDONLY | O_CLOEXEC);
+	auto_file int fd = mc_file_openat(j->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0 || mc_file_fstat(fd, &st) < 0)
 		return mc_fail(-errno, "cannot open %s/%s", j->path, name);
 	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size, "" };
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
 	if (!ret->len)
 		return 0;
-	ret->p = mmap(NULL, ret->len, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
-	if (ret->p == MAP_FAILED)
+	ret->p = mc_file_map(fd, ret->len);
+	if (!ret->p)
 		return mc_fail(-errno, "cannot read %s/%s", j->path, name);
 	ld->r->file[ld->r->files++] = *ret;
 	return 0;

@@ -6,17 +6,16 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/sys/file.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/snapshot/snapshot_i.h"
@@ -31,11 +30,11 @@
 
 static int mark_write(int dirfd, const char *text)
 {
-	auto_close int fd = openat(dirfd, MARK ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	auto_file int fd = mc_file_openat(dirfd, MARK ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || fsync(fd) < 0 ||
-	    renameat(dirfd, MARK ".tmp", dirfd, MARK) < 0 || fsync(dirfd) < 0)
+	if (fd < 0 || mc_file_write(fd, text, strlen(text)) != (ssize_t)strlen(text) || mc_file_fsync(fd) < 0 ||
+	    mc_file_renameat(dirfd, MARK ".tmp", dirfd, MARK) < 0 || mc_file_fsync(dirfd) < 0)
 		return mc_fail(-errno, "cannot write " MARK " into the journal's directory");
 	return 0;
 }
@@ -44,20 +43,20 @@ int mcm_snapshot_mark(int dirfd, enum mcm_origin origin)
 {
 	if (origin == MCM_ORIGIN_UNPROVEN)
 		return mark_write(dirfd, UNPROVEN);
-	if ((unlinkat(dirfd, MARK, 0) < 0 && errno != ENOENT) || fsync(dirfd) < 0)
+	if ((mc_file_unlinkat(dirfd, MARK, 0) < 0 && errno != ENOENT) || mc_file_fsync(dirfd) < 0)
 		return mc_fail(-errno, "cannot remove " MARK " from the journal's directory");
 	return 0;
 }
 
 int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
 {
-	auto_close int fd = openat(dirfd, MARK, O_RDONLY | O_CLOEXEC);
+	auto_file int fd = mc_file_openat(dirfd, MARK, O_RDONLY | O_CLOEXEC, 0);
 	char text[32] = "";
 
 	*ret = MCM_ORIGIN_JOURNAL;
 	if (fd < 0)
 		return errno == ENOENT ? 0 : mc_fail(-errno, "cannot read " MARK " in the journal's directory");
-	if (read(fd, text, sizeof(text) - 1) < 0)
+	if (mc_file_read(fd, text, sizeof(text) - 1) < 0)
 		return mc_fail(-errno, "cannot read " MARK " in the journal's directory");
 	*ret = !strcmp(text, UNPROVEN) ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_SNAPSHOT;
 	if (sscanf(text, "last %16" SCNx64, ret_server) != 1)
@@ -128,18 +127,18 @@ static int file_fetch(struct stream *st, int dirfd, const json_t *file, bool las
 {
 	bool checkpoint = json_is_true(json_object_get(file, "checkpoint"));
 	char name[MCM_JOURNAL_NAME], tmp[MCM_JOURNAL_NAME + 8];
-	auto_close int fd = -1;
+	auto_file int fd = -1;
 	int r;
 
 	mcm_journal_name(name, checkpoint, (uint64_t)json_integer_value(json_object_get(file, "sequence")));
 	snprintf(tmp, sizeof(tmp), "%s%s", name, checkpoint ? ".tmp" : "");
-	fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = mc_file_openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "cannot create %s in the journal's directory", tmp);
 	r = file_fill(st, fd, (uint64_t)json_integer_value(json_object_get(file, "size")));
 	if (r == 0 && last)
 		r = end_write(fd);
-	if (r == 0 && fsync(fd) < 0)
+	if (r == 0 && mc_file_fsync(fd) < 0)
 		r = -errno;
 	return r;
 }
@@ -150,7 +149,7 @@ static int checkpoint_name(int dirfd, const json_t *file)
 
 	mcm_journal_name(name, true, (uint64_t)json_integer_value(json_object_get(file, "sequence")));
 	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-	if (fsync(dirfd) < 0 || renameat(dirfd, tmp, dirfd, name) < 0 || fsync(dirfd) < 0)
+	if (mc_file_fsync(dirfd) < 0 || mc_file_renameat(dirfd, tmp, dirfd, name) < 0 || mc_file_fsync(dirfd) < 0)
 		return mc_fail(-errno, "cannot finish %s in the journal's directory", name);
 	return 0;
 }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/metrics.h"
+#include "common/sys/random.h"
 #include "master/mcm_i.h"
 #include "proto/rpc_server.h"
 

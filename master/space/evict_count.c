@@ -8,7 +8,7 @@
 #include <config.h>
 
 #include "common/err.h"
-#include "common/hash.h"
+#include "common/sys/random.h"
 #include "master/mcm_i.h"
 
 #define BATCH 32		/* objects evicted at a time */

@@ -14,6 +14,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/sys/random.h"
 #include "master/mcm_i.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"

@@ -23,7 +23,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/options/options.h"
-#include "common/sync.h"
+#include "common/sys/file.h"
 #include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -337,7 +337,7 @@ static int policy_save(struct mcm *m)
 		(void)unlink(tmp);
 		return mc_fail(r, "%s: %s", path, strerror(-r));
 	}
-	r = mc_sync_entry(path);
+	r = mc_file_sync_entry(path);
 	if (r < 0)
 		return r;
 	if (stat(path, &st) == 0)

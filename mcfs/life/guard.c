@@ -20,6 +20,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 #include "common/sys/thread.h"
 #include "mcfs/life/life.h"
 
@@ -165,7 +166,7 @@ static void guard_run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc
 	(void)sigprocmask(SIG_BLOCK, &death, NULL);
 	(void)prctl(PR_SET_PDEATHSIG, DEATH);
 	if (getppid() != daemon)
-		_exit(0);
+		mc_process_end(0);
 	/* Ignore a terminal's signals: they are for the daemon, and the guard ends with it. */
 	(void)signal(SIGINT, SIG_IGN);
 	(void)signal(SIGQUIT, SIG_IGN);
@@ -176,7 +177,7 @@ static void guard_run(const char *dir, uint64_t stall_ms, pid_t daemon, int argc
 	rename_process(argc, argv);
 	guard_watch(guard.clock, dir, stall_ms, &death);
 	remove_socket(guard.clock);
-	_exit(0);
+	mc_process_end(0);
 }
 
 /* ---- the daemon ---- */

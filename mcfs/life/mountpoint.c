@@ -19,6 +19,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 #include "mcfs/keymap.h"
 #include "mcfs/life/life.h"
 
@@ -103,7 +104,7 @@ static int probe_within(const char *path, int64_t ms)
 	if (pid < 0)
 		return errno;
 	if (pid == 0)
-		_exit(stat(file, &st) == 0 ? 0 : errno);
+		mc_process_end(stat(file, &st) == 0 ? 0 : errno);
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	pfd = (struct pollfd){ .fd = fd, .events = POLLIN };
 	if (fd < 0 || poll(&pfd, 1, mc_deadline_left_ms(deadline)) != 1) {

@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
+#include "common/sys/random.h"
 #include "mcfs/life/guard.h"
 #include "mcfs/life/life.h"
 
@@ -242,7 +243,7 @@ static void supervisor_end(int status)
 	for (unsigned i = 0; i < sup.nkept; i++)
 		close(sup.kept[i].fd);
 	mc_log_close();
-	_exit(exit_status(status));
+	mc_process_end(exit_status(status));
 }
 
 static int open_signals(void)

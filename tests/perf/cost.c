@@ -16,7 +16,6 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "master/service/service.h"

@@ -2,6 +2,7 @@
 #include <config.h>
 
 #include "common/hash.h"
+#include "common/sys/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/sys/clock.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "tools/bench/mcbench_content.h"
 #include "tools/bench/mcbench_reference.h"

@@ -22,6 +22,7 @@
 #include "common/err.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 
 #define PROGRAM "mooncake_master"
 #define START_MS 30000
@@ -92,13 +93,13 @@ static void program_exec(struct mcbench_pool *p, pid_t parent, int report, const
 	/* Ctrl-C is for mcbench, which ends the master after the last request. */
 	(void)setpgid(0, 0);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
-		_exit(1);
+		mc_process_end(1);
 	if (dup2(p->log, STDOUT_FILENO) < 0 || dup2(p->log, STDERR_FILENO) < 0)
-		_exit(1);
+		mc_process_end(1);
 	execvp(program, argv);
 	err = errno;
 	(void)!write(report, &err, sizeof(err));
-	_exit(127);
+	mc_process_end(127);
 }
 
 /* 0, or the error of fork(2) or execvp(3). */

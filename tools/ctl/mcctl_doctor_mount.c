@@ -20,6 +20,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 #include "tools/ctl/mcctl_pool.h"
 
 #define PROBE_MS 3000
@@ -41,7 +42,7 @@ static int probe(const char *dir)
 	if (pid == 0) {
 		struct stat st;
 
-		_exit(stat(path, &st) == 0 ? 0 : errno);
+		mc_process_end(stat(path, &st) == 0 ? 0 : errno);
 	}
 	while ((r = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (mc_now_ns() >= deadline) {

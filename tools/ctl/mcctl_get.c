@@ -17,7 +17,7 @@
 
 #include "common/cleanup.h"
 #include "common/fault.h"
-#include "common/hash.h"
+#include "common/sys/random.h"
 
 #define PIECE (8u << 20)
 

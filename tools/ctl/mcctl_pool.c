@@ -21,6 +21,7 @@
 #include "common/err.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
+#include "common/sys/process.h"
 
 #define ANSWER_MS 3000
 #define CONNECT_MS 1000
@@ -111,7 +112,7 @@ static int mount_master(const struct mount *m, char ret[MCCTL_POOL_ADDR])
 	if (pid == 0) {
 		int err = master_read(m, text, sizeof(text));
 
-		_exit(!err && write(fds[1], text, strlen(text)) < 0 ? errno : err);
+		mc_process_end(!err && write(fds[1], text, strlen(text)) < 0 ? errno : err);
 	}
 	close(fds[1]);
 	pfd.fd = fds[0];
