@@ -111,7 +111,7 @@ int mcm_conf_check(const struct mcm_conf *c)
 			       "free_ratio_first, ssd_free_ratio_first or local_first",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
-		return mc_fail(-EINVAL, "eviction_policy=%s: unknown, use learn, lru, fifo or s3fifo",
+		return mc_fail(-EINVAL, "eviction_policy=%s: unknown, use learn, lru or fifo",
 			       c->eviction_policy);
 	if (strcmp(c->tenant_quota_connector_type, "file") != 0)
 		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s: not built into this version, use file",

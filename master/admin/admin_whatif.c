@@ -35,7 +35,7 @@ static bool policy_is(const struct mcm *m, const struct mcm_evict_ops *policy)
 	return m->evict == policy;
 }
 
-/* The estimates for the policy in use; for fifo and s3fifo they are those of LRU. */
+/* The estimates for the policy in use; for fifo they are those of LRU. */
 static double estimate(const struct mcm *m, const struct mcm_curve *c, unsigned size)
 {
 	return policy_is(m, &mcm_evict_learn) && !c->behind ? c->learn[size] : c->lru[size];

@@ -9,7 +9,7 @@
 const struct mcm_evict_ops *mcm_evict_ops_find(const char *name)
 {
 	static const struct mcm_evict_ops *const all[] = {
-		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_s3fifo, &mcm_evict_learn,
+		&mcm_evict_lru, &mcm_evict_fifo, &mcm_evict_learn,
 	};
 	unsigned i;
 

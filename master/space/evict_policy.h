@@ -73,7 +73,7 @@ struct mcm_evict_ops {
 	void (*evicted)(void *shared, const struct mcm_victim *victim, uint32_t hash);
 };
 
-extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_s3fifo, mcm_evict_learn;
+extern const struct mcm_evict_ops mcm_evict_lru, mcm_evict_fifo, mcm_evict_learn;
 
 /* For policies without shared memory. */
 void *mcm_evict_shared_none(struct mcm_learn *learn);
@@ -120,16 +120,6 @@ static inline void mcm_evict_untouch(const struct mcm_evict_view *v, uint32_t ra
 	__atomic_fetch_and(&mcm_evict_owner(v, range)->marks,
 			   (uint8_t)~(MCM_MARK_TOUCHED | MCM_MARK_READ | MCM_MARK_AGAIN),
 			   __ATOMIC_RELAXED);
-}
-
-/* Forget one read. */
-static inline void mcm_evict_unread(const struct mcm_evict_view *v, uint32_t range)
-{
-	if (mcm_evict_reads(v, range) < 2)
-		mcm_evict_untouch(v, range);
-	else
-		__atomic_fetch_and(&mcm_evict_owner(v, range)->marks, (uint8_t)~MCM_MARK_AGAIN,
-				   __ATOMIC_RELAXED);
 }
 
 static inline bool mcm_evict_recent(const struct mcm_evict_view *v, const struct mcm_object *o)

@@ -100,11 +100,11 @@ static void leased_share(const char *policy, unsigned segments, unsigned percent
 
 static void a_put_needs_few_searches_whatever_is_leased(void **state)
 {
-	static const char *const policy[] = { "learn", "lru", "fifo", "s3fifo" };
+	static const char *const policy[] = { "learn", "lru", "fifo" };
 	static const unsigned segments[] = { 1, 8, 96 }, percent[] = { 0, 50, 90, 99, 100 };
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 3; i++)
 		for (unsigned j = 0; j < 3; j++)
 			for (unsigned k = 0; k < 5; k++)
 				leased_share(policy[i], segments[j], percent[k]);
@@ -140,10 +140,10 @@ static void nothing_evictable(const char *policy, unsigned segments, bool hard)
 
 static void a_put_that_finds_nothing_fails_without_a_search(void **state)
 {
-	static const char *const policy[] = { "learn", "lru", "fifo", "s3fifo" };
+	static const char *const policy[] = { "learn", "lru", "fifo" };
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 3; i++)
 		for (unsigned segments = 1; segments <= 96; segments *= 96) {
 			nothing_evictable(policy[i], segments, true);
 			nothing_evictable(policy[i], segments, false);
@@ -153,12 +153,12 @@ static void a_put_that_finds_nothing_fails_without_a_search(void **state)
 /* Leases that have ended are seen before others are broken. */
 static void the_end_of_leases_is_noticed(void **state)
 {
-	static const char *const policy[] = { "learn", "lru", "fifo", "s3fifo" };
+	static const char *const policy[] = { "learn", "lru", "fifo" };
 	struct fixture fx;
 	int64_t promises;
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		up(&fx, policy[i], 8);
 		fill(&fx, 0);
 		fx_advance(&fx, 2000);

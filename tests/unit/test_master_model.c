@@ -52,7 +52,7 @@ static void make_ops(uint64_t seed, struct op *op, unsigned n)
 
 static void make_setup(uint64_t seed, struct model_setup *ret)
 {
-	static const char *const policy[] = { "lru", "fifo", "s3fifo" };
+	static const char *const policy[] = { "lru", "fifo", "learn" };
 	static const struct {
 		unsigned keys;
 		uint64_t segment, size;

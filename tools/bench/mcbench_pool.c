@@ -130,7 +130,7 @@ static int master_run(struct mcbench_pool *p, const char *program, const char *p
 	char name[] = PROGRAM, tcp[] = "--rpc_address=127.0.0.1", port[] = "--port=0";
 	char http[] = "--metrics_host=127.0.0.1", http_port[] = "--metrics_port=0", journal[] = "--journal_dir=none";
 	char lease[] = "--default_kv_lease_ttl=0", watermark[] = "--eviction_high_watermark_ratio=1";
-	/* s3fifo compares hashes of keys: with the same seed, each run has the same hits. */
+	/* learn samples keys by their hashes: with the same seed, each run has the same hits. */
 	char seed[] = "--index_seed=1", quiet[] = "--enable_metric_reporting=false";
 	char rpc_socket[PATH_MAX + 32], evict[256];
 	char *argv[] = { name, tcp, port, http, http_port, journal, lease, watermark, quiet, seed, rpc_socket,
