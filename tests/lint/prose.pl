@@ -30,6 +30,17 @@ sub banned {
 	return "";
 }
 
+# A rule of its own with its own counts; @hit is empty if the text keeps it.
+sub rule {
+	my ($room, $kind, $file, $line, $text, @hit) = @_;
+	$total{$room}{$kind}++;
+	return unless @hit;
+	$count{$room}{$kind}++;
+	return unless $list && (!%wanted || $wanted{$room});
+	$text =~ s/\s+/ /g;
+	print "$file:$line: $kind: [$hit[0]] ", substr($text, 0, 300), "\n";
+}
+
 sub note {
 	my ($room, $kind, $file, $line, $text) = @_;
 	my $words = () = $text =~ /[A-Za-z]{2,}/g;
@@ -59,6 +70,8 @@ sub c_file {
 			$text =~ s{^/\*+|\*/$|^//}{}g;
 			$text =~ s/^\s*\*//mg;
 			note($room, 'comment', $file, $line, $text);
+			# A fragment whose noun is somewhere else in the code.
+			rule($room, 'opening', $file, $line, $text, $text =~ /^\s*(of|by|from)\b/i) if $room ne 'tests';
 		} elsif (defined $3) {
 			$run_line = $line if $run eq '';
 			$run .= substr($3, 1, -1);
@@ -69,6 +82,18 @@ sub c_file {
 	}
 	$flush->();
 	names($file, $s) if $room eq 'tests';
+	statics($room, $file, $s) if $room ne 'tests';
+}
+
+# A static function carries its file's noun, so that stack traces and grep are unambiguous.
+sub statics {
+	my ($room, $file, $s) = @_;
+	my %seen;
+	while ($s =~ /^(?:__attribute__\(\([^\n]*?\)\)\s+)?static\s[\w \t*]*?\b([a-z]\w*)\(/mg) {
+		my ($name, $line) = ($1, 1 + (substr($s, 0, $-[0]) =~ tr/\n//));
+		next if $seen{$name}++ || $name eq 'main';
+		rule($room, 'static', $file, $line, $name, $name =~ /^([a-z0-9]+)$/);
+	}
 }
 
 # Names of test functions are specifications.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Plain English (docs/STYLE.md): count the banned patterns in text that users see, in comments and in test names.
+# Comments that begin with a preposition, and static functions named by one word, are counted too.
 # tests/lint/prose.allowed has the count that each room may have; counts may only go down.
 #	prose.sh		check
 #	prose.sh -l [ROOM...]	list what matches, as file:line: kind: text
