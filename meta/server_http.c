@@ -176,12 +176,12 @@ static void on_health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/metadata", on_get, NULL },
-	{ "PUT", "/metadata", on_put, NULL },
-	{ "DELETE", "/metadata", on_delete, NULL },
-	{ "GET", "/health", on_health, NULL },
-	{ "GET", "/metrics", mc_http_metrics, NULL },
-	{ NULL, NULL, NULL, NULL },
+	{ "GET", "/metadata", on_get, NULL, MC_MAY_READ },
+	{ "PUT", "/metadata", on_put, NULL, MC_MAY_WRITE },
+	{ "DELETE", "/metadata", on_delete, NULL, MC_MAY_WRITE },
+	{ "GET", "/health", on_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
+	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret)

@@ -95,9 +95,9 @@ static void health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", health, NULL },
-	{ "GET", "/metrics", mc_http_metrics, NULL },
-	{ NULL, NULL, NULL, NULL },
+	{ "GET", "/health", health, NULL, MC_MAY_WATCH },
+	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
+	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 static int start_http(struct running *run)

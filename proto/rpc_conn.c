@@ -522,6 +522,7 @@ int mcp_conn_new(struct mcp_loop *accept, int fd)
 		return mc_fail(-ENOMEM, "no memory for a connection");
 	}
 	c->s.server = s;
+	c->s.principal = mc_principal_of_peer(-1);
 	c->loop = accept;
 	mc_stream_plain(&c->stream, fd);
 	c->ev.fd = fd;

@@ -71,6 +71,7 @@ struct mcp_server {
 	char *software, *local_name;
 	struct mcp_serves {
 		mcp_handler_fn fn;	/* NULL: the type has no handler */
+		uint32_t roles;
 		bool any_channel;
 	} *by_type;
 	unsigned types;
@@ -98,6 +99,7 @@ struct mcp_session {
 	uint16_t version;
 	enum mcp_channel channel;
 	bool excess;			/* it got no place: its hello is refused */
+	struct mc_principal principal;	/* from the accept on */
 	char peer[MC_ADDR_MAX];
 	/* owned by the thread that runs the session's handlers */
 	void *user;

@@ -129,6 +129,7 @@ int mcp_local_open(const char *name, struct mcp_local **ret)
 	s = local_find_locked(name);
 	if (s) {
 		l->s.server = s;
+		l->s.principal = mc_principal_local();
 		mc_list_push_back(&s->locals, &l->link);
 	}
 	mc_mutex_unlock(&registry_lock);

@@ -16,6 +16,7 @@
 MC_COUNTER(bad_header, PROTOCOL_ERRORS, "kind=\"header\"", PROTOCOL_HELP)
 MC_COUNTER(bad_hello, PROTOCOL_ERRORS, "kind=\"hello\"", PROTOCOL_HELP)
 MC_COUNTER(bad_type, PROTOCOL_ERRORS, "kind=\"type\"", PROTOCOL_HELP)
+MC_COUNTER(bad_role, "mooncake_rpc_refused_total", "", "Requests that the role of the peer does not allow")
 MC_COUNTER(bad_body, PROTOCOL_ERRORS, "kind=\"body\"", PROTOCOL_HELP)
 MC_HISTOGRAM(latency, "mooncake_rpc_request_seconds", "", "Time a request took inside the server", 1e-9)
 
@@ -144,6 +145,9 @@ static int serve_run_handler(struct mcp_session *s, const struct mcp_frame *f, c
 	if (s->channel != MCP_CHANNEL_CONTROL && !h->any_channel)
 		return serve_refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for channel %u",
 						 mcp_desc_str(mcp_desc_of(f->type, false)), s->channel));
+	r = mc_principal_check(&s->principal, h->roles);
+	if (r < 0)
+		return serve_refuse(&bad_role, r);
 	r = mc_fault("rpc.serve");
 	if (r < 0)
 		return mc_fail(r, "fault rpc.serve");

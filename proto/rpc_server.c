@@ -190,7 +190,7 @@ static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *
 	static const uint16_t none[] = { 0 };
 
 	for (unsigned i = 0; h[i].type; i++) {
-		if (!h[i].fn || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
+		if (!h[i].fn || !h[i].roles || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
 			return mc_fail(-EINVAL, "invalid rpc handler for message type %u", h[i].type);
 		if (h[i].type >= s->types)
 			s->types = h[i].type + 1u;
@@ -198,8 +198,10 @@ static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *
 	s->by_type = calloc(s->types + 1u, sizeof(*s->by_type));
 	if (!s->by_type)
 		return mc_fail(-ENOMEM, "no memory for an rpc server");
-	for (; h->type; h++)
+	for (; h->type; h++) {
 		s->by_type[h->type].fn = h->fn;
+		s->by_type[h->type].roles = h->roles;
+	}
 	for (any_channel = any_channel ? any_channel : none; *any_channel; any_channel++) {
 		if (*any_channel >= s->types || !s->by_type[*any_channel].fn)
 			return mc_fail(-EINVAL, "no rpc handler for message type %u on any channel", *any_channel);

@@ -24,6 +24,7 @@
 
 #include <errno.h>
 
+#include "common/principal.h"
 #include "proto/codec.h"
 
 struct mcp_server;
@@ -45,6 +46,7 @@ typedef int (*mcp_handler_fn)(struct mcp_session *s, const void *body, size_t le
 struct mcp_handler {
 	uint16_t type;
 	mcp_handler_fn fn;
+	uint32_t roles;			/* MC_MAY_*: peers with one of them may call it; not 0 */
 };
 
 struct mcp_server_conf {

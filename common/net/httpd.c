@@ -68,6 +68,7 @@ struct peer {
 /* A request while its body is received. */
 struct exchange {
 	const struct mc_http_route *route;
+	struct mc_principal principal;
 	int error;		/* status of the response if the route must not be called */
 	char *body;
 	size_t len, size, swallowed;
@@ -183,11 +184,15 @@ static void find_route(const struct mc_httpd *h, const char *path, const char *m
 		if (strcmp(r->path, path))
 			continue;
 		x->error = MHD_HTTP_METHOD_NOT_ALLOWED;
-		if (method_fits(r, method)) {
-			x->route = r;
-			x->error = 0;
+		if (!method_fits(r, method))
+			continue;
+		if (mc_principal_check(&x->principal, r->roles) < 0) {
+			x->error = MHD_HTTP_FORBIDDEN;
 			return;
 		}
+		x->route = r;
+		x->error = 0;
+		return;
 	}
 }
 
@@ -222,6 +227,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 {
 	const char *text = status == MHD_HTTP_NOT_FOUND ? "not found\n" :
 		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
+		status == MHD_HTTP_FORBIDDEN ? "the role of the peer does not allow this\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
 		status == HTTP_TOO_LARGE ? "body too large\n" :
 		status == MHD_HTTP_SERVICE_UNAVAILABLE ? "too much is in memory, try again later\n" :
@@ -332,7 +338,7 @@ static enum MHD_Result exchange_answer(struct mc_httpd *h, struct MHD_Connection
 {
 	struct mc_http_request rq = {
 		.method = method, .path = path, .body = x->body ? x->body : "",
-		.body_len = x->len, .conn = conn, .status = MHD_HTTP_OK,
+		.body_len = x->len, .conn = conn, .principal = x->principal, .status = MHD_HTTP_OK,
 		.content_type = "text/plain; charset=utf-8",
 	};
 	struct body *b = calloc(1, sizeof(*b));
@@ -429,6 +435,7 @@ static enum MHD_Result exchange_begin(struct mc_httpd *h, struct MHD_Connection 
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return MHD_NO;
+	x->principal = mc_principal_of_peer(-1);
 	find_route(h, path, method, x);
 	if (x->route)
 		MHD_get_connection_values_n(conn, MHD_GET_ARGUMENT_KIND, check_value, x);
@@ -520,6 +527,9 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	struct mc_httpd *h;
 	int fd, port, r;
 
+	for (const struct mc_http_route *route = routes; route->path; route++)
+		if (!route->roles)
+			return mc_fail(-EINVAL, "no role may call %s", route->path);
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return mc_fail(-ENOMEM, "no memory for the HTTP server on %s", addr);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "common/principal.h"
+
 struct mc_httpd;
 
 struct mc_http_request {
@@ -13,6 +15,7 @@ struct mc_http_request {
 	const char *body;		/* borrowed for the call; body_len bytes and a NUL */
 	size_t body_len;
 	void *conn;			/* for mc_http_query() */
+	struct mc_principal principal;
 	/* the response, set by the handler: */
 	int status;			/* 200 unless changed */
 	const char *content_type;	/* static; "text/plain; charset=utf-8" unless changed */
@@ -41,6 +44,7 @@ struct mc_http_route {
 	/* The parameter that may contain any bytes and is read with its length; NULL: none.  A request with a
 	 * NUL in another parameter gets 400, because the value would be cut as a C string. */
 	const char *bytes;
+	uint32_t roles;			/* MC_MAY_*: peers with one of them may call it, others get 403; not 0 */
 };
 
 /* Serve @routes (constant) on @addr ("host:port", port 0: a free one) with @threads threads until

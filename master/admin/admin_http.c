@@ -258,52 +258,52 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 }
 
 #define MCM_ADMIN_ROUTES(X) \
-	X("GET", "/health", serve_health, true) \
-	X("GET", "/role", serve_role, true) \
-	X("GET", "/ha_status", serve_ha_status, true) \
-	X("GET", "/leader", serve_leader, true) \
-	X("GET", "/version", serve_version, true) \
-	X("GET", "/metrics", serve_metrics, true) \
-	X("GET", "/metrics/summary", serve_summary, true) \
-	X("GET", "/get_all_segments", serve_segment_names, false) \
-	X("GET", "/get_segments_detail", serve_segments_detail, false) \
-	X("GET", "/query_segment", serve_segment, false) \
-	X("GET", "/get_all_keys", mcm_admin_all_keys, false) \
-	X("GET", "/query_key", mcm_admin_key, false, "key") \
-	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, "keys") \
-	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false) \
-	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false) \
-	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false) \
-	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false) \
-	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false) \
-	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
-	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
-	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false) \
-	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false) \
-	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false) \
-	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false) \
-	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false) \
-	X("GET", "/api/v1/quarantine", mcm_admin_quarantine, false) \
-	X("POST", "/api/v1/quarantine/release", mcm_admin_quarantine_release, false) \
-	X("POST", "/api/v1/failover", mcm_admin_failover, false) \
-	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false) \
-	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false) \
-	X("GET", "/api/v1/whatif", mcm_admin_whatif, false) \
-	X("GET", "/kv_events/status", serve_kv_events, false)
+	X("GET", "/health", serve_health, true, MC_MAY_WATCH) \
+	X("GET", "/role", serve_role, true, MC_MAY_WATCH) \
+	X("GET", "/ha_status", serve_ha_status, true, MC_MAY_WATCH) \
+	X("GET", "/leader", serve_leader, true, MC_MAY_WATCH) \
+	X("GET", "/version", serve_version, true, MC_MAY_WATCH) \
+	X("GET", "/metrics", serve_metrics, true, MC_MAY_WATCH) \
+	X("GET", "/metrics/summary", serve_summary, true, MC_MAY_WATCH) \
+	X("GET", "/get_all_segments", serve_segment_names, false, MC_MAY_READ) \
+	X("GET", "/get_segments_detail", serve_segments_detail, false, MC_MAY_READ) \
+	X("GET", "/query_segment", serve_segment, false, MC_MAY_READ) \
+	X("GET", "/get_all_keys", mcm_admin_all_keys, false, MC_MAY_READ) \
+	X("GET", "/query_key", mcm_admin_key, false, MC_MAY_READ, "key") \
+	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, MC_MAY_READ, "keys") \
+	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false, MC_MAY_READ) \
+	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
+	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
+	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/quarantine", mcm_admin_quarantine, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/quarantine/release", mcm_admin_quarantine_release, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/failover", mcm_admin_failover, false, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false, MC_MAY_WRITE) \
+	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false, MC_MAY_WRITE) \
+	X("GET", "/api/v1/whatif", mcm_admin_whatif, false, MC_MAY_WATCH) \
+	X("GET", "/kv_events/status", serve_kv_events, false, MC_MAY_WATCH)
 
-#define GUARDED(method, path, handle, early, ...) { { method, path, handle, NULL }, early },
+#define GUARDED(method, path, handle, early, roles, ...) { { method, path, handle, NULL, roles }, early },
 static const struct guarded table[] = {
 	MCM_ADMIN_ROUTES(GUARDED)
-	{ { NULL, NULL, NULL, NULL }, false },
+	{ { NULL, NULL, NULL, NULL, 0 }, false },
 };
 
 /* The optional last argument names the query parameter that may contain any bytes. */
 #define BYTES(none, name, ...) name
-#define ROUTE(method, path, handle, early, ...) \
-	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL) },
-#define OTHERS(method, path, handle, early, ...) { NULL, path, serve_other_method, NULL },
+#define ROUTE(method, path, handle, early, roles, ...) \
+	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL), roles },
+#define OTHERS(method, path, handle, early, roles, ...) { NULL, path, serve_other_method, NULL, roles },
 const struct mc_http_route mcm_http_routes[] = {
 	MCM_ADMIN_ROUTES(ROUTE)
 	MCM_ADMIN_ROUTES(OTHERS)
-	{ NULL, NULL, NULL, NULL },
+	{ NULL, NULL, NULL, NULL, 0 },
 };

@@ -192,7 +192,10 @@ static void closed(struct mcp_session *session, void *arg)
 
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret)
 {
-	static const struct mcp_handler handlers[] = { { MCP_FEED, serve_feed }, { 0, NULL } };
+	static const struct mcp_handler handlers[] = {
+		{ MCP_FEED, serve_feed, MC_MAY_REPLICATE },
+		{ 0, NULL, 0 },
+	};
 	struct mcm_standby *s = calloc(1, sizeof(*s));
 	struct mcp_server_conf server = {
 		.addrs = conf->addrs, .loops = 1, .software = "mooncake_master " PACKAGE_VERSION, .tcp_nodelay = true,

@@ -90,11 +90,11 @@ static void serve_refusal(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route own[] = {
-	{ "GET", "/health", serve_health, NULL },
-	{ "GET", "/role", serve_role, NULL },
-	{ "GET", "/ha_status", serve_ha_status, NULL },
-	{ "GET", "/leader", serve_leader, NULL },
-	{ "GET", "/metrics", serve_metrics, NULL },
+	{ "GET", "/health", serve_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/role", serve_role, NULL, MC_MAY_WATCH },
+	{ "GET", "/ha_status", serve_ha_status, NULL, MC_MAY_WATCH },
+	{ "GET", "/leader", serve_leader, NULL, MC_MAY_WATCH },
+	{ "GET", "/metrics", serve_metrics, NULL, MC_MAY_WATCH },
 };
 
 /* The first row that matches is used, so the leader's rows come last. */
@@ -107,9 +107,9 @@ static int routes_make(void)
 	for (const struct mc_http_route *r = mcm_http_routes; r->path; r++) {
 		if (n == ROUTES_MAX - 1)
 			return mc_fail(-E2BIG, "too many HTTP routes");
-		server.routes[n++] = (struct mc_http_route){ r->method, r->path, serve_refusal, r->bytes };
+		server.routes[n++] = (struct mc_http_route){ r->method, r->path, serve_refusal, r->bytes, r->roles };
 	}
-	server.routes[n] = (struct mc_http_route){ NULL, NULL, NULL, NULL };
+	server.routes[n] = (struct mc_http_route){ NULL, NULL, NULL, NULL, 0 };
 	return 0;
 }
 

@@ -32,9 +32,9 @@ static void http_health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", http_health, NULL },
-	{ "GET", "/metrics", mc_http_metrics, NULL },
-	{ NULL, NULL, NULL, NULL },
+	{ "GET", "/health", http_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
+	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 int mcfs_http_start(struct mcfs *fs, struct mc_httpd **ret)

@@ -55,9 +55,9 @@ static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer
 #include "proto/msg_each.h"
 
 static const struct mcp_handler all[] = {
-#define MCP_MESSAGE(NAME, name, num) { num, handle_##name },
+#define MCP_MESSAGE(NAME, name, num) { num, handle_##name, MC_ROLES_ALL },
 #include "proto/msg_each.h"
-	{ 0, NULL }
+	{ 0, NULL, 0 }
 };
 
 static const uint16_t any_channel[] = { MCP_HEARTBEAT, MCP_REGISTER, MCP_STATS, 0 };

@@ -109,16 +109,17 @@ static void on_large(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/echo", on_echo, NULL },
-	{ "POST", "/echo", on_echo, NULL },
-	{ "GET", "/teapot", on_teapot, NULL },
-	{ "DELETE", "/empty", on_empty, NULL },
-	{ "GET", "/bytes", on_bytes, "key" },
-	{ "GET", "/long", on_long, NULL },
-	{ "GET", "/large", on_large, NULL },
-	{ "GET", "/metrics", mc_http_metrics, NULL },
-	{ NULL, "/teapot", on_empty, NULL },
-	{ NULL, NULL, NULL, NULL },
+	{ "GET", "/echo", on_echo, NULL, MC_MAY_WATCH },
+	{ "POST", "/echo", on_echo, NULL, MC_MAY_WATCH },
+	{ "GET", "/teapot", on_teapot, NULL, MC_MAY_WATCH },
+	{ "DELETE", "/empty", on_empty, NULL, MC_MAY_WATCH },
+	{ "GET", "/bytes", on_bytes, "key", MC_MAY_WATCH },
+	{ "GET", "/long", on_long, NULL, MC_MAY_WATCH },
+	{ "GET", "/large", on_large, NULL, MC_MAY_WATCH },
+	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
+	{ "POST", "/secret", on_echo, NULL, 1u << 31 },		/* of a role that no peer has */
+	{ NULL, "/teapot", on_empty, NULL, MC_MAY_WATCH },
+	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 static int start(void **state)
@@ -221,6 +222,8 @@ static void routes_answer(void **state)
 	expect(exchange("GET", "/echo", ""), 200, "Content-Type: text/plain; charset=utf-8\r\n");
 	expect(exchange("GET", "/teapot", ""), 418, "Content-Type: application/json\r\n");
 	expect(exchange("DELETE", "/empty", ""), 200, "Content-Length: 0\r\n");
+	expect(exchange("POST", "/secret", "x"), 403, "the role of the peer does not allow this\n");
+	expect(exchange("GET", "/secret", ""), 405, "Allow: POST\r\n");
 }
 
 /* As text the key would end at the NUL and be another key. */

@@ -128,15 +128,16 @@ static int heartbeat(struct mcp_session *s, const void *body, size_t len, struct
 }
 
 static const struct mcp_handler handlers[] = {
-	{ MCP_EXIST, exist },
-	{ MCP_RENAME, rename_ },
-	{ MCP_LIST, list },
-	{ MCP_REMOVE_MATCH, remove_match },
-	{ MCP_UNMOUNT, unmount },
-	{ MCP_RELEASE, release },
-	{ MCP_STATS, stats },
-	{ MCP_HEARTBEAT, heartbeat },
-	{ 0, NULL }
+	{ MCP_EXIST, exist, MC_ROLES_ALL },
+	{ MCP_RENAME, rename_, MC_ROLES_ALL },
+	{ MCP_LIST, list, MC_ROLES_ALL },
+	{ MCP_REMOVE_MATCH, remove_match, MC_ROLES_ALL },
+	{ MCP_UNMOUNT, unmount, MC_ROLES_ALL },
+	{ MCP_RELEASE, release, MC_ROLES_ALL },
+	{ MCP_STATS, stats, MC_ROLES_ALL },
+	{ MCP_SEGMENTS, stats, 1u << 31 },	/* of a role that no peer has */
+	{ MCP_HEARTBEAT, heartbeat, MC_ROLES_ALL },
+	{ 0, NULL, 0 }
 };
 
 static const uint16_t any_channel[] = { MCP_RENAME, MCP_RELEASE, MCP_HEARTBEAT, 0 };

@@ -413,6 +413,21 @@ static void application_may_refuse(void **state)
 	fixture_wait(&fx.closed, 3);
 }
 
+static void a_request_of_another_role_is_refused(void **state)
+{
+	FOR_EACH_TRANSPORT(t) {
+		struct mcp_client *c = fixture_client(address(t));
+		struct mcp_stats_reply stats;
+
+		assert_int_equal(mcp_call(c, MCP_SEGMENTS, &(struct mcp_segments){ .segment = { 0, 0 } }, NULL, NULL,
+					  mc_deadline_ms(5000)), -EACCES);
+		/* The connection stays. */
+		assert_int_equal(mcp_call(c, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL, mc_deadline_ms(5000)),
+				 0);
+		mcp_client_close(c);
+	}
+}
+
 /* ---- bad configurations ---- */
 
 static int no_handler(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *a,
@@ -423,9 +438,10 @@ static int no_handler(struct mcp_session *s, const void *body, size_t len, struc
 
 static void bad_configurations_are_refused(void **state)
 {
-	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler }, { 0, NULL } };
-	static const struct mcp_handler unknown[] = { { 9999, no_handler }, { 0, NULL } };
-	static const struct mcp_handler none[] = { { 0, NULL } };
+	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
+	static const struct mcp_handler unknown[] = { { 9999, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
+	static const struct mcp_handler nobody[] = { { MCP_STATS, no_handler, 0 }, { 0, NULL, 0 } };
+	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
 	static const uint16_t unserved[] = { MCP_STATS, 0 };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
 	const char *taken[] = { fx.tcp, NULL };
@@ -436,6 +452,8 @@ static void bad_configurations_are_refused(void **state)
 
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = unknown;
+	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
+	conf.handlers = nobody;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = none;
 	conf.any_channel = unserved;
@@ -502,6 +520,7 @@ int main(void)
 		TEST(requests_are_counted),
 		cmocka_unit_test_setup_teardown(session_and_hello_tell, start_watching, stop),
 		TEST(application_may_refuse),
+		TEST(a_request_of_another_role_is_refused),
 		TEST(bad_configurations_are_refused),
 	};
 
