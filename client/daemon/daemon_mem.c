@@ -263,7 +263,7 @@ int mcs_daemon_register_memfd(struct mcs_backend *b, void *buf, size_t len, int 
 {
 	struct mcs_daemon *d = mcs_daemon_of(b);
 	struct mcs_daemon_mem m = { .base = buf, .len = len, .fd_offset = fd_offset };
-	unsigned at;
+	unsigned at = 0;
 	int r;
 
 	m.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -322,7 +322,7 @@ static int bounce_new(struct mcs_daemon_conn *c, uint64_t len, struct mcs_daemon
 {
 	struct mcs_daemon *d = c->d;
 	struct mcs_daemon_mem m;
-	unsigned at;
+	unsigned at = 0;
 	int r = mem_new(page_up(len), &m);
 
 	if (r < 0)

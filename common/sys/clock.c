@@ -2,7 +2,7 @@
  * clock.c - the three clocks and their replacement for tests. */
 #include <config.h>
 
-#include "common/sys/clock_i.h"
+#include "common/sys/sys_i.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -16,6 +16,7 @@
 /* With a fake clock, how often a wait compares its deadline with that clock. */
 #define FAKE_STEP_NS MC_NS_PER_MS
 
+bool mc_clock_replaced;
 static atomic_bool fake;
 static _Atomic uint64_t fake_ns;
 
@@ -27,15 +28,22 @@ static uint64_t kernel_ns(clockid_t id)
 	return (uint64_t)ts.tv_sec * MC_NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t read_clock(clockid_t id)
+static uint64_t simulated_ns(clockid_t id)
 {
 	struct mc_world *w = mc_world();
 
-	if (__builtin_expect(atomic_load_explicit(&fake, memory_order_relaxed), 0))
-		return atomic_load(&fake_ns);
-	if (__builtin_expect(w != NULL, 0))
-		return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? w->ops->now_ns(w) : w->ops->wall_ns(w);
-	return kernel_ns(id);
+	if (!w)
+		return kernel_ns(id);
+	return id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE ? w->ops->now_ns(w) : w->ops->wall_ns(w);
+}
+
+static inline uint64_t read_clock(clockid_t id)
+{
+	if (__builtin_expect(!mc_clock_replaced, 1))
+		return kernel_ns(id);
+	if (atomic_load_explicit(&fake, memory_order_relaxed))
+		return atomic_load_explicit(&fake_ns, memory_order_relaxed);
+	return simulated_ns(id);
 }
 
 uint64_t mc_now_ns(void)
@@ -129,6 +137,7 @@ void mc_clock_fake(uint64_t ns)
 {
 	atomic_store(&fake_ns, ns);
 	atomic_store(&fake, true);
+	mc_clock_replaced = true;
 }
 
 void mc_clock_advance(uint64_t ns)

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "common/sys/clock_i.h"
+#include "common/sys/sys_i.h"
 
 /* Let another thread of the simulated process run, and try again: an unlock does not call the simulator. */
 static void lock_yield(struct mc_world *w)
@@ -16,40 +16,49 @@ static void lock_yield(struct mc_world *w)
 	w->ops->block(w, NULL, MC_NEVER);
 }
 
-void mc_mutex_wait(struct mc_mutex *m)
+static int simulated_mutex_lock(pthread_mutex_t *m)
 {
 	struct mc_world *w = mc_world();
 
-	if (!w) {
-		pthread_mutex_lock(&m->m);
-		return;
-	}
-	while (pthread_mutex_trylock(&m->m))
+	if (!w)
+		return pthread_mutex_lock(m);
+	while (pthread_mutex_trylock(m))
 		lock_yield(w);
+	return 0;
 }
 
-void mc_rwlock_wait_read(struct mc_rwlock *l)
+static int simulated_rdlock(pthread_rwlock_t *l)
 {
 	struct mc_world *w = mc_world();
 
-	if (!w) {
-		pthread_rwlock_rdlock(&l->l);
-		return;
-	}
-	while (pthread_rwlock_tryrdlock(&l->l))
+	if (!w)
+		return pthread_rwlock_rdlock(l);
+	while (pthread_rwlock_tryrdlock(l))
 		lock_yield(w);
+	return 0;
 }
 
-void mc_rwlock_wait_write(struct mc_rwlock *l)
+static int simulated_wrlock(pthread_rwlock_t *l)
 {
 	struct mc_world *w = mc_world();
 
-	if (!w) {
-		pthread_rwlock_wrlock(&l->l);
-		return;
-	}
-	while (pthread_rwlock_trywrlock(&l->l))
+	if (!w)
+		return pthread_rwlock_wrlock(l);
+	while (pthread_rwlock_trywrlock(l))
 		lock_yield(w);
+	return 0;
+}
+
+#define KERNEL_CALLS { pthread_mutex_lock, pthread_rwlock_rdlock, pthread_rwlock_wrlock }
+
+struct mc_lock_calls mc_lock_calls = KERNEL_CALLS;
+
+void mc_lock_simulate(bool on)
+{
+	static const struct mc_lock_calls kernel = KERNEL_CALLS,
+		simulated = { simulated_mutex_lock, simulated_rdlock, simulated_wrlock };
+
+	mc_lock_calls = on ? simulated : kernel;
 }
 
 int mc_rwlock_init_writers(struct mc_rwlock *l)
@@ -61,18 +70,6 @@ int mc_rwlock_init_writers(struct mc_rwlock *l)
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	r = pthread_rwlock_init(&l->l, &attr);
 	pthread_rwlockattr_destroy(&attr);
-	return -r;
-}
-
-int mc_cond_init(struct mc_cond *c)
-{
-	pthread_condattr_t attr;
-	int r;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	r = pthread_cond_init(&c->c, &attr);
-	pthread_condattr_destroy(&attr);
 	return -r;
 }
 
@@ -102,7 +99,7 @@ int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
 		return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
 	}
 	due = mc_clock_due(CLOCK_MONOTONIC, deadline);
-	if (!pthread_cond_timedwait(&c->c, &m->m, &due))
+	if (!pthread_cond_clockwait(&c->c, &m->m, CLOCK_MONOTONIC, &due))
 		return 0;
 	return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
 }

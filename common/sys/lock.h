@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * lock.h - mutexes, conditions and reader-writer locks, with waits that end at a deadline on the mc_now_ns() scale.
  *
- * An uncontended lock costs one call of the C library.  Only a thread that has to wait looks for a simulated process
- * (world.h).  Timed waits of conditions and locks follow the fake clock of a test. */
+ * Locking calls the C library through a pointer, which costs no more than a direct call of a shared library.  Timed
+ * waits of conditions and locks follow the fake clock of a test. */
 #ifndef MC_SYS_LOCK_H
 #define MC_SYS_LOCK_H
 
@@ -26,16 +26,8 @@ struct mc_rwlock {
 };
 
 #define MC_MUTEX_INIT { PTHREAD_MUTEX_INITIALIZER }
-/* Without timed waits: its clock is not the monotonic one. */
 #define MC_COND_INIT { PTHREAD_COND_INITIALIZER }
 #define MC_RWLOCK_INIT { PTHREAD_RWLOCK_INITIALIZER }
-
-/* The thread sanitizer records the order of locks only for calls that may wait. */
-#ifdef __SANITIZE_THREAD__
-#define MC_LOCK_TRY(call) 1
-#else
-#define MC_LOCK_TRY(call) (call)
-#endif
 
 /* The initialisers return 0 or -errno; the C library of Linux returns no error for them. */
 static inline int mc_mutex_init(struct mc_mutex *m)
@@ -48,12 +40,18 @@ static inline void mc_mutex_destroy(struct mc_mutex *m)
 	pthread_mutex_destroy(&m->m);
 }
 
-void mc_mutex_wait(struct mc_mutex *m);		/* of mc_mutex_lock() */
+/* The calls that may wait: the C library's, unless there are simulated processes (mc_world_simulate()).  Hidden, so
+ * that a call needs no other instruction. */
+struct mc_lock_calls {
+	int (*mutex_lock)(pthread_mutex_t *m);
+	int (*rdlock)(pthread_rwlock_t *l);
+	int (*wrlock)(pthread_rwlock_t *l);
+};
+extern struct mc_lock_calls mc_lock_calls __attribute__((visibility("hidden")));
 
 static inline void mc_mutex_lock(struct mc_mutex *m)
 {
-	if (__builtin_expect(MC_LOCK_TRY(pthread_mutex_trylock(&m->m)), 0))
-		mc_mutex_wait(m);
+	mc_lock_calls.mutex_lock(&m->m);
 }
 
 /* 0, or EBUSY. */
@@ -70,7 +68,10 @@ static inline void mc_mutex_unlock(struct mc_mutex *m)
 /* Lock @m by @deadline.  0, or -ETIMEDOUT: it is not locked. */
 int mc_mutex_lock_until(struct mc_mutex *m, uint64_t deadline);
 
-int mc_cond_init(struct mc_cond *c);
+static inline int mc_cond_init(struct mc_cond *c)
+{
+	return -pthread_cond_init(&c->c, NULL);
+}
 
 static inline void mc_cond_destroy(struct mc_cond *c)
 {
@@ -78,7 +79,7 @@ static inline void mc_cond_destroy(struct mc_cond *c)
 }
 
 void mc_cond_wait(struct mc_cond *c, struct mc_mutex *m);
-/* 0, or -ETIMEDOUT at @deadline.  @c is of mc_cond_init(). */
+/* 0, or -ETIMEDOUT at @deadline. */
 int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline);
 
 static inline void mc_cond_signal(struct mc_cond *c)
@@ -113,19 +114,14 @@ static inline void mc_rwlock_destroy(struct mc_rwlock *l)
 	pthread_rwlock_destroy(&l->l);
 }
 
-void mc_rwlock_wait_read(struct mc_rwlock *l);	/* of mc_rwlock_rdlock() */
-void mc_rwlock_wait_write(struct mc_rwlock *l);	/* of mc_rwlock_wrlock() */
-
 static inline void mc_rwlock_rdlock(struct mc_rwlock *l)
 {
-	if (__builtin_expect(MC_LOCK_TRY(pthread_rwlock_tryrdlock(&l->l)), 0))
-		mc_rwlock_wait_read(l);
+	mc_lock_calls.rdlock(&l->l);
 }
 
 static inline void mc_rwlock_wrlock(struct mc_rwlock *l)
 {
-	if (__builtin_expect(MC_LOCK_TRY(pthread_rwlock_trywrlock(&l->l)), 0))
-		mc_rwlock_wait_write(l);
+	mc_lock_calls.wrlock(&l->l);
 }
 
 /* 0, or an error number: the lock is not taken. */

@@ -43,8 +43,12 @@ struct mc_world {
 	const struct mc_file_ops *files;	/* file.h */
 };
 
-/* Are there simulated processes in this Unix process?  Written before the first of them starts. */
-extern bool mc_world_simulated;
+/* Are there simulated processes in this Unix process?  Written by mc_world_simulate() only.  Hidden, so that a test of
+ * it is one instruction with an address that is known at link time. */
+extern bool mc_world_simulated __attribute__((visibility("hidden")));
+
+/* For the simulator: simulated processes may start from now on, or have all ended. */
+void mc_world_simulate(bool on);
 
 /* The simulated process of the calling thread; NULL: the thread belongs to no simulated process. */
 struct mc_world *mc_world_current(void);

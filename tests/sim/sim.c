@@ -328,7 +328,7 @@ struct sim *sim_new(uint64_t seed)
 	s->locals = calloc(1, s->locals_size + 1);
 	if (!s->locals)
 		abort();
-	mc_world_simulated = true;
+	mc_world_simulate(true);
 	return s;
 }
 
@@ -351,7 +351,7 @@ void sim_free(struct sim *s)
 		s->processes = p->next;
 		free(p);
 	}
-	mc_world_simulated = false;
+	mc_world_simulate(false);
 	free(s->locals);
 	free(s);
 }
