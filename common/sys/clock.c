@@ -17,7 +17,7 @@
 #define FAKE_STEP_NS MC_NS_PER_MS
 
 bool mc_clock_replaced;
-static atomic_bool fake;
+/* The fake clock's time plus 1; 0: there is no fake clock. */
 static _Atomic uint64_t fake_ns;
 
 static uint64_t kernel_ns(clockid_t id)
@@ -39,11 +39,12 @@ static uint64_t simulated_ns(clockid_t id)
 
 static inline uint64_t read_clock(clockid_t id)
 {
+	uint64_t fake;
+
 	if (__builtin_expect(!mc_clock_replaced, 1))
 		return kernel_ns(id);
-	if (atomic_load_explicit(&fake, memory_order_relaxed))
-		return atomic_load_explicit(&fake_ns, memory_order_relaxed);
-	return simulated_ns(id);
+	fake = atomic_load_explicit(&fake_ns, memory_order_relaxed);
+	return fake ? fake - 1 : simulated_ns(id);
 }
 
 uint64_t mc_now_ns(void)
@@ -99,26 +100,38 @@ int mc_deadline_left_ms(uint64_t deadline)
 	return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
-struct timespec mc_clock_due(clockid_t clock, uint64_t deadline)
+void mc_wait_begin(struct mc_wait *w, clockid_t clock, uint64_t deadline)
 {
-	uint64_t ns = mc_deadline_left_ns(deadline), max = atomic_load(&fake) ? FAKE_STEP_NS : WAIT_MAX_NS;
+	uint64_t ns = mc_deadline_left_ns(deadline);
 
-	return mc_timespec(kernel_ns(clock) + (ns < max ? ns : max));
+	*w = (struct mc_wait){ clock, deadline, kernel_ns(clock) + (ns < WAIT_MAX_NS ? ns : WAIT_MAX_NS) };
+}
+
+bool mc_wait_step(const struct mc_wait *w, struct timespec *ret)
+{
+	uint64_t now = kernel_ns(w->clock), until = w->due;
+
+	if (now >= w->due || mc_now_ns() >= w->deadline)
+		return false;
+	if (atomic_load(&fake_ns) && until - now > FAKE_STEP_NS)
+		until = now + FAKE_STEP_NS;
+	*ret = mc_timespec(until);
+	return true;
 }
 
 void mc_sleep_until(uint64_t deadline)
 {
 	struct mc_world *w = mc_world();
-	struct timespec due;
+	struct timespec until;
+	struct mc_wait wait;
 
-	while (mc_now_ns() < deadline) {
-		if (w) {
-			w->ops->block(w, &due, deadline);
-			continue;
-		}
-		due = mc_clock_due(CLOCK_MONOTONIC, deadline);
-		(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
-	}
+	while (w && mc_now_ns() < deadline)
+		w->ops->block(w, &wait, deadline);
+	if (w)
+		return;
+	mc_wait_begin(&wait, CLOCK_MONOTONIC, deadline);
+	while (mc_wait_step(&wait, &until))
+		(void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 void mc_sleep_ns(uint64_t ns)
@@ -135,8 +148,7 @@ void mc_sleep_ms(uint64_t ms)
 
 void mc_clock_fake(uint64_t ns)
 {
-	atomic_store(&fake_ns, ns);
-	atomic_store(&fake, true);
+	atomic_store(&fake_ns, ns + 1);
 	mc_clock_replaced = true;
 }
 
@@ -147,5 +159,5 @@ void mc_clock_advance(uint64_t ns)
 
 void mc_clock_real(void)
 {
-	atomic_store(&fake, false);
+	atomic_store(&fake_ns, 0);
 }

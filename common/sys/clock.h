@@ -46,8 +46,8 @@ static inline struct timespec mc_timespec(uint64_t ns)
 }
 
 /* Tests: replace all three clocks by one that shows @ns and moves only by mc_clock_advance();
- * mc_clock_real() ends that.  Waits with a deadline wait for this clock, too.  Not thread-safe against
- * running timers. */
+ * mc_clock_real() ends that.  Waits with a deadline end when this clock passes it, and
+ * after as much real time at the latest.  Not thread-safe against running timers. */
 void mc_clock_fake(uint64_t ns);
 void mc_clock_advance(uint64_t ns);
 void mc_clock_real(void);

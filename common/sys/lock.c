@@ -90,7 +90,8 @@ void mc_cond_wait(struct mc_cond *c, struct mc_mutex *m)
 int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
 {
 	struct mc_world *w = mc_world();
-	struct timespec due;
+	struct timespec until;
+	struct mc_wait wait;
 
 	if (w) {
 		mc_mutex_unlock(m);
@@ -98,35 +99,40 @@ int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
 		mc_mutex_lock(m);
 		return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
 	}
-	due = mc_clock_due(CLOCK_MONOTONIC, deadline);
-	if (!pthread_cond_clockwait(&c->c, &m->m, CLOCK_MONOTONIC, &due))
-		return 0;
-	return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
+	mc_wait_begin(&wait, CLOCK_MONOTONIC, deadline);
+	while (mc_wait_step(&wait, &until))
+		if (!pthread_cond_clockwait(&c->c, &m->m, CLOCK_MONOTONIC, &until))
+			return 0;
+	return -ETIMEDOUT;
 }
+
+/* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
+#ifdef __SANITIZE_THREAD__
+#define LOCK_CLOCK CLOCK_REALTIME
+#define lock_until(m, until) pthread_mutex_timedlock(m, until)
+#else
+#define LOCK_CLOCK CLOCK_MONOTONIC
+#define lock_until(m, until) pthread_mutex_clocklock(m, LOCK_CLOCK, until)
+#endif
 
 int mc_mutex_lock_until(struct mc_mutex *m, uint64_t deadline)
 {
 	struct mc_world *w = mc_world();
-	struct timespec due;
+	struct timespec until;
+	struct mc_wait wait;
 
-	for (;;) {
+	if (pthread_mutex_trylock(&m->m) == 0)
+		return 0;
+	while (w && mc_now_ns() < deadline) {
+		w->ops->block(w, NULL, deadline);
 		if (pthread_mutex_trylock(&m->m) == 0)
 			return 0;
-		if (w) {
-			w->ops->block(w, NULL, deadline);
-		} else {
-#ifdef __SANITIZE_THREAD__
-			/* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
-			due = mc_clock_due(CLOCK_REALTIME, deadline);
-			if (pthread_mutex_timedlock(&m->m, &due) == 0)
-				return 0;
-#else
-			due = mc_clock_due(CLOCK_MONOTONIC, deadline);
-			if (pthread_mutex_clocklock(&m->m, CLOCK_MONOTONIC, &due) == 0)
-				return 0;
-#endif
-		}
-		if (mc_now_ns() >= deadline)
-			return -ETIMEDOUT;
 	}
+	if (w)
+		return -ETIMEDOUT;
+	mc_wait_begin(&wait, LOCK_CLOCK, deadline);
+	while (mc_wait_step(&wait, &until))
+		if (lock_until(&m->m, &until) == 0)
+			return 0;
+	return -ETIMEDOUT;
 }

@@ -14,8 +14,16 @@ extern bool mc_clock_replaced __attribute__((visibility("hidden")));
 /* Let the locks wait in simulated processes, or in the kernel. */
 void mc_lock_simulate(bool on);
 
-/* The instant on the kernel's @clock until which to wait for @deadline (mc_now_ns() scale).  Early while a test
- * replaces the clock, and for deadlines that are years away: callers compare the deadline with mc_now_ns() then. */
-struct timespec mc_clock_due(clockid_t clock, uint64_t deadline);
+/* A wait for @deadline (mc_now_ns() scale) in the kernel's time: its caller waits until mc_wait_step(), again and again
+ * while that returns true.  With a fake clock the steps are short, because that clock may pass the deadline. */
+struct mc_wait {
+	clockid_t clock;	/* of the call that waits */
+	uint64_t deadline;	/* mc_now_ns() scale */
+	uint64_t due;		/* @clock's scale: also with a fake clock no wait is longer than its real time */
+};
+
+void mc_wait_begin(struct mc_wait *w, clockid_t clock, uint64_t deadline);
+/* False: the deadline has passed.  True: wait until *ret. */
+bool mc_wait_step(const struct mc_wait *w, struct timespec *ret);
 
 #endif
