@@ -25,17 +25,14 @@ struct disk_job {
 	uint64_t off, total;	/* of the request, in the region */
 	struct mc_mutex lock;
 	/* guarded by lock */
-	struct mce_req *req;	/* NULL: cancelled; changed with jobs_lock too */
+	struct mce_req *req;	/* NULL: cancelled; changed with mce_disk.lock too */
 	int status;
 	size_t left;		/* pieces */
-	struct mc_list node;	/* jobs with a request */
+	struct mc_list node;	/* mce_disk.jobs, while it has a request */
 	struct disk_piece piece[];
 };
 
-static struct mc_mutex jobs_lock = MC_MUTEX_INIT;
-static struct mc_list jobs = { &jobs, &jobs };	/* guarded by jobs_lock */
-
-/* With jobs_lock: take the request away from the job, for its end; NULL: it was cancelled. */
+/* mce_disk.lock held.  Detach the request so that the caller can complete it.  NULL: the request was cancelled. */
 static struct mce_req *disk_take_locked(struct disk_job *job)
 {
 	struct mce_req *req;
@@ -54,11 +51,12 @@ static struct mce_req *disk_take_locked(struct disk_job *job)
 /* The last piece has arrived. */
 static void disk_end(struct disk_job *job)
 {
+	struct mce_disk *d = &job->mr->e->disk;
 	struct mce_req *req;
 
-	mc_mutex_lock(&jobs_lock);
+	mc_mutex_lock(&d->lock);
 	req = disk_take_locked(job);
-	mc_mutex_unlock(&jobs_lock);
+	mc_mutex_unlock(&d->lock);
 	mce_mr_unref(job->mr);
 	if (req)
 		mce_complete(req, MCE_PATH_DISK, job->status);
@@ -102,9 +100,9 @@ static int disk_begin(struct mce_peer *p, struct mce_req *req, struct mce_mr *mr
 	/* One more than the pieces: the job must not end while they are being begun. */
 	job->left = n + 1;
 	mc_mutex_init(&job->lock);
-	mc_mutex_lock(&jobs_lock);
-	mc_list_push_back(&jobs, &job->node);
-	mc_mutex_unlock(&jobs_lock);
+	mc_mutex_lock(&p->e->disk.lock);
+	mc_list_push_back(&p->e->disk.jobs, &job->node);
+	mc_mutex_unlock(&p->e->disk.lock);
 	/* Then it can be cancelled. */
 	mc_mutex_lock(&p->lock);
 	mce_reqx(req)->owner = &mce_disk_transport;
@@ -150,11 +148,12 @@ static int disk_submit(struct mce_peer *p, struct mce_req *req)
 
 static void disk_cancel(struct mce_peer *p, struct mce_req *req, int status)
 {
+	struct mce_disk *d = &p->e->disk;
 	struct disk_job *job = NULL;
 	struct mc_list *pos;
 
-	mc_mutex_lock(&jobs_lock);
-	mc_list_for_each(pos, &jobs) {
+	mc_mutex_lock(&d->lock);
+	mc_list_for_each(pos, &d->jobs) {
 		job = mc_container_of(pos, struct disk_job, node);
 		if (job->req == req)
 			break;
@@ -162,7 +161,7 @@ static void disk_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	}
 	if (job)
 		(void)disk_take_locked(job);
-	mc_mutex_unlock(&jobs_lock);
+	mc_mutex_unlock(&d->lock);
 	if (job)
 		mce_complete(req, MCE_PATH_DISK, status);
 }
@@ -182,6 +181,8 @@ const struct mce_transport mce_disk_transport = {
 	.lead = mce_no_lead,
 	.cancel = disk_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

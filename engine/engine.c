@@ -118,6 +118,8 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	mc_list_init(&e->peers);
 	mc_list_init(&e->fences);
 	mc_list_init(&e->owed);
+	mc_mutex_init(&e->disk.lock);
+	mc_list_init(&e->disk.jobs);
 	e->upstream_port = -1;
 	e->fork_depth = mc_fork_depth;
 	/* Without it a waiting thread is not notified and checks its batch periodically. */
@@ -151,7 +153,6 @@ void mce_engine_close(struct mce_engine *e)
 	__atomic_store_n(&e->closing, true, __ATOMIC_RELEASE);
 	mc_mutex_unlock(&e->lock);
 	mce_peers_close(e);
-	mce_fences_close(e);
 	mce_gpus_stop(e);
 	mce_mr_table_clear(&e->mrs);
 	for (unsigned i = 0; i < e->nio; i++)
@@ -162,6 +163,7 @@ void mce_engine_close(struct mce_engine *e)
 	mce_writers_done(&e->writers);
 	if (e->ready_fd >= 0)
 		close(e->ready_fd);
+	mc_mutex_destroy(&e->disk.lock);
 	mc_cond_destroy(&e->idle);
 	mc_mutex_destroy(&e->lock);
 	free(e);
@@ -306,15 +308,4 @@ int mce_submit(struct mce_engine *e, struct mce_batch *b, struct mce_req *reqs, 
 	if (p)
 		peer_flush(p);
 	return 0;
-}
-
-int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline)
-{
-	struct mce_batch b;
-	int r;
-
-	mce_batch_init(&b);
-	mce_submit(e, &b, req, 1);
-	r = mce_batch_wait(e, &b, req, 1, deadline);
-	return r < 0 ? r : req->status;
 }

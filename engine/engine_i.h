@@ -66,6 +66,10 @@ void mce_io_close(struct mce_io *io);	/* NULL loop is fine */
 /* Any thread but the loop's: run @fn on the loop and wait until it has run. */
 void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg);
 
+/* exchange.c: send (@out) or receive all @len bytes of @fd by @deadline, for a thread that may block.  -ETIMEDOUT,
+ * -ECANCELED (the engine closes), -ECONNRESET, -errno. */
+int mce_move_all(struct mce_engine *e, int fd, void *buf, size_t len, bool out, uint64_t deadline);
+
 struct mce_watcher {
 	struct mc_list node, resume_node;
 	void (*tick)(struct mce_watcher *w, uint64_t now_ms);
@@ -106,8 +110,6 @@ struct mce_mr {
 	uint32_t refs;		/* futex: users, the table included */
 	bool dead;
 	int numa;		/* MCE_NUMA_ASK, MCE_NUMA_ANY, or index of its NUMA node */
-	uint8_t kind;		/* of user_mem.c */
-	bool holes;		/* some of it could not be read */
 	struct mce_pins *pins;	/* windows that are pinned for a GPU (gpu/gpu_i.h), NULL: none */
 };
 
@@ -124,11 +126,12 @@ struct mce_mr_table {
 int mce_mr_table_init(struct mce_mr_table *t);
 void mce_mr_table_clear(struct mce_mr_table *t);	/* unregister all; the I/O threads run */
 void mce_mr_table_done(struct mce_mr_table *t);	/* the I/O threads have ended */
-/* Find the region and check that [@addr, @addr + @len) lies inside it and that @access is allowed.
+/* Find the region and check that [@addr, @addr + @len) lies inside it and that a bit of @access is allowed.
  * 0 and a reference, or -ESTALE (no such key), -EACCES, -ERANGE. */
 int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len, unsigned access,
 	       struct mce_mr **ret);
-/* The same without a key: the region that contains @addr.  -ERANGE also when there is none. */
+/* The same without a key: the region that contains @addr; all bits of @access are needed, 0: none.  -ERANGE also when
+ * there is no such region. */
 int mce_mr_get_at(struct mce_engine *e, uint64_t addr, uint64_t len, unsigned access, struct mce_mr **ret);
 /* The same without an address: the region of @rkey. */
 int mce_mr_find(struct mce_engine *e, uint64_t rkey, struct mce_mr **ret);
@@ -142,8 +145,8 @@ static inline bool mce_mr_dead(const struct mce_mr *mr)
 	return __atomic_load_n(&mr->dead, __ATOMIC_ACQUIRE);
 }
 /* user_mem.c, for memory that the program may have protected or unmapped, or whose file it may have truncated.  Plain:
- * a copy to it was safe when this was first called.  The two others are for the loop. */
-bool mce_mr_is_plain(struct mce_mr *mr);
+ * a copy to all of it is safe now.  The two others are for the loop. */
+bool mce_mr_check_plain(const struct mce_mr *mr);
 ssize_t mce_user_write(struct mce_io *io, void *to, const void *from, size_t n);	/* bytes, or -EFAULT */
 bool mce_user_readable(struct mce_io *io, const void *at, uint64_t len);
 /* 0 when [@addr, @addr + @len) is inside [@base, @base + @room), else -ERANGE; nothing overflows. */
@@ -276,15 +279,6 @@ void mce_peers_close(struct mce_engine *e);
  * more. */
 struct mce_peer *mce_peer_next(struct mce_engine *e, struct mce_peer *p);
 
-/* fence.c: state that the next handle of an endpoint needs from the last one.  _locked: with the engine's lock. */
-struct mce_fence;
-struct mce_fence *mce_fence_new(void);		/* NULL: no memory */
-/* No thread uses the peer any more: record its WRITEs in doubt.  False when there are none. */
-bool mce_fence_fill(struct mce_peer *p);
-void mce_fence_keep_locked(struct mce_peer *p);	/* keep the record until the next handle */
-void mce_fence_take_locked(struct mce_peer *p);	/* for a new peer, if there is a record of its endpoint */
-void mce_fences_close(struct mce_engine *e);
-
 /* ---- announced copies ---------------------------------------------------------------------------
  *
  * A thread that writes to memory without its owner's help takes a slot of an array that the owner reads, checks that
@@ -324,8 +318,11 @@ bool mce_fence_matches(const uint8_t nonce[16], uint64_t upto, const uint8_t of[
 /* Around a WRITE of this engine to its own memory; -ESTALE: it is fenced.  The slot is cleared by the caller. */
 int mce_own_write_begin(struct mce_engine *e, uint64_t fence, unsigned *ret_slot);
 
-/* rdma/rdma.c: MCE_FEATURE_RDMA if the engine has NICs, else 0. */
-uint64_t mce_rdma_feature(const struct mce_engine *e);
+/* disk.c: the requests for media of this engine. */
+struct mce_disk {
+	struct mc_mutex lock;
+	struct mc_list jobs;	/* guarded by lock */
+};
 
 /* ---- engine ------------------------------------------------------------------------------------ */
 
@@ -345,6 +342,7 @@ struct mce_engine {
 	unsigned fork_depth;
 	struct mce_mr_table mrs;
 	struct mce_writers writers;
+	struct mce_disk disk;
 	/* atomic */
 	uint64_t fence;		/* of mce_engine_set_fence() */
 	uint64_t refused_fence;	/* with which a WRITE was refused, 0: none */

@@ -129,6 +129,8 @@ const struct mce_transport mce_local_transport = {
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_no_fence,
 	.map = local_map,
 };

@@ -336,9 +336,6 @@ void mce_req_poll(struct mce_req *req);
  * them.  When requests to other peers join the batch meanwhile, their completion may be noticed up to 50 ms late. */
 void mce_batch_lead(struct mce_batch *b, struct mce_req *reqs, unsigned n, uint64_t deadline);
 
-/* One request, waited for. */
-int mce_transfer(struct mce_engine *e, struct mce_req *req, uint64_t deadline);
-
 /* A direct pointer for reading peer memory that is local or mapped (connects and maps when needed, within
  * @deadline).  NULL with *ret_err otherwise; -MC_ENOTSUP when the region can only be copied.
  * The bytes are valid until the region is unregistered or the peer ends; after that a mapped pointer shows stale

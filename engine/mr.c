@@ -116,7 +116,7 @@ int mce_mr_get(struct mce_engine *e, uint64_t rkey, uint64_t addr, uint64_t len,
 	if (r < 0)
 		return r;
 	r = mce_range_check(mr->base, mr->len, addr, len);
-	if (r == 0 && (mr->access & access) != access)
+	if (r == 0 && !(mr->access & access))
 		r = -EACCES;
 	if (r < 0) {
 		mce_mr_unref(mr);

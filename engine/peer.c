@@ -76,7 +76,6 @@ static int peer_new(struct mce_engine *e, const char *endpoint, unsigned upstrea
 			return r;
 		}
 	}
-	mce_fence_take_locked(p);
 	*ret = p;
 	return 0;
 }
@@ -102,7 +101,7 @@ static int peer_get(struct mce_engine *e, const char *endpoint, unsigned upstrea
 	if (r < 0)
 		return r;
 	MC_LOCKED(&e->lock);
-	/* The record of its WRITEs in doubt (fence.c) is not written yet. */
+	/* The record of its WRITEs in doubt (keep_doubts) is not written yet. */
 	while ((p = peer_find_locked(e, endpoint, upstream)) && p->closing)
 		mc_cond_wait(&e->idle, &e->lock);
 	if (p) {
@@ -152,7 +151,7 @@ static bool peer_close_begin(struct mce_peer *p)
 	return true;
 }
 
-static bool peer_close_end(struct mce_peer *p, bool fence)
+static bool peer_close_end(struct mce_peer *p)
 {
 	MC_LOCKED(&p->e->lock);
 	mc_cond_broadcast(&p->e->idle);
@@ -161,14 +160,18 @@ static bool peer_close_end(struct mce_peer *p, bool fence)
 		return false;
 	mc_list_remove(&p->node);
 	mc_list_remove(&p->owed_node);
-	if (fence)
-		mce_fence_keep_locked(p);
+	for (const struct mce_transport *const *t = p->transports; *t; t++)
+		(*t)->keep_doubts(p);
 	return true;
 }
 
 void mce_peer_put(struct mce_peer *p)
 {
-	if (p && mc_fork_check(p->e->fork_depth) == 0 && peer_close_begin(p) && peer_close_end(p, mce_fence_fill(p)))
+	if (!p || mc_fork_check(p->e->fork_depth) < 0 || !peer_close_begin(p))
+		return;
+	for (const struct mce_transport *const *t = p->transports; *t; t++)
+		(*t)->note_doubts(p);
+	if (peer_close_end(p))
 		peer_free(p);
 }
 

@@ -42,6 +42,15 @@ bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[1
 	return known;
 }
 
+uint64_t mce_services_features(const struct mce_engine *e)
+{
+	uint64_t features = 0;
+
+	for (const struct mce_service *const *s = mce_services; *s; s++)
+		features |= (*s)->features(e);
+	return features;
+}
+
 int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
 {
 	int r = -MC_ENOTSUP;
@@ -73,6 +82,11 @@ void mce_no_revoke(struct mce_mr *mr)
 bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
 {
 	return false;
+}
+
+uint64_t mce_no_features(const struct mce_engine *e)
+{
+	return 0;
 }
 
 int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)

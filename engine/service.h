@@ -32,6 +32,9 @@ struct mce_service {
 	/* Is a peer connected that greeted with @token?  It is the proof that another service asks for when the same
 	 * peer comes to it.  @ret_nonce: of its engine. */
 	bool (*knows_peer)(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+	/* Bits of MCE_FEATURE_* that the greeting of our TCP connections offers for this service; 0: none.  All
+	 * services that come before TCP have started. */
+	uint64_t (*features)(const struct mce_engine *e);
 	/* The TCP service has accepted a connection whose greeting @g asks for this service: take over @fd, and
 	 * answer.  -MC_ENOTSUP: not this service's; any failure leaves @fd to the caller. */
 	int (*take_connection)(struct mce_engine *e, int fd, const struct mce_greeting *g);
@@ -51,6 +54,8 @@ int mce_services_open(struct mce_engine *e, const struct mce_conf *conf);
 void mce_services_close(struct mce_engine *e);
 /* Does any service know the peer? */
 bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+/* The features of all services. */
+uint64_t mce_services_features(const struct mce_engine *e);
 /* Offer the connection to all; -MC_ENOTSUP. */
 int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
 /* Fence in all services. */
@@ -60,6 +65,7 @@ int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t u
 void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_no_revoke(struct mce_mr *mr);
 bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+uint64_t mce_no_features(const struct mce_engine *e);
 int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
 
 #endif

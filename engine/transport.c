@@ -160,6 +160,10 @@ bool mce_no_doubt(struct mce_peer *p)
 	return false;
 }
 
+void mce_no_doubts(struct mce_peer *p)
+{
+}
+
 void mce_no_fence(struct mce_peer *p)
 {
 }

@@ -21,9 +21,9 @@ struct mce_transport {
 	/* submit and submit_run take requests with device memory in their iov (mce_reqx.gpu); other transports leave
 	 * them to the path "staged". */
 	bool gpu;
-	/* Allocate and free this transport's part of a peer.  attach does not connect.  detach runs on any
-	 * thread but an I/O thread; requests that the transport still has (the engine is closing) end with
-	 * -ECANCELED.  detach accepts a peer that is half attached. */
+	/* Allocate and free this transport's part of a peer.  attach runs with the engine's lock and does not
+	 * connect.  detach runs on any thread but an I/O thread; requests that the transport still has (the engine
+	 * is closing) end with -ECANCELED.  detach accepts a peer that is half attached. */
 	int (*attach)(struct mce_peer *p);
 	void (*detach)(struct mce_peer *p);
 	/* Resolver thread: make the transport usable for this peer by @deadline.  0 when it is, or when
@@ -52,6 +52,11 @@ struct mce_transport {
 	/* With the peer's lock: may the peer still carry out a WRITE whose request has ended?  Called only
 	 * after the transport has set mce_peer.doubts. */
 	bool (*writes_in_doubt)(struct mce_peer *p);
+	/* The last handle of the peer is being put: note which WRITEs are in doubt.  Another thread may take a handle
+	 * meanwhile; then the peer stays.  Otherwise keep_doubts follows, with the engine's lock, and then detach: keep
+	 * the notes for the attach of the next peer of this endpoint. */
+	void (*note_doubts)(struct mce_peer *p);
+	void (*keep_doubts)(struct mce_peer *p);
 	/* The engine has a new fence number (mce_engine_set_fence()): from return on no WRITE with a lower one is
 	 * begun, and none waits.  Any thread but an I/O thread. */
 	void (*new_fence)(struct mce_peer *p);
@@ -80,6 +85,7 @@ void mce_no_poll(struct mce_peer *p);
 int mce_no_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
 void mce_no_cancel(struct mce_peer *p, struct mce_req *req, int status);
 bool mce_no_doubt(struct mce_peer *p);
+void mce_no_doubts(struct mce_peer *p);
 void mce_no_fence(struct mce_peer *p);
 int mce_no_map(struct mce_peer *p, uint64_t addr, uint64_t rkey, uint64_t len, const void **ret);
 

@@ -11,15 +11,12 @@
 
 #include "engine/engine_i.h"
 
-/* Values of mce_mr.kind. */
-enum { ASK, PLAIN, FRAIL };
-
 /* Bytes that pass through the file at once. */
 #define BOUNCE_BYTES (64u << 10)
 
 /* Is all of it mapped writable, and not from a file that may be truncated?  A region that is registered with its file
  * comes with the promise that the file does not become shorter. */
-static bool mr_check_plain(const struct mce_mr *mr)
+bool mce_mr_check_plain(const struct mce_mr *mr)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
 	uint64_t at = mr->base, end = mr->base + mr->len;
@@ -37,17 +34,6 @@ static bool mr_check_plain(const struct mce_mr *mr)
 	}
 	fclose(f);
 	return at >= end;
-}
-
-bool mce_mr_is_plain(struct mce_mr *mr)
-{
-	uint8_t kind = __atomic_load_n(&mr->kind, __ATOMIC_RELAXED);
-
-	if (kind == ASK) {
-		kind = mr_check_plain(mr) ? PLAIN : FRAIL;
-		__atomic_store_n(&mr->kind, kind, __ATOMIC_RELAXED);
-	}
-	return kind == PLAIN;
 }
 
 static int bounce_open(struct mce_io *io)

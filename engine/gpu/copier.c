@@ -253,7 +253,7 @@ struct mce_pins {
 	uint64_t len;
 	bool read_only;
 	/* guarded by lock */
-	uint8_t state[];	/* of each window */
+	uint8_t state[];	/* one entry per window */
 };
 
 static struct mce_pins *pins_get(struct mce_pins **at, void *base, uint64_t len, bool read_only)

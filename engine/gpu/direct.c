@@ -15,12 +15,12 @@
 #include "common/fault.h"
 #include "engine/gpu/gpu_i.h"
 
-/* Bytes and pieces of a group. */
+/* Limits of a group: bytes and pieces. */
 #define GROUP_BYTES (1u << 20)
 #define GROUP_SPANS 256u
 
 struct group {
-	/* from byte @pos of the transfer @first to before byte @end of @last */
+	/* the bytes from @pos of the transfer @first up to @end of @last */
 	unsigned first, last;
 	uint64_t pos, end;
 	bool unsure;		/* its event is not recorded */
@@ -31,8 +31,8 @@ struct run {
 	struct mce_copier *c;
 	struct mce_flat *flats;
 	struct group open, ring[MCE_COPIER_EVENTS];
-	unsigned head, n;		/* of ring: groups that are being copied */
-	uint64_t bytes;			/* of the open group */
+	unsigned head, n;		/* first entry of ring, and number of groups that are being copied */
+	uint64_t bytes;			/* pieces of the open group */
 	unsigned nspans;
 	struct mc_gpu_span span[GROUP_SPANS];
 };
@@ -101,7 +101,7 @@ static void piece_add(struct run *run, unsigned i, uint64_t pos, char *local, ui
 	bool write = f->req->op == MCE_WRITE;
 	char *dst = write ? f->remote + pos : local, *src = write ? local : f->remote + pos;
 
-	/* A buffer of the host beside those of the GPU. */
+	/* The request has buffers of the GPU too. */
 	if (f->gpu < 0 && mce_gpu_of(run->e, local) < 0)
 		memcpy(dst, src, n);
 	else
@@ -111,7 +111,7 @@ static void piece_add(struct run *run, unsigned i, uint64_t pos, char *local, ui
 		group_start(run, i, pos + n);
 }
 
-/* Bytes of a piece that begins at @pos of the transfer. */
+/* How many bytes a piece that begins at @pos of the transfer has. */
 static uint64_t piece_len(const struct run *run, struct mce_flat *f, uint64_t pos, uint64_t left)
 {
 	uint64_t room = GROUP_BYTES - run->bytes;
@@ -139,8 +139,8 @@ static void flat_add(struct run *run, unsigned i)
 	}
 }
 
-/* Where the checksums need the bytes in host memory, or the driver refuses the host memory: they pass through a
- * slot. */
+/* Copy through a slot, because the checksums need the bytes in host memory, or the driver refuses the caller's host
+ * memory. */
 static int copy_through_slot(struct mce_flat *f)
 {
 	void *slot = mce_pinned_new(MCE_GPU_SLOT);
@@ -173,7 +173,7 @@ bool mce_gpu_alike(const struct mce_req *first, struct mce_req *req)
 	       req->fence == first->fence && req->ordered == first->ordered;
 }
 
-/* The trailer of checksums. */
+/* Copy the trailer of checksums. */
 static void flat_end(struct mce_flat *f)
 {
 	uint64_t tail = mce_tail_len(f->req);
@@ -185,7 +185,7 @@ static void flat_end(struct mce_flat *f)
 		flat_fail(f, r);
 }
 
-/* The GPUs whose work comes first. */
+/* Bits of the GPUs whose earlier work the copies have to follow. */
 static uint64_t flat_begin(struct mce_flat *f)
 {
 	uint64_t gpus = 0;

@@ -26,7 +26,7 @@ struct group {
 	struct mce_follower *f;
 	struct mc_list node;	/* mce_follower.groups */
 	struct mc_list list;	/* guarded by the follower's lock */
-	uint64_t gpus;		/* whose work is still to be waited for */
+	uint64_t gpus;		/* bits of the GPUs whose work is not done yet */
 	struct mc_gpu_job job;
 };
 
@@ -38,8 +38,8 @@ static void peer_flush(struct mce_peer *p)
 		(*t)->flush(p);
 }
 
-/* Take the first request of the group away from it, unless it is cancelled meanwhile.  *@ret_p, which cannot be freed
- * until the group is over; NULL: none is left. */
+/* Detach the first request of the group; NULL: it is being cancelled.  *@ret_p: its peer, which cannot be freed
+ * before the group ends; NULL: no request is left. */
 static struct mce_req *group_take(struct group *g, struct mce_peer **ret_p)
 {
 	struct mce_follower *f = g->f;
@@ -69,7 +69,7 @@ static struct mce_req *group_take(struct group *g, struct mce_peer **ret_p)
 	return req;
 }
 
-/* Offer the requests to the other paths, or fail them. */
+/* Offer the requests of the group to the other paths, or fail them. */
 static void group_over(struct group *g, int status)
 {
 	struct mce_peer *p, *last = NULL;
@@ -81,7 +81,7 @@ static void group_over(struct group *g, int status)
 		int r = req ? mce_reqx(req)->status : 0;
 
 		n++;
-		/* Once for all requests of a peer, so that they share copies. */
+		/* Flush once for all requests of a peer, so that they share copies. */
 		if (last && last != p)
 			peer_flush(last);
 		last = p;
@@ -218,7 +218,7 @@ static void follow_flush(struct mce_peer *p)
 	group_step(g);
 }
 
-/* Remove the request from @list; with both locks. */
+/* The peer's lock and the follower's are held: remove the request from @list. */
 static bool list_drop_locked(struct mc_list *list, const struct mce_req *req)
 {
 	struct mc_list *pos;
@@ -265,7 +265,7 @@ static struct mce_req *list_find_locked(const struct mc_list *list, const struct
 	return NULL;
 }
 
-/* A request of the peer that waits. */
+/* Find a request of the peer that waits. */
 static struct mce_req *peer_first(struct mce_follower *f, const struct mce_peer *p)
 {
 	struct mce_req *req;
@@ -329,6 +329,8 @@ const struct mce_transport mce_follow_transport = {
 	.lead = mce_no_lead,
 	.cancel = follow_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

@@ -52,7 +52,7 @@ struct mce_spans {
 	unsigned n, cap;
 };
 int mce_span_add(struct mce_spans *l, void *dst, const void *src, size_t len);	/* -ENOMEM */
-/* Move [@from, @from + @n) to the end of the first l->n ones, which is not behind them. */
+/* Move the spans [@from, @from + @n) to index l->n, which is at most @from, and add @n to l->n. */
 void mce_spans_keep(struct mce_spans *l, unsigned from, unsigned n);
 
 /* Page-aligned host memory, pinned if possible; NULL: no memory. */
@@ -72,18 +72,18 @@ void mce_pins_free(struct mce_pins *pins);	/* NULL is fine */
 struct mce_flat {
 	struct mce_req *req;
 	char *remote;
-	int gpu;			/* of @remote, -1: host memory, */
-	struct mce_pins **pins;		/* of which these windows are pinned, in */
-	void *base;			/* this memory */
+	int gpu;			/* the GPU of @remote; -1: host memory */
+	struct mce_pins **pins;		/* host memory: its pinned windows */
+	void *base;			/* the memory that contains @remote */
 	uint64_t len;
 	bool read_only;
 	int status;			/* result */
 	bool refused;			/* direct.c: the driver has refused a copy */
 };
-/* Like mce_copy() for each of the @n transfers, of which each has device memory on one side. */
+/* Copy each of the @n transfers as mce_copy() does.  Each transfer has device memory on at least one side. */
 void mce_gpu_copy(struct mce_engine *e, struct mce_flat *flats, unsigned n);
 
-/* Transfers of one mce_gpu_copy(). */
+/* Maximum number of transfers of one mce_gpu_copy(). */
 #define MCE_GPU_RUN 128u
 /* May @req be copied together with @first, which has device memory? */
 bool mce_gpu_alike(const struct mce_req *first, struct mce_req *req);
@@ -131,9 +131,9 @@ void mce_gpu_inbox_free(struct mce_gpu_inbox *in);	/* NULL is fine; its bytes ar
 uint8_t *mce_gpu_inbox_at(struct mce_gpu_inbox *in, size_t *ret_room);
 /* @n bytes have been stored there, which belong to @to in the region @mr. */
 void mce_gpu_inbox_put(struct mce_gpu_inbox *in, const struct mce_mr *mr, void *to, size_t n);
-/* Is anything in it for [@to, @to + @n)?  The copies of one flush have no order. */
+/* Does the inbox hold bytes for [@to, @to + @n)?  The copies of one flush have no order. */
 bool mce_gpu_inbox_overlaps(const struct mce_gpu_inbox *in, const void *to, uint64_t n);
-/* Copy all to their places, and wait for that.  The inbox is empty then, also after a failure. */
+/* Copy all bytes to their places and wait for the copies.  The inbox is empty after return, even after a failure. */
 int mce_gpu_inbox_flush(struct mce_gpu_inbox *in);
 
 /* ---- the engine's part --------------------------------------------------------------------------- */
@@ -141,11 +141,11 @@ int mce_gpu_inbox_flush(struct mce_gpu_inbox *in);
 /* follow.c: requests that wait for the program's work on the GPU. */
 struct mce_follower {
 	struct mc_mutex lock;
-	struct mc_cond changed;		/* ending became less */
+	struct mc_cond changed;		/* `ending` decreased */
 	/* guarded by lock */
-	struct mc_list fresh, groups;	/* not flushed yet; under way */
+	struct mc_list fresh, groups;	/* requests not flushed yet; groups under way */
 	struct mc_gpu_queue *queue[MCE_GPUS_MAX];
-	unsigned ending;		/* threads that offer a request again */
+	unsigned ending;		/* number of threads that are offering a request again */
 };
 void mce_follower_init(struct mce_follower *f);
 void mce_follower_stop(struct mce_follower *f);	/* waits for the groups; no requests are left */
@@ -156,13 +156,13 @@ struct mce_gpus {
 	struct mce_engine *e;
 	struct mc_mutex lock;
 	/* guarded by lock */
-	struct mc_list copiers;		/* that no thread uses */
+	struct mc_list copiers;		/* copiers that no thread uses */
 	struct mce_gpu_buffers reads;
 	struct mce_follower follower;	/* has a lock of its own */
 	struct mce_stager *stager;	/* made by the first staged request; constant then */
 };
 int mce_gpus_open(struct mce_engine *e);
-/* No requests are left. */
+/* The caller has ended all requests. */
 void mce_gpus_stop(struct mce_engine *e);
 /* The I/O threads have ended.  Without open it does nothing. */
 void mce_gpus_close(struct mce_engine *e);

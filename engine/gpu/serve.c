@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "engine/gpu/gpu_i.h"
 
-/* WRITEs that are gathered. */
+/* Maximum number of copies of one flush. */
 #define SPANS 256u
 
 /* ---- reads ------------------------------------------------------------------------------------- */
@@ -23,7 +23,7 @@ static void read_done(struct mc_gpu_job *job, int status)
 	r->done(r, status);
 }
 
-/* A free buffer of at least @len bytes; false: all are in use.  *@ret NULL: no memory. */
+/* Take a free buffer of at least @len bytes.  False: all buffers are in use.  *@ret is NULL when there is no memory. */
 static bool buffer_take_locked(struct mce_gpu_buffers *b, size_t len, void **ret)
 {
 	*ret = NULL;
@@ -48,7 +48,7 @@ static int read_queue_locked(struct mce_gpu_buffers *b, int gpu)
 	return b->queue[gpu] ? 0 : mc_gpu_queue_open(gpu, "mce-gpu-serve", &b->queue[gpu]);
 }
 
-/* Start it, or let it wait for a buffer.  An error ends it. */
+/* Start the read, or queue it until a buffer is free.  After an error the caller ends the read. */
 static int read_begin(struct mce_gpu_read *r)
 {
 	struct mce_gpu_buffers *b = &r->gpus->reads;
@@ -99,7 +99,7 @@ void mce_gpu_read_end(struct mce_gpu_read *r)
 			b->buf[i].used = false;
 	mc_mutex_unlock(&g->lock);
 	r->at = NULL;
-	/* Until one that waits has got the buffer. */
+	/* A waiting read may fail to start; then the next one gets the buffer. */
 	while (err < 0) {
 		mc_mutex_lock(&g->lock);
 		next = mc_list_empty(&b->waiting) ? NULL : mc_list_first(&b->waiting, struct mce_gpu_read, node);
@@ -128,7 +128,7 @@ struct mce_gpu_inbox {
 	struct mce_engine *e;
 	uint8_t *slot;
 	size_t used;
-	int gpu;		/* of the first span */
+	int gpu;		/* the GPU of the first span */
 	const struct mce_mr *last;	/* region of the last span; only compared */
 	unsigned n;
 	struct mc_gpu_span span[SPANS];

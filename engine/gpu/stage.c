@@ -28,12 +28,12 @@
 struct task {
 	struct mce_req *req;
 	struct mce_peer *p;
-	/* guarded by the stager's lock */
-	struct mc_list node, queue_node;	/* of all tasks; of those with pieces left to cut, or of tails */
-	unsigned idx;				/* next piece: in the iov, */
-	uint64_t off, pos;			/* in its entry, in the transfer */
-	unsigned loads;				/* pieces under way, and the trailer */
-	int status;				/* first failure, or of the cancellation */
+	/* the rest is guarded by the stager's lock */
+	struct mc_list node, queue_node;	/* in mce_stager.tasks; in .queue or .tails */
+	unsigned idx;				/* the next piece: its buffer in the iov */
+	uint64_t off, pos;			/* the next piece: its offset in the buffer and in the transfer */
+	unsigned loads;				/* number of pieces under way, the trailer included */
+	int status;				/* the first failure, or the cancellation's status */
 	enum mce_path path;
 	/* the trailer of checksums */
 	bool tail_sent, tail_over;
@@ -46,24 +46,25 @@ struct piece {
 	struct task *t;
 	uint64_t pos;
 	uint32_t len, off;	/* in the slot */
-	unsigned gpu_spans, host_spans;	/* of the load's, after those of the pieces before it */
+	unsigned gpu_spans, host_spans;	/* number of its spans in the load, after those of earlier pieces */
 };
 
 struct load {
 	struct mce_stager *st;
 	char *slot;
-	struct mc_list node;	/* mce_stager.idle, when it carries nothing; .busy */
+	struct mc_list node;	/* in mce_stager.idle (no pieces) or .busy */
 	enum mce_op op;
 	int gpu;
 	struct mce_peer *p;
 	unsigned npieces;
-	bool sent;		/* guarded by the stager's lock: its requests are submitted and not over */
-	unsigned holds;		/* guarded by it: threads that cancel some of its requests */
-	bool over;		/* guarded by it: only the holds keep it */
+	bool sent;		/* stager's lock: its requests are submitted and not all complete */
+	unsigned holds;		/* stager's lock: threads that are cancelling some of its requests */
+	bool over;		/* stager's lock: the load has ended, and its last hold recycles it */
 	struct piece piece[PIECES];
 	struct mce_req req[PIECES];
 	struct iovec iov[PIECES];
-	/* Its copies: by the GPU; by the processor, of a READ after the GPU's. */
+	/* Spans that the GPU copies, and spans that the processor copies; for a READ the processor copies after the
+	 * GPU. */
 	struct mce_spans gpu_spans, host_spans;
 	struct mce_batch batch;
 	struct mc_gpu_job job;
@@ -72,21 +73,21 @@ struct load {
 struct mce_stager {
 	struct mce_engine *e;
 	char *arena;
-	struct mce_mr *mr;		/* of the arena, NULL without NICs */
+	struct mce_mr *mr;		/* the arena's registered memory; NULL without NICs */
 	struct mc_thread thread;
 	/* guarded by lock */
 	struct mc_mutex lock;
-	struct mc_cond changed;		/* a load or a task has ended; the thread has work */
+	struct mc_cond changed;		/* signalled when a load or a task has ended; when the thread has work */
 	struct mc_list tasks, queue, idle, busy;
 	struct mc_list tails;		/* tasks whose trailer has to be submitted */
 	struct mc_gpu_queue *to_host[MCE_GPUS_MAX], *to_gpu[MCE_GPUS_MAX];
-	unsigned pumps;			/* threads in stager_pump_locked() */
-	unsigned ending;		/* tasks off the lists whose requests are being completed */
+	unsigned pumps;			/* number of threads in stager_pump_locked() */
+	unsigned ending;		/* tasks that have left the lists and are being completed */
 	bool closing;
 	struct load load[LOADS];
 };
 
-/* This thread submits the requests of a load: flush has nothing to do. */
+/* This thread is submitting the requests of a load, so flush has nothing to do. */
 static __thread bool submitting;
 
 /* ---- tasks ------------------------------------------------------------------------------------- */
@@ -96,7 +97,8 @@ static bool task_is_cut(const struct task *t)
 	return t->status < 0 || t->pos == mce_reqx(t->req)->total;
 }
 
-/* Nothing of it is under way, and nothing will be: take it off the lists.  The caller ends it without the lock. */
+/* No piece of the task is under way and none will be: remove it from the lists.  The caller completes it without the
+ * lock. */
 static bool task_take_locked(struct mce_stager *st, struct task *t)
 {
 	if (t->loads || !task_is_cut(t) || (t->status == 0 && mce_tail_len(t->req) && !t->tail_sent))
@@ -116,20 +118,20 @@ static void task_end(struct mce_stager *st, struct task *t)
 
 	free(t);
 	mce_complete(req, path, status);
-	/* Only now may the peer and the engine be freed. */
+	/* The peer and the engine may be freed from now on. */
 	mc_mutex_lock(&st->lock);
 	st->ending--;
 	mc_cond_broadcast(&st->changed);
 	mc_mutex_unlock(&st->lock);
 }
 
-/* A hold on the task ends.  The lock is released meanwhile. */
+/* Release a hold on the task.  Releases the lock while it completes the task. */
 static void task_unhold_locked(struct mce_stager *st, struct task *t)
 {
 	bool over, cancel = t->status < 0 && t->tail_sent && !t->tail_over;
 	int status = t->status;
 
-	/* It was cancelled while its trailer was being submitted. */
+	/* The task was cancelled while its trailer was being submitted. */
 	if (cancel) {
 		mc_mutex_unlock(&st->lock);
 		mce_peer_cancel(t->p, &t->tail, status);
@@ -155,7 +157,7 @@ static void tail_done(void *arg)
 	task_unhold_locked(st, t);
 }
 
-/* All pieces of a WRITE are stored, so its checksums are complete.  With the lock; true: submit t->tail. */
+/* The lock is held.  All pieces of a WRITE are stored, so its checksums are complete.  True: submit t->tail. */
 static bool tail_prepare_locked(struct task *t)
 {
 	struct mce_req *req = t->req;
@@ -187,7 +189,7 @@ static struct mc_gpu_queue *queue_of_locked(struct mce_stager *st, enum mce_op o
 	return *q;
 }
 
-/* The next @len bytes of the task become a piece of the load. */
+/* Add the next @len bytes of the task to the load as a piece. */
 static int piece_cut(struct load *l, struct task *t, uint32_t len)
 {
 	struct piece *pc = &l->piece[l->npieces];
@@ -239,7 +241,7 @@ static bool load_add(struct load *l, struct task *t)
 	r = piece_cut(l, t, len);
 	l->piece[l->npieces].gpu_spans = l->gpu_spans.n - nspans;
 	l->piece[l->npieces].host_spans = l->host_spans.n - nhost;
-	/* Then the piece is not sent, and its end is that of the task. */
+	/* The piece is not sent: its completion completes the task with this error. */
 	if (r < 0 && t->status == 0)
 		t->status = r;
 	t->loads++;
@@ -247,7 +249,7 @@ static bool load_add(struct load *l, struct task *t)
 	return true;
 }
 
-/* Fill the load from the first tasks that wait. */
+/* Fill the load with pieces of the first waiting tasks. */
 static void load_fill_locked(struct mce_stager *st, struct load *l)
 {
 	struct mc_list *pos, *next;
@@ -278,8 +280,9 @@ static void load_recycle_locked(struct mce_stager *st, struct load *l)
 	mc_cond_broadcast(&st->changed);
 }
 
-/* Everything of the load is done: end the tasks that it completes.  @status: of its copy.  A lock of a transport may be
- * held, so the stager's thread submits trailers and the next loads, unless another thread is about to. */
+/* The load is done, its copy with @status: complete the tasks whose last piece it carried.  The caller may hold a
+ * transport's lock, so the stager's thread submits trailers and the next loads, unless another thread is about to
+ * submit them. */
 static void load_end(struct load *l, int status)
 {
 	struct mce_stager *st = l->st;
@@ -343,7 +346,8 @@ static void load_copy(struct load *l, void (*done)(struct mc_gpu_job *job, int s
 		done(&l->job, l->gpu_spans.n ? -ENOMEM : 0);
 }
 
-/* Leave out the pieces that have not arrived: their part of the slot has other bytes.  False: none has. */
+/* Omit the spans of pieces that have not arrived, because their part of the slot has other bytes.  False: no piece
+ * has arrived. */
 static bool load_keep_arrived(struct load *l)
 {
 	unsigned gpu = 0, host = 0;
@@ -391,7 +395,7 @@ static void piece_request(struct load *l, unsigned i, bool cancelled)
 	l->req[i].crc_len = req->crc_len - pc->pos < pc->len ? req->crc_len - pc->pos : pc->len;
 }
 
-/* Requests of tasks that were cancelled while they were being submitted. */
+/* Cancel the requests of tasks that were cancelled while the requests were being submitted. */
 static void load_cancel_late(struct load *l)
 {
 	struct mce_stager *st = l->st;
@@ -455,14 +459,14 @@ static bool stager_has_work(const struct mce_stager *st)
 	return !mc_list_empty(&st->tails) || (!mc_list_empty(&st->queue) && !mc_list_empty(&st->idle));
 }
 
-/* With the lock, which is released meanwhile. */
+/* The lock is held; it is released while requests are submitted. */
 static void tail_submit_locked(struct mce_stager *st)
 {
 	struct task *t = mc_list_first(&st->tails, struct task, queue_node);
 	bool was = submitting;
 
 	mc_list_remove(&t->queue_node);
-	/* Its end, and that of the peer, wait for this thread. */
+	/* The stager's end, and the peer's, wait for this thread. */
 	t->loads++;
 	mc_mutex_unlock(&st->lock);
 	submitting = true;
@@ -541,7 +545,7 @@ static struct mce_stager *stager_new(struct mce_engine *e)
 	mc_list_init(&st->busy);
 	st->arena = mce_pinned_new((size_t)LOADS * MCE_GPU_SLOT);
 	attr.base = st->arena;
-	/* NICs then read and write the slots without a copy. */
+	/* Registered slots let NICs read and write them without a copy. */
 	if (st->arena && mce_engine_has_rdma(e) && mce_mr_register(e, &attr, &st->mr) < 0)
 		st->mr = NULL;
 	for (unsigned i = 0; i < LOADS; i++) {
@@ -602,7 +606,7 @@ static struct task *task_new(struct mce_peer *p, struct mce_req *req)
 	return t;
 }
 
-/* 0, or the status of a request that was cancelled meanwhile. */
+/* Returns 0, or the status of a request that was cancelled meanwhile. */
 static int task_queue(struct mce_stager *st, struct task *t)
 {
 	struct mce_reqx *x = mce_reqx(t->req);
@@ -612,7 +616,7 @@ static int task_queue(struct mce_stager *st, struct task *t)
 		return x->status;
 	x->staged = true;
 	x->owner = &mce_staged_transport;
-	/* From now on a cancellation finds it in the lists. */
+	/* From now on a cancellation finds the task in the lists. */
 	mc_mutex_lock(&st->lock);
 	mce_req_move(t->req, MCE_AT_TRANSPORT);
 	mc_list_push_back(&st->tasks, &t->node);
@@ -644,7 +648,7 @@ static unsigned staged_run(struct mce_peer *p, struct mce_req *reqs, unsigned n)
 {
 	unsigned i = 0;
 
-	/* Of a peer with RDMA, requests that the NICs may take once it is connected are offered singly. */
+	/* A peer with RDMA gets requests one by one, because its NICs may take them as soon as it is connected. */
 	while (i < n && mce_reqx(&reqs[i])->status == 0 && mce_reqx(&reqs[i])->total &&
 	       (!p->tp[MCE_PATH_RDMA] || reqs[i].crc) && staged_submit(p, &reqs[i]) == 0)
 		i++;
@@ -661,7 +665,7 @@ static void staged_flush(struct mce_peer *p)
 	stager_pump_locked(st);
 }
 
-/* The busy loads that have requests of the task in flight, with a hold each. */
+/* Collect the busy loads that have requests of the task in flight, with a hold on each. */
 static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, struct load *ret[LOADS])
 {
 	struct mc_list *pos;
@@ -681,7 +685,7 @@ static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, s
 	return n;
 }
 
-/* Gives up the lock meanwhile. */
+/* Releases the lock while it cancels. */
 static void task_cancel_locked(struct mce_stager *st, struct task *t, int status)
 {
 	struct load *loads[LOADS];
@@ -733,8 +737,8 @@ static void staged_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	}
 }
 
-/* Has the peer a task or a load, or is any task being completed?  *@ret: a task of it that is not cancelled, NULL:
- * none. */
+/* Has the peer a task or a load, or is any task being completed?  *@ret: one of its tasks that is not cancelled;
+ * NULL: there is none. */
 static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p, struct task **ret)
 {
 	bool busy = st->ending > 0;
@@ -787,6 +791,8 @@ const struct mce_transport mce_staged_transport = {
 	.lead = mce_no_lead,
 	.cancel = staged_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

@@ -95,18 +95,18 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 	struct mce_rdma_slice *s;
 	struct mce_rdma_remote *rem;
 
-	/* First, so that a WRITE that has failed makes its endpoint doubtful. */
+	/* Break the endpoint first, so that a failed WRITE puts it in doubt. */
 	mce_rdma_ep_break_locked(qp->ep);
 	s = ring_pop(qp);
 	switch (status) {
 	case IBV_WC_WR_FLUSH_ERR:
-		/* Another one has failed, or the endpoint was given up. */
+		/* Another slice has failed, or the endpoint is being closed. */
 		mce_rdma_slice_lost_locked(rp, s, false, over);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 	case IBV_WC_REM_OP_ERR:
-		/* The region may be gone: ask for it again. */
+		/* The region may be unregistered: fetch it again before the next use. */
 		report(qp, s, status);
 		rem = mce_rdma_remote_find_locked(rp, s->req->rkey);
 		if (rem)
@@ -118,7 +118,7 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 	case IBV_WC_LOC_PROT_ERR:
 	case IBV_WC_LOC_ACCESS_ERR:
 	case IBV_WC_MW_BIND_ERR:
-		/* Its own memory or form is at fault, which no other path would change. */
+		/* The request's own memory or form is at fault, so another path would fail too. */
 		report(qp, s, status);
 		mce_rdma_slice_end_locked(rp, s, -MC_ETRANSFER, over);
 		break;
@@ -137,7 +137,7 @@ void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over)
 		mce_rdma_slice_lost_locked(qp->ep->rp, ring_pop(qp), false, over);
 }
 
-/* The peer's lock is held.  Completions come in the order of posting, so one tells about all before it. */
+/* The peer's lock is held.  Completions have the order of posting, so one completion ends all slices before it too. */
 static void wc_take(struct mce_rdma_qp *qp, const struct ibv_wc *wc, struct mc_list *over)
 {
 	struct mce_rdma_ep *ep = qp->ep;
@@ -151,7 +151,7 @@ static void wc_take(struct mce_rdma_qp *qp, const struct ibv_wc *wc, struct mc_l
 		slice_done(qp, over);
 	else
 		slice_failed(qp, wc->status, over);
-	/* The resolver frees it. */
+	/* The resolver frees the endpoint. */
 	if (ep->state == MCE_RDMA_EP_BROKEN && mce_rdma_ep_idle_locked(ep))
 		mce_rdma_kick_locked(ep->rp);
 }
@@ -193,7 +193,7 @@ static int cq_poll_locked(struct mce_rdma_cq *cq, struct mc_list *over)
 	return n < 0 ? 0 : n;
 }
 
-/* @wait: the I/O thread. */
+/* @wait: the caller is the I/O thread, which waits for the lock. */
 static int cq_poll(struct mce_rdma_cq *cq, bool wait)
 {
 	struct mc_list over;
@@ -203,7 +203,7 @@ static int cq_poll(struct mce_rdma_cq *cq, bool wait)
 	if (wait)
 		mc_mutex_lock(&cq->lock);
 	else if (mc_mutex_trylock(&cq->lock))
-		return 0;	/* another thread is doing it */
+		return 0;	/* another thread is polling */
 	n = cq_poll_locked(cq, &over);
 	if (!wait)
 		cq->taken += (unsigned)n;
@@ -237,8 +237,8 @@ void mce_rdma_poll(struct mce_peer *p)
 
 /* ---- arming ------------------------------------------------------------------------------------ */
 
-/* Arm the queue unless it is armed or watched, @now: also when it is watched, and take completions that came just
- * before; true: there were some. */
+/* Arm the queue unless it is armed or watched (@now: even if it is watched), and take completions that arrived just
+ * before.  True: there were some. */
 static bool cq_arm(struct mce_rdma_cq *cq, bool now)
 {
 	struct mc_list over;
@@ -269,12 +269,12 @@ static void cq_serve(struct mce_rdma_cq *cq)
 	while (!led(cq->nic->r) && mc_now_ns() < until)
 		if (cq_poll(cq, true) > 0)
 			until = mc_now_ns() + IO_SPIN_NS;
-	/* A thread that polls arms it when it stops. */
+	/* A thread that polls arms the queue when it stops. */
 	while (!led(cq->nic->r) && cq_arm(cq, false))
 		;
 }
 
-/* Is it still polled by other threads? */
+/* Do other threads still poll the queue? */
 static bool cq_look(struct mce_rdma_cq *cq)
 {
 	struct mc_list over;
@@ -330,7 +330,7 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 			mc_evtimer_arm(nic->r->io.loop, &nic->r->look, mc_now_ns() + LOOK_MIN_NS);
 			continue;
 		}
-		/* Nothing else takes them. */
+		/* No other thread takes the completions. */
 			cq_serve(cq);
 	}
 }
@@ -355,7 +355,7 @@ static uint64_t lead_spin(const struct mce_rdma *r)
 	return ns < LEAD_MIN_NS ? LEAD_MIN_NS : ns > LEAD_MAX_NS ? LEAD_MAX_NS : ns;
 }
 
-/* A wait took @ns, or was longer than @spin: try twice that the next time, up to the limit. */
+/* A wait took @ns, or longer than @spin: the next wait polls for twice that time, up to the limit. */
 static void lead_learn(struct mce_rdma *r, bool done, uint64_t ns, uint64_t spin)
 {
 	uint64_t avg = __atomic_load_n(&r->wait_ns, __ATOMIC_RELAXED);

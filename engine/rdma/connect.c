@@ -15,14 +15,14 @@
 
 /* A peer that cannot be reached over RDMA is tried again after this time, if there is traffic. */
 #define OFF_MS 5000u
-/* Pauses of a pair of NICs that failed: doubled each time. */
+/* Pause before a failed pair of NICs is tried again; each failure doubles it. */
 #define PAUSE_MS 100u
 #define PAUSE_MAX_MS 10000u
-/* Requests that have no other path wait for the end of a pause, if it is not longer. */
+/* Requests without another path wait for the end of a pause that is not longer than this. */
 #define WAIT_MS 1000u
-/* The queue pairs of an endpoint that is not flushed by then are destroyed. */
+/* An endpoint that is not flushed after this time loses its queue pairs. */
 #define FLUSH_MS 1000u
-/* Regions that one round asks for again. */
+/* Maximum number of regions that one round fetches again. */
 #define STALE_MAX 64u
 
 void mce_rdma_kick_locked(struct mce_rdma_peer *rp)
@@ -33,7 +33,7 @@ void mce_rdma_kick_locked(struct mce_rdma_peer *rp)
 
 /* ---- settling ---------------------------------------------------------------------------------- */
 
-/* The next endpoint to free; NULL. */
+/* Find the next endpoint to free; NULL: there is none. */
 static struct mce_rdma_ep *ep_over(struct mce_rdma_peer *rp)
 {
 	struct mc_list *pos;
@@ -73,7 +73,7 @@ static void pair_pause(struct mce_rdma_peer *rp, unsigned nic, unsigned remote)
 	rp->pair_ms[nic][remote] = mc_now_ms() + (ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS);
 }
 
-/* Its queue pairs are destroyed, so the NIC does not use the memory of its slices any more. */
+/* Destroy the queue pairs of the endpoint, so that the NIC uses the memory of its slices no more, and free it. */
 static void ep_end(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
 	struct mc_list over;
@@ -145,7 +145,7 @@ static bool ep_list(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 	mc_mutex_lock(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
 	__atomic_store_n(&rp->nup, rp->nup + 1, __ATOMIC_RELAXED);
-	/* The port may have gone down before it was on the list. */
+	/* The port may have failed before the endpoint was on the list. */
 	if (!mce_nic_up(ep->nic) || replaced)
 		mce_rdma_ep_break_locked(ep);
 	mc_mutex_unlock(&rp->p->lock);
@@ -198,7 +198,7 @@ static unsigned rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
 	return nic->index % rp->nremotes;
 }
 
-/* 0, or the last error. */
+/* Returns 0, or the last error. */
 static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t deadline)
 {
 	unsigned first = rail(rp, nic), named = 0;
@@ -214,7 +214,7 @@ static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t d
 	return r;
 }
 
-/* When the first pair of NICs may be tried again. */
+/* Earliest time at which a pair of NICs may be tried again. */
 static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 {
 	uint64_t at = mc_now_ms() + PAUSE_MAX_MS;
@@ -226,7 +226,7 @@ static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 	return at;
 }
 
-/* Without an endpoint, and without another path: wait for the first pair of NICs that may be tried. */
+/* There is no endpoint and no other path: wait until a pair of NICs may be tried. */
 static void pairs_wait(struct mce_rdma_peer *rp, uint64_t deadline)
 {
 	uint64_t at = pairs_again(rp);
@@ -264,7 +264,7 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 		r = nic_connect(rp, nic, deadline);
 		err = r < 0 ? r : err;
 		lacking |= r < 0;
-		/* Requests that wait need one endpoint; the others are made in the next round. */
+		/* Waiting requests need one endpoint; the next round makes the others. */
 		later = first && r == 0;
 	}
 	MC_LOCKED(&rp->p->lock);
@@ -328,19 +328,19 @@ int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 	if (known)
 		return 0;
 	r = rp->proto->region(rp, rkey, deadline);
-	/* Without the connection it goes over another path. */
+	/* Without a control connection the request takes another path. */
 	return !rp->open ? 0 : r;
 }
 
 /* ---- slots of the transport --------------------------------------------------------------------- */
 
-/* Is there any reason to connect?  Sets the state otherwise. */
+/* Is there a reason to connect?  If not, set the peer's state. */
 static bool wanted(struct mce_rdma_peer *rp)
 {
 	struct mce_peer *p = rp->p;
 
 	MC_LOCKED(&p->lock);
-	/* Something is to be settled, or waits for it. */
+	/* Endpoints have to be settled, or requests wait for that. */
 	if (!mc_list_empty(&rp->eps) || !mc_list_empty(&rp->retry) || !mc_list_empty(&rp->queue))
 		return true;
 	if (!rp->up && !p->introduced)
@@ -360,15 +360,16 @@ static void list_once(struct mce_rdma_peer *rp)
 		mc_list_push_back(&rp->r->peers, &rp->node);
 }
 
-/* The control connection, which is TCP, could not be made because the peer's host does not answer: TCP would only wait
- * for it as well. */
+/* The control connection uses TCP and failed because the peer's host does not answer, so the TCP path would wait in
+ * vain too. */
 static bool host_is_silent(const struct mce_rdma_peer *rp, int err)
 {
 	return !rp->open && (err == -ETIMEDOUT || err == -MC_ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH ||
 			     err == -ECONNREFUSED);
 }
 
-/* Take note of the outcome.  Without an endpoint the other transports carry the requests, once nothing is in doubt. */
+/* Set the state after a round.  Without an endpoint the other transports carry the requests, once no WRITE is in
+ * doubt. */
 static void conclude(struct mce_rdma_peer *rp, int err)
 {
 	struct mc_list over;
@@ -494,7 +495,7 @@ void mce_rdma_detach(struct mce_peer *p)
 	mc_list_for_each(pos, &rp->eps)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 	mc_mutex_unlock(&p->lock);
-	/* The next handle of this peer must not write before the owner has ended the WRITEs in doubt of this one. */
+	/* The next handle of the peer must not write before the owner has ended this handle's WRITEs in doubt. */
 	settle(rp, mc_deadline_ms(FLUSH_MS));
 	mc_list_for_each_safe(pos, next, &rp->eps)
 		ep_end(rp, mc_container_of(pos, struct mce_rdma_ep, node));

@@ -18,7 +18,7 @@
 #include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_server.h"
 
-/* The time for an answer, also when connecting has taken long. */
+/* Minimum time for an answer, even if connecting has taken long. */
 #define ANSWER_MS 2000
 
 static void control_close(struct mce_rdma_peer *rp)
@@ -29,7 +29,8 @@ static void control_close(struct mce_rdma_peer *rp)
 	rp->open = false;
 }
 
-/* All endpoints are lost; the peer destroys its end before it answers a new connection. */
+/* The control connection is lost: break all endpoints.  The peer destroys its end before it answers a new
+ * connection. */
 static void control_lost(struct mce_rdma_peer *rp)
 {
 	struct mc_list *pos;
@@ -109,7 +110,7 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	memcpy(rp->remote, in.addr, sizeof(rp->remote));
 	rp->fence = fence;
 	rp->read_only = in.read_only;
-	/* Those of the last connection; and the peer may be another process now. */
+	/* The endpoints of the last connection are destroyed at the peer, which may be another process now. */
 	mc_list_for_each(pos, &rp->eps) {
 		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
 
@@ -188,7 +189,7 @@ static int control_region(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t dead
 	uint64_t least = mc_deadline_ms(ANSWER_MS);
 	int r;
 
-	/* A wait that is given up ends the control connection. */
+	/* A call that times out ends the control connection. */
 	r = control_call(rp, &out, deadline > least ? deadline : least, &in);
 	if (r == 0 && !in.remote)
 		r = -MC_EPROTO;
@@ -201,7 +202,7 @@ static int control_region(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t dead
 
 static void control_lost_locked(struct mce_rdma_peer *rp)
 {
-	/* The control connection tells when the peer is another process. */
+	/* The end of the control connection shows that the peer is another process. */
 	(void)rp;
 }
 

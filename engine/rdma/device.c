@@ -62,7 +62,7 @@ static unsigned mtu_bytes(enum ibv_mtu mtu)
 	return 128u << mtu;
 }
 
-/* Ask for the state and address of the port. */
+/* Query the state and address of the port. */
 static int port_query(struct mce_nic *nic)
 {
 	struct mce_rdma_addr addr = nic->addr;
@@ -205,7 +205,7 @@ static void async_ready(struct mc_evfd *evfd, uint32_t events)
 
 /* ---- metrics ----------------------------------------------------------------------------------- */
 
-/* One counter for each name of a NIC: the registry only grows, and engines come and go. */
+/* One counter per name of a NIC, kept for the life of the process, because the registry only grows. */
 struct nic_counter {
 	struct nic_counter *next;
 	struct mc_metric metric;
@@ -391,7 +391,8 @@ bool mce_nics_exist(bool wanted)
 	return true;
 }
 
-/* All devices, in the library's order; when there are more than the limit, those near this thread first. */
+/* Add all devices in the library's order.  When there are more than the limit, the devices near this thread are
+ * first. */
 static void nics_add_all(struct mce_rdma *r, struct ibv_device **devices, int n)
 {
 	unsigned cpu, node = 0;
@@ -406,7 +407,8 @@ static void nics_add_all(struct mce_rdma *r, struct ibv_device **devices, int n)
 		}
 }
 
-/* The list for this process, from an object of lists by rank: {"0": "mlx5_0", "1": "mlx5_1"}.  Malloc'ed; NULL: all. */
+/* The list for this process out of an object of lists by rank: {"0": "mlx5_0", "1": "mlx5_1"}.  Malloc'ed; NULL: all
+ * NICs. */
 static char *list_of_rank(const char *text)
 {
 	const char *rank = mc_env_str("LOCAL_RANK"), *list;
@@ -433,7 +435,7 @@ int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
 	devices = r->v->get_device_list(&n);
 	if (!devices)
 		n = 0;
-	/* In the order of the list, which gives the NICs their numbers; else in the library's. */
+	/* The order of the list numbers the NICs; without a list, the library's order does. */
 	for (const char *at = list; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
 		char name[MCE_RDMA_NAME_MAX];
 		int i = 0;

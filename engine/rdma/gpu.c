@@ -15,7 +15,7 @@
 
 /* Some kernels corrupt data that is further than 4 GiB from the beginning of a dma-buf. */
 #define PART_MAX (1ull << 30)
-/* Pages of GPUs.  NICs need fewer entries for a dma-buf that consists of whole ones. */
+/* Size of a GPU's page.  NICs need fewer entries for a dma-buf of whole pages. */
 #define GPU_PAGE (64ull << 10)
 
 /* ---- dma-bufs ---------------------------------------------------------------------------------- */
@@ -93,10 +93,10 @@ static bool is_registered(const struct mce_rdma *r, const struct iovec *iov)
 
 bool mce_rdma_direct(const struct mce_rdma *r, struct mce_req *req)
 {
-	/* The processor computes checksums.  Work of the program on the GPU comes first (gpu/follow.c). */
+	/* Checksums need the processor.  The program's earlier work on the GPU must be done (gpu/follow.c). */
 	if (req->crc || !(req->ordered || mce_reqx(req)->followed))
 		return false;
-	/* All NICs, since each of them may get any slice. */
+	/* All NICs need the region, because each may get any slice. */
 	for (unsigned i = 0; i < req->iovcnt; i++)
 		if (req->iov[i].iov_len && !is_registered(r, &req->iov[i]))
 			return false;

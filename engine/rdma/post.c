@@ -10,7 +10,7 @@
 #include "common/fault.h"
 #include "engine/rdma/rdma_i.h"
 
-/* Bytes of a chain when several endpoints share the work. */
+/* Maximum bytes of a chain when several endpoints share the work. */
 #define CHAIN_BYTES (256u << 10)
 /* How many bytes more a near NIC has in flight before a far one takes some. */
 #define FAR_BYTES (1u << 20)
@@ -21,7 +21,8 @@ struct chain {
 	struct ibv_sge sge[MCE_RDMA_CHAIN][MCE_RDMA_SGE];
 };
 
-/* Scatter list of a slice on this NIC; the number of entries, 0: its memory is not usable there. */
+/* Fill the scatter list of a slice for this NIC.  Returns the number of entries; 0: the NIC cannot use the slice's
+ * memory. */
 static unsigned slice_sge(const struct mce_rdma_slice *s, const struct mce_nic *nic, struct ibv_sge *sge)
 {
 	const struct iovec *iov = s->stage ? NULL : &s->req->iov[s->iov_idx];
@@ -52,7 +53,7 @@ static unsigned slice_sge(const struct mce_rdma_slice *s, const struct mce_nic *
 	return n;
 }
 
-/* False: this endpoint cannot carry the slice. */
+/* Add the slice to the chain.  False: this endpoint cannot carry it. */
 static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_slice *s)
 {
 	struct mce_rdma_ep *ep = qp->ep;
@@ -69,7 +70,7 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 	wr->wr_id = (uint64_t)qp->id << 32 | qp->head;
 	wr->sg_list = c->sge[c->n];
 	wr->opcode = s->write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-	/* Of inline bytes the processor makes a copy, which it cannot of device memory. */
+	/* The processor copies inline bytes, which is impossible for device memory. */
 	if (s->write && !mce_reqx(s->req)->gpu && s->len <= __atomic_load_n(&ep->nic->max_inline, __ATOMIC_RELAXED))
 		wr->send_flags = IBV_SEND_INLINE;
 	wr->wr.rdma.remote_addr = addr;
@@ -82,7 +83,7 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 	return true;
 }
 
-/* The work requests from @bad on were not taken. */
+/* The NIC refused the work requests from @bad on: mark their slices lost. */
 static void chain_undo(struct chain *c, struct mce_rdma_qp *qp, const struct ibv_send_wr *bad, struct mc_list *over)
 {
 	unsigned taken = bad ? (unsigned)(bad - c->wr) : 0;
@@ -96,7 +97,7 @@ static void chain_undo(struct chain *c, struct mce_rdma_qp *qp, const struct ibv
 	mce_rdma_ep_break_locked(qp->ep);
 }
 
-/* Post one chain; false: there is nothing to post, or no room. */
+/* Post one chain.  False: there was nothing to post, or no room. */
 static bool ep_post_locked(struct mce_rdma_ep *ep, struct mc_list *over)
 {
 	struct mce_rdma_qp *qp = &ep->qp[ep->next++ % ep->nqps];
@@ -137,7 +138,7 @@ static uint64_t ep_limit(const struct mce_rdma_ep *ep)
 	return two > MCE_RDMA_EP_BYTES ? two : MCE_RDMA_EP_BYTES;
 }
 
-/* The NICs near the memory of the request that is next; 0: all. */
+/* Bits of the NICs near the memory of the next request; 0: all NICs. */
 static uint32_t next_nics(struct mce_rdma_peer *rp)
 {
 	if (!mc_list_empty(&rp->retry))
@@ -145,7 +146,7 @@ static uint32_t next_nics(struct mce_rdma_peer *rp)
 	return mc_list_empty(&rp->queue) ? 0 : mce_reqx(mce_req_of(rp->queue.next))->nics;
 }
 
-/* The endpoint for the next chain; NULL: none has room. */
+/* Choose the endpoint for the next chain.  NULL: no endpoint has room. */
 static struct mce_rdma_ep *ep_choose_locked(struct mce_rdma_peer *rp, const struct mce_rdma_ep *skip)
 {
 	uint32_t near = next_nics(rp);
@@ -174,7 +175,7 @@ void mce_rdma_pump_locked(struct mce_rdma_peer *rp, struct mc_list *over)
 	while ((!mc_list_empty(&rp->queue) || !mc_list_empty(&rp->retry)) && (ep = ep_choose_locked(rp, full))) {
 		if (ep_post_locked(ep, over))
 			continue;
-		/* Its queue pair is full, or there is nothing for it; one other may still do. */
+		/* Its queue pair is full, or it can carry no waiting slice: try one other endpoint. */
 		if (full)
 			break;
 		full = ep;

@@ -16,7 +16,7 @@
 #include "engine/rdma/rdma_i.h"
 
 #define CHUNK 64u
-/* A rest of less than this part of a slice is sent with the slice before it; upstream's MC_FRAGMENT_RATIO. */
+/* A rest smaller than this fraction of a slice joins the slice before it; upstream's MC_FRAGMENT_RATIO. */
 #define REST_RATIO 4u
 
 /* ---- regions of the peer ------------------------------------------------------------------------ */
@@ -64,7 +64,7 @@ void mce_rdma_remotes_free(struct mce_rdma_peer *rp)
 		}
 }
 
-/* All parts of a region have keys on a NIC, or none. */
+/* Can the endpoint carry requests for the region?  Either all parts of a region have keys on a NIC, or none. */
 static bool ep_carries(const struct mce_rdma_ep *ep, const struct mce_rdma_remote *rem)
 {
 	return ep->remote < rem->nnics && rem->key[ep->remote * rem->nparts];
@@ -136,7 +136,7 @@ static void stage_copy(struct mce_rdma_slice *s, bool out)
 	}
 }
 
-/* The request has nothing in flight and nothing to cut: it ends. */
+/* End the request, which has no slice in flight and no bytes left to cut. */
 static void req_over_locked(struct mce_req *req, struct mc_list *over)
 {
 	struct mce_reqx *x = mce_reqx(req);
@@ -177,7 +177,7 @@ void mce_rdma_slice_lost_locked(struct mce_rdma_peer *rp, struct mce_rdma_slice 
 		mc_list_push_back(&rp->retry, &s->node);
 }
 
-/* The checksums of a READ, from the bytes that have arrived. */
+/* Compute the checksums of a READ from the bytes that have arrived. */
 static void read_checksums(struct mce_req *req)
 {
 	uint64_t pos = 0;
@@ -218,7 +218,7 @@ static bool req_is_outdated(const struct mce_rdma_peer *rp, const struct mce_req
 	return req->op == MCE_WRITE && req->fence && req->fence < __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
 }
 
-/* A WRITE of a session that the peer has fenced. */
+/* Does the WRITE belong to a session that the peer has fenced? */
 static bool req_is_refused(struct mce_rdma_peer *rp, const struct mce_req *req)
 {
 	if (req->op != MCE_WRITE || !rp->read_only || !req->fence || req->fence > rp->fence)
@@ -274,7 +274,7 @@ static bool slice_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, uint64_
 	}
 	if (s->nmr)
 		return true;
-	/* It was registered when the request came, and the processor cannot copy it. */
+	/* The memory was registered when the request was submitted.  The processor cannot copy it. */
 	if (mce_reqx(s->req)->gpu) {
 		mce_reqx(s->req)->status = -MC_ETRANSFER;
 		return false;
@@ -302,7 +302,7 @@ static void req_advance(struct mce_req *req, uint64_t n)
 			x->iov_off = 0;
 		}
 	}
-	/* Empty pieces at the end of the iov are not looked at. */
+	/* Empty entries at the end of the iov do not matter. */
 	while (x->cut < x->total && x->iov_off == req->iov[x->iov_idx].iov_len) {
 		x->iov_idx++;
 		x->iov_off = 0;
@@ -320,7 +320,7 @@ static uint64_t slice_max(const struct mce_rdma_ep *ep, const struct mce_req *re
 	return max < room ? max : room;
 }
 
-/* The array of checksums behind a WRITE, when all bytes are cut. */
+/* Cut the trailer of checksums of a WRITE, after all its bytes. */
 static bool tail_fill(struct mce_rdma_slice *s, struct mce_rdma_ep *ep, const struct mce_rdma_remote *rem)
 {
 	struct mce_reqx *x = mce_reqx(s->req);
@@ -371,13 +371,13 @@ static struct mce_rdma_slice *req_cut_locked(struct mce_rdma_ep *ep, struct mce_
 	return s;
 }
 
-/* Why the WRITE must not be posted any more; 0. */
+/* The error with which the WRITE ends instead of being posted; 0: it may be posted. */
 static int req_ended(struct mce_rdma_peer *rp, const struct mce_req *req)
 {
 	return req_is_outdated(rp, req) ? -ESTALE : req_is_refused(rp, req) ? -MC_ESTALE_PUT : 0;
 }
 
-/* A slice that was lost with another endpoint. */
+/* Take a slice that was lost with another endpoint. */
 static struct mce_rdma_slice *retry_take_locked(struct mce_rdma_ep *ep, bool writes, struct mc_list *over)
 {
 	struct mc_list *pos, *next;
@@ -397,7 +397,7 @@ static struct mce_rdma_slice *retry_take_locked(struct mce_rdma_ep *ep, bool wri
 	return NULL;
 }
 
-/* A request of the queue gets no further slices: end it when the others have ended. */
+/* Cut no further slices of the request: it ends with its last slice in flight. */
 static void req_unqueue_locked(struct mce_req *req, struct mc_list *over)
 {
 	mc_list_remove(&mce_reqx(req)->node);
@@ -437,7 +437,7 @@ struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_lis
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-/* The NICs near the first bytes of the request. */
+/* Bits of the NICs near the first bytes of the request. */
 static uint16_t req_nics(const struct mce_rdma_peer *rp, const struct mce_req *req)
 {
 	const struct iovec *iov = &req->iov[mce_reqx((struct mce_req *)(uintptr_t)req)->iov_idx];
@@ -458,7 +458,7 @@ void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req)
 	x->cut = x->iov_off = 0;
 	x->iov_idx = x->fragments = 0;
 	x->queued = true;
-	/* Empty pieces at the beginning. */
+	/* Skip empty entries at the beginning. */
 	while (req->iov[x->iov_idx].iov_len == 0)
 		x->iov_idx++;
 	x->nics = req->nics;
@@ -515,7 +515,7 @@ void mce_rdma_fail_region_locked(struct mce_rdma_peer *rp, uint64_t rkey, int st
 	}
 }
 
-/* Put the request before the resolver again, as if it had never been offered. */
+/* Return the request to the resolver's queue, as if no transport had taken it. */
 static void req_return_locked(struct mce_rdma_peer *rp, struct mce_req *req)
 {
 	struct mce_reqx *x = mce_reqx(req);
@@ -544,7 +544,7 @@ void mce_rdma_return_locked(struct mce_rdma_peer *rp, struct mc_list *over)
 		}
 		x->fragments--;
 		slice_free_locked(rp, s);
-		/* Other slices of it are still on this list, or it is returned below. */
+		/* Otherwise the loop meets another slice of the request, or the next loop returns it. */
 		if (x->fragments == 0 && !x->queued)
 			req_return_locked(rp, req);
 	}
@@ -586,7 +586,7 @@ static bool same_host_locked(const struct mce_rdma_peer *rp)
 	return p->local || (p->introduced && mce_id_same_host(&p->id, &p->e->id));
 }
 
-/* 0, -EAGAIN, -MC_ENOTSUP, or ENDS: *ret_status ends the request. */
+/* Returns 0, -EAGAIN, -MC_ENOTSUP, or ENDS: the request ends with *ret_status. */
 enum { ENDS = 1 };
 static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret_status)
 {
@@ -615,13 +615,13 @@ static int submit_locked(struct mce_rdma_peer *rp, struct mce_req *req, int *ret
 	if (rem->nnics == 0 || (rp->nup && !rem->stale && !mce_rdma_carries_locked(rp, rem)))
 		return -MC_ENOTSUP;
 	mce_rdma_enqueue_locked(rp, req);
-	/* None at all, after a new session, or one of several NICs is back. */
+	/* A new session has no endpoint yet: connect. */
 	if (rp->nup == 0)
 		mce_rdma_kick_locked(rp);
 	return 0;
 }
 
-/* Not over RDMA now: try again from time to time when there is traffic. */
+/* The peer does not use RDMA now: traffic starts the next attempt when its time has come. */
 static void probe_locked(struct mce_rdma_peer *rp)
 {
 	if (rp->state == MCE_RDMA_OFF && mc_now_ms() >= rp->retry_ms)
@@ -669,7 +669,7 @@ unsigned mce_rdma_submit_run(struct mce_peer *p, struct mce_req *reqs, unsigned 
 		n = direct;
 	}
 	MC_LOCKED(&p->lock);
-	/* The first one that is not simply queued is offered by itself. */
+	/* The first request that is not queued here is offered again by itself. */
 	while (i < n && mce_reqx(&reqs[i])->total && submit_locked(rp, &reqs[i], &status) == 0)
 		i++;
 	return i;
@@ -697,7 +697,8 @@ static bool ep_has_locked(const struct mce_rdma_ep *ep, const struct mce_req *re
 	return false;
 }
 
-/* The NIC may be using its memory: the endpoints that carry it fail, and it ends when they are flushed. */
+/* The NIC may be using the request's memory: break the endpoints that carry it.  The request ends when they are
+ * flushed. */
 void mce_rdma_cancel(struct mce_peer *p, struct mce_req *req, int status)
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);

@@ -134,16 +134,16 @@ unsigned mce_peer_nic_pairs(const struct mce_peer *p, struct mce_nic_pair *ret, 
 	return n;
 }
 
-bool mce_engine_has_rdma(const struct mce_engine *e)
-{
-	return mce_rdma_feature(e) != 0;
-}
-
-uint64_t mce_rdma_feature(const struct mce_engine *e)
+static uint64_t rdma_features(const struct mce_engine *e)
 {
 	const struct mce_rdma *r = mce_rdma_of(e);
 
 	return r && r->nnics ? MCE_FEATURE_RDMA : 0;
+}
+
+bool mce_engine_has_rdma(const struct mce_engine *e)
+{
+	return rdma_features(e) != 0;
 }
 
 const struct mce_service mce_rdma_service = {
@@ -154,6 +154,7 @@ const struct mce_service mce_rdma_service = {
 	.revoke_begin = mce_no_revoke,
 	.revoke_wait = mce_rdma_region_free,
 	.knows_peer = mce_no_peer,
+	.features = rdma_features,
 	.take_connection = mce_rdma_take_connection,
 	.fence = mce_rdma_fence,
 };
@@ -174,6 +175,8 @@ const struct mce_transport mce_rdma_transport = {
 	.lead = mce_rdma_lead,
 	.cancel = mce_rdma_cancel,
 	.writes_in_doubt = mce_rdma_writes_in_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_rdma_new_fence,
 	.map = mce_no_map,
 };

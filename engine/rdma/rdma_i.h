@@ -30,10 +30,11 @@
 #define MCE_RDMA_CHAIN 16u
 /* Bytes in flight on an endpoint, or two slices if that is more: 100 Gb/s over 300 us. */
 #define MCE_RDMA_EP_BYTES (4u << 20)
-/* Endpoints that a slice may lose before its request fails. */
+/* Number of endpoints that a slice may lose before its request fails. */
 #define MCE_RDMA_TRIES 4u
 #define MCE_RDMA_NAME_MAX 64u
-/* Parts that a region is registered in; more than one only where the device limits the size, and of device memory. */
+/* Maximum number of parts of a region.  A region has more than one part only if the device limits the size of one,
+ * or if it is device memory. */
 #define MCE_RDMA_PARTS_MAX 512u
 
 /* Settings (tune.c), upstream's MC_* variables. */
@@ -41,7 +42,7 @@ struct mce_rdma_tune {
 	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps, max_nics;
 	int gid_index, tc, sl, pkey, relaxed;
 	bool same_host;
-	bool gpu_direct, peer_memory;	/* NICs access device memory; rather as peer memory than by dma-buf */
+	bool gpu_direct, peer_memory;	/* NICs access device memory; they prefer peer memory to dma-buf */
 	uint64_t max_mr;
 };
 void mce_rdma_tune_read(struct mce_rdma_tune *t);
@@ -67,9 +68,9 @@ struct mce_rdma_cq {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	bool armed;		/* the next completion makes an event */
-	bool watched;		/* other threads poll it, and the I/O thread looks from time to time */
-	unsigned taken;		/* by other threads since it looked */
-	struct mce_rdma_qp **qp;	/* by number; NULL: unused */
+	bool watched;		/* other threads poll it, and the I/O thread checks that periodically */
+	unsigned taken;		/* completions that other threads took since that check */
+	struct mce_rdma_qp **qp;	/* queue pairs by number; NULL: unused */
 	uint32_t nqp, cap;
 };
 
@@ -84,7 +85,7 @@ struct mce_nic {
 	unsigned max_wr, max_sge, max_sge_rd, rd_atomic;
 	int max_cqe;
 	uint64_t max_mr;
-	int numa;		/* node, -1: unknown */
+	int numa;		/* NUMA node, -1: unknown */
 	struct mc_metric *carried;	/* bytes of ended slices; NULL: no memory for it */
 	struct mc_evfd async_evfd, channel_evfd;
 	/* guarded by lock; the name is constant */
@@ -102,7 +103,7 @@ struct mce_nic {
 struct mce_rdma_stage {
 	struct mc_mutex lock;
 	char *base;
-	uint64_t slot, len;	/* bytes of a slot, of all */
+	uint64_t slot, len;	/* bytes of one slot, and of all slots */
 	void *free;		/* list through the first word of each slot */
 	struct ibv_mr *mr[MCE_NICS_MAX];
 	bool starved;		/* a peer waits for a slot */
@@ -116,18 +117,18 @@ struct mce_rdma {
 	struct mce_rdma_tune tune;
 	unsigned nnics;
 	struct mce_nic nic[MCE_NICS_MAX];
-	struct mce_io io;	/* completions that no thread waits for, events of NICs, ticks */
+	struct mce_io io;	/* handles completions that no thread waits for, events of NICs, ticks */
 	struct mce_io ctl;	/* serves control connections; may block for a second */
 	struct mce_watcher watcher;
 	char *affinity;		/* MC_NIC_PEER_AFFINITY, NULL: none */
 	bool picky;		/* atomic: some memory is near to some NICs only */
 	unsigned leaders;	/* atomic: waiting threads that poll */
 	uint64_t wait_ns;	/* atomic: how long they waited, on average */
-	/* Of the watched queues; loop of io. */
+	/* the timer of the watched queues; owned by the loop of io */
 	struct mc_evtimer look;
 	uint64_t look_ns;
 	struct mc_mutex lock;	/* comes before a peer's lock */
-	struct mc_list peers;	/* mce_rdma_peer.node of those that were connected once */
+	struct mc_list peers;	/* mce_rdma_peer.node of the peers that were connected once */
 	struct mce_rdma_stage stage;
 	/* mce_conf.upstream_name and upstream_setup */
 	char *name;
@@ -164,16 +165,17 @@ void mce_nic_cq_give(struct mce_rdma_cq *cq, uint32_t n);
 
 struct mce_rdma_region {
 	unsigned nparts;
-	uint64_t part;		/* bytes of a part but the last */
+	uint64_t part;		/* bytes of each part but the last */
 	bool everywhere;	/* all parts are registered on all NICs */
 	struct ibv_mr *mr[];	/* [nic * nparts + part], NULL: not registered on this NIC */
 };
 void mce_rdma_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_rdma_region_free(struct mce_mr *mr);
-/* The key of the local byte @addr on a NIC and how many bytes follow it in the same part; false: none. */
+/* Find the key of the local byte @addr on a NIC, and how many bytes follow it in the same part.  False: the NIC has
+ * none. */
 bool mce_rdma_lkey(const struct mce_mr *mr, const struct mce_nic *nic, uint64_t addr, uint32_t *ret_key,
 		   uint64_t *ret_room);
-void *mce_rdma_stage_take(struct mce_rdma *r);	/* NULL: none is free; the peers are pumped when one is */
+void *mce_rdma_stage_take(struct mce_rdma *r);	/* NULL: no slot is free; the peers are pumped when one is released */
 void mce_rdma_stage_give(struct mce_rdma *r, void *slot);
 /* NULL: it cannot be registered. */
 struct ibv_mr *mce_rdma_stage_mr(struct mce_rdma *r, const struct mce_nic *nic);
@@ -181,15 +183,15 @@ void mce_rdma_stage_close(struct mce_rdma *r);
 
 /* ---- device memory (gpu.c) ----------------------------------------------------------------------- */
 
-/* Of a part of a region. */
+/* The dma-buf of one part of a region. */
 struct mce_rdma_dmabuf {
 	int fd;
-	uint64_t off;	/* where the part begins in it, less than a page of the GPU */
+	uint64_t off;	/* offset of the part in the dma-buf, less than a page of the GPU */
 };
-/* Export each part, once for all NICs.  Of a region of device memory; an error has a detail. */
+/* Export each part of a region of device memory, once for all NICs.  An error has a detail. */
 int mce_rdma_dmabufs_open(const struct mce_mr *mr, const struct mce_rdma_region *region, struct mce_rdma_dmabuf **ret);
 void mce_rdma_dmabufs_close(struct mce_rdma_dmabuf *bufs, unsigned n);	/* NULL is fine */
-/* Bytes of the parts of device memory, when a NIC can register @max. */
+/* Bytes of one part of device memory, when a NIC can register @max. */
 uint64_t mce_rdma_device_part(uint64_t max);
 
 /* Can the NICs move the bytes of a request with device memory now, without the processor? */
@@ -201,7 +203,7 @@ struct mce_rdma_remote {
 	uint64_t rkey, base, len, part;
 	unsigned access, nnics, nparts;
 	bool stale;		/* the peer has refused a key: ask again before use; guarded by the peer's lock */
-	uint32_t round;		/* of upstream.c: the descriptor that it is from */
+	uint32_t round;		/* upstream.c: number of the descriptor that has the region */
 	uint32_t key[];		/* [nic * nparts + part], 0: not registered there */
 };
 
@@ -210,12 +212,12 @@ struct mce_rdma_remote {
 struct mce_rdma_slice {
 	struct mc_list node;	/* mce_rdma_peer.free or .retry */
 	struct mce_req *req;
-	uint64_t off;		/* in the transfer; of the trailer when tail */
+	uint64_t off;		/* offset in the transfer; with tail, in the trailer */
 	uint32_t len, iov_idx;
 	uint64_t iov_off;
 	uint8_t tries, nmr;
 	bool write, tail;
-	void *stage;		/* slot with its bytes, NULL: none */
+	void *stage;		/* staging slot with its bytes, NULL: none */
 	struct mce_mr *mr[MCE_RDMA_SGE];	/* references to its local memory */
 };
 
@@ -227,7 +229,7 @@ struct mce_rdma_qp {
 	uint32_t id, depth;
 	/* guarded by the peer's lock */
 	struct mce_rdma_slice **ring;
-	uint32_t head, tail;	/* of the ring: posted, ended */
+	uint32_t head, tail;	/* numbers of the next slice to post, and of the next one to end */
 };
 
 enum mce_rdma_state {
@@ -245,10 +247,10 @@ struct mce_rdma_ep {
 	/* guarded by the peer's lock */
 	enum mce_rdma_state state;
 	bool doubt;		/* a WRITE on it has failed */
-	bool failed;		/* its path is at fault */
+	bool failed;		/* the path between the two NICs is at fault */
 	bool settled;		/* the owner has destroyed its end */
 	uint64_t up_ms, broken_ms;
-	uint64_t bytes, moved;	/* in flight; ended */
+	uint64_t bytes, moved;	/* bytes in flight; bytes of ended slices */
 	unsigned nqps, next;	/* queue pair that posts next */
 	struct mce_rdma_qp qp[MCE_RDMA_QPS_MAX];
 };
@@ -261,35 +263,39 @@ struct mce_rdma_far {
 };
 /* Make the queue pairs of a NIC, in the INIT state.  @writable: the other side may also write. */
 int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret);
-/* Connect one of them: ready to receive and to send.  May take a second. */
+/* Connect one queue pair, so that it can receive and send.  May take a second. */
 int mce_rdma_qp_connect(struct mce_nic *nic, struct ibv_qp *qp, const struct mce_rdma_addr *to, uint32_t qpn,
 			uint32_t psn, unsigned mtu);
-void mce_rdma_qp_fail(struct mce_nic *nic, struct ibv_qp *qp);	/* to the error state: its work is flushed */
-/* @rp: NULL, until it is given to a peer.  @two_way: the other side may also read and write through it. */
+void mce_rdma_qp_fail(struct mce_nic *nic, struct ibv_qp *qp);	/* move it to the error state: its work is flushed */
+/* Make an endpoint.  @rp: NULL until the endpoint is assigned to a peer.  @two_way: the other side may also read and
+ * write through it. */
 int mce_rdma_ep_new(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned nqps, bool two_way,
 		    struct mce_rdma_ep **ret);
-/* Destroy its queue pairs: after return the NIC uses no memory of its slices, and no completion finds it. */
+/* Destroy the queue pairs of @ep: after return the NIC uses no memory of its slices, and no completion finds it. */
 void mce_rdma_ep_close(struct mce_rdma_ep *ep);
-/* It is closed, and nothing is in its rings or on its lists. */
+/* Free @ep, which is closed and whose rings and lists are empty. */
 void mce_rdma_ep_free(struct mce_rdma_ep *ep);
 
 /* ---- peers (connect.c, queue.c) ------------------------------------------------------------------ */
 
-/* How endpoints of a peer are made: control.c for our own nodes, upstream.c for upstream's.  Resolver thread. */
+/* The way in which endpoints of a peer are made: control.c for our own nodes, upstream.c for upstream's.  The slots
+ * run on the resolver thread. */
 struct mce_rdma_proto {
-	/* With the peer's lock: can it be reached over RDMA at all? */
+	/* With the peer's lock: does the peer offer RDMA? */
 	bool (*reachable_locked)(const struct mce_rdma_peer *rp);
 	/* Learn the peer's NICs: mce_rdma_peer.remote, and open becomes true. */
 	int (*open)(struct mce_rdma_peer *rp, uint64_t deadline);
 	void (*close)(struct mce_rdma_peer *rp);	/* the peer is detached */
-	/* Close it if the results of open are outdated. */
+	/* Close if the results of open are outdated. */
 	void (*recheck)(struct mce_rdma_peer *rp);
-	/* Set settled of the broken endpoints whose other end is destroyed.  Done when the peer is not open. */
+	/* Set `settled` of the broken endpoints whose other end is destroyed.  Returns at once when the peer is not
+	 * open. */
 	void (*settle)(struct mce_rdma_peer *rp, uint64_t deadline);
-	/* A connected endpoint, not on the list yet; it is mce_rdma_peer.trying if the peer can ask for its pair. */
+	/* Make a connected endpoint, which is not on the list yet.  It is mce_rdma_peer.trying if the peer may
+	 * request the same pair of NICs. */
 	int (*ep_open)(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote, uint64_t deadline,
 		       struct mce_rdma_ep **ret);
-	/* Make region @rkey known, or 0 when the peer is not open any more. */
+	/* Fetch region @rkey.  0 also when the peer is not open any more. */
 	int (*region)(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline);
 	/* With the peer's lock: an endpoint was lost because the peer, or the path to it, failed. */
 	void (*lost_locked)(struct mce_rdma_peer *rp);
@@ -300,18 +306,18 @@ extern const struct mce_rdma_proto mce_rdma_control, mce_rdma_upstream;
 struct mce_rdma_up;
 
 enum mce_rdma_try {
-	MCE_TRY_ASKED,		/* a message of the peer for the same pair connects this endpoint, or is refused */
-	MCE_TRY_ACCEPTING,	/* it is being connected so */
+	MCE_TRY_ASKED,		/* a message of the peer for the same pair connects this endpoint or is refused */
+	MCE_TRY_ACCEPTING,	/* such a message is connecting it */
 	MCE_TRY_ACCEPTED,
 	MCE_TRY_FAILED,
-	MCE_TRY_ANSWERED,	/* it is connected as the peer's answer says; a message replaces it: */
+	MCE_TRY_ANSWERED,	/* the peer's answer has connected it; a message changes the state to REPLACED */
 	MCE_TRY_REPLACED,
 };
 
 enum mce_rdma_peer_state {
 	MCE_RDMA_NEW,		/* not tried yet */
 	MCE_RDMA_UP,		/* some endpoint is up, or will be */
-	MCE_RDMA_OFF,		/* not over RDMA; tried again from retry_ms on */
+	MCE_RDMA_OFF,		/* RDMA is not used; it is tried again from retry_ms on */
 };
 
 #define MCE_RDMA_BUCKETS 64u
@@ -321,29 +327,29 @@ struct mce_rdma_peer {
 	struct mce_peer *p;
 	struct mc_list node;	/* mce_rdma.peers */
 	const struct mce_rdma_proto *proto;
-	struct mce_rdma_up *up;	/* of upstream.c; NULL: one of our own nodes */
+	struct mce_rdma_up *up;	/* state of upstream.c; NULL: the peer is one of our own nodes */
 	/* Guarded by mce_rdma.lock: the endpoint that is being connected, until it is on the list. */
 	struct mce_rdma_ep *trying;
 	enum mce_rdma_try try;
 	bool try_ready;		/* the peer has connected its end */
 	uint32_t try_qpn;	/* MCE_TRY_ACCEPTED: the peer's first queue pair */
-	/* the resolver's */
+	/* owned by the resolver */
 	bool open;		/* endpoints can be made and settled */
 	int fd;			/* control connection, -1: none */
 	uint32_t epoch;
 	/* The peer's NICs; changed under the peer's lock. */
 	unsigned nremotes;
 	struct mce_rdma_addr remote[MCE_NICS_MAX];
-	uint64_t pair_ms[MCE_NICS_MAX][MCE_NICS_MAX];	/* do not connect before; [ours][theirs] */
+	uint64_t pair_ms[MCE_NICS_MAX][MCE_NICS_MAX];	/* [ours][theirs]: not before this time */
 	uint32_t pair_fails[MCE_NICS_MAX][MCE_NICS_MAX];
 	/* guarded by the peer's lock */
 	enum mce_rdma_peer_state state;
 	uint64_t retry_ms;
 	bool nic_back;		/* a NIC is up again: connect over it without a pause */
-	uint64_t again_ms;	/* a NIC without an endpoint is tried again then; 0: there is none */
+	uint64_t again_ms;	/* when a NIC without an endpoint is tried again; 0: there is none */
 	bool detaching;
 	uint64_t fence;		/* the number in the greeting of the control connection */
-	bool read_only;		/* which the peer has fenced */
+	bool read_only;		/* the peer has fenced that number */
 	bool fresh;		/* atomic: a request was queued since the last pump */
 	struct mc_list queue;	/* requests with bytes to cut */
 	struct mc_list retry, free;	/* slices */
@@ -374,9 +380,9 @@ void mce_rdma_strangers_end(struct mce_rdma *r);
 
 /* connect.c, for control.c and upstream.c. */
 void mce_rdma_ep_settled(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep);
-/* The first broken endpoint that is not settled, NULL. */
+/* Find the first broken endpoint that is not settled; NULL: there is none. */
 struct mce_rdma_ep *mce_rdma_ep_unsettled(struct mce_rdma_peer *rp);
-void mce_rdma_ep_discard(struct mce_rdma_ep *ep);	/* one that is on no list */
+void mce_rdma_ep_discard(struct mce_rdma_ep *ep);	/* free an endpoint that is on no list */
 
 /* serve.c */
 int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
@@ -385,13 +391,13 @@ void mce_rdma_guests_close(struct mce_rdma *r);	/* any thread but its loop */
 
 /* queue.c; _locked: with the peer's lock. */
 void mce_rdma_enqueue_locked(struct mce_rdma_peer *rp, struct mce_req *req);
-/* A WRITE that must not be posted: an endpoint or another transport has one in doubt. */
+/* Must WRITEs wait, because an endpoint or another transport has a WRITE in doubt? */
 bool mce_rdma_write_waits_locked(struct mce_rdma_peer *rp);
 /* Has the region a key on the peer's NIC of some endpoint that is up? */
 bool mce_rdma_carries_locked(const struct mce_rdma_peer *rp, const struct mce_rdma_remote *rem);
 /* End or return the requests of regions that no endpoint can carry any more. */
 void mce_rdma_return_stranded_locked(struct mce_rdma_peer *rp, struct mc_list *over);
-/* The next slice for an endpoint, NULL; the failed requests that it meets are appended to @over. */
+/* Cut the next slice for an endpoint; NULL: there is none.  Failed requests on the way are appended to @over. */
 struct mce_rdma_slice *mce_rdma_cut_locked(struct mce_rdma_ep *ep, struct mc_list *over);
 /* The slice has ended; its request is appended to @over when that has ended too. */
 void mce_rdma_slice_end_locked(struct mce_rdma_peer *rp, struct mce_rdma_slice *s, int status, struct mc_list *over);
@@ -401,17 +407,18 @@ void mce_rdma_slice_lost_locked(struct mce_rdma_peer *rp, struct mce_rdma_slice 
 void mce_rdma_over(struct mc_list *over);	/* without locks: complete the requests */
 /* Requests that have nothing in flight go back to the resolver, which offers them to other transports. */
 void mce_rdma_return_locked(struct mce_rdma_peer *rp, struct mc_list *over);
-/* Fail all that waits; WRITEs of older sessions only. */
+/* Fail all waiting requests, or (@outdated_only) only the WRITEs of older sessions. */
 void mce_rdma_fail_locked(struct mce_rdma_peer *rp, int status, bool outdated_only, struct mc_list *over);
 int mce_rdma_submit(struct mce_peer *p, struct mce_req *req);
 unsigned mce_rdma_submit_run(struct mce_peer *p, struct mce_req *reqs, unsigned n);
 void mce_rdma_flush(struct mce_peer *p);
 void mce_rdma_cancel(struct mce_peer *p, struct mce_req *req, int status);
 struct mce_rdma_remote *mce_rdma_remote_find_locked(struct mce_rdma_peer *rp, uint64_t rkey);
-void mce_rdma_remote_put_locked(struct mce_rdma_peer *rp, struct mce_rdma_remote *rem);	/* instead of an older one */
+/* Replaces an older description of the region. */
+void mce_rdma_remote_put_locked(struct mce_rdma_peer *rp, struct mce_rdma_remote *rem);
 void mce_rdma_remote_drop_locked(struct mce_rdma_peer *rp, uint64_t rkey);
 void mce_rdma_remotes_free(struct mce_rdma_peer *rp);
-/* Fail the requests of a region that wait. */
+/* Fail the waiting requests of a region. */
 void mce_rdma_fail_region_locked(struct mce_rdma_peer *rp, uint64_t rkey, int status, struct mc_list *over);
 
 /* post.c */
@@ -420,7 +427,7 @@ void mce_rdma_pump(struct mce_rdma_peer *rp);
 
 /* complete.c */
 void mce_rdma_ep_break_locked(struct mce_rdma_ep *ep);
-/* Nothing is in flight. */
+/* Has the endpoint no slice in flight? */
 bool mce_rdma_ep_idle_locked(const struct mce_rdma_ep *ep);
 void mce_rdma_poll_nic(struct mce_nic *nic);
 void mce_rdma_poll(struct mce_peer *p);
@@ -429,7 +436,7 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events);	/* loop of i
 void mce_rdma_look(struct mc_evtimer *t);
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms);	/* loop of io */
 void mce_rdma_unstarve(struct mce_rdma *r);	/* loop of io: pump the peers that wait for a staging slot */
-/* The slices of the queue pair are no longer used by the NIC, which is destroyed: they are lost. */
+/* The queue pair is destroyed, so the NIC uses its slices no more: mark them lost. */
 void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over);
 
 /* ---- control messages (wire.c) ------------------------------------------------------------------ */
@@ -444,7 +451,7 @@ enum mce_rdma_op {
 
 struct mce_rdma_msg {
 	enum mce_rdma_op op;
-	int status;		/* of an answer */
+	int status;		/* status of an answer */
 	uint32_t nic, id;
 	bool read_only;		/* answer: the peer's number is fenced, and it can only read */
 	struct mce_rdma_far far;

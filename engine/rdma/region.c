@@ -46,8 +46,8 @@ struct share {
 	struct mce_nic *nic;
 	struct mce_rdma_region *region;
 	const struct mce_mr *mr;
-	const struct mce_rdma_dmabuf *bufs;	/* one for each part; NULL: by its address */
-	int err;		/* why a part cannot be registered; 0 */
+	const struct mce_rdma_dmabuf *bufs;	/* one per part; NULL: the part is registered by its address */
+	int err;		/* error of a part that cannot be registered; 0: none */
 	struct mc_thread thread;
 	bool started;
 };
@@ -128,8 +128,8 @@ static void part_drop(const struct mce_verbs *v, struct ibv_mr **mr)
 	*mr = NULL;
 }
 
-/* Register it in one way on the NICs that do not have it: all parts or none.  Returns the number of NICs that have it
- * then; @why: the reason that others do not. */
+/* Try one way to register the region on the NICs that do not have it, on each NIC all parts or none.  Returns the
+ * number of NICs that have it after that; @why: the error of the others. */
 static unsigned device_try(struct mce_rdma *r, struct mce_rdma_region *region, const struct mce_mr *mr,
 			   bool peer_memory, char why[WHY_MAX])
 {
@@ -176,13 +176,13 @@ static unsigned device_register(struct mce_rdma *r, struct mce_rdma_region *regi
 
 /* ---- regions ----------------------------------------------------------------------------------- */
 
-/* The NICs of the NUMA node that the memory is on; 0: it is unknown, or near to none or all of them. */
+/* Bits of the NICs on the memory's NUMA node; 0: the node is unknown, or has no NIC or all of them. */
 static uint32_t nics_near(const struct mce_rdma *r, const struct mce_mr *mr)
 {
 	uint32_t near = 0, all = (uint32_t)((1ull << r->nnics) - 1);
 	int node = -1;
 
-	/* Registration has allocated its pages. */
+	/* The pages exist, because registration has allocated them. */
 	if (r->nnics < 2 || syscall(SYS_get_mempolicy, &node, NULL, 0, mr->base, MPOL_F_NODE | MPOL_F_ADDR) < 0)
 		return 0;
 	for (unsigned i = 0; i < r->nnics; i++)
@@ -190,7 +190,7 @@ static uint32_t nics_near(const struct mce_rdma *r, const struct mce_mr *mr)
 	return near == all ? 0 : near;
 }
 
-/* How many NICs have at least some of it. */
+/* Register host memory.  Returns the number of NICs that have at least one part. */
 static unsigned host_register(struct mce_rdma *r, struct mce_rdma_region *region, const struct mce_mr *mr)
 {
 	struct share share[MCE_NICS_MAX] = { 0 };
@@ -342,7 +342,8 @@ void mce_rdma_stage_give(struct mce_rdma *r, void *slot)
 	MC_LOCKED(&r->stage.lock);
 	*(void **)slot = r->stage.free;
 	r->stage.free = slot;
-	/* Another peer may wait for it, whose lock cannot be taken here.  Otherwise a tick does it. */
+	/* A peer may wait for the slot, and its lock cannot be taken here, so the loop pumps it.  If the post fails,
+	 * a tick does. */
 	if (r->stage.starved && !r->stage.told)
 		r->stage.told = mc_evloop_post(r->io.loop, stage_freed, r) == 0;
 }

@@ -21,7 +21,8 @@
 #include "common/sys/random.h"
 #include "engine/rdma/rdma_i.h"
 
-/* Endpoints of one peer on each of our NICs: more than it can have NICs would only use up queue pairs. */
+/* Maximum number of endpoints of one peer: twice as many as it can have NICs, so that a peer cannot use up queue
+ * pairs. */
 #define EPS_MAX (2 * MCE_NICS_MAX)
 #define REQUEST_MAX (16u << 10)
 
@@ -46,8 +47,8 @@ struct guest {
 	struct mc_list eps;
 	unsigned neps;
 	uint8_t head[4];	/* the length of the frame that is being received */
-	char *in;		/* its bytes, NULL: the length is not complete */
-	size_t have, want;	/* bytes of the length or the frame; bytes of the frame */
+	char *in;		/* the frame's bytes; NULL: the length is not complete */
+	size_t have, want;	/* received bytes of the length or the frame; size of the frame */
 };
 
 static void guest_ep_free(struct guest *g, struct guest_ep *ep)
@@ -95,14 +96,14 @@ static int guest_ep_open(struct guest *g, struct guest_ep *ep, const struct mce_
 	mce_nic_addr(ep->nic, &out->far.addr, &gid_index);
 	mtu = out->far.addr.mtu < in->far.addr.mtu ? out->far.addr.mtu : in->far.addr.mtu;
 	out->far.psn = (uint32_t)(mc_random_u64() & 0xffffff);
-	/* They send nothing, so they need no room in the completion queue. */
+	/* Queue pairs of this side send nothing, so they need no room in the completion queue. */
 	r = mce_nic_cq_take(ep->nic, 0, &cq);
 	while (r == 0 && ep->nqps < in->far.nqps) {
 		r = mce_rdma_qp_new(ep->nic, cq->cq, 1, !g->read_only, &ep->qp[ep->nqps]);
 		if (r < 0)
 			break;
 		out->far.qpn[ep->nqps] = ep->qp[ep->nqps]->qp_num;
-		/* Our sending number is not used; the peer's is its own. */
+		/* Our send sequence number is not used; the receive sequence number is the peer's. */
 		r = mce_rdma_qp_connect(ep->nic, ep->qp[ep->nqps], &in->far.addr, in->far.qpn[ep->nqps], in->far.psn,
 					mtu);
 		ep->nqps++;
@@ -148,7 +149,7 @@ static void serve_close(struct guest *g, uint32_t id)
 	}
 }
 
-/* Only a NIC on which the whole region is registered gets keys; how many do. */
+/* Fill the keys of the NICs on which the whole region is registered.  Returns the number of these NICs. */
 static unsigned region_keys(const struct mce_rdma *r, const struct mce_rdma_region *region, uint32_t *key)
 {
 	unsigned nics = 0;
@@ -183,7 +184,7 @@ static int serve_region(struct guest *g, uint64_t rkey, struct mce_rdma_remote *
 		rem->rkey = rkey;
 		rem->base = mr->base;
 		rem->len = mr->len;
-		/* Peers then take another path, as no NIC has it. */
+		/* No NIC has a medium, so its peers take another path. */
 		rem->access = mr->medium ? MCE_ACCESS_READ : mr->access;
 		rem->nnics = region ? g->r->nnics : 0;
 		rem->nparts = region ? region->nparts : 1;
@@ -209,7 +210,7 @@ static int guest_send(struct guest *g, const struct mce_rdma_msg *msg)
 
 	if (r < 0)
 		return r;
-	/* One answer fits into the socket; a peer that reads none is closed. */
+	/* The socket has room for one answer; the connection of a peer that does not read is closed. */
 	n = send(g->evfd.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	free(frame);
 	return n == (ssize_t)len ? 0 : -ECONNRESET;
@@ -289,7 +290,7 @@ static void guest_ready(struct mc_evfd *evfd, uint32_t events)
 		guest_close(g);
 }
 
-/* A new connection, which the TCP service has accepted; it is not answered yet. */
+/* A new connection that the TCP service has accepted.  Its greeting is not answered yet. */
 struct arrival {
 	struct mce_rdma *r;
 	int fd;
@@ -328,7 +329,7 @@ static int guest_new(struct arrival *a)
 	g->epoch = a->g.epoch;
 	g->fence = a->g.fence;
 	memcpy(g->nonce, a->g.id.nonce, sizeof(g->nonce));
-	/* A fence closes its guests on this loop. */
+	/* A fence closes guests on this loop too, so none is missed. */
 	g->read_only = mce_writer_is_fenced(a->r->e, g->nonce, g->fence);
 	mc_list_init(&g->eps);
 	g->evfd = (struct mc_evfd){ .fd = a->fd, .ready = guest_ready };

@@ -24,8 +24,8 @@ MC_GAUGE(strangers_now, "mooncake_transfer_rdma_upstream_in", "",
 struct stranger {
 	struct mc_list node;	/* mce_rdma.strangers, the oldest first */
 	struct mce_rdma_ep *ep;
-	bool ready;	/* its other end is connected too */
-	char path[MCE_SETUP_PATH_MAX];	/* of its NIC */
+	bool ready;	/* the node has reported that its end is connected */
+	char path[MCE_SETUP_PATH_MAX];	/* path of the node's NIC */
 };
 
 void mce_rdma_setup_own(struct mce_setup *s, const struct mce_rdma_ep *ep)
@@ -100,7 +100,7 @@ static int stranger_new(struct mce_rdma *r, struct mce_nic *nic, const struct mc
 	struct stranger *s = calloc(1, sizeof(*s));
 	int err = s ? mce_rdma_ep_new(NULL, nic, in->nqps, true, &s->ep) : -ENOMEM;
 
-	/* There is no place for it: the oldest one has to go. */
+	/* There are no queue pairs left: end the oldest stranger. */
 	while (err < 0 && s && !mc_list_empty(&r->strangers)) {
 		stranger_end(r, mc_list_first(&r->strangers, struct stranger, node));
 		err = mce_rdma_ep_new(NULL, nic, in->nqps, true, &s->ep);
@@ -152,7 +152,7 @@ static void setup_run(void *arg)
 			 "both nodes connect at one time, and the other message counts");
 		return;
 	}
-	/* The newest one counts. */
+	/* A new connection of the pair replaces the older one. */
 	s = stranger_find(c->r, c->nic, in.local);
 	if (s)
 		stranger_end(c->r, s);
@@ -214,7 +214,7 @@ static void ready_run(void *arg)
 	mce_rdma_up_ready(c->r, c->nic, c->msg);
 }
 
-/* The sender has connected its end.  The answer is empty. */
+/* The sender reports that its end is connected.  The answer is empty. */
 static void ready_take(struct mce_rdma *r, struct mce_setup *msg)
 {
 	struct setup_call c = { .r = r, .msg = msg, .nic = nic_of_path(r, msg->peer) };
@@ -248,7 +248,7 @@ struct take_call {
 	const struct mce_nic *nic;
 	const char *path;
 	struct mce_rdma_ep *ep;
-	bool waits;		/* for the message that its other end is connected */
+	bool waits;		/* the endpoint exists, but its other end is not connected yet */
 };
 
 static void take_run(void *arg)

@@ -25,10 +25,10 @@
 /* No packet lives that long in a data center's network: a WRITE that was lost with its queue pair does not arrive
  * later than this. */
 #define PACKET_MS 1000u
-/* The time for the message of a peer that asks for the same pair. */
+/* Time limit for the message of a peer that requests the same pair of NICs. */
 #define OFFER_MS 1000
 
-/* What a descriptor says. */
+/* The content of a descriptor. */
 struct node {
 	char *name, *host;
 	int port;
@@ -39,10 +39,10 @@ struct node {
 
 struct mce_rdma_up {
 	/* guarded by the peer's lock */
-	struct node *fresh;	/* not in use yet: other NICs, or another address */
-	uint32_t round;		/* of descriptors that were used */
-	uint64_t quiet_ms;	/* from then on no packet of a lost WRITE is on its way */
-	/* the resolver's; changed with the peer's lock */
+	struct node *fresh;	/* the newest descriptor, not in use yet because its NICs or address differ */
+	uint32_t round;		/* number of descriptors that were used so far */
+	uint64_t quiet_ms;	/* when no packet of a lost WRITE can arrive any more */
+	/* owned by the resolver, which changes it with the peer's lock */
 	struct node *node;
 };
 
@@ -153,7 +153,7 @@ static void node_learn(struct mce_rdma_peer *rp, struct node *n)
 	mc_mutex_lock(&rp->p->lock);
 	if (rp->up->node && !rp->up->fresh && node_same_place(rp->up->node, n)) {
 		regions_use_locked(rp, n, &over);
-		/* It has just answered. */
+		/* The peer has just answered, so no pause is needed. */
 		rp->retry_ms = 0;
 	} else {
 		struct node *old = rp->up->fresh;
@@ -292,7 +292,7 @@ int mce_rdma_up_attach(struct mce_rdma_peer *rp)
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
-/* Older endpoints of the pair are of no use.  @settled: they are destroyed at their other end. */
+/* Break the older endpoints of the pair.  @settled: the peer has destroyed their other end. */
 static void pair_replace(struct mce_rdma_peer *rp, const struct mce_rdma_ep *newest, bool settled)
 {
 	struct mc_list *pos;
@@ -317,7 +317,8 @@ static void trying_set(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 	rp->try_ready = false;
 }
 
-/* Wait until no message of the peer is being taken for @ep, or with @accept for such a message, until @deadline. */
+/* Wait until no message of the peer is connecting the endpoint; with @accept, wait for such a message.  At
+ * @deadline: MCE_TRY_FAILED. */
 static enum mce_rdma_try trying_wait(struct mce_rdma_peer *rp, bool accept, uint64_t deadline, uint32_t *ret_qpn)
 {
 	enum mce_rdma_try try;
@@ -360,7 +361,7 @@ static int setup_call(struct mce_rdma_peer *rp, const struct mce_setup *out, uin
 	return r;
 }
 
-/* Connect the endpoint as the peer's answer says. */
+/* Connect the endpoint to the queue pairs in the peer's answer. */
 static int answer_take(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_setup *out,
 		       const struct mce_setup *in)
 {
@@ -383,7 +384,7 @@ static int answer_take(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const s
 	return r;
 }
 
-/* The peer has answered, and it may have sent a message of its own for the pair, which has connected the endpoint. */
+/* The peer has answered.  It may also have sent its own message for the pair, which has connected the endpoint. */
 static int answer_join(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_setup *out,
 		       const struct mce_setup *in, int r, uint64_t deadline)
 {
@@ -392,7 +393,7 @@ static int answer_join(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const s
 	enum mce_rdma_try try;
 	uint32_t qpn;
 
-	/* The peer refuses because it asks as well: its message comes. */
+	/* The peer refuses because it requests the pair too: wait for its message. */
 	try = trying_wait(rp, r == 0 && *in->reply && loses, soon < deadline ? soon : deadline, &qpn);
 	if (try == MCE_TRY_ASKED && r == 0) {
 		mc_mutex_lock(&rp->r->lock);
@@ -406,7 +407,7 @@ static int answer_join(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const s
 	}
 	if (try != MCE_TRY_ACCEPTED)
 		return r < 0 ? r : mc_fail(-ECONNREFUSED, "%s refuses: %s", out->peer, in->reply);
-	/* An answer that names other queue pairs is about another connection. */
+	/* An answer with other queue pairs belongs to another connection. */
 	if (r == 0 && !*in->reply)
 		return in->nqps && in->qpn[0] == qpn ? 0 : -MC_EPROTO;
 	return trying_wait(rp, true, deadline, &qpn) == MCE_TRY_ACCEPTED ? 0 : -ETIMEDOUT;
@@ -423,13 +424,13 @@ static int ep_ask(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t dea
 	r = answer_join(rp, ep, &out, &in, r, deadline);
 	if (r < 0 || !in.has_ready_ack || *in.reply)
 		return r;
-	/* Without it the peer only does not use the connection itself. */
+	/* If this message is lost, the peer does not use the connection for its own requests, but serves ours. */
 	out.ready_ack = true;
 	(void)setup_call(rp, &out, deadline, &in);
 	return 0;
 }
 
-/* Use the endpoint for which the peer has asked, if there is one, instead of @own. */
+/* If the peer has requested an endpoint for this pair, use that endpoint instead of @own. */
 static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64_t deadline, struct mce_rdma_ep **ret)
 {
 	char path[MCE_SETUP_PATH_MAX];
@@ -462,7 +463,7 @@ static bool ep_offered(struct mce_rdma_peer *rp, struct mce_rdma_ep *own, uint64
 	return true;
 }
 
-/* The attempt has failed; after return no message is being taken for the endpoint. */
+/* The attempt has failed.  After return no message is connecting the endpoint. */
 static void trying_end(struct mce_rdma_peer *rp)
 {
 	mc_mutex_lock(&rp->r->lock);
@@ -485,7 +486,7 @@ static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote
 	if (r < 0)
 		return r;
 	ep->remote = remote;
-	/* From here on a message of the peer either counts, and its endpoint is offered, or is refused. */
+	/* From now on a message of the peer for this pair is either taken for this endpoint, or refused. */
 	trying_set(rp, ep);
 	if (ep_offered(rp, ep, deadline, ret))
 		return 0;
@@ -506,17 +507,17 @@ static int up_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned re
 	uint64_t ms = rp->p->e->conf.progress_timeout_ms, end;
 	int r;
 
-	/* The peer has no other path, so nothing waits for the end of the round. */
+	/* The peer has no other path, so no request is delayed by a longer round. */
 	end = mc_deadline_ms(ms < MCE_HANDSHAKE_SETUP_MS ? (int64_t)ms : MCE_HANDSHAKE_SETUP_MS);
 	deadline = deadline > end ? deadline : end;
 	r = ep_try(rp, nic, remote, deadline, ret);
-	/* A node that still held an older connection of the pair has dropped it now. */
+	/* A node that still had an older connection of the pair has dropped it with its refusal. */
 	return r == -ECONNREFUSED ? ep_try(rp, nic, remote, deadline, ret) : r;
 }
 
 /* ---- messages of the peer (strangers.c) --------------------------------------------------------- */
 
-/* Index of the peer's NIC with this path; -1. */
+/* Index of the peer's NIC with this path; -1: there is none. */
 static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
 {
 	const struct node *n = rp->up->node;
@@ -530,8 +531,8 @@ static int path_index_locked(const struct mce_rdma_peer *rp, const char *path)
 	return -1;
 }
 
-/* With mce_rdma.lock: does the peer ask for a pair of which we are making an endpoint?  Then the message connects it,
- * or loses. */
+/* With mce_rdma.lock: does the peer request a pair for which we are making an endpoint?  If so, the message connects
+ * that endpoint, or is refused. */
 static enum mce_rdma_claim peer_claim(struct mce_rdma_peer *rp, const struct mce_nic *nic, const struct mce_setup *in)
 {
 	struct mce_rdma_ep *trying = rp->trying;

@@ -7,25 +7,26 @@
 #include "engine/rdma/rdma_i.h"
 #include "engine/upstream/setup.h"
 
-/* The members about the endpoint's own end: address, queue pairs, and no reply; the paths stay. */
+/* Set the fields that describe our end of @ep (address, queue pairs) and clear `reply`; the paths stay unchanged. */
 void mce_rdma_setup_own(struct mce_setup *s, const struct mce_rdma_ep *ep);
 
-/* Resolver: the connected endpoint that the NIC with this path has asked for, which is the caller's now; NULL.  Waits
- * until @deadline for its other end. */
+/* Resolver thread.  Take over the endpoint that the peer's NIC @path has requested.  Waits until @deadline for the
+ * peer to report that its end is connected.  NULL: the peer has not requested one. */
 struct mce_rdma_ep *mce_rdma_stranger_take(struct mce_rdma *r, struct mce_nic *nic, const char *path,
 					   uint64_t deadline);
 
 enum mce_rdma_claim {
-	MCE_CLAIM_NONE,		/* our older endpoints of the pair are ended, make another one */
-	MCE_CLAIM_LOSES,	/* we ask for the pair as well, and our message wins */
-	MCE_CLAIM_TRYING,	/* we ask as well, and lose: connect @ret->trying, which stays, as the message says */
+	MCE_CLAIM_NONE,		/* our older endpoints of the pair are broken: make a new one */
+	MCE_CLAIM_LOSES,	/* we request the pair too, and our message wins: refuse */
+	MCE_CLAIM_TRYING,	/* we request it too, and lose: connect @ret->trying as the message says */
 };
-/* A node of upstream's asks for the pair of @nic and its NIC.  Unless it is NONE, @answer gets our own members. */
+/* A node of upstream requests the pair of @nic and the NIC in @in.  Unless the result is NONE, @answer gets the
+ * fields of our end. */
 enum mce_rdma_claim mce_rdma_up_claim(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in,
 				      struct mce_setup *answer, struct mce_rdma_peer **ret);
-/* The endpoint of MCE_CLAIM_TRYING is connected, or that has failed. */
+/* The endpoint of MCE_CLAIM_TRYING is connected (@status 0), or connecting has failed. */
 void mce_rdma_up_claimed(struct mce_rdma_peer *rp, const struct mce_setup *in, int status);
-/* The node says that its end of the pair is connected. */
+/* The node has reported that its end of the pair is connected. */
 void mce_rdma_up_ready(struct mce_rdma *r, const struct mce_nic *nic, const struct mce_setup *in);
 
 #endif

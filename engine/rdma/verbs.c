@@ -95,7 +95,7 @@ static int lib_query_device(struct ibv_context *ctx, struct ibv_device_attr *ret
 	return result_of(lib.query_device(ctx, ret));
 }
 
-/* As ibv_query_port() of the header, which would have to be linked. */
+/* The same as ibv_query_port() of the header, which would need the library at link time. */
 static int lib_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *ret)
 {
 	struct verbs_context *vctx = verbs_get_ctx_op(ctx, query_port);

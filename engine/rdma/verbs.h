@@ -32,8 +32,8 @@ struct mce_verbs {
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	/* IBV_ACCESS_RELAXED_ORDERING is dropped where the library or the device does not have it. */
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t len, unsigned access);
-	/* The same of [offset, offset + len) of a dma-buf; work requests address its first byte as @iova.  NULL with
-	 * EOPNOTSUPP where the library has no such verb. */
+	/* Register [offset, offset + len) of a dma-buf; work requests address its first byte as @iova.  NULL with
+	 * EOPNOTSUPP if the library has no such verb. */
 	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,
 					unsigned access);
 	int (*dereg_mr)(struct ibv_mr *mr);

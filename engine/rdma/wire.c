@@ -4,10 +4,8 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -15,16 +13,13 @@
 #include "engine/rdma/rdma_i.h"
 #include "engine/tcp/tcp_wire.h"
 
-/* A wait checks for the engine's end this often. */
-#define CLOSE_CHECK_MS 50
-
 static const char *const op_name[MCE_RDMA_OPS] = { "nics", "open", "close", "region" };
 
 /* ---- encoding ---------------------------------------------------------------------------------- */
 
 static json_t *u64_json(uint64_t v)
 {
-	return json_integer((json_int_t)v);	/* the bits: JSON's integers are signed here */
+	return json_integer((json_int_t)v);	/* keeps the bits: JSON's integers are signed here */
 }
 
 static json_t *addr_json(const struct mce_rdma_addr *a)
@@ -227,38 +222,6 @@ int mce_rdma_decode(const char *text, size_t len, struct mce_rdma_msg *ret)
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-/* Send or receive all @len bytes by @deadline. */
-static int bytes_move(struct mce_engine *e, int fd, void *buf, size_t len, bool out, uint64_t deadline)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-	char *at = buf;
-	ssize_t n;
-	int ms;
-
-	while (len) {
-		n = out ? send(fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, len, MSG_DONTWAIT);
-		if (n == 0)
-			return -ECONNRESET;
-		if (n > 0) {
-			at += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return -errno;
-		if (mc_now_ns() >= deadline)
-			return -ETIMEDOUT;
-		if (mce_closing(e))
-			return -ECANCELED;
-		ms = mc_deadline_left_ms(deadline);
-		if (poll(&pfd, 1, ms < CLOSE_CHECK_MS ? ms : CLOSE_CHECK_MS) < 0 && errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
 int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline, struct mce_rdma_msg *ret)
 {
 	auto_free char *frame = NULL, *text = NULL;
@@ -268,9 +231,9 @@ int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64
 
 	r = mce_rdma_encode(msg, &frame, &len);
 	if (r == 0)
-		r = bytes_move(e, fd, frame, len, true, deadline);
+		r = mce_move_all(e, fd, frame, len, true, deadline);
 	if (r == 0)
-		r = bytes_move(e, fd, head, sizeof(head), false, deadline);
+		r = mce_move_all(e, fd, head, sizeof(head), false, deadline);
 	if (r < 0)
 		return r;
 	len = mce_get32(head);
@@ -279,7 +242,7 @@ int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64
 	text = malloc(len);
 	if (!text)
 		return -ENOMEM;
-	r = bytes_move(e, fd, text, len, false, deadline);
+	r = mce_move_all(e, fd, text, len, false, deadline);
 	if (r == 0)
 		r = mce_rdma_decode(text, len, ret);
 	if (r < 0)

@@ -747,6 +747,8 @@ const struct mce_transport mce_mapped_transport = {
 	.lead = mce_no_lead,
 	.cancel = mce_no_cancel,
 	.writes_in_doubt = mce_no_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mapped_new_fence,
 	.map = mapped_map,
 };

@@ -660,6 +660,7 @@ const struct mce_service mce_map_service = {
 	.revoke_begin = mce_no_revoke,
 	.revoke_wait = map_revoke_wait,
 	.knows_peer = mce_no_peer,
+	.features = mce_no_features,
 	.take_connection = mce_no_connection,
 	.fence = map_fence,
 };

@@ -45,7 +45,6 @@
 #include "engine/engine_i.h"
 #include "engine/tcp/tcp_rx.h"
 #include "engine/tcp/tcp_wire.h"
-#include "engine/upstream/upstream_wire.h"
 
 /* Bytes in flight on a connection, or two fragments if that is more.  Two connections fill a link of
  * 100 Gb/s over 160 us; more would only be evicted from the caches on their way through the sockets. */
@@ -55,6 +54,8 @@
 /* Sent by one call: a hundred small requests, since a call costs as much as copying several. */
 #define MCE_SEND_MAX (512u << 10)
 #define MCE_SEND_IOV 256
+/* Bytes that a protocol sends behind the payload of a WRITE. */
+#define MCE_TRAIL_MAX 24u
 /* Connections that a fragment may lose before its request fails. */
 #define MCE_FRAGMENT_TRIES 4u
 
@@ -91,7 +92,7 @@ struct mce_fragment {
 	uint32_t crc_done;	/* WRITE: payload bytes with a checksum */
 	struct mce_iovpos first, at;	/* of the fragment, of its byte at done */
 	uint8_t hdr[MCE_REQ_SIZE];
-	uint8_t trail[MCE_UP_REQ_SIZE];	/* WRITE: sent behind the payload */
+	uint8_t trail[MCE_TRAIL_MAX];	/* WRITE: sent behind the payload */
 };
 
 struct mce_tcp_conn;
@@ -105,6 +106,8 @@ struct mce_tcp_proto {
 	/* Answers come in the order of the requests and contain no id, a refused request ends the connection,
 	 * and no message shows when the peer has finished the requests of a lost connection. */
 	bool in_order;
+	/* The answer to our greeting identifies the peer, and its owner fences the number of the greeting. */
+	bool greets;
 	/* Resolver thread: identify ourselves on the new connection.  Fills *ret. */
 	int (*greet)(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
 		     struct mce_greeting *ret);
@@ -181,6 +184,7 @@ struct mce_tcp {
 	unsigned wait_users;
 	unsigned lost;		/* in_order: connections lost since a request succeeded */
 	struct mce_fence *fence;	/* allocated in advance: closing a peer must not fail */
+	bool noted;		/* fence has WRITEs in doubt */
 	/* Requests that are not cut completely: those without a NUMA node, then those of each node. */
 	struct mc_list queue[MCE_NUMA_MAX + 1];
 	struct mc_list retry, free;
@@ -283,6 +287,15 @@ void mce_tcp_wait_notify(struct mce_tcp *t);
 
 /* tcp_proto.c: send the greeting @g, whose features, token, conn, epoch and fence are set, and receive the answer. */
 int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret);
+
+/* tcp_fence.c: state that the next handle of an endpoint needs from the last one.  The two slots are those of our own
+ * protocol. */
+struct mce_fence *mce_fence_new(void);		/* NULL: no memory */
+void mce_tcp_note_doubts(struct mce_peer *p);
+void mce_tcp_keep_doubts(struct mce_peer *p);
+/* With the engine's lock: for a new peer, if there is a record of its endpoint. */
+void mce_fence_take_locked(struct mce_peer *p);
+void mce_fences_close(struct mce_engine *e);
 
 /* tcp_connect.c */
 

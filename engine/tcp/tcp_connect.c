@@ -55,7 +55,7 @@ static void conn_introduce_locked(struct mce_tcp *t, struct mce_tcp_conn *conn, 
 /* Has the engine another fence number than that of the greeting? */
 static bool conn_is_outdated(const struct mce_tcp *t, uint64_t fence)
 {
-	return !t->p->upstream && fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
+	return t->proto->greets && fence != __atomic_load_n(&t->p->e->fence, __ATOMIC_SEQ_CST);
 }
 
 static void conn_begin_run(void *arg)
@@ -86,7 +86,7 @@ static void conn_begin_run(void *arg)
 		mc_mutex_lock(&t->p->lock);
 		/* The fence number has changed since the greeting: the connection is made again. */
 		outdated = conn_is_outdated(t, b->fence);
-		if (!t->p->upstream && !outdated)
+		if (t->proto->greets && !outdated)
 			conn_introduce_locked(t, conn, &b->g);
 		conn->up = true;
 		/* Reconnect at once when it is lost: fragments that wait for its greeting depend on that alone. */

@@ -1,32 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_gpu.c - requests of peers for device memory.
+ * tcp_gpu.c - the bytes of a region of device memory.
  *
  * WRITEs are received into a slot of pinned memory, many one after another, and copied to the GPU together when there
  * is nothing more to receive; then all are answered in their order.  The I/O thread waits for the copy, so a connection
- * has no copy under way when it is closed or a region ends.  READs are in tcp_medium.c; those of upstream's protocol,
- * which have any length, are answered in pieces. */
+ * has no copy under way when it is closed or a region ends.  In an in-order protocol each WRITE is copied when its last
+ * byte has been received.  READs are copied to one of a few buffers first. */
 #include <config.h>
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "engine/gpu/gpu_i.h"
 #include "engine/tcp/tcp_server.h"
 
-int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr, uint64_t len)
+/* WRITEs of one connection that wait for a flush. */
+#define HELD_MAX MCE_WIRE_WINDOW
+
+struct mce_held {
+	struct mce_gpu_inbox *inbox;
+	struct {
+		struct mce_mr *mr;	/* with a reference */
+		uint64_t id, seq;
+	} write[HELD_MAX];		/* c->nheld WRITEs that are wholly in the inbox */
+};
+
+/* ---- reads ------------------------------------------------------------------------------------- */
+
+struct gpu_read {
+	struct mce_late_read late;
+	struct mce_gpu_read gpu;
+};
+
+static void gpu_end(struct mce_late_read *late)
 {
-	if (!c->held)
-		c->held = calloc(MCE_HELD_MAX, sizeof(*c->held));
-	if (!c->inbox)
-		c->inbox = mce_gpu_inbox_new(c->io->e);
-	if (!c->held || !c->inbox)
+	struct gpu_read *r = mc_container_of(late, struct gpu_read, late);
+
+	late->c->buffers--;
+	if (late->status == 0)
+		mce_gpu_read_end(&r->gpu);
+	free(r);
+}
+
+static void gpu_done(struct mce_gpu_read *gpu, int status)
+{
+	struct gpu_read *r = mc_container_of(gpu, struct gpu_read, gpu);
+
+	mce_late_arrived(&r->late, status, gpu->at);
+}
+
+static int gpu_read_start(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t addr, uint64_t len)
+{
+	struct gpu_read *r;
+
+	if (len == 0 || len > MCE_GPU_READ_MAX)
+		return -ERANGE;
+	r = calloc(1, sizeof(*r));
+	if (!r)
 		return -ENOMEM;
-	if (mce_gpu_inbox_overlaps(c->inbox, (const void *)(uintptr_t)addr, len))
-		mce_gpu_flush(c);
-	c->gpu_dst = (uint8_t *)(uintptr_t)addr;
+	r->late.copied = true;
+	r->late.end = gpu_end;
+	mce_late_begin(&r->late, c, mr, id, (uint32_t)len);
+	c->buffers++;
+	r->gpu = (struct mce_gpu_read){ .from = (const void *)(uintptr_t)addr, .len = (uint32_t)len, .done = gpu_done };
+	mce_gpu_read_start(c->io->e, mr->gpu, &r->gpu);
 	return 0;
+}
+
+/* ---- writes ------------------------------------------------------------------------------------ */
+
+static struct mce_held *held_new(struct mce_engine *e)
+{
+	struct mce_held *h = malloc(sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->inbox = mce_gpu_inbox_new(e);
+	if (h->inbox)
+		return h;
+	free(h);
+	return NULL;
 }
 
 /* Answer the WRITEs that were held back. */
@@ -38,55 +94,59 @@ static void held_answer(struct mce_serve_conn *c, int r)
 		mc_warn("engine", "a peer's write to GPU memory failed: %s", mc_err_detail(r));
 	c->nheld = 0;
 	for (unsigned i = 0; i < n; i++) {
-		struct mce_held *h = &c->held[i];
-
-		mce_mr_unref(h->mr);
-		if (r == 0 && c->acks_upto && h->seq)
-			mce_serve_acknowledge(c, h->seq);
-		else
-			mce_serve_answer_write(c, h->id, r < 0 ? -MC_ETRANSFER : 0);
+		mce_mr_unref(c->held->write[i].mr);
+		c->proto->write_answer(c, c->held->write[i].id, c->held->write[i].seq, r < 0 ? -MC_ETRANSFER : 0);
 	}
 }
 
-/* The bytes of a WRITE that is being received may be among them: its @status is then the caller's business. */
-static int inbox_flush(struct mce_serve_conn *c)
+/* The bytes of a WRITE that is being received may be among them: its status is then the caller's business. */
+static int held_flush(struct mce_serve_conn *c)
 {
 	int r = mc_fault("engine.gpu.serve");
 
 	if (r == 0)
-		r = mce_gpu_inbox_flush(c->inbox);
+		r = mce_gpu_inbox_flush(c->held->inbox);
 	held_answer(c, r);
 	return r;
 }
 
-void mce_gpu_flush(struct mce_serve_conn *c)
+/* An in-order protocol holds back no WRITE; the one that is being received is flushed at its end. */
+static void gpu_flush(struct mce_serve_conn *c)
 {
 	size_t room;
 
-	if (!c->inbox || c->upstream)
+	if (!c->held || c->proto->in_order)
 		return;
-	(void)mce_gpu_inbox_at(c->inbox, &room);
+	(void)mce_gpu_inbox_at(c->held->inbox, &room);
 	if (room == MCE_GPU_SLOT && c->nheld == 0)
 		return;
-	if (inbox_flush(c) < 0 && c->mr && c->gpu_dst) {
-		mce_mr_unref(c->mr);
-		c->mr = NULL;
-		c->gpu_dst = NULL;
-		c->status = -MC_ETRANSFER;
-	}
+	if (held_flush(c) < 0 && c->to == &mce_bytes_gpu)
+		mce_serve_refuse(c, -MC_ETRANSFER);
 }
 
-ssize_t mce_gpu_write_payload(struct mce_serve_conn *c)
+static int gpu_write_begin(struct mce_serve_conn *c)
+{
+	c->holds = &mce_bytes_gpu;
+	if (!c->held)
+		c->held = held_new(c->io->e);
+	if (!c->held)
+		return -ENOMEM;
+	if (!c->proto->in_order && mce_gpu_inbox_overlaps(c->held->inbox, c->dst, c->left))
+		(void)held_flush(c);
+	return 0;
+}
+
+static ssize_t gpu_write_take(struct mce_serve_conn *c)
 {
 	struct iovec iov;
 	size_t room, n;
 	ssize_t got;
 
-	iov.iov_base = mce_gpu_inbox_at(c->inbox, &room);
+	iov.iov_base = mce_gpu_inbox_at(c->held->inbox, &room);
 	if (room == 0) {
-		if (inbox_flush(c) < 0)
+		if (held_flush(c) < 0)
 			return -EFAULT;
-		iov.iov_base = mce_gpu_inbox_at(c->inbox, &room);
+		iov.iov_base = mce_gpu_inbox_at(c->held->inbox, &room);
 	}
 	n = room < c->left ? room : (size_t)c->left;
 	iov.iov_len = n;
@@ -95,110 +155,49 @@ ssize_t mce_gpu_write_payload(struct mce_serve_conn *c)
 	else
 		got = mce_rx_payload(&c->rx, &iov, 1, n);
 	if (got > 0) {
-		mce_gpu_inbox_put(c->inbox, c->mr, c->gpu_dst, (size_t)got);
-		c->gpu_dst += got;
+		mce_gpu_inbox_put(c->held->inbox, c->mr, c->dst, (size_t)got);
+		c->dst += got;
 	}
 	return got;
 }
 
-void mce_gpu_write_end(struct mce_serve_conn *c)
+static int gpu_write_end(struct mce_serve_conn *c)
 {
-	c->held[c->nheld++] = (struct mce_held){ .mr = c->mr, .id = c->req.id, .seq = c->req.seq };
-	c->mr = NULL;
-	c->gpu_dst = NULL;
-	c->writing = false;
-	if (c->nheld == MCE_HELD_MAX)
-		mce_gpu_flush(c);
+	struct mce_mr *mr = TAKE_PTR(c->mr);
+	int r;
+
+	c->to = &mce_bytes_none;
+	if (c->proto->in_order) {
+		r = mce_gpu_inbox_flush(c->held->inbox);
+		mce_mr_unref(mr);
+		return r;
+	}
+	c->held->write[c->nheld].mr = mr;
+	c->held->write[c->nheld].id = c->req.id;
+	c->held->write[c->nheld++].seq = c->req.seq;
+	if (c->nheld == HELD_MAX)
+		gpu_flush(c);
+	return MCE_BYTES_HELD;
 }
 
-void mce_gpu_drop(struct mce_serve_conn *c)
+static void gpu_drop(struct mce_serve_conn *c)
 {
 	for (unsigned i = 0; i < c->nheld; i++)
-		mce_mr_unref(c->held[i].mr);
+		mce_mr_unref(c->held->write[i].mr);
 	c->nheld = 0;
-	c->gpu_dst = NULL;
+	if (c->held)
+		mce_gpu_inbox_free(c->held->inbox);
 	free(c->held);
 	c->held = NULL;
-	mce_gpu_inbox_free(c->inbox);
-	c->inbox = NULL;
-	if (c->gpu_mr)
-		mce_mr_unref(c->gpu_mr);
-	c->gpu_mr = NULL;
 }
 
-/* ---- READs in upstream's protocol -------------------------------------------------------------- */
-
-static void upstream_read_over(struct mce_serve_conn *c, int r)
-{
-	mce_mr_unref(c->gpu_mr);
-	c->gpu_mr = NULL;
-	if (r < 0 && c->gpu_begun)
-		c->broken = true;
-	else if (r < 0)
-		mce_upstream_refuse(c);
-}
-
-/* Begin the next piece.  The reference of c->gpu_mr lasts until the last one. */
-static int upstream_read_next(struct mce_serve_conn *c)
-{
-	uint64_t n = c->gpu_left < MCE_GPU_SLOT ? c->gpu_left : MCE_GPU_SLOT, at = c->gpu_at;
-	int r;
-
-	c->gpu_at += n;
-	c->gpu_left -= n;
-	__atomic_fetch_add(&c->gpu_mr->refs, 1, __ATOMIC_RELAXED);
-	r = mce_serve_medium(c, c->gpu_mr, 0, at, n);
-	if (r < 0)
-		mce_mr_unref(c->gpu_mr);
-	return r;
-}
-
-/* The next piece, if none is under way and the ring has room for its answer. */
-void mce_gpu_upstream_next(struct mce_serve_conn *c)
-{
-	int r;
-
-	if (!c->gpu_mr || c->reading || c->gpu_left == 0 || mce_serve_full(c))
-		return;
-	r = upstream_read_next(c);
-	if (r < 0)
-		upstream_read_over(c, r);
-}
-
-void mce_gpu_upstream_read(struct mce_serve_conn *c, struct mce_mr *mr)
-{
-	int r;
-
-	c->gpu_mr = mr;
-	c->gpu_at = c->up.addr - mr->base;
-	c->gpu_left = c->up.size;
-	c->gpu_begun = false;
-	r = upstream_read_next(c);
-	if (r < 0)
-		upstream_read_over(c, r);
-}
-
-void mce_gpu_upstream_piece(struct mce_serve_conn *c, int status, const void *at, uint32_t len,
-			    struct mce_medium_read *read)
-{
-	struct mce_answer *a;
-
-	if (status < 0) {
-		mce_medium_read_end(read);
-		upstream_read_over(c, status);
-		return;
-	}
-	a = mce_serve_answer(c);
-	a->id = 0;
-	a->at = at;
-	a->len = len;
-	a->mr = NULL;
-	a->read = read;
-	a->hlen = !c->gpu_begun && c->up.v2 ? MCE_UP_STATUS_SIZE : 0;
-	mce_up_status_pack(a->hdr, MCE_UP_OK);
-	c->gpu_begun = true;
-	if (c->gpu_left == 0)
-		upstream_read_over(c, 0);
-	else
-		mce_gpu_upstream_next(c);
-}
+const struct mce_bytes_ops mce_bytes_gpu = {
+	.piece = MCE_GPU_SLOT,
+	.read_start = gpu_read_start,
+	.read_lost = mce_bytes_not_lost,
+	.write_begin = gpu_write_begin,
+	.write_take = gpu_write_take,
+	.write_end = gpu_write_end,
+	.flush = gpu_flush,
+	.drop = gpu_drop,
+};

@@ -3,8 +3,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include "common/cleanup.h"
 #include "common/crc32c.h"
@@ -12,41 +10,7 @@
 #include "common/sys/clock.h"
 #include "engine/tcp/tcp_client.h"
 
-/* A wait for a greeting checks for the engine's end this often. */
-#define CLOSE_CHECK_MS 50
-
 /* ---- greeting ---------------------------------------------------------------------------------- */
-
-/* Send or receive all @len bytes by @deadline. */
-static int greeting_move(struct mce_engine *e, int fd, uint8_t *buf, size_t len, bool out, uint64_t deadline)
-{
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-	ssize_t n;
-	int ms;
-
-	while (len) {
-		n = out ? send(fd, buf, len, MSG_NOSIGNAL) : recv(fd, buf, len, 0);
-		if (n == 0)
-			return -ECONNRESET;
-		if (n > 0) {
-			buf += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return -errno;
-		if (mc_now_ns() >= deadline)
-			return -ETIMEDOUT;
-		if (mce_closing(e))
-			return -ECANCELED;
-		ms = mc_deadline_left_ms(deadline);
-		if (poll(&pfd, 1, ms < CLOSE_CHECK_MS ? ms : CLOSE_CHECK_MS) < 0 && errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
 
 int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret)
 {
@@ -60,16 +24,16 @@ int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t
 	g->len_max = MCE_WIRE_LEN_MAX;
 	g->window = MCE_WIRE_WINDOW;
 	mce_greeting_pack(buf, g);
-	r = greeting_move(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
+	r = mce_move_all(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
 	if (r == 0)
-		r = greeting_move(e, fd, buf, have, false, deadline);
+		r = mce_move_all(e, fd, buf, have, false, deadline);
 	if (r < 0)
 		return r;
 	r = mce_greeting_unpack(buf, have, ret);
 	if (r < 0)
 		return mc_fail(r, "the other end is not an engine");
 	size = mce_get32(buf + 8);
-	r = greeting_move(e, fd, buf + have, size - have, false, deadline);
+	r = mce_move_all(e, fd, buf + have, size - have, false, deadline);
 	if (r == 0)
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)
@@ -184,6 +148,7 @@ const struct mce_tcp_proto mce_tcp_proto_ours = {
 	.path = MCE_PATH_TCP,
 	.hdr_len = MCE_REQ_SIZE,
 	.answer_len = MCE_RESP_SIZE,
+	.greets = true,
 	.greet = ours_greet,
 	.pack = ours_pack,
 	.answer = ours_answer,
@@ -191,7 +156,11 @@ const struct mce_tcp_proto mce_tcp_proto_ours = {
 
 static int ours_attach(struct mce_peer *p)
 {
-	return mce_tcp_attach(p, &mce_tcp_proto_ours);
+	int r = mce_tcp_attach(p, &mce_tcp_proto_ours);
+
+	if (r == 0)
+		mce_fence_take_locked(p);
+	return r;
 }
 
 const struct mce_transport mce_tcp_transport = {
@@ -209,6 +178,8 @@ const struct mce_transport mce_tcp_transport = {
 	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
 	.writes_in_doubt = mce_tcp_writes_in_doubt,
+	.note_doubts = mce_tcp_note_doubts,
+	.keep_doubts = mce_tcp_keep_doubts,
 	.new_fence = mce_tcp_new_fence,
 	.map = mce_no_map,
 };

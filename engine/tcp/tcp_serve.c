@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_serve.c - serving the requests of one incoming connection.
+ * tcp_serve.c - the requests of one incoming connection, whatever its protocol (mce_serve_proto) and the kinds of their
+ * regions (tcp_bytes.h).
  *
  * A WRITE is received straight into its region and acknowledged when its last byte is stored; a READ's answer
  * is sent straight from the region.  Every request is checked against one region before a byte of it
@@ -27,80 +28,6 @@
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
-struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
-{
-	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
-
-	a->upto = false;
-	a->read = NULL;
-	return a;
-}
-
-void mce_serve_answer_write(struct mce_serve_conn *c, uint64_t id, int status)
-{
-	struct mce_answer *a = mce_serve_answer(c);
-	struct mce_wire_resp resp = {
-		.type = MCE_FRAME_ACK, .id = id, .status = status < 0 ? mc_err_to_wire(status) : 0,
-	};
-
-	a->id = id;
-	a->at = NULL;
-	a->len = 0;
-	a->mr = NULL;
-	a->hlen = MCE_RESP_SIZE;
-	mce_resp_pack(a->hdr, &resp);
-}
-
-static void serve_answer(struct mce_serve_conn *c, int status, const uint8_t *at, uint32_t len, struct mce_mr *mr)
-{
-	struct mce_answer *a = mce_serve_answer(c);
-	struct mce_wire_resp resp = {
-		.type = MCE_FRAME_DATA, .id = c->req.id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
-	};
-
-	a->id = c->req.id;
-	a->at = at;
-	a->len = len;
-	a->mr = mr;
-	a->hlen = MCE_RESP_SIZE;
-	mce_resp_pack(a->hdr, &resp);
-}
-
-void mce_serve_answer_read(struct mce_serve_conn *c, uint64_t id, int status, const void *at, uint32_t len,
-			   struct mce_medium_read *read)
-{
-	struct mce_answer *a = mce_serve_answer(c);
-	struct mce_wire_resp resp = {
-		.type = MCE_FRAME_DATA, .id = id, .len = len, .status = status < 0 ? mc_err_to_wire(status) : 0,
-	};
-
-	a->id = id;
-	a->at = at;
-	a->len = len;
-	a->mr = NULL;
-	a->read = read;
-	a->hlen = MCE_RESP_SIZE;
-	mce_resp_pack(a->hdr, &resp);
-}
-
-/* The WRITE is stored, and the WRITEs before it are stored or refused.  If the last answer in the ring is an ACK_UPTO
- * of which no byte is sent, extend it to this WRITE. */
-void mce_serve_acknowledge(struct mce_serve_conn *c, uint64_t seq)
-{
-	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = seq };
-	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
-
-	if (c->n == 0 || !a->upto || (c->n == 1 && c->tx_off))
-		a = mce_serve_answer(c);
-	a->id = resp.id;
-	a->at = NULL;
-	a->len = 0;
-	a->mr = NULL;
-	a->hlen = MCE_RESP_SIZE;
-	a->upto = true;
-	mce_resp_pack(a->hdr, &resp);
-}
-
 static void answers_pop(struct mce_serve_conn *c)
 {
 	struct mce_answer *a = &c->ring[c->head];
@@ -108,9 +35,9 @@ static void answers_pop(struct mce_serve_conn *c)
 	if (a->mr)
 		mce_mr_unref(a->mr);
 	a->mr = NULL;
-	if (a->read)
-		mce_medium_read_end(a->read);
-	a->read = NULL;
+	if (a->late)
+		mce_late_end(a->late);
+	a->late = NULL;
 	c->head = (c->head + 1) % MCE_WIRE_WINDOW;
 	c->n--;
 	c->tx_off = 0;
@@ -158,19 +85,6 @@ static unsigned answers_gather(struct mce_serve_conn *c, struct iovec *iov)
 	return n;
 }
 
-/* No byte of the answer is sent: replace it with @status. */
-static void answer_retract(struct mce_answer *a, int status)
-{
-	struct mce_wire_resp resp = {
-		.type = MCE_FRAME_DATA, .id = a->id, .status = mc_err_to_wire(status),
-	};
-
-	mce_mr_unref(a->mr);
-	a->mr = NULL;
-	a->len = 0;
-	mce_resp_pack(a->hdr, &resp);
-}
-
 /* Some gathered bytes cannot be read.  0 when the answers with such bytes were replaced with errors.  Else close
  * the connection, because such an answer is partly sent or the protocol has no error: a client that asks again
  * gets the error. */
@@ -183,12 +97,10 @@ static int answers_lost(struct mce_serve_conn *c)
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
 
 		bytes += a->len;
-		if (!a->mr || mce_user_readable(c->io, a->at, a->len))
+		if (!a->mr || !mce_bytes_of(a->mr)->read_lost(c, a->mr, a->at, a->len))
 			continue;
-		__atomic_store_n(&a->mr->holes, true, __ATOMIC_RELAXED);
-		if (c->upstream || (i == 0 && c->tx_off))
+		if ((i == 0 && c->tx_off) || !c->proto->retract(a, -MC_ETRANSFER))
 			return -EFAULT;
-		answer_retract(a, -MC_ETRANSFER);
 		r = 0;
 	}
 	return r;
@@ -252,8 +164,7 @@ static int serve_send_answers(struct mce_serve_conn *c)
 			answers_sent(c, (size_t)n);
 	}
 	if (r == 0 && c->closing) {
-		/* A version 1 client learns of a refusal only by a reset. */
-		if (c->upstream && !c->up.v2)
+		if (c->resets)
 			return -ECONNRESET;
 		serve_linger(c);
 	}
@@ -262,169 +173,77 @@ static int serve_send_answers(struct mce_serve_conn *c)
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-static void serve_refuse_payload(struct mce_serve_conn *c, int status)
+void mce_serve_refuse(struct mce_serve_conn *c, int status)
 {
 	if (c->mr)
 		mce_mr_unref(c->mr);
 	c->mr = NULL;
-	c->gpu_dst = NULL;
+	c->to = &mce_bytes_none;
 	c->status = status;
 }
 
-/* A region that is not memory: begin to read it.  The caller answers with the error. */
-static int serve_begin_medium(struct mce_serve_conn *c)
+/* 0, or the error that ends the connection. */
+static int serve_fail_write(struct mce_serve_conn *c, int status)
 {
-	const struct mce_wire_req *q = &c->req;
-	struct mce_mr *mr;
-	int r;
-
-	r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, MCE_ACCESS_MEDIUM, &mr);
-	if (r < 0)
-		return r;
-	r = mce_serve_medium(c, mr, q->id, q->addr - mr->base, q->len);
-	if (r < 0)
-		mce_mr_unref(mr);
-	return r;
+	mce_serve_refuse(c, status);
+	return c->proto->write_failed(c, status);
 }
 
-static int serve_find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
+void mce_serve_write(struct mce_serve_conn *c, struct mce_mr *mr, int status, uint64_t addr, uint64_t len)
 {
-	const struct mce_wire_req *q = &c->req;
 	int r;
 
-	r = mce_range_check(q->whole, q->whole_len, q->addr, q->len);
-	if (r == 0)
-		r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, access, ret);
-	return r;
-}
-
-static void serve_begin_write(struct mce_serve_conn *c)
-{
-	struct mce_wire_req *q = &c->req;
-	int r;
-
-	c->status = c->read_only ? -MC_ESTALE_PUT : serve_find_region(c, MCE_ACCESS_WRITE, &c->mr);
-	if (c->status < 0)
-		c->mr = NULL;
-	c->dst = (uint8_t *)(uintptr_t)q->addr;
-	c->left = q->len;
-	c->rx.small = q->len <= MCE_RX_SMALL;
+	c->mr = mr;
+	c->to = mr ? mce_bytes_of(mr) : &mce_bytes_none;
+	c->status = status;
+	c->dst = (uint8_t *)(uintptr_t)addr;
+	c->left = len;
+	c->rx.small = len <= MCE_RX_SMALL;
 	c->writing = true;
-	/* Answers keep the order of the WRITEs. */
-	if (!c->mr || c->mr->gpu < 0) {
-		mce_gpu_flush(c);
-		return;
-	}
-	r = mce_gpu_write_begin(c, q->addr, q->len);
+	r = c->to->write_begin(c);
 	if (r < 0)
-		serve_refuse_payload(c, r);
-}
-
-static void serve_begin_read(struct mce_serve_conn *c)
-{
-	struct mce_wire_req *q = &c->req;
-	struct mce_mr *mr;
-	int r;
-
-	mce_gpu_flush(c);
-	r = serve_find_region(c, MCE_ACCESS_READ, &mr);
-	if (r == 0 && mr->gpu >= 0) {
-		r = mce_serve_medium(c, mr, q->id, q->addr - mr->base, q->len);
-		if (r == 0)
-			return;
-		mce_mr_unref(mr);
-	}
-	if (r == 0 && __atomic_load_n(&mr->holes, __ATOMIC_RELAXED) &&
-	    !mce_user_readable(c->io, (const void *)(uintptr_t)q->addr, q->len)) {
-		mce_mr_unref(mr);
-		r = -MC_ETRANSFER;
-	}
-	if (r == -EACCES && serve_begin_medium(c) == 0)
-		return;
-	if (r < 0)
-		serve_answer(c, r, NULL, 0, NULL);
-	else
-		serve_answer(c, 0, (const uint8_t *)(uintptr_t)q->addr, q->len, mr);
+		(void)serve_fail_write(c, r);
 }
 
 static void serve_end_write(struct mce_serve_conn *c)
 {
-	if (c->upstream) {
-		mce_upstream_end_write(c);
-		return;
-	}
-	if (c->mr && c->gpu_dst) {
-		mce_gpu_write_end(c);
-		return;
-	}
-	/* The bytes are stored before the answer is sent, so the region may be released now. */
-	if (c->mr)
-		mce_mr_unref(c->mr);
-	c->mr = NULL;
+	int r = c->to->write_end(c);
+
 	c->writing = false;
-	if (c->acks_upto && c->req.seq && c->status == 0)
-		mce_serve_acknowledge(c, c->req.seq);
-	else
-		mce_serve_answer_write(c, c->req.id, c->status);
+	if (r != MCE_BYTES_HELD)
+		c->proto->write_answer(c, c->req.id, c->req.seq, r);
 }
 
-/* Payload that was received together with the header. */
-static ssize_t serve_take_buffered(struct mce_serve_conn *c)
-{
-	size_t n = mce_rx_have(&c->rx) < c->left ? mce_rx_have(&c->rx) : c->left;
-	ssize_t got;
-
-	if (mce_mr_is_plain(c->mr))
-		return (ssize_t)mce_rx_copy(&c->rx, c->dst, n);
-	got = mce_user_write(c->io, c->dst, mce_rx_peek(&c->rx), n);
-	if (got > 0)
-		mce_rx_use(&c->rx, (size_t)got);
-	return got;
-}
-
-/* The region's memory cannot be written: the request fails, and the connection stays open if the protocol permits. */
+/* The region's bytes cannot be written: the request fails, and the connection stays open if the protocol permits. */
 static ssize_t serve_payload_lost(struct mce_serve_conn *c)
 {
+	int r;
+
 	mc_warn("engine", "a peer's write is refused: registered memory is protected or unmapped");
-	serve_refuse_payload(c, -MC_ETRANSFER);
-	if (c->upstream) {
-		c->writing = false;
-		c->left = 0;
-		mce_upstream_refuse(c);
-	}
-	return 1;
+	r = serve_fail_write(c, -MC_ETRANSFER);
+	return r < 0 ? r : 1;
 }
 
 /* Receive payload.  Bytes, 0 when none has arrived, or the error that ends the connection. */
 static ssize_t serve_take_payload(struct mce_serve_conn *c)
 {
-	struct iovec iov = { .iov_base = c->dst, .iov_len = c->left };
 	ssize_t n;
+	int r;
 
 	if (c->mr && mce_mr_dead(c->mr)) {
-		serve_refuse_payload(c, -ESTALE);
-		if (c->upstream)
-			return -ESTALE;
+		r = serve_fail_write(c, -ESTALE);
+		if (r < 0)
+			return r;
 	}
 	if (mce_rx_have(&c->rx) == 0 && c->rx.dry)
 		return 0;
 	mce_peers_bytes_begin();
-	if (!c->mr)
-		n = mce_rx_drain(&c->rx, c->left);
-	else if (c->gpu_dst)
-		n = mce_gpu_write_payload(c);
-	else if (mce_rx_have(&c->rx))
-		n = serve_take_buffered(c);
-	else
-		n = mce_rx_payload(&c->rx, &iov, 1, c->left);
+	n = c->to->write_take(c);
 	mce_peers_bytes_end();
 	if (n == -EFAULT && c->mr)
 		return serve_payload_lost(c);
-	if (n > 0) {
-		if (c->mr)
-			c->dst += n;
+	if (n > 0)
 		c->left -= (uint64_t)n;
-	}
 	return n;
 }
 
@@ -432,11 +251,8 @@ static ssize_t serve_take_payload(struct mce_serve_conn *c)
  * the connection. */
 static int serve_take_header(struct mce_serve_conn *c)
 {
-	const uint8_t *at = mce_rx_peek(&c->rx);
-	size_t have = mce_rx_have(&c->rx);
-	int r;
+	int r = c->proto->take(c, mce_rx_peek(&c->rx), mce_rx_have(&c->rx));
 
-	r = c->upstream ? mce_up_req_unpack(at, have, &c->up) : mce_req_unpack(at, have, &c->req);
 	if (r < 0)
 		return mc_fail(r, "malformed request");
 	if (r == 0) {
@@ -445,14 +261,6 @@ static int serve_take_header(struct mce_serve_conn *c)
 		r = mce_rx_headers(&c->rx);
 		return r < 0 ? r : 1;
 	}
-	mce_rx_use(&c->rx, (size_t)r);
-	c->rx.small = true;
-	if (c->upstream)
-		mce_upstream_begin(c);
-	else if (c->req.type == MCE_FRAME_READ)
-		serve_begin_read(c);
-	else
-		serve_begin_write(c);
 	return 1;
 }
 
@@ -468,22 +276,20 @@ static int serve_receive_quantum(struct mce_serve_conn *c)
 		/* The process may have been stopped within a turn, too. */
 		if (mce_serve_conn_stale(c))
 			return -ESTALE;
-		if (c->closing) {
+		if (c->closing)
 			return 0;
-		} else if (c->left) {
+		if (c->left)
 			n = serve_take_payload(c);
-		} else if (c->writing) {
-			serve_end_write(c);
-			continue;
-		} else if (mce_serve_full(c)) {
+		else if (mce_serve_full(c))
 			return 1;
-		} else if (c->gpu_mr) {
+		else if (c->parts.mr)
 			return 0;
-		} else {
+		else
 			n = serve_take_header(c);
-		}
 		if (n <= 0)
 			return (int)n;
+		if (c->writing && c->left == 0)
+			serve_end_write(c);
 	}
 	return 1;
 }
@@ -493,7 +299,7 @@ static int serve_receive(struct mce_serve_conn *c)
 	int r = serve_receive_quantum(c);
 
 	if (r >= 0)
-		mce_gpu_flush(c);
+		c->holds->flush(c);
 	return c->broken ? -EIO : r;
 }
 
@@ -529,9 +335,9 @@ int mce_serve(struct mce_serve_conn *c)
 		r = more < 0 ? more : 0;
 		if (r == 0 && !c->tx_blocked)
 			r = serve_send_answers(c);
-		mce_gpu_upstream_next(c);
-		/* The ring gets room when the socket does, or a medium delivers. */
-		if (mce_serve_full(c) && (c->tx_blocked || c->reading))
+		c->proto->more(c);
+		/* The ring gets room when the socket does, or when bytes arrive. */
+		if ((c->tx_blocked || c->reading) && mce_serve_full(c))
 			more = 0;
 	} while (r == 0 && more > 0);
 	return r;
@@ -539,41 +345,28 @@ int mce_serve(struct mce_serve_conn *c)
 
 /* ---- releasing regions ------------------------------------------------------------------------- */
 
-/* Upstream's answers contain no request id and its connections carry one request at a time, so only closing the
- * connection can report the error. */
-static bool upstream_uses(const struct mce_serve_conn *c, const struct mce_mr *mr)
-{
-	bool uses = c->mr == mr || c->gpu_mr == mr;
-
-	for (uint32_t i = 0; i < c->n; i++)
-		uses = uses || c->ring[(c->head + i) % MCE_WIRE_WINDOW].mr == mr;
-	return uses;
-}
-
 bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
 {
-	mce_gpu_flush(c);
-	if (c->upstream)
-		return !upstream_uses(c, mr);
-	if (c->mr == mr)
-		serve_refuse_payload(c, -ESTALE);
+	c->holds->flush(c);
+	if (c->parts.mr == mr || (c->mr == mr && serve_fail_write(c, -ESTALE) < 0))
+		return false;
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
 
-		if (a->mr != mr)
-			continue;
 		/* The header that is sent promises bytes that must not be sent any more. */
-		if (i == 0 && c->tx_off)
+		if (a->mr == mr && ((i == 0 && c->tx_off) || !c->proto->retract(a, -ESTALE)))
 			return false;
-		answer_retract(a, -ESTALE);
 	}
 	return true;
 }
 
 void mce_serve_done(struct mce_serve_conn *c)
 {
-	serve_refuse_payload(c, -ECONNRESET);
-	mce_gpu_drop(c);
+	mce_serve_refuse(c, -ECONNRESET);
+	c->holds->drop(c);
+	if (c->parts.mr && c->parts.left)
+		mce_mr_unref(c->parts.mr);
+	c->parts.mr = NULL;
 	while (c->n)
 		answers_pop(c);
 }

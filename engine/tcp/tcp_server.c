@@ -19,6 +19,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 #include "common/sys/random.h"
+#include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_server.h"
 
 #define BACKLOG 512
@@ -39,7 +40,7 @@ struct listener {
 	/* constant after open */
 	struct mce_tcp_server *s;
 	struct mc_evfd evfd;
-	bool upstream;
+	const struct mce_serve_proto *proto;
 	/* owned by the first loop */
 	bool paused;
 };
@@ -53,7 +54,7 @@ struct mce_tcp_server {
 	unsigned next_io;
 	/* each owned by its loop */
 	struct mc_list on_io[MCE_IO_MAX];
-	struct mce_medium_ready ready[MCE_IO_MAX];
+	struct mce_late_queue late[MCE_IO_MAX];
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_list conns;
@@ -165,7 +166,7 @@ static void conn_reply(struct mce_serve_conn *c, int status)
 {
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES | mce_rdma_feature(c->io->e), .id = c->io->e->id,
+		.features = MCE_WIRE_FEATURES | mce_services_features(c->io->e), .id = c->io->e->id,
 		.status = status < 0 ? mc_err_to_wire(status) : 0,
 		.len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
 	};
@@ -229,14 +230,14 @@ static int conn_greet(struct mce_serve_conn *c)
 
 static bool conn_is_greeted(const struct mce_serve_conn *c)
 {
-	return c->upstream || c->greeting_left || c->greeted;
+	return !c->proto->greets || c->greeting_left || c->greeted;
 }
 
 bool mce_serve_conn_stale(const struct mce_serve_conn *c)
 {
 	bool stalled = mce_io_stalled(c->io);
 
-	return stalled && !c->upstream && c->begun_ms <= c->io->last_ms;
+	return stalled && c->proto->greets && c->begun_ms <= c->io->last_ms;
 }
 
 static void conn_run(struct mce_serve_conn *c)
@@ -285,9 +286,9 @@ static void conn_resume(struct mce_watcher *w)
 	mce_serve_conn_resume(mc_container_of(w, struct mce_serve_conn, watcher));
 }
 
-struct mce_medium_ready *mce_serve_medium_ready(const struct mce_serve_conn *c)
+struct mce_late_queue *mce_serve_late_queue(const struct mce_serve_conn *c)
 {
-	return &c->s->ready[c->io - c->io->e->io];
+	return &c->s->late[c->io - c->io->e->io];
 }
 
 static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
@@ -297,7 +298,7 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 
 	mce_idle_tick(c, moved != c->seen_moved, now_ms);
 	limit = conn_is_greeted(c) ? c->io->e->conf.progress_timeout_ms : GREETING_MS;
-	/* A slow medium is not the peer's fault. */
+	/* A slow source of bytes is not the peer's fault. */
 	if (moved != c->seen_moved || c->reading || (conn_is_greeted(c) && !mce_serve_busy(c))) {
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
@@ -404,7 +405,7 @@ static int conn_new(struct listener *from, int fd)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	r = mce_rx_init(&c->rx, fd, from->upstream ? MCE_UP_REQ_SIZE : MCE_REQ_SIZE);
+	r = mce_rx_init(&c->rx, fd, from->proto->header);
 	if (r < 0) {
 		free(c);
 		return r;
@@ -413,7 +414,8 @@ static int conn_new(struct listener *from, int fd)
 	c->rx.small = true;
 	c->s = s;
 	c->from = addr;
-	c->upstream = from->upstream;
+	c->proto = from->proto;
+	c->to = c->holds = &mce_bytes_none;
 	c->io = &s->e->io[s->next_io++ % s->e->nio];
 	c->refs = 1;
 	c->evfd.fd = fd;
@@ -534,6 +536,11 @@ static int tcp_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upt
 	return 0;
 }
 
+static void tcp_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
+{
+	mce_bytes_set(mr, mr->medium ? &mce_bytes_medium : mr->gpu >= 0 ? &mce_bytes_gpu : &mce_bytes_memory);
+}
+
 struct revoke {
 	struct mce_tcp_server *s;
 	struct mce_mr *mr;
@@ -571,10 +578,10 @@ static void server_begin(void *arg)
 	mce_io_watch(&s->e->io[0], &s->watcher);
 }
 
-static void listener_init(struct mce_tcp_server *s, struct listener *l, bool upstream)
+static void listener_init(struct mce_tcp_server *s, struct listener *l, const struct mce_serve_proto *proto)
 {
 	l->s = s;
-	l->upstream = upstream;
+	l->proto = proto;
 	l->evfd.fd = -1;
 	l->evfd.ready = listener_ready;
 }
@@ -597,13 +604,12 @@ static int tcp_open(struct mce_engine *e)
 		return -ENOMEM;
 	e->service[MCE_PATH_TCP] = s;
 	s->e = e;
-	listener_init(s, &s->ours, false);
-	listener_init(s, &s->upstream, true);
+	listener_init(s, &s->ours, &mce_serve_ours);
+	listener_init(s, &s->upstream, &mce_serve_upstream);
 	mc_list_init(&s->conns);
 	for (unsigned i = 0; i < MCE_IO_MAX; i++) {
 		mc_list_init(&s->on_io[i]);
-		mc_list_init(&s->ready[i].list);
-		mc_mutex_init(&s->ready[i].lock);
+		mce_late_queue_init(&s->late[i]);
 	}
 	mc_mutex_init(&s->lock);
 	s->watcher.tick = server_tick;
@@ -700,6 +706,7 @@ static void tcp_close(struct mce_engine *e)
 {
 	struct mce_tcp_server *s = tcp_server(e);
 
+	mce_fences_close(e);
 	if (!s)
 		return;
 	while (!mc_list_empty(&s->conns))
@@ -714,10 +721,11 @@ const struct mce_service mce_tcp_service = {
 	.open = tcp_open,
 	.start = tcp_start,
 	.close = tcp_close,
-	.region_add = mce_no_region_add,
+	.region_add = tcp_region_add,
 	.revoke_begin = tcp_revoke_begin,
 	.revoke_wait = mce_no_revoke,
 	.knows_peer = tcp_knows_peer,
+	.features = mce_no_features,
 	.take_connection = mce_no_connection,
 	.fence = tcp_fence,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tcp_server.h - incoming connections: shared by tcp_server.c (connections),
- * tcp_serve.c (requests) and upstream_serve.c (requests in upstream's protocol). */
+ * tcp_server.h - incoming connections: shared by tcp_server.c (connections), tcp_serve.c (requests), the protocols
+ * (tcp_ours.c, upstream/upstream_serve.c) and the kinds of regions (tcp_bytes.h). */
 #ifndef MCE_TCP_SERVER_H
 #define MCE_TCP_SERVER_H
 
@@ -9,11 +9,39 @@
 #include "common/sys/lock.h"
 
 #include "engine/engine_i.h"
-#include "engine/gpu/gpu_i.h"
+#include "engine/tcp/tcp_bytes.h"
 #include "engine/tcp/tcp_rx.h"
-#include "engine/upstream/upstream_wire.h"
+#include "engine/tcp/tcp_wire.h"
 
-struct mce_medium_read;
+struct mce_answer;
+
+/* The protocol of incoming connections: one const table per protocol, complete, chosen by the listener that accepts a
+ * connection.  All slots run on the connection's loop with its lock, and do not block. */
+struct mce_serve_proto {
+	uint32_t header;	/* bytes of the smallest request */
+	/* A connection begins with a greeting.  A client that loses a greeted connection repeats the requests that
+	 * it still wants. */
+	bool greets;
+	/* Answers contain no request id and have the order of the requests.  So none is held back, and a refusal
+	 * ends the connection. */
+	bool in_order;
+	/* Take the request that begins at @at, of which @have bytes are received, and begin it.  The ring has room
+	 * for its answer.  1, 0 when more bytes are needed, -MC_EPROTO. */
+	int (*take)(struct mce_serve_conn *c, const uint8_t *at, size_t have);
+	/* The connection has had a turn: continue a READ that is answered in parts. */
+	void (*more)(struct mce_serve_conn *c);
+	/* The bytes of a READ have arrived, or @status says why not: answer, and take over @r. */
+	void (*late_answer)(struct mce_serve_conn *c, struct mce_late_read *r, int status);
+	/* A WRITE is stored (0), or failed: answer.  @id and @seq: those of its c->req. */
+	void (*write_answer)(struct mce_serve_conn *c, uint64_t id, uint64_t seq, int status);
+	/* The WRITE under way was refused with @status.  0: its payload is discarded, or the refusal is in the
+	 * ring.  Else the error that ends the connection. */
+	int (*write_failed)(struct mce_serve_conn *c, int status);
+	/* No byte of @a, the answer to a READ, is sent: replace it with the error @status and release its region.
+	 * False: the protocol cannot. */
+	bool (*retract)(struct mce_answer *a, int status);
+};
+extern const struct mce_serve_proto mce_serve_ours, mce_serve_upstream;
 
 /* One answer that waits to be sent. */
 struct mce_answer {
@@ -21,17 +49,27 @@ struct mce_answer {
 	uint32_t hlen;		/* bytes of hdr */
 	uint64_t len;		/* payload at @at, inside @mr */
 	const uint8_t *at;
-	struct mce_mr *mr;	/* reference, NULL when there is no payload, or with @read */
-	struct mce_medium_read *read;	/* has the payload, NULL: it is memory */
+	struct mce_mr *mr;	/* reference, NULL when there is no payload, or with @late */
+	struct mce_late_read *late;	/* has the payload, NULL: it is in @mr */
 	uint64_t id;
 	bool upto;		/* an ACK_UPTO */
 };
+
+/* A READ that is answered in parts, each of which is a read of its own. */
+struct mce_parts {
+	struct mce_mr *mr;	/* its region, referenced until the last part is begun; NULL: there is no such READ */
+	uint64_t at, left;	/* the next part */
+	bool begun;		/* the first part is answered */
+};
+
+/* READs of one connection that have, or wait for, one of the few buffers of their source. */
+#define MCE_BUFFERS_CONN 4u
 
 struct mce_serve_conn {
 	/* constant */
 	struct mce_tcp_server *s;
 	struct mce_io *io;
-	bool upstream;		/* it speaks upstream's protocol */
+	const struct mce_serve_proto *proto;
 	struct in6_addr from;	/* address of the peer, IPv4 as ::ffff:a.b.c.d */
 	/* guarded by the server's lock */
 	bool yields;		/* it is being closed for another connection */
@@ -59,49 +97,53 @@ struct mce_serve_conn {
 	uint64_t linger_until_ms;
 	uint64_t seen_moved;
 	struct mce_rx rx;
-	struct mce_wire_req req;	/* the WRITE under way */
-	struct mce_up_req up;		/* the same for upstream's protocol */
-	uint8_t *dst;
-	uint64_t left;		/* bytes of its payload to receive */
-	struct mce_mr *mr;	/* its region; NULL with left: refused, payload is discarded */
-	int status;
-	bool writing;
-	uint8_t *gpu_dst;	/* the WRITE is into device memory: where its next bytes belong; NULL: it is not */
-	struct mce_gpu_inbox *inbox;	/* NULL: there was no such WRITE */
-	struct mce_held *held;	/* WRITEs that are wholly in the inbox, without an answer; MCE_HELD_MAX of them */
-	unsigned nheld;
-	struct mce_mr *gpu_mr;	/* READ of upstream's of device memory: its region, referenced; NULL: none, */
-	uint64_t gpu_at, gpu_left;	/* and its next piece */
-	uint32_t gpu_reads;	/* READs of device memory that are not sent */
-	bool gpu_begun;		/* its first piece is answered */
-	bool broken;		/* it failed after that */
+	/* The request that is being begun, or the WRITE under way.  A protocol without ids leaves it 0. */
+	struct mce_wire_req req;
+	bool v2;		/* upstream's protocol: the version of the last request */
 	bool acks_upto;		/* the peer understands one answer to many WRITEs */
+	const struct mce_bytes_ops *to;	/* the WRITE under way: where its payload belongs */
+	struct mce_mr *mr;	/* its region, with a reference; NULL with mce_bytes_none */
+	uint8_t *dst;		/* where its next byte belongs */
+	uint64_t left;		/* bytes of its payload to receive */
+	int status;		/* why it was refused */
+	bool writing;
+	const struct mce_bytes_ops *holds;	/* the kind that may hold WRITEs back */
+	struct mce_held *held;	/* of that kind, NULL: nothing */
+	unsigned nheld;		/* WRITEs without an answer */
+	struct mce_parts parts;
+	uint32_t reading;	/* READs whose bytes have not arrived; they will need room in the ring */
+	uint32_t buffers;	/* READs that have, or wait for, a buffer */
 	uint8_t greeting[MCE_GREETING_SIZE];
 	uint32_t greeting_left;
 	bool closing;		/* the last answer, or the greeting, is a refusal */
+	bool resets;		/* the client learns of the refusal only by a reset */
+	bool broken;		/* an answer is sent in part and cannot be completed */
 	bool lingering;		/* the refusal is sent: discard the peer's bytes until it closes */
 	bool tx_blocked;
 	uint64_t tx_moved;
 	uint64_t tx_off;	/* bytes of the first answer that are sent */
 	uint32_t head, n;	/* of ring */
-	uint32_t reading;	/* READs that a medium has not delivered; they will need room in the ring */
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
 
 /* Was the process stopped since the connection began?  Requests that waited meanwhile may have been cancelled, and
- * their memory reused: the client repeats the requests that it still wants.  Upstream's clients do not repeat. */
+ * their memory reused.  Then the client repeats the requests that it still wants, if the protocol says so. */
 bool mce_serve_conn_stale(const struct mce_serve_conn *c);
 /* Carry out received requests and send answers; the connection's lock is held.  0: wait for an
  * event.  -EAGAIN: there is more, but it is the turn of other connections.  Else close the connection. */
 int mce_serve(struct mce_serve_conn *c);
-/* Begin the request c->up. */
-void mce_upstream_begin(struct mce_serve_conn *c);
-/* Refuse the request c->up and close the connection. */
-void mce_upstream_refuse(struct mce_serve_conn *c);
-/* All bytes of the WRITE c->up are stored. */
-void mce_upstream_end_write(struct mce_serve_conn *c);
 /* The next entry of the ring of answers, which has room. */
-struct mce_answer *mce_serve_answer(struct mce_serve_conn *c);
+static inline struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
+{
+	struct mce_answer *a = &c->ring[(c->head + c->n++) % MCE_WIRE_WINDOW];
+
+	a->upto = false;
+	return a;
+}
+/* Begin a WRITE of @len bytes to @addr of @mr, whose reference it takes over; NULL: it is refused with @status. */
+void mce_serve_write(struct mce_serve_conn *c, struct mce_mr *mr, int status, uint64_t addr, uint64_t len);
+/* The WRITE under way is refused with @status: release its region, and discard the rest of its payload. */
+void mce_serve_refuse(struct mce_serve_conn *c, int status);
 /* Release @mr.  False: the connection is within its bytes and has to be closed. */
 bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr);
 /* Release all regions. */
@@ -112,60 +154,18 @@ static inline bool mce_serve_busy(const struct mce_serve_conn *c)
 	return c->left || c->n || c->reading || c->greeting_left || c->lingering || mce_rx_have(&c->rx);
 }
 
-/* READs of device memory of one connection that have, or wait for, one of the few buffers. */
-#define MCE_GPU_READS_CONN 4u
 /* The ring has no room for another request's answer, or the connection has its share of buffers. */
 static inline bool mce_serve_full(const struct mce_serve_conn *c)
 {
-	return c->n + c->reading + c->nheld >= MCE_WIRE_WINDOW || c->gpu_reads >= MCE_GPU_READS_CONN;
+	return c->n + c->reading + c->nheld >= MCE_WIRE_WINDOW || c->buffers >= MCE_BUFFERS_CONN;
 }
-
-/* tcp_gpu.c: WRITEs into device memory.  They are answered when a flush has copied them. */
-#define MCE_HELD_MAX 256u
-struct mce_held {
-	struct mce_mr *mr;	/* with a reference */
-	uint64_t id, seq;
-};
-/* The WRITE c->req, or c->up, begins; c->mr is its region.  -ENOMEM. */
-int mce_gpu_write_begin(struct mce_serve_conn *c, uint64_t addr, uint64_t len);
-/* Receive payload, as serve_take_payload(). */
-ssize_t mce_gpu_write_payload(struct mce_serve_conn *c);
-/* All of it is in the inbox: hold its answer back, and take over the reference to c->mr. */
-void mce_gpu_write_end(struct mce_serve_conn *c);
-/* Copy the bytes in the inbox to their places, and answer. */
-void mce_gpu_flush(struct mce_serve_conn *c);
-void mce_gpu_drop(struct mce_serve_conn *c);	/* at the end of the connection */
-/* READs of upstream's: c->up begins, of @mr, whose reference it takes over. */
-void mce_gpu_upstream_read(struct mce_serve_conn *c, struct mce_mr *mr);
-void mce_gpu_upstream_next(struct mce_serve_conn *c);	/* its next piece, when there is room */
-/* A piece of it has been copied, or not: answer; @read owns its @len bytes. */
-void mce_gpu_upstream_piece(struct mce_serve_conn *c, int status, const void *at, uint32_t len,
-			    struct mce_medium_read *read);
-
-/* tcp_serve.c: answers to a WRITE. */
-void mce_serve_answer_write(struct mce_serve_conn *c, uint64_t id, int status);
-void mce_serve_acknowledge(struct mce_serve_conn *c, uint64_t seq);
 
 /* tcp_server.c, for those that continue a connection on its loop */
 void mce_serve_conn_ref(struct mce_serve_conn *c);
 void mce_serve_conn_unref(struct mce_serve_conn *c);
 void mce_serve_conn_resume(struct mce_serve_conn *c);
-
-/* tcp_medium.c: begin a READ of [@off, @off + @len) of @mr, a medium or device memory, whose reference it takes over.
- * -ERANGE, -ENOMEM: it does not. */
-int mce_serve_medium(struct mce_serve_conn *c, struct mce_mr *mr, uint64_t id, uint64_t off, uint64_t len);
-/* The answer is sent, or will not be. */
-void mce_medium_read_end(struct mce_medium_read *r);
-/* Of each I/O thread: READs that their media have delivered. */
-struct mce_medium_ready {
-	struct mc_mutex lock;
-	struct mc_list list;
-	bool posted;
-};
-struct mce_medium_ready *mce_serve_medium_ready(const struct mce_serve_conn *c);
-/* tcp_serve.c: the answer to a READ; @read: owner of the payload, NULL without one. */
-void mce_serve_answer_read(struct mce_serve_conn *c, uint64_t id, int status, const void *at, uint32_t len,
-			   struct mce_medium_read *read);
+/* The queue of its I/O thread. */
+struct mce_late_queue *mce_serve_late_queue(const struct mce_serve_conn *c);
 
 /* tcp_idle.c: a connection without work gives way to a new one, the longest idle one first, from three quarters of the
  * limit on, when its address has half of the limit, or when the process has no free descriptor.  A peer that still

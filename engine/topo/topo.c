@@ -27,16 +27,6 @@ unsigned mce_topo_nics(const struct mce_topo *t)
 	return t->nnics;
 }
 
-unsigned mce_topo_locations(const struct mce_topo *t)
-{
-	return t->nlocations;
-}
-
-const char *mce_topo_location(const struct mce_topo *t, unsigned i)
-{
-	return t->location[i].name;
-}
-
 bool mce_topo_prefers(const struct mce_topo *t, const char *location, const char *device)
 {
 	for (unsigned i = 0; i < t->nlocations; i++) {

@@ -39,9 +39,6 @@ void mce_topo_cpus_near(const char *root, const char *name, char *buf, size_t le
 int mce_topo_json(const struct mce_topo *t, const char *filter, char **ret);
 /* Devices in the order of their numbers; a matrix from a file has only their names. */
 unsigned mce_topo_nics(const struct mce_topo *t);
-/* The locations, in the order of the matrix. */
-unsigned mce_topo_locations(const struct mce_topo *t);
-const char *mce_topo_location(const struct mce_topo *t, unsigned i);
 /* Is the device among those that the location prefers? */
 bool mce_topo_prefers(const struct mce_topo *t, const char *location, const char *device);
 const struct mce_topo_nic *mce_topo_nic(const struct mce_topo *t, unsigned i);

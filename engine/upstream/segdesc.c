@@ -46,24 +46,3 @@ bool mce_segdesc_speaks(const struct mce_segdesc *d, const char *protocol)
 	}
 	return false;
 }
-
-const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, uint64_t addr, uint64_t len)
-{
-	const struct mce_segdesc_buffer *b;
-	size_t low = 0, high = d->nbuffers;
-
-	/* The last buffer that begins at or below @addr. */
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (d->buffers[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (low == 0)
-		return NULL;
-	b = &d->buffers[low - 1];
-	/* Compare differences: the end of a buffer may be 2^64. */
-	return addr - b->addr < b->length && len <= b->length - (addr - b->addr) ? b : NULL;
-}

@@ -54,8 +54,5 @@ int mce_segdesc_decode(const char *text, size_t len, struct mce_segdesc **ret);
 void mce_segdesc_free(struct mce_segdesc *d);	/* NULL is fine */
 
 bool mce_segdesc_speaks(const struct mce_segdesc *d, const char *protocol);
-/* The buffer that contains [addr, addr + len), len > 0; NULL if there is none.  Logarithmic for a
- * decoded descriptor, whose buffers are sorted by address. */
-const struct mce_segdesc_buffer *mce_segdesc_find(const struct mce_segdesc *d, uint64_t addr, uint64_t len);
 
 #endif

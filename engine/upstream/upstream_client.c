@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "engine/tcp/tcp_client.h"
+#include "engine/upstream/upstream_wire.h"
 
 static int upstream_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
 			  struct mce_greeting *ret)
@@ -30,6 +31,7 @@ static void upstream_pack(struct mce_fragment *frag)
 	};
 	struct mce_up_req last = { .size = 1, .addr = q.addr + q.size - 1, .op = MCE_UP_READ };
 
+	_Static_assert(MCE_UP_REQ_SIZE <= MCE_TRAIL_MAX, "trail[] is too small");
 	mce_up_req_pack(frag->hdr, &q);
 	mce_up_req_pack(frag->trail, &last);
 }
@@ -127,6 +129,8 @@ const struct mce_transport mce_upstream_transport = {
 	.lead = mce_tcp_lead,
 	.cancel = mce_tcp_cancel,
 	.writes_in_doubt = mce_tcp_writes_in_doubt,
+	.note_doubts = mce_no_doubts,
+	.keep_doubts = mce_no_doubts,
 	.new_fence = mce_no_fence,
 	.map = mce_no_map,
 };

@@ -21,6 +21,7 @@
 #include "engine/mce.h"
 #include "engine/tcp/tcp_wire.h"
 #include "engine/upstream/upstream_wire.h"
+#include "tests/lib/transfer.h"
 
 #define LEN 4096u
 #define GUARD 4096u

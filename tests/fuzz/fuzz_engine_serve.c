@@ -19,6 +19,7 @@
 #include "common/sys/clock.h"
 #include "engine/mce.h"
 #include "engine/tcp/tcp_wire.h"
+#include "tests/lib/transfer.h"
 
 #ifndef FUZZ_UPSTREAM
 #define FUZZ_UPSTREAM 0

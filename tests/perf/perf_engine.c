@@ -28,6 +28,7 @@
 #include "common/err.h"
 #include "common/net/net.h"
 #include "engine/mce.h"
+#include "tests/lib/transfer.h"
 #include "tests/perf/row.h"
 
 #define KIB (1ull << 10)

@@ -2,6 +2,7 @@
  * test_client_object.c - open objects, and memory that was damaged. */
 #include <config.h>
 
+#include "tests/lib/transfer.h"
 #include "tests/unit/test_client_fixture.h"
 
 #include <errno.h>

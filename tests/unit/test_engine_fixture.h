@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "engine/mce.h"
+#include "tests/lib/transfer.h"
 
 #define SECONDS(n) mc_deadline_ms((n) * 1000)
 

@@ -102,38 +102,6 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 	return false;
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------- */
-
-struct waiter {
-	struct mct_io_op op;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool done;
-};
-
-static void waiter_done(struct mct_io_op *op)
-{
-	struct waiter *w = mc_container_of(op, struct waiter, op);
-
-	MC_LOCKED(&w->lock);
-	w->done = true;
-	mc_cond_signal(&w->cond);
-}
-
-int mct_io_run(struct mct_io *io, struct mct_io_op *op)
-{
-	struct waiter w = { .op = *op, .lock = MC_MUTEX_INIT, .cond = MC_COND_INIT };
-
-	w.op.done = waiter_done;
-	mct_io_submit(io, &w.op);
-	mc_mutex_lock(&w.lock);
-	while (!w.done)
-		mc_cond_wait(&w.cond, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	op->status = w.op.status;
-	return op->status;
-}
-
 /* ---- files ------------------------------------------------------------------------------------- */
 
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct)

@@ -47,8 +47,6 @@ void mct_io_close(struct mct_io *io);
 const char *mct_io_kind(const struct mct_io *io);
 /* Any thread.  Does not block. */
 void mct_io_submit(struct mct_io *io, struct mct_io_op *op);
-/* Submit and wait; not from done. */
-int mct_io_run(struct mct_io *io, struct mct_io_op *op);
 
 /* Open @name in directory @dirfd for reading and writing, with O_DIRECT where the filesystem has it: *ret_direct. */
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fence.c - records that outlive the handle of a peer: a cancelled WRITE may still arrive after the handle was freed.
+ * tcp_fence.c - records that outlive the handle of a peer: a cancelled WRITE may still arrive after the handle was
+ * freed.
  *
  * The serving side closes a connection when it is greeted under the same name with a higher epoch.  So the next
  * handle of that endpoint takes over the names of the last one, and writes nothing before it has greeted there. */
@@ -25,31 +26,30 @@ struct mce_fence *mce_fence_new(void)
 	return calloc(1, sizeof(struct mce_fence));
 }
 
-bool mce_fence_fill(struct mce_peer *p)
+void mce_tcp_note_doubts(struct mce_peer *p)
 {
 	struct mce_tcp *t = mce_tcp_of(p);
-	bool needed = false;
 
-	if (!t)
-		return false;
 	MC_LOCKED(&p->lock);
+	t->noted = false;
 	for (unsigned i = 0; i < t->nconns; i++) {
 		struct mce_tcp_conn *conn = &t->conns[i];
 		bool is = mce_tcp_conn_in_doubt_locked(conn);
 
 		t->fence->conn[i].epoch = conn->epoch;
 		t->fence->conn[i].doubt_epoch = is ? conn->epoch : 0;
-		needed |= is;
+		t->noted |= is;
 	}
-	return needed;
 }
 
-void mce_fence_keep_locked(struct mce_peer *p)
+void mce_tcp_keep_doubts(struct mce_peer *p)
 {
 	struct mce_engine *e = p->e;
-	struct mce_fence *f = mce_tcp_of(p)->fence;
+	struct mce_fence *f;
 
-	mce_tcp_of(p)->fence = NULL;
+	if (!mce_tcp_of(p)->noted)
+		return;
+	f = TAKE_PTR(mce_tcp_of(p)->fence);
 	strcpy(f->endpoint, p->endpoint);
 	f->token = p->token;
 	mc_list_push_back(&e->fences, &f->node);
@@ -77,7 +77,7 @@ static struct mce_fence *fence_find_locked(struct mce_engine *e, const char *end
 void mce_fence_take_locked(struct mce_peer *p)
 {
 	struct mce_tcp *t = mce_tcp_of(p);
-	struct mce_fence *f = p->upstream || !t ? NULL : fence_find_locked(p->e, p->endpoint);
+	struct mce_fence *f = fence_find_locked(p->e, p->endpoint);
 
 	if (!f)
 		return;
