@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/process/stdfds.h"
+#include "common/sys/process.h"
 #include "common/sys/thread.h"
 #include "master/ha/ha.h"
 #include "master/journal/check.h"
@@ -204,6 +205,21 @@ static void log_up(const struct mcm_conf *conf, const struct mcm *m)
 	mc_info(LOG, "Master admin server started on port %d", mcm_http_port(m));
 }
 
+/* The program ends as after SIGTERM, or executes itself again: then nothing of the term is left in the process. */
+static void end_term(void *arg, enum mcm_ha_end end, const char *why)
+{
+	int r;
+
+	(void)why;
+	if (end == MCM_HA_STOP) {
+		kill(getpid(), SIGTERM);
+		return;
+	}
+	r = mc_process_exec("/proc/self/exe", arg);
+	mc_err(LOG, "cannot start again: %s", mc_err_detail(r));
+	mc_process_end(1);
+}
+
 static int serve(struct mcm_conf *conf, const struct mc_options *options, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
@@ -228,7 +244,7 @@ static int serve(struct mcm_conf *conf, const struct mc_options *options, int ar
 	fit_descriptors(conf);
 	mcm_journal_auto(conf, journal);
 	if (conf->enable_ha) {
-		r = mcm_ha_new(conf, &w.listen, argv, &ha);
+		r = mcm_ha_new(&(const struct mcm_ha_conf){ conf, &w.listen, end_term, argv }, &ha);
 		if (r == 0)
 			r = mcm_ha_await(ha, &w.listen);
 		if (r <= 0) {

@@ -69,6 +69,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	m->strategy = mcm_strategy_find(conf->allocation_strategy);
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
+	m->summary_due_ms = m->start_ms + SUMMARY_PERIOD_MS;
 	mcm_clock_start(m);
 	/* Larger than all generations of earlier starts, which began fewer than one put per 64 ns, and took longer than
 	 * a millisecond. */
@@ -168,7 +169,7 @@ void mcm_core_free(struct mcm *m)
 
 /* ---- threads ---- */
 
-static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
+static void log_summary(struct mcm *m)
 {
 	char line[MCM_SUMMARY_MAX] = "";
 	FILE *to = fmemopen(line, sizeof(line) - 1, "w");
@@ -177,9 +178,9 @@ static void log_summary(struct mcm *m, char last[MCM_SUMMARY_MAX])
 		return;
 	mcm_stats_print_summary(m, to);
 	fclose(to);
-	if (!strcmp(line, last))
+	if (!strcmp(line, m->summary))
 		return;
-	memcpy(last, line, sizeof(line));
+	memcpy(m->summary, line, sizeof(line));
 	mc_info(LOG, "summary: %s", line);
 }
 
@@ -191,29 +192,32 @@ static uint64_t pins_period_ms(const struct mcm *m)
 	return ms < PINS_PERIOD_MAX_MS ? ms : PINS_PERIOD_MAX_MS;
 }
 
+bool mcm_monitor_tick(struct mcm *m, uint64_t now_ms)
+{
+	mcm_clock_tick(m);
+	mcm_liveness_tick(m);
+	if (m->pins_left || now_ms >= m->pins_due_ms) {
+		m->pins_left = mcm_pins_tick(m);
+		m->pins_due_ms = now_ms + pins_period_ms(m);
+	}
+	mcm_puts_tick(m);
+	mcm_events_tick(m);
+	mcm_tenants_tick(m);
+	mcm_rates_tick(&m->rates);
+	if (m->conf.enable_metric_reporting && now_ms >= m->summary_due_ms) {
+		log_summary(m);
+		m->summary_due_ms = now_ms + SUMMARY_PERIOD_MS;
+	}
+	return m->pins_left;
+}
+
 static void *monitor_run(void *arg)
 {
-	uint64_t next_summary = mc_now_ms() + SUMMARY_PERIOD_MS, next_pins = 0;
 	struct mcm *m = arg;
-	char last[MCM_SUMMARY_MAX] = "";
 	bool more = false;
 
-	while (!mc_stop_wait(&m->monitor_stop, more ? 0 : mcm_tick_ms(m))) {
-		mcm_clock_tick(m);
-		mcm_liveness_tick(m);
-		if (more || mc_now_ms() >= next_pins) {
-			more = mcm_pins_tick(m);
-			next_pins = mc_now_ms() + pins_period_ms(m);
-		}
-		mcm_puts_tick(m);
-		mcm_events_tick(m);
-		mcm_tenants_tick(m);
-		mcm_rates_tick(&m->rates);
-		if (m->conf.enable_metric_reporting && mc_now_ms() >= next_summary) {
-			log_summary(m, last);
-			next_summary = mc_now_ms() + SUMMARY_PERIOD_MS;
-		}
-	}
+	while (!mc_stop_wait(&m->monitor_stop, more ? 0 : mcm_tick_ms(m)))
+		more = mcm_monitor_tick(m, mc_now_ms());
 	return NULL;
 }
 

@@ -22,7 +22,8 @@ struct mcm_lead {
 	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
 	/* Give the lead to a standby soon.  -MC_EMODE with a detail: none could take over. */
 	int (*step_down)(void *arg);
-	/* The journal cannot be written: give the lead to a standby and do not return, or return if there is none. */
+	/* The journal cannot be written: give the lead to a standby and end the term (ha/ha.h), or do nothing if there
+	 * is none.  Called with the journal's file locked. */
 	void (*lost)(void *arg);
 	void *arg;
 };

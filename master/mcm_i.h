@@ -84,6 +84,10 @@ struct mcm {
 	uint64_t tick_ns;		/* time of its last tick */
 	uint64_t due_ms;		/* no segment has to be hidden or dropped before */
 	uint64_t pins_turn;		/* number of its round over the sessions' leases */
+	uint64_t pins_due_ms;		/* the next round begins then (mc_now_ms() scale) */
+	bool pins_left;			/* the round has sessions left */
+	uint64_t summary_due_ms;	/* the next summary in the log (mc_now_ms() scale) */
+	char summary[MCM_SUMMARY_MAX];	/* the last one */
 	/* owned by the thread that starts and stops the master */
 	struct mc_stop monitor_stop, evictor_stop;
 	struct mc_thread monitor, evictor;
@@ -144,5 +148,8 @@ int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);
 struct mcm_check;
 int mcm_core_read(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret);
 void mcm_core_free(struct mcm *m);
+/* All periodic work of the monitor at @now_ms (mc_now_ms() scale), for its thread and for tests without threads: call
+ * it with a period of mcm_tick_ms(), on one thread.  True: some is left, call it again at once. */
+bool mcm_monitor_tick(struct mcm *m, uint64_t now_ms);
 
 #endif

@@ -605,6 +605,7 @@ static int etcd_refresh(struct mcd_backend *b, const char *key, const char *text
 
 const struct mcd_ops mcd_etcd = {
 	.scheme = "etcd",
+	.has_leases = true,
 	.open = etcd_open,
 	.close = etcd_close,
 	.get = etcd_get,

@@ -195,8 +195,34 @@ static int http_beat(struct mcd_backend *b, const struct mcd_wait *w)
 	return 0;
 }
 
+/* Nor have they transactions, without which there is no lease. */
+static int http_no_leases(const struct mcd_backend *b)
+{
+	return mc_fail(-EINVAL, "%s servers have no leases", b->ops->scheme);
+}
+
+static int http_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct mcd_wait *w)
+{
+	(void)t, (void)w;
+	return http_no_leases(b);
+}
+
+static int http_prolong(struct mcd_backend *b, const char *leader_key, const char *mine, unsigned ttl_ms,
+			const struct mcd_wait *w)
+{
+	(void)leader_key, (void)mine, (void)ttl_ms, (void)w;
+	return http_no_leases(b);
+}
+
+static int http_leave(struct mcd_backend *b, const char *leader_key, const char *mine, const struct mcd_wait *w)
+{
+	(void)leader_key, (void)mine, (void)w;
+	return http_no_leases(b);
+}
+
 const struct mcd_ops mcd_http = {
 	.scheme = "http",
+	.wants_url = true,
 	.open = http_open,
 	.close = http_close,
 	.get = http_get,
@@ -205,10 +231,14 @@ const struct mcd_ops mcd_http = {
 	.del_own = mcd_del_own_text,
 	.beat = http_beat,
 	.refresh = http_put,
+	.turn = http_turn,
+	.prolong = http_prolong,
+	.leave = http_leave,
 };
 
 const struct mcd_ops mcd_https = {
 	.scheme = "https",
+	.wants_url = true,
 	.open = https_open,
 	.close = http_close,
 	.get = http_get,
@@ -217,4 +247,7 @@ const struct mcd_ops mcd_https = {
 	.del_own = mcd_del_own_text,
 	.beat = http_beat,
 	.refresh = http_put,
+	.turn = http_turn,
+	.prolong = http_prolong,
+	.leave = http_leave,
 };

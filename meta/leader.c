@@ -24,11 +24,6 @@ struct mcd_leader {
 	char key[MCD_KEY_MAX];
 };
 
-bool mcd_leader_is_store(const char *addrs)
-{
-	return !strncmp(addrs, "etcd://", 7) || !strncmp(addrs, "redis://", 8);
-}
-
 int mcd_leader_open(const char *conn, struct mcd_leader **ret)
 {
 	const char *cluster = mc_env_str("MC_STORE_CLUSTER_ID");

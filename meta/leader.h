@@ -11,7 +11,7 @@
 
 struct mcd_leader;
 
-/* Does @addrs name a store (etcd://..., redis://...), and not masters? */
+/* Does @addrs name a store with leases (etcd://..., redis://...), and not masters? */
 bool mcd_leader_is_store(const char *addrs);
 /* No network traffic.  The cluster is MC_STORE_CLUSTER_ID, or the masters' default.  -EINVAL with a detail. */
 int mcd_leader_open(const char *conn, struct mcd_leader **ret);

@@ -512,30 +512,6 @@ bool mcd_is_p2p(const char *conn)
 	return !strcmp(conn, "P2PHANDSHAKE");
 }
 
-/* The kind of server that @conn names, and the argument for its open. */
-static const struct mcd_ops *meta_kind(const char *conn, const char **ret_where)
-{
-	static const struct mcd_ops *const kinds[] = {
-		&mcd_http, &mcd_https, &mcd_etcd, &mcd_redis,
-	};
-	const char *sep = strstr(conn, "://");
-
-	/* At upstream a list of addresses without a scheme means etcd; the addresses may be URLs. */
-	if (!sep || strcspn(conn, ",") < (size_t)(sep - conn)) {
-		*ret_where = conn;
-		return strchr(conn, ':') ? &mcd_etcd : NULL;
-	}
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		size_t len = strlen(kinds[i]->scheme);
-
-		if ((size_t)(sep - conn) != len || memcmp(conn, kinds[i]->scheme, len))
-			continue;
-		*ret_where = kinds[i] == &mcd_http || kinds[i] == &mcd_https ? conn : sep + 3;
-		return kinds[i];
-	}
-	return NULL;
-}
-
 /* The server's name for messages: without the part before an '@', which may be a password. */
 static void meta_server_name(const char *conn, char *buf, size_t len)
 {
@@ -572,18 +548,6 @@ static int meta_new(struct mcd_client **ret)
 	m->ttl_s = (unsigned)mc_env_int("MC_METADATA_TTL_SEC", TTL_SEC, 2, 86400);
 	*ret = m;
 	return 0;
-}
-
-int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret)
-{
-	const char *where;
-	const struct mcd_ops *ops = meta_kind(conn, &where);
-
-	if (!ops)
-		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
-			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
-			       *conn ? conn : "(empty)");
-	return ops->open(where, ttl_s, ret);
 }
 
 int mcd_open(const char *conn, struct mcd_client **ret)

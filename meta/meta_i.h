@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meta_i.h - table of functions for a kind of metadata server, and helpers of the kinds.  All functions
- * may run on several threads at once. */
+ * meta_i.h - table of functions for a kind of metadata server, the list of kinds, and helpers of the kinds.  All
+ * functions of a table may run on several threads at once. */
 #ifndef MCD_META_I_H
 #define MCD_META_I_H
 
@@ -34,8 +34,10 @@ struct mcd_turn {
 
 struct mcd_ops {
 	const char *scheme;	/* "redis" of "redis://..." */
-	/* @where: the part of the connection string after "://"; for http the whole string.  No network
-	 * traffic.  The server keeps texts for @ttl_s seconds. */
+	bool wants_url;		/* open() gets the whole connection string, not only the part after "://" */
+	bool has_leases;	/* of leaders; without them turn(), prolong() and leave() return -EINVAL */
+	/* @where: the part of the connection string after "://", or all of it (wants_url).  No network traffic.  The
+	 * server keeps texts for @ttl_s seconds. */
 	int (*open)(const char *where, unsigned ttl_s, struct mcd_backend **ret);
 	void (*close)(struct mcd_backend *b);
 	int (*get)(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text);
@@ -50,12 +52,13 @@ struct mcd_ops {
 	int (*beat)(struct mcd_backend *b, const struct mcd_wait *w);
 	/* Prolong a text by another TTL. */
 	int (*refresh)(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w);
-	/* Leases of leaders; NULL: the kind has none.  -EAGAIN: the conditions do not hold, and nothing was changed.  A
-	 * request whose answer was lost may be repeated. */
+	/* Check the conditions of @t and change the keys, in one step.  -EAGAIN: the conditions do not hold, and
+	 * nothing was changed.  A caller may repeat a request whose answer was lost. */
 	int (*turn)(struct mcd_backend *b, const struct mcd_turn *t, const struct mcd_wait *w);
-	/* -MC_EOWNER: the lease is lost. */
+	/* Let the lease end @ttl_ms from now on the server's clock.  -MC_EOWNER: the lease is lost. */
 	int (*prolong)(struct mcd_backend *b, const char *leader_key, const char *mine, unsigned ttl_ms,
 		       const struct mcd_wait *w);
+	/* End the lease.  0 also if it has ended, or if another leader has replaced this one. */
 	int (*leave)(struct mcd_backend *b, const char *leader_key, const char *mine, const struct mcd_wait *w);
 };
 
@@ -69,10 +72,19 @@ void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX]);
 /* MCD_SEAT_NAME_MAX bytes; *ret_http_port (NULL is fine): 0 in a text of an older version. */
 int mcd_seat_leader_decode(const char *text, char *ret, int *ret_http_port);
 
-/* meta.c: the backend that @conn names (meta.h). */
-int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);
-
+/* kinds.c: the list of kinds. */
 extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis;
+/* Add a kind, for a test or a simulated world: before the first connection string is read, on one thread.  The kind
+ * stays in the list. */
+void mcd_kind_add(const struct mcd_ops *ops);
+/* The kind of the server that @conn names (meta.h), and the argument for its open(); NULL: there is none. */
+const struct mcd_ops *mcd_kind_of(const char *conn, const char **ret_where);
+/* The kind with leases of the name @scheme; NULL: there is none. */
+const struct mcd_ops *mcd_kind_leases(const char *scheme);
+/* The names of the kinds with leases, as "etcd or redis", cut to @len. */
+const char *mcd_kind_leases_names(char *buf, size_t len);
+/* Open the backend that @conn names.  -EINVAL with a detail that has the known forms; errors of open(). */
+int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);
 
 /* .del_own for servers that do not know the owner of a text.  A text put by another node between the
  * two requests of this function is lost until that node's next refresh. */

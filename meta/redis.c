@@ -402,6 +402,7 @@ static int redis_refresh(struct mcd_backend *b, const char *key, const char *tex
 
 const struct mcd_ops mcd_redis = {
 	.scheme = "redis",
+	.has_leases = true,
 	.open = redis_open,
 	.close = redis_close,
 	.get = redis_get,

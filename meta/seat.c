@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
+#include "meta/leader.h"
 #include "meta/meta_i.h"
 
 #define KEYS "mooncake-store/"
@@ -137,9 +138,22 @@ static char *leader_encode(const struct mcd_seat *s, uint64_t term)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
+int mcd_seat_conn(const char *type, const char *where, char **ret)
+{
+	char kinds[64];
+
+	if (!mcd_kind_leases(type))
+		return mc_fail(-EINVAL, "%s is not built into this version, use %s", type,
+			       mcd_kind_leases_names(kinds, sizeof(kinds)));
+	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP. */
+	return (mcd_leader_is_store(where) ? asprintf(ret, "%s", where) : asprintf(ret, "%s://%s", type, where)) < 0 ?
+		-ENOMEM : 0;
+}
+
 int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 {
 	struct mcd_seat *s = calloc(1, sizeof(*s));
+	char kinds[64];
 	int r = 0;
 
 	if (!s)
@@ -152,8 +166,9 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 		r = mc_fail(-EINVAL, "a lease of %u ms is too short", conf->ttl_ms);
 	if (r == 0)
 		r = mcd_backend_open(conf->conn, (conf->ttl_ms + 999) / 1000, &s->backend);
-	if (r == 0 && !s->backend->ops->turn)
-		r = mc_fail(-EINVAL, "%s servers have no leases: use etcd or redis", s->backend->ops->scheme);
+	if (r == 0 && !s->backend->ops->has_leases)
+		r = mc_fail(-EINVAL, "%s servers have no leases: use %s", s->backend->ops->scheme,
+			    mcd_kind_leases_names(kinds, sizeof(kinds)));
 	if (r < 0) {
 		mcd_seat_close(s);
 		return r;

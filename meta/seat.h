@@ -44,6 +44,9 @@ bool mcd_seat_name_valid(const char *name);
 /* The address in a name. */
 void mcd_seat_address(const char *name, char ret[MCD_SEAT_NAME_MAX]);
 
+/* The connection string of the store of kind @type ("etcd", "redis") at @where, which may be a connection string
+ * already.  The caller frees *ret.  -EINVAL with a detail: no such kind. */
+int mcd_seat_conn(const char *type, const char *where, char **ret);
 /* No network traffic.  The strings are copied.  -EINVAL with a detail. */
 int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret);
 /* The lease stays until it expires: mcd_seat_leave() before, for an orderly end.  NULL is fine. */

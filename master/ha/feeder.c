@@ -27,13 +27,13 @@
 #define LOG "feeder"
 #define STANDBYS_MAX (MCD_SEAT_MEMBERS_MAX - 1)
 #define PART (1u << 20)		/* bytes of one message */
-#define SMALL (64u << 10)	/* a standby that joins must confirm such a part quickly */
+#define SMALL (64u << 10)	/* limit of the parts by which the speed of a joining standby is judged */
 #define STORE_PAUSE_MS 100	/* between two attempts to write to the store */
-#define BEAT_MS 30		/* an empty part shows that the leader lives */
-#define DRIFT_SHARE 20u		/* clocks of two machines do not differ by more than this part */
-#define JOIN_SHARE 2u		/* a standby that joins confirms within this part of a promise */
+#define BEAT_MS 30		/* period of empty parts, which renew the promise of a standby */
+#define DRIFT_SHARE 20u		/* clocks of two machines differ by at most this part of a time */
+#define JOIN_SHARE 2u		/* a standby that joins must confirm within this part of a promise */
 
-/* Only a leader knows its standbys: elsewhere a 0 would be an alarm. */
+/* These series appear on a leader only: 0 standbys of another master would look like an alarm. */
 MC_METRIC_PART(leader_series, "mooncake_master_standbys_")
 MC_GAUGE(in_sync, "mooncake_master_standbys_in_sync", "", "Standbys that have every record that was answered for")
 MC_COUNTER(removed, "mooncake_master_standbys_removed_total", "", "Standbys in sync that did not confirm in time")
@@ -42,19 +42,19 @@ struct feeder {
 	struct mcm_feeders *all;
 	/* constant */
 	char name[MCD_SEAT_NAME_MAX];
-	char peer[MCM_GATE_HOST_MAX];	/* the host that asked for it */
-	struct mcp_id nonce;		/* of its JOIN; zero: an older version */
-	bool unchecked;			/* its address has to be looked up */
+	char peer[MCM_GATE_HOST_MAX];	/* address of the process that sent the JOIN */
+	struct mcp_id nonce;		/* nonce of the JOIN; zero: the standby has an older version */
+	bool unchecked;			/* the thread looks the name's host up before it connects */
 	/* guarded by the lock */
 	struct mc_thread thread;
-	bool known;		/* the receiver has confirmed that it is the one of that name */
-	bool used, ended;	/* ended: the thread can be joined */
-	bool waited;		/* answers wait for it */
-	bool member;		/* in the store */
-	bool listed;		/* it is in the store, or may be: its promise is needed */
-	uint64_t lsn;		/* it has the records up to here */
-	uint64_t promised;	/* it does not lead before then */
-	uint64_t confirms, confirm_ns;	/* of records, and how long they took together */
+	bool known;		/* the receiver has repeated the nonce: it is the standby of that name */
+	bool used, ended;	/* the thread was started; it can be joined */
+	bool waited;		/* answers wait for this standby */
+	bool member;		/* the store lists this standby as a member */
+	bool listed;		/* the store may list it, so answers need its promise */
+	uint64_t lsn;		/* the standby has the records up to this LSN */
+	uint64_t promised;	/* the standby does not lead before this time (mc_now_ns() scale) */
+	uint64_t confirms, confirm_ns;	/* number of confirmations of records, and the sum of their times */
 };
 
 struct mcm_feeders {
@@ -64,17 +64,17 @@ struct mcm_feeders {
 	struct mcm *m;
 	/* serializes changes of the members in the store; taken before lock */
 	struct mc_mutex members_lock;
-	/* held while the server is told; the server ends after the stop has had it; taken before lock */
+	/* held during calls to the server; mcm_feeders_stop() takes it before the server ends; taken before lock */
 	struct mc_mutex report_lock;
 	struct mc_mutex lock;
 	struct mc_cond change;		/* records were written, or the threads must end */
-	struct mc_cond progress;	/* a standby has more records, or is not waited for any more */
+	struct mc_cond progress;	/* a standby has more records, or answers do not wait for it any more */
 	/* guarded by lock */
 	struct feeder feeder[STANDBYS_MAX];
 	struct mcm_gate gate;
 	uint64_t written;
 	bool stopping;
-	uint64_t promised;		/* atomic: the first end of the promises that are needed; MC_NEVER: none is */
+	uint64_t promised;		/* atomic: earliest end of the needed promises; MC_NEVER: none is needed */
 };
 
 int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **ret)
@@ -134,7 +134,7 @@ void mcm_feeders_free(struct mcm_feeders *f)
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-/* Lock held: up to where all standbys that are waited for have the records. */
+/* Lock held: the LSN up to which all standbys that answers wait for have the records. */
 static uint64_t common_lsn(const struct mcm_feeders *f)
 {
 	uint64_t lsn = UINT64_MAX;
@@ -177,8 +177,8 @@ unsigned mcm_feeders_in_sync(struct mcm_feeders *f)
 	return n;
 }
 
-/* A standby has got further: let answers leave. */
-static void report(struct mcm_feeders *f)
+/* A standby has confirmed more: let the answers leave that waited for it. */
+static void feeders_report(struct mcm_feeders *f)
 {
 	struct mcp_server *server;
 	struct mcm *m;
@@ -211,12 +211,12 @@ bool mcm_feeders_lead(const struct mcm_feeders *f)
 void mcm_feeders_prolonged(struct mcm_feeders *f)
 {
 	if (__atomic_load_n(&f->m, __ATOMIC_ACQUIRE))
-		report(f);
+		feeders_report(f);
 }
 
 /* ---- members in the store ------------------------------------------------------------------------ */
 
-/* Lock held. */
+/* Lock held: compute the earliest end of the needed promises again. */
 static void promises_changed(struct mcm_feeders *f)
 {
 	uint64_t first = MC_NEVER;
@@ -234,7 +234,7 @@ static void need_promise(struct feeder *p, bool on)
 	promises_changed(p->all);
 }
 
-/* Add the standby to the members in the store, or remove it.  After a failure it may be among them or not. */
+/* Add the standby to the members in the store (@is), or remove it.  After a failure the store may list it or not. */
 static int member_set(struct feeder *p, bool is)
 {
 	struct mcm_feeders *f = p->all;
@@ -267,7 +267,7 @@ static int member_set(struct feeder *p, bool is)
 	return 0;
 }
 
-static bool stopping(struct mcm_feeders *f)
+static bool feeders_stopping(struct mcm_feeders *f)
 {
 	MC_LOCKED(&f->lock);
 	return f->stopping;
@@ -282,18 +282,19 @@ struct feeding {
 	uint8_t *buf;
 	struct mcm_pace pace;
 	bool begun;		/* the receiver has removed its old copy */
-	bool complete;		/* as the last confirmation said */
-	bool whole;		/* it has a whole copy, and must keep it */
-	bool answers;		/* the connection lives: the last part was confirmed */
-	bool in;		/* its promises must come in time */
+	bool complete;		/* the last confirmation said that the copy is complete */
+	bool whole;		/* the copy was complete once, so the standby must keep it */
+	bool answers;		/* the last part was confirmed, so the connection lives */
+	bool in;		/* the standby is in sync, so its promises must come in time */
 	uint64_t took;		/* nanoseconds of the last call */
-	uint64_t sent;		/* when the last part was sent */
-	uint64_t late;		/* when the first part was sent of those confirmed after their promise; 0: not so */
+	uint64_t sent;		/* time at which the last part was sent (mc_now_ns() scale) */
+	uint64_t late;		/* sending time of the first of the parts in a row that were confirmed after the end of
+				 * their promise; 0: the last one was confirmed in time */
 };
 
-/* It has confirmed the part that was sent at g->sent.  -ETIMEDOUT: it confirms, but for long only when the promise is
- * over, so no answer can leave. */
-static int promised(struct feeding *g, unsigned promise_ms)
+/* The standby has confirmed the part that was sent at g->sent.  -ETIMEDOUT: for a long time each confirmation came
+ * after the end of its promise, so no answer could leave. */
+static int feeding_promised(struct feeding *g, unsigned promise_ms)
 {
 	const struct mcm_feeders *f = g->p->all;
 	uint64_t until = g->sent + (promise_ms - promise_ms / DRIFT_SHARE) * MC_NS_PER_MS, now = mc_now_ns();
@@ -306,7 +307,8 @@ static int promised(struct feeding *g, unsigned promise_ms)
 		g->late = 0;
 		return 0;
 	}
-	if (!g->late)	/* once does not count: this process may have stood still */
+	/* One late confirmation does not count: this process may have stood still. */
+	if (!g->late)
 		g->late = g->sent;
 	else if (now - g->late > f->conf.timeout_ms * MC_NS_PER_MS)
 		return mc_fail(-ETIMEDOUT, "for %u ms every confirmation came after its promise of %u ms",
@@ -314,7 +316,7 @@ static int promised(struct feeding *g, unsigned promise_ms)
 	return 0;
 }
 
-/* The standby forgets a longer promise when it gets the part that is about to be sent. */
+/* Do not rely on a longer promise any more: the part that is sent next replaces it at the standby. */
 static void shorten_promise(struct feeding *g, unsigned promise_ms)
 {
 	uint64_t until = g->sent + (promise_ms - promise_ms / DRIFT_SHARE) * MC_NS_PER_MS;
@@ -326,7 +328,7 @@ static void shorten_promise(struct feeding *g, unsigned promise_ms)
 	promises_changed(g->p->all);
 }
 
-/* Is this the standby that the feed is for, with the copy that it must have? */
+/* Check that the receiver is the standby that sent the JOIN, and that it still has its copy. */
 static int check_reply(struct feeding *g, const struct mcp_feed_reply *reply)
 {
 	struct feeder *p = g->p;
@@ -344,12 +346,12 @@ static int check_reply(struct feeding *g, const struct mcp_feed_reply *reply)
 	return 0;
 }
 
-/* A part with records that answers may wait for was confirmed. */
+/* A part with records was confirmed: judge the speed of the standby.  -ETIMEDOUT: it is too slow. */
 static int count_records(struct feeding *g, size_t len)
 {
 	struct feeder *p = g->p;
 
-	/* A copy begins with large parts, which say nothing about the speed of later ones. */
+	/* The first parts of a copy are large, and do not show how long later ones take. */
 	if (!p->waited && len > SMALL)
 		return 0;
 	mc_mutex_lock(&p->all->lock);
@@ -382,27 +384,27 @@ static int send_part(struct feeding *g, const struct mcm_feed_part *part, bool b
 		r = check_reply(g, &reply);
 	g->answers = r == 0;
 	if (r == 0)
-		r = promised(g, promise_ms);
+		r = feeding_promised(g, promise_ms);
 	if (r == 0 && part->lsn)
 		r = count_records(g, part->len);
 	return r;
 }
 
-/* An empty part. */
-static int beat(struct feeding *g, unsigned promise_ms)
+/* Send an empty part, for a promise. */
+static int feeding_beat(struct feeding *g, unsigned promise_ms)
 {
 	const struct mcm_feed_part none = { .len = 0 };
 
 	return send_part(g, &none, false, promise_ms);
 }
 
-/* A promise for the time of a change of the members, when nothing is sent. */
+/* Time of a promise that lasts during a change of the members, when no part is sent. */
 static unsigned long_promise_ms(const struct mcm_feeders *f)
 {
 	return f->conf.set_ms + MCM_PROMISE_MS;
 }
 
-/* A confirmation after its promise delays reads too. */
+/* Limit of a confirmation.  One that comes after the end of its promise delays reads, too. */
 static unsigned slow_ms(const struct mcm_feeders *f)
 {
 	unsigned promise_ms = MCM_PROMISE_MS - MCM_PROMISE_MS / DRIFT_SHARE;
@@ -410,11 +412,11 @@ static unsigned slow_ms(const struct mcm_feeders *f)
 	return f->conf.slow_ms < promise_ms ? f->conf.slow_ms : promise_ms;
 }
 
-/* Does it confirm fast enough that its promises let answers leave? */
+/* Send an empty part.  -ETIMEDOUT: the standby confirms too slowly for promises that let answers leave. */
 static int try_promise(struct feeding *g, unsigned promise_ms)
 {
 	uint64_t ns;
-	int r = beat(g, promise_ms);
+	int r = feeding_beat(g, promise_ms);
 
 	ns = mc_now_ns() - g->sent;
 	if (r == 0 && ns > MCM_PROMISE_MS / JOIN_SHARE * MC_NS_PER_MS)
@@ -424,7 +426,7 @@ static int try_promise(struct feeding *g, unsigned promise_ms)
 }
 
 /* Send the next part.  1: sent; 0: there is none. */
-static int step(struct feeding *g)
+static int feeding_step(struct feeding *g)
 {
 	struct mcm_feeders *f = g->p->all;
 	struct mcm_feed_part part;
@@ -440,18 +442,18 @@ static int step(struct feeding *g)
 		g->p->lsn = part.lsn;
 		mc_mutex_unlock(&f->lock);
 	}
-	/* Also without a record: answers may have waited for the promise. */
+	/* A part without a record counts, too: answers may have waited for its promise. */
 	if (g->p->waited)
-		report(f);
+		feeders_report(f);
 	return 1;
 }
 
-static int steps(struct feeding *g)
+static int feeding_steps(struct feeding *g)
 {
 	int r;
 
 	do
-		r = stopping(g->p->all) ? -ECANCELED : step(g);
+		r = feeders_stopping(g->p->all) ? -ECANCELED : feeding_step(g);
 	while (r > 0);
 	return r;
 }
@@ -464,8 +466,8 @@ static void wait_for(struct feeding *g, bool on)
 	g->p->waited = on;
 }
 
-/* A whole copy; then answers wait for the standby, and it becomes a member.  A slow standby keeps the copy that it has:
- * it asks again later. */
+/* Send a whole copy; then let answers wait for the standby and add it to the members.  A standby that is
+ * too slow keeps the copy that it has, and asks again later. */
 static int bring_in(struct feeding *g)
 {
 	const struct mcm_feed_part none = { .len = 0 };
@@ -477,7 +479,7 @@ static int bring_in(struct feeding *g)
 	if (r == 0)
 		r = mcm_feed_open(g->p->all->m, &g->feed);
 	if (r == 0)
-		r = steps(g);
+		r = feeding_steps(g);
 	if (r == 0 && !g->complete)
 		r = mc_fail(-MC_EFEED, "the standby has all parts, but no complete copy");
 	if (r == 0 && mcm_pace_slow(&g->pace))
@@ -486,16 +488,16 @@ static int bring_in(struct feeding *g)
 		return r;
 	g->whole = true;
 	wait_for(g, true);
-	/* Including the records that were answered for before that. */
-	r = steps(g);
-	/* Nothing is sent while the store is asked.  Then a part shortens this promise: a master that replaces this one
-	 * by notice waits for it before it serves. */
+	/* Send the records that were answered for before answers waited for this standby. */
+	r = feeding_steps(g);
+	/* No part is sent during the call to the store.  The next part shortens this promise again, because a standby
+	 * that replaces this master waits for the end of its promise before it serves. */
 	if (r == 0)
 		r = try_promise(g, long_promise_ms(g->p->all));
 	if (r == 0)
 		r = member_set(g->p, true);
 	if (r == 0)
-		r = beat(g, MCM_PROMISE_MS);
+		r = feeding_beat(g, MCM_PROMISE_MS);
 	return r;
 }
 
@@ -506,15 +508,15 @@ static int keep_in(struct feeding *g)
 
 	g->in = true;
 	for (;;) {
-		/* Before the records, which may wait for this master's disk. */
+		/* Send it before the records, which may wait for this master's disk. */
 		if (mc_now_ns() - g->sent >= BEAT_MS * MC_NS_PER_MS) {
-			r = beat(g, MCM_PROMISE_MS);
+			r = feeding_beat(g, MCM_PROMISE_MS);
 			if (r < 0)
 				return r;
 			/* An answer may have begun to wait after the last report. */
-			report(f);
+			feeders_report(f);
 		}
-		r = steps(g);
+		r = feeding_steps(g);
 		if (r < 0)
 			return r;
 		mc_mutex_lock(&f->lock);
@@ -526,28 +528,28 @@ static int keep_in(struct feeding *g)
 	}
 }
 
-/* It may not lead any more; only then answers go on without it.  While the store does not say so, they need its
- * promises, and writes its copy. */
+/* Remove the standby from the members in the store; only then may answers leave without it.  Until the store has done
+ * so, the standby may lead next: answers need its promises, and writes need its copy. */
 static void take_out(struct feeding *g)
 {
 	struct mcm_feeders *f = g->p->all;
 	bool was = g->p->member;
 
 	g->in = false;
-	while (g->p->listed && !stopping(f) && member_set(g->p, false) < 0) {
+	while (g->p->listed && !feeders_stopping(f) && member_set(g->p, false) < 0) {
 		mc_sleep_ms(STORE_PAUSE_MS);
-		if (g->answers && steps(g) == 0 && beat(g, long_promise_ms(f)) == 0)
-			report(f);
+		if (g->answers && feeding_steps(g) == 0 && feeding_beat(g, long_promise_ms(f)) == 0)
+			feeders_report(f);
 	}
 	if (g->p->listed)
 		return;
 	if (was)
 		mc_metric_add(&removed, 1);
 	wait_for(g, false);
-	report(f);
+	feeders_report(f);
 }
 
-/* Did answers wait for this standby longer than for one that works? */
+/* Did answers wait for this standby longer than the limit? */
 static bool was_late(const struct feeding *g, int r)
 {
 	return g->p->waited && (r == -ETIMEDOUT || g->took > g->pace.limit_ms * MC_NS_PER_MS);
@@ -604,15 +606,15 @@ static bool same_address(const char *a, const char *b)
 	return !strcmp(x, y);
 }
 
-/* Lock held: is @p the feed that @j asks for?  One that another host has asked for, and that the receiver has not
- * confirmed, is not. */
+/* Lock held: is @p the feed that @j asks for?  A feed that another host has asked for counts only after the receiver
+ * has confirmed it. */
 static bool is_fed(const struct feeder *p, const struct feeder *j)
 {
 	return p->used && !strcmp(p->name, j->name) &&
 	       (p->known || mcp_id_zero(j->nonce) || !strcmp(p->peer, j->peer));
 }
 
-/* Lock held: a place for @j.  0 and NULL: it is being fed. */
+/* Lock held: find a place for @j.  0 and NULL: the standby is being fed already. */
 static int place_for(struct mcm_feeders *f, const struct feeder *j, struct feeder **ret)
 {
 	unsigned of_host = 0;
@@ -673,7 +675,8 @@ int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mc
 	if (!mcd_seat_name_valid(j.name))
 		return mc_fail(-MC_EPARAM, "invalid name of a standby");
 	*ret_term = f->conf.term;
-	/* An older version takes all objects of its copy for true.  The state becomes unproven at no later time. */
+	/* A standby of an older version takes all objects of its copy for true.  The state is unproven from the start
+	 * of this master on, or never. */
 	if (mcp_id_zero(j.nonce) && mcm_load_relaxed(&f->m->unproven))
 		return mc_fail(-MC_EUNAVAILABLE, "a standby of an older version is not fed before all objects of the "
 			       "restored snapshot are compared");

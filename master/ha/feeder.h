@@ -35,38 +35,39 @@ struct mcm_feeders;
 struct mcm_feeders_conf {
 	uint64_t term;
 	const char *self;	/* name of this master */
-	unsigned timeout_ms;	/* a standby that has confirmed nothing for this time is removed */
-	unsigned slow_ms;	/* so is one that often needs longer than this, or than a promise (gate.h) */
+	unsigned timeout_ms;	/* a standby that has confirmed no part for this time is removed */
+	unsigned slow_ms;	/* a standby that often needs longer than this or a promise is removed (gate.h) */
 	const char *members;	/* addresses that may join (gate.h); must stay */
 	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
-	unsigned set_ms;	/* set_members takes no longer */
-	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: not done. */
+	unsigned set_ms;	/* time limit of set_members() */
+	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: the members may
+	 * have changed or not. */
 	int (*set_members)(void *arg, const char *const *member, unsigned n);
 	void *arg;
 };
 
-/* Without standbys; the members in the store are this master alone. */
+/* Begin without standbys.  The store lists this master alone. */
 int mcm_feeders_new(const struct mcm_feeders_conf *conf, struct mcm_feeders **ret);
 /* @m has a journal, and serves no client yet. */
 void mcm_feeders_attach(struct mcm_feeders *f, struct mcm *m);
-/* The threads end; answers that wait never leave.  The members in the store stay. */
+/* End the threads.  Answers that wait never leave.  The members in the store stay. */
 void mcm_feeders_stop(struct mcm_feeders *f);
-/* After the end of the server.  NULL is fine. */
+/* Call it after the end of the server.  NULL is fine. */
 void mcm_feeders_free(struct mcm_feeders *f);
 
 /* MCP_JOIN by a process at @peer, a numeric address: begin to feed the standby, or nothing if it is being fed. */
 int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mcp_bytes peer, uint64_t *ret_term);
-/* How long the confirmations of records by each standby took, as text for Prometheus. */
+/* Print the times of the confirmations of records by each standby, as text for Prometheus. */
 void mcm_feeders_print(struct mcm_feeders *f, FILE *to);
-/* Records up to @lsn are written: tell the threads.  True: every standby in sync has them. */
+/* The records up to @lsn are written: wake the threads.  True: every standby in sync has the records. */
 bool mcm_feeders_have(struct mcm_feeders *f, uint64_t lsn);
-/* Wait for that. */
+/* The same, and wait until every standby in sync has the records, or mcm_feeders_stop() is called. */
 void mcm_feeders_wait(struct mcm_feeders *f, uint64_t lsn);
-/* Does this master lead, by its own clock and the promises of the standbys?  Answers leave only then. */
+/* Does this master lead, by its own clock and the promises of the standbys?  Answers leave only while it does. */
 bool mcm_feeders_lead(const struct mcm_feeders *f);
-/* The lease was prolonged: let answers leave that waited for that. */
+/* The lease was prolonged: let the answers leave that waited for it. */
 void mcm_feeders_prolonged(struct mcm_feeders *f);
-/* Number of standbys in sync, which may lead at once. */
+/* Number of standbys in sync: the members in the store without this master. */
 unsigned mcm_feeders_in_sync(struct mcm_feeders *f);
 
 #endif

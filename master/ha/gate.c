@@ -13,7 +13,7 @@
 #include "common/sys/clock.h"
 
 #define PAUSE_MS 1000u
-#define PAUSE_DOUBLES 5u	/* up to 32 s */
+#define PAUSE_DOUBLES 5u	/* the pause doubles this often, up to 32 s */
 #define FORGET_MS 300000u
 #define PERIOD_MS 10000u
 #define PERIOD_PARTS 8u
@@ -69,7 +69,7 @@ void mcm_gate_late(struct mcm_gate *g, const char *peer, uint64_t now)
 	struct mcm_gate_host *h = gate_find(g, peer);
 	unsigned doubles;
 
-	/* No place has it: take the one whose pause ends, or has ended, first. */
+	/* A new host replaces the one whose pause ends, or has ended, first. */
 	for (unsigned i = 0, known = h != NULL; i < MCM_GATE_HOSTS && !known; i++)
 		if (!h || g->host[i].until < h->until)
 			h = &g->host[i];

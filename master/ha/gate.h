@@ -9,17 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MCM_GATE_PER_HOST 4u	/* standbys that processes of one host have asked for */
+#define MCM_GATE_PER_HOST 4u	/* limit of the standbys that processes of one host ask for */
 #define MCM_GATE_HOSTS 64u
 #define MCM_GATE_HOST_MAX 64u	/* bytes of a numeric address */
 
 struct mcm_gate_host {
 	char host[MCM_GATE_HOST_MAX];
-	unsigned late;		/* standbys removed because answers had to wait for them */
+	unsigned late;		/* number of its standbys that were removed because answers had to wait for them */
 	uint64_t until;		/* no standby of the host joins before then (mc_now_ns() scale) */
 };
 
-/* All zero: no host was late. */
+/* All bytes zero: no host was late. */
 struct mcm_gate {
 	struct mcm_gate_host host[MCM_GATE_HOSTS];
 };
@@ -34,19 +34,19 @@ int mcm_gate_wait(struct mcm_gate *g, const char *peer, uint64_t now);
  * at most 32 s.  After five minutes without that the host begins anew. */
 void mcm_gate_late(struct mcm_gate *g, const char *peer, uint64_t now);
 
-/* Confirmations of records by one standby.  All zero, except limit_ms. */
+/* The speed of the confirmations of records by one standby.  It begins with all fields zero, except limit_ms. */
 struct mcm_pace {
 	unsigned limit_ms;	/* a confirmation that takes longer is slow */
-	uint64_t from;		/* when the period began; 0: no record was confirmed yet */
-	unsigned parts, slow;	/* of the period */
-	uint64_t slow_ns;	/* time that the slow ones took together */
+	uint64_t from;		/* begin of the period; 0: no record was confirmed yet */
+	unsigned parts, slow;	/* number of all, and of the slow confirmations in the period */
+	uint64_t slow_ns;	/* sum of the times of the slow ones */
 };
 
 /* A part with records, sent at @sent, was confirmed at @now.  -ETIMEDOUT with a detail: in a period of 10 s and at
  * least 8 parts, at least 4 were slow, and these were more than a tenth of all, or took a quarter of the time.  One
  * slow moment of a standby is not enough. */
 int mcm_pace_add(struct mcm_pace *p, uint64_t sent, uint64_t now);
-/* More than half of the parts so far were slow: for a standby that joins, before answers wait for it. */
+/* For a standby that joins, before answers wait for it: were more than half of the confirmations so far slow? */
 bool mcm_pace_slow(const struct mcm_pace *p);
 
 #endif

@@ -18,7 +18,6 @@
 #include "common/net/httpd.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
-#include "common/sys/process.h"
 #include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "master/ha/feeder.h"
@@ -30,54 +29,58 @@
 #include "proto/rpc_client.h"
 
 #define LOG "ha"
-#define POLL_MS 100		/* a standby looks at the store so often */
-#define NOTICE_MS 10		/* and so often whether it has lost its leader */
+#define POLL_MS 100		/* period in which a standby reads the store */
+#define NOTICE_MS 10		/* period in which a standby checks whether it has lost its leader */
 #define PROBE_MS 200		/* time limit of a connection to a leader that may have ended */
-#define PROBES_MS 1000		/* a lost leader is probed for this time */
-/* A leader that was replaced by mistake closes no connection, but answers no heartbeat: clients wait for the answer. */
+#define PROBES_MS 1000		/* a standby connects to a lost leader again and again for this time */
+/* A leader that was replaced by mistake closes no connection, but answers no heartbeat.  Its clients wait this long for
+ * the answer before they look for another master. */
 #define SILENCE_MS 1000
-#define TAKEOVER_MS 1000	/* a standby leads so long after the end of the lease, at the latest */
+#define TAKEOVER_MS 1000	/* a standby leads at most this long after the end of the lease */
 #define CALL_MS 1000		/* time limit of a call to the store, or to the leader */
-#define FED_MS 500		/* a standby that was fed so recently does not join again */
-/* A member asks a silent leader to feed it, with this pause and time limit: it may have to lead instead soon. */
-#define JOIN_PAUSE_MS 1000
-#define JOIN_MS 100
-#define RENEWALS 4		/* in the time of a lease */
-#define HANDOVER_MS 5000		/* a master that stepped down waits so long for the next leader */
-#define ANSWER_MS 20
-#define WAITS_MS 10000		/* between messages of a master that waits for another one */
+#define FED_MS 500		/* a standby that was fed within this time does not join again */
+/* A member may have to lead soon, so it asks a silent leader rarely and briefly to feed it. */
+#define JOIN_PAUSE_MS 1000	/* between two JOINs of a member */
+#define JOIN_MS 100		/* time limit of a JOIN of a member */
+#define RENEWALS 4		/* attempts to prolong the lease before it ends */
+#define HANDOVER_MS 5000	/* a master that stepped down waits at most this long for the next leader */
+#define ANSWER_MS 20		/* time for the answer to the order to step down */
+#define WAITS_MS 10000		/* between log messages of a master that waits for another one */
 #define STANDBY_SHARE 4		/* a standby has this part of the lease to confirm */
-#define SLOW_SHARE 10		/* one that often needs longer than this part is removed */
+#define SLOW_SHARE 10		/* a standby that often needs longer than this part of the lease is removed */
 
 struct mcm_ha {
+	/* constant after mcm_ha_start() */
+	struct mcm_ha_conf ends;	/* its callback ends a term */
 	const struct mcm_conf *conf;
 	const struct mcm_listen *where;
-	char **argv;
 	const char *journal_dir, *addr;
-	char name[MCD_SEAT_NAME_MAX];	/* identity.h */
-	char *store;
-	unsigned ttl_ms;
-	struct mcm_standby *standby;
-	struct mcm_feeders *feeders;
-	struct mc_mutex lock;		/* of the seat, once it renews */
-	struct mcd_seat *seat;
+	char name[MCD_SEAT_NAME_MAX];	/* the name of this master (identity.h) */
+	char *store;			/* connection string */
+	unsigned ttl_ms;		/* time of the lease */
+	struct mcm_standby *standby;	/* NULL: this master leads */
+	struct mcm_feeders *feeders;	/* NULL: this master is a standby */
+	struct mc_mutex lock;
+	struct mcd_seat *seat;		/* guarded by lock while the thread of the lease runs */
 	uint64_t until;			/* atomic: this master leads until then */
 	bool leaving;			/* atomic: an orderly end has begun */
 	struct mc_stop stop;
 	struct mc_thread thread;
-	bool renews;
-	bool silent;			/* the store's failure was logged */
-	bool stepping_down;		/* atomic: the end is not that of the program */
+	bool renews;			/* the thread of the lease runs */
+	bool silent;			/* the failure of the store was logged */
+	bool stepping_down;		/* atomic: the program does not end after mcm_stop(), but starts again */
+	bool ended;			/* atomic: MCM_HA_RESTART was sent */
 	struct mcm_lead lead;
-	/* standby */
-	uint64_t looked_ns;		/* when the store was last looked at */
-	uint64_t joined_ns;		/* when the leader was last asked to feed this master */
-	uint64_t serve_from;		/* of mcm_lead, 0: at once */
+	/* used by the thread that calls while this master is a standby; times on the mc_now_ns() scale */
+	uint64_t looked_ns;		/* end of the last read of the store */
+	uint64_t joined_ns;		/* time of the last JOIN */
+	uint64_t serve_from;		/* mcm_lead.serve_from of the term that begins; 0: serve at once */
 	struct mc_httpd *httpd;
 	struct mcm_identity me;
-	uint64_t stateless_ns;		/* since when the store has no state; 0: it has */
-	uint64_t waits_ns;		/* since when no master leads, and this one may not; 0: not so */
-	bool twin;			/* another master with this address was logged */
+	uint64_t stateless_ns;		/* time of the first read without a state in the store; 0: the store has one */
+	uint64_t waits_ns;		/* time of the last log message about a cluster without a leader, or of the
+					 * first read of that; 0: a master leads, or this one may */
+	bool twin;			/* the log says that the leader has this master's address */
 	struct mc_mutex view_lock;
 	struct mcm_standby_view view;	/* guarded by view_lock */
 };
@@ -88,22 +91,14 @@ struct mcm_ha {
 static int store_of(const struct mcm_conf *c, char **ret)
 {
 	const char *where = *c->ha_backend_connstring ? c->ha_backend_connstring : c->etcd_endpoints;
-	const char *type = c->ha_backend_type;
-	bool is_url;
+	int r = mcd_seat_conn(c->ha_backend_type, where, ret);
 
-	if (!strcmp(type, "k8s"))
-		return mc_fail(-EINVAL, "ha_backend_type=k8s is not built into this version, use etcd or redis");
-	if (strcmp(type, "etcd") != 0 && strcmp(type, "redis") != 0)
-		return mc_fail(-EINVAL, "ha_backend_type=%s: unknown, use etcd or redis", type);
-	if (!*where)
-		return mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
-	/* etcd's own documents write endpoints as http://HOST:PORT, which would name a metadata server of HTTP; they
-	 * may follow others, or USER:PASSWORD@. */
-	is_url = !strcmp(type, "etcd") ? !strncmp(where, "etcd://", 7) : strstr(where, "://") != NULL;
-	return (is_url ? asprintf(ret, "%s", where) : asprintf(ret, "%s://%s", type, where)) < 0 ? -ENOMEM : 0;
+	if (r < 0)
+		return mc_fail(r, "ha_backend_type=%s", mc_err_detail(r));
+	return *where ? 0 : mc_fail(-EINVAL, "enable_ha needs etcd_endpoints or ha_backend_connstring");
 }
 
-/* A list of HOST:PORT that has this master. */
+/* Check that the option is a list of HOST:PORT and has the address of this master. */
 static int check_members(const struct mcm_ha *ha)
 {
 	auto_free char *list = strdup(ha->conf->ha_members);
@@ -123,7 +118,7 @@ static int check_members(const struct mcm_ha *ha)
 				    ha->conf->ha_members, ha->addr);
 }
 
-static int check(struct mcm_ha *ha)
+static int ha_check(struct mcm_ha *ha)
 {
 	int r = mcm_journal_wanted(ha->conf, &ha->journal_dir);
 
@@ -138,23 +133,23 @@ static int check(struct mcm_ha *ha)
 	return check_members(ha);
 }
 
-int mcm_ha_new(const struct mcm_conf *conf, const struct mcm_listen *where, char **argv, struct mcm_ha **ret)
+int mcm_ha_new(const struct mcm_ha_conf *conf, struct mcm_ha **ret)
 {
 	struct mcm_ha *ha = calloc(1, sizeof(*ha));
 	int r;
 
 	if (!ha)
 		return -ENOMEM;
-	ha->conf = conf;
-	ha->where = where;
-	ha->argv = argv;
-	ha->addr = where->addrs[0];
-	ha->ttl_ms = (unsigned)conf->ha_leader_lease_ttl_sec * 1000;
+	ha->ends = *conf;
+	ha->conf = conf->conf;
+	ha->where = conf->where;
+	ha->addr = conf->where->addrs[0];
+	ha->ttl_ms = (unsigned)conf->conf->ha_leader_lease_ttl_sec * 1000;
 	mc_mutex_init(&ha->lock);
 	mc_mutex_init(&ha->view_lock);
-	r = check(ha);
+	r = ha_check(ha);
 	if (r == 0)
-		r = store_of(conf, &ha->store);
+		r = store_of(ha->conf, &ha->store);
 	if (r < 0) {
 		mcm_ha_free(ha);
 		return r;
@@ -181,7 +176,7 @@ void mcm_ha_free(struct mcm_ha *ha)
 
 /* ---- identity ------------------------------------------------------------------------------------ */
 
-static void note(struct mcm_ha *ha, uint64_t term, enum mcm_standing standing)
+static void ha_note(struct mcm_ha *ha, uint64_t term, enum mcm_standing standing)
 {
 	int r = mcm_identity_note(&ha->me, term, standing);
 
@@ -200,7 +195,7 @@ static bool is_member(const struct mcm_ha *ha, const struct mcd_seat_view *v)
 
 /* ---- leading ------------------------------------------------------------------------------------- */
 
-static int set_members(void *arg, const char *const *member, unsigned n)
+static int ha_set_members(void *arg, const char *const *member, unsigned n)
 {
 	struct mcm_ha *ha = arg;
 	int r = mc_mutex_lock_until(&ha->lock, mc_deadline_ms(CALL_MS));
@@ -210,20 +205,24 @@ static int set_members(void *arg, const char *const *member, unsigned n)
 	r = mcd_seat_set_members(ha->seat, member, n, mc_deadline_ms(CALL_MS));
 	mc_mutex_unlock(&ha->lock);
 	if (r == -MC_EOWNER && ha->renews && !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE)) {
-		/* Another master leads: the thread that renews ends this one. */
+		/* Another master leads: wake the thread of the lease, which ends this term. */
 		__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
 		mc_stop_kick(&ha->stop);
 	}
 	return r;
 }
 
-/* Another master may lead: nothing of this process counts any more. */
-static void start_again(struct mcm_ha *ha, const char *why)
+/* The one place where a term ends before the program does.  Only the first MCM_HA_RESTART is sent: a thread that comes
+ * later finds the term ended. */
+static void term_ends(struct mcm_ha *ha, enum mcm_ha_end end, const char *why)
 {
-	mc_warn(LOG, "%s, starting again as a standby name=%s", why, ha->name);
-	execv("/proc/self/exe", ha->argv);
-	mc_err(LOG, "cannot start again: %s", mc_strerror(-errno));
-	mc_process_end(1);
+	if (end == MCM_HA_RESTART) {
+		if (__atomic_exchange_n(&ha->ended, true, __ATOMIC_ACQ_REL))
+			return;
+		__atomic_store_n(&ha->until, 0, __ATOMIC_RELEASE);
+		mc_warn(LOG, "%s, starting again as a standby name=%s", why, ha->name);
+	}
+	ha->ends.end(ha->ends.arg, end, why);
 }
 
 static void *renew_main(void *arg)
@@ -235,16 +234,17 @@ static void *renew_main(void *arg)
 
 	while (!mc_stop_wait(&ha->stop, ha->ttl_ms / RENEWALS)) {
 		if (!told && __atomic_load_n(&ha->stepping_down, __ATOMIC_ACQUIRE)) {
-			/* The answer to the order leaves first. */
+			/* The answer to the order must leave before the server ends. */
 			mc_sleep_ms(ANSWER_MS);
-			told = kill(getpid(), SIGTERM) == 0;
+			told = true;
+			term_ends(ha, MCM_HA_STOP, "stepping down");
 		}
 		if (__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
 			continue;
 		until = __atomic_load_n(&ha->until, __ATOMIC_RELAXED);
 		mc_mutex_lock(&ha->lock);
 		r = mcd_seat_renew(ha->seat, until);
-		/* A later end never makes answers wait that an earlier one let leave. */
+		/* A renewal moves the end forward, so it never delays an answer that could leave before it. */
 		__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
 		mc_mutex_unlock(&ha->lock);
 		if (r < 0 && !failing)
@@ -255,14 +255,16 @@ static void *renew_main(void *arg)
 			mcm_feeders_prolonged(ha->feeders);
 		failing = r < 0;
 		if (mc_now_ns() >= __atomic_load_n(&ha->until, __ATOMIC_RELAXED) &&
-		    !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE))
-			start_again(ha, "the lease is lost");
+		    !__atomic_load_n(&ha->leaving, __ATOMIC_ACQUIRE)) {
+			term_ends(ha, MCM_HA_RESTART, "the lease is lost");
+			break;
+		}
 	}
 	return NULL;
 }
 
-/* mcm_stop(): clients are gone, give the lease to a standby. */
-static void stopped(void *arg)
+/* Called by mcm_stop() when no client is served any more: give the lease back, so that a standby leads at once. */
+static void ha_stopped(void *arg)
 {
 	struct mcm_ha *ha = arg;
 	int r;
@@ -275,8 +277,8 @@ static void stopped(void *arg)
 		mc_warn(LOG, "cannot give the lease back, it ends in %u s: %s", ha->ttl_ms / 1000, mc_err_detail(r));
 }
 
-/* The program ends as after a signal, and then starts again. */
-static int step_down(void *arg)
+/* Begin an end as after a signal, after which mcm_ha_stay() starts the program again. */
+static int ha_step_down(void *arg)
 {
 	struct mcm_ha *ha = arg;
 
@@ -295,7 +297,7 @@ void mcm_ha_stay(struct mcm_ha *ha)
 
 	if (!__atomic_load_n(&ha->stepping_down, __ATOMIC_ACQUIRE))
 		return;
-	/* Otherwise this master, which may still lead, could be faster than the standbys. */
+	/* This master still may lead: without this wait it could take the lease before a standby does. */
 	while (!*v.leader && mc_now_ns() < deadline) {
 		int sig = mc_signals_wait_ms(POLL_MS);
 
@@ -303,38 +305,39 @@ void mcm_ha_stay(struct mcm_ha *ha)
 			return;
 		(void)mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
 	}
-	start_again(ha, "stepped down");
+	term_ends(ha, MCM_HA_RESTART, "stepped down");
 }
 
-/* The state on disk is removed, so this master cannot lead again before it has copied another one. */
-static void lost(void *arg)
+/* The journal was removed from the disk, so this master may lead again only after it has copied the state of another
+ * one.  A standby in sync has every record that was answered for. */
+static void ha_lost(void *arg)
 {
 	struct mcm_ha *ha = arg;
 
 	if (!mcm_feeders_in_sync(ha->feeders))
 		return;
-	stopped(ha);
-	start_again(ha, "the journal cannot be written, a standby takes over");
+	ha_stopped(ha);
+	term_ends(ha, MCM_HA_RESTART, "the journal cannot be written, a standby takes over");
 }
 
-static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
+static int ha_lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 {
 	const struct mcm_feeders_conf feeders = {
-		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = set_members,
+		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = ha_set_members,
 		.slow_ms = ha->ttl_ms / SLOW_SHARE, .members = ha->conf->ha_members, .set_ms = 2 * CALL_MS,
 		.until = &ha->until, .arg = ha,
 	};
 	const char *self = ha->name;
 	int r;
 
-	note(ha, term, MCM_LEADER);
+	ha_note(ha, term, MCM_LEADER);
 	__atomic_store_n(&ha->until, mcd_seat_until(ha->seat), __ATOMIC_RELEASE);
 	mc_httpd_stop(ha->httpd);
 	ha->httpd = NULL;
 	mcm_standby_stop(ha->standby);
 	ha->standby = NULL;
-	/* Answers do not wait for the members of the last term. */
-	r = set_members(ha, &self, 1);
+	/* The members of the last term are no standbys of this leader, and do not confirm its records. */
+	r = ha_set_members(ha, &self, 1);
 	if (r == 0)
 		r = mcm_feeders_new(&feeders, &ha->feeders);
 	if (r == 0)
@@ -344,8 +347,8 @@ static int lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 		return r;
 	mc_info(LOG, "this master leads name=%s term=%llu", ha->name, (unsigned long long)term);
 	ha->lead = (struct mcm_lead){
-		.feeders = ha->feeders, .name = ha->addr, .term = term, .stopped = stopped, .step_down = step_down,
-		.lost = lost, .arg = ha, .serve_from = ha->serve_from,
+		.feeders = ha->feeders, .name = ha->addr, .term = term, .stopped = ha_stopped,
+		.step_down = ha_step_down, .lost = ha_lost, .arg = ha, .serve_from = ha->serve_from,
 		.silence_ms = ha->serve_from ? SILENCE_MS : 0, .takeover_ms = ha->ttl_ms + TAKEOVER_MS,
 	};
 	where->lead = &ha->lead;
@@ -370,7 +373,8 @@ static void view_set(struct mcm_ha *ha, const struct mcd_seat_view *v, bool read
 	mcd_seat_address(v->leader, ha->view.leader);
 }
 
-/* The store has no state: a new cluster, or one whose state was lost.  The last leader is the first to lead again. */
+/* The store has no state: the cluster is new, or the store has lost its data.  The last leader may lead at once, a
+ * member later, another master never. */
 static bool may_begin(struct mcm_ha *ha)
 {
 	uint64_t now = mc_now_ns();
@@ -394,11 +398,11 @@ static bool may_lead(struct mcm_ha *ha, const struct mcd_seat_view *v)
 	if (!v->exists)
 		return may_begin(ha) && (whole || ha->me.standing == MCM_NEW);
 	ha->stateless_ns = 0;
-	/* A leader that was alone, and could not write its journal, has lost the state: nothing else has it either. */
+	/* A leader that was alone and could not write its journal has lost the state, but no other master has it. */
 	return is_member(ha, v) && (whole || v->n == 1);
 }
 
-/* Nothing leads for long: say for which masters the pool waits. */
+/* @waits: no master leads, and this one may not.  When this lasts, log for which masters the pool waits. */
 static void say_waits(struct mcm_ha *ha, const struct mcd_seat_view *v, bool waits)
 {
 	uint64_t now = mc_now_ns();
@@ -414,8 +418,8 @@ static void say_waits(struct mcm_ha *ha, const struct mcd_seat_view *v, bool wai
 		v->n > 2 ? ", ..." : "", ha->conf->cluster_id);
 }
 
-/* Ask the leader to connect to us.  @member: this master could lead. */
-static void join(struct mcm_ha *ha, const char *leader, bool member)
+/* Ask the leader to connect to this standby and to feed it.  @member: this master is in sync, as the store says. */
+static void ha_join(struct mcm_ha *ha, const char *leader, bool member)
 {
 	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
@@ -450,8 +454,8 @@ static void join(struct mcm_ha *ha, const char *leader, bool member)
 		mc_info(LOG, "cannot join the leader yet leader=%s: %s", leader, mc_err_detail(r));
 }
 
-/* One look at the store.  1: this master has the lease. */
-static int look(struct mcm_ha *ha, uint64_t *ret_term)
+/* Read the store, and take the lease if it is free and this master may lead.  1: this master has the lease. */
+static int ha_look(struct mcm_ha *ha, uint64_t *ret_term)
 {
 	struct mcd_seat_view v;
 	int r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(CALL_MS));
@@ -465,16 +469,16 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 		return 0;
 	}
 	ha->silent = false;
-	/* Without a state (a store that lost its data) the leader keeps its term to the end of its lease. */
+	/* A store that lost its data has no term; the leader keeps its own until its lease ends. */
 	if (v.exists)
 		mcm_standby_term(ha->standby, v.term);
 	may = may_lead(ha, &v);
 	view_set(ha, &v, may);
 	say_waits(ha, &v, !*v.leader && !may);
 	if (v.exists)
-		note(ha, v.term, is_member(ha, &v) ? MCM_MEMBER : MCM_OUT);
+		ha_note(ha, v.term, is_member(ha, &v) ? MCM_MEMBER : MCM_OUT);
 	if (*v.leader && strcmp(v.leader, ha->name) != 0)
-		join(ha, v.leader, is_member(ha, &v));
+		ha_join(ha, v.leader, is_member(ha, &v));
 	if (*v.leader || !may)
 		return 0;
 	r = mcd_seat_take(ha->seat, ha->me.term + 1, mc_deadline_ms(CALL_MS), ret_term);
@@ -483,8 +487,8 @@ static int look(struct mcm_ha *ha, uint64_t *ret_term)
 	return r == 0;
 }
 
-/* Does nothing listen at that address?  Only a refusal is a sign of that. */
-static bool refuses(const char *name)
+/* Does no process listen at the address of master @name?  A refusal says so; a timeout does not. */
+static bool address_refuses(const char *name)
 {
 	char addr[MCD_SEAT_NAME_MAX];
 	int fd;
@@ -496,9 +500,9 @@ static bool refuses(const char *name)
 	return fd == -ECONNREFUSED;
 }
 
-/* The connection from the leader has ended.  1: nothing listens at its address any more either, so its process has
- * ended, and this master has the lease instead. */
-static int notice(struct mcm_ha *ha, uint64_t *ret_term)
+/* If the connection from the leader has ended and its address refuses connections, its process has ended: replace it.
+ * 1: this master has the lease. */
+static int ha_notice(struct mcm_ha *ha, uint64_t *ret_term)
 {
 	uint64_t term, since, promised;
 	struct mcd_seat_view v;
@@ -508,9 +512,10 @@ static int notice(struct mcm_ha *ha, uint64_t *ret_term)
 		return 0;
 	r = mcd_seat_look(ha->seat, &v, mc_deadline_ms(PROBE_MS));
 	if (r < 0 || v.term != term || !*v.leader || !strcmp(v.leader, ha->name) || !is_member(ha, &v) ||
-	    !mcm_standby_whole(ha->standby) || !refuses(v.leader))
+	    !mcm_standby_whole(ha->standby) || !address_refuses(v.leader))
 		return 0;
-	/* The sign may be wrong.  A leader that lives cannot answer writes from now on, nor reads after the promise. */
+	/* The sign may be wrong.  If the leader lives, it cannot answer writes from now on, because this standby
+	 * refuses its records, nor reads after the end of the promise. */
 	promised = mcm_standby_refuse(ha->standby);
 	r = mcd_seat_replace(ha->seat, mc_deadline_ms(CALL_MS), ret_term);
 	if (r < 0) {
@@ -525,27 +530,8 @@ static int notice(struct mcm_ha *ha, uint64_t *ret_term)
 	return 1;
 }
 
-/* Whatever comes first: this master has the lease (1), or a signal (0). */
-static int await_lease(struct mcm_ha *ha, uint64_t *ret_term)
-{
-	int sig;
-
-	for (;;) {
-		if (notice(ha, ret_term))
-			return 1;
-		if (mc_now_ns() - ha->looked_ns >= POLL_MS * MC_NS_PER_MS) {
-			if (look(ha, ret_term))
-				return 1;
-			ha->looked_ns = mc_now_ns();
-		}
-		sig = mc_signals_wait_ms(NOTICE_MS);
-		if (sig == SIGINT || sig == SIGTERM)
-			return 0;
-	}
-}
-
-/* A copy has at most two checkpoints, and journals of about half of one, or of the option's size.  A checkpoint is
- * smaller than the index in memory. */
+/* Limit of the bytes of a copy.  A copy has at most two checkpoints, and journals that are half as large as one, or as
+ * large as the option says.  A checkpoint is smaller than the index in memory. */
 static uint64_t copy_limit(uint64_t checkpoint_size)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -553,7 +539,7 @@ static uint64_t copy_limit(uint64_t checkpoint_size)
 	return 3 * memory + 2 * checkpoint_size;
 }
 
-int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
+int mcm_ha_start(struct mcm_ha *ha)
 {
 	const struct mcm_standby_conf standby = {
 		.addrs = ha->where->addrs, .copy = {
@@ -566,7 +552,6 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 		.conn = ha->store, .cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
 		.http_port = (int)ha->conf->metrics_port,
 	};
-	uint64_t term = 0;
 	int r;
 
 	r = mcm_standby_start(&standby, &ha->standby);
@@ -576,11 +561,38 @@ int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
 		r = mc_fail(-ENAMETOOLONG, "the address is too long: %s", ha->addr);
 	if (r == 0)
 		r = mcd_seat_open(&seat, &ha->seat);
-	if (r == 0)
+	if (r == 0 && ha->where->http_addr)
 		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &ha->httpd);
 	if (r < 0)
 		return r;
 	mcm_series_show();
 	mc_info(LOG, "standby name=%s", ha->name);
-	return await_lease(ha, &term) ? lead(ha, term, where) : 0;
+	return 0;
+}
+
+int mcm_ha_step(struct mcm_ha *ha, struct mcm_listen *where)
+{
+	uint64_t term = 0;
+
+	if (ha_notice(ha, &term))
+		return ha_lead(ha, term, where);
+	if (mc_now_ns() - ha->looked_ns < POLL_MS * MC_NS_PER_MS)
+		return 0;
+	if (ha_look(ha, &term))
+		return ha_lead(ha, term, where);
+	ha->looked_ns = mc_now_ns();
+	return 0;
+}
+
+int mcm_ha_await(struct mcm_ha *ha, struct mcm_listen *where)
+{
+	int r = mcm_ha_start(ha), sig;
+
+	while (r == 0) {
+		r = mcm_ha_step(ha, where);
+		sig = r == 0 ? mc_signals_wait_ms(NOTICE_MS) : 0;
+		if (sig == SIGINT || sig == SIGTERM)
+			break;
+	}
+	return r;
 }

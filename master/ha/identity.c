@@ -27,7 +27,7 @@ static int file_write(const struct mcm_identity *me)
 		fd = mc_file_openat(dir, FILE_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "cannot write %s/" FILE_NAME, me->dir);
-	errno = ENOSPC;		/* of a short write */
+	errno = ENOSPC;		/* the error after a short write, which sets none */
 	if (mc_file_write(fd, text, (size_t)n) != n || mc_file_fsync(fd) < 0 ||
 	    mc_file_renameat(dir, FILE_NAME ".tmp", dir, FILE_NAME) < 0 || mc_file_fsync(dir) < 0)
 		return mc_fail(-errno, "cannot write %s/" FILE_NAME, me->dir);

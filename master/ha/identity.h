@@ -13,18 +13,24 @@
 
 #include "meta/seat.h"
 
-enum mcm_standing { MCM_NEW, MCM_OUT, MCM_MEMBER, MCM_LEADER };
+enum mcm_standing {
+	MCM_NEW,	/* it has never seen the cluster's state */
+	MCM_OUT,	/* it was not in sync */
+	MCM_MEMBER,	/* it was in sync */
+	MCM_LEADER,	/* it led */
+};
 
 struct mcm_identity {
-	const char *dir;		/* must stay */
+	const char *dir;		/* the journal's directory; must stay */
 	char id[17];
-	uint64_t term;			/* the last one seen */
+	uint64_t term;			/* the last term that this master has seen */
 	enum mcm_standing standing;
 };
 
-/* Read the file, or make it.  The directory exists, and is locked by this process. */
+/* Read the identity's file in @dir, or create it.  The directory exists, and this process has locked it.  -EINVAL: the
+ * file is damaged; -errno. */
 int mcm_identity_open(const char *dir, struct mcm_identity *ret);
-/* Remember; writes only a change. */
+/* Write term and standing to the file, if they have changed.  -errno. */
 int mcm_identity_note(struct mcm_identity *me, uint64_t term, enum mcm_standing standing);
 
 #endif

@@ -21,13 +21,13 @@
 
 #define LOG "standby"
 #define PROMISE_MAX_MS 10000u	/* a leader that wants more is not replaced during its lease */
-#define JOINS 8u		/* the leader may answer an earlier JOIN than the last one */
-#define JOIN_MS 10000u		/* but not after this time */
+#define JOINS 8u		/* number of JOINs that the leader may still answer: not only the last one */
+#define JOIN_MS 10000u		/* time in which the leader may answer a JOIN */
 
 /* A JOIN that no leader has answered with a feed. */
 struct join {
 	struct mcp_id nonce;
-	uint64_t until;		/* 0: none */
+	uint64_t until;		/* end of the time in which it is open; 0: the place is free */
 };
 
 struct mcm_standby {
@@ -36,33 +36,33 @@ struct mcm_standby {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mcm_copy *copy;
-	uint64_t term;		/* of the store; no message changes it */
-	uint64_t fed_ns;
+	uint64_t term;		/* the term in the store; no message changes it */
+	uint64_t fed_ns;	/* arrival of the last part; 0: none has come */
 	char name[MCD_SEAT_NAME_MAX];
 	struct join join[JOINS];
 	unsigned joins;
-	/* The session whose feed answers a JOIN, NULL: none; the nonce of that JOIN; whether the copy was begun. */
-	const struct mcp_session *leader;
-	struct mcp_id nonce;
-	bool begun;
-	/* Until when this master promised the leader of that term not to replace it; MC_NEVER: as long as its lease. */
+	const struct mcp_session *leader;	/* the session whose feed answers a JOIN; NULL: there is none */
+	struct mcp_id nonce;	/* the nonce of that JOIN */
+	bool begun;		/* the feed has begun a copy */
+	/* This master promised the leader of promised_term not to replace it before promised; MC_NEVER: before its
+	 * lease ends. */
 	uint64_t promised, promised_term;
-	const struct mcp_session *feeder;	/* of the last confirmation; NULL: it has ended, or there was none */
-	uint64_t lost_ns;	/* when that session ended; 0: it has not */
-	bool refuses;
-	bool whole;
+	const struct mcp_session *feeder;	/* session of the last confirmation; NULL: none, or it has ended */
+	uint64_t lost_ns;	/* end of that session; 0: it has not ended */
+	bool refuses;		/* this master takes the lead */
+	bool whole;		/* the directory has a complete state */
 };
 
-/* @came: when the request came.  The leader counts from before it sent the request. */
+/* Promise from @came on, when the request arrived.  The leader counts from before it sent the request. */
 static void promise_locked(struct mcm_standby *s, const struct mcp_session *session, const struct mcp_feed *rq,
 			   uint64_t came)
 {
-	/* An older version of the leader gives no time: it answers reads without a promise. */
+	/* A leader of an older version names no time: it answers reads without a promise. */
 	bool limited = rq->promise_ms && rq->promise_ms <= PROMISE_MAX_MS;
 	uint64_t until = limited ? came + rq->promise_ms * MC_NS_PER_MS : MC_NEVER;
 
-	/* Leaders of older terms have ended.  A leader that sends on the same connection depends on the last promise
-	 * only: it gave a longer one up before it sent. */
+	/* Leaders of older terms have ended.  A leader that sends on the same connection has given a longer promise up
+	 * before it sent the part, so it relies on the last promise only. */
 	if (rq->term != s->promised_term || session == s->feeder || until > s->promised)
 		s->promised = until;
 	s->promised_term = rq->term;
@@ -102,7 +102,7 @@ static int admit_locked(struct mcm_standby *s, const struct mcp_session *session
 	return 0;
 }
 
-/* A JOIN is worth one copy: the old one is removed only once for it. */
+/* Each JOIN allows one copy, so a feed removes the old copy only once. */
 static int begin_locked(struct mcm_standby *s)
 {
 	if (s->begun)
@@ -170,14 +170,14 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_feed_reply, &reply);
 }
 
-static int opened(struct mcp_session *session, void *arg)
+static int standby_opened(struct mcp_session *session, void *arg)
 {
 	(void)arg;
 	return mcp_session_client(session).hi == MCM_STANDBY_LEADER_ID ? 0 :
 		mc_fail(-MC_ERPC, "this master is a standby");
 }
 
-static void closed(struct mcp_session *session, void *arg)
+static void standby_closed(struct mcp_session *session, void *arg)
 {
 	struct mcm_standby *s = arg;
 
@@ -198,8 +198,9 @@ int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **
 	};
 	struct mcm_standby *s = calloc(1, sizeof(*s));
 	struct mcp_server_conf server = {
-		.addrs = conf->addrs, .loops = 1, .software = "mooncake_master " PACKAGE_VERSION, .tcp_nodelay = true,
-		.handlers = handlers, .opened = opened, .closed = closed, .arg = s,
+		.addrs = conf->addrs, .local_name = conf->local_name, .loops = 1,
+		.software = "mooncake_master " PACKAGE_VERSION, .tcp_nodelay = true,
+		.handlers = handlers, .opened = standby_opened, .closed = standby_closed, .arg = s,
 	};
 	int r;
 
@@ -241,8 +242,9 @@ void mcm_standby_term(struct mcm_standby *s, uint64_t term)
 	MC_LOCKED(&s->lock);
 	if (s->term == term)
 		return;
-	/* The JOINs went to the leader of another term. */
+	/* The JOINs went to the leader of another term, and so did the one that the present feed answers. */
 	memset(s->join, 0, sizeof(s->join));
+	s->leader = NULL;
 	s->term = term;
 }
 

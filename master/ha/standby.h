@@ -20,29 +20,32 @@
 struct mcm_standby;
 
 struct mcm_standby_conf {
-	const char *const *addrs;	/* NULL-ended */
+	const char *const *addrs;	/* NULL-ended; may be empty */
+	const char *local_name;		/* address "local:NAME" for a leader in this process; NULL: none */
 	struct mcm_copy_conf copy;
-	bool sync;			/* confirm parts when they are on the disk */
+	bool sync;			/* confirm a part only when it is on the disk */
 };
 
 /* Locks the directory; its files stay until a leader begins to feed. */
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret);
-/* Confirm nothing more, and unlock the directory.  NULL is fine. */
+/* Stop serving the leader, and unlock the directory.  NULL is fine. */
 void mcm_standby_stop(struct mcm_standby *s);
-/* The directory has a whole state: that of an earlier life, or a complete copy. */
+/* Has the directory a whole state: that of an earlier life, or a complete copy? */
 bool mcm_standby_whole(struct mcm_standby *s);
-/* The term in the store: leaders of other terms are refused, and JOINs to them are not open any more. */
+/* The term in the store: leaders of other terms are refused, JOINs to them are not open any more, and their feed has
+ * ended. */
 void mcm_standby_term(struct mcm_standby *s, uint64_t term);
-/* The nonce for a JOIN to the leader of that term, from the standby @name: one feed with it is taken. */
+/* Begin a JOIN of this standby, @name, to the leader of that term.  Returns its nonce, with which the standby takes one
+ * feed within 10 s. */
 struct mcp_id mcm_standby_join(struct mcm_standby *s, const char *name);
-/* The connection of the leader that fed this standby has ended, and no leader has fed it since: true, with the leader's
- * term and when that was. */
+/* Has the connection of the leader that fed this standby ended, and has no leader fed it since?  True: with the
+ * leader's term, and the time of the end (mc_now_ns() scale). */
 bool mcm_standby_lost(struct mcm_standby *s, uint64_t *ret_term, uint64_t *ret_since);
-/* Confirm nothing to any leader, until mcm_standby_accept().  Returns when the last promise to a leader ends: the
- * leaders that rely on it answer nothing after that (mc_now_ns() scale). */
+/* Refuse all feeds until mcm_standby_accept().  Returns the end of the last promise to a leader (mc_now_ns() scale): a
+ * leader that relies on it sends no answer after that. */
 uint64_t mcm_standby_refuse(struct mcm_standby *s);
 void mcm_standby_accept(struct mcm_standby *s);
-/* When the last part came (mc_now_ns() scale); 0: none has. */
+/* Arrival of the last part (mc_now_ns() scale); 0: no part has come. */
 uint64_t mcm_standby_fed(struct mcm_standby *s);
 
 #endif

@@ -15,7 +15,7 @@
 
 #define ROUTES_MAX 128
 
-/* One server in a process; its arguments stay until the program ends. */
+/* A process has one such server; these arguments stay until the program ends. */
 static struct {
 	void (*view)(void *arg, struct mcm_standby_view *ret);
 	void *arg;
@@ -78,7 +78,7 @@ static void serve_metrics(struct mc_http_request *rq, void *arg)
 	mc_http_metrics(rq, NULL);
 }
 
-/* Everything that the leader answers. */
+/* A route of the leader. */
 static void serve_refusal(struct mc_http_request *rq, void *arg)
 {
 	struct mcm_standby_view v;

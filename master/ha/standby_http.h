@@ -11,12 +11,12 @@
 struct mc_httpd;
 
 struct mcm_standby_view {
-	char leader[MCD_SEAT_NAME_MAX];	/* "": none is known */
+	char leader[MCD_SEAT_NAME_MAX];	/* address of the leader; "": none is known */
 	uint64_t term;
-	bool ready;			/* could take over now */
+	bool ready;			/* this standby could take over now */
 };
 
-/* @view is called on the server's threads.  Stop with mc_httpd_stop(). */
+/* The server's threads call @view.  mc_httpd_stop() ends the server. */
 int mcm_standby_http_start(const char *addr, void (*view)(void *arg, struct mcm_standby_view *ret), void *arg,
 			   struct mc_httpd **ret);
 

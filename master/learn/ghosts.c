@@ -39,12 +39,12 @@ static uint64_t *bucket_of(const struct mcm_ghosts *g, uint32_t hash)
 	return g->entry + 2 * MCM_GHOSTS_WAYS * (uint64_t)(hash * 0x9e3779b1u >> (32 - MCM_GHOSTS_BITS));
 }
 
-static uint64_t load(const uint64_t *p)
+static uint64_t ghost_load(const uint64_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-static void store(uint64_t *p, uint64_t v)
+static void ghost_store(uint64_t *p, uint64_t v)
 {
 	__atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
@@ -59,16 +59,16 @@ static uint64_t *entry_of(const struct mcm_ghosts *g, uint32_t hash)
 	uint64_t *b = bucket_of(g, hash);
 
 	for (unsigned i = 0; i < MCM_GHOSTS_WAYS; i++, b += 2)
-		if (load(b) >> 32 == hash && load(b + 1) & IN_USE)
+		if (ghost_load(b) >> 32 == hash && ghost_load(b + 1) & IN_USE)
 			return b;
 	return NULL;
 }
 
 static void entry_read(const uint64_t *e, struct mcm_ghost *ret)
 {
-	uint64_t second = load(e + 1);
+	uint64_t second = ghost_load(e + 1);
 
-	*ret = (struct mcm_ghost){ (uint32_t)load(e), (uint32_t)(second >> 32), (uint16_t)(second >> 16) };
+	*ret = (struct mcm_ghost){ (uint32_t)ghost_load(e), (uint32_t)(second >> 32), (uint16_t)(second >> 16) };
 }
 
 bool mcm_ghosts_find(const struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret)
@@ -87,7 +87,7 @@ bool mcm_ghosts_take(struct mcm_ghosts *g, uint32_t hash, struct mcm_ghost *ret)
 	if (!e)
 		return false;
 	entry_read(e, ret);
-	store(e + 1, 0);
+	ghost_store(e + 1, 0);
 	return true;
 }
 
@@ -97,9 +97,9 @@ static uint64_t *entry_for(const struct mcm_ghosts *g, uint32_t hash, uint32_t n
 	uint64_t *b = bucket_of(g, hash), *to = b, most = 0;
 
 	for (unsigned i = 0; i < MCM_GHOSTS_WAYS; i++, b += 2) {
-		uint64_t first = load(b), age = UINT64_MAX;
+		uint64_t first = ghost_load(b), age = UINT64_MAX;
 
-		if (load(b + 1) & IN_USE) {
+		if (ghost_load(b + 1) & IN_USE) {
 			if (first >> 32 == hash)
 				return b;
 			age = now - (uint32_t)first;
@@ -116,6 +116,6 @@ void mcm_ghosts_add(struct mcm_ghosts *g, uint32_t hash, const struct mcm_ghost 
 {
 	uint64_t *to = entry_for(g, hash, now);
 
-	store(to, (uint64_t)hash << 32 | e->last);
-	store(to + 1, (uint64_t)e->before << 32 | (uint64_t)e->traits << 16 | IN_USE);
+	ghost_store(to, (uint64_t)hash << 32 | e->last);
+	ghost_store(to + 1, (uint64_t)e->before << 32 | (uint64_t)e->traits << 16 | IN_USE);
 }

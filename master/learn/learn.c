@@ -91,7 +91,7 @@ int mcm_learn_cover(struct mcm_learn *l, uint32_t slot)
 	return l->tracks ? mcm_slab_cover(&l->learned, slot) : 0;
 }
 
-static struct mcm_learned *learned(const struct mcm_learn *l, uint32_t slot)
+static struct mcm_learned *learn_record(const struct mcm_learn *l, uint32_t slot)
 {
 	return mcm_slab_get(&l->learned, slot, sizeof(struct mcm_learned), MCM_LEARNED_SHIFT);
 }
@@ -103,7 +103,7 @@ static uint32_t clock_now(const struct mcm_learn *l)
 
 /* ---- traits ---- */
 
-static unsigned trait(uint16_t traits, unsigned shift)
+static unsigned trait_of(uint16_t traits, unsigned shift)
 {
 	return traits >> shift & MOST;
 }
@@ -117,8 +117,8 @@ static unsigned class_of(uint16_t traits)
 {
 	if (trait_ends(traits) > HUB_ENDS)
 		return MCM_CLASSES - 1;
-	return (trait(traits, NOW_SHIFT) * (MOST + 1) + trait(traits, LENGTH_SHIFT)) * (MOST + 1) +
-	       trait(traits, USES_SHIFT);
+	return (trait_of(traits, NOW_SHIFT) * (MOST + 1) + trait_of(traits, LENGTH_SHIFT)) * (MOST + 1) +
+	       trait_of(traits, USES_SHIFT);
 }
 
 static unsigned at_most(unsigned n, unsigned most)
@@ -143,8 +143,8 @@ static uint16_t traits_used(uint16_t traits, uint16_t chain)
 	unsigned kept = traits & (MOST << TURN_SHIFT | ENDS_MOST << ENDS_SHIFT);
 
 	if (!traits)
-		return (uint16_t)(chain | trait(chain, NOW_SHIFT) << TURN_SHIFT | 1u << USES_SHIFT);
-	return (uint16_t)(chain | kept | at_most(trait(traits, USES_SHIFT) + 1, MOST) << USES_SHIFT);
+		return (uint16_t)(chain | trait_of(chain, NOW_SHIFT) << TURN_SHIFT | 1u << USES_SHIFT);
+	return (uint16_t)(chain | kept | at_most(trait_of(traits, USES_SHIFT) + 1, MOST) << USES_SHIFT);
 }
 
 /* ---- chains ---- */
@@ -170,7 +170,7 @@ static uint32_t before_of(const struct mcm_learn *l, const struct mcm_learned *o
 	uint64_t link = load(&o->link);
 	uint32_t slot = link_slot(link);
 
-	return slot && own_life(learned(l, slot)) == link_life(link) ? slot : 0;
+	return slot && own_life(learn_record(l, slot)) == link_life(link) ? slot : 0;
 }
 
 /* Is @o linked behind the object in slot @before, whose record is @b? */
@@ -190,16 +190,16 @@ static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t
 
 	if (before_of(l, o) == before)
 		return 0;
-	if (before && load(&learned(l, before)->after) >= AFTER_MAX)
+	if (before && load(&learn_record(l, before)->after) >= AFTER_MAX)
 		before = 0;
 	if (before)
-		__atomic_fetch_add(&learned(l, before)->after, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&learn_record(l, before)->after, 1, __ATOMIC_RELAXED);
 	do
-		link = (old >> 48) << 48 | (uint64_t)(before ? own_life(learned(l, before)) : 0) << 32 | before;
+		link = (old >> 48) << 48 | (uint64_t)(before ? own_life(learn_record(l, before)) : 0) << 32 | before;
 	while (!__atomic_compare_exchange_n(&o->link, &old, link, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	if (!link_slot(old))
 		return 0;
-	b = learned(l, link_slot(old));
+	b = learn_record(l, link_slot(old));
 	if (own_life(b) != link_life(old))
 		return 0;
 	return __atomic_sub_fetch(&b->after, 1, __ATOMIC_RELAXED) == 0 ? link_slot(old) : 0;
@@ -209,7 +209,7 @@ static uint32_t link_before(struct mcm_learn *l, struct mcm_learned *o, uint32_t
 static void new_life(const struct mcm_learn *l, struct mcm_learned *o, uint32_t before)
 {
 	uint64_t link = (uint64_t)(uint16_t)(own_life(o) + 1) << 48;
-	struct mcm_learned *b = before ? learned(l, before) : NULL;
+	struct mcm_learned *b = before ? learn_record(l, before) : NULL;
 
 	if (b && load(&b->after) < AFTER_MAX) {
 		__atomic_fetch_add(&b->after, 1, __ATOMIC_RELAXED);
@@ -243,7 +243,7 @@ static void chain_traits(const struct mcm_learn *l, const struct mcm_asked *keys
 
 	for (unsigned i = 0; i < n; i++) {
 		if (keys[i].slot)
-			ret[i] = load(&learned(l, keys[i].slot)->traits);
+			ret[i] = load(&learn_record(l, keys[i].slot)->traits);
 		else
 			ret[i] = mcm_ghosts_find(&l->ghosts, keys[i].hash, &ghost) ? ghost.traits : 0;
 	}
@@ -260,7 +260,7 @@ static unsigned chain_turn(uint16_t *traits, unsigned n)
 		return 1;
 	ends = at_most(trait_ends(traits[known - 1]) + 1, ENDS_MOST);
 	traits[known - 1] = (uint16_t)((traits[known - 1] & ~(ENDS_MOST << ENDS_SHIFT)) | ends << ENDS_SHIFT);
-	return ends > HUB_ENDS ? 1 : at_most(trait(traits[known - 1], TURN_SHIFT) + 1, MOST);
+	return ends > HUB_ENDS ? 1 : at_most(trait_of(traits[known - 1], TURN_SHIFT) + 1, MOST);
 }
 
 static void left_add(struct mcm_left *left, uint32_t slot)
@@ -293,7 +293,7 @@ static void chain_use(struct mcm_learn *l, const struct mcm_asked *keys, unsigne
 			chain_use_ghost(l, &keys[i], i ? &keys[i - 1] : NULL, now, traits[i]);
 			continue;
 		}
-		o = learned(l, keys[i].slot);
+		o = learn_record(l, keys[i].slot);
 		store(&o->last, now);
 		store(&o->traits, traits[i]);
 		if (before && !is_behind(o, keys[i - 1].slot, before) && keys[i - 1].generation < keys[i].generation)
@@ -379,7 +379,7 @@ void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
 
 	if (!l->tracks)
 		return;
-	o = learned(l, key->slot);
+	o = learn_record(l, key->slot);
 	traits = load(&o->traits);
 	if (traits & ASKED) {
 		store(&o->traits, (uint16_t)(traits & ~ASKED));
@@ -387,7 +387,8 @@ void mcm_learn_read(struct mcm_learn *l, const struct mcm_asked *key)
 	}
 	clock = __atomic_add_fetch(&l->clock, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&l->found, 1, __ATOMIC_RELAXED);
-	traits = traits_used(traits, traits_chain(traits ? trait(traits, NOW_SHIFT) : 1, trait(traits, LENGTH_SHIFT)));
+	traits = traits_used(traits, traits_chain(traits ? trait_of(traits, NOW_SHIFT) : 1,
+						  trait_of(traits, LENGTH_SHIFT)));
 	traits &= (uint16_t)~ASKED;
 	store(&o->traits, traits);
 	store(&o->last, (uint32_t)(clock >> MCM_CLOCK_SHIFT));
@@ -409,7 +410,7 @@ void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
 	if (l->tracks || sampled)
 		(void)mcm_ghosts_take(&l->ghosts, key->hash, &ghost);
 	if (l->tracks) {
-		o = learned(l, key->slot);
+		o = learn_record(l, key->slot);
 		new_life(l, o, recent_find(l, ghost.before));
 		store(&o->last, ghost.last);
 		store(&o->traits, (uint16_t)(ghost.traits & ~ASKED));
@@ -421,7 +422,7 @@ void mcm_learn_put(struct mcm_learn *l, const struct mcm_asked *key)
 
 uint32_t mcm_learn_left(struct mcm_learn *l, uint32_t slot)
 {
-	return l->tracks ? link_before(l, learned(l, slot), 0) : 0;
+	return l->tracks ? link_before(l, learn_record(l, slot), 0) : 0;
 }
 
 void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
@@ -434,7 +435,7 @@ void mcm_learn_gone(struct mcm_learn *l, uint32_t slot, uint32_t hash)
 		return;
 	if (recent_find(l, hash) == slot)
 		recent_add(l, hash, 0);
-	o = learned(l, slot);
+	o = learn_record(l, slot);
 	mcm_ghosts_add(&l->ghosts, hash, &(struct mcm_ghost){ load(&o->last), 0, load(&o->traits) & (uint16_t)~ASKED },
 		       clock_now(l));
 }
@@ -446,8 +447,8 @@ static uint32_t age_of(const struct mcm_learn *l, const struct mcm_learned *o)
 
 void mcm_learn_describe(const struct mcm_learn *l, uint32_t slot, uint16_t *ret_traits, uint32_t *ret_age)
 {
-	*ret_traits = l->tracks ? load(&learned(l, slot)->traits) & (uint16_t)~ASKED : 0;
-	*ret_age = *ret_traits ? age_of(l, learned(l, slot)) : 0;
+	*ret_traits = l->tracks ? load(&learn_record(l, slot)->traits) & (uint16_t)~ASKED : 0;
+	*ret_age = *ret_traits ? age_of(l, learn_record(l, slot)) : 0;
 }
 
 void mcm_learn_restored(struct mcm_learn *l, uint32_t slot, uint16_t traits, uint32_t age)
@@ -455,15 +456,15 @@ void mcm_learn_restored(struct mcm_learn *l, uint32_t slot, uint16_t traits, uin
 	__atomic_fetch_add(&l->objects, 1, __ATOMIC_RELAXED);
 	if (!l->tracks)
 		return;
-	store(&learned(l, slot)->traits, traits);
-	store(&learned(l, slot)->last, clock_now(l) - age);
+	store(&learn_record(l, slot)->traits, traits);
+	store(&learn_record(l, slot)->last, clock_now(l) - age);
 }
 
 /* ---- for the policy ---- */
 
 bool mcm_learn_inner(const struct mcm_learn *l, uint32_t slot)
 {
-	return load(&learned(l, slot)->after) != 0;
+	return load(&learn_record(l, slot)->after) != 0;
 }
 
 bool mcm_learn_ahead(const struct mcm_learn *l)
@@ -473,7 +474,7 @@ bool mcm_learn_ahead(const struct mcm_learn *l)
 
 float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granules, bool by_age)
 {
-	const struct mcm_learned *o = learned(l, slot);
+	const struct mcm_learned *o = learn_record(l, slot);
 	uint32_t age = age_of(l, o);
 
 	if (by_age)
@@ -483,17 +484,17 @@ float mcm_learn_value(const struct mcm_learn *l, uint32_t slot, uint64_t granule
 
 bool mcm_learn_young(const struct mcm_learn *l, uint32_t slot)
 {
-	return age_of(l, learned(l, slot)) < YOUNG;
+	return age_of(l, learn_record(l, slot)) < YOUNG;
 }
 
 uint32_t mcm_learn_before(const struct mcm_learn *l, uint32_t slot)
 {
-	return before_of(l, learned(l, slot));
+	return before_of(l, learn_record(l, slot));
 }
 
 bool mcm_learn_only_one(const struct mcm_learn *l, uint32_t before)
 {
-	return load(&learned(l, before)->after) == 1;
+	return load(&learn_record(l, before)->after) == 1;
 }
 
 /* NULL: it is not covered. */

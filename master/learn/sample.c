@@ -60,7 +60,7 @@ static uint32_t *bucket_of(struct mcm_key_sample *s, uint32_t hash)
 	return &s->bucket[(hash * 0x9e3779b1u) >> 16 & (BUCKETS - 1)];
 }
 
-static uint32_t find(struct mcm_key_sample *s, uint32_t hash)
+static uint32_t sample_find(struct mcm_key_sample *s, uint32_t hash)
 {
 	uint32_t id = *bucket_of(s, hash);
 
@@ -115,7 +115,7 @@ static void list_newest(struct mcm_key_sample *s, uint32_t id)
 
 /* ---- the directory ---- */
 
-static void forget(struct mcm_key_sample *s, uint32_t id)
+static void sample_forget(struct mcm_key_sample *s, uint32_t id)
 {
 	struct mcm_sample_key *k = &s->key[id];
 	uint32_t *at = bucket_of(s, k->hash);
@@ -143,7 +143,7 @@ static uint32_t learn_key(struct mcm_key_sample *s, uint32_t hash)
 	uint32_t id;
 
 	if (!s->free && s->keys == MCM_SAMPLE_KEYS - 1)
-		forget(s, s->key[0].newer);
+		sample_forget(s, s->key[0].newer);
 	if (s->free) {
 		id = s->free;
 		s->free = s->key[id].next;
@@ -162,7 +162,7 @@ static void rate_halve(struct mcm_key_sample *s)
 	__atomic_store_n(&s->shift, s->shift + 1, __ATOMIC_RELAXED);
 	for (uint32_t id = 1; id <= s->keys; id++)
 		if (s->key[id].hash && !mcm_sample_has(s, s->key[id].hash))
-			forget(s, id);
+			sample_forget(s, id);
 }
 
 static void rooms_set(struct mcm_key_sample *s)
@@ -199,7 +199,7 @@ void mcm_sample_pool(struct mcm_key_sample *s, uint64_t memory, uint64_t disk, u
 /* ---- learning ---- */
 
 /* Count the ages that the key has reached. */
-static unsigned settle(struct mcm_key_sample *s, struct mcm_sample_key *k, uint32_t now)
+static unsigned sample_settle(struct mcm_key_sample *s, struct mcm_sample_key *k, uint32_t now)
 {
 	unsigned bin = mcm_model_bin(mcm_model_age(now, k->last));
 
@@ -208,17 +208,17 @@ static unsigned settle(struct mcm_key_sample *s, struct mcm_sample_key *k, uint3
 	return bin;
 }
 
-static void sweep(struct mcm_key_sample *s, uint32_t now)
+static void sample_sweep(struct mcm_key_sample *s, uint32_t now)
 {
 	for (unsigned i = 0; i < SWEEP; i++) {
 		s->swept = s->swept >= s->keys ? 1 : s->swept + 1;
 		if (s->key[s->swept].hash)
-			(void)settle(s, &s->key[s->swept], now);
+			(void)sample_settle(s, &s->key[s->swept], now);
 	}
 }
 
 /* Which policy has more hits with the present size?  It is used for the pool from now on. */
-static void duel(struct mcm_key_sample *s, double uses)
+static void sample_duel(struct mcm_key_sample *s, double uses)
 {
 	bool behind = s->behind;
 	double ahead = s->duel_learn - s->duel_lru;
@@ -251,13 +251,13 @@ static uint32_t period_next(const struct mcm_key_sample *s)
 	return 2 * s->period < most ? 2 * s->period : (uint32_t)most;
 }
 
-static void learn(struct mcm_key_sample *s)
+static void sample_learn(struct mcm_key_sample *s)
 {
 	if (--s->rest)
 		return;
 	if (s->simulates) {
 		mcm_model_learn(&s->model);
-		duel(s, s->period / (1 - DUEL_FORGET));
+		sample_duel(s, s->period / (1 - DUEL_FORGET));
 	}
 	s->period = period_next(s);
 	s->rest = s->period;
@@ -278,7 +278,7 @@ static void count_hits(struct mcm_key_sample *s, const struct mcm_sample_key *k)
 	s->known++;
 }
 
-static void store(struct mcm_key_sample *s, uint32_t id, uint64_t size)
+static void sample_store(struct mcm_key_sample *s, uint32_t id, uint64_t size)
 {
 	struct mcm_sample_key *k = &s->key[id];
 	uint64_t granules = (size + GRANULE - 1) / GRANULE;
@@ -312,10 +312,10 @@ void mcm_sample_use(struct mcm_key_sample *s, struct mcm_sampled *b, const struc
 		mc_mutex_lock(&s->lock);
 	b->locked = true;
 	s->uses++;
-	id = find(s, u->hash);
+	id = sample_find(s, u->hash);
 	if (id) {
 		k = &s->key[id];
-		s->model.used[k->class][settle(s, k, u->now)]++;
+		s->model.used[k->class][sample_settle(s, k, u->now)]++;
 		if (k->granules)
 			count_hits(s, k);
 		list_remove(s, id);
@@ -330,10 +330,10 @@ void mcm_sample_use(struct mcm_key_sample *s, struct mcm_sampled *b, const struc
 	if (s->simulates && b->before != id)
 		mcm_sims_link(s, id, b->before);
 	if (u->there || k->granules)
-		store(s, id, u->there ? u->size : (uint64_t)k->granules * GRANULE);
+		sample_store(s, id, u->there ? u->size : (uint64_t)k->granules * GRANULE);
 	b->before = id;
-	sweep(s, u->now);
-	learn(s);
+	sample_sweep(s, u->now);
+	sample_learn(s);
 }
 
 /* Lock held: the memory that these uses read. */
@@ -346,7 +346,7 @@ static void uses_prefetch(struct mcm_key_sample *s, const struct mcm_sample_use 
 	for (unsigned i = 0; i < n; i++)
 		__builtin_prefetch(&s->key[*bucket_of(s, u[i].hash)], 1);
 	for (unsigned i = 0; i < n; i++) {
-		id = find(s, u[i].hash);
+		id = sample_find(s, u[i].hash);
 		if (!id)
 			continue;
 		__builtin_prefetch(&s->key[s->key[id].newer], 1);
@@ -367,7 +367,7 @@ void mcm_sample_use_many(struct mcm_key_sample *s, struct mcm_sampled *b, const 
 		mcm_sample_use(s, b, &u[i]);
 }
 
-static void expect(struct mcm_key_sample *s, uint64_t clock)
+static void sample_expect(struct mcm_key_sample *s, uint64_t clock)
 {
 	s->expected += (double)(clock - s->clock) / (double)(1u << s->shift);
 	s->clock = clock;
@@ -378,7 +378,7 @@ void mcm_sample_end(struct mcm_key_sample *s, struct mcm_sampled *b, uint64_t cl
 	if (!b->locked)
 		return;
 	if (clock > s->clock)
-		expect(s, clock);
+		sample_expect(s, clock);
 	mc_mutex_unlock(&s->lock);
 }
 
@@ -387,9 +387,9 @@ void mcm_sample_put(struct mcm_key_sample *s, uint32_t hash, uint64_t size)
 	uint32_t id;
 
 	mc_mutex_lock(&s->lock);
-	id = find(s, hash);
+	id = sample_find(s, hash);
 	if (id)
-		store(s, id, size);
+		sample_store(s, id, size);
 	mc_mutex_unlock(&s->lock);
 }
 
@@ -397,7 +397,7 @@ void mcm_sample_put(struct mcm_key_sample *s, uint32_t hash, uint64_t size)
 
 /* A key that is used very often is in the sample with all of its uses, or with none.  Such keys are hits in pools of
  * any size, so the difference to the expected number of uses is one of hits (SHARDS-adj). */
-static double ratio(const struct mcm_key_sample *s, double hits)
+static double sample_ratio(const struct mcm_key_sample *s, double hits)
 {
 	double r = s->expected > 0 ? (hits + s->expected - s->uses) / s->expected : 0;
 
@@ -408,12 +408,12 @@ void mcm_sample_curve(struct mcm_key_sample *s, uint64_t clock, struct mcm_curve
 {
 	mc_mutex_lock(&s->lock);
 	if (clock > s->clock)
-		expect(s, clock);
+		sample_expect(s, clock);
 	for (unsigned i = 0; i < MCM_LRU_SIZES; i++)
-		ret->lru[i] = ratio(s, s->lru[i].hits);
+		ret->lru[i] = sample_ratio(s, s->lru[i].hits);
 	for (unsigned i = 0; i < MCM_SIZES; i++)
-		ret->learn[i] = ratio(s, s->sim[i]->hits);
-	ret->endless = ratio(s, s->known);
+		ret->learn[i] = sample_ratio(s, s->sim[i]->hits);
+	ret->endless = sample_ratio(s, s->known);
 	ret->uses = (uint64_t)s->uses;
 	ret->rate = 1.0 / (1u << s->shift);
 	ret->behind = s->behind;

@@ -30,14 +30,14 @@ static uint32_t random_below(struct mcm_sim *sim, uint32_t n)
 	return (uint32_t)((sim->random >> 32) * n >> 32);
 }
 
-static bool has(const struct mcm_key_sample *s, const struct mcm_sim *sim, uint32_t id)
+static bool sim_has(const struct mcm_key_sample *s, const struct mcm_sim *sim, uint32_t id)
 {
 	return s->key[id].in_sim >> sim->nr & 1;
 }
 
 static bool is_candidate(const struct mcm_key_sample *s, const struct mcm_sim *sim, uint32_t id)
 {
-	return has(s, sim, id) && !s->key[id].after[sim->nr];
+	return sim_has(s, sim, id) && !s->key[id].after[sim->nr];
 }
 
 static void list_candidate(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id)
@@ -50,7 +50,7 @@ static void list_candidate(struct mcm_key_sample *s, struct mcm_sim *sim, uint32
 	sim->candidate[sim->n++] = id;
 }
 
-static void remember(struct mcm_sim *sim, uint32_t id)
+static void sim_remember(struct mcm_sim *sim, uint32_t id)
 {
 	for (uint32_t i = 0; i < sim->n_best; i++)
 		if (sim->best[i] == id)
@@ -66,9 +66,9 @@ static void unlink_key(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t i
 	if (!(k->linked >> sim->nr & 1))
 		return;
 	k->linked &= (uint8_t)~(1u << sim->nr);
-	if (--b->after[sim->nr] == 0 && has(s, sim, k->before)) {
+	if (--b->after[sim->nr] == 0 && sim_has(s, sim, k->before)) {
 		list_candidate(s, sim, k->before);
-		remember(sim, k->before);
+		sim_remember(sim, k->before);
 	}
 }
 
@@ -76,7 +76,7 @@ static void link_key(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id)
 {
 	struct mcm_sample_key *k = &s->key[id], *b = &s->key[k->before];
 
-	if (!k->before || k->linked >> sim->nr & 1 || !has(s, sim, id) || !has(s, sim, k->before) ||
+	if (!k->before || k->linked >> sim->nr & 1 || !sim_has(s, sim, id) || !sim_has(s, sim, k->before) ||
 	    b->after[sim->nr] == UINT16_MAX)
 		return;
 	k->linked |= (uint8_t)(1u << sim->nr);
@@ -95,7 +95,7 @@ void mcm_sims_link(struct mcm_key_sample *s, uint32_t id, uint32_t before)
 
 void mcm_sim_remove(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id)
 {
-	if (!has(s, sim, id))
+	if (!sim_has(s, sim, id))
 		return;
 	s->key[id].in_sim &= (uint8_t)~(1u << sim->nr);
 	sim->used -= s->key[id].granules;
@@ -110,7 +110,7 @@ static float value_of(const struct mcm_key_sample *s, uint32_t id, uint32_t now)
 }
 
 /* Remember a few more candidates. */
-static void draw(struct mcm_key_sample *s, struct mcm_sim *sim)
+static void sim_draw(struct mcm_key_sample *s, struct mcm_sim *sim)
 {
 	unsigned good = 0;
 
@@ -118,7 +118,7 @@ static void draw(struct mcm_key_sample *s, struct mcm_sim *sim)
 		uint32_t at = random_below(sim, sim->n), id = sim->candidate[at];
 
 		if (is_candidate(s, sim, id)) {
-			remember(sim, id);
+			sim_remember(sim, id);
 			good++;
 		} else {
 			s->key[id].listed &= (uint8_t)~(1u << sim->nr);
@@ -128,7 +128,7 @@ static void draw(struct mcm_key_sample *s, struct mcm_sim *sim)
 }
 
 /* The candidate of the lowest value leaves the remembered ones, of which only the best stay. */
-static uint32_t choose(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t now)
+static uint32_t sim_choose(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t now)
 {
 	float value[MCM_SIM_POOL + 1], lowest = 0, highest = 0;
 	uint32_t n = 0, best = 0, worst = 0, id;
@@ -137,7 +137,7 @@ static uint32_t choose(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t n
 		if (is_candidate(s, sim, sim->best[i]))
 			sim->best[n++] = sim->best[i];
 	sim->n_best = n;
-	draw(s, sim);
+	sim_draw(s, sim);
 	for (uint32_t i = 0; i < sim->n_best; i++) {
 		value[i] = value_of(s, sim->best[i], now);
 		if (!i || value[i] < lowest) {
@@ -163,12 +163,12 @@ static uint32_t choose(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t n
 }
 
 /* Any key of the pool. */
-static uint32_t probe(struct mcm_key_sample *s, struct mcm_sim *sim)
+static uint32_t sim_probe(struct mcm_key_sample *s, struct mcm_sim *sim)
 {
 	for (unsigned i = 0; i < PROBES; i++) {
 		uint32_t id = 1 + random_below(sim, s->keys);
 
-		if (has(s, sim, id))
+		if (sim_has(s, sim, id))
 			return id;
 	}
 	return 0;
@@ -183,9 +183,9 @@ void mcm_sim_add(struct mcm_key_sample *s, struct mcm_sim *sim, uint32_t id, uin
 		return;
 	/* If the pool has just become smaller, the rest follows with the next keys. */
 	for (unsigned i = 0; i < VICTIMS_MAX && sim->used && sim->used + s->key[id].granules > sim->room; i++) {
-		victim = choose(s, sim, now);
+		victim = sim_choose(s, sim, now);
 		if (!victim)
-			victim = probe(s, sim);
+			victim = sim_probe(s, sim);
 		if (!victim)
 			break;
 		mcm_sim_remove(s, sim, victim);

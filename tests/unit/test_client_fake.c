@@ -387,7 +387,7 @@ void fake_start(void)
 		{ MCP_RELEASE, do_release, MC_ROLES_ALL }, { MCP_RENEW, do_release, MC_ROLES_ALL }, { MCP_LIST, do_list, MC_ROLES_ALL },
 		{ 0, NULL, 0 },
 	};
-	static const uint16_t any_channel[] = { MCP_HEARTBEAT, 0 };
+	static const uint16_t any_channel[] = { MCP_HEARTBEAT, 0, MC_ROLES_ALL };
 	static const char *const none[] = { NULL };
 	const struct mcp_server_conf conf = {
 		.addrs = none, .local_name = "fake", .loops = 1, .software = "fake",

@@ -91,6 +91,7 @@ void fx_up(struct fixture *fx, unsigned n, uint64_t size, void (*tune)(struct mc
 	memset(fx, 0, sizeof(*fx));
 	mc_clock_fake(1000 * MC_NS_PER_SEC);
 	assert_int_equal(mcm_conf_defaults(&fx->conf, &fx->options), 0);
+	fx->conf.enable_metric_reporting = false;
 	if (tune)
 		tune(&fx->conf);
 	assert_int_equal(mcm_core_new(&fx->conf, &fx->m), 0);
@@ -224,11 +225,8 @@ void fx_advance(struct fixture *fx, uint64_t ms)
 	for (; ms; ms -= step) {
 		step = ms < tick ? ms : tick;
 		mc_clock_advance(step * MC_NS_PER_MS);
-		mcm_clock_tick(fx->m);
-		mcm_liveness_tick(fx->m);
-		while (mcm_pins_tick(fx->m))
+		while (mcm_monitor_tick(fx->m, mc_now_ms()))
 			;
-		mcm_puts_tick(fx->m);
 	}
 	while (mcm_evict_background(fx->m))
 		;

@@ -200,10 +200,7 @@ static void *housekeeper(void *arg)
 
 	(void)arg;
 	for (i = 1; !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
-		mcm_clock_tick(fx.m);
-		mcm_liveness_tick(fx.m);
-		mcm_pins_tick(fx.m);
-		mcm_puts_tick(fx.m);
+		mcm_monitor_tick(fx.m, mc_now_ms());
 		mcm_evict_background(fx.m);
 		fx_beat(&fx, fx.s->client);
 		fx_confirm(&fx);

@@ -442,7 +442,7 @@ static void bad_configurations_are_refused(void **state)
 	static const struct mcp_handler unknown[] = { { 9999, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
 	static const struct mcp_handler nobody[] = { { MCP_STATS, no_handler, 0 }, { 0, NULL, 0 } };
 	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
-	static const uint16_t unserved[] = { MCP_STATS, 0 };
+	static const uint16_t unserved[] = { MCP_STATS, 0, MC_ROLES_ALL };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
 	const char *taken[] = { fx.tcp, NULL };
 	struct mcp_client_conf client = { .addrs = "" };
