@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * client.c - the table of clients; mounting and unmounting of their segments. */
+ * client.c - the table of clients. */
 #include <config.h>
 
 #include "master/client.h"
@@ -10,23 +10,8 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/hash.h"
-#include "common/log.h"
-#include "common/metrics.h"
 #include "master/mcm_i.h"
-#include "master/task/adopt.h"
 #include "proto/codec.h"
-
-#define LOG "segment"
-
-MC_COUNTER(mounts, "master_mount_segment_requests_total", "", "Requests to mount a segment")
-MC_COUNTER(mount_failures, "master_mount_segment_failures_total", "", "Mount requests that were refused")
-MC_COUNTER(remounts, "master_remount_segment_requests_total", "",
-	   "Known segments that were mounted again with their objects")
-MC_COUNTER(remount_failures, "master_remount_segment_failures_total", "",
-	   "Mount requests of known segments that were refused")
-MC_COUNTER(unmounts, "master_unmount_segment_requests_total", "", "Requests to unmount a segment")
-MC_COUNTER(unmount_failures, "master_unmount_segment_failures_total", "", "Unmount requests that failed")
 
 void mcm_clients_init(struct mcm_clients *cs)
 {
@@ -64,7 +49,7 @@ struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id)
 	return *client_link(cs, id);
 }
 
-static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
+struct mcm_client *mcm_client_get(struct mcm *m, struct mcp_id id)
 {
 	struct mcm_client **at = client_link(&m->clients, id), *c = *at;
 
@@ -81,15 +66,14 @@ static struct mcm_client *client_get(struct mcm *m, struct mcp_id id)
 	return c;
 }
 
-static void client_own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s)
+void mcm_client_own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s)
 {
 	if (mc_list_empty(&c->segments))
 		cs->owners++;
 	mc_list_push_back(&c->segments, &s->link);
 }
 
-/* Call it after a segment was removed from the client's list. */
-static void client_disowned(struct mcm_clients *cs, const struct mcm_client *c)
+void mcm_client_disowned(struct mcm_clients *cs, const struct mcm_client *c)
 {
 	if (mc_list_empty(&c->segments))
 		cs->owners--;
@@ -127,7 +111,7 @@ int mcm_client_opened(struct mcm *m, struct mcp_id id)
 	if (mcp_id_zero(id))
 		return 0;
 	MC_LOCKED(&m->clients.lock);
-	c = client_get(m, id);
+	c = mcm_client_get(m, id);
 	if (!c)
 		return mc_fail(-ENOMEM, "out of memory for a client");
 	if (c->sessions++ == 0)
@@ -149,18 +133,17 @@ void mcm_client_closed(struct mcm *m, struct mcp_id id)
 	mcm_client_unneeded(&m->clients, c);
 }
 
-/* Names are printed into logs, metrics and JSON. */
-static int check_text(const char *what, struct mcp_bytes text)
+int mcm_client_check_text(const char *name, struct mcp_bytes text)
 {
 	const unsigned char *p = text.data;
 	uint32_t i;
 
 	if (text.len > MCM_NAME_MAX)
-		return mc_fail(-MC_EPARAM, "%s is too long: bytes=%u maximum=%u", what, text.len,
+		return mc_fail(-MC_EPARAM, "%s is too long: bytes=%u maximum=%u", name, text.len,
 			       MCM_NAME_MAX);
 	for (i = 0; i < text.len; i++)
 		if (p[i] <= ' ' || p[i] >= 0x7f || p[i] == '"' || p[i] == '\\')
-			return mc_fail(-MC_EPARAM, "%s contains an invalid byte %#x", what, p[i]);
+			return mc_fail(-MC_EPARAM, "%s contains an invalid byte %#x", name, p[i]);
 	return 0;
 }
 
@@ -193,7 +176,7 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq, struct mcp
 	struct mcm_client *c;
 	int r;
 
-	r = check_text("the client's name", rq->name);
+	r = mcm_client_check_text("the client's name", rq->name);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&m->clients.lock);
@@ -223,400 +206,4 @@ unsigned mcm_client_count(struct mcm *m)
 {
 	MC_LOCKED(&m->clients.lock);
 	return m->clients.count;
-}
-
-/* ---- mounting; both tables locked ---- */
-
-static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
-{
-	int r;
-
-	if (mcp_id_zero(rq->segment) || mcp_id_zero(rq->client))
-		return mc_fail(-MC_EPARAM, "a segment needs a nonzero id and client id");
-	if (!mcp_id_eq(sender, rq->client))
-		return mc_fail(-MC_EOWNER, "a client may mount only its own segments");
-	if (rq->medium >= MCP_MEDIA || rq->high > 100 || rq->low > 100 || rq->policy >= MCP_EVICT_POLICIES)
-		return mc_fail(-MC_EPARAM, "invalid segment: medium=%u high=%u low=%u policy=%u", rq->medium,
-			       rq->high, rq->low, rq->policy);
-	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX || rq->base > UINT64_MAX - rq->size)
-		return mc_fail(-MC_EPARAM, "invalid segment: size=%llu base=%#llx",
-			       (unsigned long long)rq->size, (unsigned long long)rq->base);
-	r = check_text("the segment's name", rq->name);
-	if (r == 0 && !rq->name.len)
-		r = mc_fail(-MC_EPARAM, "the segment's name is empty");
-	if (r == 0)
-		r = check_text("the endpoint", rq->endpoint);
-	if (r == 0)
-		r = check_text("the protocol", rq->protocol);
-	return r;
-}
-
-static bool segment_served(struct mcm *m, const struct mcm_segment *s)
-{
-	const struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-
-	return c && c->sessions && mcm_segment_attached(s);
-}
-
-/* Does the request conflict with other segments, or with @s, the known segment of the same id
- * (NULL: none)? */
-static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
-{
-	const struct mcm_client *owner = mcm_client_find(&m->clients, rq->client);
-	uint64_t name = mc_hash(rq->name.data, rq->name.len, 0);
-	const struct mcm_segment *t = NULL;
-	struct mc_list *at;
-
-	if (s && s->medium != rq->medium)
-		return mc_fail(-MC_EPARAM, "a segment cannot move to another medium");
-	if (s && s->epoch == rq->epoch && rq->size < s->size)
-		return mc_fail(-MC_EPARAM, "a mounted segment cannot shrink: size=%llu requested=%llu",
-			       (unsigned long long)s->size, (unsigned long long)rq->size);
-	mc_list_for_each(at, &owner->segments) {
-		t = mc_container_of(at, struct mcm_segment, link);
-		if (t != s && rq->base && t->base && rq->base < t->base + t->size &&
-		    t->base < rq->base + rq->size)
-			return mc_fail(-MC_ESEGMENT_EXISTS, "the segment overlaps segment %s of this client",
-				       t->name);
-	}
-	for (t = NULL; (t = mcm_segments_named(&m->segments, name, t));)
-		if (t != s && !mcp_id_eq(t->client, rq->client) && segment_served(m, t))
-			return mc_fail(-MC_ESEGMENT_EXISTS,
-				       "another connected client has a segment named %s", t->name);
-	return 0;
-}
-
-/* Give segment @s to @rq's client.  A client that knows the epoch has the memory; but while the old
- * owner is connected and serves the segment, it keeps the segment. */
-static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct mcp_mount *rq)
-{
-	struct mcm_client *old = mcm_client_find(&m->clients, s->client);
-	struct mcm_client *new = mcm_client_find(&m->clients, rq->client);
-
-	if (mcp_id_eq(s->client, rq->client))
-		return 0;
-	if (old && old->sessions && mcm_segment_attached(s))
-		return s->epoch == rq->epoch ?
-			mc_fail(-MC_EOWNER, "the segment's owner is still connected") :
-			mc_fail(-MC_ESEGMENT_EXISTS, "another client has a segment with this id");
-	mc_list_remove(&s->link);
-	if (old) {
-		client_disowned(&m->clients, old);
-		mcm_client_unneeded(&m->clients, old);
-	}
-	client_own(&m->clients, new, s);
-	new->hidden = true;
-	mcm_segment_set_client(s, rq->client);
-	return 0;
-}
-
-static void segment_drop(struct mcm *m, struct mcm_client *c, struct mcm_segment *s)
-{
-	if (s->unproven)
-		mcm_confirm_rest(m, s, MCM_CONFIRM_LOST);
-	s->unproven = false;
-	mcm_journal_segment_gone(m, s);
-	mcm_drain_lost(m, s);
-	mcm_segments_remove(&m->segments, s);
-	mcm_quarantine_unmounted(m);
-	client_disowned(&m->clients, c);
-	mcm_offload_disks_changed(m, c);
-}
-
-void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
-{
-	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-
-	segment_drop(m, c, s);
-	mcm_client_unneeded(&m->clients, c);
-}
-
-/* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of
- * the same name is served at the same endpoint.  The caller waits for the end of the grace period,
- * in which the owner may reconnect. */
-static bool is_replaced(struct mcm *m, const struct mcm_segment *t, const struct mcm_segment *by)
-{
-	const struct mcm_client *c = mcm_client_find(&m->clients, t->client);
-
-	return !mcp_id_eq(t->client, by->client) && !(c && c->sessions) && *by->endpoint &&
-	       !strcmp(t->name, by->name) && !strcmp(t->endpoint, by->endpoint);
-}
-
-void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
-{
-	struct mcm_segment *t, *next;
-
-	/* A disk may be mounted by any process of its node. */
-	if (by->medium == MCP_MEDIUM_DISK)
-		return;
-	for (t = mcm_segments_named(&m->segments, by->name_hash, NULL); t; t = next) {
-		next = mcm_segments_named(&m->segments, by->name_hash, t);
-		if (!is_replaced(m, t, by))
-			continue;
-		if (mcm_grace_active(m)) {
-			m->clients.replaced = true;
-			continue;
-		}
-		mc_info(LOG, "dropping a segment: another process replaced its owner segment=%s objects=%llu",
-			t->name, (unsigned long long)mcm_load_relaxed(&t->objects));
-		mcm_client_drop_segment(m, t);
-		/* The evictor removes its objects. */
-		mc_stop_kick(&m->evictor_stop);
-	}
-}
-
-/* A put may allocate the new memory at once, so append the record first. */
-static int segment_grow(struct mcm *m, struct mcm_segment *s, uint64_t size)
-{
-	int r;
-
-	mcm_journal_segment_grows(m, s, size);
-	r = mcm_segments_grow(&m->segments, s, size);
-	if (r < 0)
-		mcm_journal_segment(m, s);
-	return r;
-}
-
-/* The size of a disk within --quota_bytes; it never shrinks. */
-static uint64_t mount_size(const struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
-{
-	uint64_t most = m->conf.quota_bytes;
-
-	if (rq->medium != MCP_MEDIUM_DISK || !most || rq->size <= most)
-		return rq->size;
-	if (s && s->epoch == rq->epoch && s->size > most)
-		most = s->size < rq->size ? s->size : rq->size;
-	return most;
-}
-
-/* Its objects are from a snapshot, and another master may have served its memory since that was written. */
-static bool is_doubtful(const struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
-{
-	return s->unproven && (!rq->seen || rq->seen != m->snapshot_proof || s->confirm.doubted);
-}
-
-/* The owner of @s is back with the memory. */
-static void segment_attach(struct mcm *m, struct mcm_client *c, struct mcm_segment *s, bool confirms)
-{
-	if (confirms) {
-		if (mcm_segment_state(s) != MCP_SEG_CONFIRMING)
-			mcm_confirm_allow(m, c, 0);
-		mcm_segments_set_confirming(&m->segments, s);
-		return;
-	}
-	if (s->unproven)
-		mcm_confirm_rest(m, s, MCM_CONFIRM_PROVEN);
-	s->unproven = false;
-	mcm_segments_set_silent(&m->segments, s, false);
-}
-
-/* Must the owner of the disk offer its objects?  The owner asks for an offer in a pool that is new to the disk.  A
- * restored snapshot may be older than the disk: then the owner offers them too, unless it has been at this master
- * before, or at the one that wrote the snapshot at its end. */
-static bool mount_adopts(const struct mcm *m, const struct mcp_mount *rq, const struct mcp_mount_reply *reply)
-{
-	bool returns = rq->seen && (rq->seen == m->snapshot_proof || rq->seen == m->id.lo);
-
-	if (rq->medium != MCP_MEDIUM_DISK || rq->cluster != reply->cluster)
-		return false;
-	return rq->offers || (m->from_snapshot && !returns && !reply->objects && !reply->confirm);
-}
-
-static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
-{
-	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
-	struct mcm_client *c = client_get(m, asked->client);
-	struct mcp_mount capped = *asked;
-	const struct mcp_mount *rq = &capped;
-	bool doubtful = s && is_doubtful(m, s, asked), confirms = doubtful && s->confirm.n;
-	int r;
-
-	capped.size = mount_size(m, s, asked);
-
-	if (!c)
-		return -ENOMEM;
-	r = check_others(m, s, rq);
-	/* A snapshot does not know the ranges of later puts. */
-	if (r == 0 && doubtful && rq->unfenced)
-		r = mc_fail(-MC_EUNAVAILABLE, "a process on the owner's host is still copying into the segment, which "
-			    "is known from a snapshot only");
-	if (r == 0 && s)
-		r = segment_take_over(m, s, rq);
-	/* The same memory, possibly enlarged. */
-	if (r == 0 && s && s->epoch == rq->epoch && s->size != rq->size)
-		r = segment_grow(m, s, rq->size);
-	if (r < 0)
-		return r;
-	if (confirms && !rq->confirms && s->epoch == rq->epoch) {
-		mcm_confirm_rest(m, s, MCM_CONFIRM_OLD);
-		s->unproven = false;
-		s->epoch = ~rq->epoch;
-	}
-	if (s && s->epoch == rq->epoch) {
-		mcm_segments_describe(&m->segments, s, rq);
-		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
-		segment_attach(m, c, s, confirms);
-		ret->confirm = confirms;
-		ret->reattached = 1;
-		ret->objects = mcm_load_relaxed(&s->objects);
-	} else {
-		/* Other memory with the same id: the objects in the old memory are lost. */
-		if (s) {
-			segment_drop(m, c, s);
-			/* The evictor removes its objects. */
-			mc_stop_kick(&m->evictor_stop);
-		}
-		if (rq->unfenced)
-			return mc_fail(-MC_EUNAVAILABLE, "a process on the owner's host is still copying into the "
-				       "segment, for a put of an earlier master");
-		r = mcm_segments_add(&m->segments, rq, &s);
-		if (r < 0)
-			return r;
-		client_own(&m->clients, c, s);
-		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
-		mcm_segment_usable(&m->segments, s);
-	}
-	ret->cluster = mcm_adopt_cluster(m);
-	ret->adopts = mount_adopts(m, rq, ret);
-	mcm_store_relaxed(&s->adopting, ret->adopts);
-	mcm_journal_segment(m, s);
-	mcm_offload_disks_changed(m, c);
-	mcm_client_drop_replaced(m, s);
-	/* Until its next heartbeat the client may still use the longer interval of clients without segments. */
-	c->seen_ms = mcm_now_ms(m) + (c->beat_ms > mcm_heartbeat_ms(m) ? c->beat_ms : 0);
-	return 0;
-}
-
-/* Apply the rules of a mount request to a record, which may be damaged. */
-static int check_record(const struct mcm_segment_record *rec)
-{
-	const struct mcp_mount rq = {
-		.segment = rec->id, .client = rec->client, .size = rec->size, .name = rec->name,
-		.endpoint = rec->endpoint, .protocol = rec->protocol, .medium = rec->medium,
-		.high = rec->high, .low = rec->low, .policy = rec->policy,
-	};
-
-	return check_mount(rec->client, &rq);
-}
-
-int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, bool unproven)
-{
-	struct mcm_segment *s;
-	struct mcm_client *c;
-	int r;
-
-	r = check_record(rec);
-	if (r < 0)
-		return r;
-	if (mcm_segments_find(&m->segments, rec->id))
-		return mc_fail(-MC_EPARAM, "another segment has the same id");
-	c = client_get(m, rec->client);
-	if (!c)
-		return -ENOMEM;
-	r = mcm_segments_restore(&m->segments, rec, &s);
-	if (r < 0) {
-		mcm_client_unneeded(&m->clients, c);
-		return r;
-	}
-	s->unproven = unproven;
-	s->confirm.doubted = rec->unproven;
-	s->silent_ms = mcm_now_ms(m);
-	c->hidden = true;
-	client_own(&m->clients, c, s);
-	return 0;
-}
-
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
-{
-	int r;
-
-	mc_metric_add(&mounts, 1);
-	*ret = (struct mcp_mount_reply){ 0 };
-	r = check_mount(sender, rq);
-	if (r == 0) {
-		struct mcm_client *c;
-
-		mc_mutex_lock(&m->clients.lock);
-		mc_rwlock_wrlock(&m->segments.lock);
-		r = mount_locked(m, rq, ret);
-		if (r < 0 && mcm_segments_find(&m->segments, rq->segment))
-			mc_metric_add(&remount_failures, 1);
-		mc_rwlock_unlock(&m->segments.lock);
-		c = r < 0 ? mcm_client_find(&m->clients, rq->client) : NULL;
-		if (c)
-			mcm_client_unneeded(&m->clients, c);
-		mc_mutex_unlock(&m->clients.lock);
-	}
-	if (r < 0) {
-		mc_metric_add(&mount_failures, 1);
-		mc_warn(LOG, "cannot mount a segment: %s", mc_err_detail(r));
-		return r;
-	}
-	if (ret->reattached)
-		mc_metric_add(&remounts, 1);
-	else
-		mcm_tasks_mounted(m, rq->name);
-	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
-		ret->confirm ? "segment mounted again, its owner compares the objects of the snapshot" :
-		ret->reattached ? "segment mounted again with its objects" : "segment mounted",
-		(int)rq->name.len, (const char *)rq->name.data, (unsigned long long)rq->size,
-		(unsigned long long)ret->objects);
-	return 0;
-}
-
-/* Both tables locked.  A later owner may mount it again. */
-static void segment_keep(struct mcm *m, struct mcm_segment *s)
-{
-	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
-
-	s->silent_ms = mcm_now_ms(m);
-	mcm_segments_set_silent(&m->segments, s, true);
-	c->hidden = true;
-	mcm_offload_disks_changed(m, c);
-}
-
-static int client_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, bool keep, uint64_t *ret_lost)
-{
-	char name[MCM_NAME_MAX + 1] = "";
-	struct mcm_segment *s;
-	int r = 0;
-
-	mc_metric_add(&unmounts, 1);
-	mc_mutex_lock(&m->clients.lock);
-	mc_rwlock_wrlock(&m->segments.lock);
-	s = mcm_segments_find(&m->segments, segment);
-	if (!s) {
-		r = mc_fail(-MC_ENOSEGMENT, "no segment with this id is mounted");
-		mcm_journal_depend(m);
-	} else if (!mcp_id_eq(s->client, sender)) {
-		r = mc_fail(-MC_EOWNER, "the segment belongs to another client");
-	} else {
-		memcpy(name, s->name, sizeof(name));
-		*ret_lost = keep ? 0 : mcm_load_relaxed(&s->objects);
-		if (keep)
-			segment_keep(m, s);
-		else
-			mcm_client_drop_segment(m, s);
-	}
-	mc_rwlock_unlock(&m->segments.lock);
-	mc_mutex_unlock(&m->clients.lock);
-	if (r < 0) {
-		mc_metric_add(&unmount_failures, 1);
-		return r;
-	}
-	mc_stop_kick(&m->evictor_stop);
-	mc_info(LOG, "segment unmounted name=%s objects=%llu", name, (unsigned long long)*ret_lost);
-	return 0;
-}
-
-int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost)
-{
-	return client_unmount(m, sender, segment, false, ret_lost);
-}
-
-int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment)
-{
-	uint64_t lost;
-
-	return client_unmount(m, sender, segment, true, &lost);
 }

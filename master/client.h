@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * client.h - the known clients, and mounting and unmounting their segments.
+ * client.h - the known clients.
  *
  * A client is known while it has a connection or a segment.  Silence is measured on the master's
  * own clock (mcm_now_ms()), which stops while the master is stopped. */
@@ -15,7 +15,6 @@
 #include "proto/msg.h"
 
 struct mcm;
-struct mcm_segment_record;
 
 #define MCM_CLIENT_BUCKETS 16384u
 
@@ -55,30 +54,19 @@ int mcm_client_register(struct mcm *m, const struct mcp_register *rq, struct mcp
 bool mcm_client_registered(struct mcm *m, struct mcp_id id);
 unsigned mcm_client_count(struct mcm *m);
 
-/* ---- segments of clients ---- */
-
-/* @sender: the client of the connection; it may mount only its own segments.  A segment that is
- * still known with the same epoch gets its objects back, and grows when the request has a larger
- * size.  -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served
- * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret);
-/* -MC_ENOSEGMENT, -MC_EOWNER. */
-int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
-/* The same, but a later owner may mount the segment again with its objects, as if this owner had fallen silent. */
-int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment);
-
-/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  @unproven: its objects may have
- * changed (snapshot/confirm.h).  -MC_EPARAM, -ENOMEM. */
-int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, bool unproven);
-
-/* ---- clients' lock held; for mcm_client_drop_*() the segments' lock for writing too ---- */
+/* ---- clients' lock held ---- */
 
 struct mcm_client *mcm_client_find(struct mcm_clients *cs, struct mcp_id id);
 /* Forget the client unless it has a connection or a segment. */
 void mcm_client_unneeded(struct mcm_clients *cs, struct mcm_client *c);
-void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
-/* Drop the segments of processes that @by's owner has replaced; during the grace period of a
- * restart only remember that there are some (mcm_clients.replaced). */
-void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);
+/* The client, which is made if it is not known.  NULL: no memory. */
+struct mcm_client *mcm_client_get(struct mcm *m, struct mcp_id id);
+/* Add a segment to its owner's list; call the second one after a segment was removed from the list.  The segments' lock
+ * for writing is held too. */
+void mcm_client_own(struct mcm_clients *cs, struct mcm_client *c, struct mcm_segment *s);
+void mcm_client_disowned(struct mcm_clients *cs, const struct mcm_client *c);
+
+/* Refuse a text that cannot be printed into logs, metrics and JSON.  @name: the name of its field.  -MC_EPARAM. */
+int mcm_client_check_text(const char *name, struct mcp_bytes text);
 
 #endif

@@ -11,6 +11,7 @@
 #include "master/conf.h"
 #include "master/journal/journal.h"
 #include "master/ops/hot.h"
+#include "master/snapshot/snapshot.h"
 #include "master/space/evict_policy.h"
 #include "master/space/strategy.h"
 
@@ -127,6 +128,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 	if (r == 0)
 		r = mcm_kv_events_check(c);
 	if (r == 0)
+		r = mcm_snapshots_wanted(c);
+	if (r >= 0)
 		r = mcm_journal_wanted(c, &dir);
 	return r < 0 ? r : 0;
 }

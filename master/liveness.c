@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * liveness.c - detection of silent clients, and of time in which the master itself did not run.
- *
- * The monitor thread runs with a known period.  If much more time than that has passed between two
- * of its ticks, the whole process did not run (it was stopped, or its machine was).  That time is
- * removed from the master's clock, so that it does not count against any client or lease.  Until
- * the monitor has run, the clock stops for the other threads.
+ * liveness.c - detection of silent clients.
  *
  * A silent client's segments keep their objects, hidden and unchanged, until the client mounts them
  * again or has been silent for client_forget_ttl.  Only a mount makes a segment visible again,
@@ -20,122 +15,17 @@
 #include "proto/codec.h"
 
 #define LOG "liveness"
-#define TICK_MAX_MS 200
-#define TICK_MIN_MS 20
-/* Threads may be late for other reasons; a tick this late counts as a stall of the process. */
-#define STALL_TICKS 4
-/* Target heartbeat rates, summed over all clients: segment owners, and clients without segments.
- * The latter cannot be timed out; their heartbeats only detect a new master while they are idle. */
-#define OWNERS_PER_SEC 2500
-#define OTHERS_PER_SEC 300
 /* Segments dropped per tick: each needs a search of all segments, and mounts and listings wait for the lock. */
 #define DROPS 32
 
 MC_COUNTER(pings, "master_ping_requests_total", "", "Heartbeats")
 MC_COUNTER(ping_failures, "master_ping_failures_total", "",
 	   "Heartbeats of clients that must register or mount again")
-MC_COUNTER(stalled, "mooncake_master_stalled_ms_total", "", "Time in which the master process did not run")
 
 MC_COUNTER(suspicions, "master_client_liveness_suspected_transitions_total", "", "Clients that became suspected")
 MC_COUNTER(offlines, "master_client_liveness_offline_transitions_total", "", "Clients that became offline")
 MC_COUNTER(recoveries, "master_client_liveness_recoveries_total", "",
 	   "Clients that became active again with their segments")
-
-uint64_t mcm_tick_ms(const struct mcm *m)
-{
-	uint64_t ms = m->conf.client_ttl / 20;
-
-	return ms > TICK_MAX_MS ? TICK_MAX_MS : ms < TICK_MIN_MS ? TICK_MIN_MS : ms;
-}
-
-static uint64_t heartbeat_interval(const struct mcm *m, unsigned clients, unsigned per_sec, uint64_t most)
-{
-	uint64_t beat = m->conf.client_ttl / 10, crowd = clients * 1000ull / per_sec;
-	/* Idle connections are closed after this time. */
-	uint64_t timeout = m->conf.rpc_conn_timeout_seconds, idle = timeout * 2 / 5;
-
-	beat = beat > 1000 ? 1000 : beat < 10 ? 10 : beat;
-	if (timeout && most > idle)
-		most = idle > beat ? idle : beat;
-	crowd = crowd < most ? crowd : most;
-	return crowd > beat ? crowd : beat;
-}
-
-uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners)
-{
-	/* Several heartbeats may get lost before the owner counts as silent; two when there are
-	 * very many owners. */
-	return heartbeat_interval(m, owners, OWNERS_PER_SEC, m->conf.client_ttl * 2 / 5);
-}
-
-uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients)
-{
-	return heartbeat_interval(m, clients, OTHERS_PER_SEC, m->conf.client_ttl * 7 / 2);
-}
-
-uint64_t mcm_heartbeat_ms(const struct mcm *m)
-{
-	uint64_t ms = __atomic_load_n(&m->heartbeat_ms, __ATOMIC_RELAXED);
-
-	return ms ? ms : mcm_heartbeat_of(m, 0);
-}
-
-uint64_t mcm_heartbeat_idle_ms(const struct mcm *m)
-{
-	uint64_t ms = __atomic_load_n(&m->heartbeat_idle_ms, __ATOMIC_RELAXED);
-
-	return ms ? ms : mcm_heartbeat_idle_of(m, 0);
-}
-
-/* The clock may advance by one tick period from now.  If the next tick is late, that may be a
- * stall: the clock waits for the tick, which decides.  After a stall it continues from the value at
- * which it waited, so it never goes back. */
-static void clock_set(struct mcm *m, uint64_t now_ns, uint64_t lost_ms)
-{
-	uint64_t ran = now_ns / MC_NS_PER_MS - m->start_ms - m->stalled_ms - lost_ms;
-
-	m->tick_ns = now_ns;
-	__atomic_store_n(&m->stalled_ms, m->stalled_ms + lost_ms, __ATOMIC_RELAXED);
-	__atomic_store_n(&m->clock_max_ms, ran + mcm_tick_ms(m), __ATOMIC_RELEASE);
-}
-
-/* Time since the last tick, less the tick period. */
-static uint64_t stall_ms(const struct mcm *m, uint64_t now_ns)
-{
-	uint64_t gap = (now_ns - m->tick_ns) / MC_NS_PER_MS, tick = mcm_tick_ms(m);
-
-	return gap > tick ? gap - tick : 0;
-}
-
-uint64_t mcm_now_exact_ms(const struct mcm *m)
-{
-	uint64_t max = __atomic_load_n(&m->clock_max_ms, __ATOMIC_ACQUIRE);
-	/* The coarse clock of mc_now_ms() may be some ms late, at the end of a lease more than at its begin. */
-	uint64_t now = mc_now_ns() / MC_NS_PER_MS - m->start_ms - __atomic_load_n(&m->stalled_ms, __ATOMIC_RELAXED);
-
-	return now <= max + (STALL_TICKS - 1) * mcm_tick_ms(m) ? now : max;
-}
-
-void mcm_clock_start(struct mcm *m)
-{
-	uint64_t now = mc_now_ns();
-
-	clock_set(m, now, m->tick_ns ? stall_ms(m, now) : 0);
-}
-
-void mcm_clock_tick(struct mcm *m)
-{
-	uint64_t now = mc_now_ns(), lost = stall_ms(m, now);
-
-	if (lost <= (STALL_TICKS - 1) * mcm_tick_ms(m)) {
-		clock_set(m, now, 0);
-		return;
-	}
-	clock_set(m, now, lost);
-	mc_metric_add(&stalled, (int64_t)lost);
-	mc_warn(LOG, "the master was stalled, not counting the time against clients ms=%llu",
-		(unsigned long long)lost);
-}
 
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id)
 {
@@ -339,6 +229,7 @@ void mcm_liveness_tick(struct mcm *m)
 	unsigned i = 0, dropped = 0;
 
 	mcm_grace_tick(m);
+	mcm_confirm_tick(m);
 	MC_LOCKED(&m->clients.lock);
 	__atomic_store_n(&m->heartbeat_ms, mcm_heartbeat_of(m, m->clients.owners), __ATOMIC_RELAXED);
 	__atomic_store_n(&m->heartbeat_idle_ms, mcm_heartbeat_idle_of(m, m->clients.count),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * liveness.h - the master's clock, heartbeats, and segments whose owner is silent. */
+ * liveness.h - heartbeats, and segments whose owner is silent. */
 #ifndef MCM_LIVENESS_H
 #define MCM_LIVENESS_H
 
@@ -19,13 +19,6 @@ unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq
 /* Should the client fetch copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 
-/* Heartbeat interval of clients that own segments: the current one, and the one for that many owners. */
-uint64_t mcm_heartbeat_ms(const struct mcm *m);
-uint64_t mcm_heartbeat_of(const struct mcm *m, unsigned owners);
-/* The same for clients without segments: never shorter than that of owners. */
-uint64_t mcm_heartbeat_idle_ms(const struct mcm *m);
-uint64_t mcm_heartbeat_idle_of(const struct mcm *m, unsigned clients);
-
 /* Clients by state: active; suspected, whose segments are hidden; offline, for which they are hidden for longer than
  * client_suspicion_ttl_sec. */
 struct mcm_liveness {
@@ -36,11 +29,6 @@ struct mcm_liveness mcm_liveness_counts(struct mcm *m);
 
 /* ---- the monitor thread ---- */
 
-/* Call before the first tick: the time before it is not counted against clients. */
-void mcm_clock_start(struct mcm *m);
-/* Detect time in which the master itself did not run.  Call with a period of mcm_tick_ms(). */
-void mcm_clock_tick(struct mcm *m);
-uint64_t mcm_tick_ms(const struct mcm *m);
 /* Call after mcm_clock_tick(): hide segments of silent owners, drop segments that were hidden for
  * too long, end the grace period of a restart. */
 void mcm_liveness_tick(struct mcm *m);

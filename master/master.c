@@ -33,8 +33,6 @@
 #include "meta/server_http.h"
 
 #define LOG "master"
-/* The series of this room: a node's daemon contains a master, too, and runs it for --standalone only. */
-MC_METRIC_PART(series, "master_", "mooncake_master_", "mem_cache_", "file_cache_", "total_get_nums_", "valid_get_nums_")
 
 #define EVICTOR_PERIOD_MS 200
 #define SUMMARY_PERIOD_MS 10000
@@ -393,11 +391,6 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	__atomic_store_n(&m->ready, true, __ATOMIC_RELEASE);
 	*ret = m;
 	return 0;
-}
-
-void mcm_series_show(void)
-{
-	mc_metric_part_show(&series);
 }
 
 void mcm_stop(struct mcm *m)

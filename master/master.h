@@ -42,9 +42,6 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 /* Close all connections, stop all threads, free.  NULL is fine. */
 void mcm_stop(struct mcm *m);
 
-/* Let /metrics of this process have the master's series.  mcm_start() does it. */
-void mcm_series_show(void);
-
 /* The i-th bound RPC address with its real port, NULL past the end; the HTTP port, 0: none. */
 const char *mcm_addr(const struct mcm *m, unsigned i);
 int mcm_http_port(const struct mcm *m);

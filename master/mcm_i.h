@@ -9,20 +9,29 @@
 #include "master/admin/kv_events.h"
 #include "master/admin/stats_summary.h"
 #include "master/client.h"
-#include "master/index/group.h"
+#include "master/clock.h"
+#include "master/event.h"
+#include "master/heartbeat.h"
 #include "master/index/index.h"
+#include "master/index/key.h"
 #include "master/index/names.h"
 #include "master/journal/durable.h"
 #include "master/journal/journal.h"
 #include "master/learn/learn.h"
 #include "master/liveness.h"
 #include "master/master.h"
-#include "master/ops/event.h"
+#include "master/mount.h"
+#include "master/object/grace.h"
+#include "master/object/object.h"
+#include "master/object/restore.h"
 #include "master/ops/hot.h"
 #include "master/ops/put.h"
+#include "master/snapshot/confirm.h"
 #include "master/space/allocate.h"
 #include "master/space/empties.h"
 #include "master/space/evict.h"
+#include "master/space/group.h"
+#include "master/space/offload_keep.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
 #include "master/task/offload.h"
@@ -41,8 +50,8 @@ struct mcm {
 	uint64_t snapshot_proof;	/* mount.seen of owners whose objects a restored snapshot has */
 	bool from_snapshot;		/* the state is from a snapshot, and some of it was in doubt at the start */
 	/* atomic */
-	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* intervals for owners and for other clients (liveness.c) */
-	uint64_t stalled_ms;		/* total time in which the master did not run (liveness.c) */
+	uint64_t heartbeat_ms, heartbeat_idle_ms;	/* intervals for owners and for other clients (heartbeat.h) */
+	uint64_t stalled_ms;		/* total time in which the master did not run (clock.c) */
 	uint64_t clock_max_ms;		/* limit of the clock until the monitor runs; set after stalled_ms */
 	uint64_t generation;		/* the next one, without the put shard's bits */
 	struct mcm_put_samples put_samples;
@@ -50,7 +59,7 @@ struct mcm {
 	uint32_t promise_lease_end;	/* tick at which the last promise lease ends */
 	bool ready;			/* clients are served */
 	uint64_t confirmed[MCM_CONFIRM_RESULTS];	/* copies of a restored snapshot (snapshot/confirm.h) */
-	bool grace_over;		/* restored objects may lose their grace pins (restore_grace.c) */
+	bool grace_over;		/* restored objects may lose their grace pins (object/grace.h) */
 	/* each with its own locks */
 	struct mcm_index index;
 	struct mcm_names names;
@@ -114,9 +123,11 @@ static inline uint64_t mcm_now_ms(const struct mcm *m)
 	return now < max ? now : max;
 }
 
-/* The same, but also exact while the monitor is late by a time that does not count as a stall: for a client that
- * waited for the end of a lease and removes the object. */
-uint64_t mcm_now_exact_ms(const struct mcm *m);
+/* A new generation, larger than all before; @shard: of the put, else 0. */
+static inline uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
+{
+	return __atomic_fetch_add(&m->generation, 1, __ATOMIC_RELAXED) << MCM_PUT_SHARD_BITS | shard;
+}
 
 /* Would mcm_count_admit() evict?  Other puts may change the answer meanwhile. */
 static inline bool mcm_count_full(const struct mcm *m, uint32_t key_len)

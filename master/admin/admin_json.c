@@ -5,19 +5,12 @@
 #include "master/admin/admin_json.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
 #include "master/tenant/tenant.h"
 #include "proto/codec.h"
-
-const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT])
-{
-	snprintf(buf, MCM_ID_TEXT, "%" PRIu64 "-%" PRIu64, id.hi, id.lo);
-	return buf;
-}
 
 static const char *parse_number(const char *s, uint64_t *ret)
 {

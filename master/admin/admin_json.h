@@ -9,14 +9,11 @@
 #include "common/net/httpd.h"
 #include "proto/msg.h"
 
-#define MCM_ID_TEXT 48
 #define MCM_ADMIN_NAMES 1024	/* segments in a request */
 #define MCM_ADMIN_KEYS 65536	/* keys in a request */
 #define MCM_ADMIN_PINS 4096	/* keys in a request about soft pins */
 
-/* Format an id as upstream does. */
-const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT]);
-/* -MC_EPARAM. */
+/* The id of a text that mcm_id_text() made.  -MC_EPARAM. */
 int mcm_id_parse(const char *text, struct mcp_id *ret);
 
 /* Send @json and free it; NULL (out of memory) sends status 500. */

@@ -25,7 +25,7 @@ struct walk {
 
 static int more_keys(void *arg, FILE *out)
 {
-	struct mcm_list_page *pg = mcm_scratch_page();
+	struct mcm_list_page *pg = mcm_list_page();
 	struct walk *w = arg;
 	struct mcp_list list = { .cursor = mcp_bytes(w->cursor, w->len) };
 	int r;

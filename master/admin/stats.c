@@ -9,6 +9,10 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 
+/* The series of this room: a node's daemon contains a master, too, and runs it for --standalone only. */
+MC_METRIC_PART(own_series, "master_", "mooncake_master_", "mem_cache_", "file_cache_", "total_get_nums_",
+	       "valid_get_nums_")
+
 MC_GAUGE(allocated, "master_allocated_bytes", "", "Bytes used in segments")
 MC_GAUGE(capacity, "master_total_capacity_bytes", "", "Bytes of all mounted segments")
 MC_GAUGE(keys, "master_key_count", "", "Objects")
@@ -148,4 +152,9 @@ void mcm_stats_print_segments(struct mcm *m, FILE *to)
 				(unsigned long long)value[k]);
 		}
 	}
+}
+
+void mcm_series_show(void)
+{
+	mc_metric_part_show(&own_series);
 }

@@ -13,6 +13,8 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret);
 /* The value of a counter of the registry; 0 if there is none. */
 int64_t mcm_stats_counter(const char *name, const char *labels);
 
+/* Let /metrics of this process have the master's series.  mcm_start() does it. */
+void mcm_series_show(void);
 /* Set the gauges that are computed from the state (a collector of the metrics registry). */
 void mcm_stats_collect(void *arg);
 /* The same for hit ratios, of other pool sizes too (admin_whatif.c). */

@@ -20,6 +20,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
 #include "common/sys/thread.h"
+#include "master/admin/stats.h"
 #include "master/ha/feeder.h"
 #include "master/ha/identity.h"
 #include "master/ha/standby.h"

@@ -204,66 +204,6 @@ static inline uint64_t mcm_object_reserve(uint64_t size)
 	return ((size + 3) & ~3ull) + 4 * mc_crc_chunks(size);
 }
 
-/* ---- life of objects (object.c) ---- */
-
-struct mcm;
-struct mcm_index;
-struct mcm_shard;
-
-/* A version to be published. */
-struct mcm_attrs_value;
-struct mcm_commit {
-	const char *key;
-	uint32_t len, hash;
-	uint32_t crc;
-	uint64_t size, generation;
-	uint32_t soft_ms;
-	uint32_t soft_until;		/* tick; used instead of soft_ms when not 0 */
-	uint32_t group;			/* 0: none */
-	uint8_t data_type;
-	uint8_t flags;			/* MCM_OBJ_KIND, _HARD, _SOFT */
-	uint64_t now_ms, wall_ms;	/* now, on the master's clock and the wall clock */
-	uint32_t dir;			/* the key's directory, opened (names.h); 0: look it up */
-	const struct mcm_attrs_value *attrs;	/* NULL: none */
-	uint64_t charged;		/* bytes already charged to the tenant */
-	bool adopted;			/* sets mcm_object_ext.adopted */
-	bool counted;			/* by mcm_count_admit(); the object takes that over, unless the commit fails */
-	unsigned copies;
-	struct mcm_extent extent[MCM_REPLICA_MAX];
-};
-
-/* ---- the object's shard is locked ---- */
-
-/* Publish a version, replacing @old (0: none; then the key must be free).  The object takes over
- * the ranges and the charge; on failure they are released.  -MC_EREPLICA_GONE when all its segments
- * were unmounted, -MC_ELIMIT, -ENOMEM. */
-int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t old);
-/* Remove a live object from the index; its memory is freed now or by its last reader. */
-void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
-/* The same for an object that was removed from its directory and whose removal was journalled. */
-void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
-/* The same for an object that was removed from its table too. */
-void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
-/* Remove one copy; the object is removed with its last one.  False: the object has no such copy. */
-bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent);
-
-/* Add a written and verified copy to a live object, which takes over the range; on failure the
- * range is freed.  -MC_ELIMIT, -MC_EREPLICA_GONE when the segment was unmounted, -ENOMEM. */
-int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent);
-/* Remove a copy of a live object as soon as the object has no pin, unless it is then the only copy.
- * A copy that the object no longer has is ignored. */
-void mcm_object_retire_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_extent extent);
-/* Give a live object a soft pin of @ttl_ms from now, instead of the one that it has; 0: none.  -ENOMEM, -MC_ELIMIT. */
-int mcm_object_soft_pin(struct mcm *m, uint32_t slot, uint64_t ttl_ms);
-/* Whether this copy waits for its removal and another copy exists. */
-bool mcm_object_copy_retiring(const struct mcm_index *ix, const struct mcm_object *o,
-			      struct mcm_extent extent);
-
-unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object *o,
-			   struct mcm_extent ret[MCM_REPLICA_MAX]);
-bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent);
-/* How many of these copies are in memory; tenants are charged for those only. */
-unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, unsigned n);
 static inline bool mcm_object_in_memory(const struct mcm_object *o)
 {
 	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_MEMORY) != 0;
@@ -272,16 +212,6 @@ static inline bool mcm_object_on_disk(const struct mcm_object *o)
 {
 	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_DISK) != 0;
 }
-/* Whether a copy can be read, or the object has no bytes. */
-bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o);
-/* Why an object cannot be read that is not readable: -MC_ENOTREADY while a restarted master awaits the owner of
- * a copy (restore_grace.c), else -MC_ENOOBJECT. */
-int mcm_object_missing(const struct mcm *m, const struct mcm_object *o);
-/* Pin the object and its group; mcm_object_unpin() undoes both.  -MC_ELIMIT, -ENOMEM; it cannot
- * fail for the first MCM_PINS_FEW pins. */
-int mcm_object_pin(struct mcm *m, struct mcm_object *o);
-/* Number of pins. */
-uint32_t mcm_object_pins(const struct mcm *m, const struct mcm_object *o);
 /* @now_ms: on the master's clock. */
 static inline bool mcm_object_leased(const struct mcm_object *o, uint64_t now_ms)
 {
@@ -289,22 +219,5 @@ static inline bool mcm_object_leased(const struct mcm_object *o, uint64_t now_ms
 
 	return o->pins > nobodys || mcm_object_lease_end(o) > now_ms;
 }
-
-/* Set the fields of a new object other than its key, extents and extension. */
-void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t generation,
-		    uint64_t mtime_ms, uint8_t flags);
-/* Make @slot the owner of its range in the segment's allocator.  False: the segment was unmounted,
- * and the range was freed. */
-bool mcm_object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p);
-
-/* ---- a segment's or a tenant's lock held ---- */
-
-/* Mark a pinned object, so that its last reader puts its ranges back on the eviction lists
- * (mcm_object_unpin()).  True: it is still pinned, take its range off the list.  False: the last
- * reader was faster. */
-bool mcm_object_park(struct mcm_object *o);
-
-/* No lock held: drop the caller's pin of @slot. */
-void mcm_object_unpin(struct mcm *m, uint32_t slot);
 
 #endif

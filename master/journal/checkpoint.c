@@ -21,7 +21,6 @@
 #include "common/sys/thread.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
-#include "master/ops/uses.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
@@ -41,7 +40,7 @@ struct checkpoint_size {
 	uint64_t records, bytes;
 };
 
-struct writer {
+struct mcm_checkpoint {
 	struct mcm *m;
 	int fd;
 	uint8_t *buf;
@@ -50,7 +49,7 @@ struct writer {
 	int error;		/* the first one */
 };
 
-static void writer_flush(struct writer *w)
+static void writer_flush(struct mcm_checkpoint *w)
 {
 	int r;
 
@@ -66,7 +65,7 @@ static void writer_flush(struct writer *w)
 
 /* Make room for a record of at most @max bytes.  Called under a lock, so it does no I/O, and
  * allocates only if keys are unusually long. */
-static struct mcm_packer pack_begin(struct writer *w, size_t max)
+static struct mcm_packer pack_begin(struct mcm_checkpoint *w, size_t max)
 {
 	if (w->cap - w->len < max) {
 		uint8_t *more = realloc(w->buf, 2 * w->cap + max);
@@ -82,7 +81,7 @@ static struct mcm_packer pack_begin(struct writer *w, size_t max)
 	return (struct mcm_packer){ .bytes = w->buf + w->len, .cap = w->cap - w->len };
 }
 
-static void pack_end(struct writer *w, const struct mcm_packer *p)
+static void pack_end(struct mcm_checkpoint *w, const struct mcm_packer *p)
 {
 	if (p->overflow && !w->error)
 		w->error = -EOVERFLOW;
@@ -93,7 +92,7 @@ static void pack_end(struct writer *w, const struct mcm_packer *p)
 static void write_object(void *arg, uint32_t slot)
 {
 	struct mcm_object_record r;
-	struct writer *w = arg;
+	struct mcm_checkpoint *w = arg;
 	struct mcm_packer p = pack_begin(w, MCM_RECORD_OBJECT_MAX);
 
 	mcm_object_describe(w->m, slot, &r);
@@ -102,14 +101,15 @@ static void write_object(void *arg, uint32_t slot)
 	pack_end(w, &p);
 }
 
-static void write_objects(struct writer *w)
+void mcm_checkpoint_objects(struct mcm *m, struct mcm_checkpoint *w)
 {
 	uint64_t pos = 0, began, longest = 0, took, turn = mc_now_ns(), cpu = mc_thread_cpu_ns(),
 		cpu_took = 0;
 
+	writer_flush(w);
 	while (pos < MCM_TABLE_END && !w->error) {
 		began = mc_now_ns();
-		mcm_index_scan(&w->m->index, &pos, OBJECTS_PER_STEP, write_object, w);
+		mcm_index_scan(&m->index, &pos, OBJECTS_PER_STEP, write_object, w);
 		took = mc_now_ns() - began;
 		if (took > longest) {
 			longest = took;
@@ -121,7 +121,7 @@ static void write_objects(struct writer *w)
 		if (w->len >= WRITE_BYTES) {
 			writer_flush(w);
 			/* Write records of the evictor, or of a removal of many keys. */
-			mcm_journal_flush(w->m);
+			mcm_journal_flush(m);
 			turn = 0;
 		}
 		/* Yield here, so that the scheduler need not preempt this thread while it holds a lock. */
@@ -132,13 +132,13 @@ static void write_objects(struct writer *w)
 		}
 	}
 	mc_metric_observe(&step_time, longest);
-	w->m->journal->longest_ns = longest;
-	w->m->journal->longest_cpu_ns = cpu_took;
+	m->journal->longest_ns = longest;
+	m->journal->longest_cpu_ns = cpu_took;
 }
 
-static void write_segments(struct writer *w)
+void mcm_checkpoint_segments(struct mcm *m, struct mcm_checkpoint *w)
 {
-	struct mcm_segments *ss = &w->m->segments;
+	struct mcm_segments *ss = &m->segments;
 	struct mcm_segment_record r;
 	unsigned i;
 
@@ -163,9 +163,9 @@ static void write_segments(struct writer *w)
 	mc_rwlock_unlock(&ss->lock);
 }
 
-static void write_put(void *arg, const struct mcm_put_record *r)
+void mcm_checkpoint_put(void *arg, const struct mcm_put_record *r)
 {
-	struct writer *w = arg;
+	struct mcm_checkpoint *w = arg;
 	struct mcm_packer p = pack_begin(w, 256);
 
 	mcm_pack_put(&p, r);
@@ -174,26 +174,28 @@ static void write_put(void *arg, const struct mcm_put_record *r)
 
 static void write_durable(void *arg, const struct mcm_durable_record *r)
 {
-	struct writer *w = arg;
+	struct mcm_checkpoint *w = arg;
 	struct mcm_packer p = pack_begin(w, r->name.len + r->value.len + 64u);
 
 	mcm_pack_durable(&p, r);
 	pack_end(w, &p);
 }
 
+void mcm_checkpoint_values(struct mcm *m, struct mcm_checkpoint *w)
+{
+	mcm_durables_each(m, 0, write_durable, w);
+}
+
 static int write_contents(struct mcm *m, int fd, struct checkpoint_size *ret)
 {
-	struct writer w = { .m = m, .fd = fd, .cap = 2 * WRITE_BYTES };
+	struct mcm_checkpoint w = { .m = m, .fd = fd, .cap = 2 * WRITE_BYTES };
 	struct mcm_packer p;
 
 	w.buf = malloc(w.cap);
 	if (!w.buf)
 		return -ENOMEM;
-	write_segments(&w);
-	mcm_durables_each(m, 0, write_durable, &w);
-	mcm_puts_each(m, write_put, &w);
-	writer_flush(&w);
-	write_objects(&w);
+	for (unsigned i = 0; i < mcm_parts_n; i++)
+		mcm_parts[i].save(m, &w);
 	p = pack_begin(&w, 64);
 	mcm_pack_number(&p, MCM_REC_END, w.records);
 	pack_end(&w, &p);
@@ -315,7 +317,8 @@ int mcm_checkpoint(struct mcm *m)
 	int r;
 
 	MC_LOCKED(&j->checkpoint_lock);
-	mcm_uses_save(m);
+	for (unsigned i = 0; i < mcm_parts_n; i++)
+		mcm_parts[i].update(m);
 	r = checkpoint_locked(m, &sequence, &size);
 	mc_metric_add(r < 0 ? &checkpoint_failures : &checkpoints, 1);
 	mc_metric_observe(&duration, mc_now_ns() - began);

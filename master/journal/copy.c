@@ -133,7 +133,7 @@ int mcm_copy_begin(struct mcm_copy *c)
 	c->bytes = 0;
 	r = mcm_journal_remove_below(c->dirfd, UINT64_MAX);
 	if (r == 0)
-		r = mcm_snapshot_mark(c->dirfd, MCM_ORIGIN_JOURNAL);
+		r = mcm_origin_write(c->dirfd, MCM_ORIGIN_JOURNAL);
 	if (r < 0)
 		return mc_fail(r, "cannot remove the old state in %s", c->path);
 	/* Removes unfinished files. */

@@ -120,29 +120,6 @@ uint64_t mcm_journal_pending_lsn(struct mcm *m);
  * time.  -errno: the state on disk before is still good. */
 int mcm_checkpoint(struct mcm *m);
 
-/* ---- the grace period after a restart (restore_grace.c) ---- */
-
-/* Restored objects keep their memory until clients have had time to find the new master and to
- * repeat their pins. */
-
-/* Before the monitor runs: clients may notice the restart @ms later than usually. */
-void mcm_grace_extend(struct mcm *m, uint64_t ms);
-/* For the monitor, which decides when the grace period is over. */
-void mcm_grace_tick(struct mcm *m);
-bool mcm_grace_active(const struct mcm *m);
-/* For the evictor: release some grace pins after the end of the grace period.  True: there are more to release. */
-bool mcm_grace_release(struct mcm *m);
-/* Any thread: may there still be objects with a grace pin? */
-bool mcm_grace_pins_left(const struct mcm *m);
-
-/* ---- objects and records (restore_object.c) ---- */
-
-/* Shard's lock held.  The key is borrowed from the index. */
-void mcm_object_describe(const struct mcm *m, uint32_t slot, struct mcm_object_record *ret);
-/* Set everything except the extents in a slot that has only its key.  -ENOMEM. */
-int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_record *r);
-struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent e);
-
 /* ---- figures (journal_run.c) ---- */
 
 struct mcm_journal_stats {

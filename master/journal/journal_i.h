@@ -9,8 +9,9 @@
 #include "common/sys/thread.h"
 #include "master/journal/check.h"
 #include "master/journal/journal.h"
+#include "master/journal/origin.h"
+#include "master/journal/part.h"
 #include "master/journal/restore_build.h"
-#include "master/snapshot/snapshot.h"
 
 /* Records that wait to be written: more than a slow disk leaves unwritten for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
@@ -124,13 +125,6 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end);
  * losses before the new file was created; if there was another loss since, the new file was removed
  * with the others: -EIO, @fd remains the caller's. */
 int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then);
-
-/* ---- restore_grace.c ---- */
-
-/* Give a restored object its grace pin; after the last one begin the grace period, unless neither an object nor a
- * segment was restored. */
-void mcm_grace_pin(struct mcm *m, uint32_t slot);
-void mcm_grace_begin(struct mcm *m, uint64_t objects);
 
 /* ---- restore.c ---- */
 

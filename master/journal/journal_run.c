@@ -54,9 +54,6 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (strcmp(c->journal_sync, "write") != 0 && strcmp(c->journal_sync, "fdatasync") != 0)
 		return mc_fail(-EINVAL, "journal_sync=%s: unknown, use write or fdatasync",
 			       c->journal_sync);
-	r = mcm_snapshots_wanted(c);
-	if (r < 0)
-		return r;
 	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
 		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
 			       c->snapshot_catalog_store_type);
@@ -185,16 +182,17 @@ static int journal_from_snapshot(struct mcm *m)
 {
 	struct mcm_journal *j = m->journal;
 	const struct mcm_segments *ss = &m->segments;
-	bool unproven = mcm_confirm_begin(m);
 
+	for (unsigned i = 0; i < mcm_parts_n; i++)
+		mcm_parts[i].restored(m);
 	m->from_snapshot = j->origin != MCM_ORIGIN_JOURNAL;
 	if (!m->from_snapshot)
 		return 0;
 	for (unsigned i = 0; i < ss->n_live && j->origin == MCM_ORIGIN_SNAPSHOT; i++)
 		mcm_journal_segment(m, ss->at[ss->live[i]]);
 	mcm_journal_catch_up(m);
-	j->origin = unproven ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_JOURNAL;
-	return mcm_snapshot_mark(j->dirfd, j->origin);
+	j->origin = m->unproven ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_JOURNAL;
+	return mcm_origin_write(j->dirfd, j->origin);
 }
 
 static void warn_unknown_boot(const struct mcm_journal *j)
@@ -219,8 +217,10 @@ int mcm_journal_open(struct mcm *m)
 	r = mcm_journal_new(&m->conf, path, &m->journal);
 	if (r == 0)
 		r = mcm_journal_dir_open(path, &m->journal->dirfd, &m->journal->lockfd);
+	for (unsigned i = 0; i < mcm_parts_n && r == 0; i++)
+		r = mcm_parts[i].prepare(m, m->journal->dirfd);
 	if (r == 0)
-		r = mcm_snapshot_fetch(m, m->journal->dirfd, &m->journal->origin, &m->snapshot_proof);
+		r = mcm_origin_read(m->journal->dirfd, &m->journal->origin, &m->snapshot_proof);
 	if (r == 0)
 		r = mcm_restore(m, &next, &again);
 	if (r == 0)

@@ -51,7 +51,7 @@ struct mcm_extent_record {
 _Static_assert(!(MCM_MARKS_OF_READS & MCM_RECORD_ADOPTED), "they are in one byte");
 
 /* All durable properties of a committed object.  Add a new one here, in mcm_object_describe() and
- * mcm_object_restore() (restore_object.c), and at the end of the record's body (record.c). */
+ * mcm_object_restore() (object/restore.c), and at the end of the record's body (record.c). */
 struct mcm_object_record {
 	const char *key;	/* borrowed */
 	uint32_t key_len;

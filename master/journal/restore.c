@@ -25,7 +25,6 @@
 #include "master/journal/journal_i.h"
 #include "master/journal/restore_build.h"
 #include "master/mcm_i.h"
-#include "master/pool.h"
 #include "proto/codec.h"
 
 #define LOG "journal"
@@ -521,7 +520,8 @@ static int load_and_build(struct load *ld, const struct mcm_journal_files *files
 		ld->m->journal->based = false;
 		mcm_restored_forget(ld->m, ld->r);
 		/* In the same pool, owners would take their disks' objects for removed ones. */
-		mcm_pool_forget(ld->m);
+		for (unsigned i = 0; i < mcm_parts_n; i++)
+			mcm_parts[i].discarded(ld->m);
 	}
 	return mcm_restored_build(ld->m, ld->r);
 }

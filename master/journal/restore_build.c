@@ -272,6 +272,16 @@ static void collect_puts(struct build *b)
 
 /* ---- segments ---- */
 
+static int make_segment(struct build *b, const struct mcm_segment_record *s)
+{
+	bool unproven = b->m->journal->origin == MCM_ORIGIN_SNAPSHOT || s->unproven;
+	int r = 0;
+
+	for (unsigned i = 0; i < mcm_parts_n && r == 0; i++)
+		r = mcm_parts[i].segment(b->m, s, unproven);
+	return r;
+}
+
 static int make_segments(struct build *b)
 {
 	struct mcm_segment_record s;
@@ -285,7 +295,7 @@ static int make_segments(struct build *b)
 		record_of(b->r->segment[i], &rec);
 		r = mcm_unpack_segment(&rec, &s);
 		if (r == 0)
-			r = mcm_segment_restore(b->m, &s, b->m->journal->origin == MCM_ORIGIN_SNAPSHOT || s.unproven);
+			r = make_segment(b, &s);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
@@ -571,12 +581,9 @@ static int make_object(struct build *b, const struct claim *p, size_t n)
 	o.copies = (uint8_t)copies;
 	r = mcm_object_restore(b->m, slot, &o);
 	if (r == 0)
-		r = mcm_empties_cover(b->m, slot);
-	if (r == 0)
 		r = link_name(b, slot);
 	if (r < 0)
 		return r;
-	mcm_empties_join(b->m, slot);
 	for (i = 0, copies = 0; i < n; i++)
 		if (p[i].len)
 			set_extent(b, slot, &p[i], copies++);
@@ -606,6 +613,15 @@ static int make_objects(struct build *b)
 	return r;
 }
 
+static int make_put(struct build *b, const struct claim *p, struct mcm_extent extent)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < mcm_parts_n && r == 0; i++)
+		r = mcm_parts[i].put(b->m, p->generation, extent);
+	return r;
+}
+
 /* Add objects to the eviction lists, oldest first, and ranges of puts to the quarantine. */
 static int make_lists(struct build *b)
 {
@@ -628,7 +644,7 @@ static int make_lists(struct build *b)
 		if (p->slot)
 			mcm_object_attach(m, p->slot, extent);
 		else
-			r = mcm_quarantine_restore(m, p->generation, extent);
+			r = make_put(b, p, extent);
 	}
 	free(o);
 	return r;

@@ -7,12 +7,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "master/ops/ops.h"
-
 struct scratch {
 	void *mem[MCM_SCRATCH_USES];
 	size_t cap[MCM_SCRATCH_USES];
-	struct mcm_list_page page;
+	void *object;
+	void (*object_free)(void *object);
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -25,7 +24,8 @@ static void scratch_free(void *p)
 
 	for (i = 0; i < MCM_SCRATCH_USES; i++)
 		free(s->mem[i]);
-	mcm_names_page_done(&s->page.names);
+	if (s->object)
+		s->object_free(s->object);
 	free(s);
 }
 
@@ -69,9 +69,13 @@ void *mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size)
 	return s->mem[use];
 }
 
-struct mcm_list_page *mcm_scratch_page(void)
+void *mcm_scratch_object(size_t size, void (*object_free)(void *object))
 {
 	struct scratch *s = scratch_of_thread();
 
-	return s ? &s->page : NULL;
+	if (s && !s->object) {
+		s->object = calloc(1, size);
+		s->object_free = object_free;
+	}
+	return s ? s->object : NULL;
 }

@@ -8,8 +8,6 @@
 
 #include <stddef.h>
 
-struct mcm_list_page;
-
 enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, MCM_SCRATCH_TEXT, MCM_SCRATCH_ATTRS,
 			MCM_SCRATCH_USES };
 
@@ -17,7 +15,8 @@ enum mcm_scratch_use { MCM_SCRATCH_ITEMS, MCM_SCRATCH_PARTS, MCM_SCRATCH_BYTES, 
  * next call with the same @use.  NULL: no memory. */
 void *mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size);
 
-/* The thread's page for listings.  NULL: no memory. */
-struct mcm_list_page *mcm_scratch_page(void);
+/* The thread's object of @size bytes, which is zeroed at first; @object_free frees it when the thread ends.  There is
+ * one kind of object, so one caller.  NULL: no memory. */
+void *mcm_scratch_object(size_t size, void (*object_free)(void *object));
 
 #endif

@@ -5,12 +5,14 @@
  * master: it stays valid across changes, reconnects and any length of time. */
 #include <config.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "master/ops/ops.h"
 #include "master/mcm_i.h"
+#include "master/memory/scratch.h"
+#include "master/ops/ops.h"
 #include "proto/codec.h"
 
 #define LIMIT_DEFAULT 1000u
@@ -23,6 +25,19 @@
 /* Keys of the default tenant that begin with NUL are in a directory of their own; the listing of
  * the root continues with it. */
 enum { CURSOR_DIR = 'd', CURSOR_NUL = 'n', CURSOR_KEYS = 'k' };
+
+static void list_page_free(void *object)
+{
+	struct mcm_list_page *pg = object;
+
+	mcm_names_page_done(&pg->names);
+	free(pg);
+}
+
+struct mcm_list_page *mcm_list_page(void)
+{
+	return mcm_scratch_object(sizeof(struct mcm_list_page), list_page_free);
+}
 
 static void list_cursor_write(struct mcm_list_page *pg, uint8_t kind, bool objects, uint64_t pos)
 {

@@ -104,6 +104,8 @@ struct mcm_list_page {
 	uint32_t cursor_len;		/* 0: end of the listing */
 };
 
+/* The thread's page.  NULL: no memory. */
+struct mcm_list_page *mcm_list_page(void);
 /* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix; -MC_ENOTREADY if it is not known of an
  * entry yet whether it can be read (mcm_object_missing()). */
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);

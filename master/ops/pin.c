@@ -190,12 +190,10 @@ void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct
 	if (o->flags & MCM_OBJ_LIVE && copy_on_disk(m, o, segment, &extent)) {
 		mc_metric_add(&bad_copies, 1);
 		/* Readers may still use its range. */
-		if (mcm_object_extents(&m->index, o, all) > 1) {
+		if (mcm_object_extents(&m->index, o, all) > 1)
 			mcm_object_retire_copy(m, sh, slot, extent);
-		} else {
-			mcm_event_object(m, MCP_EVENT_EVICT, slot);
-			mcm_object_remove(m, sh, slot);
-		}
+		else
+			mcm_object_remove(m, sh, slot, MCM_GONE_EVICTED);
 	}
 	mc_mutex_unlock(&sh->lock);
 }

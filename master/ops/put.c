@@ -63,13 +63,6 @@ static uint32_t generation_hash(uint64_t generation)
 	return (uint32_t)((generation >> MCM_PUT_SHARD_BITS) * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-uint64_t mcm_generation_next(struct mcm *m, unsigned shard)
-{
-	uint64_t n = __atomic_fetch_add(&m->generation, 1, __ATOMIC_RELAXED);
-
-	return n << MCM_PUT_SHARD_BITS | shard;
-}
-
 void mcm_generation_seen(struct mcm *m, uint64_t seen)
 {
 	uint64_t n = seen >> MCM_PUT_SHARD_BITS, now = __atomic_load_n(&m->generation, __ATOMIC_RELAXED);

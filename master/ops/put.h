@@ -117,8 +117,6 @@ void mcm_put_end_many(struct mcm *m, const struct mcm_session *s, const struct m
 /* Abort: the writer has ended all of its writes.  -MC_ESTALE_PUT. */
 int mcm_put_revoke(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done);
 
-/* A new generation, larger than all before; @shard: of the put, else 0. */
-uint64_t mcm_generation_next(struct mcm *m, unsigned shard);
 /* A client knows the number @seen.  If this master has not reached it (an earlier master had a later clock and left no
  * journal), numbers up to it count as those of earlier masters, and later generations are larger. */
 void mcm_generation_seen(struct mcm *m, uint64_t seen);

@@ -16,7 +16,6 @@
 #include "common/metrics.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
-#include "master/task/adopt.h"
 #include "proto/codec.h"
 
 #define PATTERN_MAX 1024	/* bytes */
@@ -53,10 +52,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
 		return r;
-	mcm_journal_object_gone(m, slot);
-	mcm_event_object(m, MCP_EVENT_REMOVE, slot);
-	mcm_adopt_gone(m, slot);
-	mcm_object_unindex(m, sh, slot);
+	mcm_object_unindex(m, sh, slot, MCM_GONE_REMOVED);
 	mc_metric_add(&removed, 1);
 	return 0;
 }
@@ -76,9 +72,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 		return false;
 	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
 		return false;
-	mcm_event_object(m, MCP_EVENT_REMOVE, f->slot);
-	mcm_adopt_gone(m, f->slot);
-	mcm_object_remove(m, sh, f->slot);
+	mcm_object_remove(m, sh, f->slot, MCM_GONE_REMOVED);
 	mc_metric_add(&removed, 1);
 	return true;
 }

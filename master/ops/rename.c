@@ -9,7 +9,6 @@
 #include "common/metrics.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
-#include "master/task/adopt.h"
 
 MC_COUNTER(renames, "mooncake_master_renames_total", "", "Objects renamed")
 
@@ -34,7 +33,7 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	uint64_t changed_ms = mcm_names_changed(&m->names, slot);
 
-	mcm_adopt_gone(m, slot);
+	mcm_object_renaming(m, slot);
 	mcm_names_remove(&m->names, slot);
 	mcm_shard_unlink(&m->index, rn->from_shard, slot);
 	mcm_keys_del(&rn->from_shard->keys, o->key, o->key_len);
@@ -44,12 +43,11 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	mcm_store_relaxed(&o->generation, mcm_generation_next(m, 0));
 	if (rn->from_shard != rn->to_shard)
 		mcm_attrs_drop(&m->index, rn->from_shard, slot);
-	mcm_journal_renamed(m, rn->from, slot);
+	mcm_object_renamed(m, slot, rn->from, NULL);
 	if (target) {
 		mcm_names_replace(&m->names, target, slot);
 		mcm_names_touch(&m->names, slot);
-		mcm_adopt_gone(m, target);
-		mcm_object_unindex(m, rn->to_shard, target);
+		mcm_object_unindex(m, rn->to_shard, target, MCM_GONE_REPLACED);
 		mcm_names_dir_unref(&m->names, rn->dir);
 	} else {
 		mcm_names_link(&m->names, slot, rn->dir);
@@ -58,7 +56,6 @@ static uint64_t rename_move(struct rename *rn, uint32_t slot, uint32_t target, u
 	/* A directory keeps its time. */
 	mcm_names_swap_changed(&m->names, slot, mcm_names_changed(&m->names, slot), changed_ms);
 	mcm_shard_link(&m->index, rn->to_shard, slot);
-	mcm_event_rename(m, slot, rn->from);
 	return o->generation;
 }
 

@@ -16,7 +16,6 @@
 #include "master/lock_hold.h"
 #include "master/ops/ops.h"
 #include "master/mcm_i.h"
-#include "master/task/adopt.h"
 
 #define TRIES 4		/* while objects are being put into the directory */
 #define JOURNAL_WAIT_MS 10000u	/* while renames fill the journal's buffer faster than its disk empties it */
@@ -197,7 +196,7 @@ static void move_object(struct rename_dir *rn, const struct mcm_names_branch *b,
 	struct mcp_bytes was = { mcm_shard_key(ix, slot), o->key_len };
 	uint32_t was_key = o->key;
 
-	mcm_adopt_gone(rn->m, slot);
+	mcm_object_renaming(rn->m, slot);
 	mcm_names_remove(&rn->m->names, slot);
 	mcm_shard_unlink(ix, from, slot);
 	mcm_store_relaxed(&o->key, k->key);
@@ -207,8 +206,7 @@ static void move_object(struct rename_dir *rn, const struct mcm_names_branch *b,
 		mcm_attrs_drop(ix, from, slot);
 	mcm_names_tree_link(&rn->m->names, b, slot, b->marker && i == b->first);
 	mcm_shard_link(ix, to, slot);
-	mcm_journal_batch_renamed(rn->m, &rn->batch, was, slot);
-	mcm_event_rename(rn->m, slot, was);
+	mcm_object_renamed(rn->m, slot, was, &rn->batch);
 	mcm_keys_del(&from->keys, was_key, was.len);
 }
 
@@ -218,9 +216,8 @@ static void remove_replaced(struct rename_dir *rn)
 	struct mcm_shard *sh = shard_of(rn, mcm_object(&rn->m->index, rn->replaced)->hash);
 
 	mcm_journal_batch_object_gone(rn->m, &rn->batch, rn->replaced);
-	mcm_adopt_gone(rn->m, rn->replaced);
 	mcm_names_remove(&rn->m->names, rn->replaced);
-	mcm_object_unindex(rn->m, sh, rn->replaced);
+	mcm_object_unindex(rn->m, sh, rn->replaced, MCM_GONE_REPLACED);
 }
 
 static void move_all(struct rename_dir *rn)

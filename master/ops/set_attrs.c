@@ -236,8 +236,7 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	if (r < 0)
 		return r;
 	mcm_names_swap_changed(&m->names, slot, changed_ms, 0);
-	mcm_journal_object(m, slot);
-	mcm_event_object(m, MCP_EVENT_ATTRS, slot);
+	mcm_object_changed(m, slot, MCM_CHANGED_ATTRS);
 	mc_metric_add(&changes, 1);
 	return 0;
 }

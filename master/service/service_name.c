@@ -220,7 +220,7 @@ int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, str
 int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 		   struct mcp_answer *answer, void *arg)
 {
-	struct mcm_list_page *pg = mcm_scratch_page();
+	struct mcm_list_page *pg = mcm_list_page();
 	struct mcp_list_reply reply = { 0 };
 	struct mcp_entry *entry;
 	struct mcp_attrs *attrs;

@@ -42,50 +42,6 @@ static void count(struct mcm *m, enum mcm_confirm_result result, uint64_t n)
 	__atomic_add_fetch(&m->confirmed[result], n, __ATOMIC_RELAXED);
 }
 
-int mcm_confirm_note(struct mcm_segment *s, uint32_t slot, uint32_t range)
-{
-	struct mcm_confirm *c = &s->confirm;
-
-	if (c->n == c->cap) {
-		size_t cap = c->cap ? 2 * c->cap : 1024;
-		struct mcm_confirm_entry *more = realloc(c->entry, cap * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		c->entry = more;
-		c->cap = cap;
-	}
-	c->entry[c->n++] = (struct mcm_confirm_entry){ slot, range };
-	return 0;
-}
-
-static void confirm_free(struct mcm_confirm *c)
-{
-	free(c->entry);
-	free(c->sent);
-	c->entry = NULL;
-	c->sent = NULL;
-	c->n = c->cap = c->next = c->given = c->n_sent = 0;
-	c->refused = false;
-}
-
-void mcm_confirm_done(struct mcm_confirm *c)
-{
-	confirm_free(c);
-	mc_mutex_destroy(&c->lock);
-}
-
-uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *o, uint32_t range)
-{
-	uint8_t state = mcm_segment_state(s);
-
-	if (state != MCP_SEG_CONFIRMING)
-		return state;
-	return !(mcm_load_relaxed(&o->marks) & MCM_MARK_UNCONFIRMED) ||
-	       mcm_range_at(mcm_range(&s->alloc, range)) < __atomic_load_n(&s->confirm.upto, __ATOMIC_ACQUIRE) ?
-	       MCP_SEG_OK : MCP_SEG_SILENT;
-}
-
 /* ---- a batch; the confirmation's lock held ------------------------------------------------------- */
 
 /* Lock the shard of the object that the snapshot had in the entry's range; NULL, and no lock: it is gone. */
@@ -376,13 +332,12 @@ static void refuse_overdue(struct mcm *m)
 
 /* ---- the state --------------------------------------------------------------------------------- */
 
-bool mcm_confirm_begin(struct mcm *m)
+void mcm_confirm_begin(struct mcm *m)
 {
 	struct mcm_segments *ss = &m->segments;
 
 	for (unsigned i = 0; i < ss->n_live; i++)
 		m->unproven |= ss->at[ss->live[i]]->unproven;
-	return m->unproven;
 }
 
 static bool any_unproven(struct mcm *m)
@@ -403,7 +358,7 @@ static void free_all(struct mcm *m)
 		struct mcm_confirm *c = &mcm_segment(&m->segments, (uint16_t)i)->confirm;
 
 		MC_LOCKED(&c->lock);
-		confirm_free(c);
+		mcm_confirm_clear(c);
 	}
 }
 
@@ -431,7 +386,7 @@ void mcm_confirm_tick(struct mcm *m)
 		return;
 	mcm_journal_catch_up(m);
 	if (m->journal->origin != MCM_ORIGIN_JOURNAL)
-		r = mcm_snapshot_mark(m->journal->dirfd, MCM_ORIGIN_JOURNAL);
+		r = mcm_origin_write(m->journal->dirfd, MCM_ORIGIN_JOURNAL);
 	if (r < 0)
 		mc_warn(LOG, "%s", mc_err_detail(r));
 	m->journal->origin = MCM_ORIGIN_JOURNAL;

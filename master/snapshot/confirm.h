@@ -8,7 +8,7 @@
  * checksums, and the master drops each copy whose bytes are others.
  *
  * Until its copy is confirmed, an object cannot be read: requests are answered as for an owner that has not returned
- * (restore_grace.c).  A CONFIRMING segment accepts no new objects, so no range is reused before its turn, and puts that
+ * (object/grace.h).  A CONFIRMING segment accepts no new objects, so no range is reused before its turn, and puts that
  * find no other memory are asked to try again.  Writers of earlier masters were fenced before the owner mounted the
  * segment (mount.unfenced), so nothing changes the bytes after the comparison.
  *
@@ -22,64 +22,20 @@
 #define MCM_CONFIRM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "common/sys/lock.h"
-
+#include "master/space/unproven.h"
 #include "proto/msg.h"
 
 struct mcm;
 struct mcm_client;
-struct mcm_object;
 struct mcm_segment;
 
 #define MCM_CONFIRM_ITEMS 1024u			/* of a batch, at most */
 #define MCM_CONFIRM_BYTES (64u << 20)		/* of its objects; one object may have more */
 
-/* Result for a copy that a snapshot has. */
-enum mcm_confirm_result {
-	MCM_CONFIRM_PROVEN,		/* nothing can have changed */
-	MCM_CONFIRM_EQUAL,		/* the owner found its bytes */
-	MCM_CONFIRM_CHANGED,		/* the owner found other bytes */
-	MCM_CONFIRM_UNREADABLE,		/* the owner could not read it */
-	MCM_CONFIRM_LOST,		/* its owner has other memory, or did not return */
-	MCM_CONFIRM_OLD,		/* its owner is of a version that cannot compare */
-	MCM_CONFIRM_RESULTS
-};
-
-/* Of an unproven segment. */
-struct mcm_confirm {
-	struct mc_mutex lock;		/* taken before those of shards */
-	/* constant after the restore, until the segment is proven or dropped */
-	struct mcm_confirm_entry {
-		uint32_t slot, range;
-	} *entry;			/* by position; owned */
-	size_t n, cap;
-	bool doubted;			/* an earlier master has not proven it: its snapshots prove nothing */
-	/* guarded by lock */
-	size_t next, given;		/* entries before @next (atomic) are done, those before @given in the batch */
-	uint64_t number;		/* of the batch */
-	struct mcm_confirm_sent {
-		struct mcm_confirm_entry entry;
-		struct mcp_confirm_item item;
-	} *sent;			/* MCM_CONFIRM_ITEMS of them, owned; NULL: none was needed yet */
-	unsigned n_sent;
-	uint64_t count[MCM_CONFIRM_RESULTS];
-	uint64_t began_ms;
-	bool refused;			/* atomic: the owner was too slow, the rest is dropped */
-	/* atomic */
-	uint64_t upto;			/* ranges that begin before this granule are confirmed */
-};
-
-/* Before threads run: the object in @slot has this range; called in the order of positions.  -ENOMEM. */
-int mcm_confirm_note(struct mcm_segment *s, uint32_t slot, uint32_t range);
-/* Before threads run, after the restore: does any segment have to be proven? */
-bool mcm_confirm_begin(struct mcm *m);
-void mcm_confirm_done(struct mcm_confirm *c);
-
-/* The object's shard locked: the segment's state for this copy: OK or SILENT of a segment that is CONFIRMING. */
-uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *o, uint32_t range);
+/* Before threads run, after the restore: set m->unproven. */
+void mcm_confirm_begin(struct mcm *m);
 
 /* CONFIRM of the client @sender.  The items of *@ret are in the thread's scratch memory.  -MC_ENOSEGMENT, -MC_EOWNER,
  * -MC_EPROTO, -ENOMEM. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fetch.c - the newest good snapshot becomes the state of an empty journal directory.
  *
- * The file MARK says that the state comes from a snapshot; it is there before the state is, and until the state is an
- * ordinary one, so that no crash in between makes a later start take it for one. */
+ * The mark of the state's origin is written before the state. */
 #include <config.h>
 
 #include <errno.h>
@@ -21,48 +20,8 @@
 #include "master/snapshot/snapshot_i.h"
 
 #define LOG "snapshot"
-#define MARK "from-snapshot"
-/* An older master takes no objects from either. */
+/* As the text of the mark: an older master takes no objects from the state then. */
 #define NOTES "notes"
-#define UNPROVEN "unproven"
-
-/* ---- the mark ------------------------------------------------------------------------------------ */
-
-static int mark_write(int dirfd, const char *text)
-{
-	auto_file int fd = mc_file_openat(dirfd, MARK ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
-	if (fd < 0 || mc_file_write(fd, text, strlen(text)) != (ssize_t)strlen(text) || mc_file_fsync(fd) < 0 ||
-	    mc_file_renameat(dirfd, MARK ".tmp", dirfd, MARK) < 0 || mc_file_fsync(dirfd) < 0)
-		return mc_fail(-errno, "cannot write " MARK " into the journal's directory");
-	return 0;
-}
-
-int mcm_snapshot_mark(int dirfd, enum mcm_origin origin)
-{
-	if (origin == MCM_ORIGIN_UNPROVEN)
-		return mark_write(dirfd, UNPROVEN);
-	if ((mc_file_unlinkat(dirfd, MARK, 0) < 0 && errno != ENOENT) || mc_file_fsync(dirfd) < 0)
-		return mc_fail(-errno, "cannot remove " MARK " from the journal's directory");
-	return 0;
-}
-
-int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
-{
-	auto_file int fd = mc_file_openat(dirfd, MARK, O_RDONLY | O_CLOEXEC, 0);
-	char text[32] = "";
-
-	*ret = MCM_ORIGIN_JOURNAL;
-	if (fd < 0)
-		return errno == ENOENT ? 0 : mc_fail(-errno, "cannot read " MARK " in the journal's directory");
-	if (mc_file_read(fd, text, sizeof(text) - 1) < 0)
-		return mc_fail(-errno, "cannot read " MARK " in the journal's directory");
-	*ret = !strcmp(text, UNPROVEN) ? MCM_ORIGIN_UNPROVEN : MCM_ORIGIN_SNAPSHOT;
-	if (sscanf(text, "last %16" SCNx64, ret_server) != 1)
-		*ret_server = 0;
-	return 0;
-}
 
 /* ---- the pieces as a stream ---------------------------------------------------------------------- */
 
@@ -180,7 +139,7 @@ static int snapshot_fetch(struct mcm *m, const char *id, int dirfd)
 		return r;
 	if (json_is_true(json_object_get(manifest, "last")))
 		snprintf(mark, sizeof(mark), "last %s", json_string_value(json_object_get(manifest, "server")));
-	r = mark_write(dirfd, mark);
+	r = mcm_origin_mark(dirfd, mark);
 	if (r == 0)
 		r = files_fetch(m->snapshots, id, manifest, dirfd);
 	if (r == 0)
@@ -199,7 +158,7 @@ static void drop_files(int dirfd)
 	/* Removes unfinished files. */
 	if (mcm_journal_files(dirfd, &unfinished) == 0)
 		mcm_journal_files_done(&unfinished);
-	(void)mcm_snapshot_mark(dirfd, MCM_ORIGIN_JOURNAL);
+	(void)mcm_origin_write(dirfd, MCM_ORIGIN_JOURNAL);
 }
 
 static int fetch_any(struct mcm *m, int dirfd)
@@ -238,7 +197,7 @@ static int fetch_any(struct mcm *m, int dirfd)
 	return r;
 }
 
-int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t *ret_server)
+int mcm_snapshot_fetch(struct mcm *m, int dirfd)
 {
 	struct mcm_journal_files files;
 	bool empty;
@@ -251,6 +210,6 @@ int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t 
 	if (empty && m->snapshots && m->conf.enable_snapshot_restore)
 		r = fetch_any(m, dirfd);
 	else if (empty)
-		r = mcm_snapshot_mark(dirfd, MCM_ORIGIN_JOURNAL);
-	return r < 0 ? r : mcm_snapshot_origin(dirfd, ret, ret_server);
+		r = mcm_origin_write(dirfd, MCM_ORIGIN_JOURNAL);
+	return r;
 }

@@ -24,12 +24,6 @@ struct mcm_snapshots;
 
 #define MCM_SNAPSHOT_ID 32	/* bytes of an id, with the NUL: YYYYMMDD_HHMMSS_mmm */
 
-enum mcm_origin {
-	MCM_ORIGIN_JOURNAL,	/* all of it is true, or the records of segments say what is unproven */
-	MCM_ORIGIN_SNAPSHOT,	/* all segments are unproven */
-	MCM_ORIGIN_UNPROVEN,	/* as JOURNAL, and there may be unproven segments */
-};
-
 /* Do the options ask for a store of snapshots?  0: no; 1; -EINVAL with a detail. */
 int mcm_snapshots_wanted(const struct mcm_conf *conf);
 /* Before the journal.  m->snapshots stays NULL without such options. */
@@ -49,13 +43,7 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 /* The next start with an empty journal restores this one; "": the newest. */
 int mcm_snapshot_choose(struct mcm *m, const char *id);
 
-/* By mcm_journal_open(): if the directory @dirfd has no state and --enable_snapshot_restore is set, fetch the newest
- * good snapshot.  *ret: the kind of the state in the directory, fetched now or by an earlier start; *ret_server: the
- * master that wrote it when it ended, 0: it went on. */
-int mcm_snapshot_fetch(struct mcm *m, int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
-/* Only say which kind of state the directory has. */
-int mcm_snapshot_origin(int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
-/* From now on the state in the directory is of this kind: MCM_ORIGIN_UNPROVEN or MCM_ORIGIN_JOURNAL. */
-int mcm_snapshot_mark(int dirfd, enum mcm_origin origin);
+/* If the directory @dirfd has no state and --enable_snapshot_restore is set, put the newest good snapshot there. */
+int mcm_snapshot_fetch(struct mcm *m, int dirfd);
 
 #endif

@@ -130,23 +130,6 @@ uint64_t mcm_evict_victims(struct mcm *m, struct mcm_segment *s, const struct mc
 	return freed;
 }
 
-/* shard locked: put the ranges of a victim that stays back on the lists.  If no live object has
- * them, the ranges may be gone.  @kept: until it is on a disk; its ranges are listed or queued already. */
-static void object_relist(struct mcm *m, uint32_t slot, bool kept)
-{
-	const struct mcm_object *o = mcm_object(&m->index, slot);
-	struct mcm_extent p[MCM_REPLICA_MAX];
-	unsigned n, i;
-
-	if (!(o->flags & MCM_OBJ_LIVE))
-		return;
-	n = kept ? 0 : mcm_object_extents(&m->index, o, p);
-	for (i = 0; i < n; i++)
-		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
-	mcm_tenant_relist(m, slot);
-	mcm_empties_relist(m, slot);
-}
-
 /* Shard locked: remove the copies in memory of an object that has another one on a disk. */
 static void object_leave_memory(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
@@ -186,10 +169,9 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 	} else if (done) {
 		if (m->offload.on && !whole && o->range)
 			lost = mcm_segment(&m->segments, o->segment);
-		mcm_event_object(m, MCP_EVENT_EVICT, v->slot);
-		mcm_object_remove(m, sh, v->slot);
-	} else if (group) {
-		object_relist(m, v->slot, kept);
+		mcm_object_remove(m, sh, v->slot, MCM_GONE_EVICTED);
+	} else if (group && o->flags & MCM_OBJ_LIVE) {
+		mcm_object_relist(m, v->slot, kept);
 	}
 	mc_mutex_unlock(&sh->lock);
 	if (!done)

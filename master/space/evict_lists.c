@@ -9,6 +9,8 @@
 
 #include "master/space/evict_lists.h"
 
+#include "master/object/object.h"
+
 #include "master/space/candidates.h"
 
 #define STEPS 256		/* ranges moved per call, at most */

@@ -16,8 +16,8 @@
 #include "master/memory/alloc.h"
 #include "master/space/backlog.h"
 #include "master/space/candidates.h"
-#include "master/snapshot/confirm.h"
 #include "master/space/evict_policy.h"
+#include "master/space/unproven.h"
 #include "proto/msg.h"
 
 #ifdef MC_FUZZING
@@ -53,7 +53,7 @@ struct mcm_segment {
 	bool connected;			/* its owner has an open connection: it accepts new objects */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
 	bool offloads;			/* memory whose owner has a disk, or had one before the master's restart */
-	bool awaited;			/* restored: clients wait for its owner's return (restore_grace.c) */
+	bool awaited;			/* restored: clients wait for its owner's return (object/grace.h) */
 	uint16_t disk;			/* number + 1 of one of the owner's disks */
 	uint64_t objects;		/* committed copies */
 	uint64_t evictable;		/* bytes of the copies that a policy may choose */

@@ -10,7 +10,7 @@
  *
  * While the journal lives, it decides: a segment adopts objects only if its owner mounts it in another pool than
  * before, with the same cluster_id (struct mcp_mount.offers), or if a master that restored a snapshot knows no object
- * there (mount_adopts() in client.c).  Until the owner has offered all of them the disk gets no
+ * there (mount_adopts() in mount.c).  Until the owner has offered all of them the disk gets no
  * copies, so that ranges are allocated from front to back. */
 #ifndef MCM_ADOPT_H
 #define MCM_ADOPT_H

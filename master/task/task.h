@@ -30,12 +30,16 @@ struct mcm_put;
 struct mcm_segment;
 struct mcm_session;
 
+#define MCM_ID_TEXT 48
 #define MCM_TASK_NAMES 1024		/* sources, or targets, of a task */
 #define MCM_TASK_TARGETS 8		/* of a copy */
 #define MCM_TASK_FAILURES 1024		/* failed objects after which the task fails */
 #define MCM_UNIT_TRIES 3
 #define MCM_FETCH_MAX 64
 #define MCM_FETCH_RANGES 2048		/* ranges of a segment that one part of a fetch visits */
+
+/* Format an id as upstream does. */
+const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT]);
 
 struct mcm_task_name {
 	uint64_t hash;

@@ -8,6 +8,7 @@
 #include "master/task/task.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,6 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "master/admin/admin_json.h"
 #include "master/journal/journal.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -27,6 +27,12 @@ static struct mcp_seq names_list(const struct mcm_task_name *names, unsigned n, 
 	for (unsigned i = 0; i < n; i++)
 		ret[i].name = mcp_bytes(names[i].name, strlen(names[i].name));
 	return mcp_seq(ret, n);
+}
+
+const char *mcm_id_text(struct mcp_id id, char buf[MCM_ID_TEXT])
+{
+	snprintf(buf, MCM_ID_TEXT, "%" PRIu64 "-%" PRIu64, id.hi, id.lo);
+	return buf;
 }
 
 /* Encode the durable value. */

@@ -141,15 +141,6 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 	return 0;
 }
 
-void mcm_tenant_prefix(uint32_t tenant, char ret[MCM_PREFIX_MAX])
-{
-	ret[0] = '\0';
-	/* Neither NUL nor '/'. */
-	ret[1] = (char)(0x80 | tenant >> 7);
-	ret[2] = (char)(0x80 | (tenant & 0x7f));
-	ret[3] = '/';
-}
-
 struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint32_t max, char *buf)
 {
 	if (!name.len || name.len > max)
@@ -159,17 +150,6 @@ struct mcp_bytes mcm_scope_name(struct mcm_scope sc, struct mcp_bytes name, uint
 	mcm_tenant_prefix(sc.tenant, buf);
 	memcpy(buf + MCM_PREFIX_MAX, name.data, name.len);
 	return mcp_bytes(buf, MCM_PREFIX_MAX + name.len);
-}
-
-struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant)
-{
-	const char *p = key.data;
-
-	if (ret_tenant)
-		*ret_tenant = mcm_key_tenant(p, key.len);
-	if (key.len < MCM_PREFIX_MAX || p[0])
-		return key;
-	return mcp_bytes(p + MCM_PREFIX_MAX, key.len - MCM_PREFIX_MAX);
 }
 
 /* ---- quotas ---- */

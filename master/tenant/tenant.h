@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tenant.h - tenants: separate key spaces, and how much of the pool each tenant may use.
  *
- * Inside the master, keys of the default tenant are unchanged.  A key of another tenant, or one that begins
- * with NUL, has a prefix of MCM_PREFIX_MAX bytes: NUL, two bytes of the tenant's number, '/'.  So keys of
- * different tenants never collide, and each tenant has a directory of its own.  Handlers add the prefix
- * (mcm_scope), answers remove it; the code between them handles only keys.
+ * Handlers add the tenant's prefix (index/key.h) to keys (mcm_scope), answers remove it; the code between them
+ * handles only keys.
  *
  * While tenants are on (--enable_multi_tenants), a tenant in the policy may write as long as its
  * objects, times their replicas, fit into its quota.  When they do not fit, its oldest unprotected
@@ -20,12 +18,12 @@
 
 #include "common/sys/lock.h"
 
+#include "master/index/key.h"
 #include "master/index/object.h"
 #include "master/space/object_lists.h"
 
 #define MCM_TENANTS_MAX 16383u
 #define MCM_TENANT_NONE MCM_TENANTS_MAX	/* number for unknown names; no key has it */
-#define MCM_TENANT_DEFAULT 0u
 
 struct mcm;
 struct mcm_slice;
@@ -99,19 +97,6 @@ static inline struct mcp_bytes mcm_scope_key(struct mcm_scope sc, struct mcp_byt
 {
 	return key.len <= MCP_KEY_MAX && mcm_scope_plain(sc, key) ? key : mcm_scope_name(sc, key, MCP_KEY_MAX, buf);
 }
-/* Make the prefix of a tenant's keys. */
-void mcm_tenant_prefix(uint32_t tenant, char ret[MCM_PREFIX_MAX]);
-
-/* Number of the tenant to which a key with prefix belongs. */
-static inline uint32_t mcm_key_tenant(const char *key, uint32_t len)
-{
-	if (len < MCM_PREFIX_MAX || key[0])
-		return MCM_TENANT_DEFAULT;
-	return ((uint32_t)key[1] & 0x7f) << 7 | ((uint32_t)key[2] & 0x7f);
-}
-/* Remove the prefix; *ret_tenant may be NULL. */
-struct mcp_bytes mcm_key_bare(struct mcp_bytes key, uint32_t *ret_tenant);
-
 /* ---- quotas; no-ops while tenants are off ---- */
 
 /* Charge @bytes for a put, evicting the tenant's own objects if necessary.  -MC_EQUOTA, MCP_AGAIN;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "master/admin/admin_json.h"
+#include "master/task/task.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -234,12 +234,10 @@ static void check_fetched(struct mcm *m, const json_t *manifest, bool whole)
 	int dirfd = open(memory_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const json_t *files = json_object_get(manifest, "files"), *file;
 	struct mcm *started;
-	enum mcm_origin origin;
-	uint64_t server;
 	size_t i;
 	off_t has;
 
-	check(dirfd >= 0 && mcm_snapshot_fetch(m, dirfd, &origin, &server) == 0);
+	check(dirfd >= 0 && mcm_snapshot_fetch(m, dirfd) == 0);
 	check((size_of(dirfd, json_array_get(files, 0)) >= 0) == whole);
 	/* The last file has an end record more, and a number may occur twice: then the file is that of the last one. */
 	json_array_foreach(files, i, file) {

@@ -2,7 +2,7 @@
  * group.c - groups and their members. */
 #include <config.h>
 
-#include "master/index/group.h"
+#include "master/space/group.h"
 
 #include <string.h>
 

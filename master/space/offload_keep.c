@@ -2,7 +2,7 @@
  * offload_keep.c - which objects stay in memory until they are on a disk, and the count of those that are lost. */
 #include <config.h>
 
-#include "master/task/offload.h"
+#include "master/space/offload_keep.h"
 
 #include "common/cleanup.h"
 #include "common/err.h"

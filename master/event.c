@@ -2,7 +2,7 @@
  * event.c - ring of the last changes of keys. */
 #include <config.h>
 
-#include "master/ops/event.h"
+#include "master/event.h"
 
 #include <errno.h>
 #include <stdlib.h>

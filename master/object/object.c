@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * object.c - an object from its commit until its memory is free.
  *
- *	live	in the index; its ranges are on eviction lists unless it is hard-pinned or of another kind than
- *		MCP_KIND_OBJECT (files and directories of a mount)
- *	zombie	removed from the index while readers pin it; the last one frees it
- *
  * The last reader and an evictor share no lock: the evictor marks the object as parked and then checks its
  * pins; the reader drops its pin and then checks the mark.  So one of the two puts the range back on its list.
  * Only readers clear the mark, because evictors of different segments share no lock either. */
 #include <config.h>
 
-#include "master/index/attrs.h"
-#include "master/mcm_i.h"
-#include "master/ops/uses.h"
-#include "master/task/adopt.h"
+#include "master/object/object.h"
 
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
+#include "master/index/attrs.h"
+#include "master/mcm_i.h"
+#include "master/object/observe.h"
+#include "proto/codec.h"
 
 MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
 MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects that readers still hold")
@@ -204,49 +201,64 @@ static void object_free(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 		mcm_ext_free(&m->index, ext);
 }
 
-/* The ranges are free: refund those in memory to the tenant. */
-static void object_refund(struct mcm *m, uint32_t slot, const struct mcm_extent *p, unsigned n)
+/* These ranges are free. */
+static void object_freed(struct mcm *m, uint32_t slot, const struct mcm_extent *p, unsigned n)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	unsigned copies = mcm_extents_in_memory(m, p, n);
 
-	mcm_tenant_refund(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len),
-			  copies * mcm_object_size(o));
+	observe_freed(m, mcp_bytes(mcm_shard_key(&m->index, slot), o->key_len), copies * mcm_object_size(o));
 }
 
-void mcm_object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+/* The object is in no table and directory: free its memory now, or let its last reader do that. */
+static void object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 {
 	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_extents(&m->index, o, p), i;
 	bool held = o->pins != 0;
 
-	mcm_uses_gone(m, slot);
-	mcm_group_leave(m, slot);
-	mcm_tenant_leave(m, slot);
-	mcm_empties_leave(m, slot);
+	observe_exit(m, slot);
+	observe_leave(m, slot);
 	for (i = 0; i < n; i++)
 		object_detach(m, p[i], held);
 	if (held) {
 		mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
 		mc_metric_add(&zombies, 1);
 	} else {
-		object_refund(m, slot, p, n);
+		object_freed(m, slot, p, n);
 		object_free(m, sh, slot);
 	}
 }
 
-void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot, enum mcm_gone_why why)
 {
+	observe_gone(m, slot, why);
 	mcm_shard_unlink(&m->index, sh, slot);
-	mcm_object_retire(m, sh, slot);
+	object_retire(m, sh, slot);
 }
 
-void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+void mcm_object_remove(struct mcm *m, struct mcm_shard *sh, uint32_t slot, enum mcm_gone_why why)
 {
-	mcm_journal_object_gone(m, slot);
+	observe_gone(m, slot, why);
 	mcm_names_remove(&m->names, slot);
-	mcm_object_unindex(m, sh, slot);
+	mcm_shard_unlink(&m->index, sh, slot);
+	object_retire(m, sh, slot);
+}
+
+void mcm_object_renaming(struct mcm *m, uint32_t slot)
+{
+	observe_gone(m, slot, MCM_GONE_RENAMED);
+}
+
+void mcm_object_renamed(struct mcm *m, uint32_t slot, struct mcp_bytes from, struct mcm_journal_batch *batch)
+{
+	observe_renamed(m, slot, from, batch);
+}
+
+void mcm_object_changed(struct mcm *m, uint32_t slot, enum mcm_changed_what what)
+{
+	observe_changed(m, slot, what);
 }
 
 void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t generation,
@@ -305,75 +317,86 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 	return n;
 }
 
+/* Make an object with everything but its ranges. */
+static int object_new(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t *ret)
+{
+	uint32_t slot;
+	int r = mc_fault("master.commit");
+
+	if (r == 0)
+		r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
+	if (r < 0)
+		return r;
+	r = object_fill(m, c, mcm_object(&m->index, slot));
+	if (r == 0 && c->attrs)
+		r = mcm_attrs_set(&m->index, sh, slot, c->attrs);
+	if (r == 0)
+		r = observe_cover(m, slot);
+	if (r < 0)
+		object_free(m, sh, slot);
+	else
+		*ret = slot;
+	return r;
+}
+
+/* The object has its ranges: give it its name, in place of @old. */
+static int object_name(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t old, uint32_t slot)
+{
+	int r;
+
+	if (old) {
+		mcm_names_replace(&m->names, old, slot);
+		mcm_object_unindex(m, sh, old, MCM_GONE_REPLACED);
+	} else if (c->dir) {
+		mcm_names_link_open(&m->names, slot, c->dir);
+	} else {
+		r = mcm_names_add(&m->names, slot);
+		if (r < 0)
+			return r;
+	}
+	/* The put set the time of a directory that may have had children before. */
+	if (c->attrs && c->attrs->set & MCP_ATTR_MTIME)
+		mcm_names_swap_changed(&m->names, slot, mcm_names_changed(&m->names, slot), 0);
+	return 0;
+}
+
 int mcm_object_commit(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t old)
 {
 	uint32_t slot;
 	unsigned i;
 	int r;
 
-	r = mc_fault("master.commit");
-	if (r == 0)
-		r = mcm_shard_new(&m->index, sh, c->hash, c->key, c->len, &slot);
+	r = object_new(m, sh, c, &slot);
 	if (r < 0)
 		goto fail;
-	r = mcm_tenant_cover(m, slot);
-	if (r == 0)
-		r = mcm_learn_cover(&m->learn, slot);
-	if (r == 0)
-		r = object_fill(m, c, mcm_object(&m->index, slot));
-	if (r == 0 && c->attrs)
-		r = mcm_attrs_set(&m->index, sh, slot, c->attrs);
-	if (r == 0)
-		r = mcm_empties_cover(m, slot);
-	if (r < 0) {
-		object_free(m, sh, slot);
-		goto fail;
-	}
-	/* Before the eviction policy gets the ranges. */
-	mcm_uses_put(m, slot);
+	observe_enter(m, slot);
 	if (c->copies && !object_attach_all(m, c, slot)) {
-		mcm_uses_gone(m, slot);
-		mcm_journal_put_gone(m, c->generation);
+		observe_exit(m, slot);
+		observe_aborted(m, c->generation);
 		object_free(m, sh, slot);
-		mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
+		observe_freed(m, mcp_bytes(c->key, c->len), c->charged);
 		return mc_fail(-MC_EREPLICA_GONE, "the segment was unmounted during the put");
 	}
-	if (c->group)
-		mcm_group_join(m, c->group, slot);
-	mcm_tenant_join(m, slot, c->charged);
-	mcm_empties_join(m, slot);
-	/* Before the old version's memory can be reused. */
-	mcm_journal_object(m, slot);
-	if (old) {
-		mcm_names_replace(&m->names, old, slot);
-		mcm_adopt_gone(m, old);
-		mcm_object_unindex(m, sh, old);
-	} else if (c->dir) {
-		mcm_names_link_open(&m->names, slot, c->dir);
-	} else {
-		r = mcm_names_add(&m->names, slot);
-		if (r < 0) {
-			mcm_journal_object_gone(m, slot);
-			mcm_object_retire(m, sh, slot);
-			return r;
-		}
+	observe_join(m, slot, c);
+	observe_changed(m, slot, MCM_CHANGED_VERSION);
+	r = object_name(m, sh, c, old, slot);
+	if (r < 0) {
+		observe_gone(m, slot, MCM_GONE_UNDONE);
+		object_retire(m, sh, slot);
+		return r;
 	}
-	/* The put set the time of a directory that may have had children before. */
-	if (c->attrs && c->attrs->set & MCP_ATTR_MTIME)
-		mcm_names_swap_changed(&m->names, slot, mcm_names_changed(&m->names, slot), 0);
 	if (c->counted)
 		mcm_shard_link_counted(&m->index, sh, slot);
 	else
 		mcm_shard_link(&m->index, sh, slot);
-	mcm_event_object(m, MCP_EVENT_PUT, slot);
+	observe_published(m, slot);
 	return 0;
 fail:
-	/* Before the memory can be reused. */
 	if (c->copies)
-		mcm_journal_put_gone(m, c->generation);
+		observe_aborted(m, c->generation);
 	for (i = 0; i < c->copies; i++)
 		mcm_extent_free(m, &c->extent[i]);
-	mcm_tenant_refund(m, mcm_key_tenant(c->key, c->len), c->charged);
+	observe_freed(m, mcp_bytes(c->key, c->len), c->charged);
 	return r;
 }
 
@@ -400,8 +423,7 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 	if (i == n)
 		return false;
 	if (n == 1) {
-		mcm_event_object(m, MCP_EVENT_EVICT, slot);
-		mcm_object_remove(m, sh, slot);
+		mcm_object_remove(m, sh, slot, MCM_GONE_EVICTED);
 		return true;
 	}
 	/* Fill the gap with the last copy. */
@@ -418,13 +440,10 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 		e->segment[i - 1] = last.segment;
 	}
 	object_media(m, o, NULL);
-	if (!mcm_object_in_memory(o))
-		mcm_uses_left_memory(m, slot);
-	mcm_journal_object(m, slot);
-	/* A later removal does not know this place any more. */
-	mcm_adopt_note(m, extent, o->generation);
+	observe_changed(m, slot, MCM_CHANGED_COPIES);
+	observe_copy_gone(m, slot, extent);
 	object_detach(m, extent, false);
-	object_refund(m, slot, &extent, 1);
+	object_freed(m, slot, &extent, 1);
 	object_shrink(m, o);
 	return true;
 }
@@ -459,11 +478,8 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
 	e->segment[e->copies++] = extent.segment;
-	if (mcm_extents_in_memory(m, &extent, 1)) {
-		mcm_tenant_add(m, mcm_key_tenant(mcm_shard_key(&m->index, slot), o->key_len), mcm_object_size(o));
-		mcm_tenant_relist(m, slot);
-	}
-	mcm_journal_object(m, slot);
+	observe_copy_added(m, slot, extent);
+	observe_changed(m, slot, MCM_CHANGED_COPIES);
 	return 0;
 }
 
@@ -536,7 +552,7 @@ int mcm_object_soft_pin(struct mcm *m, uint32_t slot, uint64_t ttl_ms)
 		mcm_store_relaxed(&o->flags, (uint8_t)(o->flags ^ MCM_OBJ_SOFT));
 		mc_metric_add(&soft_pins, was ? -1 : 1);
 	}
-	mcm_journal_object(m, slot);
+	observe_changed(m, slot, MCM_CHANGED_PIN);
 	/* An earlier end than that of the pin before. */
 	if (was)
 		object_list_again(m, slot);
@@ -586,25 +602,40 @@ bool mcm_object_park(struct mcm_object *o)
 	return __atomic_load_n(&o->pins, __ATOMIC_SEQ_CST) != 0;
 }
 
-/* Put the ranges that the evictor took off its lists back on them. */
-static void object_unpark(struct mcm *m, uint32_t slot)
+void mcm_object_relist(struct mcm *m, uint32_t slot, bool kept)
 {
-	struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
-	unsigned n = mcm_object_extents(&m->index, o, p), i;
+	unsigned n = kept ? 0 : mcm_object_extents(&m->index, mcm_object(&m->index, slot), p), i;
 
-	__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
 	for (i = 0; i < n; i++)
 		mcm_evict_relist(m, mcm_segment(&m->segments, p[i].segment), p[i].range, slot);
-	mcm_tenant_relist(m, slot);
+	observe_relist(m, slot);
+}
+
+/* The evictor took the object's ranges off its lists. */
+static void object_unpark(struct mcm *m, uint32_t slot)
+{
+	__atomic_fetch_and(&mcm_object(&m->index, slot)->marks, (uint8_t)~MCM_MARK_PARKED, __ATOMIC_SEQ_CST);
+	mcm_object_relist(m, slot, false);
+}
+
+/* The last reader has left.  Not inline: most unpins need none of its stack. */
+static void __attribute__((noinline)) object_free_zombie(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, mcm_object(&m->index, slot), p), i;
+
+	for (i = 0; i < n; i++)
+		mcm_extent_free(m, &p[i]);
+	object_freed(m, slot, p, n);
+	object_free(m, sh, slot);
+	mc_metric_add(&zombies, -1);
 }
 
 void mcm_object_unpin(struct mcm *m, uint32_t slot)
 {
 	struct mcm_shard *sh = mcm_index_lock_slot(&m->index, slot);
 	struct mcm_object *o = mcm_object(&m->index, slot);
-	struct mcm_extent p[MCM_REPLICA_MAX];
-	unsigned n, i;
 
 	if (mcm_object_pins(m, o) > MCM_PINS_FEW)
 		mcm_ext(&m->index, o->ext)->more_pins--;
@@ -612,12 +643,7 @@ void mcm_object_unpin(struct mcm *m, uint32_t slot)
 		__atomic_store_n(&o->pins, (uint16_t)(o->pins - 1), __ATOMIC_SEQ_CST);
 	mcm_group_pin(m, o, -1);
 	if (!o->pins && o->flags & MCM_OBJ_ZOMBIE) {
-		n = mcm_object_extents(&m->index, o, p);
-		for (i = 0; i < n; i++)
-			mcm_extent_free(m, &p[i]);
-		object_refund(m, slot, p, n);
-		object_free(m, sh, slot);
-		mc_metric_add(&zombies, -1);
+		object_free_zombie(m, sh, slot);
 	} else if (!o->pins) {
 		if (__atomic_load_n(&o->marks, __ATOMIC_SEQ_CST) & MCM_MARK_PARKED)
 			object_unpark(m, slot);

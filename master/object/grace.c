@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore_grace.c - the grace period after a restart.
+ * grace.c - the grace period after a restart.
  *
  * The new master does not know which objects clients had pinned.  A client may still be reading
  * such an object's memory through a mapping, and would not notice that the memory was reused for
@@ -13,7 +13,6 @@
 
 #include "common/err.h"
 #include "common/log.h"
-#include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 
 #define LOG "journal"
@@ -95,7 +94,6 @@ static void await_end(struct mcm *m)
 void mcm_grace_tick(struct mcm *m)
 {
 	await_end(m);
-	mcm_confirm_tick(m);
 	if (!m->grace_until_ms || clients_may_come(m))
 		return;
 	m->grace_until_ms = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * restore_object.c - conversion between an object in the index and its record. */
+ * restore.c - conversion between an object in the index and its record. */
 #include <config.h>
 
+#include "master/object/restore.h"
+
 #include "common/cleanup.h"
-#include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
-#include "master/ops/uses.h"
+#include "master/object/observe.h"
 
 /* The segment's lock is needed because a range ends where its neighbour begins, and the neighbour may change. */
 struct mcm_extent_record mcm_extent_record_of(const struct mcm *m, struct mcm_extent p)
@@ -74,28 +75,29 @@ int mcm_object_restore(struct mcm *m, uint32_t slot, const struct mcm_object_rec
 		if (e < 0)
 			return e;
 	}
-	e = mcm_tenant_cover(m, slot);
-	if (e == 0 && (r->attrs.set || r->attrs.xattrs.len))
-		e = mcm_attrs_set(&m->index, mcm_index_shard(&m->index, o->hash), slot, &r->attrs);
+	e = r->attrs.set || r->attrs.xattrs.len ?
+		mcm_attrs_set(&m->index, mcm_index_shard(&m->index, o->hash), slot, &r->attrs) : 0;
+	if (e == 0 && (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || r->reads & MCM_RECORD_ADOPTED))
+		e = mcm_ext_new(&m->index, &ext);
 	if (e < 0) {
 		mcm_group_unref(m, group);
 		return e;
 	}
-	if (r->copies > 1 || r->flags & MCM_OBJ_SOFT || group || r->reads & MCM_RECORD_ADOPTED) {
-		e = mcm_ext_new(&m->index, &ext);
-		if (e < 0) {
-			mcm_group_unref(m, group);
-			return e;
-		}
+	if (ext) {
 		mcm_store_relaxed(&mcm_ext(&m->index, ext)->soft_until, soft_tick(m, r));
 		mcm_ext(&m->index, ext)->adopted = r->reads & MCM_RECORD_ADOPTED;
 		mcm_store_relaxed(&o->ext, ext);
 	}
 	mcm_object_set(o, r->size, r->crc, r->generation, r->mtime_ms, r->flags);
 	mcm_object_set_type(o, r->data_type);
+	e = observe_cover(m, slot);
+	if (e < 0) {
+		mcm_group_unref(m, group);
+		return e;
+	}
 	/* So that eviction does not begin with the objects that are in use. */
 	__atomic_fetch_or(&o->marks, r->reads & MCM_MARKS_OF_READS, __ATOMIC_RELAXED);
-	mcm_uses_restored(m, slot, r->traits, r->age);
+	observe_restored(m, slot, r->traits, r->age);
 	if (group)
 		mcm_group_join(m, group, slot);
 	mcm_group_unref(m, group);

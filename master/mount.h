@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mount.h - mounting and unmounting of clients' segments. */
+#ifndef MCM_MOUNT_H
+#define MCM_MOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/msg.h"
+
+struct mcm;
+struct mcm_segment;
+struct mcm_segment_record;
+
+/* @sender: the client of the connection; it may mount only its own segments.  A segment that is
+ * still known with the same epoch gets its objects back, and grows when the request has a larger
+ * size.  -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served
+ * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret);
+/* -MC_ENOSEGMENT, -MC_EOWNER. */
+int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
+/* The same, but a later owner may mount the segment again with its objects, as if this owner had fallen silent. */
+int mcm_unmount_keep(struct mcm *m, struct mcp_id sender, struct mcp_id segment);
+
+/* Add a segment that the journal knows: silent from now on, until its owner mounts it.  @unproven: its objects may have
+ * changed (snapshot/confirm.h).  -MC_EPARAM, -ENOMEM. */
+int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, bool unproven);
+
+/* ---- clients' lock and the segments' lock for writing held ---- */
+
+void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s);
+/* Drop the segments of processes that @by's owner has replaced; during the grace period of a
+ * restart only remember that there are some (mcm_clients.replaced). */
+void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by);
+
+#endif
