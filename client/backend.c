@@ -4,7 +4,7 @@
 
 #include "client/backend.h"
 
-#include "client/direct/direct.h"
+#include "client/owner/owner.h"
 #include "client/store_i.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -26,7 +26,7 @@ bool mcs_backend_replace(struct mcs *s, struct mcs_backend **b, int err)
 		return false;
 	MC_LOCKED(&s->fallback_lock);
 	if (!s->fallback) {
-		if (mcs_direct_open(s, &s->fallback) < 0)
+		if (mcs_owner_open(s, &s->fallback) < 0)
 			return false;
 		mc_warn("client", "the node's daemon has died, going on without it address=%s", (*b)->daemon);
 	}

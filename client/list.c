@@ -129,6 +129,15 @@ static int list_keep_cursor(struct mcs_list *l, struct mcp_bytes cursor)
 	return 0;
 }
 
+static unsigned list_media(uint8_t set)
+{
+	unsigned media = 0;
+
+	for (; set; set &= (uint8_t)(set - 1))
+		media |= mcs_medium_flag((uint8_t)__builtin_ctz(set));
+	return media;
+}
+
 static int list_next_page(struct mcs_list *l, uint64_t deadline)
 {
 	struct mcp_list msg = {
@@ -189,8 +198,7 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		.asked_ns = l->asked_ns,
 		.kind = (enum mcs_kind)e.kind,
 		.attrs = l->s->backend->daemon ? (struct mcs_attrs){ 0 } : mcs_attrs_decode(&e.attrs),
-		.media = (e.media & 1u << MCP_MEDIUM_MEMORY ? MCS_IN_MEMORY : 0) |
-			 (e.media & 1u << MCP_MEDIUM_DISK ? MCS_ON_DISK : 0),
+		.media = list_media(e.media),
 	};
 	return 1;
 }

@@ -52,7 +52,7 @@ static void replicas_describe(const struct segments *map, const struct mcp_repli
 		 in->segment.lo);
 	out->size = size;
 	out->address = in->offset;
-	out->on_disk = in->medium == MCP_MEDIUM_DISK;
+	out->on_disk = mcs_medium_flag(in->medium) == MCS_ON_DISK;
 	for (unsigned i = 0; i < map->n; i++) {
 		const struct mcp_segment *seg = &map->seg[i];
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "client/daemon/daemon.h"
-#include "client/direct/direct.h"
+#include "client/owner/owner.h"
 #include "client/store_i.h"
 #include "common/env.h"
 #include "common/net/httpd.h"
@@ -131,7 +131,7 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		goto fail;
 	r = mcs_daemon_backend_open(s, &s->backend);
 	if (r == 0)
-		r = mcs_direct_open(s, &s->backend);
+		r = mcs_owner_open(s, &s->backend);
 	if (r < 0)
 		goto fail;
 	s->session = s->backend->session;

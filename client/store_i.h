@@ -10,6 +10,7 @@
 #include "common/process/fork.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
+#include "proto/medium.h"
 #include <mooncake/mcs.h>
 
 /* Limits of one request; a longer batch is split. */
@@ -51,6 +52,12 @@ static inline int mcs_check_fork(const struct mcs *s)
 static inline uint64_t mcs_deadline(const struct mcs *s, int64_t timeout_ms)
 {
 	return mc_deadline_ms(timeout_ms < 0 ? s->conf.timeout_ms : timeout_ms);
+}
+
+/* MCS_IN_MEMORY or MCS_ON_DISK for a medium of the master. */
+static inline unsigned mcs_medium_flag(uint8_t medium)
+{
+	return mcp_medium(medium)->rank < MCP_RANK_DISK ? MCS_IN_MEMORY : MCS_ON_DISK;
 }
 
 /* keys.c: 0, or -MC_EKEY with the reason. */

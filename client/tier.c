@@ -72,8 +72,7 @@ static int copies_ask(struct mcs *s, const struct copies_call *call, const struc
 
 int mcs_tier(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned medium, int *results, int64_t timeout_ms)
 {
-	uint8_t to = medium == MCS_ON_DISK ? MCP_MEDIUM_DISK : MCP_MEDIUM_MEMORY;
-	struct mcp_tier msg = { .medium = to, .tenant = s->tenant };
+	struct mcp_tier msg = { .tenant = s->tenant };
 	struct mcp_tier_reply reply;
 	const struct copies_call call = { MCP_TIER, &msg, &reply, &msg.keys, &reply.results };
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
@@ -83,6 +82,8 @@ int mcs_tier(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned med
 		return r;
 	if (medium != MCS_IN_MEMORY && medium != MCS_ON_DISK)
 		return mc_fail(-MC_EPARAM, "unknown medium 0x%x", medium);
+	while (mcs_medium_flag(msg.medium) != medium)
+		msg.medium++;
 	return copies_ask(s, &call, keys, n, results, deadline);
 }
 

@@ -98,7 +98,7 @@ static void check_segments(struct mcm *m, struct mcm_check *c, const uint64_t *o
 {
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
-		bool disk = s->medium == MCP_MEDIUM_DISK;
+		bool disk = !mcm_segment_is(s, MCP_TRAIT_PUTS);
 
 		check_ranges(c, s);
 		if (objects[s->index] != s->objects)

@@ -123,7 +123,7 @@ unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq
 /* Objects on a disk outlive their owner for longer. */
 static uint64_t forget_ttl(const struct mcm *m, const struct mcm_segment *s)
 {
-	uint64_t disk = s->medium == MCP_MEDIUM_DISK ? m->conf.disk_forget_ttl : 0;
+	uint64_t disk = mcm_segment_is(s, MCP_TRAIT_VOLATILE) ? 0 : m->conf.disk_forget_ttl;
 
 	return disk > m->conf.client_forget_ttl ? disk : m->conf.client_forget_ttl;
 }

@@ -150,7 +150,7 @@ void mcm_client_drop_replaced(struct mcm *m, const struct mcm_segment *by)
 	struct mcm_segment *t, *next;
 
 	/* A disk may be mounted by any process of its node. */
-	if (by->medium == MCP_MEDIUM_DISK)
+	if (!mcm_segment_is(by, MCP_TRAIT_VOLATILE))
 		return;
 	for (t = mcm_segments_named(&m->segments, by->name_hash, NULL); t; t = next) {
 		next = mcm_segments_named(&m->segments, by->name_hash, t);
@@ -185,7 +185,7 @@ static uint64_t mount_size(const struct mcm *m, const struct mcm_segment *s, con
 {
 	uint64_t most = m->conf.quota_bytes;
 
-	if (rq->medium != MCP_MEDIUM_DISK || !most || rq->size <= most)
+	if (!mcp_medium_is(rq->medium, MCP_TRAIT_QUOTA) || !most || rq->size <= most)
 		return rq->size;
 	if (s && s->epoch == rq->epoch && s->size > most)
 		most = s->size < rq->size ? s->size : rq->size;
@@ -220,7 +220,7 @@ static bool mount_adopts(const struct mcm *m, const struct mcp_mount *rq, const 
 {
 	bool returns = rq->seen && (rq->seen == m->snapshot_proof || rq->seen == m->id.lo);
 
-	if (rq->medium != MCP_MEDIUM_DISK || rq->cluster != reply->cluster)
+	if (mcp_medium_is(rq->medium, MCP_TRAIT_VOLATILE) || rq->cluster != reply->cluster)
 		return false;
 	return rq->offers || (m->from_snapshot && !returns && !reply->objects && !reply->confirm);
 }

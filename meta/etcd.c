@@ -32,7 +32,7 @@
 
 struct etcd {
 	struct mcd_backend base;
-	struct mcd_web *web;
+	struct mc_web *web;
 	unsigned ttl_s;
 	unsigned n;
 	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
@@ -89,7 +89,7 @@ static void etcd_close(struct mcd_backend *b)
 {
 	struct etcd *e = etcd_of(b);
 
-	mcd_web_close(e->web);
+	mc_web_close(e->web);
 	mc_mutex_destroy(&e->lock);
 	curl_free(e->user);
 	curl_free(e->password);
@@ -134,7 +134,7 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 			break;
 	}
 	if (r == 0)
-		r = mcd_web_open(&e->web);
+		r = mc_web_open(&e->web);
 	if (r < 0) {
 		etcd_close(&e->base);
 		return r;
@@ -146,7 +146,7 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 /* ---- calls ------------------------------------------------------------------------------------- */
 
 /* The error number for an error answer of etcd. */
-static int etcd_error(const struct mcd_web_call *c, int *ret_grpc)
+static int etcd_error(const struct mc_web_call *c, int *ret_grpc)
 {
 	json_t *o = json_loadb(c->text ? c->text : "", c->len, 0, NULL);
 	const char *said = json_string_value(json_object_get(o, "error"));
@@ -167,13 +167,13 @@ static int etcd_error(const struct mcd_web_call *c, int *ret_grpc)
 	if (said)
 		mc_fail(r, "etcd: %s", said);
 	else
-		mc_fail(r, "etcd: %s", mcd_web_status_line(c, line, sizeof(line)));
+		mc_fail(r, "etcd: %s", mc_web_status_line(c, line, sizeof(line)));
 	json_decref(o);
 	return r;
 }
 
 /* True if another member may answer: this one is dead, starting, or has no leader. */
-static bool etcd_try_next(const struct mcd_web_call *c, int r)
+static bool etcd_try_next(const struct mc_web_call *c, int r)
 {
 	if (r < 0)
 		return r != -ECANCELED && r != -EMSGSIZE && r != -ENOMEM && r != -EINVAL;
@@ -183,7 +183,7 @@ static bool etcd_try_next(const struct mcd_web_call *c, int r)
 /* POST @body to @path of one member after another until one answers.  0 with status 200; the caller
  * frees c->text in any case. */
 static int etcd_post(struct etcd *e, const char *path, const char *body, const char *header,
-		     const struct mcd_wait *w, struct mcd_web_call *c)
+		     const struct mcd_wait *w, struct mc_web_call *c)
 {
 	char url[ENDPOINT_LEN + 64];
 	unsigned first, at = 0;
@@ -197,12 +197,12 @@ static int etcd_post(struct etcd *e, const char *path, const char *body, const c
 		free(c->text);
 		at = (first + i) % e->n;
 		snprintf(url, sizeof(url), "%s%s", e->endpoints[at], path);
-		*c = (struct mcd_web_call){ .method = "POST", .url = url, .body = body, .keep = true,
-					    .header = header, .wait = *w };
+		*c = (struct mc_web_call){ .method = "POST", .url = url, .body = body, .keep = true,
+					    .header = header, .deadline = w->deadline, .cancel = w->cancel };
 		latest = mc_deadline_ms(TRY_MS);
 		if (i + 1 < e->n && latest < w->deadline)
-			c->wait.deadline = latest;
-		r = mcd_web_run(e->web, c);
+			c->deadline = latest;
+		r = mc_web_run(e->web, c);
 		if (!etcd_try_next(c, r))
 			break;
 	}
@@ -237,7 +237,7 @@ static int etcd_log_in(struct etcd *e, const struct mcd_wait *w)
 {
 	json_t *o = json_pack("{s:s, s:s}", "name", e->user, "password", e->password);
 	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	char *token = NULL;
 	int r;
 
@@ -278,7 +278,7 @@ static int etcd_authorization(struct etcd *e, const struct mcd_wait *w, bool ren
 
 /* etcd_post() with the authorization of the user, if there is one. */
 static int etcd_call(struct etcd *e, const char *path, const char *body,
-		     const struct mcd_wait *w, struct mcd_web_call *c)
+		     const struct mcd_wait *w, struct mc_web_call *c)
 {
 	int r;
 
@@ -298,7 +298,7 @@ static int etcd_call(struct etcd *e, const char *path, const char *body,
 }
 
 static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
-			  const struct mcd_wait *w, struct mcd_web_call *c)
+			  const struct mcd_wait *w, struct mc_web_call *c)
 {
 	auto_free char *body = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
@@ -306,7 +306,7 @@ static int etcd_call_pack(struct etcd *e, const char *path, json_t *o,
 	return body ? etcd_call(e, path, body, w, c) : mc_fail(-ENOMEM, "no memory for etcd");
 }
 
-int mcd_etcd_call(struct mcd_backend *b, const char *path, json_t *o, const struct mcd_wait *w, struct mcd_web_call *c)
+int mcd_etcd_call(struct mcd_backend *b, const char *path, json_t *o, const struct mcd_wait *w, struct mc_web_call *c)
 {
 	return etcd_call_pack(etcd_of(b), path, o, w, c);
 }
@@ -412,7 +412,7 @@ int mcd_etcd_keepalive_decode(const char *text, size_t len, int64_t *ret_ttl)
 /* The current lease, or a new one.  If two threads grant a lease at the same time, the second expires unused. */
 static int lease_get(struct etcd *e, const struct mcd_wait *w, int64_t *ret)
 {
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	int64_t id;
 	int r;
 
@@ -449,7 +449,7 @@ static void lease_lost(struct etcd *e, int64_t id)
 
 static int etcd_beat(struct mcd_backend *b, const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	struct etcd *e = etcd_of(b);
 	int64_t id, ttl = 0;
 	char number[24];
@@ -486,7 +486,7 @@ static int etcd_get_with_lease(struct etcd *e, const char *key, const struct mcd
 			       int64_t *ret_lease)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	int r;
 
 	r = etcd_call_pack(e, "/v3/kv/range", key64 ? json_pack("{s:s}", "key", key64) : NULL, w, &c);
@@ -508,7 +508,7 @@ static int etcd_put_with_lease(struct etcd *e, const char *key, const char *text
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
 	auto_free char *text64 = mcd_base64_encode(text, strlen(text));
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	json_t *o = NULL;
 	char number[24];
 	int r;
@@ -542,7 +542,7 @@ static int etcd_put(struct mcd_backend *b, const char *key, const char *text, co
 static int etcd_del(struct mcd_backend *b, const char *key, const struct mcd_wait *w)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	int r;
 
 	r = etcd_call_pack(etcd_of(b), "/v3/kv/deleterange",
@@ -566,7 +566,7 @@ static int etcd_del_own(struct mcd_backend *b, const char *key, const char *text
 			const struct mcd_wait *w)
 {
 	auto_free char *key64 = mcd_base64_encode(key, strlen(key));
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	struct etcd *e = etcd_of(b);
 	int64_t lease = lease_current(e);
 	json_t *o = NULL;

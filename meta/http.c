@@ -19,7 +19,7 @@
 
 struct http {
 	struct mcd_backend base;
-	struct mcd_web *web;
+	struct mc_web *web;
 	char *url;
 	char *header;		/* the token's; NULL: no token */
 	unsigned ttl_s;
@@ -34,7 +34,7 @@ static void http_close(struct mcd_backend *b)
 {
 	struct http *h = http_of(b);
 
-	mcd_web_close(h->web);
+	mc_web_close(h->web);
 	free(h->url);
 	free(h->header);
 	free(h);
@@ -68,7 +68,7 @@ static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned t
 	h->base.ops = ops;
 	h->ttl_s = ttl_s;
 	h->url = strdup(where);
-	r = h->url ? mcd_web_open(&h->web) : mc_fail(-ENOMEM, "no memory for a metadata client");
+	r = h->url ? mc_web_open(&h->web) : mc_fail(-ENOMEM, "no memory for a metadata client");
 	if (r == 0)
 		r = http_token(&h->header);
 	if (r < 0) {
@@ -89,7 +89,7 @@ static int https_open(const char *where, unsigned ttl_s, struct mcd_backend **re
 	return http_open_as(&mcd_https, where, ttl_s, ret);
 }
 
-static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mcd_web_call *c)
+static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mc_web_call *c)
 {
 	auto_free char *url = NULL;
 	char *escaped, ttl[32] = "";
@@ -106,12 +106,12 @@ static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mcd_
 		return mc_fail(-ENOMEM, "no memory for an HTTP call");
 	c->url = url;
 	c->header = h->header;
-	r = mcd_web_run(h->web, c);
+	r = mc_web_run(h->web, c);
 	c->url = NULL;
 	return r;
 }
 
-static int http_error(const struct mcd_web_call *c, const char *key)
+static int http_error(const struct mc_web_call *c, const char *key)
 {
 	char said[256];
 	int r = -EIO;
@@ -125,12 +125,12 @@ static int http_error(const struct mcd_web_call *c, const char *key)
 	else if (c->status >= 400 && c->status < 500)
 		r = -EINVAL;
 	return mc_fail(r, "metadata server, %s of %s: %s", c->method, key,
-		       mcd_web_status_line(c, said, sizeof(said)));
+		       mc_web_status_line(c, said, sizeof(said)));
 }
 
 static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
 {
-	struct mcd_web_call c = { .method = "GET", .wait = *w };
+	struct mc_web_call c = { .method = "GET", .deadline = w->deadline, .cancel = w->cancel };
 	int r;
 
 	r = http_run(http_of(b), key, 0, &c);
@@ -165,7 +165,7 @@ static int http_compare(struct mcd_backend *b, const char *key, const char *text
 
 static int http_put(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .method = "PUT", .body = text, .wait = *w };
+	struct mc_web_call c = { .method = "PUT", .body = text, .deadline = w->deadline, .cancel = w->cancel };
 	int r;
 
 	r = http_run(http_of(b), key, http_of(b)->ttl_s, &c);
@@ -179,7 +179,7 @@ static int http_put(struct mcd_backend *b, const char *key, const char *text, co
 
 static int http_del(struct mcd_backend *b, const char *key, const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .method = "DELETE", .wait = *w };
+	struct mc_web_call c = { .method = "DELETE", .deadline = w->deadline, .cancel = w->cancel };
 	int r;
 
 	r = http_run(http_of(b), key, 0, &c);

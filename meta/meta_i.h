@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/net/web.h"
 #include "meta/meta.h"
 
 /* Time limit of a call. */
@@ -93,35 +94,6 @@ int mcd_del_own_text(struct mcd_backend *b, const char *key, const char *text, c
 
 /* 0, -ECANCELED if the call is cancelled, -ETIMEDOUT after the deadline. */
 int mcd_wait_check(const struct mcd_wait *w, const char *server);
-
-/* ---- HTTP over libcurl ------------------------------------------------------------------------- */
-
-struct mcd_web;
-
-struct mcd_web_call {
-	const char *method, *url;
-	const char *body;	/* NULL: none */
-	size_t body_len;	/* 0: that of the string */
-	const char *type;	/* content type of the body; NULL: application/json */
-	const char *header;	/* additional header line, NULL: none */
-	const char *sign, *keys;	/* NULL, or libcurl's text for the AWS signature, and ID:SECRET */
-	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
-	bool keep;		/* leave the connection open for the next call */
-	struct mcd_wait wait;
-	size_t room;			/* private: bytes allocated for the text */
-	uint64_t stall_at, moved;	/* private, for stall_ms: the end of the call; bytes sent and received */
-	/* the answer */
-	long status;
-	char *text;		/* malloc'ed, NUL-terminated, at most MCD_TEXT_MAX bytes; NULL: empty */
-	size_t len;
-};
-
-int mcd_web_open(struct mcd_web **ret);
-void mcd_web_close(struct mcd_web *web);
-/* 0 for any HTTP status of the answer.  The caller frees c->text in any case. */
-int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c);
-/* Status and first line of an answer, for an error's detail, cut to @len. */
-const char *mcd_web_status_line(const struct mcd_web_call *c, char *buf, size_t len);
 
 /* ---- base64, for etcd's gateway ---------------------------------------------------------------- */
 

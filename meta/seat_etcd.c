@@ -26,7 +26,7 @@ static void lease_id(const char *mine, char ret[24])
 /* A call whose answer does not matter. */
 static int call_plain(struct mcd_backend *b, const char *path, json_t *o, const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	int r = mcd_etcd_call(b, path, o, w, &c);
 
 	free(c.text);
@@ -124,7 +124,7 @@ int mcd_etcd_turn_decode(const char *text, size_t len, const char *mine64, const
 
 int mcd_etcd_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	struct encoded e = {
 		encode(t->leader_key), encode(t->state_key), encode(t->mine), t->instead ? encode(t->instead) : NULL,
 		t->seen ? encode(t->seen) : NULL, encode(t->state),
@@ -156,7 +156,7 @@ int mcd_etcd_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct 
 int mcd_etcd_prolong(struct mcd_backend *b, const char *leader_key, const char *mine, unsigned ttl_ms,
 		     const struct mcd_wait *w)
 {
-	struct mcd_web_call c = { .text = NULL };
+	struct mc_web_call c = { .text = NULL };
 	auto_free char *there = NULL;
 	int64_t ttl = 0;
 	char id[24];

@@ -10,7 +10,7 @@ struct json_t;
 
 /* etcd.c: POST @o, which this takes over, to @path.  The caller frees c->text in any case. */
 int mcd_etcd_call(struct mcd_backend *b, const char *path, struct json_t *o, const struct mcd_wait *w,
-		  struct mcd_web_call *c);
+		  struct mc_web_call *c);
 /* The answer to a transaction: 0, -EAGAIN. */
 int mcd_etcd_turn_decode(const char *text, size_t len, const char *mine64, const char *state64);
 /* redis.c: a command whose reply is a number or OK.  *ret is the number, 1 for OK. */

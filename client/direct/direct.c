@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * direct.c - open and close the direct back end, and its table of operations. */
+ * direct.c - start and end of the direct back end, and its small slots. */
 #include <config.h>
 
 #include "client/direct/direct.h"
@@ -12,9 +12,7 @@
 
 #include "client/direct/async.h"
 #include "client/direct/cache.h"
-#include "client/direct/object.h"
 #include "client/env.h"
-#include "client/session/heartbeat.h"
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/fault.h"
@@ -24,8 +22,6 @@
 #include "common/sys/random.h"
 
 #define MOUNT_MS 5000
-#define UNMOUNT_MS 2000
-#define OWNER_NAP_NS 20000000
 #define LAZY_MS 200		/* time of a lazy open for the master; then the background thread tries */
 #define SILENCE_MS 20000
 #define PROBE_MS 1000
@@ -86,16 +82,10 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	/* Before anything is granted on the connection. */
 	mce_engine_set_fence(s->engine, terms->fence);
 	mcs_leases_epoch(&s->leases, epoch);
-	if (__atomic_load_n(&s->attaching, __ATOMIC_ACQUIRE)) {
-		r = mcs_owner_mount(s->owner, c, mcs_session_pool(s->base.session), terms,
-				    mc_deadline_ms(MOUNT_MS));
-		if (r >= 0)
-			r = mcs_disks_mount(s->disks, c, NULL, mcs_session_pool(s->base.session), terms,
-					    mc_deadline_ms(MOUNT_MS));
-		/* Reads work without a mounted segment, so keep the connection. */
-		if (r < 0)
-			mcs_background_remount(s->background);
-	}
+	r = s->segments->offer(s, c, terms, mc_deadline_ms(MOUNT_MS));
+	/* Reads work without a mounted segment, so keep the connection. */
+	if (r < 0)
+		mcs_background_remount(s->background);
 	mcs_background_connected(s->background);
 	return 0;
 }
@@ -168,90 +158,6 @@ static int direct_open_session(struct mcs_direct *s)
 	return 0;
 }
 
-/* The master may not know yet that the previous owner of the segment has died. */
-static bool direct_await_owner(uint64_t deadline)
-{
-	mc_sleep_ns(OWNER_NAP_NS);
-	return mc_now_ns() < deadline;
-}
-
-int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline)
-{
-	struct mcs_session *session = s->base.session;
-	const struct mcs_terms terms = mcs_session_terms(session);
-	int r;
-
-	r = mcs_owner_remount(s->owner, session, deadline);
-	if (r < 0)
-		return r;
-	return mcs_disks_mount(s->disks, NULL, session, mcs_session_pool(session), &terms, deadline);
-}
-
-static int direct_open_disks(struct mcs_direct *s)
-{
-	const struct mcs_conf *c = &s->base.store->conf;
-	const struct mcs_disks_conf conf = {
-		.engine = s->engine, .client = s->client, .paths = c->ssd_path, .size = c->ssd_size,
-		.buffers = c->ssd_buffers, .threads = c->ssd_threads, .high = c->ssd_high, .low = c->ssd_low,
-		.policy = c->ssd_policy, .format = c->ssd_format > 0,
-	};
-
-	return c->ssd_path && *c->ssd_path ? mcs_disks_open(&conf, &s->disks) : 0;
-}
-
-static int direct_open_segment(struct mcs_direct *s, struct mcs_owner_conf *conf)
-{
-	bool ordinary = !conf->path && conf->adopt_fd <= 0 && (!conf->kind || !strcmp(conf->kind, "auto"));
-
-	if (ordinary && mcs_env_huge_pages()) {
-		const char *kind = conf->kind;
-		int r;
-
-		conf->kind = "hugetlb";
-		r = mcs_owner_open(conf, &s->owner);
-		if (r == 0)
-			return 0;
-		mc_warn("client", "MC_STORE_USE_HUGEPAGE: the segment gets ordinary pages: %s", mc_err_detail(r));
-		conf->kind = kind;
-	}
-	return mcs_owner_open(conf, &s->owner);
-}
-
-static int direct_open_owner(struct mcs_direct *s)
-{
-	const struct mcs_conf *c = &s->base.store->conf;
-	struct mcs_owner_conf conf = {
-		.engine = s->engine,
-		.client = s->client,
-		.size = c->segment_size,
-		.max = c->segment_max,
-		.kind = c->segment_kind,
-		.path = c->segment_path,
-		.path_offset = c->segment_offset,
-		.protocol = mce_engine_has_rdma(s->engine) ? "rdma" : "tcp",
-		.adopt_fd = c->segment_fd,
-		.identity = c->segment_identity,
-	};
-	uint64_t deadline;
-	int r;
-
-	r = c->segment_size ? direct_open_segment(s, &conf) : 0;
-	if (r == 0)
-		r = direct_open_disks(s);
-	if (r < 0 || (!s->owner && !s->disks))
-		return r;
-	__atomic_store_n(&s->attaching, true, __ATOMIC_RELEASE);
-	if (!mcs_session_ever(s->base.session))
-		return 0;
-	MC_FAULT_POINT("client.open.before_mount");
-	deadline = mc_deadline_ms(MOUNT_MS);
-	do
-		r = mcs_direct_mount(s, deadline);
-	while (r == -MC_EOWNER && conf.adopt_fd > 0 && direct_await_owner(deadline));
-	MC_FAULT_POINT("client.open.after_mount");
-	return r;
-}
-
 /* Names the process in its metrics.  The registry only grows, so the first handle sets the name. */
 static struct mc_metric info = {
 	.name = "mooncake_client_info", .help = "name of this process's first store",
@@ -289,7 +195,7 @@ static void direct_open_cache(struct mcs_direct *s)
 		mc_warn("client", "MC_STORE_LOCAL_HOT_CACHE_SIZE: no memory for the hot cache, continuing without");
 }
 
-static int direct_start(struct mcs_direct *s)
+int mcs_direct_start(struct mcs_direct *s)
 {
 	int r;
 
@@ -297,92 +203,42 @@ static int direct_start(struct mcs_direct *s)
 	r = mcs_leases_init(&s->leases, direct_wake, s);
 	if (r == 0)
 		r = direct_open_engine(s);
-	if (r == 0)
-		r = direct_open_session(s);
-	if (r == 0)
-		r = mcs_segmap_open(s->engine, s->base.session, s->client, &s->segmap);
-	if (r == 0)
-		r = direct_open_owner(s);
-	if (r == 0)
-		r = mcs_background_start(s, &s->background);
-	if (r == 0 && (s->owner || s->disks))
-		r = mcs_mover_start(s, &s->mover);
-	if (r == 0 && s->disks)
-		r = mcs_offloader_start(s, &s->offloader);
+	if (r < 0)
+		return r;
+	s->base.hostname = mce_engine_endpoint(s->engine);
+	r = direct_open_session(s);
+	return r < 0 ? r : mcs_segmap_open(s->engine, s->base.session, s->client, &s->segmap);
+}
+
+int mcs_direct_run(struct mcs_direct *s)
+{
+	int r = mcs_background_start(s, &s->background);
+
 	if (r == 0)
 		r = mcs_async_open(s, &s->async);
 	if (r == 0)
-		r = mcs_heartbeat_start(s, &s->heartbeat);
+		direct_name_metrics(s->base.hostname);
 	return r;
 }
 
-static void direct_close(struct mcs_backend *b)
+void mcs_direct_done(struct mcs_direct *s)
 {
-	struct mcs_direct *s = mcs_direct_of(b);
-
-	mcs_async_close(s->async);
-	mcs_heartbeat_stop(s->heartbeat);
-	mcs_mover_stop(s->mover);
-	mcs_offloader_stop(s->offloader);
-	mcs_background_stop(s->background);
-	s->background = NULL;
-	if (s->owner && s->base.session && mcs_session_up(s->base.session))
-		(void)mcs_owner_unmount(s->owner, s->base.session, mc_deadline_ms(UNMOUNT_MS));
-	if (s->disks && s->base.session && mcs_session_up(s->base.session))
-		mcs_disks_leave(s->disks, s->base.session, mc_deadline_ms(UNMOUNT_MS));
-	mcs_session_close(s->base.session);
-	mcs_owner_close(s->owner);
-	mcs_disks_close(s->disks);
 	mcs_cache_free(s->cache);
 	mcs_buffers_done(&s->buffers);
 	mcs_segmap_close(s->segmap);
 	mce_engine_close(s->engine);
 	mcs_leases_done(&s->leases);
-	mc_mutex_destroy(&s->grow_lock);
 	mc_mutex_destroy(&s->lock);
-	free(s);
 }
 
 /* ---- slots that are too small for a file of their own ---- */
 
-static bool direct_replaceable(struct mcs_backend *b)
+bool mcs_direct_replaceable(struct mcs_backend *b)
 {
 	return false;
 }
 
-static int direct_health(struct mcs_backend *b)
-{
-	struct mcs_direct *s = mcs_direct_of(b);
-
-	if (!mcs_session_ever(b->session))
-		return 1;
-	return mcs_heartbeat_ok(s->heartbeat) && mcs_session_up(b->session) ? 0 : 2;
-}
-
-static int direct_segment_grow(struct mcs_backend *b, uint64_t size, uint64_t deadline)
-{
-	struct mcs_direct *s = mcs_direct_of(b);
-
-	MC_LOCKED(&s->grow_lock);
-	return mcs_owner_grow(s->owner, b->session, size, deadline);
-}
-
-static int direct_segment_fd(struct mcs_backend *b, uint64_t *ret_size)
-{
-	return mcs_owner_fd(mcs_direct_of(b)->owner, ret_size);
-}
-
-static int direct_disks_remove(struct mcs_backend *b, uint64_t deadline)
-{
-	return mcs_disks_unmount(mcs_direct_of(b)->disks, b->session, deadline);
-}
-
-static int direct_segment_identity(struct mcs_backend *b, uint64_t *identity)
-{
-	return mcs_owner_keep_at(mcs_direct_of(b)->owner, identity);
-}
-
-static int direct_register_buffer(struct mcs_backend *b, void *buf, size_t len)
+int mcs_direct_register_buffer(struct mcs_backend *b, void *buf, size_t len)
 {
 	struct mcs_direct *s = mcs_direct_of(b);
 	struct mce_mr_attr attr = { .base = buf, .len = len, .fd = -1 };
@@ -399,95 +255,45 @@ static int direct_register_buffer(struct mcs_backend *b, void *buf, size_t len)
 }
 
 /* The engine reads and writes all memory of this process: the descriptor is not needed. */
-static int direct_register_memfd(struct mcs_backend *b, void *buf, size_t len, int fd, uint64_t fd_offset)
+int mcs_direct_register_memfd(struct mcs_backend *b, void *buf, size_t len, int fd, uint64_t fd_offset)
 {
-	return direct_register_buffer(b, buf, len);
+	return mcs_direct_register_buffer(b, buf, len);
 }
 
-static int direct_unregister_buffer(struct mcs_backend *b, void *buf)
+int mcs_direct_unregister_buffer(struct mcs_backend *b, void *buf)
 {
 	return mcs_buffers_remove(&mcs_direct_of(b)->buffers, buf, false) ? 0 :
 		mc_fail(-MC_EPARAM, "no buffer is registered at %p", buf);
 }
 
-static void *direct_pool_alloc(struct mcs_backend *b, size_t len)
+void *mcs_direct_pool_alloc(struct mcs_backend *b, size_t len)
 {
 	return mcs_buffers_alloc(&mcs_direct_of(b)->buffers, len);
 }
 
-static void direct_pool_free(struct mcs_backend *b, void *p)
+void mcs_direct_pool_free(struct mcs_backend *b, void *p)
 {
 	(void)mcs_buffers_remove(&mcs_direct_of(b)->buffers, p, true);
 }
 
 /* Without a daemon there is no memory of the node to fetch an object into. */
-static int direct_prefetch(struct mcs_backend *b, struct mcs_key key, uint64_t deadline)
+int mcs_direct_prefetch(struct mcs_backend *b, struct mcs_key key, uint64_t deadline)
 {
 	return 0;
 }
 
-static const struct mcs_backend_ops direct_ops = {
-	.close = direct_close,
-	.replaceable = direct_replaceable,
-	.health = direct_health,
-	.segment_grow = direct_segment_grow,
-	.segment_fd = direct_segment_fd,
-	.segment_identity = direct_segment_identity,
-	.disks_remove = direct_disks_remove,
-	.register_buffer = direct_register_buffer,
-	.register_memfd = direct_register_memfd,
-	.unregister_buffer = direct_unregister_buffer,
-	.pool_alloc = direct_pool_alloc,
-	.pool_free = direct_pool_free,
-	.put_batch = mcs_direct_put_batch,
-	.stream_open = mcs_direct_stream_open,
-	.get_batch = mcs_direct_get_batch,
-	.find = mcs_direct_find,
-	.get_found = mcs_direct_get_found,
-	.stat = mcs_direct_stat,
-	.stat_batch = mcs_direct_stat_batch,
-	.exist = mcs_direct_exist,
-	.remove_batch = mcs_direct_remove_batch,
-	.prefetch = direct_prefetch,
-	.object_open = mcs_direct_object_open,
-	.stat_open = mcs_direct_stat_open,
-	.object_read = mcs_direct_object_read,
-	.object_read_start = mcs_direct_object_read_start,
-	.object_map = mcs_direct_object_map,
-	.object_held = mcs_direct_object_held,
-	.object_offset = mcs_direct_object_offset,
-	.object_verify = mcs_direct_object_verify,
-	.object_close = mcs_direct_object_close,
-	.map_batch = mcs_direct_map_batch,
-};
-
-int mcs_direct_open(struct mcs *store, struct mcs_backend **ret)
+void mcs_direct_init(struct mcs_direct *s, struct mcs *store, const struct mcs_backend_ops *ops,
+		     const struct mcs_direct_segments *segments)
 {
-	struct mcs_direct *s = calloc(1, sizeof(*s));
-	char why[256];
-	int r;
-
-	if (!s)
-		return -ENOMEM;
 	s->base = (struct mcs_backend){
-		.ops = &direct_ops, .store = store, .scratch = &store->scratch,
+		.ops = ops, .store = store, .scratch = &store->scratch,
 		.tenant = mcp_bytes(store->conf.tenant, strlen(store->conf.tenant)),
 	};
+	s->segments = segments;
 	s->client = (struct mcp_id){ mc_random_u64() | 1, mc_random_u64() };
 	s->silence_ms = SILENCE_MS;
 	s->answered_ms = mc_now_ms();
 	mc_mutex_init(&s->lock);
-	mc_mutex_init(&s->grow_lock);
 	mc_list_init(&s->objects);
 	mcs_buffers_init(&s->buffers);
-	r = direct_start(s);
-	if (r < 0) {
-		snprintf(why, sizeof(why), "%s", mc_err_detail(r));
-		direct_close(&s->base);
-		return mc_fail(r, "%s", why);
-	}
-	s->base.hostname = mce_engine_endpoint(s->engine);
-	direct_name_metrics(s->base.hostname);
-	*ret = &s->base;
-	return 0;
 }

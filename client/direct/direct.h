@@ -5,17 +5,24 @@
 
 #include "client/backend.h"
 #include "client/buffer.h"
-#include "client/session/background.h"
-#include "client/session/disks.h"
+#include "client/direct/background.h"
 #include "client/session/lease.h"
-#include "client/session/mover.h"
-#include "client/session/offloader.h"
-#include "client/session/owner.h"
 #include "client/session/segmap.h"
 #include "client/session/session.h"
 #include "client/store_i.h"
 #include "common/sys/lock.h"
 #include "engine/mce.h"
+
+struct mcs_direct;
+
+/* The segments that this process contributes, for the back end (client/owner/).  Any thread. */
+struct mcs_direct_segments {
+	/* Offer them to the master, over @c, a connection that is being made, or (NULL) over the session.  0 if there
+	 * are none; else they are offered again after an error. */
+	int (*offer)(struct mcs_direct *s, struct mcp_client *c, const struct mcs_terms *terms, uint64_t deadline);
+	/* Are these bytes of a segment addressable in this process, as one of its own? */
+	bool (*holds)(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len);
+};
 
 struct mcs_direct {
 	struct mcs_backend base;
@@ -24,25 +31,20 @@ struct mcs_direct {
 	struct mcp_id client;
 	struct mce_engine *engine;
 	struct mcs_segmap *segmap;
-	struct mcs_owner *owner;	/* NULL: contributes nothing; set before the first mount */
-	struct mcs_disks *disks;	/* the same for disks */
+	const struct mcs_direct_segments *segments;
+	bool has_memory;		/* this process contributes an addressable segment */
 	struct mcs_background *background;
-	struct mcs_mover *mover;	/* NULL: contributes nothing */
-	struct mcs_offloader *offloader;	/* NULL: it has no disks */
 	struct mcs_async *async;
 	struct mcs_cache *cache;	/* NULL: the environment asks for none */
-	struct mcs_heartbeat *heartbeat;
 
 	/* with their own locks */
 	struct mcs_leases leases;
 	struct mcs_buffers buffers;
 
-	struct mc_mutex grow_lock;	/* one enlarging of the segment at a time */
 	struct mc_mutex lock;
 	struct mc_list objects;		/* with the lock held: open struct mcs_direct_object */
 
 	/* atomic */
-	bool attaching;			/* new connections offer the segment to the master */
 	uint64_t answered_ms;		/* when the last answered heartbeat was sent */
 	uint64_t silence_ms;		/* after this time without an answer, probe the connection (mcs_connected()) */
 };
@@ -52,11 +54,17 @@ static inline struct mcs_direct *mcs_direct_of(struct mcs_backend *b)
 	return mc_container_of(b, struct mcs_direct, base);
 }
 
-/* Offer memory and disks to the master of the session, or (@c) of a connection that is being made. */
-int mcs_direct_mount(struct mcs_direct *s, uint64_t deadline);
-
-/* Open one for @store, by its configuration. */
-int mcs_direct_open(struct mcs *store, struct mcs_backend **ret);
+/* In this order; after an error of the second or third mcs_direct_done() frees the rest.
+ * init: the fields, with the table of the caller, which owns the struct.
+ * start: the engine, the session (with its first connection, unless the configuration is lazy), and the parts that need
+ * no segments.
+ * run: the threads, once the segments are open. */
+void mcs_direct_init(struct mcs_direct *s, struct mcs *store, const struct mcs_backend_ops *ops,
+		     const struct mcs_direct_segments *segments);
+int mcs_direct_start(struct mcs_direct *s);
+int mcs_direct_run(struct mcs_direct *s);
+/* The session is closed, background and asynchronous reads have ended. */
+void mcs_direct_done(struct mcs_direct *s);
 
 /* Number of the present connection to the master; see session.h. */
 static inline uint64_t mcs_direct_epoch(const struct mcs_direct *s)
@@ -73,6 +81,15 @@ bool mcs_connected(const struct mcs_direct *s);
 int mcs_transfer_error(int err);
 
 /* ---- slots of the table (client/backend.h), by file ---- */
+
+/* direct.c */
+bool mcs_direct_replaceable(struct mcs_backend *b);
+int mcs_direct_register_buffer(struct mcs_backend *b, void *buf, size_t len);
+int mcs_direct_register_memfd(struct mcs_backend *b, void *buf, size_t len, int fd, uint64_t fd_offset);
+int mcs_direct_unregister_buffer(struct mcs_backend *b, void *buf);
+void *mcs_direct_pool_alloc(struct mcs_backend *b, size_t len);
+void mcs_direct_pool_free(struct mcs_backend *b, void *p);
+int mcs_direct_prefetch(struct mcs_backend *b, struct mcs_key key, uint64_t deadline);
 
 /* put.c, put_stream.c */
 int mcs_direct_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsigned n,

@@ -549,11 +549,12 @@ int mcs_direct_object_held(struct mcs_object *obj)
 int mcs_direct_object_offset(struct mcs_object *obj, uint64_t *ret_offset)
 {
 	struct mcs_direct_object *o = mcs_direct_object_of(obj);
+	struct mcs_direct *s = mcs_direct_object_owner(o);
 
 	for (unsigned i = 0; i < o->v.n; i++) {
 		const struct mcp_replica *rep = &o->v.replica[i];
 
-		if (!mcs_owner_at(mcs_direct_object_owner(o)->owner, rep->segment, rep->offset, o->v.info.size))
+		if (!s->segments->holds(s, rep->segment, rep->offset, o->v.info.size))
 			continue;
 		*ret_offset = rep->offset;
 		return 0;

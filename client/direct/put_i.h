@@ -75,7 +75,7 @@ static inline enum mcs_soft_pin mcs_put_soft_pin(const struct mcs_put_opts *opts
 static inline const char *const *mcs_put_preferred(const struct mcs_direct *s, const struct mcs_put_opts *opts,
 						   const char *own[2])
 {
-	own[0] = s->owner ? mce_engine_endpoint(s->engine) : NULL;
+	own[0] = s->has_memory ? mce_engine_endpoint(s->engine) : NULL;
 	own[1] = NULL;
 	return opts->preferred ? opts->preferred : own;
 }

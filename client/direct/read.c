@@ -18,8 +18,6 @@
 /* How long a transfer may take if another replica could be tried instead. */
 #define PATIENCE_MS 1000
 #define PATIENCE_BYTES_PER_MS 20000
-/* A disk is farther than any memory. */
-#define DISK_DISTANCE 8u
 
 MC_COUNTER(read_bytes, "mooncake_client_transfer_bytes_total", "op=\"read\"",
 	   "bytes moved between this process and segments")
@@ -92,7 +90,7 @@ int mcs_version_decode(const struct mcp_object *obj, uint64_t epoch, uint64_t as
 	};
 	mcp_iter_init(&it, &obj->replicas, &mcp_desc_replica);
 	while (ret->n < MCS_REPLICAS_MAX && mcp_iter_next(&it, &ret->replica[ret->n]))
-		ret->info.flags |= ret->replica[ret->n++].medium == MCP_MEDIUM_DISK ? MCS_ON_DISK : MCS_IN_MEMORY;
+		ret->info.flags |= mcs_medium_flag(ret->replica[ret->n++].medium);
 	return 0;
 }
 
@@ -143,12 +141,16 @@ int mcs_part_verdict(const struct mcs_part *p)
 	return p->status < 0 ? p->status : -MC_ETRANSFER;
 }
 
-/* Order of preference: own memory, mapped memory, a path not known yet, a network. */
-static unsigned read_distance(struct mcs_direct *s, struct mcp_id segment)
+/* Order of preference: own memory, mapped memory, a path not known yet, a network; then media that are slower. */
+static unsigned read_distance(struct mcs_direct *s, const struct mcp_replica *rep)
 {
-	struct mcs_seg *seg = mcs_segmap_peek(s->segmap, segment);
-	unsigned d = mce_path_distance(MCE_PATH_NONE);
+	unsigned d = mcp_medium(rep->medium)->distance;
+	struct mcs_seg *seg;
 
+	if (d)
+		return d;
+	seg = mcs_segmap_peek(s->segmap, rep->segment);
+	d = mce_path_distance(MCE_PATH_NONE);
 	if (seg)
 		d = seg->own ? MCE_DISTANCE_OWN : mce_path_distance(__atomic_load_n(&seg->path, __ATOMIC_RELAXED));
 	mcs_seg_put(seg);
@@ -166,8 +168,7 @@ static int read_choose(struct mcs_direct *s, struct mcs_part *p)
 			continue;
 		score = (p->unreachable[i] + p->mismatched[i]) * 16;
 		if (p->v->n > 1)
-			score += p->v->replica[i].medium == MCP_MEDIUM_DISK ? DISK_DISTANCE :
-				read_distance(s, p->v->replica[i].segment);
+			score += read_distance(s, &p->v->replica[i]);
 		if (score < best) {
 			best = score;
 			p->replica = i;
@@ -284,7 +285,7 @@ static void part_bad(struct mcs_direct *s, const struct mcs_part *p)
 	const struct mcp_replica *rep = &p->v->replica[p->replica];
 	const struct mcp_bad_copy msg = { .pin = p->v->pin.id, .segment = rep->segment };
 
-	if (rep->medium != MCP_MEDIUM_DISK || !mcs_version_pinned(s, p->v))
+	if (mcp_medium_is(rep->medium, MCP_TRAIT_VOLATILE) || !mcs_version_pinned(s, p->v))
 		return;
 	mc_warn("client", "the copy of an object on a disk is bad, dropping it: %s",
 		p->mismatched[p->replica] > 1 ? "checksum mismatch" : "it cannot be read");

@@ -64,6 +64,12 @@ void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
 		rq->more = more_keys;
 }
 
+/* Is the medium a node's disk, or below? */
+static bool replica_is_below(uint8_t medium)
+{
+	return mcp_medium(medium)->rank >= MCP_RANK_DISK;
+}
+
 static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t size)
 {
 	const struct mcm_segment *s;
@@ -72,7 +78,7 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	mc_rwlock_rdlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, r->segment);
 	/* As upstream's descriptor of a copy on a node's disk; the owner's id is shown to the owner only. */
-	if (s && s->medium == MCP_MEDIUM_DISK)
+	if (s && replica_is_below(s->medium))
 		json = json_pack("{s:s, s:I, s:s}", "client_id", "0-0", "object_size", (json_int_t)size,
 				 "transport_endpoint", s->endpoint);
 	else if (s)
@@ -83,8 +89,8 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	return json;
 }
 
-/* The locations of an object's replicas on @medium as a list.  NULL: *ret_err gets the error. */
-static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, uint8_t medium, int *ret_err)
+/* The locations of an object's replicas in memory, or (@below) on disks, as a list.  NULL: *ret_err gets the error. */
+static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, bool below, int *ret_err)
 {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 	struct mcp_object obj;
@@ -96,7 +102,7 @@ static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, uint8_t medium
 		return NULL;
 	list = json_array();
 	for (unsigned i = 0; list && i < n; i++) {
-		one = replica[i].medium == medium ? replica_json(m, &replica[i], obj.size) : NULL;
+		one = replica_is_below(replica[i].medium) == below ? replica_json(m, &replica[i], obj.size) : NULL;
 		if (one)
 			json_array_append_new(list, one);
 	}
@@ -114,7 +120,7 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 
 	/* A missing or empty key is an unknown object. */
 	if (len)
-		list = replicas_json(arg, mcp_bytes(key, len), MCP_MEDIUM_MEMORY, &r);
+		list = replicas_json(arg, mcp_bytes(key, len), false, &r);
 	if (list)
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
 	else
@@ -132,8 +138,8 @@ static void batch_key(void *arg, const char *key, size_t len)
 	json_t *list, *disk, *one;
 	int r = 0;
 
-	list = len ? replicas_json(b->m, mcp_bytes(key, len), MCP_MEDIUM_MEMORY, &r) : NULL;
-	disk = list ? replicas_json(b->m, mcp_bytes(key, len), MCP_MEDIUM_DISK, &r) : NULL;
+	list = len ? replicas_json(b->m, mcp_bytes(key, len), false, &r) : NULL;
+	disk = list ? replicas_json(b->m, mcp_bytes(key, len), true, &r) : NULL;
 	/* Upstream has null for none. */
 	if (disk && !json_array_size(disk)) {
 		json_decref(disk);

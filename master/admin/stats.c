@@ -66,7 +66,7 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 	for (i = 0; i < ss->n_live; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
-		if (s->medium == MCP_MEDIUM_DISK) {
+		if (!mcm_segment_is(s, MCP_TRAIT_PUTS)) {
 			ret->disk_capacity += s->size;
 			ret->disk_used += mcm_load_relaxed(&s->used);
 			continue;
@@ -90,7 +90,7 @@ void mcm_stats_collect(void *arg)
 {
 	struct mcm *m = arg;
 	struct mcp_stats_reply st;
-	uint64_t copies[MCP_MEDIA] = { 0 };
+	uint64_t in_memory = 0, below = 0;	/* copies */
 	struct mcm_liveness live;
 	unsigned i, n = 0;
 
@@ -110,7 +110,7 @@ void mcm_stats_collect(void *arg)
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
 		n += mcm_segment_state(s) == MCP_SEG_SILENT;
-		copies[s->medium] += mcm_load_relaxed(&s->objects);
+		*(mcm_segment_is(s, MCP_TRAIT_PUTS) ? &in_memory : &below) += mcm_load_relaxed(&s->objects);
 	}
 	mc_rwlock_unlock(&m->segments.lock);
 	mc_metric_set(&silent, n);
@@ -119,13 +119,13 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&suspected, live.suspected);
 	mc_metric_set(&offline, live.offline);
 	mcm_stats_whatif(m);
-	mc_metric_set(&disk_keys, (int64_t)copies[MCP_MEDIUM_DISK]);
+	mc_metric_set(&disk_keys, (int64_t)below);
 	mc_metric_set(&disk_allocated, (int64_t)st.disk_used);
 	mc_metric_set(&disk_capacity, (int64_t)st.disk_capacity);
 	/* Copies, not objects, if there are more copies; objects without bytes are in memory. */
-	if (!st.disk_capacity || copies[MCP_MEDIUM_MEMORY] > st.objects)
-		copies[MCP_MEDIUM_MEMORY] = st.objects;
-	mc_metric_set(&mem_keys, (int64_t)copies[MCP_MEDIUM_MEMORY]);
+	if (!st.disk_capacity || in_memory > st.objects)
+		in_memory = st.objects;
+	mc_metric_set(&mem_keys, (int64_t)in_memory);
 }
 
 void mcm_stats_print_segments(struct mcm *m, FILE *to)

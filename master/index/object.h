@@ -43,8 +43,9 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_OBJ_SOFT 0x08u
 #define MCM_OBJ_LIVE 0x10u	/* it is in the index */
 #define MCM_OBJ_ZOMBIE 0x20u	/* removed from the index, kept for its readers */
-#define MCM_OBJ_DISK 0x40u	/* it has a copy on a disk */
-#define MCM_OBJ_MEMORY 0x80u	/* it has a copy in memory */
+#define MCM_OBJ_DISK 0x40u	/* it has a copy on a medium without MCP_TRAIT_PUTS, as a disk */
+#define MCM_OBJ_MEMORY 0x80u	/* it has a copy on one with it, as memory */
+#define MCM_OBJ_COPIES (MCM_OBJ_DISK | MCM_OBJ_MEMORY)
 
 #define MCM_MARK_TOUCHED 0x01u	/* read, or asked for, since the evictor last checked */
 #define MCM_MARK_READ 0x40u	/* read since then */
@@ -208,9 +209,20 @@ static inline bool mcm_object_in_memory(const struct mcm_object *o)
 {
 	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_MEMORY) != 0;
 }
+/* The flag of a copy on a medium with (@puts) or without MCP_TRAIT_PUTS. */
+static inline uint8_t mcm_object_copy_flag(bool puts)
+{
+	return puts ? MCM_OBJ_MEMORY : MCM_OBJ_DISK;
+}
+
 static inline bool mcm_object_on_disk(const struct mcm_object *o)
 {
 	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_DISK) != 0;
+}
+/* The media of its copies, bits by enum mcp_medium. */
+static inline uint8_t mcm_object_media(const struct mcm_object *o)
+{
+	return (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY | mcm_object_on_disk(o) << MCP_MEDIUM_DISK);
 }
 /* @now_ms: on the master's clock. */
 static inline bool mcm_object_leased(const struct mcm_object *o, uint64_t now_ms)

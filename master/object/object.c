@@ -42,12 +42,12 @@ static void object_media(const struct mcm *m, struct mcm_object *o, const struct
 	unsigned n, memory;
 
 	if (s) {
-		flags |= s->medium == MCP_MEDIUM_DISK ? MCM_OBJ_DISK : MCM_OBJ_MEMORY;
+		flags |= mcm_object_copy_flag(mcm_segment_is(s, MCP_TRAIT_PUTS));
 	} else {
 		n = mcm_object_extents(&m->index, o, p);
 		memory = mcm_extents_in_memory(m, p, n);
-		flags &= (uint8_t)~(MCM_OBJ_DISK | MCM_OBJ_MEMORY);
-		flags |= (memory ? MCM_OBJ_MEMORY : 0) | (memory < n ? MCM_OBJ_DISK : 0);
+		flags &= (uint8_t)~MCM_OBJ_COPIES;
+		flags |= (memory ? mcm_object_copy_flag(true) : 0) | (memory < n ? mcm_object_copy_flag(false) : 0);
 	}
 	if (flags != o->flags)
 		mcm_store_relaxed(&o->flags, flags);
@@ -130,7 +130,7 @@ unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, 
 	unsigned copies = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		copies += mcm_segment(&m->segments, p[i].segment)->medium == MCP_MEDIUM_MEMORY;
+		copies += mcm_segment_is(mcm_segment(&m->segments, p[i].segment), MCP_TRAIT_PUTS);
 	return copies;
 }
 

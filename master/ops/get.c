@@ -42,8 +42,8 @@ static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bo
 			if (!all && state != MCP_SEG_OK)
 				continue;
 		}
-		/* Those in memory first. */
-		for (at = copies++; at && s->medium < ret[at - 1].medium; at--)
+		/* Those of the lowest rank first. */
+		for (at = copies++; at && mcp_medium(s->medium)->rank < mcp_medium(ret[at - 1].medium)->rank; at--)
 			ret[at] = ret[at - 1];
 		ret[at] = (struct mcp_replica){
 				.segment = s->id,

@@ -169,7 +169,7 @@ static bool copy_on_disk(const struct mcm *m, const struct mcm_object *o, struct
 		const struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 
 		*ret = p[i];
-		if (s->medium == MCP_MEDIUM_DISK && mcp_id_eq(s->id, id))
+		if (!mcm_segment_is(s, MCP_TRAIT_VOLATILE) && mcp_id_eq(s->id, id))
 			return true;
 	}
 	return false;

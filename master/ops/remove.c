@@ -111,7 +111,7 @@ static bool is_name(const char *is, struct mcp_bytes name)
 /* the segments' table locked */
 static bool segment_is_named(const struct mcm_segment *s, struct mcp_bytes name)
 {
-	return is_name(s->name, name) || (s->medium == MCP_MEDIUM_MEMORY && is_name(s->endpoint, name));
+	return is_name(s->name, name) || (mcm_segment_is(s, MCP_TRAIT_PUTS) && is_name(s->endpoint, name));
 }
 
 /* shard locked: move those of the @n copies that are in segments of this name to the front; their number */

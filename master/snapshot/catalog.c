@@ -19,9 +19,9 @@
 #define ID_LEN 19
 #define MANIFEST "manifest.json"
 
-void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCD_BLOB_NAME_MAX])
+void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCT_KEYED_NAME_MAX])
 {
-	snprintf(ret, MCD_BLOB_NAME_MAX, "%s%s/%s", s->root, id, name);
+	snprintf(ret, MCT_KEYED_NAME_MAX, "%s%s/%s", s->root, id, name);
 }
 
 bool mcm_snapshot_id_valid(const char *id)
@@ -80,7 +80,7 @@ static bool manifest_is_valid(const json_t *m, const char *id)
 
 int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
 {
-	char name[MCD_BLOB_NAME_MAX];
+	char name[MCT_KEYED_NAME_MAX];
 	auto_free char *text = NULL;
 	void *data = NULL;
 	size_t len = 0;
@@ -90,7 +90,7 @@ int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
 	if (!mcm_snapshot_id_valid(id))
 		return mc_fail(-EINVAL, "%.40s is no id of a snapshot", id);
 	mcm_snapshot_name(s, id, MANIFEST, name);
-	r = mcd_blob_get(s->blobs, name, &data, &len);
+	r = mct_keyed_get(s->blobs, name, &data, &len);
 	if (r < 0)
 		return r;
 	text = data;
@@ -107,14 +107,14 @@ int mcm_piece_read(struct mcm_snapshots *s, const char *id, const json_t *manife
 		   size_t *ret_len)
 {
 	const json_t *p = json_array_get(json_object_get(manifest, "pieces"), i);
-	char name[MCD_BLOB_NAME_MAX], number[16], hash[17];
+	char name[MCT_KEYED_NAME_MAX], number[16], hash[17];
 	void *data = NULL;
 	size_t len = 0;
 	int r;
 
 	snprintf(number, sizeof(number), "%04u", i);
 	mcm_snapshot_name(s, id, number, name);
-	r = mcd_blob_get(s->blobs, name, &data, &len);
+	r = mct_keyed_get(s->blobs, name, &data, &len);
 	if (r < 0)
 		return r;
 	snprintf(hash, sizeof(hash), "%016" PRIx64, mc_hash(data, len, 0));
@@ -169,7 +169,7 @@ static int ids_of(struct mcm_snapshots *s, bool manifests, struct ids *ret)
 	int r;
 
 	*ret = (struct ids){ .s = s, .manifests = manifests };
-	r = mcd_blob_list(s->blobs, s->root, take_id, ret);
+	r = mct_keyed_list(s->blobs, s->root, take_id, ret);
 	if (r < 0) {
 		free(ret->id);
 		return r == -ENOMEM ? mc_fail(r, "no memory for a list of snapshots") : r;
@@ -253,7 +253,7 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 	if (r == 0 && !*id) {
 		r = mcm_snapshot_ids(m->snapshots, &all, &n);
 		if (r == 0 && !n)
-			r = mc_fail(-ENOENT, "there is no snapshot in %s", mcd_blobs_where(m->snapshots->blobs));
+			r = mc_fail(-ENOENT, "there is no snapshot in %s", mct_keyed_where(m->snapshots->blobs));
 	}
 	if (r == 0) {
 		snprintf(ret_id, MCM_SNAPSHOT_ID, "%s", n ? all[0] : id);
@@ -265,7 +265,7 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 
 int mcm_snapshot_chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID])
 {
-	char name[MCD_BLOB_NAME_MAX];
+	char name[MCT_KEYED_NAME_MAX];
 	auto_free char *text = NULL;
 	void *data = NULL;
 	size_t len = 0;
@@ -273,7 +273,7 @@ int mcm_snapshot_chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID])
 
 	*ret = '\0';
 	snprintf(name, sizeof(name), "%srestore.txt", s->root);
-	r = mcd_blob_get(s->blobs, name, &data, &len);
+	r = mct_keyed_get(s->blobs, name, &data, &len);
 	text = data;
 	if (r == 0 && mcm_snapshot_id_valid(text))
 		strcpy(ret, text);
@@ -282,7 +282,7 @@ int mcm_snapshot_chosen(struct mcm_snapshots *s, char ret[MCM_SNAPSHOT_ID])
 
 int mcm_snapshot_choose(struct mcm *m, const char *id)
 {
-	char name[MCD_BLOB_NAME_MAX];
+	char name[MCT_KEYED_NAME_MAX];
 	int r = no_store(m);
 
 	if (r == 0 && *id)
@@ -290,15 +290,15 @@ int mcm_snapshot_choose(struct mcm *m, const char *id)
 	if (r < 0)
 		return r;
 	snprintf(name, sizeof(name), "%srestore.txt", m->snapshots->root);
-	return *id ? mcd_blob_put(m->snapshots->blobs, name, id, strlen(id)) :
-		mcd_blob_delete(m->snapshots->blobs, name);
+	return *id ? mct_keyed_put(m->snapshots->blobs, name, id, strlen(id)) :
+		mct_keyed_delete(m->snapshots->blobs, name);
 }
 
 /* ---- the last master ----------------------------------------------------------------------------- */
 
 static int claim_one(struct mcm_snapshots *s, const char *id)
 {
-	char name[MCD_BLOB_NAME_MAX];
+	char name[MCT_KEYED_NAME_MAX];
 	auto_free char *text = NULL;
 	json_t *manifest = NULL;
 	int r = mcm_manifest_read(s, id, &manifest);
@@ -314,7 +314,7 @@ static int claim_one(struct mcm_snapshots *s, const char *id)
 	if (!text)
 		return mc_fail(-ENOMEM, "no memory for a manifest");
 	mcm_snapshot_name(s, id, MANIFEST, name);
-	return mcd_blob_put(s->blobs, name, text, strlen(text));
+	return mct_keyed_put(s->blobs, name, text, strlen(text));
 }
 
 int mcm_snapshots_claim(struct mcm_snapshots *s)
@@ -358,19 +358,19 @@ static bool is_ours(const char *name, size_t prefix)
 
 static int snapshot_delete(struct mcm_snapshots *s, const char *id)
 {
-	char prefix[MCD_BLOB_NAME_MAX], manifest[MCD_BLOB_NAME_MAX];
+	char prefix[MCT_KEYED_NAME_MAX], manifest[MCT_KEYED_NAME_MAX];
 	struct names l = { NULL, 0 };
 	int r;
 
 	mcm_snapshot_name(s, id, "", prefix);
 	mcm_snapshot_name(s, id, MANIFEST, manifest);
-	r = mcd_blob_list(s->blobs, prefix, take_name, &l);
+	r = mct_keyed_list(s->blobs, prefix, take_name, &l);
 	/* Without its manifest it does not exist any more. */
 	if (r == 0)
-		r = mcd_blob_delete(s->blobs, manifest);
+		r = mct_keyed_delete(s->blobs, manifest);
 	for (unsigned i = 0; i < l.n; i++) {
 		if (r == 0 && is_ours(l.name[i], strlen(prefix)) && strcmp(l.name[i], manifest) != 0)
-			r = mcd_blob_delete(s->blobs, l.name[i]);
+			r = mct_keyed_delete(s->blobs, l.name[i]);
 		free(l.name[i]);
 	}
 	free(l.name);

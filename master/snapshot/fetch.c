@@ -144,7 +144,7 @@ static int snapshot_fetch(struct mcm *m, const char *id, int dirfd)
 		r = files_fetch(m->snapshots, id, manifest, dirfd);
 	if (r == 0)
 		mc_info(LOG, "restoring a snapshot id=%s where=\"%s\" objects=%lld last=%d", id,
-			mcd_blobs_where(m->snapshots->blobs),
+			mct_keyed_where(m->snapshots->blobs),
 			(long long)json_integer_value(json_object_get(manifest, "objects")), strcmp(mark, NOTES) != 0);
 	json_decref(manifest);
 	return r;
@@ -171,7 +171,7 @@ static int fetch_any(struct mcm *m, int dirfd)
 	if (r == 0)
 		r = mcm_snapshot_ids(s, &id, &n);
 	if (r == 0 && !n)
-		mc_info(LOG, "there is no snapshot to restore where=\"%s\"", mcd_blobs_where(s->blobs));
+		mc_info(LOG, "there is no snapshot to restore where=\"%s\"", mct_keyed_where(s->blobs));
 	for (unsigned i = 0; i < n; i++) {
 		const char *next = *first ? first : id[i];
 

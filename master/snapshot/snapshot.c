@@ -68,7 +68,7 @@ int mcm_snapshots_open(struct mcm *m)
 	s->interval_ms = c->enable_snapshot ? c->snapshot_interval_seconds : 0;
 	s->keep = (uint64_t)c->snapshot_retention_count;
 	snprintf(s->root, sizeof(s->root), "mooncake_master_snapshot/%s/", c->cluster_id);
-	r = mcd_blobs_open(c->snapshot_object_store_type, local_dir(c), &s->blobs);
+	r = mct_keyed_open(c->snapshot_object_store_type, local_dir(c), &s->blobs);
 	m->snapshots = s;
 	if (r < 0)
 		mcm_snapshots_close(m);
@@ -81,7 +81,7 @@ void mcm_snapshots_close(struct mcm *m)
 
 	if (!s)
 		return;
-	mcd_blobs_close(s->blobs);
+	mct_keyed_close(s->blobs);
 	mc_mutex_destroy(&s->lock);
 	free(s);
 	m->snapshots = NULL;
@@ -113,7 +113,7 @@ static void id_make(char ret[MCM_SNAPSHOT_ID])
 static int piece_end(struct creation *c)
 {
 	size_t n = json_array_size(c->pieces), len;
-	char name[MCD_BLOB_NAME_MAX], number[16], hash[17];
+	char name[MCT_KEYED_NAME_MAX], number[16], hash[17];
 	void *again = NULL;
 	int r;
 
@@ -124,11 +124,11 @@ static int piece_end(struct creation *c)
 	snprintf(number, sizeof(number), "%04zu", n);
 	mcm_snapshot_name(c->s, c->id, number, name);
 	MC_FAULT_POINT("snapshot.piece");
-	r = mcd_blob_put(c->s->blobs, name, c->piece, c->len);
+	r = mct_keyed_put(c->s->blobs, name, c->piece, c->len);
 	if (r == 0)
-		r = mcd_blob_get(c->s->blobs, name, &again, &len);
+		r = mct_keyed_get(c->s->blobs, name, &again, &len);
 	if (r == 0 && (len != c->len || memcmp(again, c->piece, len) != 0))
-		r = mc_fail(-EIO, "%s: %s does not have the bytes that were written", mcd_blobs_where(c->s->blobs),
+		r = mc_fail(-EIO, "%s: %s does not have the bytes that were written", mct_keyed_where(c->s->blobs),
 			    name);
 	free(again);
 	snprintf(hash, sizeof(hash), "%016" PRIx64, mc_hash(c->piece, c->len, 0));
@@ -177,7 +177,7 @@ static int copy_all(struct mcm *m, struct creation *c)
 
 static int manifest_write(struct mcm *m, struct creation *c, bool last)
 {
-	char name[MCD_BLOB_NAME_MAX], server[17], pool[33];
+	char name[MCT_KEYED_NAME_MAX], server[17], pool[33];
 	auto_free char *text = NULL;
 	json_t *j;
 
@@ -194,7 +194,7 @@ static int manifest_write(struct mcm *m, struct creation *c, bool last)
 		return mc_fail(-ENOMEM, "no memory for a manifest");
 	mcm_snapshot_name(c->s, c->id, "manifest.json", name);
 	MC_FAULT_POINT("snapshot.manifest");
-	return mcd_blob_put(c->s->blobs, name, text, strlen(text));
+	return mct_keyed_put(c->s->blobs, name, text, strlen(text));
 }
 
 static int create_once(struct mcm *m, bool last, char ret_id[MCM_SNAPSHOT_ID])
@@ -235,7 +235,7 @@ static int create_locked(struct mcm *m, bool last, char ret_id[MCM_SNAPSHOT_ID])
 	s->appended = appended;
 	mc_metric_set(&last_time, (int64_t)(mc_wall_ns() / MC_NS_PER_SEC));
 	mc_info(LOG, "snapshot written id=%s where=\"%s\" objects=%llu ms=%llu last=%d", ret_id,
-		mcd_blobs_where(s->blobs), (unsigned long long)mcm_index_count(&m->index),
+		mct_keyed_where(s->blobs), (unsigned long long)mcm_index_count(&m->index),
 		(unsigned long long)((mc_now_ns() - began) / MC_NS_PER_MS), last);
 	mcm_snapshots_trim(s);
 	return 0;

@@ -5,14 +5,14 @@
 
 #include "common/sys/thread.h"
 #include "master/snapshot/snapshot.h"
-#include "meta/blob.h"
+#include "tiers/keyed.h"
 
 #define MCM_PIECE (8u << 20)
 #define MCM_SNAPSHOT_FILES 4096		/* most files, and most pieces, of one */
 
 struct mcm_snapshots {
 	/* constant */
-	struct mcd_blobs *blobs;
+	struct mct_keyed *blobs;
 	char root[256];		/* ends in '/' */
 	uint64_t interval_ms, keep;
 	struct mc_stop stop;
@@ -26,7 +26,7 @@ struct mcm_snapshots {
 };
 
 /* "ROOT/ID/NAME" */
-void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCD_BLOB_NAME_MAX]);
+void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCT_KEYED_NAME_MAX]);
 bool mcm_snapshot_id_valid(const char *id);
 /* The manifest, checked; the caller decrefs it. */
 int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret);

@@ -346,7 +346,7 @@ static bool owners_awaited(struct mcm *m)
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		/* A connected owner has not mounted its memory yet. */
-		awaited = s->medium == MCP_MEDIUM_MEMORY &&
+		awaited = mcm_segment_is(s, MCP_TRAIT_AWAITED) &&
 			  (mcm_segment_state(s) == MCP_SEG_CONFIRMING ||
 			   (grace && (mcm_segment_state(s) == MCP_SEG_SILENT ||
 				      !__atomic_load_n(&s->connected, __ATOMIC_RELAXED))));

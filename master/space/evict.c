@@ -245,7 +245,7 @@ static int room_take_or_choose(struct mcm *m, struct mcm_segment *s, uint64_t le
 		mc_metric_add(&attempts, 1);
 		view = mcm_evict_view_of(m, s);
 		*n = s->evict->victims(s->policy, &view, level & ~MCM_EVICT_WAITING, want, v, BATCH, more);
-		if (!*n && !*more && s->medium == MCP_MEDIUM_MEMORY)
+		if (!*n && !*more && mcm_segment_is(s, MCP_TRAIT_PUTS))
 			room_none(m, s, &view, level, sl);
 	}
 	mc_mutex_unlock(&s->lock);
@@ -332,7 +332,7 @@ static inline double segment_high(const struct mcm *m, const struct mcm_segment 
 	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED);
 
 	/* Above the whole segment: it is not evicted from. */
-	if (__atomic_load_n(&s->medium, __ATOMIC_RELAXED) == MCP_MEDIUM_DISK && !m->conf.enable_disk_eviction)
+	if (!mcm_segment_is(s, MCP_TRAIT_PUTS) && !m->conf.enable_disk_eviction)
 		return 2;
 	return high ? high / 100.0 : m->conf.eviction_high_watermark_ratio;
 }
@@ -480,7 +480,7 @@ static uint64_t segments_excess(struct mcm *m, unsigned top)
 	for (unsigned i = 0; i < top; i++) {
 		const struct mcm_segment *s = mcm_segment(&m->segments, (uint16_t)i);
 
-		if (mcm_segment_state(s) == MCP_SEG_OK && s->medium == MCP_MEDIUM_MEMORY &&
+		if (mcm_segment_state(s) == MCP_SEG_OK && mcm_segment_is(s, MCP_TRAIT_PUTS) &&
 		    segment_excess(s, segment_high(m, s)))
 			sum += segment_excess(s, segment_low(m, s));
 	}

@@ -72,7 +72,7 @@ static bool disk_busy(const struct mcm_segment *d)
 /* The same if the disk takes copies of its owner's memory; else 0. */
 static uint64_t disk_takes(const struct mcm *m, struct mcm_segment *d)
 {
-	if (d->medium != MCP_MEDIUM_DISK || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
+	if (!mcm_segment_is(d, MCP_TRAIT_COPIES) || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
 		return 0;
 	/* After a restart of the master, an owner mounts its memory before its disk. */
 	if (mcm_segment_state(d) != MCP_SEG_OK && !mcm_load_relaxed(&d->awaited) && !disk_busy(d))
@@ -118,7 +118,7 @@ void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 	for (unsigned i = 0; i < ss->n_live && (takes || !later); i++) {
 		struct mcm_segment *s = ss->at[ss->live[i]];
 
-		if (s->medium == MCP_MEDIUM_MEMORY && mcp_id_eq(s->client, client))
+		if (mcm_segment_is(s, MCP_TRAIT_PUTS) && mcp_id_eq(s->client, client))
 			mcm_offload_set_takes(m, s, takes);
 	}
 	mc_rwlock_unlock(&ss->lock);

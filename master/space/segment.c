@@ -183,7 +183,7 @@ static void totals_max(struct mcm_segments *ss, uint64_t size)
 /* Objects are put into memory only, so disks have no part in the other totals. */
 static bool totals_disk(struct mcm_segments *ss, const struct mcm_segment *s, uint64_t had, uint64_t has)
 {
-	if (s->medium != MCP_MEDIUM_DISK)
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
 		return false;
 	mcm_store_relaxed(&ss->disk_capacity, ss->disk_capacity + has - had);
 	return true;
@@ -211,7 +211,7 @@ static void totals_remove(struct mcm_segments *ss, const struct mcm_segment *s)
 	mcm_store_relaxed(&ss->largest, 0);
 	mcm_lock_held(MCM_HOLD_SEGMENTS, ss->n_live);
 	for (i = 0; i < ss->n_live; i++)
-		if (ss->at[ss->live[i]] != s && ss->at[ss->live[i]]->medium == MCP_MEDIUM_MEMORY)
+		if (ss->at[ss->live[i]] != s && mcm_segment_is(ss->at[ss->live[i]], MCP_TRAIT_PUTS))
 			totals_max(ss, segment_usable(ss->at[ss->live[i]]));
 }
 
@@ -251,7 +251,7 @@ static void live_add(struct mcm_segments *ss, struct mcm_segment *s, uint8_t sta
 {
 	segment_set_state(ss, s, state);
 	mcm_candidates_none(ss->candidates, s->index);
-	if (s->medium == MCP_MEDIUM_MEMORY)
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
 		mcm_candidates_all(ss->candidates, s->index);
 	s->live_at = ss->n_live;
 	ss->live[ss->n_live] = s->index;
@@ -361,6 +361,7 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->unproven = false;
 		mcm_store_relaxed(&s->size, rq->size);
 		__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
+		mcm_store_relaxed(&s->traits, mcp_medium(rq->medium)->traits);
 		s->own_policy = rq->policy;
 		s->pause_ms = 0;
 		s->errors = 0;
@@ -482,7 +483,7 @@ void mcm_segments_reap(struct mcm_segments *ss, struct mcm_segment *s)
 void mcm_segment_usable(struct mcm_segments *ss, struct mcm_segment *s)
 {
 	MC_LOCKED(&s->lock);
-	if (s->medium == MCP_MEDIUM_MEMORY && mcm_segment_state(s) == MCP_SEG_OK)
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS) && mcm_segment_state(s) == MCP_SEG_OK)
 		mcm_candidates_all(ss->candidates, s->index);
 }
 
@@ -504,7 +505,7 @@ void mcm_segment_used(struct mcm_segment *s)
 
 void mcm_segment_listed(struct mcm_segments *ss, struct mcm_segment *s, uint32_t now, bool fresh)
 {
-	if (s->medium != MCP_MEDIUM_MEMORY)
+	if (!mcm_segment_is(s, MCP_TRAIT_PUTS))
 		return;
 	if (fresh)
 		mcm_candidates_put(ss->candidates, s->index, now + mcm_tick_after(MCM_RECENT_MIN_MS));
@@ -519,7 +520,7 @@ int mcm_segment_take_locked(struct mcm_segment *s, uint64_t len, uint32_t *ret_r
 	if (mcm_segment_state(s) != MCP_SEG_OK)
 		return -MC_ENOSPACE;
 	/* A disk is written in whole blocks. */
-	if (s->medium == MCP_MEDIUM_DISK)
+	if (mcm_segment_is(s, MCP_TRAIT_BLOCKS))
 		len = (len + MCM_DISK_BLOCK - 1) / MCM_DISK_BLOCK * MCM_DISK_BLOCK;
 	r = mcm_alloc_take(&s->alloc, len, ret_range);
 	mcm_segment_used(s);

@@ -19,6 +19,7 @@
 #include "master/space/evict_policy.h"
 #include "master/space/unproven.h"
 #include "proto/msg.h"
+#include "proto/medium.h"
 
 #ifdef MC_FUZZING
 #define MCM_SEGMENTS_MAX 255u	/* a fuzz target starts masters for every input; tables of this size cost most of it */
@@ -47,6 +48,7 @@ struct mcm_segment {
 	uint16_t index;
 	/* constant while mounted; changed under the table's lock for writing; also read without it (relaxed) */
 	uint8_t medium;			/* enum mcp_medium */
+	uint8_t traits;			/* MCP_TRAIT_* of that medium */
 	uint8_t high, low;		/* percent, 0: the master's */
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
@@ -155,6 +157,12 @@ static inline uint8_t mcm_segment_state(const struct mcm_segment *s)
 	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 }
 
+/* Has its medium one of these MCP_TRAIT_*?  Without the table's lock as the medium. */
+static inline bool mcm_segment_is(const struct mcm_segment *s, unsigned traits)
+{
+	return mcm_load_relaxed(&s->traits) & traits;
+}
+
 static inline bool mcm_segment_readable(const struct mcm_segment *s)
 {
 	return mcm_segment_state(s) == MCP_SEG_OK;
@@ -192,7 +200,7 @@ static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
 /* Does it take copies from its owner's memory? */
 static inline bool mcm_segment_offloadable(const struct mcm_segment *s)
 {
-	return s->medium == MCP_MEDIUM_DISK && mcm_segment_state(s) == MCP_SEG_OK &&
+	return mcm_segment_is(s, MCP_TRAIT_COPIES) && mcm_segment_state(s) == MCP_SEG_OK &&
 	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }
@@ -200,7 +208,7 @@ static inline bool mcm_segment_offloadable(const struct mcm_segment *s)
 /* Does it take new objects? */
 static inline bool mcm_segment_allocatable(const struct mcm_segment *s)
 {
-	return s->medium == MCP_MEDIUM_MEMORY && mcm_segment_state(s) == MCP_SEG_OK &&
+	return mcm_segment_is(s, MCP_TRAIT_PUTS) && mcm_segment_state(s) == MCP_SEG_OK &&
 	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
 }

@@ -55,7 +55,8 @@ int mcm_confirm_note(struct mcm_segment *s, uint32_t slot, uint32_t range);
 void mcm_confirm_clear(struct mcm_confirm *c);
 void mcm_confirm_done(struct mcm_confirm *c);
 
-/* The object's shard locked: the segment's state for this copy: OK or SILENT of a segment that is CONFIRMING. */
+/* The object's shard locked: the segment's state for this copy: OK or SILENT of a segment that is CONFIRMING; OK of a
+ * shared one whose owner is silent. */
 uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *o, uint32_t range);
 
 #endif

@@ -83,7 +83,7 @@ void mcm_adopt_note(struct mcm *m, struct mcm_extent to, uint64_t generation)
 	struct mcm_segment *s = mcm_segment(&m->segments, to.segment);
 
 	MC_LOCKED(&s->lock);
-	if (s->medium == MCP_MEDIUM_DISK && mcm_segment_state(s) != MCP_SEG_UNMOUNTING)
+	if (!mcm_segment_is(s, MCP_TRAIT_VOLATILE) && mcm_segment_state(s) != MCP_SEG_UNMOUNTING)
 		gone_push(s, mcm_range_offset(&s->alloc, to.range), generation);
 }
 
@@ -119,7 +119,7 @@ unsigned mcm_adopt_fetch_gone(struct mcm *m, struct mcm_session *s, unsigned max
 
 	MC_LOCKED(&m->tasks.lock);
 	while (n < max && (at = mcm_plan_own(&p, &i)))
-		if (at->medium == MCP_MEDIUM_DISK)
+		if (!mcm_segment_is(at, MCP_TRAIT_VOLATILE))
 			n += gone_pop(at, max - n, ret + n);
 	return n;
 }

@@ -148,7 +148,7 @@ bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted)
 
 void mcm_offload_dropped(unsigned n, uint8_t medium)
 {
-	const struct direction *d = medium == MCP_MEDIUM_DISK ? &promotion : &offloading;
+	const struct direction *d = mcp_medium(medium)->copied_to == medium ? &promotion : &offloading;
 
 	if (n)
 		direction_end(d, d->cancelled, n);
@@ -166,7 +166,7 @@ static bool range_list_locked(struct mcm *m, struct mcm_segment *s, const struct
 		return false;
 	mcm_segment_list(&m->segments, s, v, range, true);
 	/* It may have been put long ago. */
-	if (s->medium == MCP_MEDIUM_MEMORY)
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
 		mcm_candidates_all(m->segments.candidates, s->index);
 	return true;
 }
@@ -227,7 +227,7 @@ static bool backlog_list(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 	unsigned n = 0;
 
 	mc_mutex_lock(&s->lock);
-	while (mcm_segment_state(s) != MCM_SEG_NONE && s->medium == MCP_MEDIUM_MEMORY && listed < bytes &&
+	while (mcm_segment_state(s) != MCM_SEG_NONE && mcm_segment_is(s, MCP_TRAIT_PUTS) && listed < bytes &&
 	       mcm_backlog_pop(&s->backlog, &e)) {
 		n++;
 		if (range_list_locked(m, s, &v, e.range, e.slot))
@@ -244,7 +244,7 @@ bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 
 	mc_mutex_lock(&s->lock);
 	empty = !s->backlog.n;
-	unlisted = s->backlog.unlisted && s->medium == MCP_MEDIUM_MEMORY;
+	unlisted = s->backlog.unlisted && mcm_segment_is(s, MCP_TRAIT_PUTS);
 	mc_mutex_unlock(&s->lock);
 	/* The search for victims finds them, and queues them.  Not those that are queued once more. */
 	if (mcm_offload_awaits(m, s))
@@ -261,8 +261,7 @@ void mcm_offload_release(struct mcm *m, struct mcm_segment *s)
 {
 	bool waiting;
 
-	if (!m->offload.keep || mcm_load_relaxed(&s->medium) != MCP_MEDIUM_MEMORY ||
-	    mcm_offload_awaits(m, s))
+	if (!m->offload.keep || !mcm_segment_is(s, MCP_TRAIT_PUTS) || mcm_offload_awaits(m, s))
 		return;
 	mc_mutex_lock(&s->lock);
 	waiting = mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_waiting_locked(s, false);
@@ -293,7 +292,7 @@ void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 	mc_list_for_each(at, &c->segments) {
 		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
 
-		if (s->medium != MCP_MEDIUM_MEMORY)
+		if (!mcm_segment_is(s, MCP_TRAIT_PUTS))
 			continue;
 		was = s->offloads;
 		has = disk || takes;
@@ -356,10 +355,10 @@ static bool offload_describe(const struct mcm_plan *p, const struct mcm_segment 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != e->generation ||
 	    !mcm_object_has(&p->m->index, o, c->from))
 		return false;
-	if (s->medium == MCP_MEDIUM_MEMORY ? mcm_object_on_disk(o) : mcm_object_in_memory(o))
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS) ? mcm_object_on_disk(o) : mcm_object_in_memory(o))
 		return false;
 	mcm_plan_describe(p->m, o, e->slot, c);
-	if (p->record && s->medium == MCP_MEDIUM_MEMORY)
+	if (p->record && mcm_segment_is(s, MCP_TRAIT_PUTS))
 		c->record_len = mcm_adopt_describe(p->m, e->slot, p->record + (size_t)p->n * MCM_ADOPT_MAX, &c->name);
 	return true;
 }
@@ -498,8 +497,10 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 			struct mcm_backlog_entry e = { v[i].slot, v[i].range, v[i].generation, 0 };
 			struct mcm_copy_spec c;
 
-			if (mcm_load_relaxed(&mcm_object(&p->m->index, v[i].slot)->flags) &
-			    (MCM_OBJ_DISK | MCM_OBJ_HARD | MCM_OBJ_KIND) || !entry_describe(p, s, &e, &c))
+			const struct mcm_object *o = mcm_object(&p->m->index, v[i].slot);
+
+			if (mcm_object_on_disk(o) || mcm_load_relaxed(&o->flags) & (MCM_OBJ_HARD | MCM_OBJ_KIND) ||
+			    !entry_describe(p, s, &e, &c))
 				continue;
 			mc_metric_add(&enqueued, 1);
 			mc_metric_add(&pending, 1);
@@ -645,9 +646,9 @@ int mcm_offload_tier(struct mcm *m, struct mcp_bytes key, uint8_t medium)
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return mcm_object_missing(m, o);
-	if (!o->range || (medium == MCP_MEDIUM_DISK ? mcm_object_on_disk(o) : mcm_object_in_memory(o)))
+	if (!o->range || (mcp_medium_is(medium, MCP_TRAIT_COPIES) ? mcm_object_on_disk(o) : mcm_object_in_memory(o)))
 		return 0;
-	if (!(medium == MCP_MEDIUM_DISK ? offload_queue : promote_queue)(m, slot))
+	if (!(mcp_medium_is(medium, MCP_TRAIT_COPIES) ? offload_queue : promote_queue)(m, slot))
 		return mc_fail(-MC_EUNAVAILABLE, "the object's node has no disk, or too many objects wait there");
 	return 0;
 }
@@ -686,7 +687,7 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 		mcm_offload_owner_asks(m, s->client);
 	p.t = &m->offload.promote;
 	while ((seg = mcm_plan_own(&p, &i)) && !mcm_plan_full(&p))
-		if (seg->medium == MCP_MEDIUM_DISK)
+		if (mcm_segment_is(seg, MCP_TRAIT_COPIES))
 			promote_segment(&p, seg);
 	p.t = &m->offload.offload;
 	for (i = 0; !mcm_plan_full(&p) && (seg = mcm_plan_own(&p, &i));)

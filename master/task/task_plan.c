@@ -94,7 +94,8 @@ static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c
  * uses memory that is free. */
 static bool drains_disk(const struct mcm_plan *p, const struct mcm_copy_spec *c)
 {
-	return p->t->type == MCP_TASK_DRAIN && mcm_segment(&p->m->segments, c->from.segment)->medium == MCP_MEDIUM_DISK;
+	return p->t->type == MCP_TASK_DRAIN &&
+		!mcm_segment_is(mcm_segment(&p->m->segments, c->from.segment), MCP_TRAIT_PUTS);
 }
 
 static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec *c, const struct mcm_segment *s,
@@ -124,7 +125,7 @@ static bool target_exists(struct mcm *m, const struct mcm_task *t, const struct 
 	for (unsigned i = 0; i < ss->n_live && !exists; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
-		exists = s->medium == MCP_MEDIUM_MEMORY && !mcm_load_relaxed(&s->draining) &&
+		exists = mcm_segment_is(s, MCP_TRAIT_PUTS) && !mcm_load_relaxed(&s->draining) &&
 			 mcm_segment_state(s) != MCP_SEG_UNMOUNTING && target_suits(t, c, s, len);
 	}
 	mc_rwlock_unlock(&ss->lock);
@@ -431,7 +432,7 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	int r;
 
 	/* A copy on a disk is not needed when there is one in memory. */
-	if (fits && s->medium == MCP_MEDIUM_DISK && mcm_object_in_memory(o)) {
+	if (fits && !mcm_segment_is(s, MCP_TRAIT_PUTS) && mcm_object_in_memory(o)) {
 		p->t->succeeded++;
 		p->t->began_ms = mcm_now_ms(p->m);
 		mcm_object_retire_copy(p->m, sh, v->slot, c.from);

@@ -48,11 +48,11 @@ static struct {
 	size_t bytes_len;
 } store;
 
-int __wrap_mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len);
-int __wrap_mcd_blob_put(struct mcd_blobs *b, const char *name, const void *data, size_t len);
-int __wrap_mcd_blob_delete(struct mcd_blobs *b, const char *name);
-int __wrap_mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg);
-const char *__wrap_mcd_blobs_where(const struct mcd_blobs *b);
+int __wrap_mct_keyed_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len);
+int __wrap_mct_keyed_put(struct mct_keyed *b, const char *name, const void *data, size_t len);
+int __wrap_mct_keyed_delete(struct mct_keyed *b, const char *name);
+int __wrap_mct_keyed_list(struct mct_keyed *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg);
+const char *__wrap_mct_keyed_where(const struct mct_keyed *b);
 
 static json_t *pieces_of(const json_t *manifest)
 {
@@ -90,7 +90,7 @@ static int store_piece(size_t i, void **ret, size_t *ret_len)
 	return is ? 0 : -ENOENT;
 }
 
-int __wrap_mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len)
+int __wrap_mct_keyed_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
 {
 	unsigned i;
 
@@ -113,7 +113,7 @@ int __wrap_mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_
 	return -ENOENT;
 }
 
-int __wrap_mcd_blob_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+int __wrap_mct_keyed_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
 {
 	(void)b;
 	check(!strcmp(name, MANIFEST));
@@ -123,7 +123,7 @@ int __wrap_mcd_blob_put(struct mcd_blobs *b, const char *name, const void *data,
 	return store.manifest ? 0 : -ENOMEM;
 }
 
-int __wrap_mcd_blob_delete(struct mcd_blobs *b, const char *name)
+int __wrap_mct_keyed_delete(struct mct_keyed *b, const char *name)
 {
 	(void)b;
 	if (!strcmp(name, ROOT "restore.txt"))
@@ -135,7 +135,7 @@ int __wrap_mcd_blob_delete(struct mcd_blobs *b, const char *name)
 	return 0;
 }
 
-int __wrap_mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg)
+int __wrap_mct_keyed_list(struct mct_keyed *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg)
 {
 	static const char *const names[] = {
 		ROOT ID "/0000", ROOT ID "/0001", MANIFEST, ROOT ID "/other", ROOT "other", ROOT "restore.txt",
@@ -149,7 +149,7 @@ int __wrap_mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void
 	return r;
 }
 
-const char *__wrap_mcd_blobs_where(const struct mcd_blobs *b)
+const char *__wrap_mct_keyed_where(const struct mct_keyed *b)
 {
 	(void)b;
 	return "memory";

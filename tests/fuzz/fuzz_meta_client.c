@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/upstream/rpc_meta.h"
-#include "meta/blob_i.h"
+#include "tiers/blob/blob_i.h"
 #include "meta/redis_i.h"
 #include "meta/seat.h"
 #include "meta/seat_i.h"
@@ -133,7 +133,7 @@ static void s3_list(const char *p, size_t size)
 {
 	char *next = NULL;
 	unsigned n = 0;
-	int r = mcd_s3_list_decode(p, size, count_name, &n, &next);
+	int r = mct_s3_list_decode(p, size, count_name, &n, &next);
 
 	check(r == 0 || !next);
 	free(next);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/err.h"
-#include "meta/blob.h"
+#include "tiers/keyed.h"
 
 static int print(void *arg, const char *name)
 {
@@ -19,12 +19,12 @@ static int print(void *arg, const char *name)
 	return puts(name) < 0 ? -EIO : 0;
 }
 
-static int put(struct mcd_blobs *b, const char *name, const char *path)
+static int put(struct mct_keyed *b, const char *name, const char *path)
 {
-	char *data = malloc(MCD_BLOB_MAX);
+	char *data = malloc(MCT_KEYED_MAX);
 	FILE *f = fopen(path, "r");
-	size_t len = data && f ? fread(data, 1, MCD_BLOB_MAX, f) : 0;
-	int r = data && f ? mcd_blob_put(b, name, data, len) : -EIO;
+	size_t len = data && f ? fread(data, 1, MCT_KEYED_MAX, f) : 0;
+	int r = data && f ? mct_keyed_put(b, name, data, len) : -EIO;
 
 	if (f)
 		fclose(f);
@@ -32,11 +32,11 @@ static int put(struct mcd_blobs *b, const char *name, const char *path)
 	return r;
 }
 
-static int get(struct mcd_blobs *b, const char *name, const char *path)
+static int get(struct mct_keyed *b, const char *name, const char *path)
 {
 	void *data = NULL;
 	size_t len = 0;
-	int r = mcd_blob_get(b, name, &data, &len);
+	int r = mct_keyed_get(b, name, &data, &len);
 	FILE *f = r == 0 ? fopen(path, "w") : NULL;
 
 	if (r == 0 && (!f || fwrite(data, 1, len, f) != len))
@@ -47,14 +47,14 @@ static int get(struct mcd_blobs *b, const char *name, const char *path)
 	return r;
 }
 
-static int fill(struct mcd_blobs *b, const char *prefix, int count)
+static int fill(struct mct_keyed *b, const char *prefix, int count)
 {
 	char name[128];
 	int r = 0;
 
 	for (int i = 0; i < count && r == 0; i++) {
 		snprintf(name, sizeof(name), "%s%04d", prefix, i);
-		r = mcd_blob_put(b, name, name, strlen(name));
+		r = mct_keyed_put(b, name, name, strlen(name));
 	}
 	return r;
 }
@@ -62,21 +62,21 @@ static int fill(struct mcd_blobs *b, const char *prefix, int count)
 int main(int argc, char **argv)
 {
 	bool local = argc > 1 && !strncmp(argv[1], "local:", 6);
-	struct mcd_blobs *b = NULL;
-	int r = argc > 3 ? mcd_blobs_open(local ? "local" : "s3", local ? argv[1] + 6 : "", &b) : -EINVAL;
+	struct mct_keyed *b = NULL;
+	int r = argc > 3 ? mct_keyed_open(local ? "local" : "s3", local ? argv[1] + 6 : "", &b) : -EINVAL;
 
 	if (r == 0 && !strcmp(argv[2], "put") && argc == 5)
 		r = put(b, argv[3], argv[4]);
 	else if (r == 0 && !strcmp(argv[2], "get") && argc == 5)
 		r = get(b, argv[3], argv[4]);
 	else if (r == 0 && !strcmp(argv[2], "delete"))
-		r = mcd_blob_delete(b, argv[3]);
+		r = mct_keyed_delete(b, argv[3]);
 	else if (r == 0 && !strcmp(argv[2], "list"))
-		r = mcd_blob_list(b, argv[3], print, NULL);
+		r = mct_keyed_list(b, argv[3], print, NULL);
 	else if (r == 0 && !strcmp(argv[2], "fill") && argc == 5)
 		r = fill(b, argv[3], atoi(argv[4]));
 	if (r < 0)
 		fprintf(stderr, "blob_tool: %d %s\n", r, mc_err_detail(r));
-	mcd_blobs_close(b);
+	mct_keyed_close(b);
 	return r < 0;
 }

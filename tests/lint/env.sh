@@ -11,7 +11,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # MC_FAULTS and other variables of common/ are for tests.
 # MC_STORE_CLUSTER_ID, of clients that look for a leader, is in mcs(3) and mooncake_master(1).
-find engine meta -name '*.[ch]' ! -name leader.c -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
+find engine meta common/net/web.c -name '*.[ch]' ! -name leader.c -exec grep -hoE '"MC_[A-Z0-9_]+"' {} + | tr -d '"' | sort -u >"$tmp/read"
 sed -n '/^\.SH ENVIRONMENT/,/^\.SS Without effect/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/told"
 sed -n '/^\.SS Without effect/,/^\.SH SEE/p' "$page" | grep -oE '\bMC_[A-Z0-9_]+' | sort -u >"$tmp/inert"
 [ "$(wc -l <"$tmp/read")" -gt 20 ] && [ "$(wc -l <"$tmp/inert")" -gt 50 ] || { echo "nothing was found"; exit 1; }

@@ -3,6 +3,7 @@
 # A room includes only lower rooms:
 #	common < proto < {meta, tiers} < engine < client < {node, tools, python}
 #	node < mcfs; proto < {meta, tiers} < master
+# Inside client: session < direct < owner.
 # mcfs, node and tools use only the public API and common; python uses only the public API.  Our headers are
 # included as "room/file.h"; a room's *_i.h is private to it.  Two files start a server of another room:
 # mcfs/standalone.c starts a master in the same process, and tools/mooncake_http_metadata_server.c starts
@@ -61,6 +62,9 @@ echo "$rooms" | while IFS=: read -r room allowed; do
 		esac
 	done
 done >"$found"
+
+grep -nE '#[[:space:]]*include[[:space:]]*"client/(direct|owner)/' client/session/*.[ch] >>"$found" || :
+grep -nE '#[[:space:]]*include[[:space:]]*"client/owner/' client/direct/*.[ch] >>"$found" || :
 
 # Installed headers include only installed headers.
 grep -nE '#[[:space:]]*include[[:space:]]*"' include/mooncake/*.h >>"$found" || :

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "client/session/disk_notes.h"
+#include "client/owner/disk_notes.h"
 
 static const uint64_t secret[2] = { 5, 6 };
 static uint8_t blocks[MCT_NOTE_BLOCKS][MCT_BLOCK];

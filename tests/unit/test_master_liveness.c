@@ -128,6 +128,32 @@ static void test_silent_and_back(void **state)
 	fx_down(&fx);
 }
 
+static void a_shared_medium_is_read_without_its_owner(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct mcm_segment *s;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	assert_int_equal(fx_put(&fx, "a", 1000, 0), 0);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(fx_stat(&fx, "a", NULL), -MC_ENOOBJECT);
+	/* No medium is shared yet. */
+	s = mcm_segments_find(&fx.m->segments, id_of(1));
+	assert_non_null(s);
+	mcm_store_relaxed(&s->traits, s->traits | MCP_TRAIT_SHARED);
+	assert_int_equal(state_of(&fx, 1), MCP_SEG_SILENT);
+	assert_int_equal(fx_stat(&fx, "a", NULL), 0);
+	assert_int_equal(fx_exist(&fx, "a", 0), 1);
+	assert_int_equal(listed(&fx), 1);
+	/* Only its owner writes there. */
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), -MC_ENOSPACE);
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, MIB, &reply), 0);
+	assert_int_equal(fx_put(&fx, "b", 1000, 0), 0);
+	fx_down(&fx);
+}
+
 /* A key whose object is hidden can be put again; the hidden object does not return. */
 static void test_replaced_while_silent(void **state)
 {
@@ -561,6 +587,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_silent_client_is_suspected_then_offline_and_recovers),
 		cmocka_unit_test(test_silent_and_back),
+		cmocka_unit_test(a_shared_medium_is_read_without_its_owner),
 		cmocka_unit_test(test_replaced_while_silent),
 		cmocka_unit_test(test_other_epoch),
 		cmocka_unit_test(test_unmount),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob.h - a store of named pieces of data, for snapshots: a local directory, or a bucket of an S3 server.
+ * keyed.h - the table of functions of a keyed tier: named pieces of data, which are put, read and deleted whole.  Two
+ * tiers: "local", a directory, and "s3", a bucket of an S3 server.  Snapshots are stored there.
  *
  * Names are paths: 1 to 512 letters, digits, '.', '_', '-' and '/', relative, without empty parts, "." and "..": else
  * -EINVAL.  A portable name has parts of at most 255 bytes and is not the beginning "a/b" of another name "a/b/c": a
@@ -24,36 +25,61 @@
  *
  * Errors have a detail that names the directory, or the server and bucket, and S3's error code; never a key.  -ENOENT:
  * there is no such name; -EACCES: the keys are wrong, or do not allow it; -EINVAL: name, configuration, or a bucket
- * that does not exist; -EMSGSIZE: more than MCD_BLOB_MAX bytes; -ENOSPC; -EAGAIN: the server is overloaded;
+ * that does not exist; -EMSGSIZE: more than MCT_KEYED_MAX bytes; -ENOSPC; -EAGAIN: the server is overloaded;
  * -ETIMEDOUT, -ECONNREFUSED, -EHOSTUNREACH ...; -EIO.  Threads: any, also several processes on one directory. */
-#ifndef MCD_BLOB_H
-#define MCD_BLOB_H
+#ifndef MCT_KEYED_H
+#define MCT_KEYED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MCD_BLOB_NAME_MAX 513u		/* with the NUL */
-#define MCD_BLOB_MAX (64u << 20)	/* bytes of one */
-#define MCD_BLOB_LIST_MAX (1u << 18)
+#define MCT_KEYED_NAME_MAX 513u		/* with the NUL */
+#define MCT_KEYED_MAX (64u << 20)	/* bytes of one */
+#define MCT_KEYED_LIST_MAX (1u << 18)
 
-struct mcd_blobs;
+struct mct_keyed_ops;
 
-/* @type: "local", with the root directory @dir, which is created, and freed of unfinished puts of dead processes; or
- * "s3".  No network traffic. */
-int mcd_blobs_open(const char *type, const char *dir, struct mcd_blobs **ret);
-void mcd_blobs_close(struct mcd_blobs *b);		/* NULL is fine */
+/* An open store, the first member of each tier's own structure. */
+struct mct_keyed {
+	const struct mct_keyed_ops *ops;
+	char where[512];	/* for messages */
+};
+
+typedef int (*mct_keyed_fn)(void *arg, const char *name);
+
+/* One const table per tier, complete.  Callers use the functions below, which check names, sizes and order. */
+struct mct_keyed_ops {
+	const char *name;
+	/* As mct_keyed_open(). */
+	int (*open)(const char *dir, struct mct_keyed **ret);
+	void (*close)(struct mct_keyed *k);
+	/* As the functions of the same name; names are valid. */
+	int (*put)(struct mct_keyed *k, const char *name, const void *data, size_t len);
+	int (*get)(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
+	int (*del)(struct mct_keyed *k, const char *name);
+	/* In any order; other names and invalid ones are allowed.  Only the negative results of @fn occur. */
+	int (*list)(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
+};
+
+/* All keyed tiers; ends with NULL. */
+extern const struct mct_keyed_ops *const mct_keyed_tiers[];
+
+/* @tier: "local", with the root directory @dir, which is created, and freed of unfinished puts of dead processes; or
+ * "s3".  No network traffic.  -EINVAL: there is none of that name. */
+int mct_keyed_open(const char *tier, const char *dir, struct mct_keyed **ret);
+void mct_keyed_close(struct mct_keyed *k);		/* NULL is fine */
 /* Where it is, for messages. */
-const char *mcd_blobs_where(const struct mcd_blobs *b);
+const char *mct_keyed_where(const struct mct_keyed *k);
 
 /* Whole or not at all, and durable when this returns 0.  Replaces. */
-int mcd_blob_put(struct mcd_blobs *b, const char *name, const void *data, size_t len);
+int mct_keyed_put(struct mct_keyed *k, const char *name, const void *data, size_t len);
 /* *ret is malloc'ed, with a NUL behind its bytes. */
-int mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len);
+int mct_keyed_get(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
 /* 0 also if there is none.  Durable when this returns 0. */
-int mcd_blob_delete(struct mcd_blobs *b, const char *name);
+int mct_keyed_delete(struct mct_keyed *k, const char *name);
 /* Call @fn for each name that begins with @prefix ("": all), in ascending order of the bytes.  A result other than 0 of
  * @fn ends the list and is returned; @fn may delete.  Files and objects without a valid name are not listed.
- * -EMSGSIZE: more than MCD_BLOB_LIST_MAX names. */
-int mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg);
+ * -EMSGSIZE: more than MCT_KEYED_LIST_MAX names. */
+int mct_keyed_list(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
 
 #endif

@@ -2,13 +2,13 @@
  * disk_offer.c - find the objects on a disk by their records, and offer them to the master. */
 #include <config.h>
 
-#include "client/session/disk_offer.h"
+#include "client/owner/disk_offer.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/session/disk_notes.h"
+#include "client/owner/disk_notes.h"
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
@@ -100,7 +100,7 @@ static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct of
 
 struct offer_scan {
 	struct offer_plan plan;
-	const struct mcs_disk_offered *disk;
+	const struct mcs_own_segment_offered *disk;
 	uint64_t pos, unread;
 	struct mct_found *found;
 	size_t n, cap;
@@ -109,7 +109,7 @@ struct offer_scan {
 static bool scan_next(struct offer_plan *p, uint64_t *ret_off, uint32_t *ret_len)
 {
 	struct offer_scan *s = mc_container_of(p, struct offer_scan, plan);
-	const struct mcs_disk_offered *d = s->disk;
+	const struct mcs_own_segment_offered *d = s->disk;
 
 	s->pos = d->medium->ops->data_next(d->medium, s->pos);
 	s->pos -= s->pos % MCT_BLOCK;
@@ -153,7 +153,7 @@ static int scan_take(struct offer_plan *p, uint64_t off, uint32_t len, const cha
 
 struct offer_batch {
 	struct offer_plan plan;
-	const struct mcs_disk_offered *disk;
+	const struct mcs_own_segment_offered *disk;
 	struct mcs_session *session;
 	const struct mct_found *found;
 	size_t n, pos;			/* read up to there */
@@ -222,7 +222,7 @@ static int batch_take(struct offer_plan *p, uint64_t off, uint32_t len, const ch
 	return b->count == MCP_ADOPT_MAX ? batch_send(b, false) : 0;
 }
 
-static int offer_found(struct mcs_session *s, const struct mcs_disk_offered *o, struct mc_stop *stop,
+static int offer_found(struct mcs_session *s, const struct mcs_own_segment_offered *o, struct mc_stop *stop,
 		       const struct mct_found *found, size_t n)
 {
 	struct offer_batch *b = calloc(1, sizeof(*b));
@@ -246,7 +246,7 @@ static int offer_found(struct mcs_session *s, const struct mcs_disk_offered *o, 
 	return r;
 }
 
-int mcs_disk_offer(struct mcs_session *s, const struct mcs_disk_offered *o, struct mc_stop *stop)
+int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *o, struct mc_stop *stop)
 {
 	struct offer_scan scan = { .plan = { scan_next, scan_take }, .disk = o };
 	auto_free struct mct_note *note = NULL;

@@ -14,16 +14,16 @@
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/err.h"
+#include "common/net/web.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
-#include "meta/meta_i.h"
 
 #define IDLE_MAX 4
 /* At most this many name lookups may be abandoned in this time, after which the resolver has probably given up. */
 #define ABANDONED_MAX 64
 #define ABANDONED_NS (60 * MC_NS_PER_SEC)
 
-struct mcd_web {
+struct mc_web {
 	struct mc_mutex lock;
 	uint64_t abandoned[ABANDONED_MAX];	/* times of abandoned lookups, a ring; 0: unused */
 	unsigned nabandoned;
@@ -37,10 +37,10 @@ static void curl_once(void)
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-int mcd_web_open(struct mcd_web **ret)
+int mc_web_open(struct mc_web **ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct mcd_web *web = calloc(1, sizeof(*web));
+	struct mc_web *web = calloc(1, sizeof(*web));
 
 	if (!web)
 		return mc_fail(-ENOMEM, "no memory for an HTTP client");
@@ -51,7 +51,7 @@ int mcd_web_open(struct mcd_web **ret)
 	return 0;
 }
 
-void mcd_web_close(struct mcd_web *web)
+void mc_web_close(struct mc_web *web)
 {
 	if (!web)
 		return;
@@ -61,7 +61,7 @@ void mcd_web_close(struct mcd_web *web)
 	free(web);
 }
 
-static CURL *handle_get(struct mcd_web *web)
+static CURL *handle_get(struct mc_web *web)
 {
 	CURL *h = NULL;
 
@@ -72,7 +72,7 @@ static CURL *handle_get(struct mcd_web *web)
 	return h ? h : curl_easy_init();
 }
 
-static void handle_put(struct mcd_web *web, CURL *h)
+static void handle_put(struct mc_web *web, CURL *h)
 {
 	curl_easy_reset(h);
 	mc_mutex_lock(&web->lock);
@@ -86,10 +86,10 @@ static void handle_put(struct mcd_web *web, CURL *h)
 
 static size_t web_on_data(char *p, size_t one, size_t n, void *arg)
 {
-	struct mcd_web_call *c = arg;
+	struct mc_web_call *c = arg;
 	char *text;
 
-	if (n > MCD_TEXT_MAX - c->len)
+	if (n > MC_WEB_TEXT_MAX - c->len)
 		return 0;
 	/* A blob has thousands of pieces: do not copy the text for each. */
 	if (c->len + n >= c->room) {
@@ -110,20 +110,20 @@ static size_t web_on_data(char *p, size_t one, size_t n, void *arg)
 static int web_on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
 			   curl_off_t up)
 {
-	struct mcd_web_call *c = arg;
+	struct mc_web_call *c = arg;
 	uint64_t moved = (uint64_t)up + (uint64_t)down;
 
 	if (c->stall_ms && moved != c->moved) {
 		c->moved = moved;
 		c->stall_at = mc_deadline_ms(c->stall_ms);
 	}
-	return (c->stall_ms && mc_now_ns() > c->stall_at) || (c->wait.cancel && atomic_load(c->wait.cancel));
+	return (c->stall_ms && mc_now_ns() > c->stall_at) || (c->cancel && atomic_load(c->cancel));
 }
 
 /* The connection is open, and the request follows. */
 static int web_on_request(void *arg, char *to, char *from, int to_port, int from_port)
 {
-	struct mcd_web_call *c = arg;
+	struct mc_web_call *c = arg;
 
 	c->stall_at = mc_deadline_ms(c->stall_ms);
 	return CURL_PREREQFUNC_OK;
@@ -140,7 +140,7 @@ static long web_left_ms(uint64_t deadline)
 /* Name servers that do not answer block libcurl's resolver thread for half a minute, and the call waits
  * for that thread unless it may abandon it.  The number of abandoned threads is limited; calls above
  * the limit wait. */
-static void web_set_quick_exit(struct mcd_web *web, CURL *h)
+static void web_set_quick_exit(struct mc_web *web, CURL *h)
 {
 #if LIBCURL_VERSION_NUM >= 0x075700
 	uint64_t oldest;
@@ -152,7 +152,7 @@ static void web_set_quick_exit(struct mcd_web *web, CURL *h)
 #endif
 }
 
-static void web_note_abandoned(struct mcd_web *web, CURL *h, CURLcode code)
+static void web_note_abandoned(struct mc_web *web, CURL *h, CURLcode code)
 {
 	curl_off_t lookup_us = 0;
 
@@ -164,9 +164,9 @@ static void web_note_abandoned(struct mcd_web *web, CURL *h, CURLcode code)
 	mc_mutex_unlock(&web->lock);
 }
 
-static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *headers)
+static void web_set_call(CURL *h, struct mc_web_call *c, struct curl_slist *headers)
 {
-	long connect_ms = web_left_ms(c->wait.deadline);
+	long connect_ms = web_left_ms(c->deadline);
 
 	if (c->connect_ms && c->connect_ms < connect_ms)
 		connect_ms = c->connect_ms;
@@ -177,7 +177,7 @@ static void web_set_call(CURL *h, struct mcd_web_call *c, struct curl_slist *hea
 	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L);
-	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, web_left_ms(c->wait.deadline));
+	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, web_left_ms(c->deadline));
 	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, connect_ms);
 	curl_easy_setopt(h, CURLOPT_FORBID_REUSE, c->keep ? 0L : 1L);
 	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, web_on_data);
@@ -245,7 +245,7 @@ static void web_server_name(const char *url, char *buf, size_t len)
 }
 
 /* NULL: no memory. */
-static struct curl_slist *web_headers(const struct mcd_web_call *c)
+static struct curl_slist *web_headers(const struct mc_web_call *c)
 {
 	const char *line[4];
 	struct curl_slist *headers = NULL, *more;
@@ -276,7 +276,7 @@ static struct curl_slist *web_headers(const struct mcd_web_call *c)
 	return headers;
 }
 
-int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
+int mc_web_run(struct mc_web *web, struct mc_web_call *c)
 {
 	struct curl_slist *headers;
 	char why[CURL_ERROR_SIZE] = "";
@@ -288,9 +288,10 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 	c->text = NULL;
 	c->len = c->room = 0;
 	web_server_name(c->url, server, sizeof(server));
-	r = mcd_wait_check(&c->wait, server);
-	if (r < 0)
-		return r;
+	if (c->cancel && atomic_load(c->cancel))
+		return mc_fail(-ECANCELED, "%s: stopped", server);
+	if (mc_deadline_left_ms(c->deadline) == 0)
+		return mc_fail(-ETIMEDOUT, "%s: no answer in time", server);
 	headers = web_headers(c);
 	h = headers ? handle_get(web) : NULL;
 	if (!h) {
@@ -318,7 +319,7 @@ int mcd_web_run(struct mcd_web *web, struct mcd_web_call *c)
 	return 0;
 }
 
-const char *mcd_web_status_line(const struct mcd_web_call *c, char *buf, size_t len)
+const char *mc_web_status_line(const struct mc_web_call *c, char *buf, size_t len)
 {
 	size_t n = c->text ? strcspn(c->text, "\r\n") : 0;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob_s3.c - named pieces of data as objects of a bucket.  libcurl signs the requests (AWS signature, version 4). */
+ * s3.c - named pieces of data as objects of a bucket.  libcurl signs the requests (AWS signature, version 4). */
 #include <config.h>
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,21 +14,21 @@
 #include "common/env.h"
 #include "common/err.h"
 #include "common/net/net.h"
+#include "common/net/web.h"
 #include "common/sys/clock.h"
-#include "meta/blob_i.h"
-#include "meta/meta_i.h"
+#include "tiers/blob/blob_i.h"
 
 #define ATTEMPTS 3
 #define PAUSE_MS 200		/* after the first attempt; three times as long after the second */
 #define ATTEMPT_MS 600000	/* limit of one that makes progress */
 #define URL_MAX 8192
 #define PAGE "1000"		/* names in an answer to a list; the server's default as well */
-_Static_assert(MCD_BLOB_MAX <= MCD_TEXT_MAX, "mcd_web_run() receives a blob");
+_Static_assert(MCT_KEYED_MAX <= MC_WEB_TEXT_MAX, "mc_web_run() receives a blob");
 #define PAGES_MAX 100000	/* a server may always name a next page */
 
-struct s3 {
-	struct mcd_blobs base;
-	struct mcd_web *web;
+struct blob_s3 {
+	struct mct_keyed base;
+	struct mc_web *web;
 	char url[1024];		/* with the bucket, ends in '/' */
 	char sign[128];		/* for libcurl */
 	char *keys;		/* ID:SECRET */
@@ -37,11 +36,11 @@ struct s3 {
 	unsigned connect_ms, stall_ms;
 };
 
-static void s3_close(struct mcd_blobs *b)
+static void s3_close(struct mct_keyed *b)
 {
-	struct s3 *s = (struct s3 *)b;
+	struct blob_s3 *s = (struct blob_s3 *)b;
 
-	mcd_web_close(s->web);
+	mc_web_close(s->web);
 	free(s->keys);
 	free(s->token);
 	free(s);
@@ -50,7 +49,7 @@ static void s3_close(struct mcd_blobs *b)
 /* ---- errors -------------------------------------------------------------------------------------- */
 
 /* The text of <Code> in S3's error document, "" if there is none or it is no word. */
-static void error_code(const struct mcd_web_call *c, char ret[64])
+static void s3_error_code(const struct mc_web_call *c, char ret[64])
 {
 	const char *at = c->text ? strstr(c->text, "<Code>") : NULL;
 	size_t n = at ? strcspn(at + 6, "<") : 0;
@@ -61,7 +60,7 @@ static void error_code(const struct mcd_web_call *c, char ret[64])
 			*ret = '\0';
 }
 
-static int error_number(long status, const char *code)
+static int s3_error_number(long status, const char *code)
 {
 	static const struct { const char *code; int err; } codes[] = {
 		{ "NoSuchKey", -ENOENT }, { "EntityTooLarge", -EMSGSIZE }, { "QuotaExceeded", -ENOSPC },
@@ -90,18 +89,18 @@ static int error_number(long status, const char *code)
 	}
 }
 
-static int s3_error(const struct s3 *s, const char *name, const struct mcd_web_call *c)
+static int s3_error(const struct blob_s3 *s, const char *name, const struct mc_web_call *c)
 {
 	char code[64];
 
-	error_code(c, code);
-	return mc_fail(error_number(c->status, code), "%s: HTTP status %ld%s%s for %s%s", s->base.where, c->status,
+	s3_error_code(c, code);
+	return mc_fail(s3_error_number(c->status, code), "%s: HTTP status %ld%s%s for %s%s", s->base.where, c->status,
 		       *code ? " " : "", code, *name ? name : "a list", c->status / 100 == 3 ?
 		       " (check MOONCAKE_S3_ENDPOINT and MOONCAKE_S3_REGION)" : "");
 }
 
 /* May the same request succeed soon? */
-static bool may_pass(int r, const struct mcd_web_call *c)
+static bool s3_may_pass(int r, const struct mc_web_call *c)
 {
 	if (r < 0)
 		return r != -ENOMEM && r != -EINVAL && r != -EMSGSIZE;
@@ -111,7 +110,7 @@ static bool may_pass(int r, const struct mcd_web_call *c)
 /* ---- requests ------------------------------------------------------------------------------------ */
 
 /* @name: for messages.  0: the status is 2xx, and the caller frees c->text. */
-static int s3_run(struct s3 *s, const char *name, struct mcd_web_call *c)
+static int s3_run(struct blob_s3 *s, const char *name, struct mc_web_call *c)
 {
 	auto_free char *why = NULL;
 	int r;
@@ -123,11 +122,11 @@ static int s3_run(struct s3 *s, const char *name, struct mcd_web_call *c)
 	c->connect_ms = s->connect_ms;
 	c->stall_ms = s->stall_ms;
 	for (unsigned i = 1, pause_ms = PAUSE_MS;; i++, pause_ms *= 3) {
-		c->wait = (struct mcd_wait){ .deadline = mc_deadline_ms(ATTEMPT_MS) };
-		r = mcd_web_run(s->web, c);
+		c->deadline = mc_deadline_ms(ATTEMPT_MS);
+		r = mc_web_run(s->web, c);
 		if (r == 0 && c->status / 100 == 2)
 			return 0;
-		if (i == ATTEMPTS || !may_pass(r, c))
+		if (i == ATTEMPTS || !s3_may_pass(r, c))
 			break;
 		free(c->text);
 		mc_sleep_ms(pause_ms);
@@ -144,36 +143,36 @@ static int s3_run(struct s3 *s, const char *name, struct mcd_web_call *c)
 	return r;
 }
 
-static int url_of(const struct s3 *s, const char *name, char ret[URL_MAX])
+static int s3_url(const struct blob_s3 *s, const char *name, char ret[URL_MAX])
 {
 	return snprintf(ret, URL_MAX, "%s%s", s->url, name) < URL_MAX ? 0 : mc_fail(-EINVAL, "the URL is too long");
 }
 
-static int s3_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+static int s3_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
 {
 	char url[URL_MAX];
-	struct mcd_web_call c = {
+	struct mc_web_call c = {
 		.method = "PUT", .url = url, .body = len ? data : "", .body_len = len,
 		.type = "application/octet-stream",
 	};
-	int r = url_of((struct s3 *)b, name, url);
+	int r = s3_url((struct blob_s3 *)b, name, url);
 
 	if (r == 0)
-		r = s3_run((struct s3 *)b, name, &c);
+		r = s3_run((struct blob_s3 *)b, name, &c);
 	free(c.text);
 	return r;
 }
 
-static int s3_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len)
+static int s3_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
 {
 	char url[URL_MAX];
-	struct mcd_web_call c = { .method = "GET", .url = url };
-	int r = url_of((struct s3 *)b, name, url);
+	struct mc_web_call c = { .method = "GET", .url = url };
+	int r = s3_url((struct blob_s3 *)b, name, url);
 
 	if (r == 0)
-		r = s3_run((struct s3 *)b, name, &c);
+		r = s3_run((struct blob_s3 *)b, name, &c);
 	if (r == -EMSGSIZE)
-		return mc_fail(r, "%s: %s has more than %u bytes", b->where, name, MCD_BLOB_MAX);
+		return mc_fail(r, "%s: %s has more than %u bytes", b->where, name, MCT_KEYED_MAX);
 	if (r < 0)
 		return r;
 	if (!c.text)
@@ -185,14 +184,14 @@ static int s3_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret
 	return 0;
 }
 
-static int s3_del(struct mcd_blobs *b, const char *name)
+static int s3_del(struct mct_keyed *b, const char *name)
 {
 	char url[URL_MAX];
-	struct mcd_web_call c = { .method = "DELETE", .url = url };
-	int r = url_of((struct s3 *)b, name, url);
+	struct mc_web_call c = { .method = "DELETE", .url = url };
+	int r = s3_url((struct blob_s3 *)b, name, url);
 
 	if (r == 0)
-		r = s3_run((struct s3 *)b, name, &c);
+		r = s3_run((struct blob_s3 *)b, name, &c);
 	free(c.text);
 	return r == -ENOENT ? 0 : r;
 }
@@ -201,7 +200,7 @@ static int s3_del(struct mcd_blobs *b, const char *name)
 
 /* As the signature demands: all but the unreserved characters in capital hexadecimal digits.  -1: @size is too
  * small. */
-static int percent_encode(const char *text, char *ret, size_t size)
+static int s3_percent_encode(const char *text, char *ret, size_t size)
 {
 	size_t at = 0;
 
@@ -218,14 +217,15 @@ static int percent_encode(const char *text, char *ret, size_t size)
 }
 
 /* @token: of this page, NULL: the first.  *ret_next: of the next one, NULL: this was the last. */
-static int list_page(struct s3 *s, const char *prefix, const char *token, mcd_blob_fn fn, void *arg, char **ret_next)
+static int s3_list_page(struct blob_s3 *s, const char *prefix, const char *token, mct_keyed_fn fn, void *arg,
+			char **ret_next)
 {
-	char url[URL_MAX], encoded[3 * MCD_BLOB_NAME_MAX + 1], page[3 * MCD_S3_TOKEN_MAX + 1] = "";
-	struct mcd_web_call c = { .method = "GET", .url = url };
+	char url[URL_MAX], encoded[3 * MCT_KEYED_NAME_MAX + 1], page[3 * MCT_S3_TOKEN_MAX + 1] = "";
+	struct mc_web_call c = { .method = "GET", .url = url };
 	int r;
 
-	if (percent_encode(prefix, encoded, sizeof(encoded)) < 0 ||
-	    (token && percent_encode(token, page, sizeof(page)) < 0))
+	if (s3_percent_encode(prefix, encoded, sizeof(encoded)) < 0 ||
+	    (token && s3_percent_encode(token, page, sizeof(page)) < 0))
 		return mc_fail(-EINVAL, "%s: a name in a list is too long", s->base.where);
 	/* The parameters in the order that the signature demands: libcurl 7.88 does not sort and encode them. */
 	if (snprintf(url, sizeof(url), "%s?%s%s%slist-type=2&max-keys=" PAGE "&prefix=%s", s->url,
@@ -233,20 +233,20 @@ static int list_page(struct s3 *s, const char *prefix, const char *token, mcd_bl
 		return mc_fail(-EINVAL, "the URL of a list is too long");
 	r = s3_run(s, prefix, &c);
 	if (r == 0)
-		r = mcd_s3_list_decode(c.text ? c.text : "", c.len, fn, arg, ret_next);
+		r = mct_s3_list_decode(c.text ? c.text : "", c.len, fn, arg, ret_next);
 	free(c.text);
 	return r == -EBADMSG ? mc_fail(-EIO, "%s: invalid answer to a list", s->base.where) : r;
 }
 
-static int s3_list(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void *arg)
+static int s3_list(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, void *arg)
 {
-	struct s3 *s = (struct s3 *)b;
+	struct blob_s3 *s = (struct blob_s3 *)b;
 	auto_free char *token = NULL;
 	char *next = NULL;
 	int r = 0;
 
 	for (unsigned i = 0; i < PAGES_MAX && r == 0 && (i == 0 || token); i++) {
-		r = list_page(s, prefix, token, fn, arg, &next);
+		r = s3_list_page(s, prefix, token, fn, arg, &next);
 		if (r == 0 && next && token && !strcmp(next, token)) {
 			free(next);
 			return mc_fail(-EIO, "%s: a list repeats a page", s->base.where);
@@ -259,7 +259,7 @@ static int s3_list(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void
 
 /* ---- configuration ------------------------------------------------------------------------------- */
 
-static const char *setting(const char *name, const char *older, const char *def)
+static const char *s3_setting(const char *name, const char *older, const char *def)
 {
 	const char *v = mc_env_str(name);
 
@@ -268,7 +268,7 @@ static const char *setting(const char *name, const char *older, const char *def)
 	return v ? v : def;
 }
 
-static bool path_style(const char *host, bool https, const char *bucket)
+static bool s3_path_style(const char *host, bool https, const char *bucket)
 {
 	if (mc_env_str("MOONCAKE_S3_PATH_STYLE"))
 		return mc_env_on("MOONCAKE_S3_PATH_STYLE");
@@ -279,7 +279,7 @@ static bool path_style(const char *host, bool https, const char *bucket)
 }
 
 /* Words that become parts of URLs and of the signature. */
-static bool is_word(const char *text, const char *more)
+static bool s3_is_word(const char *text, const char *more)
 {
 	for (; *text; text++)
 		if (!isalnum((unsigned char)*text) && !strchr(more, *text))
@@ -287,9 +287,9 @@ static bool is_word(const char *text, const char *more)
 	return true;
 }
 
-static int set_url(struct s3 *s, const char *region, const char *bucket)
+static int s3_set_url(struct blob_s3 *s, const char *region, const char *bucket)
 {
-	const char *where = setting("MOONCAKE_S3_ENDPOINT", "MOONCAKE_AWS_S3_ENDPOINT", NULL);
+	const char *where = s3_setting("MOONCAKE_S3_ENDPOINT", "MOONCAKE_AWS_S3_ENDPOINT", NULL);
 	bool https = !mc_env_str("MOONCAKE_AWS_USE_HTTPS") || mc_env_on("MOONCAKE_AWS_USE_HTTPS");
 	const char *scheme, *host = where;
 	char name[256];
@@ -309,19 +309,19 @@ static int set_url(struct s3 *s, const char *region, const char *bucket)
 	if (len && name[len - 1] == '/')
 		name[len - 1] = '\0';
 	/* Not in the message: the text may be a URL with a password. */
-	if (!*name || (host && strlen(host) >= sizeof(name)) || !is_word(name, ".-_:[]"))
+	if (!*name || (host && strlen(host) >= sizeof(name)) || !s3_is_word(name, ".-_:[]"))
 		return mc_fail(-EINVAL, "MOONCAKE_S3_ENDPOINT or MOONCAKE_AWS_S3_ENDPOINT is invalid: use HOST:PORT, "
 			       "or http:// or https:// before it, and no path");
-	n = path_style(name, https, bucket) ? snprintf(s->url, sizeof(s->url), "%s://%s/%s/", scheme, name, bucket) :
+	n = s3_path_style(name, https, bucket) ? snprintf(s->url, sizeof(s->url), "%s://%s/%s/", scheme, name, bucket) :
 		snprintf(s->url, sizeof(s->url), "%s://%s.%s/", scheme, bucket, name);
 	snprintf(s->base.where, sizeof(s->base.where), "S3 %s://%s, bucket %s", scheme, name, bucket);
 	return n < (int)sizeof(s->url) ? 0 : mc_fail(-EINVAL, "MOONCAKE_S3_BUCKET is too long");
 }
 
-static int set_keys(struct s3 *s)
+static int s3_set_keys(struct blob_s3 *s)
 {
-	const char *id = setting("MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID", NULL);
-	const char *secret = setting("MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_AWS_SECRET_ACCESS_KEY", NULL);
+	const char *id = s3_setting("MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID", NULL);
+	const char *secret = s3_setting("MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_AWS_SECRET_ACCESS_KEY", NULL);
 	const char *token = mc_env_str("MOONCAKE_S3_SESSION_TOKEN");
 
 	if (!id)
@@ -345,38 +345,37 @@ static int set_keys(struct s3 *s)
 	return 0;
 }
 
-static int configure(struct s3 *s)
+static int s3_configure(struct blob_s3 *s)
 {
-	const char *region = setting("MOONCAKE_S3_REGION", "MOONCAKE_AWS_REGION", "us-east-1");
-	const char *bucket = setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
+	const char *region = s3_setting("MOONCAKE_S3_REGION", "MOONCAKE_AWS_REGION", "us-east-1");
+	const char *bucket = s3_setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
 	int r;
 
-	if (!bucket || !isalnum((unsigned char)*bucket) || !is_word(bucket, ".-_"))
+	if (!bucket || !isalnum((unsigned char)*bucket) || !s3_is_word(bucket, ".-_"))
 		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or "
 			       "MOONCAKE_AWS_BUCKET_NAME");
-	if (!is_word(region, "-_") || strlen(region) > 64)
+	if (!s3_is_word(region, "-_") || strlen(region) > 64)
 		return mc_fail(-EINVAL, "MOONCAKE_S3_REGION or MOONCAKE_AWS_REGION is invalid: %.64s", region);
-	r = set_keys(s);
+	r = s3_set_keys(s);
 	if (r < 0)
 		return r;
 	snprintf(s->sign, sizeof(s->sign), "aws:amz:%s:s3", region);
 	s->connect_ms = (unsigned)mc_env_int("MOONCAKE_AWS_CONNECT_TIMEOUT_MS", 10000, 1, 3600000);
 	s->stall_ms = (unsigned)mc_env_int("MOONCAKE_AWS_REQUEST_TIMEOUT_MS", 30000, 1, 3600000);
-	return set_url(s, region, bucket);
+	return s3_set_url(s, region, bucket);
 }
 
-int mcd_blob_s3_open(struct mcd_blobs **ret)
+static int s3_open(const char *dir, struct mct_keyed **ret)
 {
-	static const struct mcd_blob_ops ops = { s3_close, s3_put, s3_get, s3_del, s3_list };
-	struct s3 *s = calloc(1, sizeof(*s));
+	struct blob_s3 *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
-	s->base.ops = &ops;
-	r = configure(s);
+	s->base.ops = &mct_blob_s3;
+	r = s3_configure(s);
 	if (r == 0)
-		r = mcd_web_open(&s->web);
+		r = mc_web_open(&s->web);
 	if (r < 0) {
 		s3_close(&s->base);
 		return r;
@@ -384,3 +383,13 @@ int mcd_blob_s3_open(struct mcd_blobs **ret)
 	*ret = &s->base;
 	return 0;
 }
+
+const struct mct_keyed_ops mct_blob_s3 = {
+	.name = "s3",
+	.open = s3_open,
+	.close = s3_close,
+	.put = s3_put,
+	.get = s3_get,
+	.del = s3_del,
+	.list = s3_list,
+};

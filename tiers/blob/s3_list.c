@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob_s3_list.c - decoder of S3's answer to ListObjectsV2, which is XML. */
+ * s3_list.c - decoder of S3's answer to ListObjectsV2, which is XML. */
 #include <config.h>
 
 #include <errno.h>
 #include <expat.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "meta/blob_i.h"
+#include "tiers/blob/blob_i.h"
 
 #define DEPTH_KEY 3		/* ListBucketResult/Contents/Key */
 #define DEPTH_PAGE 2		/* ListBucketResult/NextContinuationToken, IsTruncated */
@@ -17,13 +18,13 @@
 
 struct decoder {
 	XML_Parser parser;
-	mcd_blob_fn fn;
+	mct_keyed_fn fn;
 	void *arg;
 	unsigned depth;
 	bool root, in_contents;
 	enum { TAKES_NOTHING, TAKES_KEY, TAKES_NEXT, TAKES_TRUNCATED } takes;	/* the text of this element */
 	bool truncated;
-	char text[MCD_S3_TOKEN_MAX + 1];
+	char text[MCT_S3_TOKEN_MAX + 1];
 	size_t len;
 	char *next;
 	int r;
@@ -117,7 +118,7 @@ static void on_doctype(void *arg, const char *name, const char *system_id, const
 	decoder_stop(arg, -EBADMSG);
 }
 
-int mcd_s3_list_decode(const char *text, size_t len, mcd_blob_fn fn, void *arg, char **ret_next)
+int mct_s3_list_decode(const char *text, size_t len, mct_keyed_fn fn, void *arg, char **ret_next)
 {
 	struct decoder d = { .parser = XML_ParserCreate(NULL), .fn = fn, .arg = arg };
 

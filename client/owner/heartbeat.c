@@ -2,15 +2,16 @@
  * heartbeat.c - the heartbeat thread. */
 #include <config.h>
 
-#include "client/session/heartbeat.h"
+#include "client/owner/heartbeat.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/direct/direct.h"
-#include "client/session/confirm.h"
+#include "client/owner/confirm.h"
+#include "client/owner/mover.h"
+#include "client/owner/owner.h"
 #include "client/session/masters.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -69,7 +70,7 @@ static uint32_t heartbeat_period_ms(const struct mcs_heartbeat *h)
 	if (heartbeat_seeks(h))
 		return SEEK_MS;
 	ms = ms ? ms : 1000;
-	return ms > most && (h->failures || h->s->owner) ? most : ms;
+	return ms > most && (h->failures || h->s->has_memory) ? most : ms;
 }
 
 static uint32_t heartbeat_answer_ms(const struct mcs_heartbeat *h)
@@ -106,7 +107,7 @@ static void heartbeat_fence(struct mcs_heartbeat *h, const struct mcp_seq *order
 		r = mc_fault("client.heartbeat.fence");
 		/* Only this process writes to its disks. */
 		if (r == 0 && (mcp_id_zero(f.engine) || heartbeat_is_own(h, nonce)) &&
-		    !mcs_disks_fence(h->s->disks, f.upto))
+		    !mcs_segments_fence(mcs_owner_of(h->s)->segments, f.upto))
 			r = -EAGAIN;
 		if (r == 0)
 			r = mce_engine_fence(h->s->engine, mcp_id_zero(f.engine) ? NULL : (uint8_t *)nonce, f.upto);
@@ -156,7 +157,7 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	if (reply.reattach)
 		mcs_background_remount(h->s->background);
 	if (reply.tasks || mcs_confirm_wanted(h->s))
-		mcs_mover_kick(h->s->mover);
+		mcs_mover_kick(mcs_owner_of(h->s)->mover);
 	h->n_fenced = 0;
 	heartbeat_fence(h, &reply.fences);
 	if (reply.heartbeat_ms)

@@ -1,96 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob.c - a store of named pieces of data: the common part of both kinds. */
+ * keyed.c - the list of keyed tiers, and the checks that they have in common. */
 #include <config.h>
 
+#include "tiers/keyed.h"
+
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/err.h"
-#include "meta/blob_i.h"
+#include "tiers/blob/blob_i.h"
 
-static bool part_is_valid(const char *part, size_t len)
+static bool keyed_part_valid(const char *part, size_t len)
 {
 	return len && !(len == 1 && part[0] == '.') && !(len == 2 && !strncmp(part, "..", 2)) &&
 		strspn(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") >= len;
 }
 
-static bool name_is_valid(const char *name)
+static bool keyed_name_valid(const char *name)
 {
 	size_t len = strlen(name), part;
 
 	for (size_t at = 0; at <= len; at += part + 1) {
 		part = strcspn(name + at, "/");
-		if (len >= MCD_BLOB_NAME_MAX || !part_is_valid(name + at, part))
+		if (len >= MCT_KEYED_NAME_MAX || !keyed_part_valid(name + at, part))
 			return false;
 	}
 	return true;
 }
 
-static int name_check(const char *name)
+static int keyed_name_check(const char *name)
 {
-	return name_is_valid(name) ? 0 : mc_fail(-EINVAL, "invalid name in a snapshot store: %.100s", name);
+	return keyed_name_valid(name) ? 0 : mc_fail(-EINVAL, "invalid name in a snapshot store: %.100s", name);
 }
 
 /* A prefix is valid if a name can begin with it. */
-static int prefix_check(const char *prefix)
+static int keyed_prefix_check(const char *prefix)
 {
 	size_t len = strlen(prefix);
-	char name[MCD_BLOB_NAME_MAX];
+	char name[MCT_KEYED_NAME_MAX];
 
 	if (len + 1 >= sizeof(name))
 		return mc_fail(-EINVAL, "a prefix of names in a snapshot store is too long: %.100s", prefix);
 	memcpy(name, prefix, len);
 	memcpy(name + len, "x", 2);
-	return name_check(name);
+	return keyed_name_check(name);
 }
 
-int mcd_blobs_open(const char *type, const char *dir, struct mcd_blobs **ret)
+const struct mct_keyed_ops *const mct_keyed_tiers[] = { &mct_blob_dir, &mct_blob_s3, NULL };
+
+int mct_keyed_open(const char *tier, const char *dir, struct mct_keyed **ret)
 {
-	if (!strcmp(type, "local"))
-		return mcd_blob_dir_open(dir, ret);
-	if (!strcmp(type, "s3"))
-		return mcd_blob_s3_open(ret);
-	return mc_fail(-EINVAL, "snapshot_object_store_type=%s: unknown, use local or s3", type);
+	for (unsigned i = 0; mct_keyed_tiers[i]; i++)
+		if (!strcmp(mct_keyed_tiers[i]->name, tier))
+			return mct_keyed_tiers[i]->open(dir, ret);
+	return mc_fail(-EINVAL, "snapshot_object_store_type=%s: unknown, use local or s3", tier);
 }
 
-void mcd_blobs_close(struct mcd_blobs *b)
+void mct_keyed_close(struct mct_keyed *b)
 {
 	if (b)
 		b->ops->close(b);
 }
 
-const char *mcd_blobs_where(const struct mcd_blobs *b)
+const char *mct_keyed_where(const struct mct_keyed *b)
 {
 	return b->where;
 }
 
-int mcd_blob_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+int mct_keyed_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
 {
-	int r = name_check(name);
+	int r = keyed_name_check(name);
 
-	if (r == 0 && len > MCD_BLOB_MAX)
+	if (r == 0 && len > MCT_KEYED_MAX)
 		r = mc_fail(-EINVAL, "%zu bytes are too many for %s", len, name);
 	return r < 0 ? r : b->ops->put(b, name, data, len);
 }
 
-int mcd_blob_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len)
+int mct_keyed_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
 {
-	int r = name_check(name);
+	int r = keyed_name_check(name);
 
 	return r < 0 ? r : b->ops->get(b, name, ret, ret_len);
 }
 
-int mcd_blob_delete(struct mcd_blobs *b, const char *name)
+int mct_keyed_delete(struct mct_keyed *b, const char *name)
 {
-	int r = name_check(name);
+	int r = keyed_name_check(name);
 
 	return r < 0 ? r : b->ops->del(b, name);
 }
 
 /* ---- lists --------------------------------------------------------------------------------------- */
 
-struct names {
+struct keyed_names {
 	const char *prefix;
 	char **name;
 	size_t n, max;
@@ -98,13 +102,13 @@ struct names {
 
 static int names_add(void *arg, const char *name)
 {
-	struct names *l = arg;
+	struct keyed_names *l = arg;
 
-	if (strncmp(name, l->prefix, strlen(l->prefix)) != 0 || !name_is_valid(name))
+	if (strncmp(name, l->prefix, strlen(l->prefix)) != 0 || !keyed_name_valid(name))
 		return 0;
-	if (l->n == MCD_BLOB_LIST_MAX)
+	if (l->n == MCT_KEYED_LIST_MAX)
 		return mc_fail(-EMSGSIZE, "a snapshot store has more than %u names that begin with %.100s",
-			       MCD_BLOB_LIST_MAX, l->prefix);
+			       MCT_KEYED_LIST_MAX, l->prefix);
 	if (l->n == l->max) {
 		size_t max = l->max ? 2 * l->max : 64;
 		char **more = realloc(l->name, max * sizeof(*more));
@@ -123,10 +127,10 @@ static int names_compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int mcd_blob_list(struct mcd_blobs *b, const char *prefix, int (*fn)(void *arg, const char *name), void *arg)
+int mct_keyed_list(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, void *arg)
 {
-	struct names l = { .prefix = prefix };
-	int r = prefix_check(prefix);
+	struct keyed_names l = { .prefix = prefix };
+	int r = keyed_prefix_check(prefix);
 
 	if (r == 0)
 		r = b->ops->list(b, prefix, names_add, &l);

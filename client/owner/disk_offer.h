@@ -6,11 +6,11 @@
 #ifndef MCS_DISK_OFFER_H
 #define MCS_DISK_OFFER_H
 
-#include "client/session/disks.h"
+#include "client/owner/segments.h"
 #include "common/sys/thread.h"
 
 /* Takes as long as reading the disk.  0: all were offered, and the master knows that; -ECANCELED: @stop is set; else
  * try again.  One thread at a time. */
-int mcs_disk_offer(struct mcs_session *s, const struct mcs_disk_offered *o, struct mc_stop *stop);
+int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *o, struct mc_stop *stop);
 
 #endif

@@ -2,7 +2,7 @@
  * confirm.c - the owner compares its memory and its disks with the objects of a restored snapshot. */
 #include <config.h>
 
-#include "client/session/confirm.h"
+#include "client/owner/confirm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "client/direct/put_i.h"
 #include "client/layout.h"
-#include "client/session/disks.h"
+#include "client/owner/owner.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -41,7 +41,7 @@ struct comparison {
 /* The CRCs of the chunks at [@pos, @pos + @len). */
 static int part_of_memory(const struct comparison *c, uint64_t pos, uint64_t len)
 {
-	const char *p = mcs_owner_at(c->s->owner, c->segment, c->item.offset + pos, len);
+	const char *p = mcs_segments_at(mcs_owner_of(c->s)->segments, c->segment, c->item.offset + pos, len);
 
 	for (uint64_t at = 0; p && at < len; at += MC_CRC_CHUNK)
 		c->crc[(pos + at) / MC_CRC_CHUNK] =
@@ -80,7 +80,7 @@ static int trailer_compare(const struct comparison *c, uint64_t at, uint64_t len
 		if (c->buf)
 			r = part_of_disk(c, at + pos, n, NULL);
 		else
-			p = mcs_owner_at(c->s->owner, c->segment, c->item.offset + at + pos, n);
+			p = mcs_segments_at(mcs_owner_of(c->s)->segments, c->segment, c->item.offset + at + pos, n);
 		if (r == 0 && (!p || memcmp(p, want + pos, n) != 0))
 			r = -MC_ECHECKSUM;
 	}
@@ -191,7 +191,7 @@ static int disk_confirm(struct comparison *c)
 
 bool mcs_confirm_wanted(struct mcs_direct *s)
 {
-	return mcs_owner_confirms(s->owner) || mcs_disks_confirm(s->disks);
+	return mcs_segments_confirm(mcs_owner_of(s)->segments);
 }
 
 /* Not that of a master which does not know the segment any more. */
@@ -202,23 +202,19 @@ static bool worth_repeating(int r)
 
 int mcs_confirm(struct mcs_direct *s, struct mc_stop *stop)
 {
-	struct comparison c = { .s = s, .stop = stop };
+	struct mcs_segments *segments = mcs_owner_of(s)->segments;
+	bool addressable;
 	struct mcp_id id;
 	int r = 0;
 
-	if (mcs_owner_confirm_take(s->owner, &c.segment)) {
-		r = segment_confirm(&c);
-		if (worth_repeating(r))
-			mcs_owner_confirm_set(s->owner, true);
-	}
-	for (unsigned i = 0; !worth_repeating(r) && mcs_disks_confirm_take(s->disks, i, &id); i++) {
-		struct comparison d = { .s = s, .stop = stop, .segment = id };
+	for (unsigned i = 0; !worth_repeating(r) && mcs_segments_confirm_take(segments, i, &id, &addressable); i++) {
+		struct comparison c = { .s = s, .stop = stop, .segment = id };
 
 		if (mcp_id_zero(id))
 			continue;
-		r = disk_confirm(&d);
+		r = addressable ? segment_confirm(&c) : disk_confirm(&c);
 		if (worth_repeating(r))
-			mcs_disks_confirm_again(s->disks, i);
+			mcs_segments_confirm_again(segments, i);
 	}
 	return worth_repeating(r) ? r : 0;
 }

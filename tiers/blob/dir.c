@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob_dir.c - named pieces of data as files below a directory.  A file gets its name when it is complete. */
+ * dir.c - named pieces of data as files below a directory.  A file gets its name when it is complete. */
 #include <config.h>
 
 #include <dirent.h>
@@ -18,40 +18,40 @@
 #include "common/fault.h"
 #include "common/sys/file.h"
 #include "common/sys/random.h"
-#include "meta/blob_i.h"
+#include "tiers/blob/blob_i.h"
 
 /* First byte of the name of an unfinished file; no valid name has it.  The rest is random: a suffix to the blob's name
  * could exceed the limit of the file system, and two puts of one name need two files. */
 #define UNFINISHED '~'
 #define RETRIES 16
 
-struct dir {
-	struct mcd_blobs base;
+struct blob_dir {
+	struct mct_keyed base;
 	char *root;
 };
 
-static void dir_close(struct mcd_blobs *b)
+static void dir_close(struct mct_keyed *b)
 {
-	struct dir *d = (struct dir *)b;
+	struct blob_dir *d = (struct blob_dir *)b;
 
 	free(d->root);
 	free(d);
 }
 
 /* The path of a file; the caller frees it. */
-static char *path_of(const struct mcd_blobs *b, const char *name)
+static char *dir_path(const struct mct_keyed *b, const char *name)
 {
 	char *path;
 
-	return asprintf(&path, "%s/%s", ((const struct dir *)b)->root, name) < 0 ? NULL : path;
+	return asprintf(&path, "%s/%s", ((const struct blob_dir *)b)->root, name) < 0 ? NULL : path;
 }
 
 /* ---- put ----------------------------------------------------------------------------------------- */
 
 /* Make the directories that lead to @path durable, also those of a put that was killed before it could. */
-static int make_dirs(const struct mcd_blobs *b, char *path)
+static int dir_make_parents(const struct mct_keyed *b, char *path)
 {
-	char *at = path + strlen(((const struct dir *)b)->root);
+	char *at = path + strlen(((const struct blob_dir *)b)->root);
 	int r = 0;
 
 	while (r == 0 && (at = strchr(at + 1, '/'))) {
@@ -66,7 +66,7 @@ static int make_dirs(const struct mcd_blobs *b, char *path)
 }
 
 /* Create a file beside @path.  Its lock tells a sweep that the writer lives. */
-static int unfinished_open(const char *path, char **ret, int *ret_fd)
+static int dir_unfinished_open(const char *path, char **ret, int *ret_fd)
 {
 	const char *last = strrchr(path, '/');
 	auto_free char *tmp = NULL;
@@ -89,7 +89,7 @@ static int unfinished_open(const char *path, char **ret, int *ret_fd)
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t len)
+static int dir_write_all(int fd, const char *data, size_t len)
 {
 	while (len) {
 		ssize_t n = write(fd, data, len);
@@ -104,16 +104,16 @@ static int write_all(int fd, const char *data, size_t len)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
-static int put_once(const char *path, const void *data, size_t len)
+static int dir_put_once(const char *path, const void *data, size_t len)
 {
 	auto_free char *tmp = NULL;
 	auto_close int fd = -1;
 	int r = mc_fault("blob.write");
 
 	if (r == 0)
-		r = unfinished_open(path, &tmp, &fd);
+		r = dir_unfinished_open(path, &tmp, &fd);
 	if (r == 0)
-		r = write_all(fd, data, len);
+		r = dir_write_all(fd, data, len);
 	if (r == 0)
 		r = mc_fault("blob.rename");
 	if (r == 0 && rename(tmp, path) < 0)
@@ -123,28 +123,28 @@ static int put_once(const char *path, const void *data, size_t len)
 	return r;
 }
 
-static int dir_put(struct mcd_blobs *b, const char *name, const void *data, size_t len)
+static int dir_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
 {
-	auto_free char *path = path_of(b, name);
+	auto_free char *path = dir_path(b, name);
 	int r = -ENOENT;
 
 	if (!path)
 		return mc_fail(-ENOMEM, "no memory for a file");
 	/* -ENOENT: a delete or a sweep has removed the directory, which was empty. */
 	for (unsigned i = 0; i < RETRIES && r == -ENOENT; i++) {
-		r = make_dirs(b, path);
+		r = dir_make_parents(b, path);
 		if (r == -ENOENT)
 			continue;
 		if (r < 0)
 			return r;
-		r = put_once(path, data, len);
+		r = dir_put_once(path, data, len);
 	}
 	return r < 0 ? mc_fail(r, "cannot write %s: %s", path, mc_strerror(r)) : mc_file_sync_entry(path);
 }
 
 /* ---- get and delete ------------------------------------------------------------------------------ */
 
-static int get_open(const char *path, struct stat *ret)
+static int dir_get_open(const char *path, struct stat *ret)
 {
 	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	int r = fd < 0 || fstat(fd, ret) < 0 ? -errno : 0;
@@ -154,14 +154,14 @@ static int get_open(const char *path, struct stat *ret)
 		r = -ENOENT;
 	if (r < 0)
 		return mc_fail(r, "cannot read %s: %s", path, mc_strerror(r));
-	if (ret->st_size > MCD_BLOB_MAX)
-		return mc_fail(-EMSGSIZE, "%s has more than %u bytes", path, MCD_BLOB_MAX);
+	if (ret->st_size > MCT_KEYED_MAX)
+		return mc_fail(-EMSGSIZE, "%s has more than %u bytes", path, MCT_KEYED_MAX);
 	return TAKE_FD(fd);
 }
 
-static int dir_get(struct mcd_blobs *b, const char *name, void **ret, size_t *ret_len)
+static int dir_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
 {
-	auto_free char *path = path_of(b, name), *data = NULL;
+	auto_free char *path = dir_path(b, name), *data = NULL;
 	auto_close int fd = -1;
 	struct stat st;
 	size_t at = 0, len;
@@ -169,7 +169,7 @@ static int dir_get(struct mcd_blobs *b, const char *name, void **ret, size_t *re
 
 	if (!path)
 		return mc_fail(-ENOMEM, "no memory for a file");
-	fd = get_open(path, &st);
+	fd = dir_get_open(path, &st);
 	if (fd < 0)
 		return fd;
 	len = (size_t)st.st_size;
@@ -192,10 +192,10 @@ static int dir_get(struct mcd_blobs *b, const char *name, void **ret, size_t *re
 	return 0;
 }
 
-static int dir_del(struct mcd_blobs *b, const char *name)
+static int dir_del(struct mct_keyed *b, const char *name)
 {
-	auto_free char *path = path_of(b, name);
-	size_t root = strlen(((struct dir *)b)->root);
+	auto_free char *path = dir_path(b, name);
+	size_t root = strlen(((struct blob_dir *)b)->root);
 	char *end;
 	int r;
 
@@ -219,11 +219,11 @@ static int dir_del(struct mcd_blobs *b, const char *name)
 /* ---- walks --------------------------------------------------------------------------------------- */
 
 /* Call @fn for each regular file below @below, which is "" or ends in '/', with its name from the root. */
-static int walk(struct mcd_blobs *b, const char *below, const char *prefix, mcd_blob_fn fn, void *arg)
+static int dir_walk(struct mct_keyed *b, const char *below, const char *prefix, mct_keyed_fn fn, void *arg)
 {
-	auto_free char *path = path_of(b, below);
+	auto_free char *path = dir_path(b, below);
 	DIR *dir = path ? opendir(path) : NULL;
-	char name[MCD_BLOB_NAME_MAX + 1];
+	char name[MCT_KEYED_NAME_MAX + 1];
 	struct dirent *e;
 	struct stat st;
 	size_t len, same;
@@ -242,7 +242,7 @@ static int walk(struct mcd_blobs *b, const char *below, const char *prefix, mcd_
 		if (len >= sizeof(name) || strncmp(name, prefix, same) != 0)
 			continue;
 		if (S_ISDIR(st.st_mode))
-			r = walk(b, name, prefix, fn, arg);
+			r = dir_walk(b, name, prefix, fn, arg);
 		else if (S_ISREG(st.st_mode))
 			r = fn(arg, name);
 	}
@@ -252,17 +252,17 @@ static int walk(struct mcd_blobs *b, const char *below, const char *prefix, mcd_
 	return r;
 }
 
-static int dir_list(struct mcd_blobs *b, const char *prefix, mcd_blob_fn fn, void *arg)
+static int dir_list(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, void *arg)
 {
 	const char *last = strrchr(prefix, '/');
-	char below[MCD_BLOB_NAME_MAX];
+	char below[MCT_KEYED_NAME_MAX];
 
 	snprintf(below, sizeof(below), "%.*s", last ? (int)(last + 1 - prefix) : 0, prefix);
-	return walk(b, below, prefix, fn, arg);
+	return dir_walk(b, below, prefix, fn, arg);
 }
 
 /* Remove an unfinished file whose writer is dead, and the directories that are empty then. */
-static int sweep_one(void *arg, const char *name)
+static int dir_sweep_one(void *arg, const char *name)
 {
 	const char *last = strrchr(name, '/');
 	auto_free char *path = NULL;
@@ -270,17 +270,16 @@ static int sweep_one(void *arg, const char *name)
 
 	if ((last ? last[1] : *name) != UNFINISHED)
 		return 0;
-	path = path_of(arg, name);
+	path = dir_path(arg, name);
 	fd = path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
 		(void)dir_del(arg, name);
 	return 0;
 }
 
-int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
+static int dir_open(const char *dir, struct mct_keyed **ret)
 {
-	static const struct mcd_blob_ops ops = { dir_close, dir_put, dir_get, dir_del, dir_list };
-	struct dir *d;
+	struct blob_dir *d;
 	int r;
 
 	if (mkdir(dir, 0700) == 0)
@@ -293,7 +292,7 @@ int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
-	d->base.ops = &ops;
+	d->base.ops = &mct_blob_dir;
 	d->root = strdup(dir);
 	if (!d->root) {
 		free(d);
@@ -301,7 +300,17 @@ int mcd_blob_dir_open(const char *dir, struct mcd_blobs **ret)
 	}
 	snprintf(d->base.where, sizeof(d->base.where), "%s", dir);
 	/* An unfinished file that cannot be removed is harmless, because it is not listed. */
-	(void)walk(&d->base, "", "", sweep_one, &d->base);
+	(void)dir_walk(&d->base, "", "", dir_sweep_one, &d->base);
 	*ret = &d->base;
 	return 0;
 }
+
+const struct mct_keyed_ops mct_blob_dir = {
+	.name = "local",
+	.open = dir_open,
+	.close = dir_close,
+	.put = dir_put,
+	.get = dir_get,
+	.del = dir_del,
+	.list = dir_list,
+};

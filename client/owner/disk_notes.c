@@ -2,7 +2,7 @@
  * disk_notes.c - the notes of void records on a disk. */
 #include <config.h>
 
-#include "client/session/disk_notes.h"
+#include "client/owner/disk_notes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * background.c - the background thread. */
 #include <config.h>
 
-#include "client/session/background.h"
+#include "client/direct/background.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -225,11 +225,12 @@ static bool background_reach_master(struct mcs_background *b)
 
 static void background_do_remount(struct mcs_background *b)
 {
+	const struct mcs_terms terms = mcs_session_terms(b->s->base.session);
 	int r;
 
 	if (!__atomic_exchange_n(&b->remount, false, __ATOMIC_ACQ_REL))
 		return;
-	r = mcs_direct_mount(b->s, mc_deadline_ms(CALL_MS));
+	r = b->s->segments->offer(b->s, NULL, &terms, mc_deadline_ms(CALL_MS));
 	if (r >= 0)
 		return;
 	mc_warn("client", "the master did not accept the segment, will retry error=\"%s\"",

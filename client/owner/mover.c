@@ -8,14 +8,16 @@
  * cancelled; ranges that the master granted in a lost reply are freed with the connection. */
 #include <config.h>
 
-#include "client/session/mover.h"
+#include "client/owner/mover.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "client/layout.h"
 #include "client/direct/put_i.h"
-#include "client/session/confirm.h"
+#include "client/owner/confirm.h"
+#include "client/owner/offloader.h"
+#include "client/owner/owner.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -83,9 +85,9 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, ui
 	const void *data;
 	int r;
 
-	if (j->from.medium == MCP_MEDIUM_DISK)
+	if (mcp_medium_is(j->from.medium, MCP_TRAIT_BLOCKS))
 		return mover_from_disk(s, j, fence);
-	data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, j->size);
+	data = mcs_segments_at(mcs_owner_of(s)->segments, j->from.segment, j->from.offset, j->size);
 	if (!data)
 		return mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not in this process's segment");
 	r = mcs_segmap_get(s->segmap, j->to.segment, deadline, &j->dst);

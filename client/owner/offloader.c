@@ -9,7 +9,7 @@
  * To memory: parts are read through the engine into memory of this thread and written as a put's are. */
 #include <config.h>
 
-#include "client/session/offloader.h"
+#include "client/owner/offloader.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 #include "client/direct/put_i.h"
 #include "client/layout.h"
-#include "client/session/disk_offer.h"
-#include "client/session/disks.h"
+#include "client/owner/disk_offer.h"
+#include "client/owner/owner.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -45,14 +45,14 @@ MC_COUNTER(failed, "mooncake_client_offload_failures_total", "", "copies between
 struct worker {
 	/* constant after start */
 	struct mcs_direct *s;
-	unsigned writer;	/* number in mcs_disks_write_begin() */
+	unsigned writer;	/* number in mcs_segments_write_begin() */
 	struct mc_thread thread;
 	struct mc_stop stop;
 	bool runs;
 };
 
 struct mcs_offloader {
-	struct worker worker[MCS_DISK_WRITERS];
+	struct worker worker[MCS_SEGMENTS_WRITERS];
 };
 
 /* The copies of one round that are being written. */
@@ -145,7 +145,7 @@ static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, s
 	memcpy(buf, data + pos, left);
 	memset((char *)buf + left, 0, len - left);
 	if (rec.body_len)
-		mcs_disks_seal(s->disks, j->to.segment, (char *)buf + len - MCT_BLOCK, &rec);
+		mcs_segments_seal(mcs_owner_of(s)->segments, j->to.segment, (char *)buf + len - MCT_BLOCK, &rec);
 	e = piece_write(r, j, m, buf, buf, pos, len);
 	if (e < 0)
 		m->ops->buffer_put(m, buf);
@@ -155,8 +155,9 @@ static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, s
 static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
 {
 	uint64_t stored = mcs_stored_size(j->size), whole = stored / MCT_BLOCK * MCT_BLOCK, len;
-	const char *data = mcs_owner_at(s->owner, j->from.segment, j->from.offset, stored);
-	struct mct_medium *m = mcs_disks_at(s->disks, j->to.segment, j->to.offset, job_bytes(j));
+	struct mcs_segments *own = mcs_owner_of(s)->segments;
+	const char *data = mcs_segments_at(own, j->from.segment, j->from.offset, stored);
+	struct mct_medium *m = mcs_segments_medium(own, j->to.segment, j->to.offset, job_bytes(j));
 	int e = 0;
 
 	if (!data || !m || j->record.len > MCT_RECORD_BODY_MAX)
@@ -238,7 +239,8 @@ int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, con
 	int r = crc ? 0 : -ENOMEM;
 
 	*ret_doubt = NULL;
-	if (r == 0 && !mcs_disks_at(s->disks, from->segment, from->offset, mcs_stored_size(size)))
+	if (r == 0 && !mcs_segments_medium(mcs_owner_of(s)->segments, from->segment, from->offset,
+					   mcs_stored_size(size)))
 		r = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's disks");
 	if (r == 0)
 		r = mcs_segmap_get(s->segmap, from->segment, deadline, &src);
@@ -309,7 +311,7 @@ static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret
 		    !offloader_one_replica(&c.to, &jobs[n].to))
 			n++;
 	}
-	mcs_disks_gone(s->disks, &reply.gone);
+	mcs_segments_gone(mcs_owner_of(s)->segments, &reply.gone);
 	*ret_n = n;
 	return 0;
 }
@@ -326,13 +328,13 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 {
 	struct mcs_direct *s = o->s;
 	uint64_t deadline = mc_deadline_ms(COPY_MS);
-	bool may = mcs_disks_write_begin(s->disks, o->writer, fence);
+	bool may = mcs_segments_write_begin(mcs_owner_of(s)->segments, o->writer, fence);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct job *j = &jobs[i];
 		int e;
 
-		if (j->to.medium != MCP_MEDIUM_DISK)
+		if (!mcp_medium_is(j->to.medium, MCP_TRAIT_BLOCKS))
 			continue;
 		e = may ? mc_fault("client.offload.write") : -MC_ESTALE_PUT;
 		if (e == 0)
@@ -345,7 +347,7 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 	while (r->writes)
 		mc_cond_wait(&r->ended, &r->lock);
 	mc_mutex_unlock(&r->lock);
-	mcs_disks_write_end(s->disks, o->writer);
+	mcs_segments_write_end(mcs_owner_of(s)->segments, o->writer);
 }
 
 static int offloader_report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
@@ -373,7 +375,8 @@ static void job_report(const struct job *j, struct mcp_copied *ret)
 	if (j->status < 0)
 		mc_metric_add(&failed, 1);
 	else
-		mc_metric_add(j->to.medium == MCP_MEDIUM_DISK ? &stored_bytes : &loaded_bytes, (int64_t)j->size);
+		mc_metric_add(mcp_medium_is(j->to.medium, MCP_TRAIT_BLOCKS) ? &stored_bytes : &loaded_bytes,
+			      (int64_t)j->size);
 }
 
 /* Fetch some copies and carry them out.  Their number; 0: none. */
@@ -405,7 +408,7 @@ static int offloader_round(struct worker *o, struct round *round)
 	for (unsigned i = 0; i < n; i++) {
 		struct mcs_seg *doubt = NULL;
 
-		if (jobs[i].to.medium != MCP_MEDIUM_DISK)
+		if (!mcp_medium_is(jobs[i].to.medium, MCP_TRAIT_BLOCKS))
 			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, epoch, fence,
 							    mc_deadline_ms(COPY_MS), &jobs[i].crc, &doubt);
 		job_report(&jobs[i], &done[reported]);
@@ -419,13 +422,13 @@ static int offloader_round(struct worker *o, struct round *round)
 /* Offer the objects of disks to a master that lost its journal: one thread does. */
 static int offloader_offer(struct worker *o)
 {
-	struct mcs_disk_offered disk;
+	struct mcs_own_segment_offered disk;
 	int r = 0;
 
-	while (o->writer == 0 && r == 0 && mcs_disks_offer_next(o->s->disks, &disk)) {
+	while (o->writer == 0 && r == 0 && mcs_segments_offer_next(mcs_owner_of(o->s)->segments, &disk)) {
 		r = mcs_disk_offer(o->s->base.session, &disk, &o->stop);
 		if (r == 0)
-			mcs_disks_offer_done(o->s->disks, &disk);
+			mcs_segments_offer_done(mcs_owner_of(o->s)->segments, &disk);
 	}
 	return r;
 }
@@ -469,7 +472,7 @@ int mcs_offloader_start(struct mcs_direct *s, struct mcs_offloader **ret)
 
 	if (!o)
 		return -ENOMEM;
-	for (unsigned i = 0; i < MCS_DISK_WRITERS && r == 0; i++) {
+	for (unsigned i = 0; i < MCS_SEGMENTS_WRITERS && r == 0; i++) {
 		struct worker *w = &o->worker[i];
 
 		w->s = s;
@@ -489,7 +492,7 @@ void mcs_offloader_stop(struct mcs_offloader *o)
 {
 	if (!o)
 		return;
-	for (unsigned i = 0; i < MCS_DISK_WRITERS; i++)
+	for (unsigned i = 0; i < MCS_SEGMENTS_WRITERS; i++)
 		if (o->worker[i].runs)
 			mc_stop_join(&o->worker[i].stop, o->worker[i].thread);
 	free(o);

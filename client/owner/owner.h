@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * owner.h - the direct back end with the segments that this process contributes, and the threads that serve them. */
+#ifndef MCS_OWNER_H
+#define MCS_OWNER_H
+
+#include "client/direct/direct.h"
+#include "client/owner/segments.h"
+#include "common/sys/lock.h"
+
+struct mcs_heartbeat;
+struct mcs_mover;
+struct mcs_offloader;
+
+struct mcs_owner {
+	struct mcs_direct direct;
+	/* constant after open */
+	struct mcs_segments *segments;	/* NULL: contributes nothing; set before the first mount */
+	struct mcs_mover *mover;	/* NULL: contributes nothing */
+	struct mcs_offloader *offloader;	/* NULL: all segments are addressable */
+	struct mcs_heartbeat *heartbeat;
+	struct mc_mutex grow_lock;	/* one enlarging of the segment at a time */
+	/* atomic */
+	bool attaching;			/* new connections offer the segments to the master */
+};
+
+/* Every direct back end belongs to an owner. */
+static inline struct mcs_owner *mcs_owner_of(struct mcs_direct *s)
+{
+	return mc_container_of(s, struct mcs_owner, direct);
+}
+
+/* Open a direct back end for @store, with the segments of its configuration; there may be none. */
+int mcs_owner_open(struct mcs *store, struct mcs_backend **ret);
+
+#endif

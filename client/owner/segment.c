@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment.c - one segment that this process contributes. */
+#include <config.h>
+
+#include "client/owner/segment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <mooncake/mcs.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "common/sys/random.h"
+
+static uint64_t segment_random(void)
+{
+	uint64_t v;
+
+	do
+		v = mc_random_u64();
+	while (!v);
+	return v;
+}
+
+/* The epoch before the pool: if the process dies between the two, its successor changes the epoch once more. */
+static int segment_write_identity(const struct mcs_own_segment *s, const struct mcs_own_segment_state *at)
+{
+	const uint64_t words[MCT_IDENTITY] = {
+		s->id.hi, s->id.lo, at->epoch, at->pool.hi, at->pool.lo,
+		at->secret[0], at->secret[1], at->cluster, at->pending,
+	};
+
+	if (s->durable)
+		return s->medium->ops->set_identity(s->medium, words);
+	for (unsigned i = 0; i < MCS_SEGMENT_IDENTITY && s->identity; i++)
+		__atomic_store_n(&s->identity[i], words[i], __ATOMIC_RELEASE);
+	return 0;
+}
+
+int mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state)
+{
+	int r = segment_write_identity(s, state);
+
+	if (r == 0)
+		s->now = *state;
+	return r;
+}
+
+void mcs_own_segment_void_records(struct mcs_own_segment_state *state)
+{
+	state->secret[0] = segment_random();
+	state->secret[1] = segment_random();
+	state->pending = false;
+}
+
+/* Continue with the identity that the medium or the caller has kept, or create one. */
+static int segment_identify(struct mcs_own_segment *s)
+{
+	uint64_t words[MCT_IDENTITY] = { 0 };
+	int r = s->medium->ops->identity(s->medium, words);
+	struct mcs_own_segment_state state;
+
+	s->durable = r != -MC_ENOTSUP;
+	if (s->durable && r < 0)
+		return r;
+	if (!s->durable && s->conf.open.adopt_fd > 0)
+		memcpy(words, s->identity, MCS_SEGMENT_IDENTITY * sizeof(*words));
+	s->id = (struct mcp_id){ words[0], words[1] };
+	state = (struct mcs_own_segment_state){
+		.epoch = words[2], .pool = { words[3], words[4] }, .secret = { words[5], words[6] },
+		.cluster = words[7], .pending = words[8],
+	};
+	s->now = state;
+	if (!mcp_id_zero(s->id) && (state.secret[0] || !s->durable))
+		return 0;
+	if (s->durable)
+		mcs_own_segment_void_records(&state);
+	if (mcp_id_zero(s->id)) {
+		s->id = (struct mcp_id){ segment_random(), segment_random() };
+		state.epoch = segment_random();
+	}
+	return mcs_own_segment_keep(s, &state);
+}
+
+/* All reserved memory at once: the master only uses as much as is mounted. */
+static int segment_register(struct mcs_own_segment *s)
+{
+	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .fd = -1 };
+
+	if (s->mem.base) {
+		attr.access |= MCE_ACCESS_WRITE;
+		attr.base = s->mem.base;
+		attr.len = s->mem.len;
+		attr.fd = s->mem.fd;
+		attr.fd_offset = s->mem.fd_offset;
+	} else {
+		attr.medium = s->medium;
+		attr.len = mcs_own_segment_size(s);
+	}
+	return mce_mr_register(s->engine, &attr, &s->mr);
+}
+
+int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf)
+{
+	int r;
+
+	*s = (struct mcs_own_segment){ .conf = *conf, .engine = engine, .identity = conf->identity };
+	r = mct_medium_open(conf->tier, &conf->open, &s->medium);
+	s->conf.tier = s->conf.open.kind = s->conf.open.path = NULL;
+	if (r < 0)
+		return r;
+	r = s->medium->ops->memory(s->medium, &s->mem);
+	if (r == 0 || r == -MC_ENOTSUP)
+		r = segment_identify(s);
+	if (r == 0 && s->durable)
+		r = mcs_disk_notes_open(s->medium, s->now.secret, &s->notes);
+	return r < 0 ? r : segment_register(s);
+}
+
+void mcs_own_segment_close(struct mcs_own_segment *s)
+{
+	if (s->mr)
+		mce_mr_unregister(s->mr);
+	mcs_disk_notes_close(s->notes);
+	mct_medium_close(s->medium);
+}
+
+uint64_t mcs_own_segment_size(const struct mcs_own_segment *s)
+{
+	struct mct_status status;
+
+	s->medium->ops->status(s->medium, &status);
+	return status.size;
+}
+
+/* Objects of which the last pool's cluster is not known were written by an older version, without records. */
+int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
+{
+	struct mcs_own_segment_state next = s->now;
+
+	if (mcp_id_zero(pool) || mcp_id_eq(pool, next.pool))
+		return 0;
+	if (!mcp_id_zero(next.pool)) {
+		next.epoch = segment_random();
+		next.pending |= next.cluster != 0;
+		if (s->durable && !next.pending) {
+			mc_warn("client", "the disk has objects of another pool, which are dropped");
+			mcs_own_segment_void_records(&next);
+		}
+	}
+	next.pool = pool;
+	return mcs_own_segment_keep(s, &next);
+}
+
+struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, char name[MCS_OWN_SEGMENT_NAME])
+{
+	const char *endpoint = mce_engine_endpoint(s->engine);
+
+	if (s->mem.base)
+		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s", endpoint);
+	else
+		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s/%s-%08x", endpoint, s->medium->ops->name,
+			 (unsigned)(s->id.lo & UINT32_MAX));
+	return (struct mcp_mount){
+		.segment = s->id, .epoch = s->now.epoch,
+		.base = mce_mr_base(s->mr), .rkey = mce_mr_rkey(s->mr), .size = mcs_own_segment_size(s),
+		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
+		.protocol = mcp_bytes(s->conf.protocol, strlen(s->conf.protocol)), .medium = s->conf.medium,
+		.high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
+		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster, .confirms = 1,
+	};
+}
+
+/* If the master does not know the segment, although it is of the segment's pool, or if it is of another cluster, then
+ * the segment's objects are lost.  A master whose state is from a snapshot wants them offered instead.  It may also
+ * wait for an offer whose end this process did not know of when it asked. */
+static void segment_mounted_durable(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered)
+{
+	const struct mcs_own_segment_state was = s->now;
+	bool again = reply->reattached && was.server && was.server == answered;
+	int r = 0;
+
+	s->now.cluster = reply->cluster;
+	s->now.offers = reply->adopts;
+	s->now.pending = was.pending || reply->adopts;
+	if (!reply->adopts && was.pending)
+		mc_warn("client", "the disk has objects of another pool, which are dropped: %s",
+			reply->cluster ? "the master has another cluster_id" : "the master is of an older version");
+	if (!reply->adopts && was.cluster && (was.pending || !(reply->objects || again)))
+		mcs_own_segment_void_records(&s->now);
+	if (s->now.cluster != was.cluster || s->now.pending != was.pending || s->now.secret[0] != was.secret[0])
+		r = segment_write_identity(s, &s->now);
+	if (r < 0)
+		mc_warn("client", "%s", mc_err_detail(r));
+}
+
+void mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
+			     bool sure)
+{
+	if (s->durable)
+		segment_mounted_durable(s, reply, answered);
+	s->now.server = sure ? answered : 0;
+	s->now.confirms = reply->confirm;
+}

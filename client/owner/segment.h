@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segment.h - one segment that this process contributes, on a medium of any tier: opened, registered with the engine,
+ * offered to the master.
+ *
+ * Its id and epoch do not change, so that a master that restarted or lost the connection finds its objects again.  Only
+ * in another pool it has another epoch: the other master may overwrite the objects of the first, which must not be
+ * found there again.
+ *
+ * A durable medium keeps id, epoch and pool of its segment itself, so that any process that opens it continues with its
+ * objects.  If the master of another pool has the same cluster_id, it lost its journal, and the segment's objects are
+ * offered to it (disk_offer.h); else they are lost.  The same holds if a master that restored a snapshot asks for them.
+ * While the master knows the segment, it alone decides which objects the segment has. */
+#ifndef MCS_OWN_SEGMENT_H
+#define MCS_OWN_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/owner/disk_notes.h"
+#include "client/session/session.h"
+#include "engine/mce.h"
+#include "tiers/tier.h"
+
+struct mcs_own_segment_conf {
+	const char *tier;		/* name of the tier (tiers/tier.h) */
+	uint8_t medium;			/* enum mcp_medium, for the master */
+	struct mct_conf open;		/* configuration of the medium */
+	const char *protocol;		/* for the master; a string that outlives the segment */
+	/* NULL, or memory for MCS_SEGMENT_IDENTITY words that outlives the process: the identity of a segment whose
+	 * medium does not keep it, read if one is adopted, and written before the master learns it */
+	uint64_t *identity;
+	uint8_t high, low;		/* percent at which eviction begins and ends, 0: the master's */
+	uint8_t policy;			/* MCP_EVICT_*, 0: the master's */
+};
+
+struct mcs_own_segment_state {
+	uint64_t epoch;
+	struct mcp_id pool;		/* that the segment was last offered to; zero: none, or not known */
+	uint64_t server;		/* process of the master that has mounted it, as mcs_terms; 0: none */
+	bool confirms;			/* the master wants its objects to be compared (confirm.h) */
+	/* only a durable segment has these: */
+	uint64_t secret[2];		/* secret of the objects' records (tiers/ssd/record.h) */
+	uint64_t cluster;		/* hash of the cluster_id of the pool's master; 0: not known */
+	bool pending;			/* it has objects of an earlier pool that were not offered yet */
+	bool offers;			/* the master waits for them */
+};
+
+struct mcs_own_segment {
+	/* constant after open */
+	struct mcs_own_segment_conf conf;	/* without strings of the caller, but for the protocol */
+	struct mce_engine *engine;
+	struct mct_medium *medium;
+	struct mct_memory mem;		/* base NULL: the bytes are not addressable */
+	struct mce_mr *mr;
+	struct mcp_id id;
+	bool durable;			/* the medium keeps the identity, and records of the objects */
+	/* guarded by notes_lock of the set */
+	struct mcs_disk_notes *notes;	/* durable: its notes of void records */
+	/* guarded by the lock of the set (segments.h) */
+	uint64_t *identity;
+	struct mcs_own_segment_state now;
+};
+
+/* Open the medium and register it.  After an error mcs_own_segment_close() frees the rest. */
+int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf);
+void mcs_own_segment_close(struct mcs_own_segment *s);
+/* Usable bytes.  Any thread. */
+uint64_t mcs_own_segment_size(const struct mcs_own_segment *s);
+
+/* The functions below are called with the lock of the set held, unless they say otherwise. */
+
+/* Keep the identity with this state, which then is the state of the segment; else nothing changes. */
+int mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
+/* The objects' records do not count any more. */
+void mcs_own_segment_void_records(struct mcs_own_segment_state *state);
+/* The segment enters @pool (zero: not known).  A medium that cannot keep a new epoch keeps its objects from this pool
+ * only: negative. */
+int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool);
+/* The fields of a MOUNT that describe the segment; @name: memory for its name. */
+#define MCS_OWN_SEGMENT_NAME 300u
+struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, char name[MCS_OWN_SEGMENT_NAME]);
+/* The master process @answered has answered a MOUNT; @sure: no other one can have. */
+void mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
+			     bool sure);
+
+#endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segments.c - the segments that this process contributes. */
+#include <config.h>
+
+#include "client/owner/segments.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/sys/thread.h"
+#include "tiers/ssd/record.h"
+
+MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
+
+struct mcs_segments {
+	/* constant once they are offered */
+	struct mce_engine *engine;
+	struct mcp_id client;
+	struct mcs_own_segment *segment;
+	unsigned n;
+	struct mc_mutex lock;
+	struct mc_mutex notes_lock;
+	/* atomic */
+	uint64_t writing[MCS_SEGMENTS_WRITERS];	/* numbers with which writes run, 0: none */
+	uint64_t fenced;	/* the largest number that was fenced */
+	bool removed;		/* the durable ones are not offered any more */
+};
+
+int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret)
+{
+	struct mcs_segments *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->engine = engine;
+	s->client = client;
+	mc_mutex_init(&s->lock);
+	mc_mutex_init(&s->notes_lock);
+	*ret = s;
+	return 0;
+}
+
+int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf)
+{
+	struct mcs_own_segment *more = realloc(s->segment, (s->n + 1) * sizeof(*more));
+	int r;
+
+	if (!more)
+		return -ENOMEM;
+	s->segment = more;
+	r = mcs_own_segment_open(&more[s->n], s->engine, conf);
+	if (r < 0)
+		mcs_own_segment_close(&more[s->n]);
+	else
+		s->n++;
+	return r;
+}
+
+void mcs_segments_close(struct mcs_segments *s)
+{
+	if (!s)
+		return;
+	for (unsigned i = 0; i < s->n; i++)
+		mcs_own_segment_close(&s->segment[i]);
+	free(s->segment);
+	mc_mutex_destroy(&s->notes_lock);
+	mc_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static struct mcs_own_segment *segments_find(const struct mcs_segments *s, struct mcp_id id)
+{
+	for (unsigned i = 0; s && i < s->n; i++)
+		if (mcp_id_eq(s->segment[i].id, id))
+			return &s->segment[i];
+	return NULL;
+}
+
+static struct mcs_own_segment *segments_addressable(const struct mcs_segments *s)
+{
+	for (unsigned i = 0; s && i < s->n; i++)
+		if (s->segment[i].mem.base)
+			return &s->segment[i];
+	mc_fail(-EINVAL, "this process contributes no memory");
+	return NULL;
+}
+
+bool mcs_segments_offload(const struct mcs_segments *s)
+{
+	for (unsigned i = 0; s && i < s->n; i++)
+		if (!s->segment[i].mem.base)
+			return true;
+	return false;
+}
+
+/* ---- the master --------------------------------------------------------------------------------- */
+
+/* Writers that began under an earlier master may still write where this master will grant memory.  To other media only
+ * this process writes. */
+static bool segments_fence_earlier(struct mcs_segments *s, const struct mcs_own_segment *at,
+				   const struct mcs_terms *terms)
+{
+	return at->mem.base ? mce_engine_fence(s->engine, NULL, terms->earlier) == 0 :
+		mcs_segments_fence(s, terms->earlier);
+}
+
+static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at, struct mcp_client *c,
+			      struct mcs_session *session, struct mcp_id pool, const struct mcs_terms *terms,
+			      uint64_t deadline)
+{
+	bool fenced = segments_fence_earlier(s, at, terms);
+	struct mcp_mount_reply reply;
+	struct mcp_reply mem = { 0 };
+	char name[MCS_OWN_SEGMENT_NAME];
+	struct mcp_mount msg;
+	int r;
+
+	mc_mutex_lock(&s->lock);
+	r = mcs_own_segment_enter(at, pool);
+	msg = mcs_own_segment_describe(at, name);
+	mc_mutex_unlock(&s->lock);
+	msg.client = s->client;
+	msg.unfenced = !fenced;
+	if (r == 0)
+		r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
+			mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&s->lock);
+	mcs_own_segment_mounted(at, &reply, terms->server,
+			    !session || mcs_session_terms(session).server == terms->server);
+	mc_mutex_unlock(&s->lock);
+	mc_metric_add(&mounts, 1);
+	if (reply.reattached)
+		mc_log("client", at->durable ? MC_LOG_INFO : MC_LOG_DEBUG,
+		       "the master knows the objects of our segment segment=%s objects=%llu", name,
+		       (unsigned long long)reply.objects);
+	mcp_reply_done(&mem);
+	return 0;
+}
+
+/* Memory first, because copies to the others are made from it; without it they are not offered. */
+int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
+		       const struct mcs_terms *terms, uint64_t deadline)
+{
+	int r = 0;
+
+	for (unsigned i = 0; s && i < s->n; i++) {
+		struct mcs_own_segment *at = &s->segment[i];
+		int one = 0;
+
+		if (!at->durable || !__atomic_load_n(&s->removed, __ATOMIC_SEQ_CST))
+			one = segments_mount_one(s, at, c, session, pool, terms, deadline);
+		if (one < 0 && at->mem.base)
+			return one;
+		r = r < 0 ? r : one;
+	}
+	return r;
+}
+
+static int segments_unmount_one(const struct mcs_own_segment *at, struct mcs_session *session, bool keep,
+				uint64_t deadline)
+{
+	const struct mcp_unmount msg = { .segment = at->id, .keep = keep };
+	struct mcp_unmount_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r = mcs_call(session, MCP_UNMOUNT, &msg, &reply, &mem, deadline);
+
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	return r < 0 ? r : 0;
+}
+
+void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
+{
+	for (unsigned i = 0; s && i < s->n && mcs_session_up(session); i++)
+		if (!s->segment[i].durable || !__atomic_load_n(&s->removed, __ATOMIC_SEQ_CST))
+			(void)segments_unmount_one(&s->segment[i], session, s->segment[i].durable, deadline);
+}
+
+int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
+{
+	int r = 0;
+
+	if (!s || __atomic_exchange_n(&s->removed, true, __ATOMIC_SEQ_CST))
+		return 0;
+	for (unsigned i = 0; i < s->n; i++) {
+		struct mcs_own_segment *at = &s->segment[i];
+		int one;
+
+		if (!at->durable)
+			continue;
+		one = segments_unmount_one(at, session, false, deadline);
+		r = r < 0 ? r : one;
+		/* Also if the master does not answer: no other pool gets their objects. */
+		MC_LOCKED(&s->lock);
+		mcs_own_segment_void_records(&at->now);
+		at->now.offers = false;
+		if (mcs_own_segment_keep(at, &at->now) < 0)
+			mc_warn("client", "objects of a removed disk may come back if the master's journal is lost");
+	}
+	return r;
+}
+
+int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity)
+{
+	struct mcs_own_segment *at = segments_addressable(s);
+
+	if (!at)
+		return -EINVAL;
+	MC_LOCKED(&s->lock);
+	at->identity = identity;
+	return mcs_own_segment_keep(at, &at->now);
+}
+
+int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size)
+{
+	const struct mcs_own_segment *at = segments_addressable(s);
+
+	if (!at)
+		return -EINVAL;
+	*ret_size = at->mem.len;
+	return at->mem.fd;
+}
+
+int mcs_segments_grow(struct mcs_segments *s, struct mcs_session *session, uint64_t size, uint64_t deadline)
+{
+	const struct mcs_terms terms = mcs_session_terms(session);
+	struct mcs_own_segment *at = segments_addressable(s);
+	int r;
+
+	if (!at)
+		return -EINVAL;
+	r = at->medium->ops->grow(at->medium, size);
+	return r < 0 ? r : segments_mount_one(s, at, NULL, session, mcs_session_pool(session), &terms, deadline);
+}
+
+static bool segments_inside(const struct mcs_own_segment *at, uint64_t offset, uint64_t len)
+{
+	uint64_t size = mcs_own_segment_size(at);
+
+	return offset <= size && len <= size - offset;
+}
+
+const void *mcs_segments_at(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset, uint64_t len)
+{
+	const struct mcs_own_segment *at = segments_find(s, segment);
+
+	return at && at->mem.base && segments_inside(at, offset, len) ? (const char *)at->mem.base + offset : NULL;
+}
+
+struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset,
+				       uint64_t len)
+{
+	const struct mcs_own_segment *at = segments_find(s, segment);
+
+	return at && !at->mem.base && segments_inside(at, offset, len) ? at->medium : NULL;
+}
+
+bool mcs_segments_confirm(struct mcs_segments *s)
+{
+	bool any = false;
+
+	if (!s)
+		return false;
+	MC_LOCKED(&s->lock);
+	for (unsigned i = 0; i < s->n; i++)
+		any |= s->segment[i].now.confirms;
+	return any;
+}
+
+bool mcs_segments_confirm_take(struct mcs_segments *s, unsigned i, struct mcp_id *ret, bool *ret_addressable)
+{
+	if (!s || i >= s->n)
+		return false;
+	MC_LOCKED(&s->lock);
+	*ret = s->segment[i].now.confirms ? s->segment[i].id : (struct mcp_id){ 0, 0 };
+	*ret_addressable = s->segment[i].mem.base;
+	s->segment[i].now.confirms = false;
+	return true;
+}
+
+void mcs_segments_confirm_again(struct mcs_segments *s, unsigned i)
+{
+	MC_LOCKED(&s->lock);
+	s->segment[i].now.confirms = true;
+}
+
+/* ---- records ----------------------------------------------------------------------------------- */
+
+static void segments_secret(struct mcs_segments *s, const struct mcs_own_segment *at, uint64_t ret[2])
+{
+	MC_LOCKED(&s->lock);
+	memcpy(ret, at->now.secret, sizeof(at->now.secret));
+}
+
+void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *block, const struct mct_record *r)
+{
+	uint64_t secret[2];
+
+	segments_secret(s, segments_find(s, segment), secret);
+	mct_record_seal(block, r, secret);
+}
+
+void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
+{
+	auto_free struct mct_note *note = gone->count ? malloc(gone->count * sizeof(*note)) : NULL;
+	struct mcp_gone g;
+	struct mcp_iter it;
+	uint64_t secret[2];
+	int r = 0;
+
+	if (!note)
+		return;
+	MC_LOCKED(&s->notes_lock);
+	for (unsigned i = 0; i < s->n && r == 0; i++) {
+		struct mcs_own_segment *at = &s->segment[i];
+		size_t n = 0;
+
+		if (!at->notes)
+			continue;
+		mcp_iter_init(&it, gone, &mcp_desc_gone);
+		while (mcp_iter_next(&it, &g))
+			if (mcp_id_eq(g.segment, at->id))
+				note[n++] = (struct mct_note){ g.offset, g.generation };
+		segments_secret(s, at, secret);
+		r = mcs_disk_notes_add(at->notes, note, n, secret);
+	}
+	if (r < 0)
+		mc_warn("client", "removed objects may come back if the master's journal is lost error=\"%s\"",
+			mc_err_detail(r));
+}
+
+bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offered *ret)
+{
+	MC_LOCKED(&s->lock);
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct mcs_own_segment *at = &s->segment[i];
+
+		if (!at->now.offers)
+			continue;
+		*ret = (struct mcs_own_segment_offered){
+			at->medium, mcs_own_segment_size(at), at->id, at->now.epoch,
+			{ at->now.secret[0], at->now.secret[1] }
+		};
+		return true;
+	}
+	return false;
+}
+
+void mcs_segments_offer_done(struct mcs_segments *s, const struct mcs_own_segment_offered *o)
+{
+	struct mcs_own_segment *at = segments_find(s, o->segment);
+	int r;
+
+	MC_LOCKED(&s->lock);
+	/* It was mounted in yet another pool meanwhile. */
+	if (at->now.epoch != o->epoch)
+		return;
+	at->now.offers = at->now.pending = false;
+	/* Else they are offered again to the next pool, or by the next process. */
+	r = mcs_own_segment_keep(at, &at->now);
+	if (r < 0)
+		mc_warn("client", "%s", mc_err_detail(r));
+}
+
+/* ---- fencing ------------------------------------------------------------------------------------
+ *
+ * The writer announces its number and then looks whether it was fenced; the fence does both in the other order, so
+ * one of the two sees the other. */
+
+bool mcs_segments_write_begin(struct mcs_segments *s, unsigned writer, uint64_t fence)
+{
+	__atomic_store_n(&s->writing[writer], fence, __ATOMIC_SEQ_CST);
+	if (fence > __atomic_load_n(&s->fenced, __ATOMIC_SEQ_CST))
+		return true;
+	mcs_segments_write_end(s, writer);
+	return false;
+}
+
+void mcs_segments_write_end(struct mcs_segments *s, unsigned writer)
+{
+	__atomic_store_n(&s->writing[writer], 0, __ATOMIC_SEQ_CST);
+}
+
+bool mcs_segments_fence(struct mcs_segments *s, uint64_t upto)
+{
+	uint64_t was, writing;
+	bool running = false;
+
+	if (!s)
+		return true;
+	was = __atomic_load_n(&s->fenced, __ATOMIC_SEQ_CST);
+	while (was < upto && !__atomic_compare_exchange_n(&s->fenced, &was, upto, false, __ATOMIC_SEQ_CST,
+							  __ATOMIC_SEQ_CST))
+		;
+	for (unsigned i = 0; i < MCS_SEGMENTS_WRITERS; i++) {
+		writing = __atomic_load_n(&s->writing[i], __ATOMIC_SEQ_CST);
+		running |= writing && writing <= upto;
+	}
+	return !running;
+}

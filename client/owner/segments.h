@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segments.h - the segments that this process contributes, on media of any tiers, offered to the master together.
+ *
+ * Any thread, unless a function says otherwise.  A NULL mcs_segments is an empty set. */
+#ifndef MCS_SEGMENTS_H
+#define MCS_SEGMENTS_H
+
+#include "client/owner/segment.h"
+
+struct mcs_segments;
+
+/* -ENOMEM. */
+int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret);
+/* Open one more.  Before the set is offered, one thread; addressable ones first.  -ENOENT, -ENOSPC, -ENOMEM ..., with a
+ * detail; the set is unchanged. */
+int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf);
+void mcs_segments_close(struct mcs_segments *s);
+/* Does any of them get its bytes from copies that this process writes (offloader.h)? */
+bool mcs_segments_offload(const struct mcs_segments *s);
+
+/* Fence writers of masters before @terms.earlier, and offer all segments to the master of @pool (zero: not known), over
+ * @c, or (NULL) the session; repeated offers are harmless.  The first error; -MC_EUNAVAILABLE: such a writer has not
+ * ended, and the master does not know the segment; try again later. */
+int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
+		       const struct mcs_terms *terms, uint64_t deadline);
+/* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
+void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
+/* Remove the durable ones from the pool, with their objects, and offer them no more; returns the first error. */
+int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
+
+/* The addressable segment, of which a process has one at most; -EINVAL: there is none.
+ * keep_at: keep the identity words there from now on.
+ * fd: its file, and how many of its bytes may be mapped.
+ * grow: enlarge it to @size bytes and offer all of it.  -EINVAL, -ENOMEM, or the error of the master.  One thread at a
+ * time. */
+int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity);
+int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size);
+int mcs_segments_grow(struct mcs_segments *s, struct mcs_session *session, uint64_t size, uint64_t deadline);
+
+/* The @len bytes of an addressable segment at @offset; NULL: not one of these, or out of its bounds. */
+const void *mcs_segments_at(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset, uint64_t len);
+/* The medium of a segment that is not addressable, if it has these bytes; NULL. */
+struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset,
+				       uint64_t len);
+
+/* Does the master wish to have the objects of a segment compared (confirm.h)? */
+bool mcs_segments_confirm(struct mcs_segments *s);
+/* False: there is no @i-th segment.  Take the wish for it: *ret is its segment, zero: there was none; or renew it. */
+bool mcs_segments_confirm_take(struct mcs_segments *s, unsigned i, struct mcp_id *ret, bool *ret_addressable);
+void mcs_segments_confirm_again(struct mcs_segments *s, unsigned i);
+
+/* Write the record of an object to the end of @block, for a range of that segment, which is a durable one of these. */
+struct mct_record;
+void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *block, const struct mct_record *r);
+
+/* Note that records are void: elements of struct mcp_gone.  Blocks while a block is written to each medium. */
+void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone);
+
+/* A durable segment whose objects are to be offered to the master. */
+struct mcs_own_segment_offered {
+	struct mct_medium *medium;
+	uint64_t size;
+	struct mcp_id segment;
+	uint64_t epoch;
+	uint64_t secret[2];	/* secret of its records */
+};
+/* False: there is none. */
+bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offered *ret);
+/* The master knows all of them. */
+void mcs_segments_offer_done(struct mcs_segments *s, const struct mcs_own_segment_offered *o);
+
+/* Around writes by this process into ranges of media that were granted with a fence number, by thread @writer.  False:
+ * the number was fenced. */
+#define MCS_SEGMENTS_WRITERS 2u
+bool mcs_segments_write_begin(struct mcs_segments *s, unsigned writer, uint64_t fence);
+void mcs_segments_write_end(struct mcs_segments *s, unsigned writer);
+/* No write with a number up to @upto is carried out after return: true.  False: one is running, ask again. */
+bool mcs_segments_fence(struct mcs_segments *s, uint64_t upto);
+
+#endif
