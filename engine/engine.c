@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -42,6 +41,7 @@ static int conf_fill(struct mce_engine *e, const struct mce_conf *conf)
 	int r;
 
 	*c = *conf;
+	c->net = conf->net ? conf->net : mc_net_plain();
 	c->host = c->bind_host = c->io_cpus = NULL;
 	c->numa_cpus = NULL;
 	if (conf->port < 0 || conf->port > 65535 || conf->port_min < 0 || conf->port_max > 65535 ||
@@ -122,8 +122,6 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	mc_list_init(&e->disk.jobs);
 	e->upstream_port = -1;
 	e->fork_depth = mc_fork_depth;
-	/* Without it a waiting thread is not notified and checks its batch periodically. */
-	e->ready_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
 		r = mce_gpus_open(e);
@@ -161,8 +159,6 @@ void mce_engine_close(struct mce_engine *e)
 	mce_services_close(e);
 	mce_gpus_close(e);
 	mce_writers_done(&e->writers);
-	if (e->ready_fd >= 0)
-		close(e->ready_fd);
 	mc_mutex_destroy(&e->disk.lock);
 	mc_cond_destroy(&e->idle);
 	mc_mutex_destroy(&e->lock);

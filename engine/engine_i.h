@@ -66,9 +66,9 @@ void mce_io_close(struct mce_io *io);	/* NULL loop is fine */
 /* Any thread but the loop's: run @fn on the loop and wait until it has run. */
 void mce_io_call(struct mce_io *io, void (*fn)(void *arg), void *arg);
 
-/* exchange.c: send (@out) or receive all @len bytes of @fd by @deadline, for a thread that may block.  -ETIMEDOUT,
+/* exchange.c: send (@out) or receive all @len bytes of @s by @deadline, for a thread that may block.  -ETIMEDOUT,
  * -ECANCELED (the engine closes), -ECONNRESET, -errno. */
-int mce_move_all(struct mce_engine *e, int fd, void *buf, size_t len, bool out, uint64_t deadline);
+int mce_move_all(struct mce_engine *e, struct mc_stream *s, void *buf, size_t len, bool out, uint64_t deadline);
 
 struct mce_watcher {
 	struct mc_list node, resume_node;
@@ -338,7 +338,6 @@ struct mce_engine {
 	void *service[MCE_PATHS];	/* state of each service (service.h) */
 	struct mce_gpus *gpus;	/* of gpu/gpu_i.h */
 	int upstream_port;	/* -1: none */
-	int ready_fd;		/* always readable, see tcp_wait.c; -1: none */
 	unsigned fork_depth;
 	struct mce_mr_table mrs;
 	struct mce_writers writers;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "common/sys/clock.h"
 #include "engine/engine_i.h"
@@ -12,33 +11,32 @@
 /* A wait checks for the engine's end this often. */
 #define CLOSE_CHECK_MS 50
 
-int mce_move_all(struct mce_engine *e, int fd, void *buf, size_t len, bool out, uint64_t deadline)
+int mce_move_all(struct mce_engine *e, struct mc_stream *s, void *buf, size_t len, bool out, uint64_t deadline)
 {
-	struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-	char *at = buf;
+	struct iovec left = { buf, len };
+	uint64_t check;
 	ssize_t n;
-	int ms;
+	int r;
 
-	while (len) {
-		n = out ? send(fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, len, MSG_DONTWAIT);
+	while (left.iov_len) {
+		n = out ? mc_stream_send(s, &left, 1) : mc_stream_recv(s, &left, 1);
 		if (n == 0)
 			return -ECONNRESET;
 		if (n > 0) {
-			at += n;
-			len -= (size_t)n;
+			left.iov_base = (char *)left.iov_base + n;
+			left.iov_len -= (size_t)n;
 			continue;
 		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return -errno;
+		if (n != -EAGAIN)
+			return (int)n;
 		if (mc_now_ns() >= deadline)
 			return -ETIMEDOUT;
 		if (mce_closing(e))
 			return -ECANCELED;
-		ms = mc_deadline_left_ms(deadline);
-		if (poll(&pfd, 1, ms < CLOSE_CHECK_MS ? ms : CLOSE_CHECK_MS) < 0 && errno != EINTR)
-			return -errno;
+		check = mc_deadline_ms(CLOSE_CHECK_MS);
+		r = mc_stream_wait(s, out ? POLLOUT : POLLIN, check < deadline ? check : deadline);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

@@ -52,6 +52,9 @@ struct mce_peer;
 #define MCE_NUMA_MAX 16u
 
 struct mce_conf {
+	/* Makes the connections between engines; NULL: mc_net_plain().  Those of upstream's protocol and the messages
+	 * between processes of a host are sockets always. */
+	const struct mc_net *net;
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
 	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
 	int port;		/* 0: a free port, */

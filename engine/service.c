@@ -51,12 +51,12 @@ uint64_t mce_services_features(const struct mce_engine *e)
 	return features;
 }
 
-int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+int mce_services_take_connection(struct mce_engine *e, const struct mc_stream *stream, const struct mce_greeting *g)
 {
 	int r = -MC_ENOTSUP;
 
 	for (const struct mce_service *const *s = mce_services; *s && r == -MC_ENOTSUP; s++)
-		r = (*s)->take_connection(e, fd, g);
+		r = (*s)->take_connection(e, stream, g);
 	return r;
 }
 
@@ -89,7 +89,7 @@ uint64_t mce_no_features(const struct mce_engine *e)
 	return 0;
 }
 
-int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+int mce_no_connection(struct mce_engine *e, const struct mc_stream *stream, const struct mce_greeting *g)
 {
 	return -MC_ENOTSUP;
 }

@@ -10,6 +10,7 @@
 
 #include "engine/mce.h"
 
+struct mc_stream;
 struct mce_greeting;	/* tcp/tcp_wire.h */
 
 struct mce_service {
@@ -35,9 +36,9 @@ struct mce_service {
 	/* Bits of MCE_FEATURE_* that the greeting of our TCP connections offers for this service; 0: none.  All
 	 * services that come before TCP have started. */
 	uint64_t (*features)(const struct mce_engine *e);
-	/* The TCP service has accepted a connection whose greeting @g asks for this service: take over @fd, and
-	 * answer.  -MC_ENOTSUP: not this service's; any failure leaves @fd to the caller. */
-	int (*take_connection)(struct mce_engine *e, int fd, const struct mce_greeting *g);
+	/* The TCP service has accepted a connection whose greeting @g asks for this service: take over
+	 * *@s, and answer.  -MC_ENOTSUP: not this service's; any failure leaves it to the caller. */
+	int (*take_connection)(struct mce_engine *e, const struct mc_stream *s, const struct mce_greeting *g);
 	/* The engine's list of writers has a new entry (mce_engine_fence()): end the access of those that it names.
 	 * 0: none of them writes through this service after return.  -EAGAIN: call again later.  Any thread but an
 	 * I/O thread. */
@@ -57,7 +58,7 @@ bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[1
 /* The features of all services. */
 uint64_t mce_services_features(const struct mce_engine *e);
 /* Offer the connection to all; -MC_ENOTSUP. */
-int mce_services_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
+int mce_services_take_connection(struct mce_engine *e, const struct mc_stream *s, const struct mce_greeting *g);
 /* Fence in all services. */
 int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 
@@ -66,6 +67,6 @@ void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_no_revoke(struct mce_mr *mr);
 bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
 uint64_t mce_no_features(const struct mce_engine *e);
-int mce_no_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
+int mce_no_connection(struct mce_engine *e, const struct mc_stream *s, const struct mce_greeting *g);
 
 #endif

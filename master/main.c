@@ -16,7 +16,7 @@
 #include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/stream.h"
 #include "common/process/stdfds.h"
 #include "common/sys/process.h"
 #include "common/sys/thread.h"
@@ -121,15 +121,15 @@ static int listen_of(const struct mcm_conf *conf, struct addresses *w)
 static int check_listen(const struct addresses *w)
 {
 	const char *const addrs[] = { w->rpc, w->http };
-	char bound[MC_ADDR_MAX];
 	unsigned i;
 
 	for (i = 0; i < 2; i++) {
-		int fd = mc_listen(addrs[i], 1, 0, bound);
+		struct mc_listener l;
+		int r = mc_net_listen(mc_net_plain(), addrs[i], 1, &l);
 
-		if (fd < 0)
-			return fd;
-		close(fd);
+		if (r < 0)
+			return r;
+		mc_listener_close(&l);
 	}
 	return 0;
 }

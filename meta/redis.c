@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 #include "meta/meta_i.h"
@@ -228,7 +228,7 @@ static int session_open(struct redis *rd, const struct mcd_wait *w, struct sessi
 	if (w->cancel && latest < deadline)
 		deadline = latest;
 	s->fresh = true;
-	r = s->fd = mc_connect(rd->where.addr, deadline);
+	r = s->fd = mc_socket_connect(rd->where.addr, deadline);
 	if (r >= 0) {
 		s->reader = redisReaderCreate();
 		r = s->reader ? session_greet(rd, s, w) :

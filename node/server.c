@@ -18,7 +18,6 @@
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
 #include "common/net/packet.h"
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
@@ -245,7 +244,7 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 
 	MC_FAULT_POINT("node.accept");
 	for (int i = 0; i < BUDGET; i++) {
-		fd = mc_accept(e->fd);
+		fd = mc_packet_accept(e->fd);
 		if (fd < 0) {
 			if (fd == -EAGAIN)
 				return;

@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 
 #include "common/list.h"
-#include "common/net/net.h"
 #include "common/net/stream.h"
 #include "common/sys/thread.h"
 #include "proto/rpc_client.h"
@@ -120,7 +119,7 @@ void mcp_link_fail(struct mcp_link *l, const char *why);
  * and no thread has the reader's role. */
 bool mcp_link_is_stale(struct mcp_link *l);
 /* Has the server ended the connection?  Replies may be left to read. */
-bool mcp_link_is_over(const struct mcp_link *l);
+bool mcp_link_is_over(struct mcp_link *l);
 
 /* Send whole frames.  @ahead: the piggyback hook may put one-way frames in front.  -MC_ETIMEDOUT;
  * -MC_ERPC: the link has failed. */

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -308,7 +307,8 @@ int mcp_conn_feed_kept(struct mcp_conn *c)
 		r = conn_feed(c, c->in.data, c->in.len, &used);
 		if (r < 0)
 			return r;
-		memmove(c->in.data, c->in.data + used, c->in.len - used);
+		if (used)
+			memmove(c->in.data, c->in.data + used, c->in.len - used);
 		c->in.len -= used;
 		if (!c->in.len)
 			mcp_conn_return_buf(c->loop, &c->in);
@@ -510,22 +510,22 @@ static int conn_move(struct mcp_conn *c)
 	return 0;
 }
 
-int mcp_conn_new(struct mcp_loop *accept, int fd)
+int mcp_conn_new(struct mcp_loop *accept, struct mc_stream *stream)
 {
 	struct mcp_server *s = accept->server;
+	struct mc_stream_peer peer;
 	struct mcp_conn *c;
 	int r;
 
 	c = calloc(1, sizeof(*c));
 	if (!c) {
-		close(fd);
+		mc_stream_close(stream);
 		return mc_fail(-ENOMEM, "no memory for a connection");
 	}
 	c->s.server = s;
-	c->s.principal = mc_principal_of_peer(-1);
 	c->loop = accept;
-	mc_stream_plain(&c->stream, fd);
-	c->ev.fd = fd;
+	c->stream = *stream;
+	mc_evfd_stream(&c->ev, &c->stream);
 	c->ev.ready = conn_ready;
 	c->timer.fire = conn_timed_out;
 	mc_list_init(&c->gate_link);
@@ -535,7 +535,9 @@ int mcp_conn_new(struct mcp_loop *accept, int fd)
 	mc_list_init(&c->reservation.link);
 	mc_list_init(&c->leave_link);
 	c->active_ns = c->born_ns = mc_now_ns();
-	mc_peer_name(fd, c->s.peer);
+	mc_stream_peer(&c->stream, &peer);
+	strcpy(c->s.peer, peer.name);
+	c->s.principal = mc_principal_of_peer(peer.local ? (int64_t)peer.uid : -1);
 	mcp_server_count(s, 1);
 	c->kept = true;
 	r = conn_take_place(c);

@@ -27,7 +27,7 @@ struct mcp_conn {
 	struct mcp_loop *loop;
 	struct mc_list link;
 	struct mc_stream stream;
-	struct mc_evfd ev;		/* of the stream's descriptor */
+	struct mc_evfd ev;		/* of the stream */
 	struct mc_evtimer timer;
 	enum mcp_conn_state state;
 	bool opened;			/* closed() has to be called */

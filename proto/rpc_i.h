@@ -61,8 +61,7 @@ struct mcp_loop {
 struct mcp_listener {
 	struct mc_evfd ev;		/* first */
 	struct mcp_server *server;
-	char bound[MC_ADDR_MAX];
-	bool tcp;
+	struct mc_listener listener;
 };
 
 struct mcp_server {
@@ -147,8 +146,8 @@ void mcp_serve_bad_header(const struct mcp_session *s);
 
 /* ---- rpc_conn.c ---- */
 
-/* accept loop: a new connection, which takes over @fd. */
-int mcp_conn_new(struct mcp_loop *accept, int fd);
+/* accept loop: a new connection, which takes over *@stream, also on failure. */
+int mcp_conn_new(struct mcp_loop *accept, struct mc_stream *stream);
 /* loop: close all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
 /* loop: send replies whose marks have become durable (rpc_send.c). */

@@ -47,13 +47,11 @@ int mcp_link_new(struct mcp_client *c, const char *addr, uint64_t deadline, stru
 	if (!strncmp(addr, LOCAL_PREFIX, strlen(LOCAL_PREFIX)))
 		r = mcp_local_open(addr + strlen(LOCAL_PREFIX), &l->local);
 	else
-		r = mc_connect(addr, deadline);
+		r = mc_net_connect(c->conf.net, addr, deadline, &l->stream);
 	if (r < 0) {
 		mcp_link_free(l);
 		return r;
 	}
-	if (!l->local)
-		mc_stream_plain(&l->stream, r);
 	*ret = l;
 	return 0;
 }
@@ -120,13 +118,11 @@ bool mcp_link_is_stale(struct mcp_link *l)
 	return r <= 0 && r != -EAGAIN;
 }
 
-bool mcp_link_is_over(const struct mcp_link *l)
+bool mcp_link_is_over(struct mcp_link *l)
 {
-	struct pollfd p = { l->stream.fd, POLLRDHUP, 0 };
-
 	if (l->local)
 		return !mcp_local_up(l->local);
-	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+	return mc_stream_wait(&l->stream, POLLRDHUP, 0) > 0;
 }
 
 static int link_lost(struct mcp_link *l)
@@ -246,21 +242,20 @@ static ssize_t link_spin(struct mcp_link *l, uint64_t deadline)
 
 void mcp_link_read(struct mcp_link *l, short events, uint64_t deadline)
 {
-	struct pollfd p = { .fd = l->stream.fd, .events = events };
-	struct timespec left;
 	uint64_t from;
+	int r;
 
 	if (link_receive(l))
 		return;
 	if (events == POLLIN && l->spin_ns && link_spin(l, deadline))
 		return;
 	from = l->spin_ns ? mc_now_ns() : 0;
-	left = mc_timespec(mc_deadline_left_ns(deadline));
-	if (ppoll(&p, 1, &left, NULL) <= 0)
+	r = mc_stream_wait(&l->stream, events, deadline);
+	if (r <= 0)
 		return;
 	if (l->spin_ns && mc_now_ns() - from < l->client->spin_max_ns)
 		l->spin_ns = l->client->spin_max_ns;
-	if (p.revents & ~POLLOUT)
+	if (r & ~POLLOUT)
 		link_receive(l);
 }
 
@@ -276,10 +271,8 @@ void mcp_link_offer_locked(struct mcp_link *l)
  * does: the server may take no more requests before its replies are read. */
 static void link_wait_writable(struct mcp_link *l, uint64_t deadline)
 {
-	struct pollfd p = { .fd = l->stream.fd, .events = POLLOUT };
 	struct mcp_client *c = l->client;
-	struct timespec left;
-	uint64_t ns;
+	uint64_t check;
 	bool role;
 
 	mc_mutex_lock(&c->lock);
@@ -287,9 +280,8 @@ static void link_wait_writable(struct mcp_link *l, uint64_t deadline)
 	l->reading = true;
 	mc_mutex_unlock(&c->lock);
 	if (!role) {
-		ns = mc_deadline_left_ns(deadline);
-		left = mc_timespec(ns < ROLE_CHECK_NS ? ns : ROLE_CHECK_NS);
-		ppoll(&p, 1, &left, NULL);
+		check = mc_now_ns() + ROLE_CHECK_NS;
+		(void)mc_stream_wait(&l->stream, POLLOUT, check < deadline ? check : deadline);
 		return;
 	}
 	mcp_link_read(l, POLLIN | POLLOUT, deadline);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rpc_server.c - start and stop of a server, listening sockets, accepting, loops. */
+ * rpc_server.c - start and stop of a server, listeners, accepting, loops. */
 #include <config.h>
 
 #include "proto/rpc_i.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -21,11 +18,6 @@
 #define SCRATCH (256u << 10)
 #define ACCEPTS_PER_EVENT 64
 #define ACCEPT_RETRY_NS (100 * MC_NS_PER_MS)
-/* A host that vanished is noticed after about a minute, so that the memory and pins of its sessions
- * are released. */
-#define KEEPALIVE_IDLE_SEC 30
-#define KEEPALIVE_INTERVAL_SEC 10
-#define KEEPALIVE_PROBES 3
 
 MC_GAUGE(connections, "mooncake_rpc_connections", "", "Open connections")
 
@@ -51,26 +43,14 @@ struct mcp_loop *mcp_server_assign(struct mcp_server *s, enum mcp_channel channe
 
 /* ---- accepting, on the accept loop ---- */
 
-static void listener_set_tcp_options(const struct mcp_server *s, int fd)
-{
-	int on = 1, nodelay = s->conf.tcp_nodelay;
-	int idle = KEEPALIVE_IDLE_SEC, interval = KEEPALIVE_INTERVAL_SEC, probes = KEEPALIVE_PROBES;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-}
-
-static void listener_admit(struct mcp_listener *li, int fd)
+static void listener_admit(struct mcp_listener *li, struct mc_stream *stream)
 {
 	struct mcp_server *s = li->server;
+	const struct mc_stream_tuning tuning = { .nodelay = s->conf.tcp_nodelay };
 	int r;
 
-	if (li->tcp)
-		listener_set_tcp_options(s, fd);
-	r = mcp_conn_new(&s->loops[0], fd);
+	mc_stream_tune(stream, &tuning);
+	r = mcp_conn_new(&s->loops[0], stream);
 	if (r < 0)
 		mc_warn("rpc", "dropping a new connection: %s", mc_err_detail(r));
 }
@@ -99,13 +79,14 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 	struct mcp_listener *li = mc_container_of(e, struct mcp_listener, ev);
 
 	for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
-		int fd = mc_accept(e->fd);
+		struct mc_stream stream;
+		int r = mc_listener_accept(&li->listener, &stream);
 
-		if (fd >= 0) {
-			listener_admit(li, fd);
+		if (r == 0) {
+			listener_admit(li, &stream);
 		} else {
-			if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS)
-				server_pause_accepting(li->server, fd);
+			if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -ENOBUFS)
+				server_pause_accepting(li->server, r);
 			return;
 		}
 	}
@@ -115,24 +96,16 @@ static int listener_open(struct mcp_server *s, const char *addr)
 {
 	struct mcp_listener *li = &s->listeners[s->listener_count];
 
+	int r;
+
 	li->server = s;
-	li->tcp = strncmp(addr, "unix:", 5) != 0;
 	li->ev.ready = listener_ready;
-	li->ev.fd = mc_listen(addr, BACKLOG, 0, li->bound);
-	if (li->ev.fd < 0)
-		return li->ev.fd;
+	r = mc_net_listen(s->conf.net, addr, BACKLOG, &li->listener);
+	if (r < 0)
+		return r;
+	mc_evfd_listener(&li->ev, &li->listener);
 	s->listener_count++;
 	return 0;
-}
-
-static void listener_close(struct mcp_listener *li)
-{
-	const char *path = li->bound + 5;
-
-	/* Remove the name first: a client that connects from now on fails at once. */
-	if (!li->tcp && *path && *path != '@')
-		unlink(path);
-	close(li->ev.fd);
 }
 
 void mcp_server_durable(struct mcp_server *s, uint64_t mark)
@@ -153,7 +126,7 @@ void mcp_server_durable(struct mcp_server *s, uint64_t mark)
 
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i)
 {
-	return i < s->listener_count ? s->listeners[i].bound : NULL;
+	return i < s->listener_count ? s->listeners[i].listener.addr : NULL;
 }
 
 /* ---- start ---- */
@@ -163,6 +136,7 @@ static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *
 	struct mcp_server_conf *c = &s->conf;
 
 	*c = *conf;
+	c->net = conf->net ? conf->net : mc_net_plain();
 	c->addrs = NULL;
 	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
 	mcp_places_init(&s->places, c->max_connections,
@@ -333,7 +307,7 @@ void mcp_server_stop(struct mcp_server *s)
 	for (unsigned i = 0; i < s->loop_count; i++)
 		loop_free(&s->loops[i]);
 	for (unsigned i = 0; i < s->listener_count; i++)
-		listener_close(&s->listeners[i]);
+		mc_listener_close(&s->listeners[i].listener);
 	mcp_budget_done(&s->budget);
 	mcp_places_done(&s->places);
 	free(s->listeners);

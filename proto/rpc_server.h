@@ -24,6 +24,7 @@
 
 #include <errno.h>
 
+#include "common/net/stream.h"
 #include "common/principal.h"
 #include "proto/codec.h"
 
@@ -50,6 +51,7 @@ struct mcp_handler {
 };
 
 struct mcp_server_conf {
+	const struct mc_net *net;	/* makes the listeners; NULL: mc_net_plain() */
 	const char *const *addrs;	/* NULL-ended, as net.h; may be empty (local sessions only) */
 	const char *local_name;		/* name for "local:NAME" clients in this process, NULL: none */
 	unsigned loops;			/* control loops, at least 1 */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evloop.c - event loop: polling, timers, posted work.
+ * evloop.c - event loop: waiting, timers, posted work.
  *
  * Timers are the nodes of a pairing heap, so arming cannot fail.  Work is posted under a mutex. The poster
- * writes the eventfd only when the loop is about to sleep, so posting to a busy loop needs no system call. */
+ * wakes the poller only when the loop is about to sleep, so posting to a busy loop needs no system call. */
 #include <config.h>
 
 #include "common/net/evloop.h"
@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ struct work {
 
 struct mc_evloop {
 	/* constant after mc_evloop_new() */
-	int epfd, wakefd;
+	struct mc_poller *poller;
 	char name[16];
 	uint64_t spin_max_ns;
 	uint64_t gather_ns;	/* owned by the loop's thread */
@@ -46,7 +46,7 @@ struct mc_evloop {
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct work *head, **tail;
-	bool sleeping;		/* the next poster has to write wakefd */
+	bool sleeping;		/* the next poster has to wake the poller */
 	bool closed;		/* no more work is accepted */
 	/* atomic */
 	atomic_bool stop, posted;
@@ -174,7 +174,7 @@ static int loop_post(struct mc_evloop *l, struct work *w)
 	l->sleeping = false;
 	/* With the lock held: as soon as it is free, @fn may run and cause the owner to free the loop. */
 	if (wake)
-		eventfd_write(l->wakefd, 1);
+		l->poller->ops->wake(l->poller);
 	mc_mutex_unlock(&l->lock);
 	return 0;
 }
@@ -263,33 +263,23 @@ bool mc_evloop_here(const struct mc_evloop *l)
 	return current == l;
 }
 
-/* ---- descriptors ---- */
-
-static int evfd_control(struct mc_evloop *l, int op, struct mc_evfd *e, uint32_t events)
-{
-	struct epoll_event ev = { .events = events, .data.ptr = e };
-
-	e->events = events;
-	if (epoll_ctl(l->epfd, op, e->fd, &ev) < 0)
-		return mc_fail(-errno, "cannot watch descriptor %d: %s", e->fd, mc_strerror(errno));
-	return 0;
-}
+/* ---- events ---- */
 
 int mc_evloop_add(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
 {
-	return evfd_control(l, EPOLL_CTL_ADD, e, events);
+	e->events = events;
+	return l->poller->ops->add(l->poller, e);
 }
 
 int mc_evloop_mod(struct mc_evloop *l, struct mc_evfd *e, uint32_t events)
 {
-	return evfd_control(l, EPOLL_CTL_MOD, e, events);
+	e->events = events;
+	return l->poller->ops->mod(l->poller, e);
 }
 
 void mc_evloop_del(struct mc_evloop *l, struct mc_evfd *e)
 {
-	struct epoll_event unused;
-
-	epoll_ctl(l->epfd, EPOLL_CTL_DEL, e->fd, &unused);
+	l->poller->ops->del(l->poller, e);
 	/* The current batch may have an event of it behind the one that is being handled. */
 	for (int i = l->batch_at + 1; i < l->batch_n; i++)
 		if (l->batch[i].data.ptr == e)
@@ -301,11 +291,9 @@ static void loop_dispatch(struct mc_evloop *l)
 	for (l->batch_at = 0; l->batch_at < l->batch_n; l->batch_at++) {
 		struct epoll_event *ev = &l->batch[l->batch_at];
 		struct mc_evfd *e = ev->data.ptr;
-		eventfd_t ignored;
 
-		if (ev->data.ptr == l)
-			eventfd_read(l->wakefd, &ignored);
-		else if (e)
+		/* NULL: a wake-up, or deleted meanwhile. */
+		if (e)
 			e->ready(e, ev->events);
 	}
 	l->batch_n = 0;
@@ -318,6 +306,12 @@ static bool timer_due(const struct mc_evloop *l, uint64_t now)
 	return l->timers && l->timers->due_ns <= now;
 }
 
+/* Collect the ready entries; wait for the first one until @deadline. */
+static void loop_collect(struct mc_evloop *l, uint64_t deadline)
+{
+	l->batch_n = l->poller->ops->wait(l->poller, l->batch, BATCH, deadline);
+}
+
 /* Poll without sleeping for spin_ns; true: there is an event, work or a due timer.  A spin without
  * one makes the next shorter; an event soon after it makes them long again. */
 static bool loop_spin(struct mc_evloop *l)
@@ -325,7 +319,7 @@ static bool loop_spin(struct mc_evloop *l)
 	uint64_t now = mc_now_ns(), until = now + l->spin_ns;
 
 	do {
-		l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, 0);
+		loop_collect(l, 0);
 		if (l->batch_n > 0 || atomic_load_explicit(&l->posted, memory_order_relaxed) ||
 		    timer_due(l, now) || atomic_load(&l->stop)) {
 			l->spin_ns = l->spin_max_ns;
@@ -340,7 +334,8 @@ static bool loop_spin(struct mc_evloop *l)
 	return false;
 }
 
-static int loop_sleep_ms(struct mc_evloop *l)
+/* Until when the loop may sleep; 0: not at all. */
+static uint64_t loop_sleep_until(struct mc_evloop *l)
 {
 	bool work;
 
@@ -350,7 +345,7 @@ static int loop_sleep_ms(struct mc_evloop *l)
 	mc_mutex_unlock(&l->lock);
 	if (work)
 		return 0;
-	return l->timers ? mc_deadline_left_ms(l->timers->due_ns) : -1;
+	return l->timers ? l->timers->due_ns : MC_NEVER;
 }
 
 void mc_evloop_gather(struct mc_evloop *l, unsigned us)
@@ -360,8 +355,7 @@ void mc_evloop_gather(struct mc_evloop *l, unsigned us)
 
 static void loop_wait(struct mc_evloop *l)
 {
-	uint64_t from;
-	int ms;
+	uint64_t from, until;
 
 	l->batch_n = 0;
 	if (l->gather_ns)
@@ -369,9 +363,9 @@ static void loop_wait(struct mc_evloop *l)
 	if (l->spin_ns && loop_spin(l))
 		return;
 	from = l->spin_max_ns ? mc_now_ns() : 0;
-	ms = loop_sleep_ms(l);
-	l->batch_n = epoll_wait(l->epfd, l->batch, BATCH, ms);
-	if (ms) {
+	until = loop_sleep_until(l);
+	loop_collect(l, until);
+	if (until) {
 		mc_mutex_lock(&l->lock);
 		l->sleeping = false;
 		mc_mutex_unlock(&l->lock);
@@ -407,37 +401,33 @@ static void *loop_main(void *arg)
 	return NULL;
 }
 
-int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret)
+int mc_evloop_new_on(struct mc_poller *poller, const char *name, unsigned spin_us, struct mc_evloop **ret)
 {
-	struct epoll_event ev = { .events = EPOLLIN };
-	struct mc_evloop *l;
-	int r;
+	struct mc_evloop *l = calloc(1, sizeof(*l));
 
-	l = calloc(1, sizeof(*l));
-	if (!l)
+	if (!l) {
+		poller->ops->close(poller);
 		return mc_fail(-ENOMEM, "no memory for loop %s", name);
+	}
+	l->poller = poller;
 	snprintf(l->name, sizeof(l->name), "%s", name);
 	mc_mutex_init(&l->lock);
 	l->tail = &l->head;
 	/* Not with one processor: the peer could not run while this thread spins. */
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		l->spin_ns = l->spin_max_ns = spin_us * 1000ull;
-	l->wakefd = -1;
-	l->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (l->epfd < 0)
-		goto fail;
-	l->wakefd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (l->wakefd < 0)
-		goto fail;
-	ev.data.ptr = l;
-	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, l->wakefd, &ev) < 0)
-		goto fail;
 	*ret = l;
 	return 0;
-fail:
-	r = mc_fail(-errno, "cannot make loop %s: %s", name, mc_strerror(errno));
-	mc_evloop_free(l);
-	return r;
+}
+
+int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret)
+{
+	struct mc_poller *poller;
+	int r = mc_poller_new(&poller);
+
+	if (r < 0)
+		return mc_fail(r, "cannot make loop %s: %s", name, strdupa(mc_err_detail(r)));
+	return mc_evloop_new_on(poller, name, spin_us, ret);
 }
 
 int mc_evloop_start(struct mc_evloop *l)
@@ -454,7 +444,7 @@ void mc_evloop_free(struct mc_evloop *l)
 		return;
 	if (l->started) {
 		atomic_store(&l->stop, true);
-		eventfd_write(l->wakefd, 1);
+		l->poller->ops->wake(l->poller);
 		mc_thread_join(l->thread);
 	}
 	while (l->head) {
@@ -464,10 +454,7 @@ void mc_evloop_free(struct mc_evloop *l)
 		if (w->allocated)
 			free(w);
 	}
-	if (l->wakefd >= 0)
-		close(l->wakefd);
-	if (l->epfd >= 0)
-		close(l->epfd);
+	l->poller->ops->close(l->poller);
 	mc_mutex_destroy(&l->lock);
 	free(l);
 }

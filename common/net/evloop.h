@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * evloop.h - an epoll loop with timers and posted work, one thread each.  Used by servers and by
+ * evloop.h - a loop over a poller, with timers and posted work, one thread each.  Used by servers and by
  * engine I/O threads.  Functions marked "loop" may only be called on the loop's own thread; the
  * others from any thread.  Before mc_evloop_start() the owner may call all of them. */
 #ifndef MC_EVLOOP_H
@@ -7,16 +7,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/epoll.h>
+
+#include "common/net/poller.h"
 
 struct mc_evloop;
-
-/* One watched descriptor, embedded in the owner's struct; its address must not change while it is watched. */
-struct mc_evfd {
-	int fd;
-	uint32_t events;	/* EPOLL* now watched */
-	void (*ready)(struct mc_evfd *e, uint32_t events);
-};
 
 /* A timer, embedded in the owner's struct; initially zero except @fire. */
 struct mc_evtimer {
@@ -27,12 +21,14 @@ struct mc_evtimer {
 
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */
 int mc_evloop_new(const char *name, unsigned spin_us, struct mc_evloop **ret);
+/* The same with another poller than the kernel's.  The loop owns @poller from now on, also on failure. */
+int mc_evloop_new_on(struct mc_poller *poller, const char *name, unsigned spin_us, struct mc_evloop **ret);
 int mc_evloop_start(struct mc_evloop *l);	/* start its thread */
 /* loop: from now on sleep @us before each poll, so that events gather; 0: poll at once.  For many
  * peers with small requests that can wait: a wake-up per request costs more than the request. */
 void mc_evloop_gather(struct mc_evloop *l, unsigned us);
 /* Stop and join the thread, then free.  Work that was posted before runs first; later posts fail
- * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched descriptors are not
+ * with -ESHUTDOWN.  Work of a loop that was never started is dropped.  Watched entries are not
  * closed.  NULL is fine. */
 void mc_evloop_free(struct mc_evloop *l);
 

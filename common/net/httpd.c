@@ -23,7 +23,7 @@
 #include "common/list.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 
 /* libmicrohttpd renamed its constant for this. */
 #define HTTP_TOO_LARGE 413
@@ -538,7 +538,7 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	h->arg = arg;
 	mc_list_init(&h->conns);
 	mc_mutex_init(&h->lock);
-	fd = mc_listen(addr, 128, 0, bound);
+	fd = mc_socket_listen(addr, 128, 0, bound);
 	if (fd < 0) {
 		free_server(h);
 		return fd;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * net.c - address strings, stream sockets, passing of descriptors. */
+ * net.c - address strings (net.h), sockets and passing of descriptors (socket.h). */
 #include <config.h>
 
 #include "common/net/net.h"
@@ -22,6 +22,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "common/sys/thread.h"
 
@@ -398,7 +399,7 @@ static int listen_tcp_on(const struct addrinfo *ai, const char *addr, int backlo
 	return TAKE_FD(fd);
 }
 
-int mc_listen(const char *addr, int backlog, int reuseport, char ret_bound[MC_ADDR_MAX])
+int mc_socket_listen(const char *addr, int backlog, int reuseport, char ret_bound[MC_ADDR_MAX])
 {
 	struct addrinfo *list, *ai;
 	int fd = -EADDRNOTAVAIL;
@@ -512,7 +513,7 @@ static uint64_t share_of(uint64_t deadline, const struct addrinfo *ai)
 	return now + (deadline - now) / n;
 }
 
-int mc_connect(const char *addr, uint64_t deadline)
+int mc_socket_connect(const char *addr, uint64_t deadline)
 {
 	struct addrinfo *list, *ai;
 	int fd;
@@ -531,7 +532,7 @@ int mc_connect(const char *addr, uint64_t deadline)
 	return fd < 0 ? connect_failed(fd, addr) : fd;
 }
 
-int mc_accept(int listen_fd)
+int mc_socket_accept(int listen_fd)
 {
 	int fd, one = 1;
 
@@ -557,7 +558,7 @@ static void peer_user(int fd, char buf[MC_ADDR_MAX])
 		snprintf(buf, MC_ADDR_MAX, "unix:%u", cred.uid);
 }
 
-const char *mc_peer_name(int fd, char buf[MC_ADDR_MAX])
+const char *mc_socket_peer(int fd, char buf[MC_ADDR_MAX])
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);

@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 
 #define RETRY_NS 2000000
@@ -82,6 +82,11 @@ int mc_packet_listen(const char *addr, int backlog)
 	if (r == 0 && listen(fd, backlog) < 0)
 		r = -errno;
 	return r < 0 ? mc_fail(r, "cannot listen on %s: %s", addr, mc_strerror(r)) : TAKE_FD(fd);
+}
+
+int mc_packet_accept(int listener)
+{
+	return mc_socket_accept(listener);
 }
 
 int mc_packet_connect(const char *addr, uint64_t deadline)

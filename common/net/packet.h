@@ -10,6 +10,8 @@
 
 /* A socket file without a listener is replaced; -EADDRINUSE when a process listens on it. */
 int mc_packet_listen(const char *addr, int backlog);
+/* A connection that waits: the descriptor; -EAGAIN, or -errno with a detail. */
+int mc_packet_accept(int listener);
 /* Waits up to @deadline while the listener's queue is full.  The descriptor, or -errno with a detail. */
 int mc_packet_connect(const char *addr, uint64_t deadline);
 

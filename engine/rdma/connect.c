@@ -462,7 +462,6 @@ int mce_rdma_attach(struct mce_peer *p)
 		return -ENOMEM;
 	rp->r = r;
 	rp->p = p;
-	rp->fd = -1;
 	rp->proto = &mce_rdma_control;
 	mc_list_init(&rp->node);
 	mc_list_init(&rp->queue);

@@ -11,7 +11,6 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/net/net.h"
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
 #include "engine/rdma/rdma_i.h"
@@ -23,9 +22,7 @@
 
 static void control_close(struct mce_rdma_peer *rp)
 {
-	if (rp->fd >= 0)
-		close(rp->fd);
-	rp->fd = -1;
+	mc_stream_close(&rp->stream);
 	rp->open = false;
 }
 
@@ -43,7 +40,7 @@ static void control_lost(struct mce_rdma_peer *rp)
 
 static int control_call(struct mce_rdma_peer *rp, struct mce_rdma_msg *out, uint64_t deadline, struct mce_rdma_msg *in)
 {
-	int r = mce_rdma_call(rp->p->e, rp->fd, out, deadline, in);
+	int r = mce_rdma_call(rp->p->e, &rp->stream, out, deadline, in);
 
 	if (r < 0) {
 		mc_info("rdma", "control connection lost: %s peer=%s", mc_strerror(r), rp->p->endpoint);
@@ -69,13 +66,13 @@ static void control_recheck(struct mce_rdma_peer *rp)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-static int control_greet(struct mce_rdma_peer *rp, int fd, uint64_t fence, uint64_t deadline)
+static int control_greet(struct mce_rdma_peer *rp, struct mc_stream *s, uint64_t fence, uint64_t deadline)
 {
 	struct mce_greeting in, out = {
 		.features = MCE_WIRE_FEATURES | MCE_FEATURE_RDMA, .token = rp->p->token, .conn = MCE_CONTROL_CONN,
 		.epoch = ++rp->epoch, .fence = fence,
 	};
-	int r = mce_tcp_greet(rp->p->e, fd, &out, deadline, &in);
+	int r = mce_tcp_greet(rp->p->e, s, &out, deadline, &in);
 
 	if (r < 0)
 		return r;
@@ -86,24 +83,26 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 {
 	uint64_t fence = __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
 	struct mce_rdma_msg in, out = { .op = MCE_RDMA_NICS };
-	auto_close int fd = -1;
+	struct mc_stream s;
 	struct mc_list *pos;
 	int r = mc_fault("engine.rdma.control");
 
 	if (r < 0)
 		return r;
-	fd = mc_connect(rp->p->endpoint, deadline);
-	if (fd < 0)
-		return fd;
-	mce_tcp_tune(fd, rp->p->e->conf.progress_timeout_ms);
-	r = control_greet(rp, fd, fence, deadline);
-	if (r == 0)
-		r = mce_rdma_call(rp->p->e, fd, &out, deadline, &in);
-	if (r == 0 && in.naddrs == 0)
-		r = -MC_ENOTSUP;
+	r = mc_net_connect(rp->p->e->conf.net, rp->p->endpoint, deadline, &s);
 	if (r < 0)
 		return r;
-	rp->fd = TAKE_FD(fd);
+	mce_tcp_tune(&s, rp->p->e->conf.progress_timeout_ms);
+	r = control_greet(rp, &s, fence, deadline);
+	if (r == 0)
+		r = mce_rdma_call(rp->p->e, &s, &out, deadline, &in);
+	if (r == 0 && in.naddrs == 0)
+		r = -MC_ENOTSUP;
+	if (r < 0) {
+		mc_stream_close(&s);
+		return r;
+	}
+	rp->stream = s;
 	rp->open = true;
 	MC_LOCKED(&rp->p->lock);
 	rp->nremotes = in.naddrs;

@@ -335,7 +335,7 @@ struct mce_rdma_peer {
 	uint32_t try_qpn;	/* MCE_TRY_ACCEPTED: the peer's first queue pair */
 	/* owned by the resolver */
 	bool open;		/* endpoints can be made and settled */
-	int fd;			/* control connection, -1: none */
+	struct mc_stream stream;	/* control connection; not open: none */
 	uint32_t epoch;
 	/* The peer's NICs; changed under the peer's lock. */
 	unsigned nremotes;
@@ -385,7 +385,7 @@ struct mce_rdma_ep *mce_rdma_ep_unsettled(struct mce_rdma_peer *rp);
 void mce_rdma_ep_discard(struct mce_rdma_ep *ep);	/* free an endpoint that is on no list */
 
 /* serve.c */
-int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g);
+int mce_rdma_take_connection(struct mce_engine *e, const struct mc_stream *stream, const struct mce_greeting *g);
 int mce_rdma_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t upto);
 void mce_rdma_guests_close(struct mce_rdma *r);	/* any thread but its loop */
 
@@ -465,7 +465,7 @@ struct mce_rdma_msg {
 int mce_rdma_encode(const struct mce_rdma_msg *msg, char **ret, size_t *ret_len);
 int mce_rdma_decode(const char *text, size_t len, struct mce_rdma_msg *ret);
 /* Resolver: send the request and wait for its answer. */
-int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline,
+int mce_rdma_call(struct mce_engine *e, struct mc_stream *stream, struct mce_rdma_msg *msg, uint64_t deadline,
 		  struct mce_rdma_msg *ret);
 
 #endif

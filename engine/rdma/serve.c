@@ -39,6 +39,7 @@ struct guest_ep {
 struct guest {
 	struct mc_list node;
 	struct mce_rdma *r;
+	struct mc_stream stream;
 	struct mc_evfd evfd;
 	uint64_t token, fence;
 	uint32_t epoch;
@@ -68,8 +69,8 @@ static void guest_close(struct guest *g)
 	mc_list_for_each_safe(pos, next, &g->eps)
 		guest_ep_free(g, mc_container_of(pos, struct guest_ep, node));
 	mc_list_remove(&g->node);
-	shutdown(g->evfd.fd, SHUT_RDWR);
-	close(g->evfd.fd);
+	mc_stream_shutdown(&g->stream, SHUT_RDWR);
+	mc_stream_close(&g->stream);
 	g->r->nguests--;
 	free(g->in);
 	free(g);
@@ -210,8 +211,8 @@ static int guest_send(struct guest *g, const struct mce_rdma_msg *msg)
 
 	if (r < 0)
 		return r;
-	/* The socket has room for one answer; the connection of a peer that does not read is closed. */
-	n = send(g->evfd.fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* The stream has room for one answer; the connection of a peer that does not read is closed. */
+	n = mc_stream_send(&g->stream, &(struct iovec){ frame, len }, 1);
 	free(frame);
 	return n == (ssize_t)len ? 0 : -ECONNRESET;
 }
@@ -258,10 +259,10 @@ static int guest_receive(struct guest *g)
 {
 	char *to = g->in ? g->in : (char *)g->head;
 	size_t size = g->in ? g->want : sizeof(g->head);
-	ssize_t n = recv(g->evfd.fd, to + g->have, size - g->have, MSG_DONTWAIT);
+	ssize_t n = mc_stream_recv(&g->stream, &(struct iovec){ to + g->have, size - g->have }, 1);
 
 	if (n <= 0)
-		return n == 0 ? -ECONNRESET : errno != EAGAIN && errno != EINTR ? -errno : 0;
+		return n == 0 ? -ECONNRESET : n == -EAGAIN ? 0 : (int)n;
 	g->have += (size_t)n;
 	if (g->have < size)
 		return 0;
@@ -278,14 +279,17 @@ static int guest_receive(struct guest *g)
 static void guest_ready(struct mc_evfd *evfd, uint32_t events)
 {
 	struct guest *g = mc_container_of(evfd, struct guest, evfd);
-	int r = guest_receive(g);
+	int r;
 
 	(void)events;
-	if (r == 1) {
-		r = guest_serve(g, g->in, g->want);
-		free(g->in);
-		g->in = NULL;
-	}
+	do {
+		r = guest_receive(g);
+		if (r == 1) {
+			r = guest_serve(g, g->in, g->want);
+			free(g->in);
+			g->in = NULL;
+		}
+	} while (r == 0 && mc_stream_pending(&g->stream));
 	if (r < 0)
 		guest_close(g);
 }
@@ -293,7 +297,7 @@ static void guest_ready(struct mc_evfd *evfd, uint32_t events)
 /* A new connection that the TCP service has accepted.  Its greeting is not answered yet. */
 struct arrival {
 	struct mce_rdma *r;
-	int fd;
+	struct mc_stream stream;
 	struct mce_greeting g;
 };
 
@@ -332,7 +336,9 @@ static int guest_new(struct arrival *a)
 	/* A fence closes guests on this loop too, so none is missed. */
 	g->read_only = mce_writer_is_fenced(a->r->e, g->nonce, g->fence);
 	mc_list_init(&g->eps);
-	g->evfd = (struct mc_evfd){ .fd = a->fd, .ready = guest_ready };
+	g->stream = a->stream;
+	g->evfd.ready = guest_ready;
+	mc_evfd_stream(&g->evfd, &g->stream);
 	r = mc_evloop_add(a->r->ctl.loop, &g->evfd, EPOLLIN | EPOLLRDHUP);
 	if (r < 0) {
 		free(g);
@@ -357,12 +363,13 @@ static void arrival_run(void *arg)
 
 	out.status = r < 0 ? mc_err_to_wire(r) : 0;
 	mce_greeting_pack(buf, &out);
-	if (send(a->fd, buf, sizeof(buf), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(buf) || r < 0 || guest_new(a) < 0)
-		close(a->fd);
+	if (mc_stream_send(&a->stream, &(struct iovec){ buf, sizeof(buf) }, 1) != sizeof(buf) || r < 0 ||
+	    guest_new(a) < 0)
+		mc_stream_close(&a->stream);
 	free(a);
 }
 
-int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_greeting *g)
+int mce_rdma_take_connection(struct mce_engine *e, const struct mc_stream *stream, const struct mce_greeting *g)
 {
 	struct mce_rdma *r = mce_rdma_of(e);
 	struct arrival *a;
@@ -373,7 +380,7 @@ int mce_rdma_take_connection(struct mce_engine *e, int fd, const struct mce_gree
 	a = malloc(sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	*a = (struct arrival){ .r = r, .fd = fd, .g = *g };
+	*a = (struct arrival){ .r = r, .stream = *stream, .g = *g };
 	err = mc_evloop_post(r->ctl.loop, arrival_run, a);
 	if (err < 0)
 		free(a);

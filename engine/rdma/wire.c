@@ -222,7 +222,8 @@ int mce_rdma_decode(const char *text, size_t len, struct mce_rdma_msg *ret)
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64_t deadline, struct mce_rdma_msg *ret)
+int mce_rdma_call(struct mce_engine *e, struct mc_stream *stream, struct mce_rdma_msg *msg, uint64_t deadline,
+		  struct mce_rdma_msg *ret)
 {
 	auto_free char *frame = NULL, *text = NULL;
 	uint8_t head[4];
@@ -231,9 +232,9 @@ int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64
 
 	r = mce_rdma_encode(msg, &frame, &len);
 	if (r == 0)
-		r = mce_move_all(e, fd, frame, len, true, deadline);
+		r = mce_move_all(e, stream, frame, len, true, deadline);
 	if (r == 0)
-		r = mce_move_all(e, fd, head, sizeof(head), false, deadline);
+		r = mce_move_all(e, stream, head, sizeof(head), false, deadline);
 	if (r < 0)
 		return r;
 	len = mce_get32(head);
@@ -242,7 +243,7 @@ int mce_rdma_call(struct mce_engine *e, int fd, struct mce_rdma_msg *msg, uint64
 	text = malloc(len);
 	if (!text)
 		return -ENOMEM;
-	r = mce_move_all(e, fd, text, len, false, deadline);
+	r = mce_move_all(e, stream, text, len, false, deadline);
 	if (r == 0)
 		r = mce_rdma_decode(text, len, ret);
 	if (r < 0)

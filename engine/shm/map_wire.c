@@ -12,6 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/net/socket.h"
+
 void mce_map_address(const uint8_t nonce[16], char ret[MC_ADDR_MAX])
 {
 	int n = snprintf(ret, MC_ADDR_MAX, "mooncake-engine-");

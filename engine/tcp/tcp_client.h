@@ -109,7 +109,7 @@ struct mce_tcp_proto {
 	/* The answer to our greeting identifies the peer, and its owner fences the number of the greeting. */
 	bool greets;
 	/* Resolver thread: identify ourselves on the new connection.  Fills *ret. */
-	int (*greet)(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
+	int (*greet)(struct mce_tcp_conn *conn, struct mc_stream *s, uint32_t epoch, uint64_t fence, uint64_t deadline,
 		     struct mce_greeting *ret);
 	/* With the peer's lock: make hdr and trail of a fragment that was just assigned to a connection. */
 	void (*pack)(struct mce_fragment *frag);
@@ -126,7 +126,7 @@ struct mce_tcp_conn {
 	unsigned idx;
 	struct mce_io *io;
 	/* changed under tx_lock and rx_lock, on the loop */
-	int fd;			/* -1: down */
+	struct mc_stream stream;	/* not open: down */
 	/* tx_lock */
 	struct mc_mutex tx_lock;
 	uint64_t tx_moved;
@@ -150,8 +150,8 @@ struct mce_tcp_conn {
 	uint64_t seq;		/* of the last WRITE; never decreases */
 	uint32_t orphans;	/* WRITEs in flight whose request has ended */
 	uint32_t doubt_epoch;	/* such a WRITE was lost with the connection of this epoch, 0: none; see tcp_queue.c */
-	int watch_fd;		/* for waiting threads, -1: down */
-	bool watched;		/* mce_tcp.wait_fd watches it */
+	struct mc_evfd wait_ev;	/* for waiting threads; without a stream: down */
+	bool watched;		/* mce_tcp.waiter watches it */
 	bool any_turn;		/* take the next request from those without a NUMA node */
 	/* atomic */
 	bool blocked;		/* the socket is full: EPOLLOUT will come */
@@ -168,6 +168,7 @@ struct mce_tcp {
 	/* constant after attach */
 	struct mce_peer *p;
 	const struct mce_tcp_proto *proto;
+	const struct mc_net *net;	/* makes the connections */
 	unsigned nconns;
 	uint64_t conn_bytes;
 	struct mce_tcp_conn *conns;
@@ -180,7 +181,7 @@ struct mce_tcp {
 	struct mce_fragment *chunk[MCE_TCP_CONNS_MAX * MCE_WIRE_WINDOW / MCE_FRAGMENT_CHUNK];
 	unsigned nchunks;
 	unsigned up, wanted;	/* connections */
-	int wait_fd;		/* epoll of the connections that are up, -1: none; constant while there are users */
+	struct mc_poller *waiter;	/* of the connections that are up, NULL: none; constant while there are users */
 	unsigned wait_users;
 	unsigned lost;		/* in_order: connections lost since a request succeeded */
 	struct mce_fence *fence;	/* allocated in advance: closing a peer must not fail */
@@ -277,16 +278,17 @@ void mce_tcp_conn_count(int n);	/* gauge of open connections */
 /* tcp_wait.c */
 
 int mce_tcp_lead(struct mce_peer *p, const struct mce_batch *b, uint64_t deadline);
-/* With the peer's lock: a connection is up with @fd; is about to close it; close the epoll descriptor if it is unused
- * and no connection is up. */
-void mce_tcp_wait_add_locked(struct mce_tcp_conn *conn, int fd);
+/* With the peer's lock: a connection is up; is about to close its stream; close the poller if it is unused and no
+ * connection is up. */
+void mce_tcp_wait_add_locked(struct mce_tcp_conn *conn);
 void mce_tcp_wait_del_locked(struct mce_tcp_conn *conn);
 void mce_tcp_wait_drop_locked(struct mce_tcp *t);
 /* Wake the waiting threads: another thread has ended requests of the peer, or may have. */
 void mce_tcp_wait_notify(struct mce_tcp *t);
 
 /* tcp_proto.c: send the greeting @g, whose features, token, conn, epoch and fence are set, and receive the answer. */
-int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret);
+int mce_tcp_greet(struct mce_engine *e, struct mc_stream *s, struct mce_greeting *g, uint64_t deadline,
+		  struct mce_greeting *ret);
 
 /* tcp_fence.c: state that the next handle of an endpoint needs from the last one.  The two slots are those of our own
  * protocol. */
@@ -299,7 +301,7 @@ void mce_fences_close(struct mce_engine *e);
 
 /* tcp_connect.c */
 
-int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto);
+int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto, const struct mc_net *net);
 void mce_tcp_detach(struct mce_peer *p);
 int mce_tcp_connect(struct mce_peer *p, uint64_t deadline);
 int mce_tcp_submit(struct mce_peer *p, struct mce_req *req);

@@ -151,8 +151,9 @@ static void tx_batch_fill(struct mce_tcp_conn *conn, struct tx_batch *batch)
 	mc_mutex_unlock(&p->lock);
 }
 
-/* @n bytes of the entry are sent.  -MC_EPROTO when it was answered although bytes are missing. */
-static int tx_entry_account(struct tx_entry *entry, uint32_t n, struct mc_list *over)
+/* @n bytes of the entry are sent; @kept: the next call has to begin with the same bytes of it, so it must not be taken
+ * back.  -MC_EPROTO when it was answered although bytes are missing. */
+static int tx_entry_account(struct tx_entry *entry, uint32_t n, bool kept, struct mc_list *over)
 {
 	struct mce_fragment *frag = entry->frag;
 	uint32_t hdr = n < entry->hdr ? n : entry->hdr;
@@ -166,7 +167,7 @@ static int tx_entry_account(struct tx_entry *entry, uint32_t n, struct mc_list *
 	if (frag->req && payload)
 		mce_fragment_advance(frag, payload);
 	if (!entry->whole || n < entry->hdr + entry->payload + entry->trail) {
-		frag->state = frag->hdr_sent ? MCE_FRAGMENT_SENDING : MCE_FRAGMENT_QUEUED;
+		frag->state = frag->hdr_sent || kept ? MCE_FRAGMENT_SENDING : MCE_FRAGMENT_QUEUED;
 		/* A refusal may come before all bytes are sent. */
 		return frag->answered && frag->answer == 0 ? -MC_EPROTO : 0;
 	}
@@ -186,6 +187,7 @@ static bool tcp_is_led(struct mce_tcp *t)
 
 static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, size_t sent)
 {
+	size_t kept = sent + (sent < batch->bytes ? mc_stream_repeat(&conn->stream) : 0);
 	struct mce_peer *p = conn->t->p;
 	struct mc_list over;
 	bool any;
@@ -197,9 +199,10 @@ static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, s
 		struct tx_entry *entry = &batch->entry[i];
 		uint32_t all = entry->hdr + entry->payload + entry->trail, n = sent < all ? (uint32_t)sent : all;
 
-		sent -= n;
-		if (tx_entry_account(entry, n, &over) < 0)
+		if (tx_entry_account(entry, n, kept > n, &over) < 0)
 			r = -MC_EPROTO;
+		sent -= n;
+		kept -= kept < all ? kept : all;
 	}
 	mc_mutex_unlock(&p->lock);
 	any = !mc_list_empty(&over);
@@ -212,16 +215,9 @@ static int tx_batch_account(struct mce_tcp_conn *conn, struct tx_batch *batch, s
 
 static ssize_t tx_batch_send(struct mce_tcp_conn *conn, struct tx_batch *batch)
 {
-	struct msghdr msg = { .msg_iov = batch->iov, .msg_iovlen = batch->niov };
-	ssize_t n;
+	int r = mc_fault("engine.tcp.send");
 
-	n = mc_fault("engine.tcp.send");
-	if (n < 0)
-		return n;
-	do
-		n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
+	return r < 0 ? r : mc_stream_send(&conn->stream, batch->iov, (int)batch->niov);
 }
 
 /* One call, with tx_lock.  1: bytes were sent, 0: nothing to send, -EAGAIN: the socket is
@@ -232,7 +228,7 @@ static int conn_send_some(struct mce_tcp_conn *conn)
 	ssize_t n;
 	int r;
 
-	if (conn->fd < 0 || !mce_tcp_conn_sends(conn))
+	if (!conn->stream.ops || !mce_tcp_conn_sends(conn))
 		return 0;
 	tx_batch_fill(conn, &batch);
 	if (batch.n == 0)
@@ -250,7 +246,7 @@ void mce_tcp_conn_break(struct mce_tcp_conn *conn)
 {
 	mce_tcp_conn_mark_broken(conn);
 	/* Wakes the loop, which checks the connection. */
-	shutdown(conn->fd, SHUT_RDWR);
+	mc_stream_shutdown(&conn->stream, SHUT_RDWR);
 }
 
 void mce_tcp_conn_cut_off(struct mce_tcp_conn *conn)
@@ -261,7 +257,7 @@ void mce_tcp_conn_cut_off(struct mce_tcp_conn *conn)
 	}
 	/* The peer then closes the connection, which shows that it carries out nothing more of it. */
 	__atomic_store_n(&conn->draining, true, __ATOMIC_RELEASE);
-	shutdown(conn->fd, SHUT_WR);
+	mc_stream_shutdown(&conn->stream, SHUT_WR);
 }
 
 /* Has the peer ended the connection? */
@@ -279,7 +275,7 @@ static void conn_failed(struct mce_tcp_conn *conn, int err)
 	}
 	/* The loop receives the answers that the peer sent before, and then finds the end. */
 	__atomic_store_n(&conn->draining, true, __ATOMIC_RELEASE);
-	shutdown(conn->fd, SHUT_RDWR);
+	mc_stream_shutdown(&conn->stream, SHUT_RDWR);
 }
 
 /* The connection with work and the fewest bytes in flight that is not in @skip. */
@@ -451,7 +447,7 @@ static int conn_receive(struct mce_tcp_conn *conn)
 	ssize_t n;
 	int r;
 
-	if (conn->fd < 0 || mce_tcp_conn_broken(conn))
+	if (!conn->stream.ops || mce_tcp_conn_broken(conn))
 		return 0;
 	r = mc_fault("engine.tcp.recv");
 	if (r < 0)
@@ -460,8 +456,8 @@ static int conn_receive(struct mce_tcp_conn *conn)
 		n = conn->left ? conn_take_payload(conn) : conn_take_answer(conn);
 		if (n <= 0)
 			return (int)n;
-		/* No event reports bytes that are left in the buffer. */
-	} while (conn->rx.moved < until || mce_rx_have(&conn->rx));
+		/* No event reports bytes that are left in a buffer. */
+	} while (conn->rx.moved < until || mce_rx_have(&conn->rx) || mc_stream_pending(&conn->stream));
 	return -EAGAIN;
 }
 
@@ -524,17 +520,17 @@ static bool conn_is_hopeless_locked(struct mce_tcp_conn *conn)
  * the reset or the end, because a forked child may still have the socket. */
 static void conn_hang_up(struct mce_tcp_conn *conn)
 {
-	const struct sockaddr disconnect = { .sa_family = AF_UNSPEC };
 	bool owed;
 
 	mc_mutex_lock(&conn->t->p->lock);
 	owed = conn->n > 0 && !conn->t->proto->in_order;
 	mce_tcp_wait_del_locked(conn);
 	mc_mutex_unlock(&conn->t->p->lock);
-	if (!owed || connect(conn->fd, &disconnect, sizeof(disconnect)))
-		shutdown(conn->fd, SHUT_RDWR);
-	close(conn->fd);
-	conn->fd = -1;
+	if (owed)
+		mc_stream_reset(&conn->stream);
+	else
+		mc_stream_shutdown(&conn->stream, SHUT_RDWR);
+	mc_stream_close(&conn->stream);
 }
 
 void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
@@ -547,7 +543,7 @@ void mce_tcp_conn_down(struct mce_tcp_conn *conn, int status)
 	mc_list_init(&over);
 	mc_mutex_lock(&conn->tx_lock);
 	mc_mutex_lock(&conn->rx_lock);
-	if (conn->fd >= 0) {
+	if (conn->stream.ops) {
 		mc_evloop_del(conn->io->loop, &conn->evfd);
 		mce_io_unwatch(conn->io, &conn->watcher);
 		conn_hang_up(conn);

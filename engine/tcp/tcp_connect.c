@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/crc32c.h"
@@ -31,7 +30,7 @@ struct conn_begin {
 	struct mce_greeting g;
 	uint32_t epoch;
 	uint64_t fence;
-	int fd;
+	struct mc_stream stream;
 	int result;
 };
 
@@ -67,14 +66,17 @@ static void conn_begin_run(void *arg)
 
 	mc_mutex_lock(&conn->tx_lock);
 	mc_mutex_lock(&conn->rx_lock);
-	b->result = conn_is_outdated(t, b->fence) ? -EAGAIN : mce_rx_init(&conn->rx, b->fd, t->proto->answer_len);
+	b->result = conn_is_outdated(t, b->fence) ? -EAGAIN :
+		mce_rx_init(&conn->rx, &conn->stream, t->proto->answer_len);
 	if (b->result == 0) {
-		conn->evfd.fd = b->fd;
+		conn->stream = b->stream;
+		mc_evfd_stream(&conn->evfd, &conn->stream);
 		b->result = mc_evloop_add(conn->io->loop, &conn->evfd,
 					  EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+		if (b->result < 0)
+			conn->stream.ops = NULL;
 	}
 	if (b->result == 0) {
-		conn->fd = b->fd;
 		conn->tx_moved = conn->seen_moved = conn->seen_received = 0;
 		conn->since_ms = conn->owes_ms = mc_now_ms();
 		__atomic_store_n(&conn->blocked, false, __ATOMIC_RELEASE);
@@ -96,7 +98,7 @@ static void conn_begin_run(void *arg)
 		conn->window = b->g.window < MCE_WIRE_WINDOW ? b->g.window : MCE_WIRE_WINDOW;
 		conn->len_max = b->g.len_max & ~(MC_CRC_CHUNK - 1);
 		t->up++;
-		mce_tcp_wait_add_locked(conn, b->fd);
+		mce_tcp_wait_add_locked(conn);
 		mc_mutex_unlock(&t->p->lock);
 		if (outdated)
 			mce_tcp_conn_break(conn);
@@ -110,7 +112,6 @@ static int conn_connect_once(struct mce_tcp_conn *conn, uint64_t deadline)
 {
 	struct mce_peer *p = conn->t->p;
 	struct conn_begin b = { .conn = conn };
-	auto_close int fd = -1;
 	int r;
 
 	mc_mutex_lock(&p->lock);
@@ -120,18 +121,19 @@ static int conn_connect_once(struct mce_tcp_conn *conn, uint64_t deadline)
 	r = mc_fault("engine.tcp.connect");
 	if (r < 0)
 		return mc_fail(r, "fault point");
-	fd = mc_connect(p->endpoint, deadline);
-	if (fd < 0)
-		return fd;
-	mce_tcp_tune(fd, p->e->conf.progress_timeout_ms);
-	r = conn->t->proto->greet(conn, fd, b.epoch, b.fence, deadline, &b.g);
+	r = mc_net_connect(conn->t->net, p->endpoint, deadline, &b.stream);
 	if (r < 0)
 		return r;
-	b.fd = fd;
-	mce_io_call(conn->io, conn_begin_run, &b);
-	if (b.result < 0)
-		return b.result;
-	(void)TAKE_FD(fd);
+	mce_tcp_tune(&b.stream, p->e->conf.progress_timeout_ms);
+	r = conn->t->proto->greet(conn, &b.stream, b.epoch, b.fence, deadline, &b.g);
+	if (r == 0) {
+		mce_io_call(conn->io, conn_begin_run, &b);
+		r = b.result;
+	}
+	if (r < 0) {
+		mc_stream_close(&b.stream);
+		return r;
+	}
 	mce_tcp_conn_count(1);
 	if (b.epoch > 1)
 		mc_metric_add(&reconnects, 1);
@@ -230,7 +232,6 @@ static void conn_init(struct mce_tcp *t, unsigned i)
 	conn->idx = i;
 	/* Peers begin at different I/O threads; a peer's connections are spread over all of them. */
 	conn->io = &t->p->e->io[(t->p->token + i) % t->p->e->nio];
-	conn->fd = conn->watch_fd = -1;
 	conn->evfd.ready = mce_tcp_conn_ready;
 	conn->watcher.tick = mce_tcp_conn_tick;
 	conn->watcher.resume = mce_tcp_conn_resume;
@@ -240,7 +241,7 @@ static void conn_init(struct mce_tcp *t, unsigned i)
 	mc_list_init(&conn->txq);
 }
 
-int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
+int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto, const struct mc_net *net)
 {
 	struct mce_tcp *t;
 
@@ -249,12 +250,12 @@ int mce_tcp_attach(struct mce_peer *p, const struct mce_tcp_proto *proto)
 		return -ENOMEM;
 	t->p = p;
 	t->proto = proto;
+	t->net = net;
 	t->nconns = p->e->conf.conns;
 	t->conn_bytes = 2 * p->e->conf.stripe_bytes;
 	if (t->conn_bytes < MCE_TCP_CONN_BYTES)
 		t->conn_bytes = MCE_TCP_CONN_BYTES;
 	t->wanted = 1;
-	t->wait_fd = -1;
 	for (unsigned i = 0; i <= MCE_NUMA_MAX; i++)
 		mc_list_init(&t->queue[i]);
 	mc_list_init(&t->retry);
@@ -305,8 +306,8 @@ void mce_tcp_detach(struct mce_peer *p)
 	free(t->conns);
 	for (unsigned i = 0; i < t->nchunks; i++)
 		free(t->chunk[i]);
-	if (t->wait_fd >= 0)
-		close(t->wait_fd);
+	if (t->waiter)
+		t->waiter->ops->close(t->waiter);
 	free(t);
 	p->tp[MCE_PATH_TCP] = NULL;
 }

@@ -2,6 +2,7 @@
  * tcp_idle.c - which incoming connections give way to new ones. */
 #include <config.h>
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -21,18 +22,24 @@ void mce_idle_tick(struct mce_serve_conn *c, bool moved, uint64_t now_ms)
 	__atomic_store_n(&c->idle_ms, since, __ATOMIC_RELAXED);
 }
 
-void mce_idle_address(int fd, struct in6_addr *ret)
+void mce_idle_address(const struct mc_stream *s, struct in6_addr *ret)
 {
-	struct sockaddr_storage ss = { .ss_family = AF_UNSPEC };
-	socklen_t len = sizeof(ss);
+	struct mc_stream_peer peer;
+	char host[MC_ADDR_MAX];
+	struct in_addr v4;
+	int port;
 
 	memset(ret, 0, sizeof(*ret));
-	(void)getpeername(fd, (struct sockaddr *)&ss, &len);
-	if (ss.ss_family == AF_INET6) {
-		*ret = ((const struct sockaddr_in6 *)&ss)->sin6_addr;
-	} else if (ss.ss_family == AF_INET) {
+	mc_stream_peer(s, &peer);
+	if (mc_addr_split(peer.name, host, sizeof(host), 0, &port) < 0)
+		return;
+	/* Without the interface of a link-local address. */
+	host[strcspn(host, "%")] = '\0';
+	if (inet_pton(AF_INET, host, &v4) == 1) {
 		ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
-		memcpy(&ret->s6_addr[12], &((const struct sockaddr_in *)&ss)->sin_addr, 4);
+		memcpy(&ret->s6_addr[12], &v4, 4);
+	} else {
+		(void)inet_pton(AF_INET6, host, ret);
 	}
 }
 

@@ -43,7 +43,7 @@ static void ours_acknowledge(struct mce_serve_conn *c, uint64_t seq)
 	struct mce_wire_resp resp = { .type = MCE_FRAME_ACK_UPTO, .id = seq };
 	struct mce_answer *a = &c->ring[(c->head + c->n - 1) % MCE_WIRE_WINDOW];
 
-	if (c->n == 0 || !a->upto || (c->n == 1 && c->tx_off))
+	if (c->n == 0 || !a->upto || mce_serve_answer_begun(c, c->n - 1))
 		a = mce_serve_answer(c);
 	ours_fill(a, &resp, NULL, NULL, NULL);
 	a->upto = true;

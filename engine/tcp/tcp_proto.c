@@ -12,7 +12,8 @@
 
 /* ---- greeting ---------------------------------------------------------------------------------- */
 
-int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t deadline, struct mce_greeting *ret)
+int mce_tcp_greet(struct mce_engine *e, struct mc_stream *s, struct mce_greeting *g, uint64_t deadline,
+		  struct mce_greeting *ret)
 {
 	uint8_t buf[MCE_GREETING_MAX];
 	size_t have = 12, size;
@@ -24,16 +25,16 @@ int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t
 	g->len_max = MCE_WIRE_LEN_MAX;
 	g->window = MCE_WIRE_WINDOW;
 	mce_greeting_pack(buf, g);
-	r = mce_move_all(e, fd, buf, MCE_GREETING_SIZE, true, deadline);
+	r = mce_move_all(e, s, buf, MCE_GREETING_SIZE, true, deadline);
 	if (r == 0)
-		r = mce_move_all(e, fd, buf, have, false, deadline);
+		r = mce_move_all(e, s, buf, have, false, deadline);
 	if (r < 0)
 		return r;
 	r = mce_greeting_unpack(buf, have, ret);
 	if (r < 0)
 		return mc_fail(r, "the other end is not an engine");
 	size = mce_get32(buf + 8);
-	r = mce_move_all(e, fd, buf + have, size - have, false, deadline);
+	r = mce_move_all(e, s, buf + have, size - have, false, deadline);
 	if (r == 0)
 		r = mce_greeting_unpack(buf, size, ret);
 	if (r < 0)
@@ -44,15 +45,15 @@ int mce_tcp_greet(struct mce_engine *e, int fd, struct mce_greeting *g, uint64_t
 	return ret->window == 0 || ret->len_max < MC_CRC_CHUNK ? -MC_EPROTO : 0;
 }
 
-static int ours_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
-		      struct mce_greeting *ret)
+static int ours_greet(struct mce_tcp_conn *conn, struct mc_stream *s, uint32_t epoch, uint64_t fence,
+		      uint64_t deadline, struct mce_greeting *ret)
 {
 	struct mce_greeting g = {
 		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx, .epoch = epoch,
 		.fence = fence,
 	};
 
-	return mce_tcp_greet(conn->t->p->e, fd, &g, deadline, ret);
+	return mce_tcp_greet(conn->t->p->e, s, &g, deadline, ret);
 }
 
 /* ---- requests and answers ---------------------------------------------------------------------- */
@@ -156,7 +157,7 @@ const struct mce_tcp_proto mce_tcp_proto_ours = {
 
 static int ours_attach(struct mce_peer *p)
 {
-	int r = mce_tcp_attach(p, &mce_tcp_proto_ours);
+	int r = mce_tcp_attach(p, &mce_tcp_proto_ours, p->e->conf.net);
 
 	if (r == 0)
 		mce_fence_take_locked(p);

@@ -7,9 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-int mce_rx_init(struct mce_rx *rx, int fd, size_t header)
+int mce_rx_init(struct mce_rx *rx, struct mc_stream *stream, size_t header)
 {
 	uint8_t *buf = rx->buf ? rx->buf : malloc(MCE_RX_BUF);
 
@@ -17,7 +16,7 @@ int mce_rx_init(struct mce_rx *rx, int fd, size_t header)
 		return -ENOMEM;
 	memset(rx, 0, sizeof(*rx));
 	rx->buf = buf;
-	rx->fd = fd;
+	rx->stream = stream;
 	rx->header = header;
 	return 0;
 }
@@ -39,19 +38,15 @@ size_t mce_rx_copy(struct mce_rx *rx, void *to, size_t n)
 
 static ssize_t rx_receive(struct mce_rx *rx, struct iovec *iov, unsigned iovcnt, size_t want)
 {
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = iovcnt };
-	ssize_t n;
+	ssize_t n = mc_stream_recv(rx->stream, iov, (int)iovcnt);
 
-	do
-		n = recvmsg(rx->fd, &msg, MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
 	if (n == 0)
 		return -ECONNRESET;
-	if (n < 0 && errno != EAGAIN)
-		return -errno;
+	if (n < 0 && n != -EAGAIN)
+		return n;
 	if (n < 0)
 		n = 0;
-	rx->dry = n == 0 || ((size_t)n < want && !rx->ending);
+	rx->dry = n == 0 || ((size_t)n < want && !rx->ending && !mc_stream_pending(rx->stream));
 	rx->moved += (size_t)n;
 	return n;
 }

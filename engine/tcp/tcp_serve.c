@@ -85,6 +85,18 @@ static unsigned answers_gather(struct mce_serve_conn *c, struct iovec *iov)
 	return n;
 }
 
+bool mce_serve_answer_begun(const struct mce_serve_conn *c, uint32_t i)
+{
+	uint64_t upto = c->tx_off + mc_stream_repeat(&c->stream), at = 0;
+
+	for (uint32_t k = 0; k < i && at < upto; k++) {
+		const struct mce_answer *a = &c->ring[(c->head + k) % MCE_WIRE_WINDOW];
+
+		at += a->hlen + a->len;
+	}
+	return at < upto;
+}
+
 /* Some gathered bytes cannot be read.  0 when the answers with such bytes were replaced with errors.  Else close
  * the connection, because such an answer is partly sent or the protocol has no error: a client that asks again
  * gets the error. */
@@ -99,7 +111,7 @@ static int answers_lost(struct mce_serve_conn *c)
 		bytes += a->len;
 		if (!a->mr || !mce_bytes_of(a->mr)->read_lost(c, a->mr, a->at, a->len))
 			continue;
-		if ((i == 0 && c->tx_off) || !c->proto->retract(a, -MC_ETRANSFER))
+		if (mce_serve_answer_begun(c, i) || !c->proto->retract(a, -MC_ETRANSFER))
 			return -EFAULT;
 		r = 0;
 	}
@@ -109,17 +121,14 @@ static int answers_lost(struct mce_serve_conn *c)
 /* Bytes sent, -EAGAIN, or the error that ends the connection. */
 static ssize_t serve_send(struct mce_serve_conn *c, struct iovec *iov, unsigned n)
 {
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
 	ssize_t sent;
 
 	mce_peers_bytes_begin();
-	do
-		sent = sendmsg(c->evfd.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (sent < 0 && errno == EINTR);
+	sent = mc_stream_send(&c->stream, iov, (int)n);
 	mce_peers_bytes_end();
-	if (sent < 0 && errno == EAGAIN)
+	if (sent == -EAGAIN)
 		c->tx_blocked = true;
-	return sent < 0 ? -errno : sent;
+	return sent;
 }
 
 static int serve_send_greeting(struct mce_serve_conn *c)
@@ -141,7 +150,7 @@ static int serve_send_greeting(struct mce_serve_conn *c)
  * peer might never see the reason. */
 static void serve_linger(struct mce_serve_conn *c)
 {
-	shutdown(c->evfd.fd, SHUT_WR);
+	mc_stream_shutdown(&c->stream, SHUT_WR);
 	c->lingering = true;
 	c->linger_until_ms = mc_now_ms() + LINGER_MS;
 }
@@ -354,7 +363,7 @@ bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr)
 		struct mce_answer *a = &c->ring[(c->head + i) % MCE_WIRE_WINDOW];
 
 		/* The header that is sent promises bytes that must not be sent any more. */
-		if (a->mr == mr && ((i == 0 && c->tx_off) || !c->proto->retract(a, -ESTALE)))
+		if (a->mr == mr && (mce_serve_answer_begun(c, i) || !c->proto->retract(a, -ESTALE)))
 			return false;
 	}
 	return true;

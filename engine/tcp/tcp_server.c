@@ -4,13 +4,8 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -39,8 +34,10 @@ MC_COUNTER(yielded, "mooncake_transfer_lanes_yielded_total", "",
 struct listener {
 	/* constant after open */
 	struct mce_tcp_server *s;
+	struct mc_listener listener;
 	struct mc_evfd evfd;
 	const struct mce_serve_proto *proto;
+	const struct mc_net *net;
 	/* owned by the first loop */
 	bool paused;
 };
@@ -83,7 +80,7 @@ void mce_serve_conn_unref(struct mce_serve_conn *c)
 	mc_mutex_unlock(&c->s->lock);
 	if (!last)
 		return;
-	close(c->evfd.fd);
+	mc_stream_close(&c->stream);
 	mce_rx_done(&c->rx);
 	mc_mutex_destroy(&c->lock);
 	free(c);
@@ -95,12 +92,13 @@ static void conn_close(struct mce_serve_conn *c)
 	struct mce_tcp_server *s = c->s;
 
 	if (c->io->loop) {
-		mc_evloop_del(c->io->loop, &c->evfd);
+		if (!c->handed_over)
+			mc_evloop_del(c->io->loop, &c->evfd);
 		mce_io_unwatch(c->io, &c->watcher);
 	}
 	c->closed = true;
 	if (!c->handed_over)
-		shutdown(c->evfd.fd, SHUT_RDWR);
+		mc_stream_shutdown(&c->stream, SHUT_RDWR);
 	mc_list_remove(&c->io_node);
 	mce_serve_done(c);
 	mc_mutex_lock(&s->lock);
@@ -158,7 +156,7 @@ static void conn_fence(struct mce_serve_conn *old)
 	mc_mutex_lock(&old->lock);
 	old->fenced = true;
 	mc_mutex_unlock(&old->lock);
-	shutdown(old->evfd.fd, SHUT_RDWR);
+	mc_stream_shutdown(&old->stream, SHUT_RDWR);
 	mce_serve_conn_unref(old);
 }
 
@@ -179,19 +177,17 @@ static void conn_reply(struct mce_serve_conn *c, int status)
 /* The connection belongs to another service from now on, which answers the greeting.  The result ends it here. */
 static int conn_hand_over(struct mce_serve_conn *c, const struct mce_greeting *g)
 {
-	int fd, r;
+	int r;
 
 	/* The client sends nothing before the answer. */
 	if (mce_rx_have(&c->rx))
 		return -MC_EPROTO;
-	fd = fcntl(c->evfd.fd, F_DUPFD_CLOEXEC, 3);
-	if (fd < 0)
-		return -errno;
-	r = mce_services_take_connection(c->io->e, fd, g);
-	if (r < 0) {
-		close(fd);
+	/* Before the other service, which may close the stream at once. */
+	mc_evloop_del(c->io->loop, &c->evfd);
+	r = mce_services_take_connection(c->io->e, &c->stream, g);
+	if (r < 0)
 		return r;
-	}
+	c->stream.ops = NULL;
 	c->handed_over = true;
 	return -ECANCELED;
 }
@@ -323,17 +319,13 @@ static void conn_begin(void *arg)
 		conn_close(c);
 }
 
-void mce_tcp_tune(int fd, uint64_t timeout_ms)
+void mce_tcp_tune(struct mc_stream *s, uint64_t timeout_ms)
 {
-	int on = 1, idle = 30, interval = 10, count = 3;
-	unsigned user = timeout_ms > 600000 ? 600000 : (unsigned)timeout_ms;
+	const struct mc_stream_tuning tuning = {
+		.nodelay = true, .unacked_ms = timeout_ms > 600000 ? 600000 : (unsigned)timeout_ms,
+	};
 
-	/* A host that is gone sends no reset. */
-	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
+	mc_stream_tune(s, &tuning);
 }
 
 /* On the loop of a connection that gives way: it may have got work meanwhile. */
@@ -390,22 +382,22 @@ static void server_free_descriptors(struct mce_tcp_server *s)
 	}
 }
 
-/* The fd becomes the connection's on success. */
-static int conn_new(struct listener *from, int fd)
+/* The stream becomes the connection's on success. */
+static int conn_new(struct listener *from, const struct mc_stream *stream)
 {
 	struct mce_tcp_server *s = from->s;
 	struct mce_serve_conn *c;
 	struct in6_addr addr;
 	int r;
 
-	mce_idle_address(fd, &addr);
+	mce_idle_address(stream, &addr);
 	r = conn_admit(s, &addr);
 	if (r < 0)
 		return r;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	r = mce_rx_init(&c->rx, fd, from->proto->header);
+	r = mce_rx_init(&c->rx, &c->stream, from->proto->header);
 	if (r < 0) {
 		free(c);
 		return r;
@@ -418,7 +410,8 @@ static int conn_new(struct listener *from, int fd)
 	c->to = c->holds = &mce_bytes_none;
 	c->io = &s->e->io[s->next_io++ % s->e->nio];
 	c->refs = 1;
-	c->evfd.fd = fd;
+	c->stream = *stream;
+	mc_evfd_stream(&c->evfd, &c->stream);
 	c->evfd.ready = conn_ready;
 	c->watcher.tick = conn_tick;
 	c->watcher.resume = conn_resume;
@@ -447,26 +440,27 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct listener *from = mc_container_of(e, struct listener, evfd);
 	struct mce_tcp_server *s = from->s;
-	int fd, r;
+	struct mc_stream stream;
+	int r;
 
 	for (unsigned i = 0; i < ACCEPTS; i++) {
-		fd = mc_accept(e->fd);
-		if (fd == -EAGAIN)
+		r = mc_listener_accept(&from->listener, &stream);
+		if (r == -EAGAIN)
 			return;
-		if (fd < 0) {
-			mc_warn("engine", "cannot accept, trying again soon: %s", mc_err_detail(fd));
-			if (fd == -EMFILE || fd == -ENFILE)
+		if (r < 0) {
+			mc_warn("engine", "cannot accept, trying again soon: %s", mc_err_detail(r));
+			if (r == -EMFILE || r == -ENFILE)
 				server_free_descriptors(s);
 			from->paused = mc_evloop_mod(s->e->io[0].loop, e, 0) == 0;
 			return;
 		}
-		mce_tcp_tune(fd, s->e->conf.progress_timeout_ms);
-		r = conn_new(from, fd);
+		mce_tcp_tune(&stream, s->e->conf.progress_timeout_ms);
+		r = conn_new(from, &stream);
 		if (r < 0) {
 			mc_warn("engine", "incoming connection refused: %s limit=%u", mc_strerror(r),
 				s->e->conf.max_peers_in);
 			mc_metric_add(&refused, 1);
-			close(fd);
+			mc_stream_close(&stream);
 		}
 	}
 }
@@ -578,21 +572,13 @@ static void server_begin(void *arg)
 	mce_io_watch(&s->e->io[0], &s->watcher);
 }
 
-static void listener_init(struct mce_tcp_server *s, struct listener *l, const struct mce_serve_proto *proto)
+static void listener_init(struct mce_tcp_server *s, struct listener *l, const struct mce_serve_proto *proto,
+			  const struct mc_net *net)
 {
 	l->s = s;
 	l->proto = proto;
-	l->evfd.fd = -1;
+	l->net = net;
 	l->evfd.ready = listener_ready;
-}
-
-/* With the shutdown, a forked child that still has the socket does not listen. */
-static void listener_close(struct listener *l)
-{
-	if (l->evfd.fd < 0)
-		return;
-	shutdown(l->evfd.fd, SHUT_RDWR);
-	close(l->evfd.fd);
 }
 
 static int tcp_open(struct mce_engine *e)
@@ -604,8 +590,8 @@ static int tcp_open(struct mce_engine *e)
 		return -ENOMEM;
 	e->service[MCE_PATH_TCP] = s;
 	s->e = e;
-	listener_init(s, &s->ours, &mce_serve_ours);
-	listener_init(s, &s->upstream, &mce_serve_upstream);
+	listener_init(s, &s->ours, &mce_serve_ours, e->conf.net);
+	listener_init(s, &s->upstream, &mce_serve_upstream, mc_net_plain());
 	mc_list_init(&s->conns);
 	for (unsigned i = 0; i < MCE_IO_MAX; i++) {
 		mc_list_init(&s->on_io[i]);
@@ -617,38 +603,40 @@ static int tcp_open(struct mce_engine *e)
 }
 
 /* NULL @host: on the addresses of both families, if the machine has both. */
-static int listener_listen(struct listener *l, const char *host, int port, char ret_bound[MC_ADDR_MAX])
+static int listener_listen(struct listener *l, const char *host, int port)
 {
 	char addr[MC_ADDR_MAX];
 	int r = mc_addr_join(host ? host : "::", port, addr);
 
 	if (r < 0)
 		return r;
-	l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
-	if (!host && (l->evfd.fd == -EAFNOSUPPORT || l->evfd.fd == -EADDRNOTAVAIL)) {
+	r = mc_net_listen(l->net, addr, BACKLOG, &l->listener);
+	if (!host && (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL)) {
 		(void)mc_addr_join("0.0.0.0", port, addr);
-		l->evfd.fd = mc_listen(addr, BACKLOG, 0, ret_bound);
+		r = mc_net_listen(l->net, addr, BACKLOG, &l->listener);
 	}
-	return l->evfd.fd < 0 ? l->evfd.fd : 0;
+	if (r == 0)
+		mc_evfd_listener(&l->evfd, &l->listener);
+	return r;
 }
 
 /* Listen on a free port of the range; -EADDRINUSE: none is free.  Begins at a random port, so that engines that start
  * together seldom try the same one. */
-static int listener_listen_between(struct listener *l, const char *host, int min, int max, char ret_bound[MC_ADDR_MAX])
+static int listener_listen_between(struct listener *l, const char *host, int min, int max)
 {
 	unsigned n = (unsigned)(max - min) + 1, from = mc_random_u64() % n;
 	int r = -EADDRINUSE;
 
 	for (unsigned i = 0; i < n && r == -EADDRINUSE; i++)
-		r = listener_listen(l, host, min + (int)((from + i) % n), ret_bound);
+		r = listener_listen(l, host, min + (int)((from + i) % n));
 	return r;
 }
 
-static int bound_port(const char *bound, int *ret)
+static int listener_port(const struct listener *l, int *ret)
 {
 	char ignored[MC_ADDR_MAX];
 
-	return mc_addr_split(bound, ignored, sizeof(ignored), -1, ret);
+	return mc_addr_split(l->listener.addr, ignored, sizeof(ignored), -1, ret);
 }
 
 /* Listen at @bind_host, at a port that mce_conf allows.  Peers connect to @host, which becomes the engine's
@@ -657,18 +645,17 @@ static int server_listen(struct mce_tcp_server *s, const char *host, const char 
 {
 	const struct mce_conf *c = &s->e->conf;
 	bool range = c->port == 0 && c->port_max;
-	char bound[MC_ADDR_MAX];
 	int port, r = -EADDRINUSE;
 
 	if (range)
-		r = listener_listen_between(&s->ours, bind_host, c->port_min, c->port_max, bound);
+		r = listener_listen_between(&s->ours, bind_host, c->port_min, c->port_max);
 	if (range && r == -EADDRINUSE)
 		mc_warn("engine", "no free port from %d to %d is left, of which an engine takes three: "
 			"listening for engines of this kind on a port outside the range", c->port_min, c->port_max);
 	if (r == -EADDRINUSE)
-		r = listener_listen(&s->ours, bind_host, c->port, bound);
+		r = listener_listen(&s->ours, bind_host, c->port);
 	if (r == 0)
-		r = bound_port(bound, &port);
+		r = listener_port(&s->ours, &port);
 	if (r == 0)
 		r = mc_addr_join(host, port, s->e->endpoint);
 	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->ours.evfd, EPOLLIN);
@@ -680,14 +667,13 @@ static int server_listen_upstream(struct mce_tcp_server *s, const char *bind_hos
 	const struct mce_conf *c = &s->e->conf;
 	int min = c->upstream_port ? c->upstream_port : c->upstream_port_min;
 	int max = c->upstream_port ? c->upstream_port : c->upstream_port_max;
-	char bound[MC_ADDR_MAX];
 	int r;
 
-	r = listener_listen_between(&s->upstream, bind_host, min, max, bound);
+	r = listener_listen_between(&s->upstream, bind_host, min, max);
 	if (r == -EADDRINUSE && c->upstream_port == 0)
 		return mc_fail(r, "no free port found between %d and %d, of which an engine takes three", min, max);
 	if (r == 0)
-		r = bound_port(bound, &s->e->upstream_port);
+		r = listener_port(&s->upstream, &s->e->upstream_port);
 	return r < 0 ? r : mc_evloop_add(s->e->io[0].loop, &s->upstream.evfd, EPOLLIN);
 }
 
@@ -711,8 +697,8 @@ static void tcp_close(struct mce_engine *e)
 		return;
 	while (!mc_list_empty(&s->conns))
 		conn_close(mc_list_first(&s->conns, struct mce_serve_conn, node));
-	listener_close(&s->ours);
-	listener_close(&s->upstream);
+	mc_listener_close(&s->ours.listener);
+	mc_listener_close(&s->upstream.listener);
 	mc_mutex_destroy(&s->lock);
 	free(s);
 }

@@ -90,6 +90,7 @@ struct mce_serve_conn {
 	bool closed;
 	bool handed_over;	/* another service has the socket */
 	struct mc_list io_node;
+	struct mc_stream stream;	/* constant until the last reference, or the hand-over */
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
 	uint64_t begun_ms;
@@ -121,7 +122,7 @@ struct mce_serve_conn {
 	bool lingering;		/* the refusal is sent: discard the peer's bytes until it closes */
 	bool tx_blocked;
 	uint64_t tx_moved;
-	uint64_t tx_off;	/* bytes of the first answer that are sent */
+	uint64_t tx_off;	/* bytes of the first answer that are sent; see mce_serve_answer_begun() */
 	uint32_t head, n;	/* of ring */
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
@@ -144,6 +145,8 @@ static inline struct mce_answer *mce_serve_answer(struct mce_serve_conn *c)
 void mce_serve_write(struct mce_serve_conn *c, struct mce_mr *mr, int status, uint64_t addr, uint64_t len);
 /* The WRITE under way is refused with @status: release its region, and discard the rest of its payload. */
 void mce_serve_refuse(struct mce_serve_conn *c, int status);
+/* Has a byte of answer @i of the ring been sent, or does the stream want to send it again?  Then it must not change. */
+bool mce_serve_answer_begun(const struct mce_serve_conn *c, uint32_t i);
 /* Release @mr.  False: the connection is within its bytes and has to be closed. */
 bool mce_serve_revoke(struct mce_serve_conn *c, struct mce_mr *mr);
 /* Release all regions. */
@@ -173,7 +176,7 @@ struct mce_late_queue *mce_serve_late_queue(const struct mce_serve_conn *c);
 
 /* Loop, at each tick. */
 void mce_idle_tick(struct mce_serve_conn *c, bool moved, uint64_t now_ms);
-void mce_idle_address(int fd, struct in6_addr *ret);
+void mce_idle_address(const struct mc_stream *s, struct in6_addr *ret);
 /* Mark the connection that is idle for the longest time, of all or of those @from one address, and return it; NULL:
  * none is idle. */
 struct mce_serve_conn *mce_idle_pick_locked(const struct mc_list *conns, const struct in6_addr *from, uint64_t now_ms);
@@ -181,7 +184,7 @@ struct mce_serve_conn *mce_idle_pick_locked(const struct mc_list *conns, const s
  * NULL. */
 int mce_idle_admit_locked(const struct mc_list *conns, unsigned max, const struct in6_addr *from, uint64_t now_ms,
 			  struct mce_serve_conn **ret_yields);
-/* Set the socket options of a connection, incoming or outgoing. */
-void mce_tcp_tune(int fd, uint64_t timeout_ms);
+/* Tune a connection, incoming or outgoing. */
+void mce_tcp_tune(struct mc_stream *s, uint64_t timeout_ms);
 
 #endif

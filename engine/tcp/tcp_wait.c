@@ -4,9 +4,9 @@
  * Otherwise the I/O thread would have to be woken first and then wake the waiting thread, which costs more than the
  * transfer.  While a waiting thread receives ("leads"), the I/O threads leave this peer's connections to it.
  *
- * It sleeps until bytes arrive, or until another thread that has ended requests calls mce_tcp_wait_notify(): for
- * that it watches a descriptor that is always readable, and the other thread enables its event once.  It also wakes
- * periodically, because its batch may have received requests to other peers meanwhile.
+ * It sleeps in a poller until bytes arrive, or until another thread that has ended requests calls
+ * mce_tcp_wait_notify().  It also wakes periodically, because its batch may have received requests to other peers
+ * meanwhile.
  *
  * Before it sleeps it polls, for as long as that has paid off before, as hypervisors do for a halted guest
  * (Linux, Documentation/virt/kvm/halt-polling.rst): a short wait makes the polling longer, a long wait
@@ -15,8 +15,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -58,86 +56,76 @@ static void wait_for_receivers(struct mce_tcp *t)
 static void wait_take(struct mce_tcp *t, uint64_t until, int ms)
 {
 	struct epoll_event ev[MCE_TCP_CONNS_MAX + 1];
-	int left = ms ? mc_deadline_left_ms(until) : 0, n;
+	uint64_t end = ms ? mc_deadline_ms(ms) : 0;
+	int n;
 
-	n = epoll_wait(t->wait_fd, ev, MCE_TCP_CONNS_MAX + 1, left < ms ? left : ms);
+	n = t->waiter->ops->wait(t->waiter, ev, MCE_TCP_CONNS_MAX + 1, end < until ? end : until);
 	for (int i = 0; i < n; i++)
 		if (ev[i].data.ptr)
-			mce_tcp_conn_drain(ev[i].data.ptr);
+			mce_tcp_conn_drain(mc_container_of(ev[i].data.ptr, struct mce_tcp_conn, wait_ev));
 	if (n > 0)
 		mce_tcp_conns_pump(t);
 }
 
-/* ---- the epoll descriptor: open while a connection is up or a thread uses it ------------------- */
+/* ---- the poller: open while a connection is up or a thread uses it ------------------- */
 
 static int wait_watch(struct mce_tcp *t, struct mce_tcp_conn *conn)
 {
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn };
-	int r;
+	int r = mc_fault("engine.tcp.look_at");
 
-	r = mc_fault("engine.tcp.look_at");
-	if (r == 0 && epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, conn->watch_fd, &ev))
-		r = -errno;
-	return r;
+	return r < 0 ? r : t->waiter->ops->add(t->waiter, &conn->wait_ev);
 }
 
 /* False, for lack of descriptors or memory: a thread that slept would miss some connection. */
 static bool wait_watch_all_locked(struct mce_tcp *t)
 {
-	struct epoll_event notify = { .events = EPOLLONESHOT };
 	bool all = true;
 
-	if (t->wait_fd < 0) {
-		t->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-		if (t->wait_fd < 0)
-			return false;
-		/* If it fails, a sleeping thread notices ends only by its periodic checks. */
-		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_ADD, t->p->e->ready_fd, &notify);
-	}
+	if (!t->waiter && mc_poller_new(&t->waiter) < 0)
+		return false;
 	for (unsigned i = 0; i < t->nconns; i++) {
 		struct mce_tcp_conn *conn = &t->conns[i];
 
-		if (conn->watch_fd >= 0 && !conn->watched)
+		if (conn->wait_ev.stream && !conn->watched)
 			conn->watched = wait_watch(t, conn) == 0;
-		all = all && (conn->watch_fd < 0 || conn->watched);
+		all = all && (!conn->wait_ev.stream || conn->watched);
 	}
 	return all;
 }
 
-void mce_tcp_wait_add_locked(struct mce_tcp_conn *conn, int fd)
+void mce_tcp_wait_add_locked(struct mce_tcp_conn *conn)
 {
-	conn->watch_fd = fd;
+	mc_evfd_stream(&conn->wait_ev, &conn->stream);
+	conn->wait_ev.events = EPOLLIN | EPOLLRDHUP;
 	/* If it fails, wait_enter() tries again. */
 	(void)wait_watch_all_locked(conn->t);
 }
 
-/* Closing the socket is not enough: a forked child may still have it, and it would be reported forever. */
+/* Closing the stream is not enough: a forked child may still have it, and it would be reported forever. */
 void mce_tcp_wait_del_locked(struct mce_tcp_conn *conn)
 {
 	if (conn->watched)
-		(void)epoll_ctl(conn->t->wait_fd, EPOLL_CTL_DEL, conn->watch_fd, NULL);
+		conn->t->waiter->ops->del(conn->t->waiter, &conn->wait_ev);
 	conn->watched = false;
-	conn->watch_fd = -1;
+	conn->wait_ev.stream = NULL;
 }
 
 void mce_tcp_wait_drop_locked(struct mce_tcp *t)
 {
-	if (t->up || t->wait_users || t->wait_fd < 0)
+	if (t->up || t->wait_users || !t->waiter)
 		return;
-	close(t->wait_fd);
-	t->wait_fd = -1;
+	t->waiter->ops->close(t->waiter);
+	t->waiter = NULL;
 	for (unsigned i = 0; i < t->nconns; i++)
 		t->conns[i].watched = false;
 }
 
 void mce_tcp_wait_notify(struct mce_tcp *t)
 {
-	struct epoll_event notify = { .events = EPOLLIN | EPOLLONESHOT };
-
 	/* A thread that enters after this sees its batch as it is now. */
 	MC_LOCKED(&t->p->lock);
 	if (t->wait_users)
-		(void)epoll_ctl(t->wait_fd, EPOLL_CTL_MOD, t->p->e->ready_fd, &notify);
+		t->waiter->ops->wake(t->waiter);
 }
 
 static bool wait_enter(struct mce_tcp *t)

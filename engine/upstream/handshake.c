@@ -12,7 +12,7 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/env.h"
 #include "engine/upstream/handshake_i.h"
 #include "engine/upstream/port.h"
@@ -68,7 +68,7 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 	int fd;
 
 	for (int i = 0; i < ACCEPT_MAX; i++) {
-		fd = mc_accept(e->fd);
+		fd = mc_socket_accept(e->fd);
 		if (fd >= 0) {
 			mce_handshake_accept(h, fd);
 			continue;

@@ -12,7 +12,7 @@
 #include "common/cleanup.h"
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/env.h"
 #include "engine/upstream/handshake_i.h"
 
@@ -176,7 +176,7 @@ static int call_connect(struct call *c, enum mce_handshake_type type)
 {
 	int64_t answer_ms = type == MCE_HANDSHAKE_CONNECTION ? MCE_HANDSHAKE_SETUP_MS : MCE_HANDSHAKE_ANSWER_MS;
 
-	c->fd = mc_connect(c->addr, sooner(c->deadline, mc_deadline_ms(connect_ms())));
+	c->fd = mc_socket_connect(c->addr, sooner(c->deadline, mc_deadline_ms(connect_ms())));
 	c->deadline = sooner(c->deadline, mc_deadline_ms(answer_ms));
 	return c->fd < 0 ? c->fd : 0;
 }

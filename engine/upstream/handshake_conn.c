@@ -13,7 +13,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "engine/upstream/handshake_i.h"
 
@@ -77,7 +77,7 @@ static void conn_silent(struct mc_evtimer *t)
 	char name[MC_ADDR_MAX];
 
 	if (c->state != LINGERING)
-		mc_warn(LOG, "a peer is too slow, connection closed peer=%s", mc_peer_name(c->ev.fd, name));
+		mc_warn(LOG, "a peer is too slow, connection closed peer=%s", mc_socket_peer(c->ev.fd, name));
 	conn_close(c);
 }
 
@@ -286,7 +286,7 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 		return;
 	if (c->state != LINGERING && r != -ECONNRESET)
 		mc_warn(LOG, "closing the connection: %s peer=%s", mc_err_detail(r),
-			mc_peer_name(c->ev.fd, name));
+			mc_socket_peer(c->ev.fd, name));
 	conn_close(c);
 }
 

@@ -12,7 +12,7 @@
 #include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/random.h"
 
 #define TRIES 500
@@ -45,7 +45,7 @@ static int port_listen_on(const char *host, int port, int backlog)
 	char addr[MC_ADDR_MAX];
 	int r = mc_addr_join(host, port, addr);
 
-	return r < 0 ? r : mc_listen(addr, backlog, 0, NULL);
+	return r < 0 ? r : mc_socket_listen(addr, backlog, 0, NULL);
 }
 
 int mce_port_listen(const char *host, int port, int backlog, int *ret_port)

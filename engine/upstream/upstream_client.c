@@ -14,8 +14,8 @@
 #include "engine/tcp/tcp_client.h"
 #include "engine/upstream/upstream_wire.h"
 
-static int upstream_greet(struct mce_tcp_conn *conn, int fd, uint32_t epoch, uint64_t fence, uint64_t deadline,
-			  struct mce_greeting *ret)
+static int upstream_greet(struct mce_tcp_conn *conn, struct mc_stream *s, uint32_t epoch, uint64_t fence,
+			  uint64_t deadline, struct mce_greeting *ret)
 {
 	ret->window = MCE_WIRE_WINDOW;
 	ret->len_max = MCE_WIRE_LEN_MAX;
@@ -111,7 +111,8 @@ const struct mce_tcp_proto mce_tcp_proto_upstream2 = {
 
 static int upstream_attach(struct mce_peer *p)
 {
-	return mce_tcp_attach(p, p->upstream >= 2 ? &mce_tcp_proto_upstream2 : &mce_tcp_proto_upstream1);
+	return mce_tcp_attach(p, p->upstream >= 2 ? &mce_tcp_proto_upstream2 : &mce_tcp_proto_upstream1,
+			      mc_net_plain());
 }
 
 const struct mce_transport mce_upstream_transport = {

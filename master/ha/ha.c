@@ -16,7 +16,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/net/httpd.h"
-#include "common/net/net.h"
+#include "common/net/stream.h"
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
 #include "common/sys/thread.h"
@@ -492,13 +492,13 @@ static int ha_look(struct mcm_ha *ha, uint64_t *ret_term)
 static bool address_refuses(const char *name)
 {
 	char addr[MCD_SEAT_NAME_MAX];
-	int fd;
+	struct mc_stream s = { .ops = NULL };
+	int r;
 
 	mcd_seat_address(name, addr);
-	fd = mc_connect(addr, mc_deadline_ms(PROBE_MS));
-	if (fd >= 0)
-		close(fd);
-	return fd == -ECONNREFUSED;
+	r = mc_net_connect(mc_net_plain(), addr, mc_deadline_ms(PROBE_MS), &s);
+	mc_stream_close(&s);
+	return r == -ECONNREFUSED;
 }
 
 /* If the connection from the leader has ended and its address refuses connections, its process has ended: replace it.

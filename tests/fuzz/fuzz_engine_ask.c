@@ -17,7 +17,7 @@
 
 #include "common/sys/clock.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/mce.h"
 #include "engine/tcp/tcp_wire.h"
 #include "engine/upstream/upstream_wire.h"
@@ -149,7 +149,7 @@ static void *peer_main(void *arg)
 
 	for (;;) {
 		poll(&pfd, 1, -1);
-		fd = mc_accept(listener);
+		fd = mc_socket_accept(listener);
 		if (fd < 0)
 			continue;
 		answer(fd);
@@ -167,7 +167,7 @@ static void begin(void)
 	pthread_t thread;
 
 	(void)mc_log_open(&(struct mc_log_conf){ .program = "fuzz", .levels = "err" });
-	listener = mc_listen("127.0.0.1:0", 64, 0, addr);
+	listener = mc_socket_listen("127.0.0.1:0", 64, 0, addr);
 	check(listener >= 0 && mc_addr_split(addr, host, sizeof(host), -1, &port) == 0);
 	check(pthread_create(&thread, NULL, peer_main, NULL) == 0);
 	check(mce_engine_open(&conf, &e) == 0);

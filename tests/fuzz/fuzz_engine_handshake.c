@@ -15,7 +15,7 @@
 
 #include "common/sys/clock.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/upstream/handshake.h"
 
 #define HOST "127.0.0.1"
@@ -57,7 +57,7 @@ static void start(void)
 	mc_log_open(&quiet);
 	check(mce_handshake_open(&conf, &h) == 0);
 	snprintf(daemon_addr, sizeof(daemon_addr), HOST ":%d", mce_handshake_port(h));
-	liar_fd = mc_listen(HOST ":0", 8, 0, bound);
+	liar_fd = mc_socket_listen(HOST ":0", 8, 0, bound);
 	check(liar_fd >= 0 && mc_addr_split(bound, host, sizeof(host), 0, &liar_port) == 0);
 }
 
@@ -95,7 +95,7 @@ static size_t hear(int fd, uint8_t *buf, size_t size)
 
 static void ask_daemon(const uint8_t *data, size_t size)
 {
-	int fd = mc_connect(daemon_addr, mc_deadline_ms(LIMIT_MS));
+	int fd = mc_socket_connect(daemon_addr, mc_deadline_ms(LIMIT_MS));
 	uint8_t buf[4096];
 	uint64_t need;
 	size_t n;
@@ -125,7 +125,7 @@ static void *lie_main(void *arg)
 	int fd;
 
 	check(poll(&p, 1, LIMIT_MS) > 0);
-	fd = mc_accept(liar_fd);
+	fd = mc_socket_accept(liar_fd);
 	check(fd >= 0);
 	say(fd, lie->data, lie->size);
 	shutdown(fd, SHUT_WR);

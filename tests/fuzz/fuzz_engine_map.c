@@ -24,7 +24,7 @@
 
 #include "common/sys/clock.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/mce.h"
 #include "engine/shm/map_wire.h"
 #include "engine/tcp/tcp_wire.h"
@@ -72,7 +72,7 @@ static void greet(void)
 	uint8_t bytes[MCE_GREETING_SIZE];
 	size_t n = 0;
 
-	p.fd = greeted = mc_connect(mce_engine_endpoint(e), mc_deadline_ms(LIMIT_MS));
+	p.fd = greeted = mc_socket_connect(mce_engine_endpoint(e), mc_deadline_ms(LIMIT_MS));
 	mce_greeting_pack(bytes, &g);
 	check(greeted >= 0 && send(greeted, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes));
 	while (n < sizeof(bytes)) {

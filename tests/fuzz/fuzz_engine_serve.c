@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/sys/clock.h"
+#include "common/net/socket.h"
 #include "engine/mce.h"
 #include "engine/tcp/tcp_wire.h"
 #include "tests/lib/transfer.h"
@@ -81,7 +82,7 @@ static int dial(void)
 	int fd;
 
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", mce_engine_upstream_port(e));
-	fd = mc_connect(FUZZ_UPSTREAM ? addr : mce_engine_endpoint(e), mc_deadline_ms(5000));
+	fd = mc_socket_connect(FUZZ_UPSTREAM ? addr : mce_engine_endpoint(e), mc_deadline_ms(5000));
 	check(fd >= 0);
 	return fd;
 }

@@ -18,7 +18,7 @@
 
 #include "common/sys/clock.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
 #include "tests/unit/test_proto_dump.h"
@@ -170,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		start();
 	if (!size)
 		return 0;
-	fd = mc_connect(address, mc_deadline_ms(10000));
+	fd = mc_socket_connect(address, mc_deadline_ms(10000));
 	if (fd < 0)
 		abort();
 	if (data[0] & 1)

@@ -20,7 +20,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "master/master.h"
 #include "proto/codec.h"
 #include "tests/perf/row.h"
@@ -135,7 +135,7 @@ static void join(const char *addr, unsigned i, bool owner)
 		.client = { 7, i + 1 }, .lane = MCP_CHANNEL_CONTROL, .software = mcp_bytes("perf", 4),
 	};
 
-	fds[i] = mc_connect(addr, mc_deadline_ms(20000));
+	fds[i] = mc_socket_connect(addr, mc_deadline_ms(20000));
 	if (fds[i] < 0)
 		die("connect", fds[i]);
 	send_frame(i, MCP_HELLO, 1, &hello);
@@ -185,7 +185,7 @@ static void bench(const char *addr, const char *what, unsigned n, uint64_t for_m
 	int fd = -1;
 
 	for (i = 0; fd < 0 && i < 1000; i++) {
-		fd = mc_connect(addr, mc_deadline_ms(1000));
+		fd = mc_socket_connect(addr, mc_deadline_ms(1000));
 		if (fd < 0)
 			usleep(10000);
 	}

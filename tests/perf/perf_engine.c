@@ -26,7 +26,7 @@
 #include "common/sys/clock.h"
 #include "common/crc32c.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/mce.h"
 #include "tests/lib/transfer.h"
 #include "tests/perf/row.h"
@@ -147,7 +147,7 @@ static void owner(int out, unsigned spin_us)
 		r = mce_mr_register(e, &attr, &mr);
 	if (r < 0)
 		die("engine", r);
-	listener = mc_listen("127.0.0.1:0", 8, 0, o.raw);
+	listener = mc_socket_listen("127.0.0.1:0", 8, 0, o.raw);
 	if (listener < 0)
 		die("listen", listener);
 	snprintf(o.endpoint, sizeof(o.endpoint), "%s", mce_engine_endpoint(e));
@@ -203,7 +203,7 @@ static void *raw_main(void *arg)
 	struct stream *s = arg;
 	uint64_t head[3] = { s->op == MCE_READ ? PLAIN_READ : PLAIN_WRITE, s->size, s->n }, off = 0;
 	char *part = local + s->n * (region / STREAMS);
-	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(offer.raw, mc_deadline_ms(5000));
 	ssize_t n = 1;
 
 	if (fd < 0)
@@ -243,7 +243,7 @@ static double cpu_seconds(void)
 static double raw_ping(uint64_t size, unsigned rounds)
 {
 	uint64_t head[3] = { PLAIN_PING, size, 0 }, began;
-	int fd = mc_connect(offer.raw, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(offer.raw, mc_deadline_ms(5000));
 
 	if (fd < 0)
 		die("connect", fd);

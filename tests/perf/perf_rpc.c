@@ -19,7 +19,7 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
 #include "tests/perf/row.h"
@@ -120,7 +120,7 @@ static void *raw_serve(void *arg)
 	struct raw_plan plan;
 
 	while (poll(&p, 1, -1) > 0) {
-		fd = mc_accept(listener);
+		fd = mc_socket_accept(listener);
 		if (fd < 0)
 			continue;
 		if (transfer(fd, false, (char *)&plan, sizeof(plan), false))
@@ -152,7 +152,7 @@ static int serve(const char *dir, unsigned cpu, unsigned spin_us, int tell)
 		die("server", r);
 	for (unsigned i = 0; i < 2; i++) {
 		pthread_t t;
-		int fd = mc_listen(i ? paths[1] : "127.0.0.1:0", 8, 0, where.raw[i]);
+		int fd = mc_socket_listen(i ? paths[1] : "127.0.0.1:0", 8, 0, where.raw[i]);
 
 		if (fd < 0)
 			die("listen", fd);
@@ -190,7 +190,7 @@ static void measure_raw(const char *addr, struct raw_plan plan, unsigned rounds,
 			double *p99)
 {
 	static char buf[1 << 20];
-	int fd = mc_connect(addr, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(addr, mc_deadline_ms(5000));
 
 	if (fd < 0)
 		die("connect", fd);

@@ -25,7 +25,7 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "master/master.h"
 #include "tests/perf/row.h"
 
@@ -173,13 +173,13 @@ static void run_echo(int out)
 	int fd, c;
 
 	pin(1);
-	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
+	fd = mc_socket_listen("127.0.0.1:0", 1, 0, addr);
 	if (fd < 0)
 		die("listen", fd);
 	if (write(out, addr, sizeof(addr)) != sizeof(addr))
 		exit(1);
 	do
-		c = mc_accept(fd);
+		c = mc_socket_accept(fd);
 	while (c < 0);
 	for (;;) {
 		recv_all(c, ask, sizeof(ask));
@@ -338,7 +338,7 @@ static void small_get_latency(mcs_t *s, char *buf, const char *echo_addr)
 	struct iovec iov = { buf, 4096 };
 	static struct mc_hist raw, get;
 	double ratio;
-	int fd = mc_connect(echo_addr, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(echo_addr, mc_deadline_ms(5000));
 
 	if (fd < 0)
 		die("connect", fd);

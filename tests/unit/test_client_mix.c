@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/sys/clock.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/thread.h"
 
 #define THREADS 8u
@@ -350,7 +350,7 @@ static void *observer(void *arg)
 	(void)arg;
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", mcm_http_port(master));
 	for (i = 0; !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
-		fd = mc_connect(addr, mc_deadline_ms(20000));
+		fd = mc_socket_connect(addr, mc_deadline_ms(20000));
 		assert_true(fd >= 0);
 		n = snprintf(buf, sizeof(buf), "GET %s HTTP/1.0\r\n\r\n", path[i % 6]);
 		assert_int_equal(send(fd, buf, (size_t)n, MSG_NOSIGNAL), n);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "common/net/net.h"
 #include "proto/codec.h"
@@ -114,7 +115,7 @@ static int dial(void)
 {
 	MC_LOCKED(&relay_dialling);
 	return __atomic_load_n(&relay.cut_all, __ATOMIC_SEQ_CST) ? -ECONNREFUSED :
-		mc_connect(fixture_master_addr(), mc_deadline_ms(5000));
+		mc_socket_connect(fixture_master_addr(), mc_deadline_ms(5000));
 }
 
 static void *relay_main(void *arg)
@@ -128,7 +129,7 @@ static void *relay_main(void *arg)
 		int fd, master;
 
 		(void)poll(&fds, 1, 50);
-		fd = mc_accept(relay.listener);
+		fd = mc_socket_accept(relay.listener);
 		if (fd < 0 || n == 256)
 			continue;
 		master = dial();
@@ -161,7 +162,7 @@ void relay_expect_cut(void)
 void relay_start(void)
 {
 	memset(&relay, 0, sizeof(relay));
-	relay.listener = mc_listen("127.0.0.1:0", 16, 0, relay.addr);
+	relay.listener = mc_socket_listen("127.0.0.1:0", 16, 0, relay.addr);
 	assert_true(relay.listener >= 0);
 	assert_int_equal(pthread_create(&relay.thread, NULL, relay_main, NULL), 0);
 }

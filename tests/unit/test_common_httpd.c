@@ -23,7 +23,7 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 
 #define MAX_BODY 5000
 
@@ -178,7 +178,7 @@ static char *receive(int fd)
 
 static char *exchange_raw(const char *request, size_t len)
 {
-	int fd = mc_connect(addr, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(addr, mc_deadline_ms(5000));
 	char *answer;
 
 	if (fd < 0)
@@ -254,7 +254,7 @@ static void wait_for(const atomic_int *v, int want)
 
 static int ask(const char *path)
 {
-	int fd = mc_connect(addr, mc_deadline_ms(5000)), len;
+	int fd = mc_socket_connect(addr, mc_deadline_ms(5000)), len;
 	char *request;
 
 	assert_true(fd >= 0);
@@ -324,7 +324,7 @@ static void a_crowd_does_not_lock_out_others(void **state)
 		if (i % 2)
 			fd[i] = ask("/long?parts=100000");
 		else
-			fd[i] = mc_connect(addr, mc_deadline_ms(5000));
+			fd[i] = mc_socket_connect(addr, mc_deadline_ms(5000));
 		assert_true(fd[i] >= 0);
 		if (i % 2 == 0)
 			send_all(fd[i], "GET /echo HTTP/1.1\r\nX: ", 23);
@@ -429,7 +429,7 @@ static int start_huge(void **state)
 /* Send @len of @total bytes of a body. */
 static int half_a_body(size_t total, const char *body, size_t len)
 {
-	int fd = mc_connect(addr, mc_deadline_ms(5000)), n;
+	int fd = mc_socket_connect(addr, mc_deadline_ms(5000)), n;
 	char head[128];
 
 	assert_true(fd >= 0);
@@ -506,7 +506,7 @@ static void several_clients(void **state)
 /* A client in the middle of a request does not delay the stop. */
 static void stop_does_not_wait_for_clients(void **state)
 {
-	int fd = mc_connect(addr, mc_deadline_ms(5000));
+	int fd = mc_socket_connect(addr, mc_deadline_ms(5000));
 	uint64_t begin = mc_now_ns();
 	char *a;
 
@@ -518,7 +518,7 @@ static void stop_does_not_wait_for_clients(void **state)
 	a = receive(fd);
 	free(a);
 	close(fd);
-	assert_int_equal(mc_connect(addr, mc_deadline_ms(5000)), -ECONNREFUSED);
+	assert_int_equal(mc_socket_connect(addr, mc_deadline_ms(5000)), -ECONNREFUSED);
 }
 
 static void a_port_in_use(void **state)

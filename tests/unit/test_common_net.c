@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
-#include "common/net/net.h"
+#include "common/net/socket.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,7 +73,7 @@ static int accept_soon(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	assert_int_equal(poll(&p, 1, 5000), 1);
-	return mc_accept(fd);
+	return mc_socket_accept(fd);
 }
 
 static void check_flags(int fd, bool tcp)
@@ -94,10 +94,10 @@ static void check_pair(const char *addr, bool tcp)
 	char bound[MC_ADDR_MAX], peer[MC_ADDR_MAX], user[32], byte;
 	int l, a, c;
 
-	l = mc_listen(addr, 16, 0, bound);
+	l = mc_socket_listen(addr, 16, 0, bound);
 	assert_true(l >= 0);
-	assert_int_equal(mc_accept(l), -EAGAIN);
-	c = mc_connect(bound, SOON);
+	assert_int_equal(mc_socket_accept(l), -EAGAIN);
+	c = mc_socket_connect(bound, SOON);
 	assert_true(c >= 0);
 	a = accept_soon(l);
 	assert_true(a >= 0);
@@ -107,12 +107,12 @@ static void check_pair(const char *addr, bool tcp)
 	assert_int_equal(write(c, "x", 1), 1);
 	assert_int_equal(recv(a, &byte, 1, MSG_WAITALL), 1);
 	snprintf(user, sizeof(user), "unix:%u", getuid());
-	assert_string_equal(mc_peer_name(c, peer), tcp ? bound : user);
-	assert_non_null(strstr(mc_peer_name(a, peer), tcp ? "127.0.0.1:" : "unix"));
+	assert_string_equal(mc_socket_peer(c, peer), tcp ? bound : user);
+	assert_non_null(strstr(mc_socket_peer(a, peer), tcp ? "127.0.0.1:" : "unix"));
 	close(l);
 	close(a);
 	close(c);
-	assert_string_equal(mc_peer_name(-1, peer), "unknown");
+	assert_string_equal(mc_socket_peer(-1, peer), "unknown");
 }
 
 static char dir[] = "/tmp/mc-net-XXXXXX";
@@ -138,10 +138,10 @@ static void names_are_looked_up(void **state)
 	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
 		skip();
 	freeaddrinfo(found);
-	l = mc_listen("localhost:0", 16, 0, bound);
+	l = mc_socket_listen("localhost:0", 16, 0, bound);
 	assert_true(l >= 0);
 	snprintf(addr, sizeof(addr), "localhost:%s", strrchr(bound, ':') + 1);
-	c = mc_connect(addr, SOON);
+	c = mc_socket_connect(addr, SOON);
 	assert_true(c >= 0);
 	close(c);
 	close(l);
@@ -152,7 +152,7 @@ static void unknown_names(void **state)
 	int r;
 
 	/* No such name by RFC 6761; a network that drops DNS queries costs the timeout at most. */
-	r = mc_connect("no-such-host.invalid:1", mc_deadline_ms(300));
+	r = mc_socket_connect("no-such-host.invalid:1", mc_deadline_ms(300));
 	assert_true(r == -EHOSTUNREACH || r == -EAGAIN || r == -ETIMEDOUT);
 	assert_non_null(strstr(mc_err_detail(r), "no-such-host.invalid:1"));
 }
@@ -160,14 +160,14 @@ static void unknown_names(void **state)
 static void ipv6(void **state)
 {
 	char bound[MC_ADDR_MAX];
-	int l = mc_listen("[::1]:0", 16, 0, bound), c;
+	int l = mc_socket_listen("[::1]:0", 16, 0, bound), c;
 
 	if (l < 0) {
 		print_message("no IPv6 here: %s\n", mc_err_detail(l));
 		skip();
 	}
 	assert_int_equal(strncmp(bound, "[::1]:", 6), 0);
-	c = mc_connect(bound, SOON);
+	c = mc_socket_connect(bound, SOON);
 	assert_true(c >= 0);
 	close(c);
 	close(l);
@@ -176,16 +176,16 @@ static void ipv6(void **state)
 static void ports_are_taken_once_or_shared(void **state)
 {
 	char bound[MC_ADDR_MAX], text[MC_ADDR_MAX + 32];
-	int a = mc_listen("127.0.0.1:0", 16, 0, bound), b;
+	int a = mc_socket_listen("127.0.0.1:0", 16, 0, bound), b;
 
 	assert_true(a >= 0);
-	assert_int_equal(mc_listen(bound, 16, 0, NULL), -EADDRINUSE);
+	assert_int_equal(mc_socket_listen(bound, 16, 0, NULL), -EADDRINUSE);
 	snprintf(text, sizeof(text), "address already in use: %s", bound);
 	assert_string_equal(mc_err_detail(-EADDRINUSE), text);
 	close(a);
 
-	a = mc_listen("127.0.0.1:0", 16, 1, bound);
-	b = mc_listen(bound, 16, 1, NULL);
+	a = mc_socket_listen("127.0.0.1:0", 16, 1, bound);
+	b = mc_socket_listen(bound, 16, 1, NULL);
 	assert_true(a >= 0 && b >= 0);
 	close(a);
 	close(b);
@@ -194,13 +194,13 @@ static void ports_are_taken_once_or_shared(void **state)
 static void connect_to_a_closed_port_fails(void **state)
 {
 	char bound[MC_ADDR_MAX], addr[MC_ADDR_MAX];
-	int l = mc_listen("127.0.0.1:0", 16, 0, bound);
+	int l = mc_socket_listen("127.0.0.1:0", 16, 0, bound);
 
 	close(l);
-	assert_int_equal(mc_connect(bound, SOON), -ECONNREFUSED);
+	assert_int_equal(mc_socket_connect(bound, SOON), -ECONNREFUSED);
 	assert_non_null(strstr(mc_err_detail(-ECONNREFUSED), bound));
 	snprintf(addr, sizeof(addr), "unix:%s/none", dir);
-	assert_int_equal(mc_connect(addr, SOON), -ENOENT);
+	assert_int_equal(mc_socket_connect(addr, SOON), -ENOENT);
 	assert_non_null(strstr(mc_err_detail(-ENOENT), addr));
 }
 
@@ -210,13 +210,13 @@ static void a_socket_file_left_behind(void **state)
 	int a, b;
 
 	snprintf(addr, sizeof(addr), "unix:%s/stale", dir);
-	a = mc_listen(addr, 16, 0, NULL);
+	a = mc_socket_listen(addr, 16, 0, NULL);
 	assert_true(a >= 0);
 	/* In use while its owner lives ... */
-	assert_int_equal(mc_listen(addr, 16, 0, NULL), -EADDRINUSE);
+	assert_int_equal(mc_socket_listen(addr, 16, 0, NULL), -EADDRINUSE);
 	close(a);
 	/* ... and free for the next one after. */
-	b = mc_listen(addr, 16, 0, NULL);
+	b = mc_socket_listen(addr, 16, 0, NULL);
 	assert_true(b >= 0);
 	close(b);
 }
@@ -231,7 +231,7 @@ static void a_file_that_is_no_socket(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "mine", 4), 4);
 	close(fd);
-	assert_int_equal(mc_listen(addr, 16, 0, NULL), -EADDRINUSE);
+	assert_int_equal(mc_socket_listen(addr, 16, 0, NULL), -EADDRINUSE);
 	assert_int_equal(unlink(addr + 5), 0);
 }
 
@@ -239,13 +239,13 @@ static void bad_unix_addresses(void **state)
 {
 	char addr[MC_ADDR_MAX];
 
-	assert_int_equal(mc_listen("unix:", 1, 0, NULL), -EINVAL);
-	assert_int_equal(mc_connect("unix:@", SOON), -EINVAL);
+	assert_int_equal(mc_socket_listen("unix:", 1, 0, NULL), -EINVAL);
+	assert_int_equal(mc_socket_connect("unix:@", SOON), -EINVAL);
 	memset(addr, 'x', sizeof(addr));
 	memcpy(addr, "unix:/", 6);
 	addr[200] = '\0';
-	assert_int_equal(mc_connect(addr, SOON), -ENAMETOOLONG);
-	assert_int_equal(mc_connect("nonsense", SOON), -EINVAL);
+	assert_int_equal(mc_socket_connect(addr, SOON), -ENAMETOOLONG);
+	assert_int_equal(mc_socket_connect("nonsense", SOON), -EINVAL);
 }
 
 /* A listener that never accepts: once its queue is full, connecting would take forever. */
@@ -258,11 +258,11 @@ static void connecting_keeps_its_deadline(void **state)
 
 	snprintf(unix_addr, sizeof(unix_addr), "unix:%s/full", dir);
 	for (int i = 0; i < 2; i++) {
-		l = mc_listen(addrs[i] ? addrs[i] : unix_addr, 0, 0, bound);
+		l = mc_socket_listen(addrs[i] ? addrs[i] : unix_addr, 0, 0, bound);
 		assert_true(l >= 0);
 		for (n = 0; n < 64; n++) {
 			begin = mc_now_ns();
-			fds[n] = mc_connect(bound, mc_deadline_ms(60));
+			fds[n] = mc_socket_connect(bound, mc_deadline_ms(60));
 			if (fds[n] < 0)
 				break;
 		}

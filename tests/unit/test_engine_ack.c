@@ -15,7 +15,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/tcp/tcp_wire.h"
 
 #define BLOCK 4096u
@@ -27,7 +27,7 @@
 static int dial(const struct side *s, uint64_t features)
 {
 	struct mce_greeting g = { .version = 1, .version_min = 1, .token = 7, .epoch = 1, .features = features };
-	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+	int fd = mc_socket_connect(mce_engine_endpoint(s->e), SECONDS(5));
 	uint8_t b[MCE_GREETING_SIZE];
 
 	assert_true(fd >= 0);

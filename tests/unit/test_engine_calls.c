@@ -42,6 +42,10 @@ static struct {
 	uint64_t sent_on[FDS];
 } calls = { .lock = MC_MUTEX_INIT };
 
+ssize_t __real_send(int fd, const void *p, size_t len, int flags);
+ssize_t __wrap_send(int fd, const void *p, size_t len, int flags);
+ssize_t __real_recv(int fd, void *p, size_t len, int flags);
+ssize_t __wrap_recv(int fd, void *p, size_t len, int flags);
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
@@ -68,10 +72,8 @@ static void dawdle(void)
 	usleep(LONG_ENOUGH_US);
 }
 
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+static ssize_t count_sent(int fd, ssize_t n)
 {
-	ssize_t n = __real_sendmsg(fd, msg, flags);
-
 	if (dawdles)
 		dawdle();
 
@@ -86,16 +88,15 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return n;
 }
 
-ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+static ssize_t count_received(const struct iovec *iov, size_t niov, ssize_t n)
 {
-	ssize_t n = __real_recvmsg(fd, msg, flags), left = n;
+	ssize_t left = n;
 
 	mc_mutex_lock(&calls.lock);
 	calls.received += n > 0 ? (uint64_t)n : 0;
-	for (size_t i = 0; i < msg->msg_iovlen && left > 0; i++) {
-		const struct iovec *v = &msg->msg_iov[i];
-		const char *at = v->iov_base;
-		size_t here = (size_t)left < v->iov_len ? (size_t)left : v->iov_len;
+	for (size_t i = 0; i < niov && left > 0; i++) {
+		const char *at = iov[i].iov_base;
+		size_t here = (size_t)left < iov[i].iov_len ? (size_t)left : iov[i].iov_len;
 
 		if (at >= calls.from && at + here <= calls.to)
 			calls.received_there += here;
@@ -103,6 +104,28 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	}
 	mc_mutex_unlock(&calls.lock);
 	return n;
+}
+
+ssize_t __wrap_send(int fd, const void *p, size_t len, int flags)
+{
+	return count_sent(fd, __real_send(fd, p, len, flags));
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return count_sent(fd, __real_sendmsg(fd, msg, flags));
+}
+
+ssize_t __wrap_recv(int fd, void *p, size_t len, int flags)
+{
+	const struct iovec iov = { p, len };
+
+	return count_received(&iov, 1, __real_recv(fd, p, len, flags));
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return count_received(msg->msg_iov, msg->msg_iovlen, __real_recvmsg(fd, msg, flags));
 }
 
 /* A patient thread sleeps until an event, not for the time that it asked for. */

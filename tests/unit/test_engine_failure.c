@@ -23,7 +23,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 
 #define MIB (1ull << 20)
 #define LEN (64 * MIB)
@@ -379,7 +379,7 @@ static void a_peer_that_starts_late_is_reached(void **state)
 	patient.progress_timeout_ms = 30000;
 	side_open(&s, &patient, 0, 0, 0);
 	/* A port that was ours and has no listener now. */
-	fd = mc_listen("127.0.0.1:0", 1, 0, addr);
+	fd = mc_socket_listen("127.0.0.1:0", 1, 0, addr);
 	assert_true(fd >= 0);
 	close(fd);
 	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
@@ -413,7 +413,7 @@ static void a_silent_listener_delays_no_longer_than_the_deadline(void **state)
 
 	conf.progress_timeout_ms = 20000;
 	side_open(&s, &conf, 0, 0, 0);
-	fd = mc_listen("127.0.0.1:0", 8, 0, addr);
+	fd = mc_socket_listen("127.0.0.1:0", 8, 0, addr);
 	assert_true(fd >= 0);
 	assert_int_equal(mce_peer_get(s.e, addr, &peer), 0);
 	req.peer = peer;

@@ -25,7 +25,8 @@
 
 #include "common/sys/clock.h"
 #include "common/crc32c.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
+#include "tests/lib/xor_net.h"
 
 /* ---- pattern ---- */
 
@@ -86,12 +87,13 @@ static void *memory(uint64_t len, int *ret_fd)
 void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsigned access,
 	       uint64_t seed)
 {
-	struct mce_conf none = { .port = 0 };
+	struct mce_conf c = conf ? *conf : (struct mce_conf){ .port = 0 };
 	struct mce_mr_attr attr = { .len = len, .access = access };
 
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
-	assert_int_equal(mce_engine_open(conf ? conf : &none, &s->e), 0);
+	c.net = test_net();
+	assert_int_equal(mce_engine_open(&c, &s->e), 0);
 	if (len == 0)
 		return;
 	s->len = len;
@@ -113,7 +115,7 @@ void side_close(struct side *s)
 
 int side_dial(const struct side *s)
 {
-	int fd = mc_connect(mce_engine_endpoint(s->e), SECONDS(5));
+	int fd = mc_socket_connect(mce_engine_endpoint(s->e), SECONDS(5));
 
 	assert_true(fd >= 0);
 	return fd;
@@ -179,8 +181,8 @@ static void *relay_main(void *arg)
 	while (poll(&pfd, 1, -1) > 0) {
 		int *ends = malloc(2 * sizeof(int));
 
-		ends[0] = mc_accept(r->listener);
-		ends[1] = mc_connect(r->inner, mc_deadline_ms(5000));
+		ends[0] = mc_socket_accept(r->listener);
+		ends[1] = mc_socket_connect(r->inner, mc_deadline_ms(5000));
 		if (ends[0] < 0 || ends[1] < 0 || pthread_create(&t, NULL, relay_pump, ends))
 			exit(1);
 		pthread_detach(t);
@@ -281,7 +283,7 @@ static void owner_serve(struct mce_engine *e, char *mem, uint64_t len, unsigned 
 
 void owner_main(int argc, char **argv)
 {
-	struct mce_conf conf = { .port = 0 };
+	struct mce_conf conf = { .net = test_net(), .port = 0 };
 	static struct relay relay;
 	struct mce_engine *e;
 	pthread_t t;
@@ -297,7 +299,7 @@ void owner_main(int argc, char **argv)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* The forwarder's socket stays in the network it was made in. */
 	if (atoi(argv[6]))
-		relay.listener = mc_listen("127.0.0.1:0", 8, 0, reachable);
+		relay.listener = mc_socket_listen("127.0.0.1:0", 8, 0, reachable);
 	if (atoi(argv[6]) > 1)
 		own_network();
 	len = strtoull(argv[2], NULL, 10);

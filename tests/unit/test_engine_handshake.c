@@ -23,7 +23,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/upstream/handshake.h"
 
 #define HOST "127.0.0.1"
@@ -99,7 +99,7 @@ static int teardown(void **state)
 
 static int plug(const struct fixture *f)
 {
-	int fd = mc_connect(f->addr, SECONDS(10));
+	int fd = mc_socket_connect(f->addr, SECONDS(10));
 
 	assert_true(fd >= 0);
 	return fd;
@@ -393,7 +393,7 @@ static void *liar_main(void *arg)
 	char buf[64];
 	int fd;
 
-	while ((fd = mc_accept(l->fd)) == -EAGAIN)
+	while ((fd = mc_socket_accept(l->fd)) == -EAGAIN)
 		usleep(1000);
 	if (l->len) {
 		say(fd, l->says, l->len);
@@ -411,7 +411,7 @@ static int ask_liar(const char *says, size_t len, uint64_t deadline)
 	struct liar l = { .says = says, .len = len };
 	int r;
 
-	l.fd = mc_listen(HOST ":0", 8, 0, bound);
+	l.fd = mc_socket_listen(HOST ":0", 8, 0, bound);
 	assert_true(l.fd >= 0);
 	assert_int_equal(mc_addr_split(bound, host, sizeof(host), 0, &l.port), 0);
 	pthread_create(&l.thread, NULL, liar_main, &l);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/net/socket.h"
 #include "test_engine_fixture.h"
 
 #define TICK_MS 20
@@ -45,7 +46,7 @@ static void *impostor_main(void *arg)
 
 	while (!impostor_stopping(im)) {
 		poll(&pfd, 1, TICK_MS);
-		fd = mc_accept(im->listener);
+		fd = mc_socket_accept(im->listener);
 		if (fd < 0)
 			continue;
 		im->serve(im, fd);
@@ -58,7 +59,7 @@ void impostor_start(struct impostor *im, void (*serve)(struct impostor *im, int 
 {
 	im->serve = serve;
 	im->stop = false;
-	im->listener = mc_listen("127.0.0.1:0", 64, 0, im->addr);
+	im->listener = mc_socket_listen("127.0.0.1:0", 64, 0, im->addr);
 	assert_true(im->listener >= 0);
 	assert_int_equal(pthread_create(&im->thread, NULL, impostor_main, im), 0);
 }

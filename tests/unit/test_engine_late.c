@@ -17,7 +17,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 #include "engine/shm/mapped.h"
@@ -59,7 +59,7 @@ static void end(int *fd)
 static void take_new(void)
 {
 	struct pair *p = &fw.pair[fw.n];
-	int fd = mc_accept(fw.listener);
+	int fd = mc_socket_accept(fw.listener);
 
 	if (fd < 0)
 		return;
@@ -67,7 +67,7 @@ static void take_new(void)
 		close(fd);
 		return;
 	}
-	*p = (struct pair){ .client = fd, .server = mc_connect(fw.to, SECONDS(5)), .bytes = malloc(HELD_MAX) };
+	*p = (struct pair){ .client = fd, .server = mc_socket_connect(fw.to, SECONDS(5)), .bytes = malloc(HELD_MAX) };
 	/* Not cmocka's thread. */
 	if (p->server < 0 || !p->bytes)
 		abort();
@@ -197,7 +197,7 @@ static void begin(struct fixture *f, unsigned progress_ms)
 	f->mr = f->s.mr;
 	f->to = f->s.mem;
 	strcpy(fw.to, mce_engine_endpoint(f->s.e));
-	fw.listener = mc_listen("127.0.0.1:0", 8, 0, fw.addr);
+	fw.listener = mc_socket_listen("127.0.0.1:0", 8, 0, fw.addr);
 	fw.stop = fw.refuses = false;
 	fw.n = 0;
 	fw.max = PAIRS;

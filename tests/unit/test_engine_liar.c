@@ -20,6 +20,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/metrics.h"
+#include "common/net/socket.h"
 #include "engine/tcp/tcp_wire.h"
 
 #define LEN 100000u
@@ -299,7 +300,7 @@ static void answer_early(struct impostor *im, int fd)
 		return;
 	while (second < 0 && !impostor_stopping(im)) {
 		poll(&pfd, 1, 20);
-		second = mc_accept(im->listener);
+		second = mc_socket_accept(im->listener);
 	}
 	if (second < 0 || !greet(&h->l, second))
 		goto out;

@@ -18,7 +18,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/engine_i.h"
 #include "engine/tcp/tcp_wire.h"
 
@@ -423,7 +423,7 @@ static void requests_behind_a_stall_are_dropped(void **state)
 		q.whole = q.addr;
 		mce_req_pack(b[i], &q);
 	}
-	fd = mc_connect(o.endpoint, SECONDS(5));
+	fd = mc_socket_connect(o.endpoint, SECONDS(5));
 	assert_true(fd >= 0);
 	greet_as(fd, 1, 0, 1);
 	put(fd, b, sizeof(b));

@@ -13,6 +13,7 @@
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/metrics.h"
+#include "tests/lib/xor_net.h"
 
 #define MIB (1ull << 20)
 #define REGION (64 * MIB + 256 * 1024)
@@ -287,7 +288,7 @@ static void a_batch_larger_than_the_window_is_moved(void **state)
 
 static void run_owner(struct owner_conf conf, bool force_tcp, enum mce_path want)
 {
-	struct mce_conf econf = { .force_tcp = force_tcp };
+	struct mce_conf econf = { .net = test_net(), .force_tcp = force_tcp };
 	char *mem = malloc(3 * MIB), command[64];
 	struct mce_peer *peer;
 	enum mce_path path;

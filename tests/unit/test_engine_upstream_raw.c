@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/sys/clock.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/upstream/upstream_wire.h"
 
 #define LEN (8ull << 20)
@@ -37,7 +37,7 @@ static int dial(void)
 	int fd;
 
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", mce_engine_upstream_port(side.e));
-	fd = mc_connect(addr, SECONDS(5));
+	fd = mc_socket_connect(addr, SECONDS(5));
 	assert_true(fd >= 0);
 	return fd;
 }

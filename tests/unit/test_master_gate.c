@@ -12,7 +12,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "master/ha/feeder.h"
 #include "master/ha/gate.h"
 #include "master/ha/standby.h"
@@ -377,7 +377,7 @@ static void a_host_has_a_limit_of_standbys(void **state)
 	lead_up_for(&l, "", 1000);
 	/* They accept connections and are silent. */
 	for (unsigned i = 0; i < MCM_GATE_PER_HOST + 2; i++) {
-		fd[i] = mc_listen(i > MCM_GATE_PER_HOST ? "127.0.0.3:0" : "127.0.0.1:0", 8, 0, addr[i]);
+		fd[i] = mc_socket_listen(i > MCM_GATE_PER_HOST ? "127.0.0.3:0" : "127.0.0.1:0", 8, 0, addr[i]);
 		assert_true(fd[i] >= 0);
 		assert_int_equal(join(&l, addr[i], "0", none, i > MCM_GATE_PER_HOST ? "127.0.0.3" : "127.0.0.1"),
 				 i == MCM_GATE_PER_HOST ? -MC_ELIMIT : 0);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "proto/codec_i.h"
 #include "tests/unit/test_proto_fill.h"
 
@@ -180,7 +180,7 @@ static int greet(const char *addr, enum mcp_channel lane)
 		.lane = (uint8_t)lane, .software = fx_bytes("old"),
 	};
 	struct mcp_hello_reply reply;
-	int fd = mc_connect(addr, mc_deadline_ms(20000));
+	int fd = mc_socket_connect(addr, mc_deadline_ms(20000));
 
 	assert_true(fd >= 0);
 	assert_int_equal(call(fd, MCP_HELLO, &hello, &reply), 0);

@@ -23,7 +23,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "engine/upstream/rpc_meta.h"
 #include "meta/meta_i.h"
 #include "meta/redis_i.h"
@@ -241,7 +241,7 @@ static void a_live_node_keeps_its_record(void **state)
 	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
 	struct fixture *f = *state;
 	struct mcd_client *m2;
-	int fd = mc_listen("127.0.0.1:0", 8, 0, bound);
+	int fd = mc_socket_listen("127.0.0.1:0", 8, 0, bound);
 
 	assert_true(fd >= 0);
 	assert_int_equal(mc_addr_split(bound, host, sizeof(host), 0, &a.port), 0);
@@ -327,7 +327,7 @@ static void deadline_of(const char *conn, int listener)
 static void deadlines(void **state)
 {
 	char bound[MC_ADDR_MAX], conn[300];
-	int fd = mc_listen("127.0.0.1:0", 8, 0, bound);
+	int fd = mc_socket_listen("127.0.0.1:0", 8, 0, bound);
 
 	assert_true(fd >= 0);
 	snprintf(conn, sizeof(conn), "http://%s/metadata", bound);

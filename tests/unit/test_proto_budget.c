@@ -138,29 +138,29 @@ static void wait_unfinished(unsigned requests)
 	assert_int_equal(bytes, requests * request.len);
 }
 
-static int begin(void)
+static struct mc_stream *begin(void)
 {
-	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
-	raw_send(fd, request.data, request.len - REST);
-	return fd;
+	raw_send(raw, request.data, request.len - REST);
+	return raw;
 }
 
-static void ends(int fd)
+static void ends(struct mc_stream *raw)
 {
 	struct mcp_frame f;
 
-	raw_send(fd, request.data + request.len - REST, REST);
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	raw_send(raw, request.data + request.len - REST, REST);
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(f.id, 5);
 	assert_int_equal(f.status, 0);
 }
 
-static bool is_closed(int fd)
+static bool is_closed(struct mc_stream *raw)
 {
 	struct mcp_frame f;
 
-	return !raw_recv_frame(fd, &f, NULL);
+	return !raw_recv_frame(raw, &f, NULL);
 }
 
 /* A connection that does not complete its request is closed when another one waits, and only then. */
@@ -168,32 +168,32 @@ static void a_stalled_request_is_closed_for_a_waiting_one(void **state)
 {
 	struct mcp_client *c = fixture_client(fx.path);
 	int64_t before, after;
-	int fd[5];
+	struct mc_stream *raw[5];
 
 	assert_int_equal(mc_metrics_lookup("mooncake_rpc_requests_given_up_total", "", &before), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		fd[i] = begin();
+		raw[i] = begin();
 		wait_unfinished(i + 1);
 	}
-	fd[3] = begin();
+	raw[3] = begin();
 	/* A complete request needs no reservation. */
 	assert_int_equal(fixture_rename(c, "a", 10000), 1);
 	/* A completed request lets the next one in. */
-	ends(fd[0]);
-	ends(fd[3]);
+	ends(raw[0]);
+	ends(raw[3]);
 	wait_unfinished(2);
-	close(fd[3]);
-	fd[3] = begin();
+	raw_close(raw[3]);
+	raw[3] = begin();
 	wait_unfinished(3);
-	fd[4] = begin();
-	assert_true(is_closed(fd[1]));
-	ends(fd[4]);
-	ends(fd[2]);
-	ends(fd[3]);
+	raw[4] = begin();
+	assert_true(is_closed(raw[1]));
+	ends(raw[4]);
+	ends(raw[2]);
+	ends(raw[3]);
 	assert_int_equal(mc_metrics_lookup("mooncake_rpc_requests_given_up_total", "", &after), 0);
 	assert_int_equal(after - before, 1);
 	for (unsigned i = 0; i < 5; i++)
-		close(fd[i]);
+		raw_close(raw[i]);
 	mcp_client_close(c);
 	fixture_wait(&fx.closed, fx.opened);
 	wait_unfinished(0);

@@ -54,162 +54,160 @@ static int stop(void **state)
 	return 0;
 }
 
-static void ask(int fd, uint32_t id)
+static void ask(struct mc_stream *raw, uint32_t id)
 {
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = id }, &mcp_desc_stats,
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_STATS, .id = id }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
 }
 
-static void expect(int fd, uint32_t id)
+static void expect(struct mc_stream *raw, uint32_t id)
 {
 	struct mcp_frame f;
 
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(f.id, id);
 	assert_int_equal(f.status, 0);
 }
 
 /* Send a request, and wait until it was handled and its mark was read: after that the mark may
  * change. */
-static void ask_and_wait(int fd, uint32_t id)
+static void ask_and_wait(struct mc_stream *raw, uint32_t id)
 {
 	uint64_t end = mc_deadline_ms(10000);
 	long before = atomic_load(&mark_reads);
 
-	ask(fd, id);
+	ask(raw, id);
 	while (atomic_load(&mark_reads) == before && mc_now_ns() < end)
 		usleep(1000);
 	assert_int_equal(atomic_load(&mark_reads), before + 1);
 }
 
-static bool has_reply(int fd, int ms)
+static bool has_reply(struct mc_stream *raw, int ms)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	return poll(&p, 1, ms) == 1;
+	return mc_stream_pending(raw) || mc_stream_wait(raw, POLLIN, mc_deadline_ms(ms)) > 0;
 }
 
 /* Another session of the loop gets its reply: then all earlier requests have been handled. */
 static void others_are_answered(uint64_t then)
 {
-	int fd;
+	struct mc_stream *raw;
 
 	atomic_store(&mark, 0);
-	fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
-	ask(fd, 77);
-	expect(fd, 77);
-	close(fd);
+	raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	ask(raw, 77);
+	expect(raw, 77);
+	raw_close(raw);
 	atomic_store(&mark, then);
 }
 
 static void replies_wait_and_others_do_not(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	atomic_store(&mark, 5);
-	ask_and_wait(fd, 1);
-	ask_and_wait(fd, 2);
-	assert_false(has_reply(fd, 100));
+	ask_and_wait(raw, 1);
+	ask_and_wait(raw, 2);
+	assert_false(has_reply(raw, 100));
 	others_are_answered(5);
 	mcp_server_durable(fx.server, 4);
 	others_are_answered(5);
-	assert_false(has_reply(fd, 0));
+	assert_false(has_reply(raw, 0));
 	mcp_server_durable(fx.server, 5);
-	expect(fd, 1);
-	expect(fd, 2);
+	expect(raw, 1);
+	expect(raw, 2);
 	/* A reply whose mark is already durable does not wait. */
-	ask(fd, 3);
-	expect(fd, 3);
-	close(fd);
+	ask(raw, 3);
+	expect(raw, 3);
+	raw_close(raw);
 }
 
 /* A leader without its lease: a mark that was durable before the request lets no reply leave. */
 static void replies_with_a_durable_mark_wait_for_permission(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	mcp_server_durable(fx.server, 5);
 	atomic_store(&may_send, false);
 	atomic_store(&mark, 5);
-	ask_and_wait(fd, 1);
-	assert_false(has_reply(fd, 100));
+	ask_and_wait(raw, 1);
+	assert_false(has_reply(raw, 100));
 	mcp_server_durable(fx.server, 6);
 	others_are_answered(5);
-	assert_false(has_reply(fd, 0));
+	assert_false(has_reply(raw, 0));
 	atomic_store(&may_send, true);
 	mcp_server_durable(fx.server, 6);
-	expect(fd, 1);
-	close(fd);
+	expect(raw, 1);
+	raw_close(raw);
 }
 
 /* More requests of a peer do not delay its oldest replies, and replies stay in order. */
 static void the_oldest_reply_is_sent_first(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 1; i <= 4; i++) {
 		/* The last reply has no mark, but waits behind the others. */
 		atomic_store(&mark, i == 4 ? 0 : i);
-		ask_and_wait(fd, i);
-		assert_false(has_reply(fd, 100));
+		ask_and_wait(raw, i);
+		assert_false(has_reply(raw, 100));
 	}
 	mcp_server_durable(fx.server, 1);
-	expect(fd, 1);
+	expect(raw, 1);
 	others_are_answered(0);
-	assert_false(has_reply(fd, 0));
+	assert_false(has_reply(raw, 0));
 	mcp_server_durable(fx.server, 2);
 	others_are_answered(0);
-	assert_false(has_reply(fd, 0));
+	assert_false(has_reply(raw, 0));
 	mcp_server_durable(fx.server, 3);
 	for (uint32_t i = 2; i <= 4; i++)
-		expect(fd, i);
-	ask(fd, 5);
-	expect(fd, 5);
-	close(fd);
+		expect(raw, i);
+	ask(raw, 5);
+	expect(raw, 5);
+	raw_close(raw);
 }
 
 static void a_peer_that_goes_is_forgotten(void **state)
 {
-	int fd[8];
+	struct mc_stream *raw[8];
 	unsigned i;
 
 	for (i = 0; i < 8; i++)
-		fd[i] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+		raw[i] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 9);
 	for (i = 0; i < 8; i++) {
-		ask_and_wait(fd[i], 1);
-		assert_false(has_reply(fd[i], 20));
+		ask_and_wait(raw[i], 1);
+		assert_false(has_reply(raw[i], 20));
 	}
 	for (i = 0; i < 8; i += 2)
-		close(fd[i]);
+		raw_close(raw[i]);
 	fixture_wait(&fx.closed, 4);
 	mcp_server_durable(fx.server, 9);
 	for (i = 1; i < 8; i += 2) {
-		expect(fd[i], 1);
-		close(fd[i]);
+		expect(raw[i], 1);
+		raw_close(raw[i]);
 	}
 	/* A reply still waits when the server stops. */
 	atomic_store(&mark, 0);
-	fd[0] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	raw[0] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	atomic_store(&mark, 10);
-	ask_and_wait(fd[0], 2);
-	assert_false(has_reply(fd[0], 20));
-	close(fd[0]);
+	ask_and_wait(raw[0], 2);
+	assert_false(has_reply(raw[0], 20));
+	raw_close(raw[0]);
 }
 
 static void *pipeline(void *arg)
 {
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t i = 0; i < CALLS; i++) {
-		ask(fd, i);
+		ask(raw, i);
 		atomic_fetch_add(&mark, 1);
 		if (i >= 16)
-			expect(fd, i - 16);
+			expect(raw, i - 16);
 	}
 	for (uint32_t i = CALLS - 16; i < CALLS; i++)
-		expect(fd, i);
-	close(fd);
+		expect(raw, i);
+	raw_close(raw);
 	return arg;
 }
 

@@ -15,7 +15,7 @@
 
 #include "common/fault.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 
 #define MS(ns) ((ns) / MC_NS_PER_MS)
 
@@ -215,7 +215,7 @@ static void replaced_server_is_noticed(void **state)
 	char path[96];
 	const char *addrs[] = { path, NULL };
 	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
-	struct mcp_server_conf conf = { .addrs = addrs, .loops = 1, .handlers = none };
+	struct mcp_server_conf conf = { .net = test_net(), .addrs = addrs, .loops = 1, .handlers = none };
 	struct mcp_server *s;
 	struct mcp_client *c;
 
@@ -282,7 +282,7 @@ static void stopped_server_ends_calls_at_their_deadlines(void **state)
 static void stopped_server_is_passed_over(void **state)
 {
 	struct process a, b;
-	struct mcp_client_conf conf = { .connect_timeout_ms = 2000 };
+	struct mcp_client_conf conf = { .net = test_net(), .connect_timeout_ms = 2000 };
 	struct mcp_client *c;
 	char addrs[512];
 
@@ -392,7 +392,9 @@ static void sender_reads_when_the_server_will_not(void **state)
 
 static void close_and_reset_end_calls(void **state)
 {
-	struct mcp_client_conf conf = { .client = { 1, 2 }, .software = "test", .piggyback = count_begun };
+	struct mcp_client_conf conf = {
+		.net = test_net(), .client = { 1, 2 }, .software = "test", .piggyback = count_begun,
+	};
 	struct mcp_client *c, *other;
 	struct call calls[4];
 
@@ -453,20 +455,20 @@ static void closing_leaves_the_other_addresses(void **state)
 	struct call calls[1];
 
 	for (int i = 0; i < 2; i++) {
-		listener[i] = mc_listen("127.0.0.1:0", 4, 0, addr[i]);
+		listener[i] = mc_socket_listen("127.0.0.1:0", 4, 0, addr[i]);
 		assert_true(listener[i] >= 0);
 	}
 	snprintf(both, sizeof(both), "%s,%s", addr[0], addr[1]);
 	c = fixture_client(both);
 	start_calls(calls, 1, c, "a", 20000);
 	while (fd < 0) {
-		fd = mc_accept(listener[0]);
+		fd = mc_socket_accept(listener[0]);
 		usleep(1000);
 	}
 	mcp_client_close(c);
 	join_calls(calls, 1);
 	assert_int_equal(calls[0].result, -MC_ERPC);
-	assert_int_equal(mc_accept(listener[1]), -EAGAIN);
+	assert_int_equal(mc_socket_accept(listener[1]), -EAGAIN);
 	close(fd);
 	close(listener[0]);
 	close(listener[1]);
@@ -476,8 +478,7 @@ static void closing_leaves_the_other_addresses(void **state)
 
 struct liar {
 	pthread_t thread;
-	int listener;
-	char addr[MC_ADDR_MAX];
+	struct mc_listener listener;
 	struct mcp_hello_reply hello;
 	int hello_status;
 	struct mcp_frame answer;	/* to the request after the hello; that one's id is added */
@@ -490,24 +491,23 @@ static void *lie(void *arg)
 	struct liar *l = arg;
 	uint8_t header[MCP_FRAME_HEADER];
 	struct mcp_frame f;
-	int fd = -1;
+	struct mc_stream *raw = NULL;
 
-	for (uint64_t until = mc_deadline_ms(10000); fd < 0 && mc_now_ns() < until; usleep(1000))
-		fd = mc_accept(l->listener);
-	assert_true(fd >= 0);
-	assert_true(raw_recv_frame(fd, &f, NULL));
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_REPLY, .id = f.id,
+	assert_int_equal(mc_listener_wait(&l->listener, mc_deadline_ms(10000)), 1);
+	raw = raw_accept(&l->listener);
+	assert_true(raw_recv_frame(raw, &f, NULL));
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_REPLY, .id = f.id,
 		.status = l->hello_status }, l->hello_status ? NULL : &mcp_desc_hello_reply, &l->hello);
-	if (raw_recv_frame(fd, &f, NULL)) {
+	if (raw_recv_frame(raw, &f, NULL)) {
 		l->answer.id += f.id;
 		mcp_frame_pack(&l->answer, header);
-		raw_send(fd, header, l->cut < sizeof(header) ? l->cut : sizeof(header));
+		raw_send(raw, header, l->cut < sizeof(header) ? l->cut : sizeof(header));
 		if (l->cut > sizeof(header))
-			raw_send(fd, l->body, l->cut - sizeof(header));
+			raw_send(raw, l->body, l->cut - sizeof(header));
 		if (l->cut >= sizeof(header))
-			raw_recv_frame(fd, &f, NULL);
+			raw_recv_frame(raw, &f, NULL);
 	}
-	close(fd);
+	raw_close(raw);
 	return NULL;
 }
 
@@ -516,16 +516,15 @@ static int64_t call_liar(struct liar *l, int64_t ms, char *why)
 	struct mcp_client *c;
 	int64_t r;
 
-	l->listener = mc_listen("127.0.0.1:0", 4, 0, l->addr);
-	assert_true(l->listener >= 0);
+	assert_int_equal(mc_net_listen(test_net(), "127.0.0.1:0", 4, &l->listener), 0);
 	assert_int_equal(pthread_create(&l->thread, NULL, lie, l), 0);
-	c = fixture_client(l->addr);
+	c = fixture_client(l->listener.addr);
 	r = fixture_rename(c, "a", ms);
 	if (why)
 		snprintf(why, 200, "%s", r < 0 ? mc_err_detail((int)r) : "");
 	mcp_client_close(c);
 	pthread_join(l->thread, NULL);
-	close(l->listener);
+	mc_listener_close(&l->listener);
 	return r;
 }
 

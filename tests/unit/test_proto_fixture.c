@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/fault.h"
-#include "common/net/net.h"
 
 struct fixture fx;
 
@@ -163,7 +162,7 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 {
 	const char *addrs[3] = { "127.0.0.1:0", f->path, NULL };
 	struct mcp_server_conf conf = {
-		.addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
+		.net = test_net(), .addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
 		.software = "fixture", .handlers = handlers, .opened = opened, .closed = closed,
 		.any_channel = any_channel, .arg = f,
 	};
@@ -191,7 +190,7 @@ void fixture_stop(struct fixture *f)
 struct mcp_client *fixture_client(const char *addr)
 {
 	struct mcp_client_conf conf = {
-		.addrs = addr ? addr : fx.tcp, .client = { 1, 2 }, .software = "test",
+		.net = test_net(), .addrs = addr ? addr : fx.tcp, .client = { 1, 2 }, .software = "test",
 	};
 	struct mcp_client *c;
 
@@ -222,51 +221,75 @@ void fixture_wait(const atomic_long *value, long want)
 
 /* ---- raw frames ---- */
 
-int raw_connect(const char *addr)
+static struct mc_stream *raw_new(const struct mc_stream *s)
 {
-	int fd = mc_connect(addr, mc_deadline_ms(10000));
+	struct mc_stream *raw = malloc(sizeof(*raw));
 
-	if (fd < 0)
-		fail_msg("connect: %s", mc_err_detail(fd));
-	return fd;
+	assert_non_null(raw);
+	*raw = *s;
+	return raw;
 }
 
-static void raw_wait(int fd, short events)
+struct mc_stream *raw_connect(const char *addr)
 {
-	struct pollfd p = { .fd = fd, .events = events };
+	struct mc_stream s;
+	int r = mc_net_connect(test_net(), addr, mc_deadline_ms(10000), &s);
 
-	if (poll(&p, 1, 10000) != 1)
+	if (r < 0)
+		fail_msg("connect: %s", mc_err_detail(r));
+	return raw_new(&s);
+}
+
+struct mc_stream *raw_accept(struct mc_listener *l)
+{
+	struct mc_stream s;
+
+	assert_int_equal(mc_listener_accept(l, &s), 0);
+	return raw_new(&s);
+}
+
+void raw_close(struct mc_stream *raw)
+{
+	mc_stream_close(raw);
+	free(raw);
+}
+
+static void raw_wait(struct mc_stream *raw, short events)
+{
+	if (mc_stream_wait(raw, events, mc_deadline_ms(10000)) <= 0)
 		fail_msg("the peer does not go on");
 }
 
-void raw_send(int fd, const void *data, size_t len)
+void raw_send(struct mc_stream *raw, const void *data, size_t len)
 {
-	const char *p = data;
+	struct iovec left = { (void *)(uintptr_t)data, len };
 
-	while (len) {
-		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+	while (left.iov_len) {
+		ssize_t n = mc_stream_send(raw, &left, 1);
 
 		if (n > 0) {
-			p += n;
-			len -= (size_t)n;
-		} else if (errno == EAGAIN) {
-			raw_wait(fd, POLLOUT);
+			left.iov_base = (char *)left.iov_base + n;
+			left.iov_len -= (size_t)n;
+		} else if (n == -EAGAIN) {
+			raw_wait(raw, POLLOUT);
 		} else {
 			return;		/* closed: the test sees it with its next read */
 		}
 	}
 }
 
-static bool raw_recv(int fd, uint8_t *p, size_t len)
+bool raw_recv(struct mc_stream *raw, void *data, size_t len)
 {
-	while (len) {
-		ssize_t n = recv(fd, p, len, 0);
+	struct iovec left = { data, len };
+
+	while (left.iov_len) {
+		ssize_t n = mc_stream_recv(raw, &left, 1);
 
 		if (n > 0) {
-			p += n;
-			len -= (size_t)n;
-		} else if (n < 0 && errno == EAGAIN) {
-			raw_wait(fd, POLLIN);
+			left.iov_base = (char *)left.iov_base + n;
+			left.iov_len -= (size_t)n;
+		} else if (n == -EAGAIN) {
+			raw_wait(raw, POLLIN);
 		} else {
 			return false;
 		}
@@ -274,26 +297,26 @@ static bool raw_recv(int fd, uint8_t *p, size_t len)
 	return true;
 }
 
-void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const void *msg)
+void raw_send_frame(struct mc_stream *raw, struct mcp_frame f, const struct mcp_desc *d, const void *msg)
 {
 	struct mcp_buf b = { 0 };
 
 	assert_int_equal(mcp_frame_append(&b, f, d, msg), 0);
-	raw_send(fd, b.data, b.len);
+	raw_send(raw, b.data, b.len);
 	mcp_buf_free(&b);
 }
 
-bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body)
+bool raw_recv_frame(struct mc_stream *raw, struct mcp_frame *ret, const uint8_t **ret_body)
 {
 	static __thread uint8_t body[1 << 20];
 	uint8_t header[MCP_FRAME_HEADER];
 
-	if (!raw_recv(fd, header, sizeof(header)))
+	if (!raw_recv(raw, header, sizeof(header)))
 		return false;
 	assert_int_equal(mcp_frame_unpack(header, sizeof(body), ret), 0);
 	if (ret_body)
 		*ret_body = body;
-	return raw_recv(fd, body, ret->length);
+	return raw_recv(raw, body, ret->length);
 }
 
 void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel)
@@ -304,18 +327,18 @@ void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel)
 	};
 }
 
-int raw_hello(const char *addr, enum mcp_channel channel)
+struct mc_stream *raw_hello(const char *addr, enum mcp_channel channel)
 {
-	int fd = raw_connect(addr);
+	struct mc_stream *raw = raw_connect(addr);
 	struct mcp_hello hello;
 	struct mcp_frame f;
 
 	raw_hello_fill(&hello, channel);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 4711 }, &mcp_desc_hello, &hello);
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO, .id = 4711 }, &mcp_desc_hello, &hello);
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(f.type, MCP_HELLO);
 	assert_int_equal(f.flags, MCP_FRAME_REPLY);
 	assert_int_equal(f.id, 4711);
 	assert_int_equal(f.status, 0);
-	return fd;
+	return raw;
 }

@@ -16,6 +16,7 @@
 #include "common/err.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
+#include "tests/lib/xor_net.h"
 
 /* The handlers:
  *	EXIST		one byte per key: 1 if the key begins with 'y'
@@ -50,15 +51,19 @@ void fixture_wait(const atomic_long *value, long want);
 
 /* ---- raw frames ---- */
 
-/* Blocking reads and writes fail the test after 10 s. */
-int raw_connect(const char *addr);
-void raw_send(int fd, const void *data, size_t len);
+/* Streams of test_net(); raw_close() frees them.  Blocking reads and writes fail the test after 10 s. */
+struct mc_stream *raw_connect(const char *addr);
+struct mc_stream *raw_accept(struct mc_listener *l);
+void raw_close(struct mc_stream *raw);
+void raw_send(struct mc_stream *raw, const void *data, size_t len);
+/* All @len bytes; false: the peer has closed. */
+bool raw_recv(struct mc_stream *raw, void *data, size_t len);
 /* Send a frame with the encoding of @msg (@d NULL: no body). */
-void raw_send_frame(int fd, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
+void raw_send_frame(struct mc_stream *raw, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
 /* Receive a frame. True: its body is in memory of this thread; false: the peer has closed. */
-bool raw_recv_frame(int fd, struct mcp_frame *ret, const uint8_t **ret_body);
+bool raw_recv_frame(struct mc_stream *raw, struct mcp_frame *ret, const uint8_t **ret_body);
 /* Connect and say hello. */
-int raw_hello(const char *addr, enum mcp_channel channel);
+struct mc_stream *raw_hello(const char *addr, enum mcp_channel channel);
 void raw_hello_fill(struct mcp_hello *hello, enum mcp_channel channel);
 
 extern struct fixture fx;	/* the one that the handlers use */

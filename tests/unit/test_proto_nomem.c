@@ -89,7 +89,7 @@ static int start(struct mcp_server **ret)
 {
 	const char *addrs[] = { path, NULL };
 	struct mcp_server_conf conf = {
-		.addrs = addrs, .local_name = "nomem", .loops = 2, .software = "x",
+		.net = test_net(), .addrs = addrs, .local_name = "nomem", .loops = 2, .software = "x",
 		.handlers = handlers,
 	};
 
@@ -152,7 +152,7 @@ static void clients_recover(void **state)
 
 	assert_int_equal(start(&s), 0);
 	for (int t = 0; t < 2; t++) {
-		struct mcp_client_conf conf = { .addrs = t ? "local:nomem" : path };
+		struct mcp_client_conf conf = { .net = test_net(), .addrs = t ? "local:nomem" : path };
 		bool failed = true;
 		long n;
 
@@ -183,7 +183,7 @@ static void clients_recover(void **state)
 
 static void stop_needs_no_memory(void **state)
 {
-	struct mcp_client_conf conf = { .addrs = path };
+	struct mcp_client_conf conf = { .net = test_net(), .addrs = path };
 	struct mcp_client *c[2];
 	struct mcp_server *s;
 

@@ -174,7 +174,7 @@ static void piggyback_goes_ahead(void **state)
 	FOR_EACH_TRANSPORT(t) {
 		int left = 2;
 		struct mcp_client_conf conf = {
-			.addrs = address(t), .piggyback = append_release, .arg = &left
+			.net = test_net(), .addrs = address(t), .piggyback = append_release, .arg = &left
 		};
 		struct mcp_stats_reply stats;
 		long before = fx.pins;
@@ -296,7 +296,7 @@ static void threads_share_a_connection(void **state)
 	long opened = fx.opened;
 
 	FOR_EACH_TRANSPORT(t) {
-		struct mcp_client_conf conf = { .addrs = address(t), .spin_us = t == 1 ? 20 : 0 };
+		struct mcp_client_conf conf = { .net = test_net(), .addrs = address(t), .spin_us = t == 1 ? 20 : 0 };
 		struct mcp_client *c;
 
 		assert_int_equal(mcp_client_open(&conf, &c), 0);
@@ -377,7 +377,7 @@ static void session_and_hello_tell(void **state)
 	FOR_EACH_TRANSPORT(t) {
 		int result = -MC_ENOCLIENT;
 		struct mcp_client_conf conf = {
-			.addrs = address(t), .client = { 77, 78 }, .channel = MCP_CHANNEL_HEARTBEAT,
+			.net = test_net(), .addrs = address(t), .client = { 77, 78 }, .channel = MCP_CHANNEL_HEARTBEAT,
 			.connected = connected, .arg = &result,
 		};
 		struct mcp_client *c;
@@ -445,8 +445,8 @@ static void bad_configurations_are_refused(void **state)
 	static const uint16_t unserved[] = { MCP_STATS, 0, MC_ROLES_ALL };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
 	const char *taken[] = { fx.tcp, NULL };
-	struct mcp_client_conf client = { .addrs = "" };
-	struct mcp_server_conf conf = { .handlers = hello };
+	struct mcp_client_conf client = { .net = test_net(), .addrs = "" };
+	struct mcp_server_conf conf = { .net = test_net(), .handlers = hello };
 	struct mcp_server *s = NULL;
 	struct mcp_client *c;
 

@@ -13,11 +13,11 @@
 
 #include "common/metrics.h"
 
-static bool is_closed(int fd)
+static bool is_closed(struct mc_stream *raw)
 {
 	struct mcp_frame f;
 
-	return !raw_recv_frame(fd, &f, NULL);
+	return !raw_recv_frame(raw, &f, NULL);
 }
 
 static int64_t metric(const char *name, const char *labels)
@@ -32,21 +32,21 @@ static int64_t metric(const char *name, const char *labels)
 
 static void expect_refusal(const struct mcp_hello *hello, int err)
 {
-	int fd = raw_connect(fx.tcp);
+	struct mc_stream *raw = raw_connect(fx.tcp);
 	struct mcp_frame f;
 
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 9 }, &mcp_desc_hello, hello);
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO, .id = 9 }, &mcp_desc_hello, hello);
 	/* a request behind a refused hello is not answered, and does not lose the reply */
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 10 }, &mcp_desc_stats,
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_STATS, .id = 10 }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(f.type, MCP_HELLO);
 	assert_int_equal(f.flags, MCP_FRAME_REPLY);
 	assert_int_equal(f.id, 9);
 	assert_int_equal(f.length, 0);
 	assert_int_equal(mc_err_from_wire(f.status), err);
-	assert_true(is_closed(fd));
-	close(fd);
+	assert_true(is_closed(raw));
+	raw_close(raw);
 }
 
 static void wrong_hellos_are_refused(void **state)
@@ -75,50 +75,50 @@ static void versions_are_negotiated(void **state)
 	const uint8_t *body;
 	struct mcp_hello hello;
 	struct mcp_frame f;
-	int fd = raw_connect(fx.path);
+	struct mc_stream *raw = raw_connect(fx.path);
 
 	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	hello.version = 900;
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
-	assert_true(raw_recv_frame(fd, &f, &body));
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
+	assert_true(raw_recv_frame(raw, &f, &body));
 	assert_int_equal(f.status, 0);
 	assert_int_equal(mcp_decode(&mcp_desc_hello_reply, body, f.length, &reply), 0);
 	assert_int_equal(reply.version, MCP_VERSION);
 	assert_int_equal(reply.max_frame, MCP_FRAME_MAX);
 	assert_int_equal(reply.max_outstanding, 262144);
 	assert_false(mcp_id_zero(reply.server));
-	close(fd);
+	raw_close(raw);
 }
 
 static void first_frame_has_to_be_a_hello(void **state)
 {
 	struct mcp_frame f;
 	struct mcp_hello hello;
-	int fd = raw_connect(fx.tcp);
+	struct mc_stream *raw = raw_connect(fx.tcp);
 
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 3 }, &mcp_desc_stats,
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_STATS, .id = 3 }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(mc_err_from_wire(f.status), -MC_EPROTO);
-	assert_true(is_closed(fd));
-	close(fd);
+	assert_true(is_closed(raw));
+	raw_close(raw);
 
-	fd = raw_connect(fx.tcp);	/* an invalid body */
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .id = 3 }, &mcp_desc_stats,
+	raw = raw_connect(fx.tcp);	/* an invalid body */
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO, .id = 3 }, &mcp_desc_stats,
 		       &(struct mcp_stats){ 0 });
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(mc_err_from_wire(f.status), -MC_EPROTO);
-	assert_true(is_closed(fd));
-	close(fd);
+	assert_true(is_closed(raw));
+	raw_close(raw);
 
-	fd = raw_connect(fx.tcp);	/* a one-way hello has no reply */
+	raw = raw_connect(fx.tcp);	/* a one-way hello has no reply */
 	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_ONEWAY },
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_HELLO, .flags = MCP_FRAME_ONEWAY },
 		       &mcp_desc_hello, &hello);
-	assert_true(raw_recv_frame(fd, &f, NULL));
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	assert_int_equal(mc_err_from_wire(f.status), -MC_EPROTO);
-	assert_true(is_closed(fd));
-	close(fd);
+	assert_true(is_closed(raw));
+	raw_close(raw);
 }
 
 /* ---- headers ---- */
@@ -135,29 +135,29 @@ static void bad_headers_close_the_connection(void **state)
 	int64_t before = metric("mooncake_rpc_protocol_errors_total", "kind=\"header\"");
 	uint8_t header[MCP_FRAME_HEADER];
 	struct mcp_frame f;
-	int fd;
+	struct mc_stream *raw;
 
 	for (unsigned i = 0; i < 5; i++) {
-		fd = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
+		raw = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 		/* the request before it is still answered */
-		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_STATS, .id = 1 }, &mcp_desc_stats,
+		raw_send_frame(raw, (struct mcp_frame){ .type = MCP_STATS, .id = 1 }, &mcp_desc_stats,
 			       &(struct mcp_stats){ 0 });
-		assert_true(raw_recv_frame(fd, &f, NULL));
+		assert_true(raw_recv_frame(raw, &f, NULL));
 		assert_int_equal(f.status, 0);
 		mcp_frame_pack(&bad[i], header);
-		raw_send(fd, header, sizeof(header));
-		assert_true(is_closed(fd));
-		close(fd);
+		raw_send(raw, header, sizeof(header));
+		assert_true(is_closed(raw));
+		raw_close(raw);
 	}
-	fd = raw_connect(fx.tcp);	/* before the hello the limit is lower */
+	raw = raw_connect(fx.tcp);	/* before the hello the limit is lower */
 	mcp_frame_pack(&(struct mcp_frame){ .type = MCP_HELLO, .length = 65537 }, header);
-	raw_send(fd, header, sizeof(header));
-	assert_true(is_closed(fd));
-	close(fd);
-	fd = raw_connect(fx.tcp);
-	raw_send(fd, "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 36);
-	assert_true(is_closed(fd));
-	close(fd);
+	raw_send(raw, header, sizeof(header));
+	assert_true(is_closed(raw));
+	raw_close(raw);
+	raw = raw_connect(fx.tcp);
+	raw_send(raw, "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 36);
+	assert_true(is_closed(raw));
+	raw_close(raw);
 	assert_int_equal(metric("mooncake_rpc_protocol_errors_total", "kind=\"header\""), before + 7);
 }
 
@@ -171,13 +171,13 @@ static void ask(struct mcp_buf *b, uint32_t id)
 					  &mcp_desc_rename, &rq), 0);
 }
 
-static void expect_answer(int fd, uint32_t id, uint64_t number)
+static void expect_answer(struct mc_stream *raw, uint32_t id, uint64_t number)
 {
 	struct mcp_rename_reply reply;
 	const uint8_t *body;
 	struct mcp_frame f;
 
-	assert_true(raw_recv_frame(fd, &f, &body));
+	assert_true(raw_recv_frame(raw, &f, &body));
 	assert_int_equal(f.id, id);
 	assert_int_equal(f.status, 0);
 	assert_int_equal(mcp_decode(&mcp_desc_rename_reply, body, f.length, &reply), 0);
@@ -189,26 +189,26 @@ static void frames_may_come_in_pieces(void **state)
 	struct mcp_buf b = { 0 };
 	struct mcp_hello hello;
 	struct mcp_frame f;
-	int fd = raw_connect(fx.tcp);
+	struct mc_stream *raw = raw_connect(fx.tcp);
 
 	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 	assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO },
 					  &mcp_desc_hello, &hello), 0);
 	for (size_t i = 0; i < b.len; i++)
-		raw_send(fd, b.data + i, 1);
-	assert_true(raw_recv_frame(fd, &f, NULL));
+		raw_send(raw, b.data + i, 1);
+	assert_true(raw_recv_frame(raw, &f, NULL));
 	mcp_buf_reset(&b);
 	for (uint32_t id = 1; id <= 3; id++)
 		ask(&b, id);
 	/* two and a half, then byte by byte */
-	raw_send(fd, b.data, b.len / 3 * 2 + 20);
-	expect_answer(fd, 1, 1);
-	expect_answer(fd, 2, 2);
+	raw_send(raw, b.data, b.len / 3 * 2 + 20);
+	expect_answer(raw, 1, 1);
+	expect_answer(raw, 2, 2);
 	for (size_t i = b.len / 3 * 2 + 20; i < b.len; i++)
-		raw_send(fd, b.data + i, 1);
-	expect_answer(fd, 3, 3);
+		raw_send(raw, b.data + i, 1);
+	expect_answer(raw, 3, 3);
 	mcp_buf_free(&b);
-	close(fd);
+	raw_close(raw);
 }
 
 static void requests_may_follow_the_hello_at_once(void **state)
@@ -217,20 +217,20 @@ static void requests_may_follow_the_hello_at_once(void **state)
 		struct mcp_buf b = { 0 };
 		struct mcp_hello hello;
 		struct mcp_frame f;
-		int fd = raw_connect(heartbeat ? fx.tcp : fx.path);
+		struct mc_stream *raw = raw_connect(heartbeat ? fx.tcp : fx.path);
 
 		raw_hello_fill(&hello, heartbeat ? MCP_CHANNEL_HEARTBEAT : MCP_CHANNEL_CONTROL);
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_HELLO },
 						  &mcp_desc_hello, &hello), 0);
 		for (uint32_t id = 1; id <= 1000; id++)
 			ask(&b, id);
-		raw_send(fd, b.data, b.len);
-		assert_true(raw_recv_frame(fd, &f, NULL));
+		raw_send(raw, b.data, b.len);
+		assert_true(raw_recv_frame(raw, &f, NULL));
 		assert_int_equal(f.type, MCP_HELLO);
 		for (uint32_t id = 1; id <= 1000; id++)
-			expect_answer(fd, id, id);
+			expect_answer(raw, id, id);
 		mcp_buf_free(&b);
-		close(fd);
+		raw_close(raw);
 	}
 }
 
@@ -239,47 +239,47 @@ static void large_frames_pass_beside_small_ones(void **state)
 	struct mcp_rename rq = { 0 };
 	struct mcp_buf b = { 0 };
 	char *name = calloc(1, 3 << 20);
-	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t id = 1; id <= 20; id++) {
 		rq.from = mcp_bytes(name, id % 2 ? id : id * 150000);
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_RENAME, .id = id },
 						  &mcp_desc_rename, &rq), 0);
 	}
-	raw_send(fd, b.data, b.len);
+	raw_send(raw, b.data, b.len);
 	for (uint32_t id = 1; id <= 20; id++)
-		expect_answer(fd, id, id);
-	close(fd);
+		expect_answer(raw, id, id);
+	raw_close(raw);
 	free(name);
 	mcp_buf_free(&b);
 }
 
 static void requests_may_be_wrong_and_the_session_goes_on(void **state)
 {
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	struct mcp_buf b = { 0 };
 	struct mcp_frame f;
 
-	raw_send_frame(fd, (struct mcp_frame){ .type = 999, .id = 1 }, NULL, NULL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_RENAME, .id = 2 }, NULL, NULL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = 999, .flags = MCP_FRAME_ONEWAY }, NULL, NULL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_RELEASE, .flags = MCP_FRAME_ONEWAY }, NULL,
+	raw_send_frame(raw, (struct mcp_frame){ .type = 999, .id = 1 }, NULL, NULL);
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_RENAME, .id = 2 }, NULL, NULL);
+	raw_send_frame(raw, (struct mcp_frame){ .type = 999, .flags = MCP_FRAME_ONEWAY }, NULL, NULL);
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_RELEASE, .flags = MCP_FRAME_ONEWAY }, NULL,
 		       NULL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_RELEASE, .id = 3 }, NULL, NULL);
-	raw_send_frame(fd, (struct mcp_frame){ .type = MCP_RELEASE, .id = 4 }, &mcp_desc_release,
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_RELEASE, .id = 3 }, NULL, NULL);
+	raw_send_frame(raw, (struct mcp_frame){ .type = MCP_RELEASE, .id = 4 }, &mcp_desc_release,
 		       &(struct mcp_release){ 0 });
 	ask(&b, 5);
-	raw_send(fd, b.data, b.len);
+	raw_send(raw, b.data, b.len);
 	static const int want[] = { -MC_ENOTSUP, -MC_EPROTO, -MC_EPROTO, 0 };
 	for (uint32_t id = 1; id <= 4; id++) {
-		assert_true(raw_recv_frame(fd, &f, NULL));
+		assert_true(raw_recv_frame(raw, &f, NULL));
 		assert_int_equal(f.id, id);
 		assert_int_equal(f.length, 0);
 		assert_int_equal(f.status ? mc_err_from_wire(f.status) : 0, want[id - 1]);
 	}
-	expect_answer(fd, 5, 1);
+	expect_answer(raw, 5, 1);
 	mcp_buf_free(&b);
-	close(fd);
+	raw_close(raw);
 }
 
 /* ---- limits ---- */
@@ -297,7 +297,7 @@ static void unread_replies_stop_the_reading(void **state)
 	enum { N = 2000, SIZE = 60000 };
 	struct mcp_client *other = fixture_client(NULL);
 	int64_t before = metric("mooncake_rpc_requests_total", "type=\"list\""), seen = before;
-	int fd = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	struct mcp_list rq = { .limit = SIZE };
 	struct mcp_list_reply reply;
 	struct mcp_buf b = { 0 };
@@ -307,7 +307,7 @@ static void unread_replies_stop_the_reading(void **state)
 	for (uint32_t id = 0; id < N; id++)
 		assert_int_equal(mcp_frame_append(&b, (struct mcp_frame){ .type = MCP_LIST, .id = id },
 						  &mcp_desc_list, &rq), 0);
-	raw_send(fd, b.data, b.len);
+	raw_send(raw, b.data, b.len);
 	/* The other client uses the loop until the loop has served no request of the first one many
 	 * times in a row. */
 	for (int same = 0; same < 100; same++) {
@@ -320,7 +320,7 @@ static void unread_replies_stop_the_reading(void **state)
 	assert_true(seen > before);
 	assert_true(seen - before < N / 2);
 	for (uint32_t id = 0; id < N; id++) {
-		assert_true(raw_recv_frame(fd, &f, &body));
+		assert_true(raw_recv_frame(raw, &f, &body));
 		assert_int_equal(f.id, id);
 		assert_int_equal(mcp_decode(&mcp_desc_list_reply, body, f.length, &reply), 0);
 		assert_int_equal(reply.cursor.len, SIZE);
@@ -328,10 +328,10 @@ static void unread_replies_stop_the_reading(void **state)
 	}
 	mcp_buf_reset(&b);
 	ask(&b, 77);
-	raw_send(fd, b.data, b.len);
-	expect_answer(fd, 77, 1);
+	raw_send(raw, b.data, b.len);
+	expect_answer(raw, 77, 1);
 	mcp_buf_free(&b);
-	close(fd);
+	raw_close(raw);
 	mcp_client_close(other);
 	fixture_wait(&fx.closed, fx.opened);
 }
@@ -339,11 +339,11 @@ static void unread_replies_stop_the_reading(void **state)
 static void peer_that_never_reads_may_go(void **state)
 {
 	struct mcp_list rq = { .limit = 60000 };
-	int fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	struct mc_stream *raw = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 
 	for (uint32_t id = 0; id < 200; id++)
-		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_LIST, .id = id }, &mcp_desc_list, &rq);
-	close(fd);
+		raw_send_frame(raw, (struct mcp_frame){ .type = MCP_LIST, .id = id }, &mcp_desc_list, &rq);
+	raw_close(raw);
 	fixture_wait(&fx.closed, 1);
 }
 
@@ -356,23 +356,23 @@ static void connections_are_limited(void **state)
 {
 	int64_t refused = metric("mooncake_rpc_connections_refused_total", "");
 	struct mcp_hello hello;
-	int fd[3];
+	struct mc_stream *raw[3];
 
 	raw_hello_fill(&hello, MCP_CHANNEL_CONTROL);
 
 	for (int i = 0; i < 3; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
+		raw[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	for (int i = 0; i < 5; i++)
 		expect_refusal(&hello, -MC_ELIMIT);
 	assert_int_equal(metric("mooncake_rpc_connections_refused_total", ""), refused + 5);
-	close(fd[1]);
+	raw_close(raw[1]);
 	fixture_wait(&fx.closed, 1);
 	/* The metric decreases after closed(). */
 	for (int i = 0; i < 5000 && metric("mooncake_rpc_connections", "") > 2; i++)
 		usleep(1000);
-	fd[1] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	raw[1] = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
 	for (int i = 0; i < 3; i++)
-		close(fd[i]);
+		raw_close(raw[i]);
 	fixture_wait(&fx.closed, 4);
 }
 
@@ -417,25 +417,25 @@ static void *visit(void *arg)
 {
 	struct visitor *v = arg;
 	struct mcp_hello hello;
-	int fd[CROWD_FDS];
+	struct mc_stream *raw[CROWD_FDS];
 	struct mcp_frame f;
 	unsigned i, round;
 
 	for (round = 0; round < CROWD_ROUNDS; round++) {
 		for (i = 0; i < CROWD_FDS; i++) {
 			raw_hello_fill(&hello, (round + i) % 3 ? MCP_CHANNEL_CONTROL : MCP_CHANNEL_HEARTBEAT);
-			fd[i] = raw_connect((v->number + i) % 2 ? fx.tcp : fx.path);
-			raw_send_frame(fd[i], (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
+			raw[i] = raw_connect((v->number + i) % 2 ? fx.tcp : fx.path);
+			raw_send_frame(raw[i], (struct mcp_frame){ .type = MCP_HELLO }, &mcp_desc_hello, &hello);
 		}
 		for (i = 0; i < CROWD_FDS; i++) {
-			bool there = raw_recv_frame(fd[i], &f, NULL);
+			bool there = raw_recv_frame(raw[i], &f, NULL);
 
 			v->welcome += there && !f.status;
 			v->refused += there && mc_err_from_wire(f.status) == -MC_ELIMIT;
 			v->other += !there || (f.status && mc_err_from_wire(f.status) != -MC_ELIMIT);
 		}
 		for (i = 0; i < CROWD_FDS; i++)
-			close(fd[i]);
+			raw_close(raw[i]);
 	}
 	return NULL;
 }
@@ -447,7 +447,7 @@ static void the_limit_holds_in_a_crowd(void **state)
 	struct visitor v[CROWD_THREADS] = { { 0 } };
 	unsigned welcome = 0, refused = 0, i;
 	pthread_t thread[CROWD_THREADS];
-	int fd[CROWD_LIMIT];
+	struct mc_stream *raw[CROWD_LIMIT];
 
 	for (i = 0; i < CROWD_THREADS; i++) {
 		v[i].number = i;
@@ -469,10 +469,10 @@ static void the_limit_holds_in_a_crowd(void **state)
 		usleep(2000);
 	assert_int_equal(metric("mooncake_rpc_connections", ""), 0);
 	for (i = 0; i < CROWD_LIMIT; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
+		raw[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	assert_int_equal(atomic_load(&in_now), CROWD_LIMIT);
 	for (i = 0; i < CROWD_LIMIT; i++)
-		close(fd[i]);
+		raw_close(raw[i]);
 	fixture_wait(&in_now, 0);
 }
 
@@ -480,7 +480,7 @@ static void the_limit_holds_in_a_crowd(void **state)
 static void refusals_are_limited(void **state)
 {
 	struct rlimit old, lim = { 4000, 4000 };
-	static int in[3], more[1100];
+	static struct mc_stream *in[3], *more[1100];
 	unsigned closed = 0, i;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
@@ -495,9 +495,9 @@ static void refusals_are_limited(void **state)
 		closed += is_closed(more[i]);
 	assert_in_range(closed, 90, 100);
 	for (i = 0; i < 3; i++)
-		close(in[i]);
+		raw_close(in[i]);
 	for (i = 0; i < 1100; i++)
-		close(more[i]);
+		raw_close(more[i]);
 	fixture_wait(&fx.closed, 3);
 	(void)setrlimit(RLIMIT_NOFILE, &old);
 }
@@ -532,8 +532,9 @@ static void keep_busy(struct mcp_client *c, uint64_t ms)
 
 static void silent_peers_are_closed(void **state)
 {
-	int no_hello = raw_connect(fx.tcp), half = raw_connect(fx.path);
-	int idle = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL), beat = raw_hello(fx.tcp, MCP_CHANNEL_HEARTBEAT);
+	struct mc_stream *no_hello = raw_connect(fx.tcp), *half = raw_connect(fx.path);
+	struct mc_stream *idle = raw_hello(fx.tcp, MCP_CHANNEL_CONTROL);
+	struct mc_stream *beat = raw_hello(fx.tcp, MCP_CHANNEL_HEARTBEAT);
 	struct mcp_client *busy = fixture_client(fx.tcp);
 
 	raw_send(half, "\x20\0\0", 3);
@@ -544,10 +545,10 @@ static void silent_peers_are_closed(void **state)
 	assert_true(is_closed(beat));
 	fixture_wait(&fx.closed, fx.opened);
 	assert_true(fx.opened >= 3);
-	close(no_hello);
-	close(half);
-	close(idle);
-	close(beat);
+	raw_close(no_hello);
+	raw_close(half);
+	raw_close(idle);
+	raw_close(beat);
 	mcp_client_close(busy);
 }
 
@@ -584,15 +585,15 @@ static void four_loops(struct mcp_server_conf *conf)
 
 static void sessions_are_spread_evenly(void **state)
 {
-	int fd[12];
+	struct mc_stream *raw[12];
 
 	for (int i = 0; i < 12; i++)
-		fd[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
+		raw[i] = raw_hello(i & 1 ? fx.tcp : fx.path, MCP_CHANNEL_CONTROL);
 	assert_int_equal(seen_loops.threads, 4);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(seen_loops.sessions[i], 3);
 	for (int i = 0; i < 12; i++)
-		close(fd[i]);
+		raw_close(raw[i]);
 }
 
 static void *call_gate(void *arg)
@@ -624,7 +625,7 @@ static int beat(struct mcp_client *c, uint64_t sequence)
  * heartbeats. */
 static void the_heartbeat_channel_refuses_other_work(void **state)
 {
-	struct mcp_client_conf conf = { .channel = MCP_CHANNEL_HEARTBEAT };
+	struct mcp_client_conf conf = { .net = test_net(), .channel = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_list rq = { .limit = 8 };
 	struct mcp_reply mem = { 0 };
 	struct mcp_list_reply reply;
@@ -646,7 +647,7 @@ static void the_heartbeat_channel_refuses_other_work(void **state)
 /* The only control loop is busy for a long time: heartbeats are answered, also on new connections. */
 static void heartbeats_have_a_channel(void **state)
 {
-	struct mcp_client_conf conf = { .addrs = fx.tcp, .channel = MCP_CHANNEL_HEARTBEAT };
+	struct mcp_client_conf conf = { .net = test_net(), .addrs = fx.tcp, .channel = MCP_CHANNEL_HEARTBEAT };
 	struct mcp_client *before, *after, *control = fixture_client(fx.tcp);
 	pthread_t thread;
 	int64_t result = 0;
@@ -680,12 +681,12 @@ static void heartbeats_have_a_channel(void **state)
 static void stop_ends_all_sessions(void **state)
 {
 	struct mcp_client *tcp, *local;
-	int fd, silent;
+	struct mc_stream *raw, *silent;
 
 	fixture_start(&fx, NULL);
 	tcp = fixture_client(NULL);
 	local = fixture_client("local:test");
-	fd = raw_hello(fx.path, MCP_CHANNEL_HEARTBEAT);
+	raw = raw_hello(fx.path, MCP_CHANNEL_HEARTBEAT);
 	silent = raw_connect(fx.tcp);
 	assert_int_equal(fixture_rename(tcp, "a", 10000), 1);
 	assert_int_equal(fixture_rename(local, "a", 10000), 1);
@@ -693,7 +694,7 @@ static void stop_ends_all_sessions(void **state)
 	assert_int_equal(fx.opened, 3);
 	fixture_stop(&fx);
 	assert_int_equal(fx.closed, 3);
-	assert_true(is_closed(fd));
+	assert_true(is_closed(raw));
 	assert_true(is_closed(silent));
 	assert_false(mcp_client_up(tcp));
 	assert_false(mcp_client_up(local));
@@ -702,8 +703,8 @@ static void stop_ends_all_sessions(void **state)
 	mcp_client_close(tcp);
 	mcp_client_close(local);
 	assert_int_equal(fx.closed, 3);
-	close(fd);
-	close(silent);
+	raw_close(raw);
+	raw_close(silent);
 }
 
 #define SETUP(change) \

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_proto_stream.c - RPC over streams that behave as TLS does: bytes travel in records, a record
- * that was sent in part has to be repeated, and bytes that were received ahead cause no event of
- * the descriptor. */
+ * test_proto_stream.c - RPC over streams that behave as TLS does (tests/lib/xor_net.h). */
 #include <config.h>
 
 #include "tests/unit/test_proto_fixture.h"
@@ -11,176 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/net/stream.h"
-
-#define RECORD 1000u		/* most bytes of a record's payload */
-#define AHEAD (64u << 10)
-#define SOCKET_BUFFER 4096
 #define THREADS 4
-
-static atomic_long repeated, delivered_late;
-
-struct record_stream {
-	uint8_t out[2 + RECORD];	/* the record being sent: length, payload with its bits flipped */
-	size_t out_len, out_at;
-	uint8_t in[AHEAD];		/* from the socket; the first @ready bytes are payload */
-	size_t in_len, ready;
-};
-
-static size_t iov_copy(const struct iovec *iov, int n, size_t skip, uint8_t *to, size_t len)
-{
-	size_t got = 0;
-
-	for (int i = 0; i < n && got < len; i++) {
-		size_t from = skip < iov[i].iov_len ? skip : iov[i].iov_len;
-		size_t part = iov[i].iov_len - from < len - got ? iov[i].iov_len - from : len - got;
-
-		skip -= from;
-		if (part)
-			memcpy(to + got, (const uint8_t *)iov[i].iov_base + from, part);
-		got += part;
-	}
-	return got;
-}
-
-static void flip(uint8_t *p, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		p[i] ^= 0xa5;
-}
-
-static ssize_t record_send(struct mc_stream *s, const struct iovec *iov, int n)
-{
-	struct record_stream *rs = s->state;
-	uint8_t payload[RECORD];
-	size_t taken = 0, len;
-	ssize_t sent;
-
-	for (;;) {
-		len = iov_copy(iov, n, taken, payload, RECORD);
-		if (!len)
-			return (ssize_t)taken;
-		flip(payload, len);
-		if (!rs->out_len) {
-			memcpy(rs->out + 2, payload, len);
-			rs->out[0] = (uint8_t)len;
-			rs->out[1] = (uint8_t)(len >> 8);
-			rs->out_len = 2 + len;
-			rs->out_at = 0;
-		} else {
-			/* The caller repeats the bytes of the record. */
-			assert_true(len >= rs->out_len - 2);
-			assert_memory_equal(payload, rs->out + 2, rs->out_len - 2);
-			atomic_fetch_add(&repeated, 1);
-		}
-		sent = send(s->fd, rs->out + rs->out_at, rs->out_len - rs->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (sent < 0 && errno != EAGAIN)
-			return mc_fail(-errno, "%s", mc_strerror(errno));
-		rs->out_at += sent > 0 ? (size_t)sent : 0;
-		if (rs->out_at < rs->out_len)
-			return taken ? (ssize_t)taken : -EAGAIN;
-		taken += rs->out_len - 2;
-		rs->out_len = 0;
-	}
-}
-
-static size_t record_repeat(const struct mc_stream *s)
-{
-	const struct record_stream *rs = s->state;
-
-	return rs->out_len ? rs->out_len - 2 : 0;
-}
-
-/* Decode whole records that follow the decoded payload. */
-static void record_open(struct record_stream *rs)
-{
-	while (rs->in_len - rs->ready >= 2) {
-		uint8_t *at = rs->in + rs->ready;
-		size_t len = at[0] + ((size_t)at[1] << 8);
-
-		assert_in_range(len, 1, RECORD);
-		if (rs->in_len - rs->ready < 2 + len)
-			break;
-		flip(at + 2, len);
-		memmove(at, at + 2, rs->in_len - rs->ready - 2);
-		rs->in_len -= 2;
-		rs->ready += len;
-	}
-}
-
-/* Receive as much as fits. 1: there is payload; 0: the end; or -errno. */
-static int record_peek(struct mc_stream *s)
-{
-	struct record_stream *rs = s->state;
-	ssize_t n = 1;
-
-	while (n > 0 && !rs->ready) {
-		n = recv(s->fd, rs->in + rs->in_len, AHEAD - rs->in_len, MSG_DONTWAIT);
-		if (n > 0) {
-			rs->in_len += (size_t)n;
-			record_open(rs);
-		}
-	}
-	if (rs->ready)
-		return 1;
-	return n == 0 ? 0 : errno == EAGAIN ? -EAGAIN : mc_fail(-errno, "%s", mc_strerror(errno));
-}
-
-static ssize_t record_recv(struct mc_stream *s, const struct iovec *iov, int n)
-{
-	struct record_stream *rs = s->state;
-	int r = record_peek(s);
-	size_t got = 0;
-
-	if (r <= 0)
-		return r;
-	for (int i = 0; i < n; i++) {
-		size_t part = iov[i].iov_len < rs->ready - got ? iov[i].iov_len : rs->ready - got;
-
-		/* Return less than is available, so that bytes remain without an event. */
-		part = part < 777 ? part : 777;
-		memcpy(iov[i].iov_base, rs->in + got, part);
-		got += part;
-	}
-	rs->ready -= got;
-	rs->in_len -= got;
-	memmove(rs->in, rs->in + got, rs->in_len);
-	if (rs->ready)
-		atomic_fetch_add(&delivered_late, 1);
-	return (ssize_t)got;
-}
-
-static size_t record_pending(const struct mc_stream *s)
-{
-	return ((const struct record_stream *)s->state)->ready;
-}
-
-static void record_shutdown(struct mc_stream *s, int how)
-{
-	(void)shutdown(s->fd, how);
-}
-
-static void record_close(struct mc_stream *s)
-{
-	close(s->fd);
-	free(s->state);
-}
-
-void __wrap_mc_stream_plain(struct mc_stream *s, int fd);
-void __wrap_mc_stream_plain(struct mc_stream *s, int fd)
-{
-	static const struct mc_stream_ops ops = {
-		.send = record_send, .repeat = record_repeat, .recv = record_recv, .peek = record_peek,
-		.pending = record_pending, .shutdown = record_shutdown, .close = record_close,
-	};
-	int size = SOCKET_BUFFER;
-
-	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	*s = (struct mc_stream){ .ops = &ops, .fd = fd, .state = calloc(1, sizeof(struct record_stream)) };
-	assert_non_null(s->state);
-}
-
-/* ---- the tests ---- */
 
 static void little_unread(struct mcp_server_conf *conf)
 {
@@ -195,8 +24,8 @@ static void little_unfinished(struct mcp_server_conf *conf)
 
 static int start(void **state)
 {
-	atomic_store(&repeated, 0);
-	atomic_store(&delivered_late, 0);
+	atomic_store(&xor_repeated, 0);
+	atomic_store(&xor_delivered_late, 0);
 	fixture_start(&fx, NULL);
 	return 0;
 }
@@ -275,8 +104,8 @@ static void threads_share_a_connection(void **state)
 		assert_null(failed);
 	}
 	mcp_client_close(c);
-	assert_true(atomic_load(&repeated) > 0);
-	assert_true(atomic_load(&delivered_late) > 0);
+	assert_true(atomic_load(&xor_repeated) > 0);
+	assert_true(atomic_load(&xor_delivered_late) > 0);
 }
 
 static void a_stalled_session_resumes(void **state)
@@ -373,5 +202,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_idle_client_notices_the_end, start, stop),
 	};
 
+	xor_socket_buffer = 4096;
+	assert_int_equal(setenv("TEST_NET", "xor", 1), 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,33 +49,45 @@ static int64_t closed(void)
 	return metric("mooncake_rpc_unread_closed_total");
 }
 
-static void ask(int fd, unsigned n, uint32_t len)
+static void ask(struct mc_stream *raw, unsigned n, uint32_t len)
 {
 	struct mcp_list rq = { .limit = len };
 
 	for (unsigned i = 0; i < n; i++)
-		raw_send_frame(fd, (struct mcp_frame){ .type = MCP_LIST, .id = i + 1 },
+		raw_send_frame(raw, (struct mcp_frame){ .type = MCP_LIST, .id = i + 1 },
 			       mcp_desc_of(MCP_LIST, false), &rq);
 }
 
 /* Receive all replies, each as a whole. */
-static void hear(int fd, unsigned n, uint32_t len)
+static void hear(struct mc_stream *raw, unsigned n, uint32_t len)
 {
 	struct mcp_frame f;
 
 	for (unsigned i = 0; i < n; i++) {
-		assert_true(raw_recv_frame(fd, &f, NULL));
+		assert_true(raw_recv_frame(raw, &f, NULL));
 		assert_int_equal(f.id, i + 1);
 		assert_int_equal(f.status, 0);
 		assert_true(f.length >= len);
 	}
 }
 
-static ssize_t some(int fd, void *buf, size_t size)
+/* Receive the bytes that have arrived, at most @size; waits for the first one. */
+static ssize_t some(struct mc_stream *raw, char *buf, size_t size)
 {
-	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	size_t got = 0;
+	ssize_t n = -EAGAIN;
 
-	return poll(&pfd, 1, 10000) == 1 ? recv(fd, buf, size, 0) : -1;
+	if (!mc_stream_pending(raw))
+		(void)mc_stream_wait(raw, POLLIN, mc_deadline_ms(10000));
+	while (got < size) {
+		const struct iovec iov = { buf + got, size - got };
+
+		n = mc_stream_recv(raw, &iov, 1);
+		if (n <= 0)
+			break;
+		got += (size_t)n;
+	}
+	return got ? (ssize_t)got : n;
 }
 
 /* The longest time between two steps. */
@@ -93,7 +105,7 @@ static void step(struct pace *p)
 }
 
 struct reader {
-	int fd;
+	struct mc_stream *raw;
 	size_t sum;
 	struct pace blocks;
 };
@@ -101,7 +113,7 @@ struct reader {
 static bool took_some(struct reader *r)
 {
 	char buf[16 * KIB];
-	ssize_t n = some(r->fd, buf, sizeof(buf));
+	ssize_t n = some(r->raw, buf, sizeof(buf));
 
 	if (n <= 0)
 		return false;
@@ -136,19 +148,19 @@ static bool one_crowd(void)
 	uint64_t end = mc_deadline_ms(20000);
 	struct reader r = { 0 };
 	struct mcp_client *c;
-	int fd[CROWD];
+	struct mc_stream *raw[CROWD];
 	pthread_t t;
 	bool counts;
 
 	fixture_start(&fx, narrow);
 	c = fixture_client(fx.path);
-	r.fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	r.raw = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	r.blocks.last = looks.last = mc_now_ns();
 	assert_int_equal(pthread_create(&t, NULL, slow, &r), 0);
-	ask(r.fd, ASKS, LEN);
+	ask(r.raw, ASKS, LEN);
 	for (unsigned i = 0; i < CROWD; i++) {
-		fd[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
-		ask(fd[i], ASKS, LEN);
+		raw[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+		ask(raw[i], ASKS, LEN);
 		step(&looks);
 	}
 	do {
@@ -173,8 +185,8 @@ static bool one_crowd(void)
 		assert_true(r.sum >= ASKS * LEN);
 	}
 	for (unsigned i = 0; i < CROWD; i++)
-		close(fd[i]);
-	close(r.fd);
+		raw_close(raw[i]);
+	raw_close(r.raw);
 	mcp_client_close(c);
 	fixture_wait(&fx.closed, fx.opened);
 	assert_int_equal(metric("mooncake_rpc_unread_bytes"), 0);
@@ -198,19 +210,19 @@ static void a_client_that_does_not_read_yields(void **state)
 static void without_a_crowd_no_client_yields(void **state)
 {
 	int64_t before = closed();
-	int fd[2];
+	struct mc_stream *raw[2];
 
 	fixture_start(&fx, narrow);
 	for (unsigned i = 0; i < 2; i++) {
-		fd[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
-		ask(fd[i], 8, LEN);
+		raw[i] = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+		ask(raw[i], 8, LEN);
 	}
 	usleep(3500000);
 	assert_int_equal(closed(), before);
 	assert_in_range(metric("mooncake_rpc_unread_bytes"), 1, UNREAD);
 	for (unsigned i = 0; i < 2; i++) {
-		hear(fd[i], 8, LEN);
-		close(fd[i]);
+		hear(raw[i], 8, LEN);
+		raw_close(raw[i]);
 	}
 	fixture_wait(&fx.closed, fx.opened);
 	assert_int_equal(metric("mooncake_rpc_unread_bytes"), 0);
@@ -224,13 +236,13 @@ static void requests_behind_are_checked(void **state)
 	struct mcp_list rq = { .limit = 4 * KIB };
 	char buf[48 * KIB];
 	struct mcp_buf b = { 0 };
-	int fd;
+	struct mc_stream *raw;
 
 	fixture_start(&fx, little);
-	fd = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
+	raw = raw_hello(fx.path, MCP_CHANNEL_CONTROL);
 	for (unsigned i = 0; metric("mooncake_rpc_unread_bytes") <= 56 * KIB; i++) {
 		assert_true(i < 2000);
-		ask(fd, 1, rq.limit);
+		ask(raw, 1, rq.limit);
 		usleep(1000);
 	}
 	for (uint32_t id = 1; id <= 4; id++)
@@ -238,12 +250,12 @@ static void requests_behind_are_checked(void **state)
 						  mcp_desc_of(MCP_LIST, false), &rq), 0);
 	assert_int_equal(mcp_buf_reserve(&b, 64), 0);
 	memset(b.data + b.len, 0xff, 64);
-	assert_int_equal(send(fd, b.data, b.len + 64, 0), b.len + 64);
+	raw_send(raw, b.data, b.len + 64);
 	usleep(100000);
 	assert_int_equal(fx.closed, 0);
-	assert_int_equal(recv(fd, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	assert_true(raw_recv(raw, buf, sizeof(buf)));
 	fixture_wait(&fx.closed, 1);
-	close(fd);
+	raw_close(raw);
 	mcp_buf_free(&b);
 	fixture_stop(&fx);
 }

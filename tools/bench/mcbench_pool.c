@@ -20,7 +20,7 @@
 #include "common/cleanup.h"
 #include "common/crc32c.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/stream.h"
 #include "common/sys/clock.h"
 #include "common/sys/process.h"
 
@@ -179,12 +179,11 @@ static bool master_ended(struct mcbench_pool *p, int64_t ms)
 static int master_await(struct mcbench_pool *p, const char *policy)
 {
 	uint64_t deadline = mc_deadline_ms(START_MS);
-	int fd;
+	struct mc_stream s;
 
 	while (!mcbench_stopped() && mc_deadline_left_ms(deadline)) {
-		fd = mc_connect(p->addr, deadline);
-		if (fd >= 0) {
-			close(fd);
+		if (mc_net_connect(mc_net_plain(), p->addr, deadline, &s) == 0) {
+			mc_stream_close(&s);
 			return MCBENCH_OK;
 		}
 		if (master_ended(p, LOOK_MS))

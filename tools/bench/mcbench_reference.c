@@ -13,7 +13,7 @@
 
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/net/net.h"
+#include "common/net/socket.h"
 #include "common/sys/clock.h"
 #include "common/sys/thread.h"
 
@@ -142,7 +142,7 @@ static int accept_peer(int listener)
 
 	if (poll(&pfd, 1, PEER_TIMEOUT_MS) <= 0)
 		return -ETIMEDOUT;
-	return mc_accept(listener);
+	return mc_socket_accept(listener);
 }
 
 static int ask(int fd, char *buf, size_t size, uint64_t ms, struct mc_hist *hist)
@@ -182,10 +182,10 @@ int mcbench_reference_socket(size_t size, uint64_t ms, uint64_t *ret_ns)
 	p.buf = calloc(1, size);
 	if (!hist || !buf || !p.buf)
 		goto end;
-	listener = err = mc_listen("127.0.0.1:0", 1, 0, addr);
+	listener = err = mc_socket_listen("127.0.0.1:0", 1, 0, addr);
 	if (err < 0)
 		goto end;
-	fd = err = mc_connect(addr, mc_deadline_ms(PEER_TIMEOUT_MS));
+	fd = err = mc_socket_connect(addr, mc_deadline_ms(PEER_TIMEOUT_MS));
 	if (err < 0)
 		goto end;
 	p.fd = err = accept_peer(listener);

@@ -19,7 +19,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/net/net.h"
+#include "common/net/stream.h"
 #include "common/sys/clock.h"
 #include "common/sys/process.h"
 
@@ -219,11 +219,11 @@ enum mcctl_status mcctl_pool_check_default(const char *master)
 {
 	static char pools[POOLS_MAX][MCCTL_POOL_ADDR];
 	auto_free char *dirs = NULL;
-	int fd = mc_connect(master, mc_deadline_ms(CONNECT_MS));
+	struct mc_stream s;
 	unsigned n;
 
-	if (fd >= 0) {
-		close(fd);
+	if (mc_net_connect(mc_net_plain(), master, mc_deadline_ms(CONNECT_MS), &s) == 0) {
+		mc_stream_close(&s);
 		return MCCTL_OK;
 	}
 	n = pools_find(pools, &dirs);
