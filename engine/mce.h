@@ -52,7 +52,7 @@ struct mce_peer;
 #define MCE_NUMA_MAX 16u
 
 struct mce_conf {
-	/* Makes the connections between engines; NULL: mc_net_plain().  Those of upstream's protocol and the messages
+	/* Makes the connections between engines; NULL: mc_net_default().  Those of upstream's protocol and the messages
 	 * between processes of a host are sockets always. */
 	const struct mc_net *net;
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */

@@ -125,7 +125,7 @@ static int check_listen(const struct addresses *w)
 
 	for (i = 0; i < 2; i++) {
 		struct mc_listener l;
-		int r = mc_net_listen(mc_net_plain(), addrs[i], 1, &l);
+		int r = mc_net_listen(mc_net_default(), addrs[i], 1, &l);
 
 		if (r < 0)
 			return r;

@@ -84,7 +84,7 @@ int mcp_client_open(const struct mcp_client_conf *conf, struct mcp_client **ret)
 	(void)mc_cond_init(&c->changed);
 	c->fork_depth = mc_fork_depth;
 	c->conf = *conf;
-	c->conf.net = conf->net ? conf->net : mc_net_plain();
+	c->conf.net = conf->net ? conf->net : mc_net_default();
 	c->conf.addrs = NULL;
 	c->software = strdup(conf->software ? conf->software : "");
 	c->conf.software = c->software;

@@ -17,7 +17,7 @@
 struct mcp_client;
 
 struct mcp_client_conf {
-	const struct mc_net *net;	/* makes the connections; NULL: mc_net_plain() */
+	const struct mc_net *net;	/* makes the connections; NULL: mc_net_default() */
 	const char *addrs;
 	/* NULL, or asked for the server's address (@size bytes) at each attempt to connect; @addrs is then only a name
 	 * for messages.  -MC_ERPC: not known now. */

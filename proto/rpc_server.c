@@ -136,7 +136,7 @@ static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *
 	struct mcp_server_conf *c = &s->conf;
 
 	*c = *conf;
-	c->net = conf->net ? conf->net : mc_net_plain();
+	c->net = conf->net ? conf->net : mc_net_default();
 	c->addrs = NULL;
 	c->max_connections = conf->max_connections ? conf->max_connections : 65536;
 	mcp_places_init(&s->places, c->max_connections,

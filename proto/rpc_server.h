@@ -51,7 +51,7 @@ struct mcp_handler {
 };
 
 struct mcp_server_conf {
-	const struct mc_net *net;	/* makes the listeners; NULL: mc_net_plain() */
+	const struct mc_net *net;	/* makes the listeners; NULL: mc_net_default() */
 	const char *const *addrs;	/* NULL-ended, as net.h; may be empty (local sessions only) */
 	const char *local_name;		/* name for "local:NAME" clients in this process, NULL: none */
 	unsigned loops;			/* control loops, at least 1 */

@@ -4,6 +4,7 @@
 
 #include "common/net/poller.h"
 #include "common/sys/lock.h"
+#include "common/sys/world.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -111,7 +112,7 @@ static void epoll_close(struct mc_poller *p)
 	free(ep);
 }
 
-int mc_poller_new(struct mc_poller **ret)
+static int epoll_new(struct mc_poller **ret)
 {
 	static const struct mc_poller_ops ops = {
 		.add = epoll_add, .mod = epoll_mod, .del = epoll_del,
@@ -152,4 +153,11 @@ uint32_t mc_evfd_look(struct mc_evfd *e)
 	else
 		r = -ENOTSUP;
 	return r < 0 ? EPOLLERR : (uint32_t)r & (e->events | EPOLLERR | EPOLLHUP);
+}
+
+int mc_poller_new(struct mc_poller **ret)
+{
+	struct mc_world *w = mc_world();
+
+	return w ? w->ops->poller_new(w, ret) : epoll_new(ret);
 }

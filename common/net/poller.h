@@ -58,7 +58,7 @@ struct mc_poller {
 	const struct mc_poller_ops *ops;
 };
 
-/* The kernel's poller, without entries.  -errno with a detail. */
+/* The kernel's poller, or that of the simulated process, without entries.  -errno with a detail. */
 int mc_poller_new(struct mc_poller **ret);
 
 #endif

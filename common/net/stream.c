@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "common/net/stream.h"
+#include "common/sys/world.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -213,4 +214,11 @@ const struct mc_net *mc_net_plain(void)
 	static const struct mc_net net = { .ops = &ops };
 
 	return &net;
+}
+
+const struct mc_net *mc_net_default(void)
+{
+	struct mc_world *w = mc_world();
+
+	return w ? w->net : mc_net_plain();
 }

@@ -125,6 +125,9 @@ struct mc_net {
 /* The kernel's sockets, without encryption. */
 const struct mc_net *mc_net_plain(void);
 
+/* The net of configurations that name none: the kernel's, or that of the simulated process (common/sys/world.h). */
+const struct mc_net *mc_net_default(void);
+
 static inline int mc_net_connect(const struct mc_net *n, const char *addr, uint64_t deadline, struct mc_stream *ret)
 {
 	return n->ops->connect(n, addr, deadline, ret);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 struct mc_file_ops;
+struct mc_net;
+struct mc_poller;
 struct mc_world;
 
 struct mc_world_ops {
@@ -33,6 +35,8 @@ struct mc_world_ops {
 	void (*block)(struct mc_world *w, const void *key, uint64_t deadline);
 	/* Let threads that wait for @key run again.  They run after the caller has blocked. */
 	void (*wake)(struct mc_world *w, const void *key);
+	/* A poller (common/net/poller.h) for the streams and listeners of the process's net.  0 or -errno with a detail. */
+	int (*poller_new)(struct mc_world *w, struct mc_poller **ret);
 	/* End the process at once, without cleaning up.  Does not return. */
 	void (*end)(struct mc_world *w, int status) __attribute__((noreturn));
 };
@@ -41,6 +45,7 @@ struct mc_world_ops {
 struct mc_world {
 	const struct mc_world_ops *ops;
 	const struct mc_file_ops *files;	/* file.h */
+	const struct mc_net *net;		/* common/net/stream.h */
 };
 
 /* Are there simulated processes in this Unix process?  Written by mc_world_simulate() only.  Hidden, so that a test of

@@ -496,7 +496,7 @@ static bool address_refuses(const char *name)
 	int r;
 
 	mcd_seat_address(name, addr);
-	r = mc_net_connect(mc_net_plain(), addr, mc_deadline_ms(PROBE_MS), &s);
+	r = mc_net_connect(mc_net_default(), addr, mc_deadline_ms(PROBE_MS), &s);
 	mc_stream_close(&s);
 	return r == -ECONNREFUSED;
 }

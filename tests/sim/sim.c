@@ -72,6 +72,8 @@ struct sim {
 	ucontext_t context;		/* of sim_run() */
 	void *locals;
 	size_t locals_size;
+	int (*poller_new)(void *arg, struct mc_poller **ret);
+	void *poller_arg;
 	uint64_t now, random, trace, switches;
 	uint64_t progress;		/* switches to fibers that did not just yield again */
 	unsigned serial;
@@ -244,9 +246,8 @@ static void fiber_free(struct fiber *f)
 	free(f);
 }
 
-static void world_block(struct mc_world *w, const void *key, uint64_t deadline)
+void sim_block(struct sim *s, const void *key, uint64_t deadline)
 {
-	struct sim *s = process_of(w)->sim;
 	struct fiber *f = s->current;
 
 	f->state = key ? WAITS : YIELDS;
@@ -257,9 +258,13 @@ static void world_block(struct mc_world *w, const void *key, uint64_t deadline)
 	f->state = READY;
 }
 
-static void world_wake(struct mc_world *w, const void *key)
+static void world_block(struct mc_world *w, const void *key, uint64_t deadline)
 {
-	struct sim *s = process_of(w)->sim;
+	sim_block(process_of(w)->sim, key, deadline);
+}
+
+void sim_wake(struct sim *s, const void *key)
+{
 	struct mc_list *pos;
 
 	mc_list_for_each(pos, &s->fibers) {
@@ -268,6 +273,20 @@ static void world_wake(struct mc_world *w, const void *key)
 		if (f->state == WAITS && f->key == key)
 			f->state = READY;
 	}
+}
+
+static void world_wake(struct mc_world *w, const void *key)
+{
+	sim_wake(process_of(w)->sim, key);
+}
+
+static int world_poller_new(struct mc_world *w, struct mc_poller **ret)
+{
+	struct sim *s = process_of(w)->sim;
+
+	if (!s->poller_new)
+		abort();
+	return s->poller_new(s->poller_arg, ret);
 }
 
 static void world_thread_join(struct mc_world *w, void *thread)
@@ -310,6 +329,7 @@ static const struct mc_world_ops world_ops = {
 	.thread_self = world_thread_self,
 	.block = world_block,
 	.wake = world_wake,
+	.poller_new = world_poller_new,
 	.end = world_end,
 };
 
@@ -356,14 +376,20 @@ void sim_free(struct sim *s)
 	free(s);
 }
 
-struct mc_world *sim_process(struct sim *s, const char *name)
+void sim_set_pollers(struct sim *s, int (*fn)(void *arg, struct mc_poller **ret), void *arg)
+{
+	s->poller_new = fn;
+	s->poller_arg = arg;
+}
+
+struct mc_world *sim_process(struct sim *s, const char *name, const struct mc_net *net)
 {
 	struct process *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		abort();
 	*p = (struct process){
-		.world = { &world_ops, &mc_file_kernel }, .sim = s, .name = name, .next = s->processes,
+		.world = { &world_ops, &mc_file_kernel, net }, .sim = s, .name = name, .next = s->processes,
 		.random = sim_random(s),
 	};
 	s->processes = p;

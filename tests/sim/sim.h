@@ -17,8 +17,10 @@ struct sim *sim_new(uint64_t seed);
 /* All fibers must have ended, or their processes. */
 void sim_free(struct sim *s);
 
-/* A process without threads.  @name: static, for messages.  Its files are the kernel's. */
-struct mc_world *sim_process(struct sim *s, const char *name);
+struct mc_net;
+/* A process without threads.  @name: static, for messages.  Its files are the kernel's.  @net: NULL if it has no
+ * connections. */
+struct mc_world *sim_process(struct sim *s, const char *name, const struct mc_net *net);
 /* Start a first thread in @w; nothing joins it. */
 void sim_thread(struct mc_world *w, const char *name, void *(*fn)(void *arg), void *arg);
 
@@ -36,6 +38,13 @@ uint64_t sim_random(struct sim *s);
 /* Hash of all events so far: switches, times, wake-ups. */
 uint64_t sim_trace(const struct sim *s);
 uint64_t sim_switches(const struct sim *s);
+/* For simulated devices: as the slots of struct mc_world_ops, for any process.  sim_wake() also while no fiber runs. */
+void sim_block(struct sim *s, const void *key, uint64_t deadline);
+void sim_wake(struct sim *s, const void *key);
+/* How processes get pollers: @fn(@arg). */
+struct mc_poller;
+void sim_set_pollers(struct sim *s, int (*fn)(void *arg, struct mc_poller **ret), void *arg);
+
 /* Add an event of a simulated device or connection to the trace. */
 void sim_event(struct sim *s, uint64_t event);
 

@@ -91,8 +91,8 @@ static uint64_t queue_trace(uint64_t seed)
 	uint64_t trace, began = mc_now_ns();
 	unsigned done = 0;
 
-	sim_thread(sim_process(s, "a"), "main", queue_main, &done);
-	sim_thread(sim_process(s, "b"), "main", queue_main, &done);
+	sim_thread(sim_process(s, "a", NULL), "main", queue_main, &done);
+	sim_thread(sim_process(s, "b", NULL), "main", queue_main, &done);
 	sim_run(s, MC_NEVER);
 	assert_int_equal(done, 2);
 	/* Each reader holds its lock for 200 ms of virtual time. */
@@ -133,7 +133,7 @@ static void an_hour_of_virtual_time_passes_while_all_fibers_wait(void **state)
 	uint64_t began = mc_now_ns();
 	unsigned done = 0;
 
-	sim_thread(sim_process(s, "a"), "main", deadline_main, &done);
+	sim_thread(sim_process(s, "a", NULL), "main", deadline_main, &done);
 	sim_run(s, MC_NEVER);
 	assert_int_equal(done, 1);
 	assert_true(mc_now_ns() - began < 5 * SECOND);
@@ -158,7 +158,7 @@ static void errors_of_a_fiber_survive_a_wait(void **state)
 {
 	char one[] = "one", two[] = "two";
 	struct sim *s = sim_new(4);
-	struct mc_world *w = sim_process(s, "a");
+	struct mc_world *w = sim_process(s, "a", NULL);
 
 	sim_thread(w, "one", detail_main, one);
 	sim_thread(w, "two", detail_main, two);
@@ -183,7 +183,7 @@ static void *living_main(void *arg)
 static void a_process_that_ends_takes_its_threads_with_it(void **state)
 {
 	struct sim *s = sim_new(5);
-	struct mc_world *a = sim_process(s, "a"), *b = sim_process(s, "b");
+	struct mc_world *a = sim_process(s, "a", NULL), *b = sim_process(s, "b", NULL);
 	unsigned ran = 0;
 
 	sim_thread(a, "ending", ending_main, &ran);
@@ -210,7 +210,7 @@ static void processes_have_random_numbers_of_the_seed(void **state)
 		struct sim *s = sim_new(6);
 
 		for (unsigned i = 0; i < 2; i++)
-			sim_thread(sim_process(s, "p"), "main", random_main, &v[run][i]);
+			sim_thread(sim_process(s, "p", NULL), "main", random_main, &v[run][i]);
 		sim_run(s, MC_NEVER);
 		sim_free(s);
 	}

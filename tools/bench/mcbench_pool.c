@@ -182,7 +182,7 @@ static int master_await(struct mcbench_pool *p, const char *policy)
 	struct mc_stream s;
 
 	while (!mcbench_stopped() && mc_deadline_left_ms(deadline)) {
-		if (mc_net_connect(mc_net_plain(), p->addr, deadline, &s) == 0) {
+		if (mc_net_connect(mc_net_default(), p->addr, deadline, &s) == 0) {
 			mc_stream_close(&s);
 			return MCBENCH_OK;
 		}

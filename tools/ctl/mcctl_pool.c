@@ -222,7 +222,7 @@ enum mcctl_status mcctl_pool_check_default(const char *master)
 	struct mc_stream s;
 	unsigned n;
 
-	if (mc_net_connect(mc_net_plain(), master, mc_deadline_ms(CONNECT_MS), &s) == 0) {
+	if (mc_net_connect(mc_net_default(), master, mc_deadline_ms(CONNECT_MS), &s) == 0) {
 		mc_stream_close(&s);
 		return MCCTL_OK;
 	}
