@@ -32,7 +32,7 @@ struct entry {
 	enum action action;
 	int arg;		/* milliseconds or negative error */
 	long nth;		/* only at this hit; 0: not limited */
-	int percent;		/* of the hits; 0: not limited */
+	int percent;		/* share of the hits; 0: not limited */
 	long hits;
 };
 

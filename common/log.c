@@ -33,7 +33,7 @@
 static const char *const level_names[] = { "err", "warn", "info", "debug", "trace" };
 
 struct levels {
-	int other;		/* of components without a row */
+	int other;		/* level of components without a row */
 	unsigned n;
 	struct {
 		char component[24];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * principal.h - the identity of a peer, and the one decision what it may do.
+ * principal.h - the identity of a peer, and the one check of the calls that it may make.
  *
  * A server gives each connection a principal when it accepts it; each row of its tables of requests and routes names
  * the roles that may call it.  Without security every peer has all roles. */
@@ -51,7 +51,7 @@ static inline struct mc_principal mc_principal_local(void)
 	return (struct mc_principal){ .source = MC_PRINCIPAL_LOCAL, .roles = MC_ROLES_ALL };
 }
 
-int mc_principal_refuse(const struct mc_principal *p, uint32_t roles);	/* of the next one */
+int mc_principal_refuse(const struct mc_principal *p, uint32_t roles);	/* slow path of mc_principal_check() */
 
 /* May @p call a request or route that needs one of @roles?  0, or -EACCES with a detail. */
 static inline int mc_principal_check(const struct mc_principal *p, uint32_t roles)

@@ -10,7 +10,7 @@
 #include "common/crc32c.h"
 #include "common/fault.h"
 #include "engine/engine_i.h"
-#include "engine/stream_copy.h"
+#include "engine/nt_copy.h"
 
 uint64_t mce_tail_len(const struct mce_req *req)
 {
@@ -53,7 +53,7 @@ void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
 
 		if (!crc)
 			return;
-		*crc = run == MC_CRC_CHUNK ? mce_stream_crc_chunk(at) : mc_crc32c_add(*crc, at, run);
+		*crc = run == MC_CRC_CHUNK ? mce_crc_chunk(at) : mc_crc32c_add(*crc, at, run);
 		at += run;
 		pos += run;
 		n -= run;
@@ -62,7 +62,7 @@ void mce_crc_feed(struct mce_req *req, uint64_t pos, const void *p, size_t n)
 
 static void copy_flat(struct mce_req *req, uint64_t pos, char *local, char *remote, size_t n)
 {
-	bool write = req->op == MCE_WRITE, stream = mce_reqx(req)->total >= MCE_STREAM_MIN;
+	bool write = req->op == MCE_WRITE, nt = mce_reqx(req)->total >= MCE_NT_MIN;
 	uint32_t *crc;
 
 	while (n) {
@@ -70,11 +70,11 @@ static void copy_flat(struct mce_req *req, uint64_t pos, char *local, char *remo
 		char *dst = write ? remote : local, *src = write ? local : remote;
 
 		if (crc && run == MC_CRC_CHUNK)
-			*crc = mce_stream_copy_chunk(dst, src, stream);
+			*crc = mce_nt_copy_chunk(dst, src, nt);
 		else if (crc)
 			*crc = mc_crc32c_copy(*crc, dst, src, run);
 		else
-			mce_stream_copy(dst, src, run, stream);
+			mce_nt_copy(dst, src, run, nt);
 		MC_FAULT_POINT("engine.copy.chunk");
 		local += run;
 		remote += run;

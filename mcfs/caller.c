@@ -16,7 +16,7 @@
 
 #include "common/cleanup.h"
 
-/* From the kernel's include/linux/sched.h; visible in /proc/PID/stat and therefore ABI. */
+/* The kernel's include/linux/sched.h defines it; /proc/PID/stat shows it, so it is ABI. */
 #define PF_EXITING_BIT 0x4ul
 
 /* Every kernel gives the machine's first pid namespace this number: include/linux/proc_ns.h. */

@@ -14,7 +14,7 @@
 #include "mcfs/ops/ops.h"
 #include "mcfs/read/ahead.h"
 #include "mcfs/life/handoff.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 #include "node/node.h"
 
 struct mcfs_handle *mcfs_handle_new(struct mcfs *fs, enum mcfs_handle_type type)
@@ -135,7 +135,7 @@ void mcfs_handle_unref(struct mcfs *fs, struct mcfs_handle *h)
 	mcfs_object_unref(h->object);
 	mcfs_writer_unref(h->writer);
 	handle_close_inode(fs, h);
-	mcfs_stream_close(h->stream);
+	mcfs_feed_close(h->feed);
 	mcfs_dir_free(fs, h->dir);
 	free(h->text);
 	free(h);

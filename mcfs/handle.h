@@ -6,7 +6,7 @@
 #include "mcfs/mcfs.h"
 
 struct mcfs_ahead;
-struct mcfs_stream;
+struct mcfs_feed;
 struct mcfs_dir;
 
 enum mcfs_handle_type { MCFS_READ, MCFS_WRITE, MCFS_TEXT, MCFS_LIST, MCFS_LINES };
@@ -22,7 +22,7 @@ struct mcfs_handle {
 	struct mcfs_writer *writer;	/* WRITE: one reference */
 	char *text;			/* TEXT */
 	size_t text_len;
-	struct mcfs_stream *stream;	/* LINES */
+	struct mcfs_feed *feed;		/* LINES */
 	bool nonblock;			/* LINES: constant */
 	struct mcfs_dir *dir;		/* LIST; defined in readdir.c */
 	struct mcn_pins *pins;		/* atomic; pins taken with ioctl(2), created on first use */

@@ -39,7 +39,7 @@ struct mcfs_inode {
 	uint64_t ino;			/* st_ino; atomic: that of a directory changes with its name */
 	/* constant */
 	enum mcs_kind kind;
-	/* of the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
+	/* the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
 	 * view */
 	struct mcs_info info;
 	bool implied;			/* a directory without a marker key */

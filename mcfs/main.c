@@ -25,7 +25,7 @@
 #include "common/sys/thread.h"
 #include "mcfs/control/control.h"
 #include "mcfs/control/local_service.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 #include "mcfs/handle.h"
 #include "mcfs/life/fdstore.h"
 #include "mcfs/life/guard.h"
@@ -416,7 +416,7 @@ static int run_start(struct running *run)
 /* Answer the operations that would wait without a limit. */
 static void waits_hang_up(struct running *run)
 {
-	mcfs_streams_hang_up();
+	mcfs_feeds_hang_up();
 	if (run->files)
 		mcfs_locks_hang_up(&run->fs.locks);
 }
@@ -444,7 +444,7 @@ static int run_stop(struct running *run)
 	 * be open and half written. */
 	if (run->versions)
 		mcfs_handles_end(fs, !unmounted);
-	mcfs_streams_end();
+	mcfs_feeds_end();
 	mcfs_session_free(fs);
 	mc_httpd_stop(run->httpd);
 	files_stop(run);
@@ -533,7 +533,7 @@ static void aborted_clear(struct running *run)
 	struct mcfs *fs = &run->fs;
 
 	mcfs_handles_drop(fs);
-	mcfs_streams_end();
+	mcfs_feeds_end();
 	mcfs_session_free(fs);
 	files_stop(run);
 	fs->connection = 0;

@@ -110,11 +110,11 @@ void mcfs_standalone_stop(struct mcfs_standalone *s);	/* NULL is fine */
 
 /* ---- stat.c ------------------------------------------------------------------------------------ */
 
-/* From @info's kind, size, time of the put and attributes. */
+/* Fill *@ret from @info's kind, size, time of the put and attributes. */
 void mcfs_stat_fill(const struct mcfs *fs, uint64_t ino, const struct mcs_info *info, struct stat *ret);
 /* Permission bits of a file with these attributes. */
 mode_t mcfs_stat_perm(const struct mcfs *fs, enum mcs_kind kind, const struct mcs_attrs *a);
-/* Of a file or directory, as the master last described it; st_nlink 0: its name was removed. */
+/* The file or directory, as the master last described it; st_nlink 0: its name was removed. */
 void mcfs_stat_inode(struct mcfs *fs, const struct mcfs_inode *in, struct stat *ret);
 /* The same, with the attributes of the file that @w writes, and the size and time of its staged bytes. */
 void mcfs_stat_writer(const struct mcfs *fs, const struct mcfs_inode *in,

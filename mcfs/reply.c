@@ -301,7 +301,7 @@ static bool op_start(struct mcfs_op *op, const struct fuse_file_info *fi)
 		(void)mcfs_reply_err(op, -EAGAIN);
 		return false;
 	}
-	/* From here on an interrupt may answer the request. */
+	/* An interrupt may now answer the request. */
 	op->beginning = true;
 	fuse_req_interrupt_func(op->req, on_interrupt, op);
 	__atomic_store_n(&op->beginning, false, __ATOMIC_RELEASE);

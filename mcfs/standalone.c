@@ -20,7 +20,7 @@ struct mcfs_standalone {
 	struct mc_options *options;
 	struct mcm *master;
 	char addr[64];
-	char dir[PATH_MAX];		/* of the socket; empty: none */
+	char dir[PATH_MAX];		/* the socket's directory; empty: none */
 	char public_addr[PATH_MAX + 16];
 };
 

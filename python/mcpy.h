@@ -29,7 +29,7 @@
 #define MCPY_ARGS_MAX 16
 
 struct mcpy_sig {
-	const char *name;		/* of the method */
+	const char *name;		/* the method's name */
 	int required;			/* number of leading arguments that must be given */
 	const char *args[MCPY_ARGS_MAX + 1];	/* NULL-ended */
 };
@@ -105,9 +105,9 @@ int mcpy_bytes(PyObject *obj, Py_buffer *ret);
 
 /* Number of bytes from @at on, at most @size, that allow @access.  Costs a system call (about 1 us) per mapping.  Needs
  * no GIL.  On kernels before 6.11, checks protection of the first and last page only, and finds holes between them. */
-/* Of the extension's own library: mcs_gpu_of() or mce_te_gpu_of(). */
-int mcpy_gpu_of(const void *p);
 uint64_t mcpy_reach(uint64_t at, uint64_t size, unsigned access);
+/* mcs_gpu_of() or mce_te_gpu_of(), by the extension's own library. */
+int mcpy_gpu_of(const void *p);
 /* Whether all bytes of all pieces allow @access. */
 bool mcpy_all_reach(const struct iovec *iov, Py_ssize_t n, unsigned access);
 

@@ -170,7 +170,7 @@ static void names_remove(struct mcpy_core *c, const struct mcpy_keys *keys, bool
 			some[n++] = keys->key[i];
 	if (n)
 		r = mcs_remove_batch(c->mcs, some, n, force ? MCS_REMOVE_FORCE : 0, result, -1);
-	/* From the end, so that no result is overwritten before it is moved. */
+	/* Move the last result first, so that no result is overwritten before it is moved. */
 	k = n;
 	for (Py_ssize_t i = keys->n - 1; i >= 0; i--)
 		result[i] = !keys->key[i].len ? MCPY_NO_OBJECT : (int)mcpy_code(r < 0 ? r : result[--k]);

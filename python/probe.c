@@ -6,7 +6,7 @@
 
 #define UNKNOWN_POLICY "Unknown batch_probe_key policy: %s (none, LastHitOnly)"
 
-static int64_t probe(struct mcpy_core *c, const struct mcs_key *keys, size_t n, uint8_t *present)
+static int64_t probe_all(struct mcpy_core *c, const struct mcs_key *keys, size_t n, uint8_t *present)
 {
 	return n ? mcpy_code(mcs_probe(c->mcs, keys, (unsigned)n, present, -1)) : 0;
 }
@@ -14,7 +14,7 @@ static int64_t probe(struct mcpy_core *c, const struct mcs_key *keys, size_t n, 
 /* Lease the last group of @size keys that are all present.  One may be evicted meanwhile: then the group before it. */
 static int64_t probe_last_hit(struct mcpy_core *c, const struct mcs_key *keys, size_t n, size_t size, uint8_t *present)
 {
-	int64_t r = probe(c, keys, n, present);
+	int64_t r = probe_all(c, keys, n, present);
 
 	for (size_t at = n; r >= 0 && at >= size; at -= size) {
 		uint8_t *group = present + at - size;
@@ -40,7 +40,7 @@ MCPY_METHOD(store_probe_key, "probe_key", 1, "key")
 	c = mcpy_enter(self);
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
-		r = probe(c, &key, 1, &present);
+		r = probe_all(c, &key, 1, &present);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}
@@ -73,7 +73,7 @@ MCPY_METHOD(store_batch_probe_key, "batch_probe_key", 1, "keys", "policy", "cand
 	if (c) {
 		Py_BEGIN_ALLOW_THREADS
 		r = last ? probe_last_hit(c, keys.key, (size_t)keys.n, size, present) :
-			probe(c, keys.key, (size_t)keys.n, present);
+			probe_all(c, keys.key, (size_t)keys.n, present);
 		mcpy_leave(c);
 		Py_END_ALLOW_THREADS
 	}

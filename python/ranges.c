@@ -20,7 +20,7 @@ struct ranges {
 
 struct snapshot {
 	PyObject_HEAD
-	uint64_t serial;		/* of its store */
+	uint64_t serial;		/* serial number of its store */
 	mcs_places_t *places;
 };
 

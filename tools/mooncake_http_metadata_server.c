@@ -41,7 +41,7 @@ static const struct mc_program program = {
 	.rows = rows,
 };
 
-static int fail(int err)
+static int server_fail(int err)
 {
 	mc_log_fatal(NAME, LOG, "%s", mc_err_detail(err));
 	return 1;
@@ -96,7 +96,7 @@ static int check_access(struct conf *conf, const char *token, bool host_given)
 	return 0;
 }
 
-static int start(struct conf *conf, bool host_given, int *ret_port, struct mcd_server **ret)
+static int server_start(struct conf *conf, bool host_given, int *ret_port, struct mcd_server **ret)
 {
 	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
 	char addr[MC_ADDR_MAX];
@@ -116,19 +116,19 @@ static int start(struct conf *conf, bool host_given, int *ret_port, struct mcd_s
 	return r < 0 ? r : mcd_server_start(&mc, ret_port, ret);
 }
 
-static int run(struct conf *conf, const struct mc_options *options)
+static int server_run(struct conf *conf, const struct mc_options *options)
 {
 	struct mcd_server *m;
 	int r, port, sig;
 
 	r = open_log(conf);
 	if (r < 0)
-		return fail(r);
+		return server_fail(r);
 	mc_options_report(options);
 	mc_env_report_inert();
-	r = start(conf, mc_options_origin(options, "host") != MC_ORIGIN_DEFAULT, &port, &m);
+	r = server_start(conf, mc_options_origin(options, "host") != MC_ORIGIN_DEFAULT, &port, &m);
 	if (r < 0)
-		return fail(r);
+		return server_fail(r);
 	mc_info(LOG, NAME " " PACKAGE_VERSION " is up host=%s port=%d persist=%s", conf->host, port,
 		*conf->persist ? conf->persist : "no");
 	do {
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 	mc_signals_block();
 	r = mc_options_parse(&program, argc, argv, &conf, &options);
 	if (r < 0) {
-		fail(r);
+		server_fail(r);
 		return MC_OPTIONS_STATUS;
 	}
 	if (r > 0)
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, NAME ": unexpected argument %s\n", mc_options_argv(options, 0));
 		r = MC_OPTIONS_STATUS;
 	} else {
-		r = run(&conf, options);
+		r = server_run(&conf, options);
 	}
 	mc_options_free(options);
 	return r;

@@ -50,7 +50,7 @@ struct bench {
 	/* atomic */
 	bool stop;
 	uint64_t batches, failed;
-	struct mc_hist latency;	/* of batches, ns */
+	struct mc_hist latency;	/* latency of each batch, ns */
 };
 
 struct worker {
@@ -60,7 +60,7 @@ struct worker {
 };
 
 /* Copy the library's error detail to ours. */
-static int told(int r)
+static int library_result(int r)
 {
 	return r < 0 ? mc_fail(r, "%s", mce_te_error_detail(r)) : r;
 }
@@ -68,7 +68,7 @@ static int told(int r)
 /* ---- one thread -------------------------------------------------------------------------------- */
 
 /* The ranges of the threads are adjacent, as in upstream. */
-static void fill(const struct worker *w, struct transfer_request *r)
+static void fill_batch(const struct worker *w, struct transfer_request *r)
 {
 	const struct conf *c = &w->b->conf;
 	uint64_t places = w->b->room / c->block_size;
@@ -119,7 +119,7 @@ static void *worker_main(void *arg)
 		__atomic_fetch_add(&b->failed, 1, __ATOMIC_RELAXED);
 		return NULL;
 	}
-	fill(w, r);
+	fill_batch(w, r);
 	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED)) {
 		int e = run_batch(b, r);
 
@@ -175,7 +175,7 @@ static void print_json(const struct bench *b, double seconds, double rate)
 	json_decref(o);
 }
 
-static void report(const struct bench *b, double seconds)
+static void bench_report(const struct bench *b, double seconds)
 {
 	const struct conf *c = &b->conf;
 	double rate, unit = 1;
@@ -213,11 +213,11 @@ static int run_threads(struct bench *b)
 		mc_thread_join(w[i].thread);
 	free(w);
 	if (r == 0)
-		report(b, (double)(mc_now_ns() - begin) / 1e9);
+		bench_report(b, (double)(mc_now_ns() - begin) / 1e9);
 	return r < 0 ? r : b->failed ? mc_fail(-EIO, "batches have failed") : 0;
 }
 
-static int initiator(struct bench *b)
+static int run_initiator(struct bench *b)
 {
 	uint64_t len;
 	int r;
@@ -226,14 +226,14 @@ static int initiator(struct bench *b)
 	if (r == 0)
 		r = mce_te_first_buffer(b->te, b->segment, &b->remote, &len);
 	if (r < 0)
-		return told(r);
+		return library_result(r);
 	b->room = len < b->conf.buffer_size ? len : b->conf.buffer_size;
 	if (b->room < b->conf.block_size)
 		return mc_fail(-EINVAL, "the buffers are smaller than a block");
 	return run_threads(b);
 }
 
-static int target(struct bench *b)
+static int run_target(struct bench *b)
 {
 	if (strcmp(b->conf.metadata_server, "P2PHANDSHAKE") == 0)
 		printf("Transfer Engine RPC using P2P handshake, listening on %s\n", mce_te_address(b->te));
@@ -246,7 +246,7 @@ static int target(struct bench *b)
 
 /* ---- set-up ------------------------------------------------------------------------------------ */
 
-static int check(const struct conf *c)
+static int check_conf(const struct conf *c)
 {
 	double unit;
 	int r;
@@ -276,7 +276,7 @@ static int memory_open_gpu(struct bench *b, size_t len, void **ret)
 	if (r < 0)
 		return r;
 	snprintf(location, sizeof(location), "%s:%d", d->name, (int)b->conf.gpu_id);
-	r = told(mce_te_register(b->te, *ret, len, location, 1));
+	r = library_result(mce_te_register(b->te, *ret, len, location, 1));
 	if (r < 0)
 		d->free(*ret);
 	return r;
@@ -313,7 +313,7 @@ static int memory_open(struct bench *b)
 		r = mce_te_register(b->te, at, len, "*", 1);
 	}
 	if (r < 0)
-		return told(r);
+		return library_result(r);
 	b->mem = at;
 	return b->conf.init_mem ? memory_fill(at, len) : 0;
 }
@@ -329,7 +329,7 @@ static void memory_close(struct bench *b)
 		mc_gpu()->free(b->mem);
 }
 
-static int run(struct bench *b)
+static int bench_run(struct bench *b)
 {
 	char host[256] = "localhost";
 	struct mce_te_conf te = {
@@ -342,11 +342,11 @@ static int run(struct bench *b)
 
 	if (!*te.name && gethostname(host, sizeof(host) - 1) == 0)
 		te.name = host;
-	r = told(mce_te_open(&te, &b->te));
+	r = library_result(mce_te_open(&te, &b->te));
 	if (r == 0)
 		r = memory_open(b);
 	if (r == 0)
-		r = strcmp(b->conf.mode, "target") ? initiator(b) : target(b);
+		r = strcmp(b->conf.mode, "target") ? run_initiator(b) : run_target(b);
 	if (b->te)
 		memory_close(b);
 	return r;
@@ -373,7 +373,7 @@ int main(int argc, char **argv)
 	if (r == 0 && mc_options_argc(o))
 		r = mc_fail(-EINVAL, "unexpected argument \"%s\"; options begin with --", mc_options_argv(o, 0));
 	if (r == 0)
-		r = check(&b.conf);
+		r = check_conf(&b.conf);
 	if (r < 0) {
 		fprintf(stderr, "transfer_engine_bench: %s\n", mc_err_detail(r));
 		mc_options_free(o);
@@ -381,7 +381,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(b.conf.mode, "target"))
 		mc_signals_block();
-	r = run(&b);
+	r = bench_run(&b);
 	if (r == 0 && (fflush(stdout) || ferror(stdout)))
 		r = mc_fail(-EIO, "cannot write to standard output: %s", mc_strerror(errno));
 	if (r < 0)

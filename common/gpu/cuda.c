@@ -87,7 +87,7 @@ static struct {
 struct mc_gpu_stream {
 	int gpu;
 	cu_stream stream;
-	cu_event issued;	/* of follow() */
+	cu_event issued;	/* work of the default stream that cuda_follow() waits for */
 };
 
 struct mc_gpu_event {
@@ -97,7 +97,7 @@ struct mc_gpu_event {
 
 /* ---- errors and contexts ----------------------------------------------------------------------- */
 
-static int failed(cu_result r, const char *what)
+static int cuda_failed(cu_result r, const char *what)
 {
 	const char *name = NULL;
 
@@ -115,7 +115,7 @@ struct scope {
 	bool pushed;
 };
 
-static int enter_ctx(struct scope *s, cu_ctx ctx)
+static int scope_enter_ctx(struct scope *s, cu_ctx ctx)
 {
 	cu_result r;
 
@@ -124,11 +124,11 @@ static int enter_ctx(struct scope *s, cu_ctx ctx)
 		(void)cu.capture_mode(&s->capture);
 	r = ctx ? cu.ctx_push(ctx) : CU_OK;
 	s->pushed = ctx && r == CU_OK;
-	return failed(r, "the GPU's context");
+	return cuda_failed(r, "the GPU's context");
 }
 
 /* Make the primary context of @gpu current; leave() follows also on failure. */
-static int enter(struct scope *s, int gpu)
+static int scope_enter(struct scope *s, int gpu)
 {
 	cu_ctx ctx = __atomic_load_n(&cu.ctx[gpu], __ATOMIC_ACQUIRE);
 	cu_result r = CU_OK;
@@ -144,13 +144,13 @@ static int enter(struct scope *s, int gpu)
 			ctx = NULL;
 	}
 	if (r != CU_OK) {
-		(void)enter_ctx(s, NULL);
-		return failed(r, "the GPU's primary context");
+		(void)scope_enter_ctx(s, NULL);
+		return cuda_failed(r, "the GPU's primary context");
 	}
-	return enter_ctx(s, ctx);
+	return scope_enter_ctx(s, ctx);
 }
 
-static void leave(struct scope *s)
+static void scope_leave(struct scope *s)
 {
 	cu_ctx ignored;
 
@@ -177,7 +177,7 @@ static void cuda_classify(const void *p, struct mc_gpu_mem *ret)
 	void *data[] = { &type, &managed, &ordinal };
 
 	*ret = (struct mc_gpu_mem){ .kind = MC_GPU_HOST, .gpu = -1 };
-	/* Of memory that the driver does not know, the attributes are 0.  Before the program has initialized the driver
+	/* The attributes of memory that the driver does not know are 0.  Before the program has initialized the driver,
 	 * the call fails, and there is no device memory. */
 	if (cu.pointer_attributes(3, which, data, (uintptr_t)p) != CU_OK || type == 0)
 		return;
@@ -193,10 +193,10 @@ static int cuda_alloc(int gpu, size_t len, void **ret)
 
 	if (gpu < 0 || gpu >= cuda_count() || gpu >= GPUS_MAX)
 		return mc_fail(-EINVAL, "there is no GPU %d: the driver has %d", gpu, cuda_count());
-	r = enter(&s, gpu);
+	r = scope_enter(&s, gpu);
 	if (r == 0)
-		r = failed(cu.mem_alloc(&p, len), "GPU memory");
-	leave(&s);
+		r = cuda_failed(cu.mem_alloc(&p, len), "GPU memory");
+	scope_leave(&s);
 	*ret = (void *)(uintptr_t)p;
 	return r;
 }
@@ -209,33 +209,33 @@ static void cuda_free(void *p)
 	cuda_classify(p, &mem);
 	if (mem.kind == MC_GPU_HOST)
 		return;
-	if (enter(&s, mem.gpu) == 0)
+	if (scope_enter(&s, mem.gpu) == 0)
 		(void)cu.mem_free((uintptr_t)p);
-	leave(&s);
+	scope_leave(&s);
 }
 
 /* Any context will do; a further one would take memory of its GPU. */
-static int enter_any(struct scope *s)
+static int scope_enter_any(struct scope *s)
 {
 	cu_ctx ctx = NULL;
 
 	if (cu.ctx_current(&ctx) == CU_OK && ctx)
-		return enter_ctx(s, NULL);
+		return scope_enter_ctx(s, NULL);
 	for (int i = 0; i < GPUS_MAX; i++)
 		if (__atomic_load_n(&cu.ctx[i], __ATOMIC_ACQUIRE))
-			return enter(s, i);
-	return enter(s, 0);
+			return scope_enter(s, i);
+	return scope_enter(s, 0);
 }
 
 static int cuda_pin(void *p, size_t len, bool read_only)
 {
 	struct scope s;
-	int r = enter_any(&s);
+	int r = scope_enter_any(&s);
 
 	if (r == 0)
-		r = failed(cu.host_register(p, len, CU_HOST_PORTABLE | (read_only ? CU_HOST_READ_ONLY : 0)),
-			   "pinning host memory");
-	leave(&s);
+		r = cuda_failed(cu.host_register(p, len, CU_HOST_PORTABLE | (read_only ? CU_HOST_READ_ONLY : 0)),
+				"pinning host memory");
+	scope_leave(&s);
 	return r;
 }
 
@@ -243,9 +243,9 @@ static void cuda_unpin(void *p)
 {
 	struct scope s;
 
-	if (enter_any(&s) == 0)
+	if (scope_enter_any(&s) == 0)
 		(void)cu.host_unregister(p);
-	leave(&s);
+	scope_leave(&s);
 }
 
 static int cuda_export(const void *p, size_t len, int *ret_fd)
@@ -259,10 +259,10 @@ static int cuda_export(const void *p, size_t len, int *ret_fd)
 	cuda_classify(p, &mem);
 	if (mem.kind != MC_GPU_DEVICE)
 		return mc_fail(-MC_ENOTSUP, "only memory of a GPU has a dma-buf");
-	r = enter(&s, mem.gpu);
+	r = scope_enter(&s, mem.gpu);
 	if (r == 0)
-		r = failed(cu.range_handle(ret_fd, (uintptr_t)p, len, CU_RANGE_DMA_BUF_FD, 0), "dma-buf");
-	leave(&s);
+		r = cuda_failed(cu.range_handle(ret_fd, (uintptr_t)p, len, CU_RANGE_DMA_BUF_FD, 0), "dma-buf");
+	scope_leave(&s);
 	return r;
 }
 
@@ -277,15 +277,15 @@ static int cuda_stream_open(int gpu, struct mc_gpu_stream **ret)
 	if (!m)
 		return -ENOMEM;
 	m->gpu = gpu;
-	r = enter(&s, gpu);
+	r = scope_enter(&s, gpu);
 	if (r == 0)
-		r = failed(cu.stream_create(&m->stream, CU_STREAM_NON_BLOCKING), "GPU stream");
+		r = cuda_failed(cu.stream_create(&m->stream, CU_STREAM_NON_BLOCKING), "GPU stream");
 	if (r == 0) {
-		r = failed(cu.event_create(&m->issued, CU_EVENT_DISABLE_TIMING), "GPU event");
+		r = cuda_failed(cu.event_create(&m->issued, CU_EVENT_DISABLE_TIMING), "GPU event");
 		if (r < 0)
 			(void)cu.stream_destroy(m->stream);
 	}
-	leave(&s);
+	scope_leave(&s);
 	if (r < 0) {
 		free(m);
 		return r;
@@ -300,12 +300,12 @@ static void cuda_stream_close(struct mc_gpu_stream *m)
 
 	if (!m)
 		return;
-	if (enter(&s, m->gpu) == 0) {
+	if (scope_enter(&s, m->gpu) == 0) {
 		(void)cu.stream_wait(m->stream);
 		(void)cu.stream_destroy(m->stream);
 		(void)cu.event_destroy(m->issued);
 	}
-	leave(&s);
+	scope_leave(&s);
 	free(m);
 }
 
@@ -313,21 +313,21 @@ static void cuda_drain(struct mc_gpu_stream *m)
 {
 	struct scope s;
 
-	if (enter(&s, m->gpu) == 0)
+	if (scope_enter(&s, m->gpu) == 0)
 		(void)cu.stream_wait(m->stream);
-	leave(&s);
+	scope_leave(&s);
 }
 
 static int cuda_follow(struct mc_gpu_stream *m)
 {
 	struct scope s;
-	int r = enter(&s, m->gpu);
+	int r = scope_enter(&s, m->gpu);
 
 	if (r == 0)
-		r = failed(cu.event_record(m->issued, CU_STREAM_LEGACY), "the GPU's default stream");
+		r = cuda_failed(cu.event_record(m->issued, CU_STREAM_LEGACY), "the GPU's default stream");
 	if (r == 0)
-		r = failed(cu.stream_follow(m->stream, m->issued, 0), "GPU stream");
-	leave(&s);
+		r = cuda_failed(cu.stream_follow(m->stream, m->issued, 0), "GPU stream");
+	scope_leave(&s);
 	return r;
 }
 
@@ -350,7 +350,7 @@ static int cuda_copy(struct mc_gpu_stream *m, const struct mc_gpu_span *spans, u
 	bool batch = cu.copy_batch && n > 1;
 	cu_result r = CU_OK;
 	struct scope s;
-	int err = enter(&s, m->gpu);
+	int err = scope_enter(&s, m->gpu);
 
 	for (unsigned i = 0, some; err == 0 && i < n && r == CU_OK; i += some) {
 		some = batch ? n - i < BATCH ? n - i : BATCH : 1;
@@ -365,8 +365,8 @@ static int cuda_copy(struct mc_gpu_stream *m, const struct mc_gpu_span *spans, u
 			r = cu.copy((uintptr_t)spans[i].dst, (uintptr_t)spans[i].src, spans[i].len, m->stream);
 		}
 	}
-	leave(&s);
-	return err < 0 ? err : failed(r, "GPU copy");
+	scope_leave(&s);
+	return err < 0 ? err : cuda_failed(r, "GPU copy");
 }
 
 static int cuda_event_open(struct mc_gpu_stream *m, struct mc_gpu_event **ret)
@@ -378,10 +378,11 @@ static int cuda_event_open(struct mc_gpu_stream *m, struct mc_gpu_event **ret)
 	if (!ev)
 		return -ENOMEM;
 	ev->gpu = m->gpu;
-	r = enter(&s, m->gpu);
+	r = scope_enter(&s, m->gpu);
 	if (r == 0)
-		r = failed(cu.event_create(&ev->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC), "GPU event");
-	leave(&s);
+		r = cuda_failed(cu.event_create(&ev->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
+				"GPU event");
+	scope_leave(&s);
 	if (r < 0) {
 		free(ev);
 		return r;
@@ -396,31 +397,31 @@ static void cuda_event_close(struct mc_gpu_event *ev)
 
 	if (!ev)
 		return;
-	if (enter(&s, ev->gpu) == 0)
+	if (scope_enter(&s, ev->gpu) == 0)
 		(void)cu.event_destroy(ev->event);
-	leave(&s);
+	scope_leave(&s);
 	free(ev);
 }
 
 static int cuda_event_record(struct mc_gpu_event *ev, struct mc_gpu_stream *m)
 {
 	struct scope s;
-	int r = enter(&s, m->gpu);
+	int r = scope_enter(&s, m->gpu);
 
 	if (r == 0)
-		r = failed(cu.event_record(ev->event, m->stream), "GPU event");
-	leave(&s);
+		r = cuda_failed(cu.event_record(ev->event, m->stream), "GPU event");
+	scope_leave(&s);
 	return r;
 }
 
 static int cuda_event_wait(struct mc_gpu_event *ev)
 {
 	struct scope s;
-	int r = enter(&s, ev->gpu);
+	int r = scope_enter(&s, ev->gpu);
 
 	if (r == 0)
-		r = failed(cu.event_wait(ev->event), "GPU copy");
-	leave(&s);
+		r = cuda_failed(cu.event_wait(ev->event), "GPU copy");
+	scope_leave(&s);
 	return r;
 }
 
@@ -433,13 +434,13 @@ static int cuda_copy_now(void *dst, const void *src, size_t len)
 	cuda_classify(dst, &mem);
 	if (mem.kind != MC_GPU_DEVICE)
 		cuda_classify(src, &mem);
-	r = enter(&s, mem.gpu < 0 ? 0 : mem.gpu);
+	r = scope_enter(&s, mem.gpu < 0 ? 0 : mem.gpu);
 	if (r == 0)
-		r = failed(cu.copy_now((uintptr_t)dst, (uintptr_t)src, len), "GPU copy");
+		r = cuda_failed(cu.copy_now((uintptr_t)dst, (uintptr_t)src, len), "GPU copy");
 	/* Some kinds of copies return before their end. */
 	if (r == 0)
-		r = failed(cu.stream_wait(CU_STREAM_LEGACY), "GPU copy");
-	leave(&s);
+		r = cuda_failed(cu.stream_wait(CU_STREAM_LEGACY), "GPU copy");
+	scope_leave(&s);
 	return r;
 }
 
@@ -449,14 +450,14 @@ static int cuda_call_on(uintptr_t stream, void (*fn)(void *arg), void *arg)
 	struct scope s;
 
 	/* The default stream is that of the caller's context. */
-	r = enter_any(&s);
+	r = scope_enter_any(&s);
 	if (r == 0 && cu.is_capturing)
-		r = failed(cu.is_capturing((cu_stream)stream, &capturing), "GPU stream");
+		r = cuda_failed(cu.is_capturing((cu_stream)stream, &capturing), "GPU stream");
 	if (r == 0 && capturing)
 		r = mc_fail(-MC_ENOTSUP, "a stream that captures a graph cannot have transfers");
 	if (r == 0)
-		r = failed(cu.host_func((cu_stream)stream, fn, arg), "GPU stream");
-	leave(&s);
+		r = cuda_failed(cu.host_func((cu_stream)stream, fn, arg), "GPU stream");
+	scope_leave(&s);
 	return r;
 }
 
@@ -514,7 +515,7 @@ const struct mc_gpu_driver *mc_gpu_cuda(bool load)
 	/* Otherwise the program initializes it, at a time of its choice: a process must not fork after that. */
 	r = load ? cu.init(0) : CU_OK;
 	if (r != CU_OK || (load && cuda_count() == 0)) {
-		failed(r ? r : CU_NO_DEVICE, "the CUDA driver has no usable GPU");
+		cuda_failed(r ? r : CU_NO_DEVICE, "the CUDA driver has no usable GPU");
 		return NULL;
 	}
 	return &cuda;

@@ -32,7 +32,7 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 
 MC_FORK_KEEP(lock, MC_FORK_LEAF)
 
-static const struct mc_gpu_driver *look(bool load)
+static const struct mc_gpu_driver *driver_look(bool load)
 {
 	unsigned long long loaded = 0;
 	const struct mc_gpu_driver *d;
@@ -63,19 +63,19 @@ const struct mc_gpu_driver *mc_gpu(void)
 	if (now < __atomic_load_n(&next_look_ms, __ATOMIC_RELAXED))
 		return NULL;
 	__atomic_store_n(&next_look_ms, now + LOOK_MS, __ATOMIC_RELAXED);
-	return look(false);
+	return driver_look(false);
 }
 
 const struct mc_gpu_driver *mc_gpu_now(void)
 {
 	const struct mc_gpu_driver *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
 
-	return d ? d : look(false);
+	return d ? d : driver_look(false);
 }
 
 const struct mc_gpu_driver *mc_gpu_load(void)
 {
-	return look(true);
+	return driver_look(true);
 }
 
 int mc_gpu_of(const void *p)

@@ -36,8 +36,8 @@ static bool is_flag(const char *prefix)
 }
 
 /* Keep a warning until the program can log it. */
-static int note(struct mc_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int note(struct mc_options *o, const char *fmt, ...)
+static int options_note(struct mc_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int options_note(struct mc_options *o, const char *fmt, ...)
 {
 	char **more = realloc(o->notes, (o->n_notes + 1) * sizeof(*more));
 	va_list ap;
@@ -55,13 +55,13 @@ static int note(struct mc_options *o, const char *fmt, ...)
 	return 0;
 }
 
-static int note_unknown_key(struct mc_options *o, const char *key)
+static int options_note_unknown(struct mc_options *o, const char *key)
 {
 	const char *near = mc_opt_nearest(o->prog, key, false);
 
 	if (near)
-		return note(o, "config key %s is unknown and ignored; did you mean %s?", key, near);
-	return note(o, "config key %s is unknown and ignored; --help lists the options", key);
+		return options_note(o, "config key %s is unknown and ignored; did you mean %s?", key, near);
+	return options_note(o, "config key %s is unknown and ignored; --help lists the options", key);
 }
 
 static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
@@ -81,7 +81,7 @@ static int set_absent(struct mc_options *o, const char *prefix, const char *name
 		return 0;
 	if (!mc_opt_idle(o->prog, absent))
 		return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, absent->why);
-	return note(o, "%s%s has no effect: %s", prefix, name, absent->why);
+	return options_note(o, "%s%s has no effect: %s", prefix, name, absent->why);
 }
 
 /* ---- the command line ----
@@ -412,7 +412,7 @@ static int apply_pair(void *arg, const char *key, const char *value, enum mc_con
 		/* The values in the map are reported under their own names. */
 		if (shape == MC_CONF_MAP)
 			return 0;
-		return note_unknown_key(t->o, key);
+		return options_note_unknown(t->o, key);
 	}
 	if (t->o->in_file[index_of(t->o, row)])
 		return mc_fail(-EINVAL, "%s is set twice", row->name);

@@ -48,7 +48,7 @@ enum mc_opt_origin { MC_ORIGIN_DEFAULT, MC_ORIGIN_FILE, MC_ORIGIN_ENV, MC_ORIGIN
 struct mc_opt_row {
 	const char *name;	/* flag and config key, with underscores */
 	enum mc_opt_type type;
-	size_t offset;		/* of the field in the program's struct */
+	size_t offset;		/* the field's, in the program's struct */
 	const char *def;	/* in the form that a user writes */
 	const char *env;	/* "": none */
 	double min, max;	/* bounds of numbers in the field's unit; equal: no bounds */

@@ -25,7 +25,7 @@ struct walk {
 	mc_conf_pair_fn fn;
 	void *arg;
 	unsigned depth, nodes;
-	char key[KEY_MAX];	/* of the current map, including the keys of the maps around it */
+	char key[KEY_MAX];	/* key of the current map, including the keys of the maps around it */
 	yaml_document_t *doc;
 };
 

@@ -138,7 +138,7 @@ bool mc_opt_absent_harmless(const struct mc_opt_absent *a, const char *value)
 	return !mc_parse_bool(value, &on) && (!on || !strcmp(a->def, "true"));
 }
 
-static unsigned min3(unsigned a, unsigned b, unsigned c)
+static unsigned distance_min(unsigned a, unsigned b, unsigned c)
 {
 	unsigned m = a < b ? a : b;
 
@@ -162,7 +162,7 @@ static unsigned name_distance(const char *a, const char *b)
 		for (unsigned j = 1; j <= m; j++) {
 			char x = name_char(a[i - 1]), y = name_char(b[j - 1]);
 
-			now[j] = min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (x != y));
+			now[j] = distance_min(now[j - 1] + 1, last[j] + 1, last[j - 1] + (x != y));
 			if (i > 1 && j > 1 && x == name_char(b[j - 2]) && name_char(a[i - 2]) == y &&
 			    before[j - 2] + 1 < now[j])
 				now[j] = before[j - 2] + 1;

@@ -23,7 +23,7 @@ struct unit {
 	uint64_t factor;
 };
 
-/* Of several names of a unit the last is used for output. */
+/* Output uses the last of several names of a unit. */
 static const struct unit size_units[] = {
 	{ "B", 1 },
 	{ "k", 1ull << 10 }, { "kb", 1ull << 10 }, { "KiB", 1ull << 10 },

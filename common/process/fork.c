@@ -20,7 +20,7 @@ unsigned mc_fork_depth;
 static struct kept {
 	struct mc_mutex *lock;
 	enum mc_fork_order order;
-	bool taken;		/* by fork_prepare() of the thread that forks */
+	bool taken;		/* locked by fork_prepare() of the thread that forks */
 } kept[LOCKS_MAX];
 static unsigned n_kept;
 

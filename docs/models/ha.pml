@@ -5,7 +5,7 @@
  * was removed before it asked, and committed memory is not overwritten, whatever master is slow, killed or restarted,
  * whenever the lease ends, and whichever standby believes that the leader's process has ended.  README has the command.
  *
- * The parts, as docs/ARCHITECTURE.md "High availability" has them:
+ * The parts, as docs/MASTERS.md has them:
  *	store	etcd or Redis: the leader, its term, and the masters in sync ("insync"); all changes are transactions
  *	lease	the leader's own clock ends it before the store does; between a check of the lease and the message
  *		that depends on it any time may pass

@@ -104,10 +104,10 @@ int mce_te_notify_name(struct mce_te *te, const char *segment, const char *name,
 
 struct mce_te_submit_opts {
 	size_t size;			/* sizeof(struct mce_te_submit_opts) */
-	int64_t deadline_ms;		/* from now; tasks that have not ended by then get STATUS_TIMEOUT; 0: none */
+	int64_t deadline_ms;		/* ms after now; tasks not ended by then get STATUS_TIMEOUT; 0: none */
 	const char *notify_name;	/* with notify_msg: as submitTransferWithNotify(); not without requests */
 	const char *notify_msg;
-	/* Of GPU memory: not 0 if the program has waited for its own work on it.  Otherwise the transfers begin after
+	/* For GPU memory: not 0 if the program has waited for its own work on it.  Otherwise the transfers begin after
 	 * all work that it has given to the GPU's default stream and to the streams that are ordered with it.  When a
 	 * transfer has ended, its bytes are in place for work that is started then. */
 	int ordered;
@@ -123,7 +123,7 @@ struct mce_te_batch_status {
 	int status;		/* WAITING; COMPLETED if all have; else the status of a task that did not complete */
 	size_t tasks, ended;
 	size_t failed;		/* 0 while it is WAITING */
-	uint64_t bytes;		/* of completed tasks; 0 while it is WAITING */
+	uint64_t bytes;		/* bytes of completed tasks; 0 while it is WAITING */
 };
 
 /* -MC_ELIMIT: too many batches, or too many tasks for one (2^24). */

@@ -25,10 +25,10 @@ struct mcfs_ioc_info {
 	uint32_t features;		/* MCFS_FEATURE_* */
 	uint32_t page_size;
 	uint32_t nsegments;		/* that can be mapped */
-	uint64_t segment_size;		/* of the daemon's own segment 0 */
-	uint64_t connections, buffers, pins; /* of local clients, now */
+	uint64_t segment_size;		/* bytes of the daemon's own segment 0 */
+	uint64_t connections, buffers, pins; /* numbers of those that local clients have now */
 	uint64_t reserved[2];
-	char socket[120];		/* of mcfs_ring.h: "unix:@NAME" or "unix:PATH"; "": none */
+	char socket[120];		/* socket for mcfs_ring.h: "unix:@NAME" or "unix:PATH"; "": none */
 };
 #define MCFS_FEATURE_SOCKET		0x1u
 #define MCFS_FEATURE_PASSTHROUGH	0x2u	/* .mcfs/segments/N is the memory itself */

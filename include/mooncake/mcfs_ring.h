@@ -57,7 +57,7 @@ struct mcfs_msg {
 	uint32_t id;
 	uint64_t size;
 	uint64_t token;		/* names the connection in ioctls */
-	uint32_t entries;	/* of a ring: a power of two, 2 to MCFS_RING_ENTRIES_MAX */
+	uint32_t entries;	/* a ring's size: a power of two, 2 to MCFS_RING_ENTRIES_MAX */
 	uint32_t nsegments;
 	uint64_t clock_ns;	/* the daemon's CLOCK_MONOTONIC; 0: it does not support MCFS_SQE_DEADLINE */
 	uint64_t reserved[2];
@@ -72,9 +72,9 @@ struct mcfs_ring {
 	uint32_t magic, version;
 	uint32_t entries;
 	uint32_t reserved;
-	uint64_t sq_offset, cq_offset;	/* of the arrays, from the beginning of this struct */
+	uint64_t sq_offset, cq_offset;	/* offsets of the arrays from the beginning of this struct */
 	uint64_t arena_offset, arena_size; /* keys and lists of the requests; written by the client */
-	/* by the side that writes them, on separate cache lines */
+	/* positions, grouped by the side that writes them, on separate cache lines */
 	uint32_t sq_tail __attribute__((aligned(64)));	/* client */
 	uint32_t sq_head __attribute__((aligned(64)));	/* daemon */
 	uint32_t sq_sleep;				/* daemon */

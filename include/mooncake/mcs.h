@@ -211,7 +211,7 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 #define MCS_ATTR_GID		0x04u
 #define MCS_ATTR_MTIME		0x08u
 #define MCS_ATTR_CTIME		0x10u	/* set by the pool only */
-#define MCS_ATTR_RDEV		0x20u	/* of MCS_SPECIAL; only in mcs_put_opts */
+#define MCS_ATTR_RDEV		0x20u	/* device of an MCS_SPECIAL; only in mcs_put_opts */
 /* Conditions of a put: the object that it replaces, if there is one, has the uid @owner; has none.  Else -EPERM. */
 #define MCS_ATTR_IF_OWNER	0x40u
 #define MCS_ATTR_IF_NO_OWNER	0x80u
@@ -233,7 +233,7 @@ struct mcs_attrs {
 #define MCS_PUT_EXCL		0x8u	/* an existing value is -MCS_EEXISTS instead of success */
 #define MCS_PUT_ALL_REPLICAS	0x10u	/* fail unless there is space for all replicas */
 #define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on this host; keep the items of a batch together */
-#define MCS_PUT_LAST		0x40u	/* of items with the same key the last is stored, not the first */
+#define MCS_PUT_LAST		0x40u	/* store the last of several items with the same key, not the first */
 #define MCS_PUT_NO_EVICT	0x80u	/* -MCS_ENOSPACE or -MCS_EQUOTA instead of evicting objects */
 
 /* The soft pin of an upsert's new version: that of the replaced version, a new one, or none. */
@@ -324,7 +324,7 @@ struct mcs_info {
 	uint64_t size;
 	uint64_t generation;		/* version: differs between any two puts */
 	uint64_t mtime_ms;		/* when it was committed, Unix epoch */
-	uint32_t crc32c;		/* of all bytes */
+	uint32_t crc32c;		/* CRC32C of all bytes */
 	enum mcs_kind kind;
 	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_ON_DISK: it has a readable replica there */
 	unsigned flags;
@@ -389,7 +389,7 @@ struct mcs_replica {
 	uint64_t address;		/* in the owner's address space */
 	uint64_t size;
 	int readable;			/* its owner is connected */
-	const char *state;		/* of the segment, as in struct mcs_segment; static */
+	const char *state;		/* the segment's, as in struct mcs_segment; static */
 	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
 };
 
@@ -471,7 +471,7 @@ void mcs_object_close(mcs_object_t *o);		/* NULL is fine */
 struct mcs_map {
 	const void *data;		/* `size` bytes, for reading; on a 64-byte boundary */
 	uint64_t size, generation, mtime_ms;
-	uint32_t crc32c;		/* of all bytes; they are not compared with it */
+	uint32_t crc32c;		/* CRC32C of all bytes; they are not compared with it */
 	enum mcs_kind kind;
 	void *hold;			/* private to the library */
 };
@@ -629,7 +629,7 @@ enum mcs_task_kind {
 	MCS_TASK_MOVE,		/* the object @key from one segment to another */
 	MCS_TASK_DRAIN,		/* move all objects out of @sources, which take no new objects from now on */
 	MCS_TASK_EVICT,		/* evict all evictable objects in @sources */
-	MCS_TASK_REBALANCE	/* from full segments to empty ones */
+	MCS_TASK_REBALANCE	/* move objects from full segments to empty ones */
 };
 #define MCS_TASK_ID 44		/* bytes of an id as text: two decimal numbers joined by '-' */
 
@@ -685,7 +685,7 @@ struct mcs_event {
 	struct mcs_key key, to;		/* valid until the next mcs_watch_next() */
 	uint64_t sequence;		/* grows */
 	uint64_t time_ms;		/* Unix epoch */
-	uint64_t size, generation;	/* of the value that was put, renamed or is gone */
+	uint64_t size, generation;	/* the value that was put, renamed or is gone */
 	enum mcs_kind kind;
 	uint64_t lost;
 };

@@ -27,8 +27,8 @@ extern "C" {
 #define LOCAL_SEGMENT 0
 #define INVALID_BATCH UINT64_MAX
 
-#define OPCODE_READ 0	/* from the peer into source */
-#define OPCODE_WRITE 1	/* from source to the peer */
+#define OPCODE_READ 0	/* copy from the peer into source */
+#define OPCODE_WRITE 1	/* copy from source to the peer */
 
 #define STATUS_WAITING 0
 #define STATUS_PENDING 1

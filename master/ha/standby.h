@@ -4,7 +4,7 @@
  * The standby asks the leader that the store names (MCP_JOIN), with a nonce; the leader connects to it (MCP_FEED) and
  * repeats the nonce.  Any other feed is refused and changes nothing: one without the nonce, for another standby, of
  * another term than the store's, or a second copy for the same JOIN.  Each confirmation promises for a short time that
- * this master does not replace the leader during its lease (docs/ARCHITECTURE.md, "Several masters"). */
+ * this master does not replace the leader during its lease (docs/MASTERS.md). */
 #ifndef MCM_STANDBY_H
 #define MCM_STANDBY_H
 

@@ -11,7 +11,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 #include "mcfs/handle.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 
 #define CALLERS 512u
 

@@ -18,7 +18,7 @@
 #include "mcfs/handle.h"
 #include "mcfs/control/local_service.h"
 #include "mcfs/reply.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 
 static void say_version(struct mcfs *fs, FILE *to)
 {
@@ -147,8 +147,8 @@ static void say_nodes(struct mcfs *fs, FILE *to)
 
 static const struct control {
 	const char *name;
-	void (*say)(struct mcfs *fs, FILE *to);		/* NULL: a stream */
-	enum mcfs_stream_kind stream;
+	void (*say)(struct mcfs *fs, FILE *to);		/* NULL: a feed */
+	enum mcfs_feed_kind feed;
 	bool names;		/* contains names of files */
 } files[] = {
 	{ "version", say_version, 0, false },
@@ -248,11 +248,11 @@ const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_i
 	return others[i].name;
 }
 
-int mcfs_control_stream(fuse_ino_t ino)
+int mcfs_control_feed(fuse_ino_t ino)
 {
 	if (ino < FIRST_FILE || ino >= FIRST_FILE + NFILES || files[ino - FIRST_FILE].say)
 		return -1;
-	return (int)files[ino - FIRST_FILE].stream;
+	return (int)files[ino - FIRST_FILE].feed;
 }
 
 int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len)

@@ -30,8 +30,8 @@ int mcfs_control_lookup(const struct mcfs *fs, const char *name, struct stat *re
 int mcfs_control_stat(const struct mcfs *fs, fuse_ino_t ino, struct stat *ret);
 /* Name of file @i; NULL behind the last. */
 const char *mcfs_control_name(const struct mcfs *fs, unsigned i, uint64_t *ret_ino);
-/* The file's stream (enum mcfs_stream_kind), -1: the file is no stream. */
-int mcfs_control_stream(fuse_ino_t ino);
+/* The file's feed (enum mcfs_feed_kind), -1: the file is no feed. */
+int mcfs_control_feed(fuse_ino_t ino);
 /* Current text of a control file; free() it. */
 int mcfs_control_read(struct mcfs *fs, fuse_ino_t ino, char **ret, size_t *ret_len);
 

@@ -9,7 +9,7 @@
 #include "node/node.h"
 
 /* Inode numbers at the end of the control files' range. */
-#define MCFS_CONTROL_SEGMENT 56ull	/* of segment 0; the others follow */
+#define MCFS_CONTROL_SEGMENT 56ull	/* segment 0; the others follow */
 #define MCFS_CONTROL_SEGMENTS 60ull	/* the directory */
 #define MCFS_CONTROL_CTL 61ull
 static inline bool mcfs_is_segment(fuse_ino_t ino)

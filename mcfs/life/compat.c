@@ -57,7 +57,7 @@ static struct {
 
 static __thread void *slot;		/* this thread's slot: the next WRITE's data are read into it */
 static __thread bool slot_filled;	/* the current request has its data in the slot */
-static __thread uint64_t unique;	/* of the current request */
+static __thread uint64_t unique;	/* id of the current request */
 
 static void thread_ends(void *p)
 {
@@ -152,7 +152,7 @@ bool mcfs_compat_passthrough(void)
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata);
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata);
 
-/* From version 3.17 on, libfuse has its own functions for the flags that the hook adds for older versions. */
+/* libfuse 3.17 and later have their own functions for the flags that the hook adds for older versions. */
 #if FUSE_USE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 
 #define DEV_IOC_CLONE _IOR(229, 0, uint32_t)
@@ -242,7 +242,7 @@ struct init_out {
 };
 _Static_assert(sizeof(struct init_out) == INIT_OUT_SIZE, "layout is the kernel's");
 
-/* from INIT, which is the first request and runs alone */
+/* the kernel's INIT request, which is the first one and runs alone */
 static struct {
 	uint64_t unique;
 	uint32_t flags, flags2;

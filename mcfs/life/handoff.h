@@ -26,11 +26,11 @@ struct mcfs_handoff_head {
 	uint32_t high;			/* atomic: number of cells ever used */
 	uint32_t init_len;		/* length of the kernel's INIT request, 0: not received yet */
 	unsigned char init[MCFS_HANDOFF_INIT_MAX];
-	uint64_t segment_size;		/* of this node's segment, 0: none */
+	uint64_t segment_size;		/* bytes of this node's segment, 0: none */
 	uint64_t segment_identity[MCS_SEGMENT_IDENTITY];	/* kept by the store */
 	int32_t backing;		/* the kernel's backing id of the segment, 0: none */
 	uint32_t takeovers;		/* number of takeovers of this mount */
-	uint32_t serial;		/* of the last handle */
+	uint32_t serial;		/* serial number of the last handle */
 	char mountpoint[PATH_MAX];
 	int32_t connection;		/* as in struct mcfs, 0: unknown */
 };
@@ -53,18 +53,18 @@ struct mcfs_lock_args {
 
 struct mcfs_handoff_entry {
 	enum mcfs_handoff_type type;
-	/* of an inode */
+	/* members of an inode */
 	struct mcs_info info;
 	uint64_t nlookup;
 	bool implied, hashed;
 	const void *key;		/* valid until this thread's next call */
 	size_t key_len;
-	/* of a handle */
+	/* members of a handle */
 	uint64_t inode;			/* number of its inode, 0: a control file */
 	int handle_type;
 	bool unsaved;			/* had uncommitted bytes */
 	uint64_t unique;		/* id of the request that opened it */
-	/* of a lock */
+	/* members of a lock */
 	uint64_t handle;		/* number of the handle that acquired the lock */
 	struct mcfs_lock_args lock;
 };

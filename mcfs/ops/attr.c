@@ -185,7 +185,7 @@ static int truncate_version(struct mcfs_op *op, struct mcfs_inode *in, uint64_t 
 		r = size ? check_generation(in, mcfs_object_info(args.base)) : check_shown(op, in);
 	if (r == 0)
 		r = mcfs_writer_new(&fs->versions, &args, &w);
-	/* From here on a rename waits for the commit or moves the writer along. */
+	/* A later rename waits for the commit, or moves the writer too. */
 	mcfs_op_leave_tree(op);
 	if (r == 0)
 		r = mcfs_writer_truncate(w, size, op->ctx.pid, NULL);
@@ -336,7 +336,7 @@ int mcfs_attrs_change(struct mcfs_op *op, struct mcfs_inode *in, const struct mc
 }
 
 /* 0; -EINVAL: a time that is not between 1970 and 2554. */
-static int requested(const struct stat *attr, int to_set, struct mcs_attrs *ret, unsigned *ret_flags)
+static int requested_attrs(const struct stat *attr, int to_set, struct mcs_attrs *ret, unsigned *ret_flags)
 {
 	*ret = (struct mcs_attrs){
 		.set = (to_set & FUSE_SET_ATTR_MODE ? MCS_ATTR_MODE : 0) |
@@ -381,7 +381,7 @@ static int set_attrs(struct mcfs_op *op, const struct stat *attr, int to_set)
 	struct mcfs_writer *w;
 	struct mcs_attrs a;
 	unsigned flags;
-	int r = requested(attr, to_set, &a, &flags);
+	int r = requested_attrs(attr, to_set, &a, &flags);
 
 	if (r == 0 && op->fs->conf.attrs && in == &op->fs->inodes.root)
 		return set_root(op, &a, flags);

@@ -11,7 +11,7 @@
 #include "mcfs/read/ahead.h"
 #include "mcfs/handle.h"
 #include "mcfs/ops/ops.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 
 MC_COUNTER(bytes_written, "mcfs_written_bytes_total", "", "bytes taken from writers")
 
@@ -71,7 +71,7 @@ void mcfs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, str
 		return;
 	}
 	if (h->type == MCFS_LINES)
-		mcfs_stream_read(h->stream, rd, h->nonblock);
+		mcfs_feed_read(h->feed, rd, h->nonblock);
 	else if (!h->ahead || !mcfs_ahead_read(h->ahead, rd))
 		read_here(rd, h);
 }

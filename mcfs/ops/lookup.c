@@ -19,7 +19,7 @@ static bool is_missing(int err)
 	return mcs_errno(err) == ENOENT;
 }
 
-/* Of a directory only the attributes are shown, not size and generation of its marker. @info may be &ret->info. */
+/* A directory shows only the attributes of its marker, not size and generation. @info may be &ret->info. */
 static void found_dir(const struct mcs_info *info, struct mcfs_found *ret)
 {
 	const struct mcs_attrs attrs = info->attrs;

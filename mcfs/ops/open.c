@@ -16,7 +16,7 @@
 #include "mcfs/handle.h"
 #include "mcfs/control/local_service.h"
 #include "mcfs/ops/ops.h"
-#include "mcfs/control/stream.h"
+#include "mcfs/control/feed.h"
 
 /* maximum age of the pool's limit */
 #define LIMIT_AGE_MS 1000
@@ -89,19 +89,19 @@ static void reply_handle(struct mcfs_op *op, struct fuse_file_info *fi, struct m
 static int open_control(struct mcfs_op *op, fuse_ino_t ino, int flags, struct mcfs_handle **ret)
 {
 	struct mcfs_handle *h;
-	int r, stream;
+	int r, feed;
 
 	if ((flags & O_ACCMODE) != O_RDONLY && ino != MCFS_CONTROL_CTL)
 		return -EACCES;
-	stream = mcfs_control_stream(ino);
-	h = mcfs_handle_new(op->fs, stream < 0 ? MCFS_TEXT : MCFS_LINES);
+	feed = mcfs_control_feed(ino);
+	h = mcfs_handle_new(op->fs, feed < 0 ? MCFS_TEXT : MCFS_LINES);
 	if (!h)
 		return -ENOMEM;
 	h->nonblock = flags & O_NONBLOCK;
-	if (stream < 0)
+	if (feed < 0)
 		r = mcfs_control_read(op->fs, ino, &h->text, &h->text_len);
 	else
-		r = mcfs_stream_open(op->fs, (enum mcfs_stream_kind)stream, &h->stream);
+		r = mcfs_feed_open(op->fs, (enum mcfs_feed_kind)feed, &h->feed);
 	if (r < 0) {
 		mcfs_handle_unref(op->fs, h);
 		return r;

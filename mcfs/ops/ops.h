@@ -10,7 +10,7 @@
 struct mcfs_found {
 	struct mcs_info info;	/* info.kind tells the type */
 	bool implied;		/* a directory that exists only because of its contents */
-	bool listed;		/* from a listing, whose answer may be older than a change that followed it */
+	bool listed;		/* found by a listing, whose answer may be older than a change that followed it */
 };
 /* Look up a name: 0, or -MCS_ENOOBJECT. @key does not end in '/'. */
 int mcfs_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_found *ret);

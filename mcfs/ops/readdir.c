@@ -54,7 +54,7 @@ struct mcfs_dir {
 	bool begun;
 	/* time left for the current request when it began; avoids reading the clock per entry */
 	int64_t left_ms;
-	uint64_t next;		/* index of the next entry from the stream */
+	uint64_t next;		/* index of the next entry of the listing */
 	uint64_t max;		/* limit of next, 0: none */
 	struct mcfs_inode *in;		/* one reference; NULL: a directory below .mcfs without an inode */
 	uint64_t moves;			/* mcfs_inode_moves() when it had the key */
@@ -84,7 +84,7 @@ static void close_lists(struct mcfs_dir *d)
 	d->local_list = NULL;
 }
 
-static void rewind_stream(struct mcfs_dir *d)
+static void dir_rewind(struct mcfs_dir *d)
 {
 	close_lists(d);
 	d->begun = false;
@@ -103,7 +103,7 @@ void mcfs_dir_free(struct mcfs *fs, struct mcfs_dir *d)
 {
 	if (!d)
 		return;
-	rewind_stream(d);
+	dir_rewind(d);
 	if (d->in)
 		mcfs_inode_unref(&fs->inodes, d->in);
 	free(d->window);
@@ -155,7 +155,7 @@ static int seen_add(struct seen *s, const char *comp, size_t len)
 	return 0;
 }
 
-/* ---- the stream ---- */
+/* ---- the listing ---- */
 
 static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *comp, size_t len,
 		      struct entry *ret)
@@ -180,7 +180,7 @@ static int make_entry(struct mcfs *fs, const struct mcfs_dir *d, const void *com
 }
 
 /* Collect the files in this directory that have no version yet. The listing ends with those that
- * the stream did not contain. */
+ * it did not contain before. */
 static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 {
 	struct mcfs_version_env *env = &fs->versions;
@@ -213,7 +213,7 @@ static int collect_pending(struct mcfs *fs, struct mcfs_dir *d)
 	return r < 0 ? r : 0;
 }
 
-/* The stream contains this name: do not list it again at the end. */
+/* The listing has this name: do not list it again at the end. */
 static void dir_listed(struct mcfs_dir *d, const char *comp, size_t len)
 {
 	for (size_t i = 0; i < d->npending; i++) {
@@ -306,14 +306,14 @@ static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, stru
 		return 1;
 	}
 	if (index < d->next)
-		rewind_stream(d);
+		dir_rewind(d);
 	for (;;) {
 		r = next_entry(op, d, &e);
 		if (r <= 0)
 			return r;
 		if (d->max && d->next >= d->max) {
 			free(e.name);
-			rewind_stream(d);
+			dir_rewind(d);
 			(void)mc_fail(-EFBIG, "the directory has more names than list_max=%llu",
 				      (unsigned long long)(d->max - FIRST_INDEX));
 			return -EFBIG;
@@ -329,7 +329,7 @@ static int entry_at(struct mcfs_op *op, struct mcfs_dir *d, uint64_t index, stru
 		more = realloc(d->window, cap * sizeof(*more));
 		if (!more) {
 			free(e.name);
-			rewind_stream(d);
+			dir_rewind(d);
 			return -ENOMEM;
 		}
 		d->window = more;

@@ -30,7 +30,7 @@ int mcfs_local_objects(mcs_t *store, const struct mcs_key *keys, unsigned n, boo
 struct mcfs_local_list {
 	mcs_t *store;
 	mcs_list_t *list;
-	struct mcs_entry entry[MCFS_LOCAL_PAGE];	/* of the page; their names point into `text` */
+	struct mcs_entry entry[MCFS_LOCAL_PAGE];	/* entries of the page; their names point into `text` */
 	bool here[MCFS_LOCAL_PAGE];
 	unsigned n, at;
 	bool asked;			/* `here` is valid */

@@ -38,8 +38,8 @@ struct mcfs_open_pins {
 		uint64_t since_ms;	/* start of the retry, else of the pin or last lookup */
 		bool looked_up;		/* without an open since then */
 		unsigned score;		/* how regularly opens follow lookups */
-		unsigned lookups;	/* of the retried open */
-		char *key;		/* of the retried open; NULL: none */
+		unsigned lookups;	/* lookups by the retried open */
+		char *key;		/* key of the retried open; NULL: none */
 		size_t key_len;
 		struct mcfs_object *object;	/* the pinned version, or NULL */
 	} thread[MCFS_PIN_THREADS];

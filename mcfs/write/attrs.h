@@ -10,7 +10,7 @@
 int mcfs_attrs_check_owner(uid_t caller, uid_t owner, const struct mcs_attrs *seen, const struct mcs_attrs *a,
 			   unsigned flags);
 
-/* Of a new writer that no other thread knows. */
+/* Initialize the attributes of a new writer that no other thread knows. */
 void mcfs_writer_attrs_init(struct mcfs_writer *w, const struct mcfs_writer_args *args);
 /* The file's bytes change: explicit times, set-user-ID and set-group-ID end. */
 void mcfs_writer_attrs_touched(struct mcfs_writer *w);

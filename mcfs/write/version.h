@@ -56,7 +56,7 @@ struct mcfs_version_env {	/* shared by all writers of a mount */
 	uint64_t max_size;	/* atomic: size of the largest object that can be stored */
 	struct mc_mutex names;	/* innermost lock; guards the writers' names and the list */
 	struct mc_list writers;	/* linked by mcfs_writer.link, newest first; guarded by names */
-	uint64_t serial;	/* of the last writer; guarded by names */
+	uint64_t serial;	/* serial number of the last writer; guarded by names */
 	uid_t uid;		/* owner of files that have none in the pool; constant */
 	/* atomic: number of published versions, by the hash of their keys */
 	uint32_t commits[MCFS_COMMITS];
@@ -85,7 +85,7 @@ struct mcfs_writer {
 	/* guarded by lock */
 	struct mcfs_stage stage;
 	struct mcfs_writeback writeback;
-	uint64_t base_generation;	/* of the name's version at open or rename, 0: none */
+	uint64_t base_generation;	/* the name's version at open or rename, 0: none */
 	bool dirty;			/* bytes changed since the last commit */
 	bool fresh;			/* not yet committed, and must exist */
 	bool excl;
@@ -110,7 +110,7 @@ struct mcfs_writer {
 	uint64_t key_hash;
 	/* generation of the version that the writer opened or published last, 0: none; a rename changes it */
 	uint64_t version;
-	struct mcs_attrs attrs;		/* of the file, as its descriptors show them */
+	struct mcs_attrs attrs;		/* the file's, as its descriptors show them */
 	struct mcs_attrs unsent;	/* those that the next commit sets */
 	bool gone;			/* the file's name was removed or replaced */
 	/* atomic; a change of bytes ends some of @attrs or @unsent */
@@ -141,8 +141,8 @@ struct mcfs_writer_args {
 	size_t len;
 	unsigned flags;			/* MCFS_WRITER_* */
 	struct mcfs_object *base;	/* initial contents of the file; NULL: empty */
-	uint64_t generation;		/* of the name's current version, 0: none */
-	const struct mcs_attrs *attrs;	/* of that version, or those of a new file; NULL: none */
+	uint64_t generation;		/* the name's current version, 0: none */
+	const struct mcs_attrs *attrs;	/* attributes of that version, or of a new file; NULL: none */
 	uid_t uid;			/* user of the opener */
 	/* referenced by the caller; NULL: none, and lookups by name ignore the writer */
 	struct mcfs_inode *inode;

@@ -41,7 +41,7 @@ struct mcfs_writeback_pool {
 	struct mc_mutex lock;
 	struct mc_cond work;
 	/* guarded by lock */
-	struct mc_list queue;		/* of struct mcfs_writeback, each with a reference to its writer */
+	struct mc_list queue;		/* list of struct mcfs_writeback, each with a reference to its writer */
 	struct mc_thread thread[THREADS];
 	unsigned threads;
 	bool ended;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files that the documents mention exist.  Absolute paths belong to the system and are not checked.
+# Files that the documents mention exist; absolute paths belong to the system and are not checked.  No line of docs/ has
+# more than 120 columns, and the overview has at most 450 lines.
 set -eu
 cd "${top_srcdir:?}"
 status=0
@@ -13,4 +14,6 @@ for doc in README.md docs/*.md */README; do
 		[ -e "$(dirname "$doc")/$target" ] || { echo "$doc: link to $target"; status=1; }
 	done
 done
+awk 'length > 120 { print FILENAME ":" FNR ": longer than 120 columns"; bad = 1 } END { exit bad }' docs/*.md || status=1
+[ "$(wc -l <docs/ARCHITECTURE.md)" -le 450 ] || { echo "docs/ARCHITECTURE.md: more than 450 lines"; status=1; }
 exit "$status"

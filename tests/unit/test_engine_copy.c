@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/crc32c.h"
-#include "engine/stream_copy.h"
+#include "engine/nt_copy.h"
 
 #define ROOM (MC_CRC_CHUNK + 256)
 
@@ -19,9 +19,9 @@ static void a_chunk_is_copied_with_its_checksum(void **state)
 	pattern_fill(src, ROOM, 1, 0);
 	for (unsigned s = 0; s < 40; s++)
 		for (unsigned d = 0; d < 64; d += d < 17 ? 1 : 16)
-			for (int stream = 0; stream < 2; stream++) {
+			for (int nt = 0; nt < 2; nt++) {
 				memset(dst, 0x5c, ROOM);
-				assert_int_equal(mce_stream_copy_chunk(dst + d, src + s, stream),
+				assert_int_equal(mce_nt_copy_chunk(dst + d, src + s, nt),
 						 mc_crc32c(src + s, MC_CRC_CHUNK));
 				assert_memory_equal(dst + d, src + s, MC_CRC_CHUNK);
 				for (unsigned i = 0; i < d; i++)
@@ -41,14 +41,14 @@ static void every_bit_changes_the_checksum(void **state)
 	memset(src, 0, MC_CRC_CHUNK);
 	for (uint32_t bit = 0; bit < 8 * MC_CRC_CHUNK; bit += 4093) {
 		src[bit / 8] = (char)(1 << bit % 8);
-		assert_int_equal(mce_stream_copy_chunk(dst, src, true), mc_crc32c(src, MC_CRC_CHUNK));
+		assert_int_equal(mce_nt_copy_chunk(dst, src, true), mc_crc32c(src, MC_CRC_CHUNK));
 		src[bit / 8] = 0;
 	}
 	free(src);
 	free(dst);
 }
 
-static void a_stream_copy_touches_only_its_range(void **state)
+static void a_non_temporal_copy_touches_only_its_range(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 15, 16, 63, 64, 65, 127, 128, 1000, 4096, 65536 + 3 };
 	char *src = aligned_alloc(64, ROOM), *dst = aligned_alloc(64, ROOM);
@@ -58,7 +58,7 @@ static void a_stream_copy_touches_only_its_range(void **state)
 		for (unsigned s = 0; s < 20; s++)
 			for (unsigned d = 0; d < 70; d++) {
 				memset(dst, 0x5c, ROOM);
-				mce_stream_copy(dst + d, src + s, sizes[i], true);
+				mce_nt_copy(dst + d, src + s, sizes[i], true);
 				assert_memory_equal(dst + d, src + s, sizes[i]);
 				if (d)
 					assert_int_equal(dst[d - 1], 0x5c);
@@ -73,7 +73,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_chunk_is_copied_with_its_checksum),
 		cmocka_unit_test(every_bit_changes_the_checksum),
-		cmocka_unit_test(a_stream_copy_touches_only_its_range),
+		cmocka_unit_test(a_non_temporal_copy_touches_only_its_range),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #define LINE 64u
 #define WORDS 8u
 
-static uint64_t mix(uint64_t x)
+static uint64_t content_mix(uint64_t x)
 {
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;
@@ -17,15 +17,15 @@ static uint64_t mix(uint64_t x)
 	return x;
 }
 
-static void make_line(uint64_t w[WORDS], uint64_t id, uint64_t line, uint64_t seed)
+static void content_line(uint64_t w[WORDS], uint64_t id, uint64_t line, uint64_t seed)
 {
-	uint64_t x = mix(seed + 0x9e3779b97f4a7c15ull) ^ (id * 0xbf58476d1ce4e5b9ull);
+	uint64_t x = content_mix(seed + 0x9e3779b97f4a7c15ull) ^ (id * 0xbf58476d1ce4e5b9ull);
 
 	x += line * (0x94d049bb133111ebull * WORDS);
 	w[0] = id;
 	w[1] = line;
 	for (unsigned i = 2; i < WORDS; i++)
-		w[i] = mix(x + i * 0x94d049bb133111ebull);
+		w[i] = content_mix(x + i * 0x94d049bb133111ebull);
 }
 
 void mcbench_content_fill(void *buf, size_t len, uint64_t id, uint64_t seed)
@@ -36,7 +36,7 @@ void mcbench_content_fill(void *buf, size_t len, uint64_t id, uint64_t seed)
 	for (uint64_t line = 0; len; line++) {
 		size_t n = len < LINE ? len : LINE;
 
-		make_line(w, id, line, seed);
+		content_line(w, id, line, seed);
 		memcpy(p, w, n);
 		p += n;
 		len -= n;
@@ -44,8 +44,8 @@ void mcbench_content_fill(void *buf, size_t len, uint64_t id, uint64_t seed)
 }
 
 /* Details of a wrong line. */
-static void blame(const unsigned char *p, size_t n, const uint64_t w[WORDS], uint64_t offset,
-		  struct mcbench_wrong *ret)
+static void content_blame(const unsigned char *p, size_t n, const uint64_t w[WORDS], uint64_t offset,
+			  struct mcbench_wrong *ret)
 {
 	const unsigned char *expected = (const unsigned char *)w;
 
@@ -73,9 +73,9 @@ uint64_t mcbench_content_check(const void *buf, size_t len, uint64_t id, uint64_
 	for (uint64_t line = 0; offset < len; line++) {
 		size_t n = len - offset < LINE ? len - offset : LINE;
 
-		make_line(w, id, line, seed);
+		content_line(w, id, line, seed);
 		if (memcmp(p + offset, w, n))
-			blame(p + offset, n, w, offset, &wrong);
+			content_blame(p + offset, n, w, offset, &wrong);
 		offset += n;
 	}
 	if (wrong.bytes)

@@ -159,7 +159,7 @@ static void remove_batch(struct runner *t)
 	(void)mcs_remove_batch(t->m->b->store, t->keys, t->batch, MCS_REMOVE_FORCE, NULL, -1);
 }
 
-static bool over(const struct runner *t)
+static bool runner_over(const struct runner *t)
 {
 	return mc_now_ns() >= t->until_ns || mcbench_stopped();
 }
@@ -169,7 +169,7 @@ static void run_puts(struct runner *t)
 	uint32_t at = 0;
 	bool again = false;
 
-	while (!over(t)) {
+	while (!runner_over(t)) {
 		name_batch(t, t->first + at);
 		if (again)
 			remove_batch(t);
@@ -193,7 +193,7 @@ static void run_reads(struct runner *t)
 	uint32_t batches = t->m->share / t->batch * (uint32_t)t->m->b->conf->threads, from;
 	uint64_t x = mc_random_u64();
 
-	while (!over(t)) {
+	while (!runner_over(t)) {
 		x = mc_hash(&x, sizeof(x), 0);
 		from = (uint32_t)(x % batches) * t->batch;
 		name_batch(t, from);
@@ -339,7 +339,7 @@ static void keep_row(struct micro *m, enum op op)
 	json_array_append_new(m->rows, j);
 }
 
-static void show(struct micro *m, enum op op)
+static void show_row(struct micro *m, enum op op)
 {
 	if (m->stats[op].failed)
 		m->failed = true;
@@ -406,7 +406,7 @@ static int measure_size(struct micro *m, uint64_t size)
 						  " threads with %" PRIu64 " bytes each: %s",
 						  conf->threads, each, mc_err_detail(err));
 		else
-			show(m, (enum op)op);
+			show_row(m, (enum op)op);
 	}
 	remove_objects(m);
 	return status;
@@ -450,7 +450,7 @@ static int check_room(struct mcbench *b)
 				mc_format_size(pool.capacity, have, sizeof(have)));
 }
 
-static int finish(struct micro *m, int status)
+static int micro_finish(struct micro *m, int status)
 {
 	int err = 0;
 
@@ -491,5 +491,5 @@ int mcbench_micro(struct mcbench *b)
 	}
 	for (unsigned i = 0; i < n && status == MCBENCH_OK && !mcbench_stopped(); i++)
 		status = measure_size(m, sizes[i]);
-	return finish(m, status);
+	return micro_finish(m, status);
 }

@@ -43,7 +43,7 @@ static char python_program[] =
 	"except OSError as e:\n"
 	"    sys.exit(str(e))\n";
 
-static const char *extension(const char *path)
+static const char *path_extension(const char *path)
 {
 	const char *dot = strrchr(path, '.');
 
@@ -52,7 +52,7 @@ static const char *extension(const char *path)
 
 bool mcbench_plot_name(const char *path)
 {
-	return !strcmp(extension(path), "png") || !strcmp(extension(path), "svg");
+	return !strcmp(path_extension(path), "png") || !strcmp(path_extension(path), "svg");
 }
 
 /* A policy's points, in the order of the pools' sizes. */
@@ -89,7 +89,7 @@ static void write_quoted(const char *s, FILE *to)
 
 static void write_gnuplot(const struct mcbench_grid *g, const char *path, FILE *to)
 {
-	bool svg = !strcmp(extension(path), "svg");
+	bool svg = !strcmp(path_extension(path), "svg");
 
 	for (unsigned j = 0; j < g->n_policies; j++) {
 		fprintf(to, "$p%u << END\n", j);
@@ -123,8 +123,8 @@ static void write_python(const struct mcbench_grid *g, const char *path, FILE *t
 }
 
 /* Run argv[0] with the written text as its input: its exit status; -ENOENT: there is no such program. */
-static int draw(const struct mcbench_grid *g, const char *path, char **argv,
-		void (*write)(const struct mcbench_grid *g, const char *path, FILE *to))
+static int draw_plot(const struct mcbench_grid *g, const char *path, char **argv,
+		     void (*write)(const struct mcbench_grid *g, const char *path, FILE *to))
 {
 	int fd = memfd_create("plot", MFD_CLOEXEC), err, status = 0;
 	posix_spawn_file_actions_t actions;
@@ -172,10 +172,10 @@ int mcbench_plot(const struct mcbench_grid *g, const char *path)
 		free(python_argv[3]);
 		return MCBENCH_OK;
 	}
-	r = draw(g, path, gnuplot_argv, write_gnuplot);
+	r = draw_plot(g, path, gnuplot_argv, write_gnuplot);
 	if (r == -ENOENT) {
 		program = python;
-		r = draw(g, path, python_argv, write_python);
+		r = draw_plot(g, path, python_argv, write_python);
 	}
 	free(python_argv[3]);
 	if (r == 0)

@@ -9,9 +9,9 @@
 #include "tools/bench/mcbench.h"
 
 struct mcbench_pool {
-	pid_t pid;			/* of the master; 0: none */
+	pid_t pid;			/* the master's process; 0: none */
 	int pidfd, log;			/* -1: none; the log has the master's output */
-	char dir[PATH_MAX];		/* of the master's socket, only for this user; empty: none */
+	char dir[PATH_MAX];		/* directory of the master's socket, only for this user; empty: none */
 	char addr[PATH_MAX + 16];
 	mcs_t *store;			/* NULL until mcbench_pool_open() */
 };

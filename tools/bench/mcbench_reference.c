@@ -103,7 +103,7 @@ struct peer {
 };
 
 /* Exactly @len bytes, waiting in poll(); -EPIPE at the end of the stream. */
-static int transfer(int fd, char *p, size_t len, short event)
+static int peer_transfer(int fd, char *p, size_t len, short event)
 {
 	struct pollfd pfd = { .fd = fd, .events = event };
 	ssize_t n;
@@ -125,18 +125,18 @@ static int transfer(int fd, char *p, size_t len, short event)
 	return 0;
 }
 
-static void *answer(void *arg)
+static void *peer_answer(void *arg)
 {
 	struct peer *p = arg;
 	char question[QUESTION];
 
-	while (transfer(p->fd, question, QUESTION, POLLIN) == 0 &&
-	       transfer(p->fd, p->buf, p->size, POLLOUT) == 0)
+	while (peer_transfer(p->fd, question, QUESTION, POLLIN) == 0 &&
+	       peer_transfer(p->fd, p->buf, p->size, POLLOUT) == 0)
 		;
 	return NULL;
 }
 
-static int accept_peer(int listener)
+static int peer_accept(int listener)
 {
 	struct pollfd pfd = { .fd = listener, .events = POLLIN };
 
@@ -145,28 +145,28 @@ static int accept_peer(int listener)
 	return mc_socket_accept(listener);
 }
 
-static int ask(int fd, char *buf, size_t size, uint64_t ms, struct mc_hist *hist)
+static int peer_ask(int fd, char *buf, size_t size, uint64_t ms, struct mc_hist *hist)
 {
 	uint64_t until = mc_now_ns() + ms * MC_NS_PER_MS, begun;
 	char question[QUESTION] = { 0 };
 	int err = 0;
 
 	while (err == 0 && (begun = mc_now_ns()) < until) {
-		err = transfer(fd, question, QUESTION, POLLOUT);
+		err = peer_transfer(fd, question, QUESTION, POLLOUT);
 		if (err == 0)
-			err = transfer(fd, buf, size, POLLIN);
+			err = peer_transfer(fd, buf, size, POLLIN);
 		mc_hist_add(hist, mc_now_ns() - begun);
 	}
 	return err;
 }
 
-static int talk(int fd, struct peer *p, char *buf, uint64_t ms, struct mc_hist *hist)
+static int peer_talk(int fd, struct peer *p, char *buf, uint64_t ms, struct mc_hist *hist)
 {
-	int err = mc_thread_start(&p->thread, "socket", answer, p);
+	int err = mc_thread_start(&p->thread, "socket", peer_answer, p);
 
 	if (err < 0)
 		return err;
-	err = ask(fd, buf, p->size, ms, hist);
+	err = peer_ask(fd, buf, p->size, ms, hist);
 	shutdown(fd, SHUT_RDWR);
 	mc_thread_join(p->thread);
 	return err;
@@ -188,10 +188,10 @@ int mcbench_reference_socket(size_t size, uint64_t ms, uint64_t *ret_ns)
 	fd = err = mc_socket_connect(addr, mc_deadline_ms(PEER_TIMEOUT_MS));
 	if (err < 0)
 		goto end;
-	p.fd = err = accept_peer(listener);
+	p.fd = err = peer_accept(listener);
 	if (err < 0)
 		goto end;
-	err = talk(fd, &p, buf, ms, hist);
+	err = peer_talk(fd, &p, buf, ms, hist);
 	if (err == 0)
 		*ret_ns = mc_hist_quantile(hist, 0.5);
 end:

@@ -16,7 +16,7 @@
 
 #define LOOK_MS 200
 
-static uint64_t get(const uint64_t *v)
+static uint64_t counter_get(const uint64_t *v)
 {
 	return __atomic_load_n(v, __ATOMIC_RELAXED);
 }
@@ -24,22 +24,22 @@ static uint64_t get(const uint64_t *v)
 void mcbench_replay_progress(const struct mcbench_replay *r)
 {
 	unsigned threads = (unsigned)r->b->conf->threads;
-	uint64_t blocks = get(&r->n.blocks), requests = get(&r->n.requests);
+	uint64_t blocks = counter_get(&r->n.blocks), requests = counter_get(&r->n.requests);
 	char bar[MCCTL_BAR_LEN];
 
 	fprintf(stderr, "\r%s of %zu requests, %.1f%% hits, get %.2f GB/s, put %.2f GB/s, "
 		"%" PRIu64 " errors, %" PRIu64 " wrong bytes\033[K",
 		mcctl_bar(requests, r->trace.n_requests, bar), r->trace.n_requests,
-		blocks ? 100.0 * (double)get(&r->n.prefix) / (double)blocks : 0,
+		blocks ? 100.0 * (double)counter_get(&r->n.prefix) / (double)blocks : 0,
 		mcbench_stats_bytes_rate(&r->get, threads) / 1e9,
 		mcbench_stats_bytes_rate(&r->put, threads) / 1e9,
-		get(&r->lookup.failed) + get(&r->get.failed) + get(&r->put.failed),
-		get(&r->n.wrong_bytes));
+		counter_get(&r->lookup.failed) + counter_get(&r->get.failed) + counter_get(&r->put.failed),
+		counter_get(&r->n.wrong_bytes));
 	fflush(stderr);
 }
 
 /* Wait until all workers have ended, the time is over, or a signal arrived. */
-static void watch(struct mcbench_replay *r)
+static void replay_watch(struct mcbench_replay *r)
 {
 	uint64_t end = r->b->conf->duration ? mc_deadline_ms((int64_t)r->b->conf->duration) :
 		       MC_NEVER;
@@ -75,7 +75,7 @@ static int run_workers(struct mcbench_replay *r)
 			break;
 	}
 	if (err == 0)
-		watch(r);
+		replay_watch(r);
 	else
 		mc_stop_set(&r->stop);
 	for (unsigned i = 0; i < started; i++)
@@ -118,7 +118,7 @@ int mcbench_replay_run(struct mcbench_replay *r)
 	return mcbench_replay_status(r);
 }
 
-static int run(struct mcbench_replay *r)
+static int replay_run(struct mcbench_replay *r)
 {
 	int status = mcbench_replay_run(r), printed = MCBENCH_OK;
 
@@ -171,7 +171,7 @@ int mcbench_replay(struct mcbench *b)
 
 	if (status == MCBENCH_OK) {
 		r = mcbench_replay_new(b, &trace);
-		status = r ? run(r) : MCBENCH_FAILED;
+		status = r ? replay_run(r) : MCBENCH_FAILED;
 		free(r);
 	}
 	mcbench_trace_free(&trace);

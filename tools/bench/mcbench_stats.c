@@ -18,12 +18,12 @@ static const struct {
 
 #define N_QUANTILES (sizeof(quantiles) / sizeof(quantiles[0]))
 
-static uint64_t get(const uint64_t *v)
+static uint64_t counter_get(const uint64_t *v)
 {
 	return __atomic_load_n(v, __ATOMIC_RELAXED);
 }
 
-static void add(uint64_t *v, uint64_t n)
+static void counter_add(uint64_t *v, uint64_t n)
 {
 	__atomic_fetch_add(v, n, __ATOMIC_RELAXED);
 }
@@ -35,15 +35,15 @@ void mcbench_stats_call(struct mcbench_stats *s, uint64_t ns)
 
 void mcbench_stats_items(struct mcbench_stats *s, uint64_t items, uint64_t bytes)
 {
-	add(&s->items, items);
-	add(&s->bytes, bytes);
+	counter_add(&s->items, items);
+	counter_add(&s->bytes, bytes);
 }
 
 void mcbench_stats_error(struct mcbench_stats *s, int err, uint64_t items)
 {
 	unsigned i;
 
-	add(&s->failed, items);
+	counter_add(&s->failed, items);
 	for (i = 0; i < MCBENCH_ERRORS_MAX - 1; i++) {
 		int code = 0;
 
@@ -53,27 +53,27 @@ void mcbench_stats_error(struct mcbench_stats *s, int err, uint64_t items)
 	}
 	if (i == MCBENCH_ERRORS_MAX - 1)
 		__atomic_store_n(&s->code[i], err, __ATOMIC_RELAXED);
-	add(&s->count[i], items);
+	counter_add(&s->count[i], items);
 }
 
 uint64_t mcbench_stats_busy_ns(const struct mcbench_stats *s)
 {
-	return get(&s->ns.sum);
+	return counter_get(&s->ns.sum);
 }
 
-static double rate(uint64_t n, uint64_t busy_ns, unsigned threads)
+static double stats_rate(uint64_t n, uint64_t busy_ns, unsigned threads)
 {
 	return busy_ns ? (double)n * 1e9 / (double)busy_ns * threads : 0;
 }
 
 double mcbench_stats_items_rate(const struct mcbench_stats *s, unsigned threads)
 {
-	return rate(get(&s->items), mcbench_stats_busy_ns(s), threads);
+	return stats_rate(counter_get(&s->items), mcbench_stats_busy_ns(s), threads);
 }
 
 double mcbench_stats_bytes_rate(const struct mcbench_stats *s, unsigned threads)
 {
-	return rate(get(&s->bytes), mcbench_stats_busy_ns(s), threads);
+	return stats_rate(counter_get(&s->bytes), mcbench_stats_busy_ns(s), threads);
 }
 
 const char *mcbench_time_text(uint64_t ns, char *buf, size_t len)
@@ -101,9 +101,9 @@ void mcbench_stats_row(const struct mcbench_stats *s, unsigned threads, FILE *to
 {
 	char buf[32];
 
-	fprintf(to, "%-8s %10" PRIu64 " %12.0f", s->name, get(&s->ns.count),
+	fprintf(to, "%-8s %10" PRIu64 " %12.0f", s->name, counter_get(&s->ns.count),
 		mcbench_stats_items_rate(s, threads));
-	if (get(&s->bytes))
+	if (counter_get(&s->bytes))
 		fprintf(to, " %8.3f", mcbench_stats_bytes_rate(s, threads) / 1e9);
 	else
 		fprintf(to, " %8s", "-");
@@ -116,8 +116,8 @@ void mcbench_stats_row(const struct mcbench_stats *s, unsigned threads, FILE *to
 void mcbench_stats_errors(const struct mcbench_stats *s, FILE *to)
 {
 	for (unsigned i = 0; i < MCBENCH_ERRORS_MAX; i++)
-		if (get(&s->count[i]))
-			fprintf(to, "  %s: %" PRIu64 " x %s\n", s->name, get(&s->count[i]),
+		if (counter_get(&s->count[i]))
+			fprintf(to, "  %s: %" PRIu64 " x %s\n", s->name, counter_get(&s->count[i]),
 				mcs_strerror(__atomic_load_n(&s->code[i], __ATOMIC_RELAXED)));
 }
 
@@ -127,7 +127,7 @@ json_t *mcbench_stats_json(const struct mcbench_stats *s, unsigned threads)
 
 	for (unsigned i = 0; i < MCBENCH_ERRORS_MAX; i++) {
 		const char *text = mcs_strerror(__atomic_load_n(&s->code[i], __ATOMIC_RELAXED));
-		json_int_t n = (json_int_t)get(&s->count[i]);
+		json_int_t n = (json_int_t)counter_get(&s->count[i]);
 
 		/* Two error numbers may have the same text. */
 		if (n)
@@ -138,9 +138,9 @@ json_t *mcbench_stats_json(const struct mcbench_stats *s, unsigned threads)
 		json_object_set_new(latency, quantiles[i].name, json_integer((json_int_t)
 				    mc_hist_quantile(&s->ns, quantiles[i].q)));
 	return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o*, s:o*}",
-			 "calls", (json_int_t)get(&s->ns.count), "objects",
-			 (json_int_t)get(&s->items), "bytes", (json_int_t)get(&s->bytes),
-			 "failed", (json_int_t)get(&s->failed),
+			 "calls", (json_int_t)counter_get(&s->ns.count), "objects",
+			 (json_int_t)counter_get(&s->items), "bytes", (json_int_t)counter_get(&s->bytes),
+			 "failed", (json_int_t)counter_get(&s->failed),
 			 "objects_per_second", mcbench_stats_items_rate(s, threads),
 			 "bytes_per_second", mcbench_stats_bytes_rate(s, threads),
 			 "latency_ns", latency, "errors", errors);

@@ -14,7 +14,7 @@
 
 struct mcbench_stats {
 	const char *name;
-	struct mc_hist ns;			/* of calls; a call handles a batch */
+	struct mc_hist ns;			/* duration of each call; a call handles a batch */
 	uint64_t items, bytes;
 	uint64_t failed;			/* items */
 	int code[MCBENCH_ERRORS_MAX];		/* kinds of failures, 0: free */

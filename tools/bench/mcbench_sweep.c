@@ -20,7 +20,7 @@
 
 struct sweep {
 	struct mcbench *b;
-	struct mcbench_conf conf;	/* of a run */
+	struct mcbench_conf conf;	/* options of the present run */
 	struct mcbench_trace trace;
 	struct mcbench_grid grid;
 	char *names;			/* memory of the policies' names */
@@ -222,7 +222,7 @@ static const char *policy_option(const struct sweep *s, unsigned policy)
 }
 
 /* The worse status: wrong bytes, then a run that could not be made, then failed requests. */
-static int worse(int a, int b)
+static int worse_status(int a, int b)
 {
 	static const int order[] = { MCBENCH_WRONG, MCBENCH_FAILED, MCBENCH_USAGE, MCBENCH_ERRORS };
 
@@ -249,7 +249,7 @@ static int replay_pool(struct sweep *s, struct mcbench_pool *p, unsigned pool, u
 	s->wrong_blocks += r->n.wrong_blocks;
 	s->read_blocks += r->get.items;
 	if (status != MCBENCH_FAILED && !mcbench_stopped())
-		status = worse(status, add_result(s, pool, policy, r));
+		status = worse_status(status, add_result(s, pool, policy, r));
 	free(r);
 	return status;
 }
@@ -293,7 +293,7 @@ static int run_all(struct sweep *s)
 
 	for (unsigned i = 0; i < n && last != MCBENCH_FAILED && !mcbench_stopped(); i++) {
 		last = run_one(s, i / s->grid.n_policies, i % s->grid.n_policies);
-		status = worse(status, last);
+		status = worse_status(status, last);
 	}
 	if (mcbench_stopped())
 		mcbench_complain(0, "stopped: %u of %u runs are complete", s->runs, n);
@@ -318,7 +318,7 @@ int mcbench_sweep(struct mcbench *b)
 		status = run_all(s);
 	status = close_results(s, status);
 	if (*b->conf->plot && s->runs)
-		status = worse(status, mcbench_plot(&s->grid, b->conf->plot));
+		status = worse_status(status, mcbench_plot(&s->grid, b->conf->plot));
 	mcbench_trace_free(&s->trace);
 	free(s->grid.results);
 	free(s->names);

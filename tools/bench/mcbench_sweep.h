@@ -21,7 +21,7 @@ struct mcbench_grid {
 	unsigned n_pools;
 	const char *policies[MCBENCH_POLICIES_MAX];
 	unsigned n_policies;
-	struct mcbench_sweep_result *results;	/* of pool i and policy j: results[i * n_policies + j] */
+	struct mcbench_sweep_result *results;	/* pool i and policy j: results[i * n_policies + j] */
 };
 
 /* Whether @path has the name of a picture that mcbench_plot() can draw. */

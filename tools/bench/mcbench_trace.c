@@ -12,7 +12,7 @@
 
 #include "common/err.h"
 
-#define BLOCKS_MAX 1000000u	/* of one request */
+#define BLOCKS_MAX 1000000u	/* blocks of one request, at most */
 
 static int make_room(void **array, size_t *room, size_t needed, size_t size)
 {
@@ -95,7 +95,7 @@ static int add_line(struct mcbench_trace *t, const char *line, size_t len, uint6
 	return r;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -110,7 +110,7 @@ static int count_distinct(struct mcbench_trace *t)
 		return mc_fail(-ENOMEM, "no memory for the trace");
 	if (t->n_ids) {
 		memcpy(sorted, t->ids, t->n_ids * sizeof(*sorted));
-		qsort(sorted, t->n_ids, sizeof(*sorted), compare);
+		qsort(sorted, t->n_ids, sizeof(*sorted), compare_ids);
 	}
 	for (size_t i = 0; i < t->n_ids; i++)
 		t->distinct += i == 0 || sorted[i] != sorted[i - 1];

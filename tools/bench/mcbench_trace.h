@@ -21,7 +21,7 @@ struct mcbench_trace {
 	size_t n_requests, requests_room;
 	uint64_t *ids;
 	size_t n_ids, ids_room;
-	uint32_t max_blocks;		/* of one request */
+	uint32_t max_blocks;		/* blocks of the longest request */
 	size_t distinct;		/* different ids */
 };
 

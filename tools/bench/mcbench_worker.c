@@ -21,7 +21,7 @@ struct worker {
 	const struct mcbench_conf *conf;
 	size_t block_size;
 	unsigned batch;
-	const uint64_t *ids;		/* of the request */
+	const uint64_t *ids;		/* blocks of the present request */
 	char *names;			/* KEY_SIZE bytes for each block of a request */
 	struct mcs_key *keys;
 	uint8_t *present;
@@ -32,7 +32,7 @@ struct worker {
 	uint32_t *which;		/* block of each item of a batch */
 };
 
-static void add(uint64_t *v, uint64_t n)
+static void counter_add(uint64_t *v, uint64_t n)
 {
 	__atomic_fetch_add(v, n, __ATOMIC_RELAXED);
 }
@@ -113,13 +113,13 @@ static void look_up(struct worker *w, uint32_t n)
 		return;
 	}
 	mcbench_stats_items(&w->r->lookup, n, 0);
-	add(&w->r->n.present, (uint64_t)found);
+	counter_add(&w->r->n.present, (uint64_t)found);
 }
 
-static void blame(struct worker *w, uint32_t block, const struct mcbench_wrong *wrong)
+static void blame_block(struct worker *w, uint32_t block, const struct mcbench_wrong *wrong)
 {
-	add(&w->r->n.wrong_blocks, 1);
-	add(&w->r->n.wrong_bytes, wrong->bytes);
+	counter_add(&w->r->n.wrong_blocks, 1);
+	counter_add(&w->r->n.wrong_bytes, wrong->bytes);
 	if (__atomic_fetch_add(&w->r->blamed, 1, __ATOMIC_RELAXED) >= MCBENCH_BLAMED_MAX)
 		return;
 	mcbench_complain(0, "WRONG BYTES: %s: %" PRIu64 " of %zu bytes, the first at %" PRIu64
@@ -136,7 +136,7 @@ static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t
 
 	if (result == -MCS_ENOOBJECT || result == -MCS_EREPLICA_GONE) {
 		w->present[block] = 0;
-		add(&w->r->n.gone, 1);
+		counter_add(&w->r->n.gone, 1);
 		return false;
 	}
 	/* -ENOBUFS: the object is larger than the one that was put. */
@@ -150,7 +150,7 @@ static bool check_block(struct worker *w, uint32_t block, unsigned item, int64_t
 	    !mcbench_content_check(w->iov[item].iov_base, w->block_size, w->ids[block],
 				   (uint64_t)w->conf->seed, &wrong))
 		return true;
-	blame(w, block, &wrong);
+	blame_block(w, block, &wrong);
 	return false;
 }
 
@@ -205,7 +205,7 @@ static void put_blocks(struct worker *w, unsigned n)
 		if (w->puts[i].result < 0)
 			mcbench_stats_error(&w->r->put, w->puts[i].result, 1);
 		else if (w->puts[i].existed)
-			add(&w->r->n.raced, 1);
+			counter_add(&w->r->n.raced, 1);
 		else
 			mcbench_stats_items(&w->r->put, 1, w->block_size);
 	}
@@ -248,10 +248,10 @@ static void do_request(struct worker *w, const struct mcbench_request *q)
 		}
 		put_absent(w, q->n);
 	}
-	add(&w->r->n.blocks, q->n);
-	add(&w->r->n.prefix, prefix);
-	add(&w->r->n.whole, prefix == q->n);
-	add(&w->r->n.requests, 1);
+	counter_add(&w->r->n.blocks, q->n);
+	counter_add(&w->r->n.prefix, prefix);
+	counter_add(&w->r->n.whole, prefix == q->n);
+	counter_add(&w->r->n.requests, 1);
 }
 
 /* Wait until the request is due; false: the run ended before. */

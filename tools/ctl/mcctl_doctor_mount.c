@@ -28,7 +28,7 @@
 #define MEMLOCK_WANTED ((rlim_t)64 << 20)
 
 /* stat() of a mount, in a child process because it may hang: 0, an errno, or ETIMEDOUT. */
-static int probe(const char *dir)
+static int probe_mount(const char *dir)
 {
 	uint64_t deadline = mc_deadline_ms(PROBE_MS);
 	char path[PATH_MAX + 32];
@@ -79,7 +79,7 @@ static void check_health(struct mcctl_report *rp, enum mcctl_level bad, const ch
 /* @bad: the level to report when the mount does not serve. */
 static void check_mount(struct mcctl_report *rp, enum mcctl_level bad, const char *dir)
 {
-	int err = probe(dir);
+	int err = probe_mount(dir);
 
 	if (err == ENOTCONN || err == ECONNABORTED)
 		mcctl_doctor_find(rp, bad, "a stopped daemon mounts again when it continues; after a kill start "
@@ -162,7 +162,7 @@ static void check_kernel(struct mcctl_report *rp)
 }
 
 /* "always within_size [advise] never" has the chosen word in brackets. */
-static bool chosen(const char *path, const char *word)
+static bool is_chosen(const char *path, const char *word)
 {
 	char text[256] = "", want[64];
 	FILE *f = fopen(path, "re");
@@ -185,7 +185,7 @@ static void check_memory(struct mcctl_report *rp)
 		mcctl_doctor_find(rp, MCCTL_WARNING, "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or "
 				  "reserve pages with vm.nr_hugepages and mount with segment_kind=hugetlb",
 				  "no huge pages: segments are mapped in small pages");
-	else if (chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "deny"))
+	else if (is_chosen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "deny"))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "echo advise >/sys/kernel/mm/transparent_hugepage/"
 				  "shmem_enabled", "huge pages are denied to shared memory");
 	else

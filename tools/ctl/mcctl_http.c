@@ -18,7 +18,7 @@ struct body {
 	size_t len;
 };
 
-static size_t take(char *data, size_t size, size_t n, void *arg)
+static size_t body_add(char *data, size_t size, size_t n, void *arg)
 {
 	struct body *b = arg;
 	size_t len = size * n < BODY_MAX - b->len ? size * n : BODY_MAX - b->len;
@@ -33,8 +33,8 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	return size * n;
 }
 
-static CURLcode perform(CURL *curl, const char *url, const char *method, const char *text,
-			int64_t timeout_ms, struct body *body, long *ret_code, char *why)
+static CURLcode http_perform(CURL *curl, const char *url, const char *method, const char *text,
+			     int64_t timeout_ms, struct body *body, long *ret_code, char *why)
 {
 	struct curl_slist *json = text ? curl_slist_append(NULL, "Content-Type: application/json") : NULL;
 	CURLcode rc;
@@ -52,7 +52,7 @@ static CURLcode perform(CURL *curl, const char *url, const char *method, const c
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, body_add);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
 	rc = curl_easy_perform(curl);
 	curl_slist_free_all(json);
@@ -80,7 +80,7 @@ int mcctl_http(const char *host, int port, const char *method, const char *path,
 		 path);
 	curl = curl_easy_init();
 	if (curl)
-		rc = perform(curl, url, method, text, timeout_ms, &body, ret_code, why);
+		rc = http_perform(curl, url, method, text, timeout_ms, &body, ret_code, why);
 	curl_easy_cleanup(curl);
 	if (rc == CURLE_OK && !body.data)
 		body.data = strdup("");

@@ -11,7 +11,7 @@
 
 static const char digits[] = "0123456789ABCDEF";
 
-static int hex(unsigned char c)
+static int hex_digit(unsigned char c)
 {
 	const char *p;
 
@@ -39,14 +39,14 @@ static int escape_at(const unsigned char *p, const unsigned char *end, bool *ret
 		*ret_quoted = true;
 		p += 2;
 	}
-	if (end - p < 2 || hex(p[0]) < 0 || hex(p[1]) < 0)
+	if (end - p < 2 || hex_digit(p[0]) < 0 || hex_digit(p[1]) < 0)
 		return -1;
-	byte = hex(p[0]) << 4 | hex(p[1]);
+	byte = hex_digit(p[0]) << 4 | hex_digit(p[1]);
 	return is_control((unsigned char)byte) || byte >= 0x80 ? byte : -1;
 }
 
 /* @ascii: escape all bytes that are not ASCII too. */
-static char *escape(struct mcs_key key, bool ascii, size_t *ret_len)
+static char *escape_key(struct mcs_key key, bool ascii, size_t *ret_len)
 {
 	const unsigned char *in = key.data, *end = in + key.len;
 	char *text = malloc(3 * key.len + 1), *p = text;
@@ -78,7 +78,7 @@ char *mcctl_key_text(bool raw, struct mcs_key key, size_t *ret_len)
 	char *text;
 
 	if (!raw)
-		return escape(key, false, ret_len);
+		return escape_key(key, false, ret_len);
 	text = malloc(key.len + 1);
 	if (!text)
 		return NULL;
@@ -106,13 +106,13 @@ json_t *mcctl_key_json(struct mcs_key key)
 {
 	json_t *j = NULL;
 	size_t len;
-	char *text = escape(key, false, &len);
+	char *text = escape_key(key, false, &len);
 
 	if (text)
 		j = json_stringn(text, len);
 	if (text && !j) {
 		free(text);
-		text = escape(key, true, &len);
+		text = escape_key(key, true, &len);
 		j = text ? json_stringn(text, len) : NULL;
 	}
 	free(text);

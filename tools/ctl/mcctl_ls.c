@@ -122,7 +122,7 @@ static void print_kept(struct listing *l)
 }
 
 /* Print all entries, after an error those received before it. */
-static enum mcctl_status list(struct listing *l, struct mcs_key prefix, int dir)
+static enum mcctl_status list_keys(struct listing *l, struct mcs_key prefix, int dir)
 {
 	struct mcs_entry e;
 	mcs_list_t *ml;
@@ -176,7 +176,7 @@ static enum mcctl_status list_directory(struct listing *l, struct mcs_key key)
 	if (key.len && dir[key.len - 1] != '/')
 		dir[path.len++] = '/';
 	l->dir = path;
-	status = list(l, path, 1);
+	status = list_keys(l, path, 1);
 	l->dir = (struct mcs_key){ NULL, 0 };
 	if (status == MCCTL_OK && !l->printed && key.len)
 		status = mcctl_complain(MCCTL_NO, "%s: no object and no directory of that name; "
@@ -199,7 +199,7 @@ int mcctl_ls(struct mcctl *c)
 	if (c->conf->recursive && c->conf->dir) {
 		status = mcctl_complain(MCCTL_USAGE, "-R and --dir exclude each other");
 	} else if (c->conf->recursive) {
-		status = list(&l, key, 0);
+		status = list_keys(&l, key, 0);
 	} else {
 		if (key.len && name[key.len - 1] != '/' && !c->conf->dir)
 			status = list_object(&l, key, &found);

@@ -25,7 +25,7 @@ static enum mcctl_status complain_file(const char *what, const struct input *in)
 	return mcctl_complain(MCCTL_FAILED, "cannot %s %s: %s", what, in->name, strerror(errno));
 }
 
-static enum mcctl_status grow(struct input *in)
+static enum mcctl_status input_grow(struct input *in)
 {
 	size_t room = in->room + in->room / 2;
 	char *data = realloc(in->data, room);
@@ -38,7 +38,7 @@ static enum mcctl_status grow(struct input *in)
 }
 
 /* Read everything into memory: a put needs all bytes at once, and a mapped file could be truncated meanwhile. */
-static enum mcctl_status read_all(struct input *in, uint64_t expected)
+static enum mcctl_status input_read_all(struct input *in, uint64_t expected)
 {
 	enum mcctl_status status = MCCTL_OK;
 	struct mcctl_progress progress;
@@ -53,7 +53,7 @@ static enum mcctl_status read_all(struct input *in, uint64_t expected)
 	mcctl_progress_begin(&progress, in->name, expected);
 	while (n > 0 && status == MCCTL_OK) {
 		if (in->len == in->room)
-			status = grow(in);
+			status = input_grow(in);
 		if (status != MCCTL_OK)
 			break;
 		n = read(in->fd, in->data + in->len, in->room - in->len < (8u << 20) ?
@@ -84,7 +84,7 @@ static enum mcctl_status input_read(struct input *in, const char *name)
 	else if (S_ISDIR(st.st_mode))
 		status = mcctl_complain(MCCTL_FAILED, "%s is a directory", in->name);
 	else
-		status = read_all(in, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
+		status = input_read_all(in, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
 	if (in->fd != STDIN_FILENO)
 		close(in->fd);
 	return status;
@@ -99,7 +99,7 @@ static void set_opts(const struct mcctl_conf *conf, struct mcs_put_opts *opts)
 	opts->replicas = (unsigned)conf->replicas;
 }
 
-static enum mcctl_status store(struct mcctl *c, struct mcs_key key, const struct input *in)
+static enum mcctl_status store_input(struct mcctl *c, struct mcs_key key, const struct input *in)
 {
 	struct iovec iov = { in->data, in->len };
 	/* A batch of one, because its result tells whether the key existed. */
@@ -138,7 +138,7 @@ int mcctl_put(struct mcctl *c)
 		return status;
 	status = input_read(&in, c->argc > 1 ? c->argv[1] : "-");
 	if (status == MCCTL_OK)
-		status = store(c, key, &in);
+		status = store_input(c, key, &in);
 	free(in.data);
 	mcctl_key_free(&key);
 	return status;

@@ -44,7 +44,7 @@ static void print_all(const json_t *j, const json_t *all)
 	       mc_format_size((uint64_t)json_integer_value(json_object_get(j, "limit")), limit, sizeof(limit)));
 }
 
-static int list(struct mcctl *c)
+static int quarantine_list(struct mcctl *c)
 {
 	auto_free char *body = NULL;
 	const char *why = "the answer does not come from a master";
@@ -69,7 +69,7 @@ static int list(struct mcctl *c)
 	return (int)status;
 }
 
-static int release(struct mcctl *c, const char *client)
+static int quarantine_release(struct mcctl *c, const char *client)
 {
 	json_int_t ranges = 0, bytes = 0;
 	enum mcctl_status status;
@@ -100,8 +100,8 @@ int mcctl_quarantine(struct mcctl *c)
 	const char *what = c->argc ? c->argv[0] : "list";
 
 	if (!strcmp(what, "list") && c->argc <= 1)
-		return list(c);
+		return quarantine_list(c);
 	if (!strcmp(what, "release") && c->argc == 2)
-		return release(c, c->argv[1]);
+		return quarantine_release(c, c->argv[1]);
 	return (int)mcctl_complain(MCCTL_USAGE, "quarantine: use list, or release CLIENT");
 }

@@ -22,7 +22,7 @@ struct matching {
 	uint64_t objects, bytes;
 };
 
-static enum mcctl_status compile(struct matching *m)
+static enum mcctl_status matching_compile(struct matching *m)
 {
 	const char *pattern = m->c->conf->match;
 	PCRE2_UCHAR why[128];
@@ -43,7 +43,7 @@ static enum mcctl_status compile(struct matching *m)
 }
 
 /* 1: matches, 0: does not, negative: the pattern needs too much work. */
-static int matches(const struct matching *m, struct mcs_key key)
+static int matching_has(const struct matching *m, struct mcs_key key)
 {
 	int r;
 
@@ -53,7 +53,7 @@ static int matches(const struct matching *m, struct mcs_key key)
 	return r >= 0 ? 1 : r == PCRE2_ERROR_NOMATCH ? 0 : r;
 }
 
-static enum mcctl_status count(struct matching *m)
+static enum mcctl_status matching_count(struct matching *m)
 {
 	const struct mcctl_conf *conf = m->c->conf;
 	struct mcs_entry e;
@@ -64,7 +64,7 @@ static enum mcctl_status count(struct matching *m)
 	if (r < 0)
 		return mcctl_error(r, "cannot list keys");
 	while (hit >= 0 && (r = mcs_list_next(list, &e, -1)) > 0) {
-		hit = matches(m, e.name);
+		hit = matching_has(m, e.name);
 		if (hit <= 0)
 			continue;
 		m->objects++;
@@ -81,7 +81,7 @@ static enum mcctl_status count(struct matching *m)
 	return r < 0 ? mcctl_error(r, "cannot list keys; nothing was removed") : MCCTL_OK;
 }
 
-static enum mcctl_status confirm(const struct matching *m)
+static enum mcctl_status matching_confirm(const struct matching *m)
 {
 	char answer[16], size[32];
 
@@ -99,7 +99,7 @@ static enum mcctl_status confirm(const struct matching *m)
 }
 
 /* @asked false: nothing matched, so the user was not asked; then keys stored since must not be removed. */
-static enum mcctl_status remove_all(const struct matching *m, bool asked)
+static enum mcctl_status matching_remove(const struct matching *m, bool asked)
 {
 	const struct mcctl_conf *conf = m->c->conf;
 	int64_t removed = 0;
@@ -127,13 +127,13 @@ int mcctl_rm_matching(struct mcctl *c)
 	status = mcctl_prefix_parse(c, c->conf->prefix, &m.prefix);
 	if (status != MCCTL_OK)
 		return status;
-	status = compile(&m);
+	status = matching_compile(&m);
 	if (status == MCCTL_OK)
-		status = count(&m);
+		status = matching_count(&m);
 	if (status == MCCTL_OK && !c->conf->dry_run && m.objects)
-		status = confirm(&m);
+		status = matching_confirm(&m);
 	if (status == MCCTL_OK && !c->conf->dry_run)
-		status = remove_all(&m, c->conf->yes || m.objects);
+		status = matching_remove(&m, c->conf->yes || m.objects);
 	pcre2_match_data_free(m.data);
 	pcre2_code_free(m.re);
 	mcctl_key_free(&m.prefix);

@@ -35,7 +35,7 @@ enum mcctl_status mcctl_order(struct mcctl *c, const char *path, const char *fai
 	return status;
 }
 
-static int create(struct mcctl *c)
+static int snapshot_create(struct mcctl *c)
 {
 	const char *id = NULL;
 	json_t *j;
@@ -65,7 +65,7 @@ static void print_one(const json_t *one)
 		       json_is_true(json_object_get(one, "last")) ? "  orderly end" : "");
 }
 
-static int list(struct mcctl *c)
+static int snapshot_list(struct mcctl *c)
 {
 	auto_free char *body = NULL;
 	const char *why = "the answer does not come from a master";
@@ -91,7 +91,7 @@ static int list(struct mcctl *c)
 }
 
 /* An order about the snapshot @id; @said has a place for it. */
-static int about(struct mcctl *c, const char *action, const char *id, const char *failed, const char *said)
+static int snapshot_order(struct mcctl *c, const char *action, const char *id, const char *failed, const char *said)
 {
 	const char *answered = "";
 	char path[256];
@@ -116,13 +116,13 @@ int mcctl_snapshot(struct mcctl *c)
 	const char *what = c->argc ? c->argv[0] : "create", *id = c->argc > 1 ? c->argv[1] : "";
 
 	if (!strcmp(what, "create") && !*id)
-		return create(c);
+		return snapshot_create(c);
 	if (!strcmp(what, "list") && !*id)
-		return list(c);
+		return snapshot_list(c);
 	if (!strcmp(what, "verify"))
-		return about(c, "verify", id, "not verified", "is good");
+		return snapshot_order(c, "verify", id, "not verified", "is good");
 	if (!strcmp(what, "restore") && *id)
-		return about(c, "restore", id, "nothing was chosen", "will be restored by the next start of a master "
-			     "with an empty journal and --enable_snapshot_restore");
+		return snapshot_order(c, "restore", id, "nothing was chosen", "will be restored by the next start of a "
+				      "master with an empty journal and --enable_snapshot_restore");
 	return (int)mcctl_complain(MCCTL_USAGE, "snapshot: use create, list, verify [ID] or restore ID");
 }

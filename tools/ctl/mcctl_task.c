@@ -47,7 +47,7 @@ static const char **names_of(const char *list)
 
 /* ---- listing ---- */
 
-static bool over(const struct mcs_task *t)
+static bool task_over(const struct mcs_task *t)
 {
 	return strcmp(t->status, "pending") && strcmp(t->status, "running");
 }
@@ -83,7 +83,7 @@ static void print_task(const struct mcctl *c, const struct mcs_task *t)
 		fputs(*t->sources ? t->sources : "-", stdout);
 	if (*t->targets)
 		printf(" -> %s", t->targets);
-	if (!over(t) && t->total)
+	if (!task_over(t) && t->total)
 		printf(", %s left", mc_format_size(t->left, left, sizeof(left)));
 	if (t->failed)
 		printf(", %" PRIu64 " failed", t->failed);
@@ -92,7 +92,7 @@ static void print_task(const struct mcctl *c, const struct mcs_task *t)
 	putchar('\n');
 }
 
-static enum mcctl_status cancel(struct mcctl *c, const char *id)
+static enum mcctl_status task_cancel(struct mcctl *c, const char *id)
 {
 	int r = mcs_task_cancel(c->store, id, -1);
 
@@ -112,7 +112,7 @@ int mcctl_tasks(struct mcctl *c)
 		if (!id)
 			return mcctl_complain(MCCTL_USAGE, "--cancel needs the id of a task; "
 					      "\"mcctl tasks\" shows them");
-		return cancel(c, id);
+		return task_cancel(c, id);
 	}
 	n = mcs_tasks(c->store, id, &tasks, -1);
 	if (n < 0)
@@ -134,7 +134,7 @@ int mcctl_tasks(struct mcctl *c)
 /* ---- starting a task and following it ---- */
 
 /* Wait until the task has ended or the user interrupts. */
-static enum mcctl_status follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
+static enum mcctl_status task_follow(struct mcctl *c, const char *id, const char *what, struct mcs_task **ret)
 {
 	struct mcctl_progress p;
 	unsigned waits = 0;
@@ -151,7 +151,7 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 			mcctl_progress_begin(&p, what, (*ret)->total);
 		begun = true;
 		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ? (*ret)->total - (*ret)->left : 0);
-		if (over(*ret) || interrupted)
+		if (task_over(*ret) || interrupted)
 			break;
 		/* Only the message of a running drain is the reason why it waits. */
 		if (waits < WAIT_LOOKS)
@@ -169,7 +169,7 @@ static enum mcctl_status follow(struct mcctl *c, const char *id, const char *wha
 		       MCCTL_OK;
 }
 
-static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, const char *what)
+static enum mcctl_status task_outcome(struct mcctl *c, const struct mcs_task *t, const char *what)
 {
 	char bytes[32];
 
@@ -181,7 +181,7 @@ static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, cons
 	}
 	if (!strcmp(t->status, "succeeded"))
 		return MCCTL_OK;
-	if (!over(t))
+	if (!task_over(t))
 		return mcctl_complain(MCCTL_FAILED, "%s continues; show it with \"mcctl tasks %s\", cancel it "
 				      "with \"mcctl tasks --cancel %s\"", what, t->id, t->id);
 	return mcctl_complain(MCCTL_FAILED, "%s %s: %s%s", what, t->status, t->message,
@@ -190,7 +190,7 @@ static enum mcctl_status outcome(struct mcctl *c, const struct mcs_task *t, cons
 			      "failed objects are still in their old segment" : "");
 }
 
-static enum mcctl_status run(struct mcctl *c, const struct mcs_task_opts *opts, const char *what)
+static enum mcctl_status task_run(struct mcctl *c, const struct mcs_task_opts *opts, const char *what)
 {
 	auto_free struct mcs_task *t = NULL;
 	struct sigaction sa = { .sa_handler = on_interrupt };
@@ -208,8 +208,8 @@ static enum mcctl_status run(struct mcctl *c, const struct mcs_task_opts *opts, 
 		return MCCTL_OK;
 	}
 	sigaction(SIGINT, &sa, NULL);
-	status = follow(c, id, what, &t);
-	return status == MCCTL_OK ? outcome(c, t, what) : status;
+	status = task_follow(c, id, what, &t);
+	return status == MCCTL_OK ? task_outcome(c, t, what) : status;
 }
 
 int mcctl_drain(struct mcctl *c)
@@ -220,7 +220,7 @@ int mcctl_drain(struct mcctl *c)
 		.max_active = (unsigned)c->conf->concurrency,
 	};
 
-	return targets ? (int)run(c, &opts, "drain") :
+	return targets ? (int)task_run(c, &opts, "drain") :
 			 (int)mcctl_complain(MCCTL_FAILED, "out of memory");
 }
 
@@ -228,7 +228,7 @@ int mcctl_evict(struct mcctl *c)
 {
 	struct mcs_task_opts opts = { .kind = MCS_TASK_EVICT, .sources = c->argv };
 
-	return (int)run(c, &opts, "eviction");
+	return (int)task_run(c, &opts, "eviction");
 }
 
 int mcctl_rebalance(struct mcctl *c)
@@ -237,7 +237,7 @@ int mcctl_rebalance(struct mcctl *c)
 		.kind = MCS_TASK_REBALANCE, .max_active = (unsigned)c->conf->concurrency,
 	};
 
-	return (int)run(c, &opts, "rebalancing");
+	return (int)task_run(c, &opts, "rebalancing");
 }
 
 static int one_object(struct mcctl *c, enum mcs_task_kind kind, const char *const *sources,
@@ -249,7 +249,7 @@ static int one_object(struct mcctl *c, enum mcs_task_kind kind, const char *cons
 	status = mcctl_key_parse(c, c->argv[0], &opts.key);
 	if (status != MCCTL_OK)
 		return (int)status;
-	status = run(c, &opts, what);
+	status = task_run(c, &opts, what);
 	mcctl_key_free(&opts.key);
 	return (int)status;
 }

@@ -86,7 +86,7 @@ int mcctl_tenants(struct mcctl *c)
 }
 
 /* The master forgets a tenant without policy and objects, so after removing a quota it may no longer exist. */
-static int show(struct mcctl *c, const char *name, bool may_be_gone)
+static int show_tenant(struct mcctl *c, const char *name, bool may_be_gone)
 {
 	auto_free struct mcs_tenant *found = NULL;
 	struct mcs_tenant gone = { 0 };
@@ -122,5 +122,5 @@ int mcctl_quota(struct mcctl *c)
 		if (r < 0)
 			return mcctl_error(r, "cannot set the quota of %s", name);
 	}
-	return show(c, name, !bytes);
+	return show_tenant(c, name, !bytes);
 }

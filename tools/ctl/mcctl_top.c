@@ -43,7 +43,7 @@ static double metric_of(const char *text, const char *name)
 	return 0;
 }
 
-static enum mcctl_status take(struct mcctl *c, struct sample *ret)
+static enum mcctl_status sample_take(struct mcctl *c, struct sample *ret)
 {
 	auto_free char *text = NULL;
 	long code;
@@ -64,7 +64,7 @@ static enum mcctl_status take(struct mcctl *c, struct sample *ret)
 	return MCCTL_OK;
 }
 
-static double rate(const struct sample *a, const struct sample *b, size_t i)
+static double sample_rate(const struct sample *a, const struct sample *b, size_t i)
 {
 	double seconds = (double)(b->at_ns - a->at_ns) / (double)MC_NS_PER_SEC;
 
@@ -78,7 +78,7 @@ static enum mcctl_status print_json(const struct sample *a, const struct sample 
 	int r;
 
 	for (size_t i = 0; i < N_RATES; i++)
-		json_object_set_new(per_second, rates[i].name, json_real(rate(a, b, i)));
+		json_object_set_new(per_second, rates[i].name, json_real(sample_rate(a, b, i)));
 	j = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o*}", "capacity", (json_int_t)b->pool.capacity,
 		      "used", (json_int_t)b->pool.used, "objects", (json_int_t)b->pool.objects,
 		      "segments", (json_int_t)b->pool.segments, "clients",
@@ -103,7 +103,7 @@ static void print_line(const struct sample *a, const struct sample *b, int64_t l
 	       mc_format_size(b->pool.capacity, size, sizeof(size)), b->pool.objects,
 	       b->pool.segments, b->pool.clients);
 	for (size_t i = 0; i < N_RATES; i++)
-		printf("  %9.0f", rate(a, b, i));
+		printf("  %9.0f", sample_rate(a, b, i));
 	putchar('\n');
 }
 
@@ -113,10 +113,10 @@ int mcctl_top(struct mcctl *c)
 	enum mcctl_status status;
 	struct sample last, now;
 
-	status = take(c, &last);
+	status = sample_take(c, &last);
 	for (int64_t i = 0; status == MCCTL_OK && (!c->conf->count || i < c->conf->count); i++) {
 		mc_sleep_ms(ms);
-		status = take(c, &now);
+		status = sample_take(c, &now);
 		if (status != MCCTL_OK)
 			break;
 		if (c->conf->json)

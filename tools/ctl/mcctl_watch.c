@@ -54,7 +54,7 @@ static enum mcctl_status print_event(const struct mcctl *c, const struct mcs_eve
 	return MCCTL_OK;
 }
 
-static enum mcctl_status watch(struct mcctl *c, mcs_watch_t *w)
+static enum mcctl_status print_events(struct mcctl *c, mcs_watch_t *w)
 {
 	enum mcctl_status status = MCCTL_OK;
 	int64_t seen = 0;
@@ -91,7 +91,7 @@ int mcctl_watch(struct mcctl *c)
 	if (r < 0) {
 		status = mcctl_error(r, "cannot watch");
 	} else {
-		status = watch(c, w);
+		status = print_events(c, w);
 		mcs_watch_close(w);
 	}
 	mcctl_key_free(&prefix);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stream_copy.c - copying at memory bandwidth, see stream_copy.h.
+ * nt_copy.c - copying at memory bandwidth, see nt_copy.h.
  *
  * A plain copy reads every line of its destination before it overwrites it; non-temporal stores avoid
  * that third of the traffic.  They leave nothing in the cache for a later checksum, so the checksum is computed
  * from the registers during the copy.  The crc32 instruction has a throughput of one per cycle and a latency of
- * three, hence three interleaved strands of the chunk; as more streams of loads also keep more
- * memory requests in flight, this copies faster with a checksum than memcpy without. */
+ * three, hence three interleaved strands of the chunk; as several strands of loads also keep
+ * more memory requests in flight, this copies faster with a checksum than memcpy without. */
 #include <config.h>
 
-#include "engine/stream_copy.h"
+#include "engine/nt_copy.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -55,11 +55,11 @@ static void tables_init(void)
 }
 
 /* Where the bytes of a chunk go. */
-enum sink { CACHED, STREAMED, NOWHERE };
+enum sink { CACHED, NON_TEMPORAL, NOWHERE };
 
 static inline __attribute__((always_inline)) void store(char *to, __m128i v, enum sink sink)
 {
-	if (sink == STREAMED)
+	if (sink == NON_TEMPORAL)
 		_mm_stream_si128((__m128i *)(void *)to, v);
 	else if (sink == CACHED)
 		_mm_store_si128((__m128i *)(void *)to, v);
@@ -106,9 +106,9 @@ __attribute__((target("sse4.2"))) static uint32_t copy_chunk_cached(char *dst, c
 	return copy_chunk(dst, src, CACHED);
 }
 
-__attribute__((target("sse4.2"))) static uint32_t copy_chunk_streamed(char *dst, const char *src)
+__attribute__((target("sse4.2"))) static uint32_t copy_chunk_nt(char *dst, const char *src)
 {
-	uint32_t crc = copy_chunk(dst, src, STREAMED);
+	uint32_t crc = copy_chunk(dst, src, NON_TEMPORAL);
 
 	/* A thread that is notified of the bytes must see them: nothing else orders these stores. */
 	_mm_sfence();
@@ -120,27 +120,27 @@ __attribute__((target("sse4.2"))) static uint32_t crc_chunk(const char *src)
 	return copy_chunk((char *)(uintptr_t)src, src, NOWHERE);
 }
 
-uint32_t mce_stream_crc_chunk(const void *src)
+uint32_t mce_crc_chunk(const void *src)
 {
 	pthread_once(&once, tables_init);
 	return have_crc32 ? crc_chunk(src) : mc_crc32c(src, MC_CRC_CHUNK);
 }
 
-uint32_t mce_stream_copy_chunk(void *dst, const void *src, bool stream)
+uint32_t mce_nt_copy_chunk(void *dst, const void *src, bool nt)
 {
 	pthread_once(&once, tables_init);
 	if (!have_crc32 || (uintptr_t)dst % 16)
 		return mc_crc32c_copy(0, dst, src, MC_CRC_CHUNK);
-	return stream ? copy_chunk_streamed(dst, src) : copy_chunk_cached(dst, src);
+	return nt ? copy_chunk_nt(dst, src) : copy_chunk_cached(dst, src);
 }
 
-void mce_stream_copy(void *dst, const void *src, size_t n, bool stream)
+void mce_nt_copy(void *dst, const void *src, size_t n, bool nt)
 {
 	size_t head = -(uintptr_t)dst % LINE, body;
 	const char *from = src;
 	char *to = dst;
 
-	if (!stream || n < head + LINE) {
+	if (!nt || n < head + LINE) {
 		memcpy(dst, src, n);
 		return;
 	}
@@ -152,7 +152,7 @@ void mce_stream_copy(void *dst, const void *src, size_t n, bool stream)
 		_mm_prefetch(from + i + AHEAD, _MM_HINT_T0);
 		for (unsigned k = 0; k < LINE; k += 16)
 			store(to + i + k, _mm_loadu_si128((const __m128i *)(const void *)(from + i + k)),
-			      STREAMED);
+			      NON_TEMPORAL);
 	}
 	memcpy(to + body, from + body, n - head - body);
 	_mm_sfence();
@@ -160,17 +160,17 @@ void mce_stream_copy(void *dst, const void *src, size_t n, bool stream)
 
 #else
 
-uint32_t mce_stream_crc_chunk(const void *src)
+uint32_t mce_crc_chunk(const void *src)
 {
 	return mc_crc32c(src, MC_CRC_CHUNK);
 }
 
-uint32_t mce_stream_copy_chunk(void *dst, const void *src, bool stream)
+uint32_t mce_nt_copy_chunk(void *dst, const void *src, bool nt)
 {
 	return mc_crc32c_copy(0, dst, src, MC_CRC_CHUNK);
 }
 
-void mce_stream_copy(void *dst, const void *src, size_t n, bool stream)
+void mce_nt_copy(void *dst, const void *src, size_t n, bool nt)
 {
 	memcpy(dst, src, n);
 }
