@@ -14,7 +14,7 @@ struct mcs_dedup {
 	unsigned n;
 };
 
-/* Of the items with the same key the first is stored, or the @last one.  Memory from @sc.
+/* Find the items to store: the first one with each key, or the @last one.  Memory from @sc.
  * -ENOMEM. */
 int mcs_dedup_find(struct mcs_scratch *sc, const struct mcs_put_item *items, unsigned n, bool last,
 		   struct mcs_dedup *ret);

@@ -120,7 +120,7 @@ static void report_write(const char *hostname, const struct totals *before, doub
 
 void mcs_report(const char *hostname)
 {
-	static struct totals before;	/* of the thread that holds @busy */
+	static struct totals before;	/* totals at the last report; owned by the thread that holds @busy */
 	static uint64_t last_ns;	/* atomic */
 	static uint64_t interval_ns;	/* constant after the first call that holds @busy */
 	static bool busy, ready;	/* atomic */

@@ -15,7 +15,7 @@
 #include "common/sys/random.h"
 
 /* The first master that accepts clients: a standby refuses them.  The address is all that is wanted. */
-static int found(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
+static int master_found(struct mcp_client *c, const struct mcp_hello_reply *hello, void *arg)
 {
 	(void)hello;
 	snprintf(arg, MC_ADDR_MAX, "%s", mcp_client_greeting(c));
@@ -33,7 +33,7 @@ int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_po
 {
 	char addr[MC_ADDR_MAX] = "", why[256];
 	struct mcp_client_conf conf = {
-		.channel = MCP_CHANNEL_CONTROL, .software = "libmooncake_store", .connected = found, .arg = addr,
+		.channel = MCP_CHANNEL_CONTROL, .software = "libmooncake_store", .connected = master_found, .arg = addr,
 		.client = { mc_random_u64() | 1, mc_random_u64() },
 	};
 	const struct mcp_stats msg = { 0 };

@@ -19,7 +19,7 @@
 #define BYTES_MAX (1ull << 50)
 
 /* The value of the variable, or of its short name; NULL. */
-static const char *either(const char *name, const char *alias)
+static const char *env_either(const char *name, const char *alias)
 {
 	const char *v = mc_env_str(name);
 
@@ -48,7 +48,7 @@ static int backend_check(void)
 
 static int percent_of(const char *name, const char *alias, unsigned *ret)
 {
-	const char *v = either(name, alias);
+	const char *v = env_either(name, alias);
 	char *end;
 	double d;
 
@@ -62,7 +62,7 @@ static int percent_of(const char *name, const char *alias, unsigned *ret)
 	return 0;
 }
 
-static int watermarks(struct mcs_conf *conf)
+static int offload_watermarks(struct mcs_conf *conf)
 {
 	const char *on = mc_env_str("MOONCAKE_OFFLOAD_ENABLE_DISK_WATERMARK_EVICTION");
 	int r;
@@ -85,7 +85,7 @@ static int watermarks(struct mcs_conf *conf)
 
 static int policy_of(struct mcs_conf *conf)
 {
-	const char *v = either("MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY", "MOONCAKE_BUCKET_EVICTION_POLICY");
+	const char *v = env_either("MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY", "MOONCAKE_BUCKET_EVICTION_POLICY");
 
 	if (!v)
 		return 0;
@@ -106,12 +106,12 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
 
 int mcs_conf_offload(struct mcs_conf *conf)
 {
-	const char *uring = either("MOONCAKE_OFFLOAD_USE_URING", "MOONCAKE_USE_URING");
+	const char *uring = env_either("MOONCAKE_OFFLOAD_USE_URING", "MOONCAKE_USE_URING");
 	int r;
 
 	r = backend_check();
 	if (r == 0)
-		r = watermarks(conf);
+		r = offload_watermarks(conf);
 	if (r == 0)
 		r = policy_of(conf);
 	if (r < 0)

@@ -32,7 +32,7 @@
 struct handle {
 	struct mc_rwlock lock;	/* held for writing during setup and destroy */
 	mcs_t *mcs;		/* NULL: not set up */
-	unsigned fork_depth;	/* of the process that set it up */
+	unsigned fork_depth;	/* fork depth of the process that set it up */
 };
 
 static mcs_t *handle_lock(struct handle *h)

@@ -15,7 +15,7 @@
 
 /* Limits of one request; a longer batch is split. */
 #define MCS_REQUEST_ITEMS 4096
-#define MCS_REQUEST_BYTES (8u << 20)	/* of keys */
+#define MCS_REQUEST_BYTES (8u << 20)	/* bytes of keys */
 
 struct mc_httpd;
 

@@ -94,7 +94,7 @@ void mce_copy_part(struct mce_req *req, uint64_t pos, const void *from, size_t n
 
 		if (pos < end) {
 			run = end - pos < n ? (size_t)(end - pos) : n;
-			/* Of a READ, it is not written to. */
+			/* In a READ, copy_flat() does not write to @from. */
 			copy_flat(req, pos, (char *)req->iov[i].iov_base + (pos - begin), (char *)(uintptr_t)at, run);
 			at += run;
 			pos += run;

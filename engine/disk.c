@@ -22,7 +22,7 @@ struct disk_piece {
 
 struct disk_job {
 	struct mce_mr *mr;
-	uint64_t off, total;	/* of the request, in the region */
+	uint64_t off, total;	/* offset in the region, bytes of the request */
 	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mce_req *req;	/* NULL: cancelled; changed with mce_disk.lock too */

@@ -229,7 +229,7 @@ struct submission {
 	unsigned next, ready, n;
 	bool gpu;		/* the program uses a GPU */
 	uint64_t single_key;	/* key of a region whose requests no transport takes together */
-	unsigned single_left;	/* of them are offered singly before they are offered together again */
+	unsigned single_left;	/* requests to offer singly before several are offered together again */
 };
 
 static void submission_prepare(struct mce_batch *b, struct submission *h)

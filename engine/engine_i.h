@@ -34,7 +34,7 @@
 /* Identity of an engine and its host.  Equal hosts mean "maybe the same host"; the proof is that
  * the unix socket named by the nonce leads to the process at the other end of the TCP connection. */
 struct mce_id {
-	uint8_t nonce[16];	/* of this engine's life */
+	uint8_t nonce[16];	/* nonce of this engine's life */
 	uint8_t boot[16];	/* boot id of the kernel */
 	uint64_t netns_dev, netns_ino;	/* abstract unix sockets are visible within one network namespace */
 };
@@ -56,7 +56,7 @@ struct mce_io {
 	struct mc_list watchers;	/* struct mce_watcher.node */
 	struct mc_list resume;		/* struct mce_watcher.resume_node */
 	uint64_t last_ms;		/* when the loop last proved that it runs */
-	int bounce_fd;			/* of user_mem.c, -1: not needed yet */
+	int bounce_fd;			/* file through which user_mem.c copies, -1: not needed yet */
 };
 
 /* The processors of a list like "0-3,8"; -EINVAL. */
@@ -88,7 +88,7 @@ bool mce_io_stalled(struct mce_io *io);
 /* ---- memory regions ---------------------------------------------------------------------------- */
 
 #define MCE_MR_BUCKETS 1024u
-/* Of regions that are not memory: no path that touches memory asks for it. */
+/* Access bit of regions that are not memory: no path that touches memory asks for it. */
 #define MCE_ACCESS_MEDIUM 0x4u
 /* Their addresses begin here, where no process has memory. */
 #define MCE_MEDIUM_BASE (1ull << 62)
@@ -121,7 +121,7 @@ struct mce_mr_table {
 	struct mce_mr *bucket[MCE_MR_BUCKETS];
 	struct mce_mr **by_base;	/* sorted */
 	unsigned n, cap;
-	uint64_t next_base;		/* of a region that is not memory */
+	uint64_t next_base;		/* address of the next region that is not memory */
 };
 int mce_mr_table_init(struct mce_mr_table *t);
 void mce_mr_table_clear(struct mce_mr_table *t);	/* unregister all; the I/O threads run */
@@ -246,7 +246,7 @@ struct mce_peer {
 	struct mc_list pending;	/* requests that wait for the resolver */
 	bool introduced;	/* id is known, from a living connection */
 	struct mce_id id;
-	uint64_t features;	/* of its greeting */
+	uint64_t features;	/* feature bits of its greeting */
 	bool doubts;		/* some transport may have a WRITE in doubt */
 	/* atomic */
 	struct mce_path_stats path[MCE_PATHS];
@@ -334,16 +334,16 @@ struct mce_engine {
 	unsigned nio;
 	struct mce_io io[MCE_IO_MAX];
 	unsigned numa_nodes;	/* 0: memory is uniform */
-	cpu_set_t cpus[MCE_NUMA_MAX];	/* of each node, [0] when it is uniform; empty: I/O threads run anywhere */
+	cpu_set_t cpus[MCE_NUMA_MAX];	/* CPUs of each node, [0] when it is uniform; empty: I/O threads run anywhere */
 	void *service[MCE_PATHS];	/* state of each service (service.h) */
-	struct mce_gpus *gpus;	/* of gpu/gpu_i.h */
+	struct mce_gpus *gpus;	/* state of gpu/gpu_i.h */
 	int upstream_port;	/* -1: none */
 	unsigned fork_depth;
 	struct mce_mr_table mrs;
 	struct mce_writers writers;
 	struct mce_disk disk;
 	/* atomic */
-	uint64_t fence;		/* of mce_engine_set_fence() */
+	uint64_t fence;		/* the number that mce_engine_set_fence() set */
 	uint64_t refused_fence;	/* with which a WRITE was refused, 0: none */
 	/* guarded by lock */
 	struct mc_mutex lock;

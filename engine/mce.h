@@ -115,7 +115,7 @@ struct mce_nic_desc {
 	char name[MCE_NIC_NAME_MAX];
 	uint8_t gid[16];
 	uint16_t lid;
-	/* Of this engine's only: */
+	/* Set only for this engine's own NICs: */
 	int gid_index;
 	bool up;
 };
@@ -138,7 +138,7 @@ struct mce_upstream_region {
 };
 struct mce_upstream_node {
 	const char *name;	/* in its NIC paths */
-	const char *host;	/* of its handshake service */
+	const char *host;	/* host of its handshake service */
 	int port;
 	const struct mce_nic_desc *nics;
 	unsigned nnics;
@@ -277,8 +277,8 @@ struct mce_req {
 	 * near its memory). */
 	enum mce_path prefer;
 	uint16_t nics;
-	/* Of device memory in iov: the caller has ordered its own work on the GPU.  Otherwise copies begin after all
-	 * work that it has given to the default stream (engine/gpu/gpu_i.h). */
+	/* The caller has ordered its own work on the device memory in iov.  Otherwise copies begin after all work that
+	 * the caller has given to the default stream (engine/gpu/gpu_i.h). */
 	bool ordered;
 
 	/* filled in */

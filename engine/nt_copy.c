@@ -30,7 +30,7 @@ static bool have_crc32;
 /* Tables that shift a checksum, byte by byte, over the length of one strand and of two. */
 static uint32_t shift[2][4][256];
 
-static uint32_t shifted(unsigned strands, uint32_t crc)
+static uint32_t crc_shift(unsigned strands, uint32_t crc)
 {
 	const uint32_t (*t)[256] = (const uint32_t (*)[256])shift[strands - 1];
 
@@ -95,7 +95,7 @@ uint32_t copy_chunk(char *dst, const char *src, enum sink sink)
 		c = crc_line(c, dst + 2 * STRAND + i, src + 2 * STRAND + i, sink);
 	}
 	/* Combine the strands' checksums and continue with the rest. */
-	c = ~(shifted(2, ~(uint32_t)a) ^ shifted(1, ~(uint32_t)b) ^ ~(uint32_t)c);
+	c = ~(crc_shift(2, ~(uint32_t)a) ^ crc_shift(1, ~(uint32_t)b) ^ ~(uint32_t)c);
 	for (size_t i = 3 * STRAND; i < MC_CRC_CHUNK; i += 16)
 		c = crc_step(c, dst + i, src + i, sink);
 	return ~(uint32_t)c;

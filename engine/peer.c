@@ -556,7 +556,7 @@ static void round_run(struct mce_peer *p)
 	round_begin(p);
 	while (p->transports[i])
 		i++;
-	/* From the last one: its greeting shows whether the better ones are possible. */
+	/* Begin with the last transport: its greeting shows whether the better ones are possible. */
 	while (i-- > 0) {
 		r = p->transports[i]->connect(p, deadline);
 		if (r < 0 && connect_err == 0)

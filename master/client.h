@@ -25,7 +25,7 @@ struct mcm_client {
 	char host[MCM_NAME_MAX + 1];	/* where it registered from */
 	bool registered;	/* has sent REGISTER to this master */
 	bool hidden;		/* a segment of this client may be silent; false: none is */
-	bool suspected, offline;	/* of its states those that were counted (liveness.h) */
+	bool suspected, offline;	/* states of the client that were counted (liveness.h) */
 	unsigned sessions;
 	struct mc_list segments;	/* owned by the client; changed under the segments' lock too */
 	uint64_t seen_ms;	/* last heartbeat; in the future: the next heartbeat is not due before */

@@ -215,7 +215,7 @@ static void drop_replaced(struct mcm *m)
 		return;
 	m->clients.replaced = false;
 	mc_rwlock_wrlock(&ss->lock);
-	/* From the end: the segment that moves into a dropped one's position was checked already. */
+	/* Begin at the end: the segment that moves into a dropped one's position was checked already. */
 	for (i = ss->n_live; i--;)
 		if (i < ss->n_live && mcm_segment_readable(ss->at[ss->live[i]]))
 			mcm_client_drop_replaced(m, ss->at[ss->live[i]]);

@@ -30,7 +30,7 @@
 #define DESCRIPTORS_BESIDE 1500u
 #define HOST_LEN (MC_ADDR_MAX - 16)
 
-static int fail(int err)
+static int main_fail(int err)
 {
 	mc_log_fatal("mooncake_master", LOG, "%s", mc_err_detail(err));
 	return 1;
@@ -220,7 +220,7 @@ static void end_term(void *arg, enum mcm_ha_end end, const char *why)
 	mc_process_end(1);
 }
 
-static int serve(struct mcm_conf *conf, const struct mc_options *options, int argc, char **argv)
+static int main_serve(struct mcm_conf *conf, const struct mc_options *options, int argc, char **argv)
 {
 	int64_t asked = conf->max_connections;
 	char journal[MCM_JOURNAL_PATH_MAX];
@@ -239,7 +239,7 @@ static int serve(struct mcm_conf *conf, const struct mc_options *options, int ar
 	if (r == 0)
 		r = check_listen(&w);
 	if (r < 0)
-		return fail(r);
+		return main_fail(r);
 	mc_env_report_inert();
 	fit_descriptors(conf);
 	mcm_journal_auto(conf, journal);
@@ -249,12 +249,12 @@ static int serve(struct mcm_conf *conf, const struct mc_options *options, int ar
 			r = mcm_ha_await(ha, &w.listen);
 		if (r <= 0) {
 			mcm_ha_free(ha);
-			return r < 0 ? fail(r) : 0;
+			return r < 0 ? main_fail(r) : 0;
 		}
 	}
 	r = mcm_start(conf, &w.listen, &m);
 	if (r < 0)
-		return fail(r);
+		return main_fail(r);
 	if (conf->max_connections < asked)
 		mc_info(LOG, "max_connections lowered to the limit of open files requested=%lld connections=%lld",
 			(long long)asked, (long long)conf->max_connections);
@@ -277,7 +277,7 @@ static int check_journal(const struct mcm_conf *conf)
 	int r = mcm_journal_check(conf, conf->check_journal, &c), status = c.faults ? CHECK_DAMAGED : CHECK_GOOD;
 
 	if (r < 0)
-		fail(r);
+		main_fail(r);
 	else
 		mcm_check_print(&c, conf->check_journal, stdout);
 	mcm_check_done(&c);
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
 	mc_signals_block();
 	r = mc_options_parse(&mcm_program, argc, argv, &conf, &options);
 	if (r < 0) {
-		fail(r);
+		main_fail(r);
 		return MC_OPTIONS_STATUS;
 	}
 	if (r > 0)
@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 	} else if (*conf.check_journal) {
 		r = check_journal(&conf);
 	} else {
-		r = serve(&conf, options, argc, argv);
+		r = main_serve(&conf, options, argc, argv);
 	}
 	mc_options_free(options);
 	return r;

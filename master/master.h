@@ -12,14 +12,14 @@ struct mcm;
 /* This master leads several. */
 struct mcm_lead {
 	struct mcm_feeders *feeders;
-	const char *name;		/* of this master */
+	const char *name;		/* name of this master */
 	uint64_t term;
 	/* Serve clients only from then on (mc_now_ns() scale): until then the last leader may still answer. */
 	uint64_t serve_from;
 	/* Clients of the last leader may need this time more than usually to find this one. */
 	uint64_t silence_ms;
 	uint32_t takeover_ms;		/* after a loss of this master another one leads within this time */
-	void (*stopped)(void *arg);	/* by mcm_stop(): no client is served any more */
+	void (*stopped)(void *arg);	/* called by mcm_stop(): no client is served any more */
 	/* Give the lead to a standby soon.  -MC_EMODE with a detail: none could take over. */
 	int (*step_down)(void *arg);
 	/* The journal cannot be written: give the lead to a standby and end the term (ha/ha.h), or do nothing if there

@@ -46,7 +46,7 @@ struct mcm {
 	uint64_t start_ms;
 	uint64_t start_wall_ms;
 	struct mcp_id pool;		/* identity of the pool (pool.h) */
-	struct mcp_id id;		/* of this process, in replies to HELLO */
+	struct mcp_id id;		/* identity of this process, in replies to HELLO */
 	uint64_t snapshot_proof;	/* mount.seen of owners whose objects a restored snapshot has */
 	bool from_snapshot;		/* the state is from a snapshot, and some of it was in doubt at the start */
 	/* atomic */

@@ -36,7 +36,7 @@ static int put_nothing(struct mcm *m, uint64_t generation, struct mcm_extent ext
 	return 0;
 }
 
-static void nothing(struct mcm *m)
+static void part_nothing(struct mcm *m)
 {
 	(void)m;
 }
@@ -49,22 +49,22 @@ static void save_puts(struct mcm *m, struct mcm_checkpoint *to)
 const struct mcm_part mcm_parts[] = {
 	{
 		.name = "segments", .prepare = mcm_snapshot_fetch, .segment = mcm_segment_restore, .put = put_nothing,
-		.discarded = nothing, .restored = mcm_confirm_begin, .update = nothing,
+		.discarded = part_nothing, .restored = mcm_confirm_begin, .update = part_nothing,
 		.save = mcm_checkpoint_segments,
 	},
 	{
 		.name = "values", .prepare = prepare_nothing, .segment = segment_nothing, .put = put_nothing,
-		.discarded = mcm_pool_forget, .restored = nothing, .update = mcm_uses_save,
+		.discarded = mcm_pool_forget, .restored = part_nothing, .update = mcm_uses_save,
 		.save = mcm_checkpoint_values,
 	},
 	{
 		.name = "puts", .prepare = prepare_nothing, .segment = segment_nothing, .put = mcm_quarantine_restore,
-		.discarded = nothing, .restored = nothing, .update = nothing,
+		.discarded = part_nothing, .restored = part_nothing, .update = part_nothing,
 		.save = save_puts,
 	},
 	{
 		.name = "objects", .prepare = prepare_nothing, .segment = segment_nothing, .put = put_nothing,
-		.discarded = nothing, .restored = nothing, .update = nothing,
+		.discarded = part_nothing, .restored = part_nothing, .update = part_nothing,
 		.save = mcm_checkpoint_objects,
 	},
 };

@@ -22,7 +22,7 @@ struct mcm_session {
 	/* constant */
 	struct mcp_id client;
 	unsigned put_shard;
-	bool inside;		/* of a client in the master's process: it may pin all bytes */
+	bool inside;		/* the client is in the master's process: it may pin all bytes */
 	uint64_t number;	/* never reused; the tags of its pins are derived from it */
 	/* owned by the thread that runs the requests */
 	bool registered;	/* REGISTER was granted */

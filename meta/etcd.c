@@ -40,7 +40,7 @@ struct etcd {
 	/* guarded by lock */
 	struct mc_mutex lock;
 	unsigned good;		/* index of the endpoint that answered last */
-	char *token;		/* of the user, NULL: not logged in */
+	char *token;		/* token of the user, NULL: not logged in */
 	int64_t lease;		/* 0: none */
 	bool lost;		/* the lease has expired, and with it all our keys */
 };

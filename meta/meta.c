@@ -52,7 +52,7 @@ struct mcd_client {
 	/* constant after open */
 	struct mcd_backend *backend;
 	unsigned ttl_s;
-	unsigned fork_depth;	/* of the process that has the connections and the refresher */
+	unsigned fork_depth;	/* fork depth of the process that has the connections and the refresher */
 	char server[160];	/* name for messages, without a password */
 	/* guarded by lock */
 	struct mc_mutex lock;

@@ -36,7 +36,7 @@ struct mcd_turn {
 struct mcd_ops {
 	const char *scheme;	/* "redis" of "redis://..." */
 	bool wants_url;		/* open() gets the whole connection string, not only the part after "://" */
-	bool has_leases;	/* of leaders; without them turn(), prolong() and leave() return -EINVAL */
+	bool has_leases;	/* leases of leaders; without them turn(), prolong() and leave() return -EINVAL */
 	/* @where: the part of the connection string after "://", or all of it (wants_url).  No network traffic.  The
 	 * server keeps texts for @ttl_s seconds. */
 	int (*open)(const char *where, unsigned ttl_s, struct mcd_backend **ret);

@@ -23,7 +23,7 @@
 /* ---- address ----------------------------------------------------------------------------------- */
 
 /* Decode percent-encoding ("%41" to "A") of a user or password. */
-static char *unescape(const char *s, size_t len)
+static char *redis_unescape(const char *s, size_t len)
 {
 	char *text = malloc(len + 1), hex[3] = "";
 	size_t n = 0;
@@ -51,8 +51,8 @@ static int where_user(const char *s, size_t len, struct mcd_redis_where *w)
 	if (!colon)
 		return mc_fail(-EINVAL, "redis: the part before the @ must be USER:PASSWORD or :PASSWORD");
 	if (user)
-		w->user = unescape(s, user);
-	w->password = unescape(colon + 1, len - user - 1);
+		w->user = redis_unescape(s, user);
+	w->password = redis_unescape(colon + 1, len - user - 1);
 	return (user && !w->user) || !w->password ? -ENOMEM : 0;
 }
 

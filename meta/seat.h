@@ -27,14 +27,14 @@ struct mcd_seat;
 struct mcd_seat_conf {
 	const char *conn;	/* etcd://..., redis://... (meta.h) */
 	const char *cluster;	/* part of the keys */
-	const char *name;	/* of this process: the address by which clients reach it, and "#ID" */
-	unsigned ttl_ms;	/* of the lease; etcd rounds up to seconds */
-	int http_port;		/* of this process, for operators' tools; 0: none */
+	const char *name;	/* name of this process: the address by which clients reach it, and "#ID" */
+	unsigned ttl_ms;	/* duration of the lease; etcd rounds up to seconds */
+	int http_port;		/* HTTP port of this process, for operators' tools; 0: none */
 };
 
 struct mcd_seat_view {
 	bool exists;		/* there is a state: the cluster had a leader before */
-	uint64_t term;		/* of the last leader; 0: there was none */
+	uint64_t term;		/* term of the last leader; 0: there was none */
 	char leader[MCD_SEAT_NAME_MAX];	/* "": none */
 	unsigned n;
 	char member[MCD_SEAT_MEMBERS_MAX][MCD_SEAT_NAME_MAX];

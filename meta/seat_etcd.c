@@ -66,13 +66,13 @@ static void encoded_free(struct encoded *e)
 	free(e->state);
 }
 
-static char *encode(const char *text)
+static char *seat_encode(const char *text)
 {
 	return mcd_base64_encode(text, strlen(text));
 }
 
 /* A condition: the key has this value, or (NULL) does not exist. */
-static json_t *condition(const char *key, const char *value)
+static json_t *seat_condition(const char *key, const char *value)
 {
 	return json_pack("{s:s, s:s, s:s, s:s}", "target", value ? "VALUE" : "VERSION", "result", "EQUAL", "key", key,
 			 value ? "value" : "version", value ? value : "0");
@@ -82,8 +82,8 @@ static json_t *turn_encode(const struct mcd_turn *t, const struct encoded *e, co
 {
 	json_t *put, *conditions = json_array(), *puts = json_array();
 
-	(void)json_array_append_new(conditions, condition(e->leader_key, t->take ? e->instead : e->mine));
-	(void)json_array_append_new(conditions, condition(e->state_key, e->seen));
+	(void)json_array_append_new(conditions, seat_condition(e->leader_key, t->take ? e->instead : e->mine));
+	(void)json_array_append_new(conditions, seat_condition(e->state_key, e->seen));
 	put = json_pack("{s:{s:s, s:s}}", "requestPut", "key", e->state_key, "value", e->state);
 	(void)json_array_append_new(puts, put);
 	if (t->take) {
@@ -126,8 +126,9 @@ int mcd_etcd_turn(struct mcd_backend *b, const struct mcd_turn *t, const struct 
 {
 	struct mc_web_call c = { .text = NULL };
 	struct encoded e = {
-		encode(t->leader_key), encode(t->state_key), encode(t->mine), t->instead ? encode(t->instead) : NULL,
-		t->seen ? encode(t->seen) : NULL, encode(t->state),
+		seat_encode(t->leader_key), seat_encode(t->state_key), seat_encode(t->mine),
+		t->instead ? seat_encode(t->instead) : NULL, t->seen ? seat_encode(t->seen) : NULL,
+		seat_encode(t->state),
 	};
 	char id[24];
 	int r = 0;

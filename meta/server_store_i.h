@@ -16,7 +16,7 @@
 #define MCD_SERVER_TTL_MAX (10u * 365 * 86400)
 
 struct mcd_entry {
-	struct mcd_entry *next;	/* of its bucket */
+	struct mcd_entry *next;	/* next entry of its bucket */
 	uint64_t hash, due_ns;	/* time of expiry, 0: never */
 	uint32_t ttl_s;
 	size_t key_len, len;

@@ -82,7 +82,7 @@ static int open_log(const struct conf *c)
 
 /* ---- HTTP ---- */
 
-static void health(struct mc_http_request *rq, void *arg)
+static void main_health(struct mc_http_request *rq, void *arg)
 {
 	static const char *const names[] = { "healthy", "not_initialized", "master_unreachable" };
 	struct running *run = arg;
@@ -95,7 +95,7 @@ static void health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", health, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", main_health, NULL, MC_MAY_WATCH },
 	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
 	{ NULL, NULL, NULL, NULL, 0 },
 };

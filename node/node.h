@@ -72,7 +72,7 @@ int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms);
 /* ---- buffers that clients registered -------------------------------------------------------------- */
 
 struct mcn_io {
-	uint64_t token;		/* of the connection */
+	uint64_t token;		/* token of the connection */
 	uid_t uid;		/* the calling user: must be the connection's user or root */
 	uint32_t buffer;
 	uint64_t at, len;

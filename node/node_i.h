@@ -10,14 +10,14 @@
 #include "node/node.h"
 
 #define MCN_CONNS_MAX 1024u
-#define MCN_RINGS_MAX 1024u		/* of all connections: each has a thread */
+#define MCN_RINGS_MAX 1024u		/* rings of all connections: each has a thread */
 #define MCN_CONN_RINGS 64u
 #define MCN_CONN_BUFFERS 256u
 /* Limits per user, so that other users always get a share. */
 #define MCN_UID_CONNS (MCN_CONNS_MAX - 64)
 #define MCN_UID_RINGS (MCN_RINGS_MAX - 64)
 #define MCN_UID_BUFFERS 16384u		/* each is a mapping; the kernel allows 65530 per process */
-#define MCN_UID_BYTES ((uint64_t)16 << 40)	/* of buffers: address space, not memory */
+#define MCN_UID_BYTES ((uint64_t)16 << 40)	/* bytes of buffers: address space, not memory */
 #define MCN_PINS_MAX 65536u		/* per client */
 #define MCN_UIDS_MAX 32u
 #define MCN_DEFERRED_MAX 8u		/* per user */
@@ -110,7 +110,7 @@ void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
 /* Resources of all connections of a user, including connections that are still closing. */
 struct mcn_use {
 	unsigned conns, rings, buffers;
-	uint64_t bytes;			/* of the buffers */
+	uint64_t bytes;			/* bytes of the buffers */
 };
 void mcn_use_of(struct mcn *n, uid_t uid, struct mcn_use *ret);	/* server.c */
 

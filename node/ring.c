@@ -103,7 +103,7 @@ static void ring_free(struct mcn_ring *r)
 
 /* ---- the thread ---- */
 
-static bool stopping(const struct mcn_ring *r)
+static bool ring_stopping(const struct mcn_ring *r)
 {
 	return __atomic_load_n(&r->stop, __ATOMIC_ACQUIRE);
 }
@@ -162,13 +162,13 @@ static void ring_idle(struct mcn_ring *r)
 			}
 			mc_cpu_relax();
 		}
-		if (stopping(r))
+		if (ring_stopping(r))
 			return;
 		now = mc_now_ns();
 	}
 	r->spin_ns /= 2;
 	__atomic_store_n(&r->hdr->sq_sleep, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&r->hdr->sq_tail, __ATOMIC_SEQ_CST) == seen && !stopping(r)) {
+	if (__atomic_load_n(&r->hdr->sq_tail, __ATOMIC_SEQ_CST) == seen && !ring_stopping(r)) {
 		mc_metric_add(&sleeps, 1);
 		mc_futex_wait(&r->hdr->sq_tail, seen, SLEEP_NS);
 	}
@@ -201,7 +201,7 @@ static void ring_answer(struct mcn_ring *r, struct mcn_job *jobs, uint32_t n)
 		mc_futex_wake(&r->hdr->cq_tail);
 }
 
-static bool timed(const struct mcn_job *j)
+static bool job_timed(const struct mcn_job *j)
 {
 	return (j->e.flags & MCFS_SQE_DEADLINE) ||
 		(j->e.op != MCFS_RING_PUT && j->e.op != MCFS_RING_GET && j->e.op != MCFS_RING_REMOVE);
@@ -212,7 +212,7 @@ static void drop_if_left(struct mcn_ring *r, uint32_t n)
 {
 	uint32_t k = 0;
 
-	while (k < n && timed(&r->jobs[k]))
+	while (k < n && job_timed(&r->jobs[k]))
 		k++;
 	if (k == n || !mcn_conn_left(r->conn))
 		return;
@@ -252,17 +252,17 @@ static void *ring_main(void *arg)
 	struct mcn_conn *c = r->conn;
 
 	r->spin_ns = spin_max(r);
-	while (!stopping(r)) {
+	while (!ring_stopping(r)) {
 		uint32_t n = ring_waiting(r), k;
 
 		if (!n) {
-			if (!stopping(r))
+			if (!ring_stopping(r))
 				ring_idle(r);
 			continue;
 		}
 		k = ring_room(r);
 		if (!k) {
-			if (!stopping(r))
+			if (!ring_stopping(r))
 				wait_for_room(r);
 			continue;
 		}

@@ -36,7 +36,7 @@ struct mcp_elem {
 struct mcp_desc {
 	const char *name;
 	const struct mcp_field *fields;	/* ends with MCP_F_END */
-	size_t size;			/* of the C struct */
+	size_t size;			/* size of the C struct */
 	const struct mcp_elem *elem;	/* NULL: interpret the table */
 };
 

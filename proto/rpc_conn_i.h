@@ -27,7 +27,7 @@ struct mcp_conn {
 	struct mcp_loop *loop;
 	struct mc_list link;
 	struct mc_stream stream;
-	struct mc_evfd ev;		/* of the stream */
+	struct mc_evfd ev;		/* event source of the stream */
 	struct mc_evtimer timer;
 	enum mcp_conn_state state;
 	bool opened;			/* closed() has to be called */
@@ -46,7 +46,7 @@ struct mcp_conn {
 	struct mc_list unread_link;	/* in the loop's unread */
 	size_t unread;			/* bytes of @out that are included in the server's counter */
 	uint64_t taken, taken_seen;	/* bytes that the socket took; value at the last check, UINT64_MAX: none yet */
-	/* of the incomplete request in @in */
+	/* state of the incomplete request in @in */
 	struct mc_list partial_link;	/* in the loop's partials or waiting */
 	struct mcp_reservation reservation;
 	uint64_t partial_ns;		/* when its reservation was granted */

@@ -98,7 +98,7 @@ struct mcp_session {
 	uint16_t version;
 	enum mcp_channel channel;
 	bool excess;			/* it got no place: its hello is refused */
-	struct mc_principal principal;	/* from the accept on */
+	struct mc_principal principal;	/* set when the connection is accepted */
 	char peer[MC_ADDR_MAX];
 	/* owned by the thread that runs the session's handlers */
 	void *user;

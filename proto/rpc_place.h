@@ -29,7 +29,7 @@ struct mcp_places {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	unsigned used;
-	struct mc_list spare;		/* of all peers */
+	struct mc_list spare;		/* spare places of all peers */
 	struct mcp_peer *bucket[MCP_PEER_BUCKETS];
 };
 

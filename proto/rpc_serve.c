@@ -32,7 +32,7 @@ static struct mc_metric *const requests[] = {
 
 struct mcp_answer {
 	struct mcp_buf *out;
-	size_t begin;		/* of the body in @out */
+	size_t begin;		/* start of the body in @out */
 	uint32_t max_frame;
 	bool oneway, given;
 };

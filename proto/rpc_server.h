@@ -114,7 +114,7 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 
 void mcp_session_set(struct mcp_session *s, void *user);
 void *mcp_session_get(const struct mcp_session *s);
-struct mcp_id mcp_session_client(const struct mcp_session *s);	/* of its hello */
+struct mcp_id mcp_session_client(const struct mcp_session *s);	/* client id in its hello */
 /* The peer's address without its port, "unix:UID", or "local"; valid as long as the session. */
 struct mcp_bytes mcp_session_host(const struct mcp_session *s);
 

@@ -61,14 +61,14 @@ struct mct_write {
 /* Constant while the medium is open. */
 struct mct_memory {
 	void *base;
-	uint64_t len;		/* of the mapping: the limit of grow, not the size */
+	uint64_t len;		/* length of the mapping: the limit of grow, not the size */
 	int fd;			/* file that @base is a shared mapping of; stays the medium's */
-	uint64_t fd_offset;	/* of @base in that file */
+	uint64_t fd_offset;	/* offset of @base in that file */
 };
 
 struct mct_status {
 	uint64_t size;		/* usable bytes */
-	uint64_t limit;		/* of grow */
+	uint64_t limit;		/* size that grow cannot exceed */
 	uint64_t ready;		/* bytes, from offset 0 on, for which pages are allocated */
 	const char *kind;	/* variant in use (static) */
 };

@@ -159,7 +159,7 @@ static int conn_greet(struct mcs_daemon *d, struct mcs_daemon_conn *c, uint64_t 
 {
 	struct mcfs_msg msg = { .type = MCFS_MSG_HELLO };
 	uint64_t asked_ns = mc_now_ns();
-	const char *name[2] = { "", "" };	/* of the host, and of the tenant */
+	const char *name[2] = { "", "" };	/* names of the host and of the tenant */
 	const char *p, *end = msg.text + sizeof(msg.text);
 	int r = mcs_daemon_conn_ask(c, &msg, -1, until, NULL);
 

@@ -35,7 +35,7 @@ struct mcs_daemon {
 
 	/* constant after open */
 	char addr[160];
-	char master[192], hostname[160], tenant[192]; /* from the daemon's greeting */
+	char master[192], hostname[160], tenant[192]; /* values in the daemon's greeting */
 	bool found;			/* found by the client: trusted only as root or this user */
 	unsigned spin_us;
 	uint64_t bounce_size, pool_size;

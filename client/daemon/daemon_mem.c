@@ -16,7 +16,7 @@
 /* Slots of mem[]: */
 #define BOUNCE 0u
 #define POOL 1u
-#define FIRST 2u		/* of the program's buffers and of larger bounce buffers */
+#define FIRST 2u		/* first slot of the program's buffers and of larger bounce buffers */
 
 static size_t page_up(uint64_t len)
 {

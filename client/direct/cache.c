@@ -36,14 +36,14 @@ MC_GAUGE(cached_objects, "mooncake_client_hot_cache_objects", "", "objects in th
 struct copy {
 	/* constant */
 	uint64_t hash, generation, size;
-	uint64_t memory;		/* of this allocation */
+	uint64_t memory;		/* bytes of this allocation */
 	uint32_t crc, key_len;
 	uint32_t *chunk_crc;
 	unsigned char *data, *key;
 
 	/* guarded by the lock */
 	struct copy *next;		/* in its list */
-	struct mc_list link;		/* of those that can be found, last used first */
+	struct mc_list link;		/* in used_last: the copies that can be found, last used first */
 	unsigned refs;			/* threads that read it */
 	bool gone;			/* it cannot be found any more; the last reader frees it */
 };
@@ -57,7 +57,7 @@ struct mcs_cache {
 	/* guarded by the lock */
 	struct copy **lists;
 	struct mc_list used_last;
-	uint64_t memory;		/* of copies, also of those that are being filled or are gone */
+	uint64_t memory;		/* bytes of copies, also of those that are being filled or are gone */
 	unsigned counted;		/* since the counts were halved */
 	uint8_t counts[ROWS][COLUMNS];
 };

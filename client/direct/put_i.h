@@ -20,7 +20,7 @@ struct mcs_put_op {
 	unsigned tries;
 	int refused;			/* error of the last refused reservation */
 	int broken;			/* state BROKEN: the reason */
-	/* of the reservation; if its connection is not known, the state is BROKEN */
+	/* terms of the reservation; if its connection is not known, the state is BROKEN */
 	uint64_t generation, epoch, fence;
 	const struct mcp_replica *replica;
 	unsigned n_replicas;
@@ -41,7 +41,7 @@ struct mcs_put_request {
 	enum mcs_soft_pin soft_pin;
 	uint8_t data_type;
 	struct mcs_key group;		/* eviction group of items without an own one */
-	struct mcp_attrs attrs;		/* of all items; set 0: none */
+	struct mcp_attrs attrs;		/* attributes of all items; set 0: none */
 	const char *const *preferred;	/* NULL-ended */
 	uint64_t deadline;
 	uint64_t granted_ns;		/* when the last reservation was sent */

@@ -33,7 +33,7 @@ struct mcs_stream {
 	struct mcp_replica *replica;	/* n of them */
 	struct mcs_seg **seg;
 	struct mcp_attrs attrs;		/* set 0: none; set before the commit */
-	uint32_t *crc;			/* of the chunks; each is set by the thread that writes the chunk */
+	uint32_t *crc;			/* CRCs of the chunks; each is set by the thread that writes the chunk */
 	/* atomic */
 	uint64_t heard_ns;		/* when the master last answered this stream */
 

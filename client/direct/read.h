@@ -49,7 +49,7 @@ struct mcs_part {
 	/* filled in */
 	int status;			/* 0, -MC_ECHECKSUM, or the error of the transfer */
 	unsigned replica;		/* the one that was read */
-	enum mce_path path;		/* by which it was read */
+	enum mce_path path;		/* path of the transfer that read it */
 	/* Checked trailer, in the scratch memory; only from a call with one part; NULL: not needed. */
 	const uint32_t *fetched;
 	/* while reading */

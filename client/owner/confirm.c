@@ -19,7 +19,7 @@
 
 #define CALL_MS 5000
 #define READ_MS 30000
-#define READS 3			/* of an object that the disk cannot read */
+#define READS 3			/* attempts to read an object that the disk cannot read */
 #define PART (8u << 20)		/* bytes that are compared between two looks at the stop */
 
 MC_COUNTER(equal, "mooncake_client_confirmed_copies_total", "result=\"equal\"",
@@ -27,15 +27,15 @@ MC_COUNTER(equal, "mooncake_client_confirmed_copies_total", "result=\"equal\"",
 MC_COUNTER(other, "mooncake_client_confirmed_copies_total", "result=\"other\"",
 	   "copies of a restored snapshot that this process compared with its memory or disk")
 
-/* Of one object. */
+/* The comparison of one object. */
 struct comparison {
 	struct mcs_direct *s;
 	struct mc_stop *stop;
 	struct mcp_id segment;
 	struct mcp_confirm_item item;
-	uint32_t *crc;		/* of its chunks */
+	uint32_t *crc;		/* CRCs of its chunks */
 	char *buf;		/* PART bytes; NULL: the segment is memory */
-	struct mcs_seg *seg;	/* of a disk */
+	struct mcs_seg *seg;	/* the segment if it is a disk */
 };
 
 /* The CRCs of the chunks at [@pos, @pos + @len). */

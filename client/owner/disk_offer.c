@@ -162,7 +162,7 @@ struct offer_batch {
 	struct mcp_adopt_item item[MCP_ADOPT_MAX];
 	char block[MCP_ADOPT_MAX][MCT_BLOCK];
 	size_t adopted, refused;
-	int why;			/* of the last one that was refused */
+	int why;			/* error of the last item that was refused */
 };
 
 static int batch_send(struct offer_batch *b, bool end)

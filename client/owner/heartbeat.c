@@ -40,7 +40,7 @@ struct mcs_heartbeat {
 	bool ok;
 
 	/* used by the thread only */
-	struct mcp_id pool;	/* of the connected master */
+	struct mcp_id pool;	/* pool of the connected master */
 	uint64_t sequence;
 	unsigned failures;
 	struct mcp_fenced fenced[MCP_FENCES_MAX];	/* orders to confirm */

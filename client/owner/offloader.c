@@ -180,7 +180,7 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 struct part {
 	uint64_t pos, len;
 	char *buf;
-	uint32_t *crc;		/* of its chunks, NULL: not wanted */
+	uint32_t *crc;		/* CRCs of its chunks, NULL: not wanted */
 };
 
 static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, uint64_t offset,

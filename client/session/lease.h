@@ -32,7 +32,7 @@ struct mcs_reading {
 struct mcs_leases {
 	struct mc_mutex lock;	/* leaf */
 	/* with the lock held */
-	uint64_t epoch;		/* of the pins in the queue */
+	uint64_t epoch;		/* epoch of the pins in the queue */
 	uint64_t *queue;	/* pins to release */
 	unsigned n_queue, cap_queue;
 	uint64_t flushed_ns;	/* when the queue was last empty or taken */

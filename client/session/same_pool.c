@@ -13,7 +13,7 @@
 #include "common/log.h"
 #include "common/sys/clock.h"
 
-#define ASK_MS 500		/* of the first connection, for each other address */
+#define ASK_MS 500		/* time limit of the first connection, for each other address */
 #define ID_TEXT 9		/* the first digits are enough to tell pools apart */
 
 void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool)

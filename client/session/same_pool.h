@@ -25,7 +25,7 @@ struct mcs_same_pool {
 	struct mc_mutex lock;
 	struct mcp_id pool;		/* zero: not known yet */
 	/* used by the connecting thread, one at a time */
-	char addr[MC_ADDR_MAX];		/* of the last master of the pool */
+	char addr[MC_ADDR_MAX];		/* address of the last master of the pool */
 	uint64_t foreign_ns;		/* since when only masters of other pools answer, 0: they do not */
 };
 

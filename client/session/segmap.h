@@ -33,7 +33,7 @@ int mcs_segmap_get(struct mcs_segmap *m, struct mcp_id id, uint64_t deadline, st
  * -MC_EPROTO: the segment is smaller. */
 int mcs_segmap_reach(struct mcs_segmap *m, struct mcp_id id, uint64_t size, uint64_t deadline,
 		     struct mcs_seg **ret);
-/* From the cache only; NULL: not there. */
+/* Look up a segment in the cache only; NULL: it is not there. */
 struct mcs_seg *mcs_segmap_peek(struct mcs_segmap *m, struct mcp_id id);
 void mcs_seg_put(struct mcs_seg *seg);			/* NULL is fine */
 

@@ -45,7 +45,7 @@ struct mcs_session {
 	uint64_t changed_ns;	/* when another master was found, 0: never */
 	uint32_t client_ttl_ms, heartbeat_ms, lease_ttl_ms, takeover_ms;
 	uint64_t fence, earlier;
-	unsigned version;	/* of the protocol */
+	unsigned version;	/* version of the protocol */
 	uint64_t server_lo;	/* half of the id of the server of the connection, 0: none so far */
 
 	/* used by the connecting thread, one at a time */

@@ -33,12 +33,12 @@ struct mcs_terms {
 
 struct mcs_session_conf {
 	const char *addrs;		/* masters.h */
-	const char *name;		/* of this process, sent to the master */
+	const char *name;		/* name of this process, sent to the master */
 	struct mcp_id client;
 	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */
 	uint64_t (*largest_fence)(void *arg);	/* mce_engine_largest_fence() of it; NULL with a zero engine */
-	struct mcp_id pool;		/* of the process that this one replaces, zero: none (same_pool.h) */
-	unsigned min_version;		/* of the protocol: an older master is refused */
+	struct mcp_id pool;		/* pool of the process that this one replaces, zero: none (same_pool.h) */
+	unsigned min_version;		/* lowest version of the protocol: an older master is refused */
 	unsigned spin_us;
 	/* How long calls wait for a master that is down; longer where another one may take over, unless it is less than
 	 * the default of mcs_conf.setup_timeout_ms, because then the program wants errors early. */
@@ -74,7 +74,7 @@ void mcs_session_met(struct mcs_session *s, struct mcp_id server, const char *ad
 bool mcs_session_young(const struct mcs_session *s, uint64_t ms);
 /* Identity of the pool that this process belongs to (same_pool.h), zero: not known. */
 struct mcp_id mcs_session_pool(const struct mcs_session *s);
-unsigned mcs_session_version(const struct mcs_session *s);	/* of the protocol, 0: never connected */
+unsigned mcs_session_version(const struct mcs_session *s);	/* version of the protocol, 0: never connected */
 uint64_t mcs_session_epoch(const struct mcs_session *s);
 struct mcs_terms mcs_session_terms(const struct mcs_session *s);
 /* As mcs_takeover_ms(). */

@@ -16,7 +16,7 @@ struct mc_evloop;
 struct mc_evtimer {
 	uint64_t due_ns;	/* 0: not armed */
 	void (*fire)(struct mc_evtimer *t);
-	struct mc_evtimer *child, *prev, *next;	/* of evloop.c */
+	struct mc_evtimer *child, *prev, *next;	/* links of the heap; owned by evloop.c */
 };
 
 /* @name is the thread's name (15 bytes).  @spin_us: how long the thread polls before it sleeps. */

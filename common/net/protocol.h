@@ -5,7 +5,7 @@
 
 enum mc_protocol {
 	MC_PROTOCOL_TCP,	/* TCP, and shared memory on the same host */
-	MC_PROTOCOL_RPC_ONLY,	/* of a store's client that contributes no memory */
+	MC_PROTOCOL_RPC_ONLY,	/* protocol of a store's client that contributes no memory */
 	MC_PROTOCOL_RDMA,	/* NICs between hosts, and all of the above where there are none */
 };
 

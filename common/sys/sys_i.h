@@ -17,7 +17,7 @@ void mc_lock_simulate(bool on);
 /* A wait for @deadline (mc_now_ns() scale) in the kernel's time: its caller waits until mc_wait_step(), again and again
  * while that returns true.  With a fake clock the steps are short, because that clock may pass the deadline. */
 struct mc_wait {
-	clockid_t clock;	/* of the call that waits */
+	clockid_t clock;	/* clock of the call that waits */
 	uint64_t deadline;	/* mc_now_ns() scale */
 	uint64_t due;		/* @clock's scale: also with a fake clock no wait is longer than its real time */
 };

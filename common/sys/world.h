@@ -35,7 +35,7 @@ struct mc_world_ops {
 	void (*block)(struct mc_world *w, const void *key, uint64_t deadline);
 	/* Let threads that wait for @key run again.  They run after the caller has blocked. */
 	void (*wake)(struct mc_world *w, const void *key);
-	/* A poller (common/net/poller.h) for the streams and listeners of the process's net.  0 or -errno with a detail. */
+	/* A poller (common/net/poller.h) for streams and listeners of the process's net.  0 or -errno with a detail. */
 	int (*poller_new)(struct mc_world *w, struct mc_poller **ret);
 	/* End the process at once, without cleaning up.  Does not return. */
 	void (*end)(struct mc_world *w, int status) __attribute__((noreturn));

@@ -616,7 +616,7 @@ static int task_queue(struct mce_stager *st, struct task *t)
 		return x->status;
 	x->staged = true;
 	x->owner = &mce_staged_transport;
-	/* From now on a cancellation finds the task in the lists. */
+	/* A cancellation finds the task in the lists from now on. */
 	mc_mutex_lock(&st->lock);
 	mce_req_move(t->req, MCE_AT_TRANSPORT);
 	mc_list_push_back(&st->tasks, &t->node);

@@ -80,7 +80,7 @@ static void slice_done(struct mce_rdma_qp *qp, struct mc_list *over)
 	mce_rdma_slice_end_locked(qp->ep->rp, s, 0, over);
 }
 
-static void report(const struct mce_rdma_qp *qp, const struct mce_rdma_slice *s, enum ibv_wc_status status)
+static void slice_report(const struct mce_rdma_qp *qp, const struct mce_rdma_slice *s, enum ibv_wc_status status)
 {
 	const struct mce_rdma_ep *ep = qp->ep;
 
@@ -107,7 +107,7 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 	case IBV_WC_REM_INV_REQ_ERR:
 	case IBV_WC_REM_OP_ERR:
 		/* The region may be unregistered: fetch it again before the next use. */
-		report(qp, s, status);
+		slice_report(qp, s, status);
 		rem = mce_rdma_remote_find_locked(rp, s->req->rkey);
 		if (rem)
 			rem->stale = true;
@@ -119,11 +119,11 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 	case IBV_WC_LOC_ACCESS_ERR:
 	case IBV_WC_MW_BIND_ERR:
 		/* The request's own memory or form is at fault, so another path would fail too. */
-		report(qp, s, status);
+		slice_report(qp, s, status);
 		mce_rdma_slice_end_locked(rp, s, -MC_ETRANSFER, over);
 		break;
 	default:
-		report(qp, s, status);
+		slice_report(qp, s, status);
 		qp->ep->failed = true;
 		rp->proto->lost_locked(rp);
 		mce_rdma_slice_lost_locked(rp, s, true, over);
@@ -257,7 +257,7 @@ static bool cq_arm(struct mce_rdma_cq *cq, bool now)
 	return n > 0;
 }
 
-static bool led(const struct mce_rdma *r)
+static bool rdma_led(const struct mce_rdma *r)
 {
 	return __atomic_load_n(&r->leaders, __ATOMIC_SEQ_CST) > 0;
 }
@@ -266,11 +266,11 @@ static void cq_serve(struct mce_rdma_cq *cq)
 {
 	uint64_t until = mc_now_ns() + IO_SPIN_NS;
 
-	while (!led(cq->nic->r) && mc_now_ns() < until)
+	while (!rdma_led(cq->nic->r) && mc_now_ns() < until)
 		if (cq_poll(cq, true) > 0)
 			until = mc_now_ns() + IO_SPIN_NS;
 	/* A thread that polls arms the queue when it stops. */
-	while (!led(cq->nic->r) && cq_arm(cq, false))
+	while (!rdma_led(cq->nic->r) && cq_arm(cq, false))
 		;
 }
 
@@ -321,7 +321,7 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 		v->ack_cq_events(ib, 1);
 		mc_mutex_lock(&cq->lock);
 		cq->armed = false;
-		polled = led(nic->r) || cq->taken;
+		polled = rdma_led(nic->r) || cq->taken;
 		cq->watched |= polled;
 		cq->taken = 0;
 		mc_mutex_unlock(&cq->lock);

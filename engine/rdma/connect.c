@@ -107,7 +107,7 @@ void mce_rdma_ep_discard(struct mce_rdma_ep *ep)
 	mce_rdma_ep_free(ep);
 }
 
-static void settle(struct mce_rdma_peer *rp, uint64_t deadline)
+static void eps_settle(struct mce_rdma_peer *rp, uint64_t deadline)
 {
 	struct mce_rdma_ep *ep;
 
@@ -170,7 +170,7 @@ static int pair_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned 
 }
 
 /* The @i-th of the peer's NICs that MC_NIC_PEER_AFFINITY, "mine=p1,p2;...", names for this one; -1: there are fewer. */
-static int affine(const struct mce_rdma_peer *rp, const struct mce_nic *nic, unsigned i)
+static int nic_affine(const struct mce_rdma_peer *rp, const struct mce_nic *nic, unsigned i)
 {
 	const char *at = rp->r->affinity;
 	size_t len = strlen(nic->addr.name), n;
@@ -190,7 +190,7 @@ static int affine(const struct mce_rdma_peer *rp, const struct mce_nic *nic, uns
 }
 
 /* The peer's NIC of the same name and number comes first: rail to rail. */
-static unsigned rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
+static unsigned nic_rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
 {
 	for (unsigned k = 0; k < rp->nremotes; k++)
 		if (!strcmp(rp->remote[k].name, nic->addr.name))
@@ -201,13 +201,13 @@ static unsigned rail(const struct mce_rdma_peer *rp, const struct mce_nic *nic)
 /* Returns 0, or the last error. */
 static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t deadline)
 {
-	unsigned first = rail(rp, nic), named = 0;
+	unsigned first = nic_rail(rp, nic), named = 0;
 	int r = -ENETUNREACH, remote;
 
-	while (affine(rp, nic, named) >= 0)
+	while (nic_affine(rp, nic, named) >= 0)
 		named++;
 	for (unsigned i = 0; i < named + rp->nremotes && rp->open && r < 0; i++) {
-		remote = i < named ? affine(rp, nic, i) : (int)((first + i - named) % rp->nremotes);
+		remote = i < named ? nic_affine(rp, nic, i) : (int)((first + i - named) % rp->nremotes);
 		if (mc_now_ms() >= rp->pair_ms[nic->index][remote] && mc_now_ns() < deadline)
 			r = pair_connect(rp, nic, (unsigned)remote, deadline);
 	}
@@ -335,7 +335,7 @@ int mce_rdma_prepare(struct mce_peer *p, uint64_t rkey, uint64_t deadline)
 /* ---- slots of the transport --------------------------------------------------------------------- */
 
 /* Is there a reason to connect?  If not, set the peer's state. */
-static bool wanted(struct mce_rdma_peer *rp)
+static bool connect_wanted(struct mce_rdma_peer *rp)
 {
 	struct mce_peer *p = rp->p;
 
@@ -370,7 +370,7 @@ static bool host_is_silent(const struct mce_rdma_peer *rp, int err)
 
 /* Set the state after a round.  Without an endpoint the other transports carry the requests, once no WRITE is in
  * doubt. */
-static void conclude(struct mce_rdma_peer *rp, int err)
+static void connect_conclude(struct mce_rdma_peer *rp, int err)
 {
 	struct mc_list over;
 	bool doubt, flushing = false;
@@ -405,20 +405,20 @@ int mce_rdma_connect(struct mce_peer *p, uint64_t deadline)
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
 	int r = 0;
 
-	if (!rp || !wanted(rp))
+	if (!rp || !connect_wanted(rp))
 		return 0;
 	list_once(rp);
 	rp->proto->recheck(rp);
-	settle(rp, deadline);
+	eps_settle(rp, deadline);
 	if (!rp->open) {
 		r = rp->proto->open(rp, deadline);
-		settle(rp, deadline);
+		eps_settle(rp, deadline);
 	}
 	if (rp->open) {
 		stale_fetch(rp, deadline);
 		r = eps_open(rp, deadline);
 	}
-	conclude(rp, r);
+	connect_conclude(rp, r);
 	return rp->proto->only_path && rp->state == MCE_RDMA_OFF ? r : 0;
 }
 
@@ -495,7 +495,7 @@ void mce_rdma_detach(struct mce_peer *p)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 	mc_mutex_unlock(&p->lock);
 	/* The next handle of the peer must not write before the owner has ended this handle's WRITEs in doubt. */
-	settle(rp, mc_deadline_ms(FLUSH_MS));
+	eps_settle(rp, mc_deadline_ms(FLUSH_MS));
 	mc_list_for_each_safe(pos, next, &rp->eps)
 		ep_end(rp, mc_container_of(pos, struct mce_rdma_ep, node));
 	rp->proto->close(rp);

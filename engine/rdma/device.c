@@ -258,7 +258,7 @@ static int nic_numa_node(const char *name)
 	return node;
 }
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned nic_least(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
@@ -270,12 +270,12 @@ static int nic_limits(struct mce_nic *nic)
 
 	if (r < 0)
 		return mc_fail(r, "%s: %s", nic->addr.name, mc_strerror(r));
-	nic->max_wr = least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr);
-	nic->max_sge = least(MCE_RDMA_SGE, (unsigned)attr.max_sge);
-	nic->max_sge_rd = attr.max_sge_rd > 0 ? least(nic->max_sge, (unsigned)attr.max_sge_rd) : nic->max_sge;
+	nic->max_wr = nic_least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr);
+	nic->max_sge = nic_least(MCE_RDMA_SGE, (unsigned)attr.max_sge);
+	nic->max_sge_rd = attr.max_sge_rd > 0 ? nic_least(nic->max_sge, (unsigned)attr.max_sge_rd) : nic->max_sge;
 	nic->max_inline = nic->r->tune.max_inline;
 	nic->max_cqe = attr.max_cqe;
-	nic->rd_atomic = least(16, (unsigned)(attr.max_qp_rd_atom > 0 ? attr.max_qp_rd_atom : 1));
+	nic->rd_atomic = nic_least(16, (unsigned)(attr.max_qp_rd_atom > 0 ? attr.max_qp_rd_atom : 1));
 	nic->max_mr = attr.max_mr_size && attr.max_mr_size < nic->r->tune.max_mr ? attr.max_mr_size :
 		nic->r->tune.max_mr;
 	return 0;
@@ -301,7 +301,7 @@ static void nic_close(struct mce_nic *nic)
 	memset(nic, 0, sizeof(*nic));
 }
 
-static void nonblocking(int fd)
+static void nic_fd_nonblocking(int fd)
 {
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
@@ -333,8 +333,8 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	nic->channel = nic->pd ? v->create_comp_channel(nic->ctx) : NULL;
 	if (!nic->channel)
 		return mc_fail(-errno, "%s: %m", nic->addr.name);
-	nonblocking(nic->ctx->async_fd);
-	nonblocking(nic->channel->fd);
+	nic_fd_nonblocking(nic->ctx->async_fd);
+	nic_fd_nonblocking(nic->channel->fd);
 	nic->numa = nic_numa_node(nic->addr.name);
 	nic->carried = nic_counter(nic->addr.name);
 	nic->async_evfd = (struct mc_evfd){ .fd = nic->ctx->async_fd, .ready = async_ready };

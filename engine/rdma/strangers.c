@@ -128,7 +128,7 @@ struct setup_call {
 	struct mce_nic *nic;
 };
 
-static void refuse(struct mce_setup *s, const char *why)
+static void setup_refuse(struct mce_setup *s, const char *why)
 {
 	mc_info("rdma", "connection refused: %s peer=%s", why, s->local);
 	s->nqps = 0;
@@ -160,7 +160,7 @@ static void setup_run(void *arg)
 		err = stranger_connect(rp->trying, &in);
 		mce_rdma_up_claimed(rp, &in, err);
 		if (err < 0)
-			refuse(msg, mc_err_detail(err));
+			setup_refuse(msg, mc_err_detail(err));
 		return;
 	}
 	while (c->r->nstrangers >= c->r->tune.max_eps)
@@ -168,7 +168,7 @@ static void setup_run(void *arg)
 	if (err == 0)
 		err = stranger_new(c->r, c->nic, msg, &s);
 	if (err < 0)
-		refuse(msg, mc_err_detail(err));
+		setup_refuse(msg, mc_err_detail(err));
 	else
 		mce_rdma_setup_own(msg, s->ep);
 }
@@ -192,11 +192,11 @@ static void setup_answer(struct mce_rdma *r, struct mce_setup *msg)
 
 	c.nic = nic_of_path(r, msg->peer);
 	if (!c.nic)
-		refuse(msg, "no such NIC at this node");
+		setup_refuse(msg, "no such NIC at this node");
 	else if (!mce_nic_active(c.nic))
-		refuse(msg, "the NIC is down");
+		setup_refuse(msg, "the NIC is down");
 	else if (!msg->has_gid || msg->nqps == 0)
-		refuse(msg, "the message has no GID or no queue pair, upstream's release is too old");
+		setup_refuse(msg, "the message has no GID or no queue pair, upstream's release is too old");
 	else
 		mce_io_call(&r->ctl, setup_run, &c);
 	strcpy(path, msg->local);
@@ -233,7 +233,7 @@ int mce_engine_upstream_setup(struct mce_engine *e, const char *text, size_t len
 	if (err < 0)
 		return err;
 	if (!r || r->nnics == 0 || !r->name)
-		refuse(&msg, "this node has no RDMA, use TCP");
+		setup_refuse(&msg, "this node has no RDMA, use TCP");
 	else if (msg.ready_ack)
 		ready_take(r, &msg);
 	else

@@ -486,7 +486,7 @@ static int ep_try(struct mce_rdma_peer *rp, struct mce_nic *nic, unsigned remote
 	if (r < 0)
 		return r;
 	ep->remote = remote;
-	/* From now on a message of the peer for this pair is either taken for this endpoint, or refused. */
+	/* A message of the peer for this pair is from now on taken for this endpoint, or refused. */
 	trying_set(rp, ep);
 	if (ep_offered(rp, ep, deadline, ret))
 		return 0;

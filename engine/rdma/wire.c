@@ -88,7 +88,7 @@ int mce_rdma_encode(const struct mce_rdma_msg *msg, char **ret, size_t *ret_len)
 
 /* ---- decoding ---------------------------------------------------------------------------------- */
 
-static int number(const json_t *o, const char *name, uint64_t max, uint64_t *ret)
+static int number_decode(const json_t *o, const char *name, uint64_t max, uint64_t *ret)
 {
 	const json_t *v = json_object_get(o, name);
 
@@ -110,7 +110,7 @@ static int addr_decode(const json_t *o, struct mce_rdma_addr *ret)
 	uint64_t lid, mtu;
 
 	if (!name || strlen(name) >= sizeof(ret->name) || !gid || strlen(gid) != 32 ||
-	    number(o, "lid", 0xffff, &lid) < 0 || number(o, "mtu", 4096, &mtu) < 0 || mtu < 256)
+	    number_decode(o, "lid", 0xffff, &lid) < 0 || number_decode(o, "mtu", 4096, &mtu) < 0 || mtu < 256)
 		return -MC_EPROTO;
 	strcpy(ret->name, name);
 	for (unsigned i = 0; i < 16; i++) {
@@ -131,7 +131,7 @@ static int far_decode(const json_t *o, struct mce_rdma_far *ret)
 	uint64_t psn;
 	int r = addr_decode(json_object_get(o, "addr"), &ret->addr);
 
-	if (r < 0 || number(o, "psn", 0xffffff, &psn) < 0)
+	if (r < 0 || number_decode(o, "psn", 0xffffff, &psn) < 0)
 		return -MC_EPROTO;
 	if (!json_is_array(qpn) || json_array_size(qpn) == 0 || json_array_size(qpn) > MCE_RDMA_QPS_MAX)
 		return -MC_EPROTO;
@@ -153,9 +153,10 @@ static int remote_decode(const json_t *o, uint64_t rkey, struct mce_rdma_remote 
 	uint64_t base, len, part, access, nics, parts;
 	struct mce_rdma_remote *rem;
 
-	if (number(o, "base", UINT64_MAX, &base) < 0 || number(o, "len", UINT64_MAX, &len) < 0 ||
-	    number(o, "part", UINT64_MAX, &part) < 0 || number(o, "access", 3, &access) < 0 ||
-	    number(o, "nics", MCE_NICS_MAX, &nics) < 0 || number(o, "parts", MCE_RDMA_PARTS_MAX, &parts) < 0)
+	if (number_decode(o, "base", UINT64_MAX, &base) < 0 || number_decode(o, "len", UINT64_MAX, &len) < 0 ||
+	    number_decode(o, "part", UINT64_MAX, &part) < 0 || number_decode(o, "access", 3, &access) < 0 ||
+	    number_decode(o, "nics", MCE_NICS_MAX, &nics) < 0 ||
+	    number_decode(o, "parts", MCE_RDMA_PARTS_MAX, &parts) < 0)
 		return -MC_EPROTO;
 	if (!len || base + len < base || !part || !parts || (len - 1) / part >= parts || !json_is_array(keys) ||
 	    json_array_size(keys) != nics * parts)
@@ -186,8 +187,9 @@ static int msg_decode(const json_t *o, struct mce_rdma_msg *ret)
 
 	for (ret->op = 0; ret->op < MCE_RDMA_OPS && (!op || strcmp(op, op_name[ret->op])); ret->op++)
 		;
-	if (ret->op == MCE_RDMA_OPS || number(o, "nic", INT32_MAX, &nic) < 0 || number(o, "id", INT32_MAX, &id) < 0 ||
-	    number(o, "rkey", UINT64_MAX, &ret->rkey) < 0)
+	if (ret->op == MCE_RDMA_OPS || number_decode(o, "nic", INT32_MAX, &nic) < 0 ||
+	    number_decode(o, "id", INT32_MAX, &id) < 0 ||
+	    number_decode(o, "rkey", UINT64_MAX, &ret->rkey) < 0)
 		return -MC_EPROTO;
 	ret->status = (int)json_integer_value(json_object_get(o, "status"));
 	ret->nic = (uint32_t)nic;

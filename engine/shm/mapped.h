@@ -51,7 +51,7 @@ struct mce_mapped {
 	unsigned n;
 	struct mce_mapping *kept;	/* dead, but pointers into them were given out */
 	struct mce_vm *vm;	/* the owner's process, NULL: its memory is inaccessible; atomic as a hint */
-	struct mce_hazards *hazards;	/* of the present connection; NULL: none */
+	struct mce_hazards *hazards;	/* hazard page of the present connection; NULL: none */
 	uint64_t fence;		/* the number in its greeting: it carries WRITEs of this number only */
 };
 static inline struct mce_mapped *mce_mapped_of(const struct mce_peer *p)

@@ -27,7 +27,7 @@
 #include "engine/engine_i.h"
 #include "engine/shm/map_wire.h"
 
-/* From the connection to the HELLO. */
+/* Time from the connection to the HELLO. */
 #define HELLO_MS 10000
 /* Messages of one mapper before the other descriptors have their turn. */
 #define BUDGET 64
@@ -60,10 +60,10 @@ struct mapper {
 	bool greeted, stranger;
 	uint64_t since_ms;
 	const uint64_t *hazards;	/* its hazard page, which it writes; NULL: it has sent none */
-	uint8_t nonce[16];	/* of its engine */
+	uint8_t nonce[16];	/* nonce of its engine */
 	uint64_t fence;		/* its fence number, 0: none */
 	bool read_only;		/* that number was fenced when it greeted */
-	int pidfd;		/* of an orphan: its process, -1: unknown */
+	int pidfd;		/* process of an orphan, -1: unknown */
 };
 
 /* The service's part of a region. */
@@ -549,8 +549,8 @@ static void map_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr)
 	mr->service[MCE_PATH_MAPPED] = region;
 }
 
-/* From now on every mapper sees that the region has ended, and is told to unmap it; wait for those that copy from or
- * to it. */
+/* Show every mapper that the region has ended, and tell it to unmap the region; wait for those that copy from or to
+ * it. */
 static void map_revoke_wait(struct mce_mr *mr)
 {
 	struct map_region *region = mr->service[MCE_PATH_MAPPED];

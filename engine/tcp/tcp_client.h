@@ -90,7 +90,7 @@ struct mce_fragment {
 	uint32_t done;		/* payload bytes sent or received */
 	uint32_t hdr_sent, trail_sent;
 	uint32_t crc_done;	/* WRITE: payload bytes with a checksum */
-	struct mce_iovpos first, at;	/* of the fragment, of its byte at done */
+	struct mce_iovpos first, at;	/* start of the fragment, position of its byte at done */
 	uint8_t hdr[MCE_REQ_SIZE];
 	uint8_t trail[MCE_TRAIL_MAX];	/* WRITE: sent behind the payload */
 };
@@ -100,9 +100,9 @@ struct mce_tcp_conn;
 /* The protocol of a connection. */
 struct mce_tcp_proto {
 	enum mce_path path;
-	uint32_t hdr_len;	/* of a request */
-	uint32_t trail_len;	/* of a WRITE */
-	uint32_t answer_len;	/* of the shortest answer's header; at least 1 */
+	uint32_t hdr_len;	/* bytes of a request's header */
+	uint32_t trail_len;	/* bytes of a WRITE's trailer */
+	uint32_t answer_len;	/* bytes of the shortest answer's header; at least 1 */
 	/* Answers come in the order of the requests and contain no id, a refused request ends the connection,
 	 * and no message shows when the peer has finished the requests of a lost connection. */
 	bool in_order;
@@ -139,15 +139,15 @@ struct mce_tcp_conn {
 	bool acks_upto;		/* the peer answers many WRITEs at once */
 	/* guarded by the peer's lock */
 	bool up;
-	uint32_t epoch;		/* of the last greeting that was sent */
-	uint32_t greeted;	/* of the last one that was answered */
+	uint32_t epoch;		/* epoch of the last greeting that was sent */
+	uint32_t greeted;	/* epoch of the last greeting that was answered */
 	uint64_t fence;		/* the number in that greeting; the connection carries WRITEs of this number only */
 	uint32_t window, len_max;
 	uint64_t retry_ms;	/* do not connect before */
 	struct mc_list fragments, txq;
 	uint32_t n;		/* fragments in flight, bytes of them */
 	uint64_t bytes;
-	uint64_t seq;		/* of the last WRITE; never decreases */
+	uint64_t seq;		/* number of the last WRITE; never decreases */
 	uint32_t orphans;	/* WRITEs in flight whose request has ended */
 	uint32_t doubt_epoch;	/* such a WRITE was lost with the connection of this epoch, 0: none; see tcp_queue.c */
 	struct mc_evfd wait_ev;	/* for waiting threads; without a stream: down */
@@ -181,7 +181,7 @@ struct mce_tcp {
 	struct mce_fragment *chunk[MCE_TCP_CONNS_MAX * MCE_WIRE_WINDOW / MCE_FRAGMENT_CHUNK];
 	unsigned nchunks;
 	unsigned up, wanted;	/* connections */
-	struct mc_poller *waiter;	/* of the connections that are up, NULL: none; constant while there are users */
+	struct mc_poller *waiter;	/* polls the connections that are up, NULL: none; constant while it has users */
 	unsigned wait_users;
 	unsigned lost;		/* in_order: connections lost since a request succeeded */
 	struct mce_fence *fence;	/* allocated in advance: closing a peer must not fail */
@@ -190,7 +190,7 @@ struct mce_tcp {
 	struct mc_list queue[MCE_NUMA_MAX + 1];
 	struct mc_list retry, free;
 };
-/* Of a peer of our own or of upstream's. */
+/* The TCP state of a peer of our own or of upstream's. */
 static inline struct mce_tcp *mce_tcp_of(const struct mce_peer *p)
 {
 	return p->tp[MCE_PATH_TCP];

@@ -639,7 +639,7 @@ void mce_tcp_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	mc_mutex_lock(&p->lock);
 	mine = mce_req_at(req) == MCE_AT_TRANSPORT;
 	if (mine) {
-		/* From here on it gets no new fragments, and fragments that lose their connection end. */
+		/* The request gets no new fragments from here on, and its fragments that lose their connection end. */
 		x->fragments++;
 		if (x->status == 0)
 			x->status = status;

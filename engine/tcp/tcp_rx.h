@@ -23,7 +23,7 @@
 struct mce_rx {
 	struct mc_stream *stream;
 	uint8_t *buf;
-	size_t start, end;	/* of the bytes received and not yet used */
+	size_t start, end;	/* range in buf of the bytes received and not yet used */
 	size_t header;		/* bytes of the smallest header */
 	bool small;
 	bool dry;		/* the stream had no more bytes */

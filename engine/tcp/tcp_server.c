@@ -19,7 +19,7 @@
 
 #define BACKLOG 512
 #define ACCEPTS 32
-/* From the connection to the end of the greeting. */
+/* Time from the connection to the end of the greeting. */
 #define GREETING_MS 10000
 /* Idle connections that are closed when the process runs out of descriptors. */
 #define YIELD_TOGETHER 8

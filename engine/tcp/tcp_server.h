@@ -80,7 +80,7 @@ struct mce_serve_conn {
 	bool read_only;		/* its number was fenced when it greeted; constant since then */
 	uint64_t token;
 	uint32_t idx, epoch;	/* the peer's number of the connection */
-	uint8_t nonce[16];	/* of the peer's engine */
+	uint8_t nonce[16];	/* nonce of the peer's engine */
 	uint64_t fence;		/* the number that it greeted with */
 	/* held by the I/O thread while it carries out requests, and by the thread that fences the connection */
 	struct mc_mutex lock;
@@ -94,7 +94,7 @@ struct mce_serve_conn {
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
 	uint64_t begun_ms;
-	uint64_t since_ms;	/* of the last progress */
+	uint64_t since_ms;	/* time of the last progress */
 	uint64_t linger_until_ms;
 	uint64_t seen_moved;
 	struct mce_rx rx;
@@ -109,7 +109,7 @@ struct mce_serve_conn {
 	int status;		/* why it was refused */
 	bool writing;
 	const struct mce_bytes_ops *holds;	/* the kind that may hold WRITEs back */
-	struct mce_held *held;	/* of that kind, NULL: nothing */
+	struct mce_held *held;	/* the WRITEs that this kind holds back, NULL: none */
 	unsigned nheld;		/* WRITEs without an answer */
 	struct mce_parts parts;
 	uint32_t reading;	/* READs whose bytes have not arrived; they will need room in the ring */
@@ -123,7 +123,7 @@ struct mce_serve_conn {
 	bool tx_blocked;
 	uint64_t tx_moved;
 	uint64_t tx_off;	/* bytes of the first answer that are sent; see mce_serve_answer_begun() */
-	uint32_t head, n;	/* of ring */
+	uint32_t head, n;	/* first answer in ring, number of answers */
 	struct mce_answer ring[MCE_WIRE_WINDOW];
 };
 

@@ -43,7 +43,7 @@
 
 /* Limits of one connection.  The server announces its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
-#define MCE_READ_MAX (1u << 20)		/* of one READ: it may need a buffer of its owner's medium */
+#define MCE_READ_MAX (1u << 20)		/* bytes of one READ: it may need a buffer of its owner's medium */
 #define MCE_WIRE_WINDOW 256u		/* requests under way */
 
 #define MCE_GREETING_SIZE 128u
@@ -52,7 +52,7 @@
 static const uint8_t mce_wire_magic[MCE_MAGIC_SIZE] = { 'M', 'C', 'E', 'L', 'A', 'N', 'E', 0xf1 };
 
 struct mce_greeting {
-	uint32_t size;		/* of the whole greeting, set by unpack */
+	uint32_t size;		/* bytes of the whole greeting, set by unpack */
 	uint16_t version, version_min;
 	int32_t status;		/* server: 0 or a wire status, then it closes */
 	uint64_t features;
@@ -85,7 +85,7 @@ enum mce_frame {
  * whole + whole_len) has to be in the region, so that a transfer that is partly outside changes no byte. */
 struct mce_wire_req {
 	uint8_t type;
-	uint16_t hlen;		/* of this header, set by unpack */
+	uint16_t hlen;		/* bytes of this header, set by unpack */
 	uint32_t len;
 	uint64_t id, addr, rkey;
 	uint64_t whole, whole_len;
@@ -96,7 +96,7 @@ struct mce_wire_resp {	/* DATA, followed by len bytes; ACK; ACK_UPTO */
 	uint8_t type;
 	uint16_t hlen;
 	uint32_t len;
-	uint64_t id;		/* of the request; ACK_UPTO: the number */
+	uint64_t id;		/* id of the request; ACK_UPTO: the number of the last finished WRITE */
 	int32_t status;		/* 0 or a wire status, then len is 0 */
 };
 

@@ -88,7 +88,7 @@ static json_t *all_pairs_json(const struct mce_te *te)
 struct peer_list {
 	struct mce_te *te;
 	json_t *list;
-	json_t *pairs;		/* by endpoint */
+	json_t *pairs;		/* NIC pairs, by the peer's endpoint */
 };
 
 /* Bytes over the connections of each NUMA node, if there are several nodes. */

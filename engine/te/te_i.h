@@ -369,7 +369,7 @@ void mce_te_inbox_done(struct mce_te_inbox *in);
 
 struct mce_topo;
 
-#define MCE_TE_CHUNKS 16384u		/* of 64 batches: 1,048,576 at a time */
+#define MCE_TE_CHUNKS 16384u		/* chunks of 64 batches: 1,048,576 at a time */
 #define MCE_TE_CHUNK 64u
 
 struct mce_te_rate {

@@ -23,7 +23,7 @@ struct found {
 	struct mce_topo *t;
 	const char *root;
 	const char *filter;
-	char path[MCE_TOPO_NICS_MAX][PATH_MAX];	/* of each device in sysfs */
+	char path[MCE_TOPO_NICS_MAX][PATH_MAX];	/* path of each device in sysfs */
 	int node[NODES_MAX];
 	unsigned nnodes;
 	char bus[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS_MAX];

@@ -15,7 +15,7 @@ struct mce_topo;
 
 struct mce_topo_nic {
 	char name[64];
-	char gid[48];		/* of the first active port, "": none */
+	char gid[48];		/* GID of the first active port, "": none */
 	int numa;		/* node, -1: unknown */
 	int port;		/* first active port, 0: none */
 	double speed_gbps;	/* 0: unknown */

@@ -167,7 +167,7 @@ int64_t mce_handshake_ask_ms(void)
 	return ms > MCE_HANDSHAKE_ANSWER_MS ? ms + MCE_HANDSHAKE_ANSWER_MS : MCE_HANDSHAKE_ANSWER_MS;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t call_sooner(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -176,8 +176,8 @@ static int call_connect(struct call *c, enum mce_handshake_type type)
 {
 	int64_t answer_ms = type == MCE_HANDSHAKE_CONNECTION ? MCE_HANDSHAKE_SETUP_MS : MCE_HANDSHAKE_ANSWER_MS;
 
-	c->fd = mc_socket_connect(c->addr, sooner(c->deadline, mc_deadline_ms(connect_ms())));
-	c->deadline = sooner(c->deadline, mc_deadline_ms(answer_ms));
+	c->fd = mc_socket_connect(c->addr, call_sooner(c->deadline, mc_deadline_ms(connect_ms())));
+	c->deadline = call_sooner(c->deadline, mc_deadline_ms(answer_ms));
 	return c->fd < 0 ? c->fd : 0;
 }
 

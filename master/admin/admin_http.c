@@ -215,7 +215,7 @@ static void answer_inactive(struct mc_http_request *rq)
 }
 
 /* HTTP answers wait for the journal like RPC replies, and do not leave either when another master may serve. */
-static void finish(struct mc_http_request *rq, const struct guarded *g, struct mcm *m)
+static void http_finish(struct mc_http_request *rq, const struct guarded *g, struct mcm *m)
 {
 	mcm_journal_wait(m);
 	if (g->early || !m->feeders || mcm_feeders_lead(m->feeders))
@@ -243,7 +243,7 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 		return;
 	if (g->route.path && (g->early || is_ready(arg))) {
 		g->route.handle(rq, arg);
-		finish(rq, g, arg);
+		http_finish(rq, g, arg);
 	} else {
 		answer_inactive(rq);
 	}

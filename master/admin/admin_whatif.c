@@ -36,7 +36,7 @@ static bool policy_is(const struct mcm *m, const struct mcm_evict_ops *policy)
 }
 
 /* The estimates for the policy in use; for fifo they are those of LRU. */
-static double estimate(const struct mcm *m, const struct mcm_curve *c, unsigned size)
+static double whatif_estimate(const struct mcm *m, const struct mcm_curve *c, unsigned size)
 {
 	return policy_is(m, &mcm_evict_learn) && !c->behind ? c->learn[size] : c->lru[size];
 }
@@ -63,7 +63,7 @@ void mcm_stats_whatif(struct mcm *m)
 	mcm_sample_curve(&m->learn.sample, uses, &c);
 	mc_metric_set(&ratio_real, (int64_t)(real_ratio(uses, found) * PPM));
 	for (unsigned i = 0; i < MCM_SIZES; i++)
-		mc_metric_set(by_size[i], (int64_t)(estimate(m, &c, i) * PPM));
+		mc_metric_set(by_size[i], (int64_t)(whatif_estimate(m, &c, i) * PPM));
 	mc_metric_set(&ratio_endless, (int64_t)(c.endless * PPM));
 	mc_metric_set(&saved, (int64_t)(seconds_of(m, (double)found) * 1e3));
 	mc_metric_set(&by_lru, policy_is(m, &mcm_evict_learn) && c.behind);
@@ -90,7 +90,8 @@ void mcm_admin_whatif(struct mc_http_request *rq, void *arg)
 
 	mcm_sample_curve(&m->learn.sample, uses, &c);
 	for (unsigned i = 0; i < MCM_SIZES; i++) {
-		json_array_append_new(in_memory, size_json(m, factor[i], memory, estimate(m, &c, i), (double)uses));
+		json_array_append_new(in_memory, size_json(m, factor[i], memory, whatif_estimate(m, &c, i),
+							   (double)uses));
 		if (disk)
 			json_array_append_new(on_disks, size_json(m, factor[i], disk, c.lru[MCM_SIZES + i],
 							  (double)uses));

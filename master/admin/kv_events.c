@@ -169,7 +169,7 @@ int mcm_kv_events_start(struct mcm *m)
 	r = k->entry && k->text && k->pack.bytes ? 0 : -ENOMEM;
 	if (r == 0)
 		r = mcm_zmq_open(m->conf.kv_events_bind_endpoint, &k->zmq);
-	/* From here on the ring records every event, with its group. */
+	/* The ring records every event from here on, with its group. */
 	m->events.groups = r == 0;
 	if (r == 0)
 		r = mcm_events_read_all(m, UINT64_MAX, 0, k->entry, BATCH, k->text, TEXT, &k->since, &lost);

@@ -27,18 +27,18 @@ struct mcm_shard {
 	uint32_t free;			/* free list of slots, linked by next; relaxed */
 	uint32_t fresh, fresh_end;	/* slots that were never used; relaxed */
 	struct mcm_keys keys;
-	struct mcm_table attrs;		/* of the few objects that have some (attrs.h) */
+	struct mcm_table attrs;		/* attributes of the few objects that have some (attrs.h) */
 } __attribute__((aligned(64)));
 
 struct mcm_index {
-	uint64_t seed;			/* of the hash: clients cannot choose keys that collide */
+	uint64_t seed;			/* seed of the hash: clients cannot choose keys that collide */
 	uint64_t max;			/* limit of count; 0: none */
 	bool by_memory;			/* the limit is one of memory: a long key counts more than once */
 	/* atomic: weights of the objects in the tables, of admitted puts and of the directories (names.h); counted only
 	 * when there is a limit */
 	uint64_t count;
 	struct mcm_slab objects;
-	struct mcm_key_pool keys;	/* of all shards: at most 16 GiB */
+	struct mcm_key_pool keys;	/* keys of all shards: at most 16 GiB */
 	struct mcm_slab exts;
 	struct mcm_table_mem buckets;	/* memory of the shards' tables */
 	struct mc_mutex ext_lock;

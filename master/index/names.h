@@ -27,7 +27,7 @@
 
 struct mcm_dir {
 	uint32_t next;			/* hash chain in the stripe's table; free list */
-	uint32_t hash;			/* of the whole path */
+	uint32_t hash;			/* hash of the whole path */
 	uint32_t sibling;		/* hash chain in the parent's table of directories */
 	uint32_t parent;
 	uint32_t name;			/* last component with its '/', in the names' arena */
@@ -135,7 +135,7 @@ void mcm_names_touch(struct mcm_names *nm, uint32_t slot);
 struct mcm_names_branch {
 	uint32_t dir;		/* its record */
 	uint32_t above;		/* number of the directory above, which is smaller */
-	uint32_t path_len, depth;	/* of its path */
+	uint32_t path_len, depth;	/* length and depth of its path */
 	uint32_t first, count;
 	uint32_t to;		/* with a reference: the directory that its objects move to; 0: none yet */
 	uint64_t changed_ms;

@@ -17,7 +17,7 @@
 
 struct list_call {
 	struct mcm_names *nm;
-	uint32_t dir_len;		/* of the directory's path */
+	uint32_t dir_len;		/* length of the directory's path */
 	unsigned room, steps;
 	struct mcm_names_page *pg;
 };

@@ -54,7 +54,7 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_MARK_PARKED 0x02u	/* taken off the eviction lists because of its pins */
 #define MCM_MARK_RETIRING 0x04u	/* the copy ext.retiring is freed when no pin is left */
 #define MCM_MARK_ATTRS 0x10u	/* it has attributes (attrs.h) */
-#define MCM_MARK_UNCONFIRMED 0x20u	/* from a snapshot; its copies count as snapshot/confirm.h says */
+#define MCM_MARK_UNCONFIRMED 0x20u	/* the object is from a snapshot; its copies count as snapshot/confirm.h says */
 #define MCM_MARK_RESTORED 0x08u	/* one pin stands for possible readers of an earlier master */
 
 struct mcm_extent {
@@ -92,7 +92,7 @@ struct mcm_object_ext {
 	uint32_t range[MCM_REPLICA_MAX - 1];
 	uint16_t segment[MCM_REPLICA_MAX - 1];
 	uint8_t copies;			/* number of further copies, in range[] and segment[] */
-	bool adopted;			/* from a disk of another pool (task/adopt.h) */
+	bool adopted;			/* the object is from a disk of another pool (task/adopt.h) */
 	uint32_t more_pins;
 	struct mcm_extent retiring;	/* the copy to free, with MCM_MARK_RETIRING */
 	/* guarded by the groups' lock; group by the shard's lock too */

@@ -28,7 +28,7 @@ struct file {
 struct mcm_copy {
 	int dirfd, lockfd;
 	char *path, *cluster;
-	uint64_t max_bytes, bytes;	/* of all files of the copy */
+	uint64_t max_bytes, bytes;	/* limit (0: none) and size of all files of the copy */
 	struct file checkpoint, journal;
 	bool complete;
 };
@@ -198,7 +198,7 @@ static int count_bytes(struct mcm_copy *c)
 	return 0;
 }
 
-/* From here on the copy begins with this checkpoint. */
+/* Make the finished checkpoint the beginning of the copy. */
 static int checkpoint_end(struct mcm_copy *c, const struct mcm_feed_part *p)
 {
 	char from[MCM_JOURNAL_NAME + 4], to[MCM_JOURNAL_NAME + 4];

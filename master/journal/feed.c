@@ -16,10 +16,10 @@
 struct mcm_feed {
 	struct mcm *m;
 	int checkpoint, journal;	/* descriptors; -1: none */
-	uint64_t checkpoint_sequence;	/* of the checkpoint that is being read, or was read last */
+	uint64_t checkpoint_sequence;	/* number of the checkpoint that is being read, or was read last */
 	uint64_t checkpoint_at;		/* bytes read of it */
 	uint64_t journal_sequence, journal_at;
-	uint64_t losses;		/* of the journal when the feed was opened */
+	uint64_t losses;		/* the journal's count of losses when the feed was opened */
 };
 
 static int file_open(const struct mcm_journal *j, bool checkpoint, uint64_t sequence)

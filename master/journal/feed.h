@@ -17,10 +17,10 @@ struct mcm;
 struct mcm_feed;
 
 struct mcm_feed_part {
-	bool checkpoint;	/* of file checkpoint-N, else journal-N */
+	bool checkpoint;	/* the part belongs to file checkpoint-N, else to journal-N */
 	bool last;		/* the file is complete with this part */
 	uint64_t sequence;	/* N */
-	uint64_t offset;	/* of the first byte in the file */
+	uint64_t offset;	/* position of the part's first byte in the file */
 	size_t len;
 	uint64_t lsn;		/* a reader of all parts up to this one has the records up to this LSN (journal.h) */
 };

@@ -124,8 +124,8 @@ int mcm_checkpoint(struct mcm *m);
 
 struct mcm_journal_stats {
 	bool on, lost;		/* lost: nothing can be written at the moment */
-	uint64_t sequence;	/* of the current journal */
-	uint64_t bytes;		/* of journals since the last checkpoint */
+	uint64_t sequence;	/* number of the current journal */
+	uint64_t bytes;		/* bytes of the journals since the last checkpoint */
 	uint64_t checkpoint_ms;	/* wall clock time of the last one, 0: none */
 	uint64_t restored;	/* number of objects that the start restored */
 };

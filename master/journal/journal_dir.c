@@ -116,7 +116,7 @@ static int sequence_add(uint64_t **list, size_t *n, uint64_t v)
 	return 0;
 }
 
-static int ascending(const void *a, const void *b)
+static int sequence_compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -190,9 +190,9 @@ int mcm_journal_list(int dirfd, struct mcm_journal_files *ret)
 		return r;
 	}
 	if (ret->checkpoints)
-		qsort(ret->checkpoint, ret->checkpoints, sizeof(*ret->checkpoint), ascending);
+		qsort(ret->checkpoint, ret->checkpoints, sizeof(*ret->checkpoint), sequence_compare);
 	if (ret->journals)
-		qsort(ret->journal, ret->journals, sizeof(*ret->journal), ascending);
+		qsort(ret->journal, ret->journals, sizeof(*ret->journal), sequence_compare);
 	return 0;
 }
 

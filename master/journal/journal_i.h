@@ -25,9 +25,9 @@ struct mcm_journal {
 	bool sync;
 	uint64_t checkpoint_bytes;	/* journal bytes after which a checkpoint is due */
 	uint64_t interval_ms;		/* time after which a checkpoint is due, 0: none */
-	uint8_t boot[MCM_BOOT_ID];	/* of the machine; all zero: unknown */
+	uint8_t boot[MCM_BOOT_ID];	/* boot of the machine; all zero: unknown */
 	uint64_t restored;
-	enum mcm_origin origin;		/* of the restored state; later owned by the monitor */
+	enum mcm_origin origin;		/* origin of the restored state; later owned by the monitor */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
 	struct mcm_check *check;	/* not NULL: only read, and report faults here */
 	/* guarded by lock, innermost */
@@ -46,7 +46,7 @@ struct mcm_journal {
 	uint64_t losses;		/* number of times that records were lost */
 	bool based;			/* there is a checkpoint that the journals belong to */
 	/* written with file_lock held, read without */
-	uint64_t written;		/* of appended */
+	uint64_t written;		/* written bytes of @appended */
 	uint64_t synced;
 	uint64_t file_bytes;		/* journals since the last checkpoint */
 	uint64_t checkpoint_ms;

@@ -176,8 +176,8 @@ static int journal_begin(struct mcm *m, uint64_t sequence)
 	return 0;
 }
 
-/* From here on the state is an ordinary one, except that segments are unproven, as their records say.  An older master
- * would not understand that: the mark makes it believe no object until the last segment is proven. */
+/* Make the restored state an ordinary one, except that segments are unproven, as their records say.  An older master
+ * does not read that: the mark makes it treat all objects as unproven until the last segment is proven. */
 static int journal_from_snapshot(struct mcm *m)
 {
 	struct mcm_journal *j = m->journal;
@@ -376,7 +376,7 @@ void mcm_journal_sync_stop(struct mcm *m)
 
 	if (!j || !__atomic_load_n(&j->syncs, __ATOMIC_RELAXED))
 		return;
-	/* From now on answering threads wait themselves; the thread syncs once more for answers
+	/* Answering threads now wait themselves; the thread syncs once more for answers
 	 * that still wait. */
 	__atomic_store_n(&j->syncs, false, __ATOMIC_RELEASE);
 	mc_stop_set(&j->sync_stop);

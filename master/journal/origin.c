@@ -20,7 +20,7 @@ int mcm_origin_mark(int dirfd, const char *text)
 {
 	auto_file int fd = mc_file_openat(dirfd, MARK ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
+	errno = fd < 0 ? errno : ENOSPC;	/* ENOSPC: a short write sets no errno */
 	if (fd < 0 || mc_file_write(fd, text, strlen(text)) != (ssize_t)strlen(text) || mc_file_fsync(fd) < 0 ||
 	    mc_file_renameat(dirfd, MARK ".tmp", dirfd, MARK) < 0 || mc_file_fsync(dirfd) < 0)
 		return mc_fail(-errno, "cannot write " MARK " into the journal's directory");

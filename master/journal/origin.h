@@ -17,7 +17,7 @@ enum mcm_origin {
 /* Which kind of state does the directory have?  *ret_server: the master that wrote the snapshot when it ended, 0: it
  * went on.  -errno with a detail. */
 int mcm_origin_read(int dirfd, enum mcm_origin *ret, uint64_t *ret_server);
-/* From now on the state in the directory is of this kind: MCM_ORIGIN_UNPROVEN or MCM_ORIGIN_JOURNAL. */
+/* Record the kind that the state in the directory has from now on: MCM_ORIGIN_UNPROVEN or MCM_ORIGIN_JOURNAL. */
 int mcm_origin_write(int dirfd, enum mcm_origin origin);
 /* A snapshot follows; @text: "last ", and the master that wrote it at its end in hexadecimal; or another text. */
 int mcm_origin_mark(int dirfd, const char *text);

@@ -94,14 +94,14 @@ struct mcm_durable_record {
 #define MCM_BOOT_ID 16u
 
 struct mcm_header_record {
-	uint64_t sequence;	/* of the file */
+	uint64_t sequence;	/* number of the file */
 	uint64_t generation;	/* larger than all generations assigned before the file began */
 	uint64_t wall_ms;	/* when the file was begun */
 	uint8_t checkpoint;	/* 0: a journal */
 	uint8_t synced;		/* answers waited for syncs of this file */
 	uint8_t boot[MCM_BOOT_ID];	/* identifies the machine's boot */
 	struct mcp_bytes cluster;	/* borrowed */
-	uint64_t seed;		/* of the index's hash, which determines the order of the keys */
+	uint64_t seed;		/* seed of the index's hash, which determines the order of the keys */
 };
 
 /* A record in memory: after one of mcm_pack_*() it is bytes[0 .. len). */

@@ -39,7 +39,7 @@ struct load {
 	uint64_t record;	/* number of the file's next record */
 	uint64_t torn_bytes;
 	bool ended;		/* the last record is an end record */
-	bool other_boot;	/* from an earlier boot of the machine, neither synced nor ended */
+	bool other_boot;	/* a journal is from an earlier boot of the machine, neither synced nor ended */
 	bool headless;		/* the last journal is missing, or has neither a header nor an end record */
 };
 

@@ -26,7 +26,7 @@
 
 #define SCAN 4096
 #define AHEAD 16		/* elements prefetched */
-#define AT_BITS 40		/* of a position in a segment, as in records */
+#define AT_BITS 40		/* bits of a position in a segment, as in records */
 #define DIGIT_BITS 11
 #define DIGITS (1u << DIGIT_BITS)
 #define KEY_DIGITS ((64 + DIGIT_BITS - 1) / DIGIT_BITS)

@@ -22,10 +22,10 @@ struct mcm_restored_file {
 struct mcm_restored {
 	struct mcm_restored_file *file;		/* owned; in the order in which they were applied */
 	size_t files;
-	const uint8_t **frame;		/* by slot: the record of the key's version */
+	const uint8_t **frame;		/* records of the keys' versions, by slot */
 	size_t frames;
-	const uint8_t **segment;	/* by number, MCM_SEGMENTS_MAX of them */
-	bool *unmounted;		/* by number: the last record of the segment says that it is gone */
+	const uint8_t **segment;	/* records of the segments, by number: MCM_SEGMENTS_MAX */
+	bool *unmounted;		/* segments by number: the last record says that the segment is gone */
 	/* unfinished puts by generation: open addressing, put_cap is a power of two */
 	struct mcm_restored_put {
 		uint64_t generation;

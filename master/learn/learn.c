@@ -11,7 +11,7 @@
 #include "common/err.h"
 
 #define HUB_ENDS 8u
-#define MOST 3u			/* of turns, uses and lengths */
+#define MOST 3u			/* largest value of turns, uses and lengths */
 #define AFTER_MAX 60000u	/* no object is linked behind one that has that many behind it */
 #define LEAVES 31u
 #define LEAVES_SHIFT 8

@@ -58,14 +58,14 @@ struct mcm_learn {
 	struct mcm_key_sample sample;
 	/* atomic */
 	uint64_t clock;			/* keys asked for */
-	uint64_t found;			/* of them those that the pool had */
+	uint64_t found;			/* keys asked for that the pool had */
 	uint64_t objects;		/* with bytes, in the pool */
 	bool puts_asked;		/* clients ask for keys before they put them */
 	uint64_t memory, disk, objects_told;	/* as of the last mcm_learn_pool() that did something */
 };
 
 struct mcm_asked {
-	uint32_t hash, slot;	/* of the key and its object; slot 0: the pool does not have it */
+	uint32_t hash, slot;	/* hash of the key, and slot of its object; slot 0: the pool does not have it */
 	/* if there is an object: bytes that it occupies, if the key is sampled; a larger number if it was put later
 	 * than another */
 	uint64_t size, generation;

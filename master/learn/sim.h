@@ -14,7 +14,7 @@
 struct mcm_sample_key {
 	uint32_t hash;
 	uint32_t next;			/* hash chain; free list */
-	uint32_t newer, older;		/* by last use */
+	uint32_t newer, older;		/* neighbours in the order of the last use */
 	uint32_t last;
 	uint32_t granules;		/* 0: it was never put */
 	uint32_t before;		/* the sampled key before it in its chain */

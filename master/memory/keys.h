@@ -19,7 +19,7 @@ struct mcm_keys {
 	struct mcm_key_pool *pool;		/* &own or a shared pool */
 	uint32_t fresh, fresh_end;		/* units of the current block that were never used */
 	uint64_t nonempty[MCM_BLOCK / 64 + 1];	/* bitmap of the non-empty lists in free[] */
-	uint32_t free[MCM_BLOCK + 1];		/* by length in units: first free run (keys.c) */
+	uint32_t free[MCM_BLOCK + 1];		/* first free run of each length in units (keys.c) */
 	struct mcm_key_pool own;
 };
 

@@ -58,7 +58,7 @@ struct mcm_table {
 
 void mcm_table_mem_init(struct mcm_table_mem *mem, unsigned tables);
 void mcm_table_mem_done(struct mcm_table_mem *mem);	/* its tables are done */
-uint64_t mcm_table_mem_bytes(struct mcm_table_mem *mem);	/* of the sizes that tables have */
+uint64_t mcm_table_mem_bytes(struct mcm_table_mem *mem);	/* bytes of the table sizes in use */
 
 /* For threads that prefetch without the lock, from a table with a struct mcm_table_mem: where the head of a chain
  * is or will be.  During a resize the head may still be 0.  NULL: not known. */

@@ -38,7 +38,7 @@ struct mcm_commit {
 	const struct mcm_attrs_value *attrs;	/* NULL: none */
 	uint64_t charged;		/* bytes already charged to the tenant */
 	bool adopted;			/* sets mcm_object_ext.adopted */
-	bool counted;			/* by mcm_count_admit(); the object takes that over, unless the commit fails */
+	bool counted;			/* mcm_count_admit() counted it; a commit passes that on to the object */
 	unsigned copies;
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 };

@@ -18,7 +18,7 @@ struct mcm_pinned_object {
 struct mcm_pinned {
 	struct mcm_pinned_object *at;
 	uint32_t cap, count;		/* cap: a power of 2, at least twice count; or 0 */
-	uint64_t bytes;			/* of all objects */
+	uint64_t bytes;			/* bytes of all objects */
 };
 
 void mcm_pinned_done(struct mcm_pinned *p);

@@ -20,7 +20,7 @@
 #include "proto/rpc_server.h"
 
 #define PUTS_SHIFT 12
-#define COPY_KEY mcp_bytes("copy", 4)	/* of the puts of tasks' copies */
+#define COPY_KEY mcp_bytes("copy", 4)	/* key of the puts of tasks' copies */
 
 MC_GAUGE(unfinished, "mooncake_master_unfinished_puts", "", "Puts begun and not yet ended")
 MC_COUNTER(timed_out, "mooncake_master_puts_timed_out_total", "",

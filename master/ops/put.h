@@ -26,13 +26,13 @@ struct mcm_unit;
 
 struct mcm_put {
 	uint32_t next;			/* hash chain; free list */
-	uint32_t hash;			/* of the generation */
+	uint32_t hash;			/* hash of the generation */
 	uint64_t generation;
 	uint64_t size;
 	uint64_t began_ms;		/* the master's clock */
 	struct mcm_session *session;	/* may be freed once the put is out of the table */
 	struct mcp_id client;
-	struct mcp_id engine;		/* of the writer */
+	struct mcp_id engine;		/* engine of the writer */
 	uint64_t fence;			/* the writer's fence number: that of its session */
 	uint32_t sess_prev, sess_next;	/* list of the session's puts */
 	uint32_t age_prev, age_next;	/* list of the shard's puts, oldest first */
@@ -47,10 +47,10 @@ struct mcm_put {
 	uint32_t group;			/* with a reference; 0: none */
 	uint32_t tenant;
 	uint64_t charged;		/* bytes charged to the tenant */
-	bool counted;			/* by mcm_count_admit() */
+	bool counted;			/* mcm_count_admit() counted the put */
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 	bool copy;			/* copy for a task: unknown to PUT_END and PUT_REVOKE */
-	struct mcm_unit *unit;		/* of a copy; NULL: taken back, but the writer may still write */
+	struct mcm_unit *unit;		/* unit of a copy; NULL: taken back, but the writer may still write */
 };
 
 struct mcm_put_shard {

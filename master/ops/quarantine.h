@@ -28,7 +28,7 @@ struct mcm_put;
 struct mcm_aborted {
 	struct mc_list link;		/* mcm_quarantine.aborted */
 	uint64_t generation;
-	uint64_t size;			/* of the object */
+	uint64_t size;			/* size of the object */
 	uint64_t charged;		/* bytes charged to the tenant for each copy */
 	uint32_t tenant;
 	uint8_t copies;			/* ranges that are left */
@@ -37,7 +37,7 @@ struct mcm_aborted {
 
 struct mcm_fence {
 	struct mc_list link;		/* mcm_segment.fences, or mcm_quarantine.confirmed */
-	uint64_t number;		/* of the order */
+	uint64_t number;		/* number of the order */
 	struct mcp_id engine;		/* zero: all engines */
 	uint64_t upto;
 	struct mcm_held_range {
@@ -45,7 +45,7 @@ struct mcm_fence {
 		struct mcm_extent extent;
 	} *range;
 	size_t n, cap;
-	uint64_t bytes;			/* of the ranges */
+	uint64_t bytes;			/* bytes of the ranges */
 	uint64_t since_ms;		/* the master's clock */
 	/* the writer; zero and "": one of an earlier master */
 	struct mcp_id client;

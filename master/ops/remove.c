@@ -23,7 +23,7 @@
 #define MATCH_HEAP_KIB 256
 #define BATCH 256	/* objects copied before the matching ones are removed */
 #define BATCH_MATCHED 8	/* the same with a pattern, which may take one or two ms per object */
-#define SLICE_NS (500 * 1000)	/* of a removal in parts, for which other requests wait */
+#define SLICE_NS (500 * 1000)	/* length of one slice of a removal in parts, for which other requests wait */
 #define EQUAL 16	/* additional entries for objects with equal hashes */
 
 struct found {

@@ -34,7 +34,7 @@ struct rename_dir {
 	struct mcm *m;
 	struct mcp_bytes from, to;
 	struct mcm_names_tree tree;
-	struct new_key *key;	/* by the objects' places in the tree */
+	struct new_key *key;	/* new keys, by the objects' places in the tree */
 	uint32_t key_cap, keys;
 	uint32_t replaced;	/* marker of @to, 0: none */
 	struct mcm_journal_batch batch;
@@ -133,7 +133,7 @@ static int prepare_key(struct rename_dir *rn, uint32_t slot)
 }
 
 /* Check the lengths of all keys, and count the journal's bytes. */
-static int measure(struct rename_dir *rn, size_t *ret_bytes)
+static int rename_measure(struct rename_dir *rn, size_t *ret_bytes)
 {
 	const struct mcm_index *ix = &rn->m->index;
 	uint32_t max = MCP_KEY_MAX + (((const char *)rn->to.data)[0] ? 0 : MCM_PREFIX_MAX), i;
@@ -154,14 +154,14 @@ static int measure(struct rename_dir *rn, size_t *ret_bytes)
 	return 0;
 }
 
-static int prepare(struct rename_dir *rn)
+static int rename_prepare(struct rename_dir *rn)
 {
 	size_t bytes = 0;
 	int r;
 
 	if (rn->tree.slots > rn->key_cap)
 		return -MC_EUNAVAILABLE;
-	r = measure(rn, &bytes);
+	r = rename_measure(rn, &bytes);
 	if (r == 0)
 		r = mcm_journal_batch_begin(rn->m, bytes, &rn->batch);
 	rn->journal_full = r == -MC_EUNAVAILABLE;
@@ -251,7 +251,7 @@ static int rename_dir_locked(struct rename_dir *rn, uint32_t flags)
 		return -MC_EEXISTS;
 	if (busy)
 		return -MC_ENOTEMPTY;
-	r = prepare(rn);
+	r = rename_prepare(rn);
 	if (r < 0)
 		prepare_undo(rn);
 	else

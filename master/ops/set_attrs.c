@@ -95,7 +95,7 @@ int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kin
 
 /* ---- answers ---- */
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t attrs_later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -104,11 +104,11 @@ static uint64_t later(uint64_t a, uint64_t b)
  * clocks: setting attributes resets changed_ms. */
 static void attrs_add_dir(struct mcp_attrs *a, const struct mcm_names_stat *st, uint64_t mtime_ms)
 {
-	uint64_t changed_ns = later(st->changed_ms, mtime_ms) * MC_NS_PER_MS;
+	uint64_t changed_ns = attrs_later(st->changed_ms, mtime_ms) * MC_NS_PER_MS;
 
 	if (!(a->set & MCP_ATTR_MTIME) || st->changed_ms)
 		a->mtime_ns = changed_ns;
-	a->ctime_ns = later(a->ctime_ns, changed_ns);
+	a->ctime_ns = attrs_later(a->ctime_ns, changed_ns);
 	a->set |= MCP_ATTR_MTIME | MCP_ATTR_CTIME;
 	a->nlink = 2 + st->dirs;
 }
@@ -179,13 +179,13 @@ uint64_t mcm_attrs_changing(const struct mcm *m, uint32_t slot, uint64_t now_ns,
 
 	/* The last change of the children is later than a time that was set. */
 	if (changed_ms) {
-		v->mtime_ns = later(changed_ms, mcm_object_mtime(o)) * MC_NS_PER_MS;
+		v->mtime_ns = attrs_later(changed_ms, mcm_object_mtime(o)) * MC_NS_PER_MS;
 		v->set |= MCP_ATTR_MTIME;
 	}
 	/* That of a directory is after the millisecond of that change, so that a restarted master too knows the
 	 * order; therefore it does not go back. */
 	after_ns = changed_ms ? (changed_ms + 1) * MC_NS_PER_MS : 0;
-	v->ctime_ns = dir ? later(later(v->ctime_ns, after_ns), now_ns) : now_ns;
+	v->ctime_ns = dir ? attrs_later(attrs_later(v->ctime_ns, after_ns), now_ns) : now_ns;
 	v->set |= MCP_ATTR_CTIME;
 	return changed_ms;
 }

@@ -227,7 +227,7 @@ int mcm_snapshot_list(struct mcm *m, json_t **ret)
 
 /* ---- verify and choose --------------------------------------------------------------------------- */
 
-static int verify(struct mcm_snapshots *s, const char *id)
+static int catalog_verify(struct mcm_snapshots *s, const char *id)
 {
 	json_t *manifest = NULL;
 	int r = mcm_manifest_read(s, id, &manifest);
@@ -257,7 +257,7 @@ int mcm_snapshot_verify(struct mcm *m, const char *id, char ret_id[MCM_SNAPSHOT_
 	}
 	if (r == 0) {
 		snprintf(ret_id, MCM_SNAPSHOT_ID, "%s", n ? all[0] : id);
-		r = verify(m->snapshots, n ? all[0] : id);
+		r = catalog_verify(m->snapshots, n ? all[0] : id);
 	}
 	free(all);
 	return r;
@@ -286,7 +286,7 @@ int mcm_snapshot_choose(struct mcm *m, const char *id)
 	int r = no_store(m);
 
 	if (r == 0 && *id)
-		r = verify(m->snapshots, id);
+		r = catalog_verify(m->snapshots, id);
 	if (r < 0)
 		return r;
 	snprintf(name, sizeof(name), "%srestore.txt", m->snapshots->root);

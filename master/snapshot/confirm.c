@@ -36,7 +36,7 @@ static struct mc_metric *const metric[MCM_CONFIRM_RESULTS] = {
 	[MCM_CONFIRM_UNREADABLE] = &unreadable, [MCM_CONFIRM_LOST] = &lost, [MCM_CONFIRM_OLD] = &old,
 };
 
-static void count(struct mcm *m, enum mcm_confirm_result result, uint64_t n)
+static void confirm_count(struct mcm *m, enum mcm_confirm_result result, uint64_t n)
 {
 	mc_metric_add(metric[result], (int64_t)n);
 	__atomic_add_fetch(&m->confirmed[result], n, __ATOMIC_RELAXED);
@@ -73,7 +73,7 @@ static void entry_answer(struct mcm *m, struct mcm_segment *s, struct mcm_confir
 	if (!sh)
 		return;
 	s->confirm.count[result]++;
-	count(m, result, 1);
+	confirm_count(m, result, 1);
 	o = mcm_object(&m->index, e.slot);
 	if (status < 0)
 		entry_drop(m, s, sh, e);
@@ -270,7 +270,7 @@ void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_res
 	const struct mcm_confirm *c = &s->confirm;
 	uint64_t n = c->n - mcm_load_relaxed(&c->next);
 
-	count(m, result, n);
+	confirm_count(m, result, n);
 	if (result != MCM_CONFIRM_PROVEN && n)
 		mc_warn(LOG, "dropping the objects of the snapshot in a segment: %s segment=%s copies=%llu",
 			result == MCM_CONFIRM_OLD ? "its owner is too old to compare them with its memory" :
@@ -278,7 +278,7 @@ void mcm_confirm_rest(struct mcm *m, struct mcm_segment *s, enum mcm_confirm_res
 }
 
 /* A segment whose owner is too slow, and its id. */
-static struct mcm_segment *overdue(struct mcm *m, struct mcp_id *ret)
+static struct mcm_segment *confirm_overdue(struct mcm *m, struct mcp_id *ret)
 {
 	struct mcm_segments *ss = &m->segments;
 	struct mcm_segment *found = NULL;
@@ -322,7 +322,7 @@ static void rest_drop(struct mcm *m, struct mcm_segment *s, struct mcp_id id)
 static void refuse_overdue(struct mcm *m)
 {
 	struct mcp_id id;
-	struct mcm_segment *s = overdue(m, &id);
+	struct mcm_segment *s = confirm_overdue(m, &id);
 
 	if (!s)
 		return;

@@ -31,8 +31,8 @@ struct mcm;
 struct mcm_client;
 struct mcm_segment;
 
-#define MCM_CONFIRM_ITEMS 1024u			/* of a batch, at most */
-#define MCM_CONFIRM_BYTES (64u << 20)		/* of its objects; one object may have more */
+#define MCM_CONFIRM_ITEMS 1024u			/* objects of a batch, at most */
+#define MCM_CONFIRM_BYTES (64u << 20)		/* bytes that fill a batch; one object may have more */
 
 /* Before threads run, after the restore: set m->unproven. */
 void mcm_confirm_begin(struct mcm *m);

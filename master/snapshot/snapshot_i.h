@@ -21,7 +21,7 @@ struct mcm_snapshots {
 	/* guards all below: one creation, or change of the catalog, at a time */
 	struct mc_mutex lock;
 	bool claimed;		/* no manifest in the store says any more that its master was the last one */
-	uint64_t appended;	/* of the journal, when the last snapshot was made */
+	uint64_t appended;	/* bytes appended to the journal when the last snapshot was made */
 	bool made;		/* there was one in this life */
 };
 

@@ -31,7 +31,7 @@ struct allocation {
 	struct mcm_put_request *rq;
 	uint64_t len;
 	struct mcm_extent *extent;
-	uint64_t name[MCM_REPLICA_MAX];		/* of the chosen segments */
+	uint64_t name[MCM_REPLICA_MAX];		/* name hashes of the chosen segments */
 	unsigned n;
 };
 
@@ -261,7 +261,7 @@ static int evict_at_level(struct allocation *p, unsigned level)
 		r = evict_on(p, level, first[i]);
 	if (r < 0 || p->n == p->rq->copies)
 		return r;
-	/* From the last one on, so that other puts search elsewhere. */
+	/* Begin at the last candidate searched, so that other puts search elsewhere. */
 	middle = n ? first[n - 1] : 0;
 	p->rq->slice.origin = middle;
 	r = evict_between(p, level, middle, MCM_CANDIDATES_MAX);

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MCM_CANDIDATE_SETS 16u		/* of the flags of a level, except KEEP_NEWEST */
+#define MCM_CANDIDATE_SETS 16u		/* sets of flags of a level, except KEEP_NEWEST */
 #ifdef MC_FUZZING
 #define MCM_CANDIDATES_MAX 4096u	/* see MCM_SEGMENTS_MAX */
 #else

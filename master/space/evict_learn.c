@@ -105,7 +105,7 @@ static float value_of(const struct learn *s, const struct mcm_evict_view *v, uin
 	return mcm_learn_value(s->learn, owner_of(v, range), granules, s->by_age);
 }
 
-static void remember(struct learn *s, const struct mcm_evict_view *v, uint32_t range, bool last)
+static void best_remember(struct learn *s, const struct mcm_evict_view *v, uint32_t range, bool last)
 {
 	for (unsigned i = 0; i < s->n_best; i++)
 		if (s->best[i].range == range)
@@ -162,7 +162,7 @@ static void leaves_take(struct learn *s, const struct mcm_evict_view *v)
 		if (!range)
 			continue;
 		set_inner(s, v, range, false);
-		remember(s, v, range, false);
+		best_remember(s, v, range, false);
 	}
 }
 
@@ -178,7 +178,7 @@ static bool may_evict(const struct learn *s, const struct mcm_evict_view *v, uns
 }
 
 /* Look at the next objects of the list. */
-static void draw(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v)
+static void best_draw(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v)
 {
 	unsigned good = 0, draws = s->lists.count[0] < SMALL ? DRAWS_SMALL : DRAWS_LARGE;
 	uint32_t id;
@@ -195,7 +195,7 @@ static void draw(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 		}
 		mcm_lists_del(&s->lists, v->a, id);
 		mcm_list_tail(&s->lists, v->a, s->head, id);
-		remember(s, v, id, false);
+		best_remember(s, v, id, false);
 		good++;
 	}
 }
@@ -212,7 +212,7 @@ static void best_check(struct learn *s, const struct mcm_evict_view *v)
 	s->n_best = n;
 }
 
-/* Of equal values, as in a new pool, objects that were read stay, then the newer ones. */
+/* The lower value comes first.  If values are equal, as in a new pool: fewer reads, then the older object. */
 static bool comes_first(const struct learn *s, const struct mcm_evict_view *v, unsigned a, unsigned b)
 {
 	const struct mcm_object *oa, *ob;
@@ -241,14 +241,14 @@ static void best_ends(const struct learn *s, const struct mcm_evict_view *v, uns
 }
 
 /* The candidate of the lowest value, which is remembered no more; 0: none may be evicted. */
-static uint32_t choose(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
+static uint32_t best_choose(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, unsigned level)
 {
 	unsigned low, high;
 	uint32_t range;
 	float value;
 
 	best_check(s, v);
-	draw(h, s, v);
+	best_draw(h, s, v);
 	best_ends(s, v, level, &low, &high);
 	/* It may have been used since it was looked at. */
 	while (low <= BEST && (value = value_of(s, v, s->best[low].range)) > s->best[low].value) {
@@ -305,7 +305,7 @@ static uint32_t choose_inner(struct mcm_selection *h, struct learn *s, const str
 	return best;
 }
 
-static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, uint32_t range)
+static void victim_take(struct mcm_selection *h, struct learn *s, const struct mcm_evict_view *v, uint32_t range)
 {
 	uint32_t before = mcm_learn_before(s->learn, owner_of(v, range));
 	uint32_t next = before && mcm_learn_only_one(s->learn, before) ? range_of(s, v, before) : 0;
@@ -318,7 +318,7 @@ static void take(struct mcm_selection *h, struct learn *s, const struct mcm_evic
 	}
 	mcm_selection_take(h, &s->lists, v, range);
 	if (next)
-		remember(s, v, next, true);
+		best_remember(s, v, next, true);
 }
 
 /* False: all objects were looked at, in this call and those before, and none may be evicted. */
@@ -328,11 +328,11 @@ static bool victim_find(struct mcm_selection *h, struct learn *s, const struct m
 	uint64_t others;
 	uint32_t id;
 
-	id = choose(h, s, v, level);
+	id = best_choose(h, s, v, level);
 	if (!id)
 		id = choose_inner(h, s, v, level);
 	if (id) {
-		take(h, s, v, id);
+		victim_take(h, s, v, id);
 		s->fruitless = 0;
 		return true;
 	}
@@ -382,8 +382,8 @@ static unsigned learn_victims(void *state, const struct mcm_evict_view *v, unsig
 		/* All were looked at: then those that clients are using now. */
 		s->young_too = true;
 		h.steps = h.steps < LAST_STEPS ? LAST_STEPS : h.steps;
-		while (!mcm_selection_full(&h) && (id = choose(&h, s, v, level)))
-			take(&h, s, v, id);
+		while (!mcm_selection_full(&h) && (id = best_choose(&h, s, v, level)))
+			victim_take(&h, s, v, id);
 		take_in_order(&h, s, v, s->head);
 		take_in_order(&h, s, v, s->inner);
 	}

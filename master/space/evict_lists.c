@@ -14,7 +14,7 @@
 #include "master/space/candidates.h"
 
 #define STEPS 256		/* ranges moved per call, at most */
-#define STEPS_TURN 128		/* of these, for leases that have ended, so that each call also finds victims */
+#define STEPS_TURN 128		/* part of STEPS for leases that have ended, so that each call also finds victims */
 #define RECENT_MOST 16		/* recent ranges released per call, when even these may be evicted */
 #define RECENT_STEPS 32
 #define SECOND_CHANCES 32	/* per call; further touched ranges are evicted nevertheless */
@@ -308,8 +308,8 @@ void mcm_selection_take(struct mcm_selection *h, struct mcm_lists *l, const stru
 }
 
 /* Take a range that this level does not evict off the policy's list.  False: the level evicts it. */
-static bool aside(const struct mcm_selection *h, struct mcm_lists *l, const struct mcm_evict_view *v, uint32_t head,
-		  uint32_t id)
+static bool lists_set_aside(const struct mcm_selection *h, struct mcm_lists *l, const struct mcm_evict_view *v,
+			    uint32_t head, uint32_t id)
 {
 	const struct mcm_object *o = mcm_evict_owner(v, id);
 	bool soft = head != l->soft && mcm_evict_soft(v->ix, o, v->now);
@@ -349,7 +349,7 @@ uint32_t mcm_selection_next(struct mcm_selection *h, struct mcm_lists *l,
 		case MCM_OWNER_TOUCHED:
 		case MCM_OWNER_COLD:
 			if (!(h->keep_recent || mcm_load_relaxed(&o->flags) & MCM_OBJ_SOFT) ||
-			    !aside(h, l, v, head, id))
+			    !lists_set_aside(h, l, v, head, id))
 				return id;
 			break;
 		}

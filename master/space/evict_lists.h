@@ -33,7 +33,7 @@ struct mcm_lists {
 	uint32_t recents;		/* ranges on that list */
 	bool keep_recent;		/* as of the last search */
 	unsigned shift;			/* log2 of the ticks per slot */
-	uint64_t granules[2];		/* of the listed ranges, by class */
+	uint64_t granules[2];		/* granules of the listed ranges, by class */
 	uint64_t count[2];
 	/* Put a range that is on no list on the policy's list of plain objects.  @newest: its object is the newest
 	 * one there, which has just ceased to be recent. */

@@ -28,7 +28,7 @@ struct mcm_group {
 	uint16_t name_len;
 	bool evicting;			/* its members are being evicted */
 	uint8_t level;			/* the level of that eviction */
-	uint32_t refs;			/* by members, puts, evictors */
+	uint32_t refs;			/* references of members, puts, evictors */
 	uint32_t members;
 	uint32_t first, last;		/* slots, linked through their extensions */
 	uint32_t unvisited;		/* members that the eviction has not visited yet */

@@ -188,7 +188,7 @@ struct search {
 	struct mcm_victim *v;
 	unsigned n, max;
 	int steps, chances;
-	uint32_t slot;			/* of the wheel, that is searched */
+	uint32_t slot;			/* slot of the wheel that is searched */
 };
 
 static bool search_done(const struct search *s)

@@ -70,7 +70,7 @@ struct mcm_segment {
 	void *policy;			/* and its state */
 	struct mcm_alloc alloc;
 	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
-	struct mcm_gone gone;		/* of a disk (task/adopt.h) */
+	struct mcm_gone gone;		/* a disk: records that are void (task/adopt.h) */
 	/* atomic */
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
 	uint64_t pause_ms;		/* no copies to it before this time, after many errors */
@@ -89,14 +89,14 @@ struct mcm_segment {
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
 	bool adopting;			/* a disk that gets no copies yet; also read without the lock (task/adopt.h) */
-	bool unproven;			/* from a snapshot, and its owner has not confirmed all objects */
+	bool unproven;			/* it is from a snapshot, and its owner has not confirmed all objects */
 	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in
 	 * the list of unused structs */
 	struct mc_list link;
 	/* guarded by the quarantine's lock */
 	struct mc_list fences;		/* struct mcm_fence that its owner has not confirmed */
-	struct mcm_confirm confirm;	/* of an unproven segment */
+	struct mcm_confirm confirm;	/* comparison of an unproven segment */
 	/* guarded by run_lock, which is taken before all other locks of objects (evict_run.c) */
 	struct mc_mutex run_lock;
 	struct {
@@ -110,7 +110,7 @@ struct mcm_segments {
 	const struct mcm_evict_ops *evict;
 	void *evict_shared;
 	uint32_t lease_ticks;
-	struct mcm_segment **at;	/* by number; each entry is set once, atomically */
+	struct mcm_segment **at;	/* segments by number; each entry is set once, atomically */
 	/* free granules by number, atomic: a put finds full segments without their structs */
 	uint32_t *room;
 	struct mcm_candidates *candidates;	/* segments of memory on which puts may evict */
@@ -123,7 +123,7 @@ struct mcm_segments {
 	uint64_t largest;		/* bytes of the largest mounted segment of memory; atomic */
 	unsigned n_largest;		/* number of segments of that size */
 	uint64_t capacity;		/* sum of all mounted segments of memory; atomic */
-	uint64_t disk_capacity;		/* of those on disks; atomic */
+	uint64_t disk_capacity;		/* sum of all mounted disks; atomic */
 	uint16_t *by_id, *by_name;	/* buckets of mounted segments: number + 1, 0: none */
 	uint16_t *by_host;		/* in the order of their hosts (strategy_local.c) */
 	unsigned n_by_host;

@@ -46,7 +46,7 @@ static double free_ratio(const struct mcm_segment *s)
 	return 1.0 - (double)mcm_load_relaxed(&s->used) / (double)s->size;
 }
 
-/* Of a disk of the same node; nodes without one come first, as in upstream. */
+/* The free part of the disk of the same node; nodes without a disk come first, as in upstream. */
 static double disk_free_ratio(const struct mcm_segments *ss, const struct mcm_segment *s)
 {
 	uint16_t disk = __atomic_load_n(&s->disk, __ATOMIC_RELAXED);

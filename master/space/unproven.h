@@ -25,18 +25,18 @@ enum mcm_confirm_result {
 	MCM_CONFIRM_RESULTS
 };
 
-/* Of an unproven segment. */
+/* State of the comparison of an unproven segment. */
 struct mcm_confirm {
 	struct mc_mutex lock;		/* taken before those of shards */
 	/* constant after the restore, until the segment is proven or dropped */
 	struct mcm_confirm_entry {
 		uint32_t slot, range;
-	} *entry;			/* by position; owned */
+	} *entry;			/* sorted by position; owned */
 	size_t n, cap;
 	bool doubted;			/* an earlier master has not proven it: its snapshots prove nothing */
 	/* guarded by lock */
 	size_t next, given;		/* entries before @next (atomic) are done, those before @given in the batch */
-	uint64_t number;		/* of the batch */
+	uint64_t number;		/* number of the batch */
 	struct mcm_confirm_sent {
 		struct mcm_confirm_entry entry;
 		struct mcp_confirm_item item;

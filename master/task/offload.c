@@ -28,7 +28,7 @@
 #define ERRORS_MAX 8u
 #define PAUSE_MS 2000u
 #define SPACE_PAUSE_MS 500u	/* after a copy that found no space on a disk */
-#define FAILURES_MAX 8u		/* of one object, to find space on a disk */
+#define FAILURES_MAX 8u		/* copies of one object that found no space on a disk */
 /* Count-min sketch of reads: rows of 2^16 counters, halved every AGE_READS reads. */
 #define ROWS 4u
 #define ROW_SHIFT 16u

@@ -32,7 +32,7 @@ struct mcm_session;
 
 #define MCM_ID_TEXT 48
 #define MCM_TASK_NAMES 1024		/* sources, or targets, of a task */
-#define MCM_TASK_TARGETS 8		/* of a copy */
+#define MCM_TASK_TARGETS 8		/* targets of a copy task */
 #define MCM_TASK_FAILURES 1024		/* failed objects after which the task fails */
 #define MCM_UNIT_TRIES 3
 #define MCM_FETCH_MAX 64
@@ -75,7 +75,7 @@ struct mcm_task {
 	uint64_t began_ms;		/* the master's clock: begin of the wait for a client, or of a copy; its end */
 	uint64_t succeeded, failed, blocked, bytes, total;
 	uint64_t lost;			/* drain: objects that were in its sources when these went */
-	uint64_t spare;			/* of failed: objects with a copy on another node */
+	uint64_t spare;			/* failed objects with a copy on another node */
 	unsigned active;		/* running copies, and other users that keep the struct allocated */
 	bool drained;			/* successful drain whose sources still accept no objects */
 	struct mcp_id client;
@@ -101,9 +101,9 @@ struct mcm_unit {
 	unsigned target;		/* copy task: index of the target */
 	bool move;
 	bool described;			/* the owner stores the object's key with the copy */
-	uint16_t key_len;		/* of that key */
+	uint16_t key_len;		/* length of that key */
 	uint32_t hash;
-	uint32_t tenant;		/* of the object */
+	uint32_t tenant;		/* tenant of the object */
 	uint64_t charged;		/* bytes charged to the tenant until the object has the replica */
 };
 

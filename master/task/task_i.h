@@ -33,8 +33,8 @@ struct mcm_copy_spec {
 	uint64_t target;		/* hash of the only segment it may go to, 0: any */
 	unsigned target_index;
 	bool move;
-	uint32_t record_len;		/* of the description in plan.record; 0: none */
-	uint32_t hash;			/* of the key, and its length */
+	uint32_t record_len;		/* length of the description in plan.record; 0: none */
+	uint32_t hash;			/* hash of the key, and its length */
 	uint16_t key_len;
 	uint64_t name;			/* hash of tenant and key, if there is one */
 	uint64_t have[MCM_REPLICA_MAX];	/* names of the segments that have a copy */

@@ -47,14 +47,14 @@ struct mcm_tenant {
 	uint64_t charged, objects;
 	uint64_t seen_ms;		/* last time that it was in the policy or in a request */
 	struct mcm_tenant_counts counts;
-	struct mcm_object_lists lists;	/* of its evictable objects (tenant_evict.c) */
+	struct mcm_object_lists lists;	/* lists of its evictable objects (tenant_evict.c) */
 };
 
 struct mcm_tenants {
 	bool on;			/* constant */
 	struct mc_rwlock lock;
 	/* guarded by lock; atomic: a number that is still in use can be resolved without the lock */
-	struct mcm_tenant **at;		/* by number; [0] is the default tenant */
+	struct mcm_tenant **at;		/* tenants by number; [0] is the default tenant */
 	struct mcm_tenant *retired;	/* tenants whose number was reused */
 	unsigned count;
 	uint16_t *by_name;		/* buckets of numbers, 0: empty; without the default tenant */

@@ -426,7 +426,7 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, u
 
 /* ---- across restarts ---- */
 
-#define VALUE_BYTES 13	/* of the durable value: u64 quota, u32 number, u8 explicit_policy */
+#define VALUE_BYTES 13	/* length of the durable value: u64 quota, u32 number, u8 explicit_policy */
 
 void mcm_tenant_save(struct mcm *m, const struct mcm_tenant *t)
 {

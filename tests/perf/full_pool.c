@@ -290,9 +290,9 @@ static void hold(struct pool *p, struct mcp_bytes key)
 	unsigned n;
 	int r;
 
-	pthread_mutex_lock(&p->s->lock);
+	mc_mutex_lock(&p->s->lock);
 	r = mcm_get(p->m, p->s, MCP_GET_HOLD, key, &o, replica, &n);
-	pthread_mutex_unlock(&p->s->lock);
+	mc_mutex_unlock(&p->s->lock);
 	if (r < 0)
 		die("get", r);
 }

@@ -151,7 +151,7 @@ static void bench_puts(const char *what, bool lists, bool watches)
 {
 	struct mc_hist *h = calloc(1, sizeof(*h));
 	uint64_t began, took, most = 0, undisturbed = 0, i, puts = PUTS;
-	pthread_t thread[2];
+	struct mc_thread thread[2];
 	unsigned n = 0;
 
 	enough = false;
@@ -172,7 +172,7 @@ static void bench_puts(const char *what, bool lists, bool watches)
 	}
 	__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
 	while (n)
-		pthread_join(thread[--n], NULL);
+		mc_thread_join(thread[--n]);
 	perf_row(what, "p50", (double)mc_hist_quantile(h, 0.5) / 1e3, "us");
 	perf_row(what, "p99.9", (double)mc_hist_quantile(h, 0.999) / 1e3, "us");
 	perf_row(what, "longest", (double)most / 1e3, "us");

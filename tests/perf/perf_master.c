@@ -532,7 +532,7 @@ static double ping_pong(unsigned spinners, const char *what)
 	struct mc_hist *h = calloc(1, sizeof(*h));
 	volatile bool end = false;
 	char bytes[64] = { 0 };
-	pthread_t thread[16];
+	struct mc_thread thread[16];
 	uint64_t began, asks = ASKS;
 	int pair[2];
 	unsigned i;
@@ -563,7 +563,7 @@ static double ping_pong(unsigned spinners, const char *what)
 	}
 	end = true;
 	for (i = 0; i < spinners; i++)
-		pthread_join(thread[i], NULL);
+		mc_thread_join(thread[i]);
 	close(pair[0]);
 	close(pair[1]);
 	waitpid(pid, NULL, 0);
@@ -574,7 +574,7 @@ static void bench_latency(struct bench *b, uint64_t objects)
 {
 	char addr[64], dir[] = "/tmp/perf-master-XXXXXX", command[64];
 	double raw[2], ours[2];
-	pthread_t thread[2];
+	struct mc_thread thread[2];
 
 	longest_hold = mmap(NULL, 2 * sizeof(*longest_hold), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -604,8 +604,8 @@ static void bench_latency(struct bench *b, uint64_t objects)
 	perf_row("checkpoints beside all that", "longest lock", (double)longest_hold[0] / 1e3, "us");
 	perf_row("checkpoints beside all that", "CPU time of it", (double)longest_hold[1] / 1e3,
 		 "us at most");
-	pthread_join(thread[0], NULL);
-	pthread_join(thread[1], NULL);
+	mc_thread_join(thread[0]);
+	mc_thread_join(thread[1]);
 	bench_end(b);
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	if (system(command) != 0)

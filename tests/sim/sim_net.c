@@ -30,7 +30,7 @@ struct piece {
 struct end {
 	struct mc_list node;	/* of the net, or of a listener's queue */
 	struct sim_net *net;
-	const struct mc_world *owner;	/* NULL: nobody has accepted it yet */
+	const struct mc_world *owner;	/* NULL: it waits for accept */
 	struct end *peer;	/* NULL: it is closed */
 	struct piece *first, **last;	/* received */
 	size_t bytes;
@@ -61,7 +61,7 @@ static uint64_t net_delay(struct sim_net *n)
 	return n->delay_min + sim_random(n->sim) % (n->delay_max - n->delay_min + 1);
 }
 
-/* Something has changed: all who wait for the net look again. */
+/* Something has changed: all fibers that wait for the net check their conditions again. */
 static void net_changed(struct sim_net *n)
 {
 	sim_wake(n->sim, n);

@@ -10,7 +10,7 @@ struct mct_io {
 	/* constant after start */
 	const struct mct_io_ops *ops;
 	unsigned depth;
-	void *part;		/* of the way */
+	void *part;		/* state of the way: its ring or its threads */
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_list queue;	/* ops that are not begun */

@@ -144,7 +144,7 @@ static size_t found_pack(struct mct_found *f, size_t n)
 	return kept;
 }
 
-/* Of overlapping ranges only the one that was written last has its bytes.  The ranges that may still overlap the next
+/* If ranges overlap, only the one that was written last has its bytes.  The ranges that may still overlap the next
  * one are at most as many as records that older ranges left between others: few. */
 static size_t drop_overwritten(struct mct_found *f, size_t n)
 {

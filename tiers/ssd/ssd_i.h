@@ -28,7 +28,7 @@ struct mct_piece {
 struct mct_ssd {
 	struct mct_medium medium;
 	/* constant after open */
-	char *path;		/* of the file or device */
+	char *path;		/* path of the file or device */
 	int fd;
 	bool direct;		/* the page cache is not used */
 	struct mct_io *io;
