@@ -90,8 +90,13 @@ void mc_cond_wait(struct mc_cond *c, struct mc_mutex *m)
 int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
 {
 	struct mc_world *w = mc_world();
+	/* The wait of this thread that a step has ended early: its caller repeats it. */
+	static __thread struct {
+		const struct mc_cond *cond;
+		struct mc_wait wait;
+	} last;
 	struct timespec until;
-	struct mc_wait wait;
+	bool more;
 
 	if (w) {
 		mc_mutex_unlock(m);
@@ -99,11 +104,19 @@ int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline)
 		mc_mutex_lock(m);
 		return mc_now_ns() >= deadline ? -ETIMEDOUT : 0;
 	}
-	mc_wait_begin(&wait, CLOCK_MONOTONIC, deadline);
-	while (mc_wait_step(&wait, &until))
-		if (!pthread_cond_clockwait(&c->c, &m->m, CLOCK_MONOTONIC, &until))
-			return 0;
-	return -ETIMEDOUT;
+	if (last.cond != c || last.wait.deadline != deadline)
+		mc_wait_begin(&last.wait, CLOCK_MONOTONIC, deadline);
+	last.cond = NULL;
+	if (!mc_wait_step(&last.wait, &until))
+		return -ETIMEDOUT;
+	if (!pthread_cond_clockwait(&c->c, &m->m, CLOCK_MONOTONIC, &until))
+		return 0;
+	/* The caller has to check its condition after each step: a signal between the end of the step and the lock of
+	 * @m reached no waiter. */
+	more = mc_wait_step(&last.wait, &until);
+	if (more)
+		last.cond = c;
+	return more ? 0 : -ETIMEDOUT;
 }
 
 /* The thread sanitizer of gcc 12 does not support pthread_mutex_clocklock(). */
