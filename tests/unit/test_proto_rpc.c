@@ -440,7 +440,7 @@ static void bad_configurations_are_refused(void **state)
 {
 	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
 	static const struct mcp_handler unknown[] = { { 9999, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
-	static const struct mcp_handler nobody[] = { { MCP_STATS, no_handler, 0 }, { 0, NULL, 0 } };
+	static const struct mcp_handler no_role[] = { { MCP_STATS, no_handler, 0 }, { 0, NULL, 0 } };
 	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
 	static const uint16_t unserved[] = { MCP_STATS, 0, MC_ROLES_ALL };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
@@ -453,7 +453,7 @@ static void bad_configurations_are_refused(void **state)
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = unknown;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
-	conf.handlers = nobody;
+	conf.handlers = no_role;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = none;
 	conf.any_channel = unserved;
