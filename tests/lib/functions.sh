@@ -41,10 +41,10 @@ skip() {
 }
 
 # fail MESSAGE... - print to the original standard output, also where the output of the failing
-# command is discarded
+# command is discarded.  The message is repeated after the logs, because CI shows only the end.
 exec {TOLD_TO}>&1
 fail() {
-	echo "FAIL: $*" >&"$TOLD_TO"
+	echo "FAIL: $*" | tee -a "$tmp/reason" >&"$TOLD_TO"
 	exit 1
 }
 
@@ -91,6 +91,7 @@ at_exit() {
 		for i in "$tmp"/*.log; do
 			[ -s "$i" ] && echo "--- ${i##*/}" && tail -n 40 "$i"
 		done
+		[ -s "$tmp/reason" ] && cat "$tmp/reason"
 	fi
 	for ((i = ${#cleanups[@]} - 1; i >= 0; i--)); do
 		eval "${cleanups[i]}" || echo "cleanup failed: ${cleanups[i]}"
