@@ -4,6 +4,8 @@
 
 #include "master/memory/scratch.h"
 
+#include "common/sys/world.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -12,21 +14,30 @@ struct scratch {
 	size_t cap[MCM_SCRATCH_USES];
 	void *object;
 	void (*object_free)(void *object);
+	/* Of another fiber of the same system thread, in a simulation. */
+	struct scratch *next;
 };
 
+/* The key frees the memory at the end of the thread; the variable is quicker to read, and one per fiber. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
+static __thread struct scratch *scratch_here;
+MC_WORLD_LOCAL(scratch_here)
 
 static void scratch_free(void *p)
 {
-	struct scratch *s = p;
+	struct scratch *s = p, *next;
 	unsigned i;
 
-	for (i = 0; i < MCM_SCRATCH_USES; i++)
-		free(s->mem[i]);
-	if (s->object)
-		s->object_free(s->object);
-	free(s);
+	for (; s; s = next) {
+		next = s->next;
+		for (i = 0; i < MCM_SCRATCH_USES; i++)
+			free(s->mem[i]);
+		if (s->object)
+			s->object_free(s->object);
+		free(s);
+	}
+	scratch_here = NULL;
 }
 
 static void scratch_make_key(void)
@@ -34,20 +45,25 @@ static void scratch_make_key(void)
 	pthread_key_create(&key, scratch_free);
 }
 
-static struct scratch *scratch_of_thread(void)
+static __attribute__((noinline)) struct scratch *scratch_new(void)
 {
-	struct scratch *s;
+	struct scratch *s = calloc(1, sizeof(*s));
 
 	pthread_once(&once, scratch_make_key);
-	s = pthread_getspecific(key);
-	if (!s) {
-		s = calloc(1, sizeof(*s));
-		if (s && pthread_setspecific(key, s)) {
-			free(s);
-			s = NULL;
-		}
+	if (!s)
+		return NULL;
+	s->next = pthread_getspecific(key);
+	if (pthread_setspecific(key, s)) {
+		free(s);
+		return NULL;
 	}
+	scratch_here = s;
 	return s;
+}
+
+static inline struct scratch *scratch_of_thread(void)
+{
+	return scratch_here ? scratch_here : scratch_new();
 }
 
 void *mcm_scratch(enum mcm_scratch_use use, size_t count, size_t size)

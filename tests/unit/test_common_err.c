@@ -24,6 +24,12 @@ static const struct {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
+static void numbers_have_no_gap(void **state)
+{
+	for (size_t i = 0; i < N_ROWS; i++)
+		assert_int_equal(rows[i].value, 1001 + i);
+}
+
 static void detail_belongs_to_its_error(void **state)
 {
 	assert_int_equal(mc_fail(-EIO, "disk %s: block %d", "sda", 7), -EIO);
@@ -133,6 +139,7 @@ static void nonsense_from_the_wire_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_have_no_gap),
 		cmocka_unit_test(detail_belongs_to_its_error),
 		cmocka_unit_test(detail_may_quote_itself_and_keeps_errno),
 		cmocka_unit_test(detail_is_the_threads_own),
