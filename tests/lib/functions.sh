@@ -208,7 +208,10 @@ wait_for() {
 }
 
 alive() {
-	kill -0 "$1" 2>/dev/null && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null
+	kill -0 "$1" 2>/dev/null || return 1
+	# the first thread of a killed process may be a zombie while another one still holds files and sockets
+	awk '/^State:/ { zombie = $2 == "Z" } /^Threads:/ { threads = $2 } END { exit zombie && threads <= 1 }' \
+		"/proc/$1/status" 2>/dev/null
 }
 
 gone() {
