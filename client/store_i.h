@@ -38,7 +38,7 @@ struct mcs {
 	struct mc_httpd *httpd;		/* NULL: none; constant after open */
 };
 
-/* http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */
+/* api/http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */
 void mcs_http_start(struct mcs *s);
 
 /* 0, or -MC_EUNAVAILABLE in a forked child.  Requests to the master, the engine or the daemon
@@ -72,13 +72,13 @@ static inline bool mcs_key_good(struct mcs_key key)
 unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
 			 const void *arg);
 
-/* store_put.c: add a batch of puts that has ended to the metrics. */
+/* api/store_put.c: add a batch of puts that has ended to the metrics. */
 void mcs_puts_count(const struct mcs_put_item *items, unsigned n, uint64_t began_ns);
 
-/* store_names.c: send @msg until the master has removed all that match; the number removed. */
+/* api/store_names.c: send @msg until the master has removed all that match; the number removed. */
 int64_t mcs_remove_parts(struct mcs *s, struct mcp_remove_match *msg, uint64_t deadline);
 
-/* pool.c: text for an enum mcp_segment_state; static. */
+/* api/pool.c: text for an enum mcp_segment_state; static. */
 const char *mcs_segment_state_name(uint8_t state);
 
 #endif
