@@ -68,9 +68,10 @@ static inline bool mcs_key_good(struct mcs_key key)
 	return key.data && key.len && key.len <= MCP_KEY_MAX;
 }
 
-/* keys.c: how many of @n keys, the k-th by @key_of(@arg, k), fit into one request. */
-unsigned mcs_batch_split(unsigned n, struct mcs_key (*key_of)(const void *arg, unsigned i),
-			 const void *arg);
+/* keys.c: how many of @n keys, which are @stride bytes apart, fit into one request. */
+unsigned mcs_batch_split(unsigned n, const struct mcs_key *first, size_t stride);
+/* keys.c: the valid keys among @n as a list for a message; memory from @sc.  -ENOMEM. */
+int mcs_keys_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n, struct mcp_seq *ret);
 
 /* api/store_put.c: add a batch of puts that has ended to the metrics. */
 void mcs_puts_count(const struct mcs_put_item *items, unsigned n, uint64_t began_ns);

@@ -6,41 +6,31 @@
 
 #include "client/store_i.h"
 
-static struct mcs_key probe_key(const void *keys, unsigned i)
-{
-	return ((const struct mcs_key *)keys)[i];
-}
-
 static int probe_request(struct mcs *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
 			 uint8_t *present, uint64_t deadline)
 {
-	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	struct mcp_exist msg = { .flags = MCP_EXIST_PEEK, .tenant = s->tenant };
 	struct mcs_patience owner = { 0 };
 	struct mcp_exist_reply reply;
 	struct mcp_reply mem = { 0 };
 	const uint8_t *answer;
-	unsigned k = 0;
 	int r, found = 0;
 
-	if (!list)
-		return -ENOMEM;
-	for (unsigned i = 0; i < n; i++)
-		if (mcs_key_good(keys[i]))
-			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	msg.keys = mcp_seq(list, k);
+	r = mcs_keys_list(sc, keys, n, &msg.keys);
+	if (r < 0)
+		return r;
 	do
 		r = mcs_call(s->session, MCP_EXIST, &msg, &reply, &mem, deadline);
 	while (r == -MC_ENOTREADY && mcs_session_await_owner(s->session, &owner, deadline));
 	if (r < 0)
 		return r;
-	if (reply.present.len != k)
-		r = mc_fail(-MC_EPROTO, "protocol error: reply has %u results for %u keys", reply.present.len, k);
+	if (reply.present.len != msg.keys.count)
+		r = mc_fail(-MC_EPROTO, "protocol error: reply has %u results for %u keys", reply.present.len,
+			    msg.keys.count);
 	answer = reply.present.data;
-	k = 0;
 	/* An invalid key cannot exist. */
 	for (unsigned i = 0; i < n && r == 0; i++) {
-		present[i] = mcs_key_good(keys[i]) && answer[k++] == 1;
+		present[i] = mcs_key_good(keys[i]) && *answer++ == 1;
 		found += present[i];
 	}
 	mcp_reply_done(&mem);
@@ -59,7 +49,7 @@ int mcs_probe(struct mcs *s, const struct mcs_key *keys, unsigned n, uint8_t *pr
 	if (!sc)
 		return -ENOMEM;
 	for (unsigned i = 0, k; i < n && r >= 0; i += k) {
-		k = mcs_batch_split(n - i, probe_key, keys + i);
+		k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		r = probe_request(s, sc, keys + i, k, present + i, deadline);
 		found += r > 0 ? r : 0;
 	}

@@ -106,7 +106,6 @@ static int replicas_request(struct mcs *s, struct mcs_scratch *sc, struct segmen
 			    const struct mcs_key *keys, unsigned n, unsigned flags,
 			    struct mcs_replicas *ret, uint64_t deadline)
 {
-	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	struct mcp_get msg = {
 		.flags = MCP_GET_DESCRIBE | (flags & MCS_PROMISE ? MCP_GET_PROMISE : 0),
 		.tenant = s->tenant,
@@ -115,15 +114,11 @@ static int replicas_request(struct mcs *s, struct mcs_scratch *sc, struct segmen
 	struct mcp_get_reply reply;
 	struct mcp_object obj;
 	struct mcp_iter it;
-	unsigned k = 0;
 	int r, found = 0;
 
-	if (!list)
-		return -ENOMEM;
-	for (unsigned i = 0; i < n; i++)
-		if (mcs_key_good(keys[i]))
-			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	msg.keys = mcp_seq(list, k);
+	r = mcs_keys_list(sc, keys, n, &msg.keys);
+	if (r < 0)
+		return r;
 	r = mcs_call(s->session, MCP_GET, &msg, &reply, &mem, deadline);
 	if (r < 0)
 		return r;
@@ -139,11 +134,6 @@ static int replicas_request(struct mcs *s, struct mcs_scratch *sc, struct segmen
 	}
 	mcp_reply_done(&mem);
 	return r < 0 ? r : found;
-}
-
-static struct mcs_key replicas_key(const void *keys, unsigned i)
-{
-	return ((const struct mcs_key *)keys)[i];
 }
 
 static bool replicas_not_ready(const struct mcs_replicas *ret, unsigned n)
@@ -172,7 +162,7 @@ int mcs_replicas(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned
 		return -ENOMEM;
 	memset(ret, 0, n * sizeof(*ret));
 	for (unsigned i = 0, k; i < n && r >= 0; i += k) {
-		k = mcs_batch_split(n - i, replicas_key, keys + i);
+		k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		r = replicas_request(s, sc, &map, keys + i, k, flags, ret + i, deadline);
 		if (replicas_not_ready(ret + i, k) && mcs_session_await_owner(s->session, &owner, deadline)) {
 			mcs_replicas_free(ret + i, k);

@@ -14,27 +14,17 @@ struct copies_call {
 	struct mcp_seq *keys, *results;
 };
 
-static struct mcs_key copies_key(const void *keys, unsigned i)
-{
-	return ((const struct mcs_key *)keys)[i];
-}
-
 static int copies_request(struct mcs *s, struct mcs_scratch *sc, const struct copies_call *call,
 			  const struct mcs_key *keys, unsigned n, int *results, uint64_t deadline)
 {
-	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
 	struct mcp_reply mem = { 0 };
 	struct mcp_status st;
 	struct mcp_iter it;
-	unsigned k = 0;
 	int r, done = 0;
 
-	if (!list)
-		return -ENOMEM;
-	for (unsigned i = 0; i < n; i++)
-		if (mcs_key_good(keys[i]))
-			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	*call->keys = mcp_seq(list, k);
+	r = mcs_keys_list(sc, keys, n, call->keys);
+	if (r < 0)
+		return r;
 	r = mcs_call(s->session, call->op, call->msg, call->reply, &mem, deadline);
 	if (r < 0)
 		return r;
@@ -62,7 +52,7 @@ static int copies_ask(struct mcs *s, const struct copies_call *call, const struc
 	if (!sc)
 		return -ENOMEM;
 	for (unsigned i = 0, k; i < n && r >= 0; i += k) {
-		k = mcs_batch_split(n - i, copies_key, keys + i);
+		k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		r = copies_request(s, sc, call, keys + i, k, results ? results + i : NULL, deadline);
 		done += r > 0 ? r : 0;
 	}

@@ -16,27 +16,19 @@ struct direct_found {
 	} key[];
 };
 
-static struct mcs_key found_key(const void *keys, unsigned i)
-{
-	return ((const struct mcs_key *)keys)[i];
-}
-
 static int found_request(struct mcs_direct *s, const struct mcs_key *keys, unsigned n, struct direct_found *f,
 			 struct direct_found_key *ret, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(s->base.scratch);
-	struct mcp_key *list = sc ? mcs_scratch_raw(sc, n, sizeof(*list)) : NULL;
-	struct mcp_get msg = { .flags = MCP_GET_LEASE, .keys = mcp_seq(list, n), .tenant = s->base.tenant };
+	struct mcp_get msg = { .flags = MCP_GET_LEASE, .tenant = s->base.tenant };
 	uint64_t epoch, asked_ns = mc_now_ns(), until;
 	struct mcp_reply mem = { 0 };
 	struct mcp_get_reply reply;
 	struct mcp_object obj;
 	struct mcp_iter it;
-	int r = -ENOMEM;
+	int r = sc ? mcs_keys_list(sc, keys, n, &msg.keys) : -ENOMEM;
 
-	for (unsigned i = 0; i < n && list; i++)
-		list[i].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	if (list)
+	if (r == 0)
 		r = mcs_call_pins(s->base.session, MCP_GET, &msg, &reply, &mem, deadline, false, &epoch);
 	if (r == 0) {
 		mcp_iter_init(&it, &reply.objects, &mcp_desc_object);
@@ -65,7 +57,7 @@ int mcs_direct_find(struct mcs_backend *b, const struct mcs_key *keys, unsigned 
 		return -ENOMEM;
 	f->base = (struct mcs_found){ mc_now_ns() + half, b };
 	for (unsigned i = 0, k; i < n && r == 0; i += k) {
-		k = mcs_batch_split(n - i, found_key, keys + i);
+		k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		r = found_request(s, keys + i, k, f, &f->key[i], deadline);
 	}
 	if (r < 0)

@@ -363,11 +363,6 @@ static int get_request(struct mcs_direct *s, struct mcs_get_item *items, const s
 	return r;
 }
 
-static struct mcs_key get_key(const void *items, unsigned i)
-{
-	return ((const struct mcs_get_item *)items)[i].key;
-}
-
 static int get_all(struct mcs_backend *b, struct mcs_get_item *items, const struct mcs_version *const *known,
 		   unsigned n, const struct provider *provider, uint64_t deadline)
 {
@@ -380,7 +375,7 @@ static int get_all(struct mcs_backend *b, struct mcs_get_item *items, const stru
 		to = from + 1;
 		if (items[from].result != -MC_ERPC)
 			continue;
-		most = mcs_batch_split(n - from, get_key, items + from);
+		most = mcs_batch_split(n - from, &items[from].key, sizeof(*items));
 		while (to < n && to - from < most && items[to].result == -MC_ERPC)
 			to++;
 		r = get_request(mcs_direct_of(b), items + from, known ? known + from : NULL, to - from, from, provider,

@@ -40,26 +40,6 @@ int mcs_direct_stat(struct mcs_backend *b, struct mcs_key key, struct mcs_info *
 	return r;
 }
 
-static struct mcs_key names_key(const void *keys, unsigned i)
-{
-	return ((const struct mcs_key *)keys)[i];
-}
-
-/* The valid keys among @n as a list for a message; memory from @sc. */
-static int names_list(struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n, struct mcp_seq *ret)
-{
-	struct mcp_key *list = mcs_scratch_raw(sc, n, sizeof(*list));
-	unsigned k = 0;
-
-	if (!list)
-		return -ENOMEM;
-	for (unsigned i = 0; i < n; i++)
-		if (mcs_key_good(keys[i]))
-			list[k++].key = mcp_bytes(keys[i].data, (uint32_t)keys[i].len);
-	*ret = mcp_seq(list, k);
-	return 0;
-}
-
 static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const struct mcs_key *keys, unsigned n,
 			struct mcs_info *infos, int *results, uint64_t deadline)
 {
@@ -71,7 +51,7 @@ static int stat_request(struct mcs_direct *s, struct mcs_scratch *sc, const stru
 	struct mcp_iter it;
 	int r, count = 0;
 
-	r = names_list(sc, keys, n, &msg.keys);
+	r = mcs_keys_list(sc, keys, n, &msg.keys);
 	if (r < 0)
 		return r;
 	r = mcs_call(s->base.session, MCP_GET, &msg, &reply, &mem, deadline);
@@ -108,7 +88,7 @@ int mcs_direct_stat_batch(struct mcs_backend *b, const struct mcs_key *keys, uns
 	int r, count = 0;
 
 	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_batch_split(n - i, names_key, keys + i);
+		unsigned k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		struct mcs_scratch *sc = mcs_scratch_get(b->scratch);
 
 		r = sc ? stat_request(mcs_direct_of(b), sc, keys + i, k, infos + i, results + i, deadline) : -ENOMEM;
@@ -160,7 +140,7 @@ static int exist_ask(struct mcs_direct *s, struct exist_part *p, struct mcp_exis
 {
 	struct mcs_scratch *sc = mcs_scratch_get(s->base.scratch);
 	struct mcp_exist msg = { .tenant = s->base.tenant };
-	int r = sc ? names_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
+	int r = sc ? mcs_keys_list(sc, p->keys, p->n, &msg.keys) : -ENOMEM;
 
 	p->asked = msg.keys.count;
 	if (!r)
@@ -202,7 +182,7 @@ int mcs_direct_exist(struct mcs_backend *b, const struct mcs_key *keys, unsigned
 		while (asked < n && begun - done < EXIST_WINDOW && !bad) {
 			p = &part[begun++ % EXIST_WINDOW];
 			*p = (struct exist_part){ .keys = keys + asked, .present = present + asked };
-			p->n = mcs_batch_split(n - asked < most ? n - asked : most, names_key, p->keys);
+			p->n = mcs_batch_split(n - asked < most ? n - asked : most, p->keys, sizeof(*keys));
 			asked += p->n;
 			if (p->n < n)
 				p->sent = exist_ask(s, p, NULL, NULL, &p->ticket, deadline) == 0;
@@ -246,7 +226,7 @@ static int remove_request(struct mcs_direct *s, struct mcs_scratch *sc, const st
 	int r, count = 0;
 	bool lost;
 
-	r = names_list(sc, keys, n, &msg.keys);
+	r = mcs_keys_list(sc, keys, n, &msg.keys);
 	if (r < 0)
 		return r;
 	r = remove_call(s, &msg, &reply, &mem, &lost, deadline);
@@ -275,7 +255,7 @@ int mcs_direct_remove_batch(struct mcs_backend *b, const struct mcs_key *keys, u
 	int r, count = 0;
 
 	for (unsigned i = 0; i < n;) {
-		unsigned k = mcs_batch_split(n - i, names_key, keys + i);
+		unsigned k = mcs_batch_split(n - i, keys + i, sizeof(*keys));
 		struct mcs_scratch *sc = mcs_scratch_get(b->scratch);
 		int *res = sc ? mcs_scratch_raw(sc, k, sizeof(*res)) : NULL;
 

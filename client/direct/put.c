@@ -192,11 +192,6 @@ static int put_request(struct mcs_direct *s, struct mcs_put_item *items, unsigne
 	return b.ops ? 0 : -ENOMEM;
 }
 
-static struct mcs_key put_key(const void *items, unsigned i)
-{
-	return ((const struct mcs_put_item *)items)[i].key;
-}
-
 int mcs_direct_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsigned n,
 			 const struct mcs_dedup *dedup, const struct mcs_put_opts *opts, uint64_t deadline)
 {
@@ -204,7 +199,7 @@ int mcs_direct_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsi
 	int r = 0;
 
 	for (unsigned i = 0; i < n && r >= 0;) {
-		unsigned k = mcs_batch_split(n - i, put_key, items + i);
+		unsigned k = mcs_batch_split(n - i, &items[i].key, sizeof(*items));
 
 		r = put_request(mcs_direct_of(b), items + i, k, opts, dedup, deadline);
 		i += k;
