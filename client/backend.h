@@ -43,6 +43,8 @@ struct mcs_found {
 };
 
 struct mcs_backend_ops {
+	bool has_attrs;			/* stat tells the attributes of files; so do listings then */
+
 	/* Free the back end.  No call is running, and all objects are closed. */
 	void (*close)(struct mcs_backend *b);
 	/* May the direct back end replace this one now?  Asked after a call failed with

@@ -197,7 +197,7 @@ int mcs_list_next(struct mcs_list *l, struct mcs_entry *ret, int64_t timeout_ms)
 		.mtime_ms = e.mtime_ms,
 		.asked_ns = l->asked_ns,
 		.kind = (enum mcs_kind)e.kind,
-		.attrs = l->s->backend->daemon ? (struct mcs_attrs){ 0 } : mcs_attrs_decode(&e.attrs),
+		.attrs = l->s->backend->ops->has_attrs ? mcs_attrs_decode(&e.attrs) : (struct mcs_attrs){ 0 },
 		.media = list_media(e.media),
 	};
 	return 1;

@@ -193,6 +193,7 @@ static int owner_segment_identity(struct mcs_backend *b, uint64_t *identity)
 }
 
 static const struct mcs_backend_ops owner_ops = {
+	.has_attrs = true,
 	.close = owner_close,
 	.replaceable = mcs_direct_replaceable,
 	.health = owner_health,
