@@ -74,9 +74,9 @@ struct mcs_backend_ops {
 	int (*put_batch)(struct mcs_backend *b, struct mcs_put_item *items, unsigned n,
 			 const struct mcs_dedup *dedup, const struct mcs_put_opts *opts, uint64_t deadline);
 	/* As mcs_stream_open(); @opts is not NULL.  The stream's other functions belong to the
-	 * direct back end, which is the only one that has streams. */
-	int (*stream_open)(struct mcs_backend *b, struct mcs_key key, uint64_t room,
-			   const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline);
+	 * direct back end, which is the only one that has put streams. */
+	int (*put_stream_open)(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+			       const struct mcs_put_opts *opts, struct mcs_put_stream **ret, uint64_t deadline);
 	/* Read the items whose result is -MC_ERPC; the others were read before.  @alloc NULL:
 	 * into the items' iov.  Keys are not checked yet.  Results as for put_batch. */
 	int (*get_batch)(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,

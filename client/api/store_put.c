@@ -137,7 +137,7 @@ int mcs_upsert(struct mcs *s, struct mcs_key key, const struct iovec *iov, int i
 }
 
 int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
-		    struct mcs_stream **ret, int64_t timeout_ms)
+		    struct mcs_put_stream **ret, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(s, timeout_ms);
 	int r = mcs_check_fork(s);
@@ -149,5 +149,5 @@ int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const stru
 	if (!room || room > MCS_SIZE_MAX)
 		return mc_fail(-MC_EPARAM, "room for %llu bytes", (unsigned long long)room);
 	/* Not of a fallback: whether a handle has streams must not change. */
-	return s->backend->ops->stream_open(s->backend, key, room, opts ? opts : &put_defaults, ret, deadline);
+	return s->backend->ops->put_stream_open(s->backend, key, room, opts ? opts : &put_defaults, ret, deadline);
 }

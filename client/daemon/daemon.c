@@ -99,8 +99,8 @@ static int daemon_register_buffer(struct mcs_backend *b, void *buf, size_t len)
 	return mcs_buffers_add(&d->buffers, buf, len, NULL, false);
 }
 
-static int daemon_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
-			      const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline)
+static int daemon_put_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+				  const struct mcs_put_opts *opts, struct mcs_put_stream **ret, uint64_t deadline)
 {
 	return mc_fail(-MC_ENOTSUP, "the daemon takes no streams");
 }
@@ -124,7 +124,7 @@ static const struct mcs_backend_ops daemon_ops = {
 	.pool_alloc = mcs_daemon_pool_alloc,
 	.pool_free = mcs_daemon_pool_free,
 	.put_batch = mcs_daemon_put_batch,
-	.stream_open = daemon_stream_open,
+	.put_stream_open = daemon_put_stream_open,
 	.get_batch = mcs_daemon_get_batch,
 	.find = mcs_daemon_find,
 	.get_found = mcs_daemon_get_found,

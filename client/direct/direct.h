@@ -94,8 +94,8 @@ int mcs_direct_prefetch(struct mcs_backend *b, struct mcs_key key, uint64_t dead
 /* put.c, put_stream.c */
 int mcs_direct_put_batch(struct mcs_backend *b, struct mcs_put_item *items, unsigned n,
 			 const struct mcs_dedup *dedup, const struct mcs_put_opts *opts, uint64_t deadline);
-int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
-			   const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline);
+int mcs_direct_put_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+			       const struct mcs_put_opts *opts, struct mcs_put_stream **ret, uint64_t deadline);
 
 /* get.c */
 int mcs_direct_get_batch(struct mcs_backend *b, struct mcs_get_item *items, unsigned n, mcs_alloc_fn alloc,

@@ -2,8 +2,8 @@
  * put_stream.c - puts whose bytes arrive one after another: reserve the maximum size first, write
  * bytes as they arrive, and free the unused rest with the commit.
  *
- * A put ends with its connection, and then its range is soon reused.  So a stream checks the
- * connection before and during each write (put_wait.c), sends a request when the master has not
+ * A put ends with its connection, and then its range is soon reused.  So a put stream checks
+ * the connection before and during each write (put_wait.c), sends a request when the master has not
  * answered for a while, and ends itself before the master could take its writer for dead. */
 #include <config.h>
 
@@ -24,7 +24,7 @@
 MC_COUNTER(streamed, "mooncake_client_streamed_puts_total", "",
 	   "puts committed whose bytes were stored as they arrived")
 
-struct mcs_stream {
+struct mcs_put_stream {
 	/* constant */
 	struct mcs_direct *s;
 	unsigned flags;
@@ -35,18 +35,18 @@ struct mcs_stream {
 	struct mcp_attrs attrs;		/* set 0: none; set before the commit */
 	uint32_t *crc;			/* CRCs of the chunks; each is set by the thread that writes the chunk */
 	/* atomic */
-	uint64_t heard_ns;		/* when the master last answered this stream */
+	uint64_t heard_ns;		/* when the master last answered this put */
 
 	size_t key_len;
 	char key[];
 };
 
-static struct mcs_key stream_key(const struct mcs_stream *st)
+static struct mcs_key put_stream_key(const struct mcs_put_stream *st)
 {
 	return (struct mcs_key){ st->key, st->key_len };
 }
 
-static void stream_free(struct mcs_stream *st)
+static void put_stream_free(struct mcs_put_stream *st)
 {
 	for (unsigned i = 0; i < st->n && st->seg; i++)
 		mcs_seg_put(st->seg[i]);
@@ -57,7 +57,7 @@ static void stream_free(struct mcs_stream *st)
 }
 
 /* Copy the reservation out of the scratch memory. */
-static int stream_take_grant(struct mcs_stream *st, const struct mcs_put_op *op, uint64_t deadline)
+static int put_stream_take_grant(struct mcs_put_stream *st, const struct mcs_put_op *op, uint64_t deadline)
 {
 	st->generation = op->generation;
 	st->epoch = op->epoch;
@@ -82,10 +82,10 @@ static int stream_take_grant(struct mcs_stream *st, const struct mcs_put_op *op,
 	return 0;
 }
 
-static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts, uint64_t deadline)
+static int put_stream_reserve(struct mcs_put_stream *st, const struct mcs_put_opts *opts, uint64_t deadline)
 {
 	const char *own[2];
-	struct mcs_put_item item = { .key = stream_key(st) };
+	struct mcs_put_item item = { .key = put_stream_key(st) };
 	struct mcs_put_op op = { .item = &item, .size = st->room };
 	struct mcs_put_request b = {
 		.s = st->s, .ops = &op, .n = 1, .deadline = deadline,
@@ -111,13 +111,13 @@ static int stream_reserve(struct mcs_stream *st, const struct mcs_put_opts *opts
 	else if (r == 0 && op.state == MCS_STEP_RESERVE)
 		r = op.refused;
 	else if (r == 0)
-		r = op.state == MCS_STEP_WRITE ? stream_take_grant(st, &op, deadline) : op.broken;
+		r = op.state == MCS_STEP_WRITE ? put_stream_take_grant(st, &op, deadline) : op.broken;
 	mcs_scratch_put(st->s->base.scratch, b.sc);
 	return r;
 }
 
 /* Revoke the put; in the background thread if the deadline has passed, or a write may still be carried out. */
-static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
+static void put_stream_revoke(struct mcs_put_stream *st, uint64_t deadline)
 {
 	struct mcp_put_done item = {
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len), .generation = st->generation,
@@ -136,16 +136,16 @@ static void stream_revoke(struct mcs_stream *st, uint64_t deadline)
 	st->generation = 0;
 }
 
-static void stream_abort(struct mcs_stream *st, uint64_t deadline)
+static void put_stream_abort(struct mcs_put_stream *st, uint64_t deadline)
 {
-	stream_revoke(st, deadline);
-	stream_free(st);
+	put_stream_revoke(st, deadline);
+	put_stream_free(st);
 }
 
-int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
-			   const struct mcs_put_opts *opts, struct mcs_stream **ret, uint64_t deadline)
+int mcs_direct_put_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t room,
+			       const struct mcs_put_opts *opts, struct mcs_put_stream **ret, uint64_t deadline)
 {
-	struct mcs_stream *st;
+	struct mcs_put_stream *st;
 	unsigned tries = 0;
 	int r;
 
@@ -161,23 +161,23 @@ int mcs_direct_stream_open(struct mcs_backend *b, struct mcs_key key, uint64_t r
 	st->key_len = key.len;
 	memcpy(st->key, key.data, key.len);
 	st->began_ns = st->heard_ns = mc_now_ns();
-	while ((r = stream_reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
-		stream_revoke(st, deadline);
+	while ((r = put_stream_reserve(st, opts, deadline)) == -MC_ESTALE_PUT && ++tries < MCS_PUT_TRIES)
+		put_stream_revoke(st, deadline);
 	if (r < 0) {
-		stream_abort(st, deadline);
+		put_stream_abort(st, deadline);
 		return r;
 	}
 	*ret = st;
 	return 0;
 }
 
-uint64_t mcs_stream_room(const struct mcs_stream *st)
+uint64_t mcs_stream_room(const struct mcs_put_stream *st)
 {
 	return st->room;
 }
 
 /* Does the range still belong to this put? */
-static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
+static int put_stream_confirm(struct mcs_put_stream *st, uint64_t deadline)
 {
 	uint64_t now = mc_now_ns();
 	struct mcs_info info;
@@ -188,7 +188,7 @@ static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
 	if (now - __atomic_load_n(&st->heard_ns, __ATOMIC_RELAXED) < CONFIRM_MS * MC_NS_PER_MS)
 		return 0;
 	/* Any answer will do. */
-	r = mcs_direct_stat_once(&st->s->base, stream_key(st), &info, deadline);
+	r = mcs_direct_stat_once(&st->s->base, put_stream_key(st), &info, deadline);
 	if (r < 0 && r != -MC_ENOOBJECT && r != -MC_ENOTREADY)
 		return r;
 	if (mcs_direct_epoch(st->s) != st->epoch)
@@ -198,8 +198,8 @@ static int stream_confirm(struct mcs_stream *st, uint64_t deadline)
 }
 
 /* Write the same bytes to all replicas; @crc: receives the CRCs of the chunks, NULL: not wanted. */
-static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
-			    uint64_t len, uint32_t *crc, uint64_t deadline)
+static int put_stream_write_all(struct mcs_put_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
+				uint64_t len, uint32_t *crc, uint64_t deadline)
 {
 	struct mcs_scratch *sc = mcs_scratch_get(st->s->base.scratch);
 	struct mce_req *reqs = sc ? mcs_scratch_alloc(sc, st->n, sizeof(*reqs)) : NULL;
@@ -241,7 +241,7 @@ static int stream_write_all(struct mcs_stream *st, uint64_t offset, const struct
 	return r;
 }
 
-int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
+int mcs_stream_write(struct mcs_put_stream *st, uint64_t offset, const struct iovec *iov, int iovcnt,
 		     int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(st->s->base.store, timeout_ms);
@@ -258,18 +258,18 @@ int mcs_stream_write(struct mcs_stream *st, uint64_t offset, const struct iovec 
 			       (long long)len, (unsigned long long)offset, (unsigned long long)st->room);
 	if (!len)
 		return 0;
-	r = stream_confirm(st, deadline);
+	r = put_stream_confirm(st, deadline);
 	if (r < 0)
 		return r;
-	return stream_write_all(st, offset, iov, iovcnt, (uint64_t)len, st->crc + offset / MC_CRC_CHUNK,
-			 deadline);
+	return put_stream_write_all(st, offset, iov, iovcnt, (uint64_t)len, st->crc + offset / MC_CRC_CHUNK,
+				    deadline);
 }
 
 /* The reply to the commit was lost: ask the master for the outcome. */
-static int stream_find_out(const struct mcs_stream *st, uint64_t deadline)
+static int put_stream_find_out(const struct mcs_put_stream *st, uint64_t deadline)
 {
 	struct mcs_info info;
-	int r = mcs_direct_stat(&st->s->base, stream_key(st), &info, deadline);
+	int r = mcs_direct_stat(&st->s->base, put_stream_key(st), &info, deadline);
 
 	if (r == 0 && info.generation == st->generation)
 		return 0;
@@ -280,7 +280,7 @@ static int stream_find_out(const struct mcs_stream *st, uint64_t deadline)
 	return r == 0 || r == -MC_ENOOBJECT ? -MC_ESTALE_PUT : r;
 }
 
-static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, uint64_t deadline)
+static int put_stream_end(struct mcs_put_stream *st, uint64_t size, uint32_t crc, uint64_t deadline)
 {
 	struct mcp_put_done item = {
 		.key = mcp_bytes(st->key, (uint32_t)st->key_len),
@@ -295,7 +295,7 @@ static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, ui
 
 	r = mcs_call_once(st->s->base.session, MCP_PUT_END, &msg, &reply, &mem, deadline);
 	if (r == -MC_ERPC)
-		return stream_find_out(st, deadline);
+		return put_stream_find_out(st, deadline);
 	if (r < 0)
 		return r;
 	mcp_iter_init(&it, &reply.results, &mcp_desc_status);
@@ -305,7 +305,7 @@ static int stream_end_put(struct mcs_stream *st, uint64_t size, uint32_t crc, ui
 	return r;
 }
 
-int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
+int mcs_stream_commit(struct mcs_put_stream *st, uint64_t size, int64_t timeout_ms)
 {
 	uint64_t deadline = mcs_deadline(st->s->base.store, timeout_ms), trailer = mcs_trailer_size(size);
 	struct iovec iov = { st->crc, trailer };
@@ -315,34 +315,34 @@ int mcs_stream_commit(struct mcs_stream *st, uint64_t size, int64_t timeout_ms)
 	r = mcs_check_fork(st->s->base.store);
 	if (r < 0)
 		return r;
-	r = size && size <= st->room ? stream_confirm(st, deadline) :
+	r = size && size <= st->room ? put_stream_confirm(st, deadline) :
 		mc_fail(-MC_EPARAM, "%llu bytes of a stream", (unsigned long long)size);
 	if (r == 0 && trailer)
-		r = stream_write_all(st, mcs_trailer_offset(size), &iov, 1, trailer, NULL, deadline);
+		r = put_stream_write_all(st, mcs_trailer_offset(size), &iov, 1, trailer, NULL, deadline);
 	if (r == 0)
-		r = stream_end_put(st, size, mcs_crc_of_chunks(st->crc, size), deadline);
+		r = put_stream_end(st, size, mcs_crc_of_chunks(st->crc, size), deadline);
 	if (r < 0) {
-		stream_abort(st, deadline);
+		put_stream_abort(st, deadline);
 		return r;
 	}
 	mc_metric_add(&streamed, 1);
-	stream_free(st);
+	put_stream_free(st);
 	return 0;
 }
 
-uint64_t mcs_stream_generation(const struct mcs_stream *st)
+uint64_t mcs_stream_generation(const struct mcs_put_stream *st)
 {
 	return st->generation;
 }
 
-void mcs_stream_set_attrs(struct mcs_stream *st, const struct mcs_attrs *attrs)
+void mcs_stream_set_attrs(struct mcs_put_stream *st, const struct mcs_attrs *attrs)
 {
 	st->attrs = mcs_attrs_wire(attrs);
 }
 
-void mcs_stream_drop(struct mcs_stream *st, int64_t timeout_ms)
+void mcs_stream_drop(struct mcs_put_stream *st, int64_t timeout_ms)
 {
 	if (!st || mcs_check_fork(st->s->base.store) < 0)
 		return;
-	stream_abort(st, mcs_deadline(st->s->base.store, timeout_ms));
+	put_stream_abort(st, mcs_deadline(st->s->base.store, timeout_ms));
 }

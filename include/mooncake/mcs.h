@@ -293,7 +293,7 @@ int mcs_upsert_batch(mcs_t *s, struct mcs_put_item *items, unsigned n,
 
 /* ---- streams: puts whose bytes arrive one after another ------------------------------------------- */
 
-typedef struct mcs_stream mcs_stream_t;
+typedef struct mcs_put_stream mcs_stream_t;
 
 /* Begin a put of up to @room bytes, whose size need not be known yet; space in the pool is
  * allocated now. The object is not visible before mcs_stream_commit().  -MCS_ENOTSUP: through a

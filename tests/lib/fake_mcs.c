@@ -194,7 +194,7 @@ int mcs_put_batch(mcs_t *s, struct mcs_put_item *items, unsigned n, const struct
 	return ok;
 }
 
-struct mcs_stream {
+struct mcs_put_stream {
 	mcs_t *s;
 	uint64_t room;
 	unsigned flags;
