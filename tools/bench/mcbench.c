@@ -57,20 +57,12 @@ static char *commands_text(void)
 
 static int connect_store(struct mcbench *b)
 {
-	struct mcs_conf conf;
-	int r;
+	int r = mcbench_open(b->conf, b->conf->master, b->conf->segment_size, &b->store);
 
-	mcs_conf_init(&conf);
-	conf.master = b->conf->master;
-	conf.hostname = b->conf->hostname;
-	conf.segment_size = b->conf->segment_size;
-	conf.timeout_ms = (int64_t)b->conf->timeout;
-	conf.force_tcp = b->conf->force_tcp;
-	r = mcs_open(&conf, &b->store);
 	if (r < 0)
 		return mcbench_complain(MCBENCH_FAILED, "cannot use the store at %s: %s\n"
 			"         is the master running?  Give its address with --master=HOST:PORT or "
-			"in $MOONCAKE_MASTER", conf.master, mcs_error_detail(r));
+			"in $MOONCAKE_MASTER", b->conf->master, mcs_error_detail(r));
 	return MCBENCH_OK;
 }
 

@@ -42,6 +42,9 @@ int mcbench_micro(struct mcbench *b);
 /* replay with --pool_blocks: on pools of its own, without b->store (mcbench_sweep.c). */
 int mcbench_sweep(struct mcbench *b);
 
+/* Connect to @master, with memory of this process; as mcs_open() (mcbench_pool.c). */
+int mcbench_open(const struct mcbench_conf *conf, const char *master, uint64_t segment_size, mcs_t **ret);
+
 /* ---- mcbench_end.c ---- */
 
 /* After this call SIGINT and SIGTERM set mcbench_stopped(), so that the run ends and reports its results.  The

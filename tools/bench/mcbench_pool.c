@@ -288,19 +288,24 @@ static int pool_fill(struct mcbench_pool *p, uint64_t room)
 	return MCBENCH_OK;
 }
 
+int mcbench_open(const struct mcbench_conf *conf, const char *master, uint64_t segment_size, mcs_t **ret)
+{
+	struct mcs_conf sc;
+
+	mcs_conf_init(&sc);
+	sc.master = master;
+	sc.hostname = conf->hostname;
+	sc.segment_size = segment_size;
+	sc.timeout_ms = (int64_t)conf->timeout;
+	sc.force_tcp = conf->force_tcp;
+	return mcs_open(&sc, ret);
+}
+
 int mcbench_pool_open(struct mcbench_pool *p, const struct mcbench_conf *conf, uint64_t blocks)
 {
 	uint64_t room = blocks * mcbench_pool_stride(conf->block_size);
-	struct mcs_conf sc;
-	int r;
+	int r = mcbench_open(conf, p->addr, room, &p->store);
 
-	mcs_conf_init(&sc);
-	sc.master = p->addr;
-	sc.hostname = conf->hostname;
-	sc.segment_size = room;
-	sc.timeout_ms = (int64_t)conf->timeout;
-	sc.force_tcp = conf->force_tcp;
-	r = mcs_open(&sc, &p->store);
 	if (r < 0)
 		return mcbench_complain(MCBENCH_FAILED, "cannot add memory for %" PRIu64 " blocks of %" PRIu64
 					" bytes: %s", blocks, conf->block_size, mcs_error_detail(r));

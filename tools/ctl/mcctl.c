@@ -154,20 +154,23 @@ static enum mcctl_status check_count(const struct command *cmd, int argc)
 			      argc < cmd->min_args ? "too few" : "too many", cmd->name, cmd->args);
 }
 
+int mcctl_open(const struct mcctl_conf *conf, int64_t timeout_ms, mcs_t **ret)
+{
+	struct mcs_conf mc;
+
+	mcs_conf_init(&mc);
+	mc.master = conf->master;
+	mc.daemon = "off";
+	mc.timeout_ms = timeout_ms;
+	mc.setup_timeout_ms = timeout_ms < SETUP_TIMEOUT_MS ? timeout_ms : SETUP_TIMEOUT_MS;
+	return mcs_open(&mc, ret);
+}
+
 static enum mcctl_status connect_store(struct mcctl *c)
 {
-	struct mcs_conf conf;
-	int r;
+	int r = mcctl_open(c->conf, (int64_t)c->conf->timeout, &c->store);
 
-	mcs_conf_init(&conf);
-	conf.master = c->conf->master;
-	/* Bypass the daemon: the command may be used to diagnose it. */
-	conf.daemon = "off";
-	conf.timeout_ms = (int64_t)c->conf->timeout;
-	conf.setup_timeout_ms = conf.timeout_ms < SETUP_TIMEOUT_MS ? conf.timeout_ms :
-				SETUP_TIMEOUT_MS;
-	r = mcs_open(&conf, &c->store);
-	return r < 0 ? mcctl_error(r, "cannot use the store at %s", conf.master) : MCCTL_OK;
+	return r < 0 ? mcctl_error(r, "cannot use the store at %s", c->conf->master) : MCCTL_OK;
 }
 
 /* Replace conf->master by that of --mount, in the buffer @addr. */

@@ -61,6 +61,9 @@ int mcctl_quarantine(struct mcctl *c);
 int mcctl_snapshot(struct mcctl *c);
 int mcctl_failover(struct mcctl *c);
 
+/* Connect to the pool, not through a daemon: the command may be used to diagnose that.  As mcs_open(). */
+int mcctl_open(const struct mcctl_conf *conf, int64_t timeout_ms, mcs_t **ret);
+
 /* ---- mcctl_error.c ---- */
 
 /* Print "mcctl: <@fmt>: <reason>" and advice; returns the exit status. */
@@ -126,7 +129,9 @@ int mcctl_http(const char *host, int port, const char *method, const char *path,
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body);
 int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path, const char *body,
 		    long *ret_code, char **ret_body);
-/* POST without a body.  @failed begins the message of an error.  MCCTL_OK: json_decref(*ret). */
-enum mcctl_status mcctl_order(struct mcctl *c, const char *path, const char *failed, json_t **ret);
+/* POST without a body, or, with @list, GET of an answer that has a list of this name.  @failed begins the message of an
+ * error.  *ret is NULL after a failure, else the answer; json_decref() it. */
+enum mcctl_status mcctl_http_json(struct mcctl *c, const char *path, const char *list, const char *failed,
+				  json_t **ret);
 
 #endif

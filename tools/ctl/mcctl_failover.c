@@ -33,7 +33,7 @@ int mcctl_failover(struct mcctl *c)
 	enum mcctl_status status;
 	json_t *j;
 
-	status = mcctl_order(c, "/api/v1/failover", "the master goes on leading", &j);
+	status = mcctl_http_json(c, "/api/v1/failover", NULL, "the master goes on leading", &j);
 	if (status != MCCTL_OK)
 		return (int)status;
 	json_unpack(j, "{s?s}", "previous_leader", &previous);

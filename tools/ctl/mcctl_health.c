@@ -45,22 +45,9 @@ static int find_http(const struct mcctl_conf *conf, int64_t timeout_ms, char ret
 	return 0;
 }
 
-/* At the default port, the master of another pool may answer. */
-static int no_http(void)
-{
-	return mc_fail(-EOPNOTSUPP, "the master of a local pool has no HTTP server");
-}
-
 int mcctl_ask_http(const struct mcctl *c, const char *path, long *ret_code, char **ret_body)
 {
-	char host[MC_ADDR_MAX];
-	int port, r;
-
-	if (c->local)
-		return no_http();
-	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
-	return r < 0 ? r : mcctl_http_get(host, port, path, (int64_t)c->conf->timeout,
-			      ret_code, ret_body);
+	return mcctl_tell_http(c, NULL, path, NULL, ret_code, ret_body);
 }
 
 int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path, const char *body,
@@ -69,8 +56,9 @@ int mcctl_tell_http(const struct mcctl *c, const char *method, const char *path,
 	char host[MC_ADDR_MAX];
 	int port, r;
 
+	/* At the default port, the master of another pool may answer. */
 	if (c->local)
-		return no_http();
+		return mc_fail(-EOPNOTSUPP, "the master of a local pool has no HTTP server");
 	r = find_http(c->conf, (int64_t)c->conf->timeout, host, &port);
 	return r < 0 ? r : mcctl_http(host, port, method, path, body,
 			  (int64_t)c->conf->timeout, ret_code, ret_body);
@@ -106,15 +94,10 @@ static void ask_http(struct answers *a, int64_t timeout_ms)
 static void ask_rpc(struct answers *a, const struct mcctl_conf *conf, int64_t timeout_ms)
 {
 	struct mcs_pool pool;
-	struct mcs_conf mc;
 	mcs_t *s = NULL;
 	int r;
 
-	mcs_conf_init(&mc);
-	mc.master = conf->master;
-	mc.daemon = "off";
-	mc.timeout_ms = mc.setup_timeout_ms = timeout_ms;
-	r = mcs_open(&mc, &s);
+	r = mcctl_open(conf, timeout_ms, &s);
 	if (r >= 0)
 		r = mcs_pool_stat(s, &pool, timeout_ms);
 	if (r >= 0 && mcs_health(s) != 0) {

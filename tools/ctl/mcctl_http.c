@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 
 #define BODY_MAX (4u << 20)
@@ -91,4 +92,30 @@ int mcctl_http(const char *host, int port, const char *method, const char *path,
 	}
 	*ret_body = body.data;
 	return 0;
+}
+
+enum mcctl_status mcctl_http_json(struct mcctl *c, const char *path, const char *list, const char *failed,
+				  json_t **ret)
+{
+	auto_free char *body = NULL;
+	const char *why = "the answer does not come from a master";
+	enum mcctl_status status;
+	json_t *j;
+	long code;
+	int r;
+
+	*ret = NULL;
+	r = mcctl_tell_http(c, list ? NULL : "POST", path, NULL, &code, &body);
+	if (r < 0)
+		return mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s%s", mc_err_detail(r),
+				      list ? "" : "\n       does it use another port?  Give it with --metrics_port");
+	j = json_loads(body, 0, NULL);
+	if (code == 200 && (list ? json_is_array(json_object_get(j, list)) : j != NULL)) {
+		*ret = j;
+		return MCCTL_OK;
+	}
+	json_unpack(j, "{s?s}", "error_message", &why);
+	status = mcctl_complain(code == 409 ? MCCTL_NO : MCCTL_FAILED, "%s: %s", failed, why);
+	json_decref(j);
+	return status;
 }

@@ -4,11 +4,7 @@
 
 #include "tools/ctl/mcctl.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "common/cleanup.h"
-#include "common/err.h"
 
 static const char *text_of(const json_t *j, const char *name)
 {
@@ -46,25 +42,14 @@ static void print_all(const json_t *j, const json_t *all)
 
 static int quarantine_list(struct mcctl *c)
 {
-	auto_free char *body = NULL;
-	const char *why = "the answer does not come from a master";
-	enum mcctl_status status = MCCTL_OK;
-	json_t *j, *all;
-	long code;
-	int r;
+	enum mcctl_status status;
+	json_t *j;
 
-	r = mcctl_ask_http(c, "/api/v1/quarantine", &code, &body);
-	if (r < 0)
-		return (int)mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s", mc_err_detail(r));
-	j = json_loads(body, 0, NULL);
-	all = json_object_get(j, "writers");
-	json_unpack(j, "{s?s}", "error_message", &why);
-	if (code != 200 || !json_is_array(all))
-		status = mcctl_complain(MCCTL_FAILED, "no list of the quarantine: %s", why);
-	else if (c->conf->json)
+	status = mcctl_http_json(c, "/api/v1/quarantine", "writers", "no list of the quarantine", &j);
+	if (status == MCCTL_OK && c->conf->json)
 		return (int)mcctl_json_print(j);
-	else
-		print_all(j, all);
+	if (status == MCCTL_OK)
+		print_all(j, json_object_get(j, "writers"));
 	json_decref(j);
 	return (int)status;
 }
@@ -84,7 +69,7 @@ static int quarantine_release(struct mcctl *c, const char *client)
 					   "objects of others.\n       When you are certain that it has ended, say so "
 					   "with --dead");
 	snprintf(path, sizeof(path), "/api/v1/quarantine/release?client=%s", client);
-	status = mcctl_order(c, path, "nothing was released", &j);
+	status = mcctl_http_json(c, path, NULL, "nothing was released", &j);
 	if (status == MCCTL_OK && c->conf->json)
 		return (int)mcctl_json_print(j);
 	json_unpack(j, "{s?I, s?I}", "ranges", &ranges, "bytes", &bytes);

@@ -4,42 +4,13 @@
 
 #include "tools/ctl/mcctl.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "common/cleanup.h"
-#include "common/err.h"
-
-enum mcctl_status mcctl_order(struct mcctl *c, const char *path, const char *failed, json_t **ret)
-{
-	auto_free char *body = NULL;
-	const char *why = "the answer does not come from a master";
-	enum mcctl_status status;
-	json_t *j;
-	long code;
-	int r;
-
-	*ret = NULL;
-	r = mcctl_tell_http(c, "POST", path, NULL, &code, &body);
-	if (r < 0)
-		return mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s\n       "
-				      "does it use another port?  Give it with --metrics_port", mc_err_detail(r));
-	j = json_loads(body, 0, NULL);
-	if (code == 200 && j) {
-		*ret = j;
-		return MCCTL_OK;
-	}
-	json_unpack(j, "{s?s}", "error_message", &why);
-	status = mcctl_complain(code == 409 ? MCCTL_NO : MCCTL_FAILED, "%s: %s", failed, why);
-	json_decref(j);
-	return status;
-}
 
 static int snapshot_create(struct mcctl *c)
 {
 	const char *id = NULL;
 	json_t *j;
-	enum mcctl_status status = mcctl_order(c, "/api/v1/snapshot", "no snapshot was written", &j);
+	enum mcctl_status status = mcctl_http_json(c, "/api/v1/snapshot", NULL, "no snapshot was written", &j);
 
 	if (status == MCCTL_OK && c->conf->json)
 		return (int)mcctl_json_print(j);
@@ -67,25 +38,17 @@ static void print_one(const json_t *one)
 
 static int snapshot_list(struct mcctl *c)
 {
-	auto_free char *body = NULL;
-	const char *why = "the answer does not come from a master";
-	enum mcctl_status status = MCCTL_OK;
-	json_t *j, *all;
-	long code;
-	int r;
+	enum mcctl_status status;
+	json_t *j, *all, *one;
+	size_t i;
 
-	r = mcctl_ask_http(c, "/api/v1/snapshots", &code, &body);
-	if (r < 0)
-		return (int)mcctl_complain(MCCTL_FAILED, "cannot reach the master over HTTP: %s", mc_err_detail(r));
-	j = json_loads(body, 0, NULL);
+	status = mcctl_http_json(c, "/api/v1/snapshots", "snapshots", "no list of snapshots", &j);
 	all = json_object_get(j, "snapshots");
-	json_unpack(j, "{s?s}", "error_message", &why);
-	if (code != 200 || !json_is_array(all))
-		status = mcctl_complain(code == 409 ? MCCTL_NO : MCCTL_FAILED, "no list of snapshots: %s", why);
-	else if (c->conf->json)
+	if (status == MCCTL_OK && c->conf->json)
 		status = mcctl_json_print(json_incref(all));
-	for (size_t i = 0; status == MCCTL_OK && !c->conf->json && i < json_array_size(all); i++)
-		print_one(json_array_get(all, i));
+	else
+		json_array_foreach(all, i, one)
+			print_one(one);
 	json_decref(j);
 	return (int)status;
 }
@@ -101,7 +64,7 @@ static int snapshot_order(struct mcctl *c, const char *action, const char *id, c
 	if (strspn(id, "0123456789_") != strlen(id) || strlen(id) > 100)
 		return (int)mcctl_complain(MCCTL_FAILED, "%s: %.100s is no id of a snapshot", failed, id);
 	snprintf(path, sizeof(path), "/api/v1/snapshots/%s%s%s", action, *id ? "?id=" : "", id);
-	status = mcctl_order(c, path, failed, &j);
+	status = mcctl_http_json(c, path, NULL, failed, &j);
 	if (status == MCCTL_OK && c->conf->json)
 		return (int)mcctl_json_print(j);
 	json_unpack(j, "{s?s}", "id", &answered);
