@@ -16,6 +16,7 @@
 #include "client/layout.h"
 #include "client/direct/put_i.h"
 #include "client/owner/confirm.h"
+#include "client/owner/copies.h"
 #include "client/owner/offloader.h"
 #include "client/owner/owner.h"
 #include "common/fault.h"
@@ -25,7 +26,6 @@
 
 #define FETCH 16
 #define CALL_MS 5000
-#define SETTLE_MS 20		/* between two questions whether a WRITE has ended */
 #define TRANSFER_MS 5000		/* plus 1 ms for each BYTES_PER_MS */
 #define BYTES_PER_MS 50000
 #define IDLE_MS 3600000
@@ -55,14 +55,6 @@ struct job {
 	uint64_t epoch;
 	struct mce_req req;
 };
-
-static int mover_one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
-{
-	struct mcp_iter it;
-
-	mcp_iter_init(&it, list, &mcp_desc_replica);
-	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "protocol error: a copy task without a replica");
-}
 
 static bool mover_inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint64_t size)
 {
@@ -107,22 +99,12 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, ui
 	return mc_fault("client.mover.write");
 }
 
-/* The master frees the range of a reported copy.  False: a failed write may still be carried out; then the copy ends
- * with the connection, which is reset. */
+/* May the copy be reported? */
 static bool mover_settled(struct mcs_direct *s, const struct job *j)
 {
-	uint64_t deadline = mc_deadline_ms(CALL_MS);
+	bool doubt = j->whole || (j->submitted && j->req.status < 0);
 
-	if (j->whole ? !j->dst : !j->submitted || j->req.status >= 0)
-		return true;
-	while (!mce_peer_settle(j->dst->peer)) {
-		if (mc_now_ns() >= deadline) {
-			mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-			return false;
-		}
-		mc_sleep_ms(SETTLE_MS);
-	}
-	return true;
+	return mcs_copies_settled(s, doubt ? j->dst : NULL);
 }
 
 static void mover_finish(struct mcs_direct *s, struct job *j, struct mcp_copied *ret)
@@ -165,59 +147,26 @@ static void mover_transfer(struct mcs_direct *s, struct job *jobs, unsigned n, u
 			(void)mcs_put_wait(s, &batch[i], &jobs[i].req, 1, epoch, deadline);
 }
 
-static int mover_report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
-{
-	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
-	struct mcp_copied_list_reply reply;
-	struct mcp_reply mem = { 0 };
-	int r;
-
-	r = mcs_call_once(s->base.session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
-	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-	if (r >= 0)
-		mcp_reply_done(&mem);
-	return r;
-}
-
 /* Fetch some copy tasks and carry them out.  Their number; 0: none. */
 static int mover_round(struct mcs_direct *s)
 {
 	const struct mcp_task_fetch msg = { .max = FETCH };
 	struct mcp_copied done[FETCH] = { 0 };
-	struct mcp_task_fetch_reply reply;
 	struct job jobs[FETCH] = { 0 };
-	struct mcp_reply mem = { 0 };
-	uint64_t epoch, fence;
-	struct mcp_copy c;
-	struct mcp_iter it;
+	struct mcs_copies fetched;
 	unsigned n = 0, n_done = 0, i;
-	int r = 0;
+	struct mcp_copy c;
+	int r;
 
-	/* Connect first: if the fetch connected, its ranges would belong to a later epoch than
-	 * the one read here. */
-	if (!mcs_session_up(s->base.session))
-		r = mcs_session_probe(s->base.session, mc_deadline_ms(CALL_MS));
+	r = mcs_copies_fetch(s, &msg, &fetched);
 	if (r < 0)
 		return r;
-	epoch = mcs_direct_epoch(s);
-	fence = mcs_session_terms(s->base.session).fence;
-	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
-	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
-	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-	if (r < 0)
-		return r;
-	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
-	while (n < FETCH && mcp_iter_next(&it, &c)) {
+	for (; n < FETCH && mcs_copies_next(&fetched, &c, &jobs[n].from, &jobs[n].to); n++) {
 		jobs[n].put = c.put;
 		jobs[n].size = c.size;
-		if (c.size <= MCS_SIZE_MAX && !mover_one_replica(&c.from, &jobs[n].from) &&
-		    !mover_one_replica(&c.to, &jobs[n].to))
-			n++;
 	}
-	mcp_reply_done(&mem);
-	mover_transfer(s, jobs, n, epoch, fence);
+	mcp_reply_done(&fetched.mem);
+	mover_transfer(s, jobs, n, fetched.epoch, fetched.fence);
 	MC_FAULT_POINT("client.mover.before_report");
 	for (i = 0; i < n; i++) {
 		bool settled = mover_settled(s, &jobs[i]);
@@ -225,7 +174,7 @@ static int mover_round(struct mcs_direct *s)
 		mover_finish(s, &jobs[i], &done[n_done]);
 		n_done += settled;
 	}
-	r = n_done ? mover_report(s, done, n_done) : 0;
+	r = mcs_copies_report(s, done, n_done);
 	return r < 0 ? r : (int)n;
 }
 

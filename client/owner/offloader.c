@@ -17,6 +17,7 @@
 
 #include "client/direct/put_i.h"
 #include "client/layout.h"
+#include "client/owner/copies.h"
 #include "client/owner/disk_offer.h"
 #include "client/owner/owner.h"
 #include "common/cleanup.h"
@@ -27,8 +28,6 @@
 #include "tiers/ssd/record.h"
 
 #define FETCH 64u
-#define CALL_MS 5000
-#define SETTLE_MS 20		/* between two questions whether a WRITE has ended */
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
 /* Pause without work: the master is asked more seldom the longer there was none. */
@@ -260,61 +259,7 @@ int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, con
 	return r;
 }
 
-/* The master frees the range of a reported copy.  If a failed WRITE may still be carried out, the copy ends with the
- * connection. */
-static bool job_settled(struct mcs_direct *s, struct mcs_seg *doubt)
-{
-	uint64_t deadline = mc_deadline_ms(CALL_MS);
-	bool settled = true;
-
-	while (doubt && !(settled = mce_peer_settle(doubt->peer)) && mc_now_ns() < deadline)
-		mc_sleep_ms(SETTLE_MS);
-	if (!settled)
-		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-	mcs_seg_put(doubt);
-	return settled;
-}
-
 /* ---- a round ------------------------------------------------------------------------------------ */
-
-static int offloader_one_replica(const struct mcp_seq *list, struct mcp_replica *ret)
-{
-	struct mcp_iter it;
-
-	mcp_iter_init(&it, list, &mcp_desc_replica);
-	return mcp_iter_next(&it, ret) ? 0 : mc_fail(-MC_EPROTO, "protocol error: a copy without a replica");
-}
-
-/* The jobs point into the reply, which the caller frees, unless this fails. */
-static int offloader_fetch(struct mcs_direct *s, struct job *jobs, unsigned *ret_n, struct mcp_reply *ret_mem)
-{
-	const struct mcp_task_fetch msg = { .max = FETCH, .disk = 1, .records = 1 };
-	struct mcp_task_fetch_reply reply;
-	struct mcp_copy c;
-	struct mcp_iter it;
-	unsigned n = 0;
-	int r;
-
-	r = mcs_call_once(s->base.session, MCP_TASK_FETCH, &msg, &reply, ret_mem, mc_deadline_ms(CALL_MS));
-	/* Copies of a lost reply would keep their ranges as long as the connection lasts. */
-	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-	if (r < 0)
-		return r;
-	mcp_iter_init(&it, &reply.copies, &mcp_desc_copy);
-	while (n < FETCH && mcp_iter_next(&it, &c)) {
-		jobs[n] = (struct job){
-			.put = c.put, .size = c.size, .crc = c.crc, .version = c.version, .name = c.name,
-			.record = c.record,
-		};
-		if (c.size <= MCS_SIZE_MAX && !offloader_one_replica(&c.from, &jobs[n].from) &&
-		    !offloader_one_replica(&c.to, &jobs[n].to))
-			n++;
-	}
-	mcs_segments_gone(mcs_owner_of(s)->segments, &reply.gone);
-	*ret_n = n;
-	return 0;
-}
 
 static void job_fail(struct round *r, struct job *j, int status)
 {
@@ -350,23 +295,6 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 	mcs_segments_write_end(mcs_owner_of(s)->segments, o->writer);
 }
 
-static int offloader_report(struct mcs_direct *s, const struct mcp_copied *done, unsigned n)
-{
-	struct mcp_copied_list msg = { .items = mcp_seq(done, n) };
-	struct mcp_copied_list_reply reply;
-	struct mcp_reply mem = { 0 };
-	int r;
-
-	if (!n)
-		return 0;
-	r = mcs_call_once(s->base.session, MCP_COPIED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
-	if (r == -MC_ETIMEDOUT)
-		mcs_session_taint(s->base.session, mcs_direct_epoch(s));
-	if (r >= 0)
-		mcp_reply_done(&mem);
-	return r;
-}
-
 static void job_report(const struct job *j, struct mcp_copied *ret)
 {
 	*ret = (struct mcp_copied){
@@ -383,39 +311,42 @@ static void job_report(const struct job *j, struct mcp_copied *ret)
 static int offloader_round(struct worker *o, struct round *round)
 {
 	struct mcs_direct *s = o->s;
+	const struct mcp_task_fetch msg = { .max = FETCH, .disk = 1, .records = 1 };
 	struct mcp_copied done[FETCH];
-	struct mcp_reply mem = { 0 };
+	struct mcp_replica from, to;
+	struct mcs_copies fetched;
 	struct job jobs[FETCH];
-	uint64_t epoch, fence;
-	unsigned n, reported = 0;
-	int r = 0;
+	unsigned n = 0, reported = 0;
+	struct mcp_copy c;
+	int r;
 
-	/* Connect first: if the fetch connected, its ranges would belong to a later epoch than the one read here. */
-	if (!mcs_session_up(s->base.session))
-		r = mcs_session_probe(s->base.session, mc_deadline_ms(CALL_MS));
+	r = mcs_copies_fetch(s, &msg, &fetched);
 	if (r < 0)
 		return r;
-	epoch = mcs_direct_epoch(s);
-	fence = mcs_session_terms(s->base.session).fence;
-	r = offloader_fetch(s, jobs, &n, &mem);
-	if (r < 0)
-		return r;
+	while (n < FETCH && mcs_copies_next(&fetched, &c, &from, &to))
+		jobs[n++] = (struct job){
+			.put = c.put, .size = c.size, .crc = c.crc, .version = c.version, .name = c.name,
+			.record = c.record, .from = from, .to = to,
+		};
+	mcs_segments_gone(mcs_owner_of(s)->segments, &fetched.reply.gone);
 	if (n)
-		offloader_store(o, round, jobs, n, fence);
-	mcp_reply_done(&mem);
+		offloader_store(o, round, jobs, n, fetched.fence);
+	mcp_reply_done(&fetched.mem);
 	if (n == 0)
 		return 0;
 	for (unsigned i = 0; i < n; i++) {
 		struct mcs_seg *doubt = NULL;
 
 		if (!mcp_medium_is(jobs[i].to.medium, MCP_TRAIT_BLOCKS))
-			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, epoch, fence,
-							    mc_deadline_ms(COPY_MS), &jobs[i].crc, &doubt);
+			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, fetched.epoch,
+							    fetched.fence, mc_deadline_ms(COPY_MS), &jobs[i].crc,
+							    &doubt);
 		job_report(&jobs[i], &done[reported]);
-		reported += job_settled(s, doubt);
+		reported += mcs_copies_settled(s, doubt);
+		mcs_seg_put(doubt);
 	}
 	MC_FAULT_POINT("client.offload.before_report");
-	r = offloader_report(s, done, reported);
+	r = mcs_copies_report(s, done, reported);
 	return r < 0 ? r : (int)n;
 }
 
