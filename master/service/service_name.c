@@ -27,72 +27,70 @@ MC_COUNTER(clear_keys, "master_batch_replica_clear_items_total", "", "Keys in re
 MC_COUNTER(clear_key_failures, "master_batch_replica_clear_failed_items_total", "",
 	   "Keys of which no copy was freed")
 
+/* REMOVE of all keys, or with @segment CLEAR.  The number of failures; *ret_results is in scratch memory. */
+static int name_keys(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *keys, uint32_t flags,
+		     const struct mcp_bytes *segment, struct mcp_seq *ret_results)
+{
+	struct mcp_status *status, *st;
+	char buf[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	struct mcp_iter it;
+	struct mcp_key key;
+	int r, failed = 0;
+
+	r = mcm_scope_begin(m, tenant, false, &sc);
+	if (r < 0)
+		return r;
+	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, keys->count, sizeof(*st));
+	if (!status)
+		return -ENOMEM;
+	mcp_iter_init(&it, keys, &mcp_desc_key);
+	for (; mcp_iter_next(&it, &key); st++) {
+		key.key = mcm_scope_key(sc, key.key, buf);
+		r = segment ? mcm_clear(m, *segment, key.key) : mcm_remove(m, flags, key.key);
+		st->status = r < 0 ? mc_err_to_wire(r) : 0;
+		failed += r < 0;
+	}
+	*ret_results = mcp_seq(status, keys->count);
+	return failed;
+}
+
 int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 		     struct mcp_answer *answer, void *arg)
 {
 	struct mcp_remove_reply reply = { 0 };
-	struct mcp_status *status, *st;
-	char buf[MCM_KEY_MAX];
-	struct mcm_scope sc;
 	struct mcp_remove rq;
-	struct mcp_iter it;
-	struct mcp_key key;
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_remove, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+		r = name_keys(arg, rq.tenant, &rq.keys, rq.flags, NULL, &reply.results);
 	if (r < 0)
 		return r;
-	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
-	if (!status)
-		return -ENOMEM;
-	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
-	for (; mcp_iter_next(&it, &key); st++) {
-		r = mcm_remove(arg, rq.flags, mcm_scope_key(sc, key.key, buf));
-		st->status = r < 0 ? mc_err_to_wire(r) : 0;
-		if (r < 0)
-			mc_metric_add(&remove_failures, 1);
-	}
 	mc_metric_add(&removes, rq.keys.count);
-	reply.results = mcp_seq(status, rq.keys.count);
+	if (r)
+		mc_metric_add(&remove_failures, r);
 	return mcp_answer(answer, &mcp_desc_remove_reply, &reply);
 }
 
 int mcm_serve_clear(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
 {
 	struct mcp_clear_reply reply = { 0 };
-	struct mcp_status *status, *st;
-	char buf[MCM_KEY_MAX];
-	struct mcm_scope sc;
-	unsigned failed = 0;
 	struct mcp_clear rq;
-	struct mcp_iter it;
-	struct mcp_key key;
 	int r;
 
 	(void)s;
 	r = mcp_decode(&mcp_desc_clear, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+		r = name_keys(arg, rq.tenant, &rq.keys, 0, &rq.segment, &reply.results);
 	if (r < 0)
 		return r;
-	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
-	if (!status)
-		return -ENOMEM;
-	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
-	for (; mcp_iter_next(&it, &key); st++) {
-		r = mcm_clear(arg, rq.segment, mcm_scope_key(sc, key.key, buf));
-		st->status = r < 0 ? mc_err_to_wire(r) : 0;
-		failed += r < 0;
-	}
 	mc_metric_add(&clears, 1);
 	mc_metric_add(&clear_keys, rq.keys.count);
-	mc_metric_add(&clear_key_failures, failed);
-	if (failed)
-		mc_metric_add(failed == rq.keys.count ? &clear_failures : &clears_partial, 1);
-	reply.results = mcp_seq(status, rq.keys.count);
+	mc_metric_add(&clear_key_failures, r);
+	if (r)
+		mc_metric_add((uint32_t)r == rq.keys.count ? &clear_failures : &clears_partial, 1);
 	return mcp_answer(answer, &mcp_desc_clear_reply, &reply);
 }
 
