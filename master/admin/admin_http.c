@@ -25,38 +25,23 @@ static bool is_ready(const struct mcm *m)
 	return __atomic_load_n(&m->ready, __ATOMIC_ACQUIRE);
 }
 
-/* With ?ready, as a Kubernetes probe asks, the status tells whether this master serves. */
-static void serve_health(struct mc_http_request *rq, void *arg)
+static struct mcm_status status_describe(const struct mcm *m)
 {
-	const struct mcm *m = arg;
 	const struct mcm_lead *l = m->lead;
 	bool ready = is_ready(m);
 
-	mcm_answer_json(rq, ready || !mc_http_query(rq, "ready") ? 200 : 503,
-			json_pack("{s:s, s:s, s:s, s:b, s:s?, s:o}", "status", "ok",
-				  "role", ready ? "leader" : "standby", "ha_state", ready ? "serving" : "starting",
-				  "service_ready", ready, "leader_address", l ? l->name : NULL,
-				  "view_version", l ? json_integer((json_int_t)l->term) : json_null()));
-}
-
-static void serve_role(struct mc_http_request *rq, void *arg)
-{
-	fputs(is_ready(arg) ? "leader" : "standby", rq->out);
-}
-
-static void serve_ha_status(struct mc_http_request *rq, void *arg)
-{
-	fputs(is_ready(arg) ? "serving" : "starting", rq->out);
-}
-
-static void serve_leader(struct mc_http_request *rq, void *arg)
-{
-	const struct mcm_lead *l = ((const struct mcm *)arg)->lead;
-
 	/* A master that is alone has no election. */
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:s?, s:o}", "present", l != NULL, "leader_address",
-					   l ? l->name : NULL, "view_version",
-					   l ? json_integer((json_int_t)l->term) : json_null()));
+	return (struct mcm_status){
+		.role = ready ? "leader" : "standby", .state = ready ? "serving" : "starting", .serves = ready,
+		.ready = ready, .leader = l ? l->name : NULL, .term = l ? l->term : 0,
+	};
+}
+
+static void serve_status(struct mc_http_request *rq, void *arg)
+{
+	const struct mcm_status st = status_describe(arg);
+
+	mcm_answer_status(rq, &st);
 }
 
 static void serve_version(struct mc_http_request *rq, void *arg)
@@ -81,8 +66,10 @@ static void serve_metrics(struct mc_http_request *rq, void *arg)
 
 static void serve_summary(struct mc_http_request *rq, void *arg)
 {
-	fputs(is_ready(arg) ? "role=leader, state=serving, service_ready=true, master={" :
-	      "role=standby, state=starting, service_ready=false, master={", rq->out);
+	const struct mcm_status st = status_describe(arg);
+
+	fprintf(rq->out, "role=%s, state=%s, service_ready=%s, master={", st.role, st.state,
+		st.serves ? "true" : "false");
 	mcm_stats_print_summary(arg, rq->out);
 	fputs("}, ha={HA Metrics Summary: last_seq=0, applied_seq=0, lag=0, pending=0, mutation_queue=0, "
 	      "batch_commits=0, sync_commits=0, skipped=0, checksum_fail=0, etcd_fail=0, "
@@ -258,10 +245,10 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 }
 
 #define MCM_ADMIN_ROUTES(X) \
-	X("GET", "/health", serve_health, true, MC_MAY_WATCH) \
-	X("GET", "/role", serve_role, true, MC_MAY_WATCH) \
-	X("GET", "/ha_status", serve_ha_status, true, MC_MAY_WATCH) \
-	X("GET", "/leader", serve_leader, true, MC_MAY_WATCH) \
+	X("GET", "/health", serve_status, true, MC_MAY_WATCH) \
+	X("GET", "/role", serve_status, true, MC_MAY_WATCH) \
+	X("GET", "/ha_status", serve_status, true, MC_MAY_WATCH) \
+	X("GET", "/leader", serve_status, true, MC_MAY_WATCH) \
 	X("GET", "/version", serve_version, true, MC_MAY_WATCH) \
 	X("GET", "/metrics", serve_metrics, true, MC_MAY_WATCH) \
 	X("GET", "/metrics/summary", serve_summary, true, MC_MAY_WATCH) \

@@ -46,6 +46,23 @@ void mcm_answer_json(struct mc_http_request *rq, int status, json_t *json)
 	json_decref(json);
 }
 
+void mcm_answer_status(struct mc_http_request *rq, const struct mcm_status *st)
+{
+	json_t *term = st->term ? json_integer((json_int_t)st->term) : json_null();
+
+	if (!strcmp(rq->path, "/health"))
+		mcm_answer_json(rq, st->ready || !mc_http_query(rq, "ready") ? 200 : 503,
+				json_pack("{s:s, s:s, s:s, s:b, s:s?, s:O}", "status", "ok", "role", st->role,
+					  "ha_state", st->state, "service_ready", st->serves, "leader_address",
+					  st->leader, "view_version", term));
+	else if (!strcmp(rq->path, "/leader"))
+		mcm_answer_json(rq, 200, json_pack("{s:b, s:s?, s:O}", "present", st->leader != NULL,
+						   "leader_address", st->leader, "view_version", term));
+	else
+		fputs(!strcmp(rq->path, "/role") ? st->role : st->state, rq->out);
+	json_decref(term);
+}
+
 static const struct {
 	int err, status;
 	const char *name;

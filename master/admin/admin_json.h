@@ -20,6 +20,16 @@ int mcm_id_parse(const char *text, struct mcp_id *ret);
 void mcm_answer_json(struct mc_http_request *rq, int status, json_t *json);
 /* {"success":false,"error_code":...,"error_message":...} with upstream's status and number. */
 void mcm_answer_error(struct mc_http_request *rq, int err, const char *message);
+/* A master's part in the election, as its routes show it. */
+struct mcm_status {
+	const char *role, *state;
+	bool serves;			/* it serves clients */
+	bool ready;			/* the answer to /health?ready, as a Kubernetes probe asks: 200, or 503 */
+	const char *leader;		/* the leader's address; NULL: none is known, or this master is alone */
+	uint64_t term;			/* 0: none */
+};
+/* Answer GET /health, /leader, /role or /ha_status. */
+void mcm_answer_status(struct mc_http_request *rq, const struct mcm_status *st);
 /* Upstream's name of an error, such as OBJECT_NOT_FOUND. */
 const char *mcm_error_name(int err);
 

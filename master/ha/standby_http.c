@@ -22,54 +22,17 @@ static struct {
 	struct mc_http_route routes[ROUTES_MAX];
 } server;
 
-static const char *state_of(const struct mcm_standby_view *v)
-{
-	return v->ready ? "standby" : *v->leader ? "catching_up" : "starting";
-}
-
-static json_t *term_of(const struct mcm_standby_view *v)
-{
-	return v->term ? json_integer((json_int_t)v->term) : json_null();
-}
-
-static const char *leader_of(const struct mcm_standby_view *v)
-{
-	return *v->leader ? v->leader : NULL;
-}
-
-/* With ?ready the status tells whether this standby could lead now. */
-static void serve_health(struct mc_http_request *rq, void *arg)
+static void serve_status(struct mc_http_request *rq, void *arg)
 {
 	struct mcm_standby_view v;
+	struct mcm_status st;
 
 	server.view(arg, &v);
-	mcm_answer_json(rq, v.ready || !mc_http_query(rq, "ready") ? 200 : 503,
-			json_pack("{s:s, s:s, s:s, s:b, s:s?, s:o}", "status", "ok", "role", "standby", "ha_state",
-				  state_of(&v), "service_ready", 0, "leader_address", leader_of(&v), "view_version",
-				  term_of(&v)));
-}
-
-static void serve_role(struct mc_http_request *rq, void *arg)
-{
-	(void)arg;
-	fputs("standby", rq->out);
-}
-
-static void serve_ha_status(struct mc_http_request *rq, void *arg)
-{
-	struct mcm_standby_view v;
-
-	server.view(arg, &v);
-	fputs(state_of(&v), rq->out);
-}
-
-static void serve_leader(struct mc_http_request *rq, void *arg)
-{
-	struct mcm_standby_view v;
-
-	server.view(arg, &v);
-	mcm_answer_json(rq, 200, json_pack("{s:b, s:s?, s:o}", "present", *v.leader != 0, "leader_address",
-					   leader_of(&v), "view_version", term_of(&v)));
+	st = (struct mcm_status){
+		.role = "standby", .state = v.ready ? "standby" : *v.leader ? "catching_up" : "starting",
+		.ready = v.ready, .leader = *v.leader ? v.leader : NULL, .term = v.term,
+	};
+	mcm_answer_status(rq, &st);
 }
 
 static void serve_metrics(struct mc_http_request *rq, void *arg)
@@ -90,10 +53,10 @@ static void serve_refusal(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route own[] = {
-	{ "GET", "/health", serve_health, NULL, MC_MAY_WATCH },
-	{ "GET", "/role", serve_role, NULL, MC_MAY_WATCH },
-	{ "GET", "/ha_status", serve_ha_status, NULL, MC_MAY_WATCH },
-	{ "GET", "/leader", serve_leader, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", serve_status, NULL, MC_MAY_WATCH },
+	{ "GET", "/role", serve_status, NULL, MC_MAY_WATCH },
+	{ "GET", "/ha_status", serve_status, NULL, MC_MAY_WATCH },
+	{ "GET", "/leader", serve_status, NULL, MC_MAY_WATCH },
 	{ "GET", "/metrics", serve_metrics, NULL, MC_MAY_WATCH },
 };
 
