@@ -5,7 +5,10 @@
  * A program writes its rows in <room>/options.def,
  *
  *	OPT(field, TYPE, "default", "ENV_NAME or empty", min, max, "UNIT", "help sentence")
+ *	OPT(..., "phrase", COMPAT)
  *
+ * (COMPAT: accepted because upstream has the option, without effect or with one valid value; help and manual list such
+ * options in a section of their own),
  * declares its struct with MC_OPT_FIELD and its table with MC_OPT_ROW, and calls
  * mc_options_parse().  Precedence: default < config file (--config_path) < environment < command
  * line; the origin of each value is kept for --print_config.
@@ -54,11 +57,12 @@ struct mc_opt_row {
 	double min, max;	/* bounds of numbers in the field's unit; equal: no bounds */
 	const char *unit;	/* shown in help: "BYTES", "MS", "HOST:PORT", ... */
 	const char *help;	/* one sentence without a final full stop */
+	enum { MC_OPT_MARK_, MC_OPT_MARK_COMPAT } mark;
 };
 
-#define MC_OPT_FIELD(field, type, def, env, min, max, unit, help) mc_opt_ctype_##type field;
-#define MC_OPT_ROW(stype, field, type, def, env, min, max, unit, help) \
-	{ #field, MC_OPT_##type, offsetof(stype, field), def, env, min, max, unit, help },
+#define MC_OPT_FIELD(field, type, ...) mc_opt_ctype_##type field;
+#define MC_OPT_ROW(stype, field, type, def, env, min, max, unit, help, ...) \
+	{ #field, MC_OPT_##type, offsetof(stype, field), def, env, min, max, unit, help, MC_OPT_MARK_##__VA_ARGS__ },
 
 struct mc_opt_alias {	/* an older or shorter spelling of a row */
 	const char *alias, *name;

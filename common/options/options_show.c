@@ -73,12 +73,26 @@ static void help_row(const struct mc_program *prog, const struct mc_opt_row *r, 
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		if (mc_opt_find(prog, a->alias) == r)
 			fprintf(f, "; also %s%s", flag_dashes(a->alias), a->alias);
-	fprintf(f, " [%s%s", r->def && *r->def ? "default " : "no default", r->def ? r->def : "");
-	fprintf(f, "%s%s]", r->env && *r->env ? ", " : "", r->env ? r->env : "");
+	if (r->mark != MC_OPT_MARK_COMPAT)
+		fprintf(f, " [%s%s%s%s]", r->def && *r->def ? "default " : "no default", r->def ? r->def : "",
+			r->env && *r->env ? ", " : "", r->env ? r->env : "");
 	fclose(f);
 
 	column = fprintf(to, r->type == MC_OPT_BOOL ? "  --%s" : "  --%s=%s", r->name, shown_unit(r));
 	print_wrapped(to, column, text);
+}
+
+/* Show the rows that have the mark COMPAT, or those that do not, with @title before the first one. */
+static void show_rows(const struct mc_program *prog, bool compat, const char *title,
+		      void (*show)(const struct mc_program *prog, const struct mc_opt_row *r, FILE *to), FILE *to)
+{
+	for (const struct mc_opt_row *r = prog->rows; r->name; r++) {
+		if ((r->mark == MC_OPT_MARK_COMPAT) != compat)
+			continue;
+		fputs(title, to);
+		title = "";
+		show(prog, r, to);
+	}
 }
 
 static bool has_env(const struct mc_program *prog)
@@ -97,11 +111,11 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 		fprintf(to, "%s\n", prog->details);
 	fprintf(to, "Options, with their default%s in brackets:\n",
 		has_env(prog) ? " and environment variable" : "");
-	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
-		help_row(prog, r, to);
+	show_rows(prog, false, "", help_row, to);
 	fprintf(to, "\nGeneral:\n");
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
 		print_wrapped(to, fprintf(to, "  %s", g->shown), g->help);
+	show_rows(prog, true, "\nAccepted for compatibility:\n", help_row, to);
 	fprintf(to, "\n"
 		"-x=1, --x=1 and --x 1 are the same, as are '-' and '_' inside a name.  A switch\n"
 		"is set by --x and cleared by --nox or --x=false.  SIZE takes units: 512MiB, 4gb\n"
@@ -148,6 +162,8 @@ static void man_row(const struct mc_program *prog, const struct mc_opt_row *r, F
 	putc('\n', to);
 	print_roff(to, r->help);
 	fputs(".\n", to);
+	if (r->mark == MC_OPT_MARK_COMPAT)
+		return;
 	if (r->def && *r->def) {
 		fputs("Default: \\fB", to);
 		print_roff(to, r->def);
@@ -193,8 +209,7 @@ static void man_inherited(const struct mc_program *prog, FILE *to)
 void mc_opt_man(const struct mc_program *prog, FILE *to)
 {
 	fputs(".SH OPTIONS\n", to);
-	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
-		man_row(prog, r, to);
+	show_rows(prog, false, "", man_row, to);
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++) {
 		fputs(".TP\n\\fB", to);
 		print_roff(to, g->shown);
@@ -202,6 +217,7 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 		print_roff(to, g->help);
 		fputs(".\n", to);
 	}
+	show_rows(prog, true, ".SS Accepted for compatibility\n", man_row, to);
 	if (prog->absent && prog->absent->name)
 		fputs(".SH OPTIONS OF UPSTREAM THAT THIS VERSION LACKS\n"
 		      "Setting one of these to anything but its default is an error that says \\(lqnot built into\n"

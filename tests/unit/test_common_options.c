@@ -26,6 +26,7 @@
 	OPT(ttl, MS, "5s", "", 0, 3600000, "", "Lease of an object") \
 	OPT(grace_sec, SEC, "10", "", 0, 0, "", "Time between silence and removal") \
 	OPT(ratio, RATIO, "0.95", "", 0, 1, "", "High watermark") \
+	OPT(allocator, STR, "offset", "", 0, 0, "NAME", "allocator of upstream; only offset", COMPAT) \
 	OPT(protocol, STR, "tcp", "", 0, 0, "NAME", "Transport\\with 'odd' .text")
 
 #define FIELD(...) MC_OPT_FIELD(__VA_ARGS__)
@@ -37,7 +38,7 @@ struct conf {
 
 static const struct mc_opt_row rows[] = { OPTIONS(ROW) { 0 } };
 static const struct mc_opt_alias aliases[] = {
-	{ "port", "rpc_port" }, { "r", "ratio" }, { 0 },
+	{ "port", "rpc_port" }, { "r", "ratio" }, { "cache", "allocator" }, { 0 },
 };
 static const struct mc_opt_absent absent[] = {
 	{ "enable_cxl", "false", "there is no CXL tier" },
@@ -450,6 +451,27 @@ static void manual(void **state)
 	expect_said(".TP\n\\fB\\-\\-enable_cxl\\fR\nthere is no CXL tier.\n");
 }
 
+/* They are options like others, but help and manual list them behind those that do something. */
+static void options_for_compatibility_have_a_section(void **state)
+{
+	const char *section;
+
+	assert_int_equal(parse("--help"), 1);
+	section = strstr(said, "\nAccepted for compatibility:\n"
+			 "  --allocator=NAME              allocator of upstream; only offset; also --cache\n");
+	assert_non_null(section);
+	assert_null(strstr(section + 1, "[default"));
+	assert_true(strstr(said, "--allocator") > section);
+	assert_int_equal(parse("--help=man"), 1);
+	section = strstr(said, ".SS Accepted for compatibility\n.TP\n\\fB\\-\\-allocator\\fR=\\fINAME\\fR, "
+			 "\\fB\\-\\-cache\\fR\nallocator of upstream; only offset.\n.SH OPTIONS OF UPSTREAM");
+	assert_non_null(section);
+	assert_true(strstr(said, "\\-allocator") > section);
+	expect_ok("--cache=offset");
+	assert_string_equal(conf.allocator, "offset");
+	assert_int_equal(mc_options_origin(opts, "allocator"), MC_ORIGIN_ARG);
+}
+
 static void version(void **state)
 {
 	assert_int_equal(parse("--version"), 1);
@@ -496,6 +518,7 @@ int main(void)
 		CASE(flagfiles),
 		CASE(help),
 		CASE(manual),
+		CASE(options_for_compatibility_have_a_section),
 		CASE(version),
 		CASE(print_config),
 	};
