@@ -225,11 +225,13 @@ static bool background_reach_master(struct mcs_background *b)
 
 static void background_do_remount(struct mcs_background *b)
 {
-	const struct mcs_terms terms = mcs_session_terms(b->s->base.session);
+	struct mcs_terms terms;
 	int r;
 
 	if (!__atomic_exchange_n(&b->remount, false, __ATOMIC_ACQ_REL))
 		return;
+	/* After the flag: not older than the connection that set it. */
+	terms = mcs_session_terms(b->s->base.session);
 	r = b->s->segments->offer(b->s, NULL, &terms, mc_deadline_ms(CALL_MS));
 	if (r >= 0)
 		return;

@@ -230,14 +230,17 @@ int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size)
 
 int mcs_segments_grow(struct mcs_segments *s, struct mcs_session *session, uint64_t size, uint64_t deadline)
 {
-	const struct mcs_terms terms = mcs_session_terms(session);
 	struct mcs_own_segment *at = segments_addressable(s);
+	struct mcs_terms terms;
 	int r;
 
 	if (!at)
 		return -EINVAL;
 	r = at->medium->ops->grow(at->medium, size);
-	return r < 0 ? r : segments_mount_one(s, at, NULL, session, mcs_session_pool(session), &terms, deadline);
+	if (r < 0)
+		return r;
+	terms = mcs_session_terms(session);
+	return segments_mount_one(s, at, NULL, session, mcs_session_pool(session), &terms, deadline);
 }
 
 static bool segments_inside(const struct mcs_own_segment *at, uint64_t offset, uint64_t len)

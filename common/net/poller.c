@@ -24,6 +24,7 @@
 static struct {
 	struct mc_mutex lock;
 	unsigned users;
+	unsigned depth;		/* mc_fork_depth of the process that opened @fd */
 	int fd;
 } ready = { .lock = MC_MUTEX_INIT };
 MC_FORK_KEEP(ready.lock, MC_FORK_LEAF)
@@ -33,11 +34,16 @@ struct epoll_poller {
 	/* constant */
 	int epfd;
 	int wakefd;		/* the one of @ready */
+	unsigned depth;		/* mc_fork_depth of the process that made the poller */
 };
 
 static int ready_ref(void)
 {
 	MC_LOCKED(&ready.lock);
+	/* A forked child may have closed the descriptors of its parent. */
+	if (ready.depth != mc_fork_depth)
+		ready.users = 0;
+	ready.depth = mc_fork_depth;
 	if (!ready.users) {
 		ready.fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
 		if (ready.fd < 0)
@@ -105,7 +111,7 @@ static void epoll_close(struct mc_poller *p)
 {
 	struct epoll_poller *ep = epoll_poller(p);
 
-	if (ep->wakefd >= 0)
+	if (ep->wakefd >= 0 && ep->depth == mc_fork_depth)
 		ready_unref();
 	if (ep->epfd >= 0)
 		close(ep->epfd);
@@ -126,6 +132,7 @@ static int epoll_new(struct mc_poller **ret)
 		return mc_fail(-ENOMEM, "no memory to watch descriptors");
 	ep->poller.ops = &ops;
 	ep->epfd = -1;
+	ep->depth = mc_fork_depth;
 	r = ep->wakefd = ready_ref();
 	if (r >= 0)
 		r = ep->epfd = epoll_create1(EPOLL_CLOEXEC);

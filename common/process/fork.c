@@ -29,9 +29,10 @@ static struct mc_mutex turn = MC_MUTEX_INIT;
 
 static void fork_prepare(void)
 {
-	uint64_t until = mc_deadline_ms(PATIENCE_MS);
+	uint64_t until;
 
 	mc_mutex_lock(&turn);
+	until = mc_deadline_ms(PATIENCE_MS);
 	for (unsigned i = 0; i < n_kept; i++)
 		kept[i].taken = mc_mutex_lock_until(kept[i].lock, until) == 0;
 }

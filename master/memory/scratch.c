@@ -14,7 +14,7 @@ struct scratch {
 	size_t cap[MCM_SCRATCH_USES];
 	void *object;
 	void (*object_free)(void *object);
-	/* Of another fiber of the same system thread, in a simulation. */
+	/* memory of another fiber of the same system thread, in a simulation */
 	struct scratch *next;
 };
 
