@@ -221,6 +221,33 @@ static void a_child_opens_its_own(void **state)
 	fixture_expect(s, "a", SIZE, 1);
 }
 
+/* As a program does that becomes a daemon: the parent's numbers of descriptors mean nothing, or another file. */
+static void a_child_that_closes_all_descriptors_opens_its_own(void **state)
+{
+	pid_t pid;
+
+	no_threads_after_fork();
+	fixture_put_ok(s, "a", SIZE, 1);
+	pid = fork_quietly();
+	if (pid == 0) {
+		mcs_t *own;
+		struct iovec iov = { malloc(SIZE), SIZE };
+		struct mcs_conf conf;
+
+		alarm(CHILD_S);
+		EXPECT(close_range(3, ~0u, 0) == 0);
+		mcs_conf_init(&conf);
+		conf.master = fixture_master_addr();
+		EXPECT(mcs_open(&conf, &own) == 0);
+		EXPECT(mcs_get(own, fixture_key("a"), &iov, 1, -1) == (int64_t)SIZE);
+		EXPECT(fixture_same(iov.iov_base, SIZE, 1, 0));
+		mcs_close(own);
+		_exit(0);
+	}
+	child_ends_well(pid);
+	fixture_expect(s, "a", SIZE, 1);
+}
+
 /* Parent and child request different keys at the same time, with handles that would otherwise share
  * one connection. */
 
@@ -332,6 +359,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(the_handle_is_the_parents, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_child_opens_its_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_child_that_closes_all_descriptors_opens_its_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_caller_gets_its_own_answer, setup, teardown),
 		cmocka_unit_test_setup_teardown(upstreams_api, setup, teardown),
 	};
