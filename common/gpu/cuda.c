@@ -6,7 +6,7 @@
  * are made in relaxed capture mode, so that they do not end its capture. */
 #include <config.h>
 
-#include "common/gpu/driver.h"
+#include "common/gpu/cuda.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include "common/err.h"
 #include "common/log.h"
 
-#define GPUS_MAX 64
 /* Copies of one call, from arrays on the stack. */
 #define BATCH 64u
 
@@ -45,7 +44,7 @@ struct cu_copy_attributes {	/* CUmemcpyAttributes */
 	unsigned flags;
 };
 
-/* name in the library, name here, arguments; "optional" ones may be missing in an older library */
+/* Name in the library, name here, arguments.  An older library may lack optional ones, which old_NAME() replaces. */
 #define FUNCTIONS(F, OPTIONAL) \
 	F("cuInit", init, (unsigned flags)) \
 	F("cuDeviceGetCount", device_count, (int *ret)) \
@@ -81,7 +80,7 @@ struct cu_copy_attributes {	/* CUmemcpyAttributes */
 #define DECLARE(symbol, name, args) cu_result (*name) args;
 static struct {
 	FUNCTIONS(DECLARE, DECLARE)
-	cu_ctx ctx[GPUS_MAX];	/* atomic: primary context, NULL: not used yet */
+	cu_ctx ctx[MC_GPUS_MAX];	/* atomic: primary context, NULL: not used yet */
 } cu;
 
 struct mc_gpu_stream {
@@ -94,6 +93,30 @@ struct mc_gpu_event {
 	int gpu;
 	cu_event event;
 };
+
+/* ---- functions that an older library lacks ------------------------------------------------------ */
+
+static cu_result old_is_capturing(cu_stream stream, int *ret)
+{
+	*ret = 0;
+	return CU_OK;
+}
+
+static cu_result old_capture_mode(int *mode)
+{
+	return CU_OK;
+}
+
+static cu_result old_range_handle(void *ret, cu_ptr p, size_t len, int type, uint64_t flags)
+{
+	return CU_NOT_SUPPORTED;
+}
+
+static cu_result old_copy_batch(cu_ptr *dst, cu_ptr *src, size_t *len, size_t n, struct cu_copy_attributes *attr,
+				size_t *first, size_t nattr, size_t *ret_failed, cu_stream stream)
+{
+	return CU_NOT_SUPPORTED;
+}
 
 /* ---- errors and contexts ----------------------------------------------------------------------- */
 
@@ -120,8 +143,7 @@ static int scope_enter_ctx(struct scope *s, cu_ctx ctx)
 	cu_result r;
 
 	s->capture = CU_CAPTURE_RELAXED;
-	if (cu.capture_mode)
-		(void)cu.capture_mode(&s->capture);
+	(void)cu.capture_mode(&s->capture);
 	r = ctx ? cu.ctx_push(ctx) : CU_OK;
 	s->pushed = ctx && r == CU_OK;
 	return cuda_failed(r, "the GPU's context");
@@ -156,8 +178,7 @@ static void scope_leave(struct scope *s)
 
 	if (s->pushed)
 		(void)cu.ctx_pop(&ignored);
-	if (cu.capture_mode)
-		(void)cu.capture_mode(&s->capture);
+	(void)cu.capture_mode(&s->capture);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
@@ -182,7 +203,7 @@ static void cuda_classify(const void *p, struct mc_gpu_mem *ret)
 	if (cu.pointer_attributes(3, which, data, (uintptr_t)p) != CU_OK || type == 0)
 		return;
 	ret->kind = managed ? MC_GPU_MANAGED : type == CU_MEMORY_DEVICE ? MC_GPU_DEVICE : MC_GPU_PINNED;
-	ret->gpu = ordinal >= 0 && ordinal < GPUS_MAX ? ordinal : 0;
+	ret->gpu = ordinal >= 0 && ordinal < (int)MC_GPUS_MAX ? ordinal : 0;
 }
 
 static int cuda_alloc(int gpu, size_t len, void **ret)
@@ -191,7 +212,7 @@ static int cuda_alloc(int gpu, size_t len, void **ret)
 	cu_ptr p = 0;
 	int r;
 
-	if (gpu < 0 || gpu >= cuda_count() || gpu >= GPUS_MAX)
+	if (gpu < 0 || gpu >= cuda_count() || gpu >= (int)MC_GPUS_MAX)
 		return mc_fail(-EINVAL, "there is no GPU %d: the driver has %d", gpu, cuda_count());
 	r = scope_enter(&s, gpu);
 	if (r == 0)
@@ -221,7 +242,7 @@ static int scope_enter_any(struct scope *s)
 
 	if (cu.ctx_current(&ctx) == CU_OK && ctx)
 		return scope_enter_ctx(s, NULL);
-	for (int i = 0; i < GPUS_MAX; i++)
+	for (int i = 0; i < (int)MC_GPUS_MAX; i++)
 		if (__atomic_load_n(&cu.ctx[i], __ATOMIC_ACQUIRE))
 			return scope_enter(s, i);
 	return scope_enter(s, 0);
@@ -254,8 +275,6 @@ static int cuda_export(const void *p, size_t len, int *ret_fd)
 	struct scope s;
 	int r;
 
-	if (!cu.range_handle)
-		return mc_fail(-MC_ENOTSUP, "this CUDA driver has no dma-buf");
 	cuda_classify(p, &mem);
 	if (mem.kind != MC_GPU_DEVICE)
 		return mc_fail(-MC_ENOTSUP, "only memory of a GPU has a dma-buf");
@@ -347,7 +366,7 @@ static cu_result copy_some(struct mc_gpu_stream *m, const struct mc_gpu_span *sp
 
 static int cuda_copy(struct mc_gpu_stream *m, const struct mc_gpu_span *spans, unsigned n)
 {
-	bool batch = cu.copy_batch && n > 1;
+	bool batch = n > 1;
 	cu_result r = CU_OK;
 	struct scope s;
 	int err = scope_enter(&s, m->gpu);
@@ -356,7 +375,7 @@ static int cuda_copy(struct mc_gpu_stream *m, const struct mc_gpu_span *spans, u
 		some = batch ? n - i < BATCH ? n - i : BATCH : 1;
 		if (batch)
 			r = copy_some(m, spans + i, some);
-		/* A driver may have the function and the GPU not. */
+		/* A driver may have the function, and the GPU may lack it. */
 		if (batch && r == CU_NOT_SUPPORTED) {
 			batch = false;
 			some = 0;
@@ -451,7 +470,7 @@ static int cuda_call_on(uintptr_t stream, void (*fn)(void *arg), void *arg)
 
 	/* The default stream is that of the caller's context. */
 	r = scope_enter_any(&s);
-	if (r == 0 && cu.is_capturing)
+	if (r == 0)
 		r = cuda_failed(cu.is_capturing((cu_stream)stream, &capturing), "GPU stream");
 	if (r == 0 && capturing)
 		r = mc_fail(-MC_ENOTSUP, "a stream that captures a graph cannot have transfers");
@@ -463,8 +482,54 @@ static int cuda_call_on(uintptr_t stream, void (*fn)(void *arg), void *arg)
 
 /* ---- loading ----------------------------------------------------------------------------------- */
 
-static const struct mc_gpu_driver cuda = {
+static void *find_or(void *lib, const char *symbol, void *old)
+{
+	void *found = dlsym(lib, symbol);
+
+	return found ? found : old;
+}
+
+/* NULL: all are there; else the name of one that is missing. */
+static const char *find_functions(void *lib)
+{
+	const char *missing = NULL;
+
+#define FIND(symbol, name, args) *(void **)&cu.name = dlsym(lib, symbol); if (!cu.name) missing = (symbol);
+#define FIND_OPTIONAL(symbol, name, args) *(void **)&cu.name = find_or(lib, symbol, (void *)old_##name);
+	FUNCTIONS(FIND, FIND_OPTIONAL)
+	return missing;
+}
+
+static bool cuda_open(bool load)
+{
+	void *lib = dlopen(MC_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
+	const char *missing;
+	cu_result r;
+
+	/* It stays open: once initialized, the driver has threads of its own. */
+	if (!lib) {
+		if (load)
+			mc_fail(-MC_ENOTSUP, "the CUDA driver cannot be loaded: %s", dlerror());
+		return false;
+	}
+	missing = find_functions(lib);
+	if (missing) {
+		mc_fail(-MC_ENOTSUP, "the CUDA driver is too old: it has no %s", missing);
+		return false;
+	}
+	/* Otherwise the program initializes it, at a time of its choice: a process must not fork after that. */
+	r = load ? cu.init(0) : CU_OK;
+	if (r != CU_OK || (load && cuda_count() == 0)) {
+		cuda_failed(r ? r : CU_NO_DEVICE, "the CUDA driver has no usable GPU");
+		return false;
+	}
+	return true;
+}
+
+const struct mc_gpu_driver mc_gpu_cuda = {
 	.name = "cuda",
+	.open = cuda_open,
+	.list = mc_cuda_list,
 	.count = cuda_count,
 	.classify = cuda_classify,
 	.alloc = cuda_alloc,
@@ -484,39 +549,3 @@ static const struct mc_gpu_driver cuda = {
 	.export_dmabuf = cuda_export,
 	.call_on = cuda_call_on,
 };
-
-static const char *find_functions(void *lib)
-{
-	const char *missing = NULL;
-
-#define FIND(symbol, name, args) *(void **)&cu.name = dlsym(lib, symbol); if (!cu.name) missing = (symbol);
-#define FIND_OPTIONAL(symbol, name, args) *(void **)&cu.name = dlsym(lib, symbol);
-	FUNCTIONS(FIND, FIND_OPTIONAL)
-	return missing;
-}
-
-const struct mc_gpu_driver *mc_gpu_cuda(bool load)
-{
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
-	const char *missing;
-	cu_result r;
-
-	/* It stays open: once initialized, the driver has threads of its own. */
-	if (!lib) {
-		if (load)
-			mc_fail(-MC_ENOTSUP, "the CUDA driver cannot be loaded: %s", dlerror());
-		return NULL;
-	}
-	missing = find_functions(lib);
-	if (missing) {
-		mc_fail(-MC_ENOTSUP, "the CUDA driver is too old: it has no %s", missing);
-		return NULL;
-	}
-	/* Otherwise the program initializes it, at a time of its choice: a process must not fork after that. */
-	r = load ? cu.init(0) : CU_OK;
-	if (r != CU_OK || (load && cuda_count() == 0)) {
-		cuda_failed(r ? r : CU_NO_DEVICE, "the CUDA driver has no usable GPU");
-		return NULL;
-	}
-	return &cuda;
-}

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MC_GPUS_MAX 64u
+#define MC_GPU_BUS_MAX 32u
+
 struct mc_gpu_stream;
 struct mc_gpu_event;
 
@@ -36,6 +39,14 @@ struct mc_gpu_span {
 
 struct mc_gpu_driver {
 	const char *name;	/* in locations: "cuda" of "cuda:0" */
+	/* Can the driver be used: has the program loaded its library (@load: it is loaded now), and is there a GPU?
+	 * False with a detail.  gpu.c serializes the calls; the slots below are called after a call that returned
+	 * true. */
+	bool (*open)(bool load);
+	/* Load the library, and write the PCI address of each GPU in sysfs' form ("0000:3b:00.0"; "": unknown) to @ret,
+	 * in the numbers that programs use.  Returns the number of GPUs, 0 without a driver.  @dir: directory of the
+	 * library, NULL: the linker's search path.  Uses no GPU memory, and needs no open(). */
+	unsigned (*list)(const char *dir, char ret[MC_GPUS_MAX][MC_GPU_BUS_MAX]);
 	/* Number of GPUs. */
 	int (*count)(void);
 	/* The kind of the memory at @p.  Does not fail: an address that the driver does not know is host memory. */
@@ -72,7 +83,7 @@ struct mc_gpu_driver {
 	int (*call_on)(uintptr_t stream, void (*fn)(void *arg), void *arg);
 };
 
-/* cuda.c: the driver of NVIDIA, if the program has loaded it and it has a GPU, else NULL.  @load: load it. */
-const struct mc_gpu_driver *mc_gpu_cuda(bool load);
+/* The vendors; gpu.c has the list of them, and no other code names one. */
+extern const struct mc_gpu_driver mc_gpu_cuda;	/* cuda.c: NVIDIA */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu.c - the driver that this process has, and whether memory is a GPU's. */
+ * gpu.c - the list of vendors, the driver that this process has, and whether memory is a GPU's. */
 #include <config.h>
 
 #include "common/gpu/gpu.h"
@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +19,10 @@
 
 /* Pause between looks of mc_gpu(): a look takes a lock of the dynamic loader.  The driver needs longer to start. */
 #define LOOK_MS 20
+
+/* The first that can be used is the driver of the process. */
+static const struct mc_gpu_driver *const vendors[] = { &mc_gpu_cuda };
+#define VENDORS (sizeof(vendors) / sizeof(vendors[0]))
 
 static const struct mc_gpu_driver *driver;	/* atomic; set once */
 static uint64_t next_look_ms;			/* atomic */
@@ -46,10 +51,13 @@ static const struct mc_gpu_driver *driver_look(bool load)
 	if (!load && loaded == looked)
 		return NULL;
 	looked = loaded;
-	d = mc_gpu_cuda(load);
-	if (d || !load)
-		__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
-	return d;
+	for (unsigned i = 0; i < VENDORS; i++) {
+		if (!vendors[i]->open(load))
+			continue;
+		__atomic_store_n(&driver, vendors[i], __ATOMIC_RELEASE);
+		return vendors[i];
+	}
+	return NULL;
 }
 
 const struct mc_gpu_driver *mc_gpu(void)
@@ -76,6 +84,22 @@ const struct mc_gpu_driver *mc_gpu_now(void)
 const struct mc_gpu_driver *mc_gpu_load(void)
 {
 	return driver_look(true);
+}
+
+unsigned mc_gpu_list(const char *dir, struct mc_gpu_place ret[MC_GPUS_MAX])
+{
+	char bus[MC_GPUS_MAX][MC_GPU_BUS_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < VENDORS; i++) {
+		unsigned gpus = vendors[i]->list(dir, bus);
+
+		for (unsigned k = 0; k < gpus && n < MC_GPUS_MAX; k++, n++) {
+			snprintf(ret[n].location, sizeof(ret[n].location), "%s:%u", vendors[i]->name, k);
+			memcpy(ret[n].bus, bus[k], sizeof(ret[n].bus));
+		}
+	}
+	return n;
 }
 
 int mc_gpu_of(const void *p)

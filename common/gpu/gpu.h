@@ -15,6 +15,14 @@ const struct mc_gpu_driver *mc_gpu_now(void);
 /* The same for a program that does not load the driver itself.  NULL with a detail. */
 const struct mc_gpu_driver *mc_gpu_load(void);
 
+/* A GPU of this machine. */
+struct mc_gpu_place {
+	char location[32];		/* "cuda:0" */
+	char bus[MC_GPU_BUS_MAX];	/* its PCI address in sysfs, "": unknown */
+};
+/* List the GPUs of all vendors whose library can be loaded (mc_gpu_driver.list), and return their number. */
+unsigned mc_gpu_list(const char *dir, struct mc_gpu_place ret[MC_GPUS_MAX]);
+
 /* The number of the GPU whose memory @p is; -1: it is not device memory.  No range is checked. */
 int mc_gpu_of(const void *p);
 /* The GPU of the first buffer that is device memory, -1: none is. */

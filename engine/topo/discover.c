@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/gpu/gpu.h"
 
 #define NODES_MAX 256u
 
@@ -26,7 +27,7 @@ struct found {
 	char path[MCE_TOPO_NICS_MAX][PATH_MAX];	/* path of each device in sysfs */
 	int node[NODES_MAX];
 	unsigned nnodes;
-	char bus[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS_MAX];
+	struct mc_gpu_place gpu[MC_GPUS_MAX];
 };
 
 /* ---- sysfs ------------------------------------------------------------------------------------- */
@@ -226,20 +227,19 @@ static int matrix_add_node(struct found *f, int node)
 	return 0;
 }
 
-static int matrix_add_gpu(struct found *f, unsigned gpu)
+static int matrix_add_gpu(struct found *f, const struct mc_gpu_place *gpu)
 {
 	unsigned near = 0, on_node = 0;
 	struct mce_topo_location *p;
-	char name[64], path[512], own[PATH_MAX];
+	char path[512], own[PATH_MAX];
 	int node, r;
 
-	snprintf(name, sizeof(name), "cuda:%u", gpu);
-	r = mce_topo_location_add(f->t, name, &p);
+	r = mce_topo_location_add(f->t, gpu->location, &p);
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", f->bus[gpu]);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", gpu->bus);
 	node = sysfs_read_int(f->root, path, -1);
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", f->bus[gpu]);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", gpu->bus);
 	sysfs_path(f->root, path, own);
 	for (unsigned i = 0; i < f->t->nnics; i++)
 		on_node += f->t->nic[i].numa == node;
@@ -266,9 +266,9 @@ static int matrix_fill(struct found *f)
 		r = nodes_find(f);
 	for (unsigned i = 0; i < f->nnodes && r == 0; i++)
 		r = matrix_add_node(f, f->node[i]);
-	gpus = r == 0 ? mce_topo_gpus(*f->root ? f->root : NULL, f->bus) : 0;
+	gpus = r == 0 ? mc_gpu_list(*f->root ? f->root : NULL, f->gpu) : 0;
 	for (unsigned i = 0; i < gpus && r == 0; i++)
-		r = matrix_add_gpu(f, i);
+		r = matrix_add_gpu(f, &f->gpu[i]);
 	return r;
 }
 

@@ -22,7 +22,7 @@ struct mce_topo_nic {
 };
 
 /* Discover NUMA nodes with hwloc, InfiniBand and RoCE devices with an active port in sysfs, and GPUs
- * with the CUDA driver's library if there is one.  @root, for tests, is the prefix of /sys and the
+ * with the library of their driver if there is one.  @root, for tests, is the prefix of /sys and the
  * directory of that library (NULL: the real ones).  @filter: comma-separated devices that may appear
  * (NULL: all); MC_TE_FILTERS and MC_TE_FILTERS_EXCLUDE apply as well. */
 int mce_topo_discover(const char *root, const char *filter, struct mce_topo **ret);

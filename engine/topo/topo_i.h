@@ -27,10 +27,4 @@ int mce_topo_location_add(struct mce_topo *t, const char *name, struct mce_topo_
 /* True if @name is in the comma-separated list; NULL and "" are empty lists. */
 bool mce_topo_listed(const char *list, const char *name);
 
-/* gpu.c: the number of GPUs that the CUDA driver knows (0 without a driver), and the PCI address of each in
- * sysfs' form ("0000:3b:00.0").  @dir: directory of the library, NULL: the linker's search path. */
-#define MCE_TOPO_BUS_MAX 32u
-#define MCE_TOPO_GPUS_MAX 64u
-unsigned mce_topo_gpus(const char *dir, char ret[MCE_TOPO_GPUS_MAX][MCE_TOPO_BUS_MAX]);
-
 #endif
