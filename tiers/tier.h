@@ -30,7 +30,7 @@ struct mct_conf {
 	bool format;		/* a blank device may be initialised */
 };
 
-#define MCT_PIECE_MAX (1u << 20)	/* bytes of one read, or of one buffer for writing */
+#define MCT_PIECE_MAX (1u << 20)	/* bytes of one piece: of a read, or of a buffer for writing */
 #define MCT_BLOCK 4096u			/* unit of writes */
 #define MCT_NOTE_BLOCKS 255u		/* blocks that it keeps for its owner */
 #define MCT_IDENTITY 9			/* words that a medium keeps for its owner */
@@ -45,7 +45,7 @@ struct mct_read {
 	int status;		/* 0, or negative: then there are no bytes, and read_end is not called */
 	const void *at;		/* the bytes, until read_end */
 	struct mc_list node;	/* the tier's */
-	void *piece;
+	void *buffer;
 };
 
 /* One write of whole blocks, in the same way. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * direct.c - copies between device memory and memory of this process, with checksums.
  *
- * The GPU copies groups of pieces, and the caller's thread computes the checksums of one group while the next ones are
+ * The GPU makes copies in groups, and the caller's thread computes the checksums of one group while the next ones are
  * being copied.  They are computed from the host memory after the copy.  For a READ that is as good as during the
  * copy: a range that is reused does not return to its old contents, so bytes that match afterwards matched when they
  * were copied. */
@@ -15,7 +15,7 @@
 #include "common/fault.h"
 #include "engine/gpu/gpu_i.h"
 
-/* Limits of a group: bytes and pieces. */
+/* Limits of a group: bytes and spans. */
 #define GROUP_BYTES (1u << 20)
 #define GROUP_SPANS 256u
 
@@ -32,7 +32,7 @@ struct run {
 	struct mce_flat *flats;
 	struct group open, ring[MCE_COPIER_EVENTS];
 	unsigned head, n;		/* first entry of ring, and number of groups that are being copied */
-	uint64_t bytes;			/* pieces of the open group */
+	uint64_t bytes;			/* bytes of the open group */
 	unsigned nspans;
 	struct mc_gpu_span span[GROUP_SPANS];
 };
@@ -94,8 +94,8 @@ static void group_start(struct run *run, unsigned last, uint64_t end)
 		group_finish(run);
 }
 
-/* Add @n bytes at @pos of transfer @i, all in one buffer and one window. */
-static void piece_add(struct run *run, unsigned i, uint64_t pos, char *local, uint64_t n)
+/* Add @n bytes at @pos of transfer @i, all in one buffer and one window, to the open group. */
+static void group_add(struct run *run, unsigned i, uint64_t pos, char *local, uint64_t n)
 {
 	struct mce_flat *f = &run->flats[i];
 	bool write = f->req->op == MCE_WRITE;
@@ -111,8 +111,8 @@ static void piece_add(struct run *run, unsigned i, uint64_t pos, char *local, ui
 		group_start(run, i, pos + n);
 }
 
-/* How many bytes a piece that begins at @pos of the transfer has. */
-static uint64_t piece_len(const struct run *run, struct mce_flat *f, uint64_t pos, uint64_t left)
+/* How many of the @left bytes of a buffer, from @pos of the transfer on, can be added at once? */
+static uint64_t group_room(const struct run *run, struct mce_flat *f, uint64_t pos, uint64_t left)
 {
 	uint64_t room = GROUP_BYTES - run->bytes;
 
@@ -133,8 +133,8 @@ static void flat_add(struct run *run, unsigned i)
 		const struct iovec *iov = &f->req->iov[k];
 
 		for (uint64_t off = 0, n; off < iov->iov_len; off += n, pos += n) {
-			n = piece_len(run, f, pos, iov->iov_len - off);
-			piece_add(run, i, pos, (char *)iov->iov_base + off, n);
+			n = group_room(run, f, pos, iov->iov_len - off);
+			group_add(run, i, pos, (char *)iov->iov_base + off, n);
 		}
 	}
 }
@@ -231,7 +231,7 @@ void mce_gpu_copy(struct mce_engine *e, struct mce_flat *flats, unsigned n)
 	if (run.c)
 		mce_copier_give(e, run.c);
 	for (unsigned i = 0; i < n; i++) {
-		/* Host memory of which the program has pinned a part cannot be copied in one piece. */
+		/* Host memory of which the program has pinned a part cannot be copied by one span. */
 		if (flats[i].refused)
 			flats[i].status = copy_through_slot(&flats[i]);
 		flat_end(&flats[i]);

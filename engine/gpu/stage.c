@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stage.c - the transport "staged": requests with device memory over the paths that need host memory.
  *
- * A request becomes a task.  Loads carry pieces of tasks: a load has a slot of pinned host memory, which pieces of one
- * task or of many fill, and a request of host memory for each piece.  Of a WRITE the GPU first copies the pieces to
- * the slot, in one call, then the requests are submitted, which send and compute the checksums; of a READ the requests
- * come first, then the copy.  All loads are under way at the same time, so copies, checksums and the network overlap.
+ * Loads carry pieces of staged requests: a load has a slot of pinned host memory, which pieces of one staged request or
+ * of many fill, and a request of host memory for each piece.  For a WRITE the GPU first copies the pieces to the slot,
+ * in one call, then the requests are submitted, which send and compute the checksums; for a READ the requests come
+ * first, then the copy.  All loads are under way at the same time, so copies, checksums and the network overlap.
  *
- * A task that is cancelled ends when no copy of the GPU touches its memory any more. */
+ * A staged request that is cancelled ends when no copy of the GPU touches its memory any more. */
 #include <config.h>
 
 #include <errno.h>
@@ -25,14 +25,15 @@
 /* A load with this many spans takes no further piece. */
 #define SPANS_ENOUGH 1024u
 
-struct task {
+/* A request with device memory while it passes through slots. */
+struct staged {
 	struct mce_req *req;
 	struct mce_peer *p;
 	/* the rest is guarded by the stager's lock */
-	struct mc_list node, queue_node;	/* in mce_stager.tasks; in .queue or .tails */
+	struct mc_list node, queue_node;	/* in mce_stager.staged; in .queue or .tails */
 	unsigned idx;				/* the next piece: its buffer in the iov */
 	uint64_t off, pos;			/* the next piece: its offset in the buffer and in the transfer */
-	unsigned loads;				/* number of pieces under way, the trailer included */
+	unsigned users;				/* pieces under way, the trailer included, and threads with a hold */
 	int status;				/* the first failure, or the cancellation's status */
 	enum mce_path path;
 	/* the trailer of checksums */
@@ -43,7 +44,7 @@ struct task {
 };
 
 struct piece {
-	struct task *t;
+	struct staged *s;
 	uint64_t pos;
 	uint32_t len, off;	/* in the slot */
 	unsigned gpu_spans, host_spans;	/* number of its spans in the load, after those of earlier pieces */
@@ -77,12 +78,12 @@ struct mce_stager {
 	struct mc_thread thread;
 	/* guarded by lock */
 	struct mc_mutex lock;
-	struct mc_cond changed;		/* signalled when a load or a task has ended; when the thread has work */
-	struct mc_list tasks, queue, idle, busy;
-	struct mc_list tails;		/* tasks whose trailer has to be submitted */
+	struct mc_cond changed;		/* a load or staged request has ended, or the thread has work */
+	struct mc_list staged, queue, idle, busy;
+	struct mc_list tails;		/* staged requests whose trailer has to be submitted */
 	struct mc_gpu_queue *to_host[MCE_GPUS_MAX], *to_gpu[MCE_GPUS_MAX];
 	unsigned pumps;			/* number of threads in stager_pump_locked() */
-	unsigned ending;		/* tasks that have left the lists and are being completed */
+	unsigned ending;		/* staged requests that have left the lists and are being completed */
 	bool closing;
 	struct load load[LOADS];
 };
@@ -90,33 +91,33 @@ struct mce_stager {
 /* This thread is submitting the requests of a load, so flush has nothing to do. */
 static __thread bool submitting;
 
-/* ---- tasks ------------------------------------------------------------------------------------- */
+/* ---- staged requests --------------------------------------------------------------------------- */
 
-static bool task_is_cut(const struct task *t)
+static bool staged_is_cut(const struct staged *s)
 {
-	return t->status < 0 || t->pos == mce_reqx(t->req)->total;
+	return s->status < 0 || s->pos == mce_reqx(s->req)->total;
 }
 
-/* No piece of the task is under way and none will be: remove it from the lists.  The caller completes it without the
- * lock. */
-static bool task_take_locked(struct mce_stager *st, struct task *t)
+/* No piece of the staged request is under way and none will be: remove it from the lists.  The caller completes it
+ * without the lock. */
+static bool staged_take_locked(struct mce_stager *st, struct staged *s)
 {
-	if (t->loads || !task_is_cut(t) || (t->status == 0 && mce_tail_len(t->req) && !t->tail_sent))
+	if (s->users || !staged_is_cut(s) || (s->status == 0 && mce_tail_len(s->req) && !s->tail_sent))
 		return false;
-	mc_list_remove(&t->node);
-	mc_list_remove(&t->queue_node);
-	mce_req_move(t->req, MCE_AT_DONE);
+	mc_list_remove(&s->node);
+	mc_list_remove(&s->queue_node);
+	mce_req_move(s->req, MCE_AT_DONE);
 	st->ending++;
 	return true;
 }
 
-static void task_end(struct mce_stager *st, struct task *t)
+static void staged_end(struct mce_stager *st, struct staged *s)
 {
-	struct mce_req *req = t->req;
-	enum mce_path path = t->path;
-	int status = t->status;
+	struct mce_req *req = s->req;
+	enum mce_path path = s->path;
+	int status = s->status;
 
-	free(t);
+	free(s);
 	mce_complete(req, path, status);
 	/* The peer and the engine may be freed from now on. */
 	mc_mutex_lock(&st->lock);
@@ -125,56 +126,56 @@ static void task_end(struct mce_stager *st, struct task *t)
 	mc_mutex_unlock(&st->lock);
 }
 
-/* Release a hold on the task.  Releases the lock while it completes the task. */
-static void task_unhold_locked(struct mce_stager *st, struct task *t)
+/* A trailer has ended, or a thread releases its hold.  Releases the lock while it completes the staged request. */
+static void staged_release_locked(struct mce_stager *st, struct staged *s)
 {
-	bool over, cancel = t->status < 0 && t->tail_sent && !t->tail_over;
-	int status = t->status;
+	bool over, cancel = s->status < 0 && s->tail_sent && !s->tail_over;
+	int status = s->status;
 
-	/* The task was cancelled while its trailer was being submitted. */
+	/* The staged request was cancelled while its trailer was being submitted. */
 	if (cancel) {
 		mc_mutex_unlock(&st->lock);
-		mce_peer_cancel(t->p, &t->tail, status);
+		mce_peer_cancel(s->p, &s->tail, status);
 		mc_mutex_lock(&st->lock);
 	}
-	t->loads--;
-	over = task_take_locked(st, t);
+	s->users--;
+	over = staged_take_locked(st, s);
 	mc_mutex_unlock(&st->lock);
 	if (over)
-		task_end(st, t);
+		staged_end(st, s);
 	mc_mutex_lock(&st->lock);
 }
 
 static void tail_done(void *arg)
 {
-	struct task *t = arg;
-	struct mce_stager *st = t->p->e->gpus->stager;
+	struct staged *s = arg;
+	struct mce_stager *st = s->p->e->gpus->stager;
 
 	MC_LOCKED(&st->lock);
-	if (t->tail.status < 0 && t->status == 0)
-		t->status = t->tail.status;
-	t->tail_over = true;
-	task_unhold_locked(st, t);
+	if (s->tail.status < 0 && s->status == 0)
+		s->status = s->tail.status;
+	s->tail_over = true;
+	staged_release_locked(st, s);
 }
 
-/* The lock is held.  All pieces of a WRITE are stored, so its checksums are complete.  True: submit t->tail. */
-static bool tail_prepare_locked(struct task *t)
+/* The lock is held.  All pieces of a WRITE are stored, so its checksums are complete.  True: submit s->tail. */
+static bool tail_prepare_locked(struct staged *s)
 {
-	struct mce_req *req = t->req;
+	struct mce_req *req = s->req;
 	uint64_t len = mce_tail_len(req);
 
-	if (!len || t->loads || t->status < 0 || !task_is_cut(t) || t->tail_sent)
+	if (!len || s->users || s->status < 0 || !staged_is_cut(s) || s->tail_sent)
 		return false;
-	t->tail_sent = true;
-	t->loads = 1;
-	t->tail_iov = (struct iovec){ req->crc, len };
-	t->tail = (struct mce_req){
-		.op = MCE_WRITE, .peer = t->p, .addr = req->addr + mce_tail_off(req), .rkey = req->rkey,
-		.fence = req->fence, .iov = &t->tail_iov, .iovcnt = 1,
+	s->tail_sent = true;
+	s->users = 1;
+	s->tail_iov = (struct iovec){ req->crc, len };
+	s->tail = (struct mce_req){
+		.op = MCE_WRITE, .peer = s->p, .addr = req->addr + mce_tail_off(req), .rkey = req->rkey,
+		.fence = req->fence, .iov = &s->tail_iov, .iovcnt = 1,
 	};
-	mce_batch_init(&t->tail_batch);
-	t->tail_batch.done = tail_done;
-	t->tail_batch.arg = t;
+	mce_batch_init(&s->tail_batch);
+	s->tail_batch.done = tail_done;
+	s->tail_batch.arg = s;
 	return true;
 }
 
@@ -189,38 +190,38 @@ static struct mc_gpu_queue *queue_of_locked(struct mce_stager *st, enum mce_op o
 	return *q;
 }
 
-/* Add the next @len bytes of the task to the load as a piece. */
-static int piece_cut(struct load *l, struct task *t, uint32_t len)
+/* Add the next @len bytes of the staged request to the load as a piece. */
+static int piece_cut(struct load *l, struct staged *s, uint32_t len)
 {
 	struct piece *pc = &l->piece[l->npieces];
 	bool write = l->op == MCE_WRITE;
 	int r = 0;
 
 	while (pc->len < len && r == 0) {
-		const struct iovec *iov = &t->req->iov[t->idx];
-		uint64_t room = iov->iov_len - t->off;
+		const struct iovec *iov = &s->req->iov[s->idx];
+		uint64_t room = iov->iov_len - s->off;
 		uint32_t n = room < len - pc->len ? (uint32_t)room : len - pc->len;
-		char *at = (char *)iov->iov_base + t->off, *slot = l->slot + pc->off + pc->len;
+		char *at = (char *)iov->iov_base + s->off, *slot = l->slot + pc->off + pc->len;
 
 		if (n)
 			r = mce_span_add(mce_gpu_of(l->p->e, at) < 0 ? &l->host_spans : &l->gpu_spans,
 				     write ? slot : at, write ? at : slot, n);
 		pc->len += n;
-		t->off += n;
-		if (t->off == iov->iov_len) {
-			t->idx++;
-			t->off = 0;
+		s->off += n;
+		if (s->off == iov->iov_len) {
+			s->idx++;
+			s->off = 0;
 		}
 	}
-	t->pos += len;
+	s->pos += len;
 	return r;
 }
 
-/* Cut one piece of the task; false: the load has no room for it.  A piece ends with a chunk of the checksums, or with
- * the transfer. */
-static bool load_add(struct load *l, struct task *t)
+/* Cut one piece of the staged request; false: the load has no room for it.  A piece ends with a chunk of the checksums,
+ * or with the transfer. */
+static bool load_add(struct load *l, struct staged *s)
 {
-	uint64_t left = mce_reqx(t->req)->total - t->pos;
+	uint64_t left = mce_reqx(s->req)->total - s->pos;
 	const struct piece *last = l->npieces ? &l->piece[l->npieces - 1] : NULL;
 	uint32_t at = last ? (last->off + last->len + 63) & ~63u : 0, len;
 	unsigned nspans, nhost;
@@ -235,37 +236,37 @@ static bool load_add(struct load *l, struct task *t)
 		len -= len % MC_CRC_CHUNK;
 	if (len == 0)
 		return false;
-	l->piece[l->npieces] = (struct piece){ .t = t, .pos = t->pos, .off = at };
+	l->piece[l->npieces] = (struct piece){ .s = s, .pos = s->pos, .off = at };
 	nspans = l->gpu_spans.n;
 	nhost = l->host_spans.n;
-	r = piece_cut(l, t, len);
+	r = piece_cut(l, s, len);
 	l->piece[l->npieces].gpu_spans = l->gpu_spans.n - nspans;
 	l->piece[l->npieces].host_spans = l->host_spans.n - nhost;
-	/* The piece is not sent: its completion completes the task with this error. */
-	if (r < 0 && t->status == 0)
-		t->status = r;
-	t->loads++;
+	/* The piece is not sent: its completion completes the staged request with this error. */
+	if (r < 0 && s->status == 0)
+		s->status = r;
+	s->users++;
 	l->npieces++;
 	return true;
 }
 
-/* Fill the load with pieces of the first waiting tasks. */
+/* Fill the load with pieces of the first waiting staged requests. */
 static void load_fill_locked(struct mce_stager *st, struct load *l)
 {
 	struct mc_list *pos, *next;
-	struct task *t = mc_list_first(&st->queue, struct task, queue_node);
+	struct staged *s = mc_list_first(&st->queue, struct staged, queue_node);
 
-	l->op = t->req->op;
-	l->gpu = mce_reqx(t->req)->gpu - 1;
-	l->p = t->p;
+	l->op = s->req->op;
+	l->gpu = mce_reqx(s->req)->gpu - 1;
+	l->p = s->p;
 	l->npieces = l->gpu_spans.n = l->host_spans.n = 0;
 	mc_list_for_each_safe(pos, next, &st->queue) {
-		t = mc_container_of(pos, struct task, queue_node);
-		if (t->req->op != l->op || mce_reqx(t->req)->gpu - 1 != l->gpu || t->p != l->p)
+		s = mc_container_of(pos, struct staged, queue_node);
+		if (s->req->op != l->op || mce_reqx(s->req)->gpu - 1 != l->gpu || s->p != l->p)
 			break;
-		while (!task_is_cut(t) && load_add(l, t))
+		while (!staged_is_cut(s) && load_add(l, s))
 			;
-		if (!task_is_cut(t))
+		if (!staged_is_cut(s))
 			break;
 		mc_list_remove(pos);
 	}
@@ -280,29 +281,29 @@ static void load_recycle_locked(struct mce_stager *st, struct load *l)
 	mc_cond_broadcast(&st->changed);
 }
 
-/* The load is done, its copy with @status: complete the tasks whose last piece it carried.  The caller may hold a
- * transport's lock, so the stager's thread submits trailers and the next loads, unless another thread is about to
- * submit them. */
+/* The load is done, its copy with @status: complete the staged requests whose last piece it carried.  The caller may
+ * hold a transport's lock, so the stager's thread submits trailers and the next loads, unless another thread is about
+ * to submit them. */
 static void load_end(struct load *l, int status)
 {
 	struct mce_stager *st = l->st;
-	struct task *over[PIECES];
+	struct staged *over[PIECES];
 	unsigned nover = 0;
 
 	mc_mutex_lock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++) {
-		struct task *t = l->piece[i].t;
+		struct staged *s = l->piece[i].s;
 		int r = status < 0 ? status : mce_req_status(&l->req[i]);
 
 		if (r == 0)
-			t->path = l->req[i].path;
-		else if (t->status == 0)
-			t->status = r;
-		t->loads--;
-		if (tail_prepare_locked(t))
-			mc_list_push_back(&st->tails, &t->queue_node);
-		else if (task_take_locked(st, t))
-			over[nover++] = t;
+			s->path = l->req[i].path;
+		else if (s->status == 0)
+			s->status = r;
+		s->users--;
+		if (tail_prepare_locked(s))
+			mc_list_push_back(&st->tails, &s->queue_node);
+		else if (staged_take_locked(st, s))
+			over[nover++] = s;
 	}
 	l->sent = false;
 	l->over = l->holds > 0;
@@ -311,7 +312,7 @@ static void load_end(struct load *l, int status)
 	mc_cond_broadcast(&st->changed);
 	mc_mutex_unlock(&st->lock);
 	for (unsigned i = 0; i < nover; i++)
-		task_end(st, over[i]);
+		staged_end(st, over[i]);
 }
 
 static void load_copy_host(const struct load *l)
@@ -382,7 +383,7 @@ static void load_sent(void *arg)
 static void piece_request(struct load *l, unsigned i, bool cancelled)
 {
 	const struct piece *pc = &l->piece[i];
-	const struct mce_req *req = pc->t->req;
+	const struct mce_req *req = pc->s->req;
 
 	l->iov[i] = (struct iovec){ l->slot + pc->off, pc->len };
 	l->req[i] = (struct mce_req){
@@ -395,7 +396,7 @@ static void piece_request(struct load *l, unsigned i, bool cancelled)
 	l->req[i].crc_len = req->crc_len - pc->pos < pc->len ? req->crc_len - pc->pos : pc->len;
 }
 
-/* Cancel the requests of tasks that were cancelled while the requests were being submitted. */
+/* Cancel the requests of pieces whose staged request was cancelled while they were being submitted. */
 static void load_cancel_late(struct load *l)
 {
 	struct mce_stager *st = l->st;
@@ -404,7 +405,7 @@ static void load_cancel_late(struct load *l)
 	mc_mutex_lock(&st->lock);
 	l->sent = true;
 	for (unsigned i = 0; i < l->npieces; i++)
-		status[i] = l->piece[i].t->status;
+		status[i] = l->piece[i].s->status;
 	mc_mutex_unlock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++)
 		if (status[i] < 0)
@@ -419,7 +420,7 @@ static void load_send(struct load *l)
 	MC_FAULT_POINT("engine.gpu.send");
 	mc_mutex_lock(&st->lock);
 	for (unsigned i = 0; i < l->npieces; i++)
-		piece_request(l, i, l->piece[i].t->status < 0);
+		piece_request(l, i, l->piece[i].s->status < 0);
 	mc_mutex_unlock(&st->lock);
 	mce_batch_init(&l->batch);
 	l->batch.done = load_sent;
@@ -462,18 +463,18 @@ static bool stager_has_work(const struct mce_stager *st)
 /* The lock is held; it is released while requests are submitted. */
 static void tail_submit_locked(struct mce_stager *st)
 {
-	struct task *t = mc_list_first(&st->tails, struct task, queue_node);
+	struct staged *s = mc_list_first(&st->tails, struct staged, queue_node);
 	bool was = submitting;
 
-	mc_list_remove(&t->queue_node);
+	mc_list_remove(&s->queue_node);
 	/* The stager's end, and the peer's, wait for this thread. */
-	t->loads++;
+	s->users++;
 	mc_mutex_unlock(&st->lock);
 	submitting = true;
-	mce_submit(st->e, &t->tail_batch, &t->tail, 1);
+	mce_submit(st->e, &s->tail_batch, &s->tail, 1);
 	submitting = was;
 	mc_mutex_lock(&st->lock);
-	task_unhold_locked(st, t);
+	staged_release_locked(st, s);
 }
 
 static void stager_pump_locked(struct mce_stager *st)
@@ -538,7 +539,7 @@ static struct mce_stager *stager_new(struct mce_engine *e)
 	st->e = e;
 	mc_mutex_init(&st->lock);
 	mc_cond_init(&st->changed);
-	mc_list_init(&st->tasks);
+	mc_list_init(&st->staged);
 	mc_list_init(&st->queue);
 	mc_list_init(&st->tails);
 	mc_list_init(&st->idle);
@@ -594,33 +595,33 @@ static struct mce_stager *stager_of(const struct mce_peer *p)
 	return __atomic_load_n(&p->e->gpus->stager, __ATOMIC_ACQUIRE);
 }
 
-static struct task *task_new(struct mce_peer *p, struct mce_req *req)
+static struct staged *staged_new(struct mce_peer *p, struct mce_req *req)
 {
-	struct task *t = calloc(1, sizeof(*t));
+	struct staged *s = calloc(1, sizeof(*s));
 
-	if (!t)
+	if (!s)
 		return NULL;
-	t->req = req;
-	t->p = p;
-	mc_list_init(&t->queue_node);
-	return t;
+	s->req = req;
+	s->p = p;
+	mc_list_init(&s->queue_node);
+	return s;
 }
 
 /* Returns 0, or the status of a request that was cancelled meanwhile. */
-static int task_queue(struct mce_stager *st, struct task *t)
+static int staged_queue(struct mce_stager *st, struct staged *s)
 {
-	struct mce_reqx *x = mce_reqx(t->req);
+	struct mce_reqx *x = mce_reqx(s->req);
 
-	MC_LOCKED(&t->p->lock);
+	MC_LOCKED(&s->p->lock);
 	if (x->status < 0)
 		return x->status;
 	x->staged = true;
 	x->owner = &mce_staged_transport;
-	/* A cancellation finds the task in the lists from now on. */
+	/* A cancellation finds the staged request in the lists from now on. */
 	mc_mutex_lock(&st->lock);
-	mce_req_move(t->req, MCE_AT_TRANSPORT);
-	mc_list_push_back(&st->tasks, &t->node);
-	mc_list_push_back(&st->queue, &t->queue_node);
+	mce_req_move(s->req, MCE_AT_TRANSPORT);
+	mc_list_push_back(&st->staged, &s->node);
+	mc_list_push_back(&st->queue, &s->queue_node);
 	mc_mutex_unlock(&st->lock);
 	return 0;
 }
@@ -628,16 +629,16 @@ static int task_queue(struct mce_stager *st, struct task *t)
 static int staged_submit(struct mce_peer *p, struct mce_req *req)
 {
 	struct mce_stager *st;
-	struct task *t;
+	struct staged *s;
 	int r;
 
 	if (!mce_reqx(req)->gpu)
 		return -MC_ENOTSUP;
 	st = mce_stager_get(p->e);
-	t = st ? task_new(p, req) : NULL;
-	r = t ? task_queue(st, t) : -ENOMEM;
+	s = st ? staged_new(p, req) : NULL;
+	r = s ? staged_queue(st, s) : -ENOMEM;
 	if (r < 0) {
-		free(t);
+		free(s);
 		mce_req_move(req, MCE_AT_DONE);
 		mce_complete(req, MCE_PATH_STAGED, r);
 	}
@@ -665,8 +666,8 @@ static void staged_flush(struct mce_peer *p)
 	stager_pump_locked(st);
 }
 
-/* Collect the busy loads that have requests of the task in flight, with a hold on each. */
-static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, struct load *ret[LOADS])
+/* Collect the busy loads that have pieces of the staged request in flight, with a hold on each. */
+static unsigned staged_loads_locked(struct mce_stager *st, const struct staged *s, struct load *ret[LOADS])
 {
 	struct mc_list *pos;
 	unsigned n = 0;
@@ -676,7 +677,7 @@ static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, s
 		bool has = false;
 
 		for (unsigned i = 0; i < l->npieces && l->sent && !has; i++)
-			has = l->piece[i].t == t;
+			has = l->piece[i].s == s;
 		if (!has)
 			continue;
 		l->holds++;
@@ -686,36 +687,36 @@ static unsigned task_loads_locked(struct mce_stager *st, const struct task *t, s
 }
 
 /* Releases the lock while it cancels. */
-static void task_cancel_locked(struct mce_stager *st, struct task *t, int status)
+static void staged_stop_locked(struct mce_stager *st, struct staged *s, int status)
 {
 	struct load *loads[LOADS];
-	bool tail = t->tail_sent && mc_list_empty(&t->queue_node), over;
+	bool tail = s->tail_sent && mc_list_empty(&s->queue_node), over;
 	unsigned n;
 
-	if (t->status == 0)
-		t->status = status;
-	if (!t->tail_sent)
-		mc_list_remove(&t->queue_node);
-	n = task_loads_locked(st, t, loads);
-	t->loads++;
+	if (s->status == 0)
+		s->status = status;
+	if (!s->tail_sent)
+		mc_list_remove(&s->queue_node);
+	n = staged_loads_locked(st, s, loads);
+	s->users++;
 	mc_mutex_unlock(&st->lock);
 	for (unsigned k = 0; k < n; k++)
 		for (unsigned i = 0; i < loads[k]->npieces; i++)
-			if (loads[k]->piece[i].t == t)
-				mce_peer_cancel(t->p, &loads[k]->req[i], status);
+			if (loads[k]->piece[i].s == s)
+				mce_peer_cancel(s->p, &loads[k]->req[i], status);
 	if (tail)
-		mce_peer_cancel(t->p, &t->tail, status);
+		mce_peer_cancel(s->p, &s->tail, status);
 	mc_mutex_lock(&st->lock);
 	for (unsigned k = 0; k < n; k++)
 		if (--loads[k]->holds == 0 && loads[k]->over) {
 			loads[k]->over = false;
 			load_recycle_locked(st, loads[k]);
 		}
-	t->loads--;
-	over = task_take_locked(st, t);
+	s->users--;
+	over = staged_take_locked(st, s);
 	mc_mutex_unlock(&st->lock);
 	if (over)
-		task_end(st, t);
+		staged_end(st, s);
 	mc_mutex_lock(&st->lock);
 }
 
@@ -727,32 +728,32 @@ static void staged_cancel(struct mce_peer *p, struct mce_req *req, int status)
 	if (!st)
 		return;
 	MC_LOCKED(&st->lock);
-	mc_list_for_each(pos, &st->tasks) {
-		struct task *t = mc_container_of(pos, struct task, node);
+	mc_list_for_each(pos, &st->staged) {
+		struct staged *s = mc_container_of(pos, struct staged, node);
 
-		if (t->req != req)
+		if (s->req != req)
 			continue;
-		task_cancel_locked(st, t, status);
+		staged_stop_locked(st, s, status);
 		return;
 	}
 }
 
-/* Has the peer a task or a load, or is any task being completed?  *@ret: one of its tasks that is not cancelled;
- * NULL: there is none. */
-static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p, struct task **ret)
+/* Has the peer a staged request or a load, or is any staged request being completed?  *@ret: one of the peer's that is
+ * not cancelled; NULL: there is none. */
+static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p, struct staged **ret)
 {
 	bool busy = st->ending > 0;
 	struct mc_list *pos;
 
 	*ret = NULL;
-	mc_list_for_each(pos, &st->tasks) {
-		struct task *t = mc_container_of(pos, struct task, node);
+	mc_list_for_each(pos, &st->staged) {
+		struct staged *s = mc_container_of(pos, struct staged, node);
 
-		if (t->p != p)
+		if (s->p != p)
 			continue;
 		busy = true;
-		if (t->status == 0)
-			*ret = t;
+		if (s->status == 0)
+			*ret = s;
 	}
 	mc_list_for_each(pos, &st->busy)
 		busy |= mc_container_of(pos, struct load, node)->p == p;
@@ -762,14 +763,14 @@ static bool peer_is_busy_locked(struct mce_stager *st, const struct mce_peer *p,
 static void staged_detach(struct mce_peer *p)
 {
 	struct mce_stager *st = stager_of(p);
-	struct task *t;
+	struct staged *s;
 
 	if (!st)
 		return;
 	MC_LOCKED(&st->lock);
-	while (peer_is_busy_locked(st, p, &t)) {
-		if (t)
-			task_cancel_locked(st, t, -ECANCELED);
+	while (peer_is_busy_locked(st, p, &s)) {
+		if (s)
+			staged_stop_locked(st, s, -ECANCELED);
 		else
 			mc_cond_wait(&st->changed, &st->lock);
 	}

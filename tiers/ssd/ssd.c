@@ -30,11 +30,11 @@ static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
 
 	r = mct_ssd_file_open(d, conf);
 	if (r == 0)
-		r = mct_ssd_pieces_open(d, conf->buffers);
+		r = mct_ssd_buffers_open(d, conf->buffers);
 	if (r < 0)
 		return r;
-	io.pool = d->pool;
-	io.pool_len = d->pool_len;
+	io.pool = d->mem;
+	io.pool_len = d->mem_len;
 	return mct_io_open(&io, &d->io);
 }
 
@@ -43,7 +43,7 @@ static void ssd_close(struct mct_medium *m)
 	struct mct_ssd *d = ssd_of(m);
 
 	mct_io_close(d->io);
-	mct_ssd_pieces_close(d);
+	mct_ssd_buffers_close(d);
 	/* The lock of the file ends here. */
 	if (d->fd >= 0)
 		close(d->fd);

@@ -13,10 +13,10 @@ _Static_assert((1 + MCT_NOTE_BLOCKS) * MCT_BLOCK <= MCT_SSD_DATA_AT, "the notes 
 #define MCT_SSD_BUF (MCT_PIECE_MAX + 2 * MCT_BLOCK)
 #define MCT_SSD_BUCKETS 256u
 
-/* One buffer, and the read that uses it. */
-struct mct_piece {
+/* A buffer takes one piece of a request; of a read, also its blocks' other bytes. */
+struct mct_ssd_buffer {
 	struct mct_ssd *d;
-	char *buf;
+	char *mem;
 	struct mct_io_op op;
 	/* guarded by the lock */
 	struct mc_list node;		/* free, or a bucket of reads */
@@ -32,10 +32,10 @@ struct mct_ssd {
 	int fd;
 	bool direct;		/* the page cache is not used */
 	struct mct_io *io;
-	char *pool;
-	size_t pool_len;
-	struct mct_piece *piece;
-	unsigned npieces;
+	char *mem;		/* memory of all buffers */
+	size_t mem_len;
+	struct mct_ssd_buffer *buffer;
+	unsigned nbuffers;
 	/* atomic */
 	uint64_t size;
 	uint64_t words[MCT_IDENTITY];	/* set by one thread at a time */
@@ -43,7 +43,7 @@ struct mct_ssd {
 	struct mc_mutex lock;
 	struct mc_cond freed;
 	struct mc_list free;
-	struct mc_list bucket[MCT_SSD_BUCKETS];	/* pieces with a read, by offset */
+	struct mc_list bucket[MCT_SSD_BUCKETS];	/* buffers with a read, by offset */
 	struct mc_list waiting;			/* struct mct_read without a buffer, oldest first */
 	unsigned writing;			/* buffers that were given to writers */
 };
@@ -59,9 +59,9 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
  * @ret says what was found.  Changes nothing.  -EIO, ... */
 int mct_ssd_content(int fd, uint64_t size, char *ret, size_t ret_len);
 
-/* piece.c */
-int mct_ssd_pieces_open(struct mct_ssd *d, uint64_t bytes);
-void mct_ssd_pieces_close(struct mct_ssd *d);
+/* buffer.c */
+int mct_ssd_buffers_open(struct mct_ssd *d, uint64_t bytes);
+void mct_ssd_buffers_close(struct mct_ssd *d);
 void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_ssd_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * piece.c - the buffers of a medium, and the reads and writes that go through them.
+ * buffer.c - the buffers of a medium, and the reads and writes that go through them.
  *
  * A read takes a buffer, or joins a read of the same blocks that has one; without a free buffer it waits its turn.
  * Writers get at most half of the buffers, so that reads always have some. */
@@ -16,9 +16,9 @@
 #include "common/sys/thread.h"
 #include "tiers/ssd/ssd_i.h"
 
-#define BUFFERS_DEFAULT (64ull << 20)
-#define PIECES_MIN 4u
-#define PIECES_MAX 4096u
+#define BYTES_DEFAULT (64ull << 20)
+#define BUFFERS_MIN 4u
+#define BUFFERS_MAX 4096u
 
 MC_COUNTER(read_bytes, "mooncake_ssd_bytes_total", "op=\"read\"", "Bytes moved between SSDs and buffers")
 MC_COUNTER(write_bytes, "mooncake_ssd_bytes_total", "op=\"write\"", "Bytes moved between SSDs and buffers")
@@ -31,43 +31,43 @@ static struct mct_ssd *ssd_of(struct mct_medium *m)
 	return (struct mct_ssd *)m;
 }
 
-int mct_ssd_pieces_open(struct mct_ssd *d, uint64_t bytes)
+int mct_ssd_buffers_open(struct mct_ssd *d, uint64_t bytes)
 {
-	uint64_t n = (bytes ? bytes : BUFFERS_DEFAULT) / MCT_PIECE_MAX;
+	uint64_t n = (bytes ? bytes : BYTES_DEFAULT) / MCT_PIECE_MAX;
 
-	n = n < PIECES_MIN ? PIECES_MIN : n > PIECES_MAX ? PIECES_MAX : n;
-	d->piece = calloc(n, sizeof(*d->piece));
-	d->pool_len = n * MCT_SSD_BUF;
-	d->pool = mmap(NULL, d->pool_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (d->pool == MAP_FAILED)
-		d->pool = NULL;
-	if (!d->piece || !d->pool)
+	n = n < BUFFERS_MIN ? BUFFERS_MIN : n > BUFFERS_MAX ? BUFFERS_MAX : n;
+	d->buffer = calloc(n, sizeof(*d->buffer));
+	d->mem_len = n * MCT_SSD_BUF;
+	d->mem = mmap(NULL, d->mem_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (d->mem == MAP_FAILED)
+		d->mem = NULL;
+	if (!d->buffer || !d->mem)
 		return mc_fail(-ENOMEM, "no memory for %llu buffers of 1 MiB", (unsigned long long)n);
-	d->npieces = (unsigned)n;
-	for (unsigned i = 0; i < d->npieces; i++) {
-		d->piece[i].d = d;
-		d->piece[i].buf = d->pool + (size_t)i * MCT_SSD_BUF;
-		mc_list_init(&d->piece[i].readers);
-		mc_list_push_back(&d->free, &d->piece[i].node);
+	d->nbuffers = (unsigned)n;
+	for (unsigned i = 0; i < d->nbuffers; i++) {
+		d->buffer[i].d = d;
+		d->buffer[i].mem = d->mem + (size_t)i * MCT_SSD_BUF;
+		mc_list_init(&d->buffer[i].readers);
+		mc_list_push_back(&d->free, &d->buffer[i].node);
 	}
 	return 0;
 }
 
-void mct_ssd_pieces_close(struct mct_ssd *d)
+void mct_ssd_buffers_close(struct mct_ssd *d)
 {
-	if (d->pool)
-		munmap(d->pool, d->pool_len);
-	free(d->piece);
+	if (d->mem)
+		munmap(d->mem, d->mem_len);
+	free(d->buffer);
 }
 
-static struct mct_piece *piece_take_locked(struct mct_ssd *d)
+static struct mct_ssd_buffer *buffer_take_locked(struct mct_ssd *d)
 {
-	struct mct_piece *p = mc_list_first(&d->free, struct mct_piece, node);
+	struct mct_ssd_buffer *b = mc_list_first(&d->free, struct mct_ssd_buffer, node);
 
-	mc_list_remove(&p->node);
-	p->loaded = false;
-	p->refs = 0;
-	return p;
+	mc_list_remove(&b->node);
+	b->loaded = false;
+	b->refs = 0;
+	return b;
 }
 
 /* ---- reads ------------------------------------------------------------------------------------- */
@@ -89,23 +89,23 @@ static struct mc_list *read_bucket(struct mct_ssd *d, uint64_t begin)
 	return &d->bucket[begin / MCT_BLOCK * 0x9e3779b97f4a7c15ull >> 56];
 }
 
-static struct mct_piece *read_same_locked(struct mct_ssd *d, const struct mct_read *r)
+static struct mct_ssd_buffer *read_same_locked(struct mct_ssd *d, const struct mct_read *r)
 {
 	struct mc_list *pos, *bucket = read_bucket(d, read_begin(r));
 
 	mc_list_for_each(pos, bucket) {
-		struct mct_piece *p = mc_container_of(pos, struct mct_piece, node);
+		struct mct_ssd_buffer *b = mc_container_of(pos, struct mct_ssd_buffer, node);
 
-		if (p->op.off == MCT_SSD_DATA_AT + read_begin(r) && p->op.len == read_blocks(r))
-			return p;
+		if (b->op.off == MCT_SSD_DATA_AT + read_begin(r) && b->op.len == read_blocks(r))
+			return b;
 	}
 	return NULL;
 }
 
-static void read_ready(struct mct_read *r, const struct mct_piece *p)
+static void read_ready(struct mct_read *r, const struct mct_ssd_buffer *b)
 {
 	r->status = 0;
-	r->at = p->buf + (r->off - read_begin(r));
+	r->at = b->mem + (r->off - read_begin(r));
 }
 
 static void read_loaded(struct mct_io_op *op);
@@ -114,30 +114,30 @@ static void read_loaded(struct mct_io_op *op);
  * @r is on no list. */
 static bool read_begin_locked(struct mct_ssd *d, struct mct_read *r, struct mct_io_op **ret_op)
 {
-	struct mct_piece *p = read_same_locked(d, r);
+	struct mct_ssd_buffer *b = read_same_locked(d, r);
 
 	*ret_op = NULL;
-	if (p) {
+	if (b) {
 		mc_metric_add(&merged, 1);
 	} else if (mc_list_empty(&d->free)) {
 		mc_list_push_back(&d->waiting, &r->node);
 		return false;
 	} else {
-		p = piece_take_locked(d);
-		p->op = (struct mct_io_op){
-			.fd = d->fd, .off = MCT_SSD_DATA_AT + read_begin(r), .len = read_blocks(r), .buf = p->buf,
+		b = buffer_take_locked(d);
+		b->op = (struct mct_io_op){
+			.fd = d->fd, .off = MCT_SSD_DATA_AT + read_begin(r), .len = read_blocks(r), .buf = b->mem,
 			.done = read_loaded,
 		};
-		mc_list_push_back(read_bucket(d, read_begin(r)), &p->node);
-		*ret_op = &p->op;
+		mc_list_push_back(read_bucket(d, read_begin(r)), &b->node);
+		*ret_op = &b->op;
 	}
-	p->refs++;
-	r->piece = p;
-	if (!p->loaded) {
-		mc_list_push_back(&p->readers, &r->node);
+	b->refs++;
+	r->buffer = b;
+	if (!b->loaded) {
+		mc_list_push_back(&b->readers, &r->node);
 		return false;
 	}
-	read_ready(r, p);
+	read_ready(r, b);
 	return true;
 }
 
@@ -166,11 +166,11 @@ static void read_waiting(struct mct_ssd *d)
 	} while (r);
 }
 
-/* The piece is on no list and has no reader. */
-static void piece_free(struct mct_ssd *d, struct mct_piece *p)
+/* The buffer is on no list and has no reader. */
+static void buffer_free(struct mct_ssd *d, struct mct_ssd_buffer *b)
 {
 	mc_mutex_lock(&d->lock);
-	mc_list_push_back(&d->free, &p->node);
+	mc_list_push_back(&d->free, &b->node);
 	mc_cond_signal(&d->freed);
 	mc_mutex_unlock(&d->lock);
 	read_waiting(d);
@@ -178,34 +178,34 @@ static void piece_free(struct mct_ssd *d, struct mct_piece *p)
 
 static void read_loaded(struct mct_io_op *op)
 {
-	struct mct_piece *p = mc_container_of(op, struct mct_piece, op);
+	struct mct_ssd_buffer *b = mc_container_of(op, struct mct_ssd_buffer, op);
 	int status = mc_fault("tiers.ssd.read");
-	struct mct_ssd *d = p->d;
+	struct mct_ssd *d = b->d;
 	struct mc_list over;
 
 	if (status == 0)
 		status = op->status;
 	mc_list_init(&over);
 	mc_mutex_lock(&d->lock);
-	while (!mc_list_empty(&p->readers)) {
-		struct mct_read *r = mc_list_first(&p->readers, struct mct_read, node);
+	while (!mc_list_empty(&b->readers)) {
+		struct mct_read *r = mc_list_first(&b->readers, struct mct_read, node);
 
 		mc_list_remove(&r->node);
 		mc_list_push_back(&over, &r->node);
-		read_ready(r, p);
+		read_ready(r, b);
 		if (status < 0)
 			r->status = status;
 	}
-	p->loaded = true;
+	b->loaded = true;
 	/* No reader joins a failed read. */
 	if (status < 0) {
-		mc_list_remove(&p->node);
-		p->refs = 0;
+		mc_list_remove(&b->node);
+		b->refs = 0;
 	}
 	mc_mutex_unlock(&d->lock);
 	mc_metric_add(status < 0 ? &read_errors : &read_bytes, status < 0 ? 1 : op->len);
 	if (status < 0)
-		piece_free(d, p);
+		buffer_free(d, b);
 	while (!mc_list_empty(&over)) {
 		struct mct_read *r = mc_list_first(&over, struct mct_read, node);
 
@@ -239,16 +239,16 @@ void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r)
 void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r)
 {
 	struct mct_ssd *d = ssd_of(m);
-	struct mct_piece *p = r->piece;
+	struct mct_ssd_buffer *b = r->buffer;
 	bool last;
 
 	mc_mutex_lock(&d->lock);
-	last = --p->refs == 0;
+	last = --b->refs == 0;
 	if (last)
-		mc_list_remove(&p->node);
+		mc_list_remove(&b->node);
 	mc_mutex_unlock(&d->lock);
 	if (last)
-		piece_free(d, p);
+		buffer_free(d, b);
 }
 
 /* ---- writes ------------------------------------------------------------------------------------ */
@@ -256,21 +256,21 @@ void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r)
 int mct_ssd_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret)
 {
 	struct mct_ssd *d = ssd_of(m);
-	struct mct_piece *p;
+	struct mct_ssd_buffer *b;
 
 	MC_LOCKED(&d->lock);
-	while (mc_list_empty(&d->free) || d->writing >= d->npieces / 2)
+	while (mc_list_empty(&d->free) || d->writing >= d->nbuffers / 2)
 		if (mc_cond_wait_until(&d->freed, &d->lock, deadline) < 0)
 			return mc_fail(-MC_ETIMEDOUT, "no free buffer of %s: the disk is slow", d->path);
-	p = piece_take_locked(d);
+	b = buffer_take_locked(d);
 	d->writing++;
-	*ret = p->buf;
+	*ret = b->mem;
 	return 0;
 }
 
-static struct mct_piece *piece_of(struct mct_ssd *d, const void *buf)
+static struct mct_ssd_buffer *buffer_of(struct mct_ssd *d, const void *buf)
 {
-	return &d->piece[((const char *)buf - d->pool) / MCT_SSD_BUF];
+	return &d->buffer[((const char *)buf - d->mem) / MCT_SSD_BUF];
 }
 
 void mct_ssd_buffer_put(struct mct_medium *m, void *buf)
@@ -280,18 +280,18 @@ void mct_ssd_buffer_put(struct mct_medium *m, void *buf)
 	mc_mutex_lock(&d->lock);
 	d->writing--;
 	mc_mutex_unlock(&d->lock);
-	piece_free(d, piece_of(d, buf));
+	buffer_free(d, buffer_of(d, buf));
 }
 
 /* Reads of these blocks that have begun show other bytes than later ones: no reader may join them. */
 static void reads_part(struct mct_ssd *d, const struct mct_io_op *op)
 {
 	MC_LOCKED(&d->lock);
-	for (unsigned i = 0; i < d->npieces; i++) {
-		struct mct_piece *p = &d->piece[i];
+	for (unsigned i = 0; i < d->nbuffers; i++) {
+		struct mct_ssd_buffer *b = &d->buffer[i];
 
-		if (p->refs && p->op.off < op->off + op->len && op->off < p->op.off + p->op.len)
-			mc_list_remove(&p->node);
+		if (b->refs && b->op.off < op->off + op->len && op->off < b->op.off + b->op.len)
+			mc_list_remove(&b->node);
 	}
 }
 
