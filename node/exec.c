@@ -94,7 +94,7 @@ static void do_put(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 		jobs[i].c.result = items[i].result < 0 ? items[i].result : !items[i].existed;
 		/* After a failure too: the put may have taken effect. */
 		if (jobs[i].c.result)
-			mcn_hot_forget(c->n->hot, jobs[i].key);
+			mcn_mapped_forget(c->n->mapped, jobs[i].key);
 	}
 	if (items != &one)
 		free(items);
@@ -193,13 +193,13 @@ static void do_remove(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 	int r = -ENOMEM;
 
 	for (unsigned i = 0; i < n; i++)
-		mcn_hot_release(c->n->hot, jobs[i].key);
+		mcn_mapped_release(c->n->mapped, jobs[i].key);
 	if (keys && results)
 		r = mcs_remove_batch(c->n->conf.store, keys, n, flags, results, timeout_of(jobs));
 
 	for (unsigned i = 0; i < n; i++) {
 		jobs[i].c.result = r < 0 ? r : results[i];
-		mcn_hot_forget(c->n->hot, jobs[i].key);
+		mcn_mapped_forget(c->n->mapped, jobs[i].key);
 	}
 	free(keys);
 	free(results);

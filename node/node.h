@@ -61,7 +61,7 @@ void mcn_pins_free(struct mcn_pins *p);		/* releases its pins; NULL is allowed *
 /* Release all pins; later mcn_pin() calls fail with -MCS_ERPC.  Called when the client has disconnected. */
 void mcn_pins_end(struct mcn_pins *p);
 /* Pin the current version; with @hot a version that was current at most conf.hot_ms ago is enough.  An object
- * of another node is copied here first: -ENOBUFS when the hot segment has no room. */
+ * of another node is copied here first: -ENOBUFS when the segment of copies has no room. */
 int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms, struct mcn_extent *ret);
 int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: unknown pin */
 /* As mcs_object_held(). */

@@ -6,7 +6,7 @@
 #include "common/list.h"
 #include "common/net/evloop.h"
 #include "common/sys/lock.h"
-#include "node/hot.h"
+#include "node/mapped.h"
 #include "node/node.h"
 
 #define MCN_CONNS_MAX 1024u
@@ -41,7 +41,7 @@ struct mcn {
 	bool started;			/* the loop runs */
 	struct mcn_listener listener[MCN_LISTENERS];
 	unsigned nlisteners;
-	struct mcn_hot *hot;
+	struct mcn_mapped *mapped;
 	struct mcn_deferred *deferred;
 	int segment_fd;			/* own segment, read-only; -1: none */
 	uint64_t segment_size;

@@ -53,7 +53,7 @@ void mcn_pins_end(struct mcn_pins *p)
 	for (uint32_t i = 0; i < cap; i++) {
 		if (!slot[i].entry)
 			continue;
-		mcn_hot_put(p->n->hot, slot[i].entry);
+		mcn_mapped_put(p->n->mapped, slot[i].entry);
 		__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
 	}
 	free(slot);
@@ -122,12 +122,12 @@ int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms
 	int r = pins_check(p);
 
 	if (r == 0)
-		r = mcn_hot_get(p->n->hot, key, hot, timeout_ms, &e, ret);
+		r = mcn_mapped_get(p->n->mapped, key, hot, timeout_ms, &e, ret);
 	if (r < 0)
 		return r;
 	r = pins_enter(p, e, &ret->pin);
 	if (r < 0)
-		mcn_hot_put(p->n->hot, e);
+		mcn_mapped_put(p->n->mapped, e);
 	return r;
 }
 
@@ -149,7 +149,7 @@ int mcn_unpin(struct mcn_pins *p, uint64_t pin)
 	if (!e)
 		return mc_fail(-EINVAL, "there is no such pin");
 	__atomic_fetch_sub(&p->n->npins, 1, __ATOMIC_RELAXED);
-	mcn_hot_put(p->n->hot, e);
+	mcn_mapped_put(p->n->mapped, e);
 	return 0;
 }
 
@@ -164,12 +164,12 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 		e = p->slot[at - 1].entry;
 	/* The query can take a second; keep the lock free for other threads meanwhile. */
 	if (e)
-		mcn_hot_ref(p->n->hot, e);
+		mcn_mapped_ref(p->n->mapped, e);
 	mc_mutex_unlock(&p->lock);
 	if (!e)
 		return mc_fail(-EINVAL, "there is no such pin");
-	r = mcn_hot_held(e);
-	mcn_hot_put(p->n->hot, e);
+	r = mcn_mapped_held(e);
+	mcn_mapped_put(p->n->mapped, e);
 	return r;
 }
 
@@ -177,10 +177,10 @@ int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)
 {
 	struct mcn_extent extent;
 	struct mcn_entry *e;
-	int r = mcn_hot_get(n->hot, key, false, timeout_ms, &e, &extent);
+	int r = mcn_mapped_get(n->mapped, key, false, timeout_ms, &e, &extent);
 
 	if (r < 0)
 		return r;
-	mcn_hot_put(n->hot, e);
+	mcn_mapped_put(n->mapped, e);
 	return 0;
 }

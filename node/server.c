@@ -266,7 +266,7 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 static void server_sweep(struct mc_evtimer *t)
 {
 	struct mcn *n = mc_container_of(t, struct mcn, sweep);
-	unsigned ms = mcn_hot_sweep(n->hot);
+	unsigned ms = mcn_mapped_sweep(n->mapped);
 
 	mc_evtimer_arm(n->loop, t, mc_deadline_ms(ms));
 }
@@ -353,7 +353,7 @@ static int server_start(struct mcn *n)
 	if (r == 0)
 		r = open_segment(n);
 	if (r == 0)
-		r = mcn_hot_new(n->conf.store, n->conf.hot_size, n->conf.hot_ms, &n->hot);
+		r = mcn_mapped_new(n->conf.store, n->conf.hot_size, n->conf.hot_ms, &n->mapped);
 	if (r == 0)
 		r = listen_all(n, &n->conf);
 	if (r == 0)
@@ -439,7 +439,7 @@ void mcn_stop(struct mcn *n)
 			(void)unlink(n->listener[i].addr + 5);
 		close(n->listener[i].evfd.fd);
 	}
-	mcn_hot_free(n->hot);
+	mcn_mapped_free(n->mapped);
 	mcn_deferred_free(n->deferred);
 	if (n->segment_fd >= 0)
 		close(n->segment_fd);
@@ -469,11 +469,11 @@ void mcn_count(struct mcn *n, struct mcn_counts *ret)
 
 int mcn_segment(struct mcn *n, unsigned id, uint64_t *ret_size)
 {
-	int fd = id == 0 ? n->segment_fd : id == 1 ? mcn_hot_fd(n->hot) : -1;
+	int fd = id == 0 ? n->segment_fd : id == 1 ? mcn_mapped_fd(n->mapped) : -1;
 
 	if (fd < 0)
 		return mc_fail(-ENOENT, "there is no segment %u", id);
-	*ret_size = id == 0 ? n->segment_size : mcn_hot_size(n->hot);
+	*ret_size = id == 0 ? n->segment_size : mcn_mapped_size(n->mapped);
 	return fd;
 }
 

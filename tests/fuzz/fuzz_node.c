@@ -20,11 +20,11 @@ static struct mcn_conn *connect_one(void)
 {
 	struct mcn_conn *c = calloc(1, sizeof(*c));
 
-	if (!node.hot) {
+	if (!node.mapped) {
 		mc_mutex_init(&node.lock);
 		mc_cond_init(&node.changed);
 		mc_list_init(&node.conns);
-		if (mcn_hot_new(NULL, 65536, 0, &node.hot) < 0 || mcn_deferred_new(&node.deferred) < 0)
+		if (mcn_mapped_new(NULL, 65536, 0, &node.mapped) < 0 || mcn_deferred_new(&node.deferred) < 0)
 			abort();
 	}
 	if (!c || mcn_pins_new(&node, &c->pins) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hot.c - entries by key, and the memory of the copies. */
+ * mapped.c - entries by key, and the memory of the copies. */
 #include <config.h>
 
-#include "node/hot.h"
+#include "node/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ MC_GAUGE(entries, "mooncake_node_hot_entries", "", "objects mapped now or recent
 struct mcn_entry {
 	/* constant */
 	struct mcn_extent extent;
-	mcs_object_t *object;		/* NULL: a copy in the hot segment */
+	mcs_object_t *object;		/* NULL: a copy in @base */
 	uint64_t hash;
 	/* guarded by the lock */
 	struct mcn_entry *next;		/* in the bucket */
@@ -48,7 +48,7 @@ struct mcn_entry {
 	unsigned char key[];
 };
 
-struct mcn_hot {
+struct mcn_mapped {
 	/* constant */
 	mcs_t *store;
 	uint64_t age_ns;
@@ -64,73 +64,73 @@ struct mcn_hot {
 	struct mc_space space;
 };
 
-/* ---- the hot segment ---- */
+/* ---- the memory of copies ---- */
 
-static int open_memory(struct mcn_hot *h, uint64_t size)
+static int copies_open(struct mcn_mapped *m, uint64_t size)
 {
 	auto_close int fd = -1;
 	char path[64];
 
-	h->size = size & ~(uint64_t)(GRAIN - 1);
-	if (!h->size)
+	m->size = size & ~(uint64_t)(GRAIN - 1);
+	if (!m->size)
 		return 0;
 	fd = memfd_create("mooncake-hot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || ftruncate(fd, (off_t)h->size) < 0)
-		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)h->size,
+	if (fd < 0 || ftruncate(fd, (off_t)m->size) < 0)
+		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)m->size,
 			       mc_strerror(errno));
-	h->base = mmap(NULL, h->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (h->base == MAP_FAILED) {
-		h->base = NULL;
-		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)h->size,
+	m->base = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m->base == MAP_FAILED) {
+		m->base = NULL;
+		return mc_fail(-errno, "memory for %llu bytes: %s", (unsigned long long)m->size,
 			       mc_strerror(errno));
 	}
-	(void)madvise(h->base, h->size, MADV_HUGEPAGE);
+	(void)madvise(m->base, m->size, MADV_HUGEPAGE);
 	/* Receivers of the descriptor may neither write through it nor reopen it for writing. */
 	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
 	(void)fchmod(fd, 0400);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	h->fd = open(path, O_RDONLY | O_CLOEXEC);
-	return h->fd < 0 ? mc_fail(-errno, "%s: %s", path, mc_strerror(errno)) : 0;
+	m->fd = open(path, O_RDONLY | O_CLOEXEC);
+	return m->fd < 0 ? mc_fail(-errno, "%s: %s", path, mc_strerror(errno)) : 0;
 }
 
-int mcn_hot_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_hot **ret)
+int mcn_mapped_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_mapped **ret)
 {
-	struct mcn_hot *h = calloc(1, sizeof(*h));
+	struct mcn_mapped *m = calloc(1, sizeof(*m));
 	int r;
 
-	if (!h)
+	if (!m)
 		return -ENOMEM;
-	h->store = store;
-	h->age_ns = ms * MC_NS_PER_MS;
-	h->fd = -1;
-	mc_mutex_init(&h->lock);
-	mc_list_init(&h->idle);
-	r = open_memory(h, size);
+	m->store = store;
+	m->age_ns = ms * MC_NS_PER_MS;
+	m->fd = -1;
+	mc_mutex_init(&m->lock);
+	mc_list_init(&m->idle);
+	r = copies_open(m, size);
 	if (r == 0)
-		r = mc_space_init(&h->space, h->size, GRAIN);
+		r = mc_space_init(&m->space, m->size, GRAIN);
 	if (r < 0) {
-		mcn_hot_free(h);
+		mcn_mapped_free(m);
 		return r;
 	}
-	*ret = h;
+	*ret = m;
 	return 0;
 }
 
-int mcn_hot_fd(const struct mcn_hot *h)
+int mcn_mapped_fd(const struct mcn_mapped *m)
 {
-	return h->fd;
+	return m->fd;
 }
 
-uint64_t mcn_hot_size(const struct mcn_hot *h)
+uint64_t mcn_mapped_size(const struct mcn_mapped *m)
 {
-	return h->size;
+	return m->size;
 }
 
 /* ---- entries ---- */
 
-static struct mcn_entry **hot_find(struct mcn_hot *h, uint64_t hash, struct mcs_key key)
+static struct mcn_entry **entry_find(struct mcn_mapped *m, uint64_t hash, struct mcs_key key)
 {
-	struct mcn_entry **p = &h->bucket[hash % BUCKETS];
+	struct mcn_entry **p = &m->bucket[hash % BUCKETS];
 
 	while (*p && ((*p)->hash != hash || (*p)->key_len != key.len ||
 		      memcmp((*p)->key, key.data, key.len)))
@@ -138,9 +138,9 @@ static struct mcn_entry **hot_find(struct mcn_hot *h, uint64_t hash, struct mcs_
 	return p;
 }
 
-static void unlist_locked(struct mcn_hot *h, struct mcn_entry *e)
+static void entry_unlist_locked(struct mcn_mapped *m, struct mcn_entry *e)
 {
-	struct mcn_entry **p = &h->bucket[e->hash % BUCKETS];
+	struct mcn_entry **p = &m->bucket[e->hash % BUCKETS];
 
 	if (!e->listed)
 		return;
@@ -151,39 +151,39 @@ static void unlist_locked(struct mcn_hot *h, struct mcn_entry *e)
 }
 
 /* Free an entry without references.  Returns its object, which the caller closes after the unlock. */
-static mcs_object_t *drop_locked(struct mcn_hot *h, struct mcn_entry *e)
+static mcs_object_t *entry_drop_locked(struct mcn_mapped *m, struct mcn_entry *e)
 {
 	mcs_object_t *o = e->object;
 
-	unlist_locked(h, e);
+	entry_unlist_locked(m, e);
 	if (!mc_list_empty(&e->idle)) {
 		mc_list_remove(&e->idle);
-		h->nidle--;
+		m->nidle--;
 	}
 	if (!o && e->extent.size)
-		mc_space_give(&h->space, e->extent.offset, e->extent.size);
+		mc_space_give(&m->space, e->extent.offset, e->extent.size);
 	mc_metric_add(&entries, -1);
 	free(e);
 	return o;
 }
 
-static void ref_locked(struct mcn_hot *h, struct mcn_entry *e)
+static void entry_ref_locked(struct mcn_mapped *m, struct mcn_entry *e)
 {
 	if (e->refs++)
 		return;
 	if (!mc_list_empty(&e->idle)) {
 		mc_list_remove(&e->idle);
-		h->nidle--;
+		m->nidle--;
 	}
 }
 
-void mcn_hot_ref(struct mcn_hot *h, struct mcn_entry *e)
+void mcn_mapped_ref(struct mcn_mapped *m, struct mcn_entry *e)
 {
-	MC_LOCKED(&h->lock);
+	MC_LOCKED(&m->lock);
 	e->refs++;
 }
 
-int mcn_hot_held(const struct mcn_entry *e)
+int mcn_mapped_held(const struct mcn_entry *e)
 {
 	int r = mc_fault("node.held");
 
@@ -193,156 +193,153 @@ int mcn_hot_held(const struct mcn_entry *e)
 	return e->object ? mcs_object_held(e->object) : 0;
 }
 
-void mcn_hot_put(struct mcn_hot *h, struct mcn_entry *e)
+void mcn_mapped_put(struct mcn_mapped *m, struct mcn_entry *e)
 {
 	mcs_object_t *o = NULL;
 
 	if (!e)
 		return;
-	mc_mutex_lock(&h->lock);
+	mc_mutex_lock(&m->lock);
 	if (!--e->refs) {
-		if (e->listed && h->nidle < ENTRIES_MAX) {
-			mc_list_push_back(&h->idle, &e->idle);
-			h->nidle++;
+		if (e->listed && m->nidle < ENTRIES_MAX) {
+			mc_list_push_back(&m->idle, &e->idle);
+			m->nidle++;
 		} else {
-			o = drop_locked(h, e);
+			o = entry_drop_locked(m, e);
 		}
 	}
-	mc_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&m->lock);
 	mcs_object_close(o);
 }
 
-void mcn_hot_release(struct mcn_hot *h, struct mcs_key key)
+/* Drop the entry of the key if it has no references (@pin: and has a pin).  @forget: else lookups find it no more. */
+static void key_drop(struct mcn_mapped *m, struct mcs_key key, bool pin, bool forget)
 {
 	uint64_t hash = mc_hash(key.data, key.len, 0);
 	mcs_object_t *o = NULL;
 	struct mcn_entry *e;
 
-	mc_mutex_lock(&h->lock);
-	e = *hot_find(h, hash, key);
-	if (e && !e->refs && e->object)
-		o = drop_locked(h, e);
-	mc_mutex_unlock(&h->lock);
+	mc_mutex_lock(&m->lock);
+	e = *entry_find(m, hash, key);
+	if (e && !e->refs && (e->object || !pin))
+		o = entry_drop_locked(m, e);
+	else if (e && forget)
+		entry_unlist_locked(m, e);
+	mc_mutex_unlock(&m->lock);
 	mcs_object_close(o);
 }
 
-void mcn_hot_forget(struct mcn_hot *h, struct mcs_key key)
+void mcn_mapped_release(struct mcn_mapped *m, struct mcs_key key)
 {
-	uint64_t hash = mc_hash(key.data, key.len, 0);
-	mcs_object_t *o = NULL;
-	struct mcn_entry *e;
+	key_drop(m, key, true, false);
+}
 
-	mc_mutex_lock(&h->lock);
-	e = *hot_find(h, hash, key);
-	if (e && !e->refs)
-		o = drop_locked(h, e);
-	else if (e)
-		unlist_locked(h, e);
-	mc_mutex_unlock(&h->lock);
-	mcs_object_close(o);
+void mcn_mapped_forget(struct mcn_mapped *m, struct mcs_key key)
+{
+	key_drop(m, key, false, true);
 }
 
 /* Release one expired object of the own segment; one per lock hold. */
-static bool sweep_one(struct mcn_hot *h, uint64_t before)
+static bool sweep_one(struct mcn_mapped *m, uint64_t before)
 {
 	mcs_object_t *o = NULL;
 	struct mc_list *pos;
 
-	mc_mutex_lock(&h->lock);
-	mc_list_for_each(pos, &h->idle) {
+	mc_mutex_lock(&m->lock);
+	mc_list_for_each(pos, &m->idle) {
 		struct mcn_entry *e = mc_container_of(pos, struct mcn_entry, idle);
 
 		if (e->object && e->checked_ns < before) {
-			o = drop_locked(h, e);
+			o = entry_drop_locked(m, e);
 			break;
 		}
 	}
-	mc_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&m->lock);
 	mcs_object_close(o);
 	return o;
 }
 
 /* Entries expire after half of the lease time and are found at most a quarter of it later. */
-unsigned mcn_hot_sweep(struct mcn_hot *h)
+unsigned mcn_mapped_sweep(struct mcn_mapped *m)
 {
-	uint64_t now = mc_now_ns(), lease = mcs_lease_ms(h->store) * MC_NS_PER_MS;
-	uint64_t age = h->age_ns < lease / 2 ? h->age_ns : lease / 2;
-	uint64_t every = h->age_ns / 2 < lease / 4 ? h->age_ns / 2 : lease / 4;
+	uint64_t now = mc_now_ns(), lease = mcs_lease_ms(m->store) * MC_NS_PER_MS;
+	uint64_t age = m->age_ns < lease / 2 ? m->age_ns : lease / 2;
+	uint64_t every = m->age_ns / 2 < lease / 4 ? m->age_ns / 2 : lease / 4;
 
-	while (sweep_one(h, now > age ? now - age : 0))
+	while (sweep_one(m, now > age ? now - age : 0))
 		;
 	return every > SWEEP_MS_MIN * MC_NS_PER_MS ? (unsigned)(every / MC_NS_PER_MS) : SWEEP_MS_MIN;
 }
 
-void mcn_hot_free(struct mcn_hot *h)
+void mcn_mapped_free(struct mcn_mapped *m)
 {
-	if (!h)
+	if (!m)
 		return;
-	while (!mc_list_empty(&h->idle))
-		mcs_object_close(drop_locked(h, mc_list_first(&h->idle, struct mcn_entry, idle)));
-	mc_space_done(&h->space);
-	if (h->base)
-		munmap(h->base, h->size);
-	if (h->fd >= 0)
-		close(h->fd);
-	mc_mutex_destroy(&h->lock);
-	free(h);
+	while (!mc_list_empty(&m->idle))
+		mcs_object_close(entry_drop_locked(m, mc_list_first(&m->idle, struct mcn_entry, idle)));
+	mc_space_done(&m->space);
+	if (m->base)
+		munmap(m->base, m->size);
+	if (m->fd >= 0)
+		close(m->fd);
+	mc_mutex_destroy(&m->lock);
+	free(m);
 }
 
 /* ---- lookup and fetch ---- */
 
 /* Allocate space for a copy; frees unreferenced copies, longest idle first, until there is enough. */
-static int hot_take_room(struct mcn_hot *h, uint64_t size, uint64_t *ret_at)
+static int copies_take(struct mcn_mapped *m, uint64_t size, uint64_t *ret_at)
 {
 	struct mc_list *pos, *tmp;
 	int r;
 
-	if (size > h->size)
+	if (size > m->size)
 		return mc_fail(-ENOBUFS, "another node's object of %llu bytes cannot be mapped: "
 			       "hot_cache_size is %llu",
-			       (unsigned long long)size, (unsigned long long)h->size);
-	MC_LOCKED(&h->lock);
-	r = mc_space_take(&h->space, size, ret_at);
-	mc_list_for_each_safe(pos, tmp, &h->idle) {
+			       (unsigned long long)size, (unsigned long long)m->size);
+	MC_LOCKED(&m->lock);
+	r = mc_space_take(&m->space, size, ret_at);
+	mc_list_for_each_safe(pos, tmp, &m->idle) {
 		struct mcn_entry *e = mc_container_of(pos, struct mcn_entry, idle);
 
 		if (r != -ENOBUFS)
 			break;
 		if (e->object)
 			continue;
-		(void)drop_locked(h, e);
-		r = mc_space_take(&h->space, size, ret_at);
+		(void)entry_drop_locked(m, e);
+		r = mc_space_take(&m->space, size, ret_at);
 	}
 	return r == -ENOBUFS ? mc_fail(r, "hot_cache_size is used up by mapped objects of other nodes") : r;
 }
 
-static void hot_give_room(struct mcn_hot *h, uint64_t at, uint64_t size)
+static void copies_give(struct mcn_mapped *m, uint64_t at, uint64_t size)
 {
-	MC_LOCKED(&h->lock);
-	mc_space_give(&h->space, at, size);
+	MC_LOCKED(&m->lock);
+	mc_space_give(&m->space, at, size);
 }
 
-static int copy_here(struct mcn_hot *h, mcs_object_t *o, uint64_t size, int64_t timeout_ms,
+static int entry_copy(struct mcn_mapped *m, mcs_object_t *o, uint64_t size, int64_t timeout_ms,
 		     uint64_t *ret_at)
 {
 	struct iovec iov;
 	int64_t n;
-	int r = hot_take_room(h, size, ret_at);
+	int r = copies_take(m, size, ret_at);
 
 	if (r < 0)
 		return r;
-	iov = (struct iovec){ h->base + *ret_at, size };
+	iov = (struct iovec){ m->base + *ret_at, size };
 	n = mcs_object_read(o, 0, &iov, 1, timeout_ms);
 	if (n == (int64_t)size) {
 		mc_metric_add(&fetched, n);
 		return 0;
 	}
-	hot_give_room(h, *ret_at, size);
+	copies_give(m, *ret_at, size);
 	return n < 0 ? (int)n : mc_fail(-EIO, "short read of an object");
 }
 
 /* Create an entry for @o.  Takes ownership of @o: the entry keeps it, or it is closed here. */
-static int hot_make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
+static int entry_make(struct mcn_mapped *m, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
 		struct mcn_entry **ret)
 {
 	const struct mcs_info *info = mcs_object_info(o);
@@ -368,7 +365,7 @@ static int hot_make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int6
 	} else {
 		if (info->size) {
 			e->extent.segment = 1;
-			r = copy_here(h, o, info->size, timeout_ms, &e->extent.offset);
+			r = entry_copy(m, o, info->size, timeout_ms, &e->extent.offset);
 		}
 		mcs_object_close(o);
 	}
@@ -383,84 +380,84 @@ static int hot_make(struct mcn_hot *h, struct mcs_key key, mcs_object_t *o, int6
 
 /* Look up the entry of a version and reference it.  With generation 0: the entry that was current after
  * @checked_after.  NULL: none. */
-static struct mcn_entry *hot_known(struct mcn_hot *h, struct mcs_key key, uint64_t generation,
+static struct mcn_entry *entry_known(struct mcn_mapped *m, struct mcs_key key, uint64_t generation,
 			       uint64_t checked_after, uint64_t now)
 {
 	uint64_t hash = mc_hash(key.data, key.len, 0);
 	struct mcn_entry *e;
 
-	MC_LOCKED(&h->lock);
-	e = *hot_find(h, hash, key);
+	MC_LOCKED(&m->lock);
+	e = *entry_find(m, hash, key);
 	if (!e || (generation ? e->extent.generation != generation : e->checked_ns < checked_after))
 		return NULL;
 	if (now)
 		e->checked_ns = now;
-	ref_locked(h, e);
+	entry_ref_locked(m, e);
 	return e;
 }
 
 /* Publish @e as the entry of its key, unless another thread published this version first; that entry is returned. */
-static struct mcn_entry *hot_enter(struct mcn_hot *h, struct mcn_entry *e, uint64_t asked_ns)
+static struct mcn_entry *entry_publish(struct mcn_mapped *m, struct mcn_entry *e, uint64_t asked_ns)
 {
 	struct mcs_key key = { e->key, e->key_len };
 	mcs_object_t *o = NULL;
 	struct mcn_entry *old;
 
-	mc_mutex_lock(&h->lock);
-	old = *hot_find(h, e->hash, key);
+	mc_mutex_lock(&m->lock);
+	old = *entry_find(m, e->hash, key);
 	if (old && old->extent.generation == e->extent.generation && !old->object) {
 		/* Two copies are equivalent.  Of two pins the newer one is certain to hold, so that one replaces. */
-		o = drop_locked(h, e);
+		o = entry_drop_locked(m, e);
 		e = old;
 	} else if (!old || old->extent.generation <= e->extent.generation) {
 		if (old && !old->refs)
-			o = drop_locked(h, old);
+			o = entry_drop_locked(m, old);
 		else if (old)
-			unlist_locked(h, old);
-		e->next = h->bucket[e->hash % BUCKETS];
-		h->bucket[e->hash % BUCKETS] = e;
+			entry_unlist_locked(m, old);
+		e->next = m->bucket[e->hash % BUCKETS];
+		m->bucket[e->hash % BUCKETS] = e;
 		e->listed = true;
 	}
 	/* If a newer version was published meanwhile, @e stays unlisted: this caller uses it, lookups do not. */
-	ref_locked(h, e);
+	entry_ref_locked(m, e);
 	e->checked_ns = e->checked_ns > asked_ns ? e->checked_ns : asked_ns;
-	mc_mutex_unlock(&h->lock);
+	mc_mutex_unlock(&m->lock);
 	mcs_object_close(o);
 	return e;
 }
 
 /* The pin of an open object can be lost: then drop the entry. */
-static struct mcn_entry *still_held(struct mcn_hot *h, struct mcs_key key, struct mcn_entry *e)
+static struct mcn_entry *entry_still_held(struct mcn_mapped *m, struct mcs_key key, struct mcn_entry *e)
 {
-	if (!e || mcn_hot_held(e) == 0)
+	if (!e || mcn_mapped_held(e) == 0)
 		return e;
-	mcn_hot_forget(h, key);
-	mcn_hot_put(h, e);
+	mcn_mapped_forget(m, key);
+	mcn_mapped_put(m, e);
 	return NULL;
 }
 
-int mcn_hot_get(struct mcn_hot *h, struct mcs_key key, bool hot, int64_t timeout_ms,
+int mcn_mapped_get(struct mcn_mapped *m, struct mcs_key key, bool hot, int64_t timeout_ms,
 		struct mcn_entry **ret, struct mcn_extent *ret_extent)
 {
-	uint64_t now = mc_now_ns(), after = now > h->age_ns ? now - h->age_ns : 0;
-	struct mcn_entry *e = still_held(h, key, hot && h->age_ns ? hot_known(h, key, 0, after, 0) : NULL);
+	uint64_t now = mc_now_ns(), after = now > m->age_ns ? now - m->age_ns : 0;
+	struct mcn_entry *e = entry_still_held(m, key, hot && m->age_ns ? entry_known(m, key, 0, after, 0) : NULL);
 	mcs_object_t *o;
 	int r;
 
 	if (e) {
 		mc_metric_add(&hits, 1);
 	} else {
-		r = mcs_object_open(h->store, key, &o, timeout_ms);
+		r = mcs_object_open(m->store, key, &o, timeout_ms);
 		if (r < 0)
 			return r;
-		e = still_held(h, key, hot_known(h, key, mcs_object_info(o)->generation, 0, now));
+		e = entry_still_held(m, key, entry_known(m, key, mcs_object_info(o)->generation, 0, now));
 		if (e) {
 			mcs_object_close(o);
 		} else {
-			r = hot_make(h, key, o, timeout_ms, &e);
+			r = entry_make(m, key, o, timeout_ms, &e);
 			if (r < 0)
 				return r;
-			e = hot_enter(h, e, now);
+			e = entry_publish(m, e, now);
 		}
 	}
 	*ret_extent = e->extent;
