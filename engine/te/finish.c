@@ -29,16 +29,20 @@ static bool retry_allowed(const struct mce_te_batch *b, size_t i)
 	return !b->tasks[i].retried && (status == -ESTALE || status == -MC_ETRANSFER);
 }
 
-/* Resolve task @i again with the new views.  True if its peer or rkey changed. */
+/* Resolve task @i again with the new views.  True if its peer or rkey changed, or if its peer was waiting for the new
+ * view: after -ESTALE of a peer over RDMA only, the engine gets the keys of its regions from the view, also if they are
+ * the same as before. */
 static bool retry_resolve(struct mce_te_batch *b, size_t i, const struct mce_te_asks *asks)
 {
 	struct mce_te_cache cache = { .answers = asks };
 	struct mce_req *req = &b->reqs[i];
+	bool stale = mce_req_status(req) == -ESTALE;
 	struct mce_peer *peer = req->peer;
 	uint64_t rkey = req->rkey;
 
 	b->tasks[i].retried = true;
-	return mce_te_resolve(b, i, false, &cache) == 0 && (req->peer != peer || req->rkey != rkey);
+	return mce_te_resolve(b, i, false, &cache) == 0 &&
+		(req->peer != peer || req->rkey != rkey || (stale && cache.view->rdma));
 }
 
 /* No retry any more: tasks that wait for one end with @status. */
@@ -49,7 +53,7 @@ static void retry_abandon(struct mce_te_batch *b, size_t n, int status)
 			mce_req_set_status(&b->reqs[i], status);
 }
 
-/* Submit again those tasks from b->since up to @n that have a new peer or rkey; the batch is held.
+/* Submit again those tasks from b->since up to @n for which retry_resolve() is true; the batch is held.
  * True if there was any.  Earlier tasks have been reported as failed, so the caller may already use
  * their memory for something else. */
 static bool retry_run(struct mce_te_batch *b, size_t n)

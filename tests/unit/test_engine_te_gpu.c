@@ -146,6 +146,46 @@ static void pieces_are_joined_by_readers(void **state)
 	mc_gpu()->free(here);
 }
 
+/* A loss makes the engine forget the keys of the peer's regions.  The descriptor that the retry fetches has the same
+ * peer and the same keys. */
+static void a_task_gets_the_same_descriptor_again(void **state)
+{
+	char *there = aligned_alloc(4096, HOST), *here = aligned_alloc(4096, HOST), *key;
+	struct mce_te *owner, *user;
+	segment_id_t segment;
+
+	setenv("MC_RDMA_SAME_HOST", "1", 1);
+	fake_reset(2);
+	mce_verbs_replace(fake_verbs());
+	owner = te_open();
+	user = te_open();
+	unsetenv("MC_RDMA_SAME_HOST");
+	assert_int_equal(mce_te_register(owner, there, HOST, "cpu:0", 1), 0);
+	assert_int_equal(mce_te_register(user, here, HOST, "cpu:0", 0), 0);
+	/* as if the owner were a node of upstream's */
+	assert_int_equal(mce_te_mem_describe(owner, &key), 0);
+	free(key);
+	key = strstr(owner->text, "\"mc_endpoint\"");
+	assert_non_null(key);
+	memcpy(key, "\"xx\"", 4);
+	memset(key + 4, ' ', strlen("\"mc_endpoint\"") - 4);
+	assert_int_equal(mce_te_open_segment(user, mce_te_name(owner), 0, &segment), 0);
+	pattern_fill(there, HOST, 1, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		memset(here, 0, HOST);
+		fake_wc_error(0, IBV_WC_RETRY_EXC_ERR, i > 0);
+		move(user, segment, OPCODE_READ, here, there, HOST);
+		pattern_check(here, HOST, 1, 0);
+	}
+	mce_te_close(user);
+	mce_te_close(owner);
+	assert_int_equal(fake_live_objects(), 0);
+	fake_reset(0);
+	mce_verbs_replace(NULL);
+	free(there);
+	free(here);
+}
+
 static int load(void **state)
 {
 	return fake_cuda_load(FAKE_CUDA) < 0 || !mc_gpu_load() ? -1 : 0;
@@ -156,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(device_memory_is_described),
 		cmocka_unit_test(pieces_are_joined_by_readers),
+		cmocka_unit_test(a_task_gets_the_same_descriptor_again),
 	};
 
 	return cmocka_run_group_tests(tests, load, NULL);
