@@ -124,9 +124,12 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 		break;
 	default:
 		slice_report(qp, s, status);
-		qp->ep->failed = true;
-		rp->proto->lost_locked(rp);
-		mce_rdma_slice_lost_locked(rp, s, true, over);
+		/* The event of our port may come later than the failures.  The endpoints that are left show that the
+		 * peer is still the same process; without any, the next one may reach another. */
+		qp->ep->failed = !mce_nic_failed(qp->ep->nic);
+		if (qp->ep->failed || rp->nup == 0)
+			rp->proto->lost_locked(rp);
+		mce_rdma_slice_lost_locked(rp, s, qp->ep->failed, over);
 		break;
 	}
 }
@@ -331,7 +334,7 @@ void mce_rdma_channel_ready(struct mc_evfd *evfd, uint32_t events)
 			continue;
 		}
 		/* No other thread takes the completions. */
-			cq_serve(cq);
+		cq_serve(cq);
 	}
 }
 

@@ -94,6 +94,14 @@ bool mce_nic_active(const struct mce_nic *nic)
 		port.state == IBV_PORT_ACTIVE;
 }
 
+bool mce_nic_failed(struct mce_nic *nic)
+{
+	if (mce_nic_active(nic))
+		return false;
+	__atomic_store_n(&nic->late, true, __ATOMIC_RELEASE);
+	return true;
+}
+
 void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index)
 {
 	MC_LOCKED(&nic->lock);
@@ -188,18 +196,21 @@ static void async_ready(struct mc_evfd *evfd, uint32_t events)
 
 	(void)events;
 	while (nic->r->v->get_async_event(nic->ctx, &event) == 0) {
-		bool fatal = event.event_type == IBV_EVENT_DEVICE_FATAL, was = mce_nic_up(nic);
+		bool fatal = event.event_type == IBV_EVENT_DEVICE_FATAL, was = mce_nic_up(nic), up, late;
 
 		nic->r->v->ack_async_event(&event);
 		if (port_query(nic) < 0 || fatal)
 			__atomic_store_n(&nic->up, false, __ATOMIC_RELEASE);
-		if (was == mce_nic_up(nic))
+		up = mce_nic_up(nic);
+		late = __atomic_exchange_n(&nic->late, false, __ATOMIC_ACQ_REL);
+		/* The port may be active again, while endpoints that found it inactive are gone: make them again. */
+		if (was == up && !(up && late))
 			continue;
-		if (was)
-			mc_warn("rdma", "a NIC is down, the others carry on nic=%s", nic->addr.name);
-		else
+		if (up)
 			mc_info("rdma", "a NIC is up again nic=%s", nic->addr.name);
-		nic_changed(nic, !was);
+		else
+			mc_warn("rdma", "a NIC is down, the others carry on nic=%s", nic->addr.name);
+		nic_changed(nic, up);
 	}
 }
 

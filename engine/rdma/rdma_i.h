@@ -96,6 +96,7 @@ struct mce_nic {
 	unsigned ncqs;		/* atomic: read without the lock */
 	/* atomic */
 	bool up;
+	bool late;		/* a slice has failed because the port is inactive, and its event may still come */
 	unsigned max_inline;
 };
 
@@ -156,6 +157,8 @@ void mce_nics_close(struct mce_rdma *r);
 /* Is its port active at this moment?  The event that says so may not have been handled yet, and connecting over a dead
  * port takes a second. */
 bool mce_nic_active(const struct mce_nic *nic);
+/* A slice has failed: is our own port inactive, so that the peer is not at fault? */
+bool mce_nic_failed(struct mce_nic *nic);
 void mce_nic_addr(struct mce_nic *nic, struct mce_rdma_addr *ret, int *ret_gid_index);
 /* A completion queue with room for @n completions, which are reserved. */
 int mce_nic_cq_take(struct mce_nic *nic, uint32_t n, struct mce_rdma_cq **ret);
@@ -297,7 +300,8 @@ struct mce_rdma_proto {
 		       struct mce_rdma_ep **ret);
 	/* Fetch region @rkey.  0 also when the peer is not open any more. */
 	int (*region)(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline);
-	/* With the peer's lock: an endpoint was lost because the peer, or the path to it, failed. */
+	/* With the peer's lock: an endpoint was lost because the peer, or the path to it, failed; or the last one was
+	 * lost because our NIC failed, and so the peer may be another process when it is reached again. */
 	void (*lost_locked)(struct mce_rdma_peer *rp);
 	bool only_path;		/* no other transport reaches the peer */
 };

@@ -6,7 +6,8 @@
  * of a pair replaces the one before.  When both ask at one time, the message of the NIC whose path sorts first wins.
  *
  * The messages do not say which process answers.  So after a loss the regions count as unknown: their requests fail
- * with -ESTALE, and the caller fetches the descriptor anew. */
+ * with -ESTALE, and the caller fetches the descriptor anew.  But they stay known when our own NIC is down and endpoints
+ * of other NICs are left. */
 #include <config.h>
 
 #include <errno.h>

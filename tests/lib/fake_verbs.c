@@ -519,11 +519,18 @@ void fake_port_silent(unsigned nic, bool up)
 	__atomic_store_n(&fake_nics[nic].up, up, __ATOMIC_RELEASE);
 }
 
-void fake_port(unsigned nic, bool up)
+void fake_port_late(unsigned nic, bool up)
 {
 	fake_port_silent(nic, up);
 	pthread_mutex_lock(&fake_nics[nic].lock);
 	fake_nics[nic].event_up = up;
+	pthread_mutex_unlock(&fake_nics[nic].lock);
+}
+
+void fake_port(unsigned nic, bool up)
+{
+	fake_port_late(nic, up);
+	pthread_mutex_lock(&fake_nics[nic].lock);
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++)
 		if (fake_nics[nic].ctx[i])
 			(void)!write(fake_nics[nic].ctx[i]->async_fd, &(uint64_t){ 1 }, 8);

@@ -14,6 +14,7 @@ void fake_reset(unsigned nics);
 
 void fake_port(unsigned nic, bool up);		/* with an event, as when a cable is pulled */
 void fake_port_silent(unsigned nic, bool up);	/* without one: a cut behind a switch */
+void fake_port_late(unsigned nic, bool up);	/* fake_port(), whose event arrives with the next fake_port() */
 void fake_delay(unsigned nic, unsigned us);	/* before each work request */
 void fake_stop(unsigned nic, bool stop);	/* after the call, work requests stay in the queue */
 /* Completions of all NICs are not seen, and make no event; when this ends they make none either. */

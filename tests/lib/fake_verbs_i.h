@@ -86,7 +86,8 @@ struct fake_nic {
 	pthread_mutex_t lock;	/* of the fields below */
 	pthread_cond_t work, turned;
 	bool turning;		/* the thread is carrying out work requests */
-	bool ending, event_up, up, stopped, late;
+	bool ending, stopped, late;
+	bool event_up, up;	/* the port's state for ibv_query_port(); whether packets pass */
 	unsigned delay_us, error_after;
 	enum ibv_wc_status error;
 	int reg_err;

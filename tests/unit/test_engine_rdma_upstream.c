@@ -214,6 +214,53 @@ static void a_nic_that_goes_down_loses_nothing(void **state)
 	nodes_close();
 }
 
+/* Read from B, correct bytes each time, until NIC 1 has moved some. */
+static void read_until_nic_1_is_used(void)
+{
+	uint64_t before = fake_bytes(1), until = mc_deadline_ms(10000);
+
+	while (fake_bytes(1) == before) {
+		memset(node[A].side.mem, 0, 4 << 20);
+		assert_int_equal(move(A, MCE_READ, 0, 4 << 20), 0);
+		pattern_check(node[A].side.mem, 4 << 20, 7, 0);
+		assert_true(mc_now_ns() < until);
+	}
+}
+
+/* Slices fail before the event of the port says why, or the port is active again when the event arrives. */
+static void a_nic_whose_event_is_late_loses_nothing(void **state)
+{
+	nodes_open(2, "", "");
+	pattern_fill(node[B].side.mem, 4 << 20, 7, 0);
+	for (int back = 0; back < 2; back++) {
+		read_until_nic_1_is_used();
+		fake_port_late(1, false);
+		for (unsigned i = 0; i < 4; i++) {
+			memset(node[A].side.mem, 0, 4 << 20);
+			assert_int_equal(move(A, MCE_READ, 0, 4 << 20), 0);
+			pattern_check(node[A].side.mem, 4 << 20, 7, 0);
+		}
+		if (!back)
+			fake_port(1, false);
+		fake_port(1, true);
+		read_until_nic_1_is_used();
+	}
+	nodes_close();
+}
+
+/* No endpoint is left that shows that the peer is the same process. */
+static void the_last_nic_makes_the_descriptor_unknown(void **state)
+{
+	nodes_open(2, "fake0", "fake1");
+	round_trip(A, 4096, 1);
+	fake_port_late(0, false);
+	assert_int_equal(move(A, MCE_READ, 0, 4096), -ESTALE);
+	fake_port(0, true);
+	node_learn(A);
+	round_trip(A, 4096, 2);
+	nodes_close();
+}
+
 static void a_restarted_node_needs_its_new_descriptor(void **state)
 {
 	int r;
@@ -312,6 +359,8 @@ int main(void)
 		cmocka_unit_test(both_connect_at_one_time),
 		cmocka_unit_test(a_late_write_changes_nothing),
 		cmocka_unit_test(a_nic_that_goes_down_loses_nothing),
+		cmocka_unit_test(a_nic_whose_event_is_late_loses_nothing),
+		cmocka_unit_test(the_last_nic_makes_the_descriptor_unknown),
 		cmocka_unit_test(a_restarted_node_needs_its_new_descriptor),
 		cmocka_unit_test(a_silent_node_fails_and_recovers),
 		cmocka_unit_test(the_oldest_stranger_makes_room),
