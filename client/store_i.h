@@ -38,6 +38,16 @@ struct mcs {
 	struct mc_httpd *httpd;		/* NULL: none; constant after open */
 };
 
+/* Does the configuration contribute a device of far memory; or any far memory? */
+static inline bool mcs_conf_far_device(const struct mcs_conf *c)
+{
+	return c->far_path && *c->far_path;
+}
+static inline bool mcs_conf_far(const struct mcs_conf *c)
+{
+	return c->far_size || mcs_conf_far_device(c);
+}
+
 /* api/http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */
 void mcs_http_start(struct mcs *s);
 
@@ -54,10 +64,15 @@ static inline uint64_t mcs_deadline(const struct mcs *s, int64_t timeout_ms)
 	return mc_deadline_ms(timeout_ms < 0 ? s->conf.timeout_ms : timeout_ms);
 }
 
-/* MCS_IN_MEMORY or MCS_ON_DISK for a medium of the master. */
+/* MCS_IN_MEMORY, ... for a medium of the master. */
 static inline unsigned mcs_medium_flag(uint8_t medium)
 {
-	return mcp_medium(medium)->rank < MCP_RANK_DISK ? MCS_IN_MEMORY : MCS_ON_DISK;
+	static const unsigned flag[MCP_RANKS] = {
+		[MCP_RANK_NEAR] = MCS_IN_MEMORY, [MCP_RANK_FAR] = MCS_IN_FAR_MEMORY,
+		[MCP_RANK_DISK] = MCS_ON_DISK, [MCP_RANK_SHARED] = MCS_ON_DISK,
+	};
+
+	return flag[mcp_medium(medium)->rank];
 }
 
 /* keys.c: 0, or -MC_EKEY with the reason. */

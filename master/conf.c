@@ -37,7 +37,8 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_NOF "there is no NVMe-oF tier"
 #define NO_SNAPSHOT "snapshots are written by a thread, and found by their names in the store"
 #define NO_STANDBY "standbys get the journal from the leader as it is written"
-#define NO_CXL "there is no CXL tier"
+#define OWNERS_CXL "the master opens no device; the owners do, with --far_segment_path and --far_segment_size, or " \
+	"MC_CXL_DEV_PATH and MC_CXL_DEV_SIZE"
 #define NO_WEIGHTS "there are no managed weights"
 #define NO_ARENA "the master does not store objects"
 #define NO_DISK "there is no shared-filesystem tier; for disks of the nodes use --enable_offload"
@@ -50,9 +51,6 @@ static const struct mc_opt_absent absent[] = {
 	{ "nof_heartbeat_failures_threshold", "3", NO_NOF },
 	{ "root_fs_dir", "", NO_DISK },
 	{ "global_file_segment_size", "9223372036854775807", NO_DISK },
-	{ "enable_cxl", "false", NO_CXL },
-	{ "cxl_path", "/dev/dax0.0", NO_CXL },
-	{ "cxl_size", "8589934592", NO_CXL },
 	{ "oplog_poll_interval_ms", "1000", NO_STANDBY },
 	{ "oplog_batch_max_entries", "1024", NO_STANDBY },
 	{ "batch_oplog_retry_timeout_sec", "180", NO_STANDBY },
@@ -65,13 +63,14 @@ static const struct mc_opt_absent absent[] = {
 	/* values of existing options, refused by mcm_conf_check() */
 	{ "tenant_quota_connector_type=etcd", "file", NO_ETCD },
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
-	{ "memory_allocator=cachelib", "offset", "deprecated upstream, and there is no CXL tier" },
-	{ "allocation_strategy=cxl", "random", NO_CXL },
+	{ "memory_allocator=cachelib", "offset", "deprecated upstream" },
 	{ NULL, NULL, NULL },
 };
 
 /* They would change no result. */
 static const struct mc_opt_absent idle[] = {
+	{ "cxl_path", "/dev/dax0.0", OWNERS_CXL },
+	{ "cxl_size", "8589934592", OWNERS_CXL },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
 	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ "handler_worker_thread_num", "0", "the RPC threads (rpc_thread_num) run the requests, in slices" },
@@ -109,7 +108,7 @@ int mcm_conf_check(const struct mcm_conf *c)
 			       c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
 		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, use random, "
-			       "free_ratio_first, ssd_free_ratio_first or local_first",
+			       "free_ratio_first, ssd_free_ratio_first, local_first or cxl",
 			       c->allocation_strategy);
 	if (!mcm_evict_ops_find(c->eviction_policy))
 		return mc_fail(-EINVAL, "eviction_policy=%s: unknown, use learn, lru or fifo",

@@ -64,7 +64,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	if (!m->conf.client_ttl)
 		m->conf.client_ttl = CLIENT_TTL_LEAST_MS;
 	m->id = (struct mcp_id){ mc_random_u64(), mc_random_u64() | 1 };
-	m->strategy = mcm_strategy_find(conf->allocation_strategy);
+	m->strategy = conf->enable_cxl ? &mcm_strategy_cxl : mcm_strategy_find(conf->allocation_strategy);
 	m->evict = mcm_evict_ops_find(conf->eviction_policy);
 	m->start_ms = mc_now_ms();
 	m->summary_due_ms = m->start_ms + SUMMARY_PERIOD_MS;
@@ -100,7 +100,8 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	if (r == 0)
 		r = mcm_hot_init(m);
 	if (r == 0)
-		r = mcm_segments_init(&m->segments, m->evict, &m->learn, mcm_tick_after(conf->default_kv_lease_ttl));
+		r = mcm_segments_init(&m->segments, m->evict, &m->learn, mcm_tick_after(conf->default_kv_lease_ttl),
+				      m->strategy == &mcm_strategy_cxl);
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)

@@ -231,7 +231,7 @@ static int open_log(const struct mcfs_conf *c)
 
 static int check_protocol(const struct mcfs_conf *c)
 {
-	int r = mc_protocol_parse(c->protocol);
+	int r = mc_protocol_parse_store(c->protocol);
 
 	mc_env_report_inert();
 	return r < 0 ? r : 0;
@@ -285,6 +285,9 @@ static int open_store(struct running *run, const char *master)
 	conf.rdma_devices = fs->conf.device_names;
 	conf.segment_size = fs->conf.global_segment_size;
 	conf.segment_kind = fs->conf.segment_kind;
+	conf.far_size = fs->conf.far_segment_size;
+	conf.far_path = fs->conf.far_segment_path;
+	conf.far_node = (int)fs->conf.far_segment_numa_node;
 	if (fs->conf.timeout)
 		conf.timeout_ms = (int64_t)fs->conf.timeout;
 	conf.daemon = "off";	/* this process is the daemon */

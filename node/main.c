@@ -135,6 +135,9 @@ static int open_store(struct running *run)
 	conf.rdma_devices = c->device_names;
 	conf.segment_size = c->global_segment_size;
 	conf.segment_kind = c->segment_kind;
+	conf.far_size = c->far_segment_size;
+	conf.far_path = c->far_segment_path;
+	conf.far_node = (int)c->far_segment_numa_node;
 	conf.timeout_ms = (int64_t)c->timeout;
 	conf.setup_timeout_ms = (int64_t)c->setup_timeout;
 	conf.spin_us = (unsigned)c->spin_us;

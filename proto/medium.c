@@ -6,11 +6,14 @@
 
 const struct mcp_medium_class mcp_media[MCP_MEDIA] = {
 	[MCP_MEDIUM_MEMORY] = {
-		.name = "memory", .rank = MCP_RANK_NEAR, .copied_to = MCP_MEDIUM_DISK,
+		.name = "memory", .rank = MCP_RANK_NEAR,
 		.traits = MCP_TRAIT_PUTS | MCP_TRAIT_VOLATILE | MCP_TRAIT_AWAITED,
 	},
 	[MCP_MEDIUM_DISK] = {
-		.name = "disk", .rank = MCP_RANK_DISK, .copied_to = MCP_MEDIUM_DISK, .distance = 8,
+		.name = "disk", .rank = MCP_RANK_DISK, .distance = 8,
 		.traits = MCP_TRAIT_COPIES | MCP_TRAIT_BLOCKS | MCP_TRAIT_QUOTA,
+	},
+	[MCP_MEDIUM_FAR] = {
+		.name = "far", .rank = MCP_RANK_FAR, .traits = MCP_TRAIT_COPIES | MCP_TRAIT_VOLATILE,
 	},
 };

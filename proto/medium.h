@@ -11,14 +11,15 @@
 
 #include "proto/msg.h"
 
-/* Order of the media of an object: puts go to the lowest rank, copies go down, reads take the lowest. */
-enum mcp_rank { MCP_RANK_NEAR, MCP_RANK_FAR, MCP_RANK_DISK, MCP_RANK_SHARED };
+/* Order of the media of an object: puts go to the lowest rank, copies go down, to the next rank that the owner has, and
+ * reads take the lowest. */
+enum mcp_rank { MCP_RANK_NEAR, MCP_RANK_FAR, MCP_RANK_DISK, MCP_RANK_SHARED, MCP_RANKS };
 
 /* Objects are put into it, and evicted from it when room is needed; its bytes are the pool's capacity. */
 #define MCP_TRAIT_PUTS		0x01u
 /* Its bytes end with its owner's process; else they outlive it, and any process of the node may become the owner. */
 #define MCP_TRAIT_VOLATILE	0x02u
-/* Copies of the objects in its owner's memory are made there. */
+/* Copies of the objects on its owner's media of lower ranks are made there. */
 #define MCP_TRAIT_COPIES	0x04u
 /* Not addressable: only its owner's process writes there, in whole blocks. */
 #define MCP_TRAIT_BLOCKS	0x08u
@@ -35,8 +36,6 @@ struct mcp_medium_class {
 	uint8_t traits;		/* MCP_TRAIT_*; master and client keep a copy where each operation asks */
 	/* for readers; 0: that of the path to the owner's process; else more than all of those */
 	uint8_t distance;
-	/* medium of the same owner to which objects are copied before they are evicted; the medium itself: none */
-	uint8_t copied_to;
 };
 
 extern const struct mcp_medium_class mcp_media[MCP_MEDIA];

@@ -20,7 +20,7 @@ struct mct_conf {
 	uint64_t size;		/* the tier rounds it to its own unit */
 	uint64_t reserve;	/* limit of grow; less than size: the medium does not grow */
 	const char *kind;	/* variant of the tier, as in the tier's header; NULL: its default */
-	const char *path;	/* regular file that holds the bytes, NULL: the tier allocates storage */
+	const char *path;	/* file or device that holds the bytes, NULL: the tier allocates storage */
 	uint64_t path_offset;	/* offset of the medium in that file, a multiple of the page size */
 	int adopt_fd;		/* file of a dead process's medium, to continue with its content; 0: none.  It has
 				 * @size bytes or more and stays the caller's */

@@ -63,7 +63,8 @@ static void pool_fill_segment(struct mcs_segment *out, const struct mcp_segment 
 	out->largest_free = in->largest_free;
 	out->objects = in->objects;
 	out->state = mcs_segment_state_name(in->state);
-	out->on_disk = mcs_medium_flag(in->medium) == MCS_ON_DISK;
+	out->rank = mcp_medium(in->medium)->rank;
+	out->on_disk = out->rank >= MCP_RANK_DISK;
 }
 
 int mcs_segments(struct mcs *s, struct mcs_segment **ret, int64_t timeout_ms)

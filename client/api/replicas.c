@@ -52,7 +52,8 @@ static void replicas_describe(const struct segments *map, const struct mcp_repli
 		 in->segment.lo);
 	out->size = size;
 	out->address = in->offset;
-	out->on_disk = mcs_medium_flag(in->medium) == MCS_ON_DISK;
+	out->rank = mcp_medium(in->medium)->rank;
+	out->on_disk = out->rank >= MCP_RANK_DISK;
 	for (unsigned i = 0; i < map->n; i++) {
 		const struct mcp_segment *seg = &map->seg[i];
 

@@ -14,6 +14,8 @@
 #include "common/net/protocol.h"
 #include "common/gpu/gpu.h"
 
+#define CXL_PATH_DEFAULT "/dev/dax0.0"	/* as in upstream */
+
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
 	const struct mcs_conf c = {
@@ -25,6 +27,7 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 		.timeout_ms = 30000,
 		.setup_timeout_ms = MCS_SETUP_TIMEOUT_MS,
 		.verify = 1,
+		.far_node = -1,
 	};
 
 	memcpy(conf, &c, size < sizeof(c) ? size : sizeof(c));
@@ -33,14 +36,26 @@ void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 		memset((char *)conf + sizeof(c), 0, size - sizeof(c));
 }
 
+static void conf_cxl(struct mcs_conf *c)
+{
+	const char *path = mc_env_str("MC_CXL_DEV_PATH");
+
+	if (mcs_conf_far(c))
+		return;
+	c->far_path = path ? path : CXL_PATH_DEFAULT;
+	c->far_size = mc_env_size("MC_CXL_DEV_SIZE", 0, 0, UINT64_MAX);
+}
+
 static int conf_check_protocol(struct mcs_conf *c)
 {
-	int r = mc_protocol_parse(c->protocol);
+	int r = mc_protocol_parse_store(c->protocol);
 
 	if (r < 0)
 		return r;
-	if (r == MC_PROTOCOL_RPC_ONLY && c->segment_size)
+	if (r == MC_PROTOCOL_RPC_ONLY && (c->segment_size || mcs_conf_far(c)))
 		return mc_fail(-MC_EPARAM, "protocol rpc_only contributes no memory: the segment's size must be 0");
+	if (r == MC_PROTOCOL_CXL)
+		conf_cxl(c);
 	c->protocol = r == MC_PROTOCOL_RDMA ? "rdma" : "tcp";
 	return 0;
 }
@@ -82,7 +97,7 @@ static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
-				  &c->ssd_path, &c->ssd_policy, &c->http_addr };
+				  &c->ssd_path, &c->ssd_policy, &c->http_addr, &c->far_path };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -108,6 +123,7 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->ssd_path);
 	free((char *)c->ssd_policy);
 	free((char *)c->http_addr);
+	free((char *)c->far_path);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)

@@ -166,7 +166,7 @@ static int store_setup(struct handle *h, const char *hostname, uint64_t segment_
 			    (unsigned long long)segment_size);
 	/* A wrong protocol must not close the store that is open. */
 	if (!r)
-		r = mc_protocol_parse(conf.protocol);
+		r = mc_protocol_parse_store(conf.protocol);
 	if (r >= 0)
 		r = handle_reopen(h, &conf);
 	/* Log the reason: the caller only gets a number, and -600 has many causes. */

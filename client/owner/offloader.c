@@ -228,6 +228,12 @@ static int parts_copy(struct mcs_direct *s, struct mcs_seg *src, struct mcs_seg 
 	return r;
 }
 
+static bool segments_have(const struct mcs_segments *own, const struct mcp_replica *at, uint64_t len)
+{
+	return mcs_segments_medium(own, at->segment, at->offset, len) ||
+	       mcs_segments_at(own, at->segment, at->offset, len);
+}
+
 int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, const struct mcp_replica *to,
 		       uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline, uint32_t *ret_crc,
 		       struct mcs_seg **ret_doubt)
@@ -238,9 +244,8 @@ int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, con
 	int r = crc ? 0 : -ENOMEM;
 
 	*ret_doubt = NULL;
-	if (r == 0 && !mcs_segments_medium(mcs_owner_of(s)->segments, from->segment, from->offset,
-					   mcs_stored_size(size)))
-		r = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's disks");
+	if (r == 0 && !segments_have(mcs_owner_of(s)->segments, from, mcs_stored_size(size)))
+		r = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's segments");
 	if (r == 0)
 		r = mcs_segmap_get(s->segmap, from->segment, deadline, &src);
 	if (r == 0)

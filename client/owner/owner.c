@@ -28,6 +28,7 @@
 
 /* The tier of each medium. */
 static const struct mcs_own_segment_conf owner_memory = { .tier = "dram", .medium = MCP_MEDIUM_MEMORY };
+static const struct mcs_own_segment_conf owner_far = { .tier = "dram", .medium = MCP_MEDIUM_FAR };
 static const struct mcs_own_segment_conf owner_disk = { .tier = "ssd", .medium = MCP_MEDIUM_DISK };
 
 static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
@@ -51,6 +52,18 @@ static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
 		mc_warn("client", "MC_STORE_USE_HUGEPAGE: the segment gets ordinary pages: %s", mc_err_detail(r));
 		conf.open.kind = c->segment_kind;
 	}
+	return mcs_segments_add(o->segments, &conf);
+}
+
+static int owner_add_far(struct mcs_owner *o, const struct mcs_conf *c)
+{
+	struct mcs_own_segment_conf conf = owner_far;
+
+	conf.open = (struct mct_conf){
+		.size = c->far_size, .numa_node = mcs_conf_far_device(c) ? -1 : c->far_node, .prefault = 1,
+		.path = mcs_conf_far_device(c) ? c->far_path : NULL,
+	};
+	conf.protocol = mce_engine_has_rdma(o->direct.engine) ? "rdma" : "tcp";
 	return mcs_segments_add(o->segments, &conf);
 }
 
@@ -95,16 +108,18 @@ static int owner_mount(struct mcs_owner *o, uint64_t deadline)
 static int owner_open_segments(struct mcs_owner *o)
 {
 	const struct mcs_conf *c = &o->direct.base.store->conf;
-	bool disks = c->ssd_path && *c->ssd_path;
+	bool disks = c->ssd_path && *c->ssd_path, far = mcs_conf_far(c);
 	uint64_t deadline;
 	int r;
 
-	if (!c->segment_size && !disks)
+	if (!c->segment_size && !far && !disks)
 		return 0;
 	r = mcs_segments_new(o->direct.engine, o->direct.client, &o->segments);
 	if (r == 0 && c->segment_size)
 		r = owner_add_memory(o, c);
 	o->direct.has_memory = r == 0 && c->segment_size;
+	if (r == 0 && far)
+		r = owner_add_far(o, c);
 	if (r == 0 && disks)
 		r = owner_add_disks(o, c);
 	if (r < 0)

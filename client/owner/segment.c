@@ -12,6 +12,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/random.h"
+#include "proto/medium.h"
 
 static uint64_t segment_random(void)
 {
@@ -157,8 +158,10 @@ struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, char 
 {
 	const char *endpoint = mce_engine_endpoint(s->engine);
 
-	if (s->mem.base)
+	if (mcp_medium(s->conf.medium)->rank == MCP_RANK_NEAR)
 		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s", endpoint);
+	else if (s->mem.base)
+		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s/%s", endpoint, mcp_medium(s->conf.medium)->name);
 	else
 		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s/%s-%08x", endpoint, s->medium->ops->name,
 			 (unsigned)(s->id.lo & UINT32_MAX));

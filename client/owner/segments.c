@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/thread.h"
+#include "proto/medium.h"
 #include "tiers/ssd/record.h"
 
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
@@ -81,10 +82,10 @@ static struct mcs_own_segment *segments_find(const struct mcs_segments *s, struc
 	return NULL;
 }
 
-static struct mcs_own_segment *segments_addressable(const struct mcs_segments *s)
+static struct mcs_own_segment *segments_near(const struct mcs_segments *s)
 {
 	for (unsigned i = 0; s && i < s->n; i++)
-		if (s->segment[i].mem.base)
+		if (mcp_medium(s->segment[i].conf.medium)->rank == MCP_RANK_NEAR)
 			return &s->segment[i];
 	mc_fail(-EINVAL, "this process contributes no memory");
 	return NULL;
@@ -93,7 +94,7 @@ static struct mcs_own_segment *segments_addressable(const struct mcs_segments *s
 bool mcs_segments_offload(const struct mcs_segments *s)
 {
 	for (unsigned i = 0; s && i < s->n; i++)
-		if (!s->segment[i].mem.base)
+		if (mcp_medium_is(s->segment[i].conf.medium, MCP_TRAIT_COPIES))
 			return true;
 	return false;
 }
@@ -209,7 +210,7 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 
 int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity)
 {
-	struct mcs_own_segment *at = segments_addressable(s);
+	struct mcs_own_segment *at = segments_near(s);
 
 	if (!at)
 		return -EINVAL;
@@ -220,7 +221,7 @@ int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity)
 
 int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size)
 {
-	const struct mcs_own_segment *at = segments_addressable(s);
+	const struct mcs_own_segment *at = segments_near(s);
 
 	if (!at)
 		return -EINVAL;
@@ -230,7 +231,7 @@ int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size)
 
 int mcs_segments_grow(struct mcs_segments *s, struct mcs_session *session, uint64_t size, uint64_t deadline)
 {
-	struct mcs_own_segment *at = segments_addressable(s);
+	struct mcs_own_segment *at = segments_near(s);
 	struct mcs_terms terms;
 	int r;
 

@@ -28,7 +28,7 @@ void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uin
 /* Remove the durable ones from the pool, with their objects, and offer them no more; returns the first error. */
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 
-/* The addressable segment, of which a process has one at most; -EINVAL: there is none.
+/* The segment of near memory, of which a process has one at most; -EINVAL: there is none.
  * keep_at: keep the identity words there from now on.
  * fd: its file, and how many of its bytes may be mapped.
  * grow: enlarge it to @size bytes and offer all of it.  -EINVAL, -ENOMEM, or the error of the master.  One thread at a

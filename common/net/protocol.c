@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 
@@ -37,4 +38,11 @@ int mc_protocol_parse(const char *name)
 		return MC_PROTOCOL_TCP;
 	}
 	return mc_fail(-MC_EPARAM, "unknown protocol \"%s\", use tcp or rdma", name);
+}
+
+int mc_protocol_parse_store(const char *name)
+{
+	if (!strcmp(name, "cxl") && (mc_env_str("MC_CXL_DEV_PATH") || mc_env_str("MC_CXL_DEV_SIZE")))
+		return MC_PROTOCOL_CXL;
+	return mc_protocol_parse(name);
 }

@@ -121,6 +121,13 @@ struct mcs_conf {
 	/* 1: initialise block devices of ssd_path that are blank; a device with other content is refused in any case.
 	 * -1: no; 0: if MOONCAKE_SSD_FORMAT says so (mcs_conf_offload()), else no */
 	int ssd_format;
+	/* Far memory to contribute besides, as a segment of its own: memory of another NUMA node (a CXL expander, for
+	 * example), or a DAX device.  Objects of this process's segment are copied there before they leave it, or are
+	 * put there at once (the master's --allocation_strategy=cxl).  0: none, but all of far_path if that is set */
+	uint64_t far_size;
+	/* /dev/daxX.Y; the size is rounded down to its pages.  NULL or "": memory of far_node */
+	const char *far_path;
+	int far_node;			/* NUMA node of the memory; -1: any */
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
@@ -227,6 +234,7 @@ struct mcs_attrs {
 
 #define MCS_IN_MEMORY		0x1000u
 #define MCS_ON_DISK		0x2000u
+#define MCS_IN_FAR_MEMORY	0x4000u
 #define MCS_PUT_UPSERT		0x1u	/* replace an existing value */
 #define MCS_PUT_HARD_PIN	0x2u	/* never evict */
 #define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
@@ -326,7 +334,8 @@ struct mcs_info {
 	uint64_t mtime_ms;		/* when it was committed, Unix epoch */
 	uint32_t crc32c;		/* CRC32C of all bytes */
 	enum mcs_kind kind;
-	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_ON_DISK: it has a readable replica there */
+	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK: it has a readable replica
+	 * there */
 	unsigned flags;
 	unsigned replicas;		/* readable ones */
 	enum mcs_data_type data_type;
@@ -391,6 +400,7 @@ struct mcs_replica {
 	int readable;			/* its owner is connected */
 	const char *state;		/* the segment's, as in struct mcs_segment; static */
 	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
+	int rank;			/* as in struct mcs_segment */
 };
 
 struct mcs_replicas {
@@ -573,7 +583,7 @@ struct mcs_entry {
 	struct mcs_key name;		/* valid until the next mcs_list_next() */
 	uint64_t size, generation, mtime_ms;
 	enum mcs_kind kind;
-	unsigned media;			/* MCS_IN_MEMORY, MCS_ON_DISK; 0: no bytes, or an older master */
+	unsigned media;			/* MCS_IN_MEMORY, ...; 0: no bytes, or an older master */
 	/* As mcs_info.attrs.  set: 0 if it has none, with an older master, and through a daemon. */
 	struct mcs_attrs attrs;
 	uint64_t asked_ns;		/* CLOCK_MONOTONIC, when the master was asked: it may be out of date since */
@@ -604,6 +614,7 @@ struct mcs_segment {
 	uint64_t size, used, largest_free, objects;
 	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting", "confirming"; static */
 	int on_disk;
+	int rank;			/* 0: near memory, 1: far memory, 2: a disk of the node, 3: shared */
 };
 /* Array of all segments; free() it.  Number of them. */
 int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);

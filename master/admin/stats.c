@@ -20,6 +20,8 @@ MC_GAUGE(mem_keys, "mem_cache_nums_", "", "Objects in memory")
 MC_GAUGE(disk_keys, "file_cache_nums_", "", "Objects on disks")
 MC_GAUGE(disk_allocated, "master_allocated_file_size_bytes", "", "Bytes used on disks")
 MC_GAUGE(disk_capacity, "master_total_file_capacity_bytes", "", "Bytes of all mounted disks")
+MC_GAUGE(far_allocated, "mooncake_master_far_allocated_bytes", "", "Bytes used in far memory")
+MC_GAUGE(far_capacity, "mooncake_master_far_capacity_bytes", "", "Bytes of all mounted far memory")
 MC_GAUGE(clients, "master_active_clients", "", "Clients known")
 MC_GAUGE(active, "master_client_liveness_active_clients", "", "Clients that are not suspected or offline")
 MC_GAUGE(suspected, "master_client_liveness_suspected_clients", "",
@@ -67,8 +69,8 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		if (!mcm_segment_is(s, MCP_TRAIT_PUTS)) {
-			ret->disk_capacity += s->size;
-			ret->disk_used += mcm_load_relaxed(&s->used);
+			ret->disk_capacity += s->rank >= MCP_RANK_DISK ? s->size : 0;
+			ret->disk_used += s->rank >= MCP_RANK_DISK ? mcm_load_relaxed(&s->used) : 0;
 			continue;
 		}
 		ret->capacity += s->size;
@@ -91,6 +93,7 @@ void mcm_stats_collect(void *arg)
 	struct mcm *m = arg;
 	struct mcp_stats_reply st;
 	uint64_t in_memory = 0, below = 0;	/* copies */
+	uint64_t far_size = 0, far_used = 0;
 	struct mcm_liveness live;
 	unsigned i, n = 0;
 
@@ -110,6 +113,8 @@ void mcm_stats_collect(void *arg)
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
 		n += mcm_segment_state(s) == MCP_SEG_SILENT;
+		far_size += s->rank == MCP_RANK_FAR ? s->size : 0;
+		far_used += s->rank == MCP_RANK_FAR ? mcm_load_relaxed(&s->used) : 0;
 		*(mcm_segment_is(s, MCP_TRAIT_PUTS) ? &in_memory : &below) += mcm_load_relaxed(&s->objects);
 	}
 	mc_rwlock_unlock(&m->segments.lock);
@@ -122,8 +127,10 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&disk_keys, (int64_t)below);
 	mc_metric_set(&disk_allocated, (int64_t)st.disk_used);
 	mc_metric_set(&disk_capacity, (int64_t)st.disk_capacity);
+	mc_metric_set(&far_allocated, (int64_t)far_used);
+	mc_metric_set(&far_capacity, (int64_t)far_size);
 	/* Copies, not objects, if there are more copies; objects without bytes are in memory. */
-	if (!st.disk_capacity || in_memory > st.objects)
+	if (!(st.disk_capacity + far_size) || in_memory > st.objects)
 		in_memory = st.objects;
 	mc_metric_set(&mem_keys, (int64_t)in_memory);
 }

@@ -353,7 +353,7 @@ int mcm_ext_new(struct mcm_index *ix, uint32_t *ret_ext)
 		struct mcm_object_ext *e = mcm_ext(ix, *ret_ext);
 
 		mcm_store_relaxed(&e->soft_until, 0);
-		e->copies = 0;
+		mcm_store_relaxed(&e->copies, 0);
 		e->adopted = false;
 		e->more_pins = 0;
 		e->group = 0;

@@ -43,9 +43,9 @@ static inline bool mcm_key_ok(struct mcp_bytes key)
 #define MCM_OBJ_SOFT 0x08u
 #define MCM_OBJ_LIVE 0x10u	/* it is in the index */
 #define MCM_OBJ_ZOMBIE 0x20u	/* removed from the index, kept for its readers */
-#define MCM_OBJ_DISK 0x40u	/* it has a copy on a medium without MCP_TRAIT_PUTS, as a disk */
+#define MCM_OBJ_BELOW 0x40u	/* it has a copy on a medium without MCP_TRAIT_PUTS, as a disk */
 #define MCM_OBJ_MEMORY 0x80u	/* it has a copy on one with it, as memory */
-#define MCM_OBJ_COPIES (MCM_OBJ_DISK | MCM_OBJ_MEMORY)
+#define MCM_OBJ_COPIES (MCM_OBJ_BELOW | MCM_OBJ_MEMORY)
 
 #define MCM_MARK_TOUCHED 0x01u	/* read, or asked for, since the evictor last checked */
 #define MCM_MARK_READ 0x40u	/* read since then */
@@ -90,8 +90,8 @@ struct mcm_object_ext {
 	uint32_t next;			/* free list */
 	uint32_t soft_until;		/* tick at which the soft pin ends; relaxed */
 	uint32_t range[MCM_REPLICA_MAX - 1];
-	uint16_t segment[MCM_REPLICA_MAX - 1];
-	uint8_t copies;			/* number of further copies, in range[] and segment[] */
+	uint16_t segment[MCM_REPLICA_MAX - 1];	/* relaxed */
+	uint8_t copies;			/* number of further copies, in range[] and segment[]; relaxed */
 	bool adopted;			/* the object is from a disk of another pool (task/adopt.h) */
 	uint32_t more_pins;
 	struct mcm_extent retiring;	/* the copy to free, with MCM_MARK_RETIRING */
@@ -212,17 +212,13 @@ static inline bool mcm_object_in_memory(const struct mcm_object *o)
 /* The flag of a copy on a medium with (@puts) or without MCP_TRAIT_PUTS. */
 static inline uint8_t mcm_object_copy_flag(bool puts)
 {
-	return puts ? MCM_OBJ_MEMORY : MCM_OBJ_DISK;
+	return puts ? MCM_OBJ_MEMORY : MCM_OBJ_BELOW;
 }
 
-static inline bool mcm_object_on_disk(const struct mcm_object *o)
+/* Has it a copy on a medium on which objects are not put? */
+static inline bool mcm_object_is_below(const struct mcm_object *o)
 {
-	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_DISK) != 0;
-}
-/* The media of its copies, bits by enum mcp_medium. */
-static inline uint8_t mcm_object_media(const struct mcm_object *o)
-{
-	return (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY | mcm_object_on_disk(o) << MCP_MEDIUM_DISK);
+	return (mcm_load_relaxed(&o->flags) & MCM_OBJ_BELOW) != 0;
 }
 /* @now_ms: on the master's clock. */
 static inline bool mcm_object_leased(const struct mcm_object *o, uint64_t now_ms)

@@ -53,7 +53,8 @@ static void object_media(const struct mcm *m, struct mcm_object *o, const struct
 		mcm_store_relaxed(&o->flags, flags);
 }
 
-/* @fresh: the object was just put, and this is the copy from which it is offloaded. */
+/* @fresh: the object was just put, and this is the copy from which it is offloaded.  A copy on a lower rank is the one
+ * from which it goes further down. */
 static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uint32_t now, bool fresh)
 {
 	struct mcm_segment *s = mcm_segment(&m->segments, p.segment);
@@ -68,7 +69,8 @@ static bool object_attach(struct mcm *m, uint32_t slot, struct mcm_extent p, uin
 		n->owner = slot;
 		if (object_evictable(mcm_object(&m->index, slot))) {
 			n->flags |= MCM_RANGE_EVICTABLE;
-			if (!fresh || !mcm_offload_put_locked(m, s, slot, p.range))
+			if (!(fresh || mcm_segment_is(s, MCP_TRAIT_COPIES)) ||
+			    !mcm_offload_put_locked(m, s, slot, p.range))
 				mcm_segment_list(&m->segments, s, &v, p.range, true);
 			mcm_store_relaxed(&s->evictable, s->evictable + range_bytes(s, p.range));
 		}
@@ -132,6 +134,38 @@ unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, 
 	for (unsigned i = 0; i < n; i++)
 		copies += mcm_segment_is(mcm_segment(&m->segments, p[i].segment), MCP_TRAIT_PUTS);
 	return copies;
+}
+
+bool mcm_object_below(const struct mcm *m, const struct mcm_object *o, const struct mcm_segment *s)
+{
+	uint8_t rank = mcm_load_relaxed(&s->rank);
+	const struct mcm_object_ext *e;
+	uint32_t ext;
+
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
+		return mcm_object_is_below(o);
+	if (mcm_load_relaxed(&mcm_segment(&m->segments, mcm_load_relaxed(&o->segment))->rank) > rank)
+		return true;
+	ext = mcm_load_relaxed(&o->ext);
+	e = ext ? mcm_ext(&m->index, ext) : NULL;
+	for (unsigned i = 0; e && i < mcm_load_relaxed(&e->copies) && i < MCM_REPLICA_MAX - 1; i++) {
+		uint16_t number = mcm_load_relaxed(&e->segment[i]);
+
+		if (mcm_load_relaxed(&mcm_segment(&m->segments, number)->rank) > rank)
+			return true;
+	}
+	return false;
+}
+
+uint8_t mcm_object_media(const struct mcm *m, const struct mcm_object *o)
+{
+	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p);
+	uint8_t media = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		media |= (uint8_t)(1u << mcm_load_relaxed(&mcm_segment(&m->segments, p[i].segment)->medium));
+	return media;
 }
 
 static bool extent_equal(struct mcm_extent a, struct mcm_extent b)
@@ -312,7 +346,8 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 		}
 		e = mcm_ext(&m->index, o->ext);
 		e->range[e->copies] = c->extent[i].range;
-		e->segment[e->copies++] = c->extent[i].segment;
+		mcm_store_relaxed(&e->segment[e->copies], c->extent[i].segment);
+		mcm_store_relaxed(&e->copies, (uint8_t)(e->copies + 1));
 	}
 	return n;
 }
@@ -431,13 +466,13 @@ bool mcm_object_remove_copy(struct mcm *m, struct mcm_shard *sh, uint32_t slot, 
 	if (mcm_object_copy_retiring(&m->index, o, extent))
 		__atomic_fetch_and(&o->marks, (uint8_t)~MCM_MARK_RETIRING, __ATOMIC_RELAXED);
 	last = p[n - 1];
-	e->copies--;
+	mcm_store_relaxed(&e->copies, (uint8_t)(e->copies - 1));
 	if (i == 0) {
 		mcm_store_relaxed(&o->range, last.range);
 		mcm_store_relaxed(&o->segment, last.segment);
 	} else if (i < n - 1) {
 		e->range[i - 1] = last.range;
-		e->segment[i - 1] = last.segment;
+		mcm_store_relaxed(&e->segment[i - 1], last.segment);
 	}
 	object_media(m, o, NULL);
 	observe_changed(m, slot, MCM_CHANGED_COPIES);
@@ -477,7 +512,8 @@ int mcm_object_add_copy(struct mcm *m, uint32_t slot, struct mcm_extent extent)
 		return mc_fail(-MC_EREPLICA_GONE, "the segment was unmounted during the copy");
 	e = mcm_ext(&m->index, o->ext);
 	e->range[e->copies] = extent.range;
-	e->segment[e->copies++] = extent.segment;
+	mcm_store_relaxed(&e->segment[e->copies], extent.segment);
+	mcm_store_relaxed(&e->copies, (uint8_t)(e->copies + 1));
 	observe_copy_added(m, slot, extent);
 	observe_changed(m, slot, MCM_CHANGED_COPIES);
 	return 0;

@@ -283,12 +283,42 @@ static bool entry_attrs(struct mcm *m, struct mcp_bytes key, struct mcm_names_it
 	return true;
 }
 
+/* May the page name another medium than the one that has a copy? */
+static bool media_unsure(const struct mcm *m, uint8_t media)
+{
+	return media & 1u << MCP_MEDIUM_DISK || (media && m->segments.puts_far);
+}
+
+/* The page tells apart only media on which objects are put, and others.  Of an object that was replaced since, they stay
+ * unknown. */
+static void entries_media(struct mcm *m, const struct mcm_names_page *pg, struct mcp_entry *entry, int n)
+{
+	for (unsigned i = 0, k = 0; i < pg->count && k < (unsigned)n; i++) {
+		const struct mcm_names_item *it = &pg->item[i];
+		const struct mcm_object *o;
+		struct mcm_shard *sh;
+
+		/* Some items have no entry. */
+		if (entry[k].name.data != pg->text + it->name)
+			continue;
+		if (media_unsure(m, it->media)) {
+			sh = mcm_index_lock_slot(&m->index, it->slot);
+			o = mcm_object(&m->index, it->slot);
+			if (o->flags & MCM_OBJ_LIVE && o->generation == it->generation)
+				entry[k].media = mcm_object_media(m, o);
+			mc_mutex_unlock(&sh->lock);
+		}
+		k++;
+	}
+}
+
 int mcm_list_entries(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg, struct mcp_attrs *attrs,
 		     struct mcp_entry *ret)
 {
 	struct mcm_attrs_memory mem = { attrs, NULL };
 	char key[2 * MCM_KEY_MAX + 1], scoped[MCM_KEY_MAX];
 	struct mcm_scope sc;
+	uint8_t media = 0;
 	int r, n = 0;
 
 	r = mcm_scope_begin(m, rq->tenant, false, &sc);
@@ -300,11 +330,14 @@ int mcm_list_entries(struct mcm *m, const struct mcp_list *rq, struct mcm_list_p
 		    !entry_attrs(m, entry_key(sc, rq, &pg->names, it, key, scoped), it, &mem, &list))
 			continue;
 		mem.attrs += list.count;
+		media |= it->media;
 		ret[n++] = (struct mcp_entry){
 			.name = mcp_bytes(pg->names.text + it->name, it->name_len),
 			.size = it->size, .generation = it->generation, .mtime_ms = it->mtime_ms,
 			.kind = it->kind, .media = it->media, .attrs = list,
 		};
 	}
+	if (media_unsure(m, media))
+		entries_media(m, &pg->names, ret, n);
 	return r < 0 ? r : n;
 }

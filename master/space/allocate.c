@@ -33,18 +33,32 @@ struct allocation {
 	struct mcm_extent *extent;
 	uint64_t name[MCM_REPLICA_MAX];		/* name hashes of the chosen segments */
 	unsigned n;
+	uint8_t rank;				/* of the segments, at least */
 };
+
+/* Near and far memory of one owner are lost together. */
+static bool allocation_same_owner(const struct allocation *p, const struct mcm_segment *s)
+{
+	for (unsigned i = 0; i < p->n; i++) {
+		const struct mcm_segment *at = mcm_segment(&p->m->segments, p->extent[i].segment);
+
+		if (mcp_id_eq(mcm_segment_client(at), mcm_segment_client(s)))
+			return true;
+	}
+	return false;
+}
 
 static inline bool allocation_eligible(const struct allocation *p, const struct mcm_segment *s)
 {
 	unsigned i;
 
-	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < p->len)
+	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < p->len ||
+	    mcm_load_relaxed(&s->rank) < p->rank)
 		return false;
 	for (i = 0; i < p->n; i++)
 		if (p->name[i] == mcm_load_relaxed(&s->name_hash))
 			return false;
-	return true;
+	return !p->n || !mcm_load_relaxed(&p->m->segments.n_far) || !allocation_same_owner(p, s);
 }
 
 /* Table lock held: could the missing copies, or at least one of them, have ranges if all evictable objects were
@@ -53,14 +67,20 @@ static bool allocation_possible(const struct allocation *p)
 {
 	uint64_t want = mcm_alloc_round(p->len) << MCM_GRANULE_SHIFT;
 	const struct mcm_segments *ss = &p->m->segments;
+	struct mcm_extent extent[MCM_REPLICA_MAX];
 	struct allocation all = *p;
 	unsigned need = p->rq->flags & MCP_PUT_ALL_REPLICAS ? p->rq->copies : p->n + 1;
 
+	all.extent = extent;
+	for (unsigned i = 0; i < p->n; i++)
+		extent[i] = p->extent[i];
 	for (unsigned i = 0; i < ss->n_live && all.n < need; i++) {
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
-		if (allocation_eligible(&all, s) && mcm_segment_could_hold(s, want))
-			all.name[all.n++] = mcm_load_relaxed(&s->name_hash);
+		if (!allocation_eligible(&all, s) || !mcm_segment_could_hold(s, want))
+			continue;
+		extent[all.n] = (struct mcm_extent){ 0, s->index };
+		all.name[all.n++] = mcm_load_relaxed(&s->name_hash);
 	}
 	return all.n >= need;
 }
@@ -390,24 +410,39 @@ int mcm_allocate_check(struct mcm *m, struct mcm_put_request *rq, uint64_t len)
 	return possible ? 0 : allocation_failed(m, rq, len);
 }
 
+/* On segments of rank p->rank or above.  MCP_AGAIN, -ENOMEM; 0 also if not all copies have a range. */
+static int allocate_ranked(struct allocation *p)
+{
+	struct mcm_segments *ss = &p->m->segments;
+	bool evict;
+	int r;
+
+	mc_rwlock_rdlock(&ss->lock);
+	r = allocate_free(p);
+	evict = r == 0 && p->n < p->rq->copies && !(p->rq->flags & MCP_PUT_NO_EVICT) && allocation_possible(p);
+	mc_rwlock_unlock(&ss->lock);
+	if (evict)
+		r = allocate_evicting(p);
+	if (evict && r == 0 && p->n < p->rq->copies)
+		r = allocate_anywhere(p);
+	return r;
+}
+
 int mcm_allocate(struct mcm *m, struct mcm_put_request *rq, uint64_t len,
 		   struct mcm_extent *ret_extents, unsigned *ret_copies)
 {
 	struct allocation p = { .m = m, .rq = rq, .len = len, .extent = ret_extents };
-	bool evict;
 	int r;
 
 	/* A length that found no space earlier in this request needs no second search. */
 	if (rq->refused && len >= rq->refused)
 		return allocation_failed(m, rq, len);
-	mc_rwlock_rdlock(&m->segments.lock);
-	r = allocate_free(&p);
-	evict = r == 0 && p.n < rq->copies && !(rq->flags & MCP_PUT_NO_EVICT) && allocation_possible(&p);
-	mc_rwlock_unlock(&m->segments.lock);
-	if (evict)
-		r = allocate_evicting(&p);
-	if (evict && r == 0 && p.n < rq->copies)
-		r = allocate_anywhere(&p);
+	p.rank = mcm_load_relaxed(&m->segments.n_far) ? MCP_RANK_FAR : MCP_RANK_NEAR;
+	r = allocate_ranked(&p);
+	if (r == 0 && p.n < rq->copies && p.rank != MCP_RANK_NEAR) {
+		p.rank = MCP_RANK_NEAR;
+		r = allocate_ranked(&p);
+	}
 	if (r == MCP_AGAIN || (p.n < rq->copies && rq->flags & MCP_PUT_ALL_REPLICAS)) {
 		while (p.n)
 			mcm_extent_free(m, &p.extent[--p.n]);

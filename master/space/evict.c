@@ -69,8 +69,9 @@ static uint64_t victim_evict(struct mcm *m, struct mcm_segment *s, const struct 
 	uint64_t bytes = mcm_object_size(o);
 	struct mcm_extent extent = { v->range, s->index };
 	bool leased = o->lease > mcm_now_tick(m);
-	/* It is on no disk, and has no other copy. */
-	bool last = m->offload.on && !mcm_object_on_disk(o) && !(o->ext && mcm_ext(&m->index, o->ext)->copies);
+	/* It has no other copy, and might have had one on a higher rank. */
+	bool last = m->offload.on && (mcm_segment_is(s, MCP_TRAIT_PUTS) || mcm_load_relaxed(&s->offloads)) &&
+		    !(o->ext && mcm_ext(&m->index, o->ext)->copies);
 	uint32_t hash = o->hash;
 	uint32_t group = 0;
 	bool done = victim_evictable(m, o, v, level) && !(last && mcm_offload_keeps(m, s, o)) &&
@@ -162,9 +163,9 @@ static bool object_evict(struct mcm *m, const struct mcm_victim *v, unsigned lev
 		(o->flags & MCM_OBJ_KIND) == MCP_KIND_OBJECT &&
 		(!group || mcm_group_may_evict(m, o, level, group));
 	/* Without memory there is nothing to free. */
-	if (!whole && mcm_object_on_disk(o) && !copies)
+	if (!whole && mcm_object_is_below(o) && !copies)
 		done = false;
-	if (done && !whole && mcm_object_on_disk(o)) {
+	if (done && !whole && mcm_object_is_below(o)) {
 		object_leave_memory(m, sh, v->slot);
 	} else if (done) {
 		if (m->offload.on && !whole && o->range)
@@ -332,7 +333,7 @@ static inline double segment_high(const struct mcm *m, const struct mcm_segment 
 	uint8_t high = __atomic_load_n(&s->high, __ATOMIC_RELAXED);
 
 	/* Above the whole segment: it is not evicted from. */
-	if (!mcm_segment_is(s, MCP_TRAIT_PUTS) && !m->conf.enable_disk_eviction)
+	if (!mcm_segment_may_evict(s, m->conf.enable_disk_eviction))
 		return 2;
 	return high ? high / 100.0 : m->conf.eviction_high_watermark_ratio;
 }

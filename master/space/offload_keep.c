@@ -57,7 +57,7 @@ static uint64_t disk_evictable(const struct mcm *m, struct mcm_segment *d)
 /* Bytes of the largest range that eviction, if it is permitted, can free on the disk. */
 static uint64_t disk_space(const struct mcm *m, struct mcm_segment *d)
 {
-	if (m->conf.enable_disk_eviction)
+	if (mcm_segment_may_evict(d, m->conf.enable_disk_eviction))
 		return disk_evictable(m, d);
 	MC_LOCKED(&d->lock);
 	return mcm_segment_state(d) == MCM_SEG_NONE ? 0 : mcm_alloc_largest_free(&d->alloc);
@@ -69,7 +69,7 @@ static bool disk_busy(const struct mcm_segment *d)
 	return mcm_load_relaxed(&d->adopting) || mcm_segment_state(d) == MCP_SEG_CONFIRMING;
 }
 
-/* The same if the disk takes copies of its owner's memory; else 0. */
+/* The same if the disk takes copies from its owner's lower ranks; else 0. */
 static uint64_t disk_takes(const struct mcm *m, struct mcm_segment *d)
 {
 	if (!mcm_segment_is(d, MCP_TRAIT_COPIES) || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
@@ -99,28 +99,42 @@ void mcm_offload_set_takes(struct mcm *m, struct mcm_segment *s, uint64_t takes)
 	mc_stop_kick(&m->evictor_stop);
 }
 
+/* Bytes that the segments of each rank of one client take: now, and when they are not busy any more. */
+struct rank_takes {
+	uint64_t now[MCP_RANKS], later[MCP_RANKS];
+};
+
+static void owner_takes(struct mcm *m, struct mcm_segment *s, const struct rank_takes *t)
+{
+	uint64_t takes = 0, later = 0;
+
+	for (unsigned rank = s->rank + 1u; rank < MCP_RANKS; rank++) {
+		takes = t->now[rank] > takes ? t->now[rank] : takes;
+		later = t->later[rank] > later ? t->later[rank] : later;
+	}
+	/* All disks are busy: after STALL_MS of this, puts do not wait for them any more. */
+	if (takes || !later)
+		mcm_offload_set_takes(m, s, takes);
+}
+
 void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 {
 	struct mcm_segments *ss = &m->segments;
-	uint64_t takes = 0, later = 0;
+	struct rank_takes t = { .now = { 0 } };
 
 	if (!m->offload.keep)
 		return;
 	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live; i++) {
 		struct mcm_segment *d = ss->at[ss->live[i]];
-		uint64_t *sum = disk_busy(d) ? &later : &takes;
+		uint64_t *sum = disk_busy(d) ? &t.later[d->rank] : &t.now[d->rank];
 
 		if (mcp_id_eq(d->client, client))
 			*sum = mcm_offload_disk_takes(m, d, *sum);
 	}
-	/* All disks are busy: after STALL_MS of this, puts do not wait for them any more. */
-	for (unsigned i = 0; i < ss->n_live && (takes || !later); i++) {
-		struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (mcm_segment_is(s, MCP_TRAIT_PUTS) && mcp_id_eq(s->client, client))
-			mcm_offload_set_takes(m, s, takes);
-	}
+	for (unsigned i = 0; i < ss->n_live; i++)
+		if (mcp_id_eq(ss->at[ss->live[i]]->client, client))
+			owner_takes(m, ss->at[ss->live[i]], &t);
 	mc_rwlock_unlock(&ss->lock);
 }
 
@@ -150,7 +164,7 @@ bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s)
 
 bool mcm_offload_keeps(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o)
 {
-	return !mcm_object_on_disk(o) && mcm_offload_awaits(m, s) &&
+	return !mcm_object_below(m, o, s) && mcm_offload_awaits(m, s) &&
 	       space_of(mcm_object_size(o)) <= mcm_load_relaxed(&s->copy_max);
 }
 
@@ -159,7 +173,7 @@ bool mcm_offload_keeps_any(const struct mcm *m, const struct mcm_object *o)
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n;
 
-	if (!m->offload.keep || mcm_object_on_disk(o))
+	if (!m->offload.keep || mcm_object_is_below(o))
 		return false;
 	n = mcm_object_extents(&m->index, o, p);
 	for (unsigned i = 0; i < n; i++)

@@ -20,9 +20,10 @@
 #define BUCKETS (MCM_SEGMENTS_MAX + 1u)
 
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
-		      uint32_t lease_ticks)
+		      uint32_t lease_ticks, bool puts_far)
 {
 	memset(ss, 0, sizeof(*ss));
+	ss->puts_far = puts_far;
 	/* Puts hold it for reading all the time; a mount must get it nevertheless. */
 	mc_rwlock_init_writers(&ss->lock);
 	ss->evict = evict;
@@ -48,7 +49,7 @@ int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict
 static void segment_contents_free(struct mcm_segment *s)
 {
 	mcm_alloc_done(&s->alloc);
-	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), s->medium);
+	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), mcm_backlog_clear(&s->promotions));
 	free(s->policy);
 	s->policy = NULL;
 	free(s->gone.ring);
@@ -246,6 +247,21 @@ static void segment_set_state(struct mcm_segments *ss, struct mcm_segment *s, ui
 	__atomic_store_n(&ss->n_confirming, confirming, __ATOMIC_RELAXED);
 }
 
+/* Far memory that takes puts is not the place for copies of objects in near memory. */
+static uint8_t segment_traits(const struct mcm_segments *ss, uint8_t medium)
+{
+	const struct mcp_medium_class *class = mcp_medium(medium);
+
+	if (!ss->puts_far || class->rank != MCP_RANK_FAR)
+		return class->traits;
+	return (uint8_t)((class->traits & ~MCP_TRAIT_COPIES) | MCP_TRAIT_PUTS | MCP_TRAIT_AWAITED);
+}
+
+static bool segment_puts_far(const struct mcm_segment *s)
+{
+	return mcm_load_relaxed(&s->rank) == MCP_RANK_FAR && mcm_segment_is(s, MCP_TRAIT_PUTS);
+}
+
 /* The segment's lock is held too. */
 static void live_add(struct mcm_segments *ss, struct mcm_segment *s, uint8_t state)
 {
@@ -256,6 +272,7 @@ static void live_add(struct mcm_segments *ss, struct mcm_segment *s, uint8_t sta
 	s->live_at = ss->n_live;
 	ss->live[ss->n_live] = s->index;
 	mcm_store_relaxed(&ss->n_live, ss->n_live + 1);
+	mcm_store_relaxed(&ss->n_far, ss->n_far + segment_puts_far(s));
 	id_insert(ss, s);
 	name_insert(ss, s);
 	totals_add(ss, s);
@@ -271,6 +288,7 @@ static void live_remove(struct mcm_segments *ss, struct mcm_segment *s)
 	ss->live[s->live_at] = last;
 	ss->at[last]->live_at = s->live_at;
 	mcm_store_relaxed(&ss->n_live, ss->n_live - 1);
+	mcm_store_relaxed(&ss->n_far, ss->n_far - segment_puts_far(s));
 }
 
 /* ---- mounting ---- */
@@ -361,7 +379,8 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->unproven = false;
 		mcm_store_relaxed(&s->size, rq->size);
 		__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
-		mcm_store_relaxed(&s->traits, mcp_medium(rq->medium)->traits);
+		mcm_store_relaxed(&s->traits, segment_traits(ss, rq->medium));
+		mcm_store_relaxed(&s->rank, mcp_medium(rq->medium)->rank);
 		s->own_policy = rq->policy;
 		s->pause_ms = 0;
 		s->errors = 0;

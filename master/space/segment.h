@@ -48,15 +48,17 @@ struct mcm_segment {
 	uint16_t index;
 	/* constant while mounted; changed under the table's lock for writing; also read without it (relaxed) */
 	uint8_t medium;			/* enum mcp_medium */
-	uint8_t traits;			/* MCP_TRAIT_* of that medium */
+	uint8_t traits;			/* MCP_TRAIT_* of that medium, as this master uses it (segment.c) */
+	uint8_t rank;			/* enum mcp_rank of that medium */
 	uint8_t high, low;		/* percent, 0: the master's */
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
-	bool offloads;			/* memory whose owner has a disk, or had one before the master's restart */
+	/* its owner has a segment of a higher rank that takes copies, or had one before the master's restart */
+	bool offloads;
 	bool awaited;			/* restored: clients wait for its owner's return (object/grace.h) */
-	uint16_t disk;			/* number + 1 of one of the owner's disks */
+	uint16_t disk;			/* number + 1 of one of these segments, of the lowest rank */
 	uint64_t objects;		/* committed copies */
 	uint64_t evictable;		/* bytes of the copies that a policy may choose */
 	uint64_t used;			/* bytes allocated, as of the last change of alloc */
@@ -69,7 +71,8 @@ struct mcm_segment {
 	const struct mcm_evict_ops *evict;	/* constant while mounted: the policy, */
 	void *policy;			/* and its state */
 	struct mcm_alloc alloc;
-	struct mcm_backlog backlog;	/* memory: objects to offload; a disk: objects to promote */
+	struct mcm_backlog backlog;	/* objects to copy to a higher rank */
+	struct mcm_backlog promotions;	/* objects to copy to memory */
 	struct mcm_gone gone;		/* a disk: records that are void (task/adopt.h) */
 	/* atomic */
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
@@ -77,9 +80,9 @@ struct mcm_segment {
 	bool refuses;			/* a disk: the last copies to it failed, or found no space (offload.h) */
 	/* a disk: before unfit_ms, no range of unfit bytes is looked for: eviction frees as much only in pieces */
 	uint64_t unfit, unfit_ms;
-	/* memory: bytes of the largest range that one of the owner's disks takes, 0: none takes any */
+	/* bytes of the largest range that one of the owner's segments of higher ranks takes, 0: none takes any */
 	uint64_t copy_max;
-	uint64_t fetched_ms;		/* memory: when its owner last could get copies to its disks */
+	uint64_t fetched_ms;		/* when its owner last could get copies to these */
 	/* constant while mounted; changed under the table's lock for writing */
 	struct mcp_id id, client;
 	uint64_t epoch, base, rkey;
@@ -118,6 +121,8 @@ struct mcm_segments {
 	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
+	unsigned n_far;			/* of these, those of far memory that take puts; atomic */
+	bool puts_far;			/* constant: objects are put into far memory (--allocation_strategy=cxl) */
 	unsigned n_hidden;		/* segments with objects that readers cannot see; atomic */
 	unsigned n_confirming;		/* segments in that state; atomic */
 	uint64_t largest;		/* bytes of the largest mounted segment of memory; atomic */
@@ -143,8 +148,9 @@ struct mcm_segment_sum {
 	char name[MCM_NAME_MAX + 1];
 };
 
+/* @puts_far: far memory takes puts.  -ENOMEM. */
 int mcm_segments_init(struct mcm_segments *ss, const struct mcm_evict_ops *evict, struct mcm_learn *learn,
-		      uint32_t lease_ticks);
+		      uint32_t lease_ticks, bool puts_far);
 void mcm_segments_done(struct mcm_segments *ss);
 
 static inline struct mcm_segment *mcm_segment(const struct mcm_segments *ss, uint16_t index)
@@ -197,12 +203,18 @@ static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
 	return state == MCP_SEG_OK && draining ? draining : state;
 }
 
-/* Does it take copies from its owner's memory? */
+/* Does it take copies from its owner's segments of lower ranks? */
 static inline bool mcm_segment_offloadable(const struct mcm_segment *s)
 {
 	return mcm_segment_is(s, MCP_TRAIT_COPIES) && mcm_segment_state(s) == MCP_SEG_OK &&
 	       __atomic_load_n(&s->connected, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&s->draining, __ATOMIC_RELAXED);
+}
+
+/* May objects be evicted from it?  Not from a disk with --enable_disk_eviction=false. */
+static inline bool mcm_segment_may_evict(const struct mcm_segment *s, bool disks)
+{
+	return disks || mcm_load_relaxed(&s->rank) < MCP_RANK_DISK;
 }
 
 /* Does it take new objects? */

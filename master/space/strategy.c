@@ -109,10 +109,15 @@ const struct mcm_strategy mcm_strategy_ssd_free_ratio = {
 	"ssd_free_ratio_first", ssd_free_ratio_begin, free_ratio_next
 };
 
+/* ---- cxl: as random, but on far memory; on near memory only the copies that find no space there (allocate.c) ---- */
+
+const struct mcm_strategy mcm_strategy_cxl = { "cxl", random_begin, random_next };
+
 const struct mcm_strategy *mcm_strategy_find(const char *name)
 {
 	static const struct mcm_strategy *const all[] = {
 		&mcm_strategy_random, &mcm_strategy_free_ratio, &mcm_strategy_ssd_free_ratio, &mcm_strategy_local,
+		&mcm_strategy_cxl,
 	};
 	unsigned i;
 

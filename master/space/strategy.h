@@ -35,6 +35,7 @@ struct mcm_strategy {
 extern const struct mcm_strategy mcm_strategy_random;
 extern const struct mcm_strategy mcm_strategy_free_ratio, mcm_strategy_ssd_free_ratio;
 extern const struct mcm_strategy mcm_strategy_local;
+extern const struct mcm_strategy mcm_strategy_cxl;
 
 /* Maintain the order by host (strategy_local.c); the table's lock is held for writing. */
 void mcm_local_insert(struct mcm_segments *ss, const struct mcm_segment *s);

@@ -34,7 +34,7 @@ uint32_t mcm_adopt_describe(const struct mcm *m, uint32_t slot, void *buf, uint6
 void mcm_adopt_note_gone(struct mcm *m, uint32_t slot);
 static inline void mcm_adopt_gone(struct mcm *m, uint32_t slot)
 {
-	if (mcm_object_on_disk(mcm_object(&m->index, slot)))
+	if (mcm_object_is_below(mcm_object(&m->index, slot)))
 		mcm_adopt_note_gone(m, slot);
 }
 /* The same for a copy at @to that was written and is not used, or one of several copies of a version.  The note also

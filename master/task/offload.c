@@ -97,13 +97,13 @@ void mcm_offload_done(struct mcm_offload *f)
 
 /* ---- the backlog of a segment ------------------------------------------------------------------- */
 
-/* The lock of @s is held.  @urgent: before all others. */
-static bool backlog_add(struct mcm_segment *s, unsigned max, const struct mcm_backlog_entry *e,
+/* The lock of the segment is held.  @urgent: before all others. */
+static bool backlog_add(struct mcm_backlog *b, unsigned max, const struct mcm_backlog_entry *e,
 			const struct direction *d, bool urgent)
 {
-	if (!(urgent ? mcm_backlog_push_front : mcm_backlog_push)(&s->backlog, max, e)) {
+	if (!(urgent ? mcm_backlog_push_front : mcm_backlog_push)(b, max, e)) {
 		mc_metric_add(d->refused, 1);
-		s->backlog.missed = true;
+		b->missed = true;
 		return false;
 	}
 	mc_metric_add(d->begun, 1);
@@ -120,12 +120,13 @@ bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot,
 	if (!__atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
 		return false;
 	keeps = mcm_offload_keeps(m, s, mcm_object(&m->index, slot));
-	queued = backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false);
+	queued = backlog_add(&s->backlog, m->conf.offloading_queue_limit, &e, &offloading, false);
 	s->backlog.unlisted |= keeps && !queued;
 	if (!keeps && (m->offload.keep || !queued))
 		return false;
 	/* It is on no list, but a put may evict it at the levels that end the wait. */
-	mcm_candidates_put(m->segments.candidates, s->index, mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
+	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
+		mcm_candidates_put(m->segments.candidates, s->index, mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
 	return true;
 }
 
@@ -133,7 +134,7 @@ void mcm_offload_await_locked(struct mcm *m, struct mcm_segment *s, uint32_t slo
 {
 	const struct mcm_backlog_entry e = { slot, range, mcm_object(&m->index, slot)->generation, 0 };
 
-	if (!backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, false))
+	if (!backlog_add(&s->backlog, m->conf.offloading_queue_limit, &e, &offloading, false))
 		s->backlog.unlisted = true;
 }
 
@@ -146,12 +147,12 @@ bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted)
 	return some;
 }
 
-void mcm_offload_dropped(unsigned n, uint8_t medium)
+void mcm_offload_dropped(unsigned down, unsigned up)
 {
-	const struct direction *d = mcp_medium(medium)->copied_to == medium ? &promotion : &offloading;
-
-	if (n)
-		direction_end(d, d->cancelled, n);
+	if (down)
+		direction_end(&offloading, &cancelled, down);
+	if (up)
+		direction_end(&promotion, &promotion_cancelled, up);
 }
 
 /* The lock of @s is held: list the range of a live object, unless it is listed. */
@@ -227,8 +228,7 @@ static bool backlog_list(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 	unsigned n = 0;
 
 	mc_mutex_lock(&s->lock);
-	while (mcm_segment_state(s) != MCM_SEG_NONE && mcm_segment_is(s, MCP_TRAIT_PUTS) && listed < bytes &&
-	       mcm_backlog_pop(&s->backlog, &e)) {
+	while (mcm_segment_state(s) != MCM_SEG_NONE && listed < bytes && mcm_backlog_pop(&s->backlog, &e)) {
 		n++;
 		if (range_list_locked(m, s, &v, e.range, e.slot))
 			listed += mcm_range_granules(&s->alloc, mcm_range(&s->alloc, e.range)) << MCM_GRANULE_SHIFT;
@@ -244,7 +244,7 @@ bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes)
 
 	mc_mutex_lock(&s->lock);
 	empty = !s->backlog.n;
-	unlisted = s->backlog.unlisted && mcm_segment_is(s, MCP_TRAIT_PUTS);
+	unlisted = s->backlog.unlisted;
 	mc_mutex_unlock(&s->lock);
 	/* The search for victims finds them, and queues them.  Not those that are queued once more. */
 	if (mcm_offload_awaits(m, s))
@@ -261,7 +261,7 @@ void mcm_offload_release(struct mcm *m, struct mcm_segment *s)
 {
 	bool waiting;
 
-	if (!m->offload.keep || !mcm_segment_is(s, MCP_TRAIT_PUTS) || mcm_offload_awaits(m, s))
+	if (!m->offload.keep || mcm_offload_awaits(m, s))
 		return;
 	mc_mutex_lock(&s->lock);
 	waiting = mcm_segment_state(s) == MCP_SEG_OK && mcm_offload_waiting_locked(s, false);
@@ -273,60 +273,68 @@ void mcm_offload_release(struct mcm *m, struct mcm_segment *s)
 	(void)unlisted_list(m, s, UINT64_MAX, UINT_MAX);
 }
 
+/* The client's segments of higher ranks than that of @s have changed: the one of the lowest rank that takes copies
+ * (NULL: none), and the bytes that they take. */
+static void disks_changed(struct mcm *m, struct mcm_segment *s, const struct mcm_segment *disk, uint64_t takes)
+{
+	bool was = s->offloads, has = disk || takes;
+
+	mcm_offload_set_takes(m, s, takes);
+	__atomic_store_n(&s->disk, disk ? (uint16_t)(disk->index + 1) : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->offloads, has, __ATOMIC_RELAXED);
+	/* Without a disk they wait for nothing; with one, a walk finds objects from before. */
+	if (was && !has)
+		(void)backlog_list(m, s, UINT64_MAX);
+	if (!was && has) {
+		mc_mutex_lock(&s->lock);
+		s->backlog.missed = true;
+		mc_mutex_unlock(&s->lock);
+	}
+}
+
 void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c)
 {
-	uint64_t takes = 0;
-	uint16_t disk = 0;
-	bool was, has;
-	struct mc_list *at;
+	struct mc_list *at, *to;
 
 	if (!m->offload.on)
 		return;
 	mc_list_for_each(at, &c->segments) {
-		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link), *disk = NULL;
+		uint64_t takes = 0;
 
-		if (mcm_segment_offloadable(s))
-			disk = (uint16_t)(s->index + 1);
-		takes = mcm_offload_disk_takes(m, s, takes);
-	}
-	mc_list_for_each(at, &c->segments) {
-		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+		mc_list_for_each(to, &c->segments) {
+			struct mcm_segment *d = mc_container_of(to, struct mcm_segment, link);
 
-		if (!mcm_segment_is(s, MCP_TRAIT_PUTS))
-			continue;
-		was = s->offloads;
-		has = disk || takes;
-		mcm_offload_set_takes(m, s, takes);
-		__atomic_store_n(&s->disk, disk, __ATOMIC_RELAXED);
-		__atomic_store_n(&s->offloads, has, __ATOMIC_RELAXED);
-		/* Without a disk they wait for nothing; with one, a walk finds objects from before. */
-		if (was && !has)
-			(void)backlog_list(m, s, UINT64_MAX);
-		if (!was && has) {
-			mc_mutex_lock(&s->lock);
-			s->backlog.missed = true;
-			mc_mutex_unlock(&s->lock);
+			if (d->rank <= s->rank)
+				continue;
+			if (mcm_segment_offloadable(d) && (!disk || d->rank < disk->rank))
+				disk = d;
+			takes = mcm_offload_disk_takes(m, d, takes);
 		}
+		disks_changed(m, s, disk, takes);
 	}
 }
 
 /* ---- offload ------------------------------------------------------------------------------------ */
 
-/* The emptiest disk of this client that works, and can take an object of @size bytes. */
-static struct mcm_segment *disk_choose(const struct mcm_plan *p, uint64_t size)
+/* The emptiest segment, of the next rank above that of @from, of this client that works, and can take an object of
+ * @size bytes. */
+static struct mcm_segment *disk_choose(const struct mcm_plan *p, const struct mcm_segment *from, uint64_t size)
 {
+	uint8_t rank, above = mcm_load_relaxed(&from->rank);
 	struct mcm_segment *s, *best = NULL;
 	double fill, least = 2;
 	unsigned i = 0;
 
 	while ((s = mcm_plan_own(p, &i))) {
-		if (!mcm_segment_offloadable(s) || mcm_load_relaxed(&s->adopting) ||
+		rank = mcm_load_relaxed(&s->rank);
+		if (rank <= above || !mcm_segment_offloadable(s) || mcm_load_relaxed(&s->adopting) ||
 		    __atomic_load_n(&s->pause_ms, __ATOMIC_RELAXED) > mcm_now_ms(p->m))
 			continue;
 		if (size && !mcm_offload_disk_fits(p->m, s, size))
 			continue;
 		fill = (double)mcm_load_relaxed(&s->used) / (double)mcm_load_relaxed(&s->size);
-		if (fill < least) {
+		if (!best || rank < best->rank || (rank == best->rank && fill < least)) {
 			least = fill;
 			best = s;
 		}
@@ -355,10 +363,10 @@ static bool offload_describe(const struct mcm_plan *p, const struct mcm_segment 
 	if (!(o->flags & MCM_OBJ_LIVE) || o->generation != e->generation ||
 	    !mcm_object_has(&p->m->index, o, c->from))
 		return false;
-	if (mcm_segment_is(s, MCP_TRAIT_PUTS) ? mcm_object_on_disk(o) : mcm_object_in_memory(o))
+	if (p->t->type == MCM_TASK_OFFLOAD ? mcm_object_below(p->m, o, s) : mcm_object_in_memory(o))
 		return false;
 	mcm_plan_describe(p->m, o, e->slot, c);
-	if (p->record && mcm_segment_is(s, MCP_TRAIT_PUTS))
+	if (p->record && p->t->type == MCM_TASK_OFFLOAD)
 		c->record_len = mcm_adopt_describe(p->m, e->slot, p->record + (size_t)p->n * MCM_ADOPT_MAX, &c->name);
 	return true;
 }
@@ -398,7 +406,8 @@ static void disk_not_now(const struct mcm *m, struct mcm_segment *disk, int r)
 	if (r != -MC_ENOSPACE || !m->offload.keep)
 		return;
 	/* Leases of its objects end.  Without eviction, waiting does not help. */
-	n = m->conf.enable_disk_eviction ? __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) : ERRORS_MAX;
+	n = mcm_segment_may_evict(disk, m->conf.enable_disk_eviction) ?
+	    __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) : ERRORS_MAX;
 	disk_refuses(m, disk, n, "a disk is full");
 }
 
@@ -428,7 +437,7 @@ static bool offload_later(struct mcm_plan *p, struct mcm_segment *s, struct mcm_
 
 	disk_not_now(p->m, disk, r);
 	e->failures += space;
-	if (e->failures < FAILURES_MAX || !p->m->conf.enable_disk_eviction)
+	if (e->failures < FAILURES_MAX || !mcm_segment_may_evict(disk, p->m->conf.enable_disk_eviction))
 		return entry_return(p->m, s, e, space);
 	mcm_offload_disk_unfit(p->m, disk, size);
 	return false;
@@ -444,8 +453,11 @@ static bool offload_one(struct mcm_plan *p, struct mcm_segment *s, struct mcm_se
 	if (entry_describe(p, s, e, &c)) {
 		/* An object that no disk can take must not pause the disk for others. */
 		if (p->m->offload.keep && !mcm_offload_disk_fits(p->m, disk, c.size))
-			disk = disk_choose(p, c.size);
+			disk = disk_choose(p, s, c.size);
 		c.target = disk ? mcm_load_relaxed(&disk->name_hash) : 0;
+		/* Records are for media that outlive their owner. */
+		if (disk && mcm_segment_is(disk, MCP_TRAIT_VOLATILE))
+			c.record_len = 0;
 		r = disk ? mcm_plan_copy(p, &c) : -MC_ETOOBIG;
 	}
 	if (r == 0)
@@ -499,7 +511,7 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 
 			const struct mcm_object *o = mcm_object(&p->m->index, v[i].slot);
 
-			if (mcm_object_on_disk(o) || mcm_load_relaxed(&o->flags) & (MCM_OBJ_HARD | MCM_OBJ_KIND) ||
+			if (mcm_object_below(p->m, o, s) || mcm_load_relaxed(&o->flags) & (MCM_OBJ_HARD | MCM_OBJ_KIND) ||
 			    !entry_describe(p, s, &e, &c))
 				continue;
 			mc_metric_add(&enqueued, 1);
@@ -519,7 +531,7 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 
 static void offload_segment(struct mcm_plan *p, struct mcm_segment *s)
 {
-	struct mcm_segment *disk = disk_choose(p, 0);
+	struct mcm_segment *disk = disk_choose(p, s, 0);
 	bool missed;
 
 	p->t = &p->m->offload.offload;
@@ -550,7 +562,7 @@ static void promote_segment(struct mcm_plan *p, struct mcm_segment *s)
 		int r = -MC_ENOOBJECT;
 
 		mc_mutex_lock(&s->lock);
-		more = mcm_segment_state(s) == MCP_SEG_OK && mcm_backlog_pop(&s->backlog, &e);
+		more = mcm_segment_state(s) == MCP_SEG_OK && mcm_backlog_pop(&s->promotions, &e);
 		mc_mutex_unlock(&s->lock);
 		if (!more)
 			return;
@@ -595,21 +607,25 @@ static bool promote_queue(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
+	unsigned n = mcm_object_extents(&m->index, o, p), from = 0;
 	struct mcm_backlog_entry e;
 	struct mcm_segment *s;
 	bool queued = false;
 
-	(void)mcm_object_extents(&m->index, o, p);
-	s = mcm_segment(&m->segments, p[0].segment);
-	e = (struct mcm_backlog_entry){ slot, p[0].range, o->generation, 0 };
+	for (unsigned i = 1; i < n; i++)
+		if (mcm_load_relaxed(&mcm_segment(&m->segments, p[i].segment)->rank) <
+		    mcm_load_relaxed(&mcm_segment(&m->segments, p[from].segment)->rank))
+			from = i;
+	s = mcm_segment(&m->segments, p[from].segment);
+	e = (struct mcm_backlog_entry){ slot, p[from].range, o->generation, 0 };
 	mc_mutex_lock(&s->lock);
 	if (mcm_segment_state(s) == MCP_SEG_OK)
-		queued = backlog_add(s, m->conf.promotion_queue_limit, &e, &promotion, false);
+		queued = backlog_add(&s->promotions, m->conf.promotion_queue_limit, &e, &promotion, false);
 	mc_mutex_unlock(&s->lock);
 	return queued;
 }
 
-/* Shard locked: queue the object, which has no copy on a disk, before all others. */
+/* Shard locked: queue the object for a copy on the next rank, before all others. */
 static bool offload_queue(struct mcm *m, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
@@ -621,9 +637,11 @@ static bool offload_queue(struct mcm *m, uint32_t slot)
 		struct mcm_segment *s = mcm_segment(&m->segments, p[i].segment);
 		const struct mcm_backlog_entry e = { slot, p[i].range, o->generation, 0 };
 
+		if (mcm_object_below(m, o, s))
+			continue;
 		mc_mutex_lock(&s->lock);
 		if (mcm_segment_state(s) == MCP_SEG_OK && __atomic_load_n(&s->offloads, __ATOMIC_RELAXED))
-			queued = backlog_add(s, m->conf.offloading_queue_limit, &e, &offloading, true);
+			queued = backlog_add(&s->backlog, m->conf.offloading_queue_limit, &e, &offloading, true);
 		mc_mutex_unlock(&s->lock);
 	}
 	return queued;
@@ -646,7 +664,7 @@ int mcm_offload_tier(struct mcm *m, struct mcp_bytes key, uint8_t medium)
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return mcm_object_missing(m, o);
-	if (!o->range || (mcp_medium_is(medium, MCP_TRAIT_COPIES) ? mcm_object_on_disk(o) : mcm_object_in_memory(o)))
+	if (!o->range || mcm_object_media(m, o) & 1u << medium)
 		return 0;
 	if (!(mcp_medium_is(medium, MCP_TRAIT_COPIES) ? offload_queue : promote_queue)(m, slot))
 		return mc_fail(-MC_EUNAVAILABLE, "the object's node has no disk, or too many objects wait there");

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * offload.h - copies between the memory of a node and its disks.
  *
+ * Memory and disk stand for ranks here (proto/medium.h): an object is copied to the next rank in which its owner has a
+ * segment, from there to the one after it, and back to memory.
+ *
  * Offload: a committed object of a segment whose owner has a disk enters the segment's backlog.  The owner fetches
  * copies to make (MCP_TASK_FETCH with disk 1), as for a task; a copy that ended well is one more replica of the object.
  * Meanwhile the object's range is on no eviction list, so eviction takes objects that have their copy already.
@@ -15,8 +18,8 @@
  * With --offload_force_evict=true, and for objects that are not kept, a put that finds no memory otherwise lists the
  * oldest objects of the backlog.  They are lost when they are evicted: counted, and named once per reason in the log.
  *
- * Promotion: an object without a replica in memory that is read often, or asked for in advance, enters the backlog of
- * the disk's segment, and the owner makes a copy in memory.
+ * Promotion: an object without a replica in memory that is read often, or asked for in advance, enters the list of
+ * promotions of the disk's segment, and the owner makes a copy in memory.
  *
  * Each entry of a backlog ends as completed, failed or cancelled, and is counted so.
  *
@@ -63,9 +66,9 @@ bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted);
 bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes);
 /* If objects of @s need not stay any more: list all that wait, so that the policy chooses among all.  No lock held. */
 void mcm_offload_release(struct mcm *m, struct mcm_segment *s);
-/* A segment with @n entries in its backlog is gone. */
-void mcm_offload_dropped(unsigned n, uint8_t medium);
-/* Both tables locked: the client has other disks than before. */
+/* A segment is gone with so many entries that waited for a copy to a higher rank (@down), or to memory. */
+void mcm_offload_dropped(unsigned down, unsigned up);
+/* Both tables locked: the client has other segments than before. */
 void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c);
 
 /* As mcm_task_fetch(), for copies from and to disks.  @records: memory for the descriptions of copies to disks,

@@ -187,8 +187,7 @@ static int copy_evict(const struct mcm_plan *p, struct mcm_segment *s, uint64_t 
  * disks, evict nothing. */
 static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c, struct mcm_extent *ret)
 {
-	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE &&
-		     !drains_disk(p, c) && (p->t->type != MCM_TASK_OFFLOAD || p->m->conf.enable_disk_eviction);
+	bool evict = p->t->type != MCP_TASK_REBALANCE && p->t->type != MCP_TASK_REPLICATE && !drains_disk(p, c);
 	uint64_t len = mcm_object_reserve(c->size) + (c->record_len ? MCP_DISK_RECORD_HEAD + c->record_len : 0);
 	struct mcm_segment *s[TARGET_TRIES];
 	unsigned n = targets_of(p, c, len, s), i;
@@ -199,6 +198,8 @@ static int copy_allocate(const struct mcm_plan *p, const struct mcm_copy_spec *c
 		ret->segment = s[i]->index;
 	}
 	for (i = 0; i < n && evict && r == -MC_ENOSPACE; i++) {
+		if (!mcm_segment_may_evict(s[i], p->m->conf.enable_disk_eviction))
+			continue;
 		r = copy_evict(p, s[i], len, &ret->range);
 		ret->segment = s[i]->index;
 	}

@@ -65,9 +65,13 @@ static size_t get_replicas(const struct file_facts *f, char *buf)
 
 static size_t get_tier(const struct file_facts *f, char *buf)
 {
-	bool memory = f->info.flags & MCS_IN_MEMORY, disk = f->info.flags & MCS_ON_DISK;
+	bool memory = f->info.flags & MCS_IN_MEMORY, far = f->info.flags & MCS_IN_FAR_MEMORY;
+	bool disk = f->info.flags & MCS_ON_DISK;
 
-	return (size_t)sprintf(buf, "%s", memory && disk ? "memory+disk" : disk ? "disk" : "memory");
+	/* A file without bytes has no copy. */
+	return (size_t)sprintf(buf, "%s%s%s%s", memory || !(far || disk) ? "memory" : "",
+			       far ? memory ? "+far" : "far" : "", disk && (memory || far) ? "+" : "",
+			       disk ? "disk" : "");
 }
 
 static size_t get_pin(const struct file_facts *f, char *buf)

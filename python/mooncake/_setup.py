@@ -181,9 +181,14 @@ def engine_protocol(protocol, logger):
         once('unknown protocol "%s" is ignored%s', name, nearest(name, ("tcp", "rdma") + FALLBACK), logger=logger)
 
 
+def far_memory(protocol):
+    """Upstream's protocol "cxl" with its variables: the client contributes far memory."""
+    return protocol == "cxl" and any(os.environ.get(name) for name in ("MC_CXL_DEV_PATH", "MC_CXL_DEV_SIZE"))
+
+
 def check_protocol(protocol, segment_size):
     name = str(protocol if protocol is not None else "tcp")
-    if name in ("tcp", "rdma"):
+    if name in ("tcp", "rdma") or far_memory(name):
         return
     if name == "rpc_only":
         if segment_size:
@@ -243,7 +248,7 @@ def prepare(a):
     offload = parse_bool(a["enable_ssd_offload"], "enable_ssd_offload")
     protocol = str(a["protocol"] if a["protocol"] is not None else "tcp")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
-                 tenant=str(a["tenant_id"] or "default"), protocol="rdma" if protocol == "rdma" else "tcp",
+                 tenant=str(a["tenant_id"] or "default"), protocol=protocol if protocol == "rdma" or far_memory(protocol) else "tcp",
                  rdma_devices=str(a["rdma_devices"] or ""))
     if offload:
         names["ssd_path"] = str(a["ssd_offload_path"] or "")

@@ -626,7 +626,7 @@ static void pool_and_segments_are_reported(void **state)
 
 static struct mcs_segment segment_of(mcs_t *of)
 {
-	struct mcs_segment *all, found = { "", "", 0, 0, 0, 0, NULL, 0 };
+	struct mcs_segment *all, found = { "", "", 0, 0, 0, 0, NULL, 0, 0 };
 	int n = mcs_segments(s, &all, -1), i;
 
 	for (i = 0; i < n; i++)

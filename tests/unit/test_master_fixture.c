@@ -398,7 +398,7 @@ static void check_segments(struct mcm_segments *ss)
 			continue;
 		live++;
 		usable = s->size / MCM_GRANULE * MCM_GRANULE;
-		if (s->medium == MCP_MEDIUM_DISK) {
+		if (!mcm_segment_is(s, MCP_TRAIT_PUTS)) {
 			disks += s->size;
 			usable = 0;
 		} else {

@@ -24,6 +24,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/thread.h"
+#include "tiers/dram/dax.h"
 #include "tiers/dram/memlimit.h"
 
 #define HUGE_SIZE (2ull << 20)
@@ -37,6 +38,7 @@ struct mct_dram {
 	/* constant after open */
 	struct mct_memory mem;
 	const char *kind;
+	uint64_t align;		/* of the mapping */
 	bool prefault;
 	/* used only by the threads that open, grow and close */
 	bool thread_started;
@@ -157,6 +159,28 @@ static int file_open_auto(struct mct_dram *d, const char *kind)
 	return file_open_kind(d, "memfd");
 }
 
+/* All of the device, or the first @d->size bytes.  Its pages exist already. */
+static int file_open_dax(struct mct_dram *d, const char *path, uint64_t offset)
+{
+	struct mct_dax dax;
+	int r = mct_dax_claim(d->mem.fd, path, &dax);
+
+	if (r < 0)
+		return r;
+	d->kind = "dax";
+	d->align = dax.align > HUGE_SIZE ? dax.align : HUGE_SIZE;
+	if (!d->size)
+		d->size = (dax.size > offset ? dax.size - offset : 0) / d->align * d->align;
+	if (!d->size || offset % d->align || d->size % d->align || offset > dax.size || dax.size - offset < d->size)
+		return mc_fail(-EINVAL, "%s has %llu bytes in pages of %llu; the segment would be %llu bytes from "
+			       "offset %llu on", path, (unsigned long long)dax.size, (unsigned long long)d->align,
+			       (unsigned long long)d->size, (unsigned long long)offset);
+	d->mem.len = d->prefaulted = d->size;
+	d->prefault = false;
+	d->mem.fd_offset = offset;
+	return 0;
+}
+
 /* Allocate every block now: a store into a hole of a full file system raises SIGBUS. */
 static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset)
 {
@@ -168,7 +192,7 @@ static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset)
 	if (d->mem.fd < 0 || fstat(d->mem.fd, &st) < 0)
 		return mc_fail(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return mc_fail(-EINVAL, "%s is not a regular file", path);
+		return file_open_dax(d, path, offset);
 	if (offset % (uint64_t)sysconf(_SC_PAGESIZE) || !d->size)
 		return mc_fail(-EINVAL, "%s: the segment must begin at a page boundary and have at least 2 MiB",
 			       path);
@@ -213,20 +237,20 @@ static int file_open(struct mct_dram *d, const struct mct_conf *conf, const char
 static int map_aligned(struct mct_dram *d)
 {
 	char *area, *at;
-	uint64_t head;
+	uint64_t head, align = d->align;
 
-	area = mmap(NULL, d->mem.len + HUGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	area = mmap(NULL, d->mem.len + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		    -1, 0);
 	if (area == MAP_FAILED)
 		return mc_fail(-ENOMEM, "cannot reserve address space for %llu bytes",
 			       (unsigned long long)d->mem.len);
-	at = (char *)(((uintptr_t)area + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
+	at = (char *)(((uintptr_t)area + align - 1) & ~(align - 1));
 	head = (uint64_t)(at - area);
 	if (mmap(at, d->mem.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, d->mem.fd,
 		 (off_t)d->mem.fd_offset) == MAP_FAILED) {
 		int r = -errno;
 
-		munmap(area, d->mem.len + HUGE_SIZE);
+		munmap(area, d->mem.len + align);
 		if (r == -ENOMEM && !strcmp(d->kind, "hugetlb"))
 			return mc_fail(r, "%llu bytes needed but only %llu bytes of huge pages are free",
 				       (unsigned long long)d->mem.len,
@@ -235,7 +259,7 @@ static int map_aligned(struct mct_dram *d)
 	}
 	if (head)
 		munmap(area, head);
-	munmap(at + d->mem.len, HUGE_SIZE - head);
+	munmap(at + d->mem.len, align - head);
 	d->mem.base = at;
 	/* Advice: if it fails, the segment works with small pages, and core files are large. */
 	(void)madvise(at, d->mem.len, MADV_HUGEPAGE);
@@ -354,7 +378,7 @@ static uint64_t size_round_up(uint64_t size)
 
 static int dram_check_conf(const struct mct_conf *conf, const char *kind)
 {
-	if (conf->size == 0 || conf->size > SIZE_LIMIT || conf->reserve > SIZE_LIMIT)
+	if ((conf->size == 0 && !conf->path) || conf->size > SIZE_LIMIT || conf->reserve > SIZE_LIMIT)
 		return mc_fail(-EINVAL, "segment size %llu is out of range",
 			       (unsigned long long)conf->size);
 	if (strcmp(kind, "auto") && strcmp(kind, "tmpfs") && strcmp(kind, "memfd") &&
@@ -394,6 +418,7 @@ static int dram_open(const struct mct_conf *conf, struct mct_medium **ret)
 		return -ENOMEM;
 	d->medium.ops = &mct_dram_tier;
 	d->mem.fd = -1;
+	d->align = HUGE_SIZE;
 	d->size = conf->path ? conf->size & ~(HUGE_SIZE - 1) : size_round_up(conf->size);
 	d->mem.len = conf->reserve > conf->size && !conf->path ? size_round_up(conf->reserve) : d->size;
 	d->prefault = conf->prefault;

@@ -9,7 +9,10 @@
  *	"hugetlb": memfd of reserved huge pages; also the reserve is allocated at once
  * The size is rounded up to 2 MiB; a reserve costs address space only, except for "hugetlb".
  *
- * With a path the kind is ignored: @size is rounded down to 2 MiB, the file has that many bytes from
+ * With the path of a DAX device, the kind is ignored: the device's bytes from path_offset on, @size of them, or all if it
+ * is 0; both are multiples of the device's alignment, at least 2 MiB.  One process at a time (dax.h).
+ *
+ * With another path the kind is ignored: @size is rounded down to 2 MiB, the file has that many bytes from
  * path_offset on, and its blocks are allocated at once and overwritten.  If another process truncates the file,
  * this process crashes (SIGBUS). */
 #ifndef MCT_DRAM_H

@@ -32,13 +32,22 @@ static void print_row(const char *name, int width, uint64_t size, uint64_t used,
 	printf("  %12s  %10" PRIu64 "  %s\n", free_, objects, state);
 }
 
-static uint64_t on_disks(const struct mcs_segment *s, int n)
-{
-	uint64_t objects = 0;
+static const char *const rank_names[] = { "memory", "far", "disk", "shared" };
 
-	for (int i = 0; i < n; i++)
-		objects += s[i].on_disk ? s[i].objects : 0;
-	return objects;
+/* The sums over the segments of a rank, if there are some. */
+static void print_rank(const char *name, int rank, int width, const struct mcs_segment *s, int n)
+{
+	uint64_t size = 0, used = 0, objects = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (s[i].rank != rank)
+			continue;
+		size += s[i].size;
+		used += s[i].used;
+		objects += s[i].objects;
+	}
+	if (size)
+		print_row(name, width, size, used, "", objects, "");
 }
 
 static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, int n)
@@ -56,8 +65,8 @@ static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, in
 			  mc_format_size(s[i].largest_free, a, sizeof(a)), s[i].objects,
 			  s[i].state);
 	print_row("pool", width, p->capacity, p->used, "", p->objects, "");
-	if (p->disk_capacity)
-		print_row("disks", width, p->disk_capacity, p->disk_used, "", on_disks(s, n), "");
+	print_rank("far memory", 1, width, s, n);
+	print_rank("disks", 2, width, s, n);
 	printf("\nevictable %s, largest object that fits %s, %" PRIu32 " clients\n",
 	       mc_format_size(p->evictable, a, sizeof(a)),
 	       mc_format_size(p->largest_put, b, sizeof(b)), p->clients);
@@ -91,7 +100,7 @@ static json_t *segments_json(const struct mcs_segment *s, int n)
 			"size", (json_int_t)s[i].size, "used", (json_int_t)s[i].used,
 			"largest_free", (json_int_t)s[i].largest_free,
 			"objects", (json_int_t)s[i].objects, "state", s[i].state,
-			"medium", s[i].on_disk ? "disk" : "memory"));
+			"medium", rank_names[s[i].rank]));
 	}
 	return all;
 }

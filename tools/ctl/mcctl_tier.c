@@ -6,16 +6,11 @@
 
 const char *mcctl_tier_name(unsigned media)
 {
-	switch (media & (MCS_IN_MEMORY | MCS_ON_DISK)) {
-	case MCS_IN_MEMORY:
-		return "memory";
-	case MCS_ON_DISK:
-		return "disk";
-	case MCS_IN_MEMORY | MCS_ON_DISK:
-		return "memory+disk";
-	default:
-		return "-";
-	}
+	static const char *const name[] = {
+		"-", "memory", "far", "memory+far", "disk", "memory+disk", "far+disk", "memory+far+disk",
+	};
+
+	return name[(media & MCS_IN_MEMORY ? 1 : 0) + (media & MCS_IN_FAR_MEMORY ? 2 : 0) + (media & MCS_ON_DISK ? 4 : 0)];
 }
 
 static int tier_all(struct mcctl *c, unsigned medium)

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * dax.c - devices of memory. */
+#include <config.h>
+
+#include "tiers/dram/dax.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/sys/clock.h"
+
+#define CLAIM_MS 5000
+#define CLAIM_NAP_NS 20000000
+
+/* A number in the device's directory in sysfs; 0: there is none. */
+static uint64_t dax_number(const struct stat *st, const char *name)
+{
+	char path[96];
+	unsigned long long v = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/%s", major(st->st_rdev), minor(st->st_rdev), name);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &v) != 1)
+		v = 0;
+	fclose(f);
+	return v;
+}
+
+static int dax_is(const struct stat *st)
+{
+	char path[96], to[256];
+	const char *name;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev), minor(st->st_rdev));
+	n = readlink(path, to, sizeof(to) - 1);
+	if (n < 0)
+		return 0;
+	to[n] = 0;
+	name = strrchr(to, '/');
+	return name && !strcmp(name + 1, "dax");
+}
+
+int mct_dax_claim(int fd, const char *path, struct mct_dax *ret)
+{
+	uint64_t deadline = mc_deadline_ms(CLAIM_MS);
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return mc_fail(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISCHR(st.st_mode) || !dax_is(&st))
+		return mc_fail(-EINVAL, "%s is neither a regular file nor a DAX device (/dev/daxX.Y, mode devdax)", path);
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return mc_fail(-errno, "%s: cannot lock the device: %s", path, strerror(errno));
+		if (mc_now_ns() >= deadline)
+			return mc_fail(-EBUSY, "%s is in use by another process, or a program still has the memory of "
+				       "an earlier owner mapped; end it, or give this owner another device", path);
+		mc_sleep_ns(CLAIM_NAP_NS);
+	}
+	*ret = (struct mct_dax){ .size = dax_number(&st, "size"), .align = dax_number(&st, "align") };
+	if (!ret->size)
+		return mc_fail(-EINVAL, "%s: the kernel does not tell its size (/sys/dev/char/%u:%u/size)", path,
+			       major(st.st_rdev), minor(st.st_rdev));
+	/* Kernels before 5.10 do not tell it: the default of ndctl and daxctl. */
+	if (!ret->align)
+		ret->align = 2u << 20;
+	return 0;
+}
