@@ -7,7 +7,7 @@ enum mc_protocol {
 	MC_PROTOCOL_TCP,	/* TCP, and shared memory on the same host */
 	MC_PROTOCOL_RPC_ONLY,	/* protocol of a store's client that contributes no memory */
 	MC_PROTOCOL_RDMA,	/* NICs between hosts, and all of the above where there are none */
-	MC_PROTOCOL_CXL,	/* of a store: TCP, and far memory (upstream's MC_CXL_DEV_PATH, MC_CXL_DEV_SIZE) */
+	MC_PROTOCOL_CXL,	/* a store: TCP, and far memory (upstream's MC_CXL_DEV_PATH, MC_CXL_DEV_SIZE) */
 };
 
 /* An enum mc_protocol for @name.  A protocol of upstream's that this version lacks ("efa", "cxl", ...) is

@@ -179,7 +179,7 @@ struct mcm_names_item {
 	uint32_t slot;		/* slot of the object; 0: a directory */
 	uint64_t size, generation, mtime_ms;
 	uint8_t kind;
-	uint8_t media;		/* bit per enum mcp_medium; that of a disk stands for all on which objects are not put */
+	uint8_t media;		/* bit per enum mcp_medium; a disk stands for all on which objects are not put */
 	uint8_t attrs;		/* 1: the object has attributes */
 };
 /* Fill in the fields of an object, but not its name. */

@@ -71,7 +71,8 @@ void mcm_names_item_describe(const struct mcm_index *ix, uint32_t slot, struct m
 	ret->mtime_ms = mcm_object_mtime(o);
 	ret->kind = mcm_load_relaxed(&o->flags) & MCM_OBJ_KIND;
 	ret->attrs = !!(mcm_load_relaxed(&o->marks) & MCM_MARK_ATTRS);
-	ret->media = (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY | mcm_object_is_below(o) << MCP_MEDIUM_DISK);
+	ret->media = (uint8_t)(mcm_object_in_memory(o) << MCP_MEDIUM_MEMORY |
+			       mcm_object_is_below(o) << MCP_MEDIUM_DISK);
 }
 
 static int list_emit(struct list_call *c, bool objects, uint32_t id)

@@ -97,8 +97,8 @@ unsigned mcm_object_extents(const struct mcm_index *ix, const struct mcm_object 
 bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, struct mcm_extent extent);
 /* How many of these copies are in memory; tenants are charged for those only. */
 unsigned mcm_extents_in_memory(const struct mcm *m, const struct mcm_extent *p, unsigned n);
-/* Has the object, which has a copy in @s, another one on a medium of a higher rank?  Without the shard's lock the answer
- * may be out of date. */
+/* Has the object, which has a copy in @s, another one on a medium of a higher rank?  Without the shard's lock, the
+ * answer may be out of date. */
 bool mcm_object_below(const struct mcm *m, const struct mcm_object *o, const struct mcm_segment *s);
 /* Shard locked.  The media of its copies, bits by enum mcp_medium. */
 uint8_t mcm_object_media(const struct mcm *m, const struct mcm_object *o);

@@ -289,8 +289,8 @@ static bool media_unsure(const struct mcm *m, uint8_t media)
 	return media & 1u << MCP_MEDIUM_DISK || (media && m->segments.puts_far);
 }
 
-/* The page tells apart only media on which objects are put, and others.  Of an object that was replaced since, they stay
- * unknown. */
+/* The page only tells apart media on which objects are put, and others; for an object that was replaced since, that is
+ * all there is. */
 static void entries_media(struct mcm *m, const struct mcm_names_page *pg, struct mcp_entry *entry, int n)
 {
 	for (unsigned i = 0, k = 0; i < pg->count && k < (unsigned)n; i++) {

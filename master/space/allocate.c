@@ -33,7 +33,7 @@ struct allocation {
 	struct mcm_extent *extent;
 	uint64_t name[MCM_REPLICA_MAX];		/* name hashes of the chosen segments */
 	unsigned n;
-	uint8_t rank;				/* of the segments, at least */
+	uint8_t rank;				/* least rank that suits */
 };
 
 /* Near and far memory of one owner are lost together. */

@@ -14,7 +14,8 @@ struct mcm_segment;
 
 /* Do some objects of @s stay until they are on a disk? */
 bool mcm_offload_awaits(const struct mcm *m, const struct mcm_segment *s);
-/* Does the object, which has a copy on @s, stay because it has none on a higher rank?  The shard or the lock of @s is held. */
+/* Does the object, which has a copy on @s, stay because it has none on a higher rank?  The shard or the lock of @s is
+ * held. */
 bool mcm_offload_keeps(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o);
 /* Shard locked.  The same for any of its segments. */
 bool mcm_offload_keeps_any(const struct mcm *m, const struct mcm_object *o);

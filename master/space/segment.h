@@ -121,7 +121,7 @@ struct mcm_segments {
 	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
-	unsigned n_far;			/* of these, those of far memory that take puts; atomic */
+	unsigned n_far;			/* mounted segments of far memory that take puts; atomic */
 	bool puts_far;			/* constant: objects are put into far memory (--allocation_strategy=cxl) */
 	unsigned n_hidden;		/* segments with objects that readers cannot see; atomic */
 	unsigned n_confirming;		/* segments in that state; atomic */

@@ -126,7 +126,8 @@ bool mcm_offload_put_locked(struct mcm *m, struct mcm_segment *s, uint32_t slot,
 		return false;
 	/* It is on no list, but a put may evict it at the levels that end the wait. */
 	if (mcm_segment_is(s, MCP_TRAIT_PUTS))
-		mcm_candidates_put(m->segments.candidates, s->index, mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
+		mcm_candidates_put(m->segments.candidates, s->index,
+				   mcm_now_tick(m) + mcm_tick_after(MCM_RECENT_MIN_MS));
 	return true;
 }
 
@@ -511,7 +512,8 @@ static void offload_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_s
 
 			const struct mcm_object *o = mcm_object(&p->m->index, v[i].slot);
 
-			if (mcm_object_below(p->m, o, s) || mcm_load_relaxed(&o->flags) & (MCM_OBJ_HARD | MCM_OBJ_KIND) ||
+			if (mcm_object_below(p->m, o, s) ||
+			    mcm_load_relaxed(&o->flags) & (MCM_OBJ_HARD | MCM_OBJ_KIND) ||
 			    !entry_describe(p, s, &e, &c))
 				continue;
 			mc_metric_add(&enqueued, 1);

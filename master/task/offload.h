@@ -66,7 +66,7 @@ bool mcm_offload_waiting_locked(struct mcm_segment *s, bool wanted);
 bool mcm_offload_give_up(struct mcm *m, struct mcm_segment *s, uint64_t bytes);
 /* If objects of @s need not stay any more: list all that wait, so that the policy chooses among all.  No lock held. */
 void mcm_offload_release(struct mcm *m, struct mcm_segment *s);
-/* A segment is gone with so many entries that waited for a copy to a higher rank (@down), or to memory. */
+/* A segment is gone: @down of its entries waited for a copy to a higher rank, @up for one to memory. */
 void mcm_offload_dropped(unsigned down, unsigned up);
 /* Both tables locked: the client has other segments than before. */
 void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c);

@@ -74,7 +74,7 @@ echo "$honoured honoured, $refused refused, $idle without effect"
 
 # the list also has values that are not supported
 for value in tenant_quota_connector_type=etcd \
-	snapshot_catalog_store_type=redis memory_allocator=cachelib allocation_strategy=cxl; do
+	snapshot_catalog_store_type=redis memory_allocator=cachelib; do
 	fails timeout 20 "$master" "--$value"
 	grep -q "$value.*not built into this version" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
 	grep -qF -- "\\fB\\-\\-$value\\fR" "$tmp/lacking" ||

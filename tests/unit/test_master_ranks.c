@@ -167,7 +167,7 @@ static void a_copy_goes_down_rank_by_rank(void **state)
 	fx_down(&fx);
 }
 
-/* Each rank drops what it has given to the next one; the last one keeps all. */
+/* Each rank evicts objects that have a copy further down; the last one keeps all. */
 static void nothing_is_lost_on_the_way_down(void **state)
 {
 	static void (*const tune[])(struct mcm_conf *c) = { eager, forced, on_evict };

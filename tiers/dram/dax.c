@@ -5,6 +5,8 @@
 #include "tiers/dram/dax.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +15,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/sys/clock.h"
+#include "common/sys/file.h"
 
 #define CLAIM_MS 5000
 #define CLAIM_NAP_NS 20000000
@@ -23,21 +25,20 @@
 /* A number in the device's directory in sysfs; 0: there is none. */
 static uint64_t dax_number(const struct stat *st, const char *name)
 {
-	char path[96];
-	unsigned long long v = 0;
-	FILE *f;
+	char path[96], text[32];
+	auto_file int fd = -1;
+	ssize_t n;
 
 	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/%s", major(st->st_rdev), minor(st->st_rdev), name);
-	f = fopen(path, "re");
-	if (!f)
+	fd = mc_file_open(path, O_RDONLY | O_CLOEXEC, 0);
+	n = fd < 0 ? -1 : mc_file_read(fd, text, sizeof(text) - 1);
+	if (n < 0)
 		return 0;
-	if (fscanf(f, "%llu", &v) != 1)
-		v = 0;
-	fclose(f);
-	return v;
+	text[n] = 0;
+	return strtoull(text, NULL, 10);
 }
 
-static int dax_is(const struct stat *st)
+static bool dax_is(const struct stat *st)
 {
 	char path[96], to[256];
 	const char *name;
@@ -46,7 +47,7 @@ static int dax_is(const struct stat *st)
 	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st->st_rdev), minor(st->st_rdev));
 	n = readlink(path, to, sizeof(to) - 1);
 	if (n < 0)
-		return 0;
+		return false;
 	to[n] = 0;
 	name = strrchr(to, '/');
 	return name && !strcmp(name + 1, "dax");
@@ -57,11 +58,12 @@ int mct_dax_claim(int fd, const char *path, struct mct_dax *ret)
 	uint64_t deadline = mc_deadline_ms(CLAIM_MS);
 	struct stat st;
 
-	if (fstat(fd, &st))
+	if (mc_file_fstat(fd, &st))
 		return mc_fail(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISCHR(st.st_mode) || !dax_is(&st))
-		return mc_fail(-EINVAL, "%s is neither a regular file nor a DAX device (/dev/daxX.Y, mode devdax)", path);
-	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		return mc_fail(-EINVAL, "%s is neither a regular file nor a DAX device (/dev/daxX.Y, mode devdax)",
+			       path);
+	while (mc_file_flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return mc_fail(-errno, "%s: cannot lock the device: %s", path, strerror(errno));
 		if (mc_now_ns() >= deadline)

@@ -13,8 +13,8 @@ struct mct_dax {
 };
 
 /* Lock the open device @fd, and read its properties.  @path: for messages.  A process that has ended keeps the lock
- * while another process has its mapping: it could still write there.  Waits up to 5 seconds for that.  -EINVAL: not such
- * a device.  -EBUSY: locked. */
+ * while another process has its mapping, because that one could still write there.  Waits up to 5 seconds for the lock.
+ * -EINVAL: not such a device.  -EBUSY: locked. */
 int mct_dax_claim(int fd, const char *path, struct mct_dax *ret);
 
 #endif

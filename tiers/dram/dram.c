@@ -38,7 +38,7 @@ struct mct_dram {
 	/* constant after open */
 	struct mct_memory mem;
 	const char *kind;
-	uint64_t align;		/* of the mapping */
+	uint64_t align;		/* alignment of the mapping */
 	bool prefault;
 	/* used only by the threads that open, grow and close */
 	bool thread_started;

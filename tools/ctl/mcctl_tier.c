@@ -10,7 +10,8 @@ const char *mcctl_tier_name(unsigned media)
 		"-", "memory", "far", "memory+far", "disk", "memory+disk", "far+disk", "memory+far+disk",
 	};
 
-	return name[(media & MCS_IN_MEMORY ? 1 : 0) + (media & MCS_IN_FAR_MEMORY ? 2 : 0) + (media & MCS_ON_DISK ? 4 : 0)];
+	return name[(media & MCS_IN_MEMORY ? 1 : 0) + (media & MCS_IN_FAR_MEMORY ? 2 : 0) +
+		    (media & MCS_ON_DISK ? 4 : 0)];
 }
 
 static int tier_all(struct mcctl *c, unsigned medium)
