@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -31,19 +30,20 @@ static struct mct_ssd *ssd_of(struct mct_medium *m)
 	return (struct mct_ssd *)m;
 }
 
-int mct_ssd_buffers_open(struct mct_ssd *d, uint64_t bytes)
+unsigned mct_ssd_buffers_for(uint64_t bytes)
 {
 	uint64_t n = (bytes ? bytes : BYTES_DEFAULT) / MCT_PIECE_MAX;
 
-	n = n < BUFFERS_MIN ? BUFFERS_MIN : n > BUFFERS_MAX ? BUFFERS_MAX : n;
+	return n < BUFFERS_MIN ? BUFFERS_MIN : n > BUFFERS_MAX ? BUFFERS_MAX : (unsigned)n;
+}
+
+int mct_ssd_buffers_open(struct mct_ssd *d, unsigned n, void *mem)
+{
 	d->buffer = calloc(n, sizeof(*d->buffer));
-	d->mem_len = n * MCT_SSD_BUF;
-	d->mem = mmap(NULL, d->mem_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (d->mem == MAP_FAILED)
-		d->mem = NULL;
-	if (!d->buffer || !d->mem)
-		return mc_fail(-ENOMEM, "no memory for %llu buffers of 1 MiB", (unsigned long long)n);
-	d->nbuffers = (unsigned)n;
+	if (!d->buffer)
+		return -ENOMEM;
+	d->mem = mem;
+	d->nbuffers = n;
 	for (unsigned i = 0; i < d->nbuffers; i++) {
 		d->buffer[i].d = d;
 		d->buffer[i].mem = d->mem + (size_t)i * MCT_SSD_BUF;
@@ -55,8 +55,6 @@ int mct_ssd_buffers_open(struct mct_ssd *d, uint64_t bytes)
 
 void mct_ssd_buffers_close(struct mct_ssd *d)
 {
-	if (d->mem)
-		munmap(d->mem, d->mem_len);
 	free(d->buffer);
 }
 

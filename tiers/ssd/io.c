@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -17,12 +18,13 @@ static int io_start(struct mct_io *io, const struct mct_io_conf *conf)
 {
 	int r;
 
-	io->ops = &mct_io_uring;
-	r = conf->threads ? -MC_ENOTSUP : io->ops->start(io, conf);
-	if (r == 0)
-		return 0;
-	if (!conf->threads)
+	if (!conf->threads) {
+		io->ops = &mct_io_uring;
+		r = io->ops->start(io, conf);
+		if (r == 0)
+			return 0;
 		mc_warn("ssd", "no io_uring, using threads: %s", mc_err_detail(r));
+	}
 	io->ops = &mct_io_threads;
 	return io->ops->start(io, conf);
 }
@@ -66,6 +68,27 @@ void mct_io_close(struct mct_io *io)
 const char *mct_io_kind(const struct mct_io *io)
 {
 	return io->ops->name;
+}
+
+void *mct_io_pool(const struct mct_io *io)
+{
+	return io->pool;
+}
+
+int mct_io_pool_new(struct mct_io *io, const struct mct_io_conf *conf)
+{
+	void *p = mmap(NULL, conf->pool_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return mc_fail(-ENOMEM, "no memory for %zu bytes of buffers", conf->pool_len);
+	io->pool = p;
+	io->pool_len = conf->pool_len;
+	return 0;
+}
+
+void mct_io_pool_free(struct mct_io *io)
+{
+	munmap(io->pool, io->pool_len);
 }
 
 void mct_io_submit(struct mct_io *io, struct mct_io_op *op)

@@ -34,9 +34,7 @@ struct mct_io_op {
 struct mct_io_conf {
 	unsigned depth;		/* transfers at one time, 1 to 1024 */
 	bool threads;		/* do not use io_uring */
-	/* Memory of the transfers' buffers, which the kernel then keeps ready; NULL: none. */
-	void *pool;
-	size_t pool_len;
+	size_t pool_len;	/* bytes of mct_io_pool(), a multiple of MCT_IO_BLOCK */
 };
 
 /* Falls back to threads, with a line in the log. */
@@ -45,20 +43,25 @@ int mct_io_open(const struct mct_io_conf *conf, struct mct_io **ret);
 void mct_io_close(struct mct_io *io);
 /* "uring" or "threads" */
 const char *mct_io_kind(const struct mct_io *io);
+/* Memory for the buffers of transfers, zeros at first, until mct_io_close().  Transfers from and to other memory work
+ * too. */
+void *mct_io_pool(const struct mct_io *io);
 /* Any thread.  Does not block. */
 void mct_io_submit(struct mct_io *io, struct mct_io_op *op);
 
 /* Open @name in directory @dirfd for reading and writing, with O_DIRECT where the filesystem has it: *ret_direct. */
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct);
 
-/* ---- the two ways ------------------------------------------------------------------------------ */
+/* ---- the ways ---------------------------------------------------------------------------------- */
 
 struct mct_io_ops {
 	const char *name;
+	/* Also allocates io->pool. */
 	int (*start)(struct mct_io *io, const struct mct_io_conf *conf);
 	/* With the lock: an op is on the queue. */
 	void (*kick_locked)(struct mct_io *io);
-	/* io->stopping is set: return when the queue is empty and no transfer runs; free the part of this way. */
+	/* io->stopping is set: return when the queue is empty and no transfer runs; free the part of this way and the
+	 * pool. */
 	void (*stop)(struct mct_io *io);
 };
 extern const struct mct_io_ops mct_io_uring, mct_io_threads;

@@ -26,16 +26,15 @@ static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
 	struct mct_io_conf io = {
 		.depth = DEPTH, .threads = conf->kind && !strcmp(conf->kind, "threads"),
 	};
+	unsigned n = mct_ssd_buffers_for(conf->buffers);
 	int r;
 
 	r = mct_ssd_file_open(d, conf);
-	if (r == 0)
-		r = mct_ssd_buffers_open(d, conf->buffers);
 	if (r < 0)
 		return r;
-	io.pool = d->mem;
-	io.pool_len = d->mem_len;
-	return mct_io_open(&io, &d->io);
+	io.pool_len = n * (size_t)MCT_SSD_BUF;
+	r = mct_io_open(&io, &d->io);
+	return r < 0 ? r : mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
 }
 
 static void ssd_close(struct mct_medium *m)

@@ -32,8 +32,7 @@ struct mct_ssd {
 	int fd;
 	bool direct;		/* the page cache is not used */
 	struct mct_io *io;
-	char *mem;		/* memory of all buffers */
-	size_t mem_len;
+	char *mem;		/* memory of all buffers: mct_io_pool() */
 	struct mct_ssd_buffer *buffer;
 	unsigned nbuffers;
 	/* atomic */
@@ -60,7 +59,11 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 int mct_ssd_content(int fd, uint64_t size, char *ret, size_t ret_len);
 
 /* buffer.c */
-int mct_ssd_buffers_open(struct mct_ssd *d, uint64_t bytes);
+/* Number of buffers for @bytes of them, 0: the default. */
+unsigned mct_ssd_buffers_for(uint64_t bytes);
+/* @mem: of @n * MCT_SSD_BUF bytes, used until the end of the I/O. */
+int mct_ssd_buffers_open(struct mct_ssd *d, unsigned n, void *mem);
+/* The I/O is closed. */
 void mct_ssd_buffers_close(struct mct_ssd *d);
 void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r);

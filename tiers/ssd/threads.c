@@ -62,6 +62,7 @@ static void threads_stop(struct mct_io *io)
 		mc_thread_join(t->thread[i]);
 	mc_cond_destroy(&t->added);
 	free(t);
+	mct_io_pool_free(io);
 }
 
 static void threads_kick_locked(struct mct_io *io)
@@ -78,10 +79,15 @@ static int threads_start(struct mct_io *io, const struct mct_io_conf *conf)
 {
 	struct threads *t = calloc(1, sizeof(*t));
 	unsigned n = conf->depth < THREADS_MAX ? conf->depth : THREADS_MAX;
-	int r = 0;
+	int r;
 
 	if (!t)
 		return -ENOMEM;
+	r = mct_io_pool_new(io, conf);
+	if (r < 0) {
+		free(t);
+		return r;
+	}
 	mc_cond_init(&t->added);
 	io->part = t;
 	while (t->n < n && r == 0) {
@@ -92,6 +98,7 @@ static int threads_start(struct mct_io *io, const struct mct_io_conf *conf)
 		return 0;
 	mc_cond_destroy(&t->added);
 	free(t);
+	mct_io_pool_free(io);
 	return mc_fail(r, "no thread for transfers: %s", mc_strerror(r));
 }
 

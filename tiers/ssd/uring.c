@@ -20,8 +20,7 @@ struct ring {
 	struct io_uring ring;
 	struct mc_thread thread;
 	int wake_fd;
-	char *pool;		/* registered, NULL: none */
-	size_t pool_len;
+	bool pool;		/* the pool is registered */
 	/* owned by the thread */
 	unsigned flying;
 	bool watched;		/* the ring polls wake_fd */
@@ -30,22 +29,24 @@ struct ring {
 	bool kicked;
 };
 
-static bool in_pool(const struct ring *g, const struct mct_io_op *op)
+static bool in_pool(const struct mct_io *io, const struct mct_io_op *op)
 {
+	const struct ring *g = io->part;
 	const char *at = op->buf;
 
-	return g->pool && at >= g->pool && at + op->len <= g->pool + g->pool_len;
+	return g->pool && at >= io->pool && at + op->len <= io->pool + io->pool_len;
 }
 
-static void op_prepare(struct ring *g, struct io_uring_sqe *sqe, struct mct_io_op *op)
+static void op_prepare(struct mct_io *io, struct io_uring_sqe *sqe, struct mct_io_op *op)
 {
+	struct ring *g = io->part;
 	char *at = (char *)op->buf + op->moved;
 	uint32_t left = op->len - op->moved;
 	uint64_t off = op->off + op->moved;
 
-	if (in_pool(g, op) && op->write)
+	if (in_pool(io, op) && op->write)
 		io_uring_prep_write_fixed(sqe, op->fd, at, left, off, 0);
-	else if (in_pool(g, op))
+	else if (in_pool(io, op))
 		io_uring_prep_read_fixed(sqe, op->fd, at, left, off, 0);
 	else if (op->write)
 		io_uring_prep_write(sqe, op->fd, at, left, off);
@@ -81,7 +82,7 @@ static void ring_fill(struct mct_io *io, struct ring *g)
 		if (!op)
 			return;
 		/* There are entries for the whole depth and the poll. */
-		op_prepare(g, io_uring_get_sqe(&g->ring), op);
+		op_prepare(io, io_uring_get_sqe(&g->ring), op);
 	}
 }
 
@@ -134,9 +135,12 @@ static void *ring_main(void *arg)
 	return NULL;
 }
 
-static void ring_free(struct ring *g)
+static void ring_free(struct mct_io *io)
 {
+	struct ring *g = io->part;
+
 	io_uring_queue_exit(&g->ring);
+	mct_io_pool_free(io);
 	close(g->wake_fd);
 	free(g);
 }
@@ -146,7 +150,7 @@ static void ring_stop(struct mct_io *io)
 	struct ring *g = io->part;
 
 	mc_thread_join(g->thread);
-	ring_free(g);
+	ring_free(io);
 }
 
 static void ring_kick_locked(struct mct_io *io)
@@ -160,17 +164,15 @@ static void ring_kick_locked(struct mct_io *io)
 }
 
 /* Registered memory is locked; without the permission for that transfers work too. */
-static void ring_register(struct ring *g, const struct mct_io_conf *conf)
+static void ring_register(struct mct_io *io)
 {
-	struct iovec iov = { conf->pool, conf->pool_len };
-	int r = conf->pool ? io_uring_register_buffers(&g->ring, &iov, 1) : -ENOENT;
+	struct iovec iov = { io->pool, io->pool_len };
+	struct ring *g = io->part;
+	int r = io_uring_register_buffers(&g->ring, &iov, 1);
 
-	if (r == 0) {
-		g->pool = conf->pool;
-		g->pool_len = conf->pool_len;
-	} else if (conf->pool) {
+	g->pool = r == 0;
+	if (r < 0)
 		mc_info("ssd", "buffers are not registered with io_uring: %s", mc_strerror(r));
-	}
 }
 
 static int ring_start(struct mct_io *io, const struct mct_io_conf *conf)
@@ -189,11 +191,18 @@ static int ring_start(struct mct_io *io, const struct mct_io_conf *conf)
 		free(g);
 		return mc_fail(r, "%s", mc_strerror(r));
 	}
-	ring_register(g, conf);
 	io->part = g;
+	r = mct_io_pool_new(io, conf);
+	if (r < 0) {
+		io_uring_queue_exit(&g->ring);
+		close(g->wake_fd);
+		free(g);
+		return r;
+	}
+	ring_register(io);
 	r = mc_thread_start(&g->thread, "mct-uring", ring_main, io);
 	if (r < 0)
-		ring_free(g);
+		ring_free(io);
 	return r;
 }
 
