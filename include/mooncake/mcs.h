@@ -112,7 +112,7 @@ struct mcs_conf {
 	const char *ssd_path;
 	uint64_t ssd_size;		/* limit of bytes on each; 0: 90 % of the free space at the first start */
 	uint64_t ssd_buffers;		/* bytes of the buffers through which each is read and written; 64 MiB */
-	int ssd_threads;		/* use threads instead of io_uring */
+	int ssd_threads;		/* use threads instead of io_uring or USRBIO */
 	unsigned ssd_high, ssd_low;	/* percent of a disk at which eviction begins and ends; 0: the master's */
 	const char *ssd_policy;		/* order of eviction: "lru" or "fifo"; NULL: the master's */
 	/* "host:port": serve /health (200 or 503, as mcs_health()) and /metrics (of this process, for Prometheus) over

@@ -6,6 +6,8 @@
 # Not in $tmp: on many machines that is memory, where a file cannot be opened with O_DIRECT.
 ssd=$(mktemp -d "${SSD_DIR:-/var/tmp}/mc-ssd.XXXXXX")
 cleanup_fn rm -rf "$ssd"
+# The directory that is on a fake of 3FS, such as /var/tmp (fake_hf3fs.h).
+[ -z "${FAKE_HF3FS_MOUNT-}" ] || export MC_HF3FS_LIBRARY="$top_builddir/tests/lib/.libs/libfake_hf3fs.so"
 
 # start_owner [FLAG...] - a node with memory and a disk, started by ${owner_by[@]}; sets OWNER_PID
 owner_by=()

@@ -1,99 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tiers_ssd.c - the tier "ssd", by io_uring and by threads: bytes, identity, locks, merged and failed
- * transfers. */
+ * test_tiers_ssd.c - the tier "ssd", by io_uring, by threads and by USRBIO on a fake of 3FS: bytes, identity,
+ * locks, merged and failed transfers. */
 #include <config.h>
+
+#include "test_tiers_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/fault.h"
-#include "tiers/tier.h"
 
-#define MIB (1ull << 20)
+/* The kind of the media of the group of tests that runs, NULL: the default. */
+static const char *kind;
 
-static char dir[] = "/var/tmp/mc-ssd.XXXXXX";
-
-struct wait_read {
-	struct mct_read r;
-	sem_t sem;
-};
-
-struct wait_write {
-	struct mct_write w;
-	sem_t sem;
-};
-
-static void read_done(struct mct_read *r)
+static void bytes_come_back(void **state)
 {
-	sem_post(&((struct wait_read *)r)->sem);
-}
-
-static void write_done(struct mct_write *w)
-{
-	sem_post(&((struct wait_write *)w)->sem);
-}
-
-static struct mct_medium *medium(const char *kind, uint64_t size)
-{
-	const struct mct_conf conf = { .size = size, .kind = kind, .path = dir, .buffers = 8 * MIB };
-	struct mct_medium *m;
-
-	assert_int_equal(mct_medium_open("ssd", &conf, &m), 0);
-	return m;
-}
-
-static int store(struct mct_medium *m, uint64_t off, uint32_t len, unsigned char byte)
-{
-	struct wait_write w = { .w = { .off = off, .len = len, .done = write_done } };
-	void *buf;
-
-	sem_init(&w.sem, 0, 0);
-	assert_int_equal(m->ops->buffer_get(m, mc_deadline_ms(5000), &buf), 0);
-	memset(buf, byte, len);
-	w.w.buf = buf;
-	m->ops->write_start(m, &w.w);
-	sem_wait(&w.sem);
-	m->ops->buffer_put(m, buf);
-	return w.w.status;
-}
-
-static void read_begin(struct mct_medium *m, struct wait_read *r, uint64_t off, uint32_t len)
-{
-	*r = (struct wait_read){ .r = { .off = off, .len = len, .done = read_done } };
-	sem_init(&r->sem, 0, 0);
-	m->ops->read_start(m, &r->r);
-}
-
-static int load(struct mct_medium *m, uint64_t off, uint32_t len, unsigned char byte)
-{
-	struct wait_read r;
-
-	read_begin(m, &r, off, len);
-	sem_wait(&r.sem);
-	if (r.r.status < 0)
-		return r.r.status;
-	for (uint32_t i = 0; i < len; i++)
-		if (((const unsigned char *)r.r.at)[i] != byte)
-			fail_msg("byte %u of %u is %u", i, len, ((const unsigned char *)r.r.at)[i]);
-	m->ops->read_end(m, &r.r);
-	return 0;
-}
-
-static void bytes_come_back(const char *kind)
-{
+	static char own[2 * MIB] __attribute__((aligned(MCT_BLOCK)));
 	struct mct_medium *m = medium(kind, 16 * MIB);
 
 	assert_int_equal(store(m, 0, MIB, 1), 0);
@@ -104,26 +32,23 @@ static void bytes_come_back(const char *kind)
 	assert_int_equal(load(m, 5000, 70000, 1), 0);
 	assert_int_equal(load(m, 16 * MIB - 1, 2, 0), -ERANGE);
 	assert_int_equal(store(m, 100, 4096, 2), -ERANGE);
+	/* From memory that is no buffer of the medium. */
+	memset(own, 7, sizeof(own));
+	assert_int_equal(store_from(m, 4 * MIB, MIB, own), 0);
+	assert_int_equal(store_from(m, 5 * MIB, 8192, own + MIB), 0);
+	assert_int_equal(load(m, 4 * MIB + 1, MIB - 1, 7), 0);
+	assert_int_equal(load(m, 5 * MIB, 8192, 7), 0);
+	assert_int_equal(load(m, 5 * MIB + 8192, 4096, 0), 0);
 	mct_medium_close(m);
 	m = medium(kind, 0);
 	assert_int_equal(load(m, MIB, 4096, 2), 0);
 	mct_medium_close(m);
 }
 
-static void bytes_come_back_by_uring(void **state)
-{
-	bytes_come_back(NULL);
-}
-
-static void bytes_come_back_by_threads(void **state)
-{
-	bytes_come_back("threads");
-}
-
 /* A reader that joined a read from before a write would get the old bytes. */
 static void reads_before_a_write_are_not_joined_after_it(void **state)
 {
-	struct mct_medium *m = medium(NULL, 0);
+	struct mct_medium *m = medium(kind, 0);
 	struct wait_read old, same;
 
 	assert_int_equal(store(m, 2 * MIB, 4096, 3), 0);
@@ -143,7 +68,7 @@ static void reads_before_a_write_are_not_joined_after_it(void **state)
 static void reads_wait_for_buffers(void **state)
 {
 	static struct wait_read r[100];
-	struct mct_medium *m = medium(NULL, 0);
+	struct mct_medium *m = medium(kind, 0);
 
 	for (unsigned i = 0; i < 100; i++)
 		read_begin(m, &r[i], i * 4096, 4096);
@@ -157,7 +82,7 @@ static void reads_wait_for_buffers(void **state)
 
 static void writers_leave_buffers_for_reads(void **state)
 {
-	struct mct_medium *m = medium(NULL, 0);
+	struct mct_medium *m = medium(kind, 0);
 	void *buf[4], *more;
 
 	for (unsigned i = 0; i < 4; i++)
@@ -171,7 +96,7 @@ static void writers_leave_buffers_for_reads(void **state)
 
 static void errors_end_one_transfer(void **state)
 {
-	struct mct_medium *m = medium(NULL, 0);
+	struct mct_medium *m = medium(kind, 0);
 
 	assert_int_equal(mc_fault_set("tiers.ssd.read=error:EIO,tiers.ssd.write=error:ENOSPC"), 0);
 	assert_int_equal(load(m, 0, 4096, 1), -EIO);
@@ -186,22 +111,22 @@ static void identity_stays_with_the_file(void **state)
 {
 	const uint64_t words[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX, 6, 7, 8, 9 };
 	uint64_t found[MCT_IDENTITY], older[MCT_IDENTITY] = { 1, 2, 3, 4, UINT64_MAX };
-	struct mct_medium *m = medium(NULL, 0);
+	struct mct_medium *m = medium(kind, 0);
 	char path[64], zero[64] = { 0 };
 	int fd;
 
 	assert_int_equal(m->ops->set_identity(m, words), 0);
 	mct_medium_close(m);
-	m = medium(NULL, 32 * MIB);
+	m = medium(kind, 32 * MIB);
 	assert_int_equal(m->ops->identity(m, found), 0);
 	assert_memory_equal(found, words, sizeof(words));
 	mct_medium_close(m);
 	/* The first versions wrote no further words. */
-	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", dir);
+	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", tiers_dir);
 	fd = open(path, O_WRONLY);
 	assert_int_equal(pwrite(fd, zero, sizeof(zero), 128), sizeof(zero));
 	close(fd);
-	m = medium(NULL, 32 * MIB);
+	m = medium(kind, 32 * MIB);
 	assert_int_equal(m->ops->identity(m, found), 0);
 	assert_memory_equal(found, older, sizeof(older));
 	mct_medium_close(m);
@@ -209,7 +134,7 @@ static void identity_stays_with_the_file(void **state)
 
 static void holes_are_skipped(void **state)
 {
-	struct mct_medium *m = medium(NULL, 32 * MIB);
+	struct mct_medium *m = medium(kind, 32 * MIB);
 	uint64_t at;
 
 	assert_int_equal(store(m, 20 * MIB, 4096, 1), 0);
@@ -226,13 +151,13 @@ static void holes_are_skipped(void **state)
 /* The second process gets a file of its own; the content stays with the first file. */
 static void a_directory_has_a_file_for_each_owner(void **state)
 {
-	struct mct_medium *a = medium(NULL, 0), *b = medium(NULL, MIB);
+	struct mct_medium *a = medium(kind, 0), *b = medium(kind, MIB);
 	struct mct_status status;
 
 	b->ops->status(b, &status);
 	assert_int_equal(status.size, MIB);
 	mct_medium_close(a);
-	a = medium(NULL, 0);
+	a = medium(kind, 0);
 	a->ops->status(a, &status);
 	assert_int_equal(status.size, 32 * MIB);
 	mct_medium_close(a);
@@ -246,11 +171,11 @@ static void a_damaged_header_is_a_new_medium(void **state)
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", dir);
+	snprintf(path, sizeof(path), "%s/mooncake-0.ssd", tiers_dir);
 	fd = open(path, O_WRONLY);
 	assert_int_equal(pwrite(fd, "x", 1, 30), 1);
 	close(fd);
-	m = medium(NULL, 4 * MIB);
+	m = medium(kind, 4 * MIB);
 	assert_int_equal(m->ops->identity(m, found), 0);
 	assert_int_equal(found[0], 0);
 	mct_medium_close(m);
@@ -264,29 +189,49 @@ static void wrong_paths_are_refused(void **state)
 	assert_int_equal(mct_medium_open("ssd", &conf, &m), -ENOENT);
 	conf.path = "/dev/null";
 	assert_int_equal(mct_medium_open("ssd", &conf, &m), -ENOTDIR);
-	conf.path = dir;
+	conf.path = tiers_dir;
 	conf.kind = "tape";
 	assert_int_equal(mct_medium_open("ssd", &conf, &m), -EINVAL);
 }
 
-static int remove_dir(void **state)
+/* Does a medium use the I/O called @want? */
+static int check_used(const char *want)
 {
-	char cmd[80];
+	struct mct_medium *m = medium(kind, MIB);
+	struct mct_status status;
+	bool same;
 
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
-	return system(cmd);
+	m->ops->status(m, &status);
+	same = !strcmp(status.kind, want);
+	if (!same)
+		fprintf(stderr, "%s is used instead of %s\n", status.kind, want);
+	mct_medium_close(m);
+	return same ? 0 : -1;
 }
 
-static int make_dir(void **state)
+static int uring_make(void **state)
 {
-	return mkdtemp(dir) ? 0 : -1;
+	/* The kernel may refuse it. */
+	kind = NULL;
+	return tiers_dir_make(state);
+}
+
+static int threads_make(void **state)
+{
+	kind = "threads";
+	return tiers_dir_make(state) < 0 ? -1 : check_used("threads");
+}
+
+static int usrbio_make(void **state)
+{
+	kind = NULL;
+	return tiers_3fs_make(state) < 0 ? -1 : check_used("usrbio");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_come_back_by_uring),
-		cmocka_unit_test(bytes_come_back_by_threads),
+		cmocka_unit_test(bytes_come_back),
 		cmocka_unit_test(reads_before_a_write_are_not_joined_after_it),
 		cmocka_unit_test(reads_wait_for_buffers),
 		cmocka_unit_test(writers_leave_buffers_for_reads),
@@ -298,5 +243,7 @@ int main(void)
 		cmocka_unit_test(wrong_paths_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests_name("io_uring", tests, uring_make, tiers_dir_remove) +
+	       cmocka_run_group_tests_name("threads", tests, threads_make, tiers_dir_remove) +
+	       cmocka_run_group_tests_name("usrbio", tests, usrbio_make, tiers_3fs_remove);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -19,6 +20,12 @@ static int io_start(struct mct_io *io, const struct mct_io_conf *conf)
 	int r;
 
 	if (!conf->threads) {
+		io->ops = &mct_io_usrbio;
+		r = io->ops->start(io, conf);
+		if (r < 0)
+			mc_warn("ssd", "no USRBIO for %s: %s", conf->path, mc_err_detail(r));
+		if (r == 0)
+			return 0;
 		io->ops = &mct_io_uring;
 		r = io->ops->start(io, conf);
 		if (r == 0)
@@ -120,6 +127,10 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 		if (op->moved < op->len)
 			return true;
 	}
+	if (n == 0 && !op->write && mct_io_is_hole(op->fd, op->off + op->moved, op->len - op->moved)) {
+		memset((char *)op->buf + op->moved, 0, op->len - op->moved);
+		n = 1;
+	}
 	op->status = n > 0 ? 0 : n < 0 ? n : -EIO;
 	op->done(op);
 	return false;
@@ -136,4 +147,11 @@ int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct)
 	if (fd < 0 && errno == EINVAL)
 		fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd < 0 ? mc_fail(-errno, "cannot open %s: %m", name) : fd;
+}
+
+bool mct_io_is_hole(int fd, uint64_t off, uint64_t len)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && (uint64_t)st.st_size >= len && off <= (uint64_t)st.st_size - len;
 }

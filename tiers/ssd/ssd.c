@@ -32,6 +32,8 @@ static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
 	r = mct_ssd_file_open(d, conf);
 	if (r < 0)
 		return r;
+	io.fd = d->fd;
+	io.path = d->path;
 	io.pool_len = n * (size_t)MCT_SSD_BUF;
 	r = mct_io_open(&io, &d->io);
 	return r < 0 ? r : mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
@@ -134,6 +136,11 @@ static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 	off_t at = (off_t)(1 + nth) * MCT_BLOCK;
 	ssize_t n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
 
+	if (!write && n >= 0 && n < MCT_BLOCK &&
+	    mct_io_is_hole(d->fd, (uint64_t)(at + n), MCT_BLOCK - (uint64_t)n)) {
+		memset((char *)buf + n, 0, MCT_BLOCK - (size_t)n);
+		n = MCT_BLOCK;
+	}
 	if (n != MCT_BLOCK)
 		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read",
 			       d->path);

@@ -7,7 +7,8 @@
  * is not zero.  A zero one is initialised only with mct_conf.format; a device that this tier has used before needs no
  * such permission.
  *
- * Kinds: "auto" (default): io_uring, or threads where the kernel refuses it; "threads".
+ * Kinds: "auto" (default): USRBIO for a file on 3FS if its library is there (usrbio.c), else io_uring, or threads where
+ * the kernel refuses it; "threads".
  *
  * mct_conf.size is the limit of the bytes on the disk; 0: the size of the file found, for a new one 90 % of the
  * free space, less the space that other owners of the directory may still use.  A medium with content never shrinks.
