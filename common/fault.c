@@ -23,6 +23,7 @@
 
 #define SET_MAX 64		/* points in a set */
 #define POINT_MAX 64		/* bytes of a name, with the NUL */
+#define FILE_MAX 128
 #define DELAY_MAX_MS 3600000
 
 enum action { ACTION_KILL, ACTION_STOP, ACTION_DELAY, ACTION_ERROR };
@@ -33,6 +34,7 @@ struct entry {
 	int arg;		/* milliseconds or negative error */
 	long nth;		/* only at this hit; 0: not limited */
 	int percent;		/* share of the hits; 0: not limited */
+	char file[FILE_MAX];	/* only while it exists; "": not limited */
 	long hits;
 };
 
@@ -90,21 +92,36 @@ static int parse_error(const char *s, int *ret)
 	return 0;
 }
 
+/* "@3", "%50", "?/tmp/file" */
+static int parse_limit(const char *s, struct entry *e)
+{
+	bool nth = *s == '@';
+	long v;
+
+	if (*s == '?') {
+		if (!s[1] || strlen(s + 1) >= FILE_MAX)
+			return -EINVAL;
+		strcpy(e->file, s + 1);
+		return 0;
+	}
+	if (parse_number(s + 1, 1, nth ? INT32_MAX : 100, &v))
+		return -EINVAL;
+	if (nth)
+		e->nth = v;
+	else
+		e->percent = (int)v;
+	return 0;
+}
+
 static int parse_action(char *s, struct entry *e)
 {
-	char *limit = strpbrk(s, "@%");
+	char *limit = strpbrk(s, "@%?");
 	long v;
 
 	if (limit) {
-		bool nth = *limit == '@';
-
-		*limit++ = '\0';
-		if (parse_number(limit, 1, nth ? INT32_MAX : 100, &v))
+		if (parse_limit(limit, e))
 			return -EINVAL;
-		if (nth)
-			e->nth = v;
-		else
-			e->percent = (int)v;
+		*limit = '\0';
 	}
 	if (!strcmp(s, "kill")) {
 		e->action = ACTION_KILL;
@@ -139,7 +156,7 @@ static int parse_entry(const char *text, struct entry *e)
 	strcpy(e->point, copy);
 	if (parse_action(eq + 1, e))
 		return mc_fail(-EINVAL, "fault point \"%s\": the action is kill, stop, delay:MS or "
-			       "error:ERRNO, then @N or %%P", text);
+			       "error:ERRNO, then @N, %%P or ?FILE", text);
 	return 0;
 }
 
@@ -181,6 +198,8 @@ long mc_fault_hits(const char *point)
 static bool entry_strikes(struct entry *e)
 {
 	e->hits++;
+	if (*e->file && access(e->file, F_OK))
+		return false;
 	if (e->nth)
 		return e->hits == e->nth;
 	return !e->percent || mc_random_u64() % 100 < (uint64_t)e->percent;

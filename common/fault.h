@@ -6,9 +6,10 @@
  *
  * The environment variable MC_FAULTS or mc_fault_set() switches them on:
  * "point=action[,point=action...]".  An action is kill, stop, delay:MS or error:ERRNO, optionally
- * followed by @N (only the N-th hit, from 1) or %P (each hit with P percent).  ERRNO is a name
- * (EIO, MC_ENOSPACE) or a number.  A point may be named several times; all actions that apply are
- * executed.  Names are not checked: a test verifies with mc_fault_hits() that its point was passed.
+ * followed by @N (only the N-th hit, from 1), %P (each hit with P percent) or ?FILE (each hit while
+ * the file exists).  ERRNO is a name (EIO, MC_ENOSPACE) or a number.  A point may be named several
+ * times; all actions that apply are executed.  Names are not checked: a test verifies with
+ * mc_fault_hits() that its point was passed.
  * A malformed MC_FAULTS ends the process (status 2).  While off, a point costs one predictable
  * branch on a global. */
 #ifndef MC_FAULT_H

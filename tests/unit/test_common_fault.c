@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -67,6 +68,19 @@ static void some_percent(void **state)
 	assert_true(struck > 500 && struck < 1500);
 }
 
+static void while_a_file_exists(void **state)
+{
+	char file[] = "/tmp/mc-fault.XXXXXX", spec[64];
+
+	close(mkstemp(file));
+	snprintf(spec, sizeof(spec), "a=error:EIO?%s", file);
+	assert_int_equal(mc_fault_set(spec), 0);
+	assert_int_equal(mc_fault("a"), -EIO);
+	unlink(file);
+	assert_int_equal(mc_fault("a"), 0);
+	assert_int_equal(mc_fault_hits("a"), 2);
+}
+
 static void a_delay_delays(void **state)
 {
 	uint64_t begin = mc_now_ns();
@@ -101,7 +115,7 @@ static void bad_sets_change_nothing(void **state)
 	static const char *const bad[] = {
 		"a", "=kill", "a=", "a=killl", "a=delay", "a=delay:", "a=delay:x", "a=delay:-1",
 		"a=delay:99999999", "a=error:", "a=error:ENOSUCH", "a=error:0", "a=kill@0",
-		"a=kill@", "a=kill@x", "a=kill%0", "a=kill%101", "a=kill@1@2", "a=kill,",
+		"a=kill@", "a=kill@x", "a=kill%0", "a=kill%101", "a=kill@1@2", "a=kill?", "a=kill,",
 		",a=kill", "b=kill,a", "a=error:5x", "a=error:+5",
 		"a23456789012345678901234567890123456789012345678901234567890123456789=kill",
 	};
@@ -151,6 +165,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_teardown(errors_by_name_and_number, all_off),
 		cmocka_unit_test_teardown(only_the_nth, all_off),
 		cmocka_unit_test_teardown(some_percent, all_off),
+		cmocka_unit_test_teardown(while_a_file_exists, all_off),
 		cmocka_unit_test_teardown(a_delay_delays, all_off),
 		cmocka_unit_test_teardown(kill_and_stop_hit_the_process, all_off),
 		cmocka_unit_test_teardown(bad_sets_change_nothing, all_off),
