@@ -49,6 +49,17 @@ static inline void mc_list_remove(struct mc_list *e)
 	mc_list_init(e);
 }
 
+/* Move all elements of @from to the end of @head. */
+static inline void mc_list_move(struct mc_list *head, struct mc_list *from)
+{
+	while (!mc_list_empty(from)) {
+		struct mc_list *e = from->next;
+
+		mc_list_remove(e);
+		mc_list_push_back(head, e);
+	}
+}
+
 #define mc_list_first(head, type, member) mc_container_of((head)->next, type, member)
 
 #define mc_list_for_each(pos, head) \

@@ -42,7 +42,9 @@ struct mct_read {
 	uint32_t len;		/* 1 to MCT_PIECE_MAX */
 	void (*done)(struct mct_read *r);
 	/* filled in */
-	int status;		/* 0, or negative: then there are no bytes, and read_end is not called */
+	/* 0, or negative: then there are no bytes, and read_end is not called.  -EIO: the medium has lost these bytes;
+	 * -MC_EUNAVAILABLE: it does not work as a whole, or not now */
+	int status;
 	const void *at;		/* the bytes, until read_end */
 	struct mc_list node;	/* the tier's */
 	void *buffer;

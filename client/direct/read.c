@@ -116,6 +116,9 @@ int mcs_transfer_error(int err)
 {
 	if (err == -MC_ETIMEDOUT || err == -ENOMEM)
 		return err;
+	if (err == -MC_EUNAVAILABLE)
+		return mc_fail(-MC_ETRANSFER, "the disk of the object's owner does not work now; the object stays, and "
+			       "can be read when the disk works again");
 	/* The paths have different errors; callers of the store get one. */
 	return mc_fail(-MC_ETRANSFER, "transfer failed: %s", mc_strerror(err));
 }
@@ -302,7 +305,7 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 			err = p->req[i].status;
 	if (err < 0) {
 		p->status = mcs_transfer_error(err);
-		/* The owner's device has refused it. */
+		/* The owner's device works, and has refused it. */
 		if (++p->unreachable[p->replica] == 2 && err == -EIO)
 			part_bad(s, p);
 		mc_metric_add(&failed, 1);

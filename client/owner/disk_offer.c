@@ -83,6 +83,9 @@ static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct of
 			struct offer_read *o = &of.slot[taken++ % DEPTH];
 
 			reader_wait(&of, o);
+			/* Its objects cannot be told from lost ones. */
+			if (r == 0 && o->r.status == -MC_EUNAVAILABLE)
+				r = mc_fail(o->r.status, "the disk does not work now");
 			if (r == 0)
 				r = p->take(p, o->r.off, o->r.len, o->r.status < 0 ? NULL : o->r.at);
 			if (o->r.status == 0)

@@ -313,18 +313,18 @@ void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *bloc
 
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 {
-	auto_free struct mct_note *note = gone->count ? malloc(gone->count * sizeof(*note)) : NULL;
+	auto_free struct mct_note *note = malloc((gone->count + 1) * sizeof(*note));
 	struct mcp_gone g;
 	struct mcp_iter it;
 	uint64_t secret[2];
-	int r = 0;
 
 	if (!note)
 		return;
 	MC_LOCKED(&s->notes_lock);
-	for (unsigned i = 0; i < s->n && r == 0; i++) {
+	for (unsigned i = 0; i < s->n; i++) {
 		struct mcs_own_segment *at = &s->segment[i];
 		size_t n = 0;
+		int r;
 
 		if (!at->notes)
 			continue;
@@ -332,12 +332,14 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 		while (mcp_iter_next(&it, &g))
 			if (mcp_id_eq(g.segment, at->id))
 				note[n++] = (struct mct_note){ g.offset, g.generation };
+		if (!n && !at->notes->n_wait)
+			continue;
 		segments_secret(s, at, secret);
 		r = mcs_disk_notes_add(at->notes, note, n, secret);
+		if (r < 0 && r != -MC_EUNAVAILABLE)
+			mc_warn("client", "cannot note removed objects on our disk, will retry; until then they may "
+				"come back if the master's journal is lost error=\"%s\"", mc_err_detail(r));
 	}
-	if (r < 0)
-		mc_warn("client", "removed objects may come back if the master's journal is lost error=\"%s\"",
-			mc_err_detail(r));
 }
 
 bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offered *ret)

@@ -53,7 +53,8 @@ void mcs_segments_confirm_again(struct mcs_segments *s, unsigned i);
 struct mct_record;
 void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *block, const struct mct_record *r);
 
-/* Note that records are void: elements of struct mcp_gone.  Blocks while a block is written to each medium. */
+/* Note that records are void: elements of struct mcp_gone, and those that could not be noted earlier.  Blocks while a
+ * block is written to each medium. */
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone);
 
 /* A durable segment whose objects are to be offered to the master. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/cleanup.h"
+#include "common/err.h"
 #include "common/sys/clock.h"
 #include "engine/tcp/tcp_server.h"
 
@@ -40,6 +41,9 @@ static void late_answer(struct mce_late_read *r)
 	struct mce_serve_conn *c = r->c;
 	int status = r->status < 0 ? -EIO : mce_mr_dead(r->mr) ? -ESTALE : 0;
 
+	/* Only this error says nothing about the bytes. */
+	if (r->status == -MC_EUNAVAILABLE)
+		status = r->status;
 	c->reading--;
 	if (r->copied) {
 		mce_mr_unref(r->mr);

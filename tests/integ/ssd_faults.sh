@@ -61,19 +61,6 @@ blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
 grep -q ' error 0$' "$tmp/out" || fail "a read failed although its second try succeeds: $(cat "$tmp/out")"
 stop_pid "$OWNER_PID"
 
-echo "reads fail always"
-with_faults tiers.ssd.read=error:EIO
-blocks put 0 300 4000 >/dev/null || fail "puts failed"
-wait_for 20 offload_idle
-blocks get 0 300 >"$tmp/out" 2>/dev/null || fail "wrong bytes: $(cat "$tmp/out")"
-counted mooncake_master_bad_disk_copies_total
-# The copies are dropped, so the keys can be put again.  With free memory: the disk cannot return a block that is evicted.
-"$top_builddir/tools/mcctl" --master="$MASTER" rm --prefix block/2 --force --yes >/dev/null
-blocks put 0 20 >/dev/null || fail "puts failed"
-blocks get 0 20 >"$tmp/out"
-[ "$(cat "$tmp/out")" = "equal 20 miss 0 error 0" ] || fail "$(cat "$tmp/out")"
-stop_pid "$OWNER_PID"
-
 echo "a slow disk"
 with_faults tiers.ssd.write=delay:1500,tiers.ssd.read=delay:1500
 begin=$SECONDS

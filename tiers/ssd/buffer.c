@@ -10,7 +10,6 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/fault.h"
 #include "common/metrics.h"
 #include "common/sys/thread.h"
 #include "tiers/ssd/ssd_i.h"
@@ -127,6 +126,7 @@ static bool read_begin_locked(struct mct_ssd *d, struct mct_read *r, struct mct_
 			.done = read_loaded,
 		};
 		mc_list_push_back(read_bucket(d, read_begin(r)), &b->node);
+		mct_ssd_health_begin_locked(d);
 		*ret_op = &b->op;
 	}
 	b->refs++;
@@ -164,6 +164,16 @@ static void read_waiting(struct mct_ssd *d)
 	} while (r);
 }
 
+static void reads_done(struct mc_list *over)
+{
+	while (!mc_list_empty(over)) {
+		struct mct_read *r = mc_list_first(over, struct mct_read, node);
+
+		mc_list_remove(&r->node);
+		r->done(r);
+	}
+}
+
 /* The buffer is on no list and has no reader. */
 static void buffer_free(struct mct_ssd *d, struct mct_ssd_buffer *b)
 {
@@ -174,15 +184,11 @@ static void buffer_free(struct mct_ssd *d, struct mct_ssd_buffer *b)
 	read_waiting(d);
 }
 
-static void read_loaded(struct mct_io_op *op)
+void mct_ssd_read_over(struct mct_ssd *d, struct mct_ssd_buffer *b, int status)
 {
-	struct mct_ssd_buffer *b = mc_container_of(op, struct mct_ssd_buffer, op);
-	int status = mc_fault("tiers.ssd.read");
-	struct mct_ssd *d = b->d;
 	struct mc_list over;
+	bool unused;
 
-	if (status == 0)
-		status = op->status;
 	mc_list_init(&over);
 	mc_mutex_lock(&d->lock);
 	while (!mc_list_empty(&b->readers)) {
@@ -199,17 +205,56 @@ static void read_loaded(struct mct_io_op *op)
 	if (status < 0) {
 		mc_list_remove(&b->node);
 		b->refs = 0;
+	} else {
+		d->health.good_off = b->op.off;
 	}
+	unused = b->refs == 0;
 	mc_mutex_unlock(&d->lock);
-	mc_metric_add(status < 0 ? &read_errors : &read_bytes, status < 0 ? 1 : op->len);
-	if (status < 0)
+	mc_metric_add(status < 0 ? &read_errors : &read_bytes, status < 0 ? 1 : b->op.len);
+	if (unused)
 		buffer_free(d, b);
-	while (!mc_list_empty(&over)) {
-		struct mct_read *r = mc_list_first(&over, struct mct_read, node);
+	reads_done(&over);
+}
 
-		mc_list_remove(&r->node);
-		r->done(r);
+static void read_loaded(struct mct_io_op *op)
+{
+	struct mct_ssd_buffer *b = mc_container_of(op, struct mct_ssd_buffer, op);
+	struct mct_ssd *d = b->d;
+
+	mc_mutex_lock(&d->lock);
+	mct_ssd_health_end_locked(d);
+	mc_mutex_unlock(&d->lock);
+	if (op->status < 0)
+		mct_ssd_health_doubt(d, b);
+	else
+		mct_ssd_read_over(d, b, 0);
+}
+
+/* Buffers that were loaded earlier get no more readers either: when the disk works again, another owner may have
+ * written to it. */
+void mct_ssd_reads_give_up(struct mct_ssd *d)
+{
+	struct mc_list over;
+
+	mc_list_init(&over);
+	mc_mutex_lock(&d->lock);
+	mc_list_move(&over, &d->waiting);
+	for (unsigned i = 0; i < d->nbuffers; i++) {
+		struct mct_ssd_buffer *b = &d->buffer[i];
+
+		if (!b->refs)
+			continue;
+		mc_list_remove(&b->node);
+		if (b->loaded)
+			continue;
+		mc_list_move(&over, &b->readers);
+		b->refs = 0;
 	}
+	mc_cond_broadcast(&d->freed);
+	mc_mutex_unlock(&d->lock);
+	for (struct mc_list *pos = over.next; pos != &over; pos = pos->next)
+		mc_container_of(pos, struct mct_read, node)->status = -MC_EUNAVAILABLE;
+	reads_done(&over);
 }
 
 void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r)
@@ -217,7 +262,7 @@ void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r)
 	struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 	struct mct_io_op *op = NULL;
-	bool ready;
+	bool ready, paused;
 
 	mc_list_init(&r->node);
 	if (r->len == 0 || r->len > MCT_PIECE_MAX || r->off > size || r->len > size - r->off) {
@@ -226,8 +271,11 @@ void mct_ssd_read_start(struct mct_medium *m, struct mct_read *r)
 		return;
 	}
 	mc_mutex_lock(&d->lock);
-	ready = read_begin_locked(d, r, &op);
+	paused = d->health.paused;
+	ready = paused || read_begin_locked(d, r, &op);
 	mc_mutex_unlock(&d->lock);
+	if (paused)
+		r->status = -MC_EUNAVAILABLE;
 	if (op)
 		mct_io_submit(d->io, op);
 	if (ready)
@@ -257,9 +305,11 @@ int mct_ssd_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret)
 	struct mct_ssd_buffer *b;
 
 	MC_LOCKED(&d->lock);
-	while (mc_list_empty(&d->free) || d->writing >= d->nbuffers / 2)
+	while (!d->health.paused && (mc_list_empty(&d->free) || d->writing >= d->nbuffers / 2))
 		if (mc_cond_wait_until(&d->freed, &d->lock, deadline) < 0)
 			return mc_fail(-MC_ETIMEDOUT, "no free buffer of %s: the disk is slow", d->path);
+	if (d->health.paused)
+		return mct_ssd_health_paused(d);
 	b = buffer_take_locked(d);
 	d->writing++;
 	*ret = b->mem;
@@ -282,9 +332,8 @@ void mct_ssd_buffer_put(struct mct_medium *m, void *buf)
 }
 
 /* Reads of these blocks that have begun show other bytes than later ones: no reader may join them. */
-static void reads_part(struct mct_ssd *d, const struct mct_io_op *op)
+static void reads_part_locked(struct mct_ssd *d, const struct mct_io_op *op)
 {
-	MC_LOCKED(&d->lock);
 	for (unsigned i = 0; i < d->nbuffers; i++) {
 		struct mct_ssd_buffer *b = &d->buffer[i];
 
@@ -305,10 +354,13 @@ static void write_stored(struct mct_io_op *op)
 	struct write_op *o = mc_container_of(op, struct write_op, op);
 	struct mct_write *w = mc_container_of((uint64_t (*)[12])o, struct mct_write, priv);
 
-	reads_part(o->d, op);
-	w->status = mc_fault("tiers.ssd.write");
-	if (w->status == 0)
-		w->status = op->status;
+	mc_mutex_lock(&o->d->lock);
+	reads_part_locked(o->d, op);
+	mct_ssd_health_end_locked(o->d);
+	mc_mutex_unlock(&o->d->lock);
+	w->status = op->status;
+	if (w->status < 0)
+		mct_ssd_health_write_failed(o->d, w->status);
 	mc_metric_add(w->status < 0 ? &write_errors : &write_bytes, w->status < 0 ? 1 : op->len);
 	w->done(w);
 }
@@ -318,6 +370,7 @@ void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 	struct write_op *o = (struct write_op *)w->priv;
 	struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
+	bool paused;
 
 	if (w->len == 0 || w->len > MCT_PIECE_MAX || w->len % MCT_BLOCK || w->off % MCT_BLOCK || w->off > size ||
 	    w->len > size - w->off || (uintptr_t)w->buf % MCT_BLOCK) {
@@ -332,6 +385,17 @@ void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 		},
 		.d = d,
 	};
-	reads_part(d, &o->op);
-	mct_io_submit(d->io, &o->op);
+	mc_mutex_lock(&d->lock);
+	paused = d->health.paused;
+	if (!paused) {
+		reads_part_locked(d, &o->op);
+		mct_ssd_health_begin_locked(d);
+	}
+	mc_mutex_unlock(&d->lock);
+	if (!paused) {
+		mct_io_submit(d->io, &o->op);
+		return;
+	}
+	w->status = -MC_EUNAVAILABLE;
+	w->done(w);
 }

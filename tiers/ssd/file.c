@@ -103,6 +103,22 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	return 0;
 }
 
+int mct_ssd_file_same(struct mct_ssd *d, const void *block)
+{
+	const struct header *h = block;
+	uint64_t words[MCT_IDENTITY];
+
+	if (memcmp(h->magic, magic, sizeof(magic)))
+		return mc_fail(-ENOMEDIUM, "it is blank, or has other content");
+	if (le32toh(h->version) > LAYOUT_VERSION || le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc)))
+		return mc_fail(-ESTALE, "its header is damaged, or of a newer version");
+	header_get_words(h, words);
+	MC_LOCKED(&d->lock);
+	if (memcmp(words, d->words, sizeof(words)) && !(d->torn && !memcmp(words, d->tried, sizeof(words))))
+		return mc_fail(-ESTALE, "it has another identity: another owner has used it");
+	return 0;
+}
+
 /* The header's content; *ret_size 0: it is damaged.  *ret_none: there is none. */
 static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_none)
 {
@@ -180,7 +196,7 @@ static int directory_open(struct mct_ssd *d, const char *dir)
 		d->path = NULL;
 		if (asprintf(&d->path, "%s/mooncake-%u.ssd", dir, i) < 0)
 			return -ENOMEM;
-		d->fd = mct_io_file(AT_FDCWD, d->path, O_CREAT, &d->direct);
+		d->fd = mct_io_file(AT_FDCWD, d->path, O_CREAT | O_NOFOLLOW, &d->direct);
 		if (d->fd < 0)
 			return d->fd;
 		if (flock(d->fd, LOCK_EX | LOCK_NB) == 0)
@@ -193,25 +209,29 @@ static int directory_open(struct mct_ssd *d, const char *dir)
 	return mc_fail(-EBUSY, "%u processes use %s already", FILES_MAX, dir);
 }
 
+static int file_lock(int fd, const char *path)
+{
+	return flock(fd, LOCK_EX | LOCK_NB) ? mc_fail(-errno, "another process uses %s: %m", path) : 0;
+}
+
 static int device_open(struct mct_ssd *d, const char *path)
 {
 	d->path = strdup(path);
 	if (!d->path)
 		return -ENOMEM;
-	/* O_EXCL: not while it is mounted. */
+	/* O_EXCL: not while it is mounted.  The path may be a link of udev: only these names of a device on a network
+	 * stay the same. */
 	d->fd = mct_io_file(AT_FDCWD, path, O_EXCL, &d->direct);
 	if (d->fd < 0)
 		return d->fd;
-	if (flock(d->fd, LOCK_EX | LOCK_NB))
-		return mc_fail(-errno, "another process uses %s: %m", path);
-	return 0;
+	return file_lock(d->fd, path);
 }
 
-static int device_size(struct mct_ssd *d, uint64_t *ret)
+static int device_size(const struct mct_ssd *d, int fd, uint64_t *ret)
 {
 	uint64_t bytes;
 
-	if (ioctl(d->fd, BLKGETSIZE64, &bytes))
+	if (ioctl(fd, BLKGETSIZE64, &bytes))
 		return mc_fail(-errno, "cannot get the size of %s: %m", d->path);
 	*ret = bytes > MCT_SSD_DATA_AT ? bytes - MCT_SSD_DATA_AT : 0;
 	return 0;
@@ -276,13 +296,14 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 	device = S_ISBLK(st.st_mode);
 	if (!device && !S_ISDIR(st.st_mode))
 		return mc_fail(-ENOTDIR, "%s is neither a directory nor a block device", conf->path);
+	d->device = device;
 	r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
 	if (r == 0)
 		r = header_read(d, &had, &none);
 	if (r == 0 && none)
 		r = check_new(d, device, conf->format);
 	if (r == 0)
-		r = device ? device_size(d, &most) : default_size(d, conf->path, &most);
+		r = device ? device_size(d, d->fd, &most) : default_size(d, conf->path, &most);
 	if (r == 0)
 		r = choose_size(d, conf, device, had, most, &size);
 	if (r == 0 && !device && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
@@ -290,6 +311,37 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 	if (r == 0 && size != had)
 		r = mct_ssd_file_mark(d, size, d->words);
 	d->size = size;
+	return r;
+}
+
+bool mct_ssd_file_whole(const struct mct_ssd *d)
+{
+	struct stat st;
+
+	return fstat(d->fd, &st) == 0 &&
+	       (uint64_t)st.st_size >= MCT_SSD_DATA_AT + __atomic_load_n(&d->size, __ATOMIC_RELAXED);
+}
+
+int mct_ssd_file_again(struct mct_ssd *d)
+{
+	bool direct;
+	int fd = mct_io_file(AT_FDCWD, d->path, d->device ? O_EXCL : O_NOFOLLOW, &direct), r = 0;
+	uint64_t most = UINT64_MAX;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) || (d->device ? !S_ISBLK(st.st_mode) : !S_ISREG(st.st_mode)))
+		r = mc_fail(-ENOMEDIUM, "%s is no longer a %s", d->path, d->device ? "block device" : "file");
+	if (r == 0 && d->device)
+		r = device_size(d, fd, &most);
+	if (r == 0 && most < __atomic_load_n(&d->size, __ATOMIC_RELAXED))
+		r = mc_fail(-ENOMEDIUM, "it is smaller");
+	if (r == 0)
+		r = file_lock(fd, d->path);
+	if (r == 0)
+		return fd;
+	close(fd);
 	return r;
 }
 
@@ -305,8 +357,11 @@ int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size)
 		return mc_fail(-errno, "%s: %m", d->path);
 	if (S_ISREG(st.st_mode) && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
 		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
-	if (r == 0)
+	if (r == 0) {
+		mc_mutex_lock(&d->header_lock);
 		r = mct_ssd_file_mark(d, size, d->words);
+		mc_mutex_unlock(&d->header_lock);
+	}
 	if (r == 0)
 		__atomic_store_n(&d->size, size, __ATOMIC_RELAXED);
 	return r;

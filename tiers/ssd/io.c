@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/log.h"
 #include "common/sys/lock.h"
 #include "tiers/ssd/io_i.h"
@@ -131,7 +132,9 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 		memset((char *)op->buf + op->moved, 0, op->len - op->moved);
 		n = 1;
 	}
-	op->status = n > 0 ? 0 : n < 0 ? n : -EIO;
+	op->status = op->write ? mc_fault("tiers.ssd.write") : mc_fault("tiers.ssd.read");
+	if (op->status == 0)
+		op->status = n > 0 ? 0 : n < 0 ? n : -EIO;
 	op->done(op);
 	return false;
 }
@@ -140,12 +143,12 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct)
 {
-	int fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0600);
+	int fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
 
 	*ret_direct = fd >= 0;
 	/* tmpfs and some network filesystems have no direct access. */
 	if (fd < 0 && errno == EINVAL)
-		fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+		fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC, 0600);
 	return fd < 0 ? mc_fail(-errno, "cannot open %s: %m", name) : fd;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/thread.h"
@@ -36,19 +37,24 @@ static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
 	io.path = d->path;
 	io.pool_len = n * (size_t)MCT_SSD_BUF;
 	r = mct_io_open(&io, &d->io);
-	return r < 0 ? r : mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
+	if (r == 0)
+		r = mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
+	return r < 0 ? r : mct_ssd_health_start(d);
 }
 
 static void ssd_close(struct mct_medium *m)
 {
 	struct mct_ssd *d = ssd_of(m);
 
+	mct_ssd_health_stop(d);
 	mct_io_close(d->io);
 	mct_ssd_buffers_close(d);
 	/* The lock of the file ends here. */
 	if (d->fd >= 0)
 		close(d->fd);
+	mc_cond_destroy(&d->health.wake);
 	mc_cond_destroy(&d->freed);
+	mc_mutex_destroy(&d->header_lock);
 	mc_mutex_destroy(&d->lock);
 	free(d->path);
 	free(d);
@@ -69,7 +75,10 @@ static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
 	d->medium.ops = &mct_ssd_tier;
 	d->fd = -1;
 	mc_mutex_init(&d->lock);
+	mc_mutex_init(&d->header_lock);
 	(void)mc_cond_init(&d->freed);
+	(void)mc_cond_init(&d->health.wake);
+	mc_list_init(&d->health.doubtful);
 	mc_list_init(&d->free);
 	mc_list_init(&d->waiting);
 	for (unsigned i = 0; i < MCT_SSD_BUCKETS; i++)
@@ -105,17 +114,36 @@ static int ssd_grow(struct mct_medium *m, uint64_t size)
 
 static int ssd_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
 {
-	memcpy(ret, ssd_of(m)->words, sizeof(ssd_of(m)->words));
+	struct mct_ssd *d = ssd_of(m);
+
+	MC_LOCKED(&d->lock);
+	memcpy(ret, d->words, sizeof(d->words));
 	return 0;
+}
+
+static void words_set(struct mct_ssd *d, uint64_t to[MCT_IDENTITY], const uint64_t words[MCT_IDENTITY], bool torn)
+{
+	MC_LOCKED(&d->lock);
+	memcpy(to, words, MCT_IDENTITY * sizeof(*words));
+	d->torn = torn;
 }
 
 static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY])
 {
 	struct mct_ssd *d = ssd_of(m);
-	int r = mct_ssd_file_mark(d, d->size, words);
+	int r = mct_ssd_health_check(d);
 
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&d->header_lock);
+	words_set(d, d->tried, words, true);
+	r = mct_ssd_file_mark(d, d->size, words);
+	/* A write that fails may have stored them. */
 	if (r == 0)
-		memcpy(d->words, words, sizeof(d->words));
+		words_set(d, d->words, words, false);
+	mc_mutex_unlock(&d->header_lock);
+	if (r < 0)
+		mct_ssd_health_write_failed(d, r);
 	return r;
 }
 
@@ -125,26 +153,26 @@ static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off)
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 	off_t at = lseek(d->fd, (off_t)(MCT_SSD_DATA_AT + off), SEEK_DATA);
 
+	/* The file or device may have lost its end: then reads say so. */
 	if (at < 0)
-		return errno == ENXIO ? size : off;
+		return errno == ENXIO && !d->device && mct_ssd_file_whole(d) ? size : off;
 	return (uint64_t)at - MCT_SSD_DATA_AT < size ? (uint64_t)at - MCT_SSD_DATA_AT : size;
 }
 
 static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 {
-	const struct mct_ssd *d = ssd_of(m);
+	struct mct_ssd *d = ssd_of(m);
 	off_t at = (off_t)(1 + nth) * MCT_BLOCK;
-	ssize_t n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
+	int r = mct_ssd_health_check(d);
+	ssize_t n;
 
-	if (!write && n >= 0 && n < MCT_BLOCK &&
-	    mct_io_is_hole(d->fd, (uint64_t)(at + n), MCT_BLOCK - (uint64_t)n)) {
-		memset((char *)buf + n, 0, MCT_BLOCK - (size_t)n);
-		n = MCT_BLOCK;
-	}
-	if (n != MCT_BLOCK)
-		return mc_fail(n < 0 ? -errno : -EIO, "cannot %s the notes of %s: %m", write ? "write" : "read",
-			       d->path);
-	return 0;
+	io.fd = d->fd;
+	io.path = d->path;
+	io.pool_len = n * (size_t)MCT_SSD_BUF;
+	r = mct_io_open(&io, &d->io);
+	if (r == 0)
+		r = mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
+	return r < 0 ? r : mct_ssd_health_start(d);
 }
 
 const struct mct_tier_ops mct_ssd_tier = {

@@ -4,6 +4,7 @@
 #define MCT_SSD_I_H
 
 #include "common/sys/lock.h"
+#include "common/sys/thread.h"
 #include "tiers/ssd/io.h"
 #include "tiers/ssd/ssd.h"
 
@@ -21,8 +22,33 @@ struct mct_ssd_buffer {
 	/* guarded by the lock */
 	struct mc_list node;		/* free, or a bucket of reads */
 	struct mc_list readers;		/* struct mct_read that wait for the transfer */
-	unsigned refs;			/* readers, those that have the bytes included */
+	unsigned refs;			/* readers, those that have the bytes included; 0: free, or given up */
 	bool loaded;
+};
+
+/* Does the device work?  Guarded by mct_ssd.lock, unless it says otherwise. */
+struct mct_health {
+	/* constant after start */
+	struct mc_thread thread;
+	bool runs;
+	/* owned by the thread */
+	char *buf;			/* a block for its reads */
+	struct mct_io_op op;		/* its read */
+	uint64_t seen;			/* @ended at its last look */
+	uint64_t paused_ns;
+	int said;			/* why a medium at the path was refused, as it is in the log */
+
+	struct mc_cond wake;		/* the thread has work, or its read has ended */
+	struct mc_list doubtful;	/* mct_ssd_buffer.op.node of reads that failed */
+	bool paused;			/* reads and writes fail at once */
+	bool stopping;
+	bool watched;			/* the thread looks whether transfers end */
+	bool op_ended;
+	int write_error;		/* error of a write that failed, 0: none */
+	unsigned running;		/* transfers */
+	uint64_t ended;			/* transfers */
+	uint64_t moved_ns;		/* none of them has ended since */
+	uint64_t good_off;		/* blocks that were read, 0: none; as mct_io_op.off */
 };
 
 struct mct_ssd {
@@ -31,13 +57,14 @@ struct mct_ssd {
 	char *path;		/* path of the file or device */
 	int fd;
 	bool direct;		/* the page cache is not used */
+	bool device;		/* a block device */
 	struct mct_io *io;
 	char *mem;		/* memory of all buffers: mct_io_pool() */
 	struct mct_ssd_buffer *buffer;
 	unsigned nbuffers;
 	/* atomic */
 	uint64_t size;
-	uint64_t words[MCT_IDENTITY];	/* set by one thread at a time */
+	struct mc_mutex header_lock;	/* held around each write of the header */
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_cond freed;
@@ -45,6 +72,11 @@ struct mct_ssd {
 	struct mc_list bucket[MCT_SSD_BUCKETS];	/* buffers with a read, by offset */
 	struct mc_list waiting;			/* struct mct_read without a buffer, oldest first */
 	unsigned writing;			/* buffers that were given to writers */
+	/* changed with header_lock too: identity in the header, or, while a write of it runs or if one has failed,
+	 * maybe @tried */
+	uint64_t words[MCT_IDENTITY], tried[MCT_IDENTITY];
+	bool torn;
+	struct mct_health health;
 };
 
 /* file.c: open, lock and size the file; sets path, fd, direct, size and words. */
@@ -53,6 +85,12 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf);
 int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size);
 /* Write the header. */
 int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY]);
+/* 0: the block is the header of this medium.  -ENOMEDIUM: of none; -ESTALE: of another one; with a detail. */
+int mct_ssd_file_same(struct mct_ssd *d, const void *block);
+/* Does the file have all bytes of the medium? */
+bool mct_ssd_file_whole(const struct mct_ssd *d);
+/* Open and lock the path once more: a descriptor, or negative with a detail. */
+int mct_ssd_file_again(struct mct_ssd *d);
 
 /* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
  * @ret says what was found.  Changes nothing.  -EIO, ... */
@@ -70,5 +108,25 @@ void mct_ssd_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_ssd_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
 void mct_ssd_buffer_put(struct mct_medium *m, void *buf);
 void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w);
+/* The read into this buffer is over: answer its readers, and free it if it has none. */
+void mct_ssd_read_over(struct mct_ssd *d, struct mct_ssd_buffer *b, int status);
+/* End all reads that wait with -MC_EUNAVAILABLE; health.paused is set.  Reads that run have no reader afterwards. */
+void mct_ssd_reads_give_up(struct mct_ssd *d);
+
+/* health.c */
+int mct_ssd_health_start(struct mct_ssd *d);
+/* Answers reads in doubt; afterwards none may come. */
+void mct_ssd_health_stop(struct mct_ssd *d);
+/* Around each transfer; the lock is held. */
+void mct_ssd_health_begin_locked(struct mct_ssd *d);
+void mct_ssd_health_end_locked(struct mct_ssd *d);
+/* The read into the buffer has failed: the thread answers it. */
+void mct_ssd_health_doubt(struct mct_ssd *d, struct mct_ssd_buffer *b);
+/* A write has failed. */
+void mct_ssd_health_write_failed(struct mct_ssd *d, int status);
+/* -MC_EUNAVAILABLE, with a detail. */
+int mct_ssd_health_paused(const struct mct_ssd *d);
+/* The same if the disk is paused, else 0. */
+int mct_ssd_health_check(struct mct_ssd *d);
 
 #endif
