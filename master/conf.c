@@ -34,7 +34,7 @@ static const struct mc_opt_alias aliases[] = {
 
 #define NO_K8S "there is no k8s backend; use etcd or redis"
 #define NO_ETCD "there is no etcd support; set quotas by requests, the journal keeps them"
-#define NO_NOF "there is no NVMe-oF tier"
+#define NO_NOF "a device over NVMe-oF is a disk of its node, which pauses it while its I/O fails"
 #define NO_SNAPSHOT "snapshots are written by a thread, and found by their names in the store"
 #define NO_STANDBY "standbys get the journal from the leader as it is written"
 #define OWNERS_CXL "the master opens no device; the owners do, with --far_segment_path and --far_segment_size, or " \
@@ -44,11 +44,6 @@ static const struct mc_opt_alias aliases[] = {
 #define NO_DISK "there is no shared-filesystem tier; for disks of the nodes use --enable_offload"
 
 static const struct mc_opt_absent absent[] = {
-	{ "nof_eviction_ratio", "0.05", NO_NOF },
-	{ "nof_eviction_high_watermark_ratio", "0.90", NO_NOF },
-	{ "nof_heartbeat_interval_sec", "10", NO_NOF },
-	{ "nof_heartbeat_probe_timeout_ms", "1000", NO_NOF },
-	{ "nof_heartbeat_failures_threshold", "3", NO_NOF },
 	{ "root_fs_dir", "", NO_DISK },
 	{ "global_file_segment_size", "9223372036854775807", NO_DISK },
 	{ "oplog_poll_interval_ms", "1000", NO_STANDBY },
@@ -63,7 +58,6 @@ static const struct mc_opt_absent absent[] = {
 	/* values of existing options, refused by mcm_conf_check() */
 	{ "tenant_quota_connector_type=etcd", "file", NO_ETCD },
 	{ "snapshot_catalog_store_type=redis", "embedded", NO_SNAPSHOT },
-	{ "memory_allocator=cachelib", "offset", "deprecated upstream" },
 	{ NULL, NULL, NULL },
 };
 
@@ -78,6 +72,11 @@ static const struct mc_opt_absent idle[] = {
 	  "a put beyond the tenant's quota evicts objects of the tenant and is not rejected" },
 	{ "weight_import_idle_timeout_ms", "300000", NO_WEIGHTS },
 	{ "weight_management_oplog_capability_confirmed", "false", NO_WEIGHTS },
+	{ "nof_eviction_ratio", "0.05", NO_NOF },
+	{ "nof_eviction_high_watermark_ratio", "0.90", NO_NOF },
+	{ "nof_heartbeat_interval_sec", "10", NO_NOF },
+	{ "nof_heartbeat_probe_timeout_ms", "1000", NO_NOF },
+	{ "nof_heartbeat_failures_threshold", "3", NO_NOF },
 	{ NULL, NULL, NULL },
 };
 
@@ -103,9 +102,8 @@ int mcm_conf_check(const struct mcm_conf *c)
 	const char *dir;
 	int r;
 
-	if (strcmp(c->memory_allocator, "offset") != 0)
-		return mc_fail(-EINVAL, "memory_allocator=%s: not built into this version, use offset",
-			       c->memory_allocator);
+	if (strcmp(c->memory_allocator, "offset") != 0 && strcmp(c->memory_allocator, "cachelib") != 0)
+		return mc_fail(-EINVAL, "memory_allocator=%s: unknown, use offset", c->memory_allocator);
 	if (!mcm_strategy_find(c->allocation_strategy))
 		return mc_fail(-EINVAL, "allocation_strategy=%s: not built into this version, use random, "
 			       "free_ratio_first, ssd_free_ratio_first, local_first or cxl",

@@ -241,6 +241,8 @@ static int main_serve(struct mcm_conf *conf, const struct mc_options *options, i
 	if (r < 0)
 		return main_fail(r);
 	mc_env_report_inert();
+	if (!strcmp(conf->memory_allocator, "cachelib"))
+		mc_warn(LOG, "--memory_allocator=cachelib is another name of offset here");
 	fit_descriptors(conf);
 	mcm_journal_auto(conf, journal);
 	if (conf->enable_ha) {

@@ -74,7 +74,7 @@ echo "$honoured honoured, $refused refused, $idle without effect"
 
 # the list also has values that are not supported
 for value in tenant_quota_connector_type=etcd \
-	snapshot_catalog_store_type=redis memory_allocator=cachelib; do
+	snapshot_catalog_store_type=redis; do
 	fails timeout 20 "$master" "--$value"
 	grep -q "$value.*not built into this version" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
 	grep -qF -- "\\fB\\-\\-$value\\fR" "$tmp/lacking" ||
@@ -135,7 +135,9 @@ wait_for 20 rpc_threads 3
 connects "$MASTER"
 rpc_threads 3
 stop_pid "$SPAWNED"
-spawn threads "$master" --rpc_port="$rpc" --metrics_host=127.0.0.1 --metrics_port="$http" --max_threads=1
+spawn threads "$master" --rpc_port="$rpc" --metrics_host=127.0.0.1 --metrics_port="$http" --max_threads=1 \
+	--memory_allocator=cachelib
 wait_for 20 master_serves "$MASTER_HTTP"
+equal "lines about cachelib" "$(grep -c 'memory_allocator=cachelib is another name of offset' "$tmp/threads.log")" 1
 wait_for 20 rpc_threads 1
 stop_pid "$SPAWNED"
