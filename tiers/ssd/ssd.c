@@ -166,13 +166,20 @@ static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 	int r = mct_ssd_health_check(d);
 	ssize_t n;
 
-	io.fd = d->fd;
-	io.path = d->path;
-	io.pool_len = n * (size_t)MCT_SSD_BUF;
-	r = mct_io_open(&io, &d->io);
-	if (r == 0)
-		r = mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
-	return r < 0 ? r : mct_ssd_health_start(d);
+	if (r < 0)
+		return r;
+	n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
+	if (!write && n >= 0 && n < MCT_BLOCK &&
+	    mct_io_is_hole(d->fd, (uint64_t)(at + n), MCT_BLOCK - (uint64_t)n)) {
+		memset((char *)buf + n, 0, MCT_BLOCK - (size_t)n);
+		n = MCT_BLOCK;
+	}
+	if (n == MCT_BLOCK)
+		return 0;
+	r = n < 0 ? -errno : -EIO;
+	if (write)
+		mct_ssd_health_write_failed(d, r);
+	return mc_fail(r, "cannot %s the notes of %s: %s", write ? "write" : "read", d->path, mc_strerror(r));
 }
 
 const struct mct_tier_ops mct_ssd_tier = {
