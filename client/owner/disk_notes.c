@@ -89,7 +89,8 @@ static int notes_wait(struct mcs_disk_notes *n, const struct mct_note *note, siz
 	}
 	all = n->n_wait + count;
 	skip = all > WAIT_MAX ? all - WAIT_MAX : 0;
-	memmove(n->wait, n->wait + skip, (n->n_wait - skip) * sizeof(*note));
+	if (skip)
+		memmove(n->wait, n->wait + skip, (n->n_wait - skip) * sizeof(*note));
 	n->n_wait -= skip;
 	more = realloc(n->wait, (n->n_wait + count) * sizeof(*more));
 	if (!more)

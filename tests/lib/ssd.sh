@@ -11,18 +11,26 @@ cleanup_fn rm -rf "$ssd"
 
 # start_owner [FLAG...] - a node with memory and a disk, started by ${owner_by[@]}; sets OWNER_PID
 owner_by=()
+owner_before=
 start_owner() {
 	local at
 	free_port at
+	owner_before=$(memory_segments)
 	spawn owner "${owner_by[@]}" "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$ssd" --host=127.0.0.1 \
 		--port="$at" --master_server_address="$MASTER" "$@"
 	OWNER_PID=$SPAWNED
 	started "$OWNER_PID" owner 20 owner_is_mounted
 }
 
-# owner_is_mounted - memory and disk of the owner are in service
+# memory_segments - the ids of the segments of memory, a line each
+memory_segments() {
+	"$top_builddir/tools/mcctl" --master="$MASTER" --json df 2>/dev/null |
+		jq -r '.segments[] | select(.medium == "memory" and .state == "ok") | .id' || :
+}
+
+# owner_is_mounted - memory and disk of the owner are in service; an owner that was killed may still seem to be
 owner_is_mounted() {
-	[ "$(segment_count memory)" -ge 1 ] && [ "$(segment_count disk)" -ge 1 ]
+	memory_segments | found -vxF "${owner_before:--}" && [ "$(segment_count disk)" -ge 1 ]
 }
 
 # segment_count MEDIUM
