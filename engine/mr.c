@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/dax.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "common/process/fork.h"
@@ -197,7 +198,7 @@ void mce_mr_unref(struct mce_mr *mr)
 static int attr_check(const struct mce_engine *e, const struct mce_mr_attr *a)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	struct stat st;
+	int64_t size;
 
 	if (a->medium)
 		return a->base || a->len == 0 || a->len > MCE_MEDIUM_BASE / 2 || a->access != MCE_ACCESS_READ ||
@@ -213,10 +214,11 @@ static int attr_check(const struct mce_engine *e, const struct mce_mr_attr *a)
 		return 0;
 	if (a->fd_offset % page || (uintptr_t)a->base % page)
 		return mc_fail(-EINVAL, "a region with a descriptor begins on a page");
-	if (fstat(a->fd, &st))
-		return mc_fail(-errno, "descriptor of the region: %s", strerror(errno));
+	size = mc_dax_mappable(a->fd);
+	if (size < 0)
+		return mc_fail((int)size, "descriptor of the region: %s", mc_strerror((int)size));
 	/* A mapper that touches pages behind the end of the file would be killed. */
-	if (mce_range_check(0, (uint64_t)st.st_size, a->fd_offset, a->len))
+	if (mce_range_check(0, (uint64_t)size, a->fd_offset, a->len))
 		return mc_fail(-EINVAL, "the region's file ends before the region");
 	return 0;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/dax.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -156,7 +157,7 @@ static void mapping_map(struct mce_mapping *mp, const struct mce_map_msg *msg, i
 static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping **ret)
 {
 	struct mce_mapping *mp;
-	struct stat st;
+	int64_t size;
 
 	mp = calloc(1, sizeof(*mp));
 	if (!mp)
@@ -167,8 +168,8 @@ static int mapping_new(const struct mce_map_msg *msg, int fd, struct mce_mapping
 	mp->len = msg->len;
 	mp->access = msg->access;
 	mp->slot = msg->slot;
-	if (fd >= 0 && mc_fault("engine.mapped.map") == 0 && fstat(fd, &st) == 0 &&
-	    mce_range_check(0, (uint64_t)st.st_size, msg->fd_offset, msg->len) == 0)
+	size = fd >= 0 && mc_fault("engine.mapped.map") == 0 ? mc_dax_mappable(fd) : -1;
+	if (size >= 0 && mce_range_check(0, (uint64_t)size, msg->fd_offset, msg->len) == 0)
 		mapping_map(mp, msg, fd);
 	*ret = mp;
 	return 0;

@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/dax.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/thread.h"
-#include "tiers/dram/dax.h"
 #include "tiers/dram/memlimit.h"
 
 #define HUGE_SIZE (2ull << 20)
@@ -162,8 +162,8 @@ static int file_open_auto(struct mct_dram *d, const char *kind)
 /* All of the device, or the first @d->size bytes.  Its pages exist already. */
 static int file_open_dax(struct mct_dram *d, const char *path, uint64_t offset)
 {
-	struct mct_dax dax;
-	int r = mct_dax_claim(d->mem.fd, path, &dax);
+	struct mc_dax dax;
+	int r = mc_dax_claim(d->mem.fd, path, &dax);
 
 	if (r < 0)
 		return r;

@@ -10,7 +10,7 @@
  * The size is rounded up to 2 MiB; a reserve costs address space only, except for "hugetlb".
  *
  * With the path of a DAX device, the kind is ignored: @size bytes of the device from path_offset on, or all if it is 0;
- * both are multiples of the device's alignment, at least 2 MiB.  One process at a time (dax.h).
+ * both are multiples of the device's alignment, at least 2 MiB.  One process at a time (common/dax.h).
  *
  * With another path the kind is ignored: @size is rounded down to 2 MiB, the file has that many bytes from
  * path_offset on, and its blocks are allocated at once and overwritten.  If another process truncates the file,

@@ -2,7 +2,7 @@
  * dax.c - devices of memory. */
 #include <config.h>
 
-#include "tiers/dram/dax.h"
+#include "common/dax.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static bool dax_is(const struct stat *st)
 	return name && !strcmp(name + 1, "dax");
 }
 
-int mct_dax_claim(int fd, const char *path, struct mct_dax *ret)
+int mc_dax_claim(int fd, const char *path, struct mc_dax *ret)
 {
 	uint64_t deadline = mc_deadline_ms(CLAIM_MS);
 	struct stat st;
@@ -71,7 +71,7 @@ int mct_dax_claim(int fd, const char *path, struct mct_dax *ret)
 				       "an earlier owner mapped; end it, or give this owner another device", path);
 		mc_sleep_ns(CLAIM_NAP_NS);
 	}
-	*ret = (struct mct_dax){ .size = dax_number(&st, "size"), .align = dax_number(&st, "align") };
+	*ret = (struct mc_dax){ .size = dax_number(&st, "size"), .align = dax_number(&st, "align") };
 	if (!ret->size)
 		return mc_fail(-EINVAL, "%s: the kernel does not tell its size (/sys/dev/char/%u:%u/size)", path,
 			       major(st.st_rdev), minor(st.st_rdev));
@@ -79,4 +79,13 @@ int mct_dax_claim(int fd, const char *path, struct mct_dax *ret)
 	if (!ret->align)
 		ret->align = 2u << 20;
 	return 0;
+}
+
+int64_t mc_dax_mappable(int fd)
+{
+	struct stat st;
+
+	if (mc_file_fstat(fd, &st))
+		return -errno;
+	return S_ISCHR(st.st_mode) && dax_is(&st) ? (int64_t)dax_number(&st, "size") : (int64_t)st.st_size;
 }
