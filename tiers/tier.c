@@ -40,6 +40,12 @@ int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]
 	return -MC_ENOTSUP;
 }
 
+int mct_no_hold(struct mct_medium *m)
+{
+	(void)m;
+	return 0;
+}
+
 void mct_no_read_start(struct mct_medium *m, struct mct_read *r)
 {
 	r->status = -MC_ENOTSUP;

@@ -16,6 +16,16 @@
 
 #include "common/list.h"
 
+/* Which processes use the file of a medium. */
+enum mct_share {
+	MCT_SHARE_NONE,		/* those of this machine, one at a time */
+	MCT_SHARE_OWN,		/* @path is a directory of several machines: this process owns one of its files */
+	MCT_SHARE_READ,		/* @path is a file there that another process may own: only reads */
+};
+
+#define MCT_IDENTITY 9			/* words that a medium keeps for its owner: */
+#define MCT_EXPECT 5			/* id of the segment (2), epoch, pool (2), and others */
+
 struct mct_conf {
 	uint64_t size;		/* the tier rounds it to its own unit */
 	uint64_t reserve;	/* limit of grow; less than size: the medium does not grow */
@@ -28,12 +38,15 @@ struct mct_conf {
 	int prefault;		/* allocate pages in a background thread, lowest address first */
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
 	bool format;		/* a blank device may be initialised */
+	enum mct_share share;
+	/* MCT_SHARE_READ: the first words of the identity that the file must have.  MCT_SHARE_OWN: of these the pool,
+	 * words 3 and 4: files of another one are left alone; 0: not known */
+	uint64_t expect[MCT_EXPECT];
 };
 
 #define MCT_PIECE_MAX (1u << 20)	/* bytes of one piece: of a read, or of a buffer for writing */
 #define MCT_BLOCK 4096u			/* unit of writes */
 #define MCT_NOTE_BLOCKS 255u		/* blocks that it keeps for its owner */
-#define MCT_IDENTITY 9			/* words that a medium keeps for its owner */
 
 /* One read.  It belongs to the caller before read_start and from @done on, which runs on any thread, maybe before
  * read_start returns, and must not block. */
@@ -73,6 +86,7 @@ struct mct_status {
 	uint64_t limit;		/* size that grow cannot exceed */
 	uint64_t ready;		/* bytes, from offset 0 on, for which pages are allocated */
 	const char *kind;	/* variant in use (static) */
+	const char *path;	/* absolute, of a file that other machines may have too, NULL: none; the medium's */
 };
 
 struct mct_tier_ops;
@@ -97,6 +111,9 @@ struct mct_tier_ops {
 	/* Bytes that outlive the process: the owner's identity words, stored durably; all 0 in a new medium. */
 	int (*identity)(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
 	int (*set_identity)(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
+	/* Is this process still the only writer?  -ESTALE: another one has taken the medium over; do not write any
+	 * more.  -EIO, ...: not known.  Blocks. */
+	int (*hold)(struct mct_medium *m);
 	/* Equal reads that run at the same time are one read of the device.  Any thread. */
 	void (*read_start)(struct mct_medium *m, struct mct_read *r);
 	/* The caller needs r->at no more.  Any thread; does not block. */
@@ -126,6 +143,7 @@ void mct_medium_close(struct mct_medium *m);
 /* Slots of a tier of memory. */
 int mct_no_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
 int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
+int mct_no_hold(struct mct_medium *m);
 void mct_no_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_no_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);

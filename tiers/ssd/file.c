@@ -7,6 +7,8 @@
  *	64 u32 CRC-32C of the bytes before
  *	128 u64 further words of identity[4]
  *	160 u32 CRC-32C of these words
+ *	164 u32 CRC-32C of the next word
+ *	168 u64 in a shared directory: number of the process that may write (shared.c), else 0
  *
  * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC
  * the further words are 0. */
@@ -51,8 +53,10 @@ struct header {
 	char zero[60];
 	uint64_t more[MCT_IDENTITY - WORDS];
 	uint32_t more_crc;
+	uint32_t holder_crc;
+	uint64_t holder;
 } __attribute__((packed));
-_Static_assert(offsetof(struct header, more) == 128 && sizeof(struct header) == 164, "as in the comment above");
+_Static_assert(offsetof(struct header, more) == 128 && sizeof(struct header) == 176, "as in the comment above");
 
 /* ---- the header -------------------------------------------------------------------------------- */
 
@@ -97,6 +101,8 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	h->version = htole32(LAYOUT_VERSION);
 	h->size = htole64(size);
 	header_put_words(h, words);
+	h->holder = htole64(d->holder);
+	h->holder_crc = htole32(mc_crc32c(&h->holder, sizeof(h->holder)));
 	h->crc = htole32(mc_crc32c(h, offsetof(struct header, crc)));
 	if (pwrite(d->fd, block, MCT_BLOCK, 0) != MCT_BLOCK || fdatasync(d->fd))
 		return mc_fail(errno ? -errno : -EIO, "cannot write the header of %s: %m", d->path);
@@ -114,39 +120,37 @@ int mct_ssd_file_same(struct mct_ssd *d, const void *block)
 		return mc_fail(-ESTALE, "its header is damaged, or of a newer version");
 	header_get_words(h, words);
 	MC_LOCKED(&d->lock);
+	if (d->holder && le64toh(h->holder) != d->holder)
+		return mc_fail(-ESTALE, "another process has taken it over");
 	if (memcmp(words, d->words, sizeof(words)) && !(d->torn && !memcmp(words, d->tried, sizeof(words))))
 		return mc_fail(-ESTALE, "it has another identity: another owner has used it");
 	return 0;
 }
 
-/* The header's content; *ret_size 0: it is damaged.  *ret_none: there is none. */
-static int header_read(struct mct_ssd *d, uint64_t *ret_size, bool *ret_none)
+int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret)
 {
 	auto_free void *block = NULL;
 	struct header *h;
-	ssize_t n;
 	int r = block_new(&block);
 
-	*ret_size = 0;
-	*ret_none = false;
+	*ret = (struct mct_ssd_header){ .size = 0 };
 	if (r < 0)
 		return r;
-	n = pread(d->fd, block, MCT_BLOCK, 0);
-	if (n < 0)
+	if (pread(d->fd, block, MCT_BLOCK, 0) < 0)
 		return mc_fail(-errno, "cannot read %s: %m", d->path);
 	h = block;
 	if (memcmp(h->magic, magic, sizeof(magic))) {
-		*ret_none = true;
+		ret->none = true;
 		return 0;
 	}
 	if (le32toh(h->version) > LAYOUT_VERSION)
 		return mc_fail(-MC_EVERSION, "%s was written by a newer version", d->path);
-	if (le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc))) {
-		mc_warn("ssd", "%s: the header is damaged, so its objects are dropped", d->path);
+	if (le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc)))
 		return 0;
-	}
-	*ret_size = le64toh(h->size);
-	header_get_words(h, d->words);
+	ret->size = le64toh(h->size);
+	header_get_words(h, ret->words);
+	if (le32toh(h->holder_crc) == mc_crc32c(&h->holder, sizeof(h->holder)))
+		ret->holder = le64toh(h->holder);
 	return 0;
 }
 
@@ -162,7 +166,7 @@ static uint64_t others_claim(const char *dir, const struct stat *own)
 	unsigned n;
 
 	while (at && (e = readdir(at))) {
-		if (sscanf(e->d_name, "mooncake-%u.ssd", &n) != 1 ||
+		if ((sscanf(e->d_name, "mooncake-%u.ssd", &n) != 1 && !mct_ssd_shared_name(e->d_name)) ||
 		    fstatat(dirfd(at), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || st.st_ino == own->st_ino)
 			continue;
 		if (st.st_size > st.st_blocks * 512)
@@ -196,7 +200,7 @@ static int directory_open(struct mct_ssd *d, const char *dir)
 		d->path = NULL;
 		if (asprintf(&d->path, "%s/mooncake-%u.ssd", dir, i) < 0)
 			return -ENOMEM;
-		d->fd = mct_io_file(AT_FDCWD, d->path, O_CREAT | O_NOFOLLOW, &d->direct);
+		d->fd = mct_io_file(AT_FDCWD, d->path, O_RDWR | O_CREAT | O_NOFOLLOW, &d->direct);
 		if (d->fd < 0)
 			return d->fd;
 		if (flock(d->fd, LOCK_EX | LOCK_NB) == 0)
@@ -221,7 +225,7 @@ static int device_open(struct mct_ssd *d, const char *path)
 		return -ENOMEM;
 	/* O_EXCL: not while it is mounted.  The path may be a link of udev: only these names of a device on a network
 	 * stay the same. */
-	d->fd = mct_io_file(AT_FDCWD, path, O_EXCL, &d->direct);
+	d->fd = mct_io_file(AT_FDCWD, path, O_RDWR | O_EXCL, &d->direct);
 	if (d->fd < 0)
 		return d->fd;
 	return file_lock(d->fd, path);
@@ -284,31 +288,50 @@ static int check_new(struct mct_ssd *d, bool device, bool format)
 	return 0;
 }
 
-int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
+/* Find the file or device, lock it and read its header. */
+static int file_take(struct mct_ssd *d, const struct mct_conf *conf, bool device, struct mct_ssd_header *ret)
 {
-	uint64_t had = 0, most = 0, size = 0;
-	bool device, none = false;
-	struct stat st;
 	int r;
 
-	if (stat(conf->path, &st))
-		return mc_fail(-errno, "the SSD directory %s: %m", conf->path);
-	device = S_ISBLK(st.st_mode);
-	if (!device && !S_ISDIR(st.st_mode))
-		return mc_fail(-ENOTDIR, "%s is neither a directory nor a block device", conf->path);
-	d->device = device;
-	r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
+	if (conf->share)
+		r = mct_ssd_shared_open(d, conf);
+	else
+		r = device ? device_open(d, conf->path) : directory_open(d, conf->path);
 	if (r == 0)
-		r = header_read(d, &had, &none);
-	if (r == 0 && none)
+		r = mct_ssd_file_header(d, ret);
+	if (r == 0 && ret->none)
 		r = check_new(d, device, conf->format);
+	if (r == 0 && !ret->none && !ret->size)
+		mc_warn("ssd", "%s: the header is damaged, so its objects are dropped", d->path);
+	if (r == 0 && ret->size)
+		memcpy(d->words, ret->words, sizeof(d->words));
+	return r;
+}
+
+int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	struct mct_ssd_header had;
+	uint64_t most = 0, size = 0;
+	struct stat st;
+	bool device;
+	int r;
+
+	if (conf->share == MCT_SHARE_READ)
+		return mct_ssd_shared_read(d, conf);
+	if (stat(conf->path, &st))
+		return mc_fail(-errno, "the %s directory %s: %m", conf->share ? "shared" : "SSD", conf->path);
+	d->device = device = S_ISBLK(st.st_mode) && !conf->share;
+	if (!device && !S_ISDIR(st.st_mode))
+		return mc_fail(-ENOTDIR, conf->share ? "%s is not a directory" :
+			       "%s is neither a directory nor a block device", conf->path);
+	r = file_take(d, conf, device, &had);
 	if (r == 0)
 		r = device ? device_size(d, d->fd, &most) : default_size(d, conf->path, &most);
 	if (r == 0)
-		r = choose_size(d, conf, device, had, most, &size);
+		r = choose_size(d, conf, device, had.size, most, &size);
 	if (r == 0 && !device && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
 		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
-	if (r == 0 && size != had)
+	if (r == 0 && (size != had.size || d->holder != had.holder))
 		r = mct_ssd_file_mark(d, size, d->words);
 	d->size = size;
 	return r;
@@ -324,11 +347,15 @@ bool mct_ssd_file_whole(const struct mct_ssd *d)
 
 int mct_ssd_file_again(struct mct_ssd *d)
 {
-	bool direct;
-	int fd = mct_io_file(AT_FDCWD, d->path, d->device ? O_EXCL : O_NOFOLLOW, &direct), r = 0;
 	uint64_t most = UINT64_MAX;
 	struct stat st;
+	int fd, r = 0;
+	bool direct;
 
+	/* Its user opens another medium; a lock would keep the file from the next owner. */
+	if (d->reads_only)
+		return -EAGAIN;
+	fd = mct_io_file(AT_FDCWD, d->path, O_RDWR | (d->device ? O_EXCL : O_NOFOLLOW), &direct);
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) || (d->device ? !S_ISBLK(st.st_mode) : !S_ISREG(st.st_mode)))

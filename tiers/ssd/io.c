@@ -143,12 +143,12 @@ bool mct_io_moved(struct mct_io_op *op, int n)
 
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct)
 {
-	int fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
+	int fd = openat(dirfd, name, flags | O_CLOEXEC | O_DIRECT, 0600);
 
 	*ret_direct = fd >= 0;
 	/* tmpfs and some network filesystems have no direct access. */
 	if (fd < 0 && errno == EINVAL)
-		fd = openat(dirfd, name, flags | O_RDWR | O_CLOEXEC, 0600);
+		fd = openat(dirfd, name, flags | O_CLOEXEC, 0600);
 	return fd < 0 ? mc_fail(-errno, "cannot open %s: %m", name) : fd;
 }
 

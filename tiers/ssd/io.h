@@ -51,7 +51,8 @@ void *mct_io_pool(const struct mct_io *io);
 /* Any thread.  Does not block. */
 void mct_io_submit(struct mct_io *io, struct mct_io_op *op);
 
-/* Open @name in directory @dirfd for reading and writing, with O_DIRECT where the filesystem has it: *ret_direct. */
+/* Open @name in directory @dirfd, with O_DIRECT where the filesystem has it: *ret_direct.  @flags: O_RDWR or O_RDONLY,
+ * and others. */
 int mct_io_file(int dirfd, const char *name, int flags, bool *ret_direct);
 /* Are these bytes inside the file?  Then they are zeros if a read ends before them: 3FS does not fill a hole at the end
  * of a read.  False for a device. */

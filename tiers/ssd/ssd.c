@@ -88,8 +88,9 @@ static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
 		ssd_close(&d->medium);
 		return r;
 	}
-	mc_info("ssd", "%s: size=%llu MiB, by %s%s", d->path, (unsigned long long)(d->size >> 20),
-		mct_io_kind(d->io), d->direct ? "" : ", through the page cache: the filesystem has no O_DIRECT");
+	mc_log("ssd", conf->share == MCT_SHARE_READ ? MC_LOG_DEBUG : MC_LOG_INFO, "%s: size=%llu MiB, by %s%s", d->path,
+	       (unsigned long long)(d->size >> 20), mct_io_kind(d->io),
+	       d->direct ? "" : ", through the page cache: the filesystem has no O_DIRECT");
 	*ret = &d->medium;
 	return 0;
 }
@@ -104,7 +105,10 @@ static void ssd_status(const struct mct_medium *m, struct mct_status *ret)
 	const struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 
-	*ret = (struct mct_status){ .size = size, .limit = UINT64_MAX, .ready = size, .kind = mct_io_kind(d->io) };
+	*ret = (struct mct_status){
+		.size = size, .limit = UINT64_MAX, .ready = size, .kind = mct_io_kind(d->io),
+		.path = d->holder ? d->path : NULL,
+	};
 }
 
 static int ssd_grow(struct mct_medium *m, uint64_t size)
@@ -133,6 +137,8 @@ static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENT
 	struct mct_ssd *d = ssd_of(m);
 	int r = mct_ssd_health_check(d);
 
+	if (r == 0)
+		r = mct_ssd_shared_hold(d);
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&d->header_lock);
@@ -145,6 +151,11 @@ static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENT
 	if (r < 0)
 		mct_ssd_health_write_failed(d, r);
 	return r;
+}
+
+static int ssd_hold(struct mct_medium *m)
+{
+	return mct_ssd_shared_hold(ssd_of(m));
 }
 
 static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off)
@@ -166,6 +177,8 @@ static int ssd_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 	int r = mct_ssd_health_check(d);
 	ssize_t n;
 
+	if (r == 0 && write)
+		r = mct_ssd_shared_hold(d);
 	if (r < 0)
 		return r;
 	n = write ? pwrite(d->fd, buf, MCT_BLOCK, at) : pread(d->fd, buf, MCT_BLOCK, at);
@@ -190,6 +203,7 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.grow = ssd_grow,
 	.identity = ssd_identity,
 	.set_identity = ssd_set_identity,
+	.hold = ssd_hold,
 	.read_start = mct_ssd_read_start,
 	.read_end = mct_ssd_read_end,
 	.buffer_get = mct_ssd_buffer_get,

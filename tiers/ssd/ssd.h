@@ -7,6 +7,9 @@
  * is not zero.  A zero one is initialised only with mct_conf.format; a device that this tier has used before needs no
  * such permission.
  *
+ * With MCT_SHARE_OWN and MCT_SHARE_READ the files of a directory that several machines use are called <id>.data;
+ * shared.c has their rules.
+ *
  * Kinds: "auto" (default): USRBIO for a file on 3FS if its library is there (usrbio.c), else io_uring, or threads where
  * the kernel refuses it; "threads".
  *

@@ -62,6 +62,8 @@ struct mct_ssd {
 	char *mem;		/* memory of all buffers: mct_io_pool() */
 	struct mct_ssd_buffer *buffer;
 	unsigned nbuffers;
+	bool reads_only;		/* another process owns the file */
+	uint64_t holder;		/* shared: this process's number in the header; 0: not shared */
 	/* atomic */
 	uint64_t size;
 	struct mc_mutex header_lock;	/* held around each write of the header */
@@ -79,6 +81,13 @@ struct mct_ssd {
 	struct mct_health health;
 };
 
+struct mct_ssd_header {
+	uint64_t size;		/* 0: there is none, or it is damaged */
+	uint64_t words[MCT_IDENTITY];
+	uint64_t holder;
+	bool none;		/* the file has no header */
+};
+
 /* file.c: open, lock and size the file; sets path, fd, direct, size and words. */
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf);
 /* Enlarge to @size bytes. */
@@ -91,6 +100,19 @@ int mct_ssd_file_same(struct mct_ssd *d, const void *block);
 bool mct_ssd_file_whole(const struct mct_ssd *d);
 /* Open and lock the path once more: a descriptor, or negative with a detail. */
 int mct_ssd_file_again(struct mct_ssd *d);
+
+/* Read the header of the open file.  -MC_EVERSION, -EIO, ... */
+int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret);
+
+/* shared.c: the parts of the above for files that several machines use.
+ * open: lock a file of the directory, or create one; sets path, fd, direct and holder.
+ * read: open the file at conf->path for reading, if it has the expected identity; sets path, fd, direct, size, words.
+ * hold: as mct_tier_ops.hold.
+ * name: is it the name of such a file? */
+int mct_ssd_shared_open(struct mct_ssd *d, const struct mct_conf *conf);
+int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf);
+int mct_ssd_shared_hold(const struct mct_ssd *d);
+bool mct_ssd_shared_name(const char *name);
 
 /* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
  * @ret says what was found.  Changes nothing.  -EIO, ... */

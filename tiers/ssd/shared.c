@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * shared.c - files in a directory that several machines use: <id of the segment>.data, with the header of file.c.
+ *
+ * One process writes to a file: the one that holds its lock (flock(2); NFS, CephFS and others lock on the server) and
+ * whose number is in the header.  A process that finds a lock free continues with the file and writes its own number.
+ * So a process that has lost its lock, because it was cut off from the server for long, reads the other number before
+ * it writes again.  It may have begun a write before that; then checksums find the mixture of the two.
+ *
+ * Readers take no lock.  The header tells them whether the file is the one that they look for. */
+#include <config.h>
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/sys/random.h"
+#include "tiers/ssd/ssd_i.h"
+
+#define ID_DIGITS 32u
+#define POOL_WORD 3u
+#define CREATE_MAX 16u	/* attempts: another process may lock a file between its creation and the lock */
+
+bool mct_ssd_shared_name(const char *name)
+{
+	size_t n = 0;
+
+	while (n < ID_DIGITS && isxdigit((unsigned char)name[n]))
+		n++;
+	return n == ID_DIGITS && !strcmp(name + n, ".data");
+}
+
+static void shared_close(struct mct_ssd *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	d->fd = -1;
+	free(TAKE_PTR(d->path));
+}
+
+/* Open and lock one file.  -EWOULDBLOCK: another process has the lock. */
+static int shared_lock(struct mct_ssd *d, const char *dir, const char *name, int flags)
+{
+	if (asprintf(&d->path, "%s/%s", dir, name) < 0) {
+		d->path = NULL;
+		return -ENOMEM;
+	}
+	d->fd = mct_io_file(AT_FDCWD, d->path, O_RDWR | O_NOFOLLOW | flags, &d->direct);
+	if (d->fd < 0)
+		return d->fd;
+	if (flock(d->fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return -EWOULDBLOCK;
+	return mc_fail(-errno, "cannot lock %s: %m (the filesystem needs locks between its machines)", d->path);
+}
+
+/* May this process continue with the locked file?  Not if it is of another pool.  One without a header, whose creator
+ * was killed, gets the id in its name. */
+static int shared_check(struct mct_ssd *d, const struct mct_conf *conf, const char *name)
+{
+	const uint64_t *pool = conf->expect + POOL_WORD;
+	struct mct_ssd_header h;
+	int r = mct_ssd_file_header(d, &h);
+
+	if (r < 0)
+		return r;
+	if (h.none && sscanf(name, "%16" SCNx64 "%16" SCNx64, &d->words[0], &d->words[1]) == 2)
+		return 0;
+	if (!h.size)
+		return mc_fail(-EIO, "its header is damaged; if it is not needed, remove it");
+	if (!(pool[0] | pool[1]) || !(h.words[POOL_WORD] | h.words[POOL_WORD + 1]))
+		return 0;
+	if (memcmp(pool, h.words + POOL_WORD, 2 * sizeof(*pool)))
+		return mc_fail(-EPERM, "it belongs to another pool; if that pool is gone, remove the file");
+	return 0;
+}
+
+static int name_order(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int name_filter(const struct dirent *e)
+{
+	return mct_ssd_shared_name(e->d_name);
+}
+
+/* Lock the first file of the directory that this process may continue with.  -ENOENT: there is none. */
+static int shared_adopt(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	struct dirent **e = NULL;
+	int n = scandir(conf->path, &e, name_filter, name_order), r = -ENOENT;
+
+	if (n < 0)
+		return mc_fail(-errno, "cannot list the shared directory %s: %m", conf->path);
+	for (int i = 0; i < n; i++) {
+		if (r < 0) {
+			r = shared_lock(d, conf->path, e[i]->d_name, 0);
+			if (r == 0)
+				r = shared_check(d, conf, e[i]->d_name);
+			if (r < 0 && r != -EWOULDBLOCK && r != -ENOENT)
+				mc_warn("ssd", "%s/%s is left alone: %s", conf->path, e[i]->d_name, mc_err_detail(r));
+			if (r < 0)
+				shared_close(d);
+		}
+		free(e[i]);
+	}
+	free(e);
+	return r < 0 ? -ENOENT : 0;
+}
+
+static int shared_create(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	char name[ID_DIGITS + sizeof(".data")];
+	int r;
+
+	d->words[0] = mc_random_u64();
+	d->words[1] = mc_random_u64();
+	snprintf(name, sizeof(name), "%016" PRIx64 "%016" PRIx64 ".data", d->words[0], d->words[1]);
+	r = shared_lock(d, conf->path, name, O_CREAT | O_EXCL);
+	if (r == -EWOULDBLOCK)
+		shared_close(d);
+	return r;
+}
+
+int mct_ssd_shared_open(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	int r = shared_adopt(d, conf);
+
+	if (r == -ENOENT) {
+		r = -EWOULDBLOCK;
+		for (unsigned i = 0; r == -EWOULDBLOCK && i < CREATE_MAX; i++)
+			r = shared_create(d, conf);
+	}
+	do
+		d->holder = mc_random_u64();
+	while (!d->holder);
+	return r;
+}
+
+int mct_ssd_shared_hold(const struct mct_ssd *d)
+{
+	struct mct_ssd_header h;
+	int r = d->holder ? mct_ssd_file_header(d, &h) : 0;
+
+	if (r < 0 || !d->holder || h.holder == d->holder)
+		return r;
+	return mc_fail(-ESTALE, "another process has taken over %s", d->path);
+}
+
+int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	const char *name = strrchr(conf->path, '/');
+	struct mct_ssd_header h;
+	struct stat st;
+	int r;
+
+	d->path = strdup(conf->path);
+	if (!d->path)
+		return -ENOMEM;
+	/* The path is from another process: opening a device could have an effect. */
+	if (!name || !mct_ssd_shared_name(name + 1))
+		return mc_fail(-EINVAL, "%s is not the name of a file in a shared directory", d->path);
+	if (lstat(d->path, &st))
+		return mc_fail(-errno, "cannot open %s: %m", d->path);
+	if (!S_ISREG(st.st_mode))
+		return mc_fail(-EINVAL, "%s is not a regular file", d->path);
+	d->fd = mct_io_file(AT_FDCWD, d->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, &d->direct);
+	if (d->fd < 0)
+		return d->fd;
+	r = mct_ssd_file_header(d, &h);
+	if (r < 0)
+		return r;
+	if (h.none || !h.size || memcmp(h.words, conf->expect, sizeof(conf->expect)))
+		return mc_fail(-ESTALE, "%s is not the file of this segment", d->path);
+	memcpy(d->words, h.words, sizeof(d->words));
+	d->size = h.size;
+	d->reads_only = true;
+	return 0;
+}
