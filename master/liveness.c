@@ -58,9 +58,11 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 	c->beat_ms = *ret_ms;
 	if (!c->hidden)
 		return false;
-	mc_list_for_each(at, &c->segments)
-		reattach |= mcm_segment_state(mc_container_of(at, struct mcm_segment, link)) ==
-			MCP_SEG_SILENT;
+	mc_list_for_each(at, &c->segments) {
+		const struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+
+		reattach |= mcm_segment_state(s) == MCP_SEG_SILENT && !s->left;
+	}
 	c->hidden = reattach;
 	if (reattach) {
 		mc_metric_add(&ping_failures, 1);
@@ -179,8 +181,8 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 		if (c && !c->offline) {
 			c->offline = true;
 			mc_metric_add(&offlines, 1);
-			mc_warn(LOG, "owner is offline, keeping its objects hidden segment=%s objects=%llu", s->name,
-				objects);
+			mc_warn(LOG, "owner is offline, keeping its objects%s segment=%s objects=%llu",
+				mcm_segment_is(s, MCP_TRAIT_SHARED) ? "" : " hidden", s->name, objects);
 		}
 		return false;
 	}
@@ -201,7 +203,9 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 	}
 	if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
 		(void)mcd_server_forget(m->meta, s->name);
-	mc_warn(LOG, "owner is silent, hiding its objects segment=%s objects=%llu", s->name, objects);
+	mc_warn(LOG, "owner is silent, %s segment=%s objects=%llu", mcm_segment_is(s, MCP_TRAIT_SHARED) ?
+		"its objects are read without it, by clients that can open its file;" : "hiding its objects", s->name,
+		objects);
 	return false;
 }
 

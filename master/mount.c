@@ -279,6 +279,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		__atomic_store_n(&s->connected, c->sessions > 0, __ATOMIC_RELAXED);
 		mcm_segment_usable(&m->segments, s);
 	}
+	s->left = false;
 	ret->cluster = mcm_adopt_cluster(m);
 	ret->adopts = mount_adopts(m, rq, ret);
 	mcm_store_relaxed(&s->adopting, ret->adopts);
@@ -321,6 +322,7 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, boo
 		mcm_client_unneeded(&m->clients, c);
 		return r;
 	}
+	s->left = false;
 	s->unproven = unproven;
 	s->confirm.doubted = rec->unproven;
 	s->silent_ms = mcm_now_ms(m);
@@ -373,6 +375,7 @@ static void segment_keep(struct mcm *m, struct mcm_segment *s)
 	struct mcm_client *c = mcm_client_find(&m->clients, s->client);
 
 	s->silent_ms = mcm_now_ms(m);
+	s->left = true;
 	mcm_segments_set_silent(&m->segments, s, true);
 	c->hidden = true;
 	mcm_offload_disks_changed(m, c);

@@ -16,4 +16,8 @@ const struct mcp_medium_class mcp_media[MCP_MEDIA] = {
 	[MCP_MEDIUM_FAR] = {
 		.name = "far", .rank = MCP_RANK_FAR, .traits = MCP_TRAIT_COPIES | MCP_TRAIT_VOLATILE,
 	},
+	[MCP_MEDIUM_DIRECTORY] = {
+		.name = "directory", .rank = MCP_RANK_SHARED, .distance = 9,
+		.traits = MCP_TRAIT_COPIES | MCP_TRAIT_BLOCKS | MCP_TRAIT_QUOTA | MCP_TRAIT_SHARED,
+	},
 };

@@ -92,6 +92,9 @@ struct mcm_segment {
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
 	bool adopting;			/* a disk that gets no copies yet; also read without the lock (task/adopt.h) */
+	/* its owner has unmounted it and kept its objects, and is not asked to mount it again; also guarded by the
+	 * clients' lock */
+	bool left;
 	bool unproven;			/* it is from a snapshot, and its owner has not confirmed all objects */
 	uint16_t next_id, next_name;	/* hash chains of the table: number + 1, 0: end */
 	/* mounted: in the list of its owner, also guarded by the clients' lock (client.h); else in

@@ -47,7 +47,7 @@ uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *
 	uint8_t state = mcm_segment_state(s);
 
 	if (state == MCP_SEG_SILENT && mcm_segment_is(s, MCP_TRAIT_SHARED))
-		return MCP_SEG_OK;
+		return mcm_load_relaxed(&o->marks) & MCM_MARK_UNCONFIRMED ? state : MCP_SEG_OK;
 	if (state != MCP_SEG_CONFIRMING)
 		return state;
 	return !(mcm_load_relaxed(&o->marks) & MCM_MARK_UNCONFIRMED) ||

@@ -13,6 +13,7 @@
 #define FAR 100			/* ids of the segments */
 #define DISK 101
 #define OTHER_FAR 102
+#define DIRECTORY 103
 #define SIZE 100000
 
 struct fetched {
@@ -21,7 +22,8 @@ struct fetched {
 	unsigned n;
 };
 
-static void mount(struct fixture *fx, uint64_t client, uint64_t id, uint8_t medium, uint64_t size)
+static int mount_try(struct fixture *fx, uint64_t client, uint64_t id, uint8_t medium, uint64_t size,
+		     struct mcp_mount_reply *ret)
 {
 	char name[32];
 	const struct mcp_mount rq = {
@@ -29,9 +31,15 @@ static void mount(struct fixture *fx, uint64_t client, uint64_t id, uint8_t medi
 		.name = mcp_bytes(name, (uint32_t)sprintf(name, "segment-%u", (unsigned)id)),
 		.endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"), .medium = medium,
 	};
+
+	return mcm_mount(fx->m, rq.client, &rq, ret);
+}
+
+static void mount(struct fixture *fx, uint64_t client, uint64_t id, uint8_t medium, uint64_t size)
+{
 	struct mcp_mount_reply reply;
 
-	assert_int_equal(mcm_mount(fx->m, rq.client, &rq, &reply), 0);
+	assert_int_equal(mount_try(fx, client, id, medium, size, &reply), 0);
 }
 
 static void eager(struct mcm_conf *c)
@@ -51,6 +59,14 @@ static void on_evict(struct mcm_conf *c)
 {
 	eager(c);
 	c->offload_on_evict = true;
+}
+
+static void directory(struct mcm_conf *c)
+{
+	static char dir[] = "/mnt/shared";
+
+	c->root_fs_dir = dir;
+	c->default_kv_lease_ttl = 0;
 }
 
 static void cxl(struct mcm_conf *c)
@@ -112,6 +128,7 @@ static const char *where(struct fixture *fx, const char *key)
 {
 	static const char letter[MCP_MEDIA] = {
 		[MCP_MEDIUM_MEMORY] = 'n', [MCP_MEDIUM_DISK] = 'd', [MCP_MEDIUM_FAR] = 'f',
+		[MCP_MEDIUM_DIRECTORY] = 's',
 	};
 	static char text[MCM_REPLICA_MAX + 1];
 	struct mcp_replica r[MCM_REPLICA_MAX];
@@ -333,6 +350,72 @@ static void by_cxl_puts_go_to_far_memory(void **state)
 	fx_down(&fx);
 }
 
+static void a_shared_directory_is_the_last_rank(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	up(&fx, directory, 0, 0);
+	mount(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	assert_int_equal(fx_put(&fx, "k", SIZE, 0), 0);
+	one_copy(&fx, MCP_MEDIUM_MEMORY, MCP_MEDIUM_DIRECTORY);
+	assert_string_equal(where(&fx, "k"), "ns");
+	put_many(&fx, 200);
+	assert_int_equal(with(&fx, 200, 's'), 200);
+	fx_check(&fx);
+	fx_down(&fx);
+	up(&fx, directory, 0, 64);
+	mount(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	assert_int_equal(fx_put(&fx, "k", SIZE, 0), 0);
+	one_copy(&fx, MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK);
+	one_copy(&fx, MCP_MEDIUM_DISK, MCP_MEDIUM_DIRECTORY);
+	assert_string_equal(where(&fx, "k"), "nds");
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+static void a_shared_file_outlives_its_owner(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+
+	(void)state;
+	up(&fx, directory, 0, 64);
+	mount(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	assert_int_equal(fx_put(&fx, "k", SIZE, 0), 0);
+	one_copy(&fx, MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK);
+	one_copy(&fx, MCP_MEDIUM_DISK, MCP_MEDIUM_DIRECTORY);
+	(void)fx_session(&fx, 2);
+	assert_int_equal(mount_try(&fx, 2, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), -MC_EOWNER);
+	/* Memory and disk of the silent owner are hidden, the shared file is read without it. */
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_string_equal(where(&fx, "k"), "s");
+	assert_int_equal(fx_exist(&fx, "k", 0), 1);
+	/* Another node continues with the file; the first owner gets it back only after that one. */
+	assert_int_equal(mount_try(&fx, 2, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
+	assert_int_equal(reply.reattached, 1);
+	assert_int_equal(reply.objects, 1);
+	assert_string_equal(where(&fx, "k"), "s");
+	assert_int_equal(mount_try(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), -MC_EOWNER);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_string_equal(where(&fx, "k"), "s");
+	assert_int_equal(mount_try(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
+	assert_int_equal(reply.objects, 1);
+	/* It gives the file up, and is not asked to mount it again; the file stays readable, also for the next owner. */
+	assert_int_equal(fx_mount(&fx, 1, 1, 101, 8 * MIB, NULL), 0);
+	mount(&fx, 1, DISK, MCP_MEDIUM_DISK, 64 * MIB);
+	assert_int_equal(mcm_unmount_keep(fx.m, (struct mcp_id){ 7, 1 }, (struct mcp_id){ 7, DIRECTORY }), 0);
+	assert_false(fx_beat(&fx, (struct mcp_id){ 7, 1 }));
+	assert_non_null(strchr(where(&fx, "k"), 's'));
+	assert_int_equal(mount_try(&fx, 2, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
+	assert_int_equal(reply.objects, 1);
+	/* No owner returns. */
+	fx_advance(&fx, fx.conf.disk_forget_ttl + fx.conf.client_ttl);
+	fx_advance(&fx, 2 * mcm_tick_ms(fx.m));
+	assert_string_equal(where(&fx, "k"), "");
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +426,8 @@ int main(void)
 		cmocka_unit_test(an_object_comes_up_from_any_rank),
 		cmocka_unit_test(ranks_come_and_go),
 		cmocka_unit_test(by_cxl_puts_go_to_far_memory),
+		cmocka_unit_test(a_shared_directory_is_the_last_rank),
+		cmocka_unit_test(a_shared_file_outlives_its_owner),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
