@@ -48,6 +48,12 @@ static inline bool mcs_conf_far(const struct mcs_conf *c)
 	return c->far_size || mcs_conf_far_device(c);
 }
 
+/* Does it contribute a file in a shared directory? */
+static inline bool mcs_conf_shared(const struct mcs_conf *c)
+{
+	return c->root_fs_dir && *c->root_fs_dir;
+}
+
 /* api/http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */
 void mcs_http_start(struct mcs *s);
 

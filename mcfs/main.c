@@ -288,6 +288,9 @@ static int open_store(struct running *run, const char *master)
 	conf.far_size = fs->conf.far_segment_size;
 	conf.far_path = fs->conf.far_segment_path;
 	conf.far_node = (int)fs->conf.far_segment_numa_node;
+	conf.root_fs_dir = fs->conf.root_fs_dir;
+	conf.root_fs_cluster = fs->conf.cluster_id;
+	conf.root_fs_size = fs->conf.global_file_segment_size;
 	if (fs->conf.timeout)
 		conf.timeout_ms = (int64_t)fs->conf.timeout;
 	conf.daemon = "off";	/* this process is the daemon */

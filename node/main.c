@@ -138,6 +138,9 @@ static int open_store(struct running *run)
 	conf.far_size = c->far_segment_size;
 	conf.far_path = c->far_segment_path;
 	conf.far_node = (int)c->far_segment_numa_node;
+	conf.root_fs_dir = c->root_fs_dir;
+	conf.root_fs_cluster = c->cluster_id;
+	conf.root_fs_size = c->global_file_segment_size;
 	conf.timeout_ms = (int64_t)c->timeout;
 	conf.setup_timeout_ms = (int64_t)c->setup_timeout;
 	conf.spin_us = (unsigned)c->spin_us;

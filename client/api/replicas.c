@@ -61,7 +61,8 @@ static void replicas_describe(const struct segments *map, const struct mcp_repli
 			continue;
 		replicas_text(out->segment, sizeof(out->segment), seg->name);
 		replicas_text(out->endpoint, sizeof(out->endpoint), seg->endpoint);
-		replicas_text(out->protocol, sizeof(out->protocol), seg->protocol);
+		mcs_shared_path(seg->protocol, out->path);
+		replicas_text(out->protocol, sizeof(out->protocol), *out->path ? mcp_bytes("file", 4) : seg->protocol);
 		out->address += seg->base;
 		state = in->state ? in->state : seg->state;
 		break;

@@ -15,6 +15,7 @@
 #include "common/gpu/gpu.h"
 
 #define CXL_PATH_DEFAULT "/dev/dax0.0"	/* as in upstream */
+#define DFS_ROOT_DEFAULT "/mnt/3fs/mooncake"
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -44,6 +45,20 @@ static void conf_cxl(struct mcs_conf *c)
 		return;
 	c->far_path = path ? path : CXL_PATH_DEFAULT;
 	c->far_size = mc_env_size("MC_CXL_DEV_SIZE", 0, 0, UINT64_MAX);
+}
+
+/* Upstream's variables; there they are of every client, here they are of those with memory. */
+static int conf_shared(struct mcs_conf *c)
+{
+	const char *path = mc_env_str("MOONCAKE_DFS_ROOT_DIR"), *cluster;
+
+	if (!mcs_conf_shared(c) && mc_env_on("MOONCAKE_ENABLE_DFS") && (c->segment_size || mcs_conf_far(c)))
+		c->root_fs_dir = path ? path : DFS_ROOT_DEFAULT;
+	cluster = c->root_fs_cluster && *c->root_fs_cluster ? c->root_fs_cluster : "mooncake_cluster";
+	c->root_fs_cluster = cluster;
+	if (strchr(cluster, '/') || !strcmp(cluster, ".") || !strcmp(cluster, ".."))
+		return mc_fail(-MC_EPARAM, "the name of a cluster must be that of a folder: '%s'", cluster);
+	return 0;
 }
 
 static int conf_check_protocol(struct mcs_conf *c)
@@ -89,6 +104,8 @@ static int conf_check(const struct mcs_conf *from, struct mcs_conf *ret)
 		return mc_fail(-MC_EPARAM, "a default timeout must not be negative");
 	r = conf_check_protocol(&c);
 	if (r == 0)
+		r = conf_shared(&c);
+	if (r == 0)
 		*ret = c;
 	return r;
 }
@@ -97,7 +114,8 @@ static int conf_copy_strings(struct mcs_conf *c)
 {
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
-				  &c->ssd_path, &c->ssd_policy, &c->http_addr, &c->far_path };
+				  &c->ssd_path, &c->ssd_policy, &c->http_addr, &c->far_path,
+				  &c->root_fs_dir, &c->root_fs_cluster };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -124,6 +142,8 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->ssd_policy);
 	free((char *)c->http_addr);
 	free((char *)c->far_path);
+	free((char *)c->root_fs_dir);
+	free((char *)c->root_fs_cluster);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)

@@ -207,7 +207,9 @@ int mcs_direct_start(struct mcs_direct *s)
 		return r;
 	s->base.hostname = mce_engine_endpoint(s->engine);
 	r = direct_open_session(s);
-	return r < 0 ? r : mcs_segmap_open(s->engine, s->base.session, s->client, &s->segmap);
+	if (r == 0)
+		r = mcs_segmap_open(s->engine, s->base.session, s->client, &s->segmap);
+	return r < 0 ? r : mcs_shared_open(s->engine, s->base.session, &s->shared);
 }
 
 int mcs_direct_run(struct mcs_direct *s)
@@ -226,6 +228,7 @@ void mcs_direct_done(struct mcs_direct *s)
 	mcs_cache_free(s->cache);
 	mcs_buffers_done(&s->buffers);
 	mcs_segmap_close(s->segmap);
+	mcs_shared_close(s->shared);
 	mce_engine_close(s->engine);
 	mcs_leases_done(&s->leases);
 	mc_mutex_destroy(&s->lock);

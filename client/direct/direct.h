@@ -9,6 +9,7 @@
 #include "client/session/lease.h"
 #include "client/session/segmap.h"
 #include "client/session/session.h"
+#include "client/session/shared.h"
 #include "client/store_i.h"
 #include "common/sys/lock.h"
 #include "engine/mce.h"
@@ -31,6 +32,7 @@ struct mcs_direct {
 	struct mcp_id client;
 	struct mce_engine *engine;
 	struct mcs_segmap *segmap;
+	struct mcs_shared *shared;
 	const struct mcs_direct_segments *segments;
 	bool has_memory;		/* this process contributes an addressable segment */
 	struct mcs_background *background;

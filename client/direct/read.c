@@ -201,8 +201,16 @@ static int read_build_iov(struct mcs_scratch *sc, const struct mcs_part *p, cons
 	return 0;
 }
 
-static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64_t object,
-			      unsigned char *side)
+static struct mce_req part_request(const struct mcs_part *p, uint64_t offset)
+{
+	return (struct mce_req){
+		.op = MCE_READ, .peer = p->file ? p->file->peer : p->seg->peer,
+		.rkey = p->file ? p->file->rkey : p->seg->rkey,
+		.addr = (p->file ? p->file->base : p->seg->base) + p->v->replica[p->replica].offset + offset,
+	};
+}
+
+static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
 {
 	uint64_t size = p->v->info.size;
 	struct iovec *iov = mcs_scratch_raw(sc, 1, sizeof(*iov));
@@ -212,12 +220,39 @@ static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, uint64
 	/* The bytes before it have any length, but an array of u32 must be aligned. */
 	side = (unsigned char *)(((uintptr_t)side + 3) & ~(uintptr_t)3);
 	*iov = (struct iovec){ side, mcs_trailer_size(size) };
-	p->req[1] = (struct mce_req){
-		.op = MCE_READ, .peer = p->seg->peer, .rkey = p->seg->rkey,
-		.addr = object + mcs_trailer_offset(size), .iov = iov, .iovcnt = 1,
-	};
+	p->req[1] = part_request(p, mcs_trailer_offset(size));
+	p->req[1].iov = iov;
+	p->req[1].iovcnt = 1;
 	p->n_req = 2;
 	return 0;
+}
+
+/* Read the replica from its segment's file, if this process can open it.  Always with checks: between machines a
+ * filesystem may have old bytes. */
+static int part_file(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
+{
+	uint64_t end = p->v->replica[p->replica].offset + mcs_stored_size(p->v->info.size);
+	int r;
+
+	if (!p->seg->place || p->seg->own || p->by_owner)
+		return 0;
+	r = mcs_shared_get(s->shared, p->seg->id, p->seg->place, deadline, &p->file);
+	if (p->file && end > p->file->size) {
+		mcs_shared_put(s->shared, p->file);
+		p->file = NULL;
+	}
+	if (p->file)
+		p->unverified = false;
+	return r;
+}
+
+static void part_release(struct mcs_direct *s, struct mcs_part *p)
+{
+	if (p->file)
+		mcs_shared_put(s->shared, p->file);
+	p->file = NULL;
+	mcs_seg_put(p->seg);
+	p->seg = NULL;
 }
 
 /* Choose a replica and find its segment. */
@@ -227,6 +262,7 @@ static int read_locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadli
 	int r;
 
 	p->seg = NULL;
+	p->file = NULL;
 	p->n_req = 0;
 	p->fetched = NULL;
 	r = read_choose(s, p);
@@ -235,21 +271,18 @@ static int read_locate(struct mcs_direct *s, struct mcs_part *p, uint64_t deadli
 	rep = &p->v->replica[p->replica];
 	if (rep->offset > UINT64_MAX - mcs_stored_size(p->v->info.size))
 		return mc_fail(-MC_EPROTO, "a replica lies outside of its segment");
-	return mcs_segmap_reach(s->segmap, rep->segment,
-				rep->offset + mcs_stored_size(p->v->info.size), deadline, &p->seg);
+	r = mcs_segmap_reach(s->segmap, rep->segment, rep->offset + mcs_stored_size(p->v->info.size), deadline,
+			     &p->seg);
+	return r < 0 ? r : part_file(s, p, deadline);
 }
 
 /* Build the requests of one part, at most two, at @p->req. */
 static int read_prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned char *side)
 {
-	uint64_t object = p->seg->base + p->v->replica[p->replica].offset;
 	struct span sp = read_span(p);
 	int r;
 
-	p->req[0] = (struct mce_req){
-		.op = MCE_READ, .peer = p->seg->peer, .rkey = p->seg->rkey,
-		.addr = object + sp.start,
-	};
+	p->req[0] = part_request(p, sp.start);
 	p->n_req = 1;
 	r = read_build_iov(sc, p, &sp, &side, &p->req[0]);
 	if (r < 0 || !sp.verify)
@@ -258,7 +291,7 @@ static int read_prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned cha
 	p->req[0].crc = mcs_scratch_raw(sc, mc_crc_chunks(sp.end - sp.start), sizeof(uint32_t));
 	if (!p->req[0].crc)
 		return -ENOMEM;
-	return sp.fetch_trailer ? read_fetch_trailer(sc, p, object, side) : 0;
+	return sp.fetch_trailer ? read_fetch_trailer(sc, p, side) : 0;
 }
 
 /* Do the bytes that arrived match the checksums of this version? */
@@ -295,6 +328,18 @@ static void part_bad(struct mcs_direct *s, const struct mcs_part *p)
 	(void)mcs_send(s->base.session, MCP_BAD_COPY, &msg);
 }
 
+/* The file of the replica's segment gave an error, or other bytes.  The next attempt asks the owner, whose answer
+ * decides whether the copy is bad.  A timeout may be the fault of the deadline. */
+static void part_file_failed(struct mcs_direct *s, struct mcs_part *p, int err)
+{
+	if (err != -MC_ETIMEDOUT)
+		mcs_shared_failed(s->shared, p->file, err);
+	p->by_owner = true;
+	p->fetched = NULL;
+	p->status = mcs_transfer_error(err);
+	mc_metric_add(&failed, 1);
+}
+
 /* Set the status of a part whose requests are complete. */
 static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 {
@@ -303,6 +348,10 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 	for (unsigned i = 0; i < p->n_req; i++)
 		if (p->req[i].status < 0)
 			err = p->req[i].status;
+	if (p->file && (err < 0 || !part_matches(p))) {
+		part_file_failed(s, p, err < 0 ? err : -MC_ECHECKSUM);
+		return;
+	}
 	if (err < 0) {
 		p->status = mcs_transfer_error(err);
 		/* The owner's device works, and has refused it. */
@@ -314,8 +363,10 @@ static void part_finish(struct mcs_direct *s, struct mcs_part *p)
 	}
 	p->status = 0;
 	p->path = p->req[0].path;
-	__atomic_store_n(&p->seg->path, p->path, __ATOMIC_RELAXED);
 	mc_metric_add(&read_bytes, (int64_t)p->len);
+	if (p->file)
+		return;
+	__atomic_store_n(&p->seg->path, p->path, __ATOMIC_RELAXED);
 	if (!part_matches(p)) {
 		if (++p->mismatched[p->replica] == 2) {
 			mc_metric_add(&checksum_errors, 1);
@@ -376,16 +427,14 @@ static void read_run(struct mcs_direct *s, struct mcs_part **parts, unsigned n, 
 			p->req[0].status = r;
 		if (p->n_req)
 			part_finish(s, p);
-		mcs_seg_put(p->seg);
-		p->seg = NULL;
+		part_release(s, p);
 	}
 }
 
 /* A part that cannot be tried counts as tried, so that the caller's loop ends. */
-static void part_fail(struct mcs_part *p, int r)
+static void part_fail(struct mcs_direct *s, struct mcs_part *p, int r)
 {
-	mcs_seg_put(p->seg);
-	p->seg = NULL;
+	part_release(s, p);
 	p->status = r;
 	p->n_req = 0;
 	if (p->replica < p->v->n)
@@ -402,7 +451,7 @@ static uint64_t read_locate_all(struct mcs_direct *s, struct mcs_part **parts, u
 		int r = read_locate(s, parts[i], deadline);
 
 		if (r < 0) {
-			part_fail(parts[i], r);
+			part_fail(s, parts[i], r);
 			continue;
 		}
 		need = read_side_bytes(parts[i]);
@@ -438,7 +487,7 @@ void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **pa
 		p->req = reqs + n_req;
 		r = !reqs || (cap && !side) ? -ENOMEM : read_prepare(sc, p, side + used);
 		if (r < 0) {
-			part_fail(p, r);
+			part_fail(s, p, r);
 			continue;
 		}
 		used += need;
@@ -449,28 +498,35 @@ void mcs_read(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part **pa
 
 /* ---- the same in steps ---- */
 
+/* -EAGAIN: the master, or the filesystem, must be asked first. */
+static int read_locate_now(struct mcs_direct *s, struct mcs_part *p)
+{
+	uint64_t stored = mcs_stored_size(p->v->info.size), end = p->v->replica[p->replica].offset + stored;
+
+	p->seg = mcs_segmap_peek(s->segmap, p->v->replica[p->replica].segment);
+	if (!p->seg || end > p->seg->size || end < stored)
+		return -EAGAIN;
+	return part_file(s, p, 0);
+}
+
 int mcs_read_prepare(struct mcs_direct *s, struct mcs_scratch *sc, struct mcs_part *p)
 {
-	uint64_t need = read_side_bytes(p), end;
-	unsigned char *side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
 	int r = read_choose(s, p);
+	unsigned char *side;
+	uint64_t need;
 
 	p->n_req = 0;
 	p->fetched = NULL;
 	if (r < 0)
 		return r;
+	r = read_locate_now(s, p);
+	need = read_side_bytes(p);
+	side = need ? mcs_scratch_raw(sc, 1, need + 64) : NULL;
 	p->req = mcs_scratch_raw(sc, 2, sizeof(*p->req));
-	if (!p->req || (need && !side))
-		return -ENOMEM;
-	end = p->v->replica[p->replica].offset + mcs_stored_size(p->v->info.size);
-	p->seg = mcs_segmap_peek(s->segmap, p->v->replica[p->replica].segment);
-	if (!p->seg || end > p->seg->size || end < mcs_stored_size(p->v->info.size))
-		r = -EAGAIN;
-	else
-		r = read_prepare(sc, p, side);
+	if (r == 0)
+		r = !p->req || (need && !side) ? -ENOMEM : read_prepare(sc, p, side);
 	if (r < 0) {
-		mcs_seg_put(p->seg);
-		p->seg = NULL;
+		part_release(s, p);
 		p->n_req = 0;
 	}
 	return r;
@@ -484,6 +540,5 @@ uint64_t mcs_read_patience(struct mcs_part *p, uint64_t deadline)
 void mcs_read_finish(struct mcs_direct *s, struct mcs_part *p)
 {
 	part_finish(s, p);
-	mcs_seg_put(p->seg);
-	p->seg = NULL;
+	part_release(s, p);
 }

@@ -52,8 +52,10 @@ struct mcs_part {
 	enum mce_path path;		/* path of the transfer that read it */
 	/* Checked trailer, in the scratch memory; only from a call with one part; NULL: not needed. */
 	const uint32_t *fetched;
+	bool by_owner;			/* the replica's file failed (shared.h): ask its owner */
 	/* while reading */
 	struct mcs_seg *seg;
+	struct mcs_shared_file *file;	/* NULL: by its owner */
 	struct mce_req *req;
 	unsigned n_req;
 };

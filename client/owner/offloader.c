@@ -28,6 +28,7 @@
 #include "tiers/ssd/record.h"
 
 #define FETCH 64u
+#define CALL_MS 5000
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
 /* Pause without work: the master is asked more seldom the longer there was none. */
@@ -59,6 +60,9 @@ struct round {
 	struct mc_mutex lock;
 	struct mc_cond ended;
 	unsigned writes;	/* with the lock held */
+	/* the last medium that was asked whether this process still holds it, and its answer */
+	struct mct_medium *asked;
+	int held;
 };
 
 struct job {
@@ -151,6 +155,17 @@ static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, s
 	return e;
 }
 
+/* Once per round and medium. */
+static int round_hold(struct mcs_direct *s, struct round *r, const struct job *j, struct mct_medium *m)
+{
+	if (r->asked != m) {
+		r->held = mcs_segments_hold(mcs_owner_of(s)->segments, s->base.session, j->to.segment,
+					    mc_deadline_ms(CALL_MS));
+		r->asked = m;
+	}
+	return r->held;
+}
+
 static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
 {
 	uint64_t stored = mcs_stored_size(j->size), whole = stored / MCT_BLOCK * MCT_BLOCK, len;
@@ -161,6 +176,7 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 
 	if (!data || !m || j->record.len > MCT_RECORD_BODY_MAX)
 		return mc_fail(-MC_EPROTO, "protocol error: a copy is not between this process's memory and disks");
+	e = round_hold(s, r, j, m);
 	/* The master aligns ranges of whole blocks, and those of 64 KiB and more. */
 	if ((uintptr_t)data % MCT_BLOCK)
 		whole = 0;
@@ -280,6 +296,7 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 	uint64_t deadline = mc_deadline_ms(COPY_MS);
 	bool may = mcs_segments_write_begin(mcs_owner_of(s)->segments, o->writer, fence);
 
+	r->asked = NULL;
 	for (unsigned i = 0; i < n; i++) {
 		struct job *j = &jobs[i];
 		int e;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "client/direct/async.h"
@@ -30,6 +31,7 @@
 static const struct mcs_own_segment_conf owner_memory = { .tier = "dram", .medium = MCP_MEDIUM_MEMORY };
 static const struct mcs_own_segment_conf owner_far = { .tier = "dram", .medium = MCP_MEDIUM_FAR };
 static const struct mcs_own_segment_conf owner_disk = { .tier = "ssd", .medium = MCP_MEDIUM_DISK };
+static const struct mcs_own_segment_conf owner_directory = { .tier = "ssd", .medium = MCP_MEDIUM_DIRECTORY };
 
 static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
 {
@@ -90,6 +92,39 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 	return r == 0 && !n ? mc_fail(-EINVAL, "no directory for the SSD tier is given") : r;
 }
 
+/* Its copies are made from memory only (offloader.c); those of a node with disks would be made from the disks. */
+static bool owner_wants_directory(const struct mcs_conf *c)
+{
+	if (!mcs_conf_shared(c) || !c->ssd_path || !*c->ssd_path)
+		return mcs_conf_shared(c);
+	mc_warn("client", "--root_fs_dir has no effect on a node with disks: objects are copied to the disks only");
+	return false;
+}
+
+static int owner_add_directory(struct mcs_owner *o, const struct mcs_conf *c)
+{
+	const struct mcp_id pool = mcs_session_pool(o->direct.base.session);
+	struct mcs_own_segment_conf conf = owner_directory;
+	auto_free char *root = realpath(c->root_fs_dir, NULL), *folder = NULL;
+
+	if (!root)
+		return mc_fail(-errno, "the shared directory %s: %m (mount the filesystem, or create it)",
+			       c->root_fs_dir);
+	if (asprintf(&folder, "%s/%s", root, c->root_fs_cluster) < 0) {
+		folder = NULL;
+		return -ENOMEM;
+	}
+	if (mkdir(folder, 0777) && errno != EEXIST)
+		return mc_fail(-errno, "cannot make the folder of the cluster in the shared directory: %s: %m", folder);
+	conf.open = (struct mct_conf){
+		.path = folder, .size = c->root_fs_size, .buffers = c->ssd_buffers,
+		.kind = c->ssd_threads ? "threads" : NULL, .share = MCT_SHARE_OWN,
+		.expect = { 0, 0, 0, pool.hi, pool.lo },
+	};
+	conf.protocol = "tcp";
+	return mcs_segments_add(o->segments, &conf);
+}
+
 /* The master may not know yet that the previous owner of the segment has died. */
 static bool owner_await_previous(uint64_t deadline)
 {
@@ -109,10 +144,11 @@ static int owner_open_segments(struct mcs_owner *o)
 {
 	const struct mcs_conf *c = &o->direct.base.store->conf;
 	bool disks = c->ssd_path && *c->ssd_path, far = mcs_conf_far(c);
+	bool directory = owner_wants_directory(c);
 	uint64_t deadline;
 	int r;
 
-	if (!c->segment_size && !far && !disks)
+	if (!c->segment_size && !far && !disks && !directory)
 		return 0;
 	r = mcs_segments_new(o->direct.engine, o->direct.client, &o->segments);
 	if (r == 0 && c->segment_size)
@@ -122,6 +158,8 @@ static int owner_open_segments(struct mcs_owner *o)
 		r = owner_add_far(o, c);
 	if (r == 0 && disks)
 		r = owner_add_disks(o, c);
+	if (r == 0 && directory)
+		r = owner_add_directory(o, c);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&o->attaching, true, __ATOMIC_RELEASE);
@@ -131,7 +169,7 @@ static int owner_open_segments(struct mcs_owner *o)
 	deadline = mc_deadline_ms(MOUNT_MS);
 	do
 		r = owner_mount(o, deadline);
-	while (r == -MC_EOWNER && c->segment_fd > 0 && owner_await_previous(deadline));
+	while (r == -MC_EOWNER && (c->segment_fd > 0 || directory) && owner_await_previous(deadline));
 	MC_FAULT_POINT("client.open.after_mount");
 	return r;
 }

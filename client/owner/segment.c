@@ -77,10 +77,10 @@ static int segment_identify(struct mcs_own_segment *s)
 		return 0;
 	if (s->durable)
 		mcs_own_segment_void_records(&state);
-	if (mcp_id_zero(s->id)) {
+	if (mcp_id_zero(s->id))
 		s->id = (struct mcp_id){ segment_random(), segment_random() };
+	if (!state.epoch)
 		state.epoch = segment_random();
-	}
 	return mcs_own_segment_keep(s, &state);
 }
 
@@ -139,9 +139,18 @@ uint64_t mcs_own_segment_size(const struct mcs_own_segment *s)
 int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
 {
 	struct mcs_own_segment_state next = s->now;
+	int r;
 
-	if (mcp_id_zero(pool) || mcp_id_eq(pool, next.pool))
+	if (mcp_id_zero(pool))
 		return 0;
+	if (mcp_id_eq(pool, next.pool)) {
+		s->entered = true;
+		return 0;
+	}
+	/* When it was opened the master was not known yet. */
+	if (mcp_medium_is(s->conf.medium, MCP_TRAIT_SHARED) && !s->entered && !mcp_id_zero(next.pool))
+		return mc_fail(-MC_EOWNER, "the file in the shared directory is of another pool; restart this process, "
+			       "so that it takes another one");
 	if (!mcp_id_zero(next.pool)) {
 		next.epoch = segment_random();
 		next.pending |= next.cluster != 0;
@@ -151,25 +160,38 @@ int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
 		}
 	}
 	next.pool = pool;
-	return mcs_own_segment_keep(s, &next);
+	r = mcs_own_segment_keep(s, &next);
+	s->entered |= r == 0;
+	return r;
 }
 
-struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, char name[MCS_OWN_SEGMENT_NAME])
+static void segment_text(const struct mcs_own_segment *s, const char *endpoint, struct mcs_own_segment_text *ret)
+{
+	const struct mcp_medium_class *class = mcp_medium(s->conf.medium);
+	struct mct_status status;
+
+	s->medium->ops->status(s->medium, &status);
+	if (class->rank == MCP_RANK_NEAR)
+		snprintf(ret->name, sizeof(ret->name), "%s", endpoint);
+	else if (s->mem.base)
+		snprintf(ret->name, sizeof(ret->name), "%s/%s", endpoint, class->name);
+	else
+		snprintf(ret->name, sizeof(ret->name), "%s/%s-%08x", endpoint,
+			 status.path ? class->name : s->medium->ops->name, (unsigned)(s->id.lo & UINT32_MAX));
+	if (!status.path || !mcs_shared_place(status.path, s->now.epoch, ret->protocol))
+		snprintf(ret->protocol, sizeof(ret->protocol), "%s", s->conf.protocol);
+}
+
+struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text)
 {
 	const char *endpoint = mce_engine_endpoint(s->engine);
 
-	if (mcp_medium(s->conf.medium)->rank == MCP_RANK_NEAR)
-		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s", endpoint);
-	else if (s->mem.base)
-		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s/%s", endpoint, mcp_medium(s->conf.medium)->name);
-	else
-		snprintf(name, MCS_OWN_SEGMENT_NAME, "%s/%s-%08x", endpoint, s->medium->ops->name,
-			 (unsigned)(s->id.lo & UINT32_MAX));
+	segment_text(s, endpoint, text);
 	return (struct mcp_mount){
 		.segment = s->id, .epoch = s->now.epoch,
 		.base = mce_mr_base(s->mr), .rkey = mce_mr_rkey(s->mr), .size = mcs_own_segment_size(s),
-		.name = mcp_bytes(name, strlen(name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
-		.protocol = mcp_bytes(s->conf.protocol, strlen(s->conf.protocol)), .medium = s->conf.medium,
+		.name = mcp_bytes(text->name, strlen(text->name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
+		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)), .medium = s->conf.medium,
 		.high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
 		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster, .confirms = 1,
 	};

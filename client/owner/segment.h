@@ -18,6 +18,7 @@
 
 #include "client/owner/disk_notes.h"
 #include "client/session/session.h"
+#include "client/session/shared.h"
 #include "engine/mce.h"
 #include "tiers/tier.h"
 
@@ -56,7 +57,10 @@ struct mcs_own_segment {
 	bool durable;			/* the medium keeps the identity, and records of the objects */
 	/* guarded by notes_lock of the set */
 	struct mcs_disk_notes *notes;	/* durable: its notes of void records */
+	/* atomic */
+	bool lost;			/* another process has taken the medium over: it is not offered any more */
 	/* guarded by the lock of the set (segments.h) */
+	bool entered;			/* this process has offered it to the pool */
 	uint64_t *identity;
 	struct mcs_own_segment_state now;
 };
@@ -76,9 +80,11 @@ void mcs_own_segment_void_records(struct mcs_own_segment_state *state);
 /* The segment enters @pool (zero: not known).  A medium that cannot keep a new epoch keeps its objects from this pool
  * only: negative. */
 int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool);
-/* The fields of a MOUNT that describe the segment; @name: memory for its name. */
-#define MCS_OWN_SEGMENT_NAME 300u
-struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, char name[MCS_OWN_SEGMENT_NAME]);
+/* The fields of a MOUNT that describe the segment; @text: memory for them. */
+struct mcs_own_segment_text {
+	char name[300], protocol[MCS_SHARED_PLACE_MAX];
+};
+struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text);
 /* The master process @answered has answered a MOUNT; @sure: no other one can have. */
 void mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
 			     bool sure);

@@ -110,20 +110,28 @@ static bool segments_fence_earlier(struct mcs_segments *s, const struct mcs_own_
 		mcs_segments_fence(s, terms->earlier);
 }
 
+static bool segments_offered(const struct mcs_segments *s, const struct mcs_own_segment *at)
+{
+	return !(at->durable && __atomic_load_n(&s->removed, __ATOMIC_SEQ_CST)) &&
+	       !__atomic_load_n(&at->lost, __ATOMIC_RELAXED);
+}
+
 static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at, struct mcp_client *c,
 			      struct mcs_session *session, struct mcp_id pool, const struct mcs_terms *terms,
 			      uint64_t deadline)
 {
 	bool fenced = segments_fence_earlier(s, at, terms);
+	int r = at->medium->ops->hold(at->medium);
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
-	char name[MCS_OWN_SEGMENT_NAME];
+	struct mcs_own_segment_text text;
 	struct mcp_mount msg;
-	int r;
 
+	if (r < 0)
+		return r;
 	mc_mutex_lock(&s->lock);
 	r = mcs_own_segment_enter(at, pool);
-	msg = mcs_own_segment_describe(at, name);
+	msg = mcs_own_segment_describe(at, &text);
 	mc_mutex_unlock(&s->lock);
 	msg.client = s->client;
 	msg.unfenced = !fenced;
@@ -139,7 +147,7 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	mc_metric_add(&mounts, 1);
 	if (reply.reattached)
 		mc_log("client", at->durable ? MC_LOG_INFO : MC_LOG_DEBUG,
-		       "the master knows the objects of our segment segment=%s objects=%llu", name,
+		       "the master knows the objects of our segment segment=%s objects=%llu", text.name,
 		       (unsigned long long)reply.objects);
 	mcp_reply_done(&mem);
 	return 0;
@@ -155,7 +163,7 @@ int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_
 		struct mcs_own_segment *at = &s->segment[i];
 		int one = 0;
 
-		if (!at->durable || !__atomic_load_n(&s->removed, __ATOMIC_SEQ_CST))
+		if (segments_offered(s, at))
 			one = segments_mount_one(s, at, c, session, pool, terms, deadline);
 		if (one < 0 && at->mem.base)
 			return one;
@@ -180,8 +188,22 @@ static int segments_unmount_one(const struct mcs_own_segment *at, struct mcs_ses
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
 {
 	for (unsigned i = 0; s && i < s->n && mcs_session_up(session); i++)
-		if (!s->segment[i].durable || !__atomic_load_n(&s->removed, __ATOMIC_SEQ_CST))
+		if (segments_offered(s, &s->segment[i]))
 			(void)segments_unmount_one(&s->segment[i], session, s->segment[i].durable, deadline);
+}
+
+int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline)
+{
+	struct mcs_own_segment *at = segments_find(s, segment);
+	int r = at ? at->medium->ops->hold(at->medium) : 0;
+
+	if (r != -ESTALE)
+		return r;
+	if (!__atomic_exchange_n(&at->lost, true, __ATOMIC_RELAXED))
+		mc_err("client", "%s; this process writes there no more, and gives the segment up", mc_err_detail(r));
+	/* Also again, if the master has sent more copies for it. */
+	(void)segments_unmount_one(at, session, true, deadline);
+	return mc_fail(r, "another process has taken over the file of the segment");
 }
 
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)

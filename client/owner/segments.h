@@ -25,6 +25,9 @@ int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_
 		       const struct mcs_terms *terms, uint64_t deadline);
 /* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
+/* Before copies are written to a segment: is this process still the only writer of its medium?  -ESTALE: it is not, and
+ * the segment is offered no more; the other process may mount it.  -EIO, ... */
+int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline);
 /* Remove the durable ones from the pool, with their objects, and offer them no more; returns the first error. */
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/session/shared.h"
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/list.h"
@@ -60,6 +61,7 @@ void mcs_seg_put(struct mcs_seg *seg)
 	if (!seg || __atomic_sub_fetch(&seg->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	mce_peer_put(seg->peer);
+	free(seg->place);
 	free(mc_container_of(seg, struct entry, seg));
 }
 
@@ -117,8 +119,11 @@ static int segmap_entry_new(struct mcs_segmap *m, const struct mcp_segment *msg,
 		.id = msg->segment, .base = msg->base, .rkey = msg->rkey, .size = msg->size,
 		.own = mcp_id_eq(msg->client, m->client), .refs = 1,
 	};
+	if (mcs_shared_is_place(msg->protocol))
+		e->seg.place = strndup(msg->protocol.data, msg->protocol.len);
 	r = mce_peer_get(m->engine, endpoint, &e->seg.peer);
 	if (r < 0) {
+		free(e->seg.place);
 		free(e);
 		return r;
 	}

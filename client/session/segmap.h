@@ -18,6 +18,7 @@ struct mcs_seg {
 	struct mce_peer *peer;
 	uint64_t base, rkey, size;
 	bool own;		/* this process's memory */
+	char *place;		/* where readers find its file (shared.h), NULL: it has none */
 	/* atomic */
 	unsigned refs;
 	unsigned path;		/* enum mce_path of the last transfer */

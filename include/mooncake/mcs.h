@@ -128,6 +128,13 @@ struct mcs_conf {
 	/* /dev/daxX.Y; the size is rounded down to its pages.  NULL or "": memory of far_node */
 	const char *far_path;
 	int far_node;			/* NUMA node of the memory; -1: any */
+	/* An existing directory of a filesystem that several nodes mount, for copies of objects that leave memory: this
+	 * process owns one file there, in the folder of the cluster.  Nodes that can open the file read it themselves,
+	 * also when this process has ended, and any process with the same directory continues with it.  NULL or "":
+	 * none, unless MOONCAKE_ENABLE_DFS and MOONCAKE_DFS_ROOT_DIR give one to a process with a segment */
+	const char *root_fs_dir;
+	const char *root_fs_cluster;	/* name of the folder, as the master's cluster_id; NULL: "mooncake_cluster" */
+	uint64_t root_fs_size;		/* limit of bytes of the file; 0: 90 % of the free space when it is created */
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
@@ -401,6 +408,7 @@ struct mcs_replica {
 	const char *state;		/* the segment's, as in struct mcs_segment; static */
 	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
 	int rank;			/* as in struct mcs_segment */
+	char path[256];			/* of the segment's file in a shared directory; "": it has none */
 };
 
 struct mcs_replicas {
