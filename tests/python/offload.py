@@ -126,4 +126,39 @@ class Offload(unittest.TestCase):
         self.assertEqual(os.listdir(path), [])
 
 
+class SharedDirectory(unittest.TestCase):
+    """MOONCAKE_ENABLE_DFS of upstream: copies in a directory, whose descriptors name the file."""
+
+    def test_descriptor_and_end_of_the_owner(self):
+        path = tempfile.mkdtemp(dir=DIR)
+        os.environ.update(MOONCAKE_ENABLE_DFS="1", MOONCAKE_DFS_ROOT_DIR=path)
+        store, reader = ms.MooncakeDistributedStore(), ms.MooncakeDistributedStore()
+        try:
+            self.assertEqual(store.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT, 0, "tcp", "", MASTER), 0)
+            self.assertEqual(reader.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER), 0)
+        finally:
+            del os.environ["MOONCAKE_ENABLE_DFS"], os.environ["MOONCAKE_DFS_ROOT_DIR"]
+        files = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
+        self.assertEqual(len(files), 1)
+
+        def copied():
+            return any(c.is_disk_replica() for i in range(8) for c in reader.get_replica_desc(f"d{i}"))
+
+        i = 0
+        while not copied():
+            self.assertLess(i, 200, "no copy in the directory")
+            self.assertEqual(store.put(f"d{i}", block(i)), 0)
+            i += 1
+        key = next(f"d{i}" for i in range(8) if any(c.is_disk_replica() for c in reader.get_replica_desc(f"d{i}")))
+        copy = next(c for c in reader.get_replica_desc(key) if c.is_disk_replica())
+        self.assertFalse(copy.is_memory_replica() or copy.is_local_disk_replica())
+        self.assertEqual(copy.get_disk_descriptor().file_path, files[0])
+        self.assertEqual(copy.get_disk_descriptor().object_size, SIZE)
+        self.assertRaises(RuntimeError, copy.get_memory_descriptor)
+        store.close()
+        self.assertEqual(reader.get(key), block(int(key[1:])))
+        reader.remove_all(True)
+        reader.close()
+
+
 unittest.main(argv=sys.argv[:1], verbosity=2)

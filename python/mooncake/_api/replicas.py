@@ -21,20 +21,28 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
-    """A copy on a shared file system.  As in upstream, callers cannot create one; this store never returns one, because it
-    has no such tier: copies on a node's disk are local disk replicas."""
+    """A copy in a shared directory: file_path, which has copies of many objects, and object_size.  As in upstream, callers
+    cannot create one."""
 
     def __init__(self):
         raise TypeError("DiskDescriptor: no constructor defined")
 
+    @classmethod
+    def _of(cls, path, size):
+        self = cls.__new__(cls)
+        self.file_path = path
+        self.object_size = size
+        return self
+
 
 class ReplicaDescriptor:
-    """One copy of an object, in memory or on its node's disk; status is COMPLETE, or FAILED while its owner does not
-    respond."""
+    """One copy of an object: in memory, on its node's disk or in a shared directory; status is COMPLETE, or FAILED while
+    its owner does not respond."""
 
-    def __init__(self, size, address, endpoint, readable, on_disk=False):
+    def __init__(self, size, address, endpoint, readable, on_disk=False, path=""):
         self.status = ReplicaStatus.COMPLETE if readable else ReplicaStatus.FAILED
         self._memory = None if on_disk else MemoryDescriptor(Descriptor(size, address, endpoint))
+        self._disk = DiskDescriptor._of(path, size) if path else None
 
     def is_memory_replica(self):
         """is_memory_replica() -> bool"""
@@ -42,11 +50,11 @@ class ReplicaDescriptor:
 
     def is_disk_replica(self):
         """is_disk_replica() -> bool: on a shared file system"""
-        return False
+        return self._disk is not None
 
     def is_local_disk_replica(self):
         """is_local_disk_replica() -> bool: on the disk of a node"""
-        return self._memory is None
+        return self._memory is None and self._disk is None
 
     def get_memory_descriptor(self):
         """get_memory_descriptor() -> MemoryDescriptor; RuntimeError for a copy on a disk"""
@@ -55,8 +63,10 @@ class ReplicaDescriptor:
         return self._memory
 
     def get_disk_descriptor(self):
-        """get_disk_descriptor(): RuntimeError, a copy is not on a shared file system."""
-        raise RuntimeError("the replica is not on a shared file system")
+        """get_disk_descriptor() -> DiskDescriptor; RuntimeError for a copy that is not on a shared file system"""
+        if self._disk is None:
+            raise RuntimeError("the replica is not on a shared file system")
+        return self._disk
 
 
 class Replicas:
@@ -66,8 +76,8 @@ class Replicas:
         found = self._replicas(keys)
         if isinstance(found, int):
             return {}
-        return {key: [ReplicaDescriptor(size, address, endpoint, readable, on_disk)
-                      for _, endpoint, address, size, readable, on_disk in copies]
+        return {key: [ReplicaDescriptor(size, address, endpoint, readable, on_disk, path)
+                      for _, endpoint, address, size, readable, on_disk, path in copies]
                 for key, copies in zip(keys, found) if copies is not None}
 
     def get_replica_desc(self, key):
