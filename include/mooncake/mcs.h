@@ -408,7 +408,7 @@ struct mcs_replica {
 	const char *state;		/* the segment's, as in struct mcs_segment; static */
 	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
 	int rank;			/* as in struct mcs_segment */
-	char path[256];			/* of the segment's file in a shared directory; "": it has none */
+	char path[256];			/* path of its file in a shared directory; "": it has none */
 };
 
 struct mcs_replicas {

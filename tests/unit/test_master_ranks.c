@@ -401,7 +401,7 @@ static void a_shared_file_outlives_its_owner(void **state)
 	assert_string_equal(where(&fx, "k"), "s");
 	assert_int_equal(mount_try(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
 	assert_int_equal(reply.objects, 1);
-	/* It gives the file up, and is not asked to mount it again; the file stays readable, also for the next owner. */
+	/* It gives the file up, and is not asked to mount it again; the file stays readable for all. */
 	assert_int_equal(fx_mount(&fx, 1, 1, 101, 8 * MIB, NULL), 0);
 	mount(&fx, 1, DISK, MCP_MEDIUM_DISK, 64 * MIB);
 	assert_int_equal(mcm_unmount_keep(fx.m, (struct mcp_id){ 7, 1 }, (struct mcp_id){ 7, DIRECTORY }), 0);
