@@ -120,4 +120,5 @@ refused() {
 refused 'neither a regular file nor a DAX device' --far_segment_path=/dev/null
 refused 'No such file' --far_segment_path="$tmp/absent"
 refused 'too short' --far_segment_path="$tmp/device" --far_segment_size=1GB
-refused 'NUMA node' --far_segment_size=32MB --far_segment_numa_node=999
+refused "no NUMA node 999" --far_segment_size=32MB --far_segment_numa_node=999
+refused "are available" --far_segment_size=1TB --far_segment_numa_node=0

@@ -14,5 +14,5 @@ guest() {
 }
 guest dax -d dax=256,rxe=2
 guest cxl -d cxl=256
-guest numa -q -object -q memory-backend-ram,id=near,size=1792M -q -object -q memory-backend-ram,id=far,size=256M \
+guest numa -q -object -q memory-backend-ram,id=near,size=1536M -q -object -q memory-backend-ram,id=far,size=512M \
 	-q -numa -q node,nodeid=0,cpus=0-1,memdev=near -q -numa -q node,nodeid=1,memdev=far

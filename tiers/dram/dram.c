@@ -371,6 +371,19 @@ static int dram_check_available(uint64_t size, const char *kind)
 	return 0;
 }
 
+/* Otherwise the kernel would kill a process when a page is touched for which the node has no memory. */
+static int dram_check_node(uint64_t size, int node)
+{
+	uint64_t have = node >= 0 ? mct_node_available(node) : UINT64_MAX;
+
+	if (!have)
+		return mc_fail(-EINVAL, "there is no NUMA node %d with memory (numactl -H lists them)", node);
+	if (size > have)
+		return mc_fail(-ENOMEM, "%llu bytes of memory needed but only %llu are available on NUMA node %d",
+			       (unsigned long long)size, (unsigned long long)have, node);
+	return 0;
+}
+
 static uint64_t size_round_up(uint64_t size)
 {
 	return (size + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1);
@@ -425,6 +438,8 @@ static int dram_open(const struct mct_conf *conf, struct mct_medium **ret)
 	/* The pages of an adopted file are allocated already. */
 	if (!conf->path && conf->adopt_fd <= 0)
 		r = dram_check_available(strcmp(kind, "hugetlb") ? d->size : d->mem.len, kind);
+	if (r == 0)
+		r = dram_check_node(d->size, conf->numa_node);
 	if (r < 0)
 		goto fail;
 	r = file_open(d, conf, kind);

@@ -148,3 +148,24 @@ uint64_t mct_hugetlb_free(void)
 		return 0;
 	return (have - resv) << 21;
 }
+
+/* The lines are "Node 1 MemFree: 1234 kB". */
+static uint64_t node_kib(const char *text, int node, const char *key)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "Node %d %s", node, key);
+	return mct_stat_value(text, line);
+}
+
+uint64_t mct_node_available(int node)
+{
+	char path[64], text[4096];
+
+	if (access("/sys/devices/system/node", F_OK))
+		return UINT64_MAX;
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
+	memlimit_read(path, text, sizeof(text));
+	return (node_kib(text, node, "MemFree") + node_kib(text, node, "Inactive(file)") +
+		node_kib(text, node, "Active(file)")) << 10;
+}
