@@ -75,7 +75,7 @@ static inline unsigned mcs_medium_flag(uint8_t medium)
 {
 	static const unsigned flag[MCP_RANKS] = {
 		[MCP_RANK_NEAR] = MCS_IN_MEMORY, [MCP_RANK_FAR] = MCS_IN_FAR_MEMORY,
-		[MCP_RANK_DISK] = MCS_ON_DISK, [MCP_RANK_SHARED] = MCS_ON_DISK,
+		[MCP_RANK_DISK] = MCS_ON_DISK, [MCP_RANK_SHARED] = MCS_ON_SHARED,
 	};
 
 	return flag[mcp_medium(medium)->rank];

@@ -225,6 +225,15 @@ static bool mount_adopts(const struct mcm *m, const struct mcp_mount *rq, const 
 	return rq->offers || (m->from_snapshot && !returns && !reply->objects && !reply->confirm);
 }
 
+/* A shared medium of another cluster keeps its objects: the other cluster may still use it. */
+static int mount_check_shared(const struct mcm *m, const struct mcp_mount *rq)
+{
+	if (mcp_medium(rq->medium)->rank != MCP_RANK_SHARED || !rq->offers || rq->cluster == mcm_adopt_cluster(m))
+		return 0;
+	return mc_fail(-MC_EPARAM, "the segment has objects of a cluster with another cluster_id: give its owner "
+		       "another place, or the master the same --cluster_id");
+}
+
 static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
 {
 	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
@@ -239,6 +248,8 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 	if (!c)
 		return -ENOMEM;
 	r = check_others(m, s, rq);
+	if (r == 0)
+		r = mount_check_shared(m, rq);
 	/* A snapshot does not know the ranges of later puts. */
 	if (r == 0 && doubtful && rq->unfenced)
 		r = mc_fail(-MC_EUNAVAILABLE, "a process on the owner's host is still copying into the segment, which "

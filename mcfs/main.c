@@ -291,6 +291,9 @@ static int open_store(struct running *run, const char *master)
 	conf.root_fs_dir = fs->conf.root_fs_dir;
 	conf.root_fs_cluster = fs->conf.cluster_id;
 	conf.root_fs_size = fs->conf.global_file_segment_size;
+	conf.s3_path = *fs->conf.s3_segment ? fs->conf.s3_segment : NULL;
+	conf.s3_size = fs->conf.s3_segment_size;
+	conf.s3_import = fs->conf.s3_segment_import;
 	if (fs->conf.timeout)
 		conf.timeout_ms = (int64_t)fs->conf.timeout;
 	conf.daemon = "off";	/* this process is the daemon */

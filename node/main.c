@@ -141,6 +141,9 @@ static int open_store(struct running *run)
 	conf.root_fs_dir = c->root_fs_dir;
 	conf.root_fs_cluster = c->cluster_id;
 	conf.root_fs_size = c->global_file_segment_size;
+	conf.s3_path = *c->s3_segment ? c->s3_segment : NULL;
+	conf.s3_size = c->s3_segment_size;
+	conf.s3_import = c->s3_segment_import;
 	conf.timeout_ms = (int64_t)c->timeout;
 	conf.setup_timeout_ms = (int64_t)c->setup_timeout;
 	conf.spin_us = (unsigned)c->spin_us;

@@ -29,7 +29,7 @@ enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
 	/* its owner compares the objects of a snapshot with its memory (CONFIRM); since version 3 */
 	MCP_SEG_CONFIRMING };
 
-enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIUM_FAR, MCP_MEDIUM_DIRECTORY, MCP_MEDIA };
+enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIUM_FAR, MCP_MEDIUM_DIRECTORY, MCP_MEDIUM_S3, MCP_MEDIA };
 
 /* Order of eviction from a disk. */
 enum mcp_evict_policy { MCP_EVICT_DEFAULT, MCP_EVICT_LRU, MCP_EVICT_FIFO, MCP_EVICT_POLICIES };

@@ -32,7 +32,7 @@ static bool keyed_name_valid(const char *name)
 
 static int keyed_name_check(const char *name)
 {
-	return keyed_name_valid(name) ? 0 : mc_fail(-EINVAL, "invalid name in a snapshot store: %.100s", name);
+	return keyed_name_valid(name) ? 0 : mc_fail(-EINVAL, "invalid name in a store: %.100s", name);
 }
 
 /* A prefix is valid if a name can begin with it. */
@@ -42,7 +42,7 @@ static int keyed_prefix_check(const char *prefix)
 	char name[MCT_KEYED_NAME_MAX];
 
 	if (len + 1 >= sizeof(name))
-		return mc_fail(-EINVAL, "a prefix of names in a snapshot store is too long: %.100s", prefix);
+		return mc_fail(-EINVAL, "a prefix of names in a store is too long: %.100s", prefix);
 	memcpy(name, prefix, len);
 	memcpy(name + len, "x", 2);
 	return keyed_name_check(name);
@@ -50,11 +50,11 @@ static int keyed_prefix_check(const char *prefix)
 
 const struct mct_keyed_ops *const mct_keyed_tiers[] = { &mct_blob_dir, &mct_blob_s3, NULL };
 
-int mct_keyed_open(const char *tier, const char *dir, struct mct_keyed **ret)
+int mct_keyed_open(const char *tier, const char *place, struct mct_keyed **ret)
 {
 	for (unsigned i = 0; mct_keyed_tiers[i]; i++)
 		if (!strcmp(mct_keyed_tiers[i]->name, tier))
-			return mct_keyed_tiers[i]->open(dir, ret);
+			return mct_keyed_tiers[i]->open(place, ret);
 	return mc_fail(-EINVAL, "snapshot_object_store_type=%s: unknown, use local or s3", tier);
 }
 
@@ -83,6 +83,13 @@ int mct_keyed_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret
 	int r = keyed_name_check(name);
 
 	return r < 0 ? r : b->ops->get(b, name, ret, ret_len);
+}
+
+int mct_keyed_get_part(struct mct_keyed *b, const char *name, uint64_t off, void *buf, size_t len)
+{
+	int r = keyed_name_check(name);
+
+	return r < 0 ? r : b->ops->get_part(b, name, off, buf, len);
 }
 
 int mct_keyed_delete(struct mct_keyed *b, const char *name)
@@ -145,4 +152,25 @@ int mct_keyed_list(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, voi
 		free(l.name[i]);
 	free(l.name);
 	return r;
+}
+
+struct keyed_walk {
+	const char *prefix;
+	mct_keyed_fn fn;
+	void *arg;
+};
+
+static int walk_one(void *arg, const char *name)
+{
+	const struct keyed_walk *w = arg;
+
+	return strncmp(name, w->prefix, strlen(w->prefix)) != 0 || !keyed_name_valid(name) ? 0 : w->fn(w->arg, name);
+}
+
+int mct_keyed_walk(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, void *arg)
+{
+	struct keyed_walk w = { prefix, fn, arg };
+	int r = keyed_prefix_check(prefix);
+
+	return r < 0 ? r : b->ops->list(b, prefix, walk_one, &w);
 }

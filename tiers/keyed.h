@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keyed.h - the table of functions of a keyed tier: named pieces of data, which are put, read and deleted whole.  Two
- * tiers: "local", a directory, and "s3", a bucket of an S3 server.  Snapshots are stored there.
+ * keyed.h - the table of functions of a keyed tier: named pieces of data, which are put and deleted whole, and read
+ * whole or in part.  Two tiers: "local", a directory, and "s3", a bucket of an S3 server.  Snapshots and the ranges of a
+ * segment (tiers/objects/) are stored there.
  *
  * Names are paths: 1 to 512 letters, digits, '.', '_', '-' and '/', relative, without empty parts, "." and "..": else
  * -EINVAL.  A portable name has parts of at most 255 bytes and is not the beginning "a/b" of another name "a/b/c": a
@@ -30,6 +31,7 @@
 #ifndef MCT_KEYED_H
 #define MCT_KEYED_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +45,9 @@ struct mct_keyed_ops;
 struct mct_keyed {
 	const struct mct_keyed_ops *ops;
 	char where[512];	/* for messages */
+	/* The opener may set these before the first call: */
+	unsigned limit_ms;	/* limit of one call to a server, with its attempts; 0: 10 minutes for each of them */
+	const atomic_bool *cancel;	/* true ends calls to a server soon, with -ECANCELED; NULL: not used */
 };
 
 typedef int (*mct_keyed_fn)(void *arg, const char *name);
@@ -56,6 +61,7 @@ struct mct_keyed_ops {
 	/* As the functions of the same name; names are valid. */
 	int (*put)(struct mct_keyed *k, const char *name, const void *data, size_t len);
 	int (*get)(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
+	int (*get_part)(struct mct_keyed *k, const char *name, uint64_t off, void *buf, size_t len);
 	int (*del)(struct mct_keyed *k, const char *name);
 	/* In any order; other names and invalid ones are allowed.  Only the negative results of @fn occur. */
 	int (*list)(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
@@ -64,9 +70,10 @@ struct mct_keyed_ops {
 /* All keyed tiers; ends with NULL. */
 extern const struct mct_keyed_ops *const mct_keyed_tiers[];
 
-/* @tier: "local", with the root directory @dir, which is created, and freed of unfinished puts of dead processes; or
- * "s3".  No network traffic.  -EINVAL: there is none of that name. */
-int mct_keyed_open(const char *tier, const char *dir, struct mct_keyed **ret);
+/* @tier: "local", with the root directory @place, which is created, and freed of unfinished puts of dead processes; or
+ * "s3", with the bucket @place (NULL: that of the environment).  No network traffic.  -EINVAL: there is none of that
+ * name. */
+int mct_keyed_open(const char *tier, const char *place, struct mct_keyed **ret);
 void mct_keyed_close(struct mct_keyed *k);		/* NULL is fine */
 /* Where it is, for messages. */
 const char *mct_keyed_where(const struct mct_keyed *k);
@@ -75,11 +82,16 @@ const char *mct_keyed_where(const struct mct_keyed *k);
 int mct_keyed_put(struct mct_keyed *k, const char *name, const void *data, size_t len);
 /* *ret is malloc'ed, with a NUL behind its bytes. */
 int mct_keyed_get(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
+/* Read @len bytes (1 or more) at @off into @buf.  -ERANGE: it is shorter. */
+int mct_keyed_get_part(struct mct_keyed *k, const char *name, uint64_t off, void *buf, size_t len);
 /* 0 also if there is none.  Durable when this returns 0. */
 int mct_keyed_delete(struct mct_keyed *k, const char *name);
 /* Call @fn for each name that begins with @prefix ("": all), in ascending order of the bytes.  A result other than 0 of
  * @fn ends the list and is returned; @fn may delete.  Files and objects without a valid name are not listed.
  * -EMSGSIZE: more than MCT_KEYED_LIST_MAX names. */
 int mct_keyed_list(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
+/* The same for any number of names: in any order, maybe a name twice, without a copy of the list.  @fn must not call
+ * the store. */
+int mct_keyed_walk(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
 
 #endif

@@ -71,9 +71,10 @@ void mct_no_write_start(struct mct_medium *m, struct mct_write *w)
 	w->done(w);
 }
 
-uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off)
+uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end)
 {
 	(void)m;
+	*ret_end = off;
 	return off;
 }
 
@@ -84,4 +85,14 @@ int mct_no_note(struct mct_medium *m, unsigned nth, void *buf, bool write)
 	(void)buf;
 	(void)write;
 	return mc_fail(-MC_ENOTSUP, "this tier keeps no notes");
+}
+
+int mct_no_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg)
+{
+	(void)m;
+	(void)off;
+	(void)n;
+	(void)used;
+	(void)arg;
+	return mc_fail(-MC_ENOTSUP, "this tier keeps no names");
 }

@@ -7,11 +7,16 @@
  *
  * A tier whose bytes are not addressable (a file on an SSD) returns -MC_ENOTSUP from memory, and reads and writes
  * them through buffers of the medium: read_start and write_start queue one transfer and do not block.  The other
- * tiers return -MC_ENOTSUP from these slots. */
+ * tiers return -MC_ENOTSUP from these slots.
+ *
+ * A tier is "named" if it keeps the bytes of each range under a name of their own, which is never used again: a range
+ * is written as a whole, a write cannot change the bytes of another one, and the owner says which ranges are in use, so
+ * that the tier can delete the others (sweep). */
 #ifndef MCT_TIER_H
 #define MCT_TIER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/list.h"
@@ -63,15 +68,25 @@ struct mct_read {
 	void *buffer;
 };
 
-/* One write of whole blocks, in the same way. */
+/* One write of whole blocks, in the same way.  Of a named tier: of a whole range, as @buf and then @tail, of any
+ * alignment. */
 struct mct_write {
-	uint64_t off;		/* a multiple of MCT_BLOCK, like @len */
-	uint32_t len;
+	uint64_t off;		/* a multiple of MCT_BLOCK, like @len (named: like @len + @tail_len) */
+	uint64_t len;
 	const void *buf;	/* on a multiple of MCT_BLOCK, maybe from buffer_get; stays the caller's */
 	void (*done)(struct mct_write *w);
 	int status;
 	uint64_t priv[12];	/* the tier's */
+	/* only of a named tier: */
+	const void *tail;
+	uint64_t tail_len;
+	uint64_t generation;	/* of the object */
+	uint64_t order;		/* of two writes that overlap, the one with the larger order is later */
+	uint64_t deadline;	/* -MC_ETIMEDOUT if it is not begun until then */
 };
+
+/* Does a range that is in use begin at these offsets (ascending)?  @ret: an answer for each. */
+typedef int (*mct_used_fn)(void *arg, const uint64_t *off, size_t n, bool *ret);
 
 /* Constant while the medium is open. */
 struct mct_memory {
@@ -98,6 +113,7 @@ struct mct_medium {
 
 struct mct_tier_ops {
 	const char *name;
+	bool named;
 	/* Allocate storage, or take the storage that @conf names.  -EINVAL: a setting that this tier does not
 	 * accept.  -ENOMEM: @size is more than is available; the detail says how much is.  May block. */
 	int (*open)(const struct mct_conf *conf, struct mct_medium **ret);
@@ -122,17 +138,24 @@ struct mct_tier_ops {
 	int (*buffer_get)(struct mct_medium *m, uint64_t deadline, void **ret);
 	void (*buffer_put)(struct mct_medium *m, void *buf);
 	void (*write_start)(struct mct_medium *m, struct mct_write *w);
-	/* Bytes before the returned offset, from @off on, were never written; the size if all are.  Any thread. */
-	uint64_t (*data_next)(const struct mct_medium *m, uint64_t off);
+	/* No record of an object (tiers/ssd/record.h) is between @off and the returned offset; the size: there is none
+	 * up to the end.  *ret_end: as far as the blocks are to be read; behind it, ask again.  Any thread. */
+	uint64_t (*data_next)(const struct mct_medium *m, uint64_t off, uint64_t *ret_end);
 	/* Read or write block @nth of the owner's notes, of MCT_BLOCK bytes at a multiple of that; all 0 in a new
-	 * medium.  Blocks; two threads need not see one block whole. */
+	 * medium.  Blocks; two threads need not see one block whole.  -MC_ENOTSUP: it keeps none, because sweep deletes
+	 * the ranges of removed objects. */
 	int (*note)(struct mct_medium *m, unsigned nth, void *buf, bool write);
+	/* Delete ranges that are not in use: those at these @n offsets (any order), or (@off NULL) all of the medium,
+	 * and the parts of writes that were given up.  Calls @used, maybe several times, and deletes nothing without
+	 * its answer.  Blocks; one thread at a time.  A negative result: some ranges may be left.  -MC_ENOTSUP: the
+	 * tier is not named. */
+	int (*sweep)(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */
 	void (*close)(struct mct_medium *m);
 };
 
-/* All tiers; ends with NULL. */
+/* All tiers but that of objects/, which needs libmckeyed.la; ends with NULL. */
 extern const struct mct_tier_ops *const mct_tiers[];
 
 /* Open a medium of the tier called @tier.  -EINVAL: there is none of that name. */
@@ -150,6 +173,7 @@ int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);
 void mct_no_buffer_put(struct mct_medium *m, void *buf);
 void mct_no_write_start(struct mct_medium *m, struct mct_write *w);
 int mct_no_note(struct mct_medium *m, unsigned nth, void *buf, bool write);
-uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off);
+uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end);
+int mct_no_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg);
 
 #endif

@@ -70,7 +70,7 @@ int mcs_tier(struct mcs *s, const struct mcs_key *keys, unsigned n, unsigned med
 
 	if (r < 0)
 		return r;
-	if (medium != MCS_IN_MEMORY && medium != MCS_IN_FAR_MEMORY && medium != MCS_ON_DISK)
+	if (medium != MCS_IN_MEMORY && medium != MCS_IN_FAR_MEMORY && medium != MCS_ON_DISK && medium != MCS_ON_SHARED)
 		return mc_fail(-MC_EPARAM, "unknown medium 0x%x", medium);
 	while (mcs_medium_flag(msg.medium) != medium)
 		msg.medium++;

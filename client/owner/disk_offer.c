@@ -113,13 +113,14 @@ static bool scan_next(struct offer_plan *p, uint64_t *ret_off, uint32_t *ret_len
 {
 	struct offer_scan *s = mc_container_of(p, struct offer_scan, plan);
 	const struct mcs_own_segment_offered *d = s->disk;
+	uint64_t end;
 
-	s->pos = d->medium->ops->data_next(d->medium, s->pos);
+	s->pos = d->medium->ops->data_next(d->medium, s->pos, &end);
 	s->pos -= s->pos % MCT_BLOCK;
 	if (s->pos >= d->size)
 		return false;
 	*ret_off = s->pos;
-	*ret_len = d->size - s->pos < MCT_PIECE_MAX ? (uint32_t)(d->size - s->pos) : MCT_PIECE_MAX;
+	*ret_len = end - s->pos < MCT_PIECE_MAX ? (uint32_t)(end - s->pos) : MCT_PIECE_MAX;
 	s->pos += *ret_len;
 	return true;
 }
@@ -254,7 +255,8 @@ int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *
 	struct offer_scan scan = { .plan = { scan_next, scan_take }, .disk = o };
 	auto_free struct mct_note *note = NULL;
 	size_t notes = 0;
-	int r = mcs_disk_notes_read(o->medium, o->secret, &note, &notes);
+	/* A named medium has no notes: the sweeper deletes the ranges of removed objects. */
+	int r = o->medium->ops->named ? 0 : mcs_disk_notes_read(o->medium, o->secret, &note, &notes);
 
 	if (r == 0)
 		r = reader_run(o->medium, stop, &scan.plan);

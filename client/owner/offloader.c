@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * offloader.c - copies between memory and disks.
+ * offloader.c - copies between memory, disks and S3.
  *
  * To a disk: whole blocks are written straight from the segment's memory, which is pinned, and the rest through a
  * buffer.  The layout in the range is the one in memory (layout.h), so that a reader does not know the difference.
  * The CRC is not computed here: every read compares it.  At the end of the range is the object's record
  * (tiers/ssd/record.h), in the write of the object's last bytes.
+ *
+ * To a named medium, as S3: the same bytes in one write.  Objects of a disk are first read into memory of this process.
  *
  * To memory: parts are read through the engine into memory of this thread and written as a put's are. */
 #include <config.h>
@@ -19,6 +21,7 @@
 #include "client/layout.h"
 #include "client/owner/copies.h"
 #include "client/owner/disk_offer.h"
+#include "client/owner/disk_read.h"
 #include "client/owner/owner.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
@@ -30,6 +33,7 @@
 #define FETCH 64u
 #define CALL_MS 5000
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
+#define LOADED_MAX (64u << 20)	/* bytes that were read from disks for one round, at a time */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
 /* Pause without work: the master is asked more seldom the longer there was none. */
 #define NAP_MIN_MS 5u
@@ -70,6 +74,7 @@ struct job {
 	uint32_t crc;
 	struct mcp_replica from, to;
 	struct mcp_bytes record;	/* as long as the reply of the fetch */
+	void *loaded;		/* the object's bytes, if they were read from a disk */
 	int status;		/* with the round's lock, while writes run */
 };
 
@@ -79,6 +84,7 @@ struct piece {
 	struct round *round;
 	struct job *job;
 	void *buffer;		/* to give back, NULL: none */
+	void *tail;		/* to free */
 };
 
 /* ---- to a disk ---------------------------------------------------------------------------------- */
@@ -91,6 +97,7 @@ static void piece_written(struct mct_write *w)
 
 	if (p->buffer)
 		p->medium->ops->buffer_put(p->medium, p->buffer);
+	free(p->tail);
 	mc_mutex_lock(&r->lock);
 	if (w->status < 0 && p->job->status == 0)
 		p->job->status = w->status;
@@ -127,16 +134,27 @@ static uint64_t job_bytes(const struct job *j)
 	return (bytes + MCT_BLOCK - 1) / MCT_BLOCK * MCT_BLOCK;
 }
 
+/* Fill @buf with the end of the range, from @pos on: the object's bytes, zeros, and the record. */
+static void job_fill_end(struct mcs_direct *s, const struct job *j, char *buf, const char *data, uint64_t pos)
+{
+	uint64_t left = mcs_stored_size(j->size) - pos, len = job_bytes(j) - pos;
+	const struct mct_record rec = {
+		.off = j->to.offset, .len = job_bytes(j), .order = j->put, .generation = j->version, .name = j->name,
+		.body = j->record.data, .body_len = j->record.len,
+	};
+
+	memcpy(buf, data + pos, left);
+	memset(buf + left, 0, len - left);
+	if (rec.body_len)
+		mcs_segments_seal(mcs_owner_of(s)->segments, j->to.segment, buf + len - MCT_BLOCK, &rec);
+}
+
 /* The end of the range, from @pos on: less than a block of the object, or all of an object whose memory is not aligned,
  * and the record. */
 static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, struct mct_medium *m, const char *data,
 			 uint64_t pos, uint64_t deadline)
 {
-	uint64_t left = mcs_stored_size(j->size) - pos, len = job_bytes(j) - pos;
-	struct mct_record rec = {
-		.off = j->to.offset, .len = job_bytes(j), .order = j->put, .generation = j->version, .name = j->name,
-		.body = j->record.data, .body_len = j->record.len,
-	};
+	uint64_t len = job_bytes(j) - pos;
 	void *buf;
 	int e;
 
@@ -145,10 +163,7 @@ static int job_store_end(struct mcs_direct *s, struct round *r, struct job *j, s
 	e = m->ops->buffer_get(m, deadline, &buf);
 	if (e < 0)
 		return e;
-	memcpy(buf, data + pos, left);
-	memset((char *)buf + left, 0, len - left);
-	if (rec.body_len)
-		mcs_segments_seal(mcs_owner_of(s)->segments, j->to.segment, (char *)buf + len - MCT_BLOCK, &rec);
+	job_fill_end(s, j, buf, data, pos);
 	e = piece_write(r, j, m, buf, buf, pos, len);
 	if (e < 0)
 		m->ops->buffer_put(m, buf);
@@ -166,17 +181,12 @@ static int round_hold(struct mcs_direct *s, struct round *r, const struct job *j
 	return r->held;
 }
 
-static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
+static int job_store_blocks(struct mcs_direct *s, struct round *r, struct job *j, struct mct_medium *m,
+			    const char *data, uint64_t deadline)
 {
-	uint64_t stored = mcs_stored_size(j->size), whole = stored / MCT_BLOCK * MCT_BLOCK, len;
-	struct mcs_segments *own = mcs_owner_of(s)->segments;
-	const char *data = mcs_segments_at(own, j->from.segment, j->from.offset, stored);
-	struct mct_medium *m = mcs_segments_medium(own, j->to.segment, j->to.offset, job_bytes(j));
-	int e = 0;
+	uint64_t whole = mcs_stored_size(j->size) / MCT_BLOCK * MCT_BLOCK, len;
+	int e = round_hold(s, r, j, m);
 
-	if (!data || !m || j->record.len > MCT_RECORD_BODY_MAX)
-		return mc_fail(-MC_EPROTO, "protocol error: a copy is not between this process's memory and disks");
-	e = round_hold(s, r, j, m);
 	/* The master aligns ranges of whole blocks, and those of 64 KiB and more. */
 	if ((uintptr_t)data % MCT_BLOCK)
 		whole = 0;
@@ -187,6 +197,68 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 	if (job_bytes(j) - whole > MCT_PIECE_MAX)
 		return mc_fail(-MC_EPROTO, "protocol error: a copy's source is not aligned");
 	return e < 0 ? e : job_store_end(s, r, j, m, data, whole, deadline);
+}
+
+/* The range as one write. */
+static int job_store_named(struct mcs_direct *s, struct round *r, struct job *j, struct mct_medium *m, const char *data,
+			   uint64_t deadline)
+{
+	uint64_t whole = mcs_stored_size(j->size) / MCT_BLOCK * MCT_BLOCK, tail = job_bytes(j) - whole;
+	struct piece *p = malloc(sizeof(*p));
+	char *buf = malloc(tail ? tail : 1);
+
+	if (!p || !buf) {
+		free(p);
+		free(buf);
+		return -ENOMEM;
+	}
+	if (tail)
+		job_fill_end(s, j, buf, data, whole);
+	*p = (struct piece){
+		.w = {
+			.off = j->to.offset, .len = whole, .buf = data, .tail = buf, .tail_len = tail,
+			.generation = j->version, .order = j->put, .deadline = deadline, .done = piece_written,
+		},
+		.medium = m, .round = r, .job = j, .tail = buf,
+	};
+	mc_mutex_lock(&r->lock);
+	r->writes++;
+	mc_mutex_unlock(&r->lock);
+	m->ops->write_start(m, &p->w);
+	return 0;
+}
+
+/* Where the object is in memory; an object of a disk is read first.  NULL: an error in *ret. */
+static const char *job_source(const struct mcs_segments *own, struct job *j, uint64_t stored, int *ret)
+{
+	const char *data = mcs_segments_at(own, j->from.segment, j->from.offset, stored);
+	struct mct_medium *from = data ? NULL : mcs_segments_medium(own, j->from.segment, j->from.offset, stored);
+
+	*ret = 0;
+	if (data)
+		return data;
+	if (!from)
+		*ret = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's segments");
+	else if (posix_memalign(&j->loaded, MCT_BLOCK, stored ? stored : 1))
+		*ret = -ENOMEM;
+	else
+		*ret = mcs_disk_read(from, j->from.offset, j->loaded, stored);
+	return *ret < 0 ? NULL : j->loaded;
+}
+
+static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
+{
+	struct mcs_segments *own = mcs_owner_of(s)->segments;
+	struct mct_medium *m = mcs_segments_medium(own, j->to.segment, j->to.offset, job_bytes(j));
+	const char *data;
+	int e;
+
+	if (!m || j->record.len > MCT_RECORD_BODY_MAX)
+		return mc_fail(-MC_EPROTO, "protocol error: a copy is not for this process's disks");
+	data = job_source(own, j, mcs_stored_size(j->size), &e);
+	if (e < 0)
+		return e;
+	return (m->ops->named ? job_store_named : job_store_blocks)(s, r, j, m, data, deadline);
 }
 
 /* ---- to memory ---------------------------------------------------------------------------------- */
@@ -289,12 +361,24 @@ static void job_fail(struct round *r, struct job *j, int status)
 		j->status = status;
 }
 
+/* Wait for the writes of these jobs, and free the memory of their sources. */
+static void round_wait(struct round *r, struct job *jobs, unsigned n)
+{
+	mc_mutex_lock(&r->lock);
+	while (r->writes)
+		mc_cond_wait(&r->ended, &r->lock);
+	mc_mutex_unlock(&r->lock);
+	for (unsigned i = 0; i < n; i++)
+		free(TAKE_PTR(jobs[i].loaded));
+}
+
 /* Begin all copies to disks, and wait for their end. */
 static void offloader_store(struct worker *o, struct round *r, struct job *jobs, unsigned n, uint64_t fence)
 {
 	struct mcs_direct *s = o->s;
 	uint64_t deadline = mc_deadline_ms(COPY_MS);
 	bool may = mcs_segments_write_begin(mcs_owner_of(s)->segments, o->writer, fence);
+	uint64_t loaded = 0;
 
 	r->asked = NULL;
 	for (unsigned i = 0; i < n; i++) {
@@ -308,12 +392,14 @@ static void offloader_store(struct worker *o, struct round *r, struct job *jobs,
 			e = job_store(s, r, j, deadline);
 		if (e < 0)
 			job_fail(r, j, e);
+		loaded += j->loaded ? j->size : 0;
+		if (loaded < LOADED_MAX)
+			continue;
+		round_wait(r, jobs, i + 1);
+		loaded = 0;
 	}
 	/* Not shorter: the ranges are written to until then. */
-	mc_mutex_lock(&r->lock);
-	while (r->writes)
-		mc_cond_wait(&r->ended, &r->lock);
-	mc_mutex_unlock(&r->lock);
+	round_wait(r, jobs, n);
 	mcs_segments_write_end(mcs_owner_of(s)->segments, o->writer);
 }
 

@@ -17,9 +17,13 @@
 #include "client/owner/heartbeat.h"
 #include "client/owner/mover.h"
 #include "client/owner/offloader.h"
+#include "client/owner/sweeper.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "tiers/dram/dram.h"
+#include "tiers/objects/objects.h"
+#include "tiers/ssd/ssd.h"
 
 #define MOUNT_MS 5000
 #define UNMOUNT_MS 4000		/* for all segments */
@@ -28,10 +32,11 @@
 /* ---- the segments of the configuration ---- */
 
 /* The tier of each medium. */
-static const struct mcs_own_segment_conf owner_memory = { .tier = "dram", .medium = MCP_MEDIUM_MEMORY };
-static const struct mcs_own_segment_conf owner_far = { .tier = "dram", .medium = MCP_MEDIUM_FAR };
-static const struct mcs_own_segment_conf owner_disk = { .tier = "ssd", .medium = MCP_MEDIUM_DISK };
-static const struct mcs_own_segment_conf owner_directory = { .tier = "ssd", .medium = MCP_MEDIUM_DIRECTORY };
+static const struct mcs_own_segment_conf owner_memory = { .tier = &mct_dram_tier, .medium = MCP_MEDIUM_MEMORY };
+static const struct mcs_own_segment_conf owner_far = { .tier = &mct_dram_tier, .medium = MCP_MEDIUM_FAR };
+static const struct mcs_own_segment_conf owner_disk = { .tier = &mct_ssd_tier, .medium = MCP_MEDIUM_DISK };
+static const struct mcs_own_segment_conf owner_directory = { .tier = &mct_ssd_tier, .medium = MCP_MEDIUM_DIRECTORY };
+static const struct mcs_own_segment_conf owner_s3 = { .tier = &mct_objects_tier, .medium = MCP_MEDIUM_S3 };
 
 static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
 {
@@ -125,6 +130,18 @@ static int owner_add_directory(struct mcs_owner *o, const struct mcs_conf *c)
 	return mcs_segments_add(o->segments, &conf);
 }
 
+static int owner_add_s3(struct mcs_owner *o, const struct mcs_conf *c)
+{
+	struct mcs_own_segment_conf conf = owner_s3;
+
+	if (!c->s3_size)
+		return mc_fail(-EINVAL, "s3_segment needs s3_segment_size, the bytes that it may use");
+	conf.open = (struct mct_conf){ .path = c->s3_path, .size = c->s3_size };
+	conf.protocol = "tcp";
+	conf.import = c->s3_import;
+	return mcs_segments_add(o->segments, &conf);
+}
+
 /* The master may not know yet that the previous owner of the segment has died. */
 static bool owner_await_previous(uint64_t deadline)
 {
@@ -143,12 +160,12 @@ static int owner_mount(struct mcs_owner *o, uint64_t deadline)
 static int owner_open_segments(struct mcs_owner *o)
 {
 	const struct mcs_conf *c = &o->direct.base.store->conf;
-	bool disks = c->ssd_path && *c->ssd_path, far = mcs_conf_far(c);
+	bool disks = c->ssd_path && *c->ssd_path, far = mcs_conf_far(c), s3 = c->s3_path && *c->s3_path;
 	bool directory = owner_wants_directory(c);
 	uint64_t deadline;
 	int r;
 
-	if (!c->segment_size && !far && !disks && !directory)
+	if (!c->segment_size && !far && !disks && !directory && !s3)
 		return 0;
 	r = mcs_segments_new(o->direct.engine, o->direct.client, &o->segments);
 	if (r == 0 && c->segment_size)
@@ -160,6 +177,8 @@ static int owner_open_segments(struct mcs_owner *o)
 		r = owner_add_disks(o, c);
 	if (r == 0 && directory)
 		r = owner_add_directory(o, c);
+	if (r == 0 && s3)
+		r = owner_add_s3(o, c);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&o->attaching, true, __ATOMIC_RELEASE);
@@ -204,6 +223,7 @@ static void owner_close(struct mcs_backend *b)
 	mcs_heartbeat_stop(o->heartbeat);
 	mcs_mover_stop(o->mover);
 	mcs_offloader_stop(o->offloader);
+	mcs_sweeper_stop(o->sweeper);
 	mcs_background_stop(s->background);
 	s->background = NULL;
 	if (b->session)
@@ -293,6 +313,8 @@ static int owner_start(struct mcs_owner *o)
 		r = mcs_mover_start(&o->direct, &o->mover);
 	if (r == 0 && mcs_segments_offload(o->segments))
 		r = mcs_offloader_start(&o->direct, &o->offloader);
+	if (r == 0 && mcs_segments_named(o->segments))
+		r = mcs_sweeper_start(&o->direct, &o->sweeper);
 	return r == 0 ? mcs_heartbeat_start(&o->direct, &o->heartbeat) : r;
 }
 

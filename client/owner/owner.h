@@ -10,6 +10,7 @@
 struct mcs_heartbeat;
 struct mcs_mover;
 struct mcs_offloader;
+struct mcs_sweeper;
 
 struct mcs_owner {
 	struct mcs_direct direct;
@@ -17,6 +18,7 @@ struct mcs_owner {
 	struct mcs_segments *segments;	/* NULL: contributes nothing; set before the first mount */
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
 	struct mcs_offloader *offloader;	/* NULL: all segments are addressable */
+	struct mcs_sweeper *sweeper;	/* NULL: no segment is on a named medium */
 	struct mcs_heartbeat *heartbeat;
 	struct mc_mutex grow_lock;	/* one enlarging of the segment at a time */
 	/* atomic */

@@ -4,7 +4,9 @@
 
 #include "client/owner/segment.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <mooncake/mcs.h>
@@ -107,14 +109,14 @@ int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, c
 	int r;
 
 	*s = (struct mcs_own_segment){ .conf = *conf, .engine = engine, .identity = conf->identity };
-	r = mct_medium_open(conf->tier, &conf->open, &s->medium);
-	s->conf.tier = s->conf.open.kind = s->conf.open.path = NULL;
+	r = conf->tier->open(&conf->open, &s->medium);
+	s->conf.open.kind = s->conf.open.path = NULL;
 	if (r < 0)
 		return r;
 	r = s->medium->ops->memory(s->medium, &s->mem);
 	if (r == 0 || r == -MC_ENOTSUP)
 		r = segment_identify(s);
-	if (r == 0 && s->durable)
+	if (r == 0 && s->durable && !s->medium->ops->named)
 		r = mcs_disk_notes_open(s->medium, s->now.secret, &s->notes);
 	return r < 0 ? r : segment_register(s);
 }
@@ -124,6 +126,7 @@ void mcs_own_segment_close(struct mcs_own_segment *s)
 	if (s->mr)
 		mce_mr_unregister(s->mr);
 	mcs_disk_notes_close(s->notes);
+	free(s->gone);
 	mct_medium_close(s->medium);
 }
 
@@ -151,6 +154,10 @@ int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
 	if (mcp_medium_is(s->conf.medium, MCP_TRAIT_SHARED) && !s->entered && !mcp_id_zero(next.pool))
 		return mc_fail(-MC_EOWNER, "the file in the shared directory is of another pool; restart this process, "
 			       "so that it takes another one");
+	if (!mcp_id_zero(next.pool) && s->medium->ops->named && !s->conf.import)
+		return mc_fail(-EINVAL, "the S3 segment belongs to another pool: give this node another prefix, or "
+			       "bring the objects into this pool with --s3_segment_import when no process of the other "
+			       "pool uses them");
 	if (!mcp_id_zero(next.pool)) {
 		next.epoch = segment_random();
 		next.pending |= next.cluster != 0;

@@ -23,7 +23,7 @@
 #include "tiers/tier.h"
 
 struct mcs_own_segment_conf {
-	const char *tier;		/* name of the tier (tiers/tier.h) */
+	const struct mct_tier_ops *tier;
 	uint8_t medium;			/* enum mcp_medium, for the master */
 	struct mct_conf open;		/* configuration of the medium */
 	const char *protocol;		/* for the master; a string that outlives the segment */
@@ -32,6 +32,7 @@ struct mcs_own_segment_conf {
 	uint64_t *identity;
 	uint8_t high, low;		/* percent at which eviction begins and ends, 0: the master's */
 	uint8_t policy;			/* MCP_EVICT_*, 0: the master's */
+	bool import;			/* a shared medium of another pool is taken over, with its objects */
 };
 
 struct mcs_own_segment_state {
@@ -56,7 +57,11 @@ struct mcs_own_segment {
 	struct mcp_id id;
 	bool durable;			/* the medium keeps the identity, and records of the objects */
 	/* guarded by notes_lock of the set */
-	struct mcs_disk_notes *notes;	/* durable: its notes of void records */
+	struct mcs_disk_notes *notes;	/* durable: its notes of void records; NULL: the tier is named */
+	/* named: where objects were removed, until the sweeper takes it */
+	uint64_t *gone;
+	size_t n_gone;
+	bool gone_all;			/* there were too many */
 	/* atomic */
 	bool lost;			/* another process has taken the medium over: it is not offered any more */
 	/* guarded by the lock of the set (segments.h) */
@@ -78,7 +83,7 @@ int mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment
 /* The objects' records do not count any more. */
 void mcs_own_segment_void_records(struct mcs_own_segment_state *state);
 /* The segment enters @pool (zero: not known).  A medium that cannot keep a new epoch keeps its objects from this pool
- * only: negative. */
+ * only: negative.  -EINVAL: the medium is shared, belongs to another pool and is not to be imported. */
 int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool);
 /* The fields of a MOUNT that describe the segment; @text: memory for them. */
 struct mcs_own_segment_text {

@@ -18,6 +18,8 @@
 
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
 
+#define GONE_MAX 65536u		/* removed objects of a named medium that wait for the sweeper */
+
 struct mcs_segments {
 	/* constant once they are offered */
 	struct mce_engine *engine;
@@ -138,6 +140,9 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	if (r == 0)
 		r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
 			mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	if (r == -MC_EPARAM && msg.offers && at->medium->ops->named)
+		return mc_fail(r, "the S3 segment has objects of a cluster with another cluster_id: give this node "
+			       "another prefix, or the master the same --cluster_id");
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&s->lock);
@@ -333,6 +338,61 @@ void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *bloc
 	mct_record_seal(block, r, secret);
 }
 
+/* The notes lock is held: keep where objects were removed from a named medium. */
+static void segments_gone_named(struct mcs_own_segment *at, const struct mcp_seq *gone)
+{
+	struct mcp_gone g;
+	struct mcp_iter it;
+	uint64_t *more;
+
+	if (!at->medium->ops->named || !gone->count)
+		return;
+	more = at->n_gone + gone->count > GONE_MAX ? NULL :
+		realloc(at->gone, (at->n_gone + gone->count) * sizeof(*more));
+	at->gone_all |= !more;
+	if (!more)
+		return;
+	at->gone = more;
+	mcp_iter_init(&it, gone, &mcp_desc_gone);
+	while (mcp_iter_next(&it, &g))
+		if (mcp_id_eq(g.segment, at->id))
+			at->gone[at->n_gone++] = g.offset;
+}
+
+bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own_segment_unused *ret)
+{
+	struct mcs_own_segment *at;
+
+	if (!s || i >= s->n)
+		return false;
+	at = &s->segment[i];
+	*ret = (struct mcs_own_segment_unused){
+		.medium = at->medium->ops->named ? at->medium : NULL, .segment = at->id,
+	};
+	MC_LOCKED(&s->notes_lock);
+	MC_LOCKED(&s->lock);
+	ret->epoch = at->now.epoch;
+	/* Until its objects are offered the master does not know them. */
+	if (at->now.pending || at->now.offers) {
+		ret->medium = NULL;
+		return true;
+	}
+	ret->off = TAKE_PTR(at->gone);
+	ret->n = at->n_gone;
+	ret->all = at->gone_all;
+	at->n_gone = 0;
+	at->gone_all = false;
+	return true;
+}
+
+bool mcs_segments_named(const struct mcs_segments *s)
+{
+	for (unsigned i = 0; s && i < s->n; i++)
+		if (s->segment[i].medium->ops->named)
+			return true;
+	return false;
+}
+
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 {
 	auto_free struct mct_note *note = malloc((gone->count + 1) * sizeof(*note));
@@ -348,8 +408,10 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 		size_t n = 0;
 		int r;
 
-		if (!at->notes)
+		if (!at->notes) {
+			segments_gone_named(at, gone);
 			continue;
+		}
 		mcp_iter_init(&it, gone, &mcp_desc_gone);
 		while (mcp_iter_next(&it, &g))
 			if (mcp_id_eq(g.segment, at->id))

@@ -60,6 +60,19 @@ void mcs_segments_seal(struct mcs_segments *s, struct mcp_id segment, void *bloc
  * block is written to each medium. */
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone);
 
+/* Is any of them on a named medium?  Then a sweeper is needed. */
+bool mcs_segments_named(const struct mcs_segments *s);
+struct mcs_own_segment_unused {
+	struct mct_medium *medium;	/* NULL: it is not named, or cannot be swept now */
+	struct mcp_id segment;
+	uint64_t epoch;
+	uint64_t *off;			/* @n places where objects were removed; the caller frees them */
+	size_t n;
+	bool all;			/* too many were removed: sweep all */
+};
+/* False: there is no @i-th segment. */
+bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own_segment_unused *ret);
+
 /* A durable segment whose objects are to be offered to the master. */
 struct mcs_own_segment_offered {
 	struct mct_medium *medium;

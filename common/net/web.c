@@ -18,7 +18,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 
-#define IDLE_MAX 4
+#define IDLE_MAX 16
 /* At most this many name lookups may be abandoned in this time, after which the resolver has probably given up. */
 #define ABANDONED_MAX 64
 #define ABANDONED_NS (60 * MC_NS_PER_SEC)
@@ -188,6 +188,8 @@ static void web_set_call(CURL *h, struct mc_web_call *c, struct curl_slist *head
 	curl_easy_setopt(h, CURLOPT_PREREQFUNCTION, web_on_request);
 	curl_easy_setopt(h, CURLOPT_PREREQDATA, c);
 	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	if (c->range)
+		curl_easy_setopt(h, CURLOPT_RANGE, c->range);
 	if (c->sign) {
 		curl_easy_setopt(h, CURLOPT_AWS_SIGV4, c->sign);
 		curl_easy_setopt(h, CURLOPT_USERPWD, c->keys);

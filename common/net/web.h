@@ -19,6 +19,7 @@ struct mc_web_call {
 	size_t body_len;	/* 0: that of the string */
 	const char *type;	/* content type of the body; NULL: application/json */
 	const char *header;	/* additional header line, NULL: none */
+	const char *range;	/* "FIRST-LAST": only these bytes, if the server knows ranges; NULL: all */
 	const char *sign, *keys;	/* NULL, or libcurl's text for the AWS signature, and ID:SECRET */
 	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
 	bool keep;		/* leave the connection open for the next call */

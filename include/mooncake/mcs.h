@@ -135,6 +135,12 @@ struct mcs_conf {
 	const char *root_fs_dir;
 	const char *root_fs_cluster;	/* name of the folder, as the master's cluster_id; NULL: "mooncake_cluster" */
 	uint64_t root_fs_size;		/* limit of bytes of the file; 0: 90 % of the free space when it is created */
+	/* A segment in a bucket of S3 for objects that leave memory and disks: s3://BUCKET/PREFIX, with the server and
+	 * the keys in MOONCAKE_S3_*, or a /DIRECTORY that stands for a bucket.  Each owner needs a prefix of its own.
+	 * Its objects stay when the process ends, for the next one that uses the prefix.  NULL or "": none */
+	const char *s3_path;
+	uint64_t s3_size;		/* limit of bytes there */
+	int s3_import;			/* 1: bring the objects of another pool, which has ended, into this one */
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
@@ -242,6 +248,7 @@ struct mcs_attrs {
 #define MCS_IN_MEMORY		0x1000u
 #define MCS_ON_DISK		0x2000u
 #define MCS_IN_FAR_MEMORY	0x4000u
+#define MCS_ON_SHARED		0x8000u	/* S3 */
 #define MCS_PUT_UPSERT		0x1u	/* replace an existing value */
 #define MCS_PUT_HARD_PIN	0x2u	/* never evict */
 #define MCS_PUT_SOFT_PIN	0x4u	/* evict last */
@@ -341,8 +348,8 @@ struct mcs_info {
 	uint64_t mtime_ms;		/* when it was committed, Unix epoch */
 	uint32_t crc32c;		/* CRC32C of all bytes */
 	enum mcs_kind kind;
-	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK: it has a readable replica
-	 * there */
+	/* MCS_PUT_HARD_PIN, MCS_PUT_SOFT_PIN; MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK, MCS_ON_SHARED: it has a
+	 * readable replica there */
 	unsigned flags;
 	unsigned replicas;		/* readable ones */
 	enum mcs_data_type data_type;

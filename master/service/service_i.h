@@ -51,6 +51,7 @@ MCM_HANDLER(mcm_serve_task_cancel);
 MCM_HANDLER(mcm_serve_task_fetch);
 MCM_HANDLER(mcm_serve_copied);
 MCM_HANDLER(mcm_serve_adopt);
+MCM_HANDLER(mcm_serve_used);
 
 /* ---- service_event.c ---- */
 MCM_HANDLER(mcm_serve_events);

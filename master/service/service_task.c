@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED, ADOPT. */
+ * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED, ADOPT, USED. */
 #include <config.h>
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include "master/service/service_i.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
+#include "master/task/used.h"
 #include "proto/rpc_server.h"
 
 #define GONE_MAX 1024u		/* notes of removed objects in one answer */
@@ -316,4 +317,38 @@ int mcm_serve_adopt(struct mcp_session *s, const void *body, size_t len,
 		r = mcm_adopt_end(arg, mcp_session_client(s), &rq);
 	reply.results = mcp_seq(status, n);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_adopt_reply, &reply);
+}
+
+int mcm_serve_used(struct mcp_session *s, const void *body, size_t len,
+		   struct mcp_answer *answer, void *arg)
+{
+	struct mcp_used_reply reply = { 0 };
+	struct mcp_used_item place;
+	struct mcp_used rq;
+	struct mcp_iter it;
+	uint64_t *at;
+	uint8_t *used;
+	unsigned n = 0;
+	int r;
+
+	r = mcp_decode(&mcp_desc_used, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_check_registered(s);
+	if (r < 0)
+		return r;
+	at = mcm_scratch(MCM_SCRATCH_ITEMS, rq.places.count, sizeof(*at));
+	used = mcm_scratch(MCM_SCRATCH_BYTES, rq.places.count, 1);
+	if (!at || !used)
+		return -ENOMEM;
+	mcp_iter_init(&it, &rq.places, &mcp_desc_used_item);
+	for (; mcp_iter_next(&it, &place); n++) {
+		if (n && place.offset <= at[n - 1])
+			return mc_fail(-MC_EPARAM, "the places are not ascending");
+		at[n] = place.offset;
+	}
+	r = mcm_used(arg, mcp_session_client(s), rq.segment, rq.epoch, at, n, used);
+	if (r < 0)
+		return r;
+	reply.used = mcp_bytes(used, n);
+	return mcp_answer(answer, &mcp_desc_used_reply, &reply);
 }

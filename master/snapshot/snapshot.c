@@ -68,7 +68,8 @@ int mcm_snapshots_open(struct mcm *m)
 	s->interval_ms = c->enable_snapshot ? c->snapshot_interval_seconds : 0;
 	s->keep = (uint64_t)c->snapshot_retention_count;
 	snprintf(s->root, sizeof(s->root), "mooncake_master_snapshot/%s/", c->cluster_id);
-	r = mct_keyed_open(c->snapshot_object_store_type, local_dir(c), &s->blobs);
+	r = mct_keyed_open(c->snapshot_object_store_type,
+			   strcmp(c->snapshot_object_store_type, "s3") ? local_dir(c) : NULL, &s->blobs);
 	m->snapshots = s;
 	if (r < 0)
 		mcm_snapshots_close(m);

@@ -65,13 +65,17 @@ static size_t get_replicas(const struct file_facts *f, char *buf)
 
 static size_t get_tier(const struct file_facts *f, char *buf)
 {
-	bool memory = f->info.flags & MCS_IN_MEMORY, far = f->info.flags & MCS_IN_FAR_MEMORY;
-	bool disk = f->info.flags & MCS_ON_DISK;
+	static const struct { unsigned flag; const char *name; } tier[] = {
+		{ MCS_IN_MEMORY, "memory" }, { MCS_IN_FAR_MEMORY, "far" }, { MCS_ON_DISK, "disk" },
+		{ MCS_ON_SHARED, "shared" },
+	};
+	size_t n = 0;
 
+	for (unsigned i = 0; i < sizeof(tier) / sizeof(tier[0]); i++)
+		if (f->info.flags & tier[i].flag)
+			n += (size_t)sprintf(buf + n, "%s%s", n ? "+" : "", tier[i].name);
 	/* A file without bytes has no copy. */
-	return (size_t)sprintf(buf, "%s%s%s%s", memory || !(far || disk) ? "memory" : "",
-			       far ? memory ? "+far" : "far" : "", disk && (memory || far) ? "+" : "",
-			       disk ? "disk" : "");
+	return n ? n : (size_t)sprintf(buf, "memory");
 }
 
 static size_t get_pin(const struct file_facts *f, char *buf)

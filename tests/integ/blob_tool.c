@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 {
 	bool local = argc > 1 && !strncmp(argv[1], "local:", 6);
 	struct mct_keyed *b = NULL;
-	int r = argc > 3 ? mct_keyed_open(local ? "local" : "s3", local ? argv[1] + 6 : "", &b) : -EINVAL;
+	int r = argc > 3 ? mct_keyed_open(local ? "local" : "s3", local ? argv[1] + 6 : NULL, &b) : -EINVAL;
 
 	if (r == 0 && !strcmp(argv[2], "put") && argc == 5)
 		r = put(b, argv[3], argv[4]);

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "test_master_fixture.h"
+#include "master/task/used.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #define DISK 101
 #define OTHER_FAR 102
 #define DIRECTORY 103
+#define S3 104
 #define SIZE 100000
 
 struct fetched {
@@ -128,7 +130,7 @@ static const char *where(struct fixture *fx, const char *key)
 {
 	static const char letter[MCP_MEDIA] = {
 		[MCP_MEDIUM_MEMORY] = 'n', [MCP_MEDIUM_DISK] = 'd', [MCP_MEDIUM_FAR] = 'f',
-		[MCP_MEDIUM_DIRECTORY] = 's',
+		[MCP_MEDIUM_DIRECTORY] = 's', [MCP_MEDIUM_S3] = 'o',
 	};
 	static char text[MCM_REPLICA_MAX + 1];
 	struct mcp_replica r[MCM_REPLICA_MAX];
@@ -303,6 +305,98 @@ static void ranks_come_and_go(void **state)
 	fx_down(&fx);
 }
 
+static void s3_is_the_last_rank(void **state)
+{
+	struct fixture fx;
+
+	(void)state;
+	up(&fx, eager, 0, 64);
+	mount(&fx, 1, S3, MCP_MEDIUM_S3, 64 * MIB);
+	assert_int_equal(fx_put(&fx, "k", SIZE, 0), 0);
+	one_copy(&fx, MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK);
+	one_copy(&fx, MCP_MEDIUM_DISK, MCP_MEDIUM_S3);
+	assert_string_equal(where(&fx, "k"), "ndo");
+	assert_int_equal(work(&fx), 0);
+	/* Only S3 has it. */
+	assert_int_equal(mcm_clear(fx.m, fx_bytes("seg-1"), fx_bytes("k")), 0);
+	assert_int_equal(mcm_clear(fx.m, fx_bytes("segment-101"), fx_bytes("k")), 0);
+	assert_string_equal(where(&fx, "k"), "o");
+	assert_int_equal(mcm_offload_tier(fx.m, fx_bytes("k"), MCP_MEDIUM_MEMORY), 0);
+	one_copy(&fx, MCP_MEDIUM_S3, MCP_MEDIUM_MEMORY);
+	assert_string_equal(where(&fx, "k"), "no");
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+static void the_owner_learns_which_places_are_in_use(void **state)
+{
+	const struct mcp_id owner = { 7, 1 }, other = { 7, 2 }, s3 = { 7, S3 };
+	uint64_t place[5] = { 0 }, len;
+	struct fixture fx;
+	struct fetched f;
+	uint8_t is[5];
+
+	(void)state;
+	up(&fx, eager, 0, 0);
+	mount(&fx, 1, S3, MCP_MEDIUM_S3, 64 * MIB);
+	assert_int_equal(fx_put(&fx, "k", SIZE, 0), 0);
+	assert_int_equal(fx_put(&fx, "l", SIZE, 0), 0);
+	assert_int_equal(fetch(&fx, &f), 2);
+	copied(&fx, &f.copy[0]);
+	/* A copy that has ended, and one that is being made. */
+	place[0] = f.to[0].offset;
+	place[1] = place[0] + 4096;
+	place[2] = f.to[1].offset;
+	place[3] = place[2] + 10 * MIB;
+	place[4] = 1000 * MIB;
+	assert_true(place[1] < place[2]);
+	len = fx_used(&fx);
+	assert_int_equal(mcm_used(fx.m, owner, s3, 1, place, 5, is), 0);
+	assert_memory_equal(is, ((uint8_t[]){ 1, 0, 1, 0, 0 }), 5);
+	assert_int_equal(fx_used(&fx), len);
+	copied(&fx, &f.copy[1]);
+	assert_int_equal(fx_remove(&fx, "k", 0), 0);
+	fx_advance(&fx, 1000);
+	assert_int_equal(mcm_used(fx.m, owner, s3, 1, place, 5, is), 0);
+	assert_memory_equal(is, ((uint8_t[]){ 0, 0, 1, 0, 0 }), 5);
+	assert_int_equal(mcm_used(fx.m, owner, s3, 1, place, 0, is), 0);
+	/* No one else, and not of other memory. */
+	assert_int_equal(mcm_used(fx.m, other, s3, 1, place, 5, is), -MC_ENOSEGMENT);
+	assert_int_equal(mcm_used(fx.m, owner, s3, 2, place, 5, is), -MC_ENOSEGMENT);
+	fx_check(&fx);
+	fx_down(&fx);
+}
+
+/* A bucket of another cluster is refused; one of this cluster, whose journal was lost, offers its objects. */
+static void a_shared_medium_of_another_cluster_is_refused(void **state)
+{
+	const struct mcp_id owner = { 7, 1 }, s3 = { 7, S3 };
+	struct mcp_mount rq = {
+		.segment = s3, .client = owner, .epoch = 1, .size = 64 * MIB, .base = 1ull << 60, .rkey = 6,
+		.name = fx_bytes("s3"), .endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"),
+		.medium = MCP_MEDIUM_S3, .offers = 1, .cluster = 12345,
+	};
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	uint8_t is;
+
+	(void)state;
+	up(&fx, eager, 0, 0);
+	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), -MC_EPARAM);
+	rq.medium = MCP_MEDIUM_DISK;
+	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), 0);
+	assert_int_equal(reply.adopts, 0);
+	rq.medium = MCP_MEDIUM_S3;
+	rq.segment.lo++;
+	rq.base = 1ull << 61;
+	rq.cluster = reply.cluster;
+	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), 0);
+	assert_int_equal(reply.adopts, 1);
+	/* Not all objects are known yet. */
+	assert_int_equal(mcm_used(fx.m, owner, rq.segment, 1, &(uint64_t){ 0 }, 1, &is), -MC_ENOTREADY);
+	fx_down(&fx);
+}
+
 /* Put a key in two copies. */
 static void put_twice(struct fixture *fx, const char *key)
 {
@@ -425,6 +519,9 @@ int main(void)
 		cmocka_unit_test(puts_do_not_stop_without_copies),
 		cmocka_unit_test(an_object_comes_up_from_any_rank),
 		cmocka_unit_test(ranks_come_and_go),
+		cmocka_unit_test(s3_is_the_last_rank),
+		cmocka_unit_test(the_owner_learns_which_places_are_in_use),
+		cmocka_unit_test(a_shared_medium_of_another_cluster_is_refused),
 		cmocka_unit_test(by_cxl_puts_go_to_far_memory),
 		cmocka_unit_test(a_shared_directory_is_the_last_rank),
 		cmocka_unit_test(a_shared_file_outlives_its_owner),

@@ -24,7 +24,7 @@ static void tables_are_complete_and_named_once(void **state)
 		assert_non_null(t->name);
 		assert_true(t->open && t->memory && t->status && t->grow && t->identity && t->set_identity);
 		assert_true(t->read_start && t->read_end && t->buffer_get && t->buffer_put && t->write_start);
-		assert_true(t->data_next && t->note && t->close);
+		assert_true(t->data_next && t->note && t->sweep && t->close);
 		for (unsigned k = 0; k < i; k++)
 			assert_string_not_equal(t->name, mct_tiers[k]->name);
 	}

@@ -159,13 +159,28 @@ static int dir_get_open(const char *path, struct stat *ret)
 	return TAKE_FD(fd);
 }
 
+/* Read @len bytes of the open file; the number of bytes, fewer at its end. */
+static ssize_t dir_read(int fd, char *buf, size_t len)
+{
+	size_t at = 0;
+	ssize_t n = 1;
+
+	while (at < len && n) {
+		n = read(fd, buf + at, len - at);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		at += n > 0 ? (size_t)n : 0;
+	}
+	return (ssize_t)at;
+}
+
 static int dir_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
 {
 	auto_free char *path = dir_path(b, name), *data = NULL;
 	auto_close int fd = -1;
 	struct stat st;
-	size_t at = 0, len;
-	ssize_t n = 1;
+	size_t len;
+	ssize_t n;
 
 	if (!path)
 		return mc_fail(-ENOMEM, "no memory for a file");
@@ -176,20 +191,33 @@ static int dir_get(struct mct_keyed *b, const char *name, void **ret, size_t *re
 	data = malloc(len + 1);
 	if (!data)
 		return mc_fail(-ENOMEM, "no memory for %s", path);
-	while (at < len && n > 0) {
-		n = read(fd, data + at, len - at);
-		if (n < 0 && errno == EINTR)
-			n = 1;
-		else if (n > 0)
-			at += (size_t)n;
-	}
-	if (at < len)
-		return mc_fail(n < 0 ? -errno : -EIO, "cannot read %s: %s", path,
-			       n < 0 ? mc_strerror(errno) : "the file was cut off meanwhile");
-	data[at] = '\0';
-	*ret_len = at;
+	n = dir_read(fd, data, len);
+	if (n < (ssize_t)len)
+		return mc_fail(n < 0 ? (int)n : -EIO, "cannot read %s: %s", path,
+			       n < 0 ? mc_strerror((int)n) : "the file was cut off meanwhile");
+	data[len] = '\0';
+	*ret_len = len;
 	*ret = TAKE_PTR(data);
 	return 0;
+}
+
+static int dir_get_part(struct mct_keyed *b, const char *name, uint64_t off, void *buf, size_t len)
+{
+	auto_free char *path = dir_path(b, name);
+	auto_close int fd = -1;
+	struct stat st;
+	ssize_t n;
+
+	if (!path)
+		return mc_fail(-ENOMEM, "no memory for a file");
+	fd = dir_get_open(path, &st);
+	if (fd < 0)
+		return fd;
+	n = lseek(fd, (off_t)off, SEEK_SET) < 0 ? -errno : dir_read(fd, buf, len);
+	if (n < 0)
+		return mc_fail((int)n, "cannot read %s: %s", path, mc_strerror((int)n));
+	return n == (ssize_t)len ? 0 :
+		mc_fail(-ERANGE, "%s ends before byte %llu", path, (unsigned long long)(off + len));
 }
 
 static int dir_del(struct mct_keyed *b, const char *name)
@@ -311,6 +339,7 @@ const struct mct_keyed_ops mct_blob_dir = {
 	.close = dir_close,
 	.put = dir_put,
 	.get = dir_get,
+	.get_part = dir_get_part,
 	.del = dir_del,
 	.list = dir_list,
 };

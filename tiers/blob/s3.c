@@ -63,9 +63,10 @@ static void s3_error_code(const struct mc_web_call *c, char ret[64])
 static int s3_error_number(long status, const char *code)
 {
 	static const struct { const char *code; int err; } codes[] = {
-		{ "NoSuchKey", -ENOENT }, { "EntityTooLarge", -EMSGSIZE }, { "QuotaExceeded", -ENOSPC },
-		{ "XMinioStorageFull", -ENOSPC }, { "InvalidAccessKeyId", -EACCES }, { "ExpiredToken", -EACCES },
-		{ "InvalidToken", -EACCES }, { "RequestTimeout", -ETIMEDOUT }, { "SlowDown", -EAGAIN },
+		{ "NoSuchKey", -ENOENT }, { "InvalidRange", -ERANGE }, { "EntityTooLarge", -EMSGSIZE },
+		{ "QuotaExceeded", -ENOSPC }, { "XMinioStorageFull", -ENOSPC }, { "InvalidAccessKeyId", -EACCES },
+		{ "ExpiredToken", -EACCES }, { "InvalidToken", -EACCES }, { "RequestTimeout", -ETIMEDOUT },
+		{ "SlowDown", -EAGAIN },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -103,7 +104,7 @@ static int s3_error(const struct blob_s3 *s, const char *name, const struct mc_w
 static bool s3_may_pass(int r, const struct mc_web_call *c)
 {
 	if (r < 0)
-		return r != -ENOMEM && r != -EINVAL && r != -EMSGSIZE;
+		return r != -ENOMEM && r != -EINVAL && r != -EMSGSIZE && r != -ECANCELED;
 	return c->status == 408 || c->status == 429 || (c->status / 100 == 5 && c->status != 501 && c->status != 507);
 }
 
@@ -112,9 +113,11 @@ static bool s3_may_pass(int r, const struct mc_web_call *c)
 /* @name: for messages.  0: the status is 2xx, and the caller frees c->text. */
 static int s3_run(struct blob_s3 *s, const char *name, struct mc_web_call *c)
 {
+	uint64_t limit = s->base.limit_ms ? mc_deadline_ms(s->base.limit_ms) : UINT64_MAX, one;
 	auto_free char *why = NULL;
 	int r;
 
+	c->cancel = s->base.cancel;
 	c->sign = s->sign;
 	c->keys = s->keys;
 	c->header = s->token;
@@ -122,11 +125,12 @@ static int s3_run(struct blob_s3 *s, const char *name, struct mc_web_call *c)
 	c->connect_ms = s->connect_ms;
 	c->stall_ms = s->stall_ms;
 	for (unsigned i = 1, pause_ms = PAUSE_MS;; i++, pause_ms *= 3) {
-		c->deadline = mc_deadline_ms(ATTEMPT_MS);
+		one = mc_deadline_ms(ATTEMPT_MS);
+		c->deadline = one < limit ? one : limit;
 		r = mc_web_run(s->web, c);
 		if (r == 0 && c->status / 100 == 2)
 			return 0;
-		if (i == ATTEMPTS || !s3_may_pass(r, c))
+		if (i == ATTEMPTS || !s3_may_pass(r, c) || mc_deadline_ms(pause_ms) >= limit)
 			break;
 		free(c->text);
 		mc_sleep_ms(pause_ms);
@@ -182,6 +186,26 @@ static int s3_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret
 	*ret = c.text;
 	*ret_len = c.len;
 	return 0;
+}
+
+static int s3_get_part(struct mct_keyed *b, const char *name, uint64_t off, void *buf, size_t len)
+{
+	char url[URL_MAX], range[64];
+	struct mc_web_call c = { .method = "GET", .url = url, .range = range };
+	int r = s3_url((struct blob_s3 *)b, name, url);
+
+	snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)off, (unsigned long long)(off + len - 1));
+	if (r == 0)
+		r = s3_run((struct blob_s3 *)b, name, &c);
+	/* A server may ignore the range. */
+	if (r == 0 && c.status == 200 && c.len >= off + len)
+		memcpy(buf, c.text + off, len);
+	else if (r == 0 && c.status == 206 && c.len == len)
+		memcpy(buf, c.text, len);
+	else if (r == 0)
+		r = mc_fail(-ERANGE, "%s: %s ends before byte %llu", b->where, name, (unsigned long long)(off + len));
+	free(c.text);
+	return r;
 }
 
 static int s3_del(struct mct_keyed *b, const char *name)
@@ -345,12 +369,13 @@ static int s3_set_keys(struct blob_s3 *s)
 	return 0;
 }
 
-static int s3_configure(struct blob_s3 *s)
+static int s3_configure(struct blob_s3 *s, const char *bucket)
 {
 	const char *region = s3_setting("MOONCAKE_S3_REGION", "MOONCAKE_AWS_REGION", "us-east-1");
-	const char *bucket = s3_setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
 	int r;
 
+	if (!bucket)
+		bucket = s3_setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
 	if (!bucket || !isalnum((unsigned char)*bucket) || !s3_is_word(bucket, ".-_"))
 		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or "
 			       "MOONCAKE_AWS_BUCKET_NAME");
@@ -365,7 +390,7 @@ static int s3_configure(struct blob_s3 *s)
 	return s3_set_url(s, region, bucket);
 }
 
-static int s3_open(const char *dir, struct mct_keyed **ret)
+static int s3_open(const char *bucket, struct mct_keyed **ret)
 {
 	struct blob_s3 *s = calloc(1, sizeof(*s));
 	int r;
@@ -373,7 +398,7 @@ static int s3_open(const char *dir, struct mct_keyed **ret)
 	if (!s)
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
 	s->base.ops = &mct_blob_s3;
-	r = s3_configure(s);
+	r = s3_configure(s, bucket);
 	if (r == 0)
 		r = mc_web_open(&s->web);
 	if (r < 0) {
@@ -390,6 +415,7 @@ const struct mct_keyed_ops mct_blob_s3 = {
 	.close = s3_close,
 	.put = s3_put,
 	.get = s3_get,
+	.get_part = s3_get_part,
 	.del = s3_del,
 	.list = s3_list,
 };

@@ -517,5 +517,6 @@ const struct mct_tier_ops mct_dram_tier = {
 	.write_start = mct_no_write_start,
 	.data_next = mct_no_data_next,
 	.note = mct_no_note,
+	.sweep = mct_no_sweep,
 	.close = dram_close,
 };

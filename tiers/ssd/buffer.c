@@ -380,7 +380,7 @@ void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 	}
 	*o = (struct write_op){
 		.op = {
-			.fd = d->fd, .write = true, .off = MCT_SSD_DATA_AT + w->off, .len = w->len,
+			.fd = d->fd, .write = true, .off = MCT_SSD_DATA_AT + w->off, .len = (uint32_t)w->len,
 			.buf = (void *)(uintptr_t)w->buf, .done = write_stored,
 		},
 		.d = d,

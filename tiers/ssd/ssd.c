@@ -158,12 +158,13 @@ static int ssd_hold(struct mct_medium *m)
 	return mct_ssd_shared_hold(ssd_of(m));
 }
 
-static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off)
+static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end)
 {
 	const struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 	off_t at = lseek(d->fd, (off_t)(MCT_SSD_DATA_AT + off), SEEK_DATA);
 
+	*ret_end = size;
 	/* The file or device may have lost its end: then reads say so. */
 	if (at < 0)
 		return errno == ENXIO && !d->device && mct_ssd_file_whole(d) ? size : off;
@@ -211,5 +212,6 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.write_start = mct_ssd_write_start,
 	.data_next = ssd_data_next,
 	.note = ssd_note,
+	.sweep = mct_no_sweep,
 	.close = ssd_close,
 };

@@ -98,7 +98,7 @@ json_t *mcctl_key_json(struct mcs_key key);
 /* Print and free a JSON value.  MCCTL_OK, or MCCTL_FAILED when memory ran out. */
 enum mcctl_status mcctl_json_print(json_t *j);
 const char *mcctl_kind_name(enum mcs_kind kind);
-/* Name of a set of MCS_IN_MEMORY, MCS_IN_FAR_MEMORY and MCS_ON_DISK; static. */
+/* Name of a set of MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK and MCS_ON_SHARED; static. */
 const char *mcctl_tier_name(unsigned media);
 /* "2026-11-21 08:30:00" in local time; returns @buf. */
 const char *mcctl_time_text(uint64_t ms, char *buf, size_t len);

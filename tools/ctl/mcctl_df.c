@@ -67,6 +67,7 @@ static void print_text(const struct mcs_pool *p, const struct mcs_segment *s, in
 	print_row("pool", width, p->capacity, p->used, "", p->objects, "");
 	print_rank("far memory", 1, width, s, n);
 	print_rank("disks", 2, width, s, n);
+	print_rank("shared", 3, width, s, n);
 	printf("\nevictable %s, largest object that fits %s, %" PRIu32 " clients\n",
 	       mc_format_size(p->evictable, a, sizeof(a)),
 	       mc_format_size(p->largest_put, b, sizeof(b)), p->clients);

@@ -8,10 +8,12 @@ const char *mcctl_tier_name(unsigned media)
 {
 	static const char *const name[] = {
 		"-", "memory", "far", "memory+far", "disk", "memory+disk", "far+disk", "memory+far+disk",
+		"shared", "memory+shared", "far+shared", "memory+far+shared", "disk+shared", "memory+disk+shared",
+		"far+disk+shared", "memory+far+disk+shared",
 	};
 
 	return name[(media & MCS_IN_MEMORY ? 1 : 0) + (media & MCS_IN_FAR_MEMORY ? 2 : 0) +
-		    (media & MCS_ON_DISK ? 4 : 0)];
+		    (media & MCS_ON_DISK ? 4 : 0) + (media & MCS_ON_SHARED ? 8 : 0)];
 }
 
 static int tier_all(struct mcctl *c, unsigned medium)

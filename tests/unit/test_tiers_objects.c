@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_tiers_objects.c - the tier "s3" on a directory: bytes of ranges, names that are not in use, stores that fail. */
+#include <config.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/sys/clock.h"
+#include "tiers/keyed.h"
+#include "tiers/objects/objects.h"
+
+#define MIB (1ull << 20)
+#define SIZE (256 * MIB)
+
+static char dir[] = "/tmp/mc-objects.XXXXXX";
+static const uint64_t words[MCT_IDENTITY] = { 1, 2, 3, 4, 5, 6, 7, 8, 0 };
+
+struct wait_read {
+	struct mct_read r;
+	sem_t sem;
+};
+
+struct wait_write {
+	struct mct_write w;
+	sem_t sem;
+};
+
+static void read_done(struct mct_read *r)
+{
+	sem_post(&((struct wait_read *)r)->sem);
+}
+
+static void write_done(struct mct_write *w)
+{
+	sem_post(&((struct wait_write *)w)->sem);
+}
+
+static struct mct_medium *reopen(struct mct_medium *m)
+{
+	const struct mct_conf conf = { .size = SIZE, .path = dir };
+
+	if (m)
+		m->ops->close(m);
+	assert_int_equal(mct_objects_tier.open(&conf, &m), 0);
+	return m;
+}
+
+/* The master: all places below this one are in use; or it does not answer. */
+struct used {
+	uint64_t below;
+	int error;
+	unsigned asked;
+};
+
+static int used(void *arg, const uint64_t *off, size_t n, bool *ret)
+{
+	struct used *u = arg;
+
+	u->asked++;
+	for (size_t i = 0; i < n; i++) {
+		assert_true(!i || off[i] > off[i - 1]);
+		ret[i] = off[i] < u->below;
+	}
+	return u->error;
+}
+
+static struct mct_medium *fresh(void)
+{
+	struct mct_medium *m = reopen(NULL);
+	struct used u = { .below = SIZE };
+
+	assert_int_equal(m->ops->set_identity(m, words), 0);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	return m;
+}
+
+static unsigned char byte_at(uint64_t order, uint64_t pos)
+{
+	return (unsigned char)((order * 0x9e3779b97f4a7c15ull + pos * 0xff51afd7ed558ccdull) >> 56);
+}
+
+/* @tail of the @len bytes come from another place of memory. */
+static int store(struct mct_medium *m, uint64_t off, uint64_t len, uint64_t tail, uint64_t order)
+{
+	unsigned char *p = malloc(len);
+	struct wait_write w = { .w = {
+		.off = off, .len = len - tail, .buf = p, .tail_len = tail, .generation = 9, .order = order,
+		.done = write_done,
+	} };
+
+	for (uint64_t i = 0; i < len; i++)
+		p[i] = byte_at(order, i);
+	w.w.tail = memcpy(malloc(tail + 1), p + len - tail, tail);
+	memset(p + len - tail, 0xee, tail);
+	sem_init(&w.sem, 0, 0);
+	m->ops->write_start(m, &w.w);
+	sem_wait(&w.sem);
+	free((void *)(uintptr_t)w.w.tail);
+	free(p);
+	return w.w.status;
+}
+
+/* Read bytes of the range that begins at @begin; they are those of @order. */
+static int look(struct mct_medium *m, uint64_t begin, uint64_t pos, uint32_t len, uint64_t order)
+{
+	struct wait_read r = { .r = { .off = begin + pos, .len = len, .done = read_done } };
+
+	sem_init(&r.sem, 0, 0);
+	m->ops->read_start(m, &r.r);
+	sem_wait(&r.sem);
+	if (r.r.status < 0)
+		return r.r.status;
+	for (uint32_t i = 0; i < len; i++)
+		assert_int_equal(((const unsigned char *)r.r.at)[i], byte_at(order, pos + i));
+	m->ops->read_end(m, &r.r);
+	return 0;
+}
+
+static unsigned files;
+
+static int count_file(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)at;
+	files += type == FTW_F && !strstr(path, "/identity");
+	return 0;
+}
+
+/* The store has that many ranges, soon. */
+static void has_files(unsigned n)
+{
+	for (unsigned i = 0; i < 500; i++) {
+		files = 0;
+		nftw(dir, count_file, 8, FTW_PHYS);
+		if (files == n)
+			return;
+		mc_sleep_ms(10);
+	}
+	assert_int_equal(files, n);
+}
+
+/* Put a name with the bytes of @order, as a process would whose put ends late. */
+static void put_late(const char *in, uint64_t off, uint64_t len, uint64_t order, unsigned part)
+{
+	unsigned char *p = malloc(len);
+	struct mct_keyed *k;
+	char name[300];
+
+	for (uint64_t i = 0; i < len; i++)
+		p[i] = byte_at(order, i);
+	snprintf(name, sizeof(name), "%s/%012llx-%llx-9-%llx.%x", in, (unsigned long long)off,
+		 (unsigned long long)len, (unsigned long long)order, part);
+	assert_int_equal(mct_keyed_open("local", dir, &k), 0);
+	assert_int_equal(mct_keyed_put(k, name, p, len), 0);
+	mct_keyed_close(k);
+	free(p);
+}
+
+static char folder[32];		/* that has a range */
+
+static int take_folder(void *arg, const char *name)
+{
+	(void)arg;
+	if (strchr(name, '/'))
+		snprintf(folder, sizeof(folder), "%.16s", name);
+	return 0;
+}
+
+static void find_folder(void)
+{
+	struct mct_keyed *k;
+
+	assert_int_equal(mct_keyed_open("local", dir, &k), 0);
+	assert_int_equal(mct_keyed_list(k, "", take_folder, NULL), 0);
+	mct_keyed_close(k);
+}
+
+static void a_range_has_its_bytes_also_after_a_restart(void **state)
+{
+	struct mct_medium *m = fresh();
+	uint64_t found[MCT_IDENTITY], end;
+	struct used u = { .below = SIZE };
+
+	(void)state;
+	assert_true(m->ops->named);
+	assert_int_equal(store(m, 8192, 12288, 4096, 10), 0);
+	assert_int_equal(store(m, 64 * MIB, 33 * MIB, 8192, 11), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(look(m, 8192, 0, 12288, 10), 0);
+		assert_int_equal(look(m, 8192, 8191, 2, 10), 0);
+		/* from one part to the next one, and the end */
+		assert_int_equal(look(m, 64 * MIB, 16 * MIB - 100, 1 << 20, 11), 0);
+		assert_int_equal(look(m, 64 * MIB, 33 * MIB - 9000, 9000, 11), 0);
+		/* nothing there, or only a part; after a restart a sweep has to confirm that */
+		if (i)
+			assert_int_equal(look(m, 0, 0, 8192, 10), -MC_EUNAVAILABLE);
+		assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+		assert_int_equal(look(m, 0, 0, 8192, 10), -EIO);
+		assert_int_equal(look(m, 8192, 4096, 12288, 10), -EIO);
+		assert_int_equal(m->ops->data_next(m, 0, &end), 8192 + 8192);
+		assert_int_equal(end, 8192 + 12288);
+		assert_int_equal(m->ops->data_next(m, end, &end), 97 * MIB - 4096);
+		assert_int_equal(m->ops->data_next(m, end, &end), SIZE);
+		assert_int_equal(m->ops->identity(m, found), 0);
+		assert_memory_equal(found, words, sizeof(words));
+		m = reopen(m);
+	}
+	m->ops->close(m);
+	has_files(4);
+}
+
+static void a_newer_range_replaces_what_it_overlaps(void **state)
+{
+	struct mct_medium *m = fresh();
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 20), 0);
+	assert_int_equal(store(m, 8192, 8192, 0, 21), 0);
+	assert_int_equal(store(m, 16384, 8192, 0, 22), 0);
+	assert_int_equal(store(m, 4096, 8192, 0, 23), 0);
+	assert_int_equal(look(m, 4096, 0, 8192, 23), 0);
+	assert_int_equal(look(m, 16384, 0, 8192, 22), 0);
+	assert_int_equal(look(m, 0, 0, 4096, 20), -EIO);
+	has_files(2);
+	/* One that is older than what is there now is a mistake, and changes nothing. */
+	assert_int_equal(store(m, 8192, 4096, 0, 21), -EEXIST);
+	m = reopen(m);
+	assert_int_equal(look(m, 4096, 0, 8192, 23), 0);
+	has_files(2);
+	m->ops->close(m);
+}
+
+static void a_failed_write_leaves_no_bytes(void **state)
+{
+	struct mct_medium *m = fresh();
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 30), 0);
+	mc_fault_set("tiers.objects.write=error:EIO");
+	assert_true(store(m, 0, 8192, 0, 31) < 0);
+	mc_fault_set("blob.rename=error:ENOSPC");
+	assert_int_equal(store(m, 8192, 8192, 0, 32), -ENOSPC);
+	mc_fault_set(NULL);
+	assert_int_equal(look(m, 0, 0, 8192, 30), 0);
+	assert_int_equal(look(m, 8192, 0, 8192, 32), -EIO);
+	has_files(1);
+	assert_int_equal(store(m, 0, 4096, 0, 33), 0);
+	assert_int_equal(store(m, SIZE - 4096, 8192, 0, 34), -ERANGE);
+	assert_int_equal(store(m, 100, 4096, 0, 35), -ERANGE);
+	m->ops->close(m);
+}
+
+static void a_store_that_does_not_answer_has_not_lost_the_bytes(void **state)
+{
+	struct mct_medium *m = fresh();
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 40), 0);
+	mc_fault_set("tiers.objects.read=error:EACCES");
+	assert_int_equal(look(m, 0, 0, 100, 40), -MC_EUNAVAILABLE);
+	mc_fault_set("tiers.objects.read=error:ENOENT");
+	assert_int_equal(look(m, 0, 0, 100, 40), -EIO);
+	mc_fault_set("tiers.objects.read=error:ETIMEDOUT@1,tiers.objects.write=error:EIO");
+	assert_int_equal(look(m, 0, 0, 100, 40), -MC_EUNAVAILABLE);
+	/* For a short time transfers do not even try. */
+	assert_int_equal(look(m, 0, 0, 100, 40), -MC_EUNAVAILABLE);
+	assert_int_equal(store(m, 8192, 8192, 0, 41), -MC_EUNAVAILABLE);
+	assert_int_equal(mc_fault_hits("tiers.objects.read"), 1);
+	mc_fault_set(NULL);
+	for (unsigned i = 0; i < 500 && look(m, 0, 0, 100, 40) == -MC_EUNAVAILABLE; i++)
+		mc_sleep_ms(10);
+	assert_int_equal(look(m, 0, 0, 100, 40), 0);
+	m->ops->close(m);
+}
+
+static void a_sweep_deletes_what_the_master_does_not_know(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = 16384, .error = -MC_ENOTREADY };
+	const uint64_t some[] = { 16384, 0, 16384, 999 };
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(store(m, 8192 * i, 8192, 4096, 50 + i), 0);
+	/* An error of the master deletes nothing. */
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), -MC_ENOTREADY);
+	assert_int_equal(m->ops->sweep(m, some, 4, used, &u), -MC_ENOTREADY);
+	has_files(6);
+	u.error = 0;
+	assert_int_equal(m->ops->sweep(m, some, 4, used, &u), 0);
+	has_files(5);
+	assert_int_equal(look(m, 16384, 0, 8192, 52), -EIO);
+	assert_int_equal(look(m, 8192, 0, 8192, 51), 0);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	has_files(2);
+	assert_int_equal(look(m, 0, 0, 8192, 50), 0);
+	assert_int_equal(look(m, 8192, 0, 8192, 51), 0);
+	m->ops->close(m);
+}
+
+static void a_sweep_finds_what_writes_have_left(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = 8192 };
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 4096, 60), 0);
+	find_folder();
+	put_late(folder, 4096, 8192, 59, 0);			/* older than what it overlaps */
+	put_late(folder, 64 * MIB, 17 * MIB, 61, 0);		/* a part is missing */
+	put_late(folder, 16384, 8192, 62, 0);		/* whole, and not in use */
+	put_late("0123456789abcdef", 0, 8192, 63, 0);	/* of an earlier secret */
+	put_late(folder, 0, 1000, 64, 0);			/* no name of a range */
+	has_files(6);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	has_files(2);
+	assert_int_equal(look(m, 0, 0, 8192, 60), 0);
+	m->ops->close(m);
+}
+
+static void a_range_of_another_process_in_use_is_found(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = SIZE };
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 70), 0);
+	find_folder();
+	put_late(folder, 8192, 4096, 71, 0);
+	assert_int_equal(look(m, 8192, 0, 4096, 71), -EIO);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	assert_int_equal(look(m, 8192, 0, 4096, 71), 0);
+	has_files(2);
+	m->ops->close(m);
+}
+
+static void a_process_that_is_replaced_deletes_nothing(void **state)
+{
+	uint64_t other[MCT_IDENTITY];
+	struct mct_medium *m = fresh(), *next;
+	struct used u = { .below = 0 };
+
+	(void)state;
+	memcpy(other, words, sizeof(other));
+	other[5] = 77;		/* another secret */
+	assert_int_equal(store(m, 0, 8192, 0, 80), 0);
+	next = reopen(NULL);
+	assert_int_equal(next->ops->set_identity(next, other), 0);
+	has_files(0);		/* the old objects do not count any more */
+	assert_int_equal(store(next, 0, 8192, 0, 81), 0);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), -ESTALE);
+	assert_int_equal(u.asked, 0);
+	has_files(1);
+	assert_int_equal(look(next, 0, 0, 8192, 81), 0);
+	next->ops->close(next);
+	m->ops->close(m);
+}
+
+static void a_wrong_place_is_refused(void **state)
+{
+	struct mct_conf conf = { .size = SIZE, .path = dir };
+	struct mct_medium *m;
+	struct mct_keyed *k;
+
+	(void)state;
+	assert_int_equal(mct_keyed_open("local", dir, &k), 0);
+	assert_int_equal(mct_keyed_put(k, "identity", "something else", 14), 0);
+	mct_keyed_close(k);
+	assert_int_equal(mct_objects_tier.open(&conf, &m), -EINVAL);
+	assert_non_null(strstr(mc_err_detail(-EINVAL), "is not the identity of a segment"));
+	conf.path = "bucket/prefix";
+	assert_int_equal(mct_objects_tier.open(&conf, &m), -EINVAL);
+	conf.path = "s3://";
+	assert_int_equal(mct_objects_tier.open(&conf, &m), -EINVAL);
+	conf = (struct mct_conf){ .size = 4096, .path = dir };
+	assert_int_equal(mct_objects_tier.open(&conf, &m), -EINVAL);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	return at->level ? remove(path) : 0;
+}
+
+static int empty(void **state)
+{
+	(void)state;
+	mc_fault_set(NULL);
+	return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_range_has_its_bytes_also_after_a_restart, empty),
+		cmocka_unit_test_setup(a_newer_range_replaces_what_it_overlaps, empty),
+		cmocka_unit_test_setup(a_failed_write_leaves_no_bytes, empty),
+		cmocka_unit_test_setup(a_store_that_does_not_answer_has_not_lost_the_bytes, empty),
+		cmocka_unit_test_setup(a_sweep_deletes_what_the_master_does_not_know, empty),
+		cmocka_unit_test_setup(a_sweep_finds_what_writes_have_left, empty),
+		cmocka_unit_test_setup(a_range_of_another_process_in_use_is_found, empty),
+		cmocka_unit_test_setup(a_process_that_is_replaced_deletes_nothing, empty),
+		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),
+	};
+	int r;
+
+	if (!mkdtemp(dir))
+		return 1;
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	(void)empty(NULL);
+	remove(dir);
+	return r;
+}

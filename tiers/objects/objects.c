@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * objects.c - the table of the tier "s3". */
+#include <config.h>
+
+#include "tiers/objects/objects.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "tiers/objects/objects_i.h"
+
+#define MAGIC "mc-blob1"
+/* Limit of one call to the server, with its attempts.  Less than the time after which puts do not wait for the owner's
+ * copies any more (STALL_MS, master/space/offload_keep.c). */
+#define CALL_MS 10000
+#define PREFIX_MAX 256u
+#define NAME_ROOM 128u		/* bytes of a range's name without the prefix */
+_Static_assert(PREFIX_MAX + NAME_ROOM < MCT_KEYED_NAME_MAX, "a name has room for a prefix");
+
+/* ---- the identity object ------------------------------------------------------------------------ */
+
+struct identity {
+	char magic[8];
+	uint64_t word[MCT_IDENTITY];	/* little-endian */
+	uint64_t check;			/* hash of the fields before */
+};
+
+static void identity_name(const struct mct_objects *o, char ret[MCT_KEYED_NAME_MAX])
+{
+	snprintf(ret, MCT_KEYED_NAME_MAX, "%sidentity", o->prefix);
+}
+
+static uint64_t identity_check(const struct identity *id)
+{
+	return htole64(mc_hash(id, offsetof(struct identity, check), 0));
+}
+
+int mct_objects_identity_read(struct mct_objects *o, uint64_t ret[MCT_IDENTITY])
+{
+	char name[MCT_KEYED_NAME_MAX];
+	auto_free void *data = NULL;
+	const struct identity *id;
+	size_t len = 0;
+	int r;
+
+	identity_name(o, name);
+	r = mct_keyed_get(o->keyed, name, &data, &len);
+	if (r == -ENOENT) {
+		memset(ret, 0, MCT_IDENTITY * sizeof(*ret));
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	id = data;
+	if (len != sizeof(*id) || memcmp(id->magic, MAGIC, sizeof(id->magic)) != 0 || id->check != identity_check(id))
+		return mc_fail(-EINVAL, "%s: the object %s is not the identity of a segment; use another prefix",
+			       o->path, name);
+	for (unsigned i = 0; i < MCT_IDENTITY; i++)
+		ret[i] = le64toh(id->word[i]);
+	return 0;
+}
+
+static int objects_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
+{
+	struct mct_objects *o = mct_objects_of(m);
+
+	MC_LOCKED(&o->lock);
+	memcpy(ret, o->words, sizeof(o->words));
+	return 0;
+}
+
+static void objects_index_drop_locked(struct mct_objects *o)
+{
+	for (size_t i = 0; i < o->index.n; i++)
+		mct_objects_delete_locked(o, o->folder, &o->index.at[i]);
+	o->index.n = 0;
+}
+
+static int objects_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY])
+{
+	struct mct_objects *o = mct_objects_of(m);
+	char name[MCT_KEYED_NAME_MAX];
+	struct identity id = { .magic = MAGIC };
+	uint64_t folder = mct_objects_folder(words);
+	int r;
+
+	for (unsigned i = 0; i < MCT_IDENTITY; i++)
+		id.word[i] = htole64(words[i]);
+	id.check = identity_check(&id);
+	identity_name(o, name);
+	r = mct_keyed_put(o->keyed, name, &id, sizeof(id));
+	if (r < 0)
+		return r;
+	MC_LOCKED(&o->lock);
+	if (folder != o->folder)
+		objects_index_drop_locked(o);
+	o->folder = folder;
+	memcpy(o->words, words, sizeof(o->words));
+	return 0;
+}
+
+/* ---- open and close ----------------------------------------------------------------------------- */
+
+/* s3://BUCKET[/PREFIX] or /DIRECTORY: sets prefix and keyed. */
+static int objects_open_store(struct mct_objects *o)
+{
+	bool s3 = !strncmp(o->path, "s3://", 5);
+	const char *rest = s3 ? strchr(o->path + 5, '/') : NULL, *prefix = rest ? rest + 1 : "";
+	size_t len = strlen(prefix);
+	auto_free char *bucket = NULL;
+
+	if ((!s3 && *o->path != '/') || (s3 && !strcspn(o->path + 5, "/")))
+		return mc_fail(-EINVAL, "'%s' is neither s3://BUCKET/PREFIX nor the absolute path of a directory",
+			       o->path);
+	while (len && prefix[len - 1] == '/')
+		len--;
+	if (len > PREFIX_MAX)
+		return mc_fail(-EINVAL, "the prefix in %s has more than %u bytes", o->path, PREFIX_MAX);
+	if (asprintf(&o->prefix, "%.*s%s", (int)len, prefix, len ? "/" : "") < 0) {
+		o->prefix = NULL;
+		return -ENOMEM;
+	}
+	if (!s3)
+		return mct_keyed_open("local", o->path, &o->keyed);
+	bucket = strndup(o->path + 5, strcspn(o->path + 5, "/"));
+	return bucket ? mct_keyed_open("s3", bucket, &o->keyed) : -ENOMEM;
+}
+
+static void objects_close(struct mct_medium *m)
+{
+	struct mct_objects *o = mct_objects_of(m);
+
+	mct_objects_queue_stop(o);
+	mct_keyed_close(o->keyed);
+	mc_cond_destroy(&o->work);
+	mc_mutex_destroy(&o->lock);
+	free(o->index.at);
+	free(o->prefix);
+	free(o->path);
+	free(o);
+}
+
+static int objects_start(struct mct_objects *o)
+{
+	int r = o->path ? objects_open_store(o) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	o->keyed->limit_ms = CALL_MS;
+	o->keyed->cancel = &o->stopping;
+	r = mct_objects_identity_read(o, o->words);
+	o->folder = mct_objects_folder(o->words);
+	if (r == 0)
+		r = mct_objects_load(o);
+	return r == 0 ? mct_objects_queue_start(o) : r;
+}
+
+static int objects_open(const struct mct_conf *conf, struct mct_medium **ret)
+{
+	struct mct_objects *o;
+	int r;
+
+	if (!conf->path || conf->reserve > conf->size || conf->adopt_fd || conf->path_offset)
+		return mc_fail(-EINVAL, "an S3 segment needs a path, and has no reserve, adopted file or offset");
+	if (conf->size < MCT_PIECE_MAX)
+		return mc_fail(-EINVAL, "an S3 segment needs a size of 1 MiB or more");
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->medium.ops = &mct_objects_tier;
+	o->size = conf->size / MCT_BLOCK * MCT_BLOCK;
+	o->path = strdup(conf->path);
+	mc_mutex_init(&o->lock);
+	(void)mc_cond_init(&o->work);
+	mc_list_init(&o->reads);
+	mc_list_init(&o->writes);
+	mc_list_init(&o->running);
+	mc_list_init(&o->deletes);
+	r = objects_start(o);
+	if (r < 0) {
+		objects_close(&o->medium);
+		return r;
+	}
+	mc_info("s3", "%s: size=%llu MiB ranges=%zu", o->path, (unsigned long long)(o->size >> 20), o->index.n);
+	*ret = &o->medium;
+	return 0;
+}
+
+/* ---- the other slots ---------------------------------------------------------------------------- */
+
+static int objects_memory(const struct mct_medium *m, struct mct_memory *ret)
+{
+	(void)m;
+	(void)ret;
+	return mc_fail(-MC_ENOTSUP, "the bytes in S3 are not addressable");
+}
+
+static void objects_status(const struct mct_medium *m, struct mct_status *ret)
+{
+	uint64_t size = __atomic_load_n(&mct_objects_of(m)->size, __ATOMIC_RELAXED);
+
+	*ret = (struct mct_status){ .size = size, .limit = UINT64_MAX, .ready = size, .kind = "s3" };
+}
+
+static int objects_grow(struct mct_medium *m, uint64_t size)
+{
+	struct mct_objects *o = mct_objects_of(m);
+
+	if (size < o->size || size > UINT64_MAX - MCT_BLOCK)
+		return mc_fail(-EINVAL, "an S3 segment of %llu bytes cannot get %llu", (unsigned long long)o->size,
+			       (unsigned long long)size);
+	__atomic_store_n(&o->size, (size + MCT_BLOCK - 1) / MCT_BLOCK * MCT_BLOCK, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* The record of a range is in its last block. */
+static uint64_t objects_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end)
+{
+	struct mct_objects *o = mct_objects_of(m);
+	const struct mct_objects_range *r;
+
+	*ret_end = o->size;
+	MC_LOCKED(&o->lock);
+	r = &o->index.at[mct_objects_index_find(&o->index, off)];
+	if (r == o->index.at + o->index.n)
+		return o->size;
+	*ret_end = r->off + r->len;
+	return *ret_end - MCT_BLOCK > off ? *ret_end - MCT_BLOCK : off;
+}
+
+/* It keeps no notes, because sweep deletes the ranges of removed objects. */
+const struct mct_tier_ops mct_objects_tier = {
+	.name = "s3",
+	.named = true,
+	.open = objects_open,
+	.memory = objects_memory,
+	.status = objects_status,
+	.grow = objects_grow,
+	.identity = objects_identity,
+	.set_identity = objects_set_identity,
+	.hold = mct_no_hold,
+	.read_start = mct_objects_read_start,
+	.read_end = mct_objects_read_end,
+	.buffer_get = mct_no_buffer_get,
+	.buffer_put = mct_no_buffer_put,
+	.write_start = mct_objects_write_start,
+	.data_next = objects_data_next,
+	.note = mct_no_note,
+	.sweep = mct_objects_sweep,
+	.close = objects_close,
+};

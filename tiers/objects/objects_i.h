@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * objects_i.h - shared by the files of the tier "s3". */
+#ifndef MCT_OBJECTS_I_H
+#define MCT_OBJECTS_I_H
+
+#include <stdatomic.h>
+
+#include "common/sys/lock.h"
+#include "common/sys/thread.h"
+#include "tiers/keyed.h"
+#include "tiers/objects/objects.h"
+
+#define MCT_OBJECTS_THREADS 16u
+
+/* The bytes of an object, by the fields of its names. */
+struct mct_objects_range {
+	uint64_t off, len, generation, order;
+};
+
+/* Ranges that do not overlap, ascending. */
+struct mct_objects_index {
+	struct mct_objects_range *at;
+	size_t n, cap;
+};
+
+struct mct_objects {
+	struct mct_medium medium;
+	/* constant after open */
+	char *path;			/* as configured */
+	char *prefix;			/* "" or ends in '/' */
+	struct mct_keyed *keyed;
+	struct mc_thread thread[MCT_OBJECTS_THREADS];
+	unsigned nthreads;
+	/* atomic */
+	atomic_bool stopping;		/* also ends calls to the server */
+	uint64_t size;
+	bool failing;			/* the last put or read has failed, which is in the log */
+	bool complete;			/* the store was listed by a sweep: it has no range that the index lacks */
+	uint64_t pause_ns;		/* the server did not answer: transfers fail at once until then */
+	/* guarded by lock */
+	struct mc_mutex lock;
+	struct mc_cond work;
+	uint64_t words[MCT_IDENTITY], folder;
+	struct mct_objects_index index;
+	struct mc_list reads;		/* struct mct_read that no thread has taken */
+	struct mc_list writes, running;	/* struct mct_objects_write that no thread, or that one has taken */
+	struct mc_list deletes;		/* struct mct_objects_delete that no thread has taken */
+	unsigned writing, deleting;	/* threads that write or delete */
+};
+
+static inline struct mct_objects *mct_objects_of(const struct mct_medium *m)
+{
+	return (struct mct_objects *)m;
+}
+
+/* ---- names.c ---- */
+
+/* The name of a part.  The prefix was checked when the medium was opened. */
+void mct_objects_name(const struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r, uint64_t part,
+		      char ret[MCT_KEYED_NAME_MAX]);
+/* False: it is not such a name. */
+bool mct_objects_name_parse(const struct mct_objects *o, const char *name, uint64_t *ret_folder,
+			    struct mct_objects_range *ret, uint64_t *ret_part);
+static inline uint64_t mct_objects_parts(const struct mct_objects_range *r)
+{
+	return (r->len + MCT_OBJECTS_PART - 1) / MCT_OBJECTS_PART;
+}
+/* The folder of ranges that are written with these identity words. */
+uint64_t mct_objects_folder(const uint64_t words[MCT_IDENTITY]);
+
+/* ---- index.c ---- */
+
+/* Number of the first range that ends behind @off. */
+size_t mct_objects_index_find(const struct mct_objects_index *ix, uint64_t off);
+/* The range that has all of these bytes; NULL. */
+const struct mct_objects_range *mct_objects_index_have(const struct mct_objects_index *ix, uint64_t off, uint64_t len);
+/* Add a range instead of those that it overlaps, for which @replaced is called.  -EEXIST: one of these is newer, and
+ * nothing changes; -ENOMEM. */
+int mct_objects_index_add(struct mct_objects_index *ix, const struct mct_objects_range *r,
+			  void (*replaced)(void *arg, const struct mct_objects_range *r), void *arg);
+/* Remove exactly this range.  False: it is not there. */
+bool mct_objects_index_remove(struct mct_objects_index *ix, const struct mct_objects_range *r);
+
+/* ---- queue.c: the threads that call the store ---- */
+
+/* A write, in its priv[]. */
+struct __attribute__((may_alias)) mct_objects_write {
+	struct mc_list node;
+	uint64_t order;
+};
+_Static_assert(sizeof(struct mct_objects_write) <= sizeof(((struct mct_write *)0)->priv), "priv[] is too small");
+
+int mct_objects_queue_start(struct mct_objects *o);
+/* Reads and writes that are not begun fail; deletes are forgotten. */
+void mct_objects_queue_stop(struct mct_objects *o);
+void mct_objects_read_start(struct mct_medium *m, struct mct_read *r);
+void mct_objects_read_end(struct mct_medium *m, struct mct_read *r);
+void mct_objects_write_start(struct mct_medium *m, struct mct_write *w);
+/* Lock held: delete the parts of a range in the background. */
+void mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r);
+
+/* ---- sweep.c ---- */
+
+/* Fill the index from the names in the store. */
+int mct_objects_load(struct mct_objects *o);
+int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg);
+
+/* ---- objects.c ---- */
+
+/* Read the identity object.  All 0: there is none.  -EINVAL: it is not one. */
+int mct_objects_identity_read(struct mct_objects *o, uint64_t ret[MCT_IDENTITY]);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * queue.c - the threads that call the store, whose functions block: one call of each thread at a time.
+ *
+ * After a call that the server did not answer, transfers fail at once for a short time: else each of many transfers
+ * would wait for the same server as long as the first one.
+ *
+ * Reads precede writes, and writes precede deletes; writes and deletes get only a part of the threads, so that a store
+ * that is slow to write can still be read. */
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/err.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/sys/clock.h"
+#include "tiers/objects/objects_i.h"
+
+#define WRITERS (MCT_OBJECTS_THREADS / 2)
+#define DELETERS 2u
+#define PAUSE_MS 1500
+
+MC_COUNTER(read_bytes, "mooncake_s3_bytes_total", "op=\"read\"", "Bytes moved between S3 and the owner")
+MC_COUNTER(write_bytes, "mooncake_s3_bytes_total", "op=\"write\"", "Bytes moved between S3 and the owner")
+MC_COUNTER(read_errors, "mooncake_s3_errors_total", "op=\"read\"", "Transfers of S3 that failed")
+MC_COUNTER(write_errors, "mooncake_s3_errors_total", "op=\"write\"", "Transfers of S3 that failed")
+MC_COUNTER(delete_errors, "mooncake_s3_errors_total", "op=\"delete\"", "Transfers of S3 that failed")
+MC_COUNTER(deleted, "mooncake_s3_deleted_total", "", "Names that were deleted because they are not in use")
+
+struct mct_objects_delete {
+	struct mc_list node;
+	uint64_t folder;
+	struct mct_objects_range range;
+};
+
+/* Did the server not answer? */
+static bool queue_is_silence(int r)
+{
+	return r == -ETIMEDOUT || r == -MC_ETIMEDOUT || r == -ECONNREFUSED || r == -EHOSTUNREACH || r == -ENETUNREACH;
+}
+
+static int queue_check(const struct mct_objects *o)
+{
+	return mc_now_ns() < __atomic_load_n(&o->pause_ns, __ATOMIC_RELAXED) ?
+		mc_fail(-MC_EUNAVAILABLE, "%s does not answer", o->path) : 0;
+}
+
+/* One line in the log when the store begins to fail, and one when it works again. */
+static void queue_note(struct mct_objects *o, int r, const char *what)
+{
+	bool was;
+
+	if (r == -MC_EUNAVAILABLE)
+		return;
+	if (queue_is_silence(r))
+		__atomic_store_n(&o->pause_ns, mc_deadline_ms(PAUSE_MS), __ATOMIC_RELAXED);
+	was = __atomic_exchange_n(&o->failing, r < 0, __ATOMIC_RELAXED);
+	if (r < 0 && !was)
+		mc_warn("s3", "%s: a %s has failed: %s", o->path, what, mc_err_detail(r));
+	else if (r == 0 && was)
+		mc_info("s3", "%s: works again", o->path);
+}
+
+/* ---- reads -------------------------------------------------------------------------------------- */
+
+/* -EIO says that the bytes are lost, and the reader has the copy dropped. */
+static int read_error(int r)
+{
+	return r == 0 || r == -ENOMEM ? r : r == -ENOENT || r == -ERANGE ? -EIO : -MC_EUNAVAILABLE;
+}
+
+static int read_parts(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *range, uint64_t pos,
+		      char *buf, uint64_t len)
+{
+	char name[MCT_KEYED_NAME_MAX];
+	int r = queue_check(o);
+
+	if (r == 0)
+		r = mc_fault("tiers.objects.read");
+	for (uint64_t n; len && r == 0; pos += n, buf += n, len -= n) {
+		uint64_t in = pos % MCT_OBJECTS_PART;
+
+		n = MCT_OBJECTS_PART - in < len ? MCT_OBJECTS_PART - in : len;
+		mct_objects_name(o, folder, range, pos / MCT_OBJECTS_PART, name);
+		r = mct_keyed_get_part(o->keyed, name, in, buf, n);
+	}
+	return r;
+}
+
+static void read_run(struct mct_objects *o, struct mct_read *r)
+{
+	const struct mct_objects_range *found;
+	struct mct_objects_range range;
+	char *buf = malloc(r->len);
+	uint64_t folder;
+	int e = -ENOMEM;
+
+	mc_mutex_lock(&o->lock);
+	found = mct_objects_index_have(&o->index, r->off, r->len);
+	if (found)
+		range = *found;
+	folder = o->folder;
+	mc_mutex_unlock(&o->lock);
+	/* An earlier owner may have written the range after this process had built its index. */
+	if (buf && !found)
+		e = __atomic_load_n(&o->complete, __ATOMIC_RELAXED) ? -ENOENT : -MC_EUNAVAILABLE;
+	if (buf && found) {
+		e = read_parts(o, folder, &range, r->off - range.off, buf, r->len);
+		queue_note(o, read_error(e) == -EIO ? 0 : e, "read");
+	}
+	mc_metric_add(e < 0 ? &read_errors : &read_bytes, e < 0 ? 1 : r->len);
+	if (e < 0)
+		free(TAKE_PTR(buf));
+	r->status = read_error(e);
+	r->at = r->buffer = buf;
+	r->done(r);
+}
+
+void mct_objects_read_start(struct mct_medium *m, struct mct_read *r)
+{
+	struct mct_objects *o = mct_objects_of(m);
+	bool refused = r->len == 0 || r->len > MCT_PIECE_MAX;
+
+	if (refused) {
+		r->status = -ERANGE;
+		r->done(r);
+		return;
+	}
+	MC_LOCKED(&o->lock);
+	mc_list_push_back(&o->reads, &r->node);
+	mc_cond_signal(&o->work);
+}
+
+void mct_objects_read_end(struct mct_medium *m, struct mct_read *r)
+{
+	(void)m;
+	free(r->buffer);
+}
+
+/* ---- writes ------------------------------------------------------------------------------------- */
+
+static struct mct_write *write_of(struct mct_objects_write *w)
+{
+	return mc_container_of((uint64_t (*)[12])w, struct mct_write, priv);
+}
+
+/* The bytes [@pos, @pos + @len) of the range: where they are, or (*ret_copy) a copy of them. */
+static const void *write_bytes_at(const struct mct_write *w, uint64_t pos, uint64_t len, char **ret_copy)
+{
+	uint64_t head = pos < w->len ? (w->len - pos < len ? w->len - pos : len) : 0;
+
+	*ret_copy = NULL;
+	if (head == len)
+		return (const char *)w->buf + pos;
+	if (!head)
+		return (const char *)w->tail + (pos - w->len);
+	*ret_copy = malloc(len);
+	if (!*ret_copy)
+		return NULL;
+	memcpy(*ret_copy, (const char *)w->buf + pos, head);
+	memcpy(*ret_copy + head, w->tail, len - head);
+	return *ret_copy;
+}
+
+static int write_parts(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *range,
+		       const struct mct_write *w)
+{
+	char name[MCT_KEYED_NAME_MAX];
+	int r = queue_check(o);
+
+	if (r == 0)
+		r = mc_fault("tiers.objects.write");
+	for (uint64_t part = 0; part < mct_objects_parts(range) && r == 0; part++) {
+		uint64_t pos = part * MCT_OBJECTS_PART, left = range->len - pos;
+		uint64_t len = left < MCT_OBJECTS_PART ? left : MCT_OBJECTS_PART;
+		auto_free char *copy = NULL;
+		const void *data = write_bytes_at(w, pos, len, &copy);
+
+		mct_objects_name(o, folder, range, part, name);
+		r = w->deadline && mc_now_ns() >= w->deadline ?
+			mc_fail(-MC_ETIMEDOUT, "%s is too slow for its writes", o->path) :
+			data ? mct_keyed_put(o->keyed, name, data, len) : mc_fail(-ENOMEM, "no memory for %s", name);
+	}
+	return r;
+}
+
+static void write_replaced(void *arg, const struct mct_objects_range *r)
+{
+	struct mct_objects *o = arg;
+
+	mct_objects_delete_locked(o, o->folder, r);
+}
+
+/* The write has ended with @r.  A part that failed may still be stored later: then a sweep finds it. */
+static int write_index_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *range, int r)
+{
+	if (r == 0)
+		r = folder == o->folder ? mct_objects_index_add(&o->index, range, write_replaced, o) : -ESTALE;
+	if (r < 0)
+		mct_objects_delete_locked(o, folder, range);
+	return r;
+}
+
+static void write_run(struct mct_objects *o, struct mct_objects_write *at, uint64_t folder)
+{
+	struct mct_write *w = write_of(at);
+	const struct mct_objects_range range = { w->off, w->len + w->tail_len, w->generation, w->order };
+	int r = write_parts(o, folder, &range, w);
+
+	queue_note(o, r, "write");
+	mc_mutex_lock(&o->lock);
+	w->status = write_index_locked(o, folder, &range, r);
+	mc_list_remove(&at->node);
+	mc_mutex_unlock(&o->lock);
+	mc_metric_add(w->status < 0 ? &write_errors : &write_bytes, w->status < 0 ? 1 : (int64_t)range.len);
+	w->done(w);
+}
+
+void mct_objects_write_start(struct mct_medium *m, struct mct_write *w)
+{
+	struct mct_objects_write *at = (struct mct_objects_write *)w->priv;
+	struct mct_objects *o = mct_objects_of(m);
+	uint64_t len = w->len + w->tail_len, size = __atomic_load_n(&o->size, __ATOMIC_RELAXED);
+
+	if (!len || len < w->len || len % MCT_BLOCK || w->off % MCT_BLOCK || w->off > size || len > size - w->off) {
+		w->status = -ERANGE;
+		w->done(w);
+		return;
+	}
+	at->order = w->order;
+	MC_LOCKED(&o->lock);
+	mc_list_push_back(&o->writes, &at->node);
+	mc_cond_signal(&o->work);
+}
+
+/* ---- deletes ------------------------------------------------------------------------------------ */
+
+void mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r)
+{
+	struct mct_objects_delete *d = malloc(sizeof(*d));
+
+	/* Else the next sweep deletes it. */
+	if (!d)
+		return;
+	d->folder = folder;
+	d->range = *r;
+	mc_list_push_back(&o->deletes, &d->node);
+	mc_cond_signal(&o->work);
+}
+
+static void delete_run(struct mct_objects *o, struct mct_objects_delete *d)
+{
+	char name[MCT_KEYED_NAME_MAX];
+	int r = 0;
+
+	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0; part++) {
+		mct_objects_name(o, d->folder, &d->range, part, name);
+		r = mc_fault("tiers.objects.delete");
+		if (r == 0)
+			r = mct_keyed_delete(o->keyed, name);
+		mc_metric_add(r < 0 ? &delete_errors : &deleted, 1);
+	}
+	if (r < 0)
+		mc_debug("s3", "cannot delete, a sweep will: %s", mc_err_detail(r));
+	free(d);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+static struct mc_list *queue_pop_locked(struct mc_list *list, bool may)
+{
+	struct mc_list *node = may && !mc_list_empty(list) ? list->next : NULL;
+
+	if (node)
+		mc_list_remove(node);
+	return node;
+}
+
+/* Lock held, and again at return: run one job.  False: there is none. */
+static bool queue_run_locked(struct mct_objects *o)
+{
+	uint64_t folder = o->folder;
+	struct mc_list *node = queue_pop_locked(&o->reads, true);
+
+	if (node) {
+		mc_mutex_unlock(&o->lock);
+		read_run(o, mc_container_of(node, struct mct_read, node));
+		mc_mutex_lock(&o->lock);
+		return true;
+	}
+	node = queue_pop_locked(&o->writes, o->writing < WRITERS);
+	if (node) {
+		o->writing++;
+		mc_list_push_back(&o->running, node);
+		mc_mutex_unlock(&o->lock);
+		write_run(o, mc_container_of(node, struct mct_objects_write, node), folder);
+		mc_mutex_lock(&o->lock);
+		o->writing--;
+		return true;
+	}
+	node = queue_pop_locked(&o->deletes, o->deleting < DELETERS);
+	if (!node)
+		return false;
+	o->deleting++;
+	mc_mutex_unlock(&o->lock);
+	delete_run(o, mc_container_of(node, struct mct_objects_delete, node));
+	mc_mutex_lock(&o->lock);
+	o->deleting--;
+	return true;
+}
+
+static void *queue_main(void *arg)
+{
+	struct mct_objects *o = arg;
+
+	mc_mutex_lock(&o->lock);
+	while (!atomic_load(&o->stopping))
+		if (!queue_run_locked(o))
+			mc_cond_wait(&o->work, &o->lock);
+	mc_mutex_unlock(&o->lock);
+	return NULL;
+}
+
+int mct_objects_queue_start(struct mct_objects *o)
+{
+	int r = 0;
+
+	for (; o->nthreads < MCT_OBJECTS_THREADS && r == 0; o->nthreads += r == 0)
+		r = mc_thread_start(&o->thread[o->nthreads], "mct-s3", queue_main, o);
+	return r;
+}
+
+void mct_objects_queue_stop(struct mct_objects *o)
+{
+	struct mc_list *node;
+
+	mc_mutex_lock(&o->lock);
+	atomic_store(&o->stopping, true);
+	mc_cond_broadcast(&o->work);
+	mc_mutex_unlock(&o->lock);
+	while (o->nthreads)
+		mc_thread_join(o->thread[--o->nthreads]);
+	while ((node = queue_pop_locked(&o->reads, true))) {
+		struct mct_read *r = mc_container_of(node, struct mct_read, node);
+
+		r->status = -MC_EUNAVAILABLE;
+		r->done(r);
+	}
+	while ((node = queue_pop_locked(&o->writes, true))) {
+		struct mct_write *w = write_of(mc_container_of(node, struct mct_objects_write, node));
+
+		w->status = -MC_EUNAVAILABLE;
+		w->done(w);
+	}
+	while ((node = queue_pop_locked(&o->deletes, true)))
+		free(mc_container_of(node, struct mct_objects_delete, node));
+}
