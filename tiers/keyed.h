@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * keyed.h - the table of functions of a keyed tier: named pieces of data, which are put and deleted whole, and read
- * whole or in part.  Two tiers: "local", a directory, and "s3", a bucket of an S3 server.  Snapshots and the ranges of a
- * segment (tiers/objects/) are stored there.
+ * whole or in part.  Two tiers: "local", a directory, and "s3", a bucket of an S3 server.  Snapshots and the ranges of
+ * a segment (tiers/objects/) are stored there.
  *
  * Names are paths: 1 to 512 letters, digits, '.', '_', '-' and '/', relative, without empty parts, "." and "..": else
  * -EINVAL.  A portable name has parts of at most 255 bytes and is not the beginning "a/b" of another name "a/b/c": a

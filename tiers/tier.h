@@ -80,8 +80,8 @@ struct mct_write {
 	/* only of a named tier: */
 	const void *tail;
 	uint64_t tail_len;
-	uint64_t generation;	/* of the object */
-	uint64_t order;		/* of two writes that overlap, the one with the larger order is later */
+	uint64_t generation;	/* the object's */
+	uint64_t order;		/* two writes overlap: the one with the larger order is later */
 	uint64_t deadline;	/* -MC_ETIMEDOUT if it is not begun until then */
 };
 

@@ -39,7 +39,7 @@ in_s3() {
 	"$CTL" --master="$MASTER" --json df | jq '[.segments[] | select(.medium == "shared") | .objects] | add // 0'
 }
 
-# no_orphans PREFIX - the bucket has what the master knows
+# no_orphans PREFIX - bucket and master have equally many ranges
 no_orphans() {
 	[ "$(in_bucket "$1")" -eq "$(in_s3)" ]
 }

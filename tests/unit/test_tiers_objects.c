@@ -222,7 +222,7 @@ static void a_range_has_its_bytes_also_after_a_restart(void **state)
 	has_files(4);
 }
 
-static void a_newer_range_replaces_what_it_overlaps(void **state)
+static void a_newer_range_replaces_older_ones(void **state)
 {
 	struct mct_medium *m = fresh();
 
@@ -235,7 +235,7 @@ static void a_newer_range_replaces_what_it_overlaps(void **state)
 	assert_int_equal(look(m, 16384, 0, 8192, 22), 0);
 	assert_int_equal(look(m, 0, 0, 4096, 20), -EIO);
 	has_files(2);
-	/* One that is older than what is there now is a mistake, and changes nothing. */
+	/* An older range does not replace a newer one. */
 	assert_int_equal(store(m, 8192, 4096, 0, 21), -EEXIST);
 	m = reopen(m);
 	assert_int_equal(look(m, 4096, 0, 8192, 23), 0);
@@ -286,7 +286,7 @@ static void a_store_that_does_not_answer_has_not_lost_the_bytes(void **state)
 	m->ops->close(m);
 }
 
-static void a_sweep_deletes_what_the_master_does_not_know(void **state)
+static void a_sweep_deletes_ranges_that_the_master_does_not_know(void **state)
 {
 	struct mct_medium *m = fresh();
 	struct used u = { .below = 16384, .error = -MC_ENOTREADY };
@@ -311,7 +311,7 @@ static void a_sweep_deletes_what_the_master_does_not_know(void **state)
 	m->ops->close(m);
 }
 
-static void a_sweep_finds_what_writes_have_left(void **state)
+static void a_sweep_finds_the_rest_of_failed_writes(void **state)
 {
 	struct mct_medium *m = fresh();
 	struct used u = { .below = 8192 };
@@ -319,7 +319,7 @@ static void a_sweep_finds_what_writes_have_left(void **state)
 	(void)state;
 	assert_int_equal(store(m, 0, 8192, 4096, 60), 0);
 	find_folder();
-	put_late(folder, 4096, 8192, 59, 0);			/* older than what it overlaps */
+	put_late(folder, 4096, 8192, 59, 0);			/* older than the range that it overlaps */
 	put_late(folder, 64 * MIB, 17 * MIB, 61, 0);		/* a part is missing */
 	put_late(folder, 16384, 8192, 62, 0);		/* whole, and not in use */
 	put_late("0123456789abcdef", 0, 8192, 63, 0);	/* of an earlier secret */
@@ -407,11 +407,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_range_has_its_bytes_also_after_a_restart, empty),
-		cmocka_unit_test_setup(a_newer_range_replaces_what_it_overlaps, empty),
+		cmocka_unit_test_setup(a_newer_range_replaces_older_ones, empty),
 		cmocka_unit_test_setup(a_failed_write_leaves_no_bytes, empty),
 		cmocka_unit_test_setup(a_store_that_does_not_answer_has_not_lost_the_bytes, empty),
-		cmocka_unit_test_setup(a_sweep_deletes_what_the_master_does_not_know, empty),
-		cmocka_unit_test_setup(a_sweep_finds_what_writes_have_left, empty),
+		cmocka_unit_test_setup(a_sweep_deletes_ranges_that_the_master_does_not_know, empty),
+		cmocka_unit_test_setup(a_sweep_finds_the_rest_of_failed_writes, empty),
 		cmocka_unit_test_setup(a_range_of_another_process_in_use_is_found, empty),
 		cmocka_unit_test_setup(a_process_that_is_replaced_deletes_nothing, empty),
 		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),

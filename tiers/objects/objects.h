@@ -10,8 +10,8 @@
  *
  * FOLDER is a hash of the secret among the identity words: objects of an earlier secret do not count any more.  ORDER
  * is the number of the copy, which no master assigns twice, so no name is used twice: a put that ends late, or that is
- * repeated, writes the same bytes again, and a late delete removes no other bytes.  The size limits the segment in which
- * the master allocates ranges, and so the bytes in the bucket.
+ * repeated, writes the same bytes again, and a late delete removes no other bytes.  The size limits the segment in
+ * which the master allocates ranges, and so the bytes in the bucket.
  *
  * An index in memory has the newest range at each place.  It is built from the names when the medium is opened. */
 #ifndef MCT_OBJECTS_H

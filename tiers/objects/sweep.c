@@ -89,9 +89,10 @@ static size_t sweep_range_end(const struct sweep *s, size_t i, bool *ret_whole)
 	uint64_t parts = 0;
 	size_t end = i;
 
-	for (; end < s->n && s->found[end].folder == f->folder && !memcmp(&s->found[end].r, &f->r, sizeof(f->r));
-	     end++)
+	while (end < s->n && s->found[end].folder == f->folder && !memcmp(&s->found[end].r, &f->r, sizeof(f->r))) {
 		parts += end == i || s->found[end].part != s->found[end - 1].part;
+		end++;
+	}
 	*ret_whole = parts == mct_objects_parts(&f->r);
 	return end;
 }
@@ -132,7 +133,8 @@ static bool sweep_learn_locked(struct mct_objects *o, const struct mct_objects_r
 	return e == -EEXIST;
 }
 
-/* Add the listed ranges to the index.  @drop: one flag per name, set for the first name of a range that can be deleted. */
+/* Add the listed ranges to the index.  @drop: one flag per name; set for the first name of a range that can be
+ * deleted. */
 static void sweep_learn(struct sweep *s, uint64_t folder, bool *drop)
 {
 	size_t end;
