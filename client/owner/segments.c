@@ -143,6 +143,8 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	if (r == -MC_EPARAM && msg.offers && at->medium->ops->named)
 		return mc_fail(r, "the S3 segment has objects of a cluster with another cluster_id: give this node "
 			       "another prefix, or the master the same --cluster_id");
+	if (r == -MC_EOWNER && at->medium->ops->named)
+		return mc_fail(r, "another process uses the prefix of the S3 segment: give this node another one");
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&s->lock);

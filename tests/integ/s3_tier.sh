@@ -22,6 +22,19 @@ start_s3_owner() {
 	started "$OWNER_PID" owner 30 s3_is_mounted
 }
 
+# refused TEXT PREFIX FLAG... - a further node with that prefix does not start, and says why
+refused() {
+	local at what=$1 prefix=$2
+	shift 2
+	free_port at
+	if timeout 60 "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" --master_server_address="$MASTER" \
+		--global_segment_size=16MB --s3_segment="s3://snapshots/$prefix" --s3_segment_size=512MB "$@" \
+		>"$tmp/refused" 2>&1; then
+		fail "the node started: $(cat "$tmp/refused")"
+	fi
+	found "$what" <"$tmp/refused" || fail "no '$what': $(cat "$tmp/refused")"
+}
+
 s3_is_mounted() {
 	[ "$(segment_count memory)" -ge 1 ] && [ "$(segment_count shared)" -ge 1 ]
 }
@@ -61,6 +74,10 @@ equal "lost objects" "$(metric "$MASTER_HTTP" mooncake_master_evicted_without_co
 wait_for 20 no_orphans a
 "$CTL" --master="$MASTER" stat block/0 | found -E 'tier: +shared$' || fail "stat: $("$CTL" --master="$MASTER" stat block/0)"
 "$CTL" --master="$MASTER" df | found '^shared' || fail "df: $("$CTL" --master="$MASTER" df)"
+
+echo "a second node with the same prefix is refused"
+refused 'another process uses the prefix' a
+readable 64 || fail "of 64 blocks: $(blocks get 0 64)"
 
 echo "removed objects leave the bucket"
 "$CTL" --master="$MASTER" rm block/60 block/61 block/62 block/63 >"$tmp/out" || fail "rm: $(cat "$tmp/out")"
@@ -156,14 +173,7 @@ kill_pid "$OWNER_PID"
 echo "another pool is refused, unless it imports the objects"
 kill_pid "$MASTER_PID"
 start_master --enable_offload
-free_port at
-owner_of_pool() {
-	timeout 60 "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" \
-		--master_server_address="$MASTER" --global_segment_size=16MB --s3_segment=s3://snapshots/b \
-		--s3_segment_size=512MB "$@" >"$tmp/refused" 2>&1
-}
-owner_of_pool && fail "the bucket of another pool was accepted"
-found 'belongs to another pool' <"$tmp/refused" || fail "no reason: $(cat "$tmp/refused")"
+refused 'belongs to another pool' b
 before=$(in_bucket b)
 start_s3_owner b --s3_segment_import
 imported() {
@@ -176,8 +186,7 @@ wait_for 20 no_orphans b
 kill_pid "$OWNER_PID"
 kill_pid "$MASTER_PID"
 start_master --enable_offload --cluster_id=other
-owner_of_pool --s3_segment_import && fail "the bucket of another cluster was accepted"
-found 'another cluster_id' <"$tmp/refused" || fail "no reason: $(cat "$tmp/refused")"
+refused 'another cluster_id' b --s3_segment_import
 equal "objects in the refused bucket" "$(in_bucket b)" "$before"
-owner_of_pool --s3_segment_size=0 && fail "a segment without a size was accepted"
-found 's3_segment needs s3_segment_size' <"$tmp/refused" || fail "no reason: $(cat "$tmp/refused")"
+refused 's3_segment needs s3_segment_size' c --s3_segment_size=0
+refused 'invalid name' 'a b'
