@@ -91,6 +91,11 @@ echo "a reader that cannot open the files asks the owners"
 MC_FAULTS=client.shared.open=error:EACCES all_blocks 140
 [ "$(owner_read)" -gt 0 ] || fail "the owner has read nothing"
 
+echo "a reader whose filesystem fails at times, fails always, and is slow"
+MC_FAULTS=tiers.ssd.read=error:EIO%30 all_blocks 140
+MC_FAULTS=tiers.ssd.read=error:EIO all_blocks 140
+MC_FAULTS=tiers.ssd.read=delay:1500 all_blocks 2
+
 echo "an owner whose number in the header was replaced writes no more, and readers need no owner"
 for f in "$cluster"/*.data; do
 	head -c 12 /dev/urandom | dd of="$f" bs=4 seek=41 conv=notrunc status=none
