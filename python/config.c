@@ -3,7 +3,9 @@
 #include "python/mcpy.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define DATA_TYPES 10
 #define GROUP_MAX 1024
@@ -289,12 +291,25 @@ static bool opts_hints(const struct config *c, Py_ssize_t n)
 	       (c->key_nics == Py_None || n == 1 || PyTuple_GET_SIZE(c->key_nics) == n);
 }
 
-/* Upstream's codes for replicas in tiers that do not exist here; upstream allows at most one in a DFS. */
+/* Upstream's switch of its DFS, of which all processes of a pool have the same value. */
+static bool dfs_is_on(void)
+{
+	static const char *const off[] = { "", "0", "false", "no", "off" };
+	const char *v = getenv("MOONCAKE_ENABLE_DFS");
+
+	for (size_t i = 0; v && i < sizeof(off) / sizeof(off[0]); i++)
+		if (!strcasecmp(v, off[i]))
+			v = NULL;
+	return v;
+}
+
+/* Upstream's codes for replicas in tiers that do not exist here; upstream allows at most one in a DFS.  The copy in the
+ * shared directory is made after the put, of each object. */
 static int opts_tiers(const struct config *c)
 {
 	if (c->nof_replica_num || c->dfs_replica_num > 1)
 		return MCPY_INVALID_PARAMS;
-	return c->dfs_replica_num ? NO_DFS : 0;
+	return c->dfs_replica_num && !dfs_is_on() ? NO_DFS : 0;
 }
 
 int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_opts *ret)
@@ -342,6 +357,12 @@ void mcpy_opts_done(struct mcpy_opts *o)
 
 /* ---- the type ---- */
 
+static PyObject *config_tier_error(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return PyLong_FromLong(opts_tiers((const struct config *)self));
+}
+
 #define F(name, kind, member) { name, config_get, config_set, NULL, \
 	(void *)&(const struct field){ name, kind, offsetof(struct config, member) } }
 static PyGetSetDef getset[] = {
@@ -364,11 +385,17 @@ static PyGetSetDef getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL }
 };
 
+static PyMethodDef config_methods[] = {
+	{ "_tier_error", config_tier_error, METH_NOARGS, "0, or the code of a put with these numbers of replicas" },
+	{ NULL, NULL, 0, NULL }
+};
+
 static PyType_Slot slots[] = {
 	{ Py_tp_new, config_new },
 	{ Py_tp_init, config_init },
 	{ Py_tp_dealloc, config_dealloc },
 	{ Py_tp_getset, getset },
+	{ Py_tp_methods, config_methods },
 	{ Py_tp_doc, (char *)"Options for storing objects; the base of mooncake.store.ReplicateConfig." },
 	{ 0, NULL }
 };

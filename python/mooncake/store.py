@@ -71,9 +71,10 @@ class ReplicateConfig(_Config):
     for soft_pin_ttl_ms (None: the master's default); with_soft_pin is an older name of the action.  preferred_segment,
     preferred_segments: names of segments ("host:port") to try first; unknown ones are ignored.  group_ids: one for each
     key of the call, or None.  data_type: a label.  prefer_alloc_in_same_node: for batch_put_from_multi_buffers() only.
-    nof_replica_num, dfs_replica_num: replicas that a put makes in other tiers, which this store does not, so a put with one
-    of them above 0 fails with upstream's code, -600 or -1601; copies in a shared directory are made later.  preferred_nof_segments: ignored.  residency_affinity_ids and session_ids (one
-    for each key), preferred_hca_names and per_key_preferred_hca_names: checked, and without effect."""
+    dfs_replica_num: 1 needs MOONCAKE_ENABLE_DFS, else a put fails with upstream's code, -1601; the copy in the shared
+    directory is made after the put, also with 0.  nof_replica_num: replicas in a tier that this store does not have, so a
+    put with it above 0 fails with -600.  preferred_nof_segments: ignored.  residency_affinity_ids and session_ids (one for
+    each key), preferred_hca_names and per_key_preferred_hca_names: checked, and without effect."""
 
     __slots__ = ()
 

@@ -136,8 +136,11 @@ class SharedDirectory(unittest.TestCase):
         try:
             self.assertEqual(store.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT, 0, "tcp", "", MASTER), 0)
             self.assertEqual(reader.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER), 0)
+            self.assertEqual(reader.put("dfs", b"1", ms.ReplicateConfig(dfs_replica_num=1)), 0)
+            self.assertEqual(reader.put("dfs2", b"1", ms.ReplicateConfig(dfs_replica_num=2)), -600)
         finally:
             del os.environ["MOONCAKE_ENABLE_DFS"], os.environ["MOONCAKE_DFS_ROOT_DIR"]
+        self.assertEqual(reader.put("dfs2", b"1", ms.ReplicateConfig(dfs_replica_num=1)), -1601)
         files = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
         self.assertEqual(len(files), 1)
 
