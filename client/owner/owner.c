@@ -97,15 +97,6 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 	return r == 0 && !n ? mc_fail(-EINVAL, "no directory for the SSD tier is given") : r;
 }
 
-/* Its copies are made from memory only (offloader.c); those of a node with disks would be made from the disks. */
-static bool owner_wants_directory(const struct mcs_conf *c)
-{
-	if (!mcs_conf_shared(c) || !c->ssd_path || !*c->ssd_path)
-		return mcs_conf_shared(c);
-	mc_warn("client", "--root_fs_dir has no effect on a node with disks: objects are copied to the disks only");
-	return false;
-}
-
 static int owner_add_directory(struct mcs_owner *o, const struct mcs_conf *c)
 {
 	const struct mcp_id pool = mcs_session_pool(o->direct.base.session);
@@ -161,7 +152,7 @@ static int owner_open_segments(struct mcs_owner *o)
 {
 	const struct mcs_conf *c = &o->direct.base.store->conf;
 	bool disks = c->ssd_path && *c->ssd_path, far = mcs_conf_far(c), s3 = c->s3_path && *c->s3_path;
-	bool directory = owner_wants_directory(c);
+	bool directory = mcs_conf_shared(c);
 	uint64_t deadline;
 	int r;
 

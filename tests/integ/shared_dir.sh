@@ -141,6 +141,19 @@ put_all 0 40
 all_blocks 40
 kill_pid "$NODE_PID"
 
+echo "a node with a disk too: copies go from the disk to the directory"
+mkdir "$ssd/disk"
+start_node disk --global_segment_size=16MB --enable_offload --ssd_offload_path="$ssd/disk" --ssd_offload_size=256MB
+put_all 200 40
+[ "$(segment_count disk)" -eq 1 ] || fail "df: $("$CTL" --master="$MASTER" df)"
+in_directory() {
+	[ "$("$CTL" --master="$MASTER" --json df | jq '[.segments[] | select(.medium == "shared") | .objects] | max')" -ge 40 ]
+}
+wait_for 30 in_directory
+kill_pid "$NODE_PID"
+blocks get 200 40 >"$tmp/out" 2>"$tmp/err"
+equal "blocks" "$(cat "$tmp/out")" "equal 40 miss 0 error 0"
+
 echo "a full filesystem"
 MC_FAULTS=tiers.ssd.write=error:ENOSPC start_node f --global_segment_size=32MB
 blocks put 40 60 >"$tmp/out" 2>&1 || fail "puts failed: $(cat "$tmp/out")"
