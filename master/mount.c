@@ -342,6 +342,18 @@ int mcm_segment_restore(struct mcm *m, const struct mcm_segment_record *rec, boo
 	return 0;
 }
 
+/* Only copies would be written there, and there are none. */
+static void warn_unused(const struct mcm *m, const struct mcp_mount *rq)
+{
+	uint8_t rank = mcp_medium(rq->medium)->rank;
+
+	if (m->offload.on || rank == MCP_RANK_NEAR || (rank == MCP_RANK_FAR && m->segments.puts_far))
+		return;
+	mc_warn(LOG, "a segment stays unused, start the master with --enable_offload%s name=%.*s",
+		rank == MCP_RANK_FAR ? " or --allocation_strategy=cxl" : "", (int)rq->name.len,
+		(const char *)rq->name.data);
+}
+
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
 {
 	int r;
@@ -372,6 +384,8 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, s
 		mc_metric_add(&remounts, 1);
 	else
 		mcm_tasks_mounted(m, rq->name);
+	if (!ret->reattached)
+		warn_unused(m, rq);
 	mc_info(LOG, "%s name=%.*s size=%llu objects=%llu",
 		ret->confirm ? "segment mounted again, its owner compares the objects of the snapshot" :
 		ret->reattached ? "segment mounted again with its objects" : "segment mounted",

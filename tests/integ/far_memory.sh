@@ -108,6 +108,14 @@ equal "near blocks" "$(with_tier memory)" 0
 blocks get 0 140 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
 kill_pid "$OWNER_PID"
 
+echo "a master that does not use it says so"
+kill_pid "$MASTER_PID"
+start_master
+start_far --far_segment_size=32MB
+grep -q 'stays unused, start the master with --enable_offload or --allocation_strategy=cxl' "$tmp/master.log" ||
+	fail "no warning: $(cat "$tmp/master.log")"
+kill_pid "$OWNER_PID"
+
 echo "wrong media"
 refused() {
 	local what=$1
