@@ -27,7 +27,7 @@ spare='' spare_http=''
 free_port spare
 free_port spare_http
 refuses 'eviction_ratio.*out of range' --eviction_ratio=2
-refuses 'use offset' --memory_allocator=cachelib
+refuses "use offset" --memory_allocator=slab
 refuses 'allocation_strategy=nearest' --allocation_strategy=nearest
 refuses 'eviction_policy=mru' --eviction_policy=mru
 refuses 'max_kv_soft_pin_ttl' --max_kv_soft_pin_ttl=1s
