@@ -14,6 +14,10 @@
 #include "tests/lib/fake_hf3fs.h"
 #include "tiers/tier.h"
 
+#ifndef FAKE_HF3FS
+#define FAKE_HF3FS "tests/lib/.libs/libfake_hf3fs.so"	/* below the build directory, in which tests run */
+#endif
+
 #define MIB (1ull << 20)
 
 struct wait_read {
