@@ -471,8 +471,10 @@ static bool fragment_try_again(struct mce_tcp_conn *conn, struct mce_fragment *f
 {
 	if (!conn->t->proto->in_order)
 		return ++frag->tries < MCE_FRAGMENT_TRIES;
+	/* The connection may have stalled before the fragment was sent on it.  A READ that is carried out twice does no
+	 * harm, so it is sent again. */
 	if (mce_tcp_conn_broken(conn))
-		return frag->state == MCE_FRAGMENT_QUEUED;
+		return frag->state == MCE_FRAGMENT_QUEUED || (!frag->write && ++frag->tries < MCE_FRAGMENT_TRIES);
 	return conn->refused || !first || ++frag->tries < MCE_FRAGMENT_TRIES;
 }
 

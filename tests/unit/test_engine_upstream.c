@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/sys/clock.h"
 #include "common/err.h"
+#include "common/fault.h"
 #include "common/metrics.h"
+#include "common/sys/clock.h"
 
 #define MIB (1ull << 20)
 #define LEN (32 * MIB)
@@ -348,6 +349,26 @@ static void a_thousand_peers_leave_no_descriptor(void **state)
 	free(mem);
 }
 
+/* A READ on a connection that stalls is sent again on another one, and fails when that stalls too. */
+static void a_read_survives_a_stalled_connection(void **state)
+{
+	static char mem[MIB];
+	int64_t before, after;
+	struct pair p;
+
+	pair_open(&p, 2, MCE_ACCESS_READ | MCE_ACCESS_WRITE);
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_reconnects_total", "", &before), 0);
+	assert_int_equal(mc_fault_set("engine.tcp.recv=error:ETIMEDOUT@1"), 0);
+	assert_int_equal(transfer(p.user.e, p.peer, MCE_READ, p.addr, 0, mem, sizeof(mem), NULL), 0);
+	assert_memory_equal(mem, p.owner.mem, sizeof(mem));
+	assert_int_equal(mc_fault_set("engine.tcp.recv=error:ETIMEDOUT"), 0);
+	assert_int_equal(transfer(p.user.e, p.peer, MCE_READ, p.addr, 0, mem, sizeof(mem), NULL), -MC_ETRANSFER);
+	mc_fault_set(NULL);
+	assert_int_equal(mc_metrics_lookup("mooncake_transfer_reconnects_total", "", &after), 0);
+	assert_true(after > before);
+	pair_close(&p);
+}
+
 /* ---- names ---- */
 
 static void handles_are_shared_per_address_and_version(void **state)
@@ -410,6 +431,7 @@ int main(void)
 		cmocka_unit_test(refused_requests_fail_alone),
 		cmocka_unit_test(a_restarted_node_is_reached_on_the_same_port),
 		cmocka_unit_test(a_thousand_peers_leave_no_descriptor),
+		cmocka_unit_test(a_read_survives_a_stalled_connection),
 		cmocka_unit_test(handles_are_shared_per_address_and_version),
 		cmocka_unit_test(the_port_is_taken_from_the_range),
 	};
