@@ -546,11 +546,17 @@ static void test_restart_part(void **state)
 /* A daemon of another master runs at the old address: the client must not use its objects. */
 static void test_other_master(void **state)
 {
+	char first[64];
+
 	(void)state;
 	fixture_put_ok(c, "x", 1000, 1);
 	node_down();
-	fixture_master_stop();
-	fixture_master(NULL);
+	snprintf(first, sizeof(first), "%s", fixture_master_addr());
+	/* The kernel may choose the same port again, which is then no other master for the client. */
+	do {
+		fixture_master_stop();
+		fixture_master(NULL);
+	} while (strcmp(first, fixture_master_addr()) == 0);
 	node_up(NODE_SEGMENT);
 	assert_int_equal(fixture_put(c, "y", 1000, 1, 0), -MCS_ERPC);
 	assert_int_equal(mcs_health(c), 2);
