@@ -3,6 +3,8 @@
  * how long puts take meanwhile.
  *
  *	perf_ssd MASTER DIR BYTES N DEPTH	rates: prints "write MB/s" and "read MB/s"
+ *	perf_ssd MASTER shared:DIR BYTES N DEPTH	the same with a shared directory, and "direct MB/s": read by a
+ *						node without memory, which opens the owner's file itself
  *	perf_ssd MASTER DIR BYTES N 0 [PAUSE]	latency of puts in us, PAUSE us apart: prints "put P50 P99"; DIR "":
  *						without a disk */
 #include <config.h>
@@ -17,6 +19,8 @@
 #include <unistd.h>
 
 #include "common/sys/clock.h"
+
+#define SHARED "shared:"
 
 static size_t bytes;
 static unsigned n, depth;
@@ -71,7 +75,7 @@ static bool is_on(mcs_t *s, unsigned i, unsigned medium, bool only)
 
 	if (mcs_stat(s, key_of(i, name), &info, -1) < 0)
 		return false;
-	media = info.flags & (MCS_IN_MEMORY | MCS_ON_DISK);
+	media = info.flags & (MCS_IN_MEMORY | MCS_ON_DISK | MCS_ON_SHARED);
 	return only ? media == medium : media & medium;
 }
 
@@ -111,7 +115,8 @@ static double read_all(mcs_t *s, unsigned rounds)
 	return (double)total * (double)bytes / ((double)(mc_now_ns() - begin) / 1e9);
 }
 
-static void rates(mcs_t *s)
+/* @medium: the disk's or the directory's.  @other: another node's session, or NULL. */
+static void rates(mcs_t *s, unsigned medium, mcs_t *other)
 {
 	struct mcs_task_opts evict = { .kind = MCS_TASK_EVICT };
 	const char *sources[] = { mcs_hostname(s), NULL };
@@ -126,17 +131,19 @@ static void rates(mcs_t *s)
 		key[i] = key_of(i, name[i]);
 	/* Ask for all copies at once, so that the puts are not measured. */
 	begin = mc_now_ns();
-	r = mcs_tier(s, key, n, MCS_ON_DISK, NULL, -1);
+	r = mcs_tier(s, key, n, medium, NULL, -1);
 	if (r < (int)n)
 		die("tier", r);
-	wait_on(s, MCS_ON_DISK, false);
+	wait_on(s, medium, false);
 	printf("write %.1f\n", (double)n * (double)bytes / ((double)(mc_now_ns() - begin) / 1e9) / 1e6);
 	evict.sources = sources;
 	r = mcs_task_create(s, &evict, id, -1);
 	if (r < 0)
 		die("evict", r);
-	wait_on(s, MCS_ON_DISK, true);
+	wait_on(s, medium, true);
 	printf("read %.1f\n", read_all(s, 2) / 1e6);
+	if (other)
+		printf("direct %.1f\n", read_all(other, 2) / 1e6);
 	free(key);
 	free(name);
 }
@@ -151,11 +158,30 @@ static void latency(mcs_t *s)
 	free(ns);
 }
 
-int main(int argc, char **argv)
+static mcs_t *open_node(const char *master, const char *dir, uint64_t segment)
 {
 	struct mcs_conf conf;
 	mcs_t *s;
 	int r;
+
+	mcs_conf_init(&conf);
+	conf.master = master;
+	if (!strncmp(dir, SHARED, strlen(SHARED)))
+		conf.root_fs_dir = dir + strlen(SHARED);
+	else
+		conf.ssd_path = dir;
+	conf.segment_size = segment;
+	conf.daemon = "off";
+	r = mcs_open(&conf, &s);
+	if (r < 0)
+		die("open", r);
+	return s;
+}
+
+int main(int argc, char **argv)
+{
+	mcs_t *s, *other = NULL;
+	bool shared;
 
 	if (argc < 6)
 		return 2;
@@ -165,19 +191,17 @@ int main(int argc, char **argv)
 	pause_us = argc > 6 ? (unsigned)atoi(argv[6]) : 0;
 	buf = aligned_alloc(4096, bytes * (depth ? depth : 1));
 	memset(buf, 'x', bytes * (depth ? depth : 1));
-	mcs_conf_init(&conf);
-	conf.master = argv[1];
-	conf.ssd_path = argv[2];
 	/* All of it fits, so that nothing but the disk is measured. */
-	conf.segment_size = (uint64_t)n * (bytes + 8192) * 2 + (64 << 20);
-	conf.daemon = "off";
-	r = mcs_open(&conf, &s);
-	if (r < 0)
-		die("open", r);
+	s = open_node(argv[1], argv[2], (uint64_t)n * (bytes + 8192) * 2 + (64 << 20));
+	shared = !strncmp(argv[2], SHARED, strlen(SHARED));
+	if (depth && shared)
+		other = open_node(argv[1], "", 0);
 	if (depth)
-		rates(s);
+		rates(s, shared ? MCS_ON_SHARED : MCS_ON_DISK, other);
 	else
 		latency(s);
+	if (other)
+		mcs_close(other);
 	mcs_close(s);
 	return 0;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The SSD tier beside fio on the same directory, block size and depth, in one run; the latency of puts with and without
-# offload, alternating; the master's memory for each object on a disk.
+# The SSD tier and a shared directory beside fio on the same directory, block size and depth, in one run; the latency of
+# puts with and without offload, alternating; the master's memory for each object on a disk.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/ssd.sh"
 requires fio
@@ -28,16 +28,27 @@ for block in 262144 1048576; do
 		rm -f "$ssd"/*
 		"$top_builddir/tests/perf/perf_ssd" "$MASTER" "$ssd" $block $((BYTES / block)) $DEPTH
 		kill_pid "$MASTER_PID"
+		rm -f "$ssd"/*
+		start_master --enable_offload --offload_on_evict --default_kv_lease_ttl=0 >/dev/null
+		"$top_builddir/tests/perf/perf_ssd" "$MASTER" "shared:$ssd" $block $((BYTES / block)) $DEPTH | sed 's/^/shared_/'
+		kill_pid "$MASTER_PID"
+		rm -rf "${ssd:?}"/*
 	done >"$tmp/rates"
 	# median NAME
 	median() {
 		grep "^$1 " "$tmp/rates" | cut -d ' ' -f 2 | sort -g | sed -n 2p
 	}
+	# rates_of TIER NAME FIO - beside the rate of fio
+	rates_of() {
+		row "$1, $((block / 1024)) KiB, depth $DEPTH" rate "$(median "$2")" MB/s
+		row "$1, $((block / 1024)) KiB, depth $DEPTH" "x fio" \
+			"$(jq -n "$(median "$2") / $(median "fio_$3")")" "fio $(median "fio_$3") MB/s"
+	}
 	for what in write read; do
-		row "ssd $what, $((block / 1024)) KiB, depth $DEPTH" rate "$(median $what)" MB/s
-		row "ssd $what, $((block / 1024)) KiB, depth $DEPTH" "x fio" \
-			"$(jq -n "$(median $what) / $(median fio_$what)")" "fio $(median fio_$what) MB/s"
+		rates_of "ssd $what" $what $what
+		rates_of "shared dir $what" shared_$what $what
 	done
+	rates_of "shared dir read elsewhere" shared_direct read
 done
 
 # Puts as fast as possible, and one each ms.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * perf_store.c - put and get of the store on one host: bandwidth of large objects against memcpy
  * over the same working set, and latency of a small get between processes against a round trip over
- * a socket between processes, in one run.
+ * a socket between processes, in one run.  Then put and get of objects in far memory (the machine's last NUMA node)
+ * against memcpy to and from that node.
  *
  * Three processes: master, owner of the memory, and the one that measures. */
 #include <config.h>
@@ -9,7 +10,9 @@
 #include <mooncake/mcs.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/mempolicy.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +40,7 @@
 #define SPIN_US 50
 
 static char master_addr[MC_ADDR_MAX];
+static int far_node = -1;	/* NUMA node of the far memory that is measured, -1: near memory */
 
 static void die(const char *what, int r)
 {
@@ -103,6 +108,7 @@ static void run_master(int out)
 	r = mcm_conf_defaults(&conf, &owner);
 	conf.rpc_spin_us = SPIN_US;
 	conf.rpc_thread_num = 1;
+	conf.enable_cxl = far_node >= 0;
 	if (!r)
 		r = mcm_start(&conf, &where, &m);
 	if (r < 0)
@@ -120,7 +126,9 @@ static mcs_t *open_store(uint64_t segment, int force_tcp)
 
 	mcs_conf_init(&conf);
 	conf.master = master_addr;
-	conf.segment_size = segment;
+	conf.segment_size = far_node >= 0 ? 0 : segment;
+	conf.far_size = far_node >= 0 ? segment : 0;
+	conf.far_node = far_node;
 	conf.force_tcp = force_tcp;
 	conf.spin_us = segment ? 0 : SPIN_US;
 	r = mcs_open(&conf, &s);
@@ -187,12 +195,16 @@ static void run_echo(int out)
 	}
 }
 
-static void *region(size_t len)
+/* Memory of a NUMA node, -1: any. */
+static void *region(size_t len, int node)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned long mask = node < 0 ? 0 : 1ul << node;
 
 	if (p == MAP_FAILED)
 		die("mmap", -errno);
+	if (mask && syscall(SYS_mbind, p, len, MPOL_BIND, &mask, 8 * sizeof(mask), 0u))
+		die("mbind", -errno);
 	(void)madvise(p, len, MADV_HUGEPAGE);
 	memset(p, 1, len);
 	return p;
@@ -428,24 +440,78 @@ static uint64_t mapped_read(mcs_t *s)
 	return mc_hist_quantile(&hist, 0.5);
 }
 
+/* The machine's last NUMA node. */
+static int last_node(void)
+{
+	char text[64] = "0", *at;
+	int fd = open("/sys/devices/system/node/online", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read(fd, text, sizeof(text) - 1) < 0)
+		*text = 0;
+	if (fd >= 0)
+		close(fd);
+	at = text + strcspn(text, "\n");
+	while (at > text && at[-1] >= '0' && at[-1] <= '9')
+		at--;
+	return atoi(at);
+}
+
+static void far_bandwidth(mcs_t *s, char *src, char *dst)
+{
+	static const size_t sizes[] = { 1 << 20, 16 << 20 };
+	char *there = region(WORKING_SET, far_node);
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= WORKING_SET; i++) {
+		double put = measure_memcpy(there, src, sizes[i]), get = measure_memcpy(dst, there, sizes[i]);
+		struct rates r = measure_store(s, src, dst, sizes[i]);
+		char what[48];
+
+		(void)snprintf(what, sizeof(what), "store put, far memory, %zu KiB", sizes[i] >> 10);
+		perf_row(what, "rate", r.put, "GB/s");
+		perf_row(what, "ratio", r.put / put, "x memcpy");
+		(void)snprintf(what, sizeof(what), "store get, far memory, %zu KiB", sizes[i] >> 10);
+		perf_row(what, "rate", r.get, "GB/s");
+		perf_row(what, "ratio", r.get / get, "x memcpy");
+	}
+	munmap(there, WORKING_SET);
+}
+
+static void start_pool(pid_t *ret_master, pid_t *ret_owner)
+{
+	int fd;
+	char c;
+
+	*ret_master = child(run_master, &fd);
+	if (read(fd, master_addr, sizeof(master_addr)) != sizeof(master_addr))
+		die("master", -EIO);
+	close(fd);
+	*ret_owner = child(run_owner, &fd);
+	if (read(fd, &c, 1) != 1)
+		die("owner", -EIO);
+	close(fd);
+}
+
+static void stop_pool(pid_t master, pid_t owner)
+{
+	kill(owner, SIGKILL);
+	kill(master, SIGKILL);
+	(void)waitpid(owner, NULL, 0);
+	(void)waitpid(master, NULL, 0);
+}
+
 int main(void)
 {
 	pid_t master, owner, echo;
-	char echo_addr[MC_ADDR_MAX], *src, *dst, c;
+	char echo_addr[MC_ADDR_MAX], *src, *dst;
 	int fd;
 	mcs_t *s;
 
-	master = child(run_master, &fd);
-	if (read(fd, master_addr, sizeof(master_addr)) != sizeof(master_addr))
-		die("master", -EIO);
-	owner = child(run_owner, &fd);
-	if (read(fd, &c, 1) != 1)
-		die("owner", -EIO);
+	start_pool(&master, &owner);
 	echo = child(run_echo, &fd);
 	if (read(fd, echo_addr, sizeof(echo_addr)) != sizeof(echo_addr))
 		die("echo", -EIO);
-	src = region(WORKING_SET);
-	dst = region(WORKING_SET);
+	src = region(WORKING_SET, -1);
+	dst = region(WORKING_SET, -1);
 	for (size_t i = 0; i < WORKING_SET; i++)
 		src[i] = (char)(i * 131 + i / 4096);
 
@@ -462,9 +528,13 @@ int main(void)
 	s = open_store(0, 1);
 	bandwidth(s, "tcp", src, dst);
 	mcs_close(s);
-	kill(owner, SIGKILL);
-	kill(master, SIGKILL);
-	(void)waitpid(owner, NULL, 0);
-	(void)waitpid(master, NULL, 0);
+	stop_pool(master, owner);
+
+	far_node = last_node();
+	start_pool(&master, &owner);
+	s = open_store(0, 0);
+	far_bandwidth(s, src, dst);
+	mcs_close(s);
+	stop_pool(master, owner);
 	return 0;
 }
