@@ -171,6 +171,7 @@ static mcs_t *open_node(const char *master, const char *dir, uint64_t segment)
 	else
 		conf.ssd_path = dir;
 	conf.segment_size = segment;
+	conf.ssd_format = 1;
 	conf.daemon = "off";
 	r = mcs_open(&conf, &s);
 	if (r < 0)
