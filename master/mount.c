@@ -347,6 +347,10 @@ static void warn_unused(const struct mcm *m, const struct mcp_mount *rq)
 {
 	uint8_t rank = mcp_medium(rq->medium)->rank;
 
+	if (m->offload.on && rank == MCP_RANK_FAR && !mcm_load_relaxed(&m->segments.capacity))
+		mc_warn(LOG, "the pool has far memory, which takes only copies, and no near memory: puts fail until a "
+			"node has --global_segment_size, or start the master with --allocation_strategy=cxl name=%.*s",
+			(int)rq->name.len, (const char *)rq->name.data);
 	if (m->offload.on || rank == MCP_RANK_NEAR || (rank == MCP_RANK_FAR && m->segments.puts_far))
 		return;
 	mc_warn(LOG, "a segment stays unused, start the master with --enable_offload%s name=%.*s",

@@ -98,7 +98,8 @@ echo "new objects in far memory, with upstream's names of the options"
 start_master --enable_cxl --cxl_path=/dev/dax1.0 --cxl_size=8589934592 --allocation_strategy=cxl
 [ "$(grep -c 'cxl_path' "$tmp/master.log")" -eq 1 ] || fail "cxl_path is not explained once: $(cat "$tmp/master.log")"
 truncate -s 64M "$tmp/device"
-MC_CXL_DEV_PATH=$tmp/device MC_CXL_DEV_SIZE=64MB start_far --protocol=cxl
+MC_CXL_DEV_PATH=$tmp/device start_far --protocol=cxl
+equal "all of the device" "$("$CTL" --master="$MASTER" --json df | jq '.segments[] | select(.medium == "far") | .size')" 67108864
 put_all 0 40
 all_blocks 40
 equal "blocks in far memory only" "$(with_tier far)" 40
@@ -115,6 +116,17 @@ start_far --far_segment_size=32MB
 grep -q 'stays unused, start the master with --enable_offload or --allocation_strategy=cxl' "$tmp/master.log" ||
 	fail "no warning: $(cat "$tmp/master.log")"
 kill_pid "$OWNER_PID"
+
+echo "only far memory"
+kill_pid "$MASTER_PID"
+start_master --enable_offload
+far_alone() { [ "$(segment_count far)" -ge 1 ]; }
+free_port at
+spawn owner "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" --master_server_address="$MASTER" \
+	--global_segment_size=0 --far_segment_size=32MB
+started "$SPAWNED" owner 20 far_alone
+grep -q 'no near memory: puts fail until' "$tmp/master.log" || fail "no warning: $(cat "$tmp/master.log")"
+kill_pid "$SPAWNED"
 
 echo "wrong media"
 refused() {
