@@ -21,8 +21,8 @@ struct mcs_direct_segments {
 	/* Offer them to the master, over @c, a connection that is being made, or (NULL) over the session.  0 if there
 	 * are none; else they are offered again after an error. */
 	int (*offer)(struct mcs_direct *s, struct mcp_client *c, const struct mcs_terms *terms, uint64_t deadline);
-	/* Are these bytes of a segment addressable in this process, as one of its own? */
-	bool (*holds)(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len);
+	/* Is this the segment whose file mcs_segment_fd() gives, and has it these bytes? */
+	bool (*in_fd)(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len);
 };
 
 struct mcs_direct {

@@ -554,7 +554,7 @@ int mcs_direct_object_offset(struct mcs_object *obj, uint64_t *ret_offset)
 	for (unsigned i = 0; i < o->v.n; i++) {
 		const struct mcp_replica *rep = &o->v.replica[i];
 
-		if (!s->segments->holds(s, rep->segment, rep->offset, o->v.info.size))
+		if (!s->segments->in_fd(s, rep->segment, rep->offset, o->v.info.size))
 			continue;
 		*ret_offset = rep->offset;
 		return 0;

@@ -196,12 +196,12 @@ static int owner_offer(struct mcs_direct *s, struct mcp_client *c, const struct 
 				  terms, deadline);
 }
 
-static bool owner_holds(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len)
+static bool owner_has_in_fd(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len)
 {
-	return mcs_segments_at(mcs_owner_of(s)->segments, segment, offset, len);
+	return mcs_segments_in_fd(mcs_owner_of(s)->segments, segment, offset, len);
 }
 
-static const struct mcs_direct_segments owner_segments = { .offer = owner_offer, .holds = owner_holds };
+static const struct mcs_direct_segments owner_segments = { .offer = owner_offer, .in_fd = owner_has_in_fd };
 
 /* ---- slots of the table ---- */
 

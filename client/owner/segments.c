@@ -280,6 +280,13 @@ static bool segments_inside(const struct mcs_own_segment *at, uint64_t offset, u
 	return offset <= size && len <= size - offset;
 }
 
+bool mcs_segments_in_fd(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset, uint64_t len)
+{
+	const struct mcs_own_segment *at = segments_find(s, segment);
+
+	return at && mcp_medium(at->conf.medium)->rank == MCP_RANK_NEAR && segments_inside(at, offset, len);
+}
+
 const void *mcs_segments_at(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset, uint64_t len)
 {
 	const struct mcs_own_segment *at = segments_find(s, segment);

@@ -34,10 +34,12 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 /* The segment of near memory, of which a process has one at most; -EINVAL: there is none.
  * keep_at: keep the identity words there from now on.
  * fd: its file, and how many of its bytes may be mapped.
+ * in_fd: is it @segment, and has it the @len bytes at @offset?
  * grow: enlarge it to @size bytes and offer all of it.  -EINVAL, -ENOMEM, or the error of the master.  One thread at a
  * time. */
 int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity);
 int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size);
+bool mcs_segments_in_fd(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset, uint64_t len);
 int mcs_segments_grow(struct mcs_segments *s, struct mcs_session *session, uint64_t size, uint64_t deadline);
 
 /* The @len bytes of an addressable segment at @offset; NULL: not one of these, or out of its bounds. */

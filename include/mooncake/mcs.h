@@ -486,7 +486,7 @@ int mcs_object_map(mcs_object_t *o, const void **ret_data, int64_t timeout_ms);
  * in the same memory.  Sends no request, unless the master has been silent for long (then it
  * takes at most one second). */
 int mcs_object_held(mcs_object_t *o);
-/* The object's offset in this process's segment.  -MCS_ENOTSUP: it is not in this segment. */
+/* The object's offset in the memory of mcs_segment_fd().  -MCS_ENOTSUP: it is not there. */
 int mcs_object_offset(mcs_object_t *o, uint64_t *ret_offset);
 int mcs_object_verify(mcs_object_t *o);		/* 0 or -MCS_ECHECKSUM */
 void mcs_object_close(mcs_object_t *o);		/* NULL is fine */

@@ -19,16 +19,34 @@ static mcs_t *store;
 static struct mcn *daemon_node;
 static char dir[64], path[96], addr[112];
 
-void node_start(uint64_t segment)
+static void node_up_with(mcs_t *s);
+
+static void dir_make(void)
 {
 	snprintf(dir, sizeof(dir), "/tmp/mc-node.XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/sock", dir);
 	snprintf(addr, sizeof(addr), "unix:%s", path);
+}
+
+void node_start(uint64_t segment)
+{
+	dir_make();
 	node_up(segment);
 }
 
+void node_start_with(mcs_t *s)
+{
+	dir_make();
+	node_up_with(s);
+}
+
 void node_up(uint64_t segment)
+{
+	node_up_with(fixture_store(segment));
+}
+
+static void node_up_with(mcs_t *s)
 {
 	struct mcn_conf conf = {
 		.master = fixture_master_addr(), .path = path, .hot_size = NODE_HOT,
@@ -36,7 +54,7 @@ void node_up(uint64_t segment)
 	};
 	int r;
 
-	store = fixture_store(segment);
+	store = s;
 	conf.store = store;
 	r = mcn_start(&conf, &daemon_node);
 	if (r < 0)

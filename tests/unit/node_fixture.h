@@ -13,6 +13,8 @@
 /* The daemon of a store with @segment bytes. */
 void node_start(uint64_t segment);
 void node_stop(void);
+/* The same for a store that the caller has opened. */
+void node_start_with(mcs_t *s);
 /* The same, but the socket's directory stays: the daemon ends, and restarts at its old address. */
 void node_down(void);
 void node_up(uint64_t segment);

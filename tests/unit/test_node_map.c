@@ -404,6 +404,47 @@ static void test_copied_late(void **state)
 	free(buf);
 }
 
+static void puts_far(struct mcm_conf *conf)
+{
+	static char cxl[] = "cxl";
+
+	conf->allocation_strategy = cxl;
+}
+
+/* The offset of an object in far memory is none in near memory, which the client maps. */
+static void test_far_memory(void **state)
+{
+	unsigned char *buf = malloc(300000);
+	struct iovec iov = { buf, 300000 };
+	uint64_t offset;
+	struct mcs_conf conf;
+	mcs_object_t *o;
+	struct mcs_map m;
+	mcs_t *s;
+
+	(void)state;
+	fixture_master(puts_far);
+	mcs_conf_init(&conf);
+	conf.master = FIXTURE_LOCAL;
+	conf.segment_size = 16 * MIB;
+	conf.far_size = 16 * MIB;
+	assert_int_equal(mcs_open(&conf, &s), 0);
+	node_start_with(s);
+	c = node_client(MIB, 4 * MIB);
+	fixture_put_ok(s, "far", 300000, 7);
+	assert_int_equal(mcs_object_open(s, fixture_key("far"), &o, -1), 0);
+	assert_true(mcs_object_info(o)->flags & MCS_IN_FAR_MEMORY);
+	assert_int_equal(mcs_object_offset(o, &offset), -MCS_ENOTSUP);
+	mcs_object_close(o);
+	assert_int_equal(mcs_map(c, fixture_key("far"), 0, &m, -1), 0);
+	assert_true(fixture_same(m.data, m.size, 7, 0));
+	mcs_unmap(c, &m);
+	assert_int_equal(mcs_get(c, fixture_key("far"), &iov, 1, -1), 300000);
+	assert_true(fixture_same(buf, 300000, 7, 0));
+	free(buf);
+	node_teardown(c);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -419,6 +460,7 @@ int main(void)
 		TEST(test_copied),
 		TEST(test_moved),
 		TEST(test_copied_late),
+		cmocka_unit_test(test_far_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
