@@ -37,6 +37,9 @@ enum hist_op {
 
 #define HIST_WRONG 0x1u			/* rows of other values, or no rows: wrong bytes */
 #define HIST_LOOKED 0x2u		/* the read saw rows: key_in_value is set */
+/* The version had a readable copy on this rank (0: near memory, ..., 3: shared) when its generation was determined. */
+#define HIST_RANK(rank) (0x10u << (rank))
+#define HIST_RANKS 4u
 
 struct hist_rec {
 	uint64_t inv_ns, ret_ns;	/* ret_ns 0: the call has not returned */

@@ -2,8 +2,8 @@
  * hist_actor.c - threads that call the store (or a mount) on a few keys at random, and log every call.
  *
  *	hist_actor --log=FILE --master=ADDR --writer=N [--hostname=HOST] [--threads=N] [--keys=N] [--size=MAX]
- *		[--segment=BYTES] [--disk=DIR --disk_size=BYTES] [--pause=US] [--daemon=ADDR] [--tcp] [--hard]
- *		[--writes] [--dir=MOUNTPOINT]
+ *		[--segment=BYTES] [--far=BYTES] [--disk=DIR --disk_size=BYTES] [--shared=DIR --shared_size=BYTES]
+ *		[--pause=US] [--daemon=ADDR] [--tcp] [--hard] [--writes] [--tiers] [--dir=MOUNTPOINT]
  *	hist_actor --final ...		reads each key once it can be read, at most 30 s; logs that
  *
  * SIGUSR1 ends the calls, and the segment stays; SIGTERM ends the process. */
@@ -288,7 +288,9 @@ static int actor_options(struct hist_actor *a, int argc, char **argv)
 		{ "size", 1, NULL, 's' }, { "segment", 1, NULL, 'g' }, { "pause", 1, NULL, 'p' },
 		{ "daemon", 1, NULL, 'd' }, { "dir", 1, NULL, 'D' }, { "tcp", 0, NULL, 'T' },
 		{ "hard", 0, NULL, 'H' }, { "final", 0, NULL, 'F' }, { "disk", 1, NULL, 'o' },
-		{ "disk_size", 1, NULL, 'O' }, { "writes", 0, NULL, 'W' }, { NULL, 0, NULL, 0 },
+		{ "disk_size", 1, NULL, 'O' }, { "writes", 0, NULL, 'W' }, { "far", 1, NULL, 'f' },
+		{ "shared", 1, NULL, 'r' }, { "shared_size", 1, NULL, 'R' }, { "tiers", 0, NULL, 'M' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c, is_final = 0;
 
@@ -310,6 +312,10 @@ static int actor_options(struct hist_actor *a, int argc, char **argv)
 		case 'W': a->writes = true; break;
 		case 'o': a->disk = optarg; break;
 		case 'O': a->disk_size = strtoull(optarg, NULL, 0); break;
+		case 'f': a->far = strtoull(optarg, NULL, 0); break;
+		case 'r': a->shared = optarg; break;
+		case 'R': a->shared_size = strtoull(optarg, NULL, 0); break;
+		case 'M': a->tiers = true; break;
 		case 'F': is_final = 1; break;
 		default: return -EINVAL;
 		}

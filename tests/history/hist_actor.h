@@ -14,7 +14,10 @@ struct hist_actor {
 	unsigned writer, threads, keys, pause_us;
 	uint64_t size_max, segment, disk_size;
 	const char *disk;	/* directory of a disk; NULL: none */
+	const char *shared;	/* shared directory; NULL: none */
+	uint64_t far, shared_size;
 	bool tcp, hard, writes;		/* force TCP; puts with a hard pin; mostly large puts */
+	bool tiers;			/* ask for copies in memory and on disks, too */
 };
 
 /* One thread of an actor. */

@@ -292,6 +292,57 @@ static void check_generation_order(struct check *c)
 	free(end);
 }
 
+/* ---- ranks ---- */
+
+/* The nearest rank that has a copy; HIST_RANKS: not known. */
+static unsigned nearest(const struct hist_rec *r)
+{
+	unsigned rank = 0;
+
+	while (rank < HIST_RANKS && !(r->flags & HIST_RANK(rank)))
+		rank++;
+	return rank;
+}
+
+static int sighting_cmp(const void *a, const void *b)
+{
+	const struct hist_rec *x = *(struct hist_rec *const *)a, *y = *(struct hist_rec *const *)b;
+
+	if (x->generation != y->generation)
+		return x->generation < y->generation ? -1 : 1;
+	return x->inv_ns < y->inv_ns ? -1 : x->inv_ns > y->inv_ns;
+}
+
+/* A version moved if two calls, one after the other, saw its nearest copy on two ranks. */
+static void count_ranks(struct check *c)
+{
+	const struct hist_rec **by = calloc(c->n + 1, sizeof(*by)), *last = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct hist_rec *r = &c->rec[i];
+
+		if (!r->ret_ns || r->result < 0 || nearest(r) == HIST_RANKS)
+			continue;
+		by[n++] = r;
+		if (r->flags & HIST_LOOKED)
+			c->report->read[nearest(r)]++;
+	}
+	qsort(by, n, sizeof(*by), sighting_cmp);
+	for (size_t i = 0; i < n; i++) {
+		bool same = last && last->generation == by[i]->generation;
+
+		if (same && last->ret_ns > by[i]->inv_ns)
+			continue;
+		if (same && nearest(last) < nearest(by[i]))
+			c->report->down[nearest(by[i])]++;
+		if (same && nearest(last) > nearest(by[i]))
+			c->report->up[nearest(last)]++;
+		last = by[i];
+	}
+	free(by);
+}
+
 /* ---- zones of one key ---- */
 
 static int place_cmp(const void *a, const void *b)
@@ -459,6 +510,7 @@ void hist_check(struct hist_rec *rec, size_t n, bool keep, FILE *out, struct his
 	memset(ret, 0, sizeof(*ret));
 	c.zone = calloc(n + 1, sizeof(*c.zone));
 	count(&c);
+	count_ranks(&c);
 	zones_make(&c);
 	check_generations(&c);
 	check_generation_order(&c);

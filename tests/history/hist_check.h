@@ -30,6 +30,9 @@ enum hist_rule {
 struct hist_report {
 	unsigned long broken[HIST_RULES], violations;
 	unsigned long calls, ok, absent, failed, open;	/* open: did not return */
+	/* Calls that tell the ranks of a version's copies: reads of bytes whose nearest copy was on this rank; versions
+	 * whose nearest copy came to this rank from a nearer one, and went from this rank to a nearer one. */
+	unsigned long read[HIST_RANKS], down[HIST_RANKS], up[HIST_RANKS];
 };
 
 /* Check the records of all logs of a run.  They are changed: the values of STAT and LIST are filled in from their

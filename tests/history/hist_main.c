@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hist_main.c - hist_check keep|cache LOG...: check the logs of one run.  0: no violation, 1: violations. */
+ * hist_main.c - hist_check keep|cache LOG...: check the logs of one run.  0: no violation, 1: violations.  The last
+ * line has the numbers of calls, and with copies on other ranks than near memory those of the ranks too. */
 #include <config.h>
 
 #include <fcntl.h>
@@ -36,6 +37,19 @@ static size_t load(const char *path, struct hist_rec **all, size_t n)
 	return n;
 }
 
+static void print_ranks(const struct hist_report *rp)
+{
+	static const char *const name[HIST_RANKS] = { "near", "far", "disk", "shared" };
+	unsigned long others = 0;
+
+	for (unsigned i = 1; i < HIST_RANKS; i++)
+		others += rp->read[i] + rp->down[i] + rp->up[i];
+	for (unsigned i = 0; others && i < HIST_RANKS; i++)
+		printf("read_%s=%lu ", name[i], rp->read[i]);
+	for (unsigned i = 1; others && i < HIST_RANKS; i++)
+		printf("to_%s=%lu from_%s=%lu ", name[i], rp->down[i], name[i], rp->up[i]);
+}
+
 int main(int argc, char **argv)
 {
 	struct hist_report rp;
@@ -53,6 +67,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < HIST_RULES; i++)
 		if (rp.broken[i])
 			printf("%s: %lu\n", hist_rule_name(i), rp.broken[i]);
+	print_ranks(&rp);
 	printf("calls=%lu ok=%lu absent=%lu failed=%lu open=%lu violations=%lu\n", rp.calls, rp.ok, rp.absent,
 	       rp.failed, rp.open, rp.violations);
 	free(all);

@@ -46,6 +46,10 @@ static int store_open(const struct hist_actor *a)
 	conf.ssd_path = a->disk;
 	conf.ssd_size = a->disk_size;
 	conf.ssd_buffers = 8 << 20;
+	conf.far_size = a->far;
+	conf.far_node = a->far ? 0 : -1;
+	conf.root_fs_dir = a->shared;
+	conf.root_fs_size = a->shared_size;
 	conf.timeout_ms = TIMEOUT_MS;
 	conf.setup_timeout_ms = 1000;
 	conf.force_tcp = a->tcp;
@@ -100,6 +104,18 @@ static int store_remove(const struct hist_rec *rec)
 }
 
 /* ---- reads ---- */
+
+/* What is known of a version when it is determined. */
+static void version_note(struct hist_rec *rec, uint64_t generation, uint64_t size, unsigned media)
+{
+	static const unsigned medium[HIST_RANKS] = { MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK, MCS_ON_SHARED };
+
+	rec->generation = generation;
+	rec->size = size;
+	for (unsigned rank = 0; rank < HIST_RANKS; rank++)
+		if (media & medium[rank])
+			rec->flags |= HIST_RANK(rank);
+}
 
 static void seen(struct hist_rec *rec, const void *bytes, size_t n, uint64_t offset)
 {
@@ -170,8 +186,7 @@ static int read_map(struct hist_thread *t, struct mcs_key key, struct hist_rec *
 	rec->ret_ns = mc_now_ns();
 	if (r < 0)
 		return result_of(r);
-	rec->generation = mcs_object_info(o)->generation;
-	rec->size = mcs_object_info(o)->size;
+	version_note(rec, mcs_object_info(o)->generation, mcs_object_info(o)->size, mcs_object_info(o)->flags);
 	r = map_look(t, o, rec);
 	mcs_object_close(o);
 	/* the version is known, even if its bytes are not */
@@ -193,13 +208,15 @@ static int store_read(struct hist_thread *t, struct hist_rec *rec)
 		return read_map(t, key, rec);
 	case HIST_STAT:
 		r = mcs_stat(store, key, &info, -1);
-		if (r >= 0) {
-			rec->generation = info.generation;
-			rec->size = info.size;
-		}
+		if (r >= 0)
+			version_note(rec, info.generation, info.size, info.flags);
 		return result_of(r);
 	case HIST_EXIST:
 		r = mcs_exist(store, &key, 1, &present, -1);
+		rec->ret_ns = mc_now_ns();
+		/* Only where the copies are depends on this, so it is not a call of the history. */
+		if (actor->tiers && r >= 0 && present)
+			(void)mcs_tier(store, &key, 1, hist_rnd(t) % 4 ? MCS_IN_MEMORY : MCS_ON_DISK, NULL, -1);
 		return r < 0 ? result_of(r) : present ? 1 : HIST_ABSENT;
 	default:
 		return read_get(t, key, rec);
@@ -221,8 +238,8 @@ static int store_list(struct hist_rec *rec, unsigned keys)
 	while ((r = mcs_list_next(l, &e, -1)) > 0) {
 		if (e.name.len != 3 || sscanf((const char *)e.name.data, "h%2u", &k) != 1 || k >= keys)
 			continue;
-		rec[k].generation = e.generation;
-		rec[k].size = e.size;
+		/* e.media has copies that cannot be read now, too. */
+		version_note(&rec[k], e.generation, e.size, 0);
 		rec[k].result = 0;
 	}
 	mcs_list_close(l);

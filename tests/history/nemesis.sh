@@ -1,11 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# nemesis.sh SEED [SECONDS] [cache|disk|keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# nemesis.sh SEED [SECONDS] [cache|disk|tiers|keep|tiers-keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
 # the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
 #
 #	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
 #	disk	as cache, and each owner has a disk of a few values, which is evicted as well
+#	tiers	as cache, and below near memory are far memory, a disk and a shared directory of a few values each, whose media
+#		fail, too (nemesis_tiers.sh); values must have been read from each rank, and gone to each and back
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
+#	tiers-keep	as tiers, but the shared directory holds all values, and no owner is killed: nothing may be lost
 #	ha	as keep, with three masters and etcd or redis (nemesis_ha.sh); the faults hit these
 #
 # HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
@@ -14,15 +17,20 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
 
-seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|keep|ha]} seconds=${2:-20} mode=${3:-cache}
-keys=${HIST_KEYS:-24} out=${HIST_OUT:-$bin/failed.$seed}
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|tiers|keep|tiers-keep|ha]} seconds=${2:-20} mode=${3:-cache}
+out=${HIST_OUT:-$bin/failed.$seed} keys=24 hard=() longest=12000
 case $mode in
-cache | disk) segment=2mb bytes=2097152 size=1048576 ttl=2 longest=12000 hard=() ;;
-keep | ha) segment=64mb bytes=67108864 size=262144 ttl=60 longest=12000 hard=(--hard) ;;
+cache | disk | tiers) segment=2mb bytes=2097152 size=1048576 ttl=2 rules=cache ;;
+tiers-keep) segment=2mb bytes=2097152 size=524288 ttl=60 rules=keep ;;
+keep | ha) segment=64mb bytes=67108864 size=262144 ttl=60 rules=keep hard=(--hard) ;;
 *) fail "unknown mode: $mode" ;;
 esac
+# more values than memory holds
+[[ $mode != tiers* ]] || keys=60
+keys=${HIST_KEYS:-$keys}
 
-[ "$mode" != disk ] || . "$top_srcdir/tests/lib/ssd.sh"
+[[ $mode != disk && $mode != tiers* ]] || . "$top_srcdir/tests/lib/ssd.sh"
+[[ $mode != tiers* ]] || . "$top_srcdir/tests/history/nemesis_tiers.sh"
 [ "$mode" != ha ] || . "$top_srcdir/tests/history/nemesis_ha.sh"
 
 # ---- the plan: lines "MS KIND TARGET ARGUMENT DURATION_MS" ------------------------------------------
@@ -42,7 +50,7 @@ master_points=(journal.write journal.written rpc.reply rpc.serve)
 plan_action() {
 	local owners=(o1 o2 d3) clients=(c1 c2 f3 c3) victims
 	victims=("${clients[@]}" m)
-	[ "$mode" = keep ] || victims+=("${owners[@]}")
+	[ "$rules" = keep ] || victims+=("${owners[@]}")
 	arg=- dice=$((RANDOM % 100))
 	pick 100 300 700 1500 3000 "$longest"
 	duration=$picked
@@ -73,7 +81,7 @@ plan_action() {
 		kind=drop
 		pick n1:m n2:m n3:m m:n1 m:n2 n1:n2 n2:n3 n3:n1
 		target=$picked
-	elif [ "$dice" -lt 97 ] || [ "$mode" = keep ]; then
+	elif [ "$dice" -lt 97 ] || [ "$rules" = keep ]; then
 		kind=netem
 		pick n1 n2 n3
 		target=$picked
@@ -89,7 +97,11 @@ plan() {
 	local -A busy
 	RANDOM=$((seed % 32768))
 	while [ "$at" -lt "$end" ]; do
-		if [ "$mode" = ha ]; then ha_action; else plan_action; fi
+		case $mode in
+		ha) ha_action ;;
+		tiers*) tiers_action ;;
+		*) plan_action ;;
+		esac
 		if [ -n "$alone" ]; then
 			# no other action from a while before its beginning to a while after its end
 			for other in "${busy[@]}"; do [ "$at" -ge "$other" ] || at=$other; done
@@ -167,7 +179,8 @@ command_of() {
 		--metrics_host="$host" --metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/journal" --client_ttl="$ttl"
 		--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --default_kv_lease_ttl=500
 		--journal_checkpoint_size=1mb)
-		[ "$mode" != disk ] || cmd+=(--enable_offload --promotion_on_hit --promotion_admission_threshold=1) ;;
+		[ "$mode" != disk ] || cmd+=(--enable_offload --promotion_on_hit --promotion_admission_threshold=1)
+		[[ $mode != tiers* ]] || tiers_master ;;
 	m? | e?) ha_command "$1" ;;
 	d3) cmd=("$top_builddir/mcfs/mcfs" -f --lazy "$masters" "$tmp/mnt" --host="$host" --global_segment_size="$segment"
 		--socket="$tmp/d3.sock" --port=0 --timeout=3s --staging_max=64mb --hot_cache_size=8mb)
@@ -185,6 +198,7 @@ command_of() {
 	f3) cmd+=(--threads=2 --dir="$tmp/mnt") ;;
 	*) cmd+=(--threads=3) ;;
 	esac
+	[[ $mode != tiers* ]] || tiers_owner "$1"
 }
 
 # launch NAME [FAULTS] - start a process, which replaces a killed one
@@ -198,7 +212,8 @@ launch() {
 	[ "$1" != d3 ] || umount -l "$tmp/mnt" 2>/dev/null || :
 	# a process that shall stop while it writes writes much
 	[[ $1 != [oc]? || " ${write_points[*]} " != *" ${faults%%=*} "* ]] || cmd+=(--writes)
-	MC_FAULTS=$faults "${pre[@]}" "${cmd[@]}" >>"$tmp/$1.log" 2>&1 </dev/null &
+	[[ $mode != tiers* ]] || faults+=${faults:+,}$(tiers_faults "$1" "$life")
+	MC_FAULTS=${faults%,} "${pre[@]}" "${cmd[@]}" >>"$tmp/$1.log" 2>&1 </dev/null &
 	echo $! >"$tmp/pid.$1"
 	disown
 }
@@ -266,6 +281,11 @@ act() {
 		;;
 	cut | drop | netem) [ "$net" = no ] || act_link "$kind" "$target" "$arg" "$duration" ;;
 	stopstore | failover) ha_act ;;
+	medium)
+		: >"$tmp/medium.$target.$arg"
+		pause "$duration"
+		rm "$tmp/medium.$target.$arg"
+		;;
 	fill)
 		[ "$mode" != ha ] || ha_act
 		[ ! -e "$tmp/journal.tmpfs" ] || {
@@ -328,13 +348,14 @@ end_all() {
 
 pool_complete() {
 	[ "$mode" != ha ] || ha_leader || return 1
-	[ "$(NS=$ns metric "$MASTER_HTTP" master_total_capacity_bytes)" -ge $((bytes * segments)) ]
+	[ "$(NS=$ns metric "$MASTER_HTTP" master_total_capacity_bytes)" -ge $((bytes * segments)) ] &&
+		{ [[ $mode != tiers* ]] || tiers_complete; }
 }
 
 set_up() {
 	local name rpc http
 	mkdir "$tmp/hist" "$tmp/journal" "$tmp/mnt"
-	[ "$mode" != disk ] || mkdir "$ssd/o1" "$ssd/o2" "$ssd/d3"
+	[[ $mode != disk && $mode != tiers* ]] || mkdir "$ssd/o1" "$ssd/o2" "$ssd/d3" "$ssd/shared"
 	[ "$net" = no ] || make_net
 	free_port rpc
 	free_port http
@@ -422,15 +443,15 @@ place m
 wait_for 40 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
 # since the master's last start
 copies=
-[ "$mode" != disk ] || copies="to_disk=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) to_memory=$(NS=$ns metric \
+[[ $mode != disk && $mode != tiers* ]] || copies="to_disk=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) to_memory=$(NS=$ns metric \
 	"$MASTER_HTTP" master_promotion_completed_total) "
 end_all USR1
 place n1
 final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
 in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
 end_all TERM
-check=${mode/disk/cache}
-"$bin/hist_check" "${check/ha/keep}" "$tmp/hist"/* >"$tmp/check.log" || failed=1
+"$bin/hist_check" "$rules" "$tmp/hist"/* >"$tmp/check.log" || failed=1
+[[ $mode != tiers* ]] || tiers_exercised
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"
 [ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
 echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \

@@ -289,6 +289,34 @@ static void every_key_can_be_read_in_the_end(void **state)
 	breaks(RULE_UNREADABLE, true);
 }
 
+static struct hist_rec *with_ranks(struct hist_rec *r, unsigned first, unsigned second)
+{
+	r->flags |= HIST_RANK(first) | HIST_RANK(second);
+	return r;
+}
+
+static void ways_between_ranks_are_counted(void **state)
+{
+	(void)state;
+	call(HIST_UPSERT, 1, 2, 0, 1);
+	with_ranks(with_generation(call(HIST_MAP, 3, 4, 0, 1), 10), 0, 1);
+	with_ranks(with_generation(call(HIST_STAT, 5, 7, 0, 0), 10), 1, 3);
+	/* at the same time as the call before: no way is known */
+	with_ranks(with_generation(call(HIST_STAT, 6, 9, 0, 0), 10), 0, 3);
+	with_ranks(with_generation(call(HIST_MAP, 10, 11, 0, 1), 10), 3, 3);
+	with_ranks(with_generation(call(HIST_MAP, 12, 13, 0, 1), 10), 0, 3);
+	/* another version */
+	with_ranks(with_generation(call(HIST_STAT, 14, 15, 0, 0), 11), 3, 3)->key = 2;
+	check(false);
+	assert_int_equal(report.read[0], 2);
+	assert_int_equal(report.read[1], 0);
+	assert_int_equal(report.read[3], 1);
+	assert_int_equal(report.down[1], 1);
+	assert_int_equal(report.down[3], 1);
+	assert_int_equal(report.up[3], 1);
+	assert_int_equal(report.up[1], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +339,7 @@ int main(void)
 		cmocka_unit_test_setup(an_acknowledged_value_is_not_lost, start),
 		cmocka_unit_test_setup(a_put_that_may_have_found_a_value_promises_nothing, start),
 		cmocka_unit_test_setup(every_key_can_be_read_in_the_end, start),
+		cmocka_unit_test_setup(ways_between_ranks_are_counted, start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
