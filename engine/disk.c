@@ -77,10 +77,13 @@ static void disk_arrived(struct mct_read *r)
 		job->status = r->status;
 	if (r->status == 0 && job->req && job->status == 0)
 		mce_copy_part(job->req, pos, r->at, r->len);
-	last = --job->left == 0;
 	mc_mutex_unlock(&job->lock);
+	/* Before the piece is counted: another thread may end the job then, and @r is in it. */
 	if (r->status == 0)
 		m->ops->read_end(m, r);
+	mc_mutex_lock(&job->lock);
+	last = --job->left == 0;
+	mc_mutex_unlock(&job->lock);
 	if (last)
 		disk_end(job);
 }

@@ -252,6 +252,50 @@ static void many_reads_at_once(void **state)
 	free(req);
 }
 
+/* A medium that takes its time to end a read. */
+static struct mct_medium *real;
+static int answered, late;
+
+static void slow_read_start(struct mct_medium *m, struct mct_read *r)
+{
+	(void)m;
+	real->ops->read_start(real, r);
+	mc_sleep_ms(20);
+}
+
+static void slow_read_end(struct mct_medium *m, struct mct_read *r)
+{
+	(void)m;
+	mc_sleep_ms(60);
+	__atomic_fetch_add(&late, __atomic_load_n(&answered, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	real->ops->read_end(real, r);
+}
+
+/* The read is memory of the request's job, which ends with the answer. */
+static void a_request_ends_after_the_reads_of_its_pieces(void **state)
+{
+	struct mct_tier_ops ops = *medium->ops;
+	struct mct_medium slow = { &ops };
+	enum mce_path path;
+	struct pair p;
+	char mem[64];
+
+	ops.read_start = slow_read_start;
+	ops.read_end = slow_read_end;
+	real = medium;
+	medium = &slow;
+	pair_open(&p, true);
+	assert_int_equal(transfer(p.e, p.peer, MCE_READ, p.base, p.rkey, mem, sizeof(mem), &path), 0);
+	__atomic_store_n(&answered, 1, __ATOMIC_RELAXED);
+	assert_int_equal(path, MCE_PATH_DISK);
+	pattern_check(mem, sizeof(mem), SEED, 0);
+	pair_close(&p);
+	medium = real;
+	/* The medium's own thread, if it was late, has read freed memory by now. */
+	mc_sleep_ms(100);
+	assert_int_equal(late, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +305,7 @@ int main(void)
 		cmocka_unit_test(a_failed_device_is_unavailable_until_it_works),
 		cmocka_unit_test(a_slow_device_delays_only_its_requests),
 		cmocka_unit_test(many_reads_at_once),
+		cmocka_unit_test(a_request_ends_after_the_reads_of_its_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
