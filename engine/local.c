@@ -8,6 +8,7 @@
 #include "common/err.h"
 #include "engine/engine_i.h"
 #include "engine/gpu/gpu_i.h"
+#include "engine/peers_bytes.h"
 
 static bool peer_is_local(struct mce_peer *p)
 {
@@ -29,7 +30,10 @@ static int local_copy(struct mce_req *req, struct mce_mr *mr)
 	struct mce_flat f;
 
 	if (!mce_reqx(req)->gpu && mr->gpu < 0) {
+		/* Other requests to the region may run at the same time, as those of other processes do. */
+		mce_peers_bytes_begin();
 		mce_copy(req, (void *)(uintptr_t)req->addr);
+		mce_peers_bytes_end();
 		return 0;
 	}
 	flat_fill(&f, req, mr);
