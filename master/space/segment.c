@@ -335,7 +335,9 @@ static int segment_struct_new(struct mcm_segments *ss, struct mcm_segment **ret)
 	s->index = (uint16_t)ss->top;
 	s->room = &ss->room[s->index];
 	mc_list_push_back(&ss->free, &s->link);
-	__atomic_store_n(&ss->at[ss->top++], s, __ATOMIC_RELEASE);
+	/* Threads without the table's lock read the number, and then the pointers below it. */
+	__atomic_store_n(&ss->at[s->index], s, __ATOMIC_RELEASE);
+	__atomic_store_n(&ss->top, ss->top + 1, __ATOMIC_RELEASE);
 	*ret = s;
 	return 0;
 }

@@ -120,7 +120,7 @@ struct mcm_segments {
 	/* free granules by number, atomic: a put finds full segments without their structs */
 	uint32_t *room;
 	struct mcm_candidates *candidates;	/* segments of memory on which puts may evict */
-	unsigned top;			/* numbers ever used */
+	unsigned top;			/* numbers ever used; atomic */
 	struct mc_list free;		/* structs that no segment uses */
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;

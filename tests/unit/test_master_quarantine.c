@@ -5,8 +5,11 @@
 
 #include "test_master_journal_fixture.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/sys/thread.h"
 
 #define MIB (1u << 20)
 #define HOUR 3600000u
@@ -532,6 +535,42 @@ static void without_memory_a_range_stays_unused(void **state)
 	}
 }
 
+static void no_room(struct mcm_conf *conf)
+{
+	conf->max_client_quarantine_ratio = 0;
+}
+
+static bool mounted;
+
+/* Reads the table of segments without its lock, as a put does. */
+static void *reader(void *arg)
+{
+	struct fixture *fx = arg;
+
+	while (!__atomic_load_n(&mounted, __ATOMIC_RELAXED)) {
+		assert_true(mcm_quarantine_over(fx->m, (struct mcp_id){ 7, 3 }) > 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* In a build with ThreadSanitizer this fails whenever the number of segments is set before the new segment. */
+static void puts_count_while_segments_are_mounted(void **state)
+{
+	struct mc_thread thread;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, no_room);
+	assert_int_equal(stand_still(&fx, "k", 600 << 10), 0);
+	assert_int_equal(mc_thread_start(&thread, "reader", reader, &fx), 0);
+	for (unsigned i = 2; i < 100; i++)
+		assert_int_equal(fx_mount(&fx, 1, i, 100 + i, MIB, NULL), 0);
+	__atomic_store_n(&mounted, true, __ATOMIC_RELAXED);
+	mc_thread_join(thread);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -547,6 +586,7 @@ int main(void)
 		cmocka_unit_test(an_operator_ends_the_quarantine_of_the_dead),
 		cmocka_unit_test(the_journal_keeps_unconfirmed_ranges),
 		cmocka_unit_test(without_memory_a_range_stays_unused),
+		cmocka_unit_test(puts_count_while_segments_are_mounted),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);
