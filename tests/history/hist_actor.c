@@ -30,13 +30,13 @@
 #define FAILED_US 20000			/* pause after a failed call: the next one will mostly fail too */
 
 static const struct hist_calls *calls = &hist_store_calls;
-static volatile sig_atomic_t quiet, ended;
+static int quiet, ended;		/* atomic; on_signal sets them */
 static struct hist_rec *log_rec;
 static uint64_t log_used;
 
 bool hist_stopping(void)
 {
-	return quiet || ended;
+	return __atomic_load_n(&quiet, __ATOMIC_RELAXED);
 }
 
 uint64_t hist_rnd(struct hist_thread *t)
@@ -238,8 +238,9 @@ static int final(struct hist_thread *t)
 
 static void on_signal(int sig)
 {
-	quiet = 1;
-	ended = ended || sig == SIGTERM;
+	__atomic_store_n(&quiet, 1, __ATOMIC_RELAXED);
+	if (sig == SIGTERM)
+		__atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
 }
 
 static void thread_init(struct hist_thread *t, const struct hist_actor *a, unsigned i)
@@ -271,7 +272,7 @@ static int act(const struct hist_actor *a)
 	puts("ready");
 	fflush(stdout);
 	pthread_sigmask(SIG_BLOCK, &mask, &old);
-	while (!ended)
+	while (!__atomic_load_n(&ended, __ATOMIC_RELAXED))
 		sigsuspend(&old);
 	for (i = 0; i < a->threads; i++) {
 		pthread_join(id[i], NULL);

@@ -37,6 +37,7 @@ const char *hist_rule_name(enum hist_rule rule)
 	static const char *const name[HIST_RULES] = {
 		"wrong bytes", "damaged bytes", "value from nowhere", "value from the future", "generation order",
 		"replaced value came back", "removed value came back", "lost value", "unreadable key",
+		"lost value of the last rank",
 	};
 
 	return name[rule];
@@ -502,9 +503,102 @@ static void check_lost(struct check *c)
 	free(write_before);
 }
 
-void hist_check(struct hist_rec *rec, size_t n, bool keep, FILE *out, struct hist_report *ret)
+/* ---- shared: a value on the last rank stays ---- */
+
+enum moment_kind { CHANGE_BEGINS, CALL_BEGINS, CALL_ENDS, CHANGE_ENDS };
+
+struct moment {
+	uint64_t at;
+	struct hist_rec *rec;
+	enum moment_kind kind;
+};
+
+static int moment_cmp(const void *a, const void *b)
 {
-	struct check c = { .rec = rec, .n = n, .keep = keep, .out = out, .report = ret, .t0 = NEVER };
+	const struct moment *x = a, *y = b;
+
+	if (x->rec->key != y->rec->key)
+		return x->rec->key < y->rec->key ? -1 : 1;
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return (int)x->kind - (int)y->kind;
+}
+
+static bool saw_shared(const struct hist_rec *r)
+{
+	return is_read(r) && r->ret_ns && r->result >= 0 && r->flags & HIST_RANK(HIST_RANKS - 1);
+}
+
+static size_t moments_make(const struct check *c, struct moment *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		struct hist_rec *r = &c->rec[i];
+		bool change = is_write(r) || r->op == HIST_REMOVE;
+
+		if (!change && !saw_shared(r) && !saw_absence(r))
+			continue;
+		m[n++] = (struct moment){ r->inv_ns, r, change ? CHANGE_BEGINS : CALL_BEGINS };
+		m[n++] = (struct moment){
+			change ? is_write(r) ? write_end(r) : remover_end(r) : r->ret_ns, r,
+			change ? CHANGE_ENDS : CALL_ENDS,
+		};
+	}
+	qsort(m, n, sizeof(*m), moment_cmp);
+	return n;
+}
+
+/* A call that saw the value on the last rank, while no call ran that changes the key, makes it safe until the next such
+ * call begins.  Calls that failed never end. */
+static void check_shared(struct check *c)
+{
+	struct moment *m = calloc(2 * c->n + 1, sizeof(*m));
+	uint64_t *begun_at = calloc(c->n + 1, sizeof(*begun_at)), begun = 1, running = 0, safe = 0;
+	size_t n = moments_make(c, m);
+	const struct hist_rec *by = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		struct hist_rec *r = m[i].rec;
+		uint64_t *at = &begun_at[r - c->rec];
+
+		if (!i || r->key != m[i - 1].rec->key) {
+			begun++;
+			running = 0;
+		}
+		switch (m[i].kind) {
+		case CHANGE_BEGINS:
+			begun++;
+			running++;
+			break;
+		case CHANGE_ENDS:
+			running -= m[i].at != NEVER;
+			break;
+		case CALL_BEGINS:
+			*at = saw_absence(r) ? (safe == begun ? begun : 0) : running ? 0 : begun;
+			break;
+		case CALL_ENDS:
+			if (*at != begun)
+				break;
+			if (saw_absence(r)) {
+				broken(c, RULE_SHARED, by, r, NULL);
+				break;
+			}
+			safe = begun;
+			by = r;
+			c->report->safe++;
+			break;
+		}
+	}
+	free(begun_at);
+	free(m);
+}
+
+void hist_check(struct hist_rec *rec, size_t n, unsigned promises, FILE *out, struct hist_report *ret)
+{
+	struct check c = {
+		.rec = rec, .n = n, .keep = promises & HIST_KEEP, .out = out, .report = ret, .t0 = NEVER,
+	};
 	struct forward f = { .zone = calloc(n + 1, sizeof(*f.zone)) };
 
 	memset(ret, 0, sizeof(*ret));
@@ -517,8 +611,10 @@ void hist_check(struct hist_rec *rec, size_t n, bool keep, FILE *out, struct his
 	check_reads(&c);
 	check_zones(&c, &f);
 	check_absences(&c, &f);
-	if (keep)
+	if (c.keep)
 		check_lost(&c);
+	if (promises & HIST_SHARED)
+		check_shared(&c);
 	free(c.zone);
 	free(f.zone);
 }

@@ -24,6 +24,7 @@ enum hist_rule {
 	RULE_BACK,		/* a value that was removed (keep: or missed) came back */
 	RULE_LOST,		/* keep: a value is gone, but no call removed it */
 	RULE_UNREADABLE,	/* keep: a key cannot be read after the end of all faults */
+	RULE_SHARED,		/* shared: a value is gone that was on the last rank, but no call removed or replaced it */
 	HIST_RULES
 };
 
@@ -33,13 +34,20 @@ struct hist_report {
 	/* Calls that tell the ranks of a version's copies: reads of bytes whose nearest copy was on this rank; versions
 	 * whose nearest copy came to this rank from a nearer one, and went from this rank to a nearer one. */
 	unsigned long read[HIST_RANKS], down[HIST_RANKS], up[HIST_RANKS];
+	unsigned long safe;		/* shared: calls after which the value must stay */
 };
 
+/* What the pool of a run promises besides.
+ * HIST_KEEP: it lost no memory, so values stay until they are removed.
+ * HIST_SHARED: the last rank has room for all, and works; so values that have got there stay, whatever becomes of the
+ * processes. */
+#define HIST_KEEP 0x1u
+#define HIST_SHARED 0x2u
+
 /* Check the records of all logs of a run.  They are changed: the values of STAT and LIST are filled in from their
- * generations.  @keep: the run lost no memory, so values stay until they are removed.  Without it a miss may be that
- * of an object whose owner is silent, which comes back.  The first violations of each rule are described on @out
- * (NULL: none). */
-void hist_check(struct hist_rec *rec, size_t n, bool keep, FILE *out, struct hist_report *ret);
+ * generations.  @promises: without any, a miss may be that of an object whose owner is silent, which comes back.  The
+ * first violations of each rule are described on @out (NULL: none). */
+void hist_check(struct hist_rec *rec, size_t n, unsigned promises, FILE *out, struct hist_report *ret);
 const char *hist_rule_name(enum hist_rule rule);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hist_main.c - hist_check keep|cache LOG...: check the logs of one run.  0: no violation, 1: violations.  The last
+ * hist_main.c - hist_check cache|keep|shared LOG...: check the logs of one run.  0: no violation, 1: violations.  The last
  * line has the numbers of calls, and with copies on other ranks than near memory those of the ranks too. */
 #include <config.h>
 
@@ -55,19 +55,23 @@ int main(int argc, char **argv)
 	struct hist_report rp;
 	struct hist_rec *all = NULL;
 	size_t n = 0;
-	bool keep = argc > 1 && !strcmp(argv[1], "keep");
+	unsigned promises = 0;
 
-	if (argc < 3 || (!keep && strcmp(argv[1], "cache") != 0)) {
-		fprintf(stderr, "usage: hist_check keep|cache LOG...\n");
-		return 2;
-	}
+	if (argc >= 3 && !strcmp(argv[1], "keep"))
+		promises = HIST_KEEP;
+	else if (argc >= 3 && !strcmp(argv[1], "shared"))
+		promises = HIST_SHARED;
+	else if (argc < 3 || strcmp(argv[1], "cache") != 0)
+		return fprintf(stderr, "usage: hist_check cache|keep|shared LOG...\n"), 2;
 	for (int i = 2; i < argc; i++)
 		n = load(argv[i], &all, n);
-	hist_check(all, n, keep, stdout, &rp);
+	hist_check(all, n, promises, stdout, &rp);
 	for (unsigned i = 0; i < HIST_RULES; i++)
 		if (rp.broken[i])
 			printf("%s: %lu\n", hist_rule_name(i), rp.broken[i]);
 	print_ranks(&rp);
+	if (promises & HIST_SHARED)
+		printf("safe=%lu ", rp.safe);
 	printf("calls=%lu ok=%lu absent=%lu failed=%lu open=%lu violations=%lu\n", rp.calls, rp.ok, rp.absent,
 	       rp.failed, rp.open, rp.violations);
 	free(all);

@@ -105,6 +105,15 @@ static int store_remove(const struct hist_rec *rec)
 
 /* ---- reads ---- */
 
+/* Ask for a copy on another rank.  Only where the copies are depends on this, so it is no call of the history. */
+static void tier(struct hist_thread *t, struct mcs_key key, const struct hist_rec *rec)
+{
+	bool near = rec->flags & HIST_RANK(0);
+
+	if (actor->tiers && (!near || hist_rnd(t) % 4 == 0))
+		(void)mcs_tier(store, &key, 1, near ? MCS_ON_DISK : MCS_IN_MEMORY, NULL, -1);
+}
+
 /* What is known of a version when it is determined. */
 static void version_note(struct hist_rec *rec, uint64_t generation, uint64_t size, unsigned media)
 {
@@ -189,6 +198,7 @@ static int read_map(struct hist_thread *t, struct mcs_key key, struct hist_rec *
 	version_note(rec, mcs_object_info(o)->generation, mcs_object_info(o)->size, mcs_object_info(o)->flags);
 	r = map_look(t, o, rec);
 	mcs_object_close(o);
+	tier(t, key, rec);
 	/* the version is known, even if its bytes are not */
 	return r == HIST_DAMAGED ? r : 0;
 }
@@ -210,13 +220,13 @@ static int store_read(struct hist_thread *t, struct hist_rec *rec)
 		r = mcs_stat(store, key, &info, -1);
 		if (r >= 0)
 			version_note(rec, info.generation, info.size, info.flags);
+		rec->ret_ns = mc_now_ns();
+		tier(t, key, rec);
 		return result_of(r);
 	case HIST_EXIST:
 		r = mcs_exist(store, &key, 1, &present, -1);
 		rec->ret_ns = mc_now_ns();
-		/* Only where the copies are depends on this, so it is not a call of the history. */
-		if (actor->tiers && r >= 0 && present)
-			(void)mcs_tier(store, &key, 1, hist_rnd(t) % 4 ? MCS_IN_MEMORY : MCS_ON_DISK, NULL, -1);
+		tier(t, key, rec);
 		return r < 0 ? result_of(r) : present ? 1 : HIST_ABSENT;
 	default:
 		return read_get(t, key, rec);

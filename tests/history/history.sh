@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # No call of any client sees wrong bytes, or a history that no pool could have, while processes are killed, stopped in
-# the middle of a call, and cut from each other.  Four fixed seeds; with HIST_SECONDS=N (make check-history SECONDS=N)
+# the middle of a call, and cut from each other.  Fixed seeds; with HIST_SECONDS=N (make check-history SECONDS=N)
 # random seeds for that time, until one fails.
 set -euo pipefail
 : "${top_srcdir:=$(cd "$(dirname "$0")/../.." && pwd)}"
@@ -10,7 +10,7 @@ here=$top_srcdir/tests/history
 if [ -z "${HIST_SECONDS-}" ]; then
 	"$here/nemesis.sh" 1 20 cache
 	"$here/nemesis.sh" 2 20 keep
-	"$here/nemesis.sh" 3 20 cache
+	"$here/nemesis.sh" 4 15 tiers
 	"$here/nemesis.sh" 4 20 disk
 	exit 0
 fi
@@ -23,12 +23,22 @@ while [ $((SECONDS - begun)) -lt "$HIST_SECONDS" ] && [ "$status" -eq 0 ]; do
 	mode=cache
 	[ $((seed % 4)) -ne 0 ] || mode=keep
 	[ $((seed % 4)) -ne 1 ] || mode=disk
+	[ $((seed % 8)) -ne 2 ] || mode=tiers
+	[ $((seed % 16)) -ne 6 ] || mode=tiers-keep
+	[ $((seed % 16)) -ne 14 ] || mode=tiers-shared
 	mode=${HIST_MODE:-$mode}
 	"$here/nemesis.sh" "$seed" "${HIST_RUN_SECONDS:-60}" "$mode" >"$results.run" || status=1
 	cat "$results.run"
 	grep '^seed=' "$results.run" >>"$results" || :
 done
 rm -f "$results.run"
+# In some runs over ranks together, objects came back from each.
+for from in far disk shared; do
+	if [ "$(grep -c 'mode=tiers' "$results")" -ge 4 ] && ! grep -q " from_$from=[1-9]" "$results"; then
+		echo "no value came back from rank $from"
+		status=1
+	fi
+done
 # sums of all numbers, in the order of their first appearance
 awk '{
 	for (i = 1; i <= NF; i++) {

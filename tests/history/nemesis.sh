@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# nemesis.sh SEED [SECONDS] [cache|disk|tiers|keep|tiers-keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# nemesis.sh SEED [SECONDS] [cache|disk|tiers|tiers-shared|keep|tiers-keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
 # the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
 #
 #	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
 #	disk	as cache, and each owner has a disk of a few values, which is evicted as well
 #	tiers	as cache, and below near memory are far memory, a disk and a shared directory of a few values each, whose media
 #		fail, too (nemesis_tiers.sh); values must have been read from each rank, and gone to each and back
+#	tiers-shared	as tiers, but the shared directory holds all values and does not fail: a value that has got there must stay
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
 #	tiers-keep	as tiers, but the shared directory holds all values, and no owner is killed: nothing may be lost
 #	ha	as keep, with three masters and etcd or redis (nemesis_ha.sh); the faults hit these
@@ -17,10 +18,11 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
 
-seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|tiers|keep|tiers-keep|ha]} seconds=${2:-20} mode=${3:-cache}
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|tiers|tiers-shared|keep|tiers-keep|ha]} seconds=${2:-20} mode=${3:-cache}
 out=${HIST_OUT:-$bin/failed.$seed} keys=24 hard=() longest=12000
 case $mode in
 cache | disk | tiers) segment=2mb bytes=2097152 size=1048576 ttl=2 rules=cache ;;
+tiers-shared) segment=2mb bytes=2097152 size=524288 ttl=2 rules=shared ;;
 tiers-keep) segment=2mb bytes=2097152 size=524288 ttl=60 rules=keep ;;
 keep | ha) segment=64mb bytes=67108864 size=262144 ttl=60 rules=keep hard=(--hard) ;;
 *) fail "unknown mode: $mode" ;;
@@ -81,7 +83,7 @@ plan_action() {
 		kind=drop
 		pick n1:m n2:m n3:m m:n1 m:n2 n1:n2 n2:n3 n3:n1
 		target=$picked
-	elif [ "$dice" -lt 97 ] || [ "$rules" = keep ]; then
+	elif [ "$dice" -lt 97 ] || [ "$rules" != cache ]; then
 		kind=netem
 		pick n1 n2 n3
 		target=$picked
@@ -222,8 +224,12 @@ launch() {
 end_now() {
 	local pid
 	pid=$(pid_of "$1")
-	kill -KILL "$pid" 2>/dev/null || :
+	kill -KILL "$pid" 2>/dev/null || ended_by_itself "$1"
 	wait_for 10 gone "$pid" || :
+}
+
+ended_by_itself() {
+	echo "VIOLATION: $1 ended by itself: $(tail -n 3 "$tmp/$1.log")" | tee -a "$tmp/violations"
 }
 
 pid_of() {
@@ -412,9 +418,16 @@ run_plan() {
 check_alive() {
 	local name
 	for name in "${names[@]}"; do
-		alive "$(pid_of "$name")" && continue
-		echo "VIOLATION: $name ended by itself: $(tail -n 3 "$tmp/$name.log")"
-		failed=1
+		alive "$(pid_of "$name")" || ended_by_itself "$name"
+	done
+}
+
+# In a build with sanitizers: some reports end no process, and those at the end of one come after check_alive.
+check_reports() {
+	local log
+	for log in "$tmp"/*.log; do
+		grep -E -q 'Sanitizer|runtime error:' "$log" || continue
+		echo "VIOLATION: report in $(basename "$log"): $(grep -E -m 1 'SUMMARY|runtime error:' "$log")" >>"$tmp/violations"
 	done
 }
 
@@ -450,6 +463,8 @@ place n1
 final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
 in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
 end_all TERM
+check_reports
+[ ! -s "$tmp/violations" ] || { cat "$tmp/violations"; failed=1; }
 "$bin/hist_check" "$rules" "$tmp/hist"/* >"$tmp/check.log" || failed=1
 [[ $mode != tiers* ]] || tiers_exercised
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"

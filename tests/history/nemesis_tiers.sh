@@ -5,8 +5,8 @@
 # shellcheck disable=SC2154,SC2034  # variables of nemesis.sh
 
 far=2097152 disk=4194304 shared=4194304
-# Memory has few values in both modes.  Where nothing may be lost, the last rank has room for all.
-[ "$mode" != tiers-keep ] || shared=134217728
+# Memory has few values in all modes.  Where values must stay, the last rank has room for all.
+[ "$mode" = tiers ] || shared=134217728
 
 # Points of an owner between the ranks.
 tiers_points=(client.offload.write client.offload.before_report tiers.ssd.write tiers.ssd.read client.heartbeat.fence
@@ -55,7 +55,7 @@ tiers_action() {
 	duration=$picked
 	pick o1 o2 d3
 	target=$picked
-	if [ "$mode" = tiers ] && [ $((RANDOM % 2)) -eq 0 ]; then
+	if [ "$mode" != tiers-keep ] && [ $((RANDOM % 2)) -eq 0 ]; then
 		kind="trap"
 		pick "${tiers_points[@]}"
 		arg=$picked=stop@$((RANDOM % 40 + 1))
@@ -63,8 +63,8 @@ tiers_action() {
 	fi
 	kind=medium arg=slow
 	# After many failed copies, objects leave memory without one; the copy of an object that gives EIO is dropped.
-	[ "$mode" = tiers-keep ] || pick slow full eio
-	[ "$mode" = tiers-keep ] || arg=$picked
+	[ "$mode" != tiers ] || pick slow full eio
+	[ "$mode" != tiers ] || arg=$picked
 }
 
 # tiers_complete - all ranks of all owners are in service
@@ -73,18 +73,16 @@ tiers_complete() {
 		[ "$(NS=$ns metric "$MASTER_HTTP" master_total_file_capacity_bytes)" -ge $((shared * 9 / 10 * segments)) ]
 }
 
-# tiers_exercised - objects were read from each rank, and went to each and back
+# tiers_exercised - objects were read from each rank, and went to each and back.  Which ranks few ones come back from in
+# a short run is chance: history.sh looks at the sums.
 tiers_exercised() {
-	local rank way line
+	local way line
 	line=" $(tail -n 1 "$tmp/check.log") "
-	for way in read to from; do
-		for rank in near far disk shared; do
-			[ "$way$rank" != tonear ] && [ "$way$rank" != fromnear ] || continue
-			# With cxl, nearly all values begin in far memory.
-			[ $((seed % 5)) -ne 3 ] || [ "$way$rank" != tofar ] || continue
-			[[ $line != *" ${way}_$rank=0 "* ]] && [[ $line == *" ${way}_$rank="* ]] && continue
-			echo "not exercised: ${way}_$rank"
-			failed=1
-		done
+	for way in read_near read_far read_disk read_shared to_far to_disk to_shared from_; do
+		# With cxl, nearly all values begin in far memory.
+		[ $((seed % 5)) -ne 3 ] || [ "$way" != to_far ] || continue
+		[[ ! $line =~ \ $way[a-z]*=[1-9] ]] || continue
+		echo "not exercised: $way"
+		failed=1
 	done
 }

@@ -317,6 +317,46 @@ static void ways_between_ranks_are_counted(void **state)
 	assert_int_equal(report.up[1], 0);
 }
 
+static void check_the_last_rank(unsigned long safe, unsigned long violations)
+{
+	hist_check(rec, n, HIST_SHARED, NULL, &report);
+	assert_int_equal(report.safe, safe);
+	assert_int_equal(report.violations, violations);
+	assert_int_equal(report.broken[RULE_SHARED], violations);
+}
+
+static void a_value_of_the_last_rank_is_not_lost(void **state)
+{
+	(void)state;
+	call(HIST_UPSERT, 1, 2, 0, 1);
+	with_ranks(with_generation(call(HIST_MAP, 3, 5, 0, 1), 10), 0, 3);
+	/* it began before */
+	call(HIST_GET, 4, 6, HIST_ABSENT, 0);
+	check_the_last_rank(1, 0);
+	call(HIST_GET, 6, 7, HIST_ABSENT, 0);
+	check_the_last_rank(1, 1);
+	check(false);
+	assert_int_equal(report.violations, 0);
+	/* a remove that runs at the same time, or failed before, is a cause */
+	call(HIST_REMOVE, 6, 7, 0, 0);
+	check_the_last_rank(1, 0);
+	rec[n - 1] = (struct hist_rec){ .op = HIST_REMOVE, .key = 1, .inv_ns = 2, .ret_ns = 3, .result = -110 };
+	check_the_last_rank(0, 0);
+}
+
+static void a_value_that_may_have_been_replaced_can_be_lost(void **state)
+{
+	(void)state;
+	call(HIST_UPSERT, 1, 2, 0, 1);
+	with_ranks(with_generation(call(HIST_MAP, 3, 5, 0, 1), 10), 0, 3);
+	call(HIST_UPSERT, 6, 7, 0, 2);
+	call(HIST_GET, 8, 9, HIST_ABSENT, 0);
+	check_the_last_rank(1, 0);
+	with_ranks(with_generation(call(HIST_STAT, 10, 11, 0, 2), 11), 3, 3);
+	call(HIST_STAT, 12, 13, HIST_ABSENT, 0);
+	check_the_last_rank(2, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +380,8 @@ int main(void)
 		cmocka_unit_test_setup(a_put_that_may_have_found_a_value_promises_nothing, start),
 		cmocka_unit_test_setup(every_key_can_be_read_in_the_end, start),
 		cmocka_unit_test_setup(ways_between_ranks_are_counted, start),
+		cmocka_unit_test_setup(a_value_of_the_last_rank_is_not_lost, start),
+		cmocka_unit_test_setup(a_value_that_may_have_been_replaced_can_be_lost, start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
