@@ -10,7 +10,7 @@ here=$top_srcdir/tests/history
 if [ -z "${HIST_SECONDS-}" ]; then
 	"$here/nemesis.sh" 1 20 cache
 	"$here/nemesis.sh" 2 20 keep
-	"$here/nemesis.sh" 4 15 tiers
+	"$here/nemesis.sh" 5 15 tiers
 	"$here/nemesis.sh" 4 20 disk
 	exit 0
 fi
