@@ -92,11 +92,28 @@ int mct_keyed_get_part(struct mct_keyed *b, const char *name, uint64_t off, void
 	return r < 0 ? r : b->ops->get_part(b, name, off, buf, len);
 }
 
+int mct_keyed_swap(struct mct_keyed *b, const char *name, const void *was, size_t was_len, const void *data, size_t len)
+{
+	int r = keyed_name_check(name);
+
+	return r < 0 ? r : b->ops->swap(b, name, was, was_len, data, len);
+}
+
 int mct_keyed_delete(struct mct_keyed *b, const char *name)
 {
 	int r = keyed_name_check(name);
 
 	return r < 0 ? r : b->ops->del(b, name);
+}
+
+int mct_blob_swap_check(const char *where, const char *name, const void *now, size_t now_len, const void *was,
+			size_t was_len, const void *data, size_t len)
+{
+	if (now && now_len == len && !memcmp(now, data, len))
+		return 0;
+	if (now ? was && now_len == was_len && !memcmp(now, was, was_len) : !was)
+		return 1;
+	return mc_fail(-EEXIST, "%s: another process has %s %s", where, now ? "written" : "deleted", name);
 }
 
 /* ---- lists --------------------------------------------------------------------------------------- */

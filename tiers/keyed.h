@@ -62,6 +62,8 @@ struct mct_keyed_ops {
 	int (*put)(struct mct_keyed *k, const char *name, const void *data, size_t len);
 	int (*get)(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
 	int (*get_part)(struct mct_keyed *k, const char *name, uint64_t off, void *buf, size_t len);
+	int (*swap)(struct mct_keyed *k, const char *name, const void *was, size_t was_len, const void *data,
+		    size_t len);
 	int (*del)(struct mct_keyed *k, const char *name);
 	/* In any order; other names and invalid ones are allowed.  Only the negative results of @fn occur. */
 	int (*list)(struct mct_keyed *k, const char *prefix, mct_keyed_fn fn, void *arg);
@@ -84,6 +86,12 @@ int mct_keyed_put(struct mct_keyed *k, const char *name, const void *data, size_
 int mct_keyed_get(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
 /* Read @len bytes (1 or more) at @off into @buf.  -ERANGE: it is shorter. */
 int mct_keyed_get_part(struct mct_keyed *k, const char *name, uint64_t off, void *buf, size_t len);
+/* Put @data if the name has exactly these @was_len bytes now, or (@was NULL) if it does not exist; of several callers at
+ * the same time one succeeds.  0 also if it has the bytes of @data.  -EEXIST: it has other bytes, or none.
+ * S3: by conditional requests.  A server that refuses or ignores them stores the bytes after a comparison: then two
+ * callers at the same time may both succeed, and the later put stays. */
+int mct_keyed_swap(struct mct_keyed *k, const char *name, const void *was, size_t was_len, const void *data,
+		   size_t len);
 /* 0 also if there is none.  Durable when this returns 0. */
 int mct_keyed_delete(struct mct_keyed *k, const char *name);
 /* Call @fn for each name that begins with @prefix ("": all), in ascending order of the bytes.  A result other than 0 of

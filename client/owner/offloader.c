@@ -206,11 +206,12 @@ static int job_store_named(struct mcs_direct *s, struct round *r, struct job *j,
 	uint64_t whole = mcs_stored_size(j->size) / MCT_BLOCK * MCT_BLOCK, tail = job_bytes(j) - whole;
 	struct piece *p = malloc(sizeof(*p));
 	char *buf = malloc(tail ? tail : 1);
+	int e = p && buf ? round_hold(s, r, j, m) : -ENOMEM;
 
-	if (!p || !buf) {
+	if (e < 0) {
 		free(p);
 		free(buf);
-		return -ENOMEM;
+		return e;
 	}
 	if (tail)
 		job_fill_end(s, j, buf, data, whole);

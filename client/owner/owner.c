@@ -145,7 +145,8 @@ static int owner_mount(struct mcs_owner *o, uint64_t deadline)
 	struct mcs_session *session = o->direct.base.session;
 	const struct mcs_terms terms = mcs_session_terms(session);
 
-	return mcs_segments_mount(o->segments, NULL, session, mcs_session_pool(session), &terms, deadline);
+	return mcs_segments_mount(o->segments, NULL, session, mcs_session_pool(session), &terms, deadline,
+				  MCS_SEGMENTS_ALL);
 }
 
 static int owner_open_segments(struct mcs_owner *o)
@@ -192,8 +193,11 @@ static int owner_offer(struct mcs_direct *s, struct mcp_client *c, const struct 
 
 	if (!__atomic_load_n(&o->attaching, __ATOMIC_ACQUIRE))
 		return 0;
+	/* The background thread renews leases; the sweeper waits for slow media. */
+	if (!c && mcs_segments_named(o->segments))
+		mcs_segments_named_later(o->segments);
 	return mcs_segments_mount(o->segments, c, c ? NULL : s->base.session, mcs_session_pool(s->base.session),
-				  terms, deadline);
+				  terms, deadline, c ? MCS_SEGMENTS_ALL : MCS_SEGMENTS_PLAIN);
 }
 
 static bool owner_has_in_fd(struct mcs_direct *s, struct mcp_id segment, uint64_t offset, uint64_t len)

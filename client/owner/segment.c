@@ -27,7 +27,7 @@ static uint64_t segment_random(void)
 }
 
 /* The epoch before the pool: if the process dies between the two, its successor changes the epoch once more. */
-static int segment_write_identity(const struct mcs_own_segment *s, const struct mcs_own_segment_state *at)
+int mcs_own_segment_write(const struct mcs_own_segment *s, const struct mcs_own_segment_state *at)
 {
 	const uint64_t words[MCT_IDENTITY] = {
 		s->id.hi, s->id.lo, at->epoch, at->pool.hi, at->pool.lo,
@@ -41,13 +41,13 @@ static int segment_write_identity(const struct mcs_own_segment *s, const struct 
 	return 0;
 }
 
-int mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state)
+void mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state)
 {
-	int r = segment_write_identity(s, state);
+	/* Another thread may have taken the wish meanwhile. */
+	const bool confirms = s->now.confirms;
 
-	if (r == 0)
-		s->now = *state;
-	return r;
+	s->now = *state;
+	s->now.confirms = confirms;
 }
 
 void mcs_own_segment_void_records(struct mcs_own_segment_state *state)
@@ -83,7 +83,10 @@ static int segment_identify(struct mcs_own_segment *s)
 		s->id = (struct mcp_id){ segment_random(), segment_random() };
 	if (!state.epoch)
 		state.epoch = segment_random();
-	return mcs_own_segment_keep(s, &state);
+	r = mcs_own_segment_write(s, &state);
+	if (r == 0)
+		mcs_own_segment_keep(s, &state);
+	return r;
 }
 
 /* All reserved memory at once: the master only uses as much as is mounted. */
@@ -138,8 +141,22 @@ uint64_t mcs_own_segment_size(const struct mcs_own_segment *s)
 	return status.size;
 }
 
+/* May the segment leave its pool for this one? */
+static int segment_may_leave(const struct mcs_own_segment *s)
+{
+	/* When it was opened the master was not known yet. */
+	if (mcp_medium_is(s->conf.medium, MCP_TRAIT_SHARED) && !s->entered)
+		return mc_fail(-MC_EOWNER, "the file in the shared directory is of another pool; restart this process, "
+			       "so that it takes another one");
+	if (s->medium->ops->named && !s->conf.import)
+		return mc_fail(-EINVAL, "the S3 segment belongs to another pool: give this node another prefix, or "
+			       "bring the objects into this pool with --s3_segment_import when no process of the other "
+			       "pool uses them");
+	return 0;
+}
+
 /* Objects of which the last pool's cluster is not known were written by an older version, without records. */
-int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
+int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool, struct mcs_own_segment_state *ret_next)
 {
 	struct mcs_own_segment_state next = s->now;
 	int r;
@@ -150,15 +167,10 @@ int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
 		s->entered = true;
 		return 0;
 	}
-	/* When it was opened the master was not known yet. */
-	if (mcp_medium_is(s->conf.medium, MCP_TRAIT_SHARED) && !s->entered && !mcp_id_zero(next.pool))
-		return mc_fail(-MC_EOWNER, "the file in the shared directory is of another pool; restart this process, "
-			       "so that it takes another one");
-	if (!mcp_id_zero(next.pool) && s->medium->ops->named && !s->conf.import)
-		return mc_fail(-EINVAL, "the S3 segment belongs to another pool: give this node another prefix, or "
-			       "bring the objects into this pool with --s3_segment_import when no process of the other "
-			       "pool uses them");
 	if (!mcp_id_zero(next.pool)) {
+		r = segment_may_leave(s);
+		if (r < 0)
+			return r;
 		next.epoch = segment_random();
 		next.pending |= next.cluster != 0;
 		if (s->durable && !next.pending) {
@@ -167,9 +179,8 @@ int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool)
 		}
 	}
 	next.pool = pool;
-	r = mcs_own_segment_keep(s, &next);
-	s->entered |= r == 0;
-	return r;
+	*ret_next = next;
+	return 1;
 }
 
 static void segment_text(const struct mcs_own_segment *s, const char *endpoint, struct mcs_own_segment_text *ret)
@@ -207,31 +218,31 @@ struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struc
 /* If the master does not know the segment, although it is of the segment's pool, or if it is of another cluster, then
  * the segment's objects are lost.  A master whose state is from a snapshot wants them offered instead.  It may also
  * wait for an offer whose end this process did not know of when it asked. */
-static void segment_mounted_durable(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered)
+static void segment_mounted_durable(const struct mcs_own_segment *s, const struct mcp_mount_reply *reply,
+				    uint64_t answered, struct mcs_own_segment_state *next)
 {
 	const struct mcs_own_segment_state was = s->now;
 	bool again = reply->reattached && was.server && was.server == answered;
-	int r = 0;
 
-	s->now.cluster = reply->cluster;
-	s->now.offers = reply->adopts;
-	s->now.pending = was.pending || reply->adopts;
+	next->cluster = reply->cluster;
+	next->offers = reply->adopts;
+	next->pending = was.pending || reply->adopts;
 	if (!reply->adopts && was.pending)
 		mc_warn("client", "the disk has objects of another pool, which are dropped: %s",
 			reply->cluster ? "the master has another cluster_id" : "the master is of an older version");
 	if (!reply->adopts && was.cluster && (was.pending || !(reply->objects || again)))
-		mcs_own_segment_void_records(&s->now);
-	if (s->now.cluster != was.cluster || s->now.pending != was.pending || s->now.secret[0] != was.secret[0])
-		r = segment_write_identity(s, &s->now);
-	if (r < 0)
-		mc_warn("client", "%s", mc_err_detail(r));
+		mcs_own_segment_void_records(next);
 }
 
-void mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
-			     bool sure)
+bool mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
+			     bool sure, struct mcs_own_segment_state *ret_next)
 {
+	struct mcs_own_segment_state next = s->now;
+
 	if (s->durable)
-		segment_mounted_durable(s, reply, answered);
-	s->now.server = sure ? answered : 0;
+		segment_mounted_durable(s, reply, answered, &next);
+	next.server = sure ? answered : 0;
 	s->now.confirms = reply->confirm;
+	*ret_next = next;
+	return next.cluster != s->now.cluster || next.pending != s->now.pending || next.secret[0] != s->now.secret[0];
 }

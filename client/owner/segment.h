@@ -65,6 +65,7 @@ struct mcs_own_segment {
 	/* atomic */
 	bool lost;			/* another process has taken the medium over: it is not offered any more */
 	/* guarded by the lock of the set (segments.h) */
+	bool keeping;			/* a thread changes the identity; the others wait for the end (segments.c) */
 	bool entered;			/* this process has offered it to the pool */
 	uint64_t *identity;
 	struct mcs_own_segment_state now;
@@ -76,22 +77,27 @@ void mcs_own_segment_close(struct mcs_own_segment *s);
 /* Usable bytes.  Any thread. */
 uint64_t mcs_own_segment_size(const struct mcs_own_segment *s);
 
-/* The functions below are called with the lock of the set held, unless they say otherwise. */
+/* Changes of the identity have three steps: a function below makes the next state, with the lock of the set held;
+ * mcs_own_segment_write() keeps it, without the lock, because a medium may be slow; mcs_own_segment_keep() makes it the
+ * state of the segment.  Meanwhile the segment is keeping. */
 
-/* Keep the identity with this state, which then is the state of the segment; else nothing changes. */
-int mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
+/* Write the identity with this state.  Blocks, without the lock of the set.  -ESTALE: another process has the medium. */
+int mcs_own_segment_write(const struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
+void mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
 /* The objects' records do not count any more. */
 void mcs_own_segment_void_records(struct mcs_own_segment_state *state);
-/* The segment enters @pool (zero: not known).  A medium that cannot keep a new epoch keeps its objects from this pool
- * only: negative.  -EINVAL: the medium is shared, belongs to another pool and is not to be imported. */
-int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool);
+/* The segment enters @pool (zero: not known): 1: *ret_next is its state then; 0: nothing changes.  Without the written
+ * state the segment must not be offered: a medium that cannot keep a new epoch keeps its objects from this pool only.
+ * -EINVAL, -MC_EOWNER: the medium is shared, belongs to another pool and is not to be imported. */
+int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool, struct mcs_own_segment_state *ret_next);
 /* The fields of a MOUNT that describe the segment; @text: memory for them. */
 struct mcs_own_segment_text {
 	char name[300], protocol[MCS_SHARED_PLACE_MAX];
 };
 struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text);
-/* The master process @answered has answered a MOUNT; @sure: no other one can have. */
-void mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
-			     bool sure);
+/* The master process @answered has answered a MOUNT; @sure: no other one can have.  *ret_next: the state of the segment
+ * then; true: it has to be written before it counts. */
+bool mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,
+			     bool sure, struct mcs_own_segment_state *ret_next);
 
 #endif

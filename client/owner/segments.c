@@ -27,11 +27,13 @@ struct mcs_segments {
 	struct mcs_own_segment *segment;
 	unsigned n;
 	struct mc_mutex lock;
+	struct mc_cond kept;	/* a segment is not keeping any more */
 	struct mc_mutex notes_lock;
 	/* atomic */
 	uint64_t writing[MCS_SEGMENTS_WRITERS];	/* numbers with which writes run, 0: none */
 	uint64_t fenced;	/* the largest number that was fenced */
 	bool removed;		/* the durable ones are not offered any more */
+	bool named_due;		/* one on a named medium is to be mounted */
 };
 
 int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret)
@@ -43,6 +45,7 @@ int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs
 	s->engine = engine;
 	s->client = client;
 	mc_mutex_init(&s->lock);
+	mc_cond_init(&s->kept);
 	mc_mutex_init(&s->notes_lock);
 	*ret = s;
 	return 0;
@@ -72,6 +75,7 @@ void mcs_segments_close(struct mcs_segments *s)
 		mcs_own_segment_close(&s->segment[i]);
 	free(s->segment);
 	mc_mutex_destroy(&s->notes_lock);
+	mc_cond_destroy(&s->kept);
 	mc_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -101,6 +105,38 @@ bool mcs_segments_offload(const struct mcs_segments *s)
 	return false;
 }
 
+/* ---- changes of the identity: one thread at a time for each segment ---------------------------------- */
+
+/* The lock is held. */
+static void segments_keep_begin(struct mcs_segments *s, struct mcs_own_segment *at)
+{
+	/* Each call of a medium ends. */
+	while (at->keeping)
+		mc_cond_wait(&s->kept, &s->lock);
+	at->keeping = true;
+}
+
+/* The lock is held. */
+static void segments_keep_end(struct mcs_segments *s, struct mcs_own_segment *at)
+{
+	at->keeping = false;
+	mc_cond_broadcast(&s->kept);
+}
+
+/* The lock is held, and the segment is keeping; the lock is free while the medium works.  After an error the state is
+ * the same as before. */
+static int segments_keep(struct mcs_segments *s, struct mcs_own_segment *at, const struct mcs_own_segment_state *next)
+{
+	int r;
+
+	mc_mutex_unlock(&s->lock);
+	r = mcs_own_segment_write(at, next);
+	mc_mutex_lock(&s->lock);
+	if (r == 0)
+		mcs_own_segment_keep(at, next);
+	return r;
+}
+
 /* ---- the master --------------------------------------------------------------------------------- */
 
 /* Writers that began under an earlier master may still write where this master will grant memory.  To other media only
@@ -118,65 +154,122 @@ static bool segments_offered(const struct mcs_segments *s, const struct mcs_own_
 	       !__atomic_load_n(&at->lost, __ATOMIC_RELAXED);
 }
 
+/* @quick: the medium may be slow, and this thread must not wait for it: -EAGAIN if it would have to. */
+static int segments_enter(struct mcs_segments *s, struct mcs_own_segment *at, struct mcp_id pool, bool quick,
+			  struct mcs_own_segment_text *text, struct mcp_mount *ret)
+{
+	struct mcs_own_segment_state next;
+	int r;
+
+	MC_LOCKED(&s->lock);
+	if (quick && at->keeping)
+		return -EAGAIN;
+	segments_keep_begin(s, at);
+	r = mcs_own_segment_enter(at, pool, &next);
+	if (r > 0)
+		r = quick ? -EAGAIN : segments_keep(s, at, &next);
+	if (r == 0) {
+		at->entered |= !mcp_id_zero(pool);
+		*ret = mcs_own_segment_describe(at, text);
+	}
+	segments_keep_end(s, at);
+	return r;
+}
+
+/* The master has answered a MOUNT. */
+static int segments_mounted(struct mcs_segments *s, struct mcs_own_segment *at, const struct mcp_mount_reply *reply,
+			    uint64_t answered, bool sure, bool quick)
+{
+	struct mcs_own_segment_state next;
+	int r = 0;
+
+	MC_LOCKED(&s->lock);
+	if (quick && at->keeping)
+		return -EAGAIN;
+	segments_keep_begin(s, at);
+	if (!mcs_own_segment_mounted(at, reply, answered, sure, &next))
+		mcs_own_segment_keep(at, &next);
+	else
+		r = quick ? -EAGAIN : segments_keep(s, at, &next);
+	segments_keep_end(s, at);
+	return r;
+}
+
+static int segments_mount_error(int r, const struct mcs_own_segment *at, bool offers)
+{
+	if (r == -MC_EPARAM && offers && at->medium->ops->named)
+		return mc_fail(r, "the S3 segment has objects of a cluster with another cluster_id: give this node "
+			       "another prefix, or the master the same --cluster_id");
+	if (r == -MC_EOWNER && at->medium->ops->named)
+		return mc_fail(r, "another process uses the prefix of the S3 segment: give this node another one");
+	return r;
+}
+
 static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at, struct mcp_client *c,
 			      struct mcs_session *session, struct mcp_id pool, const struct mcs_terms *terms,
 			      uint64_t deadline)
 {
-	bool fenced = segments_fence_earlier(s, at, terms);
-	int r = at->medium->ops->hold(at->medium);
+	bool fenced = segments_fence_earlier(s, at, terms), quick = c && at->medium->ops->named;
+	int r = at->medium->ops->named ? 0 : at->medium->ops->hold(at->medium);
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_own_segment_text text;
 	struct mcp_mount msg;
 
+	if (r == 0)
+		r = segments_enter(s, at, pool, quick, &text, &msg);
 	if (r < 0)
 		return r;
-	mc_mutex_lock(&s->lock);
-	r = mcs_own_segment_enter(at, pool);
-	msg = mcs_own_segment_describe(at, &text);
-	mc_mutex_unlock(&s->lock);
 	msg.client = s->client;
 	msg.unfenced = !fenced;
-	if (r == 0)
-		r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
-			mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
-	if (r == -MC_EPARAM && msg.offers && at->medium->ops->named)
-		return mc_fail(r, "the S3 segment has objects of a cluster with another cluster_id: give this node "
-			       "another prefix, or the master the same --cluster_id");
-	if (r == -MC_EOWNER && at->medium->ops->named)
-		return mc_fail(r, "another process uses the prefix of the S3 segment: give this node another one");
+	r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
+		mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	if (r < 0)
-		return r;
-	mc_mutex_lock(&s->lock);
-	mcs_own_segment_mounted(at, &reply, terms->server,
-			    !session || mcs_session_terms(session).server == terms->server);
-	mc_mutex_unlock(&s->lock);
+		return segments_mount_error(r, at, msg.offers);
+	r = segments_mounted(s, at, &reply, terms->server,
+			     !session || mcs_session_terms(session).server == terms->server, quick);
 	mc_metric_add(&mounts, 1);
 	if (reply.reattached)
 		mc_log("client", at->durable ? MC_LOG_INFO : MC_LOG_DEBUG,
 		       "the master knows the objects of our segment segment=%s objects=%llu", text.name,
 		       (unsigned long long)reply.objects);
 	mcp_reply_done(&mem);
-	return 0;
+	return r;
 }
 
 /* Memory first, because copies to the others are made from it; without it they are not offered. */
 int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
-		       const struct mcs_terms *terms, uint64_t deadline)
+		       const struct mcs_terms *terms, uint64_t deadline, enum mcs_segments_which which)
 {
 	int r = 0;
 
 	for (unsigned i = 0; s && i < s->n; i++) {
 		struct mcs_own_segment *at = &s->segment[i];
+		bool named = at->medium->ops->named;
 		int one = 0;
 
-		if (segments_offered(s, at))
+		if (segments_offered(s, at) && !(named ? which == MCS_SEGMENTS_PLAIN : which == MCS_SEGMENTS_NAMED))
 			one = segments_mount_one(s, at, c, session, pool, terms, deadline);
 		if (one < 0 && at->mem.base)
 			return one;
+		/* Another thread mounts it, so that neither calls nor the other segments wait for its medium. */
+		if (one < 0 && c && named) {
+			__atomic_store_n(&s->named_due, true, __ATOMIC_RELEASE);
+			continue;
+		}
 		r = r < 0 ? r : one;
 	}
 	return r;
+}
+
+bool mcs_segments_named_due(struct mcs_segments *s)
+{
+	return __atomic_exchange_n(&s->named_due, false, __ATOMIC_ACQ_REL);
+}
+
+void mcs_segments_named_later(struct mcs_segments *s)
+{
+	__atomic_store_n(&s->named_due, true, __ATOMIC_RELEASE);
 }
 
 static int segments_unmount_one(const struct mcs_own_segment *at, struct mcs_session *session, bool keep,
@@ -210,7 +303,7 @@ int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struc
 		mc_err("client", "%s; this process writes there no more, and gives the segment up", mc_err_detail(r));
 	/* Also again, if the master has sent more copies for it. */
 	(void)segments_unmount_one(at, session, true, deadline);
-	return mc_fail(r, "another process has taken over the file of the segment");
+	return mc_fail(r, "another process has taken over the medium of the segment");
 }
 
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
@@ -221,6 +314,7 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 		return 0;
 	for (unsigned i = 0; i < s->n; i++) {
 		struct mcs_own_segment *at = &s->segment[i];
+		struct mcs_own_segment_state next;
 		int one;
 
 		if (!at->durable)
@@ -229,10 +323,13 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 		r = r < 0 ? r : one;
 		/* Also if the master does not answer: no other pool gets their objects. */
 		MC_LOCKED(&s->lock);
-		mcs_own_segment_void_records(&at->now);
-		at->now.offers = false;
-		if (mcs_own_segment_keep(at, &at->now) < 0)
+		segments_keep_begin(s, at);
+		next = at->now;
+		mcs_own_segment_void_records(&next);
+		next.offers = false;
+		if (segments_keep(s, at, &next) < 0)
 			mc_warn("client", "objects of a removed disk may come back if the master's journal is lost");
+		segments_keep_end(s, at);
 	}
 	return r;
 }
@@ -240,12 +337,16 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 int mcs_segments_keep_at(struct mcs_segments *s, uint64_t *identity)
 {
 	struct mcs_own_segment *at = segments_near(s);
+	int r;
 
 	if (!at)
 		return -EINVAL;
 	MC_LOCKED(&s->lock);
+	segments_keep_begin(s, at);
 	at->identity = identity;
-	return mcs_own_segment_keep(at, &at->now);
+	r = mcs_own_segment_write(at, &at->now);
+	segments_keep_end(s, at);
+	return r;
 }
 
 int mcs_segments_fd(const struct mcs_segments *s, uint64_t *ret_size)
@@ -382,7 +483,7 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 	MC_LOCKED(&s->lock);
 	ret->epoch = at->now.epoch;
 	/* Until its objects are offered the master does not know them. */
-	if (at->now.pending || at->now.offers) {
+	if (at->now.pending || at->now.offers || __atomic_load_n(&at->lost, __ATOMIC_RELAXED)) {
 		ret->medium = NULL;
 		return true;
 	}
@@ -455,15 +556,20 @@ bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offe
 void mcs_segments_offer_done(struct mcs_segments *s, const struct mcs_own_segment_offered *o)
 {
 	struct mcs_own_segment *at = segments_find(s, o->segment);
-	int r;
+	struct mcs_own_segment_state next;
+	int r = 0;
 
 	MC_LOCKED(&s->lock);
-	/* It was mounted in yet another pool meanwhile. */
-	if (at->now.epoch != o->epoch)
-		return;
-	at->now.offers = at->now.pending = false;
-	/* Else they are offered again to the next pool, or by the next process. */
-	r = mcs_own_segment_keep(at, &at->now);
+	segments_keep_begin(s, at);
+	next = at->now;
+	next.offers = next.pending = false;
+	/* Else it was mounted in yet another pool meanwhile. */
+	if (next.epoch == o->epoch) {
+		r = segments_keep(s, at, &next);
+		/* They are offered again to the next pool, or by the next process. */
+		at->now.offers = false;
+	}
+	segments_keep_end(s, at);
 	if (r < 0)
 		mc_warn("client", "%s", mc_err_detail(r));
 }

@@ -18,11 +18,17 @@ void mcs_segments_close(struct mcs_segments *s);
 /* Does any of them get its bytes from copies that this process writes (offloader.h)? */
 bool mcs_segments_offload(const struct mcs_segments *s);
 
-/* Fence writers of masters before @terms.earlier, and offer all segments to the master of @pool (zero: not known), over
+/* Fence writers of masters before @terms.earlier, and offer segments to the master of @pool (zero: not known), over
  * @c, or (NULL) the session; repeated offers are harmless.  The first error; -MC_EUNAVAILABLE: such a writer has not
- * ended, and the master does not know the segment; try again later. */
+ * ended, and the master does not know the segment; try again later.  Over @c, which all calls wait for, segments of
+ * named media are only mounted if their media need not be written to; else, and after an error of theirs, they are due
+ * (named_due). */
+enum mcs_segments_which { MCS_SEGMENTS_ALL, MCS_SEGMENTS_PLAIN, MCS_SEGMENTS_NAMED };
 int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
-		       const struct mcs_terms *terms, uint64_t deadline);
+		       const struct mcs_terms *terms, uint64_t deadline, enum mcs_segments_which which);
+/* Is a segment of a named medium to be mounted?  Takes the wish; later: renews it. */
+bool mcs_segments_named_due(struct mcs_segments *s);
+void mcs_segments_named_later(struct mcs_segments *s);
 /* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Before copies are written to a segment: is this process still the only writer of its medium?  -ESTALE: it is not, and

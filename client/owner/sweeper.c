@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sweeper.c - delete ranges with names that are not in use. */
+ * sweeper.c - the thread that waits for slow named media: it deletes ranges that are not in use, and mounts their segments
+ * if their identity has to be written first. */
 #include <config.h>
 
 #include "client/owner/sweeper.h"
@@ -24,6 +25,9 @@ struct mcs_sweeper {
 	uint64_t period_ms;
 	struct mc_thread thread;
 	struct mc_stop stop;
+	/* used by the thread only */
+	uint64_t mount_ms;		/* no mount before */
+	bool mount_failed;
 };
 
 struct question {
@@ -73,9 +77,41 @@ static int sweeper_run(struct mcs_sweeper *w, bool all)
 			one = at.medium->ops->sweep(at.medium, off, at.n, sweeper_used, &q);
 		else if (at.medium && (all || at.all))
 			one = at.medium->ops->sweep(at.medium, NULL, 0, sweeper_used, &q);
+		/* The segment is given up, with a line in the log. */
+		if (one == -ESTALE && mcs_segments_hold(segments, w->s->base.session, at.segment,
+							mc_deadline_ms(CALL_MS)) == -ESTALE)
+			one = 0;
 		r = one < 0 ? one : r;
 	}
 	return r;
+}
+
+static void sweeper_mount(struct mcs_sweeper *w)
+{
+	struct mcs_session *session = w->s->base.session;
+	struct mcs_segments *segments = mcs_owner_of(w->s)->segments;
+	struct mcs_terms terms;
+	int r;
+
+	if (mc_now_ms() < w->mount_ms || !mcs_session_up(session) || !mcs_segments_named_due(segments))
+		return;
+	/* After the wish: not older than the connection that it is for. */
+	terms = mcs_session_terms(session);
+	r = mcs_segments_mount(segments, NULL, session, mcs_session_pool(session), &terms, mc_deadline_ms(CALL_MS),
+			       MCS_SEGMENTS_NAMED);
+	if (r == 0 && w->mount_failed)
+		mc_info("client", "the S3 segment is mounted");
+	if (r == 0)
+		w->mount_failed = false;
+	if (r < 0)
+		mcs_segments_named_later(segments);
+	/* An earlier writer has not ended, or the master restarts: soon. */
+	if (r == 0 || r == -MC_EUNAVAILABLE || r == -MC_ENOTREADY)
+		return;
+	if (!w->mount_failed)
+		mc_warn("client", "the S3 segment is not mounted, will retry: %s", mc_err_detail(r));
+	w->mount_failed = true;
+	w->mount_ms = mc_now_ms() + RETRY_MS;
 }
 
 static void *sweeper_main(void *arg)
@@ -87,7 +123,10 @@ static void *sweeper_main(void *arg)
 	mc_thread_background();
 	while (!mc_stop_wait(&w->stop, LOOK_MS)) {
 		bool all = mc_now_ms() >= next_ms;
-		int r = mcs_session_up(w->s->base.session) ? sweeper_run(w, all) : -MC_EUNAVAILABLE;
+		int r;
+
+		sweeper_mount(w);
+		r = mcs_session_up(w->s->base.session) ? sweeper_run(w, all) : -MC_EUNAVAILABLE;
 
 		if (r == -ECANCELED)
 			continue;

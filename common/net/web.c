@@ -249,7 +249,7 @@ static void web_server_name(const char *url, char *buf, size_t len)
 /* NULL: no memory. */
 static struct curl_slist *web_headers(const struct mc_web_call *c)
 {
-	const char *line[4];
+	const char *line[5];
 	struct curl_slist *headers = NULL, *more;
 	char type[128];
 	unsigned n = 0;
@@ -263,6 +263,8 @@ static struct curl_slist *web_headers(const struct mc_web_call *c)
 		line[n++] = type;
 	if (c->header)
 		line[n++] = c->header;
+	if (c->condition)
+		line[n++] = c->condition;
 	/* S3 requires this line, and libcurl 7.88 does not make it.  The project has no library for SHA-256; TLS
 	 * protects the bytes, and callers compare checksums of their own. */
 	if (c->sign)
@@ -278,6 +280,14 @@ static struct curl_slist *web_headers(const struct mc_web_call *c)
 	return headers;
 }
 
+static void web_take_tag(CURL *h, struct mc_web_call *c)
+{
+	struct curl_header *tag;
+
+	if (curl_easy_header(h, "ETag", 0, CURLH_HEADER, -1, &tag) == CURLHE_OK && strlen(tag->value) < sizeof(c->tag))
+		snprintf(c->tag, sizeof(c->tag), "%s", tag->value);
+}
+
 int mc_web_run(struct mc_web *web, struct mc_web_call *c)
 {
 	struct curl_slist *headers;
@@ -289,6 +299,7 @@ int mc_web_run(struct mc_web *web, struct mc_web_call *c)
 
 	c->text = NULL;
 	c->len = c->room = 0;
+	c->tag[0] = '\0';
 	web_server_name(c->url, server, sizeof(server));
 	if (c->cancel && atomic_load(c->cancel))
 		return mc_fail(-ECANCELED, "%s: stopped", server);
@@ -314,6 +325,7 @@ int mc_web_run(struct mc_web *web, struct mc_web_call *c)
 		snprintf(why, sizeof(why), "timed out: no progress in %u ms", c->stall_ms);
 	}
 	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &c->status);
+	web_take_tag(h, c);
 	handle_put(web, h);
 	curl_slist_free_all(headers);
 	if (r < 0)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define MC_WEB_TEXT_MAX (64u << 20)	/* bytes of an answer */
+#define MC_WEB_TAG_MAX 200u
 
 struct mc_web;
 
@@ -19,6 +20,7 @@ struct mc_web_call {
 	size_t body_len;	/* 0: that of the string */
 	const char *type;	/* content type of the body; NULL: application/json */
 	const char *header;	/* additional header line, NULL: none */
+	const char *condition;	/* another one */
 	const char *range;	/* "FIRST-LAST": only these bytes, if the server knows ranges; NULL: all */
 	const char *sign, *keys;	/* NULL, or libcurl's text for the AWS signature, and ID:SECRET */
 	unsigned connect_ms, stall_ms;	/* limits to connect, and without progress; 0: the deadline alone */
@@ -29,6 +31,7 @@ struct mc_web_call {
 	uint64_t stall_at, moved;	/* private, for stall_ms: the end of the call; bytes sent and received */
 	/* the answer */
 	long status;
+	char tag[MC_WEB_TAG_MAX];	/* its ETag, "": none, or a longer one */
 	char *text;		/* malloc'ed, NUL-terminated, at most MC_WEB_TEXT_MAX bytes; NULL: empty */
 	size_t len;
 };

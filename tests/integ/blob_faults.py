@@ -101,6 +101,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif name.startswith("always-"):
             status, _, code = name[7:].partition("-")
             self.error(int(status), code)
+        elif name == "plain":
+            # a server without conditional requests
+            if self.command == "GET":
+                self.error(404, "NoSuchKey")
+            elif "If-None-Match" in self.headers:
+                self.error(501, "NotImplemented")
+            else:
+                self.reply(200)
         elif name == "silent":
             time.sleep(60)
         elif name == "slow":

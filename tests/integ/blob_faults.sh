@@ -63,6 +63,8 @@ done <<'END'
 301 PermanentRedirect -22 1
 END
 tool delete always-404-NoSuchKey
+tool swap plain - text
+attempts plain 3
 refused -22 'HTTP status 404 for' get always-404- "$tmp/out"
 refused -90 'more than 67108864 bytes' get large "$tmp/out"
 # Limits are of times without progress.

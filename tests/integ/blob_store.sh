@@ -17,6 +17,20 @@ names() {
 	tool list "$1" | tr '\n' ' '
 }
 
+# race WAS - eight processes swap at once: one succeeds
+race() {
+	local n pids=() won=0
+	[ "$1" != - ] || tool delete a/s
+	for n in {1..8}; do
+		tool swap a/s "$1" "racer $n" 2>>"$tmp/race" &
+		pids+=($!)
+	done
+	for n in "${pids[@]}"; do
+		wait "$n" && won=$((won + 1))
+	done
+	equal "winners of a race from $1" "$won" 1
+}
+
 check() {
 	local name size
 	for size in 0 1 100000 20971520; do
@@ -43,6 +57,17 @@ check() {
 	fails tool get a/b-1/c_1.bin "$tmp/out"
 	tells '^blob_tool: -2 '
 	equal "names" "$(tool list a/ | wc -l)" 4
+	# of several processes that swap at the same time one succeeds
+	tool swap a/s - one
+	tool swap a/s - one
+	fails tool swap a/s - two
+	tells '^blob_tool: -17 '
+	fails tool swap a/s other two
+	race one
+	race -
+	tool delete a/s
+	fails tool swap a/s one two
+	tells '^blob_tool: -17 '
 	# more than one page
 	tool fill many/ 1100
 	equal "names" "$(tool list many/)" "$(seq -f 'many/%04g' 0 1099)"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * blob_tool.c - a store of snapshots from the command line, for blob_store.sh.
  *
- *	blob_tool local:DIR|s3 put NAME FILE | get NAME FILE | delete NAME | list PREFIX | fill PREFIX COUNT */
+ *	blob_tool local:DIR|s3 put NAME FILE | get NAME FILE | delete NAME | list PREFIX | fill PREFIX COUNT
+ *		| swap NAME WAS|- TEXT */
 #include <config.h>
 
 #include <errno.h>
@@ -69,6 +70,9 @@ int main(int argc, char **argv)
 		r = put(b, argv[3], argv[4]);
 	else if (r == 0 && !strcmp(argv[2], "get") && argc == 5)
 		r = get(b, argv[3], argv[4]);
+	else if (r == 0 && !strcmp(argv[2], "swap") && argc == 6)
+		r = mct_keyed_swap(b, argv[3], strcmp(argv[4], "-") ? argv[4] : NULL, strlen(argv[4]), argv[5],
+				   strlen(argv[5]));
 	else if (r == 0 && !strcmp(argv[2], "delete"))
 		r = mct_keyed_delete(b, argv[3]);
 	else if (r == 0 && !strcmp(argv[2], "list"))

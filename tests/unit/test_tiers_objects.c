@@ -369,6 +369,85 @@ static void a_process_that_is_replaced_deletes_nothing(void **state)
 	m->ops->close(m);
 }
 
+/* The identity with another word. */
+static const uint64_t *with(unsigned nth, uint64_t value)
+{
+	static uint64_t other[MCT_IDENTITY];
+
+	memcpy(other, words, sizeof(other));
+	other[nth] = value;
+	return other;
+}
+
+static void of_two_processes_that_begin_one_is_refused(void **state)
+{
+	struct mct_medium *a = reopen(NULL), *b = reopen(NULL);
+	uint64_t found[MCT_IDENTITY];
+
+	(void)state;
+	assert_int_equal(a->ops->set_identity(a, words), 0);
+	assert_int_equal(b->ops->set_identity(b, with(0, 99)), -ESTALE);
+	assert_non_null(strstr(mc_err_detail(-ESTALE), "another process has taken over"));
+	assert_int_equal(b->ops->hold(b), -ESTALE);
+	assert_int_equal(store(b, 0, 8192, 0, 90), -ESTALE);
+	assert_int_equal(a->ops->hold(a), 0);
+	assert_int_equal(store(a, 0, 8192, 0, 91), 0);
+	/* The answer of a change was lost: it is made again. */
+	assert_int_equal(a->ops->set_identity(a, with(8, 1)), 0);
+	assert_int_equal(a->ops->set_identity(a, with(8, 1)), 0);
+	b->ops->close(b);
+	b = reopen(NULL);
+	assert_int_equal(b->ops->identity(b, found), 0);
+	assert_memory_equal(found, with(8, 1), sizeof(found));
+	/* Another state of the same segment is no other owner. */
+	assert_int_equal(b->ops->set_identity(b, with(2, 33)), 0);
+	assert_int_equal(a->ops->set_identity(a, words), 0);
+	b->ops->close(b);
+	a->ops->close(a);
+	has_files(1);
+}
+
+static void a_process_whose_place_another_pool_takes_writes_no_more(void **state)
+{
+	struct mct_medium *a = fresh(), *b;
+	struct used none = { .below = 0 };
+	const uint64_t some[] = { 0 };
+
+	(void)state;
+	assert_int_equal(store(a, 0, 8192, 0, 95), 0);
+	b = reopen(NULL);
+	assert_int_equal(b->ops->set_identity(b, with(3, 44)), 0);
+	assert_int_equal(a->ops->sweep(a, some, 1, used, &none), -ESTALE);
+	assert_int_equal(a->ops->sweep(a, NULL, 0, used, &none), -ESTALE);
+	assert_int_equal(none.asked, 0);
+	assert_int_equal(store(a, 8192, 8192, 0, 96), -ESTALE);
+	assert_int_equal(a->ops->set_identity(a, words), -ESTALE);
+	assert_int_equal(look(b, 0, 0, 8192, 95), 0);
+	a->ops->close(a);
+	b->ops->close(b);
+	has_files(1);
+}
+
+static void a_deleted_identity_is_written_again(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = SIZE };
+	uint64_t found[MCT_IDENTITY];
+	struct mct_keyed *k;
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 97), 0);
+	assert_int_equal(mct_keyed_open("local", dir, &k), 0);
+	assert_int_equal(mct_keyed_delete(k, "identity"), 0);
+	mct_keyed_close(k);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	m = reopen(m);
+	assert_int_equal(m->ops->identity(m, found), 0);
+	assert_memory_equal(found, words, sizeof(found));
+	assert_int_equal(look(m, 0, 0, 8192, 97), 0);
+	m->ops->close(m);
+}
+
 static void a_wrong_place_is_refused(void **state)
 {
 	struct mct_conf conf = { .size = SIZE, .path = dir };
@@ -414,6 +493,9 @@ int main(void)
 		cmocka_unit_test_setup(a_sweep_finds_the_rest_of_failed_writes, empty),
 		cmocka_unit_test_setup(a_range_of_another_process_in_use_is_found, empty),
 		cmocka_unit_test_setup(a_process_that_is_replaced_deletes_nothing, empty),
+		cmocka_unit_test_setup(of_two_processes_that_begin_one_is_refused, empty),
+		cmocka_unit_test_setup(a_process_whose_place_another_pool_takes_writes_no_more, empty),
+		cmocka_unit_test_setup(a_deleted_identity_is_written_again, empty),
 		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),
 	};
 	int r;

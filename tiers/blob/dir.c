@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/sys/clock.h"
 #include "common/sys/file.h"
 #include "common/sys/random.h"
 #include "tiers/blob/blob_i.h"
@@ -24,6 +25,7 @@
  * could exceed the limit of the file system, and two puts of one name need two files. */
 #define UNFINISHED '~'
 #define RETRIES 16
+#define LOCK_MS 10000
 
 struct blob_dir {
 	struct mct_keyed base;
@@ -220,6 +222,39 @@ static int dir_get_part(struct mct_keyed *b, const char *name, uint64_t off, voi
 		mc_fail(-ERANGE, "%s ends before byte %llu", path, (unsigned long long)(off + len));
 }
 
+/* The lock of the directory: the number of its descriptor. */
+static int dir_lock(const struct blob_dir *d)
+{
+	auto_close int fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t deadline = mc_deadline_ms(LOCK_MS);
+
+	if (fd < 0)
+		return mc_fail(-errno, "cannot open %s: %s", d->root, mc_strerror(errno));
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return mc_fail(-errno, "cannot lock %s: %s", d->root, mc_strerror(errno));
+		if (mc_now_ns() >= deadline)
+			return mc_fail(-ETIMEDOUT, "cannot lock %s: another process has locked it", d->root);
+		mc_sleep_ms(10);
+	}
+	return TAKE_FD(fd);
+}
+
+static int dir_swap(struct mct_keyed *b, const char *name, const void *was, size_t was_len, const void *data,
+		    size_t len)
+{
+	auto_close int lock = dir_lock((struct blob_dir *)b);
+	auto_free void *now = NULL;
+	size_t now_len = 0;
+	int r = lock < 0 ? lock : dir_get(b, name, &now, &now_len);
+
+	if (r == -ENOENT)
+		r = 0;
+	if (r == 0)
+		r = mct_blob_swap_check(b->where, name, now, now_len, was, was_len, data, len);
+	return r > 0 ? dir_put(b, name, data, len) : r;
+}
+
 static int dir_del(struct mct_keyed *b, const char *name)
 {
 	auto_free char *path = dir_path(b, name);
@@ -340,6 +375,7 @@ const struct mct_keyed_ops mct_blob_dir = {
 	.put = dir_put,
 	.get = dir_get,
 	.get_part = dir_get_part,
+	.swap = dir_swap,
 	.del = dir_del,
 	.list = dir_list,
 };

@@ -66,7 +66,7 @@ static int s3_error_number(long status, const char *code)
 		{ "NoSuchKey", -ENOENT }, { "InvalidRange", -ERANGE }, { "EntityTooLarge", -EMSGSIZE },
 		{ "QuotaExceeded", -ENOSPC }, { "XMinioStorageFull", -ENOSPC }, { "InvalidAccessKeyId", -EACCES },
 		{ "ExpiredToken", -EACCES }, { "InvalidToken", -EACCES }, { "RequestTimeout", -ETIMEDOUT },
-		{ "SlowDown", -EAGAIN },
+		{ "SlowDown", -EAGAIN }, { "NotImplemented", -EOPNOTSUPP },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -78,9 +78,14 @@ static int s3_error_number(long status, const char *code)
 		return -EACCES;
 	case 408:
 		return -ETIMEDOUT;
+	case 409:
+	case 412:
+		return -EEXIST;
 	case 429:
 	case 503:
 		return -EAGAIN;
+	case 501:
+		return -EOPNOTSUPP;
 	case 507:
 		return -ENOSPC;
 	default:
@@ -152,12 +157,13 @@ static int s3_url(const struct blob_s3 *s, const char *name, char ret[URL_MAX])
 	return snprintf(ret, URL_MAX, "%s%s", s->url, name) < URL_MAX ? 0 : mc_fail(-EINVAL, "the URL is too long");
 }
 
-static int s3_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
+/* @condition: a header line, NULL: none. */
+static int s3_put_if(struct mct_keyed *b, const char *name, const void *data, size_t len, const char *condition)
 {
 	char url[URL_MAX];
 	struct mc_web_call c = {
 		.method = "PUT", .url = url, .body = len ? data : "", .body_len = len,
-		.type = "application/octet-stream",
+		.type = "application/octet-stream", .condition = condition,
 	};
 	int r = s3_url((struct blob_s3 *)b, name, url);
 
@@ -167,7 +173,12 @@ static int s3_put(struct mct_keyed *b, const char *name, const void *data, size_
 	return r;
 }
 
-static int s3_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
+static int s3_put(struct mct_keyed *b, const char *name, const void *data, size_t len)
+{
+	return s3_put_if(b, name, data, len, NULL);
+}
+
+static int s3_get_tagged(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len, char tag[MC_WEB_TAG_MAX])
 {
 	char url[URL_MAX];
 	struct mc_web_call c = { .method = "GET", .url = url };
@@ -185,7 +196,40 @@ static int s3_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret
 		return mc_fail(-ENOMEM, "no memory for %s", name);
 	*ret = c.text;
 	*ret_len = c.len;
+	memcpy(tag, c.tag, sizeof(c.tag));
 	return 0;
+}
+
+static int s3_get(struct mct_keyed *b, const char *name, void **ret, size_t *ret_len)
+{
+	char tag[MC_WEB_TAG_MAX];
+
+	return s3_get_tagged(b, name, ret, ret_len, tag);
+}
+
+/* Again after a conflict: an attempt whose answer was lost may have stored the bytes. */
+static int s3_swap(struct mct_keyed *b, const char *name, const void *was, size_t was_len, const void *data, size_t len)
+{
+	char tag[MC_WEB_TAG_MAX], condition[MC_WEB_TAG_MAX + 16];
+	int r = -EEXIST;
+
+	for (unsigned i = 0; i < ATTEMPTS && r == -EEXIST; i++) {
+		auto_free void *now = NULL;
+		size_t now_len = 0;
+
+		*tag = '\0';
+		r = s3_get_tagged(b, name, &now, &now_len, tag);
+		if (r < 0 && r != -ENOENT)
+			return r;
+		r = mct_blob_swap_check(b->where, name, now, now_len, was, was_len, data, len);
+		if (r <= 0)
+			return r;
+		snprintf(condition, sizeof(condition), "%s%s", now ? "If-Match: " : "If-None-Match: *", tag);
+		r = s3_put_if(b, name, data, len, now && !*tag ? NULL : condition);
+		if (r == -EOPNOTSUPP)
+			r = s3_put(b, name, data, len);
+	}
+	return r;
 }
 
 static int s3_get_part(struct mct_keyed *b, const char *name, uint64_t off, void *buf, size_t len)
@@ -416,6 +460,7 @@ const struct mct_keyed_ops mct_blob_s3 = {
 	.put = s3_put,
 	.get = s3_get,
 	.get_part = s3_get_part,
+	.swap = s3_swap,
 	.del = s3_del,
 	.list = s3_list,
 };

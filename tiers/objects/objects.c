@@ -14,6 +14,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "tiers/objects/objects_i.h"
 
 #define MAGIC "mc-blob1"
@@ -21,10 +22,16 @@
  * copies any more (STALL_MS, master/space/offload_keep.c). */
 #define CALL_MS 10000
 #define PREFIX_MAX 256u
+#define SWAPS 3			/* of the identity, if another process changes it */
+#define HOLD_MS 10000		/* between two looks for another owner, before copies are written */
 #define NAME_ROOM 128u		/* bytes of a range's name without the prefix */
 _Static_assert(PREFIX_MAX + NAME_ROOM < MCT_KEYED_NAME_MAX, "a name has room for a prefix");
 
-/* ---- the identity object ------------------------------------------------------------------------ */
+/* ---- the identity object ------------------------------------------------------------------------
+ *
+ * Each change is a swap: it fails if another process has written the object meanwhile.  Of two processes that begin
+ * with one prefix at the same time one is refused.  Where the store does not compare, the later one has the prefix, and
+ * the other one finds out by the next check: before it writes copies, and before it deletes anything. */
 
 struct identity {
 	char magic[8];
@@ -37,34 +44,106 @@ static void identity_name(const struct mct_objects *o, char ret[MCT_KEYED_NAME_M
 	snprintf(ret, MCT_KEYED_NAME_MAX, "%sidentity", o->prefix);
 }
 
-static uint64_t identity_check(const struct identity *id)
+static void identity_pack(const uint64_t words[MCT_IDENTITY], struct identity *ret)
 {
-	return htole64(mc_hash(id, offsetof(struct identity, check), 0));
+	*ret = (struct identity){ .magic = MAGIC };
+	for (unsigned i = 0; i < MCT_IDENTITY; i++)
+		ret->word[i] = htole64(words[i]);
+	ret->check = htole64(mc_hash(ret, offsetof(struct identity, check), 0));
 }
 
-int mct_objects_identity_read(struct mct_objects *o, uint64_t ret[MCT_IDENTITY])
+/* -ENOENT: there is none.  -EINVAL: it is not one. */
+static int identity_read(struct mct_objects *o, uint64_t ret[MCT_IDENTITY])
 {
 	char name[MCT_KEYED_NAME_MAX];
 	auto_free void *data = NULL;
-	const struct identity *id;
+	uint64_t words[MCT_IDENTITY] = { 0 };
+	struct identity same;
 	size_t len = 0;
 	int r;
 
 	identity_name(o, name);
 	r = mct_keyed_get(o->keyed, name, &data, &len);
-	if (r == -ENOENT) {
-		memset(ret, 0, MCT_IDENTITY * sizeof(*ret));
-		return 0;
-	}
 	if (r < 0)
 		return r;
-	id = data;
-	if (len != sizeof(*id) || memcmp(id->magic, MAGIC, sizeof(id->magic)) != 0 || id->check != identity_check(id))
+	for (unsigned i = 0; len == sizeof(same) && i < MCT_IDENTITY; i++)
+		words[i] = le64toh(((const struct identity *)data)->word[i]);
+	identity_pack(words, &same);
+	if (len != sizeof(same) || memcmp(data, &same, len) != 0)
 		return mc_fail(-EINVAL, "%s: the object %s is not the identity of a segment; use another prefix",
 			       o->path, name);
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		ret[i] = le64toh(id->word[i]);
+	memcpy(ret, words, sizeof(words));
 	return 0;
+}
+
+/* The same segment in the same pool, with the same secret?  Its epoch and its state may differ: an earlier process of
+ * the segment may have written it late. */
+static bool identity_is_like(const uint64_t a[MCT_IDENTITY], const uint64_t b[MCT_IDENTITY])
+{
+	return !memcmp(a, b, 2 * sizeof(*a)) && !memcmp(a + 3, b + 3, 4 * sizeof(*a));
+}
+
+/* The identity lock is held, and the store has @found.  -ESTALE: it is not this process's. */
+static int identity_compare(struct mct_objects *o, const uint64_t found[MCT_IDENTITY])
+{
+	if (identity_is_like(found, o->stored) || identity_is_like(found, o->tried)) {
+		memcpy(o->stored, found, sizeof(o->stored));
+		return 0;
+	}
+	atomic_store(&o->taken, true);
+	return mc_fail(-ESTALE, "another process has taken over %s; give one of the two nodes another prefix", o->path);
+}
+
+/* The identity lock is held. */
+static int identity_swap(struct mct_objects *o, const uint64_t words[MCT_IDENTITY])
+{
+	const uint64_t none[MCT_IDENTITY] = { 0 };
+	char name[MCT_KEYED_NAME_MAX];
+	uint64_t found[MCT_IDENTITY];
+	struct identity was, id;
+	int r = -EEXIST;
+
+	identity_name(o, name);
+	identity_pack(words, &id);
+	/* If its answer gets lost, it may be stored or not. */
+	memcpy(o->tried, words, sizeof(o->tried));
+	for (unsigned i = 0; i < SWAPS && r == -EEXIST; i++) {
+		identity_pack(o->stored, &was);
+		r = mct_keyed_swap(o->keyed, name, memcmp(o->stored, none, sizeof(none)) ? &was : NULL, sizeof(was),
+				   &id, sizeof(id));
+		if (r != -EEXIST)
+			break;
+		r = identity_read(o, found);
+		if (r == -ENOENT)
+			memset(o->stored, 0, sizeof(o->stored));
+		else if (r == 0)
+			r = identity_compare(o, found);
+		r = r == 0 || r == -ENOENT ? -EEXIST : r;
+	}
+	if (r == 0)
+		memcpy(o->stored, words, sizeof(o->stored));
+	return r;
+}
+
+int mct_objects_identity_check(struct mct_objects *o)
+{
+	uint64_t found[MCT_IDENTITY], words[MCT_IDENTITY];
+	int r;
+
+	MC_LOCKED(&o->identity_lock);
+	r = identity_read(o, found);
+	if (r == 0)
+		return identity_compare(o, found);
+	if (r != -ENOENT)
+		return r;
+	memcpy(words, o->stored, sizeof(words));
+	memset(o->stored, 0, sizeof(o->stored));
+	r = identity_swap(o, words);
+	if (r == 0)
+		mc_warn("s3", "%s: the object \"identity\" was deleted, and is written again", o->path);
+	else
+		memcpy(o->stored, words, sizeof(o->stored));
+	return r;
 }
 
 static int objects_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
@@ -86,16 +165,11 @@ static void objects_index_drop_locked(struct mct_objects *o)
 static int objects_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY])
 {
 	struct mct_objects *o = mct_objects_of(m);
-	char name[MCT_KEYED_NAME_MAX];
-	struct identity id = { .magic = MAGIC };
 	uint64_t folder = mct_objects_folder(words);
 	int r;
 
-	for (unsigned i = 0; i < MCT_IDENTITY; i++)
-		id.word[i] = htole64(words[i]);
-	id.check = identity_check(&id);
-	identity_name(o, name);
-	r = mct_keyed_put(o->keyed, name, &id, sizeof(id));
+	MC_LOCKED(&o->identity_lock);
+	r = identity_swap(o, words);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&o->lock);
@@ -104,6 +178,18 @@ static int objects_set_identity(struct mct_medium *m, const uint64_t words[MCT_I
 	o->folder = folder;
 	memcpy(o->words, words, sizeof(o->words));
 	return 0;
+}
+
+/* A store that does not answer fails the writes as well, and pauses nothing else. */
+static int objects_hold(struct mct_medium *m)
+{
+	struct mct_objects *o = mct_objects_of(m);
+	uint64_t next = __atomic_load_n(&o->hold_ns, __ATOMIC_RELAXED), now = mc_now_ns();
+
+	if (now >= next && __atomic_compare_exchange_n(&o->hold_ns, &next, now + HOLD_MS * MC_NS_PER_MS, false,
+						       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		(void)mct_objects_identity_check(o);
+	return atomic_load(&o->taken) ? mc_fail(-ESTALE, "another process has taken over %s", o->path) : 0;
 }
 
 /* ---- open and close ----------------------------------------------------------------------------- */
@@ -141,6 +227,7 @@ static void objects_close(struct mct_medium *m)
 	mct_keyed_close(o->keyed);
 	mc_cond_destroy(&o->work);
 	mc_mutex_destroy(&o->lock);
+	mc_mutex_destroy(&o->identity_lock);
 	free(o->index.at);
 	free(o->prefix);
 	free(o->path);
@@ -155,7 +242,13 @@ static int objects_start(struct mct_objects *o)
 		return r;
 	o->keyed->limit_ms = CALL_MS;
 	o->keyed->cancel = &o->stopping;
-	r = mct_objects_identity_read(o, o->words);
+	r = identity_read(o, o->words);
+	if (r == -ENOENT) {
+		memset(o->words, 0, sizeof(o->words));
+		r = 0;
+	}
+	memcpy(o->stored, o->words, sizeof(o->words));
+	memcpy(o->tried, o->words, sizeof(o->words));
 	o->folder = mct_objects_folder(o->words);
 	if (r == 0)
 		r = mct_objects_load(o);
@@ -177,6 +270,7 @@ static int objects_open(const struct mct_conf *conf, struct mct_medium **ret)
 	o->medium.ops = &mct_objects_tier;
 	o->size = conf->size / MCT_BLOCK * MCT_BLOCK;
 	o->path = strdup(conf->path);
+	mc_mutex_init(&o->identity_lock);
 	mc_mutex_init(&o->lock);
 	(void)mc_cond_init(&o->work);
 	mc_list_init(&o->reads);
@@ -245,7 +339,7 @@ const struct mct_tier_ops mct_objects_tier = {
 	.grow = objects_grow,
 	.identity = objects_identity,
 	.set_identity = objects_set_identity,
-	.hold = mct_no_hold,
+	.hold = objects_hold,
 	.read_start = mct_objects_read_start,
 	.read_end = mct_objects_read_end,
 	.buffer_get = mct_no_buffer_get,

@@ -36,7 +36,13 @@ struct mct_objects {
 	uint64_t size;
 	bool failing;			/* the last put or read has failed, which is in the log */
 	bool complete;			/* the store was listed by a sweep: it has no range that the index lacks */
+	uint64_t hold_ns;		/* when the identity is read again before copies are written */
+	atomic_bool taken;		/* the store has the identity of another process */
 	uint64_t pause_ns;		/* the server did not answer: transfers fail at once until then */
+	/* guarded by identity_lock, which is held while the identity is read or written; before lock */
+	struct mc_mutex identity_lock;
+	/* what the store has, as far as this process knows (all 0: nothing), and what it was last asked to store */
+	uint64_t stored[MCT_IDENTITY], tried[MCT_IDENTITY];
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_cond work;
@@ -107,7 +113,8 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 
 /* ---- objects.c ---- */
 
-/* Read the identity object.  All 0: there is none.  -EINVAL: it is not one. */
-int mct_objects_identity_read(struct mct_objects *o, uint64_t ret[MCT_IDENTITY]);
+/* Does the store have the identity of this process?  It is written again if it is gone.  -ESTALE: it has another one,
+ * from now on. */
+int mct_objects_identity_check(struct mct_objects *o);
 
 #endif

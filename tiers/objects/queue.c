@@ -170,7 +170,7 @@ static int write_parts(struct mct_objects *o, uint64_t folder, const struct mct_
 		       const struct mct_write *w)
 {
 	char name[MCT_KEYED_NAME_MAX];
-	int r = queue_check(o);
+	int r = atomic_load(&o->taken) ? -ESTALE : queue_check(o);
 
 	if (r == 0)
 		r = mc_fault("tiers.objects.write");
@@ -257,7 +257,8 @@ static void delete_run(struct mct_objects *o, struct mct_objects_delete *d)
 	char name[MCT_KEYED_NAME_MAX];
 	int r = 0;
 
-	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0; part++) {
+	/* The next owner may have adopted the range. */
+	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0 && !atomic_load(&o->taken); part++) {
 		mct_objects_name(o, d->folder, &d->range, part, name);
 		r = mc_fault("tiers.objects.delete");
 		if (r == 0)

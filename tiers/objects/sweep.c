@@ -152,19 +152,6 @@ static void sweep_learn(struct sweep *s, uint64_t folder, bool *drop)
 
 /* ---- deletes ------------------------------------------------------------------------------------ */
 
-/* Does the store still have the identity of this process? */
-static int sweep_check_identity(struct mct_objects *o, uint64_t *ret_folder)
-{
-	uint64_t words[MCT_IDENTITY];
-	int r = mct_objects_identity_read(o, words);
-
-	MC_LOCKED(&o->lock);
-	*ret_folder = o->folder;
-	if (r == 0 && memcmp(words, o->words, sizeof(words)) != 0)
-		r = mc_fail(-ESTALE, "%s has another owner now", o->path);
-	return r;
-}
-
 static size_t sweep_drop(struct sweep *s, uint64_t folder, const bool *drop, bool others)
 {
 	size_t end, n = 0;
@@ -275,14 +262,19 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 	size_t dropped = 0;
 	int r;
 
-	if (off)
-		return n ? sweep_some(o, off, n, used, arg) : 0;
+	if (off) {
+		r = m->ops->hold(m);
+		return r < 0 || !n ? r : sweep_some(o, off, n, used, arg);
+	}
 	r = sweep_list(&s);
 	if (r == 0) {
 		drop = calloc(s.n + 1, sizeof(*drop));
-		r = drop ? sweep_check_identity(o, &folder) : -ENOMEM;
+		r = drop ? mct_objects_identity_check(o) : -ENOMEM;
 	}
 	if (r == 0) {
+		mc_mutex_lock(&o->lock);
+		folder = o->folder;
+		mc_mutex_unlock(&o->lock);
 		sweep_learn(&s, folder, drop);
 		__atomic_store_n(&o->complete, true, __ATOMIC_RELAXED);
 		r = sweep_index(o, used, arg, &dropped);
