@@ -24,7 +24,7 @@ enum hist_rule {
 	RULE_BACK,		/* a value that was removed (keep: or missed) came back */
 	RULE_LOST,		/* keep: a value is gone, but no call removed it */
 	RULE_UNREADABLE,	/* keep: a key cannot be read after the end of all faults */
-	RULE_SHARED,		/* shared: a value is gone that was on the last rank, but no call removed or replaced it */
+	RULE_SHARED,		/* shared: a value of the last rank is gone, but no call removed or replaced it */
 	HIST_RULES
 };
 
@@ -37,10 +37,10 @@ struct hist_report {
 	unsigned long safe;		/* shared: calls after which the value must stay */
 };
 
-/* What the pool of a run promises besides.
+/* Further promises of the pool of a run.
  * HIST_KEEP: it lost no memory, so values stay until they are removed.
- * HIST_SHARED: the last rank has room for all, and works; so values that have got there stay, whatever becomes of the
- * processes. */
+ * HIST_SHARED: the last rank has room for all, and works; so values that have got there stay, also when processes are
+ * killed. */
 #define HIST_KEEP 0x1u
 #define HIST_SHARED 0x2u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hist_main.c - hist_check cache|keep|shared LOG...: check the logs of one run.  0: no violation, 1: violations.  The last
- * line has the numbers of calls, and with copies on other ranks than near memory those of the ranks too. */
+ * hist_main.c - hist_check cache|keep|shared LOG...: check the logs of one run.  0: no violation, 1: violations.
+ * The last line has the numbers of calls, and with copies on other ranks than near memory those of the ranks too. */
 #include <config.h>
 
 #include <fcntl.h>

@@ -114,7 +114,7 @@ static void tier(struct hist_thread *t, struct mcs_key key, const struct hist_re
 		(void)mcs_tier(store, &key, 1, near ? MCS_ON_DISK : MCS_IN_MEMORY, NULL, -1);
 }
 
-/* What is known of a version when it is determined. */
+/* The properties of a version that a call has determined. */
 static void version_note(struct hist_rec *rec, uint64_t generation, uint64_t size, unsigned media)
 {
 	static const unsigned medium[HIST_RANKS] = { MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK, MCS_ON_SHARED };

@@ -456,7 +456,7 @@ place m
 wait_for 40 pool_complete || { echo "VIOLATION: the pool does not come back"; failed=1; }
 # since the master's last start
 copies=
-[[ $mode != disk && $mode != tiers* ]] || copies="to_disk=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) to_memory=$(NS=$ns metric \
+[[ $mode != disk && $mode != tiers* ]] || copies="copied_down=$(NS=$ns metric "$MASTER_HTTP" master_offload_completed_total) copied_up=$(NS=$ns metric \
 	"$MASTER_HTTP" master_promotion_completed_total) "
 end_all USR1
 place n1
