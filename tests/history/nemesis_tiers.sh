@@ -83,7 +83,7 @@ tiers_exercised() {
 	for way in read_near read_far read_disk read_shared to_far to_disk to_shared from_; do
 		# With cxl, nearly all values begin in far memory.
 		[ $((seed % 5)) -ne 3 ] || [ "$way" != to_far ] || continue
-		[[ ! $line =~ \ $way[a-z]*=[1-9] ]] || continue
+		[[ ! $line =~ \ ${way}[a-z]*=[1-9] ]] || continue
 		echo "not exercised: $way"
 		failed=1
 	done
