@@ -7,15 +7,18 @@
  * -EINVAL.  A portable name has parts of at most 255 bytes and is not the beginning "a/b" of another name "a/b/c": a
  * directory refuses these two, S3 does not.
  *
- * S3 takes its configuration from the environment; the first name that is set counts:
- *	endpoint	MOONCAKE_S3_ENDPOINT, MOONCAKE_AWS_S3_ENDPOINT; default Amazon's of the region
- *	region		MOONCAKE_S3_REGION, MOONCAKE_AWS_REGION; default us-east-1
- *	bucket		MOONCAKE_S3_BUCKET, MOONCAKE_AWS_BUCKET_NAME
+ * S3 takes its configuration from the environment; the first name that is set counts (MOONCAKE_OSS_ is for the API of
+ * Alibaba's OSS that is compatible with S3):
+ *	endpoint	MOONCAKE_S3_ENDPOINT, MOONCAKE_OSS_ENDPOINT, MOONCAKE_AWS_S3_ENDPOINT; default Amazon's of the
+ *			region
+ *	region		MOONCAKE_S3_REGION, MOONCAKE_OSS_REGION, MOONCAKE_AWS_REGION; default us-east-1
+ *	bucket		MOONCAKE_S3_BUCKET, MOONCAKE_OSS_BUCKET, MOONCAKE_AWS_BUCKET_NAME
  *	keys		MOONCAKE_S3_ACCESS_KEY_ID, MOONCAKE_S3_SECRET_ACCESS_KEY, MOONCAKE_S3_SESSION_TOKEN;
+ *			MOONCAKE_OSS_ACCESS_KEY_ID, MOONCAKE_OSS_ACCESS_KEY_SECRET, MOONCAKE_OSS_SECURITY_TOKEN;
  *			MOONCAKE_AWS_ACCESS_KEY_ID, MOONCAKE_AWS_SECRET_ACCESS_KEY
- *	path style	MOONCAKE_S3_PATH_STYLE=1 or MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING=0: the bucket is in the path of
- *			the URL, not in the host.  If neither is set: also if the endpoint is an address or localhost,
- *			and for https and a bucket with a dot, which no certificate covers
+ *	path style	MOONCAKE_S3_PATH_STYLE=1, MOONCAKE_OSS_PATH_STYLE=1 or MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING=0:
+ *			the bucket is in the path of the URL, not in the host.  If none is set: also if the endpoint is
+ *			an address or localhost, and for https and a bucket with a dot, which no certificate covers
  *	https		MOONCAKE_AWS_USE_HTTPS (default 1), for an endpoint without http:// or https://
  *	timeouts	MOONCAKE_AWS_CONNECT_TIMEOUT_MS (10000) to connect, MOONCAKE_AWS_REQUEST_TIMEOUT_MS (30000)
  *			without progress, to a second.  Three attempts are made
@@ -86,8 +89,8 @@ int mct_keyed_put(struct mct_keyed *k, const char *name, const void *data, size_
 int mct_keyed_get(struct mct_keyed *k, const char *name, void **ret, size_t *ret_len);
 /* Read @len bytes (1 or more) at @off into @buf.  -ERANGE: it is shorter. */
 int mct_keyed_get_part(struct mct_keyed *k, const char *name, uint64_t off, void *buf, size_t len);
-/* Put @data if the name has exactly these @was_len bytes now, or (@was NULL) if it does not exist; of several callers at
- * the same time one succeeds.  0 also if it has the bytes of @data.  -EEXIST: it has other bytes, or none.
+/* Put @data if the name has exactly these @was_len bytes now, or (@was NULL) if it does not exist; of several callers
+ * at the same time one succeeds.  0 also if it has the bytes of @data.  -EEXIST: it has other bytes, or none.
  * S3: by conditional requests.  A server that refuses or ignores them stores the bytes after a comparison: then two
  * callers at the same time may both succeed, and the later put stays. */
 int mct_keyed_swap(struct mct_keyed *k, const char *name, const void *was, size_t was_len, const void *data,

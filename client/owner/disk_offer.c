@@ -17,7 +17,7 @@
 #include "common/sys/lock.h"
 #include "tiers/ssd/record.h"
 
-#define DEPTH 4u		/* reads at one time */
+#define DEPTH 16u		/* reads at one time: those of S3 take long */
 #define CALL_MS 10000
 
 /* ---- reads, several at a time, taken in their order ---------------------------------------------- */
@@ -85,7 +85,7 @@ static int reader_run(struct mct_medium *medium, struct mc_stop *stop, struct of
 			reader_wait(&of, o);
 			/* Its objects cannot be told from lost ones. */
 			if (r == 0 && o->r.status == -MC_EUNAVAILABLE)
-				r = mc_fail(o->r.status, "the disk does not work now");
+				r = mc_fail(o->r.status, "the medium does not work now");
 			if (r == 0)
 				r = p->take(p, o->r.off, o->r.len, o->r.status < 0 ? NULL : o->r.at);
 			if (o->r.status == 0)
@@ -250,7 +250,8 @@ static int offer_found(struct mcs_session *s, const struct mcs_own_segment_offer
 	return r;
 }
 
-int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *o, struct mc_stop *stop)
+int mcs_disk_scan(const struct mcs_own_segment_offered *o, struct mc_stop *stop, struct mct_found **ret, size_t *ret_n,
+		  uint64_t *ret_unread)
 {
 	struct offer_scan scan = { .plan = { scan_next, scan_take }, .disk = o };
 	auto_free struct mct_note *note = NULL;
@@ -260,11 +261,25 @@ int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *
 
 	if (r == 0)
 		r = reader_run(o->medium, stop, &scan.plan);
-	if (scan.unread)
+	if (r < 0) {
+		free(scan.found);
+		return r;
+	}
+	*ret = scan.found;
+	*ret_n = mct_records_live(scan.found, scan.n, note, notes);
+	*ret_unread = scan.unread;
+	return 0;
+}
+
+int mcs_disk_offer(struct mcs_session *s, const struct mcs_own_segment_offered *o, struct mc_stop *stop)
+{
+	auto_free struct mct_found *found = NULL;
+	uint64_t unread = 0;
+	size_t n = 0;
+	int r = mcs_disk_scan(o, stop, &found, &n, &unread);
+
+	if (unread)
 		mc_warn("client", "parts of our disk cannot be read, so their objects are lost bytes=%llu",
-			(unsigned long long)scan.unread);
-	if (r == 0)
-		r = offer_found(s, o, stop, scan.found, mct_records_live(scan.found, scan.n, note, notes));
-	free(scan.found);
-	return r;
+			(unsigned long long)unread);
+	return r < 0 ? r : offer_found(s, o, stop, found, n);
 }

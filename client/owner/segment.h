@@ -81,7 +81,7 @@ uint64_t mcs_own_segment_size(const struct mcs_own_segment *s);
  * mcs_own_segment_write() keeps it, without the lock, because a medium may be slow; mcs_own_segment_keep() makes it the
  * state of the segment.  Meanwhile the segment is keeping. */
 
-/* Write the identity with this state.  Blocks, without the lock of the set.  -ESTALE: another process has the medium. */
+/* Write the identity with this state.  Blocks, without the set's lock.  -ESTALE: another process has the medium. */
 int mcs_own_segment_write(const struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
 void mcs_own_segment_keep(struct mcs_own_segment *s, const struct mcs_own_segment_state *state);
 /* The objects' records do not count any more. */

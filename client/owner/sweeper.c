@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sweeper.c - the thread that waits for slow named media: it deletes ranges that are not in use, and mounts their segments
- * if their identity has to be written first. */
+ * sweeper.c - the thread that waits for slow named media: it deletes ranges that are not in use, and mounts their
+ * segments if the identity has to be written first. */
 #include <config.h>
 
 #include "client/owner/sweeper.h"

@@ -564,6 +564,29 @@ int mcs_set_attrs(mcs_t *s, struct mcs_key key, uint64_t generation, unsigned fl
 int mcs_get_xattrs(mcs_t *s, struct mcs_key key, struct mcs_xattr **ret, unsigned *ret_n, struct mcs_info *ret_info,
 		   int64_t timeout_ms);
 
+/* ---- import ---- */
+
+struct mcs_import {
+	uint64_t found, found_bytes;	/* objects of the segment, and their bytes there */
+	uint64_t done_bytes;		/* those of objects that were handled */
+	uint64_t imported;
+	uint64_t existed;		/* the key had this value already */
+	uint64_t differ;		/* the key has another value in this pool, which stays */
+	uint64_t failed;
+	uint64_t evicted;		/* imported ones that are not in the pool any more at the end */
+};
+/* One object was handled: 0 or an error, and then mcs_error_detail() has the reason.  @key is empty if its name is not
+ * known.  Called by several threads, one at a time. */
+typedef void (*mcs_import_fn)(void *arg, const struct mcs_import *so_far, const char *tenant, struct mcs_key key,
+			      int result);
+/* Put the objects of an S3 segment of another pool into this one.  @place is as mcs_conf.s3_path, and is only read, so
+ * the other pool may go on.  An object keeps its tenant, group, kind, pins and attributes, and its bytes are compared
+ * with its checksum.  Each object may wait @timeout_ms (-1: the default of the handle) for the server and for space.
+ * @fn may be NULL.  0 if the walk ended, also with objects that failed; -ENOENT: there is no segment;
+ * -MCS_EUNAVAILABLE: the server does not answer; -MCS_ENOTSUP: the master is too old; ... */
+int mcs_import(mcs_t *s, const char *place, unsigned threads, int64_t timeout_ms, mcs_import_fn fn, void *arg,
+	       struct mcs_import *ret);
+
 /* Copy objects soon to @medium (MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK or MCS_ON_SHARED) of the node that has
  * them; does not wait for the copies.  results[i], which may be NULL: 0 also when there is one; -MCS_ENOOBJECT;
  * -MCS_EUNAVAILABLE: the node has none, or too many objects wait there.  Returns the number of keys with result 0. */

@@ -75,6 +75,8 @@ int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kin
 /* Shard locked.  @v becomes the new attributes of @slot: set its time of change and, of a directory with children that
  * changed later than @v, its mtime.  Returns mcm_names_changed(), which the caller may reset once @v is stored. */
 uint64_t mcm_attrs_changing(const struct mcm *m, uint32_t slot, uint64_t now_ns, struct mcm_attrs_value *v);
+/* These attributes, in @mem. */
+void mcm_attrs_to_wire(const struct mcm_attrs_value *v, struct mcm_attrs_memory *mem);
 /* Shard locked.  Set ret->attrs: those of the object @slot (0: none), and of the directory @dir (NULL: it is none).
  * Memory is @mem.  The other fields of @ret are set already. */
 void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,

@@ -127,6 +127,15 @@ static void attrs_add_xattrs(struct mcp_bytes all, struct mcm_attrs_memory *mem)
 	mem->attrs->xattrs = mcp_seq(to->item, n);
 }
 
+void mcm_attrs_to_wire(const struct mcm_attrs_value *v, struct mcm_attrs_memory *mem)
+{
+	*mem->attrs = (struct mcp_attrs){
+		.set = v->set, .mode = v->mode, .uid = v->uid, .gid = v->gid,
+		.mtime_ns = v->mtime_ns, .ctime_ns = v->ctime_ns, .rdev = v->rdev,
+	};
+	attrs_add_xattrs(v->xattrs, mem);
+}
+
 void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,
 			struct mcm_attrs_memory *mem, struct mcp_object *ret)
 {
@@ -135,11 +144,7 @@ void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_nam
 
 	if (!has && !dir)
 		return;
-	*mem->attrs = (struct mcp_attrs){
-		.set = v.set, .mode = v.mode, .uid = v.uid, .gid = v.gid,
-		.mtime_ns = v.mtime_ns, .ctime_ns = v.ctime_ns, .rdev = v.rdev,
-	};
-	attrs_add_xattrs(v.xattrs, mem);
+	mcm_attrs_to_wire(&v, mem);
 	if (dir)
 		attrs_add_dir(mem->attrs, dir, ret->mtime_ms);
 	ret->attrs = mcp_seq(mem->attrs, 1);

@@ -319,6 +319,7 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_COPIED, mcm_serve_copied, MC_MAY_OWN },
 	{ MCP_ADOPT, mcm_serve_adopt, MC_MAY_OWN },
 	{ MCP_USED, mcm_serve_used, MC_MAY_OWN },
+	{ MCP_DESCRIBE, mcm_serve_describe, MC_MAY_WRITE },
 	{ MCP_EVENTS, mcm_serve_events, MC_MAY_READ },
 	{ MCP_TIER, mcm_serve_tier, MC_MAY_WRITE },
 	{ MCP_CLEAR, mcm_serve_clear, MC_MAY_WRITE },

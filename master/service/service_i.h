@@ -52,6 +52,7 @@ MCM_HANDLER(mcm_serve_task_fetch);
 MCM_HANDLER(mcm_serve_copied);
 MCM_HANDLER(mcm_serve_adopt);
 MCM_HANDLER(mcm_serve_used);
+MCM_HANDLER(mcm_serve_describe);
 
 /* ---- service_event.c ---- */
 MCM_HANDLER(mcm_serve_events);

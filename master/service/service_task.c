@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED, ADOPT, USED. */
+ * service_task.c - TASK_CREATE, TASKS, TASK_CANCEL, TASK_FETCH, COPIED, ADOPT, USED, DESCRIBE. */
 #include <config.h>
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include "common/metrics.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
+#include "master/ops/ops.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
@@ -351,4 +352,22 @@ int mcm_serve_used(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	reply.used = mcp_bytes(used, n);
 	return mcp_answer(answer, &mcp_desc_used_reply, &reply);
+}
+
+int mcm_serve_describe(struct mcp_session *s, const void *body, size_t len,
+		       struct mcp_answer *answer, void *arg)
+{
+	struct mcp_describe_reply reply;
+	struct mcm_attrs_memory mem;
+	struct mcp_attrs attrs;
+	struct mcp_describe rq;
+	int r;
+
+	(void)s;
+	mem.attrs = &attrs;
+	mem.xattrs = mcm_scratch(MCM_SCRATCH_ATTRS, 1, sizeof(*mem.xattrs));
+	r = mem.xattrs ? mcp_decode(&mcp_desc_describe, body, len, &rq) : -ENOMEM;
+	if (r == 0)
+		r = mcm_adopt_read(arg, rq.record, &mem, &reply);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_describe_reply, &reply);
 }

@@ -12,6 +12,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "master/ops/ops.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"
 
@@ -266,6 +267,29 @@ static int generation_above(struct mcm *m, uint64_t generation)
 	while (n >= now && !__atomic_compare_exchange_n(&m->generation, &now, n + 1, false, __ATOMIC_RELAXED,
 							__ATOMIC_RELAXED))
 		;
+	return 0;
+}
+
+int mcm_adopt_read(const struct mcm *m, struct mcp_bytes record, struct mcm_attrs_memory *mem,
+		   struct mcp_describe_reply *ret)
+{
+	struct mcm_object_record rec;
+	struct mcp_bytes tenant;
+	int r = offered_parse(record, &tenant, &rec);
+
+	if (r < 0)
+		return r;
+	*ret = (struct mcp_describe_reply){
+		.tenant = tenant, .key = mcp_bytes(rec.key, rec.key_len), .group = rec.group, .size = rec.size,
+		.crc = rec.crc, .kind = rec.flags & MCM_OBJ_KIND, .data_type = rec.data_type,
+		.flags = rec.flags & MCM_OBJ_HARD ? MCP_OBJ_HARD_PIN : 0,
+		.soft_pin_ms = soft_left(m, &rec, mc_wall_ns() / MC_NS_PER_MS),
+	};
+	ret->flags |= ret->soft_pin_ms ? MCP_OBJ_SOFT_PIN : 0;
+	if (!rec.attrs.set && !rec.attrs.xattrs.len)
+		return 0;
+	mcm_attrs_to_wire(&rec.attrs, mem);
+	ret->attrs = mcp_seq(mem->attrs, 1);
 	return 0;
 }
 

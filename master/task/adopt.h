@@ -20,6 +20,7 @@
 #include "master/mcm_i.h"
 
 struct mcm_session;
+struct mcm_attrs_memory;
 
 /* A longer description does not fit into one block of a disk with the record's head. */
 #define MCM_ADOPT_MAX (MCM_DISK_BLOCK - MCP_DISK_RECORD_HEAD)
@@ -45,6 +46,10 @@ unsigned mcm_adopt_fetch_gone(struct mcm *m, struct mcm_session *s, unsigned max
 
 /* Hash of this master's cluster_id; not 0. */
 uint64_t mcm_adopt_cluster(const struct mcm *m);
+
+/* Decode a description for a client that imports the object.  @ret borrows from @record and @mem.  -MC_EPROTO. */
+int mcm_adopt_read(const struct mcm *m, struct mcp_bytes record, struct mcm_attrs_memory *mem,
+		   struct mcp_describe_reply *ret);
 
 /* Add an object on the disk rq->segment of @client.  The key's tenant needs a policy; the object evicts nothing.
  * -MC_ENOSEGMENT, -MC_ENOTREADY (its owner is silent), -MC_EEXISTS, -MC_EPROTO, -MC_ENOTENANT, -MC_ENOSPACE, ... */

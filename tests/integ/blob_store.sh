@@ -156,6 +156,15 @@ MOONCAKE_S3_ENDPOINT=http://localhost:$S3_PORT tool get host/x "$tmp/out"
 	# the bucket is in the host, and 127.0.0.1 has no subdomains
 	MOONCAKE_S3_PATH_STYLE=0 fails tool get host/x "$tmp/out"
 )
+(
+	unset "${!MOONCAKE_S3_@}"
+	export MOONCAKE_OSS_ENDPOINT=http://127.0.0.1:$S3_PORT MOONCAKE_OSS_BUCKET=snapshots MOONCAKE_OSS_REGION=us-east-1 \
+		MOONCAKE_OSS_ACCESS_KEY_ID=test-id MOONCAKE_OSS_ACCESS_KEY_SECRET=test-secret MOONCAKE_AWS_BUCKET_NAME=none
+	tool get host/x "$tmp/out"
+	MOONCAKE_OSS_PATH_STYLE=0 fails tool get host/x "$tmp/out"
+	MOONCAKE_OSS_SECURITY_TOKEN=$'bad\ntoken' fails tool get host/x "$tmp/out"
+	tells 'MOONCAKE_OSS_SECURITY_TOKEN has an invalid character'
+)
 MOONCAKE_S3_SECRET_ACCESS_KEY=wrong-secret fails tool put x "$tmp/in"
 tells "^blob_tool: -13 S3 http://127.0.0.1:$S3_PORT, bucket snapshots: HTTP status 403 SignatureDoesNotMatch"
 grep -q wrong-secret "$tmp/fails.out" && fail "the key is in the message"
@@ -163,18 +172,18 @@ MOONCAKE_S3_ACCESS_KEY_ID=nobody fails tool put x "$tmp/in"
 # -2 would mean that the name does not exist; this server answers 404 with a code of its own
 tells '^blob_tool: -\(13\|22\) .*bucket snapshots: HTTP status 40[34] [A-Za-z]'
 MOONCAKE_S3_BUCKET=none fails tool put x "$tmp/in"
-tells '^blob_tool: -22 .* NoSuchBucket'
+tells '^blob_tool: -22 .* NoSuchBucket .*create the bucket'
 MOONCAKE_S3_BUCKET=none fails tool list x
 tells NoSuchBucket
 MOONCAKE_S3_BUCKET='' fails tool put x "$tmp/in"
-tells 'MOONCAKE_S3_BUCKET or MOONCAKE_AWS_BUCKET_NAME'
+tells 'MOONCAKE_S3_BUCKET, MOONCAKE_OSS_BUCKET or MOONCAKE_AWS_BUCKET_NAME'
 MOONCAKE_S3_ACCESS_KEY_ID='' fails tool put x "$tmp/in"
-tells 'MOONCAKE_S3_ACCESS_KEY_ID or MOONCAKE_AWS_ACCESS_KEY_ID'
+tells 'MOONCAKE_S3_ACCESS_KEY_ID, MOONCAKE_OSS_ACCESS_KEY_ID or MOONCAKE_AWS_ACCESS_KEY_ID'
 MOONCAKE_S3_SECRET_ACCESS_KEY='' fails tool put x "$tmp/in"
-tells 'MOONCAKE_S3_SECRET_ACCESS_KEY or MOONCAKE_AWS_SECRET_ACCESS_KEY'
+tells 'MOONCAKE_S3_SECRET_ACCESS_KEY, MOONCAKE_OSS_ACCESS_KEY_SECRET or MOONCAKE_AWS_SECRET_ACCESS_KEY'
 for endpoint in ftp://h http://u:hidden@h http://h/path; do
 	MOONCAKE_S3_ENDPOINT=$endpoint fails tool put x "$tmp/in"
-	tells 'MOONCAKE_S3_ENDPOINT or MOONCAKE_AWS_S3_ENDPOINT is invalid'
+	tells 'MOONCAKE_S3_ENDPOINT, MOONCAKE_OSS_ENDPOINT or MOONCAKE_AWS_S3_ENDPOINT is invalid'
 	grep -q hidden "$tmp/fails.out" && fail "the password is in the message"
 done
 stop_still "$S3_PID"

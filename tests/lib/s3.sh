@@ -57,3 +57,19 @@ restart_s3() {
 	S3_PID=$SPAWNED
 	started "$S3_PID" "the S3 server" 20 connects "127.0.0.1:$S3_PORT"
 }
+
+# start_s3_proxy - a proxy with faults (tests/integ/s3_proxy.py) between clients and the server
+start_s3_proxy() {
+	requires python3
+	free_port S3_PROXY_PORT
+	s3_fault ok
+	spawn s3-proxy python3 "$top_srcdir/tests/integ/s3_proxy.py" "$S3_PROXY_PORT" "$S3_PORT" "$tmp/s3-fault"
+	started "$SPAWNED" "the S3 proxy" 20 connects "127.0.0.1:$S3_PROXY_PORT"
+	export MOONCAKE_S3_ENDPOINT=http://127.0.0.1:$S3_PROXY_PORT
+}
+
+# s3_fault FAULT... - requests get that fault from now on
+s3_fault() {
+	echo "$@" >"$tmp/s3-fault.new"
+	mv "$tmp/s3-fault.new" "$tmp/s3-fault"
+}

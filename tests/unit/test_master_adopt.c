@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "master/ops/ops.h"
 #include "master/task/adopt.h"
 
 #define MIB (1ull << 20)
@@ -503,6 +504,29 @@ static void damaged_descriptions_are_refused(void **state)
 	fx_down(&fx);
 }
 
+/* A client that imports objects itself has their properties from the master of any pool. */
+static void a_description_is_decoded_for_a_client(void **state)
+{
+	struct mcm_xattrs_memory xattrs;
+	struct mcp_attrs attrs;
+	struct mcm_attrs_memory mem = { &attrs, &xattrs };
+	struct mcp_describe_reply d;
+	struct mcp_bytes record;
+	struct fixture fx;
+
+	first_master();
+	fx_up(&fx, 1, 8 * MIB, NULL);
+	record = stored[1].item.record;
+	assert_int_equal(mcm_adopt_read(fx.m, record, &mem, &d), 0);
+	assert_int_equal(d.key.len, strlen(key_of(1)));
+	assert_memory_equal(d.key.data, key_of(1), d.key.len);
+	assert_true(d.size && d.crc);
+	assert_int_equal(d.kind, MCP_KIND_OBJECT);
+	for (uint32_t len = 0; len < record.len; len++)
+		assert_int_equal(mcm_adopt_read(fx.m, mcp_bytes(record.data, len), &mem, &d), -MC_EPROTO);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +540,7 @@ int main(void)
 		cmocka_unit_test(the_owner_learns_of_void_records),
 		cmocka_unit_test(offers_that_are_not_permitted_are_refused),
 		cmocka_unit_test(damaged_descriptions_are_refused),
+		cmocka_unit_test(a_description_is_decoded_for_a_client),
 	};
 
 	return cmocka_run_group_tests(tests, jx_setup, jx_teardown);

@@ -95,14 +95,22 @@ static int s3_error_number(long status, const char *code)
 	}
 }
 
+static const char *s3_advice(long status, const char *code)
+{
+	if (status / 100 == 3)
+		return " (check the endpoint and the region)";
+	if (!strcmp(code, "NoSuchBucket"))
+		return " (create the bucket, or name another one)";
+	return s3_error_number(status, code) == -EACCES ? " (check the keys and their permissions)" : "";
+}
+
 static int s3_error(const struct blob_s3 *s, const char *name, const struct mc_web_call *c)
 {
 	char code[64];
 
 	s3_error_code(c, code);
 	return mc_fail(s3_error_number(c->status, code), "%s: HTTP status %ld%s%s for %s%s", s->base.where, c->status,
-		       *code ? " " : "", code, *name ? name : "a list", c->status / 100 == 3 ?
-		       " (check MOONCAKE_S3_ENDPOINT and MOONCAKE_S3_REGION)" : "");
+		       *code ? " " : "", code, *name ? name : "a list", s3_advice(c->status, code));
 }
 
 /* May the same request succeed soon? */
@@ -327,19 +335,48 @@ static int s3_list(struct mct_keyed *b, const char *prefix, mct_keyed_fn fn, voi
 
 /* ---- configuration ------------------------------------------------------------------------------- */
 
-static const char *s3_setting(const char *name, const char *older, const char *def)
-{
-	const char *v = mc_env_str(name);
+/* The names of a setting, the first that is set counts: today's, those of Alibaba's OSS, and older ones. */
+enum setting { ENDPOINT, REGION, BUCKET, KEY_ID, SECRET, TOKEN, PATH_STYLE, SETTINGS };
+static const char *const names[SETTINGS][3] = {
+	[ENDPOINT] = { "MOONCAKE_S3_ENDPOINT", "MOONCAKE_OSS_ENDPOINT", "MOONCAKE_AWS_S3_ENDPOINT" },
+	[REGION] = { "MOONCAKE_S3_REGION", "MOONCAKE_OSS_REGION", "MOONCAKE_AWS_REGION" },
+	[BUCKET] = { "MOONCAKE_S3_BUCKET", "MOONCAKE_OSS_BUCKET", "MOONCAKE_AWS_BUCKET_NAME" },
+	[KEY_ID] = { "MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_OSS_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID" },
+	[SECRET] = { "MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_OSS_ACCESS_KEY_SECRET",
+		     "MOONCAKE_AWS_SECRET_ACCESS_KEY" },
+	[TOKEN] = { "MOONCAKE_S3_SESSION_TOKEN", "MOONCAKE_OSS_SECURITY_TOKEN" },
+	[PATH_STYLE] = { "MOONCAKE_S3_PATH_STYLE", "MOONCAKE_OSS_PATH_STYLE" },
+};
 
-	if (!v)
-		v = mc_env_str(older);
-	return v ? v : def;
+/* The name that is set; NULL: none. */
+static const char *s3_name(enum setting which)
+{
+	for (unsigned i = 0; i < 3 && names[which][i]; i++)
+		if (mc_env_str(names[which][i]))
+			return names[which][i];
+	return NULL;
+}
+
+static const char *s3_setting(enum setting which, const char *def)
+{
+	const char *name = s3_name(which);
+
+	return name ? mc_env_str(name) : def;
+}
+
+/* "A, B or C" */
+static const char *s3_names(enum setting which, char ret[200])
+{
+	const char *const *n = names[which];
+
+	snprintf(ret, 200, n[2] ? "%s, %s or %s" : "%s or %s", n[0], n[1], n[2]);
+	return ret;
 }
 
 static bool s3_path_style(const char *host, bool https, const char *bucket)
 {
-	if (mc_env_str("MOONCAKE_S3_PATH_STYLE"))
-		return mc_env_on("MOONCAKE_S3_PATH_STYLE");
+	if (s3_name(PATH_STYLE))
+		return mc_env_on(s3_name(PATH_STYLE));
 	if (mc_env_str("MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING"))
 		return !mc_env_on("MOONCAKE_AWS_USE_VIRTUAL_ADDRESSING");
 	return !strcmp(host, "localhost") || !strncmp(host, "localhost:", 10) || *host == '[' ||
@@ -357,10 +394,10 @@ static bool s3_is_word(const char *text, const char *more)
 
 static int s3_set_url(struct blob_s3 *s, const char *region, const char *bucket)
 {
-	const char *where = s3_setting("MOONCAKE_S3_ENDPOINT", "MOONCAKE_AWS_S3_ENDPOINT", NULL);
+	const char *where = s3_setting(ENDPOINT, NULL);
 	bool https = !mc_env_str("MOONCAKE_AWS_USE_HTTPS") || mc_env_on("MOONCAKE_AWS_USE_HTTPS");
 	const char *scheme, *host = where;
-	char name[256];
+	char name[256], text[200];
 	size_t len;
 	int n;
 
@@ -378,30 +415,27 @@ static int s3_set_url(struct blob_s3 *s, const char *region, const char *bucket)
 		name[len - 1] = '\0';
 	/* Not in the message: the text may be a URL with a password. */
 	if (!*name || (host && strlen(host) >= sizeof(name)) || !s3_is_word(name, ".-_:[]"))
-		return mc_fail(-EINVAL, "MOONCAKE_S3_ENDPOINT or MOONCAKE_AWS_S3_ENDPOINT is invalid: use HOST:PORT, "
-			       "or http:// or https:// before it, and no path");
+		return mc_fail(-EINVAL, "%s is invalid: use HOST:PORT, or http:// or https:// before it, and no path",
+			       s3_names(ENDPOINT, text));
 	n = s3_path_style(name, https, bucket) ? snprintf(s->url, sizeof(s->url), "%s://%s/%s/", scheme, name, bucket) :
 		snprintf(s->url, sizeof(s->url), "%s://%s.%s/", scheme, bucket, name);
 	snprintf(s->base.where, sizeof(s->base.where), "S3 %s://%s, bucket %s", scheme, name, bucket);
-	return n < (int)sizeof(s->url) ? 0 : mc_fail(-EINVAL, "MOONCAKE_S3_BUCKET is too long");
+	return n < (int)sizeof(s->url) ? 0 : mc_fail(-EINVAL, "the name of the bucket is too long");
 }
 
 static int s3_set_keys(struct blob_s3 *s)
 {
-	const char *id = s3_setting("MOONCAKE_S3_ACCESS_KEY_ID", "MOONCAKE_AWS_ACCESS_KEY_ID", NULL);
-	const char *secret = s3_setting("MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_AWS_SECRET_ACCESS_KEY", NULL);
-	const char *token = mc_env_str("MOONCAKE_S3_SESSION_TOKEN");
+	const char *id = s3_setting(KEY_ID, NULL), *secret = s3_setting(SECRET, NULL), *token = s3_setting(TOKEN, NULL);
+	char text[200], more[200];
 
 	if (!id)
-		return mc_fail(-EINVAL, "S3 needs an access key in MOONCAKE_S3_ACCESS_KEY_ID or "
-			       "MOONCAKE_AWS_ACCESS_KEY_ID");
+		return mc_fail(-EINVAL, "S3 needs an access key in %s", s3_names(KEY_ID, text));
 	if (!secret)
-		return mc_fail(-EINVAL, "S3 needs a secret key in MOONCAKE_S3_SECRET_ACCESS_KEY or "
-			       "MOONCAKE_AWS_SECRET_ACCESS_KEY");
+		return mc_fail(-EINVAL, "S3 needs a secret key in %s", s3_names(SECRET, text));
 	/* libcurl separates the keys at the first colon, and a line end would begin another header line. */
 	if (strpbrk(id, ":\r\n/, ") || (token && strpbrk(token, "\r\n")))
-		return mc_fail(-EINVAL, "MOONCAKE_S3_ACCESS_KEY_ID, MOONCAKE_AWS_ACCESS_KEY_ID or "
-			       "MOONCAKE_S3_SESSION_TOKEN has an invalid character");
+		return mc_fail(-EINVAL, "an access key or session token in %s; %s has an invalid character",
+			       s3_names(KEY_ID, text), s3_names(TOKEN, more));
 	if (asprintf(&s->keys, "%s:%s", id, secret) < 0) {
 		s->keys = NULL;
 		return mc_fail(-ENOMEM, "no memory for a store of snapshots");
@@ -415,16 +449,16 @@ static int s3_set_keys(struct blob_s3 *s)
 
 static int s3_configure(struct blob_s3 *s, const char *bucket)
 {
-	const char *region = s3_setting("MOONCAKE_S3_REGION", "MOONCAKE_AWS_REGION", "us-east-1");
+	const char *region = s3_setting(REGION, "us-east-1");
+	char text[200];
 	int r;
 
 	if (!bucket)
-		bucket = s3_setting("MOONCAKE_S3_BUCKET", "MOONCAKE_AWS_BUCKET_NAME", NULL);
+		bucket = s3_setting(BUCKET, NULL);
 	if (!bucket || !isalnum((unsigned char)*bucket) || !s3_is_word(bucket, ".-_"))
-		return mc_fail(-EINVAL, "S3 needs the name of a bucket in MOONCAKE_S3_BUCKET or "
-			       "MOONCAKE_AWS_BUCKET_NAME");
+		return mc_fail(-EINVAL, "S3 needs the name of a bucket in %s", s3_names(BUCKET, text));
 	if (!s3_is_word(region, "-_") || strlen(region) > 64)
-		return mc_fail(-EINVAL, "MOONCAKE_S3_REGION or MOONCAKE_AWS_REGION is invalid: %.64s", region);
+		return mc_fail(-EINVAL, "%s is invalid: %.64s", s3_names(REGION, text), region);
 	r = s3_set_keys(s);
 	if (r < 0)
 		return r;

@@ -22,7 +22,7 @@
  * copies any more (STALL_MS, master/space/offload_keep.c). */
 #define CALL_MS 10000
 #define PREFIX_MAX 256u
-#define SWAPS 3			/* of the identity, if another process changes it */
+#define SWAPS 3			/* attempts to change the identity while others do */
 #define HOLD_MS 10000		/* between two looks for another owner, before copies are written */
 #define NAME_ROOM 128u		/* bytes of a range's name without the prefix */
 _Static_assert(PREFIX_MAX + NAME_ROOM < MCT_KEYED_NAME_MAX, "a name has room for a prefix");

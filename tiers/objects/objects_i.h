@@ -41,7 +41,7 @@ struct mct_objects {
 	uint64_t pause_ns;		/* the server did not answer: transfers fail at once until then */
 	/* guarded by identity_lock, which is held while the identity is read or written; before lock */
 	struct mc_mutex identity_lock;
-	/* what the store has, as far as this process knows (all 0: nothing), and what it was last asked to store */
+	/* words that the store has, as far as this process knows (all 0: none), and those of the last put */
 	uint64_t stored[MCT_IDENTITY], tried[MCT_IDENTITY];
 	/* guarded by lock */
 	struct mc_mutex lock;

@@ -67,6 +67,8 @@ static const struct command {
 	  2, OFFLINE, mcctl_quarantine },
 	{ "nof", "[list|connect NQN ADDRESS[:PORT]|disconnect NQN]", "use disks of other hosts over NVMe-oF", 0, 3,
 	  OFFLINE, mcctl_nof },
+	{ "import", "s3://BUCKET/PREFIX", "put the objects of an S3 segment of another pool into this one", 1, 1,
+	  CONNECTS, mcctl_import },
 	{ "failover", "", "make the master that leads several step down for a standby", 0, 0, OFFLINE, mcctl_failover },
 	{ "whatif", "", "estimate the hit ratio with less or more memory", 0, 0, OFFLINE, mcctl_whatif },
 	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, OFFLINE,

@@ -60,6 +60,7 @@ int mcctl_doctor(struct mcctl *c);
 int mcctl_quarantine(struct mcctl *c);
 int mcctl_snapshot(struct mcctl *c);
 int mcctl_nof(struct mcctl *c);
+int mcctl_import(struct mcctl *c);
 int mcctl_failover(struct mcctl *c);
 
 /* Connect to the pool, not through a daemon: the command may be used to diagnose that.  As mcs_open(). */
