@@ -588,8 +588,9 @@ int mcs_import(mcs_t *s, const char *place, unsigned threads, int64_t timeout_ms
 	       struct mcs_import *ret);
 
 /* Copy objects soon to @medium (MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK or MCS_ON_SHARED) of the node that has
- * them; does not wait for the copies.  results[i], which may be NULL: 0 also when there is one; -MCS_ENOOBJECT;
- * -MCS_EUNAVAILABLE: the node has none, or too many objects wait there.  Returns the number of keys with result 0. */
+ * them; does not wait for the copies.  results[i], which may be NULL: 0 also when there is one, or one on a later rank
+ * than that of a disk; -MCS_ENOOBJECT; -MCS_EUNAVAILABLE: the node has none, or too many objects wait there.  Returns
+ * the number of keys with result 0. */
 int mcs_tier(mcs_t *s, const struct mcs_key *keys, unsigned n, unsigned medium, int *results, int64_t timeout_ms);
 /* Remove the disks of this process from the pool, with their objects, and use none from now on. */
 int mcs_disks_remove(mcs_t *s, int64_t timeout_ms);

@@ -652,6 +652,17 @@ static bool offload_queue(struct mcm *m, uint32_t slot)
 	return queued;
 }
 
+/* Has the object a copy on this medium, or, for copies to a later rank, on one of at least that rank? */
+static bool tier_is_reached(uint8_t media, uint8_t medium)
+{
+	if (!mcp_medium_is(medium, MCP_TRAIT_COPIES))
+		return media & 1u << medium;
+	for (unsigned i = 0; i < MCP_MEDIA; i++)
+		if (media & 1u << i && mcp_medium(i)->rank >= mcp_medium(medium)->rank)
+			return true;
+	return false;
+}
+
 int mcm_offload_tier(struct mcm *m, struct mcp_bytes key, uint8_t medium)
 {
 	uint32_t hash = mcm_index_hash(&m->index, key.data, mcm_key_ok(key) ? key.len : 0), slot;
@@ -669,7 +680,7 @@ int mcm_offload_tier(struct mcm *m, struct mcp_bytes key, uint8_t medium)
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
 		return mcm_object_missing(m, o);
-	if (!o->range || mcm_object_media(m, o) & 1u << medium)
+	if (!o->range || tier_is_reached(mcm_object_media(m, o), medium))
 		return 0;
 	if (!(mcp_medium_is(medium, MCP_TRAIT_COPIES) ? offload_queue : promote_queue)(m, slot))
 		return mc_fail(-MC_EUNAVAILABLE, "the object's node has no disk, or too many objects wait there");

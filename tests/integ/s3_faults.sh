@@ -7,6 +7,7 @@
 . "$top_srcdir/tests/lib/ssd.sh"
 . "$top_srcdir/tests/lib/s3.sh"
 . "$top_srcdir/tests/lib/s3_tier.sh"
+requires_fuse
 # A server that is silent for that long has failed.
 export MOONCAKE_AWS_REQUEST_TIMEOUT_MS=600
 
@@ -29,6 +30,10 @@ heals() {
 	wait_for 30 readable "$1"
 	wait_for 40 offload_idle
 	wait_for 30 no_orphans a
+}
+
+memory_without_s3() {
+	[ "$(segment_count memory)" -ge 1 ] && [ "$(segment_count shared)" -eq 0 ]
 }
 
 start_master "${MASTER_FLAGS[@]}"
@@ -97,14 +102,51 @@ heals 40
 kill_pid "$MASTER_PID"
 
 section "a new pool: the owner goes on without S3"
-memory_without_s3() {
-	[ "$(segment_count memory)" -ge 1 ] && [ "$(segment_count shared)" -eq 0 ]
-}
 restart_master "${MASTER_FLAGS[@]}" --journal_dir=none
 wait_for 20 memory_without_s3
 wait_for 20 grep -q 'S3 segment is not mounted.*belongs to another pool' "$tmp/owner.log"
 put_all 0 4
 readable 4
+end_pool
+
+section "files and their attributes come with an import"
+start_master "${MASTER_FLAGS[@]}"
+start_s3_owner files
+mkdir "$tmp/mnt"
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=0
+head -c 100000 /dev/urandom >"$tmp/file"
+# No copy before all attributes are set: a record has those of the time of the copy.
+s3_fault status 500
+cp "$tmp/file" "$tmp/mnt/f"
+chmod 640 "$tmp/mnt/f"
+touch -d @1700000000 "$tmp/mnt/f"
+python3 -c 'import os, sys
+os.setxattr(sys.argv[1], "user.note", b"kept")
+os.setxattr(sys.argv[1], "user.other", b"too")' "$tmp/mnt/f"
+ln -s f "$tmp/mnt/link"
+ctl put --soft_pin pinned "$tmp/file"
+s3_fault ok
+files_are_in_s3() {
+	ctl offload f pinned && [ "$(ctl stat f pinned | grep -cE '^tier: .*shared$')" -eq 2 ]
+}
+wait_for 20 files_are_in_s3
+ctl offload f pinned # they are there
+wait_for 20 offload_idle
+fusermount3 -u "$tmp/mnt"
+wait_for 10 gone "$MCFS_PID"
+end_pool
+start_master "${MASTER_FLAGS[@]}"
+start_s3_owner d
+imports files ' 0 were here already, 0 failed'
+start_mcfs "$MASTER" "$tmp/mnt" --global_segment_size=0
+cmp "$tmp/file" "$tmp/mnt/f"
+equal "mode and time" "$(stat -c '%a %Y' "$tmp/mnt/f")" "640 1700000000"
+equal "attributes" "$(python3 -c 'import os, sys
+print([os.getxattr(sys.argv[1], "user." + n) for n in ("note", "other")])' "$tmp/mnt/f")" "[b'kept', b'too']"
+ctl --json stat pinned >"$tmp/out"
+grep -q soft "$tmp/out" || fail "pin: $(cat "$tmp/out")"
+fusermount3 -u "$tmp/mnt"
+wait_for 10 gone "$MCFS_PID"
 end_pool
 
 section "an import from a server with faults, into a pool with large objects"
