@@ -53,24 +53,34 @@ static bool dax_is(const struct stat *st)
 	return name && !strcmp(name + 1, "dax");
 }
 
-int mc_dax_claim(int fd, const char *path, struct mc_dax *ret)
+int mc_dax_lock(int fd, const char *path)
 {
 	uint64_t deadline = mc_deadline_ms(CLAIM_MS);
+
+	while (mc_file_flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return mc_fail(-errno, "%s: cannot lock it: %s", path, strerror(errno));
+		if (mc_now_ns() >= deadline)
+			return mc_fail(-EBUSY, "%s is in use by another process, or a program still has the memory of "
+				       "an earlier owner mapped; end it, or give this owner another one", path);
+		mc_sleep_ns(CLAIM_NAP_NS);
+	}
+	return 0;
+}
+
+int mc_dax_claim(int fd, const char *path, struct mc_dax *ret)
+{
 	struct stat st;
+	int r;
 
 	if (mc_file_fstat(fd, &st))
 		return mc_fail(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISCHR(st.st_mode) || !dax_is(&st))
 		return mc_fail(-EINVAL, "%s is neither a regular file nor a DAX device (/dev/daxX.Y, mode devdax)",
 			       path);
-	while (mc_file_flock(fd, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return mc_fail(-errno, "%s: cannot lock the device: %s", path, strerror(errno));
-		if (mc_now_ns() >= deadline)
-			return mc_fail(-EBUSY, "%s is in use by another process, or a program still has the memory of "
-				       "an earlier owner mapped; end it, or give this owner another device", path);
-		mc_sleep_ns(CLAIM_NAP_NS);
-	}
+	r = mc_dax_lock(fd, path);
+	if (r < 0)
+		return r;
 	*ret = (struct mc_dax){ .size = dax_number(&st, "size"), .align = dax_number(&st, "align") };
 	if (!ret->size)
 		return mc_fail(-EINVAL, "%s: the kernel does not tell its size (/sys/dev/char/%u:%u/size)", path,

@@ -180,15 +180,16 @@ static int daemon_open_at(const struct mcs_conf *conf, const char *where, bool f
 
 int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
 {
-	const char *say = conf->daemon && *conf->daemon ? conf->daemon :
-		conf->segment_size || mcs_conf_far(conf) || conf->ssd_path || conf->s3_path ? "off" : "auto";
+	bool contributes = conf->segment_size || mcs_conf_far(conf) || conf->ssd_path || conf->s3_path ||
+			   mcs_conf_shared(conf);
+	const char *say = conf->daemon && *conf->daemon ? conf->daemon : contributes ? "off" : "auto";
 	bool found = !strcmp(say, "auto");
 	char port[16];
 	int r;
 
 	if (!strcmp(say, "off"))
 		return 0;
-	if (conf->segment_size || mcs_conf_far(conf) || conf->ssd_path || conf->s3_path || *conf->tenant)
+	if (contributes || *conf->tenant)
 		return found ? 0 : mc_fail(-MC_EPARAM, "daemon=%s cannot be combined with segment_size or tenant",
 					   say);
 	if (found && (conf->force_tcp || !strncmp(conf->master, "local:", 6)))

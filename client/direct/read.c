@@ -228,12 +228,14 @@ static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, unsign
 }
 
 /* Read the replica from its segment's file, if this process can open it.  Always with checks: between machines a
- * filesystem may have old bytes. */
+ * filesystem may have old bytes, and a former owner of the file may write late, which the present one reads too. */
 static int part_file(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline)
 {
 	uint64_t end = p->v->replica[p->replica].offset + mcs_stored_size(p->v->info.size);
 	int r;
 
+	if (p->seg->place)
+		p->unverified = false;
 	if (!p->seg->place || p->seg->own || p->by_owner)
 		return 0;
 	r = mcs_shared_get(s->shared, p->seg->id, p->seg->place, deadline, &p->file);
@@ -241,8 +243,6 @@ static int part_file(struct mcs_direct *s, struct mcs_part *p, uint64_t deadline
 		mcs_shared_put(s->shared, p->file);
 		p->file = NULL;
 	}
-	if (p->file)
-		p->unverified = false;
 	return r;
 }
 

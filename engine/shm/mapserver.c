@@ -282,8 +282,11 @@ static int mapper_fd_for(const struct mapper *m, const struct map_region *region
 
 	if (fd < 0 || (!blind && (!m->stranger || mce_map_is_sealed(fd))))
 		return fd;
-	/* A stranger with write permission could truncate the file, also by opening the received descriptor again. */
-	if (fstat(fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid())
+	/* A stranger with write permission could truncate the file, also by opening the received descriptor again.  A
+	 * device or a file with a name is locked by our descriptor while a mapper has it (common/dax.h), but not by one
+	 * that is opened again: after our end another owner would write there, below the mapper's mapping. */
+	if (fstat(fd, &st) || st.st_mode & (S_IWGRP | S_IWOTH) || st.st_uid != geteuid() || !S_ISREG(st.st_mode) ||
+	    st.st_nlink)
 		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	*ret_own = open(path, O_RDONLY | O_CLOEXEC);

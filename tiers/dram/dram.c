@@ -193,6 +193,9 @@ static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset)
 		return mc_fail(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return file_open_dax(d, path, offset);
+	r = mc_dax_lock(d->mem.fd, path);
+	if (r < 0)
+		return r;
 	if (!d->size && offset < (uint64_t)st.st_size)
 		d->mem.len = d->size = ((uint64_t)st.st_size - offset) & ~(HUGE_SIZE - 1);
 	if (offset % (uint64_t)sysconf(_SC_PAGESIZE) || !d->size)
