@@ -133,5 +133,7 @@ int mcs_conf_offload(struct mcs_conf *conf)
 		conf->ssd_threads = 1;
 	if (!conf->ssd_format)
 		conf->ssd_format = mc_env_on("MOONCAKE_SSD_FORMAT");
+	if (!conf->ssd_nof || !*conf->ssd_nof)
+		conf->ssd_nof = mc_env_str("MOONCAKE_SSD_NOF");
 	return 0;
 }

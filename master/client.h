@@ -37,6 +37,7 @@ struct mcm_client {
 struct mcm_clients {
 	struct mc_mutex lock;
 	unsigned count, owners;	/* clients; clients that have a segment */
+	bool pauses;		/* a client has paused a segment; atomic */
 	bool replaced;		/* drop replaced segments when the grace period of a restart ends */
 	struct mcm_client *bucket[MCM_CLIENT_BUCKETS];
 };

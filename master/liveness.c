@@ -38,6 +38,44 @@ bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id)
 	return c && !mc_list_empty(&c->segments);
 }
 
+static bool is_paused(const struct mcp_seq *paused, struct mcp_id segment)
+{
+	struct mcp_paused p;
+	struct mcp_iter it;
+
+	mcp_iter_init(&it, paused, &mcp_desc_paused);
+	while (mcp_iter_next(&it, &p))
+		if (mcp_id_eq(p.segment, segment))
+			return true;
+	return false;
+}
+
+void mcm_client_pauses(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused)
+{
+	struct mcm_client *c;
+	struct mc_list *at;
+
+	if (!paused->count && !mcm_load_relaxed(&m->clients.pauses))
+		return;
+	mcm_store_relaxed(&m->clients.pauses, true);
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	if (!c)
+		return;
+	mc_list_for_each(at, &c->segments) {
+		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+		bool now = is_paused(paused, s->id);
+
+		if (__atomic_exchange_n(&s->paused, now, __ATOMIC_RELAXED) == now)
+			continue;
+		if (now)
+			mc_warn(LOG, "a segment is paused, its device does not work (see its owner's log); its objects "
+				"stay name=%s", s->name);
+		else
+			mc_info(LOG, "a paused segment works again name=%s", s->name);
+	}
+}
+
 bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms)
 {
 	struct mcm_client *c;

@@ -16,6 +16,8 @@ bool mcm_client_beat(struct mcm *m, struct mcp_id id, uint32_t *ret_ms);
 /* Note the orders that the client confirms, and copy those that it has to carry out to @ret; their number. */
 unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq *confirmed,
 			   struct mcp_fence ret[MCP_FENCES_MAX]);
+/* The client says of which of its segments the device does not work: of these, and of no others. */
+void mcm_client_pauses(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused);
 /* Should the client fetch copies to make? */
 bool mcm_client_has_tasks(struct mcm *m, struct mcp_id id);
 

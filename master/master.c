@@ -95,6 +95,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 		r = learned;
 	mcm_tasks_init(&m->tasks);
 	mcm_events_init(&m->events);
+	mcm_nof_init(m);
 	if (r == 0)
 		r = mcm_offload_init(m);
 	if (r == 0)

@@ -34,6 +34,7 @@
 #include "master/space/offload_keep.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
+#include "master/task/nof.h"
 #include "master/task/offload.h"
 #include "master/task/task.h"
 #include "master/tenant/tenant.h"
@@ -68,6 +69,7 @@ struct mcm {
 	struct mcm_puts puts;
 	struct mcm_tasks tasks;
 	struct mcm_offload offload;
+	struct mcm_nof nof;
 	struct mcm_events events;
 	struct mcm_groups groups;
 	struct mcm_tenants tenants;

@@ -61,6 +61,14 @@ static bool segment_served(struct mcm *m, const struct mcm_segment *s)
 	return c && c->sessions && mcm_segment_attached(s);
 }
 
+/* The same disk may be reached in another way than before: its objects stay. */
+static bool medium_may_become(uint8_t was, uint8_t is)
+{
+	const struct mcp_medium_class *a = mcp_medium(was), *b = mcp_medium(is);
+
+	return was == is || (a->rank == b->rank && !((a->traits ^ b->traits) & ~MCP_TRAIT_NOF));
+}
+
 /* Does the request conflict with other segments, or with @s, the known segment of the same id
  * (NULL: none)? */
 static int check_others(struct mcm *m, const struct mcm_segment *s, const struct mcp_mount *rq)
@@ -70,7 +78,7 @@ static int check_others(struct mcm *m, const struct mcm_segment *s, const struct
 	const struct mcm_segment *t = NULL;
 	struct mc_list *at;
 
-	if (s && s->medium != rq->medium)
+	if (s && !medium_may_become(s->medium, rq->medium))
 		return mc_fail(-MC_EPARAM, "a segment cannot move to another medium");
 	if (s && s->epoch == rq->epoch && rq->size < s->size)
 		return mc_fail(-MC_EPARAM, "a mounted segment cannot shrink: size=%llu requested=%llu",
@@ -110,6 +118,7 @@ static int segment_take_over(struct mcm *m, struct mcm_segment *s, const struct 
 	mcm_client_own(&m->clients, new, s);
 	new->hidden = true;
 	mcm_segment_set_client(s, rq->client);
+	mcm_store_relaxed(&s->paused, false);
 	return 0;
 }
 
@@ -243,8 +252,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 	bool doubtful = s && is_doubtful(m, s, asked), confirms = doubtful && s->confirm.n;
 	int r;
 
-	capped.size = mount_size(m, s, asked);
-
+	if (asked->nof && asked->medium == MCP_MEDIUM_DISK)
+		capped.medium = MCP_MEDIUM_NOF;
+	capped.size = mount_size(m, s, &capped);
 	if (!c)
 		return -ENOMEM;
 	r = check_others(m, s, rq);
@@ -351,7 +361,7 @@ static void warn_unused(const struct mcm *m, const struct mcp_mount *rq)
 		mc_warn(LOG, "the pool has far memory, which takes only copies, and no near memory: puts fail until a "
 			"node has --global_segment_size, or start the master with --allocation_strategy=cxl name=%.*s",
 			(int)rq->name.len, (const char *)rq->name.data);
-	if (m->offload.on || rank == MCP_RANK_NEAR || (rank == MCP_RANK_FAR && m->segments.puts_far))
+	if (m->offload.on || rank == MCP_RANK_NEAR || (rank == MCP_RANK_FAR && m->segments.puts_far) || rq->nof)
 		return;
 	mc_warn(LOG, "a segment stays unused, start the master with --enable_offload%s name=%.*s",
 		rank == MCP_RANK_FAR ? " or --allocation_strategy=cxl" : "", (int)rq->name.len,

@@ -300,6 +300,7 @@ static int open_store(struct running *run, const char *master)
 	conf.ssd_path = fs->conf.ssd_offload_path;
 	conf.ssd_size = fs->conf.ssd_offload_size;
 	conf.ssd_format = fs->conf.ssd_format ? 1 : -1;
+	conf.ssd_nof = fs->conf.ssd_offload_nof;
 	r = fs->conf.enable_offload ? mcs_conf_offload(&conf) : 0;
 	if (r < 0)
 		return r;

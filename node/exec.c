@@ -239,6 +239,7 @@ static bool same_put(const struct mcs_put_opts *a, const struct mcs_put_opts *b)
 	return a->flags == b->flags && a->replicas == b->replicas && a->kind == b->kind &&
 		a->soft_pin_ms == b->soft_pin_ms && a->soft_pin == b->soft_pin &&
 		a->data_type == b->data_type && !a->preferred && !b->preferred &&
+		a->nof_replicas == b->nof_replicas && !a->preferred_nof && !b->preferred_nof &&
 		same_group(&a->group, &b->group);
 }
 

@@ -57,10 +57,18 @@ static int take_preferred(const unsigned char *arena, uint64_t size, const struc
 		n++;
 	list = scratch_take(sc, (n + 1) * sizeof(*list));
 	n = 0;
-	for (const char *p = text; p < end; p += strlen(p) + 1)
-		list[n++] = p;
+	for (const char *p = text; p < end; p += strlen(p) + 1) {
+		bool nof = w->nof_replicas && !*p && !ret->preferred_nof;
+
+		list[n++] = nof ? NULL : p;
+		if (nof)
+			ret->preferred_nof = &list[n];
+	}
 	list[n] = NULL;
-	ret->preferred = list;
+	if (ret->preferred_nof && !*ret->preferred_nof)
+		ret->preferred_nof = NULL;
+	/* Without names of its own the put prefers the daemon's segment. */
+	ret->preferred = *list ? list : NULL;
 	return 0;
 }
 
@@ -83,7 +91,7 @@ static int take_put(const unsigned char *arena, uint64_t size, struct mcn_scratc
 	*o = (struct mcs_put_opts){
 		.flags = w->flags, .replicas = w->replicas, .soft_pin_ms = w->soft_pin_ms,
 		.kind = (enum mcs_kind)w->kind, .soft_pin = (enum mcs_soft_pin)w->soft_pin,
-		.data_type = (enum mcs_data_type)w->data_type,
+		.data_type = (enum mcs_data_type)w->data_type, .nof_replicas = w->nof_replicas,
 	};
 	job->put = o;
 	if (w->group_len) {

@@ -153,6 +153,7 @@ static int open_store(struct running *run)
 	conf.ssd_path = c->ssd_offload_path;
 	conf.ssd_size = c->ssd_offload_size;
 	conf.ssd_format = c->ssd_format ? 1 : -1;
+	conf.ssd_nof = c->ssd_offload_nof;
 	r = c->enable_offload ? mcs_conf_offload(&conf) : 0;
 	if (r < 0)
 		return r;

@@ -20,6 +20,11 @@ const struct mcp_medium_class mcp_media[MCP_MEDIA] = {
 		.name = "directory", .rank = MCP_RANK_SHARED, .distance = 9,
 		.traits = MCP_TRAIT_COPIES | MCP_TRAIT_BLOCKS | MCP_TRAIT_QUOTA | MCP_TRAIT_SHARED,
 	},
+	/* A disk that its owner reaches over a network (NVMe-oF). */
+	[MCP_MEDIUM_NOF] = {
+		.name = "nof", .rank = MCP_RANK_DISK, .distance = 9,
+		.traits = MCP_TRAIT_COPIES | MCP_TRAIT_BLOCKS | MCP_TRAIT_QUOTA | MCP_TRAIT_NOF,
+	},
 	/* Its readers ask its owner's process. */
 	[MCP_MEDIUM_S3] = {
 		.name = "s3", .rank = MCP_RANK_SHARED, .distance = 12, .traits = MCP_TRAIT_COPIES | MCP_TRAIT_BLOCKS,

@@ -29,6 +29,8 @@ enum mcp_rank { MCP_RANK_NEAR, MCP_RANK_FAR, MCP_RANK_DISK, MCP_RANK_SHARED, MCP
 #define MCP_TRAIT_QUOTA		0x20u
 /* Readers reach it also while its owner's process does not run. */
 #define MCP_TRAIT_SHARED	0x40u
+/* Objects of other owners are copied there too, if their puts ask for it (put_end.nof). */
+#define MCP_TRAIT_NOF		0x80u
 
 struct mcp_medium_class {
 	const char *name;

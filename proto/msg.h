@@ -27,9 +27,12 @@ enum mcp_segment_state { MCP_SEG_OK = 1, MCP_SEG_SILENT, MCP_SEG_UNMOUNTING,
 	/* OK, but takes no new objects; since version 2 */
 	MCP_SEG_DRAINING, MCP_SEG_DRAINED,
 	/* its owner compares the objects of a snapshot with its memory (CONFIRM); since version 3 */
-	MCP_SEG_CONFIRMING };
+	MCP_SEG_CONFIRMING,
+	/* OK, but its owner says that its device does not work; since version 3 */
+	MCP_SEG_PAUSED };
 
-enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIUM_FAR, MCP_MEDIUM_DIRECTORY, MCP_MEDIUM_S3, MCP_MEDIA };
+enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIUM_FAR, MCP_MEDIUM_DIRECTORY, MCP_MEDIUM_S3,
+	MCP_MEDIUM_NOF, MCP_MEDIA };
 
 /* Order of eviction from a disk. */
 enum mcp_evict_policy { MCP_EVICT_DEFAULT, MCP_EVICT_LRU, MCP_EVICT_FIFO, MCP_EVICT_POLICIES };

@@ -213,29 +213,45 @@ static void config_dealloc(PyObject *self)
 
 /* ---- options of a put ---- */
 
-static int opts_preferred(const struct config *c, struct mcpy_opts *ret)
+/* The names @first (NULL: none) and of the tuple @more, NULL-ended, which belong to these objects. */
+static int opts_names(PyObject *first, PyObject *more, const char ***ret)
 {
-	Py_ssize_t n = PyTuple_GET_SIZE(c->preferred), k = 0, len;
+	Py_ssize_t n = PyTuple_GET_SIZE(more), k = 0, len;
+	const char **list = PyMem_Calloc((size_t)n + 2, sizeof(*list));
 
-	if (!n && !PyUnicode_GET_LENGTH(c->preferred_one))
-		return 0;
-	ret->preferred = PyMem_Calloc((size_t)n + 2, sizeof(*ret->preferred));
-	if (!ret->preferred) {
+	if (!list) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	for (Py_ssize_t i = -1; i < n; i++) {
-		PyObject *name = i < 0 ? c->preferred_one : PyTuple_GET_ITEM(c->preferred, i);
+	*ret = list;
+	for (Py_ssize_t i = first ? -1 : 0; i < n; i++) {
+		PyObject *name = i < 0 ? first : PyTuple_GET_ITEM(more, i);
 		const char *text = PyUnicode_AsUTF8AndSize(name, &len);
 
 		if (!text)
 			return -1;
 		/* No segment has a name that contains a NUL. */
 		if (len && strlen(text) == (size_t)len)
-			ret->preferred[k++] = text;
+			list[k++] = text;
 	}
-	ret->opts.preferred = ret->preferred;
 	return 0;
+}
+
+static int opts_preferred(const struct config *c, struct mcpy_opts *ret)
+{
+	int r = 0;
+
+	if (PyTuple_GET_SIZE(c->preferred) || PyUnicode_GET_LENGTH(c->preferred_one))
+		r = opts_names(c->preferred_one, c->preferred, &ret->preferred);
+	ret->opts.preferred = ret->preferred;
+	if (r || !c->nof_replica_num)
+		return r;
+	ret->opts.flags |= MCS_PUT_NOF;
+	ret->opts.nof_replicas = (unsigned)c->nof_replica_num;
+	if (PyTuple_GET_SIZE(c->preferred_nof))
+		r = opts_names(NULL, c->preferred_nof, &ret->preferred_nof);
+	ret->opts.preferred_nof = ret->preferred_nof;
+	return r;
 }
 
 static int opts_groups(const struct config *c, Py_ssize_t n, struct mcpy_opts *ret)
@@ -303,11 +319,11 @@ static bool dfs_is_on(void)
 	return v;
 }
 
-/* Upstream's codes for replicas in tiers that do not exist here; upstream allows at most one in a DFS.  The copy in the
+/* Upstream's codes for replicas in tiers that cannot be had; upstream allows at most one in a DFS.  The copy in the
  * shared directory is made after the put, of each object. */
 static int opts_tiers(const struct config *c)
 {
-	if (c->nof_replica_num || c->dfs_replica_num > 1)
+	if (c->nof_replica_num > MCS_NOF_REPLICAS_MAX || c->dfs_replica_num > 1)
 		return MCPY_INVALID_PARAMS;
 	return c->dfs_replica_num && !dfs_is_on() ? NO_DFS : 0;
 }
@@ -332,7 +348,7 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 	if (r)
 		return r;
 	/* Keep the current lists: another thread may set new ones during the call. */
-	ret->held = PyTuple_Pack(3, c->preferred, c->preferred_one, c->group_ids);
+	ret->held = PyTuple_Pack(4, c->preferred, c->preferred_one, c->preferred_nof, c->group_ids);
 	if (!ret->held)
 		return -1;
 	ret->opts.replicas = (unsigned)c->replica_num;
@@ -349,9 +365,10 @@ int mcpy_opts(PyObject *config, Py_ssize_t n_keys, bool same_node, struct mcpy_o
 void mcpy_opts_done(struct mcpy_opts *o)
 {
 	PyMem_Free(o->preferred);
+	PyMem_Free(o->preferred_nof);
 	PyMem_Free(o->groups);
 	Py_CLEAR(o->held);
-	o->preferred = NULL;
+	o->preferred = o->preferred_nof = NULL;
 	o->groups = NULL;
 }
 

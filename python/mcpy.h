@@ -193,7 +193,7 @@ extern PyType_Spec mcpy_config_spec;
 
 struct mcpy_opts {
 	struct mcs_put_opts opts;
-	const char **preferred;		/* NULL-ended */
+	const char **preferred, **preferred_nof;	/* NULL-ended */
 	struct mcs_key *groups;		/* one for each key; NULL: none */
 	PyObject *held;			/* tuple that keeps the strings alive */
 };

@@ -55,11 +55,12 @@ static PyObject *replica_list(const struct mcs_replicas *r)
 	PyObject *list = PyList_New(r->n), *one;
 
 	for (unsigned i = 0; i < r->n && list; i++) {
-		one = Py_BuildValue("(ssKKOOs)", r->replica[i].segment, r->replica[i].endpoint,
+		one = Py_BuildValue("(ssKKOOsO)", r->replica[i].segment, r->replica[i].endpoint,
 				    (unsigned long long)r->replica[i].address,
 				    (unsigned long long)r->replica[i].size,
 				    r->replica[i].readable ? Py_True : Py_False,
-				    r->replica[i].on_disk ? Py_True : Py_False, r->replica[i].path);
+				    r->replica[i].on_disk ? Py_True : Py_False, r->replica[i].path,
+				    r->replica[i].nof ? Py_True : Py_False);
 		mcpy_list_take(&list, i, one);
 	}
 	return list;
@@ -188,7 +189,7 @@ PyMethodDef mcpy_pool_methods[] = {
 	  "Address of size bytes of the memory shared with the daemon of setup_dummy(), which need no registration;\n"
 	  "0 when that memory is used up.  close() frees them." },
 	{ "_replicas", MCPY_FAST(store_replicas),
-	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable, on_disk, path)] or None]\n"
+	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable, on_disk, path, nof)] or None]\n"
 	  "or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),
 	  "_task_create(move, key, sources, targets) -> id or a negative code." },

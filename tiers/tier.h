@@ -101,6 +101,7 @@ struct mct_status {
 	uint64_t limit;		/* size that grow cannot exceed */
 	uint64_t ready;		/* bytes, from offset 0 on, for which pages are allocated */
 	const char *kind;	/* variant in use (static) */
+	bool paused;		/* the device does not work now: all transfers fail at once */
 	const char *path;	/* absolute, of a file that other machines may have too, NULL: none; the medium's */
 };
 

@@ -46,6 +46,8 @@ const char *mcs_segment_state_name(uint8_t state)
 		return "unmounting";
 	case MCP_SEG_CONFIRMING:
 		return "confirming";
+	case MCP_SEG_PAUSED:
+		return "paused";
 	default:
 		return "unknown";
 	}
@@ -65,6 +67,7 @@ static void pool_fill_segment(struct mcs_segment *out, const struct mcp_segment 
 	out->state = mcs_segment_state_name(in->state);
 	out->rank = mcp_medium(in->medium)->rank;
 	out->on_disk = out->rank >= MCP_RANK_DISK;
+	out->nof = mcp_medium_is(in->medium, MCP_TRAIT_NOF);
 }
 
 int mcs_segments(struct mcs *s, struct mcs_segment **ret, int64_t timeout_ms)

@@ -54,6 +54,7 @@ static void replicas_describe(const struct segments *map, const struct mcp_repli
 	out->address = in->offset;
 	out->rank = mcp_medium(in->medium)->rank;
 	out->on_disk = out->rank >= MCP_RANK_DISK;
+	out->nof = mcp_medium_is(in->medium, MCP_TRAIT_NOF);
 	for (unsigned i = 0; i < map->n; i++) {
 		const struct mcp_segment *seg = &map->seg[i];
 
@@ -64,7 +65,7 @@ static void replicas_describe(const struct segments *map, const struct mcp_repli
 		mcs_shared_path(seg->protocol, out->path);
 		replicas_text(out->protocol, sizeof(out->protocol), *out->path ? mcp_bytes("file", 4) : seg->protocol);
 		out->address += seg->base;
-		state = in->state ? in->state : seg->state;
+		state = in->state && (in->state != MCP_SEG_OK || seg->state != MCP_SEG_PAUSED) ? in->state : seg->state;
 		break;
 	}
 	out->state = mcs_segment_state_name(state);

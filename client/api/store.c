@@ -115,7 +115,7 @@ static int conf_copy_strings(struct mcs_conf *c)
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
 				  &c->ssd_path, &c->ssd_policy, &c->http_addr, &c->far_path,
-				  &c->root_fs_dir, &c->root_fs_cluster, &c->s3_path };
+				  &c->root_fs_dir, &c->root_fs_cluster, &c->s3_path, &c->ssd_nof };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -145,6 +145,7 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->root_fs_dir);
 	free((char *)c->root_fs_cluster);
 	free((char *)c->s3_path);
+	free((char *)c->ssd_nof);
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)

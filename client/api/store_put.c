@@ -19,7 +19,7 @@ static const struct mcs_put_opts put_defaults;
 static int put_check_opts(const struct mcs_put_opts *opts)
 {
 	const unsigned all = MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL |
-		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST | MCS_PUT_NO_EVICT;
+		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST | MCS_PUT_NO_EVICT | MCS_PUT_NOF;
 
 	if (opts->flags & ~all)
 		return mc_fail(-MC_EPARAM, "unknown put flags 0x%x", opts->flags & ~all);
@@ -27,6 +27,9 @@ static int put_check_opts(const struct mcs_put_opts *opts)
 		return mc_fail(-MC_EPARAM, "a put is either UPSERT or EXCL");
 	if (opts->replicas > UINT16_MAX)
 		return mc_fail(-MC_EPARAM, "%u replicas", opts->replicas);
+	if (opts->flags & MCS_PUT_NOF && opts->nof_replicas > MCS_NOF_REPLICAS_MAX)
+		return mc_fail(-MC_EPARAM, "%u copies on NoF disks, %u at most", opts->nof_replicas,
+			       MCS_NOF_REPLICAS_MAX);
 	if ((unsigned)opts->kind > MCS_SPECIAL)
 		return mc_fail(-MC_EPARAM, "unknown kind %u", (unsigned)opts->kind);
 	if ((unsigned)opts->data_type >= MCP_DATA_TYPES)
@@ -148,6 +151,8 @@ int mcs_stream_open(struct mcs *s, struct mcs_key key, uint64_t room, const stru
 		return r;
 	if (!room || room > MCS_SIZE_MAX)
 		return mc_fail(-MC_EPARAM, "room for %llu bytes", (unsigned long long)room);
+	if (opts && opts->flags & MCS_PUT_NOF)
+		return mc_fail(-MC_ENOTSUP, "a stream makes no copies on NoF disks: use mcs_put()");
 	/* Not of a fallback: whether a handle has streams must not change. */
 	return s->backend->ops->put_stream_open(s->backend, key, room, opts ? opts : &put_defaults, ret, deadline);
 }

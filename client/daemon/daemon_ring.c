@@ -167,24 +167,35 @@ static uint32_t window_append(struct window *w, const void *p, size_t len)
 	return at;
 }
 
-static size_t preferred_len(const struct mcs_put_opts *o)
+static size_t names_len(const char *const *names)
 {
 	size_t len = 0;
 
-	for (unsigned i = 0; o->preferred && o->preferred[i]; i++)
-		len += strlen(o->preferred[i]) + 1;
+	for (unsigned i = 0; names && names[i]; i++)
+		len += strlen(names[i]) + 1;
 	return len;
+}
+
+static void window_put_names(struct window *w, const char *const *names)
+{
+	for (unsigned i = 0; names && names[i]; i++) {
+		size_t one = strlen(names[i]) + 1;
+
+		memcpy(w->r->arena + w->used, names[i], one);
+		w->used += (uint32_t)one;
+	}
 }
 
 /* Copy the options of all puts of a window to the arena, except for the eviction group. */
 static int window_begin_puts(struct window *w, const struct mcs_put_opts *o)
 {
+	bool nof = o && o->flags & MCS_PUT_NOF && o->nof_replicas;
 	size_t len;
 
 	w->opts = o;
 	if (!o)
 		return 0;
-	len = preferred_len(o);
+	len = names_len(o->preferred) + (nof ? names_len(o->preferred_nof) + 1 : 0);
 	if (len > MCFS_RING_PREFERRED_MAX || o->group.len > MCP_GROUP_MAX)
 		return mc_fail(-MC_EPARAM, "too many preferred segments, or the group's name is too "
 			       "long");
@@ -194,14 +205,13 @@ static int window_begin_puts(struct window *w, const struct mcs_put_opts *o)
 	w->put = (struct mcfs_ring_put){
 		.flags = o->flags, .replicas = o->replicas, .soft_pin_ms = o->soft_pin_ms,
 		.kind = (uint8_t)o->kind, .soft_pin = (uint8_t)o->soft_pin,
-		.data_type = (uint8_t)o->data_type,
+		.data_type = (uint8_t)o->data_type, .nof_replicas = (uint8_t)(nof ? o->nof_replicas : 0),
 		.preferred = w->used, .preferred_len = (uint32_t)len,
 	};
-	for (unsigned i = 0; o->preferred && o->preferred[i]; i++) {
-		size_t one = strlen(o->preferred[i]) + 1;
-
-		memcpy(w->r->arena + w->used, o->preferred[i], one);
-		w->used += (uint32_t)one;
+	window_put_names(w, o->preferred);
+	if (nof) {
+		w->r->arena[w->used++] = 0;
+		window_put_names(w, o->preferred_nof);
 	}
 	w->used = (w->used + 7) & ~7u;
 	return 0;

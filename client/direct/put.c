@@ -172,6 +172,8 @@ static int put_request(struct mcs_direct *s, struct mcs_put_item *items, unsigne
 		.group = opts->group,
 		.attrs = mcs_attrs_wire(opts->attrs),
 		.preferred = mcs_put_preferred(s, opts, own),
+		.nof_replicas = opts->flags & MCS_PUT_NOF ? opts->nof_replicas : 0,
+		.preferred_nof = opts->flags & MCS_PUT_NOF ? opts->preferred_nof : NULL,
 		.sc = mcs_scratch_get(s->base.scratch),
 	};
 

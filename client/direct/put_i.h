@@ -43,6 +43,8 @@ struct mcs_put_request {
 	struct mcs_key group;		/* eviction group of items without an own one */
 	struct mcp_attrs attrs;		/* attributes of all items; set 0: none */
 	const char *const *preferred;	/* NULL-ended */
+	unsigned nof_replicas;		/* 0: none */
+	const char *const *preferred_nof;	/* NULL-ended; NULL: none */
 	uint64_t deadline;
 	uint64_t granted_ns;		/* when the last reservation was sent */
 	uint64_t fence;			/* the fence number then, or an older one */

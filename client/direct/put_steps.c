@@ -35,18 +35,18 @@ MC_COUNTER(failed, "mooncake_client_transfer_failures_total", "op=\"write\"", "t
 
 /* ---- reserve ---- */
 
-static int put_preferred_names(struct mcs_put_request *b, struct mcp_seq *ret)
+static int put_names(struct mcs_put_request *b, const char *const *list, struct mcp_seq *ret)
 {
 	unsigned n = 0;
 	struct mcp_name *names;
 
-	while (b->preferred[n])
+	while (list && list[n])
 		n++;
 	names = mcs_scratch_raw(b->sc, n, sizeof(*names));
 	if (!names)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++)
-		names[i].name = mcp_bytes(b->preferred[i], strlen(b->preferred[i]));
+		names[i].name = mcp_bytes(list[i], strlen(list[i]));
 	*ret = mcp_seq(names, n);
 	return 0;
 }
@@ -91,7 +91,7 @@ static int put_reserve_msg(struct mcs_put_request *b, struct mcp_put_start *ret)
 		};
 	}
 	ret->items = mcp_seq(items, n);
-	return put_preferred_names(b, &ret->preferred);
+	return put_names(b, b->preferred, &ret->preferred);
 }
 
 static int put_take_replicas(struct mcs_put_request *b, struct mcs_put_op *op, const struct mcp_seq *list)
@@ -487,6 +487,12 @@ static void put_end_all(struct mcs_put_request *b)
 	int r;
 
 	r = put_done_list(b, MCS_STEP_COMMIT, &msg.items);
+	if (r > 0 && b->nof_replicas) {
+		int e = put_names(b, b->preferred_nof, &msg.preferred_nof);
+
+		msg.nof = (uint8_t)b->nof_replicas;
+		r = e < 0 ? e : r;
+	}
 	if (r > 0)
 		r = mcs_call_once(b->s->base.session, MCP_PUT_END, &msg, &reply, &mem, b->deadline);
 	else if (!r)

@@ -24,6 +24,8 @@
 #define SEEK_MS 100
 #define SEEK_ANSWER_MS 400
 #define SEEKS_MAX 60
+#define PAUSED_MAX 64u		/* disks of this process; the master does not learn of more */
+#define LOOK_MS 500u		/* between two looks whether a disk was paused, or works again */
 
 MC_COUNTER(beats, "mooncake_client_heartbeats_total", "result=\"ok\"", "heartbeats sent")
 MC_COUNTER(lost, "mooncake_client_heartbeats_total", "result=\"failed\"", "heartbeats sent")
@@ -45,6 +47,8 @@ struct mcs_heartbeat {
 	unsigned failures;
 	struct mcp_fenced fenced[MCP_FENCES_MAX];	/* orders to confirm */
 	unsigned n_fenced;
+	struct mcp_paused paused[PAUSED_MAX];		/* disks, as the master was told */
+	unsigned n_paused;
 };
 
 /* Maximum period of an owner, so that the master does not declare it dead when one heartbeat is lost. */
@@ -135,11 +139,40 @@ static int heartbeat_connected(struct mcp_client *c, const struct mcp_hello_repl
 	return 0;
 }
 
+static unsigned heartbeat_look(const struct mcs_heartbeat *h, struct mcp_paused ret[PAUSED_MAX])
+{
+	return mcs_segments_paused(mcs_owner_of(h->s)->segments, ret, PAUSED_MAX);
+}
+
+static bool heartbeat_has_news(const struct mcs_heartbeat *h)
+{
+	struct mcp_paused now[PAUSED_MAX];
+	unsigned n = heartbeat_look(h, now);
+
+	return n != h->n_paused || memcmp(now, h->paused, n * sizeof(*now)) != 0;
+}
+
+/* Wait for the time of the next heartbeat, or until there is something to tell.  True: stop. */
+static bool heartbeat_wait(struct mcs_heartbeat *h, uint32_t ms)
+{
+	bool looks = mcs_segments_offload(mcs_owner_of(h->s)->segments);
+
+	for (uint32_t step; ms; ms -= step) {
+		step = looks && ms > LOOK_MS ? LOOK_MS : ms;
+		if (mc_stop_wait(&h->stop, step))
+			return true;
+		if (looks && !h->failures && heartbeat_has_news(h))
+			return false;
+	}
+	return mc_stop_wait(&h->stop, 0);
+}
+
 static int heartbeat_send(struct mcs_heartbeat *h)
 {
+	unsigned n_paused = heartbeat_look(h, h->paused);
 	struct mcp_heartbeat msg = {
 		.client = h->s->client, .sequence = ++h->sequence,
-		.fenced = mcp_seq(h->fenced, h->n_fenced),
+		.fenced = mcp_seq(h->fenced, h->n_fenced), .paused = mcp_seq(h->paused, n_paused),
 	};
 	struct mcp_heartbeat_reply reply;
 	struct mcp_reply mem = { 0 };
@@ -159,6 +192,7 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	if (reply.tasks || mcs_confirm_wanted(h->s))
 		mcs_mover_kick(mcs_owner_of(h->s)->mover);
 	h->n_fenced = 0;
+	h->n_paused = n_paused;
 	heartbeat_fence(h, &reply.fences);
 	if (reply.heartbeat_ms)
 		mcs_session_set_heartbeat(h->s->base.session, reply.heartbeat_ms);
@@ -203,7 +237,7 @@ static void *heartbeat_main(void *arg)
 			__atomic_store_n(&h->s->answered_ms, sent_ms, __ATOMIC_RELAXED);
 		heartbeat_note(h, r);
 		/* The master reuses memory when it has the confirmation. */
-	} while (!mc_stop_wait(&h->stop, r >= 0 && h->n_fenced ? 0 : heartbeat_period_ms(h)));
+	} while (!heartbeat_wait(h, r >= 0 && h->n_fenced ? 0 : heartbeat_period_ms(h)));
 	return NULL;
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * offloader.c - copies between memory, disks and S3.
+ * offloader.c - copies between memory, disks and S3, also of other owners' objects to NoF disks.
  *
  * To a disk: whole blocks are written straight from the segment's memory, which is pinned, and the rest through a
  * buffer.  The layout in the range is the one in memory (layout.h), so that a reader does not know the difference.
  * The CRC is not computed here: every read compares it.  At the end of the range is the object's record
  * (tiers/ssd/record.h), in the write of the object's last bytes.
  *
- * To a named medium, as S3: the same bytes in one write.  Objects of a disk are first read into memory of this process.
+ * To a named medium, as S3: the same bytes in one write.  Objects of a disk are first read into memory of this process,
+ * as are objects of other owners for a NoF disk, whose CRC is compared then.
  *
  * To memory: parts are read through the engine into memory of this thread and written as a put's are. */
 #include <config.h>
@@ -32,6 +33,7 @@
 
 #define FETCH 64u
 #define CALL_MS 5000
+#define BYTES_PER_MS 50000u	/* of another owner, at least */
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define LOADED_MAX (64u << 20)	/* bytes that were read from disks for one round, at a time */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
@@ -229,41 +231,6 @@ static int job_store_named(struct mcs_direct *s, struct round *r, struct job *j,
 	return 0;
 }
 
-/* Where the object is in memory; an object of a disk is read first.  NULL: an error in *ret. */
-static const char *job_source(const struct mcs_segments *own, struct job *j, uint64_t stored, int *ret)
-{
-	const char *data = mcs_segments_at(own, j->from.segment, j->from.offset, stored);
-	struct mct_medium *from = data ? NULL : mcs_segments_medium(own, j->from.segment, j->from.offset, stored);
-
-	*ret = 0;
-	if (data)
-		return data;
-	if (!from)
-		*ret = mc_fail(-MC_EPROTO, "protocol error: the source of a copy is not on this process's segments");
-	else if (posix_memalign(&j->loaded, MCT_BLOCK, stored ? stored : 1))
-		*ret = -ENOMEM;
-	else
-		*ret = mcs_disk_read(from, j->from.offset, j->loaded, stored);
-	return *ret < 0 ? NULL : j->loaded;
-}
-
-static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
-{
-	struct mcs_segments *own = mcs_owner_of(s)->segments;
-	struct mct_medium *m = mcs_segments_medium(own, j->to.segment, j->to.offset, job_bytes(j));
-	const char *data;
-	int e;
-
-	if (!m || j->record.len > MCT_RECORD_BODY_MAX)
-		return mc_fail(-MC_EPROTO, "protocol error: a copy is not for this process's disks");
-	data = job_source(own, j, mcs_stored_size(j->size), &e);
-	if (e < 0)
-		return e;
-	return (m->ops->named ? job_store_named : job_store_blocks)(s, r, j, m, data, deadline);
-}
-
-/* ---- to memory ---------------------------------------------------------------------------------- */
-
 /* One transfer of @len bytes at @pos of the object. */
 struct part {
 	uint64_t pos, len;
@@ -292,6 +259,75 @@ static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, 
 		(void)mce_batch_wait(s->engine, &b, &req, 1, deadline);
 	return r < 0 ? r : req.status < 0 ? mcs_transfer_error(req.status) : 0;
 }
+
+/* Read an object of another owner into memory, with the CRCs of its chunks behind it as in a segment. */
+static int job_read(struct mcs_direct *s, struct job *j, uint64_t deadline)
+{
+	uint64_t chunks = mc_crc_chunks(j->size);
+	auto_free uint32_t *crc = calloc(chunks ? chunks : 1, sizeof(*crc));
+	struct part p = { .len = j->size, .buf = j->loaded, .crc = crc };
+	struct mcs_seg *src = NULL;
+	int r = crc ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = mcs_segmap_get(s->segmap, j->from.segment, deadline, &src);
+	if (r == 0)
+		r = part_move(s, MCE_READ, src, j->from.offset, &p, 0, 0, deadline);
+	if (r == 0 && mcs_crc_of_chunks(crc, j->size) != j->crc)
+		r = -MC_ECHECKSUM;
+	if (r == 0 && mcs_trailer_size(j->size))
+		memcpy((char *)j->loaded + mcs_trailer_offset(j->size), crc, mcs_trailer_size(j->size));
+	if (r < 0 && src)
+		mcs_segmap_forget(s->segmap, j->from.segment);
+	mcs_seg_put(src);
+	/* That the source cannot be read is not the disk's fault. */
+	return r == 0 || r == -ENOMEM ? r :
+		mc_fail(-MC_EREPLICA_GONE, "cannot read an object of another owner for a copy: %s", mc_strerror(r));
+}
+
+/* One dead owner must not use up the time of the whole round. */
+static uint64_t job_read_deadline(const struct job *j, uint64_t round)
+{
+	uint64_t own = mc_deadline_ms(CALL_MS + (int64_t)(j->size / BYTES_PER_MS));
+
+	return own < round ? own : round;
+}
+
+/* Where the object is in memory; an object of a disk, or of another owner, is read first.  NULL: an error in *ret. */
+static const char *job_source(struct mcs_direct *s, struct job *j, uint64_t stored, uint64_t deadline, int *ret)
+{
+	const struct mcs_segments *own = mcs_owner_of(s)->segments;
+	const char *data = mcs_segments_at(own, j->from.segment, j->from.offset, stored);
+	struct mct_medium *from = data ? NULL : mcs_segments_medium(own, j->from.segment, j->from.offset, stored);
+
+	*ret = 0;
+	if (data)
+		return data;
+	if (posix_memalign(&j->loaded, MCT_BLOCK, stored ? stored : 1))
+		*ret = -ENOMEM;
+	else if (from)
+		*ret = mcs_disk_read(from, j->from.offset, j->loaded, stored);
+	else
+		*ret = job_read(s, j, job_read_deadline(j, deadline));
+	return *ret < 0 ? NULL : j->loaded;
+}
+
+static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint64_t deadline)
+{
+	struct mcs_segments *own = mcs_owner_of(s)->segments;
+	struct mct_medium *m = mcs_segments_medium(own, j->to.segment, j->to.offset, job_bytes(j));
+	const char *data;
+	int e;
+
+	if (!m || j->record.len > MCT_RECORD_BODY_MAX)
+		return mc_fail(-MC_EPROTO, "protocol error: a copy is not for this process's disks");
+	data = job_source(s, j, mcs_stored_size(j->size), deadline, &e);
+	if (e < 0)
+		return e;
+	return (m->ops->named ? job_store_named : job_store_blocks)(s, r, j, m, data, deadline);
+}
+
+/* ---- to memory ---------------------------------------------------------------------------------- */
 
 static int parts_copy(struct mcs_direct *s, struct mcs_seg *src, struct mcs_seg *dst, const struct mcp_replica *from,
 		      const struct mcp_replica *to, uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline,
@@ -495,7 +531,7 @@ static void *offloader_main(void *arg)
 			r = offloader_round(o, &round);
 		while (r > 0 && (nap = NAP_MIN_MS) && !mc_stop_wait(&o->stop, 0));
 		if (r < 0 && was_good)
-			mc_warn("client", "copying between memory and disks failed, will retry error=\"%s\"",
+			mc_warn("client", "copying between our segments failed, will retry error=\"%s\"",
 				mc_err_detail(r));
 		was_good = r >= 0;
 		nap = nap * 2 < NAP_MAX_MS ? nap * 2 : NAP_MAX_MS;

@@ -74,6 +74,18 @@ static int owner_add_far(struct mcs_owner *o, const struct mcs_conf *c)
 	return mcs_segments_add(o->segments, &conf);
 }
 
+/* Is the disk at @path one that its owner reaches over a network? */
+static int owner_disk_medium(const struct mcs_conf *c, const char *path, uint8_t *ret)
+{
+	const char *nof = c->ssd_nof && *c->ssd_nof ? c->ssd_nof : "auto";
+
+	if (strcmp(nof, "auto") && strcmp(nof, "yes") && strcmp(nof, "no"))
+		return mc_fail(-EINVAL, "ssd_offload_nof=%s: use auto, yes or no", nof);
+	*ret = !strcmp(nof, "yes") || (!strcmp(nof, "auto") && mct_ssd_is_nof(path, "/sys")) ?
+		MCP_MEDIUM_NOF : MCP_MEDIUM_DISK;
+	return 0;
+}
+
 static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 {
 	auto_free char *paths = strdup(c->ssd_path);
@@ -92,7 +104,9 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 		conf.policy = !strcmp(c->ssd_policy, "lru") ? MCP_EVICT_LRU : MCP_EVICT_FIFO;
 	for (char *p = paths ? strtok_r(paths, ":", &save) : NULL; p && r == 0; p = strtok_r(NULL, ":", &save), n++) {
 		conf.open.path = p;
-		r = mcs_segments_add(o->segments, &conf);
+		r = owner_disk_medium(c, p, &conf.medium);
+		if (r == 0)
+			r = mcs_segments_add(o->segments, &conf);
 	}
 	return r == 0 && !n ? mc_fail(-EINVAL, "no directory for the SSD tier is given") : r;
 }

@@ -203,14 +203,15 @@ static void segment_text(const struct mcs_own_segment *s, const char *endpoint, 
 struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text)
 {
 	const char *endpoint = mce_engine_endpoint(s->engine);
+	bool nof = mcp_medium_is(s->conf.medium, MCP_TRAIT_NOF);
 
 	segment_text(s, endpoint, text);
 	return (struct mcp_mount){
 		.segment = s->id, .epoch = s->now.epoch,
 		.base = mce_mr_base(s->mr), .rkey = mce_mr_rkey(s->mr), .size = mcs_own_segment_size(s),
 		.name = mcp_bytes(text->name, strlen(text->name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
-		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)), .medium = s->conf.medium,
-		.high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
+		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)), .medium = nof ? MCP_MEDIUM_DISK : s->conf.medium,
+		.nof = nof, .high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
 		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster, .confirms = 1,
 	};
 }

@@ -403,6 +403,19 @@ struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_
 	return at && !at->mem.base && segments_inside(at, offset, len) ? at->medium : NULL;
 }
 
+unsigned mcs_segments_paused(const struct mcs_segments *s, struct mcp_paused *ret, unsigned max)
+{
+	struct mct_status status;
+	unsigned n = 0;
+
+	for (unsigned i = 0; s && i < s->n && n < max; i++) {
+		s->segment[i].medium->ops->status(s->segment[i].medium, &status);
+		if (status.paused)
+			ret[n++].segment = s->segment[i].id;
+	}
+	return n;
+}
+
 bool mcs_segments_confirm(struct mcs_segments *s)
 {
 	bool any = false;

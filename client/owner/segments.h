@@ -54,6 +54,9 @@ const void *mcs_segments_at(const struct mcs_segments *s, struct mcp_id segment,
 struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset,
 				       uint64_t len);
 
+/* The segments whose device does not work now; at most @max.  Their number. */
+unsigned mcs_segments_paused(const struct mcs_segments *s, struct mcp_paused *ret, unsigned max);
+
 /* Does the master wish to have the objects of a segment compared (confirm.h)? */
 bool mcs_segments_confirm(struct mcs_segments *s);
 /* False: there is no @i-th segment.  Take the wish for it: *ret is its segment, zero: there was none; or renew it. */

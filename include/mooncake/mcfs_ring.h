@@ -130,9 +130,12 @@ struct mcfs_ring_range {
 
 struct mcfs_ring_put {		/* as in struct mcs_put_opts */
 	uint32_t flags, replicas, soft_pin_ms;
-	uint8_t kind, soft_pin, data_type, reserved;
+	uint8_t kind, soft_pin, data_type;
+	uint8_t nof_replicas;		/* with MCS_PUT_NOF in @flags */
 	uint32_t group, group_len;	/* in the arena */
-	uint32_t preferred, preferred_len; /* in the arena: names that end in NUL, without gaps */
+	/* In the arena: names that end in NUL, without gaps.  With nof_replicas an empty name, and after it those of
+	 * preferred_nof, follow. */
+	uint32_t preferred, preferred_len;
 };
 #define MCFS_RING_PREFERRED_MAX 4096u
 

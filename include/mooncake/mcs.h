@@ -141,6 +141,9 @@ struct mcs_conf {
 	const char *s3_path;
 	uint64_t s3_size;		/* limit of bytes there */
 	int s3_import;			/* 1: bring the objects of another pool, which has ended, into this one */
+	/* Are the disks of ssd_path NoF disks, reached over a network, which get copies of other owners' objects too
+	 * (nof_replicas)?  "yes", "no", or "auto": those of which the kernel says so.  NULL or "": "auto" */
+	const char *ssd_nof;
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
@@ -257,6 +260,8 @@ struct mcs_attrs {
 #define MCS_PUT_SAME_NODE	0x20u	/* with one replica: on this host; keep the items of a batch together */
 #define MCS_PUT_LAST		0x40u	/* store the last of several items with the same key, not the first */
 #define MCS_PUT_NO_EVICT	0x80u	/* -MCS_ENOSPACE or -MCS_EQUOTA instead of evicting objects */
+#define MCS_NOF_REPLICAS_MAX	255u
+#define MCS_PUT_NOF		0x100u	/* nof_replicas and preferred_nof of the options are set */
 
 /* The soft pin of an upsert's new version: that of the replaced version, a new one, or none. */
 enum mcs_soft_pin { MCS_SOFT_PIN_PRESERVE, MCS_SOFT_PIN_ENABLE, MCS_SOFT_PIN_DISABLE };
@@ -283,6 +288,12 @@ struct mcs_put_opts {
 	 * (without set-user-ID and set-group-ID), owner, group and extended attributes of the one that it replaces.
 	 * -MCS_ENOTSUP through a daemon. */
 	const struct mcs_attrs *attrs;
+	/* With MCS_PUT_NOF: further copies on NoF disks (ssd_nof) of owners that neither send this nor have
+	 * a copy, one for each owner.  They are made after the put has ended, which does not wait for them: a rename
+	 * or the end of the master before that leaves them out.  Fewer when fewer such disks exist, also with
+	 * MCS_PUT_ALL_REPLICAS.  An object with such a copy is not copied to its own node's disk any more. */
+	unsigned nof_replicas;			/* MCS_NOF_REPLICAS_MAX at most; an object has up to 8 copies in all */
+	const char *const *preferred_nof;	/* names of segments to use first, NULL-ended, in order; NULL: none */
 };
 
 /* Store the bytes of @iov.  Without UPSERT and EXCL, returns 0 also when the key exists (nothing
@@ -319,7 +330,7 @@ typedef struct mcs_put_stream mcs_stream_t;
 
 /* Begin a put of up to @room bytes, whose size need not be known yet; space in the pool is
  * allocated now. The object is not visible before mcs_stream_commit().  -MCS_ENOTSUP: through a
- * daemon, or the master is too old.  The put is aborted 30 s after its begin, and when the
+ * daemon, the master is too old, or with MCS_PUT_NOF.  The put is aborted 30 s after its begin, and when the
  * connection to the master is lost: mcs_errno() of later calls is ESTALE then. */
 int mcs_stream_open(mcs_t *s, struct mcs_key key, uint64_t room, const struct mcs_put_opts *opts,
 		    mcs_stream_t **ret, int64_t timeout_ms);
@@ -416,6 +427,7 @@ struct mcs_replica {
 	int on_disk;			/* the segment is on a disk; @address cannot be mapped then */
 	int rank;			/* as in struct mcs_segment */
 	char path[256];			/* path of its file in a shared directory; "": it has none */
+	int nof;			/* as in struct mcs_segment */
 };
 
 struct mcs_replicas {
@@ -651,9 +663,11 @@ struct mcs_segment {
 	char id[44];			/* upstream's form: two decimal numbers joined by '-' */
 	char name[256];
 	uint64_t size, used, largest_free, objects;
-	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting", "confirming"; static */
+	const char *state;		/* "ok", "draining", "drained", "silent", "unmounting", "confirming", or
+					 * "paused": the device of a disk does not work; static */
 	int on_disk;
 	int rank;			/* 0: near memory, 1: far memory, 2: a disk of the node, 3: shared */
+	int nof;			/* a disk that its owner reaches over a network */
 };
 /* Array of all segments; free() it.  Number of them. */
 int mcs_segments(mcs_t *s, struct mcs_segment **ret, int64_t timeout_ms);

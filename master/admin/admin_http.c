@@ -91,6 +91,8 @@ static const char *state_name(uint8_t shown)
 		return "SILENT";
 	case MCP_SEG_CONFIRMING:
 		return "CONFIRMING";
+	case MCP_SEG_PAUSED:
+		return "PAUSED";
 	default:
 		return "UNMOUNTING";
 	}

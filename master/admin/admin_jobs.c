@@ -146,7 +146,7 @@ static int segment_status(struct mcm *m, const char *name, const char **ret_name
 		[MCM_SEG_NONE] = { 0, "UNDEFINED" }, [MCP_SEG_OK] = { 1, "OK" },
 		[MCP_SEG_SILENT] = { 0, "UNDEFINED" }, [MCP_SEG_UNMOUNTING] = { 5, "UNMOUNTING" },
 		[MCP_SEG_DRAINING] = { 2, "DRAINING" }, [MCP_SEG_DRAINED] = { 3, "DRAINED" },
-		[MCP_SEG_CONFIRMING] = { 0, "UNDEFINED" },
+		[MCP_SEG_CONFIRMING] = { 0, "UNDEFINED" }, [MCP_SEG_PAUSED] = { 1, "OK" },
 	};
 	struct mcm_segments *ss = &m->segments;
 	const struct mcm_segment *s;

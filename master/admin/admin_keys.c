@@ -64,10 +64,14 @@ void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
 		rq->more = more_keys;
 }
 
-/* Is the medium a node's disk, or below? */
-static bool replica_is_below(uint8_t medium)
+/* The lists of upstream's answers. */
+enum list { VALUES, LOCAL_DISK, NOF, LISTS };
+
+static enum list list_of(uint8_t medium)
 {
-	return mcp_medium(medium)->rank >= MCP_RANK_DISK;
+	if (mcp_medium(medium)->rank < MCP_RANK_DISK)
+		return VALUES;
+	return mcp_medium_is(medium, MCP_TRAIT_NOF) ? NOF : LOCAL_DISK;
 }
 
 static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t size)
@@ -78,7 +82,7 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	mc_rwlock_rdlock(&m->segments.lock);
 	s = mcm_segments_find(&m->segments, r->segment);
 	/* As upstream's descriptor of a copy on a node's disk; the owner's id is shown to the owner only. */
-	if (s && replica_is_below(s->medium))
+	if (s && list_of(s->medium) == LOCAL_DISK)
 		json = json_pack("{s:s, s:I, s:s}", "client_id", "0-0", "object_size", (json_int_t)size,
 				 "transport_endpoint", s->endpoint);
 	else if (s)
@@ -89,8 +93,8 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 	return json;
 }
 
-/* The locations of an object's replicas in memory, or (@below) on disks, as a list.  NULL: *ret_err gets the error. */
-static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, bool below, int *ret_err)
+/* The locations of an object's replicas that are in this list.  NULL: *ret_err gets the error. */
+static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, enum list which, int *ret_err)
 {
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 	struct mcp_object obj;
@@ -102,7 +106,7 @@ static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, bool below, in
 		return NULL;
 	list = json_array();
 	for (unsigned i = 0; list && i < n; i++) {
-		one = replica_is_below(replica[i].medium) == below ? replica_json(m, &replica[i], obj.size) : NULL;
+		one = list_of(replica[i].medium) == which ? replica_json(m, &replica[i], obj.size) : NULL;
 		if (one)
 			json_array_append_new(list, one);
 	}
@@ -120,7 +124,7 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 
 	/* A missing or empty key is an unknown object. */
 	if (len)
-		list = replicas_json(arg, mcp_bytes(key, len), false, &r);
+		list = replicas_json(arg, mcp_bytes(key, len), VALUES, &r);
 	if (list)
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
 	else
@@ -135,18 +139,20 @@ struct batch {
 static void batch_key(void *arg, const char *key, size_t len)
 {
 	struct batch *b = arg;
-	json_t *list, *disk, *one;
+	json_t *list[LISTS] = { NULL }, *one;
 	int r = 0;
 
-	list = len ? replicas_json(b->m, mcp_bytes(key, len), false, &r) : NULL;
-	disk = list ? replicas_json(b->m, mcp_bytes(key, len), true, &r) : NULL;
-	/* Upstream has null for none. */
-	if (disk && !json_array_size(disk)) {
-		json_decref(disk);
-		disk = NULL;
+	for (enum list i = VALUES; len && i < LISTS && r == 0; i++) {
+		list[i] = replicas_json(b->m, mcp_bytes(key, len), i, &r);
+		/* Upstream has null for none. */
+		if (i != VALUES && list[i] && !json_array_size(list[i])) {
+			json_decref(list[i]);
+			list[i] = NULL;
+		}
 	}
-	one = list ? json_pack("{s:b, s:n, s:o, s:n, s:o?, s:n}", "ok", 1, "error", "values", list,
-			       "disk_values", "local_disk_values", disk, "nof_values") :
+	one = list[VALUES] ?
+		json_pack("{s:b, s:n, s:o, s:n, s:o?, s:o?}", "ok", 1, "error", "values", list[VALUES],
+			  "disk_values", "local_disk_values", list[LOCAL_DISK], "nof_values", list[NOF]) :
 		     json_pack("{s:b, s:s, s:n, s:n, s:n, s:n}", "ok", 0, "error",
 			       mcm_error_name(len ? r : -MC_ENOOBJECT), "values", "disk_values", "local_disk_values",
 			       "nof_values");

@@ -19,6 +19,8 @@ MC_GAUGE(keys, "master_key_count", "", "Objects")
 MC_GAUGE(mem_keys, "mem_cache_nums_", "", "Objects in memory")
 MC_GAUGE(disk_keys, "file_cache_nums_", "", "Objects on disks")
 MC_GAUGE(disk_allocated, "master_allocated_file_size_bytes", "", "Bytes used on disks")
+MC_GAUGE(nof_allocated, "master_nof_allocated_bytes", "", "Bytes used on the disks that are reached over NVMe-oF")
+MC_GAUGE(nof_capacity, "master_total_nof_capacity_bytes", "", "Bytes of the mounted disks that are reached over NVMe-oF")
 MC_GAUGE(disk_capacity, "master_total_file_capacity_bytes", "", "Bytes of all mounted disks")
 MC_GAUGE(far_allocated, "mooncake_master_far_allocated_bytes", "", "Bytes used in far memory")
 MC_GAUGE(far_capacity, "mooncake_master_far_capacity_bytes", "", "Bytes of all mounted far memory")
@@ -88,12 +90,28 @@ void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 	ret->puts_refused = (uint64_t)mcm_stats_counter("master_put_start_alloc_failures_total", "");
 }
 
+void mcm_stats_nof(struct mcm *m, uint64_t *ret_used, uint64_t *ret_size)
+{
+	uint64_t used = 0, size = 0;
+
+	mc_rwlock_rdlock(&m->segments.lock);
+	for (unsigned i = 0; i < m->segments.n_live; i++) {
+		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
+
+		used += mcm_segment_is(s, MCP_TRAIT_NOF) ? mcm_load_relaxed(&s->used) : 0;
+		size += mcm_segment_is(s, MCP_TRAIT_NOF) ? s->size : 0;
+	}
+	mc_rwlock_unlock(&m->segments.lock);
+	*ret_used = used;
+	*ret_size = size;
+}
+
 void mcm_stats_collect(void *arg)
 {
 	struct mcm *m = arg;
 	struct mcp_stats_reply st;
 	uint64_t in_memory = 0, below = 0;	/* copies */
-	uint64_t far_size = 0, far_used = 0;
+	uint64_t far_size = 0, far_used = 0, nof_size, nof_used;
 	struct mcm_liveness live;
 	unsigned i, n = 0;
 
@@ -129,6 +147,9 @@ void mcm_stats_collect(void *arg)
 	mc_metric_set(&disk_capacity, (int64_t)st.disk_capacity);
 	mc_metric_set(&far_allocated, (int64_t)far_used);
 	mc_metric_set(&far_capacity, (int64_t)far_size);
+	mcm_stats_nof(m, &nof_used, &nof_size);
+	mc_metric_set(&nof_allocated, (int64_t)nof_used);
+	mc_metric_set(&nof_capacity, (int64_t)nof_size);
 	/* Copies, not objects, if there are more copies; objects without bytes are in memory. */
 	if (!(st.disk_capacity + far_size) || in_memory > st.objects)
 		in_memory = st.objects;

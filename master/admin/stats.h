@@ -10,6 +10,8 @@ struct mcm;
 struct mcp_stats_reply;
 
 void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret);
+/* Bytes used on the disks that are reached over NVMe-oF, and bytes of these. */
+void mcm_stats_nof(struct mcm *m, uint64_t *ret_used, uint64_t *ret_size);
 /* The value of a counter of the registry; 0 if there is none. */
 int64_t mcm_stats_counter(const char *name, const char *labels);
 

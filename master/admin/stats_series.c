@@ -33,11 +33,9 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* There is no NVMe-oF pool, no shared file system, no managed weights, no queue of departed clients.  Clients use LIST
+/* NoF disks are disks of their owners; there is no shared file system, no managed weights, no queue of departed clients.  Clients use LIST
  * and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
-	GAUGE("master_nof_allocated_bytes")
-	GAUGE("master_total_nof_capacity_bytes")
 	PAIR("mount_nof_segment")
 	PAIR("unmount_nof_segment")
 	PAIR("remount_nof_segment")

@@ -141,14 +141,19 @@ static void print_state(struct mcm *m, FILE *to)
 {
 	struct mcp_stats_reply st;
 	char used[32], size[32];
+	uint64_t nof_used, nof_size;
 
 	mcm_stats(m, &st);
+	mcm_stats_nof(m, &nof_used, &nof_size);
 	fprintf(to, "Mem Storage: %s / %s", bytes_text(st.used, used), bytes_text(st.capacity, size));
 	if (st.capacity)
 		fprintf(to, " (%.1f%%)", 100.0 * (double)st.used / (double)st.capacity);
-	fprintf(to, " | NVMe-oF SSD: 0 B / 0 B | SSD Storage: %s / %s | Keys: %" PRIu64
-		" (soft-pinned: %" PRId64 ") | Clients: %u", bytes_text(st.disk_used, used),
-		bytes_text(st.disk_capacity, size), st.objects,
+	fprintf(to, " | NVMe-oF SSD: %s / %s", bytes_text(nof_used, used), bytes_text(nof_size, size));
+	/* Segments may have changed in between. */
+	nof_used = nof_used < st.disk_used ? nof_used : st.disk_used;
+	nof_size = nof_size < st.disk_capacity ? nof_size : st.disk_capacity;
+	fprintf(to, " | SSD Storage: %s / %s | Keys: %" PRIu64 " (soft-pinned: %" PRId64 ") | Clients: %u",
+		bytes_text(st.disk_used - nof_used, used), bytes_text(st.disk_capacity - nof_size, size), st.objects,
 		mcm_stats_counter("master_soft_pin_key_count", ""), st.clients);
 }
 

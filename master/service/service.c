@@ -144,6 +144,7 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	if (!mcp_id_eq(rq.client, mcp_session_client(s)))
 		return mc_fail(-MC_EPARAM, "the client id differs from that of the connection");
 	reply.reattach = mcm_client_beat(arg, rq.client, &reply.heartbeat_ms);
+	mcm_client_pauses(arg, rq.client, &rq.paused);
 	reply.fences = mcp_seq(fence, mcm_client_fences(arg, rq.client, &rq.fenced, fence));
 	reply.tasks = mcm_client_has_tasks(arg, rq.client);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);

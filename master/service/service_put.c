@@ -344,6 +344,29 @@ static int finish_items(struct mcm *m, const struct mcm_session *s, struct mcp_b
 	return 0;
 }
 
+/* Ask for the further copies of the objects that were committed. */
+static void put_end_nof(struct mcm *m, const struct mcm_session *s, const struct mcp_put_end *rq,
+			const struct mcp_status *status)
+{
+	uint64_t preferred[PREFERRED_MAX];
+	struct mcm_nof_request want = { .n = rq->nof, .preferred = preferred, .client = s->client };
+	char buf[MCM_KEY_MAX];
+	struct mcp_put_done done;
+	struct mcm_scope sc;
+	struct mcp_name name;
+	struct mcp_iter it;
+
+	if (mcm_scope_begin(m, rq->tenant, false, &sc) < 0)
+		return;
+	mcp_iter_init(&it, &rq->preferred_nof, &mcp_desc_name);
+	while (want.n_preferred < PREFERRED_MAX && mcp_iter_next(&it, &name))
+		preferred[want.n_preferred++] = mc_hash(name.name.data, name.name.len, 0);
+	mcp_iter_init(&it, &rq->items, &mcp_desc_put_done);
+	for (; mcp_iter_next(&it, &done); status++)
+		if (!status->status)
+			(void)mcm_nof_want(m, &want, mcm_scope_key(sc, done.key, buf), done.generation);
+}
+
 int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 		      struct mcp_answer *answer, void *arg)
 {
@@ -355,6 +378,8 @@ int mcm_serve_put_end(struct mcp_session *s, const void *body, size_t len,
 	if (r == 0)
 		r = finish_items(arg, mcp_session_get(s), rq.tenant, &rq.items, mcm_put_end_many, &ends,
 				 &reply.results);
+	if (r == 0 && rq.nof)
+		put_end_nof(arg, mcp_session_get(s), &rq, reply.results.items);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_put_end_reply, &reply);
 }
 

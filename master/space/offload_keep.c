@@ -30,8 +30,8 @@ static const char *const reasons[REASONS] = {
 	[FORCED] = "puts are faster than the disk; with --offload_force_evict=false they wait for it",
 	[NO_DISK] = "its node has no disk in service; give the node one (--enable_offload, --ssd_offload_path)",
 	[TOO_LARGE] = "it is larger than the space that the disks of its node can free; enlarge --ssd_offload_size",
-	[REFUSES] = "the disk of its node fails or is full; see the owner's log, mcctl df",
-	[DRAINED] = "the disk of its node is being drained",
+	[REFUSES] = "the disk (or far memory) of its node fails or is full; see the owner's log, mcctl df",
+	[DRAINED] = "the disk (or far memory) of its node is being drained",
 	[STALLED] = "its node has not copied for 30 s; see the owner's log, and whether its disk hangs",
 };
 
@@ -72,7 +72,8 @@ static bool disk_busy(const struct mcm_segment *d)
 /* The same if the disk takes copies from its owner's lower ranks; else 0. */
 static uint64_t disk_takes(const struct mcm *m, struct mcm_segment *d)
 {
-	if (!mcm_segment_is(d, MCP_TRAIT_COPIES) || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses))
+	if (!mcm_segment_is(d, MCP_TRAIT_COPIES) || mcm_load_relaxed(&d->draining) || mcm_load_relaxed(&d->refuses) ||
+	    mcm_load_relaxed(&d->paused))
 		return 0;
 	/* After a restart of the master, an owner mounts its memory before its disk. */
 	if (mcm_segment_state(d) != MCP_SEG_OK && !mcm_load_relaxed(&d->awaited) && !disk_busy(d))
@@ -136,6 +137,11 @@ void mcm_offload_owner_asks(struct mcm *m, struct mcp_id client)
 		if (mcp_id_eq(ss->at[ss->live[i]]->client, client))
 			owner_takes(m, ss->at[ss->live[i]], &t);
 	mc_rwlock_unlock(&ss->lock);
+}
+
+bool mcm_offload_disk_rests(const struct mcm *m, const struct mcm_segment *disk)
+{
+	return mcm_load_relaxed(&disk->paused) || mcm_load_relaxed(&disk->pause_ms) > mcm_now_ms(m);
 }
 
 bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size)

@@ -27,6 +27,8 @@ void mcm_offload_lost(struct mcm *m, const struct mcm_segment *s, uint64_t size)
 /* The larger one of @most and of the largest range that @disk takes from its owner's memory, in bytes.  The table's
  * lock is held. */
 uint64_t mcm_offload_disk_takes(const struct mcm *m, struct mcm_segment *disk, uint64_t most);
+/* The disk gets no copies now: its device does not work, or many copies failed. */
+bool mcm_offload_disk_rests(const struct mcm *m, const struct mcm_segment *disk);
 /* Could a disk that works take an object of @size bytes, if its last copies had not failed? */
 bool mcm_offload_disk_fits(const struct mcm *m, struct mcm_segment *disk, uint64_t size);
 /* An object of @size bytes found no range on the disk many times, though it should: do not try such objects for 10 s,

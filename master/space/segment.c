@@ -14,6 +14,7 @@
 #include "master/journal/record.h"
 #include "master/lock_hold.h"
 #include "master/space/strategy.h"
+#include "master/task/nof.h"
 #include "master/task/offload.h"
 #include "proto/codec.h"
 
@@ -50,6 +51,7 @@ static void segment_contents_free(struct mcm_segment *s)
 {
 	mcm_alloc_done(&s->alloc);
 	mcm_offload_dropped(mcm_backlog_clear(&s->backlog), mcm_backlog_clear(&s->promotions));
+	mcm_nof_dropped(mcm_backlog_clear(&s->nof));
 	free(s->policy);
 	s->policy = NULL;
 	free(s->gone.ring);
@@ -299,9 +301,12 @@ static void copy_text(char to[MCM_NAME_MAX + 1], struct mcp_bytes from)
 	memcpy(to, from.data, from.len);
 }
 
-static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
+static void segment_describe(const struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	mcm_segment_set_client(s, rq->client);
+	__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
+	mcm_store_relaxed(&s->traits, segment_traits(ss, rq->medium));
+	mcm_store_relaxed(&s->rank, mcp_medium(rq->medium)->rank);
 	s->base = rq->base;
 	s->rkey = rq->rkey;
 	__atomic_store_n(&s->high, rq->high, __ATOMIC_RELAXED);
@@ -315,7 +320,7 @@ static void segment_describe(struct mcm_segment *s, const struct mcp_mount *rq)
 void mcm_segments_describe(struct mcm_segments *ss, struct mcm_segment *s, const struct mcp_mount *rq)
 {
 	name_remove(ss, s);
-	segment_describe(s, rq);
+	segment_describe(ss, s, rq);
 	name_insert(ss, s);
 }
 
@@ -380,20 +385,18 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->epoch = rq->epoch;
 		s->unproven = false;
 		mcm_store_relaxed(&s->size, rq->size);
-		__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
-		mcm_store_relaxed(&s->traits, segment_traits(ss, rq->medium));
-		mcm_store_relaxed(&s->rank, mcp_medium(rq->medium)->rank);
 		s->own_policy = rq->policy;
 		s->pause_ms = 0;
 		s->errors = 0;
 		mcm_store_relaxed(&s->refuses, false);
+		mcm_store_relaxed(&s->paused, false);
 		mcm_store_relaxed(&s->unfit_ms, 0);
 		mcm_store_relaxed(&s->copy_max, 0);
 		__atomic_store_n(&s->offloads, false, __ATOMIC_RELAXED);
 		mcm_store_relaxed(&s->disk, 0);
 		memset(s->walk, 0, sizeof(s->walk));
 		mcm_store_relaxed(&s->draining, 0);
-		segment_describe(s, rq);
+		segment_describe(ss, s, rq);
 		mcm_store_relaxed(&s->used, 0);
 		__atomic_store_n(&s->connected, state == MCP_SEG_OK, __ATOMIC_RELAXED);
 		mc_list_remove(&s->link);

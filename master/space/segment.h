@@ -55,6 +55,7 @@ struct mcm_segment {
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
 	uint8_t draining;		/* MCP_SEG_DRAINING, _DRAINED: it accepts no new objects; else 0 */
+	bool paused;			/* its owner says that its device does not work (liveness.h) */
 	/* its owner has a segment of a higher rank that takes copies, or had one before the master's restart */
 	bool offloads;
 	bool awaited;			/* restored: clients wait for its owner's return (object/grace.h) */
@@ -73,6 +74,7 @@ struct mcm_segment {
 	struct mcm_alloc alloc;
 	struct mcm_backlog backlog;	/* objects to copy to a higher rank */
 	struct mcm_backlog promotions;	/* objects to copy to memory */
+	struct mcm_backlog nof;		/* objects of other owners to copy to it (task/nof.h) */
 	struct mcm_gone gone;		/* a disk: records that are void (task/adopt.h) */
 	/* atomic */
 	unsigned errors;		/* a disk: copies to it that failed since the last good one */
@@ -203,7 +205,9 @@ static inline uint8_t mcm_segment_shown(const struct mcm_segment *s)
 {
 	uint8_t state = mcm_segment_state(s), draining = mcm_load_relaxed(&s->draining);
 
-	return state == MCP_SEG_OK && draining ? draining : state;
+	if (state != MCP_SEG_OK)
+		return state;
+	return draining ? draining : mcm_load_relaxed(&s->paused) ? MCP_SEG_PAUSED : state;
 }
 
 /* Does it take copies from its owner's segments of lower ranks? */

@@ -16,6 +16,7 @@
 #include "master/mcm_i.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
+#include "master/task/nof.h"
 #include "master/task/task_i.h"
 #include "proto/rpc_server.h"
 
@@ -333,7 +334,7 @@ static struct mcm_segment *disk_choose(const struct mcm_plan *p, const struct mc
 	while ((s = mcm_plan_own(p, &i))) {
 		rank = mcm_load_relaxed(&s->rank);
 		if (rank <= above || !mcm_segment_offloadable(s) || mcm_load_relaxed(&s->adopting) ||
-		    __atomic_load_n(&s->pause_ms, __ATOMIC_RELAXED) > mcm_now_ms(p->m))
+		    mcm_offload_disk_rests(p->m, s))
 			continue;
 		if (size && !mcm_offload_disk_fits(p->m, s, size))
 			continue;
@@ -395,8 +396,8 @@ static void disk_refuses(const struct mcm *m, struct mcm_segment *disk, unsigned
 	mcm_store_relaxed(&disk->errors, 0);
 	mcm_store_relaxed(&disk->pause_ms, mcm_now_ms(m) + pause);
 	if (!__atomic_exchange_n(&disk->refuses, true, __ATOMIC_RELAXED))
-		mc_warn(LOG, "%s, pausing the disk; until a copy succeeds, objects of its node are evicted without one "
-			"segment=%s", why, disk->name);
+		mc_warn(LOG, "%s, pausing the segment; until a copy succeeds, objects of its node are evicted without "
+			"one medium=%s segment=%s", why, mcp_medium(disk->medium)->name, disk->name);
 }
 
 /* A copy did not begin because of @r: the disk found no space, or the time for evictions is over. */
@@ -412,7 +413,7 @@ static void disk_not_now(const struct mcm *m, struct mcm_segment *disk, int r)
 	/* Leases of its objects end.  Without eviction, waiting does not help. */
 	n = mcm_segment_may_evict(disk, m->conf.enable_disk_eviction) ?
 	    __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED) : ERRORS_MAX;
-	disk_refuses(m, disk, n, "a disk is full");
+	disk_refuses(m, disk, n, "no space for a copy");
 }
 
 /* The copy of the entry cannot begin now.  It stays the first one, or becomes the last one if it found no space: others
@@ -712,9 +713,10 @@ unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, s
 	unsigned i = 0;
 
 	p.record = records;
-	if (!m->offload.on)
-		return 0;
 	MC_LOCKED(&m->tasks.lock);
+	mcm_nof_plan(&p);
+	if (!m->offload.on)
+		return p.n;
 	p.t = &m->offload.offload;
 	/* If others' copies, or its own, hang for long, puts do not wait for its disks any more. */
 	if (!mcm_plan_barred(&p))
@@ -751,6 +753,20 @@ void mcm_offload_unmark(struct mcm *m, const struct mcm_unit *u, const struct mc
 		range_list(m, s, u->from.range, u->slot);
 }
 
+void mcm_offload_disk_ended(const struct mcm *m, struct mcm_segment *disk, int result)
+{
+	if (result == 0) {
+		mcm_store_relaxed(&disk->errors, 0);
+		if (__atomic_exchange_n(&disk->refuses, false, __ATOMIC_RELAXED))
+			mc_info(LOG, "the segment takes copies again medium=%s segment=%s",
+				mcp_medium(disk->medium)->name, disk->name);
+		return;
+	}
+	mc_warn(LOG, "a copy failed medium=%s segment=%s: %s", mcp_medium(disk->medium)->name, disk->name,
+		mc_strerror(result));
+	disk_refuses(m, disk, __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED), "many copies failed in a row");
+}
+
 void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 {
 	bool offload = u->task->type == MCM_TASK_OFFLOAD;
@@ -759,9 +775,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 
 	if (result == 0) {
 		if (offload)
-			mcm_store_relaxed(&disk->errors, 0);
-		if (offload && __atomic_exchange_n(&disk->refuses, false, __ATOMIC_RELAXED))
-			mc_info(LOG, "the disk takes copies again segment=%s", disk->name);
+			mcm_offload_disk_ended(m, disk, 0);
 		direction_end(d, d->done, 1);
 		mc_metric_add(d->done_bytes, (int64_t)u->size);
 		return;
@@ -775,6 +789,5 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	if (!offload)
 		return;
 	mcm_offload_again(m, u->from.segment);
-	mc_warn(LOG, "a copy to a disk failed segment=%s: %s", disk->name, mc_strerror(result));
-	disk_refuses(m, disk, __atomic_add_fetch(&disk->errors, 1, __ATOMIC_RELAXED), "many copies failed in a row");
+	mcm_offload_disk_ended(m, disk, result);
 }

@@ -75,6 +75,8 @@ void mcm_offload_disks_changed(struct mcm *m, const struct mcm_client *c);
  * MCM_ADOPT_MAX bytes for each copy, valid as long as @ret; NULL: the owner stores none. */
 unsigned mcm_offload_fetch(struct mcm *m, struct mcm_session *s, unsigned max, struct mcp_copy *ret,
 			   struct mcp_replica *ret_from, struct mcp_replica *ret_to, uint8_t *records);
+/* A copy to the disk has ended well (@result 0), or has failed: after many failures it gets none for a while. */
+void mcm_offload_disk_ended(const struct mcm *m, struct mcm_segment *disk, int result);
 /* tasks.lock held: a copy has ended. */
 void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result);
 /* A copy from memory segment @segment has to be made once more: a walk will find the object.  Takes its lock. */

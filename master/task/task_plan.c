@@ -19,6 +19,7 @@
 #include "master/ops/pin.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
+#include "master/task/nof.h"
 #include "master/task/offload.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"
@@ -74,6 +75,12 @@ bool mcm_rebalance_wanted(struct mcm *m, const struct mcm_segment *s)
 
 /* ---- targets ---- */
 
+/* Does it make copies on media on which objects are not put? */
+static bool is_down(const struct mcm_task *t)
+{
+	return t->type == MCM_TASK_OFFLOAD || t->type == MCM_TASK_NOF;
+}
+
 /* May the task ever put the object there? */
 static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c, const struct mcm_segment *s,
 			 uint64_t len)
@@ -103,7 +110,7 @@ static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec 
 {
 	const struct mcm_task *t = p->t;
 
-	if (t->type == MCM_TASK_OFFLOAD ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
+	if (is_down(t) ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
 		return false;
 	if (!target_suits(t, c, s, len))
 		return false;
@@ -301,7 +308,7 @@ int mcm_plan_copy(struct mcm_plan *p, const struct mcm_copy_spec *c)
 		.began_ms = mcm_now_ms(p->m),
 	};
 	/* A moved object is charged for already; disks are not charged for. */
-	if (!c->move && p->t->type != MCM_TASK_OFFLOAD) {
+	if (!c->move && !is_down(p->t)) {
 		r = mcm_tenant_charge_copy(p->m, c->tenant, c->size);
 		if (r < 0)
 			goto fail;

@@ -14,6 +14,7 @@
 #include "master/ops/pin.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
+#include "master/task/nof.h"
 #include "master/task/offload.h"
 
 MC_COUNTER(copies, "mooncake_master_copies_total", "result=\"ok\"", "Copies made for tasks")
@@ -121,7 +122,7 @@ static void unit_finish(struct mcm *m, struct mcm_unit *u, int result)
 	t->began_ms = mcm_now_ms(m);
 	open = t->status == MCP_TASK_PENDING || t->status == MCP_TASK_RUNNING;
 	if (t->type >= MCP_TASK_TYPES) {
-		mcm_offload_ended(m, u, result);
+		(t->type == MCM_TASK_NOF ? mcm_nof_ended : mcm_offload_ended)(m, u, result);
 	} else if (result == 0) {
 		t->succeeded++;
 		t->bytes += u->size;

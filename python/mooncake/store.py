@@ -72,9 +72,10 @@ class ReplicateConfig(_Config):
     preferred_segments: names of segments ("host:port") to try first; unknown ones are ignored.  group_ids: one for each
     key of the call, or None.  data_type: a label.  prefer_alloc_in_same_node: for batch_put_from_multi_buffers() only.
     dfs_replica_num: 1 needs MOONCAKE_ENABLE_DFS, else a put fails with upstream's code, -1601; the copy in the shared
-    directory is made after the put, also with 0.  nof_replica_num: replicas in a tier that this store does not have, so a
-    put with it above 0 fails with -600.  preferred_nof_segments: ignored.  residency_affinity_ids and session_ids (one for
-    each key), preferred_hca_names and per_key_preferred_hca_names: checked, and without effect."""
+    directory is made after the put, also with 0.  nof_replica_num: further copies on NoF disks of that many other owners,
+    made after the put, fewer when there are fewer; preferred_nof_segments: names of such disks to use first.
+    residency_affinity_ids and session_ids (one for each key), preferred_hca_names and per_key_preferred_hca_names:
+    checked, and without effect."""
 
     __slots__ = ()
 

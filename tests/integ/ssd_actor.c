@@ -3,7 +3,7 @@
  *
  *	ssd_actor MASTER put|get FIRST N BYTES [PAUSE_US]
  *
- * "put" stores the blocks FIRST..FIRST+N-1 with a pause after each one.  "get" reads them and compares: it prints
+ * "put" stores the blocks FIRST..FIRST+N-1 with a pause after each one, and $NOF copies of each on NoF disks.  "get" reads them and compares: it prints
  * "equal E miss M error X", and ends with status 3 when a block has other bytes. */
 #include <config.h>
 
@@ -34,6 +34,7 @@ int main(int argc, char **argv)
 {
 	unsigned equal = 0, miss = 0, error = 0, wrong = 0, first, n;
 	unsigned char *want, *got;
+	struct mcs_put_opts opts = { .flags = 0 };
 	struct mcs_conf conf;
 	size_t bytes;
 	bool put;
@@ -42,6 +43,10 @@ int main(int argc, char **argv)
 	if (argc < 6)
 		return 2;
 	put = !strcmp(argv[2], "put");
+	if (getenv("NOF")) {
+		opts.flags = MCS_PUT_NOF;
+		opts.nof_replicas = (unsigned)atoi(getenv("NOF"));
+	}
 	first = (unsigned)atoi(argv[3]);
 	n = (unsigned)atoi(argv[4]);
 	bytes = (size_t)atol(argv[5]);
@@ -59,7 +64,7 @@ int main(int argc, char **argv)
 		int64_t r;
 
 		fill(want, bytes, i);
-		r = put ? mcs_put(s, key, &iov, 1, NULL, -1) : mcs_get(s, key, &iov, 1, 10000);
+		r = put ? mcs_put(s, key, &iov, 1, &opts, -1) : mcs_get(s, key, &iov, 1, 10000);
 		if (put && argc > 6)
 			usleep((useconds_t)atoi(argv[6]));
 		if (r == -MCS_ENOOBJECT) {

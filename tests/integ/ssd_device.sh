@@ -29,11 +29,19 @@ some_errors() {
 	grep -q "does not work now; the object stays" "$tmp/err" || fail "no clear error: $(cat "$tmp/err")"
 }
 
+# shown STATE - mcctl df shows the disk in this state
+shown() {
+	"$top_builddir/tools/mcctl" --master="$MASTER" df | grep "/ssd-" | found " $1\$"
+}
+
 echo "gone before the first read, and back"
+shown ok || fail "$("$top_builddir/tools/mcctl" --master="$MASTER" df)"
 touch "$tmp/gone"
 some_errors 0 300
+wait_for 3 shown paused
 rm "$tmp/gone"
 wait_for 10 back
+wait_for 3 shown ok
 grep -q 'pausing the disk: no such device' "$tmp/owner.log" || fail "no line about the pause"
 grep -q 'the device works again after' "$tmp/owner.log" || fail "no line about the return"
 
@@ -69,3 +77,25 @@ truncate -s $(($(du --block-size=1 "$ssd"/mooncake-0.ssd | cut -f1) / 2)) "$ssd"
 blocks get 0 300 >"$tmp/out" || fail "wrong bytes: $(cat "$tmp/out")"
 grep -qE '^equal [1-9][0-9]* miss [1-9][0-9]* error 0$' "$tmp/out" || fail "$(cat "$tmp/out")"
 [ "$(bad_copies)" -ge 1 ] || fail "no copy was dropped"
+
+echo "copies on a NoF disk of another owner outlive that of the objects, and the master"
+nof_segments() { [ "$(segment_count nof)" -eq 1 ]; }
+nof_idle() { [ "$(metric "$MASTER_HTTP" mooncake_master_nof_pending)" -eq 0 ]; }
+mkdir "$ssd/nof"
+free_port at
+spawn nof "$top_builddir/node/mooncake_client" --enable_offload --ssd_offload_path="$ssd/nof" --ssd_offload_nof=yes \
+	--host=127.0.0.1 --port="$at" --global_segment_size=0 --master_server_address="$MASTER"
+started "$SPAWNED" nof 20 nof_segments
+for size in 1 70001 262144; do
+	BLOCK=$size NOF=2 blocks put $((size + 1000)) 8 >/dev/null || fail "puts failed"
+done
+wait_for 20 nof_idle
+equal "copies" "$(metric "$MASTER_HTTP" 'mooncake_master_nof_copies_total{result="ok"}')" 24
+equal "copies for which there is no disk" "$(metric "$MASTER_HTTP" mooncake_master_nof_missing_total)" 24
+kill_pid "$MASTER_PID"
+restart_master --enable_offload --default_kv_lease_ttl=0
+wait_for 20 nof_segments
+kill_pid "$OWNER_PID"
+for size in 1 70001 262144; do
+	equal "blocks" "$(BLOCK=$size blocks get $((size + 1000)) 8)" "equal 8 miss 0 error 0"
+done

@@ -40,7 +40,7 @@ with_faults tiers.ssd.write=error:ENOSPC
 memory_works
 wait_for 20 offload_idle
 counted master_offload_failed_total
-logged "a copy to a disk failed"
+logged "a copy failed medium=disk"
 # Memory that is full evicts without copies.
 blocks put 50 300 >/dev/null || fail "puts failed"
 counted mooncake_master_evicted_without_copy_total

@@ -164,4 +164,44 @@ class SharedDirectory(unittest.TestCase):
         reader.close()
 
 
+class Nof(unittest.TestCase):
+    """Copies on disks of other owners that are said to be reached over NVMe-oF."""
+
+    def test_copies_outlive_the_near_one(self):
+        os.environ["MOONCAKE_SSD_NOF"] = "yes"
+        owners = [ms.MooncakeDistributedStore() for _ in range(2)]
+        for owner in owners:
+            self.assertEqual(owner.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER, None, True,
+                                         tempfile.mkdtemp(dir=DIR)), 0)
+        del os.environ["MOONCAKE_SSD_NOF"]
+        writer, reader = ms.MooncakeDistributedStore(), ms.MooncakeDistributedStore()
+        self.assertEqual(writer.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT, 0, "tcp", "", MASTER), 0)
+        self.assertEqual(reader.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", MASTER), 0)
+        sizes = {"n1": 1, "n70001": 70001, "n3m": 3 * MIB}
+
+        def disks(key):
+            return [c for c in reader.get_replica_desc(key) if c.is_nof_replica()]
+
+        for key, size in sizes.items():
+            self.assertEqual(writer.put(key, block(size, size), ms.ReplicateConfig(nof_replica_num=3)), 0)
+        self.assertEqual(writer.put("plain", b"1"), 0)
+        self.assertEqual(writer.put("none", b"1", ms.ReplicateConfig(nof_replica_num=256)), -600)
+        for key in sizes:
+            eventually(lambda key=key: len(disks(key)) == 2, f"{key} has no two copies on disks")
+            for copy in disks(key):
+                self.assertFalse(copy.is_memory_replica() or copy.is_local_disk_replica() or copy.is_disk_replica())
+                self.assertRaises(RuntimeError, copy.get_memory_descriptor)
+        self.assertEqual(disks("plain"), [])
+        writer.close()
+        for key, size in sizes.items():
+            self.assertEqual(reader.get(key), block(size, size), key)
+        self.assertEqual(reader.get("plain"), b"")
+        owners[0].close()
+        for key, size in sizes.items():
+            self.assertEqual(reader.get(key), block(size, size), key)
+        reader.remove_all(True)
+        reader.close()
+        owners[1].close()
+
+
 unittest.main(argv=sys.argv[:1], verbosity=2)

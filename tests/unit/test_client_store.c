@@ -545,7 +545,7 @@ static void memory_is_provided_once_the_size_is_known(void **state)
 
 static void wrong_arguments_change_nothing(void **state)
 {
-	struct mcs_put_opts opts = { .flags = 0x100 };
+	struct mcs_put_opts opts = { .flags = 0x200 };
 	struct iovec iov = { (void *)"x", 1 }, null = { NULL, 5 };
 	struct mcs_info info;
 	void *data;
@@ -626,7 +626,7 @@ static void pool_and_segments_are_reported(void **state)
 
 static struct mcs_segment segment_of(mcs_t *of)
 {
-	struct mcs_segment *all, found = { "", "", 0, 0, 0, 0, NULL, 0, 0 };
+	struct mcs_segment *all, found = { .name = "" };
 	int n = mcs_segments(s, &all, -1), i;
 
 	for (i = 0; i < n; i++)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/fault.h"
+#include "common/metrics.h"
 #include "tests/unit/node_fixture.h"
 #include <mooncake/store_c.h>
 
@@ -92,6 +93,47 @@ static void test_options(void **state)
 	assert_string_equal(rep.replica[0].segment, mcs_hostname(c));
 	assert_string_equal(mcs_hostname(c), mcs_hostname(node_store()));
 	mcs_replicas_free(&rep, 1);
+}
+
+static int64_t nof_missing(void)
+{
+	int64_t v = 0;
+
+	assert_int_equal(mc_metrics_lookup("mooncake_master_nof_missing_total", "", &v), 0);
+	return v;
+}
+
+/* The daemon asks for the copies, for which this pool has no disk, and finds the names of both lists. */
+static void test_copies_on_nof_disks(void **state)
+{
+	const char *const preferred[] = { "nowhere:1", mcs_hostname(c), NULL };
+	const char *const disks[] = { "disk-1", "disk-2", NULL };
+	struct mcs_put_opts opts = { .flags = MCS_PUT_NOF, .nof_replicas = 2 };
+	struct iovec iov = { (void *)(uintptr_t)"bytes", 5 };
+	int64_t was = nof_missing();
+	struct mcs_replicas rep;
+	struct mcs_key k;
+
+	(void)state;
+	assert_int_equal(mcs_put(c, fixture_key("nof1"), &iov, 1, &opts, -1), 0);
+	assert_int_equal(nof_missing() - was, 2);
+	opts.preferred_nof = disks;
+	assert_int_equal(mcs_put(c, fixture_key("nof2"), &iov, 1, &opts, -1), 0);
+	assert_int_equal(nof_missing() - was, 4);
+	opts.preferred = preferred;
+	k = fixture_key("nof3");
+	assert_int_equal(mcs_put(c, k, &iov, 1, &opts, -1), 0);
+	assert_int_equal(nof_missing() - was, 6);
+	assert_int_equal(mcs_replicas(c, &k, 1, 0, &rep, -1), 1);
+	assert_int_equal(rep.n, 1);
+	assert_string_equal(rep.replica[0].segment, mcs_hostname(c));
+	mcs_replicas_free(&rep, 1);
+	opts.flags = 0;
+	assert_int_equal(mcs_put(c, fixture_key("nof4"), &iov, 1, &opts, -1), 0);
+	assert_int_equal(nof_missing() - was, 6);
+	opts.flags = MCS_PUT_NOF;
+	opts.nof_replicas = MCS_NOF_REPLICAS_MAX + 1;
+	assert_int_equal(mcs_put(c, fixture_key("nof5"), &iov, 1, &opts, -1), -MCS_EPARAM);
 }
 
 /* Items with a group of their own, and items that use the group of the call's options. */
@@ -695,6 +737,7 @@ int main(void)
 		TEST(test_sizes),
 		TEST(test_put_semantics),
 		TEST(test_options),
+		TEST(test_copies_on_nof_disks),
 		TEST(test_groups),
 		TEST(test_batches),
 		TEST(test_ranges),

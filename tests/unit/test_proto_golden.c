@@ -241,7 +241,7 @@ static void a_mount_without_confirms_is_understood(void **state)
 {
 	struct transcript *t = malloc(sizeof(*t));
 	struct mcp_mount msg;
-	const size_t added = sizeof(msg.offers) + sizeof(msg.cluster) + sizeof(msg.confirms);
+	const size_t added = sizeof(msg.offers) + sizeof(msg.cluster) + sizeof(msg.confirms) + sizeof(msg.nof);
 	char dir[4096];
 
 	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
@@ -250,6 +250,34 @@ static void a_mount_without_confirms_is_understood(void **state)
 				    t->len[0] - MCP_FRAME_HEADER - added, &msg), 0);
 	assert_int_equal(msg.seen, 8101815670912281193);
 	assert_true(!msg.offers && !msg.cluster && !msg.confirms);
+	free(t);
+}
+
+/* Clients of version 3 before copies on NoF disks, and before they told which of their disks are paused. */
+static void clients_without_nof_disks_are_understood(void **state)
+{
+	struct transcript *t = malloc(sizeof(*t));
+	const size_t list = 8, name = 4 + 4, id = 4 + 16;
+	struct mcp_heartbeat beat;
+	struct mcp_put_end end;
+	size_t head, added;
+	char dir[4096];
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
+	read_transcript(path_of(dir, "put_end"), t);
+	head = MCP_FRAME_HEADER;
+	assert_int_equal(mcp_decode(&mcp_desc_put_end, t->data[0] + head, t->len[0] - head, &end), 0);
+	added = 1 + list + end.preferred_nof.raw_len;
+	assert_true(end.nof && end.preferred_nof.count && end.preferred_nof.raw_len >= name);
+	assert_int_equal(mcp_decode(&mcp_desc_put_end, t->data[0] + head, t->len[0] - head - added, &end), 0);
+	assert_true(end.items.count && end.tenant.len && !end.nof && !end.preferred_nof.count);
+	read_transcript(path_of(dir, "heartbeat"), t);
+	assert_int_equal(mcp_decode(&mcp_desc_heartbeat, t->data[0] + head, t->len[0] - head, &beat), 0);
+	added = list + beat.paused.raw_len;
+	assert_true(beat.paused.count && beat.paused.raw_len >= id);
+	assert_int_equal(mcp_decode(&mcp_desc_heartbeat, t->data[0] + head, t->len[0] - head - added, &beat), 0);
+	assert_true(beat.fenced.count && !beat.paused.count);
 	free(t);
 }
 
@@ -262,6 +290,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_register_reply_without_takeover_is_understood),
 		cmocka_unit_test(masters_without_nonces_are_understood),
 		cmocka_unit_test(a_mount_without_confirms_is_understood),
+		cmocka_unit_test(clients_without_nof_disks_are_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {

@@ -83,10 +83,15 @@ int mct_ssd_health_paused(const struct mct_ssd *d)
 	return mc_fail(-MC_EUNAVAILABLE, "the disk %s is paused, because its device does not work", d->path);
 }
 
-int mct_ssd_health_check(struct mct_ssd *d)
+bool mct_ssd_health_is_paused(struct mct_ssd *d)
 {
 	MC_LOCKED(&d->lock);
-	return d->health.paused ? mct_ssd_health_paused(d) : 0;
+	return d->health.paused;
+}
+
+int mct_ssd_health_check(struct mct_ssd *d)
+{
+	return mct_ssd_health_is_paused(d) ? mct_ssd_health_paused(d) : 0;
 }
 
 /* ---- pause and return -------------------------------------------------------------------------- */

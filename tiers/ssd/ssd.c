@@ -102,12 +102,12 @@ static int ssd_memory(const struct mct_medium *m, struct mct_memory *ret)
 
 static void ssd_status(const struct mct_medium *m, struct mct_status *ret)
 {
-	const struct mct_ssd *d = ssd_of(m);
+	struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 
 	*ret = (struct mct_status){
 		.size = size, .limit = UINT64_MAX, .ready = size, .kind = mct_io_kind(d->io),
-		.path = d->holder ? d->path : NULL,
+		.paused = mct_ssd_health_is_paused(d), .path = d->holder ? d->path : NULL,
 	};
 }
 

@@ -150,5 +150,6 @@ void mct_ssd_health_write_failed(struct mct_ssd *d, int status);
 int mct_ssd_health_paused(const struct mct_ssd *d);
 /* The same if the disk is paused, else 0. */
 int mct_ssd_health_check(struct mct_ssd *d);
+bool mct_ssd_health_is_paused(struct mct_ssd *d);
 
 #endif

@@ -101,7 +101,7 @@ static json_t *segments_json(const struct mcs_segment *s, int n)
 			"size", (json_int_t)s[i].size, "used", (json_int_t)s[i].used,
 			"largest_free", (json_int_t)s[i].largest_free,
 			"objects", (json_int_t)s[i].objects, "state", s[i].state,
-			"medium", rank_names[s[i].rank]));
+			"medium", s[i].nof ? "nof" : rank_names[s[i].rank]));
 	}
 	return all;
 }

@@ -36,13 +36,14 @@ class DiskDescriptor:
 
 
 class ReplicaDescriptor:
-    """One copy of an object: in memory, on its node's disk or in a shared directory; status is COMPLETE, or FAILED while
+    """One copy of an object: in memory, on its node's disk, on a NoF disk or in a shared directory; status is COMPLETE, or FAILED while
     its owner does not respond."""
 
-    def __init__(self, size, address, endpoint, readable, on_disk=False, path=""):
+    def __init__(self, size, address, endpoint, readable, on_disk=False, path="", nof=False):
         self.status = ReplicaStatus.COMPLETE if readable else ReplicaStatus.FAILED
         self._memory = None if on_disk else MemoryDescriptor(Descriptor(size, address, endpoint))
         self._disk = DiskDescriptor._of(path, size) if path else None
+        self._nof = nof
 
     def is_memory_replica(self):
         """is_memory_replica() -> bool"""
@@ -54,7 +55,11 @@ class ReplicaDescriptor:
 
     def is_local_disk_replica(self):
         """is_local_disk_replica() -> bool: on the disk of a node"""
-        return self._memory is None and self._disk is None
+        return self._memory is None and self._disk is None and not self._nof
+
+    def is_nof_replica(self):
+        """is_nof_replica() -> bool: on a disk that its owner reaches over NVMe-oF; upstream's have no such method"""
+        return self._nof
 
     def get_memory_descriptor(self):
         """get_memory_descriptor() -> MemoryDescriptor; RuntimeError for a copy on a disk"""
@@ -76,8 +81,8 @@ class Replicas:
         found = self._replicas(keys)
         if isinstance(found, int):
             return {}
-        return {key: [ReplicaDescriptor(size, address, endpoint, readable, on_disk, path)
-                      for _, endpoint, address, size, readable, on_disk, path in copies]
+        return {key: [ReplicaDescriptor(size, address, endpoint, *rest)
+                      for _, endpoint, address, size, *rest in copies]
                 for key, copies in zip(keys, found) if copies is not None}
 
     def get_replica_desc(self, key):

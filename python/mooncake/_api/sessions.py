@@ -128,15 +128,15 @@ class Sessions:
         """batch_put_session_start(keys: list[str], sizes: list[int], config: ReplicateConfig = None) -> list[int]
 
         Begin to write objects of these sizes in bytes, with a copy of config.  0; -705 if the key has a value or this store
-        is already writing it; -600 for size 0.  config.nof_replica_num above 0: -600; dfs_replica_num:
-        -1601 without MOONCAKE_ENABLE_DFS."""
+        is already writing it; -600 for size 0.  config.dfs_replica_num: -1601 without
+        MOONCAKE_ENABLE_DFS."""
         if config is not None and not isinstance(config, self._config_type):
             raise TypeError(f"config must be a ReplicateConfig, not {type(config).__name__}")
         if len(keys) != len(sizes):
             return [INVALID_PARAMS] * len(keys)
         if config is not None and config.group_ids is not None and len(config.group_ids) != len(keys):
             return [INVALID_PARAMS] * len(keys)
-        # as every put: replicas in tiers that do not exist
+        # as every put: replicas in tiers that cannot be had
         if config is not None and config._tier_error():
             return [config._tier_error()] * len(keys)
         there = self.batch_is_exist(list(keys)) if keys else []
