@@ -189,8 +189,8 @@ PyMethodDef mcpy_pool_methods[] = {
 	  "Address of size bytes of the memory shared with the daemon of setup_dummy(), which need no registration;\n"
 	  "0 when that memory is used up.  close() frees them." },
 	{ "_replicas", MCPY_FAST(store_replicas),
-	  "_replicas(keys, promise=True) -> [[(segment, endpoint, address, size, readable, on_disk, path, nof)] or None]\n"
-	  "or a negative code." },
+	  "_replicas(keys, promise=True)\n"
+	  "  -> [[(segment, endpoint, address, size, readable, on_disk, path, nof)] or None] or a negative code." },
 	{ "_task_create", MCPY_FAST(store_task_create),
 	  "_task_create(move, key, sources, targets) -> id or a negative code." },
 	{ "_task", MCPY_FAST(store_task),

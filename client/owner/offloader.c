@@ -33,7 +33,7 @@
 
 #define FETCH 64u
 #define CALL_MS 5000
-#define BYTES_PER_MS 50000u	/* of another owner, at least */
+#define BYTES_PER_MS 50000u	/* at least, in reads of another owner's objects */
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define LOADED_MAX (64u << 20)	/* bytes that were read from disks for one round, at a time */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */

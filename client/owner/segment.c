@@ -210,8 +210,9 @@ struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struc
 		.segment = s->id, .epoch = s->now.epoch,
 		.base = mce_mr_base(s->mr), .rkey = mce_mr_rkey(s->mr), .size = mcs_own_segment_size(s),
 		.name = mcp_bytes(text->name, strlen(text->name)), .endpoint = mcp_bytes(endpoint, strlen(endpoint)),
-		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)), .medium = nof ? MCP_MEDIUM_DISK : s->conf.medium,
-		.nof = nof, .high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
+		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)),
+		.medium = nof ? MCP_MEDIUM_DISK : s->conf.medium, .nof = nof,
+		.high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
 		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster, .confirms = 1,
 	};
 }

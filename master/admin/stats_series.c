@@ -33,8 +33,8 @@ struct alias {
 #define COUNTER(name) { name, "counter" },
 #define GAUGE(name) { name, "gauge" },
 
-/* NoF disks are disks of their owners; there is no shared file system, no managed weights, no queue of departed clients.  Clients use LIST
- * and SEGMENTS where upstream's use requests of their own. */
+/* NoF disks are served as other disks.  There are no managed weights and no queue of departed clients.
+ * Clients use LIST and SEGMENTS where upstream's use requests of their own. */
 static const struct zero zeros[] = {
 	PAIR("mount_nof_segment")
 	PAIR("unmount_nof_segment")

@@ -55,7 +55,7 @@ struct choice {
 	double fill;
 };
 
-/* What is copied, and which owners are no place for it. */
+/* The object to copy, and the owners whose disks do not count. */
 struct wish {
 	uint32_t slot;
 	uint64_t generation, size;
@@ -112,7 +112,7 @@ static unsigned turn_of(const struct mcm_nof_request *rq, uint64_t name)
 	return i;
 }
 
-static unsigned choose(struct mcm *m, const struct mcm_nof_request *rq, const struct wish *w, unsigned max,
+static unsigned wish_choose(struct mcm *m, const struct mcm_nof_request *rq, const struct wish *w, unsigned max,
 		       struct choice ret[MCM_REPLICA_MAX])
 {
 	struct mcm_segments *ss = &m->segments;
@@ -180,7 +180,7 @@ unsigned mcm_nof_want(struct mcm *m, const struct mcm_nof_request *rq, struct mc
 
 	if (!wish_of(m, key, generation, &w))
 		return 0;
-	n = choose(m, rq, &w, rq->n < w.room ? rq->n : w.room, c);
+	n = wish_choose(m, rq, &w, rq->n < w.room ? rq->n : w.room, c);
 	for (unsigned i = 0; i < n; i++) {
 		const struct mcm_backlog_entry e = { w.slot, 0, generation, 0 };
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nof.h - copies of objects on NoF disks of other owners, for puts that ask for them (mcp_put_end.nof).
  *
- * A NoF disk is a disk that its owner reaches over a network (MCP_TRAIT_NOF).  After the commit of such a put, disks are
- * chosen: of owners that neither sent the put nor have a copy, one disk of each; preferred ones first, in the order of
- * the put, then the emptiest.  Disks that are paused, leave, or cannot take the size are left out.  The put has ended
- * by then, so with fewer disks there are fewer copies; mooncake_master_nof_missing_total counts those.
+ * A NoF disk is a disk that its owner reaches over a network (MCP_TRAIT_NOF).  After the commit of such a put, disks
+ * are chosen: of owners that neither sent the put nor have a copy, one disk of each; preferred ones first, in their
+ * order, then the emptiest.  Disks that are paused, leave, or cannot take the size are left out.  The put has ended
+ * by then, so with fewer disks there are fewer copies; mooncake_master_nof_missing_total counts the others.
  *
  * The object enters the queue of each chosen segment, whose owner fetches copies as it does for its own objects
- * (offload.h), reads the object from another owner and writes it to its disk.  The copy is a replica as others on disks:
+ * (offload.h), reads the object from another owner and writes it to its disk.  The copy is a replica as any on a disk:
  * it is in the journal, readers use it when no nearer one is readable, and the disk evicts it when it is full.  A copy
  * that fails is tried again on the same disk, MCM_NOF_TRIES times in all.  The queues end with the master's process.
  *
- * Each entry ends as ok, failed or cancelled, and is counted so.  Cancelled: the object was removed, replaced or renamed
- * before its copy was made, or the disk's segment was removed.
+ * Each entry ends as ok, failed or cancelled, and is counted so.  Cancelled: the object was removed, replaced or
+ * renamed before its copy was made, or the disk's segment was removed.
  *
  * Locks: a queue belongs to its segment's lock, the task to tasks.lock. */
 #ifndef MCM_NOF_H

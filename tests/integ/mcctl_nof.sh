@@ -114,3 +114,62 @@ if ! command -v nvme >/dev/null; then
 	status 3 nof
 	says "package nvme-cli"
 fi
+
+# The init script and the unit, which read the same settings.
+[ -r /lib/lsb/init-functions ] || exit 0
+echo "init script"
+sed -e "s|@bindir@|$top_builddir/tools|; s|@sysconfdir@|$tmp/etc|" "$top_srcdir/init/mooncake-nof.in" >"$tmp/init"
+chmod +x "$tmp/init"
+init() {
+	_SYSTEMCTL_SKIP_REDIRECT=1 "$tmp/init" "$@"
+}
+cat >"$tmp/bin/nvme" <<'FAKE_NVME'
+#!/bin/bash
+# State: a file below $FAKE/up for each subsystem that is connected.
+mkdir -p "$FAKE/up"
+for arg; do case $arg in --nqn=*) nqn=${arg#--nqn=} ;; esac; done
+names=$(ls "$FAKE/up")
+case $1 in
+connect) echo "$*" >>"$FAKE/calls" && touch "$FAKE/up/$nqn" ;;
+disconnect) rm "$FAKE/up/$nqn" ;;
+list-subsys)
+	for n in $names; do
+		echo "{\"Name\": \"nvme-subsys1\", \"NQN\": \"$n\", \"Paths\": [{\"Name\": \"nvme1\", \"Transport\": \"tcp\", \"State\": \"live\"}]}"
+	done | jq -s '[{Subsystems: .}]' ;;
+list)
+	for n in $names; do
+		echo "{\"SubsystemNQN\": \"$n\", \"Namespaces\": [{\"NameSpace\": \"nvme1n1\", \"PhysicalSize\": 4096}]}"
+	done | jq -s '{Devices: [{Subsystems: .}]}' ;;
+esac
+FAKE_NVME
+chmod +x "$tmp/bin/nvme"
+: >"$tmp/calls"
+status 0 init start
+mkdir -p "$tmp/etc/default"
+printf 'NQN=nqn.org:one\nADDRESS=192.0.2.7\n' >"$tmp/etc/default/mooncake-nof@one"
+printf 'NQN=nqn.org:two\nADDRESS=192.0.2.8:4421\nTRANSPORT=rdma\n' >"$tmp/etc/default/mooncake-nof@two"
+status 3 init status
+status 0 init start two
+equal "connected" "$(ls "$tmp/up")" nqn.org:two
+status 0 init start
+equal "calls" "$(cut -d' ' -f2-5 "$tmp/calls")" "--transport=rdma --traddr=192.0.2.8 --trsvcid=4421 --nqn=nqn.org:two
+--transport=tcp --traddr=192.0.2.7 --trsvcid=4420 --nqn=nqn.org:one"
+status 0 init status
+grep -qx 'two is connected: nqn.org:two' "$tmp/out" || fail "$(cat "$tmp/out")"
+status 0 init restart one
+status 0 init stop one
+equal "connected" "$(ls "$tmp/up")" nqn.org:two
+status 0 init stop
+equal "connected" "$(ls "$tmp/up")" ""
+echo 'ADDRESS=192.0.2.7' >"$tmp/etc/default/mooncake-nof@bad"
+status 6 init start
+says "set NQN and ADDRESS"
+equal "connected" "$(ls "$tmp/up" | xargs)" "nqn.org:one nqn.org:two"
+status 2 init
+if command -v systemd-analyze >/dev/null; then
+	sed -e "s|@bindir@|$top_builddir/tools|; s|@sysconfdir@|$tmp/etc|" "$top_srcdir/init/mooncake-nof@.service.in" \
+		>"$tmp/mooncake-nof@one.service"
+	systemd-analyze verify --man=no "$tmp/mooncake-nof@one.service" >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
+	found mooncake-nof <"$tmp/out" && fail "$(cat "$tmp/out")"
+fi
+exit 0

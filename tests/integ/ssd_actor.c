@@ -3,8 +3,8 @@
  *
  *	ssd_actor MASTER put|get FIRST N BYTES [PAUSE_US]
  *
- * "put" stores the blocks FIRST..FIRST+N-1 with a pause after each one, and $NOF copies of each on NoF disks.  "get" reads them and compares: it prints
- * "equal E miss M error X", and ends with status 3 when a block has other bytes. */
+ * "put" stores the blocks FIRST..FIRST+N-1 with a pause after each one, and $NOF copies of each on NoF disks.  "get"
+ * reads them and compares: it prints "equal E miss M error X", and ends with status 3 when a block has other bytes. */
 #include <config.h>
 
 #include <stdbool.h>

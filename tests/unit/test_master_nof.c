@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_master_nof.c - copies on NoF disks of other owners, on a master whose clock only the test moves; the test is also
- * the owners that copy.  Client 1 has the near memory and sends the puts. */
+ * test_master_nof.c - copies on NoF disks of other owners, on a master whose clock only the test moves; the test also
+ * acts as the owners that copy.  Client 1 has the near memory and sends the puts. */
 #include <config.h>
 
 #include "test_master_fixture.h"
@@ -39,7 +39,8 @@ static struct sums sums_now(void)
 {
 	return (struct sums){
 		fx_metric("mooncake_master_nof_wanted_total"), fx_metric("mooncake_master_nof_missing_total"),
-		ended("result=\"ok\""), ended("result=\"failed\""), ended("result=\"cancelled\""), fx_metric("mooncake_master_nof_pending"),
+		ended("result=\"ok\""), ended("result=\"failed\""), ended("result=\"cancelled\""),
+		fx_metric("mooncake_master_nof_pending"),
 	};
 }
 
@@ -438,7 +439,7 @@ static void a_failed_copy_is_tried_again_a_few_times(void **state)
 	down(&fx, s);
 }
 
-static void what_is_gone_is_not_copied(void **state)
+static void objects_that_are_gone_are_not_copied(void **state)
 {
 	struct sums was = sums_now();
 	struct mcm_session *s[4];
@@ -530,7 +531,7 @@ int main(void)
 		cmocka_unit_test(a_paused_disk_is_shown_and_gets_no_copies),
 		cmocka_unit_test(puts_do_not_wait_for_a_paused_disk),
 		cmocka_unit_test(a_failed_copy_is_tried_again_a_few_times),
-		cmocka_unit_test(what_is_gone_is_not_copied),
+		cmocka_unit_test(objects_that_are_gone_are_not_copied),
 		cmocka_unit_test(the_end_of_an_owner_ends_its_copies),
 		cmocka_unit_test(a_disk_becomes_a_nof_disk),
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tiers_nof.c - NoF disks are recognised by what the kernel says, here in folders that stand for /sys. */
+ * test_tiers_nof.c - NoF disks are recognised by files of the kernel, here in folders that stand for /sys. */
 #include <config.h>
 
 #include <setjmp.h>
@@ -82,7 +82,8 @@ static void the_transport_of_the_controller_decides(void **state)
 		const char *name;
 		bool remote;
 	} transports[] = {
-		{ "pcie", false }, { "tcp", true }, { "rdma", true }, { "fc", true }, { "loop", false }, { "tcpx", false },
+		{ "pcie", false }, { "tcp", true }, { "rdma", true }, { "fc", true }, { "loop", false },
+		{ "tcpx", false },
 	};
 
 	(void)state;

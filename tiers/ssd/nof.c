@@ -55,8 +55,7 @@ bool mct_ssd_is_nof(const char *path, const char *sys)
 	if (stat(path, &st))
 		return false;
 	at = S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev;
-	if ((size_t)snprintf(one, sizeof(one), "%s/dev/block/%u:%u/partition", sys, major(at), minor(at)) >= sizeof(one))
-		return false;
+	snprintf(one, sizeof(one), "%s/dev/block/%u:%u/partition", sys, major(at), minor(at));
 	snprintf(dev, sizeof(dev), "%s/dev/block/%u:%u%s/device", sys, major(at), minor(at),
 		 access(one, F_OK) ? "" : "/..");
 	remote = controller_is_remote(dev);

@@ -27,7 +27,7 @@
 extern const struct mct_tier_ops mct_ssd_tier;
 
 /* Is the block device at @path, or the one with the filesystem of another @path, an NVMe disk that is reached over a
- * network?  @sys: "/sys".  False also for what lies on such a disk in layers, as LVM does.  Any thread. */
+ * network?  @sys: "/sys".  False also for volumes on such a disk, as of LVM.  Any thread. */
 bool mct_ssd_is_nof(const char *path, const char *sys);
 
 #endif
