@@ -17,10 +17,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #define MCFS_KEY_MAX 4096		/* bytes of a key, as the store allows */
 #define MCFS_NAME_MAX 4095		/* bytes of a displayed name, without the NUL */
 #define MCFS_CONTROL_NAME ".mcfs"	/* the reserved directory at the top level */
+
+/* Is it the name of that directory?  Most names do not even begin so. */
+static inline bool mcfs_name_is_control(const char *name)
+{
+	return name[0] == MCFS_CONTROL_NAME[0] && strcmp(name, MCFS_CONTROL_NAME) == 0;
+}
 
 /* File name of the key component @comp; @top: the component is at the top level of the mount. @ret
  * is NUL-terminated. Returns its length, or -ENAMETOOLONG if it does not fit into @size. */

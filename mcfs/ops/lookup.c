@@ -115,7 +115,7 @@ int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char 
 	int n;
 
 	if (!parent || mcfs_inode_is_view(parent) ||
-	    (parent == &fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0))
+	    (parent == &fs->inodes.root && mcfs_name_is_control(name)))
 		return -EPERM;
 	if (strlen(name) > fs->name_max)
 		return -ENAMETOOLONG;
@@ -313,7 +313,7 @@ void mcfs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		mcfs_view_lookup(&op, parent, name);
 		return;
 	}
-	if (!op.in || (op.in == &op.fs->inodes.root && strcmp(name, MCFS_CONTROL_NAME) == 0)) {
+	if (!op.in || (op.in == &op.fs->inodes.root && mcfs_name_is_control(name))) {
 		lookup_control(&op, parent, name);
 		return;
 	}
