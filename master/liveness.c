@@ -6,6 +6,8 @@
  * because only a mount carries the epoch that proves that the memory is the same. */
 #include <config.h>
 
+#include <string.h>
+
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -50,29 +52,43 @@ static bool is_paused(const struct mcp_seq *paused, struct mcp_id segment)
 	return false;
 }
 
-void mcm_client_pauses(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused)
+/* Take over what the client says about one of its segments; its name and new state.  False: nothing is new. */
+static bool pause_next(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused, char name[MCM_NAME_MAX + 1],
+		       bool *ret_now)
 {
 	struct mcm_client *c;
 	struct mc_list *at;
 
-	if (!paused->count && !mcm_load_relaxed(&m->clients.pauses))
-		return;
-	mcm_store_relaxed(&m->clients.pauses, true);
 	MC_LOCKED(&m->clients.lock);
 	c = mcm_client_find(&m->clients, id);
 	if (!c)
-		return;
+		return false;
 	mc_list_for_each(at, &c->segments) {
 		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
-		bool now = is_paused(paused, s->id);
 
-		if (__atomic_exchange_n(&s->paused, now, __ATOMIC_RELAXED) == now)
+		*ret_now = is_paused(paused, s->id);
+		if (__atomic_exchange_n(&s->paused, *ret_now, __ATOMIC_RELAXED) == *ret_now)
 			continue;
+		memcpy(name, s->name, sizeof(s->name));
+		return true;
+	}
+	return false;
+}
+
+void mcm_client_pauses(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused)
+{
+	char name[MCM_NAME_MAX + 1];
+	bool now;
+
+	if (!paused->count && !mcm_load_relaxed(&m->clients.pauses))
+		return;
+	mcm_store_relaxed(&m->clients.pauses, true);
+	while (pause_next(m, id, paused, name, &now)) {
 		if (now)
 			mc_warn(LOG, "a segment is paused, its device does not work (see its owner's log); its objects "
-				"stay name=%s", s->name);
+				"stay name=%s", name);
 		else
-			mc_info(LOG, "a paused segment works again name=%s", s->name);
+			mc_info(LOG, "a paused segment works again name=%s", name);
 	}
 }
 
