@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A disk over NVMe-oF, by the kernel's initiator and target in a virtual machine, over TCP and over RDMA on soft-RoCE:
-# connected by mcctl nof, target and link away and back, owner killed.
+# connected by mcctl nof, disconnected, target away and back, owner killed.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/vm.sh"
 unless_sanitized "an emulated machine is slow enough without; test_tiers_health runs"
