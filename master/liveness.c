@@ -52,7 +52,7 @@ static bool is_paused(const struct mcp_seq *paused, struct mcp_id segment)
 	return false;
 }
 
-/* Take over what the client says about one of its segments; its name and new state.  False: nothing is new. */
+/* Store a state that differs from the one in the message, of one segment; its name and new state.  False: all agree. */
 static bool pause_next(struct mcm *m, struct mcp_id id, const struct mcp_seq *paused, char name[MCM_NAME_MAX + 1],
 		       bool *ret_now)
 {

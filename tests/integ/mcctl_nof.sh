@@ -164,7 +164,8 @@ equal "connected" "$(ls "$tmp/up")" ""
 echo 'ADDRESS=192.0.2.7' >"$tmp/etc/default/mooncake-nof@bad"
 status 6 init start
 says "set NQN and ADDRESS"
-equal "connected" "$(ls "$tmp/up" | xargs)" "nqn.org:one nqn.org:two"
+equal "connected" "$(ls "$tmp/up")" "nqn.org:one
+nqn.org:two"
 status 2 init
 if command -v systemd-analyze >/dev/null; then
 	sed -e "s|@bindir@|$top_builddir/tools|; s|@sysconfdir@|$tmp/etc|" "$top_srcdir/init/mooncake-nof@.service.in" \
