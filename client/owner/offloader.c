@@ -260,6 +260,35 @@ static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, 
 	return r < 0 ? r : req.status < 0 ? mcs_transfer_error(req.status) : 0;
 }
 
+/* Are these the CRCs of the object?  Then they go behind it, as in a segment. */
+static int job_sums(struct job *j, const uint32_t *crc)
+{
+	if (mcs_crc_of_chunks(crc, j->size) != j->crc)
+		return -MC_ECHECKSUM;
+	if (mcs_trailer_size(j->size))
+		memcpy((char *)j->loaded + mcs_trailer_offset(j->size), crc, mcs_trailer_size(j->size));
+	return 0;
+}
+
+/* Read an object of a disk of this process into memory. */
+static int job_load(struct job *j, struct mct_medium *from, uint64_t stored)
+{
+	uint64_t chunks = mc_crc_chunks(j->size);
+	auto_free uint32_t *crc = calloc(chunks ? chunks : 1, sizeof(*crc));
+	int r = crc ? mcs_disk_read(from, j->from.offset, j->loaded, stored) : -ENOMEM;
+
+	for (uint64_t i = 0; r == 0 && i < chunks; i++) {
+		uint64_t at = i * MC_CRC_CHUNK, left = j->size - at;
+
+		crc[i] = mc_crc32c((char *)j->loaded + at, left < MC_CRC_CHUNK ? left : MC_CRC_CHUNK);
+	}
+	if (r == 0)
+		r = job_sums(j, crc);
+	/* A copy of damaged bytes would let the good one elsewhere be evicted. */
+	return r != -MC_ECHECKSUM ? r :
+		mc_fail(-MC_EREPLICA_GONE, "an object on the disk is damaged, so it is not copied: %s", mc_strerror(r));
+}
+
 /* Read an object of another owner into memory, with the CRCs of its chunks behind it as in a segment. */
 static int job_read(struct mcs_direct *s, struct job *j, uint64_t deadline)
 {
@@ -273,10 +302,8 @@ static int job_read(struct mcs_direct *s, struct job *j, uint64_t deadline)
 		r = mcs_segmap_get(s->segmap, j->from.segment, deadline, &src);
 	if (r == 0)
 		r = part_move(s, MCE_READ, src, j->from.offset, &p, 0, 0, deadline);
-	if (r == 0 && mcs_crc_of_chunks(crc, j->size) != j->crc)
-		r = -MC_ECHECKSUM;
-	if (r == 0 && mcs_trailer_size(j->size))
-		memcpy((char *)j->loaded + mcs_trailer_offset(j->size), crc, mcs_trailer_size(j->size));
+	if (r == 0)
+		r = job_sums(j, crc);
 	if (r < 0 && src)
 		mcs_segmap_forget(s->segmap, j->from.segment);
 	mcs_seg_put(src);
@@ -306,7 +333,7 @@ static const char *job_source(struct mcs_direct *s, struct job *j, uint64_t stor
 	if (posix_memalign(&j->loaded, MCT_BLOCK, stored ? stored : 1))
 		*ret = -ENOMEM;
 	else if (from)
-		*ret = mcs_disk_read(from, j->from.offset, j->loaded, stored);
+		*ret = job_load(j, from, stored);
 	else
 		*ret = job_read(s, j, job_read_deadline(j, deadline));
 	return *ret < 0 ? NULL : j->loaded;

@@ -224,8 +224,8 @@ static void segment_mounted_durable(const struct mcs_own_segment *s, const struc
 				    uint64_t answered, struct mcs_own_segment_state *next)
 {
 	const struct mcs_own_segment_state was = s->now;
-	/* Copies that are being written to a named medium have the present secret in their names.  A sweep removes those
-	 * that the master does not know. */
+	/* Copies that are being written to a named medium have the present secret in their names.  A sweep removes
+	 * those that the master does not know. */
 	bool again = reply->reattached && (s->medium->ops->named || (was.server && was.server == answered));
 
 	next->cluster = reply->cluster;
