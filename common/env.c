@@ -67,6 +67,30 @@ bool mc_env_on(const char *name)
 	return v && !is_off(v);
 }
 
+const char *mc_env_dfs(void)
+{
+	const char *dir = mc_env_str("MOONCAKE_DFS_ROOT_DIR");
+
+	if (!mc_env_on("MOONCAKE_ENABLE_DFS"))
+		return NULL;
+	return dir ? dir : "/mnt/3fs/mooncake";
+}
+
+double mc_env_ratio(const char *name, double def)
+{
+	const char *v = mc_env_str(name);
+	char *end;
+	double n;
+
+	if (!v)
+		return def;
+	n = strtod(v, &end);
+	if (end != v && !*end && n >= 0 && n <= 1)
+		return n;
+	mc_warn("env", "not a number from 0 to 1, using %g: %s=%s", def, name, v);
+	return def;
+}
+
 /* ---- variables without effect ---- */
 
 /* Bytes of the names in one line of the log, which cuts longer lines off. */
@@ -121,6 +145,7 @@ static const char *const inert[] = {
 /* Those of a row that have an effect. */
 static const char *const effective[] = {
 	"MC_CXL_DEV_PATH", "MC_CXL_DEV_SIZE",
+	"MOONCAKE_DFS_EVICTION_HIGH_WATERMARK", "MOONCAKE_DFS_EVICTION_LOW_WATERMARK",
 	"MC_STORE_CLUSTER_ID", "MC_STORE_CLIENT_MIN_PORT", "MC_STORE_CLIENT_MAX_PORT", "MC_STORE_CLIENT_METRIC",
 	"MC_STORE_CLIENT_METRIC_INTERVAL", "MC_STORE_CLIENT_METRIC_BANDWIDTH", "MC_STORE_MEMCPY",
 	"MC_STORE_USE_HUGEPAGE", "MC_STORE_HUGEPAGE_SIZE",

@@ -14,6 +14,11 @@ uint64_t mc_env_size(const char *name, uint64_t def, uint64_t min, uint64_t max)
 /* Set to anything but 0, false, no or off. */
 bool mc_env_on(const char *name);
 const char *mc_env_str(const char *name);	/* NULL when unset */
+/* The shared directory that upstream's variables name: MOONCAKE_DFS_ROOT_DIR, or its default.  NULL unless
+ * MOONCAKE_ENABLE_DFS is on. */
+const char *mc_env_dfs(void);
+/* A number from 0 to 1; @def when unset, or (with a line in the log) when it is none. */
+double mc_env_ratio(const char *name, double def);
 /* Name, in one line of the log, all variables of upstream that are set and have no effect in this version.  Only the
  * first call in a process does.  Libraries call it when a store or an engine is opened, programs when their log is
  * open. */

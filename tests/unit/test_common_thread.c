@@ -12,7 +12,12 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/err.h"
 #include "common/sys/clock.h"
+#include "common/sys/late.h"
 
 struct seen {
 	char name[16];
@@ -145,6 +150,69 @@ static void signals_arrive_in_one_place(void **state)
 	close(pipefd[1]);
 }
 
+struct slow {
+	struct mc_late late;
+	struct mc_stop *until;
+	unsigned *dropped;
+	int result;
+};
+
+static int slow_run(struct mc_late *l)
+{
+	struct slow *s = (struct slow *)l;
+
+	while (!mc_stop_wait(s->until, 1000))
+		;
+	return s->result < 0 ? mc_fail(s->result, "the reason") : s->result;
+}
+
+static void slow_drop(struct mc_late *l)
+{
+	__atomic_add_fetch(((struct slow *)l)->dropped, 1, __ATOMIC_RELEASE);
+	free(l);
+}
+
+static struct slow *slow_start(struct mc_stop *until, unsigned *dropped, int result)
+{
+	struct slow *s = calloc(1, sizeof(*s));
+
+	assert_non_null(s);
+	*s = (struct slow){ { .name = "slow", .run = slow_run, .drop = slow_drop }, until, dropped, result };
+	assert_int_equal(mc_late_start(&s->late), 0);
+	return s;
+}
+
+static void a_call_that_is_late_can_be_waited_for_or_left(void **state)
+{
+	struct slow *s, *left[MC_LATE_MAX];
+	unsigned dropped = 0;
+	struct mc_stop until;
+
+	assert_int_equal(mc_stop_init(&until), 0);
+	s = slow_start(&until, &dropped, -ENOENT);
+	assert_int_equal(mc_late_wait(&s->late, 0), -EINPROGRESS);
+	assert_int_equal(mc_late_wait(&s->late, mc_deadline_ms(5)), -EINPROGRESS);
+	for (unsigned i = 1; i < MC_LATE_MAX; i++) {
+		left[i] = slow_start(&until, &dropped, 0);
+		assert_int_equal(mc_late_wait(&left[i]->late, 0), -EINPROGRESS);
+		mc_late_leave(&left[i]->late);
+	}
+	/* All of them hang: no more threads. */
+	assert_int_equal(mc_late_start(&(struct mc_late){ .name = "slow", .run = slow_run }), -MC_EUNAVAILABLE);
+	assert_int_equal(dropped, 0);
+	mc_stop_set(&until);
+	assert_int_equal(mc_late_wait(&s->late, mc_deadline_ms(10000)), -ENOENT);
+	assert_string_equal(mc_err_detail(-ENOENT), "the reason");
+	free(s);
+	while (__atomic_load_n(&dropped, __ATOMIC_ACQUIRE) < MC_LATE_MAX - 1)
+		mc_thread_yield();
+	/* One that has ended before it is left is dropped by the caller. */
+	s = slow_start(&until, &dropped, 3);
+	assert_int_equal(mc_late_wait(&s->late, mc_deadline_ms(10000)), 3);
+	free(s);
+	mc_stop_done(&until);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +222,7 @@ int main(void)
 		cmocka_unit_test(a_started_thread_runs_until_it_is_joined),
 		cmocka_unit_test(kick_ends_one_wait_early),
 		cmocka_unit_test(signals_arrive_in_one_place),
+		cmocka_unit_test(a_call_that_is_late_can_be_waited_for_or_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
