@@ -44,8 +44,9 @@ struct mct_conf {
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
 	bool format;		/* a blank device may be initialised */
 	enum mct_share share;
-	/* MCT_SHARE_READ: the first words of the identity that the file must have.  MCT_SHARE_OWN: of these the pool,
-	 * words 3 and 4: files of another one are left alone; 0: not known */
+	/* MCT_SHARE_READ: the first words of the identity that the file must have.  MCT_SHARE_OWN: the same, or id and
+	 * epoch 0: any file that no process has, or a new one.  Files of another pool than words 3 and 4 are left
+	 * alone; 0: it is not known */
 	uint64_t expect[MCT_EXPECT];
 };
 

@@ -183,6 +183,50 @@ static void an_owner_that_lost_its_lock_writes_no_more(void **state)
 	mct_medium_close(b);
 }
 
+static int adopt(const uint64_t words[MCT_IDENTITY], struct mct_medium **ret)
+{
+	struct mct_conf conf = { .path = dir, .buffers = 8 * MIB, .share = MCT_SHARE_OWN };
+
+	memcpy(conf.expect, words, sizeof(conf.expect));
+	return mct_medium_open("ssd", &conf, ret);
+}
+
+static void only_the_expected_file_is_adopted(void **state)
+{
+	struct mct_medium *a = own(1), *b = own(1), *m;
+	uint64_t words[MCT_IDENTITY], got[MCT_IDENTITY];
+	char path[256];
+
+	identify(a, 5, 1, words);
+	snprintf(path, sizeof(path), "%s", path_of(a));
+	assert_int_equal(adopt(words, &m), -EWOULDBLOCK);
+	mct_medium_close(a);
+	/* With another epoch or pool it has other objects.  Neither is the header changed, nor a file made. */
+	for (unsigned i = 2; i < MCT_EXPECT; i++) {
+		words[i]++;
+		assert_int_equal(adopt(words, &m), -ESTALE);
+		words[i]--;
+	}
+	words[0]++;
+	assert_int_equal(adopt(words, &m), -ENOENT);
+	words[0]--;
+	assert_int_equal(files(), 2);
+	assert_int_equal(adopt(words, &m), 0);
+	assert_string_equal(path_of(m), path);
+	assert_int_equal(m->ops->identity(m, got), 0);
+	assert_memory_equal(got, words, sizeof(got));
+	assert_int_equal(m->ops->hold(m), 0);
+	/* The earlier owner comes back: it gets a new file. */
+	a = own(1);
+	assert_string_not_equal(path_of(a), path);
+	assert_int_equal(files(), 3);
+	mct_medium_close(a);
+	mct_medium_close(b);
+	mct_medium_close(m);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(adopt(words, &m), -ENOENT);
+}
+
 /* ---- readers ---- */
 
 struct wait_read {
@@ -268,6 +312,7 @@ int main(void)
 		cmocka_unit_test_teardown(files_of_another_pool_are_left_alone, clean_dir),
 		cmocka_unit_test_teardown(unfinished_and_damaged_files, clean_dir),
 		cmocka_unit_test_teardown(an_owner_that_lost_its_lock_writes_no_more, clean_dir),
+		cmocka_unit_test_teardown(only_the_expected_file_is_adopted, clean_dir),
 		cmocka_unit_test_teardown(a_reader_accepts_the_expected_file_only, clean_dir),
 	};
 

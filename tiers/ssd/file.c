@@ -127,18 +127,11 @@ int mct_ssd_file_same(struct mct_ssd *d, const void *block)
 	return 0;
 }
 
-int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret)
+int mct_ssd_file_parse(const struct mct_ssd *d, const void *block, struct mct_ssd_header *ret)
 {
-	auto_free void *block = NULL;
-	struct header *h;
-	int r = block_new(&block);
+	const struct header *h = block;
 
 	*ret = (struct mct_ssd_header){ .size = 0 };
-	if (r < 0)
-		return r;
-	if (pread(d->fd, block, MCT_BLOCK, 0) < 0)
-		return mc_fail(-errno, "cannot read %s: %m", d->path);
-	h = block;
 	if (memcmp(h->magic, magic, sizeof(magic))) {
 		ret->none = true;
 		return 0;
@@ -152,6 +145,18 @@ int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret)
 	if (le32toh(h->holder_crc) == mc_crc32c(&h->holder, sizeof(h->holder)))
 		ret->holder = le64toh(h->holder);
 	return 0;
+}
+
+int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret)
+{
+	auto_free void *block = NULL;
+	int r = block_new(&block);
+
+	if (r < 0)
+		return r;
+	if (pread(d->fd, block, MCT_BLOCK, 0) < 0)
+		return mc_fail(-errno, "cannot read %s: %m", d->path);
+	return mct_ssd_file_parse(d, block, ret);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */

@@ -24,12 +24,14 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sys/clock.h"
 #include "common/sys/random.h"
 #include "tiers/ssd/ssd_i.h"
 
 #define ID_DIGITS 32u
 #define POOL_WORD 3u
 #define CREATE_MAX 16u	/* attempts: another process may lock a file between its creation and the lock */
+#define HOLD_MS 5000	/* more than a slow answer; then the server is silent */
 
 bool mct_ssd_shared_name(const char *name)
 {
@@ -134,25 +136,114 @@ static int shared_create(struct mct_ssd *d, const struct mct_conf *conf)
 	return r;
 }
 
+/* Lock the file of the expected segment.  The epoch in its header proves that it has the objects that the master knows
+ * there. */
+static int shared_expected(struct mct_ssd *d, const struct mct_conf *conf)
+{
+	char name[ID_DIGITS + sizeof(".data")];
+	struct mct_ssd_header h;
+	int r;
+
+	snprintf(name, sizeof(name), "%016" PRIx64 "%016" PRIx64 ".data", conf->expect[0], conf->expect[1]);
+	r = shared_lock(d, conf->path, name, 0);
+	if (r == -EWOULDBLOCK)
+		return mc_fail(-EWOULDBLOCK, "another process has locked %s", d->path);
+	if (r == 0)
+		r = mct_ssd_file_header(d, &h);
+	if (r == 0 && (h.none || !h.size || memcmp(h.words, conf->expect, sizeof(conf->expect))))
+		r = mc_fail(-ESTALE, "%s is not the file of the segment that the master knows", d->path);
+	return r;
+}
+
 int mct_ssd_shared_open(struct mct_ssd *d, const struct mct_conf *conf)
 {
-	int r = shared_adopt(d, conf);
+	int r = conf->expect[0] | conf->expect[1] ? shared_expected(d, conf) : shared_adopt(d, conf);
 
-	if (r == -ENOENT) {
+	if (r == -ENOENT && !(conf->expect[0] | conf->expect[1])) {
 		r = -EWOULDBLOCK;
 		for (unsigned i = 0; r == -EWOULDBLOCK && i < CREATE_MAX; i++)
 			r = shared_create(d, conf);
 	}
+	if (r < 0)
+		return r;
 	do
 		d->holder = mc_random_u64();
 	while (!d->holder);
 	return r;
 }
 
-int mct_ssd_shared_hold(const struct mct_ssd *d)
+/* A read of the header.  Freed by the later of its caller and its end. */
+struct header_read {
+	struct mct_io_op op;
+	struct mct_ssd *d;
+	void *block;
+	/* guarded by the medium's lock */
+	bool ended, left;
+};
+
+static void header_read_free(struct header_read *r)
+{
+	free(r->block);
+	free(r);
+}
+
+/* On a thread of the I/O. */
+static void header_read_ended(struct mct_io_op *op)
+{
+	struct header_read *r = mc_container_of(op, struct header_read, op);
+	bool left;
+
+	mc_mutex_lock(&r->d->lock);
+	mct_ssd_health_end_locked(r->d);
+	left = r->left;
+	r->ended = true;
+	mc_cond_broadcast(&r->d->held);
+	mc_mutex_unlock(&r->d->lock);
+	if (left)
+		header_read_free(r);
+}
+
+static int header_read_wait(struct header_read *r, uint64_t deadline)
+{
+	MC_LOCKED(&r->d->lock);
+	while (!r->ended && mc_cond_wait_until(&r->d->held, &r->d->lock, deadline) == 0)
+		;
+	r->left = !r->ended;
+	return r->ended ? 0 : -MC_EUNAVAILABLE;
+}
+
+/* As mct_ssd_file_header(), but a server that does not answer costs HOLD_MS, and nothing once health.c has noticed. */
+static int header_read(struct mct_ssd *d, struct mct_ssd_header *ret)
+{
+	struct header_read *r = calloc(1, sizeof(*r));
+	int e = r && !posix_memalign(&r->block, MCT_BLOCK, MCT_BLOCK) ? mct_ssd_health_check(d) : -ENOMEM;
+
+	if (e < 0)
+		goto out;
+	r->d = d;
+	r->op = (struct mct_io_op){ .fd = d->fd, .len = MCT_BLOCK, .buf = r->block, .done = header_read_ended };
+	mc_mutex_lock(&d->lock);
+	mct_ssd_health_begin_locked(d);
+	mc_mutex_unlock(&d->lock);
+	mct_io_submit(d->io, &r->op);
+	e = header_read_wait(r, mc_deadline_ms(HOLD_MS));
+	if (e < 0)
+		return mc_fail(e, "%s: the filesystem does not answer", d->path);
+	e = r->op.status;
+	if (e == 0)
+		e = mct_ssd_file_parse(d, r->block, ret);
+	else
+		e = mc_fail(e, "cannot read %s: %s", d->path, mc_strerror(e));
+out:
+	if (r)
+		header_read_free(r);
+	return e;
+}
+
+int mct_ssd_shared_hold(struct mct_ssd *d)
 {
 	struct mct_ssd_header h;
-	int r = d->holder ? mct_ssd_file_header(d, &h) : 0;
+	int r = d->holder ? header_read(d, &h) : 0;
 
 	if (r < 0 || !d->holder || h.holder == d->holder)
 		return r;

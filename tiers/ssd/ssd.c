@@ -53,6 +53,7 @@ static void ssd_close(struct mct_medium *m)
 	if (d->fd >= 0)
 		close(d->fd);
 	mc_cond_destroy(&d->health.wake);
+	mc_cond_destroy(&d->held);
 	mc_cond_destroy(&d->freed);
 	mc_mutex_destroy(&d->header_lock);
 	mc_mutex_destroy(&d->lock);
@@ -77,6 +78,7 @@ static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
 	mc_mutex_init(&d->lock);
 	mc_mutex_init(&d->header_lock);
 	(void)mc_cond_init(&d->freed);
+	(void)mc_cond_init(&d->held);
 	(void)mc_cond_init(&d->health.wake);
 	mc_list_init(&d->health.doubtful);
 	mc_list_init(&d->free);

@@ -70,6 +70,7 @@ struct mct_ssd {
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_cond freed;
+	struct mc_cond held;	/* a read of shared.c has ended */
 	struct mc_list free;
 	struct mc_list bucket[MCT_SSD_BUCKETS];	/* buffers with a read, by offset */
 	struct mc_list waiting;			/* struct mct_read without a buffer, oldest first */
@@ -101,17 +102,18 @@ bool mct_ssd_file_whole(const struct mct_ssd *d);
 /* Open and lock the path once more: a descriptor, or negative with a detail. */
 int mct_ssd_file_again(struct mct_ssd *d);
 
-/* Read the header of the open file.  -MC_EVERSION, -EIO, ... */
+/* Parse the header of the open file, or read it too, however long that takes.  -MC_EVERSION, -EIO, ... */
+int mct_ssd_file_parse(const struct mct_ssd *d, const void *block, struct mct_ssd_header *ret);
 int mct_ssd_file_header(const struct mct_ssd *d, struct mct_ssd_header *ret);
 
 /* shared.c: the parts of the above for files that several machines use.
- * open: lock a file of the directory, or create one; sets path, fd, direct and holder.
+ * open: lock the expected file of the directory, or any, or create one; sets path, fd, direct and holder.
  * read: open the file at conf->path for reading, if it has the expected identity; sets path, fd, direct, size, words.
- * hold: as mct_tier_ops.hold.
+ * hold: as mct_tier_ops.hold; waits for at most a few seconds.
  * name: is it the name of such a file? */
 int mct_ssd_shared_open(struct mct_ssd *d, const struct mct_conf *conf);
 int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf);
-int mct_ssd_shared_hold(const struct mct_ssd *d);
+int mct_ssd_shared_hold(struct mct_ssd *d);
 bool mct_ssd_shared_name(const char *name);
 
 /* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
