@@ -41,8 +41,6 @@ static const struct mc_opt_alias aliases[] = {
 	"MC_CXL_DEV_PATH and MC_CXL_DEV_SIZE"
 #define NO_WEIGHTS "there are no managed weights"
 #define NO_ARENA "the master does not store objects"
-#define OWNERS_FILES "the owners of memory make the files in the shared directory, each with its own " \
-	"--global_file_segment_size"
 
 static const struct mc_opt_absent absent[] = {
 	{ "oplog_poll_interval_ms", "1000", NO_STANDBY },
@@ -64,7 +62,6 @@ static const struct mc_opt_absent absent[] = {
 static const struct mc_opt_absent idle[] = {
 	{ "cxl_path", "/dev/dax0.0", OWNERS_CXL },
 	{ "cxl_size", "8589934592", OWNERS_CXL },
-	{ "global_file_segment_size", "9223372036854775807", OWNERS_FILES },
 	{ "use_mmap_arena_allocator", "false", NO_ARENA },
 	{ "mmap_arena_pool_size", "8589934592", NO_ARENA },
 	{ "handler_worker_thread_num", "0", "the RPC threads (rpc_thread_num) run the requests, in slices" },

@@ -162,6 +162,29 @@ struct mcm_liveness mcm_liveness_counts(struct mcm *m)
 	return n;
 }
 
+void mcm_orphan(struct mcm *m, unsigned skip, struct mcp_orphan_reply *ret)
+{
+	uint64_t ttl = m->conf.root_fs_adopt_ttl, now = mcm_now_ms(m);
+	struct mcm_segments *ss = &m->segments;
+
+	*ret = (struct mcp_orphan_reply){ { 0, 0 }, 0 };
+	if (!ttl || !mcm_load_relaxed(&ss->n_hidden))
+		return;
+	mc_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && mcp_id_zero(ret->segment); i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (!mcm_segment_is(s, MCP_TRAIT_SHARED) || mcm_segment_state(s) != MCP_SEG_SILENT ||
+		    now < s->silent_ms + ttl)
+			continue;
+		if (skip)
+			skip--;
+		else
+			*ret = (struct mcp_orphan_reply){ s->id, s->epoch };
+	}
+	mc_rwlock_unlock(&ss->lock);
+}
+
 unsigned mcm_client_fences(struct mcm *m, struct mcp_id id, const struct mcp_seq *confirmed,
 			   struct mcp_fence ret[MCP_FENCES_MAX])
 {

@@ -29,6 +29,10 @@ struct mcm_liveness {
 
 struct mcm_liveness mcm_liveness_counts(struct mcm *m);
 
+/* The file in a shared directory, after @skip others, whose owner was silent for root_fs_adopt_ttl, or ended that long
+ * ago; no segment in *ret: there is none. */
+void mcm_orphan(struct mcm *m, unsigned skip, struct mcp_orphan_reply *ret);
+
 /* ---- the monitor thread ---- */
 
 /* Call after mcm_clock_tick(): hide segments of silent owners, drop segments that were hidden for

@@ -273,6 +273,37 @@ static int serve_stats(struct mcp_session *s, const void *body, size_t len,
 	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
 }
 
+static int serve_storage(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	const struct mcm *m = arg;
+	const struct mcm_conf *c = &m->conf;
+	uint64_t size = c->global_file_segment_size;
+	struct mcp_storage_reply reply = {
+		.root_fs_dir = mcp_bytes(m->offload.root_fs_dir, (uint32_t)strlen(m->offload.root_fs_dir)),
+		.cluster = mcp_bytes(c->cluster_id, (uint32_t)strlen(c->cluster_id)),
+	};
+	struct mcp_storage rq;
+	int r = mcp_decode(&mcp_desc_storage, body, len, &rq);
+
+	if (c->quota_bytes && c->quota_bytes < size)
+		size = c->quota_bytes;
+	reply.file_size = size < INT64_MAX ? size : 0;
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_storage_reply, &reply);
+}
+
+static int serve_orphan(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_orphan_reply reply = { { 0, 0 }, 0 };
+	struct mcp_orphan rq;
+	int r = mcp_decode(&mcp_desc_orphan, body, len, &rq);
+
+	if (r == 0)
+		r = mcm_serve_check_registered(s);
+	if (r == 0)
+		mcm_orphan(arg, rq.skip, &reply);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_orphan_reply, &reply);
+}
+
 void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key)
 {
 	uint32_t hash[MCM_PREFETCH_MAX];
@@ -299,6 +330,8 @@ const struct mcp_handler mcm_handlers[] = {
 	{ MCP_UNMOUNT, serve_unmount, MC_MAY_OWN },
 	{ MCP_SEGMENTS, serve_segments, MC_MAY_READ },
 	{ MCP_STATS, serve_stats, MC_MAY_READ },
+	{ MCP_STORAGE, serve_storage, MC_MAY_OWN },
+	{ MCP_ORPHAN, serve_orphan, MC_MAY_OWN },
 	{ MCP_PUT_START, mcm_serve_put_start, MC_MAY_WRITE },
 	{ MCP_PUT_END, mcm_serve_put_end, MC_MAY_WRITE },
 	{ MCP_PUT_REVOKE, mcm_serve_put_revoke, MC_MAY_WRITE },

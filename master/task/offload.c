@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -81,10 +82,13 @@ int mcm_offload_init(struct mcm *m)
 {
 	double most = (double)m->conf.offloading_queue_limit * m->conf.offload_cap_ratio;
 
-	m->offload.on = m->conf.enable_offload || *m->conf.root_fs_dir;
-	if (*m->conf.root_fs_dir)
-		mc_info(LOG, "root_fs_dir: objects are copied to shared directories; the master opens none, the owners "
-			"of memory do, with their own --root_fs_dir dir=%s", m->conf.root_fs_dir);
+	m->offload.root_fs_dir = m->conf.root_fs_dir;
+	if (!*m->conf.root_fs_dir && mc_env_dfs())
+		m->offload.root_fs_dir = mc_env_dfs();
+	m->offload.on = m->conf.enable_offload || *m->offload.root_fs_dir;
+	if (*m->offload.root_fs_dir)
+		mc_info(LOG, "root_fs_dir: objects are copied to the shared directory; the owners of memory open it, "
+			"not the master dir=%s", m->offload.root_fs_dir);
 	m->offload.keep = m->offload.on && !m->conf.offload_force_evict;
 	m->offload.offload = internal_task(MCM_TASK_OFFLOAD, most < 1 ? 1 : (unsigned)most);
 	m->offload.promote = internal_task(MCM_TASK_PROMOTE, UINT_MAX);

@@ -41,6 +41,7 @@ struct mcm_client;
 struct mcm_offload {
 	/* constant */
 	bool on;
+	const char *root_fs_dir;	/* shared directory for owners of memory that have no other one; "": none */
 	bool keep;		/* on, without --offload_force_evict: objects stay in memory until they are on a disk */
 	uint8_t *sketch;	/* counters of reads; NULL: no promotion.  Relaxed atomics */
 	/* atomic */

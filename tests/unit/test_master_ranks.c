@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "test_master_fixture.h"
+#include "master/liveness.h"
 #include "master/task/used.h"
 
 #include <errno.h>
@@ -510,6 +511,55 @@ static void a_shared_file_outlives_its_owner(void **state)
 	fx_down(&fx);
 }
 
+/* The number of files that may be adopted. */
+static unsigned orphans(struct fixture *fx)
+{
+	struct mcp_orphan_reply reply;
+	unsigned n = 0;
+
+	for (;; n++) {
+		mcm_orphan(fx->m, n, &reply);
+		if (mcp_id_zero(reply.segment))
+			return n;
+		assert_true(reply.segment.lo == DIRECTORY || reply.segment.lo == DIRECTORY + 100);
+		assert_int_equal(reply.epoch, 1);
+	}
+}
+
+static void only_files_without_an_owner_are_adopted(void **state)
+{
+	struct mcp_mount_reply reply;
+	struct fixture fx;
+	uint64_t ttl;
+
+	(void)state;
+	up(&fx, directory, 0, 64);
+	ttl = fx.conf.root_fs_adopt_ttl;
+	assert_true(ttl > fx.conf.client_ttl);
+	assert_int_equal(orphans(&fx), 0);
+	mount(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	(void)fx_session(&fx, 2);
+	mount(&fx, 2, DIRECTORY + 100, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	/* Silent, but not for long. */
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	assert_int_equal(orphans(&fx), 0);
+	/* Its memory and disk are no files that others could open. */
+	fx_advance(&fx, ttl);
+	assert_int_equal(orphans(&fx), 2);
+	/* One was adopted, the other one is given up by its owner in order: the time counts from then. */
+	assert_int_equal(mount_try(&fx, 2, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
+	assert_int_equal(mount_try(&fx, 2, DIRECTORY + 100, MCP_MEDIUM_DIRECTORY, 64 * MIB, &reply), 0);
+	assert_int_equal(orphans(&fx), 0);
+	assert_int_equal(mcm_unmount_keep(fx.m, (struct mcp_id){ 7, 2 }, (struct mcp_id){ 7, DIRECTORY + 100 }), 0);
+	assert_int_equal(orphans(&fx), 0);
+	for (uint64_t ms = 0; ms < ttl; ms += fx.conf.client_ttl / 2) {
+		fx_advance(&fx, fx.conf.client_ttl / 2);
+		(void)fx_beat(&fx, (struct mcp_id){ 7, 2 });
+	}
+	assert_int_equal(orphans(&fx), 1);
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -525,6 +575,7 @@ int main(void)
 		cmocka_unit_test(by_cxl_puts_go_to_far_memory),
 		cmocka_unit_test(a_shared_directory_is_the_last_rank),
 		cmocka_unit_test(a_shared_file_outlives_its_owner),
+		cmocka_unit_test(only_files_without_an_owner_are_adopted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
