@@ -3,6 +3,8 @@
 #ifndef MCS_STORE_I_H
 #define MCS_STORE_I_H
 
+#include <string.h>
+
 #include "client/backend.h"
 #include "client/scratch.h"
 #include "client/session/session.h"
@@ -48,10 +50,14 @@ static inline bool mcs_conf_far(const struct mcs_conf *c)
 	return c->far_size || mcs_conf_far_device(c);
 }
 
-/* Does it contribute a file in a shared directory? */
+/* Does it contribute a file in a shared directory?  Or may the master name one?  "none": neither. */
 static inline bool mcs_conf_shared(const struct mcs_conf *c)
 {
-	return c->root_fs_dir && *c->root_fs_dir;
+	return c->root_fs_dir && *c->root_fs_dir && strcmp(c->root_fs_dir, "none");
+}
+static inline bool mcs_conf_asks_shared(const struct mcs_conf *c)
+{
+	return (c->segment_size || mcs_conf_far(c)) && !(c->root_fs_dir && *c->root_fs_dir);
 }
 
 /* api/http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */

@@ -15,7 +15,6 @@
 #include "common/gpu/gpu.h"
 
 #define CXL_PATH_DEFAULT "/dev/dax0.0"	/* as in upstream */
-#define DFS_ROOT_DEFAULT "/mnt/3fs/mooncake"
 
 void mcs_conf_init_size(struct mcs_conf *conf, size_t size)
 {
@@ -50,10 +49,10 @@ static void conf_cxl(struct mcs_conf *c)
 /* Upstream's variables; there they are of every client, here they are of those with memory. */
 static int conf_shared(struct mcs_conf *c)
 {
-	const char *path = mc_env_str("MOONCAKE_DFS_ROOT_DIR"), *cluster;
+	const char *cluster;
 
-	if (!mcs_conf_shared(c) && mc_env_on("MOONCAKE_ENABLE_DFS") && (c->segment_size || mcs_conf_far(c)))
-		c->root_fs_dir = path ? path : DFS_ROOT_DEFAULT;
+	if (mcs_conf_asks_shared(c))
+		c->root_fs_dir = mc_env_dfs();
 	cluster = c->root_fs_cluster && *c->root_fs_cluster ? c->root_fs_cluster : "mooncake_cluster";
 	c->root_fs_cluster = cluster;
 	if (strchr(cluster, '/') || !strcmp(cluster, ".") || !strcmp(cluster, ".."))

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "client/direct/async.h"
 #include "client/direct/object.h"
 #include "client/env.h"
+#include "client/owner/directory.h"
 #include "client/owner/heartbeat.h"
 #include "client/owner/mover.h"
 #include "client/owner/offloader.h"
@@ -35,7 +35,6 @@
 static const struct mcs_own_segment_conf owner_memory = { .tier = &mct_dram_tier, .medium = MCP_MEDIUM_MEMORY };
 static const struct mcs_own_segment_conf owner_far = { .tier = &mct_dram_tier, .medium = MCP_MEDIUM_FAR };
 static const struct mcs_own_segment_conf owner_disk = { .tier = &mct_ssd_tier, .medium = MCP_MEDIUM_DISK };
-static const struct mcs_own_segment_conf owner_directory = { .tier = &mct_ssd_tier, .medium = MCP_MEDIUM_DIRECTORY };
 static const struct mcs_own_segment_conf owner_s3 = { .tier = &mct_objects_tier, .medium = MCP_MEDIUM_S3 };
 
 static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
@@ -53,13 +52,13 @@ static int owner_add_memory(struct mcs_owner *o, const struct mcs_conf *c)
 	conf.identity = c->segment_identity;
 	if (ordinary && mcs_env_huge_pages()) {
 		conf.open.kind = "hugetlb";
-		r = mcs_segments_add(o->segments, &conf);
+		r = mcs_segments_add(o->segments, &conf, NULL);
 		if (r == 0)
 			return 0;
 		mc_warn("client", "MC_STORE_USE_HUGEPAGE: the segment gets ordinary pages: %s", mc_err_detail(r));
 		conf.open.kind = c->segment_kind;
 	}
-	return mcs_segments_add(o->segments, &conf);
+	return mcs_segments_add(o->segments, &conf, NULL);
 }
 
 static int owner_add_far(struct mcs_owner *o, const struct mcs_conf *c)
@@ -71,7 +70,7 @@ static int owner_add_far(struct mcs_owner *o, const struct mcs_conf *c)
 		.path = mcs_conf_far_device(c) ? c->far_path : NULL,
 	};
 	conf.protocol = mce_engine_has_rdma(o->direct.engine) ? "rdma" : "tcp";
-	return mcs_segments_add(o->segments, &conf);
+	return mcs_segments_add(o->segments, &conf, NULL);
 }
 
 /* Is the disk at @path one that its owner reaches over a network? */
@@ -106,33 +105,9 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 		conf.open.path = p;
 		r = owner_disk_medium(c, p, &conf.medium);
 		if (r == 0)
-			r = mcs_segments_add(o->segments, &conf);
+			r = mcs_segments_add(o->segments, &conf, NULL);
 	}
 	return r == 0 && !n ? mc_fail(-EINVAL, "no directory for the SSD tier is given") : r;
-}
-
-static int owner_add_directory(struct mcs_owner *o, const struct mcs_conf *c)
-{
-	const struct mcp_id pool = mcs_session_pool(o->direct.base.session);
-	struct mcs_own_segment_conf conf = owner_directory;
-	auto_free char *root = realpath(c->root_fs_dir, NULL), *folder = NULL;
-
-	if (!root)
-		return mc_fail(-errno, "the shared directory %s: %m (mount the filesystem, or create it)",
-			       c->root_fs_dir);
-	if (asprintf(&folder, "%s/%s", root, c->root_fs_cluster) < 0) {
-		folder = NULL;
-		return -ENOMEM;
-	}
-	if (mkdir(folder, 0777) && errno != EEXIST)
-		return mc_fail(-errno, "cannot make the folder of the cluster in the shared directory: %s: %m", folder);
-	conf.open = (struct mct_conf){
-		.path = folder, .size = c->root_fs_size, .buffers = c->ssd_buffers,
-		.kind = c->ssd_threads ? "threads" : NULL, .share = MCT_SHARE_OWN,
-		.expect = { 0, 0, 0, pool.hi, pool.lo },
-	};
-	conf.protocol = "tcp";
-	return mcs_segments_add(o->segments, &conf);
 }
 
 static int owner_add_s3(struct mcs_owner *o, const struct mcs_conf *c)
@@ -144,7 +119,7 @@ static int owner_add_s3(struct mcs_owner *o, const struct mcs_conf *c)
 	conf.open = (struct mct_conf){ .path = c->s3_path, .size = c->s3_size };
 	conf.protocol = "tcp";
 	conf.import = c->s3_import;
-	return mcs_segments_add(o->segments, &conf);
+	return mcs_segments_add(o->segments, &conf, NULL);
 }
 
 /* The master may not know yet that the previous owner of the segment has died. */
@@ -181,10 +156,12 @@ static int owner_open_segments(struct mcs_owner *o)
 		r = owner_add_far(o, c);
 	if (r == 0 && disks)
 		r = owner_add_disks(o, c);
-	if (r == 0 && directory)
-		r = owner_add_directory(o, c);
 	if (r == 0 && s3)
 		r = owner_add_s3(o, c);
+	if (r == 0 && (directory || mcs_conf_asks_shared(c)))
+		r = mcs_directory_start(o, &o->directory);
+	if (r == 0 && o->directory)
+		r = mcs_directory_await(o->directory);
 	if (r < 0)
 		return r;
 	__atomic_store_n(&o->attaching, true, __ATOMIC_RELEASE);
@@ -194,7 +171,7 @@ static int owner_open_segments(struct mcs_owner *o)
 	deadline = mc_deadline_ms(MOUNT_MS);
 	do
 		r = owner_mount(o, deadline);
-	while (r == -MC_EOWNER && (c->segment_fd > 0 || directory) && owner_await_previous(deadline));
+	while (r == -MC_EOWNER && c->segment_fd > 0 && owner_await_previous(deadline));
 	MC_FAULT_POINT("client.open.after_mount");
 	return r;
 }
@@ -207,9 +184,11 @@ static int owner_offer(struct mcs_direct *s, struct mcp_client *c, const struct 
 
 	if (!__atomic_load_n(&o->attaching, __ATOMIC_ACQUIRE))
 		return 0;
-	/* The background thread renews leases; the sweeper waits for slow media. */
+	/* The background thread renews leases; the sweeper and the directory wait for slow media. */
 	if (!c && mcs_segments_named(o->segments))
 		mcs_segments_named_later(o->segments);
+	if (!c && o->directory)
+		mcs_directory_mount(o->directory);
 	return mcs_segments_mount(o->segments, c, c ? NULL : s->base.session, mcs_session_pool(s->base.session),
 				  terms, deadline, c ? MCS_SEGMENTS_ALL : MCS_SEGMENTS_PLAIN);
 }
@@ -229,6 +208,8 @@ static void owner_close(struct mcs_backend *b)
 	struct mcs_owner *o = mcs_owner_of(s);
 
 	mcs_async_close(s->async);
+	/* Before the others, because it starts one of them. */
+	mcs_directory_stop(o->directory);
 	mcs_heartbeat_stop(o->heartbeat);
 	mcs_mover_stop(o->mover);
 	mcs_offloader_stop(o->offloader);
@@ -238,6 +219,7 @@ static void owner_close(struct mcs_backend *b)
 	if (b->session)
 		mcs_segments_leave(o->segments, b->session, mc_deadline_ms(UNMOUNT_MS));
 	mcs_session_close(b->session);
+	mcs_directory_close(o->directory);
 	mcs_segments_close(o->segments);
 	mcs_direct_done(s);
 	mc_mutex_destroy(&o->grow_lock);
@@ -324,7 +306,11 @@ static int owner_start(struct mcs_owner *o)
 		r = mcs_offloader_start(&o->direct, &o->offloader);
 	if (r == 0 && mcs_segments_named(o->segments))
 		r = mcs_sweeper_start(&o->direct, &o->sweeper);
-	return r == 0 ? mcs_heartbeat_start(&o->direct, &o->heartbeat) : r;
+	if (r == 0)
+		r = mcs_heartbeat_start(&o->direct, &o->heartbeat);
+	if (r == 0)
+		mcs_directory_run(o->directory);
+	return r;
 }
 
 int mcs_owner_open(struct mcs *store, struct mcs_backend **ret)

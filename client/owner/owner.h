@@ -7,6 +7,7 @@
 #include "client/owner/segments.h"
 #include "common/sys/lock.h"
 
+struct mcs_directory;
 struct mcs_heartbeat;
 struct mcs_mover;
 struct mcs_offloader;
@@ -17,8 +18,10 @@ struct mcs_owner {
 	/* constant after open */
 	struct mcs_segments *segments;	/* NULL: contributes nothing; set before the first mount */
 	struct mcs_mover *mover;	/* NULL: contributes nothing */
-	struct mcs_offloader *offloader;	/* NULL: all segments are addressable */
+	/* NULL: all segments are addressable; set by the thread of @directory if it adds the first that is not */
+	struct mcs_offloader *offloader;
 	struct mcs_sweeper *sweeper;	/* NULL: no segment is on a named medium */
+	struct mcs_directory *directory;	/* NULL: no shared directory, and the master is not asked for one */
 	struct mcs_heartbeat *heartbeat;
 	struct mc_mutex grow_lock;	/* one enlarging of the segment at a time */
 	/* atomic */

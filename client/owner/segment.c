@@ -107,12 +107,14 @@ static int segment_register(struct mcs_own_segment *s)
 	return mce_mr_register(s->engine, &attr, &s->mr);
 }
 
-int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf)
+int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf,
+			 struct mct_medium *medium)
 {
-	int r;
+	int r = 0;
 
-	*s = (struct mcs_own_segment){ .conf = *conf, .engine = engine, .identity = conf->identity };
-	r = conf->tier->open(&conf->open, &s->medium);
+	*s = (struct mcs_own_segment){ .conf = *conf, .engine = engine, .medium = medium, .identity = conf->identity };
+	if (!medium)
+		r = conf->tier->open(&conf->open, &s->medium);
 	s->conf.open.kind = s->conf.open.path = NULL;
 	if (r < 0)
 		return r;

@@ -71,8 +71,9 @@ struct mcs_own_segment {
 	struct mcs_own_segment_state now;
 };
 
-/* Open the medium and register it.  After an error mcs_own_segment_close() frees the rest. */
-int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf);
+/* Open the medium, or take @medium, and register it.  After an error mcs_own_segment_close() frees the rest. */
+int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, const struct mcs_own_segment_conf *conf,
+			 struct mct_medium *medium);
 void mcs_own_segment_close(struct mcs_own_segment *s);
 /* Usable bytes.  Any thread. */
 uint64_t mcs_own_segment_size(const struct mcs_own_segment *s);

@@ -19,21 +19,23 @@
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
 
 #define GONE_MAX 65536u		/* removed objects of a named medium that wait for the sweeper */
+#define SEGMENTS_MAX 256u
 
 struct mcs_segments {
-	/* constant once they are offered */
+	/* constant */
 	struct mce_engine *engine;
 	struct mcp_id client;
-	struct mcs_own_segment *segment;
-	unsigned n;
+	struct mcs_own_segment *segment[SEGMENTS_MAX];	/* the first @n; they do not move */
 	struct mc_mutex lock;
 	struct mc_cond kept;	/* a segment is not keeping any more */
 	struct mc_mutex notes_lock;
 	/* atomic */
+	unsigned n;		/* grows only, after the segment is complete */
 	uint64_t writing[MCS_SEGMENTS_WRITERS];	/* numbers with which writes run, 0: none */
 	uint64_t fenced;	/* the largest number that was fenced */
 	bool removed;		/* the durable ones are not offered any more */
-	bool named_due;		/* one on a named medium is to be mounted */
+	bool named_due;		/* one on a named medium is to be mounted, */
+	bool shared_due;	/* or one in a shared directory */
 };
 
 int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret)
@@ -51,20 +53,35 @@ int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs
 	return 0;
 }
 
-int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf)
+static unsigned segments_count(const struct mcs_segments *s)
 {
-	struct mcs_own_segment *more = realloc(s->segment, (s->n + 1) * sizeof(*more));
+	return s ? __atomic_load_n(&s->n, __ATOMIC_ACQUIRE) : 0;
+}
+
+static void segment_free(struct mcs_own_segment *at)
+{
+	mcs_own_segment_close(at);
+	free(at);
+}
+
+int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf, struct mct_medium *medium)
+{
+	struct mcs_own_segment *at = s->n < SEGMENTS_MAX ? calloc(1, sizeof(*at)) : NULL;
 	int r;
 
-	if (!more)
-		return -ENOMEM;
-	s->segment = more;
-	r = mcs_own_segment_open(&more[s->n], s->engine, conf);
-	if (r < 0)
-		mcs_own_segment_close(&more[s->n]);
-	else
-		s->n++;
-	return r;
+	if (!at) {
+		mct_medium_close(medium);
+		return s->n < SEGMENTS_MAX ? -ENOMEM :
+			mc_fail(-MC_ELIMIT, "a process has at most %u segments", SEGMENTS_MAX);
+	}
+	r = mcs_own_segment_open(at, s->engine, conf, medium);
+	if (r < 0) {
+		segment_free(at);
+		return r;
+	}
+	s->segment[s->n] = at;
+	__atomic_store_n(&s->n, s->n + 1, __ATOMIC_RELEASE);
+	return 0;
 }
 
 void mcs_segments_close(struct mcs_segments *s)
@@ -72,35 +89,57 @@ void mcs_segments_close(struct mcs_segments *s)
 	if (!s)
 		return;
 	for (unsigned i = 0; i < s->n; i++)
-		mcs_own_segment_close(&s->segment[i]);
-	free(s->segment);
+		segment_free(s->segment[i]);
 	mc_mutex_destroy(&s->notes_lock);
 	mc_cond_destroy(&s->kept);
 	mc_mutex_destroy(&s->lock);
 	free(s);
 }
 
+static bool segments_lost(const struct mcs_own_segment *at)
+{
+	return __atomic_load_n(&at->lost, __ATOMIC_RELAXED);
+}
+
+/* The latest one: this process may have lost a file, and adopted it again. */
 static struct mcs_own_segment *segments_find(const struct mcs_segments *s, struct mcp_id id)
 {
-	for (unsigned i = 0; s && i < s->n; i++)
-		if (mcp_id_eq(s->segment[i].id, id))
-			return &s->segment[i];
+	for (unsigned i = segments_count(s); i--;)
+		if (mcp_id_eq(s->segment[i]->id, id))
+			return s->segment[i];
 	return NULL;
+}
+
+bool mcs_segments_has(const struct mcs_segments *s, struct mcp_id id)
+{
+	const struct mcs_own_segment *at = segments_find(s, id);
+
+	return at && !segments_lost(at);
 }
 
 static struct mcs_own_segment *segments_near(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; s && i < s->n; i++)
-		if (mcp_medium(s->segment[i].conf.medium)->rank == MCP_RANK_NEAR)
-			return &s->segment[i];
+	for (unsigned i = 0; i < segments_count(s); i++)
+		if (mcp_medium(s->segment[i]->conf.medium)->rank == MCP_RANK_NEAR)
+			return s->segment[i];
 	mc_fail(-EINVAL, "this process contributes no memory");
 	return NULL;
 }
 
+unsigned mcs_segments_with(const struct mcs_segments *s, unsigned trait)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < segments_count(s); i++)
+		n += mcp_medium_is(s->segment[i]->conf.medium, trait) &&
+		     !segments_lost(s->segment[i]);
+	return n;
+}
+
 bool mcs_segments_offload(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; s && i < s->n; i++)
-		if (mcp_medium_is(s->segment[i].conf.medium, MCP_TRAIT_COPIES))
+	for (unsigned i = 0; i < segments_count(s); i++)
+		if (mcp_medium_is(s->segment[i]->conf.medium, MCP_TRAIT_COPIES))
 			return true;
 	return false;
 }
@@ -151,7 +190,30 @@ static bool segments_fence_earlier(struct mcs_segments *s, const struct mcs_own_
 static bool segments_offered(const struct mcs_segments *s, const struct mcs_own_segment *at)
 {
 	return !(at->durable && __atomic_load_n(&s->removed, __ATOMIC_SEQ_CST)) &&
-	       !__atomic_load_n(&at->lost, __ATOMIC_RELAXED);
+	       !segments_lost(at);
+}
+
+static int segments_unmount_one(const struct mcs_own_segment *at, struct mcs_session *session, bool keep,
+				uint64_t deadline)
+{
+	const struct mcp_unmount msg = { .segment = at->id, .keep = keep };
+	struct mcp_unmount_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r = mcs_call(session, MCP_UNMOUNT, &msg, &reply, &mem, deadline);
+
+	if (r >= 0)
+		mcp_reply_done(&mem);
+	return r < 0 ? r : 0;
+}
+
+/* Another process has the medium. */
+static void segments_lose(struct mcs_own_segment *at, struct mcs_session *session, int why, uint64_t deadline)
+{
+	if (!__atomic_exchange_n(&at->lost, true, __ATOMIC_RELAXED))
+		mc_err("client", "%s; this process writes there no more, and gives the segment up",
+		       mc_err_detail(why));
+	/* Also again, if the master has sent more copies for it. */
+	(void)segments_unmount_one(at, session, true, deadline);
 }
 
 /* @quick: the medium may be slow, and this thread must not wait for it: -EAGAIN if it would have to. */
@@ -209,21 +271,37 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 			      struct mcs_session *session, struct mcp_id pool, const struct mcs_terms *terms,
 			      uint64_t deadline)
 {
-	bool fenced = segments_fence_earlier(s, at, terms), quick = c && at->medium->ops->named;
-	int r = at->medium->ops->named ? 0 : at->medium->ops->hold(at->medium);
+	bool shared = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED), named = at->medium->ops->named;
+	bool fenced = segments_fence_earlier(s, at, terms), quick = c && (named || shared);
+	int r = named || quick ? 0 : at->medium->ops->hold(at->medium), held = r;
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_own_segment_text text;
 	struct mcp_mount msg;
 
-	if (r == 0)
+	if (r == -ESTALE && shared) {
+		segments_lose(at, session, r, deadline);
+		return 0;
+	}
+	/* A shared filesystem that does not answer leaves it open.  Each round of copies asks again. */
+	if (r == 0 || r == -MC_EUNAVAILABLE)
 		r = segments_enter(s, at, pool, quick, &text, &msg);
+	/* The file is of another pool. */
+	if (r == -MC_EOWNER && shared && !c) {
+		segments_lose(at, session, r, deadline);
+		return 0;
+	}
 	if (r < 0)
 		return r;
 	msg.client = s->client;
 	msg.unfenced = !fenced;
 	r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
 		mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
+	if (r == -MC_EOWNER && shared && held < 0) {
+		segments_lose(at, session, mc_fail(r, "another process serves a file in the shared directory that this "
+						   "one cannot read"), deadline);
+		return 0;
+	}
 	if (r < 0)
 		return segments_mount_error(r, at, msg.offers);
 	r = segments_mounted(s, at, &reply, terms->server,
@@ -237,24 +315,35 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	return r;
 }
 
+static enum mcs_segments_which segments_kind(const struct mcs_own_segment *at)
+{
+	if (at->medium->ops->named)
+		return MCS_SEGMENTS_NAMED;
+	return mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED) ? MCS_SEGMENTS_SHARED : MCS_SEGMENTS_PLAIN;
+}
+
 /* Memory first, because copies to the others are made from it; without it they are not offered. */
 int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
 		       const struct mcs_terms *terms, uint64_t deadline, enum mcs_segments_which which)
 {
 	int r = 0;
 
-	for (unsigned i = 0; s && i < s->n; i++) {
-		struct mcs_own_segment *at = &s->segment[i];
-		bool named = at->medium->ops->named;
+	for (unsigned i = 0; i < segments_count(s); i++) {
+		struct mcs_own_segment *at = s->segment[i];
+		bool named = at->medium->ops->named, shared = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED);
 		int one = 0;
 
-		if (segments_offered(s, at) && !(named ? which == MCS_SEGMENTS_PLAIN : which == MCS_SEGMENTS_NAMED))
+		if (segments_offered(s, at) && (which == MCS_SEGMENTS_ALL || which == segments_kind(at)))
 			one = segments_mount_one(s, at, c, session, pool, terms, deadline);
 		if (one < 0 && at->mem.base)
 			return one;
 		/* Another thread mounts it, so that neither calls nor the other segments wait for its medium. */
 		if (one < 0 && c && named) {
 			__atomic_store_n(&s->named_due, true, __ATOMIC_RELEASE);
+			continue;
+		}
+		if (shared && (one == -MC_EOWNER || (one < 0 && c))) {
+			mcs_segments_shared_later(s);
 			continue;
 		}
 		r = r < 0 ? r : one;
@@ -272,24 +361,21 @@ void mcs_segments_named_later(struct mcs_segments *s)
 	__atomic_store_n(&s->named_due, true, __ATOMIC_RELEASE);
 }
 
-static int segments_unmount_one(const struct mcs_own_segment *at, struct mcs_session *session, bool keep,
-				uint64_t deadline)
+bool mcs_segments_shared_due(struct mcs_segments *s)
 {
-	const struct mcp_unmount msg = { .segment = at->id, .keep = keep };
-	struct mcp_unmount_reply reply;
-	struct mcp_reply mem = { 0 };
-	int r = mcs_call(session, MCP_UNMOUNT, &msg, &reply, &mem, deadline);
+	return __atomic_exchange_n(&s->shared_due, false, __ATOMIC_ACQ_REL);
+}
 
-	if (r >= 0)
-		mcp_reply_done(&mem);
-	return r < 0 ? r : 0;
+void mcs_segments_shared_later(struct mcs_segments *s)
+{
+	__atomic_store_n(&s->shared_due, true, __ATOMIC_RELEASE);
 }
 
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
 {
-	for (unsigned i = 0; s && i < s->n && mcs_session_up(session); i++)
-		if (segments_offered(s, &s->segment[i]))
-			(void)segments_unmount_one(&s->segment[i], session, s->segment[i].durable, deadline);
+	for (unsigned i = 0; i < segments_count(s) && mcs_session_up(session); i++)
+		if (segments_offered(s, s->segment[i]))
+			(void)segments_unmount_one(s->segment[i], session, s->segment[i]->durable, deadline);
 }
 
 int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline)
@@ -299,11 +385,20 @@ int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struc
 
 	if (r != -ESTALE)
 		return r;
-	if (!__atomic_exchange_n(&at->lost, true, __ATOMIC_RELAXED))
-		mc_err("client", "%s; this process writes there no more, and gives the segment up", mc_err_detail(r));
-	/* Also again, if the master has sent more copies for it. */
-	(void)segments_unmount_one(at, session, true, deadline);
+	segments_lose(at, session, r, deadline);
 	return mc_fail(r, "another process has taken over the medium of the segment");
+}
+
+void mcs_segments_hold_shared(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
+{
+	for (unsigned i = 0; i < segments_count(s); i++) {
+		struct mcs_own_segment *at = s->segment[i];
+		bool asks = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED) && !segments_lost(at);
+		int r = asks ? at->medium->ops->hold(at->medium) : 0;
+
+		if (r == -ESTALE)
+			segments_lose(at, session, r, deadline);
+	}
 }
 
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
@@ -312,8 +407,8 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 
 	if (!s || __atomic_exchange_n(&s->removed, true, __ATOMIC_SEQ_CST))
 		return 0;
-	for (unsigned i = 0; i < s->n; i++) {
-		struct mcs_own_segment *at = &s->segment[i];
+	for (unsigned i = 0; i < segments_count(s); i++) {
+		struct mcs_own_segment *at = s->segment[i];
 		struct mcs_own_segment_state next;
 		int one;
 
@@ -408,10 +503,10 @@ unsigned mcs_segments_paused(const struct mcs_segments *s, struct mcp_paused *re
 	struct mct_status status;
 	unsigned n = 0;
 
-	for (unsigned i = 0; s && i < s->n && n < max; i++) {
-		s->segment[i].medium->ops->status(s->segment[i].medium, &status);
+	for (unsigned i = 0; i < segments_count(s) && n < max; i++) {
+		s->segment[i]->medium->ops->status(s->segment[i]->medium, &status);
 		if (status.paused)
-			ret[n++].segment = s->segment[i].id;
+			ret[n++].segment = s->segment[i]->id;
 	}
 	return n;
 }
@@ -423,26 +518,26 @@ bool mcs_segments_confirm(struct mcs_segments *s)
 	if (!s)
 		return false;
 	MC_LOCKED(&s->lock);
-	for (unsigned i = 0; i < s->n; i++)
-		any |= s->segment[i].now.confirms;
+	for (unsigned i = 0; i < segments_count(s); i++)
+		any |= s->segment[i]->now.confirms;
 	return any;
 }
 
 bool mcs_segments_confirm_take(struct mcs_segments *s, unsigned i, struct mcp_id *ret, bool *ret_addressable)
 {
-	if (!s || i >= s->n)
+	if (i >= segments_count(s))
 		return false;
 	MC_LOCKED(&s->lock);
-	*ret = s->segment[i].now.confirms ? s->segment[i].id : (struct mcp_id){ 0, 0 };
-	*ret_addressable = s->segment[i].mem.base;
-	s->segment[i].now.confirms = false;
+	*ret = s->segment[i]->now.confirms ? s->segment[i]->id : (struct mcp_id){ 0, 0 };
+	*ret_addressable = s->segment[i]->mem.base;
+	s->segment[i]->now.confirms = false;
 	return true;
 }
 
 void mcs_segments_confirm_again(struct mcs_segments *s, unsigned i)
 {
 	MC_LOCKED(&s->lock);
-	s->segment[i].now.confirms = true;
+	s->segment[i]->now.confirms = true;
 }
 
 /* ---- records ----------------------------------------------------------------------------------- */
@@ -486,9 +581,9 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 {
 	struct mcs_own_segment *at;
 
-	if (!s || i >= s->n)
+	if (i >= segments_count(s))
 		return false;
-	at = &s->segment[i];
+	at = s->segment[i];
 	*ret = (struct mcs_own_segment_unused){
 		.medium = at->medium->ops->named ? at->medium : NULL, .segment = at->id,
 	};
@@ -510,8 +605,8 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 
 bool mcs_segments_named(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; s && i < s->n; i++)
-		if (s->segment[i].medium->ops->named)
+	for (unsigned i = 0; i < segments_count(s); i++)
+		if (s->segment[i]->medium->ops->named)
 			return true;
 	return false;
 }
@@ -526,8 +621,8 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 	if (!note)
 		return;
 	MC_LOCKED(&s->notes_lock);
-	for (unsigned i = 0; i < s->n; i++) {
-		struct mcs_own_segment *at = &s->segment[i];
+	for (unsigned i = 0; i < segments_count(s); i++) {
+		struct mcs_own_segment *at = s->segment[i];
 		size_t n = 0;
 		int r;
 
@@ -552,8 +647,8 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offered *ret)
 {
 	MC_LOCKED(&s->lock);
-	for (unsigned i = 0; i < s->n; i++) {
-		const struct mcs_own_segment *at = &s->segment[i];
+	for (unsigned i = 0; i < segments_count(s); i++) {
+		const struct mcs_own_segment *at = s->segment[i];
 
 		if (!at->now.offers)
 			continue;

@@ -11,29 +11,41 @@ struct mcs_segments;
 
 /* -ENOMEM. */
 int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret);
-/* Open one more.  Before the set is offered, one thread; addressable ones first.  -ENOENT, -ENOSPC, -ENOMEM ..., with a
- * detail; the set is unchanged. */
-int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf);
+/* Open one more, on @medium if it is not NULL, which then belongs to the set, also after an error.  One thread at a
+ * time; addressable ones first, before the set is offered.  The next mcs_segments_mount() offers it.  -ENOENT, -ENOSPC,
+ * -ENOMEM ..., with a detail; the set is unchanged. */
+int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf, struct mct_medium *medium);
 void mcs_segments_close(struct mcs_segments *s);
 /* Does any of them get its bytes from copies that this process writes (offloader.h)? */
 bool mcs_segments_offload(const struct mcs_segments *s);
 
+/* How many of them have the trait (proto/medium.h); is this segment one of them?  Not those that another process has
+ * taken over. */
+unsigned mcs_segments_with(const struct mcs_segments *s, unsigned trait);
+bool mcs_segments_has(const struct mcs_segments *s, struct mcp_id id);
+
 /* Fence writers of masters before @terms.earlier, and offer segments to the master of @pool (zero: not known), over
  * @c, or (NULL) the session; repeated offers are harmless.  The first error; -MC_EUNAVAILABLE: such a writer has not
  * ended, and the master does not know the segment; try again later.  Over @c, which all calls wait for, segments of
- * named media are only mounted if their media need not be written to; else, and after an error of theirs, they are due
- * (named_due). */
-enum mcs_segments_which { MCS_SEGMENTS_ALL, MCS_SEGMENTS_PLAIN, MCS_SEGMENTS_NAMED };
+ * named media and in shared directories are only mounted if their media need not be written to; else, and after an
+ * error of theirs, they are due (named_due, shared_due). */
+enum mcs_segments_which { MCS_SEGMENTS_ALL, MCS_SEGMENTS_PLAIN, MCS_SEGMENTS_NAMED, MCS_SEGMENTS_SHARED };
 int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_session *session, struct mcp_id pool,
 		       const struct mcs_terms *terms, uint64_t deadline, enum mcs_segments_which which);
 /* Is a segment of a named medium to be mounted?  Takes the wish; later: renews it. */
 bool mcs_segments_named_due(struct mcs_segments *s);
 void mcs_segments_named_later(struct mcs_segments *s);
+/* The same for files in a shared directory.  One is also due if the master refuses it with -MC_EOWNER, because its
+ * earlier owner still serves it: that owner looks every few seconds whether it has the file. */
+bool mcs_segments_shared_due(struct mcs_segments *s);
+void mcs_segments_shared_later(struct mcs_segments *s);
 /* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Before copies are written to a segment: is this process still the only writer of its medium?  -ESTALE: it is not, and
  * the segment is offered no more; the other process may mount it.  -EIO, ... */
 int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline);
+/* The same for all files in a shared directory. */
+void mcs_segments_hold_shared(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Remove the durable ones from the pool, with their objects, and offer them no more; returns the first error. */
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 

@@ -6,7 +6,7 @@
  * header has the segment's id, epoch and pool is read.  The bytes are compared with checksums as those of all copies,
  * so a file that is stale, torn or cut off gives errors.  A file that failed is not used for some seconds.
  *
- * Any thread.  Opening a file blocks as the filesystem does. */
+ * Any thread.  A filesystem that does not answer delays a reader by a few seconds, once in ten. */
 #ifndef MCS_SHARED_H
 #define MCS_SHARED_H
 

@@ -10,15 +10,15 @@ export BLOCK=1048576
 CTL=$top_builddir/tools/mcctl
 cluster=$ssd/mooncake_cluster
 
-# start_node LOG FLAG... - a node with the directory; sets NODE_PID, and HTTP to the port of its metrics
+# start_node LOG FLAG... - a node with the directory (in shared); sets NODE_PID, and HTTP to the port of its metrics
+shared=(--root_fs_dir="$ssd" --global_file_segment_size=256MB)
 start_node() {
 	local log=$1 at
 	shift
 	free_port at
 	free_port HTTP
 	spawn "$log" "$top_builddir/node/mooncake_client" --host=127.0.0.1 --port="$at" \
-		--master_server_address="$MASTER" --root_fs_dir="$ssd" --global_file_segment_size=128MB \
-		--enable_http_server --http_port="$HTTP" "$@"
+		--master_server_address="$MASTER" "${shared[@]}" --enable_http_server --http_port="$HTTP" "$@"
 	NODE_PID=$SPAWNED
 	started "$NODE_PID" "$log" 20 is_up "$log"
 }
@@ -36,8 +36,9 @@ files() {
 	find "$ssd" -name '*.data' | wc -l
 }
 
+# logged WORDS LOG
 logged() {
-	grep -q "$1" "$tmp/$2.log" || fail "no line '$1': $(cat "$tmp/$2.log")"
+	wait_for 20 grep -q "$1" "$tmp/$2.log"
 }
 
 # no_wrong FIRST N - reads may fail and miss
@@ -154,11 +155,94 @@ kill_pid "$NODE_PID"
 blocks get 200 40 >"$tmp/out" 2>"$tmp/err"
 equal "blocks" "$(cat "$tmp/out")" "equal 40 miss 0 error 0"
 
+echo "a slow filesystem"
+MC_FAULTS=tiers.ssd.write=delay:1500 start_node slow --global_segment_size=32MB
+put_all 300 1
+kill_pid "$NODE_PID"
+blocks get 300 1 >"$tmp/out" 2>"$tmp/err"
+equal "blocks" "$(cat "$tmp/out")" "equal 1 miss 0 error 0"
+
 echo "a full filesystem"
 MC_FAULTS=tiers.ssd.write=error:ENOSPC start_node f --global_segment_size=32MB
 blocks put 40 60 >"$tmp/out" 2>&1 || fail "puts failed: $(cat "$tmp/out")"
 no_wrong 0 100
 [ "$(metric "$MASTER_HTTP" master_offload_failed_total)" -gt 0 ] || fail "no copy failed"
+kill_pid "$NODE_PID"
+
+echo "the master names the directory"
+kill_pid "$MASTER_PID"
+shared=()
+rm -r "$cluster"
+start_master --root_fs_dir="$ssd" --global_file_segment_size=64MiB --root_fs_adopt_ttl=1 --client_ttl=1
+start_node none --global_segment_size=32MB --root_fs_dir=none
+none=$NODE_PID
+MC_FAULTS=client.directory.open=error:EACCES start_node denied --global_segment_size=32MB
+denied=$NODE_PID
+denied_is_told() {
+	grep -q 'works without the shared directory' "$tmp/denied.log"
+}
+wait_for 20 denied_is_told
+blocks put 200 40 >"$tmp/out" 2>&1 || fail "puts failed: $(cat "$tmp/out")"
+blocks get 200 40 >"$tmp/out"
+equal "blocks" "$(cat "$tmp/out")" "equal 40 miss 0 error 0"
+equal "files" "$(files)" 0
+kill_pid "$none"
+kill_pid "$denied"
+start_node i --global_segment_size=32MB
+i=$NODE_PID
+has_files() {
+	[ "$(files)" -eq "$1" ] && [ "$(segment_count shared)" -eq "$1" ]
+}
+wait_for 20 has_files 1
+equal "size of the file" "$(find "$cluster" -name '*.data' -size $((65 * 2048)) | wc -l)" 1
+put_all 0 40
+all_blocks 40
+
+echo "a running owner adopts the file of one that was killed, but not that of one that was stopped"
+start_node j --global_segment_size=0 --root_fs_dir="$ssd"
+j=$NODE_PID
+wait_for 20 has_files 2
+silent_one() {
+	[ "$(segment_count shared)" -eq 1 ]
+}
+kill -STOP "$i"
+wait_for 20 silent_one
+asked=$(metric "$MASTER_HTTP" mooncake_rpc_requests_total 'type="orphan"')
+asked_more() {
+	[ "$(metric "$MASTER_HTTP" mooncake_rpc_requests_total 'type="orphan"')" -ge $((asked + 4)) ]
+}
+wait_for 30 asked_more
+[ "$(metric "127.0.0.1:$HTTP" mooncake_client_shared_files_adopted_total)" -eq 0 ] || fail "adopted: $(cat "$tmp/j.log")"
+no_wrong 0 40
+kill -CONT "$i"
+wait_for 20 has_files 2
+all_blocks 40
+kill_pid "$i"
+adopted() {
+	[ "$(metric "127.0.0.1:$HTTP" mooncake_client_shared_files_adopted_total)" -eq 1 ]
+}
+wait_for 30 adopted
+wait_for 20 has_files 2
+MC_FAULTS=client.shared.open=error:EACCES all_blocks 40
+start_node i --global_segment_size=32MB
+i=$NODE_PID
+wait_for 20 has_files 3
+put_all 40 40
+blocks get 0 80 >"$tmp/out"
+equal "blocks" "$(cat "$tmp/out")" "equal 80 miss 0 error 0"
+
+echo "the master restarts, then the owner of two files"
+kill_pid "$MASTER_PID"
+restart_master --root_fs_dir="$ssd" --global_file_segment_size=64MiB --root_fs_adopt_ttl=0 --client_ttl=1
+wait_for 20 has_files 3
+blocks get 0 80 >"$tmp/out"
+equal "blocks" "$(cat "$tmp/out")" "equal 80 miss 0 error 0"
+kill_pid "$j"
+start_node j --global_segment_size=0 --root_fs_dir="$ssd"
+logged 'knows the objects of our segment' j
+blocks get 0 80 >"$tmp/out"
+equal "blocks" "$(cat "$tmp/out")" "equal 80 miss 0 error 0"
+kill_pid "$i"
 kill_pid "$NODE_PID"
 
 echo "wrong media"
