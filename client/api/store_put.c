@@ -6,6 +6,7 @@
 
 #include "client/layout.h"
 #include "client/store_i.h"
+#include "common/env.h"
 #include "common/metrics.h"
 
 MC_COUNTER(asked, "mooncake_client_puts_total", "", "objects to be stored")
@@ -16,13 +17,27 @@ MC_HISTOGRAM(latency, "mooncake_client_put_seconds", "", "time of put calls", 1e
 
 static const struct mcs_put_opts put_defaults;
 
+#define PUT_FLAGS (MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL | MCS_PUT_ALL_REPLICAS | \
+		   MCS_PUT_SAME_NODE | MCS_PUT_LAST | MCS_PUT_NO_EVICT | MCS_PUT_NOF)
+
+/* A put with another flag. */
+static int put_check_rare(unsigned flags)
+{
+	flags &= ~PUT_FLAGS;
+	if (flags & ~MCS_PUT_DFS)
+		return mc_fail(-MC_EPARAM, "unknown put flags 0x%x", flags & ~MCS_PUT_DFS);
+	return mc_env_dfs() ? 0 : mc_fail(-MC_ENODFS, "MCS_PUT_DFS needs a shared directory: set "
+					  "MOONCAKE_ENABLE_DFS=1, here and for the owners of memory");
+}
+
 static int put_check_opts(const struct mcs_put_opts *opts)
 {
-	const unsigned all = MCS_PUT_UPSERT | MCS_PUT_HARD_PIN | MCS_PUT_SOFT_PIN | MCS_PUT_EXCL |
-		MCS_PUT_ALL_REPLICAS | MCS_PUT_SAME_NODE | MCS_PUT_LAST | MCS_PUT_NO_EVICT | MCS_PUT_NOF;
+	if (opts->flags & ~PUT_FLAGS) {
+		int r = put_check_rare(opts->flags);
 
-	if (opts->flags & ~all)
-		return mc_fail(-MC_EPARAM, "unknown put flags 0x%x", opts->flags & ~all);
+		if (r < 0)
+			return r;
+	}
 	if ((opts->flags & MCS_PUT_UPSERT) && (opts->flags & MCS_PUT_EXCL))
 		return mc_fail(-MC_EPARAM, "a put is either UPSERT or EXCL");
 	if (opts->replicas > UINT16_MAX)

@@ -203,7 +203,7 @@ static int window_begin_puts(struct window *w, const struct mcs_put_opts *o)
 	    (unsigned)o->data_type > UINT8_MAX)
 		return mc_fail(-MC_EPARAM, "unknown kind of object or pin");
 	w->put = (struct mcfs_ring_put){
-		.flags = o->flags, .replicas = o->replicas, .soft_pin_ms = o->soft_pin_ms,
+		.flags = o->flags & ~MCS_PUT_DFS, .replicas = o->replicas, .soft_pin_ms = o->soft_pin_ms,
 		.kind = (uint8_t)o->kind, .soft_pin = (uint8_t)o->soft_pin,
 		.data_type = (uint8_t)o->data_type, .nof_replicas = (uint8_t)(nof ? o->nof_replicas : 0),
 		.preferred = w->used, .preferred_len = (uint32_t)len,

@@ -46,7 +46,8 @@ enum {
 	MCS_EMODE = 1031,	/* the master does not run in the mode that this call needs */
 	MCS_EQUOTA = 1032,	/* the tenant's quota is used up */
 	MCS_ENOTENANT = 1033,	/* the tenant is not registered at the master */
-	MCS_ETENANT_BUSY = 1034	/* the tenant still has objects */
+	MCS_ETENANT_BUSY = 1034, /* the tenant still has objects */
+	MCS_ENODFS = 1038	/* MCS_PUT_DFS without MOONCAKE_ENABLE_DFS */
 };
 
 const char *mcs_strerror(int err);	/* static text */
@@ -131,7 +132,8 @@ struct mcs_conf {
 	/* An existing directory of a filesystem that several nodes mount, for copies of objects that leave memory: this
 	 * process owns one file there, in the folder of the cluster.  Nodes that can open the file read it themselves,
 	 * also when this process has ended, and any process with the same directory continues with it.  NULL or "":
-	 * none, unless MOONCAKE_ENABLE_DFS and MOONCAKE_DFS_ROOT_DIR give one to a process with a segment */
+	 * that of MOONCAKE_ENABLE_DFS and MOONCAKE_DFS_ROOT_DIR, else of the master's root_fs_dir, in a process with a
+	 * segment; "none": none */
 	const char *root_fs_dir;
 	const char *root_fs_cluster;	/* name of the folder, as the master's cluster_id; NULL: "mooncake_cluster" */
 	uint64_t root_fs_size;		/* limit of bytes of the file; 0: 90 % of the free space when it is created */
@@ -262,6 +264,9 @@ struct mcs_attrs {
 #define MCS_PUT_NO_EVICT	0x80u	/* -MCS_ENOSPACE or -MCS_EQUOTA instead of evicting objects */
 #define MCS_NOF_REPLICAS_MAX	255u
 #define MCS_PUT_NOF		0x100u	/* nof_replicas and preferred_nof of the options are set */
+/* As upstream's dfs_replica_num 1: the program wants a copy in the shared directory.  -MCS_ENODFS unless
+ * MOONCAKE_ENABLE_DFS is set.  No further effect: each object is copied there, after the put */
+#define MCS_PUT_DFS		0x200u
 
 /* The soft pin of an upsert's new version: that of the replaced version, a new one, or none. */
 enum mcs_soft_pin { MCS_SOFT_PIN_PRESERVE, MCS_SOFT_PIN_ENABLE, MCS_SOFT_PIN_DISABLE };

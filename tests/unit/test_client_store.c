@@ -545,7 +545,7 @@ static void memory_is_provided_once_the_size_is_known(void **state)
 
 static void wrong_arguments_change_nothing(void **state)
 {
-	struct mcs_put_opts opts = { .flags = 0x200 };
+	struct mcs_put_opts opts = { .flags = 0x400 };
 	struct iovec iov = { (void *)"x", 1 }, null = { NULL, 5 };
 	struct mcs_info info;
 	void *data;
@@ -554,6 +554,9 @@ static void wrong_arguments_change_nothing(void **state)
 	assert_int_equal(mcs_put(s, fixture_key("k"), &iov, 1, &opts, -1), -MCS_EPARAM);
 	opts.flags = MCS_PUT_UPSERT | MCS_PUT_EXCL;
 	assert_int_equal(mcs_put(s, fixture_key("k"), &iov, 1, &opts, -1), -MCS_EPARAM);
+	opts.flags = MCS_PUT_DFS;
+	assert_int_equal(mcs_put(s, fixture_key("k"), &iov, 1, &opts, -1), -MCS_ENODFS);
+	assert_int_equal(mcs_code(-MCS_ENODFS), -1601);
 	opts = (struct mcs_put_opts){ .kind = (enum mcs_kind)9 };
 	assert_int_equal(mcs_put(s, fixture_key("k"), &iov, 1, &opts, -1), -MCS_EPARAM);
 	assert_int_equal(mcs_put(s, fixture_key("k"), &null, 1, NULL, -1), -EINVAL);
@@ -565,6 +568,18 @@ static void wrong_arguments_change_nothing(void **state)
 	assert_int_equal(mcs_register_buffer(s, NULL, 5), -MCS_EPARAM);
 	assert_int_equal(mcs_unregister_buffer(s, data = malloc(1)), -MCS_EPARAM);
 	free(data);
+}
+
+static void a_copy_in_a_directory_is_accepted_where_there_is_one(void **state)
+{
+	struct mcs_put_opts opts = { .flags = MCS_PUT_DFS };
+	struct iovec iov = { (void *)"x", 1 };
+
+	assert_int_equal(setenv("MOONCAKE_ENABLE_DFS", "1", 1), 0);
+	assert_int_equal(mcs_put(peer, fixture_key("dfs"), &iov, 1, &opts, -1), 0);
+	assert_int_equal(setenv("MOONCAKE_ENABLE_DFS", "false", 1), 0);
+	assert_int_equal(mcs_put(peer, fixture_key("dfs2"), &iov, 1, &opts, -1), -MCS_ENODFS);
+	assert_int_equal(unsetenv("MOONCAKE_ENABLE_DFS"), 0);
 }
 
 static void registered_buffers_serve_both_ways(void **state)
@@ -721,6 +736,7 @@ static int run_all(const char *name)
 		T(a_batch_larger_than_the_pool_goes_through),
 		T(an_object_too_large_is_refused_at_once),
 		T(memory_is_provided_once_the_size_is_known), T(wrong_arguments_change_nothing),
+		T(a_copy_in_a_directory_is_accepted_where_there_is_one),
 		T(structs_of_other_versions),
 		T(registered_buffers_serve_both_ways), T(memory_without_access_is_not_registered),
 		T(segments_grow), T(pool_and_segments_are_reported),
