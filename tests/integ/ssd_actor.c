@@ -3,8 +3,8 @@
  *
  *	ssd_actor MASTER put|get FIRST N BYTES [PAUSE_US]
  *
- * "put" stores the blocks FIRST..FIRST+N-1 with a pause after each one, and $NOF copies of each on NoF disks.  "get"
- * reads them and compares: it prints "equal E miss M error X", and ends with status 3 when a block has other bytes. */
+ * "put" stores the blocks FIRST..FIRST+N-1, with $NOF copies of each on NoF disks; "get" reads and compares them; both
+ * pause after each one.  Prints "equal E miss M error X"; "get" ends with status 3 when a block has other bytes. */
 #include <config.h>
 
 #include <stdbool.h>
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 
 		fill(want, bytes, i);
 		r = put ? mcs_put(s, key, &iov, 1, &opts, -1) : mcs_get(s, key, &iov, 1, 10000);
-		if (put && argc > 6)
+		if (argc > 6)
 			usleep((useconds_t)atoi(argv[6]));
 		if (r == -MCS_ENOOBJECT) {
 			miss++;
