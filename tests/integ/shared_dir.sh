@@ -98,8 +98,13 @@ MC_FAULTS=tiers.ssd.read=error:EIO all_blocks 140
 MC_FAULTS=tiers.ssd.read=delay:1500 all_blocks 2
 
 echo "an owner whose number in the header was replaced writes no more, and readers need no owner"
-for f in "$cluster"/*.data; do
-	head -c 12 /dev/urandom | dd of="$f" bs=4 seek=41 conv=notrunc status=none
+# Each file gets the number of the other's owner, with its checksum.
+files=("$cluster"/*.data)
+for f in "${files[@]}"; do
+	dd if="$f" of="$tmp/number.${f##*/}" bs=4 skip=41 count=3 status=none
+done
+for i in 0 1; do
+	dd if="$tmp/number.${files[1 - i]##*/}" of="${files[i]}" bs=4 seek=41 conv=notrunc status=none
 done
 blocks put 140 10 >"$tmp/out" 2>&1 || fail "puts failed: $(cat "$tmp/out")"
 gives_up() {

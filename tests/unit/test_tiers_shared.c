@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "common/err.h"
 #include "common/sys/clock.h"
 #include "tiers/tier.h"
 
@@ -191,6 +192,31 @@ static int adopt(const uint64_t words[MCT_IDENTITY], struct mct_medium **ret)
 	return mct_medium_open("ssd", &conf, ret);
 }
 
+/* A header that is not whole does not say that another process has the file. */
+static void a_damaged_header_is_no_takeover(void **state)
+{
+	uint64_t words[MCT_IDENTITY], end = mc_deadline_ms(20000);
+	struct mct_medium *m = own(1);
+	unsigned char good, bad;
+	int fd, r;
+
+	identify(m, 7, 1, words);
+	fd = open(path_of(m), O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &good, 1, 16), 1);
+	bad = (unsigned char)~good;
+	assert_int_equal(pwrite(fd, &bad, 1, 16), 1);
+	r = m->ops->hold(m);
+	assert_true(r == -EIO || r == -MC_EUNAVAILABLE);
+	assert_int_equal(pwrite(fd, &good, 1, 16), 1);
+	while (m->ops->hold(m) != 0) {
+		assert_true(mc_now_ns() < end);
+		mc_sleep_ms(10);
+	}
+	close(fd);
+	mct_medium_close(m);
+}
+
 static void only_the_expected_file_is_adopted(void **state)
 {
 	struct mct_medium *a = own(1), *b = own(1), *m;
@@ -312,6 +338,7 @@ int main(void)
 		cmocka_unit_test_teardown(files_of_another_pool_are_left_alone, clean_dir),
 		cmocka_unit_test_teardown(unfinished_and_damaged_files, clean_dir),
 		cmocka_unit_test_teardown(an_owner_that_lost_its_lock_writes_no_more, clean_dir),
+		cmocka_unit_test_teardown(a_damaged_header_is_no_takeover, clean_dir),
 		cmocka_unit_test_teardown(only_the_expected_file_is_adopted, clean_dir),
 		cmocka_unit_test_teardown(a_reader_accepts_the_expected_file_only, clean_dir),
 	};

@@ -32,6 +32,8 @@
 #define POOL_WORD 3u
 #define CREATE_MAX 16u	/* attempts: another process may lock a file between its creation and the lock */
 #define HOLD_MS 5000	/* more than a slow answer; then the server is silent */
+#define HOLD_TRIES 5u	/* reads of a header that is not whole */
+#define HOLD_NAP_MS 20
 
 bool mct_ssd_shared_name(const char *name)
 {
@@ -242,12 +244,25 @@ out:
 
 int mct_ssd_shared_hold(struct mct_ssd *d)
 {
-	struct mct_ssd_header h;
-	int r = d->holder ? header_read(d, &h) : 0;
+	struct mct_ssd_header h = { .size = 0 };
+	int r = 0;
 
-	if (r < 0 || !d->holder || h.holder == d->holder)
-		return r;
-	return mc_fail(-ESTALE, "another process has taken over %s", d->path);
+	/* It may be read while another thread of this process writes it. */
+	for (unsigned i = 0; d->holder && r == 0 && !h.holder && i < HOLD_TRIES; i++) {
+		if (i)
+			mc_sleep_ms(HOLD_NAP_MS);
+		r = header_read(d, &h);
+	}
+	/* Only another number says that another process has the file.  A server that was restarted may not know our
+	 * descriptor any more. */
+	if (r == 0 && d->holder && !h.holder)
+		r = mc_fail(-EIO, "%s: its header is damaged", d->path);
+	if (r == -EIO || r == -ESTALE)
+		mct_ssd_health_write_failed(d, r);
+	if (r < 0)
+		return r != -ESTALE ? r :
+			mc_fail(-MC_EUNAVAILABLE, "%s: the filesystem has lost the open file", d->path);
+	return h.holder == d->holder ? 0 : mc_fail(-ESTALE, "another process has taken over %s", d->path);
 }
 
 int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf)
@@ -273,7 +288,8 @@ int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf)
 	r = mct_ssd_file_header(d, &h);
 	if (r < 0)
 		return r;
-	if (h.none || !h.size || memcmp(h.words, conf->expect, sizeof(conf->expect)))
+	if (h.none || !h.size || h.size % MCT_BLOCK || h.size > (uint64_t)st.st_size ||
+	    memcmp(h.words, conf->expect, sizeof(conf->expect)))
 		return mc_fail(-ESTALE, "%s is not the file of this segment", d->path);
 	memcpy(d->words, h.words, sizeof(d->words));
 	d->size = h.size;
