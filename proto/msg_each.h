@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg_each.h - one pass over msg.def.  The includer defines the macros that it needs; the others
+ * msg_each.h - one pass over msg.def and msg_masters.def.  The includer defines the macros that it needs; the others
  * expand to nothing.  All are undefined afterwards (no guard: included once per pass). */
 #ifndef MCP_STRUCT
 #define MCP_STRUCT(name)
@@ -42,6 +42,7 @@
 #endif
 
 #include "proto/msg.def"
+#include "proto/msg_masters.def"
 
 #undef MCP_STRUCT
 #undef MCP_MESSAGE
