@@ -16,11 +16,13 @@
 
 #include <cmocka.h>
 
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/sys/clock.h"
 #include "tiers/keyed.h"
 #include "tiers/objects/objects.h"
+#include "tiers/objects/objects_i.h"
 
 #define MIB (1ull << 20)
 #define SIZE (256 * MIB)
@@ -448,6 +450,98 @@ static void a_deleted_identity_is_written_again(void **state)
 	m->ops->close(m);
 }
 
+/* Many ranges that do not exist wait for their deletion: the first @n after those of @from. */
+static unsigned queue_deletes(struct mct_objects *o, unsigned from, unsigned n)
+{
+	unsigned queued = 0;
+
+	for (unsigned i = from; i < from + n; i++) {
+		const struct mct_objects_range r = { 4096 * i, 4096, 9, i };
+
+		queued += mct_objects_delete_locked(o, o->folder, &r);
+	}
+	return queued;
+}
+
+static unsigned deleting(struct mct_objects *o)
+{
+	MC_LOCKED(&o->lock);
+	return o->deleting;
+}
+
+static void the_queue_of_deletes_is_limited(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct mct_objects *o = mct_objects_of(m);
+	struct mct_objects_range r = { 4096, 4096, 9, 1 };
+
+	(void)state;
+	mc_mutex_lock(&o->lock);
+	assert_int_equal(queue_deletes(o, 0, 10), 10);
+	/* Not twice. */
+	assert_int_equal(queue_deletes(o, 5, 10), 5);
+	assert_true(mct_objects_is_deleted_locked(o, o->folder, &r));
+	assert_false(mct_objects_is_deleted_locked(o, o->folder + 1, &r));
+	r.order = 2;
+	assert_false(mct_objects_is_deleted_locked(o, o->folder, &r));
+	assert_int_equal(queue_deletes(o, 15, MCT_OBJECTS_DELETES_MAX), MCT_OBJECTS_DELETES_MAX - 15);
+	assert_int_equal(o->n_queued, MCT_OBJECTS_DELETES_MAX);
+	mc_mutex_unlock(&o->lock);
+	m->ops->close(m);
+}
+
+static void many_deletes_get_idle_threads(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct mct_objects *o = mct_objects_of(m);
+	unsigned most = 0;
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 5000), 0);
+	mc_fault_set("tiers.objects.delete=delay:5");
+	mc_mutex_lock(&o->lock);
+	assert_int_equal(queue_deletes(o, 0, 1500), 1500);
+	mc_mutex_unlock(&o->lock);
+	for (unsigned i = 0; i < 500 && most < 10; i++, mc_sleep_ms(1))
+		most = deleting(o) > most ? deleting(o) : most;
+	assert_int_equal(most, 10);
+	/* The other threads read. */
+	assert_int_equal(look(m, 0, 0, 100, 5000), 0);
+	mc_fault_set(NULL);
+	for (unsigned i = 0; i < 1000 && o->n_queued; i++)
+		mc_sleep_ms(5);
+	mc_mutex_lock(&o->lock);
+	assert_int_equal(o->n_queued, 0);
+	for (unsigned i = 0; i < MCT_OBJECTS_BUCKETS; i++)
+		assert_null(o->queued[i]);
+	mc_mutex_unlock(&o->lock);
+	m->ops->close(m);
+}
+
+static void a_sweep_does_not_queue_a_range_again(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct mct_objects *o = mct_objects_of(m);
+	struct used u = { .below = 0 };
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 130), 0);
+	assert_int_equal(store(m, 8192, 8192, 0, 131), 0);
+	find_folder();
+	put_late(folder, 64 * MIB, 17 * MIB, 132, 0);
+	mc_fault_set("tiers.objects.delete=delay:500");
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+		mc_mutex_lock(&o->lock);
+		assert_int_equal(o->n_queued, 3);
+		assert_int_equal(o->index.n, 0);
+		mc_mutex_unlock(&o->lock);
+	}
+	mc_fault_set(NULL);
+	has_files(0);
+	m->ops->close(m);
+}
+
 static void a_wrong_place_is_refused(void **state)
 {
 	struct mct_conf conf = { .size = SIZE, .path = dir };
@@ -496,6 +590,9 @@ int main(void)
 		cmocka_unit_test_setup(of_two_processes_that_begin_one_is_refused, empty),
 		cmocka_unit_test_setup(a_process_whose_place_another_pool_takes_writes_no_more, empty),
 		cmocka_unit_test_setup(a_deleted_identity_is_written_again, empty),
+		cmocka_unit_test_setup(the_queue_of_deletes_is_limited, empty),
+		cmocka_unit_test_setup(many_deletes_get_idle_threads, empty),
+		cmocka_unit_test_setup(a_sweep_does_not_queue_a_range_again, empty),
 		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),
 	};
 	int r;

@@ -11,6 +11,9 @@
 #include "tiers/objects/objects.h"
 
 #define MCT_OBJECTS_THREADS 16u
+/* Ranges that wait for their deletion, 80 bytes each: about as many as are deleted between two sweeps. */
+#define MCT_OBJECTS_DELETES_MAX (1u << 17)
+#define MCT_OBJECTS_BUCKETS (1u << 13)
 
 /* The bytes of an object, by the fields of its names. */
 struct mct_objects_range {
@@ -22,6 +25,8 @@ struct mct_objects_index {
 	struct mct_objects_range *at;
 	size_t n, cap;
 };
+
+struct mct_objects_delete;
 
 struct mct_objects {
 	struct mct_medium medium;
@@ -51,6 +56,8 @@ struct mct_objects {
 	struct mc_list reads;		/* struct mct_read that no thread has taken */
 	struct mc_list writes, running;	/* struct mct_objects_write that no thread, or that one has taken */
 	struct mc_list deletes;		/* struct mct_objects_delete that no thread has taken */
+	struct mct_objects_delete *queued[MCT_OBJECTS_BUCKETS];	/* these, and those that a thread has taken */
+	unsigned n_queued;
 	unsigned writing, deleting;	/* threads that write or delete */
 };
 
@@ -102,8 +109,11 @@ void mct_objects_queue_stop(struct mct_objects *o);
 void mct_objects_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_objects_read_end(struct mct_medium *m, struct mct_read *r);
 void mct_objects_write_start(struct mct_medium *m, struct mct_write *w);
-/* Lock held: delete the parts of a range in the background. */
-void mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r);
+/* Lock held: delete the parts of a range in the background.  False: it waits for that already, or too many do, and a
+ * sweep has to find it later. */
+bool mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r);
+/* Lock held: is the range being deleted, or will it be? */
+bool mct_objects_is_deleted_locked(const struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r);
 
 /* ---- sweep.c ---- */
 

@@ -5,7 +5,8 @@
  * would wait for the same server as long as the first one.
  *
  * Reads precede writes, and writes precede deletes; writes and deletes get only a part of the threads, so that a store
- * that is slow to write can still be read. */
+ * that is slow to write can still be read.  When many ranges wait for their deletion, deletes get the whole part while
+ * no write waits, and one thread in any case. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/sys/clock.h"
@@ -22,6 +24,7 @@
 
 #define WRITERS (MCT_OBJECTS_THREADS / 2)
 #define DELETERS 2u
+#define LONG 1024u		/* many deletes wait */
 #define PAUSE_MS 1500
 
 MC_COUNTER(read_bytes, "mooncake_s3_bytes_total", "op=\"read\"", "Bytes moved between S3 and the owner")
@@ -33,6 +36,7 @@ MC_COUNTER(deleted, "mooncake_s3_deleted_total", "", "Names that were deleted be
 
 struct mct_objects_delete {
 	struct mc_list node;
+	struct mct_objects_delete *next;	/* in its bucket */
 	uint64_t folder;
 	struct mct_objects_range range;
 };
@@ -239,20 +243,49 @@ void mct_objects_write_start(struct mct_medium *m, struct mct_write *w)
 
 /* ---- deletes ------------------------------------------------------------------------------------ */
 
-void mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r)
+static unsigned delete_bucket(uint64_t folder, const struct mct_objects_range *r)
 {
-	struct mct_objects_delete *d = malloc(sizeof(*d));
-
-	/* Else the next sweep deletes it. */
-	if (!d)
-		return;
-	d->folder = folder;
-	d->range = *r;
-	mc_list_push_back(&o->deletes, &d->node);
-	mc_cond_signal(&o->work);
+	return mc_hash(r, sizeof(*r), folder) % MCT_OBJECTS_BUCKETS;
 }
 
-static void delete_run(struct mct_objects *o, struct mct_objects_delete *d)
+bool mct_objects_is_deleted_locked(const struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r)
+{
+	const struct mct_objects_delete *d = o->queued[delete_bucket(folder, r)];
+
+	while (d && (d->folder != folder || memcmp(&d->range, r, sizeof(*r)) != 0))
+		d = d->next;
+	return d;
+}
+
+bool mct_objects_delete_locked(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *r)
+{
+	struct mct_objects_delete *d, **bucket = &o->queued[delete_bucket(folder, r)];
+
+	if (o->n_queued >= MCT_OBJECTS_DELETES_MAX || mct_objects_is_deleted_locked(o, folder, r))
+		return false;
+	d = malloc(sizeof(*d));
+	if (!d)
+		return false;
+	*d = (struct mct_objects_delete){ .next = *bucket, .folder = folder, .range = *r };
+	*bucket = d;
+	o->n_queued++;
+	mc_list_push_back(&o->deletes, &d->node);
+	mc_cond_signal(&o->work);
+	return true;
+}
+
+static void delete_end_locked(struct mct_objects *o, struct mct_objects_delete *d)
+{
+	struct mct_objects_delete **at = &o->queued[delete_bucket(d->folder, &d->range)];
+
+	while (*at != d)
+		at = &(*at)->next;
+	*at = d->next;
+	o->n_queued--;
+	free(d);
+}
+
+static void delete_run(struct mct_objects *o, const struct mct_objects_delete *d)
 {
 	char name[MCT_KEYED_NAME_MAX];
 	int r = 0;
@@ -267,7 +300,6 @@ static void delete_run(struct mct_objects *o, struct mct_objects_delete *d)
 	}
 	if (r < 0)
 		mc_debug("s3", "cannot delete, a sweep will: %s", mc_err_detail(r));
-	free(d);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
@@ -281,19 +313,41 @@ static struct mc_list *queue_pop_locked(struct mc_list *list, bool may)
 	return node;
 }
 
+/* Lock held, and again at return: delete one range, if fewer than @most threads do.  False: none. */
+static bool queue_delete_locked(struct mct_objects *o, unsigned most)
+{
+	struct mc_list *node = queue_pop_locked(&o->deletes, o->deleting < most);
+	struct mct_objects_delete *d;
+
+	if (!node)
+		return false;
+	d = mc_container_of(node, struct mct_objects_delete, node);
+	o->deleting++;
+	mc_mutex_unlock(&o->lock);
+	delete_run(o, d);
+	mc_mutex_lock(&o->lock);
+	o->deleting--;
+	delete_end_locked(o, d);
+	return true;
+}
+
 /* Lock held, and again at return: run one job.  False: there is none. */
 static bool queue_run_locked(struct mct_objects *o)
 {
+	bool many = o->n_queued > LONG;
 	uint64_t folder = o->folder;
-	struct mc_list *node = queue_pop_locked(&o->reads, true);
+	struct mc_list *node;
 
+	if (many && queue_delete_locked(o, 1))
+		return true;
+	node = queue_pop_locked(&o->reads, true);
 	if (node) {
 		mc_mutex_unlock(&o->lock);
 		read_run(o, mc_container_of(node, struct mct_read, node));
 		mc_mutex_lock(&o->lock);
 		return true;
 	}
-	node = queue_pop_locked(&o->writes, o->writing < WRITERS);
+	node = queue_pop_locked(&o->writes, o->writing < WRITERS && o->writing + o->deleting < WRITERS + DELETERS);
 	if (node) {
 		o->writing++;
 		mc_list_push_back(&o->running, node);
@@ -303,15 +357,7 @@ static bool queue_run_locked(struct mct_objects *o)
 		o->writing--;
 		return true;
 	}
-	node = queue_pop_locked(&o->deletes, o->deleting < DELETERS);
-	if (!node)
-		return false;
-	o->deleting++;
-	mc_mutex_unlock(&o->lock);
-	delete_run(o, mc_container_of(node, struct mct_objects_delete, node));
-	mc_mutex_lock(&o->lock);
-	o->deleting--;
-	return true;
+	return queue_delete_locked(o, many && mc_list_empty(&o->writes) ? WRITERS + DELETERS - o->writing : DELETERS);
 }
 
 static void *queue_main(void *arg)
@@ -358,5 +404,5 @@ void mct_objects_queue_stop(struct mct_objects *o)
 		w->done(w);
 	}
 	while ((node = queue_pop_locked(&o->deletes, true)))
-		free(mc_container_of(node, struct mct_objects_delete, node));
+		delete_end_locked(o, mc_container_of(node, struct mct_objects_delete, node));
 }

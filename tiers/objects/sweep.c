@@ -125,7 +125,8 @@ static bool sweep_learn_locked(struct mct_objects *o, const struct mct_objects_r
 	const struct mct_objects_range *have = mct_objects_index_have(&o->index, r->off, r->len);
 	int e;
 
-	if ((have && have->order == r->order) || sweep_is_written_locked(o, r->order))
+	if ((have && have->order == r->order) || sweep_is_written_locked(o, r->order) ||
+	    mct_objects_is_deleted_locked(o, o->folder, r))
 		return false;
 	if (!whole)
 		return true;
@@ -162,8 +163,7 @@ static size_t sweep_drop(struct sweep *s, uint64_t folder, const bool *drop, boo
 		if (!(s->found[i].folder == folder ? drop[i] : others))
 			continue;
 		MC_LOCKED(&s->o->lock);
-		mct_objects_delete_locked(s->o, s->found[i].folder, &s->found[i].r);
-		n++;
+		n += mct_objects_delete_locked(s->o, s->found[i].folder, &s->found[i].r);
 	}
 	return n;
 }
@@ -190,8 +190,7 @@ static ssize_t sweep_ask(struct mct_objects *o, const struct mct_objects_range *
 		MC_LOCKED(&o->lock);
 		if (!mct_objects_index_remove(&o->index, &r[i]))
 			continue;
-		mct_objects_delete_locked(o, o->folder, &r[i]);
-		dropped++;
+		dropped += mct_objects_delete_locked(o, o->folder, &r[i]);
 	}
 	return dropped;
 }
