@@ -67,6 +67,7 @@ struct mcs_own_segment {
 	/* guarded by the lock of the set (segments.h) */
 	bool keeping;			/* a thread changes the identity; the others wait for the end (segments.c) */
 	bool entered;			/* this process has offered it to the pool */
+	bool mounted;			/* a master has accepted that once */
 	uint64_t *identity;
 	struct mcs_own_segment_state now;
 };

@@ -253,6 +253,7 @@ static int segments_mounted(struct mcs_segments *s, struct mcs_own_segment *at, 
 		mcs_own_segment_keep(at, &next);
 	else
 		r = quick ? -EAGAIN : segments_keep(s, at, &next);
+	at->mounted |= r == 0;
 	segments_keep_end(s, at);
 	return r;
 }
@@ -591,7 +592,7 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 	MC_LOCKED(&s->lock);
 	ret->epoch = at->now.epoch;
 	/* Until its objects are offered the master does not know them. */
-	if (at->now.pending || at->now.offers || __atomic_load_n(&at->lost, __ATOMIC_RELAXED)) {
+	if (!at->mounted || at->now.pending || at->now.offers || __atomic_load_n(&at->lost, __ATOMIC_RELAXED)) {
 		ret->medium = NULL;
 		return true;
 	}

@@ -71,7 +71,7 @@ static int used(void *arg, const uint64_t *off, size_t n, bool *ret)
 {
 	struct used *u = arg;
 
-	u->asked++;
+	u->asked += n > 0;
 	for (size_t i = 0; i < n; i++) {
 		assert_true(!i || off[i] > off[i - 1]);
 		ret[i] = off[i] < u->below;
@@ -333,6 +333,25 @@ static void a_sweep_finds_the_rest_of_failed_writes(void **state)
 	m->ops->close(m);
 }
 
+/* With the same identity, as after a restart. */
+static void a_process_that_the_master_refuses_deletes_nothing(void **state)
+{
+	struct mct_medium *m = fresh(), *other = reopen(NULL);
+	struct used u = { .error = -MC_ENOSEGMENT };
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 64), 0);
+	find_folder();
+	assert_int_equal(m->ops->sweep(m, (uint64_t[]){ 0 }, 1, used, &(struct used){ 0 }), 0);
+	has_files(0);
+	put_late(folder, 64 * MIB, 17 * MIB, 65, 0);	/* another part follows */
+	put_late("0123456789abcdef", 0, 8192, 63, 0);
+	assert_int_equal(other->ops->sweep(other, NULL, 0, used, &u), -MC_ENOSEGMENT);
+	other->ops->close(other);
+	has_files(2);
+	m->ops->close(m);
+}
+
 static void a_range_of_another_process_in_use_is_found(void **state)
 {
 	struct mct_medium *m = fresh();
@@ -585,6 +604,7 @@ int main(void)
 		cmocka_unit_test_setup(a_store_that_does_not_answer_has_not_lost_the_bytes, empty),
 		cmocka_unit_test_setup(a_sweep_deletes_ranges_that_the_master_does_not_know, empty),
 		cmocka_unit_test_setup(a_sweep_finds_the_rest_of_failed_writes, empty),
+		cmocka_unit_test_setup(a_process_that_the_master_refuses_deletes_nothing, empty),
 		cmocka_unit_test_setup(a_range_of_another_process_in_use_is_found, empty),
 		cmocka_unit_test_setup(a_process_that_is_replaced_deletes_nothing, empty),
 		cmocka_unit_test_setup(of_two_processes_that_begin_one_is_refused, empty),

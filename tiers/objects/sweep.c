@@ -8,7 +8,9 @@
  *	- a range that a newer one overlaps: the master has freed it;
  *	- a range of which a part is missing, and that no thread writes: its write was given up;
  *	- a range in the folder of an earlier secret, if the identity object still is this process's after the list: all
- *	  names of the list were written before a later owner could begin. */
+ *	  names of the list were written before a later owner could begin.
+ *
+ * A process that the master does not take for the owner gets no answer, and deletes nothing. */
 #include <config.h>
 
 #include <errno.h>
@@ -265,7 +267,10 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 		r = m->ops->hold(m);
 		return r < 0 || !n ? r : sweep_some(o, off, n, used, arg);
 	}
-	r = sweep_list(&s);
+	/* An empty index has no question for the master. */
+	r = used(arg, NULL, 0, NULL);
+	if (r == 0)
+		r = sweep_list(&s);
 	if (r == 0) {
 		drop = calloc(s.n + 1, sizeof(*drop));
 		r = drop ? mct_objects_identity_check(o) : -ENOMEM;
