@@ -273,6 +273,8 @@ static void a_store_that_does_not_answer_has_not_lost_the_bytes(void **state)
 	assert_int_equal(store(m, 0, 8192, 0, 40), 0);
 	mc_fault_set("tiers.objects.read=error:EACCES");
 	assert_int_equal(look(m, 0, 0, 100, 40), -MC_EUNAVAILABLE);
+	mc_fault_set("tiers.objects.read=error:ENOMEM");
+	assert_int_equal(look(m, 0, 0, 100, 40), -MC_EUNAVAILABLE);
 	mc_fault_set("tiers.objects.read=error:ENOENT");
 	assert_int_equal(look(m, 0, 0, 100, 40), -EIO);
 	mc_fault_set("tiers.objects.read=error:ETIMEDOUT@1,tiers.objects.write=error:EIO");

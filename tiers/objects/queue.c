@@ -74,7 +74,7 @@ static void queue_note(struct mct_objects *o, int r, const char *what)
 /* -EIO says that the bytes are lost, and the reader has the copy dropped. */
 static int read_error(int r)
 {
-	return r == 0 || r == -ENOMEM ? r : r == -ENOENT || r == -ERANGE ? -EIO : -MC_EUNAVAILABLE;
+	return r == 0 ? 0 : r == -ENOENT || r == -ERANGE ? -EIO : -MC_EUNAVAILABLE;
 }
 
 static int read_parts(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *range, uint64_t pos,
