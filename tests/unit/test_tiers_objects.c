@@ -563,6 +563,27 @@ static void a_sweep_does_not_queue_a_range_again(void **state)
 	m->ops->close(m);
 }
 
+static void an_absurd_name_is_not_ours(void **state)
+{
+	static const char *const name[] = {
+		"0123456789abcdef/000000000000-1000000000000000-9-1.0", "0123456789abcdef/000000000000-10000001000-9-1.0",
+		"0123456789abcdef/fffffffffffff000-2000-9-1.0", "0123456789abcdef/000000000000-2000-9-1.1",
+		"0123456789abcdef/000000000000-0-9-1.0", "0123456789abcdef/000000000000-02000-9-1.0",
+		"0123456789abcdef/000000000000-2000-9-1.0.0", "0123456789abcdef/000000000001-2000-9-1.0",
+	};
+	struct mct_medium *m = fresh();
+	struct mct_objects_range r;
+	uint64_t in, part;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(name) / sizeof(*name); i++)
+		assert_false(mct_objects_name_parse(mct_objects_of(m), name[i], &in, &r, &part));
+	assert_true(mct_objects_name_parse(mct_objects_of(m), "0123456789abcdef/000000000000-10000000000-9-1.ffff",
+					   &in, &r, &part));
+	assert_int_equal(r.len, 1ull << 40);
+	m->ops->close(m);
+}
+
 static void a_wrong_place_is_refused(void **state)
 {
 	struct mct_conf conf = { .size = SIZE, .path = dir };
@@ -615,6 +636,7 @@ int main(void)
 		cmocka_unit_test_setup(the_queue_of_deletes_is_limited, empty),
 		cmocka_unit_test_setup(many_deletes_get_idle_threads, empty),
 		cmocka_unit_test_setup(a_sweep_does_not_queue_a_range_again, empty),
+		cmocka_unit_test_setup(an_absurd_name_is_not_ours, empty),
 		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),
 	};
 	int r;

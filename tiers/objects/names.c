@@ -27,8 +27,8 @@ bool mct_objects_name_parse(const struct mct_objects *o, const char *name, uint6
 	    sscanf(name + len, "%16" SCNx64 "/%16" SCNx64 "-%16" SCNx64 "-%16" SCNx64 "-%16" SCNx64 ".%16" SCNx64,
 		   ret_folder, &ret->off, &ret->len, &ret->generation, &ret->order, ret_part) != 6)
 		return false;
-	if (!ret->len || ret->len % MCT_BLOCK || ret->off % MCT_BLOCK || ret->off > UINT64_MAX - ret->len ||
-	    *ret_part >= mct_objects_parts(ret))
+	if (!ret->len || ret->len > MCT_OBJECTS_RANGE_MAX || ret->len % MCT_BLOCK || ret->off % MCT_BLOCK ||
+	    ret->off > UINT64_MAX - ret->len || *ret_part >= mct_objects_parts(ret))
 		return false;
 	mct_objects_name(o, *ret_folder, ret, *ret_part, again);
 	return !strcmp(name, again);

@@ -15,6 +15,9 @@
 #define MCT_OBJECTS_DELETES_MAX (1u << 17)
 #define MCT_OBJECTS_BUCKETS (1u << 13)
 
+/* Bytes of a range: a longer one is not ours. */
+#define MCT_OBJECTS_RANGE_MAX (1ull << 40)
+
 /* The bytes of an object, by the fields of its names. */
 struct mct_objects_range {
 	uint64_t off, len, generation, order;

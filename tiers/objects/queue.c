@@ -290,8 +290,10 @@ static void delete_run(struct mct_objects *o, const struct mct_objects_delete *d
 	char name[MCT_KEYED_NAME_MAX];
 	int r = 0;
 
-	/* The next owner may have adopted the range. */
-	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0 && !atomic_load(&o->taken); part++) {
+	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0; part++) {
+		/* The next owner may have adopted the range. */
+		if (atomic_load(&o->taken) || atomic_load(&o->stopping))
+			break;
 		mct_objects_name(o, d->folder, &d->range, part, name);
 		r = mc_fault("tiers.objects.delete");
 		if (r == 0)
