@@ -392,6 +392,18 @@ static void a_process_that_is_replaced_deletes_nothing(void **state)
 	m->ops->close(m);
 }
 
+static void queue_is_empty(struct mct_medium *m)
+{
+	struct mct_objects *o = mct_objects_of(m);
+	unsigned left = 1;
+
+	for (unsigned i = 0; i < 500 && left; i++, mc_sleep_ms(10)) {
+		MC_LOCKED(&o->lock);
+		left = o->n_queued;
+	}
+	assert_int_equal(left, 0);
+}
+
 /* The identity with another word. */
 static const uint64_t *with(unsigned nth, uint64_t value)
 {
@@ -449,6 +461,23 @@ static void a_process_whose_place_another_pool_takes_writes_no_more(void **state
 	a->ops->close(a);
 	b->ops->close(b);
 	has_files(1);
+}
+
+static void a_process_that_does_not_know_its_successor_deletes_nothing(void **state)
+{
+	struct mct_medium *a = fresh(), *b;
+
+	(void)state;
+	assert_int_equal(store(a, 0, 8192, 0, 95), 0);
+	b = reopen(NULL);
+	assert_int_equal(b->ops->set_identity(b, with(3, 44)), 0);
+	/* The write is begun before it knows. */
+	assert_int_equal(store(a, 0, 8192, 0, 96), 0);
+	queue_is_empty(a);
+	has_files(2);
+	assert_int_equal(look(b, 0, 0, 8192, 95), 0);
+	a->ops->close(a);
+	b->ops->close(b);
 }
 
 static void a_deleted_identity_is_written_again(void **state)
@@ -529,10 +558,8 @@ static void many_deletes_get_idle_threads(void **state)
 	/* The other threads read. */
 	assert_int_equal(look(m, 0, 0, 100, 5000), 0);
 	mc_fault_set(NULL);
-	for (unsigned i = 0; i < 1000 && o->n_queued; i++)
-		mc_sleep_ms(5);
+	queue_is_empty(m);
 	mc_mutex_lock(&o->lock);
-	assert_int_equal(o->n_queued, 0);
 	for (unsigned i = 0; i < MCT_OBJECTS_BUCKETS; i++)
 		assert_null(o->queued[i]);
 	mc_mutex_unlock(&o->lock);
@@ -632,6 +659,7 @@ int main(void)
 		cmocka_unit_test_setup(a_process_that_is_replaced_deletes_nothing, empty),
 		cmocka_unit_test_setup(of_two_processes_that_begin_one_is_refused, empty),
 		cmocka_unit_test_setup(a_process_whose_place_another_pool_takes_writes_no_more, empty),
+		cmocka_unit_test_setup(a_process_that_does_not_know_its_successor_deletes_nothing, empty),
 		cmocka_unit_test_setup(a_deleted_identity_is_written_again, empty),
 		cmocka_unit_test_setup(the_queue_of_deletes_is_limited, empty),
 		cmocka_unit_test_setup(many_deletes_get_idle_threads, empty),

@@ -288,7 +288,8 @@ static void delete_end_locked(struct mct_objects *o, struct mct_objects_delete *
 static void delete_run(struct mct_objects *o, const struct mct_objects_delete *d)
 {
 	char name[MCT_KEYED_NAME_MAX];
-	int r = 0;
+	/* A process whose prefix was taken over, and that does not know it yet, deletes nothing of its successor. */
+	int r = o->medium.ops->hold(&o->medium);
 
 	for (uint64_t part = 0; part < mct_objects_parts(&d->range) && r == 0; part++) {
 		/* The next owner may have adopted the range. */
