@@ -73,10 +73,10 @@ static int sweeper_run(struct mcs_sweeper *w, bool all)
 		struct question q = { w->s, &at };
 		int one = 0;
 
-		if (at.medium && at.n && !all)
-			one = at.medium->ops->sweep(at.medium, off, at.n, sweeper_used, &q);
-		else if (at.medium && (all || at.all))
+		if (at.medium && (all || at.all))
 			one = at.medium->ops->sweep(at.medium, NULL, 0, sweeper_used, &q);
+		else if (at.medium && at.n)
+			one = at.medium->ops->sweep(at.medium, off, at.n, sweeper_used, &q);
 		/* The segment is given up, with a line in the log. */
 		if (one == -ESTALE && mcs_segments_hold(segments, w->s->base.session, at.segment,
 							mc_deadline_ms(CALL_MS)) == -ESTALE)
