@@ -96,3 +96,8 @@ int mct_no_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_f
 	(void)arg;
 	return mc_fail(-MC_ENOTSUP, "this tier keeps no names");
 }
+
+void mct_no_sweep_stop(struct mct_medium *m)
+{
+	(void)m;
+}

@@ -153,6 +153,8 @@ struct mct_tier_ops {
 	 * its answer.  Blocks; one thread at a time.  A negative result: some ranges may be left.  -MC_ENOTSUP: the
 	 * tier is not named. */
 	int (*sweep)(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg);
+	/* A sweep that runs, and each later one, ends soon with -ECANCELED.  Does not block; any thread. */
+	void (*sweep_stop)(struct mct_medium *m);
 	/* Free the medium.  No other thread may still use it or its memory.  Does not wait for pages that are
 	 * still to be allocated. */
 	void (*close)(struct mct_medium *m);
@@ -178,5 +180,6 @@ void mct_no_write_start(struct mct_medium *m, struct mct_write *w);
 int mct_no_note(struct mct_medium *m, unsigned nth, void *buf, bool write);
 uint64_t mct_no_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end);
 int mct_no_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_used_fn used, void *arg);
+void mct_no_sweep_stop(struct mct_medium *m);
 
 #endif

@@ -612,6 +612,12 @@ bool mcs_segments_named(const struct mcs_segments *s)
 	return false;
 }
 
+void mcs_segments_sweep_stop(struct mcs_segments *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		s->segment[i].medium->ops->sweep_stop(s->segment[i].medium);
+}
+
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 {
 	auto_free struct mct_note *note = malloc((gone->count + 1) * sizeof(*note));

@@ -93,6 +93,8 @@ struct mcs_own_segment_unused {
 	size_t n;
 	bool all;			/* too many were removed: sweep all */
 };
+/* Sweeps of their media end soon, and none is begun any more. */
+void mcs_segments_sweep_stop(struct mcs_segments *s);
 /* False: there is no @i-th segment. */
 bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own_segment_unused *ret);
 

@@ -31,7 +31,7 @@ struct mcs_sweeper {
 };
 
 struct question {
-	struct mcs_direct *s;
+	struct mcs_sweeper *w;
 	const struct mcs_own_segment_unused *at;
 };
 
@@ -45,12 +45,14 @@ static int sweeper_used(void *arg, const uint64_t *off, size_t n, bool *ret)
 	struct mcp_reply mem = { 0 };
 	int r = place ? mc_fault("client.sweep.ask") : -ENOMEM;
 
+	if (r == 0 && mc_stop_wait(&q->w->stop, 0))
+		r = -ECANCELED;
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		place[i].offset = off[i];
 	msg.places = mcp_seq(place, (uint32_t)n);
-	r = mcs_call(q->s->base.session, MCP_USED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
+	r = mcs_call(q->w->s->base.session, MCP_USED, &msg, &reply, &mem, mc_deadline_ms(CALL_MS));
 	if (r < 0)
 		return r;
 	if (reply.used.len != n)
@@ -70,7 +72,7 @@ static int sweeper_run(struct mcs_sweeper *w, bool all)
 
 	for (unsigned i = 0; mcs_segments_unused_take(segments, i, &at); i++) {
 		auto_free uint64_t *off = at.off;
-		struct question q = { w->s, &at };
+		struct question q = { w, &at };
 		int one = 0;
 
 		if (at.medium && (all || at.all))
@@ -161,6 +163,9 @@ void mcs_sweeper_stop(struct mcs_sweeper *w)
 {
 	if (!w)
 		return;
+	mc_stop_set(&w->stop);
+	/* Not after a sweep of a large bucket, which takes minutes. */
+	mcs_segments_sweep_stop(mcs_owner_of(w->s)->segments);
 	mc_stop_join(&w->stop, w->thread);
 	free(w);
 }

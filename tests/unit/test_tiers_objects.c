@@ -315,6 +315,37 @@ static void a_sweep_deletes_ranges_that_the_master_does_not_know(void **state)
 	m->ops->close(m);
 }
 
+/* As a process does that ends during a sweep. */
+static int used_and_stop(void *arg, const uint64_t *off, size_t n, bool *ret)
+{
+	struct mct_medium *m = arg;
+
+	(void)off;
+	for (size_t i = 0; i < n; i++)
+		ret[i] = false;
+	m->ops->sweep_stop(m);
+	return 0;
+}
+
+static void a_sweep_that_is_stopped_ends(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = 0 };
+	const uint64_t some[] = { 0 };
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 57), 0);
+	/* The list of names ends at its first one. */
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used_and_stop, m), -ECANCELED);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), -ECANCELED);
+	assert_int_equal(m->ops->sweep(m, some, 1, used, &u), -ECANCELED);
+	assert_int_equal(u.asked, 0);
+	assert_int_equal(store(m, 8192, 8192, 0, 58), 0);
+	assert_int_equal(look(m, 0, 0, 8192, 57), 0);
+	m->ops->close(m);
+	has_files(2);
+}
+
 static void a_sweep_finds_the_rest_of_failed_writes(void **state)
 {
 	struct mct_medium *m = fresh();
@@ -653,6 +684,7 @@ int main(void)
 		cmocka_unit_test_setup(a_failed_write_leaves_no_bytes, empty),
 		cmocka_unit_test_setup(a_store_that_does_not_answer_has_not_lost_the_bytes, empty),
 		cmocka_unit_test_setup(a_sweep_deletes_ranges_that_the_master_does_not_know, empty),
+		cmocka_unit_test_setup(a_sweep_that_is_stopped_ends, empty),
 		cmocka_unit_test_setup(a_sweep_finds_the_rest_of_failed_writes, empty),
 		cmocka_unit_test_setup(a_process_that_the_master_refuses_deletes_nothing, empty),
 		cmocka_unit_test_setup(a_range_of_another_process_in_use_is_found, empty),

@@ -523,5 +523,6 @@ const struct mct_tier_ops mct_dram_tier = {
 	.data_next = mct_no_data_next,
 	.note = mct_no_note,
 	.sweep = mct_no_sweep,
+	.sweep_stop = mct_no_sweep_stop,
 	.close = dram_close,
 };

@@ -329,6 +329,11 @@ static uint64_t objects_data_next(const struct mct_medium *m, uint64_t off, uint
 	return *ret_end - MCT_BLOCK > off ? *ret_end - MCT_BLOCK : off;
 }
 
+static void objects_sweep_stop(struct mct_medium *m)
+{
+	atomic_store(&mct_objects_of(m)->sweep_stops, true);
+}
+
 /* It keeps no notes, because sweep deletes the ranges of removed objects. */
 const struct mct_tier_ops mct_objects_tier = {
 	.name = "s3",
@@ -348,5 +353,6 @@ const struct mct_tier_ops mct_objects_tier = {
 	.data_next = objects_data_next,
 	.note = mct_no_note,
 	.sweep = mct_objects_sweep,
+	.sweep_stop = objects_sweep_stop,
 	.close = objects_close,
 };

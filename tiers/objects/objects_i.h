@@ -41,6 +41,7 @@ struct mct_objects {
 	unsigned nthreads;
 	/* atomic */
 	atomic_bool stopping;		/* also ends calls to the server */
+	atomic_bool sweep_stops;	/* ends sweeps; calls to the server go on */
 	uint64_t size;
 	bool failing;			/* the last put or read has failed, which is in the log */
 	bool complete;			/* the store was listed by a sweep: it has no range that the index lacks */

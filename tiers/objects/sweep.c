@@ -42,6 +42,8 @@ static int sweep_take(void *arg, const char *name)
 	struct sweep *s = arg;
 	struct found f;
 
+	if (atomic_load(&s->o->sweep_stops))
+		return -ECANCELED;
 	if (!mct_objects_name_parse(s->o, name, &f.folder, &f.r, &f.part))
 		return 0;
 	if (s->n == s->cap) {
@@ -217,11 +219,11 @@ static int sweep_index(struct mct_objects *o, mct_used_fn used, void *arg, size_
 	ssize_t r = page ? 0 : -ENOMEM;
 	size_t n;
 
-	while (r >= 0 && !atomic_load(&o->stopping) && (n = sweep_page(o, &pos, page))) {
+	while (r >= 0 && !atomic_load(&o->sweep_stops) && (n = sweep_page(o, &pos, page))) {
 		r = sweep_ask(o, page, n, used, arg);
 		*ret += r > 0 ? (size_t)r : 0;
 	}
-	return r < 0 ? (int)r : atomic_load(&o->stopping) ? -ECANCELED : 0;
+	return r < 0 ? (int)r : atomic_load(&o->sweep_stops) ? -ECANCELED : 0;
 }
 
 static int compare_offsets(const void *a, const void *b)
@@ -263,6 +265,8 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 	size_t dropped = 0;
 	int r;
 
+	if (atomic_load(&o->sweep_stops))
+		return -ECANCELED;
 	if (off) {
 		r = m->ops->hold(m);
 		return r < 0 || !n ? r : sweep_some(o, off, n, used, arg);

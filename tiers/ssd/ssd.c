@@ -215,5 +215,6 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.data_next = ssd_data_next,
 	.note = ssd_note,
 	.sweep = mct_no_sweep,
+	.sweep_stop = mct_no_sweep_stop,
 	.close = ssd_close,
 };
