@@ -86,8 +86,8 @@ struct mct_write {
 	uint64_t deadline;	/* -MC_ETIMEDOUT if it is not begun until then */
 };
 
-/* Does a range that is in use begin at these offsets (ascending)?  @ret: an answer for each.  No offsets: may the caller
- * sweep at all?  Negative: there is no answer. */
+/* Does a range that is in use begin at these offsets (ascending)?  @ret: an answer for each.  No offsets: may the
+ * caller sweep at all?  Negative: there is no answer. */
 typedef int (*mct_used_fn)(void *arg, const uint64_t *off, size_t n, bool *ret);
 
 /* Constant while the medium is open. */

@@ -614,8 +614,8 @@ bool mcs_segments_named(const struct mcs_segments *s)
 
 void mcs_segments_sweep_stop(struct mcs_segments *s)
 {
-	for (unsigned i = 0; i < s->n; i++)
-		s->segment[i].medium->ops->sweep_stop(s->segment[i].medium);
+	for (unsigned i = 0; i < segments_count(s); i++)
+		s->segment[i]->medium->ops->sweep_stop(s->segment[i]->medium);
 }
 
 void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
