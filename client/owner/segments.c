@@ -336,6 +336,9 @@ int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_
 
 		if (segments_offered(s, at) && (which == MCS_SEGMENTS_ALL || which == segments_kind(at)))
 			one = segments_mount_one(s, at, c, session, pool, terms, deadline);
+		/* A master that was restarted does not know that this process has given it up, and asks for it. */
+		else if (!c && segments_lost(at) && segments_find(s, at->id) == at)
+			(void)segments_unmount_one(at, session, true, deadline);
 		if (one < 0 && at->mem.base)
 			return one;
 		/* Another thread mounts it, so that neither calls nor the other segments wait for its medium. */
