@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -423,6 +424,14 @@ static void a_process_that_is_replaced_deletes_nothing(void **state)
 	m->ops->close(m);
 }
 
+static void put_identity(const uint64_t *to)
+{
+	struct mct_medium *m = reopen(NULL);
+
+	assert_int_equal(m->ops->set_identity(m, to), 0);
+	m->ops->close(m);
+}
+
 static void queue_is_empty(struct mct_medium *m)
 {
 	struct mct_objects *o = mct_objects_of(m);
@@ -643,6 +652,61 @@ static void an_absurd_name_is_not_ours(void **state)
 	m->ops->close(m);
 }
 
+static int move_names(const char *from, const char *to, const char *first, const char *second)
+{
+	char a[2][300], b[2][300];
+
+	snprintf(a[0], sizeof(a[0]), "%s/%s", from, first);
+	snprintf(b[0], sizeof(b[0]), "%s/%s", to, first);
+	snprintf(a[1], sizeof(a[1]), "%s/%s", from, second);
+	snprintf(b[1], sizeof(b[1]), "%s/%s", to, second);
+	return rename(a[0], b[0]) < 0 || rename(a[1], b[1]) < 0;
+}
+
+static void an_empty_store_has_not_lost_the_bytes(void **state)
+{
+	struct mct_medium *m = fresh();
+	struct used u = { .below = SIZE };
+	char away[300], name[300];
+
+	(void)state;
+	assert_int_equal(store(m, 0, 8192, 0, 140), 0);
+	assert_int_equal(store(m, 8192, 8192, 0, 141), 0);
+	find_folder();
+	/* As a directory whose file system is not mounted now. */
+	snprintf(away, sizeof(away), "%s.away", dir);
+	assert_int_equal(mkdir(away, 0700), 0);
+	assert_int_equal(move_names(dir, away, "identity", folder), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(look(m, 0, 0, 100, 140), -MC_EUNAVAILABLE);
+		assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), -MC_EUNAVAILABLE);
+		assert_int_equal(m->ops->hold(m), -MC_EUNAVAILABLE);
+	}
+	/* Nothing is written there that would make it look like the right one. */
+	assert_int_equal(store(m, 16384, 8192, 0, 142), -MC_EUNAVAILABLE);
+	snprintf(name, sizeof(name), "%s/identity", dir);
+	assert_int_equal(access(name, F_OK), -1);
+	has_files(0);
+	assert_int_equal(move_names(away, dir, "identity", folder), 0);
+	assert_int_equal(look(m, 0, 0, 100, 140), 0);
+	assert_int_equal(m->ops->sweep(m, NULL, 0, used, &u), 0);
+	assert_int_equal(m->ops->hold(m), 0);
+	assert_int_equal(store(m, 16384, 8192, 0, 143), 0);
+	/* With the identity a name that is gone is lost, without a limit of the checks. */
+	snprintf(name, sizeof(name), "%s/%s/000000000000-2000-9-8c.0", dir, folder);
+	assert_int_equal(unlink(name), 0);
+	mc_sleep_ms(1100);
+	assert_int_equal(look(m, 0, 0, 100, 140), -EIO);
+	assert_int_equal(look(m, 0, 0, 100, 140), -EIO);
+	assert_int_equal(look(m, 8192, 0, 100, 141), 0);
+	/* Another process has the prefix: its store says nothing about our ranges. */
+	put_identity(with(3, 44));
+	assert_int_equal(look(m, 0, 0, 100, 140), -MC_EUNAVAILABLE);
+	assert_int_equal(m->ops->hold(m), -ESTALE);
+	m->ops->close(m);
+	assert_int_equal(rmdir(away), 0);
+}
+
 static void a_wrong_place_is_refused(void **state)
 {
 	struct mct_conf conf = { .size = SIZE, .path = dir };
@@ -698,6 +762,7 @@ int main(void)
 		cmocka_unit_test_setup(many_deletes_get_idle_threads, empty),
 		cmocka_unit_test_setup(a_sweep_does_not_queue_a_range_again, empty),
 		cmocka_unit_test_setup(an_absurd_name_is_not_ours, empty),
+		cmocka_unit_test_setup(an_empty_store_has_not_lost_the_bytes, empty),
 		cmocka_unit_test_setup(a_wrong_place_is_refused, empty),
 	};
 	int r;

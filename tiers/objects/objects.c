@@ -24,6 +24,7 @@
 #define PREFIX_MAX 256u
 #define SWAPS 3			/* attempts to change the identity while others do */
 #define HOLD_MS 10000		/* between two looks for another owner, before copies are written */
+#define ABSENT_MS 1000		/* between two looks of reads for an identity that is absent */
 #define NAME_ROOM 128u		/* bytes of a range's name without the prefix */
 _Static_assert(PREFIX_MAX + NAME_ROOM < MCT_KEYED_NAME_MAX, "a name has room for a prefix");
 
@@ -125,25 +126,69 @@ static int identity_swap(struct mct_objects *o, const uint64_t words[MCT_IDENTIT
 	return r;
 }
 
-int mct_objects_identity_check(struct mct_objects *o)
+/* The identity lock is held.  -ENOENT: there is none. */
+static int identity_find(struct mct_objects *o)
 {
-	uint64_t found[MCT_IDENTITY], words[MCT_IDENTITY];
+	uint64_t found[MCT_IDENTITY], begin = mc_now_ns();
+	int r = identity_read(o, found);
+
+	if (r == 0)
+		r = identity_compare(o, found);
+	if (r < 0)
+		return r;
+	o->ours_ns = begin;
+	atomic_store(&o->strange, false);
+	return 0;
+}
+
+int mct_objects_identity_look(struct mct_objects *o, uint64_t since)
+{
 	int r;
 
 	MC_LOCKED(&o->identity_lock);
-	r = identity_read(o, found);
-	if (r == 0)
-		return identity_compare(o, found);
+	if (o->ours_ns > since)
+		return 0;
+	r = mc_now_ns() < o->absent_ns ? -ENOENT : identity_find(o);
+	if (r == -ENOENT && mc_now_ns() >= o->absent_ns)
+		o->absent_ns = mc_deadline_ms(ABSENT_MS);
+	return r;
+}
+
+/* The identity lock is held: the store may be another one, for instance a directory where nothing is mounted now.
+ * Writes there, and a new identity, would make it look like the right one. */
+static int identity_is_absent(struct mct_objects *o)
+{
+	if (!atomic_exchange(&o->strange, true))
+		mc_warn("s3", "%s has neither the object \"identity\" nor our objects: nothing is read or written there "
+			"until it is back; if the bucket was emptied, start this node again", o->path);
+	return mc_fail(-MC_EUNAVAILABLE, "%s has no object \"identity\"", o->path);
+}
+
+int mct_objects_identity_check(struct mct_objects *o, size_t listed)
+{
+	uint64_t words[MCT_IDENTITY];
+	size_t ranges;
+	int r;
+
+	MC_LOCKED(&o->identity_lock);
+	r = identity_find(o);
 	if (r != -ENOENT)
 		return r;
+	mc_mutex_lock(&o->lock);
+	ranges = o->index.n;
+	mc_mutex_unlock(&o->lock);
+	if (listed < (ranges + 1) / 2)
+		return identity_is_absent(o);
 	memcpy(words, o->stored, sizeof(words));
 	memset(o->stored, 0, sizeof(o->stored));
 	r = identity_swap(o, words);
-	if (r == 0)
-		mc_warn("s3", "%s: the object \"identity\" was deleted, and is written again", o->path);
-	else
+	if (r < 0) {
 		memcpy(o->stored, words, sizeof(o->stored));
-	return r;
+		return r;
+	}
+	atomic_store(&o->strange, false);
+	mc_warn("s3", "%s: the object \"identity\" was deleted, and is written again", o->path);
+	return 0;
 }
 
 static int objects_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY])
@@ -188,8 +233,11 @@ static int objects_hold(struct mct_medium *m)
 
 	if (now >= next && __atomic_compare_exchange_n(&o->hold_ns, &next, now + HOLD_MS * MC_NS_PER_MS, false,
 						       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		(void)mct_objects_identity_check(o);
-	return atomic_load(&o->taken) ? mc_fail(-ESTALE, "another process has taken over %s", o->path) : 0;
+		(void)mct_objects_identity_check(o, 0);
+	if (atomic_load(&o->taken))
+		return mc_fail(-ESTALE, "another process has taken over %s", o->path);
+	return atomic_load(&o->strange) ?
+		mc_fail(-MC_EUNAVAILABLE, "%s has no object \"identity\"", o->path) : 0;
 }
 
 /* ---- open and close ----------------------------------------------------------------------------- */

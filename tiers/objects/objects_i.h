@@ -47,11 +47,14 @@ struct mct_objects {
 	bool complete;			/* the store was listed by a sweep: it has no range that the index lacks */
 	uint64_t hold_ns;		/* when the identity is read again before copies are written */
 	atomic_bool taken;		/* the store has the identity of another process */
+	atomic_bool strange;		/* the store has no identity, and maybe not the ranges of the index */
 	uint64_t pause_ns;		/* the server did not answer: transfers fail at once until then */
 	/* guarded by identity_lock, which is held while the identity is read or written; before lock */
 	struct mc_mutex identity_lock;
 	/* words that the store has, as far as this process knows (all 0: none), and those of the last put */
 	uint64_t stored[MCT_IDENTITY], tried[MCT_IDENTITY];
+	uint64_t ours_ns;		/* begin of the last request that has found the identity of this process */
+	uint64_t absent_ns;		/* reads do not look for it again before */
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_cond work;
@@ -127,8 +130,12 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 
 /* ---- objects.c ---- */
 
-/* Does the store have the identity of this process?  It is written again if it is gone.  -ESTALE: it has another one,
- * from now on. */
-int mct_objects_identity_check(struct mct_objects *o);
+/* Does the store have the identity of this process?  -ESTALE: it has another one, from now on.  It is written again if
+ * it is gone and the store has just listed @listed ranges of the index, which are half of them or more: else the name
+ * of the store may lead to another one, and the error is -MC_EUNAVAILABLE. */
+int mct_objects_identity_check(struct mct_objects *o, size_t listed);
+/* The same without a write: is this the store of this process, at a time after @since?  Calls at the same time are one
+ * request, and while the identity is absent there is one request in a second. */
+int mct_objects_identity_look(struct mct_objects *o, uint64_t since);
 
 #endif

@@ -95,6 +95,17 @@ static int read_parts(struct mct_objects *o, uint64_t folder, const struct mct_o
 	return r;
 }
 
+/* A read of a range found no such name.  -ENOENT: in the store of this process.  Another one, as an empty directory
+ * before its file system is mounted, says nothing about the range. */
+static int read_absent(struct mct_objects *o)
+{
+	int r = mct_objects_identity_look(o, mc_now_ns());
+
+	return r == 0 ? -ENOENT : r == -ENOENT ?
+		mc_fail(-MC_EUNAVAILABLE, "%s has no object \"identity\", it may be another store", o->path) :
+		mc_fail(-MC_EUNAVAILABLE, "cannot verify the identity in %s", o->path);
+}
+
 static void read_run(struct mct_objects *o, struct mct_read *r)
 {
 	const struct mct_objects_range *found;
@@ -114,6 +125,13 @@ static void read_run(struct mct_objects *o, struct mct_read *r)
 		e = __atomic_load_n(&o->complete, __ATOMIC_RELAXED) ? -ENOENT : -MC_EUNAVAILABLE;
 	if (buf && found) {
 		e = read_parts(o, folder, &range, r->off - range.off, buf, r->len);
+		if (e == -ENOENT)
+			e = read_absent(o);
+		/* The right store may have come back meanwhile. */
+		if (e == -ENOENT)
+			e = read_parts(o, folder, &range, r->off - range.off, buf, r->len);
+		if (e == -ENOENT)
+			e = read_absent(o);
 		queue_note(o, read_error(e) == -EIO ? 0 : e, "read");
 	}
 	mc_metric_add(e < 0 ? &read_errors : &read_bytes, e < 0 ? 1 : r->len);
@@ -176,6 +194,8 @@ static int write_parts(struct mct_objects *o, uint64_t folder, const struct mct_
 	char name[MCT_KEYED_NAME_MAX];
 	int r = atomic_load(&o->taken) ? -ESTALE : queue_check(o);
 
+	if (r == 0 && atomic_load(&o->strange))
+		r = mc_fail(-MC_EUNAVAILABLE, "%s has no object \"identity\"", o->path);
 	if (r == 0)
 		r = mc_fault("tiers.objects.write");
 	for (uint64_t part = 0; part < mct_objects_parts(range) && r == 0; part++) {

@@ -33,6 +33,7 @@ struct sweep {
 	struct mct_objects *o;
 	struct found *found;
 	size_t n, cap;
+	size_t known;		/* ranges of the index among them */
 };
 
 /* ---- the list ----------------------------------------------------------------------------------- */
@@ -84,6 +85,20 @@ static int sweep_list(struct sweep *s)
 	if (s->n)
 		qsort(s->found, s->n, sizeof(*s->found), sweep_compare);
 	return r;
+}
+
+static void sweep_count_known(struct sweep *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		const struct found *f = &s->found[i];
+		const struct mct_objects_range *have;
+
+		if (i && f[-1].folder == f->folder && !memcmp(&f[-1].r, &f->r, sizeof(f->r)))
+			continue;
+		MC_LOCKED(&s->o->lock);
+		have = mct_objects_index_have(&s->o->index, f->r.off, f->r.len);
+		s->known += s->o->folder == f->folder && have && have->order == f->r.order;
+	}
 }
 
 /* Number of the first name behind the range of @i; *ret_whole: all parts are there. */
@@ -277,7 +292,8 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
 		r = sweep_list(&s);
 	if (r == 0) {
 		drop = calloc(s.n + 1, sizeof(*drop));
-		r = drop ? mct_objects_identity_check(o) : -ENOMEM;
+		sweep_count_known(&s);
+		r = drop ? mct_objects_identity_check(o, s.known) : -ENOMEM;
 	}
 	if (r == 0) {
 		mc_mutex_lock(&o->lock);
