@@ -159,8 +159,8 @@ int mct_objects_identity_look(struct mct_objects *o, uint64_t since)
 static int identity_is_absent(struct mct_objects *o)
 {
 	if (!atomic_exchange(&o->strange, true))
-		mc_warn("s3", "%s has neither the object \"identity\" nor our objects: nothing is read or written there "
-			"until it is back; if the bucket was emptied, start this node again", o->path);
+		mc_warn("s3", "%s has neither the object \"identity\" nor our objects: nothing is read or written "
+			"there until it is back; if the bucket was emptied, start this node again", o->path);
 	return mc_fail(-MC_EUNAVAILABLE, "%s has no object \"identity\"", o->path);
 }
 
