@@ -225,12 +225,12 @@ static int dir_get_part(struct mct_keyed *b, const char *name, uint64_t off, voi
 /* The lock of the directory: the number of its descriptor. */
 static int dir_lock(const struct blob_dir *d)
 {
-	auto_close int fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_file int fd = mc_file_open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	uint64_t deadline = mc_deadline_ms(LOCK_MS);
 
 	if (fd < 0)
 		return mc_fail(-errno, "cannot open %s: %s", d->root, mc_strerror(errno));
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	while (mc_file_flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return mc_fail(-errno, "cannot lock %s: %s", d->root, mc_strerror(errno));
 		if (mc_now_ns() >= deadline)
@@ -243,7 +243,7 @@ static int dir_lock(const struct blob_dir *d)
 static int dir_swap(struct mct_keyed *b, const char *name, const void *was, size_t was_len, const void *data,
 		    size_t len)
 {
-	auto_close int lock = dir_lock((struct blob_dir *)b);
+	auto_file int lock = dir_lock((struct blob_dir *)b);
 	auto_free void *now = NULL;
 	size_t now_len = 0;
 	int r = lock < 0 ? lock : dir_get(b, name, &now, &now_len);
