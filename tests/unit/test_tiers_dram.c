@@ -341,6 +341,10 @@ static void part_of_a_file(void **state)
 	assert_int_equal(open_part(path, 2 * MIB, 1ull << 60, &d), -EINVAL);
 	assert_int_equal(open_part(path, 2 * MIB, 100, &d), -EINVAL);
 	assert_int_equal(open_part(path, MIB, 0, &d), -EINVAL);
+	/* no size: all that the file has */
+	assert_int_equal(open_part(path, 0, 4096, &d), 0);
+	assert_int_equal(status_of(d).size, 6 * MIB);
+	mct_medium_close(d);
 	assert_int_equal(open_part("/nowhere/at/all", 2 * MIB, 0, &d), -ENOENT);
 	assert_int_equal(open_part("/tmp", 2 * MIB, 0, &d), -EISDIR);
 	assert_int_equal(open_part("/dev/null", 2 * MIB, 0, &d), -EINVAL);

@@ -431,6 +431,8 @@ static int dram_open(const struct mct_conf *conf, struct mct_medium **ret)
 	r = dram_check_conf(conf, kind);
 	if (r < 0)
 		return r;
+	if (conf->path && conf->size && conf->size < HUGE_SIZE)
+		return mc_fail(-EINVAL, "%s: a segment has at least 2 MiB", conf->path);
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
