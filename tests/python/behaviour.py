@@ -379,8 +379,8 @@ class Handles(WithStore):
     def test_replicas_in_absent_tiers_are_refused(self):
         """Upstream's codes, of every call that stores, and nothing is stored."""
         s, m = self.s, Memory(b"x" * 100)
-        for change, code in (({"nof_replica_num": 1}, -600), ({"dfs_replica_num": 1}, -1601), ({"dfs_replica_num": 2}, -600),
-                             ({"nof_replica_num": 1, "dfs_replica_num": 1}, -600)):
+        for change, code in (({"nof_replica_num": 1000}, -600), ({"dfs_replica_num": 1}, -1601), ({"dfs_replica_num": 2}, -600),
+                             ({"nof_replica_num": 1, "dfs_replica_num": 1}, -1601)):
             c = ms.ReplicateConfig(**change)
             calls = {"put": lambda: s.put("t", b"x", c), "upsert": lambda: s.upsert("t", b"x", c),
                      "put_parts": lambda: s.put_parts("t", b"x", b"y", config=c),

@@ -77,9 +77,9 @@ class Ours:
         for folder in "common proto meta engine tiers client master node mcfs tools python include".split():
             for at, _, files in os.walk(f"{source}/{folder}"):
                 for name in files:
-                    if name.endswith((".c", ".h", ".def", ".py")) and not (folder == "common" and name == "env.c"):
+                    if name.endswith((".c", ".h", ".def", ".py")):
                         with open(os.path.join(at, name), encoding="utf-8") as f:
-                            self.read |= set(re.findall(r'"((?:MC|MOONCAKE)_[A-Z0-9_]+)[="]', f.read()))
+                            self.read |= set(re.findall(r'"((?:MC|MOONCAKE)_[A-Z0-9_]+)[="]', f.read().replace(inert, "")))
         self.members = {}
 
     def flag(self, name):
