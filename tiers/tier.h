@@ -37,6 +37,7 @@ struct mct_conf {
 	const char *kind;	/* variant of the tier, as in the tier's header; NULL: its default */
 	const char *path;	/* file or device that holds the bytes, NULL: the tier allocates storage */
 	uint64_t path_offset;	/* offset of the medium in that file, a multiple of the page size */
+	bool lock;		/* no other medium may be in that file: lock all of it (a device always is) */
 	int adopt_fd;		/* file of a dead process's medium, to continue with its content; 0: none.  It has
 				 * @size bytes or more and stays the caller's */
 	int numa_node;		/* bind memory to this node, -1: none */

@@ -67,7 +67,7 @@ static int owner_add_far(struct mcs_owner *o, const struct mcs_conf *c)
 
 	conf.open = (struct mct_conf){
 		.size = c->far_size, .numa_node = mcs_conf_far_device(c) ? -1 : c->far_node, .prefault = 1,
-		.path = mcs_conf_far_device(c) ? c->far_path : NULL,
+		.path = mcs_conf_far_device(c) ? c->far_path : NULL, .lock = true,
 	};
 	conf.protocol = mce_engine_has_rdma(o->direct.engine) ? "rdma" : "tcp";
 	return mcs_segments_add(o->segments, &conf, NULL);

@@ -182,7 +182,7 @@ static int file_open_dax(struct mct_dram *d, const char *path, uint64_t offset)
 }
 
 /* Allocate every block now: a store into a hole of a full file system raises SIGBUS. */
-static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset)
+static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset, bool lock)
 {
 	struct stat st;
 	int r;
@@ -193,7 +193,7 @@ static int file_open_path(struct mct_dram *d, const char *path, uint64_t offset)
 		return mc_fail(-errno, "%s: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return file_open_dax(d, path, offset);
-	r = mc_dax_lock(d->mem.fd, path);
+	r = lock ? mc_dax_lock(d->mem.fd, path) : 0;
 	if (r < 0)
 		return r;
 	if (!d->size && offset < (uint64_t)st.st_size)
@@ -233,7 +233,7 @@ static int file_open(struct mct_dram *d, const struct mct_conf *conf, const char
 {
 	if (conf->adopt_fd > 0)
 		return file_adopt(d, conf->adopt_fd);
-	return conf->path ? file_open_path(d, conf->path, conf->path_offset) : file_open_auto(d, kind);
+	return conf->path ? file_open_path(d, conf->path, conf->path_offset, conf->lock) : file_open_auto(d, kind);
 }
 
 /* ---- the mapping ------------------------------------------------------------------------------- */
