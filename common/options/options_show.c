@@ -300,5 +300,5 @@ int mc_options_print(const struct mc_options *o, const void *conf, FILE *to)
 		print_origin(o, rows[i], to);
 		putc('\n', to);
 	}
-	return ferror(to) ? mc_fail(-EIO, "cannot print the configuration") : 0;
+	return ferror(to) ? mc_fail(-EIO, "cannot write the configuration to standard output") : 0;
 }

@@ -251,7 +251,7 @@ stale_file() {
 	wait_until "no copies" copied 124
 	in_node b "$build/tests/integ/ssd_actor" $master get 500 64 1048576 100000 >stale.out 2>>get.log &
 	reader=$!
-	wait_until "the reader opens no file" bash -c "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q 'nfs.*data'"
+	wait_until "the reader opens no file" bash -c "ls -l /proc/[0-9]*/fd 2>/dev/null | grep 'nfs.*data'"
 	for f in "$cluster"/*.data; do
 		head -c 8388608 /dev/urandom >"$f.new"
 		truncate -r "$f" "$f.new"
