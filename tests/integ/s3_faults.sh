@@ -161,7 +161,13 @@ readable 40 || fail "of the imported blocks: $(blocks get 0 40)"
 head -c 41943041 /dev/urandom >"$tmp/large"
 ctl put large "$tmp/large"
 put_all 500 40
-ctl stat large | found -E 'tier: +shared$' || fail "the large object is not in S3 only: $(ctl stat large)"
+next=2000
+left_memory() {
+	blocks put $next 10 >/dev/null
+	next=$((next + 10))
+	ctl stat large | found -E 'tier: +shared$'
+}
+wait_for 30 left_memory || fail "the large object is not in S3 only: $(ctl stat large)"
 ctl get large - | cmp - "$tmp/large"
 equal "objects in the bucket that was read" "$(in_bucket a)" "$in_a"
 wait_for 40 offload_idle
