@@ -247,7 +247,7 @@ static int vectors_fill(PyObject *ptrs, PyObject *sizes, Py_ssize_t i, struct mc
 	PyObject *p = vectors_inner(ptrs, i, "all_buffer_ptrs[i]");
 	PyObject *s = p ? vectors_inner(sizes, i, "all_sizes[i]") : NULL;
 	Py_ssize_t n = p ? PyTuple_GET_SIZE(p) : 0;
-	uint64_t at, len;
+	uint64_t at = 0, len = 0;
 	int r = p && s ? 0 : -1;
 
 	ret->first[i + 1] = ret->first[i];
