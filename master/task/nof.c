@@ -256,7 +256,7 @@ static bool entry_again(struct mcm *m, struct mcm_segment *s, struct mcm_backlog
 	return ++e.failures < MCM_NOF_TRIES && queue_push(m, s, &e);
 }
 
-/* False: stop for now. */
+/* Plan the copy of an entry to the NoF disk @s.  False: the plan takes no more entries now. */
 static bool copy_begin(struct mcm_plan *p, struct mcm_segment *s, const struct mcm_backlog_entry *e)
 {
 	struct mcm_copy_spec c = { .target = s->name_hash, .target_index = e->failures };
