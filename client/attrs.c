@@ -14,7 +14,8 @@
 _Static_assert(MCS_ATTR_MODE == MCP_ATTR_MODE && MCS_ATTR_UID == MCP_ATTR_UID && MCS_ATTR_GID == MCP_ATTR_GID &&
 	       MCS_ATTR_MTIME == MCP_ATTR_MTIME && MCS_ATTR_CTIME == MCP_ATTR_CTIME &&
 	       MCS_ATTR_RDEV == MCP_ATTR_RDEV && MCS_ATTR_IF_OWNER == MCP_ATTR_IF_OWNER &&
-	       MCS_ATTR_IF_NO_OWNER == MCP_ATTR_IF_NO_OWNER, "sent unchanged");
+	       MCS_ATTR_IF_NO_OWNER == MCP_ATTR_IF_NO_OWNER && MCS_ATTR_INO == MCP_ATTR_INO &&
+	       MCS_ATTR_LINKED == MCP_ATTR_LINKED, "sent unchanged");
 _Static_assert(MCS_SET_NOW == MCP_SET_NOW && MCS_XATTR_CREATE == MCP_XATTR_CREATE &&
 	       MCS_XATTR_REPLACE == MCP_XATTR_REPLACE && MCS_XATTR_REMOVE == MCP_XATTR_REMOVE, "sent unchanged");
 _Static_assert(MCS_XATTR_NAME_MAX == MCP_XATTR_NAME_MAX && MCS_XATTRS_MAX == MCP_XATTRS_MAX, "the limits are equal");
@@ -28,7 +29,7 @@ struct mcp_attrs mcs_attrs_wire(const struct mcs_attrs *a)
 	return (struct mcp_attrs){
 		.set = (uint16_t)(a->set & ~MCS_ATTR_CTIME),
 		.mode = a->mode, .uid = a->uid, .gid = a->gid, .mtime_ns = a->mtime_ns, .rdev = a->rdev,
-		.owner = a->owner,
+		.owner = a->owner, .ino = a->ino,
 	};
 }
 
@@ -37,6 +38,7 @@ static struct mcs_attrs attrs_of(const struct mcp_attrs *a)
 	return (struct mcs_attrs){
 		.set = a->set, .mode = a->mode, .uid = a->uid, .gid = a->gid, .mtime_ns = a->mtime_ns,
 		.ctime_ns = a->ctime_ns, .rdev = a->rdev, .nlink = a->nlink,
+		.ino = a->ino,
 	};
 }
 

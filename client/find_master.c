@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/session/masters.h"
+#include "client/session/security.h"
 #include "client/store_i.h"
 #include "common/cleanup.h"
 #include "common/err.h"
@@ -26,10 +27,11 @@ int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_
 {
 	int port;
 
-	return mcs_find_master_http(master, ret, size, &port, timeout_ms);
+	return mcs_find_master_http(master, NULL, ret, size, &port, timeout_ms);
 }
 
-int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_port, int64_t timeout_ms)
+int mcs_find_master_http(const char *master, const char *credential, char *ret, size_t size, int *ret_port,
+			 int64_t timeout_ms)
 {
 	char addr[MC_ADDR_MAX] = "", why[256];
 	struct mcp_client_conf conf = {
@@ -37,21 +39,30 @@ int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_po
 		.client = { mc_random_u64() | 1, mc_random_u64() },
 	};
 	const struct mcp_stats msg = { 0 };
+	struct mcs_security *security;
 	struct mcs_masters *masters;
 	struct mcp_client *c;
 	int r, port;
 
-	r = mcs_masters_open(master, &conf, &masters);
+	r = mcs_security_open(credential, NULL, &security);
 	if (r < 0)
 		return r;
+	conf.net = mcs_security_net(security);
+	r = mcs_masters_open(master, &conf, &masters);
+	if (r < 0) {
+		mcs_security_close(security);
+		return r;
+	}
 	r = mcp_client_open(&conf, &c);
 	if (r < 0) {
 		mcs_masters_close(masters);
+		mcs_security_close(security);
 		return r;
 	}
 	r = mcp_call(c, MCP_STATS, &msg, NULL, NULL, mc_deadline_ms(timeout_ms));
 	snprintf(why, sizeof(why), "%s", mc_err_detail(r));
 	mcp_client_close(c);
+	mcs_security_close(security);
 	port = mcs_masters_http_port(masters);
 	mcs_masters_close(masters);
 	if (!*addr)

@@ -25,6 +25,7 @@ struct mcs {
 	/* constant after open */
 	struct mcs_conf conf;	/* its strings are copies */
 	unsigned fork_depth;
+	struct mcs_security *security;	/* NULL: no credential (session/security.h) */
 	struct mcs_backend *backend;	/* the one that the configuration asks for */
 	struct mcs_session *session;	/* the back end's; for requests that need only the master */
 	struct mcp_bytes tenant;	/* the back end's */
@@ -58,6 +59,12 @@ static inline bool mcs_conf_shared(const struct mcs_conf *c)
 static inline bool mcs_conf_asks_shared(const struct mcs_conf *c)
 {
 	return (c->segment_size || mcs_conf_far(c)) && !(c->root_fs_dir && *c->root_fs_dir);
+}
+
+/* Does it contribute anything? */
+static inline bool mcs_conf_contributes(const struct mcs_conf *c)
+{
+	return c->segment_size || mcs_conf_far(c) || c->ssd_path || c->s3_path || mcs_conf_shared(c);
 }
 
 /* api/http.c: serve HTTP at the configured address, if there is one.  A failure is a warning in the log. */

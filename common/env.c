@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * env.c - environment variables with bounds, and the report of those without effect. */
+ * env.c - environment variables with bounds, those with secrets, and the report of those without effect. */
 #include <config.h>
 
 #include "common/env.h"
@@ -9,17 +9,132 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "common/options/options.h"
 
+/* ---- secrets ---- */
+
+static const char *const secrets[] = {
+	"MC_METADATA_HTTP_TOKEN", "MC_REDIS_PASSWORD",
+	"MOONCAKE_S3_SECRET_ACCESS_KEY", "MOONCAKE_OSS_ACCESS_KEY_SECRET", "MOONCAKE_AWS_SECRET_ACCESS_KEY",
+	"MOONCAKE_S3_SESSION_TOKEN", "MOONCAKE_OSS_SECURITY_TOKEN",
+};
+#define SECRETS (sizeof(secrets) / sizeof(*secrets))
+
+static const char *hidden[SECRETS];	/* their values; constant after the start of the program */
+
+/* Memory as that of keys (security/secret.c): not in core dumps, and not in the swap space where that is allowed. */
+static char *secret_memory(size_t len)
+{
+	char *p = len ? mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)mlock(p, len);
+	(void)madvise(p, len, MADV_DONTDUMP);
+	return p;
+}
+
+/* Move the variables into memory of their own, as NAME=VALUE, and call @take for each.  The kernel reads
+ * /proc/PID/environ from the old place, which is erased. */
+static void secrets_move(void (*take)(unsigned i, char *entry))
+{
+	size_t sum = 0;
+	char *to;
+
+	for (unsigned i = 0; i < SECRETS; i++)
+		sum += getenv(secrets[i]) ? strlen(secrets[i]) + strlen(getenv(secrets[i])) + 2 : 0;
+	to = secret_memory(sum);
+	for (unsigned i = 0; to && i < SECRETS; i++) {
+		char *v = getenv(secrets[i]);
+
+		if (!v)
+			continue;
+		sprintf(to, "%s=%s", secrets[i], v);
+		take(i, to);
+		to += strlen(to) + 1;
+		explicit_bzero(v, strlen(v));
+	}
+}
+
+static void take_hidden(unsigned i, char *entry)
+{
+	hidden[i] = strchr(entry, '=') + 1;
+	unsetenv(secrets[i]);
+}
+
+void mc_env_hide(void)
+{
+	secrets_move(take_hidden);
+}
+
+static void take_scrubbed(unsigned i, char *entry)
+{
+	(void)i;
+	(void)putenv(entry);
+}
+
+void mc_env_scrub(void)
+{
+	secrets_move(take_scrubbed);
+}
+
+static bool env_is_secret(const char *entry)
+{
+	for (unsigned i = 0; i < SECRETS; i++) {
+		size_t len = strlen(secrets[i]);
+
+		if (!strncmp(entry, secrets[i], len) && entry[len] == '=')
+			return true;
+	}
+	return false;
+}
+
+char **mc_env_public(void)
+{
+	char **ret;
+	size_t n = 0, to = 0;
+
+	while (environ[n])
+		n++;
+	ret = calloc(n + 1, sizeof(*ret));
+	for (size_t i = 0; ret && i < n; i++)
+		if (!env_is_secret(environ[i]))
+			ret[to++] = environ[i];
+	return ret;
+}
+
+char **mc_env_revealed(void)
+{
+	char **ret, *text;
+	size_t n = 0;
+
+	while (environ[n])
+		n++;
+	ret = calloc(n + SECRETS + 1, sizeof(*ret));
+	if (!ret)
+		return NULL;
+	memcpy(ret, environ, n * sizeof(*ret));
+	for (unsigned i = 0; i < SECRETS; i++)
+		if (hidden[i] && asprintf(&text, "%s=%s", secrets[i], hidden[i]) > 0)
+			ret[n++] = text;
+	return ret;
+}
+
 const char *mc_env_str(const char *name)
 {
 	const char *v = getenv(name);
 
+	for (unsigned i = 0; i < SECRETS && !v; i++)
+		if (hidden[i] && !strcmp(secrets[i], name))
+			v = hidden[i];
 	return v && *v ? v : NULL;
 }
+
+/* ---- values ---- */
 
 int64_t mc_env_int(const char *name, int64_t def, int64_t min, int64_t max)
 {
@@ -101,7 +216,7 @@ double mc_env_ratio(const char *name, double def)
 static const char *const inert[] = {
 	/* the store */
 	"MC_STORE_", "MC_NOF_", "MC_NVME_", "MC_RPC_TIMEOUT_MS", "MC_RPC_CONNECT_TIMEOUT_MS",
-	"MC_MS_AUTO_DISC", "MC_MMAP_ARENA_POOL_SIZE", "MC_DISABLE_MMAP_ARENA",
+	"MC_MMAP_ARENA_POOL_SIZE", "MC_DISABLE_MMAP_ARENA",
 	"MC_FILEREAD_WORKERS",
 	/* disk tiers, snapshots, checksums */
 	"MOONCAKE_OFFLOAD_SCANMETA_", "MOONCAKE_OFFLOAD_TOTAL_KEYS_LIMIT", "MOONCAKE_OFFLOAD_HEARTBEAT_",
@@ -146,6 +261,7 @@ static const char *const inert[] = {
 static const char *const effective[] = {
 	"MC_CXL_DEV_PATH", "MC_CXL_DEV_SIZE",
 	"MOONCAKE_DFS_EVICTION_HIGH_WATERMARK", "MOONCAKE_DFS_EVICTION_LOW_WATERMARK",
+	"MC_STORE_CREDENTIALS",
 	"MC_STORE_CLUSTER_ID", "MC_STORE_CLIENT_MIN_PORT", "MC_STORE_CLIENT_MAX_PORT", "MC_STORE_CLIENT_METRIC",
 	"MC_STORE_CLIENT_METRIC_INTERVAL", "MC_STORE_CLIENT_METRIC_BANDWIDTH", "MC_STORE_MEMCPY",
 	"MC_STORE_USE_HUGEPAGE", "MC_STORE_HUGEPAGE_SIZE",

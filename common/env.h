@@ -14,6 +14,18 @@ uint64_t mc_env_size(const char *name, uint64_t def, uint64_t min, uint64_t max)
 /* Set to anything but 0, false, no or off. */
 bool mc_env_on(const char *name);
 const char *mc_env_str(const char *name);	/* NULL when unset */
+/* For a program at its start, while it has one thread, if no shared library of ours works for it: take the variables
+ * with secrets (passwords, tokens and keys of other services) out of the environment, so that neither children nor
+ * /proc/PID/environ have them.  mc_env_str() returns them nevertheless. */
+void mc_env_hide(void);
+/* The same for a program whose libraries read them: erase them in /proc/PID/environ only.  getenv() still returns them,
+ * so children get mc_env_public(), the environment without them: a new array whose strings belong to the environment;
+ * NULL: no memory. */
+void mc_env_scrub(void);
+char **mc_env_public(void);
+/* The whole environment with them, for a program that runs itself again: a new array, whose other strings belong to
+ * the environment; NULL: no memory. */
+char **mc_env_revealed(void);
 /* The shared directory that upstream's variables name: MOONCAKE_DFS_ROOT_DIR, or its default.  NULL unless
  * MOONCAKE_ENABLE_DFS is on. */
 const char *mc_env_dfs(void);

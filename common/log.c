@@ -51,6 +51,7 @@ static struct {
 	struct levels levels;
 	int fd;			/* -1: stderr, or syslog */
 	bool syslog;
+	int to_stderr;
 	char dir[PATH_MAX], program[64];
 	uint64_t size, max_size;
 	unsigned max_files;
@@ -70,6 +71,22 @@ int mc_log_parse_level(const char *name)
 	if (!strcasecmp(name, "warning"))
 		return MC_LOG_WARN;
 	return mc_fail(-EINVAL, "invalid log level \"%s\": not err, warn, info, debug or trace", name);
+}
+
+const char *mc_log_levels(int64_t minloglevel, int64_t v, const char *log)
+{
+	if (*log)
+		return log;
+	if (v > 0)
+		return v == 1 ? "debug" : "trace";
+	return minloglevel <= 0 ? "info" : minloglevel == 1 ? "warn" : "err";
+}
+
+int mc_log_to_stderr(bool alsologtostderr, int64_t stderrthreshold)
+{
+	if (alsologtostderr || stderrthreshold <= 0)
+		return MC_LOG_TRACE + 1;
+	return stderrthreshold > 2 ? 0 : stderrthreshold == 1 ? MC_LOG_WARN + 1 : MC_LOG_ERR + 1;
 }
 
 static int parse_level_part(char *part, struct levels *to)
@@ -308,6 +325,7 @@ int mc_log_open(const struct mc_log_conf *conf)
 		close(the_log.fd);
 	the_log.fd = fd;
 	the_log.syslog = conf->syslog && !to_file;
+	the_log.to_stderr = to_file ? conf->to_stderr : 0;
 	the_log.size = 0;
 	the_log.max_size = conf->max_file_size;
 	the_log.max_files = conf->max_files;
@@ -365,8 +383,8 @@ static bool write_all(int fd, const char *p, size_t len)
 	return true;
 }
 
-/* @text: offset in the line behind its time and level, which syslog adds itself. */
-static void log_emit(const char *line, size_t len, size_t text, enum mc_log_level level)
+/* @text: offset in the line behind its time and level, which syslog adds itself.  @shown: stderr has the text. */
+static void log_emit(const char *line, size_t len, size_t text, enum mc_log_level level, bool shown)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_DEBUG };
 
@@ -378,7 +396,7 @@ static void log_emit(const char *line, size_t len, size_t text, enum mc_log_leve
 	if (the_log.fd >= 0 && the_log.max_size && the_log.size && the_log.size + len > the_log.max_size)
 		log_rotate();
 	/* On a full disk use stderr. */
-	if (the_log.fd < 0 || !write_all(the_log.fd, line, len))
+	if (the_log.fd < 0 || !write_all(the_log.fd, line, len) || ((int)level < the_log.to_stderr && !shown))
 		(void)write_all(STDERR_FILENO, line, len);
 	the_log.size += len;
 }
@@ -404,8 +422,9 @@ static size_t line_append(char *line, size_t len, const char *fmt, ...)
 	return line_clamp(len, n);
 }
 
-void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
-		  const char *fmt, ...)
+__attribute__((format(printf, 5, 0)))
+static void log_line(struct mc_log_site *site, const char *component, enum mc_log_level level, bool shown,
+		     const char *fmt, va_list ap)
 {
 	/* 48: space for the count and the newline behind a text of full length. */
 	char line[LINE_SIZE + 48];
@@ -414,7 +433,6 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	struct tm tm;
 	size_t len, text;
 	unsigned us;
-	va_list ap;
 
 	if (!site_speaks(site, &suppressed)) {
 		errno = saved;
@@ -426,9 +444,7 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 		     level_names[level], component);
 	text = len;
 	errno = saved;
-	va_start(ap, fmt);
 	len = line_clamp(len, vsnprintf(line + len, LINE_SIZE - len, fmt, ap));
-	va_end(ap);
 	/* Names that a peer chose must neither forge lines nor send control codes to a terminal. */
 	for (size_t i = text; i < len; i++)
 		if (iscntrl((unsigned char)line[i]))
@@ -436,24 +452,37 @@ void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_l
 	if (suppressed)
 		len += (size_t)sprintf(line + len, " suppressed=%u", suppressed);
 	line[len++] = '\n';
-	log_emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level);
+	log_emit(line, len, (size_t)(strchr(strchr(line, ' ') + 1, ' ') + 1 - line), level, shown);
 	errno = saved;
+}
+
+void mc_log_write(struct mc_log_site *site, const char *component, enum mc_log_level level,
+		  const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	log_line(site, component, level, false, fmt, ap);
+	va_end(ap);
 }
 
 void mc_log_fatal(const char *program, const char *component, const char *fmt, ...)
 {
 	struct mc_log_site site = { 0 };
-	char text[LINE_SIZE];
 	bool elsewhere;
 	va_list ap;
 
+	fprintf(stderr, "%s: ", program);
 	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "%s: %s\n", program, text);
+	fputc('\n', stderr);
 	mc_mutex_lock(&the_log.lock);
 	elsewhere = the_log.fd >= 0 || the_log.syslog;
 	mc_mutex_unlock(&the_log.lock);
-	if (elsewhere && mc_log_on(component, MC_LOG_ERR))
-		mc_log_write(&site, component, MC_LOG_ERR, "%s", text);
+	if (!elsewhere || !mc_log_on(component, MC_LOG_ERR))
+		return;
+	va_start(ap, fmt);
+	log_line(&site, component, MC_LOG_ERR, true, fmt, ap);
+	va_end(ap);
 }

@@ -21,6 +21,8 @@ struct mc_log_conf {
 	const char *dir;	/* NULL or "": stderr; else <dir>/<program>.INFO.<date>-<pid>.log
 				 * and a link <dir>/<program>.INFO to the newest; created if absent */
 	bool syslog;		/* instead of stderr, when there is no @dir */
+	int to_stderr;		/* with @dir: lines of this many levels, from err on, are also written to stderr;
+				 * 0: none.  mc_log_to_stderr() */
 	uint64_t max_file_size;	/* rotate at this many bytes, 0: never */
 	unsigned max_files;	/* rotated files of this program to keep, 0: all */
 	const char *levels;	/* "info", or "info,engine=debug,master=trace"; a row for "engine"
@@ -35,6 +37,12 @@ void mc_log_close(void);
 
 /* Are lines of @level of @component written?  For callers whose arguments are expensive to compute. */
 bool mc_log_on(const char *component, enum mc_log_level level);
+
+/* The flags of glog as fields of mc_log_conf.  @minloglevel, @stderrthreshold: 0 info, 1 warning, 2 error, 3 fatal
+ * (only mc_log_fatal()); @v: 1 debug, 2 or more trace; other numbers are those next to them.  @log: "", or instead of
+ * minloglevel and v. */
+const char *mc_log_levels(int64_t minloglevel, int64_t v, const char *log);
+int mc_log_to_stderr(bool alsologtostderr, int64_t stderrthreshold);
 
 /* Level names: "err","warn","info","debug","trace" and upstream's "ERROR","WARNING","INFO" in any
  * case.  Negative for anything else. */

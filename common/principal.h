@@ -24,17 +24,31 @@
 #define MC_MAY_ADMINISTER MC_ROLE_ADMIN
 #define MC_MAY_REPLICATE MC_ROLE_MASTER
 #define MC_MAY_WATCH MC_ROLES_ALL
+/* A route that needs no identity (mc_httpd_start()); no peer has the flag. */
+#define MC_OPEN 0x40u
+#define MC_MAY_ANYONE (MC_OPEN | MC_ROLES_ALL)
 
 enum mc_principal_source {
 	MC_PRINCIPAL_ANYONE,	/* a connection without an identity */
 	MC_PRINCIPAL_USER,	/* the user of a unix socket's peer, by SO_PEERCRED */
 	MC_PRINCIPAL_LOCAL,	/* code of this process */
+	MC_PRINCIPAL_CREDENTIAL, /* the holder of a credential (common/security/identity.h) */
 };
+
+/* Longest names that a credential can hold, in bytes; a tenant with a longer name gets none. */
+#define MC_PRINCIPAL_TENANT_MAX 96
+#define MC_PRINCIPAL_NAME_MAX 64
 
 struct mc_principal {
 	enum mc_principal_source source;
 	uint32_t roles;		/* MC_ROLE_* */
 	uint32_t uid;		/* USER */
+	uint64_t serial;	/* CREDENTIAL: its serial number, never 0; else 0 */
+	uint32_t secret;	/* CREDENTIAL: number of the pool's secret that proves it */
+	uint64_t expires_s;	/* CREDENTIAL: Unix time from which it is invalid; 0: never */
+	/* Tenant to which the peer's requests are confined; "": they may name any tenant. */
+	char tenant[MC_PRINCIPAL_TENANT_MAX + 1];
+	char name[MC_PRINCIPAL_NAME_MAX + 1];	/* CREDENTIAL: name of its holder, for logs; else "" */
 };
 
 /* The principal of a connection's peer; @uid: of the peer's process, or -1 if the connection does not tell. */
@@ -50,6 +64,10 @@ static inline struct mc_principal mc_principal_local(void)
 {
 	return (struct mc_principal){ .source = MC_PRINCIPAL_LOCAL, .roles = MC_ROLES_ALL };
 }
+
+/* Name of the lowest role in @roles ("reader"), "none"; the MC_ROLE_* of a name, 0: unknown. */
+const char *mc_role_name(uint32_t roles);
+uint32_t mc_role_parse(const char *name);
 
 int mc_principal_refuse(const struct mc_principal *p, uint32_t roles);	/* slow path of mc_principal_check() */
 

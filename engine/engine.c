@@ -12,6 +12,7 @@
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/process/fork.h"
+#include "common/sys/clock.h"
 #include "engine/engine_i.h"
 #include "engine/gpu/gpu_i.h"
 
@@ -121,6 +122,7 @@ int mce_engine_open(const struct mce_conf *conf, struct mce_engine **ret)
 	mc_mutex_init(&e->disk.lock);
 	mc_list_init(&e->disk.jobs);
 	e->upstream_port = -1;
+	e->time_early = e->time_late = mc_wall_ms() - mc_now_ms();
 	e->fork_depth = mc_fork_depth;
 	r = mce_mr_table_init(&e->mrs);
 	if (r == 0)
@@ -168,6 +170,17 @@ void mce_engine_close(struct mce_engine *e)
 const char *mce_engine_endpoint(const struct mce_engine *e)
 {
 	return e->endpoint;
+}
+
+void mce_engine_set_time(struct mce_engine *e, uint64_t time_ms, uint64_t asked_ms)
+{
+	__atomic_store_n(&e->time_early, time_ms - mc_now_ms(), __ATOMIC_RELAXED);
+	__atomic_store_n(&e->time_late, time_ms - asked_ms, __ATOMIC_RELAXED);
+}
+
+uint64_t mce_engine_time(const struct mce_engine *e, bool late)
+{
+	return mc_now_ms() + __atomic_load_n(late ? &e->time_late : &e->time_early, __ATOMIC_RELAXED);
 }
 
 int mce_engine_upstream_port(const struct mce_engine *e)

@@ -13,7 +13,9 @@
 #include "common/list.h"
 #include "common/net/evloop.h"
 #include "common/net/net.h"
+#include "common/security/capability.h"
 #include "common/sys/lock.h"
+#include "common/sys/thread.h"
 #include "engine/mce.h"
 #include "engine/service.h"
 #include "engine/transport.h"
@@ -98,6 +100,8 @@ struct mce_mr {
 	struct mce_engine *e;
 	uint64_t base, len, rkey;
 	unsigned access;		/* MCE_ACCESS_*, or MCE_ACCESS_MEDIUM alone */
+	bool guarded;		/* TCP peers need capabilities under cap_key */
+	uint8_t cap_key[MC_CAPABILITY_KEY];
 	struct mct_medium *medium;	/* NULL: memory */
 	bool has_file;		/* registered with its file, which never becomes shorter; from byte fd_offset on */
 	uint64_t fd_offset;
@@ -345,6 +349,7 @@ struct mce_engine {
 	/* atomic */
 	uint64_t fence;		/* the number that mce_engine_set_fence() set */
 	uint64_t refused_fence;	/* with which a WRITE was refused, 0: none */
+	uint64_t time_early, time_late;	/* add to mc_now_ms(): mce_engine_time() */
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mc_cond idle;	/* resolvers became 0; a closing peer was freed, or stays */
@@ -353,11 +358,21 @@ struct mce_engine {
 	unsigned nfences;
 	struct mc_list owed;	/* peers whose resolver could not be started: a tick does it */
 	unsigned resolvers;
+	struct mc_thread resolved;	/* the resolver that ended last, if there was one: it waits to be joined */
+	bool has_resolved;
 	bool closing;
 };
 static inline bool mce_closing(struct mce_engine *e)
 {
 	return __atomic_load_n(&e->closing, __ATOMIC_ACQUIRE);
 }
+
+/* Do the peers of this engine prove identities? */
+static inline bool mce_proves_identities(const struct mce_engine *e)
+{
+	return e->conf.peer_admitted;
+}
+/* The earliest, or the latest Unix time in milliseconds that the master's clock may show now. */
+uint64_t mce_engine_time(const struct mce_engine *e, bool late);
 
 #endif

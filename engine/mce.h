@@ -16,7 +16,8 @@
  * The statuses of a request, the same on every path:
  *	-ESTALE		no region has this key: it never did, or the region is unregistered
  *	-ERANGE		the transfer is not wholly inside the region; nothing was touched
- *	-EACCES		the region does not allow it
+ *	-EACCES		the region does not allow it, or the request has no capability for it
+ *	-MC_ELEASE_EXPIRED  its capability has expired
  *	-EINVAL		the request contradicts itself
  *	-MC_ETRANSFER	the peer cannot be reached, or its connection was lost too often, or the peer's program has
  *			protected the memory, unmapped it, or truncated its file
@@ -44,6 +45,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct mc_capability;
+struct mc_networks;
+struct mc_principal;
 struct mce_engine;
 struct mce_mr;
 struct mct_medium;
@@ -55,6 +59,14 @@ struct mce_conf {
 	/* Makes the connections between engines; NULL: mc_net_default().  Those of upstream's protocol and the messages
 	 * between processes of a host are sockets always. */
 	const struct mc_net *net;
+	/* With a net whose peers prove an identity: is the peer of an incoming connection still admitted?  Called
+	 * before the greeting is answered, then again and again, on I/O threads; false: the connection is closed.
+	 * NULL: every peer is. */
+	bool (*peer_admitted)(void *arg, const struct mc_principal *p);
+	void *peer_arg;
+	/* Hosts that may connect to the ports of our own protocol and of upstream's; borrowed while the engine is open.
+	 * NULL: all. */
+	const struct mc_networks *networks;
 	const char *host;	/* address to listen on and to advertise; NULL: 127.0.0.1 */
 	const char *bind_host;	/* address to listen on when it differs, e.g. 0.0.0.0; NULL: host */
 	int port;		/* 0: a free port, */
@@ -66,6 +78,7 @@ struct mce_conf {
 	/* RDMA: the NICs that are used, "mlx5_0,mlx5_1", in this order; "": all with an active port; NULL: no RDMA.
 	 * Without a usable one the engine uses the other paths. */
 	const char *rdma_devices;
+	const char *rdma_filter;	/* with rdma_devices "": only these of them, "mlx5_0,mlx5_1"; NULL, "": all */
 	bool rdma_wanted;	/* the user has asked for it: warn if there is no usable NIC */
 	bool force_rdma;	/* also between processes of one host, which are otherwise never sent to a NIC */
 	/* For RDMA with upstream's nodes: this node's name in NIC paths (upstream/setup.h), and a function that sends
@@ -107,6 +120,17 @@ void mce_engine_close(struct mce_engine *e);
 const char *mce_engine_endpoint(const struct mce_engine *e);
 /* Has it NICs that it uses? */
 bool mce_engine_has_rdma(const struct mce_engine *e);
+/* And some that upstream's nodes can use too, which excludes those of iWARP? */
+bool mce_engine_has_upstream_rdma(const struct mce_engine *e);
+
+enum mce_discovery { MCE_DISCOVERY_UNSET, MCE_DISCOVERY_ON, MCE_DISCOVERY_OFF };
+/* Upstream's MC_MS_AUTO_DISC: 1, 0, or neither. */
+enum mce_discovery mce_nics_discovery(void);
+/* Set rdma_devices and rdma_filter of @conf, whose rdma_wanted is set: @named, the NICs that the user named (NULL, "":
+ * none), or those that are discovered and in MC_MS_FILTERS.  MC_MS_AUTO_DISC=1 discovers them in any case, with a
+ * warning that has the ignored names; 0 never: without names -EINVAL with a detail if they are wanted, else no RDMA.
+ * The strings are @named or the environment's. */
+int mce_nics_choose(const char *named, struct mce_conf *conf);
 
 /* ---- RDMA with upstream's nodes ----------------------------------------------------------------- */
 
@@ -117,7 +141,7 @@ struct mce_nic_desc {
 	uint16_t lid;
 	/* Set only for this engine's own NICs: */
 	int gid_index;
-	bool up;
+	bool up, iwarp;
 };
 /* The engine's NICs, at most @max; their number. */
 unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, unsigned max);
@@ -129,7 +153,8 @@ struct mce_nic_pair {
 unsigned mce_peer_nic_pairs(const struct mce_peer *p, struct mce_nic_pair *ret, unsigned max);
 /* A region is registered in parts of this many bytes, which have keys of their own; UINT64_MAX without NICs. */
 uint64_t mce_mr_nic_part(const struct mce_mr *mr);
-/* The keys of the part of a region that begins at byte @off, one for each NIC; 0: not registered there. */
+/* The keys of the part of a region that begins at byte @off, one for each NIC except for iWARP NICs, which upstream's
+ * nodes do not use; 0: not registered there. */
 void mce_mr_nic_keys(const struct mce_mr *mr, uint64_t off, uint32_t *rkeys, uint32_t *lkeys);
 
 struct mce_upstream_region {
@@ -182,6 +207,9 @@ struct mce_mr_attr {
 	void *base;
 	uint64_t len;		/* > 0 */
 	unsigned access;	/* MCE_ACCESS_*; 0: only local use (pins for RDMA) */
+	/* With peers that prove identities (mce_conf.peer_admitted), those over TCP need a capability for each range
+	 * (mce_mr_capability_key()).  Without, and on other paths, no effect. */
+	bool guarded;
 	int fd;			/* file that the memory maps shared, -1: none; stays the caller's */
 	uint64_t fd_offset;	/* page aligned */
 	unsigned numa;		/* 1 + index of its NUMA node, 0: ask mce_conf.numa_of() */
@@ -200,6 +228,12 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *attr, struct
  * NULL is fine.  Not from an I/O thread. */
 void mce_mr_unregister(struct mce_mr *mr);
 uint64_t mce_mr_rkey(const struct mce_mr *mr);	/* random; a stale key never matches a new region */
+/* The random key under which capabilities for a guarded region are signed (common/security/capability.h); offsets in
+ * them begin at the region's first byte.  False: it needs none. */
+bool mce_mr_capability_key(const struct mce_mr *mr, uint8_t ret[16]);
+/* Capabilities expire by the clock of the master: it showed the Unix time @time_ms after mc_now_ms() was @asked_ms
+ * here, and before this call.  Before the first call the clock of this host counts. */
+void mce_engine_set_time(struct mce_engine *e, uint64_t time_ms, uint64_t asked_ms);
 /* The address of its first byte for peers; for a medium one that is not mapped. */
 uint64_t mce_mr_base(const struct mce_mr *mr);
 
@@ -260,6 +294,7 @@ struct mce_req {
 	struct mce_peer *peer;
 	uint64_t addr;		/* in the peer's address space */
 	uint64_t rkey;
+	const struct mc_capability *cap;	/* for a guarded region, NULL: none; unchanged as the memory of iov */
 	uint64_t fence;		/* WRITE: number of the session that was granted the range; 0: none */
 	const struct iovec *iov;
 	unsigned iovcnt;

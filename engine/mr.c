@@ -284,6 +284,12 @@ int mce_mr_register(struct mce_engine *e, const struct mce_mr_attr *a, struct mc
 	mr->len = a->len;
 	mr->medium = a->medium;
 	mr->access = a->medium ? MCE_ACCESS_MEDIUM : a->access;
+	mr->guarded = a->guarded && mce_proves_identities(e);
+	r = mr->guarded ? mc_random_bytes(mr->cap_key, sizeof(mr->cap_key)) : 0;
+	if (r < 0) {
+		free(mr);
+		return r;
+	}
 	mr->has_file = a->fd >= 0;
 	mr->fd_offset = a->fd_offset;
 	mr->gpu = a->medium ? -1 : mc_gpu_of(a->base);
@@ -338,6 +344,13 @@ void mce_mr_unregister(struct mce_mr *mr)
 uint64_t mce_mr_base(const struct mce_mr *mr)
 {
 	return mr->base;
+}
+
+bool mce_mr_capability_key(const struct mce_mr *mr, uint8_t ret[MC_CAPABILITY_KEY])
+{
+	if (mr->guarded)
+		memcpy(ret, mr->cap_key, MC_CAPABILITY_KEY);
+	return mr->guarded;
 }
 
 uint64_t mce_mr_rkey(const struct mce_mr *mr)

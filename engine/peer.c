@@ -182,6 +182,9 @@ void mce_peers_close(struct mce_engine *e)
 	mc_mutex_lock(&e->lock);
 	while (e->resolvers)
 		mc_cond_wait(&e->idle, &e->lock);
+	if (e->has_resolved)
+		mc_thread_join(e->resolved);
+	e->has_resolved = false;
 	while (!mc_list_empty(&e->owed))
 		mc_list_remove(e->owed.next);
 	mc_mutex_unlock(&e->lock);
@@ -590,17 +593,25 @@ static void *resolver_main(void *arg)
 {
 	struct mce_peer *p = arg;
 	struct mce_engine *e = p->e;
+	struct mc_thread before;
+	bool joins;
 
-	mc_thread_detach(mc_thread_self());
 	while (resolver_continues(p))
 		round_run(p);
 	if (mce_closing(e))
 		mce_peer_fail_pending(p, -ECANCELED);
 	mce_peer_put(p);
+	/* Each one joins the one before, and the engine the last: libraries free a thread's memory at its end. */
 	mc_mutex_lock(&e->lock);
+	before = e->resolved;
+	joins = e->has_resolved;
+	e->resolved = mc_thread_self();
+	e->has_resolved = true;
 	if (--e->resolvers == 0)
 		mc_cond_broadcast(&e->idle);
 	mc_mutex_unlock(&e->lock);
+	if (joins)
+		mc_thread_join(before);
 	return NULL;
 }
 

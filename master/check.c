@@ -15,6 +15,7 @@
 #include "master/journal/check.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
+#include "master/security/security.h"
 #include "proto/codec.h"
 
 #define ATTEMPTS 10u		/* a running master writes a checkpoint rarely, and a check is shorter than that time */
@@ -138,7 +139,7 @@ static int check_state(struct mcm *m, struct mcm_check *c)
 
 /* ---- all of it ---- */
 
-static int check_once(const struct mcm_conf *conf, const char *dir, struct mcm_check *c)
+static int check_once(const struct mcm_conf *conf, struct mcm_security *security, const char *dir, struct mcm_check *c)
 {
 	static char unset[] = "", none[] = "none";
 	struct mcm_conf own = *conf;
@@ -150,7 +151,7 @@ static int check_once(const struct mcm_conf *conf, const char *dir, struct mcm_c
 	own.snapshot_object_store_type = unset;
 	own.enable_snapshot = own.enable_snapshot_restore = own.enable_oplog = false;
 	own.journal_dir = none;
-	r = mcm_core_read(&own, dir, c, &m);
+	r = mcm_core_read(&own, security, dir, c, &m);
 	if (r == 0)
 		r = check_state(m, c);
 	mcm_core_free(m);
@@ -177,20 +178,25 @@ static int files_sum(const char *dir, uint64_t *ret)
 
 int mcm_journal_check(const struct mcm_conf *conf, const char *dir, struct mcm_check *ret)
 {
+	struct mcm_security *security = NULL;
 	uint64_t before = 0, after = 0;
-	int r = 0;
+	int r;
 
 	*ret = (struct mcm_check){ 0 };
+	r = mcm_security_open(conf, NULL, &security);
+	if (r < 0)
+		return r;
 	for (unsigned i = 0; i < ATTEMPTS; i++) {
 		mcm_check_done(ret);
 		r = files_sum(dir, &before);
 		if (r < 0)
-			return r;
-		r = check_once(conf, dir, ret);
+			break;
+		r = check_once(conf, security, dir, ret);
 		/* Did a running master remove or add files in between? */
 		if ((r == 0 && !ret->faults) || files_sum(dir, &after) < 0 || before == after)
 			break;
 	}
+	mcm_security_close(security);
 	return r;
 }
 

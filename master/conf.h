@@ -21,5 +21,7 @@ int mcm_conf_defaults(struct mcm_conf *conf, struct mc_options **ret_owner);
 
 /* Check names and relations between options, which no single row can check.  0, or -EINVAL with a detail. */
 int mcm_conf_check(const struct mcm_conf *conf);
+/* Log the values that have no effect, or that of another value. */
+void mcm_conf_report(const struct mcm_conf *conf);
 
 #endif

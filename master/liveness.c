@@ -259,7 +259,7 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 			c->offline = true;
 			mc_metric_add(&offlines, 1);
 			mc_warn(LOG, "owner is offline, keeping its objects%s segment=%s objects=%llu",
-				mcm_segment_is(s, MCP_TRAIT_SHARED) ? "" : " hidden", s->name, objects);
+				mcm_segment_is_public(s) ? "" : " hidden", s->name, objects);
 		}
 		return false;
 	}
@@ -280,7 +280,7 @@ static bool segment_expire(struct mcm *m, struct mcm_segment *s, uint64_t now)
 	}
 	if (m->meta && m->conf.enable_metadata_cleanup_on_timeout)
 		(void)mcd_server_forget(m->meta, s->name);
-	mc_warn(LOG, "owner is silent, %s segment=%s objects=%llu", mcm_segment_is(s, MCP_TRAIT_SHARED) ?
+	mc_warn(LOG, "owner is silent, %s segment=%s objects=%llu", mcm_segment_is_public(s) ?
 		"its objects are read without it, by clients that can open its file;" : "hiding its objects", s->name,
 		objects);
 	return false;

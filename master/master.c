@@ -22,11 +22,15 @@
 #include "master/admin/admin.h"
 #include "master/admin/stats.h"
 #include "master/ha/feeder.h"
+#include "master/identity.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
+#include "master/ops/ops.h"
 #include "master/ops/pin.h"
 #include "master/ops/uses.h"
 #include "master/pool.h"
+#include "master/security/audit.h"
+#include "master/security/security.h"
 #include "master/service/service.h"
 #include "master/session.h"
 #include "master/snapshot/snapshot.h"
@@ -37,6 +41,7 @@
 #define EVICTOR_PERIOD_MS 200
 #define SUMMARY_PERIOD_MS 10000
 #define PINS_PERIOD_MAX_MS 1000
+#define EXPIRY_PERIOD_MS 5000
 #define RPC_THREADS_MIN 1
 #define CLIENT_TTL_LEAST_MS 1000	/* upstream's effective value of 0 */
 
@@ -48,7 +53,8 @@ static uint64_t half_of_memory(void)
 }
 
 /* @check: only read the journal in @dir, NULL: use that of @conf. */
-static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret)
+static int core_new(const struct mcm_conf *conf, struct mcm_security *security, const char *dir,
+		    struct mcm_check *check, struct mcm **ret)
 {
 	struct mcm *m;
 	void *mem;
@@ -61,6 +67,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 		return -ENOMEM;
 	m = memset(mem, 0, sizeof(*m));
 	m->conf = *conf;
+	m->security = security;
 	if (!m->conf.client_ttl)
 		m->conf.client_ttl = CLIENT_TTL_LEAST_MS;
 	m->id = (struct mcp_id){ mc_random_u64(), mc_random_u64() | 1 };
@@ -74,6 +81,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	m->generation = (mc_wall_ns() + mc_random_u64() % MC_NS_PER_MS) >> MCM_PUT_SHARD_BITS;
 	mc_list_init(&m->sessions);
 	mc_mutex_init(&m->sessions_lock);
+	mc_mutex_init(&m->server_lock);
 	mc_stop_init(&m->monitor_stop);
 	mc_stop_init(&m->evictor_stop);
 	mcm_index_init(&m->index, (uint64_t)conf->max_objects);
@@ -81,6 +89,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 		m->index.seed = (uint64_t)conf->index_seed;
 	if (!conf->max_objects)
 		mcm_index_limit_memory(&m->index, half_of_memory());
+	mcm_credentials_init(&m->credentials);
 	mcm_clients_init(&m->clients);
 	mcm_puts_init(&m->puts);
 	mcm_quarantine_init(m);
@@ -103,6 +112,7 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 	if (r == 0)
 		r = mcm_segments_init(&m->segments, m->evict, &m->learn, mcm_tick_after(conf->default_kv_lease_ttl),
 				      m->strategy == &mcm_strategy_cxl);
+	m->segments.sealed = security != NULL;
 	if (r == 0)
 		r = mcm_names_init(&m->names, &m->index);
 	if (r == 0)
@@ -115,6 +125,8 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 		r = mcm_pool_load(m);
 	if (r == 0)
 		r = mcm_tenants_load(m);
+	if (r == 0)
+		r = mcm_credentials_load(m);
 	if (r == 0)
 		mcm_uses_load(m);
 	if (r == 0)
@@ -129,12 +141,18 @@ static int core_new(const struct mcm_conf *conf, const char *dir, struct mcm_che
 
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret)
 {
-	return core_new(conf, NULL, NULL, ret);
+	return mcm_core_new_secured(conf, NULL, ret);
 }
 
-int mcm_core_read(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret)
+int mcm_core_new_secured(const struct mcm_conf *conf, struct mcm_security *security, struct mcm **ret)
 {
-	return core_new(conf, dir, check, ret);
+	return core_new(conf, security, NULL, NULL, ret);
+}
+
+int mcm_core_read(const struct mcm_conf *conf, struct mcm_security *security, const char *dir, struct mcm_check *check,
+		  struct mcm **ret)
+{
+	return core_new(conf, security, dir, check, ret);
 }
 
 void mcm_core_free(struct mcm *m)
@@ -158,12 +176,14 @@ void mcm_core_free(struct mcm *m)
 	mcm_events_done(&m->events);
 	mcm_clients_done(&m->clients);
 	mcm_rates_done(&m->rates);
+	mcm_credentials_done(&m->credentials);
 	mcm_hot_done(&m->hot);
 	mcm_offload_done(&m->offload);
 	mcm_index_done(&m->index);
 	mc_stop_done(&m->evictor_stop);
 	mc_stop_done(&m->monitor_stop);
 	mc_mutex_destroy(&m->sessions_lock);
+	mc_mutex_destroy(&m->server_lock);
 	free(m);
 }
 
@@ -192,6 +212,26 @@ static uint64_t pins_period_ms(const struct mcm *m)
 	return ms < PINS_PERIOD_MAX_MS ? ms : PINS_PERIOD_MAX_MS;
 }
 
+static bool principal_invalid(const struct mc_principal *p, void *arg)
+{
+	return !mcm_security_valid(((const struct mcm *)arg)->security, p);
+}
+
+/* Close the connections of credentials that are not valid any more. */
+static void security_tick(struct mcm *m, uint64_t now_ms)
+{
+	bool changed = mcm_security_changed(m->security);
+
+	if (!changed && now_ms < m->expiry_due_ms)
+		return;
+	mcm_credentials_tick(m);
+	mc_mutex_lock(&m->server_lock);
+	if (m->server)
+		mcp_server_cut(m->server, principal_invalid, m);
+	mc_mutex_unlock(&m->server_lock);
+	m->expiry_due_ms = now_ms + EXPIRY_PERIOD_MS;
+}
+
 bool mcm_monitor_tick(struct mcm *m, uint64_t now_ms)
 {
 	mcm_clock_tick(m);
@@ -201,9 +241,13 @@ bool mcm_monitor_tick(struct mcm *m, uint64_t now_ms)
 		m->pins_due_ms = now_ms + pins_period_ms(m);
 	}
 	mcm_puts_tick(m);
+	if (mcm_links_any_due(&m->index.links))
+		mcm_links_tick(m);
 	mcm_events_tick(m);
 	mcm_tenants_tick(m);
 	mcm_rates_tick(&m->rates);
+	if (m->security)
+		security_tick(m, now_ms);
 	if (m->conf.enable_metric_reporting && now_ms >= m->summary_due_ms) {
 		log_summary(m);
 		m->summary_due_ms = now_ms + SUMMARY_PERIOD_MS;
@@ -245,12 +289,15 @@ static int threads_start(struct mcm *m)
 	if (r == 0)
 		r = mcm_tasks_start(m);
 	if (r == 0)
+		r = mcm_tenants_start(m);
+	if (r == 0)
 		r = mcm_journal_start(m);
 	return r < 0 ? r : mcm_snapshots_start(m);
 }
 
 static void threads_stop(struct mcm *m)
 {
+	mcm_tenants_stop(m);
 	mcm_tasks_stop(m);
 	mc_stop_set(&m->monitor_stop);
 	mc_stop_set(&m->evictor_stop);
@@ -307,7 +354,8 @@ static void journal_synced(struct mcm *m, uint64_t lsn)
 static int meta_start(struct mcm *m)
 {
 	char addr[MC_ADDR_MAX];
-	const struct mcd_server_conf conf = { .addr = addr };
+	const struct mc_httpd_security security = mcm_security_http(m->security, &m->conf);
+	const struct mcd_server_conf conf = { .addr = addr, .security = &security };
 	int r;
 
 	if (!m->conf.enable_http_metadata_server)
@@ -316,12 +364,26 @@ static int meta_start(struct mcm *m)
 	return r < 0 ? r : mcd_server_start(&conf, &m->meta_port, &m->meta);
 }
 
+static int http_start(struct mcm *m, const char *addr)
+{
+	const struct mc_httpd_security security = mcm_security_http(m->security, &m->conf);
+
+	return mc_httpd_start(addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX, mcm_http_routes, m, &security, &m->http_port,
+			      &m->httpd);
+}
+
+static void audit_request(struct mcp_session *s, uint16_t type, const void *body, size_t len, int result, void *arg)
+{
+	mcm_audit_request(((const struct mcm *)arg)->audit, s, type, body, len, result);
+}
+
 static int server_start(struct mcm *m, const struct mcm_listen *where)
 {
 	static const char *const none[] = { NULL };
 	struct mcp_server *server;
 	int r;
 	struct mcp_server_conf conf = {
+		.net = mcm_security_net(where->security),
 		.addrs = where->addrs ? where->addrs : none,
 		.local_name = where->local_name,
 		.loops = rpc_threads(&m->conf),
@@ -335,6 +397,9 @@ static int server_start(struct mcm *m, const struct mcm_listen *where)
 		.server_id = m->id,
 		.handlers = mcm_handlers,
 		.any_channel = mcm_any_channel,
+		.identify = mcm_identify,
+		.audit = m->audit ? audit_request : NULL,
+		.audited = mcm_audited,
 		.opened = mcm_session_opened,
 		.closed = mcm_session_closed,
 		.keeps = mcm_session_keeps,
@@ -364,10 +429,12 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	struct mcm *m;
 	int r;
 
-	r = mcm_core_new(conf, &m);
+	r = mcm_core_new_secured(conf, where->security, &m);
 	if (r < 0)
 		return r;
 	m->lead = where->lead;
+	m->audit = where->audit;
+	mcm_security_attach(m->security, m);
 	if (m->lead) {
 		mcm_feeders_attach(m->lead->feeders, m);
 		m->journal->lead = m->lead;
@@ -376,8 +443,9 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 	mcm_series_show();
 	mc_metrics_collector(mcm_stats_collect, m);
 	/* Start HTTP first, so that /health shows that the master is starting and when it is ready. */
-	r = where->http_addr ? mc_httpd_start(where->http_addr, MCM_HTTP_THREADS, MCM_HTTP_BODY_MAX,
-					      mcm_http_routes, m, &m->http_port, &m->httpd) : 0;
+	r = mcm_identity_init(m);
+	if (r == 0 && where->http_addr)
+		r = http_start(m, where->http_addr);
 	if (r == 0)
 		r = meta_start(m);
 	if (r == 0)
@@ -397,13 +465,20 @@ int mcm_start(const struct mcm_conf *conf, const struct mcm_listen *where, struc
 
 void mcm_stop(struct mcm *m)
 {
+	struct mcp_server *server;
+
 	if (!m)
 		return;
 	mc_httpd_stop(m->httpd);
 	if (m->feeders)
 		mcm_feeders_stop(m->feeders);
 	mcm_journal_sync_stop(m);
-	mcp_server_stop(m->server);
+	/* The monitor still runs, and must not use the server. */
+	mc_mutex_lock(&m->server_lock);
+	server = __atomic_exchange_n(&m->server, NULL, __ATOMIC_ACQ_REL);
+	mc_mutex_unlock(&m->server_lock);
+	mcp_server_stop(server);
+	mcm_security_attach(m->security, NULL);
 	if (m->lead)
 		m->lead->stopped(m->lead->arg);
 	threads_stop(m);
@@ -411,6 +486,7 @@ void mcm_stop(struct mcm *m)
 	mcd_server_stop(m->meta);
 	/* Where another master leads from now on, it would not be the last one. */
 	mcm_snapshots_stop(m, m->ready && !m->lead);
+	mcm_identity_done(m);
 	mcm_journal_close(m, true);
 	mc_metrics_collector_remove(mcm_stats_collect, m);
 	mcm_core_free(m);

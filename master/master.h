@@ -8,6 +8,8 @@
 #include "master/conf.h"
 
 struct mcm;
+struct mcm_audit;
+struct mcm_security;
 
 /* This master leads several. */
 struct mcm_lead {
@@ -32,6 +34,8 @@ struct mcm_listen {
 	const char *const *addrs;	/* RPC addresses (net.h), NULL-terminated; may be empty or NULL */
 	const char *local_name;		/* address "local:NAME" for clients in this process; NULL: none */
 	const char *http_addr;		/* host:port of the admin service; NULL: none */
+	struct mcm_audit *audit;	/* security/audit.h; NULL: none */
+	struct mcm_security *security;	/* security/security.h; NULL: off */
 	const struct mcm_lead *lead;	/* high availability (ha/ha.h); NULL: this master is alone */
 };
 

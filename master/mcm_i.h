@@ -6,6 +6,7 @@
 #include "common/list.h"
 #include "common/sys/clock.h"
 #include "common/sys/thread.h"
+#include "master/account.h"
 #include "master/admin/kv_events.h"
 #include "master/admin/stats_summary.h"
 #include "master/client.h"
@@ -32,6 +33,7 @@
 #include "master/space/evict.h"
 #include "master/space/group.h"
 #include "master/space/offload_keep.h"
+#include "master/security/credentials.h"
 #include "master/space/segment.h"
 #include "master/space/strategy.h"
 #include "master/task/nof.h"
@@ -80,8 +82,12 @@ struct mcm {
 	struct mcm_hot hot;
 	struct mc_mutex sessions_lock;
 	struct mc_list sessions;
+	struct mcm_account *accounts[MCM_ACCOUNT_BUCKETS];	/* guarded by sessions_lock */
 	struct mcm_durables durables;
+	struct mcm_credentials credentials;
 	struct mcm_journal *journal;	/* NULL: none */
+	struct mcm_audit *audit;	/* constant while served; NULL: none (security/audit.h) */
+	struct mcm_security *security;	/* constant; NULL: off (security/security.h) */
 	struct mcm_kv_events *kv_events;	/* constant while served; NULL: switched off */
 	/* owned by the evictor: slots that may have a grace pin, grace_next .. grace_end - 1, maybe none; grace_end 0:
 	 * there was no grace period */
@@ -97,16 +103,19 @@ struct mcm {
 	uint64_t pins_turn;		/* number of its round over the sessions' leases */
 	uint64_t pins_due_ms;		/* the next round begins then (mc_now_ms() scale) */
 	bool pins_left;			/* the round has sessions left */
+	uint64_t expiry_due_ms;		/* the next check of all connections' credentials (mc_now_ms() scale) */
 	uint64_t summary_due_ms;	/* the next summary in the log (mc_now_ms() scale) */
 	char summary[MCM_SUMMARY_MAX];	/* the last one */
 	/* owned by the thread that starts and stops the master */
 	struct mc_stop monitor_stop, evictor_stop;
 	struct mc_thread monitor, evictor;
 	bool monitor_runs, evictor_runs;
-	struct mcp_server *server;	/* atomic */
+	struct mcp_server *server;	/* atomic; taken away under server_lock, which the check of credentials holds */
+	struct mc_mutex server_lock;
 	struct mcm_feeders *feeders;	/* ha/feeder.h; NULL: this master is alone */
 	struct mcm_snapshots *snapshots;	/* snapshot/snapshot.h; NULL: there is no store of them */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
+	struct mc_uids *uids;		/* users of rpc_socket (identity.h); NULL: all, without an identity */
 	struct mc_httpd *httpd;
 	struct mcd_server *meta;	/* NULL: switched off */
 	int meta_port;
@@ -157,9 +166,12 @@ static inline uint64_t mcm_read_lease_ms(const struct mcm *m)
 /* A master without threads, sockets and sessions, which tests drive with a fake clock.  @conf is
  * copied except for its strings. */
 int mcm_core_new(const struct mcm_conf *conf, struct mcm **ret);
+/* The same with --security=on: @security outlives it. */
+int mcm_core_new_secured(const struct mcm_conf *conf, struct mcm_security *security, struct mcm **ret);
 /* The same with the state of the journal in @dir, which is only read (journal/check.h); the master keeps no journal. */
 struct mcm_check;
-int mcm_core_read(const struct mcm_conf *conf, const char *dir, struct mcm_check *check, struct mcm **ret);
+int mcm_core_read(const struct mcm_conf *conf, struct mcm_security *security, const char *dir, struct mcm_check *check,
+		  struct mcm **ret);
 void mcm_core_free(struct mcm *m);
 /* All periodic work of the monitor at @now_ms (mc_now_ms() scale), for its thread and for tests without threads: call
  * it with a period of mcm_tick_ms(), on one thread.  True: some is left, call it again at once. */

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/mcm_i.h"
+#include "master/security/capability.h"
 #include "master/snapshot/confirm.h"
 #include "master/task/adopt.h"
 #include "proto/codec.h"
@@ -41,6 +42,8 @@ static int check_mount(struct mcp_id sender, const struct mcp_mount *rq)
 	if (rq->medium >= MCP_MEDIA || rq->high > 100 || rq->low > 100 || rq->policy >= MCP_EVICT_POLICIES)
 		return mc_fail(-MC_EPARAM, "invalid segment: medium=%u high=%u low=%u policy=%u", rq->medium,
 			       rq->high, rq->low, rq->policy);
+	if (rq->key.len && rq->key.len != MC_CAPABILITY_KEY)
+		return mc_fail(-MC_EPARAM, "invalid segment: a key of %u bytes", rq->key.len);
 	if (rq->size < MCM_GRANULE || rq->size > MCM_ALLOC_MAX || rq->base > UINT64_MAX - rq->size)
 		return mc_fail(-MC_EPARAM, "invalid segment: size=%llu base=%#llx",
 			       (unsigned long long)rq->size, (unsigned long long)rq->base);
@@ -243,7 +246,63 @@ static int mount_check_shared(const struct mcm *m, const struct mcp_mount *rq)
 		       "another place, or the master the same --cluster_id");
 }
 
-static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp_mount_reply *ret)
+/* ---- segments and identities ---- */
+
+/* Bytes at rest are encrypted in all of a pool with security, and nowhere else. */
+static int mount_check_sealed(const struct mcm *m, const struct mcp_mount *rq)
+{
+	bool sealed = rq->confirms & MCP_MOUNT_SEALED;
+
+	if (!mcp_medium_is(rq->medium, MCP_TRAIT_BLOCKS) || sealed == m->segments.sealed)
+		return 0;
+	return sealed ? mc_fail(-EACCES, "segment %.*s is encrypted, and this master has no --security=on",
+				(int)rq->name.len, (const char *)rq->name.data) :
+		mc_fail(-EACCES, "segment %.*s is not encrypted, and this pool has --security=on: start its owner with "
+			"--credential", (int)rq->name.len, (const char *)rq->name.data);
+}
+
+/* The tenant that the peer's segments serve, as mcm_segment.tenant. */
+static int mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *ret)
+{
+	struct mcm_scope sc;
+	int r;
+
+	*ret = 0;
+	if (!m->security)
+		return 0;
+	r = mcm_scope_begin(m, peer, mcp_bytes("", 0), false, &sc);
+	if (r == 0 && sc.tenant == MCM_TENANT_NONE)
+		r = mc_fail(-MC_ENOTENANT, "tenant \"%s\" of the node's credential is not in the quota policy",
+			    peer->tenant);
+	if (r == 0)
+		*ret = (uint16_t)(sc.tenant + 1);
+	return r;
+}
+
+/* Both tables locked.  Memory with objects of one tenant must not become readable for another. */
+static int mount_check_tenant(struct mcm *m, const struct mcp_mount *rq, uint16_t tenant)
+{
+	const struct mcm_segment *s = mcm_segments_find(&m->segments, rq->segment);
+
+	if (!tenant || !s || s->epoch != rq->epoch || s->tenant == tenant || !mcm_load_relaxed(&s->objects))
+		return 0;
+	/* Without tenants all objects are of the default one. */
+	if (!s->tenant && !m->tenants.on)
+		return 0;
+	return mc_fail(-EACCES, "segment %s has objects of %s, and the credential of its owner names another: remove "
+		       "the objects first, or give the node another disk or segment", s->name,
+		       s->tenant ? "one tenant" : "all tenants, from a time without --security=on");
+}
+
+static void mount_identify(struct mcm_segment *s, const struct mc_principal *peer, uint16_t tenant)
+{
+	snprintf(s->node, sizeof(s->node), "%s", peer ? peer->name : "");
+	s->node_secret = peer ? peer->secret : 0;
+	mcm_store_relaxed(&s->tenant, tenant);
+}
+
+static int mount_locked(struct mcm *m, const struct mcp_mount *asked, const struct mc_principal *peer, uint16_t tenant,
+			struct mcp_mount_reply *ret)
 {
 	struct mcm_segment *s = mcm_segments_find(&m->segments, asked->segment);
 	struct mcm_client *c = mcm_client_get(m, asked->client);
@@ -271,7 +330,7 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 		r = segment_grow(m, s, rq->size);
 	if (r < 0)
 		return r;
-	if (confirms && !rq->confirms && s->epoch == rq->epoch) {
+	if (confirms && !(rq->confirms & MCP_MOUNT_CONFIRMS) && s->epoch == rq->epoch) {
 		mcm_confirm_rest(m, s, MCM_CONFIRM_OLD);
 		s->unproven = false;
 		s->epoch = ~rq->epoch;
@@ -302,7 +361,9 @@ static int mount_locked(struct mcm *m, const struct mcp_mount *asked, struct mcp
 	}
 	s->left = false;
 	ret->cluster = mcm_adopt_cluster(m);
+	ret->now_ms = mcm_capability_time(m);
 	ret->adopts = mount_adopts(m, rq, ret);
+	mount_identify(s, peer, tenant);
 	mcm_store_relaxed(&s->adopting, ret->adopts);
 	mcm_journal_segment(m, s);
 	mcm_offload_disks_changed(m, c);
@@ -368,19 +429,57 @@ static void warn_unused(const struct mcm *m, const struct mcp_mount *rq)
 		(const char *)rq->name.data);
 }
 
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret)
+int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_principal *peer,
+		   struct mcm_node_identity *ret)
 {
+	struct mcm_segments *ss = &m->segments;
+	int r = mc_fail(-MC_ENOSEGMENT, "no segment is served there");
+	uint16_t tenant;
+
+	if (mount_tenant(m, peer, &tenant) < 0)
+		return -MC_ENOSEGMENT;
+	mc_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live && r < 0; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+
+		if (strlen(s->endpoint) != endpoint.len || memcmp(s->endpoint, endpoint.data, endpoint.len) != 0)
+			continue;
+		/* Nodes copy for all tenants' sake, but only between segments of one tenant. */
+		if (peer->tenant[0] && s->tenant != tenant)
+			continue;
+		if (!s->node[0]) {
+			r = mc_fail(-EACCES, "the node at this address has no credential of role node");
+			continue;
+		}
+		strcpy(ret->name, s->node);
+		ret->secret = s->node_secret;
+		r = 0;
+	}
+	mc_rwlock_unlock(&ss->lock);
+	return r;
+}
+
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *peer, const struct mcp_mount *rq,
+	      struct mcp_mount_reply *ret)
+{
+	uint16_t tenant;
 	int r;
 
 	mc_metric_add(&mounts, 1);
 	*ret = (struct mcp_mount_reply){ 0 };
 	r = check_mount(sender, rq);
+	if (r == 0)
+		r = mount_check_sealed(m, rq);
+	if (r == 0)
+		r = mount_tenant(m, peer, &tenant);
 	if (r == 0) {
 		struct mcm_client *c;
 
 		mc_mutex_lock(&m->clients.lock);
 		mc_rwlock_wrlock(&m->segments.lock);
-		r = mount_locked(m, rq, ret);
+		r = mount_check_tenant(m, rq, tenant);
+		if (r == 0)
+			r = mount_locked(m, rq, peer, tenant, ret);
 		if (r < 0 && mcm_segments_find(&m->segments, rq->segment))
 			mc_metric_add(&remount_failures, 1);
 		mc_rwlock_unlock(&m->segments.lock);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/principal.h"
 #include "proto/msg.h"
 
 struct mcm;
@@ -15,8 +16,21 @@ struct mcm_segment_record;
 /* @sender: the client of the connection; it may mount only its own segments.  A segment that is
  * still known with the same epoch gets its objects back, and grows when the request has a larger
  * size.  -MC_EOWNER; -MC_ESEGMENT_EXISTS when the id, the name or the memory belongs to a served
- * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM. */
-int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mcp_mount *rq, struct mcp_mount_reply *ret);
+ * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM.
+ *
+ * With --security=on the segment serves the tenant of @peer, the default one for a peer of all tenants; -EACCES when it
+ * has objects of another tenant.  NULL: an identity without a tenant. */
+int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *peer, const struct mcp_mount *rq,
+	      struct mcp_mount_reply *ret);
+
+/* The node that serves the data port @endpoint, and may serve @peer: it has a segment of the peer's tenant.
+ * -MC_ENOSEGMENT; -EACCES with a detail. */
+struct mcm_node_identity {
+	char name[MC_PRINCIPAL_NAME_MAX + 1];
+	uint32_t secret;	/* number of the pool's secret of its credential */
+};
+int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_principal *peer,
+		   struct mcm_node_identity *ret);
 /* -MC_ENOSEGMENT, -MC_EOWNER. */
 int mcm_unmount(struct mcm *m, struct mcp_id sender, struct mcp_id segment, uint64_t *ret_lost);
 /* The same, but a later owner may mount the segment again with its objects, as if this owner had fallen silent. */

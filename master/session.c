@@ -40,8 +40,10 @@ void mcm_session_free(struct mcm *m, struct mcm_session *s)
 	mc_mutex_unlock(&s->lock);
 	/* Before the pins: ending copies release their own pins. */
 	mcm_puts_abandon(m, s);
+	mcm_account_puts(m, s);
 	mcm_tasks_session_gone(m, s);
 	mcm_pins_remove_all(m, s);
+	mcm_account_close(m, s);
 	mc_mutex_destroy(&s->lock);
 	free(s->started);
 	free(s->pin);

@@ -14,15 +14,19 @@
 #include "master/ops/pinned.h"
 #include "proto/msg.h"
 
+struct mc_principal;
 struct mcm;
+struct mcm_account_share;
 struct mcm_pin;
 struct mcm_put_started;
 
 struct mcm_session {
 	/* constant */
 	struct mcp_id client;
+	const struct mc_principal *identity;	/* the peer's; NULL: of no tenant */
 	unsigned put_shard;
 	bool inside;		/* the client is in the master's process: it may pin all bytes */
+	struct mcm_account_share *share;	/* in the account of its identity; NULL: it has none (account.h) */
 	uint64_t number;	/* never reused; the tags of its pins are derived from it */
 	/* owned by the thread that runs the requests */
 	bool registered;	/* REGISTER was granted */

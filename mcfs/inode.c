@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "common/sys/random.h"
 #include "common/sys/thread.h"
 #include "mcfs/life/handoff.h"
 
@@ -105,11 +106,21 @@ struct mcfs_inode *mcfs_inode_at(struct mcfs_inodes *t, fuse_ino_t node)
 	return in ? in : &t->lost;
 }
 
-uint64_t mcfs_inode_number(struct mcs_key key)
+static bool has_number(const struct mcs_attrs *attrs)
 {
-	uint64_t ino = mc_hash(key.data, key.len, 0);
+	return attrs->set & MCS_ATTR_INO && attrs->ino >= FIRST_INO;
+}
+
+uint64_t mcfs_inode_number(struct mcs_key key, const struct mcs_attrs *attrs)
+{
+	uint64_t ino = has_number(attrs) ? attrs->ino : mc_hash(key.data, key.len, 0);
 
 	return ino < FIRST_INO ? ino + FIRST_INO : ino;
+}
+
+uint64_t mcfs_inode_new_number(void)
+{
+	return mc_random_u64() | FIRST_INO;
 }
 
 static uint64_t hash_of(struct mcs_key key, uint64_t generation)
@@ -205,7 +216,7 @@ static struct mcfs_inode *inode_make(struct mcs_key key, enum mcs_kind kind, con
 	in->kind = kind;
 	if (info)
 		in->info = *info;
-	in->ino = mcfs_inode_number(key);
+	in->ino = mcfs_inode_number(key, &in->attrs);
 	in->hashed = hashed;
 	in->nlookup = 1;
 	return in;
@@ -266,6 +277,8 @@ static void inode_describe(struct mcfs_inode *in, const struct mcs_attrs *attrs)
 	in->attrs = *attrs;
 	in->known = true;
 	in->gone = false;
+	if (has_number(attrs))
+		__atomic_store_n(&in->ino, attrs->ino, __ATOMIC_RELAXED);
 }
 
 bool mcfs_inode_attrs(struct mcfs_inodes *t, const struct mcfs_inode *in, struct mcs_attrs *ret, bool *ret_gone)
@@ -613,7 +626,7 @@ static void inode_set_key(struct mcfs_inodes *t, const struct move *mv, struct m
 		free(in->key);
 		in->key = key;
 		in->key_len = len;
-		__atomic_store_n(&in->ino, mcfs_inode_number(key_of(in)), __ATOMIC_RELAXED);
+		__atomic_store_n(&in->ino, mcfs_inode_number(key_of(in), &in->attrs), __ATOMIC_RELAXED);
 	} else {
 		/* The kernel looks the name up again when its entry times out. */
 		inode_unhash(in);

@@ -36,7 +36,9 @@ static inline bool mcfs_key_equal(const struct mcfs_key *a, const struct mcfs_ke
 }
 
 struct mcfs_inode {
-	uint64_t ino;			/* st_ino; atomic: that of a directory changes with its name */
+	/* st_ino; atomic: without a number among its attributes, that of a directory changes with its name, and a
+	 * daemon that took over knows the number after its first question */
+	uint64_t ino;
 	/* constant */
 	enum mcs_kind kind;
 	/* the version, but attrs is not used; generation 0: no version committed yet, or a directory that is not a
@@ -91,9 +93,12 @@ void mcfs_inodes_done(struct mcfs_inodes *t);	/* frees all remaining inodes */
 int mcfs_inodes_restore(struct mcfs_inodes *t);
 size_t mcfs_inodes_count(struct mcfs_inodes *t);
 
-/* st_ino of a key (a directory's includes its '/'). It is the same on all nodes and for all
- * versions, because programs treat a file whose number changed as another file. */
-uint64_t mcfs_inode_number(struct mcs_key key);
+/* st_ino of a file: the number among its attributes, which stays when it is renamed or written again, because programs
+ * treat a file whose number changed as another file. Without one (an object of the store API, a directory without a
+ * marker) it is a hash of the key (a directory's includes its '/'). Both are the same on all nodes. */
+uint64_t mcfs_inode_number(struct mcs_key key, const struct mcs_attrs *attrs);
+/* A number for a new file. */
+uint64_t mcfs_inode_new_number(void);
 static inline uint64_t mcfs_inode_ino(const struct mcfs_inode *in)
 {
 	return __atomic_load_n(&in->ino, __ATOMIC_RELAXED);

@@ -22,11 +22,23 @@
 #define MCFS_KEY_MAX 4096		/* bytes of a key, as the store allows */
 #define MCFS_NAME_MAX 4095		/* bytes of a displayed name, without the NUL */
 #define MCFS_CONTROL_NAME ".mcfs"	/* the reserved directory at the top level */
+#define MCFS_SHARED_NAME ".mcfs-links"	/* directory of the keys of files with several names, which is not shown */
+#define MCFS_SHARED_LEN (sizeof(MCFS_SHARED_NAME "/") - 1 + 16)
 
 /* Is it the name of that directory?  Most names do not even begin so. */
 static inline bool mcfs_name_is_control(const char *name)
 {
 	return name[0] == MCFS_CONTROL_NAME[0] && strcmp(name, MCFS_CONTROL_NAME) == 0;
+}
+
+/* Is it the name of the directory of shared keys; is it such a key? */
+static inline bool mcfs_name_is_shared(const char *name, size_t len)
+{
+	return len == sizeof(MCFS_SHARED_NAME) - 1 && memcmp(name, MCFS_SHARED_NAME, len) == 0;
+}
+static inline bool mcfs_key_is_shared(const char *key, size_t len)
+{
+	return len == MCFS_SHARED_LEN && memcmp(key, MCFS_SHARED_NAME "/", sizeof(MCFS_SHARED_NAME)) == 0;
 }
 
 /* File name of the key component @comp; @top: the component is at the top level of the mount. @ret

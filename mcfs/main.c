@@ -20,6 +20,7 @@
 #include "common/net/protocol.h"
 #include "common/process/inherited.h"
 #include "common/process/stdfds.h"
+#include "common/security/secret.h"
 #include "common/sys/clock.h"
 #include "common/sys/process.h"
 #include "common/sys/thread.h"
@@ -193,6 +194,13 @@ static int check_arguments(struct mcfs *fs)
 	return mcfs_mountpoint_prepare(mc_options_argv(o, n - 1), &fs->mountpoint);
 }
 
+static int check_host(const struct mcfs *fs)
+{
+	return mcn_host_check(fs->conf.host, fs->conf.standalone ? "local:" : fs->master,
+			      mc_options_origin(fs->options, "host") != MC_ORIGIN_DEFAULT, *fs->conf.credential,
+			      fs->conf.allow_insecure);
+}
+
 static int prepare_again(struct mcfs *fs)
 {
 	auto_free char *dir = fs->mountpoint;
@@ -203,7 +211,6 @@ static int prepare_again(struct mcfs *fs)
 
 static int open_log(const struct mcfs_conf *c)
 {
-	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
 	/* Log files are reopened from another working directory. If the directory is missing,
 	 * mc_log_open() reports it. */
 	auto_free char *dir = c->log_dir[0] ? realpath(c->log_dir, NULL) : NULL;
@@ -212,20 +219,18 @@ static int open_log(const struct mcfs_conf *c)
 		.dir = c->logtostderr || c->debug ? NULL : dir ? dir : c->log_dir,
 		.max_file_size = (uint64_t)c->max_log_size << 20,
 		.max_files = (unsigned)c->max_log_files,
-		.levels = by_minloglevel[c->minloglevel],
+		.to_stderr = mc_log_to_stderr(c->alsologtostderr, c->stderrthreshold),
+		.levels = mc_log_levels(c->minloglevel, c->v, c->log),
 		.syslog = c->syslog && !c->logtostderr && !c->debug,
 	};
 
 	/* A daemon without a log destination logs only errors: its standard error is the parent's,
 	 * which shows why the start failed. */
-	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr && !c->syslog)
+	if (!c->foreground && !c->debug && !c->log_dir[0] && !c->logtostderr && !c->syslog &&
+	    c->v <= 0 && !c->log[0])
 		log.levels = "err";
-	if (c->v)
-		log.levels = c->v > 1 ? "trace" : "debug";
-	if (c->debug)
+	if (c->debug && !c->log[0])
 		log.levels = "info,mcfs=trace";
-	if (c->log[0])
-		log.levels = c->log;
 	return mc_log_open(&log);
 }
 
@@ -279,6 +284,8 @@ static int open_store(struct running *run, const char *master)
 	mcs_conf_init(&conf);
 	mcn_host_of(fs->conf.host, master, host, sizeof(host));
 	conf.master = master;
+	conf.credential = mc_credential_path();
+	conf.encrypt = fs->conf.encrypt;
 	conf.tenant = fs->conf.tenant_id;
 	conf.hostname = host;
 	conf.protocol = fs->conf.protocol;
@@ -732,6 +739,8 @@ int main(int argc, char **argv)
 	r = mc_options_parse(&program, argc, argv, &fs->conf, &fs->options);
 	if (r)
 		return r > 0 ? 0 : (print_error(r), MC_OPTIONS_STATUS);
+	mc_credential_use(fs->conf.credential);
+	mc_env_scrub();
 	r = check_conf(fs);
 	if (r == 0)
 		r = begin_log(&fs->conf);
@@ -744,6 +753,8 @@ int main(int argc, char **argv)
 		r = mcfs_takeover_begin(fs);
 	if (r == 0)
 		r = check_arguments(fs);
+	if (r == 0)
+		r = check_host(fs);
 	if (r == 0 && !in_front) {
 		parent = become_daemon(argc, argv);
 		r = parent < 0 ? parent : 0;

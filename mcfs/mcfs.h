@@ -79,6 +79,7 @@ struct mcfs {
 	unsigned nhandles;
 	/* atomic */
 	uint64_t limit_read_ms;		/* when versions.max_size was last refreshed */
+	bool links_seen;		/* some file had several names: names are looked up before they change */
 };
 
 /* The option "timeout"; by default the time of a change of the master, where there are several. */

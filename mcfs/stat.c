@@ -43,7 +43,7 @@ void mcfs_stat_fill(const struct mcfs *fs, uint64_t ino, const struct mcs_info *
 	ret->st_ino = ino;
 	ret->st_mode = stat_type(info->kind, a) | mcfs_stat_perm(fs, info->kind, a);
 	/* For a directory, 1 means that the number of subdirectories is unknown. */
-	ret->st_nlink = a->nlink ? a->nlink : 1;
+	ret->st_nlink = a->nlink || a->set & MCS_ATTR_LINKED ? a->nlink : 1;
 	ret->st_uid = a->set & MCS_ATTR_UID ? a->uid : fs->uid;
 	ret->st_gid = a->set & MCS_ATTR_GID ? a->gid : fs->gid;
 	if (info->kind == MCS_SPECIAL)

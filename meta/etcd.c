@@ -20,6 +20,7 @@
 #include "common/net/net.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
+#include "meta/credentials.h"
 #include "meta/meta_i.h"
 #include "meta/seat_i.h"
 
@@ -36,7 +37,9 @@ struct etcd {
 	unsigned ttl_s;
 	unsigned n;
 	char endpoints[ENDPOINTS_MAX][ENDPOINT_LEN];	/* "http://host:port" */
-	char *user, *password;	/* allocated by curl, NULL: none */
+	struct mcd_credentials credentials;
+	char *user, *password;	/* NULL: none */
+	bool user_is_ours;	/* parsed, and allocated by curl; else the file's */
 	/* guarded by lock */
 	struct mc_mutex lock;
 	unsigned good;		/* index of the endpoint that answered last */
@@ -54,12 +57,15 @@ static struct etcd *etcd_of(struct mcd_backend *b)
 
 static int etcd_add_endpoint(struct etcd *e, const char *s, size_t len)
 {
-	const char *scheme = "http://";
+	const char *scheme = mcd_credentials_tls(&e->credentials) ? "https://" : "http://";
 	char addr[MC_ADDR_MAX], host[MC_ADDR_MAX];
 	int port, r;
 
 	/* Endpoint lists for other etcd clients have schemes. */
 	if (len > 7 && !memcmp(s, "http://", 7)) {
+		if (mcd_credentials_tls(&e->credentials))
+			return mc_fail(-EINVAL, "etcd: %s has a ca or a cert, but %.*s is without TLS: write https://",
+				       e->credentials.path, len < 300 ? (int)len : 300, s);
 		s += 7;
 		len -= 7;
 	} else if (len > 8 && !memcmp(s, "https://", 8)) {
@@ -91,30 +97,40 @@ static void etcd_close(struct mcd_backend *b)
 
 	mc_web_close(e->web);
 	mc_mutex_destroy(&e->lock);
-	curl_free(e->user);
-	curl_free(e->password);
+	if (e->user_is_ours) {
+		curl_free(e->user);
+		curl_free(e->password);
+	}
+	mcd_credentials_done(&e->credentials);
 	free(e->token);
 	free(e);
 }
 
-/* Parse an optional percent-encoded "USER:PASSWORD@" and advance *where past it. */
+/* Parse an optional percent-encoded "USER:PASSWORD@" and advance *where past it; else take those of the file. */
 static int etcd_parse_user(struct etcd *e, const char **where)
 {
 	const char *at = strrchr(*where, '@'), *colon = strchr(*where, ':');
 
-	if (!at)
+	if (!at && e->credentials.password && !e->credentials.user)
+		return mc_fail(-EINVAL, "etcd: %s has a password without a user", e->credentials.path);
+	if (!at) {
+		e->user = e->credentials.user;
+		e->password = e->credentials.password;
 		return 0;
+	}
 	if (!strncmp(*where, "http://", 7) || !strncmp(*where, "https://", 8))
 		return mc_fail(-EINVAL, "etcd: write USER:PASSWORD@ before the first http:// or https://");
 	if (!colon || colon > at || colon == *where)
 		return mc_fail(-EINVAL, "etcd: the part before the @ must be USER:PASSWORD");
+	mcd_password_seen(*where, (size_t)(at - *where));
+	e->user_is_ours = true;
 	e->user = curl_easy_unescape(NULL, *where, (int)(colon - *where), NULL);
 	e->password = curl_easy_unescape(NULL, colon + 1, (int)(at - colon - 1), NULL);
 	*where = at + 1;
 	return e->user && e->password ? 0 : mc_fail(-ENOMEM, "no memory for a metadata client");
 }
 
-static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+static int etcd_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
 {
 	struct etcd *e = calloc(1, sizeof(*e));
 	size_t len;
@@ -123,9 +139,11 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 	if (!e)
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	e->base.ops = &mcd_etcd;
-	e->ttl_s = ttl_s;
+	e->ttl_s = o->ttl_s;
 	mc_mutex_init(&e->lock);
-	r = etcd_parse_user(e, &where);
+	r = mcd_credentials_read(o->credentials, &e->credentials);
+	if (r == 0)
+		r = etcd_parse_user(e, &where);
 	while (r == 0) {
 		len = strcspn(where, ",;");
 		r = etcd_add_endpoint(e, where, len);
@@ -135,6 +153,8 @@ static int etcd_open(const char *where, unsigned ttl_s, struct mcd_backend **ret
 	}
 	if (r == 0)
 		r = mc_web_open(&e->web);
+	if (r == 0)
+		r = mc_web_set_tls(e->web, e->credentials.ca, e->credentials.cert, e->credentials.key);
 	if (r < 0) {
 		etcd_close(&e->base);
 		return r;
@@ -208,11 +228,14 @@ static int etcd_post(struct etcd *e, const char *path, const char *body, const c
 	}
 	c->url = c->header = NULL;
 	if (r < 0)
-		return r;
+		return mcd_tls_advise(r, &e->credentials, !strncmp(e->endpoints[at], "https", 5), "http://",
+				      "https://");
 	mc_mutex_lock(&e->lock);
 	e->good = at;
 	mc_mutex_unlock(&e->lock);
-	return c->status == 200 ? 0 : etcd_error(c, &grpc);
+	if (c->status == 200)
+		return 0;
+	return mcd_tls_advise(etcd_error(c, &grpc), &e->credentials, false, "http://", "https://");
 }
 
 int mcd_etcd_token_decode(const char *text, size_t len, char **ret_token)

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/env.h"
 #include "common/err.h"
+#include "meta/credentials.h"
 #include "meta/meta_i.h"
 #include "meta/token.h"
 
@@ -22,6 +22,7 @@ struct http {
 	struct mc_web *web;
 	char *url;
 	char *header;		/* the token's; NULL: no token */
+	struct mcd_credentials credentials;	/* files for TLS; empty without https */
 	unsigned ttl_s;
 };
 
@@ -37,14 +38,15 @@ static void http_close(struct mcd_backend *b)
 	mc_web_close(h->web);
 	free(h->url);
 	free(h->header);
+	mcd_credentials_done(&h->credentials);
 	free(h);
 }
 
 /* *ret stays NULL without a token. */
 static int http_token(char **ret)
 {
-	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
-	int r = token ? mcd_token_check(token) : 0;
+	auto_free char *token = NULL;
+	int r = mcd_token_read(&token);
 
 	if (r == 0 && token && asprintf(ret, "Authorization: Bearer %s", token) < 0) {
 		*ret = NULL;
@@ -53,7 +55,15 @@ static int http_token(char **ret)
 	return r;
 }
 
-static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned ttl_s,
+/* The file's user and password are for etcd and redis. */
+static int http_use_file(struct http *h, const struct mcd_open *o)
+{
+	int r = mcd_credentials_read(o->credentials, &h->credentials);
+
+	return r < 0 ? r : mc_web_set_tls(h->web, h->credentials.ca, h->credentials.cert, h->credentials.key);
+}
+
+static int http_open_as(const struct mcd_ops *ops, const char *where, const struct mcd_open *o,
 			struct mcd_backend **ret)
 {
 	const char *host = strstr(where, "://");
@@ -66,9 +76,11 @@ static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned t
 	if (!h)
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
 	h->base.ops = ops;
-	h->ttl_s = ttl_s;
+	h->ttl_s = o->ttl_s;
 	h->url = strdup(where);
 	r = h->url ? mc_web_open(&h->web) : mc_fail(-ENOMEM, "no memory for a metadata client");
+	if (r == 0 && ops == &mcd_https)
+		r = http_use_file(h, o);
 	if (r == 0)
 		r = http_token(&h->header);
 	if (r < 0) {
@@ -79,14 +91,14 @@ static int http_open_as(const struct mcd_ops *ops, const char *where, unsigned t
 	return 0;
 }
 
-static int http_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+static int http_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
 {
-	return http_open_as(&mcd_http, where, ttl_s, ret);
+	return http_open_as(&mcd_http, where, o, ret);
 }
 
-static int https_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+static int https_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
 {
-	return http_open_as(&mcd_https, where, ttl_s, ret);
+	return http_open_as(&mcd_https, where, o, ret);
 }
 
 static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mc_web_call *c)
@@ -108,10 +120,10 @@ static int http_run(struct http *h, const char *key, unsigned ttl_s, struct mc_w
 	c->header = h->header;
 	r = mc_web_run(h->web, c);
 	c->url = NULL;
-	return r;
+	return r < 0 ? mcd_tls_advise(r, &h->credentials, h->base.ops == &mcd_https, "http://", "https://") : r;
 }
 
-static int http_error(const struct mc_web_call *c, const char *key)
+static int http_error(const struct http *h, const struct mc_web_call *c, const char *key)
 {
 	char said[256];
 	int r = -EIO;
@@ -124,8 +136,8 @@ static int http_error(const struct mc_web_call *c, const char *key)
 		r = -ENOSPC;
 	else if (c->status >= 400 && c->status < 500)
 		r = -EINVAL;
-	return mc_fail(r, "metadata server, %s of %s: %s", c->method, key,
-		       mc_web_status_line(c, said, sizeof(said)));
+	mc_fail(r, "metadata server, %s of %s: %s", c->method, key, mc_web_status_line(c, said, sizeof(said)));
+	return mcd_tls_advise(r, &h->credentials, false, "http://", "https://");
 }
 
 static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text)
@@ -137,7 +149,7 @@ static int http_get(struct mcd_backend *b, const char *key, const struct mcd_wai
 	if (r == 0 && c.status == 404)
 		r = mc_fail(-ENOENT, "metadata server: no %s", key);
 	else if (r == 0 && c.status != 200)
-		r = http_error(&c, key);
+		r = http_error(http_of(b), &c, key);
 	else if (r == 0 && c.text && strlen(c.text) != c.len)
 		r = mc_fail(-EINVAL, "metadata server: %s is not text", key);
 	if (r == 0 && !c.text)
@@ -172,7 +184,7 @@ static int http_put(struct mcd_backend *b, const char *key, const char *text, co
 	if (r == 0 && c.status == 400 && strstr(key, "rpc_meta"))
 		r = http_compare(b, key, text, w);
 	else if (r == 0 && c.status != 200)
-		r = http_error(&c, key);
+		r = http_error(http_of(b), &c, key);
 	free(c.text);
 	return r;
 }
@@ -184,7 +196,7 @@ static int http_del(struct mcd_backend *b, const char *key, const struct mcd_wai
 
 	r = http_run(http_of(b), key, 0, &c);
 	if (r == 0 && c.status != 200 && c.status != 404)
-		r = http_error(&c, key);
+		r = http_error(http_of(b), &c, key);
 	free(c.text);
 	return r;
 }

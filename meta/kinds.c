@@ -13,7 +13,9 @@
 #define KINDS_MAX 8
 
 /* Only mcd_kind_add() changes it; NULL ends it. */
-static const struct mcd_ops *kinds[KINDS_MAX + 1] = { &mcd_http, &mcd_https, &mcd_etcd, &mcd_redis };
+static const struct mcd_ops *kinds[KINDS_MAX + 1] = {
+	&mcd_http, &mcd_https, &mcd_etcd, &mcd_redis, &mcd_rediss,
+};
 
 void mcd_kind_add(const struct mcd_ops *ops)
 {
@@ -74,14 +76,14 @@ bool mcd_leader_is_store(const char *addrs)
 	return ops && ops->has_leases;
 }
 
-int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret)
+int mcd_backend_open(const char *conn, const struct mcd_open *o, struct mcd_backend **ret)
 {
 	const char *where;
 	const struct mcd_ops *ops = mcd_kind_of(conn, &where);
 
 	if (!ops)
 		return mc_fail(-EINVAL, "unknown metadata server: %.100s; known are P2PHANDSHAKE, "
-			       "http://HOST:PORT/metadata, etcd://HOST:PORT and redis://HOST:PORT",
+			       "http://HOST:PORT/metadata, etcd://HOST:PORT, redis://HOST:PORT and rediss://HOST:PORT",
 			       *conn ? conn : "(empty)");
-	return ops->open(where, ttl_s, ret);
+	return ops->open(where, o, ret);
 }

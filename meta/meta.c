@@ -558,7 +558,7 @@ int mcd_open(const char *conn, struct mcd_client **ret)
 	if (r < 0)
 		return r;
 	meta_server_name(conn, m->server, sizeof(m->server));
-	r = mcd_backend_open(conn, m->ttl_s, &m->backend);
+	r = mcd_backend_open(conn, &(const struct mcd_open){ m->ttl_s, NULL }, &m->backend);
 	if (r < 0) {
 		meta_free(m);
 		return r;

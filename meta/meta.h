@@ -5,8 +5,10 @@
  *	http://HOST:PORT/metadata, https://...	upstream's HTTP metadata server, or ours
  *	etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT...]
  *						etcd 3.4 or later, over its HTTP gateway; also without "etcd://"
- *	redis://[[USER]:PASSWORD@]HOST:PORT[/DB]	redis 4 or later
+ *	redis://[[USER]:PASSWORD@]HOST:PORT[/DB]	redis 4 or later; rediss://... with TLS
  *	P2PHANDSHAKE				no server: mcd_is_p2p(), not for mcd_open()
+ *
+ * The file that MC_STORE_CREDENTIALS names has user, password and the files for TLS (credentials.h).
  *
  * A published text expires on the server MC_METADATA_TTL_SEC (30 s) after this process stops refreshing
  * it, with etcd, redis and our HTTP server; upstream's HTTP servers keep it until it is unpublished.

@@ -33,13 +33,17 @@ struct mcd_turn {
 	unsigned ttl_ms;
 };
 
+struct mcd_open {
+	unsigned ttl_s;			/* the server keeps texts for this time */
+	const char *credentials;	/* file (credentials.h), ""; NULL: that of the environment */
+};
+
 struct mcd_ops {
 	const char *scheme;	/* "redis" of "redis://..." */
 	bool wants_url;		/* open() gets the whole connection string, not only the part after "://" */
 	bool has_leases;	/* leases of leaders; without them turn(), prolong() and leave() return -EINVAL */
-	/* @where: the part of the connection string after "://", or all of it (wants_url).  No network traffic.  The
-	 * server keeps texts for @ttl_s seconds. */
-	int (*open)(const char *where, unsigned ttl_s, struct mcd_backend **ret);
+	/* @where: the part of the connection string after "://", or all of it (wants_url).  No network traffic. */
+	int (*open)(const char *where, const struct mcd_open *o, struct mcd_backend **ret);
 	void (*close)(struct mcd_backend *b);
 	int (*get)(struct mcd_backend *b, const char *key, const struct mcd_wait *w, char **ret_text);
 	int (*put)(struct mcd_backend *b, const char *key, const char *text, const struct mcd_wait *w);
@@ -74,7 +78,7 @@ void mcd_seat_leader_key(const char *cluster, char ret[MCD_KEY_MAX]);
 int mcd_seat_leader_decode(const char *text, char *ret, int *ret_http_port);
 
 /* kinds.c: the list of kinds. */
-extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis;
+extern const struct mcd_ops mcd_http, mcd_https, mcd_etcd, mcd_redis, mcd_rediss;
 /* Add a kind, for a test or a simulated world: before the first connection string is read, on one thread.  The kind
  * stays in the list. */
 void mcd_kind_add(const struct mcd_ops *ops);
@@ -85,7 +89,7 @@ const struct mcd_ops *mcd_kind_leases(const char *scheme);
 /* The names of the kinds with leases, as "etcd or redis", cut to @len. */
 const char *mcd_kind_leases_names(char *buf, size_t len);
 /* Open the backend that @conn names.  -EINVAL with a detail that has the known forms; errors of open(). */
-int mcd_backend_open(const char *conn, unsigned ttl_s, struct mcd_backend **ret);
+int mcd_backend_open(const char *conn, const struct mcd_open *o, struct mcd_backend **ret);
 
 /* .del_own for servers that do not know the owner of a text.  A text put by another node between the
  * two requests of this function is lost until that node's next refresh. */

@@ -1,42 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  * redis.c - client of redis: one key per text, whose expiry is prolonged.
  *
- * hiredis encodes commands and decodes replies.  The sockets are ours, because calls of hiredis have a
- * time limit per system call but no deadline. */
+ * hiredis encodes commands and decodes replies; redis_link.h carries the bytes. */
 #include <config.h>
 
 #include <errno.h>
 #include <hiredis.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
-#include "common/net/socket.h"
-#include "common/sys/clock.h"
 #include "common/sys/lock.h"
+#include "meta/credentials.h"
 #include "meta/meta_i.h"
 #include "meta/redis_i.h"
+#include "meta/redis_link.h"
 #include "meta/seat_i.h"
 
 #define IDLE_MAX 4
-/* Interval of the checks whether the call was cancelled. */
-#define SLICE_MS 200
-#define CONNECT_SLICE_MS 1000
+#define TLS_ALERT 0x15	/* first byte of a record */
 
 struct session {
-	int fd;
+	struct mcd_link *link;
 	redisReader *reader;
 	bool fresh;		/* not an idle connection, which the server may have closed */
+	bool answered;		/* bytes were received */
 };
 
 struct redis {
 	struct mcd_backend base;
 	struct mcd_redis_where where;
+	struct mcd_credentials credentials;
+	bool tls;
 	char ttl[16];
 	/* guarded by lock */
 	struct mc_mutex lock;
@@ -54,8 +51,7 @@ static void session_free(struct session *s)
 {
 	if (!s)
 		return;
-	if (s->fd >= 0)
-		close(s->fd);
+	mcd_link_close(s->link);
 	if (s->reader)
 		redisReaderFree(s->reader);
 	free(s);
@@ -68,21 +64,46 @@ static void redis_close(struct mcd_backend *b)
 	while (rd->nidle)
 		session_free(rd->idle[--rd->nidle]);
 	mcd_redis_where_done(&rd->where);
+	mcd_credentials_done(&rd->credentials);
 	mc_mutex_destroy(&rd->lock);
 	free(rd);
 }
 
-static int redis_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+/* The file is the source of the password unless the connection string has one; the environment comes last. */
+static int redis_use_file(struct redis *rd, bool has_password)
+{
+	const struct mcd_credentials *c = &rd->credentials;
+
+	if (mcd_credentials_tls(c) && !rd->tls)
+		return mc_fail(-EINVAL, "redis: %s has a ca or a cert, but redis://%s is without TLS: write rediss://",
+			       c->path, rd->where.addr);
+	if (!c->password || has_password)
+		return 0;
+	free(rd->where.user);
+	free(rd->where.password);
+	rd->where.user = c->user ? strdup(c->user) : NULL;
+	rd->where.password = strdup(c->password);
+	return (c->user && !rd->where.user) || !rd->where.password ?
+		mc_fail(-ENOMEM, "no memory for a metadata client") : 0;
+}
+
+static int redis_open_as(const struct mcd_ops *ops, const char *where, const struct mcd_open *o,
+			 struct mcd_backend **ret)
 {
 	struct redis *rd = calloc(1, sizeof(*rd));
 	int r;
 
 	if (!rd)
 		return mc_fail(-ENOMEM, "no memory for a metadata client");
-	rd->base.ops = &mcd_redis;
+	rd->base.ops = ops;
+	rd->tls = ops == &mcd_rediss;
 	mc_mutex_init(&rd->lock);
-	snprintf(rd->ttl, sizeof(rd->ttl), "%u", ttl_s);
+	snprintf(rd->ttl, sizeof(rd->ttl), "%u", o->ttl_s);
 	r = mcd_redis_where_parse(where, &rd->where);
+	if (r == 0)
+		r = mcd_credentials_read(o->credentials, &rd->credentials);
+	if (r == 0)
+		r = redis_use_file(rd, strchr(where, '@'));
 	if (r < 0) {
 		redis_close(&rd->base);
 		return r;
@@ -91,53 +112,27 @@ static int redis_open(const char *where, unsigned ttl_s, struct mcd_backend **re
 	return 0;
 }
 
+static int redis_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
+{
+	return redis_open_as(&mcd_redis, where, o, ret);
+}
+
+static int rediss_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
+{
+	return redis_open_as(&mcd_rediss, where, o, ret);
+}
+
 /* ---- one connection ---------------------------------------------------------------------------- */
 
-static int session_wait(struct redis *rd, int fd, short events, const struct mcd_wait *w)
+/* Add advice to the detail of @r, for a connection without any reply yet: redis closes one without TLS where it wants
+ * TLS, and one without a certificate. */
+static int session_lost_early(struct redis *rd, struct session *s, int r)
 {
-	struct pollfd p = { .fd = fd, .events = events };
-	int ms, n, r;
-
-	for (;;) {
-		r = mcd_wait_check(w, rd->where.addr);
-		if (r < 0)
-			return r;
-		ms = mc_deadline_left_ms(w->deadline);
-		n = poll(&p, 1, w->cancel && ms > SLICE_MS ? SLICE_MS : ms);
-		if (n > 0)
-			return 0;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-	}
-}
-
-static int session_error(struct redis *rd, int err)
-{
-	return mc_fail(err, "redis at %s: %s", rd->where.addr,
-		       err == -ECONNRESET ? "connection closed" : mc_strerror(err));
-}
-
-static int session_send(struct redis *rd, int fd, const char *p, size_t len, const struct mcd_wait *w)
-{
-	ssize_t n;
-	int r;
-
-	while (len) {
-		n = send(fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n >= 0) {
-			p += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return session_error(rd, -errno);
-		r = session_wait(rd, fd, POLLOUT, w);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	if (!s->fresh || s->answered || (r != -ECONNRESET && r != -EPIPE))
+		return r;
+	if (rd->tls)
+		return mcd_tls_advise(r, &rd->credentials, true, "redis://", "rediss://");
+	return mc_fail(r, "%s: does the server want TLS? Then write rediss://", strdupa(mc_err_detail(r)));
 }
 
 static int session_recv(struct redis *rd, struct session *s, const struct mcd_wait *w, redisReply **ret)
@@ -145,24 +140,19 @@ static int session_recv(struct redis *rd, struct session *s, const struct mcd_wa
 	size_t total = 0;
 	char buf[16384];
 	ssize_t n;
-	int r;
+	int r = 0;
 
-	for (;;) {
-		n = recv(s->fd, buf, sizeof(buf), MSG_DONTWAIT);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			r = session_wait(rd, s->fd, POLLIN, w);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		if (n <= 0)
-			return session_error(rd, n ? -errno : -ECONNRESET);
+	while (r == 0) {
+		n = mcd_link_recv(s->link, buf, sizeof(buf), w);
+		if (n < 0)
+			return session_lost_early(rd, s, (int)n);
+		if (!s->answered && *buf == TLS_ALERT)
+			return mc_fail(-EIO, "redis at %s: the server answers with TLS: write rediss://",
+				       rd->where.addr);
+		s->answered = true;
 		r = mcd_redis_feed(s->reader, &total, buf, (size_t)n, ret);
-		if (r)
-			return r < 0 ? r : 0;
 	}
+	return r < 0 ? r : 0;
 }
 
 static int session_run(struct redis *rd, struct session *s, int argc, const char **argv,
@@ -174,9 +164,10 @@ static int session_run(struct redis *rd, struct session *s, int argc, const char
 	len = redisFormatCommandArgv(&command, argc, argv, NULL);
 	if (len < 0)
 		return mc_fail(-ENOMEM, "no memory for a redis command");
-	r = session_send(rd, s->fd, command, (size_t)len, w);
+	r = mcd_link_send(s->link, command, (size_t)len, w);
+	explicit_bzero(command, (size_t)len);
 	free(command);
-	return r < 0 ? r : session_recv(rd, s, w, ret);
+	return r < 0 ? session_lost_early(rd, s, r) : session_recv(rd, s, w, ret);
 }
 
 /* Run a command whose reply is only success or an error. */
@@ -219,17 +210,13 @@ static int session_greet(struct redis *rd, struct session *s, const struct mcd_w
 static int session_open(struct redis *rd, const struct mcd_wait *w, struct session **ret)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	uint64_t latest = mc_deadline_ms(CONNECT_SLICE_MS), deadline = w->deadline;
 	int r;
 
 	if (!s)
 		return mc_fail(-ENOMEM, "no memory for a redis connection");
-	/* A connect cannot be cancelled, so limit its time. */
-	if (w->cancel && latest < deadline)
-		deadline = latest;
 	s->fresh = true;
-	r = s->fd = mc_socket_connect(rd->where.addr, deadline);
-	if (r >= 0) {
+	r = mcd_link_open(rd->where.addr, rd->tls ? &rd->credentials : NULL, w, &s->link);
+	if (r == 0) {
 		s->reader = redisReaderCreate();
 		r = s->reader ? session_greet(rd, s, w) :
 				mc_fail(-ENOMEM, "no memory for a redis connection");
@@ -404,6 +391,22 @@ const struct mcd_ops mcd_redis = {
 	.scheme = "redis",
 	.has_leases = true,
 	.open = redis_open,
+	.close = redis_close,
+	.get = redis_get,
+	.put = redis_put,
+	.del = redis_del,
+	.del_own = mcd_del_own_text,
+	.beat = redis_beat,
+	.refresh = redis_refresh,
+	.turn = mcd_redis_turn,
+	.prolong = mcd_redis_prolong,
+	.leave = mcd_redis_leave,
+};
+
+const struct mcd_ops mcd_rediss = {
+	.scheme = "rediss",
+	.has_leases = true,
+	.open = rediss_open,
 	.close = redis_close,
 	.get = redis_get,
 	.put = redis_put,

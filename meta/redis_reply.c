@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "common/net/net.h"
 #include "common/env.h"
+#include "meta/credentials.h"
 #include "meta/meta_i.h"
 #include "meta/redis_i.h"
 
@@ -52,6 +53,7 @@ static int where_user(const char *s, size_t len, struct mcd_redis_where *w)
 		return mc_fail(-EINVAL, "redis: the part before the @ must be USER:PASSWORD or :PASSWORD");
 	if (user)
 		w->user = redis_unescape(s, user);
+	mcd_password_seen(s, len);
 	w->password = redis_unescape(colon + 1, len - user - 1);
 	return (user && !w->user) || !w->password ? -ENOMEM : 0;
 }

@@ -153,6 +153,7 @@ int mcd_seat_conn(const char *type, const char *where, char **ret)
 int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 {
 	struct mcd_seat *s = calloc(1, sizeof(*s));
+	const struct mcd_open o = { (conf->ttl_ms + 999) / 1000, conf->credentials };
 	char kinds[64];
 	int r = 0;
 
@@ -165,7 +166,7 @@ int mcd_seat_open(const struct mcd_seat_conf *conf, struct mcd_seat **ret)
 	else if (conf->ttl_ms < TTL_MIN_MS)
 		r = mc_fail(-EINVAL, "a lease of %u ms is too short", conf->ttl_ms);
 	if (r == 0)
-		r = mcd_backend_open(conf->conn, (conf->ttl_ms + 999) / 1000, &s->backend);
+		r = mcd_backend_open(conf->conn, &o, &s->backend);
 	if (r == 0 && !s->backend->ops->has_leases)
 		r = mc_fail(-EINVAL, "%s servers have no leases: use %s", s->backend->ops->scheme,
 			    mcd_kind_leases_names(kinds, sizeof(kinds)));

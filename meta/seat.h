@@ -26,6 +26,7 @@ struct mcd_seat;
 
 struct mcd_seat_conf {
 	const char *conn;	/* etcd://..., redis://... (meta.h) */
+	const char *credentials;	/* file, ""; NULL: that of the environment (credentials.h) */
 	const char *cluster;	/* part of the keys */
 	const char *name;	/* name of this process: the address by which clients reach it, and "#ID" */
 	unsigned ttl_ms;	/* duration of the lease; etcd rounds up to seconds */

@@ -13,6 +13,8 @@ int mcd_etcd_call(struct mcd_backend *b, const char *path, struct json_t *o, con
 		  struct mc_web_call *c);
 /* The answer to a transaction: 0, -EAGAIN. */
 int mcd_etcd_turn_decode(const char *text, size_t len, const char *mine64, const char *state64);
+/* record.c: the same for a record, whose new text is @text64. */
+int mcd_etcd_swap_decode(const char *text, size_t len, const char *text64);
 /* redis.c: a command whose reply is a number or OK.  *ret is the number, 1 for OK. */
 int mcd_redis_do(struct mcd_backend *b, int argc, const char **argv, const struct mcd_wait *w, long long *ret);
 

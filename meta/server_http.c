@@ -55,6 +55,11 @@ static bool http_allowed(const struct mcd_server *m, struct mc_http_request *rq)
 {
 	const char *given = mc_http_header(rq, "Authorization");
 
+	/* Descriptors hold the keys to the memory of all tenants. */
+	if (rq->principal.tenant[0]) {
+		http_answer(rq, 403, "the credential is for one tenant, and metadata is not");
+		return false;
+	}
 	if (!m->token || (given && !strncasecmp(given, "Bearer ", 7) && token_equal(m->token, given + 7)))
 		return true;
 	mc_metric_add(&refused, 1);
@@ -179,10 +184,15 @@ static const struct mc_http_route routes[] = {
 	{ "GET", "/metadata", on_get, NULL, MC_MAY_READ },
 	{ "PUT", "/metadata", on_put, NULL, MC_MAY_WRITE },
 	{ "DELETE", "/metadata", on_delete, NULL, MC_MAY_WRITE },
-	{ "GET", "/health", on_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", on_health, NULL, MC_MAY_ANYONE },
 	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
+
+int mcd_server_token(char **ret)
+{
+	return mcd_token_read(ret);
+}
 
 int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret)
 {
@@ -195,15 +205,15 @@ int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct m
 	if (r == 0)
 		m->store->max_keys = conf->max_keys;
 	if (r == 0 && conf->token)
-		r = mcd_token_check(conf->token);
+		r = mcd_token_check(conf->token, "the token");
 	if (r == 0 && conf->token) {
 		m->token = strdup(conf->token);
 		r = m->token ? 0 : mc_fail(-ENOMEM, "no memory for a token");
 	}
 	if (r == 0)
 		r = mc_httpd_start(conf->addr, conf->threads ? conf->threads : THREADS,
-				   conf->max_body ? conf->max_body : MCD_SERVER_TEXT_MAX, routes, m, ret_port,
-				   &m->httpd);
+				   conf->max_body ? conf->max_body : MCD_SERVER_TEXT_MAX, routes, m, conf->security,
+				   ret_port, &m->httpd);
 	if (r < 0) {
 		mcd_server_stop(m);
 		return r;

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct mc_httpd_security;
 struct mcd_server;
 
 struct mcd_server_conf {
@@ -24,8 +25,12 @@ struct mcd_server_conf {
 	uint64_t max_bytes;	/* limit for keys and texts, status 507 above it; 0: 1 GiB */
 	uint64_t max_keys;	/* limit of keys, status 507 above it; 0: none */
 	uint64_t max_body;	/* limit of one text, status 413 above it; 0: 64 MiB, the most */
+	const struct mc_httpd_security *security;	/* tokens and TLS (common/net/httpd.h), copied; NULL: none */
 	const char *token;	/* for "Authorization: Bearer", else /metadata answers 401; NULL: none is needed */
 };
+
+/* The token of the environment (meta/token.h), malloc'ed; NULL: there is none.  Errors have a detail. */
+int mcd_server_token(char **ret);
 
 /* -EBUSY: another server uses the file; -EINVAL: it is not a metadata file. */
 int mcd_server_start(const struct mcd_server_conf *conf, int *ret_port, struct mcd_server **ret);

@@ -3,14 +3,10 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -81,35 +77,6 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b)
 	mc_mutex_unlock(&c->lock);
 }
 
-/* If the client could truncate the file, our next access would raise SIGBUS: require the seal against shrinking. */
-static int check_memory(int fd, uint64_t size)
-{
-	struct statfs fs;
-	struct stat st;
-	int seals;
-
-	if (fd < 0)
-		return mc_fail(-EINVAL, "a buffer without its descriptor");
-	if (!mcn_is_memory(fd))
-		return mc_fail(-EINVAL, "a buffer has to be a memfd");
-	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
-		return mc_fail(-errno, "buffer: %s", mc_strerror(errno));
-	if (!S_ISREG(st.st_mode) || fs.f_type != TMPFS_MAGIC)
-		return mc_fail(-EINVAL, "a buffer has to be a memfd of ordinary pages");
-	if (!size || (uint64_t)st.st_size < size)
-		return mc_fail(-EINVAL, "a buffer of %llu bytes in a file of %llu",
-			       (unsigned long long)size, (unsigned long long)st.st_size);
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals >= 0 && !(seals & F_SEAL_SHRINK) && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
-		seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return mc_fail(-EINVAL, "a buffer has to be a memfd that cannot shrink");
-	/* The client may have truncated the file before the seal. */
-	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < size)
-		return mc_fail(-EINVAL, "the buffer's file was truncated");
-	return 0;
-}
-
 static int map_buffer(int fd, uint64_t size, struct mcn_buffer **ret)
 {
 	struct mcn_buffer *b;
@@ -158,7 +125,7 @@ static int serve_buffer(struct mcn_conn *c, const struct mcfs_msg *in, int fd, s
 		i++;
 	if (i == MCN_CONN_BUFFERS)
 		return mc_fail(-ENOBUFS, "a client has %u buffers", i);
-	r = check_memory(fd, in->size);
+	r = mcn_memory_check(fd, in->size, true);
 	if (r == 0)
 		r = check_buffers(c, in->size);
 	if (r == 0)
@@ -224,7 +191,9 @@ static int serve_ring(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs
 
 static int serve_segment(struct mcn_conn *c, const struct mcfs_msg *in, struct mcfs_msg *out, int *ret_fd)
 {
-	int fd = mcn_segment(c->n, in->id, &out->size);
+	int fd = in->id || mcn_may_map(&c->identity) ? mcn_segment(c->n, in->id, &out->size) :
+		mc_fail(-EACCES, "the segment holds objects of other tenants than \"%s\", which user %u belongs to",
+			c->identity.tenant, (unsigned)c->uid);
 
 	if (fd < 0)
 		return fd;

@@ -23,7 +23,7 @@ struct mcn_deferred {
 	struct mc_mutex lock;
 	/* with the lock held */
 	unsigned refs;			/* the node's and one per thread */
-	struct slot slot[MCN_UIDS_MAX + 2];	/* one per user that may connect; n 0: free */
+	struct slot slot[MCN_USERS_MAX];	/* one per user; n 0: free */
 };
 
 struct closing {
@@ -69,7 +69,7 @@ static struct slot *slot_locked(struct mcn_deferred *s, uid_t uid)
 {
 	struct slot *free = NULL;
 
-	for (unsigned i = 0; i < MCN_UIDS_MAX + 2; i++) {
+	for (unsigned i = 0; i < MCN_USERS_MAX; i++) {
 		if (s->slot[i].n && s->slot[i].uid == uid)
 			return &s->slot[i];
 		if (!s->slot[i].n)

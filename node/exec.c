@@ -208,23 +208,24 @@ static void do_remove(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 static void do_prefetch(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		jobs[i].c.result = mcn_prefetch(c->n, jobs[i].key, timeout_of(&jobs[i]));
+		jobs[i].c.result = mcn_prefetch(c->n, jobs[i].key, !mcn_may_map(&c->identity), timeout_of(&jobs[i]));
 }
 
 static const struct kind {
 	void (*run)(struct mcn_conn *c, struct mcn_job *jobs, unsigned n);
 	struct mc_metric *count;
+	uint32_t roles;
 } kinds[MCFS_RING_OPS] = {
-	[MCFS_RING_NOP] = { do_nop, &n_nop },
-	[MCFS_RING_GET] = { do_get, &n_get },
-	[MCFS_RING_PUT] = { do_put, &n_put },
-	[MCFS_RING_EXIST] = { do_exist, &n_exist },
-	[MCFS_RING_STAT] = { do_stat, &n_stat },
-	[MCFS_RING_PIN] = { do_pin, &n_pin },
-	[MCFS_RING_UNPIN] = { do_unpin, &n_unpin },
-	[MCFS_RING_HELD] = { do_held, &n_held },
-	[MCFS_RING_REMOVE] = { do_remove, &n_remove },
-	[MCFS_RING_PREFETCH] = { do_prefetch, &n_prefetch },
+	[MCFS_RING_NOP] = { do_nop, &n_nop, MC_MAY_READ },
+	[MCFS_RING_GET] = { do_get, &n_get, MC_MAY_READ },
+	[MCFS_RING_PUT] = { do_put, &n_put, MC_MAY_WRITE },
+	[MCFS_RING_EXIST] = { do_exist, &n_exist, MC_MAY_READ },
+	[MCFS_RING_STAT] = { do_stat, &n_stat, MC_MAY_READ },
+	[MCFS_RING_PIN] = { do_pin, &n_pin, MC_MAY_READ },
+	[MCFS_RING_UNPIN] = { do_unpin, &n_unpin, MC_MAY_READ },
+	[MCFS_RING_HELD] = { do_held, &n_held, MC_MAY_READ },
+	[MCFS_RING_REMOVE] = { do_remove, &n_remove, MC_MAY_WRITE },
+	[MCFS_RING_PREFETCH] = { do_prefetch, &n_prefetch, MC_MAY_READ },
 };
 
 static bool same_group(const struct mcs_key *a, const struct mcs_key *b)
@@ -253,6 +254,8 @@ static bool exec_same(const struct mcn_job *a, const struct mcn_job *b)
 
 unsigned mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 {
+	int r;
+
 	for (unsigned i = 0, k; i < n; i += k) {
 		k = 1;
 		if (mcn_conn_is_over(c))
@@ -265,6 +268,11 @@ unsigned mcn_exec(struct mcn_conn *c, struct mcn_job *jobs, unsigned n)
 		if (!timeout_of(&jobs[i])) {
 			mc_metric_add(&late, k);
 			fail_all(&jobs[i], k, -MCS_ETIMEDOUT);
+			continue;
+		}
+		r = mc_principal_check(&c->identity, kinds[jobs[i].e.op].roles);
+		if (r < 0) {
+			fail_all(&jobs[i], k, r);
 			continue;
 		}
 		mc_metric_add(kinds[jobs[i].e.op].count, k);

@@ -7,15 +7,18 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/env.h"
 #include "common/err.h"
 #include "common/net/httpd.h"
 #include "common/log.h"
 #include "common/net/net.h"
 #include "common/options/options.h"
 #include "common/process/stdfds.h"
+#include "common/security/secret.h"
 #include "common/sys/thread.h"
 #include "node/host.h"
 #include "node/node.h"
+#include "node/upstream/upstream.h"
 
 /* limit of the end of a daemon that has never reached its master */
 #define LOOKING_END_MS 500
@@ -50,8 +53,10 @@ static const struct mc_program program = {
 /* The parts of the daemon in the order in which they start. */
 struct running {
 	struct conf conf;
+	bool host_given;	/* the user has set the option */
 	mcs_t *store;
 	struct mcn *node;
+	struct mcn_up *upstream;
 	struct mc_httpd *httpd;
 };
 
@@ -64,19 +69,15 @@ static int main_fail(int err)
 
 static int open_log(const struct conf *c)
 {
-	static const char *const by_minloglevel[] = { "info", "warn", "err", "err" };
 	struct mc_log_conf log = {
 		.program = "mooncake_client",
 		.dir = c->logtostderr ? NULL : c->log_dir,
 		.max_file_size = (uint64_t)c->max_log_size << 20,
 		.max_files = (unsigned)c->max_log_files,
-		.levels = by_minloglevel[c->minloglevel],
+		.to_stderr = mc_log_to_stderr(c->alsologtostderr, c->stderrthreshold),
+		.levels = mc_log_levels(c->minloglevel, c->v, c->log),
 	};
 
-	if (c->v)
-		log.levels = c->v > 1 ? "trace" : "debug";
-	if (c->log[0])
-		log.levels = c->log;
 	return mc_log_open(&log);
 }
 
@@ -95,24 +96,27 @@ static void main_health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", main_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", main_health, NULL, MC_MAY_ANYONE },
 	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 static int start_http(struct running *run)
 {
-	char host[MC_ADDR_MAX], addr[MC_ADDR_MAX + 16];
+	const struct conf *c = &run->conf;
+	const struct mcn_http http = {
+		.host = c->host, .port = (int)c->http_port, .given = run->host_given, .allowed = c->allow_insecure,
+		.cert = c->http_tls_cert, .key = c->http_tls_key,
+	};
+	const struct mc_httpd_security security = mcn_http_security(&http, run->store);
+	char addr[MC_ADDR_MAX];
 	int port, r;
 
-	if (!run->conf.enable_http_server)
+	if (!c->enable_http_server)
 		return 0;
-	r = mc_addr_split(run->conf.host, host, sizeof(host), 0, &port);
-	if (r < 0)
-		return r;
-	(void)snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host,
-		       (int)run->conf.http_port);
-	r = mc_httpd_start(addr, 2, 4096, routes, run, &port, &run->httpd);
+	r = mcn_http_addr(&http, addr);
+	if (r == 0)
+		r = mc_httpd_start(addr, 2, 4096, routes, run, &security, &port, &run->httpd);
 	if (r == 0)
 		mc_info("node", "Client HTTP server started on port %d", port);
 	return r;
@@ -130,6 +134,8 @@ static int open_store(struct running *run)
 	mcs_conf_init(&conf);
 	mcn_host_of(c->host, c->master_server_address, host, sizeof(host));
 	conf.master = c->master_server_address;
+	conf.credential = mc_credential_path();
+	conf.encrypt = c->encrypt;
 	conf.hostname = host;
 	conf.protocol = c->protocol;
 	conf.rdma_devices = c->device_names;
@@ -172,7 +178,7 @@ static int start_node(struct running *run)
 	struct mcn_conf conf = {
 		.store = run->store,
 		.master = c->master_server_address,
-		.tenant = c->tenant_id,
+		.tenant = mcs_tenant(run->store),
 		.port = (int)c->port,
 		.path = c->socket,
 		.uids = c->allow_uids,
@@ -185,9 +191,25 @@ static int start_node(struct running *run)
 	return mcn_start(&conf, &run->node);
 }
 
+static int start_upstream(struct running *run)
+{
+	struct mcn_up_conf conf = { .node = run->node, .port = (int)run->conf.port };
+	char host[MC_ADDR_MAX];
+	int port, r;
+
+	if (!run->conf.port)
+		return 0;
+	r = mc_addr_split(run->conf.host, host, sizeof(host), 0, &port);
+	if (r < 0)
+		return r;
+	conf.host = host;
+	return mcn_up_start(&conf, &run->upstream);
+}
+
 static void main_stop(struct running *run)
 {
 	mc_httpd_stop(run->httpd);
+	mcn_up_stop(run->upstream);
 	mcn_stop(run->node);
 	mcs_close(run->store);
 }
@@ -224,10 +246,16 @@ static int main_serve(struct running *run, const struct mc_options *options)
 	r = open_log(&run->conf);
 	if (r == 0)
 		mc_options_report(options);
+	run->host_given = mc_options_origin(options, "host") != MC_ORIGIN_DEFAULT;
+	if (r == 0)
+		r = mcn_host_check(run->conf.host, run->conf.master_server_address, run->host_given,
+				   *run->conf.credential, run->conf.allow_insecure);
 	if (r == 0)
 		r = open_store(run);
 	if (r == 0)
 		r = start_node(run);
+	if (r == 0)
+		r = start_upstream(run);
 	if (r == 0)
 		r = start_http(run);
 	if (r == 0) {
@@ -235,7 +263,8 @@ static int main_serve(struct running *run, const struct mc_options *options)
 			mcs_hostname(run->store), mcn_address(run->node));
 		/* The words of upstream's releases, for which scripts search. */
 		mc_info("node", "Mooncake real client version: " PACKAGE_VERSION);
-		mc_info("node", "Starting real client service on %s", mcn_address(run->node));
+		mc_info("node", "Starting real client service on %s",
+			run->upstream ? mcn_up_address(run->upstream) : mcn_address(run->node));
 		wait_for_end(&run->conf);
 		/* Without a master, running calls and attempts to connect have nothing to lose. */
 		if (mcs_health(run->store) == 1)
@@ -267,6 +296,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "mooncake_client: unexpected argument %s\n", mc_options_argv(options, 0));
 		r = MC_OPTIONS_STATUS;
 	} else {
+		mc_credential_use(run.conf.credential);
+		mc_env_scrub();
 		r = main_serve(&run, options);
 	}
 	mc_options_free(options);

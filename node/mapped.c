@@ -128,6 +128,12 @@ uint64_t mcn_mapped_size(const struct mcn_mapped *m)
 
 /* ---- entries ---- */
 
+/* Entries of the own segment and entries that are copies in any case have different hashes. */
+static uint64_t entry_hash(struct mcs_key key, bool copied)
+{
+	return mc_hash(key.data, key.len, copied);
+}
+
 static struct mcn_entry **entry_find(struct mcn_mapped *m, uint64_t hash, struct mcs_key key)
 {
 	struct mcn_entry **p = &m->bucket[hash % BUCKETS];
@@ -212,10 +218,8 @@ void mcn_mapped_put(struct mcn_mapped *m, struct mcn_entry *e)
 	mcs_object_close(o);
 }
 
-/* Drop the entry of the key if it has no references (@pin: and has a pin).  @forget: else lookups find it no more. */
-static void key_drop(struct mcn_mapped *m, struct mcs_key key, bool pin, bool forget)
+static void key_drop_one(struct mcn_mapped *m, struct mcs_key key, uint64_t hash, bool pin, bool forget)
 {
-	uint64_t hash = mc_hash(key.data, key.len, 0);
 	mcs_object_t *o = NULL;
 	struct mcn_entry *e;
 
@@ -227,6 +231,14 @@ static void key_drop(struct mcn_mapped *m, struct mcs_key key, bool pin, bool fo
 		entry_unlist_locked(m, e);
 	mc_mutex_unlock(&m->lock);
 	mcs_object_close(o);
+}
+
+/* Drop the entries of the key that have no references (@pin: and have a pin).  @forget: else lookups find them no
+ * more. */
+static void key_drop(struct mcn_mapped *m, struct mcs_key key, bool pin, bool forget)
+{
+	key_drop_one(m, key, entry_hash(key, false), pin, forget);
+	key_drop_one(m, key, entry_hash(key, true), pin, forget);
 }
 
 void mcn_mapped_release(struct mcn_mapped *m, struct mcs_key key)
@@ -338,8 +350,9 @@ static int entry_copy(struct mcn_mapped *m, mcs_object_t *o, uint64_t size, int6
 	return n < 0 ? (int)n : mc_fail(-EIO, "short read of an object");
 }
 
-/* Create an entry for @o.  Takes ownership of @o: the entry keeps it, or it is closed here. */
-static int entry_make(struct mcn_mapped *m, struct mcs_key key, mcs_object_t *o, int64_t timeout_ms,
+/* Create an entry for @o.  Takes ownership of @o: the entry keeps it, or it is closed here.  @copied: it is a copy also
+ * if the object lies in the own segment. */
+static int entry_make(struct mcn_mapped *m, struct mcs_key key, bool copied, mcs_object_t *o, int64_t timeout_ms,
 		struct mcn_entry **ret)
 {
 	const struct mcs_info *info = mcs_object_info(o);
@@ -356,11 +369,11 @@ static int entry_make(struct mcn_mapped *m, struct mcs_key key, mcs_object_t *o,
 		.kind = (uint8_t)((unsigned)info->kind | (unsigned)info->data_type << 4),
 		.replicas = (uint8_t)info->replicas,
 	};
-	e->hash = mc_hash(key.data, key.len, 0);
+	e->hash = entry_hash(key, copied);
 	e->key_len = key.len;
 	memcpy(e->key, key.data, key.len);
 	mc_list_init(&e->idle);
-	if (info->size && mcs_object_offset(o, &e->extent.offset) == 0) {
+	if (info->size && !copied && mcs_object_offset(o, &e->extent.offset) == 0) {
 		e->object = o;
 	} else {
 		if (info->size) {
@@ -380,14 +393,13 @@ static int entry_make(struct mcn_mapped *m, struct mcs_key key, mcs_object_t *o,
 
 /* Look up the entry of a version and reference it.  With generation 0: the entry that was current after
  * @checked_after.  NULL: none. */
-static struct mcn_entry *entry_known(struct mcn_mapped *m, struct mcs_key key, uint64_t generation,
+static struct mcn_entry *entry_known(struct mcn_mapped *m, struct mcs_key key, bool copied, uint64_t generation,
 			       uint64_t checked_after, uint64_t now)
 {
-	uint64_t hash = mc_hash(key.data, key.len, 0);
 	struct mcn_entry *e;
 
 	MC_LOCKED(&m->lock);
-	e = *entry_find(m, hash, key);
+	e = *entry_find(m, entry_hash(key, copied), key);
 	if (!e || (generation ? e->extent.generation != generation : e->checked_ns < checked_after))
 		return NULL;
 	if (now)
@@ -436,25 +448,26 @@ static struct mcn_entry *entry_still_held(struct mcn_mapped *m, struct mcs_key k
 	return NULL;
 }
 
-int mcn_mapped_get(struct mcn_mapped *m, struct mcs_key key, bool hot, int64_t timeout_ms,
+int mcn_mapped_get(struct mcn_mapped *m, struct mcs_key key, bool copied, bool hot, int64_t timeout_ms,
 		struct mcn_entry **ret, struct mcn_extent *ret_extent)
 {
 	uint64_t now = mc_now_ns(), after = now > m->age_ns ? now - m->age_ns : 0;
-	struct mcn_entry *e = entry_still_held(m, key, hot && m->age_ns ? entry_known(m, key, 0, after, 0) : NULL);
+	struct mcn_entry *e = hot && m->age_ns ? entry_known(m, key, copied, 0, after, 0) : NULL;
 	mcs_object_t *o;
 	int r;
 
+	e = entry_still_held(m, key, e);
 	if (e) {
 		mc_metric_add(&hits, 1);
 	} else {
 		r = mcs_object_open(m->store, key, &o, timeout_ms);
 		if (r < 0)
 			return r;
-		e = entry_still_held(m, key, entry_known(m, key, mcs_object_info(o)->generation, 0, now));
+		e = entry_still_held(m, key, entry_known(m, key, copied, mcs_object_info(o)->generation, 0, now));
 		if (e) {
 			mcs_object_close(o);
 		} else {
-			r = entry_make(m, key, o, timeout_ms, &e);
+			r = entry_make(m, key, copied, o, timeout_ms, &e);
 			if (r < 0)
 				return r;
 			e = entry_publish(m, e, now);

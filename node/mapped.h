@@ -17,8 +17,8 @@ struct mcn_entry;
 int mcn_mapped_new(mcs_t *store, uint64_t size, unsigned ms, struct mcn_mapped **ret);
 void mcn_mapped_free(struct mcn_mapped *m);		/* no entry may have references; NULL is allowed */
 
-/* As mcn_pin(); the caller releases the entry with mcn_mapped_put(). */
-int mcn_mapped_get(struct mcn_mapped *m, struct mcs_key key, bool hot, int64_t timeout_ms,
+/* As mcn_pin(); the caller releases the entry with mcn_mapped_put().  @copied: not in the own segment. */
+int mcn_mapped_get(struct mcn_mapped *m, struct mcs_key key, bool copied, bool hot, int64_t timeout_ms,
 		struct mcn_entry **ret, struct mcn_extent *ret_extent);
 void mcn_mapped_ref(struct mcn_mapped *m, struct mcn_entry *e);	/* the caller already has a reference */
 void mcn_mapped_put(struct mcn_mapped *m, struct mcn_entry *e);

@@ -22,7 +22,8 @@ struct mcn_conf {
 	const char *tenant;	/* tenant of the keys, as in struct mcs_conf; sent to clients too */
 	int port;		/* names the socket in the abstract name space; 0: none there */
 	const char *path;	/* additional socket file; NULL or "": none */
-	const char *uids;	/* users that may connect besides the daemon's own and root: "1000,1001" */
+	const char *uids;	/* users that may connect, and their rights, as "1000,1001:red:reader"
+				 * (common/security/uids.h) */
 	uint64_t hot_size;	/* bytes for copies of other nodes' objects that are mapped here */
 	unsigned hot_ms;	/* maximum age of a cached version for MCS_MAP_HOT */
 	unsigned spin_us;	/* maximum time that a ring's thread polls before it sleeps */
@@ -56,7 +57,8 @@ struct mcn_extent {
 	uint8_t segment, kind, flags, replicas;	/* as of struct mcfs_cqe */
 };
 
-int mcn_pins_new(struct mcn *n, struct mcn_pins **ret);
+/* @copied: the client gets no object of the node's own segment, but a copy of it. */
+int mcn_pins_new(struct mcn *n, bool copied, struct mcn_pins **ret);
 void mcn_pins_free(struct mcn_pins *p);		/* releases its pins; NULL is allowed */
 /* Release all pins; later mcn_pin() calls fail with -MCS_ERPC.  Called when the client has disconnected. */
 void mcn_pins_end(struct mcn_pins *p);
@@ -66,8 +68,8 @@ int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms
 int mcn_unpin(struct mcn_pins *p, uint64_t pin);	/* -EINVAL: unknown pin */
 /* As mcs_object_held(). */
 int mcn_held(struct mcn_pins *p, uint64_t pin);
-/* Copy the object to this node without pinning it. */
-int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms);
+/* Copy the object to this node without pinning it; @copied: as for mcn_pins_new(). */
+int mcn_prefetch(struct mcn *n, struct mcs_key key, bool copied, int64_t timeout_ms);
 
 /* ---- buffers that clients registered -------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "common/list.h"
 #include "common/net/evloop.h"
+#include "common/principal.h"
 #include "common/sys/lock.h"
 #include "node/mapped.h"
 #include "node/node.h"
@@ -19,11 +20,13 @@
 #define MCN_UID_BUFFERS 16384u		/* each is a mapping; the kernel allows 65530 per process */
 #define MCN_UID_BYTES ((uint64_t)16 << 40)	/* bytes of buffers: address space, not memory */
 #define MCN_PINS_MAX 65536u		/* per client */
-#define MCN_UIDS_MAX 32u
+#define MCN_USERS_MAX 34u		/* users with upstream's clients, or with descriptors that are being closed */
 #define MCN_DEFERRED_MAX 8u		/* per user */
 /* Upper limit for deadlines that clients ask for: UNBUFFER and mcn_stop() wait for running operations. */
 #define MCN_DEADLINE_MAX_MS 600000u
 #define MCN_LISTENERS 2u
+
+struct mc_uids;
 
 struct mcn_listener {
 	struct mc_evfd evfd;
@@ -35,8 +38,7 @@ struct mcn {
 	/* constant after start */
 	struct mcn_conf conf;
 	char *master, *tenant;		/* tenant: "" for the default one */
-	uid_t uids[MCN_UIDS_MAX];
-	unsigned nuids;
+	struct mc_uids *uids;
 	struct mc_evloop *loop;
 	bool started;			/* the loop runs */
 	struct mcn_listener listener[MCN_LISTENERS];
@@ -75,6 +77,7 @@ struct mcn_conn {
 	uint64_t token;
 	uid_t uid;
 	pid_t pid;
+	struct mc_principal identity;
 	struct mcn_pins *pins;
 	/* owned by the loop; the descriptors are constant */
 	struct mc_evfd evfd;
@@ -107,6 +110,12 @@ void mcn_conn_free(struct mcn_conn *c);
 void mcn_conn_ref(struct mcn_conn *c);
 void mcn_conn_unref(struct mcn_conn *c);	/* server.c */
 
+/* The identity of a user that may connect, by conf.uids (server.c).  -EACCES: it has none, or one of another tenant
+ * than the daemon's. */
+int mcn_identify(const struct mcn *n, uid_t uid, struct mc_principal *ret);
+/* May the client map the daemon's own segment?  The segment holds objects of all tenants. */
+bool mcn_may_map(const struct mc_principal *p);
+
 /* Resources of all connections of a user, including connections that are still closing. */
 struct mcn_use {
 	unsigned conns, rings, buffers;
@@ -124,6 +133,10 @@ void mcn_buffer_put(struct mcn_conn *c, struct mcn_buffer *b);
 /* Has the client's mapped memory [@p, @p + @len) all of its pages?  The kernel charges a missing page to the process
  * that touches it first, so the daemon does not touch it.  False also for pages that are swapped out. */
 bool mcn_memory_is_present(const void *p, uint64_t len);
+/* Can @size bytes of @fd, which a client sent, be mapped?  It has to be a memfd of ordinary pages, as long as that, and
+ * gets the seal against shrinking, if it may: without it an access would raise SIGBUS after the client has truncated
+ * the file.  @sealed: a file that cannot be sealed is -EINVAL. */
+int mcn_memory_check(int fd, uint64_t size, bool sealed);
 
 /* ---- deferred_close.c: descriptors that clients sent ----------------------------------------------- */
 

@@ -18,7 +18,9 @@ struct slot {
 };
 
 struct mcn_pins {
-	struct mcn *n;			/* constant */
+	/* constant */
+	struct mcn *n;
+	bool copied;			/* the client may not map the own segment */
 	struct mc_mutex lock;
 	/* with the lock held */
 	struct slot *slot;
@@ -26,13 +28,14 @@ struct mcn_pins {
 	bool ended;
 };
 
-int mcn_pins_new(struct mcn *n, struct mcn_pins **ret)
+int mcn_pins_new(struct mcn *n, bool copied, struct mcn_pins **ret)
 {
 	struct mcn_pins *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
 	p->n = n;
+	p->copied = copied;
 	mc_mutex_init(&p->lock);
 	*ret = p;
 	return 0;
@@ -122,7 +125,7 @@ int mcn_pin(struct mcn_pins *p, struct mcs_key key, bool hot, int64_t timeout_ms
 	int r = pins_check(p);
 
 	if (r == 0)
-		r = mcn_mapped_get(p->n->mapped, key, hot, timeout_ms, &e, ret);
+		r = mcn_mapped_get(p->n->mapped, key, p->copied, hot, timeout_ms, &e, ret);
 	if (r < 0)
 		return r;
 	r = pins_enter(p, e, &ret->pin);
@@ -173,11 +176,11 @@ int mcn_held(struct mcn_pins *p, uint64_t pin)
 	return r;
 }
 
-int mcn_prefetch(struct mcn *n, struct mcs_key key, int64_t timeout_ms)
+int mcn_prefetch(struct mcn *n, struct mcs_key key, bool copied, int64_t timeout_ms)
 {
 	struct mcn_extent extent;
 	struct mcn_entry *e;
-	int r = mcn_mapped_get(n->mapped, key, false, timeout_ms, &e, &extent);
+	int r = mcn_mapped_get(n->mapped, key, copied, false, timeout_ms, &e, &extent);
 
 	if (r < 0)
 		return r;

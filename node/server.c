@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/net/packet.h"
+#include "common/security/uids.h"
 #include "common/sys/clock.h"
 #include "common/sys/random.h"
 #include "common/sys/thread.h"
@@ -139,23 +140,39 @@ static void conn_ready(struct mc_evfd *e, uint32_t events)
 	}
 }
 
-static bool may_connect(const struct mcn *n, uid_t uid)
+/* "" and "default" are the same tenant of a daemon; an identity's "" means all. */
+static bool tenant_is_served(const struct mcn *n, const char *tenant)
 {
-	bool ok = !uid || uid == geteuid();
-
-	for (unsigned i = 0; i < n->nuids; i++)
-		ok = ok || n->uids[i] == uid;
-	return ok;
+	return !*tenant || !strcmp(tenant, *n->tenant ? n->tenant : "default");
 }
 
-static int conn_new(struct mcn *n, int fd, const struct ucred *who)
+int mcn_identify(const struct mcn *n, uid_t uid, struct mc_principal *ret)
+{
+	struct mc_principal p;
+	int r = mc_uids_find(n->uids, uid, &p);
+
+	if (r < 0)
+		return r;
+	if (!tenant_is_served(n, p.tenant))
+		return mc_fail(-EACCES, "user %u belongs to tenant \"%s\", and this daemon serves tenant \"%s\"",
+			       (unsigned)uid, p.tenant, *n->tenant ? n->tenant : "default");
+	*ret = p;
+	return 0;
+}
+
+bool mcn_may_map(const struct mc_principal *p)
+{
+	return !p->tenant[0];
+}
+
+static int conn_new(struct mcn *n, int fd, const struct ucred *who, const struct mc_principal *identity)
 {
 	struct mcn_conn *c = calloc(1, sizeof(*c));
 	int r;
 
 	if (!c)
 		return -ENOMEM;
-	r = mcn_pins_new(n, &c->pins);
+	r = mcn_pins_new(n, !mcn_may_map(identity), &c->pins);
 	if (r < 0) {
 		free(c);
 		return r;
@@ -164,6 +181,7 @@ static int conn_new(struct mcn *n, int fd, const struct ucred *who)
 	c->token = mc_random_u64();
 	c->uid = who->uid;
 	c->pid = who->pid;
+	c->identity = *identity;
 	c->refs = 1;
 	c->evfd = (struct mc_evfd){ .fd = fd, .ready = conn_ready };
 	c->process = (struct mc_evfd){ .fd = -1, .ready = process_ended };
@@ -197,17 +215,18 @@ static int conn_refuse(struct mcn *n, int fd, int err)
 	return err;
 }
 
-static int conn_check(struct mcn *n, int fd, struct ucred *ret)
+static int conn_check(struct mcn *n, int fd, struct ucred *ret, struct mc_principal *ret_identity)
 {
 	socklen_t len = sizeof(*ret);
 	struct mcn_use use;
 	unsigned now;
+	int r;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &len) < 0)
 		return mc_fail(-errno, "peer credentials: %s", mc_strerror(errno));
-	if (!may_connect(n, ret->uid))
-		return mc_fail(-EACCES, "user %u may not use the daemon of user %u",
-			       (unsigned)ret->uid, (unsigned)geteuid());
+	r = mcn_identify(n, ret->uid, ret_identity);
+	if (r < 0)
+		return r;
 	mc_mutex_lock(&n->lock);
 	now = n->nconns;
 	mc_mutex_unlock(&n->lock);
@@ -239,6 +258,7 @@ static void resume_accepting(struct mc_evtimer *t)
 static void listener_ready(struct mc_evfd *e, uint32_t events)
 {
 	struct mcn *n = mc_container_of(e, struct mcn_listener, evfd)->n;
+	struct mc_principal identity;
 	struct ucred who;
 	int fd, r;
 
@@ -252,8 +272,8 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 			pause_accepting(n);
 			return;
 		}
-		r = conn_check(n, fd, &who);
-		r = r < 0 ? conn_refuse(n, fd, r) : conn_new(n, fd, &who);
+		r = conn_check(n, fd, &who, &identity);
+		r = r < 0 ? conn_refuse(n, fd, r) : conn_new(n, fd, &who, &identity);
 		if (r < 0) {
 			mc_warn("node", "client refused: %s", mc_err_detail(r));
 			close(fd);
@@ -271,23 +291,6 @@ static void server_sweep(struct mc_evtimer *t)
 	mc_evtimer_arm(n->loop, t, mc_deadline_ms(ms));
 }
 
-static int parse_uids(struct mcn *n, const char *text)
-{
-	char *end;
-
-	while (text && *text) {
-		unsigned long uid = strtoul(text, &end, 10);
-
-		if (end == text || (*end && *end != ',') || uid > UINT32_MAX - 1)
-			return mc_fail(-EINVAL, "\"%s\" is not a list of user ids", text);
-		if (n->nuids == MCN_UIDS_MAX)
-			return mc_fail(-EINVAL, "more than %u users", MCN_UIDS_MAX);
-		n->uids[n->nuids++] = (uid_t)uid;
-		text = *end ? end + 1 : end;
-	}
-	return 0;
-}
-
 static int listen_at(struct mcn *n, const char *addr)
 {
 	struct mcn_listener *l = &n->listener[n->nlisteners];
@@ -299,7 +302,7 @@ static int listen_at(struct mcn *n, const char *addr)
 	if (fd < 0)
 		return fd;
 	strcpy(l->addr, addr);
-	/* may_connect() checks the peer's user id, so the file's mode need not restrict access. */
+	/* mcn_identify() checks the peer's user id, so the file's mode need not restrict access. */
 	if (addr[5] != '@')
 		(void)chmod(addr + 5, 0666);
 	l->n = n;
@@ -347,7 +350,7 @@ static int server_start(struct mcn *n)
 {
 	int r;
 
-	r = parse_uids(n, n->conf.uids);
+	r = mc_uids_parse("--allow_uids", n->conf.uids, MC_ROLE_READER | MC_ROLE_CLIENT, &n->uids);
 	if (r == 0)
 		r = mcn_deferred_new(&n->deferred);
 	if (r == 0)
@@ -445,6 +448,7 @@ void mcn_stop(struct mcn *n)
 		close(n->segment_fd);
 	mc_cond_destroy(&n->changed);
 	mc_mutex_destroy(&n->lock);
+	mc_uids_free(n->uids);
 	free(n->master);
 	free(n->tenant);
 	free(n);

@@ -21,7 +21,7 @@
 /* Bytes on the wire of a field; of the fixed part of MCP_F_BYTES and MCP_F_LIST. */
 static const uint8_t width[] = {
 	[MCP_F_U8] = 1, [MCP_F_U16] = 2, [MCP_F_U32] = 4, [MCP_F_U64] = 8, [MCP_F_I32] = 4,
-	[MCP_F_ID] = 16, [MCP_F_BYTES] = 4, [MCP_F_LIST] = 8, [MCP_F_SINCE] = 0,
+	[MCP_F_ID] = 16, [MCP_F_BYTES] = 4, [MCP_F_LIST] = 8, [MCP_F_SINCE] = 0, [MCP_F_OPTIONAL] = 0,
 };
 
 const char *mcp_desc_str(const struct mcp_desc *d)
@@ -113,6 +113,13 @@ static INLINED int measure_list(const struct mcp_desc *d, const struct mcp_field
 	return r;
 }
 
+/* Is the field behind the marker @f, which is at @at, 0 or empty? */
+static __attribute__((noinline)) bool ends_here(const struct mcp_field *f, const void *at)
+{
+	return f[1].kind == MCP_F_BYTES ? !((const struct mcp_bytes *)at)->len :
+	       f[1].kind == MCP_F_U64 ? !*(const uint64_t *)at : !*(const uint32_t *)at;
+}
+
 static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *size)
 {
 	const struct mcp_field *f;
@@ -122,6 +129,8 @@ static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *s
 		const void *at = (const char *)msg + f->offset;
 
 		*size += width[f->kind];
+		if (f->kind < MCP_F_BYTES)
+			continue;
 		if (f->kind == MCP_F_BYTES) {
 			r = measure_bytes(d, f, at, size);
 			if (r < 0)
@@ -130,6 +139,8 @@ static int measure_fields(const struct mcp_desc *d, const void *msg, uint64_t *s
 			r = measure_list(d, f, at, size);
 			if (r < 0)
 				return r;
+		} else if (ends_here(f, at)) {
+			return 0;
 		}
 	}
 	return 0;
@@ -209,6 +220,10 @@ static uint8_t *write_fields(const struct mcp_desc *d, const void *msg, uint8_t 
 		}
 		case MCP_F_LIST:
 			p = write_list(f->elem, at, p);
+			continue;
+		case MCP_F_OPTIONAL:
+			if (ends_here(f, at))
+				return p;
 			continue;
 		case MCP_F_SINCE:
 		case MCP_F_END:
@@ -380,6 +395,7 @@ static const uint8_t *load_field(const struct mcp_field *f, const uint8_t *p, vo
 		*(struct mcp_seq *)at = (struct mcp_seq){ mcp_get_u32(p), len, NULL, p + 8 };
 		return p + 8 + len;
 	case MCP_F_SINCE:
+	case MCP_F_OPTIONAL:
 	case MCP_F_END:
 		break;
 	}

@@ -27,12 +27,14 @@ struct mcp_desc;			/* field table of one struct */
 
 /* Tables by struct name: mcp_desc_get, mcp_desc_get_reply, mcp_desc_key... */
 #define MCP_STRUCT(name)		extern const struct mcp_desc mcp_desc_##name;
-#define MCP_MESSAGE(NAME, name, num)	extern const struct mcp_desc mcp_desc_##name;
+#define MCP_MESSAGE(NAME, name, num, roles)	extern const struct mcp_desc mcp_desc_##name;
 #define MCP_REPLY(NAME, name)		extern const struct mcp_desc mcp_desc_##name##_reply;
 #include "proto/msg_each.h"
 
 /* Table of a request's or reply's body; NULL for an unknown type (or a one-way message's reply). */
 const struct mcp_desc *mcp_desc_of(uint16_t type, bool reply);
+/* The MC_ROLE_* that may send requests of the type (column of msg.def); 0: there is no such type. */
+uint32_t mcp_roles_of(uint16_t type);
 const char *mcp_desc_str(const struct mcp_desc *d);
 
 /* A growing output buffer.  { 0 } is empty; the memory is kept for reuse by mcp_buf_reset(). */
@@ -93,6 +95,30 @@ int mcp_frame_unpack(const uint8_t in[MCP_FRAME_HEADER], uint32_t max_frame, str
 /* Append a whole frame: header and encoded body (@d NULL: no body). */
 int mcp_frame_append(struct mcp_buf *b, struct mcp_frame f, const struct mcp_desc *d, const void *msg);
 
+/* A replica without a capability; its mac counts only with expires_s, and stays undefined. */
+static inline void mcp_replica_set(struct mcp_replica *r, struct mcp_id segment, uint64_t offset, uint8_t state,
+				   uint8_t medium)
+{
+	r->segment = segment;
+	r->offset = offset;
+	r->state = state;
+	r->medium = medium;
+	r->expires_s = 0;
+}
+/* The mac of a replica, as the 16 bytes of the signature. */
+static inline void mcp_mac_get(struct mcp_id mac, uint8_t ret[16])
+{
+	const uint64_t words[2] = { htole64(mac.hi), htole64(mac.lo) };
+
+	memcpy(ret, words, sizeof(words));
+}
+static inline struct mcp_id mcp_mac(const uint8_t mac[16])
+{
+	uint64_t words[2];
+
+	memcpy(words, mac, sizeof(words));
+	return (struct mcp_id){ le64toh(words[0]), le64toh(words[1]) };
+}
 static inline struct mcp_bytes mcp_bytes(const void *data, size_t len)
 {
 	return (struct mcp_bytes){ data, (uint32_t)len };

@@ -11,8 +11,10 @@
 #include <string.h>
 
 enum mcp_field_kind {
-	MCP_F_U8, MCP_F_U16, MCP_F_U32, MCP_F_U64, MCP_F_I32, MCP_F_ID, MCP_F_BYTES, MCP_F_LIST,
+	MCP_F_U8, MCP_F_U16, MCP_F_U32, MCP_F_U64, MCP_F_I32, MCP_F_ID,
 	MCP_F_SINCE,		/* no field: a body may end here */
+	MCP_F_BYTES, MCP_F_LIST,
+	MCP_F_OPTIONAL,		/* no field, behind an MCP_F_SINCE: the encoding ends here if the next field is 0 */
 	MCP_F_END
 };
 

@@ -10,6 +10,7 @@
 #define MCP_MAGIC 0x5346434du		/* "MCFS" */
 #define MCP_VERSION 3
 #define MCP_MIN_VERSION 1
+#define MCP_CREDENTIAL_VERSION 3	/* the first one whose clients can have a credential */
 #define MCP_KEY_MAX 4096		/* bytes of a key, at least 1 */
 #define MCP_BATCH_MAX 65536		/* items of one request */
 #define MCP_TENANT_MAX 255		/* bytes of a tenant's name */
@@ -35,6 +36,9 @@ enum mcp_medium { MCP_MEDIUM_MEMORY, MCP_MEDIUM_DISK, MCP_MEDIUM_FAR, MCP_MEDIUM
 	MCP_MEDIUM_NOF, MCP_MEDIA };
 
 /* Order of eviction from a disk. */
+/* mount.confirms: can the client carry out CONFIRM; are the bytes of the medium encrypted? */
+#define MCP_MOUNT_CONFIRMS 1u
+#define MCP_MOUNT_SEALED 2u
 enum mcp_evict_policy { MCP_EVICT_DEFAULT, MCP_EVICT_LRU, MCP_EVICT_FIFO, MCP_EVICT_POLICIES };
 
 enum mcp_task_type {
@@ -80,6 +84,10 @@ enum mcp_event_type {
 /* Conditions of a put: an object that it replaces has the uid attrs.owner; has none.  Otherwise -EPERM. */
 #define MCP_ATTR_IF_OWNER	0x40u
 #define MCP_ATTR_IF_NO_OWNER	0x80u
+#define MCP_ATTR_INO		0x100u	/* only by a put; a replaced version's stays */
+/* The object has the shared key of attrs.ino, and nlink names.  In a put, a condition: the object that it replaces is
+ * such a one, otherwise -MC_ENOOBJECT. */
+#define MCP_ATTR_LINKED		0x200u
 #define MCP_SET_NOW		0x01u	/* mtime_ns is the present */
 #define MCP_XATTR_CREATE	0x02u
 #define MCP_XATTR_REPLACE	0x04u
@@ -91,6 +99,8 @@ enum mcp_event_type {
 #define MCP_XATTRS_MAX		4072u	/* names, values and 3 bytes for each, of one object */
 #define MCP_LIST_DIR		0x01u
 #define MCP_ADOPT_MAX 64u	/* items of one ADOPT */
+/* Capabilities of objects that are held (MCP_GET_HOLD) last so long, in seconds. */
+#define MCP_CAPABILITY_HELD_S 600u
 #define MCP_DISK_RECORD_HEAD 64u	/* bytes that a disk's owner adds to copy.record */
 #define MCP_OBJ_HARD_PIN	0x01u
 #define MCP_OBJ_SOFT_PIN	0x02u
@@ -114,7 +124,7 @@ struct mcp_seq {
 };
 
 #define MCP_STRUCT(name)		struct mcp_##name {
-#define MCP_MESSAGE(NAME, name, num)	struct mcp_##name {
+#define MCP_MESSAGE(NAME, name, num, roles)	struct mcp_##name {
 #define MCP_REPLY(NAME, name)		struct mcp_##name##_reply {
 #define MCP_U8(s, f)			uint8_t f;
 #define MCP_U16(s, f)			uint16_t f;
@@ -128,7 +138,7 @@ struct mcp_seq {
 #include "proto/msg_each.h"
 
 enum mcp_type {
-#define MCP_MESSAGE(NAME, name, num)	MCP_##NAME = num,
+#define MCP_MESSAGE(NAME, name, num, roles)	MCP_##NAME = num,
 #include "proto/msg_each.h"
 };
 

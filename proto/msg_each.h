@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * msg_each.h - one pass over msg.def and msg_masters.def.  The includer defines the macros that it needs; the others
- * expand to nothing.  All are undefined afterwards (no guard: included once per pass). */
+ * msg_each.h - one pass over msg.def, msg_events.def, msg_masters.def and msg_security.def.  The includer defines the
+ * macros that it needs; the others expand to nothing.  All are undefined afterwards (no guard: included once per
+ * pass). */
 #ifndef MCP_STRUCT
 #define MCP_STRUCT(name)
 #endif
 #ifndef MCP_MESSAGE
-#define MCP_MESSAGE(NAME, name, num)
+#define MCP_MESSAGE(NAME, name, num, roles)
 #endif
 #ifndef MCP_REPLY
 #define MCP_REPLY(NAME, name)
@@ -37,12 +38,17 @@
 #ifndef MCP_SINCE
 #define MCP_SINCE(s, v)
 #endif
+#ifndef MCP_OPTIONAL
+#define MCP_OPTIONAL(s, f)
+#endif
 #ifndef MCP_END
 #define MCP_END(s)
 #endif
 
 #include "proto/msg.def"
+#include "proto/msg_events.def"
 #include "proto/msg_masters.def"
+#include "proto/msg_security.def"
 
 #undef MCP_STRUCT
 #undef MCP_MESSAGE
@@ -56,4 +62,5 @@
 #undef MCP_BYTES
 #undef MCP_LIST
 #undef MCP_SINCE
+#undef MCP_OPTIONAL
 #undef MCP_END

@@ -9,6 +9,8 @@
 #include "proto/rpc_conn_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,35 +104,67 @@ static void conn_give_way(void *loop)
 	}
 }
 
+/* The places' lock is held: let the connection that lost its place @gone be closed.  Returns its loop, NULL: none. */
+static struct mcp_loop *conn_evict_locked(struct mcp_place *gone)
+{
+	struct mcp_conn *old = gone ? mc_container_of(gone, struct mcp_conn, place) : NULL;
+
+	if (old)
+		mc_list_push_back(&old->loop->leaving, &old->leave_link);
+	return old ? old->loop : NULL;
+}
+
+static void conn_evict_post(struct mcp_loop *loop)
+{
+	/* Without memory for the post: the next one closes that connection too. */
+	if (loop)
+		(void)mc_evloop_post(loop->ev, conn_give_way, loop);
+}
+
 /* accept loop: find a place for a new connection, or mark it as one that has to be refused.  -MC_ELIMIT: too many
  * wait for their refusal; -ENOMEM. */
 static int conn_take_place(struct mcp_conn *c)
 {
 	struct mcp_server *s = c->s.server;
 	struct mcp_place *gone = NULL;
-	struct mcp_loop *loop = NULL;
+	struct mcp_loop *loop;
 	unsigned used;
 	int r;
 
 	mc_mutex_lock(&s->places.lock);
 	r = mcp_place_take_locked(&s->places, c->s.peer, &c->place, &gone);
 	used = s->places.used;
-	if (gone) {
-		struct mcp_conn *old = mc_container_of(gone, struct mcp_conn, place);
-
-		loop = old->loop;
-		mc_list_push_back(&loop->leaving, &old->leave_link);
-	}
+	loop = conn_evict_locked(gone);
 	mc_mutex_unlock(&s->places.lock);
-	/* Without memory for the post: the next one closes that connection too. */
-	if (loop)
-		(void)mc_evloop_post(loop->ev, conn_give_way, loop);
+	conn_evict_post(loop);
 	c->s.excess = r < 0;
 	if (r < 0) {
 		mc_metric_add(&refused, 1);
 		mc_warn("rpc", "refusing a connection: %s", mc_err_detail(r));
 	}
 	return r < 0 && atomic_load(&s->connections) > used + REFUSALS_MAX ? r : 0;
+}
+
+/* The peer has shown a credential: its place counts for that from now on. */
+static int conn_move_place(struct mcp_conn *c)
+{
+	struct mcp_places *ps = &c->s.server->places;
+	struct mcp_place *gone;
+	struct mcp_loop *loop;
+	char holder[40];
+	int r;
+
+	if (c->s.principal.source != MC_PRINCIPAL_CREDENTIAL)
+		return 0;
+	snprintf(holder, sizeof(holder), "serial-%016" PRIx64, c->s.principal.serial);
+	mc_mutex_lock(&ps->lock);
+	r = mcp_place_move_locked(ps, holder, &c->place, &gone);
+	loop = conn_evict_locked(gone);
+	mc_mutex_unlock(&ps->lock);
+	conn_evict_post(loop);
+	if (r < 0)
+		mc_metric_add(&refused, 1);
+	return r;
 }
 
 /* ---- the end of a connection ---- */
@@ -169,6 +203,30 @@ void mcp_conn_close_all(struct mcp_loop *l)
 		mcp_conn_close(mc_list_first(&l->conns, struct mcp_conn, link));
 }
 
+void mcp_conn_cut(struct mcp_loop *l, bool (*cut)(const struct mc_principal *p, void *arg), void *arg)
+{
+	struct mc_list keep;
+
+	mc_list_init(&keep);
+	while (!mc_list_empty(&l->conns)) {
+		struct mcp_conn *c = mc_list_first(&l->conns, struct mcp_conn, link);
+
+		mc_list_remove(&c->link);
+		mc_list_push_back(&keep, &c->link);
+		if (!cut(&c->s.principal, arg))
+			continue;
+		mc_info("rpc", "closing a connection: its credential is not valid any more name=%s peer=%s",
+			c->s.principal.name, c->s.peer);
+		mcp_conn_close(c);
+	}
+	while (!mc_list_empty(&keep)) {
+		struct mcp_conn *c = mc_list_first(&keep, struct mcp_conn, link);
+
+		mc_list_remove(&c->link);
+		mc_list_push_back(&l->conns, &c->link);
+	}
+}
+
 /* ---- requests ---- */
 
 static int conn_refuse(struct mcp_conn *c, uint32_t id, int err)
@@ -176,6 +234,7 @@ static int conn_refuse(struct mcp_conn *c, uint32_t id, int err)
 	int r;
 
 	mc_info("rpc", "refusing a client: %s peer=%s", mc_err_detail(err), c->s.peer);
+	mcp_serve_refused(&c->s, err);
 	r = mcp_serve_welcome(&c->s, id, err, &c->loop->out);
 	if (r == 0)
 		r = mcp_conn_flush(c);
@@ -188,10 +247,25 @@ static int conn_refuse(struct mcp_conn *c, uint32_t id, int err)
 	return 0;
 }
 
+static int conn_identify(struct mcp_conn *c)
+{
+	struct mcp_server_conf *conf = &c->s.server->conf;
+	struct mc_stream_peer peer;
+
+	if (!conf->identify)
+		return 0;
+	mc_stream_peer(&c->stream, &peer);
+	return conf->identify(&peer, &c->s.principal, conf->arg);
+}
+
 static int conn_hello(struct mcp_conn *c, const struct mcp_frame *f, const uint8_t *body)
 {
 	int r = mcp_serve_hello(&c->s, f, body);
 
+	if (r == 0)
+		r = conn_identify(c);
+	if (r == 0)
+		r = conn_move_place(c);
 	if (r < 0)
 		return conn_refuse(c, f->id, r);
 	c->hello_id = f->id;
@@ -233,7 +307,8 @@ static int conn_feed(struct mcp_conn *c, const uint8_t *p, size_t len, size_t *u
 		if (r == 0 && (f.flags & MCP_FRAME_REPLY || f.status))
 			r = mc_fail(-MC_EPROTO, "malformed frame: a reply from a client");
 		if (r < 0) {
-			mcp_serve_bad_header(&c->s);
+			if (c->state != MCP_CONN_GREETING || !mcp_serve_refuse_tls(&c->s, p + at, &c->loop->out))
+				mcp_serve_bad_header(&c->s);
 			break;
 		}
 		if (len - at - MCP_FRAME_HEADER < f.length)

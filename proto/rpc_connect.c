@@ -27,6 +27,18 @@
 
 MC_COUNTER(connects, "mooncake_rpc_client_connects_total", "", "Connections made to servers")
 
+/* The reason of a refusal that says no more than that. */
+static const char *connect_refused(const struct mcp_client *c, const struct mcp_link *l)
+{
+	if (!strncmp(l->peer, "unix:", 5))
+		return "the server does not admit this user (option rpc_socket_uids)";
+	if (c->conf.net == mc_net_default())
+		return "the server asks for a credential, and there is none: name its file in MC_CREDENTIAL or in "
+		       "the option credential (docs/SECURITY.md)";
+	return "the server does not admit this credential: see its role, and whether the pool has tenants "
+	       "(enable_multi_tenants)";
+}
+
 static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t deadline)
 {
 	const struct mcp_client_conf *conf = &c->conf;
@@ -40,6 +52,8 @@ static int connect_hello(struct mcp_client *c, struct mcp_link *l, uint64_t dead
 	int r;
 
 	r = mcp_call(c, MCP_HELLO, &msg, &reply, &mem, deadline);
+	if (r == -EACCES)
+		return mc_fail(r, "%s", connect_refused(c, l));
 	if (r == -MC_ELIMIT)
 		return mc_fail(r, "connection limit of %s reached (max_connections, max_peer_connections)", l->peer);
 	if (r < 0)
@@ -71,8 +85,10 @@ static int connect_one(struct mcp_client *c, const char *addr, uint64_t deadline
 	r = mc_fault("rpc.connect");
 	if (r == 0)
 		r = mcp_link_new(c, addr, deadline, &l);
+	/* Waiting does not make a credential valid; the file of a socket may get another mode. */
 	if (r < 0)
-		return r == -ENOMEM ? r : mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
+		return r == -ENOMEM || (r == -EACCES && strncmp(addr, "unix:", 5)) ? r :
+			mc_fail(-MC_ERPC, "%s", strdupa(mc_err_detail(r)));
 	mc_mutex_lock(&c->lock);
 	c->greeting = l;
 	/* mcp_client_close() fails the links that it finds; it could not find this one. */

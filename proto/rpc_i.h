@@ -71,7 +71,7 @@ struct mcp_server {
 	struct mcp_serves {
 		mcp_handler_fn fn;	/* NULL: the type has no handler */
 		uint32_t roles;
-		bool any_channel;
+		bool any_channel, audited;
 	} *by_type;
 	unsigned types;
 	struct mcp_loop *loops;		/* [0] is the accept loop */
@@ -98,7 +98,7 @@ struct mcp_session {
 	uint16_t version;
 	enum mcp_channel channel;
 	bool excess;			/* it got no place: its hello is refused */
-	struct mc_principal principal;	/* set when the connection is accepted */
+	struct mc_principal principal;	/* all roles, until identify() was called */
 	char peer[MC_ADDR_MAX];
 	/* owned by the thread that runs the session's handlers */
 	void *user;
@@ -110,6 +110,8 @@ struct mcp_session {
 int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void *body);
 /* Append the reply to the hello with request id @id; @err negative: the refusal. */
 int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_buf *out);
+/* The hello was refused with @err: tell mcp_server_conf.audit. */
+void mcp_serve_refused(struct mcp_session *s, int err);
 /* Run the handler of a request and append its reply, if it has one.  *@now: in, when the request
  * was received; out, when its handler returned.  MCP_AGAIN: the handler has to be called again,
  * there is no reply yet.  -ENOMEM: there is no reply, the session has to end. */
@@ -143,6 +145,9 @@ static inline uint64_t mcp_serve_pending_mark(struct mcp_session *s)
 }
 /* Count and log a malformed header; the caller closes the session. */
 void mcp_serve_bad_header(const struct mcp_session *s);
+/* A client with a credential begins with TLS (@first), which this server does not speak: the alert in @out lets it fail
+ * at once.  False, and nothing in @out: these bytes are no TLS. */
+bool mcp_serve_refuse_tls(const struct mcp_session *s, const uint8_t first[MCP_FRAME_HEADER], struct mcp_buf *out);
 
 /* ---- rpc_conn.c ---- */
 
@@ -150,6 +155,8 @@ void mcp_serve_bad_header(const struct mcp_session *s);
 int mcp_conn_new(struct mcp_loop *accept, struct mc_stream *stream);
 /* loop: close all connections of the loop. */
 void mcp_conn_close_all(struct mcp_loop *l);
+/* loop: close the connections whose principals @cut selects. */
+void mcp_conn_cut(struct mcp_loop *l, bool (*cut)(const struct mc_principal *p, void *arg), void *arg);
 /* loop: send replies whose marks have become durable (rpc_send.c). */
 void mcp_conn_release_all(void *loop);
 /* loop: check incomplete requests and unread replies (rpc_partial.c). */

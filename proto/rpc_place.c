@@ -131,6 +131,35 @@ int mcp_place_take_locked(struct mcp_places *ps, const char *peer, struct mcp_pl
 	return 0;
 }
 
+int mcp_place_move_locked(struct mcp_places *ps, const char *peer, struct mcp_place *p, struct mcp_place **ret_gone)
+{
+	struct mcp_peer *old = p->peer, *now;
+	int r = 0;
+
+	*ret_gone = NULL;
+	if (p->state != MCP_PLACE_KEPT)
+		return 0;
+	now = peer_get(ps, peer);
+	if (!now)
+		return mc_fail(-ENOMEM, "no memory for a connection");
+	if (now == old)
+		return 0;
+	/* The place exists already, so only the limit of the peer matters. */
+	if (now->used >= ps->max_peer)
+		r = place_in_the_way(ps, now, ret_gone);
+	if (r < 0) {
+		peer_unneeded(ps, now);
+		return r;
+	}
+	now->used++;
+	p->peer = now;
+	old->used--;
+	peer_unneeded(ps, old);
+	if (*ret_gone)
+		mcp_place_leave_locked(ps, *ret_gone);
+	return 0;
+}
+
 void mcp_place_keep(struct mcp_places *ps, struct mcp_place *p, bool keep)
 {
 	MC_LOCKED(&ps->lock);

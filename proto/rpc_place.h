@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rpc_place.h - places of connections: how many a server has, and how many one peer address has.
  *
- * A peer is the address of a TCP connection without its port, or the user of a Unix socket.  When no place is left, the
- * oldest connection that may give way (mcp_server_conf.keeps) loses its place to the new one and is closed. */
+ * A peer is the address of a TCP connection without its port, or the user of a Unix socket; from the hello on, the
+ * credential of the connection, if it has one: its holder may use many addresses, and many may share one.  When no
+ * place is left, the oldest connection that may give way (mcp_server_conf.keeps) loses its place to the new one and is
+ * closed. */
 #ifndef MCP_RPC_PLACE_H
 #define MCP_RPC_PLACE_H
 
@@ -58,6 +60,9 @@ size_t mcp_peer_host(const char *peer);
 /* Give a place to a new connection, as a kept one.  *ret_gone: the place that lost it, NULL: none.
  * -MC_ELIMIT with a detail when all are kept; -ENOMEM. */
 int mcp_place_take_locked(struct mcp_places *ps, const char *peer, struct mcp_place *p, struct mcp_place **ret_gone);
+/* Let the kept place @p count for @peer.  *ret_gone: the place that was lost for it, NULL: none.  -MC_ELIMIT with a
+ * detail when all of @peer are kept; -ENOMEM; then it counts as before. */
+int mcp_place_move_locked(struct mcp_places *ps, const char *peer, struct mcp_place *p, struct mcp_place **ret_gone);
 /* Keep the place, or let it be taken. */
 void mcp_place_keep(struct mcp_places *ps, struct mcp_place *p, bool keep);
 void mcp_place_leave_locked(struct mcp_places *ps, struct mcp_place *p);

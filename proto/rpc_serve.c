@@ -4,12 +4,14 @@
 
 #include "proto/rpc_i.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/sys/clock.h"
+#include "proto/codec_i.h"
 
 #define PROTOCOL_ERRORS "mooncake_rpc_protocol_errors_total"
 #define PROTOCOL_HELP "Malformed input from clients"
@@ -20,13 +22,13 @@ MC_COUNTER(bad_role, "mooncake_rpc_refused_total", "", "Requests that the role o
 MC_COUNTER(bad_body, PROTOCOL_ERRORS, "kind=\"body\"", PROTOCOL_HELP)
 MC_HISTOGRAM(latency, "mooncake_rpc_request_seconds", "", "Time a request took inside the server", 1e-9)
 
-#define MCP_MESSAGE(NAME, name, num) \
+#define MCP_MESSAGE(NAME, name, num, roles) \
 	MC_COUNTER(requests_##name, "mooncake_rpc_requests_total", "type=\"" #name "\"", \
 		   "Requests handled")
 #include "proto/msg_each.h"
 
 static struct mc_metric *const requests[] = {
-#define MCP_MESSAGE(NAME, name, num) [num] = &requests_##name,
+#define MCP_MESSAGE(NAME, name, num, roles) [num] = &requests_##name,
 #include "proto/msg_each.h"
 };
 
@@ -83,6 +85,21 @@ void mcp_serve_bad_header(const struct mcp_session *s)
 	mc_warn("rpc", "closing a connection: %s peer=%s", mc_err_detail(-MC_EPROTO), s->peer);
 }
 
+bool mcp_serve_refuse_tls(const struct mcp_session *s, const uint8_t first[MCP_FRAME_HEADER], struct mcp_buf *out)
+{
+	/* RFC 8446: a handshake record begins with 22 and a version 3.x; alert "protocol_version", fatal. */
+	static const uint8_t alert[] = { 21, 3, 3, 0, 2, 2, 70 };
+
+	if (first[0] != 22 || first[1] != 3 || mcp_buf_reserve(out, sizeof(alert)) < 0)
+		return false;
+	memcpy(out->data + out->len, alert, sizeof(alert));
+	out->len += sizeof(alert);
+	mc_metric_add(&bad_header, 1);
+	mc_warn("rpc", "refused: the peer has a credential, and this server no security (--security=on) peer=%s",
+		s->peer);
+	return true;
+}
+
 int mcp_serve_hello(struct mcp_session *s, const struct mcp_frame *f, const void *body)
 {
 	struct mcp_hello hello;
@@ -132,6 +149,39 @@ int mcp_serve_welcome(struct mcp_session *s, uint32_t id, int err, struct mcp_bu
 	return 0;
 }
 
+size_t mcp_refuse_plain(const uint8_t *first, size_t len, uint8_t ret[64])
+{
+	/* Offset of the field version in a hello. */
+	const size_t version = MCP_FRAME_HEADER + sizeof(uint32_t);
+	struct mcp_frame f;
+	int why = -EACCES;
+
+	_Static_assert(MCP_FRAME_HEADER <= 64, "the answer has no other bytes");
+	if (len < MCP_FRAME_HEADER || mcp_frame_unpack(first, MCP_FRAME_MAX, &f) < 0 || f.type != MCP_HELLO)
+		return 0;
+	if (len >= version + sizeof(uint16_t) && mcp_get_u16(first + version) < MCP_CREDENTIAL_VERSION)
+		why = -MC_EVERSION;
+	f = (struct mcp_frame){
+		.type = MCP_HELLO, .flags = MCP_FRAME_REPLY, .id = f.id, .status = mc_err_to_wire(why),
+	};
+	mcp_frame_pack(&f, ret);
+	return MCP_FRAME_HEADER;
+}
+
+static void serve_audit(struct mcp_session *s, uint16_t type, const void *body, size_t len, int result)
+{
+	const struct mcp_server_conf *conf = &s->server->conf;
+
+	if (conf->audit)
+		conf->audit(s, type, body, len, result, conf->arg);
+}
+
+void mcp_serve_refused(struct mcp_session *s, int err)
+{
+	if (err == -EACCES)
+		serve_audit(s, MCP_HELLO, NULL, 0, err);
+}
+
 static int serve_run_handler(struct mcp_session *s, const struct mcp_frame *f, const void *body,
 		       struct mcp_answer *answer)
 {
@@ -146,8 +196,10 @@ static int serve_run_handler(struct mcp_session *s, const struct mcp_frame *f, c
 		return serve_refuse(&bad_type, mc_fail(-MC_ENOTSUP, "%s is not for channel %u",
 						 mcp_desc_str(mcp_desc_of(f->type, false)), s->channel));
 	r = mc_principal_check(&s->principal, h->roles);
-	if (r < 0)
+	if (r < 0) {
+		serve_audit(s, f->type, body, f->length, r);
 		return serve_refuse(&bad_role, r);
+	}
 	r = mc_fault("rpc.serve");
 	if (r < 0)
 		return mc_fail(r, "fault rpc.serve");
@@ -162,6 +214,8 @@ static int serve_run_handler(struct mcp_session *s, const struct mcp_frame *f, c
 	if (r >= 0 && !answer->given && !answer->oneway && mcp_desc_of(f->type, true))
 		r = mc_fail(-MC_EINTERNAL, "request %s was not answered",
 			    mcp_desc_str(mcp_desc_of(f->type, false)));
+	if (__builtin_expect(h->audited || r == -EACCES, 0))
+		serve_audit(s, f->type, body, f->length, r);
 	return r;
 }
 

@@ -159,12 +159,13 @@ static int server_copy_conf(struct mcp_server *s, const struct mcp_server_conf *
 	return 0;
 }
 
-static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *h, const uint16_t *any_channel)
+static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *h, const uint16_t *any_channel,
+				const uint16_t *audited)
 {
 	static const uint16_t none[] = { 0 };
 
 	for (unsigned i = 0; h[i].type; i++) {
-		if (!h[i].fn || !h[i].roles || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
+		if (!h[i].fn || !mcp_roles_of(h[i].type) || h[i].type == MCP_HELLO || !mcp_desc_of(h[i].type, false))
 			return mc_fail(-EINVAL, "invalid rpc handler for message type %u", h[i].type);
 		if (h[i].type >= s->types)
 			s->types = h[i].type + 1u;
@@ -174,13 +175,17 @@ static int server_make_handlers(struct mcp_server *s, const struct mcp_handler *
 		return mc_fail(-ENOMEM, "no memory for an rpc server");
 	for (; h->type; h++) {
 		s->by_type[h->type].fn = h->fn;
-		s->by_type[h->type].roles = h->roles;
+		s->by_type[h->type].roles = mcp_roles_of(h->type);
+		s->by_type[h->type].audited = s->by_type[h->type].roles == MC_MAY_ADMINISTER;
 	}
 	for (any_channel = any_channel ? any_channel : none; *any_channel; any_channel++) {
 		if (*any_channel >= s->types || !s->by_type[*any_channel].fn)
 			return mc_fail(-EINVAL, "no rpc handler for message type %u on any channel", *any_channel);
 		s->by_type[*any_channel].any_channel = true;
 	}
+	for (audited = audited ? audited : none; *audited; audited++)
+		if (*audited < s->types)
+			s->by_type[*audited].audited = true;
 	return 0;
 }
 
@@ -253,7 +258,7 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 	s->retry.fire = server_resume_accepting;
 	r = server_copy_conf(s, conf);
 	if (r == 0)
-		r = server_make_handlers(s, conf->handlers, conf->any_channel);
+		r = server_make_handlers(s, conf->handlers, conf->any_channel, conf->audited);
 	if (r == 0)
 		r = server_make_listeners(s, conf->addrs);
 	if (r == 0)
@@ -268,6 +273,31 @@ int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret
 	}
 	*ret = s;
 	return 0;
+}
+
+/* ---- revoked peers ---- */
+
+struct cut {
+	struct mcp_loop *loop;
+	bool (*cut)(const struct mc_principal *p, void *arg);
+	void *arg;
+};
+
+static void loop_cut(void *arg)
+{
+	const struct cut *c = arg;
+
+	mcp_conn_cut(c->loop, c->cut, c->arg);
+}
+
+void mcp_server_cut(struct mcp_server *s, bool (*cut)(const struct mc_principal *p, void *arg), void *arg)
+{
+	/* The accept loop first: a connection that it hands over meanwhile is found in its next loop. */
+	for (unsigned i = 0; i < s->loop_count; i++) {
+		struct cut c = { &s->loops[i], cut, arg };
+
+		mc_evloop_call(s->loops[i].ev, loop_cut, &c);
+	}
 }
 
 /* ---- stop ---- */
@@ -333,6 +363,11 @@ void *mcp_session_get(const struct mcp_session *s)
 struct mcp_id mcp_session_client(const struct mcp_session *s)
 {
 	return s->client;
+}
+
+const struct mc_principal *mcp_session_principal(const struct mcp_session *s)
+{
+	return &s->principal;
 }
 
 struct mcp_bytes mcp_session_host(const struct mcp_session *s)

@@ -47,7 +47,6 @@ typedef int (*mcp_handler_fn)(struct mcp_session *s, const void *body, size_t le
 struct mcp_handler {
 	uint16_t type;
 	mcp_handler_fn fn;
-	uint32_t roles;			/* MC_MAY_*: peers with one of them may call it; not 0 */
 };
 
 struct mcp_server_conf {
@@ -57,7 +56,8 @@ struct mcp_server_conf {
 	unsigned loops;			/* control loops, at least 1 */
 	unsigned spin_us;
 	uint32_t max_frame;		/* 0: MCP_FRAME_MAX */
-	/* For a further connection, in total or of one peer (an address without the port; a user of a Unix socket),
+	/* For a further connection, in total or of one peer (the holder of a credential; else an address
+	 * without the port, as before the hello; a user of a Unix socket),
 	 * the oldest one that may give way is closed, unless it is younger than a second.  If none may, the new one
 	 * receives -MC_ELIMIT as the reply to its hello and is closed; at most a thousand wait for that, more are
 	 * closed at once.  0: 65536, or no limit per peer. */
@@ -77,6 +77,15 @@ struct mcp_server_conf {
 	/* Types that sessions of channel HEARTBEAT may request too (short work); ends with 0.
 	 * NULL: none. */
 	const uint16_t *any_channel;
+	/* Identify the peer of a connection, on the loop thread, when its hello has arrived: only then does a stream
+	 * with a handshake know the peer.  *@ret is mc_principal_of_peer() before.  An error refuses the hello.
+	 * NULL: every peer has all roles. */
+	int (*identify)(const struct mc_stream_peer *peer, struct mc_principal *ret, void *arg);
+	/* For records of calls, on the threads of handlers: a request of a type in @audited, or of one that only
+	 * administrators may send, has ended with @result, or any request or hello (type MCP_HELLO, no body) with
+	 * -EACCES.  @body is borrowed.  NULL: nothing to do. */
+	void (*audit)(struct mcp_session *s, uint16_t type, const void *body, size_t len, int result, void *arg);
+	const uint16_t *audited;	/* ends with 0; NULL: none */
 	/* A session's hello was accepted; a session has ended, also at server stop.  Same threads
 	 * as handlers; no handler of the session runs during or after closed(). */
 	int (*opened)(struct mcp_session *s, void *arg);
@@ -102,11 +111,19 @@ struct mcp_server_conf {
 int mcp_server_start(const struct mcp_server_conf *conf, struct mcp_server **ret);
 /* Close all sessions (closed() runs for each), join the threads, free.  Not from a handler.  NULL is fine. */
 void mcp_server_stop(struct mcp_server *s);
+/* Close the sessions on sockets whose principals @cut selects; it is called on the loops' threads.  Any thread but
+ * these, before mcp_server_stop().  Returns when they are closed. */
+void mcp_server_cut(struct mcp_server *s, bool (*cut)(const struct mc_principal *p, void *arg), void *arg);
 /* Any thread, but not after mcp_server_stop() has begun: all changes up to @mark, as returned by
  * pending_mark(), are durable. */
 void mcp_server_durable(struct mcp_server *s, uint64_t mark);
 /* The i-th bound address, with the real port; NULL past the end. */
 const char *mcp_server_addr(const struct mcp_server *s, unsigned i);
+
+/* For the users of a listener that serves only TLS: a refusal for a peer that begins with @first, which may be the
+ * hello of a client without credentials: -EACCES, or -MC_EVERSION for a version that cannot have one, whose client says
+ * that it needs another version.  Bytes in @ret, 0: it is no hello. */
+size_t mcp_refuse_plain(const uint8_t *first, size_t len, uint8_t ret[64]);
 
 /* Encode the reply.  Once per request; @msg is borrowed for the call.  For a one-way request it
  * does nothing and returns 0.  -MC_EBUFFER_OVERFLOW when the reply is larger than a frame may be. */
@@ -115,6 +132,8 @@ int mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void *msg);
 void mcp_session_set(struct mcp_session *s, void *user);
 void *mcp_session_get(const struct mcp_session *s);
 struct mcp_id mcp_session_client(const struct mcp_session *s);	/* client id in its hello */
+/* The identity of its peer; constant, and valid as long as the session. */
+const struct mc_principal *mcp_session_principal(const struct mcp_session *s);
 /* The peer's address without its port, "unix:UID", or "local"; valid as long as the session. */
 struct mcp_bytes mcp_session_host(const struct mcp_session *s);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the extensions against libmooncake_store: the one of a build tree (MOONCAKE_BUILD_DIR, which
-is its top directory), or the installed one that pkg-config finds."""
+is its top directory), or the installed one that pkg-config finds.  backend/mooncake_build.py chooses for pip."""
 
 import glob
 import os
@@ -49,7 +49,7 @@ def extension(name, sources, **where):
     return Extension(name, sources=sources, depends=["mcpy.h", "engine.h"] + headers, **where)
 
 
-# Programs that wheel.sh puts into the package, with the functions that become them.  Without the programs there are no
+# The functions that become the programs of a package that carries them (MOONCAKE_BUNDLE is set).  Another package has no
 # scripts of these names: in the same prefix they would replace the programs of "make install".
 PROGRAMS = {
     "mooncake_master": "mooncake.cli:main",
@@ -63,7 +63,8 @@ SCRIPTS = {
     "transfer_engine_topology_dump": "mooncake.transfer_engine_topology_dump:main",
     "mc_store_rest_server": "mooncake.mooncake_store_service:sync_main",
 }
-SCRIPTS.update({name: main for name, main in PROGRAMS.items() if os.path.exists(os.path.join(HERE, "mooncake", name))})
+if os.environ.get("MOONCAKE_BUNDLE"):
+    SCRIPTS.update(PROGRAMS)
 
 setup(
     version=VERSION,

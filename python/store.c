@@ -2,13 +2,17 @@
  * store.c - the store object: open, close, references of running calls. */
 #include "python/mcpy.h"
 
+#include <errno.h>
+#include <mooncake/mcs_credential.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Time that close() waits for running calls; if it times out, the last call closes the store. */
 #define CLOSE_WAIT_S 2
+#define CHECK_MS 2000	/* time limit for the master's answer about a token */
 
 int64_t mcpy_code(int64_t r)
 {
@@ -134,7 +138,7 @@ static int store_traverse(PyObject *self, visitproc visit, void *arg)
 /* ---- open and close ---- */
 
 enum { A_HOSTNAME, A_SEGMENT, A_MASTER, A_FORCE_TCP, A_TENANT, A_TIMEOUT, A_PATH, A_OFFSET,
-       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS, A_SSD, A_HTTP };
+       A_DAEMON, A_BUFFER, A_POOL, A_PROTOCOL, A_NICS, A_SSD, A_HTTP, A_CREDENTIAL };
 
 /* The file to contribute as the segment; the path points into @a. */
 static int conf_path(PyObject *const *a, struct mcs_conf *conf)
@@ -168,7 +172,8 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 	    mcpy_text(a[A_PROTOCOL], "protocol", &conf->protocol) < 0 ||
 	    mcpy_text(a[A_NICS], "rdma_devices", &conf->rdma_devices) < 0 ||
 	    mcpy_text(a[A_SSD], "ssd_path", &conf->ssd_path) < 0 ||
-	    mcpy_text(a[A_HTTP], "http_addr", &conf->http_addr) < 0)
+	    mcpy_text(a[A_HTTP], "http_addr", &conf->http_addr) < 0 ||
+	    mcpy_text(a[A_CREDENTIAL], "credential", &conf->credential) < 0)
 		return -1;
 	conf->force_tcp = on;
 	conf->timeout_ms = (int64_t)(ms < INT32_MAX ? ms : INT32_MAX);
@@ -177,7 +182,7 @@ static int conf_parse(PyObject *const *a, struct mcs_conf *conf)
 
 MCPY_METHOD(store_open, "_open", 3, "hostname", "segment_size", "master", "force_tcp", "tenant",
 	    "timeout_ms", "path", "offset", "daemon", "daemon_buffer", "daemon_pool", "protocol", "rdma_devices",
-	    "ssd_path", "http_addr")
+	    "ssd_path", "http_addr", "credential")
 {
 	struct mcpy_store *store = (struct mcpy_store *)self;
 	struct mcpy_core *c, *old;
@@ -263,12 +268,34 @@ static PyObject *store_hostname(PyObject *self, PyObject *none)
 	return name;
 }
 
+/* The role and the tenant of a token's holder, or None: it is not valid, or the master does not answer. */
+static PyObject *store_credential_check(PyObject *self, PyObject *token)
+{
+	const char *text = PyUnicode_Check(token) ? PyUnicode_AsUTF8(token) : NULL;
+	struct mcpy_core *c = text ? mcpy_enter(self) : NULL;
+	struct mcs_holder holder;
+	int r = -EACCES;
+
+	/* A text that is no UTF-8 is no token. */
+	PyErr_Clear();
+	if (c) {
+		Py_BEGIN_ALLOW_THREADS
+		r = mcs_credential_check(c->mcs, text, &holder, CHECK_MS);
+		mcpy_leave(c);
+		Py_END_ALLOW_THREADS
+	}
+	if (r < 0)
+		Py_RETURN_NONE;
+	return Py_BuildValue("(ss)", holder.role, strcmp(holder.tenant, "*") ? holder.tenant : "");
+}
+
 static PyMethodDef store_methods[] = {
 	{ "_open", MCPY_FAST(store_open), "Connect; (code, why)." },
 	{ "close", store_close, METH_NOARGS,
 	  "close() -> int\n\nLeave the pool: unmount this store's segment, which discards its objects.  Waits at most\n"
 	  "2 seconds for running calls in other threads.  Returns 0, also if already closed." },
 	{ "_disks_remove", store_disks_remove, METH_NOARGS, "_disks_remove() -> 0 or a negative code" },
+	{ "_credential_check", store_credential_check, METH_O, "_credential_check(token) -> (role, tenant) or None" },
 	{ "health_check", store_health, METH_NOARGS,
 	  "health_check() -> int\n\n0: healthy, 1: not set up or closed, 2: the master is not reachable." },
 	{ "get_hostname", store_hostname, METH_NOARGS,

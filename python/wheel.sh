@@ -19,23 +19,9 @@ fi
 
 mkdir "$tmp/tree"
 cp -r "$src/python" "$src/include" "$tmp/tree/"
-package=$tmp/tree/python/mooncake
-for program in master/mooncake_master mcfs/mcfs tools/mcctl tools/mooncake_http_metadata_server \
-		tools/transfer_engine_bench node/mooncake_client; do
-	name=${program##*/}
-	# libtool puts programs that link with a library of the tree into .libs
-	for file in "$build/${program%/*}/.libs/$name" "$build/$program"; do
-		[ -x "$file" ] && [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] && break
-		file=
-	done
-	[ -n "$file" ] || { echo "wheel: $program is not built" >&2; exit 1; }
-	cp "$file" "$package/$name"
-	strip "$package/$name"
-done
+PYTHONDONTWRITEBYTECODE=1 "$python" "$src/python/backend/bundle.py" "$build" "$tmp/tree/python/mooncake"
 cd "$tmp/tree/python"
-sed -i 's/^mooncake = \["\*\.pyi", "py\.typed"\]/mooncake = ["*.pyi", "py.typed", "mooncake_master", "mcfs", "mcctl", "mooncake_http_metadata_server", "transfer_engine_bench", "mooncake_client"]/' \
-	pyproject.toml
-MOONCAKE_BUILD_DIR=$build LDFLAGS=-s "$python" -W ignore setup.py -q bdist_wheel --dist-dir "$tmp/dist" >/dev/null
+MOONCAKE_BUNDLE=1 MOONCAKE_BUILD_DIR=$build LDFLAGS=-s "$python" -W ignore setup.py -q bdist_wheel --dist-dir "$tmp/dist" >/dev/null
 glibc=$(ldd --version | sed -n '1s/.* //p')
 LD_LIBRARY_PATH=$build/client/.libs:$build/engine/.libs "$python" -m auditwheel repair \
 	--plat "manylinux_${glibc/./_}_$(uname -m)" --wheel-dir "$out" "$tmp"/dist/*.whl >"$tmp/log" 2>&1 || { cat "$tmp/log" >&2; exit 1; }

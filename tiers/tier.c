@@ -40,6 +40,14 @@ int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]
 	return -MC_ENOTSUP;
 }
 
+int mct_no_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg)
+{
+	(void)m;
+	(void)keys;
+	(void)arg;
+	return 0;
+}
+
 int mct_no_hold(struct mct_medium *m)
 {
 	(void)m;

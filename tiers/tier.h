@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "tiers/wrap.h"
 
 /* Which processes use the file of a medium. */
 enum mct_share {
@@ -44,6 +45,7 @@ struct mct_conf {
 	int prefault;		/* allocate pages in a background thread, lowest address first */
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
 	bool format;		/* a blank device may be initialised */
+	bool seal;		/* the bytes are encrypted; a tier of memory ignores it */
 	enum mct_share share;
 	/* MCT_SHARE_READ: the first words of the identity that the file must have.  MCT_SHARE_OWN: the same, or id and
 	 * epoch 0: any file that no process has, or a new one.  Files of another pool than words 3 and 4 are left
@@ -131,6 +133,12 @@ struct mct_tier_ops {
 	/* Bytes that outlive the process: the owner's identity words, stored durably; all 0 in a new medium. */
 	int (*identity)(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
 	int (*set_identity)(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
+	/* Get the keys of an encrypted medium.  Until then, reads and writes of it fail with -MC_EUNAVAILABLE.  Later:
+	 * wrap its key again after a rotation of the secret.  Blocks.  0 also if it is not encrypted.  @keys NULL:
+	 * -EAGAIN if a call with @keys is needed.  -EBADMSG, -EKEYREJECTED (tiers/wrap.h) with a detail: the bytes
+	 * cannot be read; a change of the secret among the identity words makes it an empty medium.  Or the error of
+	 * @keys, or of a write. */
+	int (*unlock)(struct mct_medium *m, mct_keys_fn keys, void *arg);
 	/* Is this process still the only writer?  -ESTALE: another one has taken the medium over; do not write any
 	 * more.  -EIO, ...: not known.  Blocks. */
 	int (*hold)(struct mct_medium *m);
@@ -173,6 +181,7 @@ void mct_medium_close(struct mct_medium *m);
 int mct_no_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
 int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
 int mct_no_hold(struct mct_medium *m);
+int mct_no_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg);
 void mct_no_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_no_read_end(struct mct_medium *m, struct mct_read *r);
 int mct_no_buffer_get(struct mct_medium *m, uint64_t deadline, void **ret);

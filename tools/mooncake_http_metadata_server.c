@@ -2,16 +2,17 @@
  * mooncake_http_metadata_server.c - the metadata server of transfer engines as a program. */
 #include <config.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/env.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/net/guard.h"
+#include "common/net/httpd.h"
 #include "common/net/net.h"
 #include "common/options/options.h"
 #include "common/process/stdfds.h"
@@ -61,44 +62,29 @@ static int open_log(const struct conf *conf)
 	return mc_log_open(&log);
 }
 
-static char loopback[] = "127.0.0.1";
-
-static bool is_loopback(const char *host)
-{
-	struct in6_addr six;
-	struct in_addr four;
-
-	if (inet_pton(AF_INET, host, &four) == 1)
-		return ntohl(four.s_addr) >> 24 == 127;
-	return !strcmp(host, "localhost") || (inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
-}
-
 /* Other hosts may reach a server without a token only if the operator wants that.  The guides start it without options:
  * then it serves this host only. */
 static int check_access(struct conf *conf, const char *token, bool host_given)
 {
-	if (token || is_loopback(conf->host))
-		return 0;
-	if (!host_given && !mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE")) {
+	const struct mc_guard g = {
+		.harm = "read and change the metadata",
+		.secure = "set MC_METADATA_HTTP_TOKEN or MC_METADATA_HTTP_TOKEN_FILE here and for all engines",
+		.secured = token != NULL,
+		.allowed = conf->allow_insecure || mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE"),
+	};
+	static char loopback[] = MC_GUARD_LOOPBACK;
+
+	if (host_given)
+		return mc_guard_listen(&g, "host", conf->host);
+	if (mc_guard_default(&g, "host", conf->host) != conf->host)
 		conf->host = loopback;
-		mc_warn(LOG, "serving this host only, because there is no token: for other hosts set "
-			"MC_METADATA_HTTP_TOKEN here and for all engines, or MC_METADATA_HTTP_ALLOW_INSECURE=1 host=%s",
-			conf->host);
-		return 0;
-	}
-	if (!mc_env_on("MC_METADATA_HTTP_ALLOW_INSECURE"))
-		return mc_fail(-EACCES, "host=%s: refuses to bind other addresses than loopback without an "
-			       "authentication token, because every host could read and change the metadata: set "
-			       "MC_METADATA_HTTP_TOKEN here and for all engines, or --host=127.0.0.1, or "
-			       "MC_METADATA_HTTP_ALLOW_INSECURE=1", conf->host);
-	mc_warn(LOG, "no token: every host that reaches this server can read and change the metadata host=%s",
-		conf->host);
 	return 0;
 }
 
 static int server_start(struct conf *conf, bool host_given, int *ret_port, struct mcd_server **ret)
 {
-	const char *token = mc_env_str("MC_METADATA_HTTP_TOKEN");
+	const struct mc_httpd_security security = { .cert = conf->http_tls_cert, .key = conf->http_tls_key };
+	auto_free char *token = NULL;
 	char addr[MC_ADDR_MAX];
 	struct mcd_server_conf mc = {
 		.addr = addr,
@@ -107,10 +93,13 @@ static int server_start(struct conf *conf, bool host_given, int *ret_port, struc
 		.max_bytes = conf->max_size,
 		.max_keys = (uint64_t)conf->max_keys,
 		.max_body = conf->max_body,
-		.token = token,
+		.security = &security,
 	};
-	int r = check_access(conf, token, host_given);
+	int r = mcd_server_token(&token);
 
+	mc.token = token;
+	if (r == 0)
+		r = check_access(conf, token, host_given);
 	if (r == 0)
 		r = mc_addr_join(conf->host, (int)conf->port, addr);
 	return r < 0 ? r : mcd_server_start(&mc, ret_port, ret);
@@ -155,6 +144,7 @@ int main(int argc, char **argv)
 	}
 	if (r > 0)
 		return 0;
+	mc_env_hide();
 	if (mc_options_argc(options)) {
 		fprintf(stderr, NAME ": unexpected argument %s\n", mc_options_argv(options, 0));
 		r = MC_OPTIONS_STATUS;

@@ -15,11 +15,13 @@
 
 #include <mooncake/mce_te.h>
 
+#include "common/env.h"
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/gpu/gpu.h"
 #include "common/metrics.h"
 #include "common/options/options.h"
+#include "common/net/guard.h"
 #include "common/net/protocol.h"
 #include "common/process/stdfds.h"
 #include "common/sys/thread.h"
@@ -329,6 +331,36 @@ static void memory_close(struct bench *b)
 		mc_gpu()->free(b->mem);
 }
 
+/* Apply the rules for addresses that other hosts reach, and for these hosts.  The engine listens at the host of
+ * its name, or with a metadata server at MC_TCP_BIND_ADDRESS, without which it takes all addresses.  *name
+ * becomes the loopback where that is the default. */
+static int check_address(const struct bench *b, const char **name, const char *own)
+{
+	const struct mc_guard g = {
+		.harm = "read and write the memory of this program", .allowed = b->conf.allow_insecure,
+	};
+	const char *bind = mc_env_str("MC_TCP_BIND_ADDRESS"), *all = "0.0.0.0";
+	bool named = !strcmp(b->conf.metadata_server, "P2PHANDSHAKE") || mc_env_on("MC_LEGACY_RPC_PORT_BINDING");
+	int r = 0;
+
+	if (named && **name)
+		r = mc_guard_listen(&g, "local_server_name", *name);
+	else if (named)
+		*name = mc_guard_default(&g, "local_server_name", own);
+	else if (bind)
+		r = mc_guard_listen(&g, "MC_TCP_BIND_ADDRESS", bind);
+	else if (mc_guard_default(&g, "MC_TCP_BIND_ADDRESS", all) != all)
+		(void)setenv("MC_TCP_BIND_ADDRESS", MC_GUARD_LOOPBACK, 1);
+	/* This program has warned; the library is not to repeat it. */
+	if (b->conf.allow_insecure)
+		(void)setenv(MC_GUARD_ENV, "1", 1);
+	if (*b->conf.upstream_peers)
+		(void)setenv("MC_UPSTREAM_PEERS", b->conf.upstream_peers, 1);
+	if (!**name)
+		*name = own;
+	return r;
+}
+
 static int bench_run(struct bench *b)
 {
 	char host[256] = "localhost";
@@ -340,9 +372,10 @@ static int bench_run(struct bench *b)
 	};
 	int r;
 
-	if (!*te.name && gethostname(host, sizeof(host) - 1) == 0)
-		te.name = host;
-	r = library_result(mce_te_open(&te, &b->te));
+	(void)gethostname(host, sizeof(host) - 1);
+	r = check_address(b, &te.name, host);
+	if (r == 0)
+		r = library_result(mce_te_open(&te, &b->te));
 	if (r == 0)
 		r = memory_open(b);
 	if (r == 0)
@@ -368,6 +401,7 @@ int main(int argc, char **argv)
 	r = mc_options_parse(&prog, argc, argv, &b.conf, &o);
 	if (r > 0)
 		return 0;
+	mc_env_scrub();
 	if (r == 0)
 		mc_options_report(o);
 	if (r == 0 && mc_options_argc(o))

@@ -222,7 +222,7 @@ static int import_put_xattrs(const struct import *im, const struct object *o)
 
 static int import_put(struct import *im, struct object *o)
 {
-	const struct mcs_attrs attrs = mcs_attrs_decode(&o->d.attrs);
+	struct mcs_attrs attrs = mcs_attrs_decode(&o->d.attrs);
 	const struct iovec iov = { o->bytes, o->d.size };
 	const struct mcs_put_opts opts = {
 		.flags = MCS_PUT_EXCL | (o->d.flags & MCP_OBJ_HARD_PIN ? MCS_PUT_HARD_PIN : 0) |
@@ -234,6 +234,8 @@ static int import_put(struct import *im, struct object *o)
 	int64_t timeout_ms = im->timeout_ms;
 	int r;
 
+	/* Names of other objects are not stored in S3: the object has its key only. */
+	attrs.set &= ~MCS_ATTR_LINKED;
 	if (__atomic_load_n(&im->full, __ATOMIC_RELAXED) && timeout_ms > IMPATIENT_MS)
 		timeout_ms = IMPATIENT_MS;
 	r = mcs_put_batch(o->store, &item, 1, &opts, timeout_ms);

@@ -9,7 +9,9 @@
 #include "client/daemon/daemon.h"
 #include "client/owner/owner.h"
 #include "client/store_i.h"
+#include "client/session/security.h"
 #include "common/env.h"
+#include "common/principal.h"
 #include "common/net/httpd.h"
 #include "common/net/protocol.h"
 #include "common/gpu/gpu.h"
@@ -114,7 +116,8 @@ static int conf_copy_strings(struct mcs_conf *c)
 	const char **field[] = { &c->master, &c->hostname, &c->protocol, &c->segment_kind,
 				  &c->tenant, &c->segment_path, &c->daemon, &c->rdma_devices,
 				  &c->ssd_path, &c->ssd_policy, &c->http_addr, &c->far_path,
-				  &c->root_fs_dir, &c->root_fs_cluster, &c->s3_path, &c->ssd_nof };
+				  &c->root_fs_dir, &c->root_fs_cluster, &c->s3_path, &c->ssd_nof, &c->credential,
+				  &c->encrypt };
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
@@ -145,6 +148,44 @@ static void conf_free_strings(struct mcs_conf *c)
 	free((char *)c->root_fs_cluster);
 	free((char *)c->s3_path);
 	free((char *)c->ssd_nof);
+	free((char *)c->credential);
+	free((char *)c->encrypt);
+}
+
+/* Requests that the credential's role and tenant do not allow end with one error here, rather than one in each call. */
+static int conf_check_credential(const struct mcs_conf *c, struct mcs_security *security)
+{
+	const char *tenant = security ? mcs_security_tenant(security) : "";
+	int r;
+
+	if (!security)
+		return 0;
+	if (*tenant && *c->tenant && strcmp(c->tenant, tenant))
+		return mc_fail(-EACCES, "the credential %s is of tenant \"%s\", and the configuration asks for \"%s\"",
+			       mcs_security_path(security), tenant, c->tenant);
+	if (mcs_conf_contributes(c) && !(mcs_security_role(security) & MC_MAY_OWN))
+		return mc_fail(-EACCES, "the credential %s has the role %s, with which memory and disks cannot be "
+			       "contributed: make one with mcctl credential create --role=node, or contribute nothing",
+			       mcs_security_path(security), mc_role_name(mcs_security_role(security)));
+	/* A lazy handle waits for a new file as it waits for the master. */
+	r = c->lazy ? 0 : mcs_security_fresh(security);
+	return r < 0 ? mc_fail(r, "%s: %s", mcs_security_path(security), strdupa(mc_err_detail(r))) : 0;
+}
+
+/* The tenant of the credential is now the handle's, also where tenants are compared. */
+static int conf_take_tenant(struct mcs_conf *c, const struct mcs_security *security)
+{
+	const char *tenant = security ? mcs_security_tenant(security) : "";
+	char *copy;
+
+	if (!*tenant || !strcmp(tenant, "default"))
+		return 0;
+	copy = strdup(tenant);
+	if (!copy)
+		return -ENOMEM;
+	free((char *)c->tenant);
+	c->tenant = copy;
+	return 0;
 }
 
 int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
@@ -164,9 +205,15 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		goto fail;
 	}
 	r = conf_copy_strings(&s->conf);
+	if (r == 0)
+		r = mcs_security_open(s->conf.credential, s->conf.encrypt, &s->security);
+	if (r == 0)
+		r = conf_check_credential(&s->conf, s->security);
 	if (r < 0)
 		goto fail;
 	r = mcs_daemon_backend_open(s, &s->backend);
+	if (r >= 0 && conf_take_tenant(&s->conf, s->security) < 0)
+		r = -ENOMEM;
 	if (r == 0)
 		r = mcs_owner_open(s, &s->backend);
 	if (r < 0)
@@ -191,6 +238,7 @@ void mcs_close(struct mcs *s)
 		s->fallback->ops->close(s->fallback);
 	if (s->backend)
 		s->backend->ops->close(s->backend);
+	mcs_security_close(s->security);
 	mcs_scratch_pool_done(&s->scratch);
 	mc_mutex_destroy(&s->fallback_lock);
 	conf_free_strings(&s->conf);
@@ -228,6 +276,11 @@ const char *mcs_daemon(struct mcs *s)
 const char *mcs_hostname(struct mcs *s)
 {
 	return s->backend->hostname;
+}
+
+const char *mcs_tenant(struct mcs *s)
+{
+	return s->tenant.len ? s->tenant.data : "default";
 }
 
 /* ---- the segment and buffers: always of the back end that was configured ---- */

@@ -172,6 +172,31 @@ int mcs_rename_version(struct mcs *s, struct mcs_key from, struct mcs_key to, un
 	return 0;
 }
 
+int mcs_link(struct mcs *s, struct mcs_key from, struct mcs_key to, uint64_t ino, uint64_t *ret_ino,
+	     uint64_t *ret_generation, int64_t timeout_ms)
+{
+	struct mcp_link_name msg = { .tenant = s->tenant, .ino = ino };
+	struct mcp_link_name_reply reply;
+	struct mcp_reply mem = { 0 };
+	int r = mcs_key_check(from);
+
+	if (!r)
+		r = mcs_key_check(to);
+	if (r < 0)
+		return r;
+	msg.from = mcp_bytes(from.data, (uint32_t)from.len);
+	msg.to = mcp_bytes(to.data, (uint32_t)to.len);
+	r = mcs_call_once(s->session, MCP_LINK, &msg, &reply, &mem, mcs_deadline(s, timeout_ms));
+	if (r < 0)
+		return r;
+	if (ret_ino)
+		*ret_ino = reply.ino;
+	if (ret_generation)
+		*ret_generation = reply.generation;
+	mcp_reply_done(&mem);
+	return 0;
+}
+
 int mcs_rename_dir(struct mcs *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_moved,
 		   int64_t timeout_ms)
 {

@@ -143,6 +143,10 @@ static void task_fill(const struct mcp_task *t, struct mcs_task *ret)
 	ret->bytes = t->bytes;
 	ret->total = t->total;
 	ret->left = t->left;
+	ret->given_up = t->given_up;
+	ret->total_objects = t->total_objects;
+	ret->left_objects = t->left_objects;
+	ret->rate = t->rate;
 	ret->error = t->error ? mc_err_from_wire(t->error) : 0;
 	snprintf(ret->message, sizeof(ret->message), "%.*s", (int)t->message.len,
 		 (const char *)t->message.data);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/daemon/daemon_i.h"
+#include "client/session/security.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/net/net.h"
@@ -178,10 +179,19 @@ static int daemon_open_at(const struct mcs_conf *conf, const char *where, bool f
 	return 1;
 }
 
-int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
+/* Does the daemon serve the tenant of the credential?  Without one, only a daemon that was configured may serve another
+ * tenant than the default one. */
+static bool daemon_serves(const struct mcs_daemon *d, const char *tenant, bool found)
 {
-	bool contributes = conf->segment_size || mcs_conf_far(conf) || conf->ssd_path || conf->s3_path ||
-			   mcs_conf_shared(conf);
+	if (!*tenant)
+		return !found || !*d->tenant;
+	return !strcmp(*d->tenant ? d->tenant : "default", tenant);
+}
+
+int mcs_daemon_open(const struct mcs_conf *conf, const struct mcs_security *security, struct mcs_daemon **ret)
+{
+	const char *tenant = security ? mcs_security_tenant(security) : "";
+	bool contributes = mcs_conf_contributes(conf);
 	const char *say = conf->daemon && *conf->daemon ? conf->daemon : contributes ? "off" : "auto";
 	bool found = !strcmp(say, "auto");
 	char port[16];
@@ -194,13 +204,22 @@ int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret)
 					   say);
 	if (found && (conf->force_tcp || !strncmp(conf->master, "local:", 6)))
 		return 0;
+	/* A daemon works with its own credential, which has more rights than a reader's. */
+	if (found && security && !(mcs_security_role(security) & MC_MAY_WRITE))
+		return 0;
 	(void)snprintf(port, sizeof(port), "%d", MCFS_SOCKET_PORT);
 	r = daemon_open_at(conf, found ? port : say, found, ret);
 	if (r < 0)
 		return found ? 0 : r;
-	if (found && (strcmp((*ret)->master, conf->master) || *(*ret)->tenant)) {
+	if (found && (strcmp((*ret)->master, conf->master) || !daemon_serves(*ret, tenant, found))) {
 		mcs_daemon_close(TAKE_PTR(*ret));
 		return 0;
+	}
+	if (!daemon_serves(*ret, tenant, found)) {
+		r = mc_fail(-EACCES, "the daemon at %s serves tenant \"%s\", and the credential is of tenant \"%s\"",
+			    (*ret)->addr, *(*ret)->tenant ? (*ret)->tenant : "default", tenant);
+		mcs_daemon_close(TAKE_PTR(*ret));
+		return r;
 	}
 	mc_debug("client", "going through the node's daemon address=%s", (*ret)->addr);
 	return 1;
@@ -210,11 +229,12 @@ int mcs_daemon_backend_open(struct mcs *store, struct mcs_backend **ret)
 {
 	struct mcs_session_conf conf = {
 		.client = { mc_random_u64() | 1, mc_random_u64() },
+		.security = store->security,
 		.spin_us = store->conf.spin_us,
 		.grace_ms = (uint64_t)store->conf.setup_timeout_ms,
 	};
 	struct mcs_daemon *d;
-	int r = mcs_daemon_open(&store->conf, &d);
+	int r = mcs_daemon_open(&store->conf, store->security, &d);
 
 	if (r <= 0)
 		return r;

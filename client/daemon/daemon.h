@@ -19,13 +19,14 @@
 
 struct mcs_daemon;
 struct mcs_daemon_conn;
+struct mcs_security;
 
 /* Decide by the configuration of @store.  1 and the back end: through the daemon; 0: direct;
  * negative: a daemon is configured and cannot be used. */
 int mcs_daemon_backend_open(struct mcs *store, struct mcs_backend **ret);
 
-/* The same for the daemon alone: no handle, no session. */
-int mcs_daemon_open(const struct mcs_conf *conf, struct mcs_daemon **ret);
+/* The same for the daemon alone: no handle, no session.  @security: the credential of the handle, NULL: none. */
+int mcs_daemon_open(const struct mcs_conf *conf, const struct mcs_security *security, struct mcs_daemon **ret);
 void mcs_daemon_close(struct mcs_daemon *d);	/* NULL is fine */
 
 /* ---- daemon_conn.c: the connection ---- */

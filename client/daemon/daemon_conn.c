@@ -105,9 +105,13 @@ static int conn_exchange(struct mcs_daemon_conn *c, struct mcfs_msg *msg, int fd
 	msg->magic = MCFS_RING_MAGIC;
 	msg->version = MCFS_RING_VERSION;
 	r = mc_packet_send(c->sock, msg, sizeof(*msg), fd, deadline);
-	if (r < 0)
+	/* A daemon that refuses this user sends its reason, and closes, before it reads the greeting.  The kernel then
+	 * reports the reset once, to the send or to the first receive, before it delivers the reason. */
+	if (r < 0 && (type != MCFS_MSG_HELLO || (r != -EPIPE && r != -ECONNRESET)))
 		return mc_fail(-MC_ERPC, "the node's daemon has gone: %s", mc_strerror(r));
 	n = mc_packet_recv(c->sock, msg, sizeof(*msg), &got, deadline);
+	if (n == -ECONNRESET && type == MCFS_MSG_HELLO)
+		n = mc_packet_recv(c->sock, msg, sizeof(*msg), &got, deadline);
 	if (n < (ssize_t)sizeof(*msg) || msg->magic != MCFS_RING_MAGIC || msg->type != type) {
 		if (got >= 0)
 			close(got);

@@ -292,7 +292,7 @@ static struct job *job_new(struct mcs_direct_object *o, struct mcs_direct *s, ui
 	j->deadline = deadline;
 	j->iov = (struct iovec){ buf, len };
 	j->part = (struct mcs_part){
-		.v = &o->v, .offset = offset, .iov = &j->iov, .iovcnt = 1,
+		.v = mcs_direct_object_version(o, j->sc), .offset = offset, .iov = &j->iov, .iovcnt = 1,
 		.trailer = mcs_direct_object_trailer(o),
 		.unverified = !s->base.store->conf.verify, .len = len,
 	};
@@ -306,7 +306,7 @@ static bool job_submit(struct mcs_direct *s, struct job *j)
 {
 	struct mcs_async *a = j->a;
 
-	if (mcs_read_prepare(s, j->sc, &j->part) < 0)
+	if (!j->part.v || mcs_read_prepare(s, j->sc, &j->part) < 0)
 		return false;
 	j->attempt = mcs_read_patience(&j->part, j->deadline);
 	mce_batch_init(&j->batch);

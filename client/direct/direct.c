@@ -13,11 +13,13 @@
 #include "client/direct/async.h"
 #include "client/direct/cache.h"
 #include "client/env.h"
+#include "client/session/security.h"
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/net/guard.h"
 #include "common/net/net.h"
 #include "common/sys/random.h"
 
@@ -26,30 +28,30 @@
 #define SILENCE_MS 20000
 #define PROBE_MS 1000
 
-/* The NICs to use; NULL: none. */
-static const char *direct_nics(const struct mcs_conf *c)
-{
-	const char *filters = mc_env_str("MC_MS_FILTERS");
-
-	if (strcmp(c->protocol, "rdma") || c->force_tcp)
-		return NULL;
-	if (c->rdma_devices && *c->rdma_devices)
-		return c->rdma_devices;
-	return filters ? filters : "";
-}
-
 static int direct_open_engine(struct mcs_direct *s)
 {
 	const struct mcs_conf *c = &s->base.store->conf;
 	char host[MC_ADDR_MAX];
 	struct mce_conf conf = {
+		.net = mcs_security_data_net(s->base.store->security),
 		.host = host,
 		.io_threads = c->io_threads,
 		.force_tcp = c->force_tcp,
 		.spin_us = c->spin_us,
-		.rdma_devices = direct_nics(c), .rdma_wanted = true,
+		.rdma_wanted = true,
 	};
 	int r;
+
+	if (s->base.store->security) {
+		conf.peer_admitted = mcs_security_admits;
+		conf.peer_arg = s->base.store->security;
+	}
+
+	if (!strcmp(c->protocol, "rdma") && !c->force_tcp) {
+		r = mce_nics_choose(c->rdma_devices, &conf);
+		if (r < 0)
+			return r;
+	}
 
 	/* With RDMA upstream does not copy by default, but a NIC is never faster than memory. */
 	if (mcs_env_no_memcpy() && strcmp(c->protocol, "rdma"))
@@ -59,6 +61,7 @@ static int direct_open_engine(struct mcs_direct *s)
 		return r;
 	if (!conf.port)
 		mcs_env_ports(&conf.port_min, &conf.port_max);
+	mc_guard_library(MC_GUARD_POOL_HARM, c->hostname, mc_env_on(MC_GUARD_ENV));
 	return mce_engine_open(&conf, &s->engine);
 }
 
@@ -80,6 +83,7 @@ static int direct_attach(struct mcp_client *c, uint64_t epoch, const struct mcs_
 	int r;
 
 	/* Before anything is granted on the connection. */
+	mcs_security_renew(s->base.store->security);
 	mce_engine_set_fence(s->engine, terms->fence);
 	mcs_leases_epoch(&s->leases, epoch);
 	r = s->segments->offer(s, c, terms, mc_deadline_ms(MOUNT_MS));
@@ -130,6 +134,7 @@ static int direct_open_session(struct mcs_direct *s)
 		.addrs = c->master,
 		.name = mce_engine_endpoint(s->engine),
 		.client = s->client,
+		.security = s->base.store->security,
 		.engine = direct_engine_id(s),
 		.largest_fence = direct_largest_fence,
 		.min_version = *c->tenant ? 2 : 1,
@@ -147,6 +152,7 @@ static int direct_open_session(struct mcs_direct *s)
 	r = mcs_session_open(&conf, &s->base.session);
 	if (r < 0)
 		return r;
+	mcs_security_session(s->base.store->security, s->base.session);
 	r = c->lazy ? mcs_session_probe(s->base.session, mc_deadline_ms(LAZY_MS)) :
 		mcs_session_connect(s->base.session, mc_deadline_ms((int64_t)mcs_session_grace_ms(s->base.session)));
 	if (r < 0 && c->lazy && (r == -MC_ERPC || r == -MC_ETIMEDOUT))

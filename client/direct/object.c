@@ -22,6 +22,8 @@
 MC_GAUGE(open_objects, "mooncake_client_open_objects", "", "objects held open")
 MC_COUNTER(repins, "mooncake_client_repins_total", "",
 	   "open objects pinned again after the connection to the master was lost")
+MC_COUNTER(renewed, "mooncake_client_capabilities_renewed_total", "",
+	   "open objects for which the master was asked for new capabilities")
 MC_COUNTER(bytes, "mooncake_client_object_bytes_total", "", "bytes read from open objects")
 
 /* Look up @n keys, at most MCS_STAT_OPEN_MAX.  *ret_epoch 0: it is not known which connection
@@ -117,6 +119,10 @@ static int object_new(struct mcs_direct *s, struct mcs_key key, const struct mcs
 	object_find_segments(s, &o->v, deadline);
 	o->base = (struct mcs_object){ &s->base, &o->v.info };
 	o->v.lease_ms = 0;	/* held, not leased */
+	for (unsigned i = 0; i < v->n; i++)
+		o->guarded |= v->replica[i].expires_s != 0;
+	o->caps_ns = v->asked_ns;
+	o->caps_generation = v->info.generation;
 	o->pin = o->v.pin;
 	o->refs = 1;
 	memcpy(o->key_bytes, key.data, key.len);
@@ -218,6 +224,97 @@ void mcs_direct_object_close(struct mcs_object *o)
 	object_unref(mcs_direct_object_of(o), true);
 }
 
+/* ---- capabilities ---- */
+
+/* With the object's lock: take the capabilities of replicas that the object had when it was opened. */
+static void object_take_capability(struct mcs_direct_object *o, const struct mcp_replica *rep)
+{
+	for (unsigned i = 0; i < o->v.n; i++) {
+		struct mcp_replica *to = &o->v.replica[i];
+
+		if (!mcp_id_eq(to->segment, rep->segment) || to->offset != rep->offset)
+			continue;
+		to->expires_s = rep->expires_s;
+		to->mac = rep->mac;
+	}
+}
+
+/* Ask for new ones.  The pin names the version also when the key has another one by now. */
+static int object_renew(struct mcs_direct_object *o, uint64_t deadline)
+{
+	struct mcs_direct *s = mcs_direct_object_owner(o);
+	struct mcp_capabilities_reply reply;
+	struct mcp_reply mem = { 0 };
+	uint64_t epoch, asked_ns = mc_now_ns();
+	struct mcp_capabilities msg;
+	struct mcp_replica rep;
+	struct mcs_pin pin;
+	struct mcp_iter it;
+	int r;
+
+	mc_mutex_lock(&o->lock);
+	pin = o->pin;
+	mc_mutex_unlock(&o->lock);
+	if (!pin.id)
+		return -MC_EREPLICA_GONE;
+	msg.pin = pin.id;
+	r = mcs_call_pins(s->base.session, MCP_CAPABILITIES, &msg, &reply, &mem, deadline, false, &epoch);
+	if (r < 0)
+		return r;
+	/* On another connection the number may be another pin. */
+	if (epoch == pin.epoch) {
+		mc_mutex_lock(&o->lock);
+		mcp_iter_init(&it, &reply.replicas, &mcp_desc_replica);
+		while (mcp_iter_next(&it, &rep))
+			object_take_capability(o, &rep);
+		o->caps_generation = reply.generation;
+		o->caps_ns = asked_ns;
+		mc_mutex_unlock(&o->lock);
+		mc_metric_add(&renewed, 1);
+	}
+	mcp_reply_done(&mem);
+	return epoch == pin.epoch ? 0 : -MC_EREPLICA_GONE;
+}
+
+/* The object was pinned again: @v has new capabilities. */
+static void object_repinned(struct mcs_direct_object *o, const struct mcs_version *v)
+{
+	MC_LOCKED(&o->lock);
+	o->pin = v->pin;
+	if (!o->guarded)
+		return;
+	for (unsigned i = 0; i < v->n; i++)
+		object_take_capability(o, &v->replica[i]);
+	o->caps_generation = v->info.generation;
+	o->caps_ns = v->asked_ns;
+}
+
+static bool object_is_old(struct mcs_direct_object *o)
+{
+	MC_LOCKED(&o->lock);
+	return mc_now_ns() - o->caps_ns > MCP_CAPABILITY_HELD_S / 2 * MC_NS_PER_SEC;
+}
+
+static const struct mcs_version *object_copy_version(struct mcs_direct_object *o, struct mcs_scratch *sc)
+{
+	struct mcs_version *v = mcs_scratch_raw(sc, 1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	mc_mutex_lock(&o->lock);
+	*v = o->v;
+	v->info.generation = o->caps_generation;
+	mc_mutex_unlock(&o->lock);
+	return v;
+}
+
+const struct mcs_version *mcs_direct_object_version(struct mcs_direct_object *o, struct mcs_scratch *sc)
+{
+	if (!o->guarded)
+		return &o->v;
+	return object_is_old(o) ? NULL : object_copy_version(o, sc);
+}
+
 /* ---- after a new connection ---- */
 
 /* May owners still come back to a master that restarted?  They may do so after their readers. */
@@ -291,9 +388,7 @@ static bool repin_one(struct mcs_direct *s, struct mcs_direct_object *o, uint64_
 		mcs_leases_release(&s->leases, v.pin);
 		return !same;	/* the key has another version now */
 	}
-	mc_mutex_lock(&o->lock);
-	o->pin = v.pin;
-	mc_mutex_unlock(&o->lock);
+	object_repinned(o, &v);
 	mc_metric_add(&repins, 1);
 	return true;
 }
@@ -365,13 +460,33 @@ const uint32_t *mcs_direct_object_trailer(struct mcs_direct_object *o)
 	return o->trailer;
 }
 
+/* All replicas have failed: their owners may have refused the capabilities, because they were mounted again, or their
+ * clocks differ.  True: @part has new ones. */
+static bool object_renew_part(struct mcs_direct_object *o, struct mcs_scratch *sc, struct mcs_part *part,
+			      uint64_t deadline)
+{
+	const struct mcs_version *v = NULL;
+
+	if (!o->guarded || part->status == -MC_ECHECKSUM || mcs_part_left(part, true))
+		return false;
+	if (object_renew(o, deadline) == 0)
+		v = object_copy_version(o, sc);
+	if (!v)
+		return false;
+	part->v = v;
+	memset(part->unreachable, 0, sizeof(part->unreachable));
+	return true;
+}
+
 /* Try the replicas in turn, each twice. */
 static int object_read_part(struct mcs_direct_object *o, struct mcs_scratch *sc, struct mcs_part *part,
 			    uint64_t deadline)
 {
 	int r = -MC_EREPLICA_GONE;
+	bool renewed_once = false;
 
-	while (mcs_part_left(part, true)) {
+	while (mcs_part_left(part, true) ||
+	       (!renewed_once && (renewed_once = object_renew_part(o, sc, part, deadline)))) {
 		mcs_read(mcs_direct_object_owner(o), sc, &part, 1, deadline);
 		if (!part->status) {
 			if (part->fetched)
@@ -411,7 +526,12 @@ static int64_t object_read_checked(struct mcs_direct_object *o, uint64_t offset,
 	part.len = size - offset < (uint64_t)room ? size - offset : (uint64_t)room;
 	part.trailer = mcs_direct_object_trailer(o);
 	sc = mcs_scratch_get(o->base.backend->scratch);
-	r = sc ? object_read_part(o, sc, &part, deadline) : -ENOMEM;
+	if (sc && o->guarded) {
+		if (object_is_old(o))
+			(void)object_renew(o, deadline);
+		part.v = object_copy_version(o, sc);
+	}
+	r = sc && part.v ? object_read_part(o, sc, &part, deadline) : -ENOMEM;
 	mcs_scratch_put(o->base.backend->scratch, sc);
 	if (r < 0)
 		return r;

@@ -10,9 +10,10 @@
 struct mcs_direct_object {
 	struct mcs_object base;
 
-	/* constant after open; the version's pin excepted */
+	/* constant after open, except for the version's pin and the capabilities of its replicas */
 	struct mcs_version v;
 	struct mcs_key key;
+	bool guarded;			/* the owners of its segments want capabilities */
 
 	/* guarded by the back end's lock */
 	struct mc_list link;
@@ -24,6 +25,7 @@ struct mcs_direct_object {
 	bool missed;			/* on the connection of @pin: the master was asked and did not find it */
 	uint64_t asked_ns;		/* when it was last asked */
 	uint32_t *trailer;		/* set once, then constant */
+	uint64_t caps_ns, caps_generation;	/* the capabilities in v: since when, and their generation */
 	struct mcs_seg *mapped;		/* keeps the mapping; set once */
 	const void *map;
 
@@ -43,6 +45,9 @@ static inline struct mcs_direct *mcs_direct_object_owner(const struct mcs_direct
 void mcs_direct_object_ref(struct mcs_direct_object *o);
 /* The last reference releases the pin and frees the object. */
 void mcs_direct_object_unref(struct mcs_direct_object *o);
+/* The version for a read, with capabilities that last for a while: in @sc if they are needed.  NULL: they must be
+ * renewed first, or there is no memory. */
+const struct mcs_version *mcs_direct_object_version(struct mcs_direct_object *o, struct mcs_scratch *sc);
 /* The checked CRCs of its chunks, NULL: not known. */
 const uint32_t *mcs_direct_object_trailer(struct mcs_direct_object *o);
 /* Keep a copy of a trailer that was read and checked. */

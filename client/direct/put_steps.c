@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/direct/capability.h"
 #include "client/layout.h"
 #include "common/fault.h"
 #include "common/metrics.h"
@@ -215,6 +216,7 @@ static int put_prepare(struct mcs_put_request *b, struct mcs_put_op *op)
 			.peer = op->seg[i]->peer,
 			.addr = op->seg[i]->base + rep->offset,
 			.rkey = op->seg[i]->rkey,
+			.cap = mcs_capability_new(b->sc, rep, op->size, op->generation, MC_CAPABILITY_WRITE),
 			.fence = op->fence,
 			.iov = op->item->iov,
 			.iovcnt = (unsigned)op->item->iovcnt,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/direct/capability.h"
 #include "client/layout.h"
 #include "client/direct/put_i.h"
 #include "common/cleanup.h"
@@ -212,6 +213,7 @@ static int put_stream_write_all(struct mcs_put_stream *st, uint64_t offset, cons
 
 		reqs[i] = (struct mce_req){
 			.op = MCE_WRITE, .peer = seg->peer, .rkey = seg->rkey, .fence = st->fence,
+			.cap = mcs_capability_new(sc, &st->replica[i], st->room, st->generation, MC_CAPABILITY_WRITE),
 			.addr = seg->base + st->replica[i].offset + offset,
 			.iov = iov, .iovcnt = (unsigned)iovcnt,
 		};

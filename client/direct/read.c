@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/attrs.h"
+#include "client/direct/capability.h"
 #include "client/layout.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -201,12 +202,15 @@ static int read_build_iov(struct mcs_scratch *sc, const struct mcs_part *p, cons
 	return 0;
 }
 
-static struct mce_req part_request(const struct mcs_part *p, uint64_t offset)
+static struct mce_req part_request(struct mcs_scratch *sc, const struct mcs_part *p, uint64_t offset)
 {
+	const struct mcp_replica *rep = &p->v->replica[p->replica];
+
 	return (struct mce_req){
 		.op = MCE_READ, .peer = p->file ? p->file->peer : p->seg->peer,
 		.rkey = p->file ? p->file->rkey : p->seg->rkey,
-		.addr = (p->file ? p->file->base : p->seg->base) + p->v->replica[p->replica].offset + offset,
+		.addr = (p->file ? p->file->base : p->seg->base) + rep->offset + offset,
+		.cap = mcs_capability_new(sc, rep, p->v->info.size, p->v->info.generation, MC_CAPABILITY_READ),
 	};
 }
 
@@ -220,7 +224,7 @@ static int read_fetch_trailer(struct mcs_scratch *sc, struct mcs_part *p, unsign
 	/* The bytes before it have any length, but an array of u32 must be aligned. */
 	side = (unsigned char *)(((uintptr_t)side + 3) & ~(uintptr_t)3);
 	*iov = (struct iovec){ side, mcs_trailer_size(size) };
-	p->req[1] = part_request(p, mcs_trailer_offset(size));
+	p->req[1] = part_request(sc, p, mcs_trailer_offset(size));
 	p->req[1].iov = iov;
 	p->req[1].iovcnt = 1;
 	p->n_req = 2;
@@ -282,7 +286,7 @@ static int read_prepare(struct mcs_scratch *sc, struct mcs_part *p, unsigned cha
 	struct span sp = read_span(p);
 	int r;
 
-	p->req[0] = part_request(p, sp.start);
+	p->req[0] = part_request(sc, p, sp.start);
 	p->n_req = 1;
 	r = read_build_iov(sc, p, &sp, &side, &p->req[0]);
 	if (r < 0 || !sp.verify)

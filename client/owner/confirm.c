@@ -11,10 +11,12 @@
 #include "client/direct/put_i.h"
 #include "client/layout.h"
 #include "client/owner/owner.h"
+#include "client/session/security.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/security/capability.h"
 #include "common/sys/thread.h"
 
 #define CALL_MS 5000
@@ -52,9 +54,14 @@ static int part_of_memory(const struct comparison *c, uint64_t pos, uint64_t len
 /* @crc NULL: only the bytes, into c->buf. */
 static int part_of_disk(const struct comparison *c, uint64_t pos, uint64_t len, uint32_t *crc)
 {
+	const struct mcs_segments *own = mcs_owner_of(c->s)->segments;
+	uint64_t at = c->item.offset + pos, serial = mcs_security_serial(c->s->base.store->security);
 	struct iovec iov = { c->buf, len };
+	struct mc_capability cap;
+	/* The engine goes over TCP if it must not copy itself (MC_STORE_MEMCPY=0). */
 	struct mce_req req = {
-		.op = MCE_READ, .peer = c->seg->peer, .addr = c->seg->base + c->item.offset + pos, .rkey = c->seg->rkey,
+		.op = MCE_READ, .peer = c->seg->peer, .addr = c->seg->base + at, .rkey = c->seg->rkey,
+		.cap = mcs_segments_capability(own, c->segment, at, len, serial, &cap),
 		.iov = &iov, .iovcnt = 1, .crc = crc, .crc_len = crc ? len : 0,
 	};
 	struct mce_batch b;

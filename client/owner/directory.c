@@ -128,7 +128,8 @@ static int opening_new(const struct mcs_directory *d, const struct mcp_orphan_re
 	op->cluster = strdup(d->cluster);
 	op->conf = (struct mct_conf){
 		.size = expect ? 0 : d->size, .buffers = c->ssd_buffers, .kind = c->ssd_threads ? "threads" : NULL,
-		.share = MCT_SHARE_OWN, .expect = { 0, 0, 0, pool.hi, pool.lo },
+		.seal = d->o->direct.base.store->security != NULL, .share = MCT_SHARE_OWN,
+		.expect = { 0, 0, 0, pool.hi, pool.lo },
 	};
 	if (expect) {
 		op->conf.expect[0] = expect->segment.hi;

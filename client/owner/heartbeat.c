@@ -13,6 +13,7 @@
 #include "client/owner/mover.h"
 #include "client/owner/owner.h"
 #include "client/session/masters.h"
+#include "client/session/security.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -47,6 +48,7 @@ struct mcs_heartbeat {
 	unsigned failures;
 	struct mcp_fenced fenced[MCP_FENCES_MAX];	/* orders to confirm */
 	unsigned n_fenced;
+	uint64_t revocations;	/* in the last answer before the list was fetched; UINT64_MAX: it has to be */
 	struct mcp_paused paused[PAUSED_MAX];		/* disks, as the master was told */
 	unsigned n_paused;
 };
@@ -135,6 +137,7 @@ static int heartbeat_connected(struct mcp_client *c, const struct mcp_hello_repl
 	if (!heartbeat_same_pool(h, hello->pool))
 		return mc_fail(-MC_ERPC, "%s is the master of another pool", mcp_client_greeting(c));
 	h->pool = hello->pool;
+	h->revocations = UINT64_MAX;
 	mcs_session_met(h->s->base.session, hello->server, mcp_client_greeting(c));
 	return 0;
 }
@@ -167,6 +170,41 @@ static bool heartbeat_wait(struct mcs_heartbeat *h, uint32_t ms)
 	return mc_stop_wait(&h->stop, 0);
 }
 
+/* Fetch the serial numbers of revoked credentials: connections of their holders end.  On failure the next heartbeat
+ * tries again. */
+static void heartbeat_revoked(struct mcs_heartbeat *h, uint64_t revocations)
+{
+	struct mcp_revoked msg = { .after = 0 };
+	uint64_t *all = NULL;
+	unsigned n = 0;
+	bool whole = false;
+
+	while (!whole) {
+		struct mcp_revoked_reply reply;
+		struct mcp_reply mem = { 0 };
+		struct mcp_serial serial;
+		struct mcp_iter it;
+		uint64_t *more;
+
+		if (mcp_call(h->rpc, MCP_REVOKED, &msg, &reply, &mem, mc_deadline_ms(heartbeat_answer_ms(h))) < 0)
+			break;
+		more = realloc(all, (n + reply.serials.count + 1) * sizeof(*all));
+		if (more) {
+			all = more;
+			mcp_iter_init(&it, &reply.serials, &mcp_desc_serial);
+			while (mcp_iter_next(&it, &serial))
+				msg.after = all[n++] = serial.serial;
+		}
+		whole = more && !reply.serials.count;
+		mcp_reply_done(&mem);
+		if (!more)
+			break;
+	}
+	if (whole && mcs_security_revoke(h->s->base.store->security, all, n) == 0)
+		h->revocations = revocations;
+	free(all);
+}
+
 static int heartbeat_send(struct mcs_heartbeat *h)
 {
 	unsigned n_paused = heartbeat_look(h, h->paused);
@@ -176,6 +214,7 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	};
 	struct mcp_heartbeat_reply reply;
 	struct mcp_reply mem = { 0 };
+	uint64_t asked_ms = mc_now_ms();
 	int r;
 
 	r = mc_fault("client.heartbeat");
@@ -187,6 +226,8 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	r = mcp_call(h->rpc, MCP_HEARTBEAT, &msg, &reply, &mem, mc_deadline_ms(heartbeat_answer_ms(h)));
 	if (r < 0)
 		return r;
+	if (reply.now_ms)
+		mce_engine_set_time(h->s->engine, reply.now_ms, asked_ms);
 	if (reply.reattach)
 		mcs_background_remount(h->s->background);
 	if (reply.tasks || mcs_confirm_wanted(h->s))
@@ -194,6 +235,8 @@ static int heartbeat_send(struct mcs_heartbeat *h)
 	h->n_fenced = 0;
 	h->n_paused = n_paused;
 	heartbeat_fence(h, &reply.fences);
+	if (h->s->base.store->security && reply.revocations != h->revocations)
+		heartbeat_revoked(h, reply.revocations);
 	if (reply.heartbeat_ms)
 		mcs_session_set_heartbeat(h->s->base.session, reply.heartbeat_ms);
 	mcp_reply_done(&mem);
@@ -245,6 +288,7 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 {
 	struct mcs_heartbeat *h = calloc(1, sizeof(*h));
 	struct mcp_client_conf conf = {
+		.net = mcs_security_net(s->base.store->security),
 		.client = s->client,
 		.channel = MCP_CHANNEL_HEARTBEAT,
 		.software = "libmooncake_store",
@@ -257,6 +301,7 @@ int mcs_heartbeat_start(struct mcs_direct *s, struct mcs_heartbeat **ret)
 		return -ENOMEM;
 	h->s = s;
 	h->ok = true;
+	h->revocations = UINT64_MAX;
 	r = mcs_masters_open(s->base.store->conf.master, &conf, &h->masters);
 	if (r == 0)
 		r = mcp_client_open(&conf, &h->rpc);

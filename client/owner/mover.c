@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "client/layout.h"
+#include "client/direct/capability.h"
 #include "client/direct/put_i.h"
 #include "client/owner/confirm.h"
 #include "client/owner/copies.h"
@@ -54,6 +55,7 @@ struct job {
 	uint32_t whole_crc;
 	uint64_t epoch;
 	struct mce_req req;
+	struct mc_capability cap;
 };
 
 static bool mover_inside(const struct mcs_seg *seg, const struct mcp_replica *r, uint64_t size)
@@ -67,7 +69,8 @@ static int mover_from_disk(struct mcs_direct *s, struct job *j, uint64_t fence)
 	uint64_t deadline = mc_deadline_ms(TRANSFER_MS + (int64_t)(j->size / BYTES_PER_MS));
 
 	j->whole = true;
-	return mcs_disk_to_memory(s, &j->from, &j->to, j->size, j->epoch, fence, deadline, &j->whole_crc, &j->dst);
+	return mcs_disk_to_memory(s, &j->from, &j->to, j->size, j->put, j->epoch, fence, deadline, &j->whole_crc,
+				  &j->dst);
 }
 
 /* Find source and destination, and build the transfer request. */
@@ -93,7 +96,9 @@ static int mover_prepare(struct mcs_direct *s, struct job *j, uint64_t fence, ui
 	j->iov = (struct iovec){ (void *)(uintptr_t)data, j->size };
 	j->req = (struct mce_req){
 		.op = MCE_WRITE, .peer = j->dst->peer, .addr = j->dst->base + j->to.offset,
-		.rkey = j->dst->rkey, .fence = fence, .iov = &j->iov, .iovcnt = 1, .crc = j->crc,
+		.rkey = j->dst->rkey, .fence = fence,
+		.cap = mcs_capability(&j->to, j->size, j->put, MC_CAPABILITY_WRITE, &j->cap),
+		.iov = &j->iov, .iovcnt = 1, .crc = j->crc,
 		.crc_len = j->size, .crc_tail = chunks > 1,
 	};
 	return mc_fault("client.mover.write");

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/direct/capability.h"
 #include "client/direct/put_i.h"
 #include "client/layout.h"
 #include "client/owner/copies.h"
@@ -37,6 +38,7 @@
 #define COPY_MS 30000		/* time for the copies of one round: a slow disk fails them */
 #define LOADED_MAX (64u << 20)	/* bytes that were read from disks for one round, at a time */
 #define PART (8u << 20)		/* bytes of an object that is copied to memory, at a time */
+#define RENEW_MS 5000		/* between two looks for a newer secret */
 /* Pause without work: the master is asked more seldom the longer there was none. */
 #define NAP_MIN_MS 5u
 #define NAP_MAX_MS 250u
@@ -55,6 +57,7 @@ struct worker {
 	struct mc_thread thread;
 	struct mc_stop stop;
 	bool runs;
+	uint64_t renew_ms;	/* only its thread */
 };
 
 struct mcs_offloader {
@@ -231,19 +234,23 @@ static int job_store_named(struct mcs_direct *s, struct round *r, struct job *j,
 	return 0;
 }
 
-/* One transfer of @len bytes at @pos of the object. */
+/* One transfer of @len bytes at @pos of an object of @size bytes, for the copy @put. */
 struct part {
+	uint64_t size, put;
 	uint64_t pos, len;
 	char *buf;
 	uint32_t *crc;		/* CRCs of its chunks, NULL: not wanted */
 };
 
-static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, uint64_t offset,
+static int part_move(struct mcs_direct *s, enum mce_op op, struct mcs_seg *seg, const struct mcp_replica *at,
 		     const struct part *p, uint64_t epoch, uint64_t fence, uint64_t deadline)
 {
 	struct iovec iov = { p->buf, p->len };
+	struct mc_capability cap;
 	struct mce_req req = {
-		.op = op, .peer = seg->peer, .addr = seg->base + offset + p->pos, .rkey = seg->rkey,
+		.op = op, .peer = seg->peer, .addr = seg->base + at->offset + p->pos, .rkey = seg->rkey,
+		.cap = mcs_capability(at, p->size, p->put, op == MCE_WRITE ? MC_CAPABILITY_WRITE : MC_CAPABILITY_READ,
+				      &cap),
 		.fence = fence, .iov = &iov, .iovcnt = 1, .crc = p->crc, .crc_len = p->crc ? p->len : 0,
 	};
 	struct mce_batch b;
@@ -294,14 +301,14 @@ static int job_read(struct mcs_direct *s, struct job *j, uint64_t deadline)
 {
 	uint64_t chunks = mc_crc_chunks(j->size);
 	auto_free uint32_t *crc = calloc(chunks ? chunks : 1, sizeof(*crc));
-	struct part p = { .len = j->size, .buf = j->loaded, .crc = crc };
+	struct part p = { .size = j->size, .put = j->put, .len = j->size, .buf = j->loaded, .crc = crc };
 	struct mcs_seg *src = NULL;
 	int r = crc ? 0 : -ENOMEM;
 
 	if (r == 0)
 		r = mcs_segmap_get(s->segmap, j->from.segment, deadline, &src);
 	if (r == 0)
-		r = part_move(s, MCE_READ, src, j->from.offset, &p, 0, 0, deadline);
+		r = part_move(s, MCE_READ, src, &j->from, &p, 0, 0, deadline);
 	if (r == 0)
 		r = job_sums(j, crc);
 	if (r < 0 && src)
@@ -357,25 +364,27 @@ static int job_store(struct mcs_direct *s, struct round *r, struct job *j, uint6
 /* ---- to memory ---------------------------------------------------------------------------------- */
 
 static int parts_copy(struct mcs_direct *s, struct mcs_seg *src, struct mcs_seg *dst, const struct mcp_replica *from,
-		      const struct mcp_replica *to, uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline,
-		      uint32_t *crc)
+		      const struct mcp_replica *to, uint64_t size, uint64_t put, uint64_t epoch, uint64_t fence,
+		      uint64_t deadline, uint32_t *crc)
 {
 	uint64_t most = size < PART ? size : PART;
 	auto_free char *buf = malloc(most);
-	struct part p = { .buf = buf };
+	struct part p = { .size = size, .put = put, .buf = buf };
 	int r = buf ? 0 : -ENOMEM;
 
 	for (; p.pos < size && r == 0; p.pos += p.len) {
 		p.len = size - p.pos < most ? size - p.pos : most;
 		p.crc = crc + p.pos / MC_CRC_CHUNK;
-		r = part_move(s, MCE_READ, src, from->offset, &p, 0, 0, deadline);
+		r = part_move(s, MCE_READ, src, from, &p, 0, 0, deadline);
 		p.crc = NULL;
 		if (r == 0)
-			r = part_move(s, MCE_WRITE, dst, to->offset, &p, epoch, fence, deadline);
+			r = part_move(s, MCE_WRITE, dst, to, &p, epoch, fence, deadline);
 	}
 	if (r == 0 && mcs_trailer_size(size)) {
-		p = (struct part){ .pos = mcs_trailer_offset(size), .len = mcs_trailer_size(size), .buf = (char *)crc };
-		r = part_move(s, MCE_WRITE, dst, to->offset, &p, epoch, fence, deadline);
+		p.pos = mcs_trailer_offset(size);
+		p.len = mcs_trailer_size(size);
+		p.buf = (char *)crc;
+		r = part_move(s, MCE_WRITE, dst, to, &p, epoch, fence, deadline);
 	}
 	return r;
 }
@@ -387,8 +396,8 @@ static bool segments_have(const struct mcs_segments *own, const struct mcp_repli
 }
 
 int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, const struct mcp_replica *to,
-		       uint64_t size, uint64_t epoch, uint64_t fence, uint64_t deadline, uint32_t *ret_crc,
-		       struct mcs_seg **ret_doubt)
+		       uint64_t size, uint64_t put, uint64_t epoch, uint64_t fence, uint64_t deadline,
+		       uint32_t *ret_crc, struct mcs_seg **ret_doubt)
 {
 	uint64_t chunks = mc_crc_chunks(size);
 	auto_free uint32_t *crc = calloc(chunks ? chunks : 1, sizeof(*crc));
@@ -403,7 +412,7 @@ int mcs_disk_to_memory(struct mcs_direct *s, const struct mcp_replica *from, con
 	if (r == 0)
 		r = mcs_segmap_reach(s->segmap, to->segment, to->offset + mcs_stored_size(size), deadline, &dst);
 	if (r == 0) {
-		r = parts_copy(s, src, dst, from, to, size, epoch, fence, deadline, crc);
+		r = parts_copy(s, src, dst, from, to, size, put, epoch, fence, deadline, crc);
 		if (r < 0) {
 			mcs_segmap_forget(s->segmap, to->segment);
 			*ret_doubt = TAKE_PTR(dst);
@@ -510,9 +519,9 @@ static int offloader_round(struct worker *o, struct round *round)
 		struct mcs_seg *doubt = NULL;
 
 		if (!mcp_medium_is(jobs[i].to.medium, MCP_TRAIT_BLOCKS))
-			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, fetched.epoch,
-							    fetched.fence, mc_deadline_ms(COPY_MS), &jobs[i].crc,
-							    &doubt);
+			jobs[i].status = mcs_disk_to_memory(s, &jobs[i].from, &jobs[i].to, jobs[i].size, jobs[i].put,
+							    fetched.epoch, fetched.fence, mc_deadline_ms(COPY_MS),
+							    &jobs[i].crc, &doubt);
 		job_report(&jobs[i], &done[reported]);
 		reported += mcs_copies_settled(s, doubt);
 		mcs_seg_put(doubt);
@@ -536,6 +545,15 @@ static int offloader_offer(struct worker *o)
 	return r;
 }
 
+/* A rotation of the secret is noticed: one thread does. */
+static void offloader_renew(struct worker *o)
+{
+	if (o->writer != 0 || mc_now_ms() < o->renew_ms)
+		return;
+	o->renew_ms = mc_now_ms() + RENEW_MS;
+	mcs_segments_renew(mcs_owner_of(o->s)->segments, o->s->base.session, mc_deadline_ms(CALL_MS));
+}
+
 static void *offloader_main(void *arg)
 {
 	struct worker *o = arg;
@@ -548,6 +566,7 @@ static void *offloader_main(void *arg)
 	mc_mutex_init(&round.lock);
 	mc_cond_init(&round.ended);
 	while (!mc_stop_wait(&o->stop, nap)) {
+		offloader_renew(o);
 		r = offloader_offer(o);
 		if (r == -ECANCELED)
 			break;

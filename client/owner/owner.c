@@ -18,6 +18,7 @@
 #include "client/owner/mover.h"
 #include "client/owner/offloader.h"
 #include "client/owner/sweeper.h"
+#include "client/session/security.h"
 #include "common/cleanup.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -94,7 +95,7 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 
 	conf.open = (struct mct_conf){
 		.size = c->ssd_size, .buffers = c->ssd_buffers, .kind = c->ssd_threads ? "threads" : NULL,
-		.format = c->ssd_format > 0,
+		.format = c->ssd_format > 0, .seal = o->direct.base.store->security != NULL,
 	};
 	conf.protocol = "tcp";
 	conf.high = (uint8_t)c->ssd_high;
@@ -116,7 +117,9 @@ static int owner_add_s3(struct mcs_owner *o, const struct mcs_conf *c)
 
 	if (!c->s3_size)
 		return mc_fail(-EINVAL, "s3_segment needs s3_segment_size, the bytes that it may use");
-	conf.open = (struct mct_conf){ .path = c->s3_path, .size = c->s3_size };
+	conf.open = (struct mct_conf){
+		.path = c->s3_path, .size = c->s3_size, .seal = o->direct.base.store->security != NULL,
+	};
 	conf.protocol = "tcp";
 	conf.import = c->s3_import;
 	return mcs_segments_add(o->segments, &conf, NULL);
@@ -218,6 +221,7 @@ static void owner_close(struct mcs_backend *b)
 	s->background = NULL;
 	if (b->session)
 		mcs_segments_leave(o->segments, b->session, mc_deadline_ms(UNMOUNT_MS));
+	mcs_security_session(b->store->security, NULL);
 	mcs_session_close(b->session);
 	mcs_directory_close(o->directory);
 	mcs_segments_close(o->segments);

@@ -92,7 +92,7 @@ static int segment_identify(struct mcs_own_segment *s)
 /* All reserved memory at once: the master only uses as much as is mounted. */
 static int segment_register(struct mcs_own_segment *s)
 {
-	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .fd = -1 };
+	struct mce_mr_attr attr = { .access = MCE_ACCESS_READ, .guarded = true, .fd = -1 };
 
 	if (s->mem.base) {
 		attr.access |= MCE_ACCESS_WRITE;
@@ -197,7 +197,8 @@ static void segment_text(const struct mcs_own_segment *s, const char *endpoint, 
 		snprintf(ret->name, sizeof(ret->name), "%s/%s", endpoint, class->name);
 	else
 		snprintf(ret->name, sizeof(ret->name), "%s/%s-%08x", endpoint,
-			 status.path ? class->name : s->medium->ops->name, (unsigned)(s->id.lo & UINT32_MAX));
+			 class->traits & MCP_TRAIT_SHARED ? class->name : s->medium->ops->name,
+			 (unsigned)(s->id.lo & UINT32_MAX));
 	if (!status.path || !mcs_shared_place(status.path, s->now.epoch, ret->protocol))
 		snprintf(ret->protocol, sizeof(ret->protocol), "%s", s->conf.protocol);
 }
@@ -205,6 +206,7 @@ static void segment_text(const struct mcs_own_segment *s, const char *endpoint, 
 struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text)
 {
 	const char *endpoint = mce_engine_endpoint(s->engine);
+	bool guarded = mce_mr_capability_key(s->mr, text->key);
 	bool nof = mcp_medium_is(s->conf.medium, MCP_TRAIT_NOF);
 
 	segment_text(s, endpoint, text);
@@ -215,7 +217,9 @@ struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struc
 		.protocol = mcp_bytes(text->protocol, strlen(text->protocol)),
 		.medium = nof ? MCP_MEDIUM_DISK : s->conf.medium, .nof = nof,
 		.high = s->conf.high, .low = s->conf.low, .policy = s->conf.policy,
-		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster, .confirms = 1,
+		.seen = s->now.server, .offers = s->now.pending, .cluster = s->now.cluster,
+		.confirms = MCP_MOUNT_CONFIRMS | (s->conf.open.seal ? MCP_MOUNT_SEALED : 0),
+		.key = mcp_bytes(text->key, guarded ? sizeof(text->key) : 0),
 	};
 }
 
@@ -238,6 +242,13 @@ static void segment_mounted_durable(const struct mcs_own_segment *s, const struc
 			reply->cluster ? "the master has another cluster_id" : "the master is of an older version");
 	if (!reply->adopts && was.cluster && (was.pending || !(reply->objects || again)))
 		mcs_own_segment_void_records(next);
+}
+
+void mcs_own_segment_forget(const struct mcs_own_segment *s, struct mcs_own_segment_state *ret_next)
+{
+	*ret_next = s->now;
+	ret_next->epoch = segment_random();
+	mcs_own_segment_void_records(ret_next);
 }
 
 bool mcs_own_segment_mounted(struct mcs_own_segment *s, const struct mcp_mount_reply *reply, uint64_t answered,

@@ -68,6 +68,9 @@ struct mcs_own_segment {
 	bool keeping;			/* a thread changes the identity; the others wait for the end (segments.c) */
 	bool entered;			/* this process has offered it to the pool */
 	bool mounted;			/* a master has accepted that once */
+	/* Numbers of the last MOUNT, and of the last one of which this process has carried out all that follows from
+	 * the answer. */
+	uint64_t mounts, settled;
 	uint64_t *identity;
 	struct mcs_own_segment_state now;
 };
@@ -92,9 +95,12 @@ void mcs_own_segment_void_records(struct mcs_own_segment_state *state);
  * state the segment must not be offered: a medium that cannot keep a new epoch keeps its objects from this pool only.
  * -EINVAL, -MC_EOWNER: the medium is shared, belongs to another pool and is not to be imported. */
 int mcs_own_segment_enter(struct mcs_own_segment *s, struct mcp_id pool, struct mcs_own_segment_state *ret_next);
+/* The bytes of the segment are lost: *ret_next is its state then, with another epoch. */
+void mcs_own_segment_forget(const struct mcs_own_segment *s, struct mcs_own_segment_state *ret_next);
 /* The fields of a MOUNT that describe the segment; @text: memory for them. */
 struct mcs_own_segment_text {
 	char name[300], protocol[MCS_SHARED_PLACE_MAX];
+	uint8_t key[16];
 };
 struct mcp_mount mcs_own_segment_describe(const struct mcs_own_segment *s, struct mcs_own_segment_text *text);
 /* The master process @answered has answered a MOUNT; @sure: no other one can have.  *ret_next: the state of the segment

@@ -2,16 +2,19 @@
  * segments.c - the segments that this process contributes. */
 #include <config.h>
 
-#include "client/owner/segments.h"
+#include "client/owner/segments_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/owner/disk_keys.h"
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/security/capability.h"
+#include "common/sys/clock.h"
 #include "common/sys/thread.h"
 #include "proto/medium.h"
 #include "tiers/ssd/record.h"
@@ -19,24 +22,6 @@
 MC_COUNTER(mounts, "mooncake_client_segment_mounts_total", "", "offers of segments to the master")
 
 #define GONE_MAX 65536u		/* removed objects of a named medium that wait for the sweeper */
-#define SEGMENTS_MAX 256u
-
-struct mcs_segments {
-	/* constant */
-	struct mce_engine *engine;
-	struct mcp_id client;
-	struct mcs_own_segment *segment[SEGMENTS_MAX];	/* the first @n; they do not move */
-	struct mc_mutex lock;
-	struct mc_cond kept;	/* a segment is not keeping any more */
-	struct mc_mutex notes_lock;
-	/* atomic */
-	unsigned n;		/* grows only, after the segment is complete */
-	uint64_t writing[MCS_SEGMENTS_WRITERS];	/* numbers with which writes run, 0: none */
-	uint64_t fenced;	/* the largest number that was fenced */
-	bool removed;		/* the durable ones are not offered any more */
-	bool named_due;		/* one on a named medium is to be mounted, */
-	bool shared_due;	/* or one in a shared directory */
-};
 
 int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret)
 {
@@ -53,11 +38,6 @@ int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs
 	return 0;
 }
 
-static unsigned segments_count(const struct mcs_segments *s)
-{
-	return s ? __atomic_load_n(&s->n, __ATOMIC_ACQUIRE) : 0;
-}
-
 static void segment_free(struct mcs_own_segment *at)
 {
 	mcs_own_segment_close(at);
@@ -66,13 +46,13 @@ static void segment_free(struct mcs_own_segment *at)
 
 int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf, struct mct_medium *medium)
 {
-	struct mcs_own_segment *at = s->n < SEGMENTS_MAX ? calloc(1, sizeof(*at)) : NULL;
+	struct mcs_own_segment *at = s->n < MCS_SEGMENTS_MAX ? calloc(1, sizeof(*at)) : NULL;
 	int r;
 
 	if (!at) {
 		mct_medium_close(medium);
-		return s->n < SEGMENTS_MAX ? -ENOMEM :
-			mc_fail(-MC_ELIMIT, "a process has at most %u segments", SEGMENTS_MAX);
+		return s->n < MCS_SEGMENTS_MAX ? -ENOMEM :
+			mc_fail(-MC_ELIMIT, "a process has at most %u segments", MCS_SEGMENTS_MAX);
 	}
 	r = mcs_own_segment_open(at, s->engine, conf, medium);
 	if (r < 0) {
@@ -104,7 +84,7 @@ static bool segments_lost(const struct mcs_own_segment *at)
 /* The latest one: this process may have lost a file, and adopted it again. */
 static struct mcs_own_segment *segments_find(const struct mcs_segments *s, struct mcp_id id)
 {
-	for (unsigned i = segments_count(s); i--;)
+	for (unsigned i = mcs_segments_count(s); i--;)
 		if (mcp_id_eq(s->segment[i]->id, id))
 			return s->segment[i];
 	return NULL;
@@ -119,7 +99,7 @@ bool mcs_segments_has(const struct mcs_segments *s, struct mcp_id id)
 
 static struct mcs_own_segment *segments_near(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		if (mcp_medium(s->segment[i]->conf.medium)->rank == MCP_RANK_NEAR)
 			return s->segment[i];
 	mc_fail(-EINVAL, "this process contributes no memory");
@@ -130,7 +110,7 @@ unsigned mcs_segments_with(const struct mcs_segments *s, unsigned trait)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		n += mcp_medium_is(s->segment[i]->conf.medium, trait) &&
 		     !segments_lost(s->segment[i]);
 	return n;
@@ -138,7 +118,7 @@ unsigned mcs_segments_with(const struct mcs_segments *s, unsigned trait)
 
 bool mcs_segments_offload(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		if (mcp_medium_is(s->segment[i]->conf.medium, MCP_TRAIT_COPIES))
 			return true;
 	return false;
@@ -216,6 +196,46 @@ static void segments_lose(struct mcs_own_segment *at, struct mcs_session *sessio
 	(void)segments_unmount_one(at, session, true, deadline);
 }
 
+/* ---- keys of encrypted media ---------------------------------------------------------------------- */
+
+/* The pool has no key for the bytes: an empty segment, of which the master knows no object. */
+static int segments_forget(struct mcs_segments *s, struct mcs_own_segment *at)
+{
+	struct mcs_own_segment_state next;
+	int r;
+
+	MC_LOCKED(&s->lock);
+	segments_keep_begin(s, at);
+	mcs_own_segment_forget(at, &next);
+	r = segments_keep(s, at, &next);
+	segments_keep_end(s, at);
+	return r;
+}
+
+/* Are the bytes of the segment lost for this pool?  Other pools may still use a shared medium.  In the segment's own
+ * pool, keys that do not fit mean a credential of another tenant, or a master without the newest secret. */
+static bool segments_unreadable(struct mcs_segments *s, const struct mcs_own_segment *at, struct mcp_id pool, int r)
+{
+	if (mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED) || at->medium->ops->named)
+		return false;
+	MC_LOCKED(&s->lock);
+	return r == -EBADMSG || (r == -EKEYREJECTED && !mcp_id_zero(pool) && !mcp_id_eq(pool, at->now.pool));
+}
+
+/* @quick: -EAGAIN if the medium is encrypted. */
+static int segments_unlock(struct mcs_segments *s, struct mcs_own_segment *at, const struct mcs_disk_keys *from,
+			   struct mcp_id pool, bool quick)
+{
+	void *keys = (void *)(uintptr_t)from;
+	int r = at->medium->ops->unlock(at->medium, quick ? NULL : mcs_disk_keys_ask, keys);
+
+	if (r == 0 || !segments_unreadable(s, at, pool, r))
+		return r;
+	mc_warn("client", "%s: its objects are dropped", mc_err_detail(r));
+	r = segments_forget(s, at);
+	return r < 0 ? r : at->medium->ops->unlock(at->medium, mcs_disk_keys_ask, keys);
+}
+
 /* @quick: the medium may be slow, and this thread must not wait for it: -EAGAIN if it would have to. */
 static int segments_enter(struct mcs_segments *s, struct mcs_own_segment *at, struct mcp_id pool, bool quick,
 			  struct mcs_own_segment_text *text, struct mcp_mount *ret)
@@ -238,9 +258,24 @@ static int segments_enter(struct mcs_segments *s, struct mcs_own_segment *at, st
 	return r;
 }
 
-/* The master has answered a MOUNT. */
+/* A MOUNT begins: its number.  The master may grant copies before the answer is here, and while it is kept, which may
+ * replace the key of the bytes. */
+static uint64_t segments_mount_begin(struct mcs_segments *s, struct mcs_own_segment *at)
+{
+	MC_LOCKED(&s->lock);
+	return ++at->mounts;
+}
+
+/* May copies be written now?  After a MOUNT without an answer only the next one tells. */
+static bool segments_settled(struct mcs_segments *s, const struct mcs_own_segment *at)
+{
+	MC_LOCKED(&s->lock);
+	return !at->conf.open.seal || at->settled == at->mounts;
+}
+
+/* The master has answered MOUNT @mount. */
 static int segments_mounted(struct mcs_segments *s, struct mcs_own_segment *at, const struct mcp_mount_reply *reply,
-			    uint64_t answered, bool sure, bool quick)
+			    uint64_t mount, uint64_t answered, bool sure, bool quick)
 {
 	struct mcs_own_segment_state next;
 	int r = 0;
@@ -254,6 +289,8 @@ static int segments_mounted(struct mcs_segments *s, struct mcs_own_segment *at, 
 	else
 		r = quick ? -EAGAIN : segments_keep(s, at, &next);
 	at->mounted |= r == 0;
+	if (r == 0)
+		at->settled = mount;
 	segments_keep_end(s, at);
 	return r;
 }
@@ -274,11 +311,14 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 {
 	bool shared = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED), named = at->medium->ops->named;
 	bool fenced = segments_fence_earlier(s, at, terms), quick = c && (named || shared);
+	const struct mcs_disk_keys keys = { c, session, at->id, deadline };
 	int r = named || quick ? 0 : at->medium->ops->hold(at->medium), held = r;
 	struct mcp_mount_reply reply;
 	struct mcp_reply mem = { 0 };
 	struct mcs_own_segment_text text;
 	struct mcp_mount msg;
+	uint64_t asked_ms;
+	uint64_t mount;
 
 	if (r == -ESTALE && shared) {
 		segments_lose(at, session, r, deadline);
@@ -286,6 +326,8 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	}
 	/* A shared filesystem that does not answer leaves it open.  Each round of copies asks again. */
 	if (r == 0 || r == -MC_EUNAVAILABLE)
+		r = segments_unlock(s, at, &keys, pool, quick);
+	if (r == 0)
 		r = segments_enter(s, at, pool, quick, &text, &msg);
 	/* The file is of another pool. */
 	if (r == -MC_EOWNER && shared && !c) {
@@ -296,6 +338,8 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 		return r;
 	msg.client = s->client;
 	msg.unfenced = !fenced;
+	asked_ms = mc_now_ms();
+	mount = segments_mount_begin(s, at);
 	r = c ? mcp_call(c, MCP_MOUNT, &msg, &reply, &mem, deadline) :
 		mcs_call(session, MCP_MOUNT, &msg, &reply, &mem, deadline);
 	if (r == -MC_EOWNER && shared && held < 0) {
@@ -305,7 +349,9 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	}
 	if (r < 0)
 		return segments_mount_error(r, at, msg.offers);
-	r = segments_mounted(s, at, &reply, terms->server,
+	if (reply.now_ms)
+		mce_engine_set_time(at->engine, reply.now_ms, asked_ms);
+	r = segments_mounted(s, at, &reply, mount, terms->server,
 			     !session || mcs_session_terms(session).server == terms->server, quick);
 	mc_metric_add(&mounts, 1);
 	if (reply.reattached)
@@ -329,7 +375,7 @@ int mcs_segments_mount(struct mcs_segments *s, struct mcp_client *c, struct mcs_
 {
 	int r = 0;
 
-	for (unsigned i = 0; i < segments_count(s); i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s); i++) {
 		struct mcs_own_segment *at = s->segment[i];
 		bool named = at->medium->ops->named, shared = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED);
 		int one = 0;
@@ -377,7 +423,7 @@ void mcs_segments_shared_later(struct mcs_segments *s)
 
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
 {
-	for (unsigned i = 0; i < segments_count(s) && mcs_session_up(session); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s) && mcs_session_up(session); i++)
 		if (segments_offered(s, s->segment[i]))
 			(void)segments_unmount_one(s->segment[i], session, s->segment[i]->durable, deadline);
 }
@@ -387,6 +433,8 @@ int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struc
 	struct mcs_own_segment *at = segments_find(s, segment);
 	int r = at ? at->medium->ops->hold(at->medium) : 0;
 
+	if (r == 0 && at && !segments_settled(s, at))
+		return mc_fail(-MC_EUNAVAILABLE, "the segment is being mounted");
 	if (r != -ESTALE)
 		return r;
 	segments_lose(at, session, r, deadline);
@@ -395,7 +443,7 @@ int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struc
 
 void mcs_segments_hold_shared(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline)
 {
-	for (unsigned i = 0; i < segments_count(s); i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s); i++) {
 		struct mcs_own_segment *at = s->segment[i];
 		bool asks = mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED) && !segments_lost(at);
 		int r = asks ? at->medium->ops->hold(at->medium) : 0;
@@ -411,7 +459,7 @@ int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *sess
 
 	if (!s || __atomic_exchange_n(&s->removed, true, __ATOMIC_SEQ_CST))
 		return 0;
-	for (unsigned i = 0; i < segments_count(s); i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s); i++) {
 		struct mcs_own_segment *at = s->segment[i];
 		struct mcs_own_segment_state next;
 		int one;
@@ -502,12 +550,28 @@ struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_
 	return at && !at->mem.base && segments_inside(at, offset, len) ? at->medium : NULL;
 }
 
+const struct mc_capability *mcs_segments_capability(const struct mcs_segments *s, struct mcp_id segment,
+						    uint64_t offset, uint64_t len, uint64_t serial,
+						    struct mc_capability *mem)
+{
+	const struct mcs_own_segment *at = segments_find(s, segment);
+	uint8_t key[MC_CAPABILITY_KEY];
+
+	if (!at || !mce_mr_capability_key(at->mr, key))
+		return NULL;
+	*mem = (struct mc_capability){
+		.offset = offset, .len = len, .expires_s = UINT32_MAX, .rights = MC_CAPABILITY_READ,
+	};
+	mc_capability_sign(key, serial, mem);
+	return mem;
+}
+
 unsigned mcs_segments_paused(const struct mcs_segments *s, struct mcp_paused *ret, unsigned max)
 {
 	struct mct_status status;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < segments_count(s) && n < max; i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s) && n < max; i++) {
 		s->segment[i]->medium->ops->status(s->segment[i]->medium, &status);
 		if (status.paused)
 			ret[n++].segment = s->segment[i]->id;
@@ -522,14 +586,14 @@ bool mcs_segments_confirm(struct mcs_segments *s)
 	if (!s)
 		return false;
 	MC_LOCKED(&s->lock);
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		any |= s->segment[i]->now.confirms;
 	return any;
 }
 
 bool mcs_segments_confirm_take(struct mcs_segments *s, unsigned i, struct mcp_id *ret, bool *ret_addressable)
 {
-	if (i >= segments_count(s))
+	if (i >= mcs_segments_count(s))
 		return false;
 	MC_LOCKED(&s->lock);
 	*ret = s->segment[i]->now.confirms ? s->segment[i]->id : (struct mcp_id){ 0, 0 };
@@ -585,7 +649,7 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 {
 	struct mcs_own_segment *at;
 
-	if (i >= segments_count(s))
+	if (i >= mcs_segments_count(s))
 		return false;
 	at = s->segment[i];
 	*ret = (struct mcs_own_segment_unused){
@@ -609,7 +673,7 @@ bool mcs_segments_unused_take(struct mcs_segments *s, unsigned i, struct mcs_own
 
 bool mcs_segments_named(const struct mcs_segments *s)
 {
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		if (s->segment[i]->medium->ops->named)
 			return true;
 	return false;
@@ -617,7 +681,7 @@ bool mcs_segments_named(const struct mcs_segments *s)
 
 void mcs_segments_sweep_stop(struct mcs_segments *s)
 {
-	for (unsigned i = 0; i < segments_count(s); i++)
+	for (unsigned i = 0; i < mcs_segments_count(s); i++)
 		s->segment[i]->medium->ops->sweep_stop(s->segment[i]->medium);
 }
 
@@ -631,7 +695,7 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 	if (!note)
 		return;
 	MC_LOCKED(&s->notes_lock);
-	for (unsigned i = 0; i < segments_count(s); i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s); i++) {
 		struct mcs_own_segment *at = s->segment[i];
 		size_t n = 0;
 		int r;
@@ -657,7 +721,7 @@ void mcs_segments_gone(struct mcs_segments *s, const struct mcp_seq *gone)
 bool mcs_segments_offer_next(struct mcs_segments *s, struct mcs_own_segment_offered *ret)
 {
 	MC_LOCKED(&s->lock);
-	for (unsigned i = 0; i < segments_count(s); i++) {
+	for (unsigned i = 0; i < mcs_segments_count(s); i++) {
 		const struct mcs_own_segment *at = s->segment[i];
 
 		if (!at->now.offers)

@@ -42,10 +42,14 @@ void mcs_segments_shared_later(struct mcs_segments *s);
 /* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Before copies are written to a segment: is this process still the only writer of its medium?  -ESTALE: it is not, and
- * the segment is offered no more; the other process may mount it.  -EIO, ... */
+ * the segment is offered no more; the other process may mount it.  -MC_EUNAVAILABLE: the answer to a MOUNT may replace
+ * the key of an encrypted medium; try again later.  -EIO, ... */
 int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline);
 /* The same for all files in a shared directory. */
 void mcs_segments_hold_shared(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
+/* Wrap the keys of encrypted media with the newest secret of the pool, if there is a newer one: a process that goes on
+ * running during several rotations keeps its bytes.  Blocks for calls of the master and writes of headers. */
+void mcs_segments_renew(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Remove the durable ones from the pool, with their objects, and offer them no more; returns the first error. */
 int mcs_segments_remove_durable(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 
@@ -65,6 +69,12 @@ const void *mcs_segments_at(const struct mcs_segments *s, struct mcp_id segment,
 /* The medium of a segment that is not addressable, if it has these bytes; NULL. */
 struct mct_medium *mcs_segments_medium(const struct mcs_segments *s, struct mcp_id segment, uint64_t offset,
 				       uint64_t len);
+
+/* A capability to read a range of a segment of this process through its own data port, for its own credential with this
+ * serial number; in *@mem.  NULL: none is needed. */
+const struct mc_capability *mcs_segments_capability(const struct mcs_segments *s, struct mcp_id segment,
+						    uint64_t offset, uint64_t len, uint64_t serial,
+						    struct mc_capability *mem);
 
 /* The segments whose device does not work now; at most @max.  Their number. */
 unsigned mcs_segments_paused(const struct mcs_segments *s, struct mcp_paused *ret, unsigned max);

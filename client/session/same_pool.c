@@ -16,9 +16,9 @@
 #define ASK_MS 500		/* time limit of the first connection, for each other address */
 #define ID_TEXT 9		/* the first digits are enough to tell pools apart */
 
-void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool)
+void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool, const struct mc_net *net)
 {
-	*p = (struct mcs_same_pool){ .addrs = addrs, .pool = pool, .addr = "unknown" };
+	*p = (struct mcs_same_pool){ .net = net, .addrs = addrs, .pool = pool, .addr = "unknown" };
 	mc_mutex_init(&p->lock);
 }
 
@@ -58,11 +58,11 @@ static int ask_connected(struct mcp_client *c, const struct mcp_hello_reply *hel
 }
 
 /* The pool of the master at @addr; zero: no answer. */
-static struct mcp_id ask_pool(const char *addr)
+static struct mcp_id ask_pool(const struct mc_net *net, const char *addr)
 {
 	struct mcp_id pool = { 0, 0 };
 	struct mcp_client_conf conf = {
-		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "libmooncake_store",
+		.net = net, .addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "libmooncake_store",
 		.connect_timeout_ms = ASK_MS, .connected = ask_connected, .arg = &pool,
 	};
 	struct mcp_stats msg = { 0 };
@@ -97,7 +97,7 @@ static int pool_agreed(const struct mcs_same_pool *p, const char *addr, struct m
 		other[len] = 0;
 		if (!strcmp(other, addr))
 			continue;
-		id = ask_pool(other);
+		id = ask_pool(p->net, other);
 		if (!mcp_id_zero(id) && !mcp_id_eq(id, pool))
 			return pool_two(addr, pool, other, id);
 	}

@@ -18,9 +18,12 @@
 
 #define MCS_POOL_TTLS 3
 
+struct mc_net;
+
 struct mcs_same_pool {
 	/* constant after init */
 	const char *addrs;
+	const struct mc_net *net;
 	/* guarded by lock */
 	struct mc_mutex lock;
 	struct mcp_id pool;		/* zero: not known yet */
@@ -30,8 +33,8 @@ struct mcs_same_pool {
 };
 
 /* @addrs: of the masters, separated by commas; must stay valid.  @pool: of the process that this
- * one replaces; zero: none. */
-void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool);
+ * one replaces; zero: none.  @net: connects to masters; NULL: the default one. */
+void mcs_same_pool_init(struct mcs_same_pool *p, const char *addrs, struct mcp_id pool, const struct mc_net *net);
 void mcs_same_pool_done(struct mcs_same_pool *p);
 /* Any thread; zero: not known yet. */
 struct mcp_id mcs_same_pool_id(const struct mcs_same_pool *p);

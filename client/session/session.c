@@ -11,6 +11,7 @@
 
 #include "client/session/masters.h"
 #include "client/session/same_pool.h"
+#include "client/session/security.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -134,6 +135,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 {
 	struct mcs_session *s = calloc(1, sizeof(*s));
 	struct mcp_client_conf rpc = {
+		.net = mcs_security_net(conf->security),
 		.client = conf->client,
 		.channel = MCP_CHANNEL_CONTROL,
 		.software = "libmooncake_store",
@@ -158,7 +160,7 @@ int mcs_session_open(const struct mcs_session_conf *conf, struct mcs_session **r
 	}
 	s->takeover_ms = s->masters || strchr(conf->addrs, ',') ? TAKEOVER_MS : 0;
 	/* A store has one leader, as if there were one address. */
-	mcs_same_pool_init(&s->pool, s->masters ? "" : conf->addrs, conf->pool);
+	mcs_same_pool_init(&s->pool, s->masters ? "" : conf->addrs, conf->pool, rpc.net);
 	r = mcp_client_open(&rpc, &s->rpc);
 	if (r < 0) {
 		mcs_same_pool_done(&s->pool);

@@ -19,6 +19,7 @@
 
 #define MCS_SETUP_TIMEOUT_MS 5000	/* default of mcs_conf.setup_timeout_ms */
 
+struct mcs_security;
 struct mcs_session;
 
 /* Values from the master's reply to the registration. */
@@ -36,6 +37,7 @@ struct mcs_session_conf {
 	const char *name;		/* name of this process, sent to the master */
 	struct mcp_id client;
 	struct mcp_id engine;		/* nonce of the transfer engine that writes for it; zero: it writes nothing */
+	struct mcs_security *security;	/* NULL: no credential */
 	uint64_t (*largest_fence)(void *arg);	/* mce_engine_largest_fence() of it; NULL with a zero engine */
 	struct mcp_id pool;		/* pool of the process that this one replaces, zero: none (same_pool.h) */
 	unsigned min_version;		/* lowest version of the protocol: an older master is refused */

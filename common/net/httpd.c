@@ -2,7 +2,8 @@
  * httpd.c - HTTP server: libmicrohttpd with a table of routes. */
 #include <config.h>
 
-#include "common/net/httpd.h"
+#include "common/net/httpd_i.h"
+#include "common/sys/clock.h"
 #include "common/sys/lock.h"
 
 #include <errno.h>
@@ -40,14 +41,22 @@
 /* The body of a request that gets an error is read to its end, up to this many bytes, so that the
  * client reads the response. */
 #define SWALLOW_MAX (1u << 20)
+#define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"	/* GnuTLS's words */
+#define LOG_LEN 256			/* bytes of a message of the library */
+#define REFUSAL_LOG_MS 1000u		/* at most one line about refused tokens in this time */
 
 MC_COUNTER(crowded_out, "mooncake_http_connections_given_up_total", "",
 	   "HTTP connections closed to make room for new ones")
 MC_COUNTER(too_much, "mooncake_http_answers_refused_total", "",
 	   "Requests answered with 503 because too many bytes of requests or responses were in memory")
+MC_COUNTER(unauthorized, "mooncake_http_unauthorized_total", "",
+	   "HTTP requests without a valid token for routes that need one")
 
 struct mc_httpd {
 	struct MHD_Daemon *daemon;
+	struct mc_httpd_security security;	/* without its strings */
+	struct mc_httpd_files files;
+	atomic_ullong log_ms;		/* a line about a refused token may be logged from then on */
 	const struct mc_http_route *routes;
 	size_t max_body;
 	void *arg;
@@ -63,6 +72,7 @@ struct mc_httpd {
 struct peer {
 	struct mc_list link;
 	int fd;
+	char name[MC_ADDR_MAX];	/* its address; constant */
 };
 
 /* A request while its body is received. */
@@ -96,6 +106,13 @@ static struct peer *peer_of(struct MHD_Connection *conn)
 	return info ? info->socket_context : NULL;
 }
 
+static const char *peer_name(struct MHD_Connection *conn)
+{
+	const struct peer *p = peer_of(conn);
+
+	return p ? p->name : "unknown";
+}
+
 static void peer_leave(struct mc_httpd *h, struct peer *p)
 {
 	if (!mc_list_empty(&p->link))
@@ -112,6 +129,7 @@ static void peer_arrive(struct mc_httpd *h, struct MHD_Connection *conn, void **
 	if (!p)
 		return;
 	p->fd = info->connect_fd;
+	(void)mc_socket_peer(p->fd, p->name);
 	*ret = p;
 	MC_LOCKED(&h->lock);
 	mc_list_push_back(&h->conns, &p->link);
@@ -177,22 +195,68 @@ static bool method_fits(const struct mc_http_route *r, const char *method)
 	       (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
-static void find_route(const struct mc_httpd *h, const char *path, const char *method, struct exchange *x)
+static const struct mc_http_route *find_route(const struct mc_httpd *h, const char *path, const char *method,
+					      int *ret_error)
 {
-	x->error = MHD_HTTP_NOT_FOUND;
+	*ret_error = MHD_HTTP_NOT_FOUND;
 	for (const struct mc_http_route *r = h->routes; r->path; r++) {
 		if (strcmp(r->path, path))
 			continue;
-		x->error = MHD_HTTP_METHOD_NOT_ALLOWED;
+		*ret_error = MHD_HTTP_METHOD_NOT_ALLOWED;
 		if (!method_fits(r, method))
 			continue;
-		if (mc_principal_check(&x->principal, r->roles) < 0) {
-			x->error = MHD_HTTP_FORBIDDEN;
-			return;
-		}
-		x->route = r;
-		x->error = 0;
-		return;
+		*ret_error = 0;
+		return r;
+	}
+	return NULL;
+}
+
+/* The request gets @status.  The reason is for the operator: a peer without a valid token learns nothing from it. */
+static void exchange_refuse(struct mc_httpd *h, struct MHD_Connection *conn, const char *path, const char *method,
+			    int status, const char *why, struct exchange *x)
+{
+	const struct mc_http_request rq = {
+		.method = method, .path = path, .body = "", .conn = conn, .peer = peer_name(conn),
+		.principal = x->principal, .status = status,
+	};
+
+	x->error = status;
+	if (h->security.refused)
+		h->security.refused(h->security.arg, &rq, why);
+}
+
+static void log_refusal(struct mc_httpd *h, const char *why)
+{
+	unsigned long long now = mc_now_ms(), due = atomic_load(&h->log_ms);
+
+	mc_metric_add(&unauthorized, 1);
+	if (now >= due && atomic_compare_exchange_strong(&h->log_ms, &due, now + REFUSAL_LOG_MS))
+		mc_info("http", "refused a request: %s", why);
+}
+
+/* May the peer call the route that it asks for?  Sets route, principal and error of @x.  The token is first: the other
+ * errors would tell a peer without one about paths. */
+static void exchange_admit(struct mc_httpd *h, struct MHD_Connection *conn, const char *path, const char *method,
+			   struct exchange *x)
+{
+	const struct mc_http_route *route = find_route(h, path, method, &x->error);
+	bool open = route && route->roles & MC_OPEN;
+	int r = 0;
+
+	x->principal = mc_principal_of_peer(-1);
+	if (h->security.tokens) {
+		x->principal.roles = 0;
+		if (!open)
+			r = mc_httpd_identify(&h->security, MHD_lookup_connection_value(conn, MHD_HEADER_KIND,
+					      MHD_HTTP_HEADER_AUTHORIZATION), &x->principal);
+	}
+	if (r < 0) {
+		log_refusal(h, mc_err_detail(r));
+		exchange_refuse(h, conn, path, method, MHD_HTTP_UNAUTHORIZED, mc_err_detail(r), x);
+	} else if (route && !open && mc_principal_check(&x->principal, route->roles) < 0) {
+		exchange_refuse(h, conn, path, method, MHD_HTTP_FORBIDDEN, mc_err_detail(-EACCES), x);
+	} else {
+		x->route = route;
 	}
 }
 
@@ -227,6 +291,7 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 {
 	const char *text = status == MHD_HTTP_NOT_FOUND ? "not found\n" :
 		status == MHD_HTTP_BAD_REQUEST ? "a parameter holds a NUL\n" :
+		status == MHD_HTTP_UNAUTHORIZED ? "this needs a valid token: Authorization: Bearer TOKEN\n" :
 		status == MHD_HTTP_FORBIDDEN ? "the role of the peer does not allow this\n" :
 		status == MHD_HTTP_METHOD_NOT_ALLOWED ? "method not allowed\n" :
 		status == HTTP_TOO_LARGE ? "body too large\n" :
@@ -242,6 +307,8 @@ static enum MHD_Result answer_error(const struct mc_httpd *h, struct MHD_Connect
 	MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		add_allow(h, path, resp);
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(resp, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	ok = MHD_queue_response(conn, (unsigned)status, resp);
 	MHD_destroy_response(resp);
 	return ok;
@@ -338,8 +405,8 @@ static enum MHD_Result exchange_answer(struct mc_httpd *h, struct MHD_Connection
 {
 	struct mc_http_request rq = {
 		.method = method, .path = path, .body = x->body ? x->body : "",
-		.body_len = x->len, .conn = conn, .principal = x->principal, .status = MHD_HTTP_OK,
-		.content_type = "text/plain; charset=utf-8",
+		.body_len = x->len, .conn = conn, .peer = peer_name(conn), .principal = x->principal,
+		.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8",
 	};
 	struct body *b = calloc(1, sizeof(*b));
 	struct MHD_Response *resp;
@@ -417,26 +484,36 @@ static void exchange_take_body(struct mc_httpd *h, struct exchange *x, const cha
 	x->body[x->len] = '\0';
 }
 
-/* The headers have been received.  A body whose announced length is too large is refused unread. */
-static enum MHD_Result exchange_begin(struct mc_httpd *h, struct MHD_Connection *conn,
-			     const char *path, const char *method, void **state)
+/* A body whose announced length is too large is refused unread: the status; 0: receive it. */
+static int exchange_refuse_body(struct mc_httpd *h, struct MHD_Connection *conn, const struct exchange *x)
 {
 	const char *length = MHD_lookup_connection_value(conn, MHD_HEADER_KIND,
 							 MHD_HTTP_HEADER_CONTENT_LENGTH);
 	unsigned long long len = length ? strtoull(length, NULL, 10) : 0;
-	struct exchange *x;
 
 	if (len > h->max_body)
-		return answer_error(h, conn, path, HTTP_TOO_LARGE);
-	if (len > BODY_SMALL && bodies_are_full(h, len)) {
-		mc_metric_add(&too_much, 1);
-		return answer_error(h, conn, path, MHD_HTTP_SERVICE_UNAVAILABLE);
-	}
-	x = calloc(1, sizeof(*x));
+		return x->error == MHD_HTTP_UNAUTHORIZED ? x->error : HTTP_TOO_LARGE;
+	if (x->error || len <= BODY_SMALL || !bodies_are_full(h, len))
+		return 0;
+	mc_metric_add(&too_much, 1);
+	return MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+/* The headers have been received. */
+static enum MHD_Result exchange_begin(struct mc_httpd *h, struct MHD_Connection *conn,
+			     const char *path, const char *method, void **state)
+{
+	struct exchange *x = calloc(1, sizeof(*x));
+	int status;
+
 	if (!x)
 		return MHD_NO;
-	x->principal = mc_principal_of_peer(-1);
-	find_route(h, path, method, x);
+	exchange_admit(h, conn, path, method, x);
+	status = exchange_refuse_body(h, conn, x);
+	if (status) {
+		free(x);
+		return answer_error(h, conn, path, status);
+	}
 	if (x->route)
 		MHD_get_connection_values_n(conn, MHD_GET_ARGUMENT_KIND, check_value, x);
 	*state = x;
@@ -473,34 +550,45 @@ static void on_end(void *arg, struct MHD_Connection *conn, void **state,
 	peer_progress(arg, peer_of(conn));
 }
 
+/* Gets the library's last message while this thread starts a server. */
+static __thread char *start_log;
+
 __attribute__((format(printf, 2, 0)))
 static void on_log(void *arg, const char *fmt, va_list ap)
 {
-	char text[256];
+	char text[LOG_LEN];
 	int n;
 
 	n = vsnprintf(text, sizeof(text), fmt, ap);
 	if (n > 0 && (size_t)n < sizeof(text) && text[n - 1] == '\n')
 		text[n - 1] = '\0';
+	if (start_log)
+		memcpy(start_log, text, sizeof(text));
 	mc_debug("http", "%s", text);
 }
 
-static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned threads)
+/* @why gets the library's reason for a failure. */
+static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned threads, char why[LOG_LEN])
 {
-	struct MHD_OptionItem pool[] = {
-		{ MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL },
-		{ MHD_OPTION_END, 0, NULL },
-	};
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, n = 0;
+	struct MHD_OptionItem more[5];
 	struct MHD_Daemon *daemon;
 	sigset_t all, old;
 
 	/* libmicrohttpd does not accept a pool of one thread. */
-	if (threads < 2)
-		pool[0] = pool[1];
+	if (threads > 1)
+		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL };
+	if (h->files.cert) {
+		flags |= MHD_USE_TLS;
+		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, h->files.cert };
+		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, h->files.key };
+		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_VERSIONS };
+	}
+	more[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG,
-				  0, NULL, NULL, on_request, h,
+	start_log = why;
+	daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, h,
 				  MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
 				  MHD_OPTION_LISTEN_SOCKET, fd,
 				  MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
@@ -508,28 +596,63 @@ static struct MHD_Daemon *start_daemon(struct mc_httpd *h, int fd, unsigned thre
 				  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 				  MHD_OPTION_NOTIFY_COMPLETED, on_end, h,
 				  MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-				  MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+				  MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+	start_log = NULL;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return daemon;
 }
 
 static void free_server(struct mc_httpd *h)
 {
+	mc_httpd_files_free(&h->files);
 	mc_mutex_destroy(&h->lock);
 	free(h);
 }
 
-int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
-		   const struct mc_http_route *routes, void *arg, int *ret_port,
-		   struct mc_httpd **ret)
+static int routes_check(const struct mc_http_route *routes)
 {
-	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX];
-	struct mc_httpd *h;
-	int fd, port, r;
-
 	for (const struct mc_http_route *route = routes; route->path; route++)
 		if (!route->roles)
 			return mc_fail(-EINVAL, "no role may call %s", route->path);
+	return 0;
+}
+
+static int use_security(struct mc_httpd *h, const struct mc_httpd_security *sec, const char *addr)
+{
+	int r = mc_httpd_files_read(sec, addr, &h->files);
+
+	if (r == 0 && sec)
+		h->security = (struct mc_httpd_security){
+			.tokens = sec->tokens, .identify = sec->identify, .arg = sec->arg, .refused = sec->refused,
+		};
+	if (r == 0 && h->files.cert && MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
+		r = mc_fail(-ENOTSUP, "this machine's libmicrohttpd was built without TLS, which http_tls_cert needs");
+	return r;
+}
+
+static int listen_and_serve(struct mc_httpd *h, const char *addr, unsigned threads, int *ret_port)
+{
+	char bound[MC_ADDR_MAX], host[MC_ADDR_MAX], why[LOG_LEN] = "no reason is known";
+	int fd = mc_socket_listen(addr, 128, 0, bound), r;
+
+	if (fd < 0)
+		return fd;
+	r = mc_addr_split(bound, host, sizeof(host), 0, ret_port);
+	if (r < 0)
+		return r;
+	h->daemon = start_daemon(h, fd, threads, why);
+	/* libmicrohttpd may or may not have closed @fd, depending on the failure, so leave it open. */
+	return h->daemon ? 0 : mc_fail(-EIO, "cannot start the HTTP server on %s: %s", addr, why);
+}
+
+int mc_httpd_start(const char *addr, unsigned threads, size_t max_body, const struct mc_http_route *routes, void *arg,
+		   const struct mc_httpd_security *security, int *ret_port, struct mc_httpd **ret)
+{
+	int port, r = routes_check(routes);
+	struct mc_httpd *h;
+
+	if (r < 0)
+		return r;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return mc_fail(-ENOMEM, "no memory for the HTTP server on %s", addr);
@@ -538,17 +661,12 @@ int mc_httpd_start(const char *addr, unsigned threads, size_t max_body,
 	h->arg = arg;
 	mc_list_init(&h->conns);
 	mc_mutex_init(&h->lock);
-	fd = mc_socket_listen(addr, 128, 0, bound);
-	if (fd < 0) {
+	r = use_security(h, security, addr);
+	if (r == 0)
+		r = listen_and_serve(h, addr, threads, &port);
+	if (r < 0) {
 		free_server(h);
-		return fd;
-	}
-	r = mc_addr_split(bound, host, sizeof(host), 0, &port);
-	h->daemon = r < 0 ? NULL : start_daemon(h, fd, threads);
-	if (!h->daemon) {
-		/* libmicrohttpd may or may not have closed @fd, depending on the failure, so leave it open. */
-		free_server(h);
-		return r < 0 ? r : mc_fail(-EIO, "cannot start the HTTP server on %s", addr);
+		return r;
 	}
 	if (ret_port)
 		*ret_port = port;
@@ -574,6 +692,12 @@ void mc_httpd_stop(struct mc_httpd *h)
 
 void mc_http_metrics(struct mc_http_request *rq, void *arg)
 {
+	/* Series may have the names of other tenants. */
+	if (rq->principal.tenant[0]) {
+		rq->status = MHD_HTTP_FORBIDDEN;
+		fputs("metrics need a credential for all tenants, such as one of role metrics\n", rq->out);
+		return;
+	}
 	rq->content_type = "text/plain; version=0.0.4; charset=utf-8";
 	if (mc_metrics_print(rq->out) < 0)
 		rq->status = MHD_HTTP_INTERNAL_SERVER_ERROR;

@@ -558,6 +558,58 @@ static void peer_user(int fd, char buf[MC_ADDR_MAX])
 		snprintf(buf, MC_ADDR_MAX, "unix:%u", cred.uid);
 }
 
+int mc_socket_end(int fd, bool peer, struct in6_addr *ret)
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_storage space;
+	} u;
+	socklen_t len = sizeof(u);
+
+	if ((peer ? getpeername(fd, &u.sa, &len) : getsockname(fd, &u.sa, &len)) < 0)
+		return -1;
+	if (u.sa.sa_family == AF_INET6) {
+		*ret = u.v6.sin6_addr;
+		return 1;
+	}
+	if (u.sa.sa_family != AF_INET)
+		return u.sa.sa_family == AF_UNIX ? 0 : -1;
+	memset(ret, 0, 10);
+	memset(ret->s6_addr + 10, 0xff, 2);
+	memcpy(ret->s6_addr + 12, &u.v4.sin_addr, 4);
+	return 1;
+}
+
+bool mc_socket_same_host(int fd)
+{
+	struct in6_addr peer, own;
+	int r = mc_socket_end(fd, true, &peer);
+
+	return r == 0 || (r > 0 && mc_socket_end(fd, false, &own) > 0 && !memcmp(&peer, &own, sizeof(own)));
+}
+
+ssize_t mc_socket_send(int fd, const void *data, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+ssize_t mc_socket_recv(int fd, void *buf, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = recv(fd, buf, len, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
 const char *mc_socket_peer(int fd, char buf[MC_ADDR_MAX])
 {
 	struct sockaddr_storage ss;

@@ -7,6 +7,8 @@
 #ifndef MC_SOCKET_H
 #define MC_SOCKET_H
 
+#include <stdbool.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -25,8 +27,18 @@ int mc_socket_connect(const char *addr, uint64_t deadline);
 /* Accept a connection: descriptor or -errno; -EAGAIN when none is waiting. */
 int mc_socket_accept(int listen_fd);
 
+/* The address of an end of a socket, IPv4 as ::ffff:a.b.c.d: 1; 0: a unix socket; -1: not connected. */
+int mc_socket_end(int fd, bool peer, struct in6_addr *ret);
+/* Is the peer a process of this host: at a unix socket, or with the address of this end? */
+bool mc_socket_same_host(int fd);
+
 /* The peer's address as text; "unix:UID" with the peer's user for unix sockets. */
 const char *mc_socket_peer(int fd, char buf[MC_ADDR_MAX]);
+
+/* Send or receive at most @len bytes without waiting: their number; -EAGAIN: wait for the socket first; -errno.  0 from
+ * the second one: the peer has ended its side. */
+ssize_t mc_socket_send(int fd, const void *data, size_t len);
+ssize_t mc_socket_recv(int fd, void *buf, size_t len);
 
 /* Send one descriptor over a unix socket together with up to @len bytes; wait up to @deadline.
  * Number of bytes, or -errno. */

@@ -96,6 +96,7 @@ static void stream_peer(const struct mc_stream *s, struct mc_stream_peer *ret)
 
 	*ret = (struct mc_stream_peer){ .local = false };
 	mc_socket_peer(s->fd, ret->name);
+	ret->same_host = mc_socket_same_host(s->fd);
 	/* A socket of TCP has the credentials of no process. */
 	if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid) {
 		ret->local = true;

@@ -33,12 +33,17 @@
 #include "common/net/net.h"
 
 struct mc_stream;
+struct mc_principal;
 
 struct mc_stream_peer {
 	char name[MC_ADDR_MAX];	/* address, "unix:UID", or "unknown" */
 	bool local;		/* a process of this host, of user @uid and with number @pid */
+	bool same_host;		/* on this host, or connected from the address that it is connected to */
 	uid_t uid;
 	pid_t pid;
+	/* The identity that the peer of an accepted stream has proved in its handshake; NULL: none
+	 * (yet).  Constant, and valid until the stream is closed. */
+	const struct mc_principal *principal;
 };
 
 struct mc_stream_tuning {

@@ -30,6 +30,7 @@ struct mc_web {
 	CURL *idle[IDLE_MAX];
 	unsigned nidle;
 	bool proxy;				/* as the environment says; constant */
+	char *ca, *cert, *key;			/* see mc_web_set_tls(); constant */
 };
 
 static void curl_once(void)
@@ -58,7 +59,19 @@ void mc_web_close(struct mc_web *web)
 	while (web->nidle)
 		curl_easy_cleanup(web->idle[--web->nidle]);
 	mc_mutex_destroy(&web->lock);
+	free(web->ca);
+	free(web->cert);
+	free(web->key);
 	free(web);
+}
+
+int mc_web_set_tls(struct mc_web *web, const char *ca, const char *cert, const char *key)
+{
+	web->ca = ca ? strdup(ca) : NULL;
+	web->cert = cert ? strdup(cert) : NULL;
+	web->key = key ? strdup(key) : NULL;
+	return (ca && !web->ca) || (cert && !web->cert) || (key && !web->key) ?
+		mc_fail(-ENOMEM, "no memory for an HTTP client") : 0;
 }
 
 static CURL *handle_get(struct mc_web *web)
@@ -202,6 +215,23 @@ static void web_set_call(CURL *h, struct mc_web_call *c, struct curl_slist *head
 	}
 }
 
+static void web_set_tls(const struct mc_web *web, CURL *h)
+{
+	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (web->ca) {
+		curl_easy_setopt(h, CURLOPT_CAINFO, web->ca);
+		/* Else the system's authorities are trusted too. */
+		curl_easy_setopt(h, CURLOPT_CAPATH, NULL);
+	}
+	if (web->cert)
+		curl_easy_setopt(h, CURLOPT_SSLCERT, web->cert);
+	if (web->key) {
+		curl_easy_setopt(h, CURLOPT_SSLKEY, web->key);
+		/* Else OpenSSL asks at the terminal for the passphrase of an encrypted key. */
+		curl_easy_setopt(h, CURLOPT_KEYPASSWD, "");
+	}
+}
+
 static int web_error(CURL *h, CURLcode code)
 {
 	long os = 0;
@@ -312,6 +342,7 @@ int mc_web_run(struct mc_web *web, struct mc_web_call *c)
 		return mc_fail(-ENOMEM, "no memory for an HTTP call");
 	}
 	web_set_call(h, c, headers);
+	web_set_tls(web, h);
 	web_set_quick_exit(web, h);
 	/* Descriptors hold addresses and keys of memory, which no proxy needs to see. */
 	if (!web->proxy)

@@ -37,6 +37,10 @@ struct mc_web_call {
 };
 
 int mc_web_open(struct mc_web **ret);
+/* For https: the files of the only authority that may have signed a server's certificate, and of the client's
+ * certificate and its key; NULL: the system's authorities, no certificate.  They are read for each connection.  Call it
+ * before the first call.  -ENOMEM. */
+int mc_web_set_tls(struct mc_web *web, const char *ca, const char *cert, const char *key);
 void mc_web_close(struct mc_web *web);		/* NULL is fine */
 /* 0 for any HTTP status of the answer.  The caller frees c->text in any case.  -ECANCELED, -ETIMEDOUT, ... */
 int mc_web_run(struct mc_web *web, struct mc_web_call *c);

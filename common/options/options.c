@@ -4,7 +4,6 @@
 
 #include "common/options/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include "common/log.h"
 #include "common/options/options_i.h"
 
-#define FLAGFILE_DEPTH_MAX 4
 #define NAME_SIZE 128
 
 static size_t index_of(const struct mc_options *o, const struct mc_opt_row *row)
@@ -35,9 +33,7 @@ static bool is_flag(const char *prefix)
 	return !strcmp(prefix, "--");
 }
 
-/* Keep a warning until the program can log it. */
-static int options_note(struct mc_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int options_note(struct mc_options *o, const char *fmt, ...)
+int mc_opt_note(struct mc_options *o, const char *fmt, ...)
 {
 	char **more = realloc(o->notes, (o->n_notes + 1) * sizeof(*more));
 	va_list ap;
@@ -60,8 +56,8 @@ static int options_note_unknown(struct mc_options *o, const char *key)
 	const char *near = mc_opt_nearest(o->prog, key, false);
 
 	if (near)
-		return options_note(o, "config key %s is unknown and ignored; did you mean %s?", key, near);
-	return options_note(o, "config key %s is unknown and ignored; --help lists the options", key);
+		return mc_opt_note(o, "config key %s is unknown and ignored; did you mean %s?", key, near);
+	return mc_opt_note(o, "config key %s is unknown and ignored; --help lists the options", key);
 }
 
 static int fail_unknown(const struct mc_options *o, const char *prefix, const char *name)
@@ -81,7 +77,7 @@ static int set_absent(struct mc_options *o, const char *prefix, const char *name
 		return 0;
 	if (!mc_opt_idle(o->prog, absent))
 		return mc_fail(-MC_ENOTSUP, "%s%s is not built into this version: %s", prefix, name, absent->why);
-	return options_note(o, "%s%s has no effect: %s", prefix, name, absent->why);
+	return mc_opt_note(o, "%s%s has no effect: %s", prefix, name, absent->why);
 }
 
 /* ---- the command line ----
@@ -104,15 +100,6 @@ static bool is_off(const char *value)
 	bool on;
 
 	return value && !mc_parse_bool(value, &on) && !on;
-}
-
-/* Name of the switch that "nox", "no_x" or "no-x" clears. */
-static const char *negated_name(const char *name)
-{
-	if (strncmp(name, "no", 2))
-		return NULL;
-	name += 2;
-	return *name == '_' || *name == '-' ? name + 1 : name;
 }
 
 /* Is it a word for mount(8) itself, which passes it on in its lists? */
@@ -153,18 +140,21 @@ static int set_unknown(struct mc_options *o, const char *prefix, const char *nam
 		       const char *value, const char *next, bool *ret_used)
 {
 	const struct mc_opt_absent *absent = mc_opt_absent(o->prog, name);
-	const char *off = negated_name(name);
+	const char *off = mc_opt_negated(name);
+	int r;
 
 	if (absent) {
 		*ret_used = !value && takes_word(o->prog, absent, next);
-		return set_absent(o, prefix, name, *ret_used ? next : value, absent);
+		r = set_absent(o, prefix, name, *ret_used ? next : value, absent);
+		return r == -MC_ENOTSUP && is_flag(prefix) ? mc_opt_unknown_keep(o, name, r) : r;
 	}
 	/* Switching off an option that this version lacks is allowed. */
 	if (off && mc_opt_absent(o->prog, off))
 		return 0;
 	if (prefix[1] == 'o' && is_mount_word(name))
 		return 0;
-	return fail_unknown(o, prefix, name);
+	r = fail_unknown(o, prefix, name);
+	return is_flag(prefix) ? mc_opt_unknown_keep(o, name, r) : r;
 }
 
 /* One option.  @next is the word behind it, which may be its value, NULL: none. */
@@ -176,7 +166,7 @@ static int set_option(struct mc_options *o, const char *prefix, const char *name
 
 	*ret_used = false;
 	if (!row) {
-		off = negated_name(name);
+		off = mc_opt_negated(name);
 		row = off ? mc_opt_find(o->prog, off) : NULL;
 		if (!row || row->type != MC_OPT_BOOL)
 			return set_unknown(o, prefix, name, value, next, ret_used);
@@ -233,60 +223,25 @@ static int parse_list(struct mc_options *o, const char *list)
 	return r;
 }
 
-static int parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used);
-
-/* A flag file of gflags: one option per line. */
-static int parse_flagfile(struct mc_options *o, const char *path)
-{
-	char *line = NULL, *s;
-	size_t size = 0;
-	ssize_t n;
-	FILE *f;
-	bool used;
-	int r = 0;
-
-	if (o->flagfile_depth == FLAGFILE_DEPTH_MAX)
-		return mc_fail(-ELOOP, "flag file %s: flag files include each other", path);
-	f = fopen(path, "re");
-	if (!f)
-		return mc_fail(-errno, "cannot read flag file %s: %s", path, mc_strerror(errno));
-	o->flagfile_depth++;
-	while (r == 0 && (n = getline(&line, &size, f)) >= 0) {
-		for (s = line; isspace((unsigned char)*s); s++)
-			;
-		while (n > 0 && isspace((unsigned char)line[n - 1]))
-			line[--n] = '\0';
-		if (!*s || *s == '#')
-			continue;
-		r = *s == '-' ? parse_flag(o, s, NULL, &used) :
-			mc_fail(-EINVAL, "\"%s\" is not an option, write --NAME=VALUE", s);
-		if (r < 0)
-			r = mc_fail(r, "flag file %s: %s", path, mc_err_detail(r));
-	}
-	if (r == 0 && ferror(f))
-		r = mc_fail(-EIO, "cannot read flag file %s", path);
-	o->flagfile_depth--;
-	free(line);
-	fclose(f);
-	return r;
-}
-
 /* Options of every program; 1 when @name is not one of them. */
 static int parse_general(struct mc_options *o, const char *name, const char *value,
 			 const char *next, bool *ret_used)
 {
-	const struct mc_opt_general *g = mc_opt_find_general(name);
+	const struct mc_opt_general *g = mc_opt_find_general(o->prog, name);
 
 	if (!g)
 		return 1;
 	switch (g->what) {
 	case MC_OPT_LIST:
-	case MC_OPT_FLAGFILE:
 		*ret_used = !value;
 		if (!value && !next)
 			return mc_fail(-EINVAL, "-%s needs a value", name);
-		value = value ? value : next;
-		return g->what == MC_OPT_LIST ? parse_list(o, value) : parse_flagfile(o, value);
+		return parse_list(o, value ? value : next);
+	case MC_OPT_GFLAGS:
+		*ret_used = !value;
+		if (!value && !next)
+			return mc_fail(-EINVAL, "--%s needs a value", g->name);
+		return g->read(o, value ? value : next);
 	case MC_OPT_PRINT:
 		if (o->show == MC_SHOW_NOTHING && !is_off(value))
 			o->show = MC_SHOW_CONFIG;
@@ -301,7 +256,7 @@ static int parse_general(struct mc_options *o, const char *name, const char *val
 	return 1;
 }
 
-static int parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used)
+int mc_opt_parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used)
 {
 	const char *body = token + (token[1] == '-' ? 2 : 1), *value;
 	char name[NAME_SIZE];
@@ -337,13 +292,13 @@ static int parse_args(struct mc_options *o, int argc, char **argv)
 		if (flags && !strcmp(argv[i], "--")) {
 			flags = false;
 		} else if (flags && argv[i][0] == '-' && argv[i][1]) {
-			r = parse_flag(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used);
+			r = mc_opt_parse_flag(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used);
 			i += used;
 		} else {
 			r = keep_rest(o, argv[i]);
 		}
 	}
-	return r;
+	return r == 0 ? mc_opt_unknown_check(o) : r;
 }
 
 /* ---- the sources of values, weakest first ---- */
@@ -516,6 +471,7 @@ void mc_options_free(struct mc_options *o)
 		free(o->rest[i]);
 	for (size_t i = 0; i < o->n_notes; i++)
 		free(o->notes[i]);
+	mc_opt_unknown_free(o);
 	free(o->notes);
 	free(o->origins);
 	free(o->strings);

@@ -15,9 +15,9 @@
  *
  * Spellings are those of gflags, so that upstream's command lines work: -x=1, --x=1, --x 1; --x and
  * --nox for booleans (in a program that is not strict also followed by the word true, false, 0 or
- * 1); '-' and '_' are equal; --flagfile=FILE; "--" ends the options.  -o a=1,b,noc is a list of
- * options in mount(8) form.  An unknown flag is an error, and an unknown config key a warning; both name
- * the nearest option.  Flags of glog and gflags that have no effect cause a warning.  An empty
+ * 1); '-' and '_' are equal; --flagfile=FILE, --fromenv=NAME, --tryfromenv=NAME; "--" ends the options.  -o a=1,b,noc
+ * is a list of options in mount(8) form.  An unknown flag is an error unless --undefok names it, and an unknown config
+ * key a warning; both name the nearest option.  Flags of glog and gflags that have no effect cause a warning.  An empty
  * environment variable counts as unset.  Sizes: 4gb, 512MiB, 1048576, "4 GB", 1.5g (all powers of 1024,
  * as in upstream).  Durations: 10s, 500ms, 2m, 1h, 1d; a bare number is in the row's unit. */
 #ifndef MC_OPTIONS_H

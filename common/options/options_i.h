@@ -21,7 +21,40 @@ struct mc_options {
 	size_t n_notes;
 	enum { MC_SHOW_NOTHING, MC_SHOW_HELP, MC_SHOW_MAN, MC_SHOW_VERSION, MC_SHOW_CONFIG } show;
 	unsigned flagfile_depth;
+	const char *flagfile;		/* that is being read, NULL: none */
+	/* options_gflags.c: flags of the command line that the program does not know or lacks, and names that --undefok
+	 * allows to be among them */
+	struct mc_opt_unknown *unknown;
+	size_t n_unknown;
+	char **undefok;
+	size_t n_undefok;
 };
+
+/* ---- options.c ---- */
+
+/* One word of the command line that begins with '-'.  @next: the word behind it, which may be its value, NULL: none.
+ * *ret_used: it is. */
+int mc_opt_parse_flag(struct mc_options *o, const char *token, const char *next, bool *ret_used);
+/* Keep a warning until the program can log it.  -ENOMEM. */
+int mc_opt_note(struct mc_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- options_gflags.c: options that gflags gives to every program.  0, or negative with a detail. ---- */
+
+/* --flagfile=FILE: one option a line. */
+int mc_opt_flagfile(struct mc_options *o, const char *path);
+/* --fromenv=NAME,...: the option NAME has the value of the environment variable FLAGS_NAME, which must exist. */
+int mc_opt_fromenv(struct mc_options *o, const char *names);
+/* --tryfromenv: as before, but variables may be missing. */
+int mc_opt_tryfromenv(struct mc_options *o, const char *names);
+/* --undefok=NAME,...: these options may be unknown, before and behind it. */
+int mc_opt_undefok(struct mc_options *o, const char *names);
+
+/* The flag @name was refused with @err and its detail.  0: --undefok may follow, so mc_opt_unknown_check() decides at
+ * the end of the command line.  In a strict program @err at once, with the same detail. */
+int mc_opt_unknown_keep(struct mc_options *o, const char *name, int err);
+/* Fail for the first one that --undefok does not allow; warn of the others. */
+int mc_opt_unknown_check(struct mc_options *o);
+void mc_opt_unknown_free(struct mc_options *o);
 
 /* ---- options_value.c ---- */
 
@@ -33,6 +66,11 @@ int mc_opt_set(const struct mc_opt_row *row, const char *text, void *field, char
 const char *mc_opt_format(const struct mc_opt_row *row, const void *field, char *buf, size_t len);
 
 /* ---- options_name.c ---- */
+
+/* '-' and '_' are equal. */
+bool mc_opt_name_equal(const char *a, const char *b);
+/* Name of the switch that "nox", "no_x" or "no-x" clears, NULL: another name. */
+const char *mc_opt_negated(const char *name);
 
 /* Row of a name or alias, NULL when unknown; '-' and '_' are equal. */
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name);
@@ -53,13 +91,17 @@ struct mc_opt_general {
 	const char *name;		/* NULL ends the table */
 	const char *shown;		/* for help and the manual */
 	const char *help;
-	enum { MC_OPT_LIST, MC_OPT_FLAGFILE, MC_OPT_PRINT, MC_OPT_HELP, MC_OPT_VERSION } what;
+	enum { MC_OPT_LIST, MC_OPT_GFLAGS, MC_OPT_PRINT, MC_OPT_HELP, MC_OPT_VERSION } what;
+	int (*read)(struct mc_options *o, const char *value);	/* MC_OPT_GFLAGS */
+	bool inherited;			/* only in programs that upstream has too */
 };
 
 extern const struct mc_opt_general mc_opt_general[];
 
-/* The row of @name in it, NULL: none; '-' and '_' are equal, "h" is help. */
-const struct mc_opt_general *mc_opt_find_general(const char *name);
+/* Does the program have this row? */
+bool mc_opt_has_general(const struct mc_program *prog, const struct mc_opt_general *g);
+/* The row of @name in it, NULL: none; '-' and '_' are equal, "h" is help, and so are gflags' variants of it. */
+const struct mc_opt_general *mc_opt_find_general(const struct mc_program *prog, const char *name);
 
 /* The known name that is most similar to @name, NULL when none is close.  @general: include the
  * options of every program. */

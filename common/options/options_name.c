@@ -16,7 +16,7 @@ static char name_char(char c)
 	return c == '-' ? '_' : c;
 }
 
-static bool name_equal(const char *a, const char *b)
+bool mc_opt_name_equal(const char *a, const char *b)
 {
 	while (*a && name_char(*a) == name_char(*b)) {
 		a++;
@@ -25,35 +25,54 @@ static bool name_equal(const char *a, const char *b)
 	return !*a && !*b;
 }
 
+const char *mc_opt_negated(const char *name)
+{
+	if (strncmp(name, "no", 2))
+		return NULL;
+	name += 2;
+	return *name == '_' || *name == '-' ? name + 1 : name;
+}
+
 const struct mc_opt_row *mc_opt_find(const struct mc_program *prog, const char *name)
 {
 	for (const struct mc_opt_row *r = prog->rows; r->name; r++)
-		if (name_equal(r->name, name))
+		if (mc_opt_name_equal(r->name, name))
 			return r;
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
-		if (name_equal(a->alias, name))
-			return name_equal(a->name, name) ? NULL : mc_opt_find(prog, a->name);
+		if (mc_opt_name_equal(a->alias, name))
+			return mc_opt_name_equal(a->name, name) ? NULL : mc_opt_find(prog, a->name);
 	return NULL;
 }
 
 const struct mc_opt_general mc_opt_general[] = {
-	{ "o", "-o NAME[=VALUE][,...]", "Options as a list, in the form of mount(8)", MC_OPT_LIST },
-	{ "flagfile", "--flagfile=FILE", "Read further options from FILE, one a line",
-	  MC_OPT_FLAGFILE },
-	{ "print_config", "--print_config",
-	  "Print the effective configuration and where each value is from", MC_OPT_PRINT },
-	{ "help", "--help", "Print this text; --help=man prints the source of the manual's section",
-	  MC_OPT_HELP },
-	{ "version", "--version", "Print the version", MC_OPT_VERSION },
-	{ NULL, NULL, NULL, MC_OPT_LIST },
+	{ "o", "-o NAME[=VALUE][,...]", "Options as a list, in the form of mount(8)", MC_OPT_LIST, NULL, false },
+	{ "flagfile", "--flagfile=FILE", "Read further options from FILE, one a line", MC_OPT_GFLAGS,
+	  mc_opt_flagfile, false },
+	{ "fromenv", "--fromenv=NAME[,...]", "Take the option NAME from the environment variable FLAGS_NAME",
+	  MC_OPT_GFLAGS, mc_opt_fromenv, true },
+	{ "tryfromenv", "--tryfromenv=NAME[,...]", "The same for variables that exist; others change nothing",
+	  MC_OPT_GFLAGS, mc_opt_tryfromenv, true },
+	{ "undefok", "--undefok=NAME[,...]", "Ignore these options, with a warning, if the program does not have them",
+	  MC_OPT_GFLAGS, mc_opt_undefok, true },
+	{ "print_config", "--print_config", "Print the effective configuration and where each value is from",
+	  MC_OPT_PRINT, NULL, false },
+	{ "help", "--help", "Print this text; --help=man prints the source of the manual's section", MC_OPT_HELP, NULL,
+	  false },
+	{ "version", "--version", "Print the version", MC_OPT_VERSION, NULL, false },
+	{ NULL, NULL, NULL, MC_OPT_LIST, NULL, false },
 };
 
-const struct mc_opt_general *mc_opt_find_general(const char *name)
+bool mc_opt_has_general(const struct mc_program *prog, const struct mc_opt_general *g)
 {
-	if (!strcmp(name, "h"))
+	return !g->inherited || !prog->strict;
+}
+
+const struct mc_opt_general *mc_opt_find_general(const struct mc_program *prog, const char *name)
+{
+	if (!strcmp(name, "h") || (!prog->strict && (!strcmp(name, "helpfull") || !strcmp(name, "helpshort"))))
 		name = "help";
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
-		if (name_equal(g->name, name))
+		if (mc_opt_has_general(prog, g) && mc_opt_name_equal(g->name, name))
 			return g;
 	return NULL;
 }
@@ -61,45 +80,45 @@ const struct mc_opt_general *mc_opt_find_general(const char *name)
 static const struct mc_opt_absent *absent_find(const struct mc_opt_absent *list, const char *name)
 {
 	for (const struct mc_opt_absent *a = list; a && a->name; a++)
-		if (name_equal(a->name, name))
+		if (mc_opt_name_equal(a->name, name))
 			return a;
 	return NULL;
 }
 
 #define GLOG "the log of this program has its own form and files"
-#define GFLAGS "flags are read from the command line and from --flagfile"
+#define UNBUFFERED "each line is written at once"
+#define PLAIN "lines have no colours"
+#define NO_MAIL "the log is not sent by mail"
+#define NO_STACKS "the log has no stack traces"
 
 const struct mc_opt_absent mc_opt_inherited[] = {
-	{ "alsologtoemail", "", GLOG },
+	{ "alsologtoemail", "", NO_MAIL },
 	{ "alsologtostderr", "false", GLOG },
-	{ "colorlogtostderr", "false", GLOG },
-	{ "colorlogtostdout", "false", GLOG },
+	{ "colorlogtostderr", "false", PLAIN },
+	{ "colorlogtostdout", "false", PLAIN },
 	{ "drop_log_memory", "true", GLOG },
-	{ "log_backtrace_at", "", GLOG },
+	{ "log_backtrace_at", "", NO_STACKS },
 	{ "log_dir", "", GLOG },
 	{ "log_link", "", GLOG },
 	{ "log_prefix", "true", GLOG },
-	{ "log_utc_time", "false", GLOG },
+	{ "log_utc_time", "false", "times in the log are always UTC" },
 	{ "log_year_in_prefix", "true", GLOG },
-	{ "logbuflevel", "0", GLOG },
-	{ "logbufsecs", "30", GLOG },
-	{ "logcleansecs", "300", GLOG },
-	{ "logemaillevel", "999", GLOG },
+	{ "logbuflevel", "0", UNBUFFERED },
+	{ "logbufsecs", "30", UNBUFFERED },
+	{ "logcleansecs", "300", "--max_log_files limits the number of files" },
+	{ "logemaillevel", "999", NO_MAIL },
 	{ "logfile_mode", "436", GLOG },
-	{ "logmailer", "", GLOG },
+	{ "logmailer", "", NO_MAIL },
 	{ "logtostderr", "false", GLOG },
-	{ "logtostdout", "false", GLOG },
+	{ "logtostdout", "false", "the log is written to standard error or to files" },
 	{ "max_log_size", "1800", GLOG },
 	{ "minloglevel", "0", GLOG },
 	{ "stderrthreshold", "2", GLOG },
 	{ "stop_logging_if_full_disk", "false", GLOG },
-	{ "symbolize_stacktrace", "true", GLOG },
+	{ "symbolize_stacktrace", "true", NO_STACKS },
 	{ "timestamp_in_logfile_name", "true", GLOG },
 	{ "v", "0", GLOG },
-	{ "vmodule", "", GLOG },
-	{ "fromenv", "", GFLAGS },
-	{ "tryfromenv", "", GFLAGS },
-	{ "undefok", "", "an unknown flag is always an error" },
+	{ "vmodule", "", "the levels of components are those of --log=COMPONENT=LEVEL,..." },
 	{ "tab_completion_columns", "80", "there is no completion by the program" },
 	{ "tab_completion_word", "", "there is no completion by the program" },
 	{ NULL, NULL, NULL },
@@ -196,6 +215,7 @@ const char *mc_opt_nearest(const struct mc_program *prog, const char *name, bool
 	for (const struct mc_opt_alias *a = prog->aliases; a && a->alias; a++)
 		nearest_consider(name, a->alias, &best, &best_d);
 	for (const struct mc_opt_general *g = mc_opt_general; general && g->name; g++)
-		nearest_consider(name, g->name, &best, &best_d);
+		if (mc_opt_has_general(prog, g))
+			nearest_consider(name, g->name, &best, &best_d);
 	return best;
 }

@@ -114,7 +114,8 @@ void mc_opt_help(const struct mc_program *prog, FILE *to)
 	show_rows(prog, false, "", help_row, to);
 	fprintf(to, "\nGeneral:\n");
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++)
-		print_wrapped(to, fprintf(to, "  %s", g->shown), g->help);
+		if (mc_opt_has_general(prog, g))
+			print_wrapped(to, fprintf(to, "  %s", g->shown), g->help);
 	show_rows(prog, true, "\nAccepted for compatibility:\n", help_row, to);
 	fprintf(to, "\n"
 		"-x=1, --x=1 and --x 1 are the same, as are '-' and '_' inside a name.  A switch\n"
@@ -211,6 +212,8 @@ void mc_opt_man(const struct mc_program *prog, FILE *to)
 	fputs(".SH OPTIONS\n", to);
 	show_rows(prog, false, "", man_row, to);
 	for (const struct mc_opt_general *g = mc_opt_general; g->name; g++) {
+		if (!mc_opt_has_general(prog, g))
+			continue;
 		fputs(".TP\n\\fB", to);
 		print_roff(to, g->shown);
 		fputs("\\fR\n", to);

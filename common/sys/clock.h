@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * clock.h - clocks, deadlines and sleep.  Durations are measured on a monotonic clock.  Processes send
- * each other only durations, never instants.  Tests replace the clocks. */
+ * each other only durations, never instants, except for expiries.  Tests replace the clocks. */
 #ifndef MC_CLOCK_H
 #define MC_CLOCK_H
 

@@ -19,8 +19,8 @@ void mc_process_end(int status)
 	_exit(status);
 }
 
-int mc_process_exec(const char *path, char *const argv[])
+int mc_process_exec(const char *path, char *const argv[], char *const env[])
 {
-	execv(path, argv);
+	execve(path, argv, env ? env : environ);
 	return mc_fail(-errno, "cannot run %s: %s", path, mc_strerror(errno));
 }

@@ -171,7 +171,7 @@ static bool tail_prepare_locked(struct staged *s)
 	s->tail_iov = (struct iovec){ req->crc, len };
 	s->tail = (struct mce_req){
 		.op = MCE_WRITE, .peer = s->p, .addr = req->addr + mce_tail_off(req), .rkey = req->rkey,
-		.fence = req->fence, .iov = &s->tail_iov, .iovcnt = 1,
+		.cap = req->cap, .fence = req->fence, .iov = &s->tail_iov, .iovcnt = 1,
 	};
 	mce_batch_init(&s->tail_batch);
 	s->tail_batch.done = tail_done;
@@ -387,8 +387,8 @@ static void piece_request(struct load *l, unsigned i, bool cancelled)
 
 	l->iov[i] = (struct iovec){ l->slot + pc->off, pc->len };
 	l->req[i] = (struct mce_req){
-		.op = l->op, .peer = l->p, .addr = req->addr + pc->pos, .rkey = req->rkey, .fence = req->fence,
-		.iov = &l->iov[i], .iovcnt = cancelled ? 0 : 1,
+		.op = l->op, .peer = l->p, .addr = req->addr + pc->pos, .rkey = req->rkey, .cap = req->cap,
+		.fence = req->fence, .iov = &l->iov[i], .iovcnt = cancelled ? 0 : 1,
 	};
 	if (!req->crc || pc->pos >= req->crc_len || cancelled)
 		return;

@@ -24,6 +24,8 @@
 /* A waiting thread polls for twice the average wait, between these limits; not at all when waits are longer. */
 #define LEAD_MIN_NS 50000u
 #define LEAD_MAX_NS 2000000u
+#define STUCK_MS 400u
+#define IWARP_STUCK_MS 4000u
 #define LOOK_MIN_NS MC_NS_PER_MS
 #define LOOK_MAX_NS (4 * MC_NS_PER_MS)
 
@@ -47,6 +49,8 @@ void mce_rdma_ep_break_locked(struct mce_rdma_ep *ep)
 	ep->broken_ms = mc_now_ms();
 	__atomic_store_n(&ep->rp->nup, ep->rp->nup - 1, __ATOMIC_RELAXED);
 	mc_metric_add(&rdma_errors, 1);
+	mc_metric_add(&ep->nic->metrics->endpoints, -1);
+	mce_rdma_weigh_locked(ep->rp);
 	for (unsigned i = 0; i < ep->nqps; i++) {
 		struct mce_rdma_qp *qp = &ep->qp[i];
 
@@ -74,8 +78,7 @@ static void slice_done(struct mce_rdma_qp *qp, struct mc_list *over)
 {
 	struct mce_rdma_slice *s = ring_pop(qp);
 
-	if (qp->ep->nic->carried)
-		mc_metric_add(qp->ep->nic->carried, s->len);
+	mc_metric_add(&qp->ep->nic->metrics->carried[s->write], s->len);
 	qp->ep->moved += s->len;
 	mce_rdma_slice_end_locked(qp->ep->rp, s, 0, over);
 }
@@ -84,9 +87,19 @@ static void slice_report(const struct mce_rdma_qp *qp, const struct mce_rdma_sli
 {
 	const struct mce_rdma_ep *ep = qp->ep;
 
+	mc_metric_add(&ep->nic->metrics->failed, 1);
 	mc_warn("rdma", "%s failed: %s peer=%s nic=%s peer_nic=%s", s->write ? "write" : "read",
 		ep->nic->r->v->wc_status_str(status), ep->rp->p->endpoint, ep->nic->addr.name,
 		ep->rp->remote[ep->remote].name);
+}
+
+/* The event of our port may come later than the failures.  The endpoints that are left show that the peer is still the
+ * same process; without any, the next one may reach another. */
+static void path_failed(struct mce_rdma_ep *ep)
+{
+	ep->failed = !mce_nic_failed(ep->nic);
+	if (ep->failed || ep->rp->nup == 0)
+		ep->rp->proto->lost_locked(ep->rp);
 }
 
 static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, struct mc_list *over)
@@ -124,14 +137,38 @@ static void slice_failed(struct mce_rdma_qp *qp, enum ibv_wc_status status, stru
 		break;
 	default:
 		slice_report(qp, s, status);
-		/* The event of our port may come later than the failures.  The endpoints that are left show that the
-		 * peer is still the same process; without any, the next one may reach another. */
-		qp->ep->failed = !mce_nic_failed(qp->ep->nic);
-		if (qp->ep->failed || rp->nup == 0)
-			rp->proto->lost_locked(rp);
+		path_failed(qp->ep);
 		mce_rdma_slice_lost_locked(rp, s, qp->ep->failed, over);
 		break;
 	}
+}
+
+/* An error on iWARP says nothing about the slices before it, whose bytes may not be stored (post.c).  When the peer
+ * ends the connection, perhaps because it refuses a key, NICs report that for any slice in flight, so all are suspects.
+ * Only errors of the slice's own memory are those of the slice. */
+static void iwarp_failed(struct mce_rdma_qp *qp, uint32_t seq, enum ibv_wc_status status, struct mc_list *over)
+{
+	struct mce_rdma_ep *ep = qp->ep;
+	bool own = status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_LOC_PROT_ERR ||
+		status == IBV_WC_LOC_ACCESS_ERR;
+	bool ended = ep->state == MCE_RDMA_EP_UP && !own;
+	struct mce_rdma_remote *rem;
+	struct mce_rdma_slice *s;
+
+	mce_rdma_ep_break_locked(ep);
+	if (ended) {
+		slice_report(qp, qp->ring[qp->tail & (qp->depth - 1)], status);
+		path_failed(ep);
+	}
+	while (qp->tail != (ended ? seq + 1 : seq)) {
+		s = ring_pop(qp);
+		rem = ended ? mce_rdma_remote_find_locked(ep->rp, s->req->rkey) : NULL;
+		if (rem)
+			rem->stale = true;
+		mce_rdma_slice_lost_locked(ep->rp, s, ended && ep->failed, over);
+	}
+	if (!ended)
+		slice_failed(qp, status, over);
 }
 
 void mce_rdma_qp_drain_locked(struct mce_rdma_qp *qp, struct mc_list *over)
@@ -148,12 +185,16 @@ static void wc_take(struct mce_rdma_qp *qp, const struct ibv_wc *wc, struct mc_l
 
 	if ((int32_t)(seq - qp->tail) < 0 || (int32_t)(qp->head - seq) <= 0)
 		return;
-	while (qp->tail != seq)
-		slice_done(qp, over);
-	if (wc->status == IBV_WC_SUCCESS)
-		slice_done(qp, over);
-	else
-		slice_failed(qp, wc->status, over);
+	if (ep->nic->iwarp && wc->status != IBV_WC_SUCCESS) {
+		iwarp_failed(qp, seq, wc->status, over);
+	} else {
+		while (qp->tail != seq)
+			slice_done(qp, over);
+		if (wc->status == IBV_WC_SUCCESS)
+			slice_done(qp, over);
+		else
+			slice_failed(qp, wc->status, over);
+	}
 	/* The resolver frees the endpoint. */
 	if (ep->state == MCE_RDMA_EP_BROKEN && mce_rdma_ep_idle_locked(ep))
 		mce_rdma_kick_locked(ep->rp);
@@ -420,7 +461,46 @@ void mce_rdma_unstarve(struct mce_rdma *r)
 	mce_rdma_over(&over);
 }
 
-/* Wake the resolvers of peers with lost endpoints or slices. */
+/* An iWARP NIC repeats its packets for minutes, as TCP does, and knows no number of attempts. */
+static void iwarp_check_locked(struct mce_rdma_ep *ep, uint64_t now_ms)
+{
+	if (!ep->bytes || ep->moved != ep->seen) {
+		ep->seen = ep->moved;
+		ep->seen_ms = now_ms;
+	} else if (ep->nic->iwarp && ep->state == MCE_RDMA_EP_UP && now_ms > ep->seen_ms + IWARP_STUCK_MS) {
+		mc_warn("rdma", "no bytes arrive between two NICs peer=%s nic=%s peer_nic=%s", ep->rp->p->endpoint,
+			ep->nic->addr.name, ep->rp->remote[ep->remote].name);
+		ep->failed = true;
+		mce_rdma_ep_break_locked(ep);
+	}
+}
+
+/* Bytes are in flight, and none has arrived for a while.  A NIC may repeat its packets for a long time, so the control
+ * connection decides whether the peer is there. */
+static bool peer_is_stuck_locked(struct mce_rdma_peer *rp, uint64_t now_ms)
+{
+	uint64_t moved = 0, left = 0;
+	struct mc_list *at;
+
+	mc_list_for_each(at, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(at, struct mce_rdma_ep, node);
+
+		moved += ep->moved;
+		left += ep->bytes;
+		iwarp_check_locked(ep, now_ms);
+	}
+	if (left == 0 || moved != rp->moved) {
+		rp->moved = moved;
+		rp->moved_ms = now_ms;
+		return false;
+	}
+	if (now_ms < rp->moved_ms + STUCK_MS)
+		return false;
+	rp->moved_ms = now_ms;
+	return rp->suspect = true;
+}
+
+/* Wake the resolvers of peers with lost endpoints or slices, or that may have ended. */
 void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 {
 	struct mce_rdma *r = mc_container_of(w, struct mce_rdma, watcher);
@@ -433,7 +513,8 @@ void mce_rdma_tick(struct mce_watcher *w, uint64_t now_ms)
 		struct mce_rdma_peer *rp = mc_container_of(pos, struct mce_rdma_peer, node);
 
 		mc_mutex_lock(&rp->p->lock);
-		kick = !mc_list_empty(&rp->retry) || (rp->again_ms && now_ms >= rp->again_ms);
+		kick = peer_is_stuck_locked(rp, now_ms) || !mc_list_empty(&rp->retry) ||
+			(rp->again_ms && now_ms >= rp->again_ms);
 		mc_list_for_each(at, &rp->eps)
 			kick |= mc_container_of(at, struct mce_rdma_ep, node)->state == MCE_RDMA_EP_BROKEN;
 		if (kick)

@@ -18,6 +18,7 @@
 /* Pause before a failed pair of NICs is tried again; each failure doubles it. */
 #define PAUSE_MS 100u
 #define PAUSE_MAX_MS 10000u
+#define LACKING_MS 1000u
 /* Requests without another path wait for the end of a pause that is not longer than this. */
 #define WAIT_MS 1000u
 /* An endpoint that is not flushed after this time loses its queue pairs. */
@@ -64,6 +65,37 @@ struct mce_rdma_ep *mce_rdma_ep_unsettled(struct mce_rdma_peer *rp)
 	return NULL;
 }
 
+/* Find a broken endpoint whose slices the NIC does not flush; NULL: there is none. */
+static struct mce_rdma_ep *ep_unflushed(struct mce_rdma_peer *rp)
+{
+	struct mc_list *pos;
+	uint64_t now = mc_now_ms();
+
+	MC_LOCKED(&rp->p->lock);
+	mc_list_for_each(pos, &rp->eps) {
+		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
+
+		if (ep->state == MCE_RDMA_EP_BROKEN && !mce_rdma_ep_idle_locked(ep) && now - ep->broken_ms > FLUSH_MS)
+			return ep;
+	}
+	return NULL;
+}
+
+/* Destroy the queue pairs, so that the NIC uses the memory of the slices no more, and mark these lost.  The endpoint
+ * stays until the owner has destroyed its end.  (siw flushes nothing after the peer has ended the connection.) */
+static void ep_flush(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
+{
+	struct mc_list over;
+
+	mc_list_init(&over);
+	mce_rdma_ep_close(ep);
+	mc_mutex_lock(&rp->p->lock);
+	for (unsigned i = 0; i < ep->nqps; i++)
+		mce_rdma_qp_drain_locked(&ep->qp[i], &over);
+	mc_mutex_unlock(&rp->p->lock);
+	mce_rdma_over(&over);
+}
+
 static void pair_pause(struct mce_rdma_peer *rp, unsigned nic, unsigned remote)
 {
 	uint32_t *fails = &rp->pair_fails[nic][remote];
@@ -76,13 +108,8 @@ static void pair_pause(struct mce_rdma_peer *rp, unsigned nic, unsigned remote)
 /* Destroy the queue pairs of the endpoint, so that the NIC uses the memory of its slices no more, and free it. */
 static void ep_end(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
-	struct mc_list over;
-
-	mc_list_init(&over);
-	mce_rdma_ep_close(ep);
+	ep_flush(rp, ep);
 	mc_mutex_lock(&rp->p->lock);
-	for (unsigned i = 0; i < ep->nqps; i++)
-		mce_rdma_qp_drain_locked(&ep->qp[i], &over);
 	mc_list_remove(&ep->node);
 	mc_mutex_unlock(&rp->p->lock);
 	if (ep->failed) {
@@ -91,7 +118,6 @@ static void ep_end(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 		pair_pause(rp, ep->nic->index, ep->remote);
 	}
 	mce_rdma_ep_free(ep);
-	mce_rdma_over(&over);
 }
 
 void mce_rdma_ep_settled(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
@@ -114,6 +140,8 @@ static void eps_settle(struct mce_rdma_peer *rp, uint64_t deadline)
 	rp->proto->settle(rp, deadline);
 	while ((ep = ep_over(rp)))
 		ep_end(rp, ep);
+	while ((ep = ep_unflushed(rp)))
+		ep_flush(rp, ep);
 }
 
 /* ---- connecting -------------------------------------------------------------------------------- */
@@ -138,13 +166,15 @@ static bool ep_list(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep)
 {
 	bool replaced;
 
-	ep->up_ms = mc_now_ms();
+	ep->up_ms = ep->seen_ms = mc_now_ms();
 	MC_LOCKED(&rp->r->lock);
 	replaced = rp->trying && rp->try == MCE_TRY_REPLACED;
 	rp->trying = NULL;
 	mc_mutex_lock(&rp->p->lock);
 	mc_list_push_back(&rp->eps, &ep->node);
 	__atomic_store_n(&rp->nup, rp->nup + 1, __ATOMIC_RELAXED);
+	mc_metric_add(&ep->nic->metrics->endpoints, 1);
+	mce_rdma_weigh_locked(rp);
 	/* The port may have failed before the endpoint was on the list. */
 	if (!mce_nic_up(ep->nic) || replaced)
 		mce_rdma_ep_break_locked(ep);
@@ -203,15 +233,19 @@ static int nic_connect(struct mce_rdma_peer *rp, struct mce_nic *nic, uint64_t d
 {
 	unsigned first = nic_rail(rp, nic), named = 0;
 	int r = -ENETUNREACH, remote;
+	bool fits = false;
 
 	while (nic_affine(rp, nic, named) >= 0)
 		named++;
 	for (unsigned i = 0; i < named + rp->nremotes && rp->open && r < 0; i++) {
 		remote = i < named ? nic_affine(rp, nic, i) : (int)((first + i - named) % rp->nremotes);
+		if (!mce_rdma_pair_fits(nic, &rp->remote[remote]))
+			continue;
+		fits = true;
 		if (mc_now_ms() >= rp->pair_ms[nic->index][remote] && mc_now_ns() < deadline)
 			r = pair_connect(rp, nic, (unsigned)remote, deadline);
 	}
-	return r;
+	return fits || !rp->open ? r : mc_fail(r, "%s fits none of the peer's NICs", nic->addr.name);
 }
 
 /* Earliest time at which a pair of NICs may be tried again. */
@@ -221,9 +255,19 @@ static uint64_t pairs_again(const struct mce_rdma_peer *rp)
 
 	for (unsigned i = 0; i < rp->r->nnics; i++)
 		for (unsigned k = 0; k < rp->nremotes; k++)
-			if (mce_nic_up(&rp->r->nic[i]) && rp->pair_ms[i][k] < at)
+			if (mce_nic_up(&rp->r->nic[i]) && mce_rdma_pair_fits(&rp->r->nic[i], &rp->remote[k]) &&
+			    rp->pair_ms[i][k] < at)
 				at = rp->pair_ms[i][k];
 	return at;
+}
+
+/* When the resolver tries again to connect a NIC.  A pair that is connected, or was not tried for lack of time, may be
+ * tried at any time, which says nothing about the others. */
+static uint64_t lacking_again(const struct mce_rdma_peer *rp)
+{
+	uint64_t at = pairs_again(rp), least = mc_now_ms() + LACKING_MS;
+
+	return at > least - LACKING_MS ? at : least;
 }
 
 /* There is no endpoint and no other path: wait until a pair of NICs may be tried. */
@@ -237,9 +281,26 @@ static void pairs_wait(struct mce_rdma_peer *rp, uint64_t deadline)
 		mc_sleep_ms(5);
 }
 
+/* Connect further pairs of NICs where ours is faster than the peer's, for at most half of the time.  Returns when one
+ * that failed is tried again; 0: none failed. */
+static uint64_t extras_open(struct mce_rdma_peer *rp, uint64_t half, uint64_t deadline)
+{
+	uint64_t again = 0, at;
+	struct mce_nic *nic;
+	unsigned remote;
+
+	while (rp->open && mc_now_ns() < half && mce_rdma_extra_wanted(rp, &nic, &remote)) {
+		if (pair_connect(rp, nic, remote, deadline) == 0)
+			continue;
+		at = mce_rdma_extra_at(rp, nic, remote);
+		again = again && again < at ? again : at;
+	}
+	return again;
+}
+
 static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 {
-	uint64_t now = mc_now_ns(), half = deadline > now ? now + (deadline - now) / 2 : now;
+	uint64_t now = mc_now_ns(), half = deadline > now ? now + (deadline - now) / 2 : now, extra_ms;
 	int r, err = -ENETDOWN;
 	bool back, lacking = false, first, later = false;
 
@@ -267,10 +328,11 @@ static int eps_open(struct mce_rdma_peer *rp, uint64_t deadline)
 		/* Waiting requests need one endpoint; the next round makes the others. */
 		later = first && r == 0;
 	}
+	extra_ms = later ? 0 : extras_open(rp, half, deadline);
 	MC_LOCKED(&rp->p->lock);
 	if (later)
 		mce_rdma_kick_locked(rp);
-	rp->again_ms = lacking ? pairs_again(rp) : 0;
+	rp->again_ms = lacking ? lacking_again(rp) : extra_ms;
 	return err;
 }
 
@@ -364,8 +426,8 @@ static void list_once(struct mce_rdma_peer *rp)
  * vain too. */
 static bool host_is_silent(const struct mce_rdma_peer *rp, int err)
 {
-	return !rp->open && (err == -ETIMEDOUT || err == -MC_ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH ||
-			     err == -ECONNREFUSED);
+	return !rp->open && (mc_now_ms() < rp->silent_ms || err == -ETIMEDOUT || err == -MC_ETIMEDOUT ||
+			     err == -EHOSTUNREACH || err == -ENETUNREACH || err == -ECONNREFUSED);
 }
 
 /* Set the state after a round.  Without an endpoint the other transports carry the requests, once no WRITE is in
@@ -400,6 +462,24 @@ static void connect_conclude(struct mce_rdma_peer *rp, int err)
 	mce_rdma_over(&over);
 }
 
+/* Ask the peer whether it is there, if bytes in flight do not move. */
+static void suspect_ask(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	bool suspect;
+
+	mc_mutex_lock(&rp->p->lock);
+	suspect = rp->suspect;
+	rp->suspect = false;
+	mc_mutex_unlock(&rp->p->lock);
+	if (suspect && rp->open)
+		rp->proto->ask(rp, deadline);
+}
+
+static int peer_open(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	return mc_now_ms() < rp->silent_ms ? -ETIMEDOUT : rp->proto->open(rp, deadline);
+}
+
 int mce_rdma_connect(struct mce_peer *p, uint64_t deadline)
 {
 	struct mce_rdma_peer *rp = mce_rdma_peer_of(p);
@@ -409,14 +489,20 @@ int mce_rdma_connect(struct mce_peer *p, uint64_t deadline)
 		return 0;
 	list_once(rp);
 	rp->proto->recheck(rp);
+	suspect_ask(rp, deadline);
 	eps_settle(rp, deadline);
 	if (!rp->open) {
-		r = rp->proto->open(rp, deadline);
+		r = peer_open(rp, deadline);
 		eps_settle(rp, deadline);
 	}
 	if (rp->open) {
 		stale_fetch(rp, deadline);
 		r = eps_open(rp, deadline);
+		/* The other paths would wait in vain too. */
+		if (r < 0 && rp->open && __atomic_load_n(&rp->nup, __ATOMIC_RELAXED) == 0) {
+			rp->proto->ask(rp, deadline);
+			r = rp->open ? r : -ETIMEDOUT;
+		}
 	}
 	connect_conclude(rp, r);
 	return rp->proto->only_path && rp->state == MCE_RDMA_OFF ? r : 0;

@@ -17,8 +17,15 @@
 #include "engine/tcp/tcp_client.h"
 #include "engine/tcp/tcp_server.h"
 
-/* Minimum time for an answer, even if connecting has taken long. */
+/* Minimum time for an answer, even if connecting has taken long.  The peer's loop may be busy for seconds. */
 #define ANSWER_MS 2000
+/* The kernel of the peer's host confirms our bytes, or an attempt to connect, within this time; otherwise the host is
+ * taken as lost, because no packet reports its end.  Its RDMA has been quiet for up to a second already then (STUCK_MS
+ * in complete.c). */
+#define HOST_MS 1500
+#define HOST_CONNECT_MS 2000
+/* A lost host is not tried again for a moment. */
+#define SILENT_MS 1000
 
 static void control_close(struct mce_rdma_peer *rp)
 {
@@ -38,11 +45,25 @@ static void control_lost(struct mce_rdma_peer *rp)
 		mce_rdma_ep_break_locked(mc_container_of(pos, struct mce_rdma_ep, node));
 }
 
+/* The kernel has ended the connection, before our own @deadline. */
+static void silent_note(struct mce_rdma_peer *rp, int err, uint64_t deadline)
+{
+	if ((err == -ETIMEDOUT || err == -EHOSTUNREACH) && mc_now_ns() < deadline)
+		rp->silent_ms = mc_now_ms() + SILENT_MS;
+}
+
+/* A call that times out ends the control connection. */
 static int control_call(struct mce_rdma_peer *rp, struct mce_rdma_msg *out, uint64_t deadline, struct mce_rdma_msg *in)
 {
-	int r = mce_rdma_call(rp->p->e, &rp->stream, out, deadline, in);
+	uint64_t least = mc_deadline_ms(ANSWER_MS);
+	int r = mc_fault("engine.rdma.call");
+
+	deadline = deadline > least ? deadline : least;
+	if (r == 0)
+		r = mce_rdma_call(rp->p->e, &rp->stream, out, deadline, in);
 
 	if (r < 0) {
+		silent_note(rp, r, deadline);
 		mc_info("rdma", "control connection lost: %s peer=%s", mc_strerror(r), rp->p->endpoint);
 		control_lost(rp);
 		return r;
@@ -81,7 +102,7 @@ static int control_greet(struct mce_rdma_peer *rp, struct mc_stream *s, uint64_t
 
 static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 {
-	uint64_t fence = __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
+	uint64_t most = mc_deadline_ms(HOST_CONNECT_MS), fence = __atomic_load_n(&rp->p->e->fence, __ATOMIC_SEQ_CST);
 	struct mce_rdma_msg in, out = { .op = MCE_RDMA_NICS };
 	struct mc_stream s;
 	struct mc_list *pos;
@@ -89,16 +110,19 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 
 	if (r < 0)
 		return r;
-	r = mc_net_connect(rp->p->e->conf.net, rp->p->endpoint, deadline, &s);
-	if (r < 0)
+	r = mc_net_connect(rp->p->e->conf.net, rp->p->endpoint, deadline < most ? deadline : most, &s);
+	if (r < 0) {
+		silent_note(rp, r, MC_NEVER);
 		return r;
-	mce_tcp_tune(&s, rp->p->e->conf.progress_timeout_ms);
+	}
+	mce_tcp_tune(&s, HOST_MS);
 	r = control_greet(rp, &s, fence, deadline);
 	if (r == 0)
 		r = mce_rdma_call(rp->p->e, &s, &out, deadline, &in);
 	if (r == 0 && in.naddrs == 0)
 		r = -MC_ENOTSUP;
 	if (r < 0) {
+		silent_note(rp, r, deadline);
 		mc_stream_close(&s);
 		return r;
 	}
@@ -124,6 +148,15 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 
 /* ---- endpoints --------------------------------------------------------------------------------- */
 
+/* The list of the peer's NICs is a short answer that every version has. */
+static void control_ask(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	struct mce_rdma_msg in, out = { .op = MCE_RDMA_NICS };
+
+	if (rp->open)
+		(void)control_call(rp, &out, deadline, &in);
+}
+
 static void control_settle(struct mce_rdma_peer *rp, uint64_t deadline)
 {
 	struct mce_rdma_msg in, out = { .op = MCE_RDMA_CLOSE };
@@ -136,10 +169,25 @@ static void control_settle(struct mce_rdma_peer *rp, uint64_t deadline)
 	}
 }
 
+/* Connect the queue pairs to those that the owner's answer names. */
+static int qps_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, const struct mce_rdma_msg *out,
+		       const struct mce_rdma_msg *in, uint64_t deadline)
+{
+	unsigned mtu = in->far.addr.mtu < out->far.addr.mtu ? in->far.addr.mtu : out->far.addr.mtu;
+	int r = 0;
+
+	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
+		r = out->cm ? mce_rdma_cm_dial(ep->nic, &ep->qp[i], &rp->remote[ep->remote], in->id, in->token, i,
+					       deadline) :
+			mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &in->far.addr, in->far.qpn[i], out->far.psn, mtu);
+	return r;
+}
+
 static int ep_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t deadline)
 {
-	struct mce_rdma_msg in, out = { .op = MCE_RDMA_OPEN, .nic = ep->remote };
-	unsigned mtu;
+	struct mce_rdma_msg in, out = {
+		.op = MCE_RDMA_OPEN, .nic = ep->remote, .cm = ep->nic->cm_listener && rp->remote[ep->remote].cm[0],
+	};
 	int gid_index, r;
 
 	mce_nic_addr(ep->nic, &out.far.addr, &gid_index);
@@ -153,9 +201,7 @@ static int ep_connect(struct mce_rdma_peer *rp, struct mce_rdma_ep *ep, uint64_t
 	if (r < 0)
 		return r;
 	ep->id = in.id;
-	mtu = in.far.addr.mtu < out.far.addr.mtu ? in.far.addr.mtu : out.far.addr.mtu;
-	for (unsigned i = 0; i < ep->nqps && r == 0; i++)
-		r = mce_rdma_qp_connect(ep->nic, ep->qp[i].qp, &in.far.addr, in.far.qpn[i], out.far.psn, mtu);
+	r = qps_connect(rp, ep, &out, &in, deadline);
 	if (r < 0 && rp->open) {
 		out = (struct mce_rdma_msg){ .op = MCE_RDMA_CLOSE, .id = ep->id };
 		(void)control_call(rp, &out, deadline, &in);
@@ -185,11 +231,9 @@ static int control_ep_open(struct mce_rdma_peer *rp, struct mce_nic *nic, unsign
 static int control_region(struct mce_rdma_peer *rp, uint64_t rkey, uint64_t deadline)
 {
 	struct mce_rdma_msg in, out = { .op = MCE_RDMA_REGION, .rkey = rkey };
-	uint64_t least = mc_deadline_ms(ANSWER_MS);
 	int r;
 
-	/* A call that times out ends the control connection. */
-	r = control_call(rp, &out, deadline > least ? deadline : least, &in);
+	r = control_call(rp, &out, deadline, &in);
 	if (r == 0 && !in.remote)
 		r = -MC_EPROTO;
 	if (r < 0)
@@ -210,6 +254,7 @@ const struct mce_rdma_proto mce_rdma_control = {
 	.open = control_open,
 	.close = control_close,
 	.recheck = control_recheck,
+	.ask = control_ask,
 	.settle = control_settle,
 	.ep_open = control_ep_open,
 	.region = control_region,

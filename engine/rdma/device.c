@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
-#include "common/process/fork.h"
 #include "engine/rdma/rdma_i.h"
+
+#define SINK_SIZE 4096u
 
 /* ---- addresses --------------------------------------------------------------------------------- */
 
@@ -62,7 +64,26 @@ static unsigned mtu_bytes(enum ibv_mtu mtu)
 	return 128u << mtu;
 }
 
-/* Query the state and address of the port. */
+static void nic_set_up(struct mce_nic *nic, bool up)
+{
+	__atomic_store_n(&nic->up, up, __ATOMIC_RELEASE);
+	mc_metric_set(&nic->metrics->up, up);
+}
+
+/* Mb/s of a port, 0: unknown. */
+static unsigned port_rate(const struct ibv_port_attr *port)
+{
+	/* Bits of LinkWidthActive, and of LinkSpeedActive for one lane, in PortInfo of the InfiniBand specification. */
+	static const unsigned lanes[] = { 1, 4, 8, 12, 2 };
+	static const unsigned speed[] = { 2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000 };
+	unsigned w = port->active_width, s = port->active_speed;
+
+	if (!w || w & (w - 1) || w > 16 || !s || s & (s - 1))
+		return 0;
+	return lanes[__builtin_ctz(w)] * speed[__builtin_ctz(s)];
+}
+
+/* Query the state, rate and address of the port. */
 static int port_query(struct mce_nic *nic)
 {
 	struct mce_rdma_addr addr = nic->addr;
@@ -75,14 +96,18 @@ static int port_query(struct mce_nic *nic)
 	addr.mtu = mtu_bytes(port.active_mtu);
 	if (addr.mtu > nic->r->tune.mtu)
 		addr.mtu = nic->r->tune.mtu;
-	nic->global = port.link_layer == IBV_LINK_LAYER_ETHERNET || port.lid == 0;
+	nic->ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+	nic->global = nic->ethernet || port.lid == 0;
+	addr.rate = port_rate(&port);
 	r = gid_choose(nic, &port, &addr, &index);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&nic->lock);
 	nic->addr = addr;
 	nic->gid_index = index;
-	__atomic_store_n(&nic->up, port.state == IBV_PORT_ACTIVE, __ATOMIC_RELEASE);
+	__atomic_store_n(&nic->rate, addr.rate, __ATOMIC_RELAXED);
+	mc_metric_set(&nic->metrics->rate, addr.rate);
+	nic_set_up(nic, port.state == IBV_PORT_ACTIVE);
 	return 0;
 }
 
@@ -200,7 +225,7 @@ static void async_ready(struct mc_evfd *evfd, uint32_t events)
 
 		nic->r->v->ack_async_event(&event);
 		if (port_query(nic) < 0 || fatal)
-			__atomic_store_n(&nic->up, false, __ATOMIC_RELEASE);
+			nic_set_up(nic, false);
 		up = mce_nic_up(nic);
 		late = __atomic_exchange_n(&nic->late, false, __ATOMIC_ACQ_REL);
 		/* The port may be active again, while endpoints that found it inactive are gone: make them again. */
@@ -212,44 +237,6 @@ static void async_ready(struct mc_evfd *evfd, uint32_t events)
 			mc_warn("rdma", "a NIC is down, the others carry on nic=%s", nic->addr.name);
 		nic_changed(nic, up);
 	}
-}
-
-/* ---- metrics ----------------------------------------------------------------------------------- */
-
-/* One counter per name of a NIC, kept for the life of the process, because the registry only grows. */
-struct nic_counter {
-	struct nic_counter *next;
-	struct mc_metric metric;
-	char labels[MCE_RDMA_NAME_MAX + 8];
-};
-
-static struct mc_mutex counters_lock = MC_MUTEX_INIT;
-MC_FORK_KEEP(counters_lock, MC_FORK_LEAF)
-
-static struct mc_metric *nic_counter(const char *name)
-{
-	static struct nic_counter *all;
-	char labels[sizeof(all->labels)];
-	struct nic_counter *c;
-
-	snprintf(labels, sizeof(labels), "nic=\"%s\"", name);
-	MC_LOCKED(&counters_lock);
-	for (c = all; c && strcmp(c->labels, labels) != 0; c = c->next)
-		;
-	if (c)
-		return &c->metric;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return NULL;
-	strcpy(c->labels, labels);
-	c->metric = (struct mc_metric){
-		.name = "mooncake_transfer_nic_bytes_total", .labels = c->labels, .type = MC_COUNTER_TYPE, .scale = 1,
-		.help = "Bytes that each RDMA NIC has moved for transfers this process asked for",
-	};
-	mc_metric_register(&c->metric);
-	c->next = all;
-	all = c;
-	return &c->metric;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */
@@ -281,12 +268,14 @@ static int nic_limits(struct mce_nic *nic)
 
 	if (r < 0)
 		return mc_fail(r, "%s: %s", nic->addr.name, mc_strerror(r));
-	nic->max_wr = nic_least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr);
+	nic->max_wr = nic_least(nic->r->tune.max_wr, (unsigned)attr.max_qp_wr / (nic->iwarp ? 2 : 1));
 	nic->max_sge = nic_least(MCE_RDMA_SGE, (unsigned)attr.max_sge);
 	nic->max_sge_rd = attr.max_sge_rd > 0 ? nic_least(nic->max_sge, (unsigned)attr.max_sge_rd) : nic->max_sge;
 	nic->max_inline = nic->r->tune.max_inline;
 	nic->max_cqe = attr.max_cqe;
 	nic->rd_atomic = nic_least(16, (unsigned)(attr.max_qp_rd_atom > 0 ? attr.max_qp_rd_atom : 1));
+	nic->init_atomic = attr.max_qp_init_rd_atom > 0 ? nic_least(16, (unsigned)attr.max_qp_init_rd_atom) :
+		nic->rd_atomic;
 	nic->max_mr = attr.max_mr_size && attr.max_mr_size < nic->r->tune.max_mr ? attr.max_mr_size :
 		nic->r->tune.max_mr;
 	return 0;
@@ -302,6 +291,9 @@ static void nic_close(struct mce_nic *nic)
 		free(nic->cq[i]->qp);
 		free(nic->cq[i]);
 	}
+	mce_rdma_cm_end(nic);
+	if (nic->sink_mr)
+		v->dereg_mr(nic->sink_mr);
 	if (nic->channel)
 		v->destroy_comp_channel(nic->channel);
 	if (nic->pd)
@@ -317,19 +309,45 @@ static void nic_fd_nonblocking(int fd)
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
+/* A page of its own: with ibv_fork_init() a child does not have the pages of registered memory. */
+static int nic_sink_open(struct mce_nic *nic)
+{
+	struct mce_rdma *r = nic->r;
+	void *page;
+
+	if (!r->sink) {
+		page = mmap(NULL, SINK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (page == MAP_FAILED)
+			return mc_fail(-errno, "%s: %m", nic->addr.name);
+		r->sink = page;
+	}
+	nic->sink_mr = r->v->reg_mr(nic->pd, r->sink, SINK_SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return nic->sink_mr ? 0 : mc_fail(-errno, "%s: %m", nic->addr.name);
+}
+
+/* Use the connection manager where the NIC needs it, or the program wants it. */
+static int nic_cm_open(struct mce_nic *nic)
+{
+	int r = nic->iwarp || nic->r->tune.cm ? mce_rdma_cm_open(nic) : 0;
+
+	if (r < 0 && nic->iwarp)
+		return mc_fail(r, "%s is an iWARP NIC, which connects only by rdma_cm: %s", nic->addr.name,
+			       mc_err_detail(r));
+	if (r < 0)
+		mc_warn("rdma", "MC_RDMA_CM has no effect on a NIC: %s nic=%s", mc_err_detail(r), nic->addr.name);
+	return 0;
+}
+
 static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 {
 	const struct mce_verbs *v = nic->r->v;
 	struct mce_rdma_cq *cq;
 	int r = mc_fault("engine.rdma.nic");
 
-	/* Such a NIC connects through rdma_cm, and a WRITE on it completes when the bytes are sent, not when they are
-	 * stored. */
-	if (r == 0 && dev->transport_type == IBV_TRANSPORT_IWARP)
-		r = mc_fail(-MC_ENOTSUP, "%s is an iWARP NIC, and only InfiniBand and RoCE are supported",
-			    v->get_device_name(dev));
 	mc_mutex_init(&nic->lock);
+	nic->iwarp = nic->addr.iwarp = dev->transport_type == IBV_TRANSPORT_IWARP;
 	(void)strncpy(nic->addr.name, v->get_device_name(dev), sizeof(nic->addr.name) - 1);
+	nic->metrics = mce_nic_metrics(nic->addr.name);
 	nic->ctx = r == 0 ? v->open_device(dev) : NULL;
 	if (!nic->ctx)
 		return r < 0 ? r : mc_fail(-errno, "cannot open %s: %m", nic->addr.name);
@@ -347,10 +365,16 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	nic_fd_nonblocking(nic->ctx->async_fd);
 	nic_fd_nonblocking(nic->channel->fd);
 	nic->numa = nic_numa_node(nic->addr.name);
-	nic->carried = nic_counter(nic->addr.name);
 	nic->async_evfd = (struct mc_evfd){ .fd = nic->ctx->async_fd, .ready = async_ready };
 	nic->channel_evfd = (struct mc_evfd){ .fd = nic->channel->fd, .ready = mce_rdma_channel_ready };
-	r = mce_nic_cq_take(nic, 0, &cq);
+	if (nic->iwarp) {
+		r = nic_sink_open(nic);
+		if (r < 0)
+			return r;
+	}
+	r = nic_cm_open(nic);
+	if (r == 0)
+		r = mce_nic_cq_take(nic, 0, &cq);
 	if (r == 0)
 		r = mc_evloop_add(nic->r->io.loop, &nic->async_evfd, EPOLLIN);
 	if (r == 0)
@@ -358,6 +382,10 @@ static int nic_open(struct mce_nic *nic, struct ibv_device *dev)
 	return r;
 }
 
+static const char *nic_kind(const struct mce_nic *nic)
+{
+	return nic->iwarp ? "iwarp" : nic->ethernet ? "roce" : "infiniband";
+}
 
 static void nic_add(struct mce_rdma *r, struct ibv_device *dev, bool named)
 {
@@ -369,8 +397,10 @@ static void nic_add(struct mce_rdma *r, struct ibv_device *dev, bool named)
 	err = nic_open(nic, dev);
 	if (err == 0) {
 		r->nnics++;
-		mc_info("rdma", "NIC opened nic=%s gid_index=%d mtu=%u numa=%d", nic->addr.name, nic->gid_index,
-			nic->addr.mtu, nic->numa);
+		mc_info("rdma", "NIC opened nic=%s kind=%s connects=%s%s%s gid_index=%d mtu=%u numa=%d rate_mbps=%u",
+			nic->addr.name, nic_kind(nic), nic->cm_listener ? "rdma_cm" : "handshake",
+			nic->cm_listener ? " listens=" : "", nic->addr.cm, nic->gid_index, nic->addr.mtu, nic->numa,
+			nic->addr.rate);
 		return;
 	}
 	if (named)
@@ -402,17 +432,20 @@ bool mce_nics_exist(bool wanted)
 	return true;
 }
 
-/* Add all devices in the library's order.  When there are more than the limit, the devices near this thread are
- * first. */
-static void nics_add_all(struct mce_rdma *r, struct ibv_device **devices, int n)
+/* Add all devices that the filter admits, in the library's order.  When there are more than the limit, the devices near
+ * this thread are first. */
+static void nics_add_all(struct mce_rdma *r, struct ibv_device **devices, int n, const char *filter)
 {
 	unsigned cpu, node = 0;
 	bool some = n > (int)r->tune.max_nics && getcpu(&cpu, &node) == 0;
 
 	for (int pass = some ? 0 : 1; pass < 2; pass++)
 		for (int i = 0; i < n && r->nnics < r->tune.max_nics; i++) {
-			bool near = some && nic_numa_node(r->v->get_device_name(devices[i])) == (int)node;
+			const char *name = r->v->get_device_name(devices[i]);
+			bool near = some && nic_numa_node(name) == (int)node;
 
+			if (filter && *filter && !mce_nics_listed(filter, name))
+				continue;
 			if (pass == 1 ? !near : near)
 				nic_add(r, devices[i], false);
 		}
@@ -435,10 +468,22 @@ static char *list_of_rank(const char *text)
 	return copy;
 }
 
-int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
+/* The device of this name, which is missed in the log; NULL: there is none. */
+static struct ibv_device *device_named(const struct mce_rdma *r, struct ibv_device **devices, int n, const char *name)
 {
+	for (int i = 0; i < n; i++)
+		if (!strcmp(r->v->get_device_name(devices[i]), name))
+			return devices[i];
+	mc_warn("rdma", "no such NIC on this machine nic=%s", name);
+	return NULL;
+}
+
+int mce_nics_open(struct mce_rdma *r, const struct mce_conf *conf)
+{
+	const char *list = conf->rdma_devices, *filter = conf->rdma_filter;
 	auto_free char *own = *list == '{' ? list_of_rank(list) : NULL;
-	struct ibv_device **devices;
+	struct ibv_device **devices, *dev;
+	char name[MCE_RDMA_NAME_MAX];
 	int n = 0;
 
 	if (*list == '{')
@@ -447,25 +492,21 @@ int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted)
 	if (!devices)
 		n = 0;
 	/* The order of the list numbers the NICs; without a list, the library's order does. */
-	for (const char *at = list; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
-		char name[MCE_RDMA_NAME_MAX];
-		int i = 0;
-
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ","), at);
-		while (i < n && strcmp(r->v->get_device_name(devices[i]), name) != 0)
-			i++;
-		if (i == n)
-			mc_warn("rdma", "no such NIC on this machine nic=%s", name);
-		else if (r->nnics < r->tune.max_nics)
-			nic_add(r, devices[i], true);
+	for (const char *at = list; (at = mce_nics_next(at, name)); ) {
+		dev = device_named(r, devices, n, name);
+		if (dev && r->nnics < r->tune.max_nics)
+			nic_add(r, dev, true);
 	}
-	if (!*list)
-		nics_add_all(r, devices, n);
+	if (!*list) {
+		for (const char *at = filter ? filter : ""; (at = mce_nics_next(at, name)); )
+			(void)device_named(r, devices, n, name);
+		nics_add_all(r, devices, n, filter);
+	}
 	if (devices)
 		r->v->free_device_list(devices);
-	if (r->nnics == 0 && wanted)
+	if (r->nnics == 0 && conf->rdma_wanted)
 		mc_warn("rdma", "no usable NIC, using tcp and shared memory devices=%d", n);
-	return 0;
+	return mce_rdma_cm_start(r);
 }
 
 void mce_nics_close(struct mce_rdma *r)
@@ -473,4 +514,10 @@ void mce_nics_close(struct mce_rdma *r)
 	for (unsigned i = 0; i < r->nnics; i++)
 		nic_close(&r->nic[i]);
 	r->nnics = 0;
+	if (r->cm_channel)
+		r->cm->destroy_event_channel(r->cm_channel);
+	r->cm_channel = NULL;
+	if (r->sink)
+		munmap(r->sink, SINK_SIZE);
+	r->sink = NULL;
 }

@@ -11,13 +11,13 @@
 #include "common/fault.h"
 #include "engine/rdma/rdma_i.h"
 
-static struct ibv_qp *qp_create(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth)
+static struct ibv_qp *qp_create(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs)
 {
 	unsigned max_inline = __atomic_load_n(&nic->max_inline, __ATOMIC_RELAXED);
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
 		.cap = {
-			.max_send_wr = depth, .max_recv_wr = 1, .max_send_sge = nic->max_sge, .max_recv_sge = 1,
+			.max_send_wr = wrs, .max_recv_wr = 1, .max_send_sge = nic->max_sge, .max_recv_sge = 1,
 			.max_inline_data = max_inline,
 		},
 	};
@@ -31,7 +31,7 @@ static struct ibv_qp *qp_create(struct mce_nic *nic, struct ibv_cq *cq, uint32_t
 	return nic->r->v->create_qp(nic->pd, &init);
 }
 
-int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret)
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, bool writable, struct ibv_qp **ret)
 {
 	const struct mce_rdma_tune *t = &nic->r->tune;
 	struct ibv_qp_attr attr = {
@@ -39,12 +39,12 @@ int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool
 		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 			(writable ? IBV_ACCESS_REMOTE_WRITE : 0),
 	};
-	struct ibv_qp *qp = qp_create(nic, cq, depth);
-	int r;
+	struct ibv_qp *qp = qp_create(nic, cq, wrs);
+	int r, mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | (nic->iwarp ? 0 : IBV_QP_PKEY_INDEX | IBV_QP_PORT);
 
 	if (!qp)
 		return mc_fail(-errno, "%s: queue pair: %m", nic->addr.name);
-	r = nic->r->v->modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	r = nic->r->v->modify_qp(qp, &attr, mask);
 	if (r < 0) {
 		nic->r->v->destroy_qp(qp);
 		return mc_fail(r, "%s: queue pair: %s", nic->addr.name, mc_strerror(r));
@@ -151,11 +151,14 @@ static int qp_open(struct mce_rdma_ep *ep, struct mce_rdma_qp *qp, bool two_way)
 	/* A power of two, because positions in the ring wrap around. */
 	for (qp->depth = 1; qp->depth * 2 <= ep->nic->max_wr; qp->depth *= 2)
 		;
+	/* A chain may have one slice, and then a READ for its WRITE. */
+	qp->wrs = ep->nic->iwarp ? 2 * qp->depth : qp->depth;
 	qp->ring = calloc(qp->depth, sizeof(*qp->ring));
-	r = qp->ring ? mce_nic_cq_take(ep->nic, qp->depth, &qp->cq) : -ENOMEM;
+	r = qp->ring ? mce_nic_cq_take(ep->nic, qp->wrs, &qp->cq) : -ENOMEM;
 	if (r < 0)
 		return r;
-	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->depth, two_way, &qp->qp);
+	/* Some iWARP NICs take answers to READs only where the peer may write. */
+	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->wrs, two_way || ep->nic->iwarp, &qp->qp);
 	return r < 0 ? r : cq_enter(qp->cq, qp);
 }
 
@@ -192,8 +195,9 @@ void mce_rdma_ep_close(struct mce_rdma_ep *ep)
 			cq_leave(qp->cq, qp);
 		if (qp->qp)
 			(void)ep->nic->r->v->destroy_qp(qp->qp);
+		mce_rdma_cm_close(ep->nic->r, &qp->cm);
 		if (qp->cq)
-			mce_nic_cq_give(qp->cq, qp->depth);
+			mce_nic_cq_give(qp->cq, qp->wrs);
 		qp->id = UINT32_MAX;
 		qp->qp = NULL;
 		qp->cq = NULL;

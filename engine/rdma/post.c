@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * post.c - handing slices to the NICs: chains of work requests, one doorbell each, the last one signalled.
  *
- * The endpoint with the fewest bytes in flight takes the next chain, so a faster NIC takes more.  NICs that are far
- * from the memory join in when the near ones have much to do. */
+ * The endpoint with the fewest bytes in flight for its share (weigh.c) takes the next chain, so a faster NIC takes
+ * more.  NICs that are far from the memory join in when the near ones have much to do. */
 #include <config.h>
 
 #include <string.h>
@@ -16,9 +16,9 @@
 #define FAR_BYTES (1u << 20)
 
 struct chain {
-	unsigned n;
-	struct ibv_send_wr wr[MCE_RDMA_CHAIN];
-	struct ibv_sge sge[MCE_RDMA_CHAIN][MCE_RDMA_SGE];
+	unsigned n;	/* slices */
+	struct ibv_send_wr wr[MCE_RDMA_CHAIN + 1];
+	struct ibv_sge sge[MCE_RDMA_CHAIN][MCE_RDMA_SGE], proof;
 };
 
 /* Fill the scatter list of a slice for this NIC.  Returns the number of entries; 0: the NIC cannot use the slice's
@@ -83,11 +83,32 @@ static bool chain_add(struct chain *c, struct mce_rdma_qp *qp, struct mce_rdma_s
 	return true;
 }
 
+/* On iWARP a WRITE completes when its bytes are sent.  The owner answers a READ that follows on the same connection
+ * only when they are stored (RFC 5040, 5.5), so the chain ends with a READ, and only that one is signalled. */
+static struct ibv_send_wr *chain_end(struct chain *c, struct mce_nic *nic)
+{
+	struct ibv_send_wr *last = &c->wr[c->n - 1], *wr = &c->wr[c->n];
+
+	if (!nic->iwarp || last->opcode != IBV_WR_RDMA_WRITE)
+		return last;
+	memset(wr, 0, sizeof(*wr));
+	c->proof = (struct ibv_sge){ (uintptr_t)nic->r->sink + nic->index, 1, nic->sink_mr->lkey };
+	wr->wr_id = last->wr_id;
+	wr->sg_list = &c->proof;
+	wr->num_sge = 1;
+	wr->opcode = IBV_WR_RDMA_READ;
+	wr->wr.rdma = last->wr.rdma;
+	last->next = wr;
+	return wr;
+}
+
 /* The NIC refused the work requests from @bad on: mark their slices lost. */
 static void chain_undo(struct chain *c, struct mce_rdma_qp *qp, const struct ibv_send_wr *bad, struct mc_list *over)
 {
-	unsigned taken = bad ? (unsigned)(bad - c->wr) : 0;
+	/* A library that failed behind the last one names none. */
+	unsigned taken = bad && (unsigned)(bad - c->wr) < c->n ? (unsigned)(bad - c->wr) : c->n;
 
+	/* Those that it took end, without success, when the endpoint is broken. */
 	for (unsigned i = c->n; i > taken; i--) {
 		struct mce_rdma_slice *s = qp->ring[--qp->head & (qp->depth - 1)];
 
@@ -120,7 +141,7 @@ static bool ep_post_locked(struct mce_rdma_ep *ep, struct mc_list *over)
 	}
 	if (c.n == 0)
 		return false;
-	c.wr[c.n - 1].send_flags |= IBV_SEND_SIGNALED;
+	chain_end(&c, ep->nic)->send_flags |= IBV_SEND_SIGNALED;
 	r = mc_fault("engine.rdma.post");
 	if (r == 0)
 		r = ep->nic->r->v->post_send(qp->qp, c.wr, &bad);
@@ -129,13 +150,6 @@ static bool ep_post_locked(struct mce_rdma_ep *ep, struct mc_list *over)
 	if (r < 0)
 		chain_undo(&c, qp, bad, over);
 	return r == 0;
-}
-
-static uint64_t ep_limit(const struct mce_rdma_ep *ep)
-{
-	uint64_t two = 2ull * ep->rp->r->tune.slice;
-
-	return two > MCE_RDMA_EP_BYTES ? two : MCE_RDMA_EP_BYTES;
 }
 
 /* Bits of the NICs near the memory of the next request; 0: all NICs. */
@@ -157,9 +171,12 @@ static struct mce_rdma_ep *ep_choose_locked(struct mce_rdma_peer *rp, const stru
 	mc_list_for_each(pos, &rp->eps) {
 		struct mce_rdma_ep *ep = mc_container_of(pos, struct mce_rdma_ep, node);
 
-		if (ep == skip || ep->state != MCE_RDMA_EP_UP || ep->bytes >= ep_limit(ep))
+		if (ep == skip || ep->state != MCE_RDMA_EP_UP || ep->bytes >= ep->limit)
 			continue;
-		cost = ep->bytes + (near && !(near >> ep->nic->index & 1) ? FAR_BYTES : 0);
+		/* With one slice more, so that a fast one is the first. */
+		cost = (ep->bytes + rp->r->tune.slice) * ep->scale / MCE_RDMA_SCALE;
+		if (near && !(near >> ep->nic->index & 1))
+			cost += FAR_BYTES;
 		if (best && cost >= least)
 			continue;
 		best = ep;

@@ -64,10 +64,12 @@ void mce_rdma_remotes_free(struct mce_rdma_peer *rp)
 		}
 }
 
-/* Can the endpoint carry requests for the region?  Either all parts of a region have keys on a NIC, or none. */
+/* Can the endpoint carry requests for the region?  Either all parts of a region have keys on a NIC, or none.  On iWARP
+ * a WRITE needs a READ (post.c). */
 static bool ep_carries(const struct mce_rdma_ep *ep, const struct mce_rdma_remote *rem)
 {
-	return ep->remote < rem->nnics && rem->key[ep->remote * rem->nparts];
+	return (!ep->nic->iwarp || rem->access & MCE_ACCESS_READ) && ep->remote < rem->nnics &&
+		rem->key[ep->remote * rem->nparts];
 }
 
 bool mce_rdma_carries_locked(const struct mce_rdma_peer *rp, const struct mce_rdma_remote *rem)

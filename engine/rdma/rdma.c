@@ -68,7 +68,7 @@ static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
 	if (err == 0)
 		err = mce_io_open(&r->ctl, e, "mce-rdma-ctl");
 	if (err == 0)
-		err = mce_nics_open(r, conf->rdma_devices, conf->rdma_wanted);
+		err = mce_nics_open(r, conf);
 	if (err == 0)
 		err = mc_evloop_post(r->io.loop, watch_run, r);
 	if (r->tune.same_host && r->nnics)
@@ -106,6 +106,7 @@ unsigned mce_engine_nics(const struct mce_engine *e, struct mce_nic_desc *ret, u
 	for (unsigned i = 0; i < n; i++) {
 		mce_nic_addr(&r->nic[i], &addr, &ret[i].gid_index);
 		ret[i].up = mce_nic_up(&r->nic[i]);
+		ret[i].iwarp = r->nic[i].iwarp;
 		memcpy(ret[i].name, addr.name, sizeof(ret[i].name));
 		memcpy(ret[i].gid, addr.gid.raw, sizeof(ret[i].gid));
 		ret[i].lid = addr.lid;
@@ -144,6 +145,16 @@ static uint64_t rdma_features(const struct mce_engine *e)
 bool mce_engine_has_rdma(const struct mce_engine *e)
 {
 	return rdma_features(e) != 0;
+}
+
+bool mce_engine_has_upstream_rdma(const struct mce_engine *e)
+{
+	const struct mce_rdma *r = mce_rdma_of(e);
+
+	for (unsigned i = 0; r && i < r->nnics; i++)
+		if (!r->nic[i].iwarp)
+			return true;
+	return false;
 }
 
 const struct mce_service mce_rdma_service = {

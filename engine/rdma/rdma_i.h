@@ -8,6 +8,12 @@
  * of their handshake service (upstream.c, strangers.c).  Requests wait in a queue of the peer; endpoints with room cut
  * slices off it (queue.c), post them in chains (post.c), and end them as completions arrive (complete.c).
  *
+ * The queue pairs of iWARP NICs are connected by the connection manager instead (cm_connect.c): OPEN makes the owner's
+ * ones, and the connections find them by a token.
+ *
+ * When bytes in flight do not move, the control connection decides whether the peer is still there (complete.c): a NIC
+ * may repeat its packets to a dead machine for minutes.
+ *
  * A WRITE that ended with an error may still be on its way in the network.  Its endpoint is in doubt
  * until the owner has destroyed the queue pairs at its end, and until then no WRITE of this engine goes to the peer.
  * Upstream's nodes do not say that; there the doubt ends with a new connection of the two NICs, or after a while.
@@ -19,6 +25,7 @@
 #include "common/metrics.h"
 #include "common/sys/lock.h"
 #include "engine/engine_i.h"
+#include "engine/rdma/cm.h"
 #include "engine/rdma/verbs.h"
 #include "engine/tcp/tcp_wire.h"
 
@@ -28,11 +35,14 @@
 #define MCE_RDMA_CQS_MAX 64u
 /* Work requests that are posted with one doorbell. */
 #define MCE_RDMA_CHAIN 16u
-/* Bytes in flight on an endpoint, or two slices if that is more: 100 Gb/s over 300 us. */
+/* Bytes in flight on the fastest endpoint of a peer, or two slices if that is more: 100 Gb/s over 300 us. */
 #define MCE_RDMA_EP_BYTES (4u << 20)
+#define MCE_RDMA_SCALE 256u	/* mce_rdma_ep.scale of the fastest one */
 /* Number of endpoints that a slice may lose before its request fails. */
 #define MCE_RDMA_TRIES 4u
 #define MCE_RDMA_NAME_MAX 64u
+/* Bytes of a numeric "host:port" with its final NUL. */
+#define MCE_RDMA_CM_MAX 64
 /* Maximum number of parts of a region.  A region has more than one part only if the device limits the size of one,
  * or if it is device memory. */
 #define MCE_RDMA_PARTS_MAX 512u
@@ -42,6 +52,7 @@ struct mce_rdma_tune {
 	unsigned port, max_wr, max_inline, qps, cqe, slice, mtu, timeout, retry, max_eps, max_nics;
 	int gid_index, tc, sl, pkey, relaxed;
 	bool same_host;
+	bool cm;		/* connect by the connection manager where the peer does that too */
 	bool gpu_direct, peer_memory;	/* NICs access device memory; they prefer peer memory to dma-buf */
 	uint64_t max_mr;
 };
@@ -57,7 +68,17 @@ struct mce_rdma_addr {
 	union ibv_gid gid;
 	uint16_t lid;
 	unsigned mtu;		/* bytes */
+	bool iwarp;		/* reached only by other iWARP NICs, by the connection manager */
+	char cm[MCE_RDMA_CM_MAX];	/* where its connection manager listens; "": nowhere */
+	unsigned rate;		/* Mb/s of the port, 0: unknown */
 };
+
+/* The series of a NIC (nic_metrics.c).  They live as long as the process. */
+struct mce_nic_metrics {
+	struct mc_metric carried[2];	/* bytes of ended slices: READ, WRITE */
+	struct mc_metric failed, endpoints, endpoints_in, up, rate;
+};
+struct mce_nic_metrics *mce_nic_metrics(const char *name);
 
 struct mce_rdma_qp;
 
@@ -81,12 +102,19 @@ struct mce_nic {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
+	bool iwarp;		/* it connects by the connection manager, and its WRITEs need a READ (post.c) */
+	struct ibv_mr *sink_mr;	/* where these READs go, in mce_rdma.sink; NULL: the NIC is not iWARP */
+	struct rdma_cm_id *cm_listener;	/* NULL: the connection manager is not used */
+	struct sockaddr_storage cm_addr;	/* an address of its interface, port 0 */
+	bool ethernet;		/* the port's link layer */
 	bool global;		/* packets have a global header: RoCE, or a routed InfiniBand port */
-	unsigned max_wr, max_sge, max_sge_rd, rd_atomic;
+	unsigned max_wr;	/* slices of a queue pair; on iWARP it has twice as many work requests */
+	unsigned max_sge, max_sge_rd;
+	unsigned rd_atomic, init_atomic;	/* READs at once that it answers, and that it requests */
 	int max_cqe;
 	uint64_t max_mr;
 	int numa;		/* NUMA node, -1: unknown */
-	struct mc_metric *carried;	/* bytes of ended slices; NULL: no memory for it */
+	struct mce_nic_metrics *metrics;
 	struct mc_evfd async_evfd, channel_evfd;
 	/* guarded by lock; the name is constant */
 	struct mc_mutex lock;
@@ -96,6 +124,7 @@ struct mce_nic {
 	unsigned ncqs;		/* atomic: read without the lock */
 	/* atomic */
 	bool up;
+	unsigned rate;		/* addr.rate */
 	bool late;		/* a slice has failed because the port is inactive, and its event may still come */
 	unsigned max_inline;
 };
@@ -131,6 +160,11 @@ struct mce_rdma {
 	struct mc_mutex lock;	/* comes before a peer's lock */
 	struct mc_list peers;	/* mce_rdma_peer.node of the peers that were connected once */
 	struct mce_rdma_stage stage;
+	/* constant after open; NULL and empty: no NIC uses the connection manager */
+	void *sink;		/* a page */
+	const struct mce_cm *cm;
+	struct rdma_event_channel *cm_channel;	/* for the listeners and the connections that they accepted */
+	struct mc_evfd cm_evfd;
 	/* mce_conf.upstream_name and upstream_setup */
 	char *name;
 	int (*setup)(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply);
@@ -147,13 +181,22 @@ static inline bool mce_nic_up(const struct mce_nic *nic)
 {
 	return __atomic_load_n(&nic->up, __ATOMIC_ACQUIRE);
 }
+/* Can the NIC be connected to one of the peer's? */
+static inline bool mce_rdma_pair_fits(const struct mce_nic *nic, const struct mce_rdma_addr *remote)
+{
+	return nic->iwarp == remote->iwarp && (!nic->iwarp || remote->cm[0]);
+}
 
 /* Has this machine NICs, and the library for them?  If they are @wanted a warning says why not. */
 bool mce_nics_exist(bool wanted);
-/* Open the NICs of @list ("mlx5_0,mlx5_1"; "": all that have an active port).  0 also when there is none: then nnics is
- * 0, and when they are @wanted a warning says why. */
-int mce_nics_open(struct mce_rdma *r, const char *list, bool wanted);
+/* Open the NICs of conf->rdma_devices and rdma_filter.  0 also when there is none: then nnics is 0, and when they are
+ * wanted a warning says why. */
+int mce_nics_open(struct mce_rdma *r, const struct mce_conf *conf);
 void mce_nics_close(struct mce_rdma *r);
+/* discovery.c: the next name of a comma-separated list without the blanks around it, and the end of it; NULL: there is
+ * none.  A name that is too long is cut. */
+const char *mce_nics_next(const char *at, char ret[MCE_RDMA_NAME_MAX]);
+bool mce_nics_listed(const char *list, const char *name);
 /* Is its port active at this moment?  The event that says so may not have been handled yet, and connecting over a dead
  * port takes a second. */
 bool mce_nic_active(const struct mce_nic *nic);
@@ -224,12 +267,20 @@ struct mce_rdma_slice {
 	struct mce_mr *mr[MCE_RDMA_SGE];	/* references to its local memory */
 };
 
+/* A connection by the connection manager.  Zero: there is none. */
+struct mce_rdma_cm {
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *channel;	/* NULL: that of the listeners */
+};
+
 struct mce_rdma_qp {
 	/* constant while it is connected */
 	struct mce_rdma_ep *ep;
 	struct ibv_qp *qp;
 	struct mce_rdma_cq *cq;
-	uint32_t id, depth;
+	struct mce_rdma_cm cm;
+	uint32_t id, depth;	/* depth: slices */
+	uint32_t wrs;		/* work requests, and completions that it may have */
 	/* guarded by the peer's lock */
 	struct mce_rdma_slice **ring;
 	uint32_t head, tail;	/* numbers of the next slice to post, and of the next one to end */
@@ -254,6 +305,9 @@ struct mce_rdma_ep {
 	bool settled;		/* the owner has destroyed its end */
 	uint64_t up_ms, broken_ms;
 	uint64_t bytes, moved;	/* bytes in flight; bytes of ended slices */
+	uint64_t seen, seen_ms;	/* `moved` when a tick last saw it change, or nothing in flight, and when */
+	uint64_t limit;		/* no slice is posted while as many bytes are in flight */
+	uint32_t scale;		/* share of the peer's fastest endpoint / its own share * MCE_RDMA_SCALE (weigh.c) */
 	unsigned nqps, next;	/* queue pair that posts next */
 	struct mce_rdma_qp qp[MCE_RDMA_QPS_MAX];
 };
@@ -265,7 +319,7 @@ struct mce_rdma_far {
 	uint32_t qpn[MCE_RDMA_QPS_MAX], psn;
 };
 /* Make the queue pairs of a NIC, in the INIT state.  @writable: the other side may also write. */
-int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t depth, bool writable, struct ibv_qp **ret);
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, bool writable, struct ibv_qp **ret);
 /* Connect one queue pair, so that it can receive and send.  May take a second. */
 int mce_rdma_qp_connect(struct mce_nic *nic, struct ibv_qp *qp, const struct mce_rdma_addr *to, uint32_t qpn,
 			uint32_t psn, unsigned mtu);
@@ -279,6 +333,24 @@ void mce_rdma_ep_close(struct mce_rdma_ep *ep);
 /* Free @ep, which is closed and whose rings and lists are empty. */
 void mce_rdma_ep_free(struct mce_rdma_ep *ep);
 
+/* ---- the connection manager (cm_connect.c) -------------------------------------------------------- */
+
+/* Find an address of the NIC and listen there.  An error has a detail. */
+int mce_rdma_cm_open(struct mce_nic *nic);
+/* All NICs are open: take connections. */
+int mce_rdma_cm_start(struct mce_rdma *r);
+void mce_rdma_cm_end(struct mce_nic *nic);
+/* Connect a queue pair in the INIT state to the one of the owner's endpoint @id with this index.  The connection is
+ * qp->cm, also on failure.  Resolver. */
+int mce_rdma_cm_dial(struct mce_nic *nic, struct mce_rdma_qp *qp, const struct mce_rdma_addr *to, uint32_t id,
+		     uint64_t token, uint32_t index, uint64_t deadline);
+/* Its queue pair is destroyed already. */
+void mce_rdma_cm_close(const struct mce_rdma *r, struct mce_rdma_cm *c);
+/* serve.c, loop of ctl: find the queue pair that OPEN has made for this connection.  -ENOENT: there is none, or it is
+ * connected already. */
+int mce_rdma_guest_dialled(const struct mce_nic *nic, uint32_t id, uint64_t token, uint32_t index, struct ibv_qp **ret,
+			   struct mce_rdma_cm **ret_cm);
+
 /* ---- peers (connect.c, queue.c) ------------------------------------------------------------------ */
 
 /* The way in which endpoints of a peer are made: control.c for our own nodes, upstream.c for upstream's.  The slots
@@ -291,6 +363,8 @@ struct mce_rdma_proto {
 	void (*close)(struct mce_rdma_peer *rp);	/* the peer is detached */
 	/* Close if the results of open are outdated. */
 	void (*recheck)(struct mce_rdma_peer *rp);
+	/* Does the peer answer?  If not, it is not open any more. */
+	void (*ask)(struct mce_rdma_peer *rp, uint64_t deadline);
 	/* Set `settled` of the broken endpoints whose other end is destroyed.  Returns at once when the peer is not
 	 * open. */
 	void (*settle)(struct mce_rdma_peer *rp, uint64_t deadline);
@@ -341,6 +415,7 @@ struct mce_rdma_peer {
 	bool open;		/* endpoints can be made and settled */
 	struct mc_stream stream;	/* control connection; not open: none */
 	uint32_t epoch;
+	uint64_t silent_ms;	/* the peer's host was lost, and is not tried again before this time */
 	/* The peer's NICs; changed under the peer's lock. */
 	unsigned nremotes;
 	struct mce_rdma_addr remote[MCE_NICS_MAX];
@@ -349,6 +424,8 @@ struct mce_rdma_peer {
 	/* guarded by the peer's lock */
 	enum mce_rdma_peer_state state;
 	uint64_t retry_ms;
+	uint64_t moved, moved_ms;	/* bytes that its endpoints had moved when a tick saw them change, and when */
+	bool suspect;		/* bytes are in flight and do not move: ask the peer whether it is there */
 	bool nic_back;		/* a NIC is up again: connect over it without a pause */
 	uint64_t again_ms;	/* when a NIC without an endpoint is tried again; 0: there is none */
 	bool detaching;
@@ -425,6 +502,14 @@ void mce_rdma_remotes_free(struct mce_rdma_peer *rp);
 /* Fail the waiting requests of a region. */
 void mce_rdma_fail_region_locked(struct mce_rdma_peer *rp, uint64_t rkey, int status, struct mc_list *over);
 
+/* weigh.c */
+void mce_rdma_weigh_locked(struct mce_rdma_peer *rp);	/* after endpoints came up or broke: set scale and limit */
+/* Resolver: find a pair of NICs, not connected and not paused, that would use more of one of our NICs: it is faster
+ * than the peer's NICs that its endpoints reach, and another of them has room. */
+bool mce_rdma_extra_wanted(struct mce_rdma_peer *rp, struct mce_nic **ret_nic, unsigned *ret_remote);
+/* When such a pair may be tried, in ms of mc_now_ms(). */
+uint64_t mce_rdma_extra_at(const struct mce_rdma_peer *rp, const struct mce_nic *nic, unsigned remote);
+
 /* post.c */
 void mce_rdma_pump_locked(struct mce_rdma_peer *rp, struct mc_list *over);
 void mce_rdma_pump(struct mce_rdma_peer *rp);
@@ -457,6 +542,8 @@ struct mce_rdma_msg {
 	enum mce_rdma_op op;
 	int status;		/* status of an answer */
 	uint32_t nic, id;
+	bool cm;		/* OPEN: the queue pairs connect by the connection manager */
+	uint64_t token;		/* answer to OPEN with cm: their connections bring it */
 	bool read_only;		/* answer: the peer's number is fenced, and it can only read */
 	struct mce_rdma_far far;
 	unsigned naddrs;

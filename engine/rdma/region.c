@@ -20,11 +20,15 @@
 
 #define STAGE_BYTES (16u << 20)
 
-static unsigned access_flags(const struct mce_rdma *r, unsigned access)
+static unsigned access_flags(const struct mce_nic *nic, unsigned access)
 {
+	/* On iWARP the answer to a READ is written like a WRITE.  So memory that peers may only read takes no answers:
+	 * a READ into it fails. */
+	bool sink = nic->iwarp && access != MCE_ACCESS_READ;
+
 	return IBV_ACCESS_LOCAL_WRITE | (access & MCE_ACCESS_READ ? IBV_ACCESS_REMOTE_READ : 0) |
-		(access & MCE_ACCESS_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
-		(r->tune.relaxed ? IBV_ACCESS_RELAXED_ORDERING : 0);
+		(access & MCE_ACCESS_WRITE || sink ? IBV_ACCESS_REMOTE_WRITE : 0) |
+		(nic->r->tune.relaxed ? IBV_ACCESS_RELAXED_ORDERING : 0);
 }
 
 static void warn_unregistered(const struct mce_nic *nic, uint64_t len, int err)
@@ -55,7 +59,7 @@ struct share {
 static struct ibv_mr *part_register(const struct share *s, unsigned part)
 {
 	const struct mce_verbs *v = s->nic->r->v;
-	unsigned flags = access_flags(s->nic->r, s->mr->access);
+	unsigned flags = access_flags(s->nic, s->mr->access);
 	uint64_t off = part * s->region->part, left = s->mr->len - off;
 	uint64_t len = left < s->region->part ? left : s->region->part;
 	void *at = (void *)(uintptr_t)(s->mr->base + off);
@@ -70,7 +74,8 @@ static struct ibv_mr *part_register(const struct share *s, unsigned part)
 	mr = v->reg_mr(s->nic->pd, at, len, flags);
 	/* Memory that is mapped read-only can still be read by peers. */
 	if (!mr && (errno == EFAULT || errno == EACCES) && s->mr->gpu < 0 && !(s->mr->access & MCE_ACCESS_WRITE))
-		mr = v->reg_mr(s->nic->pd, at, len, flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE);
+		mr = v->reg_mr(s->nic->pd, at, len,
+			       flags & ~(unsigned)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 	return mr;
 }
 
@@ -266,8 +271,10 @@ void mce_mr_nic_keys(const struct mce_mr *mr, uint64_t off, uint32_t *rkeys, uin
 	for (unsigned i = 0; r && i < r->nnics; i++) {
 		const struct ibv_mr *ib = region ? region->mr[i * region->nparts + off / region->part] : NULL;
 
-		rkeys[i] = ib ? ib->rkey : 0;
-		lkeys[i] = ib ? ib->lkey : 0;
+		if (r->nic[i].iwarp)
+			continue;
+		*rkeys++ = ib ? ib->rkey : 0;
+		*lkeys++ = ib ? ib->lkey : 0;
 	}
 }
 
@@ -304,7 +311,7 @@ static int stage_open_locked(struct mce_rdma *r)
 	if (base == MAP_FAILED)
 		return -errno;
 	for (unsigned i = 0; i < r->nnics; i++) {
-		st->mr[i] = r->v->reg_mr(r->nic[i].pd, base, st->len, IBV_ACCESS_LOCAL_WRITE);
+		st->mr[i] = r->v->reg_mr(r->nic[i].pd, base, st->len, access_flags(&r->nic[i], 0));
 		if (!st->mr[i])
 			warn_unregistered(&r->nic[i], st->len, -errno);
 	}

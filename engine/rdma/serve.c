@@ -34,6 +34,8 @@ struct guest_ep {
 	struct mce_nic *nic;
 	unsigned nqps;
 	struct ibv_qp *qp[MCE_RDMA_QPS_MAX];
+	uint64_t token;		/* 0: they are not connected by the connection manager */
+	struct mce_rdma_cm cm[MCE_RDMA_QPS_MAX];
 };
 
 struct guest {
@@ -54,9 +56,12 @@ struct guest {
 
 static void guest_ep_free(struct guest *g, struct guest_ep *ep)
 {
-	for (unsigned i = 0; i < ep->nqps; i++)
+	for (unsigned i = 0; i < ep->nqps; i++) {
 		(void)g->r->v->destroy_qp(ep->qp[i]);
+		mce_rdma_cm_close(g->r, &ep->cm[i]);
+	}
 	mc_list_remove(&ep->node);
+	mc_metric_add(&ep->nic->metrics->endpoints_in, -1);
 	g->neps--;
 	free(ep);
 }
@@ -105,10 +110,13 @@ static int guest_ep_open(struct guest *g, struct guest_ep *ep, const struct mce_
 			break;
 		out->far.qpn[ep->nqps] = ep->qp[ep->nqps]->qp_num;
 		/* Our send sequence number is not used; the receive sequence number is the peer's. */
-		r = mce_rdma_qp_connect(ep->nic, ep->qp[ep->nqps], &in->far.addr, in->far.qpn[ep->nqps], in->far.psn,
-					mtu);
+		if (!in->cm)
+			r = mce_rdma_qp_connect(ep->nic, ep->qp[ep->nqps], &in->far.addr, in->far.qpn[ep->nqps],
+						in->far.psn, mtu);
 		ep->nqps++;
 	}
+	if (in->cm)
+		out->token = ep->token = mc_random_u64() | 1;
 	out->far.nqps = r == 0 ? ep->nqps : 0;
 	return r;
 }
@@ -124,18 +132,47 @@ static int serve_open(struct guest *g, const struct mce_rdma_msg *in, struct mce
 		return -EINVAL;
 	if (!mce_nic_active(&g->r->nic[in->nic]))
 		return -ENETDOWN;
+	if (in->cm ? !g->r->nic[in->nic].cm_listener : g->r->nic[in->nic].iwarp)
+		return -MC_ENOTSUP;
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return -ENOMEM;
 	ep->nic = &g->r->nic[in->nic];
 	ep->id = ++g->r->next_id & INT32_MAX;
 	mc_list_push_back(&g->eps, &ep->node);
+	mc_metric_add(&ep->nic->metrics->endpoints_in, 1);
 	g->neps++;
 	r = guest_ep_open(g, ep, in, out);
 	out->id = ep->id;
 	if (r < 0)
 		guest_ep_free(g, ep);
 	return r;
+}
+
+static struct guest_ep *guest_ep_find(const struct guest *g, uint32_t id)
+{
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &g->eps)
+		if (mc_container_of(pos, struct guest_ep, node)->id == id)
+			return mc_container_of(pos, struct guest_ep, node);
+	return NULL;
+}
+
+int mce_rdma_guest_dialled(const struct mce_nic *nic, uint32_t id, uint64_t token, uint32_t index, struct ibv_qp **ret,
+			   struct mce_rdma_cm **ret_cm)
+{
+	struct guest_ep *ep = NULL;
+	struct mc_list *pos;
+
+	mc_list_for_each(pos, &nic->r->guests)
+		if (!ep)
+			ep = guest_ep_find(mc_container_of(pos, struct guest, node), id);
+	if (!ep || ep->nic != nic || !ep->token || ep->token != token || index >= ep->nqps || ep->cm[index].id)
+		return mc_fail(-ENOENT, "no queue pair waits for it");
+	*ret = ep->qp[index];
+	*ret_cm = &ep->cm[index];
+	return 0;
 }
 
 static void serve_close(struct guest *g, uint32_t id)

@@ -180,7 +180,7 @@ static struct mce_nic *nic_of_path(struct mce_rdma *r, const char *path)
 	if (strncmp(path, r->name, len) != 0 || path[len] != '@')
 		return NULL;
 	for (unsigned i = 0; i < r->nnics; i++)
-		if (!strcmp(path + len + 1, r->nic[i].addr.name))
+		if (!r->nic[i].iwarp && !strcmp(path + len + 1, r->nic[i].addr.name))
 			return &r->nic[i];
 	return NULL;
 }

@@ -22,6 +22,8 @@ void mce_rdma_tune_read(struct mce_rdma_tune *t)
 	t->peer_memory = mc_env_on("WITH_NVIDIA_PEERMEM");
 	/* For tests on one machine. */
 	t->same_host = mc_env_on("MC_RDMA_SAME_HOST");
+	/* As NCCL and UCX have it: also where the NIC does not require the connection manager. */
+	t->cm = mc_env_on("MC_RDMA_CM");
 	t->qps = tune_number("MC_NUM_QP_PER_EP", 2, 1, MCE_RDMA_QPS_MAX);
 	t->max_wr = tune_number("MC_MAX_WR", 256, 2 * MCE_RDMA_CHAIN, 32768);
 	t->max_inline = tune_number("MC_MAX_INLINE", 64, 1, 4096);

@@ -175,8 +175,8 @@ int mce_peer_get_upstream_rdma(struct mce_engine *e, const struct mce_upstream_n
 	struct node *n;
 	int err;
 
-	if (!r || r->nnics == 0 || !r->name)
-		return mc_fail(-MC_ENOTSUP, "segment %s is reached over RDMA only, and this engine has no NIC",
+	if (!r || !mce_engine_has_upstream_rdma(e) || !r->name)
+		return mc_fail(-MC_ENOTSUP, "segment %s is reached over RDMA only, and this engine has no NIC for that",
 			       from->name);
 	if (from->nnics == 0)
 		return mc_fail(-EINVAL, "segment %s names no RDMA device", from->name);
@@ -205,6 +205,13 @@ static int up_open(struct mce_rdma_peer *rp, uint64_t deadline)
 	(void)deadline;
 	rp->open = rp->up->node;
 	return rp->open ? 0 : -ENOENT;
+}
+
+/* There is no connection to ask over. */
+static void up_ask(struct mce_rdma_peer *rp, uint64_t deadline)
+{
+	(void)rp;
+	(void)deadline;
 }
 
 static void up_recheck(struct mce_rdma_peer *rp)
@@ -613,6 +620,7 @@ const struct mce_rdma_proto mce_rdma_upstream = {
 	.open = up_open,
 	.close = up_close,
 	.recheck = up_recheck,
+	.ask = up_ask,
 	.settle = up_settle,
 	.ep_open = up_ep_open,
 	.region = up_region,

@@ -25,10 +25,19 @@ static json_t *u64_json(uint64_t v)
 static json_t *addr_json(const struct mce_rdma_addr *a)
 {
 	char gid[33];
+	json_t *o;
 
 	for (unsigned i = 0; i < 16; i++)
 		snprintf(gid + 2 * i, 3, "%02x", a->gid.raw[i]);
-	return json_pack("{s:s, s:s, s:i, s:i}", "name", a->name, "gid", gid, "lid", (int)a->lid, "mtu", (int)a->mtu);
+	o = json_pack("{s:s, s:s, s:i, s:i}", "name", a->name, "gid", gid, "lid", (int)a->lid, "mtu", (int)a->mtu);
+	/* Peers of older versions ignore these. */
+	if (o && a->iwarp)
+		json_object_set_new(o, "iwarp", json_true());
+	if (o && a->cm[0])
+		json_object_set_new(o, "cm", json_string(a->cm));
+	if (o && a->rate)
+		json_object_set_new(o, "rate", json_integer(a->rate));
+	return o;
 }
 
 static json_t *far_json(const struct mce_rdma_far *far)
@@ -62,6 +71,10 @@ int mce_rdma_encode(const struct mce_rdma_msg *msg, char **ret, size_t *ret_len)
 	size_t len;
 	int r = -ENOMEM;
 
+	if (o && msg->cm)
+		json_object_set_new(o, "cm", json_true());
+	if (o && msg->token)
+		json_object_set_new(o, "token", u64_json(msg->token));
 	if (o && msg->far.nqps)
 		json_object_set_new(o, "far", far_json(&msg->far));
 	if (o && msg->naddrs) {
@@ -107,7 +120,8 @@ static int addr_decode(const json_t *o, struct mce_rdma_addr *ret)
 {
 	const char *name = json_string_value(json_object_get(o, "name"));
 	const char *gid = json_string_value(json_object_get(o, "gid"));
-	uint64_t lid, mtu;
+	const char *cm = json_string_value(json_object_get(o, "cm"));
+	uint64_t lid, mtu, rate = 0;
 
 	if (!name || strlen(name) >= sizeof(ret->name) || !gid || strlen(gid) != 32 ||
 	    number_decode(o, "lid", 0xffff, &lid) < 0 || number_decode(o, "mtu", 4096, &mtu) < 0 || mtu < 256)
@@ -120,8 +134,15 @@ static int addr_decode(const json_t *o, struct mce_rdma_addr *ret)
 			return -MC_EPROTO;
 		ret->gid.raw[i] = (uint8_t)(hi << 4 | lo);
 	}
+	/* Peers of older versions do not send it. */
+	if (json_object_get(o, "rate") && number_decode(o, "rate", INT32_MAX, &rate) < 0)
+		return -MC_EPROTO;
+	ret->rate = (unsigned)rate;
 	ret->lid = (uint16_t)lid;
 	ret->mtu = (unsigned)mtu;
+	ret->iwarp = json_is_true(json_object_get(o, "iwarp"));
+	if (cm && strlen(cm) < sizeof(ret->cm))
+		strcpy(ret->cm, cm);
 	return 0;
 }
 
@@ -195,6 +216,8 @@ static int msg_decode(const json_t *o, struct mce_rdma_msg *ret)
 	ret->nic = (uint32_t)nic;
 	ret->id = (uint32_t)id;
 	ret->read_only = json_is_true(json_object_get(o, "read_only"));
+	ret->cm = json_is_true(json_object_get(o, "cm"));
+	ret->token = (uint64_t)json_integer_value(json_object_get(o, "token"));
 	if (json_array_size(addrs) > MCE_NICS_MAX)
 		return -MC_EPROTO;
 	ret->naddrs = (unsigned)json_array_size(addrs);

@@ -91,7 +91,8 @@ struct mce_fragment {
 	uint32_t hdr_sent, trail_sent;
 	uint32_t crc_done;	/* WRITE: payload bytes with a checksum */
 	struct mce_iovpos first, at;	/* start of the fragment, position of its byte at done */
-	uint8_t hdr[MCE_REQ_SIZE];
+	uint32_t hdr_len;	/* bytes of hdr; set by pack */
+	uint8_t hdr[MCE_REQ_CAP_SIZE];
 	uint8_t trail[MCE_TRAIL_MAX];	/* WRITE: sent behind the payload */
 };
 
@@ -100,7 +101,6 @@ struct mce_tcp_conn;
 /* The protocol of a connection. */
 struct mce_tcp_proto {
 	enum mce_path path;
-	uint32_t hdr_len;	/* bytes of a request's header */
 	uint32_t trail_len;	/* bytes of a WRITE's trailer */
 	uint32_t answer_len;	/* bytes of the shortest answer's header; at least 1 */
 	/* Answers come in the order of the requests and contain no id, a refused request ends the connection,
@@ -111,7 +111,7 @@ struct mce_tcp_proto {
 	/* Resolver thread: identify ourselves on the new connection.  Fills *ret. */
 	int (*greet)(struct mce_tcp_conn *conn, struct mc_stream *s, uint32_t epoch, uint64_t fence, uint64_t deadline,
 		     struct mce_greeting *ret);
-	/* With the peer's lock: make hdr and trail of a fragment that was just assigned to a connection. */
+	/* With the peer's lock: make hdr, hdr_len and trail of a fragment that was just assigned to a connection. */
 	void (*pack)(struct mce_fragment *frag);
 	/* With rx_lock: take the next answer's header out of the connection's buffer.  1: the fragment that it is for,
 	 * the length of the payload that follows and, when that is 0, the status; or NULL when it was for many, which
@@ -139,6 +139,7 @@ struct mce_tcp_conn {
 	bool acks_upto;		/* the peer answers many WRITEs at once */
 	/* guarded by the peer's lock */
 	bool up;
+	bool caps;		/* requests have their capabilities */
 	uint32_t epoch;		/* epoch of the last greeting that was sent */
 	uint32_t greeted;	/* epoch of the last greeting that was answered */
 	uint64_t fence;		/* the number in that greeting; the connection carries WRITEs of this number only */

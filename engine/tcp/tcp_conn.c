@@ -84,7 +84,7 @@ static bool tx_batch_add(struct tx_batch *batch, struct mce_fragment *frag, uint
 	if (batch->niov + 3 > MCE_SEND_IOV || batch->bytes >= MCE_SEND_MAX)
 		return false;
 	entry->frag = frag;
-	entry->hdr = proto->hdr_len - frag->hdr_sent;
+	entry->hdr = frag->hdr_len - frag->hdr_sent;
 	entry->payload = entry->trail = 0;
 	entry->whole = true;
 	if (entry->hdr) {

@@ -90,6 +90,7 @@ static void conn_begin_run(void *arg)
 		outdated = conn_is_outdated(t, b->fence);
 		if (t->proto->greets && !outdated)
 			conn_introduce_locked(t, conn, &b->g);
+		conn->caps = b->g.features & MCE_FEATURE_CAPS && mce_proves_identities(t->p->e);
 		conn->up = true;
 		/* Reconnect at once when it is lost: fragments that wait for its greeting depend on that alone. */
 		conn->retry_ms = 0;

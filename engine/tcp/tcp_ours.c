@@ -5,7 +5,14 @@
 #include <errno.h>
 
 #include "common/err.h"
+#include "common/metrics.h"
+#include "common/principal.h"
 #include "engine/tcp/tcp_server.h"
+
+MC_COUNTER(refused_caps, "mooncake_transfer_capabilities_refused_total", "reason=\"invalid\"",
+	   "requests of peers that were refused, because they had no capability for the range")
+MC_COUNTER(expired_caps, "mooncake_transfer_capabilities_refused_total", "reason=\"expired\"",
+	   "requests of peers that were refused, because they had no capability for the range")
 
 /* ---- answers ----------------------------------------------------------------------------------- */
 
@@ -78,14 +85,43 @@ static bool ours_retract(struct mce_answer *a, int status)
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
+/* A WRITE with an expired capability must be refused before the quarantine of its range can end, after which another
+ * object may have the range.  The master keeps the range of an unfinished put for put_start_release_timeout at least,
+ * if its session lives, and signs the capability for three quarters of that.  A range that is freed earlier, because
+ * the session has ended, stays in quarantine until its owners have fenced the number of the session, and its WRITEs
+ * are refused with any capability.  Clocks: of all times that the master's clock may show now, a WRITE is
+ * compared with the latest one (mce_engine_set_time()), so the master's own clock is never ahead.  A READ is compared
+ * with the earliest one, so that a late answer of the master refuses no valid reader. */
+static int ours_check_capability(const struct mce_serve_conn *c, const struct mce_mr *mr, uint8_t right)
+{
+	const struct mce_wire_req *q = &c->req;
+	uint64_t now_ms = mce_engine_time(mr->e, right == MC_CAPABILITY_WRITE);
+	int r = -EACCES;
+
+	if (c->has_cap)
+		r = mc_capability_check(mr->cap_key, c->principal ? c->principal->serial : 0, &c->cap, right,
+					q->whole - mr->base, q->whole_len, now_ms);
+	if (r < 0)
+		mc_metric_add(r == -EACCES ? &refused_caps : &expired_caps, 1);
+	return r;
+}
+
 static int ours_find_region(struct mce_serve_conn *c, unsigned access, struct mce_mr **ret)
 {
 	const struct mce_wire_req *q = &c->req;
+	struct mce_mr *mr;
 	int r;
 
 	r = mce_range_check(q->whole, q->whole_len, q->addr, q->len);
 	if (r == 0)
-		r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, access, ret);
+		r = mce_mr_get(c->io->e, q->rkey, q->whole, q->whole_len, access, &mr);
+	if (r == 0 && mr->guarded) {
+		r = ours_check_capability(c, mr, access & MCE_ACCESS_WRITE ? MC_CAPABILITY_WRITE : MC_CAPABILITY_READ);
+		if (r < 0)
+			mce_mr_unref(mr);
+	}
+	if (r == 0)
+		*ret = mr;
 	return r;
 }
 
@@ -122,6 +158,7 @@ static int ours_take(struct mce_serve_conn *c, const uint8_t *at, size_t have)
 
 	if (r <= 0)
 		return r;
+	c->has_cap = mce_req_unpack_cap(at, c->req.hlen, &c->cap);
 	mce_rx_use(&c->rx, (size_t)r);
 	c->rx.small = true;
 	if (c->req.type == MCE_FRAME_READ)

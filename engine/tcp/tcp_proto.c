@@ -49,8 +49,8 @@ static int ours_greet(struct mce_tcp_conn *conn, struct mc_stream *s, uint32_t e
 		      uint64_t deadline, struct mce_greeting *ret)
 {
 	struct mce_greeting g = {
-		.features = MCE_WIRE_FEATURES, .token = conn->t->p->token, .conn = conn->idx, .epoch = epoch,
-		.fence = fence,
+		.features = mce_wire_features(conn->t->p->e), .token = conn->t->p->token, .conn = conn->idx,
+		.epoch = epoch, .fence = fence,
 	};
 
 	return mce_tcp_greet(conn->t->p->e, s, &g, deadline, ret);
@@ -69,6 +69,11 @@ static void ours_pack(struct mce_fragment *frag)
 	};
 
 	mce_req_pack(frag->hdr, &q);
+	frag->hdr_len = MCE_REQ_SIZE;
+	if (req->cap && frag->conn->caps) {
+		mce_req_pack_cap(frag->hdr, req->cap);
+		frag->hdr_len = MCE_REQ_CAP_SIZE;
+	}
 }
 
 /* The fragment that an answer is for, NULL when there is none. */
@@ -147,7 +152,6 @@ static int ours_answer(struct mce_tcp_conn *conn, struct mce_fragment **ret, uin
 
 const struct mce_tcp_proto mce_tcp_proto_ours = {
 	.path = MCE_PATH_TCP,
-	.hdr_len = MCE_REQ_SIZE,
 	.answer_len = MCE_RESP_SIZE,
 	.greets = true,
 	.greet = ours_greet,

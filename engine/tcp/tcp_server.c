@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/net/networks.h"
+#include "common/principal.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -25,6 +27,8 @@
 #define YIELD_TOGETHER 8
 
 MC_GAUGE(conns_in, "mooncake_transfer_lanes", "direction=\"in\"", "Open TCP connections between engines")
+MC_GAUGE(named_in, "mooncake_transfer_upstream_peer_connections", "",
+	 "Connections of other hosts that MC_UPSTREAM_PEERS admits without a credential")
 MC_COUNTER(refused, "mooncake_transfer_refused_total", "",
 	   "Incoming connections closed at once: over the limit, or not of our protocol")
 
@@ -86,6 +90,13 @@ void mce_serve_conn_unref(struct mce_serve_conn *c)
 	free(c);
 }
 
+static void conn_count(const struct mce_serve_conn *c, int n)
+{
+	mc_metric_add(&conns_in, n);
+	if (c->named)
+		mc_metric_add(&named_in, n);
+}
+
 /* On the connection's loop, or after all loops have ended. */
 static void conn_close(struct mce_serve_conn *c)
 {
@@ -105,7 +116,7 @@ static void conn_close(struct mce_serve_conn *c)
 	mc_list_remove(&c->node);
 	s->nconns--;
 	mc_mutex_unlock(&s->lock);
-	mc_metric_add(&conns_in, -1);
+	conn_count(c, -1);
 	mce_serve_conn_unref(c);
 }
 
@@ -140,7 +151,8 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		c->fence = g->fence;
 		memcpy(c->nonce, g->id.nonce, sizeof(c->nonce));
 		/* Under the lock under which a fence looks for the connections that it closes. */
-		c->read_only = mce_writer_is_fenced(s->e, g->id.nonce, g->fence);
+		c->read_only = mce_writer_is_fenced(s->e, g->id.nonce, g->fence) ||
+			       (c->principal && !(c->principal->roles & MC_MAY_WRITE));
 		c->greeted = true;
 		if (old)
 			old->refs++;
@@ -164,7 +176,7 @@ static void conn_reply(struct mce_serve_conn *c, int status)
 {
 	struct mce_greeting g = {
 		.version = MCE_WIRE_VERSION, .version_min = MCE_WIRE_VERSION_MIN,
-		.features = MCE_WIRE_FEATURES | mce_services_features(c->io->e), .id = c->io->e->id,
+		.features = mce_wire_features(c->io->e) | mce_services_features(c->io->e), .id = c->io->e->id,
 		.status = status < 0 ? mc_err_to_wire(status) : 0,
 		.len_max = MCE_WIRE_LEN_MAX, .window = MCE_WIRE_WINDOW,
 	};
@@ -192,6 +204,22 @@ static int conn_hand_over(struct mce_serve_conn *c, const struct mce_greeting *g
 	return -ECANCELED;
 }
 
+/* The handshake, if there is one, is complete. */
+static void conn_identify(struct mce_serve_conn *c)
+{
+	struct mc_stream_peer peer;
+
+	mc_stream_peer(&c->stream, &peer);
+	c->principal = peer.principal;
+}
+
+static bool conn_admitted(const struct mce_serve_conn *c)
+{
+	const struct mce_conf *conf = &c->io->e->conf;
+
+	return !c->principal || !conf->peer_admitted || conf->peer_admitted(conf->peer_arg, c->principal);
+}
+
 /* 0: greeted, or the greeting is incomplete. */
 static int conn_greet(struct mce_serve_conn *c)
 {
@@ -211,6 +239,12 @@ static int conn_greet(struct mce_serve_conn *c)
 		return mc_fail(r, "not a protocol of this port");
 	}
 	mce_rx_use(&c->rx, (size_t)r);
+	conn_identify(c);
+	/* conn_tick() would let a peer that was revoked send requests until then, and connect again. */
+	if (!conn_admitted(c)) {
+		mc_metric_add(&refused, 1);
+		return mc_fail(-EACCES, "the peer's identity is not admitted any more");
+	}
 	if (g.version < MCE_WIRE_VERSION_MIN || g.version_min > MCE_WIRE_VERSION)
 		r = -MC_EVERSION;
 	else if (g.conn == MCE_CONTROL_CONN && g.features & MCE_FEATURE_RDMA)
@@ -220,6 +254,8 @@ static int conn_greet(struct mce_serve_conn *c)
 	if (old)
 		conn_fence(old);
 	c->acks_upto = g.features & MCE_FEATURE_ACK_UPTO;
+	if (g.features & MCE_FEATURE_CAPS)
+		c->rx.header = MCE_REQ_CAP_SIZE;
 	conn_reply(c, r < 0 ? r : 0);
 	return 0;
 }
@@ -299,7 +335,7 @@ static void conn_tick(struct mce_watcher *w, uint64_t now_ms)
 		c->seen_moved = moved;
 		c->since_ms = now_ms;
 	}
-	if (mce_serve_conn_stale(c) || now_ms - c->since_ms > limit ||
+	if (mce_serve_conn_stale(c) || now_ms - c->since_ms > limit || !conn_admitted(c) ||
 	    (c->lingering && now_ms > c->linger_until_ms))
 		conn_close(c);
 }
@@ -386,11 +422,17 @@ static void server_free_descriptors(struct mce_tcp_server *s)
 static int conn_new(struct listener *from, const struct mc_stream *stream)
 {
 	struct mce_tcp_server *s = from->s;
+	struct mc_stream_peer peer;
 	struct mce_serve_conn *c;
 	struct in6_addr addr;
+	bool named;
 	int r;
 
 	mce_idle_address(stream, &addr);
+	mc_stream_peer(stream, &peer);
+	named = s->e->conf.networks && !peer.same_host;
+	if (named && !mc_networks_admit(s->e->conf.networks, &addr))
+		return -EACCES;
 	r = conn_admit(s, &addr);
 	if (r < 0)
 		return r;
@@ -406,6 +448,7 @@ static int conn_new(struct listener *from, const struct mc_stream *stream)
 	c->rx.small = true;
 	c->s = s;
 	c->from = addr;
+	c->named = named;
 	c->proto = from->proto;
 	c->to = c->holds = &mce_bytes_none;
 	c->io = &s->e->io[s->next_io++ % s->e->nio];
@@ -423,14 +466,14 @@ static int conn_new(struct listener *from, const struct mc_stream *stream)
 	mc_list_push_back(&s->conns, &c->node);
 	s->nconns++;
 	mc_mutex_unlock(&s->lock);
-	mc_metric_add(&conns_in, 1);
+	conn_count(c, 1);
 	r = mc_evloop_post(c->io->loop, conn_begin, c);
 	if (r < 0) {
 		mc_mutex_lock(&s->lock);
 		mc_list_remove(&c->node);
 		s->nconns--;
 		mc_mutex_unlock(&s->lock);
-		mc_metric_add(&conns_in, -1);
+		conn_count(c, -1);
 		mce_serve_conn_unref(c);
 	}
 	return 0;

@@ -71,13 +71,14 @@ struct mce_serve_conn {
 	struct mce_io *io;
 	const struct mce_serve_proto *proto;
 	struct in6_addr from;	/* address of the peer, IPv4 as ::ffff:a.b.c.d */
+	bool named;		/* MC_UPSTREAM_PEERS admitted its host */
 	/* guarded by the server's lock */
 	bool yields;		/* it is being closed for another connection */
 	struct mc_list node;
 	unsigned refs;
 	bool greeted;
 	bool ending;		/* a fence is closing it */
-	bool read_only;		/* its number was fenced when it greeted; constant since then */
+	bool read_only;		/* its number was fenced when it greeted, or its role only reads; constant since then */
 	uint64_t token;
 	uint32_t idx, epoch;	/* the peer's number of the connection */
 	uint8_t nonce[16];	/* nonce of the peer's engine */
@@ -93,6 +94,7 @@ struct mce_serve_conn {
 	struct mc_stream stream;	/* constant until the last reference, or the hand-over */
 	struct mc_evfd evfd;
 	struct mce_watcher watcher;
+	const struct mc_principal *principal;	/* identity that the peer proved, once it has greeted; NULL: none */
 	uint64_t begun_ms;
 	uint64_t since_ms;	/* time of the last progress */
 	uint64_t linger_until_ms;
@@ -100,6 +102,8 @@ struct mce_serve_conn {
 	struct mce_rx rx;
 	/* The request that is being begun, or the WRITE under way.  A protocol without ids leaves it 0. */
 	struct mce_wire_req req;
+	bool has_cap;		/* the request has this capability */
+	struct mc_capability cap;
 	bool v2;		/* upstream's protocol: the version of the last request */
 	bool acks_upto;		/* the peer understands one answer to many WRITEs */
 	const struct mce_bytes_ops *to;	/* the WRITE under way: where its payload belongs */

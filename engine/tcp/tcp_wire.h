@@ -18,7 +18,12 @@
  *
  * A greeting's fence is the client's number of mce_engine_set_fence().  A client sends a WRITE only on a connection
  * that was greeted with the number of that WRITE.  When the number is fenced, the server closes its connections; on
- * new ones with that number it refuses WRITEs with "put is no longer open". */
+ * new ones with that number it refuses WRITEs with "put is no longer open".
+ *
+ * Capabilities (common/security/capability.h): a region that is registered with mce_mr_attr.guarded is read and written
+ * only with one.  The owner checks that it is genuine for the serial number of the credential with which the peer
+ * made the connection, that it has not expired, and that all of [whole, whole + whole_len) is in its range, for each
+ * request: also for each fragment.  A client adds it to the header where both greetings have MCE_FEATURE_CAPS. */
 #ifndef MCE_TCP_WIRE_H
 #define MCE_TCP_WIRE_H
 
@@ -29,6 +34,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
+#include "common/security/capability.h"
 #include "engine/engine_i.h"
 
 #define MCE_WIRE_VERSION 1u
@@ -36,10 +42,17 @@
 /* Bits of a greeting's features; a feature is used when both sides have it. */
 #define MCE_FEATURE_ACK_UPTO 1ull
 #define MCE_WIRE_FEATURES MCE_FEATURE_ACK_UPTO
+/* Sent by engines whose connections prove identities (mce_conf.peer_admitted). */
+#define MCE_FEATURE_CAPS 4ull
 /* Server: it has NICs.  Client, on connection MCE_CONTROL_CONN: after the greetings this is a control connection
  * (engine/rdma/rdma_i.h). */
 #define MCE_FEATURE_RDMA 2ull
 #define MCE_CONTROL_CONN 0xffff0000u
+
+static inline uint64_t mce_wire_features(const struct mce_engine *e)
+{
+	return MCE_WIRE_FEATURES | (mce_proves_identities(e) ? MCE_FEATURE_CAPS : 0);
+}
 
 /* Limits of one connection.  The server announces its own in the greeting; the client keeps to the lesser. */
 #define MCE_WIRE_LEN_MAX (16u << 20)	/* bytes of one request */
@@ -69,6 +82,9 @@ struct mce_greeting {
 #define MCE_REQ_SIZE 64u
 #define MCE_REQ_MIN 48u
 #define MCE_REQ_SEQ 56u		/* with the number */
+#define MCE_REQ_CAP 64u		/* where the capability begins */
+#define MCE_REQ_CAP_MIN 112u	/* with the capability */
+#define MCE_REQ_CAP_SIZE 128u	/* the same, as it is sent */
 #define MCE_RESP_SIZE 64u
 #define MCE_RESP_MIN 24u
 #define MCE_HDR_MAX 256u
@@ -227,6 +243,37 @@ static inline int mce_req_unpack(const uint8_t *b, size_t n, struct mce_wire_req
 	    (ret->type != MCE_FRAME_READ && ret->type != MCE_FRAME_WRITE))
 		return -MC_EPROTO;
 	return n < hlen ? 0 : hlen;
+}
+
+/* Add a capability to a packed header. */
+static inline void mce_req_pack_cap(uint8_t b[MCE_REQ_CAP_SIZE], const struct mc_capability *c)
+{
+	uint8_t *p = b + MCE_REQ_CAP;
+
+	mce_put16(b + 2, MCE_REQ_CAP_SIZE);
+	mce_put64(p, c->offset);
+	mce_put64(p + 8, c->len);
+	mce_put64(p + 16, c->generation);
+	mce_put32(p + 24, c->expires_s);
+	mce_put32(p + 28, c->rights);
+	memcpy(p + 32, c->mac, MC_CAPABILITY_MAC);
+	memset(b + MCE_REQ_CAP_MIN, 0, MCE_REQ_CAP_SIZE - MCE_REQ_CAP_MIN);
+}
+
+/* The capability in a whole header of @hlen bytes; false: it has none. */
+static inline bool mce_req_unpack_cap(const uint8_t *b, uint16_t hlen, struct mc_capability *ret)
+{
+	const uint8_t *p = b + MCE_REQ_CAP;
+
+	if (hlen < MCE_REQ_CAP_MIN)
+		return false;
+	ret->offset = mce_get64(p);
+	ret->len = mce_get64(p + 8);
+	ret->generation = mce_get64(p + 16);
+	ret->expires_s = mce_get32(p + 24);
+	ret->rights = (uint8_t)mce_get32(p + 28);
+	memcpy(ret->mac, p + 32, MC_CAPABILITY_MAC);
+	return true;
 }
 
 static inline void mce_resp_pack(uint8_t b[MCE_RESP_SIZE], const struct mce_wire_resp *q)

@@ -8,7 +8,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/env.h"
 
@@ -98,9 +97,4 @@ void mce_te_interface_of(const char *host, char ret[IF_NAMESIZE])
 			strcpy(ret, i->ifa_name);
 	}
 	freeifaddrs(all);
-}
-
-bool mce_te_is_loopback(const char *host)
-{
-	return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcasecmp(host, "localhost");
 }

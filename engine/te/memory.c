@@ -181,7 +181,7 @@ int mce_te_publish_rdma(struct mce_te *te, bool rdma)
 	bool changed;
 
 	mc_mutex_lock(&te->mem_lock);
-	changed = rdma != te->rdma && mce_engine_has_rdma(te->engine);
+	changed = rdma != te->rdma && mce_engine_has_upstream_rdma(te->engine);
 	if (changed) {
 		te->rdma = rdma;
 		mem_changed_locked(te);

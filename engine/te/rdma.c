@@ -117,10 +117,21 @@ static void buffers_fill(struct mce_te *te, struct mce_segdesc *d, struct mce_te
 	}
 }
 
+/* The NICs that upstream's nodes can use, in the order of mce_mr_nic_keys(). */
+static unsigned upstream_nics(struct mce_engine *e, struct mce_nic_desc ret[NICS_MAX])
+{
+	unsigned all = mce_engine_nics(e, ret, NICS_MAX), n = 0;
+
+	for (unsigned i = 0; i < all; i++)
+		if (!ret[i].iwarp)
+			ret[n++] = ret[i];
+	return n;
+}
+
 int mce_te_rdma_describe(struct mce_te *te, struct mce_segdesc *d, struct mce_te_rdma_desc *ret)
 {
 	struct mce_nic_desc nic[NICS_MAX];
-	unsigned n = mce_engine_nics(te->engine, nic, NICS_MAX);
+	unsigned n = upstream_nics(te->engine, nic);
 	struct device_text *text;
 
 	ret->devices = calloc(n + 1, sizeof(*ret->devices));

@@ -20,7 +20,12 @@
 #include "common/process/fork.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/net/guard.h"
+#include "common/net/networks.h"
 #include "engine/topo/topo.h"
+
+MC_GAUGE(upstream_peers, "mooncake_transfer_upstream_peers_allowed", "",
+	 "1: other hosts may use transfer engines of this process without a credential (MC_UPSTREAM_PEERS)")
 
 /* Time of polling before sleep: about a round trip on loopback. */
 #define SPIN_US 20
@@ -106,10 +111,27 @@ static int te_choose_host(struct mce_te *te, const struct mce_te_conf *conf, int
 	return 0;
 }
 
+/* In a process with a credential, hosts must be named: neither protocol of a transfer engine proves an identity. */
+static int te_open_networks(struct mce_te *te)
+{
+	const char *peers = mc_env_str("MC_UPSTREAM_PEERS");
+
+	if (!mc_env_str("MC_CREDENTIAL") && !peers)
+		return 0;
+	if (peers)
+		mc_warn("engine", "hosts in MC_UPSTREAM_PEERS can read and write the memory of this transfer engine "
+			"without a credential, and their traffic is not encrypted networks=%s", peers);
+	else
+		mc_info("engine", "the transfer engine admits only this host: it has no credentials; name other "
+			"hosts in MC_UPSTREAM_PEERS");
+	upstream_peers.value = peers ? 1 : 0;
+	return mc_networks_parse("MC_UPSTREAM_PEERS", peers ? peers : "", &te->networks);
+}
+
 static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 {
 	struct mce_handshake_conf h = {
-		.host = mce_te_is_loopback(te->host) ? te->host : NULL,
+		.host = mc_host_is_loopback(te->host) ? te->host : NULL,
 		.arg = te, .metadata = te_on_metadata, .notify = te_on_notify, .connection = mce_te_on_connection,
 	};
 	int r;
@@ -118,7 +140,12 @@ static int te_open_handshake(struct mce_te *te, const struct mce_te_conf *conf)
 	if (r < 0)
 		return r;
 	/* Other hosts cannot use a loopback name, so listen on the loopback only. */
-	h.host = mce_te_is_loopback(te->host) ? te->host : NULL;
+	h.host = mc_host_is_loopback(te->host) ? te->host : NULL;
+	r = te_open_networks(te);
+	if (r < 0)
+		return r;
+	h.networks = te->networks;
+	mc_guard_library("read and write the memory of this transfer engine", te->host, mc_env_on("MC_ALLOW_INSECURE"));
 	r = mce_handshake_open(&h, &te->handshake);
 	if (r < 0)
 		return r;
@@ -173,6 +200,11 @@ static int te_open_matrix(struct mce_te *te, const struct mce_te_conf *conf)
 		custom = conf->nic_priority_matrix;
 	if (!custom || !*custom)
 		return 0;
+	if (te->discovers) {
+		mc_warn("engine", "MC_MS_AUTO_DISC=1: the topology is discovered, the given one is ignored topology=%s",
+			custom);
+		return 0;
+	}
 	r = mce_te_set_matrix(te, custom);
 	/* Without it the engine works; mce_te_topo() returns the error. */
 	if (r < 0 && (!conf->nic_priority_matrix || custom != conf->nic_priority_matrix)) {
@@ -191,14 +223,30 @@ static int te_open_matrix(struct mce_te *te, const struct mce_te_conf *conf)
 	return te->matrix_nics ? 0 : -ENOMEM;
 }
 
-/* The NICs to use; NULL: none. */
-static const char *te_nics(const struct mce_te *te, const struct mce_te_conf *conf)
+/* Choose the NICs, and restrict the topology to those that are discovered. */
+static int te_choose_nics(struct mce_te *te, const struct mce_te_conf *conf, struct mce_conf *c)
 {
 	const char *filters = mc_env_str("MC_TE_FILTERS");
+	const char *named = te->nic_filter ? te->nic_filter : te->matrix_nics ? te->matrix_nics :
+		te->discovers ? NULL : filters;
+	char *copy;
+	int r;
 
 	if (te->env.force_tcp || (conf->protocol && !strcmp(conf->protocol, "tcp")))
-		return NULL;
-	return te->nic_filter ? te->nic_filter : te->matrix_nics ? te->matrix_nics : filters ? filters : "";
+		return 0;
+	r = mce_nics_choose(named, c);
+	if (r < 0)
+		return r;
+	if (te->discovers && !c->rdma_filter)
+		c->rdma_filter = filters;
+	if (!te->discovers && !c->rdma_filter)
+		return 0;
+	copy = c->rdma_filter ? strdup(c->rdma_filter) : NULL;
+	if (c->rdma_filter && !copy)
+		return -ENOMEM;
+	free(te->nic_filter);
+	te->nic_filter = copy;
+	return 0;
 }
 
 static int te_setup(const char *host, int port, const char *text, uint64_t deadline, char **ret_reply)
@@ -208,7 +256,7 @@ static int te_setup(const char *host, int port, const char *text, uint64_t deadl
 
 static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 {
-	bool loopback = mce_te_is_loopback(te->host);
+	bool loopback = mc_host_is_loopback(te->host);
 	char interface[IF_NAMESIZE], cpus[1024];
 	struct mce_conf c = {
 		.host = te->host,
@@ -219,14 +267,16 @@ static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 		.force_tcp = te->env.force_tcp, .spin_us = SPIN_US,
 		.progress_timeout_ms = te->env.progress_ms,
 		.status_timeout_ms = te->env.status_ms,
-		.upstream = true,
+		.upstream = true, .networks = te->networks,
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
 		.io_cpus = cpus,
-		.rdma_devices = te_nics(te, conf), .upstream_name = te->name, .upstream_setup = te_setup,
+		.upstream_name = te->name, .upstream_setup = te_setup,
 		.rdma_wanted = te->env.force_hca || (conf->protocol && !strcmp(conf->protocol, "rdma")),
 	};
-	int r;
+	int r = te_choose_nics(te, conf, &c);
 
+	if (r < 0)
+		return r;
 	mce_te_interface_of(te->host, interface);
 	mce_topo_cpus_near(NULL, interface, cpus, sizeof(cpus));
 	r = mce_te_numa_open(cpus, &te->numa);
@@ -235,7 +285,7 @@ static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 	mce_te_numa_conf(te->numa, &c);
 	r = mce_engine_open(&c, &te->engine);
 	if (r == 0)
-		te->rdma = c.rdma_wanted && mce_engine_has_rdma(te->engine);
+		te->rdma = c.rdma_wanted && mce_engine_has_upstream_rdma(te->engine);
 	return r;
 }
 
@@ -281,6 +331,7 @@ static int te_open_all(struct mce_te *te, const struct mce_te_conf *conf)
 
 	if (conf->nic_filter && *conf->nic_filter && !(te->nic_filter = strdup(conf->nic_filter)))
 		return -ENOMEM;
+	te->discovers = mce_nics_discovery() == MCE_DISCOVERY_ON;
 	r = te_open_matrix(te, conf);
 	if (r == 0 && !mcd_is_p2p(conf->metadata))
 		r = mcd_open(conf->metadata, &te->meta);
@@ -352,6 +403,7 @@ void mce_te_close(struct mce_te *te)
 	mce_te_mem_done(te);
 	mce_te_arenas_done(te);
 	mce_engine_close(te->engine);
+	mc_networks_free(te->networks);
 	mce_te_batches_free(te);
 	mce_te_numa_close(te->numa);
 	mcd_close(te->meta);
@@ -392,7 +444,7 @@ int mce_te_topo(struct mce_te *te, struct mce_topo **ret)
 	if (r < 0)
 		return r;
 	MC_LOCKED(&te->topo_lock);
-	if (!te->topo && file && *file)
+	if (!te->topo && file && *file && !te->discovers)
 		r = matrix_load(file, &te->topo);
 	else if (!te->topo)
 		r = mce_topo_discover(NULL, te->nic_filter, &te->topo);

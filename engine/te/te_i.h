@@ -48,8 +48,6 @@ void mce_te_env_load(struct mce_te_env *env);
 void mce_te_own_address(bool ipv6, char ret[MC_ADDR_MAX]);
 /* The name of the interface that has the address @host; "" if none has. */
 void mce_te_interface_of(const char *host, char ret[IF_NAMESIZE]);
-/* True if @host names the loopback, so that no other host can connect to it. */
-bool mce_te_is_loopback(const char *host);
 
 /* ---- NUMA nodes (numa.c) ------------------------------------------------------------------------ */
 
@@ -401,6 +399,7 @@ struct mce_te {
 	struct mce_peer *self;	/* referenced, so that its counters last */
 	struct mcd_client *meta;	/* NULL with P2PHANDSHAKE */
 	struct mce_handshake *handshake;
+	struct mc_networks *networks;	/* hosts that may connect; NULL: all */
 	struct mce_te_metric *metric;	/* NULL: not enabled */
 	char host[MC_ADDR_MAX];	/* advertised */
 	char name[MC_ADDR_MAX];
@@ -408,6 +407,7 @@ struct mce_te {
 	int rpc_port;
 	unsigned fork_depth;
 	char *nic_filter, *matrix_nics;
+	bool discovers;		/* MC_MS_AUTO_DISC=1: NICs and topology are discovered, whatever the program names */
 	bool matrix;		/* the topology is the user's */
 	bool ready;		/* atomic: name and engine are set */
 	/* guarded by publish_lock, which is held during network requests */

@@ -12,6 +12,7 @@
 #include "common/sys/clock.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/net/networks.h"
 #include "common/net/socket.h"
 #include "common/env.h"
 #include "engine/upstream/handshake_i.h"
@@ -69,6 +70,14 @@ static void listener_ready(struct mc_evfd *e, uint32_t events)
 
 	for (int i = 0; i < ACCEPT_MAX; i++) {
 		fd = mc_socket_accept(e->fd);
+		if (fd >= 0 && h->conf.networks && !mc_networks_admit_peer(h->conf.networks, fd)) {
+			char name[MC_ADDR_MAX];
+
+			mc_warn(LOG, "refusing a connection: its host is not in MC_UPSTREAM_PEERS peer=%s",
+				mc_socket_peer(fd, name));
+			close(fd);
+			continue;
+		}
 		if (fd >= 0) {
 			mce_handshake_accept(h, fd);
 			continue;

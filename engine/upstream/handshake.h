@@ -17,6 +17,7 @@ enum mce_handshake_type {
 	MCE_HANDSHAKE_PROBE,
 };
 
+struct mc_networks;
 struct mce_handshake;
 
 /* Callbacks run on the daemon's only thread, so they must not wait for peers.  Texts are NUL-terminated and
@@ -24,6 +25,7 @@ struct mce_handshake;
 struct mce_handshake_conf {
 	const char *host;	/* address to listen on; NULL: all */
 	int port;		/* 0: a free port of the range, see port.h */
+	const struct mc_networks *networks;	/* hosts that may connect; NULL: all; borrowed until close */
 	void *arg;
 	/* A peer sends its descriptor and asks for ours. */
 	int (*metadata)(void *arg, const char *peer_text, size_t len, char **ret_text);

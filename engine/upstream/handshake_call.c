@@ -48,22 +48,14 @@ static int call_failed(const struct call *c, int err)
 static int call_send(const struct call *c, const uint8_t *p, size_t len)
 {
 	ssize_t n;
-	int r;
 
-	while (len) {
-		n = send(c->fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n >= 0) {
-			p += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return call_failed(c, -errno);
-		r = call_wait(c, POLLOUT);
-		if (r < 0)
-			return r;
+	for (; len; p += n, len -= (size_t)n) {
+		n = mc_socket_send(c->fd, p, len);
+		if (n < 0 && n != -EAGAIN)
+			return call_failed(c, (int)n);
+		n = n < 0 ? call_wait(c, POLLOUT) : n;
+		if (n < 0)
+			return (int)n;
 	}
 	return 0;
 }
@@ -71,24 +63,16 @@ static int call_send(const struct call *c, const uint8_t *p, size_t len)
 static int call_recv(const struct call *c, uint8_t *p, size_t len)
 {
 	ssize_t n;
-	int r;
 
-	while (len) {
-		n = recv(c->fd, p, len, MSG_DONTWAIT);
+	for (; len; p += n, len -= (size_t)n) {
+		n = mc_socket_recv(c->fd, p, len);
 		if (n == 0)
 			return mc_fail(-ECONNRESET, "handshake with %s: closed without an answer", c->addr);
-		if (n > 0) {
-			p += n;
-			len -= (size_t)n;
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN)
-			return call_failed(c, -errno);
-		r = call_wait(c, POLLIN);
-		if (r < 0)
-			return r;
+		if (n < 0 && n != -EAGAIN)
+			return call_failed(c, (int)n);
+		n = n < 0 ? call_wait(c, POLLIN) : n;
+		if (n < 0)
+			return (int)n;
 	}
 	return 0;
 }

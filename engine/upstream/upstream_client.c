@@ -33,6 +33,7 @@ static void upstream_pack(struct mce_fragment *frag)
 
 	_Static_assert(MCE_UP_REQ_SIZE <= MCE_TRAIL_MAX, "trail[] is too small");
 	mce_up_req_pack(frag->hdr, &q);
+	frag->hdr_len = MCE_UP_REQ_SIZE;
 	mce_up_req_pack(frag->trail, &last);
 }
 
@@ -90,7 +91,6 @@ static int upstream_answer2(struct mce_tcp_conn *conn, struct mce_fragment **ret
 
 const struct mce_tcp_proto mce_tcp_proto_upstream1 = {
 	.path = MCE_PATH_UPSTREAM,
-	.hdr_len = MCE_UP_REQ_SIZE,
 	.trail_len = MCE_UP_REQ_SIZE,
 	.answer_len = 1,
 	.in_order = true,
@@ -101,7 +101,6 @@ const struct mce_tcp_proto mce_tcp_proto_upstream1 = {
 
 const struct mce_tcp_proto mce_tcp_proto_upstream2 = {
 	.path = MCE_PATH_UPSTREAM,
-	.hdr_len = MCE_UP_REQ_SIZE,
 	.answer_len = MCE_UP_STATUS_SIZE,
 	.in_order = true,
 	.greet = upstream_greet,

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mcs.h - the full C API of the object store.  See mcs(3).
  *
- * Keys are 1..4096 bytes of any value.  An object is a sequence of bytes (0 bytes are allowed) that
- * never changes after its put: a put of an existing key changes nothing and succeeds; an upsert
- * publishes a complete new version.  A get returns the bytes that were put under that key, checked
- * by CRC32C, or an error; never other bytes.
+ * Keys are 1..4096 bytes of any value.  An object is a sequence of bytes (0 bytes are allowed) that never changes after
+ * its put: a put of an existing key changes nothing and succeeds; an upsert publishes a complete new version.  A get
+ * returns the bytes that were put under that key, checked by CRC32C, or an error; never other bytes.
  *
- * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*;
- * mcs_strerror() gives text, mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number. All
- * functions may be called from any thread; one handle serves all threads.  Timeouts are in
- * milliseconds for the whole call, negative: the handle's default.
+ * Results are 0 or a count on success and negative on failure: -errno or one of -MCS_E*; mcs_strerror() gives text,
+ * mcs_errno() a plain errno, mcs_code() upstream's ErrorCode number. All functions may be called from any thread; one
+ * handle serves all threads.  Timeouts are in milliseconds for the whole call, negative: the handle's default.
  *
  * After fork() the handle belongs to the parent.  In the child, all calls fail with
  * -MCS_EUNAVAILABLE (mcs_health() returns 2, mcs_pool_alloc() NULL), and closing the handle or
@@ -85,7 +83,7 @@ struct mcs_conf {
 	int verify;			/* check CRCs on every get; 1 */
 	int lazy;			/* mcs_open() succeeds while the master is down; connects later */
 	uint64_t segment_max;		/* bytes that mcs_segment_grow() may reach; 0: segment_size */
-	const char *tenant;		/* the tenant whose keys this handle uses; NULL or "": "default" */
+	const char *tenant;		/* whose keys are used; NULL, "", "default": the credential's, or "default" */
 	/* Contribute segment_size bytes (rounded down to 2 MiB) of an existing file, which may be in /dev/shm,
 	 * instead of new memory, from a page-aligned offset on; its contents are overwritten.  NULL: none */
 	const char *segment_path;
@@ -104,8 +102,8 @@ struct mcs_conf {
 	/* MCS_SEGMENT_IDENTITY words of memory that outlive this process, for such a takeover: the handle keeps
 	 * there how the master knows the segment, and reads it if there is a segment_fd.  NULL: no takeover */
 	uint64_t *segment_identity;
-	/* Protocol "rdma": the NICs to use, "mlx5_0,mlx5_1".  NULL or "": those of MC_MS_FILTERS, or else all with an
-	 * active port */
+	/* Protocol "rdma": the NICs to use, "mlx5_0,mlx5_1".  NULL or "": all with an active port, of those in
+	 * MC_MS_FILTERS if that is set.  MC_MS_AUTO_DISC=1: as if it was NULL; 0: it must name a NIC */
 	const char *rdma_devices;
 	/* Disks for objects that leave memory: existing directories and block devices, separated by ':'; each becomes
 	 * a segment that this process owns.  Its objects stay when the process ends, for the next one that uses the
@@ -146,6 +144,8 @@ struct mcs_conf {
 	/* Are the disks of ssd_path NoF disks, reached over a network, which get copies of other owners' objects too
 	 * (nof_replicas)?  "yes", "no", or "auto": those of which the kernel says so.  NULL or "": "auto" */
 	const char *ssd_nof;
+	const char *credential;		/* its file, for a pool with security; NULL, "": MC_CREDENTIAL */
+	const char *encrypt;	/* with a credential: "all", or "control": not the bytes of objects; NULL: MC_ENCRYPT */
 };
 #define MCS_SEGMENT_IDENTITY 5
 /* Fill in the defaults.  The caller may use an older, shorter version of the struct: at most
@@ -185,12 +185,12 @@ int mcs_gpu_of(const void *p);
 /* memcpy() between any two kinds of memory: 0, or negative. */
 int mcs_gpu_memcpy(void *dst, const void *src, size_t n);
 
-/* The address of the master that serves now, of @master as in struct mcs_conf.  @ret gets "host:port" or another form
- * of one address.  -MCS_ERPC: none does; -MCS_EPARAM: it does not fit into @size bytes. */
+/* The address of the master that serves now, of @master as in struct mcs_conf, as "host:port" or in another form.
+ * -MCS_ERPC: none does; -MCS_EPARAM: it does not fit. */
 int mcs_find_master(const char *master, char *ret, size_t size, int64_t timeout_ms);
-/* The same, and the port of that master's HTTP server, as the store of several masters names it; 0: unknown, it is not
- * such a store, or a master of an older version. */
-int mcs_find_master_http(const char *master, char *ret, size_t size, int *ret_port, int64_t timeout_ms);
+/* The same with the credential in a file (NULL or "": MC_CREDENTIAL), and the port of that master's HTTP server, as the
+ * store of several masters names it; 0: unknown. */
+int mcs_find_master_http(const char *master, const char *credential, char *ret, size_t size, int *port, int64_t ms);
 /* 0: healthy; 1: not connected yet; 2: master not reachable. */
 int mcs_health(mcs_t *s);
 /* The time for which the master protects an object after a read or a query, from the last registration; ms. */
@@ -199,6 +199,7 @@ unsigned mcs_lease_ms(mcs_t *s);
  * master takes over.  Any thread. */
 unsigned mcs_takeover_ms(mcs_t *s);
 const char *mcs_hostname(mcs_t *s);	/* "host:port" of this process's engine: the name of its segments */
+const char *mcs_tenant(mcs_t *s);	/* configured, or that of the credential or the daemon */
 
 /* Record memory for transfers.  Optional: no path of this version needs it.  -EEXIST: overlaps a registered
  * range.  -EFAULT: this process can access a part neither for reading nor for writing (not mapped, PROT_NONE, a
@@ -240,6 +241,10 @@ enum mcs_kind { MCS_OBJECT, MCS_DIR, MCS_SYMLINK, MCS_SPECIAL };
 /* Conditions of a put: the object that it replaces, if there is one, has the uid @owner; has none.  Else -EPERM. */
 #define MCS_ATTR_IF_OWNER	0x40u
 #define MCS_ATTR_IF_NO_OWNER	0x80u
+#define MCS_ATTR_INO		0x100u	/* inode number; only in mcs_put_opts, a replaced version's stays */
+/* Filled in: the object has several names, or had (mcs_link()).  In a put, a condition: it replaces such an object,
+ * else -MCS_ENOOBJECT. */
+#define MCS_ATTR_LINKED		0x200u
 struct mcs_attrs {
 	unsigned set;			/* MCS_ATTR_* */
 	uint32_t mode;			/* 07777; of MCS_SPECIAL also the type */
@@ -247,7 +252,8 @@ struct mcs_attrs {
 	uint64_t mtime_ns, ctime_ns;	/* Unix epoch */
 	uint32_t rdev;
 	uint32_t owner;			/* with MCS_ATTR_IF_OWNER */
-	uint32_t nlink;			/* filled in for a directory: 2 and its subdirectories */
+	uint32_t nlink;			/* filled in for a directory: 2 and its subdirectories; with LINKED: names */
+	uint64_t ino;
 };
 
 #define MCS_IN_MEMORY		0x1000u
@@ -628,6 +634,15 @@ int mcs_rename(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags,
 int mcs_rename_version(mcs_t *s, struct mcs_key from, struct mcs_key to, unsigned flags, uint64_t *ret_was,
 		       uint64_t *ret_now, int64_t timeout_ms);
 
+/* Give the object of @from (no directory) a second name @to, atomically: reads of both give the same bytes, and the
+ * attributes have MCS_ATTR_LINKED, ino (*ret_ino) and nlink, the number of names.  A put replaces one name only; a put
+ * of the shared key, MCS_LINKS_DIR and ino as 16 hexadecimal digits, is seen under all names.  The object, which keeps
+ * its generation (*ret_generation), is removed with its last name.  @ino: its number, also if it has none, 0: any.
+ * -ESTALE: it has another; MCS_EEXISTS, MCS_ENOOBJECT; MCS_ENOTSUP: an earlier master or standby. */
+#define MCS_LINKS_DIR ".mcfs-links/"
+int mcs_link(mcs_t *s, struct mcs_key from, struct mcs_key to, uint64_t ino, uint64_t *ret_ino,
+	     uint64_t *ret_generation, int64_t timeout_ms);
+
 /* Give the directory @from the name @to, and everything below it keys that begin with @to; both end in '/'.  Atomic, as
  * above; the objects keep their generations.  An empty directory @to is replaced, of another the errno is ENOTEMPTY.
  * *ret_moved (NULL allowed): number of objects.  MCS_ELIMIT: too much is below it, MCS_ENOTSUP: an earlier master; then
@@ -722,14 +737,19 @@ struct mcs_task {
 	uint64_t blocked;		/* ranges that wait for readers or for unfinished puts */
 	uint64_t active;		/* running copies */
 	uint64_t bytes;			/* moved, or evicted */
-	uint64_t total, left;		/* bytes in the sources at the beginning, and now */
+	uint64_t total, left;		/* bytes in the sources, or to be copied of one object: at first, and now */
 	int error;			/* why it failed */
 	char message[160];
 	char tenant[256];		/* the tenant of the key */
+	uint64_t given_up;		/* copies that a drain dropped: their objects have others, and no segment
+					 * without one takes them */
+	uint64_t total_objects, left_objects;	/* as total and left */
+	uint64_t rate;			/* bytes of @left per second, lately; 0: not known */
 };
 
 /* The owners of the memory carry the task out for the master; objects stay readable all the
- * time.  A drain succeeds when the sources are empty. */
+ * time.  A drain succeeds when the sources are empty.  The message of a running task is the reason why it waits, if it
+ * does. */
 int mcs_task_create(mcs_t *s, const struct mcs_task_opts *opts, char ret_id[MCS_TASK_ID],
 		    int64_t timeout_ms);
 /* Array of tasks, newest first, or of the one with @id; free() it.  Number of them. */

@@ -4,6 +4,7 @@
 
 #include "master/admin/admin.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include "master/admin/stats_series.h"
 #include "master/ha/feeder.h"
 #include "master/mcm_i.h"
+#include "master/security/audit.h"
+#include "proto/codec.h"
 
 #define TEXT "text/plain; version=0.0.4"
 
@@ -193,6 +196,7 @@ static void serve_kv_events(struct mc_http_request *rq, void *arg)
 struct guarded {
 	struct mc_http_route route;
 	bool early;		/* served also before the master is ready */
+	bool by_tenant;		/* the handler confines a peer with a tenant to it, or says nothing about any tenant */
 };
 
 static const struct guarded table[];
@@ -218,6 +222,18 @@ static void http_finish(struct mc_http_request *rq, const struct guarded *g, str
 	answer_inactive(rq);
 }
 
+/* A peer with a tenant may neither see nor change the whole pool.  Without tenants all keys are those of "default". */
+static bool refused_tenant(struct mc_http_request *rq, const struct guarded *g, const struct mcm *m)
+{
+	const char *tenant = rq->principal.tenant;
+
+	if (!tenant[0] || (g->by_tenant && (m->tenants.on || mcm_tenant_is_default(mcp_bytes(tenant, strlen(tenant))))))
+		return false;
+	mcm_answer_error(rq, -EACCES, g->by_tenant ? "this master has no tenants (--enable_multi_tenants)" :
+			 "this is about the whole pool, and the credential is for one tenant");
+	return true;
+}
+
 /* Call the route's handler if the master is ready for it. */
 static void serve_guarded(struct mc_http_request *rq, void *arg)
 {
@@ -228,14 +244,16 @@ static void serve_guarded(struct mc_http_request *rq, void *arg)
 		if (!strcmp(g->route.path, rq->path) && !strcmp(g->route.method, method))
 			break;
 	/* The routes that are served early return no keys, and monitoring may ask for them by any name. */
-	if (mcm_admin_refused(rq, arg, g->route.path && g->early))
-		return;
-	if (g->route.path && (g->early || is_ready(arg))) {
-		g->route.handle(rq, arg);
-		http_finish(rq, g, arg);
-	} else {
-		answer_inactive(rq);
+	if (!mcm_admin_refused(rq, arg, g->route.path && g->early) &&
+	    !(g->route.path && refused_tenant(rq, g, arg))) {
+		if (g->route.path && (g->early || is_ready(arg))) {
+			g->route.handle(rq, arg);
+			http_finish(rq, g, arg);
+		} else {
+			answer_inactive(rq);
+		}
 	}
+	mcm_audit_http(((const struct mcm *)arg)->audit, rq, g->route.path ? g->route.roles : 0);
 }
 
 /* As upstream: a known path with another method is not found. */
@@ -246,51 +264,54 @@ static void serve_other_method(struct mc_http_request *rq, void *arg)
 	fputs("404 Not Found", rq->out);
 }
 
+#define TENANT true
+#define POOL false
 #define MCM_ADMIN_ROUTES(X) \
-	X("GET", "/health", serve_status, true, MC_MAY_WATCH) \
-	X("GET", "/role", serve_status, true, MC_MAY_WATCH) \
-	X("GET", "/ha_status", serve_status, true, MC_MAY_WATCH) \
-	X("GET", "/leader", serve_status, true, MC_MAY_WATCH) \
-	X("GET", "/version", serve_version, true, MC_MAY_WATCH) \
-	X("GET", "/metrics", serve_metrics, true, MC_MAY_WATCH) \
-	X("GET", "/metrics/summary", serve_summary, true, MC_MAY_WATCH) \
-	X("GET", "/get_all_segments", serve_segment_names, false, MC_MAY_READ) \
-	X("GET", "/get_segments_detail", serve_segments_detail, false, MC_MAY_READ) \
-	X("GET", "/query_segment", serve_segment, false, MC_MAY_READ) \
-	X("GET", "/get_all_keys", mcm_admin_all_keys, false, MC_MAY_READ) \
-	X("GET", "/query_key", mcm_admin_key, false, MC_MAY_READ, "key") \
-	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, MC_MAY_READ, "keys") \
-	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false, MC_MAY_READ) \
-	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false, MC_MAY_ADMINISTER) \
-	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false, MC_MAY_ADMINISTER) \
-	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
-	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
-	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false, MC_MAY_ADMINISTER) \
-	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false, MC_MAY_ADMINISTER) \
-	X("GET", "/api/v1/quarantine", mcm_admin_quarantine, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/quarantine/release", mcm_admin_quarantine_release, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/failover", mcm_admin_failover, false, MC_MAY_ADMINISTER) \
-	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false, MC_MAY_WRITE) \
-	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false, MC_MAY_WRITE) \
-	X("GET", "/api/v1/whatif", mcm_admin_whatif, false, MC_MAY_WATCH) \
-	X("GET", "/kv_events/status", serve_kv_events, false, MC_MAY_WATCH)
+	X("GET", "/health", serve_status, true, TENANT, MC_MAY_ANYONE) \
+	X("GET", "/role", serve_status, true, TENANT, MC_MAY_WATCH) \
+	X("GET", "/ha_status", serve_status, true, TENANT, MC_MAY_WATCH) \
+	X("GET", "/leader", serve_status, true, TENANT, MC_MAY_WATCH) \
+	X("GET", "/version", serve_version, true, TENANT, MC_MAY_WATCH) \
+	X("GET", "/metrics", serve_metrics, true, POOL, MC_MAY_WATCH) \
+	X("GET", "/metrics/summary", serve_summary, true, POOL, MC_MAY_WATCH) \
+	X("GET", "/get_all_segments", serve_segment_names, false, POOL, MC_MAY_READ) \
+	X("GET", "/get_segments_detail", serve_segments_detail, false, POOL, MC_MAY_READ) \
+	X("GET", "/query_segment", serve_segment, false, POOL, MC_MAY_READ) \
+	X("GET", "/get_all_keys", mcm_admin_all_keys, false, TENANT, MC_MAY_READ) \
+	X("GET", "/query_key", mcm_admin_key, false, TENANT, MC_MAY_READ, "key") \
+	X("GET", "/batch_query_keys", mcm_admin_batch_keys, false, TENANT, MC_MAY_READ, "keys") \
+	X("GET", "/api/v1/segments/status", mcm_admin_segment_status, false, POOL, MC_MAY_READ) \
+	X("POST", "/api/v1/drain_jobs", mcm_admin_drain_create, false, POOL, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/drain_jobs/query", mcm_admin_drain_query, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/drain_jobs/cancel", mcm_admin_drain_cancel, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/remove_all", mcm_admin_remove_all, false, TENANT, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/tenant_quotas", mcm_admin_tenants, false, TENANT, MC_MAY_ADMINISTER) \
+	X("PUT", "/api/v1/tenant_quotas", mcm_admin_tenants, false, TENANT, MC_MAY_ADMINISTER) \
+	X("DELETE", "/api/v1/tenant_quotas", mcm_admin_tenants, false, TENANT, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshot", mcm_admin_snapshot, false, POOL, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/snapshots", mcm_admin_snapshots, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshots/verify", mcm_admin_snapshot_verify, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/snapshots/restore", mcm_admin_snapshot_restore, false, POOL, MC_MAY_ADMINISTER) \
+	X("GET", "/api/v1/quarantine", mcm_admin_quarantine, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/quarantine/release", mcm_admin_quarantine_release, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/failover", mcm_admin_failover, false, POOL, MC_MAY_ADMINISTER) \
+	X("POST", "/api/v1/soft_pin", mcm_admin_soft_pin, false, TENANT, MC_MAY_WRITE) \
+	X("POST", "/api/v1/soft_unpin", mcm_admin_soft_pin, false, TENANT, MC_MAY_WRITE) \
+	X("GET", "/api/v1/whatif", mcm_admin_whatif, false, POOL, MC_MAY_WATCH) \
+	X("GET", "/kv_events/status", serve_kv_events, false, POOL, MC_MAY_WATCH)
 
-#define GUARDED(method, path, handle, early, roles, ...) { { method, path, handle, NULL, roles }, early },
+#define GUARDED(method, path, handle, early, by_tenant, roles, ...) \
+	{ { method, path, handle, NULL, roles }, early, by_tenant },
 static const struct guarded table[] = {
 	MCM_ADMIN_ROUTES(GUARDED)
-	{ { NULL, NULL, NULL, NULL, 0 }, false },
+	{ { NULL, NULL, NULL, NULL, 0 }, false, false },
 };
 
 /* The optional last argument names the query parameter that may contain any bytes. */
 #define BYTES(none, name, ...) name
-#define ROUTE(method, path, handle, early, roles, ...) \
+#define ROUTE(method, path, handle, early, by_tenant, roles, ...) \
 	{ method, path, serve_guarded, BYTES(, ##__VA_ARGS__, NULL), roles },
-#define OTHERS(method, path, handle, early, roles, ...) { NULL, path, serve_other_method, NULL, roles },
+#define OTHERS(method, path, handle, early, by_tenant, roles, ...) { NULL, path, serve_other_method, NULL, roles },
 const struct mc_http_route mcm_http_routes[] = {
 	MCM_ADMIN_ROUTES(ROUTE)
 	MCM_ADMIN_ROUTES(OTHERS)

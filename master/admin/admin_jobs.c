@@ -2,6 +2,7 @@
  * admin_jobs.c - HTTP requests that change the pool: drain jobs, removal of all objects, checkpoints. */
 #include <config.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,9 +61,30 @@ void mcm_admin_drain_create(struct mc_http_request *rq, void *arg)
 }
 
 struct query {
+	struct mcm *m;
 	json_t *json;
+	bool progress;		/* with more fields than upstream's answer has */
 	bool drain, ended;
 };
+
+/* For persons and dashboards. */
+static void describe_progress(struct mcm *m, const struct mcm_task *t, json_t *to)
+{
+	struct mcm_task_left left = mcm_task_left(m, t);
+	uint64_t done = t->total > left.bytes ? t->total - left.bytes : 0;
+	json_t *more;
+
+	more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total_bytes", (json_int_t)t->total, "left_bytes",
+			 (json_int_t)left.bytes, "total_units", (json_int_t)t->total_objects, "left_units",
+			 (json_int_t)left.objects, "given_up_units", (json_int_t)t->given_up, "percent",
+			 (json_int_t)(t->total ? (double)done * 100 / (double)t->total : 100), "bytes_per_second",
+			 (json_int_t)t->rate);
+	/* It is not known while the task waits. */
+	if (t->rate && !*t->message)
+		json_object_set_new(more, "seconds_left", json_integer((json_int_t)(left.bytes / t->rate)));
+	json_object_update(to, more);
+	json_decref(more);
+}
 
 static int describe_job(void *arg, const struct mcm_task *t)
 {
@@ -85,6 +107,8 @@ static int describe_job(void *arg, const struct mcm_task *t)
 			    "blocked_units", (json_int_t)t->blocked, "active_units",
 			    (json_int_t)t->active, "migrated_bytes", (json_int_t)t->bytes, "message",
 			    t->message, "error_code", 0, "error_message", "");
+	if (q->progress)
+		describe_progress(q->m, t, q->json);
 	return 0;
 }
 
@@ -94,6 +118,8 @@ static int find_job(struct mc_http_request *rq, struct mcm *m, struct mcp_id *re
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
+	ret->m = m;
+	ret->progress = mcm_flag_parse(mc_http_query(rq, "progress"));
 	r = mcm_id_parse(mc_http_query(rq, "job_id"), ret_id);
 	if (r < 0) {
 		mcm_answer_error(rq, r, "Missing or invalid job_id");
@@ -195,7 +221,14 @@ void mcm_admin_remove_all(struct mc_http_request *rq, void *arg)
 		match.flags &= ~MCP_REMOVE_TENANTS;
 		match.tenant = mcp_bytes(tenant, strlen(tenant));
 	}
-	r = mcm_remove_match(arg, &match, &removed);
+	/* A request for the whole pool must not remove a part of it. */
+	if (rq->principal.tenant[0] && !match.tenant.len)
+		r = mc_fail(-EACCES, "the credential is for tenant %s: give its name as tenant_id",
+			    rq->principal.tenant);
+	else
+		r = mcm_tenant_confine(arg, &rq->principal, &match.tenant);
+	if (r == 0)
+		r = mcm_remove_match(arg, &match, &removed);
 	if (r < 0)
 		mcm_answer_error(rq, r, mc_err_detail(r));
 	else

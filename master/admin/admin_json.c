@@ -68,6 +68,8 @@ static const struct {
 	const char *name;
 } errors[] = {
 	{ -MC_EPARAM, 400, "INVALID_PARAMS" },
+	{ -EACCES, 403, "ACCESS_DENIED" },
+	{ -EKEYREJECTED, 403, "ACCESS_DENIED" },
 	{ -MC_EKEY, 400, "INVALID_KEY" },
 	{ -MC_ENOOBJECT, 404, "OBJECT_NOT_FOUND" },
 	{ -MC_ENOSEGMENT, 404, "SEGMENT_NOT_FOUND" },

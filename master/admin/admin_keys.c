@@ -19,6 +19,7 @@
 /* State of a listing of all keys between its pages. */
 struct walk {
 	struct mcm *m;
+	char tenant[MC_PRINCIPAL_TENANT_MAX + 1];	/* "": the default one */
 	uint8_t cursor[sizeof(((struct mcm_list_page *)NULL)->cursor)];
 	uint32_t len;
 };
@@ -27,7 +28,9 @@ static int more_keys(void *arg, FILE *out)
 {
 	struct mcm_list_page *pg = mcm_list_page();
 	struct walk *w = arg;
-	struct mcp_list list = { .cursor = mcp_bytes(w->cursor, w->len) };
+	struct mcp_list list = {
+		.tenant = mcp_bytes(w->tenant, strlen(w->tenant)), .cursor = mcp_bytes(w->cursor, w->len),
+	};
 	int r;
 
 	r = pg ? mcm_list(w->m, &list, pg) : -ENOMEM;
@@ -54,6 +57,7 @@ void mcm_admin_all_keys(struct mc_http_request *rq, void *arg)
 	rq->content_type = TEXT;
 	if (w) {
 		w->m = arg;
+		strcpy(w->tenant, rq->principal.tenant);
 		r = more_keys(w, rq->out);
 	}
 	if (r < 0)
@@ -94,8 +98,10 @@ static json_t *replica_json(struct mcm *m, const struct mcp_replica *r, uint64_t
 }
 
 /* The locations of an object's replicas that are in this list.  NULL: *ret_err gets the error. */
-static json_t *replicas_json(struct mcm *m, struct mcp_bytes key, enum list which, int *ret_err)
+static json_t *replicas_json(struct mcm *m, struct mcm_scope sc, struct mcp_bytes name, enum list which, int *ret_err)
 {
+	char buf[MCM_KEY_MAX];
+	struct mcp_bytes key = mcm_scope_key(sc, name, buf);
 	struct mcp_replica replica[MCM_REPLICA_MAX];
 	struct mcp_object obj;
 	json_t *list, *one;
@@ -120,11 +126,14 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 	size_t len = 0;
 	const char *key = mc_http_query_n(rq, "key", &len);
 	json_t *list = NULL;
-	int r = -MC_ENOOBJECT;
+	struct mcm_scope sc;
+	int r = mcm_scope_begin(arg, &rq->principal, mcp_bytes("", 0), false, &sc);
 
 	/* A missing or empty key is an unknown object. */
-	if (len)
-		list = replicas_json(arg, mcp_bytes(key, len), VALUES, &r);
+	if (r == 0 && !len)
+		r = -MC_ENOOBJECT;
+	if (r == 0)
+		list = replicas_json(arg, sc, mcp_bytes(key, len), VALUES, &r);
 	if (list)
 		mcm_answer_json(rq, 200, json_pack("{s:b, s:o}", "success", 1, "data", list));
 	else
@@ -133,6 +142,7 @@ void mcm_admin_key(struct mc_http_request *rq, void *arg)
 
 struct batch {
 	struct mcm *m;
+	struct mcm_scope scope;
 	json_t *data;
 };
 
@@ -143,7 +153,7 @@ static void batch_key(void *arg, const char *key, size_t len)
 	int r = 0;
 
 	for (enum list i = VALUES; len && i < LISTS && r == 0; i++) {
-		list[i] = replicas_json(b->m, mcp_bytes(key, len), i, &r);
+		list[i] = replicas_json(b->m, b->scope, mcp_bytes(key, len), i, &r);
 		/* Upstream has null for none. */
 		if (i != VALUES && list[i] && !json_array_size(list[i])) {
 			json_decref(list[i]);
@@ -164,10 +174,16 @@ static void batch_key(void *arg, const char *key, size_t len)
 
 void mcm_admin_batch_keys(struct mc_http_request *rq, void *arg)
 {
-	struct batch b = { arg, json_object() };
+	struct batch b = { .m = arg };
 	size_t len = 0;
 	const char *keys = mc_http_query_n(rq, "keys", &len);
+	int r = mcm_scope_begin(arg, &rq->principal, mcp_bytes("", 0), false, &b.scope);
 
+	if (r < 0) {
+		mcm_answer_error(rq, r, mc_err_detail(r));
+		return;
+	}
+	b.data = json_object();
 	if (!mcm_list_parse(keys, len, batch_key, &b)) {
 		json_decref(b.data);
 		mcm_answer_json(rq, 400, json_pack("{s:b, s:s}", "success", 0, "error",

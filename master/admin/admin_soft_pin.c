@@ -34,7 +34,7 @@ void mcm_admin_soft_pin(struct mc_http_request *rq, void *arg)
 
 	r = mcm_pin_body_parse(rq->body, rq->body_len, !strcmp(rq->path, "/api/v1/soft_pin"), &body);
 	if (r == 0)
-		r = mcm_scope_begin(arg, body.tenant, false, &sc);
+		r = mcm_scope_begin(arg, &rq->principal, body.tenant, false, &sc);
 	if (r < 0) {
 		mcm_answer_error(rq, r, mc_err_detail(r));
 		json_decref(results);

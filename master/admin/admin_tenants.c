@@ -81,10 +81,15 @@ void mcm_admin_tenants(struct mc_http_request *rq, void *arg)
 	struct mcp_bytes name = mcp_bytes(tenant, tenant ? strlen(tenant) : 0);
 	struct mcm *m = arg;
 	uint64_t quota = 0;
-	int r = 0;
+	int r;
 
 	if (!m->tenants.on) {
 		mcm_answer_error(rq, -MC_EMODE, NULL);
+		return;
+	}
+	r = mcm_tenant_confine(m, &rq->principal, &name);
+	if (r < 0) {
+		mcm_answer_error(rq, r, mc_err_detail(r));
 		return;
 	}
 	if (!strcmp(rq->method, "GET") || !strcmp(rq->method, "HEAD")) {

@@ -11,6 +11,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sys/thread.h"
+#include "master/admin/kv_events_curve.h"
 #include "master/admin/kv_events_pack.h"
 #include "master/admin/kv_events_zmq.h"
 #include "master/mcm_i.h"
@@ -44,6 +45,34 @@ static void counter_add(uint64_t *counter, uint64_t n)
 	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
 
+bool mcm_kv_events_is_secured(const struct mcm_conf *c)
+{
+	return !c->enable_kv_events || (*c->kv_events_curve_secret_key_file && *c->kv_events_curve_clients);
+}
+
+/* Read the files, so that a mistake in them is an error at the start. */
+static int curve_read(const struct mcm_conf *c, struct mcm_kv_curve *ret)
+{
+	int r = mcm_kv_curve_secret(c->kv_events_curve_secret_key_file, ret->secret);
+
+	ret->clients = c->kv_events_curve_clients;
+	return r < 0 ? r : mcm_kv_curve_allows(ret->clients, NULL);
+}
+
+static int curve_check(const struct mcm_conf *c)
+{
+	struct mcm_kv_curve curve;
+	int r;
+
+	if (!*c->kv_events_curve_secret_key_file != !*c->kv_events_curve_clients)
+		return mc_fail(-EINVAL, "kv_events_curve_secret_key_file and kv_events_curve_clients belong together");
+	if (!*c->kv_events_curve_secret_key_file)
+		return 0;
+	r = curve_read(c, &curve);
+	explicit_bzero(&curve, sizeof(curve));
+	return r;
+}
+
 int mcm_kv_events_check(const struct mcm_conf *c)
 {
 	const char *option[] = {
@@ -60,7 +89,7 @@ int mcm_kv_events_check(const struct mcm_conf *c)
 		if (strlen(option[i]) > MCM_NAME_MAX)
 			return mc_fail(-EINVAL, "a kv_events option is too long: bytes=%zu maximum=%u",
 				       strlen(option[i]), MCM_NAME_MAX);
-	return 0;
+	return curve_check(c);
 }
 
 /* ---- publishing ---- */
@@ -151,6 +180,20 @@ static void kv_events_free(struct mcm_kv_events *k)
 	free(k);
 }
 
+static int kv_events_open(const struct mcm_conf *c, struct mcm_zmq **ret)
+{
+	struct mcm_kv_curve curve;
+	int r;
+
+	if (!*c->kv_events_curve_secret_key_file)
+		return mcm_zmq_open(c->kv_events_bind_endpoint, NULL, ret);
+	r = curve_read(c, &curve);
+	if (r == 0)
+		r = mcm_zmq_open(c->kv_events_bind_endpoint, &curve, ret);
+	explicit_bzero(&curve, sizeof(curve));
+	return r;
+}
+
 int mcm_kv_events_start(struct mcm *m)
 {
 	struct mcm_kv_events *k;
@@ -168,7 +211,7 @@ int mcm_kv_events_start(struct mcm *m)
 	k->pack = (struct mcm_kv_pack){ .bytes = malloc(MESSAGE), .cap = MESSAGE };
 	r = k->entry && k->text && k->pack.bytes ? 0 : -ENOMEM;
 	if (r == 0)
-		r = mcm_zmq_open(m->conf.kv_events_bind_endpoint, &k->zmq);
+		r = kv_events_open(&m->conf, &k->zmq);
 	/* The ring records every event from here on, with its group. */
 	m->events.groups = r == 0;
 	if (r == 0)
@@ -182,7 +225,8 @@ int mcm_kv_events_start(struct mcm *m)
 		return r;
 	}
 	k->runs = true;
-	mc_info(LOG, "publishing KV events endpoint=%s", mcm_zmq_endpoint(k->zmq));
+	mc_info(LOG, "publishing KV events endpoint=%s public_key=%s", mcm_zmq_endpoint(k->zmq),
+		*mcm_zmq_public(k->zmq) ? mcm_zmq_public(k->zmq) : "none");
 	return 0;
 }
 

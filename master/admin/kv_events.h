@@ -18,6 +18,8 @@ struct mcm_kv_events;
 
 /* Check the options.  0, or -EINVAL with a detail. */
 int mcm_kv_events_check(const struct mcm_conf *conf);
+/* May only subscribers whose keys the operator has listed read the events?  True too if nothing is published. */
+bool mcm_kv_events_is_secured(const struct mcm_conf *conf);
 /* Bind the socket and start publishing, if the options say so; call it before clients are served.
  * -ENOENT: libzmq is missing; -errno; both with a detail.  -ENOMEM. */
 int mcm_kv_events_start(struct mcm *m);

@@ -60,6 +60,41 @@ static uint64_t largest_object(uint64_t size)
 	return len;
 }
 
+void mcm_stats_tenant(struct mcm *m, uint32_t tenant, struct mcp_stats_reply *ret)
+{
+	struct mcm_segments *ss = &m->segments;
+	struct mcp_tenant about = { .objects = 0 };
+
+	*ret = (struct mcp_stats_reply){ .clients = 0 };
+	if (tenant != MCM_TENANT_NONE)
+		(void)mcm_tenant_describe(m, tenant, &about);
+	ret->objects = about.objects;
+	mc_rwlock_rdlock(&ss->lock);
+	for (unsigned i = 0; i < ss->n_live; i++) {
+		const struct mcm_segment *s = ss->at[ss->live[i]];
+		uint32_t of = mcm_load_relaxed(&s->tenant);
+		uint64_t used = of ? mcm_load_relaxed(&s->used) : 0;
+
+		if (of != tenant + 1 && (of || m->security))
+			continue;
+		ret->segments++;
+		if (!mcm_segment_is(s, MCP_TRAIT_PUTS)) {
+			ret->disk_capacity += s->rank >= MCP_RANK_DISK ? s->size : 0;
+			ret->disk_used += s->rank >= MCP_RANK_DISK ? used : 0;
+			continue;
+		}
+		ret->capacity += s->size;
+		ret->used += used;
+		ret->evictable += of ? mcm_load_relaxed(&s->evictable) : 0;
+		if (s->size > ret->largest_put && !mcm_load_relaxed(&s->draining))
+			ret->largest_put = s->size;
+	}
+	mc_rwlock_unlock(&ss->lock);
+	if (!m->security)
+		ret->used = about.charged;
+	ret->largest_put = largest_object(ret->largest_put);
+}
+
 void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret)
 {
 	struct mcm_segments *ss = &m->segments;

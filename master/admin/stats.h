@@ -10,6 +10,10 @@ struct mcm;
 struct mcp_stats_reply;
 
 void mcm_stats(struct mcm *m, struct mcp_stats_reply *ret);
+/* The same for a peer that is confined to @tenant (MCM_TENANT_NONE: one without objects): capacity and used bytes of
+ * its segments, and its objects.  Where segments are of all tenants, used are the bytes that the tenant is charged
+ * for.  The counters, which are of all tenants, are 0. */
+void mcm_stats_tenant(struct mcm *m, uint32_t tenant, struct mcp_stats_reply *ret);
 /* Bytes used on the disks that are reached over NVMe-oF, and bytes of these. */
 void mcm_stats_nof(struct mcm *m, uint64_t *ret_used, uint64_t *ret_size);
 /* The value of a counter of the registry; 0 if there is none. */

@@ -20,6 +20,7 @@
 #include "master/ha/standby.h"
 #include "master/journal/feed.h"
 #include "master/mcm_i.h"
+#include "master/security/security.h"
 #include "meta/seat.h"
 #include "proto/rpc_client.h"
 #include "proto/rpc_server.h"
@@ -44,6 +45,7 @@ struct feeder {
 	char name[MCD_SEAT_NAME_MAX];
 	char peer[MCM_GATE_HOST_MAX];	/* address of the process that sent the JOIN */
 	struct mcp_id nonce;		/* nonce of the JOIN; zero: the standby has an older version */
+	bool links;			/* the standby restores names of files */
 	bool unchecked;			/* the thread looks the name's host up before it connects */
 	/* guarded by the lock */
 	struct mc_thread thread;
@@ -73,6 +75,7 @@ struct mcm_feeders {
 	struct feeder feeder[STANDBYS_MAX];
 	struct mcm_gate gate;
 	uint64_t written;
+	unsigned linking;		/* changes between link_begin() and link_end() */
 	bool stopping;
 	uint64_t promised;		/* atomic: earliest end of the needed promises; MC_NEVER: none is needed */
 };
@@ -567,7 +570,8 @@ static void *feeder_main(void *arg)
 	struct feeding g = { .p = p, .buf = malloc(PART), .pace.limit_ms = slow_ms(p->all) };
 	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
-		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
+		.net = mcm_security_net(p->all->conf.security), .addrs = addr, .channel = MCP_CHANNEL_CONTROL,
+		.software = "mooncake_master " PACKAGE_VERSION,
 		.client = { MCM_STANDBY_LEADER_ID, mc_random_u64() }, .connect_timeout_ms = p->all->conf.timeout_ms,
 	};
 	int r;
@@ -652,6 +656,9 @@ static int feeder_start(struct mcm_feeders *f, const struct feeder *j)
 	if (f->stopping)
 		return 0;
 	r = mcm_gate_wait(&f->gate, j->peer, mc_now_ns());
+	if (r == 0 && !j->links && (f->linking || mcm_links_any(&f->m->index.links)))
+		r = mc_fail(-MC_EJOIN, "there are files with several names, and a standby of an older version cannot "
+			    "restore them");
 	if (r == 0)
 		r = place_for(f, j, &p);
 	if (r < 0 || !p)
@@ -664,7 +671,7 @@ static int feeder_start(struct mcm_feeders *f, const struct feeder *j)
 
 int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mcp_bytes peer, uint64_t *ret_term)
 {
-	struct feeder j = { .all = f, .nonce = rq->nonce };
+	struct feeder j = { .all = f, .nonce = rq->nonce, .links = rq->records & MCM_RECORDS_LINKS };
 	char addr[MCD_SEAT_NAME_MAX];
 	int r;
 
@@ -688,6 +695,31 @@ int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mc
 	if (r < 0)
 		mc_warn(LOG, "a standby is not fed standby=%s: %s", j.name, mc_err_detail(r));
 	return r;
+}
+
+int mcm_feeders_link_begin(struct mcm_feeders *f)
+{
+	if (!f)
+		return 0;
+	MC_LOCKED(&f->lock);
+	for (unsigned i = 0; i < STANDBYS_MAX; i++) {
+		const struct feeder *p = &f->feeder[i];
+
+		/* One that has ended may still be a member in the store, and lead. */
+		if (p->used && !p->links && (!p->ended || p->listed))
+			return mc_fail(-MC_ENOTSUP, "a standby of an older version cannot restore files with several "
+				       "names: upgrade %s", p->name);
+	}
+	f->linking++;
+	return 0;
+}
+
+void mcm_feeders_link_end(struct mcm_feeders *f)
+{
+	if (!f)
+		return;
+	MC_LOCKED(&f->lock);
+	f->linking--;
 }
 
 void mcm_feeders_print(struct mcm_feeders *f, FILE *to)

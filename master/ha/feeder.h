@@ -25,6 +25,8 @@
 
 #include "proto/codec.h"
 
+struct mcm_security;
+
 struct mcm;
 struct mcm_feeders;
 
@@ -39,6 +41,7 @@ struct mcm_feeders_conf {
 	unsigned slow_ms;	/* a standby that often needs longer than this or a promise is removed (gate.h) */
 	const char *members;	/* addresses that may join (gate.h); must stay */
 	const uint64_t *until;	/* atomic, mc_now_ns() scale: this master leads until then */
+	struct mcm_security *security;	/* NULL: off */
 	unsigned set_ms;	/* time limit of set_members() */
 	/* Set the members in the store.  Any thread, one at a time; waits for the store.  Negative: the members may
 	 * have changed or not. */
@@ -57,6 +60,13 @@ void mcm_feeders_free(struct mcm_feeders *f);
 
 /* MCP_JOIN by a process at @peer, a numeric address: begin to feed the standby, or nothing if it is being fed. */
 int mcm_feeders_join(struct mcm_feeders *f, const struct mcp_join *rq, struct mcp_bytes peer, uint64_t *ret_term);
+/* In the field records of a JOIN: a standby of an earlier version skips the records of names of files (MOUNT.md), and
+ * would lose the files. */
+#define MCM_RECORDS_LINKS 1u
+/* Around a change that writes such records.  begin: -MC_ENOTSUP with a detail if a standby cannot restore them, then
+ * without end.  Until the end, and while there are names, no such standby is fed.  NULL is fine.  No locks held. */
+int mcm_feeders_link_begin(struct mcm_feeders *f);
+void mcm_feeders_link_end(struct mcm_feeders *f);
 /* Print the times of the confirmations of records by each standby, as text for Prometheus. */
 void mcm_feeders_print(struct mcm_feeders *f, FILE *to);
 /* The records up to @lsn are written: wake the threads.  True: every standby in sync has the records. */

@@ -26,6 +26,7 @@
 #include "master/ha/standby.h"
 #include "master/ha/standby_http.h"
 #include "master/journal/journal.h"
+#include "master/security/security.h"
 #include "meta/seat.h"
 #include "proto/rpc_client.h"
 
@@ -326,7 +327,7 @@ static int ha_lead(struct mcm_ha *ha, uint64_t term, struct mcm_listen *where)
 	const struct mcm_feeders_conf feeders = {
 		.term = term, .self = ha->name, .timeout_ms = ha->ttl_ms / STANDBY_SHARE, .set_members = ha_set_members,
 		.slow_ms = ha->ttl_ms / SLOW_SHARE, .members = ha->conf->ha_members, .set_ms = 2 * CALL_MS,
-		.until = &ha->until, .arg = ha,
+		.until = &ha->until, .security = ha->where->security, .arg = ha,
 	};
 	const char *self = ha->name;
 	int r;
@@ -425,9 +426,10 @@ static void ha_join(struct mcm_ha *ha, const char *leader, bool member)
 	char addr[MCD_SEAT_NAME_MAX];
 	const struct mcp_client_conf conf = {
 		.addrs = addr, .channel = MCP_CHANNEL_CONTROL, .software = "mooncake_master " PACKAGE_VERSION,
-		.client = { mc_random_u64() | 1, mc_random_u64() }, .connect_timeout_ms = member ? JOIN_MS : CALL_MS,
+		.net = mcm_security_net(ha->where->security), .client = { mc_random_u64() | 1, mc_random_u64() },
+		.connect_timeout_ms = member ? JOIN_MS : CALL_MS,
 	};
-	struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)) };
+	struct mcp_join msg = { .name = mcp_bytes(ha->name, strlen(ha->name)), .records = MCM_RECORDS_LINKS };
 	uint64_t fed = mcm_standby_fed(ha->standby);
 	struct mcp_join_reply reply;
 	struct mcp_client *c;
@@ -542,15 +544,18 @@ static uint64_t copy_limit(uint64_t checkpoint_size)
 
 int mcm_ha_start(struct mcm_ha *ha)
 {
+	const struct mc_httpd_security security = mcm_security_http(ha->where->security, ha->conf);
 	const struct mcm_standby_conf standby = {
-		.addrs = ha->where->addrs, .copy = {
-			.dir = ha->journal_dir, .cluster = ha->conf->cluster_id,
+		.addrs = ha->where->addrs, .audit = ha->where->audit,
+		.security = ha->where->security, .copy = {
+			.dir = ha->journal_dir, .cluster = ha->conf->cluster_id, .security = ha->where->security,
 			.max_bytes = copy_limit(ha->conf->journal_checkpoint_size),
 		},
 		.sync = !strcmp(ha->conf->journal_sync, "fdatasync"),
 	};
 	struct mcd_seat_conf seat = {
-		.conn = ha->store, .cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
+		.conn = ha->store, .credentials = ha->conf->store_credentials,
+		.cluster = ha->conf->cluster_id, .name = ha->name, .ttl_ms = ha->ttl_ms,
 		.http_port = (int)ha->conf->metrics_port,
 	};
 	int r;
@@ -563,7 +568,7 @@ int mcm_ha_start(struct mcm_ha *ha)
 	if (r == 0)
 		r = mcd_seat_open(&seat, &ha->seat);
 	if (r == 0 && ha->where->http_addr)
-		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &ha->httpd);
+		r = mcm_standby_http_start(ha->where->http_addr, view_of, ha, &security, &ha->httpd);
 	if (r < 0)
 		return r;
 	mcm_series_show();

@@ -16,6 +16,8 @@
 #include "common/sys/lock.h"
 #include "common/sys/random.h"
 #include "master/journal/copy.h"
+#include "master/security/audit.h"
+#include "master/security/security.h"
 #include "meta/seat.h"
 #include "proto/rpc_server.h"
 
@@ -32,6 +34,8 @@ struct join {
 
 struct mcm_standby {
 	struct mcp_server *server;
+	struct mcm_audit *audit;	/* constant after start; NULL: none */
+	struct mcm_security *security;	/* constant after start; NULL: off */
 	bool sync;		/* constant after start */
 	struct mc_mutex lock;
 	/* guarded by lock */
@@ -167,7 +171,14 @@ static int serve_feed(struct mcp_session *session, const void *body, size_t len,
 	if (r == -MC_EFEED)
 		mc_warn(LOG, "refused a feed: %s peer=%.*s", mc_err_detail(r), (int)mcp_session_host(session).len,
 			(const char *)mcp_session_host(session).data);
+	if (r == -MC_EFEED || (r == 0 && rq.begin))
+		mcm_audit_request(s->audit, session, MCP_FEED, NULL, 0, r);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_feed_reply, &reply);
+}
+
+static int standby_identify(const struct mc_stream_peer *peer, struct mc_principal *ret, void *arg)
+{
+	return mcm_security_identify(peer, ret, ((const struct mcm_standby *)arg)->security);
 }
 
 static int standby_opened(struct mcp_session *session, void *arg)
@@ -193,11 +204,12 @@ static void standby_closed(struct mcp_session *session, void *arg)
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret)
 {
 	static const struct mcp_handler handlers[] = {
-		{ MCP_FEED, serve_feed, MC_MAY_REPLICATE },
-		{ 0, NULL, 0 },
+		{ MCP_FEED, serve_feed },
+		{ 0, NULL },
 	};
 	struct mcm_standby *s = calloc(1, sizeof(*s));
 	struct mcp_server_conf server = {
+		.net = mcm_security_net(conf->security), .identify = conf->security ? standby_identify : NULL,
 		.addrs = conf->addrs, .local_name = conf->local_name, .loops = 1,
 		.software = "mooncake_master " PACKAGE_VERSION, .tcp_nodelay = true,
 		.handlers = handlers, .opened = standby_opened, .closed = standby_closed, .arg = s,
@@ -208,6 +220,8 @@ int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **
 		return -ENOMEM;
 	mc_mutex_init(&s->lock);
 	s->sync = conf->sync;
+	s->audit = conf->audit;
+	s->security = conf->security;
 	r = mcm_copy_open(&conf->copy, &s->copy);
 	if (r == 0)
 		s->whole = mcm_copy_complete(s->copy);

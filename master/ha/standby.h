@@ -14,6 +14,9 @@
 #include "master/journal/copy.h"
 #include "proto/codec.h"
 
+struct mcm_audit;
+struct mcm_security;
+
 /* Clients are refused, as if nothing listened; the leader has a client id that begins with this number. */
 #define MCM_STANDBY_LEADER_ID 0x6d6f6f6e63616b65ull
 
@@ -21,6 +24,8 @@ struct mcm_standby;
 
 struct mcm_standby_conf {
 	const char *const *addrs;	/* NULL-ended; may be empty */
+	struct mcm_audit *audit;	/* NULL: none */
+	struct mcm_security *security;	/* NULL: off */
 	const char *local_name;		/* address "local:NAME" for a leader in this process; NULL: none */
 	struct mcm_copy_conf copy;
 	bool sync;			/* confirm a part only when it is on the disk */

@@ -53,7 +53,7 @@ static void serve_refusal(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route own[] = {
-	{ "GET", "/health", serve_status, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", serve_status, NULL, MC_MAY_ANYONE },
 	{ "GET", "/role", serve_status, NULL, MC_MAY_WATCH },
 	{ "GET", "/ha_status", serve_status, NULL, MC_MAY_WATCH },
 	{ "GET", "/leader", serve_status, NULL, MC_MAY_WATCH },
@@ -77,11 +77,12 @@ static int routes_make(void)
 }
 
 int mcm_standby_http_start(const char *addr, void (*view)(void *arg, struct mcm_standby_view *ret), void *arg,
-			   struct mc_httpd **ret)
+			   const struct mc_httpd_security *security, struct mc_httpd **ret)
 {
 	int port, r = routes_make();
 
 	server.view = view;
 	server.arg = arg;
-	return r < 0 ? r : mc_httpd_start(addr, 1, MCM_HTTP_BODY_MAX, server.routes, arg, &port, ret);
+	return r < 0 ? r : mc_httpd_start(addr, 1, MCM_HTTP_BODY_MAX, server.routes, arg, security, &port,
+					ret);
 }

@@ -9,6 +9,7 @@
 #include "meta/seat.h"
 
 struct mc_httpd;
+struct mc_httpd_security;
 
 struct mcm_standby_view {
 	char leader[MCD_SEAT_NAME_MAX];	/* address of the leader; "": none is known */
@@ -16,8 +17,8 @@ struct mcm_standby_view {
 	bool ready;			/* this standby could take over now */
 };
 
-/* The server's threads call @view.  mc_httpd_stop() ends the server. */
+/* The server's threads call @view.  @security: common/net/httpd.h.  mc_httpd_stop() ends the server. */
 int mcm_standby_http_start(const char *addr, void (*view)(void *arg, struct mcm_standby_view *ret), void *arg,
-			   struct mc_httpd **ret);
+			   const struct mc_httpd_security *security, struct mc_httpd **ret);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/err.h"
+#include "proto/codec.h"
 
 #define ATTRS_SHIFT 14
 #define PAIR_HEAD 3u		/* bytes before a pair's name */
@@ -29,6 +30,7 @@ static uint32_t hash_of(uint32_t slot)
 void mcm_attrs_init(struct mcm_index *ix)
 {
 	mcm_slab_init(&ix->attrs, sizeof(struct mcm_attrs), ATTRS_SHIFT);
+	mcm_links_init(&ix->links);
 }
 
 void mcm_attrs_done(struct mcm_index *ix)
@@ -36,6 +38,7 @@ void mcm_attrs_done(struct mcm_index *ix)
 	for (unsigned i = 0; i < MCM_SHARDS; i++)
 		mcm_table_done(&ix->shard[i].attrs);
 	mcm_slab_done(&ix->attrs);
+	mcm_links_done(&ix->links);
 }
 
 static struct mcm_attrs *attrs_at(const struct mcm_index *ix, uint32_t id)
@@ -135,6 +138,26 @@ static void extra_free(struct mcm_index *ix, struct mcm_shard *sh, const struct 
 	extra_del(ix, sh, a->extra, extra_len(a->set, xattrs));
 }
 
+/* ---- objects with several names ---- */
+
+struct mcm_link_id mcm_attrs_link(const struct mcm_index *ix, uint32_t slot, uint64_t ino)
+{
+	return (struct mcm_link_id){ ino, mcm_key_tenant(mcm_shard_key(ix, slot), mcm_object(ix, slot)->key_len) };
+}
+
+static int linked_add(struct mcm_index *ix, uint32_t slot, const struct mcm_attrs_value *v)
+{
+	return v->set & MCM_ATTRS_OF_LINKS ?
+		mcm_links_add(&ix->links, mcm_attrs_link(ix, slot, v->ino), slot, v->set & MCM_ATTR_NAME,
+			      v->set & MCP_ATTR_UID ? &v->uid : NULL) : 0;
+}
+
+static void linked_del(struct mcm_index *ix, uint32_t slot, uint16_t set, uint64_t ino)
+{
+	if (set & MCM_ATTRS_OF_LINKS)
+		mcm_links_del(&ix->links, mcm_attrs_link(ix, slot, ino), slot, set & MCM_ATTR_NAME);
+}
+
 /* ---- objects ---- */
 
 bool mcm_attrs_get(const struct mcm_index *ix, uint32_t slot, struct mcm_attrs_value *ret)
@@ -154,11 +177,30 @@ bool mcm_attrs_get(const struct mcm_index *ix, uint32_t slot, struct mcm_attrs_v
 	a = attrs_at(ix, id);
 	*ret = (struct mcm_attrs_value){
 		.set = a->set, .mode = a->mode, .uid = a->uid, .gid = a->gid, .mtime_ns = a->mtime_ns,
-		.ctime_ns = a->ctime_ns,
+		.ctime_ns = a->ctime_ns, .ino = a->ino,
 	};
 	if (a->extra)
 		extra_get(sh, a, ret);
 	return true;
+}
+
+bool mcm_attrs_name_of(const struct mcm_index *ix, uint32_t slot, struct mcm_link_id *ret)
+{
+	struct mcm_attrs_value v;
+
+	if (!mcm_attrs_get(ix, slot, &v) || !(v.set & MCM_ATTR_NAME))
+		return false;
+	if (ret)
+		*ret = mcm_attrs_link(ix, slot, v.ino);
+	return true;
+}
+
+bool mcm_attrs_is_shared(const struct mcm_index *ix, uint32_t slot, struct mcm_link_id id)
+{
+	struct mcm_attrs_value v;
+
+	return mcm_attrs_get(ix, slot, &v) && v.set & MCP_ATTR_LINKED && v.ino == id.ino &&
+		mcm_link_is_key(id, mcp_bytes(mcm_shard_key(ix, slot), mcm_object(ix, slot)->key_len));
 }
 
 int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, const struct mcm_attrs_value *v)
@@ -172,16 +214,19 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 		mcm_attrs_drop(ix, sh, slot);
 		return 0;
 	}
-	r = extra_add(ix, sh, v, &extra);
+	r = linked_add(ix, slot, v);
 	if (r < 0)
 		return r;
+	r = extra_add(ix, sh, v, &extra);
+	if (r < 0)
+		goto fail;
 	id = attrs_find(ix, sh, slot);
 	if (!id) {
 		r = attrs_new(ix, &id);
 		if (r < 0) {
 			if (extra)
 				extra_del(ix, sh, extra, extra_len(v->set, v->xattrs.len));
-			return r;
+			goto fail;
 		}
 		a = attrs_at(ix, id);
 		a->hash = hash_of(slot);
@@ -189,6 +234,7 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 	} else {
 		a = attrs_at(ix, id);
 		extra_free(ix, sh, a);
+		linked_del(ix, slot, a->set, a->ino);
 	}
 	a->set = v->set;
 	a->mode = v->mode;
@@ -196,9 +242,13 @@ int mcm_attrs_set(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot, con
 	a->gid = v->gid;
 	a->mtime_ns = v->mtime_ns;
 	a->ctime_ns = v->ctime_ns;
+	a->ino = v->ino;
 	a->extra = extra;
 	__atomic_fetch_or(&o->marks, MCM_MARK_ATTRS, __ATOMIC_RELAXED);
 	return 0;
+fail:
+	linked_del(ix, slot, v->set, v->ino);
+	return r;
 }
 
 void mcm_attrs_drop(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
@@ -210,6 +260,7 @@ void mcm_attrs_drop(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 		return;
 	id = attrs_find(ix, sh, slot);
 	if (id) {
+		linked_del(ix, slot, attrs_at(ix, id)->set, attrs_at(ix, id)->ino);
 		extra_free(ix, sh, attrs_at(ix, id));
 		mcm_table_remove(&sh->attrs, &by_slot, &ix->attrs, id);
 		attrs_free(ix, id);
@@ -221,7 +272,7 @@ void mcm_attrs_drop(struct mcm_index *ix, struct mcm_shard *sh, uint32_t slot)
 
 void mcm_attrs_carry(struct mcm_attrs_value *v)
 {
-	v->set &= (uint16_t)~(MCP_ATTR_MTIME | MCP_ATTR_CTIME);
+	v->set &= (uint16_t)~(MCP_ATTR_MTIME | MCP_ATTR_CTIME | MCM_ATTR_NAME);
 	v->mode &= MCM_ATTRS_MODE_CARRIED;
 	v->mtime_ns = v->ctime_ns = 0;
 }

@@ -11,6 +11,7 @@
 
 #include "common/sys/lock.h"
 
+#include "master/index/links.h"
 #include "master/index/object.h"
 #include "master/memory/keys.h"
 #include "master/memory/slab.h"
@@ -45,6 +46,7 @@ struct mcm_index {
 	uint32_t ext_free;
 	struct mcm_slab attrs;
 	uint32_t attrs_free;		/* guarded by ext_lock */
+	struct mcm_links links;		/* the objects with several names */
 	struct mcm_shard shard[MCM_SHARDS];
 };
 

@@ -51,7 +51,7 @@ int mcm_check_read(struct mcm *m, const char *dir, struct mcm_check *c)
 {
 	uint64_t next, server;
 	bool again;
-	int r = mcm_journal_new(&m->conf, dir, &m->journal);
+	int r = mcm_journal_new(m, dir, &m->journal);
 
 	if (r < 0)
 		return r;

@@ -42,7 +42,7 @@ struct checkpoint_size {
 
 struct mcm_checkpoint {
 	struct mcm *m;
-	int fd;
+	struct mcm_vault_file *file;
 	uint8_t *buf;
 	size_t len, cap;
 	uint64_t records, bytes;
@@ -56,7 +56,7 @@ static void writer_flush(struct mcm_checkpoint *w)
 	if (!w->error && w->len) {
 		r = mc_fault("checkpoint.write");
 		if (r == 0)
-			r = mcm_journal_write(w->fd, w->buf, w->len);
+			r = mcm_vault_write(w->file, w->buf, w->len);
 		w->error = r;
 		w->bytes += w->len;
 	}
@@ -186,9 +186,9 @@ void mcm_checkpoint_values(struct mcm *m, struct mcm_checkpoint *w)
 	mcm_durables_each(m, 0, write_durable, w);
 }
 
-static int write_contents(struct mcm *m, int fd, struct checkpoint_size *ret)
+static int write_contents(struct mcm *m, struct mcm_vault_file *file, struct checkpoint_size *ret)
 {
-	struct mcm_checkpoint w = { .m = m, .fd = fd, .cap = 2 * WRITE_BYTES };
+	struct mcm_checkpoint w = { .m = m, .file = file, .cap = 2 * WRITE_BYTES };
 	struct mcm_packer p;
 
 	w.buf = malloc(w.cap);
@@ -238,18 +238,19 @@ static int write_and_publish(struct mcm *m, uint64_t sequence, uint64_t losses, 
 {
 	struct mcm_journal *j = m->journal;
 	char tmp[MCM_JOURNAL_NAME + 8], name[MCM_JOURNAL_NAME];
-	int fd = -1, r;
+	struct mcm_vault_file file;
+	int r;
 
 	mcm_journal_name(name, true, sequence);
 	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-	r = mcm_journal_begin_file(m, true, tmp, sequence, &fd);
+	r = mcm_journal_begin_file(m, true, tmp, sequence, &file);
 	if (r < 0)
 		return r;
-	r = write_contents(m, fd, ret);
+	r = write_contents(m, &file, ret);
 	MC_FAULT_POINT("checkpoint.sync");
-	if (r == 0 && mc_file_fsync(fd) < 0)
+	if (r == 0 && mc_file_fsync(file.fd) < 0)
 		r = -errno;
-	mc_file_close(fd);
+	mcm_vault_close(&file);
 	if (r < 0)
 		mc_fail(r, "cannot write %s/%s", j->path, name);
 	else
@@ -265,19 +266,20 @@ static int next_journal(struct mcm *m, uint64_t *ret_sequence, uint64_t *ret_los
 	struct mcm_journal *j = m->journal;
 	uint64_t sequence = j->sequence + 1;
 	char name[MCM_JOURNAL_NAME];
-	int fd, r;
+	struct mcm_vault_file file;
+	int r;
 
 	mc_mutex_lock(&j->file_lock);
 	*ret_losses = j->losses;
 	mc_mutex_unlock(&j->file_lock);
 	mcm_journal_name(name, false, sequence);
-	r = mcm_journal_begin_file(m, false, name, sequence, &fd);
+	r = mcm_journal_begin_file(m, false, name, sequence, &file);
 	if (r < 0)
 		return r;
 	MC_FAULT_POINT("checkpoint.switch");
-	r = mcm_journal_switch(m, fd, sequence, *ret_losses);
+	r = mcm_journal_switch(m, &file, sequence, *ret_losses);
 	if (r < 0) {
-		mc_file_close(fd);
+		mcm_vault_close(&file);
 		(void)mc_file_unlinkat(j->dirfd, name, 0);
 		return r;
 	}

@@ -28,6 +28,7 @@ struct file {
 struct mcm_copy {
 	int dirfd, lockfd;
 	char *path, *cluster;
+	struct mcm_vault vault;
 	uint64_t max_bytes, bytes;	/* limit (0: none) and size of all files of the copy */
 	struct file checkpoint, journal;
 	bool complete;
@@ -44,18 +45,21 @@ static void file_close(struct file *f)
 static int check_header(struct mcm_copy *c, const char *name, uint64_t sequence)
 {
 	auto_file int fd = mc_file_openat(c->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
-	uint8_t head[2 * MCM_JOURNAL_HEAD_MAX];
-	ssize_t len = fd < 0 ? -1 : mc_file_pread(fd, head, sizeof(head), 0);
+	uint8_t raw[2 * MCM_JOURNAL_HEAD_MAX], head[sizeof(raw)];
+	ssize_t n = fd < 0 ? -1 : mc_file_pread(fd, raw, sizeof(raw), 0);
 	struct mcm_header_record h;
 	struct mcm_record rec;
-	size_t at;
+	size_t at, len;
 	int r;
 
-	if (len < 0)
+	if (n < 0)
 		return mc_fail(-errno, "cannot read %s/%s", c->path, name);
+	r = mcm_vault_decode(&c->vault, raw, (size_t)n, head, &len);
+	if (r < 0)
+		return mc_fail(r, "cannot use %s/%s: %s", c->path, name, strdupa(mc_err_detail(r)));
 	/* There are two copies of the header, of which one may be damaged. */
-	at = mcm_record_next(head, (size_t)len, &rec) ? 0 : mcm_record_resync(head, (size_t)len, 8);
-	if (!mcm_record_next(head + at, (size_t)len - at, &rec))
+	at = mcm_record_next(head, len, &rec) ? 0 : mcm_record_resync(head, len, 8);
+	if (!mcm_record_next(head + at, len - at, &rec))
 		return mc_fail(-MC_EPROTO, "%s/%s has no header", c->path, name);
 	r = mcm_unpack_header(&rec, &h);
 	if (r < 0)
@@ -96,6 +100,7 @@ int mcm_copy_open(const struct mcm_copy_conf *conf, struct mcm_copy **ret)
 	c->path = strdup(conf->dir);
 	c->cluster = strdup(conf->cluster);
 	c->max_bytes = conf->max_bytes;
+	mcm_vault_init(&c->vault, conf->security);
 	r = c->path && c->cluster ? mcm_journal_dir_open(c->path, &c->dirfd, &c->lockfd) : -ENOMEM;
 	if (r == 0)
 		r = find_state(c);

@@ -12,13 +12,16 @@
 #include "master/journal/feed.h"
 
 struct mcm_copy;
+struct mcm_security;
 
 struct mcm_copy_conf {
 	const char *dir, *cluster;	/* copied */
+	struct mcm_security *security;	/* NULL: off; the form of the files (vault.h) */
 	uint64_t max_bytes;		/* limit of all files of a copy; 0: none */
 };
 
-/* Lock the directory (journal.h has the errors; also those of a checkpoint of another cluster or of a newer format). */
+/* Lock the directory (journal.h has the errors; also those of a checkpoint of another cluster, of another form or of
+ * a newer format). */
 int mcm_copy_open(const struct mcm_copy_conf *conf, struct mcm_copy **ret);
 /* Unlock it. */
 void mcm_copy_close(struct mcm_copy *c);

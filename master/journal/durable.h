@@ -21,6 +21,7 @@ enum mcm_durable_kind {		/* stored: numbers are never reused */
 	MCM_DURABLE_TASK = 2,
 	MCM_DURABLE_POOL = 3,		/* name "identity": 16 bytes (pool.h) */
 	MCM_DURABLE_LEARNED = 4,	/* name: a class in decimal; counts of the model (ops/uses.c) */
+	MCM_DURABLE_CREDENTIAL = 5,	/* name: a serial number (security/credentials.c) */
 };
 #define MCM_DURABLE_NAME_MAX 1024u
 #define MCM_DURABLE_VALUE_MAX 30720u	/* with the longest name it fits into a record */

@@ -132,7 +132,7 @@ static int journal_end(struct mcm_feed *f, struct end *ret)
 	MC_LOCKED(&j->file_lock);
 	if (j->losses != f->losses || j->discarded)
 		return mc_fail(-ESTALE, "the journal's state was lost");
-	if (mc_file_fstat(j->fd, &st) < 0)
+	if (mc_file_fstat(j->file.fd, &st) < 0)
 		return -errno;
 	*ret = (struct end){ j->sequence, (uint64_t)st.st_size, j->written };
 	return 0;

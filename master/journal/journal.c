@@ -18,6 +18,7 @@
 #include "common/sys/file.h"
 #include "common/sys/world.h"
 #include "master/ha/feeder.h"
+#include "master/index/attrs.h"
 #include "master/journal/journal_i.h"
 #include "master/mcm_i.h"
 #include "proto/codec.h"
@@ -89,7 +90,10 @@ void mcm_journal_object(struct mcm *m, uint32_t slot)
 
 void mcm_journal_renamed(struct mcm *m, struct mcp_bytes from, uint32_t slot)
 {
-	journal_object(m, from, slot);
+	if (m->journal && mcm_attrs_is_name(&m->index, slot, NULL))
+		mcm_journal_renamed_name(m, from, slot);
+	else
+		journal_object(m, from, slot);
 }
 
 void mcm_journal_object_gone(struct mcm *m, uint32_t slot)
@@ -154,7 +158,7 @@ void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment
 		.endpoint = mcp_bytes(s->endpoint, strlen(s->endpoint)),
 		.protocol = mcp_bytes(s->protocol, strlen(s->protocol)),
 		.medium = s->medium, .high = s->high, .low = s->low, .policy = s->own_policy,
-		.unproven = s->unproven,
+		.unproven = s->unproven, .tenant = s->tenant,
 	};
 }
 
@@ -270,7 +274,7 @@ static void journal_flush_locked(struct mcm_journal *j)
 	mc_mutex_unlock(&j->lock);
 	r = mc_fault("journal.write");
 	if (r == 0 && len && !lost) {
-		r = mcm_journal_write(j->fd, full, len);
+		r = mcm_vault_write(&j->file, full, len);
 		mc_metric_add(&writes, 1);
 	}
 	if (r < 0) {
@@ -310,7 +314,7 @@ void mcm_journal_sync_to(struct mcm *m, uint64_t end)
 	/* One write and sync also covers later records of other threads. */
 	journal_flush_locked(j);
 	target = j->written;
-	fd = j->fd;
+	fd = j->file.fd;
 	mc_mutex_unlock(&j->file_lock);
 	began = mc_now_ns();
 	r = mc_fault("journal.sync");
@@ -406,17 +410,17 @@ static int switch_fail(const struct mcm_journal *j)
 	return mc_fail(-EIO, "records were lost while %s switched to a new file", j->path);
 }
 
-int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then)
+int mcm_journal_switch(struct mcm *m, const struct mcm_vault_file *file, uint64_t sequence, uint64_t losses_then)
 {
 	struct mcm_journal *j = m->journal;
+	struct mcm_vault_file old = { .fd = -1 };
 	bool full;
-	int old = -1;
 
 	MC_LOCKED(&j->sync_lock);
 	MC_LOCKED(&j->file_lock);
 	journal_flush_locked(j);
 	/* Sync the old file here for the threads that wait for its records. */
-	if (j->sync && !j->discarded && mc_file_fdatasync(j->fd) < 0) {
+	if (j->sync && !j->discarded && mc_file_fdatasync(j->file.fd) < 0) {
 		int why = -errno;
 
 		mc_mutex_lock(&j->lock);
@@ -434,8 +438,8 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 		/* Records appended since the flush belong to the new file, even if earlier ones were lost. */
 		__atomic_store_n(&j->lost, false, __ATOMIC_RELAXED);
 		j->discarded = false;
-		old = j->fd;
-		j->fd = fd;
+		old = j->file;
+		j->file = *file;
 		j->sequence = sequence;
 	}
 	mc_mutex_unlock(&j->lock);
@@ -443,46 +447,47 @@ int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses
 		journal_discard(j, 0);
 		return switch_fail(j);
 	}
-	if (old >= 0)
-		mc_file_close(old);
+	mcm_vault_close(&old);
 	return 0;
 }
 
-int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence, int *ret_fd)
+int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
+			   struct mcm_vault_file *ret)
 {
 	const struct mcm_journal *j = m->journal;
-	uint8_t mem[MCM_JOURNAL_HEAD_MAX];
-	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) / 2 };
+	uint8_t mem[MCM_JOURNAL_HEAD_MAX / 2];
+	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
 	struct mcm_header_record h = {
 		.sequence = sequence, .wall_ms = mc_wall_ns() / MC_NS_PER_MS,
 		.generation = mcm_generation_next(m, 0), .checkpoint = checkpoint,
 		.synced = j->sync, .cluster = mcp_bytes(j->cluster, strlen(j->cluster)),
 		.seed = m->index.seed,
 	};
+	struct mcm_vault_file f = { .fd = -1 };
 	int r, fd;
 
 	memcpy(h.boot, j->boot, sizeof(h.boot));
 	mcm_pack_header(&p, &h);
 	if (p.overflow)
 		return mc_fail(-EINVAL, "cluster_id is too long");
-	memcpy(mem + p.len, mem, p.len);
 	r = mc_fault("journal.create");
 	fd = r < 0 ? -1 : mc_file_openat(j->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (r == 0 && fd < 0)
 		r = -errno;
 	if (r == 0)
-		r = mcm_journal_write(fd, mem, 2 * p.len);
+		r = mcm_vault_begin(&j->vault, fd, &f);
+	for (unsigned i = 0; i < 2 && r == 0; i++)
+		r = mcm_vault_write(&f, mem, p.len);
 	/* Sync the header and the name: after a machine failure, a journal without them looks like
 	 * one to which nothing was written. */
 	if (r == 0 && !checkpoint && (mc_file_fsync(fd) < 0 || mc_file_fsync(j->dirfd) < 0))
 		r = -errno;
 	if (r < 0) {
-		if (fd >= 0) {
-			mc_file_close(fd);
+		if (fd >= 0)
 			(void)mc_file_unlinkat(j->dirfd, name, 0);
-		}
+		mcm_vault_close(&f);
 		return mc_fail(r, "cannot begin %s/%s", j->path, name);
 	}
-	*ret_fd = fd;
+	*ret = f;
 	return 0;
 }

@@ -86,7 +86,8 @@ struct mcm_journal_batch {
 };
 #define MCM_JOURNAL_BATCH_EACH 320u
 int mcm_journal_batch_begin(struct mcm *m, size_t bytes, struct mcm_journal_batch *ret);
-/* As mcm_journal_renamed() and mcm_journal_object_gone(). */
+/* As mcm_journal_object(), mcm_journal_renamed() and mcm_journal_object_gone(). */
+void mcm_journal_batch_object(struct mcm *m, struct mcm_journal_batch *b, uint32_t slot);
 void mcm_journal_batch_renamed(struct mcm *m, struct mcm_journal_batch *b, struct mcp_bytes from, uint32_t slot);
 void mcm_journal_batch_object_gone(struct mcm *m, struct mcm_journal_batch *b, uint32_t slot);
 void mcm_journal_batch_end(struct mcm *m, struct mcm_journal_batch *b);

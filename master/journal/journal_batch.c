@@ -73,6 +73,19 @@ static void batch_took(struct mcm_journal_batch *b, const struct mcm_packer *p)
 	b->len += p->len;
 }
 
+void mcm_journal_batch_object(struct mcm *m, struct mcm_journal_batch *b, uint32_t slot)
+{
+	struct mcm_object_record r;
+	struct mcm_packer p;
+
+	if (!b->bytes)
+		return;
+	mcm_object_describe(m, slot, &r);
+	p = batch_rest(b);
+	mcm_pack_object(&p, &r);
+	batch_took(b, &p);
+}
+
 void mcm_journal_batch_renamed(struct mcm *m, struct mcm_journal_batch *b, struct mcp_bytes from, uint32_t slot)
 {
 	struct mcm_object_record r;
@@ -107,6 +120,17 @@ void mcm_journal_batch_end(struct mcm *m, struct mcm_journal_batch *b)
 	head = batch_pack_head(b->bytes, b->cap, 0);
 	(void)batch_pack_head(b->bytes, b->cap, b->len - head);
 	mcm_journal_append(m->journal, &p);
+}
+
+void mcm_journal_renamed_name(struct mcm *m, struct mcp_bytes from, uint32_t slot)
+{
+	uint8_t mem[2 * MCM_RECORD_OBJECT_MAX];
+	struct mcm_journal_batch b = { .bytes = mem, .cap = sizeof(mem) };
+
+	b.len = batch_pack_head(b.bytes, b.cap, 0);
+	mcm_journal_batch_object_gone(m, &b, slot);
+	mcm_journal_batch_renamed(m, &b, from, slot);
+	mcm_journal_batch_end(m, &b);
 }
 
 void mcm_journal_batch_free(struct mcm_journal_batch *b)

@@ -12,6 +12,7 @@
 #include "master/journal/origin.h"
 #include "master/journal/part.h"
 #include "master/journal/restore_build.h"
+#include "master/journal/vault.h"
 
 /* Records that wait to be written: more than a slow disk leaves unwritten for a while. */
 #define MCM_JOURNAL_BUFFER (64u << 20)
@@ -29,6 +30,7 @@ struct mcm_journal {
 	uint64_t restored;
 	enum mcm_origin origin;		/* origin of the restored state; later owned by the monitor */
 	const struct mcm_lead *lead;	/* master.h; NULL: this master is alone */
+	struct mcm_vault vault;		/* form of the files */
 	struct mcm_check *check;	/* not NULL: only read, and report faults here */
 	/* guarded by lock, innermost */
 	struct mc_mutex lock;
@@ -40,7 +42,7 @@ struct mcm_journal {
 	/* guarded by file_lock */
 	struct mc_mutex file_lock;
 	uint8_t *spare;			/* the other buffer */
-	int fd;
+	struct mcm_vault_file file;
 	bool discarded;			/* the files of a lost state were removed */
 	uint64_t sequence;
 	uint64_t losses;		/* number of times that records were lost */
@@ -97,17 +99,20 @@ int mcm_journal_sync_files(int dirfd);
 /* ---- journal_run.c ---- */
 
 /* The journal at @path, which is not opened yet.  -ENOMEM. */
-int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret);
+int mcm_journal_new(const struct mcm *m, const char *path, struct mcm_journal **ret);
 void mcm_journal_free(struct mcm_journal *j);
 
 /* ---- journal.c ---- */
 
+/* As mcm_journal_renamed(), for a name of a file: a master that skips such a record learns that the object which it
+ * replaces is gone.  A restart applies both records or none. */
+void mcm_journal_renamed_name(struct mcm *m, struct mcp_bytes from, uint32_t slot);
 /* Append the packed records.  If they do not fit or overflowed, the state on disk is discarded later. */
 void mcm_journal_append(struct mcm_journal *j, const struct mcm_packer *p);
 
 /* Create file @sequence with its header, written twice so that one may be damaged; a journal is synced. */
 int mcm_journal_begin_file(struct mcm *m, bool checkpoint, const char *name, uint64_t sequence,
-			   int *ret_fd);
+			   struct mcm_vault_file *ret);
 void mcm_segment_describe_record(const struct mcm_segment *s, struct mcm_segment_record *ret);
 void mcm_journal_durable(struct mcm *m, const struct mcm_durable_record *r, bool gone);
 /* Write all @len bytes. */
@@ -120,11 +125,11 @@ void mcm_journal_flush(struct mcm *m);
 void mcm_journal_catch_up(struct mcm *m);
 /* Sync up to @end of the appended bytes; one sync serves all threads that wait for one. */
 void mcm_journal_sync_to(struct mcm *m, uint64_t end);
-/* Append later records to journal @sequence, open as @fd, which this takes.  Earlier records are
+/* Append later records to journal @sequence, @file, which this takes.  Earlier records are
  * written first.  If records were lost before, recording begins again.  @losses_then: number of
  * losses before the new file was created; if there was another loss since, the new file was removed
- * with the others: -EIO, @fd remains the caller's. */
-int mcm_journal_switch(struct mcm *m, int fd, uint64_t sequence, uint64_t losses_then);
+ * with the others: -EIO, @file remains the caller's. */
+int mcm_journal_switch(struct mcm *m, const struct mcm_vault_file *file, uint64_t sequence, uint64_t losses_then);
 
 /* ---- restore.c ---- */
 

@@ -54,8 +54,9 @@ int mcm_journal_wanted(const struct mcm_conf *c, const char **ret_dir)
 	if (strcmp(c->journal_sync, "write") != 0 && strcmp(c->journal_sync, "fdatasync") != 0)
 		return mc_fail(-EINVAL, "journal_sync=%s: unknown, use write or fdatasync",
 			       c->journal_sync);
-	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload"))
-		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s is not built into this version",
+	if (!is_one_of(c->snapshot_catalog_store_type, "embedded", "payload") &&
+	    strcmp(c->snapshot_catalog_store_type, "redis") != 0)
+		return mc_fail(-EINVAL, "snapshot_catalog_store_type=%s: unknown, use embedded",
 			       c->snapshot_catalog_store_type);
 	/* Without a store of snapshots, their directory is that of the journal. */
 	*ret_dir = wanted && is_auto && *c->snapshot_backup_dir && !*c->snapshot_object_store_type ?
@@ -103,8 +104,7 @@ void mcm_journal_free(struct mcm_journal *j)
 {
 	if (!j)
 		return;
-	if (j->fd >= 0)
-		mc_file_close(j->fd);
+	mcm_vault_close(&j->file);
 	if (j->dirfd >= 0)
 		mc_file_close(j->dirfd);
 	if (j->lockfd >= 0)
@@ -124,14 +124,16 @@ void mcm_journal_free(struct mcm_journal *j)
 	free(j);
 }
 
-int mcm_journal_new(const struct mcm_conf *conf, const char *path, struct mcm_journal **ret)
+int mcm_journal_new(const struct mcm *m, const char *path, struct mcm_journal **ret)
 {
+	const struct mcm_conf *conf = &m->conf;
 	struct mcm_journal *j = calloc(1, sizeof(*j));
 	int r;
 
 	if (!j)
 		return -ENOMEM;
-	j->fd = j->dirfd = j->lockfd = -1;
+	j->file.fd = j->dirfd = j->lockfd = -1;
+	mcm_vault_init(&j->vault, m->security);
 	mc_mutex_init(&j->lock);
 	mc_mutex_init(&j->file_lock);
 	mc_mutex_init(&j->sync_lock);
@@ -162,7 +164,7 @@ static int journal_begin(struct mcm *m, uint64_t sequence)
 	int r;
 
 	mcm_journal_name(name, false, sequence);
-	r = mcm_journal_begin_file(m, false, name, sequence, &j->fd);
+	r = mcm_journal_begin_file(m, false, name, sequence, &j->file);
 	j->sequence = sequence;
 	/* The restored state may come from a killed master that had not synced it. */
 	if (r == 0 && j->sync)
@@ -214,7 +216,7 @@ int mcm_journal_open(struct mcm *m)
 	r = mcm_journal_wanted(&m->conf, &path);
 	if (r <= 0)
 		return r;
-	r = mcm_journal_new(&m->conf, path, &m->journal);
+	r = mcm_journal_new(m, path, &m->journal);
 	if (r == 0)
 		r = mcm_journal_dir_open(path, &m->journal->dirfd, &m->journal->lockfd);
 	for (unsigned i = 0; i < mcm_parts_n && r == 0; i++)
@@ -260,14 +262,21 @@ void mcm_journal_close(struct mcm *m, bool clean)
 				mc_err_detail(r));
 		p = (struct mcm_packer){ .bytes = mem, .cap = sizeof(mem) };
 		mcm_pack_number(&p, MCM_REC_END, 0);
-		if (r == 0 && !j->lost && mcm_journal_write(j->fd, p.bytes, p.len) == 0)
-			(void)mc_file_fsync(j->fd);
+		if (r == 0 && !j->lost && mcm_vault_write(&j->file, p.bytes, p.len) == 0)
+			(void)mc_file_fsync(j->file.fd);
 	}
 	m->journal = NULL;
 	mcm_journal_free(j);
 }
 
 /* ---- the thread ---- */
+
+/* After the next rotation the secret of the files' keys is not accepted any more. */
+static bool journal_is_aged(struct mcm_journal *j)
+{
+	MC_LOCKED(&j->file_lock);
+	return mcm_vault_is_aged(&j->file);
+}
 
 static bool checkpoint_due(struct mcm_journal *j)
 {
@@ -278,7 +287,7 @@ static bool checkpoint_due(struct mcm_journal *j)
 
 	if (now < j->retry_ns)
 		return false;
-	if (j->wanted || !__atomic_load_n(&j->based, __ATOMIC_RELAXED) ||
+	if (j->wanted || journal_is_aged(j) || !__atomic_load_n(&j->based, __ATOMIC_RELAXED) ||
 	    __atomic_load_n(&j->lost, __ATOMIC_RELAXED))
 		return true;
 	return bytes > limit ||

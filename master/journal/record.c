@@ -8,6 +8,7 @@
 
 #include "common/crc32c.h"
 #include "common/err.h"
+#include "master/index/links.h"
 #include "proto/codec.h"
 
 #define MAGIC 0x4a4du
@@ -112,10 +113,11 @@ void mcm_pack_header(struct mcm_packer *p, const struct mcm_header_record *r)
 
 /* Its own length first: later versions add fields at its end. */
 #define ATTRS_FIXED (2u + 2u + 4u + 4u + 4u + 8u + 8u)
+#define ATTRS_INO 8u		/* behind them, since inode numbers are stored */
 
 static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
 {
-	put_int(p, ATTRS_FIXED, 1);
+	put_int(p, ATTRS_FIXED + ATTRS_INO, 1);
 	put_int(p, v->set, 2);
 	put_int(p, v->mode, 2);
 	put_int(p, v->uid, 4);
@@ -123,7 +125,18 @@ static void put_attrs(struct mcm_packer *p, const struct mcm_attrs_value *v)
 	put_int(p, v->rdev, 4);
 	put_int(p, v->mtime_ns, 8);
 	put_int(p, v->ctime_ns, 8);
+	put_int(p, v->ino, 8);
 	put_bytes(p, v->xattrs);
+}
+
+/* An earlier master would take a name for an empty file: a flag that it does not know makes it refuse the record.
+ * Called behind the fields, so that the record of another object needs no instruction more. */
+static __attribute__((noinline)) void put_name(struct mcm_packer *p, const struct mcm_object_record *r)
+{
+	size_t behind = 1 + 12u * r->copies + 2 + r->key_len + 8 + 2 + r->group.len + 1 + 1 + 2 + 4;
+
+	if (!p->overflow)
+		p->bytes[p->len - behind - 1] |= MCM_RECORD_NAME;
 }
 
 static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
@@ -149,6 +162,8 @@ static void put_object(struct mcm_packer *p, const struct mcm_object_record *r)
 		put_int(p, r->traits, 2);
 		put_int(p, r->age, 4);
 	}
+	if (attrs && r->attrs.set & MCM_ATTR_NAME)
+		put_name(p, r);
 	if (attrs)
 		put_attrs(p, &r->attrs);
 }
@@ -208,6 +223,7 @@ void mcm_pack_segment(struct mcm_packer *p, const struct mcm_segment_record *r)
 	put_int(p, r->low, 1);
 	put_int(p, r->policy, 1);
 	put_int(p, r->unproven, 1);
+	put_int(p, r->tenant, 2);
 	frame_end(p, MCM_REC_SEGMENT);
 }
 
@@ -387,11 +403,26 @@ static void get_attrs(struct cursor *c, struct mcm_attrs_value *ret)
 	ret->rdev = (uint32_t)get_int(c, 4);
 	ret->mtime_ns = get_int(c, 8);
 	ret->ctime_ns = get_int(c, 8);
-	c->p += fixed - ATTRS_FIXED;
-	c->left -= fixed - ATTRS_FIXED;
+	fixed -= ATTRS_FIXED;
+	if (fixed >= ATTRS_INO) {
+		ret->ino = get_int(c, 8);
+		fixed -= ATTRS_INO;
+	}
+	/* An earlier master copies the bit, but not the number. */
+	if (!ret->ino)
+		ret->set &= (uint16_t)~MCP_ATTR_INO;
+	c->p += fixed;
+	c->left -= fixed;
 	ret->xattrs = get_bytes(c);
 	if (!mcm_xattrs_ok(ret->xattrs))
 		c->bad = true;
+}
+
+static bool is_shared_object(const struct mcm_object_record *r)
+{
+	const struct mcm_link_id id = { r->attrs.ino, mcm_key_tenant(r->key, r->key_len) };
+
+	return id.ino && mcm_link_is_key(id, mcp_bytes(r->key, r->key_len));
 }
 
 static void get_object(struct cursor *c, struct mcm_object_record *ret)
@@ -420,6 +451,13 @@ static void get_object(struct cursor *c, struct mcm_object_record *ret)
 	ret->age = (uint32_t)get_late(c, 4);
 	if (c->left)
 		get_attrs(c, &ret->attrs);
+	/* An earlier master copies the bit too, without the number or to another key: that ended the sharing. */
+	if (ret->attrs.set & MCP_ATTR_LINKED && !is_shared_object(ret))
+		ret->attrs.set &= (uint16_t)~MCP_ATTR_LINKED;
+	if (!(ret->flags & MCM_RECORD_NAME) != !(ret->attrs.set & MCM_ATTR_NAME) ||
+	    (ret->attrs.set & MCM_ATTR_NAME && !ret->attrs.ino))
+		c->bad = true;
+	ret->flags &= (uint8_t)~MCM_RECORD_NAME;
 	if (ret->flags & ~(MCM_OBJ_KIND | MCM_OBJ_HARD | MCM_OBJ_SOFT) ||
 	    ret->size > MCM_SIZE_MAX || (ret->size && !ret->copies) ||
 	    ret->group.len > MCM_GROUP_NAME_MAX || ret->data_type >= MCP_DATA_TYPES)
@@ -496,6 +534,7 @@ int mcm_unpack_segment(const struct mcm_record *r, struct mcm_segment_record *re
 	ret->low = (uint8_t)get_late(&c, 1);
 	ret->policy = (uint8_t)get_late(&c, 1);
 	ret->unproven = (uint8_t)get_late(&c, 1);
+	ret->tenant = (uint16_t)get_late(&c, 2);
 	return cursor_result(&c, "segment");
 }
 

@@ -48,6 +48,7 @@ struct mcm_extent_record {
 
 /* mcm_object_ext.adopted: a bit of the byte with the reads, of which older versions ignore the others */
 #define MCM_RECORD_ADOPTED 0x08u
+#define MCM_RECORD_NAME 0x10u	/* beside the flags: the object is a name of another (index/links.h) */
 _Static_assert(!(MCM_MARKS_OF_READS & MCM_RECORD_ADOPTED), "they are in one byte");
 
 /* All durable properties of a committed object.  Add a new one here, in mcm_object_describe() and
@@ -83,6 +84,7 @@ struct mcm_segment_record {
 	uint64_t epoch, base, rkey, size;
 	struct mcp_bytes name, endpoint, protocol;	/* borrowed */
 	uint8_t medium, high, low, policy;
+	uint16_t tenant;	/* whose objects it has: number + 1; 0: of all */
 	uint8_t unproven;	/* its objects are from a snapshot, and its owner has not confirmed all of them */
 };
 

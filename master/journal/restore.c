@@ -232,16 +232,17 @@ static int map_file(struct load *ld, const char *name, struct mcm_restored_file 
 	struct mcm_journal *j = ld->m->journal;
 	auto_file int fd = mc_file_openat(j->dirfd, name, O_RDONLY | O_CLOEXEC, 0);
 	struct stat st;
+	int r;
 
 	if (fd < 0 || mc_file_fstat(fd, &st) < 0)
 		return mc_fail(-errno, "cannot open %s/%s", j->path, name);
-	*ret = (struct mcm_restored_file){ NULL, (size_t)st.st_size, "" };
+	*ret = (struct mcm_restored_file){ NULL, 0, "" };
 	snprintf(ret->name, sizeof(ret->name), "%s", name);
-	if (!ret->len)
-		return 0;
-	ret->p = mc_file_map(fd, ret->len);
+	r = st.st_size ? mcm_vault_map(&j->vault, fd, (size_t)st.st_size, &ret->p, &ret->len) : 0;
+	if (r < 0)
+		return mc_fail(r, "cannot use %s/%s: %s", j->path, name, strdupa(mc_err_detail(r)));
 	if (!ret->p)
-		return mc_fail(-errno, "cannot read %s/%s", j->path, name);
+		return 0;
 	ld->r->file[ld->r->files++] = *ret;
 	return 0;
 }
@@ -394,11 +395,14 @@ static int load_file(struct load *ld, uint64_t sequence, bool checkpoint)
 	int r;
 
 	mcm_journal_name(name, checkpoint, sequence);
-	r = map_file(ld, name, &f);
-	if (r < 0)
-		return r;
 	ld->ended = ld->headless = false;
 	ld->record = 1;
+	r = map_file(ld, name, &f);
+	/* Nothing says when an encrypted journal without its head was written. */
+	if (r == -MC_EPROTO && !checkpoint)
+		ld->headless = true;
+	if (r < 0)
+		return r;
 	r = read_header(ld, name, &f, checkpoint, &h, &at);
 	if (r == -MC_EPROTO && only_begun(&f, checkpoint, at)) {
 		mc_warn(LOG, "%s, continuing", mc_err_detail(r));
@@ -559,7 +563,7 @@ int mcm_restore(struct mcm *m, uint64_t *ret_next, bool *ret_again)
 	if (e == 0) {
 		mc_metric_add(&damaged, (int64_t)r->damaged);
 		*ret_next = next_sequence(&files);
-		*ret_again = r->damaged || j->file_bytes > j->checkpoint_bytes;
+		*ret_again = r->damaged || j->vault.aged || j->file_bytes > j->checkpoint_bytes;
 		j->restored = r->objects;
 		if (j->based)
 			mc_info(LOG, "index restored dir=%s objects=%llu dropped=%llu segments=%u "

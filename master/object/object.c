@@ -16,6 +16,8 @@
 #include "master/object/observe.h"
 #include "proto/codec.h"
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 MC_GAUGE(soft_pins, "master_soft_pin_key_count", "", "Objects put with a soft pin")
 MC_GAUGE(zombies, "mooncake_master_zombies", "", "Removed or replaced objects that readers still hold")
 
@@ -192,12 +194,28 @@ bool mcm_object_has(const struct mcm_index *ix, const struct mcm_object *o, stru
 	return extent_index(p, n, extent) < n;
 }
 
+/* A name (index/links.h) can be read while the shared object exists. */
+static __attribute__((noinline)) bool object_has_bytes(const struct mcm *m, const struct mcm_object *o)
+{
+	const struct mcm_index *ix = &m->index;
+	struct mcm_shard *sh = (struct mcm_shard *)&ix->shard[mcm_object_shard(o)];
+	struct mcm_link_id id;
+	uint32_t slot;
+
+	if ((o->flags & MCM_OBJ_KIND) != MCP_KIND_SPECIAL)
+		return true;
+	slot = mcm_shard_find(ix, sh, o->hash, mcm_keys_at(&sh->keys, o->key), o->key_len);
+	return !slot || !mcm_attrs_is_name(ix, slot, &id) || mcm_links_shared((struct mcm_links *)&ix->links, id);
+}
+
 bool mcm_object_readable(const struct mcm *m, const struct mcm_object *o)
 {
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n, i;
 
-	if (!o->range || mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
+	if (!o->range)
+		return object_has_bytes(m, o);
+	if (mcm_segment_readable(mcm_segment(&m->segments, o->segment)))
 		return true;
 	n = mcm_object_extents(&m->index, o, p);
 	for (i = 0; i < n; i++)
@@ -257,6 +275,8 @@ static void object_retire(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
 	for (i = 0; i < n; i++)
 		object_detach(m, p[i], held);
 	if (held) {
+		/* It is no shared object any more, whose names can be read. */
+		mcm_attrs_drop(&m->index, sh, slot);
 		mcm_store_relaxed(&o->flags, o->flags | MCM_OBJ_ZOMBIE);
 		mc_metric_add(&zombies, 1);
 	} else {
@@ -310,7 +330,7 @@ void mcm_object_set(struct mcm_object *o, uint64_t size, uint32_t crc, uint64_t 
 }
 
 /* Fill a new object, except for its ranges. */
-static int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
+ALWAYS_INLINE int object_fill(struct mcm *m, const struct mcm_commit *c, struct mcm_object *o)
 {
 	uint32_t ext = 0;
 	int r;
@@ -352,8 +372,8 @@ static unsigned object_attach_all(struct mcm *m, const struct mcm_commit *c, uin
 	return n;
 }
 
-/* Make an object with everything but its ranges. */
-static int object_new(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t *ret)
+/* Make an object with everything but its ranges.  Inlined: names must not make a commit slower. */
+ALWAYS_INLINE int object_new(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t *ret)
 {
 	uint32_t slot;
 	int r = mc_fault("master.commit");
@@ -433,6 +453,31 @@ fail:
 		mcm_extent_free(m, &c->extent[i]);
 	observe_freed(m, mcp_bytes(c->key, c->len), c->charged);
 	return r;
+}
+
+int mcm_object_add_name(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t *ret_slot)
+{
+	int r = object_new(m, sh, c, ret_slot);
+
+	if (r < 0)
+		return r;
+	observe_enter(m, *ret_slot);
+	observe_join(m, *ret_slot, c);
+	return 0;
+}
+
+void mcm_object_drop_name(struct mcm *m, struct mcm_shard *sh, uint32_t slot)
+{
+	observe_exit(m, slot);
+	observe_leave(m, slot);
+	object_free(m, sh, slot);
+}
+
+void mcm_object_publish_name(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_journal_batch *batch)
+{
+	mcm_journal_batch_object(m, batch, slot);
+	mcm_shard_link_counted(&m->index, sh, slot);
+	observe_published(m, slot);
 }
 
 /* Free the extension if it has nothing any more: most objects on disks have one copy. */

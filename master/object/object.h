@@ -69,6 +69,13 @@ void mcm_object_unindex(struct mcm *m, struct mcm_shard *sh, uint32_t slot, enum
 void mcm_object_renaming(struct mcm *m, uint32_t slot);
 void mcm_object_renamed(struct mcm *m, uint32_t slot, struct mcp_bytes from, struct mcm_journal_batch *batch);
 
+/* A name of another object (index/links.h), an object without bytes, whose record belongs to a batch.  add: make it, in
+ * no table and directory; errors as mcm_object_commit().  drop: free it again.  publish: the caller has given it its
+ * directory, and has counted it (mcm_count_admit()). */
+int mcm_object_add_name(struct mcm *m, struct mcm_shard *sh, const struct mcm_commit *c, uint32_t *ret_slot);
+void mcm_object_drop_name(struct mcm *m, struct mcm_shard *sh, uint32_t slot);
+void mcm_object_publish_name(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struct mcm_journal_batch *batch);
+
 /* Record a change of a live object: a new version, other copies, another soft pin, other attributes. */
 enum mcm_changed_what { MCM_CHANGED_VERSION, MCM_CHANGED_COPIES, MCM_CHANGED_PIN, MCM_CHANGED_ATTRS };
 void mcm_object_changed(struct mcm *m, uint32_t slot, enum mcm_changed_what what);

@@ -13,6 +13,7 @@
 #include "master/ops/pin.h"
 #include "master/ops/uses.h"
 #include "master/session.h"
+#include "proto/codec.h"
 
 #define HOLDS (MCP_GET_LEASE | MCP_GET_HOLD)
 #define EXIST_BLOCK 2048u	/* keys that are sorted together, on the stack */
@@ -25,9 +26,9 @@ MC_COUNTER(mem_hit_bytes, "mem_cache_hit_bytes_total", "", "Bytes of the keys fo
 MC_COUNTER(disk_hits, "file_cache_hit_nums_", "", "Keys found on disks only")
 MC_COUNTER(disk_hit_bytes, "file_cache_hit_bytes_total", "", "Bytes of the keys found on disks only")
 
-/* The readable copies, or all. */
-static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bool all,
-			     struct mcp_replica ret[MCM_REPLICA_MAX])
+/* The readable copies, or all.  A call would cost each get 8 instructions. */
+static inline __attribute__((always_inline)) unsigned
+get_replicas(const struct mcm *m, const struct mcm_object *o, bool all, struct mcp_replica ret[MCM_REPLICA_MAX])
 {
 	struct mcm_extent p[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_extents(&m->index, o, p), i, at, copies = 0;
@@ -45,12 +46,7 @@ static unsigned get_replicas(const struct mcm *m, const struct mcm_object *o, bo
 		/* Those of the lowest rank first. */
 		for (at = copies++; at && mcp_medium(s->medium)->rank < mcp_medium(ret[at - 1].medium)->rank; at--)
 			ret[at] = ret[at - 1];
-		ret[at] = (struct mcp_replica){
-				.segment = s->id,
-				.offset = mcm_range_offset(&s->alloc, p[i].range),
-				.state = state,
-				.medium = s->medium,
-			};
+		mcp_replica_set(&ret[at], s->id, mcm_range_offset(&s->alloc, p[i].range), state, s->medium);
 	}
 	return copies;
 }
@@ -161,6 +157,50 @@ int mcm_get(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_byt
 	return mcm_get_attrs(m, s, flags, key, ret, ret_replica, ret_copies, NULL);
 }
 
+/* Shard locked, but not while the object of a name is looked up.  1: @slot is no name.  A separate function, so that an
+ * object with bytes needs no instruction more. */
+static __attribute__((noinline)) int get_empty(struct mcm *m, struct mcm_session *s, uint32_t flags,
+					       struct mcp_bytes key, uint32_t slot, struct mcp_object *ret,
+					       struct mcp_replica *ret_replica, unsigned *ret_copies,
+					       struct mcm_attrs_memory *mem)
+{
+	uint32_t hash = mcm_object(&m->index, slot)->hash;
+	struct mcm_link_name name = { key, hash, slot, mcm_index_shard(&m->index, hash), { 0, 0 } };
+	int r;
+
+	if (!mcm_attrs_is_name(&m->index, slot, &name.id))
+		return 1;
+	mc_metric_add(&total_gets, -1);
+	r = mcm_link_get(m, s, flags, &name, ret, ret_replica, ret_copies, mem);
+	if (r != 1)
+		return r;
+	mc_metric_add(&total_gets, -1);
+	mc_mutex_unlock(&name.shard->lock);
+	r = mcm_get_attrs(m, s, flags, key, ret, ret_replica, ret_copies, mem);
+	mc_mutex_lock(&name.shard->lock);
+	return r;
+}
+
+int mcm_get_pinned(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_object *ret,
+		   struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies)
+{
+	uint32_t slot = mcm_pin_slot(s, pin);
+	const struct mcm_object *o;
+	struct mcm_shard *sh;
+
+	if (!slot)
+		return mc_fail(-MC_ENOOBJECT, "no such pin");
+	sh = mcm_index_lock_slot(&m->index, slot);
+	o = mcm_object(&m->index, slot);
+	memset(ret, 0, sizeof(*ret));
+	ret->pin = pin;
+	ret->size = mcm_object_size(o);
+	ret->generation = o->generation;
+	*ret_copies = get_replicas(m, o, false, ret_replica);
+	mc_mutex_unlock(&sh->lock);
+	return 0;
+}
+
 int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key, struct mcp_object *ret,
 		  struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies, struct mcm_attrs_memory *mem)
 {
@@ -182,8 +222,13 @@ int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct m
 		return flags & MCP_GET_DIRS ? get_dir(m, key, ret, ret_copies, mem) : -MC_ENOOBJECT;
 	o = mcm_object(&m->index, slot);
 	*ret_copies = get_replicas(m, o, flags & MCP_GET_DESCRIBE, ret_replica);
-	if (o->range && (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))))
+	if (!o->range) {
+		r = get_empty(m, s, flags, key, slot, ret, ret_replica, ret_copies, mem);
+		if (r <= 0)
+			return r;
+	} else if (!*ret_copies || (flags & HOLDS && !mcm_object_readable(m, o))) {
 		return mcm_object_missing(m, o);
+	}
 	memset(ret, 0, sizeof(*ret));
 	if (flags & MCP_GET_PROMISE) {
 		lease = promise_lease_end(m);
@@ -212,10 +257,20 @@ int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct m
 	return 0;
 }
 
+static uint32_t get_group(struct mcm *m, uint32_t slot, char ret_name[MCP_GROUP_MAX])
+{
+	uint32_t ext = slot ? mcm_object(&m->index, slot)->ext : 0;
+	uint32_t group = ext ? mcm_ext(&m->index, ext)->group : 0;
+
+	return group ? mcm_group_name(m, group, ret_name) : 0;
+}
+
 uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX])
 {
-	uint32_t hash, slot, ext, group;
+	struct mcm_link_locked l;
+	struct mcm_link_id id;
 	struct mcm_shard *sh;
+	uint32_t hash, slot, len;
 
 	if (!mcm_key_ok(key))
 		return 0;
@@ -223,13 +278,42 @@ uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GR
 	sh = mcm_index_shard(&m->index, hash);
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
-	ext = slot ? mcm_object(&m->index, slot)->ext : 0;
-	group = ext ? mcm_ext(&m->index, ext)->group : 0;
-	return group ? mcm_group_name(m, group, ret_name) : 0;
+	if (!slot || !mcm_attrs_is_name(&m->index, slot, &id))
+		return get_group(m, slot, ret_name);
+	mcm_link_lock(m, sh, id, &l);
+	len = get_group(m, l.slot, ret_name);
+	mcm_link_unlock(&l);
+	return len;
 }
 
 /* Answer of exist for one key; the first two are sent to clients. */
 enum { ABSENT, PRESENT, NOT_READY };
+
+static uint8_t exist_hidden(const struct mcm *m, const struct mcm_object *o)
+{
+	return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
+}
+
+/* Shard locked, but not meanwhile: a name is as its shared object, which the lease protects (NULL: none). */
+static __attribute__((noinline)) uint8_t exist_empty(struct mcm *m, uint32_t slot, const struct mcm_lease *lease)
+{
+	uint8_t present = ABSENT;
+	struct mcm_link_locked l;
+	struct mcm_link_id id;
+
+	if (!mcm_attrs_is_name(&m->index, slot, &id))
+		return PRESENT;
+	mcm_link_lock(m, mcm_index_shard(&m->index, mcm_object(&m->index, slot)->hash), id, &l);
+	if (l.slot) {
+		struct mcm_object *o = mcm_object(&m->index, l.slot);
+
+		present = mcm_object_readable(m, o) ? PRESENT : exist_hidden(m, o);
+		if (present == PRESENT && lease)
+			promise_lease(m, o, lease);
+	}
+	mcm_link_unlock(&l);
+	return present;
+}
 
 /* Shard locked.  *@asked gets the slot of the object that is present, unless @flags has MCP_EXIST_PEEK. */
 static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_bytes *key, struct mcm_asked *asked,
@@ -244,16 +328,18 @@ static uint8_t exist_one(struct mcm *m, struct mcm_shard *sh, const struct mcp_b
 	}
 	o = mcm_object(&m->index, slot);
 	if (!mcm_object_readable(m, o))
-		return mcm_object_missing(m, o) == -MC_ENOTREADY ? NOT_READY : ABSENT;
+		return exist_hidden(m, o);
 	if (flags & MCP_EXIST_PEEK)
-		return PRESENT;
+		return __builtin_expect(mcm_object_size(o) != 0, 1) ? PRESENT : exist_empty(m, slot, NULL);
 	mcm_learn_prefetch_object(&m->learn, slot);
 	promise_lease(m, o, lease);
-	if (mcm_object_size(o)) {
+	if (__builtin_expect(mcm_object_size(o) != 0, 1)) {
 		asked->slot = slot;
 		asked->generation = o->generation;
 		if (mcm_learn_samples(&m->learn, asked->hash))
 			mcm_uses_describe(m, slot, asked);
+	} else {
+		return exist_empty(m, slot, lease);
 	}
 	return PRESENT;
 }

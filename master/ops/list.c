@@ -232,7 +232,7 @@ int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg)
 	pg->cursor_len = 0;
 	if (rq->prefix.len > MCP_KEY_MAX)
 		return mc_fail(-MC_EPARAM, "prefix has %u bytes", rq->prefix.len);
-	r = mcm_scope_begin(m, rq->tenant, false, &sc);
+	r = mcm_scope_begin(m, NULL, rq->tenant, false, &sc);
 	if (r < 0)
 		return r;
 	r = rq->flags & MCP_LIST_DIR ? list_dir(m, sc, rq, limit, pg) :
@@ -258,10 +258,10 @@ static struct mcp_bytes entry_key(struct mcm_scope sc, const struct mcp_list *rq
 	return mcm_scope_key(sc, mcp_bytes(key, len), scoped);
 }
 
-/* The attributes of an entry that has some.  They are looked up after the walk over the directory, under whose lock no
- * shard can be locked.  So the entry becomes that of the object that has the key now.  False: the key was removed. */
-static bool entry_attrs(struct mcm *m, struct mcp_bytes key, struct mcm_names_item *it, struct mcm_attrs_memory *mem,
-			struct mcp_seq *ret)
+/* One key of entry_attrs(); @shared: it is that of the object of this name.  2: it is a name, of *ret_id. */
+static int entry_find(struct mcm *m, struct mcp_bytes key, const struct mcm_link_id *shared,
+		      struct mcm_names_item *it, struct mcm_attrs_memory *mem, struct mcp_seq *ret,
+		      struct mcm_link_id *ret_id)
 {
 	uint32_t hash = mcm_index_hash(&m->index, key.data, key.len), slot;
 	struct mcm_shard *sh = mcm_index_shard(&m->index, hash);
@@ -272,15 +272,31 @@ static bool entry_attrs(struct mcm *m, struct mcp_bytes key, struct mcm_names_it
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
 	exists = dir ? mcm_names_stat(&m->names, key.data, key.len, &st) : slot;
-	if (!exists)
-		return false;
+	if (!exists || (shared && !mcm_attrs_is_shared(&m->index, slot, *shared)))
+		return 0;
+	if (!dir && mcm_attrs_is_name(&m->index, slot, ret_id))
+		return 2;
 	if (!dir)
 		mcm_names_item_describe(&m->index, slot, it);
 	if (slot)
 		obj.mtime_ms = mcm_object_mtime(mcm_object(&m->index, slot));
 	mcm_attrs_describe(m, slot, dir ? &st : NULL, mem, &obj);
 	*ret = obj.attrs;
-	return true;
+	return 1;
+}
+
+/* The attributes of an entry that has some.  They are looked up after the walk over the directory, under whose lock no
+ * shard can be locked.  So the entry becomes that of the object that has the key now.  False: the key was removed. */
+static __attribute__((noinline)) bool entry_attrs(struct mcm *m, struct mcp_bytes key, struct mcm_names_item *it,
+						  struct mcm_attrs_memory *mem, struct mcp_seq *ret)
+{
+	char buf[MCM_LINK_KEY_MAX];
+	struct mcm_link_id id, none;
+	int r = entry_find(m, key, NULL, it, mem, ret, &id);
+
+	if (r == 2)
+		r = entry_find(m, mcm_link_key(id, buf), &id, it, mem, ret, &none);
+	return r == 1;
 }
 
 /* May the page name another medium than the one that has a copy? */
@@ -321,7 +337,7 @@ int mcm_list_entries(struct mcm *m, const struct mcp_list *rq, struct mcm_list_p
 	uint8_t media = 0;
 	int r, n = 0;
 
-	r = mcm_scope_begin(m, rq->tenant, false, &sc);
+	r = mcm_scope_begin(m, NULL, rq->tenant, false, &sc);
 	for (unsigned i = 0; r == 0 && i < pg->names.count; i++) {
 		struct mcm_names_item *it = &pg->names.item[i];
 		struct mcp_seq list = { 0 };

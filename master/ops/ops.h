@@ -34,6 +34,10 @@ struct mcm_attrs_memory {
 /* The same, with the attributes of the object, or of a directory with MCP_GET_DIRS; they are in @mem. */
 int mcm_get_attrs(struct mcm *m, struct mcm_session *s, uint32_t flags, struct mcp_bytes key, struct mcp_object *ret,
 		  struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies, struct mcm_attrs_memory *mem);
+/* The size, generation and readable copies of an object that the session has pinned; its lock is held.
+ * -MC_ENOOBJECT: there is no such pin. */
+int mcm_get_pinned(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_object *ret,
+		   struct mcp_replica ret_replica[MCM_REPLICA_MAX], unsigned *ret_copies);
 
 /* Copy the name of the group of @key's object; returns its length, 0: no group. */
 uint32_t mcm_get_group(struct mcm *m, struct mcp_bytes key, char ret_name[MCP_GROUP_MAX]);
@@ -45,13 +49,15 @@ int mcm_exist(struct mcm *m, uint32_t flags, const struct mcp_bytes *keys, unsig
 
 /* ---- remove.c ---- */
 
+/* Shard locked.  Is it protected by a lease or a pin of its own or of its group? */
+bool mcm_remove_leased(const struct mcm *m, const struct mcm_object *o);
 /* -MC_ENOOBJECT, -MC_ELEASED, -MC_ENOTEMPTY, -MC_EKEY. */
 int mcm_remove(struct mcm *m, uint32_t flags, struct mcp_bytes key);
 /* Free the copies of @key's object in the segments named @segment ("": all), as a CLEAR request.  As mcm_remove(), and
  * -MC_EREPLICA. */
 int mcm_clear(struct mcm *m, struct mcp_bytes segment, struct mcp_bytes key);
-/* Leased objects are skipped unless MCP_REMOVE_FORCE.  -MC_EPARAM with a detail for a bad pattern;
- * -ENOMEM. */
+/* rq->tenant is confined already (mcm_tenant_confine()).  Leased objects are skipped unless MCP_REMOVE_FORCE.
+ * -MC_EPARAM with a detail for a bad pattern; -ENOMEM. */
 int mcm_remove_match(struct mcm *m, const struct mcp_remove_match *rq, uint64_t *ret_removed);
 /* The same; with rq->sliced it stops after about half a millisecond, and ret->at says where to continue. */
 int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp_remove_match_reply *ret);
@@ -98,6 +104,38 @@ int mcm_rename(struct mcm *m, const struct mcp_rename *rq, uint64_t *ret_generat
  * nothing. */
 int mcm_rename_dir(struct mcm *m, const struct mcp_rename_dir *rq, uint64_t *ret_moved);
 
+/* ---- link.c ---- */
+
+/* As a LINK request.  -ESTALE: it has another inode number; -MC_ENOTSUP: see mcm_feeders_link_begin(); -EMLINK: it has
+ * too many names; -MC_ENOOBJECT, -MC_ENOTREADY, -MC_EEXISTS, -MC_EPARAM for a
+ * directory, -MC_EUNAVAILABLE, -MC_EKEY, -MC_ELIMIT, -MC_ENOSPACE, -ENOMEM.  A failure changes nothing. */
+int mcm_link(struct mcm *m, const struct mcp_link_name *rq, uint64_t *ret_ino, uint64_t *ret_generation);
+/* @name, the shard of a name, is locked.  Lock that of the shared object instead, and find the object; unlock is the
+ * reverse.  The name may end meanwhile, or move to another shard, and another object may get its slot. */
+struct mcm_link_locked {
+	struct mcm_shard *name, *shared;
+	uint32_t slot;			/* 0: there is no shared object */
+};
+void mcm_link_lock(struct mcm *m, struct mcm_shard *name, struct mcm_link_id id, struct mcm_link_locked *ret);
+void mcm_link_unlock(const struct mcm_link_locked *l);
+/* A key that was found to be a name. */
+struct mcm_link_name {
+	struct mcp_bytes key;
+	uint32_t hash, slot;
+	struct mcm_shard *shard;	/* locked */
+	struct mcm_link_id id;
+};
+/* As mcm_get_attrs() of the shared object, with its name's shard locked in the same way.  1: the key or its object
+ * changed meanwhile; the caller looks the key up again. */
+int mcm_link_get(struct mcm *m, struct mcm_session *s, uint32_t flags, const struct mcm_link_name *name,
+		 struct mcp_object *ret, struct mcp_replica *ret_replica, unsigned *ret_copies,
+		 struct mcm_attrs_memory *mem);
+/* The shared key, in @buf, if @key is a name; otherwise @key.  For requests about copies and pins of an object. */
+struct mcp_bytes mcm_link_resolve(struct mcm *m, struct mcp_bytes key, char buf[MCM_LINK_KEY_MAX]);
+/* Remove shared objects that have lost their last name, and names whose object was evicted or removed.  For the
+ * monitor, after a restart is complete. */
+void mcm_links_tick(struct mcm *m);
+
 /* ---- list.c ---- */
 
 struct mcm_list_page {
@@ -108,8 +146,8 @@ struct mcm_list_page {
 
 /* The thread's page.  NULL: no memory. */
 struct mcm_list_page *mcm_list_page(void);
-/* Fill @pg, whose memory is reused.  -MC_EPARAM for a bad cursor or prefix; -MC_ENOTREADY if it is not known of an
- * entry yet whether it can be read (mcm_object_missing()). */
+/* Fill @pg, whose memory is reused.  rq->tenant is confined already (mcm_tenant_confine()).  -MC_EPARAM for a bad
+ * cursor or prefix; -MC_ENOTREADY if it is not known of an entry yet whether it can be read (mcm_object_missing()). */
 int mcm_list(struct mcm *m, const struct mcp_list *rq, struct mcm_list_page *pg);
 /* Make the entries of the answer to @rq from its page, with their attributes.  Both arrays have room for all entries of
  * the page.  An entry with attributes is that of the object that has its key now, and absent if no object has.  Returns

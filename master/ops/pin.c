@@ -29,20 +29,20 @@ MC_COUNTER(bad_copies, "mooncake_master_bad_disk_copies_total", "",
 MC_COUNTER(expired, "mooncake_master_leases_expired_total", "",
 	   "Read leases that expired before their release")
 
-int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
+static __attribute__((noinline)) int pins_check(const struct mcm *m, const struct mcm_session *s)
 {
-	struct mcm_pin *p;
-	uint32_t cap;
-	int r;
+	uint64_t n = s->share ? mcm_load_relaxed(&s->share->account->pins) : s->n_pins;
 
-	if (s->n_pins >= m->conf.max_session_pins)
-		return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has %u pins and leases "
-			       "(--max_session_pins)", s->n_pins);
-	r = mcm_pinned_reserve(&s->pinned);
-	if (r < 0 || s->pin_free || s->pin_used + 1 < s->pin_cap)
-		return r;
-	cap = s->pin_cap ? 2 * s->pin_cap : PINS_MIN;
-	p = realloc(s->pin, cap * sizeof(*p));
+	return n < (uint64_t)m->conf.max_session_pins ? 0 :
+		mc_fail(-MC_ELIMIT, "pin limit reached: one %s has %llu pins and leases (--max_session_pins)",
+			s->share ? "identity" : "connection", (unsigned long long)n);
+}
+
+static __attribute__((noinline)) int pins_grow(struct mcm_session *s)
+{
+	uint32_t cap = s->pin_cap ? 2 * s->pin_cap : PINS_MIN;
+	struct mcm_pin *p = realloc(s->pin, cap * sizeof(*p));
+
 	if (!p)
 		return mc_fail(-ENOMEM, "no memory for %u pins", cap);
 	s->pin = p;
@@ -50,31 +50,55 @@ int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
 	return 0;
 }
 
+int mcm_pin_reserve(struct mcm *m, struct mcm_session *s)
+{
+	int r;
+
+	if (__builtin_expect(s->n_pins >= m->conf.max_session_pins || s->share, 0)) {
+		r = pins_check(m, s);
+		if (r < 0)
+			return r;
+	}
+	r = mcm_pinned_reserve(&s->pinned);
+	if (r < 0 || s->pin_free || s->pin_used + 1 < s->pin_cap)
+		return r;
+	return pins_grow(s);
+}
+
 uint64_t mcm_pin_bytes(const struct mcm *m, const struct mcm_session *s, uint32_t slot)
 {
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	struct mcm_extent p[MCM_REPLICA_MAX];
-	unsigned n = mcm_object_extents(&m->index, o, p), i;
+	unsigned n = s->registered ? mcm_object_extents(&m->index, o, p) : 0;
 
-	if (s->registered)
-		for (i = 0; i < n; i++)
-			if (mcp_id_eq(mcm_segment_client(mcm_segment(&m->segments, p[i].segment)), s->client))
-				return 0;
+	for (unsigned i = 0; i < n; i++)
+		if (mcp_id_eq(mcm_segment_client(mcm_segment(&m->segments, p[i].segment)), s->client))
+			return 0;
 	return mcm_object_size(o);
+}
+
+static __attribute__((noinline)) int pin_check_bytes(struct mcm *m, struct mcm_session *s, uint32_t slot,
+						     uint64_t bytes)
+{
+	uint64_t held = s->share ? mcm_load_relaxed(&s->share->account->pinned_bytes) : s->pinned.bytes;
+	uint64_t all, max;
+
+	if (!held)
+		return 0;
+	all = mcm_load_relaxed(&m->segments.capacity) + mcm_load_relaxed(&m->segments.disk_capacity);
+	max = (uint64_t)((double)all * m->conf.max_session_pinned_ratio);
+	if (held + bytes <= max || mcm_pinned_has(&s->pinned, slot))
+		return 0;
+	return mc_fail(-MC_ELIMIT, "pin limit reached: one %s has pinned objects of %llu bytes, the limit is %llu "
+		       "(--max_session_pinned_ratio)", s->share ? "identity" : "connection",
+		       (unsigned long long)held, (unsigned long long)max);
 }
 
 int mcm_pin_check(struct mcm *m, struct mcm_session *s, uint32_t slot, uint64_t bytes)
 {
-	uint64_t all = mcm_load_relaxed(&m->segments.capacity) + mcm_load_relaxed(&m->segments.disk_capacity);
-	uint64_t max = (uint64_t)((double)all *
-				  m->conf.max_session_pinned_ratio);
-
-	if (!bytes || !s->pinned.bytes || s->inside || s->pinned.bytes + bytes <= max ||
-	    mcm_pinned_has(&s->pinned, slot))
+	if (!bytes || s->inside || (!s->pinned.bytes && !s->share))
 		return 0;
-	return mc_fail(-MC_ELIMIT, "pin limit reached: one connection has pinned objects of %llu bytes, the limit is "
-		       "%llu (--max_session_pinned_ratio)", (unsigned long long)s->pinned.bytes,
-		       (unsigned long long)max);
+	return pin_check_bytes(m, s, slot, bytes);
 }
 
 static void lease_append(struct mcm_session *s, uint32_t i)
@@ -124,6 +148,8 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t bytes, uint6
 		lease_append(s, i);
 	s->n_pins++;
 	mcm_pinned_add(&s->pinned, slot, bytes);
+	if (__builtin_expect(s->share != NULL, 0))
+		mcm_account_pins(s);
 	mc_metric_add(&pins, 1);
 	return (uint64_t)tag << 32 | i;
 }
@@ -149,6 +175,8 @@ static void pin_drop(struct mcm *m, struct mcm_session *s, uint32_t i)
 	s->pin_free = i;
 	s->n_pins--;
 	mcm_pinned_drop(&s->pinned, slot);
+	if (__builtin_expect(s->share != NULL, 0))
+		mcm_account_pins(s);
 	mc_metric_add(&pins, -1);
 	mcm_object_unpin(m, slot);
 }
@@ -157,6 +185,13 @@ void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin)
 {
 	if (pin_find(s, pin))
 		pin_drop(m, s, (uint32_t)pin);
+}
+
+uint32_t mcm_pin_slot(struct mcm_session *s, uint64_t pin)
+{
+	const struct mcm_pin *p = pin_find(s, pin);
+
+	return p ? p->slot : 0;
 }
 
 /* Shard locked: the object's copy in the segment @id on a disk; false: there is none. */

@@ -35,6 +35,8 @@ uint64_t mcm_pin_add(struct mcm_session *s, uint32_t slot, uint64_t bytes, uint6
 void mcm_pin_release(struct mcm *m, struct mcm_session *s, uint64_t pin);
 void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
 
+/* The object of a pin, 0: there is no such pin. */
+uint32_t mcm_pin_slot(struct mcm_session *s, uint64_t pin);
 /* A pinned object's copy on the disk @segment is bad: drop it.  Unknown pins and segments are ignored. */
 void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment);
 

@@ -210,6 +210,7 @@ static int put_claim(struct mcm *m, const struct mcm_session *s, const struct mc
 	mc_mutex_lock(&ps->lock);
 	r = put_claim_locked(ps, s, done, ret);
 	mc_mutex_unlock(&ps->lock);
+	mcm_account_puts(m, s);
 	if (r == 0)
 		mc_metric_add(&unfinished, -1);
 	return r;
@@ -235,6 +236,8 @@ static void put_claim_many(struct mcm *m, const struct mcm_session *s, const str
 	}
 	if (ps)
 		mc_mutex_unlock(&ps->lock);
+	if (s->share)
+		mcm_account_puts(m, s);
 	mc_metric_add(&unfinished, -(int64_t)claimed);
 }
 
@@ -266,8 +269,8 @@ static void put_cancel(struct mcm *m, const struct mcm_put *put)
 	put_release_charges(m, put);
 }
 
-/* The writer is gone or stands still: it may still write. */
-static void put_abandon(struct mcm *m, const struct mcm_put *put)
+/* The writer, of the account with the key @account, is gone or stands still: it may still write. */
+static void put_abandon(struct mcm *m, const struct mcm_put *put, uint64_t account)
 {
 	if (!put->copies) {
 		put_cancel(m, put);
@@ -276,7 +279,7 @@ static void put_abandon(struct mcm *m, const struct mcm_put *put)
 	if (put->counted)
 		mcm_count_leave(m, put->key_len);
 	mcm_group_unref(m, put->group);
-	mcm_quarantine_put(m, put);
+	mcm_quarantine_put(m, put, account);
 }
 
 /* ---- start ---- */
@@ -470,10 +473,7 @@ static void put_grant(const struct mcm *m, const struct mcm_put *put, struct mcm
 	for (i = 0; i < put->copies; i++) {
 		struct mcm_segment *seg = mcm_segment(&m->segments, put->extent[i].segment);
 
-		ret->replica[i] = (struct mcp_replica){
-			.segment = seg->id,
-			.offset = mcm_range_offset(&seg->alloc, put->extent[i].range),
-		};
+		mcp_replica_set(&ret->replica[i], seg->id, mcm_range_offset(&seg->alloc, put->extent[i].range), 0, 0);
 	}
 }
 
@@ -528,14 +528,13 @@ static void put_insert_many(struct mcm *m, const struct mcm_put_request *rq,
 		lost[i] = ret[i] < 0;
 		inserted += !lost[i];
 	}
+	if (put->session->share)
+		mcm_account_puts_locked(put->session);
 	mc_mutex_unlock(&ps->lock);
 	mc_metric_add(&unfinished, inserted);
-	for (i = 0; i < n; i++) {
-		if (!lost[i])
-			continue;
-		put_free_ranges(m, &put[i]);
-		put_release_charges(m, &put[i]);
-	}
+	for (i = 0; i < n; i++)
+		if (lost[i])
+			put_cancel(m, &put[i]);
 }
 
 void mcm_put_start_many(struct mcm *m, struct mcm_session *s, struct mcm_put_request *rq,
@@ -660,13 +659,11 @@ int mcm_put_end(struct mcm *m, const struct mcm_session *s, const struct mcp_put
 int mcm_put_revoke(struct mcm *m, const struct mcm_session *s, const struct mcp_put_done *done)
 {
 	struct mcm_put put;
-	int r;
+	int r = put_claim(m, s, done, &put);
 
-	r = put_claim(m, s, done, &put);
-	if (r < 0)
-		return r;
-	put_cancel(m, &put);
-	return 0;
+	if (r == 0)
+		put_cancel(m, &put);
+	return r;
 }
 
 /* ---- copies of tasks ---- */
@@ -688,6 +685,7 @@ int mcm_put_copy(struct mcm *m, struct mcm_session *s, struct mcm_unit *unit)
 	put.generation = unit->put = mcm_generation_next(m, s->put_shard);
 	mc_mutex_lock(&ps->lock);
 	r = put_insert(m, ps, &put, COPY_KEY);
+	mcm_account_puts_locked(s);
 	mc_mutex_unlock(&ps->lock);
 	if (r == 0)
 		mc_metric_add(&unfinished, 1);
@@ -704,6 +702,7 @@ int mcm_put_claim_copy(struct mcm *m, const struct mcm_session *s, uint64_t gene
 	if (!id || !mcm_put_at(ps, id)->copy || mcm_put_at(ps, id)->session != s)
 		return -MC_ESTALE_PUT;
 	put_remove(ps, id, ret);
+	mcm_account_puts_locked(s);
 	mc_metric_add(&unfinished, -1);
 	return 0;
 }
@@ -743,7 +742,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 		if (found) {
 			mc_metric_add(&unfinished, -1);
 			mc_metric_add(&abandoned, 1);
-			put_abandon(m, &put);
+			put_abandon(m, &put, mcm_account_key(s));
 			if (put.unit)
 				mcm_unit_revoked(m, put.unit);
 		}
@@ -752,16 +751,21 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 
 /* Claim the shard's oldest put if it began before @before.  Of a task's copy, take only the unit;
  * its put is checked again as if it began @now. */
-static bool put_take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret)
+static bool put_take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now, struct mcm_put *ret,
+			 uint64_t *ret_account)
 {
+	const struct mcm_session *s;
 	uint32_t id;
 
 	MC_LOCKED(&ps->lock);
 	id = ps->oldest;
 	if (!id || mcm_put_at(ps, id)->began_ms >= before)
 		return false;
+	s = mcm_put_at(ps, id)->session;
+	*ret_account = mcm_account_key(s);
 	if (!mcm_put_at(ps, id)->copy) {
 		put_remove(ps, id, ret);
+		mcm_account_puts_locked(s);
 		return true;
 	}
 	*ret = *mcm_put_at(ps, id);
@@ -774,19 +778,19 @@ static bool put_take_old(struct mcm_put_shard *ps, uint64_t before, uint64_t now
 
 void mcm_puts_tick(struct mcm *m)
 {
-	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec;
+	uint64_t now = mcm_now_ms(m), limit = m->conf.put_start_release_timeout_sec, account;
 	struct mcm_put put;
 	unsigned i;
 
 	mcm_quarantine_tick(m);
 	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
-		while (put_take_old(&m->puts.shard[i], now - limit, now, &put)) {
+		while (put_take_old(&m->puts.shard[i], now - limit, now, &put, &account)) {
 			if (put.unit) {
 				mcm_unit_revoked(m, put.unit);
 			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);
-				put_abandon(m, &put);
+				put_abandon(m, &put, account);
 			}
 		}
 	}

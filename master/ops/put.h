@@ -86,6 +86,7 @@ struct mcm_put_request {
 	struct mcp_bytes host;		/* the writer's host, "": unknown */
 	uint8_t soft_pin;		/* enum mcp_soft_pin; for ENABLE, @flags also has MCP_PUT_SOFT_PIN */
 	uint8_t data_type;
+	uint16_t tenant;		/* segments of this mcm_segment.tenant take it */
 	uint64_t same_node;		/* MCP_PUT_SAME_NODE: name of the first item's segment; in and out */
 	uint64_t refused;		/* shortest length refused in this request, 0: none; in and out */
 	struct mcm_slice slice;		/* in and out, except for its end */
@@ -123,14 +124,14 @@ void mcm_generation_seen(struct mcm *m, uint64_t seen);
 
 /* ---- limits that a put meets before it gets memory (put_room.c) ---- */
 
-/* Puts that a session may still begin, and bytes of their keys. */
+/* Puts that a session, and its account if it has one, may still begin, and bytes of their keys. */
 struct mcm_put_room {
 	unsigned puts;
 	uint64_t keys;
 	uint64_t quarantined;		/* it has reached that limit (quarantine.h); else 0 */
 };
 
-/* The requests of a session run one after another, so no other one begins puts now. */
+/* The requests of a session run one after another, so no other one begins puts now; for an account see account.h. */
 struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s);
 /* -MC_ELIMIT: there is no room for a put with such a key. */
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len);

@@ -19,19 +19,27 @@ static uint64_t room_keys_max(const struct mcm *m)
 	return max < MCM_KEY_MAX ? MCM_KEY_MAX : max;
 }
 
+static struct mcm_put_room room_of(const struct mcm *m, uint64_t n, uint64_t key_bytes)
+{
+	uint64_t puts = (uint64_t)m->conf.max_session_puts, keys = room_keys_max(m);
+
+	return (struct mcm_put_room){
+		.puts = n < puts ? (unsigned)(puts - n) : 0, .keys = key_bytes < keys ? keys - key_bytes : 0,
+	};
+}
+
 struct mcm_put_room mcm_put_room(struct mcm *m, struct mcm_session *s)
 {
-	struct mcm_put_shard *ps = &m->puts.shard[s->put_shard];
-	uint64_t puts = (uint64_t)m->conf.max_session_puts, keys = room_keys_max(m);
-	uint64_t quarantined = mcm_quarantine_over(m, s->client);
+	uint64_t quarantined = mcm_load_relaxed(&m->puts.quarantine.bytes) ?
+		mcm_quarantine_over(m, s->client, mcm_account_key(s)) : 0;
 
 	if (quarantined)
 		return (struct mcm_put_room){ .quarantined = quarantined };
-	MC_LOCKED(&ps->lock);
-	return (struct mcm_put_room){
-		.puts = s->n_puts < puts ? (unsigned)(puts - s->n_puts) : 0,
-		.keys = s->put_keys < keys ? keys - s->put_keys : 0,
-	};
+	if (s->share)
+		return room_of(m, mcm_load_relaxed(&s->share->account->puts),
+			       mcm_load_relaxed(&s->share->account->put_keys));
+	MC_LOCKED(&m->puts.shard[s->put_shard].lock);
+	return room_of(m, s->n_puts, s->put_keys);
 }
 
 int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uint32_t key_len)
@@ -42,11 +50,11 @@ int mcm_put_room_check(const struct mcm *m, const struct mcm_put_room *room, uin
 			       "(--max_client_quarantine_ratio); mcctl quarantine shows them",
 			       (unsigned long long)room->quarantined, (unsigned long long)mcm_quarantine_limit(m));
 	if (!room->puts)
-		return mc_fail(-MC_ELIMIT, "put limit reached: one connection has %ld unfinished puts "
+		return mc_fail(-MC_ELIMIT, "put limit reached: one connection or identity has %ld unfinished puts "
 			       "(--max_session_puts)", m->conf.max_session_puts);
 	if (room->keys < key_len)
-		return mc_fail(-MC_ELIMIT, "put limit reached: the keys of one connection's unfinished puts have %llu "
-			       "bytes (%u times --max_session_puts)",
+		return mc_fail(-MC_ELIMIT, "put limit reached: the keys of the unfinished puts of one connection or "
+			       "identity have %llu bytes (%u times --max_session_puts)",
 			       (unsigned long long)(room_keys_max(m) - room->keys), KEY_BYTES);
 	return 0;
 }

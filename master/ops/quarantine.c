@@ -89,6 +89,7 @@ static struct mcm_fence *fence_find(const struct mcm_segment *s, struct mcp_id e
 /* Who writes, or wrote. */
 struct writer {
 	struct mcp_id engine, client;	/* zero: of an earlier master */
+	uint64_t account;		/* 0: none */
 	uint64_t upto;			/* number of the session */
 	char name[MCM_NAME_MAX + 1], host[MCM_NAME_MAX + 1];
 };
@@ -107,6 +108,7 @@ static struct mcm_fence *fence_get(struct mcm *m, struct mcm_segment *s, const s
 	f->engine = w->engine;
 	f->upto = w->upto;
 	f->client = w->client;
+	f->account = w->account;
 	f->since_ms = mcm_now_ms(m);
 	memcpy(f->name, w->name, sizeof(f->name));
 	memcpy(f->host, w->host, sizeof(f->host));
@@ -189,11 +191,12 @@ static void fence_confirmed(struct mcm *m, struct mcm_fence *f)
 
 /* ---- holding ---- */
 
-static void writer_of(struct mcm *m, const struct mcm_put *put, struct writer *ret)
+static void writer_of(struct mcm *m, const struct mcm_put *put, uint64_t account, struct writer *ret)
 {
 	const struct mcm_client *c;
 
-	*ret = (struct writer){ .engine = put->engine, .client = put->client, .upto = put->fence };
+	*ret = (struct writer){ .engine = put->engine, .client = put->client, .account = account,
+				.upto = put->fence };
 	MC_LOCKED(&m->clients.lock);
 	c = mcm_client_find(&m->clients, put->client);
 	if (!c)
@@ -202,7 +205,7 @@ static void writer_of(struct mcm *m, const struct mcm_put *put, struct writer *r
 	memcpy(ret->host, c->host, sizeof(ret->host));
 }
 
-void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
+void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put, uint64_t account)
 {
 	struct mcm_quarantine *q = &m->puts.quarantine;
 	uint64_t charged = put->copies ? put->charged / put->copies : 0;
@@ -211,7 +214,7 @@ void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put)
 	bool unmounted = false;
 	struct writer w;
 
-	writer_of(m, put, &w);
+	writer_of(m, put, account, &w);
 	mc_mutex_lock(&q->lock);
 	/* Journal it again: a running checkpoint may have read the shard after it left and the
 	 * quarantine before it came. */
@@ -364,7 +367,7 @@ uint64_t mcm_quarantine_limit(const struct mcm *m)
 }
 
 /* The quarantine's lock held. */
-static uint64_t bytes_of_client(const struct mcm *m, struct mcp_id client)
+static uint64_t bytes_of_writer(const struct mcm *m, struct mcp_id client, uint64_t account)
 {
 	unsigned top = __atomic_load_n(&m->segments.top, __ATOMIC_ACQUIRE);
 	uint64_t bytes = 0;
@@ -379,13 +382,14 @@ static uint64_t bytes_of_client(const struct mcm *m, struct mcp_id client)
 		mc_list_for_each(at, &s->fences) {
 			const struct mcm_fence *f = mc_container_of(at, struct mcm_fence, link);
 
-			bytes += mcp_id_eq(f->client, client) ? f->bytes : 0;
+			if ((account && f->account == account) || mcp_id_eq(f->client, client))
+				bytes += f->bytes;
 		}
 	}
 	return bytes;
 }
 
-uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client)
+uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client, uint64_t account)
 {
 	struct mcm_quarantine *q = &m->puts.quarantine;
 	uint64_t limit, bytes;
@@ -396,7 +400,7 @@ uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client)
 	if (mcm_load_relaxed(&q->bytes) <= limit || m->conf.max_client_quarantine_ratio >= 1)
 		return 0;
 	MC_LOCKED(&q->lock);
-	bytes = bytes_of_client(m, client);
+	bytes = bytes_of_writer(m, client, account);
 	if (bytes <= limit)
 		return 0;
 	mc_metric_add(&refused, 1);

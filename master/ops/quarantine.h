@@ -49,6 +49,7 @@ struct mcm_fence {
 	uint64_t since_ms;		/* the master's clock */
 	/* the writer; zero and "": one of an earlier master */
 	struct mcp_id client;
+	uint64_t account;		/* key of its account; 0: none */
 	char name[MCM_NAME_MAX + 1], host[MCM_NAME_MAX + 1];
 };
 
@@ -65,8 +66,9 @@ struct mcm_quarantine {
 void mcm_quarantine_init(struct mcm *m);
 void mcm_quarantine_done(struct mcm *m);
 
-/* Quarantine the ranges of a put that is in no table, and whose writer may still write. */
-void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put);
+/* Quarantine the ranges of a put that is in no table, and whose writer may still write.  @account: the key of the
+ * writer's account (master/account.h); 0: none. */
+void mcm_quarantine_put(struct mcm *m, const struct mcm_put *put, uint64_t account);
 /* Quarantine a range to which a writer of an earlier master may still write; ranges of one put come one after
  * another.  -ENOMEM. */
 int mcm_quarantine_restore(struct mcm *m, uint64_t generation, struct mcm_extent extent);
@@ -80,10 +82,11 @@ unsigned mcm_quarantine_orders(struct mcm *m, struct mcm_client *c, const struct
  * A writer that stands still keeps its ranges out of the pool for as long as it likes.  Further puts of a client are
  * refused while its unconfirmed ranges in segments that are in service have more than --max_client_quarantine_ratio of
  * the pool's memory.  So one client id keeps at most that share, and ranges that it had reserved before it reached the
- * limit.  A process may use several ids; tenants' quotas limit those together, because ranges stay charged. */
+ * limit.  A process may use several ids: those of one account have the limit together; tenants'
+ * quotas limit others, because ranges stay charged. */
 
-/* The client's unconfirmed bytes if it may begin no puts now; 0: it may. */
-uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client);
+/* The unconfirmed bytes of the client and of its account if it may begin no puts now; 0: it may.  @account: 0: none. */
+uint64_t mcm_quarantine_over(struct mcm *m, struct mcp_id client, uint64_t account);
 /* Bytes that a client may have there. */
 uint64_t mcm_quarantine_limit(const struct mcm *m);
 

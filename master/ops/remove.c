@@ -35,8 +35,7 @@ struct found {
 
 MC_COUNTER(removed, "mooncake_master_removed_total", "", "Objects removed by clients")
 
-/* shard locked: protected by a lease or a pin of its own or of its group */
-static bool remove_is_leased(const struct mcm *m, const struct mcm_object *o)
+bool mcm_remove_leased(const struct mcm *m, const struct mcm_object *o)
 {
 	return mcm_object_leased(o, mcm_now_exact_ms(m)) || mcm_group_leased(m, o);
 }
@@ -47,7 +46,7 @@ static int remove_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, uint
 	const struct mcm_object *o = mcm_object(&m->index, slot);
 	int r;
 
-	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && mcm_remove_leased(m, o))
 		return -MC_ELEASED;
 	r = mcm_names_remove_marker(&m->names, slot);
 	if (r < 0)
@@ -70,7 +69,7 @@ static bool remove_matched(struct mcm *m, struct mcm_shard *sh, const struct fou
 	now = mcm_key_bare(mcp_bytes(mcm_shard_key(&m->index, f->slot), o->key_len), NULL);
 	if (now.len < key.len || (key.len && memcmp(now.data, key.data, key.len) != 0))
 		return false;
-	if (!(flags & MCP_REMOVE_FORCE) && remove_is_leased(m, o))
+	if (!(flags & MCP_REMOVE_FORCE) && mcm_remove_leased(m, o))
 		return false;
 	mcm_object_remove(m, sh, f->slot, MCM_GONE_REMOVED);
 	mc_metric_add(&removed, 1);
@@ -143,7 +142,7 @@ static int clear_found(struct mcm *m, struct mcm_shard *sh, uint32_t slot, struc
 	if (k == n)
 		return remove_found(m, sh, slot, 0);
 	/* Pins of all kinds, also one for readers of an earlier master: the memory is free at once. */
-	if (remove_is_leased(m, o) || o->pins)
+	if (mcm_remove_leased(m, o) || o->pins)
 		return -MC_ELEASED;
 	while (k--)
 		mcm_object_remove_copy(m, sh, slot, p[k]);
@@ -311,7 +310,7 @@ int mcm_remove_part(struct mcm *m, const struct mcp_remove_match *rq, struct mcp
 
 	ret->removed = 0;
 	ret->at = 0;
-	r = mcm_scope_begin(m, rq->tenant, false, &mt.scope);
+	r = mcm_scope_begin(m, NULL, rq->tenant, false, &mt.scope);
 	if (r < 0)
 		return r;
 	if (rq->pattern.len) {

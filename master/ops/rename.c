@@ -22,8 +22,12 @@ struct rename {
 
 static int rename_check_key(struct mcp_bytes key)
 {
-	return mcm_key_ok(key) ? 0 :
-		mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", key.len, MCP_KEY_MAX);
+	if (!mcm_key_ok(key))
+		return mc_fail(-MC_EKEY, "key has %u bytes, must have 1 to %u", key.len, MCP_KEY_MAX);
+	/* The names of a shared object would lose it. */
+	if (mcm_link_reserved(key))
+		return mc_fail(-MC_EPARAM, "\"" MCM_LINKS_DIR "*\" cannot be renamed, nor be new names");
+	return 0;
 }
 
 /* Both shards locked: set the new key; nothing can fail any more. */
@@ -79,6 +83,14 @@ static int rename_check_free(const struct mcm *m, const struct mcm_object *targe
 	return mcm_object_missing(m, target) == -MC_ENOTREADY ? -MC_ENOTREADY : 0;
 }
 
+static bool same_file(const struct mcm *m, uint32_t a, uint32_t b)
+{
+	struct mcm_link_id of_a, of_b;
+
+	return mcm_attrs_is_name(&m->index, a, &of_a) && mcm_attrs_is_name(&m->index, b, &of_b) &&
+		of_a.ino == of_b.ino && of_a.tenant == of_b.tenant;
+}
+
 static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_generation, uint64_t *ret_was)
 {
 	struct mcm *m = rn->m;
@@ -95,7 +107,8 @@ static int rename_locked(struct rename *rn, uint32_t flags, uint64_t *ret_genera
 	if (r < 0)
 		return r;
 	*ret_was = mcm_object(&m->index, slot)->generation;
-	if (target == slot) {
+	/* As rename(2): two names of one file stay. */
+	if (target == slot || (target && same_file(m, slot, target))) {
 		*ret_generation = *ret_was;
 		return 0;
 	}

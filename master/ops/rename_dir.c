@@ -69,6 +69,8 @@ static int rename_dir_check(const struct rename_dir *rn)
 		return mc_fail(-MC_EPARAM, "the name of a directory ends in '/'");
 	if (begins_with(rn->to, rn->from) && rn->to.len > rn->from.len)
 		return mc_fail(-MC_EPARAM, "a directory cannot move into itself");
+	if (mcm_link_reserved(rn->from) || mcm_link_reserved(rn->to))
+		return mc_fail(-MC_EPARAM, "\"" MCM_LINKS_DIR "*\" cannot be renamed, nor be new names");
 	/* Levels below are not split (names.h). */
 	if (depth_of(rn->from) >= MCM_NAMES_DEPTH || depth_of(rn->to) >= MCM_NAMES_DEPTH)
 		return mc_fail(-MC_ELIMIT, "the directory has more than %u levels", MCM_NAMES_DEPTH - 1);

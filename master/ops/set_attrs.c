@@ -33,6 +33,8 @@ static void attrs_assign(struct mcm_attrs_value *v, const struct mcp_attrs *a, u
 		v->mtime_ns = a->mtime_ns;
 	if (set & MCP_ATTR_RDEV)
 		v->rdev = a->rdev;
+	if (set & MCP_ATTR_INO)
+		v->ino = a->ino;
 }
 
 static bool attrs_first(const struct mcp_seq *list, struct mcp_attrs *ret)
@@ -57,11 +59,16 @@ static int attrs_check_special(const struct mcp_attrs *a)
 }
 
 /* The writer's user was checked against the owner of the file that it opened, not of one that has its name now. */
-static int attrs_check_replaced(const struct mcp_attrs *a, const struct mcm_attrs_value *old)
+static int attrs_check_replaced(const struct mcm *m, const struct mcp_attrs *a, uint32_t slot,
+				const struct mcm_attrs_value *old)
 {
 	bool has = old->set & MCP_ATTR_UID;
+	uint32_t uid = old->uid;
 
-	if ((a->set & MCP_ATTR_IF_OWNER && !(has && old->uid == a->owner)) ||
+	if (old->set & MCM_ATTR_NAME)
+		has = mcm_links_owner((struct mcm_links *)&m->index.links,
+				      mcm_attrs_link(&m->index, slot, old->ino), &uid);
+	if ((a->set & MCP_ATTR_IF_OWNER && !(has && uid == a->owner)) ||
 	    (a->set & MCP_ATTR_IF_NO_OWNER && has))
 		return mc_fail(-EPERM, "the key has an object of another owner");
 	return 0;
@@ -78,10 +85,12 @@ int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kin
 	if (old)
 		(void)mcm_attrs_get(&m->index, old, ret);
 	if (r == 0 && old)
-		r = attrs_check_replaced(&a, ret);
+		r = attrs_check_replaced(m, &a, old, ret);
+	if (r == 0 && a.set & MCP_ATTR_LINKED && !(ret->set & MCP_ATTR_LINKED))
+		r = mc_fail(-MC_ENOOBJECT, "the file with several names was removed or evicted");
 	if (r < 0)
 		return r;
-	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind)
+	if (old && (mcm_object(&m->index, old)->flags & MCM_OBJ_KIND) == kind && !(ret->set & MCM_ATTR_NAME))
 		mcm_attrs_carry(ret);
 	else
 		*ret = (struct mcm_attrs_value){ 0 };
@@ -89,7 +98,9 @@ int mcm_attrs_of_put(const struct mcm *m, const struct mcp_seq *put, uint8_t kin
 		return 0;
 	if (kind != MCP_KIND_SPECIAL)
 		a.mode &= MODE_BITS;
-	attrs_assign(ret, &a, a.set & (SETTABLE | (kind == MCP_KIND_SPECIAL ? MCP_ATTR_RDEV : 0)));
+	/* A file keeps its inode number when it is written again. */
+	attrs_assign(ret, &a, a.set & (SETTABLE | (kind == MCP_KIND_SPECIAL ? MCP_ATTR_RDEV : 0) |
+				       (a.ino && !(ret->set & MCP_ATTR_INO) ? MCP_ATTR_INO : 0)));
 	return 0;
 }
 
@@ -130,24 +141,35 @@ static void attrs_add_xattrs(struct mcp_bytes all, struct mcm_attrs_memory *mem)
 void mcm_attrs_to_wire(const struct mcm_attrs_value *v, struct mcm_attrs_memory *mem)
 {
 	*mem->attrs = (struct mcp_attrs){
-		.set = v->set, .mode = v->mode, .uid = v->uid, .gid = v->gid,
-		.mtime_ns = v->mtime_ns, .ctime_ns = v->ctime_ns, .rdev = v->rdev,
+		.set = (uint16_t)(v->set & ~MCM_ATTR_NAME), .mode = v->mode, .uid = v->uid, .gid = v->gid,
+		.mtime_ns = v->mtime_ns, .ctime_ns = v->ctime_ns, .rdev = v->rdev, .ino = v->ino,
 	};
 	attrs_add_xattrs(v->xattrs, mem);
+}
+
+static __attribute__((noinline)) void attrs_describe(const struct mcm *m, uint32_t slot,
+						     const struct mcm_names_stat *dir,
+						     struct mcm_attrs_memory *mem, struct mcp_object *ret)
+{
+	struct mcm_attrs_value v = { 0 };
+
+	if (slot)
+		(void)mcm_attrs_get(&m->index, slot, &v);
+	mcm_attrs_to_wire(&v, mem);
+	if (v.set & MCP_ATTR_LINKED)
+		mem->attrs->nlink = mcm_links_names((struct mcm_links *)&m->index.links,
+						    mcm_attrs_link(&m->index, slot, v.ino));
+	if (dir)
+		attrs_add_dir(mem->attrs, dir, ret->mtime_ms);
+	ret->attrs = mcp_seq(mem->attrs, 1);
 }
 
 void mcm_attrs_describe(const struct mcm *m, uint32_t slot, const struct mcm_names_stat *dir,
 			struct mcm_attrs_memory *mem, struct mcp_object *ret)
 {
-	struct mcm_attrs_value v = { 0 };
-	bool has = slot && mcm_attrs_get(&m->index, slot, &v);
-
-	if (!has && !dir)
-		return;
-	mcm_attrs_to_wire(&v, mem);
-	if (dir)
-		attrs_add_dir(mem->attrs, dir, ret->mtime_ms);
-	ret->attrs = mcp_seq(mem->attrs, 1);
+	/* Most objects have none. */
+	if (dir || (slot && mcm_load_relaxed(&mcm_object(&m->index, slot)->marks) & MCM_MARK_ATTRS))
+		attrs_describe(m, slot, dir, mem, ret);
 }
 
 /* ---- changes ---- */
@@ -246,21 +268,36 @@ static int attrs_change(struct mcm *m, struct mcm_shard *sh, uint32_t slot, cons
 	return 0;
 }
 
-int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq)
+/* @shared: the key is that of the object of this name; NULL: it is the client's.  1: it is a name, of *ret_id. */
+static int attrs_change_key(struct mcm *m, struct mcp_bytes key, const struct mcp_set_attrs *rq,
+			    const struct mcm_link_id *shared, struct mcm_link_id *ret_id)
 {
-	struct mcp_bytes key = rq->key;
 	uint32_t hash, slot;
 	struct mcm_shard *sh;
 	int r;
 
-	if (!mcm_key_ok(key))
-		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	hash = mcm_index_hash(&m->index, key.data, key.len);
 	sh = mcm_index_shard(&m->index, hash);
 	MC_LOCKED(&sh->lock);
 	slot = mcm_shard_find(&m->index, sh, hash, key.data, key.len);
+	if (shared && slot && !mcm_attrs_is_shared(&m->index, slot, *shared))
+		slot = 0;
+	if (!shared && slot && mcm_attrs_is_name(&m->index, slot, ret_id))
+		return 1;
 	r = slot ? attrs_change(m, sh, slot, rq) : -MC_ENOOBJECT;
 	if (r < 0)
 		mcm_journal_depend(m);
 	return r;
+}
+
+int mcm_set_attrs(struct mcm *m, const struct mcp_set_attrs *rq)
+{
+	char buf[MCM_LINK_KEY_MAX];
+	struct mcm_link_id id;
+	int r;
+
+	if (!mcm_key_ok(rq->key))
+		return mc_fail(-MC_EKEY, "key has %u bytes", rq->key.len);
+	r = attrs_change_key(m, rq->key, rq, NULL, &id);
+	return r == 1 ? attrs_change_key(m, mcm_link_key(id, buf), rq, &id, NULL) : r;
 }

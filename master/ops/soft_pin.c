@@ -9,9 +9,11 @@
 
 int mcm_soft_pin(struct mcm *m, struct mcp_bytes key, uint64_t ttl_ms)
 {
+	char buf[MCM_LINK_KEY_MAX];
 	uint32_t hash, slot;
 	struct mcm_shard *sh;
 
+	key = mcm_link_resolve(m, key, buf);
 	if (!mcm_key_ok(key))
 		return mc_fail(-MC_EKEY, "key has %u bytes", key.len);
 	if (ttl_ms > m->conf.max_kv_soft_pin_ttl)

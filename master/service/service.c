@@ -12,22 +12,30 @@
 #include "master/ha/feeder.h"
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
+#include "master/security/capability.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 
 int mcm_session_opened(struct mcp_session *s, void *arg)
 {
+	const struct mc_principal *identity = mcp_session_principal(s);
 	struct mcm_session *ms;
 	struct mcp_bytes host;
 	struct mcm *m = arg;
 	int r;
 
+	if (!m->tenants.on && !mcm_tenant_is_default(mcp_bytes(identity->tenant, strlen(identity->tenant))))
+		return mc_fail(-EACCES, "the identity of this peer belongs to tenant \"%s\", and the master was "
+			       "started without --enable_multi_tenants", identity->tenant);
 	r = mcm_session_new(m, mcp_session_client(s), &ms);
 	if (r < 0)
 		return r;
+	ms->identity = identity;
 	host = mcp_session_host(s);
 	ms->inside = host.len == 5 && !memcmp(host.data, "local", 5);
-	r = mcm_client_opened(m, ms->client);
+	r = mcm_account_open(m, ms, identity);
+	if (r == 0)
+		r = mcm_client_opened(m, ms->client);
 	if (r < 0) {
 		mcm_session_free(m, ms);
 		return r;
@@ -147,6 +155,8 @@ static int serve_heartbeat(struct mcp_session *s, const void *body, size_t len,
 	mcm_client_pauses(arg, rq.client, &rq.paused);
 	reply.fences = mcp_seq(fence, mcm_client_fences(arg, rq.client, &rq.fenced, fence));
 	reply.tasks = mcm_client_has_tasks(arg, rq.client);
+	reply.revocations = mcm_credentials_changes(arg);
+	reply.now_ms = mcm_capability_time(arg);
 	return mcp_answer(answer, &mcp_desc_heartbeat_reply, &reply);
 }
 
@@ -165,6 +175,15 @@ int mcm_serve_check_registered(const struct mcp_session *s)
 		mc_fail(-MC_EOWNER, "this connection has not registered its client id");
 }
 
+int mcm_serve_check_tenantless(const struct mcp_session *s, const char *subject)
+{
+	const struct mc_principal *identity = mcp_session_principal(s);
+
+	return identity->tenant[0] ?
+		mc_fail(-EACCES, "%s concerns all tenants, and the identity of this peer belongs to tenant \"%s\"",
+			subject, identity->tenant) : 0;
+}
+
 static int serve_mount(struct mcp_session *s, const void *body, size_t len,
 		       struct mcp_answer *answer, void *arg)
 {
@@ -176,7 +195,7 @@ static int serve_mount(struct mcp_session *s, const void *body, size_t len,
 	if (r == 0)
 		r = mcm_serve_check_registered(s);
 	if (r == 0)
-		r = mcm_mount(arg, mcp_session_client(s), &rq, &reply);
+		r = mcm_mount(arg, mcp_session_client(s), mcp_session_principal(s), &rq, &reply);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_mount_reply, &reply);
 }
 
@@ -210,6 +229,22 @@ static int serve_confirm(struct mcp_session *s, const void *body, size_t len, st
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_confirm_reply, &reply);
 }
 
+/* 1: the peer is confined to tenant *@ret, which is MCM_TENANT_NONE if it is not in the table.  0: it may know about
+ * all tenants. */
+static int session_confined(struct mcm *m, const struct mcp_session *s, uint32_t *ret)
+{
+	const struct mc_principal *identity = mcp_session_principal(s);
+	struct mcm_scope sc;
+	int r;
+
+	/* Without tenants all objects and segments are of the one tenant to which it may be confined. */
+	if (!identity->tenant[0] || !m->tenants.on)
+		return 0;
+	r = mcm_scope_begin(m, identity, mcp_bytes("", 0), false, &sc);
+	*ret = sc.tenant;
+	return r < 0 ? r : 1;
+}
+
 /* @caller: whose segments are described with their client id, which allows to act as their owner. */
 static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id caller)
 {
@@ -229,6 +264,21 @@ static struct mcp_segment segment_describe(struct mcm_segment *s, struct mcp_id 
 	return d;
 }
 
+/* The same for a peer that is confined to a tenant; false: it must not know of the segment.  The sums of a segment of
+ * all tenants would tell about others. */
+static bool segment_describe_confined(struct mcm_segment *s, struct mcp_id caller, uint32_t tenant, bool secure,
+				      struct mcp_segment *ret)
+{
+	uint32_t of = mcm_load_relaxed(&s->tenant);
+
+	if (of != tenant + 1 && (of || secure))
+		return false;
+	*ret = segment_describe(s, caller);
+	if (!of)
+		ret->used = ret->objects = ret->largest_free = 0;
+	return true;
+}
+
 static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 			  struct mcp_answer *answer, void *arg)
 {
@@ -239,19 +289,27 @@ static int serve_segments(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_segments rq;
 	const struct mcm_session *ms = mcp_session_get(s);
 	struct mcp_id caller = ms->registered ? ms->client : (struct mcp_id){ 0, 0 };
-	unsigned i, most;
-	int r;
+	unsigned i, most, n = 0;
+	uint32_t tenant;
+	int r, confined;
 
 	r = mcp_decode(&mcp_desc_segments, body, len, &rq);
-	if (r < 0)
-		return r;
+	confined = r < 0 ? r : session_confined(arg, s, &tenant);
+	if (confined < 0)
+		return confined;
 	mc_rwlock_rdlock(&ss->lock);
 	one = mcp_id_zero(rq.segment) ? NULL : mcm_segments_find(ss, rq.segment);
 	most = mcp_id_zero(rq.segment) ? ss->n_live : one != NULL;
 	seg = mcm_scratch(MCM_SCRATCH_ITEMS, most, sizeof(*seg));
-	for (i = 0; seg && i < most; i++)
-		seg[i] = segment_describe(one ? one : ss->at[ss->live[i]], caller);
-	reply.segments = mcp_seq(seg, most);
+	for (i = 0; seg && i < most; i++) {
+		struct mcm_segment *at = one ? one : ss->at[ss->live[i]];
+
+		if (!confined)
+			seg[n++] = segment_describe(at, caller);
+		else
+			n += segment_describe_confined(at, caller, tenant, ((struct mcm *)arg)->security, &seg[n]);
+	}
+	reply.segments = mcp_seq(seg, n);
 	/* The names are borrowed from the table, so encode them under its lock. */
 	r = seg ? mcp_answer(answer, &mcp_desc_segments_reply, &reply) : -ENOMEM;
 	mc_rwlock_unlock(&ss->lock);
@@ -263,13 +321,18 @@ static int serve_stats(struct mcp_session *s, const void *body, size_t len,
 {
 	struct mcp_stats_reply reply;
 	struct mcp_stats rq;
+	uint32_t tenant;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_stats, body, len, &rq);
+	if (r == 0)
+		r = session_confined(arg, s, &tenant);
 	if (r < 0)
 		return r;
-	mcm_stats(arg, &reply);
+	if (r)
+		mcm_stats_tenant(arg, tenant, &reply);
+	else
+		mcm_stats(arg, &reply);
 	return mcp_answer(answer, &mcp_desc_stats_reply, &reply);
 }
 
@@ -324,44 +387,53 @@ void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key)
 }
 
 const struct mcp_handler mcm_handlers[] = {
-	{ MCP_REGISTER, serve_register, MC_MAY_READ },
-	{ MCP_HEARTBEAT, serve_heartbeat, MC_MAY_READ },
-	{ MCP_MOUNT, serve_mount, MC_MAY_OWN },
-	{ MCP_UNMOUNT, serve_unmount, MC_MAY_OWN },
-	{ MCP_SEGMENTS, serve_segments, MC_MAY_READ },
-	{ MCP_STATS, serve_stats, MC_MAY_READ },
-	{ MCP_STORAGE, serve_storage, MC_MAY_OWN },
-	{ MCP_ORPHAN, serve_orphan, MC_MAY_OWN },
-	{ MCP_PUT_START, mcm_serve_put_start, MC_MAY_WRITE },
-	{ MCP_PUT_END, mcm_serve_put_end, MC_MAY_WRITE },
-	{ MCP_PUT_REVOKE, mcm_serve_put_revoke, MC_MAY_WRITE },
-	{ MCP_GET, mcm_serve_get, MC_MAY_READ },
-	{ MCP_RELEASE, mcm_serve_release, MC_MAY_READ },
-	{ MCP_RENEW, mcm_serve_renew, MC_MAY_READ },
-	{ MCP_EXIST, mcm_serve_exist, MC_MAY_READ },
-	{ MCP_REMOVE, mcm_serve_remove, MC_MAY_WRITE },
-	{ MCP_REMOVE_MATCH, mcm_serve_remove_match, MC_MAY_WRITE },
-	{ MCP_RENAME, mcm_serve_rename, MC_MAY_WRITE },
-	{ MCP_RENAME_DIR, mcm_serve_rename_dir, MC_MAY_WRITE },
-	{ MCP_LIST, mcm_serve_list, MC_MAY_READ },
-	{ MCP_TENANTS, mcm_serve_tenants, MC_MAY_READ },
-	{ MCP_QUOTA, mcm_serve_quota, MC_MAY_ADMINISTER },
-	{ MCP_TASK_CREATE, mcm_serve_task_create, MC_MAY_ADMINISTER },
-	{ MCP_TASKS, mcm_serve_tasks, MC_MAY_READ },
-	{ MCP_TASK_CANCEL, mcm_serve_task_cancel, MC_MAY_ADMINISTER },
-	{ MCP_TASK_FETCH, mcm_serve_task_fetch, MC_MAY_OWN },
-	{ MCP_COPIED, mcm_serve_copied, MC_MAY_OWN },
-	{ MCP_ADOPT, mcm_serve_adopt, MC_MAY_OWN },
-	{ MCP_USED, mcm_serve_used, MC_MAY_OWN },
-	{ MCP_DESCRIBE, mcm_serve_describe, MC_MAY_WRITE },
-	{ MCP_EVENTS, mcm_serve_events, MC_MAY_READ },
-	{ MCP_TIER, mcm_serve_tier, MC_MAY_WRITE },
-	{ MCP_CLEAR, mcm_serve_clear, MC_MAY_WRITE },
-	{ MCP_SET_ATTRS, mcm_serve_set_attrs, MC_MAY_WRITE },
-	{ MCP_BAD_COPY, mcm_serve_bad_copy, MC_MAY_READ },
-	{ MCP_JOIN, serve_join, MC_MAY_REPLICATE },
-	{ MCP_CONFIRM, serve_confirm, MC_MAY_OWN },
-	{ 0, NULL, 0 },
+	{ MCP_REGISTER, serve_register },
+	{ MCP_HEARTBEAT, serve_heartbeat },
+	{ MCP_MOUNT, serve_mount },
+	{ MCP_UNMOUNT, serve_unmount },
+	{ MCP_SEGMENTS, serve_segments },
+	{ MCP_STATS, serve_stats },
+	{ MCP_STORAGE, serve_storage },
+	{ MCP_ORPHAN, serve_orphan },
+	{ MCP_PUT_START, mcm_serve_put_start },
+	{ MCP_PUT_END, mcm_serve_put_end },
+	{ MCP_PUT_REVOKE, mcm_serve_put_revoke },
+	{ MCP_GET, mcm_serve_get },
+	{ MCP_CAPABILITIES, mcm_serve_capabilities },
+	{ MCP_RELEASE, mcm_serve_release },
+	{ MCP_RENEW, mcm_serve_renew },
+	{ MCP_EXIST, mcm_serve_exist },
+	{ MCP_REMOVE, mcm_serve_remove },
+	{ MCP_REMOVE_MATCH, mcm_serve_remove_match },
+	{ MCP_RENAME, mcm_serve_rename },
+	{ MCP_RENAME_DIR, mcm_serve_rename_dir },
+	{ MCP_LINK, mcm_serve_link },
+	{ MCP_LIST, mcm_serve_list },
+	{ MCP_TENANTS, mcm_serve_tenants },
+	{ MCP_QUOTA, mcm_serve_quota },
+	{ MCP_TASK_CREATE, mcm_serve_task_create },
+	{ MCP_TASKS, mcm_serve_tasks },
+	{ MCP_TASK_CANCEL, mcm_serve_task_cancel },
+	{ MCP_TASK_FETCH, mcm_serve_task_fetch },
+	{ MCP_COPIED, mcm_serve_copied },
+	{ MCP_ADOPT, mcm_serve_adopt },
+	{ MCP_USED, mcm_serve_used },
+	{ MCP_DESCRIBE, mcm_serve_describe },
+	{ MCP_EVENTS, mcm_serve_events },
+	{ MCP_TIER, mcm_serve_tier },
+	{ MCP_CLEAR, mcm_serve_clear },
+	{ MCP_SET_ATTRS, mcm_serve_set_attrs },
+	{ MCP_BAD_COPY, mcm_serve_bad_copy },
+	{ MCP_NODE_TICKET, mcm_serve_ticket },
+	{ MCP_IDENTIFY, mcm_serve_identify },
+	{ MCP_REVOKED, mcm_serve_revoked },
+	{ MCP_DISK_KEY, mcm_serve_disk_key },
+	{ MCP_CREDENTIAL_CREATE, mcm_serve_credential_create },
+	{ MCP_CREDENTIALS, mcm_serve_credentials },
+	{ MCP_CREDENTIAL_REVOKE, mcm_serve_credential_revoke },
+	{ MCP_JOIN, serve_join },
+	{ MCP_CONFIRM, serve_confirm },
+	{ 0, NULL },
 };
 
-const uint16_t mcm_any_channel[] = { MCP_HEARTBEAT, 0 };
+const uint16_t mcm_any_channel[] = { MCP_HEARTBEAT, MCP_REVOKED, 0 };

@@ -23,13 +23,12 @@ int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 	char *text;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_events, body, len, &rq);
 	if (r < 0)
 		return r;
 	if (rq.prefix.len > MCP_KEY_MAX)
 		return mc_fail(-MC_EPARAM, "the prefix is too long: bytes=%u", rq.prefix.len);
-	r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	max = rq.limit && rq.limit < EVENTS ? rq.limit : EVENTS;
@@ -41,6 +40,9 @@ int mcm_serve_events(struct mcp_session *s, const void *body, size_t len,
 			    &reply.lost);
 	if (r < 0)
 		return r;
+	/* The number would count the events of other tenants. */
+	if (reply.lost && ((const struct mcm *)arg)->tenants.on && mcp_session_principal(s)->tenant[0])
+		reply.lost = 1;
 	reply.events = mcp_seq(event, (size_t)r);
 	return mcp_answer(answer, &mcp_desc_events_reply, &reply);
 }

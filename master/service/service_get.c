@@ -11,6 +11,7 @@
 #include "master/op_metrics.h"
 #include "master/ops/ops.h"
 #include "master/ops/pin.h"
+#include "master/security/capability.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 
@@ -81,7 +82,7 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 
 	r = mcp_decode(&mcp_desc_get, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, false, &sc);
 	if (r == 0 && rq.flags & MCP_GET_XATTRS && rq.keys.count != 1)
 		r = mc_fail(-MC_EPARAM, "extended attributes of %u keys, not of one", rq.keys.count);
 	if (r == 0 && rq.flags & MCP_GET_DESCRIBE && rq.keys.count > DESCRIBE_MAX)
@@ -100,8 +101,36 @@ int mcm_serve_get(struct mcp_session *s, const void *body, size_t len, struct mc
 	failed = get_items(arg, ms, sc, &rq, obj, part, names, &mem);
 	mc_mutex_unlock(&ms->lock);
 	mcm_op_count(&gets, rq.keys.count, failed);
+	if (((struct mcm *)arg)->security)
+		mcm_capabilities_read(arg, ms->identity, rq.flags, obj, rq.keys.count);
 	reply.objects = mcp_seq(obj, rq.keys.count);
 	return mcp_answer(answer, &mcp_desc_get_reply, &reply);
+}
+
+int mcm_serve_capabilities(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcm_session *ms = mcp_session_get(s);
+	struct mcp_replica part[MCM_REPLICA_MAX];
+	struct mcp_capabilities_reply reply;
+	struct mcp_capabilities rq;
+	struct mcp_object obj;
+	unsigned copies;
+	int r;
+
+	r = mcp_decode(&mcp_desc_capabilities, body, len, &rq);
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&ms->lock);
+	r = mcm_get_pinned(arg, ms, rq.pin, &obj, part, &copies);
+	mc_mutex_unlock(&ms->lock);
+	if (r < 0)
+		return r;
+	obj.replicas = mcp_seq(part, copies);
+	if (((struct mcm *)arg)->security)
+		mcm_capabilities_read(arg, ms->identity, MCP_GET_HOLD, &obj, 1);
+	reply.generation = obj.generation;
+	reply.replicas = obj.replicas;
+	return mcp_answer(answer, &mcp_desc_capabilities_reply, &reply);
 }
 
 static void each_pin(struct mcm *m, struct mcm_session *s, const struct mcp_seq *pins,
@@ -163,7 +192,7 @@ int mcm_serve_bad_copy(struct mcp_session *s, const void *body, size_t len,
 int mcm_serve_tier(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
 {
 	struct mcp_tier_reply reply = { 0 };
-	char buf[MCM_KEY_MAX];
+	char buf[MCM_KEY_MAX], shared[MCM_LINK_KEY_MAX];
 	struct mcp_status *st;
 	struct mcm_scope sc;
 	struct mcp_tier rq;
@@ -172,12 +201,11 @@ int mcm_serve_tier(struct mcp_session *s, const void *body, size_t len, struct m
 	uint32_t n = 0;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_tier, body, len, &rq);
 	if (r == 0 && rq.medium >= MCP_MEDIA)
 		r = mc_fail(-MC_EPARAM, "unknown medium %u", rq.medium);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	st = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*st));
@@ -185,7 +213,7 @@ int mcm_serve_tier(struct mcp_session *s, const void *body, size_t len, struct m
 		return -ENOMEM;
 	mcp_iter_init(&it, &rq.keys, &mcp_desc_key);
 	for (; mcp_iter_next(&it, &key); n++) {
-		r = mcm_offload_tier(arg, mcm_scope_key(sc, key.key, buf), rq.medium);
+		r = mcm_offload_tier(arg, mcm_link_resolve(arg, mcm_scope_key(sc, key.key, buf), shared), rq.medium);
 		st[n].status = r < 0 ? mc_err_to_wire(r) : 0;
 	}
 	reply.results = mcp_seq(st, n);
@@ -206,10 +234,9 @@ int mcm_serve_exist(struct mcp_session *s, const void *body, size_t len,
 	char *text;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_exist, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	keys = mcm_scratch(MCM_SCRATCH_ITEMS, rq.keys.count, sizeof(*keys));

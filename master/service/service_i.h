@@ -18,6 +18,9 @@ struct mcm_session;
 int mcm_serve_check_registered(const struct mcp_session *s);
 /* May the session write to segments?  -MC_EVERSION. */
 int mcm_serve_check_writer(const struct mcm_session *s);
+/* May the peer request something that concerns all tenants?  -EACCES with @subject in its detail: its identity belongs
+ * to one tenant. */
+int mcm_serve_check_tenantless(const struct mcp_session *s, const char *subject);
 /* For lists whose elements have a key: prefetch memory for the lookups of the next MCM_PREFETCH_MAX elements.
  * Call it once before each group of that many.  @key: offset of the key in the element's struct. */
 void mcm_serve_prefetch(struct mcm *m, struct mcp_iter it, size_t key);
@@ -29,6 +32,7 @@ MCM_HANDLER(mcm_serve_put_revoke);
 
 /* ---- service_get.c ---- */
 MCM_HANDLER(mcm_serve_get);
+MCM_HANDLER(mcm_serve_capabilities);
 MCM_HANDLER(mcm_serve_release);
 MCM_HANDLER(mcm_serve_renew);
 MCM_HANDLER(mcm_serve_exist);
@@ -42,6 +46,7 @@ MCM_HANDLER(mcm_serve_set_attrs);
 MCM_HANDLER(mcm_serve_remove_match);
 MCM_HANDLER(mcm_serve_rename);
 MCM_HANDLER(mcm_serve_rename_dir);
+MCM_HANDLER(mcm_serve_link);
 MCM_HANDLER(mcm_serve_list);
 
 /* ---- service_task.c ---- */
@@ -56,6 +61,15 @@ MCM_HANDLER(mcm_serve_describe);
 
 /* ---- service_event.c ---- */
 MCM_HANDLER(mcm_serve_events);
+
+/* ---- service_security.c ---- */
+MCM_HANDLER(mcm_serve_ticket);
+MCM_HANDLER(mcm_serve_identify);
+MCM_HANDLER(mcm_serve_revoked);
+MCM_HANDLER(mcm_serve_disk_key);
+MCM_HANDLER(mcm_serve_credential_create);
+MCM_HANDLER(mcm_serve_credentials);
+MCM_HANDLER(mcm_serve_credential_revoke);
 
 /* ---- service_tenant.c ---- */
 MCM_HANDLER(mcm_serve_tenants);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service_name.c - REMOVE, CLEAR, REMOVE_MATCH, RENAME, RENAME_DIR, LIST. */
+ * service_name.c - REMOVE, CLEAR, REMOVE_MATCH, RENAME, RENAME_DIR, LINK, LIST. */
 #include <config.h>
 
 #include <errno.h>
@@ -28,8 +28,8 @@ MC_COUNTER(clear_key_failures, "master_batch_replica_clear_failed_items_total", 
 	   "Keys of which no copy was freed")
 
 /* REMOVE of all keys, or with @segment CLEAR.  The number of failures; *ret_results is in scratch memory. */
-static int name_keys(struct mcm *m, struct mcp_bytes tenant, const struct mcp_seq *keys, uint32_t flags,
-		     const struct mcp_bytes *segment, struct mcp_seq *ret_results)
+static int name_keys(struct mcm *m, const struct mcp_session *s, struct mcp_bytes tenant, const struct mcp_seq *keys,
+		     uint32_t flags, const struct mcp_bytes *segment, struct mcp_seq *ret_results)
 {
 	struct mcp_status *status, *st;
 	char buf[MCM_KEY_MAX];
@@ -38,7 +38,7 @@ static int name_keys(struct mcm *m, struct mcp_bytes tenant, const struct mcp_se
 	struct mcp_key key;
 	int r, failed = 0;
 
-	r = mcm_scope_begin(m, tenant, false, &sc);
+	r = mcm_scope_begin(m, mcp_session_principal(s), tenant, false, &sc);
 	if (r < 0)
 		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, keys->count, sizeof(*st));
@@ -62,10 +62,9 @@ int mcm_serve_remove(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_remove rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_remove, body, len, &rq);
 	if (r == 0)
-		r = name_keys(arg, rq.tenant, &rq.keys, rq.flags, NULL, &reply.results);
+		r = name_keys(arg, s, rq.tenant, &rq.keys, rq.flags, NULL, &reply.results);
 	if (r < 0)
 		return r;
 	mc_metric_add(&removes, rq.keys.count);
@@ -80,10 +79,9 @@ int mcm_serve_clear(struct mcp_session *s, const void *body, size_t len, struct 
 	struct mcp_clear rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_clear, body, len, &rq);
 	if (r == 0)
-		r = name_keys(arg, rq.tenant, &rq.keys, 0, &rq.segment, &reply.results);
+		r = name_keys(arg, s, rq.tenant, &rq.keys, 0, &rq.segment, &reply.results);
 	if (r < 0)
 		return r;
 	mc_metric_add(&clears, 1);
@@ -121,6 +119,10 @@ int mcm_serve_remove_match(struct mcp_session *s, const void *body, size_t len,
 	int r;
 
 	r = mcp_decode(&mcp_desc_remove_match, body, len, &rq);
+	if (r == 0)
+		r = mcm_tenant_confine(arg, mcp_session_principal(s), &rq.tenant);
+	if (r == 0 && rq.flags & MCP_REMOVE_TENANTS)
+		r = mcm_serve_check_tenantless(s, "a removal of the objects of all tenants");
 	if (r < 0)
 		return r;
 	all = !rq.pattern.len && !rq.prefix.len;
@@ -150,10 +152,9 @@ int mcm_serve_rename(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_rename rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_rename, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, true, &sc);
 	if (r < 0)
 		return r;
 	rq.from = mcm_scope_key(sc, rq.from, from);
@@ -172,16 +173,34 @@ int mcm_serve_rename_dir(struct mcp_session *s, const void *body, size_t len,
 	struct mcm_scope sc;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_rename_dir, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, true, &sc);
 	if (r < 0)
 		return r;
 	rq.from = mcm_scope_key(sc, rq.from, from);
 	rq.to = mcm_scope_key(sc, rq.to, to);
 	r = mcm_rename_dir(arg, &rq, &reply.moved);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_rename_dir_reply, &reply);
+}
+
+int mcm_serve_link(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
+{
+	struct mcp_link_name_reply reply = { 0 };
+	char from[MCM_KEY_MAX], to[MCM_KEY_MAX];
+	struct mcm_scope sc;
+	struct mcp_link_name rq;
+	int r;
+
+	r = mcp_decode(&mcp_desc_link_name, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, true, &sc);
+	if (r < 0)
+		return r;
+	rq.from = mcm_scope_key(sc, rq.from, from);
+	rq.to = mcm_scope_key(sc, rq.to, to);
+	r = mcm_link(arg, &rq, &reply.ino, &reply.generation);
+	return r < 0 ? r : mcp_answer(answer, &mcp_desc_link_name_reply, &reply);
 }
 
 int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
@@ -197,10 +216,9 @@ int mcm_serve_set_attrs(struct mcp_session *s, const void *body, size_t len, str
 	unsigned copies = 0;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_set_attrs, body, len, &rq);
 	if (r == 0)
-		r = mcm_scope_begin(arg, rq.tenant, true, &sc);
+		r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, true, &sc);
 	if (r < 0)
 		return r;
 	rq.key = mcm_scope_key(sc, rq.key, buf);
@@ -225,8 +243,9 @@ int mcm_serve_list(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_list rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_list, body, len, &rq);
+	if (r == 0)
+		r = mcm_tenant_confine(arg, mcp_session_principal(s), &rq.tenant);
 	if (r == 0)
 		r = pg ? mcm_list(arg, &rq, pg) : -ENOMEM;
 	if (r < 0)

@@ -12,6 +12,7 @@
 #include "master/mcm_i.h"
 #include "master/op_metrics.h"
 #include "master/memory/scratch.h"
+#include "master/security/capability.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 
@@ -206,6 +207,8 @@ static int put_window_start(struct mcm *m, struct mcm_session *s, struct put_win
 		to->generation = g->generation;
 		to->replicas = mcp_seq(&pg->part[pg->parts], g->copies);
 		pg->parts += g->copies;
+		if (m->security)
+			mcm_capabilities_write(m, s->identity, to, w->item[i].size);
 	}
 	j = w->n;
 	w->n = i;
@@ -249,9 +252,10 @@ static int put_start(struct mcm *m, struct mcm_session *s, const struct mcp_put_
 
 	r = put_request_of(m, rq, preferred, &pr);
 	if (r == 0)
-		r = mcm_scope_begin(m, rq->tenant, true, &sc);
+		r = mcm_scope_begin(m, s->identity, rq->tenant, true, &sc);
 	if (r < 0)
 		return r;
+	pr.tenant = m->security ? (uint16_t)(sc.tenant + 1) : 0;
 	pg.grant = mcm_scratch(MCM_SCRATCH_ITEMS, rq->items.count, sizeof(*pg.grant));
 	pg.part = mcm_scratch(MCM_SCRATCH_PARTS, (size_t)rq->items.count * pr.copies, sizeof(*pg.part));
 	text = mcm_scratch(MCM_SCRATCH_TEXT, rq->items.raw_len, 1);
@@ -319,7 +323,7 @@ static int finish_items(struct mcm *m, const struct mcm_session *s, struct mcp_b
 	int r;
 
 	/* An unfinished put may end even if the tenant was removed from the policy meanwhile. */
-	r = mcm_scope_begin(m, tenant, false, &sc);
+	r = mcm_scope_begin(m, s->identity, tenant, false, &sc);
 	if (r < 0)
 		return r;
 	st = status = mcm_scratch(MCM_SCRATCH_ITEMS, items->count, sizeof(*st));
@@ -356,7 +360,7 @@ static void put_end_nof(struct mcm *m, const struct mcm_session *s, const struct
 	struct mcp_name name;
 	struct mcp_iter it;
 
-	if (mcm_scope_begin(m, rq->tenant, false, &sc) < 0)
+	if (mcm_scope_begin(m, s->identity, rq->tenant, false, &sc) < 0)
 		return;
 	mcp_iter_init(&it, &rq->preferred_nof, &mcp_desc_name);
 	while (want.n_preferred < PREFERRED_MAX && mcp_iter_next(&it, &name))

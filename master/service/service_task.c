@@ -12,6 +12,7 @@
 #include "master/mcm_i.h"
 #include "master/memory/scratch.h"
 #include "master/ops/ops.h"
+#include "master/security/capability.h"
 #include "master/service/service_i.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
@@ -43,11 +44,12 @@ int mcm_serve_task_create(struct mcp_session *s, const void *body, size_t len,
 	char key[MCM_KEY_MAX];
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_task_create, body, len, &rq);
+	if (r == 0 && !rq.key.len)
+		r = mcm_serve_check_tenantless(s, "a task about segments");
 	if (r < 0)
 		return r;
-	r = mcm_scope_begin(arg, rq.tenant, false, &sc);
+	r = mcm_scope_begin(arg, mcp_session_principal(s), rq.tenant, false, &sc);
 	if (r < 0)
 		return r;
 	if (rq.key.len)
@@ -79,6 +81,8 @@ struct listing {
 	struct mcp_task *task;
 	void **owned;		/* names and text */
 	unsigned n, cap, n_owned;
+	bool confined;		/* list only tasks about keys of @tenant */
+	uint32_t tenant;
 };
 
 #define LISTED_MAX 1024
@@ -142,10 +146,13 @@ static int listing_grow(struct listing *l)
 static int listing_add(void *arg, const struct mcm_task *t)
 {
 	struct listing *l = arg;
+	struct mcm_task_left left = mcm_task_left(l->m, t);
 	uint32_t tenant;
 	struct mcp_bytes key = mcm_key_bare(mcp_bytes(t->key ? t->key : "", t->key_len), &tenant);
 	int r = 0;
 
+	if (l->confined && (!t->key || tenant != l->tenant))
+		return 0;
 	if (l->n == LISTED_MAX)
 		return 1;
 	if (l->n == l->cap)
@@ -160,7 +167,8 @@ static int listing_add(void *arg, const struct mcm_task *t)
 		.max_active = t->max_active, .created_ms = t->created_ms,
 		.updated_ms = t->updated_ms, .succeeded = t->succeeded, .failed = t->failed,
 		.blocked = t->blocked, .active = t->active, .bytes = t->bytes,
-		.total = t->total, .left = mcm_task_left(l->m, t), .client = t->client,
+		.total = t->total, .left = left.bytes, .total_objects = t->total_objects,
+		.left_objects = left.objects, .given_up = t->given_up, .rate = t->rate, .client = t->client,
 		.error = t->error ? mc_err_to_wire(t->error) : 0,
 		.message = bytes_copy(l, t->message, strlen(t->message), &r),
 		.tenant = t->key ? mcm_tenant_name(l->m, tenant) : mcp_bytes("", 0),
@@ -173,15 +181,22 @@ int mcm_serve_tasks(struct mcp_session *s, const void *body, size_t len,
 {
 	struct listing l = { .m = arg };
 	struct mcp_tasks_reply reply;
+	struct mcm_scope sc;
 	struct mcp_tasks rq;
 	int r;
 
-	(void)s;
+	l.confined = mcp_session_principal(s)->tenant[0];
 	r = mcp_decode(&mcp_desc_tasks, body, len, &rq);
+	if (r == 0)
+		r = mcm_scope_begin(arg, mcp_session_principal(s), mcp_bytes("", 0), false, &sc);
 	if (r < 0)
 		return r;
+	l.tenant = sc.tenant;
 	mc_metric_add(&queries, 1);
 	r = mcm_task_each(arg, rq.id, listing_add, &l);
+	/* A task of another tenant must look unknown. */
+	if (r == 0 && l.confined && !l.n && !mcp_id_zero(rq.id))
+		r = mc_fail(-MC_ENOTASK, "no task has this id");
 	if (r >= 0) {
 		reply.tasks = mcp_seq(l.task, l.n);
 		r = mcp_answer(answer, &mcp_desc_tasks_reply, &reply);
@@ -202,8 +217,9 @@ int mcm_serve_task_cancel(struct mcp_session *s, const void *body, size_t len,
 	struct mcp_task_cancel rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_task_cancel, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_check_tenantless(s, "the end of a task");
 	if (r == 0)
 		r = mcm_task_cancel(arg, rq.id, &reply.status);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_task_cancel_reply, &reply);
@@ -255,6 +271,8 @@ int mcm_serve_task_fetch(struct mcp_session *s, const void *body, size_t len,
 	ms->fetch_parts = more && ms->fetch_parts < FETCH_PARTS ? ms->fetch_parts + 1 : 0;
 	if (ms->fetch_parts)
 		return MCP_AGAIN;
+	if (((struct mcm *)arg)->security)
+		mcm_capabilities_copy(arg, ms->identity, copy, n);
 	reply.copies = mcp_seq(copy, n);
 	gone = records ? mcm_scratch(MCM_SCRATCH_TEXT, GONE_MAX, sizeof(*gone)) : NULL;
 	reply.gone = mcp_seq(gone, gone ? mcm_adopt_fetch_gone(arg, ms, GONE_MAX, gone) : 0);
@@ -309,7 +327,7 @@ int mcm_serve_adopt(struct mcp_session *s, const void *body, size_t len,
 		return r;
 	mcp_iter_init(&it, &rq.items, &mcp_desc_adopt_item);
 	for (; r == 0 && mcp_iter_next(&it, &item); n++) {
-		int one = mcm_adopt(arg, mcp_session_client(s), &rq, &item);
+		int one = mcm_adopt(arg, mcp_session_get(s), &rq, &item);
 
 		status[n].status = one < 0 ? mc_err_to_wire(one) : 0;
 		r = one == -MC_ENOSEGMENT || one == -MC_ENOTREADY ? one : 0;

@@ -19,10 +19,12 @@ int mcm_serve_tenants(struct mcp_session *s, const void *body, size_t len,
 	struct mcm *m = arg;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_tenants, body, len, &rq);
 	if (r == 0 && !m->tenants.on)
 		r = mc_fail(-MC_EMODE, "the master was started without --enable_multi_tenants");
+	/* An identity of a tenant lists only that one. */
+	if (r == 0)
+		r = mcm_tenant_confine(m, mcp_session_principal(s), &rq.tenant);
 	if (r == 0 && rq.tenant.len)
 		r = mcm_tenant_find(m, rq.tenant, &first);
 	if (r < 0)
@@ -48,8 +50,9 @@ int mcm_serve_quota(struct mcp_session *s, const void *body, size_t len, struct 
 	struct mcp_quota rq;
 	int r;
 
-	(void)s;
 	r = mcp_decode(&mcp_desc_quota, body, len, &rq);
+	if (r == 0)
+		r = mcm_serve_check_tenantless(s, "the quota policy");
 	if (r == 0)
 		r = mcm_tenant_set_quota(arg, rq.tenant, rq.quota, &reply.effective);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_quota_reply, &reply);

@@ -18,6 +18,7 @@
 #define LOG "snapshot"
 #define ID_LEN 19
 #define MANIFEST "manifest.json"
+#define PROOF "proof"
 
 void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCT_KEYED_NAME_MAX])
 {
@@ -78,7 +79,45 @@ static bool manifest_is_valid(const json_t *m, const char *id)
 	return bytes == sum;
 }
 
-int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
+/* The text that the proof is for. */
+static char *manifest_text(const json_t *m)
+{
+	json_t *copy = json_copy((json_t *)(uintptr_t)m);
+	char *text;
+
+	json_object_del(copy, PROOF);
+	text = copy ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	json_decref(copy);
+	return text;
+}
+
+int mcm_manifest_put(struct mcm_snapshots *s, const char *id, json_t *m)
+{
+	auto_free char *proved = m ? manifest_text(m) : NULL, *text = NULL;
+	char name[MCT_KEYED_NAME_MAX], proof[MCM_VAULT_PROOF];
+	int r = proved ? mcm_vault_prove(&s->vault, proved, proof) : -ENOMEM;
+
+	if (r == 0 && *proof && json_object_set_new(m, PROOF, json_string(proof)) < 0)
+		r = -ENOMEM;
+	text = r == 0 ? json_dumps(m, JSON_INDENT(1)) : NULL;
+	if (!text)
+		return r < 0 && r != -ENOMEM ? r : mc_fail(-ENOMEM, "no memory for a manifest");
+	mcm_snapshot_name(s, id, MANIFEST, name);
+	return mct_keyed_put(s->blobs, name, text, strlen(text));
+}
+
+/* Was the manifest written by a master of this pool? */
+static int manifest_verify(const struct mcm_snapshots *s, const json_t *m, const char *id)
+{
+	const char *proof = json_string_value(json_object_get(m, PROOF));
+	auto_free char *text = manifest_text(m);
+	int r = text ? mcm_vault_verify(&s->vault, text, proof ? proof : "") : -ENOMEM;
+
+	return r < 0 ? mc_fail(r, "snapshot %s cannot be used: %s", id, strdupa(mc_err_detail(r))) : 0;
+}
+
+/* The manifest in the store, without a look at its proof. */
+static int manifest_load(struct mcm_snapshots *s, const char *id, json_t **ret)
 {
 	char name[MCT_KEYED_NAME_MAX];
 	auto_free char *text = NULL;
@@ -98,6 +137,21 @@ int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
 	if (!manifest_is_valid(m, id)) {
 		json_decref(m);
 		return mc_fail(-MC_ECHECKSUM, "the manifest of snapshot %s is damaged", id);
+	}
+	*ret = m;
+	return 0;
+}
+
+int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret)
+{
+	json_t *m = NULL;
+	int r = manifest_load(s, id, &m);
+
+	if (r == 0)
+		r = manifest_verify(s, m, id);
+	if (r < 0) {
+		json_decref(m);
+		return r;
 	}
 	*ret = m;
 	return 0;
@@ -214,6 +268,7 @@ int mcm_snapshot_list(struct mcm *m, json_t **ret)
 			continue;
 		}
 		json_object_del(one, "pieces");
+		json_object_del(one, PROOF);
 		json_object_del(one, "files");
 		(void)json_array_append_new(all, one);
 	}
@@ -298,23 +353,24 @@ int mcm_snapshot_choose(struct mcm *m, const char *id)
 
 static int claim_one(struct mcm_snapshots *s, const char *id)
 {
-	char name[MCT_KEYED_NAME_MAX];
-	auto_free char *text = NULL;
 	json_t *manifest = NULL;
-	int r = mcm_manifest_read(s, id, &manifest);
+	int r = manifest_load(s, id, &manifest);
 
 	/* A damaged one is not restored. */
 	if (r < 0 || !json_is_true(json_object_get(manifest, "last"))) {
 		json_decref(manifest);
 		return r == -MC_ECHECKSUM || r == -ENOENT ? 0 : r;
 	}
+	/* Nor is one of the other form, or with a secret that was dropped. */
+	r = manifest_verify(s, manifest, id);
+	if (r < 0) {
+		json_decref(manifest);
+		return r == -MC_ECHECKSUM || r == -EKEYREJECTED || r == -EINVAL ? 0 : r;
+	}
 	json_object_set_new(manifest, "last", json_false());
-	text = json_dumps(manifest, JSON_INDENT(1));
+	r = mcm_manifest_put(s, id, manifest);
 	json_decref(manifest);
-	if (!text)
-		return mc_fail(-ENOMEM, "no memory for a manifest");
-	mcm_snapshot_name(s, id, MANIFEST, name);
-	return mct_keyed_put(s->blobs, name, text, strlen(text));
+	return r;
 }
 
 int mcm_snapshots_claim(struct mcm_snapshots *s)

@@ -72,17 +72,17 @@ static int file_fill(struct stream *st, int fd, uint64_t size)
 }
 
 /* The snapshot is whole, whatever became of the machine that wrote its last journal. */
-static int end_write(int fd)
+static int end_write(struct mcm *m, int fd)
 {
 	uint8_t mem[64];
 	struct mcm_packer p = { .bytes = mem, .cap = sizeof(mem) };
 
 	mcm_pack_number(&p, MCM_REC_END, 0);
-	return mcm_journal_write(fd, p.bytes, p.len);
+	return mcm_vault_append_end(&m->journal->vault, fd, p.bytes, p.len);
 }
 
 /* The checkpoint gets its name last: without it there is no state. */
-static int file_fetch(struct stream *st, int dirfd, const json_t *file, bool last)
+static int file_fetch(struct mcm *m, struct stream *st, int dirfd, const json_t *file, bool last)
 {
 	bool checkpoint = json_is_true(json_object_get(file, "checkpoint"));
 	char name[MCM_JOURNAL_NAME], tmp[MCM_JOURNAL_NAME + 8];
@@ -91,12 +91,12 @@ static int file_fetch(struct stream *st, int dirfd, const json_t *file, bool las
 
 	mcm_journal_name(name, checkpoint, (uint64_t)json_integer_value(json_object_get(file, "sequence")));
 	snprintf(tmp, sizeof(tmp), "%s%s", name, checkpoint ? ".tmp" : "");
-	fd = mc_file_openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = mc_file_openat(dirfd, tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return mc_fail(-errno, "cannot create %s in the journal's directory", tmp);
 	r = file_fill(st, fd, (uint64_t)json_integer_value(json_object_get(file, "size")));
 	if (r == 0 && last)
-		r = end_write(fd);
+		r = end_write(m, fd);
 	if (r == 0 && mc_file_fsync(fd) < 0)
 		r = -errno;
 	return r;
@@ -115,15 +115,15 @@ static int checkpoint_name(int dirfd, const json_t *file)
 
 /* ---- one snapshot -------------------------------------------------------------------------------- */
 
-static int files_fetch(struct mcm_snapshots *s, const char *id, const json_t *manifest, int dirfd)
+static int files_fetch(struct mcm *m, const char *id, const json_t *manifest, int dirfd)
 {
 	const json_t *files = json_object_get(manifest, "files");
-	struct stream st = { .s = s, .id = id, .manifest = manifest };
+	struct stream st = { .s = m->snapshots, .id = id, .manifest = manifest };
 	size_t n = json_array_size(files);
 	int r = 0;
 
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = file_fetch(&st, dirfd, json_array_get(files, i), i == n - 1);
+		r = file_fetch(m, &st, dirfd, json_array_get(files, i), i == n - 1);
 	free(st.data);
 	MC_FAULT_POINT("snapshot.fetched");
 	return r < 0 ? r : checkpoint_name(dirfd, json_array_get(files, 0));
@@ -141,7 +141,7 @@ static int snapshot_fetch(struct mcm *m, const char *id, int dirfd)
 		snprintf(mark, sizeof(mark), "last %s", json_string_value(json_object_get(manifest, "server")));
 	r = mcm_origin_mark(dirfd, mark);
 	if (r == 0)
-		r = files_fetch(m->snapshots, id, manifest, dirfd);
+		r = files_fetch(m, id, manifest, dirfd);
 	if (r == 0)
 		mc_info(LOG, "restoring a snapshot id=%s where=\"%s\" objects=%lld last=%d", id,
 			mct_keyed_where(m->snapshots->blobs),
@@ -184,8 +184,9 @@ static int fetch_any(struct mcm *m, int dirfd)
 		}
 		mc_err(LOG, "cannot restore a snapshot, trying the one before it id=%s: %s", next, mc_err_detail(r));
 		drop_files(dirfd);
-		/* The store, and not the snapshot: an older one must not be used because of that. */
-		if (r != -MC_ECHECKSUM && r != -ENOENT)
+		/* The store, and not the snapshot: an older one must not be used because of that.  Nor if this master
+		 * does not have the newest secret. */
+		if (r != -MC_ECHECKSUM && r != -ENOENT && r != -EKEYREJECTED)
 			break;
 		r = 0;
 		if (*first) {

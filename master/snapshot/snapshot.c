@@ -65,6 +65,7 @@ int mcm_snapshots_open(struct mcm *m)
 	if (!s)
 		return -ENOMEM;
 	mc_mutex_init(&s->lock);
+	mcm_vault_init(&s->vault, m->security);
 	s->interval_ms = c->enable_snapshot ? c->snapshot_interval_seconds : 0;
 	s->keep = (uint64_t)c->snapshot_retention_count;
 	snprintf(s->root, sizeof(s->root), "mooncake_master_snapshot/%s/", c->cluster_id);
@@ -178,9 +179,9 @@ static int copy_all(struct mcm *m, struct creation *c)
 
 static int manifest_write(struct mcm *m, struct creation *c, bool last)
 {
-	char name[MCT_KEYED_NAME_MAX], server[17], pool[33];
-	auto_free char *text = NULL;
+	char server[17], pool[33];
 	json_t *j;
+	int r;
 
 	snprintf(server, sizeof(server), "%016" PRIx64, m->id.lo);
 	snprintf(pool, sizeof(pool), "%016" PRIx64 "%016" PRIx64, m->pool.hi, m->pool.lo);
@@ -189,13 +190,10 @@ static int manifest_write(struct mcm *m, struct creation *c, bool last)
 		      "time_ms", (json_int_t)(mc_wall_ns() / MC_NS_PER_MS),
 		      "objects", (json_int_t)mcm_index_count(&m->index),
 		      "bytes", (json_int_t)c->bytes, "files", c->files, "pieces", c->pieces);
-	text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-	json_decref(j);
-	if (!text)
-		return mc_fail(-ENOMEM, "no memory for a manifest");
-	mcm_snapshot_name(c->s, c->id, "manifest.json", name);
 	MC_FAULT_POINT("snapshot.manifest");
-	return mct_keyed_put(c->s->blobs, name, text, strlen(text));
+	r = mcm_manifest_put(c->s, c->id, j);
+	json_decref(j);
+	return r;
 }
 
 static int create_once(struct mcm *m, bool last, char ret_id[MCM_SNAPSHOT_ID])

@@ -6,6 +6,9 @@
  *	mooncake_master_snapshot/CLUSTER/ID/manifest.json	written last: sizes and checksums of the pieces
  *	mooncake_master_snapshot/CLUSTER/restore.txt		the ID that was chosen to be restored, if any
  *
+ * With --security=on the pieces are encrypted, as the files are (journal/vault.h), and the manifest has a proof of the
+ * pool's secret.
+ *
  * A snapshot is older than the memory that it describes: ranges may have been reused since.  So owners compare the
  * objects with their memory (confirm.h), unless the snapshot is the one that a master writes when it ends in an orderly
  * way, and no other master has served the owner since (mount.seen of the protocol).

@@ -3,7 +3,10 @@
 #ifndef MCM_SNAPSHOT_I_H
 #define MCM_SNAPSHOT_I_H
 
+#include <jansson.h>
+
 #include "common/sys/thread.h"
+#include "master/journal/vault.h"
 #include "master/snapshot/snapshot.h"
 #include "tiers/keyed.h"
 
@@ -13,6 +16,7 @@
 struct mcm_snapshots {
 	/* constant */
 	struct mct_keyed *blobs;
+	struct mcm_vault vault;	/* form of the files in the pieces; proofs of manifests */
 	char root[256];		/* ends in '/' */
 	uint64_t interval_ms, keep;
 	struct mc_stop stop;
@@ -28,7 +32,10 @@ struct mcm_snapshots {
 /* "ROOT/ID/NAME" */
 void mcm_snapshot_name(const struct mcm_snapshots *s, const char *id, const char *name, char ret[MCT_KEYED_NAME_MAX]);
 bool mcm_snapshot_id_valid(const char *id);
-/* The manifest, checked; the caller decrefs it. */
+/* Put a manifest, with its proof (vault.h). */
+int mcm_manifest_put(struct mcm_snapshots *s, const char *id, json_t *manifest);
+/* The manifest, checked; the caller decrefs it.  Errors of the store, where -EACCES is about its keys; -MC_ECHECKSUM;
+ * and those of mcm_vault_verify(). */
 int mcm_manifest_read(struct mcm_snapshots *s, const char *id, json_t **ret);
 /* The ids that have a manifest, the newest first; the caller frees *ret. */
 int mcm_snapshot_ids(struct mcm_snapshots *s, char (**ret)[MCM_SNAPSHOT_ID], unsigned *ret_n);

@@ -53,7 +53,7 @@ static inline bool allocation_eligible(const struct allocation *p, const struct 
 	unsigned i;
 
 	if (!mcm_segment_allocatable(s) || mcm_load_relaxed(&s->size) < p->len ||
-	    mcm_load_relaxed(&s->rank) < p->rank)
+	    mcm_load_relaxed(&s->rank) < p->rank || mcm_load_relaxed(&s->tenant) != p->rq->tenant)
 		return false;
 	for (i = 0; i < p->n; i++)
 		if (p->name[i] == mcm_load_relaxed(&s->name_hash))

@@ -307,8 +307,12 @@ static void segment_describe(const struct mcm_segments *ss, struct mcm_segment *
 	__atomic_store_n(&s->medium, rq->medium, __ATOMIC_RELAXED);
 	mcm_store_relaxed(&s->traits, segment_traits(ss, rq->medium));
 	mcm_store_relaxed(&s->rank, mcp_medium(rq->medium)->rank);
+	mcm_store_relaxed(&s->sealed, ss->sealed && mcp_medium_is(rq->medium, MCP_TRAIT_BLOCKS));
 	s->base = rq->base;
 	s->rkey = rq->rkey;
+	s->guarded = rq->key.len;
+	if (s->guarded)
+		memcpy(s->key, rq->key.data, sizeof(s->key));
 	__atomic_store_n(&s->high, rq->high, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->low, rq->low, __ATOMIC_RELAXED);
 	copy_text(s->name, rq->name);
@@ -386,6 +390,8 @@ static int segment_make(struct mcm_segments *ss, struct mcm_segment *s, const st
 		s->unproven = false;
 		mcm_store_relaxed(&s->size, rq->size);
 		s->own_policy = rq->policy;
+		s->node[0] = '\0';
+		mcm_store_relaxed(&s->tenant, 0);
 		s->pause_ms = 0;
 		s->errors = 0;
 		mcm_store_relaxed(&s->refuses, false);
@@ -444,6 +450,7 @@ int mcm_segments_restore(struct mcm_segments *ss, const struct mcm_segment_recor
 	if (r < 0)
 		return r;
 	mcm_store_relaxed(&s->awaited, true);
+	mcm_store_relaxed(&s->tenant, rec->tenant);
 	*ret = s;
 	return 0;
 }

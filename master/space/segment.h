@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "common/principal.h"
+#include "common/security/capability.h"
 #include "common/sys/lock.h"
 #include "master/memory/alloc.h"
 #include "master/space/backlog.h"
@@ -51,6 +53,9 @@ struct mcm_segment {
 	uint8_t traits;			/* MCP_TRAIT_* of that medium, as this master uses it (segment.c) */
 	uint8_t rank;			/* enum mcp_rank of that medium */
 	uint8_t high, low;		/* percent, 0: the master's */
+	/* the tenant whose objects it takes: number + 1, by the credential of its owner; 0: of all tenants, without
+	 * --security=on, or not mounted since the restart */
+	uint16_t tenant;
 	/* atomic */
 	uint8_t state;			/* MCP_SEG_*; UNMOUNTING: its objects are being removed */
 	bool connected;			/* its owner has an open connection: it accepts new objects */
@@ -58,6 +63,7 @@ struct mcm_segment {
 	bool paused;			/* its owner says that its device does not work (liveness.h) */
 	/* its owner has a segment of a higher rank that takes copies, or had one before the master's restart */
 	bool offloads;
+	bool sealed;			/* its bytes are encrypted, or will be when its owner mounts it */
 	bool awaited;			/* restored: clients wait for its owner's return (object/grace.h) */
 	uint16_t disk;			/* number + 1 of one of these segments, of the lowest rank */
 	uint64_t objects;		/* committed copies */
@@ -90,6 +96,10 @@ struct mcm_segment {
 	uint64_t epoch, base, rkey;
 	uint8_t own_policy;		/* enum mcp_evict_policy */
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
+	char node[MC_PRINCIPAL_NAME_MAX + 1];	/* name in the credential of its owner, "": it had none */
+	uint32_t node_secret;		/* number of the pool's secret in that credential */
+	bool guarded;			/* its owner wants capabilities under this key (security/capability.h) */
+	uint8_t key[MC_CAPABILITY_KEY];
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
 	/* guarded by the table's lock */
 	unsigned live_at;		/* index in mcm_segments.live */
@@ -127,6 +137,7 @@ struct mcm_segments {
 	uint16_t *live;			/* numbers of the mounted segments (OK or SILENT) */
 	unsigned n_live;
 	unsigned n_far;			/* mounted segments of far memory that take puts; atomic */
+	bool sealed;			/* constant: --security=on, so media that are not memory are encrypted */
 	bool puts_far;			/* constant: objects are put into far memory (--allocation_strategy=cxl) */
 	unsigned n_hidden;		/* segments with objects that readers cannot see; atomic */
 	unsigned n_confirming;		/* segments in that state; atomic */
@@ -172,6 +183,12 @@ static inline uint8_t mcm_segment_state(const struct mcm_segment *s)
 static inline bool mcm_segment_is(const struct mcm_segment *s, unsigned traits)
 {
 	return mcm_load_relaxed(&s->traits) & traits;
+}
+
+/* Do clients read it while its owner does not run?  Only the owner has the key of an encrypted one. */
+static inline bool mcm_segment_is_public(const struct mcm_segment *s)
+{
+	return mcm_segment_is(s, MCP_TRAIT_SHARED) && !mcm_load_relaxed(&s->sealed);
 }
 
 static inline bool mcm_segment_readable(const struct mcm_segment *s)

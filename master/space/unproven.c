@@ -46,7 +46,7 @@ uint8_t mcm_confirm_state(const struct mcm_segment *s, const struct mcm_object *
 {
 	uint8_t state = mcm_segment_state(s);
 
-	if (state == MCP_SEG_SILENT && mcm_segment_is(s, MCP_TRAIT_SHARED))
+	if (state == MCP_SEG_SILENT && mcm_segment_is_public(s))
 		return mcm_load_relaxed(&o->marks) & MCM_MARK_UNCONFIRMED ? state : MCP_SEG_OK;
 	if (state != MCP_SEG_CONFIRMING)
 		return state;

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "master/ops/ops.h"
+#include "master/session.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"
 
@@ -158,7 +159,8 @@ static int offered_parse(struct mcp_bytes bytes, struct mcp_bytes *ret_tenant, s
 	return 0;
 }
 
-static int offered_open(struct mcm *m, const struct mcp_adopt_item *item, struct offered *o)
+static int offered_open(struct mcm *m, const struct mc_principal *identity, const struct mcp_adopt_item *item,
+			struct offered *o)
 {
 	struct mcp_bytes tenant;
 	struct mcm_scope sc;
@@ -171,7 +173,7 @@ static int offered_open(struct mcm *m, const struct mcp_adopt_item *item, struct
 		r = mc_fail(-MC_ENOTENANT, "tenant \"%.*s\", but this master has no tenants", (int)tenant.len,
 			    (const char *)tenant.data);
 	if (r == 0)
-		r = mcm_scope_begin(m, tenant, true, &sc);
+		r = mcm_scope_begin(m, identity, tenant.len ? tenant : mcp_bytes("default", 7), true, &sc);
 	if (r < 0)
 		return r;
 	o->key = mcm_scope_key(sc, mcp_bytes(o->rec.key, o->rec.key_len), o->key_buf);
@@ -293,14 +295,15 @@ int mcm_adopt_read(const struct mcm *m, struct mcp_bytes record, struct mcm_attr
 	return 0;
 }
 
-int mcm_adopt(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq, const struct mcp_adopt_item *item)
+int mcm_adopt(struct mcm *m, const struct mcm_session *s, const struct mcp_adopt *rq,
+	      const struct mcp_adopt_item *item)
 {
 	struct mcm_extent extent;
 	struct offered of;
 	uint32_t group = 0;
 	int r;
 
-	r = offered_open(m, item, &of);
+	r = offered_open(m, s->identity, item, &of);
 	if (r == 0)
 		r = generation_above(m, of.rec.generation > item->order ? of.rec.generation : item->order);
 	if (r == 0 && mcm_count_full(m, of.key.len))
@@ -312,7 +315,7 @@ int mcm_adopt(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq, c
 	if (of.group.len)
 		r = mcm_group_get(m, of.group, &group);
 	if (r == 0)
-		r = adopt_take(m, client, rq, item, &extent);
+		r = adopt_take(m, s->client, rq, item, &extent);
 	if (r == 0)
 		r = adopt_commit(m, &of, extent, group);
 	mcm_group_unref(m, group);

@@ -51,9 +51,11 @@ uint64_t mcm_adopt_cluster(const struct mcm *m);
 int mcm_adopt_read(const struct mcm *m, struct mcp_bytes record, struct mcm_attrs_memory *mem,
 		   struct mcp_describe_reply *ret);
 
-/* Add an object on the disk rq->segment of @client.  The key's tenant needs a policy; the object evicts nothing.
- * -MC_ENOSEGMENT, -MC_ENOTREADY (its owner is silent), -MC_EEXISTS, -MC_EPROTO, -MC_ENOTENANT, -MC_ENOSPACE, ... */
-int mcm_adopt(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq, const struct mcp_adopt_item *item);
+/* Add an object on the disk rq->segment of the client of @s.  The key's tenant needs a policy; the object evicts
+ * nothing.  -MC_ENOSEGMENT, -MC_ENOTREADY (its owner is silent), -MC_EEXISTS, -MC_EPROTO, -MC_ENOTENANT, -EACCES (the
+ * peer's identity belongs to another tenant), -MC_ENOSPACE, ... */
+int mcm_adopt(struct mcm *m, const struct mcm_session *s, const struct mcp_adopt *rq,
+	      const struct mcp_adopt_item *item);
 /* The owner has offered all. */
 int mcm_adopt_end(struct mcm *m, struct mcp_id client, const struct mcp_adopt *rq);
 

@@ -62,6 +62,7 @@ struct wish {
 	struct mcp_id not[MCM_REPLICA_MAX + 1];
 	unsigned n_not;
 	unsigned room;		/* replicas that the object may get */
+	uint16_t tenant;	/* mcm_segment.tenant of its segments */
 };
 
 static bool is_in(const struct mcp_id *list, unsigned n, struct mcp_id id)
@@ -123,7 +124,8 @@ static unsigned wish_choose(struct mcm *m, const struct mcm_nof_request *rq, con
 		struct mcm_segment *s = ss->at[ss->live[i]];
 		struct choice one = { .s = s, .owner = s->client };
 
-		if (!disk_takes(m, s, w->size) || is_in(w->not, w->n_not, s->client))
+		if (!disk_takes(m, s, w->size) || mcm_load_relaxed(&s->tenant) != w->tenant ||
+		    is_in(w->not, w->n_not, s->client))
 			continue;
 		one.turn = turn_of(rq, s->name_hash);
 		one.fill = (double)mcm_load_relaxed(&s->used) / (double)s->size;
@@ -152,6 +154,7 @@ static bool wish_of(struct mcm *m, struct mcp_bytes key, uint64_t generation, st
 	n = mcm_object_extents(&m->index, o, p);
 	for (unsigned i = 0; i < n; i++)
 		w->not[w->n_not++] = mcm_segment_client(mcm_segment(&m->segments, p[i].segment));
+	w->tenant = n ? mcm_load_relaxed(&mcm_segment(&m->segments, p[0].segment)->tenant) : 0;
 	w->room = MCM_REPLICA_MAX - n;
 	return true;
 }

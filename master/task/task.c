@@ -16,11 +16,14 @@
 #include "common/metrics.h"
 #include "common/sys/random.h"
 #include "master/mcm_i.h"
+#include "master/ops/ops.h"
 #include "master/task/task_i.h"
 #include "proto/codec.h"
 
 #define LOG "task"
 #define PERIOD_MS 100
+#define MEASURE_MS 1000
+#define WAIT_MS 2000		/* after that time, a task on one object says why it waits */
 #define ACTIVE_DEFAULT 4
 #define ACTIVE_MAX 1024
 
@@ -164,6 +167,7 @@ static int check_mounted(struct mcm *m, const struct mcm_task_name *names, unsig
 /* ---- creating ---- */
 
 static void task_step(struct mcm *m, struct mcm_task *t);
+static void task_measure(struct mcm *m, struct mcm_task *t);
 static void tasks_forget_old(struct mcm *m);
 
 static int check_request(const struct mcm_task_request *rq)
@@ -205,7 +209,7 @@ static int check_targets(const struct mcm_task *t)
 		mc_fail(-MC_EPARAM, "all targets are segments to be drained") : 0;
 }
 
-static int check_object(struct mcm *m, const struct mcm_task *t)
+static int check_object(struct mcm *m, struct mcm_task *t)
 {
 	uint32_t hash, slot;
 	struct mcm_shard *sh;
@@ -222,6 +226,8 @@ static int check_object(struct mcm *m, const struct mcm_task *t)
 		return mc_fail(-MC_ENOOBJECT, "no such object");
 	if (!mcm_object_readable(m, mcm_object(&m->index, slot)))
 		return mcm_object_missing(m, mcm_object(&m->index, slot));
+	t->total_objects = t->type == MCP_TASK_COPY ? t->n_targets : 1;
+	t->total = mcm_object_size(mcm_object(&m->index, slot)) * t->total_objects;
 	if (t->type != MCP_TASK_MOVE)
 		return 0;
 	n = mcm_object_extents(&m->index, mcm_object(&m->index, slot), p);
@@ -295,7 +301,7 @@ static void task_add(struct mcm *m, struct mcm_task *t)
 	__atomic_store_n(&ts->n_active, ts->n_active + 1, __ATOMIC_RELAXED);
 	mc_metric_add(&created, 1);
 	mc_metric_add(&running, 1);
-	t->total = mcm_task_left(m, t);
+	task_measure(m, t);
 	/* Those of an earlier drain do not count. */
 	(void)mcm_drain_losses(m, t);
 	mcm_task_keep(m, t);
@@ -303,12 +309,16 @@ static void task_add(struct mcm *m, struct mcm_task *t)
 
 int mcm_task_create(struct mcm *m, const struct mcm_task_request *rq, struct mcp_id *ret)
 {
+	struct mcm_task_request of = *rq;
+	char buf[MCM_LINK_KEY_MAX];
 	struct mcm_task *t = NULL;
 	int r;
 
-	r = check_request(rq);
+	/* An object with several names has its copies under their shared key. */
+	of.key = mcm_link_resolve(m, rq->key, buf);
+	r = check_request(&of);
 	if (r == 0)
-		r = task_new(m, rq, &t);
+		r = task_new(m, &of, &t);
 	if (r < 0)
 		return r;
 	r = check_targets(t);
@@ -360,18 +370,32 @@ int mcm_task_replicate(struct mcm *m, struct mcp_bytes key)
 
 /* ---- queries ---- */
 
-uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t)
+/* Copies that a task on one object has yet to make. */
+static struct mcm_task_left copies_left(const struct mcm_task *t)
 {
-	uint64_t sum = 0;
+	uint64_t n = t->total_objects - (uint64_t)__builtin_popcount(t->done_targets);
 
-	if (t->key || !t->n_sources)
-		return 0;
+	if (t->status == MCP_TASK_SUCCEEDED || !t->total_objects)
+		n = 0;
+	return (struct mcm_task_left){ n ? t->total / t->total_objects * n : 0, n };
+}
+
+struct mcm_task_left mcm_task_left(struct mcm *m, const struct mcm_task *t)
+{
+	struct mcm_task_left sum = { 0, 0 };
+
+	if (t->key)
+		return copies_left(t);
+	if (!t->n_sources)
+		return sum;
 	mc_rwlock_rdlock(&m->segments.lock);
 	for (unsigned i = 0; i < m->segments.n_live; i++) {
 		const struct mcm_segment *s = m->segments.at[m->segments.live[i]];
 
-		if (mcm_task_names(t->source, t->n_sources, s->name_hash))
-			sum += mcm_load_relaxed(&s->used);
+		if (mcm_task_names(t->source, t->n_sources, s->name_hash)) {
+			sum.bytes += mcm_load_relaxed(&s->used);
+			sum.objects += mcm_load_relaxed(&s->objects);
+		}
 	}
 	mc_rwlock_unlock(&m->segments.lock);
 	return sum;
@@ -508,9 +532,7 @@ void mcm_task_object_failed(struct mcm *m, struct mcm_task *t, uint64_t generati
 	if (f->tries < MCM_UNIT_TRIES)
 		return;
 	t->failed++;
-	t->spare += why == -MC_EEXISTS;
-	if (why != -MC_EEXISTS || t->spare == t->failed)
-		t->error = why;
+	t->error = why;
 	/* The message of a drain tells why it waits, until the drain ends. */
 	if (t->type != MCP_TASK_DRAIN)
 		snprintf(t->message, sizeof(t->message), "an object could not be copied: %s", mc_strerror(why));
@@ -555,6 +577,8 @@ int mcm_task_restore(struct mcm *m, const struct mcp_task *msg)
 	t->succeeded = msg->succeeded;
 	t->bytes = msg->bytes;
 	t->total = msg->total;
+	t->total_objects = msg->total_objects;
+	t->given_up = msg->given_up;
 	/* No lock: there are no other threads yet, and the caller holds durables.lock, which comes
 	 * after tasks.lock. */
 	if (msg->status == MCP_TASK_SUCCEEDED) {
@@ -664,10 +688,34 @@ static void step_rebalance(struct mcm *m, struct mcm_task *t)
 		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "nothing more can be moved");
 }
 
+/* Measure the rate of the last seconds.  The measure of a drain or an eviction is the use of its sources, since objects
+ * also leave these by themselves. */
+static void task_measure(struct mcm *m, struct mcm_task *t)
+{
+	struct mcm_task_left left = mcm_task_left(m, t);
+	uint64_t now = mcm_now_ms(m), done, rate;
+
+	if (!t->measured_ms && !t->key && !t->total) {
+		t->total = left.bytes;
+		t->total_objects = left.objects;
+	}
+	done = !t->n_sources ? t->bytes : t->total > left.bytes ? t->total - left.bytes : 0;
+	if (t->measured_ms) {
+		rate = done > t->measured ? (done - t->measured) * 1000 / (now - t->measured_ms) : 0;
+		t->rate = t->rate ? (3 * t->rate + rate) / 4 : rate;
+	}
+	t->measured = done;
+	t->measured_ms = now ? now : 1;
+}
+
 static void step_object(struct mcm *m, struct mcm_task *t)
 {
 	uint64_t limit = m->conf.pending_task_timeout_sec;
 
+	if (t->active)
+		t->message[0] = '\0';
+	else if (!t->tries && mcm_now_ms(m) >= t->began_ms + WAIT_MS)
+		snprintf(t->message, sizeof(t->message), "no node with a copy of the object has begun");
 	if (!t->active && limit && mcm_now_ms(m) >= t->began_ms + limit)
 		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ETIMEDOUT,
 			     "no owner of the object fetched it in time");
@@ -679,6 +727,8 @@ static void task_step(struct mcm *m, struct mcm_task *t)
 		t->status = MCP_TASK_RUNNING;
 		m->tasks.n_pending--;
 	}
+	if (!t->key && mcm_now_ms(m) >= t->measured_ms + MEASURE_MS)
+		task_measure(m, t);
 	switch (t->type) {
 	case MCP_TASK_DRAIN:
 		mcm_drain_step(m, t);

@@ -73,9 +73,14 @@ struct mcm_task {
 	unsigned max_active;
 	uint64_t created_ms, updated_ms;	/* wall clock */
 	uint64_t began_ms;		/* the master's clock: begin of the wait for a client, or of a copy; its end */
-	uint64_t succeeded, failed, blocked, bytes, total;
+	uint64_t succeeded, failed, blocked, bytes;
+	uint64_t total, total_objects;	/* mcm_task_left() at the beginning */
 	uint64_t lost;			/* drain: objects that were in its sources when these went */
-	uint64_t spare;			/* failed objects with a copy on another node */
+	uint64_t given_up;		/* drain: copies that were dropped, since the objects have others */
+	/* bytes that were done at measured_ms (0: no measurement yet), and the rate in bytes per second */
+	uint64_t measured_ms, measured, rate;
+	uint64_t held_ms;		/* drain: when an owner found only copies that readers hold; 0: it found more */
+	uint64_t kept_ms, kept;		/* drain: time and count of its last durable value */
 	unsigned active;		/* running copies, and other users that keep the struct allocated */
 	bool drained;			/* successful drain whose sources still accept no objects */
 	struct mcp_id client;
@@ -152,8 +157,11 @@ int mcm_task_cancel(struct mcm *m, struct mcp_id id, uint8_t *ret_status);
  * -MC_ENOTASK. */
 int mcm_task_each(struct mcm *m, struct mcp_id id,
 		  int (*fn)(void *arg, const struct mcm_task *t), void *arg);
-/* Bytes still stored in the task's sources. */
-uint64_t mcm_task_left(struct mcm *m, const struct mcm_task *t);
+struct mcm_task_left {
+	uint64_t bytes, objects;
+};
+/* The use of the task's sources; of a task on one object: the copies yet to be made. */
+struct mcm_task_left mcm_task_left(struct mcm *m, const struct mcm_task *t);
 /* segments.lock held for writing: the segment goes; a drain must tell about its objects (task_drain.c). */
 void mcm_drain_lost(struct mcm *m, const struct mcm_segment *s);
 /* Create a task that gives a hot object another replica.  -MC_EUNAVAILABLE if a task of the object is active. */

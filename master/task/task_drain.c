@@ -12,6 +12,8 @@
 #include "master/task/task_i.h"
 
 #define STUCK_MS 10000
+#define HELD_MS 5000	/* between two fetches of an owner */
+#define KEEP_MS 1000	/* between two durable values of its progress */
 
 /* ---- sources that go ---- */
 
@@ -82,9 +84,10 @@ static struct left what_is_left(struct mcm *m, const struct mcm_task *t)
 }
 
 /* The drain has objects and nowhere to move them.  Owners that restart, new nodes and evictions have some time. */
-static void drain_waits(struct mcm *m, struct mcm_task *t)
+static void drain_waits(struct mcm *m, struct mcm_task *t, bool has_target)
 {
-	static const char why[] = "no other segment takes the objects";
+	const char *why = has_target ? "the other segments have no free memory for the objects" :
+		"no other segment takes the objects";
 	uint64_t now = mcm_now_ms(m);
 
 	if (!t->stuck_ms || t->stuck_ms < t->began_ms)
@@ -100,31 +103,54 @@ static void drain_waits_for_source(struct mcm_task *t, const char *name)
 	snprintf(t->message, sizeof(t->message), "the node of %.120s does not answer", name);
 }
 
-static void drain_goes_on(struct mcm_task *t)
+/* No copy can be made now.  Copies that were made stay in the sources while they are read. */
+static void drain_goes_on(struct mcm *m, struct mcm_task *t, const struct left *left)
 {
 	t->stuck_ms = 0;
 	t->message[0] = '\0';
+	if (t->active)
+		return;
+	if (!left->objects)
+		snprintf(t->message, sizeof(t->message), "%llu copies are being read, or are of unfinished puts",
+			 (unsigned long long)left->ranges);
+	else if (t->held_ms && mcm_now_ms(m) < t->held_ms + HELD_MS)
+		snprintf(t->message, sizeof(t->message), "%llu objects are read or leased; their old copies stay until "
+			 "that ends", (unsigned long long)left->objects);
+}
+
+/* A restarted master continues with about the same counts. */
+static void drain_keep(struct mcm *m, struct mcm_task *t)
+{
+	uint64_t count = t->succeeded + t->given_up;
+
+	if (count == t->kept || mcm_now_ms(m) < t->kept_ms + KEEP_MS)
+		return;
+	t->kept = count;
+	t->kept_ms = mcm_now_ms(m);
+	mcm_task_keep(m, t);
 }
 
 static void failed_objects(struct mcm *m, struct mcm_task *t)
 {
-	unsigned long long failed = t->failed, spare = t->spare;
-
-	if (spare == failed)
-		snprintf(t->message, sizeof(t->message),
-			 "%llu objects stay; none is lost when the node ends: each has a copy on another node", failed);
-	else if (spare)
-		snprintf(t->message, sizeof(t->message),
-			 "%llu objects stay, %llu of them with a copy on another node: %s", failed, spare,
-			 mc_strerror(t->error));
-	else
-		snprintf(t->message, sizeof(t->message), "%llu objects stay: %s", failed, mc_strerror(t->error));
+	snprintf(t->message, sizeof(t->message), "%llu objects stay: %s", (unsigned long long)t->failed,
+		 mc_strerror(t->error));
 	mcm_task_end(m, t, MCP_TASK_FAILED, t->error, t->message);
+}
+
+static void drain_succeeded(struct mcm *m, struct mcm_task *t)
+{
+	if (t->given_up)
+		snprintf(t->message, sizeof(t->message), "the segments are empty; %llu objects have one copy fewer, "
+			 "since no segment without a copy takes them", (unsigned long long)t->given_up);
+	else
+		snprintf(t->message, sizeof(t->message), "the segments are empty");
+	mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, t->message);
 }
 
 void mcm_drain_step(struct mcm *m, struct mcm_task *t)
 {
 	struct left left;
+	bool has_target;
 	char why[80];
 
 	mcm_task_set_draining(m, t, MCP_SEG_DRAINING);
@@ -132,18 +158,21 @@ void mcm_drain_step(struct mcm *m, struct mcm_task *t)
 	t->blocked = left.ranges > left.objects ? left.ranges - left.objects : 0;
 	/* A source that went after this look is not yet missing from it. */
 	t->lost += mcm_drain_losses(m, t);
+	has_target = mcm_drain_has_target(m, t);
 	snprintf(why, sizeof(why), "%llu objects were lost with their node, except those with a copy elsewhere",
 		 (unsigned long long)t->lost);
 	if (!left.ranges && t->lost)
 		mcm_task_end(m, t, MCP_TASK_FAILED, -MC_ENOSEGMENT, why);
 	else if (!left.ranges)
-		mcm_task_end(m, t, MCP_TASK_SUCCEEDED, 0, "the segments are empty");
+		drain_succeeded(m, t);
 	else if (!t->active && t->failed && left.objects <= t->failed)
 		failed_objects(m, t);
 	else if (*left.silent)
 		drain_waits_for_source(t, left.silent);
-	else if (left.objects && !t->active && (t->no_room || !mcm_drain_has_target(m, t)))
-		drain_waits(m, t);
+	else if (left.objects && !t->active && (t->no_room || !has_target))
+		drain_waits(m, t, has_target);
 	else
-		drain_goes_on(t);
+		drain_goes_on(m, t, &left);
+	if (t->status == MCP_TASK_RUNNING)
+		drain_keep(m, t);
 }

@@ -17,6 +17,7 @@ struct mcm_plan {
 	uint8_t *record;	/* MCM_ADOPT_MAX bytes for each copy; NULL: the owner stores no records */
 	uint64_t until_ns;	/* end of the time for evictions */
 	bool cut;		/* the limits of one fetch stopped the search */
+	bool held;		/* some copies stay for their readers only */
 	/* for the current segment: ranges that may still be visited, objects that may still fail;
 	 * objects of at least too_long bytes found no room */
 	unsigned ranges, misses;

@@ -50,7 +50,7 @@ static int task_encode(const struct mcm_task *t, struct mcp_buf *ret)
 		.targets = names_list(t->target, t->n_targets, names + t->n_sources),
 		.max_active = t->max_active, .created_ms = t->created_ms,
 		.updated_ms = t->updated_ms, .succeeded = t->succeeded,
-		.bytes = t->bytes, .total = t->total,
+		.bytes = t->bytes, .total = t->total, .total_objects = t->total_objects, .given_up = t->given_up,
 	};
 	return mcp_encode(&mcp_desc_task, &msg, ret);
 }

@@ -11,11 +11,13 @@
 #include "master/task/task.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "master/lock_hold.h"
 #include "master/mcm_i.h"
+#include "master/ops/ops.h"
 #include "master/ops/pin.h"
 #include "master/session.h"
 #include "master/task/adopt.h"
@@ -81,11 +83,12 @@ static bool is_down(const struct mcm_task *t)
 	return t->type == MCM_TASK_OFFLOAD || t->type == MCM_TASK_NOF;
 }
 
-/* May the task ever put the object there? */
-static bool target_suits(const struct mcm_task *t, const struct mcm_copy_spec *c, const struct mcm_segment *s,
-			 uint64_t len)
+/* May the task ever put the object there?  A segment takes only objects of its tenant, as the source does. */
+static bool target_suits(struct mcm *m, const struct mcm_task *t, const struct mcm_copy_spec *c,
+			 const struct mcm_segment *s, uint64_t len)
 {
-	if (mcm_load_relaxed(&s->size) < len)
+	if (mcm_load_relaxed(&s->size) < len ||
+	    mcm_load_relaxed(&s->tenant) != mcm_load_relaxed(&mcm_segment(&m->segments, c->from.segment)->tenant))
 		return false;
 	if (c->target ? s->name_hash != c->target : mcm_task_names(t->source, t->n_sources, s->name_hash))
 		return false;
@@ -112,7 +115,7 @@ static bool target_accepts(const struct mcm_plan *p, const struct mcm_copy_spec 
 
 	if (is_down(t) ? !mcm_segment_offloadable(s) : !mcm_segment_allocatable(s))
 		return false;
-	if (!target_suits(t, c, s, len))
+	if (!target_suits(p->m, t, c, s, len))
 		return false;
 	if (drains_disk(p, c) && !mcm_evict_stays_below(p->m, s, len))
 		return false;
@@ -133,7 +136,7 @@ static bool target_exists(struct mcm *m, const struct mcm_task *t, const struct 
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		exists = mcm_segment_is(s, MCP_TRAIT_PUTS) && !mcm_load_relaxed(&s->draining) &&
-			 mcm_segment_state(s) != MCP_SEG_UNMOUNTING && target_suits(t, c, s, len);
+			 mcm_segment_state(s) != MCP_SEG_UNMOUNTING && target_suits(m, t, c, s, len);
 	}
 	mc_rwlock_unlock(&ss->lock);
 	return exists;
@@ -409,8 +412,8 @@ unsigned mcm_plan_walk(struct mcm_plan *p, struct mcm_segment *s, struct mcm_vic
 	return n;
 }
 
-/* Shard locked.  Does another node than that of @s serve a copy, which is not to be drained either? */
-static bool on_other_node(const struct mcm *m, const struct mcm_segment *s, const struct mcm_object *o)
+/* Shard locked.  Has the object another copy that can be read now, and that no drain takes away?  None is retiring. */
+static bool has_other_copy(const struct mcm *m, const struct mcm_object *o, struct mcm_extent from)
 {
 	struct mcm_extent extent[MCM_REPLICA_MAX];
 	unsigned n = mcm_object_extents(&m->index, o, extent);
@@ -419,10 +422,31 @@ static bool on_other_node(const struct mcm *m, const struct mcm_segment *s, cons
 	for (unsigned i = 0; i < n && !found; i++) {
 		const struct mcm_segment *it = mcm_segment(&m->segments, extent[i].segment);
 
-		found = mcm_segment_readable(it) && !mcm_load_relaxed(&it->draining) &&
-			!mcp_id_eq(mcm_segment_client(it), mcm_segment_client(s));
+		found = extent[i].segment != from.segment && mcm_segment_readable(it) &&
+			!mcm_load_relaxed(&it->draining) && !mcm_load_relaxed(&it->paused);
 	}
 	return found;
+}
+
+/* The shard is locked, and the object has the copy.  Drop the copy, because the object has others and there is no
+ * segment to which the drain could ever move it.  The last copy always stays.  False: the copy is needed. */
+static bool plan_give_up(struct mcm_plan *p, struct mcm_shard *sh, const struct mcm_object *o,
+			 const struct mcm_copy_spec *c)
+{
+	const struct mcm_segment *s = mcm_segment(&p->m->segments, c->from.segment);
+	/* A copy on a disk is not needed when there is one in memory. */
+	bool low = !mcm_segment_is(s, MCP_TRAIT_PUTS) && mcm_object_in_memory(o);
+
+	if (p->t->type != MCP_TASK_DRAIN || c->n_have < 2)
+		return false;
+	if (!low && (!has_other_copy(p->m, o, c->from) ||
+		     target_exists(p->m, p->t, c, mcm_object_reserve(c->size))))
+		return false;
+	p->t->given_up += !low;
+	p->t->succeeded += low;
+	p->t->began_ms = mcm_now_ms(p->m);
+	mcm_object_retire_copy(p->m, sh, c->slot, c->from);
+	return true;
 }
 
 /* Try to begin a copy of an object found by the walk.  An object that cannot be moved now is found
@@ -434,21 +458,17 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	struct mcm_object *o = mcm_object(&p->m->index, v->slot);
 	struct mcm_copy_spec c = { .from = { v->range, s->index }, .move = true };
 	bool fits = o->flags & MCM_OBJ_LIVE && o->generation == v->generation &&
-		    mcm_object_has(&p->m->index, o, c.from) &&
-		    !mcm_object_copy_retiring(&p->m->index, o, c.from) && mcm_object_size(o) < p->too_long;
-	bool elsewhere = false;
+		    mcm_object_has(&p->m->index, o, c.from);
 	int r;
 
-	/* A copy on a disk is not needed when there is one in memory. */
-	if (fits && !mcm_segment_is(s, MCP_TRAIT_PUTS) && mcm_object_in_memory(o)) {
-		p->t->succeeded++;
-		p->t->began_ms = mcm_now_ms(p->m);
-		mcm_object_retire_copy(p->m, sh, v->slot, c.from);
+	/* Only one copy of an object at a time can wait for its readers: this one, or another. */
+	if (fits && mcm_load_relaxed(&o->marks) & MCM_MARK_RETIRING) {
+		p->held = true;
 		fits = false;
 	}
 	if (fits) {
 		mcm_plan_describe(p->m, o, v->slot, &c);
-		elsewhere = on_other_node(p->m, s, o);
+		fits = !plan_give_up(p, sh, o, &c) && c.size < p->too_long;
 	}
 	mc_mutex_unlock(&sh->lock);
 	if (!fits || !mcm_task_object_due(p->m, p->t, c.generation))
@@ -457,10 +477,11 @@ static void plan_range(struct mcm_plan *p, const struct mcm_segment *s, const st
 	if (r < 0)
 		p->misses = r == MCP_AGAIN ? 0 : p->misses - 1;
 	if (r == -MC_ENOSPACE && p->t->type == MCP_TASK_DRAIN) {
-		if (target_exists(p->m, p->t, &c, mcm_object_reserve(c.size)))
+		/* A pool without any other segment may get one soon. */
+		if (target_exists(p->m, p->t, &c, mcm_object_reserve(c.size)) || !mcm_drain_has_target(p->m, p->t))
 			p->t->no_room = true;
 		else
-			mcm_task_object_failed(p->m, p->t, c.generation, elsewhere ? -MC_EEXISTS : r);
+			mcm_task_object_failed(p->m, p->t, c.generation, r);
 	}
 	if (r == -MC_ENOSPACE && c.n_have == 1)
 		p->too_long = c.size;
@@ -511,7 +532,7 @@ static void plan_segments(struct mcm_plan *p)
 {
 	struct mcm_task *t = p->t;
 	struct mcm_segment *s;
-	unsigned i = 0;
+	unsigned i = 0, before = p->n;
 
 	while ((s = mcm_plan_own(p, &i)) && !mcm_plan_full(p)) {
 		if (t->type == MCP_TASK_DRAIN ?
@@ -519,6 +540,9 @@ static void plan_segments(struct mcm_plan *p)
 		    mcm_rebalance_wanted(p->m, s))
 			plan_segment(p, s);
 	}
+	if (p->held || p->n > before)
+		t->held_ms = p->n > before ? 0 : mcm_now_ms(p->m);
+	p->held = false;
 }
 
 /* ---- tasks about one object ---- */
@@ -562,6 +586,8 @@ static void plan_failed(struct mcm_plan *p, int why)
 		return;
 	}
 	t->retry_ms = mcm_now_ms(p->m) + 50 * ++t->tries;
+	if (why == -MC_ENOSPACE)
+		snprintf(t->message, sizeof(t->message), "the target has no free memory");
 	if (t->tries > p->m->conf.max_retry_attempts || (why != -MC_ENOSPACE && why != -ENOMEM))
 		mcm_task_end(p->m, t, MCP_TASK_FAILED, why, mc_strerror(why));
 }
@@ -614,15 +640,21 @@ static void plan_single(struct mcm_plan *p, struct mcm_copy_spec *c)
 static void plan_object(struct mcm_plan *p)
 {
 	struct mcm_task *t = p->t;
-	uint32_t hash = mcm_index_hash(&p->m->index, t->key, t->key_len), slot;
-	struct mcm_shard *sh = mcm_index_shard(&p->m->index, hash);
 	struct mcm_copy_spec c = { .slot = 0 };
+	char buf[MCM_LINK_KEY_MAX];
+	struct mcp_bytes key;
+	struct mcm_shard *sh;
+	uint32_t hash, slot;
 	bool own = false;
 
 	if (mcm_now_ms(p->m) < t->retry_ms || mcm_plan_full(p))
 		return;
+	/* The object may have got a second name since the task began. */
+	key = mcm_link_resolve(p->m, mcp_bytes(t->key, t->key_len), buf);
+	hash = mcm_index_hash(&p->m->index, key.data, key.len);
+	sh = mcm_index_shard(&p->m->index, hash);
 	mc_mutex_lock(&sh->lock);
-	slot = mcm_shard_find(&p->m->index, sh, hash, t->key, t->key_len);
+	slot = mcm_shard_find(&p->m->index, sh, hash, key.data, key.len);
 	if (slot) {
 		struct mcm_object *o = mcm_object(&p->m->index, slot);
 

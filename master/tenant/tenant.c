@@ -117,7 +117,22 @@ void mcm_tenant_set_name(struct mcm *m, struct mcm_tenant *t, const char *name, 
 	*head = (uint16_t)t->number;
 }
 
-int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret)
+int mcm_tenant_confine(const struct mcm *m, const struct mc_principal *peer, struct mcp_bytes *tenant)
+{
+	size_t len;
+
+	if (!m->tenants.on || !peer || !peer->tenant[0])
+		return 0;
+	len = strlen(peer->tenant);
+	if (tenant->len && (tenant->len != len || memcmp(tenant->data, peer->tenant, len) != 0))
+		return mc_fail(-EACCES, "the identity of this peer belongs to tenant \"%s\", so it may not name "
+			       "another", peer->tenant);
+	*tenant = mcp_bytes(peer->tenant, len);
+	return 0;
+}
+
+int mcm_scope_begin(struct mcm *m, const struct mc_principal *peer, struct mcp_bytes tenant, bool write,
+		    struct mcm_scope *ret)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	bool may;
@@ -126,7 +141,9 @@ int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct m
 	ret->tenant = MCM_TENANT_DEFAULT;
 	if (!ts->on)
 		return 0;
-	r = mcm_tenant_check_name(tenant);
+	r = mcm_tenant_confine(m, peer, &tenant);
+	if (r == 0)
+		r = mcm_tenant_check_name(tenant);
 	if (r < 0)
 		return r;
 	mc_rwlock_rdlock(&ts->lock);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/principal.h"
 #include "common/sys/lock.h"
 
 #include "master/index/key.h"
@@ -60,10 +61,11 @@ struct mcm_tenants {
 	uint16_t *by_name;		/* buckets of numbers, 0: empty; without the default tenant */
 	bool above;			/* atomic: some tenant may exceed its share */
 	uint64_t quota_capacity;	/* used for the quotas in force; read without the lock */
-	/* the policy file (tenant_policy.c); guarded by policy_lock */
+	/* One thread changes the policy at a time, or reads or writes its store (policy_store.h). */
 	struct mc_mutex policy_lock;
-	uint64_t file_stamp;
-	uint64_t checked_ms;
+	uint64_t file_stamp;			/* policy_file.c; guarded by policy_lock */
+	uint64_t checked_ms;			/* policy_file.c, only the monitor thread's */
+	struct mcm_policy_watch *watch;		/* policy_etcd.c; NULL: the policy is not in etcd */
 };
 
 /* ---- names and keys ---- */
@@ -79,9 +81,13 @@ struct mcm_scope {
 	uint32_t tenant;
 };
 
-/* Resolve the tenant of a request.  @write: the tenant must be in the policy, else -MC_ENOTENANT.
- * -MC_EPARAM. */
-int mcm_scope_begin(struct mcm *m, struct mcp_bytes tenant, bool write, struct mcm_scope *ret);
+/* Confine the tenant in a request of @peer to the tenant of its identity: none becomes that one (borrowed from @peer),
+ * and another is refused with -EACCES.  NULL: the master itself, which may name every tenant. */
+int mcm_tenant_confine(const struct mcm *m, const struct mc_principal *peer, struct mcp_bytes *tenant);
+/* Resolve the tenant of a request, after it was confined.  @write: the tenant must be in the policy, else
+ * -MC_ENOTENANT.  -MC_EPARAM; -EACCES. */
+int mcm_scope_begin(struct mcm *m, const struct mc_principal *peer, struct mcp_bytes tenant, bool write,
+		    struct mcm_scope *ret);
 /* Does @key need no buffer? */
 static inline bool mcm_scope_plain(struct mcm_scope sc, struct mcp_bytes key)
 {
@@ -135,10 +141,12 @@ bool mcm_tenants_over_quota(struct mcm *m);
 uint64_t mcm_tenants_trim(struct mcm *m, uint64_t want, const struct mcm_slice *sl);
 
 int mcm_tenants_init(struct mcm *m);	/* -ENOMEM */
-/* After the journal was read: restore the tenants' numbers, assign objects to tenants, read the
- * policy file.  -ENOMEM, an error of the policy file. */
+/* After the journal was read: restore the tenants' numbers, assign objects to tenants, read the stored
+ * policy.  -ENOMEM, an error of the policy file. */
 int mcm_tenants_load(struct mcm *m);
 void mcm_tenants_done(struct mcm *m);
+int mcm_tenants_start(struct mcm *m);	/* the thread that follows a policy in etcd */
+void mcm_tenants_stop(struct mcm *m);
 /* Reload the policy file if it has changed. */
 void mcm_tenants_tick(struct mcm *m);
 
@@ -150,9 +158,9 @@ struct mcm_tenant_counts mcm_tenant_counts(struct mcm *m, unsigned i);
 struct mcp_bytes mcm_tenant_name(const struct mcm *m, uint32_t tenant);
 /* Find a tenant's number by its name.  -MC_ENOTENANT. */
 int mcm_tenant_find(struct mcm *m, struct mcp_bytes name, uint32_t *ret);
-/* Set the tenant's quota in the policy, or (0) remove it from the policy, and write the policy file
- * if there is one.  -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, an
- * error of the file; then nothing has changed. */
+/* Set the tenant's quota in the policy, or (0) remove it from the policy, and store the policy where it
+ * is stored.  -MC_EMODE, -MC_EPARAM, -MC_ELIMIT, -MC_ETENANT_BUSY, -MC_ENOTENANT, -ENOMEM, -MC_EUNAVAILABLE (etcd does
+ * not answer, ...), an error of the store; then nothing has changed. */
 int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective);
 
 /* Contents of a policy file: valid, distinct names, quotas from 1 to INT64_MAX. */

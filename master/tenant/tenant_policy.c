@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tenant_policy.c - the quota policy, in a YAML file with upstream's format:
+ * tenant_policy.c - the quota policy, a YAML text in upstream's format:
  *
  *	version: 1
  *	tenants:
  *	  - name: alice
  *	    quota: "200GB"
  *
- * The file is read at the start, which fails if the file is invalid, and again after changes; an invalid file
- * then leaves the policy unchanged.  Quotas set by requests are written to the file. */
+ * policy_store.h has the places where it may be stored.  Quotas set by requests are stored there too. */
 #include <config.h>
 
 #include <errno.h>
@@ -15,22 +14,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/options/options.h"
-#include "common/sys/file.h"
 #include "master/journal/journal.h"
 #include "master/mcm_i.h"
+#include "master/tenant/policy_store.h"
 #include "proto/codec.h"
 
 #define LOG "tenant"
-#define CHECK_MS 1000
-#define FILE_MAX (8u << 20)
+#define SET_TRIES 3	/* while the stored policy changes */
 
 /* ---- reading ---- */
 
@@ -156,56 +152,15 @@ int mcm_tenant_policy_read(FILE *from, struct mcm_tenant_policy *p)
 	return r;
 }
 
-static uint64_t stamp_of(const struct stat *st)
-{
-	return (uint64_t)st->st_mtim.tv_sec * 1000000007u + (uint64_t)st->st_mtim.tv_nsec +
-		((uint64_t)st->st_size << 40) + st->st_ino;
-}
-
-static int read_policy(const char *path, struct mcm_tenant_policy *p, uint64_t *ret_stamp)
-{
-	FILE *from = fopen(path, "re");
-	char why[256];
-	struct stat st;
-	int r = 0;
-
-	if (!from)
-		return mc_fail(-errno, "%s: %m", path);
-	if (fstat(fileno(from), &st) < 0)
-		r = mc_fail(-errno, "%s: %m", path);
-	else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
-		r = mc_fail(-MC_EPARAM, "%s is not a regular file of at most %u bytes", path, FILE_MAX);
-	*ret_stamp = r < 0 ? 0 : stamp_of(&st);
-	if (r == 0) {
-		r = mcm_tenant_policy_read(from, p);
-		if (r < 0) {
-			snprintf(why, sizeof(why), "%s", mc_err_detail(r));
-			r = mc_fail(r, "%s: %s", path, why);
-		}
-	}
-	fclose(from);
-	return r;
-}
-
 /* ---- the policy in force; policy_lock held ---- */
 
-static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
+/* Tenants' lock held for writing. */
+static int policy_add(struct mcm *m, const struct mcm_tenant_policy *p)
 {
-	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t;
-	unsigned i;
-	size_t j;
 	int r = 0;
 
-	mc_rwlock_wrlock(&ts->lock);
-	for (j = 0; j < p->count && r == 0; j++)
-		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
-	for (i = 0; i < ts->count && r == 0; i++) {
-		if (ts->at[i]->explicit_policy)
-			mcm_store_relaxed(&ts->at[i]->seen_ms, mcm_now_ms(m));
-		ts->at[i]->explicit_policy = false;
-	}
-	for (j = 0; j < p->count && r == 0; j++) {
+	for (size_t j = 0; j < p->count && r == 0; j++) {
 		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
 		if (r < 0)
 			break;
@@ -213,48 +168,112 @@ static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
 		t->requested = p->at[j].quota;
 		mcm_tenant_save(m, t);
 	}
+	return r;
+}
+
+static int policy_apply(struct mcm *m, const struct mcm_tenant_policy *p)
+{
+	struct mcm_tenants *ts = &m->tenants;
+	auto_free bool *was = calloc(MCM_TENANTS_MAX, sizeof(*was));
+	struct mcm_tenant *t;
+	unsigned i;
+	size_t j;
+	int r = 0;
+
+	if (!was)
+		return -ENOMEM;
+	mc_rwlock_wrlock(&ts->lock);
+	/* Nothing changes when there is no room for all. */
+	for (j = 0; j < p->count && r == 0; j++)
+		r = mcm_tenant_make(m, mcp_bytes(p->at[j].name, strlen(p->at[j].name)), &t);
+	for (i = 0; i < ts->count && r == 0; i++) {
+		was[i] = ts->at[i]->explicit_policy;
+		if (was[i])
+			mcm_store_relaxed(&ts->at[i]->seen_ms, mcm_now_ms(m));
+		ts->at[i]->explicit_policy = false;
+	}
+	if (r == 0)
+		r = policy_add(m, p);
+	/* A restart must not bring back those that left the policy: its store may not answer then. */
+	for (i = 0; i < ts->count && r == 0; i++)
+		if (was[i] && !ts->at[i]->explicit_policy)
+			mcm_tenant_save(m, ts->at[i]);
 	mcm_tenants_update_quotas(m);
 	mc_rwlock_unlock(&ts->lock);
 	return r;
 }
 
-static int policy_load(struct mcm *m)
+int mcm_policy_take(struct mcm *m, FILE *from, const char *where)
 {
 	struct mcm_tenant_policy p = { 0 };
-	uint64_t stamp;
-	int r;
+	char why[256];
+	int r = mcm_tenant_policy_read(from, &p);
 
-	r = read_policy(m->conf.tenant_quota_connector_uri, &p, &stamp);
-	if (r == 0)
+	if (r < 0) {
+		snprintf(why, sizeof(why), "%s", mc_err_detail(r));
+		r = mc_fail(r, "%s: %s", where, why);
+	} else {
 		r = policy_apply(m, &p);
-	m->tenants.file_stamp = stamp;
+	}
 	if (r == 0)
-		mc_info(LOG, "tenant policy read file=%s tenants=%zu",
-			m->conf.tenant_quota_connector_uri, p.count);
+		mc_info(LOG, "tenant policy read from=%s tenants=%zu", where, p.count);
 	free(p.at);
 	return r;
 }
 
-static bool has_file(const struct mcm *m)
+/* ---- the store ---- */
+
+const struct mcm_policy_ops *mcm_policy_find(const char *type)
 {
-	return m->conf.tenant_quota_connector_uri && *m->conf.tenant_quota_connector_uri;
+	static const struct mcm_policy_ops *const all[] = { &mcm_policy_file, &mcm_policy_etcd };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!strcmp(all[i]->type, type))
+			return all[i];
+	return NULL;
+}
+
+int mcm_policy_check(const struct mcm_conf *c)
+{
+	const struct mcm_policy_ops *ops = mcm_policy_find(c->tenant_quota_connector_type);
+
+	if (!ops)
+		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s: unknown, use file or etcd",
+			       c->tenant_quota_connector_type);
+	if (ops != &mcm_policy_file && c->enable_multi_tenants && !*c->tenant_quota_connector_uri)
+		return mc_fail(-EINVAL, "tenant_quota_connector_type=%s needs tenant_quota_connector_uri=HOST:PORT",
+			       ops->type);
+	return 0;
+}
+
+const struct mcm_policy_ops *mcm_policy_store(const struct mcm *m)
+{
+	const char *uri = m->conf.tenant_quota_connector_uri;
+
+	return m->tenants.on && uri && *uri ? mcm_policy_find(m->conf.tenant_quota_connector_type) : NULL;
 }
 
 void mcm_tenants_tick(struct mcm *m)
 {
-	struct mcm_tenants *ts = &m->tenants;
-	struct stat st;
-	int r;
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
 
-	if (!ts->on || !has_file(m) || mcm_now_ms(m) < ts->checked_ms + CHECK_MS)
-		return;
-	MC_LOCKED(&ts->policy_lock);
-	ts->checked_ms = mcm_now_ms(m);
-	if (stat(m->conf.tenant_quota_connector_uri, &st) < 0 || stamp_of(&st) == ts->file_stamp)
-		return;
-	r = policy_load(m);
-	if (r < 0)
-		mc_err(LOG, "cannot reload the tenant policy, keeping the old one: %s", mc_err_detail(r));
+	if (store)
+		store->tick(m);
+}
+
+int mcm_tenants_start(struct mcm *m)
+{
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
+
+	return store ? store->start(m) : 0;
+}
+
+void mcm_tenants_stop(struct mcm *m)
+{
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
+
+	if (store)
+		store->stop(m);
 }
 
 /* ---- writing ---- */
@@ -293,56 +312,46 @@ static void print_name(FILE *to, const char *name)
 	fputs("\"\n", to);
 }
 
-static int print_policy(struct mcm *m, FILE *to)
+static void print_policy(struct mcm *m, FILE *to)
 {
 	struct mcm_tenants *ts = &m->tenants;
-	unsigned i;
+	unsigned i, n = 0;
 
-	fputs("version: 1\ntenants:\n", to);
+	fputs("version: 1\ntenants:", to);
 	mc_rwlock_rdlock(&ts->lock);
 	for (i = 0; i < ts->count; i++) {
 		if (!ts->at[i]->explicit_policy)
 			continue;
+		fputs(n++ ? "" : "\n", to);
 		print_name(to, ts->at[i]->name);
 		fprintf(to, "    quota: \"%" PRIu64 "\"\n", ts->at[i]->requested);
 	}
 	mc_rwlock_unlock(&ts->lock);
-	if (fflush(to) || ferror(to) || fsync(fileno(to)) < 0)
-		return -errno;
-	return 0;
+	/* A list, where nothing would be a null. */
+	fputs(n ? "" : " []\n", to);
 }
 
-/* Replace the file atomically. */
 static int policy_save(struct mcm *m)
 {
-	const char *path = m->conf.tenant_quota_connector_uri;
-	struct stat st;
-	char tmp[4200];
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
+	auto_free char *text = NULL;
+	size_t len = 0;
 	FILE *to;
 	int r;
 
-	if (!has_file(m))
+	if (!store)
 		return 0;
-	if ((size_t)snprintf(tmp, sizeof(tmp), "%s.new", path) >= sizeof(tmp))
-		return mc_fail(-ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
-	to = fopen(tmp, "we");
+	to = open_memstream(&text, &len);
 	if (!to)
-		return mc_fail(-errno, "%s: %m", tmp);
-	r = print_policy(m, to);
-	if (fclose(to) && r == 0)
-		r = -errno;
-	if (r == 0 && rename(tmp, path) < 0)
-		r = -errno;
-	if (r < 0) {
-		(void)unlink(tmp);
-		return mc_fail(r, "%s: %s", path, strerror(-r));
-	}
-	r = mc_file_sync_entry(path);
-	if (r < 0)
-		return r;
-	if (stat(path, &st) == 0)
-		m->tenants.file_stamp = stamp_of(&st);
-	return 0;
+		return -ENOMEM;
+	print_policy(m, to);
+	if (fclose(to))
+		return -ENOMEM;
+	r = store->save(m, text, len);
+	/* The answer to a request over RPC has only the number. */
+	if (r < 0 && r != -EAGAIN)
+		mc_warn(LOG, "cannot store the tenant policy: %s", mc_err_detail(r));
+	return r;
 }
 
 /* One tenant's entry in the policy. */
@@ -387,7 +396,8 @@ static int policy_change(struct mcm *m, struct mcp_bytes name, uint64_t quota, s
 	return 0;
 }
 
-int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective)
+/* policy_lock held.  -EAGAIN: another policy is stored now. */
+static int quota_set(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective)
 {
 	struct mcm_tenants *ts = &m->tenants;
 	struct mcm_tenant *t = NULL;
@@ -395,16 +405,6 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, u
 	uint64_t effective = 0;
 	int r;
 
-	if (!ts->on)
-		return mc_fail(-MC_EMODE, "the master was started without --enable_multi_tenants");
-	if (!name.len)
-		name = mcp_bytes("default", 7);
-	r = mcm_tenant_check_name(name);
-	if (r == 0 && quota > INT64_MAX)
-		r = mc_fail(-MC_EPARAM, "quota out of range: bytes=%llu", (unsigned long long)quota);
-	if (r < 0)
-		return r;
-	MC_LOCKED(&ts->policy_lock);
 	mc_rwlock_wrlock(&ts->lock);
 	r = policy_change(m, name, quota, &t, &was);
 	if (r == 0)
@@ -422,6 +422,30 @@ int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, u
 	tenant_set_terms(m, t, was);
 	mc_rwlock_unlock(&ts->lock);
 	return r;
+}
+
+int mcm_tenant_set_quota(struct mcm *m, struct mcp_bytes name, uint64_t quota, uint64_t *ret_effective)
+{
+	int r;
+
+	if (!m->tenants.on)
+		return mc_fail(-MC_EMODE, "the master was started without --enable_multi_tenants");
+	if (!name.len)
+		name = mcp_bytes("default", 7);
+	r = mcm_tenant_check_name(name);
+	if (r == 0 && quota > INT64_MAX)
+		r = mc_fail(-MC_EPARAM, "quota out of range: bytes=%llu", (unsigned long long)quota);
+	if (r < 0)
+		return r;
+	MC_LOCKED(&m->tenants.policy_lock);
+	for (unsigned i = 0; i < SET_TRIES; i++) {
+		r = quota_set(m, name, quota, ret_effective);
+		if (r != -EAGAIN)
+			return r;
+		/* The change is made to the policy that is stored now. */
+		(void)mcm_policy_store(m)->load(m);
+	}
+	return mc_fail(-MC_EUNAVAILABLE, "the stored tenant policy changes all the time");
 }
 
 /* ---- across restarts ---- */
@@ -521,6 +545,7 @@ static void load_object(void *arg, uint32_t slot)
 
 int mcm_tenants_load(struct mcm *m)
 {
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
 	struct mcm_tenants *ts = &m->tenants;
 	struct loading l = { .m = m };
 	struct mcm_tenant *t;
@@ -534,8 +559,12 @@ int mcm_tenants_load(struct mcm *m)
 		if (!ts->at[i])
 			l.error = tenant_make_number(m, i, NULL, 0, &t);
 	mcm_tenants_update_quotas(m);
-	if (l.error == 0 && ts->on && has_file(m))
-		l.error = policy_load(m);
+	if (l.error == 0 && store)
+		l.error = store->open(m);
+	if (l.error == 0 && store) {
+		MC_LOCKED(&ts->policy_lock);
+		l.error = store->load(m);
+	}
 	return l.error;
 }
 
@@ -564,9 +593,12 @@ int mcm_tenants_init(struct mcm *m)
 
 void mcm_tenants_done(struct mcm *m)
 {
+	const struct mcm_policy_ops *store = mcm_policy_store(m);
 	struct mcm_tenants *ts = &m->tenants;
 	unsigned i;
 
+	if (store)
+		store->close(m);
 	for (i = 0; ts->at && i < ts->count; i++) {
 		if (!ts->at[i])
 			continue;

@@ -9,6 +9,7 @@
 #include "common/net/net.h"
 #include "mcfs/control/control.h"
 #include "mcfs/mcfs.h"
+#include "node/host.h"
 
 const char *mcfs_health(struct mcfs *fs, int *ret_code)
 {
@@ -32,20 +33,22 @@ static void http_health(struct mc_http_request *rq, void *arg)
 }
 
 static const struct mc_http_route routes[] = {
-	{ "GET", "/health", http_health, NULL, MC_MAY_WATCH },
+	{ "GET", "/health", http_health, NULL, MC_MAY_ANYONE },
 	{ "GET", "/metrics", mc_http_metrics, NULL, MC_MAY_WATCH },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
 int mcfs_http_start(struct mcfs *fs, struct mc_httpd **ret)
 {
-	char host[MC_ADDR_MAX], addr[MC_ADDR_MAX + 16];
+	const struct mcn_http http = {
+		.host = fs->conf.host, .port = (int)fs->conf.http_port,
+		.given = mc_options_origin(fs->options, "host") != MC_ORIGIN_DEFAULT,
+		.allowed = fs->conf.allow_insecure, .cert = fs->conf.http_tls_cert, .key = fs->conf.http_tls_key,
+	};
+	const struct mc_httpd_security security = mcn_http_security(&http, fs->store);
+	char addr[MC_ADDR_MAX];
 	int port, r;
 
-	r = mc_addr_split(fs->conf.host, host, sizeof(host), 0, &port);
-	if (r < 0)
-		return r;
-	(void)snprintf(addr, sizeof(addr), strchr(host, ':') ? "[%s]:%d" : "%s:%d", host,
-		       (int)fs->conf.http_port);
-	return mc_httpd_start(addr, 2, 4096, routes, fs, &port, ret);
+	r = mcn_http_addr(&http, addr);
+	return r < 0 ? r : mc_httpd_start(addr, 2, 4096, routes, fs, &security, &port, ret);
 }

@@ -28,7 +28,7 @@ static int start_node(struct mcfs *fs, const char *master, struct mcn **ret)
 	struct mcn_conf conf = {
 		.store = fs->store,
 		.master = master,
-		.tenant = fs->conf.tenant_id,
+		.tenant = mcs_tenant(fs->store),
 		.port = (int)fs->conf.port,
 		.path = fs->conf.socket,
 		.uids = fs->conf.allow_uids,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/sys/clock.h"
 #include "common/sys/process.h"
@@ -149,9 +150,10 @@ static void detach_by_helper(const char *path)
 	static char name[] = "fusermount3", unmount[] = "-u", lazy[] = "-z", quiet[] = "-q", end[] = "--";
 	auto_free char *dir = strdup(path);
 	char *argv[] = { name, unmount, lazy, quiet, end, dir, NULL };
+	auto_free char **env = mc_env_public();
 	pid_t pid;
 
-	if (!dir || posix_spawnp(&pid, name, NULL, NULL, argv, environ))
+	if (!dir || !env || posix_spawnp(&pid, name, NULL, NULL, argv, env))
 		return;
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;

@@ -251,11 +251,13 @@ void mcfs_attrs_new(struct mcfs_op *op, struct mcfs_inode *parent, enum mcs_kind
 		mode |= kind == MCS_DIR ? S_ISGID : 0;
 	}
 	mode &= kind == MCS_SPECIAL ? S_IFMT | 07777 : 07777;
+	ret->set = MCS_ATTR_INO;
+	ret->ino = mcfs_inode_new_number();
 	if (op->ctx.uid == fs->uid && gid == fs->gid &&
 	    (kind == MCS_SYMLINK || mode == mcfs_stat_perm(fs, kind, &none)))
 		return;
 	/* Set all of them: mounts may have other defaults. */
-	ret->set = MCS_ATTR_UID | MCS_ATTR_GID | (kind == MCS_SYMLINK ? 0 : MCS_ATTR_MODE);
+	ret->set |= MCS_ATTR_UID | MCS_ATTR_GID | (kind == MCS_SYMLINK ? 0 : MCS_ATTR_MODE);
 	ret->mode = mode;
 	ret->uid = op->ctx.uid;
 	ret->gid = gid;

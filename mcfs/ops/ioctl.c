@@ -64,7 +64,7 @@ static int pins_of(struct call *c, struct mcn_pins **ret)
 	int r;
 
 	if (!now) {
-		r = mcn_pins_new(mcfs_service_node(c->op->fs), &mine);
+		r = mcn_pins_new(mcfs_service_node(c->op->fs), false, &mine);
 		if (r < 0)
 			return r;
 		if (__atomic_compare_exchange_n(&c->h->pins, &now, mine, false, __ATOMIC_ACQ_REL,
@@ -315,7 +315,7 @@ static int do_prefetch(struct call *c)
 	if (r == 0)
 		r = may_read(c);
 	return r < 0 ? r : mcn_prefetch(mcfs_service_node(c->op->fs),
-					(struct mcs_key){ a->key, a->key_len },
+					(struct mcs_key){ a->key, a->key_len }, false,
 					mcfs_op_left_ms(c->op));
 }
 

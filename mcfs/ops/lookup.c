@@ -115,7 +115,8 @@ int mcfs_child_key(struct mcfs *fs, const struct mcfs_inode *parent, const char 
 	int n;
 
 	if (!parent || mcfs_inode_is_view(parent) ||
-	    (parent == &fs->inodes.root && mcfs_name_is_control(name)))
+	    (parent == &fs->inodes.root && (mcfs_name_is_control(name) ||
+					    (!fs->flat && mcfs_name_is_shared(name, strlen(name))))))
 		return -EPERM;
 	if (strlen(name) > fs->name_max)
 		return -ENAMETOOLONG;
@@ -136,6 +137,16 @@ static void lookup_fill(const struct mcfs *fs, const struct mcfs_inode *in, stru
 	ret->attr_timeout = (double)mcfs_live(&fs->conf.attr_timeout) / 1000;
 }
 
+/* The inode of a file with several names. */
+static __attribute__((noinline)) struct mcfs_inode *lookup_shared(struct mcfs *fs, const struct mcfs_found *found,
+								   struct mcs_info *info, bool own)
+{
+	struct mcfs_key key;
+
+	mcfs_shared_key(fs, info->attrs.ino, &key);
+	return mcfs_inode_lookup(&fs->inodes, mcfs_key_of(&key), info, found->listed, false, own);
+}
+
 int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct mcfs_found *found,
 		    bool own, struct fuse_entry_param *ret, struct mcfs_inode **ret_inode)
 {
@@ -143,7 +154,10 @@ int mcfs_fill_entry(struct mcfs_op *op, const struct mcfs_key *key, const struct
 	struct mcfs *fs = op->fs;
 	struct mcfs_inode *in;
 
-	in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), &info, found->listed, found->implied, own);
+	if (info.attrs.set & MCS_ATTR_LINKED)
+		in = lookup_shared(fs, found, &info, own);
+	else
+		in = mcfs_inode_lookup(&fs->inodes, mcfs_key_of(key), &info, found->listed, found->implied, own);
 	if (!in)
 		return -ENOMEM;
 	memset(ret, 0, sizeof(*ret));
@@ -205,12 +219,18 @@ static int lookup_pending(struct mcfs_op *op, const struct mcfs_key *key, uint64
 	struct mcfs_writer *w = mcfs_handle_pending(fs, mcfs_key_of(key));
 	struct fuse_entry_param e;
 	struct mcfs_inode *in;
+	struct mcs_attrs attrs;
+	bool gone;
 	int r = 1;
 
 	if (!w)
 		return 0;
 	/* Use a new inode, not the writer's: another writer of this name is another file. */
 	in = mcfs_inode_private(&fs->inodes, mcfs_key_of(key), NULL);
+	if (in) {
+		mcfs_writer_attrs(w, &attrs, &gone);
+		mcfs_inode_set_attrs(&fs->inodes, in, &attrs);
+	}
 	if (!in) {
 		(void)mcfs_reply_err(op, -ENOMEM);
 	} else if (moves != mcfs_inode_moves(&fs->inodes)) {
@@ -270,14 +290,20 @@ static int lookup_name(struct mcfs_op *op, const char *name)
 	int r;
 
 	r = mcfs_child_key(op->fs, op->in, name, &key);
-	if (r < 0)	/* A name that is not valid does not exist. */
-		return r == -EINVAL ? -ENOENT : r;
+	/* A name that is not valid does not exist, and the directory of shared keys is not shown. */
+	if (r < 0)
+		return r == -EINVAL || r == -EPERM ? -ENOENT : r;
 	pin = mcfs_open_pins_lookup(&op->fs->open_pins, mcfs_key_of(&key), op->ctx.pid, &retry);
 	r = lookup_in_pool(op, name, pin, &moves, &key, &found, &o);
 	if (r > 0)
 		return 0;
-	if (r == 0 && found.info.kind == MCS_DIR)
+	if (r == 0 && found.info.kind == MCS_DIR) {
 		key.data[key.len++] = '/';
+	} else if (r == 0 && found.info.attrs.set & MCS_ATTR_LINKED) {
+		/* The open will have this key. */
+		mcfs_shared_key(op->fs, found.info.attrs.ino, &key);
+		retry = mcfs_open_pins_is_retry(&op->fs->open_pins, mcfs_key_of(&key), op->ctx.pid);
+	}
 	/* The kernel looks a name up before it creates it. */
 	if (is_missing(r) && strlen(name) > op->fs->new_name_max)
 		r = -ENAMETOOLONG;

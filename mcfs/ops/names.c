@@ -93,13 +93,16 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 {
 	const unsigned flags = op->fs->rm == MCFS_RM_FORCE ? MCS_REMOVE_FORCE : 0;
 	const struct mcs_key name = mcfs_key_of(key);
+	struct mcfs_key shared;
 	struct mcfs_hold hold;
-	bool pending;
+	bool pending, linked;
 	int r;
 
 	if (op->fs->rm == MCFS_RM_DENY)
 		return mc_fail(-EPERM, "removing is disabled: rm=deny");
-	r = mcfs_hold_begin(&hold, &op->fs->versions, &name, 1, op->deadline);
+	linked = mcfs_link_find(op, key, &shared);
+	r = mcfs_hold_begin(&hold, &op->fs->versions, (struct mcs_key[]){ name, mcfs_key_of(&shared) }, 1u + linked,
+			    op->deadline);
 	if (r < 0)
 		return r;
 	pending = mcfs_hold_pending(&hold, name, false);
@@ -109,6 +112,8 @@ static int remove_file(struct mcfs_op *op, const struct mcfs_key *key)
 	/* After any other error, keep the writers: a close that publishes nothing would lose data silently. */
 	if (r == 0 || mcs_errno(r) == ENOENT)
 		mcfs_hold_unlink(&hold, name);
+	if (r == 0 && linked)
+		mcfs_link_lost(op, &hold, &shared);
 	mcfs_hold_end(&hold);
 	if (pending)
 		mcfs_handles_unlinked(op->fs, name);
@@ -165,12 +170,4 @@ void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (r == 0)
 		r = make_node(&op, &key, mode, rdev);
 	mcfs_reply_created(&op, &key, r);
-}
-
-void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
-{
-	struct mcfs_op op;
-
-	if (mcfs_op_begin(&op, req, MCFS_OP_link, 0, NULL))
-		(void)mcfs_reply_err(&op, -EPERM);
 }

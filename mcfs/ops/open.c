@@ -176,6 +176,19 @@ fail:
 	return r;
 }
 
+/* The writer is registered, so a later link of this mount gives it the shared key.  Did the file get that before, here
+ * or on another node, after it was looked up?  The kernel looks it up again after ESTALE. */
+static int check_unlinked(struct opening *p, const struct mcfs_object *base)
+{
+	struct mcfs_key shared;
+
+	if (!p->inode->info.generation || mcfs_key_is_shared(p->key->data, p->key->len))
+		return 0;
+	if ((base && mcfs_object_info(base)->attrs.set & MCS_ATTR_LINKED) || mcfs_link_find(p->op, p->key, &shared))
+		return mc_fail(-ESTALE, "the file got a second name");
+	return 0;
+}
+
 static int open_writer(struct opening *p, struct mcfs_handle **ret)
 {
 	struct mcfs_op *op = p->op;
@@ -230,6 +243,8 @@ static int open_writer(struct opening *p, struct mcfs_handle **ret)
 	args.key = p->key->data;
 	args.len = p->key->len;
 	r = mcfs_writer_new(&fs->versions, &args, &h->writer);
+	if (r == 0)
+		r = check_unlinked(p, args.base);
 	if (r == 0 && (p->flags & O_TRUNC)) {
 		mcfs_inode_hide(&fs->inodes, in);
 		h->unsaved = true;
@@ -383,6 +398,8 @@ static int open_create(struct mcfs_op *op, const struct mcfs_key *key, const str
 
 	if ((flags & O_EXCL) || mcfs_live(&fs->conf.immutable))
 		args.flags |= MCFS_WRITER_EXCL;
+	if (in)
+		mcfs_inode_set_attrs(&fs->inodes, in, attrs);
 	args.inode = in;
 	warn_of_foreign_namespace(op);
 	if (r == 0)

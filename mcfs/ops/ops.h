@@ -98,6 +98,16 @@ void mcfs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 void mcfs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mcfs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mcfs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+
+/* link.c */
+struct mcfs_hold;
+/* The key that all names of the file with inode number @ino share. */
+void mcfs_shared_key(struct mcfs *fs, uint64_t ino, struct mcfs_key *ret);
+/* Is @key one of several names? *ret: the shared key. Asks the master only if this mount has seen such a file. */
+bool mcfs_link_find(struct mcfs_op *op, const struct mcfs_key *key, struct mcfs_key *ret);
+/* A name of the file was renamed; was removed or replaced: its writers, which are held, lose it with the last one. */
+void mcfs_link_renamed(struct mcfs_op *op, const struct mcfs_key *shared);
+void mcfs_link_lost(struct mcfs_op *op, const struct mcfs_hold *hold, const struct mcfs_key *shared);
 void mcfs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
 
 /* symlink.c */
@@ -105,6 +115,9 @@ void mcfs_do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, cons
 void mcfs_do_readlink(fuse_req_t req, fuse_ino_t ino);
 
 /* rename.c */
+/* If the caller itself has @key open with bytes that are not published, publish them: 1; then keys may have changed.
+ * 0: it has not. */
+int mcfs_publish_own(struct mcfs_op *op, struct mcs_key key);
 void mcfs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to_parent,
 		    const char *to_name, unsigned flags);
 

@@ -270,6 +270,8 @@ static int next_entry(struct mcfs_op *op, struct mcfs_dir *d, struct entry *ret)
 		/* Directory markers are not objects. */
 		if (d->flat && (e.kind == MCS_DIR || !e.name.len))
 			continue;
+		if (d->in == &op->fs->inodes.root && mcfs_name_is_shared(e.name.data, e.name.len))
+			continue;
 		if (e.kind != MCS_DIR && seen_has(&d->dirs, e.name.data, e.name.len))
 			continue;
 		if (e.kind == MCS_DIR && seen_add(&d->dirs, e.name.data, e.name.len) < 0)
@@ -446,7 +448,7 @@ static bool add_entry(struct answer *a, struct mcfs_dir *d, const struct entry *
 		in = NULL;
 	}
 	if (!in) {
-		mcfs_stat_fill(a->op->fs, mcfs_inode_number(mcfs_key_of(key)), &found.info, &st);
+		mcfs_stat_fill(a->op->fs, mcfs_inode_number(mcfs_key_of(key), &found.info.attrs), &found.info, &st);
 		return add_plain(a, e->name, &st, e->index + 1);
 	}
 	entry_age(&param, a->op->start_ns, e->asked_ns);

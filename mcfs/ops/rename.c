@@ -27,6 +27,7 @@ struct renaming {
 	bool noreplace;
 	struct mcfs_key from_key, to_key;
 	struct mcs_key from, to;	/* the same */
+	struct mcfs_key from_shared, to_shared;	/* keys of files with several names; empty: the name is the only one */
 };
 
 /* The keys stay valid while the operation shares the tree of directories, or has it alone. */
@@ -45,12 +46,12 @@ static int copy_keys(struct renaming *rn)
 }
 
 /* The caller's pending writer of the old name: its thread's, otherwise its process's. With a reference. */
-static struct mcfs_writer *find_own(const struct renaming *rn)
+static struct mcfs_writer *find_own(const struct mcfs_op *op, struct mcs_key key)
 {
 	struct mcfs_writer *found = NULL, *w = NULL;
-	const pid_t tid = rn->op->ctx.pid;
+	const pid_t tid = op->ctx.pid;
 
-	while ((w = mcfs_writer_next(&rn->op->fs->versions, w, rn->from))) {
+	while ((w = mcfs_writer_next(&op->fs->versions, w, key))) {
 		if (!mcfs_writer_pending(w) || mcfs_writer_overtaken(w) || !mcfs_caller_is(w->pid, tid))
 			continue;
 		if (w->tid == tid) {
@@ -65,22 +66,29 @@ static struct mcfs_writer *find_own(const struct renaming *rn)
 	return found;
 }
 
-static int publish_own(struct renaming *rn)
+int mcfs_publish_own(struct mcfs_op *op, struct mcs_key key)
 {
-	struct mcfs_writer *own = find_own(rn);
+	struct mcfs_writer *own = find_own(op, key);
 	int r;
 
 	if (!own)
 		return 0;
 	/* A commit may take longer than the operation's deadline, in proportion to the size: let renames of directories
 	 * pass, and restart the deadline for the remaining steps. */
-	mcfs_op_leave_tree(rn->op);
-	r = mcfs_writer_publish(own, rn->op->deadline);
-	rn->op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(rn->op->fs));
+	mcfs_op_leave_tree(op);
+	r = mcfs_writer_publish(own, op->deadline);
+	op->deadline = mc_deadline_ms((int64_t)mcfs_timeout_ms(op->fs));
 	mcfs_writer_unref(own);
 	if (r == 0)
-		r = mcfs_op_share_tree(rn->op);
-	return r < 0 ? r : copy_keys(rn);
+		r = mcfs_op_share_tree(op);
+	return r < 0 ? r : 1;
+}
+
+static int publish_own(struct renaming *rn)
+{
+	int r = mcfs_publish_own(rn->op, rn->from_shared.len ? mcfs_key_of(&rn->from_shared) : rn->from);
+
+	return r == 1 ? copy_keys(rn) : r;
 }
 
 /* A file without a version only changes its name; its close publishes it there. */
@@ -110,9 +118,22 @@ static int rename_held(const struct renaming *rn, const struct mcfs_hold *hold)
 		return r;
 	/* The new name is replaced: files being written under it lose it. */
 	mcfs_hold_unlink(hold, rn->to);
+	if (rn->to_shared.len)
+		mcfs_link_lost(rn->op, hold, &rn->to_shared);
+	if (rn->from_shared.len)
+		mcfs_link_renamed(rn->op, &rn->from_shared);
 	if (was)
 		mcfs_inode_move_file(&rn->op->fs->inodes, rn->from, was, rn->to, now);
 	return mcfs_hold_rename(hold, rn->from, rn->to, now);
+}
+
+/* Find the keys of files with several names. True: both are names of one file, which rename(2) does not change. */
+static bool find_linked(struct renaming *rn)
+{
+	bool from = mcfs_link_find(rn->op, &rn->from_key, &rn->from_shared);
+	bool to = mcfs_link_find(rn->op, &rn->to_key, &rn->to_shared);
+
+	return from && to && mcfs_key_equal(&rn->from_shared, &rn->to_shared);
 }
 
 static int rename_file(struct renaming *rn)
@@ -131,9 +152,13 @@ static int rename_file(struct renaming *rn)
 			return r;
 	}
 	rn->noreplace |= immutable;
+	if (find_linked(rn))
+		return rn->noreplace ? -EEXIST : 0;
 	r = publish_own(rn);
 	if (r == 0)
-		r = mcfs_hold_begin(&hold, &op->fs->versions, (struct mcs_key[]){ rn->from, rn->to }, 2, op->deadline);
+		r = mcfs_hold_begin(&hold, &op->fs->versions,
+				    (struct mcs_key[]){ rn->from, rn->to, mcfs_key_of(&rn->to_shared) },
+				    rn->to_shared.len ? 3 : 2, op->deadline);
 	if (r < 0)
 		return r;
 	r = rename_held(rn, &hold);

@@ -108,6 +108,15 @@ bool mcfs_open_pins_lookup(struct mcfs_open_pins *p, struct mcs_key key, pid_t t
 	return pin;
 }
 
+bool mcfs_open_pins_is_retry(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid)
+{
+	struct mcfs_pin_thread *t;
+
+	MC_LOCKED(&p->lock);
+	t = pin_find(p, tid);
+	return t && is_retry(t, key) && t->lookups++ < MCFS_RETRY_LOOKUPS;
+}
+
 void mcfs_open_pins_no_file(struct mcfs_open_pins *p, pid_t tid, bool missing)
 {
 	struct mcfs_pin_thread *t;

@@ -53,6 +53,9 @@ void mcfs_open_pins_done(struct mcfs_open_pins *p);
 /* Thread @tid looks up @key. True: pin the version, an open is likely to follow. *ret_retry: the
  * lookup belongs to a retried open, true for at most MCFS_RETRY_LOOKUPS lookups. */
 bool mcfs_open_pins_lookup(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid, bool *ret_retry);
+/* The lookup has found that the file is opened by another key, @key (ops/link.c): does it belong to a retried open? As
+ * *ret_retry above. */
+bool mcfs_open_pins_is_retry(struct mcfs_open_pins *p, struct mcs_key key, pid_t tid);
 /* The lookup found no file. @missing: the name does not exist. Such lookups are repeated when an
  * open is expected, so stop expecting opens of this thread for a while. */
 void mcfs_open_pins_no_file(struct mcfs_open_pins *p, pid_t tid, bool missing);

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/err.h"
 #include "common/sys/clock.h"
+#include "mcfs/keymap.h"
 #include "mcfs/reply.h"
 
 #define TIMES (MCS_ATTR_MTIME | MCS_ATTR_CTIME)
@@ -30,6 +31,8 @@ static void attrs_add(struct mcs_attrs *to, const struct mcs_attrs *a, unsigned 
 		to->mtime_ns = a->mtime_ns;
 	if (set & MCS_ATTR_CTIME)
 		to->ctime_ns = a->ctime_ns;
+	if (set & MCS_ATTR_INO)
+		to->ino = a->ino;
 }
 
 int mcfs_attrs_check_owner(uid_t caller, uid_t owner, const struct mcs_attrs *seen, const struct mcs_attrs *a,
@@ -81,7 +84,7 @@ void mcfs_writer_attrs_init(struct mcfs_writer *w, const struct mcfs_writer_args
 	w->attrs = *args->attrs;
 	if (!args->generation) {
 		w->unsent = *args->attrs;
-		w->unsent.set &= MCS_ATTR_MODE | MCS_ATTR_UID | MCS_ATTR_GID | MCS_ATTR_MTIME;
+		w->unsent.set &= MCS_ATTR_MODE | MCS_ATTR_UID | MCS_ATTR_GID | MCS_ATTR_MTIME | MCS_ATTR_INO;
 		w->created = w->unsent.set;
 	}
 	attrs_note_ending(w);
@@ -141,6 +144,9 @@ const struct mcs_attrs *mcfs_writer_attrs_put(struct mcfs_writer *w)
 		w->put.set |= w->attrs.set & MCS_ATTR_UID ? MCS_ATTR_IF_OWNER : MCS_ATTR_IF_NO_OWNER;
 		w->put.owner = w->attrs.uid;
 	}
+	/* The file with several names may have lost the last one, or its bytes. */
+	if (mcfs_key_is_shared(w->key, w->key_len))
+		w->put.set |= MCS_ATTR_LINKED;
 	return w->put.set ? &w->put : NULL;
 }
 

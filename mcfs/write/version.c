@@ -13,6 +13,7 @@
 #include "common/fault.h"
 #include "common/hash.h"
 #include "common/sys/thread.h"
+#include "mcfs/keymap.h"
 #include "mcfs/write/attrs.h"
 #include "mcfs/reply.h"
 
@@ -436,6 +437,8 @@ static int writer_put_staged(struct mcfs_writer *w, struct mcs_key key, unsigned
 		r = writer_put_once(w, &item, &opts, deadline);
 	}
 	free(iov);
+	if (mcs_errno(r) == ENOENT && mcfs_key_is_shared(w->key, w->key_len))
+		return mc_fail(-ESTALE, "all names of the file were removed, or it was evicted");
 	return r == -EPERM ? mc_fail(r, "the name has a file of another user now") : r;
 }
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doors of the REST service: its connections, the origin and type of its requests, and the files that it may mount."""
+"""The doors of the REST service: its connections, the origin, type and token of its requests, and the files that it may
+mount."""
 
 import asyncio
 import ipaddress
 import os
 import resource
 import socket
+import ssl
 import stat
 import urllib.parse
 
@@ -64,10 +66,12 @@ class Guard:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.limit = CONNECTIONS_MAX if files == resource.RLIM_INFINITY else max(8, min(CONNECTIONS_MAX, files // 4))
 
-    async def listen(self, host, port):
+    async def listen(self, host, port, tls=None):
+        """tls: an SSLContext, or None."""
         # asyncio accepts as many connections as its backlog in each of some four turns before it reports the first of
         # them, so a large one would use up the descriptors; the kernel's queue may be longer.
-        server = await asyncio.get_running_loop().create_server(lambda: _Connection(self, self._server), host, port,
+        server = await asyncio.get_running_loop().create_server(lambda: _Connection(self, self._server), host, port, ssl=tls,
+                                                                ssl_handshake_timeout=HEADER_SECONDS if tls else None,
                                                                 backlog=max(1, min(BACKLOG, self.limit // 8)))
         for one in server.sockets:
             with socket.socket(fileno=os.dup(one.fileno())) as same:
@@ -136,6 +140,56 @@ def check_request(request, own_host):
             raise Refused(403, f"a web page of the origin {origin[:200]!r} may not use this service")
     if request.can_read_body and request.content_type != "application/json":
         raise Refused(415, f"the Content-Type is {request.content_type[:200]!r}, use application/json")
+
+
+# ---- tokens and TLS ----
+
+# The roles that may call a route; the names are those of common/principal.h.
+OPEN = None
+READ = frozenset(("reader", "client", "node", "admin"))
+WRITE = READ - {"reader"}
+OWN = frozenset(("node", "admin"))
+ADMINISTER = frozenset(("admin",))
+
+
+def credential_path():
+    """The file of this process's credential, or None: it has none."""
+    return os.environ.get("MC_CREDENTIAL") or None
+
+
+async def check_token(request, roles, identify, tenant):
+    """Refuse a request without a valid token (401), of another role, or of another tenant than the service's (403).
+
+    identify: takes a token, in a thread of its own, and returns its role and tenant ("": all), or None; None: no token is
+    valid.  roles: None for an unknown route, which any valid token may ask for."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    holder = None
+    if identify is not None and scheme.lower() == "bearer" and token.strip():
+        holder = await asyncio.get_running_loop().run_in_executor(None, identify, token.strip())
+    if holder is None:
+        raise Refused(401, "this needs a valid token: Authorization: Bearer TOKEN")
+    role, own = holder
+    if roles is not None and role not in roles:
+        raise Refused(403, "the role of the peer does not allow this")
+    if own and own != tenant:
+        raise Refused(403, "the credential is for another tenant than this service")
+
+
+def tls_of(cert, key):
+    """An SSLContext with the files, or None without files.  ValueError, OSError."""
+    if bool(cert) != bool(key):
+        raise ValueError("--http_tls_cert and --http_tls_key are needed together")
+    if not cert:
+        return None
+    info = os.stat(key)
+    if not stat.S_ISREG(info.st_mode) or info.st_mode & 0o077:
+        raise ValueError(f"http_tls_key: {key} must be a file that only its owner can read: chmod 600 {key}")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        tls.load_cert_chain(cert, key)
+    except ssl.SSLError as e:
+        raise ValueError(f"http_tls_cert={cert}, http_tls_key={key}: no certificate with its key: {e}") from None
+    return tls
 
 
 # ---- files ----

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 
-from mooncake import _locks
+from mooncake import _guard, _locks
 from mooncake._setup import Log
 
 _log = Log("mooncake.engine")
@@ -262,6 +262,7 @@ class RpcInterface:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             sock = socket.create_server((host, port), family=family, backlog=PEERS_MAX)
             sock.settimeout(1)
+            _guard.warn_of_library(host, "send messages to this program")
         except (OSError, ValueError, UnicodeError) as e:
             _log.error("rpc: cannot listen at %s: %s", listen_address, e)
             return False

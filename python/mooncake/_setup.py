@@ -55,6 +55,7 @@ KEYS = {
     "enable_egm_store_pool": False,
     "egm_numa_nodes": "auto",
     "enable_embedded_master": False,
+    "credential": "",
 }
 ALIASES = {
     "device_name": "rdma_devices",
@@ -249,7 +250,7 @@ def prepare(a):
     protocol = str(a["protocol"] if a["protocol"] is not None else "tcp")
     names = dict(hostname=hostname_of(a["local_hostname"], a.get("engine")), master=master_address(a["master_server_addr"]),
                  tenant=str(a["tenant_id"] or "default"), protocol=protocol if protocol == "rdma" or far_memory(protocol) else "tcp",
-                 rdma_devices=str(a["rdma_devices"] or ""))
+                 rdma_devices=str(a["rdma_devices"] or ""), credential=str(a.get("credential") or ""))
     if offload:
         names["ssd_path"] = str(a["ssd_offload_path"] or "")
     if parse_bool(a["enable_client_http_server"], "enable_client_http_server"):

@@ -8,11 +8,11 @@ import argparse
 import asyncio
 import enum
 import hmac
-import ipaddress
 import logging
 import os
 import threading
 
+from mooncake import _guard
 from mooncake.cli import become
 
 log = logging.getLogger("mooncake.metadata")
@@ -42,20 +42,29 @@ def _limit(variable, default):
     return int(text)
 
 
-def _is_loopback(host):
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _token():
+    """The token of the environment, or None."""
+    token, path = os.environ.get("MC_METADATA_HTTP_TOKEN"), os.environ.get("MC_METADATA_HTTP_TOKEN_FILE")
+    if token and path:
+        raise ValueError("MC_METADATA_HTTP_TOKEN and MC_METADATA_HTTP_TOKEN_FILE are both set: unset one")
+    if not path:
+        return token or None
+    with open(path, encoding="utf-8") as f:
+        if os.fstat(f.fileno()).st_mode & 0o077:
+            raise ValueError(f"{path} must be a file that only its owner can read: chmod 600 {path}")
+        token = f.read().removesuffix("\n")
+    if not token:
+        raise ValueError(f"MC_METADATA_HTTP_TOKEN_FILE: {path} is empty")
+    return token
 
 
 class KVBootstrapServer:
     """GET, PUT and DELETE /metadata?key=KEY in a thread of this process; the values are in its memory only.
 
-    With MC_METADATA_HTTP_TOKEN in the environment, requests need the header "Authorization: Bearer TOKEN" (else 401).
-    Without it, only loopback addresses are served, unless MC_METADATA_HTTP_ALLOW_INSECURE is 1.  MC_METADATA_MAX_BODY_BYTES
-    (1 MiB), MC_METADATA_MAX_KEYS (65536), MC_METADATA_MAX_TOTAL_BYTES (1 GiB) and MC_METADATA_MAX_CONCURRENT_PUTS (8) are
-    limits.  A key that contains rpc_meta keeps its first value until it is deleted."""
+    With MC_METADATA_HTTP_TOKEN in the environment, or MC_METADATA_HTTP_TOKEN_FILE, requests need the header "Authorization:
+    Bearer TOKEN" (else 401).  Without it, only loopback addresses are served, unless MC_ALLOW_INSECURE or
+    MC_METADATA_HTTP_ALLOW_INSECURE is 1.  MC_METADATA_MAX_BODY_BYTES (1 MiB), MC_METADATA_MAX_KEYS (65536),
+    MC_METADATA_MAX_TOTAL_BYTES (1 GiB) and MC_METADATA_MAX_CONCURRENT_PUTS (8) are limits.  A key that contains rpc_meta keeps its first value until it is deleted."""
 
     def __init__(self, port, host="0.0.0.0"):
         from aiohttp import web
@@ -66,7 +75,7 @@ class KVBootstrapServer:
         self.max_keys = _limit("MC_METADATA_MAX_KEYS", 65536)
         self.max_total_bytes = _limit("MC_METADATA_MAX_TOTAL_BYTES", 1 << 30)
         self.max_concurrent_puts = _limit("MC_METADATA_MAX_CONCURRENT_PUTS", 8)
-        self.auth_token = os.environ.get("MC_METADATA_HTTP_TOKEN") or None
+        self.auth_token = _token()
         # key -> bytes; used by the server's thread only
         self.store = {}
         self.thread = None
@@ -80,15 +89,11 @@ class KVBootstrapServer:
 
     def run(self):
         """Start the server; returns its thread, when the server listens or failed (see poll())."""
-        open_to_all = os.environ.get("MC_METADATA_HTTP_ALLOW_INSECURE", "").lower() in ("1", "true", "yes")
-        if self.auth_token is None and not _is_loopback(self.host):
-            if not open_to_all:
-                raise RuntimeError(
-                    f"the metadata server refuses to bind {self.host}:{self.port} without an authentication token, because "
-                    "every host that reaches the port could change metadata: set MC_METADATA_HTTP_TOKEN here and for all "
-                    "engines, use a loopback address, or set MC_METADATA_HTTP_ALLOW_INSECURE=1")
-            log.warning("%s:%d: every host that reaches the port can change metadata, because there is no "
-                        "MC_METADATA_HTTP_TOKEN", self.host, self.port)
+        reason = _guard.refusal(
+            "host", self.host, "read and change the metadata", "set MC_METADATA_HTTP_TOKEN here and for all engines",
+            self.auth_token is not None, _guard.is_on("MC_ALLOW_INSECURE") or _guard.is_on("MC_METADATA_HTTP_ALLOW_INSECURE"))
+        if reason:
+            raise RuntimeError(f"the metadata server refuses to bind without an authentication token: {reason}")
         self.thread = threading.Thread(target=self._serve, name="mooncake-metadata", daemon=True)
         self.thread.start()
         self._listening.wait(START_SECONDS)
@@ -187,7 +192,7 @@ class KVBootstrapServer:
 def main():
     parser = argparse.ArgumentParser(prog="mooncake_http_metadata_server",
                                      description="The key-value server at which transfer engines meet.")
-    parser.add_argument("--host", help="address to listen on (0.0.0.0; without a token: 127.0.0.1)")
+    parser.add_argument("--host", help="address to listen on (0.0.0.0; without a token and --allow_insecure: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8080, help="port (%(default)s)")
     parser.add_argument("--log-level", default="INFO", type=str.upper,
                         choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), help="least level that is logged")

@@ -29,6 +29,7 @@ ENVIRONMENT = {
     "tenant_id": "MOONCAKE_TENANT_ID",
     "enable_client_http_server": "MOONCAKE_ENABLE_CLIENT_HTTP_SERVER",
     "client_http_port": "MOONCAKE_CLIENT_HTTP_PORT",
+    "credential": "MC_CREDENTIAL",
 }
 ALIASES = {"rdma_devices": "device_name", "master_server_addr": "master_server_address",
            "master_addr": "master_server_address"}
@@ -55,6 +56,7 @@ class MooncakeConfig:
     tenant_id: str = "default"
     enable_client_http_server: bool = False
     client_http_port: int = 9300
+    credential: str = ""
 
     def __post_init__(self):
         if not isinstance(self.protocol, str) or not self.protocol.strip():
@@ -96,7 +98,7 @@ class MooncakeConfig:
         for name in REQUIRED:
             if name not in known:
                 raise ValueError(f"{file_path}: Missing required config field: {name}")
-        for name in ("ssd_offload_path", "tenant_id"):
+        for name in ("ssd_offload_path", "tenant_id", "credential"):
             if known.get(name) is None:
                 known.pop(name, None)
             else:

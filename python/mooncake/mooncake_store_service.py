@@ -5,10 +5,11 @@ PUT /api/put {"key", "value"}   GET /api/get/KEY   GET /api/exist/KEY   DELETE /
 DELETE /api/remove_all   POST /api/mount {"size"}   POST /api/unmount {"segment_ids"}
 POST /api/mount_shm {"name", "size"}   POST /api/unmount_shm {"segment_ids"}
 POST /api/reconfigure {"mode": "decode", "path", "size"} or {"mode": "prefill"}
-POST /api/unmount_local_disk {"grace_period_seconds"}
+POST /api/unmount_local_disk {"grace_period_seconds"}   GET /health
 
-Bodies need the Content-Type application/json.  The service has no passwords: each client that reaches its address can use
-it.  It therefore listens on 127.0.0.1, unless --host is given."""
+Bodies need the Content-Type application/json.  The service listens on 127.0.0.1.  With a credential (MC_CREDENTIAL) each
+request but /health needs the header "Authorization: Bearer TOKEN", and another --host needs --http_tls_cert and
+--http_tls_key.  Without one, each client that reaches its address can use it; another --host needs --allow_insecure."""
 
 import argparse
 import asyncio
@@ -16,6 +17,7 @@ import dataclasses
 import functools
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -23,7 +25,7 @@ import time
 from aiohttp import ClientError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mooncake import _rest, _setup
+from mooncake import _guard, _rest, _setup
 from mooncake._api.segments import GRACE_MAX, SEGMENT_STEP
 from mooncake._rest import Refused
 from mooncake.mooncake_config import MooncakeConfig
@@ -82,6 +84,8 @@ async def answer(request, handler):
         response = await handler(request)
     except Refused as e:
         response = failure(e.status, str(e))
+        if e.status == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
     except web.HTTPRequestEntityTooLarge:
         response = failure(413, f"the body is larger than {BODY_MAX} bytes")
     except web.HTTPException as e:
@@ -138,11 +142,11 @@ class MooncakeStoreService:
 
     config_path: a JSON file; None: MooncakeConfig.load_from_env().  cli_config: settings that replace those.  host: the
     address to listen on; segment_dirs: directories whose files requests may mount; max_mounted: bytes that requests may
-    mount together, by default half of the machine's memory.
+    mount together, by default half of the machine's memory; tls: an SSLContext, for https.
 
     A handle_ method takes a request of aiohttp and returns the response; all run in the event loop's thread."""
 
-    def __init__(self, config_path=None, cli_config=None, host="127.0.0.1", segment_dirs=(), max_mounted=None):
+    def __init__(self, config_path=None, cli_config=None, host="127.0.0.1", segment_dirs=(), max_mounted=None, tls=None):
         self.config = MooncakeConfig.from_file(config_path) if config_path else MooncakeConfig.load_from_env()
         known = {}
         for key, value in (cli_config or {}).items():
@@ -153,6 +157,9 @@ class MooncakeStoreService:
         self.config = dataclasses.replace(self.config, **known)
         self.store = None
         self.host = host
+        self.tls = tls
+        self.tokens = _rest.credential_path() is not None
+        self.identify = self.ask_master	# for _rest.check_token()
         self.segment_dirs = [os.path.realpath(d) for d in segment_dirs]
         self.room = _rest.Room(half_of_memory() if max_mounted is None else max_mounted)
         self.listener = self.runner = None
@@ -161,6 +168,10 @@ class MooncakeStoreService:
         self.mounted_segment_ids = []
         self.last_mount_info = {}
         self._state_lock = asyncio.Lock()
+
+    def ask_master(self, token):
+        """The role and the tenant ("": all) of the token's holder, or None; blocks."""
+        return self.store._credential_check(token) if self.store else None
 
     async def call(self, method, *args):
         """Run a blocking call of the store in an executor thread."""
@@ -186,7 +197,7 @@ class MooncakeStoreService:
         settings = {"local_hostname": c.local_hostname, "metadata_server": c.metadata_server,
                     "global_segment_size": c.global_segment_size, "local_buffer_size": c.local_buffer_size,
                     "protocol": c.protocol, "rdma_devices": c.device_name,
-                    "master_server_addr": c.master_server_address, "tenant_id": c.tenant_id,
+                    "master_server_addr": c.master_server_address, "tenant_id": c.tenant_id, "credential": c.credential,
                     "enable_ssd_offload": c.enable_ssd_offload, "ssd_offload_path": c.ssd_offload_path,
                     "enable_client_http_server": c.enable_client_http_server, "client_http_port": c.client_http_port}
         end = time.monotonic() + max_wait_time
@@ -201,35 +212,42 @@ class MooncakeStoreService:
             await asyncio.sleep(min(1, max(0, end - time.monotonic())))
 
     def application(self):
+        rows = (
+            (web.get, "/health", self.handle_health, _rest.OPEN),
+            (web.put, "/api/put", self.handle_put, _rest.WRITE),
+            (web.get, "/api/get/{key:.+}", self.handle_get, _rest.READ),
+            (web.get, "/api/exist/{key:.+}", self.handle_exist, _rest.READ),
+            (web.delete, "/api/remove/{key:.+}", self.handle_remove, _rest.WRITE),
+            (web.delete, "/api/remove_all", self.handle_remove_all, _rest.ADMINISTER),
+            (web.post, "/api/mount", self.handle_mount, _rest.OWN),
+            (web.post, "/api/unmount", self.handle_unmount, _rest.OWN),
+            (web.post, "/api/mount_shm", self.handle_mount_shm, _rest.OWN),
+            (web.post, "/api/unmount_shm", self.handle_unmount_shm, _rest.OWN),
+            (web.post, "/api/reconfigure", self.handle_reconfigure, _rest.OWN),
+            (web.post, "/api/unmount_local_disk", self.handle_unmount_local_disk, _rest.OWN),
+        )
+        roles = {handler: allowed for _, _, handler, allowed in rows}
+
         @web.middleware
         async def admit(request, handler):
             request.protocol.guard.header(request)
             _rest.check_request(request, self.host)
+            asked = request.match_info.handler
+            if self.tokens and roles.get(asked, _rest.ADMINISTER) is not _rest.OPEN:
+                await _rest.check_token(request, roles.get(asked), self.identify, self.config.tenant_id)
             if request.can_read_body and request.match_info.http_exception is None:
                 await read_body(request)
             return await handler(request)
 
         app = web.Application(client_max_size=BODY_MAX, middlewares=[answer, admit])
-        app.add_routes([
-            web.put("/api/put", self.handle_put),
-            web.get("/api/get/{key:.+}", self.handle_get),
-            web.get("/api/exist/{key:.+}", self.handle_exist),
-            web.delete("/api/remove/{key:.+}", self.handle_remove),
-            web.delete("/api/remove_all", self.handle_remove_all),
-            web.post("/api/mount", self.handle_mount),
-            web.post("/api/unmount", self.handle_unmount),
-            web.post("/api/mount_shm", self.handle_mount_shm),
-            web.post("/api/unmount_shm", self.handle_unmount_shm),
-            web.post("/api/reconfigure", self.handle_reconfigure),
-            web.post("/api/unmount_local_disk", self.handle_unmount_local_disk),
-        ])
+        app.add_routes([make(path, handler) for make, path, handler, _ in rows])
         return app
 
     async def start_http_service(self, port=8080):
         """Serve the routes until stop().  True; OSError if the address cannot be had."""
         self.runner = web.AppRunner(self.application(), access_log=None)
         await self.runner.setup()
-        self.listener = await _rest.Guard(self.runner.server).listen(self.host, port)
+        self.listener = await _rest.Guard(self.runner.server).listen(self.host, port, self.tls)
         log.info("REST API started on port %d of %s", port, self.host)
         return True
 
@@ -241,6 +259,13 @@ class MooncakeStoreService:
         store, self.store = self.store, None
         if store:
             await self.call(store.close)
+
+    @answered
+    async def handle_health(self, request):
+        code = await self.call(self.store.health_check) if self.store else 1
+        names = ("healthy", "not_initialized", "master_unreachable")
+        return web.json_response({"status": names[code] if 0 <= code <= 2 else names[2], "code": code},
+                                 status=503 if code else 200)
 
     # ---- objects ----
 
@@ -442,8 +467,15 @@ def parse_arguments():
         parser.add_argument("--" + name, "--" + name.replace("_", "-"), help=f"setting: {meaning}",
                             dest={"master_server": "master_server_address"}.get(name, name))
     parser.add_argument("--host", default="127.0.0.1",
-                        help="address to listen on (%(default)s); the service has no passwords, so each client that reaches "
-                             "the address can use it")
+                        help="address to listen on (%(default)s); other addresses than 127.0.0.1 need --http_tls_cert and a "
+                             "credential (MC_CREDENTIAL), or --allow_insecure")
+    parser.add_argument("--http_tls_cert", "--http-tls-cert", default="", metavar="FILE",
+                        help="PEM file with the service's certificate, and those of its authorities: it serves https")
+    parser.add_argument("--http_tls_key", "--http-tls-key", default="", metavar="FILE",
+                        help="PEM file with its key, which only its owner may read")
+    parser.add_argument("--allow_insecure", "--allow-insecure", action="store_true",
+                        default=_guard.is_on("MC_ALLOW_INSECURE"),
+                        help="listen also where other hosts reach the service, and can use it (MC_ALLOW_INSECURE)")
     parser.add_argument("--port", type=int, default=8080, help="HTTP port (%(default)s)")
     parser.add_argument("--segment_dir", "--segment-dir", action="append", default=[], metavar="DIRECTORY",
                         help="requests may mount files below this directory, which overwrites them; may be repeated "
@@ -454,14 +486,35 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def refusal(args):
+    """Why the service must not listen at its address, or None."""
+    if _rest.credential_path() is None:
+        return _guard.refusal("host", args.host, "read, change and remove all objects",
+                              "use a credential (MC_CREDENTIAL) and --http_tls_cert", False, args.allow_insecure)
+    if args.http_tls_cert or _guard.is_loopback(args.host):
+        return None
+    return (f"host={args.host}: every host that reaches this address could read and use the tokens of its clients: use "
+            "--http_tls_cert and --http_tls_key, or a loopback address such as 127.0.0.1")
+
+
 async def main():
     args = parse_arguments()
+    tls = _rest.tls_of(args.http_tls_cert, args.http_tls_key)
+    reason = refusal(args)
+    if reason:
+        raise ValueError(reason)
+    if _rest.credential_path():
+        # A core dump would have keys of OpenSSL's memory (docs/SECURITY.md).
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if args.allow_insecure:
+        # This program has warned; the library is not to repeat it.
+        os.environ["MC_ALLOW_INSECURE"] = "1"
     settings = settings_of(args)
     # load_from_env() requires the variable
     if not args.config and settings.get("master_server_address"):
         os.environ.setdefault("MOONCAKE_MASTER", settings["master_server_address"])
     service = MooncakeStoreService(args.config, settings, host=args.host, segment_dirs=args.segment_dir,
-                                   max_mounted=args.max_mounted_size)
+                                   max_mounted=args.max_mounted_size, tls=tls)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -124,9 +124,9 @@ class ReplicateConfig(_Config):
 
 _SETUP_NAMES = ("local_hostname", "metadata_server", "global_segment_size", "local_buffer_size", "protocol",
                 "rdma_devices", "master_server_addr", "engine", "enable_ssd_offload", "ssd_offload_path", "tenant_id",
-                "enable_client_http_server", "client_http_port", "enable_embedded_master")
+                "enable_client_http_server", "client_http_port", "enable_embedded_master", "credential")
 _SETUP_DEFAULTS = {"engine": None, "enable_ssd_offload": False, "ssd_offload_path": "", "tenant_id": "default",
-                   "enable_client_http_server": False, "client_http_port": 9300, "enable_embedded_master": False}
+                   "enable_client_http_server": False, "client_http_port": 9300, "enable_embedded_master": False, "credential": ""}
 
 
 def _setup_args(args, kwargs):
@@ -176,14 +176,15 @@ class MooncakeDistributedStore(_Sessions, _Segments, _Tasks, _Replicas, _Tensors
         """setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
         protocol: str, rdma_devices: str, master_server_addr: str, engine=None, enable_ssd_offload: bool = False,
         ssd_offload_path: str = "", tenant_id: str = "default", enable_client_http_server: bool = False,
-        client_http_port: int = 9300, enable_embedded_master: bool = False) -> int
+        client_http_port: int = 9300, enable_embedded_master: bool = False, credential: str = "") -> int
         setup(config: dict) -> int
 
         Connect to the master, and contribute global_segment_size bytes of memory (0: none) under the name local_hostname
         ("host" or "host:port", at which peers reach this process).  The dict has the same names; sizes may be texts
         ("4gb"), None means the default.  enable_client_http_server: serve /health and /metrics of this process on
-        client_http_port of all addresses; a port in use is a warning in the log.  device_name is an alias of rdma_devices, master_server_address of
-        master_server_addr.
+        client_http_port of all addresses; a port in use is a warning in the log.  credential: file with the credential for
+        a pool with security, else MC_CREDENTIAL; its tenant is that of tenant_id "default".  device_name is an alias of
+        rdma_devices, master_server_address of master_server_addr.
 
         0, -600 for wrong values, -1 if the master is not reachable within 5 seconds; the log "mooncake.store" gives the
         reason.  An open store is closed first."""

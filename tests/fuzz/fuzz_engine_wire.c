@@ -3,6 +3,7 @@
  * accepted frames respect the limits. */
 #include <config.h>
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -34,6 +35,34 @@ static void greeting(const uint8_t *data, size_t size)
 	check(mce_get64(data) > UINT64_MAX / 2);
 }
 
+/* The decoder of a capability reads no byte behind the header, and its result is packed to the same fields again.  A
+ * signed capability with any fields admits nothing outside of its range. */
+static void capability(const uint8_t *data, uint16_t hlen, const struct mce_wire_req *q)
+{
+	static const uint8_t key[MC_CAPABILITY_KEY] = "fuzz";
+	struct mc_capability c, back;
+	uint8_t packed[MCE_REQ_CAP_SIZE];
+	int r;
+
+	if (!mce_req_unpack_cap(data, hlen, &c)) {
+		check(hlen < MCE_REQ_CAP_MIN);
+		return;
+	}
+	mce_req_pack(packed, q);
+	mce_req_pack_cap(packed, &c);
+	check(mce_get16(packed + 2) == MCE_REQ_CAP_SIZE && mce_req_unpack_cap(packed, MCE_REQ_CAP_SIZE, &back));
+	check(back.offset == c.offset && back.len == c.len && back.generation == c.generation &&
+	      back.expires_s == c.expires_s && back.rights == c.rights && !memcmp(back.mac, c.mac, sizeof(c.mac)));
+	check(mc_capability_check(key, q->id, &c, MC_CAPABILITY_READ, q->whole, q->whole_len, q->seq) == -EACCES);
+	mc_capability_sign(key, q->id, &c);
+	r = mc_capability_check(key, q->id, &c, MC_CAPABILITY_READ, q->whole, q->whole_len, q->seq);
+	if (r == -EACCES)
+		return;
+	check(c.rights & MC_CAPABILITY_READ && q->whole >= c.offset && q->whole_len <= c.len &&
+	      q->whole - c.offset <= c.len - q->whole_len);
+	check((r == 0) == (q->seq / 1000 < c.expires_s));
+}
+
 static void requests(const uint8_t *data, size_t size)
 {
 	struct mce_wire_req q = { .type = 0 };
@@ -43,6 +72,7 @@ static void requests(const uint8_t *data, size_t size)
 		check((size_t)r <= size && r == q.hlen && q.hlen <= MCE_HDR_MAX);
 		check(q.len <= MCE_WIRE_LEN_MAX);
 		check(q.type == MCE_FRAME_READ || q.type == MCE_FRAME_WRITE);
+		capability(data, q.hlen, &q);
 		data += r;
 		size -= (size_t)r;
 	}

@@ -113,6 +113,21 @@ static void op_pin(struct input *in, struct mcm_session *s, bool renew)
 	mc_mutex_unlock(&s->lock);
 }
 
+/* Both keys then give the same object. */
+static void op_link(struct mcp_bytes from, struct mcp_bytes to)
+{
+	const struct mcp_link_name rq = { .from = from, .to = to, .ino = 1 };
+	struct mcp_replica replica[MCM_REPLICA_MAX];
+	struct mcp_object a, b;
+	uint64_t ino, generation;
+	unsigned n;
+
+	if (mcm_link(fx.m, &rq, &ino, &generation) == 0 &&
+	    (mcm_get(fx.m, fx.s, 0, from, &a, replica, &n) < 0 || mcm_get(fx.m, fx.s, 0, to, &b, replica, &n) < 0 ||
+	     a.generation != generation || b.generation != generation))
+		abort();
+}
+
 static void op_names(struct input *in, unsigned op)
 {
 	static struct mcp_entry entry[ENTRIES];
@@ -132,7 +147,10 @@ static void op_names(struct input *in, unsigned op)
 
 		rq.from = string(in);
 		rq.to = string(in);
-		(void)mcm_rename(fx.m, &rq, &out, &out);
+		if (rq.flags & 0x80)
+			op_link(rq.from, rq.to);
+		else
+			(void)mcm_rename(fx.m, &rq, &out, &out);
 	} else if (op == 3) {
 		struct mcp_list rq = { .flags = (uint32_t)number(in, 1), .limit = number(in, 1) % 5 };
 
@@ -163,7 +181,7 @@ static void op_mount(struct input *in)
 	rq.endpoint = string(in);
 	rq.protocol = string(in);
 	if (number(in, 1) & 1)
-		(void)mcm_mount(fx.m, rq.client, &rq, &reply);
+		(void)mcm_mount(fx.m, rq.client, NULL, &rq, &reply);
 	else
 		(void)mcm_unmount(fx.m, rq.client, rq.segment, &lost);
 }

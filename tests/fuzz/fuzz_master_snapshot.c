@@ -257,13 +257,16 @@ static void check_fetched(struct mcm *m, const json_t *manifest, bool whole)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct mcm_snapshots s = { .root = ROOT, .keep = 1 };
-	static struct mcm m = { .snapshots = &s };
+	static struct mcm_journal journal;
+	static struct mcm m = { .snapshots = &s, .journal = &journal };
 	json_t *manifest = NULL, *again = NULL;
 	char id[MCM_SNAPSHOT_ID];
 	bool good, whole;
 
 	if (!size)
 		return 0;
+	mcm_vault_init(&journal.vault, NULL);
+	mcm_vault_init(&s.vault, NULL);
 	m.conf = *small_master_conf();
 	m.conf.enable_snapshot_restore = true;
 	fill(data, size);

@@ -148,6 +148,7 @@ static void newer(unsigned which, const char *p, size_t size, const char *s)
 		break;
 	case 1:
 		(void)mcd_etcd_turn_decode(p, size, "bWluZQ==", "c3RhdGU=");
+		(void)mcd_etcd_swap_decode(p, size, "bWluZQ==");
 		break;
 	default:
 		s3_list(p, size);

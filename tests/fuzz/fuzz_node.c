@@ -27,7 +27,7 @@ static struct mcn_conn *connect_one(void)
 		if (mcn_mapped_new(NULL, 65536, 0, &node.mapped) < 0 || mcn_deferred_new(&node.deferred) < 0)
 			abort();
 	}
-	if (!c || mcn_pins_new(&node, &c->pins) < 0)
+	if (!c || mcn_pins_new(&node, false, &c->pins) < 0)
 		abort();
 	c->n = &node;
 	c->refs = 1;

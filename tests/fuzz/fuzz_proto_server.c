@@ -46,7 +46,7 @@ static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer
 	return reply ? mcp_answer(a, reply, msg) : 0;
 }
 
-#define MCP_MESSAGE(NAME, name, num) \
+#define MCP_MESSAGE(NAME, name, num, roles) \
 	static int handle_##name(struct mcp_session *s, const void *body, size_t len, \
 				 struct mcp_answer *a, void *arg) \
 	{ \
@@ -55,9 +55,9 @@ static int handle(uint16_t type, const void *body, size_t len, struct mcp_answer
 #include "proto/msg_each.h"
 
 static const struct mcp_handler all[] = {
-#define MCP_MESSAGE(NAME, name, num) { num, handle_##name, MC_ROLES_ALL },
+#define MCP_MESSAGE(NAME, name, num, roles) { num, handle_##name },
 #include "proto/msg_each.h"
-	{ 0, NULL, 0 }
+	{ 0, NULL }
 };
 
 static const uint16_t any_channel[] = { MCP_HEARTBEAT, MCP_REGISTER, MCP_STATS, 0 };

@@ -139,6 +139,7 @@ nodes=(n1 n2 n3)
 
 make_net() {
 	local n at
+	export MC_ALLOW_INSECURE=1
 	for n in m "${nodes[@]}"; do
 		ip netns add "mch-$$-$n"
 		cleanup_fn ip netns del "mch-$$-$n"

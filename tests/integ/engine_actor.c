@@ -26,6 +26,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "common/net/net.h"
 #include "engine/mce.h"
 
@@ -230,8 +231,11 @@ static void *client_main(void *arg)
 
 int main(int argc, char **argv)
 {
+	struct mc_log_conf log = { .levels = getenv("ENGINE_ACTOR_LOG") };
 	static struct client c[CLIENTS_MAX];
 
+	if (log.levels && mc_log_open(&log) < 0)
+		die("log", -EINVAL);
 	if (argc == 4 && !strcmp(argv[1], "serve")) {
 		serve(argv[2], strtoull(argv[3], NULL, 0));
 		return 0;

@@ -569,7 +569,7 @@ def racing(name, root_a, root_b, rounds=12):
             t.start()
         for t in threads:
             t.join()
-        check(True in results, "%s: nobody stored it: %r" % (key, results))
+        check(True in results, "%s: no thread stored it: %r" % (key, results))
         for r in (a, b):
             got = r.load(key, size)
             check(got in data, "%s: bytes of neither writer" % key)

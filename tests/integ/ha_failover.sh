@@ -140,5 +140,5 @@ run "${STORE[@]}" --ha_members=10.0.0.1:50051,10.0.0.2:50051
 grep -q 'does not have the address of this master, 127.0.0.1:' "$tmp/fails.out"
 run "${STORE[@]}" --journal_dir=none
 grep -q 'needs a journal' "$tmp/fails.out"
-run "${STORE[@]}" --rpc_address=0.0.0.0
+run "${STORE[@]}" --rpc_address=0.0.0.0 --allow_insecure
 grep -q 'needs rpc_address or rpc_interface' "$tmp/fails.out"

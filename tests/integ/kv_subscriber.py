@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscribe to a master's KV events and print each as a line of JSON, preceded by the message's number."""
+"""Subscribe to a master's KV events and print each as a line of JSON, preceded by the message's number.
+
+ENDPOINT [PUBLIC_KEY_OF_THE_MASTER FILE_WITH_OUR_SECRET_KEY]"""
 import json
 import sys
 
@@ -8,6 +10,11 @@ import zmq
 
 socket = zmq.Context().socket(zmq.SUB)
 socket.setsockopt(zmq.SUBSCRIBE, b"")
+if len(sys.argv) == 4:
+    with open(sys.argv[3], encoding="ascii") as file:
+        secret = file.read().split("\n")[1].encode()
+    socket.curve_secretkey, socket.curve_publickey = secret, zmq.curve_public(secret)
+    socket.curve_serverkey = sys.argv[2].encode()
 socket.connect(sys.argv[1])
 while True:
     parts = socket.recv_multipart()

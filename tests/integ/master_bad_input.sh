@@ -52,8 +52,10 @@ for value in '{}' '{"x": 1}' '{"x": {"y": []}}' '[]' '[1]' '["a", "b"]'; do
 		printf '%s:\n  %s:\n    %s\n' "${key%%_*}" "${key#*_}" "$value" >"$tmp/bad.yaml"
 		refuses --config_path="$tmp/bad.yaml"
 	done
-	what='oplog_poll_interval_ms is not built into this version'
-	printf '{"oplog_poll_interval_ms": %s}\n' "$value" >"$tmp/bad.json"
+	# an empty list is the default of this key
+	[ "$value" != '[]' ] || continue
+	what='pod_name is not built into this version'
+	printf '{"pod_name": %s}\n' "$value" >"$tmp/bad.json"
 	refuses --config_path="$tmp/bad.json"
 done
 head -c 3000 /dev/urandom >"$tmp/random.json"

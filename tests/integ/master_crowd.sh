@@ -38,8 +38,8 @@ if [ "$room" = "$limit" ]; then
 	equal "closed without a word" "$closed" 0
 	equal "refusals" "$(metric "$MASTER_HTTP" mooncake_rpc_connections_refused_total)" 600
 	[ "$slowest" -lt 3000 ] || fail "an answer took $slowest ms"
-	nobody() { [ "$(metric "$MASTER_HTTP" mooncake_rpc_connections)" = 0 ]; }
-	wait_for 60 nobody || fail "$(metric "$MASTER_HTTP" mooncake_rpc_connections) connections are left"
+	no_connections() { [ "$(metric "$MASTER_HTTP" mooncake_rpc_connections)" = 0 ]; }
+	wait_for 60 no_connections || fail "$(metric "$MASTER_HTTP" mooncake_rpc_connections) connections are left"
 	crowd 1500
 	equal "welcome" "$welcome" 1500
 fi

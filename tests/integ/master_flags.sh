@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every flag of upstream's master (upstream_flags.txt) is accepted with its default.  Another value
-# is either honoured (on the command line, in JSON and in YAML), refused at the start with a reason, or
-# reported as without effect; the manual page lists refused and reported flags.  No flag is silently ignored.
+# Every flag of upstream's master (upstream_flags.txt) is accepted with its default.  With another value the master
+# either serves (the value is honoured on the command line, in JSON and in YAML), refuses to start with a reason, or
+# serves and reports the flag once as without effect, as docs/COMPATIBILITY_NAMES.tsv says; the manual page lists
+# refused and reported flags.  No flag is silently ignored.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
-requires curl
+requires curl jq
 master=$top_builddir/master/mooncake_master
 page=$top_builddir/man/mooncake_master.1
 # Configuration that must stay the same when all of upstream's defaults are given.
@@ -33,7 +34,58 @@ differs() { # differs TYPE DEFAULT - a value of that type that is not the defaul
 	esac
 }
 sed -n '/UPSTREAM OPTIONS WITHOUT EFFECT/,$p' "$page" >"$tmp/idle"
+answer_of() { # answer_of FLAG - its state in the table of names
+	awk -F'\t' -v name="$1" '$1 == "flag" && $2 == name { print $3 == "better" ? "same" : $3 }' \
+		"$top_srcdir/docs/COMPATIBILITY_NAMES.tsv"
+}
+# starts FLAG VALUE - the master serves with it; its log is $tmp/once.log
+rpc_once='' http_once=''
+free_port rpc_once
+free_port http_once
+starts() {
+	local name=$1 value=$2 more=(--journal_dir=none)
+	case $name in
+	allocation_strategy) value=cxl ;;
+	memory_allocator) value=cachelib ;;
+	dynamic_replication_mode) value=observe ;;
+	ha_backend_type) value=redis ;;
+	rpc_interface) value=lo ;;
+	http_metadata_server_host | rpc_address | metrics_host) value=127.0.0.1 ;;
+	http_metadata_server_port | enable_http_metadata_server)
+		more+=(--enable_http_metadata_server --http_metadata_server_port=0)
+		[ "$name" = enable_http_metadata_server ] || value=0
+		;;
+	snapshot_catalog_store_type | snapshot_catalog_backend_type) value=redis ;;
+	snapshot_object_store_type | snapshot_payload_store_type | snapshot_payload_backend_type) value=local ;;
+	tenant_quota_connector_type) value=etcd ;;
+	# the journal is kept in its directory
+	snapshot_backup_dir) value=$tmp/once ;;
+	# ... and these need one
+	enable_snapshot | enable_snapshot_restore | enable_oplog | enable_oplog_snapshot)
+		more=(--journal_dir="$tmp/once") ;;
+	# these tests start masters with them, which need more than one value
+	enable_ha | etcd_endpoints | ha_backend_connstring | enable_kv_events) return 0 ;; # ha_*.sh, master_kv_events.sh
+	rpc_port | port) value=$rpc_once ;;
+	metrics_port) value=$http_once ;;
+	esac
+	# not that of the last one
+	: >"$tmp/once.log"
+	"$master" --rpc_address=127.0.0.1 --rpc_port="$rpc_once" --metrics_host=127.0.0.1 --metrics_port="$http_once" \
+		"${more[@]}" "--$name=$value" 2>>"$tmp/once.log" &
+	serves_or_ends $!
+}
+# serves_or_ends PID - the master with the log once.log serves; end it
+serves_or_ends() {
+	local tries=0
+	until grep -q 'Master admin server started' "$tmp/once.log"; do
+		kill -0 "$1" 2>/dev/null && [ "$((tries += 1))" -lt 2000 ] || return 1
+		sleep 0.005
+	done
+	kill "$1"
+	wait "$1"
+}
 honoured=0 refused=0 idle=0
+idle_json='{}'
 while read -r name type default; do
 	[ "$name" != '#' ] || continue
 	[ "$default" != - ] || default=''
@@ -53,13 +105,21 @@ while read -r name type default; do
 			fail "--$name=$value changes nothing: $(grep "^$own = " "$tmp/config")"
 		grep -qF -- "\\fB\\-\\-$own\\fR" "$page" || fail "$name is not in the manual page"
 		[ "$own" != "$name" ] || other[$name]=$value
+		equal "answer to $name" "$(answer_of "$name")" same
+		starts "$name" "$value" || fail "the master does not start with --$name: $(cat "$tmp/once.log")"
 	elif grep -qF -- "\\fB\\-\\-$name\\fR" "$tmp/idle"; then
 		idle=$((idle + 1))
-		"$master" --print_config "--$name=$value" >"$tmp/config" 2>"$tmp/warning"
-		grep -q "warning: --$name has no effect: " "$tmp/warning" || fail "--$name=$value: no warning"
-		equal "lines about $name" "$(wc -l <"$tmp/warning")" 1
+		equal "answer to $name" "$(answer_of "$name")" "no effect"
+		idle_json=$(jq --arg n "$name" --arg v "$value" '.[$n] = $v' <<<"$idle_json")
+		# any value, also one of another type
+		for any in "$value" nonsense; do
+			starts "$name" "$any" || fail "the master does not start with --$name: $(cat "$tmp/once.log")"
+			equal "lines about $name" "$(grep -c " warn options: --$name has no effect: ...*" "$tmp/once.log")" 1
+		done
 	else
 		refused=$((refused + 1))
+		equal "answer to $name" "$(answer_of "$name")" absent
+		case $name in pod_*) ;; *) fail "$name is refused" ;; esac # the election in Kubernetes
 		# "off" is the only state of a missing feature
 		[ "$type,$default" != bool,true ] || continue
 		fails timeout 20 "$master" "--$name=$value"
@@ -72,14 +132,31 @@ done <"$top_srcdir/tests/integ/upstream_flags.txt"
 [ "$honoured" -ge 60 ] || fail "fewer flags than expected are honoured: $honoured"
 echo "$honoured honoured, $refused refused, $idle without effect"
 
-# the list also has values that are not supported
-for value in tenant_quota_connector_type=etcd \
-	snapshot_catalog_store_type=redis; do
-	fails timeout 20 "$master" "--$value"
-	grep -q "$value.*not built into this version" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
-	grep -qF -- "\\fB\\-\\-$value\\fR" "$tmp/lacking" ||
-		fail "$value is not in the manual page's list of what is lacking"
+# a configuration file with all flags without effect, in JSON and in YAML: the master serves, one line each
+echo "$idle_json" >"$tmp/idle.json"
+jq -r 'to_entries[] | "\(.key): \(.value)"' <<<"$idle_json" >"$tmp/idle.yaml"
+for file in idle.json idle.yaml; do
+	starts config_path "$tmp/$file" || fail "the master does not start with $file: $(cat "$tmp/once.log")"
+	for name in $(jq -r 'keys[]' <<<"$idle_json"); do
+		equal "lines about $name in $file" "$(grep -c " warn options: $name has no effect: " "$tmp/once.log")" 1
+	done
+	equal "warnings of $file" "$(grep -c ' warn ' "$tmp/once.log")" "$idle"
 done
+# values that are accepted without effect, and unknown ones
+starts snapshot_catalog_store_type redis
+equal "lines about redis" "$(grep -c 'snapshot_catalog_store_type=redis has no effect: ' "$tmp/once.log")" 1
+for value in snapshot_catalog_store_type=mysql tenant_quota_connector_type=redis ha_backend_type=k8s; do
+	fails timeout 20 "$master" "--$value" --enable_ha --enable_multi_tenants --rpc_address=127.0.0.1 \
+		--ha_backend_connstring=127.0.0.1:1
+	grep -q "${value%=*}.*${value#*=}" "$tmp/fails.out" || fail "$value: $(cat "$tmp/fails.out")"
+done
+# gflags' own flags, and those of glog
+FLAGS_eviction_ratio=0.31 "$master" --print_config --tryfromenv=eviction_ratio,client_ttl --undefok=alien --alien=1 \
+	>"$tmp/config" 2>"$tmp/warning"
+grep -q '^eviction_ratio = 0.31 ' "$tmp/config"
+grep -q 'alien is ignored, as --undefok says' "$tmp/warning" || fail "$(cat "$tmp/warning")"
+"$master" --print_config --minloglevel=4 --v=11 --stderrthreshold=0 --alsologtostderr >"$tmp/config"
+grep -q '^minloglevel = 4 ' "$tmp/config"
 
 # same from files, with client_ttl under upstream's key
 key_of() { [ "$1" = client_ttl ] && echo client_live_ttl_sec || echo "$1"; }

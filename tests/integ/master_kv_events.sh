@@ -16,7 +16,7 @@ master=$top_builddir/master/mooncake_master
 
 fails timeout 20 "$master" --enable_kv_events
 grep -q 'kv_events_bind_endpoint' "$tmp/fails.out"
-kv_port=''
+kv_port='' curve=()
 free_port kv_port
 
 status() { curl -sf "http://$MASTER_HTTP/kv_events/status" | jq -c "$1"; }
@@ -32,7 +32,8 @@ up() {
 	owner=$SPAWNED
 	wait_for 20 has_segment
 	: >"$tmp/events"
-	spawn subscriber "$python" "$top_srcdir/tests/integ/kv_subscriber.py" "tcp://127.0.0.1:$kv_port"
+	spawn subscriber "$python" "$top_srcdir/tests/integ/kv_subscriber.py" "tcp://127.0.0.1:$kv_port" \
+		"${curve[@]}"
 	subscriber=$SPAWNED
 	wait_for 20 subscribed
 }
@@ -101,4 +102,56 @@ wait_for 10 heard
 equal skipped "$(status .skipped_unparsed_keys)" 1
 equal names "$(grep '^{' "$tmp/subscriber.log" | jq -c 'select(.seq_hashes==[77])|keys|join(",")')" \
 	'"additional_salt,backend_id,base_block_idx,block_size,dp_rank,event_id,event_type,group_id,lora_name,medium,model_name,number,parent_hash,seq_hashes,tenant_id,timestamp,token_ids"'
+down
+
+# CURVE: only a subscriber that has the master's public key, and whose own key is in the file, receives anything
+key() { "$master" --kv_events_curve_keygen="$tmp/$1.key"; }
+server=$(key server) router=$(key router) stranger=$(key stranger)
+equal mode "$(stat -c %a "$tmp/server.key")" 600
+fails key server
+grep -q 'cannot create .*server.key' "$tmp/fails.out"
+# both forms of a key
+hex=$("$python" -c 'import sys; from zmq.utils import z85; print(z85.decode(sys.argv[1].encode()).hex())' "$router")
+printf '# subscribers\n%s router\n' "$hex" >"$tmp/clients"
+flags=(--kv_events_curve_secret_key_file="$tmp/server.key" --kv_events_curve_clients="$tmp/clients")
+refused() {
+	fails timeout 20 "$master" --enable_kv_events --kv_events_bind_endpoint="tcp://127.0.0.1:$kv_port" \
+		--kv_events_backend_id=x "${@:2}"
+	grep -q "$1" "$tmp/fails.out" || fail "no '$1' in $(cat "$tmp/fails.out")"
+}
+refused 'belong together' "${flags[0]}"
+chmod 640 "$tmp/server.key"
+refused 'only its owner can read' "${flags[@]}"
+chmod 600 "$tmp/server.key"
+chmod 666 "$tmp/clients"
+refused 'only its owner can write' "${flags[@]}"
+chmod 644 "$tmp/clients"
+echo "${router%?}" >"$tmp/bad"
+refused 'a line without a public key' "${flags[0]}" --kv_events_curve_clients="$tmp/bad"
+
+curve=("$server" "$tmp/router.key")
+listen() { spawn "$1" "$python" "$top_srcdir/tests/integ/kv_subscriber.py" "tcp://127.0.0.1:$kv_port" "${@:2}"; }
+listen plain
+listen stranger "$server" "$tmp/stranger.key"
+listen misled "$stranger" "$tmp/router.key"
+up "${flags[@]}"
+wait_for 10 grep -q 'its key is not in the file peer=127.0.0.1' "$tmp/master.log"
+grep -qF "public_key=$server" "$tmp/master.log" || fail 'no public key in the log'
+"$mcctl" --master="$MASTER" put secret-1 "$0"
+wait_for 10 told secret-1 '"stored"'
+for name in plain stranger misled; do
+	equal "$name" "$(cat "$tmp/$name.log")" ''
+done
+# the file may change while the master serves
+echo "$stranger" >>"$tmp/clients"
+listen late "$server" "$tmp/stranger.key"
+admitted() { subscribed && grep -q '"event_id"' "$tmp/late.log"; }
+wait_for 20 admitted
+# with a file that cannot be read, all are refused
+rm "$tmp/clients"
+listen nobody "$server" "$tmp/router.key"
+wait_for 10 grep -q 'refusing a subscriber: cannot read' "$tmp/master.log"
+equal nobody "$(cat "$tmp/nobody.log")" ''
+secret=$(sed -n 2p "$tmp/server.key")
+grep -qF "$secret" "$tmp/master.log" && fail 'the secret key is in the log'
 down

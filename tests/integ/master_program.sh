@@ -37,7 +37,7 @@ refuses 'no interface of this name' --rpc_interface=nonesuch0
 refuses 'unexpected argument' extra
 refuses "$tmp/none.json" --config_path="$tmp/none.json"
 refuses "$tmp/none" --log_dir="$tmp/none/dir" --rpc_port="$spare" --metrics_port="$spare_http"
-refuses 'cannot\|no such\|not' --rpc_address=no.such.host.invalid --rpc_port="$spare" \
+refuses 'cannot\|no such\|not' --allow_insecure --minloglevel=2 --rpc_address=no.such.host.invalid --rpc_port="$spare" \
 	--metrics_port="$spare_http"
 
 # an unknown flag is refused, with the most similar flag, and status 2
@@ -47,13 +47,16 @@ status=0
 equal "status after an unknown flag" "$status" 2
 # unknown keys of a file and flags of glog are named once in the log, which is a file here, in a directory that is made
 printf 'evicton_ratio: 0.1\nmmap_arena_pool_size: 1gb\n' >"$tmp/named.yaml"
-start_master --config_path="$tmp/named.yaml" --alsologtostderr --log_dir="$tmp/named" --v=1
+start_master --config_path="$tmp/named.yaml" --logbufsecs=5 --stderrthreshold=1 --log_dir="$tmp/named" --v=1
 kill -HUP "$MASTER_PID"
 wait_for 10 grep -q 'log options reloaded' "$tmp/named/mooncake_master.INFO"
 for line in 'config key evicton_ratio is unknown and ignored; did you mean eviction_ratio' \
-	'mmap_arena_pool_size has no effect: ' 'alsologtostderr has no effect: '; do
+	'mmap_arena_pool_size has no effect: ' 'logbufsecs has no effect: '; do
 	equal "lines about $line" "$(cat "$tmp"/named/mooncake_master.INFO.* | grep -c "$line")" 1
+	# --stderrthreshold: standard error has the warnings too, and nothing else
+	equal "lines on standard error about $line" "$(grep -c "$line" "$tmp/master.log")" 1
 done
+fails grep -v ' warn ' "$tmp/master.log"
 # a fatal error is in the log file too
 refuses 'enable_ha needs' --enable_ha --log_dir="$tmp/fatal"
 grep -q 'err main: .*enable_ha needs' "$tmp/fatal/mooncake_master.INFO"

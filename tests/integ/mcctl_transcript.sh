@@ -24,7 +24,7 @@ serves_metadata() { [ "$(curl -s --noproxy '*' --max-time 5 -X PUT -d x 'http://
 guide() { # guide NAME COMMAND...
 	spawn "$@"
 	wait_for 20 serves_metadata || fail "$1 does not serve: $(cat "$tmp/$1.log")"
-	grep -q 'serving this host only.*MC_METADATA_HTTP_TOKEN' "$tmp/$1.log" || fail "no line says how to open it: $(cat "$tmp/$1.log")"
+	grep -q 'listening on 127.0.0.1 only.*MC_METADATA_HTTP_TOKEN' "$tmp/$1.log" || fail "no line says how to open it: $(cat "$tmp/$1.log")"
 	stop_pid "$SPAWNED"
 }
 guide program "$top_builddir/tools/mooncake_http_metadata_server"

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -434,7 +435,12 @@ static void attributes_are_kept(void)
 static void what_is_refused(void)
 {
 	put_text("f", "x");
-	FAILS(link("f", "g"), EPERM);
+	CHECK(mkdir("d", 0755) == 0);
+	FAILS(link("d", "g"), EPERM);
+	FAILS(link("f", "f"), EEXIST);
+	FAILS(link("f", "d"), EEXIST);
+	FAILS(link("g", "h"), ENOENT);
+	FAILS(link("f", "%_"), EINVAL);
 	FAILS(setxattr("f", "trusted.a", "b", 1, 0), EOPNOTSUPP);
 	/* settable only while the file is being written */
 	FAILS(setxattr("f", "user.mooncake.pin", "hard", 4, 0), EPERM);
@@ -475,11 +481,34 @@ static void special_files_have_types(void)
 	CHECK(lstat("sock", &st) == 0 && S_ISSOCK(st.st_mode));
 }
 
+static void names_share_a_file(void)
+{
+	struct stat a, b;
+	int fd;
+
+	put_text("f", "x");
+	CHECK(linkat(AT_FDCWD, "f", AT_FDCWD, "g", 0) == 0);
+	CHECK(stat("f", &a) == 0 && stat("g", &b) == 0 && a.st_ino == b.st_ino && a.st_nlink == 2 && b.st_nlink == 2);
+	put_text("g", "longer");
+	holds_text("f", "longer");
+	/* A lock belongs to the file. */
+	fd = opened("f", O_RDWR);
+	CHECK(flock(fd, LOCK_EX) == 0);
+	FAILS(flock(opened("g", O_RDWR), LOCK_EX | LOCK_NB), EWOULDBLOCK);
+	CHECK(rename("f", "g") == 0);
+	holds_text("f", "longer");
+	CHECK(unlink("f") == 0);
+	CHECK(fstat(fd, &a) == 0 && stat("g", &b) == 0 && b.st_nlink == 1);
+	holds_text("g", "longer");
+	CHECK(close(fd) == 0);
+	CHECK(unlink("g") == 0);
+	absent("f");
+	absent("g");
+}
+
 static void what_is_refused_at_once(void)
 {
 	put_text("f", "x");
-	FAILS(linkat(AT_FDCWD, "f", AT_FDCWD, "g", 0), EPERM);
-	absent("g");
 	FAILS(fallocate(opened("f", O_RDWR), FALLOC_FL_ZERO_RANGE, 0, 10), EOPNOTSUPP);
 	FAILS(fallocate(opened("f", O_RDWR), FALLOC_FL_COLLAPSE_RANGE, 0, 4096), EOPNOTSUPP);
 	holds_text("f", "x");
@@ -661,6 +690,7 @@ const struct call_case name_cases[] = {
 	{ "attributes_are_kept", attributes_are_kept },
 	{ "what_is_refused", what_is_refused },
 	{ "special_files_have_types", special_files_have_types },
+	{ "names_share_a_file", names_share_a_file },
 	{ "what_is_refused_at_once", what_is_refused_at_once },
 	{ "generations_tell_versions_apart", generations_tell_versions_apart },
 	{ "sizes_of_what_is_written_are_exact", sizes_of_what_is_written_are_exact },

@@ -25,7 +25,7 @@ for name in direct_io shared_mmap passthrough custom_io requests_sent_again supe
 	grep -qE "^$name +(yes|no)$" "$m/.mcfs/features" || { cat "$m/.mcfs/features"; fail "features: $name"; }
 done
 grep -qE '^direct_io +yes$' "$m/.mcfs/features" || fail "direct_io is the default"
-grep -qE '^supervised +no$' "$m/.mcfs/features" || fail "nobody supervises"
+grep -qE '^supervised +no$' "$m/.mcfs/features" || fail "it has no supervisor"
 equal "name_max" "$(awk '$1 == "name_max" { print $2 }' "$m/.mcfs/features")" "$(stat -f -c %l "$m")"
 equal "the socket" "$(readlink "$m/.mcfs/sock")" "$tmp/socket"
 equal "the socket, followed" "$(stat -L -c %F "$m/.mcfs/sock")" socket

@@ -153,7 +153,7 @@ static void check_file(int dir, const char *name)
 	k = n > 0 ? find(key, (size_t)n) : NULL;
 	if (!k || k->seen) {
 		fprintf(stderr, "mcfs_keys: %s has a key of %zd bytes, which is %s\n", name, n,
-			k ? "there twice" : "nobody's");
+			k ? "there twice" : "no file's");
 		exit(1);
 	}
 	k->seen = true;

@@ -43,7 +43,7 @@ for program in $programs; do
 		ssd "perf_ssd, rates" "$ssd" 65536 16 4
 		ssd "perf_ssd, latency" "" 4096 20 0
 		;;
-	bare_fuse | mcfs_names | mcfs_remote) ;; # by their scripts below
+	bare_fuse | mcfs_names | mcfs_remote | perf_secure) ;; # by their scripts below
 	*) quick "$name" "$top_builddir/$program" ;;
 	esac
 done
@@ -53,6 +53,7 @@ quick bench.sh "$top_srcdir/tests/perf/bench.sh" alloc tests/perf/perf_alloc
 for name in perf_mcfs_names perf_mcfs_remote; do
 	KEYS=1000 CYCLES=1000 quick "$name.sh" bash "$top_srcdir/tests/perf/$name.sh" 1
 done
+quick perf_secure.sh bash "$top_srcdir/tests/perf/perf_secure.sh"
 # Without upstream's package.
 if reason=$(python_package); then
 	python_package

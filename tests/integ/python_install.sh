@@ -22,9 +22,52 @@ works() {
 start_master
 "$PYTHON" -m venv --system-site-packages "$tmp/venv" >"$tmp/venv.log" 2>&1 ||
 	skip "no virtual environment can be made (apt-get install python3-venv)"
-cp -r "$top_srcdir/python" "$top_srcdir/include" "$tmp/"
-MOONCAKE_BUILD_DIR=$top_builddir "$tmp/venv/bin/pip" -q install --no-build-isolation --no-deps --no-index "$tmp/python" \
-	>"$tmp/pip.log" 2>&1 || fail "pip install fails"
+# A prefix as "make install" leaves it.
+prefix=$tmp/prefix
+mkdir -p "$prefix/lib/pkgconfig" "$prefix/include/mooncake"
+cp -P "$top_builddir"/client/.libs/libmooncake_store.so* "$top_builddir"/engine/.libs/libtransfer_engine.so* "$prefix/lib/"
+cp "$top_srcdir"/include/mooncake/*.h "$prefix/include/mooncake/"
+for pc in client/mooncake-store.pc engine/transfer-engine.pc; do
+	sed -e "s|^prefix=.*|prefix=$prefix|" -e "s|^libdir=.*|libdir=$prefix/lib|" \
+		-e "s|^includedir=.*|includedir=$prefix/include|" "$top_builddir/$pc" >"$prefix/lib/pkgconfig/${pc##*/}"
+done
+pip=("$tmp/venv/bin/pip" install --no-build-isolation --no-deps --no-index)
+unset MOONCAKE_BUILD_DIR MOONCAKE_BUNDLE
+
+# refuses WORD COMMAND... - the command fails, says WORD, and starts no build
+refuses() {
+	local word=$1
+	shift
+	! "$@" >"$tmp/refused" 2>&1 || fail "$* succeeds"
+	grep -q -- "$word" "$tmp/refused" || fail "$*: $(tail -n 5 "$tmp/refused")"
+	! grep -q 'mooncake: compiling' "$tmp/refused" || fail "$* builds first"
+}
+here=$top_srcdir/python
+find "$here" ! -name __pycache__ ! -name '*.pyc' | sort >"$tmp/before"
+refuses 'apt-get install.* libfuse3-dev' env PKG_CONFIG=false "${pip[@]}" "$here"
+refuses 'apt-get install.*build-essential' env CC=no-such-cc PKG_CONFIG_PATH= "${pip[@]}" "$here" \
+	--config-settings libraries=bundled
+refuses 'libraries=some' "${pip[@]}" "$here" --config-settings libraries=some
+refuses 'has to be absolute' "${pip[@]}" "$here" --config-settings libraries=bundled --config-settings build-dir=x
+refuses 'an editable package carries no libraries' "${pip[@]}" -e "$here" --config-settings libraries=bundled
+mkdir "$tmp/alone"
+cp -r "$here" "$tmp/alone/python"
+refuses 'pip 21.3' env PKG_CONFIG=false "${pip[@]}" "$tmp/alone/python"
+# the libraries of another version, and of another build
+sed -i 's/^Version: .*/Version: 0.0.1/' "$prefix/lib/pkgconfig/transfer-engine.pc"
+refuses 'transfer-engine 0\.0\.1 is installed' env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" "${pip[@]}" "$here" \
+	--config-settings libraries=installed
+cp "$prefix/lib/pkgconfig/mooncake-store.pc" "$tmp/store.pc"
+sed -i "s/^Version: .*/$(grep ^Version: "$tmp/store.pc")/" "$prefix/lib/pkgconfig/transfer-engine.pc"
+echo >>"$prefix/include/mooncake/mcs.h"
+refuses "mcs.h is not this tree's" env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" "${pip[@]}" "$here" \
+	--config-settings libraries=installed
+cp "$top_srcdir/include/mooncake/mcs.h" "$prefix/include/mooncake/"
+
+PKG_CONFIG_PATH=$prefix/lib/pkgconfig "${pip[@]}" -v "$here" >"$tmp/pip.log" 2>&1 || fail "pip install fails"
+grep -q 'mooncake: using the installed libraries' "$tmp/pip.log"
+find "$here" ! -name __pycache__ ! -name '*.pyc' | sort >"$tmp/after"
+cmp "$tmp/before" "$tmp/after" || fail "pip install writes into the source tree"
 works "$tmp/venv"
 "$tmp/venv/bin/pip" show mooncake-transfer-engine >"$tmp/show" 2>/dev/null
 grep -q '^Version: 0\.3\.13' "$tmp/show"

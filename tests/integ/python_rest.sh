@@ -35,12 +35,28 @@ equal "killed" "$(cat "$tmp/fails.out")" ""
 equal "an object of a killed owner" "$(curl -s -o "$tmp/dead" -w '%{http_code}' "http://127.0.0.1:$rest/api/get/of%20the%20dead")" 500
 grep -q error "$tmp/dead"
 stop_pid "$service"
+open_http=''
+free_port open_http
 # the flags of upstream's guide, without a file or variables
 spawn flags env -u MOONCAKE_MASTER "$PYTHON" -m mooncake.mooncake_store_service --local_hostname=127.0.0.1 \
 	--metadata_server=P2PHANDSHAKE --master_server="$MASTER" -D global_segment_size=32mb --port="$rest"
 started "$SPAWNED" flags 20 connects "127.0.0.1:$rest"
 equal "a key through the service of flags" "$(curl -s "http://127.0.0.1:$rest/api/exist/a")" '{"exists": false}'
 stop_pid "$SPAWNED"
+# other hosts reach it only with permission; the library of a program warns once, and not of a permission
+open=(env -u MC_ALLOW_INSECURE "$PYTHON" -m mooncake.mooncake_store_service --local_hostname=127.0.0.1 --master_server="$MASTER"
+	--metadata_server=P2PHANDSHAKE -D global_segment_size=32mb --port="$rest" -D enable_client_http_server=true
+	-D client_http_port="$open_http")
+fails timeout 60 "${open[@]}" --host=0.0.0.0
+grep -q 'host=0.0.0.0: every host that reaches this address could.*--allow_insecure' "$tmp/fails.out"
+for flags in --host=127.0.0.1 '--host=0.0.0.0 --allow_insecure'; do
+	rm -f "$tmp/open.log"
+	# shellcheck disable=SC2086  # words
+	spawn open "${open[@]}" $flags
+	started "$SPAWNED" open 20 connects "127.0.0.1:$rest"
+	equal "warnings with $flags" "$(grep -c 'no security: every host' "$tmp/open.log")" 1
+	stop_pid "$SPAWNED"
+done
 
 # the rest of this test depends on timing and on other programs
 [ -z "${SANITIZER-}" ] || exit 0
@@ -81,7 +97,7 @@ free_port meta
 spawn metadata "$PYTHON" -m mooncake.http_metadata_server --port "$meta" --host 127.0.0.1 --log-level warning
 started "$SPAWNED" metadata 20 connects "127.0.0.1:$meta"
 url="http://127.0.0.1:$meta/metadata?key=k"
-equal "metadata of nobody" "$(curl -s -o "$tmp/none" -w '%{http_code}' "$url")" 404
+equal "metadata that no engine stored" "$(curl -s -o "$tmp/none" -w '%{http_code}' "$url")" 404
 curl -sf -X PUT -d '{"a": 1}' "$url" >"$tmp/put"
 equal "metadata" "$(curl -sf "$url")" '{"a": 1}'
 stop_pid "$SPAWNED"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The REST service and strangers: it listens on loopback, mounts no file without permission, and connections without a
-# whole request shut no other client out.
+# whole request shut no other client out.  Tokens and TLS.
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 . "$top_srcdir/tests/lib/python.sh"
+requires openssl
 python_package
 "$PYTHON" -c "import aiohttp" 2>/dev/null || skip "no aiohttp (apt-get install python3-aiohttp)"
 start_master
@@ -41,3 +42,17 @@ doors open "$tmp/segments" "$tmp/data/precious"
 FILES=256 service crowd
 doors crowd
 no_surprise crowd
+
+# tokens and TLS
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$tmp/key" -out "$tmp/cert" \
+	-subj /CN=rest -addext subjectAltName=IP:127.0.0.1 -days 2 2>/dev/null
+chmod 600 "$tmp/key"
+timeout 100 "$PYTHON" "$top_srcdir/tests/python/rest_tokens.py" "$tmp"
+refuses() {
+	fails timeout 20 "$PYTHON" -m mooncake.mooncake_store_service --config "$tmp/conf.json" --port "$PORT" "${@:2}"
+	grep -q -- "$1" "$tmp/fails.out" || fail "$*: $(cat "$tmp/fails.out")"
+}
+refuses 'use a credential (MC_CREDENTIAL) and --http_tls_cert' --host 0.0.0.0
+export MC_CREDENTIAL=$tmp/none
+refuses 'use --http_tls_cert and --http_tls_key' --host 0.0.0.0 --allow_insecure
+refuses 'needed together' --http_tls_cert="$tmp/cert"

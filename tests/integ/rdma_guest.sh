@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# rdma_guest.sh BUILD README - the part of rdma_vm.sh that runs in the virtual machine, as root, with the NICs rxe0 to rxe3 on
-# nic0 to nic3, which are ports port0 to port3 of one bridge.  Prints "case NAME MS" for each case.
+# rdma_guest.sh BUILD README KIND CASE... - the part of rdma_vm.sh that runs in the virtual machine, as root, with the NICs
+# KIND0 to KIND3 (rxe: soft-RoCE, siw: soft-iWARP) on nic0 to nic3, which are ports port0 to port3 of one bridge.  Runs the
+# cases, and prints "case NAME MS" for each.
 set -euo pipefail
-build=$1 readme=$2
+build=$1 readme=$2 kind=$3
+shift 3
 work=$(mktemp -d)
 cd "$work"
 ulimit -l unlimited
@@ -49,23 +51,23 @@ all_over_rdma() {
 }
 
 one_nic() {
-	owner rxe0
-	drives rxe1 1 4096 2
-	drives rxe1 1 1048576 2
-	drives rxe1 2 100003 2
+	owner ${kind}0
+	drives ${kind}1 1 4096 2
+	drives ${kind}1 1 1048576 2
+	drives ${kind}1 2 100003 2
 	owner_end
 }
 
 four_nics() {
-	owner rxe0,rxe1,rxe2,rxe3
-	drives rxe3,rxe2,rxe1,rxe0 2 1048576 3
+	owner ${kind}0,${kind}1,${kind}2,${kind}3
+	drives ${kind}3,${kind}2,${kind}1,${kind}0 2 1048576 3
 	owner_end
 }
 
 # A port of the client goes down twice; then the cable of an owner's NIC is pulled.
 links() {
-	owner rxe0,rxe1
-	drive rxe2,rxe3 1 262144 9 >out &
+	owner ${kind}0,${kind}1
+	drive ${kind}2,${kind}3 1 262144 9 >out &
 	local driver=$!
 	for _ in 1 2; do
 		sleep 1
@@ -125,26 +127,26 @@ packets_lost() {
 }
 
 faults() {
-	fault none rxe0,rxe1 rxe2,rxe3 true
-	fault nic_down rxe0,rxe1 rxe2,rxe3 nic_down
-	fault peer_cable_pulled rxe0,rxe1 rxe2,rxe3 cable_pulled
-	fault all_nics_down rxe0,rxe1 rxe2,rxe3 all_nics_down
-	fault packets_lost rxe0,rxe1 rxe2,rxe3 packets_lost
+	fault none ${kind}0,${kind}1 ${kind}2,${kind}3 true
+	fault nic_down ${kind}0,${kind}1 ${kind}2,${kind}3 nic_down
+	fault peer_cable_pulled ${kind}0,${kind}1 ${kind}2,${kind}3 cable_pulled
+	fault all_nics_down ${kind}0,${kind}1 ${kind}2,${kind}3 all_nics_down
+	fault packets_lost ${kind}0,${kind}1 ${kind}2,${kind}3 packets_lost
 }
 
 loss() {
-	owner rxe0
+	owner ${kind}0
 	tc qdisc add dev nic1 root netem loss 1% delay 1ms
 	# A busy machine may take the NIC as disconnected for a moment, and use TCP.
-	drive rxe1 1 65536 3 >out || fail "transfers failed: $(cat out)"
+	drive ${kind}1 1 65536 3 >out || fail "transfers failed: $(cat out)"
 	tc qdisc del dev nic1 root
 	owner_end
 }
 
 # The owner is killed, and another process takes its address.
 killed() {
-	owner rxe0
-	drive rxe1 1 65536 20 >out 2>&1 &
+	owner ${kind}0
+	drive ${kind}1 1 65536 20 >out 2>&1 &
 	local driver=$! begin=$SECONDS
 	sleep 2
 	kill -9 "$owner"
@@ -161,25 +163,53 @@ store_and_mounts() {
 	sed -n '/^## RDMA$/,/^## Use/p' "$readme" | grep -E '^(mooncake_client|mcfs) ' >commands
 	[ "$(wc -l <commands)" -eq 2 ] || fail "no two commands in the README: $(cat commands)"
 	sed -i -e "s|^mooncake_client |$build/node/mooncake_client --port=50099 |" -e "s|^mcfs |$build/mcfs/mcfs --port=0 |" \
-		-e "s| \&\$| --global_segment_size=64mb \&|; s|mlx5_|rxe|; s|10.0.0.1|127.0.0.1|; s|/mnt/mooncake|$work/b|" commands
+		-e "s| \&\$| --global_segment_size=64mb \&|; s|mlx5_|$kind|; s|10.0.0.1|127.0.0.1|; s|/mnt/mooncake|$work/b|" commands
 	# shellcheck source=/dev/null
 	. ./commands >commands.log 2>&1
-	"$build/mcfs/mcfs" -f --protocol=rdma --device_names=rxe2 --global_segment_size=0 --port=0 127.0.0.1:50051 a \
+	"$build/mcfs/mcfs" -f --protocol=rdma --device_names=${kind}2 --global_segment_size=0 --port=0 127.0.0.1:50051 a \
 		>a.log 2>&1 &
 	local a=$!
 	wait_until "no mount" mountpoint -q a
 	wait_until "no mount" mountpoint -q b
 	"$build/tools/mcctl" --master=127.0.0.1:50051 doctor >doctor.log || :
-	grep -q 'ok .*RDMA NIC rxe0 is active' doctor.log || fail "mcctl doctor does not name the NICs: $(cat doctor.log)"
+	grep -q "ok .*RDMA NIC ${kind}0 is active" doctor.log || fail "mcctl doctor does not name the NICs: $(cat doctor.log)"
 	head -c 12000000 /dev/urandom >big
 	cp big b/big
 	cmp big a/big || fail "the bytes that b wrote differ on a"
 	cmp big b/big || fail "the bytes that b wrote differ on b"
 	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="write"} [1-9]' b/.mcfs/metrics || fail "no write over RDMA"
-	grep -q '^mooncake_transfer_nic_bytes_total{nic="rxe1"} [1-9]' b/.mcfs/metrics || fail "no bytes over rxe1"
+	grep -q "^mooncake_transfer_nic_bytes_total{nic=\"${kind}1\"} [1-9]" b/.mcfs/metrics || fail "no bytes over ${kind}1"
 	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="read"} [1-9]' b/.mcfs/metrics || fail "no read over RDMA"
 	umount a b
 	wait "$a" || :
 }
 
-cases one_nic four_nics links faults loss killed store_and_mounts
+# A NIC fits none of the other kind, so the bytes take TCP.
+mixed() {
+	local rate others
+	owner rxe0
+	drive siw1 1 65536 2 >out || fail "transfers failed: $(cat out)"
+	read -r rate others _ <out
+	[ "$rate" -gt 0 ] && [ "$others" -gt 0 ] || fail "$rate bytes/s, $others transfers over other paths"
+	grep -q "siw1 fits none of the peer's NICs" drive.log || fail "the log does not say why: $(cat drive.log)"
+	owner_end
+	owner siw1
+	drive rxe0 1 65536 2 >out || fail "transfers failed: $(cat out)"
+	read -r rate others _ <out
+	[ "$rate" -gt 0 ] && [ "$others" -gt 0 ] || fail "$rate bytes/s, $others transfers over other paths"
+	owner_end
+}
+
+# NICs that do not need the connection manager use it when both sides want it.
+by_rdma_cm() {
+	MC_RDMA_CM=1 owner rxe0,rxe1
+	rdma resource show cm_id >cm_ids
+	grep -q 'rxe1/1 .*LISTEN' cm_ids || fail "no listener: $(cat cm_ids)"
+	MC_RDMA_CM=1 drives rxe3,rxe2 2 1048576 2
+	owner_end
+	owner rxe0
+	MC_RDMA_CM=1 drives rxe1 1 65536 1
+	owner_end
+}
+
+cases "$@"

@@ -125,6 +125,7 @@ os.setxattr(sys.argv[1], "user.note", b"kept")
 os.setxattr(sys.argv[1], "user.other", b"too")' "$tmp/mnt/f"
 ln -s f "$tmp/mnt/link"
 ctl put --soft_pin pinned "$tmp/file"
+sleep 1 # a copy that began before the attributes were set has failed then
 s3_fault ok
 files_are_in_s3() {
 	ctl offload f pinned && [ "$(ctl stat f pinned | grep -cE '^tier: .*shared$')" -eq 2 ]

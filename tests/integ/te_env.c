@@ -330,6 +330,31 @@ static void hca(void)
 	unsetenv("MC_FORCE_HCA");
 }
 
+/* Without discovery the protocol "rdma" needs names. */
+static void discovery(void)
+{
+	struct mce_te_conf conf = {
+		.size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1", .protocol = "rdma",
+	};
+	struct mce_te *te;
+	int r;
+
+	setenv("MC_MS_AUTO_DISC", "0", 1);
+	r = mce_te_open(&conf, &te);
+	CHECK(r == -EINVAL && strstr(mce_te_error_detail(r), "MC_MS_AUTO_DISC=0"));
+	conf.nic_filter = "nosuch0";
+	CHECK(mce_te_open(&conf, &te) == 0);
+	mce_te_close(te);
+	/* without the protocol, none is used */
+	mce_te_close(open_engine());
+	setenv("MC_MS_AUTO_DISC", "1", 1);
+	setenv("MC_MS_FILTERS", "nosuch1", 1);
+	CHECK(mce_te_open(&conf, &te) == 0);
+	mce_te_close(te);
+	unsetenv("MC_MS_FILTERS");
+	unsetenv("MC_MS_AUTO_DISC");
+}
+
 static void ports(void)
 {
 	struct mce_te_conf conf = { .size = sizeof(conf), .metadata = "P2PHANDSHAKE", .name = "127.0.0.1" };
@@ -448,6 +473,13 @@ static void topology(void)
 	CHECK(mce_te_topology(te, NULL, &json) == 0 && strstr(json, "rail7") && strstr(json, "rail8"));
 	free(json);
 	mce_te_close(te);
+	/* discovery overrides it */
+	setenv("MC_MS_AUTO_DISC", "1", 1);
+	te = open_engine();
+	CHECK(mce_te_topology(te, NULL, &json) == 0 && !strstr(json, "rail7") && strstr(json, "cpu:0"));
+	free(json);
+	mce_te_close(te);
+	unsetenv("MC_MS_AUTO_DISC");
 	CHECK(ftruncate(fd, 5) == 0);
 	te = open_engine();
 	CHECK(mce_te_topology(te, NULL, &json) < 0 && discoverTopology(te) == -1);
@@ -562,6 +594,7 @@ int main(void)
 	descriptors();
 	handshake_port();
 	hca();
+	discovery();
 	lanes();
 	io_threads();
 	loopback_name();

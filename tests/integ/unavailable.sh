@@ -50,9 +50,14 @@ warned client 1 '"ub" is not available, continuing with tcp'
 # RDMA without a NIC
 start_client without --protocol=rdma --device_names=nosuch0
 warned without 1 'using tcp and shared memory'
+# discovery overrides the names, and without it names are needed
+MC_MS_AUTO_DISC=1 MC_MS_FILTERS=nosuch1 start_client discovered --protocol=rdma --device_names=nosuch0,mlx5_7
+warned discovered 1 'the named ones are ignored names=nosuch0,mlx5_7 filter=nosuch1'
+warned discovered 1 'using tcp and shared memory'
 start_client named --protocol=rpc_only --global_segment_size=0
 warned named 0 'is not available'
 client=("$top_builddir/node/mooncake_client" --master_server_address="$MASTER" --host=127.0.0.1 --port=0)
+refused 'MC_MS_AUTO_DISC=0 and no NIC is named' env MC_MS_AUTO_DISC=0 "${client[@]}" --protocol=rdma
 refused 'unknown protocol "rmda", use tcp' "${client[@]}" --protocol=rmda
 refused 'rpc_only contributes no memory: the segment' "${client[@]}" --protocol=rpc_only --global_segment_size=32MiB
 

@@ -377,6 +377,7 @@ static int fake_query_device(struct ibv_context *ctx, struct ibv_device_attr *re
 	ret->max_sge = SGE_MAX;
 	ret->max_cqe = 65536;
 	ret->max_qp_rd_atom = 16;
+	ret->max_sge_rd = fake_is_iwarp(fake_nic_of(ctx)) ? 1 : 0;
 	ret->max_mr_size = fake_nic_of(ctx)->max_mr;
 	return 0;
 }
@@ -391,6 +392,8 @@ static int fake_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_por
 	pthread_mutex_lock(&nic->lock);
 	ret->state = nic->event_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	ret->active_mtu = ret->max_mtu = nic->mtu;
+	ret->active_speed = nic->active_speed;
+	ret->active_width = nic->active_width;
 	pthread_mutex_unlock(&nic->lock);
 	ret->gid_tbl_len = 2;
 	ret->link_layer = IBV_LINK_LAYER_ETHERNET;
@@ -514,6 +517,14 @@ void fake_iwarp(unsigned nic)
 	fake_nics[nic].dev.transport_type = IBV_TRANSPORT_IWARP;
 }
 
+void fake_rate(unsigned nic, uint8_t active_speed, uint8_t active_width)
+{
+	pthread_mutex_lock(&fake_nics[nic].lock);
+	fake_nics[nic].active_speed = active_speed;
+	fake_nics[nic].active_width = active_width;
+	pthread_mutex_unlock(&fake_nics[nic].lock);
+}
+
 void fake_port_silent(unsigned nic, bool up)
 {
 	__atomic_store_n(&fake_nics[nic].up, up, __ATOMIC_RELEASE);
@@ -546,6 +557,12 @@ void fake_port(unsigned nic, bool up)
 void fake_delay(unsigned nic, unsigned us)
 {
 	SET(nic, delay_us, us);
+}
+
+void fake_repeat(unsigned nic, bool repeat)
+{
+	SET(nic, repeats, repeat);
+	fake_nic_poke(&fake_nics[nic]);
 }
 
 void fake_stop(unsigned nic, bool stop)

@@ -17,6 +17,9 @@ void fake_port_silent(unsigned nic, bool up);	/* without one: a cut behind a swi
 void fake_port_late(unsigned nic, bool up);	/* fake_port(), whose event arrives with the next fake_port() */
 void fake_delay(unsigned nic, unsigned us);	/* before each work request */
 void fake_stop(unsigned nic, bool stop);	/* after the call, work requests stay in the queue */
+/* As if the peer were gone, and the NIC repeated its packets for ever: work requests wait until their queue pair is in
+ * the error state. */
+void fake_repeat(unsigned nic, bool repeat);
 /* Completions of all NICs are not seen, and make no event; when this ends they make none either. */
 void fake_hold(bool hold);
 /* The @n-th next work request of this NIC fails with @status; 0: none. */
@@ -32,7 +35,12 @@ void fake_peer_memory(void *(*alias)(unsigned long long addr));
 void fake_late_writes(unsigned nic, bool on);
 void fake_mtu(unsigned nic, enum ibv_mtu mtu);
 void fake_max_mr(unsigned nic, uint64_t bytes);
+/* The NIC is an iWARP NIC: it connects by fake_cm.h only; a WRITE completes at once and its bytes are stored when a
+ * READ follows on the same queue pair; an error at the peer ends the connection, and the sender sees no more than that.
+ * Before an engine opens it. */
 void fake_iwarp(unsigned nic);
+/* The rate that the port reports, as in struct ibv_port_attr; 0 and 0 after fake_reset().  It slows nothing down. */
+void fake_rate(unsigned nic, uint8_t active_speed, uint8_t active_width);
 
 /* Since fake_reset(): work requests executed, calls of post_send, completions, bytes moved. */
 uint64_t fake_wrs(unsigned nic);

@@ -47,6 +47,7 @@ struct fake_qp {
 	unsigned access;
 	uint32_t dest_qpn;
 	union ibv_gid dest;
+	struct mc_list unstored;	/* iWARP: WRITEs that have completed, but are not stored; of the NIC's thread */
 	unsigned busy;		/* fake_all_lock: work that uses it, on either side */
 };
 
@@ -86,7 +87,7 @@ struct fake_nic {
 	pthread_mutex_t lock;	/* of the fields below */
 	pthread_cond_t work, turned;
 	bool turning;		/* the thread is carrying out work requests */
-	bool ending, stopped, late;
+	bool ending, stopped, late, repeats;
 	bool event_up, up;	/* the port's state for ibv_query_port(); whether packets pass */
 	unsigned delay_us, error_after;
 	enum ibv_wc_status error;
@@ -96,6 +97,7 @@ struct fake_nic {
 	unsigned dmabuf_at;	/* registrations until it, 0: it is now */
 	bool dmabuf_once;
 	enum ibv_mtu mtu;
+	uint8_t active_speed, active_width;
 	uint64_t max_mr;
 	struct mc_list lates;
 	struct ibv_context *ctx[CONTEXTS_MAX];	/* open ones, one for each engine */
@@ -112,6 +114,11 @@ extern pthread_mutex_t fake_all_lock;
 extern pthread_cond_t fake_all_idle;
 extern struct mc_list fake_all_qps, fake_all_mrs;
 extern uint32_t fake_next_number;
+
+static inline bool fake_is_iwarp(const struct fake_nic *nic)
+{
+	return nic->dev.transport_type == IBV_TRANSPORT_IWARP;
+}
 
 static inline void fake_count(uint64_t *n, uint64_t by)
 {
@@ -134,6 +141,7 @@ void fake_nic_poke(struct fake_nic *nic);
 struct ibv_qp *fake_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int fake_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int mask);
 int fake_destroy_qp(struct ibv_qp *ib);
+void fake_qps_connect(uint32_t one, uint32_t other);	/* iWARP, both in the INIT state */
 int fake_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 
 #endif

@@ -68,11 +68,13 @@ static enum ibv_wc_status respond(const struct fake_qp *from, const struct work 
 }
 
 /* fake_all_lock.  The local regions are held as well. */
-static bool hold_local(const struct work *w, struct fake_mr *mr[SGE_MAX])
+static bool hold_local(const struct fake_nic *nic, const struct work *w, struct fake_mr *mr[SGE_MAX])
 {
+	unsigned sink = IBV_ACCESS_LOCAL_WRITE | (fake_is_iwarp(nic) ? IBV_ACCESS_REMOTE_WRITE : 0);
+
 	for (unsigned i = 0; i < w->nsge; i++) {
 		mr[i] = fake_mr_find(w->sge[i].lkey, false, w->sge[i].addr, w->sge[i].length,
-				w->read ? IBV_ACCESS_LOCAL_WRITE : 0);
+				w->read ? sink : 0);
 		if (!mr[i])
 			return false;
 	}
@@ -93,8 +95,8 @@ static void copy(const struct work *w, struct fake_mr *const mr[], const struct 
 	}
 }
 
-/* Keep the bytes of a WRITE that failed. */
-static void late_add(struct fake_nic *nic, const struct fake_qp *qp, const struct work *w)
+/* Keep the bytes of a WRITE. */
+static struct late *late_new(const struct fake_qp *qp, const struct work *w)
 {
 	struct late *l = malloc(sizeof(*l));
 	char *at = malloc(w->len);
@@ -112,9 +114,54 @@ static void late_add(struct fake_nic *nic, const struct fake_qp *qp, const struc
 		at += w->sge[i].length;
 	}
 	pthread_mutex_unlock(&fake_all_lock);
+	return l;
+}
+
+static void late_add(struct fake_nic *nic, const struct fake_qp *qp, const struct work *w)
+{
+	struct late *l = late_new(qp, w);
+
 	pthread_mutex_lock(&nic->lock);
 	mc_list_push_back(&nic->lates, &l->node);
 	pthread_mutex_unlock(&nic->lock);
+}
+
+/* Store the bytes, if the peer's queue pair still takes them, and free them. */
+static void late_end(struct late *l, bool store)
+{
+	struct fake_mr *mr;
+	struct fake_qp *to;
+
+	mc_list_remove(&l->node);
+	pthread_mutex_lock(&fake_all_lock);
+	to = store ? qp_find(l->qpn) : NULL;
+	mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
+	if (to && qp_answers(to) && mr)
+		memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
+	pthread_mutex_unlock(&fake_all_lock);
+	free(l->bytes);
+	free(l);
+}
+
+static void unstored_drop(struct fake_qp *qp)
+{
+	while (!mc_list_empty(&qp->unstored))
+		late_end(mc_list_first(&qp->unstored, struct late, node), false);
+}
+
+/* fake_all_lock.  The peer has just accepted a READ that follows them. */
+static void unstored_store(struct fake_qp *qp)
+{
+	while (!mc_list_empty(&qp->unstored)) {
+		struct late *l = mc_list_first(&qp->unstored, struct late, node);
+		struct fake_mr *mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
+
+		if (mr)
+			memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
+		mc_list_remove(&l->node);
+		free(l->bytes);
+		free(l);
+	}
 }
 
 static void lates_deliver(struct fake_nic *nic, bool all)
@@ -123,20 +170,9 @@ static void lates_deliver(struct fake_nic *nic, bool all)
 
 	mc_list_for_each_safe(pos, next, &nic->lates) {
 		struct late *l = mc_container_of(pos, struct late, node);
-		struct fake_mr *mr;
-		struct fake_qp *to;
 
-		if (!all && mc_now_ns() < l->due_ns)
-			continue;
-		mc_list_remove(pos);
-		pthread_mutex_lock(&fake_all_lock);
-		to = all ? NULL : qp_find(l->qpn);
-		mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
-		if (to && qp_answers(to) && mr)
-			memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
-		pthread_mutex_unlock(&fake_all_lock);
-		free(l->bytes);
-		free(l);
+		if (all || mc_now_ns() >= l->due_ns)
+			late_end(l, !all);
 	}
 }
 
@@ -171,7 +207,7 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 	bool late;
 
 	pthread_mutex_lock(&fake_all_lock);
-	if (status == IBV_WC_SUCCESS && !hold_local(w, local))
+	if (status == IBV_WC_SUCCESS && !hold_local(nic, w, local))
 		status = IBV_WC_LOC_PROT_ERR;
 	if (status == IBV_WC_SUCCESS)
 		status = respond(qp, w, &to, &remote);
@@ -180,10 +216,15 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 		remote->busy++;
 		for (unsigned i = 0; i < w->nsge; i++)
 			local[i]->busy++;
+		if (w->read)
+			unstored_store(qp);
 	}
 	pthread_mutex_unlock(&fake_all_lock);
 	if (status == IBV_WC_SUCCESS) {
-		copy(w, local, remote);
+		if (fake_is_iwarp(nic) && !w->read)
+			mc_list_push_back(&qp->unstored, &late_new(qp, w)->node);
+		else
+			copy(w, local, remote);
 		fake_count(&nic->bytes, w->len);
 		pthread_mutex_lock(&fake_all_lock);
 		to->busy--;
@@ -204,15 +245,29 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 	return status;
 }
 
+/* The same on iWARP: the sender of a WRITE does not see its fate, and an error ends the connection. */
+static enum ibv_wc_status execute_iwarp(struct fake_nic *nic, struct fake_qp *qp, const struct work *w, bool *ret_ended)
+{
+	enum ibv_wc_status status = execute(nic, qp, w);
+	bool remote = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_REM_ACCESS_ERR;
+
+	*ret_ended = status != IBV_WC_SUCCESS;
+	return remote ? w->read ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS : status;
+}
+
 /* One work request of the queue pair: true if there was one. */
 static bool qp_step(struct fake_nic *nic, struct fake_qp *qp)
 {
 	enum ibv_wc_status status = IBV_WC_WR_FLUSH_ERR;
 	const struct work *w;
-	bool flush;
+	bool flush, repeats, ended = false;
 
+	pthread_mutex_lock(&nic->lock);
+	repeats = nic->repeats;
+	pthread_mutex_unlock(&nic->lock);
 	pthread_mutex_lock(&qp->lock);
-	if (qp->head == qp->tail || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR)) {
+	if (qp->head == qp->tail || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR) ||
+	    (repeats && qp->state == IBV_QPS_RTS)) {
 		pthread_mutex_unlock(&qp->lock);
 		return false;
 	}
@@ -220,9 +275,11 @@ static bool qp_step(struct fake_nic *nic, struct fake_qp *qp)
 	flush = qp->state == IBV_QPS_ERR;
 	pthread_mutex_unlock(&qp->lock);
 	if (!flush)
-		status = execute(nic, qp, w);
+		status = fake_is_iwarp(nic) ? execute_iwarp(nic, qp, w, &ended) : execute(nic, qp, w);
+	if (ended)
+		unstored_drop(qp);
 	pthread_mutex_lock(&qp->lock);
-	if (status != IBV_WC_SUCCESS)
+	if (status != IBV_WC_SUCCESS || ended)
 		qp->state = IBV_QPS_ERR;
 	/* before its slot is free */
 	fake_cq_push(nic, qp, w, status);
@@ -344,6 +401,7 @@ struct ibv_qp *fake_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	qp->cq = (struct fake_cq *)attr->send_cq;
 	qp->cap = attr->cap.max_send_wr;
 	qp->ring = calloc(qp->cap, sizeof(*qp->ring));
+	mc_list_init(&qp->unstored);
 	pthread_mutex_init(&qp->lock, NULL);
 	pthread_mutex_lock(&fake_all_lock);
 	qp->ib.qp_num = fake_next_number++;
@@ -374,7 +432,10 @@ int fake_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int mask)
 
 	pthread_mutex_lock(&fake_all_lock);
 	pthread_mutex_lock(&qp->lock);
-	if (!(mask & IBV_QP_STATE) || (attr->qp_state != IBV_QPS_ERR && attr->qp_state != qp->state + 1))
+	if (fake_is_iwarp(&fake_nics[qp->nic]) &&
+	    ((attr->qp_state != IBV_QPS_INIT && attr->qp_state != IBV_QPS_ERR) || mask & IBV_QP_PKEY_INDEX))
+		r = -EINVAL;
+	else if (!(mask & IBV_QP_STATE) || (attr->qp_state != IBV_QPS_ERR && attr->qp_state != qp->state + 1))
 		r = -EINVAL;
 	else if (attr->qp_state == IBV_QPS_INIT)
 		qp->access = attr->qp_access_flags;
@@ -399,11 +460,30 @@ int fake_destroy_qp(struct ibv_qp *ib)
 	while (qp->busy)
 		pthread_cond_wait(&fake_all_idle, &fake_all_lock);
 	pthread_mutex_unlock(&fake_all_lock);
+	unstored_drop(qp);
 	pthread_mutex_destroy(&qp->lock);
 	free(qp->ring);
 	free(qp);
 	fake_object(-1);
 	return 0;
+}
+
+void fake_qps_connect(uint32_t one, uint32_t other)
+{
+	pthread_mutex_lock(&fake_all_lock);
+	for (unsigned i = 0; i < 2; i++) {
+		struct fake_qp *qp = qp_find(i ? one : other);
+
+		if (!qp)
+			continue;
+		pthread_mutex_lock(&qp->lock);
+		if (qp->state == IBV_QPS_INIT) {
+			qp->dest_qpn = i ? other : one;
+			qp->state = IBV_QPS_RTS;
+		}
+		pthread_mutex_unlock(&qp->lock);
+	}
+	pthread_mutex_unlock(&fake_all_lock);
 }
 
 static bool work_make(struct work *w, const struct ibv_send_wr *wr)

@@ -11,6 +11,12 @@ requires_vm() {
 		skip "there is no kernel yet: tests/lib/vm-run --prepare (170 MB of Debian packages)"
 }
 
+# has_siw - is there soft-iWARP for that kernel?  Without it says so.
+has_siw() {
+	compgen -G "${VMRUN_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/vm-run}/1-*/tree/usr/lib/modules/*/updates/siw.ko" \
+		>/dev/null || { echo "not on soft-iWARP: tests/lib/vm-run --prepare -d siw builds it"; return 1; }
+}
+
 # in_vm SECONDS ARG... - run vm-run, its output in $tmp/vm.log; fail with that
 in_vm() {
 	local seconds=$1 status=0

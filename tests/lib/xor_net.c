@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "tests/lib/tls_net.h"
 
 #define RECORD 3000u		/* most bytes of a record's payload */
 #define HEAD 2u			/* its length */
@@ -304,5 +305,7 @@ const struct mc_net *test_net(void)
 {
 	const char *name = getenv("TEST_NET");
 
+	if (name && !strcmp(name, "tls"))
+		return tls_net();
 	return name && !strcmp(name, "xor") ? xor_net() : mc_net_plain();
 }

@@ -57,6 +57,8 @@ check_absent() {
 	done <"$tmp/absent"
 	sed -n '/^\.SH UPSTREAM OPTIONS WITHOUT EFFECT/,/^\.SH [^U]/s/^\\fB\\-\\-\(.*\)\\fR$/\1/p' "$2" >"$tmp/idle"
 	while read -r name; do
+		# a value of an option: master_flags.sh
+		case $name in *=*) continue ;; esac
 		"./$1" --print_config "--$name=7654321" 2>&1 | grep -q "$name has no effect: " ||
 			bad "$1 --$name=7654321: no warning, but $2 says that it has no effect"
 	done <"$tmp/idle"

@@ -10,11 +10,13 @@ trap 'rm -rf "$tmp"' EXIT
 # file: reason
 cat >"$tmp/table" <<'EOF'
 common/net/net.c: sockets themselves
+common/net/networks.c: addresses of upstream's peers
 common/net/packet.c: packets with descriptors
 common/net/poller.c: epoll
 common/net/stream.c: streams of sockets
 common/net/httpd.c: libmicrohttpd has its own connections
-meta/redis.c: redis, through hiredis
+meta/redis_link.c: redis, through hiredis
+engine/rdma/cm_connect.c: events of librdmacm
 engine/upstream/handshake.c: upstream's handshake
 engine/upstream/handshake_call.c: upstream's handshake
 engine/upstream/handshake_conn.c: upstream's handshake
@@ -24,6 +26,10 @@ engine/shm/mapped.c: messages with descriptors
 engine/shm/mapserver.c: messages with descriptors, and a pidfd
 node/conn.c: the client's packets, and its pidfd
 node/host.c: the route to the master
+node/upstream/dummy.c: a pidfd
+node/upstream/hand.c: messages of upstream's clients with descriptors
+node/upstream/peer.c: netlink
+node/upstream/service.c: whether connections wait at a listener
 client/daemon/daemon_conn.c: the daemon's packets
 mcfs/life/fdstore.c: messages of systemd with descriptors
 mcfs/life/mount.c: /dev/fuse

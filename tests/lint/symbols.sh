@@ -30,7 +30,7 @@ check() {
 	diff -u "$tmp/declared" "$tmp/exported" || status=1
 }
 
-check client libmooncake_store '(mcs|mooncake_store)_[a-z0-9_]+' mcs.h store_c.h
+check client libmooncake_store '(mcs|mooncake_store)_[a-z0-9_]+' mcs.h mcs_credential.h store_c.h
 # No function of the system's headers matches these patterns.
 check engine libtransfer_engine 'mce_te_[a-z_]+|[a-z]+[A-Z][A-Za-z]*' transfer_engine_c.h mce_te.h
 while read -r name; do

@@ -97,7 +97,7 @@ static void mount_all(struct pool *p, unsigned segments)
 			.protocol = mcp_bytes("tcp", 3),
 		};
 
-		if (mcm_mount(p->m, me, &rq, &reply) < 0)
+		if (mcm_mount(p->m, me, NULL, &rq, &reply) < 0)
 			die("mount", -MC_EINTERNAL);
 	}
 }

@@ -95,7 +95,7 @@ static void up(struct one *o, const char *sync, uint64_t objects)
 		o->conf.journal_sync = (char *)sync;
 	}
 	start(o);
-	r = mcm_mount(o->m, me, &mount, &mounted);
+	r = mcm_mount(o->m, me, NULL, &mount, &mounted);
 	if (r < 0)
 		die("mount", r);
 }

@@ -624,7 +624,7 @@ static void core_mount(struct mcm *m, uint64_t size)
 	};
 	struct mcp_mount_reply reply;
 
-	if (mcm_client_opened(m, me) < 0 || mcm_mount(m, me, &rq, &reply) < 0)
+	if (mcm_client_opened(m, me) < 0 || mcm_mount(m, me, NULL, &rq, &reply) < 0)
 		die("mount", -MC_EINTERNAL);
 }
 

@@ -143,7 +143,7 @@ static void ring_rows(const char *what, bool asleep)
 	conf.tenant = "";
 	conf.daemon = addr;
 	conf.spin_us = 1000;
-	r = mcs_daemon_open(&conf, &n);
+	r = mcs_daemon_open(&conf, NULL, &n);
 	if (r == 1)
 		r = mcs_daemon_conn_get(n, MC_NEVER, &c);
 	if (r < 0)

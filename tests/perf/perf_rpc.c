@@ -84,7 +84,7 @@ static int exist(struct mcp_session *s, const void *body, size_t len, struct mcp
 }
 
 static const struct mcp_handler handlers[] = {
-	{ MCP_RENAME, rename_, MC_ROLES_ALL }, { MCP_EXIST, exist, MC_ROLES_ALL }, { 0, NULL, 0 }
+	{ MCP_RENAME, rename_ }, { MCP_EXIST, exist }, { 0, NULL }
 };
 
 /* Returns false when the peer has closed the connection. */

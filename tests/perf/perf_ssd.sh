@@ -51,6 +51,28 @@ for block in 262144 1048576; do
 	rates_of "shared dir read elsewhere" shared_direct read
 done
 
+# Objects of 4 MiB on a plain and on an encrypted disk, alternating.
+security=$tmp/security
+"$top_builddir/master/mooncake_master" --init_security --security_dir="$security" >/dev/null
+big() { # big NAME [FLAG...]
+	local name=$1
+	shift
+	start_master --enable_offload --offload_on_evict --default_kv_lease_ttl=0 --journal_dir=none "$@" >/dev/null
+	rm -f "$ssd"/*
+	"$top_builddir/tests/perf/perf_ssd" "$MASTER" "$ssd" 4194304 256 8 | sed "s/^/${name}_/"
+	kill_pid "$MASTER_PID"
+}
+for ((i = 0; i < 3; i++)); do
+	big plain
+	MC_CREDENTIAL=$security/admin.credential big encrypted --security=on --security_dir="$security"
+done >"$tmp/rates"
+for what in write read; do
+	row "ssd $what, 4 MiB, encrypted" rate "$(median encrypted_$what)" MB/s
+	row "ssd $what, 4 MiB, encrypted" "x plain" "$(jq -n "$(median encrypted_$what) / $(median plain_$what)")" \
+		"plain $(median plain_$what) MB/s"
+done
+rm -f "$ssd"/*
+
 # Puts as fast as possible, and one each ms.
 for pause in 0 1000; do
 	for ((i = 0; i < 5; i++)); do

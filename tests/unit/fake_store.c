@@ -156,7 +156,7 @@ static int call_end(struct mcd_backend *b, const struct mcd_wait *w, struct stor
 	return lost || mc_now_ns() >= w->deadline ? mc_fail(-ETIMEDOUT, "fake store: no answer in time") : r;
 }
 
-static int store_open(const char *where, unsigned ttl_s, struct mcd_backend **ret);
+static int store_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret);
 
 static void store_close(struct mcd_backend *b)
 {
@@ -286,7 +286,7 @@ static const struct mcd_ops store_kind = {
 	.leave = store_leave,
 };
 
-static int store_open(const char *where, unsigned ttl_s, struct mcd_backend **ret)
+static int store_open(const char *where, const struct mcd_open *o, struct mcd_backend **ret)
 {
 	const char *client = strchr(where, '/');
 	struct store_backend *b = NULL;
@@ -305,7 +305,7 @@ static int store_open(const char *where, unsigned ttl_s, struct mcd_backend **re
 	if (!b)
 		return mc_fail(-EINVAL, "fake store: there is no store %s", where);
 	b->base.ops = &store_kind;
-	b->ttl_s = ttl_s;
+	b->ttl_s = o->ttl_s;
 	snprintf(b->client, sizeof(b->client), "%s", client + 1);
 	*ret = &b->base;
 	return 0;

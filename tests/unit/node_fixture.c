@@ -15,6 +15,8 @@
 #include "common/futex.h"
 #include "common/net/packet.h"
 
+const char *node_uids;
+
 static mcs_t *store;
 static struct mcn *daemon_node;
 static char dir[64], path[96], addr[112];
@@ -50,7 +52,7 @@ static void node_up_with(mcs_t *s)
 {
 	struct mcn_conf conf = {
 		.master = fixture_master_addr(), .path = path, .hot_size = NODE_HOT,
-		.hot_ms = 60000, .spin_us = 20,
+		.hot_ms = 60000, .spin_us = 20, .uids = node_uids,
 	};
 	int r;
 

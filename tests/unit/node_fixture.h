@@ -10,6 +10,8 @@
 #define NODE_SEGMENT (64 * MIB)
 #define NODE_HOT (8 * MIB)
 
+extern const char *node_uids;	/* of the daemons that start from now on; NULL at first */
+
 /* The daemon of a store with @segment bytes. */
 void node_start(uint64_t segment);
 void node_stop(void);

@@ -380,21 +380,21 @@ static int do_list(struct mcp_session *s, const void *body, size_t len, struct m
 void fake_start(void)
 {
 	static const struct mcp_handler handlers[] = {
-		{ MCP_REGISTER, do_register, MC_ROLES_ALL },
-		{ MCP_HEARTBEAT, do_heartbeat, MC_ROLES_ALL },
-		{ MCP_MOUNT, do_mount, MC_ROLES_ALL },
-		{ MCP_UNMOUNT, do_unmount, MC_ROLES_ALL },
-		{ MCP_SEGMENTS, do_segments, MC_ROLES_ALL },
-		{ MCP_STATS, do_stats, MC_ROLES_ALL },
-		{ MCP_PUT_START, do_put_start, MC_ROLES_ALL },
-		{ MCP_PUT_END, do_put_end, MC_ROLES_ALL },
-		{ MCP_PUT_REVOKE, do_put_revoke, MC_ROLES_ALL },
-		{ MCP_GET, do_get, MC_ROLES_ALL },
-		{ MCP_EXIST, do_exist, MC_ROLES_ALL },
-		{ MCP_RELEASE, do_release, MC_ROLES_ALL },
-		{ MCP_RENEW, do_release, MC_ROLES_ALL },
-		{ MCP_LIST, do_list, MC_ROLES_ALL },
-		{ 0, NULL, 0 },
+		{ MCP_REGISTER, do_register },
+		{ MCP_HEARTBEAT, do_heartbeat },
+		{ MCP_MOUNT, do_mount },
+		{ MCP_UNMOUNT, do_unmount },
+		{ MCP_SEGMENTS, do_segments },
+		{ MCP_STATS, do_stats },
+		{ MCP_PUT_START, do_put_start },
+		{ MCP_PUT_END, do_put_end },
+		{ MCP_PUT_REVOKE, do_put_revoke },
+		{ MCP_GET, do_get },
+		{ MCP_EXIST, do_exist },
+		{ MCP_RELEASE, do_release },
+		{ MCP_RENEW, do_release },
+		{ MCP_LIST, do_list },
+		{ 0, NULL },
 	};
 	static const uint16_t any_channel[] = { MCP_HEARTBEAT, 0 };
 	static const char *const none[] = { NULL };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_common_env.c - variables and protocols that have no effect are reported once in the log. */
+ * test_common_env.c - variables and protocols that have no effect are reported once in the log; variables with secrets
+ * are not inherited. */
 #include <config.h>
 
 #include "common/env.h"
@@ -169,6 +170,60 @@ static void an_unavailable_protocol_is_reported_once(void **state)
 	assert_int_equal(count(text, "\n"), 3);
 }
 
+static void hide_and_print(void)
+{
+	char **env, *there;
+
+	setenv("MC_REDIS_PASSWORD", "hushhush", 1);
+	setenv("MOONCAKE_S3_SECRET_ACCESS_KEY", "", 1);
+	setenv("MC_REDIS_USERNAME", "me", 1);
+	there = getenv("MC_REDIS_PASSWORD");
+
+	mc_env_hide();
+	fprintf(stderr, "known %s, %s, %s\n", mc_env_str("MC_REDIS_PASSWORD"), mc_env_str("MC_REDIS_USERNAME"),
+		mc_env_str("MOONCAKE_S3_SECRET_ACCESS_KEY") ? "set" : "unset");
+	fprintf(stderr, "left %s %s \"%s\"\n", getenv("MC_REDIS_PASSWORD") ? "yes" : "no", getenv("MC_REDIS_USERNAME"),
+		there);
+	env = mc_env_revealed();
+	for (; *env; env++)
+		if (!strncmp(*env, "MC_REDIS", 8))
+			fprintf(stderr, "again %s\n", *env);
+}
+
+static void scrub_and_print(void)
+{
+	char **env, *there;
+
+	setenv("MC_REDIS_PASSWORD", "hushhush", 1);
+	setenv("MC_REDIS_USERNAME", "me", 1);
+	there = getenv("MC_REDIS_PASSWORD");
+	mc_env_scrub();
+	fprintf(stderr, "known %s, before \"%s\"\n", getenv("MC_REDIS_PASSWORD"), there);
+	env = mc_env_public();
+	for (; *env; env++)
+		if (!strncmp(*env, "MC_REDIS", 8))
+			fprintf(stderr, "public %s\n", *env);
+}
+
+static void secrets_stay_in_the_process_alone(void **state)
+{
+	const char *text = output_of(scrub_and_print);
+
+	assert_int_equal(count(text, "known hushhush, before \"\"\n"), 1);
+	assert_int_equal(count(text, "public"), 1);
+	assert_int_equal(count(text, "public MC_REDIS_USERNAME=me\n"), 1);
+}
+
+static void secrets_leave_the_environment(void **state)
+{
+	const char *text = output_of(hide_and_print);
+
+	assert_int_equal(count(text, "known hushhush, me, unset\n"), 1);
+	assert_int_equal(count(text, "left no me \"\"\n"), 1);
+	assert_int_equal(count(text, "again MC_REDIS_PASSWORD=hushhush\n"), 1);
+	assert_int_equal(count(text, "again MC_REDIS_USERNAME=me\n"), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +232,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_reported_without_such_variables),
 		cmocka_unit_test(a_long_list_ends_with_a_number),
 		cmocka_unit_test(an_unavailable_protocol_is_reported_once),
+		cmocka_unit_test(secrets_leave_the_environment),
+		cmocka_unit_test(secrets_stay_in_the_process_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

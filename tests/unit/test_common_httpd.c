@@ -126,7 +126,7 @@ static int start(void **state)
 {
 	int port;
 
-	if (mc_httpd_start("127.0.0.1:0", 2, MAX_BODY, routes, (void *)(uintptr_t)"x", &port,
+	if (mc_httpd_start("127.0.0.1:0", 2, MAX_BODY, routes, (void *)(uintptr_t)"x", NULL, &port,
 			   &server))
 		return -1;
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", port);
@@ -420,7 +420,7 @@ static int start_huge(void **state)
 {
 	int port;
 
-	if (mc_httpd_start("127.0.0.1:0", 2, 64u << 20, routes, (void *)(uintptr_t)"x", &port, &server))
+	if (mc_httpd_start("127.0.0.1:0", 2, 64u << 20, routes, (void *)(uintptr_t)"x", NULL, &port, &server))
 		return -1;
 	snprintf(addr, sizeof(addr), "127.0.0.1:%d", port);
 	return 0;
@@ -525,7 +525,7 @@ static void a_port_in_use(void **state)
 {
 	struct mc_httpd *second = NULL;
 
-	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, &second), -EADDRINUSE);
+	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, NULL, &second), -EADDRINUSE);
 	assert_non_null(strstr(mc_err_detail(-EADDRINUSE), addr));
 	assert_null(second);
 	mc_httpd_stop(NULL);
@@ -547,7 +547,7 @@ static void stop_closes_the_port_of_forked_children_too(void **state)
 	}
 	(void)stop(state);
 	server = NULL;
-	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, &second), 0);
+	assert_int_equal(mc_httpd_start(addr, 1, 0, routes, NULL, NULL, NULL, &second), 0);
 	mc_httpd_stop(second);
 	assert_int_equal(kill(child, SIGKILL), 0);
 	assert_int_equal(waitpid(child, &st, 0), child);

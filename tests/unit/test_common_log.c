@@ -360,6 +360,87 @@ static void standard_error(void **state)
 	assert_non_null(strstr(text, "info x: after\n"));
 }
 
+/* Lines of the log on stderr while @fn runs. */
+static void read_stderr(void (*fn)(void), char *ret, size_t size)
+{
+	char out[] = "/tmp/mc-log-XXXXXX";
+	int fd = mkstemp(out), saved = dup(STDERR_FILENO);
+	ssize_t n;
+
+	assert_true(fd >= 0 && saved >= 0);
+	unlink(out);
+	fflush(stderr);
+	dup2(fd, STDERR_FILENO);
+	fn();
+	fflush(stderr);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	n = pread(fd, ret, size - 1, 0);
+	ret[n > 0 ? n : 0] = '\0';
+	close(fd);
+}
+
+static void write_each_level(void)
+{
+	mc_err("test", "an err");
+	mc_warn("test", "a warn");
+	mc_info("test", "an info");
+	mc_debug("test", "a debug");
+	mc_log_fatal("prog", "test", "a fatal");
+}
+
+static void severe_lines_are_on_stderr_too(void **state)
+{
+	static const struct {
+		bool also;
+		int64_t threshold;
+		const char *levels;	/* of the lines on stderr */
+	} rows[] = {
+		{ false, 2, "an err" }, { false, 1, "a warn" }, { false, 0, "a debug" }, { false, -1, "a debug" },
+		{ false, 3, "" }, { false, 100, "" }, { true, 3, "a debug" }, { true, 2, "a debug" },
+	};
+	static const char *const texts[] = { "an err", "a warn", "an info", "a debug" };
+	char said[4096];
+	uint64_t now = mc_now_ns();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct mc_log_conf conf = {
+			.program = "test", .dir = dir, .levels = mc_log_levels(0, 1, ""),
+			.to_stderr = mc_log_to_stderr(rows[i].also, rows[i].threshold),
+		};
+		bool wanted = *rows[i].levels;
+		const char *fatal;
+
+		now += 2 * MC_NS_PER_SEC;
+		mc_clock_fake(now);
+		assert_int_equal(mc_log_open(&conf), 0);
+		read_stderr(write_each_level, said, sizeof(said));
+		for (size_t k = 0; k < 4; k++) {
+			if (!strstr(said, texts[k]) == wanted)
+				fail_msg("row %zu: %s: %s", i, texts[k], said);
+			if (!strcmp(rows[i].levels, texts[k]))
+				wanted = false;
+		}
+		/* The reason of the end is there once, whatever the threshold. */
+		fatal = strstr(said, "prog: a fatal\n");
+		assert_non_null(fatal);
+		assert_null(strstr(fatal + 8, "a fatal"));
+	}
+}
+
+static void flags_of_glog_are_levels(void **state)
+{
+	assert_string_equal(mc_log_levels(0, 0, ""), "info");
+	assert_string_equal(mc_log_levels(-5, 0, ""), "info");
+	assert_string_equal(mc_log_levels(1, 0, ""), "warn");
+	assert_string_equal(mc_log_levels(2, 0, ""), "err");
+	assert_string_equal(mc_log_levels(4, 0, ""), "err");
+	assert_string_equal(mc_log_levels(1, 1, ""), "debug");
+	assert_string_equal(mc_log_levels(0, 11, ""), "trace");
+	assert_string_equal(mc_log_levels(0, -1, ""), "info");
+	assert_string_equal(mc_log_levels(3, 2, "warn,a=debug"), "warn,a=debug");
+}
+
 #define LOGGED(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
 
 int main(void)
@@ -377,6 +458,8 @@ int main(void)
 		LOGGED(a_file_in_use_is_not_removed),
 		LOGGED(threads_share_it),
 		LOGGED(standard_error),
+		LOGGED(severe_lines_are_on_stderr_too),
+		LOGGED(flags_of_glog_are_levels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

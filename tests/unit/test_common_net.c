@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <config.h>
 
+#include "common/net/networks.h"
 #include "common/net/socket.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
+#include "common/net/guard.h"
 
 #define SOON mc_deadline_ms(5000)
 
@@ -399,9 +402,83 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
+static void the_guard_admits_the_loopback_only(void **state)
+{
+	static const char *const local[] = {
+		"127.0.0.1", "127.255.0.1:80", "::1", "[::1]", "[::1]:80", "localhost", "LocalHost:1",
+		"::ffff:127.0.0.1", "[::ffff:127.1.2.3]:1", "unix:/x", "unix:@x", "local:x",
+	};
+	static const char *const beyond[] = {
+		"0.0.0.0", "0.0.0.0:1", "::", "[::]:1", "", ":80", "*", "10.0.0.1", "128.0.0.1",
+		"127.0.0.1.example.com", "127.1", "localhost.example.com", "::ffff:10.0.0.1", "::127.0.0.1",
+		"fe80::1", "[::1", "127.0.0.1:x",
+	};
+	struct mc_guard g = { .harm = "read", .secure = "use a lock" };
+
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+		assert_int_equal(mc_guard_listen(&g, "host", local[i]), 0);
+		assert_string_equal(mc_guard_default(&g, "host", local[i]), local[i]);
+	}
+	for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+		assert_int_equal(mc_guard_listen(&g, "host", beyond[i]), -EACCES);
+		assert_non_null(strstr(mc_err_detail(-EACCES), beyond[i]));
+		assert_non_null(strstr(mc_err_detail(-EACCES), "use a lock"));
+		assert_true(mc_guard_closes(&g, beyond[i]));
+	}
+	assert_string_equal(mc_guard_default(&g, "host", "::"), "127.0.0.1");
+	g.allowed = true;
+	assert_int_equal(mc_guard_listen(&g, "host", "::"), 0);
+	g = (struct mc_guard){ .harm = "read", .secured = true };
+	assert_int_equal(mc_guard_listen(&g, "host", "::"), 0);
+	assert_string_equal(mc_guard_default(&g, "host", "::"), "::");
+}
+
+static bool admits(const char *list, const char *addr)
+{
+	struct mc_networks *n;
+	struct in6_addr a;
+	struct in_addr v4;
+	bool admitted;
+
+	assert_int_equal(mc_networks_parse("peers", list, &n), 0);
+	if (inet_pton(AF_INET, addr, &v4) == 1) {
+		memset(&a, 0, sizeof(a));
+		a.s6_addr[10] = a.s6_addr[11] = 0xff;
+		memcpy(a.s6_addr + 12, &v4, 4);
+	} else {
+		assert_int_equal(inet_pton(AF_INET6, addr, &a), 1);
+	}
+	admitted = mc_networks_admit(n, &a);
+	mc_networks_free(n);
+	return admitted;
+}
+
+static void a_list_of_networks_admits_their_hosts_and_the_loopback(void **state)
+{
+	static const char *const wrong[] = { "10.0.0.0/33", "10.0.0", "x", "10.0.0.0/", "10.0.0.0/-1", "fd00::/129",
+					     ",", "1.2.3.4," };
+	struct mc_networks *n = NULL;
+
+	assert_true(admits("", "127.3.2.1") && admits("", "::1"));
+	assert_false(admits("", "10.0.0.1") || admits("", "128.0.0.1") || admits("", "fd00::1"));
+	assert_true(admits("10.0.0.0/24", "10.0.0.255"));
+	assert_false(admits("10.0.0.0/24", "10.0.1.0"));
+	assert_true(admits("10.1.0.0/15", "10.0.255.1") && !admits("10.1.0.0/15", "10.2.0.1"));
+	assert_true(admits("192.168.7.1", "192.168.7.1") && !admits("192.168.7.1", "192.168.7.2"));
+	assert_true(admits("1.2.3.4,fd00::/8", "fdff::9") && admits("0.0.0.0/0", "8.8.8.8"));
+	assert_false(admits("0.0.0.0/0", "fd00::1"));
+	assert_true(admits("::/0", "8.8.8.8"));
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(mc_networks_parse("peers", wrong[i], &n), -EINVAL);
+		assert_non_null(strstr(mc_err_detail(-EINVAL), wrong[i]));
+	}
+	assert_null(n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_list_of_networks_admits_their_hosts_and_the_loopback),
 		cmocka_unit_test(addresses_split),
 		cmocka_unit_test(pairs),
 		cmocka_unit_test(names_are_looked_up),
@@ -416,6 +493,7 @@ int main(void)
 		cmocka_unit_test(a_descriptor_travels),
 		cmocka_unit_test(surplus_descriptors_are_closed),
 		cmocka_unit_test(sending_keeps_its_deadline),
+		cmocka_unit_test(the_guard_admits_the_loopback_only),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

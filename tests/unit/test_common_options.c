@@ -281,8 +281,8 @@ static void unknown_options_are_refused(void **state)
 	expect_error("--hlep=man", -EINVAL, "--hlep is unknown; did you mean --help?", "");
 	expect_error("-o versin", -EINVAL, "-o versin is unknown; --help lists the options", "");
 	/* A warning is not lost when an error follows. */
-	expect_error("--fromenv=port --rpc_prot=1", -EINVAL, "--rpc_prot is unknown", "");
-	expect_said("prog: warning: --fromenv has no effect: ");
+	expect_error("--logbufsecs=1 --rpc_prot=1", -EINVAL, "--rpc_prot is unknown", "");
+	expect_said("prog: warning: --logbufsecs has no effect: ");
 }
 
 static void flags_of_glog_are_named_and_ignored(void **state)
@@ -298,6 +298,69 @@ static void flags_of_glog_are_named_and_ignored(void **state)
 	assert_string_equal(said, "");
 }
 
+static void fromenv_takes_flags_from_the_environment(void **state)
+{
+	char line[100];
+
+	setenv("FLAGS_rpc_port", "7", 1);
+	setenv("FLAGS_enable_gc", "false", 1);
+	expect_ok("--fromenv=rpc_port,enable-gc --tryfromenv=ttl,,grace_sec");
+	assert_int_equal(conf.rpc_port, 7);
+	assert_false(conf.enable_gc);
+	assert_int_equal(conf.ttl, 5000);
+	/* The later one wins, as with every flag. */
+	expect_ok("--fromenv rpc_port --port=8");
+	assert_int_equal(conf.rpc_port, 8);
+	expect_ok("--port=8 --tryfromenv rpc_port");
+	assert_int_equal(conf.rpc_port, 7);
+	expect_error("--fromenv=rpc_port,ttl", -EINVAL, "--fromenv=ttl", "FLAGS_ttl is not set");
+	expect_error("--fromenv=fromenv", -EINVAL, "--fromenv cannot be in the environment", "");
+	expect_error("--fromenv", -EINVAL, "--fromenv needs a value", "");
+	setenv("FLAGS_rpc_prot", "7", 1);
+	expect_error("--fromenv=rpc_prot", -EINVAL, "--rpc_prot is unknown", "--rpc_port");
+	setenv("FLAGS_rpc_port", "many", 1);
+	expect_error("--fromenv=rpc_port", -EINVAL, "--rpc_port", "\"many\"");
+	/* in a flag file, and a flag file from the environment */
+	setenv("FLAGS_rpc_port", "9", 1);
+	setenv("FLAGS_flagfile", path, 1);
+	write_config("--tryfromenv=rpc_port,absent\n");
+	snprintf(line, sizeof(line), "--flagfile=%s", path);
+	expect_ok(line);
+	assert_int_equal(conf.rpc_port, 9);
+	expect_ok("--fromenv=flagfile");
+	assert_int_equal(conf.rpc_port, 9);
+	write_config("--tryfromenv=flagfile\n");
+	expect_error("--fromenv=flagfile", -ELOOP, "include each other", "");
+	unsetenv("FLAGS_rpc_port");
+	unsetenv("FLAGS_enable_gc");
+	unsetenv("FLAGS_rpc_prot");
+	unsetenv("FLAGS_flagfile");
+}
+
+static void undefok_allows_unknown_flags(void **state)
+{
+	char line[100];
+
+	expect_ok("--undefok=alien,-,foreign --alien=1 --noforeign --port=7");
+	expect_said("--alien is ignored, as --undefok says: --alien is unknown");
+	expect_said("--noforeign is ignored, as --undefok says: ");
+	assert_int_equal(conf.rpc_port, 7);
+	/* behind the flag too, and for an option that this version lacks */
+	expect_ok("--alien --enable_cxl --undefok alien,enable-cxl");
+	expect_said("--enable_cxl is ignored, as --undefok says: ");
+	/* It allows no wrong value of a known one, and no other name. */
+	expect_error("--undefok=port,alien --port=many", -EINVAL, "--rpc_port", "\"many\"");
+	expect_error("--undefok=alien --alien2 --rpc_prot=1", -EINVAL, "--alien2 is unknown", "");
+	expect_error("--undefok=alien --enable_cxl", -MC_ENOTSUP, "--enable_cxl", "no CXL tier");
+	expect_error("--undefok", -EINVAL, "--undefok needs a value", "");
+	write_config("--alien=2\n");
+	snprintf(line, sizeof(line), "--flagfile=%s", path);
+	expect_error(line, -EINVAL, path, "--alien is unknown");
+	strcat(line, " --undefok=alien");
+	expect_ok(line);
+	expect_said("--alien is ignored");
+}
+
 static void strict_programs_know_only_their_own(void **state)
 {
 	prog.strict = true;
@@ -306,6 +369,8 @@ static void strict_programs_know_only_their_own(void **state)
 	expect_error("-o ro", -EINVAL, "-o ro is unknown", "");
 	expect_error("--enable_cxl", -MC_ENOTSUP, "--enable_cxl", "there is no CXL tier");
 	expect_error("--alsologtostderr", -EINVAL, "--alsologtostderr is unknown", "");
+	expect_error("--undefok=alien --alien", -EINVAL, "--undefok is unknown", "");
+	expect_error("--fromenv=port", -EINVAL, "--fromenv is unknown", "");
 	expect_ok("--port=7 -o nofail --noenable_cxl");
 	/* "rm --dry_run 0" must not remove. */
 	expect_ok("--enable_gc 0 1 --noenable_gc false");
@@ -513,6 +578,8 @@ int main(void)
 		CASE(flags_of_glog_are_named_and_ignored),
 		CASE(strict_programs_know_only_their_own),
 		CASE(absent_options_are_refused_with_the_reason),
+		CASE(fromenv_takes_flags_from_the_environment),
+		CASE(undefok_allows_unknown_flags),
 		CASE(the_nearer_source_wins),
 		CASE(other_sources_name_themselves_in_errors),
 		CASE(flagfiles),

@@ -22,6 +22,7 @@
 
 #include "common/sys/clock.h"
 #include "common/err.h"
+#include "tests/lib/tls_net.h"
 #include "tests/lib/xor_net.h"
 
 static struct mc_stream a, b;
@@ -60,6 +61,33 @@ static int over_unix(void **state)
 static int over_records(void **state)
 {
 	return connect_pair(xor_net(), unix_addr());
+}
+
+static void *accept_tls(void *arg)
+{
+	struct mc_stream_peer peer = { .principal = NULL };
+
+	assert_int_equal(mc_listener_wait(arg, mc_deadline_ms(5000)), 1);
+	assert_int_equal(mc_listener_accept(arg, &b), 0);
+	while (!peer.principal) {
+		(void)mc_stream_wait(&b, POLLIN, mc_deadline_ms(5000));
+		assert_int_equal(mc_stream_peek(&b), -EAGAIN);
+		mc_stream_peer(&b, &peer);
+	}
+	return NULL;
+}
+
+static int over_tls(void **state)
+{
+	struct mc_listener l;
+	pthread_t t;
+
+	assert_int_equal(mc_net_listen(tls_net(), "127.0.0.1:0", 1, &l), 0);
+	assert_int_equal(pthread_create(&t, NULL, accept_tls, &l), 0);
+	assert_int_equal(mc_net_connect(tls_net(), l.addr, mc_deadline_ms(5000), &a), 0);
+	pthread_join(t, NULL);
+	mc_listener_close(&l);
+	return 0;
 }
 
 static int done(void **state)
@@ -329,7 +357,9 @@ static void a_closed_listener_refuses_and_leaves_no_name(void **state)
 
 #define BOTH(test) \
 	{ #test " over tcp", test, over_tcp, done, NULL }, { #test " over unix", test, over_unix, done, NULL }
-#define ALL(test) BOTH(test), { #test " over records", test, over_records, done, NULL }
+#define ALL(test) \
+	BOTH(test), { #test " over records", test, over_records, done, NULL }, \
+	{ #test " over tls", test, over_tls, done, NULL }
 
 int main(void)
 {
@@ -348,6 +378,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_local_peer_has_a_user, over_unix, done),
 		cmocka_unit_test_setup_teardown(a_local_peer_has_a_user, over_records, done),
 		cmocka_unit_test_setup_teardown(pending_bytes_cause_no_event, over_records, done),
+		cmocka_unit_test_setup_teardown(pending_bytes_cause_no_event, over_tls, done),
 		cmocka_unit_test(a_closed_listener_refuses_and_leaves_no_name),
 	};
 

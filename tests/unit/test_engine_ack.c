@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_engine_ack.c - one answer to many WRITEs: only where both sides support it, in the right order with
  * refusals, and without repeating acknowledged WRITEs when the connection is lost. Also the bytes of the frames,
- * which must not change (tests/golden/lane: names with a number are of peers that have MCE_FEATURE_ACK_UPTO). */
+ * which must not change (tests/golden/lane: names with a number are of peers that have the feature with this
+ * bit: MCE_FEATURE_ACK_UPTO, MCE_FEATURE_CAPS). */
 #include <config.h>
 
 #include "test_engine_fixture.h"
@@ -364,7 +365,21 @@ static void frame_resp(struct frame *f, const char *name, enum mce_frame type, i
 	mce_resp_pack(f->bytes, &q);
 }
 
-#define FRAMES 8
+static void frame_cap(struct frame *f, const char *name)
+{
+	struct mc_capability c = {
+		.offset = 0x2122232425262728, .len = 0x3132333435363738, .generation = 0x4142434445464748,
+		.expires_s = 0x51525354, .rights = MC_CAPABILITY_READ,
+	};
+
+	frame_req(f, name, MCE_FRAME_READ, 0);
+	for (unsigned i = 0; i < MC_CAPABILITY_MAC; i++)
+		c.mac[i] = (uint8_t)(0xc0 + i);
+	f->len = MCE_REQ_CAP_SIZE;
+	mce_req_pack_cap(f->bytes, &c);
+}
+
+#define FRAMES 9
 
 static void frames_make(struct frame f[FRAMES])
 {
@@ -376,6 +391,7 @@ static void frames_make(struct frame f[FRAMES])
 	frame_greeting(&f[5], "greeting1", MCE_FEATURE_ACK_UPTO);
 	frame_req(&f[6], "write1", MCE_FRAME_WRITE, 0xf1f2f3f4f5f6f7f8);
 	frame_resp(&f[7], "ack_upto1", MCE_FRAME_ACK_UPTO, 0);
+	frame_cap(&f[8], "read4");
 }
 
 static void path_of(char buf[4096], const char *dir, const char *name)

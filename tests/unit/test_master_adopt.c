@@ -49,7 +49,7 @@ static int mount_disk(struct fixture *fx, uint64_t id, uint64_t epoch, bool offe
 		.cluster = cluster ? cluster : mcm_adopt_cluster(fx->m),
 	};
 	struct mcp_mount_reply reply;
-	int r = mcm_mount(fx->m, CLIENT, &rq, &reply);
+	int r = mcm_mount(fx->m, CLIENT, NULL, &rq, &reply);
 
 	if (ret_adopts)
 		*ret_adopts = reply.adopts;
@@ -113,8 +113,9 @@ static void first_master(void)
 static int adopt(struct fixture *fx, uint64_t disk, const struct mcp_adopt_item *item)
 {
 	const struct mcp_adopt rq = { .segment = { 7, disk }, .epoch = 2 };
+	const struct mcm_session owner = { .client = CLIENT };
 
-	return mcm_adopt(fx->m, CLIENT, &rq, item);
+	return mcm_adopt(fx->m, &owner, &rq, item);
 }
 
 /* At the next offset of a disk: the master takes them in this order. */
@@ -437,6 +438,7 @@ static void offers_that_are_not_permitted_are_refused(void **state)
 	const struct mcp_adopt wrong_epoch = { .segment = { 7, 100 }, .epoch = 1 };
 	const struct mcp_adopt right = { .segment = { 7, 100 }, .epoch = 2 };
 	struct mcp_adopt_item item;
+	const struct mcm_session owner = { .client = CLIENT }, other = { .client = { 7, 2 } };
 	struct fixture fx;
 	bool adopts;
 
@@ -447,8 +449,8 @@ static void offers_that_are_not_permitted_are_refused(void **state)
 	assert_int_equal(adopt_next(&fx, 100, 1), -MC_ENOSEGMENT);
 	assert_int_equal(mount_disk(&fx, 100, 2, true, 0, &adopts), 0);
 	assert_true(adopts);
-	assert_int_equal(mcm_adopt(fx.m, (struct mcp_id){ 7, 2 }, &right, &stored[1].item), -MC_ENOSEGMENT);
-	assert_int_equal(mcm_adopt(fx.m, CLIENT, &wrong_epoch, &stored[1].item), -MC_ENOSEGMENT);
+	assert_int_equal(mcm_adopt(fx.m, &other, &right, &stored[1].item), -MC_ENOSEGMENT);
+	assert_int_equal(mcm_adopt(fx.m, &owner, &wrong_epoch, &stored[1].item), -MC_ENOSEGMENT);
 	item = stored[1].item;
 	item.offset = 64 * MIB;
 	assert_int_equal(adopt(&fx, 100, &item), -MC_EEXISTS);

@@ -39,7 +39,7 @@ static int mount(struct fixture *fx, uint64_t epoch, unsigned seen, bool confirm
 		.seen = seen, .confirms = confirms, .unfenced = unfenced,
 	};
 
-	return mcm_mount(fx->m, owner1, &rq, ret);
+	return mcm_mount(fx->m, owner1, NULL, &rq, ret);
 }
 
 /* A master that has restored @n objects k0, k1, ... from a snapshot of an earlier one. */
@@ -379,7 +379,7 @@ static void a_disk_that_the_snapshot_does_not_know_is_offered(void **state)
 			jx_up(&fx, 1, MIB);
 		fx.m->id.lo = 0xcd;
 		rq.cluster = mcm_adopt_cluster(fx.m) + cases[i].other_cluster;
-		assert_int_equal(mcm_mount(fx.m, owner1, &rq, &reply), 0);
+		assert_int_equal(mcm_mount(fx.m, owner1, NULL, &rq, &reply), 0);
 		assert_int_equal(reply.adopts, cases[i].adopts);
 		fx_down(&fx);
 	}

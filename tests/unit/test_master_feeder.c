@@ -86,7 +86,7 @@ static int receiver_opened(struct mcp_session *s, void *arg)
 
 static void receiver_up(struct receiver *v, unsigned number)
 {
-	static const struct mcp_handler handlers[] = { { MCP_FEED, receiver_serve, MC_ROLES_ALL }, { 0, NULL, 0 } };
+	static const struct mcp_handler handlers[] = { { MCP_FEED, receiver_serve }, { 0, NULL } };
 	static const char *const none[] = { NULL };
 	const struct mcp_server_conf conf = {
 		.addrs = none, .local_name = v->local_name, .loops = 1, .software = "test", .handlers = handlers,
@@ -169,6 +169,43 @@ static void a_standby_that_joins_gets_a_copy_and_becomes_a_member(void **state)
 	assert_int_equal(receiver_get(&v, begins), 1);
 	assert_true(receiver_get(&v, records) > 0);
 	assert_true(mcm_feeders_lead(l.f));
+	lead_down(&l);
+	receiver_down(&v);
+}
+
+static int lead_link(struct lead *l, const char *from, const char *to)
+{
+	const struct mcp_link_name rq = { .from = fx_bytes(from), .to = fx_bytes(to) };
+	uint64_t ino, generation;
+
+	return mcm_link(l->fx.m, &rq, &ino, &generation);
+}
+
+/* It skips the records of names, and confirms them nevertheless. */
+static void a_standby_of_an_older_version_gets_no_names(void **state)
+{
+	struct receiver v;
+	struct lead l;
+
+	(void)state;
+	lead_up(&l, 1);
+	receiver_up(&v, 1);
+	lead_put(&l, "k", 2);
+	receiver_in_sync(&l, &v);
+	assert_int_equal(lead_link(&l, "k0", "name"), -MC_ENOTSUP);
+	lead_down(&l);
+	receiver_down(&v);
+
+	lead_up(&l, 1);
+	receiver_up(&v, 1);
+	lead_put(&l, "k", 2);
+	assert_int_equal(lead_link(&l, "k0", "name"), 0);
+	assert_int_equal(lead_join(&l, v.name, nonce), -MC_EJOIN);
+	assert_int_equal(fx_remove(&l.fx, "k0", MCP_REMOVE_FORCE), 0);
+	assert_int_equal(fx_remove(&l.fx, "name", MCP_REMOVE_FORCE), 0);
+	mcm_links_tick(l.fx.m);
+	mcm_links_tick(l.fx.m);
+	receiver_in_sync(&l, &v);
 	lead_down(&l);
 	receiver_down(&v);
 }
@@ -502,6 +539,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_standby_that_joins_gets_a_copy_and_becomes_a_member),
+		cmocka_unit_test(a_standby_of_an_older_version_gets_no_names),
 		cmocka_unit_test(twice_the_same_join_is_one_feed),
 		cmocka_unit_test(a_bogus_standby_changes_nothing),
 		cmocka_unit_test(answers_do_not_wait_for_a_standby_that_copies),

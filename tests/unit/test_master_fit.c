@@ -83,7 +83,7 @@ static void mount_disk(struct fixture *fx, uint64_t size)
 	};
 	struct mcp_mount_reply reply;
 
-	assert_int_equal(mcm_mount(fx->m, rq.client, &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx->m, rq.client, NULL, &rq, &reply), 0);
 }
 
 static void a_put_larger_than_a_segment_evicts_nothing(void **state)

@@ -42,7 +42,7 @@ int fx_mount(struct fixture *fx, uint64_t client, uint64_t id, uint64_t epoch, u
 
 	snprintf(name, sizeof(name), "seg-%u", (unsigned)id);
 	rq.name = fx_bytes(name);
-	r = mcm_mount(fx->m, id_of(client), &rq, &reply);
+	r = mcm_mount(fx->m, id_of(client), NULL, &rq, &reply);
 	if (ret)
 		*ret = reply;
 	return r;

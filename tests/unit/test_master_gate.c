@@ -224,7 +224,7 @@ static int set_members(void *arg, const char *const *member, unsigned n)
 
 static void lead_up_for(struct lead *l, const char *members, unsigned timeout_ms)
 {
-	static const struct mcp_handler handlers[] = { { MCP_FEED, serve_feed, MC_ROLES_ALL }, { 0, NULL, 0 } };
+	static const struct mcp_handler handlers[] = { { MCP_FEED, serve_feed }, { 0, NULL } };
 	static const char *const addrs[] = { "127.0.0.1:0", NULL };
 	const struct mcp_server_conf server = {
 		.addrs = addrs, .loops = 1, .software = "test", .handlers = handlers, .arg = l,

@@ -477,7 +477,7 @@ static int mount_on(struct fixture *fx, uint64_t id, const char *name)
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, fx->s->client, &rq, &reply);
+	return mcm_mount(fx->m, fx->s->client, NULL, &rq, &reply);
 }
 
 /* Segments on which the next objects of a writer on @host may be placed: their numbers as a

@@ -299,7 +299,7 @@ static void t_flipped(void **state)
 {
 	struct jx_dump ever = { 0 }, now;
 	struct fixture fx;
-	off_t size, head = 2 * 88, segment = 104;
+	off_t size, head = 2 * 88, segment = 112;
 	unsigned flips = 0;
 
 	(void)state;
@@ -733,6 +733,48 @@ static int write_golden(const char *to)
 	return 0;
 }
 
+#define CREDENTIALS 64u
+
+static uint64_t serial_of(unsigned i)
+{
+	return (i + 1) * 0x9e3779b97f4a7c15ull | 1;
+}
+
+/* A restart knows each revoked number, and expired credentials leave the list. */
+static void t_credentials(void **state)
+{
+	struct mc_identity id = { .secret = 1, .role = MC_ROLE_CLIENT, .cluster = "pool", .tenant = "*", .name = "a" };
+	struct mcm_credential_entry list[CREDENTIALS + 1];
+	char text[MC_IDENTITY_MAX + 1];
+	struct fixture fx;
+	unsigned n;
+
+	(void)state;
+	jx_up(&fx, 1, MIB);
+	for (unsigned i = 0; i < CREDENTIALS; i++) {
+		id.serial = serial_of(i);
+		id.expires_s = i % 2 ? UINT32_MAX : 1;
+		assert_true(mc_identity_format(&id, text) > 0);
+		assert_int_equal(mcm_credentials_add(fx.m, &id, text), 0);
+		if (i % 3 == 0)
+			assert_int_equal(mcm_credentials_revoke(fx.m, id.serial), 0);
+	}
+	jx_again(&fx);
+	for (unsigned i = 0; i < CREDENTIALS; i++)
+		assert_int_equal(mcm_credentials_revoked(fx.m, serial_of(i)), i % 3 == 0);
+	n = mcm_credentials_list(fx.m, 0, list, CREDENTIALS + 1);
+	assert_int_equal(n, CREDENTIALS);
+	for (unsigned i = 1; i < n; i++)
+		assert_true(list[i - 1].serial < list[i].serial);
+	mc_clock_advance(200000 * MC_NS_PER_SEC);
+	mcm_credentials_tick(fx.m);
+	jx_again(&fx);
+	assert_int_equal(mcm_credentials_list(fx.m, 0, list, CREDENTIALS + 1), CREDENTIALS / 2);
+	for (unsigned i = 0; i < CREDENTIALS; i++)
+		assert_int_equal(mcm_credentials_revoked(fx.m, serial_of(i)), i % 3 == 0 && i % 2);
+	fx_down(&fx);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -742,7 +784,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(t_put_under_way), cmocka_unit_test(t_generations),
 		cmocka_unit_test(t_owners), cmocka_unit_test(t_full),
 		cmocka_unit_test(t_http),
-		cmocka_unit_test(t_durable_values), cmocka_unit_test(t_golden),
+		cmocka_unit_test(t_durable_values), cmocka_unit_test(t_golden), cmocka_unit_test(t_credentials),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write"))

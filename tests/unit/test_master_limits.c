@@ -277,6 +277,95 @@ static void test_pinned_bytes(void **state)
 	fx_down(&fx);
 }
 
+static void small_limits(struct mcm_conf *conf)
+{
+	conf->max_session_puts = 3;
+	conf->max_session_pins = 3;
+	conf->max_session_pinned_ratio = 0.5;
+}
+
+/* A session of client @client with the identity @p. */
+static struct mcm_session *session_of(struct fixture *fx, uint64_t client, const struct mc_principal *p)
+{
+	struct mcm_session *s = fx_session(fx, client);
+
+	assert_int_equal(mcm_account_open(fx->m, s, p), 0);
+	return s;
+}
+
+/* Of one identity all sessions and client ids have the limits together; others are not affected. */
+static void one_identity(const struct mc_principal *p, const struct mc_principal *another)
+{
+	struct mcm_session *a, *b, *other;
+	struct mcm_put_granted g;
+	struct mcp_object o[4];
+	struct fixture fx;
+
+	fx_up(&fx, 1, 16 * MIB, small_limits);
+	fx.m->security = (struct mcm_security *)&fx;	/* it is only compared with NULL */
+	a = session_of(&fx, 2, p);
+	b = session_of(&fx, 3, p);
+	other = session_of(&fx, 4, another);
+	assert_int_equal(fx_put(&fx, "k1", 5 * MIB, 0), 0);
+	assert_int_equal(fx_put(&fx, "k2", 5 * MIB, 0), 0);
+	assert_int_equal(fx_put(&fx, "x", 64, 0), 0);
+	/* puts */
+	assert_int_equal(fx_start(&fx, a, "a", 1, 0, &g), 0);
+	assert_int_equal(fx_start(&fx, a, "b", 1, 0, NULL), 0);
+	assert_int_equal(fx_start(&fx, b, "c", 1, 0, NULL), 0);
+	assert_int_equal(fx_start(&fx, a, "d", 1, 0, NULL), -MC_ELIMIT);
+	assert_int_equal(fx_start(&fx, b, "d", 1, 0, NULL), -MC_ELIMIT);
+	assert_int_equal(fx_start(&fx, other, "d", 1, 0, NULL), 0);
+	assert_int_equal(mcm_put_end(fx.m, a, &(struct mcp_put_done){ .key = fx_bytes("a"),
+					      .generation = g.generation }), 0);
+	assert_int_equal(fx_start(&fx, b, "d2", 1, 0, &g), 0);
+	assert_int_equal(fx_start(&fx, a, "e", 1, 0, NULL), -MC_ELIMIT);
+	assert_int_equal(mcm_put_revoke(fx.m, b, &(struct mcp_put_done){ .key = fx_bytes("d2"),
+						 .generation = g.generation }), 0);
+	assert_int_equal(fx_start(&fx, a, "e", 1, 0, NULL), 0);
+	/* pins, and their bytes */
+	assert_int_equal(fx_pin(&fx, a, "k1", MCP_GET_LEASE, &o[0], NULL), 0);
+	assert_int_equal(fx_pin(&fx, b, "k2", MCP_GET_HOLD, &o[1], NULL), -MC_ELIMIT);
+	assert_int_equal(fx_pin(&fx, other, "k2", MCP_GET_LEASE, &o[1], NULL), 0);
+	assert_int_equal(fx_pin(&fx, b, "x", MCP_GET_LEASE, &o[1], NULL), 0);
+	assert_int_equal(fx_pin(&fx, b, "x", MCP_GET_LEASE, &o[2], NULL), 0);
+	assert_int_equal(fx_pin(&fx, a, "x", MCP_GET_LEASE, &o[3], NULL), -MC_ELIMIT);
+	fx_release(&fx, a, o[0].pin);
+	assert_int_equal(fx_pin(&fx, b, "k2", MCP_GET_LEASE, &o[3], NULL), 0);
+	/* A session that ends holds nothing any more; the last one ends the account. */
+	fx_session_end(&fx, b);
+	assert_int_equal(fx_pin(&fx, a, "k2", MCP_GET_LEASE, &o[0], NULL), 0);
+	assert_int_equal(fx_start(&fx, a, "f", 1, 0, NULL), 0);
+	assert_int_equal(a->share->account->puts, 3);
+	assert_int_equal(a->share->account->pins, 1);
+	assert_int_equal(a->share->account->pinned_bytes, 5 * MIB);
+	fx_session_end(&fx, a);
+	fx_session_end(&fx, other);
+	for (unsigned i = 0; i < MCM_ACCOUNT_BUCKETS; i++)
+		assert_null(fx.m->accounts[i]);
+	fx.m->security = NULL;
+	fx_down(&fx);
+}
+
+static void test_identities(void **state)
+{
+	const struct mc_principal first = { .source = MC_PRINCIPAL_CREDENTIAL, .serial = 5 };
+	const struct mc_principal second = { .source = MC_PRINCIPAL_CREDENTIAL, .serial = 5 + MCM_ACCOUNT_BUCKETS };
+	const struct mc_principal root = { .source = MC_PRINCIPAL_USER };
+	const struct mc_principal user = { .source = MC_PRINCIPAL_USER, .uid = 1 };
+	struct mcm_session *s;
+	struct fixture fx;
+
+	(void)state;
+	one_identity(&first, &second);
+	one_identity(&root, &user);
+	/* Without security each connection has limits of its own. */
+	fx_up(&fx, 1, 16 * MIB, small_limits);
+	s = session_of(&fx, 2, &user);
+	assert_null(s->share);
+	fx_down(&fx);
+}
+
 /* The table of pinned objects against an array that is counted. */
 static void test_pinned_table(void **state)
 {
@@ -317,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_deep_keys_stay_within_the_limit),
 		cmocka_unit_test(test_keys_of_unfinished_puts),
 		cmocka_unit_test(test_pinned_bytes),
+		cmocka_unit_test(test_identities),
 		cmocka_unit_test(test_pinned_table),
 	};
 

@@ -421,26 +421,26 @@ static void test_bad_mounts(void **state)
 	fx_up(&fx, 0, 0, NULL);
 	bad = rq;
 	bad.client = id_of(2);
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EOWNER);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EOWNER);
 	bad = rq;
 	bad.segment = (struct mcp_id){ 0, 0 };
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	bad = rq;
 	bad.size = 10;
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	bad.size = UINT64_MAX;
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	bad = rq;
 	bad.name = fx_bytes("");
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	bad.name = fx_bytes("a b\n");
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	memset(name, 'n', 299);
 	name[299] = 0;
 	bad.name = fx_bytes(name);
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &bad, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &bad, &reply), -MC_EPARAM);
 	assert_int_equal(fx.m->segments.n_live, 0);
-	assert_int_equal(mcm_mount(fx.m, id_of(1), &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &rq, &reply), 0);
 	fx_down(&fx);
 }
 
@@ -509,7 +509,7 @@ static void test_idle_clients_beat_rarely(void **state)
 		join(&fx, i);
 	for (i = 100; i < 110; i++) {
 		rq = mount_of(i, name);
-		assert_int_equal(mcm_mount(fx.m, id_of(i), &rq, &reply), 0);
+		assert_int_equal(mcm_mount(fx.m, id_of(i), NULL, &rq, &reply), 0);
 	}
 	mcm_liveness_tick(fx.m);
 	for (i = 100; i < 110; i++)
@@ -565,7 +565,7 @@ static void test_idle_client_becomes_owner(void **state)
 	told = asked(&fx, 5);
 	assert_true(told > fx.conf.client_ttl);
 	rq = mount_of(5, name);
-	assert_int_equal(mcm_mount(fx.m, id_of(5), &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx.m, id_of(5), NULL, &rq, &reply), 0);
 	fx_advance(&fx, told);
 	assert_int_equal(state_of(&fx, 5), MCP_SEG_OK);
 	assert_int_equal(asked(&fx, 5), 1000);
@@ -575,7 +575,7 @@ static void test_idle_client_becomes_owner(void **state)
 	join(&fx, 6);
 	told = asked(&fx, 6);
 	rq = mount_of(6, name);
-	assert_int_equal(mcm_mount(fx.m, id_of(6), &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx.m, id_of(6), NULL, &rq, &reply), 0);
 	fx_advance(&fx, told + fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
 	assert_int_equal(state_of(&fx, 6), MCP_SEG_SILENT);
 	fx.m->clients.count -= 100000;

@@ -108,7 +108,7 @@ static void look_key(struct fixture *fx, const struct look_key *key, struct look
 	int r;
 
 	if (key->tenant)
-		assert_int_equal(mcm_scope_begin(fx->m, fx_bytes(look_tenants[key->tenant]), false, &sc), 0);
+		assert_int_equal(mcm_scope_begin(fx->m, NULL, fx_bytes(look_tenants[key->tenant]), false, &sc), 0);
 	k = mcm_scope_key(sc, mcp_bytes(key->name, (uint32_t)len), buf);
 	r = mcm_exist(fx->m, MCP_EXIST_PEEK, &k, 1, &present);
 	line_add(l, "exist %s@%u\t%d", key->name, sc.tenant, r < 0 ? r : present);
@@ -202,7 +202,7 @@ static void look_lists(struct fixture *fx, const struct look_key *keys, size_t n
 	unsigned dirs = 0, i;
 
 	if (tenant)
-		assert_int_equal(mcm_scope_begin(fx->m, fx_bytes(look_tenants[tenant]), false, &sc), 0);
+		assert_int_equal(mcm_scope_begin(fx->m, NULL, fx_bytes(look_tenants[tenant]), false, &sc), 0);
 	look_list(fx, "", 0, tenant, sc.tenant, l);
 	look_list(fx, "", MCP_LIST_DIR, tenant, sc.tenant, l);
 	for (size_t k = 0; k < n; k++) {

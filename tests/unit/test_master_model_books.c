@@ -367,7 +367,7 @@ void begin_tenants(void)
 		if (mo.setup->tenants)
 			MUST(mcm_tenant_set_quota(mo.fx.m, fx_bytes(i ? "blue" : "default"), mo.quota[i],
 						  &effective) == 0, "quota");
-		MUST(mcm_scope_begin(mo.fx.m, tenant_name(i), true, &sc[i]) == 0, "tenant");
+		MUST(mcm_scope_begin(mo.fx.m, NULL, tenant_name(i), true, &sc[i]) == 0, "tenant");
 	}
 	for (i = 1; i <= mo.setup->keys; i++)
 		mo.key[i] = mcm_scope_key(sc[tenant_of(i)], fx_bytes(mo.name[i]), mo.inside[i]);

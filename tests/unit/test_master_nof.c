@@ -69,7 +69,7 @@ static int mount_disk(struct fixture *fx, uint64_t client, uint64_t id, uint64_t
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, rq.client, &rq, &reply);
+	return mcm_mount(fx->m, rq.client, NULL, &rq, &reply);
 }
 
 /* Disk @id of client @id / 10. */

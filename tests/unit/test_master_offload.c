@@ -60,7 +60,7 @@ static int mount_disk(struct fixture *fx, uint64_t client, uint64_t epoch, uint6
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, rq.client, &rq, ret ? ret : &reply);
+	return mcm_mount(fx->m, rq.client, NULL, &rq, ret ? ret : &reply);
 }
 
 static void eager(struct mcm_conf *c)

@@ -38,7 +38,7 @@ static int mount_disk(struct fixture *fx, unsigned number, uint64_t size)
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, rq.client, &rq, &reply);
+	return mcm_mount(fx->m, rq.client, NULL, &rq, &reply);
 }
 
 static void keeping(struct mcm_conf *c)

@@ -340,6 +340,32 @@ static void a_client_keeps_a_limited_part_of_the_pool(void **state)
 	fx_down(&fx);
 }
 
+/* A process of one credential gains nothing from another client id. */
+static void an_identity_keeps_a_limited_part_of_the_pool(void **state)
+{
+	const struct mc_principal p = { .source = MC_PRINCIPAL_CREDENTIAL, .serial = 5 };
+	const struct mc_principal q = { .source = MC_PRINCIPAL_CREDENTIAL, .serial = 7 };
+	struct mcm_session *s;
+	struct fixture fx;
+
+	(void)state;
+	fx_up(&fx, 1, MIB, NULL);
+	for (uint64_t client = 3; client < 7; client++) {
+		s = fx_session(&fx, client);
+		fx.m->security = (struct mcm_security *)&fx;	/* it is only compared with NULL */
+		assert_int_equal(mcm_account_open(fx.m, s, client == 6 ? &q : &p), 0);
+		fx.m->security = NULL;
+		assert_int_equal(fx_start(&fx, s, client == 3 ? "a" : client == 4 ? "b" : "c", 200 << 10, 0, NULL),
+				 client == 5 ? -MC_ELIMIT : 0);
+		/* The second one stands still until the monitor aborts its put. */
+		if (client == 4)
+			fx_stays_aside(&fx, HOUR);
+		else
+			fx_session_end(&fx, s);
+	}
+	fx_down(&fx);
+}
+
 /* That an owner is silent is not its writers' fault. */
 static void ranges_of_silent_owners_do_not_count(void **state)
 {
@@ -548,7 +574,7 @@ static void *reader(void *arg)
 	struct fixture *fx = arg;
 
 	while (!__atomic_load_n(&mounted, __ATOMIC_RELAXED)) {
-		assert_true(mcm_quarantine_over(fx->m, (struct mcp_id){ 7, 3 }) > 0);
+		assert_true(mcm_quarantine_over(fx->m, (struct mcp_id){ 7, 3 }, 0) > 0);
 		sched_yield();
 	}
 	return NULL;
@@ -582,6 +608,7 @@ int main(void)
 		cmocka_unit_test(mounting_again_does_not_free),
 		cmocka_unit_test(a_silent_owner_keeps_its_ranges_aside),
 		cmocka_unit_test(a_client_keeps_a_limited_part_of_the_pool),
+		cmocka_unit_test(an_identity_keeps_a_limited_part_of_the_pool),
 		cmocka_unit_test(ranges_of_silent_owners_do_not_count),
 		cmocka_unit_test(an_operator_ends_the_quarantine_of_the_dead),
 		cmocka_unit_test(the_journal_keeps_unconfirmed_ranges),

@@ -35,7 +35,7 @@ static int mount_try(struct fixture *fx, uint64_t client, uint64_t id, uint8_t m
 		.endpoint = fx_bytes("host:1"), .protocol = fx_bytes("tcp"), .medium = medium,
 	};
 
-	return mcm_mount(fx->m, rq.client, &rq, ret);
+	return mcm_mount(fx->m, rq.client, NULL, &rq, ret);
 }
 
 static void mount(struct fixture *fx, uint64_t client, uint64_t id, uint8_t medium, uint64_t size)
@@ -383,15 +383,15 @@ static void a_shared_medium_of_another_cluster_is_refused(void **state)
 
 	(void)state;
 	up(&fx, eager, 0, 0);
-	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), -MC_EPARAM);
+	assert_int_equal(mcm_mount(fx.m, owner, NULL, &rq, &reply), -MC_EPARAM);
 	rq.medium = MCP_MEDIUM_DISK;
-	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx.m, owner, NULL, &rq, &reply), 0);
 	assert_int_equal(reply.adopts, 0);
 	rq.medium = MCP_MEDIUM_S3;
 	rq.segment.lo++;
 	rq.base = 1ull << 61;
 	rq.cluster = reply.cluster;
-	assert_int_equal(mcm_mount(fx.m, owner, &rq, &reply), 0);
+	assert_int_equal(mcm_mount(fx.m, owner, NULL, &rq, &reply), 0);
 	assert_int_equal(reply.adopts, 1);
 	/* Not all objects are known yet. */
 	assert_int_equal(mcm_used(fx.m, owner, rq.segment, 1, &(uint64_t){ 0 }, 1, &is), -MC_ENOTREADY);

@@ -72,7 +72,7 @@ static int mount_twin(struct fixture *fx, uint64_t client, uint64_t id)
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, rq.client, &rq, &reply);
+	return mcm_mount(fx->m, rq.client, NULL, &rq, &reply);
 }
 
 /* An owner was killed while its master was down, and another process has its name now: the old

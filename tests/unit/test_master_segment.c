@@ -106,7 +106,7 @@ static int mount(struct fixture *fx, uint64_t client, uint64_t id, const char *n
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, id_of(client), &rq, &reply);
+	return mcm_mount(fx->m, id_of(client), NULL, &rq, &reply);
 }
 
 /* Bytes behind the last whole granule are not used. */
@@ -274,7 +274,7 @@ static int offer(struct fixture *fx, uint64_t client, uint64_t epoch, uint64_t s
 	/* Several segments on each host. */
 	snprintf(name, sizeof(name), "host-%u:%u", (unsigned)client % 1000, (unsigned)client);
 	rq.name = fx_bytes(name);
-	return mcm_mount(fx->m, id_of(client), &rq, &reply);
+	return mcm_mount(fx->m, id_of(client), NULL, &rq, &reply);
 }
 
 /* Memory mappings of the process; the kernel's default limit is 65530. */
@@ -421,7 +421,7 @@ static void test_shown(void **state)
 		rq.segment = id_of(i);
 		rq.base = i * MIB;
 		rq.name = fx_bytes(name);
-		assert_int_equal(mcm_mount(fx.m, id_of(1), &rq, &reply), 0);
+		assert_int_equal(mcm_mount(fx.m, id_of(1), NULL, &rq, &reply), 0);
 	}
 	assert_int_equal(mcm_unmount(fx.m, id_of(1), id_of(300), &lost), 0);
 	fx_held_reset(MCM_HOLD_SEGMENTS);

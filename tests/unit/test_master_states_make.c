@@ -90,7 +90,7 @@ static struct mcp_bytes scoped(struct state *st, unsigned tenant, const char *ke
 	struct mcm_scope sc = { 0 };
 
 	if (tenant)
-		assert_int_equal(mcm_scope_begin(st->fx.m, fx_bytes(look_tenants[tenant]), false, &sc), 0);
+		assert_int_equal(mcm_scope_begin(st->fx.m, NULL, fx_bytes(look_tenants[tenant]), false, &sc), 0);
 	return mcm_scope_key(sc, fx_bytes(key), buf);
 }
 
@@ -142,7 +142,7 @@ static void mount_one(struct state *st, unsigned owner, uint64_t id, uint8_t med
 
 	snprintf(name, sizeof(name), "%s-%u", medium == MCP_MEDIUM_DISK ? "disk" : "seg", (unsigned)id);
 	rq.name = fx_bytes(name);
-	assert_int_equal(mcm_mount(st->fx.m, rq.client, &rq, &reply), 0);
+	assert_int_equal(mcm_mount(st->fx.m, rq.client, NULL, &rq, &reply), 0);
 }
 
 void state_mount(struct state *st, unsigned owner)

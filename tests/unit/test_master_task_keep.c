@@ -147,7 +147,7 @@ static void mount_many(struct fixture *fx, int width)
 
 		snprintf(name[i], sizeof(name[i]), "%0*u", width, i);
 		mount.name = many[i] = fx_bytes(name[i]);
-		assert_int_equal(mcm_mount(fx->m, (struct mcp_id){ 7, 1 }, &mount, &reply), 0);
+		assert_int_equal(mcm_mount(fx->m, (struct mcp_id){ 7, 1 }, NULL, &mount, &reply), 0);
 	}
 }
 
@@ -210,7 +210,7 @@ static int mount_more(struct fixture *fx, uint64_t id, const char *name)
 	};
 	struct mcp_mount_reply reply;
 
-	return mcm_mount(fx->m, fx->s->client, &rq, &reply);
+	return mcm_mount(fx->m, fx->s->client, NULL, &rq, &reply);
 }
 
 /* A drain applies to the memory that it emptied, not to memory mounted later in its place under the

@@ -10,6 +10,7 @@
 #include "common/sys/clock.h"
 #include "master/memory/scratch.h"
 #include "master/service/service_i.h"
+#include "proto/rpc_i.h"
 
 #define MIB (1ull << 20)
 
@@ -515,6 +516,7 @@ int __wrap_mcp_answer(struct mcp_answer *a, const struct mcp_desc *d, const void
 
 static void a_tenant_that_comes_meanwhile(void **state)
 {
+	struct mcp_session session = { 0 };
 	struct mcp_tenants rq = { 0 };
 	struct mcp_buf b = { 0 };
 	struct fixture fx;
@@ -524,7 +526,7 @@ static void a_tenant_that_comes_meanwhile(void **state)
 	assert_int_equal(mcp_encode(&mcp_desc_tenants, &rq, &b), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		listing.fx = i ? NULL : &fx;
-		assert_int_equal(mcm_serve_tenants(NULL, b.data, b.len, NULL, fx.m), 0);
+		assert_int_equal(mcm_serve_tenants(&session, b.data, b.len, NULL, fx.m), 0);
 		assert_int_equal(listing.listed, 2 + i);
 		assert_int_equal(listing.room, 2);
 	}

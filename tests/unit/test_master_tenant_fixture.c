@@ -35,7 +35,7 @@ struct mcm_scope tx_scope(struct fixture *fx, const char *tenant)
 {
 	struct mcm_scope sc;
 
-	assert_int_equal(mcm_scope_begin(fx->m, fx_bytes(tenant), false, &sc), 0);
+	assert_int_equal(mcm_scope_begin(fx->m, NULL, fx_bytes(tenant), false, &sc), 0);
 	return sc;
 }
 
@@ -48,7 +48,7 @@ int tx_put(struct fixture *fx, const char *tenant, const char *key, uint64_t siz
 	struct mcm_scope sc;
 	int r;
 
-	r = mcm_scope_begin(fx->m, fx_bytes(tenant), true, &sc);
+	r = mcm_scope_begin(fx->m, NULL, fx_bytes(tenant), true, &sc);
 	if (r < 0)
 		return r;
 	item.key = mcm_scope_key(sc, fx_bytes(key), buf);

@@ -129,7 +129,7 @@ static void step(struct mcm_session **s)
 {
 	char key[32], other[32];
 	struct mcp_remove_match all = { .prefix = { "d5/", 3 } };
-	uint64_t removed;
+	uint64_t removed, generation;
 
 	key_name(key, (unsigned)(rnd() % KEYS));
 	key_name(other, (unsigned)(rnd() % KEYS));
@@ -165,6 +165,11 @@ static void step(struct mcm_session **s)
 	case 13:
 		(void)mcm_rename_dir(fx.m, &(struct mcp_rename_dir){ .from = fx_bytes(rnd() % 2 ? "d1/" : "d6/"),
 				     .to = fx_bytes(rnd() % 2 ? "d1/" : "d6/") }, &removed);
+		break;
+	case 14:
+	case 15:
+		(void)mcm_link(fx.m, &(struct mcp_link_name){ .from = fx_bytes(key), .to = fx_bytes(other) }, &removed,
+			       &generation);
 		break;
 	case 12:
 		/* It gets a time of change. */

@@ -481,7 +481,7 @@ static void a_kind_without_leases_refuses_them(void **state)
 		conf.conn = i ? "https://127.0.0.1:1/metadata" : "http://127.0.0.1:1/metadata";
 		assert_int_equal(mcd_seat_open(&conf, &s), -EINVAL);
 		assert_non_null(strstr(mc_err_detail(-EINVAL), "servers have no leases: use etcd or redis"));
-		assert_int_equal(mcd_backend_open(conf.conn, 1, &backend), 0);
+		assert_int_equal(mcd_backend_open(conf.conn, &(const struct mcd_open){ 1, NULL }, &backend), 0);
 		assert_int_equal(kind[i]->turn(backend, &t, &w), -EINVAL);
 		assert_int_equal(kind[i]->prolong(backend, "l", "m", 1, &w), -EINVAL);
 		assert_int_equal(kind[i]->leave(backend, "l", "m", &w), -EINVAL);

@@ -534,12 +534,35 @@ static void dump_is_one_line(void **state)
 	dump(&mcp_desc_put_grant, &grant, 1, text, sizeof(text));
 	assert_string_equal(text, "put_grant { status=-705 generation=9 replicas=[{segment="
 			    "000000000000000100000000000000ab offset=18446744073709551615 "
-			    "state=0 medium=0}] }");
+			    "state=0 medium=0 "
+			    "expires_s=0 mac=00000000000000000000000000000000}] }");
 	memset(many, 'k', sizeof(many));
 	keys[0].key = mcp_bytes(many, sizeof(many));
 	dump(&mcp_desc_key, &keys[0], 1, text, sizeof(text));
 	assert_int_equal(strlen(text), strlen("key { key=\"\"+44 }") + MCP_DUMP_BYTES);
 	assert_non_null(strstr(text, "kk\"+44 }"));
+	mcp_buf_free(&b);
+}
+
+/* Capabilities cost no byte where there are none. */
+static void an_absent_field_is_not_sent(void **state)
+{
+	struct mcp_replica rep = { .segment = { 1, 2 }, .offset = 3, .medium = 1 }, back;
+	struct mcp_mount mount = { .nof = 1 };
+	struct mcp_buf b = { 0 };
+
+	assert_int_equal(mcp_encode(&mcp_desc_replica, &rep, &b), 0);
+	assert_int_equal(b.len, 16 + 8 + 1 + 1);
+	memset(&back, 0xee, sizeof(back));
+	assert_int_equal(mcp_decode(&mcp_desc_replica, b.data, b.len, &back), 0);
+	assert_true(fill_same(&mcp_desc_replica, &rep, &back));
+	rep.expires_s = 1;
+	mcp_buf_reset(&b);
+	assert_int_equal(mcp_encode(&mcp_desc_replica, &rep, &b), 0);
+	assert_int_equal(b.len, 16 + 8 + 1 + 1 + 4 + 16);
+	mcp_buf_reset(&b);
+	assert_int_equal(mcp_encode(&mcp_desc_mount, &mount, &b), 0);
+	assert_int_equal(b.data[b.len - 1], 1);
 	mcp_buf_free(&b);
 }
 
@@ -560,6 +583,7 @@ int main(void)
 		cmocka_unit_test(versions_end_at_their_borders),
 		cmocka_unit_test(types_find_their_tables),
 		cmocka_unit_test(dump_is_one_line),
+		cmocka_unit_test(an_absent_field_is_not_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

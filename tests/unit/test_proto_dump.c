@@ -66,7 +66,7 @@ static void dump_fields(const struct mcp_desc *d, const void *msg, unsigned max_
 		const void *at = (const char *)msg + f->offset;
 		const struct mcp_id *id = at;
 
-		if (f->kind == MCP_F_SINCE)
+		if (f->kind == MCP_F_SINCE || f->kind == MCP_F_OPTIONAL)
 			continue;
 		fprintf(to, "%s%s=", space, f->name);
 		space = " ";
@@ -96,6 +96,7 @@ static void dump_fields(const struct mcp_desc *d, const void *msg, unsigned max_
 			dump_list(f->elem, at, max_items, to);
 			break;
 		case MCP_F_SINCE:
+		case MCP_F_OPTIONAL:
 		case MCP_F_END:
 			break;
 		}

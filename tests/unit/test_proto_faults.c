@@ -214,7 +214,7 @@ static void replaced_server_is_noticed(void **state)
 {
 	char path[96];
 	const char *addrs[] = { path, NULL };
-	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
+	static const struct mcp_handler none[] = { { 0, NULL } };
 	struct mcp_server_conf conf = { .net = test_net(), .addrs = addrs, .loops = 1, .handlers = none };
 	struct mcp_server *s;
 	struct mcp_client *c;

@@ -13,7 +13,7 @@
 
 static const struct mcp_desc *const tables[] = {
 #define MCP_STRUCT(name)		&mcp_desc_##name,
-#define MCP_MESSAGE(NAME, name, num)	&mcp_desc_##name,
+#define MCP_MESSAGE(NAME, name, num, roles)	&mcp_desc_##name,
 #define MCP_REPLY(NAME, name)		&mcp_desc_##name##_reply,
 #include "proto/msg_each.h"
 	NULL
@@ -88,8 +88,19 @@ static void fill_list(struct fill *f, const struct mcp_desc *elem, struct mcp_se
 	*out = mcp_seq(items, count);
 }
 
+/* Is the field 0 or empty, so that an encoding ends before it if it is optional? */
+static bool is_absent(const struct mcp_field *field, const void *at)
+{
+	static const uint64_t zero;
+
+	return field->kind == MCP_F_BYTES ? !((const struct mcp_bytes *)at)->len :
+	       !memcmp(at, &zero, field->kind == MCP_F_U64 ? 8 : 4);
+}
+
 void fill_struct(struct fill *f, const struct mcp_desc *d, void *out)
 {
+	bool optional = false;
+
 	memset(out, 0, d->size);
 	for (const struct mcp_field *field = d->fields; field->kind != MCP_F_END; field++) {
 		void *at = (char *)out + field->offset;
@@ -122,9 +133,13 @@ void fill_struct(struct fill *f, const struct mcp_desc *d, void *out)
 			fill_list(f, field->elem, at);
 			break;
 		case MCP_F_SINCE:
+		case MCP_F_OPTIONAL:
 		case MCP_F_END:
 			break;
 		}
+		if (optional && is_absent(field, at))
+			return;
+		optional = field->kind == MCP_F_OPTIONAL;
 	}
 }
 
@@ -177,7 +192,7 @@ bool fill_same(const struct mcp_desc *d, const void *a, const void *b)
 			same = bx->len == by->len && (!bx->len || !memcmp(bx->data, by->data, bx->len));
 		else if (field->kind == MCP_F_LIST)
 			same = same_list(field->elem, x, y);
-		else if (field->kind != MCP_F_SINCE)
+		else if (field->kind != MCP_F_SINCE && field->kind != MCP_F_OPTIONAL)
 			same = !memcmp(x, y, width(field));
 		if (!same)
 			return false;

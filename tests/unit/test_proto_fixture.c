@@ -126,17 +126,23 @@ static int heartbeat(struct mcp_session *s, const void *body, size_t len, struct
 	return mcp_answer(a, &mcp_desc_heartbeat_reply, &reply);
 }
 
+static int fixture_identify(const struct mc_stream_peer *peer, struct mc_principal *ret, void *arg)
+{
+	if (fx.peer_roles)
+		ret->roles = fx.peer_roles;
+	return 0;
+}
+
 static const struct mcp_handler handlers[] = {
-	{ MCP_EXIST, exist, MC_ROLES_ALL },
-	{ MCP_RENAME, rename_, MC_ROLES_ALL },
-	{ MCP_LIST, list, MC_ROLES_ALL },
-	{ MCP_REMOVE_MATCH, remove_match, MC_ROLES_ALL },
-	{ MCP_UNMOUNT, unmount, MC_ROLES_ALL },
-	{ MCP_RELEASE, release, MC_ROLES_ALL },
-	{ MCP_STATS, stats, MC_ROLES_ALL },
-	{ MCP_SEGMENTS, stats, 1u << 31 },	/* of a role that no peer has */
-	{ MCP_HEARTBEAT, heartbeat, MC_ROLES_ALL },
-	{ 0, NULL, 0 }
+	{ MCP_EXIST, exist },
+	{ MCP_RENAME, rename_ },
+	{ MCP_LIST, list },
+	{ MCP_REMOVE_MATCH, remove_match },
+	{ MCP_UNMOUNT, unmount },
+	{ MCP_RELEASE, release },
+	{ MCP_STATS, stats },
+	{ MCP_HEARTBEAT, heartbeat },
+	{ 0, NULL }
 };
 
 static const uint16_t any_channel[] = { MCP_RENAME, MCP_RELEASE, MCP_HEARTBEAT, 0 };
@@ -162,7 +168,8 @@ void fixture_start(struct fixture *f, void (*change)(struct mcp_server_conf *con
 {
 	const char *addrs[3] = { "127.0.0.1:0", f->path, NULL };
 	struct mcp_server_conf conf = {
-		.net = test_net(), .addrs = addrs, .local_name = "test", .loops = 2, .tcp_nodelay = true,
+		.net = test_net(), .addrs = addrs, .local_name = "test", .identify = fixture_identify,
+		.loops = 2, .tcp_nodelay = true,
 		.software = "fixture", .handlers = handlers, .opened = opened, .closed = closed,
 		.any_channel = any_channel, .arg = f,
 	};

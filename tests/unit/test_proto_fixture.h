@@ -35,6 +35,7 @@ struct fixture {
 	char path[96];			/* unix:... */
 	const char *tcp;		/* bound address */
 	int opened_result;
+	uint32_t peer_roles;	/* of peers on sockets; 0: all */
 	atomic_long opened, closed, pins, heartbeats;
 	atomic_bool gate;
 };

@@ -191,7 +191,7 @@ static void version_2_is_understood(void **state)
 
 static void version_3_is_as_it_was(void **state)
 {
-	assert_int_equal(check_version(3), 39);
+	assert_int_equal(check_version(3), 48);
 }
 
 /* Masters of version 3 before high availability sent no takeover_ms. */
@@ -224,8 +224,8 @@ static void masters_without_nonces_are_understood(void **state)
 	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
 	read_transcript(path_of(dir, "join"), t);
 	assert_int_equal(mcp_decode(&mcp_desc_join, t->data[0] + MCP_FRAME_HEADER,
-				    t->len[0] - MCP_FRAME_HEADER - nonce, &join), 0);
-	assert_true(join.name.len == 4 && mcp_id_zero(join.nonce));
+				    t->len[0] - MCP_FRAME_HEADER - nonce - sizeof(join.records), &join), 0);
+	assert_true(join.name.len == 4 && mcp_id_zero(join.nonce) && !join.records);
 	read_transcript(path_of(dir, "feed"), t);
 	assert_int_equal(mcp_decode(&mcp_desc_feed, t->data[0] + MCP_FRAME_HEADER,
 				    t->len[0] - MCP_FRAME_HEADER - nonce - receiver, &feed), 0);
@@ -241,7 +241,8 @@ static void a_mount_without_confirms_is_understood(void **state)
 {
 	struct transcript *t = malloc(sizeof(*t));
 	struct mcp_mount msg;
-	const size_t added = sizeof(msg.offers) + sizeof(msg.cluster) + sizeof(msg.confirms) + sizeof(msg.nof);
+	const size_t added = sizeof(msg.offers) + sizeof(msg.cluster) + sizeof(msg.confirms) + sizeof(msg.nof) +
+			     4 + strlen("key");
 	char dir[4096];
 
 	snprintf(dir, sizeof(dir), "%s/tests/golden/v3", getenv("top_srcdir"));
@@ -281,6 +282,22 @@ static void clients_without_nof_disks_are_understood(void **state)
 	free(t);
 }
 
+/* Peers of version 3 before inode numbers. */
+static void attributes_without_inode_numbers_are_understood(void **state)
+{
+	const struct mcp_attrs a = { .set = MCP_ATTR_MODE, .mode = 0640, .nlink = 3, .ino = 5 };
+	struct mcp_buf b = { 0 };
+	struct mcp_attrs ret;
+
+	(void)state;
+	assert_int_equal(mcp_encode(&mcp_desc_attrs, &a, &b), 0);
+	assert_int_equal(mcp_decode(&mcp_desc_attrs, b.data, b.len, &ret), 0);
+	assert_int_equal(ret.ino, 5);
+	assert_int_equal(mcp_decode(&mcp_desc_attrs, b.data, b.len - sizeof(a.ino), &ret), 0);
+	assert_true(ret.mode == 0640 && ret.nlink == 3 && !ret.ino);
+	mcp_buf_free(&b);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +308,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(masters_without_nonces_are_understood),
 		cmocka_unit_test(a_mount_without_confirms_is_understood),
 		cmocka_unit_test(clients_without_nof_disks_are_understood),
+		cmocka_unit_test(attributes_without_inode_numbers_are_understood),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "write")) {

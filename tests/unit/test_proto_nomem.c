@@ -82,7 +82,7 @@ static int exist(struct mcp_session *s, const void *body, size_t len, struct mcp
 	return mcp_answer(a, &mcp_desc_exist_reply, &reply);
 }
 
-static const struct mcp_handler handlers[] = { { MCP_EXIST, exist, MC_ROLES_ALL }, { 0, NULL, 0 } };
+static const struct mcp_handler handlers[] = { { MCP_EXIST, exist }, { 0, NULL } };
 static char path[64];
 
 static int start(struct mcp_server **ret)

@@ -415,17 +415,20 @@ static void application_may_refuse(void **state)
 
 static void a_request_of_another_role_is_refused(void **state)
 {
+	fx.peer_roles = MC_ROLE_READER;
 	FOR_EACH_TRANSPORT(t) {
 		struct mcp_client *c = fixture_client(address(t));
 		struct mcp_stats_reply stats;
+		int r = mcp_call(c, MCP_UNMOUNT, &(struct mcp_unmount){ .keep = 0 }, NULL, NULL, mc_deadline_ms(5000));
 
-		assert_int_equal(mcp_call(c, MCP_SEGMENTS, &(struct mcp_segments){ .segment = { 0, 0 } }, NULL, NULL,
-					  mc_deadline_ms(5000)), -EACCES);
+		/* Code of the server's process has all roles. */
+		assert_true(strncmp(address(t), "local:", 6) ? r == -EACCES : r != -EACCES);
 		/* The connection stays. */
 		assert_int_equal(mcp_call(c, MCP_STATS, &(struct mcp_stats){ 0 }, &stats, NULL, mc_deadline_ms(5000)),
 				 0);
 		mcp_client_close(c);
 	}
+	fx.peer_roles = 0;
 }
 
 /* ---- bad configurations ---- */
@@ -438,11 +441,10 @@ static int no_handler(struct mcp_session *s, const void *body, size_t len, struc
 
 static void bad_configurations_are_refused(void **state)
 {
-	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
-	static const struct mcp_handler unknown[] = { { 9999, no_handler, MC_ROLES_ALL }, { 0, NULL, 0 } };
-	static const struct mcp_handler no_role[] = { { MCP_STATS, no_handler, 0 }, { 0, NULL, 0 } };
-	static const struct mcp_handler none[] = { { 0, NULL, 0 } };
-	static const uint16_t unserved[] = { MCP_STATS, 0, MC_ROLES_ALL };
+	static const struct mcp_handler hello[] = { { MCP_HELLO, no_handler }, { 0, NULL } };
+	static const struct mcp_handler unknown[] = { { 9999, no_handler }, { 0, NULL } };
+	static const struct mcp_handler none[] = { { 0, NULL } };
+	static const uint16_t unserved[] = { MCP_STATS, 0 };
 	const char *nonsense[] = { "127.0.0.1:0", "no port here", NULL };
 	const char *taken[] = { fx.tcp, NULL };
 	struct mcp_client_conf client = { .net = test_net(), .addrs = "" };
@@ -452,8 +454,6 @@ static void bad_configurations_are_refused(void **state)
 
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = unknown;
-	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
-	conf.handlers = no_role;
 	assert_int_equal(mcp_server_start(&conf, &s), -EINVAL);
 	conf.handlers = none;
 	conf.any_channel = unserved;

@@ -126,8 +126,7 @@ static int identity_swap(struct mct_objects *o, const uint64_t words[MCT_IDENTIT
 	return r;
 }
 
-/* The identity lock is held.  -ENOENT: there is none. */
-static int identity_find(struct mct_objects *o)
+int mct_objects_identity_find(struct mct_objects *o)
 {
 	uint64_t found[MCT_IDENTITY], begin = mc_now_ns();
 	int r = identity_read(o, found);
@@ -148,7 +147,7 @@ int mct_objects_identity_look(struct mct_objects *o, uint64_t since)
 	MC_LOCKED(&o->identity_lock);
 	if (o->ours_ns > since)
 		return 0;
-	r = mc_now_ns() < o->absent_ns ? -ENOENT : identity_find(o);
+	r = mc_now_ns() < o->absent_ns ? -ENOENT : mct_objects_identity_find(o);
 	if (r == -ENOENT && mc_now_ns() >= o->absent_ns)
 		o->absent_ns = mc_deadline_ms(ABSENT_MS);
 	return r;
@@ -171,7 +170,7 @@ int mct_objects_identity_check(struct mct_objects *o, size_t listed)
 	int r;
 
 	MC_LOCKED(&o->identity_lock);
-	r = identity_find(o);
+	r = mct_objects_identity_find(o);
 	if (r != -ENOENT)
 		return r;
 	mc_mutex_lock(&o->lock);
@@ -181,7 +180,9 @@ int mct_objects_identity_check(struct mct_objects *o, size_t listed)
 		return identity_is_absent(o);
 	memcpy(words, o->stored, sizeof(words));
 	memset(o->stored, 0, sizeof(o->stored));
-	r = identity_swap(o, words);
+	r = o->form->restore(o);
+	if (r == 0)
+		r = identity_swap(o, words);
 	if (r < 0) {
 		memcpy(o->stored, words, sizeof(o->stored));
 		return r;
@@ -214,7 +215,12 @@ static int objects_set_identity(struct mct_medium *m, const uint64_t words[MCT_I
 	int r;
 
 	MC_LOCKED(&o->identity_lock);
+	r = folder != o->folder ? o->form->renew(o, folder) : 0;
+	if (r < 0)
+		return r;
 	r = identity_swap(o, words);
+	if (folder != o->folder)
+		o->form->renewed(o, folder, r == 0);
 	if (r < 0)
 		return r;
 	MC_LOCKED(&o->lock);
@@ -223,6 +229,13 @@ static int objects_set_identity(struct mct_medium *m, const uint64_t words[MCT_I
 	o->folder = folder;
 	memcpy(o->words, words, sizeof(o->words));
 	return 0;
+}
+
+static int objects_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg)
+{
+	struct mct_objects *o = mct_objects_of(m);
+
+	return o->form->unlock(o, keys, arg);
 }
 
 /* A store that does not answer fails the writes as well, and pauses nothing else. */
@@ -272,6 +285,7 @@ static void objects_close(struct mct_medium *m)
 	struct mct_objects *o = mct_objects_of(m);
 
 	mct_objects_queue_stop(o);
+	mct_objects_seal_close(o);
 	mct_keyed_close(o->keyed);
 	mc_cond_destroy(&o->work);
 	mc_mutex_destroy(&o->lock);
@@ -299,6 +313,8 @@ static int objects_start(struct mct_objects *o)
 	memcpy(o->tried, o->words, sizeof(o->words));
 	o->folder = mct_objects_folder(o->words);
 	if (r == 0)
+		r = mct_objects_seal_found(o);
+	if (r == 0)
 		r = mct_objects_load(o);
 	return r == 0 ? mct_objects_queue_start(o) : r;
 }
@@ -325,7 +341,9 @@ static int objects_open(const struct mct_conf *conf, struct mct_medium **ret)
 	mc_list_init(&o->writes);
 	mc_list_init(&o->running);
 	mc_list_init(&o->deletes);
-	r = objects_start(o);
+	r = mct_objects_seal_open(o, conf->seal);
+	if (r == 0)
+		r = objects_start(o);
 	if (r < 0) {
 		objects_close(&o->medium);
 		return r;
@@ -393,6 +411,7 @@ const struct mct_tier_ops mct_objects_tier = {
 	.identity = objects_identity,
 	.set_identity = objects_set_identity,
 	.hold = objects_hold,
+	.unlock = objects_unlock,
 	.read_start = mct_objects_read_start,
 	.read_end = mct_objects_read_end,
 	.buffer_get = mct_no_buffer_get,

@@ -8,6 +8,8 @@
  *	PREFIX/FOLDER/OFFSET-LENGTH-GENERATION-ORDER.PART
  *				PART of a range, of MCT_OBJECTS_PART bytes but for the last one; numbers in hexadecimal
  *
+ * With mct_conf.seal the parts are encrypted (seal.c), and PREFIX/FOLDER/key is their key, wrapped (tiers/wrap.h).
+ *
  * FOLDER is a hash of the secret among the identity words: objects of an earlier secret do not count any more.  ORDER
  * is the number of the copy, which no master assigns twice, so no name is used twice: a put that ends late, or that is
  * repeated, writes the same bytes again, and a late delete removes no other bytes.  The size limits the segment in

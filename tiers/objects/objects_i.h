@@ -29,7 +29,34 @@ struct mct_objects_index {
 	size_t n, cap;
 };
 
+struct mct_objects;
 struct mct_objects_delete;
+struct mct_objects_keys;
+
+/* The form of parts (seal.c). */
+struct mct_objects_form {
+	/* As the functions of tiers/keyed.h; @total: bytes of the part.  -MC_ECHECKSUM: it was changed;
+	 * -MC_EUNAVAILABLE: there is no key yet.  Any thread. */
+	int (*put)(struct mct_objects *o, const char *name, const void *data, size_t len);
+	int (*get)(struct mct_objects *o, const char *name, uint64_t total, uint64_t off, void *buf, size_t len);
+	/* As mct_tier_ops.unlock. */
+	int (*unlock)(struct mct_objects *o, mct_keys_fn keys, void *arg);
+	/* identity_lock held: before and after the identity with another folder is written. */
+	int (*renew)(struct mct_objects *o, uint64_t folder);
+	void (*renewed)(struct mct_objects *o, uint64_t folder, bool done);
+	/* identity_lock held, before the identity is written again because it was deleted, with the files that belong
+	 * to it. */
+	int (*restore)(struct mct_objects *o);
+};
+
+struct mct_objects_seal {
+	struct mct_objects_keys *keys;	/* NULL: the plain form */
+	/* guarded by identity_lock */
+	struct mct_wrap wrap, next;	/* key of the folder; the one that renew has made */
+	bool fresh;			/* the medium has no bytes to lose */
+	uint32_t said;			/* the log has that the key is not wrapped with this secret */
+	uint64_t left;			/* a folder whose identity may be stored, 0: none */
+};
 
 struct mct_objects {
 	struct mct_medium medium;
@@ -37,6 +64,8 @@ struct mct_objects {
 	char *path;			/* as configured */
 	char *prefix;			/* "" or ends in '/' */
 	struct mct_keyed *keyed;
+	const struct mct_objects_form *form;
+	struct mct_objects_seal seal;
 	struct mc_thread thread[MCT_OBJECTS_THREADS];
 	unsigned nthreads;
 	/* atomic */
@@ -81,12 +110,27 @@ void mct_objects_name(const struct mct_objects *o, uint64_t folder, const struct
 /* False: it is not such a name. */
 bool mct_objects_name_parse(const struct mct_objects *o, const char *name, uint64_t *ret_folder,
 			    struct mct_objects_range *ret, uint64_t *ret_part);
+/* Bytes of part @part. */
+static inline uint64_t mct_objects_part_len(const struct mct_objects_range *r, uint64_t part)
+{
+	uint64_t left = r->len - part * MCT_OBJECTS_PART;
+
+	return left < MCT_OBJECTS_PART ? left : MCT_OBJECTS_PART;
+}
 static inline uint64_t mct_objects_parts(const struct mct_objects_range *r)
 {
 	return (r->len + MCT_OBJECTS_PART - 1) / MCT_OBJECTS_PART;
 }
 /* The folder of ranges that are written with these identity words. */
 uint64_t mct_objects_folder(const uint64_t words[MCT_IDENTITY]);
+
+/* ---- seal.c ---- */
+
+/* Choose the form; after the identity and the folder are known, find its key: -EACCES with a detail: the store has
+ * another form; close. */
+int mct_objects_seal_open(struct mct_objects *o, bool seal);
+int mct_objects_seal_found(struct mct_objects *o);
+void mct_objects_seal_close(struct mct_objects *o);
 
 /* ---- index.c ---- */
 
@@ -134,6 +178,8 @@ int mct_objects_sweep(struct mct_medium *m, const uint64_t *off, size_t n, mct_u
  * it is gone and the store has just listed @listed ranges of the index, which are half of them or more: else the name
  * of the store may lead to another one, and the error is -MC_EUNAVAILABLE. */
 int mct_objects_identity_check(struct mct_objects *o, size_t listed);
+/* The same without a write, identity_lock held.  -ENOENT: there is none. */
+int mct_objects_identity_find(struct mct_objects *o);
 /* The same without a write: is this the store of this process, at a time after @since?  Calls at the same time are one
  * request, and while the identity is absent there is one request in a second. */
 int mct_objects_identity_look(struct mct_objects *o, uint64_t since);

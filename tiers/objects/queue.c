@@ -74,7 +74,7 @@ static void queue_note(struct mct_objects *o, int r, const char *what)
 /* -EIO says that the bytes are lost, and the reader has the copy dropped. */
 static int read_error(int r)
 {
-	return r == 0 ? 0 : r == -ENOENT || r == -ERANGE ? -EIO : -MC_EUNAVAILABLE;
+	return r == 0 ? 0 : r == -ENOENT || r == -ERANGE || r == -MC_ECHECKSUM ? -EIO : -MC_EUNAVAILABLE;
 }
 
 static int read_parts(struct mct_objects *o, uint64_t folder, const struct mct_objects_range *range, uint64_t pos,
@@ -90,7 +90,7 @@ static int read_parts(struct mct_objects *o, uint64_t folder, const struct mct_o
 
 		n = MCT_OBJECTS_PART - in < len ? MCT_OBJECTS_PART - in : len;
 		mct_objects_name(o, folder, range, pos / MCT_OBJECTS_PART, name);
-		r = mct_keyed_get_part(o->keyed, name, in, buf, n);
+		r = o->form->get(o, name, mct_objects_part_len(range, pos / MCT_OBJECTS_PART), in, buf, n);
 	}
 	return r;
 }
@@ -199,15 +199,14 @@ static int write_parts(struct mct_objects *o, uint64_t folder, const struct mct_
 	if (r == 0)
 		r = mc_fault("tiers.objects.write");
 	for (uint64_t part = 0; part < mct_objects_parts(range) && r == 0; part++) {
-		uint64_t pos = part * MCT_OBJECTS_PART, left = range->len - pos;
-		uint64_t len = left < MCT_OBJECTS_PART ? left : MCT_OBJECTS_PART;
+		uint64_t pos = part * MCT_OBJECTS_PART, len = mct_objects_part_len(range, part);
 		auto_free char *copy = NULL;
 		const void *data = write_bytes_at(w, pos, len, &copy);
 
 		mct_objects_name(o, folder, range, part, name);
 		r = w->deadline && mc_now_ns() >= w->deadline ?
 			mc_fail(-MC_ETIMEDOUT, "%s is too slow for its writes", o->path) :
-			data ? mct_keyed_put(o->keyed, name, data, len) : mc_fail(-ENOMEM, "no memory for %s", name);
+			data ? o->form->put(o, name, data, len) : mc_fail(-ENOMEM, "no memory for %s", name);
 	}
 	return r;
 }

@@ -227,7 +227,7 @@ static void read_loaded(struct mct_io_op *op)
 	if (op->status < 0)
 		mct_ssd_health_doubt(d, b);
 	else
-		mct_ssd_read_over(d, b, 0);
+		d->form->loaded(d, b);
 }
 
 /* Buffers that were loaded earlier get no more readers either: when the disk works again, another owner may have
@@ -342,16 +342,9 @@ static void reads_part_locked(struct mct_ssd *d, const struct mct_io_op *op)
 	}
 }
 
-/* The transfer of a write, in its priv[]. */
-struct __attribute__((may_alias)) write_op {
-	struct mct_io_op op;
-	struct mct_ssd *d;
-};
-_Static_assert(sizeof(struct write_op) <= sizeof(((struct mct_write *)0)->priv), "priv[] is too small");
-
 static void write_stored(struct mct_io_op *op)
 {
-	struct write_op *o = mc_container_of(op, struct write_op, op);
+	struct mct_ssd_write *o = mc_container_of(op, struct mct_ssd_write, op);
 	struct mct_write *w = mc_container_of((uint64_t (*)[12])o, struct mct_write, priv);
 
 	mc_mutex_lock(&o->d->lock);
@@ -359,6 +352,7 @@ static void write_stored(struct mct_io_op *op)
 	mct_ssd_health_end_locked(o->d);
 	mc_mutex_unlock(&o->d->lock);
 	w->status = op->status;
+	o->d->form->stored(o->d, o);
 	if (w->status < 0)
 		mct_ssd_health_write_failed(o->d, w->status);
 	mc_metric_add(w->status < 0 ? &write_errors : &write_bytes, w->status < 0 ? 1 : op->len);
@@ -367,7 +361,7 @@ static void write_stored(struct mct_io_op *op)
 
 void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 {
-	struct write_op *o = (struct write_op *)w->priv;
+	struct mct_ssd_write *o = (struct mct_ssd_write *)w->priv;
 	struct mct_ssd *d = ssd_of(m);
 	uint64_t size = __atomic_load_n(&d->size, __ATOMIC_RELAXED);
 	bool paused;
@@ -378,7 +372,7 @@ void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 		w->done(w);
 		return;
 	}
-	*o = (struct write_op){
+	*o = (struct mct_ssd_write){
 		.op = {
 			.fd = d->fd, .write = true, .off = MCT_SSD_DATA_AT + w->off, .len = (uint32_t)w->len,
 			.buf = (void *)(uintptr_t)w->buf, .done = write_stored,
@@ -393,7 +387,7 @@ void mct_ssd_write_start(struct mct_medium *m, struct mct_write *w)
 	}
 	mc_mutex_unlock(&d->lock);
 	if (!paused) {
-		mct_io_submit(d->io, &o->op);
+		d->form->store(d, o);
 		return;
 	}
 	w->status = -MC_EUNAVAILABLE;

@@ -9,6 +9,8 @@
  *	160 u32 CRC-32C of these words
  *	164 u32 CRC-32C of the next word
  *	168 u64 in a shared directory: number of the process that may write (shared.c), else 0
+ *	176 of an encrypted medium, which has version 2: its wrapped key (tiers/wrap.h)[96]
+ *	272 u32 CRC-32C of that
  *
  * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC
  * the further words are 0. */
@@ -36,6 +38,7 @@
 #include "tiers/ssd/ssd_i.h"
 
 #define LAYOUT_VERSION 1u
+#define LAYOUT_SEALED 2u
 #define WORDS 5u
 #define FILES_MAX 1024u		/* owners of one directory */
 #define SIZE_MIN (1ull << 20)
@@ -55,8 +58,11 @@ struct header {
 	uint32_t more_crc;
 	uint32_t holder_crc;
 	uint64_t holder;
+	struct mct_wrap wrap;
+	uint32_t wrap_crc;
 } __attribute__((packed));
-_Static_assert(offsetof(struct header, more) == 128 && sizeof(struct header) == 176, "as in the comment above");
+_Static_assert(offsetof(struct header, more) == 128 && offsetof(struct header, wrap_crc) == 272,
+	       "as in the comment above");
 
 /* ---- the header -------------------------------------------------------------------------------- */
 
@@ -88,7 +94,8 @@ static void header_get_words(const struct header *h, uint64_t ret[MCT_IDENTITY])
 		ret[i] = more ? le64toh(h->more[i - WORDS]) : 0;
 }
 
-int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY])
+int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY],
+		      const struct mct_wrap *wrap)
 {
 	auto_free void *block = NULL;
 	struct header *h;
@@ -98,7 +105,11 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 		return r;
 	h = block;
 	memcpy(h->magic, magic, sizeof(magic));
-	h->version = htole32(LAYOUT_VERSION);
+	h->version = htole32(wrap ? LAYOUT_SEALED : LAYOUT_VERSION);
+	if (wrap) {
+		h->wrap = *wrap;
+		h->wrap_crc = htole32(mc_crc32c(wrap, sizeof(*wrap)));
+	}
 	h->size = htole64(size);
 	header_put_words(h, words);
 	h->holder = htole64(d->holder);
@@ -116,7 +127,7 @@ int mct_ssd_file_same(struct mct_ssd *d, const void *block)
 
 	if (memcmp(h->magic, magic, sizeof(magic)))
 		return mc_fail(-ENOMEDIUM, "it is blank, or has other content");
-	if (le32toh(h->version) > LAYOUT_VERSION || le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc)))
+	if (le32toh(h->version) > LAYOUT_SEALED || le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc)))
 		return mc_fail(-ESTALE, "its header is damaged, or of a newer version");
 	header_get_words(h, words);
 	MC_LOCKED(&d->lock);
@@ -136,7 +147,7 @@ int mct_ssd_file_parse(const struct mct_ssd *d, const void *block, struct mct_ss
 		ret->none = true;
 		return 0;
 	}
-	if (le32toh(h->version) > LAYOUT_VERSION)
+	if (le32toh(h->version) > LAYOUT_SEALED)
 		return mc_fail(-MC_EVERSION, "%s was written by a newer version", d->path);
 	if (le32toh(h->crc) != mc_crc32c(h, offsetof(struct header, crc)))
 		return 0;
@@ -144,6 +155,9 @@ int mct_ssd_file_parse(const struct mct_ssd *d, const void *block, struct mct_ss
 	header_get_words(h, ret->words);
 	if (le32toh(h->holder_crc) == mc_crc32c(&h->holder, sizeof(h->holder)))
 		ret->holder = le64toh(h->holder);
+	ret->sealed = le32toh(h->version) == LAYOUT_SEALED;
+	if (ret->sealed && le32toh(h->wrap_crc) == mc_crc32c(&h->wrap, sizeof(h->wrap)))
+		ret->wrap = h->wrap;
 	return 0;
 }
 
@@ -310,7 +324,7 @@ static int file_take(struct mct_ssd *d, const struct mct_conf *conf, bool device
 		mc_warn("ssd", "%s: the header is damaged, so its objects are dropped", d->path);
 	if (r == 0 && ret->size)
 		memcpy(d->words, ret->words, sizeof(d->words));
-	return r;
+	return r < 0 ? r : mct_ssd_seal_found(d, ret);
 }
 
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
@@ -336,8 +350,8 @@ int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf)
 		r = choose_size(d, conf, device, had.size, most, &size);
 	if (r == 0 && !device && ftruncate(d->fd, (off_t)(MCT_SSD_DATA_AT + size)))
 		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
-	if (r == 0 && (size != had.size || d->holder != had.holder))
-		r = mct_ssd_file_mark(d, size, d->words);
+	if (r == 0 && (size != had.size || d->holder != had.holder || had.sealed != conf->seal))
+		r = d->form->mark(d, size, d->words);
 	d->size = size;
 	return r;
 }
@@ -391,7 +405,7 @@ int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size)
 		r = mc_fail(-errno, "cannot make %s of %" PRIu64 " bytes: %m", d->path, size);
 	if (r == 0) {
 		mc_mutex_lock(&d->header_lock);
-		r = mct_ssd_file_mark(d, size, d->words);
+		r = d->form->mark(d, size, d->words);
 		mc_mutex_unlock(&d->header_lock);
 	}
 	if (r == 0)

@@ -127,7 +127,7 @@ static void health_resume(struct mct_ssd *d)
 	/* A write of the header that failed may have stored an identity that its caller does not use. */
 	mc_mutex_lock(&d->header_lock);
 	if (d->torn)
-		r = mct_ssd_file_mark(d, d->size, d->words);
+		r = d->form->mark(d, d->size, d->words);
 	if (r == 0)
 		d->torn = false;
 	mc_mutex_unlock(&d->header_lock);
@@ -286,7 +286,10 @@ static void health_examine(struct mct_ssd *d, struct mct_ssd_buffer *b)
 		status = -MC_EUNAVAILABLE;
 	else if (status < 0)
 		status = -EIO;
-	mct_ssd_read_over(d, b, status);
+	if (status == 0)
+		d->form->loaded(d, b);
+	else
+		mct_ssd_read_over(d, b, status);
 }
 
 static struct mct_ssd_buffer *health_next(struct mct_ssd *d)

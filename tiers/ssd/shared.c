@@ -83,6 +83,9 @@ static int shared_check(struct mct_ssd *d, const struct mct_conf *conf, const ch
 		return 0;
 	if (!h.size)
 		return mc_fail(-EIO, "its header is damaged; if it is not needed, remove it");
+	r = mct_ssd_seal_found(d, &h);
+	if (r < 0)
+		return r;
 	if (!(pool[0] | pool[1]) || !(h.words[POOL_WORD] | h.words[POOL_WORD + 1]))
 		return 0;
 	if (memcmp(pool, h.words + POOL_WORD, 2 * sizeof(*pool)))
@@ -291,6 +294,10 @@ int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf)
 	if (h.none || !h.size || h.size % MCT_BLOCK || h.size > (uint64_t)st.st_size ||
 	    memcmp(h.words, conf->expect, sizeof(conf->expect)))
 		return mc_fail(-ESTALE, "%s is not the file of this segment", d->path);
+	/* Only its owner has the key. */
+	r = mct_ssd_seal_found(d, &h);
+	if (r < 0)
+		return r;
 	memcpy(d->words, h.words, sizeof(d->words));
 	d->size = h.size;
 	d->reads_only = true;

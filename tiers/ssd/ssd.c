@@ -30,13 +30,17 @@ static int ssd_start(struct mct_ssd *d, const struct mct_conf *conf)
 	unsigned n = mct_ssd_buffers_for(conf->buffers);
 	int r;
 
-	r = mct_ssd_file_open(d, conf);
+	r = mct_ssd_seal_open(d, conf);
+	if (r == 0)
+		r = mct_ssd_file_open(d, conf);
 	if (r < 0)
 		return r;
 	io.fd = d->fd;
 	io.path = d->path;
-	io.pool_len = n * (size_t)MCT_SSD_BUF;
+	io.pool_len = n * (size_t)MCT_SSD_BUF + d->form->bounces * (size_t)MCT_PIECE_MAX;
 	r = mct_io_open(&io, &d->io);
+	if (r == 0)
+		r = mct_ssd_seal_start(d, (char *)mct_io_pool(d->io) + n * (size_t)MCT_SSD_BUF);
 	if (r == 0)
 		r = mct_ssd_buffers_open(d, n, mct_io_pool(d->io));
 	return r < 0 ? r : mct_ssd_health_start(d);
@@ -47,8 +51,10 @@ static void ssd_close(struct mct_medium *m)
 	struct mct_ssd *d = ssd_of(m);
 
 	mct_ssd_health_stop(d);
+	mct_ssd_seal_stop(d);
 	mct_io_close(d->io);
 	mct_ssd_buffers_close(d);
+	mct_ssd_seal_close(d);
 	/* The lock of the file ends here. */
 	if (d->fd >= 0)
 		close(d->fd);
@@ -90,8 +96,8 @@ static int ssd_open(const struct mct_conf *conf, struct mct_medium **ret)
 		ssd_close(&d->medium);
 		return r;
 	}
-	mc_log("ssd", conf->share == MCT_SHARE_READ ? MC_LOG_DEBUG : MC_LOG_INFO, "%s: size=%llu MiB, by %s%s", d->path,
-	       (unsigned long long)(d->size >> 20), mct_io_kind(d->io),
+	mc_log("ssd", conf->share == MCT_SHARE_READ ? MC_LOG_DEBUG : MC_LOG_INFO, "%s: size=%llu MiB, by %s%s%s",
+	       d->path, (unsigned long long)(d->size >> 20), mct_io_kind(d->io), conf->seal ? ", encrypted" : "",
 	       d->direct ? "" : ", through the page cache: the filesystem has no O_DIRECT");
 	*ret = &d->medium;
 	return 0;
@@ -109,7 +115,7 @@ static void ssd_status(const struct mct_medium *m, struct mct_status *ret)
 
 	*ret = (struct mct_status){
 		.size = size, .limit = UINT64_MAX, .ready = size, .kind = mct_io_kind(d->io),
-		.paused = mct_ssd_health_is_paused(d), .path = d->holder ? d->path : NULL,
+		.paused = mct_ssd_health_is_paused(d), .path = d->holder && d->form->readable ? d->path : NULL,
 	};
 }
 
@@ -145,7 +151,7 @@ static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENT
 		return r;
 	mc_mutex_lock(&d->header_lock);
 	words_set(d, d->tried, words, true);
-	r = mct_ssd_file_mark(d, d->size, words);
+	r = d->form->mark(d, d->size, words);
 	/* A write that fails may have stored them. */
 	if (r == 0)
 		words_set(d, d->words, words, false);
@@ -153,6 +159,13 @@ static int ssd_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENT
 	if (r < 0)
 		mct_ssd_health_write_failed(d, r);
 	return r;
+}
+
+static int ssd_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg)
+{
+	struct mct_ssd *d = ssd_of(m);
+
+	return d->form->unlock(d, keys, arg);
 }
 
 static int ssd_hold(struct mct_medium *m)
@@ -207,6 +220,7 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.identity = ssd_identity,
 	.set_identity = ssd_set_identity,
 	.hold = ssd_hold,
+	.unlock = ssd_unlock,
 	.read_start = mct_ssd_read_start,
 	.read_end = mct_ssd_read_end,
 	.buffer_get = mct_ssd_buffer_get,

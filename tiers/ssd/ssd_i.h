@@ -13,6 +13,8 @@ _Static_assert((1 + MCT_NOTE_BLOCKS) * MCT_BLOCK <= MCT_SSD_DATA_AT, "the notes 
 /* A read of any bytes needs whole blocks. */
 #define MCT_SSD_BUF (MCT_PIECE_MAX + 2 * MCT_BLOCK)
 #define MCT_SSD_BUCKETS 256u
+#define MCT_SSD_BOUNCES 16u	/* writes of an encrypted medium at one time, of MCT_PIECE_MAX bytes */
+#define MCT_SSD_SEALERS 2u	/* threads that encrypt and decrypt */
 
 /* A buffer takes one piece of a request; of a read, also its blocks' other bytes. */
 struct mct_ssd_buffer {
@@ -24,6 +26,53 @@ struct mct_ssd_buffer {
 	struct mc_list readers;		/* struct mct_read that wait for the transfer */
 	unsigned refs;			/* readers, those that have the bytes included; 0: free, or given up */
 	bool loaded;
+};
+
+struct mct_ssd_header;
+struct mct_ssd_key;
+struct mct_ssd_master;
+
+/* A write, in its priv[]. */
+struct __attribute__((may_alias)) mct_ssd_write {
+	struct mct_io_op op;
+	struct mct_ssd *d;
+	void *bounce;			/* its buffer, if the medium is encrypted */
+};
+_Static_assert(sizeof(struct mct_ssd_write) <= sizeof(((struct mct_write *)0)->priv), "priv[] is too small");
+
+/* The form of the bytes behind header and notes (seal.c). */
+struct mct_ssd_form {
+	bool readable;			/* other processes can read the file */
+	unsigned bounces, threads;	/* buffers of MCT_PIECE_MAX bytes, and threads, that it needs */
+	/* The buffer was read: call mct_ssd_read_over(), maybe on another thread. */
+	void (*loaded)(struct mct_ssd *d, struct mct_ssd_buffer *b);
+	/* Submit o->op, which is filled in; or end it with an error. */
+	void (*store)(struct mct_ssd *d, struct mct_ssd_write *o);
+	/* It has ended. */
+	void (*stored)(struct mct_ssd *d, struct mct_ssd_write *o);
+	/* As mct_tier_ops.unlock. */
+	int (*unlock)(struct mct_ssd *d, mct_keys_fn keys, void *arg);
+	/* Write the header with these words.  header_lock held, except while the medium is opened. */
+	int (*mark)(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY]);
+};
+extern const struct mct_ssd_form mct_ssd_plain, mct_ssd_sealed;
+
+struct mct_ssd_seal {
+	struct mct_ssd_master *master;	/* guarded by header_lock; NULL: plain */
+	struct mct_wrap wrap;		/* the same; as in the header */
+	bool fresh;			/* the same; it has no bytes to lose */
+	uint32_t said;			/* the same; the log has that the key is not wrapped with this secret */
+	/* guarded by lock */
+	struct mct_ssd_key *key;	/* NULL: it is locked */
+	void *free[MCT_SSD_BOUNCES];
+	unsigned n_free;
+	struct mc_list waiting;		/* struct mct_ssd_write.op.node of those that a thread encrypts */
+	struct mc_list loads;		/* mct_ssd_buffer.op.node of those that a thread decrypts */
+	bool stopping;
+	struct mc_cond work;
+	/* constant after open */
+	struct mc_thread thread[MCT_SSD_SEALERS];
+	unsigned threads;
 };
 
 /* Does the device work?  Guarded by mct_ssd.lock, unless it says otherwise. */
@@ -79,6 +128,8 @@ struct mct_ssd {
 	 * maybe @tried */
 	uint64_t words[MCT_IDENTITY], tried[MCT_IDENTITY];
 	bool torn;
+	const struct mct_ssd_form *form;	/* constant */
+	struct mct_ssd_seal seal;
 	struct mct_health health;
 };
 
@@ -87,14 +138,17 @@ struct mct_ssd_header {
 	uint64_t words[MCT_IDENTITY];
 	uint64_t holder;
 	bool none;		/* the file has no header */
+	bool sealed;		/* the bytes are encrypted, */
+	struct mct_wrap wrap;	/* with this key; all 0: it is damaged, or there was none yet */
 };
 
 /* file.c: open, lock and size the file; sets path, fd, direct, size and words. */
 int mct_ssd_file_open(struct mct_ssd *d, const struct mct_conf *conf);
 /* Enlarge to @size bytes. */
 int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size);
-/* Write the header. */
-int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY]);
+/* Write the header.  @wrap NULL: the bytes are plain. */
+int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY],
+		      const struct mct_wrap *wrap);
 /* 0: the block is the header of this medium.  -ENOMEDIUM: of none; -ESTALE: of another one; with a detail. */
 int mct_ssd_file_same(struct mct_ssd *d, const void *block);
 /* Does the file have all bytes of the medium? */
@@ -115,6 +169,15 @@ int mct_ssd_shared_open(struct mct_ssd *d, const struct mct_conf *conf);
 int mct_ssd_shared_read(struct mct_ssd *d, const struct mct_conf *conf);
 int mct_ssd_shared_hold(struct mct_ssd *d);
 bool mct_ssd_shared_name(const char *name);
+
+/* seal.c: choose the form, before the file is opened; begin with it, with the buffers that it needs at @mem. */
+int mct_ssd_seal_open(struct mct_ssd *d, const struct mct_conf *conf);
+int mct_ssd_seal_start(struct mct_ssd *d, char *mem);
+/* End its threads, before the I/O is closed; free it. */
+void mct_ssd_seal_stop(struct mct_ssd *d);
+void mct_ssd_seal_close(struct mct_ssd *d);
+/* The medium has this header.  -EACCES with a detail: it has another form. */
+int mct_ssd_seal_found(struct mct_ssd *d, const struct mct_ssd_header *h);
 
 /* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
  * @ret says what was found.  Changes nothing.  -EIO, ... */

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/process/stdfds.h"
+#include "common/security/secret.h"
 
 static const struct command {
 	const char *name, *args, *help;
@@ -173,6 +175,8 @@ int main(int argc, char **argv)
 		return MCBENCH_OK;
 	if (r < 0)
 		return mcbench_complain(MCBENCH_USAGE, "%s", mc_err_detail(r));
+	mc_credential_use(conf.credential);
+	mc_env_scrub();
 	mcbench_catch_signals();
 	r = run_command(o, &conf);
 	mc_options_free(o);

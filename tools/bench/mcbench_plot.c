@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 
 #define ABSENT 77	/* exit status of the Python program without matplotlib */
@@ -128,6 +130,7 @@ static int draw_plot(const struct mcbench_grid *g, const char *path, char **argv
 {
 	int fd = memfd_create("plot", MFD_CLOEXEC), err, status = 0;
 	posix_spawn_file_actions_t actions;
+	auto_free char **env = mc_env_public();
 	FILE *f = fd < 0 ? NULL : fdopen(dup(fd), "w");
 	pid_t pid;
 
@@ -137,10 +140,12 @@ static int draw_plot(const struct mcbench_grid *g, const char *path, char **argv
 	} else {
 		err = errno;
 	}
+	if (!err && !env)
+		err = ENOMEM;
 	if (!err) {
 		posix_spawn_file_actions_init(&actions);
 		posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
-		err = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+		err = posix_spawnp(&pid, argv[0], &actions, NULL, argv, env);
 		posix_spawn_file_actions_destroy(&actions);
 	}
 	if (fd >= 0)

@@ -19,6 +19,7 @@
 
 #include "common/cleanup.h"
 #include "common/crc32c.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/net/stream.h"
 #include "common/sys/clock.h"
@@ -86,7 +87,8 @@ static void program_find(const char *given, char ret[PATH_MAX])
 }
 
 /* In the child. */
-static void program_exec(struct mcbench_pool *p, pid_t parent, int report, const char *program, char **argv)
+static void program_exec(struct mcbench_pool *p, pid_t parent, int report, const char *program, char **argv,
+			 char **env)
 {
 	int err;
 
@@ -96,7 +98,7 @@ static void program_exec(struct mcbench_pool *p, pid_t parent, int report, const
 		mc_process_end(1);
 	if (dup2(p->log, STDOUT_FILENO) < 0 || dup2(p->log, STDERR_FILENO) < 0)
 		mc_process_end(1);
-	execvp(program, argv);
+	execvpe(program, argv, env);
 	err = errno;
 	(void)!write(report, &err, sizeof(err));
 	mc_process_end(127);
@@ -105,14 +107,17 @@ static void program_exec(struct mcbench_pool *p, pid_t parent, int report, const
 /* 0, or the error of fork(2) or execvp(3). */
 static int program_run(struct mcbench_pool *p, const char *program, char **argv)
 {
+	auto_free char **env = mc_env_public();
 	pid_t parent = getpid();
 	int fds[2], err = 0;
 
+	if (!env)
+		return ENOMEM;
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return errno;
 	p->pid = fork();
 	if (p->pid == 0)
-		program_exec(p, parent, fds[1], program, argv);
+		program_exec(p, parent, fds[1], program, argv, env);
 	if (p->pid < 0) {
 		err = errno;
 		p->pid = 0;
@@ -294,6 +299,7 @@ int mcbench_open(const struct mcbench_conf *conf, const char *master, uint64_t s
 
 	mcs_conf_init(&sc);
 	sc.master = master;
+	sc.credential = conf->credential;
 	sc.hostname = conf->hostname;
 	sc.segment_size = segment_size;
 	sc.timeout_ms = (int64_t)conf->timeout;

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/process/stdfds.h"
+#include "common/security/secret.h"
 #include "tools/ctl/mcctl_pool.h"
 
 #define SETUP_TIMEOUT_MS 5000
@@ -69,6 +71,8 @@ static const struct command {
 	  OFFLINE, mcctl_nof },
 	{ "import", "s3://BUCKET/PREFIX", "put the objects of an S3 segment of another pool into this one", 1, 1,
 	  CONNECTS, mcctl_import },
+	{ "credential", "[create FILE|list|revoke SERIAL|token [FILE]]", "make, list and revoke credentials; make a "
+	  "token for HTTP", 0, 2, OFFLINE, mcctl_credential },
 	{ "failover", "", "make the master that leads several step down for a standby", 0, 0, OFFLINE, mcctl_failover },
 	{ "whatif", "", "estimate the hit ratio with less or more memory", 0, 0, OFFLINE, mcctl_whatif },
 	{ "health", "", "check the health of the master; exit status 0, 1 or 2", 0, 0, OFFLINE,
@@ -164,6 +168,7 @@ int mcctl_open(const struct mcctl_conf *conf, int64_t timeout_ms, mcs_t **ret)
 
 	mcs_conf_init(&mc);
 	mc.master = conf->master;
+	mc.credential = conf->credential;
 	mc.daemon = "off";
 	mc.timeout_ms = timeout_ms;
 	mc.setup_timeout_ms = timeout_ms < SETUP_TIMEOUT_MS ? timeout_ms : SETUP_TIMEOUT_MS;
@@ -255,6 +260,8 @@ int main(int argc, char **argv)
 		return MCCTL_OK;
 	if (r < 0)
 		return (int)mcctl_complain(MCCTL_USAGE, "%s", mc_err_detail(r));
+	mc_credential_use(conf.credential);
+	mc_env_scrub();
 	r = (int)run_command(o, &conf);
 	mc_options_free(o);
 	if (fflush(stdout) || ferror(stdout)) {

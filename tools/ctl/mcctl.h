@@ -62,6 +62,7 @@ int mcctl_snapshot(struct mcctl *c);
 int mcctl_nof(struct mcctl *c);
 int mcctl_import(struct mcctl *c);
 int mcctl_failover(struct mcctl *c);
+int mcctl_credential(struct mcctl *c);
 
 /* Connect to the pool, not through a daemon: the command may be used to diagnose that.  As mcs_open(). */
 int mcctl_open(const struct mcctl_conf *conf, int64_t timeout_ms, mcs_t **ret);
@@ -102,6 +103,8 @@ const char *mcctl_kind_name(enum mcs_kind kind);
 /* Name of a set of MCS_IN_MEMORY, MCS_IN_FAR_MEMORY, MCS_ON_DISK and MCS_ON_SHARED; static. */
 const char *mcctl_tier_name(unsigned media);
 /* "2026-11-21 08:30:00" in local time; returns @buf. */
+/* A serial number as in lists; returns @ret. */
+const char *mcctl_serial_text(uint64_t serial, char ret[17]);
 const char *mcctl_time_text(uint64_t ms, char *buf, size_t len);
 
 /* ---- mcctl_progress.c: a bar on the terminal ---- */
@@ -112,15 +115,19 @@ struct mcctl_progress {
 	uint64_t total;		/* 0: unknown */
 	uint64_t begun_ns, next_ns;
 	bool drawn;
+	char more[64];		/* drawn behind the bar */
 };
+/* The time for @left at @rate per second, as "7 s" or "2 min"; returns @buf. */
+const char *mcctl_left_text(uint64_t left, double rate, char *buf, size_t len);
 void mcctl_progress_begin(struct mcctl_progress *p, const char *what, uint64_t total);
 void mcctl_progress_step(struct mcctl_progress *p, uint64_t done);
 void mcctl_progress_end(struct mcctl_progress *p);	/* erases the bar */
 
 /* ---- mcctl_http.c ---- */
 
-/* GET http://HOST:PORT/PATH.  *ret_body is the body, NUL-terminated, at most 4 MiB; free() it.  *ret_code
- * is the status.  0 or -errno with a detail. */
+/* GET http://HOST:PORT/PATH, or https if the server has TLS.  The token of this process's credential
+ * (mc_credential_path()) goes along, to other hosts over TLS only.  *ret_body is the body, NUL-terminated, at most
+ * 4 MiB; free() it.  *ret_code is the status.  0 or -errno with a detail; -EACCES: the credential, or none. */
 int mcctl_http_get(const char *host, int port, const char *path, int64_t timeout_ms, long *ret_code,
 		   char **ret_body);
 /* The same with any @method; @body may be NULL. */

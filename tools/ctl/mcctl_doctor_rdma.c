@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/env.h"
+
 #define NICS "/sys/class/infiniband"
 /* Less than a small segment. */
 #define LOCKED_MIN (64ull << 20)
@@ -46,15 +48,27 @@ static bool has_address(const char *nic)
 	return false;
 }
 
+static bool is_iwarp(const char *nic)
+{
+	char type[64];
+
+	return read_line(nic, "node_type", type, sizeof(type)) && strstr(type, "RNIC");
+}
+
+static const char *kind_of(const char *nic)
+{
+	char layer[64];
+
+	if (is_iwarp(nic))
+		return "iWARP, connected by rdma_cm";
+	return read_line(nic, "ports/1/link_layer", layer, sizeof(layer)) && !strcmp(layer, "Ethernet") ? "RoCE" :
+		"InfiniBand";
+}
+
 static void check_nic(const char *nic, struct mcctl_report *rp)
 {
-	char state[64] = "", rate[64] = "?", type[64] = "";
+	char state[64] = "", rate[64] = "?";
 
-	if (read_line(nic, "node_type", type, sizeof(type)) && strstr(type, "RNIC")) {
-		mcctl_doctor_find(rp, MCCTL_WARNING, "use InfiniBand or RoCE", "RDMA NIC %s is an iWARP NIC, not used",
-				  nic);
-		return;
-	}
 	(void)read_line(nic, "ports/1/rate", rate, sizeof(rate));
 	if (!read_line(nic, "ports/1/state", state, sizeof(state)) || !strstr(state, "ACTIVE"))
 		mcctl_doctor_find(rp, MCCTL_WARNING, "check cable, switch and \"ip link\"",
@@ -63,21 +77,36 @@ static void check_nic(const char *nic, struct mcctl_report *rp)
 		mcctl_doctor_find(rp, MCCTL_WARNING, "give its network interface an IP address",
 				  "RDMA NIC %s has no address (GID)", nic);
 	else
-		mcctl_doctor_find(rp, MCCTL_GOOD, "", "RDMA NIC %s is active, %s", nic, rate);
+		mcctl_doctor_find(rp, MCCTL_GOOD, "", "RDMA NIC %s is active, %s, %s", nic, kind_of(nic), rate);
+}
+
+/* Connections by the connection manager need a library and a device. */
+static void check_cm(struct mcctl_report *rp)
+{
+	if (!dlopen("librdmacm.so.1", RTLD_LAZY | RTLD_LOCAL))
+		mcctl_doctor_find(rp, MCCTL_WARNING, "Debian: apt install librdmacm1",
+				  "librdmacm.so.1 cannot be loaded: %s", dlerror());
+	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK) != 0)
+		mcctl_doctor_find(rp, MCCTL_WARNING, "load rdma_ucm; give a container the device",
+				  "no access to /dev/infiniband/rdma_cm, by which iWARP NICs connect");
 }
 
 static unsigned check_nics(struct mcctl_report *rp)
 {
 	const struct dirent *ent;
 	DIR *d = opendir(NICS);
+	bool cm = mc_env_on("MC_RDMA_CM");
 	unsigned n = 0;
 
 	while (d && (ent = readdir(d))) {
 		if (ent->d_name[0] == '.')
 			continue;
 		check_nic(ent->d_name, rp);
+		cm |= is_iwarp(ent->d_name);
 		n++;
 	}
+	if (cm)
+		check_cm(rp);
 	if (d)
 		closedir(d);
 	return n;

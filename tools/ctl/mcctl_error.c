@@ -26,7 +26,7 @@ static const struct advice {
 				   "one" },
 	{ MCS_ETENANT_BUSY, MCCTL_NO, "remove its objects first" },
 	{ MCS_EQUOTA, MCCTL_NO, "\"mcctl quota TENANT\" shows its quota and use" },
-	{ MCS_ELIMIT, MCCTL_NO, "the limits of one connection are options of the master, --max_session_..." },
+	{ MCS_ELIMIT, MCCTL_NO, "the limits of a connection or identity are options of the master, --max_session_..." },
 	{ MCS_EMODE, MCCTL_NO, "tenants need a master with --enable_multi_tenants" },
 	{ MCS_ENOOBJECT, MCCTL_NO, NULL },
 	{ MCS_EREPLICA, MCCTL_NO, "the object has no copy on that segment; \"mcctl df\" shows the segments" },

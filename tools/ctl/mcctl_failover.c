@@ -17,9 +17,11 @@
 static bool next_leader(struct mcctl *c, const char *previous, char ret[MC_ADDR_MAX])
 {
 	uint64_t deadline = mc_deadline_ms((int64_t)c->conf->timeout);
+	int port;
 
 	while (mc_now_ns() < deadline) {
-		if (mcs_find_master(c->conf->master, ret, MC_ADDR_MAX, LOOK_MS) == 0 && strcmp(ret, previous) != 0)
+		if (mcs_find_master_http(c->conf->master, c->conf->credential, ret, MC_ADDR_MAX, &port, LOOK_MS) == 0 &&
+		    strcmp(ret, previous) != 0)
 			return true;
 		mc_sleep_ns(PAUSE_NS);
 	}

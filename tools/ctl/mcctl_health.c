@@ -34,7 +34,7 @@ static int find_http(const struct mcctl_conf *conf, int64_t timeout_ms, char ret
 	int port, named = 0, r = -ENOENT;
 
 	if (several)
-		r = mcs_find_master_http(conf->master, addr, sizeof(addr), &named, timeout_ms);
+		r = mcs_find_master_http(conf->master, conf->credential, addr, sizeof(addr), &named, timeout_ms);
 	if (r < 0 && strstr(conf->master, "://"))
 		return mc_fail(r, "%s", strdupa(mcs_error_detail(r)));
 	if (r < 0)

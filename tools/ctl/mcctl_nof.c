@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/env.h"
 #include "common/err.h"
 #include "common/net/net.h"
 #include "common/sys/clock.h"
@@ -80,15 +81,18 @@ static int child_wait(pid_t pid, int64_t timeout_ms, int *ret_status)
 
 static int nvme_spawn(const char *const argv[], int64_t timeout_ms, int out, int err, int *ret_status)
 {
+	auto_free char **env = mc_env_public();
 	posix_spawn_file_actions_t actions;
 	pid_t pid;
 	int r;
 
+	if (!env)
+		return -ENOMEM;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-	r = -posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+	r = -posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, env);
 	posix_spawn_file_actions_destroy(&actions);
 	return r < 0 ? r : child_wait(pid, timeout_ms, ret_status);
 }

@@ -13,6 +13,21 @@
 #define FIRST_NS (500 * MC_NS_PER_MS)	/* quick work shows no bar */
 #define EACH_NS (100 * MC_NS_PER_MS)
 
+const char *mcctl_left_text(uint64_t left, double rate, char *buf, size_t len)
+{
+	double s = rate > 0 ? (double)left / rate : 1e9;
+
+	if (s < 100)
+		snprintf(buf, len, "%.0f s", s);
+	else if (s < 6000)
+		snprintf(buf, len, "%.0f min", s / 60);
+	else if (s < 100 * 3600.)
+		snprintf(buf, len, "%.0f h", s / 3600);
+	else
+		snprintf(buf, len, "days");
+	return buf;
+}
+
 void mcctl_progress_begin(struct mcctl_progress *p, const char *what, uint64_t total)
 {
 	memset(p, 0, sizeof(*p));
@@ -46,6 +61,11 @@ void mcctl_progress_step(struct mcctl_progress *p, uint64_t done)
 	if (done)
 		fprintf(stderr, ", %s/s", mc_format_size((uint64_t)((double)done / seconds), buf,
 							 sizeof(buf)));
+	if (p->total && done)
+		fprintf(stderr, ", %s left", mcctl_left_text(done < p->total ? p->total - done : 0,
+							     (double)done / seconds, buf, sizeof(buf)));
+	if (*p->more)
+		fprintf(stderr, ", %s", p->more);
 	fputs("\033[K", stderr);
 	fflush(stderr);
 }

@@ -52,25 +52,57 @@ static bool task_over(const struct mcs_task *t)
 	return strcmp(t->status, "pending") && strcmp(t->status, "running");
 }
 
+/* A task that waits ends at an unknown time. */
+static bool time_known(const struct mcs_task *t)
+{
+	return t->rate && !task_over(t) && !*t->message;
+}
+
 static json_t *task_json(const struct mcs_task *t)
 {
 	struct mcs_key key = { t->key, t->key_len };
 
 	return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			 "s:s, s:s*}", "id", t->id, "kind", t->kind, "status", t->status, "key",
-			 t->key_len ? mcctl_key_json(key) : NULL, "sources", t->sources, "targets",
+			 "s:s, s:s*, s:I, s:I, s:I, s:I, s:o*}", "id", t->id, "kind", t->kind, "status", t->status,
+			 "key", t->key_len ? mcctl_key_json(key) : NULL, "sources", t->sources, "targets",
 			 t->targets, "created_ms", (json_int_t)t->created_ms, "updated_ms",
 			 (json_int_t)t->updated_ms, "succeeded", (json_int_t)t->succeeded, "failed",
 			 (json_int_t)t->failed, "blocked", (json_int_t)t->blocked, "active",
 			 (json_int_t)t->active, "bytes", (json_int_t)t->bytes, "total_bytes",
 			 (json_int_t)t->total, "left_bytes", (json_int_t)t->left, "message",
-			 t->message, "tenant", *t->tenant ? t->tenant : NULL);
+			 t->message, "tenant", *t->tenant ? t->tenant : NULL, "given_up", (json_int_t)t->given_up,
+			 "total_objects", (json_int_t)t->total_objects, "left_objects", (json_int_t)t->left_objects,
+			 "bytes_per_second", (json_int_t)t->rate, "seconds_left", time_known(t) ?
+			 json_integer((json_int_t)(t->left / t->rate)) : NULL);
+}
+
+static uint64_t objects_done(const struct mcs_task *t)
+{
+	return t->total_objects > t->left_objects ? t->total_objects - t->left_objects : 0;
+}
+
+/* "12 of 40 objects, 3 MiB of 10 MiB, 30%, 1 MiB/s, 7 s left", as far as it is known. */
+static void print_progress(const struct mcs_task *t)
+{
+	uint64_t done = t->total > t->left ? t->total - t->left : 0;
+	char part[32], whole[32], when[24];
+
+	if (t->total_objects)
+		printf(", %" PRIu64 " of %" PRIu64 " objects", objects_done(t), t->total_objects);
+	if (t->total)
+		printf(", %s of %s, %u%%", mc_format_size(done, part, sizeof(part)),
+		       mc_format_size(t->total, whole, sizeof(whole)),
+		       (unsigned)((double)done * 100 / (double)t->total));
+	if (t->rate)
+		printf(", %s/s", mc_format_size(t->rate, part, sizeof(part)));
+	if (t->total && time_known(t))
+		printf(", %s left", mcctl_left_text(t->left, (double)t->rate, when, sizeof(when)));
 }
 
 static void print_task(const struct mcctl *c, const struct mcs_task *t)
 {
 	struct mcs_key key = { t->key, t->key_len };
-	char when[32], moved[32], left[32];
+	char when[32], moved[32];
 
 	printf("%-41s  %-9s  %-9s  %s  %8" PRIu64 "  %10s  ", t->id, t->kind, t->status,
 	       mcctl_time_text(t->created_ms, when, sizeof(when)), t->succeeded,
@@ -83,8 +115,8 @@ static void print_task(const struct mcctl *c, const struct mcs_task *t)
 		fputs(*t->sources ? t->sources : "-", stdout);
 	if (*t->targets)
 		printf(" -> %s", t->targets);
-	if (!task_over(t) && t->total)
-		printf(", %s left", mc_format_size(t->left, left, sizeof(left)));
+	if (!task_over(t))
+		print_progress(t);
 	if (t->failed)
 		printf(", %" PRIu64 " failed", t->failed);
 	if (*t->message)
@@ -150,12 +182,14 @@ static enum mcctl_status task_follow(struct mcctl *c, const char *id, const char
 		if (!begun)
 			mcctl_progress_begin(&p, what, (*ret)->total);
 		begun = true;
+		if ((*ret)->total_objects)
+			snprintf(p.more, sizeof(p.more), "%" PRIu64 " of %" PRIu64 " objects", objects_done(*ret),
+				 (*ret)->total_objects);
 		mcctl_progress_step(&p, (*ret)->total > (*ret)->left ? (*ret)->total - (*ret)->left : 0);
 		if (task_over(*ret) || interrupted)
 			break;
-		/* Only the message of a running drain is the reason why it waits. */
 		if (waits < WAIT_LOOKS)
-			waits = *(*ret)->message && !strcmp((*ret)->kind, "drain") ? waits + 1 : 0;
+			waits = *(*ret)->message ? waits + 1 : 0;
 		if (waits == WAIT_LOOKS) {
 			mcctl_progress_end(&p);
 			fprintf(stderr, "mcctl: the %s waits: %s\n", what, (*ret)->message);
@@ -176,8 +210,10 @@ static enum mcctl_status task_outcome(struct mcctl *c, const struct mcs_task *t,
 	if (c->conf->json) {
 		mcctl_json_print(task_json(t));
 	} else if (!strcmp(t->status, "succeeded")) {
-		printf("%s: %" PRIu64 " objects, %s\n", what, t->succeeded,
+		printf("%s: %" PRIu64 " objects, %s", what, t->succeeded,
 		       mc_format_size(t->bytes, bytes, sizeof(bytes)));
+		/* The message tells more than the numbers then. */
+		printf("%s%s\n", t->given_up ? "; " : "", t->given_up ? t->message : "");
 	}
 	if (!strcmp(t->status, "succeeded"))
 		return MCCTL_OK;

@@ -104,6 +104,14 @@ static int show_tenant(struct mcctl *c, const char *name, bool may_be_gone)
 	return MCCTL_OK;
 }
 
+static int quota_error(int r, const char *name)
+{
+	if (r != -MCS_EUNAVAILABLE)
+		return mcctl_error(r, "cannot set the quota of %s", name);
+	return mcctl_complain(MCCTL_FAILED, "cannot set the quota of %s: %s\n       the policy is not stored; the "
+			      "master's log has the reason", name, mcs_error_detail(r));
+}
+
 int mcctl_quota(struct mcctl *c)
 {
 	const char *name = c->argv[0];
@@ -120,7 +128,7 @@ int mcctl_quota(struct mcctl *c)
 					      "0 removes the tenant from the policy", c->argv[1]);
 		r = mcs_quota_set(c->store, name, bytes, -1);
 		if (r < 0)
-			return mcctl_error(r, "cannot set the quota of %s", name);
+			return quota_error(r, name);
 	}
 	return show_tenant(c, name, !bytes);
 }

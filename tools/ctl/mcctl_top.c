@@ -4,6 +4,7 @@
 
 #include "tools/ctl/mcctl.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,8 @@ static enum mcctl_status sample_take(struct mcctl *c, struct sample *ret)
 	if (r < 0)
 		return mcctl_error(r, "cannot ask for the pool");
 	r = mcctl_ask_http(c, "/metrics", &code, &text);
+	if (r == -EACCES)
+		return mcctl_complain(MCCTL_FAILED, "cannot read the metrics: %s", mc_err_detail(r));
 	if (r < 0 || code != 200)
 		return mcctl_complain(MCCTL_FAILED, "cannot read the metrics: %s\n       does the HTTP server "
 				      "use another port?  Give it with --metrics_port",

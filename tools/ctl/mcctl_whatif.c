@@ -4,6 +4,7 @@
 
 #include "tools/ctl/mcctl.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,8 @@ int mcctl_whatif(struct mcctl *c)
 	long code;
 
 	r = mcctl_ask_http(c, "/api/v1/whatif", &code, &body);
+	if (r == -EACCES)
+		return mcctl_complain(MCCTL_FAILED, "no estimates: %s", mc_err_detail(r));
 	if (r < 0)
 		return mcctl_complain(MCCTL_FAILED, "cannot ask the master's HTTP server: %s; --metrics_port "
 				      "tells where it listens", mc_err_detail(r));

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * segments_i.h - shared by segments.c and segments_keys.c. */
+#ifndef MCS_SEGMENTS_I_H
+#define MCS_SEGMENTS_I_H
+
+#include "client/owner/segments.h"
+#include "common/sys/thread.h"
+
+#define MCS_SEGMENTS_MAX 256u
+
+struct mcs_segments {
+	/* constant */
+	struct mce_engine *engine;
+	struct mcp_id client;
+	struct mcs_own_segment *segment[MCS_SEGMENTS_MAX];	/* the first @n; they do not move */
+	struct mc_mutex lock;
+	struct mc_cond kept;	/* a segment is not keeping any more */
+	struct mc_mutex notes_lock;
+	/* atomic */
+	unsigned n;		/* grows only, after the segment is complete */
+	uint64_t writing[MCS_SEGMENTS_WRITERS];	/* numbers with which writes run, 0: none */
+	uint64_t fenced;	/* the largest number that was fenced */
+	bool removed;		/* the durable ones are not offered any more */
+	bool named_due;		/* one on a named medium is to be mounted, */
+	bool shared_due;	/* or one in a shared directory */
+};
+
+static inline unsigned mcs_segments_count(const struct mcs_segments *s)
+{
+	return s ? __atomic_load_n(&s->n, __ATOMIC_ACQUIRE) : 0;
+}
+
+#endif
