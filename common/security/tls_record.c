@@ -154,6 +154,35 @@ static size_t cursor_left(const struct cursor *c, size_t max)
 	return left < max ? left : max;
 }
 
+/* ---- buffers ----------------------------------------------------------------------------------- */
+
+/* Most calls need a buffer of BATCH_BYTES until they return.  malloc() gives such a large block back to its heap, and
+ * sometimes to the kernel, each time: that took as long as a short record.  So a few wait here for the next call of any
+ * stream, which looks at one place only. */
+#define SPARES 16u
+
+static struct {
+	uint8_t *buf;	/* atomic */
+} __attribute__((aligned(64))) spares[SPARES];
+
+static uint8_t **spare_of(const struct tls_stream *t)
+{
+	return &spares[(uint64_t)(uintptr_t)t * 0x9e3779b97f4a7c15ull >> 60].buf;
+}
+
+/* A buffer of BATCH_BYTES, or NULL. */
+static uint8_t *buffer_get(const struct tls_stream *t)
+{
+	uint8_t *buf = __atomic_exchange_n(spare_of(t), NULL, __ATOMIC_ACQUIRE);
+
+	return buf ? buf : malloc(BATCH_BYTES);
+}
+
+static void buffer_put(const struct tls_stream *t, uint8_t *buf)
+{
+	free(__atomic_exchange_n(spare_of(t), buf, __ATOMIC_ACQ_REL));
+}
+
 /* ---- receiving --------------------------------------------------------------------------------- */
 
 static size_t rx_whole(const struct tls_stream *t);
@@ -184,7 +213,10 @@ void mc_tls_in_release(struct tls_stream *t)
 			in_shrink(t);
 		return;
 	}
-	free(t->in);
+	if (t->in_size == BATCH_BYTES)
+		buffer_put(t, t->in);
+	else
+		free(t->in);
 	t->in = NULL;
 	t->in_size = t->in_at = t->in_len = 0;
 }
@@ -201,7 +233,7 @@ ssize_t mc_tls_in_fill(struct tls_stream *t)
 		t->in_at = 0;
 	}
 	if (t->in_size < size) {
-		uint8_t *in = realloc(t->in, size);
+		uint8_t *in = t->in || size != BATCH_BYTES ? realloc(t->in, size) : buffer_get(t);
 
 		if (!in)
 			return mc_fail(-ENOMEM, "no memory for records of TLS");
@@ -538,8 +570,7 @@ static ssize_t tx_batch(struct tls_stream *t, struct cursor *from, size_t left)
 	ssize_t r = 0;
 
 	if (left > DIRECT) {
-		one = (left + CONTENT - 1) / CONTENT;
-		buf = malloc(left + one * OVERHEAD);
+		buf = buffer_get(t);
 		if (!buf)
 			return mc_tls_fail(t, mc_fail(-ENOMEM, "no memory for records of TLS"));
 	}
@@ -555,7 +586,7 @@ static ssize_t tx_batch(struct tls_stream *t, struct cursor *from, size_t left)
 	if (r == 0)
 		r = tx_write(t, buf, len, plain);
 	if (buf != small)
-		free(buf);
+		buffer_put(t, buf);
 	return r;
 }
 
