@@ -2,6 +2,7 @@
  * perf_secure.c - the cost of security: the same calls at pools without and with it, in turn.
  *
  *	perf_secure PLAIN SECURE CREDENTIAL	two masters, and a credential for the second
+ *	perf_secure tcp PLAIN SECURE CREDENTIAL	the calls over TCP only
  *	perf_secure time MASTER OURS THEIRS N	with the credentials of two tenants, N times exists of a key that the
  *						other tenant has, and of one that no tenant has, in random order
  *
@@ -31,8 +32,15 @@
 #define LARGE (4u << 20)
 #define KEYS (unsigned)perf_n(1000, 10)
 
-enum { PLAIN, SECURE, POOLS };
-enum figure { EXISTS, PUT, GET, TCP_PUT, TCP_GET, LARGE_PUT, LARGE_GET, PUTS, CONNECTS, OPENS, FIGURES };
+#define BATCH 32u
+#define BATCH_SIZE (1u << 20)
+
+/* CONTROL is the pool of SECURE, and the handle that reads and writes over TCP does not encrypt objects. */
+enum { PLAIN, SECURE, CONTROL, POOLS };
+enum figure {
+	EXISTS, PUT, GET, PUTS, CONNECTS, OPENS, TCP_PUT, TCP_GET, LARGE_PUT, LARGE_GET, BATCH_GET, FIGURES,
+	TCP_FIRST = TCP_PUT,
+};
 static const struct {
 	const char *what, *unit;
 	bool rate;
@@ -44,13 +52,14 @@ static const struct {
 	[TCP_GET] = { "get 4 KiB, over TCP", "us", false },
 	[LARGE_PUT] = { "put 4 MiB, over TCP", "us", false },
 	[LARGE_GET] = { "get 4 MiB, over TCP", "us", false },
+	[BATCH_GET] = { "get 32 x 1 MiB, over TCP", "us", false },
 	[PUTS] = { "puts of 4 KiB, 4 threads", "1/s", true },
 	[CONNECTS] = { "connections to the master", "1/s", true },
 	[OPENS] = { "handles opened and closed", "1/s", true },
 };
 
 struct pool {
-	const char *addr, *credential;
+	const char *name, *addr, *credential, *encrypt;
 	mcs_t *s, *tcp;
 	unsigned puts;		/* keys are unique */
 };
@@ -76,6 +85,7 @@ static mcs_t *open_at(const struct pool *p, int tcp)
 	conf.credential = p->credential;
 	conf.daemon = "off";
 	conf.force_tcp = tcp;
+	conf.encrypt = p->encrypt;
 	check(p->addr, mcs_open(&conf, &s));
 	return s;
 }
@@ -104,6 +114,21 @@ static void get(mcs_t *s, const char *name, unsigned i, size_t size)
 
 	check("get", mcs_get_batch(s, &item, 1, -1));
 	check("get", item.result < 0 ? (int)item.result : 0);
+}
+
+static void get_batch(mcs_t *s)
+{
+	static char buf[BATCH][BATCH_SIZE], text[BATCH][32];
+	struct mcs_get_item item[BATCH];
+	struct iovec iov[BATCH];
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		iov[i] = (struct iovec){ buf[i], BATCH_SIZE };
+		item[i] = (struct mcs_get_item){ .key = key_of(text[i], "batch", i), .iov = &iov[i], .iovcnt = 1 };
+	}
+	check("get", mcs_get_batch(s, item, BATCH, -1));
+	for (unsigned i = 0; i < BATCH; i++)
+		check("get", item[i].result < 0 ? (int)item[i].result : 0);
 }
 
 static int compare(const void *a, const void *b)
@@ -139,6 +164,9 @@ static void call(enum figure f, struct pool *p, unsigned i)
 		break;
 	case LARGE_GET:
 		get(p->tcp, "large-get", i % 2, LARGE);
+		break;
+	case BATCH_GET:
+		get_batch(p->tcp);
 		break;
 	default:
 		get(f == GET ? p->s : p->tcp, "get", i % 10, SIZE);
@@ -225,7 +253,7 @@ static double opens_rate(struct pool *p)
 /* One turn of one figure: the median of its calls in us, or the rate. */
 static double turn(enum figure f, struct pool *p)
 {
-	unsigned n = f == LARGE_PUT || f == LARGE_GET ? CALLS / 40 + 1 : CALLS;
+	unsigned n = f == BATCH_GET ? CALLS / 200 + 1 : f == LARGE_PUT || f == LARGE_GET ? CALLS / 40 + 1 : CALLS;
 	static double took[100000];
 	uint64_t start;
 	unsigned i;
@@ -244,7 +272,7 @@ static double turn(enum figure f, struct pool *p)
 	return median(took, n);
 }
 
-static void compare_pools(void)
+static void compare_pools(unsigned first)
 {
 	static double got[FIGURES][POOLS][TURNS];
 	unsigned t, f, k, turns = (unsigned)perf_n(TURNS, 1);
@@ -252,21 +280,29 @@ static void compare_pools(void)
 	for (k = 0; k < POOLS; k++) {
 		pools[k].s = open_at(&pools[k], 0);
 		pools[k].tcp = open_at(&pools[k], 1);
+		if (k == CONTROL)
+			continue;
 		for (t = 0; t < 2; t++)
 			put(pools[k].s, "large-get", t, LARGE, MCS_PUT_HARD_PIN);
+		for (t = 0; t < BATCH; t++)
+			put(pools[k].s, "batch", t, BATCH_SIZE, MCS_PUT_HARD_PIN);
 		for (t = 0; t < 10; t++)
 			put(pools[k].s, "get", t, SIZE, MCS_PUT_HARD_PIN);
 	}
 	for (t = 0; t < turns; t++)
-		for (f = 0; f < FIGURES; f++)
+		for (f = first; f < FIGURES; f++)
 			for (k = 0; k < POOLS; k++)
 				got[f][(k + t) % POOLS][t] = turn(f, &pools[(k + t) % POOLS]);
-	for (f = 0; f < FIGURES; f++) {
-		double plain = median(got[f][PLAIN], turns), secure = median(got[f][SECURE], turns);
+	for (f = first; f < FIGURES; f++) {
+		double plain = median(got[f][PLAIN], turns);
 
-		perf_row(figures[f].what, "secure", secure, figures[f].unit);
-		perf_row(figures[f].what, "plain", plain, figures[f].unit);
-		perf_row(figures[f].what, "x plain", secure / plain, figures[f].rate ? "rate" : "time");
+		for (k = 0; k < POOLS; k++) {
+			double value_of = median(got[f][k], turns);
+
+			perf_row(figures[f].what, pools[k].name, value_of, figures[f].unit);
+			if (k != PLAIN)
+				perf_row(figures[f].what, "x plain", value_of / plain, figures[f].rate ? "rate" : "time");
+		}
 	}
 	for (k = 0; k < POOLS; k++) {
 		mcs_close(pools[k].s);
@@ -341,18 +377,28 @@ static void compare_times(const struct pool *p, const struct pool *other, unsign
 
 int main(int argc, char **argv)
 {
+	unsigned first = 0;
+
 	if (argc == 6 && !strcmp(argv[1], "time")) {
 		compare_times(&(struct pool){ .addr = argv[2], .credential = argv[3] },
 			      &(struct pool){ .addr = argv[2], .credential = argv[4] }, (unsigned)atoi(argv[5]));
 		return 0;
 	}
 	memset(value, 1, sizeof(value));
+	if (argc == 5 && !strcmp(argv[1], "tcp")) {
+		argc--;
+		argv++;
+		first = TCP_FIRST;
+	}
 	if (argc != 4) {
-		fprintf(stderr, "usage: perf_secure PLAIN SECURE CREDENTIAL | time MASTER OURS THEIRS N\n");
+		fprintf(stderr, "usage: perf_secure [tcp] PLAIN SECURE CREDENTIAL | time MASTER OURS THEIRS N\n");
 		return 77;
 	}
-	pools[PLAIN] = (struct pool){ .addr = argv[1] };
-	pools[SECURE] = (struct pool){ .addr = argv[2], .credential = argv[3] };
-	compare_pools();
+	pools[PLAIN] = (struct pool){ .name = "plain", .addr = argv[1] };
+	pools[SECURE] = (struct pool){ .name = "secure", .addr = argv[2], .credential = argv[3] };
+	pools[CONTROL] = pools[SECURE];
+	pools[CONTROL].name = "control";
+	pools[CONTROL].encrypt = "control";
+	compare_pools(first);
 	return 0;
 }
