@@ -399,6 +399,7 @@ int main(int argc, char **argv)
 	pools[CONTROL] = pools[SECURE];
 	pools[CONTROL].name = "control";
 	pools[CONTROL].encrypt = "control";
+	pools[CONTROL].puts = 1u << 30;
 	compare_pools(first);
 	return 0;
 }
