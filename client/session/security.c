@@ -40,6 +40,9 @@ struct mcs_security {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_credential *own;		/* as it was read last */
+	/* As it was when the session began.  The master makes tickets for the node that this one names, until the next
+	 * session mounts the segments again. */
+	struct mc_credential *used;
 	struct held_ticket *tickets;
 	unsigned n_tickets;
 	uint64_t renewals;			/* sessions that have begun */
@@ -138,6 +141,7 @@ void mcs_security_renew(struct mcs_security *s)
 		return;
 	MC_LOCKED(&s->lock);
 	s->renewals++;
+	*s->used = *s->own;
 	for (struct held_ticket **at = &s->tickets, *t; (t = *at);) {
 		if (t->ticket->id.serial == s->own->id.serial) {
 			at = &t->next;
@@ -193,12 +197,37 @@ static int data_present(void *arg, const char *addr, uint64_t deadline, struct m
 	return r;
 }
 
+/* The node may have got a new credential since the ticket was made.  With another one that the master made meanwhile a
+ * connection may succeed. */
+static bool data_failed(void *arg, const char *addr, const struct mc_credential *c)
+{
+	struct mcs_security *s = arg;
+
+	MC_LOCKED(&s->lock);
+	for (struct held_ticket **at = &s->tickets, *t; (t = *at); at = &t->next) {
+		if (strcmp(t->addr, addr) || strcmp(t->ticket->text, c->text))
+			continue;
+		*at = t->next;
+		s->n_tickets--;
+		ticket_free(t);
+		return true;
+	}
+	return false;
+}
+
 /* ---- the data port of this process ---- */
+
+static bool is_for_node(const struct mc_identity *ticket, const struct mc_credential *node)
+{
+	return node->has_node_key && !strcmp(ticket->cluster, node->id.cluster) &&
+	       !strcmp(ticket->node, node->id.name) && ticket->secret == node->id.secret;
+}
 
 static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC_KEY_LEN], struct mc_principal *ret)
 {
 	struct mcs_security *s = arg;
 	char copy[MC_IDENTITY_MAX + 1];
+	const struct mc_credential *node;
 	struct mc_identity id;
 	int r = mc_identity_parse(text, len, &id);
 
@@ -214,13 +243,13 @@ static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC
 	memcpy(copy, text, len);
 	copy[len] = '\0';
 	MC_LOCKED(&s->lock);
-	if (!s->own->has_node_key)
+	if (!s->own->has_node_key && !s->used->has_node_key)
 		return mc_fail(-EACCES, "this process has no credential of role node, so it admits no peer");
-	if (strcmp(id.cluster, s->own->id.cluster) || strcmp(id.node, s->own->id.name) ||
-	    id.secret != s->own->id.secret)
+	node = is_for_node(&id, s->own) ? s->own : s->used;
+	if (!is_for_node(&id, node))
 		return mc_fail(-EACCES, "a ticket for another node, pool or secret: node=%s secret=%u", id.node,
 			       id.secret);
-	mc_key_ticket(s->own->node_key, copy, key);
+	mc_key_ticket(node->node_key, copy, key);
 	mc_identity_principal(&id, ret);
 	return 0;
 }
@@ -339,7 +368,9 @@ static int encrypt_parse(const char *encrypt, bool *ret_plain)
 int mcs_security_open(const char *path, const char *encrypt, struct mcs_security **ret)
 {
 	struct mc_tls_conf rpc = { .present = rpc_present };
-	struct mc_tls_conf data = { .present = data_present, .identify = data_identify, .service = "the data port" };
+	struct mc_tls_conf data = {
+		.present = data_present, .failed = data_failed, .identify = data_identify, .service = "the data port",
+	};
 	struct mc_credential_files files;
 	struct mcs_security *s;
 	int r = encrypt_parse(encrypt, &data.plain_data);
@@ -357,8 +388,9 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 	mc_cond_init(&s->idle);
 	s->path = path_absolute(path);
 	s->own = mc_credential_new();
+	s->used = mc_credential_new();
 	rpc.arg = data.arg = s;
-	if (s->path && s->own)
+	if (s->path && s->own && s->used)
 		r = mc_credential_files_load(s->path, &files);
 	if (r == 0)
 		r = mc_credential_load(s->path, s->own);
@@ -371,8 +403,10 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 		rpc.map = files.map;
 		r = 0;
 	}
-	if (r == 0)
+	if (r == 0) {
 		mc_identity_principal(&s->own->id, &s->opened);
+		*s->used = *s->own;
+	}
 	/* The master knows the role of a certificate; it is not node, because that needs a key for tickets. */
 	if (r == 0 && !s->own->text[0])
 		s->opened.roles = MC_ROLE_CLIENT;
@@ -401,6 +435,7 @@ void mcs_security_close(struct mcs_security *s)
 	mc_tls_free(s->rpc);
 	mc_tls_free(s->data);
 	mc_credential_free(s->own);
+	mc_credential_free(s->used);
 	free(s->revoked);
 	free(s->path);
 	mc_cond_destroy(&s->idle);
@@ -453,7 +488,7 @@ uint64_t mcs_security_serial(struct mcs_security *s)
 	if (!s)
 		return 0;
 	MC_LOCKED(&s->lock);
-	return s->own->id.serial;
+	return s->used->id.serial;
 }
 
 int mcs_security_fresh(struct mcs_security *s)

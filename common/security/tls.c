@@ -285,12 +285,38 @@ static int tls_net_listen(const struct mc_net *n, const char *addr, int backlog,
 	return 0;
 }
 
+/* Connect and show @c, which is filled here.  *ret_shown: the peer has seen it. */
+static int connect_with(const struct mc_tls *tls, const char *addr, uint64_t deadline, struct mc_credential *c,
+			struct mc_stream *ret, bool *ret_shown)
+{
+	struct tls_stream *t;
+	struct mc_stream s;
+	int r = tls->conf.present ? tls->conf.present(tls->conf.arg, addr, deadline, c) : 0;
+
+	*ret_shown = false;
+	if (r == 0)
+		r = mc_net_connect(tls->conf.inner, addr, deadline, &s);
+	if (r == 0)
+		r = tls_wrap(tls, false, &s);
+	if (r < 0)
+		return r;
+	*ret_shown = tls->conf.present;
+	t = s.state;
+	t->credential = tls->conf.present ? c : NULL;
+	r = mc_tls_connect(t, addr, deadline);
+	t->credential = NULL;
+	if (r == 0)
+		*ret = s;
+	else
+		mc_stream_close(&s);
+	return r;
+}
+
 static int tls_net_connect(const struct mc_net *n, const char *addr, uint64_t deadline, struct mc_stream *ret)
 {
 	const struct mc_tls *tls = n->state;
 	struct mc_credential *c;
-	struct tls_stream *t;
-	struct mc_stream s;
+	bool shown;
 	int r;
 
 	if (addr_is_local(addr))
@@ -300,21 +326,9 @@ static int tls_net_connect(const struct mc_net *n, const char *addr, uint64_t de
 	c = mc_credential_new();
 	if (!c)
 		return -ENOMEM;
-	r = tls->conf.present ? tls->conf.present(tls->conf.arg, addr, deadline, c) : 0;
-	if (r == 0)
-		r = mc_net_connect(tls->conf.inner, addr, deadline, &s);
-	if (r == 0)
-		r = tls_wrap(tls, false, &s);
-	if (r == 0) {
-		t = s.state;
-		t->credential = tls->conf.present ? c : NULL;
-		r = mc_tls_connect(t, addr, deadline);
-		t->credential = NULL;
-		if (r == 0)
-			*ret = s;
-		else
-			mc_stream_close(&s);
-	}
+	r = connect_with(tls, addr, deadline, c, ret, &shown);
+	if (r < 0 && shown && tls->conf.failed && tls->conf.failed(tls->conf.arg, addr, c) && r != -ETIMEDOUT)
+		r = connect_with(tls, addr, deadline, c, ret, &shown);
 	mc_credential_free(c);
 	return r;
 }

@@ -32,6 +32,9 @@ struct mc_tls_conf {
 	/* Connecting side: fill *@ret, which is from mc_credential_new(), for a connection to @addr by @deadline.
 	 * Any thread.  NULL: connections show the certificate below; without one this net makes none over TCP. */
 	int (*present)(void *arg, const char *addr, uint64_t deadline, struct mc_credential *ret);
+	/* The handshake that showed @c to @addr has failed.  Returns whether @present has another one now: if time is
+	 * left, it is asked once more, and the second result counts.  Any thread.  NULL: false. */
+	bool (*failed)(void *arg, const char *addr, const struct mc_credential *c);
 	void *arg;
 	/* PEM files of a certificate with its chain, its key (secret_file.h) and the authorities of peers; the map of
 	 * peers' certificates to identities (tls_map.h); all or none, copied.  The accepting side then admits a

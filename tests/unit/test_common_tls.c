@@ -107,6 +107,19 @@ static void a_peer_without_a_right_key_is_refused(void **state)
 	assert_refused();
 }
 
+static void a_second_credential_is_shown_once(void **state)
+{
+	show("mc1/test/client/t1/alice/0000000000000007/2000");
+	second = shown;
+	show("mc1/other/client/t1/alice/0000000000000007/2000");
+	assert_int_equal(pair_connect(1000), 0);
+	assert_int_equal(mc_stream_peek(&b), -EAGAIN);
+	assert_works(&a, &b);
+	show("mc1/test/client/t1/alice/0000000000000007/1000");
+	second = shown;
+	assert_refused();
+}
+
 /* The first flight of a client of OpenSSL without a key. */
 static size_t hello_of(int version, const char *groups, uint8_t *ret, size_t size)
 {
@@ -427,6 +440,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TLS(a_right_key_gives_its_rights),
 		TLS(a_peer_without_a_right_key_is_refused),
+		TLS(a_second_credential_is_shown_once),
 		TLS(other_protocols_are_refused),
 		TLS(a_long_hello_costs_no_memory),
 		TLS(only_the_first_of_many_identities_is_asked_for),

@@ -24,6 +24,7 @@
 
 static const uint8_t secret[MC_KEY_LEN] = "a fixed secret, for tests alone";
 static struct mc_credential shown;	/* the connecting side presents it */
+static struct mc_credential second;	/* ... and this one when it has failed; without a text: none */
 static unsigned identified;		/* calls of net_identify() */
 static struct mc_tls *tls;
 static struct mc_listener listener;
@@ -56,6 +57,17 @@ static int net_present(void *arg, const char *addr, uint64_t deadline, struct mc
 {
 	*ret = shown;
 	return 0;
+}
+
+static bool net_failed(void *arg, const char *addr, const struct mc_credential *c)
+{
+	assert_string_equal(c->text, shown.text);
+	if (!second.text[0])
+		return false;
+	shown = second;
+	second.text[0] = '\0';
+	mc_stream_close(&b);
+	return true;
 }
 
 static void show(const char *text)
@@ -97,7 +109,8 @@ static void pair_idle(void)
 static int setup(void **state)
 {
 	const struct mc_tls_conf conf = {
-		.inner = memory_net(), .identify = net_identify, .present = net_present, .service = "test",
+		.inner = memory_net(), .identify = net_identify, .present = net_present, .failed = net_failed,
+		.service = "test",
 	};
 
 	(void)mc_log_open(&(struct mc_log_conf){ .levels = "err" });
@@ -116,6 +129,7 @@ static int begin(void **state)
 {
 	flip_up = flip_down = cut_up = cut_down = MEMORY_NOWHERE;
 	mute = dribble = false;
+	second.text[0] = '\0';
 	show("mc1/test/client/t1/alice/0000000000000007/2000");
 	return 0;
 }
