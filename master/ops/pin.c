@@ -210,7 +210,8 @@ static bool copy_on_disk(const struct mcm *m, const struct mcm_object *o, struct
 	return false;
 }
 
-void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment)
+void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment,
+		      bool may_remove)
 {
 	const struct mcm_pin *p = pin_find(s, pin);
 	struct mcm_extent extent, all[MCM_REPLICA_MAX];
@@ -227,7 +228,7 @@ void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct
 		/* Readers may still use its range. */
 		if (mcm_object_extents(&m->index, o, all) > 1)
 			mcm_object_retire_copy(m, sh, slot, extent);
-		else
+		else if (may_remove)
 			mcm_object_remove(m, sh, slot, MCM_GONE_EVICTED);
 	}
 	mc_mutex_unlock(&sh->lock);

@@ -184,7 +184,7 @@ int mcm_serve_bad_copy(struct mcp_session *s, const void *body, size_t len,
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&ms->lock);
-	mcm_pin_bad_copy(arg, ms, rq.pin, rq.segment);
+	mcm_pin_bad_copy(arg, ms, rq.pin, rq.segment, mcp_session_principal(s)->roles & MC_MAY_WRITE);
 	mc_mutex_unlock(&ms->lock);
 	return 0;
 }
