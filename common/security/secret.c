@@ -134,27 +134,10 @@ int mc_secrets_init(const char *path, const char *cluster)
 	r = mc_random_bytes(s.at[0].key, MC_KEY_LEN);
 	if (r == 0)
 		r = secrets_save(&s, path);
+	/* Without this file nothing that the pool encrypts can be read. */
+	if (r == 0)
+		r = mc_file_sync_entry(path);
 	OPENSSL_cleanse(&s, sizeof(s));
-	return r;
-}
-
-/* Credentials of the new secret must not outlive it: the new name of the file has to survive a loss of power. */
-static int dir_sync(const char *path)
-{
-	auto_free char *dir = strdup(path);
-	char *slash = dir ? strrchr(dir, '/') : NULL;
-	int fd, r = 0;
-
-	if (!dir)
-		return mc_fail(-ENOMEM, "no memory for the name %s", path);
-	if (slash)
-		slash[slash == dir] = '\0';
-	fd = mc_file_open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	if (fd < 0 || mc_file_fsync(fd) < 0)
-		r = mc_fail(-errno, "%s is replaced, but may not survive a loss of power: %s", path,
-			    mc_strerror(errno));
-	if (fd >= 0)
-		mc_file_close(fd);
 	return r;
 }
 
@@ -184,7 +167,8 @@ int mc_secrets_rotate(const char *path)
 		r = mc_fail(-errno, "cannot rename %s to %s: %s", temporary, path, mc_strerror(errno));
 		(void)mc_file_unlink(temporary);
 	}
-	return r < 0 ? r : dir_sync(path);
+	/* Credentials of the new secret must not outlive it. */
+	return r < 0 ? r : mc_file_sync_entry(path);
 }
 
 /* The number of a secret in its only form: no sign, no leading zero.  0: it is not one. */
