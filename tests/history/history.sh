@@ -11,7 +11,7 @@ if [ -z "${HIST_SECONDS-}" ]; then
 	"$here/nemesis.sh" 1 20 cache
 	"$here/nemesis.sh" 2 20 keep
 	"$here/nemesis.sh" 5 15 tiers
-	"$here/nemesis.sh" 4 20 disk
+	"$here/nemesis.sh" 4 20 secure-disk
 	exit 0
 fi
 
@@ -26,6 +26,7 @@ while [ $((SECONDS - begun)) -lt "$HIST_SECONDS" ] && [ "$status" -eq 0 ]; do
 	[ $((seed % 8)) -ne 2 ] || mode=tiers
 	[ $((seed % 16)) -ne 6 ] || mode=tiers-keep
 	[ $((seed % 16)) -ne 14 ] || mode=tiers-shared
+	[ $((seed % 3)) -ne 0 ] || mode=secure-$mode
 	mode=${HIST_MODE:-$mode}
 	"$here/nemesis.sh" "$seed" "${HIST_RUN_SECONDS:-60}" "$mode" >"$results.run" || status=1
 	cat "$results.run"

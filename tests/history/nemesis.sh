@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# nemesis.sh SEED [SECONDS] [cache|disk|tiers|tiers-shared|keep|tiers-keep|ha] - three nodes and a master under faults that SEED chooses; then hist_check reads
+# nemesis.sh SEED [SECONDS] [MODE] - three nodes and a master under faults that SEED chooses; then hist_check reads
 # the history of all calls.  Exit status 1: a violation, or a process that ended by itself.
 #
 #	cache	owners are killed too, and a pool of a few values is evicted and reused all the time
@@ -11,6 +11,7 @@
 #	keep	the pool holds all values, with hard pins, and no owner is killed: nothing may be lost
 #	tiers-keep	as tiers, but the shared directory holds all values, and no owner is killed: nothing may be lost
 #	ha	as keep, with three masters and etcd or redis (nemesis_ha.sh); the faults hit these
+#	secure-MODE	MODE with --security=on; credentials end and are replaced, too (nemesis_secure.sh)
 #
 # HIST_PLAN=FILE uses these actions instead of those of SEED; HIST_KEYS=N and HIST_PAUSE=US set the load; HIST_OUT=DIR is
 # where the run is kept (plan, logs, histories); without it only a failed run is kept.  Each node is a network namespace
@@ -18,14 +19,17 @@
 . "${top_srcdir:-.}/tests/lib/functions.sh"
 bin=$top_builddir/tests/history
 
-seed=${1:?usage: nemesis.sh SEED [SECONDS] [cache|disk|tiers|tiers-shared|keep|tiers-keep|ha]} seconds=${2:-20} mode=${3:-cache}
+seed=${1:?usage: nemesis.sh SEED [SECONDS] [[secure-]cache|disk|tiers|tiers-shared|keep|tiers-keep|ha]} seconds=${2:-20}
+whole_mode=${3:-cache} secure=no
+mode=${whole_mode#secure-}
+[ "$mode" = "$whole_mode" ] || secure=yes
 out=${HIST_OUT:-$bin/failed.$seed} keys=24 hard=() longest=12000
 case $mode in
 cache | disk | tiers) segment=2mb bytes=2097152 size=1048576 ttl=2 rules=cache ;;
 tiers-shared) segment=2mb bytes=2097152 size=524288 ttl=2 rules=shared ;;
 tiers-keep) segment=2mb bytes=2097152 size=524288 ttl=60 rules=keep ;;
 keep | ha) segment=64mb bytes=67108864 size=262144 ttl=60 rules=keep hard=(--hard) ;;
-*) fail "unknown mode: $mode" ;;
+*) fail "unknown mode: $whole_mode" ;;
 esac
 # more values than memory holds
 [[ $mode != tiers* ]] || keys=60
@@ -34,6 +38,7 @@ keys=${HIST_KEYS:-$keys}
 [[ $mode != disk && $mode != tiers* ]] || . "$top_srcdir/tests/lib/ssd.sh"
 [[ $mode != tiers* ]] || . "$top_srcdir/tests/history/nemesis_tiers.sh"
 [ "$mode" != ha ] || . "$top_srcdir/tests/history/nemesis_ha.sh"
+[ "$secure" = no ] || . "$top_srcdir/tests/history/nemesis_secure.sh"
 
 # ---- the plan: lines "MS KIND TARGET ARGUMENT DURATION_MS" ------------------------------------------
 
@@ -104,6 +109,7 @@ plan() {
 		tiers*) tiers_action ;;
 		*) plan_action ;;
 		esac
+		[ "$secure" = no ] || secure_action
 		if [ -n "$alone" ]; then
 			# no other action from a while before its beginning to a while after its end
 			for other in "${busy[@]}"; do [ "$at" -ge "$other" ] || at=$other; done
@@ -139,7 +145,7 @@ nodes=(n1 n2 n3)
 
 make_net() {
 	local n at
-	export MC_ALLOW_INSECURE=1
+	[ "$secure" = yes ] || export MC_ALLOW_INSECURE=1
 	for n in m "${nodes[@]}"; do
 		ip netns add "mch-$$-$n"
 		cleanup_fn ip netns del "mch-$$-$n"
@@ -158,8 +164,15 @@ make_net() {
 	done
 }
 
-# place NAME - set $ns and $host of a node or of a process, whose name ends in the node's number
+# place NAME - set $ns and $host of a node or of a process, whose name ends in the node's number, and the address $admin
+# of a master's HTTP server, which needs a certificate beyond the loopback in a secure pool
 place() {
+	place_host "$1"
+	admin=$host
+	[ "$secure" = no ] || admin=127.0.0.1
+}
+
+place_host() {
 	ns='' host=127.0.0.1
 	[ "$net" = yes ] || return 0
 	case $1 in
@@ -179,7 +192,7 @@ command_of() {
 		--pause="${HIST_PAUSE:-1000}" --writer=$((number * 10000 + $2)) "${hard[@]}")
 	case $1 in
 	m) cmd=("$top_builddir/master/mooncake_master" --rpc_address="$host" --rpc_port="${MASTER##*:}"
-		--metrics_host="$host" --metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/journal" --client_ttl="$ttl"
+		--metrics_host="$admin" --metrics_port="${MASTER_HTTP##*:}" --journal_dir="$tmp/journal" --client_ttl="$ttl"
 		--put_start_discard_timeout_sec=1 --put_start_release_timeout_sec=2 --default_kv_lease_ttl=500
 		--journal_checkpoint_size=1mb)
 		[ "$mode" != disk ] || cmd+=(--enable_offload --promotion_on_hit --promotion_admission_threshold=1)
@@ -202,16 +215,18 @@ command_of() {
 	*) cmd+=(--threads=3) ;;
 	esac
 	[[ $mode != tiers* ]] || tiers_owner "$1"
+	[[ $secure = no || $1 != m && $1 != m? ]] || secure_master
 }
 
 # launch NAME [FAULTS] - start a process, which replaces a killed one
 launch() {
-	local faults=${2-} life ns host cmd pre=()
+	local faults=${2-} life ns host admin cmd pre=()
 	life=$(($(cat "$tmp/life.$1" 2>/dev/null || echo 0) + 1))
 	echo "$life" >"$tmp/life.$1"
 	place "$1"
 	command_of "$1" "$life"
 	[ -z "$ns" ] || pre=(nsenter --net="/run/netns/$ns")
+	[[ $secure = no || $1 = [em]* ]] || mapfile -t -O "${#pre[@]}" pre < <(echo env; secure_environment "$1")
 	[ "$1" != d3 ] || umount -l "$tmp/mnt" 2>/dev/null || :
 	# a process that shall stop while it writes writes much
 	[[ $1 != [oc]? || " ${write_points[*]} " != *" ${faults%%=*} "* ]] || cmd+=(--writes)
@@ -258,7 +273,7 @@ halted() {
 
 # act KIND TARGET ARGUMENT DURATION_MS - do it and undo it
 act() {
-	local kind=$1 target=$2 arg=$3 duration=$4 ns host pid
+	local kind=$1 target=$2 arg=$3 duration=$4 ns host admin pid
 	if [ "$mode" = ha ]; then
 		ha_aim
 		# the leader may be the target of another action already
@@ -288,6 +303,7 @@ act() {
 		;;
 	cut | drop | netem) [ "$net" = no ] || act_link "$kind" "$target" "$arg" "$duration" ;;
 	stopstore | failover) ha_act ;;
+	renew | revoke | rotate) secure_act ;;
 	medium)
 		: >"$tmp/medium.$target.$arg"
 		pause "$duration"
@@ -367,7 +383,8 @@ set_up() {
 	free_port rpc
 	free_port http
 	place m
-	MASTER=$host:$rpc MASTER_HTTP=$host:$http
+	MASTER=$host:$rpc MASTER_HTTP=$admin:$http
+	[ "$secure" = no ] || secure_start
 	[ "$mode" != ha ] || {
 		ha_addresses
 		for name in m1 m2 m3; do ha_disk "$name"; done
@@ -383,6 +400,7 @@ set_up() {
 	for name in "${names[@]}"; do
 		launch "$name"
 		[ "$name" != m ] || wait_for 20 master_up || fail "the master does not start"
+		[[ $secure = no || $name != m3 && $name != m ]] || secure_credentials || fail "no credentials"
 		[ "$name" != m3 ] || wait_for 40 ha_in_sync 2 || fail "the masters do not start"
 		[ "$name" != d3 ] || wait_for 20 is_mounted "$tmp/mnt" || fail "mcfs does not mount"
 	done
@@ -403,7 +421,7 @@ run_plan() {
 		waker=$!
 	fi
 	while read -r at kind target arg duration; do
-		[[ " ${names[*]} n1 n2 n3 leader store " == *" $target "* || $target == *:* ]] || continue
+		[[ " ${names[*]} n1 n2 n3 leader store pool " == *" $target "* || $target == *:* ]] || continue
 		now=$(since_begin)
 		[ "$at" -le "$now" ] || pause $((at - now))
 		act "$kind" "$target" "$arg" "$duration" </dev/null &
@@ -438,7 +456,7 @@ keep_evidence() {
 	cp "$tmp/plan" "$tmp"/*.log "$out"
 	cp --sparse=always -r "$tmp/hist" "$out"
 	cat "$tmp/actions.log"
-	echo "kept in $out; again with: HIST_PLAN=$out/plan HIST_KEYS=$keys $0 $seed $seconds $mode"
+	echo "kept in $out; again with: HIST_PLAN=$out/plan HIST_KEYS=$keys $0 $seed $seconds $whole_mode"
 }
 
 failed=0
@@ -461,15 +479,18 @@ copies=
 	"$MASTER_HTTP" master_promotion_completed_total) "
 end_all USR1
 place n1
+pre=() exercised=''
 final=("$bin/hist_actor" --final --log="$tmp/hist/final.1" --master="$MASTER" --hostname="$host" --keys="$keys" --writer=99999)
-in_ns "$ns" timeout 60 "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
+[ "$secure" = no ] || mapfile -t pre < <(echo env; secure_environment final)
+in_ns "$ns" timeout 60 "${pre[@]}" "${final[@]}" >>"$tmp/final.log" 2>&1 || { echo "the final reads failed"; failed=1; }
 end_all TERM
 check_reports
 [ ! -s "$tmp/violations" ] || { cat "$tmp/violations"; failed=1; }
 "$bin/hist_check" "$rules" "$tmp/hist"/* >"$tmp/check.log" || failed=1
 [[ $mode != tiers* ]] || tiers_exercised
+[ "$secure" = no ] || secure_exercised
 [ "$failed" -eq 0 ] || cat "$tmp/check.log"
 [ "$failed" -eq 0 ] && [ -z "${HIST_OUT-}" ] || keep_evidence
-echo "seed=$seed mode=$mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
-	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$copies$(tail -n 1 "$tmp/check.log")"
+echo "seed=$seed mode=$whole_mode seconds=$seconds actions=$(grep -cv ' end of \| stands at \| has ended' "$tmp/actions.log" || :)" \
+	"$(cut -d ' ' -f 2 "$tmp/plan" | sort | uniq -c | awk '{ printf "%s=%s ", $2, $1 }')$exercised$copies$(tail -n 1 "$tmp/check.log")"
 exit "$failed"

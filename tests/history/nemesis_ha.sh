@@ -13,7 +13,7 @@ ha_command() {
 	case $1 in
 	m?)
 		cmd=("$top_builddir/master/mooncake_master" --enable_ha "${STORE[@]}" --ha_leader_lease_ttl_sec="$lease"
-			--rpc_address="$host" --rpc_port="$M_RPC" --metrics_host="$host" --metrics_port="$M_HTTP"
+			--rpc_address="$host" --rpc_port="$M_RPC" --metrics_host="$admin" --metrics_port="$M_HTTP"
 			--journal_dir="$tmp/journal.$1" --client_ttl="$ttl" --put_start_discard_timeout_sec=1
 			--put_start_release_timeout_sec=2 --default_kv_lease_ttl=500 --journal_checkpoint_size=1mb)
 		# clocks that jump: one master is an hour ahead, another a day behind, and each life at another time
@@ -41,7 +41,7 @@ ha_command() {
 
 # ha_addresses - choose ports; clients use the list of the masters, or the store
 ha_addresses() {
-	local ns host name all=''
+	local ns host admin name all=''
 	free_port M_RPC
 	free_port M_HTTP
 	for name in "${stores[@]}"; do
@@ -67,7 +67,7 @@ ha_leader() {
 	local name
 	for name in m1 m2 m3; do
 		place "$name"
-		MASTER_HTTP=$host:$M_HTTP
+		MASTER_HTTP=$admin:$M_HTTP
 		if NS=$ns master_serves "$MASTER_HTTP"; then
 			leader=$name
 			return 0
@@ -134,7 +134,8 @@ ha_aim() {
 }
 
 ha_act() {
-	local name
+	local name token=''
+	[ "$secure" = no ] || token=$(cat "$tmp/token")
 	case $kind in
 	stopstore)
 		for name in "${stores[@]}"; do kill -STOP "$(pid_of "$name")" 2>/dev/null || :; done
@@ -143,7 +144,8 @@ ha_act() {
 		;;
 	failover)
 		place "$target"
-		in_ns "$ns" curl -s -X POST --max-time 3 "http://$host:$M_HTTP/api/v1/failover" >/dev/null || :
+		in_ns "$ns" curl -s -X POST --max-time 3 ${token:+-H "Authorization: Bearer $token"} \
+			"http://$admin:$M_HTTP/api/v1/failover" >/dev/null || :
 		;;
 	fill)
 		[ ! -e "$tmp/journal.$target.tmpfs" ] || {
@@ -175,6 +177,6 @@ ha_wake() {
 
 # in_sync N - the leader has N standbys in sync
 ha_in_sync() {
-	local ns host leader MASTER_HTTP
+	local ns host admin leader MASTER_HTTP
 	ha_leader && [ "$(NS=$ns metric "$MASTER_HTTP" mooncake_master_standbys_in_sync)" = "$1" ]
 }
