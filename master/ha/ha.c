@@ -580,6 +580,7 @@ int mcm_ha_step(struct mcm_ha *ha, struct mcm_listen *where)
 {
 	uint64_t term = 0;
 
+	mcm_standby_tick(ha->standby);
 	if (ha_notice(ha, &term))
 		return ha_lead(ha, term, where);
 	if (mc_now_ns() - ha->looked_ns < POLL_MS * MC_NS_PER_MS)

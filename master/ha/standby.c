@@ -245,6 +245,17 @@ void mcm_standby_stop(struct mcm_standby *s)
 	free(s);
 }
 
+static bool principal_invalid(const struct mc_principal *p, void *arg)
+{
+	return !mcm_security_valid(((const struct mcm_standby *)arg)->security, p);
+}
+
+void mcm_standby_tick(struct mcm_standby *s)
+{
+	if (s->security && mcm_security_changed(s->security))
+		mcp_server_cut(s->server, principal_invalid, s);
+}
+
 bool mcm_standby_whole(struct mcm_standby *s)
 {
 	MC_LOCKED(&s->lock);

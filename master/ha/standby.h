@@ -35,6 +35,9 @@ struct mcm_standby_conf {
 int mcm_standby_start(const struct mcm_standby_conf *conf, struct mcm_standby **ret);
 /* Stop serving the leader, and unlock the directory.  NULL is fine. */
 void mcm_standby_stop(struct mcm_standby *s);
+/* Read the secret of the pool again if its file has changed, and then close the connections of credentials that are not
+ * valid any more.  To be called again and again, by one thread. */
+void mcm_standby_tick(struct mcm_standby *s);
 /* Has the directory a whole state: that of an earlier life, or a complete copy? */
 bool mcm_standby_whole(struct mcm_standby *s);
 /* The term in the store: leaders of other terms are refused, JOINs to them are not open any more, and their feed has

@@ -244,4 +244,11 @@ for pid in "${programs[@]}"; do
 		fail "process $pid would write a core dump"
 done
 [ ! -s "$tmp/found" ] || fail "secrets: $(cat "$tmp/found")"
+
+# ---- a rotation of the secret: the standby reads it, too
+"$top_builddir/master/mooncake_master" --rotate_security --security_dir="$dir" >"$tmp/out"
+read_again() { grep -q 'the secret was read again newest=2' "$tmp/master-$1.log"; }
+for name in a b; do
+	wait_for 10 read_again $name || fail "master $name does not read the new secret"
+done
 exit 0
