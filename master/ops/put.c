@@ -724,7 +724,7 @@ void mcm_put_detach_unit(struct mcm *m, uint64_t generation)
 		u = TAKE_PTR(mcm_put_at(ps, id)->unit);
 	mc_mutex_unlock(&ps->lock);
 	if (u)
-		mcm_unit_revoked(m, u);
+		mcm_unit_revoked(m, u, false);
 }
 
 void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
@@ -744,7 +744,7 @@ void mcm_puts_abandon(struct mcm *m, struct mcm_session *s)
 			mc_metric_add(&abandoned, 1);
 			put_abandon(m, &put, mcm_account_key(s));
 			if (put.unit)
-				mcm_unit_revoked(m, put.unit);
+				mcm_unit_revoked(m, put.unit, true);
 		}
 	} while (found);
 }
@@ -786,7 +786,7 @@ void mcm_puts_tick(struct mcm *m)
 	for (i = 0; i < MCM_PUT_SHARDS && now > limit; i++) {
 		while (put_take_old(&m->puts.shard[i], now - limit, now, &put, &account)) {
 			if (put.unit) {
-				mcm_unit_revoked(m, put.unit);
+				mcm_unit_revoked(m, put.unit, false);
 			} else if (!put.copy) {
 				mc_metric_add(&unfinished, -1);
 				mc_metric_add(&timed_out, 1);

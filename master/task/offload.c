@@ -793,5 +793,7 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	if (!offload)
 		return;
 	mcm_offload_again(m, u->from.segment);
-	mcm_offload_disk_ended(m, disk, result);
+	/* The connection of the owner has ended, which says nothing about its medium. */
+	if (result != -ECANCELED)
+		mcm_offload_disk_ended(m, disk, result);
 }

@@ -200,8 +200,9 @@ unsigned mcm_task_fetch(struct mcm *m, struct mcm_session *s, unsigned max, stru
 int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp_copied *c);
 /* For task_plan.c: count the begin of a copy, or its failure. */
 void mcm_unit_started(bool move, int result);
-/* For put.c: the unit was revoked, or its put aborted; the put has the range. */
-void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u);
+/* For put.c: the unit was revoked, or its put aborted, because the session ended or for another reason; the put has the
+ * range. */
+void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u, bool session_ended);
 /* The session has no more puts, and drops its pins next. */
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s);
 

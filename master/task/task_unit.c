@@ -176,11 +176,11 @@ int mcm_task_copied(struct mcm *m, const struct mcm_session *s, const struct mcp
 	return r;
 }
 
-void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u)
+void mcm_unit_revoked(struct mcm *m, struct mcm_unit *u, bool session_ended)
 {
 	if (u->task->type < MCP_TASK_TYPES)
 		step_count(u->move ? move_revoke : copy_revoke, false);
-	unit_finish(m, u, -MC_ETIMEDOUT);
+	unit_finish(m, u, session_ended && u->task->type == MCM_TASK_OFFLOAD ? -ECANCELED : -MC_ETIMEDOUT);
 }
 
 void mcm_tasks_session_gone(struct mcm *m, const struct mcm_session *s)

@@ -82,7 +82,7 @@ secure_action() {
 	kind=$picked
 	[ "$kind" != rotate ] || target=pool duration=$rotate_every
 	# Values on disks only are lost when the owners of these disks are down during two rotations.
-	[[ $mode != tiers-* || $kind != rotate ]] || alone=yes
+	[[ $mode != tiers* || $kind != rotate ]] || alone=yes
 }
 
 secure_act() {
