@@ -119,6 +119,25 @@ int mcm_client_opened(struct mcm *m, struct mcp_id id)
 	return 0;
 }
 
+void mcm_client_identified(struct mcm *m, struct mcp_id id, const struct mc_principal *identity)
+{
+	struct mcm_client *c;
+	struct mc_list *at;
+
+	if (!(identity->roles & MC_MAY_OWN))
+		return;
+	MC_LOCKED(&m->clients.lock);
+	c = mcm_client_find(&m->clients, id);
+	if (!c)
+		return;
+	mc_list_for_each(at, &c->segments) {
+		struct mcm_segment *s = mc_container_of(at, struct mcm_segment, link);
+
+		if (identity->secret > mcm_load_relaxed(&s->node_secret) && !strcmp(identity->name, s->node))
+			mcm_store_relaxed(&s->node_secret, identity->secret);
+	}
+}
+
 void mcm_client_closed(struct mcm *m, struct mcp_id id)
 {
 	struct mcm_client *c;

@@ -47,6 +47,9 @@ void mcm_clients_done(struct mcm_clients *cs);
 
 /* A connection of client @id begins or ends.  No client has the id zero.  -ENOMEM. */
 int mcm_client_opened(struct mcm *m, struct mcp_id id);
+/* The connection has proved @identity.  A node that shows a credential of a newer secret has read it again, maybe over
+ * another connection than that of its mounts: tickets for its data port are made with that secret from now on. */
+void mcm_client_identified(struct mcm *m, struct mcp_id id, const struct mc_principal *identity);
 void mcm_client_closed(struct mcm *m, struct mcp_id id);
 
 /* @host: where the connection comes from.  -MC_EPARAM for a bad name, -MC_EOWNER when the id

@@ -297,7 +297,7 @@ static int mount_check_tenant(struct mcm *m, const struct mcp_mount *rq, uint16_
 static void mount_identify(struct mcm_segment *s, const struct mc_principal *peer, uint16_t tenant)
 {
 	snprintf(s->node, sizeof(s->node), "%s", peer ? peer->name : "");
-	s->node_secret = peer ? peer->secret : 0;
+	mcm_store_relaxed(&s->node_secret, peer ? peer->secret : 0);
 	mcm_store_relaxed(&s->tenant, tenant);
 }
 
@@ -452,7 +452,7 @@ int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_pri
 			continue;
 		}
 		strcpy(ret->name, s->node);
-		ret->secret = s->node_secret;
+		ret->secret = mcm_load_relaxed(&s->node_secret);
 		r = 0;
 	}
 	mc_rwlock_unlock(&ss->lock);

@@ -23,6 +23,7 @@
 /* A ticket is replaced when it is valid for less than this time. */
 #define TICKET_LEFT_S 60u
 #define TICKETS_MAX 4096u
+#define TICKET_LIFE_MS 3600000		/* master/security/security.c */
 #define TOKENS 16u		/* tokens that are remembered, by their SHA-256 */
 #define HASH 32u
 
@@ -40,9 +41,11 @@ struct mcs_security {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_credential *own;		/* as it was read last */
-	/* As it was when the session began.  The master makes tickets for the node that this one names, until the next
-	 * session mounts the segments again. */
-	struct mc_credential *used;
+	uint64_t session_serial;		/* of the credential as it was when the session began */
+	/* The one before, of another secret of the pool or with another name, until before_ns: peers may have tickets
+	 * for its key. */
+	struct mc_credential *before;
+	uint64_t before_ns;			/* on the mc_now_ns() scale; 0: none */
 	struct held_ticket *tickets;
 	unsigned n_tickets;
 	uint64_t renewals;			/* sessions that have begun */
@@ -60,6 +63,19 @@ struct mcs_security {
 
 /* ---- masters ---- */
 
+/* The master makes tickets with the secret of the newest credential that it has seen of this node, and others keep theirs
+ * as long as they are valid.  So a rotation interrupts no peer. */
+static void own_replace_locked(struct mcs_security *s, const struct mc_credential *c)
+{
+	bool other = c->id.secret != s->own->id.secret || strcmp(c->id.name, s->own->id.name);
+
+	if (other && s->own->has_node_key) {
+		*s->before = *s->own;
+		s->before_ns = mc_deadline_ms(TICKET_LIFE_MS);
+	}
+	*s->own = *c;
+}
+
 /* Read the file again; when it cannot be read, the credential that was read last stays. */
 static int rpc_present(void *arg, const char *addr, uint64_t deadline, struct mc_credential *ret)
 {
@@ -70,7 +86,7 @@ static int rpc_present(void *arg, const char *addr, uint64_t deadline, struct mc
 	if (r < 0)
 		*ret = *s->own;
 	else
-		*s->own = *ret;
+		own_replace_locked(s, ret);
 	return mc_identity_check_time(&ret->id, mc_wall_ms() / 1000);
 }
 
@@ -141,7 +157,7 @@ void mcs_security_renew(struct mcs_security *s)
 		return;
 	MC_LOCKED(&s->lock);
 	s->renewals++;
-	*s->used = *s->own;
+	s->session_serial = s->own->id.serial;
 	for (struct held_ticket **at = &s->tickets, *t; (t = *at);) {
 		if (t->ticket->id.serial == s->own->id.serial) {
 			at = &t->next;
@@ -217,17 +233,38 @@ static bool data_failed(void *arg, const char *addr, const struct mc_credential 
 
 /* ---- the data port of this process ---- */
 
-static bool is_for_node(const struct mc_identity *ticket, const struct mc_credential *node)
+static int serial_compare(const void *a, const void *b)
 {
-	return node->has_node_key && !strcmp(ticket->cluster, node->id.cluster) &&
-	       !strcmp(ticket->node, node->id.name) && ticket->secret == node->id.secret;
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static bool is_revoked_locked(const struct mcs_security *s, uint64_t serial)
+{
+	return s->n_revoked && bsearch(&serial, s->revoked, s->n_revoked, sizeof(*s->revoked), serial_compare);
+}
+
+static bool ticket_is_for(const struct mc_identity *peer, const struct mc_credential *node)
+{
+	return !strcmp(peer->cluster, node->id.cluster) && !strcmp(peer->node, node->id.name) &&
+	       peer->secret == node->id.secret;
+}
+
+/* The credential whose key the ticket was made with; NULL: it is for another node, pool or secret. */
+static const struct mc_credential *data_own_locked(const struct mcs_security *s, const struct mc_identity *peer)
+{
+	if (ticket_is_for(peer, s->own))
+		return s->own;
+	return mc_now_ns() < s->before_ns && !is_revoked_locked(s, s->before->id.serial) &&
+	       ticket_is_for(peer, s->before) ? s->before : NULL;
 }
 
 static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC_KEY_LEN], struct mc_principal *ret)
 {
 	struct mcs_security *s = arg;
 	char copy[MC_IDENTITY_MAX + 1];
-	const struct mc_credential *node;
+	const struct mc_credential *own;
 	struct mc_identity id;
 	int r = mc_identity_parse(text, len, &id);
 
@@ -243,13 +280,13 @@ static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC
 	memcpy(copy, text, len);
 	copy[len] = '\0';
 	MC_LOCKED(&s->lock);
-	if (!s->own->has_node_key && !s->used->has_node_key)
+	if (!s->own->has_node_key)
 		return mc_fail(-EACCES, "this process has no credential of role node, so it admits no peer");
-	node = is_for_node(&id, s->own) ? s->own : s->used;
-	if (!is_for_node(&id, node))
+	own = data_own_locked(s, &id);
+	if (!own)
 		return mc_fail(-EACCES, "a ticket for another node, pool or secret: node=%s secret=%u", id.node,
 			       id.secret);
-	mc_key_ticket(node->node_key, copy, key);
+	mc_key_ticket(own->node_key, copy, key);
 	mc_identity_principal(&id, ret);
 	return 0;
 }
@@ -270,13 +307,6 @@ int mcs_security_revoke(struct mcs_security *s, const uint64_t *serials, unsigne
 	return 0;
 }
 
-static int serial_compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 bool mcs_security_admits(void *arg, const struct mc_principal *p)
 {
 	struct mcs_security *s = arg;
@@ -284,8 +314,7 @@ bool mcs_security_admits(void *arg, const struct mc_principal *p)
 	if (mc_wall_ms() / 1000 >= p->expires_s)
 		return false;
 	MC_LOCKED(&s->lock);
-	return !s->n_revoked ||
-	       !bsearch(&p->serial, s->revoked, s->n_revoked, sizeof(*s->revoked), serial_compare);
+	return !is_revoked_locked(s, p->serial);
 }
 
 /* ---- tokens of HTTP ---- */
@@ -388,9 +417,9 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 	mc_cond_init(&s->idle);
 	s->path = path_absolute(path);
 	s->own = mc_credential_new();
-	s->used = mc_credential_new();
+	s->before = mc_credential_new();
 	rpc.arg = data.arg = s;
-	if (s->path && s->own && s->used)
+	if (s->path && s->own && s->before)
 		r = mc_credential_files_load(s->path, &files);
 	if (r == 0)
 		r = mc_credential_load(s->path, s->own);
@@ -405,7 +434,7 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 	}
 	if (r == 0) {
 		mc_identity_principal(&s->own->id, &s->opened);
-		*s->used = *s->own;
+		s->session_serial = s->own->id.serial;
 	}
 	/* The master knows the role of a certificate; it is not node, because that needs a key for tickets. */
 	if (r == 0 && !s->own->text[0])
@@ -435,7 +464,7 @@ void mcs_security_close(struct mcs_security *s)
 	mc_tls_free(s->rpc);
 	mc_tls_free(s->data);
 	mc_credential_free(s->own);
-	mc_credential_free(s->used);
+	mc_credential_free(s->before);
 	free(s->revoked);
 	free(s->path);
 	mc_cond_destroy(&s->idle);
@@ -488,7 +517,7 @@ uint64_t mcs_security_serial(struct mcs_security *s)
 	if (!s)
 		return 0;
 	MC_LOCKED(&s->lock);
-	return s->used->id.serial;
+	return s->session_serial;
 }
 
 int mcs_security_fresh(struct mcs_security *s)

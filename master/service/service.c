@@ -40,6 +40,8 @@ int mcm_session_opened(struct mcp_session *s, void *arg)
 		mcm_session_free(m, ms);
 		return r;
 	}
+	if (m->security)
+		mcm_client_identified(m, ms->client, identity);
 	mcp_session_set(s, ms);
 	return 0;
 }

@@ -97,7 +97,7 @@ struct mcm_segment {
 	uint8_t own_policy;		/* enum mcp_evict_policy */
 	char name[MCM_NAME_MAX + 1], endpoint[MCM_NAME_MAX + 1], protocol[MCM_NAME_MAX + 1];
 	char node[MC_PRINCIPAL_NAME_MAX + 1];	/* name in the credential of its owner, "": it had none */
-	uint32_t node_secret;		/* number of the pool's secret in that credential */
+	uint32_t node_secret;		/* atomic: number of the pool's secret in the newest credential of that name */
 	bool guarded;			/* its owner wants capabilities under this key (security/capability.h) */
 	uint8_t key[MC_CAPABILITY_KEY];
 	uint64_t silent_ms;		/* since when it is silent, on the master's clock */
