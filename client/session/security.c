@@ -251,6 +251,17 @@ static bool ticket_is_for(const struct mc_identity *peer, const struct mc_creden
 	       peer->secret == node->id.secret;
 }
 
+/* Memory and disks of this process have objects of one tenant.  The master makes no ticket for another tenant's holder;
+ * but it knows a node by the name in its credential, which nodes of several tenants may share.  Segments of a credential
+ * for all tenants serve the default one. */
+static int data_check_tenant(const struct mc_identity *own, const struct mc_identity *peer)
+{
+	const char *served = strcmp(own->tenant, "*") ? own->tenant : "default";
+
+	return !strcmp(peer->tenant, "*") || !strcmp(peer->tenant, served) ? 0 :
+		mc_fail(-EACCES, "a ticket of tenant %s, and this node serves tenant %s", peer->tenant, served);
+}
+
 /* The credential whose key the ticket was made with; NULL: it is for another node, pool or secret. */
 static const struct mc_credential *data_own_locked(const struct mcs_security *s, const struct mc_identity *peer)
 {
@@ -286,6 +297,9 @@ static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC
 	if (!own)
 		return mc_fail(-EACCES, "a ticket for another node, pool or secret: node=%s secret=%u", id.node,
 			       id.secret);
+	r = data_check_tenant(&own->id, &id);
+	if (r < 0)
+		return r;
 	mc_key_ticket(own->node_key, copy, key);
 	mc_identity_principal(&id, ret);
 	return 0;

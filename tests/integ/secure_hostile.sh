@@ -251,4 +251,12 @@ read_again() { grep -q 'the secret was read again newest=2' "$tmp/master-$1.log"
 for name in a b; do
 	wait_for 10 read_again $name || fail "master $name does not read the new secret"
 done
+# A node that has read its new credential admits tickets of the one before, which peers still have.
+tickets() { "$probe" "$secret" "$data" ticket,ticket-before greet | tr '\n' ' '; }
+equal "tickets before" "$(tickets)" 'ticket refused ticket-before connected '
+mcctl credential create "$tmp/node1-new" --role=node --name=node1 >"$tmp/out"
+mv "$tmp/node1-new" "$tmp/node1"
+kill_pid "${PID[a]}"
+both() { [ "$(tickets)" = 'ticket connected ticket-before connected ' ]; }
+wait_for 30 both || fail "tickets after the node has a new credential: $(tickets)"
 exit 0

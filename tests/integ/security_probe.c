@@ -16,8 +16,9 @@
  *
  * SECRET is the pool's secret file.  PROOF: plain (no TLS); unknown, wrong-key, expired, other-pool, future-secret; the
  * name of a role, for all tenants; client@TENANT; file:PATH, a credential.  Tickets for node1: ticket, with the role
- * client; ticket-ROLE; ticket-expired, ticket-future-secret; ticket-stolen, made with the key of node2; ticket-tenant,
- * whose tenant was changed; ticket-of:PATH, of the holder of that credential; ticket-elsewhere, for node2. */
+ * client; ticket-ROLE; ticket-expired, ticket-future-secret; ticket-before, of the older secret; ticket-stolen, made with the key of node2; ticket-tenant,
+ * whose tenant was changed; ticket-at@TENANT, of a holder of that tenant, as for a node of this name there;
+ * ticket-of:PATH, of the holder of that credential; ticket-elsewhere, for node2. */
 #include <config.h>
 
 #include <errno.h>
@@ -63,10 +64,14 @@ static void finish(struct mc_credential *c)
 /* A ticket as a master makes it, for @node, with the key of @key_of. */
 static void make_ticket(const struct mc_secrets *secrets, const char *node, const char *key_of, struct mc_credential *c)
 {
+	uint32_t number = mc_secrets_newest(secrets);
+
 	c->id.ticket = true;
 	strcpy(c->id.node, node);
 	finish(c);
-	if (mc_secrets_node_key(secrets, mc_secrets_newest(secrets), key_of, c->key) < 0)
+	if (c->id.secret < number)
+		number = c->id.secret;
+	if (mc_secrets_node_key(secrets, number, key_of, c->key) < 0)
 		die("cannot derive a node's key");
 	mc_key_ticket(c->key, c->text, c->key);
 }
@@ -82,6 +87,8 @@ static void make_kind_of_ticket(const struct mc_secrets *secrets, const char *ki
 		c->id.expires_s = mc_wall_ms() / 1000 - 1;
 	if (!strcmp(kind, "future-secret"))
 		c->id.secret += 7;
+	if (!strcmp(kind, "before"))
+		c->id.secret--;
 	if (!strncmp(kind, "of:", 3)) {
 		holder = mc_credential_new();
 		if (!holder || mc_credential_load(kind + 3, holder) < 0)
@@ -91,6 +98,8 @@ static void make_kind_of_ticket(const struct mc_secrets *secrets, const char *ki
 	}
 	if (!strcmp(kind, "tenant"))
 		strcpy(c->id.tenant, "a");
+	if (!strncmp(kind, "at@", 3) && strlen(kind + 3) < sizeof(c->id.tenant))
+		strcpy(c->id.tenant, kind + 3);
 	make_ticket(secrets, strcmp(kind, "elsewhere") ? "node1" : "node2",
 		    strcmp(kind, "elsewhere") && strcmp(kind, "stolen") ? "node1" : "node2", c);
 	if (!strcmp(kind, "tenant")) {
