@@ -249,6 +249,7 @@ struct mce_peer {
 	bool kicked;		/* the resolver has to make another round */
 	struct mc_list pending;	/* requests that wait for the resolver */
 	bool introduced;	/* id is known, from a living connection */
+	uint64_t introductions;	/* how often introduced became true */
 	struct mce_id id;
 	uint64_t features;	/* feature bits of its greeting */
 	bool doubts;		/* some transport may have a WRITE in doubt */

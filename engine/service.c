@@ -33,12 +33,12 @@ void mce_services_close(struct mce_engine *e)
 		(*s)->close(e);
 }
 
-bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
+bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who)
 {
 	bool known = false;
 
 	for (const struct mce_service *const *s = mce_services; *s && !known; s++)
-		known = (*s)->knows_peer(e, token, ret_nonce);
+		known = (*s)->knows_peer(e, token, ret_nonce, ret_who);
 	return known;
 }
 
@@ -79,7 +79,7 @@ void mce_no_revoke(struct mce_mr *mr)
 {
 }
 
-bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
+bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who)
 {
 	return false;
 }

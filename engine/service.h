@@ -31,8 +31,9 @@ struct mce_service {
 	 * part of the region.  Called without revoke_begin for a region that did not get into the table. */
 	void (*revoke_wait)(struct mce_mr *mr);
 	/* Is a peer connected that greeted with @token?  It is the proof that another service asks for when the same
-	 * peer comes to it.  @ret_nonce: of its engine. */
-	bool (*knows_peer)(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+	 * peer comes to it.  @ret_nonce: of its engine.  @ret_who: the identity that it has proved; all roles if peers
+	 * prove none. */
+	bool (*knows_peer)(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who);
 	/* Bits of MCE_FEATURE_* that the greeting of our TCP connections offers for this service; 0: none.  All
 	 * services that come before TCP have started. */
 	uint64_t (*features)(const struct mce_engine *e);
@@ -54,7 +55,7 @@ extern const struct mce_service *const mce_services[];
 int mce_services_open(struct mce_engine *e, const struct mce_conf *conf);
 void mce_services_close(struct mce_engine *e);
 /* Does any service know the peer? */
-bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+bool mce_services_know(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who);
 /* The features of all services. */
 uint64_t mce_services_features(const struct mce_engine *e);
 /* Offer the connection to all; -MC_ENOTSUP. */
@@ -65,7 +66,7 @@ int mce_services_fence(struct mce_engine *e, const uint8_t nonce[16], uint64_t u
 /* For slots with nothing to do. */
 void mce_no_region_add(struct mce_mr *mr, const struct mce_mr_attr *attr);
 void mce_no_revoke(struct mce_mr *mr);
-bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16]);
+bool mce_no_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who);
 uint64_t mce_no_features(const struct mce_engine *e);
 int mce_no_connection(struct mce_engine *e, const struct mc_stream *s, const struct mce_greeting *g);
 

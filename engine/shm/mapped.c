@@ -376,14 +376,22 @@ static void mapped_down_run(void *arg)
 	mapped_down_locked(m);
 }
 
-/* Try once per life of the engine at the other end, and again after a connection. */
+/* Try once per life of the engine at the other end, again after a connection, and again when the TCP connections were
+ * all lost and made again: the owner admits the peer by these, and may have refused it because their ticket had
+ * expired, or was one of a credential that was revoked and replaced since then. */
+static bool mapped_is_tried_locked(const struct mce_mapped *m)
+{
+	return !memcmp(m->tried, m->p->id.nonce, sizeof(m->tried)) &&
+	       (m->state == MCE_MAPPED_UP || m->tried_at == m->p->introductions);
+}
+
 static bool mapped_worth_trying(struct mce_mapped *m)
 {
 	struct mce_peer *p = m->p;
 
 	MC_LOCKED(&p->lock);
 	if (!p->introduced || p->e->conf.force_tcp || p->local ||
-	    !mce_id_same_host(&p->id, &p->e->id) || !memcmp(m->tried, p->id.nonce, sizeof(m->tried)))
+	    !mce_id_same_host(&p->id, &p->e->id) || mapped_is_tried_locked(m))
 		return false;
 	return true;
 }
@@ -435,6 +443,7 @@ static int mapped_connect(struct mce_peer *p, uint64_t deadline)
 	mc_mutex_lock(&p->lock);
 	id = p->id;
 	memcpy(m->tried, id.nonce, sizeof(m->tried));
+	m->tried_at = p->introductions;
 	m->connecting = true;
 	mc_mutex_unlock(&p->lock);
 	mapped_try_connect(m, &id, deadline);
@@ -510,8 +519,7 @@ int mce_mapped_find_locked(struct mce_mapped *m, const struct mce_req *req, uint
 		/* While it is unknown whether the peer is on this host, wait rather than use TCP. */
 		if (!p->introduced || m->connecting)
 			return -EAGAIN;
-		return mce_id_same_host(&p->id, &p->e->id) &&
-		       memcmp(m->tried, p->id.nonce, sizeof(m->tried)) ? -EAGAIN : -MC_ENOTSUP;
+		return mce_id_same_host(&p->id, &p->e->id) && !mapped_is_tried_locked(m) ? -EAGAIN : -MC_ENOTSUP;
 	}
 	r = mapped_check_session_locked(m, req);
 	if (r < 0)

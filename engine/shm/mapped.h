@@ -35,6 +35,7 @@ struct mce_mapped {
 	/* guarded by the peer's lock */
 	enum mce_mapped_state state;
 	uint8_t tried[16];	/* nonce of the engine that the state is about */
+	uint64_t tried_at;	/* mce_peer.introductions then */
 	bool stranger;		/* that engine runs as another user than ours and root */
 	bool connecting;	/* an attempt is under way */
 	uint64_t up_ms;		/* when the state became UP */

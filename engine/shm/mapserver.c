@@ -22,6 +22,7 @@
 #include "common/err.h"
 #include "common/fault.h"
 #include "common/log.h"
+#include "common/principal.h"
 #include "common/sys/clock.h"
 #include "common/sys/lock.h"
 #include "engine/engine_i.h"
@@ -58,11 +59,12 @@ struct mapper {
 	struct mc_list node;
 	struct mc_evfd evfd;
 	bool greeted, stranger;
+	struct mc_principal who;	/* identity that it has proved over TCP; constant after the greeting */
 	uint64_t since_ms;
 	const uint64_t *hazards;	/* its hazard page, which it writes; NULL: it has sent none */
 	uint8_t nonce[16];	/* nonce of its engine */
 	uint64_t fence;		/* its fence number, 0: none */
-	bool read_only;		/* that number was fenced when it greeted */
+	bool read_only;		/* that number was fenced when it greeted, or its role may not write */
 	int pidfd;		/* process of an orphan, -1: unknown */
 };
 
@@ -253,15 +255,29 @@ static void mapper_take_hazards(struct mapper *m, int fd)
 		m->hazards = at;
 }
 
+/* In a pool with security peers prove identities over TCP. */
+static bool mapper_is_identified(const struct mapper *m)
+{
+	return m->who.source == MC_PRINCIPAL_CREDENTIAL;
+}
+
+/* As for the peer's TCP connections.  The tenant was compared when the peer showed its ticket there. */
+static bool mapper_admitted(const struct mapper *m)
+{
+	const struct mce_conf *conf = &m->s->e->conf;
+
+	return !mapper_is_identified(m) || !conf->peer_admitted || conf->peer_admitted(conf->peer_arg, &m->who);
+}
+
 static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, int fd)
 {
 	struct mce_map_msg out = { .version = MCE_MAP_VERSION, .type = MCE_MAP_WELCOME };
 
-	if (!mce_services_know(m->s->e, in->rkey, m->nonce))
+	if (!mce_services_know(m->s->e, in->rkey, m->nonce, &m->who) || !mapper_admitted(m))
 		return -EACCES;
 	m->greeted = true;
 	m->fence = in->base;
-	m->read_only = mce_writer_is_fenced(m->s->e, m->nonce, m->fence);
+	m->read_only = mce_writer_is_fenced(m->s->e, m->nonce, m->fence) || !(m->who.roles & MC_MAY_WRITE);
 	mapper_take_hazards(m, fd);
 	/* Withhold the address from a mapper without a hazard page, whose copies we could not see, and from one
 	 * that may only read. */
@@ -274,8 +290,9 @@ static int mapper_serve_hello(struct mapper *m, const struct mce_map_msg *in, in
 /* The region's descriptor that this mapper may have, -1: none; the caller closes *@ret_own. */
 static int mapper_fd_for(const struct mapper *m, const struct map_region *region, int *ret_own)
 {
-	/* It may not write, or we could not see that it has ended its copies when it is fenced. */
-	bool blind = m->read_only || (m->fence && !m->hazards);
+	/* It may not write, or we could not see that it has ended its copies when it is fenced.  With security another
+	 * user writes over TCP, where each range needs a capability. */
+	bool blind = m->read_only || (m->fence && !m->hazards) || (m->stranger && mapper_is_identified(m));
 	int fd = region ? region->fd : -1;
 	char path[64];
 	struct stat st;
@@ -418,7 +435,7 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 	mc_list_for_each_safe(pos, next, &s->mappers) {
 		struct mapper *m = mc_container_of(pos, struct mapper, node);
 
-		if (!m->greeted && now_ms - m->since_ms > HELLO_MS)
+		if (m->greeted ? !mapper_admitted(m) : now_ms - m->since_ms > HELLO_MS)
 			mapper_close(m);
 	}
 	orphans_drop(s);

@@ -46,6 +46,7 @@ static void conn_introduce_locked(struct mce_tcp *t, struct mce_tcp_conn *conn, 
 				mce_tcp_conn_mark_broken(&t->conns[i]);
 	p->id = g->id;
 	p->features = g->features;
+	p->introductions += !p->introduced;
 	p->introduced = true;
 	if (mce_id_same_engine(&g->id, &p->e->id))
 		__atomic_store_n(&p->local, true, __ATOMIC_RELEASE);

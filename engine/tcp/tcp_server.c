@@ -524,7 +524,7 @@ static void server_tick(struct mce_watcher *w, uint64_t now_ms)
 
 /* ---- peers and regions ------------------------------------------------------------------------- */
 
-static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16])
+static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_nonce[16], struct mc_principal *ret_who)
 {
 	struct mce_tcp_server *s = tcp_server(e);
 	struct mc_list *pos;
@@ -537,6 +537,7 @@ static bool tcp_knows_peer(struct mce_engine *e, uint64_t token, uint8_t ret_non
 		if (!c->greeted || c->token != token)
 			continue;
 		memcpy(ret_nonce, c->nonce, sizeof(c->nonce));
+		*ret_who = c->principal ? *c->principal : mc_principal_of_peer(-1);
 		found = true;
 	}
 	mc_mutex_unlock(&s->lock);
