@@ -61,7 +61,7 @@ static int direct_open_engine(struct mcs_direct *s)
 		return r;
 	if (!conf.port)
 		mcs_env_ports(&conf.port_min, &conf.port_max);
-	mc_guard_library(MC_GUARD_POOL_HARM, c->hostname, mc_env_on(MC_GUARD_ENV));
+	mc_guard_library(MC_GUARD_POOL_HARM, c->hostname, conf.peer_admitted || mc_env_on(MC_GUARD_ENV));
 	return mce_engine_open(&conf, &s->engine);
 }
 
