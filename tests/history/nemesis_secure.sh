@@ -5,6 +5,9 @@
 # replaced, revoked and later replaced, and the secret of the pool is rotated.
 # shellcheck disable=SC2154,SC2034  # variables of nemesis.sh
 
+# Encrypted files of a shared directory are served by their owner only, so their values are missed while it is down.
+[ "$mode" != tiers-shared ] || rules=cache
+
 # Rotations that are nearer to each other end credentials that no process has read yet.
 rotate_every=8000
 

@@ -15,6 +15,7 @@
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/fault.h"
+#include "common/security/capability.h"
 #include "tiers/tier.h"
 
 #define MIB (1ull << 20)
@@ -75,12 +76,19 @@ struct pair {
 	uint64_t base, rkey;
 };
 
-static void pair_open(struct pair *p, bool same)
+static bool admit(void *arg, const struct mc_principal *p)
 {
-	struct mce_mr_attr attr = { .len = LEN, .access = MCE_ACCESS_READ, .fd = -1, .medium = medium };
-	struct mce_conf conf = { .force_tcp = true };
+	return true;
+}
 
-	side_open(&p->owner, NULL, MIB, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+static void pair_open_as(struct pair *p, bool same, bool guarded)
+{
+	struct mce_mr_attr attr = {
+		.len = LEN, .access = MCE_ACCESS_READ, .fd = -1, .medium = medium, .guarded = guarded,
+	};
+	struct mce_conf conf = { .force_tcp = true, .peer_admitted = guarded ? admit : NULL };
+
+	side_open(&p->owner, guarded ? &conf : NULL, MIB, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
 	assert_int_equal(mce_mr_register(p->owner.e, &attr, &p->mr), 0);
 	if (!same)
 		side_open(&p->other, &conf, 0, 0, 0);
@@ -88,6 +96,11 @@ static void pair_open(struct pair *p, bool same)
 	p->base = mce_mr_base(p->mr);
 	p->rkey = mce_mr_rkey(p->mr);
 	assert_int_equal(mce_peer_get(p->e, mce_engine_endpoint(p->owner.e), &p->peer), 0);
+}
+
+static void pair_open(struct pair *p, bool same)
+{
+	pair_open_as(p, same, false);
 }
 
 static void pair_close(struct pair *p)
@@ -122,6 +135,47 @@ static void reads(bool same, enum mce_path want)
 				  &path), 0);
 	pair_close(&p);
 	free(mem);
+}
+
+static int read_with(const struct pair *p, struct mce_mr *of, uint64_t offset, uint64_t len)
+{
+	struct mc_capability cap = {
+		.offset = offset, .len = len, .generation = 5, .rights = MC_CAPABILITY_READ,
+		.expires_s = (uint32_t)(mc_wall_ms() / 1000) + 60,
+	};
+	static char mem[4096];
+	struct iovec iov = { mem, sizeof(mem) };
+	struct mce_req req = {
+		.op = MCE_READ, .peer = p->peer, .addr = p->base + 4096, .rkey = p->rkey, .iov = &iov, .iovcnt = 1,
+	};
+	uint8_t key[MC_CAPABILITY_KEY];
+
+	if (of) {
+		assert_true(mce_mr_capability_key(of, key));
+		/* These connections have no credential. */
+		mc_capability_sign(key, 0, &cap);
+		req.cap = &cap;
+	}
+	return mce_transfer(p->e, &req, SECONDS(30));
+}
+
+static void a_range_of_a_disk_needs_its_capability(void **state)
+{
+	const struct mce_mr_attr attr = {
+		.len = LEN, .access = MCE_ACCESS_READ, .fd = -1, .medium = medium, .guarded = true,
+	};
+	struct mce_mr *other;
+	struct pair p;
+
+	pair_open_as(&p, false, true);
+	assert_int_equal(mce_mr_register(p.owner.e, &attr, &other), 0);
+	assert_int_equal(read_with(&p, NULL, 0, 0), -EACCES);
+	/* Of another segment, such as another tenant's; of another range. */
+	assert_int_equal(read_with(&p, other, 4096, 4096), -EACCES);
+	assert_int_equal(read_with(&p, p.mr, 0, 4096), -EACCES);
+	assert_int_equal(read_with(&p, p.mr, 4096, 4096), 0);
+	mce_mr_unregister(other);
+	pair_close(&p);
 }
 
 static void this_process_reads(void **state)
@@ -301,6 +355,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(this_process_reads),
 		cmocka_unit_test(another_engine_reads_over_tcp),
+		cmocka_unit_test(a_range_of_a_disk_needs_its_capability),
 		cmocka_unit_test(checksums_are_of_the_bytes),
 		cmocka_unit_test(a_failed_device_is_unavailable_until_it_works),
 		cmocka_unit_test(a_slow_device_delays_only_its_requests),
