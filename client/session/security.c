@@ -63,8 +63,8 @@ struct mcs_security {
 
 /* ---- masters ---- */
 
-/* The master makes tickets with the secret of the newest credential that it has seen of this node, and others keep theirs
- * as long as they are valid.  So a rotation interrupts no peer. */
+/* The master makes tickets with the secret of the newest credential that it has seen of this node, and peers keep
+ * theirs as long as they are valid.  So a rotation interrupts no peer. */
 static void own_replace_locked(struct mcs_security *s, const struct mc_credential *c)
 {
 	bool other = c->id.secret != s->own->id.secret || strcmp(c->id.name, s->own->id.name);
@@ -252,8 +252,8 @@ static bool ticket_is_for(const struct mc_identity *peer, const struct mc_creden
 }
 
 /* Memory and disks of this process have objects of one tenant.  The master makes no ticket for another tenant's holder;
- * but it knows a node by the name in its credential, which nodes of several tenants may share.  Segments of a credential
- * for all tenants serve the default one. */
+ * but it knows a node by the name in its credential, which nodes of several tenants may share.  Segments of a
+ * credential for all tenants serve the default one. */
 static int data_check_tenant(const struct mc_identity *own, const struct mc_identity *peer)
 {
 	const char *served = strcmp(own->tenant, "*") ? own->tenant : "default";

@@ -16,8 +16,9 @@
  *
  * SECRET is the pool's secret file.  PROOF: plain (no TLS); unknown, wrong-key, expired, other-pool, future-secret; the
  * name of a role, for all tenants; client@TENANT; file:PATH, a credential.  Tickets for node1: ticket, with the role
- * client; ticket-ROLE; ticket-expired, ticket-future-secret; ticket-before, of the older secret; ticket-stolen, made with the key of node2; ticket-tenant,
- * whose tenant was changed; ticket-at@TENANT, of a holder of that tenant, as for a node of this name there;
+ * client; ticket-ROLE; ticket-expired, ticket-future-secret; ticket-before, of the older secret; ticket-stolen, made
+ * with the key of node2; ticket-tenant, whose tenant was changed;
+ * ticket-at@TENANT, of a holder of that tenant, as for a node of this name there;
  * ticket-of:PATH, of the holder of that credential; ticket-elsewhere, for node2. */
 #include <config.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_map_identity.c - same-host transfers between peers that prove identities: rights of mappings, and their end. */
+ * test_engine_map_identity.c - same-host transfers between peers with identities: rights of mappings, and their end. */
 #include <config.h>
 
 #include "test_engine_fixture.h"
