@@ -183,6 +183,9 @@ static int by_note(const void *a, const void *b)
 
 size_t mct_records_live(struct mct_found *f, size_t n, struct mct_note *note, size_t notes)
 {
+	/* @f may be NULL then, which qsort() does not take. */
+	if (!n)
+		return 0;
 	qsort(f, n, sizeof(*f), by_place);
 	n = drop_overwritten(f, n);
 	qsort(f, n, sizeof(*f), by_name);
