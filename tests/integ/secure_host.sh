@@ -93,7 +93,7 @@ reads_and_writes() {
 	local pid seen=''
 	# No function: each program replaces the one before, so this is the process.
 	MC_CREDENTIAL=$tmp/$2 setpriv --reuid="${ID[$1]}" --regid="${ID[$1]}" --clear-groups "$top_builddir/tools/mcbench" \
-		--master=127.0.0.1:"$rpc" --threads=1 --duration=50ms --sizes=64KiB --working_set=2MiB --batch=2 bench \
+		--master=127.0.0.1:"$rpc" --threads=1 --duration=700ms --sizes=64KiB --working_set=2MiB --batch=2 bench \
 		>"$tmp/bench" 2>&1 &
 	pid=$!
 	while alive "$pid"; do
