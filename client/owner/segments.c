@@ -434,7 +434,7 @@ int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struc
 	int r = at ? at->medium->ops->hold(at->medium) : 0;
 
 	if (r == 0 && at && !segments_settled(s, at))
-		return mc_fail(-MC_EUNAVAILABLE, "the segment is being mounted");
+		return mc_fail(-ECANCELED, "the segment is being mounted");
 	if (r != -ESTALE)
 		return r;
 	segments_lose(at, session, r, deadline);

@@ -42,7 +42,7 @@ void mcs_segments_shared_later(struct mcs_segments *s);
 /* The process ends: drop the objects of those that end with it; a later process may continue with the durable ones. */
 void mcs_segments_leave(struct mcs_segments *s, struct mcs_session *session, uint64_t deadline);
 /* Before copies are written to a segment: is this process still the only writer of its medium?  -ESTALE: it is not, and
- * the segment is offered no more; the other process may mount it.  -MC_EUNAVAILABLE: the answer to a MOUNT may replace
+ * the segment is offered no more; the other process may mount it.  -ECANCELED: the answer to a MOUNT may replace
  * the key of an encrypted medium; try again later.  -EIO, ... */
 int mcs_segments_hold(struct mcs_segments *s, struct mcs_session *session, struct mcp_id segment, uint64_t deadline);
 /* The same for all files in a shared directory. */
