@@ -165,7 +165,8 @@ static void fake_ack_cq_events(struct ibv_cq *cq, unsigned n)
 
 /* ---- memory ---- */
 
-struct fake_mr *fake_mr_find(uint32_t key, bool remote, uint64_t addr, uint64_t len, unsigned access)
+struct fake_mr *fake_mr_find(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t addr, uint64_t len,
+			     unsigned access)
 {
 	struct mc_list *pos;
 
@@ -174,6 +175,8 @@ struct fake_mr *fake_mr_find(uint32_t key, bool remote, uint64_t addr, uint64_t 
 
 		if ((remote ? mr->ib.rkey : mr->ib.lkey) != key)
 			continue;
+		if (mr->ib.pd != pd)
+			return NULL;
 		return addr >= (uintptr_t)mr->ib.addr && len <= mr->ib.length &&
 		       addr - (uintptr_t)mr->ib.addr <= mr->ib.length - len &&
 		       (mr->access & access) == access ? mr : NULL;

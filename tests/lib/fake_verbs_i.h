@@ -132,8 +132,9 @@ static inline struct fake_nic *fake_nic_of(const struct ibv_context *ctx)
 
 void fake_object(long by);	/* count those that exist */
 void fake_cq_push(struct fake_nic *nic, struct fake_qp *qp, const struct work *w, enum ibv_wc_status status);
-/* fake_all_lock.  The region of the key if it permits the access, else NULL. */
-struct fake_mr *fake_mr_find(uint32_t key, bool remote, uint64_t addr, uint64_t len, unsigned access);
+/* fake_all_lock.  The region of the key in the protection domain if it permits the access, else NULL. */
+struct fake_mr *fake_mr_find(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t addr, uint64_t len,
+			     unsigned access);
 
 /* fake_verbs_qp.c */
 void *fake_nic_main(void *nic);

@@ -63,18 +63,19 @@ static enum ibv_wc_status respond(const struct fake_qp *from, const struct work 
 	pthread_mutex_unlock(&to->lock);
 	if (!*ret_qp)
 		return IBV_WC_RETRY_EXC_ERR;
-	*ret_mr = fake_mr_find(w->rkey, true, w->remote, w->len, access);
+	*ret_mr = fake_mr_find(to->ib.pd, w->rkey, true, w->remote, w->len, access);
 	return *ret_mr ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 }
 
 /* fake_all_lock.  The local regions are held as well. */
-static bool hold_local(const struct fake_nic *nic, const struct work *w, struct fake_mr *mr[SGE_MAX])
+static bool hold_local(const struct fake_nic *nic, const struct ibv_pd *pd, const struct work *w,
+		       struct fake_mr *mr[SGE_MAX])
 {
 	unsigned sink = IBV_ACCESS_LOCAL_WRITE | (fake_is_iwarp(nic) ? IBV_ACCESS_REMOTE_WRITE : 0);
 
 	for (unsigned i = 0; i < w->nsge; i++) {
-		mr[i] = fake_mr_find(w->sge[i].lkey, false, w->sge[i].addr, w->sge[i].length,
-				w->read ? sink : 0);
+		mr[i] = fake_mr_find(pd, w->sge[i].lkey, false, w->sge[i].addr, w->sge[i].length,
+				     w->read ? sink : 0);
 		if (!mr[i])
 			return false;
 	}
@@ -107,7 +108,8 @@ static struct late *late_new(const struct fake_qp *qp, const struct work *w)
 		memcpy(at, w->data, w->len);
 	pthread_mutex_lock(&fake_all_lock);
 	for (unsigned i = 0; i < w->nsge; i++) {
-		const struct fake_mr *mr = fake_mr_find(w->sge[i].lkey, false, w->sge[i].addr, w->sge[i].length, 0);
+		const struct fake_mr *mr = fake_mr_find(qp->ib.pd, w->sge[i].lkey, false, w->sge[i].addr,
+							w->sge[i].length, 0);
 
 		if (mr)
 			memcpy(at, fake_mr_at(mr, w->sge[i].addr), w->sge[i].length);
@@ -135,8 +137,8 @@ static void late_end(struct late *l, bool store)
 	mc_list_remove(&l->node);
 	pthread_mutex_lock(&fake_all_lock);
 	to = store ? qp_find(l->qpn) : NULL;
-	mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
-	if (to && qp_answers(to) && mr)
+	mr = to ? fake_mr_find(to->ib.pd, l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE) : NULL;
+	if (mr && qp_answers(to))
 		memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
 	pthread_mutex_unlock(&fake_all_lock);
 	free(l->bytes);
@@ -150,11 +152,12 @@ static void unstored_drop(struct fake_qp *qp)
 }
 
 /* fake_all_lock.  The peer has just accepted a READ that follows them. */
-static void unstored_store(struct fake_qp *qp)
+static void unstored_store(struct fake_qp *qp, const struct fake_qp *to)
 {
 	while (!mc_list_empty(&qp->unstored)) {
 		struct late *l = mc_list_first(&qp->unstored, struct late, node);
-		struct fake_mr *mr = fake_mr_find(l->rkey, true, l->remote, l->len, IBV_ACCESS_REMOTE_WRITE);
+		struct fake_mr *mr = fake_mr_find(to->ib.pd, l->rkey, true, l->remote, l->len,
+						  IBV_ACCESS_REMOTE_WRITE);
 
 		if (mr)
 			memcpy(fake_mr_at(mr, l->remote), l->bytes, l->len);
@@ -207,7 +210,7 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 	bool late;
 
 	pthread_mutex_lock(&fake_all_lock);
-	if (status == IBV_WC_SUCCESS && !hold_local(nic, w, local))
+	if (status == IBV_WC_SUCCESS && !hold_local(nic, qp->ib.pd, w, local))
 		status = IBV_WC_LOC_PROT_ERR;
 	if (status == IBV_WC_SUCCESS)
 		status = respond(qp, w, &to, &remote);
@@ -217,7 +220,7 @@ static enum ibv_wc_status execute(struct fake_nic *nic, struct fake_qp *qp, cons
 		for (unsigned i = 0; i < w->nsge; i++)
 			local[i]->busy++;
 		if (w->read)
-			unstored_store(qp);
+			unstored_store(qp, to);
 	}
 	pthread_mutex_unlock(&fake_all_lock);
 	if (status == IBV_WC_SUCCESS) {
