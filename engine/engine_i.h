@@ -13,6 +13,7 @@
 #include "common/list.h"
 #include "common/net/evloop.h"
 #include "common/net/net.h"
+#include "common/principal.h"
 #include "common/security/capability.h"
 #include "common/sys/lock.h"
 #include "common/sys/thread.h"
@@ -372,6 +373,16 @@ static inline bool mce_closing(struct mce_engine *e)
 static inline bool mce_proves_identities(const struct mce_engine *e)
 {
 	return e->conf.peer_admitted;
+}
+/* Is the peer that proved @p (NULL: no identity) still admitted?  An I/O thread. */
+static inline bool mce_admits(const struct mce_engine *e, const struct mc_principal *p)
+{
+	return !p || !e->conf.peer_admitted || e->conf.peer_admitted(e->conf.peer_arg, p);
+}
+/* May it write to regions? */
+static inline bool mce_may_write(const struct mc_principal *p)
+{
+	return !p || p->roles & MC_MAY_WRITE;
 }
 /* The earliest, or the latest Unix time in milliseconds that the master's clock may show now. */
 uint64_t mce_engine_time(const struct mce_engine *e, bool late);

@@ -31,13 +31,13 @@ static struct ibv_qp *qp_create(struct mce_nic *nic, struct ibv_cq *cq, uint32_t
 	return nic->r->v->create_qp(nic->pd, &init);
 }
 
-int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, bool writable, struct ibv_qp **ret)
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, unsigned access, struct ibv_qp **ret)
 {
 	const struct mce_rdma_tune *t = &nic->r->tune;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .pkey_index = (uint16_t)t->pkey, .port_num = (uint8_t)t->port,
-		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-			(writable ? IBV_ACCESS_REMOTE_WRITE : 0),
+		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | (access & MCE_ACCESS_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+			(access & MCE_ACCESS_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0),
 	};
 	struct ibv_qp *qp = qp_create(nic, cq, wrs);
 	int r, mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | (nic->iwarp ? 0 : IBV_QP_PKEY_INDEX | IBV_QP_PORT);
@@ -158,7 +158,8 @@ static int qp_open(struct mce_rdma_ep *ep, struct mce_rdma_qp *qp, bool two_way)
 	if (r < 0)
 		return r;
 	/* Some iWARP NICs take answers to READs only where the peer may write. */
-	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->wrs, two_way || ep->nic->iwarp, &qp->qp);
+	r = mce_rdma_qp_new(ep->nic, qp->cq->cq, qp->wrs,
+			    two_way || ep->nic->iwarp ? MCE_ACCESS_READ | MCE_ACCESS_WRITE : 0, &qp->qp);
 	return r < 0 ? r : cq_enter(qp->cq, qp);
 }
 

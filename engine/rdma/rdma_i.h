@@ -197,6 +197,11 @@ void mce_nics_close(struct mce_rdma *r);
  * none.  A name that is too long is cut. */
 const char *mce_nics_next(const char *at, char ret[MCE_RDMA_NAME_MAX]);
 bool mce_nics_listed(const char *list, const char *name);
+/* permission.c: may an engine of this configuration use NICs?  1; 0: no, as a line in the log says; or the error of
+ * mce_nics_choose(). */
+int mce_rdma_check_permission(const struct mce_conf *conf);
+/* One warning per process: NICs are used beside a credential. */
+void mce_rdma_warn_permitted(void);
 /* Is its port active at this moment?  The event that says so may not have been handled yet, and connecting over a dead
  * port takes a second. */
 bool mce_nic_active(const struct mce_nic *nic);
@@ -318,8 +323,8 @@ struct mce_rdma_far {
 	unsigned nqps;
 	uint32_t qpn[MCE_RDMA_QPS_MAX], psn;
 };
-/* Make the queue pairs of a NIC, in the INIT state.  @writable: the other side may also write. */
-int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, bool writable, struct ibv_qp **ret);
+/* Make a queue pair of a NIC, in the INIT state.  @access: MCE_ACCESS_* of the other side to our regions. */
+int mce_rdma_qp_new(struct mce_nic *nic, struct ibv_cq *cq, uint32_t wrs, unsigned access, struct ibv_qp **ret);
 /* Connect one queue pair, so that it can receive and send.  May take a second. */
 int mce_rdma_qp_connect(struct mce_nic *nic, struct ibv_qp *qp, const struct mce_rdma_addr *to, uint32_t qpn,
 			uint32_t psn, unsigned mtu);

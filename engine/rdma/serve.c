@@ -3,8 +3,9 @@
  *
  * The queue pairs at this end never send.  They are destroyed before the answer to CLOSE, before a newer connection of
  * the same peer is answered, when the connection ends, and when the peer is fenced: after that nothing is written
- * through them any more, however late its packets are.  Everything here runs on the loop of mce_rdma.ctl, which may
- * wait for a second while a queue pair is connected. */
+ * through them any more, however late its packets are.  They also end with the identity that the peer proved on the
+ * control connection: at the tick after its credential is revoked, or its ticket expires.  Everything here runs on the
+ * loop of mce_rdma.ctl, which may wait for a second while a queue pair is connected. */
 #include <config.h>
 
 #include <errno.h>
@@ -27,6 +28,8 @@
 #define REQUEST_MAX (16u << 10)
 
 MC_GAUGE(guests_now, "mooncake_transfer_rdma_peers_in", "", "Peers that reach this process's memory over RDMA")
+MC_COUNTER(guests_cut, "mooncake_transfer_rdma_peers_revoked_total", "",
+	   "Peers whose RDMA access was ended because their credential was revoked or their ticket expired")
 
 struct guest_ep {
 	struct mc_list node;
@@ -46,7 +49,9 @@ struct guest {
 	uint64_t token, fence;
 	uint32_t epoch;
 	uint8_t nonce[16];
-	bool read_only;		/* its number was fenced when it greeted */
+	bool read_only;		/* its number was fenced when it greeted, or its role only reads */
+	const struct mc_principal *principal;	/* identity that the peer proved; NULL: none */
+	struct mce_watcher watcher;
 	struct mc_list eps;
 	unsigned neps;
 	uint8_t head[4];	/* the length of the frame that is being received */
@@ -71,6 +76,7 @@ static void guest_close(struct guest *g)
 	struct mc_list *pos, *next;
 
 	mc_evloop_del(g->r->ctl.loop, &g->evfd);
+	mce_io_unwatch(&g->r->ctl, &g->watcher);
 	mc_list_for_each_safe(pos, next, &g->eps)
 		guest_ep_free(g, mc_container_of(pos, struct guest_ep, node));
 	mc_list_remove(&g->node);
@@ -80,6 +86,17 @@ static void guest_close(struct guest *g)
 	free(g->in);
 	free(g);
 	mc_metric_add(&guests_now, -1);
+}
+
+/* False: the caller closes it. */
+static bool guest_admitted(const struct guest *g)
+{
+	if (mce_admits(g->r->e, g->principal))
+		return true;
+	mc_info("rdma", "the peer's identity is not admitted any more: its queue pairs are destroyed name=%s "
+		"serial=%016llx endpoints=%u", g->principal->name, (unsigned long long)g->principal->serial, g->neps);
+	mc_metric_add(&guests_cut, 1);
+	return false;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------- */
@@ -105,7 +122,8 @@ static int guest_ep_open(struct guest *g, struct guest_ep *ep, const struct mce_
 	/* Queue pairs of this side send nothing, so they need no room in the completion queue. */
 	r = mce_nic_cq_take(ep->nic, 0, &cq);
 	while (r == 0 && ep->nqps < in->far.nqps) {
-		r = mce_rdma_qp_new(ep->nic, cq->cq, 1, !g->read_only, &ep->qp[ep->nqps]);
+		r = mce_rdma_qp_new(ep->nic, cq->cq, 1, MCE_ACCESS_READ | (g->read_only ? 0 : MCE_ACCESS_WRITE),
+				    &ep->qp[ep->nqps]);
 		if (r < 0)
 			break;
 		out->far.qpn[ep->nqps] = ep->qp[ep->nqps]->qp_num;
@@ -262,6 +280,9 @@ static int guest_serve(struct guest *g, const char *text, size_t len)
 	if (r < 0)
 		return r;
 	free(in.remote);
+	/* The next tick would be too late for a key that the peer asks for now. */
+	if (!guest_admitted(g))
+		return -EACCES;
 	memset(&out, 0, sizeof(out));
 	out.op = in.op;
 	out.rkey = in.rkey;
@@ -331,6 +352,15 @@ static void guest_ready(struct mc_evfd *evfd, uint32_t events)
 		guest_close(g);
 }
 
+static void guest_tick(struct mce_watcher *w, uint64_t now_ms)
+{
+	struct guest *g = mc_container_of(w, struct guest, watcher);
+
+	(void)now_ms;
+	if (!guest_admitted(g))
+		guest_close(g);
+}
+
 /* A new connection that the TCP service has accepted.  Its greeting is not answered yet. */
 struct arrival {
 	struct mce_rdma *r;
@@ -357,6 +387,7 @@ static int older_close(struct mce_rdma *r, const struct mce_greeting *greeting)
 
 static int guest_new(struct arrival *a)
 {
+	struct mc_stream_peer peer;
 	struct guest *g;
 	int r;
 
@@ -370,10 +401,13 @@ static int guest_new(struct arrival *a)
 	g->epoch = a->g.epoch;
 	g->fence = a->g.fence;
 	memcpy(g->nonce, a->g.id.nonce, sizeof(g->nonce));
-	/* A fence closes guests on this loop too, so none is missed. */
-	g->read_only = mce_writer_is_fenced(a->r->e, g->nonce, g->fence);
 	mc_list_init(&g->eps);
 	g->stream = a->stream;
+	mc_stream_peer(&g->stream, &peer);
+	g->principal = peer.principal;
+	g->watcher.tick = guest_tick;
+	/* A fence closes guests on this loop too, so none is missed. */
+	g->read_only = mce_writer_is_fenced(a->r->e, g->nonce, g->fence) || !mce_may_write(g->principal);
 	g->evfd.ready = guest_ready;
 	mc_evfd_stream(&g->evfd, &g->stream);
 	r = mc_evloop_add(a->r->ctl.loop, &g->evfd, EPOLLIN | EPOLLRDHUP);
@@ -381,6 +415,7 @@ static int guest_new(struct arrival *a)
 		free(g);
 		return r;
 	}
+	mce_io_watch(&a->r->ctl, &g->watcher);
 	mc_list_push_back(&a->r->guests, &g->node);
 	a->r->nguests++;
 	mc_metric_add(&guests_now, 1);

@@ -9,7 +9,6 @@
 
 #include "common/cleanup.h"
 #include "common/net/networks.h"
-#include "common/principal.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -152,7 +151,7 @@ static int conn_take_name(struct mce_serve_conn *c, const struct mce_greeting *g
 		memcpy(c->nonce, g->id.nonce, sizeof(c->nonce));
 		/* Under the lock under which a fence looks for the connections that it closes. */
 		c->read_only = mce_writer_is_fenced(s->e, g->id.nonce, g->fence) ||
-			       (c->principal && !(c->principal->roles & MC_MAY_WRITE));
+			       !mce_may_write(c->principal);
 		c->greeted = true;
 		if (old)
 			old->refs++;
@@ -215,9 +214,7 @@ static void conn_identify(struct mce_serve_conn *c)
 
 static bool conn_admitted(const struct mce_serve_conn *c)
 {
-	const struct mce_conf *conf = &c->io->e->conf;
-
-	return !c->principal || !conf->peer_admitted || conf->peer_admitted(conf->peer_arg, c->principal);
+	return mce_admits(c->io->e, c->principal);
 }
 
 /* 0: greeted, or the greeting is incomplete. */

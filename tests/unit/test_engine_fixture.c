@@ -92,7 +92,7 @@ void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsign
 
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
-	c.net = test_net();
+	c.net = c.net ? c.net : test_net();
 	assert_int_equal(mce_engine_open(&c, &s->e), 0);
 	if (len == 0)
 		return;

@@ -15,19 +15,24 @@ void nics_new(unsigned nics)
 #endif
 }
 
-void pair_open_on(struct pair *p, const char *owner_nics, const char *user_nics)
+void pair_open_as(struct pair *p, const struct mce_conf *owner, const struct mce_conf *user)
 {
-	struct mce_conf conf = rdma_conf;
-
 	memset(p, 0, sizeof(*p));
 	mce_verbs_replace(fake_verbs());
 	mce_cm_replace(fake_cm());
-	conf.rdma_devices = owner_nics;
-	side_open(&p->owner, &conf, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
-	conf.rdma_devices = user_nics;
-	side_open(&p->user, &conf, REGION, 0, 2);
+	side_open(&p->owner, owner, REGION, MCE_ACCESS_READ | MCE_ACCESS_WRITE, 1);
+	side_open(&p->user, user, REGION, 0, 2);
 	mce_engine_nonce(p->user.e, p->nonce);
 	assert_int_equal(mce_peer_get(p->user.e, mce_engine_endpoint(p->owner.e), &p->peer), 0);
+}
+
+void pair_open_on(struct pair *p, const char *owner_nics, const char *user_nics)
+{
+	struct mce_conf owner = rdma_conf, user = rdma_conf;
+
+	owner.rdma_devices = owner_nics;
+	user.rdma_devices = user_nics;
+	pair_open_as(p, &owner, &user);
 }
 
 void pair_open(struct pair *p, unsigned nics)

@@ -29,7 +29,9 @@ extern const struct mce_conf rdma_conf;
 
 /* NICs fake0, ... */
 void nics_new(unsigned nics);
-/* Two engines on these NICs, which exist; the user's memory is registered for local use. */
+/* Two engines; the user's memory is registered for local use. */
+void pair_open_as(struct pair *p, const struct mce_conf *owner, const struct mce_conf *user);
+/* The same on these NICs, which exist. */
 void pair_open_on(struct pair *p, const char *owner_nics, const char *user_nics);
 void pair_open(struct pair *p, unsigned nics);
 /* No queue pair, memory region or other object of the NICs is left. */
