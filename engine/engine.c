@@ -43,6 +43,7 @@ static int conf_fill(struct mce_engine *e, const struct mce_conf *conf)
 
 	*c = *conf;
 	c->net = conf->net ? conf->net : mc_net_default();
+	c->control_net = conf->control_net ? conf->control_net : c->net;
 	c->host = c->bind_host = c->io_cpus = NULL;
 	c->numa_cpus = NULL;
 	if (conf->port < 0 || conf->port > 65535 || conf->port_min < 0 || conf->port_max > 65535 ||

@@ -64,6 +64,9 @@ struct mce_conf {
 	 * NULL: every peer is. */
 	bool (*peer_admitted)(void *arg, const struct mc_principal *p);
 	void *peer_arg;
+	/* Makes the control connections of RDMA, over which keys of regions pass, where @net may send bytes without
+	 * encryption; NULL: net. */
+	const struct mc_net *control_net;
 	/* Hosts that may connect to the ports of our own protocol and of upstream's; borrowed while the engine is open.
 	 * NULL: all. */
 	const struct mc_networks *networks;
@@ -80,6 +83,7 @@ struct mce_conf {
 	const char *rdma_devices;
 	const char *rdma_filter;	/* with rdma_devices "": only these of them, "mlx5_0,mlx5_1"; NULL, "": all */
 	bool rdma_wanted;	/* the user has asked for it: warn if there is no usable NIC */
+	bool has_credential;	/* the process has one: RDMA needs mce_rdma_permission() */
 	bool force_rdma;	/* also between processes of one host, which are otherwise never sent to a NIC */
 	/* For RDMA with upstream's nodes: this node's name in NIC paths (upstream/setup.h), and a function that sends
 	 * a message to a node's handshake service and returns its answer, malloc'ed.  NULL: not with those nodes. */
@@ -123,13 +127,17 @@ bool mce_engine_has_rdma(const struct mce_engine *e);
 /* And some that upstream's nodes can use too, which excludes those of iWARP? */
 bool mce_engine_has_upstream_rdma(const struct mce_engine *e);
 
+/* Has the operator allowed RDMA beside a credential (MC_RDMA_WITH_SECURITY)?  1, 0, or -EINVAL with a detail: the value
+ * is neither allow nor refuse. */
+int mce_rdma_permission(void);
 enum mce_discovery { MCE_DISCOVERY_UNSET, MCE_DISCOVERY_ON, MCE_DISCOVERY_OFF };
 /* Upstream's MC_MS_AUTO_DISC: 1, 0, or neither. */
 enum mce_discovery mce_nics_discovery(void);
 /* Set rdma_devices and rdma_filter of @conf, whose rdma_wanted is set: @named, the NICs that the user named (NULL, "":
  * none), or those that are discovered and in MC_MS_FILTERS.  MC_MS_AUTO_DISC=1 discovers them in any case, with a
  * warning that has the ignored names; 0 never: without names -EINVAL with a detail if they are wanted, else no RDMA.
- * The strings are @named or the environment's. */
+ * With has_credential and without permission: -EACCES with a detail if they are wanted, else no RDMA.  The strings are
+ * @named or the environment's. */
 int mce_nics_choose(const char *named, struct mce_conf *conf);
 
 /* ---- RDMA with upstream's nodes ----------------------------------------------------------------- */

@@ -110,7 +110,7 @@ static int control_open(struct mce_rdma_peer *rp, uint64_t deadline)
 
 	if (r < 0)
 		return r;
-	r = mc_net_connect(rp->p->e->conf.net, rp->p->endpoint, deadline < most ? deadline : most, &s);
+	r = mc_net_connect(rp->p->e->conf.control_net, rp->p->endpoint, deadline < most ? deadline : most, &s);
 	if (r < 0) {
 		silent_note(rp, r, MC_NEVER);
 		return r;
