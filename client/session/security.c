@@ -37,6 +37,7 @@ struct mcs_security {
 	/* constant after open */
 	char *path;				/* absolute: the program may change its directory */
 	struct mc_tls *rpc, *data;
+	struct mc_tls *control;			/* data without plain_data; NULL: data has none */
 	struct mc_principal opened;		/* the rights of the credential as it was then */
 	struct mc_mutex lock;
 	/* guarded by lock */
@@ -251,15 +252,14 @@ static bool ticket_is_for(const struct mc_identity *peer, const struct mc_creden
 	       peer->secret == node->id.secret;
 }
 
-/* Memory and disks of this process have objects of one tenant.  The master makes no ticket for another tenant's holder;
- * but it knows a node by the name in its credential, which nodes of several tenants may share.  Segments of a
- * credential for all tenants serve the default one. */
-static int data_check_tenant(const struct mc_identity *own, const struct mc_identity *peer)
+/* A segment serves one tenant: that of its owner's credential, or the default one if the credential is of all tenants.
+ * The master makes no ticket for another tenant's holder, but nodes of several tenants may share a name; the credential
+ * may have been replaced since a ticket was made; and over RDMA no capability tells whose a range is. */
+static bool tenant_served_locked(const struct mcs_security *s, const char *tenant)
 {
-	const char *served = strcmp(own->tenant, "*") ? own->tenant : "default";
+	const char *own = strcmp(s->own->id.tenant, "*") ? s->own->id.tenant : "default";
 
-	return !strcmp(peer->tenant, "*") || !strcmp(peer->tenant, served) ? 0 :
-		mc_fail(-EACCES, "a ticket of tenant %s, and this node serves tenant %s", peer->tenant, served);
+	return !*tenant || !strcmp(tenant, "*") || !strcmp(tenant, own);
 }
 
 /* The credential whose key the ticket was made with; NULL: it is for another node, pool or secret. */
@@ -297,9 +297,8 @@ static int data_identify(void *arg, const char *text, size_t len, uint8_t key[MC
 	if (!own)
 		return mc_fail(-EACCES, "a ticket for another node, pool or secret: node=%s secret=%u", id.node,
 			       id.secret);
-	r = data_check_tenant(&own->id, &id);
-	if (r < 0)
-		return r;
+	if (!tenant_served_locked(s, id.tenant))
+		return mc_fail(-EACCES, "a ticket of tenant \"%s\", which this node does not serve", id.tenant);
 	mc_key_ticket(own->node_key, copy, key);
 	mc_identity_principal(&id, ret);
 	return 0;
@@ -321,14 +320,17 @@ int mcs_security_revoke(struct mcs_security *s, const uint64_t *serials, unsigne
 	return 0;
 }
 
+static bool principal_valid_locked(const struct mcs_security *s, const struct mc_principal *p)
+{
+	return mc_wall_ms() / 1000 < p->expires_s && !is_revoked_locked(s, p->serial);
+}
+
 bool mcs_security_admits(void *arg, const struct mc_principal *p)
 {
 	struct mcs_security *s = arg;
 
-	if (mc_wall_ms() / 1000 >= p->expires_s)
-		return false;
 	MC_LOCKED(&s->lock);
-	return !is_revoked_locked(s, p->serial);
+	return principal_valid_locked(s, p) && tenant_served_locked(s, p->tenant);
 }
 
 /* ---- tokens of HTTP ---- */
@@ -357,18 +359,19 @@ int mcs_security_token(struct mcs_security *s, struct mcs_session *session, cons
 	struct mcp_reply mem = { 0 };
 	struct mc_principal who;
 	uint8_t hash[HASH];
-	bool known;
+	bool known, valid = false;
 	int r;
 
 	token_hash(token, hash);
 	mc_mutex_lock(&s->lock);
 	known = token_known_locked(s, hash, ret);
-	mc_mutex_unlock(&s->lock);
 	if (known) {
 		mc_identity_principal(ret, &who);
-		return mcs_security_admits(s, &who) ? 0 :
-			mc_fail(-EACCES, "the token of %s is not valid any more", ret->name);
+		valid = principal_valid_locked(s, &who);
 	}
+	mc_mutex_unlock(&s->lock);
+	if (known)
+		return valid ? 0 : mc_fail(-EACCES, "the token of %s is not valid any more", ret->name);
 	if (msg.token.len >= MC_BEARER_MAX)
 		return mc_fail(-EACCES, "not a token of mcctl credential token");
 	r = mcs_call(session, MCP_IDENTIFY, &msg, &reply, &mem, deadline);
@@ -457,6 +460,11 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 		r = mc_tls_new(&rpc, &s->rpc);
 	if (r == 0)
 		r = mc_tls_new(&data, &s->data);
+	if (r == 0 && data.plain_data) {
+		/* It connects only; the listeners of data admit such connections too. */
+		data.plain_data = false;
+		r = mc_tls_new(&data, &s->control);
+	}
 	if (r < 0) {
 		mcs_security_close(s);
 		return r;
@@ -477,6 +485,7 @@ void mcs_security_close(struct mcs_security *s)
 	}
 	mc_tls_free(s->rpc);
 	mc_tls_free(s->data);
+	mc_tls_free(s->control);
 	mc_credential_free(s->own);
 	mc_credential_free(s->before);
 	free(s->revoked);
@@ -494,6 +503,11 @@ const struct mc_net *mcs_security_net(const struct mcs_security *s)
 const struct mc_net *mcs_security_data_net(const struct mcs_security *s)
 {
 	return s ? mc_tls_net(s->data) : NULL;
+}
+
+const struct mc_net *mcs_security_control_net(const struct mcs_security *s)
+{
+	return s ? mc_tls_net(s->control ? s->control : s->data) : NULL;
 }
 
 void mcs_security_session(struct mcs_security *s, struct mcs_session *session)

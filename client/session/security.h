@@ -22,9 +22,11 @@ int mcs_security_open(const char *path, const char *encrypt, struct mcs_security
 /* NULL is fine.  No connection may use its nets. */
 void mcs_security_close(struct mcs_security *s);
 
-/* Nets for masters and for data ports; NULL for NULL: the default one. */
+/* Nets for masters, for data ports, and for connections to data ports that are encrypted also with @encrypt "control";
+ * NULL for NULL: the default one. */
 const struct mc_net *mcs_security_net(const struct mcs_security *s);
 const struct mc_net *mcs_security_data_net(const struct mcs_security *s);
+const struct mc_net *mcs_security_control_net(const struct mcs_security *s);
 
 /* The session over which tickets are asked for; before the first transfer, and NULL before the session is closed.
  * NULL @s is fine. */
@@ -40,7 +42,8 @@ int mcs_security_revoke(struct mcs_security *s, const uint64_t *serials, unsigne
  * detail: it is not valid. */
 int mcs_security_token(struct mcs_security *s, struct mcs_session *session, const char *token, uint64_t deadline,
 		       struct mc_identity *ret);
-/* Is the holder of a ticket still admitted?  @arg: a struct mcs_security.  Any thread. */
+/* Is the holder of a ticket still admitted, and is it of the tenant that this process serves?  @arg: a struct
+ * mcs_security.  Any thread. */
 bool mcs_security_admits(void *arg, const struct mc_principal *p);
 
 /* About the credential as it was when the handle was opened: the name of its holder; its role, one MC_ROLE_*; the

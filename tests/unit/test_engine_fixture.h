@@ -27,8 +27,8 @@ struct side {
 	int fd;
 };
 
-/* Open an engine on conf->net, by default test_net() (tests/lib/xor_net.h); NULL @conf: defaults.  With @len its memory is a memfd of the
- * pattern of @seed, registered with @access. */
+/* Open an engine on conf->net, by default test_net() (tests/lib/xor_net.h); NULL @conf: defaults.  With @len its memory
+ * is a memfd of the pattern of @seed, registered with @access. */
 void side_open(struct side *s, const struct mce_conf *conf, uint64_t len, unsigned access,
 	       uint64_t seed);
 void side_close(struct side *s);
