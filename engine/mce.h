@@ -130,6 +130,9 @@ bool mce_engine_has_upstream_rdma(const struct mce_engine *e);
 /* Has the operator allowed RDMA beside a credential (MC_RDMA_WITH_SECURITY)?  1, 0, or -EINVAL with a detail: the value
  * is neither allow nor refuse. */
 int mce_rdma_permission(void);
+/* May an engine of this configuration use NICs?  1; 0: no, as a line in the log says; -EACCES with a detail: no, and
+ * rdma_wanted is set; -EINVAL as above. */
+int mce_rdma_check_permission(const struct mce_conf *conf);
 enum mce_discovery { MCE_DISCOVERY_UNSET, MCE_DISCOVERY_ON, MCE_DISCOVERY_OFF };
 /* Upstream's MC_MS_AUTO_DISC: 1, 0, or neither. */
 enum mce_discovery mce_nics_discovery(void);

@@ -740,6 +740,7 @@ int main(int argc, char **argv)
 	if (r)
 		return r > 0 ? 0 : (print_error(r), MC_OPTIONS_STATUS);
 	mc_credential_use(fs->conf.credential);
+	(void)setenv("MC_RDMA_WITH_SECURITY", fs->conf.rdma_with_security, 1);
 	mc_env_scrub();
 	r = check_conf(fs);
 	if (r == 0)

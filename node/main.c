@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -297,6 +298,7 @@ int main(int argc, char **argv)
 		r = MC_OPTIONS_STATUS;
 	} else {
 		mc_credential_use(run.conf.credential);
+		(void)setenv("MC_RDMA_WITH_SECURITY", run.conf.rdma_with_security, 1);
 		mc_env_scrub();
 		r = main_serve(&run, options);
 	}

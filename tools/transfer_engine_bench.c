@@ -356,6 +356,7 @@ static int check_address(const struct bench *b, const char **name, const char *o
 		(void)setenv(MC_GUARD_ENV, "1", 1);
 	if (*b->conf.upstream_peers)
 		(void)setenv("MC_UPSTREAM_PEERS", b->conf.upstream_peers, 1);
+	(void)setenv("MC_RDMA_WITH_SECURITY", b->conf.rdma_with_security, 1);
 	if (!**name)
 		*name = own;
 	return r;

@@ -15,6 +15,7 @@
 #include "common/net/httpd.h"
 #include "common/net/protocol.h"
 #include "common/gpu/gpu.h"
+#include "engine/mce.h"
 
 #define CXL_PATH_DEFAULT "/dev/dax0.0"	/* as in upstream */
 
@@ -172,6 +173,17 @@ static int conf_check_credential(const struct mcs_conf *c, struct mcs_security *
 	return r < 0 ? mc_fail(r, "%s: %s", mcs_security_path(security), strdupa(mc_err_detail(r))) : 0;
 }
 
+/* Also where a daemon moves the bytes: the handle would need RDMA when the daemon has ended. */
+static int conf_check_rdma(const struct mcs_conf *c, const struct mcs_security *security)
+{
+	const struct mce_conf conf = { .has_credential = security, .rdma_wanted = true };
+	int r = mce_rdma_permission();
+
+	if (r >= 0 && !strcmp(c->protocol, "rdma") && !c->force_tcp)
+		r = mce_rdma_check_permission(&conf);
+	return r < 0 ? r : 0;
+}
+
 /* The tenant of the credential is now the handle's, also where tenants are compared. */
 static int conf_take_tenant(struct mcs_conf *c, const struct mcs_security *security)
 {
@@ -209,6 +221,8 @@ int mcs_open(const struct mcs_conf *conf, struct mcs **ret)
 		r = mcs_security_open(s->conf.credential, s->conf.encrypt, &s->security);
 	if (r == 0)
 		r = conf_check_credential(&s->conf, s->security);
+	if (r == 0)
+		r = conf_check_rdma(&s->conf, s->security);
 	if (r < 0)
 		goto fail;
 	r = mcs_daemon_backend_open(s, &s->backend);

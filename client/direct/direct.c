@@ -43,8 +43,10 @@ static int direct_open_engine(struct mcs_direct *s)
 	int r;
 
 	if (s->base.store->security) {
+		conf.control_net = mcs_security_control_net(s->base.store->security);
 		conf.peer_admitted = mcs_security_admits;
 		conf.peer_arg = s->base.store->security;
+		conf.has_credential = true;
 	}
 
 	if (!strcmp(c->protocol, "rdma") && !c->force_tcp) {

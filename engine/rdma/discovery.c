@@ -22,7 +22,11 @@ int mce_nics_choose(const char *named, struct mce_conf *conf)
 {
 	const char *filter = mc_env_str("MC_MS_FILTERS"), *disc = mc_env_str("MC_MS_AUTO_DISC");
 	enum mce_discovery d = mce_nics_discovery();
+	int r = mce_rdma_check_permission(conf);
 
+	conf->rdma_devices = conf->rdma_filter = NULL;
+	if (r <= 0)
+		return r;
 	if (disc && d == MCE_DISCOVERY_UNSET)
 		mc_warn("rdma", "neither 0 nor 1, taken as unset: MC_MS_AUTO_DISC=%s", disc);
 	if (!named)

@@ -71,6 +71,8 @@ static int rdma_start(struct mce_engine *e, const struct mce_conf *conf)
 		err = mce_nics_open(r, conf);
 	if (err == 0)
 		err = mc_evloop_post(r->io.loop, watch_run, r);
+	if (conf->has_credential && r->nnics)
+		mce_rdma_warn_permitted();
 	if (r->tune.same_host && r->nnics)
 		e->conf.force_rdma = e->conf.force_tcp = true;
 	return err;

@@ -197,10 +197,7 @@ void mce_nics_close(struct mce_rdma *r);
  * none.  A name that is too long is cut. */
 const char *mce_nics_next(const char *at, char ret[MCE_RDMA_NAME_MAX]);
 bool mce_nics_listed(const char *list, const char *name);
-/* permission.c: may an engine of this configuration use NICs?  1; 0: no, as a line in the log says; or the error of
- * mce_nics_choose(). */
-int mce_rdma_check_permission(const struct mce_conf *conf);
-/* One warning per process: NICs are used beside a credential. */
+/* permission.c: one warning per process: NICs are used beside a credential. */
 void mce_rdma_warn_permitted(void);
 /* Is its port active at this moment?  The event that says so may not have been handled yet, and connecting over a dead
  * port takes a second. */

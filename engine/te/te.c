@@ -271,6 +271,7 @@ static int te_open_engine(struct mce_te *te, const struct mce_te_conf *conf)
 		.upstream_port_min = te->env.port_min, .upstream_port_max = te->env.port_max,
 		.io_cpus = cpus,
 		.upstream_name = te->name, .upstream_setup = te_setup,
+		.has_credential = mc_env_str("MC_CREDENTIAL"),
 		.rdma_wanted = te->env.force_hca || (conf->protocol && !strcmp(conf->protocol, "rdma")),
 	};
 	int r = te_choose_nics(te, conf, &c);

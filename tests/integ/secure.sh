@@ -121,6 +121,18 @@ done
 fails bench alice some
 grep -q 'it must be all or control' "$tmp/fails.out" || fail "a wrong MC_ENCRYPT: $(cat "$tmp/fails.out")"
 
+# ---- RDMA, which does not encrypt, needs permission, whether there are NICs or not ----
+rdma_node() {
+	MC_CREDENTIAL='' "$top_builddir/node/mooncake_client" --credential="$tmp/node-alice" --protocol=rdma --host=127.0.0.1 \
+		--master_server_address="$MASTER" --port=0 --global_segment_size=16MiB "$@"
+}
+fails rdma_node
+grep -q 'RDMA has no encryption.*--rdma_with_security=allow' "$tmp/fails.out" || fail "no reason: $(cat "$tmp/fails.out")"
+fails rdma_node --rdma_with_security=perhaps
+grep -q 'it must be allow or refuse' "$tmp/fails.out" || fail "a wrong value: $(cat "$tmp/fails.out")"
+fails "$top_builddir/tools/transfer_engine_bench" --mode=target --local_server_name=127.0.0.1 --protocol=rdma
+grep -q 'RDMA has no encryption' "$tmp/fails.out" || fail "a transfer engine: $(cat "$tmp/fails.out")"
+
 # ---- certificates give identities too, also at data ports ----
 as by-app put certified "$tmp/b"
 tcp alice get certified - | cmp - "$tmp/b"
