@@ -184,6 +184,75 @@ store_and_mounts() {
 	wait "$a" || :
 }
 
+# A pool with security, which rdma_vm.sh has made in $RDMA_POOL: RDMA needs permission; a client of one tenant, with its
+# valid credential and queue pairs, gets nothing of the other's segment on the same NIC; a revocation ends the access.
+secure_node() { # secure_node NAME [OPTION...]
+	exec "$build/node/mooncake_client" --credential="$pool/node-$1" --host=127.0.0.1 --port=0 \
+		--master_server_address=127.0.0.1:50052 --global_segment_size=16mb --protocol=rdma --setup_timeout=60s \
+		--device_names="${kind}0" "${@:2}"
+}
+
+thief() { # thief CREDENTIAL COMMAND...
+	MC_CREDENTIAL=$pool/$1 "$build/tests/integ/rdma_thief" 127.0.0.1:50052 "${kind}1" "${@:2}" 2>>thief.log
+}
+
+secure_pool() {
+	local pids=() n
+	pool=$work/pool
+	cp -r "$RDMA_POOL" "$pool"
+	"$build/master/mooncake_master" --security=on --security_dir="$pool/security" --journal_dir="$pool/journal" \
+		--enable_multi_tenants --rpc_address=127.0.0.1 --rpc_port=50052 --metrics_host=127.0.0.1 \
+		--metrics_port=9004 >secure.log 2>&1 &
+	pids+=($!)
+	if (secure_node alice) >refused.log 2>&1; then fail "RDMA needs no permission"; fi
+	grep -q 'RDMA has no encryption.*--rdma_with_security=allow' refused.log || fail "no reason"
+	for n in alice bob; do
+		(secure_node $n --rdma_with_security=allow) >"node-$n.log" 2>&1 &
+		pids+=($!)
+		wait_until "no node" grep -q ' is up node=' "node-$n.log"
+	done
+	grep -q 'bytes over RDMA are not encrypted' node-alice.log || fail "no warning"
+
+	# put and get, by a mount of alice
+	mkdir sa
+	"$build/mcfs/mcfs" -f --credential="$pool/alice" --rdma_with_security=allow --protocol=rdma \
+		--device_names="${kind}2" --global_segment_size=0 --port=0 127.0.0.1:50052 sa >mount.log 2>&1 &
+	pids+=($!)
+	wait_until "no mount" mountpoint -q sa
+	head -c 4000000 /dev/urandom >secret
+	cp secret sa/secret || fail "the mount does not store"
+	dd if=sa/secret iflag=direct bs=1M status=none | cmp - secret || fail "the bytes that were written differ"
+	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="write"} [1-9]' sa/.mcfs/metrics || fail "no write over RDMA"
+	grep -q '^mooncake_transfer_bytes_total{path="rdma",op="read"} [1-9]' sa/.mcfs/metrics || fail "no read over RDMA"
+
+	# another tenant
+	export MC_RDMA_WITH_SECURITY=allow
+	thief bob tell >told || fail "bob does not reach his own segment: $(cat told)"
+	# shellcheck disable=SC2046  # several words
+	thief alice steal $(cat told) >stolen || fail "alice got in: $(cat stolen)"
+	sed 's/^/thief: /' stolen
+	thief bob check >told || fail "bob's bytes have changed"
+
+	# a revocation
+	thief late hold >held &
+	local holder=$! begin
+	wait_until "no read over RDMA" grep -q reads held
+	begin=${EPOCHREALTIME/./}
+	MC_CREDENTIAL=$pool/security/admin.credential "$build/tools/mcctl" --master=127.0.0.1:50052 credential revoke \
+		"$(cat "$pool/serial")" >/dev/null
+	wait_until "the owner does not end the queue pairs" \
+		grep -q 'not admitted any more: its queue pairs are destroyed name=late' node-alice.log
+	echo "thief: revoked, and cut off after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms, with the time of mcctl"
+	wait "$holder" || fail "the revoked client: $(cat held)"
+	grep -q ends held || fail "the revoked client: $(cat held)"
+	# the others go on
+	cp secret sa/again || fail "the mount does not store any more"
+	cmp secret sa/again || fail "the bytes that were written differ"
+	umount sa
+	kill "${pids[@]}" 2>/dev/null || :
+	unset MC_RDMA_WITH_SECURITY
+}
+
 # A NIC fits none of the other kind, so the bytes take TCP.
 mixed() {
 	local rate others
