@@ -48,6 +48,13 @@ int mct_no_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg)
 	return 0;
 }
 
+int mct_no_leave(struct mct_medium *m, bool foreign)
+{
+	(void)m;
+	(void)foreign;
+	return -MC_ENOTSUP;
+}
+
 int mct_no_hold(struct mct_medium *m)
 {
 	(void)m;

@@ -46,6 +46,8 @@ struct mct_conf {
 	uint64_t buffers;	/* bytes of the medium's buffers, 0: the tier's default */
 	bool format;		/* a blank device may be initialised */
 	bool seal;		/* the bytes are encrypted; a tier of memory ignores it */
+	uint64_t tenant;	/* a number of the tenant that has their keys, 0: not known.  In a directory, files with
+				 * bytes of another tenant are left alone */
 	enum mct_share share;
 	/* MCT_SHARE_READ: the first words of the identity that the file must have.  MCT_SHARE_OWN: the same, or id and
 	 * epoch 0: any file that no process has, or a new one.  Files of another pool than words 3 and 4 are left
@@ -135,13 +137,17 @@ struct mct_tier_ops {
 	int (*set_identity)(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
 	/* Get the keys of an encrypted medium.  Until then, reads and writes of it fail with -MC_EUNAVAILABLE.  Later:
 	 * wrap its key again after a rotation of the secret.  Blocks.  0 also if it is not encrypted.  @keys NULL:
-	 * -EAGAIN if a call with @keys is needed.  -EBADMSG, -EKEYREJECTED (tiers/wrap.h) with a detail: the bytes
-	 * cannot be read; a change of the secret among the identity words makes it an empty medium.  Or the error of
-	 * @keys, or of a write. */
+	 * -EAGAIN if a call with @keys is needed.  -EBADMSG, -EKEYREJECTED, -ENOKEY (tiers/wrap.h) with a detail: the
+	 * bytes cannot be read; a change of the secret among the identity words makes it an empty medium.  Or the error
+	 * of @keys, or of a write. */
 	int (*unlock)(struct mct_medium *m, mct_keys_fn keys, void *arg);
 	/* Is this process still the only writer?  -ESTALE: another one has taken the medium over; do not write any
 	 * more.  -EIO, ...: not known.  Blocks. */
 	int (*hold)(struct mct_medium *m);
+	/* Another process may take the medium: end its lock, and write there no more, as after a hold that failed.
+	 * @foreign: the keys of conf's tenant do not fit, so no process of that tenant opens the file again.  Blocks.
+	 * -MC_ENOTSUP: it is not one of several files of a directory. */
+	int (*leave)(struct mct_medium *m, bool foreign);
 	/* Equal reads that run at the same time are one read of the device.  Any thread. */
 	void (*read_start)(struct mct_medium *m, struct mct_read *r);
 	/* The caller needs r->at no more.  Any thread; does not block. */
@@ -181,6 +187,7 @@ void mct_medium_close(struct mct_medium *m);
 int mct_no_identity(struct mct_medium *m, uint64_t ret[MCT_IDENTITY]);
 int mct_no_set_identity(struct mct_medium *m, const uint64_t words[MCT_IDENTITY]);
 int mct_no_hold(struct mct_medium *m);
+int mct_no_leave(struct mct_medium *m, bool foreign);
 int mct_no_unlock(struct mct_medium *m, mct_keys_fn keys, void *arg);
 void mct_no_read_start(struct mct_medium *m, struct mct_read *r);
 void mct_no_read_end(struct mct_medium *m, struct mct_read *r);

@@ -52,7 +52,7 @@ int mct_wrap_open(const struct mct_wrap *w, const struct mct_keys *keys, uint8_t
 	if (!w->secret || (!keys->known && mct_wrap_secret(w) < keys->newest))
 		return -EBADMSG;
 	if (!keys->known)
-		return -EKEYREJECTED;
+		return -ENOKEY;
 	r = mc_sealer_new(keys->key, &s);
 	if (r == 0)
 		r = mc_unseal(s, &p, w->key, MCT_WRAP_KEY, w->tag, ret);

@@ -48,7 +48,8 @@ uint32_t mct_wrap_secret(const struct mct_wrap *w);
 int mct_wrap_make(uint32_t secret, const uint8_t with[MC_KEY_LEN], const uint8_t key[MCT_WRAP_KEY],
 		  struct mct_wrap *ret);
 /* Unwrap the key.  -EBADMSG: it is lost: there is none, or the secret is an older one, which was dropped.
- * -EKEYREJECTED: the keys are of another pool or tenant, or the master does not have the newest secret. */
+ * -EKEYREJECTED: the keys are of another pool or tenant.  -ENOKEY: the secret is newer than the master's newest one, or
+ * of another pool. */
 int mct_wrap_open(const struct mct_wrap *w, const struct mct_keys *keys, uint8_t ret[MCT_WRAP_KEY]);
 
 #endif

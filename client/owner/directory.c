@@ -16,6 +16,7 @@
 
 #include "client/owner/offloader.h"
 #include "client/owner/owner.h"
+#include "client/session/security.h"
 #include "common/cleanup.h"
 #include "common/env.h"
 #include "common/fault.h"
@@ -129,6 +130,7 @@ static int opening_new(const struct mcs_directory *d, const struct mcp_orphan_re
 	op->conf = (struct mct_conf){
 		.size = expect ? 0 : d->size, .buffers = c->ssd_buffers, .kind = c->ssd_threads ? "threads" : NULL,
 		.seal = d->o->direct.base.store->security != NULL, .share = MCT_SHARE_OWN,
+		.tenant = mcs_security_tenant_number(d->o->direct.base.store->security),
 		.expect = { 0, 0, 0, pool.hi, pool.lo },
 	};
 	if (expect) {

@@ -96,6 +96,7 @@ static int owner_add_disks(struct mcs_owner *o, const struct mcs_conf *c)
 	conf.open = (struct mct_conf){
 		.size = c->ssd_size, .buffers = c->ssd_buffers, .kind = c->ssd_threads ? "threads" : NULL,
 		.format = c->ssd_format > 0, .seal = o->direct.base.store->security != NULL,
+		.tenant = mcs_security_tenant_number(o->direct.base.store->security),
 	};
 	conf.protocol = "tcp";
 	conf.high = (uint8_t)c->ssd_high;

@@ -116,6 +116,12 @@ int mcs_own_segment_open(struct mcs_own_segment *s, struct mce_engine *engine, c
 	if (!medium)
 		r = conf->tier->open(&conf->open, &s->medium);
 	s->conf.open.kind = s->conf.open.path = NULL;
+	/* To open another file of the same directory. */
+	if (r == 0 && conf->open.seal && conf->open.path) {
+		s->path = strdup(conf->open.path);
+		s->kind = conf->open.kind ? strdup(conf->open.kind) : NULL;
+		r = s->path && !s->kind == !conf->open.kind ? 0 : -ENOMEM;
+	}
 	if (r < 0)
 		return r;
 	r = s->medium->ops->memory(s->medium, &s->mem);
@@ -132,6 +138,8 @@ void mcs_own_segment_close(struct mcs_own_segment *s)
 		mce_mr_unregister(s->mr);
 	mcs_disk_notes_close(s->notes);
 	free(s->gone);
+	free(s->path);
+	free(s->kind);
 	mct_medium_close(s->medium);
 }
 

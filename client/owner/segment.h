@@ -52,6 +52,7 @@ struct mcs_own_segment {
 	struct mcs_own_segment_conf conf;	/* without strings of the caller, but for the protocol */
 	struct mce_engine *engine;
 	struct mct_medium *medium;
+	char *path, *kind;		/* conf.open's, of an encrypted one */
 	struct mct_memory mem;		/* base NULL: the bytes are not addressable */
 	struct mce_mr *mr;
 	struct mcp_id id;
@@ -63,7 +64,7 @@ struct mcs_own_segment {
 	size_t n_gone;
 	bool gone_all;			/* there were too many */
 	/* atomic */
-	bool lost;			/* another process has taken the medium over: it is not offered any more */
+	bool lost;			/* the medium is, or may be, another process's: it is not offered any more */
 	/* guarded by the lock of the set (segments.h) */
 	bool keeping;			/* a thread changes the identity; the others wait for the end (segments.c) */
 	bool entered;			/* this process has offered it to the pool */

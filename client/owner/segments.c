@@ -46,22 +46,25 @@ static void segment_free(struct mcs_own_segment *at)
 
 int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf, struct mct_medium *medium)
 {
-	struct mcs_own_segment *at = s->n < MCS_SEGMENTS_MAX ? calloc(1, sizeof(*at)) : NULL;
+	struct mcs_own_segment *at = calloc(1, sizeof(*at));
 	int r;
 
 	if (!at) {
 		mct_medium_close(medium);
-		return s->n < MCS_SEGMENTS_MAX ? -ENOMEM :
-			mc_fail(-MC_ELIMIT, "a process has at most %u segments", MCS_SEGMENTS_MAX);
+		return -ENOMEM;
 	}
 	r = mcs_own_segment_open(at, s->engine, conf, medium);
-	if (r < 0) {
-		segment_free(at);
-		return r;
+	mc_mutex_lock(&s->lock);
+	if (r == 0 && s->n == MCS_SEGMENTS_MAX)
+		r = mc_fail(-MC_ELIMIT, "a process has at most %u segments", MCS_SEGMENTS_MAX);
+	if (r == 0) {
+		s->segment[s->n] = at;
+		__atomic_store_n(&s->n, s->n + 1, __ATOMIC_RELEASE);
 	}
-	s->segment[s->n] = at;
-	__atomic_store_n(&s->n, s->n + 1, __ATOMIC_RELEASE);
-	return 0;
+	mc_mutex_unlock(&s->lock);
+	if (r < 0)
+		segment_free(at);
+	return r;
 }
 
 void mcs_segments_close(struct mcs_segments *s)
@@ -219,7 +222,8 @@ static bool segments_unreadable(struct mcs_segments *s, const struct mcs_own_seg
 	if (mcp_medium_is(at->conf.medium, MCP_TRAIT_SHARED) || at->medium->ops->named)
 		return false;
 	MC_LOCKED(&s->lock);
-	return r == -EBADMSG || (r == -EKEYREJECTED && !mcp_id_zero(pool) && !mcp_id_eq(pool, at->now.pool));
+	return r == -EBADMSG || ((r == -EKEYREJECTED || r == -ENOKEY) && !mcp_id_zero(pool) &&
+				 !mcp_id_eq(pool, at->now.pool));
 }
 
 /* @quick: -EAGAIN if the medium is encrypted. */
@@ -327,6 +331,8 @@ static int segments_mount_one(struct mcs_segments *s, struct mcs_own_segment *at
 	/* A shared filesystem that does not answer leaves it open.  Each round of copies asks again. */
 	if (r == 0 || r == -MC_EUNAVAILABLE)
 		r = segments_unlock(s, at, &keys, pool, quick);
+	if (r == -EKEYREJECTED && mcs_segments_leave_file(s, at, pool, r))
+		return 0;
 	if (r == 0)
 		r = segments_enter(s, at, pool, quick, &text, &msg);
 	/* The file is of another pool. */

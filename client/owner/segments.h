@@ -11,9 +11,9 @@ struct mcs_segments;
 
 /* -ENOMEM. */
 int mcs_segments_new(struct mce_engine *engine, struct mcp_id client, struct mcs_segments **ret);
-/* Open one more, on @medium if it is not NULL, which then belongs to the set, also after an error.  One thread at a
- * time; addressable ones first, before the set is offered.  The next mcs_segments_mount() offers it.  -ENOENT, -ENOSPC,
- * -ENOMEM ..., with a detail; the set is unchanged. */
+/* Open one more, on @medium if it is not NULL, which then belongs to the set, also after an error.  Any thread;
+ * addressable ones first, before the set is offered, by one thread.  The next mcs_segments_mount() offers it.
+ * -ENOENT, -ENOSPC, -ENOMEM ..., with a detail; the set is unchanged. */
 int mcs_segments_add(struct mcs_segments *s, const struct mcs_own_segment_conf *conf, struct mct_medium *medium);
 void mcs_segments_close(struct mcs_segments *s);
 /* Does any of them get its bytes from copies that this process writes (offloader.h)? */

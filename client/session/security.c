@@ -4,6 +4,7 @@
 
 #include "client/session/security.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -533,6 +534,19 @@ uint32_t mcs_security_role(const struct mcs_security *s)
 const char *mcs_security_tenant(const struct mcs_security *s)
 {
 	return s->opened.tenant;
+}
+
+/* A guess of the name can be compared with it; the name itself does not follow from it. */
+uint64_t mcs_security_tenant_number(const struct mcs_security *s)
+{
+	const char *text = s ? s->opened.tenant : "";
+	unsigned char hash[SHA256_DIGEST_LENGTH];
+	uint64_t n;
+
+	SHA256((const unsigned char *)text, strlen(text), hash);
+	memcpy(&n, hash, sizeof(n));
+	n = le64toh(n);
+	return s ? n + !n : 0;
 }
 
 const char *mcs_security_path(const struct mcs_security *s)

@@ -52,6 +52,8 @@ const char *mcs_security_name(const struct mcs_security *s);
 uint32_t mcs_security_role(const struct mcs_security *s);
 const char *mcs_security_tenant(const struct mcs_security *s);
 const char *mcs_security_path(const struct mcs_security *s);
+/* Number of that tenant in headers of encrypted files (mct_conf.tenant); 0 for NULL. */
+uint64_t mcs_security_tenant_number(const struct mcs_security *s);
 /* Serial number of the session's credential, for which the master makes tickets; 0: a certificate, or NULL. */
 uint64_t mcs_security_serial(struct mcs_security *s);
 /* 0, or -EACCES with a detail: the credential that was read last has expired. */

@@ -29,7 +29,7 @@ start_secure() { # start_secure JOURNAL [FLAG...]
 	started "$MASTER_PID" mooncake_master 20 mcctl df
 }
 node() { # node NAME FLAG... - sets NODE_PID
-	MC_CREDENTIAL='' spawn "$1" "$top_builddir/node/mooncake_client" --credential="$tmp/node" --host=127.0.0.1 \
+	MC_CREDENTIAL='' spawn "$1" "$top_builddir/node/mooncake_client" --credential="${CREDENTIAL:-$tmp/node}" --host=127.0.0.1 \
 		--master_server_address="$MASTER" --port=0 --global_segment_size=8MiB "${@:2}"
 	NODE_PID=$SPAWNED
 }
@@ -127,13 +127,33 @@ start_secure "$tmp/journal"
 node disk "${on_disk[@]}"
 wait_for 20 same $KEY
 
-echo "a credential of another tenant"
+echo "a node of another tenant in the same directory"
 kill_pid "$NODE_PID"
 mcctl credential create "$tmp/other-node" --role=node --name=node '--tenant=*' >/dev/null
-refused 'is encrypted for another pool or tenant' env MC_CREDENTIAL='' "$top_builddir/node/mooncake_client" --port=0 \
-	--credential="$tmp/other-node" --host=127.0.0.1 --master_server_address="$MASTER" "${on_disk[@]}"
+# stranger LOG FLAG... - sets STRANGER
+stranger() {
+	CREDENTIAL=$tmp/other-node node "$@"
+	STRANGER=$NODE_PID
+}
+before=$(head -c 4096 "$disk/mooncake-0.ssd" | cksum)
+stranger stranger "${on_disk[@]}" --ssd_offload_size=64MB
+wait_for 20 test -s "$disk/mooncake-1.ssd"
+[ "$(head -c 4096 "$disk/mooncake-0.ssd" | cksum)" = "$before" ] || fail "it wrote to the other tenant's file"
 node disk "${on_disk[@]}"
 wait_for 20 same $KEY
+kill_pid "$STRANGER"
+kill_pid "$NODE_PID"
+# A header as versions before this one wrote it: the keys tell.
+forget_tenant() { dd if=/dev/zero of="$1" bs=1 seek=276 count=20 conv=notrunc status=none; }
+forget_tenant "$disk/mooncake-0.ssd"
+stranger stranger2 "${on_disk[@]}" --ssd_offload_size=64MB
+wait_for 20 grep -q 'leaves it alone, and takes another file' "$tmp/stranger2.log"
+has_other() { readlink "/proc/$STRANGER"/fd/* | found -F mooncake-1.ssd; }
+wait_for 20 has_other
+node disk "${on_disk[@]}"
+wait_for 20 same $KEY
+kill_pid "$STRANGER"
+rm "$disk/mooncake-1.ssd"
 
 echo "damage on the disk"
 wait_for 20 only_at disk $KEY
@@ -197,7 +217,17 @@ wait_for 20 in_service shared
 to_rest $KEY-3 shared
 hidden "$disk/shared" "$tmp/journal" "$tmp/snapshots"
 kill_pid "$NODE_PID"
-# Only an owner has its key: another process adopts the file.
+# Only an owner has its key: another process adopts the file; not one of another tenant, also if the header is old.
+file=$(find "$disk/shared" -name '*.data')
+another_file() { [ "$(find "$disk/shared" -name '*.data' | wc -l)" -eq 2 ]; }
+for name in new old; do
+	[ $name = new ] || forget_tenant "$file"
+	stranger stranger-$name --root_fs_dir="$disk/shared" --global_file_segment_size=64MiB
+	wait_for 20 another_file
+	[ $name = new ] || grep -q 'leaves it alone, and takes another file' "$tmp/stranger-old.log" || fail "it was not left"
+	kill_pid "$STRANGER"
+	find "$disk/shared" -name '*.data' ! -path "$file" -delete
+done
 node shared2 --root_fs_dir="$disk/shared" --global_file_segment_size=64MiB
 wait_for 20 same $KEY-3
 kill_pid "$NODE_PID"

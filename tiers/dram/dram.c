@@ -517,6 +517,7 @@ const struct mct_tier_ops mct_dram_tier = {
 	.identity = mct_no_identity,
 	.set_identity = mct_no_set_identity,
 	.hold = mct_no_hold,
+	.leave = mct_no_leave,
 	.unlock = mct_no_unlock,
 	.read_start = mct_no_read_start,
 	.read_end = mct_no_read_end,

@@ -411,6 +411,7 @@ const struct mct_tier_ops mct_objects_tier = {
 	.identity = objects_identity,
 	.set_identity = objects_set_identity,
 	.hold = objects_hold,
+	.leave = mct_no_leave,
 	.unlock = objects_unlock,
 	.read_start = mct_objects_read_start,
 	.read_end = mct_objects_read_end,

@@ -282,8 +282,9 @@ static int seal_unlock_locked(struct mct_objects *o, const struct mct_keys *keys
 	explicit_bzero(bytes, sizeof(bytes));
 	return r == -EBADMSG ? mc_fail(r, "%s is encrypted, and its key is lost: give this node another prefix, or "
 				       "remove these objects", o->path) :
-		r == -EKEYREJECTED ? mc_fail(r, "%s is encrypted for another pool or tenant, or with secret %u, which "
-					     "the master does not have", o->path, secret) : r;
+		r == -EKEYREJECTED || r == -ENOKEY ?
+		mc_fail(r, "%s is encrypted for another pool or tenant, or with secret %u, which the master does not "
+			"have", o->path, secret) : r;
 }
 
 static int sealed_unlock(struct mct_objects *o, mct_keys_fn keys, void *arg)

@@ -11,6 +11,8 @@
  *	168 u64 in a shared directory: number of the process that may write (shared.c), else 0
  *	176 of an encrypted medium, which has version 2: its wrapped key (tiers/wrap.h)[96]
  *	272 u32 CRC-32C of that
+ *	276 u64 mct_conf.tenant of the owner that has wrapped it	284 u64 of an owner whose keys did not fit
+ *	292 u32 CRC-32C of these two; without it they are 0, as earlier versions wrote them
  *
  * in one block, little-endian.  The first versions wrote, and ignored, zeros from byte 68 on; without the second CRC
  * the further words are 0. */
@@ -45,6 +47,8 @@
 #define SIZE_MAX_BYTES (1ull << 44)
 #define SHARE_OF_FREE 0.9	/* as upstream's default */
 
+#define TENANTS(h) mc_crc32c((const char *)(h) + offsetof(struct header, tenant), 2 * sizeof(uint64_t))
+
 static const char magic[12] = "mooncake-ssd";
 
 struct header {
@@ -60,8 +64,10 @@ struct header {
 	uint64_t holder;
 	struct mct_wrap wrap;
 	uint32_t wrap_crc;
+	uint64_t tenant, refused;
+	uint32_t tenant_crc;
 } __attribute__((packed));
-_Static_assert(offsetof(struct header, more) == 128 && offsetof(struct header, wrap_crc) == 272,
+_Static_assert(offsetof(struct header, more) == 128 && offsetof(struct header, tenant_crc) == 292,
 	       "as in the comment above");
 
 /* ---- the header -------------------------------------------------------------------------------- */
@@ -109,6 +115,9 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 	if (wrap) {
 		h->wrap = *wrap;
 		h->wrap_crc = htole32(mc_crc32c(wrap, sizeof(*wrap)));
+		h->tenant = htole64(d->seal.tenant);
+		h->refused = htole64(d->seal.refused);
+		h->tenant_crc = htole32(TENANTS(h));
 	}
 	h->size = htole64(size);
 	header_put_words(h, words);
@@ -158,6 +167,10 @@ int mct_ssd_file_parse(const struct mct_ssd *d, const void *block, struct mct_ss
 	ret->sealed = le32toh(h->version) == LAYOUT_SEALED;
 	if (ret->sealed && le32toh(h->wrap_crc) == mc_crc32c(&h->wrap, sizeof(h->wrap)))
 		ret->wrap = h->wrap;
+	if (ret->sealed && le32toh(h->tenant_crc) == TENANTS(h)) {
+		ret->tenant = le64toh(h->tenant);
+		ret->refused = le64toh(h->refused);
+	}
 	return 0;
 }
 
@@ -211,9 +224,26 @@ static int default_size(struct mct_ssd *d, const char *dir, uint64_t *ret)
 	return 0;
 }
 
-/* The first file of the directory that no other process has locked. */
+/* -EWOULDBLOCK: another process has the lock. */
+static int file_flock(int fd, int how)
+{
+	return flock(fd, how | LOCK_NB) ? -errno : 0;
+}
+
+/* May this process take the locked file of a directory?  -EPERM: it has bytes of another tenant. */
+static int directory_check(struct mct_ssd *d)
+{
+	struct mct_ssd_header h;
+	int r = mct_ssd_file_header(d, &h);
+
+	return r < 0 ? r : mct_ssd_seal_found(d, &h);
+}
+
+/* The first file of the directory that no other process has locked, and no other tenant uses. */
 static int directory_open(struct mct_ssd *d, const char *dir)
 {
+	int r;
+
 	for (unsigned i = 0; i < FILES_MAX; i++) {
 		free(d->path);
 		d->path = NULL;
@@ -222,19 +252,28 @@ static int directory_open(struct mct_ssd *d, const char *dir)
 		d->fd = mct_io_file(AT_FDCWD, d->path, O_RDWR | O_CREAT | O_NOFOLLOW, &d->direct);
 		if (d->fd < 0)
 			return d->fd;
-		if (flock(d->fd, LOCK_EX | LOCK_NB) == 0)
+		r = file_flock(d->fd, LOCK_EX);
+		if (r < 0 && r != -EWOULDBLOCK)
+			r = mc_fail(r, "cannot lock %s: %s", d->path, mc_strerror(r));
+		if (r == 0)
+			r = directory_check(d);
+		if (r == 0)
 			return 0;
 		close(d->fd);
 		d->fd = -1;
-		if (errno != EWOULDBLOCK)
-			return mc_fail(-errno, "cannot lock %s: %m", d->path);
+		if (r == -EPERM)
+			mc_info("ssd", "%s is left alone: %s", d->path, mc_err_detail(r));
+		else if (r != -EWOULDBLOCK)
+			return r;
 	}
-	return mc_fail(-EBUSY, "%u processes use %s already", FILES_MAX, dir);
+	return mc_fail(-EBUSY, "%u processes or tenants use %s already", FILES_MAX, dir);
 }
 
 static int file_lock(int fd, const char *path)
 {
-	return flock(fd, LOCK_EX | LOCK_NB) ? mc_fail(-errno, "another process uses %s: %m", path) : 0;
+	int r = file_flock(fd, LOCK_EX);
+
+	return r < 0 ? mc_fail(r, "another process uses %s: %s", path, mc_strerror(r)) : 0;
 }
 
 static int device_open(struct mct_ssd *d, const char *path)
@@ -372,7 +411,7 @@ int mct_ssd_file_again(struct mct_ssd *d)
 	bool direct;
 
 	/* Its user opens another medium; a lock would keep the file from the next owner. */
-	if (d->reads_only)
+	if (d->reads_only || __atomic_load_n(&d->left, __ATOMIC_RELAXED))
 		return -EAGAIN;
 	fd = mct_io_file(AT_FDCWD, d->path, O_RDWR | (d->device ? O_EXCL : O_NOFOLLOW), &direct);
 	if (fd < 0)
@@ -389,6 +428,27 @@ int mct_ssd_file_again(struct mct_ssd *d)
 		return fd;
 	close(fd);
 	return r;
+}
+
+int mct_ssd_file_leave(struct mct_ssd *d, bool foreign)
+{
+	int r = 0;
+
+	if (d->device)
+		return mc_fail(-MC_ENOTSUP, "%s is not in a directory", d->path);
+	MC_LOCKED(&d->header_lock);
+	/* Without the note this process would take it again. */
+	if (foreign && (!d->seal.own || d->seal.tenant))
+		return mc_fail(-MC_ENOTSUP, "%s is of the own tenant", d->path);
+	if (foreign && !d->left) {
+		d->seal.refused = d->seal.own;
+		r = mct_ssd_file_mark(d, d->size, d->words, &d->seal.wrap);
+	}
+	if (r < 0)
+		return r;
+	__atomic_store_n(&d->left, true, __ATOMIC_RELAXED);
+	r = file_flock(d->fd, LOCK_UN);
+	return r < 0 ? mc_fail(r, "cannot unlock %s: %s", d->path, mc_strerror(r)) : 0;
 }
 
 int mct_ssd_file_grow(struct mct_ssd *d, uint64_t size)

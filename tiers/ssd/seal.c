@@ -148,14 +148,18 @@ static int key_make(const struct mct_ssd_master *m, uint8_t bytes[MCT_WRAP_KEY],
  * medium has none. */
 static int sealed_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT_IDENTITY])
 {
+	uint64_t tenant = d->seal.tenant;
 	bool renews = memcmp(words + RECORD_SECRET, d->words + RECORD_SECRET, 2 * sizeof(*words)) != 0;
 	struct mct_wrap w = d->seal.wrap;
 	struct mct_ssd_key *k = NULL;
 	uint8_t bytes[MCT_WRAP_KEY];
 	int r = 0;
 
+	if (__atomic_load_n(&d->left, __ATOMIC_RELAXED))
+		return mc_fail(-ESTALE, "%s was left to its owner", d->path);
 	if (renews) {
 		memset(&w, 0, sizeof(w));
+		d->seal.tenant = d->seal.own;
 		if (d->seal.master->secret)
 			r = key_make(d->seal.master, bytes, &w, &k);
 	}
@@ -166,6 +170,8 @@ static int sealed_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MC
 		d->seal.fresh |= renews;
 		if (k)
 			key_set(d, bytes, TAKE_PTR(k));
+	} else {
+		d->seal.tenant = tenant;
 	}
 	key_free(k);
 	explicit_bzero(bytes, sizeof(bytes));
@@ -176,14 +182,25 @@ static int sealed_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MC
 static int seal_rewrap(struct mct_ssd *d, const uint8_t bytes[MCT_WRAP_KEY])
 {
 	const struct mct_ssd_master *m = d->seal.master;
+	uint64_t tenant = d->seal.tenant;
 	struct mct_wrap w;
 	int r = mct_wrap_make(m->secret, m->key, bytes, &w);
 
+	d->seal.tenant = d->seal.own;
 	if (r == 0)
 		r = mct_ssd_file_mark(d, d->size, d->words, &w);
 	if (r == 0)
 		d->seal.wrap = w;
+	else
+		d->seal.tenant = tenant;
 	return r;
+}
+
+/* header_lock held: is the wrap in the header of an older secret, or without its tenant? */
+static bool seal_is_old(const struct mct_ssd *d, uint32_t newest)
+{
+	return mct_wrap_secret(&d->seal.wrap) < newest ||
+	       (d->seal.own && d->seal.tenant != d->seal.own);
 }
 
 /* header_lock held.  @writable: the error of a write of the header.  Without one the key stays wrapped with the older
@@ -207,12 +224,12 @@ static int seal_unlock_locked(struct mct_ssd *d, const struct mct_keys *keys, in
 	}
 	if (r == 0 && !d->seal.key)
 		r = key_new(bytes, &k);
-	if (r == 0 && secret < keys->newest) {
+	if (r == 0 && seal_is_old(d, keys->newest)) {
 		r = writable < 0 ? writable : seal_rewrap(d, bytes);
 		if (r < 0 && secret) {
 			mc_log("ssd", d->seal.said == keys->newest ? MC_LOG_DEBUG : MC_LOG_WARN,
-			       "the key of %s has an older secret, and cannot be stored with the newest one now: %s",
-			       d->path, mc_err_detail(r));
+			       "the key of %s cannot be stored with the newest secret now: %s", d->path,
+			       mc_err_detail(r));
 			d->seal.said = keys->newest;
 			r = 0;
 		}
@@ -222,8 +239,9 @@ static int seal_unlock_locked(struct mct_ssd *d, const struct mct_keys *keys, in
 	key_free(k);
 	explicit_bzero(bytes, sizeof(bytes));
 	return r == -EBADMSG ? mc_fail(r, "%s is encrypted, and its key is lost", d->path) :
-		r == -EKEYREJECTED ? mc_fail(r, "%s is encrypted for another pool or tenant, or with secret %u, which "
-					     "the master does not have", d->path, secret) : r;
+		r == -EKEYREJECTED || r == -ENOKEY ?
+		mc_fail(r, "%s is encrypted for another pool or tenant, or with secret %u, which the master does not "
+			"have", d->path, secret) : r;
 }
 
 static int sealed_unlock(struct mct_ssd *d, mct_keys_fn keys, void *arg)
@@ -231,6 +249,7 @@ static int sealed_unlock(struct mct_ssd *d, mct_keys_fn keys, void *arg)
 	struct mct_keys got = { .known = false };
 	int r, writable = 0;
 	uint32_t secret;
+	bool old = false;
 
 	if (!keys)
 		return -EAGAIN;
@@ -238,7 +257,12 @@ static int sealed_unlock(struct mct_ssd *d, mct_keys_fn keys, void *arg)
 	secret = mct_wrap_secret(&d->seal.wrap);
 	mc_mutex_unlock(&d->header_lock);
 	r = keys(arg, secret, &got);
-	if (r == 0 && secret < got.newest) {
+	if (r == 0) {
+		mc_mutex_lock(&d->header_lock);
+		old = seal_is_old(d, got.newest);
+		mc_mutex_unlock(&d->header_lock);
+	}
+	if (old) {
 		writable = mct_ssd_health_check(d);
 		if (writable == 0)
 			writable = mct_ssd_shared_hold(d);
@@ -372,6 +396,7 @@ int mct_ssd_seal_open(struct mct_ssd *d, const struct mct_conf *conf)
 	mc_list_init(&d->seal.loads);
 	(void)mc_cond_init(&d->seal.work);
 	d->form = conf->seal ? &mct_ssd_sealed : &mct_ssd_plain;
+	d->seal.own = conf->tenant;
 	d->seal.master = conf->seal ? mc_secret_alloc(sizeof(*d->seal.master)) : NULL;
 	return d->seal.master || !conf->seal ? 0 : -ENOMEM;
 }
@@ -382,6 +407,7 @@ int mct_ssd_seal_found(struct mct_ssd *d, const struct mct_ssd_header *h)
 
 	if (h->none || !h->size) {
 		d->seal.fresh = true;
+		d->seal.tenant = d->seal.own;
 		return 0;
 	}
 	if (h->sealed && d->form != &mct_ssd_sealed)
@@ -391,7 +417,12 @@ int mct_ssd_seal_found(struct mct_ssd *d, const struct mct_ssd_header *h)
 		return mc_fail(-EACCES, "%s has objects that are not encrypted, from a time without --credential; if "
 			       "they are not needed, %s", d->path,
 			       d->device ? "erase it (blkdiscard -z)" : "remove it");
+	/* A device was named for this owner. */
+	if (!d->device && d->seal.own && (h->tenant ? h->tenant != d->seal.own : h->refused == d->seal.own))
+		return mc_fail(-EPERM, "it has bytes of another tenant; if that is gone, remove the file");
 	d->seal.wrap = h->wrap;
+	d->seal.tenant = h->tenant;
+	d->seal.refused = h->refused;
 	d->seal.fresh = !used;
 	return 0;
 }

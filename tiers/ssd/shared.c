@@ -250,6 +250,8 @@ int mct_ssd_shared_hold(struct mct_ssd *d)
 	struct mct_ssd_header h = { .size = 0 };
 	int r = 0;
 
+	if (__atomic_load_n(&d->left, __ATOMIC_RELAXED))
+		return mc_fail(-ESTALE, "%s was left to its owner", d->path);
 	/* It may be read while another thread of this process writes it. */
 	for (unsigned i = 0; d->holder && r == 0 && !h.holder && i < HOLD_TRIES; i++) {
 		if (i)

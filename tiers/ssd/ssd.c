@@ -173,6 +173,11 @@ static int ssd_hold(struct mct_medium *m)
 	return mct_ssd_shared_hold(ssd_of(m));
 }
 
+static int ssd_leave(struct mct_medium *m, bool foreign)
+{
+	return mct_ssd_file_leave(ssd_of(m), foreign);
+}
+
 static uint64_t ssd_data_next(const struct mct_medium *m, uint64_t off, uint64_t *ret_end)
 {
 	const struct mct_ssd *d = ssd_of(m);
@@ -220,6 +225,7 @@ const struct mct_tier_ops mct_ssd_tier = {
 	.identity = ssd_identity,
 	.set_identity = ssd_set_identity,
 	.hold = ssd_hold,
+	.leave = ssd_leave,
 	.unlock = ssd_unlock,
 	.read_start = mct_ssd_read_start,
 	.read_end = mct_ssd_read_end,

@@ -60,6 +60,7 @@ extern const struct mct_ssd_form mct_ssd_plain, mct_ssd_sealed;
 struct mct_ssd_seal {
 	struct mct_ssd_master *master;	/* guarded by header_lock; NULL: plain */
 	struct mct_wrap wrap;		/* the same; as in the header */
+	uint64_t tenant, refused;	/* the same; as in the header */
 	bool fresh;			/* the same; it has no bytes to lose */
 	uint32_t said;			/* the same; the log has that the key is not wrapped with this secret */
 	/* guarded by lock */
@@ -73,6 +74,7 @@ struct mct_ssd_seal {
 	/* constant after open */
 	struct mc_thread thread[MCT_SSD_SEALERS];
 	unsigned threads;
+	uint64_t own;			/* mct_conf.tenant */
 };
 
 /* Does the device work?  Guarded by mct_ssd.lock, unless it says otherwise. */
@@ -115,6 +117,7 @@ struct mct_ssd {
 	uint64_t holder;		/* shared: this process's number in the header; 0: not shared */
 	/* atomic */
 	uint64_t size;
+	bool left;			/* mct_tier_ops.leave; set with header_lock held */
 	struct mc_mutex header_lock;	/* held around each write of the header */
 	/* guarded by lock */
 	struct mc_mutex lock;
@@ -140,6 +143,8 @@ struct mct_ssd_header {
 	bool none;		/* the file has no header */
 	bool sealed;		/* the bytes are encrypted, */
 	struct mct_wrap wrap;	/* with this key; all 0: it is damaged, or there was none yet */
+	uint64_t tenant;	/* mct_conf.tenant of the owner that has wrapped it, 0: not known */
+	uint64_t refused;	/* mct_conf.tenant of an owner whose keys did not fit, 0: none */
 };
 
 /* file.c: open, lock and size the file; sets path, fd, direct, size and words. */
@@ -153,6 +158,8 @@ int mct_ssd_file_mark(struct mct_ssd *d, uint64_t size, const uint64_t words[MCT
 int mct_ssd_file_same(struct mct_ssd *d, const void *block);
 /* Does the file have all bytes of the medium? */
 bool mct_ssd_file_whole(const struct mct_ssd *d);
+/* As mct_tier_ops.leave. */
+int mct_ssd_file_leave(struct mct_ssd *d, bool foreign);
 /* Open and lock the path once more: a descriptor, or negative with a detail. */
 int mct_ssd_file_again(struct mct_ssd *d);
 
@@ -176,7 +183,7 @@ int mct_ssd_seal_start(struct mct_ssd *d, char *mem);
 /* End its threads, before the I/O is closed; free it. */
 void mct_ssd_seal_stop(struct mct_ssd *d);
 void mct_ssd_seal_close(struct mct_ssd *d);
-/* The medium has this header.  -EACCES with a detail: it has another form. */
+/* The medium has this header.  With a detail: -EACCES: it has another form; -EPERM: it has bytes of another tenant. */
 int mct_ssd_seal_found(struct mct_ssd *d, const struct mct_ssd_header *h);
 
 /* blank.c: do the first and the last MiB of @fd, which has @size bytes, have other bytes than 0?  0: no.  1: yes, and
