@@ -162,7 +162,7 @@ struct mcm_liveness mcm_liveness_counts(struct mcm *m)
 	return n;
 }
 
-void mcm_orphan(struct mcm *m, unsigned skip, struct mcp_orphan_reply *ret)
+void mcm_orphan(struct mcm *m, uint16_t tenant, unsigned skip, struct mcp_orphan_reply *ret)
 {
 	uint64_t ttl = m->conf.root_fs_adopt_ttl, now = mcm_now_ms(m);
 	struct mcm_segments *ss = &m->segments;
@@ -175,7 +175,7 @@ void mcm_orphan(struct mcm *m, unsigned skip, struct mcp_orphan_reply *ret)
 		const struct mcm_segment *s = ss->at[ss->live[i]];
 
 		if (!mcm_segment_is(s, MCP_TRAIT_SHARED) || mcm_segment_state(s) != MCP_SEG_SILENT ||
-		    now < s->silent_ms + ttl)
+		    now < s->silent_ms + ttl || (m->security && mcm_load_relaxed(&s->tenant) != tenant))
 			continue;
 		if (skip)
 			skip--;

@@ -30,8 +30,8 @@ struct mcm_liveness {
 struct mcm_liveness mcm_liveness_counts(struct mcm *m);
 
 /* The file in a shared directory, after @skip others, whose owner was silent for root_fs_adopt_ttl, or ended that long
- * ago; no segment in *ret: there is none. */
-void mcm_orphan(struct mcm *m, unsigned skip, struct mcp_orphan_reply *ret);
+ * ago; no segment in *ret: there is none.  Only one of @tenant, the node's that asks (mcm_mount_tenant()). */
+void mcm_orphan(struct mcm *m, uint16_t tenant, unsigned skip, struct mcp_orphan_reply *ret);
 
 /* ---- the monitor thread ---- */
 

@@ -261,8 +261,7 @@ static int mount_check_sealed(const struct mcm *m, const struct mcp_mount *rq)
 			"--credential", (int)rq->name.len, (const char *)rq->name.data);
 }
 
-/* The tenant that the peer's segments serve, as mcm_segment.tenant. */
-static int mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *ret)
+int mcm_mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *ret)
 {
 	struct mcm_scope sc;
 	int r;
@@ -436,7 +435,7 @@ int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_pri
 	int r = mc_fail(-MC_ENOSEGMENT, "no segment is served there");
 	uint16_t tenant;
 
-	if (mount_tenant(m, peer, &tenant) < 0)
+	if (mcm_mount_tenant(m, peer, &tenant) < 0)
 		return -MC_ENOSEGMENT;
 	mc_rwlock_rdlock(&ss->lock);
 	for (unsigned i = 0; i < ss->n_live && r < 0; i++) {
@@ -471,7 +470,7 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *pe
 	if (r == 0)
 		r = mount_check_sealed(m, rq);
 	if (r == 0)
-		r = mount_tenant(m, peer, &tenant);
+		r = mcm_mount_tenant(m, peer, &tenant);
 	if (r == 0) {
 		struct mcm_client *c;
 

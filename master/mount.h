@@ -23,6 +23,9 @@ struct mcm_segment_record;
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *peer, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);
 
+/* The tenant that segments of @peer serve, as mcm_segment.tenant.  -EACCES, -MC_ENOTENANT. */
+int mcm_mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *ret);
+
 /* The node that serves the data port @endpoint, and may serve @peer: it has a segment of the peer's tenant.
  * -MC_ENOSEGMENT; -EACCES with a detail. */
 struct mcm_node_identity {

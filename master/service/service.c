@@ -359,13 +359,16 @@ static int serve_storage(struct mcp_session *s, const void *body, size_t len, st
 static int serve_orphan(struct mcp_session *s, const void *body, size_t len, struct mcp_answer *answer, void *arg)
 {
 	struct mcp_orphan_reply reply = { { 0, 0 }, 0 };
+	uint16_t tenant = 0;
 	struct mcp_orphan rq;
 	int r = mcp_decode(&mcp_desc_orphan, body, len, &rq);
 
 	if (r == 0)
 		r = mcm_serve_check_registered(s);
 	if (r == 0)
-		mcm_orphan(arg, rq.skip, &reply);
+		r = mcm_mount_tenant(arg, mcp_session_principal(s), &tenant);
+	if (r == 0)
+		mcm_orphan(arg, tenant, rq.skip, &reply);
 	return r < 0 ? r : mcp_answer(answer, &mcp_desc_orphan_reply, &reply);
 }
 

@@ -512,18 +512,23 @@ static void a_shared_file_outlives_its_owner(void **state)
 }
 
 /* The number of files that may be adopted. */
-static unsigned orphans(struct fixture *fx)
+static unsigned orphans_of(struct fixture *fx, uint16_t tenant)
 {
 	struct mcp_orphan_reply reply;
 	unsigned n = 0;
 
 	for (;; n++) {
-		mcm_orphan(fx->m, n, &reply);
+		mcm_orphan(fx->m, tenant, n, &reply);
 		if (mcp_id_zero(reply.segment))
 			return n;
 		assert_true(reply.segment.lo == DIRECTORY || reply.segment.lo == DIRECTORY + 100);
 		assert_int_equal(reply.epoch, 1);
 	}
+}
+
+static unsigned orphans(struct fixture *fx)
+{
+	return orphans_of(fx, 0);
 }
 
 static void only_files_without_an_owner_are_adopted(void **state)
@@ -560,6 +565,25 @@ static void only_files_without_an_owner_are_adopted(void **state)
 	fx_down(&fx);
 }
 
+static void files_of_other_tenants_are_not_named(void **state)
+{
+	struct mcm_segment *s;
+	struct fixture fx;
+
+	up(&fx, directory, 0, 64);
+	mount(&fx, 1, DIRECTORY, MCP_MEDIUM_DIRECTORY, 64 * MIB);
+	s = mcm_segments_find(&fx.m->segments, (struct mcp_id){ 7, DIRECTORY });
+	mcm_store_relaxed(&s->tenant, 3);
+	fx_advance(&fx, fx.conf.client_ttl + 2 * mcm_tick_ms(fx.m));
+	fx_advance(&fx, fx.conf.root_fs_adopt_ttl);
+	assert_int_equal(orphans_of(&fx, 2), 1);
+	fx.m->security = (struct mcm_security *)&fx;	/* it is only compared with NULL */
+	assert_int_equal(orphans_of(&fx, 2), 0);
+	assert_int_equal(orphans_of(&fx, 3), 1);
+	fx.m->security = NULL;
+	fx_down(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -576,6 +600,7 @@ int main(void)
 		cmocka_unit_test(a_shared_directory_is_the_last_rank),
 		cmocka_unit_test(a_shared_file_outlives_its_owner),
 		cmocka_unit_test(only_files_without_an_owner_are_adopted),
+		cmocka_unit_test(files_of_other_tenants_are_not_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
