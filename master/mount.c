@@ -278,12 +278,13 @@ int mcm_mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *r
 	return r;
 }
 
-/* Both tables locked.  Memory with objects of one tenant must not become readable for another. */
+/* Both tables locked.  Memory with objects of one tenant must not become readable for another, and a node of another
+ * tenant must not end them with other memory of the same id. */
 static int mount_check_tenant(struct mcm *m, const struct mcp_mount *rq, uint16_t tenant)
 {
 	const struct mcm_segment *s = mcm_segments_find(&m->segments, rq->segment);
 
-	if (!tenant || !s || s->epoch != rq->epoch || s->tenant == tenant || !mcm_load_relaxed(&s->objects))
+	if (!tenant || !s || s->tenant == tenant || !mcm_load_relaxed(&s->objects))
 		return 0;
 	/* Without tenants all objects are of the default one. */
 	if (!s->tenant && !m->tenants.on)

@@ -470,6 +470,79 @@ static void refusals_and_calls_of_administrators_are_recorded(void **state)
 	server_down();
 }
 
+/* ---- nodes of several tenants ------------------------------------------------------------------- */
+
+#define ENDPOINT "10.0.0.1:4000"
+
+static struct mcp_id id_of(uint64_t n)
+{
+	return (struct mcp_id){ 7, n };
+}
+
+static struct mc_principal node_of(const char *tenant, const char *name)
+{
+	struct mc_principal p = { .source = MC_PRINCIPAL_CREDENTIAL, .roles = MC_ROLE_NODE, .serial = 1, .secret = 1 };
+
+	strcpy(p.tenant, tenant);
+	strcpy(p.name, name);
+	return p;
+}
+
+/* Client @client, a node called @node, mounts segment @id of medium @medium. */
+static int mount_as(const char *tenant, const char *node, uint64_t client, uint64_t id, uint64_t epoch, uint8_t medium,
+		    const char *name, const char *endpoint)
+{
+	const struct mc_principal peer = node_of(tenant, node);
+	const struct mcp_mount rq = {
+		.segment = id_of(id), .client = id_of(client), .epoch = epoch, .size = MIB, .medium = medium,
+		.base = medium ? 0 : 0x10000 + (id << 40), .name = fx_bytes(name), .endpoint = fx_bytes(endpoint),
+		.protocol = fx_bytes("tcp"),
+	};
+	struct mcp_mount_reply reply;
+
+	return mcm_mount(fx.m, rq.client, &peer, &rq, &reply);
+}
+
+/* Client 1 is alice's node, with memory that has an object, at ENDPOINT; client 2 is bob's, elsewhere. */
+static void nodes_up(void)
+{
+	struct mcm_segment *s;
+	uint16_t alice;
+
+	fx_up(&fx, 0, 0, tx_tune);
+	tx_quota(&fx, "alice", MIB);
+	tx_quota(&fx, "bob", MIB);
+	fx.m->security = (struct mcm_security *)&fx;	/* it is only compared with NULL */
+	assert_int_equal(mount_as("alice", "a", 1, 1, 10, MCP_MEDIUM_MEMORY, ENDPOINT, ENDPOINT), 0);
+	s = mcm_segments_find(&fx.m->segments, id_of(1));
+	/* Puts of the fixture are as without security. */
+	alice = mcm_load_relaxed(&s->tenant);
+	mcm_store_relaxed(&s->tenant, 0);
+	assert_int_equal(tx_put(&fx, "alice", "a1", 1000, 0), 0);
+	assert_int_equal(mcm_load_relaxed(&s->objects), 1);
+	mcm_store_relaxed(&s->tenant, alice);
+	(void)fx_session(&fx, 2);
+	assert_int_equal(mount_as("bob", "b", 2, 2, 10, MCP_MEDIUM_MEMORY, "10.0.0.2:1", "10.0.0.2:1"), 0);
+}
+
+static void nodes_down(void)
+{
+	fx.m->security = NULL;
+	fx_down(&fx);
+}
+
+static void a_node_ends_no_objects_of_another_tenant(void **state)
+{
+	nodes_up();
+	fx_session_end(&fx, fx.s);
+	/* The id of the segment with the epoch, and with another one, which would be other memory. */
+	assert_int_equal(mount_as("bob", "b", 2, 1, 10, MCP_MEDIUM_MEMORY, "x", "10.0.0.2:1"), -EACCES);
+	assert_int_equal(mount_as("bob", "b", 2, 1, 11, MCP_MEDIUM_MEMORY, "x", "10.0.0.2:1"), -EACCES);
+	assert_int_equal(tx_stat(&fx, "alice", "a1", NULL), 0);
+	fx.s = fx_session(&fx, 1);
+	nodes_down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -482,6 +555,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_is_not_identified_is_refused),
 		cmocka_unit_test(sums_of_other_tenants_are_not_told),
 		cmocka_unit_test(refusals_and_calls_of_administrators_are_recorded),
+		cmocka_unit_test(a_node_ends_no_objects_of_another_tenant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
