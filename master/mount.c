@@ -147,12 +147,15 @@ void mcm_client_drop_segment(struct mcm *m, struct mcm_segment *s)
 }
 
 /* Did another process replace the owner of @t?  Then @t's owner has no connection, and a segment of
- * the same name is served at the same endpoint.  The caller waits for the end of the grace period,
- * in which the owner may reconnect. */
+ * the same name is served at the same endpoint, with --security=on by the same node.  The caller waits
+ * for the end of the grace period, in which the owner may reconnect. */
 static bool is_replaced(struct mcm *m, const struct mcm_segment *t, const struct mcm_segment *by)
 {
 	const struct mcm_client *c = mcm_client_find(&m->clients, t->client);
 
+	/* The node of a restored segment is not known. */
+	if (m->security && (t->tenant != by->tenant || (*t->node && strcmp(t->node, by->node) != 0)))
+		return false;
 	return !mcp_id_eq(t->client, by->client) && !(c && c->sessions) && *by->endpoint &&
 	       !strcmp(t->name, by->name) && !strcmp(t->endpoint, by->endpoint);
 }
@@ -292,6 +295,36 @@ static int mount_check_tenant(struct mcm *m, const struct mcp_mount *rq, uint16_
 	return mc_fail(-EACCES, "segment %s has objects of %s, and the credential of its owner names another: remove "
 		       "the objects first, or give the node another disk or segment", s->name,
 		       s->tenant ? "one tenant" : "all tenants, from a time without --security=on");
+}
+
+static bool text_is(const char *text, struct mcp_bytes is)
+{
+	return strlen(text) == is.len && !memcmp(text, is.data, is.len);
+}
+
+/* Both tables locked.  With --security=on name and address say whose segment it is, so a node must not take those of
+ * another tenant's segment, whose owner may return, nor the address of a node that is there. */
+static int mount_check_place(struct mcm *m, const struct mcp_mount *rq, const struct mc_principal *peer,
+			     uint16_t tenant)
+{
+	const struct mcm_segments *ss = &m->segments;
+
+	for (unsigned i = 0; m->security && i < ss->n_live; i++) {
+		const struct mcm_segment *t = ss->at[ss->live[i]];
+		bool there = rq->endpoint.len && text_is(t->endpoint, rq->endpoint);
+
+		if (mcp_id_eq(t->id, rq->segment) || mcp_id_eq(t->client, rq->client) ||
+		    (!there && !text_is(t->name, rq->name)))
+			continue;
+		if (t->tenant && t->tenant != tenant)
+			return mc_fail(-MC_ESEGMENT_EXISTS, "a segment of another tenant has the name %.*s, or its "
+				       "address: give the node another address or port, or wait until the master has "
+				       "forgotten that segment", (int)rq->name.len, (const char *)rq->name.data);
+		if (there && segment_served(m, t) && strcmp(t->node, peer ? peer->name : "") != 0)
+			return mc_fail(-MC_ESEGMENT_EXISTS, "node %s is connected with the address %s: give this node "
+				       "another address or port", t->node, t->endpoint);
+	}
+	return 0;
 }
 
 static void mount_identify(struct mcm_segment *s, const struct mc_principal *peer, uint16_t tenant)
@@ -478,6 +511,8 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *pe
 		mc_mutex_lock(&m->clients.lock);
 		mc_rwlock_wrlock(&m->segments.lock);
 		r = mount_check_tenant(m, rq, tenant);
+		if (r == 0)
+			r = mount_check_place(m, rq, peer, tenant);
 		if (r == 0)
 			r = mount_locked(m, rq, peer, tenant, ret);
 		if (r < 0 && mcm_segments_find(&m->segments, rq->segment))

@@ -19,7 +19,8 @@ struct mcm_segment_record;
  * segment; -MC_EPARAM, -MC_ELIMIT, -ENOMEM.
  *
  * With --security=on the segment serves the tenant of @peer, the default one for a peer of all tenants; -EACCES when it
- * has objects of another tenant.  NULL: an identity without a tenant. */
+ * has objects of another tenant; -MC_ESEGMENT_EXISTS when a known segment of another tenant has its name or endpoint,
+ * or a connected node of another name its endpoint.  NULL: an identity without a tenant. */
 int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *peer, const struct mcp_mount *rq,
 	      struct mcp_mount_reply *ret);
 

@@ -503,6 +503,11 @@ static int mount_as(const char *tenant, const char *node, uint64_t client, uint6
 	return mcm_mount(fx.m, rq.client, &peer, &rq, &reply);
 }
 
+static bool known(uint64_t id)
+{
+	return mcm_segments_find(&fx.m->segments, id_of(id));
+}
+
 /* Client 1 is alice's node, with memory that has an object, at ENDPOINT; client 2 is bob's, elsewhere. */
 static void nodes_up(void)
 {
@@ -534,11 +539,38 @@ static void nodes_down(void)
 static void a_node_ends_no_objects_of_another_tenant(void **state)
 {
 	nodes_up();
+	(void)fx_session(&fx, 3);
+	assert_int_equal(mount_as("alice", "other", 3, 4, 10, MCP_MEDIUM_MEMORY, "x", ENDPOINT), -MC_ESEGMENT_EXISTS);
 	fx_session_end(&fx, fx.s);
 	/* The id of the segment with the epoch, and with another one, which would be other memory. */
 	assert_int_equal(mount_as("bob", "b", 2, 1, 10, MCP_MEDIUM_MEMORY, "x", "10.0.0.2:1"), -EACCES);
 	assert_int_equal(mount_as("bob", "b", 2, 1, 11, MCP_MEDIUM_MEMORY, "x", "10.0.0.2:1"), -EACCES);
+	/* Name and address of the segment; one of the two. */
+	assert_int_equal(mount_as("bob", "b", 2, 3, 10, MCP_MEDIUM_MEMORY, ENDPOINT, ENDPOINT), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount_as("bob", "b", 2, 3, 10, MCP_MEDIUM_MEMORY, ENDPOINT, "other:1"), -MC_ESEGMENT_EXISTS);
+	assert_int_equal(mount_as("bob", "b", 2, 3, 10, MCP_MEDIUM_MEMORY, "x", ENDPOINT), -MC_ESEGMENT_EXISTS);
 	assert_int_equal(tx_stat(&fx, "alice", "a1", NULL), 0);
+	/* A node of the tenant with another name: it may work there, but it has not replaced the first one. */
+	assert_int_equal(mount_as("alice", "other", 3, 4, 10, MCP_MEDIUM_MEMORY, ENDPOINT, ENDPOINT), 0);
+	assert_true(known(1));
+	/* The first one's successor: the memory of the killed process is gone, as without security. */
+	(void)fx_session(&fx, 4);
+	assert_int_equal(mcm_unmount(fx.m, id_of(3), id_of(4), &(uint64_t){ 0 }), 0);
+	assert_int_equal(mount_as("alice", "a", 4, 5, 10, MCP_MEDIUM_MEMORY, ENDPOINT, ENDPOINT), 0);
+	assert_false(known(1));
+	fx.s = fx_session(&fx, 1);
+	nodes_down();
+}
+
+static void without_security_nodes_have_no_names(void **state)
+{
+	nodes_up();
+	fx.m->security = NULL;
+	(void)fx_session(&fx, 3);
+	assert_int_equal(mount_as("bob", "other", 3, 3, 10, MCP_MEDIUM_MEMORY, "x", ENDPOINT), 0);
+	fx_session_end(&fx, fx.s);
+	assert_int_equal(mount_as("bob", "other", 3, 4, 10, MCP_MEDIUM_MEMORY, ENDPOINT, ENDPOINT), 0);
+	assert_false(known(1));
 	fx.s = fx_session(&fx, 1);
 	nodes_down();
 }
@@ -556,6 +588,7 @@ int main(void)
 		cmocka_unit_test(sums_of_other_tenants_are_not_told),
 		cmocka_unit_test(refusals_and_calls_of_administrators_are_recorded),
 		cmocka_unit_test(a_node_ends_no_objects_of_another_tenant),
+		cmocka_unit_test(without_security_nodes_have_no_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
