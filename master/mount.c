@@ -462,9 +462,16 @@ static void warn_unused(const struct mcm *m, const struct mcp_mount *rq)
 		(const char *)rq->name.data);
 }
 
+/* An earlier node at the same address may still be known. */
+static bool node_is_there(const struct mcm_segment *s)
+{
+	return __atomic_load_n(&s->connected, __ATOMIC_RELAXED) && mcm_segment_attached(s);
+}
+
 int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_principal *peer,
 		   struct mcm_node_identity *ret)
 {
+	const struct mcm_segment *s, *found = NULL, *other = NULL;
 	struct mcm_segments *ss = &m->segments;
 	int r = mc_fail(-MC_ENOSEGMENT, "no segment is served there");
 	uint16_t tenant;
@@ -472,20 +479,27 @@ int mcm_mount_node(struct mcm *m, struct mcp_bytes endpoint, const struct mc_pri
 	if (mcm_mount_tenant(m, peer, &tenant) < 0)
 		return -MC_ENOSEGMENT;
 	mc_rwlock_rdlock(&ss->lock);
-	for (unsigned i = 0; i < ss->n_live && r < 0; i++) {
-		const struct mcm_segment *s = ss->at[ss->live[i]];
-
-		if (strlen(s->endpoint) != endpoint.len || memcmp(s->endpoint, endpoint.data, endpoint.len) != 0)
-			continue;
+	for (unsigned i = 0; i < ss->n_live; i++) {
+		s = ss->at[ss->live[i]];
 		/* Nodes copy for all tenants' sake, but only between segments of one tenant. */
-		if (peer->tenant[0] && s->tenant != tenant)
+		if (!text_is(s->endpoint, endpoint) || (peer->tenant[0] && s->tenant != tenant))
 			continue;
 		if (!s->node[0]) {
 			r = mc_fail(-EACCES, "the node at this address has no credential of role node");
-			continue;
+		} else if (!found || node_is_there(s) > node_is_there(found)) {
+			found = s;
+			other = NULL;
+		} else if (node_is_there(s) == node_is_there(found) && strcmp(s->node, found->node) != 0) {
+			other = s;
 		}
-		strcpy(ret->name, s->node);
-		ret->secret = mcm_load_relaxed(&s->node_secret);
+	}
+	if (found && other) {
+		mc_warn(LOG, "two nodes claim one address, so no client gets a ticket for it address=%s nodes=%s,%s",
+			found->endpoint, found->node, other->node);
+		r = mc_fail(-EACCES, "nodes %s and %s claim this address", found->node, other->node);
+	} else if (found) {
+		strcpy(ret->name, found->node);
+		ret->secret = mcm_load_relaxed(&found->node_secret);
 		r = 0;
 	}
 	mc_rwlock_unlock(&ss->lock);

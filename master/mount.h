@@ -27,8 +27,8 @@ int mcm_mount(struct mcm *m, struct mcp_id sender, const struct mc_principal *pe
 /* The tenant that segments of @peer serve, as mcm_segment.tenant.  -EACCES, -MC_ENOTENANT. */
 int mcm_mount_tenant(struct mcm *m, const struct mc_principal *peer, uint16_t *ret);
 
-/* The node that serves the data port @endpoint, and may serve @peer: it has a segment of the peer's tenant.
- * -MC_ENOSEGMENT; -EACCES with a detail. */
+/* The node that serves the data port @endpoint, and may serve @peer: it has a segment of the peer's tenant.  Of several
+ * the one that is connected; -EACCES if that does not tell.  -MC_ENOSEGMENT; -EACCES with a detail. */
 struct mcm_node_identity {
 	char name[MC_PRINCIPAL_NAME_MAX + 1];
 	uint32_t secret;	/* number of the pool's secret of its credential */

@@ -37,8 +37,8 @@ void mcm_pin_renew(struct mcm *m, struct mcm_session *s, uint64_t pin);
 
 /* The object of a pin, 0: there is no such pin. */
 uint32_t mcm_pin_slot(struct mcm_session *s, uint64_t pin);
-/* A pinned object's copy on the disk @segment is bad: drop it.  Only a peer that @may_remove objects drops the last one.
- * Unknown pins and segments are ignored. */
+/* A pinned object's copy on the disk @segment is bad: drop it.  Only a peer that @may_remove objects drops the last
+ * one.  Unknown pins and segments are ignored. */
 void mcm_pin_bad_copy(struct mcm *m, struct mcm_session *s, uint64_t pin, struct mcp_id segment, bool may_remove);
 
 /* The session ends: drop all its pins. */

@@ -793,8 +793,8 @@ void mcm_offload_ended(struct mcm *m, const struct mcm_unit *u, int result)
 	if (!offload)
 		return;
 	mcm_offload_again(m, u->from.segment);
-	/* The connection of the owner has ended, or the owner is mounting its segment again: that says nothing about the
-	 * medium. */
+	/* The connection of the owner has ended, or the owner is mounting its segment again: that says nothing about
+	 * the medium. */
 	if (result != -ECANCELED)
 		mcm_offload_disk_ended(m, disk, result);
 }

@@ -301,7 +301,8 @@ static void compare_pools(unsigned first)
 
 			perf_row(figures[f].what, pools[k].name, value_of, figures[f].unit);
 			if (k != PLAIN)
-				perf_row(figures[f].what, "x plain", value_of / plain, figures[f].rate ? "rate" : "time");
+				perf_row(figures[f].what, "x plain", value_of / plain,
+					 figures[f].rate ? "rate" : "time");
 		}
 	}
 	for (k = 0; k < POOLS; k++) {

@@ -503,6 +503,16 @@ static int mount_as(const char *tenant, const char *node, uint64_t client, uint6
 	return mcm_mount(fx.m, rq.client, &peer, &rq, &reply);
 }
 
+static int ticket_for(const char *tenant, const char *endpoint, char *ret)
+{
+	const struct mc_principal peer = node_of(tenant, "reader");
+	struct mcm_node_identity node = { .name = "" };
+	int r = mcm_mount_node(fx.m, fx_bytes(endpoint), &peer, &node);
+
+	strcpy(ret, node.name);
+	return r;
+}
+
 static bool known(uint64_t id)
 {
 	return mcm_segments_find(&fx.m->segments, id_of(id));
@@ -562,6 +572,40 @@ static void a_node_ends_no_objects_of_another_tenant(void **state)
 	nodes_down();
 }
 
+static void a_node_keeps_its_address(void **state)
+{
+	struct mcm_session *second;
+	char name[MC_PRINCIPAL_NAME_MAX + 1];
+
+	nodes_up();
+	assert_int_equal(ticket_for("alice", ENDPOINT, name), 0);
+	assert_string_equal(name, "a");
+	assert_int_equal(ticket_for("bob", ENDPOINT, name), -MC_ENOSEGMENT);
+	/* Of the same tenant, under another name. */
+	second = fx_session(&fx, 3);
+	assert_int_equal(mount_as("alice", "other", 3, 3, 10, MCP_MEDIUM_MEMORY, "x", ENDPOINT), -MC_ESEGMENT_EXISTS);
+	/* Another process of the node's credential, or a second segment. */
+	assert_int_equal(mount_as("alice", "a", 3, 3, 10, MCP_MEDIUM_MEMORY, "x", ENDPOINT), 0);
+	assert_int_equal(mount_as("alice", "a", 1, 6, 10, MCP_MEDIUM_MEMORY, "y", ENDPOINT), 0);
+	fx_session_end(&fx, second);
+	fx_session_end(&fx, fx.s);
+	/* While it is away the address may go to another node: tickets are for the one that is connected. */
+	second = fx_session(&fx, 5);
+	assert_int_equal(mount_as("alice", "other", 5, 4, 10, MCP_MEDIUM_MEMORY, "z", ENDPOINT), 0);
+	assert_int_equal(ticket_for("alice", ENDPOINT, name), 0);
+	assert_string_equal(name, "other");
+	assert_int_equal(ticket_for("", ENDPOINT, name), 0);
+	assert_string_equal(name, "other");
+	/* Both are away: the master cannot tell whose the address is. */
+	fx_session_end(&fx, second);
+	assert_int_equal(ticket_for("alice", ENDPOINT, name), -EACCES);
+	assert_int_equal(ticket_for("", ENDPOINT, name), -EACCES);
+	fx.s = fx_session(&fx, 1);
+	assert_int_equal(ticket_for("", ENDPOINT, name), 0);
+	assert_string_equal(name, "a");
+	nodes_down();
+}
+
 static void without_security_nodes_have_no_names(void **state)
 {
 	nodes_up();
@@ -588,6 +632,7 @@ int main(void)
 		cmocka_unit_test(sums_of_other_tenants_are_not_told),
 		cmocka_unit_test(refusals_and_calls_of_administrators_are_recorded),
 		cmocka_unit_test(a_node_ends_no_objects_of_another_tenant),
+		cmocka_unit_test(a_node_keeps_its_address),
 		cmocka_unit_test(without_security_nodes_have_no_names),
 	};
 
