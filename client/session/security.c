@@ -43,7 +43,7 @@ struct mcs_security {
 	struct mc_mutex lock;
 	/* guarded by lock */
 	struct mc_credential *own;		/* as it was read last */
-	uint64_t session_serial;		/* of the credential as it was when the session began */
+	uint64_t session_serial;		/* that of the credential when the session began */
 	/* The one before, of another secret of the pool or with another name, until before_ns: peers may have tickets
 	 * for its key. */
 	struct mc_credential *before;
