@@ -180,7 +180,7 @@ static void use_own_ticket(const char *own, const char *endpoint)
 {
 	struct mc_credential *held = mc_credential_new();
 	struct mc_tls_conf conf = { .present = present_held, .arg = held };
-	struct mc_tls *tls;
+	struct mc_tls *tls = NULL;
 	struct mc_stream s;
 	char buf[256] = { 0 };
 	int r = held ? ticket(own, held) : -ENOMEM;
