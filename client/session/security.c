@@ -311,7 +311,8 @@ int mcs_security_revoke(struct mcs_security *s, const uint64_t *serials, unsigne
 
 	if (!copy)
 		return mc_fail(-ENOMEM, "no memory for the list of revoked credentials");
-	memcpy(copy, serials, n * sizeof(*copy));
+	if (n)
+		memcpy(copy, serials, n * sizeof(*copy));
 	mc_mutex_lock(&s->lock);
 	old = s->revoked;
 	s->revoked = copy;
