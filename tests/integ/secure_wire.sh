@@ -36,7 +36,8 @@ work() {
 	to=$(mcctl --json df | jq -r '[.segments[] | select(.objects == 0).name] | first')
 	mcctl copy "$KEY" "$to" >"$tmp/copy.log"
 	wait_for 20 copied || fail "no copy: $(mcctl stat "$KEY")"
-	MC_CREDENTIAL=$client wire range "$library" "$MASTER" "$tmp/value/$KEY" || fail "ranges cannot be read"
+	# A sanitizer's library cannot be loaded by a plain python3.
+	[ -n "${SANITIZER-}" ] || MC_CREDENTIAL=$client wire range "$library" "$MASTER" "$tmp/value/$KEY" || fail "ranges cannot be read"
 	[ "$(objects ls)" = "$KEY" ] || fail "the list is $(objects ls)"
 	in_ns "$NS" curl -sf --max-time 5 "$@" "$scheme://$MASTER_HTTP/get_all_keys" | found -F "$KEY" || fail "no keys over HTTP"
 }
