@@ -221,13 +221,15 @@ static bool principal_invalid(const struct mc_principal *p, void *arg)
 static void security_tick(struct mcm *m, uint64_t now_ms)
 {
 	bool changed = mcm_security_changed(m->security);
+	struct mcp_server *server;
 
 	if (!changed && now_ms < m->expiry_due_ms)
 		return;
 	mcm_credentials_tick(m);
 	mc_mutex_lock(&m->server_lock);
-	if (m->server)
-		mcp_server_cut(m->server, principal_invalid, m);
+	server = __atomic_load_n(&m->server, __ATOMIC_ACQUIRE);
+	if (server)
+		mcp_server_cut(server, principal_invalid, m);
 	mc_mutex_unlock(&m->server_lock);
 	m->expiry_due_ms = now_ms + EXPIRY_PERIOD_MS;
 }

@@ -150,6 +150,7 @@ static uint64_t text_expires_s(const char *text)
 	return mc_identity_parse(text, strlen(text), &id) < 0 ? 0 : id.expires_s;
 }
 
+/* The credentials' lock is held. */
 static void entry_load(void *arg, const struct mcm_durable_record *r)
 {
 	struct load *l = arg;
@@ -161,7 +162,6 @@ static void entry_load(void *arg, const struct mcm_durable_record *r)
 	if (r->name.len != SERIAL_LEN || r->value.len < HEAD || r->value.len > HEAD + MC_IDENTITY_MAX)
 		return;
 	memcpy(name, r->name.data, SERIAL_LEN);
-	mc_mutex_lock(&cs->lock);
 	/* mcm_credentials_load() sorts them. */
 	e = entry_insert_locked(cs, cs->n, strtoull(name, NULL, 16), &l->err);
 	if (e) {
@@ -176,7 +176,6 @@ static void entry_load(void *arg, const struct mcm_durable_record *r)
 		if (e->revoked)
 			cs->revoked++;
 	}
-	mc_mutex_unlock(&cs->lock);
 }
 
 static int entry_compare(const void *a, const void *b)
@@ -191,8 +190,9 @@ int mcm_credentials_load(struct mcm *m)
 	struct mcm_credentials *cs = &m->credentials;
 	struct load l = { .m = m };
 
-	mcm_durables_each(m, MCM_DURABLE_CREDENTIAL, entry_load, &l);
+	/* Before the lock of the durables, as in entry_save(). */
 	MC_LOCKED(&cs->lock);
+	mcm_durables_each(m, MCM_DURABLE_CREDENTIAL, entry_load, &l);
 	if (cs->n)
 		qsort(cs->at, cs->n, sizeof(*cs->at), entry_compare);
 	return l.err;
